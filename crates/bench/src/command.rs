@@ -1,0 +1,23 @@
+//! Runs other programs (mkfs, mount, losetup, oncefs) and turns their failure into one line.
+
+use std::process::{Command, Stdio};
+
+use crate::failure::{During, Failure, Result};
+
+/// Runs the command to its end and returns what it printed.
+pub fn run(command: &mut Command) -> Result<String> {
+    let name = describe(command);
+    let output = command.stdin(Stdio::null()).output().during(|| format!("cannot start `{name}`"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let reason = stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message");
+    Err(Failure::new(format!("`{name}` failed ({}): {}", output.status, reason.trim())))
+}
+
+fn describe(command: &Command) -> String {
+    let mut words = vec![command.get_program().to_string_lossy().into_owned()];
+    words.extend(command.get_args().map(|argument| argument.to_string_lossy().into_owned()));
+    words.join(" ")
+}

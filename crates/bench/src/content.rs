@@ -1,0 +1,243 @@
+//! What is written: incompressible blocks, unique across runs, with a chosen share of duplicates.
+//!
+//! A block's content is the expansion of a 128-bit id (the run's seed and a number), so a duplicate is a
+//! repeated number and nothing else repeats. Duplicates are scattered: each repeats an earlier unique block
+//! at least `DUPLICATE_DISTANCE_MIN` blocks away, so that no run of two continues another.
+
+use crate::aligned::{AlignedBuffer, BLOCK_BYTES};
+use crate::failure::{Failure, Result};
+
+/// Least distance in blocks between a duplicate and the block it repeats (4 MiB).
+pub const DUPLICATE_DISTANCE_MIN: usize = 1024;
+
+/// A small generator (SplitMix64) for choices; content has its own.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// A generator with this seed.
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// The next 64 bits.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(GOLDEN);
+        mix(self.0)
+    }
+
+    /// A number below `bound`, which is not 0.
+    pub fn below(&mut self, bound: usize) -> usize {
+        ((u128::from(self.next()) * bound as u128) >> 64) as usize
+    }
+
+    /// Numbers below `count` in random order.
+    pub fn permutation(&mut self, count: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..count).collect();
+        for last in (1..count).rev() {
+            order.swap(last, self.below(last + 1));
+        }
+        order
+    }
+
+    /// TPC-C's NURand over `0..count` as DEDISbench uses it: hot spots whose place is drawn once.
+    pub fn nurand(&mut self, count: usize, draws: usize) -> Vec<usize> {
+        let tenth = count / 10;
+        let constant = self.below(tenth + 1);
+        (0..draws).map(|_| ((self.below(tenth + 1) | self.below(count)) + constant) % count).collect()
+    }
+}
+
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+fn mix(mut word: u64) -> u64 {
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+/// Fills `block` with the content of (`seed`, `number`).
+///
+/// SplitMix64 with a stream of its own per content: start and step both come from the id.
+pub fn expand(seed: u64, number: u64, block: &mut [u8]) {
+    let mut state = mix(seed ^ mix(number.wrapping_add(GOLDEN)));
+    let step = mix(state ^ number.rotate_left(32)) | 1;
+    for word in block.chunks_exact_mut(8) {
+        state = state.wrapping_add(step);
+        word.copy_from_slice(&mix(state).to_le_bytes());
+    }
+}
+
+/// Blocks to be written, in order.
+pub struct Content {
+    seed: u64,
+    numbers: Vec<u32>,
+    blocks_unique: usize,
+    expanded: Option<AlignedBuffer>,
+}
+
+impl Content {
+    /// `blocks` blocks of which `duplicate_percent` repeat an earlier one.
+    ///
+    /// Expanded beforehand if that takes at most `memory_max` bytes; else each block is expanded when asked
+    /// for, inside the timed region and alike for every file system.
+    pub fn new(seed: u64, blocks: usize, duplicate_percent: usize, memory_max: u64) -> Result<Content> {
+        let numbers = plan(blocks, duplicate_percent, &mut Random::new(seed))?;
+        let blocks_unique = blocks - blocks * duplicate_percent / 100;
+        let mut content = Content { seed, numbers, blocks_unique, expanded: None };
+        if (blocks * BLOCK_BYTES) as u64 <= memory_max {
+            let mut buffer = AlignedBuffer::new(blocks * BLOCK_BYTES);
+            for (index, block) in buffer.bytes_mut().chunks_exact_mut(BLOCK_BYTES).enumerate() {
+                expand(seed, u64::from(content.numbers[index]), block);
+            }
+            content.expanded = Some(buffer);
+        }
+        Ok(content)
+    }
+
+    /// Number of blocks.
+    pub fn blocks(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// Bytes in all.
+    pub fn bytes(&self) -> u64 {
+        (self.numbers.len() * BLOCK_BYTES) as u64
+    }
+
+    /// Bytes of the blocks that repeat no earlier one.
+    pub fn unique_bytes(&self) -> u64 {
+        (self.blocks_unique * BLOCK_BYTES) as u64
+    }
+
+    /// The block at `index`, expanded into `scratch` if it is not at hand.
+    pub fn block<'a>(&'a self, index: usize, scratch: &'a mut AlignedBuffer) -> &'a [u8] {
+        match &self.expanded {
+            Some(buffer) => &buffer.bytes()[index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES],
+            None => {
+                let block = &mut scratch.bytes_mut()[..BLOCK_BYTES];
+                expand(self.seed, u64::from(self.numbers[index]), block);
+                block
+            }
+        }
+    }
+}
+
+/// Content numbers of `blocks` blocks, exactly `duplicate_percent` of them repeated.
+fn plan(blocks: usize, duplicate_percent: usize, random: &mut Random) -> Result<Vec<u32>> {
+    let duplicates = blocks * duplicate_percent / 100;
+    let places = blocks.saturating_sub(DUPLICATE_DISTANCE_MIN);
+    if duplicates > places {
+        return Err(Failure::new(format!(
+            "{blocks} blocks are too few for {duplicate_percent} % duplicates {DUPLICATE_DISTANCE_MIN} blocks apart: write more"
+        )));
+    }
+    let mut numbers: Vec<u32> = Vec::with_capacity(blocks);
+    // unique_before[i]: how many of the first i blocks are unique; their numbers are 0..unique_before[i].
+    let mut unique_before = Vec::with_capacity(blocks + 1);
+    let (mut unique, mut duplicates_left, mut repeated_last) = (0u32, duplicates, u32::MAX);
+    for index in 0..blocks {
+        unique_before.push(unique);
+        // Selection sampling: every place is a duplicate with the share that is still to be reached.
+        let repeat = index >= DUPLICATE_DISTANCE_MIN && random.below(blocks - index) < duplicates_left;
+        if repeat {
+            let candidates = unique_before[index - DUPLICATE_DISTANCE_MIN + 1] as usize;
+            repeated_last = draw_apart(random, candidates, repeated_last);
+            duplicates_left -= 1;
+            numbers.push(repeated_last);
+        } else {
+            repeated_last = u32::MAX;
+            numbers.push(unique);
+            unique += 1;
+        }
+    }
+    Ok(numbers)
+}
+
+/// A number below `candidates` that neither repeats nor continues the duplicate just before.
+fn draw_apart(random: &mut Random, candidates: usize, before: u32) -> u32 {
+    loop {
+        let number = random.below(candidates) as u32;
+        if candidates < 3 || before == u32::MAX || (number != before && number != before.wrapping_add(1)) {
+            return number;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn the_asked_share_of_blocks_repeats_an_earlier_block_far_enough_away() {
+        for percent in [0, 25, 75] {
+            let numbers = plan(20_000, percent, &mut Random::new(7)).unwrap();
+            let mut first: HashMap<u32, usize> = HashMap::new();
+            let mut repeated = 0;
+            for (index, number) in numbers.iter().enumerate() {
+                match first.get(number) {
+                    Some(earlier) => {
+                        assert!(index - earlier >= DUPLICATE_DISTANCE_MIN, "block {index} repeats {earlier}");
+                        repeated += 1;
+                    }
+                    None => drop(first.insert(*number, index)),
+                }
+            }
+            assert_eq!(repeated, 20_000 * percent / 100);
+        }
+    }
+
+    #[test]
+    fn two_duplicates_in_a_row_never_continue_one_another() {
+        let numbers = plan(20_000, 75, &mut Random::new(3)).unwrap();
+        let mut unique_next = 0;
+        let mut previous_duplicate = None;
+        for number in numbers {
+            let duplicate = number < unique_next;
+            if duplicate {
+                assert_ne!(previous_duplicate.map(|before: u32| before + 1), Some(number));
+                previous_duplicate = Some(number);
+            } else {
+                unique_next += 1;
+                previous_duplicate = None;
+            }
+        }
+    }
+
+    #[test]
+    fn too_few_blocks_for_the_asked_duplicates_are_refused() {
+        assert!(plan(1100, 75, &mut Random::new(1)).is_err());
+    }
+
+    #[test]
+    fn contents_differ_by_seed_and_by_number() {
+        let block = |seed, number| {
+            let mut block = vec![0; BLOCK_BYTES];
+            expand(seed, number, &mut block);
+            block
+        };
+        assert_eq!(block(1, 5), block(1, 5));
+        assert_ne!(block(1, 5), block(2, 5));
+        assert_ne!(block(1, 5), block(1, 6));
+    }
+
+    #[test]
+    fn content_expanded_on_demand_equals_content_expanded_beforehand() {
+        let beforehand = Content::new(9, 4096, 25, u64::MAX).unwrap();
+        let on_demand = Content::new(9, 4096, 25, 0).unwrap();
+        let (mut one, mut other) = (AlignedBuffer::new(BLOCK_BYTES), AlignedBuffer::new(BLOCK_BYTES));
+        for index in [0, 1023, 2048, 4095] {
+            assert_eq!(beforehand.block(index, &mut one), on_demand.block(index, &mut other));
+        }
+    }
+
+    #[test]
+    fn nurand_stays_in_range_and_prefers_some_blocks() {
+        let draws = Random::new(4).nurand(1000, 100_000);
+        let mut counts = vec![0u32; 1000];
+        draws.iter().for_each(|draw| counts[*draw] += 1);
+        let hottest = counts.iter().max().copied().unwrap();
+        assert!(hottest > 300, "the hottest block was drawn {hottest} times, uniform would be about 100");
+    }
+}

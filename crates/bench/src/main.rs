@@ -1,0 +1,79 @@
+//! Puts oncefs beside ext4, xfs, btrfs, ext2 and a flat FUSE file system on identical loop devices.
+//!
+//! `docs/benchmarks.md` says what is measured and how to run it. This crate knows oncefs only by its command
+//! line and never asserts a speed: it measures, checks contents and prints.
+
+mod aligned;
+mod bdi;
+mod case;
+mod command;
+mod content;
+mod failure;
+mod files;
+mod flat;
+mod lessfs;
+mod loop_device;
+mod machine;
+mod measure;
+mod progress;
+mod report;
+mod run;
+mod scenario;
+mod settings;
+mod side;
+mod signal;
+mod sizes;
+mod spread;
+mod throttle;
+mod tree;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Measures oncefs beside other file systems on identical loop devices; needs root.
+#[derive(Parser)]
+#[command(version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: settings::RunArgs,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Mount the flat FUSE file system (no dedup, no log): the transport's ceiling
+    Flat(flat::FlatArgs),
+    /// Compare reads through a fingerprint index, as in LessFS, with reads through a map, as in LRLFS
+    LessfsRead {
+        /// Directory for the loop device's sparse file
+        #[arg(long, default_value = ".")]
+        dir: PathBuf,
+        /// Repetitions
+        #[arg(long, default_value_t = 5)]
+        repetitions: usize,
+        /// Seed of contents and orders
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        #[command(flatten)]
+        args: lessfs::LessfsArgs,
+    },
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match &cli.command {
+        None => run::run(&cli.run),
+        Some(Command::Flat(args)) => flat::serve(args),
+        Some(Command::LessfsRead { dir, repetitions, seed, args }) => run::run_lessfs(dir, args, *repetitions, *seed),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            failure::tell(&format!("oncefs-bench: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}

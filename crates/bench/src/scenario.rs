@@ -1,0 +1,246 @@
+//! The workloads: what is prepared untimed, what is measured, what is read back and compared.
+//!
+//! A scenario prepares its content once per repetition; every side then runs with the same bytes.
+
+use crate::case::{Case, Work};
+use crate::content::{Content, Random};
+use crate::failure::Result;
+use crate::files::{self, open, verify};
+use crate::measure::Latencies;
+use crate::tree::Tree;
+
+/// How much every scenario moves.
+#[derive(Clone, Debug)]
+pub struct Volume {
+    /// Bytes of files written and read sequentially, and of files written or read at random places.
+    pub file_bytes: u64,
+    /// Bytes written at random places.
+    pub random_bytes: u64,
+    /// Writes with fdatasync each.
+    pub synced_writes: usize,
+    /// Random and NURand reads.
+    pub random_reads: usize,
+    /// Small files.
+    pub tree_files: usize,
+    /// Content is prepared in memory up to this many bytes.
+    pub memory_max: u64,
+}
+
+const BLOCK: u64 = crate::aligned::BLOCK_BYTES as u64;
+
+impl Volume {
+    fn file_blocks(&self) -> usize {
+        (self.file_bytes / BLOCK) as usize
+    }
+
+    fn random_blocks(&self) -> usize {
+        (self.random_bytes / BLOCK) as usize
+    }
+
+    fn content(&self, seed: u64, blocks: usize, duplicate_percent: usize) -> Result<Content> {
+        Content::new(seed, blocks, duplicate_percent, self.memory_max)
+    }
+}
+
+/// Runs a prepared scenario on one side.
+pub type Body = Box<dyn Fn(&mut Case) -> Result<()>>;
+
+/// A group of measured steps that share their preparation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scenario {
+    /// 4 KiB writes from the beginning of a new file, fsync.
+    SequentialWrite {
+        /// Share of blocks that repeat an earlier one.
+        duplicate_percent: usize,
+    },
+    /// 4 KiB writes at distinct random places of a full file, fsync.
+    RandomWrite {
+        /// Share of blocks that repeat an earlier one.
+        duplicate_percent: usize,
+    },
+    /// 4 KiB writes at TPC-C NURand places of a full file, fsync.
+    NurandWrite,
+    /// 4 KiB writes with fdatasync each: appended to a new file, then over a full one.
+    SyncedWrite,
+    /// Reads of a file of unique blocks: sequential cold, again, random cold, NURand cold.
+    Read,
+    /// Cold sequential reads of blocks shared with other files or places.
+    DuplicateRead,
+    /// A tree of small files: copied in, read cold, deleted.
+    Tree,
+}
+
+impl Scenario {
+    /// Prepares the scenario's content.
+    pub fn prepare(self, volume: &Volume, seed: u64) -> Result<Body> {
+        match self {
+            Scenario::SequentialWrite { duplicate_percent } => sequential_write(volume, seed, duplicate_percent),
+            Scenario::RandomWrite { duplicate_percent } => {
+                let places = Random::new(seed).permutation(volume.file_blocks());
+                let places = places.into_iter().take(volume.random_blocks()).collect();
+                scattered_write(format!("random-write-{duplicate_percent}"), volume, seed, duplicate_percent, places)
+            }
+            Scenario::NurandWrite => {
+                let places = Random::new(seed).nurand(volume.file_blocks(), volume.random_blocks());
+                scattered_write("nurand-write".to_owned(), volume, seed, 0, places)
+            }
+            Scenario::SyncedWrite => synced_write(volume, seed),
+            Scenario::Read => read(volume, seed),
+            Scenario::DuplicateRead => duplicate_read(volume, seed),
+            Scenario::Tree => tree(volume, seed),
+        }
+    }
+}
+
+fn writing(content: &Content) -> Work {
+    Work {
+        operations: content.blocks(),
+        bytes: content.bytes(),
+        unique_bytes: content.unique_bytes(),
+        places_bytes: content.bytes(),
+        bound_by_bytes: true,
+    }
+}
+
+fn writing_synced(content: &Content) -> Work {
+    Work { bound_by_bytes: false, ..writing(content) }
+}
+
+fn fill(case: &Case, name: &str, content: &Content) -> Result<()> {
+    case.note("filling a file");
+    files::write_all(&open(&case.path(name), true)?, content, &mut Latencies::with_capacity(content.blocks()))
+}
+
+fn verify_cold(case: &mut Case, name: &str, content: &Content) -> Result<()> {
+    case.remount_cold()?;
+    case.note("verifying");
+    verify(&case.path(name), content.blocks(), |place| (content, place))
+}
+
+fn sequential_write(volume: &Volume, seed: u64, duplicate_percent: usize) -> Result<Body> {
+    let content = volume.content(seed, volume.file_blocks(), duplicate_percent)?;
+    let name = format!("sequential-write-{duplicate_percent}");
+    Ok(Box::new(move |case| {
+        let file = open(&case.path("file"), true)?;
+        case.measure(&name, writing(&content), |latencies| files::write_all(&file, &content, latencies))?;
+        drop(file);
+        verify_cold(case, "file", &content)
+    }))
+}
+
+fn scattered_write(
+    name: String,
+    volume: &Volume,
+    seed: u64,
+    duplicate_percent: usize,
+    places: Vec<usize>,
+) -> Result<Body> {
+    let before = volume.content(seed ^ 1, volume.file_blocks(), 0)?;
+    let content = volume.content(seed, places.len(), duplicate_percent)?;
+    let last_writes = files::last_writes(before.blocks(), &places);
+    let places_bytes = last_writes.iter().flatten().count() as u64 * BLOCK;
+    let unique_bytes = content.unique_bytes().min(places_bytes);
+    let work = Work { unique_bytes, places_bytes, ..writing(&content) };
+    Ok(Box::new(move |case| {
+        fill(case, "file", &before)?;
+        case.remount_cold()?;
+        let file = open(&case.path("file"), false)?;
+        case.measure(&name, work, |latencies| files::write_at(&file, &content, &places, latencies))?;
+        drop(file);
+        case.remount_cold()?;
+        case.note("verifying");
+        verify(&case.path("file"), before.blocks(), |place| match last_writes[place] {
+            Some(write) => (&content, write),
+            None => (&before, place),
+        })
+    }))
+}
+
+fn synced_write(volume: &Volume, seed: u64) -> Result<Body> {
+    let appended = volume.content(seed, volume.synced_writes, 0)?;
+    let rewritten = volume.content(seed ^ 1, volume.synced_writes, 0)?;
+    let in_order: Vec<usize> = (0..volume.synced_writes).collect();
+    let shuffled = Random::new(seed).permutation(volume.synced_writes);
+    let last_writes = files::last_writes(shuffled.len(), &shuffled);
+    Ok(Box::new(move |case| {
+        let file = open(&case.path("file"), true)?;
+        case.measure("fdatasync-append", writing_synced(&appended), |latencies| {
+            files::write_synced(&file, &appended, &in_order, latencies)
+        })?;
+        drop(file);
+        verify_cold(case, "file", &appended)?;
+        let file = open(&case.path("file"), false)?;
+        case.measure("fdatasync-rewrite", writing_synced(&rewritten), |latencies| {
+            files::write_synced(&file, &rewritten, &shuffled, latencies)
+        })?;
+        drop(file);
+        case.remount_cold()?;
+        case.note("verifying");
+        verify(&case.path("file"), rewritten.blocks(), |place| (&rewritten, last_writes[place].unwrap_or(place)))
+    }))
+}
+
+fn read(volume: &Volume, seed: u64) -> Result<Body> {
+    let content = volume.content(seed, volume.file_blocks(), 0)?;
+    let mut random = Random::new(seed);
+    let blocks = content.blocks();
+    let scattered: Vec<usize> = random.permutation(blocks).into_iter().take(volume.random_reads).collect();
+    let hot = random.nurand(blocks, volume.random_reads);
+    Ok(Box::new(move |case| {
+        fill(case, "file", &content)?;
+        case.remount_cold()?;
+        let sequential = Work { bound_by_bytes: true, ..Work::reading(blocks, content.bytes()) };
+        let file = open(&case.path("file"), false)?;
+        case.measure("sequential-read-cold", sequential, |latencies| files::read_at(&file, 0..blocks, latencies))?;
+        case.measure("sequential-reread", Work::reading(blocks, content.bytes()), |latencies| files::read_at(&file, 0..blocks, latencies))?;
+        drop(file);
+        read_scattered(case, "random-read-cold", &scattered)?;
+        read_scattered(case, "nurand-read-cold", &hot)?;
+        verify_cold(case, "file", &content)
+    }))
+}
+
+fn read_scattered(case: &mut Case, name: &str, places: &[usize]) -> Result<()> {
+    case.remount_cold()?;
+    let file = open(&case.path("file"), false)?;
+    let work = Work::reading(places.len(), places.len() as u64 * BLOCK);
+    case.measure(name, work, |latencies| files::read_at(&file, places.iter().copied(), latencies))
+}
+
+fn duplicate_read(volume: &Volume, seed: u64) -> Result<Body> {
+    let content = volume.content(seed, volume.file_blocks(), 0)?;
+    let scattered = volume.content(seed ^ 1, volume.file_blocks(), 75)?;
+    Ok(Box::new(move |case| {
+        fill(case, "original", &content)?;
+        fill(case, "copy", &content)?;
+        fill(case, "scattered", &scattered)?;
+        for (name, file_name, content) in
+            [("read-of-copy-cold", "copy", &content), ("read-of-scattered-75-cold", "scattered", &scattered)]
+        {
+            case.remount_cold()?;
+            let file = open(&case.path(file_name), false)?;
+            let blocks = content.blocks();
+            case.measure(name, Work::reading(blocks, content.bytes()), |latencies| {
+                files::read_at(&file, 0..blocks, latencies)
+            })?;
+            drop(file);
+            verify_cold(case, file_name, content)?;
+        }
+        Ok(())
+    }))
+}
+
+fn tree(volume: &Volume, seed: u64) -> Result<Body> {
+    let tree = Tree::generate(seed, volume.tree_files);
+    Ok(Box::new(move |case| {
+        let (operations, bytes) = (tree.files(), tree.bytes());
+        let root = case.path("");
+        let copying = Work { operations, bytes, unique_bytes: bytes, places_bytes: bytes, bound_by_bytes: false };
+        case.measure("tree-copy", copying, |latencies| tree.copy_to(&root, latencies))?;
+        case.remount_cold()?;
+        let reading = Work::reading(operations, bytes);
+        case.measure("tree-read-cold", reading, |latencies| tree.read_from(&root, latencies))?;
+        case.remount_cold()?;
+        case.measure("tree-delete", reading, |latencies| tree.delete_from(&root, latencies))
+    }))
+}

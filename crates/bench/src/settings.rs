@@ -1,0 +1,219 @@
+//! The command line of a run and the sizes that follow from it.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::aligned::BLOCK_BYTES;
+use crate::failure::{Failure, Result};
+use crate::lessfs::LessfsArgs;
+use crate::machine;
+use crate::scenario::{Scenario, Volume};
+use crate::side::SideSpec;
+use crate::sizes::parse_bytes;
+
+/// Options of a comparison.
+#[derive(Args, Clone, Debug)]
+pub struct RunArgs {
+    /// Small sizes, one repetition: shows that everything works, not how fast
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// 1 GiB files, five repetitions, all sides: the figures to publish
+    #[arg(long)]
+    full: bool,
+    /// A side: oncefs, flat, ext4, ext2, xfs, btrfs; `oncefs=-o X` and `flat=--threads 4` add mount arguments.
+    /// Repeat for several [default: ext4, oncefs, flat]
+    #[arg(long = "side", value_name = "SIDE")]
+    sides: Vec<SideSpec>,
+    /// Side that ratios are taken to
+    #[arg(long, default_value = "ext4")]
+    baseline: String,
+    /// Workloads [default: all]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    workloads: Vec<Workload>,
+    /// Percentages of duplicate blocks in sequential and random writes
+    #[arg(long, value_delimiter = ',', default_value = "0,25,75", value_parser = clap::value_parser!(u8).range(0..=90))]
+    duplicates: Vec<u8>,
+    /// Size of the files written and read [default: 512M]
+    #[arg(long, value_parser = parse_bytes)]
+    file_size: Option<u64>,
+    /// Bytes written at random places of such a file [default: as large, so that every block is written once]
+    #[arg(long, value_parser = parse_bytes)]
+    random_size: Option<u64>,
+    /// Writes with fdatasync each [default: 2000]
+    #[arg(long)]
+    synced_writes: Option<usize>,
+    /// Random reads [default: 10000]
+    #[arg(long)]
+    random_reads: Option<usize>,
+    /// Files of the tree [default: 8000]
+    #[arg(long)]
+    tree_files: Option<usize>,
+    /// Repetitions, the sides alternating within each [default: 3]
+    #[arg(long)]
+    pub repetitions: Option<usize>,
+    /// Hold the devices to 40 MB/s and 3,000 requests/s written, 100 MB/s and 4,000 read, while timing
+    #[arg(long)]
+    pub throttled: bool,
+    /// Compare the baseline with itself: shows the noise below which a ratio says nothing
+    #[arg(long)]
+    aa: bool,
+    /// Give oncefs a second loop device as its data area
+    #[arg(long)]
+    pub raw: bool,
+    /// The oncefs program [default: beside this one]
+    #[arg(long)]
+    oncefs: Option<PathBuf>,
+    /// Directory for the loop devices' sparse files; its disk is what is measured
+    #[arg(long, default_value = ".")]
+    pub dir: PathBuf,
+    /// Size of each loop device [default: 16 times the file size, at least 4G]
+    #[arg(long, value_parser = parse_bytes)]
+    device_size: Option<u64>,
+    /// Write head and raw rows to this file
+    #[arg(long)]
+    pub json: Option<PathBuf>,
+    /// Seed of all content and orders [default: the time]
+    #[arg(long)]
+    seed: Option<u64>,
+    #[command(flatten)]
+    pub lessfs: LessfsArgs,
+}
+
+/// Groups of measured steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Workload {
+    /// Sequential 4 KiB writes at each share of duplicates
+    SequentialWrite,
+    /// Random 4 KiB writes at each share of duplicates
+    RandomWrite,
+    /// NURand 4 KiB writes
+    NurandWrite,
+    /// 4 KiB writes with fdatasync each
+    SyncedWrite,
+    /// Sequential, repeated, random and NURand reads
+    Read,
+    /// Reads of blocks shared with other files or places
+    DuplicateRead,
+    /// A tree of small files: copy, read, delete
+    Tree,
+    /// Reads through a fingerprint index beside reads through a map
+    IndexRead,
+}
+
+impl RunArgs {
+    /// The sides with their labels.
+    pub fn sides(&self) -> Result<Vec<(SideSpec, String)>> {
+        let parse = |name: &str| name.parse::<SideSpec>().map_err(Failure::new);
+        if self.aa {
+            let side = parse(&self.baseline)?;
+            return Ok(vec![(side.clone(), side.name.clone()), (side.clone(), format!("{} again", side.name))]);
+        }
+        let named = |names: &[&str]| names.iter().map(|name| parse(name)).collect::<Result<Vec<_>>>();
+        let specs = match (self.sides.is_empty(), self.full) {
+            (false, _) => self.sides.clone(),
+            (true, true) => named(&["ext4", "oncefs", "flat", "ext2", "xfs", "btrfs"])?,
+            (true, false) => named(&["ext4", "oncefs", "flat"])?,
+        };
+        Ok(specs.into_iter().map(|spec| (spec.clone(), spec.name)).collect())
+    }
+
+    /// The side that ratios are taken to: the one asked for if it takes part, else the first.
+    pub fn baseline<'a>(&'a self, sides: &'a [(SideSpec, String)]) -> &'a str {
+        let takes_part = sides.iter().any(|(_, label)| *label == self.baseline);
+        if takes_part { &self.baseline } else { &sides[0].1 }
+    }
+
+    fn has(&self, workload: Workload) -> bool {
+        self.workloads.is_empty() || self.workloads.contains(&workload)
+    }
+
+    /// Whether reads through a fingerprint index are compared.
+    pub fn index_read(&self) -> bool {
+        self.has(Workload::IndexRead) && !self.aa
+    }
+
+    /// The scenarios to run.
+    pub fn scenarios(&self) -> Vec<Scenario> {
+        let percents = || self.duplicates.iter().map(|percent| usize::from(*percent));
+        let mut scenarios = Vec::new();
+        if self.has(Workload::SequentialWrite) {
+            scenarios.extend(percents().map(|duplicate_percent| Scenario::SequentialWrite { duplicate_percent }));
+        }
+        if self.has(Workload::RandomWrite) {
+            scenarios.extend(percents().map(|duplicate_percent| Scenario::RandomWrite { duplicate_percent }));
+        }
+        let single = [
+            (Workload::NurandWrite, Scenario::NurandWrite),
+            (Workload::SyncedWrite, Scenario::SyncedWrite),
+            (Workload::Read, Scenario::Read),
+            (Workload::DuplicateRead, Scenario::DuplicateRead),
+            (Workload::Tree, Scenario::Tree),
+        ];
+        scenarios.extend(single.into_iter().filter(|(workload, _)| self.has(*workload)).map(|(_, scenario)| scenario));
+        scenarios
+    }
+
+    /// Repetitions of every scenario.
+    pub fn repetitions(&self) -> usize {
+        self.repetitions.unwrap_or(self.preset(1, 3, 5)).max(1)
+    }
+
+    fn preset<T>(&self, quick: T, normal: T, full: T) -> T {
+        match (self.quick, self.full) {
+            (true, _) => quick,
+            (_, true) => full,
+            _ => normal,
+        }
+    }
+
+    /// Sizes of the scenarios.
+    pub fn volume(&self) -> Result<Volume> {
+        let file_bytes = self.file_size.unwrap_or(self.preset(32 << 20, 512 << 20, 1 << 30));
+        let random_bytes = self.random_size.unwrap_or(file_bytes);
+        if !file_bytes.is_multiple_of(BLOCK_BYTES as u64) || random_bytes > file_bytes || random_bytes == 0 {
+            return Err(Failure::new("--file-size must be whole blocks of 4K and --random-size at most as large, not 0"));
+        }
+        Ok(Volume {
+            file_bytes,
+            random_bytes,
+            synced_writes: self.synced_writes.unwrap_or(self.preset(200, 2000, 5000)).max(1),
+            random_reads: self.random_reads.unwrap_or(self.preset(1000, 10_000, 20_000)).max(1),
+            tree_files: self.tree_files.unwrap_or(self.preset(500, 8000, 8000)).max(1),
+            // Two contents may be prepared at once; the rest is for the page cache.
+            memory_max: machine::memory_available_bytes()? / 4,
+        })
+    }
+
+    /// Bytes of each loop device.
+    pub fn device_bytes(&self, volume: &Volume) -> u64 {
+        const DEVICE_BYTES_MIN: u64 = 4 << 30;
+        self.device_size.unwrap_or((volume.file_bytes * 16).max(DEVICE_BYTES_MIN))
+    }
+
+    /// How the index comparison is run, small when quick.
+    pub fn lessfs_args(&self) -> LessfsArgs {
+        match self.quick {
+            true => LessfsArgs { blocks: 8192, reads: 500, ..self.lessfs.clone() },
+            false => self.lessfs.clone(),
+        }
+    }
+
+    /// The seed of this run.
+    pub fn seed(&self) -> u64 {
+        let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        self.seed.unwrap_or_else(|| now().map_or(1, |since| since.as_nanos() as u64))
+    }
+
+    /// The oncefs program, with its real path.
+    pub fn oncefs(&self) -> Result<PathBuf> {
+        let beside = || std::env::current_exe().ok().map(|program| program.with_file_name("oncefs"));
+        let program = self.oncefs.clone().or_else(beside).unwrap_or_else(|| "oncefs".into());
+        program.canonicalize().map_err(|_| {
+            Failure::new(format!(
+                "no program {}: build it with `cargo build --release`, name it with --oncefs, or choose other sides with --side",
+                program.display()
+            ))
+        })
+    }
+}

@@ -1,0 +1,80 @@
+//! The whole benchmark at its smallest: that it measures every workload, checks contents and cleans up.
+//!
+//! Needs root, /dev/fuse and loop devices, and fails without them. Asserts no speed. oncefs itself is not
+//! among the sides, so that this crate's tests do not depend on the order of builds.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const TINY: [&str; 10] = [
+    "--quick", "--side", "ext4", "--side", "flat", "--file-size=24M", "--synced-writes=20", "--random-reads=50",
+    "--tree-files=60", "--duplicates=0,25",
+];
+
+fn bench(directory: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_oncefs-bench"));
+    command.args(TINY).arg("--dir").arg(directory).stdin(Stdio::null());
+    command
+}
+
+fn assert_nothing_is_left_in(directory: &Path) {
+    let left: Vec<_> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+    let named = directory.to_str().unwrap();
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
+    assert!(!mounts.contains(named), "still mounted: {mounts}");
+    let loops = Command::new("losetup").arg("--list").output().unwrap();
+    assert!(!String::from_utf8_lossy(&loops.stdout).contains(named), "a loop device is still attached");
+}
+
+#[test]
+fn a_tiny_run_measures_every_workload_on_every_side_and_leaves_nothing() {
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    let rows_directory = tempfile::tempdir().unwrap();
+    let rows_file = rows_directory.path().join("rows.json");
+    let output = bench(directory.path()).arg("--json").arg(&rows_file).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_nothing_is_left_in(directory.path());
+
+    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(&rows_file).unwrap()).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    let workloads = |side: &str| -> BTreeSet<&str> {
+        rows.iter().filter(|row| row["side"] == side).map(|row| row["workload"].as_str().unwrap()).collect()
+    };
+    assert_eq!(workloads("ext4"), workloads("flat"));
+    let expected = [
+        "fdatasync-append", "fdatasync-rewrite", "nurand-read-cold", "nurand-write", "random-read-cold",
+        "random-write-0", "random-write-25", "read-of-copy-cold", "sequential-read-cold", "sequential-reread",
+        "sequential-write-0", "sequential-write-25", "tree-copy", "tree-delete", "tree-read-cold",
+    ];
+    let missing: Vec<_> = expected.iter().filter(|name| !workloads("ext4").contains(*name)).collect();
+    assert!(missing.is_empty(), "not measured: {missing:?}");
+    assert_eq!(report["read_paths"].as_array().unwrap().len(), 4);
+    for row in rows.iter().filter(|row| row["workload"] == "sequential-write-25") {
+        assert!(row["device_written_settled"].as_u64().unwrap() >= 24 << 20, "all data reaches the device: {row}");
+    }
+}
+
+/// Reads until a line holds `part`; the rest stays readable, as a terminal would stay open.
+fn wait_for_line(stderr: &mut impl BufRead, part: &str) {
+    let mut line = String::new();
+    while !line.contains(part) {
+        line.clear();
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the benchmark ended before it said `{part}`");
+    }
+}
+
+#[test]
+fn an_interrupted_run_fails_and_leaves_nothing() {
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    let mut child = bench(directory.path()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    wait_for_line(&mut stderr, "repetition 1, flat");
+    // SAFETY: the process is our child and has not been waited for.
+    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+    wait_for_line(&mut stderr, "interrupted");
+    assert_eq!(child.wait().unwrap().code(), Some(1), "the interrupted run ended otherwise than by its error");
+    assert_nothing_is_left_in(directory.path());
+}

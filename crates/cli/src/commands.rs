@@ -1,0 +1,452 @@
+//! The command line: `oncefs COMMAND`, and the names under which mount(8), umount(8), fsck(8) and mkfs(8) call it.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+use log::LevelFilter;
+use oncefs_engine::{FingerprintMode, Profile};
+
+use crate::failure::{Failure, Outcome, exit, one_line};
+use crate::mount_options;
+use crate::size::{NewSize, Size};
+
+const UNITS: &str = "Sizes are whole numbers of bytes or carry a unit, a power of 1024: K, M, G, T, P (also KiB, MiB ...).";
+
+#[derive(Debug, Parser)]
+#[command(name = "oncefs", version, about = "A file system that stores every block once", after_help = ABOUT_AFTER)]
+#[command(disable_help_subcommand = true, subcommand_required = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const ABOUT_AFTER: &str = "\
+Example, as root:
+  oncefs mkfs /srv/volume --size 100G
+  oncefs mount /srv/volume /mnt
+  cp -a /home /mnt && cp -a /home /mnt/again
+  oncefs stats /mnt
+  oncefs umount /mnt
+
+In /etc/fstab:
+  /srv/volume  /mnt  oncefs  defaults  0  0
+
+'oncefs COMMAND --help' says more. Sizes are whole numbers of bytes or carry a unit, a power of 1024: K, M, G, T, P.";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a volume
+    Mkfs(MkfsArgs),
+    /// Mount a volume
+    Mount(MountArgs),
+    /// Unmount; returns when everything is durable and the daemon is gone
+    Umount(UmountArgs),
+    /// Check a volume
+    Fsck(FsckArgs),
+    /// Show what a mounted volume holds, saves and does
+    Stats(StatsArgs),
+    /// Enlarge a volume, mounted or not
+    Grow(GrowArgs),
+    /// Make everything written to a mounted volume durable
+    Sync(SyncArgs),
+    /// Show the program's version
+    Version,
+    /// Serve a mount in the background; started by `mount`
+    #[command(hide = true)]
+    Serve(ServeArgs),
+}
+
+/// Arguments of `mkfs`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{UNITS}\n\nExamples:
+  oncefs mkfs /srv/volume                                 a volume as large as the free space there
+  oncefs mkfs /srv/volume --size 2T                       sparse: takes space as it fills
+  oncefs mkfs /srv/volume --data /dev/nvme1n1             blocks on a raw device, the rest in /srv/volume"))]
+pub struct MkfsArgs {
+    /// Directory to make: must be missing or empty
+    pub volume: PathBuf,
+    /// Size of the data area [default: 15/16 of the free space below VOLUME; all of DEVICE]
+    #[arg(long, short)]
+    pub size: Option<Size>,
+    /// Keep the blocks on this raw block device instead of in a sparse file. Its contents are lost
+    #[arg(long, short, value_name = "DEVICE")]
+    pub data: Option<PathBuf>,
+    /// How the volume finds and shares blocks: lrlfs (complete index, in-line)
+    #[arg(long, default_value = "lrlfs", value_parser = mount_options::profile)]
+    pub profile: Profile,
+    /// Size of the log [default: a sixteenth of the data area, 8M to 64M]
+    #[arg(long, value_name = "SIZE")]
+    pub log_size: Option<Size>,
+    /// Say nothing on success
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+const MOUNT_AFTER: &str = "\
+Options for -o, comma-separated:
+  ro rw noatime relatime strictatime nodiratime suid nosuid dev nodev exec noexec
+  sync dirsync remount             as in mount(8); nofail, _netdev, user, x-... are accepted too
+  memory=SIZE                      bound on caches and index [default: 1/8 of RAM, 64M to 4G]
+  fingerprints=eager|lazy|auto     when the strong hash of a block is computed [default: auto]
+  threads=N                        requests served at a time [default: CPUs, 2 to 8]
+  max_write=SIZE                   largest request of the kernel, up to 16M [default: 1M]
+  profile=NAME                     must be lrlfs
+  loglevel=LEVEL  logfile=FILE     off, error, warn, info, debug, trace [default: info, to syslog]
+
+Examples:
+  oncefs mount /srv/volume /mnt
+  oncefs mount /srv/volume /mnt -o ro,memory=512M
+  mount -t oncefs /srv/volume /mnt";
+
+/// Arguments of `mount`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{MOUNT_AFTER}\n\n{UNITS}"))]
+pub struct MountArgs {
+    /// The volume: a directory made by mkfs
+    pub volume: PathBuf,
+    /// Where to mount it
+    pub dir: PathBuf,
+    /// Mount options, see below
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    pub options: Vec<String>,
+    /// Stay in the foreground and log to stderr
+    #[arg(long, short)]
+    pub foreground: bool,
+    /// Mount read-only, as -o ro
+    #[arg(long, short)]
+    pub read_only: bool,
+    /// Bound on caches and index, as -o memory
+    #[arg(long, value_name = "SIZE", value_parser = mount_options::memory)]
+    pub memory: Option<u64>,
+    /// Requests served at a time, as -o threads
+    #[arg(long, value_name = "N", value_parser = mount_options::threads)]
+    pub threads: Option<usize>,
+    /// When the strong hash of a block is computed, as -o fingerprints
+    #[arg(long, value_name = "WHEN", value_parser = mount_options::fingerprints)]
+    pub fingerprints: Option<FingerprintMode>,
+    /// What is worth a line in the log, as -o loglevel
+    #[arg(long, value_name = "LEVEL", value_parser = mount_options::log_level)]
+    pub log_level: Option<LevelFilter>,
+    /// Log to this file instead of syslog
+    #[arg(long, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
+    /// Check everything, mount nothing
+    #[arg(skip)]
+    pub fake: bool,
+}
+
+/// Arguments of `umount`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Returns when everything is durable, the daemon is gone and the volume may be mounted elsewhere.
+Exits with 32 if that failed. Plain umount(8) does the same where the helpers umount.fuse and umount.fuse.oncefs
+are installed.
+
+Examples:
+  oncefs umount /mnt
+  oncefs umount -l /mnt     hide it now, end when the last file is closed")]
+pub struct UmountArgs {
+    /// The mount point, or the volume
+    pub target: PathBuf,
+    /// Lazily: detach now, end when nobody uses it; does not wait
+    #[arg(long, short)]
+    pub lazy: bool,
+    /// Cut off the daemon first: for a mount that hangs. What the kernel still holds is lost
+    #[arg(long, short)]
+    pub force: bool,
+    /// If it is in use, make it read-only instead
+    #[arg(long = "read-only", short)]
+    pub read_only: bool,
+    /// Say what is done
+    #[arg(long, short)]
+    pub verbose: bool,
+    /// Accepted for umount(8)
+    #[arg(short = 'n', hide = true)]
+    pub no_mtab: bool,
+    /// Accepted for umount(8)
+    #[arg(short = 't', hide = true)]
+    pub kind: Option<String>,
+    /// Accepted for umount(8), which has entered the namespace already
+    #[arg(short = 'N', hide = true)]
+    pub namespace: Option<OsString>,
+    /// Called for any FUSE mount, so that others than oncefs's are to be handed back to umount(8)
+    #[arg(skip)]
+    pub for_any_fuse: bool,
+}
+
+/// Arguments of `fsck`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exits as fsck(8): 0 clean, 4 errors left, 8 the check could not run, 16 wrong usage, 32 cancelled.
+The volume must not be mounted. Without -y, -p or -a nothing is changed: the log is replayed in memory.
+With one of them it is replayed for good, and what a crash left without a name is freed.
+
+Examples:
+  oncefs fsck /srv/volume
+  oncefs fsck --data /srv/volume
+  oncefs fsck -y /srv/volume")]
+pub struct FsckArgs {
+    /// The volume
+    pub volume: PathBuf,
+    /// Change nothing (the default)
+    #[arg(short = 'n', conflicts_with_all = ["yes", "preen", "auto"])]
+    pub no_change: bool,
+    /// Finish what a crash interrupted
+    #[arg(short = 'y')]
+    pub yes: bool,
+    /// As -y (at boot)
+    #[arg(short = 'p')]
+    pub preen: bool,
+    /// As -y
+    #[arg(short = 'a')]
+    pub auto: bool,
+    /// Also read every block and compare it with its checksum
+    #[arg(long)]
+    pub data: bool,
+    /// Accepted for fsck(8): every check is a full one
+    #[arg(short = 'f', hide = true)]
+    pub force: bool,
+    /// Accepted for fsck(8)
+    #[arg(short = 'v', hide = true)]
+    pub verbose: bool,
+    /// Accepted for fsck(8): descriptor for progress
+    #[arg(short = 'C', hide = true, value_name = "FD", allow_hyphen_values = true)]
+    pub progress: Option<i32>,
+    /// Accepted for fsck(8)
+    #[arg(short = 't', hide = true)]
+    pub kind: Option<String>,
+}
+
+impl FsckArgs {
+    /// Whether the volume may be changed.
+    pub fn repair(&self) -> bool {
+        self.yes || self.preen || self.auto
+    }
+}
+
+/// Arguments of `stats`.
+#[derive(Debug, Args)]
+pub struct StatsArgs {
+    /// Any path inside a mount, or the volume
+    pub target: PathBuf,
+    /// All figures as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `grow`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{UNITS}\n\nExamples:
+  oncefs grow /mnt 2T            to 2 TiB
+  oncefs grow /mnt +500G         by 500 GiB
+  oncefs grow /srv/volume 2T     a volume that is not mounted"))]
+pub struct GrowArgs {
+    /// Any path inside a mount, or the volume
+    pub target: PathBuf,
+    /// New size of the data area, or +SIZE to add
+    pub size: NewSize,
+}
+
+/// Arguments of `sync`.
+#[derive(Debug, Args)]
+pub struct SyncArgs {
+    /// Any path inside a mount
+    pub target: PathBuf,
+}
+
+/// Arguments of `serve`. Paths are absolute.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    pub volume: PathBuf,
+    pub dir: PathBuf,
+    #[arg(short = 'o')]
+    pub options: String,
+    #[arg(long)]
+    pub log_file: Option<PathBuf>,
+}
+
+/// How mount(8) calls `mount.oncefs`: `-f` means fake here.
+#[derive(Debug, Parser)]
+#[command(name = "mount.oncefs", version, about = "Mount an oncefs volume for mount(8)", after_help = MOUNT_AFTER)]
+struct MountHelper {
+    volume: PathBuf,
+    dir: PathBuf,
+    /// Mount options, see below
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// Fake: check everything, mount nothing
+    #[arg(short)]
+    fake: bool,
+    /// Accepted for mount(8)
+    #[arg(short)]
+    sloppy: bool,
+    /// Accepted for mount(8)
+    #[arg(short)]
+    no_mtab: bool,
+    /// Accepted for mount(8)
+    #[arg(short, action = ArgAction::Count)]
+    verbose: u8,
+    /// Accepted for mount(8)
+    #[arg(short = 't', value_name = "TYPE")]
+    kind: Option<String>,
+    /// Accepted for mount(8), which has entered the namespace already
+    #[arg(short = 'N', hide = true)]
+    namespace: Option<OsString>,
+}
+
+impl From<MountHelper> for MountArgs {
+    fn from(helper: MountHelper) -> Self {
+        Self {
+            volume: helper.volume,
+            dir: helper.dir,
+            options: helper.options,
+            foreground: false,
+            read_only: false,
+            memory: None,
+            threads: None,
+            fingerprints: None,
+            log_level: None,
+            log_file: None,
+            fake: helper.fake,
+        }
+    }
+}
+
+/// Reads the command line. `None`: help or the version was asked for, and printed.
+pub fn parse(arguments: Vec<OsString>) -> Outcome<Option<Command>> {
+    let called_as = arguments.first().map(Path::new).and_then(Path::file_name).unwrap_or(OsStr::new("oncefs"));
+    let parsed = match called_as.to_str() {
+        Some("mount.oncefs" | "mount.fuse.oncefs") => {
+            MountHelper::try_parse_from(&arguments).map(|helper| Command::Mount(helper.into()))
+        }
+        Some("mkfs.oncefs") => parse_as("mkfs", &arguments),
+        Some("umount.oncefs" | "umount.fuse.oncefs") => parse_as("umount", &arguments),
+        Some("umount.fuse") => parse_as("umount", &arguments).map(for_any_fuse),
+        Some("fsck.oncefs") => parse_as("fsck", &arguments),
+        _ => Cli::try_parse_from(&arguments).map(|cli| cli.command),
+    };
+    parsed.map(Some).or_else(|e| explain(&e, &called_as.to_string_lossy(), &arguments))
+}
+
+fn parse_as(command: &str, arguments: &[OsString]) -> Result<Command, clap::Error> {
+    let words = [OsString::from("oncefs"), command.into()];
+    Cli::try_parse_from(words.into_iter().chain(arguments.iter().skip(1).cloned())).map(|cli| cli.command)
+}
+
+/// umount(8) of util-linux looks no further than the file system's magic number, and so calls `umount.fuse`
+/// for every FUSE mount that has no entry in /run/mount/utab.
+fn for_any_fuse(command: Command) -> Command {
+    match command {
+        Command::Umount(arguments) => Command::Umount(UmountArgs { for_any_fuse: true, ..arguments }),
+        other => other,
+    }
+}
+
+/// Help goes to stdout; anything else becomes one line.
+fn explain(error: &clap::Error, called_as: &str, arguments: &[OsString]) -> Outcome<Option<Command>> {
+    use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+    let command = command_name(called_as, arguments);
+    if matches!(error.kind(), DisplayHelp | DisplayVersion) {
+        // A closed stdout is the reader's choice.
+        let _ = error.print();
+        return Ok(None);
+    }
+    let help = match command {
+        Some(_) if called_as.contains('.') => format!("{called_as} --help"),
+        Some(name) => format!("oncefs {name} --help"),
+        None => "oncefs --help".to_owned(),
+    };
+    if error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
+        return Err(Failure::new(usage_code(command), format!("no command given: see {help}")));
+    }
+    let text = error.to_string();
+    let first = text.split("\n\n").next().unwrap_or(&text);
+    let first = first.strip_prefix("error: ").unwrap_or(first);
+    Err(Failure::new(usage_code(command), format!("{}: see {help}", one_line(first))))
+}
+
+fn command_name<'a>(called_as: &'a str, arguments: &'a [OsString]) -> Option<&'a str> {
+    match called_as.split_once('.') {
+        Some((command @ ("mkfs" | "mount" | "umount" | "fsck"), _)) => Some(command),
+        _ => arguments.get(1)?.to_str().filter(|word| Cli::has(word)),
+    }
+}
+
+impl Cli {
+    fn has(command: &str) -> bool {
+        use clap::CommandFactory;
+        Self::command().find_subcommand(command).is_some()
+    }
+}
+
+/// The exit code for a wrong command line, as the command's callers expect it.
+fn usage_code(command: Option<&str>) -> u8 {
+    match command {
+        Some("mount" | "umount") => exit::MOUNT_USAGE,
+        Some("fsck") => exit::FSCK_USAGE,
+        Some("mkfs") => exit::FAILED,
+        _ => exit::USAGE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Outcome<Option<Command>> {
+        parse(line.split(' ').map(OsString::from).collect())
+    }
+
+    fn failure(line: &str) -> Failure {
+        parsed(line).expect_err("the line must be refused")
+    }
+
+    #[test]
+    fn the_command_line_definition_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+        MountHelper::command().debug_assert();
+    }
+
+    #[test]
+    fn mount_8_calls_with_f_for_fake_and_oncefs_mount_takes_f_for_foreground() {
+        let Ok(Some(Command::Mount(helper))) = parsed("/sbin/mount.oncefs /v /mnt -n -s -v -f -o rw,noatime -t oncefs") else {
+            panic!("mount.oncefs is a mount");
+        };
+        assert!(helper.fake && !helper.foreground);
+        let Ok(Some(Command::Mount(command))) = parsed("oncefs mount -f /v /mnt") else { panic!("a mount") };
+        assert!(command.foreground && !command.fake);
+    }
+
+    #[test]
+    fn umount_8_and_fsck_8_calls_are_understood_under_all_names() {
+        for line in ["umount.oncefs /mnt -n -l -f -v -r", "umount.fuse /mnt", "/usr/sbin/umount.fuse.oncefs /mnt -v -t fuse.oncefs", "oncefs umount -lf /mnt"] {
+            assert!(matches!(parsed(line), Ok(Some(Command::Umount(_)))), "{line}");
+        }
+        for line in ["fsck.oncefs -a /v", "fsck.oncefs -p -C 3 /v", "/sbin/fsck.oncefs -y -C0 -f /v", "oncefs fsck -n /v"] {
+            assert!(matches!(parsed(line), Ok(Some(Command::Fsck(_)))), "{line}");
+        }
+        assert!(matches!(parsed("mkfs.oncefs -s 1G /v"), Ok(Some(Command::Mkfs(_)))));
+    }
+
+    #[test]
+    fn a_wrong_line_is_told_in_one_line_with_the_code_of_its_family() {
+        for (line, code) in [
+            ("oncefs", exit::USAGE),
+            ("oncefs frobnicate", exit::USAGE),
+            ("oncefs stats", exit::USAGE),
+            ("oncefs mkfs", exit::FAILED),
+            ("mkfs.oncefs --size 1.5G /v", exit::FAILED),
+            ("oncefs mount /v", exit::MOUNT_USAGE),
+            ("umount.fuse.oncefs", exit::MOUNT_USAGE),
+            ("fsck.oncefs --frobnicate /v", exit::FSCK_USAGE),
+            ("oncefs fsck -n -y /v", exit::FSCK_USAGE),
+        ] {
+            let failure = failure(line);
+            assert_eq!(failure.code, code, "{line}: {}", failure.message);
+            assert!(failure.message.ends_with("--help") && !failure.message.contains('\n'), "{line}: {}", failure.message);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! How commands talk to the daemon of a mounted volume: a Unix socket in the volume's directory.
+//!
+//! One JSON line asks, one JSON line answers. `wait-exit` is answered by up to two lines: `closing` when the kernel
+//! has let go of the mount, and the outcome when everything is closed; the daemon's process ends after it.
+//! Only root gets at the socket (mode 0600).
+
+mod client;
+mod server;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub use client::{Connection, Exit, ExpectedExit};
+pub use server::{Handler, Server};
+
+/// Version of the protocol; a daemon refuses requests of another one.
+const VERSION: u32 = 1;
+
+/// Longest line that either side reads.
+const LINE_BYTES_MAX: u64 = 4 << 20;
+
+/// The socket's name in the volume.
+const SOCKET_NAME: &str = "control";
+
+/// What can be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "kebab-case")]
+pub enum Request {
+    /// Who is there: `About`.
+    Version,
+    /// Counters and histograms: the engine's `Report`.
+    Stats,
+    /// Make everything durable.
+    Commit,
+    /// Enlarge the data area.
+    Grow {
+        /// New size.
+        bytes: u64,
+    },
+    /// Set access times as these flags of mount(2) say (remount).
+    Atime {
+        /// `MS_...`
+        kernel_flags: libc::c_ulong,
+    },
+    /// Tell when the mount has ended and everything is closed.
+    WaitExit,
+}
+
+/// A request with the version of the protocol.
+#[derive(Debug, Serialize, Deserialize)]
+struct Envelope {
+    version: u32,
+    #[serde(flatten)]
+    request: Request,
+}
+
+/// What is answered.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Reply {
+    Ok(serde_json::Value),
+    Error(String),
+    /// The mount has ended, the volume is being closed.
+    Closing,
+}
+
+/// The daemon's description of itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct About {
+    /// Version of the program.
+    pub program: String,
+    /// Whether the volume was opened read-only.
+    pub read_only: bool,
+}
+
+/// A path to the socket that fits into 108 bytes however deep the volume lies.
+/// Valid while the directory is held open.
+struct SocketPath {
+    _volume: File,
+    path: PathBuf,
+}
+
+impl SocketPath {
+    fn in_volume(volume: &Path) -> io::Result<Self> {
+        let volume = File::options().read(true).custom_flags(libc::O_DIRECTORY).open(volume)?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}/{SOCKET_NAME}", volume.as_raw_fd()));
+        Ok(Self { _volume: volume, path })
+    }
+}

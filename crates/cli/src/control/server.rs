@@ -1,0 +1,174 @@
+//! The daemon's side of the control socket.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::{Envelope, LINE_BYTES_MAX, Reply, Request, SocketPath, VERSION};
+
+/// Connections served at a time; each one has a thread. More than any set of commands by people needs.
+const CONNECTIONS_MAX: usize = 32;
+
+/// A client that does not finish its line is dropped.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Answers every request but `wait-exit`.
+pub trait Handler: Send + Sync + 'static {
+    /// The answer as JSON, or one line that says what is wrong.
+    fn answer(&self, request: &Request) -> Result<serde_json::Value, String>;
+}
+
+/// Listens until the volume is closed.
+#[derive(Clone)]
+pub struct Server {
+    waiting: Arc<Mutex<Vec<UnixStream>>>,
+    socket: Arc<SocketPath>,
+}
+
+impl Server {
+    /// Puts the socket into the volume. The caller holds the volume's lock, so a socket found there is a dead one's.
+    pub fn start(volume: &Path, handler: Arc<dyn Handler>) -> io::Result<Self> {
+        let socket = SocketPath::in_volume(volume)?;
+        let listener = listen(&socket)?;
+        let server = Self { waiting: Arc::default(), socket: Arc::new(socket) };
+        let serving = server.clone();
+        std::thread::Builder::new().name("control".into()).spawn(move || serving.accept(&listener, &handler))?;
+        Ok(server)
+    }
+
+    /// Tells those who wait for the exit that the mount has ended. From here on nobody new gets in.
+    pub fn announce_closing(&self) {
+        if let Err(e) = std::fs::remove_file(&self.socket.path) {
+            log::warn!("cannot remove the control socket: {e}");
+        }
+        self.tell_waiting(&Reply::Closing);
+    }
+
+    /// Tells those who wait for the exit how it went.
+    pub fn announce_closed(&self, outcome: Result<(), String>) {
+        self.tell_waiting(&match outcome {
+            Ok(()) => Reply::Ok(serde_json::Value::Null),
+            Err(message) => Reply::Error(message),
+        });
+    }
+
+    /// Keeps the connection for the exit, and drops those of umounts that failed and left.
+    fn keep_waiting(&self, stream: UnixStream) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.retain(is_connected);
+        waiting.push(stream);
+    }
+
+    fn tell_waiting(&self, reply: &Reply) {
+        for stream in &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) {
+            // Who hung up does not want to know.
+            let _ = send(stream, reply);
+        }
+    }
+
+    fn accept(&self, listener: &UnixListener, handler: &Arc<dyn Handler>) {
+        let active = Arc::new(AtomicUsize::new(0));
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { continue };
+            if active.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
+                active.fetch_sub(1, Ordering::Relaxed);
+                let _ = send(&mut stream, &Reply::Error("too many commands at a time: try again".into()));
+                continue;
+            }
+            let (server, handler, running) = (self.clone(), handler.clone(), active.clone());
+            let serve = move || {
+                server.serve(stream, &*handler);
+                running.fetch_sub(1, Ordering::Relaxed);
+            };
+            if let Err(e) = std::thread::Builder::new().name("control-request".into()).spawn(serve) {
+                active.fetch_sub(1, Ordering::Relaxed);
+                log::warn!("cannot serve a command: {e}");
+            }
+        }
+    }
+
+    fn serve(&self, mut stream: UnixStream, handler: &dyn Handler) {
+        let reply = match read_request(&stream) {
+            Ok(Request::WaitExit) => return self.keep_waiting(stream),
+            Ok(request) => handler.answer(&request),
+            Err(message) => Err(message),
+        };
+        let _ = send(&mut stream, &reply.map_or_else(Reply::Error, Reply::Ok));
+    }
+}
+
+/// Whether the other side is still there; it has nothing more to say.
+fn is_connected(stream: &UnixStream) -> bool {
+    let mut byte = 0u8;
+    let place = std::ptr::from_mut(&mut byte).cast();
+    // SAFETY: a peek of one byte into `byte`.
+    let received = unsafe { libc::recv(stream.as_raw_fd(), place, 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) };
+    received != 0
+}
+
+fn listen(socket: &SocketPath) -> io::Result<UnixListener> {
+    match std::fs::remove_file(&socket.path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let listener = UnixListener::bind(&socket.path)?;
+    std::fs::set_permissions(&socket.path, PermissionsExt::from_mode(0o600))?;
+    Ok(listener)
+}
+
+fn read_request(stream: &UnixStream) -> Result<Request, String> {
+    stream.set_read_timeout(Some(REQUEST_TIMEOUT)).map_err(|e| e.to_string())?;
+    let mut line = String::new();
+    BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut line).map_err(|e| format!("cannot read the request: {e}"))?;
+    parse_request(&line)
+}
+
+fn parse_request(line: &str) -> Result<Request, String> {
+    let value: serde_json::Value = serde_json::from_str(line).map_err(|e| format!("the request is not JSON: {e}"))?;
+    let version = value.get("version").and_then(serde_json::Value::as_u64);
+    if version != Some(u64::from(VERSION)) {
+        return Err(format!("the daemon speaks version {VERSION} of the protocol: use the oncefs it was started with, or mount again"));
+    }
+    serde_json::from_value::<Envelope>(value)
+        .map(|envelope| envelope.request)
+        .map_err(|e| format!("the daemon does not know this request ({e}): mount again with this oncefs"))
+}
+
+fn send(stream: &mut UnixStream, reply: &Reply) -> io::Result<()> {
+    let mut line = serde_json::to_string(reply)?;
+    line.push('\n');
+    stream.write_all(line.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_this_version_are_understood() {
+        assert_eq!(parse_request(r#"{"version":1,"request":"stats"}"#), Ok(Request::Stats));
+        assert_eq!(parse_request(r#"{"version":1,"request":"grow","bytes":4096}"#), Ok(Request::Grow { bytes: 4096 }));
+        assert_eq!(parse_request(r#"{"version":1,"request":"wait-exit"}"#), Ok(Request::WaitExit));
+    }
+
+    #[test]
+    fn other_requests_are_refused_with_the_reason() {
+        assert!(parse_request("hello").unwrap_err().contains("not JSON"));
+        assert!(parse_request(r#"{"version":2,"request":"stats"}"#).unwrap_err().contains("version 1"));
+        assert!(parse_request(r#"{"request":"stats"}"#).unwrap_err().contains("version 1"));
+        assert!(parse_request(r#"{"version":1,"request":"dance"}"#).unwrap_err().contains("does not know"));
+    }
+
+    #[test]
+    fn what_the_client_writes_the_server_reads() {
+        for request in [Request::Version, Request::Commit, Request::Grow { bytes: u64::MAX }] {
+            let line = serde_json::to_string(&Envelope { version: VERSION, request: request.clone() }).unwrap();
+            assert_eq!(parse_request(&line), Ok(request));
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! How a command fails: one line with the way out, and an exit code that its caller knows.
+
+use std::fmt;
+
+/// Exit codes: mount(8)'s for mount and umount, fsck(8)'s for fsck, 1 and 2 for everything else.
+pub mod exit {
+    /// The command failed.
+    pub const FAILED: u8 = 1;
+    /// The command line makes no sense.
+    pub const USAGE: u8 = 2;
+    /// mount(8): wrong invocation or no permission.
+    pub const MOUNT_USAGE: u8 = 1;
+    /// mount(8): the machine lacks something (processes, memory, a device node).
+    pub const MOUNT_SYSTEM: u8 = 2;
+    /// mount(8): mounting or unmounting failed.
+    pub const MOUNT_FAILED: u8 = 32;
+    /// fsck(8): errors are left.
+    pub const FSCK_ERRORS_LEFT: u8 = 4;
+    /// fsck(8): the check could not run.
+    pub const FSCK_OPERATIONAL: u8 = 8;
+    /// fsck(8): wrong usage.
+    pub const FSCK_USAGE: u8 = 16;
+    /// fsck(8): cancelled by the user.
+    pub const FSCK_CANCELLED: u8 = 32;
+}
+
+/// Why a command ends without success.
+#[derive(Debug)]
+pub struct Failure {
+    /// One line, with the way out.
+    pub message: String,
+    /// The process's exit code.
+    pub code: u8,
+}
+
+/// Result of a command.
+pub type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// A failure with its exit code.
+    pub fn new(code: u8, message: impl fmt::Display) -> Self {
+        Self { message: one_line(&message.to_string()), code }
+    }
+}
+
+/// Names the exit code of an error on its way up.
+pub trait OrFail<T> {
+    /// The error becomes a failure with this code.
+    fn or_fail(self, code: u8) -> Outcome<T>;
+    /// The error becomes a failure with this code, told after what was being done.
+    fn or_fail_doing(self, code: u8, doing: impl fmt::Display) -> Outcome<T>;
+}
+
+impl<T, E: fmt::Display> OrFail<T> for Result<T, E> {
+    fn or_fail(self, code: u8) -> Outcome<T> {
+        self.map_err(|e| Failure::new(code, e))
+    }
+
+    fn or_fail_doing(self, code: u8, doing: impl fmt::Display) -> Outcome<T> {
+        self.map_err(|e| Failure::new(code, format!("{doing}: {e}")))
+    }
+}
+
+/// Joins the lines of a message: scripts and logs get one line per failure.
+pub fn one_line(text: &str) -> String {
+    text.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,137 @@
+//! Where the daemon's log goes: stderr, a file, or syslog.
+//!
+//! Syslog is written as a datagram that never waits: a log daemon whose own files lie on this mount must not be able
+//! to stop the file system. What does not fit is dropped.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use log::{Level, LevelFilter, Log, Metadata, Record};
+
+use crate::failure::one_line;
+
+/// LOG_DAEMON of syslog(3).
+const FACILITY_DAEMON: u8 = 3 << 3;
+
+const SYSLOG_SOCKET: &str = "/dev/log";
+
+enum Sink {
+    Stderr,
+    File(Mutex<File>),
+    Syslog(UnixDatagram),
+}
+
+struct Logger {
+    sink: Sink,
+}
+
+/// Where to log.
+pub enum Target<'a> {
+    /// The terminal or what stands behind it.
+    Stderr,
+    /// Append to a file.
+    File(&'a Path),
+    /// The system's log, facility `daemon`.
+    Syslog,
+}
+
+/// Starts logging; once per process.
+pub fn start(target: &Target, level: LevelFilter) -> std::io::Result<()> {
+    let sink = match target {
+        Target::Stderr => Sink::Stderr,
+        Target::File(path) => Sink::File(Mutex::new(File::options().append(true).create(true).open(path)?)),
+        Target::Syslog => {
+            let socket = UnixDatagram::unbound()?;
+            socket.set_nonblocking(true)?;
+            Sink::Syslog(socket)
+        }
+    };
+    // The logger lives as long as the process.
+    log::set_logger(Box::leak(Box::new(Logger { sink }))).map_err(|e| std::io::Error::other(e.to_string()))?;
+    log::set_max_level(level);
+    Ok(())
+}
+
+impl Log for Logger {
+    fn enabled(&self, metadata: &Metadata) -> bool {
+        // fuser and the libraries below speak of every request from `debug` on; their warnings matter.
+        metadata.target().starts_with("oncefs") || metadata.level() <= Level::Warn
+    }
+
+    fn log(&self, record: &Record) {
+        if !self.enabled(record.metadata()) {
+            return;
+        }
+        let text = one_line(&record.args().to_string());
+        // A log that cannot be written has nobody left to be told.
+        let _ = match &self.sink {
+            Sink::Stderr => writeln!(std::io::stderr(), "oncefs: {}: {text}", name(record.level())),
+            Sink::File(file) => {
+                let line = format!("{} oncefs[{}]: {}: {text}\n", local_time("%Y-%m-%d %H:%M:%S"), std::process::id(), name(record.level()));
+                file.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes())
+            }
+            Sink::Syslog(socket) => socket.send_to(datagram(record.level(), &text).as_bytes(), SYSLOG_SOCKET).map(drop),
+        };
+    }
+
+    fn flush(&self) {}
+}
+
+fn name(level: Level) -> &'static str {
+    match level {
+        Level::Error => "error",
+        Level::Warn => "warning",
+        Level::Info => "info",
+        Level::Debug => "debug",
+        Level::Trace => "trace",
+    }
+}
+
+fn severity(level: Level) -> u8 {
+    match level {
+        Level::Error => 3,
+        Level::Warn => 4,
+        Level::Info => 6,
+        Level::Debug | Level::Trace => 7,
+    }
+}
+
+/// As syslog(3) of the C library writes it.
+fn datagram(level: Level, text: &str) -> String {
+    let priority = FACILITY_DAEMON | severity(level);
+    format!("<{priority}>{} oncefs[{}]: {text}", local_time("%b %e %H:%M:%S"), std::process::id())
+}
+
+fn local_time(format: &str) -> String {
+    let format = std::ffi::CString::new(format).expect("the formats in this module hold no NUL");
+    let mut text = [0u8; 64];
+    // SAFETY: `time` accepts null; `tm` is plain data that `localtime_r` fills; `strftime` writes at most `text`.
+    let len = unsafe {
+        let now = libc::time(std::ptr::null_mut());
+        let mut tm: libc::tm = std::mem::zeroed();
+        libc::localtime_r(&now, &mut tm);
+        libc::strftime(text.as_mut_ptr().cast(), text.len(), format.as_ptr(), &tm)
+    };
+    String::from_utf8_lossy(&text[..len]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_starts_with_facility_and_severity() {
+        let line = datagram(Level::Error, "disk on fire");
+        assert!(line.starts_with("<27>"), "{line}");
+        assert!(line.ends_with(&format!(" oncefs[{}]: disk on fire", std::process::id())), "{line}");
+    }
+
+    #[test]
+    fn times_have_the_shape_that_syslog_expects() {
+        let time = local_time("%b %e %H:%M:%S");
+        assert_eq!(time.len(), "Nov 21 20:54:12".len(), "{time}");
+    }
+}

@@ -1,0 +1,248 @@
+//! The `-o` string: mount(8)'s standard options, oncefs's own, and those that only mount(8) itself reads.
+//! An option that nobody knows is refused by name.
+
+use std::path::PathBuf;
+
+use log::LevelFilter;
+use oncefs_engine::{FingerprintMode, Profile};
+
+use crate::size::Size;
+
+/// Flags of mount(2) by option: name, flags set, flags cleared.
+const FLAGS: &[(&str, libc::c_ulong, libc::c_ulong)] = &[
+    ("defaults", 0, 0),
+    ("ro", libc::MS_RDONLY, 0),
+    ("rw", 0, libc::MS_RDONLY),
+    ("suid", 0, libc::MS_NOSUID),
+    ("nosuid", libc::MS_NOSUID, 0),
+    ("dev", 0, libc::MS_NODEV),
+    ("nodev", libc::MS_NODEV, 0),
+    ("exec", 0, libc::MS_NOEXEC),
+    ("noexec", libc::MS_NOEXEC, 0),
+    ("async", 0, libc::MS_SYNCHRONOUS),
+    ("sync", libc::MS_SYNCHRONOUS, 0),
+    ("dirsync", libc::MS_DIRSYNC, 0),
+    ("atime", 0, libc::MS_NOATIME),
+    ("noatime", libc::MS_NOATIME, libc::MS_RELATIME | libc::MS_STRICTATIME),
+    ("relatime", libc::MS_RELATIME, libc::MS_NOATIME | libc::MS_STRICTATIME),
+    ("norelatime", 0, libc::MS_RELATIME),
+    ("strictatime", libc::MS_STRICTATIME, libc::MS_NOATIME | libc::MS_RELATIME),
+    ("nostrictatime", 0, libc::MS_STRICTATIME),
+    ("diratime", 0, libc::MS_NODIRATIME),
+    ("nodiratime", libc::MS_NODIRATIME, 0),
+    ("silent", libc::MS_SILENT, 0),
+    ("loud", 0, libc::MS_SILENT),
+];
+
+/// Read by mount(8), systemd or nobody; always in force; or without a meaning here.
+const IGNORED: &[&str] = &[
+    "auto", "noauto", "fail", "nofail", "_netdev", "user", "nouser", "users", "nousers", "owner", "noowner", "group",
+    "nogroup", "allow_other", "default_permissions", "nomand", "nolazytime",
+];
+
+/// Ignored whatever follows. The last four are in /proc/mounts, from where mount(8) takes them for a remount.
+const IGNORED_PREFIXES: &[&str] =
+    &["x-", "X-", "user=", "uhelper=", "helper=", "comment=", "user_id=", "group_id=", "max_read=", "blksize="];
+
+/// What `-o` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    /// `MS_...` flags of mount(2).
+    pub kernel_flags: libc::c_ulong,
+    /// Change the flags of what is mounted.
+    pub remount: bool,
+    /// Bound on caches and hints.
+    pub memory: Option<u64>,
+    /// When fingerprints are computed.
+    pub fingerprints: FingerprintMode,
+    /// Event loops.
+    pub threads: Option<usize>,
+    /// Largest request of the kernel.
+    pub max_write: Option<u32>,
+    /// What is worth a line in the log.
+    pub log_level: LevelFilter,
+    /// Log to this file instead of syslog.
+    pub log_file: Option<PathBuf>,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            kernel_flags: 0,
+            remount: false,
+            memory: None,
+            fingerprints: FingerprintMode::Auto,
+            threads: None,
+            max_write: None,
+            log_level: LevelFilter::Info,
+            log_file: None,
+        }
+    }
+}
+
+impl MountOptions {
+    /// Whether nothing may be changed through the mount.
+    pub fn read_only(&self) -> bool {
+        self.kernel_flags & libc::MS_RDONLY != 0
+    }
+
+    /// Applies a comma-separated list; of contradicting options the last one holds.
+    pub fn apply(&mut self, list: &str) -> Result<(), String> {
+        list.split(',').filter(|option| !option.is_empty()).try_for_each(|option| self.apply_one(option))
+    }
+
+    fn apply_one(&mut self, option: &str) -> Result<(), String> {
+        if let Some((_, set, clear)) = FLAGS.iter().find(|(name, ..)| *name == option) {
+            self.kernel_flags = (self.kernel_flags & !clear) | set;
+            return Ok(());
+        }
+        if IGNORED.contains(&option) || IGNORED_PREFIXES.iter().any(|p| option.starts_with(p)) {
+            return Ok(());
+        }
+        match option.split_once('=') {
+            None if option == "remount" => self.remount = true,
+            Some(("memory", value)) => self.memory = Some(memory(value)?),
+            Some(("profile", value)) => drop(profile(value)?),
+            Some(("fingerprints", value)) => self.fingerprints = fingerprints(value)?,
+            Some(("threads", value)) => self.threads = Some(threads(value)?),
+            Some(("max_write", value)) => self.max_write = Some(max_write(value)?),
+            Some(("loglevel", value)) => self.log_level = log_level(value)?,
+            Some(("logfile", value)) => self.log_file = Some(log_file(value)?),
+            _ => return Err(format!("unknown mount option '{option}': see oncefs mount --help for those it knows")),
+        }
+        Ok(())
+    }
+
+    /// The same as a list, for the daemon's command line. The log file travels apart, as it may hold a comma.
+    pub fn to_list(&self) -> String {
+        let mut list: Vec<String> = FLAGS
+            .iter()
+            .filter(|(_, set, _)| *set != 0 && self.kernel_flags & set == *set)
+            .map(|(name, ..)| (*name).to_owned())
+            .collect();
+        list.extend(self.memory.map(|bytes| format!("memory={bytes}")));
+        list.extend(self.threads.map(|n| format!("threads={n}")));
+        list.extend(self.max_write.map(|bytes| format!("max_write={bytes}")));
+        list.push(format!("fingerprints={}", fingerprints_name(self.fingerprints)));
+        list.push(format!("loglevel={}", self.log_level.as_str().to_lowercase()));
+        list.join(",")
+    }
+}
+
+/// The least memory with which caches still help.
+const MEMORY_MIN: u64 = 16 << 20;
+
+/// `memory=SIZE`.
+pub fn memory(value: &str) -> Result<u64, String> {
+    match value.parse::<Size>()?.0 {
+        bytes if bytes < MEMORY_MIN => Err(format!("memory={value} is too little: give at least {}", Size(MEMORY_MIN))),
+        bytes => Ok(bytes),
+    }
+}
+
+/// `profile=NAME`.
+pub fn profile(value: &str) -> Result<Profile, String> {
+    match value {
+        "lrlfs" => Ok(Profile::Lrlfs),
+        _ => Err(format!("unknown profile '{value}': there is lrlfs")),
+    }
+}
+
+/// `fingerprints=WHEN`.
+pub fn fingerprints(value: &str) -> Result<FingerprintMode, String> {
+    match value {
+        "eager" => Ok(FingerprintMode::Eager),
+        "lazy" => Ok(FingerprintMode::Lazy),
+        "auto" => Ok(FingerprintMode::Auto),
+        _ => Err(format!("fingerprints={value} is unknown: use eager, lazy or auto")),
+    }
+}
+
+fn fingerprints_name(mode: FingerprintMode) -> &'static str {
+    match mode {
+        FingerprintMode::Eager => "eager",
+        FingerprintMode::Lazy => "lazy",
+        FingerprintMode::Auto => "auto",
+    }
+}
+
+/// `threads=N`.
+pub fn threads(value: &str) -> Result<usize, String> {
+    match value.parse() {
+        Ok(n @ 1..=64) => Ok(n),
+        _ => Err(format!("threads={value} is out of range: use 1 to 64")),
+    }
+}
+
+/// `max_write=SIZE`: whole pages, as much as fuser's buffer holds.
+fn max_write(value: &str) -> Result<u32, String> {
+    match value.parse::<Size>()?.0 {
+        bytes if (4096..=16 << 20).contains(&bytes) && bytes % 4096 == 0 => Ok(bytes as u32),
+        _ => Err(format!("max_write={value} is out of range: use a multiple of 4K from 4K to 16M")),
+    }
+}
+
+/// `loglevel=LEVEL`.
+pub fn log_level(value: &str) -> Result<LevelFilter, String> {
+    value.parse().map_err(|_| format!("loglevel={value} is unknown: use off, error, warn, info, debug or trace"))
+}
+
+fn log_file(value: &str) -> Result<PathBuf, String> {
+    if value.starts_with('/') { Ok(PathBuf::from(value)) } else { Err(format!("logfile={value}: give an absolute path")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(list: &str) -> Result<MountOptions, String> {
+        let mut options = MountOptions::default();
+        options.apply(list).map(|()| options)
+    }
+
+    #[test]
+    fn fstab_lines_of_every_day_are_accepted() {
+        let options = parsed("defaults,nofail,_netdev,x-systemd.automount,user,noexec,nosuid,nodev,comment=home").unwrap();
+        assert_eq!(options.kernel_flags, libc::MS_NOEXEC | libc::MS_NOSUID | libc::MS_NODEV);
+    }
+
+    #[test]
+    fn of_contradicting_options_the_last_one_holds() {
+        assert!(!parsed("ro,rw").unwrap().read_only());
+        assert!(parsed("rw,ro").unwrap().read_only());
+        assert_eq!(parsed("noatime,relatime").unwrap().kernel_flags, libc::MS_RELATIME);
+        assert_eq!(parsed("strictatime,noatime").unwrap().kernel_flags, libc::MS_NOATIME);
+    }
+
+    #[test]
+    fn an_unknown_option_is_refused_by_name() {
+        assert!(parsed("rw,compress=zstd").unwrap_err().contains("'compress=zstd'"));
+        assert!(parsed("memory").unwrap_err().contains("'memory'"));
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused_with_the_range() {
+        for (list, hint) in [
+            ("memory=1M", "at least 16.0 MiB"),
+            ("memory=lots", "such as 512M"),
+            ("profile=turbo", "lrlfs"),
+            ("fingerprints=never", "eager, lazy or auto"),
+            ("threads=0", "1 to 64"),
+            ("threads=65", "1 to 64"),
+            ("max_write=1000", "4K to 16M"),
+            ("max_write=32M", "4K to 16M"),
+            ("loglevel=loud", "debug"),
+            ("logfile=here.log", "absolute"),
+        ] {
+            let error = parsed(list).unwrap_err();
+            assert!(error.contains(hint), "{list}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_list_for_the_daemon_says_the_same() {
+        let options = parsed("ro,noatime,nosuid,memory=1G,threads=3,max_write=4M,fingerprints=eager,loglevel=debug").unwrap();
+        assert_eq!(parsed(&options.to_list()).unwrap(), options);
+        assert_eq!(parsed(&MountOptions::default().to_list()).unwrap(), MountOptions::default());
+    }
+}

@@ -1,0 +1,266 @@
+//! The daemon: opens the volume, serves the mount, closes the volume.
+//!
+//! Its life is one function, `serve`. It ends when the kernel lets go of the mount, whoever unmounted it;
+//! a signal only asks for that.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use oncefs_engine::{BLOCK_BYTES, OpenOptions, Store};
+use oncefs_fs::{AtimePolicy, FileSystem, Options, SystemClock};
+use oncefs_fuse::{Adapter, AdapterConfig, DirtyLimit, MountSpec, Session};
+use serde_json::{Value, json};
+
+use crate::commands::ServeArgs;
+use crate::control::{About, Handler, Request, Server};
+use crate::failure::{OrFail, Outcome, exit};
+use crate::mount_options::MountOptions;
+use crate::mounts::shown;
+use crate::process::{self, EndSignals};
+use crate::{logging, notify};
+
+/// The daemon's word when the mount is there.
+pub const READY: &str = "ready";
+
+/// After a signal, users of the mount have this long to close their files.
+const END_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Without `memory`: this share of RAM, between bounds.
+const MEMORY_SHARE_OF_RAM: u64 = 8;
+const MEMORY_BYTES_MIN: u64 = 64 << 20;
+const MEMORY_BYTES_MAX: u64 = 4 << 30;
+
+/// The inode cache's share of the memory; the rest is the store's.
+const INODES_SHARE_OF_MEMORY: u64 = 16;
+
+/// One WRITE or READ carries a MiB, the kernel's own limit for unprivileged settings.
+const REQUEST_BYTES_MAX: u32 = 1 << 20;
+
+/// Where the last part of a volume begins, in which writes bypass the page cache.
+const DIRECT_IO_SHARE_OF_DATA: u64 = 64;
+const DIRECT_IO_BYTES_MAX: u64 = 64 << 20;
+
+/// What to serve. Paths are absolute and without links.
+#[derive(Debug)]
+pub struct Task {
+    pub volume: PathBuf,
+    pub dir: PathBuf,
+    pub options: MountOptions,
+}
+
+/// Serves in this process and logs to stderr.
+pub fn in_foreground(task: &Task) -> Outcome {
+    let target = task.options.log_file.as_deref().map_or(logging::Target::Stderr, logging::Target::File);
+    start_log(&target, task)?;
+    serve(task, || Ok(()))
+}
+
+/// Serves in the background. Stdout leads to `oncefs mount`: one line, `ready` or an exit code and a message.
+pub fn in_background(arguments: ServeArgs) -> Outcome {
+    let served = background_task(arguments).and_then(|task| {
+        process::leave_terminal().or_fail_doing(exit::MOUNT_SYSTEM, "cannot leave the terminal")?;
+        let target = task.options.log_file.as_deref().map_or(logging::Target::Syslog, logging::Target::File);
+        start_log(&target, &task)?;
+        serve(&task, || {
+            // Who started the mount may have left; the mount is there all the same.
+            let _ = writeln!(std::io::stdout(), "{READY}");
+            process::detach_stdio()
+        })
+    });
+    if let Err(failure) = &served {
+        log::error!("{}", failure.message);
+        // Nobody listens any more if the mount had been there.
+        let _ = writeln!(std::io::stdout(), "{} {}", failure.code, failure.message);
+    }
+    served
+}
+
+fn background_task(arguments: ServeArgs) -> Outcome<Task> {
+    let mut options = MountOptions { log_file: arguments.log_file, ..MountOptions::default() };
+    options.apply(&arguments.options).or_fail(exit::MOUNT_USAGE)?;
+    Ok(Task { volume: arguments.volume, dir: arguments.dir, options })
+}
+
+fn start_log(target: &logging::Target, task: &Task) -> Outcome {
+    let file = task.options.log_file.as_deref().map(shown).unwrap_or_default();
+    logging::start(target, task.options.log_level).or_fail_doing(exit::MOUNT_SYSTEM, format!("cannot start the log {file}"))
+}
+
+fn serve(task: &Task, ready: impl FnOnce() -> std::io::Result<()>) -> Outcome {
+    let signals = EndSignals::block();
+    process::prepare();
+    let daemon = Daemon::open(task)?;
+    let session = mount(task, &daemon).inspect_err(|_| drop(daemon.close()))?;
+    let limit = follow_dirty_limit(&session, &daemon).or_fail(exit::MOUNT_SYSTEM)?;
+    let (ending, dir) = (daemon.clone(), task.dir.clone());
+    let watch = move || end_on_signal(&signals, &dir, &ending);
+    std::thread::Builder::new().name("signals".into()).spawn(watch).or_fail(exit::MOUNT_SYSTEM)?;
+    log::info!("mounted {} on {}", shown(&task.volume), shown(&task.dir));
+    notify::tell(notify::READY);
+    ready().or_fail(exit::MOUNT_SYSTEM)?;
+
+    let served = session.run();
+    notify::tell(notify::STOPPING);
+    drop(limit);
+    let closed = daemon.close();
+    log::info!("unmounted {} from {}", shown(&task.volume), shown(&task.dir));
+    served.or_fail_doing(exit::MOUNT_FAILED, "serving the mount ended early")?;
+    closed.or_fail(exit::MOUNT_FAILED)
+}
+
+fn mount(task: &Task, daemon: &Daemon) -> Outcome<Session<Adapter>> {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let spec = MountSpec {
+        volume: task.volume.clone(),
+        dir: task.dir.clone(),
+        kernel_flags: task.options.kernel_flags,
+        threads: task.options.threads.unwrap_or(cpus.clamp(2, 8)),
+        request_bytes_max: task.options.max_write.unwrap_or(REQUEST_BYTES_MAX),
+    };
+    let config = AdapterConfig {
+        request_bytes_max: spec.request_bytes_max,
+        direct_io_below_bytes: direct_io_below(daemon.file_system.store().totals().data.0 * BLOCK_BYTES as u64),
+    };
+    let adapter = Adapter::new(daemon.file_system.clone(), config);
+    Session::mount(adapter, &spec).or_fail(exit::MOUNT_FAILED)
+}
+
+fn follow_dirty_limit(session: &Session<Adapter>, daemon: &Arc<Daemon>) -> std::io::Result<DirtyLimit> {
+    let daemon = daemon.clone();
+    let available = move || daemon.file_system.store().totals().available.0 * BLOCK_BYTES as u64;
+    DirtyLimit::follow(session.device(), process::ram_bytes(), available)
+}
+
+/// Asked to end: hands the kernel's dirty pages over, unmounts, and closes the volume under whoever does not let go.
+fn end_on_signal(signals: &EndSignals, dir: &std::path::Path, daemon: &Daemon) {
+    let Some(signal) = signals.wait(None) else { return };
+    log::info!("{signal}: unmounting {}", shown(dir));
+    if let Err(e) = process::sync_file_system(dir) {
+        log::warn!("cannot sync {}: {e}", shown(dir));
+    }
+    match oncefs_fuse::unmount(dir, 0) {
+        Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
+            log::warn!("{} is in use: detached, waiting for its users", shown(dir));
+            oncefs_fuse::detach(dir);
+        }
+        // Whatever else it is: the mount is gone already.
+        _ => {}
+    }
+    signals.wait(Some(END_PATIENCE));
+    log::warn!("{} is still in use: closing the volume", shown(dir));
+    std::process::exit(if daemon.close().is_ok() { 0 } else { exit::FAILED.into() });
+}
+
+struct Daemon {
+    file_system: Arc<FileSystem>,
+    read_only: bool,
+    control: OnceLock<Server>,
+    closed: OnceLock<Result<(), String>>,
+}
+
+impl Daemon {
+    fn open(task: &Task) -> Outcome<Arc<Self>> {
+        let file_system = open_file_system(task)?;
+        let read_only = task.options.read_only();
+        let daemon = Arc::new(Self { file_system, read_only, control: OnceLock::new(), closed: OnceLock::new() });
+        match Server::start(&task.volume, daemon.clone()) {
+            Ok(server) => drop(daemon.control.set(server)),
+            Err(e) => log::warn!("no control socket in {}: {e}: stats and umount cannot talk to this mount", shown(&task.volume)),
+        }
+        Ok(daemon)
+    }
+
+    /// Closes the volume, once, and tells those who wait for it.
+    fn close(&self) -> Result<(), String> {
+        let close = || {
+            if let Some(control) = self.control.get() {
+                control.announce_closing();
+            }
+            let closed = self.file_system.close().and_then(|()| self.file_system.flush());
+            let outcome = closed.map_err(|e| format!("not everything became durable: {e}"));
+            if let Some(control) = self.control.get() {
+                control.announce_closed(outcome.clone());
+            }
+            outcome
+        };
+        self.closed.get_or_init(close).clone()
+    }
+
+    fn stats(&self) -> Result<Value, String> {
+        let mut report = self.file_system.report();
+        if let Some(why) = self.file_system.store().failure() {
+            report.settings.insert("read_only_because".to_owned(), why);
+        }
+        serde_json::to_value(report).map_err(|e| e.to_string())
+    }
+}
+
+impl Handler for Daemon {
+    fn answer(&self, request: &Request) -> Result<Value, String> {
+        let store = self.file_system.store();
+        match request {
+            Request::Version => Ok(json!(About { program: env!("CARGO_PKG_VERSION").into(), read_only: self.read_only })),
+            Request::Stats => self.stats(),
+            Request::Commit => store.commit().map(|()| Value::Null).map_err(|e| e.to_string()),
+            Request::Grow { bytes } => store.grow(*bytes).map(|()| Value::Null).map_err(|e| e.to_string()),
+            Request::Atime { kernel_flags } => {
+                self.file_system.set_atime_policy(atime_policy(*kernel_flags));
+                Ok(Value::Null)
+            }
+            Request::WaitExit => Err("the server keeps these to itself".into()),
+        }
+    }
+}
+
+fn open_file_system(task: &Task) -> Outcome<Arc<FileSystem>> {
+    let memory = task.options.memory.unwrap_or_else(|| default_memory(process::ram_bytes()));
+    let inodes = memory / INODES_SHARE_OF_MEMORY;
+    let read_only = task.options.read_only();
+    let store_options =
+        OpenOptions { memory_bytes_max: memory - inodes, read_only, fingerprints: task.options.fingerprints };
+    let options = Options { memory_bytes_max: inodes, atime: atime_policy(task.options.kernel_flags), read_only };
+    let store = Store::open(&task.volume, &store_options).or_fail(exit::MOUNT_FAILED)?;
+    FileSystem::open(store, Arc::new(SystemClock), &options).or_fail(exit::MOUNT_FAILED)
+}
+
+/// With less than this available, files opened for writing bypass the page cache: write(2) itself reports a full disk.
+fn direct_io_below(data_bytes: u64) -> u64 {
+    (data_bytes / DIRECT_IO_SHARE_OF_DATA).min(DIRECT_IO_BYTES_MAX)
+}
+
+fn default_memory(ram_bytes: u64) -> u64 {
+    (ram_bytes / MEMORY_SHARE_OF_RAM).clamp(MEMORY_BYTES_MIN, MEMORY_BYTES_MAX)
+}
+
+/// FUSE leaves the times of access to the daemon; without a word relatime holds, as for every Linux file system.
+fn atime_policy(kernel_flags: libc::c_ulong) -> AtimePolicy {
+    if kernel_flags & (libc::MS_NOATIME | libc::MS_RDONLY) != 0 {
+        AtimePolicy::Never
+    } else if kernel_flags & libc::MS_STRICTATIME != 0 {
+        AtimePolicy::Strict
+    } else {
+        AtimePolicy::Relative
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_a_bounded_share_of_ram() {
+        assert_eq!(default_memory(8 << 30), 1 << 30);
+        assert_eq!(default_memory(256 << 20), MEMORY_BYTES_MIN);
+        assert_eq!(default_memory(1 << 40), MEMORY_BYTES_MAX);
+    }
+
+    #[test]
+    fn access_times_follow_the_mount_flags_with_relatime_as_the_default() {
+        assert_eq!(atime_policy(0), AtimePolicy::Relative);
+        assert_eq!(atime_policy(libc::MS_STRICTATIME), AtimePolicy::Strict);
+        assert_eq!(atime_policy(libc::MS_NOATIME), AtimePolicy::Never);
+        assert_eq!(atime_policy(libc::MS_RDONLY), AtimePolicy::Never);
+    }
+}

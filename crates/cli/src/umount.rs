@@ -1,0 +1,159 @@
+//! `oncefs umount`: returns only when everything is durable and the daemon is gone.
+//!
+//! The kernel's umount(2) does not wait for a FUSE daemon, so the command asks the daemon first to be told of its
+//! exit, unmounts, and then waits for the process to end.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::commands::UmountArgs;
+use crate::control::{Connection, Exit, ExpectedExit, Request};
+use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::mounts::{self, Mount, shown};
+use crate::process;
+
+/// A daemon notices the end of its mount at once, unless the mount lives on elsewhere.
+const NOTICE_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Unmounts.
+pub fn run(arguments: UmountArgs) -> Outcome {
+    let mount = match find(&arguments.target)? {
+        Found::Ours(mount) => mount,
+        Found::Foreign(_) if arguments.for_any_fuse => return hand_back(&arguments),
+        Found::Foreign(mount) => {
+            let (dir, kind) = (shown(&mount.dir), mount.kind);
+            return Err(Failure::new(exit::MOUNT_FAILED, format!("{dir} is a mount of {kind}: use umount {dir}")));
+        }
+    };
+    if mount.is_dead() {
+        return unmount_dead(&mount, &arguments);
+    }
+    if arguments.lazy {
+        return unmount_lazily(&mount);
+    }
+    let expected = expect_exit(&mount);
+    match oncefs_fuse::unmount(&mount.dir, flags(&arguments)) {
+        Ok(()) => finish(&mount, expected, arguments.verbose),
+        Err(e) if arguments.read_only && e.raw_os_error() == Some(libc::EBUSY) => make_read_only(&mount),
+        Err(e) => Err(refused(&mount, &e)),
+    }
+}
+
+enum Found {
+    Ours(Mount),
+    Foreign(Mount),
+}
+
+/// The mount to end: at a directory, or of a volume.
+fn find(target: &Path) -> Outcome<Found> {
+    let shown = shown(target);
+    let at_dir = mounts::at(target).or_fail_doing(exit::MOUNT_FAILED, format!("cannot unmount {shown}"))?;
+    let found = match at_dir {
+        Some(mount) => Some(mount),
+        None => mounts::of_volume(&mounts::resolve(target).or_fail(exit::MOUNT_FAILED)?).or_fail(exit::MOUNT_FAILED)?,
+    };
+    match found {
+        Some(mount) if mount.is_oncefs() => Ok(Found::Ours(mount)),
+        Some(mount) => Ok(Found::Foreign(mount)),
+        None => Err(Failure::new(exit::MOUNT_FAILED, format!("{shown} is not mounted"))),
+    }
+}
+
+/// Another FUSE file system: umount(8) goes on as if there were no helper.
+fn hand_back(arguments: &UmountArgs) -> Outcome {
+    let mut umount = Command::new("umount");
+    umount.arg("--internal-only");
+    let switches = [(arguments.lazy, "-l"), (arguments.force, "-f"), (arguments.read_only, "-r"), (arguments.verbose, "-v")];
+    umount.args(switches.iter().filter(|(on, _)| *on).map(|(_, switch)| switch));
+    let error = umount.arg("--").arg(&arguments.target).exec();
+    Err(Failure::new(exit::MOUNT_SYSTEM, format!("cannot run umount: {error}")))
+}
+
+fn flags(arguments: &UmountArgs) -> libc::c_int {
+    let force = if arguments.force { libc::MNT_FORCE } else { 0 };
+    let lazy = if arguments.lazy { libc::MNT_DETACH } else { 0 };
+    force | lazy
+}
+
+fn unmount_dead(mount: &Mount, arguments: &UmountArgs) -> Outcome {
+    oncefs_fuse::unmount(&mount.dir, flags(arguments)).map_err(|e| refused(mount, &e))?;
+    eprintln!(
+        "oncefs: unmounted {}; its daemon had died: the next mount of {} starts from the last commit",
+        shown(&mount.dir),
+        shown(&mount.source)
+    );
+    Ok(())
+}
+
+/// What was written so far is made durable; the rest follows when the last user goes.
+fn unmount_lazily(mount: &Mount) -> Outcome {
+    process::sync_file_system(&mount.dir).or_fail_doing(exit::MOUNT_FAILED, format!("cannot sync {}", shown(&mount.dir)))?;
+    commit(mount)?;
+    oncefs_fuse::unmount(&mount.dir, libc::MNT_DETACH).map_err(|e| refused(mount, &e))
+}
+
+fn commit(mount: &Mount) -> Outcome {
+    match Connection::open(&mount.source).or_fail_doing(exit::MOUNT_FAILED, "cannot reach the daemon")? {
+        Some(daemon) => daemon.ask(Request::Commit).map(drop).or_fail(exit::MOUNT_FAILED),
+        None => Ok(()),
+    }
+}
+
+fn expect_exit(mount: &Mount) -> Option<ExpectedExit> {
+    let expected = Connection::open(&mount.source).and_then(|daemon| daemon.map(Connection::expect_exit).transpose());
+    expected.unwrap_or_else(|e| {
+        eprintln!("oncefs: cannot reach the daemon of {}: {e}", shown(&mount.source));
+        None
+    })
+}
+
+fn finish(mount: &Mount, expected: Option<ExpectedExit>, verbose: bool) -> Outcome {
+    let Some(expected) = expected else {
+        eprintln!("oncefs: unmounted {}, but its daemon could not be asked: it may still be writing", shown(&mount.dir));
+        return Ok(());
+    };
+    if let Some(other) = other_place(mount).or_fail(exit::MOUNT_FAILED)? {
+        eprintln!("oncefs: the volume {} stays mounted on {}", shown(&mount.source), shown(&other.dir));
+        return commit(mount);
+    }
+    match expected.wait(NOTICE_PATIENCE) {
+        Exit::Clean => {
+            if verbose {
+                println!("{} unmounted: everything is durable", shown(&mount.dir));
+            }
+            Ok(())
+        }
+        Exit::Failed(message) => Err(Failure::new(exit::MOUNT_FAILED, format!("{} is unmounted, but {message}", shown(&mount.dir)))),
+        Exit::StillMounted => {
+            eprintln!("oncefs: unmounted {} here; another mount namespace (a container?) still uses the volume", shown(&mount.dir));
+            commit(mount)
+        }
+    }
+}
+
+/// A bind mount of the same file system.
+fn other_place(mount: &Mount) -> io::Result<Option<Mount>> {
+    Ok(mounts::all()?.into_iter().find(|m| m.is_oncefs() && m.device == mount.device))
+}
+
+fn make_read_only(mount: &Mount) -> Outcome {
+    oncefs_fuse::remount(&mount.dir, libc::MS_RDONLY).map_err(|e| refused(mount, &e))?;
+    eprintln!("oncefs: {} is in use: made read-only", shown(&mount.dir));
+    commit(mount)
+}
+
+fn refused(mount: &Mount, error: &io::Error) -> Failure {
+    let dir = shown(&mount.dir);
+    let (code, text) = match error.raw_os_error() {
+        Some(libc::EBUSY) => (
+            exit::MOUNT_FAILED,
+            format!("{dir} is in use: end what uses it (fuser -vm {dir} shows it), or unmount lazily (oncefs umount -l {dir})"),
+        ),
+        Some(libc::EPERM) => (exit::MOUNT_USAGE, format!("unmounting {dir} needs root: use sudo")),
+        _ => (exit::MOUNT_FAILED, format!("cannot unmount {dir}: {error}")),
+    };
+    Failure::new(code, text)
+}

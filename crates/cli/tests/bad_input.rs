@@ -1,0 +1,200 @@
+//! Wrong input of every kind: one line with the way out, the exit code of the command's family, nothing changed.
+//! Not covered: damage inside the structures (the engine's and the file system's own tests).
+
+mod common;
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use common::{BINARY, Place, Run, in_own_namespace, oncefs};
+
+#[test]
+fn a_command_that_does_not_exist_is_refused() {
+    oncefs(&["frobnicate"]).fails(2, &["frobnicate", "oncefs --help"]);
+    oncefs::<&str>(&[]).fails(2, &["oncefs --help"]);
+}
+
+#[test]
+fn help_of_every_command_has_examples_or_arguments_and_goes_to_stdout() {
+    for command in ["mkfs", "mount", "umount", "fsck", "stats", "grow", "sync"] {
+        let run = oncefs(&[command, "--help"]).succeeds();
+        assert!(run.out.contains("Usage:") && run.err.is_empty(), "{run:?}");
+    }
+    assert!(oncefs(&["--help"]).succeeds().out.contains("/etc/fstab"));
+    assert!(oncefs(&["version"]).succeeds().out.starts_with("oncefs "));
+}
+
+#[test]
+fn a_volume_is_not_made_over_something_else() {
+    let place = Place::with_volume();
+    oncefs(&["mkfs", place.volume_str()]).fails(1, &["is a volume already", "choose another path"]);
+    fs::create_dir(place.path("full")).unwrap();
+    fs::write(place.path("full/letter"), "dear").unwrap();
+    oncefs(&["mkfs", &place.str("full")]).fails(1, &["not empty"]);
+    oncefs(&["mkfs", &place.str("full/letter")]).fails(1, &["letter"]);
+    assert_eq!(fs::read(place.path("full/letter")).unwrap(), b"dear");
+}
+
+#[test]
+fn sizes_that_make_no_sense_are_refused_and_nothing_is_left_behind() {
+    let place = Place::new();
+    oncefs(&["mkfs", place.volume_str(), "--size", "1.5G"]).fails(1, &["such as 512M"]);
+    oncefs(&["mkfs", place.volume_str(), "--size", "4K"]).fails(1, &["at least"]);
+    oncefs(&["mkfs", place.volume_str(), "--size", "1G", "--log-size", "1K"]).fails(1, &["log"]);
+    assert!(!place.volume().exists());
+}
+
+#[test]
+fn a_data_device_must_be_a_block_device() {
+    let place = Place::new();
+    fs::write(place.path("file"), "x").unwrap();
+    oncefs(&["mkfs", place.volume_str(), "--data", &place.str("file")]).fails(1, &["no block device"]);
+    oncefs(&["mkfs", place.volume_str(), "--data", &place.str("nowhere")]).fails(1, &["nowhere"]);
+    assert!(!place.volume().exists());
+}
+
+#[test]
+fn what_is_not_a_volume_is_not_mounted_and_mkfs_is_suggested() {
+    let place = Place::new();
+    place.mount(&[]).fails(32, &["oncefs mkfs"]);
+    fs::create_dir(place.volume()).unwrap();
+    place.mount(&[]).fails(32, &["not an oncefs volume", "oncefs mkfs"]);
+    assert!(!place.is_mounted());
+}
+
+#[test]
+fn a_mount_point_must_be_a_directory_outside_of_the_volume() {
+    let place = Place::with_volume();
+    let volume = place.volume_str();
+    oncefs(&["mount", volume, &place.str("nowhere")]).fails(32, &["mkdir -p"]);
+    fs::write(place.path("file"), "x").unwrap();
+    oncefs(&["mount", volume, &place.str("file")]).fails(32, &["no directory"]);
+    oncefs(&["mount", volume, volume]).fails(32, &["must not lie in each other"]);
+    let above = place.volume().parent().unwrap().to_owned();
+    oncefs(&["mount", volume, above.to_str().unwrap()]).fails(32, &["must not lie in each other"]);
+}
+
+#[test]
+fn unknown_and_senseless_mount_options_are_refused_by_name() {
+    let place = Place::with_volume();
+    place.mount(&["-o", "compress=zstd"]).fails(1, &["'compress=zstd'"]);
+    place.mount(&["-o", "memory=5K"]).fails(1, &["memory=5K", "at least"]);
+    place.mount(&["-o", "profile=turbo"]).fails(1, &["turbo", "lrlfs"]);
+    place.mount(&["--threads", "0"]).fails(1, &["threads=0"]);
+    place.mount(&["-o", "logfile=relative.log"]).fails(1, &["absolute"]);
+    place.mount(&["--log-file", "/proc/nowhere/log"]).fails(2, &["/proc/nowhere/log"]);
+    assert!(!place.is_mounted());
+}
+
+#[test]
+fn a_volume_of_a_newer_format_is_refused() {
+    let place = Place::with_volume();
+    let mut superblock = fs::read(place.path("volume/superblock")).unwrap();
+    // The version is the 32-bit number behind the 16 bytes of magic; it is looked at before the checksum.
+    superblock[16..20].copy_from_slice(&99u32.to_le_bytes());
+    fs::write(place.path("volume/superblock"), superblock).unwrap();
+    place.mount(&[]).fails(32, &["version 99", "newer oncefs"]);
+    oncefs(&["fsck", place.volume_str()]).fails(8, &["version 99"]);
+}
+
+#[test]
+fn a_volume_with_a_missing_or_truncated_part_is_refused_by_name_of_the_part() {
+    for part in ["data", "table", "log", "records"] {
+        let place = Place::with_volume();
+        fs::rename(place.path(&format!("volume/{part}")), place.path("elsewhere")).unwrap();
+        place.mount(&[]).fails(32, &[part, "missing"]);
+        assert_eq!(oncefs(&["fsck", place.volume_str()]).code, Some(4));
+        fs::rename(place.path("elsewhere"), place.path(&format!("volume/{part}"))).unwrap();
+        place.mount(&[]).succeeds();
+    }
+    for (part, words) in [("data", "data area"), ("table", "block table"), ("superblock", "superblock")] {
+        let place = Place::with_volume();
+        let file = File::options().write(true).open(place.path(&format!("volume/{part}"))).unwrap();
+        file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+        place.mount(&[]).fails(32, &[words]);
+    }
+}
+
+#[test]
+fn a_data_device_that_shrank_is_refused() {
+    let place = Place::new();
+    let image = place.str("image");
+    File::create(&image).unwrap().set_len(128 << 20).unwrap();
+    let device = LoopDevice::of(&image);
+    oncefs(&["mkfs", place.volume_str(), "--data", &device.0]).succeeds();
+    place.mount(&[]).succeeds();
+    place.umount().succeeds();
+    File::options().write(true).open(&image).unwrap().set_len(64 << 20).unwrap();
+    Run::of(Command::new("losetup").args(["--set-capacity", &device.0])).succeeds();
+    place.mount(&[]).fails(32, &["data area", "shrink"]);
+}
+
+struct LoopDevice(String);
+
+impl LoopDevice {
+    fn of(image: &str) -> Self {
+        Self(Run::of(Command::new("losetup").args(["--find", "--show", image])).succeeds().out.trim().to_owned())
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        Run::of(Command::new("losetup").args(["--detach", &self.0]));
+    }
+}
+
+#[test]
+fn without_root_mounting_is_refused_with_the_way_out() {
+    // A copy, because the build directory may be closed to others.
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let copy = dir.path().join("oncefs");
+    fs::copy(BINARY, &copy).unwrap();
+    let nobody = 65534;
+    let mount = |words: &[&str]| Run::of(Command::new(&copy).args(words).current_dir("/").uid(nobody).gid(nobody));
+    mount(&["mount", "/tmp", "/mnt"]).fails(1, &["needs root", "sudo"]);
+}
+
+#[test]
+fn without_dev_fuse_mounting_fails_and_the_volume_is_free_again() {
+    let place = Place::with_volume();
+    let (dev, volume, mnt) = (place.str("dev"), place.volume_str(), place.mnt_str());
+    let script = format!(
+        "mkdir {dev}; for n in null urandom zero; do cp -a /dev/$n {dev}; done; mount --bind {dev} /dev
+         {BINARY} mount {volume} {mnt}"
+    );
+    in_own_namespace(&script).fails(32, &["/dev/fuse", "modprobe fuse"]);
+    place.mount(&[]).succeeds();
+}
+
+#[test]
+fn only_mounts_of_oncefs_are_unmounted() {
+    let place = Place::with_volume();
+    place.umount().fails(32, &["not mounted"]);
+    oncefs(&["umount", &place.str("nowhere")]).fails(32, &["nowhere"]);
+    oncefs(&["umount", "/proc"]).fails(32, &["mount of proc", "umount /proc"]);
+}
+
+#[test]
+fn stats_grow_and_sync_say_what_they_need() {
+    let place = Place::with_volume();
+    oncefs(&["stats", "/tmp"]).fails(1, &["oncefs mount VOLUME DIR"]);
+    oncefs(&["stats", place.volume_str()]).fails(1, &["oncefs mount VOLUME DIR"]);
+    oncefs(&["sync", "/nowhere"]).fails(1, &["/nowhere"]);
+    oncefs(&["grow", "/tmp", "1T"]).fails(1, &["not an oncefs volume"]);
+    oncefs(&["grow", place.volume_str(), "1M"]).fails(1, &["cannot shrink"]);
+    oncefs(&["grow", place.volume_str(), "much"]).fails(2, &["such as 512M"]);
+}
+
+#[test]
+fn fsck_exits_with_the_bits_of_fsck_8() {
+    let place = Place::with_volume();
+    assert!(oncefs(&["fsck", "--data", place.volume_str()]).succeeds().out.contains("clean"));
+    oncefs(&["fsck", "/tmp"]).fails(8, &["not an oncefs volume"]);
+    oncefs(&["fsck", &place.str("nowhere")]).fails(8, &["nowhere"]);
+    oncefs(&["fsck", "--frobnicate", place.volume_str()]).fails(16, &["--frobnicate"]);
+    place.mount(&[]).succeeds();
+    oncefs(&["fsck", place.volume_str()]).fails(8, &["in use"]);
+}

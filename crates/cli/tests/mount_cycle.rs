@@ -1,0 +1,331 @@
+//! The life of a mount: started, used, ended in every way, and what the next mount finds.
+//! Not covered: power loss (the engine's crash explorer), POSIX semantics (pjdfstest, fsx).
+
+mod common;
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixDatagram;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{BINARY, Place, Run, oncefs};
+use serde_json::Value;
+
+/// Content without repeats, the same for the same seed.
+fn content(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    std::iter::repeat_with(next).flatten().take(len).collect()
+}
+
+fn stats(place: &Place) -> Value {
+    serde_json::from_str(&oncefs(&["stats", "--json", place.mnt_str()]).succeeds().out).expect("stats --json is JSON")
+}
+
+#[test]
+fn what_was_written_is_there_after_unmount_and_mount() {
+    let place = Place::mounted();
+    let data = content(1, 3_000_001);
+    fs::write(place.file("file"), &data).unwrap();
+    fs::create_dir(place.file("dir")).unwrap();
+    symlink("file", place.file("link")).unwrap();
+    place.umount().succeeds();
+    assert_eq!(fs::read_dir(place.mnt()).unwrap().count(), 0);
+    place.mount(&[]).succeeds();
+    assert_eq!(fs::read(place.file("link")).unwrap(), data);
+    assert!(place.file("dir").is_dir());
+}
+
+#[test]
+fn umount_returns_when_the_daemon_is_gone_and_the_volume_is_free() {
+    let place = Place::mounted();
+    fs::write(place.file("file"), content(2, 20_000_000)).unwrap();
+    place.umount().succeeds();
+    assert_eq!(place.daemon(), None);
+    assert!(!place.path("volume/control").exists());
+    assert!(oncefs(&["fsck", "--data", place.volume_str()]).succeeds().out.contains("clean"));
+}
+
+#[test]
+fn a_busy_mount_is_not_unmounted_and_the_way_out_is_told() {
+    let place = Place::mounted();
+    let mut file = File::create(place.file("file")).unwrap();
+    place.umount().fails(32, &["in use", "umount -l"]);
+    file.write_all(b"still here").unwrap();
+    drop(file);
+    place.umount().succeeds();
+}
+
+#[test]
+fn a_lazy_unmount_lets_open_files_finish() {
+    let place = Place::mounted();
+    let mut file = File::create(place.file("file")).unwrap();
+    oncefs(&["umount", "-l", place.mnt_str()]).succeeds();
+    assert!(!place.is_mounted() && place.daemon().is_some());
+    file.write_all(b"after all").unwrap();
+    drop(file);
+    place.await_daemon_gone();
+    place.mount(&[]).succeeds();
+    assert_eq!(fs::read(place.file("file")).unwrap(), b"after all");
+}
+
+#[test]
+fn a_volume_is_unmounted_by_its_own_path_too() {
+    let place = Place::mounted();
+    oncefs(&["umount", place.volume_str()]).succeeds();
+    assert!(!place.is_mounted());
+}
+
+#[test]
+fn a_volume_is_mounted_once_and_the_message_says_where() {
+    let place = Place::mounted();
+    fs::create_dir(place.path("second")).unwrap();
+    let run = oncefs(&["mount", place.volume_str(), &place.str("second")]);
+    run.fails(32, &["already mounted on", place.mnt_str(), "oncefs umount"]);
+    fs::write(place.file("file"), "works on").unwrap();
+}
+
+#[test]
+fn after_kill_9_what_was_synced_is_there_and_mounting_again_needs_no_umount() {
+    let place = Place::mounted();
+    let data = content(3, 5_000_000);
+    let mut file = File::create(place.file("synced")).unwrap();
+    file.write_all(&data).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    File::open(place.mnt()).unwrap().sync_all().unwrap();
+    place.signal_daemon(libc::SIGKILL);
+    place.await_daemon_gone();
+    assert_eq!(fs::metadata(place.mnt()).unwrap_err().raw_os_error(), Some(libc::ENOTCONN));
+
+    let run = place.mount(&[]).succeeds();
+    assert!(run.err.contains("had died"), "{run:?}");
+    assert_eq!(fs::read(place.file("synced")).unwrap(), data);
+    place.umount().succeeds();
+    oncefs(&["fsck", "--data", place.volume_str()]).succeeds();
+}
+
+#[test]
+fn after_kill_9_umount_takes_the_dead_mount_away_and_says_so() {
+    let place = Place::mounted();
+    place.signal_daemon(libc::SIGKILL);
+    place.await_daemon_gone();
+    oncefs(&["stats", place.mnt_str()]).fails(1, &["does not answer", "oncefs umount"]);
+    let run = place.umount().succeeds();
+    assert!(run.err.contains("had died"), "{run:?}");
+    assert!(!place.is_mounted());
+    place.mount(&[]).succeeds();
+}
+
+#[test]
+fn a_dead_mount_of_another_volume_is_left_alone() {
+    let place = Place::mounted();
+    place.signal_daemon(libc::SIGKILL);
+    place.await_daemon_gone();
+    oncefs(&["mkfs", "--size", "64M", &place.str("other")]).succeeds();
+    oncefs(&["mount", &place.str("other"), place.mnt_str()]).fails(32, &["whose daemon died", "oncefs umount"]);
+}
+
+#[test]
+fn sigterm_unmounts_and_loses_nothing() {
+    let place = Place::mounted();
+    let data = content(4, 8_000_000);
+    fs::write(place.file("file"), &data).unwrap();
+    place.signal_daemon(libc::SIGTERM);
+    place.await_daemon_gone();
+    assert!(!place.is_mounted());
+    place.mount(&[]).succeeds();
+    assert_eq!(fs::read(place.file("file")).unwrap(), data);
+}
+
+#[test]
+fn sigterm_with_open_files_ends_within_its_patience() {
+    let place = Place::mounted();
+    let mut file = File::create(place.file("file")).unwrap();
+    file.write_all(b"held open").unwrap();
+    place.signal_daemon(libc::SIGTERM);
+    place.await_daemon_gone();
+    drop(file);
+    place.mount(&[]).succeeds();
+    assert_eq!(fs::read(place.file("file")).unwrap(), b"held open");
+}
+
+#[test]
+fn a_read_only_mount_reads_and_refuses_every_change() {
+    let place = Place::mounted();
+    fs::write(place.file("file"), "content").unwrap();
+    place.umount().succeeds();
+    place.mount(&["-o", "ro"]).succeeds();
+    assert_eq!(fs::read(place.file("file")).unwrap(), b"content");
+    for error in [fs::write(place.file("new"), "x").unwrap_err(), fs::remove_file(place.file("file")).unwrap_err()] {
+        assert_eq!(error.raw_os_error(), Some(libc::EROFS));
+    }
+    oncefs(&["mount", "-o", "remount,rw", place.volume_str(), place.mnt_str()]).fails(32, &["opened read-only"]);
+    place.umount().succeeds();
+}
+
+#[test]
+fn a_remount_makes_a_mount_read_only_and_writable_again() {
+    let place = Place::mounted();
+    let remount = |options: &str| oncefs(&["mount", "-o", options, place.volume_str(), place.mnt_str()]).succeeds();
+    remount("remount,ro");
+    assert_eq!(fs::write(place.file("file"), "x").unwrap_err().raw_os_error(), Some(libc::EROFS));
+    remount("remount,rw");
+    fs::write(place.file("file"), "x").unwrap();
+}
+
+#[test]
+fn duplicates_are_stored_once_and_stats_tell_so_in_both_forms() {
+    let place = Place::mounted();
+    let data = content(5, 16 << 20);
+    for name in ["one", "two"] {
+        let mut file = File::create(place.file(name)).unwrap();
+        file.write_all(&data).unwrap();
+        file.sync_all().unwrap();
+    }
+    let report = stats(&place);
+    let space = |name: &str| report["space"][name].as_u64().unwrap_or_else(|| panic!("no {name} in {report}"));
+    assert_eq!(space("mapped_bytes"), 32 << 20);
+    assert!(space("used_bytes") < 18 << 20, "{report}");
+    assert!(report["counters"]["blocks_shared"].as_u64().unwrap() >= 4096, "{report}");
+    let text = oncefs(&["stats", place.mnt_str()]).succeeds().out;
+    for word in ["logical", "saved", "available", "p99.5", "commit", "hit ratio", "blocks_shared"] {
+        assert!(text.contains(word), "no {word} in:\n{text}");
+    }
+}
+
+#[test]
+fn a_volume_grows_while_it_is_mounted_and_while_it_is_not() {
+    let place = Place::mounted();
+    let size = || {
+        let text = Run::of(Command::new("stat").args(["-f", "-c", "%b %S", place.mnt_str()])).succeeds().out;
+        let numbers: Vec<u64> = text.split_whitespace().map(|n| n.parse().unwrap()).collect();
+        numbers[0] * numbers[1]
+    };
+    assert_eq!(size(), 256 << 20);
+    oncefs(&["grow", place.mnt_str(), "512M"]).succeeds();
+    assert_eq!(size(), 512 << 20);
+    let data = content(6, 300 << 20);
+    fs::write(place.file("big"), &data).unwrap();
+    place.umount().succeeds();
+    oncefs(&["grow", place.volume_str(), "+512M"]).succeeds();
+    place.mount(&[]).succeeds();
+    assert_eq!(size(), 1 << 30);
+    assert!(fs::read(place.file("big")).unwrap() == data);
+}
+
+#[test]
+fn sync_makes_what_the_kernel_holds_survive_kill_9() {
+    let place = Place::mounted();
+    let data = content(7, 4_000_000);
+    fs::write(place.file("file"), &data).unwrap();
+    oncefs(&["sync", place.mnt_str()]).succeeds();
+    place.signal_daemon(libc::SIGKILL);
+    place.await_daemon_gone();
+    place.mount(&[]).succeeds();
+    assert!(fs::read(place.file("file")).unwrap() == data);
+}
+
+#[test]
+fn umount_waits_for_no_bind_mount_but_says_where_it_is() {
+    let place = Place::mounted();
+    let bind = place.str("bind");
+    fs::create_dir(&bind).unwrap();
+    Run::of(Command::new("mount").args(["--bind", place.mnt_str(), &bind])).succeeds();
+    let run = place.umount().succeeds();
+    assert!(run.err.contains("stays mounted on") && run.err.contains(&bind), "{run:?}");
+    assert!(place.daemon().is_some());
+    oncefs(&["umount", &bind]).succeeds();
+    assert_eq!(place.daemon(), None);
+}
+
+#[test]
+fn deep_paths_do_not_matter() {
+    let place = Place::new();
+    let mut volume = place.path("deep");
+    for _ in 0..8 {
+        volume.push("a-directory-name-of-forty-bytes-or-about");
+    }
+    fs::create_dir_all(&volume).unwrap();
+    volume.push("volume with spaces, commas and \u{e9}");
+    let volume = volume.to_str().unwrap();
+    oncefs(&["mkfs", "--size", "64M", volume]).succeeds();
+    oncefs(&["mount", volume, place.mnt_str()]).succeeds();
+    oncefs(&["stats", place.mnt_str()]).succeeds();
+    place.umount().succeeds();
+    oncefs(&["mount", volume, place.mnt_str()]).succeeds();
+    oncefs(&["umount", volume]).succeeds();
+}
+
+#[test]
+fn in_the_foreground_it_logs_to_stderr_notifies_systemd_and_ends_on_sigint() {
+    let place = Place::with_volume();
+    let socket = UnixDatagram::bind(place.path("notify")).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let mut command = Command::new(BINARY);
+    command.args(["mount", "-f", place.volume_str(), place.mnt_str()]);
+    let mut daemon = command.env("NOTIFY_SOCKET", place.path("notify")).stderr(Stdio::piped()).spawn().unwrap();
+    let mut state = [0; 32];
+    let len = socket.recv(&mut state).expect("systemd is told when the mount is there");
+    assert_eq!(&state[..len], b"READY=1");
+    fs::write(place.file("file"), "x").unwrap();
+
+    // SAFETY: kill takes two integers; the process is this test's own.
+    unsafe { libc::kill(daemon.id() as libc::pid_t, libc::SIGINT) };
+    let status = daemon.wait().unwrap();
+    let mut log = String::new();
+    daemon.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    assert!(status.success(), "{status}: {log}");
+    assert!(log.contains("mounted") && log.contains("SIGINT") && log.contains("unmounted"), "{log}");
+    assert!(!place.is_mounted());
+}
+
+#[test]
+fn a_log_file_tells_the_story_of_the_mount() {
+    let place = Place::with_volume();
+    let log = place.str("mount.log");
+    place.mount(&["--log-file", &log]).succeeds();
+    place.umount().succeeds();
+    let text = fs::read_to_string(&log).unwrap();
+    assert!(text.contains(": info: mounted ") && text.contains(": info: unmounted "), "{text}");
+}
+
+#[test]
+fn the_kernel_is_tuned_for_the_mount_and_its_global_limit_is_restored() {
+    let global = || fs::read_to_string("/proc/sys/fs/fuse/max_pages_limit").unwrap();
+    let before = global();
+    let place = Place::with_volume();
+    place.mount(&["-o", "max_write=4M"]).succeeds();
+    assert_eq!(global(), before);
+    let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let line = mountinfo.lines().find(|l| l.split(' ').nth(4) == Some(place.mnt_str())).unwrap();
+    let knob = |name: &str| -> u64 {
+        let path = format!("/sys/class/bdi/{}/{name}", line.split(' ').nth(2).unwrap());
+        fs::read_to_string(path).unwrap().trim().parse().unwrap()
+    };
+    assert_eq!((knob("read_ahead_kb"), knob("strict_limit")), (1024, 1));
+    // A volume of 256 MiB takes no more dirty data than it has space for.
+    assert!((1 << 20..256 << 20).contains(&knob("max_bytes")), "{}", knob("max_bytes"));
+    fs::write(place.file("file"), content(8, 9_000_000)).unwrap();
+}
+
+#[test]
+fn mounting_and_unmounting_again_and_again_leaves_nothing_behind() {
+    let place = Place::with_volume();
+    let started = Instant::now();
+    for round in 0..10 {
+        place.mount(&[]).succeeds();
+        fs::write(place.file(&format!("file{round}")), content(round, 10_000)).unwrap();
+        place.umount().succeeds();
+    }
+    place.mount(&[]).succeeds();
+    assert_eq!(fs::read_dir(place.mnt()).unwrap().count(), 10);
+    assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
+}

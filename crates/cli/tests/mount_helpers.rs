@@ -1,0 +1,96 @@
+//! mount(8), umount(8), fsck(8) and fstab lines find the binary under its helper names and get along with it.
+//!
+//! The names are put over /usr/sbin by an overlay in a mount namespace of the test's own: nothing is installed.
+
+mod common;
+
+use std::fs;
+use std::process::Command;
+
+use common::{Place, Run, in_own_namespace};
+
+/// Runs a script that sees the helpers in /sbin.
+fn with_helpers(place: &Place, script: &str) -> Run {
+    let helpers = place.helpers();
+    let overlay = format!("mount -t overlay overlay -o lowerdir={}:/usr/sbin /usr/sbin\n", helpers.display());
+    in_own_namespace(&format!("{overlay}V={} D={}\n{script}", place.volume_str(), place.mnt_str()))
+}
+
+/// Ends the script if a daemon still serves the volume.
+const GONE: &str = "if pgrep -f \"serve .* $V $D\" >/dev/null; then echo the daemon is still there >&2; exit 99; fi";
+
+#[test]
+fn mount_8_mounts_and_umount_8_waits_for_the_daemon() {
+    let place = Place::with_volume();
+    let script = format!(
+        "mount -t oncefs $V $D
+         grep -q \" $D fuse.oncefs rw,relatime\" /proc/mounts
+         echo content >$D/file
+         umount $D
+         {GONE}
+         mount -t oncefs -o ro,noatime,nosuid,x-test=1 $V $D
+         grep -q \" $D fuse.oncefs ro,nosuid,noatime\" /proc/mounts
+         cat $D/file
+         umount -v $D
+         {GONE}"
+    );
+    let run = with_helpers(&place, &script).succeeds();
+    assert!(run.out.starts_with("content\n"), "{run:?}");
+}
+
+#[test]
+fn fstab_lines_work_with_mount_remount_and_umount() {
+    let place = Place::with_volume();
+    let fstab = place.str("fstab");
+    fs::write(&fstab, format!("{} {} oncefs defaults,nofail,memory=64M 0 2\n", place.volume_str(), place.mnt_str())).unwrap();
+    let script = format!(
+        "mount -T {fstab} $D
+         mount -T {fstab} -o remount,ro $D
+         grep -q \" $D fuse.oncefs ro\" /proc/mounts
+         mount -o remount,rw $D
+         echo content >$D/file
+         umount $D
+         {GONE}"
+    );
+    with_helpers(&place, &script).succeeds();
+}
+
+#[test]
+fn mount_8_passes_our_messages_and_exit_codes_on() {
+    let place = Place::with_volume();
+    with_helpers(&place, "mount -t oncefs -o bogus=1 $V $D").fails(1, &["'bogus=1'"]);
+    with_helpers(&Place::new(), "mkdir $V; mount -t oncefs $V $D").fails(32, &["not an oncefs volume"]);
+}
+
+#[test]
+fn mount_8s_fake_flag_mounts_nothing() {
+    let place = Place::with_volume();
+    with_helpers(&place, "mount -f -t oncefs $V $D; ! grep -q $D /proc/mounts").succeeds();
+}
+
+#[test]
+fn fsck_8_and_mkfs_8_call_us() {
+    let place = Place::new();
+    let run = with_helpers(&place, "mkfs -t oncefs --size 64M $V; fsck -t oncefs -a $V; fsck.oncefs -p $V").succeeds();
+    assert_eq!(run.out.matches("clean").count(), 2, "{run:?}");
+}
+
+#[test]
+fn another_fuse_file_system_is_still_unmounted_by_umount_8() {
+    let place = Place::with_volume();
+    // The helper umount.fuse is called for any FUSE mount; bindfs and the like are not installed here,
+    // so a mount of our own under another type stands for them.
+    let foreign = "mount -i -t fuse.other -o fd=9,rootmode=40000,user_id=0,group_id=0 other $D 9<>/dev/fuse";
+    let script = format!("{foreign}\n grep -q \"$D fuse.other\" /proc/mounts\n umount $D\n ! grep -q \"$D \" /proc/mounts");
+    with_helpers(&place, &script).succeeds();
+}
+
+#[test]
+fn the_helpers_answer_to_help() {
+    let place = Place::new();
+    let helpers = place.helpers();
+    for name in common::HELPERS {
+        let run = Run::of(Command::new(helpers.join(name)).arg("--help")).succeeds();
+        assert!(run.out.contains("Usage:"), "{name}: {run:?}");
+    }
+}

@@ -1,0 +1,83 @@
+//! The blocks of one write on their way through the steps, and what was decided for each.
+
+use hashbrown::HashSet;
+
+use crate::{BLOCK_BYTES, Fingerprint, Lbn, Pbn, Tag};
+
+/// What becomes of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All zero: a hole, or still reserved.
+    Zero,
+    /// A hint says that this pbn holds it; to be confirmed.
+    Candidate(Pbn),
+    /// The pbn holds it: a reference is taken.
+    Share(Pbn),
+    /// Equal to an earlier block of the batch.
+    Twin(usize),
+    /// Stored anew; the pbn once it is placed.
+    Anew(Option<Pbn>),
+}
+
+/// The blocks of one write.
+pub struct Batch<'a> {
+    /// Where in the file the first block belongs.
+    pub first: Lbn,
+    /// Whole blocks.
+    pub bytes: &'a [u8],
+    /// A tag for each block.
+    pub tags: Vec<Tag>,
+    /// Fingerprints as far as computed.
+    pub fingerprints: Vec<Option<Fingerprint>>,
+    /// Decisions.
+    pub outcomes: Vec<Outcome>,
+    /// Shares whose stored block had no fingerprint: it gets the one computed here.
+    pub completed: Vec<usize>,
+    /// New blocks whose content is kept in memory for now.
+    pub staged: Vec<Pbn>,
+    /// Blocks equal to what the map holds, as last looked up: nothing is done for them.
+    pub unchanged: HashSet<usize>,
+}
+
+impl<'a> Batch<'a> {
+    /// Cuts whole blocks into a batch; nothing is decided yet.
+    pub fn new(first: Lbn, bytes: &'a [u8]) -> Self {
+        assert!(bytes.len().is_multiple_of(BLOCK_BYTES), "{} bytes are not whole blocks", bytes.len());
+        let blocks = bytes.len() / BLOCK_BYTES;
+        Self {
+            first,
+            bytes,
+            tags: vec![Tag::default(); blocks],
+            fingerprints: vec![None; blocks],
+            outcomes: vec![Outcome::Anew(None); blocks],
+            completed: Vec::new(),
+            staged: Vec::new(),
+            unchanged: HashSet::new(),
+        }
+    }
+
+    /// Number of blocks.
+    pub fn len(&self) -> usize {
+        self.outcomes.len()
+    }
+
+    /// The content of a block.
+    pub fn block(&self, index: usize) -> &'a [u8] {
+        &self.bytes[index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES]
+    }
+
+    /// Indexes of the blocks whose outcome passes `test`.
+    pub fn indexes(&self, test: impl Fn(Outcome) -> bool) -> Vec<usize> {
+        (0..self.len()).filter(|index| test(self.outcomes[*index])).collect()
+    }
+
+    /// The pbn that holds a block once everything is decided and placed. None: a zero block.
+    pub fn pbn(&self, index: usize) -> Option<Pbn> {
+        match self.outcomes[index] {
+            Outcome::Zero => None,
+            Outcome::Share(pbn) | Outcome::Anew(Some(pbn)) => Some(pbn),
+            Outcome::Twin(earlier) => self.pbn(earlier),
+            undecided => panic!("block {index} is published as {undecided:?}"),
+        }
+    }
+}

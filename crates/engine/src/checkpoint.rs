@@ -1,0 +1,161 @@
+//! Checkpoint: what only the log and memory hold goes to its place, then the log is trimmed.
+//!
+//! The order, and what a crash leaves: everything up to a group is durable in the log before it is set
+//! apart; then (1) data that rode in the log is placed and flushed, (2) table pages are written and flushed,
+//! (3) records and shards are written, with the checkpoint record last, and flushed. A crash before the end
+//! of (3) leaves the old checkpoint, and redo from the log repeats what was done in part; after it, the new one.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::core::Core;
+use crate::format::checkpoint::Checkpoint;
+use crate::format::keys;
+use crate::format::page::PAGE_BYTES;
+use crate::format::record::Sums;
+use crate::kv::Put;
+use crate::log::Mark;
+use crate::records::RecordMap;
+use crate::shards::ShardMap;
+use crate::table::Pages;
+use crate::{Error, Pbn, Result};
+
+/// Objects that a crash left to be redone are loaded in portions of this many.
+const REDO_PORTION: usize = 256;
+/// Records are handed to the sorted state in batches of about this size.
+const BATCH_BYTES: usize = 1 << 20;
+/// Table pages are written in requests of at most this many.
+const REQUEST_PAGES: usize = 256;
+
+/// Everything that changed up to a point in the log.
+pub struct Frozen {
+    /// The objects.
+    pub layers: Layers,
+    /// The point.
+    pub mark: Mark,
+    /// The volume's sums there.
+    pub sums: Sums,
+}
+
+/// Changed objects, set apart.
+pub struct Layers {
+    /// Records.
+    pub records: Arc<RecordMap>,
+    /// Parts of maps.
+    pub shards: Arc<ShardMap>,
+    /// Pages of the block table.
+    pub pages: Arc<Pages>,
+    /// Blocks whose data rides in the log.
+    pub logged: Vec<Pbn>,
+}
+
+impl Core {
+    /// Commits and checkpoints. A full host is given the ballast before the volume is given up.
+    pub fn checkpoint(&self) -> Result<()> {
+        let _one = self.checkpointing.lock();
+        self.redo_all()?;
+        let Some(frozen) = self.commit_group(true)? else { return Ok(()) };
+        let result = match self.write_frozen(&frozen) {
+            Err(Error::NoSpace) if self.ballast.drop_it() => {
+                log::warn!("the host file system is full: the volume's ballast was let go; free some space");
+                self.write_frozen(&frozen)
+            }
+            other => other,
+        };
+        result.inspect_err(|error| self.fail(error))?;
+        self.finish(&frozen);
+        Ok(())
+    }
+
+    /// Applies what a crash left in the log to objects that nobody looked at since.
+    pub fn redo_all(&self) -> Result<()> {
+        loop {
+            let (pages, shards) = {
+                let state = self.state.lock();
+                (state.table.pages_with_redo(REDO_PORTION), state.shards.with_redo(REDO_PORTION))
+            };
+            if pages.is_empty() && shards.is_empty() {
+                return Ok(());
+            }
+            let mut pages = pages;
+            pages.sort_unstable();
+            self.load_pages(&pages)?;
+            shards.iter().try_for_each(|key| self.shard(*key).map(drop))?;
+        }
+    }
+
+    fn write_frozen(&self, frozen: &Frozen) -> Result<()> {
+        self.write_out(frozen.layers.logged.clone())?;
+        self.flush_data()?;
+        self.write_pages(&frozen.layers.pages, frozen.mark.sequence)?;
+        self.write_records(frozen)
+    }
+
+    fn write_pages(&self, pages: &Pages, sequence: u64) -> Result<()> {
+        if pages.is_empty() {
+            return Ok(());
+        }
+        let mut numbers: Vec<u64> = pages.keys().copied().collect();
+        numbers.sort_unstable();
+        for run in numbers.chunk_by(|a, b| a + 1 == *b) {
+            for part in run.chunks(REQUEST_PAGES) {
+                let bytes: Vec<u8> = part.iter().flat_map(|number| pages[number].sealed(sequence)).collect();
+                let at = part[0] * PAGE_BYTES as u64;
+                self.table.write_at(&bytes, at).map_err(|e| Error::io("writing the block table", e))?;
+                self.counters.table_bytes_written.fetch_add(bytes.len() as u64, Relaxed);
+            }
+        }
+        self.table.flush().map_err(|e| Error::io("flushing the block table", e))
+    }
+
+    fn write_records(&self, frozen: &Frozen) -> Result<()> {
+        let records = frozen.layers.records.iter().map(|(key, value)| (key.clone(), value.clone()));
+        let shards = frozen.layers.shards.iter().map(|(key, shard)| {
+            (keys::shard(*key), (!shard.is_empty()).then(|| shard.encode()))
+        });
+        let mut batch: Vec<Put> = Vec::new();
+        let mut batch_bytes = 0;
+        for (key, value) in records.chain(shards).chain(self.advice()) {
+            batch_bytes += key.len() + value.as_ref().map_or(0, Vec::len);
+            batch.push((key, value));
+            if batch_bytes >= BATCH_BYTES {
+                self.write_batch(std::mem::take(&mut batch), std::mem::take(&mut batch_bytes))?;
+            }
+        }
+        let checkpoint = Checkpoint { sequence: frozen.mark.sequence, log_at: frozen.mark.head, sums: frozen.sums };
+        batch.push((keys::checkpoint(), Some(checkpoint.encode())));
+        self.write_batch(batch, batch_bytes)?;
+        self.kv.flush()
+    }
+
+    fn write_batch(&self, batch: Vec<Put>, bytes: usize) -> Result<()> {
+        self.counters.record_bytes_written.fetch_add(bytes as u64, Relaxed);
+        self.kv.write(batch)
+    }
+
+    /// Free counts of regions, for the next opening: advice, so no crash can make it wrong enough to matter.
+    fn advice(&self) -> Vec<Put> {
+        let Some(free) = self.allocator.lock().changed_advice() else { return Vec::new() };
+        keys::advice(&free)
+    }
+
+    fn finish(&self, frozen: &Frozen) {
+        self.log.lock().trim(frozen.mark);
+        let mut allocator = self.allocator.lock();
+        let mut state = self.state.lock();
+        state.records.thaw();
+        state.shards.thaw();
+        state.table.thaw(frozen.mark.sequence);
+        for pbn in &frozen.layers.logged {
+            state.logged.remove(pbn);
+        }
+        let waiting = std::mem::take(&mut state.wait_for_trim);
+        let (still, free): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|run| state.logged.contains(&run.pbn));
+        state.wait_for_trim = still;
+        drop(state);
+        self.release(&mut allocator, &free);
+        drop(allocator);
+        self.counters.checkpoints.fetch_add(1, Relaxed);
+        self.signals.group_ended();
+    }
+}

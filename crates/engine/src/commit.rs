@@ -1,0 +1,213 @@
+//! Commit: the current group becomes durable, then what it freed becomes reusable.
+//!
+//! The order, and what a crash leaves: (1) the group is taken; (2) its data is in the data area and flushed,
+//! or is small and rides in the record; (3) the record is written and flushed. A crash before the end of (3)
+//! leaves the group before; after it, this group. (4) Freed blocks wait for readers, then are free.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use crate::allocator::{Allocator, Run};
+use crate::checkpoint::{Frozen, Layers};
+use crate::core::Core;
+use crate::format::ops::{Op, OpWriter};
+use crate::format::record::Sums;
+use crate::group::Group;
+use crate::log::Log;
+use crate::records::RecordMap;
+use crate::state::Waiting;
+use crate::{BLOCK_BYTES, Error, MapId, Pbn, Result, Stage};
+
+/// Staged data up to this size rides in the record: one write and one flush instead of two of each.
+const LOG_DATA_BYTES_MAX: usize = 128 << 10;
+/// Above this share of the log a checkpoint is wanted.
+const CHECKPOINT_FULLNESS: f64 = 0.5;
+/// Above this share a commit is made a checkpoint, so that there is always room for one more group.
+const FULLNESS_MAX: f64 = 0.75;
+/// Publishers wait while a group is larger than this share of the log.
+const GROUP_SHARE_MAX: u64 = 8;
+/// How long and how often a publisher waits for room before it goes on regardless: the bounds are generous,
+/// and a publisher that never proceeds would be worse than one that exceeds them.
+const ROOM_WAIT: Duration = Duration::from_millis(200);
+const ROOM_WAITS_MAX: usize = 50;
+
+/// A group on its way to the log.
+struct Taken {
+    group: Group,
+    records: RecordMap,
+    sums: Sums,
+    layers: Option<Layers>,
+}
+
+impl Core {
+    /// Makes everything published so far durable.
+    pub fn commit(&self) -> Result<()> {
+        if self.log.lock().fullness() > FULLNESS_MAX {
+            return self.checkpoint();
+        }
+        self.commit_group(false)?;
+        let fullness = self.log.lock().fullness();
+        if fullness > CHECKPOINT_FULLNESS || self.state.lock().dirty_bytes() > self.dirty_bytes_max {
+            self.signals.want_checkpoint();
+        }
+        Ok(())
+    }
+
+    /// Commits the current group. For a checkpoint (`freeze`) everything that changed up to here is set
+    /// apart, even where the group is empty.
+    pub fn commit_group(&self, freeze: bool) -> Result<Option<Frozen>> {
+        let mut log = self.log.lock();
+        self.usable()?;
+        let began = Instant::now();
+        let Taken { group, records, sums, layers } = self.take_group(freeze, log.mark().sequence + 1);
+        self.signals.group_ended();
+        if !group.is_empty() {
+            let staged = group.staged.len() as u64;
+            self.write_group(&mut log, group, records, sums, freeze).inspect_err(|error| self.fail(error))?;
+            self.record(Stage::Commit, staged, began.elapsed());
+        }
+        let frozen = layers.map(|layers| Frozen { layers, mark: log.mark(), sums });
+        drop(log);
+        self.release_waiting();
+        Ok(frozen)
+    }
+
+    fn take_group(&self, freeze: bool, sequence: u64) -> Taken {
+        let mut state = self.state.lock();
+        let records = state.records.end_group();
+        let mut group = std::mem::take(&mut state.group);
+        let runs = std::mem::take(&mut group.freed);
+        if !runs.is_empty() {
+            state.waiting.push_back(Waiting { sequence, epoch: self.pins.advance(), runs });
+        }
+        state.sums.next_map = MapId(self.next_map.load(Relaxed));
+        let layers = freeze.then(|| Layers {
+            records: state.records.freeze(),
+            shards: state.shards.freeze(),
+            pages: state.table.freeze(),
+            logged: state.logged.iter().copied().collect(),
+        });
+        Taken { group, records, sums: state.sums, layers }
+    }
+
+    /// Steps (2) and (3).
+    fn write_group(&self, log: &mut Log, mut group: Group, records: RecordMap, sums: Sums, place_all: bool) -> Result<()> {
+        // Whoever took staged blocks to write them out before the group was taken finishes first.
+        drop(self.write_outs.write());
+        let staged = std::mem::take(&mut group.staged);
+        let is_small = staged.len() * BLOCK_BYTES <= LOG_DATA_BYTES_MAX;
+        let rides = is_small && !place_all && !self.data_is_dirty.load(Relaxed);
+        let mut ops = group.into_ops();
+        for (key, value) in &records {
+            ops.push(&match value {
+                Some(value) => Op::Put { key, value },
+                None => Op::Delete { key },
+            });
+        }
+        let riders = if rides { self.push_data(&mut ops, &staged) } else { Vec::new() };
+        if !rides {
+            self.write_out(staged)?;
+        }
+        self.flush_data()?;
+        let (sequence, bytes) = log.append(ops.bytes(), sums)?;
+        self.counters.log_bytes_written.fetch_add(bytes, Relaxed);
+        self.counters.log_flushes.fetch_add(1, Relaxed);
+        self.counters.groups_committed.fetch_add(1, Relaxed);
+        let mut state = self.state.lock();
+        state.durable_sequence = sequence;
+        state.logged.extend(riders);
+        Ok(())
+    }
+
+    /// Adds the content of staged blocks to the record. They stay in memory until a checkpoint places them.
+    fn push_data(&self, ops: &mut OpWriter, staged: &[Pbn]) -> Vec<Pbn> {
+        let mut riders = Vec::with_capacity(staged.len());
+        for &pbn in staged {
+            if let Some(bytes) = self.staging.get(pbn) {
+                ops.push(&Op::Data { pbn, bytes: &bytes });
+                riders.push(pbn);
+            }
+        }
+        self.counters.log_data_bytes.fetch_add((riders.len() * BLOCK_BYTES) as u64, Relaxed);
+        riders
+    }
+
+    /// Makes the data area durable, if it was written.
+    pub fn flush_data(&self) -> Result<()> {
+        if self.data_is_dirty.swap(false, Relaxed) {
+            self.counters.data_flushes.fetch_add(1, Relaxed);
+            self.data.flush().map_err(|e| Error::io("flushing the data area", e))?;
+        }
+        Ok(())
+    }
+
+    /// Step (4): freed blocks of durable groups that no reader can see any more become free, except those
+    /// whose data rides in the log, which wait for its trim.
+    pub fn release_waiting(&self) {
+        loop {
+            let mut allocator = self.allocator.lock();
+            let mut state = self.state.lock();
+            let durable = state.durable_sequence;
+            let is_over = |waiting: &mut Waiting| waiting.sequence <= durable && waiting.epoch.is_over();
+            if !state.waiting.front_mut().is_some_and(is_over) {
+                return;
+            }
+            let Some(over) = state.waiting.pop_front() else { return };
+            let (logged, free): (Vec<Run>, Vec<Run>) =
+                over.runs.iter().flat_map(single_blocks).partition(|run| state.logged.contains(&run.pbn));
+            state.wait_for_trim.extend(logged);
+            drop(state);
+            self.release(&mut allocator, &joined(&free));
+        }
+    }
+
+    /// Makes blocks free. Nobody reads them and no cache may serve them any more.
+    pub fn release(&self, allocator: &mut Allocator, runs: &[Run]) {
+        for run in runs {
+            let pbns = || (0..run.blocks).map(|n| run.pbn.plus(n));
+            self.staging.remove(pbns());
+            pbns().for_each(|pbn| self.read_cache.remove(pbn));
+            allocator.release(*run);
+        }
+        self.punchable.lock().extend_from_slice(runs);
+    }
+
+    /// Keeps the group and the changes in memory within bounds: publishers wait here, holding no lock of the engine.
+    pub fn wait_for_room(&self) {
+        let group_bytes_max = self.log_bytes / GROUP_SHARE_MAX;
+        for _ in 0..ROOM_WAITS_MAX {
+            let (group, dirty) = {
+                let state = self.state.lock();
+                (state.group_bytes(), state.dirty_bytes())
+            };
+            if group > group_bytes_max {
+                self.signals.wait_for_group_end(ROOM_WAIT);
+            } else if dirty > 2 * self.dirty_bytes_max {
+                self.signals.want_checkpoint();
+                self.signals.wait_for_group_end(ROOM_WAIT);
+            } else {
+                return;
+            }
+            if self.failure().is_some() {
+                return;
+            }
+        }
+    }
+}
+
+fn single_blocks(run: &Run) -> impl Iterator<Item = Run> + use<> {
+    let first = run.pbn;
+    (0..run.blocks).map(move |n| Run { pbn: first.plus(n), blocks: 1 })
+}
+
+/// Joins single blocks that follow each other.
+pub fn joined(blocks: &[Run]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for block in blocks {
+        match runs.last_mut() {
+            Some(run) if run.end() == block.pbn => run.blocks += block.blocks,
+            _ => runs.push(*block),
+        }
+    }
+    runs
+}

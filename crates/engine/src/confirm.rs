@@ -1,0 +1,97 @@
+//! Confirm: a candidate becomes a share only when the block table says that it is live and holds
+//! exactly this content, by fingerprint, or, where it has none yet, by comparing the bytes.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::batch::{Batch, Outcome};
+use crate::core::Core;
+use crate::format::page::{Entry, page_of};
+use crate::{BLOCK_BYTES, Pbn, Result};
+
+impl Core {
+    /// Turns every `Candidate` into `Share` or `Anew`. The caller has the candidates pinned.
+    pub fn confirm(&self, batch: &mut Batch) -> Result<()> {
+        let candidates = batch.indexes(|outcome| matches!(outcome, Outcome::Candidate(_)));
+        let written = batch.len() as u64;
+        if !candidates.is_empty() {
+            let entries = self.entries_of(batch, &candidates)?;
+            let live = self.keep_live(batch, &candidates, &entries);
+            self.fingerprint(batch, &live);
+            self.confirm_by_fingerprint(batch, &live, &entries);
+            self.confirm_by_bytes(batch, &live, &entries)?;
+        }
+        let shared = batch.indexes(|outcome| matches!(outcome, Outcome::Share(_) | Outcome::Twin(_)));
+        self.fingerprinting.lock().observe(written, shared.len() as u64);
+        Ok(())
+    }
+
+    fn entries_of(&self, batch: &Batch, candidates: &[usize]) -> Result<Vec<Option<Entry>>> {
+        let pbn_of = |index: usize| match batch.outcomes[index] {
+            Outcome::Candidate(pbn) => Some(pbn),
+            _ => None,
+        };
+        let pages = || candidates.iter().filter_map(|index| pbn_of(*index)).map(page_of).collect();
+        self.with_pages(pages, |state| {
+            (0..batch.len()).map(|index| pbn_of(index).and_then(|pbn| state.table.entry(pbn))).collect()
+        })
+    }
+
+    /// Refuses candidates that are free or hold another tag, and drops their hints.
+    fn keep_live(&self, batch: &mut Batch, candidates: &[usize], entries: &[Option<Entry>]) -> Vec<usize> {
+        let mut live = Vec::new();
+        for &index in candidates {
+            let Outcome::Candidate(pbn) = batch.outcomes[index] else { continue };
+            let tag = batch.tags[index];
+            if entries[index].is_some_and(|entry| entry.count > 0 && entry.tag == tag) {
+                live.push(index);
+            } else {
+                self.hints.lock().remove(tag, pbn);
+                self.refuse(batch, index);
+            }
+        }
+        live
+    }
+
+    fn refuse(&self, batch: &mut Batch, index: usize) {
+        self.counters.hints_refused.fetch_add(1, Relaxed);
+        batch.outcomes[index] = Outcome::Anew(None);
+    }
+
+    fn confirm_by_fingerprint(&self, batch: &mut Batch, live: &[usize], entries: &[Option<Entry>]) {
+        for &index in live {
+            let stored = entries[index].and_then(|entry| entry.fingerprint);
+            match (batch.outcomes[index], stored) {
+                (Outcome::Candidate(pbn), Some(_)) if stored == batch.fingerprints[index] => {
+                    batch.outcomes[index] = Outcome::Share(pbn);
+                }
+                (Outcome::Candidate(_), Some(_)) => self.refuse(batch, index),
+                _ => {}
+            }
+        }
+    }
+
+    /// Reads targets without a fingerprint, neighbours in one request, and compares.
+    fn confirm_by_bytes(&self, batch: &mut Batch, live: &[usize], entries: &[Option<Entry>]) -> Result<()> {
+        let mut unknown: Vec<(Pbn, usize)> = Vec::new();
+        for &index in live {
+            if let (Outcome::Candidate(pbn), Some(Entry { fingerprint: None, .. })) = (batch.outcomes[index], entries[index]) {
+                unknown.push((pbn, index));
+            }
+        }
+        unknown.sort_unstable();
+        self.counters.blocks_compared.fetch_add(unknown.len() as u64, Relaxed);
+        for run in unknown.chunk_by(|a, b| a.0.plus(1) == b.0) {
+            let mut stored = self.pool.take(run.len() * BLOCK_BYTES);
+            self.read_run(run[0].0, &mut stored)?;
+            for ((pbn, index), bytes) in run.iter().zip(stored.chunks_exact(BLOCK_BYTES)) {
+                if bytes == batch.block(*index) {
+                    batch.outcomes[*index] = Outcome::Share(*pbn);
+                    batch.completed.push(*index);
+                } else {
+                    self.refuse(batch, *index);
+                }
+            }
+        }
+        Ok(())
+    }
+}

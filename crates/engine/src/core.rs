@@ -1,0 +1,359 @@
+//! What all parts of an open volume share, and the small steps that several of them need.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use oncefs_dedup::{Fingerprinting, HintStore};
+use parking_lot::{Mutex, RwLock};
+
+use crate::ballast::Ballast;
+use crate::allocator::{Allocator, Bitmap, REGION_BLOCKS, REGION_PAGES, Run};
+use crate::buffer::BufferPool;
+use crate::cache::ReadCache;
+use crate::device::Device;
+use crate::format::keys::{self, ShardKey};
+use crate::format::page::{PAGE_BYTES, Page};
+use crate::format::shard::Shard;
+use crate::hash::Hasher;
+use crate::kv::Kv;
+use crate::log::Log;
+use crate::pins::Pins;
+use crate::signals::Signals;
+use crate::staging::Staging;
+use crate::state::State;
+use crate::stats::{Counters, LiveHistogram};
+use crate::{Error, MapId, Pbn, Result, Stage};
+
+/// Maps share this many locks; two maps on one lock only wait for each other.
+const MAP_LOCKS: usize = 1024;
+
+/// Blocks and times of one stage.
+#[derive(Default)]
+pub struct StageStats {
+    /// Blocks that passed.
+    pub blocks: AtomicU64,
+    /// Time per batch.
+    pub latency: LiveHistogram,
+}
+
+/// An open volume.
+///
+/// Lock order: a map's lock; the caller's own locks; `allocator`; `state`; then `hints`, `staging`,
+/// `read_cache` and the signals, which hold no other lock.
+pub struct Core {
+    /// The publish lock.
+    pub state: Mutex<State>,
+    /// The data area.
+    pub data: Arc<dyn Device>,
+    /// The block table.
+    pub table: Arc<dyn Device>,
+    /// The sorted state.
+    pub kv: Arc<dyn Kv>,
+    /// The log; only the committer writes.
+    pub log: Mutex<Log>,
+    /// Published blocks in memory.
+    pub staging: Staging,
+    /// Blocks read before.
+    pub read_cache: ReadCache,
+    /// Who may hold a content.
+    pub hints: Mutex<HintStore>,
+    /// Whether to fingerprint now or later.
+    pub fingerprinting: Mutex<Fingerprinting>,
+    /// Tags and fingerprints.
+    pub hasher: Hasher,
+    /// Free space.
+    pub allocator: Mutex<Allocator>,
+    /// Readers.
+    pub pins: Pins,
+    /// Buffers for direct I/O.
+    pub pool: Arc<BufferPool>,
+    /// Wakes the background threads.
+    pub signals: Signals,
+    /// Events.
+    pub counters: Counters,
+    /// Stages of a block's life.
+    pub stages: [StageStats; Stage::ALL.len()],
+    /// Held shared while staged blocks are on their way to the data area, so that a commit can wait for them.
+    pub write_outs: RwLock<()>,
+    /// Whether the data area was written since its last flush.
+    pub data_is_dirty: AtomicBool,
+    /// Bytes that the host can still take, as last looked up, less what was written since.
+    pub host_bytes: AtomicU64,
+    /// Freed blocks whose space the host has not got back.
+    pub punchable: Mutex<Vec<Run>>,
+    /// Held while one checkpoint is under way.
+    pub checkpointing: Mutex<()>,
+    /// The next map id to hand out.
+    pub next_map: AtomicU64,
+    /// Size of the log.
+    pub log_bytes: u64,
+    /// Space set aside on the host, for a full one.
+    pub ballast: Ballast,
+    /// Checkpoint when so many bytes of changes are in memory.
+    pub dirty_bytes_max: u64,
+    /// No change is possible.
+    pub is_read_only: bool,
+    failure: Mutex<Option<String>>,
+    map_locks: Vec<RwLock<()>>,
+}
+
+/// The parts that a core is made of.
+pub struct Parts {
+    /// See the fields of [`Core`].
+    pub state: State,
+    /// Blocks in memory that the log holds.
+    pub staging: Staging,
+    /// The data area.
+    pub data: Arc<dyn Device>,
+    /// The block table.
+    pub table: Arc<dyn Device>,
+    /// The sorted state.
+    pub kv: Arc<dyn Kv>,
+    /// The log.
+    pub log: Log,
+    /// Free space.
+    pub allocator: Allocator,
+    /// Tags and fingerprints.
+    pub hasher: Hasher,
+    /// Space set aside on the host.
+    pub ballast: Ballast,
+    /// Bound of the read cache.
+    pub read_cache_bytes_max: u64,
+    /// Bound of the hint store.
+    pub hint_bytes_max: u64,
+    /// Bound of changes in memory.
+    pub dirty_bytes_max: u64,
+    /// When to fingerprint.
+    pub fingerprinting: Fingerprinting,
+    /// No change is possible.
+    pub is_read_only: bool,
+}
+
+impl Core {
+    /// Puts the parts together.
+    pub fn new(parts: Parts) -> Self {
+        Self {
+            next_map: AtomicU64::new(parts.state.sums.next_map.0),
+            log_bytes: parts.log.bytes(),
+            ballast: parts.ballast,
+            state: Mutex::new(parts.state),
+            data: parts.data,
+            table: parts.table,
+            kv: parts.kv,
+            log: Mutex::new(parts.log),
+            staging: parts.staging,
+            read_cache: ReadCache::new(parts.read_cache_bytes_max),
+            hints: Mutex::new(HintStore::with_bytes_max(parts.hint_bytes_max)),
+            fingerprinting: Mutex::new(parts.fingerprinting),
+            hasher: parts.hasher,
+            allocator: Mutex::new(parts.allocator),
+            pins: Pins::default(),
+            pool: Arc::default(),
+            signals: Signals::default(),
+            counters: Counters::default(),
+            stages: Default::default(),
+            write_outs: RwLock::new(()),
+            data_is_dirty: AtomicBool::new(false),
+            host_bytes: AtomicU64::new(u64::MAX),
+            punchable: Mutex::default(),
+            checkpointing: Mutex::new(()),
+            dirty_bytes_max: parts.dirty_bytes_max,
+            is_read_only: parts.is_read_only,
+            failure: Mutex::new(None),
+            map_locks: (0..MAP_LOCKS).map(|_| RwLock::new(())).collect(),
+        }
+    }
+
+    /// The lock of a map: shared to look up, exclusive to change.
+    pub fn map_lock(&self, map: MapId) -> &RwLock<()> {
+        &self.map_locks[Self::map_lock_index(map)]
+    }
+
+    /// Which lock a map has: two maps are locked in the order of this number.
+    pub fn map_lock_index(map: MapId) -> usize {
+        map.0 as usize % MAP_LOCKS
+    }
+
+    /// Refuses changes to a volume that cannot take them.
+    pub fn usable(&self) -> Result<()> {
+        if self.is_read_only {
+            return Err(Error::ReadOnly("it was opened read-only".to_owned()));
+        }
+        match self.failure() {
+            None => Ok(()),
+            Some(why) => Err(Error::ReadOnly(why)),
+        }
+    }
+
+    /// Why the volume became read-only.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.lock().clone()
+    }
+
+    /// Makes the volume read-only until it is opened again. The first reason stays.
+    pub fn fail(&self, error: &Error) {
+        let mut failure = self.failure.lock();
+        if failure.is_none() {
+            log::error!("the volume is read-only from now on: {error}; unmount, mend the cause, mount again");
+            *failure = Some(error.to_string());
+        }
+    }
+
+    /// When the current group's first and last changes came.
+    pub fn group_times(&self) -> (Option<Instant>, Option<Instant>) {
+        let state = self.state.lock();
+        (state.group.began, state.group.last)
+    }
+
+    /// Counts a stage's blocks and time.
+    pub fn timed<T>(&self, stage: Stage, blocks: u64, work: impl FnOnce() -> T) -> T {
+        let began = Instant::now();
+        let result = work();
+        self.record(stage, blocks, began.elapsed());
+        result
+    }
+
+    /// Counts a stage that was timed elsewhere.
+    pub fn record(&self, stage: Stage, blocks: u64, time: Duration) {
+        let stats = &self.stages[stage as usize];
+        stats.blocks.fetch_add(blocks, Ordering::Relaxed);
+        stats.latency.record(time);
+    }
+
+    /// The shard of a map. The caller holds the map's lock.
+    pub fn shard(&self, key: ShardKey) -> Result<Arc<Shard>> {
+        if let Some(shard) = self.state.lock().shards.get(key) {
+            return Ok(shard);
+        }
+        let stored = match self.kv.get(&keys::shard(key))? {
+            None => Shard::default(),
+            Some(value) => Shard::decode(&value)
+                .ok_or_else(|| Error::corrupt(format!("shard {} of map {}", key.shard, key.map.0), "its checksum does not match"))?,
+        };
+        let mut state = self.state.lock();
+        if let Some(shard) = state.shards.get(key) {
+            return Ok(shard);
+        }
+        Ok(state.shards.admit(key, stored))
+    }
+
+    /// Reads table pages into memory.
+    pub fn load_pages(&self, numbers: &[u64]) -> Result<()> {
+        let mut left = numbers.to_vec();
+        while !left.is_empty() {
+            let generation = self.state.lock().table.generation();
+            let pages = self.read_pages(&left)?;
+            let mut state = self.state.lock();
+            let newest = state.durable_sequence;
+            for (number, page) in pages {
+                if page.newest_sequence() > newest {
+                    return Err(newer_than_log(number, page.newest_sequence(), newest));
+                }
+                state.table.admit(number, page, generation);
+            }
+            left = state.table.missing(left);
+        }
+        Ok(())
+    }
+
+    /// Reads pages from disk, neighbours in one go.
+    fn read_pages(&self, numbers: &[u64]) -> Result<Vec<(u64, Page)>> {
+        let mut pages = Vec::with_capacity(numbers.len());
+        let mut rest = numbers;
+        while let Some((&first, _)) = rest.split_first() {
+            let neighbours = rest.iter().zip(first..).take_while(|(number, expected)| **number == *expected).count();
+            let count = neighbours.min(REGION_PAGES as usize);
+            pages.extend(self.read_page_run(first, count)?);
+            rest = &rest[count..];
+        }
+        Ok(pages)
+    }
+
+    /// Reads and checks `count` pages from `first` on.
+    pub fn read_page_run(&self, first: u64, count: usize) -> Result<Vec<(u64, Page)>> {
+        let mut bytes = vec![0; count * PAGE_BYTES];
+        let at = first * PAGE_BYTES as u64;
+        self.table.read_at(&mut bytes, at).map_err(|e| Error::io("reading the block table", e))?;
+        let chunks = bytes.chunks_exact(PAGE_BYTES).zip(first..);
+        chunks
+            .map(|(chunk, number)| {
+                let chunk: &[u8; PAGE_BYTES] = chunk.try_into().expect("chunks of a page");
+                Page::from_disk(chunk).map(|page| (number, page)).map_err(|sector| {
+                    Error::corrupt(format!("sector {sector} of page {number} of the block table"), "its checksum does not match")
+                })
+            })
+            .collect()
+    }
+
+    /// Runs `work` under the publish lock with these pages in memory.
+    pub fn with_pages<T>(&self, numbers: impl Fn() -> Vec<u64>, work: impl FnOnce(&mut State) -> T) -> Result<T> {
+        loop {
+            let mut state = self.state.lock();
+            let missing = state.table.missing(numbers());
+            if missing.is_empty() {
+                return Ok(work(&mut state));
+            }
+            drop(state);
+            self.load_pages(&missing)?;
+        }
+    }
+
+    /// Builds a region's bitmap: what the table, the groups under way and the waiting releases hold.
+    /// The caller holds the allocator's lock.
+    pub fn load_region(&self, region: u64) -> Result<Bitmap> {
+        let first = region * REGION_PAGES;
+        let pages_end = self.state.lock().sums.data.0.div_ceil(crate::format::page::PAGE_ENTRIES);
+        let count = REGION_PAGES.min(pages_end.saturating_sub(first));
+        loop {
+            let generation = self.state.lock().table.generation();
+            let on_disk = self.read_page_run(first, count as usize)?;
+            let mut state = self.state.lock();
+            if state.table.generation() != generation {
+                continue;
+            }
+            let mut bitmap = Bitmap::empty();
+            for (number, page) in on_disk {
+                state.table.admit(number, page, generation);
+                let page = state.table.page(number).expect("admitted above");
+                take_live(&mut bitmap, number - first, page);
+            }
+            let group = state.group.freed.iter();
+            let waiting = state.waiting.iter().flat_map(|waiting| &waiting.runs);
+            for run in group.chain(waiting).chain(&state.wait_for_trim) {
+                take_within(&mut bitmap, region, *run);
+            }
+            state.table.shrink();
+            return Ok(bitmap);
+        }
+    }
+
+    /// Gives back blocks that were allocated and never published.
+    pub fn give_back(&self, runs: &[Run]) {
+        let mut allocator = self.allocator.lock();
+        runs.iter().for_each(|run| allocator.release(*run));
+    }
+}
+
+fn newer_than_log(number: u64, found: u64, newest: u64) -> Error {
+    Error::corrupt(
+        format!("page {number} of the block table"),
+        format!("it was written by group {found}, but the log ends at group {newest}: log and table do not belong together"),
+    )
+}
+
+fn take_live(bitmap: &mut Bitmap, page_in_region: u64, page: &Page) {
+    let first = page_in_region * crate::format::page::PAGE_ENTRIES;
+    for n in 0..crate::format::page::PAGE_ENTRIES {
+        if page.count(Pbn(n)) > 0 {
+            bitmap.take(first + n);
+        }
+    }
+}
+
+fn take_within(bitmap: &mut Bitmap, region: u64, run: Run) {
+    let first = region * REGION_BLOCKS;
+    for pbn in run.pbn.0.max(first)..run.end().0.min(first + REGION_BLOCKS) {
+        bitmap.take(pbn - first);
+    }
+}

@@ -1,0 +1,367 @@
+//! Random work on a volume in memory, with power cuts, against a model: after a cut the volume is exactly
+//! the last commit or a later group, what was acknowledged is there, and `check` finds nothing.
+//!
+//! Not covered here: threads, RocksDB, real devices.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::ballast::Ballast;
+use crate::core::Core;
+use crate::device::{Device, MemoryDevice};
+use crate::format::checkpoint::Checkpoint;
+use crate::format::keys;
+use crate::format::record::Sums;
+use crate::kv::{Kv, MemoryKv};
+use crate::store::{Medium, recover};
+use crate::volume::table_bytes;
+use crate::{BLOCK_BYTES, Blocks, Error, FingerprintMode, Lbn, MapId, OpenOptions};
+
+const DATA: Blocks = Blocks(40_000);
+const LOG_BYTES: u64 = 4 << 20;
+const FILE_BYTES_MAX: u64 = 3 << 20;
+const FILES: u64 = 6;
+
+/// A small generator: a test prints its seed, and the seed repeats the run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let mixed = self.0 ^ (self.0 >> 33);
+        mixed.wrapping_mul(0xFF51_AFD7_ED55_8CCD) >> 16
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+struct Devices {
+    data: Arc<MemoryDevice>,
+    table: Arc<MemoryDevice>,
+    log: Arc<MemoryDevice>,
+    kv: Arc<MemoryKv>,
+}
+
+impl Devices {
+    fn new() -> Self {
+        let kv = MemoryKv::default();
+        let sums = Sums { data: DATA, used: Blocks(1), next_map: MapId(1), ..Sums::default() };
+        kv.write(vec![(keys::checkpoint(), Some(Checkpoint { sequence: 0, log_at: 0, sums }.encode()))]).unwrap();
+        kv.flush().unwrap();
+        Self {
+            data: Arc::new(MemoryDevice::new(DATA.bytes())),
+            table: Arc::new(MemoryDevice::new(table_bytes(DATA))),
+            log: Arc::new(MemoryDevice::new(LOG_BYTES)),
+            kv: Arc::new(kv),
+        }
+    }
+
+    fn after_power_cut(&self, random: &mut Random) -> Self {
+        let mut cut = |device: &MemoryDevice| {
+            let share = random.below(4);
+            Arc::new(device.after_power_cut(|_| random.below(3) < share))
+        };
+        let (data, table, log) = (cut(&self.data), cut(&self.table), cut(&self.log));
+        Self { data, table, log, kv: Arc::new(self.kv.after_power_cut(random.below(2) == 0)) }
+    }
+
+    fn open(&self) -> Core {
+        let medium = Medium {
+            data: self.data.clone() as Arc<dyn Device>,
+            table: self.table.clone(),
+            log: self.log.clone(),
+            log_bytes: LOG_BYTES,
+            kv: self.kv.clone(),
+            ballast: Ballast::none(),
+            volume_id: [7; 16],
+            secret: [9; 32],
+        };
+        let options = OpenOptions { memory_bytes_max: 2 << 20, read_only: false, fingerprints: FingerprintMode::Auto };
+        recover(medium, &options).unwrap()
+    }
+}
+
+/// What the files hold, and what the last commit made durable. Slot 0 to `FILES`: map and content.
+#[derive(Clone, Default, PartialEq)]
+struct Model {
+    files: BTreeMap<u64, (MapId, Vec<u8>)>,
+}
+
+struct Run {
+    random: Random,
+    devices: Devices,
+    core: Core,
+    model: Model,
+    committed: Model,
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let devices = Devices::new();
+        let core = devices.open();
+        Self { random: Random(seed), devices, core, model: Model::default(), committed: Model::default() }
+    }
+
+    /// Content with duplicates, zero blocks and unique blocks.
+    fn content(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(len);
+        while bytes.len() < len {
+            let mut block = vec![0u8; BLOCK_BYTES];
+            let id = match self.random.below(4) {
+                0 => 0,
+                1 | 2 => 1 + self.random.below(40),
+                _ => 1000 + self.random.next(),
+            };
+            if id > 0 {
+                let mut filler = Random(id);
+                block.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&filler.next().to_le_bytes()));
+            }
+            bytes.extend_from_slice(&block);
+        }
+        bytes.truncate(len);
+        bytes
+    }
+
+    fn range(&mut self) -> (u64, u64) {
+        let block = BLOCK_BYTES as u64;
+        let at = self.random.below(FILE_BYTES_MAX);
+        let len_max = if self.random.below(4) == 0 { 1 << 20 } else { 40_000 };
+        let len = 1 + self.random.below(len_max);
+        let (at, len) = if self.random.below(2) == 0 { (at, len) } else { (at / block * block, len.next_multiple_of(block)) };
+        (at, len.min(FILE_BYTES_MAX - at).max(1))
+    }
+
+    fn file(&mut self) -> (u64, MapId) {
+        let slot = self.random.below(FILES);
+        let map = self.model.files.entry(slot).or_insert_with(|| {
+            let map = MapId(self.core.next_map.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+            (map, Vec::new())
+        });
+        (slot, map.0)
+    }
+
+    /// The record that a file system would keep of a file: its map and size.
+    fn note(slot: u64, map: MapId, size: usize) -> impl FnOnce(i64, &mut crate::Change) {
+        move |_, change| change.put(vec![0x10, slot as u8], [map.0.to_le_bytes(), (size as u64).to_le_bytes()].concat())
+    }
+
+    /// Frees what deleted files hold before the data area runs full.
+    fn make_room(&mut self) {
+        let waiting: u64 = self.core.state.lock().waiting.iter().flat_map(|waiting| &waiting.runs).map(|run| run.blocks).sum();
+        if self.core.totals().available.0 < 8_000 + waiting {
+            while self.core.signals.detached_count() > 0 {
+                self.background();
+            }
+            self.commit();
+            self.core.checkpoint().unwrap();
+        }
+    }
+
+    fn step(&mut self) {
+        self.make_room();
+        let (slot, map) = self.file();
+        let mut bytes = self.model.files[&slot].1.clone();
+        let (at, len) = self.range();
+        let end = (at + len) as usize;
+        match self.random.below(12) {
+            0..5 => {
+                let data = self.content(len as usize);
+                bytes.resize(bytes.len().max(end), 0);
+                bytes[at as usize..end].copy_from_slice(&data);
+                self.core.write(map, at, &data, Self::note(slot, map, bytes.len())).unwrap();
+            }
+            5 => {
+                bytes.resize(at as usize, 0);
+                self.core.truncate(map, at, Self::note(slot, map, bytes.len())).unwrap();
+            }
+            6 => {
+                let reserve = self.random.below(2) == 0;
+                bytes.resize(bytes.len().max(end), 0);
+                bytes[at as usize..end].fill(0);
+                self.core.zero(map, at, len, reserve, Self::note(slot, map, bytes.len())).unwrap();
+            }
+            7 => {
+                bytes.resize(bytes.len().max(end), 0);
+                self.core.reserve(map, at, len, Self::note(slot, map, bytes.len())).unwrap();
+            }
+            8 => bytes = self.clone_into(slot, map, bytes),
+            9 => {
+                self.core.detach(map, |change| change.delete(vec![0x10, slot as u8])).unwrap();
+                assert!(matches!(self.core.read(map, 0, 1), Err(Error::MapDetached)));
+                self.model.files.remove(&slot);
+                return;
+            }
+            10 => {
+                self.commit();
+                if self.random.below(3) == 0 {
+                    self.core.checkpoint().unwrap();
+                }
+                return;
+            }
+            _ => {
+                self.background();
+                return;
+            }
+        }
+        self.model.files.insert(slot, (map, bytes));
+    }
+
+    fn clone_into(&mut self, slot: u64, map: MapId, mut bytes: Vec<u8>) -> Vec<u8> {
+        let (source_slot, source) = self.file();
+        let block = BLOCK_BYTES as u64;
+        let blocks = 1 + self.random.below(300);
+        let from = Lbn(self.random.below(400));
+        let to = Lbn(if source == map { from.0 + blocks + self.random.below(50) } else { self.random.below(400) });
+        let wanted = (from.0 * block) as usize..((from.0 + blocks) * block) as usize;
+        let mut copied = self.model.files[&source_slot].1.clone();
+        copied.resize(copied.len().max(wanted.end), 0);
+        let end = ((to.0 + blocks) * block) as usize;
+        bytes.resize(bytes.len().max(end), 0);
+        bytes[(to.0 * block) as usize..end].copy_from_slice(&copied[wanted]);
+        self.core.clone_blocks((source, from), (map, to), Blocks(blocks), Self::note(slot, map, bytes.len())).unwrap();
+        bytes
+    }
+
+    fn commit(&mut self) {
+        self.core.commit().unwrap();
+        self.committed = self.model.clone();
+    }
+
+    fn background(&mut self) {
+        if let Some(map) = self.core.signals.next_detached(std::time::Duration::ZERO) {
+            self.core.reclaim(map).unwrap();
+        }
+        self.core.release_waiting();
+        self.core.punch_some();
+    }
+
+    fn compare(&self, model: &Model) {
+        for (slot, (map, bytes)) in &model.files {
+            let record = self.core.get(&[0x10, *slot as u8]).unwrap();
+            if let Some(record) = &record {
+                assert_eq!(record[..8], map.0.to_le_bytes(), "slot {slot} has another map");
+                assert_eq!(record[8..], (bytes.len() as u64).to_le_bytes(), "slot {slot} has another size");
+            }
+            assert!(record.is_some() || bytes.is_empty(), "slot {slot} is gone");
+            let read = self.core.read(*map, 0, bytes.len()).unwrap();
+            let differs = read.iter().zip(bytes).position(|(a, b)| a != b);
+            assert_eq!(differs, None, "slot {slot} map {} of {} bytes differs", map.0, bytes.len());
+        }
+    }
+
+    fn check(&self) {
+        let report = self.core.check(true, &mut |_, _| ()).unwrap();
+        assert!(report.is_clean(), "{:#?}", report.problems);
+    }
+
+    fn power_cut(&mut self) {
+        self.devices = self.devices.after_power_cut(&mut self.random);
+        self.core = self.devices.open();
+        self.model = self.committed.clone();
+        self.model.files.retain(|_, (_, bytes)| !bytes.is_empty());
+        self.committed = self.model.clone();
+        self.compare(&self.model);
+        if self.random.below(2) == 0 {
+            self.check();
+        }
+    }
+}
+
+fn run(seed: u64, steps: u64) {
+    println!("seed {seed}");
+    let mut run = Run::new(seed);
+    for step in 0..steps {
+        run.step();
+        if step % 16 == 15 {
+            run.compare(&run.model);
+        }
+        if run.random.below(25) == 0 {
+            run.power_cut();
+        }
+    }
+    run.commit();
+    run.check();
+    run.core.checkpoint().unwrap();
+    run.check();
+    run.power_cut();
+}
+
+#[test]
+fn random_work_with_power_cuts_agrees_with_the_model() {
+    let seeds = std::env::var("ONCEFS_CRASH_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(12);
+    for seed in 0..seeds {
+        run(seed, 250);
+    }
+}
+
+#[test]
+fn the_same_content_is_stored_once_and_freed_with_its_last_reference() {
+    let mut run = Run::new(1);
+    let data = run.content(2 << 20);
+    let (a, b) = (MapId(1), MapId(2));
+    run.core.write(a, 0, &data, |_, _| ()).unwrap();
+    let used = run.core.totals().used;
+    run.core.write(b, 0, &data, |_, _| ()).unwrap();
+    assert_eq!(run.core.totals().used, used, "the second copy takes no block");
+    run.core.commit().unwrap();
+    for map in [a, b] {
+        run.core.detach(map, |_| ()).unwrap();
+        run.background();
+    }
+    assert_eq!(run.core.totals().used, Blocks(1), "only the label is left");
+    run.core.commit().unwrap();
+    run.check();
+}
+
+#[test]
+fn writing_the_same_bytes_again_changes_nothing() {
+    let mut run = Run::new(2);
+    let data = run.content(1 << 20);
+    run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
+    let placed = run.core.counters.blocks_placed.load(std::sync::atomic::Ordering::Relaxed);
+    run.core.write(MapId(1), 0, &data, |delta, _| assert_eq!(delta, 0)).unwrap();
+    assert_eq!(run.core.counters.blocks_placed.load(std::sync::atomic::Ordering::Relaxed), placed);
+    run.check();
+}
+
+#[test]
+fn a_failed_flush_makes_the_volume_read_only_and_the_last_commit_survives() {
+    let mut run = Run::new(3);
+    let data = run.content(256 << 10);
+    run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
+    run.core.commit().unwrap();
+    run.core.write(MapId(2), 0, &data, |_, _| ()).unwrap();
+    run.devices.log.fail_flush_after(0);
+    assert!(run.core.commit().is_err());
+    assert!(matches!(run.core.write(MapId(3), 0, &data, |_, _| ()), Err(Error::ReadOnly(_))));
+    assert!(run.core.read(MapId(1), 0, data.len()).unwrap().iter().eq(&data), "reading goes on");
+    run.devices = run.devices.after_power_cut(&mut Random(1));
+    run.core = run.devices.open();
+    assert!(run.core.read(MapId(1), 0, data.len()).unwrap().iter().eq(&data));
+    run.check();
+}
+
+#[test]
+fn a_full_data_area_refuses_writes_and_takes_them_again_after_a_delete() {
+    let mut run = Run::new(4);
+    let unique = |n: u64| {
+        let mut filler = Random(n);
+        (0..(1 << 20) / 8).flat_map(|_| filler.next().to_le_bytes()).collect::<Vec<u8>>()
+    };
+    let mut written = 0;
+    let refused = loop {
+        match run.core.write(MapId(1), written << 20, &unique(written), |_, _| ()) {
+            Ok(()) => written += 1,
+            Err(error) => break error,
+        }
+        run.core.commit().unwrap();
+    };
+    assert!(matches!(refused, Error::NoSpace), "{refused}");
+    assert!(written >= DATA.bytes() / (1 << 20) - 3, "{written} MiB fitted");
+    run.core.truncate(MapId(1), 5000, |_, _| ()).unwrap();
+    assert!(run.core.make_room().unwrap());
+    run.core.write(MapId(2), 0, &unique(0), |_, _| ()).unwrap();
+    run.check();
+}

@@ -1,0 +1,102 @@
+//! A file or block device of the host.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use super::Device;
+
+/// A regular file or a raw block device.
+pub struct FileDevice {
+    file: File,
+    is_block_device: bool,
+}
+
+impl FileDevice {
+    /// Opens `path` past the host's page cache, so that the daemon never waits for its own
+    /// write-back. Buffers, offsets and lengths must be aligned to `ALIGN_BYTES`.
+    /// A host file system without direct I/O (tmpfs) is used through its page cache.
+    pub fn open_direct(path: &Path, writable: bool) -> io::Result<Self> {
+        match Self::open(path, writable, libc::O_DIRECT) {
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Self::open(path, writable, 0),
+            other => other,
+        }
+    }
+
+    /// Opens `path` through the host's page cache.
+    pub fn open_buffered(path: &Path, writable: bool) -> io::Result<Self> {
+        Self::open(path, writable, 0)
+    }
+
+    fn open(path: &Path, writable: bool, flags: i32) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(writable)
+            .custom_flags(flags | libc::O_CLOEXEC)
+            .open(path)?;
+        let is_block_device = file.metadata()?.file_type().is_block_device();
+        Ok(Self { file, is_block_device })
+    }
+}
+
+impl Device for FileDevice {
+    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        self.file.read_exact_at(bytes, at)
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, at)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn punch(&self, at: u64, len: u64) -> io::Result<()> {
+        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        // SAFETY: fallocate takes no pointers; the descriptor is open for the length of the call.
+        let result = unsafe { libc::fallocate(self.file.as_raw_fd(), mode, at as i64, len as i64) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
+        if self.is_block_device {
+            return Ok(Some(at));
+        }
+        // SAFETY: lseek takes no pointers. The file offset is used by nobody: all I/O is positional.
+        let found = unsafe { libc::lseek(self.file.as_raw_fd(), at as i64, libc::SEEK_DATA) };
+        if found >= 0 {
+            return Ok(Some(found as u64));
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::ENXIO) => Ok(None),
+            Some(libc::EINVAL) => Ok(Some(at)),
+            _ => Err(error),
+        }
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        if !self.is_block_device {
+            return Ok(self.file.metadata()?.len());
+        }
+        let mut bytes: u64 = 0;
+        const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
+        // SAFETY: the ioctl writes one u64 through the pointer, which is valid for the call.
+        let result = unsafe { libc::ioctl(self.file.as_raw_fd(), BLKGETSIZE64, &mut bytes) };
+        if result == 0 { Ok(bytes) } else { Err(io::Error::last_os_error()) }
+    }
+
+    fn grow(&self, len: u64) -> io::Result<()> {
+        if self.len()? >= len {
+            return Ok(());
+        }
+        if self.is_block_device {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the device is smaller than that"));
+        }
+        self.file.set_len(len)?;
+        self.file.sync_all()
+    }
+}

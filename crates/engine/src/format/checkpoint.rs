@@ -1,0 +1,72 @@
+//! The checkpoint record: up to which group the sorted state and the block table are complete,
+//! and where in the log the next group begins.
+
+use super::record::Sums;
+use super::{at, checksum};
+
+const BYTES: usize = 64;
+const SEQUENCE_AT: usize = 0;
+const LOG_AT: usize = 8;
+const SUMS_AT: usize = 16;
+const CHECKSUM_AT: usize = 56;
+const SEED: u64 = 0x6368_6563;
+const _: () = assert!(SUMS_AT + Sums::BYTES == CHECKSUM_AT && CHECKSUM_AT + 8 == BYTES);
+
+/// A finished checkpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The last group whose changes are all in place.
+    pub sequence: u64,
+    /// Where in the log the group after it begins.
+    pub log_at: u64,
+    /// The volume's sums after that group.
+    pub sums: Sums,
+}
+
+impl Checkpoint {
+    /// The record's value.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; BYTES];
+        bytes[SEQUENCE_AT..LOG_AT].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[LOG_AT..SUMS_AT].copy_from_slice(&self.log_at.to_le_bytes());
+        bytes[SUMS_AT..CHECKSUM_AT].copy_from_slice(&self.sums.encode());
+        let sum = checksum(&bytes[..CHECKSUM_AT], SEED);
+        bytes[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the record's value. None: damaged.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() != BYTES || at::u64(bytes, CHECKSUM_AT) != checksum(&bytes[..CHECKSUM_AT], SEED) {
+            return None;
+        }
+        Some(Self {
+            sequence: at::u64(bytes, SEQUENCE_AT),
+            log_at: at::u64(bytes, LOG_AT),
+            sums: Sums::decode(&bytes[SUMS_AT..CHECKSUM_AT]),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_has_its_golden_bytes_and_comes_back() {
+        let checkpoint = Checkpoint { sequence: 3, log_at: 8192, sums: Sums::default() };
+        let bytes = checkpoint.encode();
+        assert_eq!(bytes[..16], [3, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(Checkpoint::decode(&bytes), Some(checkpoint));
+    }
+
+    #[test]
+    fn any_flipped_bit_is_noticed() {
+        let bytes = Checkpoint::default().encode();
+        for bit in 0..BYTES * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Checkpoint::decode(&flipped), None, "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Keys of the engine's own records. Callers' keys start at `CALLER_FIRST_BYTE`.
+
+use crate::MapId;
+
+/// First byte of callers' keys, at least.
+pub const CALLER_FIRST_BYTE: u8 = 0x10;
+
+const CHECKPOINT: u8 = 0x01;
+const SHARD: u8 = 0x02;
+const DETACHED: u8 = 0x03;
+const ADVICE: u8 = 0x04;
+/// Regions in one record of free counts.
+const ADVICE_REGIONS: usize = 512;
+
+/// Key of the checkpoint record.
+pub fn checkpoint() -> Vec<u8> {
+    vec![CHECKPOINT]
+}
+
+/// Names one shard: 256 consecutive lbns of one map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ShardKey {
+    /// The map.
+    pub map: MapId,
+    /// lbn / 256.
+    pub shard: u64,
+}
+
+/// Key of a shard: map id and shard number, so that a map's shards follow each other.
+pub fn shard(key: ShardKey) -> Vec<u8> {
+    numbered(SHARD, &[key.map.0, key.shard])
+}
+
+/// Reads a shard's key back.
+pub fn parse_shard(key: &[u8]) -> Option<ShardKey> {
+    let rest: &[u8; 16] = key.strip_prefix(&[SHARD])?.try_into().ok()?;
+    let (map, shard) = rest.split_at(8);
+    Some(ShardKey { map: MapId(u64_be(map)), shard: u64_be(shard) })
+}
+
+/// Key of a detached map that waits to be freed.
+pub fn detached(map: MapId) -> Vec<u8> {
+    numbered(DETACHED, &[map.0])
+}
+
+/// Reads a detached map's key back.
+pub fn parse_detached(key: &[u8]) -> Option<MapId> {
+    let rest: &[u8; 8] = key.strip_prefix(&[DETACHED])?.try_into().ok()?;
+    Some(MapId(u64_be(rest)))
+}
+
+/// Bounds of all detached maps' keys.
+pub fn all_detached() -> (Vec<u8>, Vec<u8>) {
+    (vec![DETACHED], vec![DETACHED + 1])
+}
+
+/// Records of the regions' free counts: two bytes a region, `ADVICE_REGIONS` to a record.
+pub fn advice(free: &[u16]) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+    let records = free.chunks(ADVICE_REGIONS).enumerate();
+    let value = |part: &[u16]| part.iter().flat_map(|count| count.to_le_bytes()).collect();
+    records.map(|(index, part)| (numbered(ADVICE, &[index as u64]), Some(value(part)))).collect()
+}
+
+/// Bounds of all records of free counts.
+pub fn all_advice() -> (Vec<u8>, Vec<u8>) {
+    (vec![ADVICE], vec![ADVICE + 1])
+}
+
+/// Reads a record of free counts back. It is advice: a damaged one only misleads the first look.
+pub fn parse_advice(value: &[u8]) -> impl Iterator<Item = u16> + '_ {
+    value.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]))
+}
+
+fn numbered(kind: u8, numbers: &[u64]) -> Vec<u8> {
+    let mut key = vec![kind];
+    for number in numbers {
+        key.extend_from_slice(&number.to_be_bytes());
+    }
+    key
+}
+
+fn u64_be(bytes: &[u8]) -> u64 {
+    u64::from_be_bytes(bytes.try_into().expect("the caller split off eight bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_their_golden_bytes_and_come_back() {
+        let key = ShardKey { map: MapId(0x0102), shard: 3 };
+        assert_eq!(shard(key), [2, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 3]);
+        assert_eq!(parse_shard(&shard(key)), Some(key));
+        assert_eq!(detached(MapId(7)), [3, 0, 0, 0, 0, 0, 0, 0, 7]);
+        assert_eq!(parse_detached(&detached(MapId(7))), Some(MapId(7)));
+        assert_eq!(checkpoint(), [1]);
+    }
+
+    #[test]
+    fn foreign_and_cut_keys_are_refused() {
+        assert_eq!(parse_shard(&[2, 0, 0]), None);
+        assert_eq!(parse_shard(&detached(MapId(1))), None);
+        assert_eq!(parse_detached(&[3]), None);
+    }
+}

@@ -1,0 +1,42 @@
+//! Every byte that the engine puts on disk: one file per structure, each with encode, decode,
+//! a size check, a golden-bytes test and a corruption test. No I/O here.
+//!
+//! Numbers are little-endian, except in keys (big-endian, so that they sort).
+
+pub mod checkpoint;
+pub mod keys;
+pub mod label;
+pub mod ops;
+pub mod page;
+pub mod record;
+pub mod shard;
+pub mod superblock;
+mod varint;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Format version of the whole volume.
+pub const VERSION: u32 = 1;
+
+/// Checksum of structured bytes. The seed tells structures apart, so that one in the place
+/// of another is not taken for it.
+pub fn checksum(bytes: &[u8], seed: u64) -> u64 {
+    xxh3_64_with_seed(bytes, seed)
+}
+
+/// Reads fixed-width numbers at stated offsets. Callers pass arrays long enough: the lengths are
+/// constants checked by each structure.
+pub mod at {
+    /// The u16 at `at`.
+    pub fn u16(bytes: &[u8], at: usize) -> u16 {
+        u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
+    }
+    /// The u32 at `at`.
+    pub fn u32(bytes: &[u8], at: usize) -> u32 {
+        u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+    }
+    /// The u64 at `at`.
+    pub fn u64(bytes: &[u8], at: usize) -> u64 {
+        u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+    }
+}

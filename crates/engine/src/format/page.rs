@@ -1,0 +1,196 @@
+//! The block table: an array of 31-byte entries by pbn, 16 to a 512-byte sector, 8 sectors to a page.
+//!
+//! A sector carries its checksum and the sequence of the last group applied to it, so that a crash
+//! in the middle of writing a page leaves sectors that are each old or new, and redo knows which.
+//! A sector of zeros was never written: 16 free entries.
+
+use super::{at, checksum};
+use crate::{Fingerprint, Pbn, Tag};
+
+/// Size of a page, the unit of caching and of writing.
+pub const PAGE_BYTES: usize = 4096;
+/// Size of a sector, the unit of checksums.
+pub const SECTOR_BYTES: usize = 512;
+/// Entries in a page.
+pub const PAGE_ENTRIES: u64 = 128;
+/// The largest reference count; a share beyond it is refused and the block stored again.
+pub const COUNT_MAX: u32 = u32::MAX;
+
+const SECTOR_ENTRIES: usize = 16;
+const CHECKSUM_AT: usize = 0;
+const SEQUENCE_AT: usize = 8;
+const ENTRIES_AT: usize = 16;
+const ENTRY_BYTES: usize = 31;
+const TAG_AT: usize = 0;
+const FINGERPRINT_AT: usize = 8;
+const COUNT_AT: usize = 24;
+const FLAGS_AT: usize = 28;
+const SEED: u64 = 0x7461_626C;
+const _: () = assert!(ENTRIES_AT + SECTOR_ENTRIES * ENTRY_BYTES == SECTOR_BYTES);
+const _: () = assert!(PAGE_BYTES / SECTOR_BYTES * SECTOR_ENTRIES == PAGE_ENTRIES as usize);
+
+/// What the table says of one pbn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// Checksum of the content.
+    pub tag: Tag,
+    /// Identity of the content, if it was computed.
+    pub fingerprint: Option<Fingerprint>,
+    /// References from maps; 0: the block is free.
+    pub count: u32,
+    /// None is defined yet.
+    pub flags: u8,
+}
+
+/// The page that holds a pbn's entry.
+pub fn page_of(pbn: Pbn) -> u64 {
+    pbn.0 / PAGE_ENTRIES
+}
+
+/// A page in memory. Checksums and sequences inside are those of the last read or write.
+#[derive(Clone)]
+pub struct Page {
+    bytes: Box<[u8; PAGE_BYTES]>,
+    changed_sectors: u8,
+}
+
+impl Page {
+    /// A page that was never written.
+    pub fn empty() -> Self {
+        Self { bytes: Box::new([0; PAGE_BYTES]), changed_sectors: 0 }
+    }
+
+    /// Checks a page read from disk. Err: which sector is damaged.
+    pub fn from_disk(bytes: &[u8; PAGE_BYTES]) -> Result<Self, usize> {
+        for (index, sector) in bytes.chunks_exact(SECTOR_BYTES).enumerate() {
+            let sum = at::u64(sector, CHECKSUM_AT);
+            let blank = sum == 0 && sector.iter().all(|byte| *byte == 0);
+            if !blank && sum != checksum(&sector[SEQUENCE_AT..], SEED) {
+                return Err(index);
+            }
+        }
+        Ok(Self { bytes: Box::new(*bytes), changed_sectors: 0 })
+    }
+
+    /// The page's bytes for the disk, changed sectors sealed with `sequence`.
+    pub fn sealed(&self, sequence: u64) -> [u8; PAGE_BYTES] {
+        let mut page = self.clone();
+        page.seal(sequence);
+        *page.bytes
+    }
+
+    /// Gives changed sectors their sequence and checksum: the page is now as `sealed` wrote it.
+    pub fn seal(&mut self, sequence: u64) {
+        for (index, sector) in self.bytes.chunks_exact_mut(SECTOR_BYTES).enumerate() {
+            if self.changed_sectors & (1 << index) != 0 {
+                sector[SEQUENCE_AT..ENTRIES_AT].copy_from_slice(&sequence.to_le_bytes());
+                let sum = checksum(&sector[SEQUENCE_AT..], SEED);
+                sector[CHECKSUM_AT..SEQUENCE_AT].copy_from_slice(&sum.to_le_bytes());
+            }
+        }
+        self.changed_sectors = 0;
+    }
+
+    /// The newest group that any sector carries.
+    pub fn newest_sequence(&self) -> u64 {
+        let sectors = self.bytes.chunks_exact(SECTOR_BYTES);
+        sectors.map(|sector| at::u64(sector, SEQUENCE_AT)).max().unwrap_or(0)
+    }
+
+    /// The sequence of the sector that holds `pbn`: redo of that group and older ones is already in it.
+    pub fn sequence_of(&self, pbn: Pbn) -> u64 {
+        let sector = (pbn.0 % PAGE_ENTRIES) as usize / SECTOR_ENTRIES;
+        at::u64(self.bytes.as_slice(), sector * SECTOR_BYTES + SEQUENCE_AT)
+    }
+
+    /// The entry of a pbn of this page.
+    pub fn entry(&self, pbn: Pbn) -> Entry {
+        let (_, start) = Self::place(pbn);
+        let bytes = &self.bytes[start..start + ENTRY_BYTES];
+        let fingerprint: [u8; 16] = bytes[FINGERPRINT_AT..COUNT_AT].try_into().expect("sixteen bytes");
+        Entry {
+            tag: Tag(at::u64(bytes, TAG_AT)),
+            fingerprint: (fingerprint != [0; 16]).then_some(Fingerprint(fingerprint)),
+            count: at::u32(bytes, COUNT_AT),
+            flags: bytes[FLAGS_AT],
+        }
+    }
+
+    /// The reference count of a pbn of this page.
+    pub fn count(&self, pbn: Pbn) -> u32 {
+        let (_, start) = Self::place(pbn);
+        at::u32(self.bytes.as_slice(), start + COUNT_AT)
+    }
+
+    /// Sets the entry of a pbn of this page.
+    pub fn set(&mut self, pbn: Pbn, entry: &Entry) {
+        let (sector, start) = Self::place(pbn);
+        let bytes = &mut self.bytes[start..start + ENTRY_BYTES];
+        bytes[TAG_AT..FINGERPRINT_AT].copy_from_slice(&entry.tag.0.to_le_bytes());
+        bytes[FINGERPRINT_AT..COUNT_AT].copy_from_slice(&entry.fingerprint.map_or([0; 16], |f| f.0));
+        bytes[COUNT_AT..FLAGS_AT].copy_from_slice(&entry.count.to_le_bytes());
+        bytes[FLAGS_AT] = entry.flags;
+        self.changed_sectors |= 1 << sector;
+    }
+
+    /// Sets the reference count alone.
+    pub fn set_count(&mut self, pbn: Pbn, count: u32) {
+        let (sector, start) = Self::place(pbn);
+        self.bytes[start + COUNT_AT..start + FLAGS_AT].copy_from_slice(&count.to_le_bytes());
+        self.changed_sectors |= 1 << sector;
+    }
+
+    fn place(pbn: Pbn) -> (usize, usize) {
+        let index = (pbn.0 % PAGE_ENTRIES) as usize;
+        let sector = index / SECTOR_ENTRIES;
+        (sector, sector * SECTOR_BYTES + ENTRIES_AT + index % SECTOR_ENTRIES * ENTRY_BYTES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Entry {
+        Entry { tag: Tag(0x0102), fingerprint: Some(Fingerprint([9; 16])), count: 3, flags: 0 }
+    }
+
+    #[test]
+    fn an_entry_has_its_golden_bytes_and_comes_back() {
+        let mut page = Page::empty();
+        page.set(Pbn(128 + 17), &sample());
+        let bytes = page.sealed(5);
+        let start = 512 + 16 + 31;
+        assert_eq!(bytes[start..start + 10], [2, 1, 0, 0, 0, 0, 0, 0, 9, 9]);
+        assert_eq!(bytes[start + 24..start + 31], [3, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[512 + 8..512 + 16], [5, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[..512], [0; 512], "an unchanged sector stays as it was");
+        let back = Page::from_disk(&bytes).unwrap();
+        assert_eq!(back.entry(Pbn(17)), sample());
+        assert_eq!(back.entry(Pbn(16)), Entry::default());
+        assert_eq!((back.sequence_of(Pbn(17)), back.sequence_of(Pbn(0)), back.newest_sequence()), (5, 0, 5));
+    }
+
+    #[test]
+    fn any_flipped_bit_of_a_written_sector_is_noticed() {
+        let mut page = Page::empty();
+        page.set(Pbn(0), &sample());
+        let bytes = page.sealed(1);
+        for bit in 0..SECTOR_BYTES * 8 {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Page::from_disk(&flipped).err(), Some(0), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_torn_page_keeps_whole_sectors_each_old_or_new() {
+        let mut page = Page::empty();
+        page.set(Pbn(0), &sample());
+        page.set(Pbn(127), &sample());
+        let mut torn = page.sealed(1);
+        torn[SECTOR_BYTES..].fill(0);
+        let back = Page::from_disk(&torn).unwrap();
+        assert_eq!((back.count(Pbn(0)), back.count(Pbn(127))), (3, 0));
+    }
+}

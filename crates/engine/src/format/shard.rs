@@ -1,0 +1,274 @@
+//! A shard: the extents of 256 consecutive lbns of one map, one record each.
+
+use super::{checksum, varint};
+use crate::Pbn;
+
+/// Blocks that a shard covers.
+pub const SHARD_BLOCKS: u64 = 256;
+const CHECKSUM_BYTES: usize = 4;
+const SEED: u64 = 0x7368_6172;
+
+const RESERVED: u64 = 0;
+const DATA: u64 = 1;
+
+/// What a mapped block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Nothing: reads as zeros.
+    Hole,
+    /// Reads as zeros; space is promised to the first write.
+    Reserved,
+    /// Held by this pbn; the extent's further blocks by the pbns that follow.
+    Data(Pbn),
+}
+
+impl Target {
+    /// The target `n` blocks further on in the same extent.
+    pub fn plus(self, n: u64) -> Self {
+        match self {
+            Target::Data(pbn) => Target::Data(pbn.plus(n)),
+            other => other,
+        }
+    }
+}
+
+/// A run of blocks of a shard with one target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// First block, counted from the shard's start.
+    pub first: u16,
+    /// Length, at least 1.
+    pub blocks: u16,
+    /// Never `Hole`.
+    pub target: Target,
+}
+
+impl Extent {
+    /// First block behind the extent.
+    pub fn end(&self) -> u16 {
+        self.first + self.blocks
+    }
+
+    fn continued_by(&self, next: &Extent) -> bool {
+        self.end() == next.first && self.target.plus(u64::from(self.blocks)) == next.target
+    }
+}
+
+/// The extents of one shard. Invariants: (1) in order, (2) not overlapping, (3) none empty, none a hole,
+/// (4) within `SHARD_BLOCKS`, (5) neighbours that continue each other are one extent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shard {
+    extents: Vec<Extent>,
+}
+
+impl Shard {
+    /// The extents in order.
+    pub fn extents(&self) -> &[Extent] {
+        &self.extents
+    }
+
+    /// Whether all is hole.
+    pub fn is_empty(&self) -> bool {
+        self.extents.is_empty()
+    }
+
+    /// Bytes held in memory, roughly.
+    pub fn memory_bytes(&self) -> usize {
+        64 + self.extents.capacity() * size_of::<Extent>()
+    }
+
+    /// The parts of `first..end`, holes included, in order.
+    pub fn slice(&self, first: u16, end: u16) -> impl Iterator<Item = Extent> + '_ {
+        let mut at = first;
+        let mut next = self.extents.partition_point(|extent| extent.end() <= first);
+        std::iter::from_fn(move || {
+            if at >= end {
+                return None;
+            }
+            let part = match self.extents.get(next) {
+                Some(extent) if extent.first <= at => {
+                    next += 1;
+                    let skipped = u64::from(at - extent.first);
+                    Extent { first: at, blocks: extent.end().min(end) - at, target: extent.target.plus(skipped) }
+                }
+                Some(extent) => Extent { first: at, blocks: extent.first.min(end) - at, target: Target::Hole },
+                None => Extent { first: at, blocks: end - at, target: Target::Hole },
+            };
+            at = part.end();
+            Some(part)
+        })
+    }
+
+    /// Puts `new` (which may be a hole) in the place of what was there.
+    pub fn set(&mut self, new: Extent) {
+        let from = self.extents.partition_point(|extent| extent.end() <= new.first);
+        let to = self.extents.partition_point(|extent| extent.first < new.end());
+        let mut middle: [Option<Extent>; 3] = [None; 3];
+        if let Some(cut) = self.extents[from..to].first().filter(|extent| extent.first < new.first) {
+            middle[0] = Some(Extent { blocks: new.first - cut.first, ..*cut });
+        }
+        middle[1] = (new.target != Target::Hole && new.blocks > 0).then_some(new);
+        if let Some(cut) = self.extents[from..to].last().filter(|extent| extent.end() > new.end()) {
+            let skipped = new.end() - cut.first;
+            middle[2] = Some(Extent {
+                first: new.end(),
+                blocks: cut.blocks - skipped,
+                target: cut.target.plus(u64::from(skipped)),
+            });
+        }
+        self.extents.splice(from..to, middle.into_iter().flatten());
+        self.join(from.saturating_sub(1), 5);
+    }
+
+    /// Joins neighbours that continue each other among `count` extents from `from` on.
+    fn join(&mut self, from: usize, count: usize) {
+        let mut at = from;
+        for _ in 0..count {
+            let Some([left, right]) = self.extents.get(at..at + 2) else { return };
+            if left.continued_by(right) {
+                self.extents[at].blocks += right.blocks;
+                self.extents.remove(at + 1);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Blocks that are data or reserved.
+    pub fn mapped_blocks(&self) -> u64 {
+        self.extents.iter().map(|extent| u64::from(extent.blocks)).sum()
+    }
+
+    /// The record's value: extents as differences, then a checksum.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(4 + self.extents.len() * 5);
+        let (mut block, mut pbn) = (0u16, 0u64);
+        for extent in &self.extents {
+            varint::put(&mut out, u64::from(extent.first - block));
+            let kind = if extent.target == Target::Reserved { RESERVED } else { DATA };
+            varint::put(&mut out, u64::from(extent.blocks) << 1 | kind);
+            if let Target::Data(first) = extent.target {
+                varint::put_signed(&mut out, first.0.wrapping_sub(pbn) as i64);
+                pbn = first.0 + u64::from(extent.blocks);
+            }
+            block = extent.end();
+        }
+        let sum = checksum(&out, SEED) as u32;
+        out.extend_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    /// Reads a record's value. None: damaged.
+    pub fn decode(value: &[u8]) -> Option<Self> {
+        let (mut body, sum) = value.split_at_checked(value.len().checked_sub(CHECKSUM_BYTES)?)?;
+        if sum != (checksum(body, SEED) as u32).to_le_bytes() {
+            return None;
+        }
+        let mut extents = Vec::new();
+        let (mut block, mut pbn) = (0u64, 0u64);
+        while !body.is_empty() {
+            let first = block.checked_add(varint::take(&mut body)?)?;
+            let length = varint::take(&mut body)?;
+            let blocks = length >> 1;
+            block = first.checked_add(blocks)?;
+            if blocks == 0 || block > SHARD_BLOCKS {
+                return None;
+            }
+            let target = match length & 1 {
+                RESERVED => Target::Reserved,
+                _ => {
+                    let start = pbn.wrapping_add(varint::take_signed(&mut body)? as u64);
+                    pbn = start.checked_add(blocks)?;
+                    Target::Data(Pbn(start))
+                }
+            };
+            extents.push(Extent { first: first as u16, blocks: blocks as u16, target });
+        }
+        Some(Self { extents })
+    }
+
+    /// Asserts the invariants of the type.
+    pub fn check(&self) {
+        let mut end = 0;
+        for extent in &self.extents {
+            assert!(extent.first >= end, "(1)(2) extent at {} begins before {end}", extent.first);
+            assert!(extent.blocks > 0 && extent.target != Target::Hole, "(3) {extent:?}");
+            end = extent.end();
+        }
+        assert!(u64::from(end) <= SHARD_BLOCKS, "(4) extents end at {end}");
+        for pair in self.extents.windows(2) {
+            assert!(!pair[0].continued_by(&pair[1]), "(5) {pair:?}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(first: u16, blocks: u16, pbn: u64) -> Extent {
+        Extent { first, blocks, target: Target::Data(Pbn(pbn)) }
+    }
+
+    #[test]
+    fn a_shard_has_its_golden_bytes_and_comes_back() {
+        let mut shard = Shard::default();
+        shard.set(data(2, 3, 100));
+        shard.set(Extent { first: 10, blocks: 1, target: Target::Reserved });
+        let bytes = shard.encode();
+        assert_eq!(bytes[..bytes.len() - 4], [2, 7, 200, 1, 5, 2]);
+        assert_eq!(Shard::decode(&bytes), Some(shard));
+    }
+
+    #[test]
+    fn damaged_and_cut_bytes_are_refused() {
+        let mut shard = Shard::default();
+        shard.set(data(0, 256, 1 << 39));
+        let bytes = shard.encode();
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Shard::decode(&flipped), None, "bit {bit}");
+        }
+        for len in 0..bytes.len() {
+            assert_eq!(Shard::decode(&bytes[..len]), None, "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn random_changes_agree_with_a_plain_array() {
+        let mut seed = 0x9E37_79B9_7F4A_7C15u64;
+        let mut random = |below: u64| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed % below
+        };
+        for _ in 0..200 {
+            let mut shard = Shard::default();
+            let mut plain = [Target::Hole; SHARD_BLOCKS as usize];
+            for _ in 0..60 {
+                let first = random(SHARD_BLOCKS) as u16;
+                let blocks = 1 + random(u64::from(SHARD_BLOCKS as u16 - first).min(20)) as u16;
+                let target = match random(4) {
+                    0 => Target::Hole,
+                    1 => Target::Reserved,
+                    _ => Target::Data(Pbn(random(40) + u64::from(first))),
+                };
+                shard.set(Extent { first, blocks, target });
+                for block in 0..blocks {
+                    plain[usize::from(first + block)] = target.plus(u64::from(block));
+                }
+                shard.check();
+                for part in shard.slice(0, SHARD_BLOCKS as u16) {
+                    for block in 0..part.blocks {
+                        assert_eq!(plain[usize::from(part.first + block)], part.target.plus(u64::from(block)));
+                    }
+                }
+                let mapped = plain.iter().filter(|target| **target != Target::Hole).count();
+                assert_eq!(shard.mapped_blocks(), mapped as u64);
+            }
+            assert_eq!(Shard::decode(&shard.encode()), Some(shard));
+        }
+    }
+}

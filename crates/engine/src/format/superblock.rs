@@ -1,0 +1,140 @@
+//! The file `superblock`: what never changes in a volume's life. Sizes and sums live in the log and the checkpoint.
+
+use super::{VERSION, at, checksum};
+use crate::{DataPlace, Error, Profile, Result};
+
+/// Size of the superblock.
+pub const BYTES: usize = 4096;
+const MAGIC: &[u8; 16] = b"oncefs volume\n\0\0";
+const VERSION_AT: usize = 16;
+const PROFILE_AT: usize = 20;
+const ID_AT: usize = 24;
+const SECRET_AT: usize = 40;
+const LOG_BYTES_AT: usize = 72;
+const PATH_LEN_AT: usize = 80;
+const PATH_AT: usize = 82;
+const CHECKSUM_AT: usize = BYTES - 8;
+const PATH_BYTES_MAX: usize = CHECKSUM_AT - PATH_AT;
+const SEED: u64 = 0x7375_7065;
+const _: () = assert!(PATH_BYTES_MAX >= 4000);
+
+/// Identity and layout of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Identity, stable for the volume's life.
+    pub volume_id: [u8; 16],
+    /// Key of tags and fingerprints. The file is readable by its owner only.
+    pub secret: [u8; 32],
+    /// Size of the log.
+    pub log_bytes: u64,
+    /// Where the data area lives.
+    pub data: DataPlace,
+    /// Default policy.
+    pub profile: Profile,
+}
+
+impl Superblock {
+    /// The bytes of the file. Refused: a device path that is too long.
+    pub fn encode(&self) -> Result<[u8; BYTES]> {
+        let mut bytes = [0; BYTES];
+        bytes[..VERSION_AT].copy_from_slice(MAGIC);
+        bytes[VERSION_AT..PROFILE_AT].copy_from_slice(&VERSION.to_le_bytes());
+        let profile: u32 = match self.profile {
+            Profile::Lrlfs => 1,
+        };
+        bytes[PROFILE_AT..ID_AT].copy_from_slice(&profile.to_le_bytes());
+        bytes[ID_AT..SECRET_AT].copy_from_slice(&self.volume_id);
+        bytes[SECRET_AT..LOG_BYTES_AT].copy_from_slice(&self.secret);
+        bytes[LOG_BYTES_AT..PATH_LEN_AT].copy_from_slice(&self.log_bytes.to_le_bytes());
+        if let DataPlace::Device(path) = &self.data {
+            let path = path.as_os_str().as_encoded_bytes();
+            if path.len() > PATH_BYTES_MAX {
+                return Err(Error::Invalid(format!("the device's path is longer than {PATH_BYTES_MAX} bytes")));
+            }
+            bytes[PATH_LEN_AT..PATH_AT].copy_from_slice(&(path.len() as u16).to_le_bytes());
+            bytes[PATH_AT..PATH_AT + path.len()].copy_from_slice(path);
+        }
+        let sum = checksum(&bytes[..CHECKSUM_AT], SEED);
+        bytes[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
+        Ok(bytes)
+    }
+
+    /// Reads the file's bytes; `path` is named in messages.
+    pub fn decode(bytes: &[u8], path: &str) -> Result<Self> {
+        if bytes.len() < VERSION_AT || &bytes[..VERSION_AT] != MAGIC {
+            return Err(Error::NotAVolume(path.to_owned()));
+        }
+        let damaged = |detail: &str| Error::corrupt(format!("the superblock of {path}"), detail);
+        if bytes.len() != BYTES {
+            return Err(damaged("its length is wrong"));
+        }
+        let version = at::u32(bytes, VERSION_AT);
+        if version > VERSION {
+            return Err(Error::NewerFormat { found: version, known: VERSION });
+        }
+        if at::u64(bytes, CHECKSUM_AT) != checksum(&bytes[..CHECKSUM_AT], SEED) {
+            return Err(damaged("its checksum does not match"));
+        }
+        let path_len = usize::from(at::u16(bytes, PATH_LEN_AT));
+        if path_len > PATH_BYTES_MAX {
+            return Err(damaged("the device's path is too long"));
+        }
+        let profile = match at::u32(bytes, PROFILE_AT) {
+            1 => Profile::Lrlfs,
+            other => return Err(damaged(&format!("profile {other} is unknown"))),
+        };
+        Ok(Self {
+            volume_id: bytes[ID_AT..SECRET_AT].try_into().expect("sixteen bytes"),
+            secret: bytes[SECRET_AT..LOG_BYTES_AT].try_into().expect("thirty-two bytes"),
+            log_bytes: at::u64(bytes, LOG_BYTES_AT),
+            data: place(&bytes[PATH_AT..PATH_AT + path_len]),
+            profile,
+        })
+    }
+}
+
+fn place(path: &[u8]) -> DataPlace {
+    use std::os::unix::ffi::OsStrExt;
+    if path.is_empty() {
+        return DataPlace::File;
+    }
+    DataPlace::Device(std::ffi::OsStr::from_bytes(path).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Superblock {
+        Superblock {
+            volume_id: [1; 16],
+            secret: [2; 32],
+            log_bytes: 64 << 20,
+            data: DataPlace::Device("/dev/loop0".into()),
+            profile: Profile::Lrlfs,
+        }
+    }
+
+    #[test]
+    fn a_superblock_has_its_golden_bytes_and_comes_back() {
+        let bytes = sample().encode().unwrap();
+        assert_eq!(&bytes[..20], b"oncefs volume\n\0\0\x01\0\0\0");
+        assert_eq!(bytes[72..82], [0, 0, 0, 4, 0, 0, 0, 0, 10, 0]);
+        assert_eq!(&bytes[82..92], b"/dev/loop0");
+        assert_eq!(Superblock::decode(&bytes, "v").unwrap(), sample());
+    }
+
+    #[test]
+    fn foreign_newer_and_damaged_bytes_are_told_apart() {
+        let good = sample().encode().unwrap();
+        assert!(matches!(Superblock::decode(b"hello", "v"), Err(Error::NotAVolume(_))));
+        let mut newer = good;
+        newer[VERSION_AT] = 9;
+        assert!(matches!(Superblock::decode(&newer, "v"), Err(Error::NewerFormat { found: 9, known: VERSION })));
+        for at in PROFILE_AT..BYTES {
+            let mut bad = good;
+            bad[at] ^= 0x40;
+            assert!(matches!(Superblock::decode(&bad, "v"), Err(Error::Corrupt { .. })), "byte {at}");
+        }
+    }
+}

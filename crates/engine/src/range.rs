@@ -1,0 +1,325 @@
+//! Changes of whole ranges of a map: truncate, punch, zero, reserve, seek, clone, detach.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::allocator::Run;
+use crate::batch::{Batch, Outcome};
+use crate::core::Core;
+use crate::format::keys::{self, ShardKey};
+use crate::format::page::page_of;
+use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
+use crate::hash::is_zero;
+use crate::publish::{Applied, MapEdit, shard_parts};
+use crate::state::{Plan, Take};
+use crate::{BLOCK_BYTES, Blocks, Change, Error, Lbn, MapId, Pbn, Result};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// A range change is published in pieces of at most this many shards, so that the publish lock is held
+/// shortly and memory stays bounded. The caller's records go with the last piece.
+const PIECE_SHARDS: usize = 64;
+
+/// What a range change does to whole blocks.
+#[derive(Clone, Copy)]
+enum Fill {
+    /// They become holes.
+    Hole,
+    /// They become reserved.
+    Reserved,
+    /// Holes among them become reserved.
+    ReservedHoles,
+}
+
+impl Core {
+    /// See [`crate::Store::truncate`].
+    pub fn truncate<G>(&self, map: MapId, size: u64, with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
+        self.usable()?;
+        let _map = self.map_lock(map).write();
+        self.attached(map)?;
+        if !size.is_multiple_of(BLOCK) {
+            self.zero_within_block(map, size, size.next_multiple_of(BLOCK))?;
+        }
+        let from = size.div_ceil(BLOCK);
+        let mut delta = 0;
+        let mut at = from / SHARD_BLOCKS;
+        loop {
+            let shards = self.stored_shards(map, at, PIECE_SHARDS)?;
+            let mut edit = MapEdit::new(self, map);
+            for &shard in &shards {
+                self.cut_shard(&mut edit, ShardKey { map, shard }, from)?;
+            }
+            delta += edit.mapped_delta;
+            let mut plan = edit.into_plan();
+            let is_last = shards.len() < PIECE_SHARDS;
+            if is_last {
+                let _held = with(delta, &mut plan.change);
+                return self.apply_certain(plan);
+            }
+            self.apply_certain(plan)?;
+            at = shards.last().expect("a full piece") + 1;
+        }
+    }
+
+    fn cut_shard(&self, edit: &mut MapEdit, key: ShardKey, from: u64) -> Result<()> {
+        let start = from.saturating_sub(key.shard * SHARD_BLOCKS);
+        if start == 0 {
+            return edit.drop_shard(key);
+        }
+        let blocks = (SHARD_BLOCKS - start) as u16;
+        edit.set(key, Extent { first: start as u16, blocks, target: Target::Hole })
+    }
+
+    /// Shards of a map that may hold something, from number `from` on, in order, at most `limit`.
+    pub fn stored_shards(&self, map: MapId, from: u64, limit: usize) -> Result<Vec<u64>> {
+        let mut shards = self.state.lock().shards.in_memory(map, from, limit);
+        let bounds = (keys::shard(ShardKey { map, shard: from }), keys::shard(ShardKey { map: MapId(map.0 + 1), shard: 0 }));
+        let stored = self.kv.scan(&bounds.0, &bounds.1, limit)?;
+        shards.extend(stored.iter().filter_map(|(key, _)| keys::parse_shard(key)).map(|key| key.shard));
+        shards.sort_unstable();
+        shards.dedup();
+        shards.truncate(limit);
+        Ok(shards)
+    }
+
+    /// See [`crate::Store::zero`].
+    pub fn zero<G>(&self, map: MapId, at: u64, len: u64, reserve: bool, with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
+        self.usable()?;
+        let _map = self.map_lock(map).write();
+        self.attached(map)?;
+        let end = at + len;
+        let (first, last) = (at.div_ceil(BLOCK), end / BLOCK);
+        if first > last {
+            self.zero_within_block(map, at, end)?;
+        } else {
+            self.zero_within_block(map, at, first * BLOCK)?;
+            self.zero_within_block(map, last * BLOCK, end)?;
+        }
+        let (fill, first, last) = match reserve {
+            false => (Fill::Hole, first, last),
+            true => (Fill::Reserved, first, last),
+        };
+        self.fill_range(map, Lbn(first), last.saturating_sub(first), fill, reserve.then_some((at, end)), with)
+    }
+
+    /// See [`crate::Store::reserve`].
+    pub fn reserve<G>(&self, map: MapId, at: u64, len: u64, with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
+        self.usable()?;
+        let _map = self.map_lock(map).write();
+        self.attached(map)?;
+        let first = at / BLOCK;
+        let blocks = (at + len).div_ceil(BLOCK) - first;
+        let mut wanted = 0;
+        for (key, start, end) in shard_parts(map, Lbn(first), blocks) {
+            let shard = self.shard(key)?;
+            let holes = shard.slice(start, end).filter(|extent| extent.target == Target::Hole);
+            wanted += holes.map(|extent| u64::from(extent.blocks)).sum::<u64>();
+        }
+        if wanted > self.totals().available.0 {
+            return Err(Error::NoSpace);
+        }
+        self.fill_range(map, Lbn(first), blocks, Fill::ReservedHoles, None, with)
+    }
+
+    /// Applies `fill` to whole blocks, then reserves the holes of `reserve_too` (bytes), piece by piece.
+    fn fill_range<G>(
+        &self,
+        map: MapId,
+        first: Lbn,
+        blocks: u64,
+        fill: Fill,
+        reserve_too: Option<(u64, u64)>,
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<()> {
+        let mut parts: Vec<(ShardKey, u16, u16, Fill)> =
+            shard_parts(map, first, blocks).map(|(key, start, end)| (key, start, end, fill)).collect();
+        if let Some((at, end)) = reserve_too {
+            let (first, last) = (at / BLOCK, end.div_ceil(BLOCK));
+            parts.extend(shard_parts(map, Lbn(first), last - first).map(|(key, start, end)| (key, start, end, Fill::ReservedHoles)));
+        }
+        let mut delta = 0;
+        let mut pieces = parts.chunks(PIECE_SHARDS).peekable();
+        while let Some(piece) = pieces.next_if(|_| true) {
+            let mut edit = MapEdit::new(self, map);
+            for (key, start, end, fill) in piece {
+                fill_part(&mut edit, *key, *start, *end, *fill)?;
+            }
+            delta += edit.mapped_delta;
+            let mut plan = edit.into_plan();
+            if pieces.peek().is_none() {
+                let _held = with(delta, &mut plan.change);
+                return self.apply_certain(plan);
+            }
+            self.apply_certain(plan)?;
+        }
+        let mut plan = Plan { map: Some(map), ..Plan::default() };
+        let _held = with(0, &mut plan.change);
+        self.apply_certain(plan)
+    }
+
+    /// Makes bytes of one block read as zeros. Works on a full volume.
+    fn zero_within_block(&self, map: MapId, from: u64, to: u64) -> Result<()> {
+        if from >= to {
+            return Ok(());
+        }
+        let lbn = Lbn(from / BLOCK);
+        let (key, start, end) = shard_parts(map, lbn, 1).next().expect("one block has one part");
+        let target = self.shard(key)?.slice(start, end).next().map(|extent| extent.target);
+        if !matches!(target, Some(Target::Data(_))) {
+            return Ok(());
+        }
+        let _pin = self.pins.pin();
+        let mut block = self.pool.take(BLOCK_BYTES);
+        self.read_locked(map, lbn, &mut block)?;
+        block[(from % BLOCK) as usize..(to - lbn.0 * BLOCK) as usize].fill(0);
+        let mut batch = Batch::new(lbn, &block);
+        batch.tags[0] = self.hasher.tag(&block);
+        if is_zero(&block) {
+            batch.outcomes[0] = Outcome::Zero;
+            return self.publish_batch(map, batch, Vec::new(), |_, _| ());
+        }
+        let runs = self.allocate_kept_back(1)?;
+        batch.outcomes[0] = Outcome::Anew(Some(runs[0].pbn));
+        self.stage(&mut batch, 0);
+        self.publish_batch(map, batch, runs, |_, _| ())
+    }
+
+    /// See [`crate::Store::seek_data`].
+    pub fn seek_data(&self, map: MapId, from: u64, end: u64) -> Result<Option<u64>> {
+        let _map = self.map_lock(map).read();
+        self.attached(map)?;
+        let mut at = from / BLOCK;
+        let stop = end.div_ceil(BLOCK);
+        while at < stop {
+            let Some(&shard) = self.stored_shards(map, at / SHARD_BLOCKS, 1)?.first() else { return Ok(None) };
+            at = at.max(shard * SHARD_BLOCKS);
+            let parts = self.shard(ShardKey { map, shard })?;
+            let mut data = parts.slice((at % SHARD_BLOCKS) as u16, SHARD_BLOCKS as u16);
+            if let Some(extent) = data.find(|extent| matches!(extent.target, Target::Data(_))) {
+                let byte = (shard * SHARD_BLOCKS + u64::from(extent.first)) * BLOCK;
+                return Ok(Some(byte.max(from)).filter(|byte| *byte < end));
+            }
+            at = (shard + 1) * SHARD_BLOCKS;
+        }
+        Ok(None)
+    }
+
+    /// See [`crate::Store::seek_hole`].
+    pub fn seek_hole(&self, map: MapId, from: u64, end: u64) -> Result<u64> {
+        let _map = self.map_lock(map).read();
+        self.attached(map)?;
+        let first = from / BLOCK;
+        for (key, start, stop) in shard_parts(map, Lbn(first), end.div_ceil(BLOCK).saturating_sub(first)) {
+            let shard = self.shard(key)?;
+            if let Some(extent) = shard.slice(start, stop).find(|extent| !matches!(extent.target, Target::Data(_))) {
+                let byte = (key.shard * SHARD_BLOCKS + u64::from(extent.first)) * BLOCK;
+                return Ok(byte.clamp(from, end));
+            }
+        }
+        Ok(end)
+    }
+
+    /// See [`crate::Store::clone_blocks`].
+    pub fn clone_blocks<G>(&self, source: (MapId, Lbn), target: (MapId, Lbn), blocks: Blocks, with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
+        self.usable()?;
+        let overlap = source.0 == target.0 && source.1.0.abs_diff(target.1.0) < blocks.0;
+        if overlap {
+            return Err(Error::Invalid("the source and the target of a clone overlap".to_owned()));
+        }
+        let _locks = self.lock_two(source.0, target.0);
+        self.attached(source.0)?;
+        self.attached(target.0)?;
+        let piece = PIECE_SHARDS as u64 * SHARD_BLOCKS;
+        let (mut done, mut delta) = (0, 0);
+        let mut with = Some(with);
+        loop {
+            let count = piece.min(blocks.0 - done);
+            let (mut plan, grown) = self.plan_clone((source.0, source.1.plus(done)), (target.0, target.1.plus(done)), count)?;
+            delta += grown;
+            done += count;
+            let is_last = done == blocks.0;
+            let _held = is_last.then(|| with.take().map(|with| with(delta, &mut plan.change)));
+            self.counters.blocks_cloned.fetch_add(plan.takes.len() as u64, Relaxed);
+            match self.apply(plan)? {
+                Applied::Done if is_last => return Ok(()),
+                Applied::Done => {}
+                Applied::Refused { pbns, .. } => {
+                    return Err(Error::Invalid(format!("block {} has the largest number of references", pbns[0])));
+                }
+            }
+        }
+    }
+
+    fn plan_clone(&self, source: (MapId, Lbn), target: (MapId, Lbn), blocks: u64) -> Result<(Plan, i64)> {
+        let mut edit = MapEdit::new(self, target.0);
+        let mut runs: Vec<Run> = Vec::new();
+        let mut at = target.1;
+        for (key, start, end) in shard_parts(source.0, source.1, blocks) {
+            for extent in self.shard(key)?.slice(start, end) {
+                let shared = if extent.target == Target::Reserved { Target::Hole } else { extent.target };
+                if let Target::Data(pbn) = shared {
+                    runs.push(Run { pbn, blocks: u64::from(extent.blocks) });
+                }
+                let mut skipped = 0;
+                for (key, start, end) in shard_parts(target.0, at, u64::from(extent.blocks)) {
+                    edit.set(key, Extent { first: start, blocks: end - start, target: shared.plus(skipped) })?;
+                    skipped += u64::from(end - start);
+                }
+                at = at.plus(u64::from(extent.blocks));
+            }
+        }
+        let mapped_delta = edit.mapped_delta;
+        let mut plan = edit.into_plan();
+        plan.takes = self.takes_of(&runs)?;
+        Ok((plan, mapped_delta))
+    }
+
+    /// References to live blocks of a map whose lock is held: their tags are read from the table.
+    fn takes_of(&self, runs: &[Run]) -> Result<Vec<Take>> {
+        let pbns = || runs.iter().flat_map(|run| (0..run.blocks).map(|n| run.pbn.plus(n)));
+        let pages = || {
+            let mut pages: Vec<u64> = pbns().map(page_of).collect();
+            pages.dedup();
+            pages
+        };
+        self.with_pages(pages, |state| {
+            let take = |pbn: Pbn| Take { pbn, tag: state.table.entry(pbn).expect("its page is in memory").tag };
+            pbns().map(take).collect()
+        })
+    }
+
+    /// See [`crate::Store::detach`].
+    pub fn detach<G>(&self, map: MapId, with: impl FnOnce(&mut Change) -> G) -> Result<()> {
+        self.usable()?;
+        let _map = self.map_lock(map).write();
+        self.attached(map)?;
+        let mut plan = Plan { map: Some(map), detach: Some(map), ..Plan::default() };
+        let _held = with(&mut plan.change);
+        self.apply_certain(plan)
+    }
+
+    fn attached(&self, map: MapId) -> Result<()> {
+        if self.state.lock().is_detached(map) { Err(Error::MapDetached) } else { Ok(()) }
+    }
+
+    /// Locks two maps, in an order that all share.
+    fn lock_two(&self, a: MapId, b: MapId) -> (parking_lot::RwLockWriteGuard<'_, ()>, Option<parking_lot::RwLockWriteGuard<'_, ()>>) {
+        let (low, high) = if Self::map_lock_index(a) <= Self::map_lock_index(b) { (a, b) } else { (b, a) };
+        let first = self.map_lock(low).write();
+        let second = (Self::map_lock_index(low) != Self::map_lock_index(high)).then(|| self.map_lock(high).write());
+        (first, second)
+    }
+}
+
+fn fill_part(edit: &mut MapEdit, key: ShardKey, start: u16, end: u16, fill: Fill) -> Result<()> {
+    let whole = |target| Extent { first: start, blocks: end - start, target };
+    match fill {
+        Fill::Hole => edit.set(key, whole(Target::Hole)),
+        Fill::Reserved => edit.set(key, whole(Target::Reserved)),
+        Fill::ReservedHoles => {
+            let holes: Vec<Extent> = edit.look(key, start, end)?;
+            for hole in holes.into_iter().filter(|extent| extent.target == Target::Hole) {
+                edit.set(key, Extent { target: Target::Reserved, ..hole })?;
+            }
+            Ok(())
+        }
+    }
+}

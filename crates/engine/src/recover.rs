@@ -1,0 +1,80 @@
+//! Recovery: the checkpoint plus the groups that follow it in the log give the last commit.
+//!
+//! Nothing but the log is read: changes to pages and shards are kept as redo and applied when the object
+//! is first looked at, so that a large volume opens as fast as a small one.
+
+use crate::format::keys;
+use crate::format::ops::{Op, OpReader};
+use crate::format::page::{PAGE_ENTRIES, page_of};
+use crate::format::shard::{Extent, SHARD_BLOCKS};
+use crate::format::keys::ShardKey;
+use crate::log::Recovered;
+use crate::staging::Staging;
+use crate::state::State;
+use crate::table::Redo;
+use crate::{Error, Result, Tag, Pbn};
+
+/// What recovery found beside the state itself.
+#[derive(Default)]
+pub struct Found {
+    /// New blocks of the log's groups, for the hint store.
+    pub stored: Vec<(Tag, Pbn)>,
+}
+
+/// Takes the groups of the log into a state as the checkpoint left it.
+pub fn replay(state: &mut State, staging: &Staging, records: &[Recovered]) -> Result<Found> {
+    let mut found = Found::default();
+    for record in records {
+        let sequence = record.header.sequence;
+        let mut ops = OpReader::new(&record.ops);
+        for op in ops.by_ref() {
+            replay_op(state, staging, sequence, &op, &mut found);
+        }
+        if ops.is_damaged() {
+            return Err(Error::corrupt(format!("group {sequence} in the log"), "its checksum matches but its operations do not"));
+        }
+        state.sums = record.header.sums;
+        state.durable_sequence = sequence;
+    }
+    state.records.end_group();
+    Ok(found)
+}
+
+fn replay_op(state: &mut State, staging: &Staging, sequence: u64, op: &Op<'_>, found: &mut Found) {
+    match *op {
+        Op::Put { key, value } => put(state, key, Some(value.to_vec())),
+        Op::Delete { key } => put(state, key, None),
+        Op::Store { pbn, tag, fingerprint } => {
+            found.stored.push((tag, pbn));
+            state.table.add_redo(sequence, Redo::Store(pbn, tag, fingerprint));
+        }
+        Op::Count { pbn, blocks, count } => {
+            let mut at = pbn;
+            while at.0 < pbn.0 + blocks {
+                let page_end = (page_of(at) + 1) * PAGE_ENTRIES;
+                let part = page_end.min(pbn.0 + blocks) - at.0;
+                state.table.add_redo(sequence, Redo::Count(at, part, count));
+                at = at.plus(part);
+            }
+        }
+        Op::Fingerprint { pbn, fingerprint } => state.table.add_redo(sequence, Redo::Fingerprint(pbn, fingerprint)),
+        Op::Map { map, lbn, blocks, target } => {
+            let key = ShardKey { map, shard: lbn.0 / SHARD_BLOCKS };
+            state.shards.add_redo(key, Extent { first: (lbn.0 % SHARD_BLOCKS) as u16, blocks, target });
+        }
+        Op::DropShard { key } => state.shards.add_redo_drop(key),
+        Op::Data { pbn, bytes } => {
+            staging.put(pbn, bytes);
+            state.logged.insert(pbn);
+        }
+    }
+}
+
+fn put(state: &mut State, key: &[u8], value: Option<Vec<u8>>) {
+    if let Some(map) = keys::parse_detached(key)
+        && value.is_some()
+    {
+        state.remember_detached(map);
+    }
+    state.records.put(key.to_vec(), value);
+}

@@ -1,0 +1,61 @@
+//! Blocks whose content is in memory although their pbn is already published: small writes on their
+//! way to the data area, and data that rides in the log until a checkpoint places it. Readers look here first.
+//!
+//! Invariants: (1) a block stays until its bytes are in the data area; (2) a pbn is not handed out again
+//! while its block is here or its data is in an untrimmed log record.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::{BLOCK_BYTES, Pbn};
+
+/// One block in memory.
+pub type Block = Arc<[u8]>;
+
+/// Published blocks in memory, by pbn.
+#[derive(Default)]
+pub struct Staging {
+    blocks: Mutex<BTreeMap<Pbn, Block>>,
+    count: AtomicUsize,
+}
+
+impl Staging {
+    /// Keeps a block's content.
+    pub fn put(&self, pbn: Pbn, bytes: &[u8]) {
+        assert_eq!(bytes.len(), BLOCK_BYTES, "whole blocks only");
+        let mut blocks = self.blocks.lock();
+        blocks.insert(pbn, bytes.into());
+        self.count.store(blocks.len(), Ordering::Release);
+    }
+
+    /// A block's content, if it is here.
+    pub fn get(&self, pbn: Pbn) -> Option<Block> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.blocks.lock().get(&pbn).cloned()
+    }
+
+    /// Whether none of `pbn..pbn + blocks` is here.
+    pub fn has_none(&self, pbn: Pbn, blocks: u64) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+            || self.blocks.lock().range(pbn..pbn.plus(blocks)).next().is_none()
+    }
+
+    /// Lets blocks go that are in the data area now, or that were never published.
+    pub fn remove(&self, pbns: impl IntoIterator<Item = Pbn>) {
+        let mut blocks = self.blocks.lock();
+        for pbn in pbns {
+            blocks.remove(&pbn);
+        }
+        self.count.store(blocks.len(), Ordering::Release);
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> u64 {
+        (self.count.load(Ordering::Acquire) * BLOCK_BYTES) as u64
+    }
+}

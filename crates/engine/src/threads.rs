@@ -1,0 +1,127 @@
+//! The background threads: committer, checkpointer, reclaimer (which also punches holes), table scan.
+//! All decisions are elsewhere; here is only who runs when.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::core::Core;
+use crate::signals::CommitWish;
+use crate::{Error, Result};
+
+/// A group is committed at the latest so long after its first change.
+const COMMIT_AFTER: Duration = Duration::from_secs(5);
+/// And when nothing was published for so long: sync(2) never reaches a FUSE daemon.
+const COMMIT_AFTER_QUIET: Duration = Duration::from_millis(100);
+/// How often the committer looks at the clock while a group is open.
+const TICK: Duration = Duration::from_millis(25);
+/// How often an idle volume looks after the host's free space.
+const IDLE_TICK: Duration = Duration::from_secs(1);
+/// Holes are punched when nothing was published for so long.
+const PUNCH_AFTER_QUIET: Duration = Duration::from_millis(500);
+
+/// The threads of an open volume.
+pub struct Threads {
+    handles: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Threads {
+    /// Starts them.
+    pub fn start(core: &Arc<Core>, look_up_host_space: impl Fn() -> Option<u64> + Send + 'static) -> Result<Self> {
+        let committer = spawn("oncefs-commit", core, move |core| run_committer(core, &look_up_host_space))?;
+        let checkpointer = spawn("oncefs-checkpt", core, run_checkpointer)?;
+        let reclaimer = spawn("oncefs-reclaim", core, run_reclaimer)?;
+        let scan = spawn("oncefs-scan", core, run_scan)?;
+        Ok(Self { handles: Mutex::new(vec![committer, checkpointer, reclaimer, scan]) })
+    }
+
+    /// Waits until all have ended.
+    pub fn join(&self) {
+        for handle in std::mem::take(&mut *self.handles.lock()) {
+            if handle.join().is_err() {
+                log::error!("a background thread panicked");
+            }
+        }
+    }
+}
+
+fn spawn(name: &str, core: &Arc<Core>, work: impl FnOnce(&Core) + Send + 'static) -> Result<JoinHandle<()>> {
+    let core = core.clone();
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || work(&core))
+        .map_err(|e| Error::io("starting a background thread", e))
+}
+
+fn run_committer(core: &Core, look_up_host_space: &impl Fn() -> Option<u64>) {
+    let mut looked_at_host = Instant::now();
+    loop {
+        let (began, last) = core.group_times();
+        let is_idle = began.is_none();
+        let wish = core.signals.next_commit(if is_idle { IDLE_TICK } else { TICK }, is_idle);
+        let is_due = began.is_some_and(|began| began.elapsed() >= COMMIT_AFTER)
+            || last.is_some_and(|last| last.elapsed() >= COMMIT_AFTER_QUIET);
+        if wish.now || is_due {
+            answer(core, wish.barriers);
+        } else {
+            core.release_waiting();
+        }
+        if wish.stop {
+            let CommitWish { barriers, .. } = core.signals.next_commit(Duration::ZERO, false);
+            return answer(core, barriers);
+        }
+        if looked_at_host.elapsed() >= IDLE_TICK {
+            looked_at_host = Instant::now();
+            if let Some(bytes) = look_up_host_space() {
+                core.host_bytes.store(bytes, Relaxed);
+            }
+        }
+    }
+}
+
+fn answer(core: &Core, barriers: Vec<crate::signals::Done>) {
+    let result = core.commit();
+    core.counters.barriers.fetch_add(barriers.len() as u64, Relaxed);
+    if let Err(error) = &result
+        && barriers.is_empty()
+    {
+        log::debug!("a commit that nobody waits for failed: {error}");
+    }
+    for done in barriers {
+        done(match &result {
+            Ok(()) => Ok(()),
+            Err(error) => Err(Error::io(error.to_string(), io::Error::from_raw_os_error(libc::EIO))),
+        });
+    }
+}
+
+fn run_checkpointer(core: &Core) {
+    while core.signals.next_checkpoint() {
+        if let Err(error) = core.checkpoint() {
+            log::error!("a checkpoint failed: {error}");
+        }
+    }
+}
+
+fn run_reclaimer(core: &Core) {
+    while !core.signals.is_stopped() {
+        if let Some(map) = core.signals.next_detached(IDLE_TICK) {
+            if let Err(error) = core.reclaim(map) {
+                log::error!("the blocks of a deleted file are not freed before the next mount: {error}");
+            }
+            continue;
+        }
+        let is_quiet = || core.group_times().1.is_none_or(|last| last.elapsed() >= PUNCH_AFTER_QUIET);
+        while is_quiet() && !core.signals.is_stopped() && core.punch_some() {}
+    }
+}
+
+fn run_scan(core: &Core) {
+    if let Err(error) = core.scan_table() {
+        log::error!("the block table was not read to its end, some duplicates will be missed: {error}");
+    }
+}

@@ -1,0 +1,267 @@
+//! A volume's parts in its directory: making them, finding them, refusing what is wrong with them.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::ballast::Ballast;
+use crate::buffer::AlignedBuf;
+use crate::device::{Device, FileDevice};
+use crate::format::checkpoint::Checkpoint;
+use crate::format::page::{PAGE_BYTES, PAGE_ENTRIES};
+use crate::format::record::Sums;
+use crate::format::superblock::Superblock;
+use crate::format::{keys, label};
+use crate::kv::{Kv, RocksKv};
+use crate::{BLOCK_BYTES, Blocks, DataPlace, Error, MapId, Result, VolumeSpec};
+
+/// The smallest log: two groups of the largest size and a checkpoint in between fit.
+const LOG_BYTES_MIN: u64 = 4 << 20;
+const LOG_BYTES_MAX: u64 = 1 << 30;
+/// The smallest data area.
+const DATA_BYTES_MIN: u64 = 16 << 20;
+/// pbns have 40 bits in hints.
+const DATA_BLOCKS_MAX: u64 = 1 << 40;
+/// Bytes zeroed in one request when the log is made.
+const ZERO_BYTES: u64 = 1 << 20;
+
+/// Paths of a volume's parts.
+struct Paths<'a> {
+    volume: &'a Path,
+}
+
+impl Paths<'_> {
+    fn part(&self, name: &str) -> PathBuf {
+        self.volume.join(name)
+    }
+
+    fn data(&self, place: &DataPlace) -> PathBuf {
+        match place {
+            DataPlace::File => self.part("data"),
+            DataPlace::Device(path) => path.clone(),
+        }
+    }
+}
+
+/// The opened parts of a volume.
+pub struct Opened {
+    /// Identity and layout.
+    pub superblock: Superblock,
+    /// The data area.
+    pub data: Arc<dyn Device>,
+    /// The block table.
+    pub table: Arc<dyn Device>,
+    /// The log.
+    pub log: Arc<dyn Device>,
+    /// The sorted state.
+    pub kv: Arc<dyn Kv>,
+    /// Space set aside.
+    pub ballast: Ballast,
+    /// Held while the volume is open: the kernel lets go of it when the process dies.
+    pub lock: File,
+}
+
+/// Table bytes for a data area.
+pub fn table_bytes(data: Blocks) -> u64 {
+    data.0.div_ceil(PAGE_ENTRIES) * PAGE_BYTES as u64
+}
+
+/// Makes an empty volume. The superblock comes last: a volume without one was not finished.
+pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64]) -> Result<()> {
+    let paths = Paths { volume };
+    let data = data_blocks(spec)?;
+    if !(LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(&spec.log_bytes) {
+        return Err(Error::Invalid(format!("the log must have {LOG_BYTES_MIN} to {LOG_BYTES_MAX} bytes")));
+    }
+    make_directory(volume)?;
+    let superblock = Superblock {
+        volume_id: random[..16].try_into().expect("sixteen bytes"),
+        secret: random[16..48].try_into().expect("thirty-two bytes"),
+        log_bytes: spec.log_bytes.next_multiple_of(BLOCK_BYTES as u64),
+        data: spec.data.clone(),
+        profile: spec.profile,
+    };
+    let encoded = superblock.encode()?;
+    if spec.data == DataPlace::File {
+        sparse_file(&paths.part("data"), data.bytes())?;
+    }
+    write_label(&paths.data(&spec.data), superblock.volume_id)?;
+    sparse_file(&paths.part("table"), table_bytes(data))?;
+    zero_file(&paths.part("log"), superblock.log_bytes)?;
+    let records = paths.part("records");
+    RocksKv::create(&records)?;
+    let sums = Sums { data, used: Blocks(1), next_map: MapId(1), ..Sums::default() };
+    let kv = RocksKv::open(&records, 4 << 20, false)?;
+    kv.write(vec![(keys::checkpoint(), Some(Checkpoint { sequence: 0, log_at: 0, sums }.encode()))])?;
+    kv.flush()?;
+    drop(kv);
+    Ballast::at(paths.part("ballast")).fill().map_err(|e| Error::io("making the ballast", e))?;
+    new_file(&paths.part("lock"))?;
+    let mut file = new_file(&paths.part("superblock"))?;
+    file.write_all(&encoded).and_then(|()| file.sync_all()).map_err(|e| Error::io("writing the superblock", e))?;
+    sync_directory(volume)
+}
+
+fn data_blocks(spec: &VolumeSpec) -> Result<Blocks> {
+    let device_bytes = match &spec.data {
+        DataPlace::File => None,
+        DataPlace::Device(path) => Some(device_bytes(path)?),
+    };
+    let bytes = match (spec.data_bytes, device_bytes) {
+        (Some(wanted), Some(there)) if wanted > there => {
+            return Err(Error::Invalid(format!("the device has {there} bytes, {wanted} are wanted")));
+        }
+        (Some(wanted), _) => wanted,
+        (None, Some(there)) => there,
+        (None, None) => return Err(Error::Invalid("the size of the data area is missing".to_owned())),
+    };
+    if bytes < DATA_BYTES_MIN {
+        return Err(Error::Invalid(format!("the data area must have at least {DATA_BYTES_MIN} bytes")));
+    }
+    let blocks = bytes / BLOCK_BYTES as u64;
+    if blocks > DATA_BLOCKS_MAX {
+        return Err(Error::Invalid(format!("the data area can have at most {DATA_BLOCKS_MAX} blocks")));
+    }
+    Ok(Blocks(blocks))
+}
+
+fn device_bytes(path: &Path) -> Result<u64> {
+    let failed = |e| Error::io(format!("opening {}", path.display()), e);
+    let is_device = fs::metadata(path).map_err(failed)?.file_type().is_block_device();
+    if !is_device {
+        return Err(Error::Invalid(format!("{} is no block device", path.display())));
+    }
+    // O_EXCL on a block device fails while it is mounted or otherwise in use.
+    File::options().read(true).write(true).custom_flags(libc::O_EXCL).open(path).map_err(failed)?;
+    FileDevice::open_direct(path, true).and_then(|device| device.len()).map_err(failed)
+}
+
+fn make_directory(volume: &Path) -> Result<()> {
+    let failed = |e| Error::io(format!("making {}", volume.display()), e);
+    match fs::read_dir(volume) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => DirBuilder::new().mode(0o700).create(volume).map_err(failed),
+        Err(e) => Err(failed(e)),
+        Ok(entries) => {
+            if entries.count() == 0 {
+                return Ok(());
+            }
+            let what = if volume.join("superblock").exists() { "is a volume already" } else { "is not empty" };
+            Err(Error::InTheWay(format!("{} {what}: choose another path or remove it first", volume.display())))
+        }
+    }
+}
+
+fn new_file(path: &Path) -> Result<File> {
+    let file = File::options().create_new(true).write(true).mode(0o600).open(path);
+    file.map_err(|e| Error::io(format!("making {}", path.display()), e))
+}
+
+fn sparse_file(path: &Path, bytes: u64) -> Result<()> {
+    let file = new_file(path)?;
+    file.set_len(bytes).and_then(|()| file.sync_all()).map_err(|e| Error::io(format!("sizing {} to {bytes} bytes", path.display()), e))
+}
+
+fn zero_file(path: &Path, bytes: u64) -> Result<()> {
+    let mut file = new_file(path)?;
+    let zeros = vec![0; ZERO_BYTES as usize];
+    let mut left = bytes;
+    while left > 0 {
+        let part = left.min(ZERO_BYTES);
+        file.write_all(&zeros[..part as usize]).map_err(|e| Error::io("filling the log with zeros", e))?;
+        left -= part;
+    }
+    file.sync_all().map_err(|e| Error::io("filling the log with zeros", e))
+}
+
+fn write_label(path: &Path, volume_id: [u8; 16]) -> Result<()> {
+    let failed = |e| Error::io(format!("labelling {}", path.display()), e);
+    let device = FileDevice::open_direct(path, true).map_err(failed)?;
+    let mut block = AlignedBuf::new(BLOCK_BYTES);
+    block.copy_from_slice(&label::encode(volume_id));
+    device.write_at(&block, 0).and_then(|()| device.flush()).map_err(failed)
+}
+
+fn sync_directory(path: &Path) -> Result<()> {
+    File::open(path).and_then(|directory| directory.sync_all()).map_err(|e| Error::io(format!("flushing {}", path.display()), e))
+}
+
+/// Opens the parts of a volume and takes its lock.
+pub fn open(volume: &Path, kv_bytes_max: u64, read_only: bool) -> Result<Opened> {
+    let paths = Paths { volume };
+    let name = volume.display().to_string();
+    let bytes = match fs::read(paths.part("superblock")) {
+        Ok(bytes) => bytes,
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Err(Error::NotAVolume(name)),
+        Err(e) => return Err(Error::io(format!("opening the volume {name}"), e)),
+    };
+    let superblock = Superblock::decode(&bytes, &name)?;
+    let lock = take_lock(&paths.part("lock"), &name)?;
+    let part = |path: PathBuf, direct: bool| -> Result<Arc<dyn Device>> {
+        let open = if direct { FileDevice::open_direct } else { FileDevice::open_buffered };
+        match open(&path, !read_only) {
+            Ok(device) => Ok(Arc::new(device)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                Err(Error::corrupt(format!("the volume {name}"), format!("its part {} is missing", path.display())))
+            }
+            Err(e) => Err(Error::io(format!("opening {}", path.display()), e)),
+        }
+    };
+    let data = part(paths.data(&superblock.data), true)?;
+    check_label(&*data, superblock.volume_id)?;
+    let table = part(paths.part("table"), false)?;
+    let log = part(paths.part("log"), true)?;
+    let records = paths.part("records");
+    if !records.join("CURRENT").exists() {
+        return Err(Error::corrupt(format!("the volume {name}"), format!("its part {} is missing", records.display())));
+    }
+    let kv = Arc::new(RocksKv::open(&records, kv_bytes_max, read_only)?);
+    Ok(Opened { superblock, data, table, log, kv, ballast: Ballast::at(paths.part("ballast")), lock })
+}
+
+fn take_lock(path: &Path, name: &str) -> Result<File> {
+    let failed = |e| Error::io(format!("locking the volume {name}"), e);
+    let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(path).map_err(failed)?;
+    // SAFETY: flock takes no pointers; the descriptor is open for the length of the call.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+        return Ok(file);
+    }
+    match io::Error::last_os_error() {
+        e if e.kind() == io::ErrorKind::WouldBlock => Err(Error::InUse(name.to_owned())),
+        e => Err(failed(e)),
+    }
+}
+
+fn check_label(data: &dyn Device, volume_id: [u8; 16]) -> Result<()> {
+    let mut block = AlignedBuf::new(BLOCK_BYTES);
+    match data.read_at(&mut block, 0) {
+        Ok(()) => label::check(&block, volume_id),
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(Error::corrupt("the data area", "it is empty")),
+        Err(e) => Err(Error::io("reading the label of the data area", e)),
+    }
+}
+
+/// Refuses parts that are shorter than the volume's sums say.
+pub fn check_sizes(data: &dyn Device, table: &dyn Device, sums: &Sums) -> Result<()> {
+    let parts = [("the data area", data, sums.data.bytes()), ("the block table", table, table_bytes(sums.data))];
+    for (what, device, expected) in parts {
+        let found = device.len().map_err(|e| Error::io(format!("looking at {what}"), e))?;
+        if found < expected {
+            return Err(Error::corrupt(what, format!("it has {found} bytes, the volume needs {expected}: did the device or file shrink?")));
+        }
+    }
+    Ok(())
+}
+
+/// Bytes that the host can still take below the volume.
+pub fn host_bytes(volume: &Path) -> Option<u64> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(volume.as_os_str().as_bytes()).ok()?;
+    // SAFETY: all-zero bytes are a valid statvfs.
+    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the path ends with NUL and `stat` is valid for writes during the call.
+    let result = unsafe { libc::statvfs(path.as_ptr(), &mut stat) };
+    (result == 0).then(|| stat.f_bavail.saturating_mul(stat.f_frsize))
+}

@@ -1,0 +1,259 @@
+//! A write's way: receive, tag, look up, decide, confirm, place, map. One function, `write`, holds the order.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use hashbrown::HashMap;
+use oncefs_dedup::{Candidates, Decision, decide};
+
+use crate::allocator::Run;
+use crate::batch::{Batch, Outcome};
+use crate::buffer::PooledBuf;
+use crate::core::Core;
+use crate::format::page::page_of;
+use crate::format::shard::Target;
+use crate::hash::is_zero;
+use crate::{BLOCK_BYTES, Change, Error, Lbn, MapId, Pbn, Result, Stage};
+
+/// The shortest run worth sharing: 1 in profile `lrlfs`.
+const RUN_BLOCKS_MIN: u32 = 1;
+/// Writes of at least this many new blocks go to the data area at once; smaller ones are collected in
+/// memory, so that scattered small writes become few large ones, or ride in the log.
+const DIRECT_BLOCKS_MIN: usize = 32;
+/// Collected blocks are written out when there are this many bytes of them.
+const STAGED_BYTES_MAX: u64 = 4 << 20;
+/// Size of one request to the data area.
+pub const REQUEST_BYTES: usize = 1 << 20;
+
+impl Core {
+    /// See [`crate::Store::write`].
+    pub fn write<G>(&self, map: MapId, at: u64, data: &[u8], with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
+        self.usable()?;
+        let _pin = self.pins.pin();
+        let end = at + data.len() as u64;
+        let is_whole = at.is_multiple_of(BLOCK_BYTES as u64) && end.is_multiple_of(BLOCK_BYTES as u64);
+        let first = Lbn(at / BLOCK_BYTES as u64);
+        if is_whole {
+            let mut batch = Batch::new(first, data);
+            let runs = self.store_batch(map, &mut batch)?;
+            let _map = self.map_lock(map).write();
+            return self.publish_batch(map, batch, runs, with);
+        }
+        // Bytes around a partial write must not change between being read and being written back.
+        let _map = self.map_lock(map).write();
+        let merged = self.merge_with_stored(map, at, data)?;
+        let mut batch = Batch::new(first, &merged);
+        let runs = self.store_batch_locked(map, &mut batch)?;
+        self.publish_batch(map, batch, runs, with)
+    }
+
+    /// Whole blocks from a partial write and what is stored around it.
+    fn merge_with_stored(&self, map: MapId, at: u64, data: &[u8]) -> Result<PooledBuf> {
+        let block = BLOCK_BYTES as u64;
+        let (start, end) = (at / block * block, (at + data.len() as u64).next_multiple_of(block));
+        let mut merged = self.pool.take((end - start) as usize);
+        let head = (at - start) as usize;
+        let tail = head + data.len();
+        let len = merged.len();
+        if head > 0 {
+            self.read_locked(map, Lbn(start / block), &mut merged[..BLOCK_BYTES])?;
+        }
+        if tail < len && !(head > 0 && len == BLOCK_BYTES) {
+            self.read_locked(map, Lbn(end / block - 1), &mut merged[len - BLOCK_BYTES..])?;
+        }
+        merged[head..tail].copy_from_slice(data);
+        Ok(merged)
+    }
+
+    /// Steps 1 to 6 for whole blocks, taking the map's lock only to look at the map.
+    fn store_batch(&self, map: MapId, batch: &mut Batch) -> Result<Vec<Run>> {
+        let current = {
+            let _map = self.map_lock(map).read();
+            self.current_targets(map, batch)?
+        };
+        self.store_blocks(batch, &current)
+    }
+
+    fn store_batch_locked(&self, map: MapId, batch: &mut Batch) -> Result<Vec<Run>> {
+        let current = self.current_targets(map, batch)?;
+        self.store_blocks(batch, &current)
+    }
+
+    /// The steps of a block's life before its map changes. Gives the runs that were allocated.
+    fn store_blocks(&self, batch: &mut Batch, current: &[Target]) -> Result<Vec<Run>> {
+        let blocks = batch.len() as u64;
+        self.counters.blocks_written.fetch_add(blocks, Relaxed);
+        self.timed(Stage::Receive, blocks, || self.receive(batch));
+        self.timed(Stage::Tag, blocks, || self.tag(batch));
+        let holders = self.timed(Stage::Lookup, blocks, || self.look_up(batch));
+        self.timed(Stage::Decide, blocks, || self.decide(batch, &holders, current))?;
+        self.timed(Stage::Confirm, blocks, || self.confirm(batch))?;
+        let reserved = current.iter().filter(|target| **target == Target::Reserved).count();
+        self.timed(Stage::Place, blocks, || self.place(batch, reserved as u64))
+    }
+
+    fn receive(&self, batch: &mut Batch) {
+        for index in 0..batch.len() {
+            if is_zero(batch.block(index)) {
+                batch.outcomes[index] = Outcome::Zero;
+            }
+        }
+    }
+
+    fn tag(&self, batch: &mut Batch) {
+        let stored = batch.indexes(|outcome| outcome != Outcome::Zero);
+        for &index in &stored {
+            batch.tags[index] = self.hasher.tag(batch.block(index));
+        }
+        if self.fingerprinting.lock().eager() {
+            self.fingerprint(batch, &stored);
+        }
+    }
+
+    /// Computes the fingerprints of these blocks that are not known yet.
+    pub fn fingerprint(&self, batch: &mut Batch, indexes: &[usize]) {
+        let unknown: Vec<usize> = indexes.iter().copied().filter(|index| batch.fingerprints[*index].is_none()).collect();
+        let blocks: Vec<&[u8]> = unknown.iter().map(|index| batch.block(*index)).collect();
+        let mut fingerprints = Vec::with_capacity(blocks.len());
+        self.hasher.fingerprints(&blocks, &mut fingerprints);
+        self.counters.blocks_fingerprinted.fetch_add(blocks.len() as u64, Relaxed);
+        for (index, fingerprint) in unknown.into_iter().zip(fingerprints) {
+            batch.fingerprints[index] = Some(fingerprint);
+        }
+    }
+
+    /// For each block the pbns that may hold it, by the hint store.
+    fn look_up(&self, batch: &Batch) -> Vec<Vec<Pbn>> {
+        let mut hints = self.hints.lock();
+        let look_up = |index| {
+            let mut pbns = Vec::new();
+            if batch.outcomes[index] != Outcome::Zero {
+                hints.lookup(batch.tags[index], &mut pbns);
+            }
+            pbns
+        };
+        (0..batch.len()).map(look_up).collect()
+    }
+
+    /// Chooses among candidates; blocks equal to an earlier one of the batch follow it.
+    fn decide(&self, batch: &mut Batch, holders: &[Vec<Pbn>], current: &[Target]) -> Result<()> {
+        let unchanged = self.current_with_same_tag(batch, current)?;
+        let zipped = holders.iter().zip(&unchanged);
+        let candidates: Vec<Candidates> = zipped.map(|(holders, current)| Candidates { holders, current: *current }).collect();
+        let decisions = decide(&candidates, RUN_BLOCKS_MIN);
+        let mut first_with: HashMap<_, usize> = HashMap::new();
+        for (index, decision) in decisions.into_iter().enumerate() {
+            if batch.outcomes[index] == Outcome::Zero {
+                continue;
+            }
+            batch.outcomes[index] = match decision {
+                Decision::Share(pbn) => Outcome::Candidate(pbn),
+                Decision::Anew => match first_with.get(&batch.tags[index]) {
+                    Some(&earlier) if batch.block(earlier) == batch.block(index) => Outcome::Twin(earlier),
+                    _ => {
+                        first_with.insert(batch.tags[index], index);
+                        Outcome::Anew(None)
+                    }
+                },
+            };
+        }
+        Ok(())
+    }
+
+    /// Which blocks the map's present pbn may already hold: the same tag stands in the table.
+    fn current_with_same_tag(&self, batch: &Batch, current: &[Target]) -> Result<Vec<Option<Pbn>>> {
+        let mapped = |index: usize| match current[index] {
+            Target::Data(pbn) if batch.outcomes[index] != Outcome::Zero => Some(pbn),
+            _ => None,
+        };
+        if (0..batch.len()).all(|index| mapped(index).is_none()) {
+            return Ok(vec![None; batch.len()]);
+        }
+        let pages = || (0..batch.len()).filter_map(mapped).map(page_of).collect();
+        self.with_pages(pages, |state| {
+            let same_tag = |index: usize| {
+                mapped(index).filter(|pbn| state.table.entry(*pbn).is_some_and(|entry| entry.tag == batch.tags[index]))
+            };
+            (0..batch.len()).map(same_tag).collect()
+        })
+    }
+
+    /// Allocates blocks for what is new and writes or stages it. Nothing is visible yet.
+    pub fn place(&self, batch: &mut Batch, reserved: u64) -> Result<Vec<Run>> {
+        let anew = batch.indexes(|outcome| outcome == Outcome::Anew(None));
+        if anew.is_empty() {
+            return Ok(Vec::new());
+        }
+        let runs = self.allocate(anew.len() as u64, reserved)?;
+        let pbns = runs.iter().flat_map(|run| (0..run.blocks).map(|n| run.pbn.plus(n)));
+        for (&index, pbn) in anew.iter().zip(pbns) {
+            batch.outcomes[index] = Outcome::Anew(Some(pbn));
+        }
+        self.counters.blocks_placed.fetch_add(anew.len() as u64, Relaxed);
+        if anew.len() < DIRECT_BLOCKS_MIN {
+            anew.iter().for_each(|index| self.stage(batch, *index));
+            return Ok(runs);
+        }
+        let mut blocks = anew.iter().map(|index| batch.block(*index));
+        for run in &runs {
+            if let Err(error) = self.write_run(*run, &mut blocks) {
+                self.give_back(&runs);
+                return Err(error);
+            }
+        }
+        Ok(runs)
+    }
+
+    /// Keeps a placed block's content in memory.
+    pub fn stage(&self, batch: &mut Batch, index: usize) {
+        let pbn = batch.pbn(index).expect("a block is placed before it is staged");
+        self.staging.put(pbn, batch.block(index));
+        batch.staged.push(pbn);
+    }
+
+    /// Writes the next blocks to a run of the data area, in large requests.
+    pub fn write_run<'a>(&self, run: Run, blocks: &mut impl Iterator<Item = &'a [u8]>) -> Result<()> {
+        let mut pbn = run.pbn;
+        while pbn < run.end() {
+            let count = (run.end().0 - pbn.0).min((REQUEST_BYTES / BLOCK_BYTES) as u64);
+            let mut buffer = self.pool.take(count as usize * BLOCK_BYTES);
+            for (target, block) in buffer.chunks_exact_mut(BLOCK_BYTES).zip(blocks.by_ref().take(count as usize)) {
+                target.copy_from_slice(block);
+            }
+            self.data_is_dirty.store(true, Relaxed);
+            self.data
+                .write_at(&buffer, pbn.0 * BLOCK_BYTES as u64)
+                .map_err(|e| Error::io("writing to the data area", e))?;
+            self.counters.data_bytes_written.fetch_add(buffer.len() as u64, Relaxed);
+            pbn = pbn.plus(count);
+        }
+        Ok(())
+    }
+
+    /// Writes staged blocks to the data area, neighbours in one request. A failure is the volume's:
+    /// the blocks were acknowledged.
+    pub fn write_out(&self, mut pbns: Vec<Pbn>) -> Result<()> {
+        pbns.sort_unstable();
+        pbns.dedup();
+        let staged: Vec<_> = pbns.iter().filter_map(|pbn| Some((*pbn, self.staging.get(*pbn)?))).collect();
+        let follows = |a: &(Pbn, _), b: &(Pbn, _)| a.0.plus(1) == b.0;
+        for run in staged.chunk_by(follows) {
+            let blocks = &mut run.iter().map(|(_, block)| &**block);
+            let written = self.write_run(Run { pbn: run[0].0, blocks: run.len() as u64 }, blocks);
+            written.inspect_err(|error| self.fail(error))?;
+        }
+        self.staging.remove(pbns);
+        Ok(())
+    }
+
+    /// After a publication: if too much is staged, whoever published it writes it out.
+    pub fn write_out_if_much(&self) -> Result<()> {
+        if self.staging.bytes() < STAGED_BYTES_MAX {
+            return Ok(());
+        }
+        let (_under_way, pbns) = {
+            let mut state = self.state.lock();
+            (self.write_outs.read(), std::mem::take(&mut state.group.staged))
+        };
+        self.write_out(pbns)
+    }
+}

@@ -1,0 +1,205 @@
+//! The open file system: making it, opening it, closing it, and what concerns all of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use oncefs_engine::{Change, MapId, Report, Store};
+use parking_lot::{Mutex, RwLock};
+
+use crate::cache::{Inode, InodeCache};
+use crate::format;
+use crate::format::inode::InodeRecord;
+use crate::numbers::InodeNumbers;
+use crate::orphans::Orphans;
+use crate::{Caller, Clock, Error, FileKind, Ino, Result, Timestamp};
+
+/// When reading sets the time of last access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtimePolicy {
+    /// Never.
+    Never,
+    /// When it is not newer than the last write or change, or a day old.
+    Relative,
+    /// Always.
+    Strict,
+}
+
+/// How a file system is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bound on the inode cache.
+    pub memory_bytes_max: u64,
+    /// When reading sets the time of last access.
+    pub atime: AtimePolicy,
+    /// Nothing is changed, orphans stay.
+    pub read_only: bool,
+}
+
+/// What `statfs` shows, in blocks. Inode numbers have no limit, so there is no count of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Size of the data area.
+    pub total: u64,
+    /// Unique blocks that can still be written.
+    pub available: u64,
+}
+
+/// An open file system. All methods can be called from any thread.
+///
+/// No method waits for a flush or a commit, except `close` and those that say so.
+pub struct FileSystem {
+    pub(crate) store: Arc<Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) inodes: InodeCache,
+    pub(crate) numbers: InodeNumbers,
+    pub(crate) orphans: Orphans,
+    /// Held while a directory moves to another parent, so that two moves cannot make a cycle.
+    pub(crate) rename_lock: Mutex<()>,
+    /// Seeds the places of names; the volume's own, so that nobody can prepare names for one place.
+    pub(crate) name_seed: u64,
+    pub(crate) generation: u32,
+    pub(crate) closing: AtomicBool,
+    pub(crate) read_only: bool,
+    atime: RwLock<AtimePolicy>,
+    reclaimer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl FileSystem {
+    /// Makes an empty file system in a new volume: the root directory. Durable on return.
+    pub fn format(store: &Store, clock: &dyn Clock) -> Result<()> {
+        let now = clock.now();
+        let caller = Caller { uid: 0, gid: 0, umask: 0 };
+        let root = InodeRecord {
+            parent: Ino::ROOT,
+            ..new_inode(FileKind::Directory, 0o755, &caller, now, generation_of(store))
+        };
+        let mut change = Change::new();
+        change.put(format::inode::key(Ino::ROOT), root.encode(Ino::ROOT));
+        change.put(format::lease::KEY.to_vec(), format::lease::encode(Ino(Ino::ROOT.0 + 1)));
+        store.publish(change)?;
+        Ok(store.commit()?)
+    }
+
+    /// Opens the file system of a volume. What an earlier mount left without a name is reclaimed in the background.
+    pub fn open(store: Arc<Store>, clock: Arc<dyn Clock>, options: &Options) -> Result<Arc<Self>> {
+        let id = store.volume_id();
+        let numbers = InodeNumbers::open(&store, options.read_only)?;
+        let file_system = Arc::new(Self {
+            generation: generation_of(&store),
+            name_seed: id.iter().rev().fold(0, |seed, byte| (seed << 8) ^ u64::from(*byte) ^ (seed >> 56)),
+            inodes: InodeCache::new(options.memory_bytes_max),
+            numbers,
+            orphans: Orphans::default(),
+            rename_lock: Mutex::new(()),
+            closing: AtomicBool::new(false),
+            read_only: options.read_only,
+            atime: RwLock::new(options.atime),
+            reclaimer: Mutex::new(None),
+            store,
+            clock,
+        });
+        if !file_system.inode(Ino::ROOT)?.lock().is_directory() {
+            return Err(Error::corrupt("inode 1", "the root is not a directory"));
+        }
+        if !options.read_only {
+            *file_system.reclaimer.lock() = Self::start_reclaiming(&file_system)?;
+        }
+        Ok(file_system)
+    }
+
+    /// Ends the background work and closes the store; everything is durable on return.
+    pub fn close(&self) -> Result<()> {
+        self.closing.store(true, Ordering::Relaxed);
+        if let Some(reclaimer) = self.reclaimer.lock().take() {
+            // The thread returns no value and logs what fails; a panic in it was reported when it happened.
+            let _ = reclaimer.join();
+        }
+        Ok(self.store.close()?)
+    }
+
+    /// The volume below.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Changes when reading sets the time of last access (remount).
+    pub fn set_atime_policy(&self, policy: AtimePolicy) {
+        *self.atime.write() = policy;
+    }
+
+    pub(crate) fn atime_policy(&self) -> AtimePolicy {
+        if self.read_only { AtimePolicy::Never } else { *self.atime.read() }
+    }
+
+    /// Counters, histograms and caches of the store, and the inode cache.
+    pub fn report(&self) -> Report {
+        let mut report = self.store.report();
+        report.caches.insert("inodes".to_owned(), self.inodes.report());
+        report
+    }
+
+    /// How much fits.
+    pub fn statfs(&self) -> Space {
+        let totals = self.store.totals();
+        Space { total: totals.data.0, available: totals.available.0 }
+    }
+
+    /// Calls `done` from another thread once everything done before this call is durable.
+    pub fn fsync(&self, done: impl FnOnce(Result<()>) + Send + 'static) {
+        self.store.barrier(Box::new(move |result| done(result.map_err(Error::from))));
+    }
+
+    /// The error that made the volume read-only, if one did: what `close(2)` reports.
+    pub fn flush(&self) -> Result<()> {
+        self.store.failure().map_or(Ok(()), |why| Err(Error::ReadOnly(why)))
+    }
+
+    /// Refuses a change on a file system that was opened for reading.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.read_only { Err(Error::ReadOnly("it was opened for reading".to_owned())) } else { Ok(()) }
+    }
+
+    /// The inode `ino`, from the cache or the store.
+    pub(crate) fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
+        self.inodes.get(ino, || match self.store.get(&format::inode::key(ino))? {
+            Some(bytes) => InodeRecord::decode(ino, &bytes),
+            None => Err(Error::Stale),
+        })
+    }
+}
+
+/// Inode numbers are never reused, so the generation only has to differ between volumes.
+fn generation_of(store: &Store) -> u32 {
+    let [a, b, c, d, ..] = store.volume_id();
+    u32::from_le_bytes([a, b, c, d])
+}
+
+/// An inode without content.
+pub(crate) fn new_inode(
+    kind: FileKind,
+    permissions: u32,
+    caller: &Caller,
+    now: Timestamp,
+    generation: u32,
+) -> InodeRecord {
+    InodeRecord {
+        kind,
+        permissions,
+        uid: caller.uid,
+        gid: caller.gid,
+        nlink: if kind == FileKind::Directory { 2 } else { 1 },
+        rdev: 0,
+        size: 0,
+        blocks: 0,
+        atime: now,
+        mtime: now,
+        ctime: now,
+        btime: now,
+        map: MapId(0),
+        parent: Ino(0),
+        entries: 0,
+        generation,
+        xattrs: 0,
+    }
+}

@@ -1,0 +1,217 @@
+//! Directory entries: one record holds all names of a directory that have the same hash, which is nearly always one.
+//!
+//! A name's hash is its place in the directory and its readdir cookie, so a cookie stays right while other names
+//! come and go, and a directory of any size is looked up in one access. Names with equal hashes get different
+//! sequence numbers, which are the low bits of their cookies.
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::{Reader, damaged, end_of_number, number_of_key, numbered_key, seal, unseal};
+use crate::{FileKind, Ino, NAME_BYTES_MAX, Result};
+
+const LETTER: u8 = b'd';
+const VERSION: u8 = 1;
+
+/// Bits of a cookie that tell names with equal hashes apart.
+const SEQUENCE_BITS: u32 = 8;
+const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
+
+/// Place of a name in its directory: a cookie with the sequence bits zero, 63 bits wide because the C library
+/// takes cookies for signed numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Place(u64);
+
+impl Place {
+    /// The place of `name` on the volume with this seed. Low places belong to `.` and `..`.
+    pub(crate) fn of(name: &[u8], seed: u64) -> Self {
+        let hash = (xxh3_64_with_seed(name, seed) >> 1) & !SEQUENCE_MASK;
+        Self(hash.max(1 << SEQUENCE_BITS))
+    }
+
+    /// The place that a cookie lies in.
+    pub(crate) fn of_cookie(cookie: u64) -> Self {
+        Self(cookie & !SEQUENCE_MASK)
+    }
+}
+
+/// Key of the names of `parent` at `place`.
+pub(crate) fn key(parent: Ino, place: Place) -> Vec<u8> {
+    let mut key = numbered_key(LETTER, parent.0);
+    key.extend_from_slice(&place.0.to_be_bytes());
+    key
+}
+
+/// First key after all names of `parent`.
+pub(crate) fn end(parent: Ino) -> Vec<u8> {
+    end_of_number(LETTER, parent.0)
+}
+
+/// Keys of all names of all directories.
+pub(crate) fn range() -> (Vec<u8>, Vec<u8>) {
+    (numbered_key(LETTER, 0), end_of_number(LETTER, u64::MAX))
+}
+
+/// Directory and place of a key.
+pub(crate) fn parse_key(key: &[u8]) -> Option<(Ino, Place)> {
+    let place = key.get(9..17)?.try_into().ok().map(u64::from_be_bytes)?;
+    (key.len() == 17 && place & SEQUENCE_MASK == 0).then_some((Ino(number_of_key(key)?), Place(place)))
+}
+
+/// One name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Dirent {
+    pub ino: Ino,
+    pub kind: FileKind,
+    pub name: Vec<u8>,
+    sequence: u8,
+}
+
+impl Dirent {
+    /// The name's readdir cookie, given its place.
+    pub(crate) fn cookie(&self, place: Place) -> u64 {
+        place.0 | u64::from(self.sequence)
+    }
+}
+
+/// All names of a directory at one place, in the order of their cookies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Names(Vec<Dirent>);
+
+impl Names {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Dirent> {
+        self.0.iter()
+    }
+
+    pub(crate) fn find(&self, name: &[u8]) -> Option<&Dirent> {
+        self.0.iter().find(|dirent| dirent.name == name)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds a name, or points an existing one elsewhere. False: all sequence numbers of the place are taken.
+    pub(crate) fn set(&mut self, name: &[u8], ino: Ino, kind: FileKind) -> bool {
+        if let Some(dirent) = self.0.iter_mut().find(|dirent| dirent.name == name) {
+            (dirent.ino, dirent.kind) = (ino, kind);
+            return true;
+        }
+        let Some(sequence) = (0..=u8::MAX).find(|wanted| self.0.iter().all(|dirent| dirent.sequence != *wanted)) else {
+            return false;
+        };
+        let at = self.0.partition_point(|dirent| dirent.sequence < sequence);
+        self.0.insert(at, Dirent { ino, kind, name: name.to_vec(), sequence });
+        true
+    }
+
+    pub(crate) fn remove(&mut self, name: &[u8]) {
+        self.0.retain(|dirent| dirent.name != name);
+    }
+
+    pub(crate) fn encode(&self, parent: Ino) -> Vec<u8> {
+        let mut body = vec![VERSION];
+        for dirent in &self.0 {
+            body.push(dirent.sequence);
+            body.push((dirent.kind.mode_bits() >> 12) as u8);
+            body.extend_from_slice(&dirent.ino.0.to_le_bytes());
+            body.push(dirent.name.len() as u8);
+            body.extend_from_slice(&dirent.name);
+        }
+        seal(body, parent.0)
+    }
+
+    pub(crate) fn decode(parent: Ino, bytes: &[u8]) -> Result<Self> {
+        let body = unseal("directory", parent.0, bytes)?;
+        parse(body).ok_or_else(|| damaged("directory", parent.0, "an entry's fields contradict each other"))
+    }
+}
+
+fn parse(body: &[u8]) -> Option<Names> {
+    let mut reader = Reader::new(body);
+    if reader.u8()? != VERSION {
+        return None;
+    }
+    let mut names = Vec::with_capacity(1);
+    while !reader.is_empty() {
+        let sequence = reader.u8()?;
+        let kind = FileKind::from_mode(u32::from(reader.u8()?) << 12)?;
+        let ino = Ino(reader.u64()?);
+        let len = usize::from(reader.u8()?);
+        names.push(Dirent { ino, kind, name: reader.slice(len)?.to_vec(), sequence });
+    }
+    let ordered = names.is_sorted_by(|a: &Dirent, b: &Dirent| a.sequence < b.sequence);
+    (ordered && !names.is_empty()).then_some(Names(names))
+}
+
+// A name's length is stored in one byte.
+const _: () = assert!(NAME_BYTES_MAX <= u8::MAX as usize);
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{assert_damage_is_noticed, hex};
+    use super::*;
+
+    fn sample() -> Names {
+        let mut names = Names::default();
+        assert!(names.set(b"a", Ino(7), FileKind::Regular));
+        assert!(names.set(b"\xff\xfe", Ino(8), FileKind::Directory));
+        names
+    }
+
+    #[test]
+    fn the_bytes_of_directory_entries_never_change() {
+        assert_eq!(hex(&sample().encode(Ino(3))), "010008070000000000000001610104080000000000000002fffe61f9d47b");
+        assert_eq!(hex(&key(Ino(3), Place::of(b"a", 1))), "640000000000000003697b684cb79bd300");
+    }
+
+    #[test]
+    fn entries_survive_encoding() {
+        assert_eq!(Names::decode(Ino(3), &sample().encode(Ino(3))).unwrap(), sample());
+    }
+
+    #[test]
+    fn damage_and_a_wrong_directory_are_noticed() {
+        let good = sample().encode(Ino(3));
+        assert_damage_is_noticed(&good, |bytes| Names::decode(Ino(3), bytes).is_ok());
+        assert!(Names::decode(Ino(4), &good).is_err());
+    }
+
+    #[test]
+    fn a_sealed_record_with_nonsense_is_refused() {
+        for body in [&b""[..], b"\x01", b"\x02", b"\x01\x00\x08", b"\x01\x00\x00\0\0\0\0\0\0\0\0\x01a"] {
+            assert!(Names::decode(Ino(3), &seal(body.to_vec(), 3)).is_err(), "{body:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_keeps_its_cookie_while_others_at_its_place_come_and_go() {
+        let place = Place::of(b"x", 0);
+        let mut names = sample();
+        let cookie = names.find(b"\xff\xfe").unwrap().cookie(place);
+        names.remove(b"a");
+        assert_eq!(names.find(b"\xff\xfe").unwrap().cookie(place), cookie);
+        assert!(names.set(b"b", Ino(9), FileKind::Fifo));
+        assert_eq!(names.find(b"\xff\xfe").unwrap().cookie(place), cookie);
+        assert!(names.find(b"b").unwrap().cookie(place) < cookie);
+        assert_eq!(Place::of_cookie(cookie), place);
+    }
+
+    #[test]
+    fn a_place_holds_256_names_and_no_more() {
+        let mut names = Names::default();
+        for number in 0..256_u64 {
+            assert!(names.set(number.to_string().as_bytes(), Ino(number), FileKind::Regular));
+        }
+        assert!(!names.set(b"one more", Ino(1), FileKind::Regular));
+        assert!(names.set(b"255", Ino(1), FileKind::Fifo));
+    }
+
+    #[test]
+    fn places_leave_room_for_dot_and_dot_dot_and_are_positive() {
+        for number in 0..10_000_u32 {
+            let place = Place::of(&number.to_le_bytes(), 42);
+            assert!(place.0 > 2 && place.0 <= i64::MAX as u64 && place.0 & SEQUENCE_MASK == 0);
+            assert_eq!(parse_key(&key(Ino(9), place)), Some((Ino(9), place)));
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The inode record: everything `stat` shows, the map of a regular file, the counts of a directory.
+
+use oncefs_engine::MapId;
+
+use super::{Reader, damaged, end_of_number, number_of_key, numbered_key, seal, unseal};
+use crate::{Attributes, FileKind, Ino, Result, Timestamp};
+
+const LETTER: u8 = b'i';
+const VERSION: u16 = 1;
+const BODY_BYTES: usize = 136;
+
+/// Bytes kept free for the access statistics that will rank files.
+const SPARE_BYTES: usize = 16;
+
+const _: () = assert!(2 + 2 + 5 * 4 + 8 * 2 + 4 * 8 + 4 * 4 + 3 * 8 + 2 * 4 + SPARE_BYTES == BODY_BYTES);
+
+/// Size that `stat` shows for a directory: tools expect one block, and entries lie in the store.
+const DIRECTORY_BYTES: u64 = 4096;
+
+/// Key of an inode's record.
+pub(crate) fn key(ino: Ino) -> Vec<u8> {
+    numbered_key(LETTER, ino.0)
+}
+
+/// Keys from `from` up to the last inode.
+pub(crate) fn range(from: Ino) -> (Vec<u8>, Vec<u8>) {
+    (key(from), end_of_number(LETTER, u64::MAX))
+}
+
+/// The inode of a key.
+pub(crate) fn ino_of_key(key: &[u8]) -> Option<Ino> {
+    number_of_key(key).map(Ino)
+}
+
+/// An inode as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct InodeRecord {
+    pub kind: FileKind,
+    pub permissions: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub nlink: u32,
+    pub rdev: u32,
+    pub size: u64,
+    pub blocks: u64,
+    pub atime: Timestamp,
+    pub mtime: Timestamp,
+    pub ctime: Timestamp,
+    pub btime: Timestamp,
+    /// Of a regular file; 0 otherwise.
+    pub map: MapId,
+    /// Of a directory, the root's being itself; 0 otherwise.
+    pub parent: Ino,
+    /// Number of names in a directory.
+    pub entries: u64,
+    pub generation: u32,
+    /// Extended attributes; with 0 nobody has to look for one.
+    pub xattrs: u32,
+}
+
+impl InodeRecord {
+    pub(crate) fn is_directory(&self) -> bool {
+        self.kind == FileKind::Directory
+    }
+
+    /// What `stat` shows.
+    pub(crate) fn attributes(&self, ino: Ino) -> Attributes {
+        Attributes {
+            ino,
+            generation: self.generation,
+            kind: self.kind,
+            permissions: self.permissions,
+            nlink: self.nlink,
+            uid: self.uid,
+            gid: self.gid,
+            rdev: self.rdev,
+            size: if self.is_directory() { DIRECTORY_BYTES } else { self.size },
+            blocks: self.blocks,
+            atime: self.atime,
+            mtime: self.mtime,
+            ctime: self.ctime,
+            btime: self.btime,
+        }
+    }
+
+    pub(crate) fn encode(&self, ino: Ino) -> Vec<u8> {
+        let mut body = Vec::with_capacity(BODY_BYTES + super::CHECKSUM_BYTES);
+        body.extend_from_slice(&VERSION.to_le_bytes());
+        body.extend_from_slice(&[0; 2]);
+        let mode = self.kind.mode_bits() | self.permissions;
+        for value in [mode, self.uid, self.gid, self.nlink, self.rdev] {
+            body.extend_from_slice(&value.to_le_bytes());
+        }
+        for value in [self.size, self.blocks] {
+            body.extend_from_slice(&value.to_le_bytes());
+        }
+        let times = [self.atime, self.mtime, self.ctime, self.btime];
+        for time in times {
+            body.extend_from_slice(&time.seconds.to_le_bytes());
+        }
+        for time in times {
+            body.extend_from_slice(&time.nanoseconds.to_le_bytes());
+        }
+        for value in [self.map.0, self.parent.0, self.entries] {
+            body.extend_from_slice(&value.to_le_bytes());
+        }
+        for value in [self.generation, self.xattrs] {
+            body.extend_from_slice(&value.to_le_bytes());
+        }
+        body.extend_from_slice(&[0; SPARE_BYTES]);
+        seal(body, ino.0)
+    }
+
+    pub(crate) fn decode(ino: Ino, bytes: &[u8]) -> Result<Self> {
+        let body = unseal("inode", ino.0, bytes)?;
+        parse(body).ok_or_else(|| damaged("inode", ino.0, "its fields contradict each other"))
+    }
+}
+
+fn parse(body: &[u8]) -> Option<InodeRecord> {
+    let mut reader = Reader::new(body);
+    if body.len() != BODY_BYTES || reader.u16()? != VERSION {
+        return None;
+    }
+    reader.u16()?;
+    let mode = reader.u32()?;
+    let mut record = InodeRecord {
+        kind: FileKind::from_mode(mode)?,
+        permissions: mode & 0o7777,
+        uid: reader.u32()?,
+        gid: reader.u32()?,
+        nlink: reader.u32()?,
+        rdev: reader.u32()?,
+        size: reader.u64()?,
+        blocks: reader.u64()?,
+        atime: Timestamp { seconds: reader.i64()?, nanoseconds: 0 },
+        mtime: Timestamp { seconds: reader.i64()?, nanoseconds: 0 },
+        ctime: Timestamp { seconds: reader.i64()?, nanoseconds: 0 },
+        btime: Timestamp { seconds: reader.i64()?, nanoseconds: 0 },
+        map: MapId(0),
+        parent: Ino(0),
+        entries: 0,
+        generation: 0,
+        xattrs: 0,
+    };
+    for time in [&mut record.atime, &mut record.mtime, &mut record.ctime, &mut record.btime] {
+        time.nanoseconds = reader.u32()?;
+    }
+    record.map = MapId(reader.u64()?);
+    record.parent = Ino(reader.u64()?);
+    record.entries = reader.u64()?;
+    record.generation = reader.u32()?;
+    record.xattrs = reader.u32()?;
+    Some(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{assert_damage_is_noticed, hex};
+    use super::*;
+
+    fn sample() -> InodeRecord {
+        InodeRecord {
+            kind: FileKind::Regular,
+            permissions: 0o4755,
+            uid: 1000,
+            gid: 1001,
+            nlink: 2,
+            rdev: 0x0103,
+            size: 0x0102_0304_0506,
+            blocks: 77,
+            atime: Timestamp { seconds: -2, nanoseconds: 1 },
+            mtime: Timestamp { seconds: 1, nanoseconds: 2 },
+            ctime: Timestamp { seconds: 2, nanoseconds: 3 },
+            btime: Timestamp { seconds: 3, nanoseconds: 999_999_999 },
+            map: MapId(9),
+            parent: Ino(0),
+            entries: 0,
+            generation: 0xdead_beef,
+            xattrs: 3,
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_an_inode_never_change() {
+        assert_eq!(
+            hex(&sample().encode(Ino(5))),
+            "01000000ed890000e8030000e9030000020000000301000006050403020100004d000000\
+             00000000feffffffffffffff010000000000000002000000000000000300000000000000\
+             010000000200000003000000ffc99a3b0900000000000000000000000000000000000000\
+             00000000efbeadde03000000000000000000000000000000000000001e48a526"
+        );
+        assert_eq!(hex(&key(Ino(5))), "690000000000000005");
+    }
+
+    #[test]
+    fn an_inode_survives_encoding() {
+        assert_eq!(InodeRecord::decode(Ino(5), &sample().encode(Ino(5))).unwrap(), sample());
+    }
+
+    #[test]
+    fn damage_and_a_wrong_place_are_noticed() {
+        let good = sample().encode(Ino(5));
+        assert_damage_is_noticed(&good, |bytes| InodeRecord::decode(Ino(5), bytes).is_ok());
+        assert!(InodeRecord::decode(Ino(6), &good).is_err());
+    }
+
+    #[test]
+    fn a_mode_without_a_kind_is_refused() {
+        let mut body = sample().encode(Ino(5));
+        body.truncate(BODY_BYTES);
+        body[4..8].copy_from_slice(&0o644_u32.to_le_bytes());
+        assert!(InodeRecord::decode(Ino(5), &seal(body, 5)).is_err());
+    }
+}

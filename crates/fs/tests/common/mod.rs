@@ -1,0 +1,107 @@
+//! A volume in a temporary directory, a clock that tests set, and small helpers.
+#![allow(dead_code, reason = "each test program uses some of it")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
+
+use oncefs_engine::{DataPlace, FingerprintMode, OpenOptions, Profile, Store, VolumeSpec};
+use oncefs_fs::{AtimePolicy, Attributes, Caller, Clock, FileSystem, Ino, Options, Timestamp};
+use tempfile::TempDir;
+
+/// Root, without a umask.
+pub const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0 };
+
+/// Size of the data area of test volumes.
+pub const DATA_BYTES: u64 = 64 << 20;
+
+/// A clock that stands still until it is moved.
+#[derive(Default)]
+pub struct TestClock(AtomicI64);
+
+impl TestClock {
+    pub fn set(&self, seconds: i64) {
+        self.0.store(seconds, SeqCst);
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        at(self.0.load(SeqCst))
+    }
+}
+
+pub fn at(seconds: i64) -> Timestamp {
+    Timestamp { seconds, nanoseconds: 0 }
+}
+
+/// A volume that can be closed and opened again.
+pub struct Volume {
+    dir: TempDir,
+    pub clock: Arc<TestClock>,
+    pub atime: AtimePolicy,
+}
+
+impl Volume {
+    /// Makes an empty one.
+    pub fn new(atime: AtimePolicy) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = VolumeSpec {
+            data_bytes: Some(DATA_BYTES),
+            data: DataPlace::File,
+            profile: Profile::Lrlfs,
+            log_bytes: 8 << 20,
+        };
+        let volume = Self { dir, clock: Arc::default(), atime };
+        let path = volume.dir.path().join("volume");
+        Store::format(&path, &spec, [7; 64]).unwrap();
+        let store = volume.store(false);
+        FileSystem::format(&store, &*volume.clock).unwrap();
+        store.close().unwrap();
+        volume
+    }
+
+    fn store(&self, read_only: bool) -> Arc<Store> {
+        let options = OpenOptions { memory_bytes_max: 16 << 20, read_only, fingerprints: FingerprintMode::Auto };
+        Store::open(&self.dir.path().join("volume"), &options).unwrap()
+    }
+
+    pub fn open(&self) -> Arc<FileSystem> {
+        // A small inode cache, so that eviction is part of every test.
+        let options = Options { memory_bytes_max: 0, atime: self.atime, read_only: false };
+        FileSystem::open(self.store(false), self.clock.clone(), &options).unwrap()
+    }
+
+    pub fn open_read_only(&self) -> Arc<FileSystem> {
+        let options = Options { memory_bytes_max: 0, atime: self.atime, read_only: true };
+        FileSystem::open(self.store(true), self.clock.clone(), &options).unwrap()
+    }
+}
+
+/// Everything that `check` finds wrong.
+pub fn contradictions(file_system: &FileSystem) -> Vec<String> {
+    let mut found = Vec::new();
+    file_system.check(&mut |line| found.push(line)).unwrap();
+    found
+}
+
+/// Names in a directory, without `.` and `..`.
+pub fn names(file_system: &FileSystem, directory: Ino) -> Vec<Vec<u8>> {
+    let mut names = Vec::new();
+    let mut add = |entry: &oncefs_fs::Entry| {
+        names.push(entry.name.to_vec());
+        true
+    };
+    file_system.readdir(directory, 2, &mut add).unwrap();
+    names.sort();
+    names
+}
+
+/// A new regular file.
+pub fn file(file_system: &FileSystem, parent: Ino, name: &str) -> Attributes {
+    file_system.mknod(parent, name.as_bytes(), libc::S_IFREG | 0o644, 0, &ROOT).unwrap()
+}
+
+/// A new directory.
+pub fn directory(file_system: &FileSystem, parent: Ino, name: &str) -> Attributes {
+    file_system.mkdir(parent, name.as_bytes(), 0o755, &ROOT).unwrap()
+}

@@ -1,0 +1,305 @@
+//! The model: what a file system is, with everything in maps and vectors. The one definition of right.
+
+use std::collections::BTreeMap;
+
+use oncefs_fs::{AllocateMode, Error, FileKind, Ino, RenameMode, Result, SetAttributes, SetTime, Timestamp};
+
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub kind: FileKind,
+    pub permissions: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub nlink: u32,
+    pub mtime: Timestamp,
+    pub ctime: Timestamp,
+    pub content: Vec<u8>,
+    pub entries: BTreeMap<Vec<u8>, Ino>,
+    pub parent: Ino,
+    pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+pub struct Reference {
+    pub nodes: BTreeMap<Ino, Node>,
+    pub now: Timestamp,
+}
+
+impl Reference {
+    pub fn new() -> Self {
+        let mut root = Node::new(FileKind::Directory, 0o755, Timestamp::default());
+        root.parent = Ino::ROOT;
+        Self { nodes: BTreeMap::from([(Ino::ROOT, root)]), now: Timestamp::default() }
+    }
+
+    pub fn node(&self, ino: Ino) -> &Node {
+        &self.nodes[&ino]
+    }
+
+    fn edit(&mut self, ino: Ino) -> &mut Node {
+        let now = self.now;
+        let node = self.nodes.get_mut(&ino).unwrap();
+        node.ctime = now;
+        node
+    }
+
+    fn edit_entries(&mut self, ino: Ino) -> &mut Node {
+        let now = self.now;
+        let node = self.edit(ino);
+        node.mtime = now;
+        node
+    }
+
+    fn directory(&self, ino: Ino) -> Result<&Node> {
+        Some(self.node(ino)).filter(|node| node.kind == FileKind::Directory).ok_or(Error::NotADirectory)
+    }
+
+    pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Ino> {
+        self.directory(parent)?.entries.get(name).copied().ok_or(Error::NotFound)
+    }
+
+    /// `ino`: the number that the file system chose; None if it refused.
+    pub fn create(&mut self, parent: Ino, name: &[u8], ino: Option<Ino>, mut node: Node) -> Result<()> {
+        let directory = self.directory(parent)?;
+        if directory.nlink == 0 {
+            return Err(Error::NotFound);
+        }
+        if directory.entries.contains_key(name) {
+            return Err(Error::Exists);
+        }
+        let ino = ino.expect("the file system refused what the model allows");
+        if directory.permissions & libc::S_ISGID != 0 {
+            node.gid = directory.gid;
+            if node.kind == FileKind::Directory {
+                node.permissions |= libc::S_ISGID;
+            }
+        }
+        if node.kind == FileKind::Directory {
+            node.parent = parent;
+            self.edit(parent).nlink += 1;
+        }
+        self.edit_entries(parent).entries.insert(name.to_vec(), ino);
+        assert!(self.nodes.insert(ino, node).is_none(), "inode number {} was used before", ino.0);
+        Ok(())
+    }
+
+    pub fn link(&mut self, ino: Ino, parent: Ino, name: &[u8]) -> Result<()> {
+        let directory = self.directory(parent)?;
+        if self.node(ino).kind == FileKind::Directory {
+            return Err(Error::OperationNotPermitted);
+        }
+        if self.node(ino).nlink == 0 || directory.nlink == 0 {
+            return Err(Error::NotFound);
+        }
+        if directory.entries.contains_key(name) {
+            return Err(Error::Exists);
+        }
+        self.edit(ino).nlink += 1;
+        self.edit_entries(parent).entries.insert(name.to_vec(), ino);
+        Ok(())
+    }
+
+    /// The inode, if that was its last name.
+    fn drop_name(&mut self, parent: Ino, name: &[u8]) -> Option<Ino> {
+        let ino = self.edit_entries(parent).entries.remove(name).unwrap();
+        let is_directory = self.node(ino).kind == FileKind::Directory;
+        if is_directory {
+            self.edit(parent).nlink -= 1;
+        }
+        let node = self.edit(ino);
+        node.nlink = if is_directory { 0 } else { node.nlink - 1 };
+        (node.nlink == 0).then_some(ino)
+    }
+
+    pub fn unlink(&mut self, parent: Ino, name: &[u8]) -> Result<Option<Ino>> {
+        let ino = self.lookup(parent, name)?;
+        if self.node(ino).kind == FileKind::Directory {
+            return Err(Error::IsADirectory);
+        }
+        Ok(self.drop_name(parent, name))
+    }
+
+    pub fn rmdir(&mut self, parent: Ino, name: &[u8]) -> Result<Option<Ino>> {
+        let ino = self.lookup(parent, name)?;
+        if !self.directory(ino)?.entries.is_empty() {
+            return Err(Error::NotEmpty);
+        }
+        Ok(self.drop_name(parent, name))
+    }
+
+    fn is_below(&self, mut ino: Ino, above: Ino) -> bool {
+        loop {
+            if ino == above {
+                return true;
+            }
+            if ino == Ino::ROOT {
+                return false;
+            }
+            ino = self.node(ino).parent;
+        }
+    }
+
+    pub fn rename(&mut self, old: (Ino, &[u8]), new: (Ino, &[u8]), mode: RenameMode) -> Result<Option<Ino>> {
+        self.directory(old.0)?;
+        if self.directory(new.0)?.nlink == 0 {
+            return Err(Error::NotFound);
+        }
+        let source = self.lookup(old.0, old.1)?;
+        let target = self.lookup(new.0, new.1).ok();
+        match (mode, target) {
+            (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),
+            (RenameMode::Exchange, None) => return Err(Error::NotFound),
+            (_, Some(target)) if target == source => return Ok(None),
+            _ => {}
+        }
+        let is_directory = |ino: Ino| self.node(ino).kind == FileKind::Directory;
+        if let (RenameMode::Replace, Some(target)) = (mode, target) {
+            match (is_directory(source), is_directory(target)) {
+                (true, false) => return Err(Error::NotADirectory),
+                (false, true) => return Err(Error::IsADirectory),
+                _ => {}
+            }
+        }
+        let moves_up = mode == RenameMode::Exchange && target.is_some_and(|target| self.is_below(old.0, target));
+        if old.0 != new.0 && (self.is_below(new.0, source) || moves_up) {
+            return Err(Error::Invalid(""));
+        }
+        let mut orphaned = None;
+        if let (RenameMode::Exchange, Some(target)) = (mode, target) {
+            self.place(target, new.0, old.0, old.1);
+        } else {
+            if let Some(target) = target {
+                if !self.node(target).entries.is_empty() {
+                    return Err(Error::NotEmpty);
+                }
+                orphaned = self.drop_name(new.0, new.1);
+            }
+            self.edit_entries(old.0).entries.remove(old.1);
+        }
+        self.place(source, old.0, new.0, new.1);
+        Ok(orphaned)
+    }
+
+    fn place(&mut self, ino: Ino, from: Ino, to: Ino, name: &[u8]) {
+        self.edit_entries(from);
+        self.edit_entries(to).entries.insert(name.to_vec(), ino);
+        let node = self.edit(ino);
+        if node.kind == FileKind::Directory {
+            node.parent = to;
+            self.edit(from).nlink -= 1;
+            self.edit(to).nlink += 1;
+        }
+    }
+
+    fn regular(&self, ino: Ino) -> Result<&Node> {
+        match self.node(ino).kind {
+            FileKind::Regular => Ok(self.node(ino)),
+            FileKind::Directory => Err(Error::IsADirectory),
+            _ => Err(Error::Invalid("")),
+        }
+    }
+
+    pub fn read(&self, ino: Ino, at: u64, len: usize) -> Result<&[u8]> {
+        let content = &self.regular(ino)?.content;
+        let from = content.len().min(at as usize);
+        Ok(&content[from..content.len().min(from + len)])
+    }
+
+    pub fn write(&mut self, ino: Ino, at: u64, data: &[u8]) -> Result<()> {
+        self.regular(ino)?;
+        let at = at as usize;
+        let content = &mut self.edit_entries(ino).content;
+        if content.len() < at + data.len() {
+            content.resize(at + data.len(), 0);
+        }
+        content[at..at + data.len()].copy_from_slice(data);
+        Ok(())
+    }
+
+    pub fn fallocate(&mut self, ino: Ino, at: u64, len: u64, mode: AllocateMode) -> Result<()> {
+        self.regular(ino)?;
+        let (at, end) = (at as usize, (at + len) as usize);
+        let content = &mut self.edit_entries(ino).content;
+        let grows = match mode {
+            AllocateMode::Reserve { keep_size } | AllocateMode::ZeroRange { keep_size } => !keep_size,
+            AllocateMode::PunchHole => false,
+        };
+        if grows && content.len() < end {
+            content.resize(end, 0);
+        }
+        if !matches!(mode, AllocateMode::Reserve { .. }) {
+            let size = content.len();
+            content[at.min(size)..end.min(size)].fill(0);
+        }
+        Ok(())
+    }
+
+    pub fn copy(&mut self, source: Ino, from: u64, target: Ino, to: u64, len: u64) -> Result<u64> {
+        self.regular(source)?;
+        self.regular(target)?;
+        let data = self.read(source, from, len as usize)?.to_vec();
+        if source == target && from.abs_diff(to) < data.len() as u64 {
+            return Err(Error::Invalid(""));
+        }
+        if !data.is_empty() {
+            self.write(target, to, &data)?;
+        }
+        Ok(data.len() as u64)
+    }
+
+    pub fn setattr(&mut self, ino: Ino, set: &SetAttributes) -> Result<()> {
+        if set.size.is_some() {
+            self.regular(ino)?;
+        }
+        let now = self.now;
+        let node = self.edit(ino);
+        if let Some(size) = set.size {
+            node.content.resize(size as usize, 0);
+            node.mtime = now;
+        }
+        if (set.uid.is_some() || set.gid.is_some()) && node.kind != FileKind::Directory {
+            node.permissions &= !libc::S_ISUID;
+            if node.permissions & libc::S_IXGRP != 0 {
+                node.permissions &= !libc::S_ISGID;
+            }
+        }
+        node.uid = set.uid.unwrap_or(node.uid);
+        node.gid = set.gid.unwrap_or(node.gid);
+        node.permissions = set.permissions.unwrap_or(node.permissions);
+        match set.mtime {
+            Some(SetTime::Now) => node.mtime = now,
+            Some(SetTime::At(time)) => node.mtime = time,
+            None => {}
+        }
+        Ok(())
+    }
+
+    pub fn setxattr(&mut self, ino: Ino, name: &[u8], value: &[u8]) {
+        self.edit(ino).xattrs.insert(name.to_vec(), value.to_vec());
+    }
+
+    pub fn removexattr(&mut self, ino: Ino, name: &[u8]) -> Result<()> {
+        if !self.node(ino).xattrs.contains_key(name) {
+            return Err(Error::NoData);
+        }
+        self.edit(ino).xattrs.remove(name);
+        Ok(())
+    }
+}
+
+impl Node {
+    pub fn new(kind: FileKind, permissions: u32, now: Timestamp) -> Self {
+        Self {
+            kind,
+            permissions,
+            uid: 0,
+            gid: 0,
+            nlink: if kind == FileKind::Directory { 2 } else { 1 },
+            mtime: now,
+            ctime: now,
+            content: Vec::new(),
+            entries: BTreeMap::new(),
+            parent: Ino(0),
+            xattrs: BTreeMap::new(),
+        }
+    }
+}

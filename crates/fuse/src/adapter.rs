@@ -1,0 +1,620 @@
+//! The kernel's requests as calls of `oncefs_fs::FileSystem`, and its answers as replies.
+//!
+//! Owns what only the kernel's protocol knows: INIT flags, how long the kernel may remember what, the counts of
+//! inodes that it knows, errno. Decides nothing about files. flock and record locks stay in the kernel, and so do
+//! permission checks (`default_permissions`).
+//!
+//! The kernel may remember names and attributes for ever: all changes go through it. Times of last access it asks for
+//! again after a read; where it does not see by itself that it is out of date, `kernel_cache` tells it.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use fuser::{
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    IoctlFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl,
+    ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use oncefs_engine::BLOCK_BYTES;
+use oncefs_fs::{
+    AllocateMode, Attributes, Caller, EntryKind, Error, FileKind, FileSystem, Ino, NAME_BYTES_MAX, RenameMode, Result,
+    SetAttributes, Whence, WriteOrigin, XattrMode,
+};
+
+use crate::convert::{file_attr, file_type, ino, no_inode, set_time, timestamp};
+use crate::errno::errno;
+use crate::inode_counts::InodeCounts;
+use crate::kernel_cache::KernelCache;
+
+/// How long the kernel may remember names and attributes: longer than any mount lives.
+const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
+/// Requests of readahead and writeback under way at a time (the kernel's default of 12 starves fast devices).
+const BACKGROUND_MAX: u16 = 64;
+/// Above this many the kernel takes the file system for congested: three quarters, as by default.
+const CONGESTION: u16 = 48;
+
+/// Most bytes that one reply to copy_file_range can report, in whole blocks.
+const COPY_BYTES_MAX: u64 = u32::MAX as u64 / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+
+/// What is asked of the kernel at INIT; what an older one lacks is left out.
+const WANTED: [InitFlags; 14] = [
+    InitFlags::FUSE_ASYNC_DIO,
+    InitFlags::FUSE_ATOMIC_O_TRUNC,
+    InitFlags::FUSE_CACHE_SYMLINKS,
+    InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+    InitFlags::FUSE_DO_READDIRPLUS,
+    InitFlags::FUSE_DONT_MASK,
+    InitFlags::FUSE_EXPORT_SUPPORT,
+    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+    InitFlags::FUSE_MAX_PAGES,
+    InitFlags::FUSE_NO_OPENDIR_SUPPORT,
+    InitFlags::FUSE_PARALLEL_DIROPS,
+    InitFlags::FUSE_POSIX_ACL,
+    InitFlags::FUSE_READDIRPLUS_AUTO,
+    InitFlags::FUSE_WRITEBACK_CACHE,
+];
+
+/// Settings of the adapter.
+#[derive(Clone, Copy, Debug)]
+pub struct AdapterConfig {
+    /// Largest WRITE or READ that the kernel may send.
+    pub request_bytes_max: u32,
+    /// Files opened for writing while less than this is available bypass the page cache, so that a full disk is
+    /// reported by write(2) and not after it.
+    pub direct_io_below_bytes: u64,
+}
+
+/// Answers the kernel's requests from a file system.
+pub struct Adapter {
+    file_system: Arc<FileSystem>,
+    config: AdapterConfig,
+    /// What the kernel was told about and has not forgotten.
+    lookups: InodeCounts,
+    kernel_cache: Arc<KernelCache>,
+}
+
+impl Adapter {
+    /// An adapter for one mount.
+    pub fn new(file_system: Arc<FileSystem>, config: AdapterConfig) -> Self {
+        Self { file_system, config, lookups: InodeCounts::new(), kernel_cache: KernelCache::new() }
+    }
+
+    /// What has to be connected to the mount's notifier before requests are answered.
+    pub fn kernel_cache(&self) -> Arc<KernelCache> {
+        self.kernel_cache.clone()
+    }
+
+    /// Replies with an inode, which the kernel knows from then on.
+    fn reply_entry(&self, result: Result<Attributes>, reply: ReplyEntry) {
+        match result {
+            Ok(attributes) => {
+                self.lookups.add(attributes.ino);
+                reply.entry(&FOREVER, &file_attr(&attributes), generation(&attributes));
+            }
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    /// Deletes an inode that lost its last name, unless the kernel still knows it: then `forget` will.
+    fn reply_orphaning(&self, result: Result<Option<Ino>>, reply: ReplyEmpty) {
+        if let Ok(Some(orphan)) = result
+            && !self.lookups.has(orphan)
+        {
+            self.delete(orphan);
+        }
+        reply_empty(result.map(drop), reply);
+    }
+
+    fn delete(&self, ino: Ino) {
+        if let Err(error) = self.file_system.forget(ino) {
+            log::error!("inode {} was deleted and is not freed before the next mount: {error}", ino.0);
+        }
+    }
+
+    /// Notes that a file is open and says what the kernel may do with it.
+    fn opened(&self, ino: Ino, flags: OpenFlags) -> FopenFlags {
+        if !writes(flags) {
+            return FopenFlags::FOPEN_KEEP_CACHE;
+        }
+        self.kernel_cache.writer_opened(ino);
+        let available_bytes = self.file_system.statfs().available * BLOCK_BYTES as u64;
+        if available_bytes < self.config.direct_io_below_bytes {
+            FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
+        } else {
+            FopenFlags::FOPEN_KEEP_CACHE
+        }
+    }
+
+    fn truncate_opened(&self, req: &Request, ino: Ino, flags: OpenFlags) -> Result<()> {
+        if flags.0 & libc::O_TRUNC == 0 {
+            return Ok(());
+        }
+        let set = SetAttributes { size: Some(0), drop_privileges: drops_privileges(req), ..SetAttributes::default() };
+        self.file_system.setattr(ino, &set).map(drop)
+    }
+
+    /// Whether the caller may set set-group-id on a file of this group. The kernel knows; fuser 0.18 cannot ask it
+    /// to tell (FUSE_SETXATTR_EXT), so the caller's groups are looked up.
+    fn keeps_set_group_id(&self, req: &Request, ino: Ino) -> Result<bool> {
+        let attributes = self.file_system.getattr(ino)?;
+        let is_set = attributes.permissions & libc::S_ISGID != 0;
+        Ok(!is_set || req.uid() == 0 || req.gid() == attributes.gid || is_in_group(req.pid(), attributes.gid))
+    }
+
+    fn readdir_plus_entry(&self, reply: &mut ReplyDirectoryPlus, entry: &oncefs_fs::Entry) -> bool {
+        let (number, name) = (INodeNo(entry.ino.0), OsStr::from_bytes(entry.name));
+        let attributes = match entry.entry_kind {
+            EntryKind::Dots => None,
+            EntryKind::Name => match self.file_system.getattr(entry.ino) {
+                // Deleted since the directory was read.
+                Err(Error::Stale) => return true,
+                Err(error) => {
+                    log::error!("attributes of inode {}: {error}", entry.ino.0);
+                    None
+                }
+                Ok(attributes) => Some(attributes),
+            },
+        };
+        let Some(attributes) = attributes else {
+            return !reply.add(number, entry.cookie, name, &Duration::ZERO, &no_inode(entry.kind), Generation(0));
+        };
+        // Counted before the kernel can know it, and taken back if the buffer was full.
+        self.lookups.add(entry.ino);
+        let full =
+            reply.add(number, entry.cookie, name, &FOREVER, &file_attr(&attributes), generation(&attributes));
+        if full && self.lookups.subtract(entry.ino, 1) {
+            self.delete(entry.ino);
+        }
+        !full
+    }
+}
+
+impl Filesystem for Adapter {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        for flag in WANTED {
+            if config.add_capabilities(flag).is_err() {
+                log::info!("this kernel lacks {flag:?}");
+            }
+        }
+        // Each setter answers with the nearest value that it would take.
+        if let Err(nearest) = config.set_max_write(self.config.request_bytes_max) {
+            config.set_max_write(nearest).map_err(|_| std::io::ErrorKind::InvalidInput)?;
+        }
+        let refused = |_| std::io::Error::from(std::io::ErrorKind::InvalidInput);
+        config.set_max_background(BACKGROUND_MAX).map_err(refused)?;
+        config.set_congestion_threshold(CONGESTION).map_err(refused)?;
+        Ok(())
+    }
+
+    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match self.file_system.lookup(ino(parent), name.as_bytes()) {
+            // The kernel remembers that the name is free.
+            Err(Error::NotFound) => reply.entry(&FOREVER, &no_inode(FileKind::Regular), Generation(0)),
+            result => self.reply_entry(result, reply),
+        }
+    }
+
+    fn forget(&self, _req: &Request, number: INodeNo, count: u64) {
+        if self.lookups.subtract(ino(number), count) {
+            self.delete(ino(number));
+        }
+    }
+
+    fn getattr(&self, _req: &Request, number: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        reply_attr(self.file_system.getattr(ino(number)), reply);
+    }
+
+    fn setattr(
+        &self,
+        req: &Request,
+        number: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        ctime: Option<SystemTime>,
+        _fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let set = SetAttributes {
+            permissions: mode.map(|mode| mode & 0o7777),
+            uid,
+            gid,
+            size,
+            atime: atime.map(set_time),
+            mtime: mtime.map(set_time),
+            ctime: ctime.map(timestamp),
+            drop_privileges: drops_privileges(req),
+        };
+        reply_attr(self.file_system.setattr(ino(number), &set), reply);
+    }
+
+    fn readlink(&self, _req: &Request, number: INodeNo, reply: ReplyData) {
+        match self.file_system.readlink(ino(number)) {
+            Ok(target) => reply.data(&target),
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    fn mknod(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, rdev: u32, reply: ReplyEntry) {
+        let made = self.file_system.mknod(ino(parent), name.as_bytes(), mode, rdev, &caller(req, umask));
+        self.reply_entry(made, reply);
+    }
+
+    fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+        self.reply_entry(self.file_system.mkdir(ino(parent), name.as_bytes(), mode, &caller(req, umask)), reply);
+    }
+
+    fn symlink(&self, req: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let target = target.as_os_str().as_bytes();
+        self.reply_entry(self.file_system.symlink(ino(parent), name.as_bytes(), target, &caller(req, 0)), reply);
+    }
+
+    fn link(&self, _req: &Request, number: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.reply_entry(self.file_system.link(ino(number), ino(parent), name.as_bytes()), reply);
+    }
+
+    fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.reply_orphaning(self.file_system.unlink(ino(parent), name.as_bytes()), reply);
+    }
+
+    fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.reply_orphaning(self.file_system.rmdir(ino(parent), name.as_bytes()), reply);
+    }
+
+    fn rename(
+        &self,
+        _req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let mode = match flags {
+            RenameFlags::RENAME_NOREPLACE => RenameMode::NoReplace,
+            RenameFlags::RENAME_EXCHANGE => RenameMode::Exchange,
+            flags if flags.is_empty() => RenameMode::Replace,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        let (old, new) = (name.as_bytes(), new_name.as_bytes());
+        self.reply_orphaning(self.file_system.rename(ino(parent), old, ino(new_parent), new, mode), reply);
+    }
+
+    fn open(&self, req: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        match self.truncate_opened(req, ino(number), flags) {
+            Ok(()) => reply.opened(FileHandle(0), self.opened(ino(number), flags)),
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    fn create(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        match self.file_system.mknod(ino(parent), name.as_bytes(), mode, 0, &caller(req, umask)) {
+            Ok(attributes) => {
+                self.lookups.add(attributes.ino);
+                let open_flags = self.opened(attributes.ino, OpenFlags(flags));
+                let attr = file_attr(&attributes);
+                reply.created(&FOREVER, &attr, generation(&attributes), FileHandle(0), open_flags);
+            }
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    fn read(
+        &self,
+        _req: &Request,
+        number: INodeNo,
+        _fh: FileHandle,
+        at: u64,
+        len: u32,
+        flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let update_atime = flags.0 & libc::O_NOATIME == 0;
+        match self.file_system.read(ino(number), at, len as usize, update_atime) {
+            Ok(bytes) => reply.data(&bytes),
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    fn write(
+        &self,
+        _req: &Request,
+        number: INodeNo,
+        _fh: FileHandle,
+        at: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let from_cache = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let drop_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let origin = if from_cache { WriteOrigin::PageCache } else { WriteOrigin::Caller { drop_privileges } };
+        // Not more than the kernel's `max_write`, which is a u32.
+        let len = data.len() as u32;
+        let written = self.file_system.write(ino(number), at, data, origin).map(|blocks_added| {
+            if from_cache && blocks_added != 0 {
+                self.kernel_cache.blocks_changed(ino(number));
+            }
+        });
+        match written {
+            Err(error) => reply.error(errno(&error)),
+            Ok(()) if from_cache || flags.0 & libc::O_DSYNC == 0 => reply.written(len),
+            Ok(()) => self.file_system.fsync(move |durable| match durable {
+                Ok(()) => reply.written(len),
+                Err(error) => reply.error(lost(&error)),
+            }),
+        }
+    }
+
+    fn flush(&self, _req: &Request, number: INodeNo, _fh: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
+        self.kernel_cache.settle(ino(number));
+        match self.file_system.flush() {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(lost(&error)),
+        }
+    }
+
+    fn release(
+        &self,
+        _req: &Request,
+        number: INodeNo,
+        _fh: FileHandle,
+        flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        if writes(flags) {
+            self.kernel_cache.writer_released(ino(number));
+        }
+        reply.ok();
+    }
+
+    fn fsync(&self, _req: &Request, _number: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        self.file_system.fsync(move |durable| match durable {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(lost(&error)),
+        });
+    }
+
+    fn fsyncdir(&self, req: &Request, number: INodeNo, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
+        self.fsync(req, number, fh, datasync, reply);
+    }
+
+    /// Nothing is kept for an open directory: the kernel need not ask, and may cache listings.
+    fn opendir(&self, _req: &Request, _number: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn readdir(&self, _req: &Request, number: INodeNo, _fh: FileHandle, cookie: u64, mut reply: ReplyDirectory) {
+        let listed = self.file_system.readdir(ino(number), cookie, &mut |entry| {
+            !reply.add(INodeNo(entry.ino.0), entry.cookie, file_type(entry.kind), OsStr::from_bytes(entry.name))
+        });
+        match listed {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    fn readdirplus(&self, _req: &Request, number: INodeNo, _fh: FileHandle, cookie: u64, mut reply: ReplyDirectoryPlus) {
+        let mut listed = 0_usize;
+        let result = self.file_system.readdir(ino(number), cookie, &mut |entry| {
+            listed += 1;
+            self.readdir_plus_entry(&mut reply, entry)
+        });
+        match result {
+            // Entries in the reply are counted: it has to arrive. The kernel asks again and meets the error then.
+            Err(error) if listed == 0 => reply.error(errno(&error)),
+            _ => reply.ok(),
+        }
+    }
+
+    fn statfs(&self, _req: &Request, _number: INodeNo, reply: ReplyStatfs) {
+        let space = self.file_system.statfs();
+        let (total, available, block) = (space.total, space.available, BLOCK_BYTES as u32);
+        reply.statfs(total, available, available, 0, 0, block, NAME_BYTES_MAX as u32, block);
+    }
+
+    fn setxattr(
+        &self,
+        req: &Request,
+        number: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        let mode = match flags {
+            0 => XattrMode::Any,
+            libc::XATTR_CREATE => XattrMode::Create,
+            libc::XATTR_REPLACE => XattrMode::Replace,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        let (number, name) = (ino(number), name.as_bytes());
+        let result = self
+            .keeps_set_group_id(req, number)
+            .and_then(|keeps| self.file_system.setxattr(number, name, value, mode, keeps));
+        reply_empty(result, reply);
+    }
+
+    fn getxattr(&self, _req: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        reply_xattr(self.file_system.getxattr(ino(number), name.as_bytes()), size, reply);
+    }
+
+    fn listxattr(&self, _req: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
+        reply_xattr(self.file_system.listxattr(ino(number)), size, reply);
+    }
+
+    fn removexattr(&self, _req: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        reply_empty(self.file_system.removexattr(ino(number), name.as_bytes()), reply);
+    }
+
+    fn fallocate(
+        &self,
+        req: &Request,
+        number: INodeNo,
+        _fh: FileHandle,
+        at: u64,
+        len: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
+        let mode = match mode & !libc::FALLOC_FL_KEEP_SIZE {
+            0 => AllocateMode::Reserve { keep_size },
+            libc::FALLOC_FL_PUNCH_HOLE if keep_size => AllocateMode::PunchHole,
+            libc::FALLOC_FL_ZERO_RANGE => AllocateMode::ZeroRange { keep_size },
+            _ => return reply.error(Errno::EOPNOTSUPP),
+        };
+        let result = self.file_system.fallocate(ino(number), at, len, mode, drops_privileges(req));
+        reply_empty(result, reply);
+    }
+
+    fn lseek(&self, _req: &Request, number: INodeNo, _fh: FileHandle, at: i64, whence: i32, reply: ReplyLseek) {
+        let whence = match whence {
+            libc::SEEK_DATA => Whence::Data,
+            libc::SEEK_HOLE => Whence::Hole,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        let Ok(at) = u64::try_from(at) else { return reply.error(Errno::ENXIO) };
+        let file_system = self.file_system.clone();
+        self.kernel_cache.when_written_back(ino(number), move || match file_system.lseek(ino(number), at, whence) {
+            // Files are smaller than 2^63 bytes.
+            Ok(offset) => reply.offset(offset as i64),
+            Err(error) => reply.error(errno(&error)),
+        });
+    }
+
+    fn copy_file_range(
+        &self,
+        req: &Request,
+        source: INodeNo,
+        _source_fh: FileHandle,
+        from: u64,
+        target: INodeNo,
+        _target_fh: FileHandle,
+        to: u64,
+        len: u64,
+        _flags: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        let (source, target, len) = (ino(source), ino(target), len.min(COPY_BYTES_MAX));
+        match self.file_system.copy_file_range(source, from, target, to, len, drops_privileges(req)) {
+            // At most COPY_BYTES_MAX, which fits.
+            Ok(copied) => reply.written(copied as u32),
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    /// There are no ioctls.
+    fn ioctl(
+        &self,
+        _req: &Request,
+        _number: INodeNo,
+        _fh: FileHandle,
+        _flags: IoctlFlags,
+        _command: u32,
+        _input: &[u8],
+        _output_bytes: u32,
+        reply: ReplyIoctl,
+    ) {
+        reply.error(Errno::ENOTTY);
+    }
+
+    /// Files are always ready: the kernel need not ask.
+    fn poll(
+        &self,
+        _req: &Request,
+        _number: INodeNo,
+        _fh: FileHandle,
+        _notifier: PollNotifier,
+        _events: PollEvents,
+        _flags: PollFlags,
+        reply: ReplyPoll,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+}
+
+fn writes(flags: OpenFlags) -> bool {
+    flags.acc_mode() != OpenAccMode::O_RDONLY
+}
+
+fn generation(attributes: &Attributes) -> Generation {
+    Generation(attributes.generation.into())
+}
+
+fn caller(req: &Request, umask: u32) -> Caller {
+    Caller { uid: req.uid(), gid: req.gid(), umask }
+}
+
+/// Whether the caller loses set-user-id and set-group-id of what it changes. The kernel decides by CAP_FSETID and
+/// says so in WRITE; where fuser 0.18 does not pass its word on, root is taken to have that capability.
+fn drops_privileges(req: &Request) -> bool {
+    req.uid() != 0
+}
+
+/// Whether a thread has `gid` among its supplementary groups.
+fn is_in_group(thread: u32, gid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
+    let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
+    groups.split_whitespace().any(|group| group.parse() == Ok(gid))
+}
+
+/// The errno for data that was accepted and did not become durable.
+fn lost(error: &Error) -> Errno {
+    match error {
+        Error::ReadOnly(_) => Errno::EIO,
+        error => errno(error),
+    }
+}
+
+fn reply_attr(result: Result<Attributes>, reply: ReplyAttr) {
+    match result {
+        Ok(attributes) => reply.attr(&FOREVER, &file_attr(&attributes)),
+        Err(error) => reply.error(errno(&error)),
+    }
+}
+
+fn reply_empty(result: Result<()>, reply: ReplyEmpty) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(errno(&error)),
+    }
+}
+
+/// A value, or its length if the caller asks for that.
+fn reply_xattr(result: Result<Vec<u8>>, size: u32, reply: ReplyXattr) {
+    match result {
+        Ok(value) if size == 0 => reply.size(value.len() as u32),
+        Ok(value) if value.len() <= size as usize => reply.data(&value),
+        Ok(_) => reply.error(Errno::ERANGE),
+        Err(error) => reply.error(errno(&error)),
+    }
+}

@@ -1,0 +1,151 @@
+//! Where the kernel's caches would make answers wrong, and how that is put right.
+//!
+//! With writeback caching the kernel holds two things that it does not reconcile by itself (Linux 6.18):
+//! it keeps the block count of a file that it was told before it wrote pages back, and it asks where a file has
+//! data while pages that say so are still dirty. So
+//! 1. after a write from the page cache that changed a file's block count, the kernel is told to ask for the
+//!    attributes again: before close(2) returns, and otherwise within `SETTLE`;
+//! 2. a search for data or holes in a file that is open for writing waits until its pages are written back.
+//!
+//! Both work by notifications. The second kind makes the kernel send WRITE requests and wait for them, so it must
+//! never be sent by an event loop: it has a thread of its own.
+
+use std::collections::HashSet;
+use std::io;
+use std::mem;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use fuser::{INodeNo, Notifier};
+use oncefs_fs::Ino;
+use parking_lot::Mutex;
+
+use crate::inode_counts::InodeCounts;
+
+/// How long the kernel may show an outdated block count of a file that stays open.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// Notifies the kernel. Made by `Adapter::new`, and at work once it is connected.
+pub struct KernelCache {
+    connected: OnceLock<Connected>,
+    /// Files open for writing.
+    writers: InodeCounts,
+    /// Inodes whose block counts the kernel may have wrong.
+    outdated: Mutex<HashSet<Ino>>,
+}
+
+struct Connected {
+    notifier: Notifier,
+    /// Not bounded: each job that it holds belongs to a program that waits for it.
+    jobs: Sender<Job>,
+}
+
+enum Job {
+    /// Writes an inode's pages back, then goes on.
+    WriteBack { ino: Ino, then: Box<dyn FnOnce() + Send> },
+    /// There is something in `outdated`.
+    Outdated,
+}
+
+impl KernelCache {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { connected: OnceLock::new(), writers: InodeCounts::new(), outdated: Mutex::default() })
+    }
+
+    /// Starts the work, to be called between mounting and answering requests. The thread ends with the adapter.
+    pub fn connect(self: &Arc<Self>, notifier: Notifier) -> io::Result<()> {
+        let (jobs, received) = channel();
+        let (weak, sending) = (Arc::downgrade(self), notifier.clone());
+        let work = move || {
+            let settle = || {
+                if let Some(cache) = weak.upgrade() {
+                    let outdated = mem::take(&mut *cache.outdated.lock());
+                    outdated.into_iter().for_each(|ino| forget_attributes(&sending, ino));
+                }
+            };
+            run(&received, &sending, settle);
+        };
+        thread::Builder::new().name("kernel-cache".to_owned()).spawn(work)?;
+        // A second call keeps the first connection; its thread ends at once, because nobody sends to it.
+        let _ = self.connected.set(Connected { notifier, jobs });
+        Ok(())
+    }
+
+    /// A file was opened for writing.
+    pub(crate) fn writer_opened(&self, ino: Ino) {
+        self.writers.add(ino);
+    }
+
+    /// A file that was open for writing is gone, and its pages were written back.
+    pub(crate) fn writer_released(&self, ino: Ino) {
+        self.writers.subtract(ino, 1);
+    }
+
+    /// The page cache wrote to an inode, and its block count changed.
+    pub(crate) fn blocks_changed(&self, ino: Ino) {
+        let first = {
+            let mut outdated = self.outdated.lock();
+            outdated.insert(ino) && outdated.len() == 1
+        };
+        if first && let Some(connected) = self.connected.get() {
+            // Fails only after the thread ended, with the mount.
+            let _ = connected.jobs.send(Job::Outdated);
+        }
+    }
+
+    /// A file is about to be closed: what the kernel shows from now on has to be right.
+    pub(crate) fn settle(&self, ino: Ino) {
+        if self.outdated.lock().remove(&ino)
+            && let Some(connected) = self.connected.get()
+        {
+            forget_attributes(&connected.notifier, ino);
+        }
+    }
+
+    /// Goes on with `then` when no pages of the inode are dirty: at once if nobody can have made any.
+    pub(crate) fn when_written_back(&self, ino: Ino, then: impl FnOnce() + Send + 'static) {
+        match self.connected.get() {
+            Some(connected) if self.writers.has(ino) => {
+                // The job, with its reply, comes back only after the thread ended, with the mount.
+                let _ = connected.jobs.send(Job::WriteBack { ino, then: Box::new(then) });
+            }
+            _ => then(),
+        }
+    }
+}
+
+/// Works until nobody can send jobs any more.
+fn run(jobs: &Receiver<Job>, notifier: &Notifier, settle: impl Fn()) {
+    let mut settle_pending = false;
+    loop {
+        let job = if settle_pending { jobs.recv_timeout(SETTLE) } else { jobs.recv().map_err(RecvTimeoutError::from) };
+        match job {
+            Ok(Job::Outdated) => settle_pending = true,
+            Ok(Job::WriteBack { ino, then }) => {
+                write_back(notifier, ino);
+                then();
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                settle_pending = false;
+                settle();
+            }
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// A negative offset concerns the attributes alone.
+fn forget_attributes(notifier: &Notifier, ino: Ino) {
+    if let Err(error) = notifier.inval_inode(INodeNo(ino.0), -1, 0) {
+        log::debug!("inode {}: the kernel keeps its attributes: {error}", ino.0);
+    }
+}
+
+/// From the first page to the last: dirty ones are written before they are dropped.
+fn write_back(notifier: &Notifier, ino: Ino) {
+    if let Err(error) = notifier.inval_inode(INodeNo(ino.0), 0, 0) {
+        log::debug!("inode {}: the kernel keeps its pages: {error}", ino.0);
+    }
+}

@@ -1,0 +1,270 @@
+//! What the kernel may hold back for a mount: dirty bytes, read-ahead, request size.
+//!
+//! Owns every kernel knob that oncefs turns. Knobs of the mount's own backing device (BDI) vanish with the mount;
+//! the one global knob, `fs.fuse.max_pages_limit`, goes back to its value as soon as INIT is answered.
+//! The values are pure functions, tested below; the rest carries them to sysfs.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const KIB: u64 = 1024;
+const MIB: u64 = 1024 * KIB;
+const PAGE_BYTES: u64 = 4 * KIB;
+
+/// Read-ahead: as much as one READ carries, so that a sequential reader costs one request per MiB.
+const READ_AHEAD_KIB: u64 = 1024;
+
+/// The dirty limit's share of RAM. Too low and random writes reach the daemon unmerged; without a limit
+/// nothing overlaps with the application until it calls fsync.
+const DIRTY_SHARE_OF_RAM: u64 = 32;
+
+/// On small machines a lower limit would cut every write into single requests.
+const DIRTY_BYTES_MIN: u64 = 32 * MIB;
+
+/// Above this, more merging was not measurable and fsync only gets longer.
+const DIRTY_BYTES_MAX: u64 = 512 * MIB;
+
+/// Near a full volume a writer still gets this much, to learn of ENOSPC by fsync or close.
+const DIRTY_BYTES_FLOOR: u64 = MIB;
+
+/// Kept free of dirty data: what commits in flight and metadata may take until the next look at the volume.
+const AVAILABLE_MARGIN: u64 = 16 * MIB;
+
+/// How often the volume's fill is looked at. A fast device fills about a limit's worth in that time.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How many dirty bytes the kernel may hold for a mount, from the machine's RAM and what the volume can still take.
+///
+/// With writeback caching the kernel accepts writes before oncefs sees them, so what is dirty must fit.
+pub fn dirty_bytes_max(ram_bytes: u64, available_bytes: u64) -> u64 {
+    let by_ram = (ram_bytes / DIRTY_SHARE_OF_RAM).clamp(DIRTY_BYTES_MIN, DIRTY_BYTES_MAX);
+    let by_space = available_bytes.saturating_sub(AVAILABLE_MARGIN).max(DIRTY_BYTES_FLOOR);
+    by_ram.min(by_space)
+}
+
+/// Whether a new limit is worth a write to sysfs: any fall near full, otherwise a change by an eighth.
+fn worth_setting(current: u64, wanted: u64) -> bool {
+    current.abs_diff(wanted) > current / 8 || (wanted < current && wanted < DIRTY_BYTES_MIN)
+}
+
+/// Pages that a request of the given size needs.
+fn pages_for(request_bytes_max: u32) -> u64 {
+    u64::from(request_bytes_max).div_ceil(PAGE_BYTES)
+}
+
+/// The kernel's knobs for one mount, under `/sys/class/bdi`.
+#[derive(Clone, Debug)]
+pub struct BackingDevice {
+    knobs: PathBuf,
+}
+
+impl BackingDevice {
+    /// The backing device of what is mounted on `dir`. Sends no request to the daemon.
+    pub fn of(dir: &Path) -> io::Result<Self> {
+        let (major, minor) = device_number(dir)?;
+        Ok(Self { knobs: PathBuf::from(format!("/sys/class/bdi/{major}:{minor}")) })
+    }
+
+    fn set(&self, knob: &str, value: u64) -> io::Result<()> {
+        fs::write(self.knobs.join(knob), value.to_string())
+    }
+
+    /// Sets what stays the same for the life of the mount. To be called after INIT, which overwrites it.
+    fn set_fixed(&self) {
+        for (knob, value) in [("read_ahead_kb", READ_AHEAD_KIB), ("strict_limit", 1)] {
+            if let Err(e) = self.set(knob, value) {
+                log::warn!("cannot set {knob} of {}: {e}", self.knobs.display());
+            }
+        }
+    }
+
+    /// Bounds the dirty bytes, and grants half of the bound at once: a mount that was quiet would otherwise
+    /// start with a hundredth of the global limit. The kernel refuses more than that limit: then it is ours.
+    /// It also refuses a bound below what is granted, so the grant goes first and comes back last.
+    fn set_dirty_max(&self, bytes: u64) -> io::Result<()> {
+        self.set("min_ratio", 0)?;
+        match self.set("max_bytes", bytes) {
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => self.set("max_ratio", 100),
+            Err(e) => Err(e),
+            Ok(()) => {
+                // Refused when other mounts were granted everything: this one starts slower then.
+                let _ = self.set("min_bytes", bytes / 2);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn device_number(dir: &Path) -> io::Result<(u32, u32)> {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = std::ffi::CString::new(dir.as_os_str().as_bytes())?;
+    // SAFETY: statx is plain old data, for which all zeros is a value.
+    let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: `dir` is NUL-terminated, `found` is writable, both outlive the call.
+    let done = unsafe {
+        libc::statx(libc::AT_FDCWD, dir.as_ptr(), libc::AT_STATX_DONT_SYNC, libc::STATX_BASIC_STATS, &mut found)
+    };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((found.stx_dev_major, found.stx_dev_minor))
+}
+
+/// Keeps the dirty limit of a mount in step with the volume's free space, until dropped.
+#[derive(Debug)]
+pub struct DirtyLimit {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl DirtyLimit {
+    /// Sets the limit now, then follows `available_bytes` from a thread of its own.
+    pub fn follow(
+        device: BackingDevice,
+        ram_bytes: u64,
+        available_bytes: impl Fn() -> u64 + Send + 'static,
+    ) -> io::Result<Self> {
+        device.set_fixed();
+        let mut current = dirty_bytes_max(ram_bytes, available_bytes());
+        if let Err(e) = device.set_dirty_max(current) {
+            log::warn!("cannot bound the dirty data of {}: {e}", device.knobs.display());
+        }
+        let (stop, stopped) = channel();
+        let thread = std::thread::Builder::new().name("dirty-limit".into()).spawn(move || {
+            while stopped.recv_timeout(LOOK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                let wanted = dirty_bytes_max(ram_bytes, available_bytes());
+                // An error here means that the mount is going away.
+                if worth_setting(current, wanted) && device.set_dirty_max(wanted).is_ok() {
+                    current = wanted;
+                }
+            }
+        })?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for DirtyLimit {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // The thread ends by itself once `stop` is gone; a panic in it has been logged by the hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// `fs.fuse.max_pages_limit`, raised until dropped. The file lock keeps two mounts from restoring each other's value.
+#[derive(Debug)]
+pub(crate) struct PageLimit {
+    knob: File,
+    previous: u64,
+}
+
+impl PageLimit {
+    /// Raises the limit if requests of this size need it. None: nothing to do, or not possible (said in the log);
+    /// then the kernel cuts requests to what its limit allows.
+    pub(crate) fn raise_for(request_bytes_max: u32) -> Option<Self> {
+        Self::try_raise(pages_for(request_bytes_max)).unwrap_or_else(|e| {
+            log::warn!("cannot raise fs.fuse.max_pages_limit: {e}: requests stay smaller than asked for");
+            None
+        })
+    }
+
+    fn try_raise(pages: u64) -> io::Result<Option<Self>> {
+        let path = "/proc/sys/fs/fuse/max_pages_limit";
+        if pages <= read_number(&mut File::open(path)?)? {
+            return Ok(None);
+        }
+        let mut knob = File::options().read(true).write(true).open(path)?;
+        // SAFETY: flock on a descriptor that is open.
+        if unsafe { libc::flock(knob.as_raw_fd(), libc::LOCK_EX) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let previous = read_number(&mut knob)?;
+        write_number(&mut knob, pages.max(previous))?;
+        Ok(Some(Self { knob, previous }))
+    }
+}
+
+impl Drop for PageLimit {
+    fn drop(&mut self) {
+        if let Err(e) = write_number(&mut self.knob, self.previous) {
+            log::warn!("cannot restore fs.fuse.max_pages_limit to {}: {e}", self.previous);
+        }
+    }
+}
+
+fn read_number(knob: &mut File) -> io::Result<u64> {
+    let mut text = String::new();
+    knob.rewind()?;
+    knob.read_to_string(&mut text)?;
+    text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("not a number: {text:?}")))
+}
+
+fn write_number(knob: &mut File, value: u64) -> io::Result<()> {
+    knob.rewind()?;
+    knob.write_all(value.to_string().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1024 * MIB;
+
+    #[test]
+    fn the_dirty_limit_is_a_share_of_ram_on_an_empty_volume() {
+        assert_eq!(dirty_bytes_max(8 * GIB, 1024 * GIB), 256 * MIB);
+    }
+
+    #[test]
+    fn the_dirty_limit_stays_between_its_bounds_whatever_the_ram() {
+        assert_eq!(dirty_bytes_max(128 * MIB, 1024 * GIB), DIRTY_BYTES_MIN);
+        assert_eq!(dirty_bytes_max(1024 * GIB, 1024 * GIB), DIRTY_BYTES_MAX);
+    }
+
+    #[test]
+    fn the_dirty_limit_falls_with_the_available_space_and_never_reaches_zero() {
+        assert_eq!(dirty_bytes_max(8 * GIB, 100 * MIB), 84 * MIB);
+        assert_eq!(dirty_bytes_max(8 * GIB, 17 * MIB), MIB);
+        assert_eq!(dirty_bytes_max(8 * GIB, 0), MIB);
+    }
+
+    #[test]
+    fn small_changes_are_not_carried_to_the_kernel_unless_space_runs_out() {
+        assert!(!worth_setting(256 * MIB, 250 * MIB));
+        assert!(worth_setting(256 * MIB, 200 * MIB));
+        assert!(worth_setting(20 * MIB, 19 * MIB));
+        assert!(!worth_setting(19 * MIB, 20 * MIB));
+    }
+
+    #[test]
+    fn a_request_needs_a_page_per_4_kib_begun() {
+        assert_eq!(pages_for(1024 * 1024), 256);
+        assert_eq!(pages_for(1024 * 1024 + 1), 257);
+    }
+
+    #[test]
+    fn the_page_limit_is_raised_while_held_and_restored_after() {
+        let path = "/proc/sys/fs/fuse/max_pages_limit";
+        let limit = || fs::read_to_string(path).unwrap().trim().parse::<u64>().unwrap();
+        let before = limit();
+        let raised = PageLimit::try_raise(before + 256).unwrap().expect("above the present limit");
+        assert_eq!(limit(), before + 256);
+        drop(raised);
+        assert_eq!(limit(), before);
+    }
+
+    #[test]
+    fn the_device_number_is_the_one_of_the_mount() {
+        let (major, minor) = device_number(Path::new("/proc")).unwrap();
+        let line = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let proc = line.lines().find(|l| l.split(' ').nth(4) == Some("/proc")).unwrap();
+        assert_eq!(proc.split(' ').nth(2).unwrap(), format!("{major}:{minor}"));
+    }
+}

@@ -1,0 +1,96 @@
+# shellcheck shell=bash disable=SC2034
+# Sourced by the other scripts: where things are, and how work is shown while it runs.
+
+set -euo pipefail
+export LC_ALL=C.UTF-8 HOME="${HOME:-/root}" DEBIAN_FRONTEND=noninteractive
+
+repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/oncefs
+
+# One target directory for all checkouts, since RocksDB builds for ten minutes.
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
+# The test tools that cargo installs lie beside it.
+export ONCEFS_TOOLS=${ONCEFS_TOOLS:-$(dirname "$CARGO_TARGET_DIR")/tools}
+export PATH=$ONCEFS_TOOLS/bin:$HOME/.cargo/bin:$PATH:/usr/sbin:/sbin
+oncefs=$CARGO_TARGET_DIR/release/oncefs
+logs=$cache/logs
+mkdir -p "$logs"
+
+die() {
+    echo "error: $*" >&2
+    exit 1
+}
+
+require_root() {
+    [ "$(id -u)" = 0 ] || die "this needs root: run it with sudo"
+}
+
+# "1m 05s"
+spent() {
+    local seconds=$(($(date +%s) - $1))
+    if [ $seconds -ge 60 ]; then printf '%dm %02ds' $((seconds / 60)) $((seconds % 60)); else printf '%ds' $seconds; fi
+}
+
+# A bar of 20 characters, empty without a known end.
+bar() {
+    local count=$1 total=$2
+    [ "$total" -gt 0 ] || return 0
+    [ "$count" -le "$total" ] || count=$total
+    local full=$((20 * count / total)) line=####################
+    printf ' [%-20s]' "${line:0:full}"
+}
+
+# "12 of 120 crates": the lines of a log that match a pattern; "12 crates" when the end is not known.
+counted() {
+    local log=$1 pattern=$2 total=$3 noun=$4 count
+    [ -n "$pattern" ] || return 0
+    count=$(grep -cE "$pattern" "$log" || true)
+    if [ "$total" -gt 0 ]; then printf '%s %d of %d %s' "$(bar "$count" "$total")" "$count" "$total" "$noun"; else printf ' %d %s' "$count" "$noun"; fi
+}
+
+# step TITLE [--count PATTERN TOTAL NOUN] COMMAND...
+# Runs a command with its output in a log, shows that it lives, and shows the log's end if it fails.
+step() {
+    local title=$1 pattern='' total=0 noun=''
+    shift
+    if [ "$1" = --count ]; then
+        pattern=$2 total=$3 noun=$4
+        shift 4
+    fi
+    log=$logs/$(basename "$0")-$(tr -c 'a-z0-9\n' '-' <<<"${title,,}").log
+    local start said=0 pid status=0
+    start=$(date +%s)
+    "$@" >"$log" 2>&1 </dev/null &
+    pid=$!
+    while kill -0 $pid 2>/dev/null; do
+        tell_progress
+        sleep 0.2
+    done
+    wait $pid || status=$?
+    [ ! -t 1 ] || printf '\r\033[K'
+    if [ $status -ne 0 ]; then
+        tail -n 100 "$log"
+        die "$title failed after $(spent "$start"); all of it is in $log"
+    fi
+    echo "$title: done in $(spent "$start")$(counted "$log" "$pattern" 0 "$noun")"
+}
+
+# One changing line on a terminal; elsewhere a line after 2 s and then one every half minute.
+tell_progress() {
+    local seconds=$(($(date +%s) - start))
+    if [ -t 1 ]; then
+        printf '\r\033[K%s: %s%s' "$title" "$(spent "$start")" "$(counted "$log" "$pattern" "$total" "$noun")"
+    elif [ $seconds -ge 2 ] && [ $((seconds / 30)) -ge "$said" ]; then
+        echo "$title ... $(spent "$start")$(counted "$log" "$pattern" "$total" "$noun")"
+        said=$((seconds / 30 + 1))
+    fi
+}
+
+crates_in_lock() {
+    grep -c '^name = ' "$repository/Cargo.lock"
+}
+
+build_oncefs() {
+    step "Building oncefs (the first build takes ten minutes)" --count '^ *Compiling' "$(crates_in_lock)" crates \
+        cargo build --release --workspace --manifest-path "$repository/Cargo.toml"
+}

@@ -1,0 +1,65 @@
+//! A host disk of its own for a volume: a loop device with ext4, whose block layer counts what reaches it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::{run, sys};
+
+/// Bytes in a block.
+pub const BLOCK: u64 = 4096;
+
+/// Where tests put their files: on a real disk, since memory file systems lack O_DIRECT and hide costs.
+pub fn test_dir() -> PathBuf {
+    std::env::var_os("ONCEFS_TEST_DIR").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from)
+}
+
+/// An ext4 on a loop device, unmounted and removed when dropped.
+pub struct HostDisk {
+    scratch: TempDir,
+    device: String,
+}
+
+impl HostDisk {
+    /// Makes and mounts a disk of `bytes`.
+    pub fn new(bytes: u64) -> Self {
+        let scratch = tempfile::Builder::new().prefix("oncefs-host-").tempdir_in(test_dir()).unwrap();
+        let image = scratch.path().join("image");
+        File::create(&image).unwrap().set_len(bytes).unwrap();
+        run(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]).arg(&image));
+        let device = run(Command::new("losetup").args(["--find", "--show"]).arg(&image)).trim().to_owned();
+        let disk = HostDisk { scratch, device };
+        fs::create_dir(disk.path()).unwrap();
+        run(Command::new("mount").args(["-t", "ext4"]).arg(&disk.device).arg(disk.path()));
+        disk
+    }
+
+    /// Where the disk is mounted.
+    pub fn path(&self) -> PathBuf {
+        self.scratch.path().join("disk")
+    }
+
+    /// Bytes written to the device since it was made, once everything written so far has reached it.
+    pub fn bytes_written(&self) -> u64 {
+        sys::sync_file_system(&self.path()).unwrap();
+        let name = Path::new(&self.device).file_name().unwrap().to_str().unwrap();
+        let line = fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap();
+        let sectors: u64 = line.split_whitespace().nth(6).unwrap().parse().unwrap();
+        sectors * 512
+    }
+
+    /// Bytes of the host that its files occupy.
+    pub fn bytes_used(&self) -> u64 {
+        let space = sys::space(&self.path()).unwrap();
+        (space.f_blocks - space.f_bfree) * space.f_frsize
+    }
+}
+
+impl Drop for HostDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.path()).status();
+        let _ = Command::new("losetup").arg("--detach").arg(&self.device).status();
+    }
+}

@@ -1,0 +1,289 @@
+//! A volume and its mount, made for one test and gone with it.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::device::test_dir;
+use crate::{run, sys};
+
+/// A daemon that serves a test longer than this hangs: it is killed, and the test fails instead of waiting.
+const DAEMON_LIFE_MAX: Duration = Duration::from_secs(300);
+/// A mount that is not there after this long will not come.
+const MOUNT_WAIT_MAX: Duration = Duration::from_secs(60);
+/// A mount that is busy for longer than this is kept busy by its own test.
+const BUSY_MAX: Duration = Duration::from_secs(2);
+/// How often something without a notification is looked at.
+const POLL: Duration = Duration::from_millis(2);
+
+/// The built binary: `ONCEFS_BIN`, else beside the tests.
+pub fn oncefs() -> PathBuf {
+    let binary = std::env::var_os("ONCEFS_BIN")
+        .map_or_else(|| crate::run::target_dir().join("release/oncefs"), PathBuf::from);
+    assert!(binary.exists(), "{} is missing: run cargo build --release first, or set ONCEFS_BIN", binary.display());
+    binary
+}
+
+/// A volume in a directory of its own and the daemon that serves it.
+/// Dropping unmounts and removes both; after a panic the daemon's last words are printed first.
+pub struct Mount {
+    scratch: TempDir,
+    options: Vec<String>,
+    cgroup: Option<PathBuf>,
+    daemon: Option<Daemon>,
+}
+
+struct Daemon {
+    pid: i32,
+    ended: Receiver<ExitStatus>,
+}
+
+impl Mount {
+    /// Makes a volume of `size` (as `mkfs --size` takes it) on the test disk and mounts it.
+    pub fn new(size: &str) -> Self {
+        Self::on(&test_dir(), size, &[])
+    }
+
+    /// The same below `parent`, with mount options.
+    pub fn on(parent: &Path, size: &str, options: &[&str]) -> Self {
+        let mut mount = Self::unmounted(parent, size, options);
+        mount.mount();
+        mount
+    }
+
+    /// The same, with the daemon in the cgroup whose `cgroup.procs` is given.
+    pub fn in_cgroup(size: &str, procs: &Path, options: &[&str]) -> Self {
+        let mut mount = Self::unmounted(&test_dir(), size, options);
+        mount.cgroup = Some(procs.to_owned());
+        mount.mount();
+        mount
+    }
+
+    /// Makes the volume only.
+    pub fn unmounted(parent: &Path, size: &str, options: &[&str]) -> Self {
+        require_root_and_fuse();
+        let scratch = tempfile::Builder::new().prefix("oncefs-test-").tempdir_in(parent).unwrap();
+        let options = options.iter().map(|o| (*o).to_owned()).collect();
+        let mount = Mount { scratch, options, cgroup: None, daemon: None };
+        fs::create_dir(mount.dir()).unwrap();
+        run(Command::new(oncefs()).arg("mkfs").arg(mount.volume()).args(["--size", size]));
+        mount
+    }
+
+    /// The volume's directory.
+    pub fn volume(&self) -> PathBuf {
+        self.scratch.path().join("volume")
+    }
+
+    /// Where it is mounted.
+    pub fn dir(&self) -> PathBuf {
+        self.scratch.path().join("mnt")
+    }
+
+    /// A path inside the mount.
+    pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.dir().join(name)
+    }
+
+    fn log(&self) -> PathBuf {
+        self.scratch.path().join("daemon.log")
+    }
+
+    /// Starts the daemon and waits until the mount is live. A dead mount is removed first.
+    pub fn mount(&mut self) {
+        assert!(self.daemon.is_none(), "already mounted");
+        self.remove_dead_mount();
+        let mut command = Command::new(oncefs());
+        command.arg("mount").arg("-f").arg(self.volume()).arg(self.dir());
+        for option in &self.options {
+            command.args(["-o", option]);
+        }
+        let log = File::options().create(true).append(true).open(self.log()).unwrap();
+        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        if let Some(procs) = self.cgroup.clone() {
+            // SAFETY: one write to a file, by a child that has one thread.
+            unsafe { command.pre_exec(move || fs::write(&procs, "0")) };
+        }
+        let child = command.spawn().unwrap();
+        self.daemon = Some(Daemon { pid: child.id() as i32, ended: reap(child) });
+        self.wait_until_live();
+    }
+
+    fn wait_until_live(&mut self) {
+        let start = Instant::now();
+        while !is_mounted(&self.dir()) {
+            let daemon = self.daemon.as_ref().expect("set by the caller");
+            match daemon.ended.recv_timeout(POLL) {
+                Err(RecvTimeoutError::Timeout) => {}
+                ended => panic!("the daemon ended before it mounted: {ended:?}\n{}", self.last_words()),
+            }
+            assert!(start.elapsed() < MOUNT_WAIT_MAX, "no mount after {MOUNT_WAIT_MAX:?}\n{}", self.last_words());
+        }
+    }
+
+    /// Unmounts as a person does, and requires the daemon's success.
+    pub fn umount(&mut self) {
+        let daemon = self.daemon.take().expect("umount needs a mount");
+        self.umount_when_idle();
+        let status = daemon.ended.recv_timeout(Duration::from_secs(5)).expect("the daemon outlived umount");
+        assert!(status.success(), "the daemon ended with {status}\n{}", self.last_words());
+    }
+
+    /// Other tests start programs, and between fork and exec those hold our files open for a moment.
+    fn umount_when_idle(&self) {
+        let start = Instant::now();
+        loop {
+            let output = Command::new(oncefs()).arg("umount").arg(self.dir()).stdin(Stdio::null()).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            if output.status.success() {
+                return;
+            }
+            assert!(said.contains("in use") && start.elapsed() < BUSY_MAX, "umount ended with {}: {said}", output.status);
+            thread::sleep(POLL);
+        }
+    }
+
+    /// Unmounts and mounts again.
+    pub fn remount(&mut self) {
+        self.umount();
+        self.mount();
+    }
+
+    /// Kills the daemon as a crash would. The dead mount stays until the next [`Mount::mount`], so that
+    /// programs that still write meet an error and not the directory below.
+    pub fn kill(&mut self) {
+        let daemon = self.daemon.take().expect("kill needs a mount");
+        // SAFETY: plain numbers; the child is not reaped before it has ended.
+        unsafe { libc::kill(daemon.pid, libc::SIGKILL) };
+        daemon.ended.recv_timeout(Duration::from_secs(30)).expect("a killed daemon ends");
+    }
+
+    fn remove_dead_mount(&self) {
+        if is_mounted(&self.dir()) {
+            sys::unmount_dead(&self.dir()).unwrap();
+        }
+    }
+
+    /// Kills the daemon, and mounts again.
+    pub fn crash(&mut self) {
+        self.kill();
+        self.mount();
+    }
+
+    /// The daemon's process id.
+    pub fn pid(&self) -> i32 {
+        self.daemon.as_ref().expect("mounted").pid
+    }
+
+    /// Exit code and output of `oncefs fsck`.
+    pub fn fsck(&self) -> (i32, String) {
+        let output = Command::new(oncefs()).arg("fsck").arg(self.volume()).stdin(Stdio::null()).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&said).into_owned())
+    }
+
+    /// Requires that `oncefs fsck` finds nothing wrong.
+    pub fn assert_clean(&self) {
+        let (code, said) = self.fsck();
+        assert_eq!(code, 0, "fsck:\n{said}\ndaemon:\n{}", self.last_words());
+    }
+
+    /// Unmounts, checks and mounts again.
+    pub fn check(&mut self) {
+        self.umount();
+        self.assert_clean();
+        self.mount();
+    }
+
+    /// What `oncefs stats --json` says.
+    pub fn stats(&self) -> Value {
+        let said = run(Command::new(oncefs()).args(["stats", "--json"]).arg(self.dir()));
+        serde_json::from_str(&said).unwrap_or_else(|error| panic!("stats --json is not JSON: {error}\n{said}"))
+    }
+
+    /// A figure of `stats`, such as ("space", "used_bytes").
+    pub fn figure(&self, group: &str, name: &str) -> u64 {
+        let stats = self.stats();
+        stats[group][name].as_u64().unwrap_or_else(|| panic!("stats has no {group}.{name}: {stats:#}"))
+    }
+
+    /// Waits until `figure` satisfies `wanted`; panics after `seconds`.
+    pub fn wait_for(&self, group: &str, name: &str, seconds: u64, wanted: impl Fn(u64) -> bool) -> u64 {
+        let start = Instant::now();
+        loop {
+            let value = self.figure(group, name);
+            if wanted(value) {
+                return value;
+            }
+            assert!(start.elapsed().as_secs() < seconds, "{group}.{name} stayed at {value} for {seconds} s");
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn last_words(&self) -> String {
+        let mut text = String::new();
+        let _ = File::open(self.log()).and_then(|mut log| log.read_to_string(&mut text));
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(40)..].join("\n")
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            println!("the daemon's last words:\n{}", self.last_words());
+            if self.daemon.is_some() {
+                self.kill();
+            }
+        } else if self.daemon.is_some() {
+            self.umount();
+        }
+        self.remove_dead_mount();
+    }
+}
+
+/// Reaps the child when it ends, and kills it at the end of its time.
+fn reap(mut child: Child) -> Receiver<ExitStatus> {
+    let (sender, ended) = channel();
+    thread::spawn(move || {
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            if start.elapsed() > DAEMON_LIFE_MAX {
+                println!("the test hangs: killing the daemon after {DAEMON_LIFE_MAX:?}");
+                child.kill().unwrap();
+            }
+            thread::sleep(POLL);
+        };
+        // Nobody listens when the mount was dropped before its daemon ended.
+        let _ = sender.send(status);
+    });
+    ended
+}
+
+/// Whether something is mounted at `dir`, by the kernel's table.
+pub(crate) fn is_mounted(dir: &Path) -> bool {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    table.lines().any(|line| line.split(' ').nth(4) == dir.to_str())
+}
+
+fn require_root_and_fuse() {
+    // SAFETY: no arguments, cannot fail.
+    assert_eq!(unsafe { libc::geteuid() }, 0, "the system tests need root");
+    assert!(Path::new("/dev/fuse").exists(), "the system tests need /dev/fuse: load the fuse module");
+    static ALL_MODE_BITS: std::sync::Once = std::sync::Once::new();
+    // SAFETY: plain number. Tests state the modes they mean.
+    ALL_MODE_BITS.call_once(|| unsafe {
+        libc::umask(0);
+    });
+}

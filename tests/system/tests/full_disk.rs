@@ -1,0 +1,117 @@
+//! Full disks: oncefs itself full, and the host below it full. An error comes with the write or at the latest
+//! with fsync or close, what was acknowledged stays, deleting works, and then writing works again.
+
+#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use oncefs_system_tests::{HostDisk, Mount, bytes, sys};
+
+const MIB: u64 = 1 << 20;
+
+/// Writes one file and syncs it: what a program sees that checks every result.
+fn write_synced(path: &Path, key: u64, len: usize) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(&bytes(key, len))?;
+    file.sync_all()
+}
+
+/// Fills the mount with files of 8 MiB until an error comes; returns the acknowledged ones.
+fn fill_up(mount: &Mount, key: u64, limit: u64) -> Vec<(PathBuf, u64)> {
+    let mut acknowledged = Vec::new();
+    for number in 0..limit {
+        let path = mount.join(format!("file-{key}-{number}"));
+        match write_synced(&path, key + number, 8 * MIB as usize) {
+            Ok(()) => acknowledged.push((path, key + number)),
+            Err(error) => {
+                assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "a full disk says so: {error}");
+                fs::remove_file(&path).expect("deleting works on a full disk");
+                return acknowledged;
+            }
+        }
+    }
+    panic!("{limit} files of 8 MiB were acknowledged on a disk that cannot hold them");
+}
+
+fn assert_all_there(files: &[(PathBuf, u64)]) {
+    for (path, key) in files {
+        assert!(fs::read(path).unwrap() == bytes(*key, 8 * MIB as usize), "{} changed", path.display());
+    }
+}
+
+fn fill_delete_and_fill_again(mount: &mut Mount, limit: u64) {
+    let files = fill_up(mount, 1000, limit);
+    println!("{} MiB were acknowledged before the disk was full", files.len() * 8);
+    assert!(files.len() >= 8, "only {} files fitted", files.len());
+    assert_all_there(&files);
+    mount.crash();
+    assert_all_there(&files);
+
+    let (gone, kept) = files.split_at(files.len() / 2);
+    for (path, _) in gone {
+        fs::remove_file(path).expect("deleting works on a full disk");
+    }
+    mount.wait_for("space", "available_bytes", 60, |available| available > gone.len() as u64 * 7 * MIB);
+    for number in 0..gone.len() as u64 / 2 {
+        write_synced(&mount.join(format!("again-{number}")), 5000 + number, 8 * MIB as usize).expect("there is space again");
+    }
+    assert_all_there(kept);
+    mount.check();
+    assert_all_there(kept);
+}
+
+#[test]
+fn a_full_volume_reports_it_keeps_what_it_acknowledged_and_works_again_after_deleting() {
+    let mut mount = Mount::new("256M");
+    fill_delete_and_fill_again(&mut mount, 33);
+}
+
+#[test]
+fn a_full_host_is_reported_and_survived_like_a_full_volume() {
+    let disk = HostDisk::new(640 * MIB);
+    let mut mount = Mount::on(&disk.path(), "4G", &[]);
+    fill_delete_and_fill_again(&mut mount, 80);
+}
+
+#[test]
+fn a_host_filled_by_somebody_else_loses_nothing_acknowledged() {
+    let disk = HostDisk::new(640 * MIB);
+    let mut mount = Mount::on(&disk.path(), "4G", &[]);
+    write_synced(&mount.join("kept"), 1, 32 * MIB as usize).unwrap();
+
+    let ballast = disk.path().join("somebody-else");
+    let mut other = File::create(&ballast).unwrap();
+    while other.write_all(&bytes(2, MIB as usize)).is_ok() {}
+    let _ = other.sync_all();
+    let error = write_until_error(&mount).expect_err("the host is full");
+    assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{error}");
+
+    drop(other);
+    fs::remove_file(&ballast).unwrap();
+    mount.remount();
+    assert!(fs::read(mount.join("kept")).unwrap() == bytes(1, 32 * MIB as usize));
+    write_synced(&mount.join("new"), 3, 32 * MIB as usize).expect("there is space again");
+    mount.check();
+}
+
+fn write_until_error(mount: &Mount) -> io::Result<()> {
+    for number in 0..64 {
+        write_synced(&mount.join(format!("more-{number}")), 100 + number, 8 * MIB as usize)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn reserving_more_than_there_is_fails_and_a_reservation_can_be_written_on_a_full_disk() {
+    let mount = Mount::new("256M");
+    let reserved = File::create(mount.join("reserved")).unwrap();
+    let error = sys::fallocate(&reserved, 0, 0, 4096 * MIB).expect_err("4 GiB cannot be promised");
+    assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
+    sys::fallocate(&reserved, 0, 0, 32 * MIB).unwrap();
+    fill_up(&mount, 2000, 33);
+    std::os::unix::fs::FileExt::write_all_at(&reserved, &bytes(7, 32 * MIB as usize), 0).unwrap();
+    reserved.sync_all().expect("reserved space is there when it is needed");
+    assert!(fs::read(mount.join("reserved")).unwrap() == bytes(7, 32 * MIB as usize));
+}

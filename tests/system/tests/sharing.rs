@@ -1,0 +1,171 @@
+//! Counts, not belief: what sharing saves in the data area, on the device and on the host.
+
+#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+
+use oncefs_system_tests::{BLOCK, HostDisk, Mount, elapsed, fill, sys};
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// Writes `len` bytes of stream `key` with write(2), 1 MiB at a time, and syncs.
+fn write_stream(path: &Path, key: u64, len: u64) {
+    let mut file = File::create(path).unwrap();
+    let mut buffer = vec![0; MIB as usize];
+    for at in (0..len).step_by(MIB as usize) {
+        fill(key, at, &mut buffer);
+        file.write_all(&buffer).unwrap();
+    }
+    file.sync_all().unwrap();
+}
+
+/// Requires that a file holds exactly `len` bytes of stream `key`, repeated every `period` bytes.
+fn assert_stream(path: &Path, key: u64, len: u64, period: u64) {
+    let mut file = File::open(path).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), len);
+    let (mut buffer, mut wanted) = (vec![0; MIB as usize], vec![0; MIB as usize]);
+    for at in (0..len).step_by(MIB as usize) {
+        file.read_exact(&mut buffer).unwrap();
+        fill(key, at % period, &mut wanted);
+        assert!(buffer == wanted, "{} differs in the MiB at {at}", path.display());
+    }
+}
+
+#[test]
+fn the_second_copy_of_a_gibibyte_takes_no_space_and_hardly_a_write() {
+    let disk = HostDisk::new(4 * GIB);
+    let mut mount = Mount::on(&disk.path(), "2G", &[]);
+    let used_before = mount.figure("space", "used_bytes");
+    write_stream(&mount.join("first"), 1, GIB);
+    let used_once = mount.figure("space", "used_bytes");
+    assert_eq!(used_once - used_before, GIB, "the first copy takes its size");
+
+    let device_before = disk.bytes_written();
+    write_stream(&mount.join("second"), 1, GIB);
+    let device = disk.bytes_written() - device_before;
+    println!("bytes written to the device for the second copy: {device} ({:.3} %)", device as f64 * 100.0 / GIB as f64);
+    assert_eq!(mount.figure("space", "used_bytes"), used_once, "the second copy takes no block");
+    assert!(device < GIB / 50, "the second copy wrote {device} bytes to the device");
+    assert_eq!(mount.figure("space", "mapped_bytes"), 2 * GIB);
+
+    mount.check();
+    assert_stream(&mount.join("first"), 1, GIB, GIB);
+    assert_stream(&mount.join("second"), 1, GIB, GIB);
+}
+
+#[test]
+fn copying_ten_gigabytes_by_copy_file_range_writes_only_metadata_and_deleting_it_returns_at_once() {
+    let disk = HostDisk::new(4 * GIB);
+    let mut mount = Mount::on(&disk.path(), "3G", &[]);
+    let large = make_ten_gigabytes(&mount);
+    let used = mount.figure("space", "used_bytes");
+
+    let device_before = disk.bytes_written();
+    let (source, target) = (File::open(&large).unwrap(), File::create(mount.join("copy")).unwrap());
+    let len = source.metadata().unwrap().len();
+    let (copied, time) = elapsed("copy_file_range of 10 GB", || sys::copy_range_all(&source, 0, &target, 0, len));
+    copied.unwrap();
+    target.sync_all().unwrap();
+    let device = disk.bytes_written() - device_before;
+    println!("bytes written to the device for the copy: {device}");
+    assert!(device < 64 * MIB, "the copy wrote {device} bytes: more than metadata");
+    assert!(time < Duration::from_secs(10), "the copy took {time:?}");
+    assert_eq!(mount.figure("space", "used_bytes"), used, "the copy takes no block");
+
+    mount.check();
+    assert_stream(&mount.join("copy"), 9, len, GIB);
+    delete_and_get_the_space_back(&mount, &[&large, &mount.join("copy"), &mount.join("gigabyte")]);
+    mount.check();
+}
+
+/// A file of 10 GB that reads a GiB of unique data over and over, in few extents.
+fn make_ten_gigabytes(mount: &Mount) -> std::path::PathBuf {
+    write_stream(&mount.join("gigabyte"), 9, GIB);
+    let path = mount.join("large");
+    let (source, target) = (File::open(mount.join("gigabyte")).unwrap(), File::create(&path).unwrap());
+    for part in 0..10 {
+        sys::copy_range_all(&source, 0, &target, part * GIB, GIB).unwrap();
+    }
+    target.sync_all().unwrap();
+    path
+}
+
+fn delete_and_get_the_space_back(mount: &Mount, files: &[&Path]) {
+    for file in files {
+        let ((), time) = elapsed(&format!("unlink of {}", file.display()), || fs::remove_file(file).unwrap());
+        assert!(time < Duration::from_secs(1), "unlink of {} took {time:?}", file.display());
+    }
+    mount.wait_for("space", "mapped_bytes", 60, |mapped| mapped == 0);
+    mount.wait_for("space", "used_bytes", 60, |used| used < MIB);
+}
+
+#[test]
+fn blocks_that_nobody_uses_go_back_to_the_host() {
+    let disk = HostDisk::new(2 * GIB);
+    let mount = Mount::on(&disk.path(), "1G", &[]);
+    let host_before = disk.bytes_used();
+    write_stream(&mount.join("file"), 3, 256 * MIB);
+    let host_full = disk.bytes_used();
+    assert!(host_full >= host_before + 250 * MIB, "written data must be on the host");
+
+    let file = File::options().write(true).open(mount.join("file")).unwrap();
+    let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    sys::fallocate(&file, punch, 0, 192 * MIB).unwrap();
+    file.sync_all().unwrap();
+    for _ in 0..300 {
+        sys::sync_file_system(&disk.path()).unwrap();
+        if disk.bytes_used() + 180 * MIB < host_full {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("30 s after punching 192 MiB the host still has {} of {host_full} bytes in use", disk.bytes_used());
+}
+
+#[test]
+fn zeros_take_no_space_and_repeated_blocks_take_one() {
+    let mount = Mount::new("1G");
+    let used = mount.figure("space", "used_bytes");
+    let zeros = File::create(mount.join("zeros")).unwrap();
+    zeros.write_all_at(&vec![0; 8 * MIB as usize], 0).unwrap();
+    zeros.sync_all().unwrap();
+    assert_eq!(mount.figure("space", "used_bytes"), used, "zeros are holes");
+
+    let same = File::create(mount.join("same")).unwrap();
+    same.write_all_at(&[7].repeat(8 * MIB as usize), 0).unwrap();
+    same.sync_all().unwrap();
+    assert_eq!(mount.figure("space", "used_bytes"), used + BLOCK, "2,048 equal blocks are stored once");
+}
+
+#[test]
+fn writing_the_same_content_over_itself_stores_nothing() {
+    let mount = Mount::new("1G");
+    write_stream(&mount.join("file"), 5, 64 * MIB);
+    let placed = mount.figure("counters", "blocks_placed");
+    let file = File::options().write(true).open(mount.join("file")).unwrap();
+    let mut buffer = vec![0; MIB as usize];
+    for at in (0..64 * MIB).step_by(MIB as usize) {
+        fill(5, at, &mut buffer);
+        file.write_all_at(&buffer, at).unwrap();
+    }
+    file.sync_all().unwrap();
+    assert_eq!(mount.figure("counters", "blocks_placed"), placed);
+}
+
+#[test]
+fn the_last_partial_block_is_shared_too() {
+    let mut mount = Mount::new("1G");
+    write_stream(&mount.join("whole"), 6, MIB);
+    let used = mount.figure("space", "used_bytes");
+    let part = oncefs_system_tests::bytes(6, 5000);
+    fs::write(mount.join("a"), &part).unwrap();
+    fs::write(mount.join("b"), &part).unwrap();
+    mount.remount();
+    assert_eq!(mount.figure("space", "used_bytes"), used + BLOCK, "one whole block is known, one partial block is new");
+    assert_eq!(fs::read(mount.join("b")).unwrap(), part);
+}

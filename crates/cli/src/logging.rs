@@ -4,7 +4,7 @@
 //! to stop the file system. What does not fit is dropped.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -17,6 +17,9 @@ use crate::failure::one_line;
 const FACILITY_DAEMON: u8 = 3 << 3;
 
 const SYSLOG_SOCKET: &str = "/dev/log";
+
+/// The kernel refuses longer lines.
+const KERNEL_LOG_LINE_MAX: usize = 900;
 
 enum Sink {
     Stderr,
@@ -39,7 +42,7 @@ pub enum Target<'a> {
 }
 
 /// Starts logging; once per process.
-pub fn start(target: &Target, level: LevelFilter) -> std::io::Result<()> {
+pub fn start(target: &Target, level: LevelFilter) -> io::Result<()> {
     let sink = match target {
         Target::Stderr => Sink::Stderr,
         Target::File(path) => Sink::File(Mutex::new(File::options().append(true).create(true).open(path)?)),
@@ -50,7 +53,7 @@ pub fn start(target: &Target, level: LevelFilter) -> std::io::Result<()> {
         }
     };
     // The logger lives as long as the process.
-    log::set_logger(Box::leak(Box::new(Logger { sink }))).map_err(|e| std::io::Error::other(e.to_string()))?;
+    log::set_logger(Box::leak(Box::new(Logger { sink }))).map_err(|e| io::Error::other(e.to_string()))?;
     log::set_max_level(level);
     Ok(())
 }
@@ -68,12 +71,12 @@ impl Log for Logger {
         let text = one_line(&record.args().to_string());
         // A log that cannot be written has nobody left to be told.
         let _ = match &self.sink {
-            Sink::Stderr => writeln!(std::io::stderr(), "oncefs: {}: {text}", name(record.level())),
+            Sink::Stderr => writeln!(io::stderr(), "oncefs: {}: {text}", name(record.level())),
             Sink::File(file) => {
                 let line = format!("{} oncefs[{}]: {}: {text}\n", local_time("%Y-%m-%d %H:%M:%S"), std::process::id(), name(record.level()));
                 file.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes())
             }
-            Sink::Syslog(socket) => socket.send_to(datagram(record.level(), &text).as_bytes(), SYSLOG_SOCKET).map(drop),
+            Sink::Syslog(socket) => to_syslog(socket, record.level(), &text),
         };
     }
 
@@ -96,6 +99,19 @@ fn severity(level: Level) -> u8 {
         Level::Warn => 4,
         Level::Info => 6,
         Level::Debug | Level::Trace => 7,
+    }
+}
+
+/// Where no log daemon listens (in a container, early at boot) the kernel's log takes what is serious.
+fn to_syslog(socket: &UnixDatagram, level: Level, text: &str) -> io::Result<()> {
+    match socket.send_to(datagram(level, text).as_bytes(), SYSLOG_SOCKET) {
+        Err(e) if level <= Level::Warn && matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+            let priority = FACILITY_DAEMON | severity(level);
+            let line = format!("<{priority}>oncefs[{}]: {text}", std::process::id());
+            let end = line.floor_char_boundary(KERNEL_LOG_LINE_MAX);
+            File::options().write(true).open("/dev/kmsg")?.write_all(&line.as_bytes()[..end])
+        }
+        sent => sent.map(drop),
     }
 }
 

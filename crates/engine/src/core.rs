@@ -323,6 +323,7 @@ impl Core {
             for run in group.chain(waiting).chain(&state.wait_for_trim) {
                 take_within(&mut bitmap, region, *run);
             }
+            take_logged(&mut bitmap, region, &mut state);
             state.table.shrink();
             return Ok(bitmap);
         }
@@ -349,6 +350,14 @@ fn take_live(bitmap: &mut Bitmap, page_in_region: u64, page: &Page) {
             bitmap.take(first + n);
         }
     }
+}
+
+/// A block that was freed before a crash, while its data rode in the log, waits for the trim as before it.
+fn take_logged(bitmap: &mut Bitmap, region: u64, state: &mut State) {
+    let first = region * REGION_BLOCKS;
+    let logged = state.logged.iter().filter(|pbn| (first..first + REGION_BLOCKS).contains(&pbn.0));
+    let freed: Vec<Pbn> = logged.copied().filter(|pbn| bitmap.take(pbn.0 - first)).collect();
+    state.wait_for_trim.extend(freed.into_iter().map(|pbn| Run { pbn, blocks: 1 }));
 }
 
 fn take_within(bitmap: &mut Bitmap, region: u64, run: Run) {

@@ -371,8 +371,7 @@ impl Filesystem for Adapter {
         }
     }
 
-    fn flush(&self, _req: &Request, number: INodeNo, _fh: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
-        self.kernel_cache.settle(ino(number));
+    fn flush(&self, _req: &Request, _number: INodeNo, _fh: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
         match self.file_system.flush() {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(lost(&error)),

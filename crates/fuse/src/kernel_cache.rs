@@ -3,8 +3,8 @@
 //! With writeback caching the kernel holds two things that it does not reconcile by itself (Linux 6.18):
 //! it keeps the block count of a file that it was told before it wrote pages back, and it asks where a file has
 //! data while pages that say so are still dirty. So
-//! 1. after a write from the page cache that changed a file's block count, the kernel is told to ask for the
-//!    attributes again: before close(2) returns, and otherwise within `SETTLE`;
+//! 1. after a write from the page cache that changed a file's block count, the kernel is told within `SETTLE` to ask
+//!    for the attributes again (at close(2) it does so by itself);
 //! 2. a search for data or holes in a file that is open for writing waits until its pages are written back.
 //!
 //! Both work by notifications. The second kind makes the kernel send WRITE requests and wait for them, so it must
@@ -92,15 +92,6 @@ impl KernelCache {
         if first && let Some(connected) = self.connected.get() {
             // Fails only after the thread ended, with the mount.
             let _ = connected.jobs.send(Job::Outdated);
-        }
-    }
-
-    /// A file is about to be closed: what the kernel shows from now on has to be right.
-    pub(crate) fn settle(&self, ino: Ino) {
-        if self.outdated.lock().remove(&ino)
-            && let Some(connected) = self.connected.get()
-        {
-            forget_attributes(&connected.notifier, ino);
         }
     }
 

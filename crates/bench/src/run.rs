@@ -14,7 +14,7 @@ use crate::machine;
 use crate::measure::Row;
 use crate::progress::Progress;
 use crate::report::Report;
-use crate::scenario::{Scenario, Volume};
+use crate::scenario::{Body, Scenario, Volume};
 use crate::settings::RunArgs;
 use crate::side::{Bench, Kind, Side, SideSpec};
 use crate::signal;
@@ -36,28 +36,63 @@ pub fn run(args: &RunArgs) -> Result<()> {
         oncefs: if needs_oncefs { args.oncefs()? } else { "oncefs".into() },
         raw: args.raw,
     };
-    let mut sides = create_sides(&bench, &specs)?;
     let seed = args.seed();
+    let mut report = Report { head: head(args, &bench, &volume, seed), rows: Vec::new(), read_paths: Vec::new() };
+    let outcome = measure(args, &bench, &specs, &volume, seed, &mut report);
+    report.head.push(load_line());
+    if outcome.is_err() {
+        report.head.push("INCOMPLETE: the run ended early".to_owned());
+    }
+    let tables = report.tables(args.baseline(&specs));
+    std::io::stdout().write_all(tables.as_bytes()).during(|| "cannot print the tables")?;
+    args.json.as_deref().map_or(Ok(()), |path| report.write_json(path))?;
+    outcome
+}
+
+/// All scenarios on all sides; what was measured before a failure stays in the report.
+fn measure(
+    args: &RunArgs,
+    bench: &Bench,
+    specs: &[(SideSpec, String)],
+    volume: &Volume,
+    seed: u64,
+    report: &mut Report,
+) -> Result<()> {
+    let mut sides = create_sides(bench, specs)?;
     let scenarios = args.scenarios();
-    let progress = Progress::new(sides.len() * (1 + scenarios.len() * args.repetitions()) + usize::from(args.index_read()));
-    warm_up(&mut sides, &volume, &progress)?;
-    let mut rows = Vec::new();
+    let steps = sides.len() * (1 + scenarios.len() * args.repetitions()) + usize::from(args.index_read());
+    let progress = Progress::new(steps);
+    warm_up(&mut sides, volume, &progress)?;
     for (number, scenario) in scenarios.iter().enumerate() {
         for repetition in 0..args.repetitions() {
             let seed = seed.wrapping_add(((number as u64) << 32) | ((repetition as u64) << 8));
-            rows.extend(alternate(&mut sides, *scenario, &volume, repetition, seed, args.throttled, &progress)?);
+            progress.say("preparing content".to_owned());
+            let body = scenario.prepare(volume, seed)?;
+            for turn in 0..sides.len() {
+                // Every repetition begins with another side.
+                let side = (turn + repetition) % specs.len();
+                report.rows.extend(run_once(&mut sides[side], &body, repetition, args.throttled, &progress)?);
+            }
         }
     }
     drop(sides);
-    let read_paths = match args.index_read() {
-        true => compare_read_paths(&bench.directory, &args.lessfs_args(), args.repetitions(), seed, &progress)?,
-        false => Vec::new(),
-    };
-    drop(progress);
-    let report = Report { head: head(args, &bench, &volume, seed), rows, read_paths };
-    let tables = report.tables(args.baseline(&specs));
-    std::io::stdout().write_all(tables.as_bytes()).during(|| "cannot print the tables")?;
-    args.json.as_deref().map_or(Ok(()), |path| report.write_json(path))
+    if args.index_read() {
+        let lessfs_args = args.lessfs_args();
+        report.read_paths = compare_read_paths(&bench.directory, &lessfs_args, args.repetitions(), seed, &progress)?;
+    }
+    Ok(())
+}
+
+/// A prepared scenario on one side.
+fn run_once(side: &mut Side, body: &Body, repetition: usize, throttled: bool, progress: &Progress) -> Result<Vec<Row>> {
+    machine::drop_caches()?;
+    let label = side.label().to_owned();
+    let say = |step: &str| progress.say(format!("repetition {}, {label}: {step}", repetition + 1));
+    let mut case = Case::begin(side, repetition, throttled.then_some(SLOW_DISK), say)?;
+    body(&mut case).during(|| format!("on {label}"))?;
+    let rows = case.finish()?;
+    progress.step();
+    Ok(rows)
 }
 
 /// The subcommand that compares read paths only.
@@ -109,33 +144,6 @@ fn warm_up(sides: &mut [Side], volume: &Volume, progress: &Progress) -> Result<(
     Ok(())
 }
 
-/// One repetition of a scenario on every side, beginning with another side each time.
-fn alternate(
-    sides: &mut [Side],
-    scenario: Scenario,
-    volume: &Volume,
-    repetition: usize,
-    seed: u64,
-    throttled: bool,
-    progress: &Progress,
-) -> Result<Vec<Row>> {
-    progress.say("preparing content".to_owned());
-    let body = scenario.prepare(volume, seed)?;
-    let count = sides.len();
-    let mut rows = Vec::new();
-    for turn in 0..count {
-        let side = &mut sides[(turn + repetition) % count];
-        machine::drop_caches()?;
-        let label = side.label().to_owned();
-        let say = |step: &str| progress.say(format!("repetition {}, {label}: {step}", repetition + 1));
-        let mut case = Case::begin(side, repetition, throttled.then_some(SLOW_DISK), say)?;
-        body(&mut case).during(|| format!("on {label}"))?;
-        rows.extend(case.finish()?);
-        progress.step();
-    }
-    Ok(rows)
-}
-
 fn compare_read_paths(
     directory: &Path,
     args: &LessfsArgs,
@@ -161,12 +169,17 @@ fn compare_read_paths(
     rows
 }
 
+/// Whether the machine was left alone while it measured.
+fn load_line() -> String {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let averages: Vec<&str> = load.split_whitespace().take(3).collect();
+    format!("load averages of the last 1, 5 and 15 minutes at the end: {}", averages.join(", "))
+}
+
 fn head(args: &RunArgs, bench: &Bench, volume: &Volume, seed: u64) -> Vec<String> {
     let below = command::run(Command::new("findmnt").args(["-n", "-o", "SOURCE,FSTYPE", "-T"]).arg(&args.dir));
-    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     vec![
         format!("oncefs-bench {}: {}", env!("CARGO_PKG_VERSION"), machine::describe()),
-        format!("load averages and processes at the end: {}", load.trim()),
         format!(
             "one loop device of {} MiB per side (losetup --direct-io=on, 512-byte sectors, sparse file) on {}",
             bench.device_bytes >> 20,

@@ -3,6 +3,8 @@
 //! Needs root, /dev/fuse and loop devices, and fails without them. Asserts no speed. oncefs itself is not
 //! among the sides, so that this crate's tests do not depend on the order of builds.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;

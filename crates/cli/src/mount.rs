@@ -22,24 +22,38 @@ const QUIET: Duration = Duration::from_secs(2);
 pub fn run(arguments: MountArgs) -> Outcome {
     let options = options(&arguments).or_fail(exit::MOUNT_USAGE)?;
     if !process::is_root() {
-        return Err(Failure::new(exit::MOUNT_USAGE, "mounting needs root: use sudo"));
+        return Err(Failure::new(
+            exit::MOUNT_USAGE,
+            "mounting needs root: use sudo",
+        ));
     }
     if options.remount {
         return remount(&arguments.dir, &options);
     }
-    let task = Task { volume: volume(&arguments.volume)?, dir: mount_point(&arguments)?, options };
+    let task = Task {
+        volume: volume(&arguments.volume)?,
+        dir: mount_point(&arguments)?,
+        options,
+    };
     check_places(&task)?;
     if arguments.fake {
         return Ok(());
     }
-    let done = if arguments.foreground { serve::in_foreground(&task) } else { start_daemon(&task) };
+    let done = if arguments.foreground {
+        serve::in_foreground(&task)
+    } else {
+        start_daemon(&task)
+    };
     done.map_err(|failure| name_other_mount(failure, &task))
 }
 
 /// `-o` first, the options of their own on top.
 fn options(arguments: &MountArgs) -> Result<MountOptions, String> {
     let mut options = MountOptions::default();
-    arguments.options.iter().try_for_each(|list| options.apply(list))?;
+    arguments
+        .options
+        .iter()
+        .try_for_each(|list| options.apply(list))?;
     if arguments.read_only {
         options.kernel_flags |= libc::MS_RDONLY;
     }
@@ -48,7 +62,8 @@ fn options(arguments: &MountArgs) -> Result<MountOptions, String> {
     options.fingerprints = arguments.fingerprints.unwrap_or(options.fingerprints);
     options.log_level = arguments.log_level.unwrap_or(options.log_level);
     if let Some(file) = &arguments.log_file {
-        options.log_file = Some(std::path::absolute(file).map_err(|e| format!("log file {}: {e}", shown(file)))?);
+        options.log_file =
+            Some(std::path::absolute(file).map_err(|e| format!("log file {}: {e}", shown(file)))?);
     }
     Ok(options)
 }
@@ -57,7 +72,9 @@ fn volume(path: &Path) -> Outcome<PathBuf> {
     path.canonicalize().map_err(|e| {
         let shown = shown(path);
         let text = match e.kind() {
-            ErrorKind::NotFound => format!("there is no volume {shown} (make one with: oncefs mkfs {shown})"),
+            ErrorKind::NotFound => {
+                format!("there is no volume {shown} (make one with: oncefs mkfs {shown})")
+            }
             _ => format!("cannot look at the volume {shown}: {e}"),
         };
         Failure::new(exit::MOUNT_FAILED, text)
@@ -69,16 +86,24 @@ fn mount_point(arguments: &MountArgs) -> Outcome<PathBuf> {
     let shown = shown(&arguments.dir);
     let dir = mounts::resolve(&arguments.dir).map_err(|e| {
         let text = match e.kind() {
-            ErrorKind::NotFound => format!("there is no directory {shown} to mount on (mkdir -p {shown})"),
+            ErrorKind::NotFound => {
+                format!("there is no directory {shown} to mount on (mkdir -p {shown})")
+            }
             _ => format!("cannot mount on {shown}: {e}"),
         };
         Failure::new(exit::MOUNT_FAILED, text)
     })?;
-    if let Some(dead) = mounts::at(&dir).or_fail(exit::MOUNT_SYSTEM)?.filter(mounts::Mount::is_dead) {
+    if let Some(dead) = mounts::at(&dir)
+        .or_fail(exit::MOUNT_SYSTEM)?
+        .filter(mounts::Mount::is_dead)
+    {
         take_away(&dead, &arguments.volume)?;
     }
     if !dir.is_dir() {
-        return Err(Failure::new(exit::MOUNT_FAILED, format!("{shown} is no directory: a volume is mounted on a directory")));
+        return Err(Failure::new(
+            exit::MOUNT_FAILED,
+            format!("{shown} is no directory: a volume is mounted on a directory"),
+        ));
     }
     Ok(dir)
 }
@@ -86,17 +111,25 @@ fn mount_point(arguments: &MountArgs) -> Outcome<PathBuf> {
 fn take_away(dead: &mounts::Mount, volume: &Path) -> Outcome {
     let dir = shown(&dead.dir);
     if volume.canonicalize().ok().as_ref() != Some(&dead.source) {
-        let text = format!("on {dir} is the mount of {}, whose daemon died: unmount it first (oncefs umount {dir})", shown(&dead.source));
+        let text = format!(
+            "on {dir} is the mount of {}, whose daemon died: unmount it first (oncefs umount {dir})",
+            shown(&dead.source)
+        );
         return Err(Failure::new(exit::MOUNT_FAILED, text));
     }
     eprintln!("oncefs: the daemon of the mount on {dir} had died: mounting again");
-    oncefs_fuse::unmount(&dead.dir, libc::MNT_DETACH).or_fail_doing(exit::MOUNT_FAILED, format!("cannot unmount {dir}"))
+    oncefs_fuse::unmount(&dead.dir, libc::MNT_DETACH)
+        .or_fail_doing(exit::MOUNT_FAILED, format!("cannot unmount {dir}"))
 }
 
 /// A mount must not hide or lie in its own volume: the daemon would wait for itself.
 fn check_places(task: &Task) -> Outcome {
     if mounts::overlap(&task.volume, &task.dir) {
-        let text = format!("the volume {} and the mount point {} must not lie in each other", shown(&task.volume), shown(&task.dir));
+        let text = format!(
+            "the volume {} and the mount point {} must not lie in each other",
+            shown(&task.volume),
+            shown(&task.dir)
+        );
         return Err(Failure::new(exit::MOUNT_FAILED, text));
     }
     Ok(())
@@ -107,7 +140,10 @@ fn name_other_mount(failure: Failure, task: &Task) -> Failure {
     match mounts::of_volume(&task.volume) {
         Ok(Some(other)) if failure.message.contains("in use by another process") => {
             let dir = shown(&other.dir);
-            let text = format!("{} is already mounted on {dir}: unmount it first (oncefs umount {dir})", shown(&task.volume));
+            let text = format!(
+                "{} is already mounted on {dir}: unmount it first (oncefs umount {dir})",
+                shown(&task.volume)
+            );
             Failure::new(failure.code, text)
         }
         _ => failure,
@@ -117,13 +153,22 @@ fn name_other_mount(failure: Failure, task: &Task) -> Failure {
 /// Starts this program again as the daemon and waits for its word on stdout.
 fn start_daemon(task: &Task) -> Outcome {
     let mut daemon = Command::new("/proc/self/exe");
-    daemon.arg0("oncefs").arg("serve").arg("-o").arg(task.options.to_list());
+    daemon
+        .arg0("oncefs")
+        .arg("serve")
+        .arg("-o")
+        .arg(task.options.to_list());
     if let Some(file) = &task.options.log_file {
         daemon.arg("--log-file").arg(file);
     }
     daemon.arg("--").arg(&task.volume).arg(&task.dir);
-    daemon.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let daemon = daemon.spawn().or_fail_doing(exit::MOUNT_SYSTEM, "cannot start the daemon")?;
+    daemon
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let daemon = daemon
+        .spawn()
+        .or_fail_doing(exit::MOUNT_SYSTEM, "cannot start the daemon")?;
     await_ready(daemon)
 }
 
@@ -133,14 +178,25 @@ fn await_ready(mut daemon: Child) -> Outcome {
         eprintln!("oncefs: the volume is being opened, this takes longer than usual");
     }
     let mut word = String::new();
-    BufReader::new(pipe).read_line(&mut word).or_fail_doing(exit::MOUNT_SYSTEM, "cannot hear the daemon")?;
+    BufReader::new(pipe)
+        .read_line(&mut word)
+        .or_fail_doing(exit::MOUNT_SYSTEM, "cannot hear the daemon")?;
     match word.trim_end().split_once(' ') {
         _ if word.trim_end() == READY => Ok(()),
-        Some((code, message)) => Err(Failure::new(code.parse().unwrap_or(exit::MOUNT_FAILED), message)),
+        Some((code, message)) => Err(Failure::new(
+            code.parse().unwrap_or(exit::MOUNT_FAILED),
+            message,
+        )),
         None => {
             let status = daemon.wait().or_fail(exit::MOUNT_SYSTEM)?;
-            let how = status.signal().map_or(format!("with code {}", status.code().unwrap_or(0)), |s| format!("by signal {s}"));
-            let text = format!("the daemon ended {how} while mounting: see its log (journalctl -t oncefs), or mount with -f");
+            let how = status
+                .signal()
+                .map_or(format!("with code {}", status.code().unwrap_or(0)), |s| {
+                    format!("by signal {s}")
+                });
+            let text = format!(
+                "the daemon ended {how} while mounting: see its log (journalctl -t oncefs), or mount with -f"
+            );
             Err(Failure::new(exit::MOUNT_FAILED, text))
         }
     }
@@ -149,15 +205,32 @@ fn await_ready(mut daemon: Child) -> Outcome {
 /// Changes the flags of a mount. oncefs's own options hold from the next mount on.
 fn remount(dir: &Path, options: &MountOptions) -> Outcome {
     let shown = shown(dir);
-    let mount = mounts::at(dir).or_fail_doing(exit::MOUNT_FAILED, &shown)?.filter(mounts::Mount::is_oncefs);
-    let mount = mount.ok_or_else(|| Failure::new(exit::MOUNT_FAILED, format!("{shown} is no mount of oncefs")))?;
-    let daemon = || Connection::open(&mount.source).ok().flatten().ok_or("its daemon cannot be reached");
+    let mount = mounts::at(dir)
+        .or_fail_doing(exit::MOUNT_FAILED, &shown)?
+        .filter(mounts::Mount::is_oncefs);
+    let mount = mount.ok_or_else(|| {
+        Failure::new(exit::MOUNT_FAILED, format!("{shown} is no mount of oncefs"))
+    })?;
+    let daemon = || {
+        Connection::open(&mount.source)
+            .ok()
+            .flatten()
+            .ok_or("its daemon cannot be reached")
+    };
     let daemon = || daemon().or_fail_doing(exit::MOUNT_FAILED, format!("cannot remount {shown}"));
     let opened_read_only = daemon()?.about().or_fail(exit::MOUNT_FAILED)?.read_only;
     if opened_read_only && !options.read_only() {
-        let text = format!("the volume was opened read-only: unmount it and mount it again (oncefs umount {shown})");
+        let text = format!(
+            "the volume was opened read-only: unmount it and mount it again (oncefs umount {shown})"
+        );
         return Err(Failure::new(exit::MOUNT_FAILED, text));
     }
-    oncefs_fuse::remount(&mount.dir, options.kernel_flags).or_fail_doing(exit::MOUNT_FAILED, format!("cannot remount {shown}"))?;
-    daemon()?.ask(Request::Atime { kernel_flags: options.kernel_flags }).map(drop).or_fail(exit::MOUNT_FAILED)
+    oncefs_fuse::remount(&mount.dir, options.kernel_flags)
+        .or_fail_doing(exit::MOUNT_FAILED, format!("cannot remount {shown}"))?;
+    daemon()?
+        .ask(Request::Atime {
+            kernel_flags: options.kernel_flags,
+        })
+        .map(drop)
+        .or_fail(exit::MOUNT_FAILED)
 }

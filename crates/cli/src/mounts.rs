@@ -28,7 +28,7 @@ impl Mount {
 
     /// Whether the daemon behind the mount is gone.
     pub fn is_dead(&self) -> bool {
-        self.is_oncefs() && self.dir.metadata().is_err_and(|e| e.raw_os_error() == Some(libc::ENOTCONN))
+        self.is_oncefs() && self.dir.metadata().is_err_and(|e| is_from_dead_mount(&e))
     }
 }
 
@@ -53,14 +53,26 @@ pub fn at(dir: &Path) -> io::Result<Option<Mount>> {
 
 /// A mount of the given volume.
 pub fn of_volume(volume: &Path) -> io::Result<Option<Mount>> {
-    Ok(all()?.into_iter().rev().find(|m| m.is_oncefs() && m.source == volume))
+    Ok(all()?
+        .into_iter()
+        .rev()
+        .find(|m| m.is_oncefs() && m.source == volume))
+}
+
+/// Whether this is how the kernel answers for a mount without its daemon: aborted while the question was under way,
+/// not connected ever after.
+fn is_from_dead_mount(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::ENOTCONN | libc::ECONNABORTED)
+    )
 }
 
 /// An absolute path without links. Where the last part cannot be looked at, because its daemon died,
 /// the part above it is resolved.
 pub fn resolve(path: &Path) -> io::Result<PathBuf> {
     match path.canonicalize() {
-        Err(e) if e.raw_os_error() == Some(libc::ENOTCONN) => {
+        Err(e) if is_from_dead_mount(&e) => {
             let path = std::path::absolute(path)?;
             match (path.parent(), path.file_name()) {
                 (Some(parent), Some(name)) => Ok(resolve(parent)?.join(name)),
@@ -88,7 +100,11 @@ fn unescape(field: &[u8]) -> OsString {
     let mut plain = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((&byte, after)) = rest.split_first() {
-        match after.first_chunk::<3>().filter(|_| byte == b'\\').and_then(octal) {
+        match after
+            .first_chunk::<3>()
+            .filter(|_| byte == b'\\')
+            .and_then(octal)
+        {
             Some(escaped) => {
                 plain.push(escaped);
                 rest = &after[3..];
@@ -114,7 +130,11 @@ pub fn overlap(a: &Path, b: &Path) -> bool {
 /// A path for messages: one line whatever its bytes.
 pub fn shown(path: &Path) -> String {
     let bytes = path.as_os_str().as_bytes();
-    if bytes.iter().any(|b| b.is_ascii_control()) { format!("{path:?}") } else { path.display().to_string() }
+    if bytes.iter().any(|b| b.is_ascii_control()) {
+        format!("{path:?}")
+    } else {
+        path.display().to_string()
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,9 @@ pub const STOPPING: &str = "STOPPING=1";
 
 /// Tells systemd, if it asked to be told.
 pub fn tell(state: &str) {
-    let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
     if let Err(e) = send(&socket, state) {
         log::warn!("cannot notify systemd: {e}");
     }
@@ -23,7 +25,9 @@ fn send(socket: &OsStr, state: &str) -> std::io::Result<()> {
         Some(name) => SocketAddr::from_abstract_name(name)?,
         None => SocketAddr::from_pathname(socket)?,
     };
-    UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(drop)
+    UnixDatagram::unbound()?
+        .send_to_addr(state.as_bytes(), &address)
+        .map(drop)
 }
 
 #[cfg(test)]
@@ -36,7 +40,8 @@ mod tests {
         let path = dir.path().join("notify");
         let by_path = UnixDatagram::bind(&path).unwrap();
         let name = format!("oncefs-test-{}", std::process::id());
-        let by_name = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        let by_name =
+            UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
 
         send(path.as_os_str(), READY).unwrap();
         send(OsStr::new(&format!("@{name}")), STOPPING).unwrap();

@@ -4,17 +4,17 @@
 //! a signal only asks for that.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use oncefs_engine::{BLOCK_BYTES, OpenOptions, Store};
+use oncefs_engine::{BLOCK_BYTES, Error, OpenOptions, Store};
 use oncefs_fs::{AtimePolicy, FileSystem, Options, SystemClock};
 use oncefs_fuse::{Adapter, AdapterConfig, DirtyLimit, MountSpec, Session};
 use serde_json::{Value, json};
 
 use crate::commands::ServeArgs;
-use crate::control::{About, Handler, Request, Server};
+use crate::control::{About, Connection, Handler, Request, Server};
 use crate::failure::{OrFail, Outcome, exit};
 use crate::mount_options::MountOptions;
 use crate::mounts::shown;
@@ -26,6 +26,9 @@ pub const READY: &str = "ready";
 
 /// After a signal, users of the mount have this long to close their files.
 const END_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A process that is being killed gives up its files within this time.
+const DYING_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Without `memory`: this share of RAM, between bounds.
 const MEMORY_SHARE_OF_RAM: u64 = 8;
@@ -52,7 +55,11 @@ pub struct Task {
 
 /// Serves in this process and logs to stderr.
 pub fn in_foreground(task: &Task) -> Outcome {
-    let target = task.options.log_file.as_deref().map_or(logging::Target::Stderr, logging::Target::File);
+    let target = task
+        .options
+        .log_file
+        .as_deref()
+        .map_or(logging::Target::Stderr, logging::Target::File);
     start_log(&target, task)?;
     serve(task, || Ok(()))
 }
@@ -61,7 +68,11 @@ pub fn in_foreground(task: &Task) -> Outcome {
 pub fn in_background(arguments: ServeArgs) -> Outcome {
     let served = background_task(arguments).and_then(|task| {
         process::leave_terminal().or_fail_doing(exit::MOUNT_SYSTEM, "cannot leave the terminal")?;
-        let target = task.options.log_file.as_deref().map_or(logging::Target::Syslog, logging::Target::File);
+        let target = task
+            .options
+            .log_file
+            .as_deref()
+            .map_or(logging::Target::Syslog, logging::Target::File);
         start_log(&target, &task)?;
         serve(&task, || {
             // Who started the mount may have left; the mount is there all the same.
@@ -78,14 +89,29 @@ pub fn in_background(arguments: ServeArgs) -> Outcome {
 }
 
 fn background_task(arguments: ServeArgs) -> Outcome<Task> {
-    let mut options = MountOptions { log_file: arguments.log_file, ..MountOptions::default() };
-    options.apply(&arguments.options).or_fail(exit::MOUNT_USAGE)?;
-    Ok(Task { volume: arguments.volume, dir: arguments.dir, options })
+    let mut options = MountOptions {
+        log_file: arguments.log_file,
+        ..MountOptions::default()
+    };
+    options
+        .apply(&arguments.options)
+        .or_fail(exit::MOUNT_USAGE)?;
+    Ok(Task {
+        volume: arguments.volume,
+        dir: arguments.dir,
+        options,
+    })
 }
 
 fn start_log(target: &logging::Target, task: &Task) -> Outcome {
-    let file = task.options.log_file.as_deref().map(shown).unwrap_or_default();
-    logging::start(target, task.options.log_level).or_fail_doing(exit::MOUNT_SYSTEM, format!("cannot start the log {file}"))
+    let file = task
+        .options
+        .log_file
+        .as_deref()
+        .map(shown)
+        .unwrap_or_default();
+    logging::start(target, task.options.log_level)
+        .or_fail_doing(exit::MOUNT_SYSTEM, format!("cannot start the log {file}"))
 }
 
 fn serve(task: &Task, ready: impl FnOnce() -> std::io::Result<()>) -> Outcome {
@@ -93,10 +119,9 @@ fn serve(task: &Task, ready: impl FnOnce() -> std::io::Result<()>) -> Outcome {
     process::prepare();
     let daemon = Daemon::open(task)?;
     let session = mount(task, &daemon).inspect_err(|_| drop(daemon.close()))?;
-    let limit = follow_dirty_limit(&session, &daemon).or_fail(exit::MOUNT_SYSTEM)?;
-    let (ending, dir) = (daemon.clone(), task.dir.clone());
-    let watch = move || end_on_signal(&signals, &dir, &ending);
-    std::thread::Builder::new().name("signals".into()).spawn(watch).or_fail(exit::MOUNT_SYSTEM)?;
+    let limit = start_threads(task, &session, &daemon, signals)
+        .inspect_err(|_| oncefs_fuse::detach(&task.dir))
+        .or_fail(exit::MOUNT_SYSTEM)?;
     log::info!("mounted {} on {}", shown(&task.volume), shown(&task.dir));
     notify::tell(notify::READY);
     ready().or_fail(exit::MOUNT_SYSTEM)?;
@@ -105,7 +130,11 @@ fn serve(task: &Task, ready: impl FnOnce() -> std::io::Result<()>) -> Outcome {
     notify::tell(notify::STOPPING);
     drop(limit);
     let closed = daemon.close();
-    log::info!("unmounted {} from {}", shown(&task.volume), shown(&task.dir));
+    log::info!(
+        "unmounted {} from {}",
+        shown(&task.volume),
+        shown(&task.dir)
+    );
     served.or_fail_doing(exit::MOUNT_FAILED, "serving the mount ended early")?;
     closed.or_fail(exit::MOUNT_FAILED)
 }
@@ -116,26 +145,43 @@ fn mount(task: &Task, daemon: &Daemon) -> Outcome<Session<Adapter>> {
         volume: task.volume.clone(),
         dir: task.dir.clone(),
         kernel_flags: task.options.kernel_flags,
-        threads: task.options.threads.unwrap_or(cpus.clamp(2, 8)),
+        threads: task.options.threads.unwrap_or((2 * cpus).clamp(4, 8)),
         request_bytes_max: task.options.max_write.unwrap_or(REQUEST_BYTES_MAX),
     };
     let config = AdapterConfig {
         request_bytes_max: spec.request_bytes_max,
-        direct_io_below_bytes: direct_io_below(daemon.file_system.store().totals().data.0 * BLOCK_BYTES as u64),
+        direct_io_below_bytes: direct_io_below(
+            daemon.file_system.store().totals().data.0 * BLOCK_BYTES as u64,
+        ),
     };
     let adapter = Adapter::new(daemon.file_system.clone(), config);
-    Session::mount(adapter, &spec).or_fail(exit::MOUNT_FAILED)
+    let kernel_cache = adapter.kernel_cache();
+    let session = Session::mount(adapter, &spec).or_fail(exit::MOUNT_FAILED)?;
+    kernel_cache.connect(session.notifier()).or_fail_doing(exit::MOUNT_SYSTEM, "cannot start a thread")?;
+    Ok(session)
 }
 
-fn follow_dirty_limit(session: &Session<Adapter>, daemon: &Arc<Daemon>) -> std::io::Result<DirtyLimit> {
+fn start_threads(
+    task: &Task,
+    session: &Session<Adapter>,
+    daemon: &Arc<Daemon>,
+    signals: EndSignals,
+) -> std::io::Result<DirtyLimit> {
+    let (ending, dir) = (daemon.clone(), task.dir.clone());
+    let watch = move || end_on_signal(&signals, &dir, &ending);
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(watch)?;
     let daemon = daemon.clone();
     let available = move || daemon.file_system.store().totals().available.0 * BLOCK_BYTES as u64;
     DirtyLimit::follow(session.device(), process::ram_bytes(), available)
 }
 
 /// Asked to end: hands the kernel's dirty pages over, unmounts, and closes the volume under whoever does not let go.
-fn end_on_signal(signals: &EndSignals, dir: &std::path::Path, daemon: &Daemon) {
-    let Some(signal) = signals.wait(None) else { return };
+fn end_on_signal(signals: &EndSignals, dir: &Path, daemon: &Daemon) {
+    let Some(signal) = signals.wait(None) else {
+        return;
+    };
     log::info!("{signal}: unmounting {}", shown(dir));
     if let Err(e) = process::sync_file_system(dir) {
         log::warn!("cannot sync {}: {e}", shown(dir));
@@ -150,7 +196,11 @@ fn end_on_signal(signals: &EndSignals, dir: &std::path::Path, daemon: &Daemon) {
     }
     signals.wait(Some(END_PATIENCE));
     log::warn!("{} is still in use: closing the volume", shown(dir));
-    std::process::exit(if daemon.close().is_ok() { 0 } else { exit::FAILED.into() });
+    std::process::exit(if daemon.close().is_ok() {
+        0
+    } else {
+        exit::FAILED.into()
+    });
 }
 
 struct Daemon {
@@ -164,10 +214,18 @@ impl Daemon {
     fn open(task: &Task) -> Outcome<Arc<Self>> {
         let file_system = open_file_system(task)?;
         let read_only = task.options.read_only();
-        let daemon = Arc::new(Self { file_system, read_only, control: OnceLock::new(), closed: OnceLock::new() });
+        let daemon = Arc::new(Self {
+            file_system,
+            read_only,
+            control: OnceLock::new(),
+            closed: OnceLock::new(),
+        });
         match Server::start(&task.volume, daemon.clone()) {
             Ok(server) => drop(daemon.control.set(server)),
-            Err(e) => log::warn!("no control socket in {}: {e}: stats and umount cannot talk to this mount", shown(&task.volume)),
+            Err(e) => log::warn!(
+                "no control socket in {}: {e}: stats and umount cannot talk to this mount",
+                shown(&task.volume)
+            ),
         }
         Ok(daemon)
     }
@@ -178,7 +236,10 @@ impl Daemon {
             if let Some(control) = self.control.get() {
                 control.announce_closing();
             }
-            let closed = self.file_system.close().and_then(|()| self.file_system.flush());
+            let closed = self
+                .file_system
+                .close()
+                .and_then(|()| self.file_system.flush());
             let outcome = closed.map_err(|e| format!("not everything became durable: {e}"));
             if let Some(control) = self.control.get() {
                 control.announce_closed(outcome.clone());
@@ -201,12 +262,22 @@ impl Handler for Daemon {
     fn answer(&self, request: &Request) -> Result<Value, String> {
         let store = self.file_system.store();
         match request {
-            Request::Version => Ok(json!(About { program: env!("CARGO_PKG_VERSION").into(), read_only: self.read_only })),
+            Request::Version => Ok(json!(About {
+                program: env!("CARGO_PKG_VERSION").into(),
+                read_only: self.read_only
+            })),
             Request::Stats => self.stats(),
-            Request::Commit => store.commit().map(|()| Value::Null).map_err(|e| e.to_string()),
-            Request::Grow { bytes } => store.grow(*bytes).map(|()| Value::Null).map_err(|e| e.to_string()),
+            Request::Commit => store
+                .commit()
+                .map(|()| Value::Null)
+                .map_err(|e| e.to_string()),
+            Request::Grow { bytes } => store
+                .grow(*bytes)
+                .map(|()| Value::Null)
+                .map_err(|e| e.to_string()),
             Request::Atime { kernel_flags } => {
-                self.file_system.set_atime_policy(atime_policy(*kernel_flags));
+                self.file_system
+                    .set_atime_policy(atime_policy(*kernel_flags));
                 Ok(Value::Null)
             }
             Request::WaitExit => Err("the server keeps these to itself".into()),
@@ -214,14 +285,41 @@ impl Handler for Daemon {
     }
 }
 
+/// A daemon that was killed holds the volume's lock a moment longer than its mount.
+fn open_store(volume: &Path, options: &OpenOptions) -> oncefs_engine::Result<Arc<Store>> {
+    let deadline = Instant::now() + DYING_PATIENCE;
+    loop {
+        match Store::open(volume, options) {
+            Err(Error::InUse(_)) if Instant::now() < deadline && !is_served(volume) => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            other => return other,
+        }
+    }
+}
+
+fn is_served(volume: &Path) -> bool {
+    Connection::open(volume).is_ok_and(|daemon| daemon.is_some())
+}
+
 fn open_file_system(task: &Task) -> Outcome<Arc<FileSystem>> {
-    let memory = task.options.memory.unwrap_or_else(|| default_memory(process::ram_bytes()));
+    let memory = task
+        .options
+        .memory
+        .unwrap_or_else(|| default_memory(process::ram_bytes()));
     let inodes = memory / INODES_SHARE_OF_MEMORY;
     let read_only = task.options.read_only();
-    let store_options =
-        OpenOptions { memory_bytes_max: memory - inodes, read_only, fingerprints: task.options.fingerprints };
-    let options = Options { memory_bytes_max: inodes, atime: atime_policy(task.options.kernel_flags), read_only };
-    let store = Store::open(&task.volume, &store_options).or_fail(exit::MOUNT_FAILED)?;
+    let store_options = OpenOptions {
+        memory_bytes_max: memory - inodes,
+        read_only,
+        fingerprints: task.options.fingerprints,
+    };
+    let options = Options {
+        memory_bytes_max: inodes,
+        atime: atime_policy(task.options.kernel_flags),
+        read_only,
+    };
+    let store = open_store(&task.volume, &store_options).or_fail(exit::MOUNT_FAILED)?;
     FileSystem::open(store, Arc::new(SystemClock), &options).or_fail(exit::MOUNT_FAILED)
 }
 

@@ -18,9 +18,14 @@ impl Target {
     /// Looks at the path.
     pub fn find(path: &Path) -> Outcome<Self> {
         let real = mounts::resolve(path).or_fail_doing(exit::FAILED, shown(path))?;
-        let mount = mounts::containing(&real).or_fail(exit::FAILED)?.filter(mounts::Mount::is_oncefs);
+        let mount = mounts::containing(&real)
+            .or_fail(exit::FAILED)?
+            .filter(mounts::Mount::is_oncefs);
         let volume = mount.as_ref().map_or(&real, |m| &m.source).clone();
-        let daemon = Connection::open(&volume).or_fail_doing(exit::FAILED, format!("cannot reach the daemon of {}", shown(&volume)))?;
+        let daemon = Connection::open(&volume).or_fail_doing(
+            exit::FAILED,
+            format!("cannot reach the daemon of {}", shown(&volume)),
+        )?;
         match (daemon, mount) {
             (Some(daemon), _) => Ok(Self::Mounted(volume, daemon)),
             (None, Some(mount)) => Err(dead(&mount)),
@@ -34,7 +39,12 @@ impl Target {
             Self::Mounted(_, daemon) => Ok(daemon),
             Self::Offline(_) => {
                 let shown = shown(path);
-                Err(Failure::new(exit::FAILED, format!("{shown} is not in a mounted oncefs volume: mount one (oncefs mount VOLUME DIR)")))
+                Err(Failure::new(
+                    exit::FAILED,
+                    format!(
+                        "{shown} is not in a mounted oncefs volume: mount one (oncefs mount VOLUME DIR)"
+                    ),
+                ))
             }
         }
     }
@@ -42,5 +52,10 @@ impl Target {
 
 fn dead(mount: &mounts::Mount) -> Failure {
     let dir = shown(&mount.dir);
-    Failure::new(exit::FAILED, format!("the daemon of the mount on {dir} does not answer: unmount it (oncefs umount {dir}) and mount it again"))
+    Failure::new(
+        exit::FAILED,
+        format!(
+            "the daemon of the mount on {dir} does not answer: unmount it (oncefs umount {dir}) and mount it again"
+        ),
+    )
 }

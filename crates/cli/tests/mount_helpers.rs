@@ -42,7 +42,8 @@ fn mount_8_mounts_and_umount_8_waits_for_the_daemon() {
 fn fstab_lines_work_with_mount_remount_and_umount() {
     let place = Place::with_volume();
     let fstab = place.str("fstab");
-    fs::write(&fstab, format!("{} {} oncefs defaults,nofail,memory=64M 0 2\n", place.volume_str(), place.mnt_str())).unwrap();
+    fs::write(&fstab, format!("{} {} oncefs defaults,nofail,memory=64M 0 2\n", place.volume_str(), place.mnt_str()))
+        .unwrap();
     let script = format!(
         "mount -T {fstab} $D
          mount -T {fstab} -o remount,ro $D
@@ -81,7 +82,8 @@ fn another_fuse_file_system_is_still_unmounted_by_umount_8() {
     // The helper umount.fuse is called for any FUSE mount; bindfs and the like are not installed here,
     // so a mount of our own under another type stands for them.
     let foreign = "mount -i -t fuse.other -o fd=9,rootmode=40000,user_id=0,group_id=0 other $D 9<>/dev/fuse";
-    let script = format!("{foreign}\n grep -q \"$D fuse.other\" /proc/mounts\n umount $D\n ! grep -q \"$D \" /proc/mounts");
+    let script =
+        format!("{foreign}\n grep -q \"$D fuse.other\" /proc/mounts\n umount $D\n ! grep -q \"$D \" /proc/mounts");
     with_helpers(&place, &script).succeeds();
 }
 

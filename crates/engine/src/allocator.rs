@@ -53,6 +53,10 @@ impl Bitmap {
         was_free
     }
 
+    fn is_free(&self, block: u64) -> bool {
+        self.words[(block / 64) as usize] & (1 << (block % 64)) == 0
+    }
+
     fn give_back(&mut self, block: u64) -> bool {
         let (word, bit) = ((block / 64) as usize, 1u64 << (block % 64));
         let was_taken = self.words[word] & bit != 0;
@@ -118,6 +122,9 @@ impl Allocator {
 
     /// Takes a larger data area into use.
     pub fn grow(&mut self, data: Blocks) {
+        if data.0 <= self.data_blocks {
+            return;
+        }
         let regions = data.0.div_ceil(REGION_BLOCKS) as usize;
         if let Some(Region::Known(last)) = self.regions.last_mut() {
             let first = (self.data_blocks - 1) / REGION_BLOCKS * REGION_BLOCKS;
@@ -234,12 +241,21 @@ impl Allocator {
         }
     }
 
-    /// Takes the free runs of at least `run_blocks_min` within `run`, in a region that is known,
+    /// Whether a block of a known region is free.
+    pub fn is_known_free(&self, pbn: Pbn) -> bool {
+        match self.regions.get((pbn.0 / REGION_BLOCKS) as usize) {
+            Some(Region::Known(bitmap)) => bitmap.is_free(pbn.0 % REGION_BLOCKS),
+            Some(Region::Unknown { .. }) | None => false,
+        }
+    }
+
+    /// Takes the free runs of at least `run_blocks_min` within `run`, which lies in one region,
     /// so that nobody writes there while a hole is punched.
-    pub fn take_free_within(&mut self, run: Run, run_blocks_min: u64) -> Vec<Run> {
-        let region = run.pbn.0 / REGION_BLOCKS;
-        let first = region * REGION_BLOCKS;
-        let Some(Region::Known(bitmap)) = self.regions.get_mut(region as usize) else { return Vec::new() };
+    pub fn take_free_within(&mut self, run: Run, run_blocks_min: u64, load: LoadRegion<'_>) -> Result<Vec<Run>> {
+        let region = (run.pbn.0 / REGION_BLOCKS) as usize;
+        let first = region as u64 * REGION_BLOCKS;
+        self.make_known(region, load)?;
+        let Region::Known(bitmap) = &mut self.regions[region] else { return Ok(Vec::new()) };
         let mut taken = Vec::new();
         let (mut at, end) = (run.pbn.0 - first, (run.end().0 - first).min(REGION_BLOCKS));
         while let Some((start, blocks)) = bitmap.free_run(at, u64::MAX).filter(|(start, _)| *start < end) {
@@ -252,7 +268,7 @@ impl Allocator {
             }
             at = start + blocks;
         }
-        taken
+        Ok(taken)
     }
 }
 
@@ -317,7 +333,7 @@ mod tests {
         let mut allocator = Allocator::new(Blocks(100), &[]);
         allocator.allocate(99, &mut empty).unwrap();
         allocator.release(Run { pbn: Pbn(20), blocks: 30 });
-        let taken = allocator.take_free_within(Run { pbn: Pbn(16), blocks: 20 }, 8);
+        let taken = allocator.take_free_within(Run { pbn: Pbn(16), blocks: 20 }, 8, &mut empty).unwrap();
         assert_eq!(taken, [Run { pbn: Pbn(20), blocks: 16 }]);
         let runs = allocator.allocate(30, &mut empty).unwrap();
         assert_eq!(runs, [Run { pbn: Pbn(36), blocks: 14 }]);

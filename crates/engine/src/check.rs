@@ -121,6 +121,9 @@ impl Core {
                 continue;
             }
             report.live += Blocks(1);
+            if self.allocator.lock().is_known_free(pbn) {
+                report.note(format!("(4) block {pbn} is live, but the allocator would hand it out"));
+            }
             if read_data {
                 let mut block = self.pool.take(BLOCK_BYTES);
                 self.read_run(pbn, &mut block)?;
@@ -166,7 +169,10 @@ impl Core {
             found.dedup();
             found.retain(|key| limit.is_none_or(|limit| *key <= limit));
             for key in found {
-                let shard = self.shard(key)?;
+                let shard = {
+                    let _map = self.map_lock(key.map).read();
+                    self.shard(key)?
+                };
                 if !shard.is_empty() {
                     visit(key, &shard);
                 }

@@ -80,6 +80,7 @@ impl Core {
             let mut pages = pages;
             pages.sort_unstable();
             self.load_pages(&pages)?;
+            // Without the map's lock: a shard with redo stays in memory until the checkpoint that asks for this.
             shards.iter().try_for_each(|key| self.shard(*key).map(drop))?;
         }
     }
@@ -101,6 +102,7 @@ impl Core {
             for part in run.chunks(REQUEST_PAGES) {
                 let bytes: Vec<u8> = part.iter().flat_map(|number| pages[number].sealed(sequence)).collect();
                 let at = part[0] * PAGE_BYTES as u64;
+                let _alone = self.table_io.write();
                 self.table.write_at(&bytes, at).map_err(|e| Error::io("writing the block table", e))?;
                 self.counters.table_bytes_written.fetch_add(bytes.len() as u64, Relaxed);
             }

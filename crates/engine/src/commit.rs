@@ -22,10 +22,12 @@ use crate::{BLOCK_BYTES, Error, MapId, Pbn, Result, Stage};
 const LOG_DATA_BYTES_MAX: usize = 128 << 10;
 /// Above this share of the log a checkpoint is wanted.
 const CHECKPOINT_FULLNESS: f64 = 0.5;
-/// Above this share a commit is made a checkpoint, so that there is always room for one more group.
-const FULLNESS_MAX: f64 = 0.75;
+/// Above this share a commit is made a checkpoint. The rest has room for the group that crosses it, for that of the
+/// checkpoint, for what one of them wastes at the ring's end, and for what groups exceed their bound by.
+const FULLNESS_MAX: f64 = 0.6;
+const _: () = assert!(1.0 - FULLNESS_MAX > 4.0 / GROUP_SHARE_MAX as f64);
 /// Publishers wait while a group is larger than this share of the log.
-const GROUP_SHARE_MAX: u64 = 8;
+pub const GROUP_SHARE_MAX: u64 = 16;
 /// How long and how often a publisher waits for room before it goes on regardless: the bounds are generous,
 /// and a publisher that never proceeds would be worse than one that exceeds them.
 const ROOM_WAIT: Duration = Duration::from_millis(200);
@@ -94,6 +96,8 @@ impl Core {
     fn write_group(&self, log: &mut Log, mut group: Group, records: RecordMap, sums: Sums, place_all: bool) -> Result<()> {
         // Whoever took staged blocks to write them out before the group was taken finishes first.
         drop(self.write_outs.write());
+        // If one of them failed, blocks of this group are nowhere but in memory.
+        self.usable()?;
         let staged = std::mem::take(&mut group.staged);
         let is_small = staged.len() * BLOCK_BYTES <= LOG_DATA_BYTES_MAX;
         let rides = is_small && !place_all && !self.data_is_dirty.load(Relaxed);
@@ -132,11 +136,15 @@ impl Core {
         riders
     }
 
-    /// Makes the data area durable, if it was written.
+    /// Makes everything written to the data area before this call durable. A failure is the volume's: the host
+    /// reports it once, so a flush that was waiting for this one would be told that all is well.
     pub fn flush_data(&self) -> Result<()> {
+        let _one = self.flushing.lock();
+        self.usable()?;
         if self.data_is_dirty.swap(false, Relaxed) {
             self.counters.data_flushes.fetch_add(1, Relaxed);
-            self.data.flush().map_err(|e| Error::io("flushing the data area", e))?;
+            let flushed = self.data.flush().map_err(|e| Error::io("flushing the data area", e));
+            flushed.inspect_err(|error| self.fail(error))?;
         }
         Ok(())
     }
@@ -169,11 +177,22 @@ impl Core {
             pbns().for_each(|pbn| self.read_cache.remove(pbn));
             allocator.release(*run);
         }
-        self.punchable.lock().extend_from_slice(runs);
+        self.punch_later(runs);
     }
 
-    /// Keeps the group and the changes in memory within bounds: publishers wait here, holding no lock of the engine.
+    /// Keeps the group and the changes in memory within bounds: publishers wait here. They may hold
+    /// a map's lock, which neither committer nor checkpointer takes.
     pub fn wait_for_room(&self) {
+        self.wait_for_room_within(2 * self.dirty_bytes_max);
+    }
+
+    /// As `wait_for_room`, for work in the background: it stops early enough that nobody in front has to wait
+    /// for what it left to be checkpointed.
+    pub fn wait_for_background_room(&self) {
+        self.wait_for_room_within(self.dirty_bytes_max);
+    }
+
+    fn wait_for_room_within(&self, dirty_bytes_max: u64) {
         let group_bytes_max = self.log_bytes / GROUP_SHARE_MAX;
         for _ in 0..ROOM_WAITS_MAX {
             let (group, dirty) = {
@@ -182,7 +201,7 @@ impl Core {
             };
             if group > group_bytes_max {
                 self.signals.wait_for_group_end(ROOM_WAIT);
-            } else if dirty > 2 * self.dirty_bytes_max {
+            } else if dirty > dirty_bytes_max {
                 self.signals.want_checkpoint();
                 self.signals.wait_for_group_end(ROOM_WAIT);
             } else {

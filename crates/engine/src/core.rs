@@ -1,5 +1,6 @@
 //! What all parts of an open volume share, and the small steps that several of them need.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -76,12 +77,16 @@ pub struct Core {
     pub stages: [StageStats; Stage::ALL.len()],
     /// Held shared while staged blocks are on their way to the data area, so that a commit can wait for them.
     pub write_outs: RwLock<()>,
-    /// Whether the data area was written since its last flush.
+    /// Whether the data area was written since its last flush began.
     pub data_is_dirty: AtomicBool,
+    /// Held while the data area is flushed: who finds nothing to flush waits for the flush under way.
+    pub flushing: Mutex<()>,
     /// Bytes that the host can still take, as last looked up, less what was written since.
     pub host_bytes: AtomicU64,
-    /// Freed blocks whose space the host has not got back.
-    pub punchable: Mutex<Vec<Run>>,
+    /// Pieces of the data area with freed blocks whose space the host has not got back.
+    pub punchable: Mutex<BTreeSet<u64>>,
+    /// Held shared to read table pages, alone to write some, so that none is read half written.
+    pub table_io: RwLock<()>,
     /// Held while one checkpoint is under way.
     pub checkpointing: Mutex<()>,
     /// The next map id to hand out.
@@ -155,8 +160,10 @@ impl Core {
             stages: Default::default(),
             write_outs: RwLock::new(()),
             data_is_dirty: AtomicBool::new(false),
+            flushing: Mutex::new(()),
             host_bytes: AtomicU64::new(u64::MAX),
             punchable: Mutex::default(),
+            table_io: RwLock::new(()),
             checkpointing: Mutex::new(()),
             dirty_bytes_max: parts.dirty_bytes_max,
             is_read_only: parts.is_read_only,
@@ -245,11 +252,8 @@ impl Core {
             let generation = self.state.lock().table.generation();
             let pages = self.read_pages(&left)?;
             let mut state = self.state.lock();
-            let newest = state.durable_sequence;
             for (number, page) in pages {
-                if page.newest_sequence() > newest {
-                    return Err(newer_than_log(number, page.newest_sequence(), newest));
-                }
+                check_age(number, &page, &state)?;
                 state.table.admit(number, page, generation);
             }
             left = state.table.missing(left);
@@ -274,7 +278,9 @@ impl Core {
     pub fn read_page_run(&self, first: u64, count: usize) -> Result<Vec<(u64, Page)>> {
         let mut bytes = vec![0; count * PAGE_BYTES];
         let at = first * PAGE_BYTES as u64;
+        let whole = self.table_io.read();
         self.table.read_at(&mut bytes, at).map_err(|e| Error::io("reading the block table", e))?;
+        drop(whole);
         let chunks = bytes.chunks_exact(PAGE_BYTES).zip(first..);
         chunks
             .map(|(chunk, number)| {
@@ -314,6 +320,7 @@ impl Core {
             }
             let mut bitmap = Bitmap::empty();
             for (number, page) in on_disk {
+                check_age(number, &page, &state)?;
                 state.table.admit(number, page, generation);
                 let page = state.table.page(number).expect("admitted above");
                 take_live(&mut bitmap, number - first, page);
@@ -336,11 +343,16 @@ impl Core {
     }
 }
 
-fn newer_than_log(number: u64, found: u64, newest: u64) -> Error {
-    Error::corrupt(
+/// Refuses a page that groups wrote which the log does not have.
+fn check_age(number: u64, page: &Page, state: &State) -> Result<()> {
+    let (found, newest) = (page.newest_sequence(), state.durable_sequence);
+    if found <= newest {
+        return Ok(());
+    }
+    Err(Error::corrupt(
         format!("page {number} of the block table"),
         format!("it was written by group {found}, but the log ends at group {newest}: log and table do not belong together"),
-    )
+    ))
 }
 
 fn take_live(bitmap: &mut Bitmap, page_in_region: u64, page: &Page) {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::ballast::Ballast;
+use crate::commit::GROUP_SHARE_MAX;
 use crate::core::Core;
 use crate::device::{Device, MemoryDevice};
 use crate::format::checkpoint::Checkpoint;
@@ -23,29 +24,29 @@ const FILE_BYTES_MAX: u64 = 3 << 20;
 const FILES: u64 = 6;
 
 /// A small generator: a test prints its seed, and the seed repeats the run.
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let mixed = self.0 ^ (self.0 >> 33);
         mixed.wrapping_mul(0xFF51_AFD7_ED55_8CCD) >> 16
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 }
 
-struct Devices {
-    data: Arc<MemoryDevice>,
+pub struct Devices {
+    pub data: Arc<MemoryDevice>,
     table: Arc<MemoryDevice>,
     log: Arc<MemoryDevice>,
     kv: Arc<MemoryKv>,
 }
 
 impl Devices {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let kv = MemoryKv::default();
         let sums = Sums { data: DATA, used: Blocks(1), next_map: MapId(1), ..Sums::default() };
         kv.write(vec![(keys::checkpoint(), Some(Checkpoint { sequence: 0, log_at: 0, sums }.encode()))]).unwrap();
@@ -67,9 +68,20 @@ impl Devices {
         Self { data, table, log, kv: Arc::new(self.kv.after_power_cut(random.below(2) == 0)) }
     }
 
-    fn open(&self) -> Core {
+    /// Nothing is left of what was not flushed.
+    pub fn after_power_cut_of_all(&self) -> Self {
+        let cut = |device: &MemoryDevice| Arc::new(device.after_power_cut(|_| false));
+        let (data, table, log) = (cut(&self.data), cut(&self.table), cut(&self.log));
+        Self { data, table, log, kv: Arc::new(self.kv.after_power_cut(false)) }
+    }
+
+    pub fn open(&self) -> Core {
+        self.open_with(self.data.clone())
+    }
+
+    pub fn open_with(&self, data: Arc<dyn Device>) -> Core {
         let medium = Medium {
-            data: self.data.clone() as Arc<dyn Device>,
+            data,
             table: self.table.clone(),
             log: self.log.clone(),
             log_bytes: LOG_BYTES,
@@ -151,7 +163,7 @@ impl Run {
     fn make_room(&mut self) {
         let waiting: u64 = self.core.state.lock().waiting.iter().flat_map(|waiting| &waiting.runs).map(|run| run.blocks).sum();
         if self.core.totals().available.0 < 8_000 + waiting {
-            while self.core.signals.detached_count() > 0 {
+            while self.core.signals.is_reclaiming() {
                 self.background();
             }
             self.commit();
@@ -322,6 +334,7 @@ fn writing_the_same_bytes_again_changes_nothing() {
     let data = run.content(1 << 20);
     run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
     let placed = run.core.counters.blocks_placed.load(std::sync::atomic::Ordering::Relaxed);
+    run.core.hints.lock().clear();
     run.core.write(MapId(1), 0, &data, |delta, _| assert_eq!(delta, 0)).unwrap();
     assert_eq!(run.core.counters.blocks_placed.load(std::sync::atomic::Ordering::Relaxed), placed);
     run.check();
@@ -346,7 +359,7 @@ fn a_failed_flush_makes_the_volume_read_only_and_the_last_commit_survives() {
 
 #[test]
 fn a_full_data_area_refuses_writes_and_takes_them_again_after_a_delete() {
-    let mut run = Run::new(4);
+    let run = Run::new(4);
     let unique = |n: u64| {
         let mut filler = Random(n);
         (0..(1 << 20) / 8).flat_map(|_| filler.next().to_le_bytes()).collect::<Vec<u8>>()
@@ -365,4 +378,56 @@ fn a_full_data_area_refuses_writes_and_takes_them_again_after_a_delete() {
     assert!(run.core.make_room().unwrap());
     run.core.write(MapId(2), 0, &unique(0), |_, _| ()).unwrap();
     run.check();
+}
+
+#[test]
+fn a_range_change_tells_by_how_many_blocks_the_map_grew() {
+    let run = Run::new(5);
+    let map = MapId(1);
+    let mapped = std::cell::Cell::new(0);
+    let add = |delta: i64, _: &mut crate::Change| mapped.set(mapped.get() + delta);
+    let assert_counted = |what: &str| {
+        let counted: u64 = (0..4).map(|shard| run.core.shard(keys::ShardKey { map, shard }).unwrap().mapped_blocks()).sum();
+        assert_eq!(mapped.get(), counted as i64, "{what}");
+    };
+    // Only the second half of each block is not zero, so that cutting there leaves zero blocks.
+    let half: Vec<u8> = (0..16 * BLOCK_BYTES).map(|at| u8::from(at % BLOCK_BYTES >= 2048)).collect();
+    run.core.write(map, 0, &half, add).unwrap();
+    assert_counted("write");
+    let block = BLOCK_BYTES as u64;
+    run.core.zero(map, block + 2048, 2 * block, false, add).unwrap();
+    assert_counted("punch");
+    run.core.zero(map, 5 * block + 2048, 100, false, add).unwrap();
+    run.core.zero(map, 6 * block + 2048, 2 * block, true, add).unwrap();
+    assert_counted("zero range");
+    run.core.truncate(map, 10 * block + 2048, add).unwrap();
+    assert_counted("truncate");
+    run.check();
+}
+
+#[test]
+fn a_range_far_larger_than_the_volume_is_punched_at_once_and_not_reserved() {
+    let mut run = Run::new(6);
+    let data = run.content(1 << 20);
+    let huge = 1 << 52;
+    run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
+    run.core.write(MapId(1), huge - (1 << 20), &data, |_, _| ()).unwrap();
+    assert!(matches!(run.core.reserve(MapId(1), 0, huge, |_, _| ()), Err(Error::NoSpace)));
+    assert!(matches!(run.core.zero(MapId(1), 0, huge, true, |_, _| ()), Err(Error::NoSpace)));
+    run.core.zero(MapId(1), 0, huge, false, |_, _| ()).unwrap();
+    assert_eq!(run.core.totals().mapped, Blocks(0));
+    run.check();
+}
+
+#[test]
+fn the_largest_groups_fit_into_the_log_wherever_it_ends() {
+    let mut run = Run::new(7);
+    for n in 0..200 {
+        let mut change = crate::Change::new();
+        change.put(vec![0x10, n], vec![1; (LOG_BYTES / GROUP_SHARE_MAX + run.random.below(100 << 10)) as usize]);
+        run.core.publish(change).unwrap();
+        let data = run.content(31 * BLOCK_BYTES);
+        run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
+        run.core.commit().unwrap();
+    }
 }

@@ -44,6 +44,10 @@ mod buffer;
 
 #[cfg(test)]
 mod crash_tests;
+#[cfg(test)]
+mod race_tests;
+#[cfg(test)]
+mod stress_tests;
 
 mod threads;
 mod signals;

@@ -22,8 +22,14 @@ impl Core {
         let mut from = from.to_vec();
         while found.len() < limit {
             let portion = (limit - found.len()).min(PORTION);
-            let newer = self.state.lock().records.range(&from, to, portion);
+            let (newer, generation) = {
+                let state = self.state.lock();
+                (state.records.range(&from, to, portion), state.records.generation())
+            };
             let older = self.kv.scan(&from, to, portion)?;
+            if self.state.lock().records.generation() != generation {
+                continue;
+            }
             // Beyond the last key of a full portion that source may have more.
             let bound = [newer.bound.clone(), (older.len() == portion).then(|| older[portion - 1].0.clone())]
                 .into_iter()

@@ -4,6 +4,7 @@
 //! reader left; taking and dropping a pin costs one counter each.
 
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 use parking_lot::Mutex;
 
@@ -40,7 +41,10 @@ pub struct EndedEpoch(Arc<Epoch>);
 impl EndedEpoch {
     /// Whether all its readers are done.
     pub fn is_over(&self) -> bool {
-        Arc::strong_count(&self.0) == 1
+        let is_over = Arc::strong_count(&self.0) == 1;
+        // What the readers did comes before what is done to their blocks next.
+        fence(Ordering::Acquire);
+        is_over
     }
 }
 

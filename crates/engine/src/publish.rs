@@ -144,6 +144,7 @@ impl Core {
     }
 
     fn try_publish_batch<G>(&self, map: MapId, batch: &mut Batch, runs: &mut Vec<Run>, with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
+        self.attached(map)?;
         let (mut plan, mapped_delta) = self.plan_batch(map, batch)?;
         let _held = with(mapped_delta, &mut plan.change);
         loop {

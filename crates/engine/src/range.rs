@@ -1,5 +1,6 @@
 //! Changes of whole ranges of a map: truncate, punch, zero, reserve, seek, clone, detach.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::allocator::Run;
@@ -15,14 +16,13 @@ use crate::{BLOCK_BYTES, Blocks, Change, Error, Lbn, MapId, Pbn, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// A range change is published in pieces of at most this many shards, so that the publish lock is held
-/// shortly and memory stays bounded. The caller's records go with the last piece.
+/// shortly and memory stays bounded; between two pieces the group may end, so that it fits into the log.
+/// The caller's records go with the last piece.
 const PIECE_SHARDS: usize = 64;
 
-/// What a range change does to whole blocks.
+/// What reserving does to whole blocks.
 #[derive(Clone, Copy)]
 enum Fill {
-    /// They become holes.
-    Hole,
     /// They become reserved.
     Reserved,
     /// Holes among them become reserved.
@@ -35,37 +35,31 @@ impl Core {
         self.usable()?;
         let _map = self.map_lock(map).write();
         self.attached(map)?;
-        if !size.is_multiple_of(BLOCK) {
-            self.zero_within_block(map, size, size.next_multiple_of(BLOCK))?;
-        }
-        let from = size.div_ceil(BLOCK);
-        let mut delta = 0;
-        let mut at = from / SHARD_BLOCKS;
+        let delta = self.zero_within_block(map, size, size.next_multiple_of(BLOCK))?;
+        self.cut_range(map, size.div_ceil(BLOCK)..u64::MAX, delta, with)
+    }
+
+    /// Makes whole blocks holes, piece by piece. Only shards that exist are visited: a range may be far larger
+    /// than what its file holds. By `delta` blocks the map grew already.
+    fn cut_range<G>(&self, map: MapId, blocks: Range<u64>, mut delta: i64, with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
+        let mut at = blocks.start / SHARD_BLOCKS;
         loop {
-            let shards = self.stored_shards(map, at, PIECE_SHARDS)?;
+            let mut shards = self.stored_shards(map, at, PIECE_SHARDS)?;
+            shards.retain(|shard| shard * SHARD_BLOCKS < blocks.end);
             let mut edit = MapEdit::new(self, map);
             for &shard in &shards {
-                self.cut_shard(&mut edit, ShardKey { map, shard }, from)?;
+                cut_shard(&mut edit, ShardKey { map, shard }, &blocks)?;
             }
             delta += edit.mapped_delta;
             let mut plan = edit.into_plan();
-            let is_last = shards.len() < PIECE_SHARDS;
-            if is_last {
+            if shards.len() < PIECE_SHARDS {
                 let _held = with(delta, &mut plan.change);
                 return self.apply_certain(plan);
             }
             self.apply_certain(plan)?;
+            self.wait_for_room();
             at = shards.last().expect("a full piece") + 1;
         }
-    }
-
-    fn cut_shard(&self, edit: &mut MapEdit, key: ShardKey, from: u64) -> Result<()> {
-        let start = from.saturating_sub(key.shard * SHARD_BLOCKS);
-        if start == 0 {
-            return edit.drop_shard(key);
-        }
-        let blocks = (SHARD_BLOCKS - start) as u16;
-        edit.set(key, Extent { first: start as u16, blocks, target: Target::Hole })
     }
 
     /// Shards of a map that may hold something, from number `from` on, in order, at most `limit`.
@@ -87,17 +81,20 @@ impl Core {
         self.attached(map)?;
         let end = at + len;
         let (first, last) = (at.div_ceil(BLOCK), end / BLOCK);
-        if first > last {
-            self.zero_within_block(map, at, end)?;
-        } else {
-            self.zero_within_block(map, at, first * BLOCK)?;
-            self.zero_within_block(map, last * BLOCK, end)?;
+        let touched = at / BLOCK..end.div_ceil(BLOCK);
+        if reserve {
+            self.check_room(map, &touched)?;
         }
-        let (fill, first, last) = match reserve {
-            false => (Fill::Hole, first, last),
-            true => (Fill::Reserved, first, last),
+        let delta = if first > last {
+            self.zero_within_block(map, at, end)?
+        } else {
+            self.zero_within_block(map, at, first * BLOCK)? + self.zero_within_block(map, last * BLOCK, end)?
         };
-        self.fill_range(map, Lbn(first), last.saturating_sub(first), fill, reserve.then_some((at, end)), with)
+        if !reserve {
+            return self.cut_range(map, first..last, delta, with);
+        }
+        let whole = parts_of(map, first..last, Fill::Reserved);
+        self.fill_parts(map, whole.chain(parts_of(map, touched, Fill::ReservedHoles)), delta, with)
     }
 
     /// See [`crate::Store::reserve`].
@@ -105,66 +102,69 @@ impl Core {
         self.usable()?;
         let _map = self.map_lock(map).write();
         self.attached(map)?;
-        let first = at / BLOCK;
-        let blocks = (at + len).div_ceil(BLOCK) - first;
-        let mut wanted = 0;
-        for (key, start, end) in shard_parts(map, Lbn(first), blocks) {
-            let shard = self.shard(key)?;
-            let holes = shard.slice(start, end).filter(|extent| extent.target == Target::Hole);
-            wanted += holes.map(|extent| u64::from(extent.blocks)).sum::<u64>();
-        }
-        if wanted > self.totals().available.0 {
-            return Err(Error::NoSpace);
-        }
-        self.fill_range(map, Lbn(first), blocks, Fill::ReservedHoles, None, with)
+        let touched = at / BLOCK..(at + len).div_ceil(BLOCK);
+        self.check_room(map, &touched)?;
+        self.fill_parts(map, parts_of(map, touched, Fill::ReservedHoles), 0, with)
     }
 
-    /// Applies `fill` to whole blocks, then reserves the holes of `reserve_too` (bytes), piece by piece.
-    fn fill_range<G>(
+    /// Refuses to promise more blocks for the holes of a range than are available. Only shards that exist are
+    /// looked at: what passes is bounded by the data area, what is asked for is not.
+    fn check_room(&self, map: MapId, blocks: &Range<u64>) -> Result<()> {
+        let mut mapped = 0;
+        let mut at = blocks.start / SHARD_BLOCKS;
+        loop {
+            let mut shards = self.stored_shards(map, at, PIECE_SHARDS)?;
+            shards.retain(|shard| shard * SHARD_BLOCKS < blocks.end);
+            for &shard in &shards {
+                let (start, end) = within_shard(shard, blocks);
+                let extents = self.shard(ShardKey { map, shard })?;
+                let taken = extents.slice(start, end).filter(|extent| extent.target != Target::Hole);
+                mapped += taken.map(|extent| u64::from(extent.blocks)).sum::<u64>();
+            }
+            if shards.len() < PIECE_SHARDS {
+                let wanted = blocks.end - blocks.start - mapped;
+                return if wanted > self.totals().available.0 { Err(Error::NoSpace) } else { Ok(()) };
+            }
+            at = shards.last().expect("a full piece") + 1;
+        }
+    }
+
+    /// Fills parts of shards, piece by piece. By `delta` blocks the map grew already.
+    fn fill_parts<G>(
         &self,
         map: MapId,
-        first: Lbn,
-        blocks: u64,
-        fill: Fill,
-        reserve_too: Option<(u64, u64)>,
+        parts: impl Iterator<Item = (ShardKey, u16, u16, Fill)>,
+        mut delta: i64,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
-        let mut parts: Vec<(ShardKey, u16, u16, Fill)> =
-            shard_parts(map, first, blocks).map(|(key, start, end)| (key, start, end, fill)).collect();
-        if let Some((at, end)) = reserve_too {
-            let (first, last) = (at / BLOCK, end.div_ceil(BLOCK));
-            parts.extend(shard_parts(map, Lbn(first), last - first).map(|(key, start, end)| (key, start, end, Fill::ReservedHoles)));
-        }
-        let mut delta = 0;
-        let mut pieces = parts.chunks(PIECE_SHARDS).peekable();
-        while let Some(piece) = pieces.next_if(|_| true) {
+        let mut parts = parts.peekable();
+        loop {
             let mut edit = MapEdit::new(self, map);
-            for (key, start, end, fill) in piece {
-                fill_part(&mut edit, *key, *start, *end, *fill)?;
+            for (key, start, end, fill) in parts.by_ref().take(PIECE_SHARDS) {
+                fill_part(&mut edit, key, start, end, fill)?;
             }
             delta += edit.mapped_delta;
             let mut plan = edit.into_plan();
-            if pieces.peek().is_none() {
+            if parts.peek().is_none() {
                 let _held = with(delta, &mut plan.change);
                 return self.apply_certain(plan);
             }
             self.apply_certain(plan)?;
+            self.wait_for_room();
         }
-        let mut plan = Plan { map: Some(map), ..Plan::default() };
-        let _held = with(0, &mut plan.change);
-        self.apply_certain(plan)
     }
 
-    /// Makes bytes of one block read as zeros. Works on a full volume.
-    fn zero_within_block(&self, map: MapId, from: u64, to: u64) -> Result<()> {
+    /// Makes bytes of one block read as zeros. Works on a full volume. Gives by how many blocks the map grew: the
+    /// caller's records have to hear of a block that became a hole.
+    fn zero_within_block(&self, map: MapId, from: u64, to: u64) -> Result<i64> {
         if from >= to {
-            return Ok(());
+            return Ok(0);
         }
         let lbn = Lbn(from / BLOCK);
         let (key, start, end) = shard_parts(map, lbn, 1).next().expect("one block has one part");
         let target = self.shard(key)?.slice(start, end).next().map(|extent| extent.target);
         if !matches!(target, Some(Target::Data(_))) {
-            return Ok(());
+            return Ok(0);
         }
         let _pin = self.pins.pin();
         let mut block = self.pool.take(BLOCK_BYTES);
@@ -172,14 +172,17 @@ impl Core {
         block[(from % BLOCK) as usize..(to - lbn.0 * BLOCK) as usize].fill(0);
         let mut batch = Batch::new(lbn, &block);
         batch.tags[0] = self.hasher.tag(&block);
+        let mut runs = Vec::new();
         if is_zero(&block) {
             batch.outcomes[0] = Outcome::Zero;
-            return self.publish_batch(map, batch, Vec::new(), |_, _| ());
+        } else {
+            runs = self.allocate_kept_back(1)?;
+            batch.outcomes[0] = Outcome::Anew(Some(runs[0].pbn));
+            self.stage(&mut batch, 0);
         }
-        let runs = self.allocate_kept_back(1)?;
-        batch.outcomes[0] = Outcome::Anew(Some(runs[0].pbn));
-        self.stage(&mut batch, 0);
-        self.publish_batch(map, batch, runs, |_, _| ())
+        let mut delta = 0;
+        self.publish_batch(map, batch, runs, |grown, _| delta = grown)?;
+        Ok(delta)
     }
 
     /// See [`crate::Store::seek_data`].
@@ -240,7 +243,7 @@ impl Core {
             self.counters.blocks_cloned.fetch_add(plan.takes.len() as u64, Relaxed);
             match self.apply(plan)? {
                 Applied::Done if is_last => return Ok(()),
-                Applied::Done => {}
+                Applied::Done => self.wait_for_room(),
                 Applied::Refused { pbns, .. } => {
                     return Err(Error::Invalid(format!("block {} has the largest number of references", pbns[0])));
                 }
@@ -296,7 +299,8 @@ impl Core {
         self.apply_certain(plan)
     }
 
-    fn attached(&self, map: MapId) -> Result<()> {
+    /// Refuses a map that was detached. While its lock is held it cannot become so.
+    pub fn attached(&self, map: MapId) -> Result<()> {
         if self.state.lock().is_detached(map) { Err(Error::MapDetached) } else { Ok(()) }
     }
 
@@ -309,11 +313,31 @@ impl Core {
     }
 }
 
+/// The part of `blocks` that lies in a shard, in block numbers of the shard.
+fn within_shard(shard: u64, blocks: &Range<u64>) -> (u16, u16) {
+    let inside = |block: u64| block.saturating_sub(shard * SHARD_BLOCKS).min(SHARD_BLOCKS) as u16;
+    (inside(blocks.start), inside(blocks.end))
+}
+
+fn cut_shard(edit: &mut MapEdit, key: ShardKey, blocks: &Range<u64>) -> Result<()> {
+    let (start, end) = within_shard(key.shard, blocks);
+    if start >= end {
+        return Ok(());
+    }
+    if (start, u64::from(end)) == (0, SHARD_BLOCKS) {
+        return edit.drop_shard(key);
+    }
+    edit.set(key, Extent { first: start, blocks: end - start, target: Target::Hole })
+}
+
+fn parts_of(map: MapId, blocks: Range<u64>, fill: Fill) -> impl Iterator<Item = (ShardKey, u16, u16, Fill)> {
+    let count = blocks.end.saturating_sub(blocks.start);
+    shard_parts(map, Lbn(blocks.start), count).map(move |(key, start, end)| (key, start, end, fill))
+}
+
 fn fill_part(edit: &mut MapEdit, key: ShardKey, start: u16, end: u16, fill: Fill) -> Result<()> {
-    let whole = |target| Extent { first: start, blocks: end - start, target };
     match fill {
-        Fill::Hole => edit.set(key, whole(Target::Hole)),
-        Fill::Reserved => edit.set(key, whole(Target::Reserved)),
+        Fill::Reserved => edit.set(key, Extent { first: start, blocks: end - start, target: Target::Reserved }),
         Fill::ReservedHoles => {
             let holes: Vec<Extent> = edit.look(key, start, end)?;
             for hole in holes.into_iter().filter(|extent| extent.target == Target::Hole) {

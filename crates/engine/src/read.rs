@@ -2,6 +2,7 @@
 //! reference count (LRLFS, section I).
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
 
 use crate::core::Core;
 use crate::format::shard::Target;
@@ -10,6 +11,25 @@ use crate::{BLOCK_BYTES, Error, Lbn, MapId, Pbn, ReadBuf, Result, Stage};
 
 /// Shorter runs are looked up in the read cache block by block; longer ones are fetched whole when any block is missing.
 const CACHED_RUN_BLOCKS_MAX: usize = 32;
+
+/// A read of at least this many separate runs is scattered: its runs are read several at a time.
+const SCATTERED_PARTS_MIN: usize = 8;
+/// Requests to the device at a time for one scattered read.
+const REQUESTS_AT_A_TIME: usize = 8;
+/// Runs with at most this gap between them are read in one request: 32 KiB cost less than a second request.
+const GAP_BLOCKS_MAX: u64 = 8;
+
+/// A run of the data area and where its content goes.
+struct Part<'a> {
+    pbn: Pbn,
+    bytes: &'a mut [u8],
+}
+
+impl Part<'_> {
+    fn end(&self) -> Pbn {
+        self.pbn.plus((self.bytes.len() / BLOCK_BYTES) as u64)
+    }
+}
 
 impl Core {
     /// See [`crate::Store::read`].
@@ -55,13 +75,67 @@ impl Core {
 
     fn fill(&self, runs: &[(Target, u64)], bytes: &mut [u8]) -> Result<()> {
         let mut rest = bytes;
+        let mut stored: Vec<Part<'_>> = Vec::with_capacity(runs.len());
         for (target, blocks) in runs {
-            let (part, behind) = rest.split_at_mut(*blocks as usize * BLOCK_BYTES);
+            let (bytes, behind) = rest.split_at_mut(*blocks as usize * BLOCK_BYTES);
             match target {
-                Target::Data(pbn) => self.read_run(*pbn, part)?,
-                Target::Hole | Target::Reserved => part.fill(0),
+                Target::Data(pbn) => stored.push(Part { pbn: *pbn, bytes }),
+                Target::Hole | Target::Reserved => bytes.fill(0),
             }
             rest = behind;
+        }
+        if stored.len() < SCATTERED_PARTS_MIN {
+            return stored.into_iter().try_for_each(|part| self.read_run(part.pbn, part.bytes));
+        }
+        self.read_scattered(stored)
+    }
+
+    /// Reads many parts of the data area: neighbours in one request, and several requests at a time, because
+    /// one after the other each would cost the device's whole latency.
+    fn read_scattered(&self, mut parts: Vec<Part<'_>>) -> Result<()> {
+        parts.retain_mut(|part| !self.read_part_from_memory(part));
+        parts.sort_unstable_by_key(|part| part.pbn);
+        let share = parts.len().div_ceil(REQUESTS_AT_A_TIME).max(1);
+        thread::scope(|scope| {
+            let read = |parts| scope.spawn(move || self.read_neighbours(parts));
+            let readers: Vec<_> = parts.chunks_mut(share).map(read).collect();
+            readers.into_iter().try_for_each(|reader| reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })
+    }
+
+    /// Whether every block of a part was in memory.
+    fn read_part_from_memory(&self, part: &mut Part<'_>) -> bool {
+        let blocks = part.bytes.chunks_exact_mut(BLOCK_BYTES).zip(part.pbn.0..);
+        blocks.into_iter().all(|(block, pbn)| self.read_memory(Pbn(pbn), block))
+    }
+
+    /// Reads parts in the order of their pbns; those with small gaps between them in one request.
+    fn read_neighbours(&self, parts: &mut [Part<'_>]) -> Result<()> {
+        let is_near = |a: &Part<'_>, b: &Part<'_>| b.pbn.0 <= a.end().0 + GAP_BLOCKS_MAX;
+        for group in parts.chunk_by_mut(is_near) {
+            let is_staged = |part: &Part<'_>| !self.staging.has_none(part.pbn, part.end().0 - part.pbn.0);
+            if group.len() == 1 || group.iter().any(is_staged) {
+                group.iter_mut().try_for_each(|part| self.read_run(part.pbn, part.bytes))?;
+            } else {
+                self.read_span(group)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads parts and the gaps between them in one request. Only the parts are pinned, so only they may
+    /// enter the read cache.
+    fn read_span(&self, group: &mut [Part<'_>]) -> Result<()> {
+        let from = group[0].pbn;
+        let end = group.iter().map(Part::end).max().unwrap_or(from);
+        let mut span = self.pool.take((end.0 - from.0) as usize * BLOCK_BYTES);
+        self.read_device(from, &mut span)?;
+        for part in group {
+            let at = (part.pbn.0 - from.0) as usize * BLOCK_BYTES;
+            part.bytes.copy_from_slice(&span[at..at + part.bytes.len()]);
+            for (block, pbn) in part.bytes.chunks_exact(BLOCK_BYTES).zip(part.pbn.0..) {
+                self.read_cache.admit(Pbn(pbn), block);
+            }
         }
         Ok(())
     }

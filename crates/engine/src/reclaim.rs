@@ -6,7 +6,7 @@ use crate::publish::MapEdit;
 use crate::{MapId, Result};
 
 /// Shards freed in one publication: bounds its memory and the time that others wait for the lock.
-const PORTION_SHARDS: usize = 32;
+const PORTION_SHARDS: usize = 8;
 
 impl Core {
     /// Frees a detached map. A crash in the middle leaves its record, so that the next opening goes on.
@@ -16,7 +16,7 @@ impl Core {
             if self.signals.is_stopped() {
                 return Ok(());
             }
-            self.wait_for_room();
+            self.wait_for_background_room();
         }
         Ok(())
     }

@@ -24,6 +24,8 @@ pub struct Records {
     frozen: Arc<RecordMap>,
     group_bytes: u64,
     dirty_bytes: u64,
+    /// Counts checkpoints: the sorted state shows one in part while it is written.
+    generation: u64,
 }
 
 /// What each record costs beside its bytes.
@@ -71,6 +73,7 @@ impl Records {
         assert!(self.frozen.is_empty(), "one checkpoint at a time");
         assert!(self.group.is_empty(), "a checkpoint begins where a group ends");
         self.dirty_bytes = 0;
+        self.generation += 1;
         self.frozen = Arc::new(std::mem::take(&mut self.dirty));
         self.frozen.clone()
     }
@@ -78,6 +81,11 @@ impl Records {
     /// The frozen records are in the sorted state.
     pub fn thaw(&mut self) {
         self.frozen = Arc::default();
+    }
+
+    /// If it is the same before and after a look at the sorted state, no record was seen newer than `range` gave it.
+    pub fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// Bytes of the current group.

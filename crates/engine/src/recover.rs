@@ -6,7 +6,7 @@
 use crate::format::keys;
 use crate::format::ops::{Op, OpReader};
 use crate::format::page::{PAGE_ENTRIES, page_of};
-use crate::format::shard::{Extent, SHARD_BLOCKS};
+use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::format::keys::ShardKey;
 use crate::log::Recovered;
 use crate::staging::Staging;
@@ -28,6 +28,9 @@ pub fn replay(state: &mut State, staging: &Staging, records: &[Recovered]) -> Re
         let sequence = record.header.sequence;
         let mut ops = OpReader::new(&record.ops);
         for op in ops.by_ref() {
+            if end_of(&op) > record.header.sums.data.0 {
+                return Err(Error::corrupt(format!("group {sequence} in the log"), format!("{op:?} lies outside the data area")));
+            }
             replay_op(state, staging, sequence, &op, &mut found);
         }
         if ops.is_damaged() {
@@ -38,6 +41,16 @@ pub fn replay(state: &mut State, staging: &Staging, records: &[Recovered]) -> Re
     }
     state.records.end_group();
     Ok(found)
+}
+
+/// First block of the data area behind those that an operation speaks of.
+fn end_of(op: &Op<'_>) -> u64 {
+    match *op {
+        Op::Store { pbn, .. } | Op::Fingerprint { pbn, .. } | Op::Data { pbn, .. } => pbn.plus(1).0,
+        Op::Count { pbn, blocks, .. } => pbn.plus(blocks).0,
+        Op::Map { blocks, target: Target::Data(pbn), .. } => pbn.plus(u64::from(blocks)).0,
+        Op::Map { .. } | Op::Put { .. } | Op::Delete { .. } | Op::DropShard { .. } => 0,
+    }
 }
 
 fn replay_op(state: &mut State, staging: &Staging, sequence: u64, op: &Op<'_>, found: &mut Found) {

@@ -17,6 +17,8 @@ struct Wishes {
     commit: bool,
     checkpoint: bool,
     detached: VecDeque<MapId>,
+    /// Whether the reclaimer has a map in hand.
+    reclaiming: bool,
     stop: bool,
 }
 
@@ -111,12 +113,15 @@ impl Signals {
         if wishes.detached.is_empty() && !wishes.stop {
             self.reclaimer.wait_for(&mut wishes, timeout);
         }
-        if wishes.stop { None } else { wishes.detached.pop_front() }
+        let next = if wishes.stop { None } else { wishes.detached.pop_front() };
+        wishes.reclaiming = next.is_some();
+        next
     }
 
-    /// Detached maps that wait.
-    pub fn detached_count(&self) -> usize {
-        self.wishes.lock().detached.len()
+    /// Whether deleted files wait to be freed, or one is being freed.
+    pub fn is_reclaiming(&self) -> bool {
+        let wishes = self.wishes.lock();
+        wishes.reclaiming || !wishes.detached.is_empty()
     }
 
     /// Ends the background threads.

@@ -1,6 +1,8 @@
 //! How much can still be written: bounded by the data area, by promises to fallocate, and by the host below.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::Duration;
 
 use crate::allocator::Run;
 use crate::core::Core;
@@ -10,6 +12,10 @@ use crate::{BLOCK_BYTES, Blocks, Error, Result, Totals};
 const KEPT_BACK_BLOCKS: u64 = 256;
 /// Kept free on the host for the log's followers: block table, record store, their compaction.
 pub const HOST_MARGIN_BYTES: u64 = 64 << 20;
+
+/// How often and how long a writer on a full volume waits for deleted files to be freed: 10 s in all.
+const ROOM_TRIES_MAX: usize = 200;
+const ROOM_TRY: Duration = Duration::from_millis(50);
 
 impl Core {
     /// Allocates exactly `blocks` blocks. `from_reserved` of them were promised before.
@@ -68,5 +74,28 @@ impl Core {
             mapped: sums.mapped,
             available: Blocks(free.min(host)),
         }
+    }
+
+    /// See [`crate::Store::make_room`].
+    pub fn make_room(&self) -> Result<bool> {
+        let (before, _) = self.reusable();
+        for _ in 0..ROOM_TRIES_MAX {
+            if self.state.lock().wait_for_trim.is_empty() { self.commit()? } else { self.checkpoint()? }
+            self.release_waiting();
+            let (now, coming) = self.reusable();
+            if now > before || !(coming || self.signals.is_reclaiming()) {
+                return Ok(now > before);
+            }
+            thread::sleep(ROOM_TRY);
+        }
+        Ok(false)
+    }
+
+    /// Free blocks that can be handed out now, and whether more are on their way.
+    fn reusable(&self) -> (u64, bool) {
+        let state = self.state.lock();
+        let waiting = state.waiting.iter().flat_map(|waiting| &waiting.runs);
+        let pending = waiting.chain(&state.group.freed).chain(&state.wait_for_trim).map(|run| run.blocks).sum::<u64>();
+        ((state.sums.data - state.sums.used).0.saturating_sub(pending), pending > 0)
     }
 }

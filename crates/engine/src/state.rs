@@ -216,7 +216,7 @@ impl State {
         for (key, value) in plan.change.puts {
             self.records.put(key, value);
         }
-        self.sums.data = plan.grow_to.unwrap_or(self.sums.data);
+        self.sums.data = self.sums.data.max(plan.grow_to.unwrap_or_default());
         self.table.shrink();
         freed
     }

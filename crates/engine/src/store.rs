@@ -234,7 +234,7 @@ pub fn recover(medium: Medium, options: &OpenOptions) -> Result<Core> {
 
 /// An open volume. Shared by all threads.
 ///
-/// Lock order for callers: a map's lock (taken inside `write`, `truncate`, `clone_blocks`, `replace_map` …),
+/// Lock order for callers: a map's lock (taken inside `write`, `truncate`, `clone_blocks`, `detach` and their like),
 /// then whatever the closure `with` locks, then the engine's own locks. So a caller may hold its inode
 /// locks while calling `get`, `scan` and `publish`, but not while calling a function that takes a map.
 ///
@@ -394,6 +394,9 @@ impl Store {
 
     /// Calls `done` from another thread once everything published before this call is durable.
     pub fn barrier(&self, done: Box<dyn FnOnce(Result<()>) + Send>) {
+        if self.core.is_read_only {
+            return done(Ok(()));
+        }
         self.core.signals.barrier(done);
     }
 
@@ -432,6 +435,7 @@ impl Store {
 
     /// Blocks (data and reserved) of a map, by counting.
     pub fn mapped_blocks(&self, map: MapId) -> Result<Blocks> {
+        let _map = self.core.map_lock(map).read();
         let mut blocks = 0;
         let mut from = 0;
         loop {
@@ -487,6 +491,9 @@ impl Core {
         self.usable()?;
         let data = Blocks(data_bytes / crate::BLOCK_BYTES as u64);
         let now = self.state.lock().sums.data;
+        if data.0 > volume::DATA_BLOCKS_MAX {
+            return Err(Error::Invalid(format!("the data area can have at most {} blocks", volume::DATA_BLOCKS_MAX)));
+        }
         if data < now {
             return Err(Error::Invalid(format!("the data area has {} bytes already; it cannot shrink", now.bytes())));
         }
@@ -496,19 +503,6 @@ impl Core {
         self.commit()?;
         self.allocator.lock().grow(data);
         Ok(())
-    }
-
-    /// See [`Store::make_room`].
-    pub(crate) fn make_room(&self) -> Result<bool> {
-        let free = |core: &Self| {
-            let state = core.state.lock();
-            (state.sums.data - state.sums.used, state.waiting.len())
-        };
-        let before = free(self);
-        let had_waiting = before.1 > 0 || !self.state.lock().group.freed.is_empty() || self.signals.detached_count() > 0;
-        self.commit()?;
-        self.release_waiting();
-        Ok(had_waiting || free(self).0 > before.0)
     }
 
     /// See [`Store::report`].

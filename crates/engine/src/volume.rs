@@ -24,7 +24,7 @@ const LOG_BYTES_MAX: u64 = 1 << 30;
 /// The smallest data area.
 const DATA_BYTES_MIN: u64 = 16 << 20;
 /// pbns have 40 bits in hints.
-const DATA_BLOCKS_MAX: u64 = 1 << 40;
+pub const DATA_BLOCKS_MAX: u64 = 1 << 40;
 /// Bytes zeroed in one request when the log is made.
 const ZERO_BYTES: u64 = 1 << 20;
 

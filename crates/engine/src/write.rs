@@ -84,8 +84,8 @@ impl Core {
         self.counters.blocks_written.fetch_add(blocks, Relaxed);
         self.timed(Stage::Receive, blocks, || self.receive(batch));
         self.timed(Stage::Tag, blocks, || self.tag(batch));
-        let holders = self.timed(Stage::Lookup, blocks, || self.look_up(batch));
-        self.timed(Stage::Decide, blocks, || self.decide(batch, &holders, current))?;
+        let mut holders = self.timed(Stage::Lookup, blocks, || self.look_up(batch));
+        self.timed(Stage::Decide, blocks, || self.decide(batch, &mut holders, current))?;
         self.timed(Stage::Confirm, blocks, || self.confirm(batch))?;
         let reserved = current.iter().filter(|target| **target == Target::Reserved).count();
         self.timed(Stage::Place, blocks, || self.place(batch, reserved as u64))
@@ -135,10 +135,17 @@ impl Core {
     }
 
     /// Chooses among candidates; blocks equal to an earlier one of the batch follow it.
-    fn decide(&self, batch: &mut Batch, holders: &[Vec<Pbn>], current: &[Target]) -> Result<()> {
+    fn decide(&self, batch: &mut Batch, holders: &mut [Vec<Pbn>], current: &[Target]) -> Result<()> {
         let unchanged = self.current_with_same_tag(batch, current)?;
+        for (holders, current) in holders.iter_mut().zip(&unchanged) {
+            // The map's own block is a candidate even if no hint names it (any more).
+            if let Some(pbn) = current.filter(|pbn| !holders.contains(pbn)) {
+                holders.insert(holders.partition_point(|holder| *holder < pbn), pbn);
+            }
+        }
         let zipped = holders.iter().zip(&unchanged);
-        let candidates: Vec<Candidates> = zipped.map(|(holders, current)| Candidates { holders, current: *current }).collect();
+        let candidates: Vec<Candidates> =
+            zipped.map(|(holders, current)| Candidates { holders, current: *current }).collect();
         let decisions = decide(&candidates, RUN_BLOCKS_MIN);
         let mut first_with: HashMap<_, usize> = HashMap::new();
         for (index, decision) in decisions.into_iter().enumerate() {
@@ -219,10 +226,11 @@ impl Core {
             for (target, block) in buffer.chunks_exact_mut(BLOCK_BYTES).zip(blocks.by_ref().take(count as usize)) {
                 target.copy_from_slice(block);
             }
-            self.data_is_dirty.store(true, Relaxed);
             self.data
                 .write_at(&buffer, pbn.0 * BLOCK_BYTES as u64)
                 .map_err(|e| Error::io("writing to the data area", e))?;
+            // Set behind the write: a flush that began before its end may not cover it.
+            self.data_is_dirty.store(true, Relaxed);
             self.counters.data_bytes_written.fetch_add(buffer.len() as u64, Relaxed);
             pbn = pbn.plus(count);
         }
@@ -250,9 +258,15 @@ impl Core {
         if self.staging.bytes() < STAGED_BYTES_MAX {
             return Ok(());
         }
-        let (_under_way, pbns) = {
+        // Before the blocks are taken, and not under the publish lock: a commit that waits holds off new write-outs.
+        let _under_way = self.write_outs.read();
+        let pbns = {
             let mut state = self.state.lock();
-            (self.write_outs.read(), std::mem::take(&mut state.group.staged))
+            // The rest of what is in memory rides in the log already.
+            if ((state.group.staged.len() * BLOCK_BYTES) as u64) < STAGED_BYTES_MAX {
+                return Ok(());
+            }
+            std::mem::take(&mut state.group.staged)
         };
         self.write_out(pbns)
     }

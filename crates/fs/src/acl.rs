@@ -120,9 +120,9 @@ impl AclEntry {
 /// Owner, named users, group, named groups, mask, others in this order; the mask is required with named entries.
 fn is_valid(entries: &[AclEntry]) -> bool {
     let count = |tag| entries.iter().filter(|entry| entry.tag == tag).count();
-    let known = entries.iter().all(|entry| {
-        matches!(entry.tag, USER_OBJ | USER | GROUP_OBJ | GROUP | MASK | OTHER) && entry.permissions <= 7
-    });
+    let known = entries
+        .iter()
+        .all(|entry| matches!(entry.tag, USER_OBJ | USER | GROUP_OBJ | GROUP | MASK | OTHER) && entry.permissions <= 7);
     let named = count(USER) + count(GROUP) > 0;
     known
         && entries.is_sorted_by_key(|entry| entry.tag)

@@ -8,7 +8,7 @@
 //! 5. An inode has an orphan record if and only if its link count is 0.
 //! 6. A symbolic link has one target, as long as its size; nothing else has one.
 //! 7. An inode counts its extended attributes, and each of them belongs to an inode.
-//! 8. A map belongs to one regular file.
+//! 8. A map belongs to one regular file, which counts its blocks.
 //! 9. Every inode number lies below the lease.
 //!
 //! Memory is bounded: inodes are checked in windows of their numbers, with one pass over all names for each.
@@ -24,8 +24,8 @@ use crate::{Error, FileKind, FileSystem, Ino, Result};
 /// Inodes checked in one pass: 40 MB.
 const WINDOW_INODES: u64 = 1 << 20;
 
-/// Maps checked in one pass: 8 MB.
-const WINDOW_MAPS: u64 = 1 << 26;
+/// Maps checked in one pass: 16 MB.
+const WINDOW_MAPS: u64 = 1 << 20;
 
 /// Records fetched at a time.
 const PAGE_RECORDS: usize = 512;
@@ -48,6 +48,13 @@ struct Seen {
 struct Window {
     range: Range<u64>,
     seen: Vec<Seen>,
+}
+
+/// The inode that a map belongs to, 0 if none was seen, and the blocks that it counts and that were not found yet.
+#[derive(Clone, Copy, Default)]
+struct Owner {
+    ino: u64,
+    blocks: u64,
 }
 
 impl Window {
@@ -116,11 +123,17 @@ impl FileSystem {
     fn see_names(&self, window: &mut Window, key: &[u8], value: &[u8], report: &mut dyn FnMut(String)) {
         let first = window.range.start == 0;
         let Some((parent, place)) = dirent::parse_key(key) else {
-            return if first { report("the key of a directory entry has the wrong form".to_owned()) };
+            return if first {
+                report("the key of a directory entry has the wrong form".to_owned())
+            };
         };
         let names = match Names::decode(parent, value) {
             Ok(names) => names,
-            Err(error) => return if first { report(error.to_string()) },
+            Err(error) => {
+                return if first {
+                    report(error.to_string())
+                };
+            }
         };
         for Dirent { ino, kind, name, .. } in names.iter() {
             if let Some(directory) = window.seen(parent) {
@@ -135,7 +148,15 @@ impl FileSystem {
         }
     }
 
-    fn check_name(&self, parent: Ino, place: Place, name: &[u8], ino: Ino, kind: FileKind, report: &mut dyn FnMut(String)) {
+    fn check_name(
+        &self,
+        parent: Ino,
+        place: Place,
+        name: &[u8],
+        ino: Ino,
+        kind: FileKind,
+        report: &mut dyn FnMut(String),
+    ) {
         let shown = String::from_utf8_lossy(name);
         if self.place(name) != place {
             report(format!("directory {}: '{shown}' lies where no look-up finds it", parent.0));
@@ -231,31 +252,48 @@ impl FileSystem {
     }
 
     fn check_maps(&self, report: &mut dyn FnMut(String)) -> Result<()> {
-        let mut start = 1;
-        loop {
-            let mut used = vec![0_u64; (WINDOW_MAPS / u64::from(u64::BITS)) as usize];
-            let mut next = None;
-            let (from, to) = inode::range(Ino(0));
-            self.for_each(from, &to, &mut |key, value| {
-                let Some(ino) = inode::ino_of_key(key) else { return };
-                // What cannot be decoded was reported when the inodes were gone through.
-                let Ok(InodeRecord { map, .. }) = InodeRecord::decode(ino, value) else { return };
-                let Some(at) = map.0.checked_sub(start) else { return };
-                if at >= WINDOW_MAPS {
-                    next = Some(next.map_or(map.0, |least: u64| least.min(map.0)));
-                    return;
-                }
-                let (word, bit) = (&mut used[(at / 64) as usize], 1 << (at % 64));
-                if *word & bit != 0 {
-                    report(format!("inode {}: its map {} belongs to another inode too", ino.0, map.0));
-                }
-                *word |= bit;
-            })?;
-            match next {
-                Some(least) => start = least,
-                None => return Ok(()),
-            }
+        let mut start = Some(1);
+        while let Some(first) = start {
+            start = self.check_map_window(first, report)?;
         }
+        Ok(())
+    }
+
+    /// Compares the maps from `first` on with the inodes. Returns the first one that is left for another window.
+    fn check_map_window(&self, first: u64, report: &mut dyn FnMut(String)) -> Result<Option<u64>> {
+        let mut owners = vec![Owner::default(); WINDOW_MAPS as usize];
+        let mut next: Option<u64> = None;
+        let mut place = |map: u64| {
+            let at = map.checked_sub(first)?;
+            if at >= WINDOW_MAPS {
+                next = Some(next.map_or(map, |least| least.min(map)));
+            }
+            (at < WINDOW_MAPS).then_some(at as usize)
+        };
+        let (from, to) = inode::range(Ino(0));
+        self.for_each(from, &to, &mut |key, value| {
+            let Some(ino) = inode::ino_of_key(key) else { return };
+            // What cannot be decoded was reported when the inodes were gone through.
+            let Ok(InodeRecord { map, blocks, .. }) = InodeRecord::decode(ino, value) else { return };
+            let Some(owner) = place(map.0).map(|at| &mut owners[at]) else { return };
+            if owner.ino != 0 {
+                report(format!("inode {}: its map {} belongs to inode {} too", ino.0, map.0, owner.ino));
+            }
+            *owner = Owner { ino: ino.0, blocks };
+        })?;
+        self.store.for_each_map(&mut |map, blocks| {
+            let Some(owner) = place(map.0).map(|at| &mut owners[at]) else { return };
+            if owner.ino == 0 {
+                report(format!("map {} with {} blocks belongs to no inode", map.0, blocks.0));
+            } else if owner.blocks != blocks.0 {
+                report(format!("inode {}: it counts {} blocks and its map has {}", owner.ino, owner.blocks, blocks.0));
+            }
+            owner.blocks = 0;
+        })?;
+        for owner in owners.iter().filter(|owner| owner.blocks > 0) {
+            report(format!("inode {}: it counts {} blocks and its map has none", owner.ino, owner.blocks));
+        }
+        Ok(next)
     }
 
     /// Calls `each` with every record with `from <= key < to`.

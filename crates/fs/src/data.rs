@@ -112,18 +112,27 @@ impl FileSystem {
         let end = end_of_range(at, len)?;
         let inode = self.inode(ino)?;
         let now = self.clock.now();
-        let (AllocateMode::Reserve { keep_size } | AllocateMode::ZeroRange { keep_size }) = mode else {
-            return self.zero(&inode, at, len, false, |record| written(record, WriteOrigin::Caller { drop_privileges }, now));
-        };
         let edit = |record: &mut InodeRecord| {
-            record.size = if keep_size { record.size } else { record.size.max(end) };
+            if let AllocateMode::Reserve { keep_size: false } | AllocateMode::ZeroRange { keep_size: false } = mode {
+                record.size = record.size.max(end);
+            }
             written(record, WriteOrigin::Caller { drop_privileges }, now);
         };
-        if let AllocateMode::ZeroRange { .. } = mode {
-            self.zero(&inode, at, len, true, |_| {})?;
+        match mode {
+            AllocateMode::Reserve { .. } => self.reserve(&inode, at, len, edit),
+            AllocateMode::PunchHole => self.zero(&inode, at, len, false, edit),
+            AllocateMode::ZeroRange { .. } => {
+                // First, so that nothing is zeroed if there is no space.
+                self.reserve(&inode, at, len, |_| {})?;
+                self.zero(&inode, at, len, true, edit)
+            }
         }
-        with_map(&inode, |map, _| {
-            Ok(self.store.reserve(map, at, len, |mapped, change| commit_content(&inode, change, mapped, edit))?)
+    }
+
+    fn reserve(&self, inode: &Inode, at: u64, len: u64, edit: impl Fn(&mut InodeRecord)) -> Result<()> {
+        with_map(inode, |map, _| {
+            let with = |mapped, change: &mut Change| commit_content(inode, change, mapped, &edit);
+            Ok(self.store.reserve(map, at, len, with)?)
         })
     }
 

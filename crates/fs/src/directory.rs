@@ -78,7 +78,8 @@ impl FileSystem {
         self.touch_atime(&directory);
         let above = directory.lock().parent;
         for (dots, name, target) in [(DOT_COOKIE, &b"."[..], ino), (DOT_DOT_COOKIE, &b".."[..], above)] {
-            let entry = Entry { ino: target, cookie: dots, kind: FileKind::Directory, name, entry_kind: EntryKind::Dots };
+            let entry =
+                Entry { ino: target, cookie: dots, kind: FileKind::Directory, name, entry_kind: EntryKind::Dots };
             if cookie < dots && !sink(&entry) {
                 return Ok(());
             }

@@ -145,6 +145,11 @@ impl FileSystem {
         Space { total: totals.data.0, available: totals.available.0 }
     }
 
+    /// After `Error::NoSpace`: makes what was freed usable again. True: trying again makes sense. Waits for a commit.
+    pub fn make_room(&self) -> Result<bool> {
+        Ok(self.store.make_room()?)
+    }
+
     /// Calls `done` from another thread once everything done before this call is durable.
     pub fn fsync(&self, done: impl FnOnce(Result<()>) + Send + 'static) {
         self.store.barrier(Box::new(move |result| done(result.map_err(Error::from))));

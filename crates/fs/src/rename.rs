@@ -79,8 +79,8 @@ impl FileSystem {
             inodes.push(inode);
         }
         let mut staged = Staged::lock(&inodes);
-        let unchanged = self.find(old.parent, old.name)?.as_ref() == Some(&source)
-            && self.find(new.parent, new.name)? == target;
+        let unchanged =
+            self.find(old.parent, old.name)?.as_ref() == Some(&source) && self.find(new.parent, new.name)? == target;
         if !unchanged {
             return Ok(None);
         }

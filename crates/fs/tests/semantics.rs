@@ -1,5 +1,7 @@
 //! What POSIX and Linux promise and random operations do not show: times, modes, ACLs, cookies, orphans, threads.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod common;
 
 use std::collections::BTreeSet;
@@ -326,7 +328,10 @@ fn permission_bits_and_access_acl_follow_each_other() {
     file_system.removexattr(ino, ACCESS_ACL).unwrap();
     assert_eq!(file_system.getattr(ino).unwrap().permissions, 0o640);
     assert!(matches!(file_system.setxattr(ino, ACCESS_ACL, b"junk", XattrMode::Any, true), Err(Error::Invalid(_))));
-    assert!(matches!(file_system.setxattr(ino, DEFAULT_ACL, &acl(), XattrMode::Any, true), Err(Error::PermissionDenied)));
+    assert!(matches!(
+        file_system.setxattr(ino, DEFAULT_ACL, &acl(), XattrMode::Any, true),
+        Err(Error::PermissionDenied)
+    ));
     assert_consistent(&file_system);
 }
 

@@ -1,6 +1,6 @@
 //! The kernel's requests as calls of `oncefs_fs::FileSystem`, and its answers as replies.
 //!
-//! Owns what only the kernel's protocol knows: INIT flags, how long the kernel may remember what, the counts of
+//! Owns what only the kernel's protocol knows: how long the kernel may remember what, the counts of
 //! inodes that it knows, errno. Decides nothing about files. flock and record locks stay in the kernel, and so do
 //! permission checks (`default_permissions`).
 //!
@@ -8,56 +8,35 @@
 //! again after a read; where it does not see by itself that it is out of date, `kernel_cache` tells it.
 
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    IoctlFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags,
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl,
-    ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, IoctlFlags,
+    KernelConfig, LockOwner, OpenAccMode, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek,
+    ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use oncefs_engine::BLOCK_BYTES;
 use oncefs_fs::{
-    AllocateMode, Attributes, Caller, EntryKind, Error, FileKind, FileSystem, Ino, NAME_BYTES_MAX, RenameMode, Result,
+    AllocateMode, Attributes, EntryKind, Error, FileKind, FileSystem, Ino, NAME_BYTES_MAX, RenameMode, Result,
     SetAttributes, Whence, WriteOrigin, XattrMode,
 };
 
-use crate::convert::{file_attr, file_type, ino, no_inode, set_time, timestamp};
+use crate::caller::{caller, drops_privileges, is_in_group};
+use crate::convert::{file_attr, file_type, generation, ino, no_inode, set_time, timestamp};
 use crate::errno::errno;
+use crate::init::negotiate;
 use crate::inode_counts::InodeCounts;
 use crate::kernel_cache::KernelCache;
-
-/// How long the kernel may remember names and attributes: longer than any mount lives.
-const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
-
-/// Requests of readahead and writeback under way at a time (the kernel's default of 12 starves fast devices).
-const BACKGROUND_MAX: u16 = 64;
-/// Above this many the kernel takes the file system for congested: three quarters, as by default.
-const CONGESTION: u16 = 48;
+use crate::reply::{FOREVER, lost, reply_attr, reply_count, reply_empty, reply_xattr};
+use crate::worker::Worker;
 
 /// Most bytes that one reply to copy_file_range can report, in whole blocks.
 const COPY_BYTES_MAX: u64 = u32::MAX as u64 / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
-
-/// What is asked of the kernel at INIT; what an older one lacks is left out.
-const WANTED: [InitFlags; 14] = [
-    InitFlags::FUSE_ASYNC_DIO,
-    InitFlags::FUSE_ATOMIC_O_TRUNC,
-    InitFlags::FUSE_CACHE_SYMLINKS,
-    InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-    InitFlags::FUSE_DO_READDIRPLUS,
-    InitFlags::FUSE_DONT_MASK,
-    InitFlags::FUSE_EXPORT_SUPPORT,
-    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
-    InitFlags::FUSE_MAX_PAGES,
-    InitFlags::FUSE_NO_OPENDIR_SUPPORT,
-    InitFlags::FUSE_PARALLEL_DIROPS,
-    InitFlags::FUSE_POSIX_ACL,
-    InitFlags::FUSE_READDIRPLUS_AUTO,
-    InitFlags::FUSE_WRITEBACK_CACHE,
-];
 
 /// Settings of the adapter.
 #[derive(Clone, Copy, Debug)]
@@ -76,12 +55,14 @@ pub struct Adapter {
     /// What the kernel was told about and has not forgotten.
     lookups: InodeCounts,
     kernel_cache: Arc<KernelCache>,
+    /// Waits for room on a full volume; there from INIT on.
+    room_maker: Option<Worker>,
 }
 
 impl Adapter {
     /// An adapter for one mount.
     pub fn new(file_system: Arc<FileSystem>, config: AdapterConfig) -> Self {
-        Self { file_system, config, lookups: InodeCounts::new(), kernel_cache: KernelCache::new() }
+        Self { file_system, config, lookups: InodeCounts::new(), kernel_cache: KernelCache::new(), room_maker: None }
     }
 
     /// What has to be connected to the mount's notifier before requests are answered.
@@ -138,6 +119,26 @@ impl Adapter {
         self.file_system.setattr(ino, &set).map(drop)
     }
 
+    /// Replies to a request that takes space. Before it is told that there is none, what was freed a moment ago is
+    /// made usable and the request is tried again; no event loop waits for that.
+    fn reply_with_room<T>(
+        &self,
+        result: Result<T>,
+        again: impl FnOnce(&FileSystem) -> Result<T> + Send + 'static,
+        reply: impl FnOnce(Result<T>) + Send + 'static,
+    ) {
+        match (result, &self.room_maker) {
+            (Err(Error::NoSpace), Some(room_maker)) => {
+                let file_system = self.file_system.clone();
+                room_maker.run(move || {
+                    let room = file_system.make_room();
+                    reply(room.and_then(|more| if more { again(&file_system) } else { Err(Error::NoSpace) }));
+                });
+            }
+            (result, _) => reply(result),
+        }
+    }
+
     /// Whether the caller may set set-group-id on a file of this group. The kernel knows; fuser 0.18 cannot ask it
     /// to tell (FUSE_SETXATTR_EXT), so the caller's groups are looked up.
     fn keeps_set_group_id(&self, req: &Request, ino: Ino) -> Result<bool> {
@@ -165,8 +166,7 @@ impl Adapter {
         };
         // Counted before the kernel can know it, and taken back if the buffer was full.
         self.lookups.add(entry.ino);
-        let full =
-            reply.add(number, entry.cookie, name, &FOREVER, &file_attr(&attributes), generation(&attributes));
+        let full = reply.add(number, entry.cookie, name, &FOREVER, &file_attr(&attributes), generation(&attributes));
         if full && self.lookups.subtract(entry.ino, 1) {
             self.delete(entry.ino);
         }
@@ -175,19 +175,9 @@ impl Adapter {
 }
 
 impl Filesystem for Adapter {
-    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        for flag in WANTED {
-            if config.add_capabilities(flag).is_err() {
-                log::info!("this kernel lacks {flag:?}");
-            }
-        }
-        // Each setter answers with the nearest value that it would take.
-        if let Err(nearest) = config.set_max_write(self.config.request_bytes_max) {
-            config.set_max_write(nearest).map_err(|_| std::io::ErrorKind::InvalidInput)?;
-        }
-        let refused = |_| std::io::Error::from(std::io::ErrorKind::InvalidInput);
-        config.set_max_background(BACKGROUND_MAX).map_err(refused)?;
-        config.set_congestion_threshold(CONGESTION).map_err(refused)?;
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        negotiate(config, self.config.request_bytes_max)?;
+        self.room_maker = Some(Worker::start("room-maker")?);
         Ok(())
     }
 
@@ -237,7 +227,9 @@ impl Filesystem for Adapter {
             ctime: ctime.map(timestamp),
             drop_privileges: drops_privileges(req),
         };
-        reply_attr(self.file_system.setattr(ino(number), &set), reply);
+        let changed = self.file_system.setattr(ino(number), &set);
+        let again = move |file_system: &FileSystem| file_system.setattr(ino(number), &set);
+        self.reply_with_room(changed, again, move |result| reply_attr(result, reply));
     }
 
     fn readlink(&self, _req: &Request, number: INodeNo, reply: ReplyData) {
@@ -354,20 +346,29 @@ impl Filesystem for Adapter {
         let from_cache = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let drop_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let origin = if from_cache { WriteOrigin::PageCache } else { WriteOrigin::Caller { drop_privileges } };
-        // Not more than the kernel's `max_write`, which is a u32.
-        let len = data.len() as u32;
-        let written = self.file_system.write(ino(number), at, data, origin).map(|blocks_added| {
-            if from_cache && blocks_added != 0 {
-                self.kernel_cache.blocks_changed(ino(number));
-            }
-        });
-        match written {
-            Err(error) => reply.error(errno(&error)),
-            Ok(()) if from_cache || flags.0 & libc::O_DSYNC == 0 => reply.written(len),
-            Ok(()) => self.file_system.fsync(move |durable| match durable {
-                Ok(()) => reply.written(len),
+        let durable = !from_cache && flags.0 & libc::O_DSYNC != 0;
+        let (number, len) = (ino(number), data.len() as u64);
+        let (file_system, kernel_cache) = (self.file_system.clone(), self.kernel_cache.clone());
+        let answer = move |written: Result<i64>| match written {
+            Ok(_) if durable => file_system.fsync(move |synced| match synced {
+                Ok(()) => reply_count(Ok(len), reply),
                 Err(error) => reply.error(lost(&error)),
             }),
+            result => {
+                if from_cache && matches!(result, Ok(blocks_added) if blocks_added != 0) {
+                    kernel_cache.blocks_changed(number);
+                }
+                reply_count(result.map(|_| len), reply);
+            }
+        };
+        match self.file_system.write(number, at, data, origin) {
+            Err(Error::NoSpace) => {
+                // The request's buffer is about to be used for the next one.
+                let data = data.to_vec();
+                let again = move |file_system: &FileSystem| file_system.write(number, at, &data, origin);
+                self.reply_with_room(Err(Error::NoSpace), again, answer);
+            }
+            result => answer(result),
         }
     }
 
@@ -420,7 +421,14 @@ impl Filesystem for Adapter {
         }
     }
 
-    fn readdirplus(&self, _req: &Request, number: INodeNo, _fh: FileHandle, cookie: u64, mut reply: ReplyDirectoryPlus) {
+    fn readdirplus(
+        &self,
+        _req: &Request,
+        number: INodeNo,
+        _fh: FileHandle,
+        cookie: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
         let mut listed = 0_usize;
         let result = self.file_system.readdir(ino(number), cookie, &mut |entry| {
             listed += 1;
@@ -491,8 +499,10 @@ impl Filesystem for Adapter {
             libc::FALLOC_FL_ZERO_RANGE => AllocateMode::ZeroRange { keep_size },
             _ => return reply.error(Errno::EOPNOTSUPP),
         };
-        let result = self.file_system.fallocate(ino(number), at, len, mode, drops_privileges(req));
-        reply_empty(result, reply);
+        let drop_privileges = drops_privileges(req);
+        let allocate =
+            move |file_system: &FileSystem| file_system.fallocate(ino(number), at, len, mode, drop_privileges);
+        self.reply_with_room(allocate(&self.file_system), allocate, move |result| reply_empty(result, reply));
     }
 
     fn lseek(&self, _req: &Request, number: INodeNo, _fh: FileHandle, at: i64, whence: i32, reply: ReplyLseek) {
@@ -524,11 +534,10 @@ impl Filesystem for Adapter {
         reply: ReplyWrite,
     ) {
         let (source, target, len) = (ino(source), ino(target), len.min(COPY_BYTES_MAX));
-        match self.file_system.copy_file_range(source, from, target, to, len, drops_privileges(req)) {
-            // At most COPY_BYTES_MAX, which fits.
-            Ok(copied) => reply.written(copied as u32),
-            Err(error) => reply.error(errno(&error)),
-        }
+        let drop_privileges = drops_privileges(req);
+        let copy =
+            move |file_system: &FileSystem| file_system.copy_file_range(source, from, target, to, len, drop_privileges);
+        self.reply_with_room(copy(&self.file_system), copy, move |result| reply_count(result, reply));
     }
 
     /// There are no ioctls.
@@ -563,57 +572,4 @@ impl Filesystem for Adapter {
 
 fn writes(flags: OpenFlags) -> bool {
     flags.acc_mode() != OpenAccMode::O_RDONLY
-}
-
-fn generation(attributes: &Attributes) -> Generation {
-    Generation(attributes.generation.into())
-}
-
-fn caller(req: &Request, umask: u32) -> Caller {
-    Caller { uid: req.uid(), gid: req.gid(), umask }
-}
-
-/// Whether the caller loses set-user-id and set-group-id of what it changes. The kernel decides by CAP_FSETID and
-/// says so in WRITE; where fuser 0.18 does not pass its word on, root is taken to have that capability.
-fn drops_privileges(req: &Request) -> bool {
-    req.uid() != 0
-}
-
-/// Whether a thread has `gid` among its supplementary groups.
-fn is_in_group(thread: u32, gid: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
-    let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
-    groups.split_whitespace().any(|group| group.parse() == Ok(gid))
-}
-
-/// The errno for data that was accepted and did not become durable.
-fn lost(error: &Error) -> Errno {
-    match error {
-        Error::ReadOnly(_) => Errno::EIO,
-        error => errno(error),
-    }
-}
-
-fn reply_attr(result: Result<Attributes>, reply: ReplyAttr) {
-    match result {
-        Ok(attributes) => reply.attr(&FOREVER, &file_attr(&attributes)),
-        Err(error) => reply.error(errno(&error)),
-    }
-}
-
-fn reply_empty(result: Result<()>, reply: ReplyEmpty) {
-    match result {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(&error)),
-    }
-}
-
-/// A value, or its length if the caller asks for that.
-fn reply_xattr(result: Result<Vec<u8>>, size: u32, reply: ReplyXattr) {
-    match result {
-        Ok(value) if size == 0 => reply.size(value.len() as u32),
-        Ok(value) if value.len() <= size as usize => reply.data(&value),
-        Ok(_) => reply.error(Errno::ERANGE),
-        Err(error) => reply.error(errno(&error)),
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
+use fuser::{FileAttr, FileType, Generation, INodeNo, TimeOrNow};
 use oncefs_engine::BLOCK_BYTES;
 use oncefs_fs::{Attributes, FileKind, Ino, SetTime, Timestamp};
 
@@ -67,6 +67,10 @@ pub(crate) fn no_inode(kind: FileKind) -> FileAttr {
     }
 }
 
+pub(crate) fn generation(attributes: &Attributes) -> Generation {
+    Generation(attributes.generation.into())
+}
+
 fn system_time(time: Timestamp) -> SystemTime {
     let seconds = Duration::from_secs(time.seconds.unsigned_abs());
     let whole = if time.seconds < 0 {
@@ -75,7 +79,9 @@ fn system_time(time: Timestamp) -> SystemTime {
         SystemTime::UNIX_EPOCH.checked_add(seconds)
     };
     // Every i64 of seconds fits; nanoseconds below one second cannot overflow the last of them.
-    whole.and_then(|time_of| time_of.checked_add(Duration::from_nanos(time.nanoseconds.into()))).unwrap_or(SystemTime::UNIX_EPOCH)
+    whole
+        .and_then(|time_of| time_of.checked_add(Duration::from_nanos(time.nanoseconds.into())))
+        .unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 /// The time that the kernel sent. For times before 1970 fuser 0.18 subtracts the nanoseconds from the epoch

@@ -29,17 +29,12 @@ const SETTLE: Duration = Duration::from_millis(100);
 
 /// Notifies the kernel. Made by `Adapter::new`, and at work once it is connected.
 pub struct KernelCache {
-    connected: OnceLock<Connected>,
+    /// To the thread, once there is one. Not bounded: each job waits together with a program.
+    jobs: OnceLock<Sender<Job>>,
     /// Files open for writing.
     writers: InodeCounts,
     /// Inodes whose block counts the kernel may have wrong.
     outdated: Mutex<HashSet<Ino>>,
-}
-
-struct Connected {
-    notifier: Notifier,
-    /// Not bounded: each job that it holds belongs to a program that waits for it.
-    jobs: Sender<Job>,
 }
 
 enum Job {
@@ -51,25 +46,25 @@ enum Job {
 
 impl KernelCache {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { connected: OnceLock::new(), writers: InodeCounts::new(), outdated: Mutex::default() })
+        Arc::new(Self { jobs: OnceLock::new(), writers: InodeCounts::new(), outdated: Mutex::default() })
     }
 
     /// Starts the work, to be called between mounting and answering requests. The thread ends with the adapter.
     pub fn connect(self: &Arc<Self>, notifier: Notifier) -> io::Result<()> {
         let (jobs, received) = channel();
-        let (weak, sending) = (Arc::downgrade(self), notifier.clone());
+        let weak = Arc::downgrade(self);
         let work = move || {
             let settle = || {
                 if let Some(cache) = weak.upgrade() {
                     let outdated = mem::take(&mut *cache.outdated.lock());
-                    outdated.into_iter().for_each(|ino| forget_attributes(&sending, ino));
+                    outdated.into_iter().for_each(|ino| forget_attributes(&notifier, ino));
                 }
             };
-            run(&received, &sending, settle);
+            run(&received, &notifier, settle);
         };
         thread::Builder::new().name("kernel-cache".to_owned()).spawn(work)?;
         // A second call keeps the first connection; its thread ends at once, because nobody sends to it.
-        let _ = self.connected.set(Connected { notifier, jobs });
+        let _ = self.jobs.set(jobs);
         Ok(())
     }
 
@@ -89,18 +84,18 @@ impl KernelCache {
             let mut outdated = self.outdated.lock();
             outdated.insert(ino) && outdated.len() == 1
         };
-        if first && let Some(connected) = self.connected.get() {
+        if first && let Some(jobs) = self.jobs.get() {
             // Fails only after the thread ended, with the mount.
-            let _ = connected.jobs.send(Job::Outdated);
+            let _ = jobs.send(Job::Outdated);
         }
     }
 
     /// Goes on with `then` when no pages of the inode are dirty: at once if nobody can have made any.
     pub(crate) fn when_written_back(&self, ino: Ino, then: impl FnOnce() + Send + 'static) {
-        match self.connected.get() {
-            Some(connected) if self.writers.has(ino) => {
+        match self.jobs.get() {
+            Some(jobs) if self.writers.has(ino) => {
                 // The job, with its reply, comes back only after the thread ended, with the mount.
-                let _ = connected.jobs.send(Job::WriteBack { ino, then: Box::new(then) });
+                let _ = jobs.send(Job::WriteBack { ino, then: Box::new(then) });
             }
             _ => then(),
         }

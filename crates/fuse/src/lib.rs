@@ -1,12 +1,16 @@
 //! Mounts oncefs through the kernel: see the crate description.
 
 mod adapter;
+mod caller;
 mod convert;
 mod errno;
+mod init;
 mod inode_counts;
 mod kernel_cache;
+mod reply;
 mod session;
 mod tuning;
+mod worker;
 
 pub use adapter::{Adapter, AdapterConfig};
 pub use kernel_cache::KernelCache;

@@ -55,7 +55,8 @@ fn fill_delete_and_fill_again(mount: &mut Mount, limit: u64) {
     }
     mount.wait_for("space", "available_bytes", 60, |available| available > gone.len() as u64 * 7 * MIB);
     for number in 0..gone.len() as u64 / 2 {
-        write_synced(&mount.join(format!("again-{number}")), 5000 + number, 8 * MIB as usize).expect("there is space again");
+        let written = write_synced(&mount.join(format!("again-{number}")), 5000 + number, 8 * MIB as usize);
+        assert!(written.is_ok(), "file {number}: {written:?} with {:#}", mount.stats()["space"]);
     }
     assert_all_there(kept);
     mount.check();

@@ -60,7 +60,6 @@ impl InPlace {
         for at in (0..found.len()).step_by(PAGE) {
             let page = &found[at..found.len().min(at + PAGE)];
             if let (Some(old_differs), Some(new_differs)) = (differs(page, &self.acknowledged, at), differs(page, &new, at)) {
-                fs::write("/tmp/k-found", &found).unwrap(); fs::write("/tmp/k-ack", &self.acknowledged).unwrap(); fs::write("/tmp/k-new", &new).unwrap();
                 panic!(
                     "{}: page at {at} is neither as acknowledged (differs at {old_differs}) nor as the write under way \
                      leaves it (differs at {new_differs}); lengths: found {}, acknowledged {}, under way {}",

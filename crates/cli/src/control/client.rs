@@ -38,41 +38,60 @@ impl Connection {
         };
         match UnixStream::connect(&socket.path) {
             Ok(stream) => Ok(Some(Self { stream })),
-            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Ok(None),
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+                ) =>
+            {
+                Ok(None)
+            }
             Err(e) => Err(e),
         }
     }
 
     /// Asks and waits for the answer.
     pub fn ask(mut self, request: Request) -> Result<serde_json::Value, String> {
-        self.send(request).map_err(|e| format!("cannot talk to the daemon: {e}"))?;
+        self.send(request)
+            .map_err(|e| format!("cannot talk to the daemon: {e}"))?;
         match self.into_replies().next_reply()? {
             Reply::Ok(value) => Ok(value),
             Reply::Error(message) => Err(message),
-            Reply::Closing => Err("the daemon is closing the volume".into()),
+            Reply::Waiting | Reply::Closing => Err("the daemon answered another question".into()),
         }
     }
 
     /// The daemon's description of itself.
     pub fn about(self) -> Result<About, String> {
-        serde_json::from_value(self.ask(Request::Version)?).map_err(|e| format!("the daemon's answer makes no sense: {e}"))
+        serde_json::from_value(self.ask(Request::Version)?)
+            .map_err(|e| format!("the daemon's answer makes no sense: {e}"))
     }
 
     /// Asks to be told of the exit. To be called before the unmount, for nobody answers after it.
-    pub fn expect_exit(mut self) -> io::Result<ExpectedExit> {
-        let process = process_behind(&self.stream)?;
-        self.send(Request::WaitExit)?;
-        Ok(ExpectedExit { process, replies: self.into_replies() })
+    pub fn expect_exit(mut self) -> Result<ExpectedExit, String> {
+        let process = process_behind(&self.stream).map_err(|e| e.to_string())?;
+        self.send(Request::WaitExit).map_err(|e| e.to_string())?;
+        let mut replies = self.into_replies();
+        match replies.next_reply()? {
+            Reply::Waiting => Ok(ExpectedExit { process, replies }),
+            Reply::Error(message) => Err(message),
+            Reply::Ok(_) | Reply::Closing => Err("the daemon answered another question".into()),
+        }
     }
 
     fn send(&mut self, request: Request) -> io::Result<()> {
-        let mut line = serde_json::to_string(&Envelope { version: VERSION, request })?;
+        let mut line = serde_json::to_string(&Envelope {
+            version: VERSION,
+            request,
+        })?;
         line.push('\n');
         self.stream.write_all(line.as_bytes())
     }
 
     fn into_replies(self) -> Replies {
-        Replies { lines: BufReader::new(self.stream) }
+        Replies {
+            lines: BufReader::new(self.stream),
+        }
     }
 }
 
@@ -83,7 +102,9 @@ struct Replies {
 
 impl Replies {
     fn next_reply(&mut self) -> Result<Reply, String> {
-        let line = self.next_line().map_err(|e| format!("cannot read the daemon's answer: {e}"))?;
+        let line = self
+            .next_line()
+            .map_err(|e| format!("cannot read the daemon's answer: {e}"))?;
         if line.is_empty() {
             return Err("the daemon ended without an answer: see its log".into());
         }
@@ -92,13 +113,16 @@ impl Replies {
 
     fn next_line(&mut self) -> io::Result<String> {
         let mut line = String::new();
-        (&mut self.lines).take(LINE_BYTES_MAX).read_line(&mut line)?;
+        (&mut self.lines)
+            .take(LINE_BYTES_MAX)
+            .read_line(&mut line)?;
         Ok(line)
     }
 
     /// Whether something arrives within `patience`.
     fn wait(&mut self, patience: Duration) -> bool {
-        !self.lines.buffer().is_empty() || await_readable(self.lines.get_ref().as_fd(), Some(patience))
+        !self.lines.buffer().is_empty()
+            || await_readable(self.lines.get_ref().as_fd(), Some(patience))
     }
 }
 
@@ -133,6 +157,7 @@ impl ExpectedExit {
                     }
                 }
                 Reply::Ok(_) => return Ok(()),
+                Reply::Waiting => return Err("the daemon answered another question".into()),
                 Reply::Error(message) => return Err(message),
             }
         }
@@ -141,11 +166,23 @@ impl ExpectedExit {
 
 /// A handle on the process at the other end; readable once it is gone.
 fn process_behind(stream: &UnixStream) -> io::Result<OwnedFd> {
-    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     let place = std::ptr::from_mut(&mut peer).cast();
     // SAFETY: `place` and `len` describe `peer`, which the call fills.
-    let done = unsafe { libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, place, &mut len) };
+    let done = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            place,
+            &mut len,
+        )
+    };
     if done != 0 {
         return Err(io::Error::last_os_error());
     }

@@ -1,7 +1,7 @@
 //! How commands talk to the daemon of a mounted volume: a Unix socket in the volume's directory.
 //!
-//! One JSON line asks, one JSON line answers. `wait-exit` is answered by up to two lines: `closing` when the kernel
-//! has let go of the mount, and the outcome when everything is closed; the daemon's process ends after it.
+//! One JSON line asks, one JSON line answers. `wait-exit` is answered by three: `waiting` at once, `closing` when the
+//! kernel has let go of the mount, and the outcome when everything is closed; the daemon's process ends after it.
 //! Only root gets at the socket (mode 0600).
 
 mod client;
@@ -65,6 +65,8 @@ struct Envelope {
 enum Reply {
     Ok(serde_json::Value),
     Error(String),
+    /// To `wait-exit`: you will be told.
+    Waiting,
     /// The mount has ended, the volume is being closed.
     Closing,
 }
@@ -87,8 +89,17 @@ struct SocketPath {
 
 impl SocketPath {
     fn in_volume(volume: &Path) -> io::Result<Self> {
-        let volume = File::options().read(true).custom_flags(libc::O_DIRECTORY).open(volume)?;
-        let path = PathBuf::from(format!("/proc/self/fd/{}/{SOCKET_NAME}", volume.as_raw_fd()));
-        Ok(Self { _volume: volume, path })
+        let volume = File::options()
+            .read(true)
+            .custom_flags(libc::O_DIRECTORY)
+            .open(volume)?;
+        let path = PathBuf::from(format!(
+            "/proc/self/fd/{}/{SOCKET_NAME}",
+            volume.as_raw_fd()
+        ));
+        Ok(Self {
+            _volume: volume,
+            path,
+        })
     }
 }

@@ -17,8 +17,15 @@ pub const BINARY: &str = env!("CARGO_BIN_EXE_oncefs");
 const PATIENCE_SECONDS: &str = "120";
 
 /// The names under which mount(8) and its relatives call the binary.
-pub const HELPERS: [&str; 7] =
-    ["mkfs.oncefs", "mount.oncefs", "mount.fuse.oncefs", "umount.oncefs", "umount.fuse.oncefs", "umount.fuse", "fsck.oncefs"];
+pub const HELPERS: [&str; 7] = [
+    "mkfs.oncefs",
+    "mount.oncefs",
+    "mount.fuse.oncefs",
+    "umount.oncefs",
+    "umount.fuse.oncefs",
+    "umount.fuse",
+    "fsck.oncefs",
+];
 
 /// What a command did.
 #[derive(Debug)]
@@ -62,6 +69,18 @@ pub fn oncefs<S: AsRef<OsStr>>(arguments: &[S]) -> Run {
 pub fn in_own_namespace(script: &str) -> Run {
     let script = format!("set -e\n{script}");
     Run::of(Command::new("timeout").args([PATIENCE_SECONDS, "unshare", "--mount", "sh", "-c", &script]))
+}
+
+/// Content without repeats, the same for the same seed.
+pub fn content(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    std::iter::repeat_with(next).flatten().take(len).collect()
 }
 
 /// A temporary directory with room for a volume and a mount point.
@@ -125,8 +144,16 @@ impl Place {
         oncefs(&[&["mount", self.volume_str(), self.mnt_str(), "--memory", "64M"], more].concat())
     }
 
+    /// Unmounts. A child that another test is starting may hold this test's files for a moment, until it executes.
     pub fn umount(&self) -> Run {
-        oncefs(&["umount", self.mnt_str()])
+        let deadline = Instant::now() + Duration::from_secs(5);
+        loop {
+            let run = oncefs(&["umount", self.mnt_str()]);
+            if !run.err.contains("is in use") || Instant::now() > deadline {
+                return run;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// A directory with the binary under its helper names.
@@ -142,7 +169,11 @@ impl Place {
     /// The process that serves this place's volume.
     pub fn daemon(&self) -> Option<u32> {
         let volume = self.volume().canonicalize().ok()?;
-        processes().find(|(_, arguments)| arguments.iter().any(|a| a == "serve") && arguments.iter().any(|a| Path::new(a) == volume)).map(|(pid, _)| pid)
+        processes()
+            .find(|(_, arguments)| {
+                arguments.iter().any(|a| a == "serve") && arguments.iter().any(|a| Path::new(a) == volume)
+            })
+            .map(|(pid, _)| pid)
     }
 
     #[track_caller]
@@ -150,6 +181,12 @@ impl Place {
         let pid = self.daemon().expect("the daemon must run");
         // SAFETY: kill takes two integers; the process is this test's own.
         assert_eq!(unsafe { libc::kill(pid as libc::pid_t, signal) }, 0);
+    }
+
+    /// kill -9, and waits until the process has let go of its files.
+    #[track_caller]
+    pub fn kill_daemon(&self) {
+        kill(self.daemon().expect("the daemon must run"));
     }
 
     /// Waits until no process serves this place's volume.
@@ -176,11 +213,31 @@ impl Drop for Place {
             }
         }
         if let Some(pid) = self.daemon() {
-            // SAFETY: kill takes two integers; the process is this test's own.
-            unsafe { libc::kill(pid as libc::pid_t, libc::SIGKILL) };
-            self.await_daemon_gone();
+            kill(pid);
         }
     }
+}
+
+/// Ends a process of this test, and waits until it has let go of its files.
+#[track_caller]
+fn kill(pid: u32) {
+    // SAFETY: kill takes two integers. It fails if the process has ended by itself, which is as good.
+    unsafe { libc::kill(pid as libc::pid_t, libc::SIGKILL) };
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !is_over(pid) {
+        assert!(Instant::now() < deadline, "process {pid} does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a process is gone, or a zombie whose threads are all gone: only then are its files closed.
+fn is_over(pid: u32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return true;
+    };
+    let is_zombie = stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'));
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    is_zombie && threads <= 1
 }
 
 fn processes() -> impl Iterator<Item = (u32, Vec<String>)> {

@@ -12,6 +12,7 @@ pub use memory::MemoryDevice;
 /// Alignment of direct I/O: offsets, lengths and addresses.
 pub const ALIGN_BYTES: usize = 4096;
 
+#[expect(clippy::len_without_is_empty, reason = "no device is empty: the length is a size, not a count")]
 /// Byte-addressed storage whose writes are durable after `flush`.
 pub trait Device: Send + Sync {
     /// Fills `bytes` from `at`. Beyond the end: an error.

@@ -4,6 +4,8 @@
 //! Not covered: threads (`semantics.rs`), crashes (the crash explorer and the mounted tests), the kernel.
 //! `ONCEFS_MODEL_STEPS` and `ONCEFS_MODEL_SEED` choose another run; a failure names its seed and step.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #[path = "../common/mod.rs"]
 mod common;
 mod random;

@@ -132,7 +132,13 @@ impl<'a> Run<'a> {
         if self.reference.nodes.len() >= NODES_MAX {
             return;
         }
-        let kind = self.random.pick(&[FileKind::Regular, FileKind::Regular, FileKind::Directory, FileKind::Symlink, FileKind::Fifo]);
+        let kind = self.random.pick(&[
+            FileKind::Regular,
+            FileKind::Regular,
+            FileKind::Directory,
+            FileKind::Symlink,
+            FileKind::Fifo,
+        ]);
         let target = b"some/where".repeat(1 + self.random.below(3) as usize);
         self.note(format!("create {kind:?} {name:?} in {}", parent.0));
         let permissions = if kind == FileKind::Symlink { 0o777 } else { self.random.pick(&[0o644, 0o755, 0o2755]) };
@@ -172,7 +178,8 @@ impl<'a> Run<'a> {
 
     fn rename(&mut self) {
         let (old, new) = ((self.directory(), self.name()), (self.directory(), self.name()));
-        let mode = self.random.pick(&[RenameMode::Replace, RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange]);
+        let mode =
+            self.random.pick(&[RenameMode::Replace, RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange]);
         self.note(format!("rename {old:?} to {new:?}, {mode:?}"));
         let model = self.reference.rename(old, new, mode);
         if let Some((real, model)) = self.agree(self.fs().rename(old.0, old.1, new.0, new.1, mode), model) {
@@ -207,7 +214,8 @@ impl<'a> Run<'a> {
     fn fallocate(&mut self) {
         let (ino, offset, len) = (self.file(), self.offset(), 1 + self.random.below(40_000));
         let keep_size = self.random.one_in(2);
-        let modes = [AllocateMode::Reserve { keep_size }, AllocateMode::PunchHole, AllocateMode::ZeroRange { keep_size }];
+        let modes =
+            [AllocateMode::Reserve { keep_size }, AllocateMode::PunchHole, AllocateMode::ZeroRange { keep_size }];
         let mode = self.random.pick(&modes);
         self.note(format!("fallocate {len} bytes at {offset} of {}, {mode:?}", ino.0));
         let model = self.reference.fallocate(ino, offset, len, mode);
@@ -219,7 +227,8 @@ impl<'a> Run<'a> {
         let len = self.random.below(100_000);
         self.note(format!("copy {len} bytes from {from} of {} to {to} of {}", source.0, target.0));
         let model = self.reference.copy(source, from, target, to, len);
-        if let Some((real, model)) = self.agree(self.fs().copy_file_range(source, from, target, to, len, false), model) {
+        if let Some((real, model)) = self.agree(self.fs().copy_file_range(source, from, target, to, len, false), model)
+        {
             assert_eq!(real, model, "{}", self.place());
         }
     }
@@ -328,7 +337,16 @@ impl<'a> Run<'a> {
         let real_size = if has_size { real.size } else { 0 };
         assert_eq!(
             (real.kind, real.permissions, real.uid, real.gid, real.nlink, real_size, real.mtime, real.ctime),
-            (node.kind, node.permissions, node.uid, node.gid, node.nlink, node.content.len() as u64, node.mtime, node.ctime),
+            (
+                node.kind,
+                node.permissions,
+                node.uid,
+                node.gid,
+                node.nlink,
+                node.content.len() as u64,
+                node.mtime,
+                node.ctime
+            ),
             "{}: inode {}",
             self.place(),
             ino.0

@@ -1,0 +1,411 @@
+//! Holds `docs/format.md` to the code: samples of every structure of the engine are encoded and looked up in its tables,
+//! and a real volume is read with nothing but what the page says.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod docs;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use docs::{assert_key, section};
+use oncefs_engine::device::ALIGN_BYTES;
+use oncefs_engine::format::checkpoint::Checkpoint;
+use oncefs_engine::format::keys::{self, ShardKey};
+use oncefs_engine::format::ops::{Op, OpWriter};
+use oncefs_engine::format::page::{Entry, PAGE_BYTES, PAGE_ENTRIES, Page, SECTOR_BYTES};
+use oncefs_engine::format::record::{self, HEADER_BYTES, Header, Sums};
+use oncefs_engine::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
+use oncefs_engine::format::superblock::Superblock;
+use oncefs_engine::format::{VERSION, label};
+use oncefs_engine::{
+    BLOCK_BYTES, Blocks, DataPlace, Fingerprint, FingerprintMode, Lbn, MapId, OpenOptions, Pbn, Profile, Store, Tag,
+    VolumeSpec,
+};
+use xxhash_rust::xxh3::{xxh3_64_with_secret, xxh3_64_with_seed};
+
+const PAGE: &str = "docs/format.md";
+
+fn number(value: u64) -> Vec<u8> {
+    value.to_le_bytes().to_vec()
+}
+
+fn sums() -> Sums {
+    Sums { data: Blocks(11), used: Blocks(12), reserved: Blocks(13), mapped: Blocks(14), next_map: MapId(15) }
+}
+
+fn sums_fields() -> [(&'static str, Vec<u8>); 5] {
+    [
+        ("data", number(11)),
+        ("used", number(12)),
+        ("reserved", number(13)),
+        ("mapped", number(14)),
+        ("next map", number(15)),
+    ]
+}
+
+#[test]
+fn the_page_states_the_version_of_the_code() {
+    assert!(docs::text(PAGE).lines().any(|line| line.starts_with(&format!("Version {VERSION}."))));
+}
+
+#[test]
+fn the_sizes_in_the_page_s_sentences_are_those_of_the_code() {
+    let page = docs::text(PAGE);
+    for sentence in [
+        format!(
+            "A page has {PAGE_BYTES} bytes and {} sectors and describes {PAGE_ENTRIES} blocks",
+            PAGE_BYTES / SECTOR_BYTES
+        ),
+        format!("A sector has {SECTOR_BYTES} bytes"),
+        format!("lie in shards of {SHARD_BLOCKS} lbns"),
+        format!("beginning at a multiple of {ALIGN_BYTES}"),
+        format!("lies at byte `{BLOCK_BYTES} * p`"),
+    ] {
+        assert!(page.contains(&sentence), "{PAGE} does not say: {sentence}");
+    }
+}
+
+#[test]
+fn the_superblock_is_as_the_page_says() {
+    let superblock = Superblock {
+        volume_id: [1; 16],
+        secret: [2; 32],
+        log_bytes: 0x0405_0607,
+        data: DataPlace::Device("/dev/sample".into()),
+        profile: Profile::Lrlfs,
+    };
+    let bytes = superblock.encode().unwrap();
+    let page = section(PAGE, "Superblock");
+    let mut path = b"/dev/sample".to_vec();
+    path.resize(4006, 0);
+    page.assert_layout(
+        &bytes,
+        0,
+        &[
+            ("magic", b"oncefs volume\n\0\0".to_vec()),
+            ("version", VERSION.to_le_bytes().to_vec()),
+            ("profile", 1_u32.to_le_bytes().to_vec()),
+            ("volume id", vec![1; 16]),
+            ("secret", vec![2; 32]),
+            ("log bytes", number(0x0405_0607)),
+            ("path length", 11_u16.to_le_bytes().to_vec()),
+            ("device path", path),
+            ("checksum", number(page.checksum(&bytes, 0))),
+        ],
+    );
+}
+
+#[test]
+fn the_label_is_as_the_page_says() {
+    let bytes = label::encode([3; 16]);
+    let page = section(PAGE, "Label");
+    page.assert_layout(
+        &bytes,
+        0,
+        &[
+            ("magic", b"oncefs data area".to_vec()),
+            ("volume id", vec![3; 16]),
+            ("checksum", number(page.checksum(&bytes, 0))),
+            ("rest", vec![0; 4056]),
+        ],
+    );
+}
+
+#[test]
+fn the_block_table_is_as_the_page_says() {
+    let mut table = Page::empty();
+    let entry = Entry { tag: Tag(0x0102_0304), fingerprint: Some(Fingerprint([9; 16])), count: 7, flags: 5 };
+    // pbn 21 is entry 5 of sector 1.
+    table.set(Pbn(21), &entry);
+    let bytes = table.sealed(6);
+    let sector = &bytes[512..1024];
+    let page = section(PAGE, "Table sector");
+    let entries = sector[16..].to_vec();
+    assert!(entries.iter().enumerate().all(|(at, byte)| *byte == 0 || (5 * 31..6 * 31).contains(&at)));
+    page.assert_layout(
+        sector,
+        0,
+        &[("checksum", number(page.checksum(sector, 0))), ("sequence", number(6)), ("entries", entries)],
+    );
+    let place = 16 + 5 * 31;
+    section(PAGE, "Table entry").assert_layout(
+        &sector[place..place + 31],
+        0,
+        &[
+            ("tag", number(0x0102_0304)),
+            ("fingerprint", vec![9; 16]),
+            ("count", 7_u32.to_le_bytes().to_vec()),
+            ("flags", vec![5]),
+            ("spare", vec![0; 2]),
+        ],
+    );
+}
+
+#[test]
+fn a_log_record_is_as_the_page_says() {
+    let ops = b"operations".to_vec();
+    let mut bytes = vec![0; 4096];
+    bytes[HEADER_BYTES..HEADER_BYTES + ops.len()].copy_from_slice(&ops);
+    record::seal(&mut bytes, &Header { sequence: 8, body_len: ops.len() as u64, sums: sums() }, [4; 16]);
+    let page = section(PAGE, "Log record");
+    let magic = docs::hexadecimal(&page.rows()[1][3]);
+    let mut fields = vec![
+        ("checksum", number(page.checksum(&bytes, ops.len()))),
+        ("magic", number(magic)),
+        ("sequence", number(8)),
+        ("body length", number(ops.len() as u64)),
+        ("volume id", vec![4; 16]),
+    ];
+    fields.extend(sums_fields());
+    fields.extend([("spare", vec![0; 8]), ("operations", ops.clone())]);
+    page.assert_layout(&bytes[..HEADER_BYTES + ops.len()], ops.len(), &fields);
+}
+
+#[test]
+fn the_checkpoint_is_as_the_page_says() {
+    let bytes = Checkpoint { sequence: 3, log_at: 8192, sums: sums() }.encode();
+    let page = section(PAGE, "Checkpoint");
+    let mut fields = vec![("sequence", number(3)), ("log at", number(8192))];
+    fields.extend(sums_fields());
+    fields.push(("checksum", number(page.checksum(&bytes, 0))));
+    page.assert_layout(&bytes, 0, &fields);
+}
+
+#[test]
+fn the_engine_s_keys_are_as_the_page_says() {
+    assert_key("checkpoint", &keys::checkpoint(), &[], b"");
+    assert_key("shard", &keys::shard(ShardKey { map: MapId(5), shard: 6 }), &[5, 6], b"");
+    assert_key("detached map", &keys::detached(MapId(7)), &[7], b"");
+    let advice = keys::advice(&[0x0102; 513]);
+    assert_key("free counts", &advice[0].0, &[0], b"");
+    assert_key("free counts", &advice[1].0, &[1], b"");
+    assert_eq!(advice[0].1.as_deref(), Some([0x02, 0x01].repeat(512).as_slice()), "2 bytes for each of 512 regions");
+    let kinds: Vec<u64> = section(PAGE, "Keys").rows().iter().map(|row| docs::hexadecimal(&row[1])).collect();
+    let engine = kinds.iter().filter(|kind| **kind < u64::from(keys::CALLER_FIRST_BYTE)).count();
+    assert_eq!((engine, kinds.len()), (4, 10), "keys on the page that no test looks at");
+}
+
+/// Takes values off bytes by the page's rules for numbers and steps.
+struct Values<'a>(&'a [u8]);
+
+impl<'a> Values<'a> {
+    fn bytes(&mut self, len: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(len);
+        self.0 = rest;
+        taken
+    }
+
+    fn number(&mut self) -> u64 {
+        let mut value = 0;
+        for shift in (0..).step_by(7) {
+            let byte = self.bytes(1)[0];
+            value |= u64::from(byte & 0x7F) << shift;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        value
+    }
+
+    fn step(&mut self) -> i64 {
+        let number = self.number();
+        if number.is_multiple_of(2) { (number / 2) as i64 } else { -(number.div_ceil(2) as i64) }
+    }
+}
+
+/// An operation read by the page's table: its name and its fields as text.
+fn read_by_the_page(values: &mut Values, before: &mut [u64; 3]) -> (String, Vec<(String, String)>) {
+    let code = values.number().to_string();
+    let rows = section(PAGE, "Operations").rows();
+    let row = rows.iter().find(|row| row[0] == code).unwrap_or_else(|| panic!("code {code} is not on the page"));
+    let mut fields: Vec<(String, String)> = Vec::new();
+    let mut numbers = [None; 3];
+    for field in row[2].split(", ") {
+        let (name, kind) = field.split_once(" `").expect("a name and a kind");
+        let value = match kind.trim_end_matches('`') {
+            "number" => values.number().to_string(),
+            "step" => {
+                let place = ["map", "lbn", "pbn"].iter().position(|step| *step == name).expect("a step");
+                let value = before[place].wrapping_add_signed(values.step());
+                numbers[place] = Some(value);
+                value.to_string()
+            }
+            "bytes" => {
+                let len = values.number() as usize;
+                format!("{:?}", values.bytes(len))
+            }
+            fixed => {
+                let len = fixed.trim_end_matches(" bytes").parse().expect("a number of bytes");
+                format!("{:?}", values.bytes(len))
+            }
+        };
+        fields.push((name.to_owned(), value));
+    }
+    let named = fields.iter().find(|(name, _)| name == "blocks").map(|(_, blocks)| blocks.parse().unwrap());
+    let blocks = named.unwrap_or(if row[1] == "drop shard" { SHARD_BLOCKS } else { 1 });
+    for ((number, advance), before) in numbers.iter().zip([0, blocks, blocks]).zip(before) {
+        *before = number.map_or(*before, |number| number + advance);
+    }
+    (row[1].clone(), fields)
+}
+
+/// What the page should say of an operation. A new one does not compile until it is here.
+fn expected(op: &Op<'_>) -> (&'static str, Vec<(&'static str, String)>) {
+    let list = |bytes: &[u8]| format!("{bytes:?}");
+    let tag_bytes = |tag: &Tag| list(&tag.0.to_le_bytes());
+    match op {
+        Op::Put { key, value } => ("put", vec![("key", list(key)), ("value", list(value))]),
+        Op::Delete { key } => ("delete", vec![("key", list(key))]),
+        Op::Store { pbn, tag, fingerprint: None } => ("store", vec![("pbn", pbn.to_string()), ("tag", tag_bytes(tag))]),
+        Op::Store { pbn, tag, fingerprint: Some(fingerprint) } => (
+            "store, fingerprinted",
+            vec![("pbn", pbn.to_string()), ("tag", tag_bytes(tag)), ("fingerprint", list(&fingerprint.0))],
+        ),
+        Op::Count { pbn, blocks, count } => {
+            ("count", vec![("pbn", pbn.to_string()), ("blocks", blocks.to_string()), ("count", count.to_string())])
+        }
+        Op::Map { map, lbn, blocks, target } => {
+            let mut fields = vec![("map", map.0.to_string()), ("lbn", lbn.to_string()), ("blocks", blocks.to_string())];
+            match target {
+                Target::Hole => ("map to hole", fields),
+                Target::Reserved => ("map to reserved", fields),
+                Target::Data(pbn) => {
+                    fields.push(("pbn", pbn.to_string()));
+                    ("map to data", fields)
+                }
+            }
+        }
+        Op::DropShard { key } => {
+            ("drop shard", vec![("map", key.map.0.to_string()), ("lbn", (key.shard * SHARD_BLOCKS).to_string())])
+        }
+        Op::Fingerprint { pbn, fingerprint } => {
+            ("fingerprint", vec![("pbn", pbn.to_string()), ("fingerprint", list(&fingerprint.0))])
+        }
+        Op::Data { pbn, bytes } => ("data", vec![("pbn", pbn.to_string()), ("content", list(bytes))]),
+    }
+}
+
+#[test]
+fn operations_are_as_the_page_says() {
+    let content = [0xAB; BLOCK_BYTES];
+    let map = |map, lbn, blocks, target| Op::Map { map: MapId(map), lbn: Lbn(lbn), blocks, target };
+    let samples = [
+        Op::Put { key: b"key", value: &[5; 200] },
+        Op::Delete { key: b"key" },
+        Op::Store { pbn: Pbn(1000), tag: Tag(7), fingerprint: None },
+        Op::Store { pbn: Pbn(1001), tag: Tag(8), fingerprint: Some(Fingerprint([3; 16])) },
+        Op::Count { pbn: Pbn(12), blocks: 300, count: 0 },
+        map(5, 300, 2, Target::Data(Pbn(1000))),
+        map(5, 302, 1, Target::Hole),
+        map(4, 0, 256, Target::Reserved),
+        Op::DropShard { key: ShardKey { map: MapId(4), shard: 9 } },
+        map(4, 10 * 256, 3, Target::Data(Pbn(1002))),
+        Op::Fingerprint { pbn: Pbn(1 << 39), fingerprint: Fingerprint([4; 16]) },
+        Op::Data { pbn: Pbn(1001), bytes: &content },
+    ];
+    let mut writer = OpWriter::default();
+    samples.iter().for_each(|op| writer.push(op));
+    let mut values = Values(writer.bytes());
+    let mut before = [0; 3];
+    let mut seen = BTreeSet::new();
+    for op in &samples {
+        let (name, fields) = expected(op);
+        let fields: Vec<(String, String)> = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        assert_eq!(read_by_the_page(&mut values, &mut before), (name.to_owned(), fields));
+        seen.insert(name);
+    }
+    assert!(values.0.is_empty(), "bytes are left that the page does not speak of");
+    assert_eq!(seen.len(), section(PAGE, "Operations").rows().len(), "operations on the page that no sample has");
+}
+
+#[test]
+fn a_shard_is_as_the_page_says() {
+    let extents = [
+        Extent { first: 2, blocks: 3, target: Target::Data(Pbn(100_000)) },
+        Extent { first: 10, blocks: 200, target: Target::Reserved },
+        Extent { first: 210, blocks: 46, target: Target::Data(Pbn(17)) },
+    ];
+    let mut shard = Shard::default();
+    extents.iter().for_each(|extent| shard.set(*extent));
+    let bytes = shard.encode();
+    let page = section(PAGE, "Shard");
+    let kinds: Vec<String> = page.rows().iter().map(|row| row[1].clone()).collect();
+    assert_eq!(kinds, ["`number`", "`number`", "`step`"]);
+    let (body, sum) = bytes.split_at(bytes.len() - 4);
+    let mut values = Values(body);
+    let (mut block, mut pbn) = (0, 0u64);
+    for extent in extents {
+        let first = block + values.number();
+        let length = values.number();
+        block = first + length / 2;
+        assert_eq!((first, length / 2), (u64::from(extent.first), u64::from(extent.blocks)));
+        match extent.target {
+            Target::Data(expected) => {
+                let start = pbn.wrapping_add_signed(values.step());
+                assert_eq!((length % 2, start), (1, expected.0));
+                pbn = start + length / 2;
+            }
+            _ => assert_eq!(length % 2, 0),
+        }
+    }
+    assert!(values.0.is_empty());
+    assert_eq!(sum, (xxh3_64_with_seed(body, page.seed()) as u32).to_le_bytes());
+}
+
+fn closed_volume(path: &Path, block: &[u8]) {
+    let spec =
+        VolumeSpec { data_bytes: Some(64 << 20), data: DataPlace::File, profile: Profile::Lrlfs, log_bytes: 4 << 20 };
+    Store::format(path, &spec, [7; 64]).unwrap();
+    let options = OpenOptions { memory_bytes_max: 16 << 20, read_only: false, fingerprints: FingerprintMode::Eager };
+    let store = Store::open(path, &options).unwrap();
+    let map = store.new_map();
+    store.write(map, 0, block, |_, _| ()).unwrap();
+    store.commit().unwrap();
+    store.close().unwrap();
+}
+
+#[test]
+fn a_volume_on_disk_has_the_parts_that_the_page_names_and_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("volume");
+    closed_volume(&path, &[1; BLOCK_BYTES]);
+    let found: BTreeSet<String> =
+        fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let rows = section(PAGE, "The parts of a volume").rows();
+    let named: BTreeSet<String> = rows.iter().map(|row| row[0].trim_matches('`').to_owned()).collect();
+    assert_eq!(found, named);
+}
+
+#[test]
+fn a_block_is_found_on_disk_with_nothing_but_the_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("volume");
+    let block: Vec<u8> = (0..BLOCK_BYTES).map(|at| (at % 251) as u8).collect();
+    closed_volume(&path, &block);
+    let text = docs::text(PAGE);
+    let context = |of: &str| {
+        let contexts = docs::quoted(&text).into_iter().filter(|quoted| quoted.contains(of));
+        contexts.collect::<Vec<_>>()[0].to_owned()
+    };
+    let secret: [u8; 32] = fs::read(path.join("superblock")).unwrap()[40..72].try_into().unwrap();
+    let mut tag_secret = [0; 192];
+    let mut derivation = blake3::Hasher::new_derive_key(&context("XXH3 secret of tags"));
+    derivation.update(&secret).finalize_xof().fill(&mut tag_secret);
+    let key = blake3::derive_key(&context("BLAKE3 key of fingerprints"), &secret);
+
+    let table = fs::read(path.join("table")).unwrap();
+    let entry = |pbn: usize| &table[pbn / 16 * 512 + 16 + pbn % 16 * 31..][..31];
+    let live: Vec<usize> = (0..table.len() / 512 * 16).filter(|pbn| entry(*pbn)[24..28] != [0; 4]).collect();
+    assert_eq!(live.len(), 1, "one block was written");
+    let stored = entry(live[0]);
+    assert_eq!(stored[..8], xxh3_64_with_secret(&block, &tag_secret).to_le_bytes(), "its tag");
+    assert_eq!(stored[8..24], blake3::keyed_hash(&key, &block).as_bytes()[..16], "its fingerprint");
+    let data = fs::read(path.join("data")).unwrap();
+    assert_eq!(data[live[0] * BLOCK_BYTES..][..BLOCK_BYTES], block[..], "its content");
+
+    let log = fs::read(path.join("log")).unwrap();
+    let volume_id = &fs::read(path.join("superblock")).unwrap()[24..40];
+    assert_eq!((&log[32..48], &log[16..24]), (volume_id, &1_u64.to_le_bytes()[..]), "the first group's record");
+}

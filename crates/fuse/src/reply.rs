@@ -1,0 +1,52 @@
+//! Results as replies.
+
+use std::time::Duration;
+
+use fuser::{Errno, ReplyAttr, ReplyEmpty, ReplyWrite, ReplyXattr};
+use oncefs_fs::{Attributes, Error, Result};
+
+use crate::convert::file_attr;
+use crate::errno::errno;
+
+/// How long the kernel may remember names and attributes: longer than any mount lives.
+pub(crate) const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
+/// The errno for data that was accepted and did not become durable.
+pub(crate) fn lost(error: &Error) -> Errno {
+    match error {
+        Error::ReadOnly(_) => Errno::EIO,
+        error => errno(error),
+    }
+}
+
+pub(crate) fn reply_attr(result: Result<Attributes>, reply: ReplyAttr) {
+    match result {
+        Ok(attributes) => reply.attr(&FOREVER, &file_attr(&attributes)),
+        Err(error) => reply.error(errno(&error)),
+    }
+}
+
+/// How many bytes were written or copied; never more than a u32 holds, because the kernel asked for no more.
+pub(crate) fn reply_count(result: Result<u64>, reply: ReplyWrite) {
+    match result {
+        Ok(count) => reply.written(count as u32),
+        Err(error) => reply.error(errno(&error)),
+    }
+}
+
+pub(crate) fn reply_empty(result: Result<()>, reply: ReplyEmpty) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(errno(&error)),
+    }
+}
+
+/// A value, or its length if the caller asks for that.
+pub(crate) fn reply_xattr(result: Result<Vec<u8>>, size: u32, reply: ReplyXattr) {
+    match result {
+        Ok(value) if size == 0 => reply.size(value.len() as u32),
+        Ok(value) if value.len() <= size as usize => reply.data(&value),
+        Ok(_) => reply.error(Errno::ERANGE),
+        Err(error) => reply.error(errno(&error)),
+    }
+}

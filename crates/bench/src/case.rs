@@ -156,7 +156,8 @@ mod tests {
 
     #[test]
     fn three_duplicates_in_four_raise_the_limit_fourfold() {
-        let work = Work { operations: 4, bytes: 4 << 20, unique_bytes: 1 << 20, places_bytes: 4 << 20, bound_by_bytes: true };
+        let work =
+            Work { operations: 4, bytes: 4 << 20, unique_bytes: 1 << 20, places_bytes: 4 << 20, bound_by_bytes: true };
         assert_eq!(limit_bytes_per_s(SLOW_DISK, work), 160e6);
         assert_eq!(limit_bytes_per_s(SLOW_DISK, Work::reading(1, 4096)), 100e6);
     }

@@ -18,18 +18,14 @@ pub fn open(path: &Path, new: bool) -> Result<File> {
 /// Writes all of `content` from the file's beginning, one write per block, and makes it durable.
 pub fn write_all(file: &File, content: &Content, latencies: &mut Latencies) -> Result<()> {
     let mut scratch = AlignedBuffer::new(BLOCK_BYTES);
-    latencies.each(content.blocks(), |index| {
-        write_block(file, index, content.block(index, &mut scratch))
-    })?;
+    latencies.each(content.blocks(), |index| write_block(file, index, content.block(index, &mut scratch)))?;
     file.sync_all().during(|| "fsync failed")
 }
 
 /// Writes block `index` of `content` over block `places[index]` of the file, for all of them, then makes it durable.
 pub fn write_at(file: &File, content: &Content, places: &[usize], latencies: &mut Latencies) -> Result<()> {
     let mut scratch = AlignedBuffer::new(BLOCK_BYTES);
-    latencies.each(places.len(), |index| {
-        write_block(file, places[index], content.block(index, &mut scratch))
-    })?;
+    latencies.each(places.len(), |index| write_block(file, places[index], content.block(index, &mut scratch)))?;
     file.sync_all().during(|| "fsync failed")
 }
 

@@ -226,7 +226,10 @@ pub fn table(rows: &[PathRow]) -> String {
             ]);
         }
     }
-    format!("\nWhat the map saves: address from the map (LRLFS) or by fingerprint from the index (LessFS)\n{}", table.render())
+    format!(
+        "\nWhat the map saves: address from the map (LRLFS) or by fingerprint from the index (LessFS)\n{}",
+        table.render()
+    )
 }
 
 #[cfg(test)]

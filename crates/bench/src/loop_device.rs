@@ -53,7 +53,10 @@ impl LoopDevice {
     fn require_direct_io(&self) -> Result<()> {
         let state = self.read_attribute("loop/dio")?;
         if state.trim() != "1" {
-            return Err(Failure::new(format!("{} cannot use O_DIRECT on its file: choose another --dir", self.path.display())));
+            return Err(Failure::new(format!(
+                "{} cannot use O_DIRECT on its file: choose another --dir",
+                self.path.display()
+            )));
         }
         Ok(())
     }
@@ -77,7 +80,8 @@ impl LoopDevice {
     /// Bytes moved so far, by the block layer's counters.
     pub fn bytes(&self) -> Result<DeviceBytes> {
         let text = self.read_attribute("stat")?;
-        parse_stat(&text).ok_or_else(|| Failure::new(format!("the counters of {} are not understood", self.path.display())))
+        parse_stat(&text)
+            .ok_or_else(|| Failure::new(format!("the counters of {} are not understood", self.path.display())))
     }
 }
 

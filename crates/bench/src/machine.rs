@@ -30,11 +30,14 @@ fn tick_seconds() -> f64 {
 pub fn cpu_seconds_machine() -> Result<f64> {
     let text = fs::read_to_string("/proc/stat").during(|| "cannot read /proc/stat")?;
     let line = text.lines().next().unwrap_or_default();
-    parse_cpu_line(line).map(|ticks| ticks as f64 * tick_seconds()).ok_or_else(|| Failure::new("/proc/stat has no cpu line"))
+    parse_cpu_line(line)
+        .map(|ticks| ticks as f64 * tick_seconds())
+        .ok_or_else(|| Failure::new("/proc/stat has no cpu line"))
 }
 
 fn parse_cpu_line(line: &str) -> Option<u64> {
-    let fields: Vec<u64> = line.strip_prefix("cpu ")?.split_whitespace().map_while(|field| field.parse().ok()).collect();
+    let fields: Vec<u64> =
+        line.strip_prefix("cpu ")?.split_whitespace().map_while(|field| field.parse().ok()).collect();
     match fields[..] {
         [user, nice, system, _idle, _iowait, irq, softirq, ..] => Some(user + nice + system + irq + softirq),
         _ => None,
@@ -45,7 +48,9 @@ fn parse_cpu_line(line: &str) -> Option<u64> {
 pub fn cpu_seconds_process(pid: u32) -> Result<f64> {
     let path = format!("/proc/{pid}/stat");
     let text = fs::read_to_string(&path).during(|| format!("cannot read {path}"))?;
-    parse_process_stat(&text).map(|ticks| ticks as f64 * tick_seconds()).ok_or_else(|| Failure::new(format!("{path} is not understood")))
+    parse_process_stat(&text)
+        .map(|ticks| ticks as f64 * tick_seconds())
+        .ok_or_else(|| Failure::new(format!("{path} is not understood")))
 }
 
 fn parse_process_stat(text: &str) -> Option<u64> {
@@ -59,7 +64,8 @@ fn parse_process_stat(text: &str) -> Option<u64> {
 
 /// Forgets a process's peak memory, so that the next reading covers only what follows.
 pub fn reset_peak_memory(pid: u32) -> Result<()> {
-    fs::write(format!("/proc/{pid}/clear_refs"), "5").during(|| format!("cannot reset the peak memory of process {pid}"))
+    fs::write(format!("/proc/{pid}/clear_refs"), "5")
+        .during(|| format!("cannot reset the peak memory of process {pid}"))
 }
 
 /// Peak resident bytes of a process since the last reset (VmHWM).

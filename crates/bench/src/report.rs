@@ -88,15 +88,26 @@ impl Report {
     }
 
     fn mean_us(&self, workload: &str, side: &str) -> Option<f64> {
-        let per_operation =
-            |row: &Row| Some(row.seconds * 1e6 / row.latency.as_ref()?.operations as f64);
+        let per_operation = |row: &Row| Some(row.seconds * 1e6 / row.latency.as_ref()?.operations as f64);
         Spread::of(self.of(workload, side).filter_map(per_operation)).map(|spread| spread.median)
     }
 }
 
 const COLUMNS: [&str; 14] = [
-    "side", "MB/s", "ratio", "p50 us", "p95 us", "p99.5 us", "dev W MB", "dev R MB", "data W MB", "meta B/block",
-    "CPU s", "daemon s", "daemon MB", "of limit",
+    "side",
+    "MB/s",
+    "ratio",
+    "p50 us",
+    "p95 us",
+    "p99.5 us",
+    "dev W MB",
+    "dev R MB",
+    "data W MB",
+    "meta B/block",
+    "CPU s",
+    "daemon s",
+    "daemon MB",
+    "of limit",
 ];
 
 fn side_cells(side: &str, rows: &[&Row], base: &[&Row]) -> Vec<String> {
@@ -170,9 +181,8 @@ impl Table {
 
     /// The table as Markdown, so that it can be kept as it is; columns that are empty everywhere are left out.
     pub fn render(&self) -> String {
-        let columns: Vec<usize> = (0..self.rows[0].len())
-            .filter(|column| self.rows[1..].iter().any(|row| row[*column] != "-"))
-            .collect();
+        let columns: Vec<usize> =
+            (0..self.rows[0].len()).filter(|column| self.rows[1..].iter().any(|row| row[*column] != "-")).collect();
         let width = |column: usize| self.rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
         let mut text = String::new();
         for (index, row) in self.rows.iter().enumerate() {
@@ -200,7 +210,8 @@ mod tests {
     use crate::measure::LatencySummary;
 
     fn row(side: &str, repetition: usize, seconds: f64) -> Row {
-        let latency = LatencySummary { operations: 10, mean_us: 1.0, p50_us: 1.0, p95_us: 2.0, p995_us: 3.0, max_us: 4.0 };
+        let latency =
+            LatencySummary { operations: 10, mean_us: 1.0, p50_us: 1.0, p95_us: 2.0, p995_us: 3.0, max_us: 4.0 };
         Row {
             workload: "sequential-write-0".into(),
             side: side.into(),

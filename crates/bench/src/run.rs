@@ -187,16 +187,24 @@ fn head(args: &RunArgs, bench: &Bench, volume: &Volume, seed: u64) -> Vec<String
         ),
         format!(
             "oncefs: {}; flat: fuser 0.18, writeback cache, readdirplus, parallel directory operations, 64 background requests",
-            if bench.raw { "volume on ext4, data area on a second loop device" } else { "volume on ext4 on the loop device" }
+            if bench.raw {
+                "volume on ext4, data area on a second loop device"
+            } else {
+                "volume on ext4 on the loop device"
+            }
         ),
         format!(
             "4 KiB operations by one thread, incompressible content, seed {seed}, {} repetitions, sides alternating; \
              new file system for each; every file read back and compared",
             args.repetitions()
         ),
-        format!("devices {}", if args.throttled { format!("held to {SLOW_DISK:?}") } else { "at full speed".to_owned() }),
+        format!(
+            "devices {}",
+            if args.throttled { format!("held to {SLOW_DISK:?}") } else { "at full speed".to_owned() }
+        ),
         format!("{volume:?}"),
-        "MB/s and ratio: median (least-greatest) over repetitions, ratio within a repetition; others: medians".to_owned(),
+        "MB/s and ratio: median (least-greatest) over repetitions, ratio within a repetition; others: medians"
+            .to_owned(),
         "dev W: written to the device up to the unmount after a writing step; dev R: read while timed; \
          data W: oncefs's data area; meta: dev W less the bytes to be stored, per block; CPU s: whole machine"
             .to_owned(),

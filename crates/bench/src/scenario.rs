@@ -192,7 +192,9 @@ fn read(volume: &Volume, seed: u64) -> Result<Body> {
         let sequential = Work { bound_by_bytes: true, ..Work::reading(blocks, content.bytes()) };
         let file = open(&case.path("file"), false)?;
         case.measure("sequential-read-cold", sequential, |latencies| files::read_at(&file, 0..blocks, latencies))?;
-        case.measure("sequential-reread", Work::reading(blocks, content.bytes()), |latencies| files::read_at(&file, 0..blocks, latencies))?;
+        case.measure("sequential-reread", Work::reading(blocks, content.bytes()), |latencies| {
+            files::read_at(&file, 0..blocks, latencies)
+        })?;
         drop(file);
         read_scattered(case, "random-read-cold", &scattered)?;
         read_scattered(case, "nurand-read-cold", &hot)?;

@@ -172,7 +172,9 @@ impl RunArgs {
         let file_bytes = self.file_size.unwrap_or(self.preset(32 << 20, 512 << 20, 1 << 30));
         let random_bytes = self.random_size.unwrap_or(file_bytes);
         if !file_bytes.is_multiple_of(BLOCK_BYTES as u64) || random_bytes > file_bytes || random_bytes == 0 {
-            return Err(Failure::new("--file-size must be whole blocks of 4K and --random-size at most as large, not 0"));
+            return Err(Failure::new(
+                "--file-size must be whole blocks of 4K and --random-size at most as large, not 0",
+            ));
         }
         Ok(Volume {
             file_bytes,

@@ -54,7 +54,8 @@ impl Throttle {
         for device in &self.devices {
             for (file, value) in self.limits.settings() {
                 let path = self.group.join(file);
-                fs::write(&path, format!("{device} {}", limit(value))).during(|| format!("cannot set {}", path.display()))?;
+                fs::write(&path, format!("{device} {}", limit(value)))
+                    .during(|| format!("cannot set {}", path.display()))?;
             }
         }
         Ok(())

@@ -11,8 +11,16 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const TINY: [&str; 10] = [
-    "--quick", "--side", "ext4", "--side", "flat", "--file-size=24M", "--synced-writes=20", "--random-reads=50",
-    "--tree-files=60", "--duplicates=0,25",
+    "--quick",
+    "--side",
+    "ext4",
+    "--side",
+    "flat",
+    "--file-size=24M",
+    "--synced-writes=20",
+    "--random-reads=50",
+    "--tree-files=60",
+    "--duplicates=0,25",
 ];
 
 fn bench(directory: &Path) -> Command {
@@ -47,9 +55,21 @@ fn a_tiny_run_measures_every_workload_on_every_side_and_leaves_nothing() {
     };
     assert_eq!(workloads("ext4"), workloads("flat"));
     let expected = [
-        "fdatasync-append", "fdatasync-rewrite", "nurand-read-cold", "nurand-write", "random-read-cold",
-        "random-write-0", "random-write-25", "read-of-copy-cold", "sequential-read-cold", "sequential-reread",
-        "sequential-write-0", "sequential-write-25", "tree-copy", "tree-delete", "tree-read-cold",
+        "fdatasync-append",
+        "fdatasync-rewrite",
+        "nurand-read-cold",
+        "nurand-write",
+        "random-read-cold",
+        "random-write-0",
+        "random-write-25",
+        "read-of-copy-cold",
+        "sequential-read-cold",
+        "sequential-reread",
+        "sequential-write-0",
+        "sequential-write-25",
+        "tree-copy",
+        "tree-delete",
+        "tree-read-cold",
     ];
     let missing: Vec<_> = expected.iter().filter(|name| !workloads("ext4").contains(*name)).collect();
     assert!(missing.is_empty(), "not measured: {missing:?}");

@@ -11,7 +11,8 @@ use crate::failure::{Failure, Outcome, exit, one_line};
 use crate::mount_options;
 use crate::size::{NewSize, Size};
 
-const UNITS: &str = "Sizes are whole numbers of bytes or carry a unit, a power of 1024: K, M, G, T, P (also KiB, MiB ...).";
+const UNITS: &str =
+    "Sizes are whole numbers of bytes or carry a unit, a power of 1024: K, M, G, T, P (also KiB, MiB ...).";
 
 #[derive(Debug, Parser)]
 #[command(name = "oncefs", version, about = "A file system that stores every block once", after_help = ABOUT_AFTER)]
@@ -212,12 +213,7 @@ pub struct FsckArgs {
     #[arg(short = 'v', hide = true)]
     pub verbose: bool,
     /// Accepted for fsck(8): descriptor for progress
-    #[arg(
-        short = 'C',
-        hide = true,
-        value_name = "FD",
-        allow_hyphen_values = true
-    )]
+    #[arg(short = 'C', hide = true, value_name = "FD", allow_hyphen_values = true)]
     pub progress: Option<i32>,
     /// Accepted for fsck(8)
     #[arg(short = 't', hide = true)]
@@ -321,11 +317,7 @@ impl From<MountHelper> for MountArgs {
 
 /// Reads the command line. `None`: help or the version was asked for, and printed.
 pub fn parse(arguments: Vec<OsString>) -> Outcome<Option<Command>> {
-    let called_as = arguments
-        .first()
-        .map(Path::new)
-        .and_then(Path::file_name)
-        .unwrap_or(OsStr::new("oncefs"));
+    let called_as = arguments.first().map(Path::new).and_then(Path::file_name).unwrap_or(OsStr::new("oncefs"));
     let parsed = match called_as.to_str() {
         Some("mount.oncefs" | "mount.fuse.oncefs") => {
             MountHelper::try_parse_from(&arguments).map(|helper| Command::Mount(helper.into()))
@@ -336,38 +328,26 @@ pub fn parse(arguments: Vec<OsString>) -> Outcome<Option<Command>> {
         Some("fsck.oncefs") => parse_as("fsck", &arguments),
         _ => Cli::try_parse_from(&arguments).map(|cli| cli.command),
     };
-    parsed
-        .map(Some)
-        .or_else(|e| explain(&e, &called_as.to_string_lossy(), &arguments))
+    parsed.map(Some).or_else(|e| explain(&e, &called_as.to_string_lossy(), &arguments))
 }
 
 fn parse_as(command: &str, arguments: &[OsString]) -> Result<Command, clap::Error> {
     let words = [OsString::from("oncefs"), command.into()];
-    Cli::try_parse_from(words.into_iter().chain(arguments.iter().skip(1).cloned()))
-        .map(|cli| cli.command)
+    Cli::try_parse_from(words.into_iter().chain(arguments.iter().skip(1).cloned())).map(|cli| cli.command)
 }
 
 /// umount(8) of util-linux looks no further than the file system's magic number, and so calls `umount.fuse`
 /// for every FUSE mount that has no entry in /run/mount/utab.
 fn for_any_fuse(command: Command) -> Command {
     match command {
-        Command::Umount(arguments) => Command::Umount(UmountArgs {
-            for_any_fuse: true,
-            ..arguments
-        }),
+        Command::Umount(arguments) => Command::Umount(UmountArgs { for_any_fuse: true, ..arguments }),
         other => other,
     }
 }
 
 /// Help goes to stdout; anything else becomes one line.
-fn explain(
-    error: &clap::Error,
-    called_as: &str,
-    arguments: &[OsString],
-) -> Outcome<Option<Command>> {
-    use clap::error::ErrorKind::{
-        DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion,
-    };
+fn explain(error: &clap::Error, called_as: &str, arguments: &[OsString]) -> Outcome<Option<Command>> {
+    use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     let command = command_name(called_as, arguments);
     if matches!(error.kind(), DisplayHelp | DisplayVersion) {
         // A closed stdout is the reader's choice.
@@ -380,18 +360,12 @@ fn explain(
         None => "oncefs --help".to_owned(),
     };
     if error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
-        return Err(Failure::new(
-            usage_code(command),
-            format!("no command given: see {help}"),
-        ));
+        return Err(Failure::new(usage_code(command), format!("no command given: see {help}")));
     }
     let text = error.to_string();
     let first = text.split("\n\n").next().unwrap_or(&text);
     let first = first.strip_prefix("error: ").unwrap_or(first);
-    Err(Failure::new(
-        usage_code(command),
-        format!("{}: see {help}", one_line(first)),
-    ))
+    Err(Failure::new(usage_code(command), format!("{}: see {help}", one_line(first))))
 }
 
 fn command_name<'a>(called_as: &'a str, arguments: &'a [OsString]) -> Option<&'a str> {
@@ -439,15 +413,12 @@ mod tests {
 
     #[test]
     fn mount_8_calls_with_f_for_fake_and_oncefs_mount_takes_f_for_foreground() {
-        let Ok(Some(Command::Mount(helper))) =
-            parsed("/sbin/mount.oncefs /v /mnt -n -s -v -f -o rw,noatime -t oncefs")
+        let Ok(Some(Command::Mount(helper))) = parsed("/sbin/mount.oncefs /v /mnt -n -s -v -f -o rw,noatime -t oncefs")
         else {
             panic!("mount.oncefs is a mount");
         };
         assert!(helper.fake && !helper.foreground);
-        let Ok(Some(Command::Mount(command))) = parsed("oncefs mount -f /v /mnt") else {
-            panic!("a mount")
-        };
+        let Ok(Some(Command::Mount(command))) = parsed("oncefs mount -f /v /mnt") else { panic!("a mount") };
         assert!(command.foreground && !command.fake);
     }
 
@@ -459,23 +430,14 @@ mod tests {
             "/usr/sbin/umount.fuse.oncefs /mnt -v -t fuse.oncefs",
             "oncefs umount -lf /mnt",
         ] {
-            assert!(
-                matches!(parsed(line), Ok(Some(Command::Umount(_)))),
-                "{line}"
-            );
+            assert!(matches!(parsed(line), Ok(Some(Command::Umount(_)))), "{line}");
         }
-        for line in [
-            "fsck.oncefs -a /v",
-            "fsck.oncefs -p -C 3 /v",
-            "/sbin/fsck.oncefs -y -C0 -f /v",
-            "oncefs fsck -n /v",
-        ] {
+        for line in
+            ["fsck.oncefs -a /v", "fsck.oncefs -p -C 3 /v", "/sbin/fsck.oncefs -y -C0 -f /v", "oncefs fsck -n /v"]
+        {
             assert!(matches!(parsed(line), Ok(Some(Command::Fsck(_)))), "{line}");
         }
-        assert!(matches!(
-            parsed("mkfs.oncefs -s 1G /v"),
-            Ok(Some(Command::Mkfs(_)))
-        ));
+        assert!(matches!(parsed("mkfs.oncefs -s 1G /v"), Ok(Some(Command::Mkfs(_)))));
     }
 
     #[test]

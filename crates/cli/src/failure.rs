@@ -39,10 +39,7 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 impl Failure {
     /// A failure with its exit code.
     pub fn new(code: u8, message: impl fmt::Display) -> Self {
-        Self {
-            message: one_line(&message.to_string()),
-            code,
-        }
+        Self { message: one_line(&message.to_string()), code }
     }
 }
 
@@ -66,9 +63,5 @@ impl<T, E: fmt::Display> OrFail<T> for Result<T, E> {
 
 /// Joins the lines of a message: scripts and logs get one line per failure.
 pub fn one_line(text: &str) -> String {
-    text.split('\n')
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ")
+    text.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }

@@ -30,10 +30,8 @@ const QUIET: Duration = Duration::from_secs(2);
 /// Checks a volume. The exit code.
 pub fn run(arguments: FsckArgs) -> Outcome<u8> {
     let shown = shown(&arguments.volume);
-    let volume = arguments
-        .volume
-        .canonicalize()
-        .or_fail_doing(exit::FSCK_OPERATIONAL, format!("cannot look at {shown}"))?;
+    let volume =
+        arguments.volume.canonicalize().or_fail_doing(exit::FSCK_OPERATIONAL, format!("cannot look at {shown}"))?;
     exit_when_cancelled().or_fail(exit::FSCK_OPERATIONAL)?;
     if arguments.repair() {
         recover(&volume).map_err(|e| cannot_check(&e))?;
@@ -62,10 +60,7 @@ fn exit_when_cancelled() -> std::io::Result<()> {
             std::process::exit(exit::FSCK_CANCELLED.into());
         }
     };
-    std::thread::Builder::new()
-        .name("signals".into())
-        .spawn(wait)
-        .map(drop)
+    std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
 }
 
 /// What a check saw and what is wrong.
@@ -97,24 +92,13 @@ impl Findings {
 
     fn summary(&self) -> String {
         if self.found > 0 {
-            return format!(
-                "{} errors: copy what can be read to a new volume",
-                self.found
-            );
+            return format!("{} errors: copy what can be read to a new volume", self.found);
         }
-        format!(
-            "clean, {} stored for {} in files",
-            Size(self.stored.bytes()),
-            Size(self.mapped.bytes())
-        )
+        format!("clean, {} stored for {} in files", Size(self.stored.bytes()), Size(self.mapped.bytes()))
     }
 
     fn exit_code(&self) -> u8 {
-        if self.found > 0 {
-            exit::FSCK_ERRORS_LEFT
-        } else {
-            0
-        }
+        if self.found > 0 { exit::FSCK_ERRORS_LEFT } else { 0 }
     }
 }
 
@@ -133,9 +117,7 @@ fn check(volume: &Path, read_data: bool) -> oncefs_fs::Result<Findings> {
 
 fn check_open(file_system: &FileSystem, read_data: bool) -> oncefs_fs::Result<Findings> {
     let mut progress = Progress::new("blocks");
-    let blocks = file_system
-        .store()
-        .check(read_data, &mut |done, total| progress.show(done, total))?;
+    let blocks = file_system.store().check(read_data, &mut |done, total| progress.show(done, total))?;
     drop(progress);
     let mut findings = Findings {
         found: blocks.problems_count,
@@ -149,16 +131,8 @@ fn check_open(file_system: &FileSystem, read_data: bool) -> oncefs_fs::Result<Fi
 
 fn open(volume: &Path, read_only: bool) -> oncefs_fs::Result<Arc<FileSystem>> {
     let memory = CHECK_MEMORY.min(process::ram_bytes() / 4);
-    let store = OpenOptions {
-        memory_bytes_max: memory / 4 * 3,
-        read_only,
-        fingerprints: FingerprintMode::Lazy,
-    };
-    let names = Options {
-        memory_bytes_max: memory / 4,
-        atime: AtimePolicy::Never,
-        read_only,
-    };
+    let store = OpenOptions { memory_bytes_max: memory / 4 * 3, read_only, fingerprints: FingerprintMode::Lazy };
+    let names = Options { memory_bytes_max: memory / 4, atime: AtimePolicy::Never, read_only };
     FileSystem::open(Store::open(volume, &store)?, Arc::new(SystemClock), &names)
 }
 
@@ -174,16 +148,9 @@ impl Progress {
     fn new(what: &'static str) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template("checking {msg} [{bar:40}] {percent} % {eta}");
-            ProgressBar::new(0)
-                .with_style(style.expect("the template is valid"))
-                .with_message(what)
+            ProgressBar::new(0).with_style(style.expect("the template is valid")).with_message(what)
         });
-        Self {
-            what,
-            bar,
-            started: Instant::now(),
-            told: false,
-        }
+        Self { what, bar, started: Instant::now(), told: false }
     }
 
     fn show(&mut self, done: u64, total: u64) {
@@ -228,23 +195,13 @@ mod tests {
     #[test]
     fn of_many_problems_the_first_hundred_are_kept_and_all_are_counted() {
         let findings = findings(250);
-        assert_eq!(
-            (findings.problems.len(), findings.found),
-            (PROBLEMS_SHOWN_MAX, 250)
-        );
+        assert_eq!((findings.problems.len(), findings.found), (PROBLEMS_SHOWN_MAX, 250));
     }
 
     #[test]
     fn the_summary_says_what_is_stored_or_how_to_go_on() {
-        let clean = Findings {
-            stored: Blocks(256),
-            mapped: Blocks(512),
-            ..Findings::default()
-        };
-        assert_eq!(
-            clean.summary(),
-            "clean, 1.00 MiB stored for 2.00 MiB in files"
-        );
+        let clean = Findings { stored: Blocks(256), mapped: Blocks(512), ..Findings::default() };
+        assert_eq!(clean.summary(), "clean, 1.00 MiB stored for 2.00 MiB in files");
         assert!(findings(2).summary().starts_with("2 errors: copy"));
     }
 }

@@ -27,43 +27,27 @@ pub fn run(arguments: GrowArgs) -> Outcome {
             (volume, before, after)
         }
     };
-    println!(
-        "{} grew from {} to {}",
-        shown(&volume),
-        Size(before),
-        Size(after)
-    );
+    println!("{} grew from {} to {}", shown(&volume), Size(before), Size(after));
     Ok(())
 }
 
 fn grow_mounted(volume: &Path, daemon: Connection, size: NewSize) -> Outcome<(u64, u64)> {
-    let report: Report = serde_json::from_value(daemon.ask(Request::Stats).or_fail(exit::FAILED)?)
-        .or_fail(exit::FAILED)?;
+    let report: Report =
+        serde_json::from_value(daemon.ask(Request::Stats).or_fail(exit::FAILED)?).or_fail(exit::FAILED)?;
     let before = report.space.get("data_bytes").copied().unwrap_or(0);
     let after = checked(before, size)?;
     let daemon = Connection::open(volume).or_fail(exit::FAILED)?;
-    let daemon = daemon.ok_or_else(|| {
-        Failure::new(
-            exit::FAILED,
-            format!("{} was unmounted meanwhile: try again", shown(volume)),
-        )
-    })?;
-    daemon
-        .ask(Request::Grow { bytes: after })
-        .or_fail(exit::FAILED)?;
+    let daemon = daemon
+        .ok_or_else(|| Failure::new(exit::FAILED, format!("{} was unmounted meanwhile: try again", shown(volume))))?;
+    daemon.ask(Request::Grow { bytes: after }).or_fail(exit::FAILED)?;
     Ok((before, after))
 }
 
 fn grow_offline(volume: &Path, size: NewSize) -> Outcome<(u64, u64)> {
-    let options = OpenOptions {
-        memory_bytes_max: GROW_MEMORY,
-        read_only: false,
-        fingerprints: FingerprintMode::Lazy,
-    };
+    let options = OpenOptions { memory_bytes_max: GROW_MEMORY, read_only: false, fingerprints: FingerprintMode::Lazy };
     let store = Store::open(volume, &options).or_fail(exit::FAILED)?;
     let before = store.totals().data.0 * BLOCK_BYTES as u64;
-    let grown = checked(before, size)
-        .and_then(|after| store.grow(after).or_fail(exit::FAILED).map(|()| after));
+    let grown = checked(before, size).and_then(|after| store.grow(after).or_fail(exit::FAILED).map(|()| after));
     let closed = store.close().or_fail(exit::FAILED);
     let after = grown?;
     closed?;
@@ -75,11 +59,8 @@ fn checked(before: u64, size: NewSize) -> Outcome<u64> {
     match size.from(before) {
         after if after > before => Ok(after),
         after => {
-            let text = format!(
-                "the volume has {} already, {} is not more: a volume cannot shrink",
-                Size(before),
-                Size(after)
-            );
+            let text =
+                format!("the volume has {} already, {} is not more: a volume cannot shrink", Size(before), Size(after));
             Err(Failure::new(exit::FAILED, text))
         }
     }
@@ -88,9 +69,7 @@ fn checked(before: u64, size: NewSize) -> Outcome<u64> {
 /// Makes everything written so far durable: what the kernel still holds goes to the daemon first.
 pub fn sync(arguments: SyncArgs) -> Outcome {
     let daemon = Target::daemon(&arguments.target)?;
-    process::sync_file_system(&arguments.target).or_fail_doing(
-        exit::FAILED,
-        format!("cannot sync {}", shown(&arguments.target)),
-    )?;
+    process::sync_file_system(&arguments.target)
+        .or_fail_doing(exit::FAILED, format!("cannot sync {}", shown(&arguments.target)))?;
     daemon.ask(Request::Commit).map(drop).or_fail(exit::FAILED)
 }

@@ -45,9 +45,7 @@ pub enum Target<'a> {
 pub fn start(target: &Target, level: LevelFilter) -> io::Result<()> {
     let sink = match target {
         Target::Stderr => Sink::Stderr,
-        Target::File(path) => Sink::File(Mutex::new(
-            File::options().append(true).create(true).open(path)?,
-        )),
+        Target::File(path) => Sink::File(Mutex::new(File::options().append(true).create(true).open(path)?)),
         Target::Syslog => {
             let socket = UnixDatagram::unbound()?;
             socket.set_nonblocking(true)?;
@@ -55,8 +53,7 @@ pub fn start(target: &Target, level: LevelFilter) -> io::Result<()> {
         }
     };
     // The logger lives as long as the process.
-    log::set_logger(Box::leak(Box::new(Logger { sink })))
-        .map_err(|e| io::Error::other(e.to_string()))?;
+    log::set_logger(Box::leak(Box::new(Logger { sink }))).map_err(|e| io::Error::other(e.to_string()))?;
     log::set_max_level(level);
     Ok(())
 }
@@ -82,9 +79,7 @@ impl Log for Logger {
                     std::process::id(),
                     name(record.level())
                 );
-                file.lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .write_all(line.as_bytes())
+                file.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes())
             }
             Sink::Syslog(socket) => to_syslog(socket, record.level(), &text),
         };
@@ -115,17 +110,11 @@ fn severity(level: Level) -> u8 {
 /// Where no log daemon listens (in a container, early at boot) the kernel's log takes what is serious.
 fn to_syslog(socket: &UnixDatagram, level: Level, text: &str) -> io::Result<()> {
     match socket.send_to(datagram(level, text).as_bytes(), SYSLOG_SOCKET) {
-        Err(e)
-            if level <= Level::Warn
-                && matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
-        {
+        Err(e) if level <= Level::Warn && matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
             let priority = FACILITY_DAEMON | severity(level);
             let line = format!("<{priority}>oncefs[{}]: {text}", std::process::id());
             let end = line.floor_char_boundary(KERNEL_LOG_LINE_MAX);
-            File::options()
-                .write(true)
-                .open("/dev/kmsg")?
-                .write_all(&line.as_bytes()[..end])
+            File::options().write(true).open("/dev/kmsg")?.write_all(&line.as_bytes()[..end])
         }
         sent => sent.map(drop),
     }
@@ -134,11 +123,7 @@ fn to_syslog(socket: &UnixDatagram, level: Level, text: &str) -> io::Result<()> 
 /// As syslog(3) of the C library writes it.
 fn datagram(level: Level, text: &str) -> String {
     let priority = FACILITY_DAEMON | severity(level);
-    format!(
-        "<{priority}>{} oncefs[{}]: {text}",
-        local_time("%b %e %H:%M:%S"),
-        std::process::id()
-    )
+    format!("<{priority}>{} oncefs[{}]: {text}", local_time("%b %e %H:%M:%S"), std::process::id())
 }
 
 fn local_time(format: &str) -> String {
@@ -162,10 +147,7 @@ mod tests {
     fn a_datagram_starts_with_facility_and_severity() {
         let line = datagram(Level::Error, "disk on fire");
         assert!(line.starts_with("<27>"), "{line}");
-        assert!(
-            line.ends_with(&format!(" oncefs[{}]: disk on fire", std::process::id())),
-            "{line}"
-        );
+        assert!(line.ends_with(&format!(" oncefs[{}]: disk on fire", std::process::id())), "{line}");
     }
 
     #[test]

@@ -28,8 +28,8 @@ use failure::Outcome;
 
 fn main() -> ExitCode {
     process::end_on_closed_pipe();
-    let result = commands::parse(std::env::args_os().collect())
-        .and_then(|command| command.map_or(Ok(ExitCode::SUCCESS), run));
+    let result =
+        commands::parse(std::env::args_os().collect()).and_then(|command| command.map_or(Ok(ExitCode::SUCCESS), run));
     result.unwrap_or_else(|failure| {
         eprintln!("oncefs: {}", failure.message);
         ExitCode::from(failure.code)

@@ -39,10 +39,7 @@ pub fn run(arguments: MkfsArgs) -> Outcome {
     let place = Place::at(&arguments.volume);
     make(&arguments.volume, &spec).map_err(|e| {
         if let Err(left) = place.restore(&arguments.volume) {
-            eprintln!(
-                "oncefs: cannot remove the half-made {}: {left}",
-                shown(&arguments.volume)
-            );
+            eprintln!("oncefs: cannot remove the half-made {}: {left}", shown(&arguments.volume));
         }
         told(&e, &arguments.volume)
     })?;
@@ -55,11 +52,7 @@ pub fn run(arguments: MkfsArgs) -> Outcome {
 fn make(volume: &Path, spec: &VolumeSpec) -> oncefs_fs::Result<()> {
     let random = random().map_err(|e| oncefs_engine::Error::io("cannot read random numbers", e))?;
     Store::format(volume, spec, random)?;
-    let options = OpenOptions {
-        memory_bytes_max: MKFS_MEMORY,
-        read_only: false,
-        fingerprints: FingerprintMode::Lazy,
-    };
+    let options = OpenOptions { memory_bytes_max: MKFS_MEMORY, read_only: false, fingerprints: FingerprintMode::Lazy };
     let store = Store::open(volume, &options)?;
     FileSystem::format(&store, &SystemClock)?;
     Ok(store.close()?)
@@ -68,10 +61,7 @@ fn make(volume: &Path, spec: &VolumeSpec) -> oncefs_fs::Result<()> {
 fn told(error: &oncefs_fs::Error, volume: &Path) -> Failure {
     match error {
         oncefs_fs::Error::NoSpace => {
-            let text = format!(
-                "no space for the volume {}: free some, or choose another place",
-                shown(volume)
-            );
+            let text = format!("no space for the volume {}: free some, or choose another place", shown(volume));
             Failure::new(exit::FAILED, text)
         }
         other => Failure::new(exit::FAILED, other),
@@ -90,12 +80,7 @@ impl Place {
     fn at(volume: &Path) -> Self {
         match std::fs::symlink_metadata(volume) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Self::Free,
-            Ok(found)
-                if found.is_dir()
-                    && volume
-                        .read_dir()
-                        .is_ok_and(|mut entries| entries.next().is_none()) =>
-            {
+            Ok(found) if found.is_dir() && volume.read_dir().is_ok_and(|mut entries| entries.next().is_none()) => {
                 Self::EmptyDirectory
             }
             _ => Self::Taken,
@@ -107,36 +92,20 @@ impl Place {
             return Ok(());
         }
         std::fs::remove_dir_all(volume)?;
-        if self == Self::EmptyDirectory {
-            std::fs::create_dir(volume)
-        } else {
-            Ok(())
-        }
+        if self == Self::EmptyDirectory { std::fs::create_dir(volume) } else { Ok(()) }
     }
 }
 
 fn spec(arguments: &MkfsArgs) -> Outcome<VolumeSpec> {
-    let device = arguments
-        .data
-        .as_ref()
-        .map(std::path::absolute)
-        .transpose()
-        .or_fail(exit::FAILED)?;
+    let device = arguments.data.as_ref().map(std::path::absolute).transpose().or_fail(exit::FAILED)?;
     let data = device.map_or(DataPlace::File, DataPlace::Device);
     let data_bytes = match (arguments.size, &data) {
         (Some(size), _) => Some(size.0),
         (None, DataPlace::Device(_)) => None,
         (None, DataPlace::File) => Some(default_size(free_space_at(&arguments.volume)?)),
     };
-    let log_bytes = arguments
-        .log_size
-        .map_or_else(|| default_log(data_bytes), |size| size.0);
-    Ok(VolumeSpec {
-        data_bytes,
-        data,
-        profile: arguments.profile,
-        log_bytes,
-    })
+    let log_bytes = arguments.log_size.map_or_else(|| default_log(data_bytes), |size| size.0);
+    Ok(VolumeSpec { data_bytes, data, profile: arguments.profile, log_bytes })
 }
 
 fn default_size(free_bytes: u64) -> u64 {
@@ -145,9 +114,7 @@ fn default_size(free_bytes: u64) -> u64 {
 }
 
 fn default_log(data_bytes: Option<u64>) -> u64 {
-    data_bytes.map_or(LOG_BYTES_MAX, |bytes| {
-        (bytes / LOG_SHARE_OF_DATA).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX)
-    })
+    data_bytes.map_or(LOG_BYTES_MAX, |bytes| (bytes / LOG_SHARE_OF_DATA).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX))
 }
 
 /// What the file system that will hold `volume` has free.
@@ -158,10 +125,8 @@ fn free_space_at(volume: &Path) -> Outcome<u64> {
     let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
     // SAFETY: the path is NUL-terminated, `found` is writable, both outlive the call.
     if unsafe { libc::statvfs(c_place.as_ptr(), &mut found) } != 0 {
-        return Err(io::Error::last_os_error()).or_fail_doing(
-            exit::FAILED,
-            format!("cannot see the free space at {}", shown(&place)),
-        );
+        return Err(io::Error::last_os_error())
+            .or_fail_doing(exit::FAILED, format!("cannot see the free space at {}", shown(&place)));
     }
     Ok(found.f_bavail * found.f_frsize)
 }
@@ -175,20 +140,15 @@ fn existing_ancestor(path: &Path) -> io::Result<PathBuf> {
 /// What is not a free block device is told before anything is made.
 fn check_device(device: &Path) -> Outcome {
     let shown = shown(device);
-    let kind = std::fs::metadata(device)
-        .or_fail_doing(exit::FAILED, format!("cannot use the device {shown}"))?
-        .file_type();
+    let kind =
+        std::fs::metadata(device).or_fail_doing(exit::FAILED, format!("cannot use the device {shown}"))?.file_type();
     if !kind.is_block_device() {
-        let text = format!(
-            "{shown} is no block device: give one, or leave --data out to keep the blocks in the volume"
-        );
+        let text =
+            format!("{shown} is no block device: give one, or leave --data out to keep the blocks in the volume");
         return Err(Failure::new(exit::FAILED, text));
     }
     if !process::is_root() {
-        return Err(Failure::new(
-            exit::FAILED,
-            format!("writing to {shown} needs root: use sudo"),
-        ));
+        return Err(Failure::new(exit::FAILED, format!("writing to {shown} needs root: use sudo")));
     }
     Ok(())
 }
@@ -201,13 +161,8 @@ fn random() -> io::Result<[u8; 64]> {
 
 fn print_next_step(arguments: &MkfsArgs, spec: &VolumeSpec) {
     let volume = shown(&arguments.volume);
-    let size = spec
-        .data_bytes
-        .map_or_else(String::new, |bytes| format!(" of {}", Size(bytes)));
-    let place = arguments
-        .data
-        .as_ref()
-        .map_or_else(String::new, |device| format!(" on {}", shown(device)));
+    let size = spec.data_bytes.map_or_else(String::new, |bytes| format!(" of {}", Size(bytes)));
+    let place = arguments.data.as_ref().map_or_else(String::new, |device| format!(" on {}", shown(device)));
     println!("made the volume {volume}{size}{place}; mount it with: oncefs mount {volume} DIR");
 }
 
@@ -233,11 +188,7 @@ mod tests {
     #[test]
     fn a_failed_mkfs_leaves_the_place_as_it_was() {
         let dir = tempfile::tempdir().unwrap();
-        let (free, empty, taken) = (
-            dir.path().join("free"),
-            dir.path().join("empty"),
-            dir.path().join("taken"),
-        );
+        let (free, empty, taken) = (dir.path().join("free"), dir.path().join("empty"), dir.path().join("taken"));
         std::fs::create_dir(&empty).unwrap();
         std::fs::create_dir(&taken).unwrap();
         std::fs::write(taken.join("letter"), "dear").unwrap();
@@ -257,10 +208,7 @@ mod tests {
     #[test]
     fn the_free_space_is_that_of_the_nearest_existing_directory() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(
-            existing_ancestor(&dir.path().join("a/b/c")).unwrap(),
-            dir.path()
-        );
+        assert_eq!(existing_ancestor(&dir.path().join("a/b/c")).unwrap(), dir.path());
         assert!(free_space_at(&dir.path().join("a/b")).unwrap() > 0);
     }
 }

@@ -22,38 +22,24 @@ const QUIET: Duration = Duration::from_secs(2);
 pub fn run(arguments: MountArgs) -> Outcome {
     let options = options(&arguments).or_fail(exit::MOUNT_USAGE)?;
     if !process::is_root() {
-        return Err(Failure::new(
-            exit::MOUNT_USAGE,
-            "mounting needs root: use sudo",
-        ));
+        return Err(Failure::new(exit::MOUNT_USAGE, "mounting needs root: use sudo"));
     }
     if options.remount {
         return remount(&arguments.dir, &options);
     }
-    let task = Task {
-        volume: volume(&arguments.volume)?,
-        dir: mount_point(&arguments)?,
-        options,
-    };
+    let task = Task { volume: volume(&arguments.volume)?, dir: mount_point(&arguments)?, options };
     check_places(&task)?;
     if arguments.fake {
         return Ok(());
     }
-    let done = if arguments.foreground {
-        serve::in_foreground(&task)
-    } else {
-        start_daemon(&task)
-    };
+    let done = if arguments.foreground { serve::in_foreground(&task) } else { start_daemon(&task) };
     done.map_err(|failure| name_other_mount(failure, &task))
 }
 
 /// `-o` first, the options of their own on top.
 fn options(arguments: &MountArgs) -> Result<MountOptions, String> {
     let mut options = MountOptions::default();
-    arguments
-        .options
-        .iter()
-        .try_for_each(|list| options.apply(list))?;
+    arguments.options.iter().try_for_each(|list| options.apply(list))?;
     if arguments.read_only {
         options.kernel_flags |= libc::MS_RDONLY;
     }
@@ -62,8 +48,7 @@ fn options(arguments: &MountArgs) -> Result<MountOptions, String> {
     options.fingerprints = arguments.fingerprints.unwrap_or(options.fingerprints);
     options.log_level = arguments.log_level.unwrap_or(options.log_level);
     if let Some(file) = &arguments.log_file {
-        options.log_file =
-            Some(std::path::absolute(file).map_err(|e| format!("log file {}: {e}", shown(file)))?);
+        options.log_file = Some(std::path::absolute(file).map_err(|e| format!("log file {}: {e}", shown(file)))?);
     }
     Ok(options)
 }
@@ -93,10 +78,7 @@ fn mount_point(arguments: &MountArgs) -> Outcome<PathBuf> {
         };
         Failure::new(exit::MOUNT_FAILED, text)
     })?;
-    if let Some(dead) = mounts::at(&dir)
-        .or_fail(exit::MOUNT_SYSTEM)?
-        .filter(mounts::Mount::is_dead)
-    {
+    if let Some(dead) = mounts::at(&dir).or_fail(exit::MOUNT_SYSTEM)?.filter(mounts::Mount::is_dead) {
         take_away(&dead, &arguments.volume)?;
     }
     if !dir.is_dir() {
@@ -118,8 +100,7 @@ fn take_away(dead: &mounts::Mount, volume: &Path) -> Outcome {
         return Err(Failure::new(exit::MOUNT_FAILED, text));
     }
     eprintln!("oncefs: the daemon of the mount on {dir} had died: mounting again");
-    oncefs_fuse::unmount(&dead.dir, libc::MNT_DETACH)
-        .or_fail_doing(exit::MOUNT_FAILED, format!("cannot unmount {dir}"))
+    oncefs_fuse::unmount(&dead.dir, libc::MNT_DETACH).or_fail_doing(exit::MOUNT_FAILED, format!("cannot unmount {dir}"))
 }
 
 /// A mount must not hide or lie in its own volume: the daemon would wait for itself.
@@ -140,10 +121,8 @@ fn name_other_mount(failure: Failure, task: &Task) -> Failure {
     match mounts::of_volume(&task.volume) {
         Ok(Some(other)) if failure.message.contains("in use by another process") => {
             let dir = shown(&other.dir);
-            let text = format!(
-                "{} is already mounted on {dir}: unmount it first (oncefs umount {dir})",
-                shown(&task.volume)
-            );
+            let text =
+                format!("{} is already mounted on {dir}: unmount it first (oncefs umount {dir})", shown(&task.volume));
             Failure::new(failure.code, text)
         }
         _ => failure,
@@ -153,22 +132,13 @@ fn name_other_mount(failure: Failure, task: &Task) -> Failure {
 /// Starts this program again as the daemon and waits for its word on stdout.
 fn start_daemon(task: &Task) -> Outcome {
     let mut daemon = Command::new("/proc/self/exe");
-    daemon
-        .arg0("oncefs")
-        .arg("serve")
-        .arg("-o")
-        .arg(task.options.to_list());
+    daemon.arg0("oncefs").arg("serve").arg("-o").arg(task.options.to_list());
     if let Some(file) = &task.options.log_file {
         daemon.arg("--log-file").arg(file);
     }
     daemon.arg("--").arg(&task.volume).arg(&task.dir);
-    daemon
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    let daemon = daemon
-        .spawn()
-        .or_fail_doing(exit::MOUNT_SYSTEM, "cannot start the daemon")?;
+    daemon.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let daemon = daemon.spawn().or_fail_doing(exit::MOUNT_SYSTEM, "cannot start the daemon")?;
     await_ready(daemon)
 }
 
@@ -178,25 +148,17 @@ fn await_ready(mut daemon: Child) -> Outcome {
         eprintln!("oncefs: the volume is being opened, this takes longer than usual");
     }
     let mut word = String::new();
-    BufReader::new(pipe)
-        .read_line(&mut word)
-        .or_fail_doing(exit::MOUNT_SYSTEM, "cannot hear the daemon")?;
+    BufReader::new(pipe).read_line(&mut word).or_fail_doing(exit::MOUNT_SYSTEM, "cannot hear the daemon")?;
     match word.trim_end().split_once(' ') {
         _ if word.trim_end() == READY => Ok(()),
-        Some((code, message)) => Err(Failure::new(
-            code.parse().unwrap_or(exit::MOUNT_FAILED),
-            message,
-        )),
+        Some((code, message)) => Err(Failure::new(code.parse().unwrap_or(exit::MOUNT_FAILED), message)),
         None => {
             let status = daemon.wait().or_fail(exit::MOUNT_SYSTEM)?;
             let how = status
                 .signal()
-                .map_or(format!("with code {}", status.code().unwrap_or(0)), |s| {
-                    format!("by signal {s}")
-                });
-            let text = format!(
-                "the daemon ended {how} while mounting: see its log (journalctl -t oncefs), or mount with -f"
-            );
+                .map_or(format!("with code {}", status.code().unwrap_or(0)), |s| format!("by signal {s}"));
+            let text =
+                format!("the daemon ended {how} while mounting: see its log (journalctl -t oncefs), or mount with -f");
             Err(Failure::new(exit::MOUNT_FAILED, text))
         }
     }
@@ -205,32 +167,16 @@ fn await_ready(mut daemon: Child) -> Outcome {
 /// Changes the flags of a mount. oncefs's own options hold from the next mount on.
 fn remount(dir: &Path, options: &MountOptions) -> Outcome {
     let shown = shown(dir);
-    let mount = mounts::at(dir)
-        .or_fail_doing(exit::MOUNT_FAILED, &shown)?
-        .filter(mounts::Mount::is_oncefs);
-    let mount = mount.ok_or_else(|| {
-        Failure::new(exit::MOUNT_FAILED, format!("{shown} is no mount of oncefs"))
-    })?;
-    let daemon = || {
-        Connection::open(&mount.source)
-            .ok()
-            .flatten()
-            .ok_or("its daemon cannot be reached")
-    };
+    let mount = mounts::at(dir).or_fail_doing(exit::MOUNT_FAILED, &shown)?.filter(mounts::Mount::is_oncefs);
+    let mount = mount.ok_or_else(|| Failure::new(exit::MOUNT_FAILED, format!("{shown} is no mount of oncefs")))?;
+    let daemon = || Connection::open(&mount.source).ok().flatten().ok_or("its daemon cannot be reached");
     let daemon = || daemon().or_fail_doing(exit::MOUNT_FAILED, format!("cannot remount {shown}"));
     let opened_read_only = daemon()?.about().or_fail(exit::MOUNT_FAILED)?.read_only;
     if opened_read_only && !options.read_only() {
-        let text = format!(
-            "the volume was opened read-only: unmount it and mount it again (oncefs umount {shown})"
-        );
+        let text = format!("the volume was opened read-only: unmount it and mount it again (oncefs umount {shown})");
         return Err(Failure::new(exit::MOUNT_FAILED, text));
     }
     oncefs_fuse::remount(&mount.dir, options.kernel_flags)
         .or_fail_doing(exit::MOUNT_FAILED, format!("cannot remount {shown}"))?;
-    daemon()?
-        .ask(Request::Atime {
-            kernel_flags: options.kernel_flags,
-        })
-        .map(drop)
-        .or_fail(exit::MOUNT_FAILED)
+    daemon()?.ask(Request::Atime { kernel_flags: options.kernel_flags }).map(drop).or_fail(exit::MOUNT_FAILED)
 }

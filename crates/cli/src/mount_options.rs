@@ -23,22 +23,10 @@ const FLAGS: &[(&str, libc::c_ulong, libc::c_ulong)] = &[
     ("sync", libc::MS_SYNCHRONOUS, 0),
     ("dirsync", libc::MS_DIRSYNC, 0),
     ("atime", 0, libc::MS_NOATIME),
-    (
-        "noatime",
-        libc::MS_NOATIME,
-        libc::MS_RELATIME | libc::MS_STRICTATIME,
-    ),
-    (
-        "relatime",
-        libc::MS_RELATIME,
-        libc::MS_NOATIME | libc::MS_STRICTATIME,
-    ),
+    ("noatime", libc::MS_NOATIME, libc::MS_RELATIME | libc::MS_STRICTATIME),
+    ("relatime", libc::MS_RELATIME, libc::MS_NOATIME | libc::MS_STRICTATIME),
     ("norelatime", 0, libc::MS_RELATIME),
-    (
-        "strictatime",
-        libc::MS_STRICTATIME,
-        libc::MS_NOATIME | libc::MS_RELATIME,
-    ),
+    ("strictatime", libc::MS_STRICTATIME, libc::MS_NOATIME | libc::MS_RELATIME),
     ("nostrictatime", 0, libc::MS_STRICTATIME),
     ("diratime", 0, libc::MS_NODIRATIME),
     ("nodiratime", libc::MS_NODIRATIME, 0),
@@ -68,18 +56,8 @@ const IGNORED: &[&str] = &[
 ];
 
 /// Ignored whatever follows. The last four are in /proc/mounts, from where mount(8) takes them for a remount.
-const IGNORED_PREFIXES: &[&str] = &[
-    "x-",
-    "X-",
-    "user=",
-    "uhelper=",
-    "helper=",
-    "comment=",
-    "user_id=",
-    "group_id=",
-    "max_read=",
-    "blksize=",
-];
+const IGNORED_PREFIXES: &[&str] =
+    &["x-", "X-", "user=", "uhelper=", "helper=", "comment=", "user_id=", "group_id=", "max_read=", "blksize="];
 
 /// What `-o` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,9 +103,7 @@ impl MountOptions {
 
     /// Applies a comma-separated list; of contradicting options the last one holds.
     pub fn apply(&mut self, list: &str) -> Result<(), String> {
-        list.split(',')
-            .filter(|option| !option.is_empty())
-            .try_for_each(|option| self.apply_one(option))
+        list.split(',').filter(|option| !option.is_empty()).try_for_each(|option| self.apply_one(option))
     }
 
     fn apply_one(&mut self, option: &str) -> Result<(), String> {
@@ -148,9 +124,7 @@ impl MountOptions {
             Some(("loglevel", value)) => self.log_level = log_level(value)?,
             Some(("logfile", value)) => self.log_file = Some(log_file(value)?),
             _ => {
-                return Err(format!(
-                    "unknown mount option '{option}': see oncefs mount --help for those it knows"
-                ));
+                return Err(format!("unknown mount option '{option}': see oncefs mount --help for those it knows"));
             }
         }
         Ok(())
@@ -166,14 +140,8 @@ impl MountOptions {
         list.extend(self.memory.map(|bytes| format!("memory={bytes}")));
         list.extend(self.threads.map(|n| format!("threads={n}")));
         list.extend(self.max_write.map(|bytes| format!("max_write={bytes}")));
-        list.push(format!(
-            "fingerprints={}",
-            fingerprints_name(self.fingerprints)
-        ));
-        list.push(format!(
-            "loglevel={}",
-            self.log_level.as_str().to_lowercase()
-        ));
+        list.push(format!("fingerprints={}", fingerprints_name(self.fingerprints)));
+        list.push(format!("loglevel={}", self.log_level.as_str().to_lowercase()));
         list.join(",")
     }
 }
@@ -184,10 +152,7 @@ const MEMORY_MIN: u64 = 16 << 20;
 /// `memory=SIZE`.
 pub fn memory(value: &str) -> Result<u64, String> {
     match value.parse::<Size>()?.0 {
-        bytes if bytes < MEMORY_MIN => Err(format!(
-            "memory={value} is too little: give at least {}",
-            Size(MEMORY_MIN)
-        )),
+        bytes if bytes < MEMORY_MIN => Err(format!("memory={value} is too little: give at least {}", Size(MEMORY_MIN))),
         bytes => Ok(bytes),
     }
 }
@@ -206,9 +171,7 @@ pub fn fingerprints(value: &str) -> Result<FingerprintMode, String> {
         "eager" => Ok(FingerprintMode::Eager),
         "lazy" => Ok(FingerprintMode::Lazy),
         "auto" => Ok(FingerprintMode::Auto),
-        _ => Err(format!(
-            "fingerprints={value} is unknown: use eager, lazy or auto"
-        )),
+        _ => Err(format!("fingerprints={value} is unknown: use eager, lazy or auto")),
     }
 }
 
@@ -232,17 +195,13 @@ pub fn threads(value: &str) -> Result<usize, String> {
 fn max_write(value: &str) -> Result<u32, String> {
     match value.parse::<Size>()?.0 {
         bytes if (4096..=16 << 20).contains(&bytes) && bytes % 4096 == 0 => Ok(bytes as u32),
-        _ => Err(format!(
-            "max_write={value} is out of range: use a multiple of 4K from 4K to 16M"
-        )),
+        _ => Err(format!("max_write={value} is out of range: use a multiple of 4K from 4K to 16M")),
     }
 }
 
 /// `loglevel=LEVEL`.
 pub fn log_level(value: &str) -> Result<LevelFilter, String> {
-    value.parse().map_err(|_| {
-        format!("loglevel={value} is unknown: use off, error, warn, info, debug or trace")
-    })
+    value.parse().map_err(|_| format!("loglevel={value} is unknown: use off, error, warn, info, debug or trace"))
 }
 
 fn log_file(value: &str) -> Result<PathBuf, String> {
@@ -264,37 +223,22 @@ mod tests {
 
     #[test]
     fn fstab_lines_of_every_day_are_accepted() {
-        let options = parsed(
-            "defaults,nofail,_netdev,x-systemd.automount,user,noexec,nosuid,nodev,comment=home",
-        )
-        .unwrap();
-        assert_eq!(
-            options.kernel_flags,
-            libc::MS_NOEXEC | libc::MS_NOSUID | libc::MS_NODEV
-        );
+        let options =
+            parsed("defaults,nofail,_netdev,x-systemd.automount,user,noexec,nosuid,nodev,comment=home").unwrap();
+        assert_eq!(options.kernel_flags, libc::MS_NOEXEC | libc::MS_NOSUID | libc::MS_NODEV);
     }
 
     #[test]
     fn of_contradicting_options_the_last_one_holds() {
         assert!(!parsed("ro,rw").unwrap().read_only());
         assert!(parsed("rw,ro").unwrap().read_only());
-        assert_eq!(
-            parsed("noatime,relatime").unwrap().kernel_flags,
-            libc::MS_RELATIME
-        );
-        assert_eq!(
-            parsed("strictatime,noatime").unwrap().kernel_flags,
-            libc::MS_NOATIME
-        );
+        assert_eq!(parsed("noatime,relatime").unwrap().kernel_flags, libc::MS_RELATIME);
+        assert_eq!(parsed("strictatime,noatime").unwrap().kernel_flags, libc::MS_NOATIME);
     }
 
     #[test]
     fn an_unknown_option_is_refused_by_name() {
-        assert!(
-            parsed("rw,compress=zstd")
-                .unwrap_err()
-                .contains("'compress=zstd'")
-        );
+        assert!(parsed("rw,compress=zstd").unwrap_err().contains("'compress=zstd'"));
         assert!(parsed("memory").unwrap_err().contains("'memory'"));
     }
 
@@ -319,14 +263,9 @@ mod tests {
 
     #[test]
     fn the_list_for_the_daemon_says_the_same() {
-        let options = parsed(
-            "ro,noatime,nosuid,memory=1G,threads=3,max_write=4M,fingerprints=eager,loglevel=debug",
-        )
-        .unwrap();
+        let options =
+            parsed("ro,noatime,nosuid,memory=1G,threads=3,max_write=4M,fingerprints=eager,loglevel=debug").unwrap();
         assert_eq!(parsed(&options.to_list()).unwrap(), options);
-        assert_eq!(
-            parsed(&MountOptions::default().to_list()).unwrap(),
-            MountOptions::default()
-        );
+        assert_eq!(parsed(&MountOptions::default().to_list()).unwrap(), MountOptions::default());
     }
 }

@@ -53,19 +53,13 @@ pub fn at(dir: &Path) -> io::Result<Option<Mount>> {
 
 /// A mount of the given volume.
 pub fn of_volume(volume: &Path) -> io::Result<Option<Mount>> {
-    Ok(all()?
-        .into_iter()
-        .rev()
-        .find(|m| m.is_oncefs() && m.source == volume))
+    Ok(all()?.into_iter().rev().find(|m| m.is_oncefs() && m.source == volume))
 }
 
 /// Whether this is how the kernel answers for a mount without its daemon: aborted while the question was under way,
 /// not connected ever after.
 fn is_from_dead_mount(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::ENOTCONN | libc::ECONNABORTED)
-    )
+    matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED))
 }
 
 /// An absolute path without links. Where the last part cannot be looked at, because its daemon died,
@@ -100,11 +94,7 @@ fn unescape(field: &[u8]) -> OsString {
     let mut plain = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((&byte, after)) = rest.split_first() {
-        match after
-            .first_chunk::<3>()
-            .filter(|_| byte == b'\\')
-            .and_then(octal)
-        {
+        match after.first_chunk::<3>().filter(|_| byte == b'\\').and_then(octal) {
             Some(escaped) => {
                 plain.push(escaped);
                 rest = &after[3..];
@@ -130,11 +120,7 @@ pub fn overlap(a: &Path, b: &Path) -> bool {
 /// A path for messages: one line whatever its bytes.
 pub fn shown(path: &Path) -> String {
     let bytes = path.as_os_str().as_bytes();
-    if bytes.iter().any(|b| b.is_ascii_control()) {
-        format!("{path:?}")
-    } else {
-        path.display().to_string()
-    }
+    if bytes.iter().any(|b| b.is_ascii_control()) { format!("{path:?}") } else { path.display().to_string() }
 }
 
 #[cfg(test)]
@@ -143,7 +129,8 @@ mod tests {
 
     #[test]
     fn a_line_of_mountinfo_is_read_with_escapes_and_optional_tags() {
-        let line = br"98 28 0:52 / /mnt/my\040files rw,nosuid shared:4 master:1 - fuse.oncefs /srv/vol\134ume rw,user_id=0";
+        let line =
+            br"98 28 0:52 / /mnt/my\040files rw,nosuid shared:4 master:1 - fuse.oncefs /srv/vol\134ume rw,user_id=0";
         let expected = Mount {
             device: "0:52".into(),
             dir: "/mnt/my files".into(),

@@ -25,9 +25,7 @@ fn send(socket: &OsStr, state: &str) -> std::io::Result<()> {
         Some(name) => SocketAddr::from_abstract_name(name)?,
         None => SocketAddr::from_pathname(socket)?,
     };
-    UnixDatagram::unbound()?
-        .send_to_addr(state.as_bytes(), &address)
-        .map(drop)
+    UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(drop)
 }
 
 #[cfg(test)]
@@ -40,8 +38,7 @@ mod tests {
         let path = dir.path().join("notify");
         let by_path = UnixDatagram::bind(&path).unwrap();
         let name = format!("oncefs-test-{}", std::process::id());
-        let by_name =
-            UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        let by_name = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
 
         send(path.as_os_str(), READY).unwrap();
         send(OsStr::new(&format!("@{name}")), STOPPING).unwrap();

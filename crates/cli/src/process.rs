@@ -33,10 +33,7 @@ pub fn prepare() {
     // SAFETY: SIG_IGN is a valid disposition. A log that nobody reads any more must not end the daemon.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
     warn_if("mark the daemon as an I/O flusher", set_io_flusher());
-    warn_if(
-        "lower the daemon's OOM score",
-        std::fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJ),
-    );
+    warn_if("lower the daemon's OOM score", std::fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJ));
     warn_if("raise the limit of open files", raise_open_files());
     abort_on_panic();
 }
@@ -53,10 +50,7 @@ fn set_io_flusher() -> io::Result<()> {
 }
 
 fn raise_open_files() -> io::Result<()> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is writable and outlives the call.
     check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
     if limit.rlim_cur >= OPEN_FILES_WANTED {
@@ -70,10 +64,7 @@ fn raise_open_files() -> io::Result<()> {
 /// A panic in any thread ends the process: a clean mount error is better than a daemon that answers by half.
 fn abort_on_panic() {
     std::panic::set_hook(Box::new(|panic| {
-        log::error!(
-            "this is a bug in oncefs, please report it: {panic}; {}",
-            Backtrace::force_capture()
-        );
+        log::error!("this is a bug in oncefs, please report it: {panic}; {}", Backtrace::force_capture());
         std::process::abort();
     }));
 }
@@ -122,10 +113,8 @@ impl EndSignals {
     }
 
     fn wait_for(&self, timeout: Duration) -> libc::c_int {
-        let timeout = libc::timespec {
-            tv_sec: timeout.as_secs() as libc::time_t,
-            tv_nsec: timeout.subsec_nanos().into(),
-        };
+        let timeout =
+            libc::timespec { tv_sec: timeout.as_secs() as libc::time_t, tv_nsec: timeout.subsec_nanos().into() };
         // SAFETY: set and timeout outlive the call; null asks for no details.
         unsafe { libc::sigtimedwait(&self.set, std::ptr::null_mut(), &timeout) }
     }
@@ -140,15 +129,8 @@ pub fn is_root() -> bool {
 /// RAM that this process may use: the machine's, or less in a container.
 pub fn ram_bytes() -> u64 {
     // SAFETY: sysconf takes and returns integers.
-    let (pages, page_bytes) = unsafe {
-        (
-            libc::sysconf(libc::_SC_PHYS_PAGES),
-            libc::sysconf(libc::_SC_PAGESIZE),
-        )
-    };
-    let machine = u64::try_from(pages)
-        .unwrap_or(0)
-        .saturating_mul(u64::try_from(page_bytes).unwrap_or(0));
+    let (pages, page_bytes) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    let machine = u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(page_bytes).unwrap_or(0));
     cgroup_limit().map_or(machine, |limit| limit.min(machine))
 }
 
@@ -159,14 +141,10 @@ fn cgroup_limit() -> Option<u64> {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
         let (root, file) = match controllers {
             "" => ("/sys/fs/cgroup", "memory.max"),
-            _ if controllers.split(',').any(|c| c == "memory") => {
-                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
-            }
+            _ if controllers.split(',').any(|c| c == "memory") => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
             _ => return None,
         };
-        let limit = Path::new(root)
-            .join(path.trim_start_matches('/'))
-            .join(file);
+        let limit = Path::new(root).join(path.trim_start_matches('/')).join(file);
         std::fs::read_to_string(limit).ok()?.trim().parse().ok()
     });
     limits.min()
@@ -182,11 +160,7 @@ pub fn sync_file_system(dir: &Path) -> io::Result<()> {
 /// Waits until a descriptor is readable; without a timeout for ever. Whether it is.
 pub fn await_readable(fd: BorrowedFd, timeout: Option<Duration>) -> bool {
     let millis = timeout.map_or(-1, |t| t.as_millis().min(i32::MAX as u128) as libc::c_int);
-    let mut poll = libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     loop {
         // SAFETY: one pollfd that outlives the call.
         match unsafe { libc::poll(&mut poll, 1, millis) } {
@@ -199,19 +173,12 @@ pub fn await_readable(fd: BorrowedFd, timeout: Option<Duration>) -> bool {
 /// Starts a session of its own, so that the terminal's end is not the daemon's.
 pub fn leave_terminal() -> io::Result<()> {
     // SAFETY: setsid has no arguments.
-    if unsafe { libc::setsid() } < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        std::env::set_current_dir("/")
-    }
+    if unsafe { libc::setsid() } < 0 { Err(io::Error::last_os_error()) } else { std::env::set_current_dir("/") }
 }
 
 /// Puts `/dev/null` in the place of stdin, stdout and stderr.
 pub fn detach_stdio() -> io::Result<()> {
-    let null = std::fs::File::options()
-        .read(true)
-        .write(true)
-        .open("/dev/null")?;
+    let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
     for standard in 0..=2 {
         // SAFETY: dup2 between descriptors that are open; the standard ones are nobody's property.
         if unsafe { libc::dup2(null.as_raw_fd(), standard) } < 0 {
@@ -222,9 +189,5 @@ pub fn detach_stdio() -> io::Result<()> {
 }
 
 fn check(returned: libc::c_int) -> io::Result<()> {
-    if returned == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if returned == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -55,11 +55,7 @@ pub struct Task {
 
 /// Serves in this process and logs to stderr.
 pub fn in_foreground(task: &Task) -> Outcome {
-    let target = task
-        .options
-        .log_file
-        .as_deref()
-        .map_or(logging::Target::Stderr, logging::Target::File);
+    let target = task.options.log_file.as_deref().map_or(logging::Target::Stderr, logging::Target::File);
     start_log(&target, task)?;
     serve(task, || Ok(()))
 }
@@ -68,11 +64,7 @@ pub fn in_foreground(task: &Task) -> Outcome {
 pub fn in_background(arguments: ServeArgs) -> Outcome {
     let served = background_task(arguments).and_then(|task| {
         process::leave_terminal().or_fail_doing(exit::MOUNT_SYSTEM, "cannot leave the terminal")?;
-        let target = task
-            .options
-            .log_file
-            .as_deref()
-            .map_or(logging::Target::Syslog, logging::Target::File);
+        let target = task.options.log_file.as_deref().map_or(logging::Target::Syslog, logging::Target::File);
         start_log(&target, &task)?;
         serve(&task, || {
             // Who started the mount may have left; the mount is there all the same.
@@ -89,27 +81,13 @@ pub fn in_background(arguments: ServeArgs) -> Outcome {
 }
 
 fn background_task(arguments: ServeArgs) -> Outcome<Task> {
-    let mut options = MountOptions {
-        log_file: arguments.log_file,
-        ..MountOptions::default()
-    };
-    options
-        .apply(&arguments.options)
-        .or_fail(exit::MOUNT_USAGE)?;
-    Ok(Task {
-        volume: arguments.volume,
-        dir: arguments.dir,
-        options,
-    })
+    let mut options = MountOptions { log_file: arguments.log_file, ..MountOptions::default() };
+    options.apply(&arguments.options).or_fail(exit::MOUNT_USAGE)?;
+    Ok(Task { volume: arguments.volume, dir: arguments.dir, options })
 }
 
 fn start_log(target: &logging::Target, task: &Task) -> Outcome {
-    let file = task
-        .options
-        .log_file
-        .as_deref()
-        .map(shown)
-        .unwrap_or_default();
+    let file = task.options.log_file.as_deref().map(shown).unwrap_or_default();
     logging::start(target, task.options.log_level)
         .or_fail_doing(exit::MOUNT_SYSTEM, format!("cannot start the log {file}"))
 }
@@ -130,11 +108,7 @@ fn serve(task: &Task, ready: impl FnOnce() -> std::io::Result<()>) -> Outcome {
     notify::tell(notify::STOPPING);
     drop(limit);
     let closed = daemon.close();
-    log::info!(
-        "unmounted {} from {}",
-        shown(&task.volume),
-        shown(&task.dir)
-    );
+    log::info!("unmounted {} from {}", shown(&task.volume), shown(&task.dir));
     served.or_fail_doing(exit::MOUNT_FAILED, "serving the mount ended early")?;
     closed.or_fail(exit::MOUNT_FAILED)
 }
@@ -150,9 +124,7 @@ fn mount(task: &Task, daemon: &Daemon) -> Outcome<Session<Adapter>> {
     };
     let config = AdapterConfig {
         request_bytes_max: spec.request_bytes_max,
-        direct_io_below_bytes: direct_io_below(
-            daemon.file_system.store().totals().data.0 * BLOCK_BYTES as u64,
-        ),
+        direct_io_below_bytes: direct_io_below(daemon.file_system.store().totals().data.0 * BLOCK_BYTES as u64),
     };
     let adapter = Adapter::new(daemon.file_system.clone(), config);
     let kernel_cache = adapter.kernel_cache();
@@ -169,9 +141,7 @@ fn start_threads(
 ) -> std::io::Result<DirtyLimit> {
     let (ending, dir) = (daemon.clone(), task.dir.clone());
     let watch = move || end_on_signal(&signals, &dir, &ending);
-    std::thread::Builder::new()
-        .name("signals".into())
-        .spawn(watch)?;
+    std::thread::Builder::new().name("signals".into()).spawn(watch)?;
     let daemon = daemon.clone();
     let available = move || daemon.file_system.store().totals().available.0 * BLOCK_BYTES as u64;
     DirtyLimit::follow(session.device(), process::ram_bytes(), available)
@@ -196,11 +166,7 @@ fn end_on_signal(signals: &EndSignals, dir: &Path, daemon: &Daemon) {
     }
     signals.wait(Some(END_PATIENCE));
     log::warn!("{} is still in use: closing the volume", shown(dir));
-    std::process::exit(if daemon.close().is_ok() {
-        0
-    } else {
-        exit::FAILED.into()
-    });
+    std::process::exit(if daemon.close().is_ok() { 0 } else { exit::FAILED.into() });
 }
 
 struct Daemon {
@@ -214,12 +180,7 @@ impl Daemon {
     fn open(task: &Task) -> Outcome<Arc<Self>> {
         let file_system = open_file_system(task)?;
         let read_only = task.options.read_only();
-        let daemon = Arc::new(Self {
-            file_system,
-            read_only,
-            control: OnceLock::new(),
-            closed: OnceLock::new(),
-        });
+        let daemon = Arc::new(Self { file_system, read_only, control: OnceLock::new(), closed: OnceLock::new() });
         match Server::start(&task.volume, daemon.clone()) {
             Ok(server) => drop(daemon.control.set(server)),
             Err(e) => log::warn!(
@@ -236,10 +197,7 @@ impl Daemon {
             if let Some(control) = self.control.get() {
                 control.announce_closing();
             }
-            let closed = self
-                .file_system
-                .close()
-                .and_then(|()| self.file_system.flush());
+            let closed = self.file_system.close().and_then(|()| self.file_system.flush());
             let outcome = closed.map_err(|e| format!("not everything became durable: {e}"));
             if let Some(control) = self.control.get() {
                 control.announce_closed(outcome.clone());
@@ -262,22 +220,14 @@ impl Handler for Daemon {
     fn answer(&self, request: &Request) -> Result<Value, String> {
         let store = self.file_system.store();
         match request {
-            Request::Version => Ok(json!(About {
-                program: env!("CARGO_PKG_VERSION").into(),
-                read_only: self.read_only
-            })),
+            Request::Version => {
+                Ok(json!(About { program: env!("CARGO_PKG_VERSION").into(), read_only: self.read_only }))
+            }
             Request::Stats => self.stats(),
-            Request::Commit => store
-                .commit()
-                .map(|()| Value::Null)
-                .map_err(|e| e.to_string()),
-            Request::Grow { bytes } => store
-                .grow(*bytes)
-                .map(|()| Value::Null)
-                .map_err(|e| e.to_string()),
+            Request::Commit => store.commit().map(|()| Value::Null).map_err(|e| e.to_string()),
+            Request::Grow { bytes } => store.grow(*bytes).map(|()| Value::Null).map_err(|e| e.to_string()),
             Request::Atime { kernel_flags } => {
-                self.file_system
-                    .set_atime_policy(atime_policy(*kernel_flags));
+                self.file_system.set_atime_policy(atime_policy(*kernel_flags));
                 Ok(Value::Null)
             }
             Request::WaitExit => Err("the server keeps these to itself".into()),
@@ -303,22 +253,12 @@ fn is_served(volume: &Path) -> bool {
 }
 
 fn open_file_system(task: &Task) -> Outcome<Arc<FileSystem>> {
-    let memory = task
-        .options
-        .memory
-        .unwrap_or_else(|| default_memory(process::ram_bytes()));
+    let memory = task.options.memory.unwrap_or_else(|| default_memory(process::ram_bytes()));
     let inodes = memory / INODES_SHARE_OF_MEMORY;
     let read_only = task.options.read_only();
-    let store_options = OpenOptions {
-        memory_bytes_max: memory - inodes,
-        read_only,
-        fingerprints: task.options.fingerprints,
-    };
-    let options = Options {
-        memory_bytes_max: inodes,
-        atime: atime_policy(task.options.kernel_flags),
-        read_only,
-    };
+    let store_options =
+        OpenOptions { memory_bytes_max: memory - inodes, read_only, fingerprints: task.options.fingerprints };
+    let options = Options { memory_bytes_max: inodes, atime: atime_policy(task.options.kernel_flags), read_only };
     let store = open_store(&task.volume, &store_options).or_fail(exit::MOUNT_FAILED)?;
     FileSystem::open(store, Arc::new(SystemClock), &options).or_fail(exit::MOUNT_FAILED)
 }

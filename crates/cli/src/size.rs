@@ -13,20 +13,13 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let digits_end = text
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(text.len());
+        let digits_end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         let (digits, unit) = text.split_at(digits_end);
-        let explain = || {
-            format!(
-                "'{text}' is not a size: write a whole number with K, M, G, T or P, such as 512M or 10GiB"
-            )
-        };
+        let explain =
+            || format!("'{text}' is not a size: write a whole number with K, M, G, T or P, such as 512M or 10GiB");
         let number: u64 = digits.parse().map_err(|_| explain())?;
         let shift = unit_shift(unit).ok_or_else(explain)?;
-        let bytes = number
-            .checked_mul(1 << shift)
-            .ok_or_else(|| format!("'{text}' is more than 2^64 bytes"))?;
+        let bytes = number.checked_mul(1 << shift).ok_or_else(|| format!("'{text}' is more than 2^64 bytes"))?;
         Ok(Self(bytes))
     }
 }
@@ -40,9 +33,7 @@ fn unit_shift(unit: &str) -> Option<u32> {
         return Some(0);
     }
     let rest = letters.as_str();
-    let index = UNITS
-        .iter()
-        .position(|&u| u == first.to_ascii_uppercase())?;
+    let index = UNITS.iter().position(|&u| u == first.to_ascii_uppercase())?;
     (rest.is_empty() || rest.eq_ignore_ascii_case("ib")).then_some(10 * (index as u32 + 1))
 }
 
@@ -108,23 +99,16 @@ mod tests {
 
     #[test]
     fn sizes_are_read_with_and_without_units() {
-        for (text, bytes) in [
-            ("4096", 4096),
-            ("4096B", 4096),
-            ("1K", 1 << 10),
-            ("3m", 3 << 20),
-            ("10GiB", 10 << 30),
-            ("2tib", 2 << 40),
-        ] {
+        for (text, bytes) in
+            [("4096", 4096), ("4096B", 4096), ("1K", 1 << 10), ("3m", 3 << 20), ("10GiB", 10 << 30), ("2tib", 2 << 40)]
+        {
             assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
         }
     }
 
     #[test]
     fn what_is_no_size_is_refused_with_an_example() {
-        for text in [
-            "", "G", "1.5G", "10GB", "10 G", "-1", "1Gi", "10X", "\u{661}G",
-        ] {
+        for text in ["", "G", "1.5G", "10GB", "10 G", "-1", "1Gi", "10X", "\u{661}G"] {
             let error = text.parse::<Size>().unwrap_err();
             assert!(error.contains("such as 512M"), "{text}: {error}");
         }

@@ -12,31 +12,23 @@ use crate::target::Target;
 
 /// Shows a volume's figures.
 pub fn run(arguments: StatsArgs) -> Outcome {
-    let answer = Target::daemon(&arguments.target)?
-        .ask(Request::Stats)
-        .or_fail(exit::FAILED)?;
+    let answer = Target::daemon(&arguments.target)?.ask(Request::Stats).or_fail(exit::FAILED)?;
     if arguments.json {
         println!("{answer:#}");
         return Ok(());
     }
-    let report: Report = serde_json::from_value(answer)
-        .or_fail_doing(exit::FAILED, "the daemon's figures make no sense")?;
+    let report: Report =
+        serde_json::from_value(answer).or_fail_doing(exit::FAILED, "the daemon's figures make no sense")?;
     print!("{}", described(&report));
     Ok(())
 }
 
 fn described(report: &Report) -> String {
-    [
-        space(report),
-        stages(report),
-        caches(report),
-        counters(report),
-        settings(report),
-    ]
-    .into_iter()
-    .filter(|part| !part.is_empty())
-    .collect::<Vec<_>>()
-    .join("\n")
+    [space(report), stages(report), caches(report), counters(report), settings(report)]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// Adds a line; writing to a string cannot fail.
@@ -47,21 +39,12 @@ macro_rules! line {
 }
 
 /// The figures that have sentences of their own.
-const TOLD: [&str; 4] = [
-    "mapped_bytes",
-    "used_bytes",
-    "data_bytes",
-    "available_bytes",
-];
+const TOLD: [&str; 4] = ["mapped_bytes", "used_bytes", "data_bytes", "available_bytes"];
 
 /// Logical bytes are what the files hold, stored ones what the data area holds for them.
 fn space(report: &Report) -> String {
     let bytes = |name: &str| report.space.get(name).copied().unwrap_or(0);
-    let (logical, stored, total) = (
-        bytes("mapped_bytes"),
-        bytes("used_bytes"),
-        bytes("data_bytes"),
-    );
+    let (logical, stored, total) = (bytes("mapped_bytes"), bytes("used_bytes"), bytes("data_bytes"));
     let saved = logical.saturating_sub(stored);
     let mut text = String::new();
     line!(text, "{:<12}{:>12}", "logical", shown(logical));
@@ -73,44 +56,18 @@ fn space(report: &Report) -> String {
         percent(stored, total),
         shown(total)
     );
-    line!(
-        text,
-        "{:<12}{:>12}  {} of the logical bytes",
-        "saved",
-        shown(saved),
-        percent(saved, logical)
-    );
-    line!(
-        text,
-        "{:<12}{:>12}  unique bytes that can still be written",
-        "available",
-        shown(bytes("available_bytes"))
-    );
-    for (name, bytes) in report
-        .space
-        .iter()
-        .filter(|(name, _)| !TOLD.contains(&name.as_str()))
-    {
-        line!(
-            text,
-            "{:<12}{:>12}",
-            name.trim_end_matches("_bytes"),
-            shown(*bytes)
-        );
+    line!(text, "{:<12}{:>12}  {} of the logical bytes", "saved", shown(saved), percent(saved, logical));
+    line!(text, "{:<12}{:>12}  unique bytes that can still be written", "available", shown(bytes("available_bytes")));
+    for (name, bytes) in report.space.iter().filter(|(name, _)| !TOLD.contains(&name.as_str())) {
+        line!(text, "{:<12}{:>12}", name.trim_end_matches("_bytes"), shown(*bytes));
     }
     text
 }
 
 fn stages(report: &Report) -> String {
-    let mut text = String::from(
-        "stage          blocks    batches       mean        p50        p95      p99.5\n",
-    );
+    let mut text = String::from("stage          blocks    batches       mean        p50        p95      p99.5\n");
     for stage in Stage::ALL {
-        let Some(figures) = report
-            .stages
-            .get(stage.name())
-            .filter(|f| f.latency.count > 0)
-        else {
+        let Some(figures) = report.stages.get(stage.name()).filter(|f| f.latency.count > 0) else {
             continue;
         };
         let latency = &figures.latency;
@@ -136,17 +93,9 @@ fn caches(report: &Report) -> String {
     }
     let mut text = String::from("cache            held      bound   hit ratio\n");
     for (name, cache) in &report.caches {
-        let ratio = if cache.hits + cache.misses == 0 {
-            "-".into()
-        } else {
-            format!("{:.1} %", cache.hit_ratio() * 100.0)
-        };
-        line!(
-            text,
-            "{name:<9}{:>12}{:>11}{ratio:>12}",
-            shown(cache.bytes),
-            shown(cache.bytes_max)
-        );
+        let ratio =
+            if cache.hits + cache.misses == 0 { "-".into() } else { format!("{:.1} %", cache.hit_ratio() * 100.0) };
+        line!(text, "{name:<9}{:>12}{:>11}{ratio:>12}", shown(cache.bytes), shown(cache.bytes_max));
     }
     text
 }
@@ -154,11 +103,7 @@ fn caches(report: &Report) -> String {
 fn counters(report: &Report) -> String {
     let mut text = String::new();
     for (name, value) in report.counters.iter().filter(|(_, value)| **value > 0) {
-        let readable = if name.contains("bytes") {
-            format!("  {}", Size(*value))
-        } else {
-            String::new()
-        };
+        let readable = if name.contains("bytes") { format!("  {}", Size(*value)) } else { String::new() };
         line!(text, "{name:<24}{value:>18}{readable}");
     }
     text
@@ -177,11 +122,7 @@ fn shown(bytes: u64) -> String {
 }
 
 fn percent(part: u64, whole: u64) -> String {
-    if whole == 0 {
-        "-".into()
-    } else {
-        format!("{:.1} %", part as f64 * 100.0 / whole as f64)
-    }
+    if whole == 0 { "-".into() } else { format!("{:.1} %", part as f64 * 100.0 / whole as f64) }
 }
 
 fn microseconds(us: f64) -> String {
@@ -214,26 +155,14 @@ mod tests {
                 "tag".to_owned(),
                 StageReport {
                     blocks: 256,
-                    latency: Histogram {
-                        count: 2,
-                        nanoseconds: 3_000_000,
-                        classes: vec![0, 0, 1, 0, 1],
-                    },
+                    latency: Histogram { count: 2, nanoseconds: 3_000_000, classes: vec![0, 0, 1, 0, 1] },
                 },
             )]),
             caches: BTreeMap::from([(
                 "read".to_owned(),
-                CacheReport {
-                    bytes: 1 << 20,
-                    bytes_max: 2 << 20,
-                    hits: 3,
-                    misses: 1,
-                },
+                CacheReport { bytes: 1 << 20, bytes_max: 2 << 20, hits: 3, misses: 1 },
             )]),
-            counters: BTreeMap::from([
-                ("blocks_shared".to_owned(), 42),
-                ("barriers".to_owned(), 0),
-            ]),
+            counters: BTreeMap::from([("blocks_shared".to_owned(), 42), ("barriers".to_owned(), 0)]),
             settings: BTreeMap::new(),
         }
     }
@@ -241,29 +170,20 @@ mod tests {
     #[test]
     fn the_first_lines_answer_what_was_saved() {
         let text = space(&report());
-        assert!(
-            text.contains("saved            200 MiB  66.7 % of the logical bytes"),
-            "{text}"
-        );
+        assert!(text.contains("saved            200 MiB  66.7 % of the logical bytes"), "{text}");
         assert!(text.contains("metadata        3.00 MiB"), "{text}");
     }
 
     #[test]
     fn stages_show_mean_and_percentiles_and_leave_out_what_never_ran() {
         let text = stages(&report());
-        assert!(
-            text.contains("1.5 ms") && text.contains("<4 us") && text.contains("<16 us"),
-            "{text}"
-        );
+        assert!(text.contains("1.5 ms") && text.contains("<4 us") && text.contains("<16 us"), "{text}");
         assert!(!text.contains("commit"), "{text}");
     }
 
     #[test]
     fn counters_at_zero_are_left_out() {
-        assert_eq!(
-            counters(&report()),
-            "blocks_shared                           42\n"
-        );
+        assert_eq!(counters(&report()), "blocks_shared                           42\n");
     }
 
     #[test]

@@ -18,14 +18,10 @@ impl Target {
     /// Looks at the path.
     pub fn find(path: &Path) -> Outcome<Self> {
         let real = mounts::resolve(path).or_fail_doing(exit::FAILED, shown(path))?;
-        let mount = mounts::containing(&real)
-            .or_fail(exit::FAILED)?
-            .filter(mounts::Mount::is_oncefs);
+        let mount = mounts::containing(&real).or_fail(exit::FAILED)?.filter(mounts::Mount::is_oncefs);
         let volume = mount.as_ref().map_or(&real, |m| &m.source).clone();
-        let daemon = Connection::open(&volume).or_fail_doing(
-            exit::FAILED,
-            format!("cannot reach the daemon of {}", shown(&volume)),
-        )?;
+        let daemon = Connection::open(&volume)
+            .or_fail_doing(exit::FAILED, format!("cannot reach the daemon of {}", shown(&volume)))?;
         match (daemon, mount) {
             (Some(daemon), _) => Ok(Self::Mounted(volume, daemon)),
             (None, Some(mount)) => Err(dead(&mount)),
@@ -41,9 +37,7 @@ impl Target {
                 let shown = shown(path);
                 Err(Failure::new(
                     exit::FAILED,
-                    format!(
-                        "{shown} is not in a mounted oncefs volume: mount one (oncefs mount VOLUME DIR)"
-                    ),
+                    format!("{shown} is not in a mounted oncefs volume: mount one (oncefs mount VOLUME DIR)"),
                 ))
             }
         }

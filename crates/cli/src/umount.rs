@@ -25,10 +25,7 @@ pub fn run(arguments: UmountArgs) -> Outcome {
         Found::Foreign(_) if arguments.for_any_fuse => return hand_back(&arguments),
         Found::Foreign(mount) => {
             let (dir, kind) = (shown(&mount.dir), mount.kind);
-            return Err(Failure::new(
-                exit::MOUNT_FAILED,
-                format!("{dir} is a mount of {kind}: use umount {dir}"),
-            ));
+            return Err(Failure::new(exit::MOUNT_FAILED, format!("{dir} is a mount of {kind}: use umount {dir}")));
         }
     };
     if mount.is_dead() {
@@ -40,9 +37,7 @@ pub fn run(arguments: UmountArgs) -> Outcome {
     let expected = expect_exit(&mount);
     match oncefs_fuse::unmount(&mount.dir, flags(&arguments)) {
         Ok(()) => finish(&mount, expected, arguments.verbose),
-        Err(e) if arguments.read_only && e.raw_os_error() == Some(libc::EBUSY) => {
-            make_read_only(&mount)
-        }
+        Err(e) if arguments.read_only && e.raw_os_error() == Some(libc::EBUSY) => make_read_only(&mount),
         Err(e) => Err(refused(&mount, &e)),
     }
 }
@@ -55,20 +50,15 @@ enum Found {
 /// The mount to end: at a directory, or of a volume.
 fn find(target: &Path) -> Outcome<Found> {
     let shown = shown(target);
-    let at_dir =
-        mounts::at(target).or_fail_doing(exit::MOUNT_FAILED, format!("cannot unmount {shown}"))?;
+    let at_dir = mounts::at(target).or_fail_doing(exit::MOUNT_FAILED, format!("cannot unmount {shown}"))?;
     let found = match at_dir {
         Some(mount) => Some(mount),
-        None => mounts::of_volume(&mounts::resolve(target).or_fail(exit::MOUNT_FAILED)?)
-            .or_fail(exit::MOUNT_FAILED)?,
+        None => mounts::of_volume(&mounts::resolve(target).or_fail(exit::MOUNT_FAILED)?).or_fail(exit::MOUNT_FAILED)?,
     };
     match found {
         Some(mount) if mount.is_oncefs() => Ok(Found::Ours(mount)),
         Some(mount) => Ok(Found::Foreign(mount)),
-        None => Err(Failure::new(
-            exit::MOUNT_FAILED,
-            format!("{shown} is not mounted"),
-        )),
+        None => Err(Failure::new(exit::MOUNT_FAILED, format!("{shown} is not mounted"))),
     }
 }
 
@@ -76,23 +66,11 @@ fn find(target: &Path) -> Outcome<Found> {
 fn hand_back(arguments: &UmountArgs) -> Outcome {
     let mut umount = Command::new("umount");
     umount.arg("--internal-only");
-    let switches = [
-        (arguments.lazy, "-l"),
-        (arguments.force, "-f"),
-        (arguments.read_only, "-r"),
-        (arguments.verbose, "-v"),
-    ];
-    umount.args(
-        switches
-            .iter()
-            .filter(|(on, _)| *on)
-            .map(|(_, switch)| switch),
-    );
+    let switches =
+        [(arguments.lazy, "-l"), (arguments.force, "-f"), (arguments.read_only, "-r"), (arguments.verbose, "-v")];
+    umount.args(switches.iter().filter(|(on, _)| *on).map(|(_, switch)| switch));
     let error = umount.arg("--").arg(&arguments.target).exec();
-    Err(Failure::new(
-        exit::MOUNT_SYSTEM,
-        format!("cannot run umount: {error}"),
-    ))
+    Err(Failure::new(exit::MOUNT_SYSTEM, format!("cannot run umount: {error}")))
 }
 
 fn flags(arguments: &UmountArgs) -> libc::c_int {
@@ -113,22 +91,15 @@ fn unmount_dead(mount: &Mount, arguments: &UmountArgs) -> Outcome {
 
 /// What was written so far is made durable; the rest follows when the last user goes.
 fn unmount_lazily(mount: &Mount) -> Outcome {
-    process::sync_file_system(&mount.dir).or_fail_doing(
-        exit::MOUNT_FAILED,
-        format!("cannot sync {}", shown(&mount.dir)),
-    )?;
+    process::sync_file_system(&mount.dir)
+        .or_fail_doing(exit::MOUNT_FAILED, format!("cannot sync {}", shown(&mount.dir)))?;
     commit(mount)?;
     oncefs_fuse::unmount(&mount.dir, libc::MNT_DETACH).map_err(|e| refused(mount, &e))
 }
 
 fn commit(mount: &Mount) -> Outcome {
-    match Connection::open(&mount.source)
-        .or_fail_doing(exit::MOUNT_FAILED, "cannot reach the daemon")?
-    {
-        Some(daemon) => daemon
-            .ask(Request::Commit)
-            .map(drop)
-            .or_fail(exit::MOUNT_FAILED),
+    match Connection::open(&mount.source).or_fail_doing(exit::MOUNT_FAILED, "cannot reach the daemon")? {
+        Some(daemon) => daemon.ask(Request::Commit).map(drop).or_fail(exit::MOUNT_FAILED),
         None => Ok(()),
     }
 }
@@ -137,10 +108,7 @@ fn expect_exit(mount: &Mount) -> Option<ExpectedExit> {
     let daemon = Connection::open(&mount.source).map_err(|e| e.to_string());
     let expected = daemon.and_then(|daemon| daemon.map(Connection::expect_exit).transpose());
     expected.unwrap_or_else(|e| {
-        eprintln!(
-            "oncefs: cannot reach the daemon of {}: {e}",
-            shown(&mount.source)
-        );
+        eprintln!("oncefs: cannot reach the daemon of {}: {e}", shown(&mount.source));
         None
     })
 }
@@ -154,11 +122,7 @@ fn finish(mount: &Mount, expected: Option<ExpectedExit>, verbose: bool) -> Outco
         return Ok(());
     };
     if let Some(other) = other_place(mount).or_fail(exit::MOUNT_FAILED)? {
-        eprintln!(
-            "oncefs: the volume {} stays mounted on {}",
-            shown(&mount.source),
-            shown(&other.dir)
-        );
+        eprintln!("oncefs: the volume {} stays mounted on {}", shown(&mount.source), shown(&other.dir));
         return commit(mount);
     }
     match expected.wait(NOTICE_PATIENCE) {
@@ -168,10 +132,9 @@ fn finish(mount: &Mount, expected: Option<ExpectedExit>, verbose: bool) -> Outco
             }
             Ok(())
         }
-        Exit::Failed(message) => Err(Failure::new(
-            exit::MOUNT_FAILED,
-            format!("{} is unmounted, but {message}", shown(&mount.dir)),
-        )),
+        Exit::Failed(message) => {
+            Err(Failure::new(exit::MOUNT_FAILED, format!("{} is unmounted, but {message}", shown(&mount.dir))))
+        }
         Exit::StillMounted => {
             eprintln!(
                 "oncefs: unmounted {} here; another mount namespace (a container?) still uses the volume",
@@ -184,9 +147,7 @@ fn finish(mount: &Mount, expected: Option<ExpectedExit>, verbose: bool) -> Outco
 
 /// A bind mount of the same file system.
 fn other_place(mount: &Mount) -> io::Result<Option<Mount>> {
-    Ok(mounts::all()?
-        .into_iter()
-        .find(|m| m.is_oncefs() && m.device == mount.device))
+    Ok(mounts::all()?.into_iter().find(|m| m.is_oncefs() && m.device == mount.device))
 }
 
 fn make_read_only(mount: &Mount) -> Outcome {
@@ -204,10 +165,7 @@ fn refused(mount: &Mount, error: &io::Error) -> Failure {
                 "{dir} is in use: end what uses it (fuser -vm {dir} shows it), or unmount lazily (oncefs umount -l {dir})"
             ),
         ),
-        Some(libc::EPERM) => (
-            exit::MOUNT_USAGE,
-            format!("unmounting {dir} needs root: use sudo"),
-        ),
+        Some(libc::EPERM) => (exit::MOUNT_USAGE, format!("unmounting {dir} needs root: use sudo")),
         _ => (exit::MOUNT_FAILED, format!("cannot unmount {dir}: {error}")),
     };
     Failure::new(code, text)

@@ -62,9 +62,7 @@ fn run_lengths(blocks: &[Candidates]) -> RunLengths {
 fn best_start(block: &Candidates, lengths: &[u32; HOLDERS_MAX], run_blocks_min: u32) -> Option<Pbn> {
     let starts = holders(block).iter().copied().zip(lengths.iter().copied());
     let long_enough = starts.filter(|&(_, length)| length >= run_blocks_min);
-    let best = long_enough.max_by_key(|&(pbn, length)| {
-        (block.current == Some(pbn), length, std::cmp::Reverse(pbn))
-    });
+    let best = long_enough.max_by_key(|&(pbn, length)| (block.current == Some(pbn), length, std::cmp::Reverse(pbn)));
     best.map(|(pbn, _)| pbn)
 }
 
@@ -87,8 +85,7 @@ mod tests {
     }
 
     fn with_current(holders: &[&[u64]], current: &[u64], run_blocks_min: u32) -> String {
-        let holders: Vec<Vec<Pbn>> =
-            holders.iter().map(|pbns| pbns.iter().copied().map(Pbn).collect()).collect();
+        let holders: Vec<Vec<Pbn>> = holders.iter().map(|pbns| pbns.iter().copied().map(Pbn).collect()).collect();
         let blocks: Vec<Candidates> = (holders.iter().enumerate())
             .map(|(place, holders)| Candidates { holders, current: current.get(place).copied().map(Pbn) })
             .collect();
@@ -176,9 +173,8 @@ mod tests {
         for case in 0..100_000 {
             let holders = random_holders(&mut numbers);
             let run_blocks_min = 1 + numbers.below(5) as u32;
-            let blocks: Vec<Candidates> = (holders.iter())
-                .map(|holders| Candidates { holders, current: Some(Pbn(numbers.below(8))) })
-                .collect();
+            let blocks: Vec<Candidates> =
+                (holders.iter()).map(|holders| Candidates { holders, current: Some(Pbn(numbers.below(8))) }).collect();
             let decisions = decide(&blocks, run_blocks_min);
             shared += assert_valid(&blocks, &decisions, run_blocks_min, case);
         }

@@ -160,8 +160,7 @@ impl HintStore {
         let groups_at_most = bytes_max / (GROUP_HINTS * ENTRY_BYTES) as u64;
         let depth = groups_at_most.checked_ilog2().unwrap_or(0);
         let root_bits = depth.saturating_sub(GROWTH_BITS).min(ROOT_BITS_MAX);
-        let mut store =
-            Self { tree: Vec::new(), groups: 0, root_bits, hand: 0, hints: 0, bytes: 0, bytes_max };
+        let mut store = Self { tree: Vec::new(), groups: 0, root_bits, hand: 0, hints: 0, bytes: 0, bytes_max };
         if bytes_max >= PIECE_BYTES {
             (0..1 << root_bits).for_each(|_| store.add_group());
         }

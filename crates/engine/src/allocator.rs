@@ -88,7 +88,9 @@ impl Bitmap {
 
 enum Region {
     /// Not looked at yet; the number is advice.
-    Unknown { free: u64 },
+    Unknown {
+        free: u64,
+    },
     Known(Bitmap),
 }
 
@@ -111,8 +113,7 @@ pub type LoadRegion<'a> = &'a mut dyn FnMut(u64) -> Result<Bitmap>;
 impl Allocator {
     /// All regions unknown; `advice` gives free counts of the first ones.
     pub fn new(data: Blocks, advice: &[u16]) -> Self {
-        let mut allocator =
-            Self { regions: Vec::new(), data_blocks: 0, region: 0, block: 0, advice_changed: false };
+        let mut allocator = Self { regions: Vec::new(), data_blocks: 0, region: 0, block: 0, advice_changed: false };
         allocator.grow(data);
         for (region, free) in allocator.regions.iter_mut().zip(advice) {
             *region = Region::Unknown { free: u64::from(*free) };
@@ -168,7 +169,13 @@ impl Allocator {
         Ok(())
     }
 
-    fn take_from_region(&mut self, left: &mut u64, run_blocks_min: u64, runs: &mut Vec<Run>, load: LoadRegion<'_>) -> Result<()> {
+    fn take_from_region(
+        &mut self,
+        left: &mut u64,
+        run_blocks_min: u64,
+        runs: &mut Vec<Run>,
+        load: LoadRegion<'_>,
+    ) -> Result<()> {
         self.make_known(self.region, load)?;
         let first = self.region as u64 * REGION_BLOCKS;
         let Region::Known(bitmap) = &mut self.regions[self.region] else { return Ok(()) };

@@ -86,7 +86,10 @@ impl Core {
                 match extent.target {
                     Target::Data(pbn) => {
                         if is_first && (pbn.0 == 0 || pbn.0 + blocks > data_end) {
-                            report.note(format!("(1) map {} shard {}: {extent:?} lies outside the data area", key.map.0, key.shard));
+                            report.note(format!(
+                                "(1) map {} shard {}: {extent:?} lies outside the data area",
+                                key.map.0, key.shard
+                            ));
                         }
                         for at in pbn.0.max(window.start)..(pbn.0 + blocks).min(window.end) {
                             counts[(at - window.start) as usize] += 1;
@@ -109,7 +112,15 @@ impl Core {
         Ok(())
     }
 
-    fn check_page(&self, number: u64, page: &Page, window: &std::ops::Range<u64>, counts: &[u32], read_data: bool, report: &mut CheckReport) -> Result<()> {
+    fn check_page(
+        &self,
+        number: u64,
+        page: &Page,
+        window: &std::ops::Range<u64>,
+        counts: &[u32],
+        read_data: bool,
+        report: &mut CheckReport,
+    ) -> Result<()> {
         let first = number * PAGE_ENTRIES;
         for pbn in (first..first + PAGE_ENTRIES).filter(|pbn| window.contains(pbn)).map(Pbn) {
             let entry = page.entry(pbn);
@@ -129,7 +140,10 @@ impl Core {
                 self.read_run(pbn, &mut block)?;
                 let tag = self.hasher.tag(&block);
                 if tag != entry.tag {
-                    report.note(format!("(5) block {pbn} has content with tag {:016x}, the table says {:016x}", tag.0, entry.tag.0));
+                    report.note(format!(
+                        "(5) block {pbn} has content with tag {:016x}, the table says {:016x}",
+                        tag.0, entry.tag.0
+                    ));
                 }
             }
         }

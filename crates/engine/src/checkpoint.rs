@@ -112,9 +112,11 @@ impl Core {
 
     fn write_records(&self, frozen: &Frozen) -> Result<()> {
         let records = frozen.layers.records.iter().map(|(key, value)| (key.clone(), value.clone()));
-        let shards = frozen.layers.shards.iter().map(|(key, shard)| {
-            (keys::shard(*key), (!shard.is_empty()).then(|| shard.encode()))
-        });
+        let shards = frozen
+            .layers
+            .shards
+            .iter()
+            .map(|(key, shard)| (keys::shard(*key), (!shard.is_empty()).then(|| shard.encode())));
         let mut batch: Vec<Put> = Vec::new();
         let mut batch_bytes = 0;
         for (key, value) in records.chain(shards).chain(self.advice()) {

@@ -75,6 +75,7 @@ impl Core {
     }
 
     fn take_group(&self, freeze: bool, sequence: u64) -> Taken {
+        let _whole = self.group_gate.write();
         let mut state = self.state.lock();
         let records = state.records.end_group();
         let mut group = std::mem::take(&mut state.group);
@@ -93,7 +94,14 @@ impl Core {
     }
 
     /// Steps (2) and (3).
-    fn write_group(&self, log: &mut Log, mut group: Group, records: RecordMap, sums: Sums, place_all: bool) -> Result<()> {
+    fn write_group(
+        &self,
+        log: &mut Log,
+        mut group: Group,
+        records: RecordMap,
+        sums: Sums,
+        place_all: bool,
+    ) -> Result<()> {
         // Whoever took staged blocks to write them out before the group was taken finishes first.
         drop(self.write_outs.write());
         // If one of them failed, blocks of this group are nowhere but in memory.

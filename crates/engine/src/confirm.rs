@@ -74,7 +74,9 @@ impl Core {
     fn confirm_by_bytes(&self, batch: &mut Batch, live: &[usize], entries: &[Option<Entry>]) -> Result<()> {
         let mut unknown: Vec<(Pbn, usize)> = Vec::new();
         for &index in live {
-            if let (Outcome::Candidate(pbn), Some(Entry { fingerprint: None, .. })) = (batch.outcomes[index], entries[index]) {
+            if let (Outcome::Candidate(pbn), Some(Entry { fingerprint: None, .. })) =
+                (batch.outcomes[index], entries[index])
+            {
                 unknown.push((pbn, index));
             }
         }

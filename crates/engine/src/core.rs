@@ -1,6 +1,7 @@
 //! What all parts of an open volume share, and the small steps that several of them need.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,8 +9,8 @@ use std::time::{Duration, Instant};
 use oncefs_dedup::{Fingerprinting, HintStore};
 use parking_lot::{Mutex, RwLock};
 
-use crate::ballast::Ballast;
 use crate::allocator::{Allocator, Bitmap, REGION_BLOCKS, REGION_PAGES, Run};
+use crate::ballast::Ballast;
 use crate::buffer::BufferPool;
 use crate::cache::ReadCache;
 use crate::device::Device;
@@ -40,8 +41,9 @@ pub struct StageStats {
 
 /// An open volume.
 ///
-/// Lock order: a map's lock; the caller's own locks; `allocator`; `state`; then `hints`, `staging`,
-/// `read_cache` and the signals, which hold no other lock.
+/// Lock order: `checkpointing`; a map's lock; `group_gate`; the caller's own locks; `log`; `write_outs`;
+/// `allocator`; `state`; then `flushing`, `table_io`, `hints`, `staging`, `read_cache`, `punchable` and the
+/// signals, which hold no other lock. Who holds `group_gate` shared takes neither `log` nor `checkpointing`.
 pub struct Core {
     /// The publish lock.
     pub state: Mutex<State>,
@@ -83,8 +85,14 @@ pub struct Core {
     pub flushing: Mutex<()>,
     /// Bytes that the host can still take, as last looked up, less what was written since.
     pub host_bytes: AtomicU64,
+    /// Blocks allocated by writes that are not published yet.
+    pub blocks_in_flight: AtomicU64,
+    /// The volume's directory, if the data area takes its space from the host file system.
+    pub host: Option<PathBuf>,
     /// Pieces of the data area with freed blocks whose space the host has not got back.
     pub punchable: Mutex<BTreeSet<u64>>,
+    /// Held shared while a change is published in pieces that belong into one group.
+    pub group_gate: RwLock<()>,
     /// Held shared to read table pages, alone to write some, so that none is read half written.
     pub table_io: RwLock<()>,
     /// Held while one checkpoint is under way.
@@ -123,6 +131,8 @@ pub struct Parts {
     pub hasher: Hasher,
     /// Space set aside on the host.
     pub ballast: Ballast,
+    /// See the field of [`Core`].
+    pub host: Option<PathBuf>,
     /// Bound of the read cache.
     pub read_cache_bytes_max: u64,
     /// Bound of the hint store.
@@ -162,7 +172,10 @@ impl Core {
             data_is_dirty: AtomicBool::new(false),
             flushing: Mutex::new(()),
             host_bytes: AtomicU64::new(u64::MAX),
+            blocks_in_flight: AtomicU64::new(0),
+            host: parts.host,
             punchable: Mutex::default(),
+            group_gate: RwLock::new(()),
             table_io: RwLock::new(()),
             checkpointing: Mutex::new(()),
             dirty_bytes_max: parts.dirty_bytes_max,
@@ -235,8 +248,9 @@ impl Core {
         }
         let stored = match self.kv.get(&keys::shard(key))? {
             None => Shard::default(),
-            Some(value) => Shard::decode(&value)
-                .ok_or_else(|| Error::corrupt(format!("shard {} of map {}", key.shard, key.map.0), "its checksum does not match"))?,
+            Some(value) => Shard::decode(&value).ok_or_else(|| {
+                Error::corrupt(format!("shard {} of map {}", key.shard, key.map.0), "its checksum does not match")
+            })?,
         };
         let mut state = self.state.lock();
         if let Some(shard) = state.shards.get(key) {
@@ -286,7 +300,10 @@ impl Core {
             .map(|(chunk, number)| {
                 let chunk: &[u8; PAGE_BYTES] = chunk.try_into().expect("chunks of a page");
                 Page::from_disk(chunk).map(|page| (number, page)).map_err(|sector| {
-                    Error::corrupt(format!("sector {sector} of page {number} of the block table"), "its checksum does not match")
+                    Error::corrupt(
+                        format!("sector {sector} of page {number} of the block table"),
+                        "its checksum does not match",
+                    )
                 })
             })
             .collect()
@@ -338,6 +355,7 @@ impl Core {
 
     /// Gives back blocks that were allocated and never published.
     pub fn give_back(&self, runs: &[Run]) {
+        self.landed(runs);
         let mut allocator = self.allocator.lock();
         runs.iter().for_each(|run| allocator.release(*run));
     }
@@ -351,7 +369,9 @@ fn check_age(number: u64, page: &Page, state: &State) -> Result<()> {
     }
     Err(Error::corrupt(
         format!("page {number} of the block table"),
-        format!("it was written by group {found}, but the log ends at group {newest}: log and table do not belong together"),
+        format!(
+            "it was written by group {found}, but the log ends at group {newest}: log and table do not belong together"
+        ),
     ))
 }
 

@@ -87,7 +87,7 @@ impl Devices {
             log_bytes: LOG_BYTES,
             kv: self.kv.clone(),
             ballast: Ballast::none(),
-            volume_id: [7; 16],
+            host: None,
             secret: [9; 32],
         };
         let options = OpenOptions { memory_bytes_max: 2 << 20, read_only: false, fingerprints: FingerprintMode::Auto };
@@ -141,7 +141,8 @@ impl Run {
         let at = self.random.below(FILE_BYTES_MAX);
         let len_max = if self.random.below(4) == 0 { 1 << 20 } else { 40_000 };
         let len = 1 + self.random.below(len_max);
-        let (at, len) = if self.random.below(2) == 0 { (at, len) } else { (at / block * block, len.next_multiple_of(block)) };
+        let (at, len) =
+            if self.random.below(2) == 0 { (at, len) } else { (at / block * block, len.next_multiple_of(block)) };
         (at, len.min(FILE_BYTES_MAX - at).max(1))
     }
 
@@ -161,7 +162,8 @@ impl Run {
 
     /// Frees what deleted files hold before the data area runs full.
     fn make_room(&mut self) {
-        let waiting: u64 = self.core.state.lock().waiting.iter().flat_map(|waiting| &waiting.runs).map(|run| run.blocks).sum();
+        let waiting: u64 =
+            self.core.state.lock().waiting.iter().flat_map(|waiting| &waiting.runs).map(|run| run.blocks).sum();
         if self.core.totals().available.0 < 8_000 + waiting {
             while self.core.signals.is_reclaiming() {
                 self.background();
@@ -387,7 +389,8 @@ fn a_range_change_tells_by_how_many_blocks_the_map_grew() {
     let mapped = std::cell::Cell::new(0);
     let add = |delta: i64, _: &mut crate::Change| mapped.set(mapped.get() + delta);
     let assert_counted = |what: &str| {
-        let counted: u64 = (0..4).map(|shard| run.core.shard(keys::ShardKey { map, shard }).unwrap().mapped_blocks()).sum();
+        let counted: u64 =
+            (0..4).map(|shard| run.core.shard(keys::ShardKey { map, shard }).unwrap().mapped_blocks()).sum();
         assert_eq!(mapped.get(), counted as i64, "{what}");
     };
     // Only the second half of each block is not zero, so that cutting there leaves zero blocks.

@@ -16,6 +16,7 @@ use oncefs_dedup::{BLOCK_BYTES, Fingerprint, Tag};
 use xxhash_rust::xxh3::xxh3_64_with_secret;
 
 const TAG_CONTEXT: &str = "oncefs volume secret to XXH3 secret of tags, version 1";
+const LOG_ID_CONTEXT: &str = "oncefs volume secret to log id, version 1";
 const FINGERPRINT_CONTEXT: &str = "oncefs volume secret to BLAKE3 key of fingerprints, version 1";
 const TAG_SECRET_BYTES: usize = 192;
 
@@ -65,6 +66,13 @@ impl Hasher {
             fingerprint_words: blake3::platform::words_from_le_bytes_32(&fingerprint_key),
             platform: Platform::detect(),
         }
+    }
+
+    /// What log records are marked with: not the volume's identity, which anybody may know, but a value that only
+    /// the owner of the volume can compute, so that no user's data in the log can pass for a record.
+    pub fn log_id(secret: &[u8; 32]) -> [u8; 16] {
+        let id = blake3::derive_key(LOG_ID_CONTEXT, secret);
+        id[..16].try_into().expect("sixteen bytes of thirty-two")
     }
 
     /// The block's tag.
@@ -188,10 +196,8 @@ mod tests {
         let key = blake3::derive_key(FINGERPRINT_CONTEXT, &SECRET);
         for count in 0..=40 {
             let blocks = random_blocks(count);
-            let expected: Vec<Fingerprint> = blocks
-                .iter()
-                .map(|block| fingerprint_of_hash(blake3::keyed_hash(&key, block).as_bytes()))
-                .collect();
+            let expected: Vec<Fingerprint> =
+                blocks.iter().map(|block| fingerprint_of_hash(blake3::keyed_hash(&key, block).as_bytes())).collect();
             assert_eq!(fingerprints(&hasher, &blocks), expected, "{count} blocks");
         }
     }

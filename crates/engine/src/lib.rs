@@ -6,41 +6,41 @@
 mod store;
 
 mod batch;
-mod hash;
-mod write;
-mod confirm;
-mod space;
-mod publish;
-mod range;
-mod commit;
 mod checkpoint;
-mod reclaim;
-mod punch;
-mod read;
+mod commit;
+mod confirm;
+mod hash;
 mod lookup;
+mod publish;
+mod punch;
+mod range;
+mod read;
+mod reclaim;
+mod space;
+mod write;
 
+mod allocator;
+mod cache;
 mod core;
-mod state;
 mod group;
+mod pins;
 mod records;
 mod shards;
-mod table;
 mod staging;
-mod allocator;
-mod pins;
-mod cache;
+mod state;
+mod table;
 
+mod check;
 mod recover;
 mod scan;
-mod check;
 
-mod log;
-pub mod device;
-pub mod kv;
-pub mod format;
-mod volume;
 mod ballast;
 mod buffer;
+pub mod device;
+pub mod format;
+pub mod kv;
+mod log;
+mod volume;
 
 #[cfg(test)]
 mod crash_tests;
@@ -49,15 +49,13 @@ mod race_tests;
 #[cfg(test)]
 mod stress_tests;
 
-mod threads;
+mod error;
 mod signals;
 mod stats;
-mod error;
+mod threads;
 
 pub use check::CheckReport;
 pub use error::{Error, Result};
 pub use oncefs_dedup::{BLOCK_BYTES, Blocks, Fingerprint, Lbn, Pbn, Tag};
 pub use stats::{CacheReport, Counters, Histogram, Report, Stage, StageReport};
-pub use store::{
-    Change, DataPlace, FingerprintMode, MapId, OpenOptions, Profile, ReadBuf, Store, Totals, VolumeSpec,
-};
+pub use store::{Change, DataPlace, FingerprintMode, MapId, OpenOptions, Profile, ReadBuf, Store, Totals, VolumeSpec};

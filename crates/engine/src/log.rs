@@ -15,7 +15,7 @@ use crate::{Error, Result};
 /// The ring and its ends.
 pub struct Log {
     device: Arc<dyn Device>,
-    volume_id: [u8; 16],
+    log_id: [u8; 16],
     bytes: u64,
     /// Where the next record goes.
     head: u64,
@@ -34,8 +34,14 @@ pub struct Recovered {
 
 impl Log {
     /// Opens the ring behind a checkpoint and reads the groups that followed it.
-    pub fn open(device: Arc<dyn Device>, volume_id: [u8; 16], bytes: u64, sequence: u64, at: u64) -> Result<(Self, Vec<Recovered>)> {
-        let mut log = Self { device, volume_id, bytes, head: at, used: 0, next_sequence: sequence + 1 };
+    pub fn open(
+        device: Arc<dyn Device>,
+        log_id: [u8; 16],
+        bytes: u64,
+        sequence: u64,
+        at: u64,
+    ) -> Result<(Self, Vec<Recovered>)> {
+        let mut log = Self { device, log_id, bytes, head: at, used: 0, next_sequence: sequence + 1 };
         let found = log.device.len().map_err(|e| Error::io("opening the log", e))?;
         if found < bytes || at > bytes {
             return Err(Error::corrupt("the log", format!("it has {found} bytes, {bytes} are expected")));
@@ -66,13 +72,13 @@ impl Log {
         }
         let mut first = AlignedBuf::new(ALIGN_BYTES);
         self.device.read_at(&mut first, at).map_err(failed)?;
-        let Some(claimed) = record::peek(&first, self.volume_id) else { return Ok(None) };
+        let Some(claimed) = record::peek(&first, self.log_id) else { return Ok(None) };
         if claimed.body_len > self.bytes || at + claimed.record_bytes() > self.bytes {
             return Ok(None);
         }
         let mut whole = AlignedBuf::new(claimed.record_bytes() as usize);
         self.device.read_at(&mut whole, at).map_err(failed)?;
-        Ok(record::open(&whole, self.volume_id).map(|(header, ops)| Recovered { header, ops: ops.to_vec() }))
+        Ok(record::open(&whole, self.log_id).map(|(header, ops)| Recovered { header, ops: ops.to_vec() }))
     }
 
     /// A whole record behind the last one can only be there if one between them was damaged after it was
@@ -85,12 +91,16 @@ impl Log {
             let mut piece = AlignedBuf::new(len);
             self.device.read_at(&mut piece, at).map_err(|e| Error::io("reading the log", e))?;
             for (index, block) in piece.chunks_exact(ALIGN_BYTES).enumerate() {
-                let is_later = record::peek(block, self.volume_id).is_some_and(|header| header.sequence >= self.next_sequence);
+                let is_later =
+                    record::peek(block, self.log_id).is_some_and(|header| header.sequence >= self.next_sequence);
                 let place = at + (index * ALIGN_BYTES) as u64;
                 if is_later && let Some(later) = self.read_record(place)? {
                     return Err(Error::corrupt(
                         format!("group {} in the log", self.next_sequence),
-                        format!("group {} behind it is whole; the volume stays closed so that nothing acknowledged is lost silently", later.header.sequence),
+                        format!(
+                            "group {} behind it is whole; the volume stays closed so that nothing acknowledged is lost silently",
+                            later.header.sequence
+                        ),
                     ));
                 }
             }
@@ -118,11 +128,14 @@ impl Log {
         let header = Header { sequence: self.next_sequence, body_len: ops.len() as u64, sums };
         let bytes = header.record_bytes();
         let at = self.place(bytes).ok_or_else(|| {
-            Error::Invalid(format!("a group of {bytes} bytes does not fit into the log, {} of {} are used", self.used, self.bytes))
+            Error::Invalid(format!(
+                "a group of {bytes} bytes does not fit into the log, {} of {} are used",
+                self.used, self.bytes
+            ))
         })?;
         let mut record = AlignedBuf::new(bytes as usize);
         record[record::HEADER_BYTES..record::HEADER_BYTES + ops.len()].copy_from_slice(ops);
-        record::seal(&mut record, &header, self.volume_id);
+        record::seal(&mut record, &header, self.log_id);
         self.device.write_at(&record, at).map_err(|e| Error::io("writing the log", e))?;
         self.device.flush().map_err(|e| Error::io("flushing the log", e))?;
         self.advance(at, bytes);

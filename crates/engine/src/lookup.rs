@@ -1,8 +1,8 @@
 //! Records: the newest published value, wherever it is.
 
 use crate::core::Core;
-use crate::{Change, Result};
 use crate::state::Plan;
+use crate::{Change, Result};
 
 /// Pairs are fetched from the layers in portions of at most this many.
 const PORTION: usize = 1024;
@@ -35,10 +35,13 @@ impl Core {
                 .into_iter()
                 .flatten()
                 .min();
-            let mut merged: std::collections::BTreeMap<_, _> = older.into_iter().map(|(key, value)| (key, Some(value))).collect();
+            let mut merged: std::collections::BTreeMap<_, _> =
+                older.into_iter().map(|(key, value)| (key, Some(value))).collect();
             merged.extend(newer.records);
             let within = |key: &Vec<u8>| bound.as_ref().is_none_or(|bound| key <= bound);
-            found.extend(merged.into_iter().filter(|(key, _)| within(key)).filter_map(|(key, value)| Some((key, value?))));
+            found.extend(
+                merged.into_iter().filter(|(key, _)| within(key)).filter_map(|(key, value)| Some((key, value?))),
+            );
             let Some(mut bound) = bound else { break };
             bound.push(0);
             from = bound;

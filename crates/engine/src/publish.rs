@@ -10,6 +10,7 @@ use crate::batch::{Batch, Outcome};
 use crate::core::Core;
 use crate::format::keys::ShardKey;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
+use crate::space::Claim;
 use crate::state::{Mapped, Plan, StoredBlock, Take};
 use crate::{Change, Error, Lbn, MapId, Pbn, Result, Stage, Tag};
 
@@ -131,7 +132,13 @@ impl Core {
 
     /// Publishes a decided and placed batch. The caller holds the map's lock exclusively.
     /// On failure the allocated runs go back.
-    pub fn publish_batch<G>(&self, map: MapId, mut batch: Batch, mut runs: Vec<Run>, with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
+    pub fn publish_batch<G>(
+        &self,
+        map: MapId,
+        mut batch: Batch,
+        mut runs: Vec<Run>,
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<()> {
         let began = Instant::now();
         let result = self.try_publish_batch(map, &mut batch, &mut runs, with);
         if result.is_err() {
@@ -139,11 +146,18 @@ impl Core {
             self.give_back(&runs);
             return result;
         }
+        self.landed(&runs);
         self.record(Stage::Map, batch.len() as u64, began.elapsed());
         self.write_out_if_much()
     }
 
-    fn try_publish_batch<G>(&self, map: MapId, batch: &mut Batch, runs: &mut Vec<Run>, with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
+    fn try_publish_batch<G>(
+        &self,
+        map: MapId,
+        batch: &mut Batch,
+        runs: &mut Vec<Run>,
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<()> {
         self.attached(map)?;
         let (mut plan, mapped_delta) = self.plan_batch(map, batch)?;
         let _held = with(mapped_delta, &mut plan.change);
@@ -169,7 +183,7 @@ impl Core {
         }
         let outcomes = &batch.outcomes;
         batch.completed.retain(|index| matches!(outcomes[*index], Outcome::Share(_)));
-        runs.extend(self.place(batch, 0)?);
+        runs.extend(self.place(batch, Claim::MustSucceed)?);
         Ok(())
     }
 
@@ -234,7 +248,9 @@ impl Core {
     pub fn apply_certain(&self, plan: Plan) -> Result<()> {
         match self.apply(plan)? {
             Applied::Done => Ok(()),
-            Applied::Refused { pbns, .. } => Err(Error::corrupt("the block table", format!("blocks {pbns:?} of a map are not live"))),
+            Applied::Refused { pbns, .. } => {
+                Err(Error::corrupt("the block table", format!("blocks {pbns:?} of a map are not live")))
+            }
         }
     }
 

@@ -16,7 +16,8 @@ use crate::{BLOCK_BYTES, MapId};
 /// How long a hook waits for something that must not happen.
 const A_WHILE: Duration = Duration::from_millis(200);
 
-type Hook = Mutex<Option<Box<dyn FnOnce() -> io::Result<()> + Send>>>;
+type Hook = Mutex<Option<Call>>;
+type Call = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
 #[derive(Default)]
 struct HookedDevice {
@@ -81,7 +82,7 @@ fn assert_survives(devices: &Devices, map: MapId, data: &[u8]) {
 }
 
 /// A hook that says that it was reached and waits until it may go on, at most a while.
-fn waiting_hook(result: io::Result<()>) -> (Box<dyn FnOnce() -> io::Result<()> + Send>, Receiver<()>, Sender<()>) {
+fn waiting_hook(result: io::Result<()>) -> (Call, Receiver<()>, Sender<()>) {
     let (reached, is_reached) = mpsc::channel();
     let (go_on, may_go_on) = mpsc::channel::<()>();
     let hook = Box::new(move || {
@@ -129,7 +130,9 @@ fn a_commit_fails_if_a_write_out_of_its_blocks_fails() {
     let (hook, is_reached, go_on) = waiting_hook(Err(io::Error::other("the disk is gone")));
     *data.before_write.lock() = Some(hook);
     thread::scope(|scope| {
-        let writer = scope.spawn(|| (0..2_000).try_for_each(|n| core.write(MapId(1), n * BLOCK_BYTES as u64, &unique(1, n), |_, _| ())));
+        let writer = scope.spawn(|| {
+            (0..2_000).try_for_each(|n| core.write(MapId(1), n * BLOCK_BYTES as u64, &unique(1, n), |_, _| ()))
+        });
         is_reached.recv().unwrap();
         assert!(core.commit().is_err(), "the group has blocks that are in no data area");
         drop(go_on);

@@ -11,6 +11,7 @@ use crate::format::page::page_of;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::hash::is_zero;
 use crate::publish::{Applied, MapEdit, shard_parts};
+use crate::space::Claim;
 use crate::state::{Plan, Take};
 use crate::{BLOCK_BYTES, Blocks, Change, Error, Lbn, MapId, Pbn, Result};
 
@@ -19,6 +20,13 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// shortly and memory stays bounded; between two pieces the group may end, so that it fits into the log.
 /// The caller's records go with the last piece.
 const PIECE_SHARDS: usize = 64;
+
+/// A change of at most this many shards (4.5 GiB of a file; the kernel asks for at most 4 GiB at a time) goes
+/// into one group.
+const GATED_SHARDS_MAX: u64 = 4608;
+
+/// Holds off the end of the group; none for a change that is too large for one.
+type Gate<'a> = Option<parking_lot::RwLockReadGuard<'a, ()>>;
 
 /// What reserving does to whole blocks.
 #[derive(Clone, Copy)]
@@ -35,13 +43,21 @@ impl Core {
         self.usable()?;
         let _map = self.map_lock(map).write();
         self.attached(map)?;
+        let gate = self.gate_stored(map, &(size / BLOCK..u64::MAX))?;
         let delta = self.zero_within_block(map, size, size.next_multiple_of(BLOCK))?;
-        self.cut_range(map, size.div_ceil(BLOCK)..u64::MAX, delta, with)
+        self.cut_range(map, size.div_ceil(BLOCK)..u64::MAX, delta, &gate, with)
     }
 
     /// Makes whole blocks holes, piece by piece. Only shards that exist are visited: a range may be far larger
     /// than what its file holds. By `delta` blocks the map grew already.
-    fn cut_range<G>(&self, map: MapId, blocks: Range<u64>, mut delta: i64, with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
+    fn cut_range<G>(
+        &self,
+        map: MapId,
+        blocks: Range<u64>,
+        mut delta: i64,
+        gate: &Gate<'_>,
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<()> {
         let mut at = blocks.start / SHARD_BLOCKS;
         loop {
             let mut shards = self.stored_shards(map, at, PIECE_SHARDS)?;
@@ -57,15 +73,32 @@ impl Core {
                 return self.apply_certain(plan);
             }
             self.apply_certain(plan)?;
-            self.wait_for_room();
+            if gate.is_none() {
+                self.wait_for_room();
+            }
             at = shards.last().expect("a full piece") + 1;
         }
+    }
+
+    /// Keeps a change of a range in one group, so that a crash leaves all of it or nothing. None: it is too
+    /// large for one group; a crash may leave a part of it.
+    fn gate_of(&self, blocks: &Range<u64>) -> Gate<'_> {
+        let shards = blocks.end.div_ceil(SHARD_BLOCKS) - blocks.start / SHARD_BLOCKS;
+        (shards <= GATED_SHARDS_MAX).then(|| self.group_gate.read())
+    }
+
+    /// As `gate_of`, for a change that touches only shards that exist.
+    fn gate_stored(&self, map: MapId, blocks: &Range<u64>) -> Result<Gate<'_>> {
+        let mut shards = self.stored_shards(map, blocks.start / SHARD_BLOCKS, GATED_SHARDS_MAX as usize + 1)?;
+        shards.retain(|shard| shard * SHARD_BLOCKS < blocks.end);
+        Ok((shards.len() as u64 <= GATED_SHARDS_MAX).then(|| self.group_gate.read()))
     }
 
     /// Shards of a map that may hold something, from number `from` on, in order, at most `limit`.
     pub fn stored_shards(&self, map: MapId, from: u64, limit: usize) -> Result<Vec<u64>> {
         let mut shards = self.state.lock().shards.in_memory(map, from, limit);
-        let bounds = (keys::shard(ShardKey { map, shard: from }), keys::shard(ShardKey { map: MapId(map.0 + 1), shard: 0 }));
+        let bounds =
+            (keys::shard(ShardKey { map, shard: from }), keys::shard(ShardKey { map: MapId(map.0 + 1), shard: 0 }));
         let stored = self.kv.scan(&bounds.0, &bounds.1, limit)?;
         shards.extend(stored.iter().filter_map(|(key, _)| keys::parse_shard(key)).map(|key| key.shard));
         shards.sort_unstable();
@@ -75,7 +108,14 @@ impl Core {
     }
 
     /// See [`crate::Store::zero`].
-    pub fn zero<G>(&self, map: MapId, at: u64, len: u64, reserve: bool, with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
+    pub fn zero<G>(
+        &self,
+        map: MapId,
+        at: u64,
+        len: u64,
+        reserve: bool,
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<()> {
         self.usable()?;
         let _map = self.map_lock(map).write();
         self.attached(map)?;
@@ -85,16 +125,17 @@ impl Core {
         if reserve {
             self.check_room(map, &touched)?;
         }
+        let gate = if reserve { self.gate_of(&touched) } else { self.gate_stored(map, &touched)? };
         let delta = if first > last {
             self.zero_within_block(map, at, end)?
         } else {
             self.zero_within_block(map, at, first * BLOCK)? + self.zero_within_block(map, last * BLOCK, end)?
         };
         if !reserve {
-            return self.cut_range(map, first..last, delta, with);
+            return self.cut_range(map, first..last, delta, &gate, with);
         }
         let whole = parts_of(map, first..last, Fill::Reserved);
-        self.fill_parts(map, whole.chain(parts_of(map, touched, Fill::ReservedHoles)), delta, with)
+        self.fill_parts(map, whole.chain(parts_of(map, touched, Fill::ReservedHoles)), delta, &gate, with)
     }
 
     /// See [`crate::Store::reserve`].
@@ -104,7 +145,8 @@ impl Core {
         self.attached(map)?;
         let touched = at / BLOCK..(at + len).div_ceil(BLOCK);
         self.check_room(map, &touched)?;
-        self.fill_parts(map, parts_of(map, touched, Fill::ReservedHoles), 0, with)
+        let gate = self.gate_of(&touched);
+        self.fill_parts(map, parts_of(map, touched, Fill::ReservedHoles), 0, &gate, with)
     }
 
     /// Refuses to promise more blocks for the holes of a range than are available. Only shards that exist are
@@ -135,6 +177,7 @@ impl Core {
         map: MapId,
         parts: impl Iterator<Item = (ShardKey, u16, u16, Fill)>,
         mut delta: i64,
+        gate: &Gate<'_>,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
         let mut parts = parts.peekable();
@@ -150,7 +193,9 @@ impl Core {
                 return self.apply_certain(plan);
             }
             self.apply_certain(plan)?;
-            self.wait_for_room();
+            if gate.is_none() {
+                self.wait_for_room();
+            }
         }
     }
 
@@ -176,7 +221,7 @@ impl Core {
         if is_zero(&block) {
             batch.outcomes[0] = Outcome::Zero;
         } else {
-            runs = self.allocate_kept_back(1)?;
+            runs = self.allocate(1, Claim::MustSucceed)?;
             batch.outcomes[0] = Outcome::Anew(Some(runs[0].pbn));
             self.stage(&mut batch, 0);
         }
@@ -221,7 +266,13 @@ impl Core {
     }
 
     /// See [`crate::Store::clone_blocks`].
-    pub fn clone_blocks<G>(&self, source: (MapId, Lbn), target: (MapId, Lbn), blocks: Blocks, with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
+    pub fn clone_blocks<G>(
+        &self,
+        source: (MapId, Lbn),
+        target: (MapId, Lbn),
+        blocks: Blocks,
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<()> {
         self.usable()?;
         let overlap = source.0 == target.0 && source.1.0.abs_diff(target.1.0) < blocks.0;
         if overlap {
@@ -230,12 +281,14 @@ impl Core {
         let _locks = self.lock_two(source.0, target.0);
         self.attached(source.0)?;
         self.attached(target.0)?;
+        let gate = self.gate_of(&(target.1.0..target.1.0 + blocks.0));
         let piece = PIECE_SHARDS as u64 * SHARD_BLOCKS;
         let (mut done, mut delta) = (0, 0);
         let mut with = Some(with);
         loop {
             let count = piece.min(blocks.0 - done);
-            let (mut plan, grown) = self.plan_clone((source.0, source.1.plus(done)), (target.0, target.1.plus(done)), count)?;
+            let (mut plan, grown) =
+                self.plan_clone((source.0, source.1.plus(done)), (target.0, target.1.plus(done)), count)?;
             delta += grown;
             done += count;
             let is_last = done == blocks.0;
@@ -243,6 +296,7 @@ impl Core {
             self.counters.blocks_cloned.fetch_add(plan.takes.len() as u64, Relaxed);
             match self.apply(plan)? {
                 Applied::Done if is_last => return Ok(()),
+                Applied::Done if gate.is_some() => {}
                 Applied::Done => self.wait_for_room(),
                 Applied::Refused { pbns, .. } => {
                     return Err(Error::Invalid(format!("block {} has the largest number of references", pbns[0])));
@@ -305,7 +359,11 @@ impl Core {
     }
 
     /// Locks two maps, in an order that all share.
-    fn lock_two(&self, a: MapId, b: MapId) -> (parking_lot::RwLockWriteGuard<'_, ()>, Option<parking_lot::RwLockWriteGuard<'_, ()>>) {
+    fn lock_two(
+        &self,
+        a: MapId,
+        b: MapId,
+    ) -> (parking_lot::RwLockWriteGuard<'_, ()>, Option<parking_lot::RwLockWriteGuard<'_, ()>>) {
         let (low, high) = if Self::map_lock_index(a) <= Self::map_lock_index(b) { (a, b) } else { (b, a) };
         let first = self.map_lock(low).write();
         let second = (Self::map_lock_index(low) != Self::map_lock_index(high)).then(|| self.map_lock(high).write());

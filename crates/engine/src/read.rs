@@ -97,9 +97,15 @@ impl Core {
         parts.sort_unstable_by_key(|part| part.pbn);
         let share = parts.len().div_ceil(REQUESTS_AT_A_TIME).max(1);
         thread::scope(|scope| {
-            let read = |parts| scope.spawn(move || self.read_neighbours(parts));
-            let readers: Vec<_> = parts.chunks_mut(share).map(read).collect();
-            readers.into_iter().try_for_each(|reader| reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            let mut readers = Vec::new();
+            for parts in parts.chunks_mut(share) {
+                let reader = thread::Builder::new().name("oncefs-read".to_owned());
+                readers.push(reader.spawn_scoped(scope, move || self.read_neighbours(parts)));
+            }
+            readers.into_iter().try_for_each(|reader| match reader {
+                Ok(reader) => reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                Err(error) => Err(Error::io("starting a thread to read with", error)),
+            })
         })
     }
 

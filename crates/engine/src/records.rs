@@ -118,7 +118,10 @@ mod tests {
         assert_eq!(records.get(b"x"), None);
         let range = records.range(b"a", b"c", 9);
         assert_eq!(range.bound, None);
-        assert_eq!(range.records.into_iter().collect::<Vec<_>>(), [(b"a".to_vec(), None), (b"b".to_vec(), Some(vec![1]))]);
+        assert_eq!(
+            range.records.into_iter().collect::<Vec<_>>(),
+            [(b"a".to_vec(), None), (b"b".to_vec(), Some(vec![1]))]
+        );
         records.thaw();
         assert_eq!(records.get(b"b"), None);
     }

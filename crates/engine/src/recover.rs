@@ -4,15 +4,15 @@
 //! is first looked at, so that a large volume opens as fast as a small one.
 
 use crate::format::keys;
+use crate::format::keys::ShardKey;
 use crate::format::ops::{Op, OpReader};
 use crate::format::page::{PAGE_ENTRIES, page_of};
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
-use crate::format::keys::ShardKey;
 use crate::log::Recovered;
 use crate::staging::Staging;
 use crate::state::State;
 use crate::table::Redo;
-use crate::{Error, Result, Tag, Pbn};
+use crate::{Error, Pbn, Result, Tag};
 
 /// What recovery found beside the state itself.
 #[derive(Default)]
@@ -29,12 +29,18 @@ pub fn replay(state: &mut State, staging: &Staging, records: &[Recovered]) -> Re
         let mut ops = OpReader::new(&record.ops);
         for op in ops.by_ref() {
             if end_of(&op) > record.header.sums.data.0 {
-                return Err(Error::corrupt(format!("group {sequence} in the log"), format!("{op:?} lies outside the data area")));
+                return Err(Error::corrupt(
+                    format!("group {sequence} in the log"),
+                    format!("{op:?} lies outside the data area"),
+                ));
             }
             replay_op(state, staging, sequence, &op, &mut found);
         }
         if ops.is_damaged() {
-            return Err(Error::corrupt(format!("group {sequence} in the log"), "its checksum matches but its operations do not"));
+            return Err(Error::corrupt(
+                format!("group {sequence} in the log"),
+                "its checksum matches but its operations do not",
+            ));
         }
         state.sums = record.header.sums;
         state.durable_sequence = sequence;

@@ -22,7 +22,11 @@ impl Core {
             let pages = self.read_page_run(number, count as usize)?;
             let live: Vec<(Tag, Pbn)> = pages
                 .iter()
-                .flat_map(|(number, page)| (0..PAGE_ENTRIES).map(move |n| Pbn(number * PAGE_ENTRIES + n)).map(move |pbn| (pbn, page.entry(pbn))))
+                .flat_map(|(number, page)| {
+                    (0..PAGE_ENTRIES)
+                        .map(move |n| Pbn(number * PAGE_ENTRIES + n))
+                        .map(move |pbn| (pbn, page.entry(pbn)))
+                })
                 .filter(|(_, entry)| entry.count > 0)
                 .map(|(pbn, entry)| (entry.tag, pbn))
                 .collect();

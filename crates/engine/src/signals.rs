@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::{MapId, Result};
+use crate::{Error, MapId, Result};
 
 /// Called once when what was published before is durable, or cannot become so.
 pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
@@ -54,7 +54,12 @@ impl Signals {
 
     /// Asks for a commit and to be told when it is done.
     pub fn barrier(&self, done: Done) {
-        self.wishes.lock().barriers.push(done);
+        let mut wishes = self.wishes.lock();
+        if wishes.stop {
+            drop(wishes);
+            return done(Err(Error::ReadOnly("it was closed".to_owned())));
+        }
+        wishes.barriers.push(done);
         self.committer.notify_one();
     }
 

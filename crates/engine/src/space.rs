@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::allocator::Run;
 use crate::core::Core;
-use crate::{BLOCK_BYTES, Blocks, Error, Result, Totals};
+use crate::{BLOCK_BYTES, Blocks, Error, Result, Totals, volume};
 
 /// Kept back from ordinary writes, so that cutting a file on a full volume can store its last block.
 const KEPT_BACK_BLOCKS: u64 = 256;
@@ -17,24 +17,42 @@ pub const HOST_MARGIN_BYTES: u64 = 64 << 20;
 const ROOM_TRIES_MAX: usize = 200;
 const ROOM_TRY: Duration = Duration::from_millis(50);
 
+/// By what right blocks are allocated.
+#[derive(Clone, Copy, Debug)]
+pub enum Claim {
+    /// From what is neither promised nor kept back, save what was promised to this very write.
+    Ordinary {
+        /// Blocks promised to it.
+        from_reserved: u64,
+    },
+    /// Also from what is kept back: the change cannot be refused any more, or frees more than it takes.
+    MustSucceed,
+}
+
 impl Core {
-    /// Allocates exactly `blocks` blocks. `from_reserved` of them were promised before.
-    pub fn allocate(&self, blocks: u64, from_reserved: u64) -> Result<Vec<Run>> {
+    /// Allocates exactly `blocks` blocks. They are in flight until they are published or given back.
+    pub fn allocate(&self, blocks: u64, claim: Claim) -> Result<Vec<Run>> {
         self.take_host_space(blocks)?;
         let (free, reserved) = {
             let state = self.state.lock();
             (state.sums.data - state.sums.used, state.sums.reserved)
         };
-        let promised = reserved.0.saturating_sub(from_reserved);
-        if free.0 < blocks + promised + KEPT_BACK_BLOCKS.min(free.0 / 2) {
-            return Err(Error::NoSpace);
+        let others = self.blocks_in_flight.fetch_add(blocks, Relaxed);
+        let wanted = match claim {
+            Claim::MustSucceed => 0,
+            Claim::Ordinary { from_reserved } if from_reserved >= blocks => blocks,
+            Claim::Ordinary { from_reserved } => blocks + reserved.0.saturating_sub(from_reserved) + KEPT_BACK_BLOCKS,
+        };
+        let runs = if free.0 < wanted + others { Err(Error::NoSpace) } else { self.allocate_runs(blocks) };
+        if runs.is_err() {
+            self.blocks_in_flight.fetch_sub(blocks, Relaxed);
         }
-        self.allocate_runs(blocks)
+        runs
     }
 
-    /// Allocates for a change that must succeed on a full volume.
-    pub fn allocate_kept_back(&self, blocks: u64) -> Result<Vec<Run>> {
-        self.allocate_runs(blocks)
+    /// Allocated blocks are published or given back.
+    pub fn landed(&self, runs: &[Run]) {
+        self.blocks_in_flight.fetch_sub(runs.iter().map(|run| run.blocks).sum(), Relaxed);
     }
 
     fn allocate_runs(&self, blocks: u64) -> Result<Vec<Run>> {
@@ -62,6 +80,13 @@ impl Core {
         }
     }
 
+    /// Asks the host how much it can still take.
+    pub fn look_up_host(&self) {
+        if let Some(bytes) = self.host.as_deref().and_then(volume::host_bytes) {
+            self.host_bytes.store(bytes, Relaxed);
+        }
+    }
+
     /// The volume's sums, and what can still be written.
     pub fn totals(&self) -> Totals {
         let sums = self.state.lock().sums;
@@ -80,8 +105,16 @@ impl Core {
     pub fn make_room(&self) -> Result<bool> {
         let (before, _) = self.reusable();
         for _ in 0..ROOM_TRIES_MAX {
-            if self.state.lock().wait_for_trim.is_empty() { self.commit()? } else { self.checkpoint()? }
+            if self.host_bytes.load(Relaxed) < 2 * HOST_MARGIN_BYTES {
+                while self.punch_some() {}
+            }
+            if self.state.lock().wait_for_trim.is_empty() {
+                self.commit()?
+            } else {
+                self.checkpoint()?
+            }
             self.release_waiting();
+            self.look_up_host();
             let (now, coming) = self.reusable();
             if now > before || !(coming || self.signals.is_reclaiming()) {
                 return Ok(now > before);

@@ -41,8 +41,7 @@ impl Staging {
 
     /// Whether none of `pbn..pbn + blocks` is here.
     pub fn has_none(&self, pbn: Pbn, blocks: u64) -> bool {
-        self.count.load(Ordering::Acquire) == 0
-            || self.blocks.lock().range(pbn..pbn.plus(blocks)).next().is_none()
+        self.count.load(Ordering::Acquire) == 0 || self.blocks.lock().range(pbn..pbn.plus(blocks)).next().is_none()
     }
 
     /// Lets blocks go that are in the data area now, or that were never published.

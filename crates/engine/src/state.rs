@@ -20,7 +20,7 @@ use crate::pins::EndedEpoch;
 use crate::records::Records;
 use crate::shards::Shards;
 use crate::table::Table;
-use crate::{Blocks, Change, Fingerprint, Lbn, MapId, Pbn, Tag};
+use crate::{BLOCK_BYTES, Blocks, Change, Fingerprint, Lbn, MapId, Pbn, Tag};
 use std::sync::Arc;
 
 /// A block of new content.
@@ -282,7 +282,8 @@ impl State {
 
     /// Bytes of changes that only the log holds.
     pub fn dirty_bytes(&self) -> u64 {
-        self.table.dirty_bytes() + self.shards.dirty_bytes() + self.records.dirty_bytes()
+        let riding = (self.logged.len() * BLOCK_BYTES) as u64;
+        riding + self.table.dirty_bytes() + self.shards.dirty_bytes() + self.records.dirty_bytes()
     }
 
     /// Bytes that the current group will take in the log, data not included.

@@ -179,9 +179,9 @@ pub struct Medium {
     pub kv: Arc<dyn Kv>,
     /// Space set aside on the host.
     pub ballast: Ballast,
-    /// Identity of the volume.
-    pub volume_id: [u8; 16],
-    /// Its secret.
+    /// The volume's directory, if the data area takes its space from the host file system.
+    pub host: Option<PathBuf>,
+    /// The volume's secret.
     pub secret: [u8; 32],
 }
 
@@ -189,9 +189,10 @@ pub struct Medium {
 pub fn recover(medium: Medium, options: &OpenOptions) -> Result<Core> {
     let checkpoint = medium.kv.get(&keys::checkpoint())?;
     let checkpoint = checkpoint.as_deref().and_then(Checkpoint::decode);
-    let checkpoint = checkpoint.ok_or_else(|| Error::corrupt("the checkpoint record", "it is missing or its checksum does not match"))?;
+    let checkpoint = checkpoint
+        .ok_or_else(|| Error::corrupt("the checkpoint record", "it is missing or its checksum does not match"))?;
     let Checkpoint { sequence, log_at, sums } = checkpoint;
-    let (log, records) = Log::open(medium.log, medium.volume_id, medium.log_bytes, sequence, log_at)?;
+    let (log, records) = Log::open(medium.log, Hasher::log_id(&medium.secret), medium.log_bytes, sequence, log_at)?;
     let budget = Budget::of(options.memory_bytes_max);
     let mut state = State::new(Table::new(budget.table), Shards::new(budget.shards), sums, sequence);
     let staging = Staging::default();
@@ -210,6 +211,7 @@ pub fn recover(medium: Medium, options: &OpenOptions) -> Result<Core> {
         log,
         hasher: Hasher::new(&medium.secret),
         ballast: medium.ballast,
+        host: medium.host,
         read_cache_bytes_max: budget.read_cache,
         hint_bytes_max: budget.hints,
         dirty_bytes_max: budget.dirty,
@@ -269,20 +271,15 @@ impl Store {
             log_bytes: superblock.log_bytes,
             kv: opened.kv,
             ballast: opened.ballast,
-            volume_id: superblock.volume_id,
+            host: (superblock.data == DataPlace::File).then(|| volume.to_owned()),
             secret: superblock.secret,
         };
         let core = Arc::new(recover(medium, options)?);
-        let path = volume.to_owned();
-        let is_on_host = superblock.data == DataPlace::File;
-        let look_up = move || if is_on_host { volume::host_bytes(&path) } else { None };
-        if let Some(bytes) = look_up() {
-            core.host_bytes.store(bytes, Relaxed);
-        }
+        core.look_up_host();
         if !options.read_only {
             core.ballast.fill().map_err(|e| Error::io("filling the ballast", e))?;
         }
-        let threads = if options.read_only { None } else { Some(Threads::start(&core, look_up)?) };
+        let threads = if options.read_only { None } else { Some(Threads::start(&core)?) };
         Ok(Arc::new(Self {
             core,
             volume_id: superblock.volume_id,
@@ -349,7 +346,14 @@ impl Store {
     }
 
     /// Makes a byte range read as zeros (punch). With `reserve`, the whole blocks touched stay reserved (zero range).
-    pub fn zero<G>(&self, map: MapId, at: u64, len: u64, reserve: bool, with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
+    pub fn zero<G>(
+        &self,
+        map: MapId,
+        at: u64,
+        len: u64,
+        reserve: bool,
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<()> {
         self.core.wait_for_room();
         self.core.zero(map, at, len, reserve, with)
     }
@@ -515,7 +519,8 @@ impl Core {
         let records = CacheReport { bytes: kv.bytes, bytes_max: kv.bytes_max, hits: kv.hits, misses: kv.misses };
         let looked_up = self.stages[Stage::Lookup as usize].blocks.load(Relaxed);
         let found = self.counters.blocks_shared.load(Relaxed).min(looked_up);
-        let hints = CacheReport { bytes: hints.bytes(), bytes_max: hints.bytes_max(), hits: found, misses: looked_up - found };
+        let hints =
+            CacheReport { bytes: hints.bytes(), bytes_max: hints.bytes_max(), hits: found, misses: looked_up - found };
         let stages = Stage::ALL.iter().map(|stage| {
             let stats = &self.stages[*stage as usize];
             let report = StageReport { blocks: stats.blocks.load(Relaxed), latency: stats.latency.snapshot() };

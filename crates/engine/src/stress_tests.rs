@@ -150,7 +150,7 @@ impl Devices {
             log_bytes: LOG_BYTES,
             kv: Arc::new(SlowKv { inner: self.kv.clone(), power: power.clone() }),
             ballast: Ballast::none(),
-            volume_id: [7; 16],
+            host: None,
             secret: [9; 32],
         };
         let options = OpenOptions { memory_bytes_max: 2 << 20, read_only: false, fingerprints: FingerprintMode::Auto };
@@ -246,9 +246,13 @@ impl Volume {
                 self.core.detach(map, |change| change.delete(vec![0x10, slot as u8])).unwrap();
                 self.files[slot].lock().map = MapId(self.core.next_map.fetch_add(1, Relaxed));
             }
-            2 => self.core.zero(map, range.start as u64, range.len() as u64, false, Self::note(slot, map, &bytes)).unwrap(),
+            2 => self
+                .core
+                .zero(map, range.start as u64, range.len() as u64, false, Self::note(slot, map, &bytes))
+                .unwrap(),
             _ => loop {
-                let written = self.core.write(map, range.start as u64, &bytes[range.clone()], Self::note(slot, map, &bytes));
+                let written =
+                    self.core.write(map, range.start as u64, &bytes[range.clone()], Self::note(slot, map, &bytes));
                 match written {
                     Err(Error::NoSpace) => assert!(self.core.make_room().is_ok()),
                     other => return other.unwrap(),
@@ -304,10 +308,17 @@ impl Volume {
     fn compare(core: &Core, files: &mut [File]) {
         for (slot, file) in files.iter_mut().enumerate() {
             let record = core.get(&[0x10, slot as u8]).unwrap();
-            let number = |at: usize| record.as_ref().map_or(0, |record| u64::from_le_bytes(record[at..at + 8].try_into().unwrap()));
+            let number = |at: usize| {
+                record.as_ref().map_or(0, |record| u64::from_le_bytes(record[at..at + 8].try_into().unwrap()))
+            };
             let found = core.read(MapId(number(0)), 0, number(8) as usize).unwrap().to_vec();
             assert_whole(&found, "after a power cut");
-            assert!(file.versions.contains(&found), "file {slot} of {} bytes is none of {} versions", found.len(), file.versions.len());
+            assert!(
+                file.versions.contains(&found),
+                "file {slot} of {} bytes is none of {} versions",
+                found.len(),
+                file.versions.len()
+            );
             let fresh = || MapId(core.next_map.fetch_add(1, Relaxed));
             *file = File { map: record.as_ref().map_or_else(fresh, |_| MapId(number(0))), versions: vec![found] };
         }
@@ -315,9 +326,16 @@ impl Volume {
 }
 
 /// Lets all threads work on the volume for a while and cuts the power under them.
-fn work_and_cut(core: Arc<Core>, files: Vec<File>, devices: &Devices, power: &Power, random: &mut Random) -> (Devices, Vec<File>) {
-    let threads = Threads::start(&core, || None).unwrap();
-    let volume = Volume { core: core.clone(), files: files.into_iter().map(Mutex::new).collect(), stop: AtomicBool::new(false) };
+fn work_and_cut(
+    core: Arc<Core>,
+    files: Vec<File>,
+    devices: &Devices,
+    power: &Power,
+    random: &mut Random,
+) -> (Devices, Vec<File>) {
+    let threads = Threads::start(&core).unwrap();
+    let volume =
+        Volume { core: core.clone(), files: files.into_iter().map(Mutex::new).collect(), stop: AtomicBool::new(false) };
     let after_cut = thread::scope(|scope| {
         let volume = &volume;
         for writer in 0..WRITERS {

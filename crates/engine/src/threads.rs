@@ -31,8 +31,8 @@ pub struct Threads {
 
 impl Threads {
     /// Starts them.
-    pub fn start(core: &Arc<Core>, look_up_host_space: impl Fn() -> Option<u64> + Send + 'static) -> Result<Self> {
-        let committer = spawn("oncefs-commit", core, move |core| run_committer(core, &look_up_host_space))?;
+    pub fn start(core: &Arc<Core>) -> Result<Self> {
+        let committer = spawn("oncefs-commit", core, run_committer)?;
         let checkpointer = spawn("oncefs-checkpt", core, run_checkpointer)?;
         let reclaimer = spawn("oncefs-reclaim", core, run_reclaimer)?;
         let scan = spawn("oncefs-scan", core, run_scan)?;
@@ -57,7 +57,7 @@ fn spawn(name: &str, core: &Arc<Core>, work: impl FnOnce(&Core) + Send + 'static
         .map_err(|e| Error::io("starting a background thread", e))
 }
 
-fn run_committer(core: &Core, look_up_host_space: &impl Fn() -> Option<u64>) {
+fn run_committer(core: &Core) {
     let mut looked_at_host = Instant::now();
     loop {
         let (began, last) = core.group_times();
@@ -76,9 +76,7 @@ fn run_committer(core: &Core, look_up_host_space: &impl Fn() -> Option<u64>) {
         }
         if looked_at_host.elapsed() >= IDLE_TICK {
             looked_at_host = Instant::now();
-            if let Some(bytes) = look_up_host_space() {
-                core.host_bytes.store(bytes, Relaxed);
-            }
+            core.look_up_host();
         }
     }
 }

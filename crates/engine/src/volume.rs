@@ -161,7 +161,9 @@ fn new_file(path: &Path) -> Result<File> {
 
 fn sparse_file(path: &Path, bytes: u64) -> Result<()> {
     let file = new_file(path)?;
-    file.set_len(bytes).and_then(|()| file.sync_all()).map_err(|e| Error::io(format!("sizing {} to {bytes} bytes", path.display()), e))
+    file.set_len(bytes)
+        .and_then(|()| file.sync_all())
+        .map_err(|e| Error::io(format!("sizing {} to {bytes} bytes", path.display()), e))
 }
 
 fn zero_file(path: &Path, bytes: u64) -> Result<()> {
@@ -185,7 +187,9 @@ fn write_label(path: &Path, volume_id: [u8; 16]) -> Result<()> {
 }
 
 fn sync_directory(path: &Path) -> Result<()> {
-    File::open(path).and_then(|directory| directory.sync_all()).map_err(|e| Error::io(format!("flushing {}", path.display()), e))
+    File::open(path)
+        .and_then(|directory| directory.sync_all())
+        .map_err(|e| Error::io(format!("flushing {}", path.display()), e))
 }
 
 /// Opens the parts of a volume and takes its lock.
@@ -194,7 +198,9 @@ pub fn open(volume: &Path, kv_bytes_max: u64, read_only: bool) -> Result<Opened>
     let name = volume.display().to_string();
     let bytes = match fs::read(paths.part("superblock")) {
         Ok(bytes) => bytes,
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Err(Error::NotAVolume(name)),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Err(Error::NotAVolume(name));
+        }
         Err(e) => return Err(Error::io(format!("opening the volume {name}"), e)),
     };
     let superblock = Superblock::decode(&bytes, &name)?;
@@ -249,7 +255,10 @@ pub fn check_sizes(data: &dyn Device, table: &dyn Device, sums: &Sums) -> Result
     for (what, device, expected) in parts {
         let found = device.len().map_err(|e| Error::io(format!("looking at {what}"), e))?;
         if found < expected {
-            return Err(Error::corrupt(what, format!("it has {found} bytes, the volume needs {expected}: did the device or file shrink?")));
+            return Err(Error::corrupt(
+                what,
+                format!("it has {found} bytes, the volume needs {expected}: did the device or file shrink?"),
+            ));
         }
     }
     Ok(())

@@ -12,6 +12,7 @@ use crate::core::Core;
 use crate::format::page::page_of;
 use crate::format::shard::Target;
 use crate::hash::is_zero;
+use crate::space::Claim;
 use crate::{BLOCK_BYTES, Change, Error, Lbn, MapId, Pbn, Result, Stage};
 
 /// The shortest run worth sharing: 1 in profile `lrlfs`.
@@ -88,7 +89,7 @@ impl Core {
         self.timed(Stage::Decide, blocks, || self.decide(batch, &mut holders, current))?;
         self.timed(Stage::Confirm, blocks, || self.confirm(batch))?;
         let reserved = current.iter().filter(|target| **target == Target::Reserved).count();
-        self.timed(Stage::Place, blocks, || self.place(batch, reserved as u64))
+        self.timed(Stage::Place, blocks, || self.place(batch, Claim::Ordinary { from_reserved: reserved as u64 }))
     }
 
     fn receive(&self, batch: &mut Batch) {
@@ -111,7 +112,8 @@ impl Core {
 
     /// Computes the fingerprints of these blocks that are not known yet.
     pub fn fingerprint(&self, batch: &mut Batch, indexes: &[usize]) {
-        let unknown: Vec<usize> = indexes.iter().copied().filter(|index| batch.fingerprints[*index].is_none()).collect();
+        let unknown: Vec<usize> =
+            indexes.iter().copied().filter(|index| batch.fingerprints[*index].is_none()).collect();
         let blocks: Vec<&[u8]> = unknown.iter().map(|index| batch.block(*index)).collect();
         let mut fingerprints = Vec::with_capacity(blocks.len());
         self.hasher.fingerprints(&blocks, &mut fingerprints);
@@ -185,12 +187,12 @@ impl Core {
     }
 
     /// Allocates blocks for what is new and writes or stages it. Nothing is visible yet.
-    pub fn place(&self, batch: &mut Batch, reserved: u64) -> Result<Vec<Run>> {
+    pub fn place(&self, batch: &mut Batch, claim: Claim) -> Result<Vec<Run>> {
         let anew = batch.indexes(|outcome| outcome == Outcome::Anew(None));
         if anew.is_empty() {
             return Ok(Vec::new());
         }
-        let runs = self.allocate(anew.len() as u64, reserved)?;
+        let runs = self.allocate(anew.len() as u64, claim)?;
         let pbns = runs.iter().flat_map(|run| (0..run.blocks).map(|n| run.pbn.plus(n)));
         for (&index, pbn) in anew.iter().zip(pbns) {
             batch.outcomes[index] = Outcome::Anew(Some(pbn));

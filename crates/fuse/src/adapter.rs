@@ -131,8 +131,8 @@ impl Adapter {
             (Err(Error::NoSpace), Some(room_maker)) => {
                 let file_system = self.file_system.clone();
                 room_maker.run(move || {
-                    let room = file_system.make_room();
-                    reply(room.and_then(|more| if more { again(&file_system) } else { Err(Error::NoSpace) }));
+                    // Somebody else may have made the room that this call did not find to be made.
+                    reply(file_system.make_room().and_then(|_| again(&file_system)));
                 });
             }
             (result, _) => reply(result),

@@ -92,22 +92,15 @@ pub fn remount(dir: &Path, kernel_flags: libc::c_ulong) -> io::Result<()> {
     let dir = c_string(dir)?;
     let nothing = std::ptr::null();
     // SAFETY: `dir` outlives the call; the kernel ignores source and type and accepts null data on a remount.
-    check(unsafe {
-        libc::mount(
-            nothing,
-            dir.as_ptr(),
-            nothing,
-            kernel_flags | libc::MS_REMOUNT,
-            nothing.cast(),
-        )
-    })
+    check(unsafe { libc::mount(nothing, dir.as_ptr(), nothing, kernel_flags | libc::MS_REMOUNT, nothing.cast()) })
 }
 
 fn open_device() -> io::Result<OwnedFd> {
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(|e| match e.raw_os_error() {
-        Some(libc::ENOENT | libc::ENXIO | libc::ENODEV) => {
-            io::Error::new(e.kind(), "there is no /dev/fuse: load the kernel module (modprobe fuse), or give the container the device")
-        }
+        Some(libc::ENOENT | libc::ENXIO | libc::ENODEV) => io::Error::new(
+            e.kind(),
+            "there is no /dev/fuse: load the kernel module (modprobe fuse), or give the container the device",
+        ),
         _ => io::Error::new(e.kind(), format!("cannot open /dev/fuse: {e}")),
     })?;
     Ok(device.into())
@@ -116,65 +109,35 @@ fn open_device() -> io::Result<OwnedFd> {
 fn attach(connection: &OwnedFd, spec: &MountSpec) -> io::Result<()> {
     let mode = File::open(&spec.dir)?.metadata()?.mode();
     // The daemon answers for every user; the kernel checks permissions from the attributes it is given.
-    let data = format!(
-        "fd={},rootmode={mode:o},user_id=0,group_id=0,default_permissions,allow_other",
-        connection.as_raw_fd()
-    );
+    let data =
+        format!("fd={},rootmode={mode:o},user_id=0,group_id=0,default_permissions,allow_other", connection.as_raw_fd());
     let (source, dir) = (c_string(&spec.volume)?, c_string(&spec.dir)?);
-    let (kind, data) = (
-        c_string(Path::new(MOUNT_TYPE))?,
-        c_string(Path::new(&data))?,
-    );
+    let (kind, data) = (c_string(Path::new(MOUNT_TYPE))?, c_string(Path::new(&data))?);
     // SAFETY: all four strings are NUL-terminated and outlive the call.
-    let done = unsafe {
-        libc::mount(
-            source.as_ptr(),
-            dir.as_ptr(),
-            kind.as_ptr(),
-            spec.kernel_flags,
-            data.as_ptr().cast(),
-        )
-    };
+    let done =
+        unsafe { libc::mount(source.as_ptr(), dir.as_ptr(), kind.as_ptr(), spec.kernel_flags, data.as_ptr().cast()) };
     check(done).map_err(|e| {
         let way_out = match e.raw_os_error() {
             Some(libc::EPERM) => ": mounting needs root (CAP_SYS_ADMIN)",
             Some(libc::ENODEV) => ": this kernel has no FUSE (modprobe fuse)",
             _ => "",
         };
-        io::Error::new(
-            e.kind(),
-            format!("cannot mount on {}: {e}{way_out}", spec.dir.display()),
-        )
+        io::Error::new(e.kind(), format!("cannot mount on {}: {e}{way_out}", spec.dir.display()))
     })
 }
 
-fn shake_hands<F: Filesystem>(
-    filesystem: F,
-    connection: OwnedFd,
-    spec: &MountSpec,
-) -> io::Result<Session<F>> {
+fn shake_hands<F: Filesystem>(filesystem: F, connection: OwnedFd, spec: &MountSpec) -> io::Result<Session<F>> {
     let mut config = Config::default();
     config.n_threads = Some(spec.threads);
     let session = fuser::Session::from_fd(filesystem, connection, SessionACL::All, config)?;
-    Ok(Session {
-        session,
-        device: BackingDevice::of(&spec.dir)?,
-    })
+    Ok(Session { session, device: BackingDevice::of(&spec.dir)? })
 }
 
 fn c_string(path: &Path) -> io::Result<CString> {
-    CString::new(path.as_os_str().as_bytes()).map_err(|_| {
-        io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "a path must not hold a NUL byte",
-        )
-    })
+    CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a path must not hold a NUL byte"))
 }
 
 fn check(returned: libc::c_int) -> io::Result<()> {
-    if returned == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if returned == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -43,9 +43,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// With writeback caching the kernel accepts writes before oncefs sees them, so what is dirty must fit.
 pub fn dirty_bytes_max(ram_bytes: u64, available_bytes: u64) -> u64 {
     let by_ram = (ram_bytes / DIRTY_SHARE_OF_RAM).clamp(DIRTY_BYTES_MIN, DIRTY_BYTES_MAX);
-    let by_space = available_bytes
-        .saturating_sub(AVAILABLE_MARGIN)
-        .max(DIRTY_BYTES_FLOOR);
+    let by_space = available_bytes.saturating_sub(AVAILABLE_MARGIN).max(DIRTY_BYTES_FLOOR);
     by_ram.min(by_space)
 }
 
@@ -69,9 +67,7 @@ impl BackingDevice {
     /// The backing device of what is mounted on `dir`. Sends no request to the daemon.
     pub fn of(dir: &Path) -> io::Result<Self> {
         let (major, minor) = device_number(dir)?;
-        Ok(Self {
-            knobs: PathBuf::from(format!("/sys/class/bdi/{major}:{minor}")),
-        })
+        Ok(Self { knobs: PathBuf::from(format!("/sys/class/bdi/{major}:{minor}")) })
     }
 
     fn set(&self, knob: &str, value: u64) -> io::Result<()> {
@@ -111,13 +107,7 @@ fn device_number(dir: &Path) -> io::Result<(u32, u32)> {
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
     // SAFETY: `dir` is NUL-terminated, `found` is writable, both outlive the call.
     let done = unsafe {
-        libc::statx(
-            libc::AT_FDCWD,
-            dir.as_ptr(),
-            libc::AT_STATX_DONT_SYNC,
-            libc::STATX_BASIC_STATS,
-            &mut found,
-        )
+        libc::statx(libc::AT_FDCWD, dir.as_ptr(), libc::AT_STATX_DONT_SYNC, libc::STATX_BASIC_STATS, &mut found)
     };
     if done != 0 {
         return Err(io::Error::last_os_error());
@@ -142,27 +132,19 @@ impl DirtyLimit {
         device.set_fixed();
         let mut current = dirty_bytes_max(ram_bytes, available_bytes());
         if let Err(e) = device.set_dirty_max(current) {
-            log::warn!(
-                "cannot bound the dirty data of {}: {e}",
-                device.knobs.display()
-            );
+            log::warn!("cannot bound the dirty data of {}: {e}", device.knobs.display());
         }
         let (stop, stopped) = channel();
-        let thread = std::thread::Builder::new()
-            .name("dirty-limit".into())
-            .spawn(move || {
-                while stopped.recv_timeout(LOOK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                    let wanted = dirty_bytes_max(ram_bytes, available_bytes());
-                    // An error here means that the mount is going away.
-                    if worth_setting(current, wanted) && device.set_dirty_max(wanted).is_ok() {
-                        current = wanted;
-                    }
+        let thread = std::thread::Builder::new().name("dirty-limit".into()).spawn(move || {
+            while stopped.recv_timeout(LOOK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                let wanted = dirty_bytes_max(ram_bytes, available_bytes());
+                // An error here means that the mount is going away.
+                if worth_setting(current, wanted) && device.set_dirty_max(wanted).is_ok() {
+                    current = wanted;
                 }
-            })?;
-        Ok(Self {
-            stop: Some(stop),
-            thread: Some(thread),
-        })
+            }
+        })?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 }
 
@@ -188,9 +170,7 @@ impl PageLimit {
     /// then the kernel cuts requests to what its limit allows.
     pub(crate) fn raise_for(request_bytes_max: u32) -> Option<Self> {
         Self::try_raise(pages_for(request_bytes_max)).unwrap_or_else(|e| {
-            log::warn!(
-                "cannot raise fs.fuse.max_pages_limit: {e}: requests stay smaller than asked for"
-            );
+            log::warn!("cannot raise fs.fuse.max_pages_limit: {e}: requests stay smaller than asked for");
             None
         })
     }
@@ -214,10 +194,7 @@ impl PageLimit {
 impl Drop for PageLimit {
     fn drop(&mut self) {
         if let Err(e) = write_number(&mut self.knob, self.previous) {
-            log::warn!(
-                "cannot restore fs.fuse.max_pages_limit to {}: {e}",
-                self.previous
-            );
+            log::warn!("cannot restore fs.fuse.max_pages_limit to {}: {e}", self.previous);
         }
     }
 }
@@ -226,12 +203,7 @@ fn read_number(knob: &mut File) -> io::Result<u64> {
     let mut text = String::new();
     knob.rewind()?;
     knob.read_to_string(&mut text)?;
-    text.trim().parse().map_err(|_| {
-        io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!("not a number: {text:?}"),
-        )
-    })
+    text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("not a number: {text:?}")))
 }
 
 fn write_number(knob: &mut File, value: u64) -> io::Result<()> {
@@ -280,17 +252,9 @@ mod tests {
     #[test]
     fn the_page_limit_is_raised_while_held_and_restored_after() {
         let path = "/proc/sys/fs/fuse/max_pages_limit";
-        let limit = || {
-            fs::read_to_string(path)
-                .unwrap()
-                .trim()
-                .parse::<u64>()
-                .unwrap()
-        };
+        let limit = || fs::read_to_string(path).unwrap().trim().parse::<u64>().unwrap();
         let before = limit();
-        let raised = PageLimit::try_raise(before + 256)
-            .unwrap()
-            .expect("above the present limit");
+        let raised = PageLimit::try_raise(before + 256).unwrap().expect("above the present limit");
         assert_eq!(limit(), before + 256);
         drop(raised);
         assert_eq!(limit(), before);
@@ -300,10 +264,7 @@ mod tests {
     fn the_device_number_is_the_one_of_the_mount() {
         let (major, minor) = device_number(Path::new("/proc")).unwrap();
         let line = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        let proc = line
-            .lines()
-            .find(|l| l.split(' ').nth(4) == Some("/proc"))
-            .unwrap();
+        let proc = line.lines().find(|l| l.split(' ').nth(4) == Some("/proc")).unwrap();
         assert_eq!(proc.split(' ').nth(2).unwrap(), format!("{major}:{minor}"));
     }
 }

@@ -26,8 +26,8 @@ const POLL: Duration = Duration::from_millis(2);
 
 /// The built binary: `ONCEFS_BIN`, else beside the tests.
 pub fn oncefs() -> PathBuf {
-    let binary = std::env::var_os("ONCEFS_BIN")
-        .map_or_else(|| crate::run::target_dir().join("release/oncefs"), PathBuf::from);
+    let binary =
+        std::env::var_os("ONCEFS_BIN").map_or_else(|| crate::run::target_dir().join("release/oncefs"), PathBuf::from);
     assert!(binary.exists(), "{} is missing: run cargo build --release first, or set ONCEFS_BIN", binary.display());
     binary
 }
@@ -146,7 +146,11 @@ impl Mount {
             if output.status.success() {
                 return;
             }
-            assert!(said.contains("in use") && start.elapsed() < BUSY_MAX, "umount ended with {}: {said}", output.status);
+            assert!(
+                said.contains("in use") && start.elapsed() < BUSY_MAX,
+                "umount ended with {}: {said}",
+                output.status
+            );
             thread::sleep(POLL);
         }
     }

@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 
 /// Runs a command to its end and returns what it said; panics with all of it if it failed.
 pub fn run(command: &mut Command) -> String {
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .unwrap_or_else(|error| panic!("{command:?} did not start: {error}; scripts/setup test installs what the tests need"));
+    let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| {
+        panic!("{command:?} did not start: {error}; scripts/setup test installs what the tests need")
+    });
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let complained = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?} ended with {}\n{said}{complained}", output.status);

@@ -46,9 +46,8 @@ pub fn seek(file: &File, at: u64, whence: i32) -> io::Result<u64> {
 pub fn copy_range(from: &File, from_at: u64, to: &File, to_at: u64, len: u64) -> io::Result<u64> {
     let (mut from_at, mut to_at) = (from_at as i64, to_at as i64);
     // SAFETY: both offsets outlive the call.
-    let copied = unsafe {
-        libc::copy_file_range(from.as_raw_fd(), &mut from_at, to.as_raw_fd(), &mut to_at, len as usize, 0)
-    };
+    let copied =
+        unsafe { libc::copy_file_range(from.as_raw_fd(), &mut from_at, to.as_raw_fd(), &mut to_at, len as usize, 0) };
     length(copied).map(|len| len as u64)
 }
 
@@ -149,7 +148,8 @@ pub fn sync_file_system(path: &Path) -> io::Result<()> {
 pub fn unmount_dead(dir: &Path) -> io::Result<()> {
     let dir = c_path(dir);
     // SAFETY: the string outlives the calls.
-    done(unsafe { libc::umount2(dir.as_ptr(), 0) }).or_else(|_| done(unsafe { libc::umount2(dir.as_ptr(), libc::MNT_DETACH) }))
+    done(unsafe { libc::umount2(dir.as_ptr(), 0) })
+        .or_else(|_| done(unsafe { libc::umount2(dir.as_ptr(), libc::MNT_DETACH) }))
 }
 
 /// Runs `work` in a child process, and returns its result (0 to 255). `work` may only make system calls:
@@ -194,7 +194,11 @@ impl Mapping {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, file.as_raw_fd(), 0) };
-        if start == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(Mapping { start: start.cast(), len }) }
+        if start == libc::MAP_FAILED {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(Mapping { start: start.cast(), len })
+        }
     }
 
     /// The mapped bytes.

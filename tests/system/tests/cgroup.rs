@@ -24,7 +24,12 @@ fn writing_four_times_the_memory_of_the_cgroup_does_not_deadlock() {
     let start = Instant::now();
     // The writer only makes system calls and fills a buffer that exists.
     let failed = sys::in_child(|| write_in_cgroup(&procs, &path, &mut buffer));
-    println!("writing {} MiB in a cgroup of {} MiB: {:.1} s", WRITTEN / MIB, LIMIT >> 20, start.elapsed().as_secs_f64());
+    println!(
+        "writing {} MiB in a cgroup of {} MiB: {:.1} s",
+        WRITTEN / MIB,
+        LIMIT >> 20,
+        start.elapsed().as_secs_f64()
+    );
     assert_eq!(failed, 0, "errno of the writer");
     assert!(start.elapsed() < TIME_MAX, "took {:?}", start.elapsed());
 

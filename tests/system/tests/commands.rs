@@ -37,7 +37,12 @@ fn processes_naming(path: &Path) -> Vec<String> {
         let arguments = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         String::from_utf8_lossy(&arguments).contains(wanted)
     };
-    fs::read_dir("/proc").unwrap().flatten().filter(names).map(|e| e.file_name().to_string_lossy().into_owned()).collect()
+    fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter(names)
+        .map(|e| e.file_name().to_string_lossy().into_owned())
+        .collect()
 }
 
 #[test]
@@ -47,7 +52,10 @@ fn mount_returns_when_the_mount_is_live_and_umount_when_the_daemon_is_gone() {
         run(Command::new(oncefs()).arg("mount").arg(volume.volume()).arg(volume.dir()));
         assert!(is_mounted(&volume.dir()), "mount came back before the mount was live");
         if round > 0 {
-            assert!(fs::read(volume.join("file")).unwrap() == bytes(round - 1, 100_000), "the content of round {round} is lost");
+            assert!(
+                fs::read(volume.join("file")).unwrap() == bytes(round - 1, 100_000),
+                "the content of round {round} is lost"
+            );
         }
         fs::write(volume.join("file"), bytes(round, 100_000)).unwrap();
         run(Command::new(oncefs()).arg("umount").arg(volume.dir()));

@@ -32,7 +32,8 @@ impl InPlace {
     }
 
     fn write_repeatedly(&mut self, random: &mut Random) -> io::Result<()> {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).custom_flags(self.flags).open(&self.path)?;
+        let file =
+            OpenOptions::new().write(true).create(true).truncate(false).custom_flags(self.flags).open(&self.path)?;
         loop {
             let at = random.below(400_000) as usize;
             // Few different contents, often at the same place in a block: most blocks are shared sooner or later.
@@ -59,7 +60,9 @@ impl InPlace {
         assert!(found.len() >= self.acknowledged.len() && found.len() <= new.len(), "{}", self.path.display());
         for at in (0..found.len()).step_by(PAGE) {
             let page = &found[at..found.len().min(at + PAGE)];
-            if let (Some(old_differs), Some(new_differs)) = (differs(page, &self.acknowledged, at), differs(page, &new, at)) {
+            if let (Some(old_differs), Some(new_differs)) =
+                (differs(page, &self.acknowledged, at), differs(page, &new, at))
+            {
                 panic!(
                     "{}: page at {at} is neither as acknowledged (differs at {old_differs}) nor as the write under way \
                      leaves it (differs at {new_differs}); lengths: found {}, acknowledged {}, under way {}",
@@ -109,8 +112,10 @@ impl Replaced {
             Err(error) if self.acknowledged == 0 && error.kind() == io::ErrorKind::NotFound => return,
             found => found.unwrap(),
         };
-        let generation = [self.acknowledged, self.acknowledged + 1].into_iter().find(|g| found == bytes(1000 + g, GENERATION_BYTES));
-        self.acknowledged = generation.unwrap_or_else(|| panic!("{} bytes of no generation near {}", found.len(), self.acknowledged));
+        let generation =
+            [self.acknowledged, self.acknowledged + 1].into_iter().find(|g| found == bytes(1000 + g, GENERATION_BYTES));
+        self.acknowledged =
+            generation.unwrap_or_else(|| panic!("{} bytes of no generation near {}", found.len(), self.acknowledged));
     }
 }
 

@@ -72,8 +72,15 @@ impl Pair {
         }
         self.mount.crash();
         let differences: Vec<String> = prefixes.iter().map_while(|tree| difference(&self.mount.dir(), tree)).collect();
-        assert!(differences.len() < prefixes.len(), "the mount equals no prefix; it differs from the first in:\n{}", differences[0]);
-        println!("the crash kept {} of {UNSYNCED_OPERATIONS} unsynced changes, or as many as look the same", differences.len());
+        assert!(
+            differences.len() < prefixes.len(),
+            "the mount equals no prefix; it differs from the first in:\n{}",
+            differences[0]
+        );
+        println!(
+            "the crash kept {} of {UNSYNCED_OPERATIONS} unsynced changes, or as many as look the same",
+            differences.len()
+        );
         self.tree = prefixes.swap_remove(differences.len());
     }
 }

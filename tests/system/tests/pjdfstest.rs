@@ -29,10 +29,8 @@ entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 "#;
 
 /// What pjdfstest finds missing, with the limit that is to blame.
-const SKIPPED: [(&str, &str); 1] = [(
-    "link::link_count_max",
-    "pathconf(_PC_LINK_MAX) knows no FUSE file system, so the test has no count to exceed",
-)];
+const SKIPPED: [(&str, &str); 1] =
+    [("link::link_count_max", "pathconf(_PC_LINK_MAX) knows no FUSE file system, so the test has no count to exceed")];
 
 /// The tests that remount read-only. They run by themselves: some others leave files open for writing,
 /// and with those no file system becomes read-only.

@@ -178,7 +178,10 @@ fn access_control_lists_grant_mask_and_are_inherited() {
     OpenOptions::new().write(true).create_new(true).mode(0o666).open(dir.join("file")).unwrap();
     fs::create_dir(dir.join("sub")).unwrap();
     mount.remount();
-    assert_eq!(acl_of(&dir.join("file")).trim(), "user::rw-\nuser:1234:rwx\t#effective:rw-\ngroup::r-x\t#effective:r--\nmask::rw-\nother::---");
+    assert_eq!(
+        acl_of(&dir.join("file")).trim(),
+        "user::rw-\nuser:1234:rwx\t#effective:rw-\ngroup::r-x\t#effective:r--\nmask::rw-\nother::---"
+    );
     assert!(acl_of(&dir.join("sub")).contains("default:user:1234:rwx"), "directories pass the default on");
     assert_eq!(open_as(&dir.join("file"), 1234, libc::O_RDWR), 0, "inherited by the file");
 }
@@ -191,15 +194,19 @@ fn locks_exclude_other_processes() {
     file.write_all_at(&[0; 100], 0).unwrap();
     let c_path = sys::c_path(&path);
     // SAFETY: plain system calls in a child with one thread, here and below.
-    let flock_in_child = || sys::in_child(|| unsafe {
-        let other = libc::open(c_path.as_ptr(), libc::O_RDWR);
-        if libc::flock(other, libc::LOCK_EX | libc::LOCK_NB) == 0 { 0 } else { sys::last_errno() }
-    });
-    let record_in_child = |at| sys::in_child(|| {
-        // SAFETY: as above.
-        let other = unsafe { libc::open(c_path.as_ptr(), libc::O_RDWR) };
-        sys::record_lock(other, libc::F_WRLCK, at, 10)
-    });
+    let flock_in_child = || {
+        sys::in_child(|| unsafe {
+            let other = libc::open(c_path.as_ptr(), libc::O_RDWR);
+            if libc::flock(other, libc::LOCK_EX | libc::LOCK_NB) == 0 { 0 } else { sys::last_errno() }
+        })
+    };
+    let record_in_child = |at| {
+        sys::in_child(|| {
+            // SAFETY: as above.
+            let other = unsafe { libc::open(c_path.as_ptr(), libc::O_RDWR) };
+            sys::record_lock(other, libc::F_WRLCK, at, 10)
+        })
+    };
     file.lock().unwrap();
     assert_eq!(flock_in_child(), libc::EWOULDBLOCK);
     file.unlock().unwrap();
@@ -240,7 +247,9 @@ fn mappings_share_or_keep_to_themselves() {
 fn direct_io_works_aligned_and_not_and_agrees_with_the_page_cache() {
     let mount = small();
     let path = mount.join("file");
-    let open = |flags| OpenOptions::new().read(true).write(true).create(true).truncate(false).custom_flags(flags).open(&path).unwrap();
+    let open = |flags| {
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).custom_flags(flags).open(&path).unwrap()
+    };
     let (direct, cached) = (open(libc::O_DIRECT), open(0));
     let memory = tempfile::tempfile().unwrap();
     memory.set_len(MIB).unwrap();
@@ -268,7 +277,8 @@ fn a_synchronous_write_is_durable_when_it_returns() {
     let mut mount = small();
     let path = mount.join("file");
     for flag in [libc::O_SYNC, libc::O_DSYNC] {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).custom_flags(flag).open(&path).unwrap();
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).custom_flags(flag).open(&path).unwrap();
         file.write_all(&bytes(flag as u64, 50_000)).unwrap();
         mount.kill();
         drop(file);
@@ -359,14 +369,17 @@ fn a_directory_of_many_entries_lists_each_once_and_empties() {
     let mut mount = Mount::new("4G");
     let dir = mount.join("dir");
     fs::create_dir(&dir).unwrap();
-    elapsed(&format!("creating {entries} files"), || (0..entries).for_each(|n| drop(File::create(dir.join(format!("file-{n}"))).unwrap())));
-    mount.remount();
-    let (names, _) = elapsed("listing them", || {
-        fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name()).collect::<Vec<_>>()
+    elapsed(&format!("creating {entries} files"), || {
+        (0..entries).for_each(|n| drop(File::create(dir.join(format!("file-{n}"))).unwrap()))
     });
+    mount.remount();
+    let (names, _) =
+        elapsed("listing them", || fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name()).collect::<Vec<_>>());
     assert_eq!(names.len(), entries as usize);
     assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), entries as usize, "no name twice");
-    elapsed("deleting while listing", || fs::read_dir(&dir).unwrap().for_each(|e| fs::remove_file(e.unwrap().path()).unwrap()));
+    elapsed("deleting while listing", || {
+        fs::read_dir(&dir).unwrap().for_each(|e| fs::remove_file(e.unwrap().path()).unwrap())
+    });
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 0, "deleting while listing misses no name");
     fs::remove_dir(&dir).unwrap();
     mount.check();
@@ -387,7 +400,11 @@ fn a_file_is_found_again_by_its_handle_without_its_name() {
     fs::remove_file(mount.join("renamed")).unwrap();
     fs::write(mount.join("another"), "other").unwrap();
     mount.remount();
-    assert_eq!(errno(sys::open_by_handle(&mount.dir(), &handle).map(|_| ())), libc::ESTALE, "a handle never finds another file");
+    assert_eq!(
+        errno(sys::open_by_handle(&mount.dir(), &handle).map(|_| ())),
+        libc::ESTALE,
+        "a handle never finds another file"
+    );
 }
 
 #[test]

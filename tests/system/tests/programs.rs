@@ -40,7 +40,10 @@ fn a_busy_database_stays_whole() {
     let mut mount = Mount::new("2G");
     for mode in ["wal", "delete"] {
         let database = mount.join(format!("{mode}.db"));
-        sql(&database, &format!("PRAGMA journal_mode={mode}; CREATE TABLE t(id INTEGER PRIMARY KEY, writer INT, data BLOB);"));
+        sql(
+            &database,
+            &format!("PRAGMA journal_mode={mode}; CREATE TABLE t(id INTEGER PRIMARY KEY, writer INT, data BLOB);"),
+        );
         thread::scope(|scope| {
             for writer in 0..3 {
                 let database = &database;
@@ -86,7 +89,8 @@ fn write_c_project(dir: &Path) {
         fs::write(dir.join(format!("f{number}.c")), body).unwrap();
     }
     fs::write(dir.join("common.h"), header).unwrap();
-    let main = format!("#include \"common.h\"\nint main(void) {{ int sum = 0; {calls} printf(\"%d\\n\", sum); return 0; }}\n");
+    let main =
+        format!("#include \"common.h\"\nint main(void) {{ int sum = 0; {calls} printf(\"%d\\n\", sum); return 0; }}\n");
     fs::write(dir.join("main.c"), main).unwrap();
 }
 
@@ -110,11 +114,16 @@ fn rsync_and_tar_find_a_copied_tree_equal_in_content_and_attributes() {
     shell(&mount.dir(), &format!("cp -a {} include && cp -a include second", tree.display()));
     mount.remount();
     for name in ["include", "second"] {
-        let difference =
-            shell(&mount.dir(), &format!("rsync -aHAX -c --dry-run --itemize-changes --delete {}/ {name}/", tree.display()));
+        let difference = shell(
+            &mount.dir(),
+            &format!("rsync -aHAX -c --dry-run --itemize-changes --delete {}/ {name}/", tree.display()),
+        );
         assert_eq!(difference, "", "rsync sees differences");
     }
     shell(&copy, "tar --xattrs --acls -cf ../include.tar . && tar --compare -f ../include.tar");
-    shell(&mount.dir(), "mkdir third && tar --xattrs --acls -xpf include.tar -C third && diff -r --no-dereference include third");
+    shell(
+        &mount.dir(),
+        "mkdir third && tar --xattrs --acls -xpf include.tar -C third && diff -r --no-dereference include third",
+    );
     mount.check();
 }

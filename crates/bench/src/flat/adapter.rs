@@ -51,7 +51,14 @@ impl Flat {
         self.names.lock().node(inode).map(|node| attributes_of(inode, node))
     }
 
-    fn insert(&self, request: &Request, parent: INodeNo, name: &OsStr, kind: Kind, mode: u32) -> Result<FileAttr, Errno> {
+    fn insert(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        kind: Kind,
+        mode: u32,
+    ) -> Result<FileAttr, Errno> {
         let name = name.to_str().ok_or(Errno::EINVAL)?;
         let node = Node::new(kind, (mode & 0o7777) as u16, request.uid(), request.gid());
         let mut names = self.names.lock();

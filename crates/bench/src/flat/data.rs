@@ -59,9 +59,8 @@ impl Data {
         if self.early_write_out {
             let flags = libc::SYNC_FILE_RANGE_WRITE;
             // SAFETY: the descriptor is open as long as self is; the call touches no memory of ours.
-            let result = unsafe {
-                libc::sync_file_range(self.buffered.as_raw_fd(), offset as i64, piece.len() as i64, flags)
-            };
+            let result =
+                unsafe { libc::sync_file_range(self.buffered.as_raw_fd(), offset as i64, piece.len() as i64, flags) };
             if result != 0 {
                 return Err(io::Error::last_os_error());
             }

@@ -65,7 +65,8 @@ pub fn serve(args: &FlatArgs) -> Result<()> {
     config.clone_fd = args.clone_fd;
     let session = {
         let _raised = RaisedPageLimit::to_fit(args.max_write)?;
-        Session::new(file_system, &args.mountpoint, &config).during(|| format!("cannot mount {}", args.mountpoint.display()))?
+        Session::new(file_system, &args.mountpoint, &config)
+            .during(|| format!("cannot mount {}", args.mountpoint.display()))?
     };
     let serving = std::thread::spawn(move || session.run());
     bdi::tune(&args.mountpoint, &args.tuning)?;
@@ -84,7 +85,8 @@ impl RaisedPageLimit {
         if before.trim().parse::<u64>().is_ok_and(|limit| limit >= pages) {
             return Ok(RaisedPageLimit(None));
         }
-        fs::write(MAX_PAGES_LIMIT, pages.to_string()).during(|| format!("cannot raise {MAX_PAGES_LIMIT} to {pages}"))?;
+        fs::write(MAX_PAGES_LIMIT, pages.to_string())
+            .during(|| format!("cannot raise {MAX_PAGES_LIMIT} to {pages}"))?;
         Ok(RaisedPageLimit(Some(before)))
     }
 }

@@ -200,8 +200,7 @@ mod tests {
     fn what_was_never_written_is_a_hole_before_the_placed_stretch() {
         let (mut names, inode) = names_with_file();
         names.place(inode, CHUNK_BYTES, 4096);
-        let expected =
-            [Stretch { offset: None, bytes: CHUNK_BYTES }, Stretch { offset: Some(0), bytes: CHUNK_BYTES }];
+        let expected = [Stretch { offset: None, bytes: CHUNK_BYTES }, Stretch { offset: Some(0), bytes: CHUNK_BYTES }];
         assert_eq!(names.locate(inode, 0, 2 * CHUNK_BYTES), expected);
     }
 

@@ -38,22 +38,14 @@ impl Connection {
         };
         match UnixStream::connect(&socket.path) {
             Ok(stream) => Ok(Some(Self { stream })),
-            Err(e)
-                if matches!(
-                    e.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
-                ) =>
-            {
-                Ok(None)
-            }
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Ok(None),
             Err(e) => Err(e),
         }
     }
 
     /// Asks and waits for the answer.
     pub fn ask(mut self, request: Request) -> Result<serde_json::Value, String> {
-        self.send(request)
-            .map_err(|e| format!("cannot talk to the daemon: {e}"))?;
+        self.send(request).map_err(|e| format!("cannot talk to the daemon: {e}"))?;
         match self.into_replies().next_reply()? {
             Reply::Ok(value) => Ok(value),
             Reply::Error(message) => Err(message),
@@ -80,18 +72,13 @@ impl Connection {
     }
 
     fn send(&mut self, request: Request) -> io::Result<()> {
-        let mut line = serde_json::to_string(&Envelope {
-            version: VERSION,
-            request,
-        })?;
+        let mut line = serde_json::to_string(&Envelope { version: VERSION, request })?;
         line.push('\n');
         self.stream.write_all(line.as_bytes())
     }
 
     fn into_replies(self) -> Replies {
-        Replies {
-            lines: BufReader::new(self.stream),
-        }
+        Replies { lines: BufReader::new(self.stream) }
     }
 }
 
@@ -102,9 +89,7 @@ struct Replies {
 
 impl Replies {
     fn next_reply(&mut self) -> Result<Reply, String> {
-        let line = self
-            .next_line()
-            .map_err(|e| format!("cannot read the daemon's answer: {e}"))?;
+        let line = self.next_line().map_err(|e| format!("cannot read the daemon's answer: {e}"))?;
         if line.is_empty() {
             return Err("the daemon ended without an answer: see its log".into());
         }
@@ -113,16 +98,13 @@ impl Replies {
 
     fn next_line(&mut self) -> io::Result<String> {
         let mut line = String::new();
-        (&mut self.lines)
-            .take(LINE_BYTES_MAX)
-            .read_line(&mut line)?;
+        (&mut self.lines).take(LINE_BYTES_MAX).read_line(&mut line)?;
         Ok(line)
     }
 
     /// Whether something arrives within `patience`.
     fn wait(&mut self, patience: Duration) -> bool {
-        !self.lines.buffer().is_empty()
-            || await_readable(self.lines.get_ref().as_fd(), Some(patience))
+        !self.lines.buffer().is_empty() || await_readable(self.lines.get_ref().as_fd(), Some(patience))
     }
 }
 
@@ -166,23 +148,11 @@ impl ExpectedExit {
 
 /// A handle on the process at the other end; readable once it is gone.
 fn process_behind(stream: &UnixStream) -> io::Result<OwnedFd> {
-    let mut peer = libc::ucred {
-        pid: 0,
-        uid: 0,
-        gid: 0,
-    };
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     let place = std::ptr::from_mut(&mut peer).cast();
     // SAFETY: `place` and `len` describe `peer`, which the call fills.
-    let done = unsafe {
-        libc::getsockopt(
-            stream.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            place,
-            &mut len,
-        )
-    };
+    let done = unsafe { libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, place, &mut len) };
     if done != 0 {
         return Err(io::Error::last_os_error());
     }

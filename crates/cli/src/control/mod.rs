@@ -89,17 +89,8 @@ struct SocketPath {
 
 impl SocketPath {
     fn in_volume(volume: &Path) -> io::Result<Self> {
-        let volume = File::options()
-            .read(true)
-            .custom_flags(libc::O_DIRECTORY)
-            .open(volume)?;
-        let path = PathBuf::from(format!(
-            "/proc/self/fd/{}/{SOCKET_NAME}",
-            volume.as_raw_fd()
-        ));
-        Ok(Self {
-            _volume: volume,
-            path,
-        })
+        let volume = File::options().read(true).custom_flags(libc::O_DIRECTORY).open(volume)?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}/{SOCKET_NAME}", volume.as_raw_fd()));
+        Ok(Self { _volume: volume, path })
     }
 }

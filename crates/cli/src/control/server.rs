@@ -35,14 +35,9 @@ impl Server {
     pub fn start(volume: &Path, handler: Arc<dyn Handler>) -> io::Result<Self> {
         let socket = SocketPath::in_volume(volume)?;
         let listener = listen(&socket)?;
-        let server = Self {
-            waiting: Arc::default(),
-            socket: Arc::new(socket),
-        };
+        let server = Self { waiting: Arc::default(), socket: Arc::new(socket) };
         let serving = server.clone();
-        std::thread::Builder::new()
-            .name("control".into())
-            .spawn(move || serving.accept(&listener, &handler))?;
+        std::thread::Builder::new().name("control".into()).spawn(move || serving.accept(&listener, &handler))?;
         Ok(server)
     }
 
@@ -84,10 +79,7 @@ impl Server {
             let Ok(mut stream) = stream else { continue };
             if active.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
                 active.fetch_sub(1, Ordering::Relaxed);
-                let _ = send(
-                    &mut stream,
-                    &Reply::Error("too many commands at a time: try again".into()),
-                );
+                let _ = send(&mut stream, &Reply::Error("too many commands at a time: try again".into()));
                 continue;
             }
             let (server, handler, running) = (self.clone(), handler.clone(), active.clone());
@@ -95,10 +87,7 @@ impl Server {
                 server.serve(stream, &*handler);
                 running.fetch_sub(1, Ordering::Relaxed);
             };
-            if let Err(e) = std::thread::Builder::new()
-                .name("control-request".into())
-                .spawn(serve)
-            {
+            if let Err(e) = std::thread::Builder::new().name("control-request".into()).spawn(serve) {
                 active.fetch_sub(1, Ordering::Relaxed);
                 log::warn!("cannot serve a command: {e}");
             }
@@ -120,14 +109,7 @@ fn is_connected(stream: &UnixStream) -> bool {
     let mut byte = 0u8;
     let place = std::ptr::from_mut(&mut byte).cast();
     // SAFETY: a peek of one byte into `byte`.
-    let received = unsafe {
-        libc::recv(
-            stream.as_raw_fd(),
-            place,
-            1,
-            libc::MSG_PEEK | libc::MSG_DONTWAIT,
-        )
-    };
+    let received = unsafe { libc::recv(stream.as_raw_fd(), place, 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) };
     received != 0
 }
 
@@ -142,9 +124,7 @@ fn listen(socket: &SocketPath) -> io::Result<UnixListener> {
 }
 
 fn read_request(stream: &UnixStream) -> Result<Request, String> {
-    stream
-        .set_read_timeout(Some(REQUEST_TIMEOUT))
-        .map_err(|e| e.to_string())?;
+    stream.set_read_timeout(Some(REQUEST_TIMEOUT)).map_err(|e| e.to_string())?;
     let mut line = String::new();
     BufReader::new(stream.take(LINE_BYTES_MAX))
         .read_line(&mut line)
@@ -153,8 +133,7 @@ fn read_request(stream: &UnixStream) -> Result<Request, String> {
 }
 
 fn parse_request(line: &str) -> Result<Request, String> {
-    let value: serde_json::Value =
-        serde_json::from_str(line).map_err(|e| format!("the request is not JSON: {e}"))?;
+    let value: serde_json::Value = serde_json::from_str(line).map_err(|e| format!("the request is not JSON: {e}"))?;
     let version = value.get("version").and_then(serde_json::Value::as_u64);
     if version != Some(u64::from(VERSION)) {
         return Err(format!(
@@ -163,9 +142,7 @@ fn parse_request(line: &str) -> Result<Request, String> {
     }
     serde_json::from_value::<Envelope>(value)
         .map(|envelope| envelope.request)
-        .map_err(|e| {
-            format!("the daemon does not know this request ({e}): mount again with this oncefs")
-        })
+        .map_err(|e| format!("the daemon does not know this request ({e}): mount again with this oncefs"))
 }
 
 fn send(stream: &mut UnixStream, reply: &Reply) -> io::Result<()> {
@@ -180,52 +157,23 @@ mod tests {
 
     #[test]
     fn requests_of_this_version_are_understood() {
-        assert_eq!(
-            parse_request(r#"{"version":1,"request":"stats"}"#),
-            Ok(Request::Stats)
-        );
-        assert_eq!(
-            parse_request(r#"{"version":1,"request":"grow","bytes":4096}"#),
-            Ok(Request::Grow { bytes: 4096 })
-        );
-        assert_eq!(
-            parse_request(r#"{"version":1,"request":"wait-exit"}"#),
-            Ok(Request::WaitExit)
-        );
+        assert_eq!(parse_request(r#"{"version":1,"request":"stats"}"#), Ok(Request::Stats));
+        assert_eq!(parse_request(r#"{"version":1,"request":"grow","bytes":4096}"#), Ok(Request::Grow { bytes: 4096 }));
+        assert_eq!(parse_request(r#"{"version":1,"request":"wait-exit"}"#), Ok(Request::WaitExit));
     }
 
     #[test]
     fn other_requests_are_refused_with_the_reason() {
         assert!(parse_request("hello").unwrap_err().contains("not JSON"));
-        assert!(
-            parse_request(r#"{"version":2,"request":"stats"}"#)
-                .unwrap_err()
-                .contains("version 1")
-        );
-        assert!(
-            parse_request(r#"{"request":"stats"}"#)
-                .unwrap_err()
-                .contains("version 1")
-        );
-        assert!(
-            parse_request(r#"{"version":1,"request":"dance"}"#)
-                .unwrap_err()
-                .contains("does not know")
-        );
+        assert!(parse_request(r#"{"version":2,"request":"stats"}"#).unwrap_err().contains("version 1"));
+        assert!(parse_request(r#"{"request":"stats"}"#).unwrap_err().contains("version 1"));
+        assert!(parse_request(r#"{"version":1,"request":"dance"}"#).unwrap_err().contains("does not know"));
     }
 
     #[test]
     fn what_the_client_writes_the_server_reads() {
-        for request in [
-            Request::Version,
-            Request::Commit,
-            Request::Grow { bytes: u64::MAX },
-        ] {
-            let line = serde_json::to_string(&Envelope {
-                version: VERSION,
-                request: request.clone(),
-            })
-            .unwrap();
+        for request in [Request::Version, Request::Commit, Request::Grow { bytes: u64::MAX }] {
+            let line = serde_json::to_string(&Envelope { version: VERSION, request: request.clone() }).unwrap();
             assert_eq!(parse_request(&line), Ok(request));
         }
     }

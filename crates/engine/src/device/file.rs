@@ -31,11 +31,7 @@ impl FileDevice {
     }
 
     fn open(path: &Path, writable: bool, flags: i32) -> io::Result<Self> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(writable)
-            .custom_flags(flags | libc::O_CLOEXEC)
-            .open(path)?;
+        let file = OpenOptions::new().read(true).write(writable).custom_flags(flags | libc::O_CLOEXEC).open(path)?;
         let is_block_device = file.metadata()?.file_type().is_block_device();
         Ok(Self { file, is_block_device })
     }

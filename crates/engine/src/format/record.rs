@@ -11,7 +11,7 @@ const SUM_AT: usize = 0;
 const MAGIC_AT: usize = 8;
 const SEQUENCE_AT: usize = 16;
 const BODY_LEN_AT: usize = 24;
-const VOLUME_AT: usize = 32;
+const LOG_ID_AT: usize = 32;
 const SUMS_AT: usize = 48;
 const SEED: u64 = 0x7265_636F;
 const _: () = assert!(SUMS_AT + Sums::BYTES <= HEADER_BYTES);
@@ -81,11 +81,11 @@ pub fn record_bytes(body_len: u64) -> u64 {
 }
 
 /// Writes the header into the front of `record`, whose operations are already in their place.
-pub fn seal(record: &mut [u8], header: &Header, volume_id: [u8; 16]) {
+pub fn seal(record: &mut [u8], header: &Header, log_id: [u8; 16]) {
     record[MAGIC_AT..SEQUENCE_AT].copy_from_slice(&MAGIC.to_le_bytes());
     record[SEQUENCE_AT..BODY_LEN_AT].copy_from_slice(&header.sequence.to_le_bytes());
-    record[BODY_LEN_AT..VOLUME_AT].copy_from_slice(&header.body_len.to_le_bytes());
-    record[VOLUME_AT..SUMS_AT].copy_from_slice(&volume_id);
+    record[BODY_LEN_AT..LOG_ID_AT].copy_from_slice(&header.body_len.to_le_bytes());
+    record[LOG_ID_AT..SUMS_AT].copy_from_slice(&log_id);
     record[SUMS_AT..SUMS_AT + Sums::BYTES].copy_from_slice(&header.sums.encode());
     record[SUMS_AT + Sums::BYTES..HEADER_BYTES].fill(0);
     let end = HEADER_BYTES + header.body_len as usize;
@@ -93,10 +93,10 @@ pub fn seal(record: &mut [u8], header: &Header, volume_id: [u8; 16]) {
     record[SUM_AT..MAGIC_AT].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Reads what the first bytes of a record claim, if they look like one of this volume; the checksum is not looked at.
-pub fn peek(bytes: &[u8], volume_id: [u8; 16]) -> Option<Header> {
+/// Reads what the first bytes of a record claim, if they look like one of this log; the checksum is not looked at.
+pub fn peek(bytes: &[u8], log_id: [u8; 16]) -> Option<Header> {
     let header = bytes.get(..HEADER_BYTES)?;
-    if at::u64(header, MAGIC_AT) != MAGIC || header[VOLUME_AT..SUMS_AT] != volume_id {
+    if at::u64(header, MAGIC_AT) != MAGIC || header[LOG_ID_AT..SUMS_AT] != log_id {
         return None;
     }
     Some(Header {
@@ -107,8 +107,8 @@ pub fn peek(bytes: &[u8], volume_id: [u8; 16]) -> Option<Header> {
 }
 
 /// Checks a whole record; gives its header and its operations.
-pub fn open(record: &[u8], volume_id: [u8; 16]) -> Option<(Header, &[u8])> {
-    let header = peek(record, volume_id)?;
+pub fn open(record: &[u8], log_id: [u8; 16]) -> Option<(Header, &[u8])> {
+    let header = peek(record, log_id)?;
     let end = HEADER_BYTES.checked_add(usize::try_from(header.body_len).ok()?)?;
     let covered = record.get(MAGIC_AT..end)?;
     (at::u64(record, SUM_AT) == checksum(covered, SEED)).then(|| (header, &record[HEADER_BYTES..end]))
@@ -119,7 +119,8 @@ mod tests {
     use super::*;
 
     fn sample() -> Vec<u8> {
-        let sums = Sums { data: Blocks(1), used: Blocks(2), reserved: Blocks(3), mapped: Blocks(4), next_map: MapId(5) };
+        let sums =
+            Sums { data: Blocks(1), used: Blocks(2), reserved: Blocks(3), mapped: Blocks(4), next_map: MapId(5) };
         let mut record = vec![0; 4096];
         record[HEADER_BYTES..HEADER_BYTES + 3].copy_from_slice(b"ops");
         seal(&mut record, &Header { sequence: 9, body_len: 3, sums }, [1; 16]);
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn any_flipped_bit_and_a_foreign_volume_are_refused() {
+    fn any_flipped_bit_and_a_foreign_log_are_refused() {
         let record = sample();
         assert!(open(&record, [2; 16]).is_none());
         for bit in 0..(HEADER_BYTES + 3) * 8 {

@@ -4,7 +4,9 @@
 use std::path::Path;
 
 use rocksdb::statistics::{StatsLevel, Ticker};
-use rocksdb::{BlockBasedOptions, Cache, DB, Direction, FlushOptions, IteratorMode, Options, ReadOptions, WriteBatch, WriteOptions};
+use rocksdb::{
+    BlockBasedOptions, Cache, DB, Direction, FlushOptions, IteratorMode, Options, ReadOptions, WriteBatch, WriteOptions,
+};
 
 use super::{Kv, KvMemory, Put};
 use crate::{Error, Result};

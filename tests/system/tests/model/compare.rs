@@ -40,7 +40,9 @@ fn differs(path: &Path, tree: &Tree, id: Id, inodes: &mut BTreeMap<u64, Id>) -> 
     match &node.kind {
         Kind::Directory(names) => same_names(path, tree, names, inodes),
         Kind::File(content) => same_content(path, attributes.len(), content),
-        Kind::Symlink(target) => expect(path, "target", &fs::read_link(path).unwrap_or_default(), &Path::new(target).to_owned()),
+        Kind::Symlink(target) => {
+            expect(path, "target", &fs::read_link(path).unwrap_or_default(), &Path::new(target).to_owned())
+        }
         Kind::Fifo => expect(path, "type", &(attributes.mode() & libc::S_IFMT), &libc::S_IFIFO),
     }
 }

@@ -78,7 +78,8 @@ fn any_path(random: &mut Random, tree: &Tree) -> PathOf {
     if !all.is_empty() && random.once_in(2) {
         return PathOf::parse(random.pick(&all).as_str());
     }
-    let directories: Vec<String> = tree.directories().into_iter().filter(|d| d.matches('/').count() + 1 < DEPTH_MAX).collect();
+    let directories: Vec<String> =
+        tree.directories().into_iter().filter(|d| d.matches('/').count() + 1 < DEPTH_MAX).collect();
     PathOf { directory: random.pick(&directories).clone(), name: (*random.pick(&NAMES)).to_owned() }
 }
 
@@ -101,7 +102,11 @@ fn any_mode(random: &mut Random) -> u32 {
 impl Operation {
     /// Any operation.
     pub fn random(random: &mut Random, tree: &Tree) -> Self {
-        if random.once_in(2) { Self::random_content_change(random, tree) } else { Self::random_name_change(random, tree) }
+        if random.once_in(2) {
+            Self::random_content_change(random, tree)
+        } else {
+            Self::random_name_change(random, tree)
+        }
     }
 
     /// An operation that concerns names and attributes only.
@@ -131,9 +136,14 @@ impl Operation {
         match random.below(5) {
             0 if !matches!(kind, Some(Kind::Symlink(_))) => Operation::ChangeMode { path, mode: any_mode(random) },
             1 => Operation::ChangeOwner { path, owner: (random.below(3) as u32, random.below(3) as u32) },
-            2 if takes_xattrs => Operation::SetXattr { path, name, key: random.below(5), len: random.below(3000) as usize },
+            2 if takes_xattrs => {
+                Operation::SetXattr { path, name, key: random.below(5), len: random.below(3000) as usize }
+            }
             3 if takes_xattrs => Operation::RemoveXattr { path, name },
-            _ => Operation::SetTimes { path, modified: (random.below(1 << 33) as i64, random.below(1_000_000_000) as i64) },
+            _ => Operation::SetTimes {
+                path,
+                modified: (random.below(1 << 33) as i64, random.below(1_000_000_000) as i64),
+            },
         }
     }
 
@@ -179,7 +189,9 @@ fn attempt(root: &Path, operation: &Operation) -> io::Result<()> {
         Operation::Unlink { path } => fs::remove_file(path.below(root)),
         Operation::RemoveDirectory { path } => fs::remove_dir(path.below(root)),
         Operation::Rename { from, to, flags } => sys::rename(&from.below(root), &to.below(root), *flags),
-        Operation::ChangeMode { path, mode } => fs::set_permissions(path.below(root), fs::Permissions::from_mode(*mode)),
+        Operation::ChangeMode { path, mode } => {
+            fs::set_permissions(path.below(root), fs::Permissions::from_mode(*mode))
+        }
         Operation::ChangeOwner { path, owner } => sys::chown(&path.below(root), owner.0, owner.1),
         Operation::SetTimes { path, modified } => sys::set_times(&path.below(root), *modified, *modified),
         Operation::SetXattr { path, name, key, len } => sys::set_xattr(&path.below(root), name, &bytes(*key, *len)),
@@ -194,7 +206,9 @@ fn attempt(root: &Path, operation: &Operation) -> io::Result<()> {
             sys::fallocate(&writer(path, root)?, libc::FALLOC_FL_ZERO_RANGE, *at as u64, *len as u64)
         }
         Operation::Allocate { path, at, len } => sys::fallocate(&writer(path, root)?, 0, *at as u64, *len as u64),
-        Operation::Copy { from, from_at, to, to_at, len } => copy(root, from, *from_at as u64, to, *to_at as u64, *len as u64),
+        Operation::Copy { from, from_at, to, to_at, len } => {
+            copy(root, from, *from_at as u64, to, *to_at as u64, *len as u64)
+        }
     }
 }
 

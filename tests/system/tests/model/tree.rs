@@ -121,7 +121,13 @@ impl Tree {
         let is_directory = |id: &&Id| self.names(**id).is_some();
         match self.names(id) {
             Some(names) => 2 + names.values().filter(is_directory).count() as u64,
-            None => self.nodes.keys().filter_map(|d| self.names(*d)).flat_map(BTreeMap::values).filter(|n| **n == id).count() as u64,
+            None => self
+                .nodes
+                .keys()
+                .filter_map(|d| self.names(*d))
+                .flat_map(BTreeMap::values)
+                .filter(|n| **n == id)
+                .count() as u64,
         }
     }
 
@@ -191,7 +197,9 @@ impl Tree {
             Operation::Rename { from, to, flags } => self.rename(from, to, *flags),
             Operation::ChangeMode { path, mode } => self.existing(path).map(|id| self.change(id).mode = *mode),
             Operation::ChangeOwner { path, owner } => self.existing(path).map(|id| self.change(id).owner = *owner),
-            Operation::SetTimes { path, modified } => self.existing(path).map(|id| self.change(id).modified = Some(*modified)),
+            Operation::SetTimes { path, modified } => {
+                self.existing(path).map(|id| self.change(id).modified = Some(*modified))
+            }
             Operation::SetXattr { path, name, key, len } => {
                 self.existing(path).map(|id| _ = self.change(id).xattrs.insert(name.clone(), bytes(*key, *len)))
             }
@@ -206,7 +214,9 @@ impl Tree {
                 content.resize(content.len().max(at + len), 0);
                 zero(content, *at, *len);
             }),
-            Operation::Allocate { path, at, len } => self.edit(path, |content| content.resize(content.len().max(at + len), 0)),
+            Operation::Allocate { path, at, len } => {
+                self.edit(path, |content| content.resize(content.len().max(at + len), 0))
+            }
             Operation::Copy { from, from_at, to, to_at, len } => self.copy(from, *from_at, to, *to_at, *len),
         }
     }

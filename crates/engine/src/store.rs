@@ -247,6 +247,7 @@ pub fn recover(medium: Medium, options: &OpenOptions) -> Result<Core> {
 pub struct Store {
     core: Arc<Core>,
     volume_id: [u8; 16],
+    path: PathBuf,
     threads: Mutex<Option<Threads>>,
     /// The volume's lock, while it is open.
     lock: Mutex<Option<File>>,
@@ -283,6 +284,7 @@ impl Store {
         Ok(Arc::new(Self {
             core,
             volume_id: superblock.volume_id,
+            path: volume.to_owned(),
             threads: Mutex::new(threads),
             lock: Mutex::new(Some(opened.lock)),
             settings: settings(options, superblock.profile),
@@ -428,6 +430,7 @@ impl Store {
     pub fn report(&self) -> Report {
         let mut report = self.core.report();
         report.settings = self.settings.clone();
+        report.space.insert("metadata_bytes".to_owned(), volume::metadata_bytes(&self.path));
         report
     }
 

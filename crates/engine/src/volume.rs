@@ -3,7 +3,7 @@
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,6 +25,8 @@ const LOG_BYTES_MAX: u64 = 1 << 30;
 const DATA_BYTES_MIN: u64 = 16 << 20;
 /// pbns have 40 bits in hints.
 pub const DATA_BLOCKS_MAX: u64 = 1 << 40;
+/// The unit in which a host counts what a file takes.
+const HOST_SECTOR_BYTES: u64 = 512;
 /// Bytes zeroed in one request when the log is made.
 const ZERO_BYTES: u64 = 1 << 20;
 
@@ -262,6 +264,17 @@ pub fn check_sizes(data: &dyn Device, table: &dyn Device, sums: &Sums) -> Result
         }
     }
     Ok(())
+}
+
+/// Bytes that the volume takes on the host beside its data area: log, block table, records, ballast.
+pub fn metadata_bytes(volume: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(volume) else { return 0 };
+    let taken = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => metadata_bytes(&entry.path()),
+        Ok(metadata) if entry.file_name() != "data" => metadata.blocks() * HOST_SECTOR_BYTES,
+        _ => 0,
+    };
+    entries.flatten().map(taken).sum()
 }
 
 /// Bytes that the host can still take below the volume.

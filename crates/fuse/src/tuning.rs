@@ -21,13 +21,13 @@ const READ_AHEAD_KIB: u64 = 1024;
 
 /// The dirty limit's share of RAM. Too low and random writes reach the daemon unmerged; without a limit
 /// nothing overlaps with the application until it calls fsync.
-const DIRTY_SHARE_OF_RAM: u64 = 32;
+const DIRTY_SHARE_OF_RAM: u64 = 16;
 
 /// On small machines a lower limit would cut every write into single requests.
 const DIRTY_BYTES_MIN: u64 = 32 * MIB;
 
 /// Above this, more merging was not measurable and fsync only gets longer.
-const DIRTY_BYTES_MAX: u64 = 512 * MIB;
+const DIRTY_BYTES_MAX: u64 = 1024 * MIB;
 
 /// Near a full volume a writer still gets this much, to learn of ENOSPC by fsync or close.
 const DIRTY_BYTES_FLOOR: u64 = MIB;
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn the_dirty_limit_is_a_share_of_ram_on_an_empty_volume() {
-        assert_eq!(dirty_bytes_max(8 * GIB, 1024 * GIB), 256 * MIB);
+        assert_eq!(dirty_bytes_max(8 * GIB, 1024 * GIB), 512 * MIB);
     }
 
     #[test]

@@ -1,8 +1,6 @@
 //! How much can still be written: bounded by the data area, by promises to fallocate, and by the host below.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread;
-use std::time::Duration;
 
 use crate::allocator::Run;
 use crate::core::Core;
@@ -12,10 +10,6 @@ use crate::{BLOCK_BYTES, Blocks, Error, Result, Totals, volume};
 const KEPT_BACK_BLOCKS: u64 = 256;
 /// Kept free on the host for the log's followers: block table, record store, their compaction.
 pub const HOST_MARGIN_BYTES: u64 = 64 << 20;
-
-/// How often and how long a writer on a full volume waits for deleted files to be freed: 10 s in all.
-const ROOM_TRIES_MAX: usize = 200;
-const ROOM_TRY: Duration = Duration::from_millis(50);
 
 /// By what right blocks are allocated.
 #[derive(Clone, Copy, Debug)]
@@ -104,24 +98,19 @@ impl Core {
     /// See [`crate::Store::make_room`].
     pub fn make_room(&self) -> Result<bool> {
         let (before, _) = self.reusable();
-        for _ in 0..ROOM_TRIES_MAX {
-            if self.host_bytes.load(Relaxed) < 2 * HOST_MARGIN_BYTES {
-                while self.punch_some() {}
-            }
-            if self.state.lock().wait_for_trim.is_empty() {
-                self.commit()?
-            } else {
-                self.checkpoint()?
-            }
-            self.release_waiting();
-            self.look_up_host();
-            let (now, coming) = self.reusable();
-            if now > before || !(coming || self.signals.is_reclaiming()) {
-                return Ok(now > before);
-            }
-            thread::sleep(ROOM_TRY);
+        if self.host_bytes.load(Relaxed) < 2 * HOST_MARGIN_BYTES {
+            while self.punch_some() {}
         }
-        Ok(false)
+        let waits_for_trim = !self.state.lock().wait_for_trim.is_empty();
+        if waits_for_trim {
+            self.checkpoint()?
+        } else {
+            self.commit()?
+        }
+        self.release_waiting();
+        self.look_up_host();
+        let (now, is_coming) = self.reusable();
+        Ok(now > before || is_coming || self.signals.is_reclaiming())
     }
 
     /// Free blocks that can be handed out now, and whether more are on their way.

@@ -434,8 +434,8 @@ impl Store {
         report
     }
 
-    /// For a writer that was told `NoSpace`: makes what was freed reusable. Waits for a commit. True: there is
-    /// more space than before, so trying again makes sense.
+    /// For a writer that was told `NoSpace`: makes what was freed reusable. Waits for a commit. True: there is more
+    /// space than before, or more is on its way, so that trying again makes sense, if need be several times.
     pub fn make_room(&self) -> Result<bool> {
         self.core.make_room()
     }

@@ -14,6 +14,18 @@ use crate::numbers::InodeNumbers;
 use crate::orphans::Orphans;
 use crate::{Caller, Clock, Error, FileKind, Ino, Result, Timestamp};
 
+/// What a writer on a full volume can hope for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// There is more space than before, or deleted files are being freed.
+    Coming,
+    /// Files without a name are still in use: the kernel lets go of them some time after unlink returned, unless
+    /// somebody has them open.
+    Perhaps,
+    /// Nothing.
+    None,
+}
+
 /// When reading sets the time of last access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtimePolicy {
@@ -145,9 +157,13 @@ impl FileSystem {
         Space { total: totals.data.0, available: totals.available.0 }
     }
 
-    /// After `Error::NoSpace`: makes what was freed usable again. True: trying again makes sense. Waits for a commit.
-    pub fn make_room(&self) -> Result<bool> {
-        Ok(self.store.make_room()?)
+    /// After `Error::NoSpace`: makes what was freed usable again. Waits for a commit.
+    pub fn make_room(&self) -> Result<Room> {
+        Ok(match self.store.make_room()? {
+            true => Room::Coming,
+            false if self.orphans.is_empty() => Room::None,
+            false => Room::Perhaps,
+        })
     }
 
     /// Calls `done` from another thread once everything done before this call is durable.

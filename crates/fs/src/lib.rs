@@ -34,7 +34,7 @@ pub use clock::{Clock, SystemClock, Timestamp};
 pub use data::{AllocateMode, Bytes, Whence, WriteOrigin};
 pub use directory::{Entry, EntryKind};
 pub use error::{Error, Result};
-pub use file_system::{AtimePolicy, FileSystem, Options, Space};
+pub use file_system::{AtimePolicy, FileSystem, Options, Room, Space};
 pub use rename::RenameMode;
 pub use set_attributes::{SetAttributes, SetTime};
 pub use xattr::XattrMode;

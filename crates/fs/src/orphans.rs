@@ -26,6 +26,13 @@ const PAGE_RECORDS: usize = 256;
 #[derive(Default)]
 pub(crate) struct Orphans(Mutex<HashSet<Ino>>);
 
+impl Orphans {
+    /// Whether every inode without a name is reclaimed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+}
+
 impl FileSystem {
     /// Nobody uses the inode any more: if it has no name, it is deleted. Its blocks are freed in the background.
     pub fn forget(&self, ino: Ino) -> Result<()> {

@@ -12,6 +12,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
@@ -22,7 +23,7 @@ use fuser::{
 };
 use oncefs_engine::BLOCK_BYTES;
 use oncefs_fs::{
-    AllocateMode, Attributes, EntryKind, Error, FileKind, FileSystem, Ino, NAME_BYTES_MAX, RenameMode, Result,
+    AllocateMode, Attributes, EntryKind, Error, FileKind, FileSystem, Ino, NAME_BYTES_MAX, RenameMode, Result, Room,
     SetAttributes, Whence, WriteOrigin, XattrMode,
 };
 
@@ -124,15 +125,14 @@ impl Adapter {
     fn reply_with_room<T>(
         &self,
         result: Result<T>,
-        again: impl FnOnce(&FileSystem) -> Result<T> + Send + 'static,
+        again: impl Fn(&FileSystem) -> Result<T> + Send + 'static,
         reply: impl FnOnce(Result<T>) + Send + 'static,
     ) {
         match (result, &self.room_maker) {
             (Err(Error::NoSpace), Some(room_maker)) => {
                 let file_system = self.file_system.clone();
                 room_maker.run(move || {
-                    // Somebody else may have made the room that this call did not find to be made.
-                    reply(file_system.make_room().and_then(|_| again(&file_system)));
+                    reply(retry_with_room(&file_system, &again));
                 });
             }
             (result, _) => reply(result),
@@ -567,6 +567,29 @@ impl Filesystem for Adapter {
         reply: ReplyPoll,
     ) {
         reply.error(Errno::ENOSYS);
+    }
+}
+
+/// How often and how long a request waits for room: 10 s in all while deleted files are being freed, half a second
+/// where that is only possible.
+const ROOM_TRIES_MAX: usize = 200;
+const PERHAPS_TRIES_MAX: usize = 10;
+const ROOM_TRY: Duration = Duration::from_millis(50);
+
+/// Tries again after making room, also when none was found to be made: somebody else may have made it just before.
+fn retry_with_room<T>(file_system: &FileSystem, again: &impl Fn(&FileSystem) -> Result<T>) -> Result<T> {
+    let mut tries = 0;
+    loop {
+        let tries_max = match file_system.make_room()? {
+            Room::Coming => ROOM_TRIES_MAX,
+            Room::Perhaps => PERHAPS_TRIES_MAX,
+            Room::None => 0,
+        };
+        match again(file_system) {
+            Err(Error::NoSpace) if tries < tries_max => thread::sleep(ROOM_TRY),
+            result => return result,
+        }
+        tries += 1;
     }
 }
 

@@ -434,3 +434,18 @@ fn the_largest_groups_fit_into_the_log_wherever_it_ends() {
         run.core.commit().unwrap();
     }
 }
+
+#[test]
+fn cutting_a_file_works_where_the_host_is_full_and_others_write() {
+    let mut run = Run::new(5);
+    let data = run.content(1 << 20);
+    run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
+    run.core.host_bytes.store(0, std::sync::atomic::Ordering::Relaxed);
+    run.core.blocks_in_flight.store(DATA.0, std::sync::atomic::Ordering::Relaxed);
+    let unique: Vec<u8> = (0..(4 * BLOCK_BYTES / 8) as u64).flat_map(|n| (n * n + 77).to_le_bytes()).collect();
+    assert!(matches!(run.core.write(MapId(2), 0, &unique, |_, _| ()), Err(Error::NoSpace)));
+    let last = (0..256).rev().find(|block| !crate::hash::is_zero(&data[block * BLOCK_BYTES..][..BLOCK_BYTES])).unwrap();
+    let size = (last * BLOCK_BYTES + 100) as u64;
+    run.core.truncate(MapId(1), size, |_, _| ()).unwrap();
+    assert!(run.core.read(MapId(1), 0, size as usize).unwrap().iter().eq(&data[..size as usize]));
+}

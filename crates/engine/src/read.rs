@@ -96,17 +96,22 @@ impl Core {
         parts.retain_mut(|part| !self.read_part_from_memory(part));
         parts.sort_unstable_by_key(|part| part.pbn);
         let share = parts.len().div_ceil(REQUESTS_AT_A_TIME).max(1);
-        thread::scope(|scope| {
+        let all_started = thread::scope(|scope| {
             let mut readers = Vec::new();
             for parts in parts.chunks_mut(share) {
                 let reader = thread::Builder::new().name("oncefs-read".to_owned());
-                readers.push(reader.spawn_scoped(scope, move || self.read_neighbours(parts)));
+                match reader.spawn_scoped(scope, move || self.read_neighbours(parts)) {
+                    Ok(reader) => readers.push(reader),
+                    Err(_) => return Ok(false),
+                }
             }
-            readers.into_iter().try_for_each(|reader| match reader {
-                Ok(reader) => reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                Err(error) => Err(Error::io("starting a thread to read with", error)),
-            })
-        })
+            let join = |reader: thread::ScopedJoinHandle<'_, Result<()>>| {
+                reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            readers.into_iter().try_for_each(join).map(|()| true)
+        })?;
+        // A machine that can start no more threads is slow to read, not unable to.
+        if all_started { Ok(()) } else { self.read_neighbours(&mut parts) }
     }
 
     /// Whether every block of a part was in memory.

@@ -26,22 +26,28 @@ pub enum Claim {
 impl Core {
     /// Allocates exactly `blocks` blocks. They are in flight until they are published or given back.
     pub fn allocate(&self, blocks: u64, claim: Claim) -> Result<Vec<Run>> {
+        let others = self.blocks_in_flight.fetch_add(blocks, Relaxed);
+        let runs = self.check_claim(blocks, claim, others).and_then(|()| self.allocate_runs(blocks));
+        if runs.is_err() {
+            self.blocks_in_flight.fetch_sub(blocks, Relaxed);
+        }
+        runs
+    }
+
+    /// Refuses an ordinary claim that would take what is promised, kept back, or not there. `others` blocks are
+    /// in flight already.
+    fn check_claim(&self, blocks: u64, claim: Claim, others: u64) -> Result<()> {
+        let Claim::Ordinary { from_reserved } = claim else { return Ok(()) };
         self.take_host_space(blocks)?;
         let (free, reserved) = {
             let state = self.state.lock();
             (state.sums.data - state.sums.used, state.sums.reserved)
         };
-        let others = self.blocks_in_flight.fetch_add(blocks, Relaxed);
-        let wanted = match claim {
-            Claim::MustSucceed => 0,
-            Claim::Ordinary { from_reserved } if from_reserved >= blocks => blocks,
-            Claim::Ordinary { from_reserved } => blocks + reserved.0.saturating_sub(from_reserved) + KEPT_BACK_BLOCKS,
+        let untouchable = match from_reserved >= blocks {
+            true => 0,
+            false => reserved.0.saturating_sub(from_reserved) + KEPT_BACK_BLOCKS,
         };
-        let runs = if free.0 < wanted + others { Err(Error::NoSpace) } else { self.allocate_runs(blocks) };
-        if runs.is_err() {
-            self.blocks_in_flight.fetch_sub(blocks, Relaxed);
-        }
-        runs
+        if free.0 < blocks + untouchable + others { Err(Error::NoSpace) } else { Ok(()) }
     }
 
     /// Allocated blocks are published or given back.

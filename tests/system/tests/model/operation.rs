@@ -212,9 +212,14 @@ fn attempt(root: &Path, operation: &Operation) -> io::Result<()> {
     }
 }
 
-/// Ends early at the end of the source, as the model does.
+/// Ends early where the source ended before, as the model does: a copy within one file moves its end.
 fn copy(root: &Path, from: &PathOf, from_at: u64, to: &PathOf, to_at: u64, len: u64) -> io::Result<()> {
     let (source, target) = (File::open(from.below(root))?, writer(to, root)?);
+    let asked = len;
+    let len = source.metadata()?.len().saturating_sub(from_at).min(asked);
+    if len == 0 {
+        return sys::copy_range(&source, from_at, &target, to_at, asked).map(drop);
+    }
     let mut copied = 0;
     while copied < len {
         match sys::copy_range(&source, from_at + copied, &target, to_at + copied, len - copied)? {

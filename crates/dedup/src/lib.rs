@@ -6,10 +6,28 @@
 
 mod block;
 mod decide;
+mod disk_level;
+mod energy;
 mod fingerprinting;
 mod hints;
+mod load_limit;
+mod pace;
+mod ranges;
+mod selectivity;
+mod single_hints;
+mod skipped;
 
 pub use block::{BLOCK_BYTES, Blocks, Fingerprint, Lbn, Pbn, Tag};
 pub use decide::{Candidates, Decision, decide};
+pub use disk_level::{Adoption, DiskLevel, HintPage, HintPages, LookedUp, MemoryPages, Merged, PageNo, Prefix, Swept};
+pub use energy::{EnergyRule, Supply};
 pub use fingerprinting::{DuplicateShare, Fingerprinting};
-pub use hints::{HOLDERS_MAX, HintStore, Inserted};
+pub use hints::{
+    Eviction, HINT_PBN_BITS, HOLDERS_MAX, Hint, HintOptions, HintStore, Inserted, PREFIX_BITS_MAX, PREFIX_BITS_MIN,
+    TAG_BITS_KEPT,
+};
+pub use load_limit::LoadLimit;
+pub use pace::{Conditions, Mode as PaceMode, Pace, PaceRule, Progress, Turn, Why};
+pub use ranges::RangeError;
+pub use selectivity::{Rule as SelectivityRule, Selectivity};
+pub use skipped::{Skipped, SkippedBuffer, Work};

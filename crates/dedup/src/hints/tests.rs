@@ -28,6 +28,30 @@ fn tag_of(content: u64) -> Tag {
     Tag(mixed ^ mixed >> 32)
 }
 
+const POLICIES: [Eviction; 3] = [Eviction::Groups, Eviction::ColdOfGroups, Eviction::Singles];
+
+fn keeping(bytes_max: u64, prefix_bits: Option<u32>, eviction: Eviction) -> HintStore {
+    HintStore::new(HintOptions { bytes_max, prefix_bits, eviction, keep_evicted: true })
+}
+
+fn hint(content: u64) -> Hint {
+    Hint::new(tag_of(content), Pbn(content))
+}
+
+/// All the store holds, portion by portion.
+fn drain(store: &mut HintStore) -> Vec<Hint> {
+    let mut all = Vec::new();
+    loop {
+        let portion = store.drain_next();
+        assert!(portion.is_sorted_by(|a, b| a < b), "a portion is ascending");
+        store.check();
+        if portion.is_empty() {
+            return all;
+        }
+        all.extend(portion);
+    }
+}
+
 type Model = BTreeMap<u64, BTreeSet<Pbn>>;
 
 fn candidates(store: &mut HintStore, tag: Tag) -> Vec<Pbn> {
@@ -56,7 +80,7 @@ fn a_store_with_room_agrees_with_the_model() {
         let (mut store, mut model) = (HintStore::with_bytes_max(64 << 20), Model::new());
         let contents = 100 << (2 * (seed % 4));
         for step in 0..60_000 {
-            let (content, pbn) = (numbers.below(contents), Pbn(numbers.below(30) << 35 | 7));
+            let (content, pbn) = (numbers.below(contents), Pbn(numbers.below(30) << 34 | 7));
             if numbers.below(3) == 0 {
                 let removed = model.get_mut(&content).is_some_and(|holders| holders.remove(&pbn));
                 assert_eq!(store.remove(tag_of(content), pbn), removed, "seed {seed} step {step}");
@@ -81,7 +105,7 @@ fn a_full_store_keeps_its_bound_and_accounts_for_every_hint() {
         let (mut store, mut model) = (HintStore::with_bytes_max(bytes_max), Model::new());
         let (mut added, mut removed, mut evicted) = (0, 0, 0);
         for step in 0..bytes_max / 3 {
-            let (content, pbn) = (numbers.below(bytes_max), Pbn(numbers.below(1 << 40)));
+            let (content, pbn) = (numbers.below(bytes_max), Pbn(numbers.below(1 << 39)));
             let inserted = store.insert(tag_of(content), pbn);
             added += usize::from(inserted.added);
             evicted += inserted.evicted;
@@ -140,7 +164,7 @@ fn a_group_in_use_outlives_groups_that_are_not() {
 #[test]
 fn the_widest_pbn_is_kept_and_a_wider_one_refused() {
     let mut store = HintStore::with_bytes_max(1 << 20);
-    let widest = Pbn((1 << 40) - 1);
+    let widest = Pbn((1 << 39) - 1);
     assert!(store.insert(tag_of(1), widest).added);
     assert!(!store.insert(tag_of(1), widest.plus(1)).added);
     assert!(!store.remove(tag_of(1), widest.plus(1)));
@@ -149,7 +173,7 @@ fn the_widest_pbn_is_kept_and_a_wider_one_refused() {
 
 #[test]
 fn a_store_too_small_for_anything_holds_nothing() {
-    for bytes_max in [0, 1, 8_191, 8_192, 8_281] {
+    for bytes_max in [0, 1, 6_143, 6_144, 6_200] {
         let mut store = HintStore::with_bytes_max(bytes_max);
         for content in 0..100 {
             assert_eq!(store.insert(tag_of(content), Pbn(1)), Inserted::default());
@@ -186,4 +210,169 @@ fn a_hint_takes_at_most_eleven_bytes() {
         let bytes_per_hint = store.bytes() as f64 / hints as f64;
         assert!(bytes_per_hint <= 11.0, "{bytes_per_hint:.2} bytes at {hints} hints");
     }
+}
+
+#[test]
+fn every_hint_is_held_removed_or_handed_out() {
+    for eviction in POLICIES {
+        for (prefix_bits, bytes_max) in [(None, 60_000), (Some(8), 60_000), (Some(14), 400_000), (Some(24), 60_000)] {
+            let mut numbers = Numbers(bytes_max);
+            let mut store = keeping(bytes_max, prefix_bits, eviction);
+            let mut held = BTreeSet::new();
+            for step in 0..50_000 {
+                let content = numbers.below(bytes_max);
+                if store.insert(tag_of(content), Pbn(content)).added {
+                    assert!(held.insert(hint(content)), "{eviction:?} {prefix_bits:?} step {step}");
+                }
+                let evicted = store.take_evicted();
+                assert!(evicted.is_sorted_by(|a, b| a < b));
+                evicted.iter().for_each(|hint| assert!(held.remove(hint), "{eviction:?} {prefix_bits:?} step {step}"));
+                let content = numbers.below(bytes_max);
+                match numbers.below(6) {
+                    0 => assert_eq!(store.remove(tag_of(content), Pbn(content)), held.remove(&hint(content))),
+                    1 => assert_eq!(
+                        candidates(&mut store, tag_of(content)).len(),
+                        usize::from(held.contains(&hint(content)))
+                    ),
+                    _ => (),
+                }
+                if step % 1_000 == 0 {
+                    store.set_eviction_span_bits([None, Some(6), Some(9), Some(12)][numbers.below(4) as usize]);
+                }
+                if step % 10_000 == 0 {
+                    store.check();
+                }
+            }
+            assert_eq!(store.len(), held.len());
+            let all: BTreeSet<Hint> = drain(&mut store).into_iter().collect();
+            assert_eq!(all, held, "{eviction:?} {prefix_bits:?}");
+        }
+    }
+}
+
+#[test]
+fn a_changed_bound_is_kept_and_loses_no_hint() {
+    for eviction in POLICIES {
+        let mut store = keeping(16 << 20, None, eviction);
+        let mut all: BTreeSet<Hint> = (0..200_000).map(hint).collect();
+        all.iter().for_each(|hint| assert!(store.insert(hint.tag, hint.pbn).added));
+        let mut evicted = Vec::new();
+        for bytes_max in [4 << 20, 1 << 20, 30_000, 5_000, 0, 1 << 20] {
+            let count = store.set_bytes_max(bytes_max);
+            let left = store.take_evicted();
+            assert_eq!(left.len(), count, "{eviction:?} {bytes_max}");
+            evicted.extend(left);
+            store.check();
+            assert!(store.bytes() <= bytes_max && store.bytes_max() == bytes_max);
+            let used = store.len() as u64 * 48 + 10_000 >= bytes_max.min(store.len() as u64 * 48);
+            assert!(used, "{eviction:?}: {} hints in {bytes_max}", store.len());
+        }
+        assert_eq!(evicted.len(), all.len());
+        evicted.iter().for_each(|hint| assert!(all.remove(hint)));
+        assert!(store.insert(tag_of(1), Pbn(1)).added, "{eviction:?}: a raised bound makes room again");
+    }
+}
+
+/// Of 1,000 contents in use and the rest passing by, how many of those in use are still held.
+fn survivors(eviction: Eviction) -> (usize, usize) {
+    let mut store = keeping(1 << 20, Some(14), eviction);
+    for content in 0..1_000 {
+        store.insert(tag_of(content), Pbn(content));
+    }
+    for content in 1_000..400_000 {
+        candidates(&mut store, tag_of(content % 1_000));
+        store.insert(tag_of(content), Pbn(content));
+        store.take_evicted();
+    }
+    let still = (0..1_000).filter(|&content| !candidates(&mut store, tag_of(content)).is_empty()).count();
+    (still, store.len())
+}
+
+#[test]
+fn hints_in_use_outlive_those_that_are_not() {
+    for eviction in POLICIES {
+        let (still, held) = survivors(eviction);
+        println!("{eviction:?}: {still} of 1000 hints in use are held among {held}");
+        assert_eq!(still, 1_000, "{eviction:?}");
+    }
+}
+
+#[test]
+fn a_match_spares_the_group_or_the_hint_itself() {
+    for (eviction, neighbour_stays) in [(Eviction::Groups, true), (Eviction::ColdOfGroups, false)] {
+        let mut store = keeping(200_000, Some(8), eviction);
+        // Two of one group, only one of them in use.
+        let (used, neighbour) = (Tag(0x1100 << 48), Tag(0x1101 << 48));
+        store.insert(used, Pbn(1));
+        store.insert(neighbour, Pbn(2));
+        let mut evicted = 0;
+        for content in 0.. {
+            candidates(&mut store, used);
+            store.insert(tag_of(content), Pbn(content));
+            let left = store.take_evicted();
+            evicted += left.len();
+            assert!(!left.contains(&Hint::new(used, Pbn(1))), "{eviction:?} after {content}");
+            if left.contains(&Hint::new(neighbour, Pbn(2))) {
+                assert!(!neighbour_stays, "{eviction:?} after {content}");
+            }
+            if evicted > 100_000 {
+                break;
+            }
+        }
+        assert_eq!(!candidates(&mut store, neighbour).is_empty(), neighbour_stays, "{eviction:?}");
+    }
+}
+
+#[test]
+fn one_eviction_takes_all_groups_of_a_span() {
+    for (span_bits, agree) in [(None, 14), (Some(10), 10), (Some(6), 6), (Some(18), 14)] {
+        let mut store = keeping(1 << 20, Some(14), Eviction::ColdOfGroups);
+        store.set_eviction_span_bits(span_bits);
+        let (mut held, mut spans) = (BTreeSet::<Hint>::new(), Vec::new());
+        for content in 0..300_000 {
+            store.insert(tag_of(content), Pbn(content));
+            let evicted = store.take_evicted();
+            evicted.iter().for_each(|hint| assert!(held.remove(hint)));
+            let mut taken: Vec<u64> = evicted.iter().map(|hint| hint.tag.0 >> (64 - agree)).collect();
+            taken.dedup();
+            for &span in &taken {
+                let first = span << (64 - agree);
+                let range = Hint::new(Tag(first), Pbn(0))..=Hint::new(Tag(first | u64::MAX >> agree), Pbn(u64::MAX));
+                let stayed = held.range(range).count();
+                assert_eq!(stayed, 0, "{span_bits:?}: hints of span {span} stayed");
+            }
+            spans.extend(taken);
+            held.insert(hint(content));
+        }
+        let rounds = 1 + spans.windows(2).filter(|pair| pair[0] > pair[1]).count();
+        println!("{span_bits:?}: {} spans evicted in {rounds} rounds", spans.len());
+        assert!(spans.len() > 70 && spans.len() > (rounds - 2) << (agree - 1), "in prefix order: few rounds");
+    }
+}
+
+#[test]
+fn the_paper_s_sizes_take_so_many_bytes_a_hint() {
+    for (bytes_max, prefix_bits) in [(3 << 20, 14), (40 << 20, 18)] {
+        let mut store = keeping(bytes_max, Some(prefix_bits), Eviction::ColdOfGroups);
+        let (mut when_first_full, mut content) = (0, 0);
+        while content < 4 * bytes_max / 10 {
+            store.insert(tag_of(content), Pbn(content));
+            content += 1;
+            if !store.take_evicted().is_empty() && when_first_full == 0 {
+                when_first_full = store.len();
+            }
+        }
+        let bytes_per_hint = bytes_max as f64 / store.len() as f64;
+        println!(
+            "{bytes_max} bytes, {prefix_bits} bits: {} hints, {when_first_full} when first full; {bytes_per_hint:.2} bytes a hint",
+            store.len()
+        );
+        assert!(bytes_per_hint <= 11.0, "{bytes_per_hint:.2} bytes a hint");
+    }
+}
+
+#[test]
+#[should_panic(expected = "prefix_bits: Some(7)")]
+fn a_prefix_out_of_range_is_refused() {
+    keeping(1 << 20, Some(7), Eviction::Groups);
 }

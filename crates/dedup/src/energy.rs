@@ -1,0 +1,90 @@
+//! How much dedup the energy at hand allows.
+//!
+//! Owns the rule of SmartDedup's section 3.4: the rate is proportional to the remaining charge, and
+//! dedup is off in low-power mode. Where the charge is read from is the engine's matter.
+
+use crate::ranges::{RangeError, within};
+
+/// Where the machine's energy comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Supply {
+    /// A socket, or a machine that tells of no battery.
+    Mains,
+    /// Batteries that are being drained.
+    Battery {
+        /// What is left of a full charge. Above 100 counts as 100.
+        percent: u8,
+    },
+}
+
+/// What a battery allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EnergyRule {
+    /// At this charge and below nothing is done. 100: only on mains.
+    pub low_power_percent: u8,
+}
+
+impl Default for EnergyRule {
+    /// Phones enter low-power mode at 20 % (the paper's figure 11 ends there).
+    fn default() -> Self {
+        Self { low_power_percent: 20 }
+    }
+}
+
+impl EnergyRule {
+    /// Refuses what makes no sense.
+    pub fn check(&self) -> Result<(), RangeError> {
+        within("low_power_percent", f64::from(self.low_power_percent), 0.0, 100.0)
+    }
+
+    /// The share of its full rate that dedup may work at, 0 (off) to 1.
+    pub fn share(&self, supply: Supply) -> f64 {
+        match supply {
+            Supply::Mains => 1.0,
+            Supply::Battery { percent } if percent <= self.low_power_percent => 0.0,
+            Supply::Battery { percent } => f64::from(percent.min(100)) / 100.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share_at(percent: u8) -> f64 {
+        EnergyRule::default().share(Supply::Battery { percent })
+    }
+
+    #[test]
+    fn mains_allow_everything_whatever_the_rule() {
+        for low_power_percent in [0, 20, 100] {
+            assert_eq!(EnergyRule { low_power_percent }.share(Supply::Mains), 1.0);
+        }
+    }
+
+    #[test]
+    fn the_share_is_that_of_the_charge_down_to_low_power_mode() {
+        assert_eq!((share_at(100), share_at(50), share_at(21)), (1.0, 0.5, 0.21));
+        assert_eq!((share_at(20), share_at(5), share_at(0)), (0.0, 0.0, 0.0));
+    }
+
+    #[test]
+    fn a_battery_that_claims_more_than_full_is_full() {
+        assert_eq!(share_at(103), 1.0);
+    }
+
+    #[test]
+    fn the_bounds_of_the_rule_are_never_and_always_on_battery() {
+        let only_on_mains = EnergyRule { low_power_percent: 100 };
+        assert_eq!(only_on_mains.share(Supply::Battery { percent: 100 }), 0.0);
+        let until_empty = EnergyRule { low_power_percent: 0 };
+        assert_eq!(until_empty.share(Supply::Battery { percent: 1 }), 0.01);
+        assert_eq!(until_empty.share(Supply::Battery { percent: 0 }), 0.0);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        assert_eq!(EnergyRule { low_power_percent: 100 }.check(), Ok(()));
+        assert_eq!(EnergyRule { low_power_percent: 101 }.check().unwrap_err().max, 100.0);
+    }
+}

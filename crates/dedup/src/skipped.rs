@@ -1,0 +1,357 @@
+//! The skipped buffer: blocks that in-line dedup passed over, for the out-of-line worker.
+//!
+//! Owns which places of which files are still to be processed, within a bound in bytes
+//! (SmartDedup's section 3.3). Leaves the content to the block table: its entry at the block's pbn
+//! has the tag, and the fingerprint if there is one, so neither is kept here. Losing the buffer
+//! costs savings, never data; a full pass over the block table finds what was lost.
+//!
+//! 64 adjacent places take one entry of 24 bytes. When the bound is reached, the files whose blocks
+//! are listed are kept by their owner's number alone, 8 bytes each, and new blocks of other files
+//! are listed again; when even the owners do not fit, all that is kept is that a full pass is due.
+
+use std::iter::Peekable;
+
+use crate::Lbn;
+
+mod pages;
+
+use pages::Pages;
+
+/// Places per entry, one for each bit of its mask.
+const CHUNK_BLOCKS: u64 = u64::BITS as u64;
+
+/// What the worker is to process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// These blocks of one owner.
+    Blocks {
+        /// Whose blocks.
+        owner: u64,
+        /// First block and number of blocks; ascending, apart from each other.
+        runs: Vec<(Lbn, u64)>,
+    },
+    /// Any block of this owner.
+    Owner(u64),
+    /// Any block of the volume: a full pass over the block table.
+    Everything,
+}
+
+/// One record of the buffer's contents, for a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Skipped {
+    /// Blocks among 64 adjacent ones.
+    Chunk {
+        /// Whose blocks.
+        owner: u64,
+        /// Number of the chunk within the file: its first block is 64 times this.
+        chunk: u64,
+        /// Bit `i` stands for the chunk's `i`th block.
+        mask: u64,
+    },
+    /// Any block of this owner.
+    Owner(u64),
+    /// Any block of the volume.
+    Everything,
+}
+
+/// Owner and chunk.
+type Place = (u64, u64);
+
+/// Skipped blocks, bounded in bytes. The same calls in the same order give the same work.
+///
+/// Invariants, asserted by [`SkippedBuffer::check`]:
+/// 1. No mask is empty.
+/// 2. `blocks` counts the bits of all masks.
+/// 3. An owner that is kept whole has no chunks.
+/// 4. When a full pass is due nothing else is kept.
+/// 5. At most `bytes_max` bytes are taken. (While chunks turn into owners, which takes no longer
+///    than the call: one page of 1 KiB and the list of the pages given back, 1 %, above it.)
+pub struct SkippedBuffer {
+    chunks: Pages<Place, u64>,
+    owners: Pages<u64, ()>,
+    full_pass_due: bool,
+    blocks: u64,
+    bytes_max: u64,
+    /// Where the next blocks are taken, so that every owner has its turn.
+    hand: Place,
+}
+
+/// The bits of a chunk's blocks `first` to `last`, both inclusive.
+fn mask_of(first: u64, last: u64) -> u64 {
+    (u64::MAX << first) & (u64::MAX >> (CHUNK_BLOCKS - 1 - last))
+}
+
+/// The bits of a chunk that lie within blocks `first` to `last` of the file, both inclusive.
+fn mask_within(chunk: u64, first: u64, last: u64) -> u64 {
+    let chunk_first = chunk * CHUNK_BLOCKS;
+    mask_of(first.saturating_sub(chunk_first), (last - chunk_first).min(CHUNK_BLOCKS - 1))
+}
+
+/// The last block of a stretch that may reach beyond what can be numbered. None: it has no block.
+fn last_of(lbn: Lbn, blocks: u64) -> Option<u64> {
+    Some(lbn.0.saturating_add(blocks.checked_sub(1)?))
+}
+
+impl SkippedBuffer {
+    /// An empty buffer. Below some 5 KB it holds nothing and asks for full passes.
+    pub fn with_bytes_max(bytes_max: u64) -> Self {
+        let (chunks, owners) = (Pages::new(), Pages::new());
+        Self { chunks, owners, full_pass_due: false, blocks: 0, bytes_max, hand: (0, 0) }
+    }
+
+    /// Blocks were skipped. Those that are listed already stay listed once.
+    pub fn add(&mut self, owner: u64, lbn: Lbn, blocks: u64) {
+        let Some(last) = last_of(lbn, blocks) else { return };
+        for chunk in lbn.0 / CHUNK_BLOCKS..=last / CHUNK_BLOCKS {
+            if self.is_whole(owner) {
+                return;
+            }
+            self.add_chunk((owner, chunk), mask_within(chunk, lbn.0, last));
+        }
+    }
+
+    /// Blocks were processed, or are no more: what was to be processed there is done.
+    pub fn remove(&mut self, owner: u64, lbn: Lbn, blocks: u64) {
+        if let Some(last) = last_of(lbn, blocks) {
+            self.remove_within(owner, lbn.0, last);
+        }
+    }
+
+    /// The owner is no more.
+    pub fn forget(&mut self, owner: u64) {
+        self.remove_within(owner, 0, u64::MAX);
+        self.owners.retain_within(owner..=owner, |_, ()| false);
+    }
+
+    /// Takes out what is to be processed next: listed blocks of one owner, at most `blocks_max`,
+    /// going on behind those taken before; then owners; then the full pass.
+    pub fn take(&mut self, blocks_max: u64) -> Option<Work> {
+        if blocks_max == 0 {
+            return None;
+        }
+        if self.chunks.len() > 0 {
+            return Some(self.take_blocks(blocks_max));
+        }
+        let next = self.owners.iter_from(self.hand.0).chain(self.owners.iter()).next();
+        if let Some((owner, ())) = next {
+            self.forget(owner);
+            self.hand = (owner, u64::MAX);
+            return Some(Work::Owner(owner));
+        }
+        std::mem::take(&mut self.full_pass_due).then_some(Work::Everything)
+    }
+
+    /// Takes back what could not be processed.
+    pub fn put_back(&mut self, work: Work) {
+        match work {
+            Work::Blocks { owner, runs } => runs.into_iter().for_each(|(lbn, blocks)| self.add(owner, lbn, blocks)),
+            Work::Owner(owner) => self.keep_whole(owner),
+            Work::Everything => self.want_full_pass(),
+        }
+    }
+
+    /// All that is kept, ascending. What was taken out is not among it.
+    pub fn contents(&self) -> impl Iterator<Item = Skipped> + '_ {
+        let chunks = self.chunks.iter().map(|((owner, chunk), mask)| Skipped::Chunk { owner, chunk, mask });
+        let owners = self.owners.iter().map(|(owner, ())| Skipped::Owner(owner));
+        chunks.chain(owners).chain(self.full_pass_due.then_some(Skipped::Everything))
+    }
+
+    /// Adds one record of [`SkippedBuffer::contents`], which may come from a larger buffer. One
+    /// that no buffer gives (no blocks, or beyond what can be numbered) is ignored.
+    pub fn restore(&mut self, skipped: Skipped) {
+        match skipped {
+            Skipped::Chunk { owner, chunk, mask } => {
+                let possible = mask != 0 && chunk <= u64::MAX / CHUNK_BLOCKS;
+                if possible && !self.is_whole(owner) {
+                    self.add_chunk((owner, chunk), mask);
+                }
+            }
+            Skipped::Owner(owner) => self.keep_whole(owner),
+            Skipped::Everything => self.want_full_pass(),
+        }
+    }
+
+    /// Blocks that are listed.
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Owners that are kept whole.
+    pub fn owners(&self) -> u64 {
+        self.owners.len() as u64
+    }
+
+    /// Whether a full pass is due.
+    pub fn is_full_pass_due(&self) -> bool {
+        self.full_pass_due
+    }
+
+    /// Whether nothing is to be processed.
+    pub fn is_empty(&self) -> bool {
+        self.blocks == 0 && self.owners.len() == 0 && !self.full_pass_due
+    }
+
+    /// Memory taken.
+    pub fn bytes(&self) -> u64 {
+        self.chunks.bytes() + self.owners.bytes()
+    }
+
+    /// Memory allowed.
+    pub fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
+    /// Changes the memory allowed; what does not fit is kept in less detail.
+    pub fn set_bytes_max(&mut self, bytes_max: u64) {
+        self.bytes_max = bytes_max;
+        if self.bytes() > bytes_max {
+            self.chunks.pack();
+            self.owners.pack();
+        }
+        if self.bytes() > bytes_max {
+            self.keep_all_whole();
+        }
+        if self.bytes() > bytes_max {
+            self.want_full_pass();
+        }
+    }
+
+    /// Asserts the invariants; visits every entry.
+    pub fn check(&self) {
+        self.chunks.check();
+        self.owners.check();
+        let mut blocks = 0;
+        for (place, mask) in self.chunks.iter() {
+            assert_ne!(mask, 0, "invariant 1: {place:?}");
+            assert!(!self.owners.contains(place.0), "invariant 3: {place:?}");
+            blocks += u64::from(mask.count_ones());
+        }
+        assert_eq!(blocks, self.blocks, "invariant 2");
+        let kept = self.chunks.len() + self.owners.len();
+        assert!(!self.full_pass_due || kept == 0, "invariant 4: {kept} entries");
+        assert!(self.bytes() <= self.bytes_max, "invariant 5: {} bytes of {}", self.bytes(), self.bytes_max);
+    }
+
+    /// Removes the owner's blocks `first` to `last`, both inclusive.
+    fn remove_within(&mut self, owner: u64, first: u64, last: u64) {
+        let places = (owner, first / CHUNK_BLOCKS)..=(owner, last / CHUNK_BLOCKS);
+        let removed = &mut self.blocks;
+        self.chunks.retain_within(places, |(_, chunk), mask| {
+            let done = *mask & mask_within(chunk, first, last);
+            *removed -= u64::from(done.count_ones());
+            *mask &= !done;
+            *mask != 0
+        });
+    }
+
+    /// Whether any block of the owner is to be processed anyway.
+    fn is_whole(&self, owner: u64) -> bool {
+        self.full_pass_due || self.owners.contains(owner)
+    }
+
+    fn add_chunk(&mut self, place: Place, mask: u64) {
+        if let Some(held) = self.chunks.get_mut(place) {
+            self.blocks += u64::from((mask & !*held).count_ones());
+            *held |= mask;
+            return;
+        }
+        while !self.chunks.insert(place, mask, self.bytes_max - self.owners.bytes()) {
+            if !self.chunks.pack() && !self.owners.pack() {
+                self.keep_all_whole();
+                return self.keep_whole(place.0);
+            }
+        }
+        self.blocks += u64::from(mask.count_ones());
+    }
+
+    /// Takes listed blocks from the hand on, or from the start if there are none behind it.
+    fn take_blocks(&mut self, blocks_max: u64) -> Work {
+        let behind = self.chunks.iter_from(self.hand).next();
+        let (first, _) = behind.or_else(|| self.chunks.iter().next()).expect("called with chunks");
+        let places = first..=self.last_to_take(first, blocks_max);
+        let (mut runs, mut left) = (Vec::new(), blocks_max);
+        self.chunks.retain_within(places, |(owner, chunk), mask| {
+            if left == 0 {
+                return true;
+            }
+            while *mask != 0 && left > 0 {
+                let bit = u64::from(mask.trailing_zeros());
+                let blocks = u64::from((*mask >> bit).trailing_ones()).min(left);
+                *mask &= !mask_of(bit, bit + blocks - 1);
+                left -= blocks;
+                append(&mut runs, Lbn(chunk * CHUNK_BLOCKS + bit), blocks);
+            }
+            // A chunk that is written all the time does not keep the hand.
+            self.hand = (owner, chunk + u64::from(*mask == 0));
+            *mask != 0
+        });
+        self.blocks -= blocks_max - left;
+        Work::Blocks { owner: first.0, runs }
+    }
+
+    /// The last chunk of the same owner that so many blocks can reach: each chunk has one at least.
+    fn last_to_take(&self, first: Place, blocks_max: u64) -> Place {
+        let chunks = usize::try_from(blocks_max).unwrap_or(usize::MAX);
+        let places = self.chunks.iter_from(first).map(|(place, _)| place).take(chunks);
+        places.take_while(|place| place.0 == first.0).last().unwrap_or(first)
+    }
+
+    /// Turns all chunks into owners. They never take more: an owner is a third of a chunk, and the
+    /// new pages are full. Each old page is given back once it has been read.
+    fn keep_all_whole(&mut self) {
+        if self.chunks.len() == 0 {
+            return;
+        }
+        let chunks = std::mem::replace(&mut self.chunks, Pages::new());
+        let owners = std::mem::replace(&mut self.owners, Pages::new());
+        let listed = chunks.into_entries().map(|((owner, _), _)| owner).peekable();
+        let whole = owners.into_entries().map(|(owner, ())| owner).peekable();
+        self.owners = Pages::from_ascending(union(listed, whole).map(|owner| (owner, ())));
+        self.blocks = 0;
+    }
+
+    fn keep_whole(&mut self, owner: u64) {
+        if self.is_whole(owner) {
+            return;
+        }
+        self.remove_within(owner, 0, u64::MAX);
+        while !self.owners.insert(owner, (), self.bytes_max - self.chunks.bytes()) {
+            if !self.owners.pack() && !self.chunks.pack() {
+                if self.chunks.len() == 0 {
+                    return self.want_full_pass();
+                }
+                self.keep_all_whole();
+            }
+        }
+    }
+
+    fn want_full_pass(&mut self) {
+        *self = Self::with_bytes_max(self.bytes_max);
+        self.full_pass_due = true;
+    }
+}
+
+/// Appends a run, joined to the last one if that ends where it starts.
+fn append(runs: &mut Vec<(Lbn, u64)>, lbn: Lbn, blocks: u64) {
+    match runs.last_mut() {
+        Some((first, run)) if first.plus(*run) == lbn => *run += blocks,
+        _ => runs.push((lbn, blocks)),
+    }
+}
+
+/// Both sequences, ascending each, as one without repetitions.
+fn union(
+    mut a: Peekable<impl Iterator<Item = u64>>,
+    mut b: Peekable<impl Iterator<Item = u64>>,
+) -> impl Iterator<Item = u64> {
+    std::iter::from_fn(move || {
+        let next = a.peek().into_iter().chain(b.peek()).min().copied()?;
+        while a.next_if_eq(&next).is_some() {}
+        while b.next_if_eq(&next).is_some() {}
+        Some(next)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::failure::Result;
-use crate::measure::{Latencies, Meter, Row};
+use crate::measure::{Latencies, Meter, Row, Space};
 use crate::side::Side;
 use crate::throttle::{Limits, Throttle};
 
@@ -35,6 +35,8 @@ pub struct Case<'a> {
     repetition: usize,
     throttle: Option<Limits>,
     rows: Vec<Row>,
+    /// Bytes in use when empty.
+    used_empty: u64,
     /// Meters of writing steps whose device bytes still grow until the next unmount, with their rows.
     unsettled: Vec<(usize, Meter)>,
     notify: Box<dyn Fn(&str) + 'a>,
@@ -51,7 +53,9 @@ impl<'a> Case<'a> {
         side.unmount()?;
         side.format()?;
         side.mount()?;
-        Ok(Case { side, repetition, throttle, rows: Vec::new(), unsettled: Vec::new(), notify: Box::new(notify) })
+        let used_empty = side.used_bytes()?;
+        let (rows, unsettled, notify) = (Vec::new(), Vec::new(), Box::new(notify));
+        Ok(Case { side, repetition, throttle, rows, used_empty, unsettled, notify })
     }
 
     /// A path in the mounted file system.
@@ -96,6 +100,7 @@ impl<'a> Case<'a> {
             cpu_machine_s: readings.cpu_machine_s,
             cpu_daemon_s: readings.cpu_daemon_s,
             daemon_peak_bytes: readings.daemon_peak_bytes,
+            space: None,
             limit_share: self
                 .throttle
                 .filter(|_| work.bound_by_bytes)
@@ -113,6 +118,24 @@ impl<'a> Case<'a> {
             unique if self.side.deduplicates() => Some(unique),
             _ => Some(work.places_bytes),
         }
+    }
+
+    /// Lets a side that deduplicates find what it left for later; its device bytes count to the steps so far.
+    pub fn deduplicate(&mut self) -> Result<()> {
+        if self.side.deduplicates() {
+            self.note("deduplicating out-of-line");
+            self.side.ask("dedup", &["--now"])?;
+        }
+        Ok(())
+    }
+
+    /// Keeps with the last step what its files take, once everything has settled.
+    pub fn note_space(&mut self, blocks_bytes: u64, distinct_bytes: u64) -> Result<()> {
+        let used_bytes = self.side.used_bytes()?.saturating_sub(self.used_empty);
+        if let Some(row) = self.rows.last_mut() {
+            row.space = Some(Space { used_bytes, blocks_bytes, distinct_bytes });
+        }
+        Ok(())
     }
 
     /// Unmounts, drops caches, mounts again; what the steps so far left to be written is counted to them.

@@ -95,6 +95,19 @@ impl Content {
         Ok(content)
     }
 
+    /// Blocks of which those with equal numbers are equal; each is expanded when asked for.
+    pub fn from_numbers(seed: u64, numbers: Vec<u32>) -> Content {
+        let mut distinct = numbers.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        Content { seed, blocks_unique: distinct.len(), numbers, expanded: None }
+    }
+
+    /// The number of the block at `index`: equal numbers, equal blocks.
+    pub fn number(&self, index: usize) -> u32 {
+        self.numbers[index]
+    }
+
     /// Number of blocks.
     pub fn blocks(&self) -> usize {
         self.numbers.len()

@@ -29,6 +29,23 @@ pub fn write_at(file: &File, content: &Content, places: &[usize], latencies: &mu
     file.sync_all().during(|| "fsync failed")
 }
 
+/// Writes the blocks at these indexes of `content` over these blocks of the file, then makes it durable.
+pub fn write_some(
+    file: &File,
+    content: &Content,
+    indexes: impl ExactSizeIterator<Item = usize>,
+    places: &[usize],
+    latencies: &mut Latencies,
+) -> Result<()> {
+    let mut scratch = AlignedBuffer::new(BLOCK_BYTES);
+    let mut writes = indexes.zip(places);
+    latencies.each(places.len(), |_| {
+        let Some((index, place)) = writes.next() else { return Ok(()) };
+        write_block(file, *place, content.block(index, &mut scratch))
+    })?;
+    file.sync_all().during(|| "fsync failed")
+}
+
 /// Like [`write_at`], with fdatasync after every block.
 pub fn write_synced(file: &File, content: &Content, places: &[usize], latencies: &mut Latencies) -> Result<()> {
     let mut scratch = AlignedBuffer::new(BLOCK_BYTES);
@@ -67,6 +84,28 @@ pub fn verify<'a>(path: &Path, blocks: usize, expected: impl Fn(usize) -> (&'a C
         file.read_exact_at(found.bytes_mut(), offset).during(|| format!("cannot read {}", path.display()))?;
         let (content, index) = expected(place);
         if found.bytes() != content.block(index, &mut scratch) {
+            let found = describe(found.bytes(), content, &mut scratch);
+            return Err(Failure::new(format!("WRONG CONTENT in block {place} of {}: {found}", path.display())));
+        }
+    }
+    Ok(())
+}
+
+/// Checks a file of which some blocks were written, given the index in `content` of what was written last; the others
+/// are holes, and the file ends with the last block written.
+pub fn verify_written(path: &Path, content: &Content, last: &[Option<usize>]) -> Result<()> {
+    let file = File::open(path).during(|| format!("cannot open {}", path.display()))?;
+    let (mut found, mut scratch) = (AlignedBuffer::new(BLOCK_BYTES), AlignedBuffer::new(BLOCK_BYTES));
+    let blocks = last.iter().rposition(Option::is_some).map_or(0, |place| place + 1);
+    for (place, index) in last[..blocks].iter().enumerate() {
+        crate::signal::check()?;
+        let offset = (place * BLOCK_BYTES) as u64;
+        file.read_exact_at(found.bytes_mut(), offset).during(|| format!("cannot read {}", path.display()))?;
+        let is_right = match index {
+            Some(index) => found.bytes() == content.block(*index, &mut scratch),
+            None => found.bytes().iter().all(|byte| *byte == 0),
+        };
+        if !is_right {
             let found = describe(found.bytes(), content, &mut scratch);
             return Err(Failure::new(format!("WRONG CONTENT in block {place} of {}: {found}", path.display())));
         }

@@ -75,6 +75,34 @@ pub fn peak_memory_bytes(pid: u32) -> Result<u64> {
     kib_field(&text, "VmHWM:").ok_or_else(|| Failure::new(format!("{path} has no VmHWM")))
 }
 
+/// Resident bytes of this process, after its allocator has given back what it can.
+pub fn resident_bytes_after_trim() -> Result<u64> {
+    // SAFETY: malloc_trim has no preconditions.
+    unsafe { libc::malloc_trim(0) };
+    let text = fs::read_to_string("/proc/self/status").during(|| "cannot read /proc/self/status")?;
+    kib_field(&text, "VmRSS:").ok_or_else(|| Failure::new("/proc/self/status has no VmRSS"))
+}
+
+/// Bytes that this process has caused to be written to block devices (write_bytes).
+pub fn disk_written_bytes() -> Result<u64> {
+    let text = fs::read_to_string("/proc/self/io").during(|| "cannot read /proc/self/io")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("write_bytes:"));
+    line.and_then(|bytes| bytes.trim().parse().ok()).ok_or_else(|| Failure::new("/proc/self/io has no write_bytes"))
+}
+
+/// Bytes in use on the file system that holds `path`, as df counts them.
+pub fn used_bytes(path: &std::path::Path) -> Result<u64> {
+    let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).during(|| "a path holds a NUL byte")?;
+    // SAFETY: statvfs is plain old data, for which all zeros is a value.
+    let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `name` is NUL-terminated, `found` is writable, both outlive the call.
+    if unsafe { libc::statvfs(name.as_ptr(), &mut found) } != 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(Failure::new(format!("cannot ask for the space of {}: {error}", path.display())));
+    }
+    Ok((found.f_blocks - found.f_bfree) * found.f_frsize)
+}
+
 /// Bytes of memory available without swapping.
 pub fn memory_available_bytes() -> Result<u64> {
     let text = fs::read_to_string("/proc/meminfo").during(|| "cannot read /proc/meminfo")?;
@@ -97,6 +125,13 @@ pub fn describe() -> String {
     let memory_gib = kib_field(&meminfo, "MemTotal:").unwrap_or_default() as f64 / f64::from(1u32 << 30);
     let model = model.trim_start_matches([' ', '\t', ':']);
     format!("kernel {}, {cores} x {model}, {memory_gib:.0} GiB", kernel.trim())
+}
+
+/// One line about whether the machine was left alone while it measured.
+pub fn load_line() -> String {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let averages: Vec<&str> = load.split_whitespace().take(3).collect();
+    format!("load averages of the last 1, 5 and 15 minutes at the end: {}", averages.join(", "))
 }
 
 /// The process whose program is `program` and that has `argument` among its arguments.

@@ -3,14 +3,19 @@
 //! `docs/benchmarks.md` says what is measured and how to run it. This crate knows oncefs only by its command
 //! line and never asserts a speed: it measures, checks contents and prints.
 
+mod adaptive;
 mod aligned;
 mod bdi;
 mod case;
 mod command;
 mod content;
+mod dedis;
 mod failure;
+mod figures;
 mod files;
 mod flat;
+mod hint_wear;
+mod hybrid;
 mod lessfs;
 mod loop_device;
 mod machine;
@@ -24,6 +29,7 @@ mod side;
 mod signal;
 mod sizes;
 mod spread;
+mod threaded;
 mod throttle;
 mod tree;
 
@@ -60,6 +66,21 @@ enum Command {
         #[command(flatten)]
         args: lessfs::LessfsArgs,
     },
+    /// Compare RocksDB and a file of sorted groups as disk level of the hint store: bytes written per hint
+    HintWear {
+        /// Directory for the databases
+        #[arg(long, default_value = ".")]
+        dir: PathBuf,
+        /// Seed of the hints
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        #[command(flatten)]
+        args: hint_wear::HintWearArgs,
+    },
+    /// Write every block twice, farther apart than memory reaches, then let one pass find what is left
+    Hybrid(hybrid::HybridArgs),
+    /// Watch the share of requests looked up fall without duplicates and return with them, and what it costs
+    Adaptive(adaptive::AdaptiveArgs),
 }
 
 fn main() -> ExitCode {
@@ -68,6 +89,9 @@ fn main() -> ExitCode {
         None => run::run(&cli.run),
         Some(Command::Flat(args)) => flat::serve(args),
         Some(Command::LessfsRead { dir, repetitions, seed, args }) => run::run_lessfs(dir, args, *repetitions, *seed),
+        Some(Command::HintWear { dir, seed, args }) => hint_wear::run(dir, args, *seed),
+        Some(Command::Hybrid(args)) => hybrid::run(args),
+        Some(Command::Adaptive(args)) => adaptive::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

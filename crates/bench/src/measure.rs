@@ -34,6 +34,11 @@ impl Latencies {
         Ok(())
     }
 
+    /// Takes over the times that another thread recorded.
+    pub fn join(&mut self, other: Latencies) {
+        self.0.extend_from_slice(&other.0);
+    }
+
     /// The recorded times in figures.
     pub fn summary(mut self) -> Option<LatencySummary> {
         self.0.sort_unstable();
@@ -66,6 +71,17 @@ pub struct LatencySummary {
     pub p995_us: f64,
     /// The slowest.
     pub max_us: f64,
+}
+
+/// What files take.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Space {
+    /// Bytes that the file system has in use beyond what it had when empty, its metadata included.
+    pub used_bytes: u64,
+    /// Bytes of blocks that the files consist of.
+    pub blocks_bytes: u64,
+    /// Bytes of their distinct contents.
+    pub distinct_bytes: u64,
 }
 
 /// One measured step of one file system in one repetition: a raw row of the output.
@@ -101,6 +117,8 @@ pub struct Row {
     pub cpu_daemon_s: Option<f64>,
     /// Peak resident bytes of the daemon.
     pub daemon_peak_bytes: Option<u64>,
+    /// What the written files take, where that was looked at.
+    pub space: Option<Space>,
     /// Throughput as a share of what the throttled device allows for this data set.
     pub limit_share: Option<f64>,
 }

@@ -36,6 +36,7 @@ impl Report {
             text.push_str(&self.workload_table(workload, baseline));
         }
         text.push_str(&self.lrlfs_table());
+        text.push_str(&crate::dedis::table(&self.rows));
         text.push_str(&crate::lessfs::table(&self.read_paths));
         text
     }
@@ -228,6 +229,7 @@ mod tests {
             cpu_machine_s: 0.1,
             cpu_daemon_s: None,
             daemon_peak_bytes: None,
+            space: None,
             limit_share: None,
         }
     }

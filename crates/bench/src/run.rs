@@ -1,6 +1,5 @@
 //! A whole run: sides, warm-up, scenarios in alternation, report.
 
-use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
@@ -39,7 +38,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let seed = args.seed();
     let mut report = Report { head: head(args, &bench, &volume, seed), rows: Vec::new(), read_paths: Vec::new() };
     let outcome = measure(args, &bench, &specs, &volume, seed, &mut report);
-    report.head.push(load_line());
+    report.head.push(machine::load_line());
     if outcome.is_err() {
         report.head.push("INCOMPLETE: the run ended early".to_owned());
     }
@@ -108,15 +107,19 @@ pub fn run_lessfs(dir: &Path, args: &LessfsArgs, repetitions: usize, seed: u64) 
 }
 
 /// The run's own directory; removed with everything in it when dropped.
-struct WorkDirectory(tempfile::TempDir);
+pub struct WorkDirectory(tempfile::TempDir);
 
 impl WorkDirectory {
-    fn create(dir: &Path) -> Result<WorkDirectory> {
-        let created = tempfile::Builder::new().prefix("oncefs-bench.").tempdir_in(dir);
+    /// A new one in `dir`.
+    pub fn create(dir: &Path) -> Result<WorkDirectory> {
+        // A daemon is recognised by the mount point among its arguments, where symbolic links and dots are resolved.
+        let dir = dir.canonicalize().during(|| format!("there is no {} (see --dir)", dir.display()))?;
+        let created = tempfile::Builder::new().prefix("oncefs-bench.").tempdir_in(&dir);
         created.map(WorkDirectory).during(|| format!("cannot create a directory in {} (see --dir)", dir.display()))
     }
 
-    fn path(&self) -> &Path {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         self.0.path()
     }
 }
@@ -167,13 +170,6 @@ fn compare_read_paths(
     let rows = lessfs::compare(side.root(), args, repetitions, seed);
     progress.step();
     rows
-}
-
-/// Whether the machine was left alone while it measured.
-fn load_line() -> String {
-    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let averages: Vec<&str> = load.split_whitespace().take(3).collect();
-    format!("load averages of the last 1, 5 and 15 minutes at the end: {}", averages.join(", "))
 }
 
 fn head(args: &RunArgs, bench: &Bench, volume: &Volume, seed: u64) -> Vec<String> {

@@ -7,6 +7,7 @@ use crate::content::{Content, Random};
 use crate::failure::Result;
 use crate::files::{self, open, verify};
 use crate::measure::Latencies;
+use crate::threaded::{self, Twin};
 use crate::tree::Tree;
 
 /// How much every scenario moves.
@@ -33,11 +34,13 @@ impl Volume {
         (self.file_bytes / BLOCK) as usize
     }
 
-    fn random_blocks(&self) -> usize {
+    /// Blocks written at random places.
+    pub fn random_blocks(&self) -> usize {
         (self.random_bytes / BLOCK) as usize
     }
 
-    fn content(&self, seed: u64, blocks: usize, duplicate_percent: usize) -> Result<Content> {
+    /// Contents of this seed, within the memory for them.
+    pub fn content(&self, seed: u64, blocks: usize, duplicate_percent: usize) -> Result<Content> {
         Content::new(seed, blocks, duplicate_percent, self.memory_max)
     }
 }
@@ -60,6 +63,16 @@ pub enum Scenario {
     },
     /// 4 KiB writes at TPC-C NURand places of a full file, fsync.
     NurandWrite,
+    /// 4 KiB writes in random order by three threads, then reads in random order.
+    ThreadedWrite {
+        /// Share of blocks that repeat an earlier one.
+        duplicate_percent: usize,
+    },
+    /// Writes and reads at hot spots by four threads, contents as in a phone's image.
+    Dedis {
+        /// Which image.
+        twin: Twin,
+    },
     /// 4 KiB writes with fdatasync each: appended to a new file, then over a full one.
     SyncedWrite,
     /// Reads of a file of unique blocks: sequential cold, again, random cold, NURand cold.
@@ -84,6 +97,8 @@ impl Scenario {
                 let places = Random::new(seed).nurand(volume.file_blocks(), volume.random_blocks());
                 scattered_write("nurand-write".to_owned(), volume, seed, 0, places)
             }
+            Scenario::ThreadedWrite { duplicate_percent } => threaded::fio(volume, seed, duplicate_percent),
+            Scenario::Dedis { twin } => threaded::dedis(volume, seed, twin),
             Scenario::SyncedWrite => synced_write(volume, seed),
             Scenario::Read => read(volume, seed),
             Scenario::DuplicateRead => duplicate_read(volume, seed),

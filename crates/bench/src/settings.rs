@@ -11,6 +11,7 @@ use crate::machine;
 use crate::scenario::{Scenario, Volume};
 use crate::side::SideSpec;
 use crate::sizes::parse_bytes;
+use crate::threaded::Twin;
 
 /// Options of a comparison.
 #[derive(Args, Clone, Debug)]
@@ -28,6 +29,9 @@ pub struct RunArgs {
     /// Side that ratios are taken to
     #[arg(long, default_value = "ext4")]
     baseline: String,
+    /// Profile of every oncefs that is given no arguments of its own
+    #[arg(long)]
+    profile: Option<String>,
     /// Workloads [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
     workloads: Vec<Workload>,
@@ -89,6 +93,10 @@ pub enum Workload {
     RandomWrite,
     /// NURand 4 KiB writes
     NurandWrite,
+    /// Random 4 KiB writes and reads by three threads, as SmartDedup's FIO runs, at each share of duplicates
+    ThreadedWrite,
+    /// DEDISbench's form: four threads, hot spots, twins of SmartDedup's two images
+    Dedis,
     /// 4 KiB writes with fdatasync each
     SyncedWrite,
     /// Sequential, repeated, random and NURand reads
@@ -115,7 +123,11 @@ impl RunArgs {
             (true, true) => named(&["ext4", "oncefs", "flat", "ext2", "xfs", "btrfs"])?,
             (true, false) => named(&["ext4", "oncefs", "flat"])?,
         };
-        Ok(specs.into_iter().map(|spec| (spec.clone(), spec.name)).collect())
+        let with_profile = |spec: SideSpec| match &self.profile {
+            Some(profile) => spec.in_profile(profile),
+            None => spec,
+        };
+        Ok(specs.into_iter().map(with_profile).map(|spec| (spec.clone(), spec.name)).collect())
     }
 
     /// The side that ratios are taken to: the one asked for if it takes part, else the first.
@@ -142,6 +154,12 @@ impl RunArgs {
         }
         if self.has(Workload::RandomWrite) {
             scenarios.extend(percents().map(|duplicate_percent| Scenario::RandomWrite { duplicate_percent }));
+        }
+        if self.has(Workload::ThreadedWrite) {
+            scenarios.extend(percents().map(|duplicate_percent| Scenario::ThreadedWrite { duplicate_percent }));
+        }
+        if self.has(Workload::Dedis) {
+            scenarios.extend(Twin::ALL.map(|twin| Scenario::Dedis { twin }));
         }
         let single = [
             (Workload::NurandWrite, Scenario::NurandWrite),
@@ -209,13 +227,18 @@ impl RunArgs {
 
     /// The oncefs program, with its real path.
     pub fn oncefs(&self) -> Result<PathBuf> {
-        let beside = || std::env::current_exe().ok().map(|program| program.with_file_name("oncefs"));
-        let program = self.oncefs.clone().or_else(beside).unwrap_or_else(|| "oncefs".into());
-        program.canonicalize().map_err(|_| {
-            Failure::new(format!(
-                "no program {}: build it with `cargo build --release`, name it with --oncefs, or choose other sides with --side",
-                program.display()
-            ))
-        })
+        find_oncefs(self.oncefs.clone())
     }
+}
+
+/// The oncefs program that is named, or else the one beside this program, with its real path.
+pub fn find_oncefs(named: Option<PathBuf>) -> Result<PathBuf> {
+    let beside = || std::env::current_exe().ok().map(|program| program.with_file_name("oncefs"));
+    let program = named.or_else(beside).unwrap_or_else(|| "oncefs".into());
+    program.canonicalize().map_err(|_| {
+        Failure::new(format!(
+            "no program {}: build it with `cargo build --release`, name it with --oncefs, or choose other sides with --side",
+            program.display()
+        ))
+    })
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::command::run;
 use crate::failure::{During, Failure, Result, tell};
+use crate::figures::Figures;
 use crate::loop_device::{DeviceBytes, LoopDevice};
 use crate::machine;
 
@@ -102,6 +103,16 @@ impl std::str::FromStr for SideSpec {
             return Err(format!("{name} takes no arguments: it is measured with its defaults"));
         }
         Ok(SideSpec { name: text.to_owned(), kind, arguments })
+    }
+}
+
+impl SideSpec {
+    /// The same with this profile, where it is an oncefs without arguments of its own.
+    pub fn in_profile(self, profile: &str) -> SideSpec {
+        match self.kind == Kind::Oncefs && self.arguments.is_empty() {
+            true => SideSpec { arguments: vec!["-o".to_owned(), format!("profile={profile}")], ..self },
+            false => self,
+        }
     }
 }
 
@@ -321,10 +332,26 @@ impl Side {
         if self.spec.kind != Kind::Oncefs {
             return Ok(None);
         }
-        let text = run(Command::new(&self.bench.oncefs).arg("stats").arg(&self.upper).arg("--json"))?;
-        let stats: serde_json::Value = serde_json::from_str(&text).during(|| "`oncefs stats --json` is no JSON")?;
-        let written = stats.pointer("/counters/data_bytes_written").and_then(serde_json::Value::as_u64);
-        written.map(Some).ok_or_else(|| Failure::new("`oncefs stats --json` has no counters.data_bytes_written"))
+        self.stats()?.number("counters", "data_bytes_written").map(Some)
+    }
+
+    /// The figures of `oncefs stats`.
+    pub fn stats(&self) -> Result<Figures> {
+        Figures::parse(&self.ask("stats", &["--json"])?)
+    }
+
+    /// Runs `oncefs COMMAND MOUNTPOINT WORDS` and returns what it printed.
+    pub fn ask(&self, command: &str, words: &[&str]) -> Result<String> {
+        run(Command::new(&self.bench.oncefs).arg(command).arg(&self.upper).args(words))
+    }
+
+    /// Bytes that the mounted file system has in use: of oncefs, blocks of its data area and its metadata.
+    pub fn used_bytes(&self) -> Result<u64> {
+        if self.spec.kind == Kind::Oncefs {
+            let stats = self.stats()?;
+            return Ok(stats.number("space", "used_bytes")? + stats.number("space", "metadata_bytes")?);
+        }
+        machine::used_bytes(&self.lower)
     }
 }
 

@@ -3,12 +3,13 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand};
 use log::LevelFilter;
-use oncefs_engine::{FingerprintMode, Profile};
+use oncefs_engine::Profile;
 
 use crate::failure::{Failure, Outcome, exit, one_line};
-use crate::mount_options;
+use crate::mount_options::{self, Setting};
+use crate::profiles;
 use crate::size::{NewSize, Size};
 
 const UNITS: &str =
@@ -48,6 +49,10 @@ pub enum Command {
     Fsck(FsckArgs),
     /// Show what a mounted volume holds, saves and does
     Stats(StatsArgs),
+    /// Show or change the settings of a mounted volume
+    Tune(TuneArgs),
+    /// Deduplicate now what was skipped as it was written, hold that up, or show how far it is
+    Dedup(DedupArgs),
     /// Enlarge a volume, mounted or not
     Grow(GrowArgs),
     /// Make everything written to a mounted volume durable
@@ -61,10 +66,10 @@ pub enum Command {
 
 /// Arguments of `mkfs`.
 #[derive(Debug, Args)]
-#[command(after_help = format!("{UNITS}\n\nExamples:
+#[command(after_help = format!("{}\n{UNITS}\n\nExamples:
   oncefs mkfs /srv/volume                                 a volume as large as the free space there
   oncefs mkfs /srv/volume --size 2T                       sparse: takes space as it fills
-  oncefs mkfs /srv/volume --data /dev/nvme1n1             blocks on a raw device, the rest in /srv/volume"))]
+  oncefs mkfs /srv/volume --data /dev/nvme1n1             blocks on a raw device, the rest in /srv/volume", profiles::help()))]
 pub struct MkfsArgs {
     /// Directory to make: must be missing or empty
     pub volume: PathBuf,
@@ -74,8 +79,8 @@ pub struct MkfsArgs {
     /// Keep the blocks on this raw block device instead of in a sparse file. Its contents are lost
     #[arg(long, short, value_name = "DEVICE")]
     pub data: Option<PathBuf>,
-    /// How the volume finds and shares blocks: lrlfs (complete index, in-line)
-    #[arg(long, default_value = "lrlfs", value_parser = mount_options::profile)]
+    /// How the volume finds and shares blocks, see below
+    #[arg(long, value_name = "NAME", default_value = Profile::default().name(), value_parser = mount_options::profile)]
     pub profile: Profile,
     /// Size of the log [default: a sixteenth of the data area, 8M to 64M]
     #[arg(long, value_name = "SIZE")]
@@ -85,25 +90,20 @@ pub struct MkfsArgs {
     pub quiet: bool,
 }
 
-const MOUNT_AFTER: &str = "\
-Options for -o, comma-separated:
-  ro rw noatime relatime strictatime nodiratime suid nosuid dev nodev exec noexec
-  sync dirsync remount             as in mount(8); nofail, _netdev, user, x-... are accepted too
-  memory=SIZE                      bound on caches and index [default: 1/8 of RAM, 64M to 4G]
-  fingerprints=eager|lazy|auto     when the strong hash of a block is computed [default: auto]
-  threads=N                        requests served at a time [default: twice the CPUs, 4 to 8]
-  max_write=SIZE                   largest request of the kernel, up to 16M [default: 1M]
-  profile=NAME                     must be lrlfs
-  loglevel=LEVEL  logfile=FILE     off, error, warn, info, debug, trace [default: info, to syslog]
-
+const MOUNT_EXAMPLES: &str = "\
 Examples:
   oncefs mount /srv/volume /mnt
   oncefs mount /srv/volume /mnt -o ro,memory=512M
+  oncefs mount /srv/volume /mnt -o profile=edge,inline=off
   mount -t oncefs /srv/volume /mnt";
+
+fn mount_after() -> String {
+    format!("{}\n{MOUNT_EXAMPLES}\n\n{UNITS}", mount_options::help())
+}
 
 /// Arguments of `mount`.
 #[derive(Debug, Args)]
-#[command(after_help = format!("{MOUNT_AFTER}\n\n{UNITS}"))]
+#[command(after_help = mount_after())]
 pub struct MountArgs {
     /// The volume: a directory made by mkfs
     pub volume: PathBuf,
@@ -118,7 +118,7 @@ pub struct MountArgs {
     /// Mount read-only, as -o ro
     #[arg(long, short)]
     pub read_only: bool,
-    /// Bound on caches and index, as -o memory
+    /// Bound on caches and hints, as -o memory
     #[arg(long, value_name = "SIZE", value_parser = mount_options::memory)]
     pub memory: Option<u64>,
     /// Requests served at a time, as -o threads
@@ -126,7 +126,7 @@ pub struct MountArgs {
     pub threads: Option<usize>,
     /// When the strong hash of a block is computed, as -o fingerprints
     #[arg(long, value_name = "WHEN", value_parser = mount_options::fingerprints)]
-    pub fingerprints: Option<FingerprintMode>,
+    pub fingerprints: Option<Setting>,
     /// What is worth a line in the log, as -o loglevel
     #[arg(long, value_name = "LEVEL", value_parser = mount_options::log_level)]
     pub log_level: Option<LevelFilter>,
@@ -237,6 +237,63 @@ pub struct StatsArgs {
     pub json: bool,
 }
 
+/// Arguments of `tune`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Changes hold until the volume is unmounted; mount -o takes the same for longer. Either all of them are made or none.
+
+Examples:
+  oncefs tune /mnt                                  all settings: value, range, meaning
+  oncefs tune /mnt worker=always                    deduplicate out of line at any time
+  oncefs tune /mnt inline=off hint_memory=64M")]
+pub struct TuneArgs {
+    /// Any path inside a mount, or the volume
+    pub target: PathBuf,
+    /// What to change
+    #[arg(value_name = "NAME=VALUE", value_parser = mount_options::setting)]
+    pub changes: Vec<Setting>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `dedup`.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").required(true).args(["now", "pause", "resume", "status"])), after_help = "\
+Out of line, duplicates are found that nobody looked for as they were written. By default that happens when the
+volume is idle. Ctrl-C ends the display of --now, not the work; --pause does.
+
+Examples:
+  oncefs dedup /mnt --now                   find all duplicates in what was skipped; shows how far it is
+  oncefs dedup /mnt --now --full            look at every block of the volume once more
+  oncefs dedup /mnt --now --background      return at once
+  oncefs dedup /mnt --status")]
+pub struct DedupArgs {
+    /// Any path inside a mount, or the volume
+    pub target: PathBuf,
+    /// Work at once, idle or not and as fast as it goes, until nothing is left
+    #[arg(long)]
+    pub now: bool,
+    /// Look at every block of the volume, not only at what was skipped
+    #[arg(long, conflicts_with_all = ["pause", "resume", "status"])]
+    pub full: bool,
+    /// Do not wait for the end
+    #[arg(long, conflicts_with_all = ["pause", "resume", "status"])]
+    pub background: bool,
+    /// Hold the work up until --resume or the next mount
+    #[arg(long)]
+    pub pause: bool,
+    /// Go on after --pause
+    #[arg(long)]
+    pub resume: bool,
+    /// Show what is being done, what is left and what has been found
+    #[arg(long)]
+    pub status: bool,
+    /// The status as JSON
+    #[arg(long, conflicts_with_all = ["now", "pause", "resume"])]
+    pub json: bool,
+}
+
 /// Arguments of `grow`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{UNITS}\n\nExamples:
@@ -270,7 +327,7 @@ pub struct ServeArgs {
 
 /// How mount(8) calls `mount.oncefs`: `-f` means fake here.
 #[derive(Debug, Parser)]
-#[command(name = "mount.oncefs", version, about = "Mount an oncefs volume for mount(8)", after_help = MOUNT_AFTER)]
+#[command(name = "mount.oncefs", version, about = "Mount an oncefs volume for mount(8)", after_help = mount_after())]
 struct MountHelper {
     volume: PathBuf,
     dir: PathBuf,
@@ -441,11 +498,32 @@ mod tests {
     }
 
     #[test]
+    fn a_wrong_setting_is_told_with_its_range() {
+        for (line, range) in [
+            ("oncefs tune /mnt hint_memory=1K", "64K to"),
+            ("oncefs tune /mnt inline", "off, all, adaptive"),
+            ("oncefs mount /v /mnt --fingerprints never", "eager, lazy, auto"),
+            ("oncefs mkfs /v --profile turbo", "lrlfs, smartdedup, edge, desktop"),
+        ] {
+            let failure = failure(line);
+            assert!(failure.message.contains(range), "{line}: {}", failure.message);
+        }
+    }
+
+    #[test]
     fn a_wrong_line_is_told_in_one_line_with_the_code_of_its_family() {
         for (line, code) in [
             ("oncefs", exit::USAGE),
             ("oncefs frobnicate", exit::USAGE),
             ("oncefs stats", exit::USAGE),
+            ("oncefs dedup /mnt", exit::USAGE),
+            ("oncefs dedup /mnt --now --pause", exit::USAGE),
+            ("oncefs dedup /mnt --pause --full", exit::USAGE),
+            ("oncefs dedup /mnt --now --json", exit::USAGE),
+            ("oncefs tune", exit::USAGE),
+            ("oncefs tune /mnt speed=11", exit::USAGE),
+            ("oncefs tune /mnt inline=off hint_memory=1K", exit::USAGE),
+            ("oncefs mkfs --profile turbo /v", exit::FAILED),
             ("oncefs mkfs", exit::FAILED),
             ("mkfs.oncefs --size 1.5G /v", exit::FAILED),
             ("oncefs mount /v", exit::MOUNT_USAGE),

@@ -3,19 +3,18 @@
 //! The engine checks blocks, the file system checks names; this module counts what they find, shows how far they
 //! are and turns the result into fsck(8)'s exit bits.
 
-use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
-use oncefs_engine::{Blocks, Error, FingerprintMode, OpenOptions, Store};
+use oncefs_engine::{Blocks, Error, Store};
 use oncefs_fs::{AtimePolicy, FileSystem, Options, SystemClock};
 
 use crate::commands::FsckArgs;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounts::shown;
 use crate::process::{self, EndSignals};
+use crate::profiles;
+use crate::progress::Progress;
 use crate::size::Size;
 
 /// Caches during a check: windows of counters come on top.
@@ -23,9 +22,6 @@ const CHECK_MEMORY: u64 = 256 << 20;
 
 /// Problems shown one by one; more are only counted.
 const PROBLEMS_SHOWN_MAX: usize = 100;
-
-/// What takes longer than this says so.
-const QUIET: Duration = Duration::from_secs(2);
 
 /// Checks a volume. The exit code.
 pub fn run(arguments: FsckArgs) -> Outcome<u8> {
@@ -116,8 +112,9 @@ fn check(volume: &Path, read_data: bool) -> oncefs_fs::Result<Findings> {
 }
 
 fn check_open(file_system: &FileSystem, read_data: bool) -> oncefs_fs::Result<Findings> {
-    let mut progress = Progress::new("blocks");
-    let blocks = file_system.store().check(read_data, &mut |done, total| progress.show(done, total))?;
+    let mut progress = Progress::new();
+    let blocks =
+        file_system.store().check(read_data, &mut |done, total| progress.show("checking blocks", done, total))?;
     drop(progress);
     let mut findings = Findings {
         found: blocks.problems_count,
@@ -131,49 +128,9 @@ fn check_open(file_system: &FileSystem, read_data: bool) -> oncefs_fs::Result<Fi
 
 fn open(volume: &Path, read_only: bool) -> oncefs_fs::Result<Arc<FileSystem>> {
     let memory = CHECK_MEMORY.min(process::ram_bytes() / 4);
-    let store = OpenOptions { memory_bytes_max: memory / 4 * 3, read_only, fingerprints: FingerprintMode::Lazy };
+    let store = profiles::without_worker(memory / 4 * 3, read_only);
     let names = Options { memory_bytes_max: memory / 4, atime: AtimePolicy::Never, read_only };
     FileSystem::open(Store::open(volume, &store)?, Arc::new(SystemClock), &names)
-}
-
-/// A bar on a terminal; elsewhere one line, if it takes long.
-struct Progress {
-    what: &'static str,
-    bar: Option<ProgressBar>,
-    started: Instant,
-    told: bool,
-}
-
-impl Progress {
-    fn new(what: &'static str) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let style = ProgressStyle::with_template("checking {msg} [{bar:40}] {percent} % {eta}");
-            ProgressBar::new(0).with_style(style.expect("the template is valid")).with_message(what)
-        });
-        Self { what, bar, started: Instant::now(), told: false }
-    }
-
-    fn show(&mut self, done: u64, total: u64) {
-        if let Some(bar) = &self.bar {
-            bar.set_length(total);
-            bar.set_position(done);
-        } else if !self.told && self.started.elapsed() > QUIET {
-            eprintln!(
-                "oncefs: checking {}: {done} of {total} after {} seconds",
-                self.what,
-                self.started.elapsed().as_secs()
-            );
-            self.told = true;
-        }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
 }
 
 #[cfg(test)]

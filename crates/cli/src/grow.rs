@@ -2,15 +2,16 @@
 
 use std::path::Path;
 
-use oncefs_engine::{BLOCK_BYTES, FingerprintMode, OpenOptions, Report, Store};
+use oncefs_engine::{BLOCK_BYTES, Report, Store};
 
 use crate::commands::{GrowArgs, SyncArgs};
-use crate::control::{Connection, Request};
+use crate::control::Request;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounts::shown;
 use crate::process;
+use crate::profiles;
 use crate::size::{NewSize, Size};
-use crate::target::Target;
+use crate::target::{Daemon, Target};
 
 /// Caches while an unmounted volume grows.
 const GROW_MEMORY: u64 = 64 << 20;
@@ -18,9 +19,9 @@ const GROW_MEMORY: u64 = 64 << 20;
 /// Enlarges a volume.
 pub fn run(arguments: GrowArgs) -> Outcome {
     let (volume, before, after) = match Target::find(&arguments.target)? {
-        Target::Mounted(volume, daemon) => {
-            let (before, after) = grow_mounted(&volume, daemon, arguments.size)?;
-            (volume, before, after)
+        Target::Mounted(daemon) => {
+            let (before, after) = grow_mounted(&daemon, arguments.size)?;
+            (daemon.volume, before, after)
         }
         Target::Offline(volume) => {
             let (before, after) = grow_offline(&volume, arguments.size)?;
@@ -31,21 +32,15 @@ pub fn run(arguments: GrowArgs) -> Outcome {
     Ok(())
 }
 
-fn grow_mounted(volume: &Path, daemon: Connection, size: NewSize) -> Outcome<(u64, u64)> {
-    let report: Report =
-        serde_json::from_value(daemon.ask(Request::Stats).or_fail(exit::FAILED)?).or_fail(exit::FAILED)?;
+fn grow_mounted(daemon: &Daemon, size: NewSize) -> Outcome<(u64, u64)> {
+    let report: Report = daemon.ask(Request::Stats)?;
     let before = report.space.get("data_bytes").copied().unwrap_or(0);
     let after = checked(before, size)?;
-    let daemon = Connection::open(volume).or_fail(exit::FAILED)?;
-    let daemon = daemon
-        .ok_or_else(|| Failure::new(exit::FAILED, format!("{} was unmounted meanwhile: try again", shown(volume))))?;
-    daemon.ask(Request::Grow { bytes: after }).or_fail(exit::FAILED)?;
-    Ok((before, after))
+    daemon.ask::<()>(Request::Grow { bytes: after }).map(|()| (before, after))
 }
 
 fn grow_offline(volume: &Path, size: NewSize) -> Outcome<(u64, u64)> {
-    let options = OpenOptions { memory_bytes_max: GROW_MEMORY, read_only: false, fingerprints: FingerprintMode::Lazy };
-    let store = Store::open(volume, &options).or_fail(exit::FAILED)?;
+    let store = Store::open(volume, &profiles::without_worker(GROW_MEMORY, false)).or_fail(exit::FAILED)?;
     let before = store.totals().data.0 * BLOCK_BYTES as u64;
     let grown = checked(before, size).and_then(|after| store.grow(after).or_fail(exit::FAILED).map(|()| after));
     let closed = store.close().or_fail(exit::FAILED);
@@ -68,8 +63,8 @@ fn checked(before: u64, size: NewSize) -> Outcome<u64> {
 
 /// Makes everything written so far durable: what the kernel still holds goes to the daemon first.
 pub fn sync(arguments: SyncArgs) -> Outcome {
-    let daemon = Target::daemon(&arguments.target)?;
+    let daemon = Daemon::find(&arguments.target)?;
     process::sync_file_system(&arguments.target)
         .or_fail_doing(exit::FAILED, format!("cannot sync {}", shown(&arguments.target)))?;
-    daemon.ask(Request::Commit).map(drop).or_fail(exit::FAILED)
+    daemon.ask(Request::Commit)
 }

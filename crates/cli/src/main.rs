@@ -1,10 +1,11 @@
-//! The `oncefs` command: mkfs, mount, umount, fsck, stats, grow.
+//! The `oncefs` command: mkfs, mount, umount, fsck, stats, tune, dedup, grow.
 //!
 //! One binary answers under all names: as `oncefs COMMAND`, and as the helpers of mkfs(8), mount(8), umount(8)
 //! and fsck(8). `commands` reads the command line, every other module does one thing.
 
 mod commands;
 mod control;
+mod dedup;
 mod failure;
 mod fsck;
 mod grow;
@@ -15,10 +16,13 @@ mod mount_options;
 mod mounts;
 mod notify;
 mod process;
+mod profiles;
+mod progress;
 mod serve;
 mod size;
 mod stats;
 mod target;
+mod tune;
 mod umount;
 
 use std::process::ExitCode;
@@ -43,6 +47,8 @@ fn run(command: Command) -> Outcome<ExitCode> {
         Command::Mount(arguments) => mount::run(arguments)?,
         Command::Umount(arguments) => umount::run(arguments)?,
         Command::Stats(arguments) => stats::run(arguments)?,
+        Command::Tune(arguments) => tune::run(arguments)?,
+        Command::Dedup(arguments) => dedup::run(arguments)?,
         Command::Grow(arguments) => grow::run(arguments)?,
         Command::Sync(arguments) => grow::sync(arguments)?,
         Command::Version => println!("oncefs {}", env!("CARGO_PKG_VERSION")),

@@ -6,13 +6,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use oncefs_engine::{DataPlace, FingerprintMode, OpenOptions, Store, VolumeSpec};
+use oncefs_engine::{DataPlace, Store, VolumeSpec};
 use oncefs_fs::{FileSystem, SystemClock};
 
 use crate::commands::MkfsArgs;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounts::shown;
 use crate::process;
+use crate::profiles;
 use crate::size::Size;
 
 /// The data area's share of the host's free space when no size is given: the rest is for table, records and log.
@@ -52,8 +53,7 @@ pub fn run(arguments: MkfsArgs) -> Outcome {
 fn make(volume: &Path, spec: &VolumeSpec) -> oncefs_fs::Result<()> {
     let random = random().map_err(|e| oncefs_engine::Error::io("cannot read random numbers", e))?;
     Store::format(volume, spec, random)?;
-    let options = OpenOptions { memory_bytes_max: MKFS_MEMORY, read_only: false, fingerprints: FingerprintMode::Lazy };
-    let store = Store::open(volume, &options)?;
+    let store = Store::open(volume, &profiles::without_worker(MKFS_MEMORY, false))?;
     FileSystem::format(&store, &SystemClock)?;
     Ok(store.close()?)
 }

@@ -45,7 +45,7 @@ fn options(arguments: &MountArgs) -> Result<MountOptions, String> {
     }
     options.memory = arguments.memory.or(options.memory);
     options.threads = arguments.threads.or(options.threads);
-    options.fingerprints = arguments.fingerprints.unwrap_or(options.fingerprints);
+    options.settings.extend(arguments.fingerprints.clone());
     options.log_level = arguments.log_level.unwrap_or(options.log_level);
     if let Some(file) = &arguments.log_file {
         options.log_file = Some(std::path::absolute(file).map_err(|e| format!("log file {}: {e}", shown(file)))?);

@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 
 use log::LevelFilter;
-use oncefs_engine::{FingerprintMode, Profile};
+use oncefs_engine::{Profile, settings};
 
+use crate::profiles;
 use crate::size::Size;
 
 /// Flags of mount(2) by option: name, flags set, flags cleared.
@@ -59,6 +60,9 @@ const IGNORED: &[&str] = &[
 const IGNORED_PREFIXES: &[&str] =
     &["x-", "X-", "user=", "uhelper=", "helper=", "comment=", "user_id=", "group_id=", "max_read=", "blksize="];
 
+/// A setting's name and value.
+pub type Setting = (String, String);
+
 /// What `-o` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
@@ -68,8 +72,10 @@ pub struct MountOptions {
     pub remount: bool,
     /// Bound on caches and hints.
     pub memory: Option<u64>,
-    /// When fingerprints are computed.
-    pub fingerprints: FingerprintMode,
+    /// For this mount, instead of the volume's own.
+    pub profile: Option<Profile>,
+    /// Over those of the profile, in this order.
+    pub settings: Vec<Setting>,
     /// Event loops.
     pub threads: Option<usize>,
     /// Largest request of the kernel.
@@ -86,7 +92,8 @@ impl Default for MountOptions {
             kernel_flags: 0,
             remount: false,
             memory: None,
-            fingerprints: FingerprintMode::Auto,
+            profile: None,
+            settings: Vec::new(),
             threads: None,
             max_write: None,
             log_level: LevelFilter::Info,
@@ -117,12 +124,12 @@ impl MountOptions {
         match option.split_once('=') {
             None if option == "remount" => self.remount = true,
             Some(("memory", value)) => self.memory = Some(memory(value)?),
-            Some(("profile", value)) => drop(profile(value)?),
-            Some(("fingerprints", value)) => self.fingerprints = fingerprints(value)?,
+            Some(("profile", value)) => self.profile = Some(profile(value)?),
             Some(("threads", value)) => self.threads = Some(threads(value)?),
             Some(("max_write", value)) => self.max_write = Some(max_write(value)?),
             Some(("loglevel", value)) => self.log_level = log_level(value)?,
             Some(("logfile", value)) => self.log_file = Some(log_file(value)?),
+            Some((name, _)) if settings::is_setting(name) => self.settings.push(setting(option)?),
             _ => {
                 return Err(format!("unknown mount option '{option}': see oncefs mount --help for those it knows"));
             }
@@ -140,10 +147,34 @@ impl MountOptions {
         list.extend(self.memory.map(|bytes| format!("memory={bytes}")));
         list.extend(self.threads.map(|n| format!("threads={n}")));
         list.extend(self.max_write.map(|bytes| format!("max_write={bytes}")));
-        list.push(format!("fingerprints={}", fingerprints_name(self.fingerprints)));
+        list.extend(self.profile.map(|profile| format!("profile={}", profile.name())));
+        list.extend(self.settings.iter().map(|(name, value)| format!("{name}={value}")));
         list.push(format!("loglevel={}", self.log_level.as_str().to_lowercase()));
         list.join(",")
     }
+}
+
+const HELP: &str = "\
+Options for -o, comma-separated:
+  ro rw noatime relatime strictatime nodiratime suid nosuid dev nodev exec noexec
+  sync dirsync remount             as in mount(8); nofail, _netdev, user, x-... are accepted too
+  memory=SIZE                      bound on caches and hints
+                                   [default: edge 16M, smartdedup 64M, others 1/8 of RAM, 64M to 4G]
+  threads=N                        requests served at a time [default: edge 2, others twice the CPUs, 4 to 8]
+  max_write=SIZE                   largest request of the kernel, up to 16M [default: 1M]
+  loglevel=LEVEL  logfile=FILE     off, error, warn, info, debug, trace [default: info, to syslog]
+";
+
+/// Every option that means something here, for help texts.
+pub fn help() -> String {
+    let mut text =
+        format!("{HELP}  {:<33}for this mount, instead of the volume's: {}\n", "profile=NAME", profiles::names());
+    text += "\nSettings for -o, over those of the profile (those without * can be changed later: oncefs tune):\n";
+    for (name, range, what, live) in settings::descriptions() {
+        let mark = if live { ' ' } else { '*' };
+        text += &format!("{mark} {:<33}{what} ({range})\n", format!("{name}=VALUE"));
+    }
+    text
 }
 
 /// The least memory with which caches still help.
@@ -159,28 +190,19 @@ pub fn memory(value: &str) -> Result<u64, String> {
 
 /// `profile=NAME`.
 pub fn profile(value: &str) -> Result<Profile, String> {
-    match value {
-        "lrlfs" => Ok(Profile::Lrlfs),
-        _ => Err(format!("unknown profile '{value}': there is lrlfs")),
-    }
+    Profile::from_name(value).ok_or_else(|| format!("unknown profile '{value}': there are {}", profiles::names()))
+}
+
+/// `NAME=VALUE` of any setting.
+pub fn setting(text: &str) -> Result<Setting, String> {
+    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    settings::check(name, value).map_err(|e| e.to_string())?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 /// `fingerprints=WHEN`.
-pub fn fingerprints(value: &str) -> Result<FingerprintMode, String> {
-    match value {
-        "eager" => Ok(FingerprintMode::Eager),
-        "lazy" => Ok(FingerprintMode::Lazy),
-        "auto" => Ok(FingerprintMode::Auto),
-        _ => Err(format!("fingerprints={value} is unknown: use eager, lazy or auto")),
-    }
-}
-
-fn fingerprints_name(mode: FingerprintMode) -> &'static str {
-    match mode {
-        FingerprintMode::Eager => "eager",
-        FingerprintMode::Lazy => "lazy",
-        FingerprintMode::Auto => "auto",
-    }
+pub fn fingerprints(value: &str) -> Result<Setting, String> {
+    setting(&format!("fingerprints={value}"))
 }
 
 /// `threads=N`.
@@ -247,8 +269,10 @@ mod tests {
         for (list, hint) in [
             ("memory=1M", "at least 16.0 MiB"),
             ("memory=lots", "such as 512M"),
-            ("profile=turbo", "lrlfs"),
-            ("fingerprints=never", "eager, lazy or auto"),
+            ("profile=turbo", "lrlfs, smartdedup, edge, desktop"),
+            ("fingerprints=never", "eager, lazy, auto"),
+            ("hint_memory=1K", "64K to"),
+            ("inline=", "adaptive"),
             ("threads=0", "1 to 64"),
             ("threads=65", "1 to 64"),
             ("max_write=1000", "4K to 16M"),
@@ -262,9 +286,20 @@ mod tests {
     }
 
     #[test]
+    fn every_setting_is_an_option_and_in_the_help() {
+        let help = help();
+        for (name, ..) in settings::descriptions() {
+            let error = parsed(&format!("{name}=nonsense")).unwrap_err();
+            assert!(error.contains(name) && error.contains("must be"), "{name}: {error}");
+            assert!(help.contains(&format!("{name}=VALUE")), "{name} is not in\n{help}");
+        }
+    }
+
+    #[test]
     fn the_list_for_the_daemon_says_the_same() {
-        let options =
-            parsed("ro,noatime,nosuid,memory=1G,threads=3,max_write=4M,fingerprints=eager,loglevel=debug").unwrap();
+        let list = "ro,noatime,nosuid,memory=1G,threads=3,max_write=4M,profile=edge,fingerprints=eager,inline=off,\
+                    inline=all,loglevel=debug";
+        let options = parsed(list).unwrap();
         assert_eq!(parsed(&options.to_list()).unwrap(), options);
         assert_eq!(parsed(&MountOptions::default().to_list()).unwrap(), MountOptions::default());
     }

@@ -38,6 +38,34 @@ pub fn prepare() {
     abort_on_panic();
 }
 
+/// A daemon with less memory than this gives up speed for it.
+const SMALL_MEMORY_BYTES: u64 = 128 << 20;
+
+/// The C library's arenas: each one keeps what its threads freed, and there may be eight for every CPU.
+const ARENAS_MAX: libc::c_int = 1;
+
+/// The C library's own first values. Set by hand they stay; else they rise with every large buffer that is freed,
+/// and what is freed below them is kept.
+const KEPT_BYTES_MAX: libc::c_int = 128 << 10;
+
+/// Keeps the C library from holding on to freed memory where there is little. Before any thread exists.
+pub fn bound_allocator(memory_bytes_max: u64) {
+    if memory_bytes_max >= SMALL_MEMORY_BYTES {
+        return;
+    }
+    let bounds = [
+        (libc::M_ARENA_MAX, ARENAS_MAX),
+        (libc::M_TRIM_THRESHOLD, KEPT_BYTES_MAX),
+        (libc::M_MMAP_THRESHOLD, KEPT_BYTES_MAX),
+    ];
+    for (name, value) in bounds {
+        // SAFETY: mallopt takes two integers.
+        if unsafe { libc::mallopt(name, value) } == 0 {
+            log::warn!("cannot bound the allocator: parameter {name} is not {value}");
+        }
+    }
+}
+
 fn warn_if(doing: &str, result: io::Result<()>) {
     if let Err(e) = result {
         log::warn!("cannot {doing}: {e}");

@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use oncefs_engine::{BLOCK_BYTES, Error, OpenOptions, Store};
+use oncefs_engine::{BLOCK_BYTES, DedupCommand, Error, OpenOptions, Store};
 use oncefs_fs::{AtimePolicy, FileSystem, Options, SystemClock};
 use oncefs_fuse::{Adapter, AdapterConfig, DirtyLimit, MountSpec, Session};
 use serde_json::{Value, json};
 
 use crate::commands::ServeArgs;
-use crate::control::{About, Connection, Handler, Request, Server};
+use crate::control::{About, Connection, Handler, Request, Server, Tuned};
 use crate::failure::{OrFail, Outcome, exit};
 use crate::mount_options::MountOptions;
 use crate::mounts::shown;
 use crate::process::{self, EndSignals};
-use crate::{logging, notify};
+use crate::{logging, notify, profiles};
 
 /// The daemon's word when the mount is there.
 pub const READY: &str = "ready";
@@ -29,11 +29,6 @@ const END_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A process that is being killed gives up its files within this time.
 const DYING_PATIENCE: Duration = Duration::from_secs(3);
-
-/// Without `memory`: this share of RAM, between bounds.
-const MEMORY_SHARE_OF_RAM: u64 = 8;
-const MEMORY_BYTES_MIN: u64 = 64 << 20;
-const MEMORY_BYTES_MAX: u64 = 4 << 30;
 
 /// The inode cache's share of the memory; the rest is the store's.
 const INODES_SHARE_OF_MEMORY: u64 = 16;
@@ -95,8 +90,10 @@ fn start_log(target: &logging::Target, task: &Task) -> Outcome {
 fn serve(task: &Task, ready: impl FnOnce() -> std::io::Result<()>) -> Outcome {
     let signals = EndSignals::block();
     process::prepare();
-    let daemon = Daemon::open(task)?;
-    let session = mount(task, &daemon).inspect_err(|_| drop(daemon.close()))?;
+    let bounds = Bounds::of(task)?;
+    process::bound_allocator(bounds.memory_bytes_max);
+    let daemon = Daemon::open(task, &bounds)?;
+    let session = mount(task, &bounds, &daemon).inspect_err(|_| drop(daemon.close()))?;
     let limit = start_threads(task, &session, &daemon, signals)
         .inspect_err(|_| oncefs_fuse::detach(&task.dir))
         .or_fail(exit::MOUNT_SYSTEM)?;
@@ -113,13 +110,31 @@ fn serve(task: &Task, ready: impl FnOnce() -> std::io::Result<()>) -> Outcome {
     closed.or_fail(exit::MOUNT_FAILED)
 }
 
-fn mount(task: &Task, daemon: &Daemon) -> Outcome<Session<Adapter>> {
-    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+/// What the daemon may take: by option, else by the profile.
+struct Bounds {
+    memory_bytes_max: u64,
+    threads: usize,
+}
+
+impl Bounds {
+    fn of(task: &Task) -> Outcome<Self> {
+        let options = &task.options;
+        let own = || Store::profile_of(&task.volume).or_fail(exit::MOUNT_FAILED);
+        let profile = options.profile.map_or_else(own, Ok)?;
+        let memory_bytes_max =
+            options.memory.unwrap_or_else(|| profiles::default_memory(profile, process::ram_bytes()));
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let threads = options.threads.unwrap_or_else(|| profiles::default_threads(profile, cpus));
+        Ok(Self { memory_bytes_max, threads })
+    }
+}
+
+fn mount(task: &Task, bounds: &Bounds, daemon: &Daemon) -> Outcome<Session<Adapter>> {
     let spec = MountSpec {
         volume: task.volume.clone(),
         dir: task.dir.clone(),
         kernel_flags: task.options.kernel_flags,
-        threads: task.options.threads.unwrap_or((2 * cpus).clamp(4, 8)),
+        threads: bounds.threads,
         request_bytes_max: task.options.max_write.unwrap_or(REQUEST_BYTES_MAX),
     };
     let config = AdapterConfig {
@@ -177,8 +192,8 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn open(task: &Task) -> Outcome<Arc<Self>> {
-        let file_system = open_file_system(task)?;
+    fn open(task: &Task, bounds: &Bounds) -> Outcome<Arc<Self>> {
+        let file_system = open_file_system(task, bounds)?;
         let read_only = task.options.read_only();
         let daemon = Arc::new(Self { file_system, read_only, control: OnceLock::new(), closed: OnceLock::new() });
         match Server::start(&task.volume, daemon.clone()) {
@@ -214,6 +229,23 @@ impl Daemon {
         }
         serde_json::to_value(report).map_err(|e| e.to_string())
     }
+
+    fn tune(&self, changes: &[(String, String)]) -> Result<Value, String> {
+        let store = self.file_system.store();
+        let before = store.settings();
+        store.tune(changes).map_err(|e| e.to_string())?;
+        let list: Vec<String> = changes.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        log::info!("tuned: {}", list.join(" "));
+        Ok(json!(Tuned { before, after: store.settings() }))
+    }
+
+    fn dedup(&self, command: DedupCommand) -> Result<Value, String> {
+        if self.read_only {
+            return Err("the volume was opened read-only: nothing is deduplicated".into());
+        }
+        self.file_system.store().dedup(command);
+        Ok(Value::Null)
+    }
 }
 
 impl Handler for Daemon {
@@ -230,6 +262,10 @@ impl Handler for Daemon {
                 self.file_system.set_atime_policy(atime_policy(*kernel_flags));
                 Ok(Value::Null)
             }
+            Request::Settings => Ok(json!(store.settings())),
+            Request::Tune { changes } => self.tune(changes),
+            Request::Dedup { command } => self.dedup(*command),
+            Request::DedupStatus => Ok(json!(store.dedup_status())),
             Request::WaitExit => Err("the server keeps these to itself".into()),
         }
     }
@@ -252,12 +288,15 @@ fn is_served(volume: &Path) -> bool {
     Connection::open(volume).is_ok_and(|daemon| daemon.is_some())
 }
 
-fn open_file_system(task: &Task) -> Outcome<Arc<FileSystem>> {
-    let memory = task.options.memory.unwrap_or_else(|| default_memory(process::ram_bytes()));
-    let inodes = memory / INODES_SHARE_OF_MEMORY;
+fn open_file_system(task: &Task, bounds: &Bounds) -> Outcome<Arc<FileSystem>> {
+    let inodes = bounds.memory_bytes_max / INODES_SHARE_OF_MEMORY;
     let read_only = task.options.read_only();
-    let store_options =
-        OpenOptions { memory_bytes_max: memory - inodes, read_only, fingerprints: task.options.fingerprints };
+    let store_options = OpenOptions {
+        read_only,
+        profile: task.options.profile,
+        settings: task.options.settings.clone(),
+        ..OpenOptions::new(bounds.memory_bytes_max - inodes)
+    };
     let options = Options { memory_bytes_max: inodes, atime: atime_policy(task.options.kernel_flags), read_only };
     let store = open_store(&task.volume, &store_options).or_fail(exit::MOUNT_FAILED)?;
     FileSystem::open(store, Arc::new(SystemClock), &options).or_fail(exit::MOUNT_FAILED)
@@ -266,10 +305,6 @@ fn open_file_system(task: &Task) -> Outcome<Arc<FileSystem>> {
 /// With less than this available, files opened for writing bypass the page cache: write(2) itself reports a full disk.
 fn direct_io_below(data_bytes: u64) -> u64 {
     (data_bytes / DIRECT_IO_SHARE_OF_DATA).min(DIRECT_IO_BYTES_MAX)
-}
-
-fn default_memory(ram_bytes: u64) -> u64 {
-    (ram_bytes / MEMORY_SHARE_OF_RAM).clamp(MEMORY_BYTES_MIN, MEMORY_BYTES_MAX)
 }
 
 /// FUSE leaves the times of access to the daemon; without a word relatime holds, as for every Linux file system.
@@ -286,13 +321,6 @@ fn atime_policy(kernel_flags: libc::c_ulong) -> AtimePolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn memory_is_a_bounded_share_of_ram() {
-        assert_eq!(default_memory(8 << 30), 1 << 30);
-        assert_eq!(default_memory(256 << 20), MEMORY_BYTES_MIN);
-        assert_eq!(default_memory(1 << 40), MEMORY_BYTES_MAX);
-    }
 
     #[test]
     fn access_times_follow_the_mount_flags_with_relatime_as_the_default() {

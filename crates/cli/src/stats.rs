@@ -2,17 +2,18 @@
 
 use std::fmt::Write;
 
-use oncefs_engine::{Report, Stage};
+use oncefs_engine::{CacheReport, Report, Stage};
+use serde_json::Value;
 
 use crate::commands::StatsArgs;
 use crate::control::Request;
 use crate::failure::{OrFail, Outcome, exit};
 use crate::size::Size;
-use crate::target::Target;
+use crate::target::Daemon;
 
 /// Shows a volume's figures.
 pub fn run(arguments: StatsArgs) -> Outcome {
-    let answer = Target::daemon(&arguments.target)?.ask(Request::Stats).or_fail(exit::FAILED)?;
+    let answer: Value = Daemon::find(&arguments.target)?.ask(Request::Stats)?;
     if arguments.json {
         println!("{answer:#}");
         return Ok(());
@@ -24,7 +25,7 @@ pub fn run(arguments: StatsArgs) -> Outcome {
 }
 
 fn described(report: &Report) -> String {
-    [space(report), stages(report), caches(report), counters(report), settings(report)]
+    [space(report), dedup(report), stages(report), caches(report), counters(report), settings(report)]
         .into_iter()
         .filter(|part| !part.is_empty())
         .collect::<Vec<_>>()
@@ -41,11 +42,17 @@ macro_rules! line {
 /// The figures that have sentences of their own.
 const TOLD: [&str; 4] = ["mapped_bytes", "used_bytes", "data_bytes", "available_bytes"];
 
+/// What sharing saves, in bytes.
+pub fn saved_bytes(report: &Report) -> u64 {
+    let bytes = |name: &str| report.space.get(name).copied().unwrap_or(0);
+    bytes("mapped_bytes").saturating_sub(bytes("used_bytes"))
+}
+
 /// Logical bytes are what the files hold, stored ones what the data area holds for them.
 fn space(report: &Report) -> String {
     let bytes = |name: &str| report.space.get(name).copied().unwrap_or(0);
     let (logical, stored, total) = (bytes("mapped_bytes"), bytes("used_bytes"), bytes("data_bytes"));
-    let saved = logical.saturating_sub(stored);
+    let saved = saved_bytes(report);
     let mut text = String::new();
     line!(text, "{:<12}{:>12}", "logical", shown(logical));
     line!(
@@ -62,6 +69,51 @@ fn space(report: &Report) -> String {
         line!(text, "{:<12}{:>12}", name.trim_end_matches("_bytes"), shown(*bytes));
     }
     text
+}
+
+/// The counters that `dedup` tells.
+const TOLD_OF_DEDUP: [&str; 8] = [
+    "requests",
+    "requests_not_admitted",
+    "blocks_not_admitted",
+    "blocks_remapped",
+    "hints_demoted",
+    "hints_promoted",
+    "hints_stale",
+    "blocks_read_shared",
+];
+
+/// How duplicates were looked for, and with what memory. Lines without figures are left out.
+fn dedup(report: &Report) -> String {
+    let count = |name: &str| report.counters.get(name).copied().unwrap_or(0);
+    let mut text = String::new();
+    if report.counters.contains_key("blocks_not_admitted") {
+        let written = count("blocks_written");
+        let looked_up = percent(written.saturating_sub(count("blocks_not_admitted")), written);
+        let skipped = format!("{} of {} requests skipped", count("requests_not_admitted"), count("requests"));
+        line!(text, "{:<16}{looked_up:>10}  of the written blocks; {skipped}", "in-line");
+    }
+    if report.counters.contains_key("blocks_remapped") {
+        let (remapped, read) = (count("blocks_remapped"), count("blocks_read_shared"));
+        line!(text, "{:<16}{remapped:>10}  blocks shared after they were written", "out-of-line");
+        line!(text, "{:<16}{read:>10}  blocks of one file served from another's cached ones", "read shared");
+    }
+    if let Some(hints) = report.caches.get("hints") {
+        line!(text, "{:<16}{:>10}  {}", "hints in memory", shown(hints.bytes), bound(hints));
+    }
+    if let Some(hints) = report.caches.get("hints_on_disk") {
+        let [demoted, promoted, stale] = ["hints_demoted", "hints_promoted", "hints_stale"].map(count);
+        let moved = format!("{demoted} demoted, {promoted} promoted, {stale} stale");
+        line!(text, "{:<16}{:>10}  {moved}", "hints on disk", shown(hints.bytes));
+    }
+    if let Some(skipped) = report.caches.get("skipped") {
+        line!(text, "{:<16}{:>10}  {}", "skipped buffer", shown(skipped.bytes), bound(skipped));
+    }
+    text
+}
+
+fn bound(cache: &CacheReport) -> String {
+    format!("of at most {}", shown(cache.bytes_max))
 }
 
 fn stages(report: &Report) -> String {
@@ -91,18 +143,19 @@ fn caches(report: &Report) -> String {
     if report.caches.is_empty() {
         return String::new();
     }
-    let mut text = String::from("cache            held      bound   hit ratio\n");
+    let mut text = String::from("cache                 held      bound   hit ratio\n");
     for (name, cache) in &report.caches {
         let ratio =
             if cache.hits + cache.misses == 0 { "-".into() } else { format!("{:.1} %", cache.hit_ratio() * 100.0) };
-        line!(text, "{name:<9}{:>12}{:>11}{ratio:>12}", shown(cache.bytes), shown(cache.bytes_max));
+        line!(text, "{name:<14}{:>12}{:>11}{ratio:>12}", shown(cache.bytes), shown(cache.bytes_max));
     }
     text
 }
 
 fn counters(report: &Report) -> String {
     let mut text = String::new();
-    for (name, value) in report.counters.iter().filter(|(_, value)| **value > 0) {
+    let told = |name: &str| TOLD_OF_DEDUP.contains(&name);
+    for (name, value) in report.counters.iter().filter(|(name, value)| **value > 0 && !told(name)) {
         let readable = if name.contains("bytes") { format!("  {}", Size(*value)) } else { String::new() };
         line!(text, "{name:<24}{value:>18}{readable}");
     }
@@ -172,6 +225,45 @@ mod tests {
         let text = space(&report());
         assert!(text.contains("saved            200 MiB  66.7 % of the logical bytes"), "{text}");
         assert!(text.contains("metadata        3.00 MiB"), "{text}");
+    }
+
+    #[test]
+    fn dedup_is_told_in_lines_of_its_own_and_not_again_among_the_counters() {
+        let mut report = report();
+        report.counters = [
+            ("blocks_written", 1000),
+            ("blocks_not_admitted", 700),
+            ("requests", 40),
+            ("requests_not_admitted", 28),
+            ("blocks_remapped", 256),
+            ("blocks_read_shared", 9),
+            ("hints_demoted", 50),
+            ("hints_promoted", 4),
+            ("hints_stale", 3),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+        let held = |bytes| CacheReport { bytes, bytes_max: 4 << 20, hits: 0, misses: 0 };
+        report.caches = [("hints", 3 << 20), ("hints_on_disk", 30 << 20), ("skipped", 1 << 10)]
+            .map(|(n, b)| (n.to_owned(), held(b)))
+            .into();
+        let text = dedup(&report);
+        for line in [
+            "in-line             30.0 %  of the written blocks; 28 of 40 requests skipped",
+            "out-of-line            256  blocks shared after they were written",
+            "read shared              9  blocks of one file served from another's cached ones",
+            "hints in memory   3.00 MiB  of at most 4.00 MiB",
+            "hints on disk     30.0 MiB  50 demoted, 4 promoted, 3 stale",
+            "skipped buffer    1.00 KiB  of at most 4.00 MiB",
+        ] {
+            assert!(text.lines().any(|other| other == line), "no line '{line}' in\n{text}");
+        }
+        assert_eq!(counters(&report), "blocks_written                        1000\n");
+    }
+
+    #[test]
+    fn a_report_without_figures_on_dedup_has_no_lines_on_it() {
+        assert_eq!(dedup(&Report::default()), "");
     }
 
     #[test]

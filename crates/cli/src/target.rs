@@ -2,14 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::control::Connection;
+use serde::de::DeserializeOwned;
+
+use crate::control::{Connection, Request};
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounts::{self, shown};
 
 /// What a path stands for.
 pub enum Target {
-    /// A volume that is mounted, with a connection to its daemon.
-    Mounted(PathBuf, Connection),
+    /// A volume that is mounted.
+    Mounted(Daemon),
     /// A directory that may be a volume and is not mounted.
     Offline(PathBuf),
 }
@@ -19,21 +21,27 @@ impl Target {
     pub fn find(path: &Path) -> Outcome<Self> {
         let real = mounts::resolve(path).or_fail_doing(exit::FAILED, shown(path))?;
         let mount = mounts::containing(&real).or_fail(exit::FAILED)?.filter(mounts::Mount::is_oncefs);
-        let volume = mount.as_ref().map_or(&real, |m| &m.source).clone();
-        let daemon = Connection::open(&volume)
-            .or_fail_doing(exit::FAILED, format!("cannot reach the daemon of {}", shown(&volume)))?;
-        match (daemon, mount) {
-            (Some(daemon), _) => Ok(Self::Mounted(volume, daemon)),
+        let daemon = Daemon { volume: mount.as_ref().map_or(&real, |m| &m.source).clone() };
+        match (daemon.connect()?, mount) {
+            (Some(_), _) => Ok(Self::Mounted(daemon)),
             (None, Some(mount)) => Err(dead(&mount)),
             (None, None) => Ok(Self::Offline(real)),
         }
     }
+}
 
+/// The daemon of a mounted volume, for any number of requests: each one has a connection of its own.
+pub struct Daemon {
+    /// The volume's directory.
+    pub volume: PathBuf,
+}
+
+impl Daemon {
     /// The daemon of a mounted volume; other paths are refused.
-    pub fn daemon(path: &Path) -> Outcome<Connection> {
-        match Self::find(path)? {
-            Self::Mounted(_, daemon) => Ok(daemon),
-            Self::Offline(_) => {
+    pub fn find(path: &Path) -> Outcome<Self> {
+        match Target::find(path)? {
+            Target::Mounted(daemon) => Ok(daemon),
+            Target::Offline(_) => {
                 let shown = shown(path);
                 Err(Failure::new(
                     exit::FAILED,
@@ -41,6 +49,20 @@ impl Target {
                 ))
             }
         }
+    }
+
+    /// Asks and waits for the answer.
+    pub fn ask<T: DeserializeOwned>(&self, request: Request) -> Outcome<T> {
+        let connection = self.connect()?.ok_or_else(|| {
+            Failure::new(exit::FAILED, format!("{} was unmounted meanwhile: try again", shown(&self.volume)))
+        })?;
+        let answer = connection.ask(request).or_fail(exit::FAILED)?;
+        serde_json::from_value(answer).or_fail_doing(exit::FAILED, "the daemon's answer makes no sense")
+    }
+
+    fn connect(&self) -> Outcome<Option<Connection>> {
+        Connection::open(&self.volume)
+            .or_fail_doing(exit::FAILED, format!("cannot reach the daemon of {}", shown(&self.volume)))
     }
 }
 

@@ -67,20 +67,23 @@ impl DerefMut for AlignedBuf {
     }
 }
 
-/// Buffers kept for reuse, at most: enough for every thread that reads or writes at once.
-const POOL_BUFFERS_MAX: usize = 16;
 /// Buffers up to this size are pooled, all with this capacity.
 const POOLED_BYTES: usize = 1 << 20;
 /// Below this a fresh allocation is cheaper than keeping a large buffer busy.
 const SMALL_BYTES: usize = 32 << 10;
 
 /// A bounded pool of buffers of 1 MiB.
-#[derive(Default)]
 pub struct BufferPool {
     free: Mutex<Vec<AlignedBuf>>,
+    buffers_max: usize,
 }
 
 impl BufferPool {
+    /// A pool that keeps so many buffers for reuse, at most.
+    pub fn keeping(buffers_max: usize) -> Self {
+        Self { free: Mutex::default(), buffers_max }
+    }
+
     /// A buffer showing `len` bytes of undefined (but initialised) content.
     pub fn take(self: &Arc<Self>, len: usize) -> PooledBuf {
         let pooled = (SMALL_BYTES..=POOLED_BYTES).contains(&len);
@@ -116,7 +119,7 @@ impl Drop for PooledBuf {
     fn drop(&mut self) {
         if let (Some(pool), Some(buffer)) = (&self.pool, self.buffer.take()) {
             let mut free = pool.free.lock();
-            if free.len() < POOL_BUFFERS_MAX {
+            if free.len() < pool.buffers_max {
                 free.push(buffer);
             }
         }

@@ -14,10 +14,11 @@ use std::collections::HashMap;
 use oncefs_dedup::{BLOCK_BYTES, Pbn};
 use parking_lot::Mutex;
 
+use crate::MapId;
 use crate::stats::CacheReport;
 
 /// Memory of one cached block: the bytes and 128 for what goes with them, of which the slot takes
-/// 16, the free list 4, the sightings 16 and the index at most 78 (17 bytes an entry, and a hash
+/// 24, the free list 4, the sightings 16 and the index at most 78 (17 bytes an entry, and a hash
 /// table under constant replacement grows to at most 4.6 times its entries).
 const SLOT_BYTES: usize = BLOCK_BYTES + 128;
 
@@ -53,16 +54,26 @@ impl ReadCache {
         Self { shards: (0..shards).map(new_shard).collect(), bytes_max }
     }
 
-    /// Copies the block into `out` (one block long) if it is held.
-    pub fn get(&self, pbn: Pbn, out: &mut [u8]) -> bool {
-        self.shard(pbn).is_some_and(|shard| shard.lock().get(pbn, out))
+    /// Copies the block into `out` (one block long) if it is held. Gives for whom it was read.
+    pub fn get(&self, pbn: Pbn, out: &mut [u8]) -> Option<MapId> {
+        self.shard(pbn).and_then(|shard| shard.lock().get(pbn, out))
     }
 
     /// Offers a block that was read from the device; it enters when it is offered a second time
     /// before it is forgotten. Only while holding a pin on the pbn.
-    pub fn admit(&self, pbn: Pbn, block: &[u8]) {
+    pub fn admit(&self, pbn: Pbn, reader: MapId, block: &[u8]) {
         if let Some(shard) = self.shard(pbn) {
-            shard.lock().admit(pbn, block);
+            let mut shard = shard.lock();
+            if shard.sighted(pbn) {
+                shard.admit(pbn, reader, block);
+            }
+        }
+    }
+
+    /// As `admit`, for a block that several files hold: it enters at once (SmartDedup's page cache index, section 3.4).
+    pub fn admit_shared(&self, pbn: Pbn, reader: MapId, block: &[u8]) {
+        if let Some(shard) = self.shard(pbn) {
+            shard.lock().admit(pbn, reader, block);
         }
     }
 
@@ -100,6 +111,8 @@ fn spread(pbn: Pbn) -> u64 {
 
 struct Slot {
     pbn: Pbn,
+    /// The map that it was read for.
+    reader: MapId,
     /// Read since the clock's hand passed: spared once.
     recent: bool,
 }
@@ -133,22 +146,22 @@ impl Shard {
         }
     }
 
-    fn get(&mut self, pbn: Pbn, out: &mut [u8]) -> bool {
+    fn get(&mut self, pbn: Pbn, out: &mut [u8]) -> Option<MapId> {
         let Some(&slot) = self.index.get(&pbn) else {
             self.misses += 1;
-            return false;
+            return None;
         };
         self.hits += 1;
         self.slots[slot as usize].recent = true;
         out.copy_from_slice(self.block(slot as usize));
-        true
+        Some(self.slots[slot as usize].reader)
     }
 
-    fn admit(&mut self, pbn: Pbn, block: &[u8]) {
-        if self.index.contains_key(&pbn) || !self.sighted(pbn) {
+    fn admit(&mut self, pbn: Pbn, reader: MapId, block: &[u8]) {
+        if self.index.contains_key(&pbn) {
             return;
         }
-        let slot = self.take_slot(pbn);
+        let slot = self.take_slot(Slot { pbn, reader, recent: false });
         self.block(slot).copy_from_slice(block);
         self.index.insert(pbn, slot as u32);
     }
@@ -181,8 +194,7 @@ impl Shard {
     }
 
     /// A slot for the block: a freed one, a fresh one, or that of the block the clock gives up.
-    fn take_slot(&mut self, pbn: Pbn) -> usize {
-        let taken = Slot { pbn, recent: false };
+    fn take_slot(&mut self, taken: Slot) -> usize {
         if let Some(slot) = self.free.pop() {
             self.slots[slot as usize] = taken;
             return slot as usize;
@@ -233,6 +245,8 @@ impl ReadCache {
 mod tests {
     use super::*;
 
+    const FILE: MapId = MapId(1);
+
     fn block_of(pbn: u64) -> [u8; BLOCK_BYTES] {
         let mut block = [0; BLOCK_BYTES];
         for (place, word) in block.chunks_exact_mut(8).enumerate() {
@@ -243,14 +257,14 @@ mod tests {
 
     fn read(cache: &ReadCache, pbn: u64) -> Option<[u8; BLOCK_BYTES]> {
         let mut out = [0xEE; BLOCK_BYTES];
-        let found = cache.get(Pbn(pbn), &mut out);
+        let found = cache.get(Pbn(pbn), &mut out).is_some();
         assert!(found || out == [0xEE; BLOCK_BYTES], "a miss leaves the buffer alone");
         found.then_some(out)
     }
 
     fn admit_twice(cache: &ReadCache, pbn: u64) {
-        cache.admit(Pbn(pbn), &block_of(pbn));
-        cache.admit(Pbn(pbn), &block_of(pbn));
+        cache.admit(Pbn(pbn), FILE, &block_of(pbn));
+        cache.admit(Pbn(pbn), FILE, &block_of(pbn));
     }
 
     fn cache_of_slots(slots: usize) -> ReadCache {
@@ -260,10 +274,18 @@ mod tests {
     #[test]
     fn a_block_enters_when_it_is_offered_the_second_time() {
         let cache = cache_of_slots(100);
-        cache.admit(Pbn(5), &block_of(5));
+        cache.admit(Pbn(5), FILE, &block_of(5));
         assert_eq!(read(&cache, 5), None);
-        cache.admit(Pbn(5), &block_of(5));
+        cache.admit(Pbn(5), FILE, &block_of(5));
         assert_eq!(read(&cache, 5), Some(block_of(5)));
+        cache.check();
+    }
+
+    #[test]
+    fn a_shared_block_enters_at_once_and_knows_for_whom_it_was_read() {
+        let cache = cache_of_slots(100);
+        cache.admit_shared(Pbn(5), MapId(9), &block_of(5));
+        assert_eq!(cache.get(Pbn(5), &mut [0; BLOCK_BYTES]), Some(MapId(9)));
         cache.check();
     }
 
@@ -271,7 +293,7 @@ mod tests {
     fn a_scan_read_once_displaces_nothing() {
         let cache = cache_of_slots(100);
         (1..=50).for_each(|pbn| admit_twice(&cache, pbn));
-        (1_000..100_000).for_each(|pbn| cache.admit(Pbn(pbn), &block_of(pbn)));
+        (1_000..100_000).for_each(|pbn| cache.admit(Pbn(pbn), FILE, &block_of(pbn)));
         (1..=50).for_each(|pbn| assert_eq!(read(&cache, pbn), Some(block_of(pbn))));
     }
 
@@ -279,14 +301,14 @@ mod tests {
     fn a_removed_block_is_gone_and_has_to_be_offered_twice_again() {
         let cache = cache_of_slots(100);
         admit_twice(&cache, 5);
-        cache.admit(Pbn(6), &block_of(6));
+        cache.admit(Pbn(6), FILE, &block_of(6));
         cache.remove(Pbn(5));
         cache.remove(Pbn(6));
         assert_eq!(read(&cache, 5), None);
         for reused in [5, 6] {
-            cache.admit(Pbn(reused), &block_of(reused + 100));
+            cache.admit(Pbn(reused), FILE, &block_of(reused + 100));
             assert_eq!(read(&cache, reused), None);
-            cache.admit(Pbn(reused), &block_of(reused + 100));
+            cache.admit(Pbn(reused), FILE, &block_of(reused + 100));
             assert_eq!(read(&cache, reused), Some(block_of(reused + 100)));
         }
         cache.check();
@@ -365,7 +387,7 @@ mod tests {
                         assert!(found == content, "pbn {} in generation {generation}", pbn + 1);
                         hits.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     }
-                    None => cache.admit(Pbn(pbn + 1), &content),
+                    None => cache.admit(Pbn(pbn + 1), FILE, &content),
                 }
             }
         };

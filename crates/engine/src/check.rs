@@ -151,7 +151,7 @@ impl Core {
     }
 
     /// Pages as they are now: in memory or on disk.
-    fn newest_pages(&self, first: u64, count: u64) -> Result<Vec<(u64, Page)>> {
+    pub fn newest_pages(&self, first: u64, count: u64) -> Result<Vec<(u64, Page)>> {
         let at = first * crate::format::page::PAGE_BYTES as u64;
         let mut pages = match self.table.next_data(at) {
             Ok(None) => (first..first + count).map(|number| (number, Page::empty())).collect(),
@@ -168,21 +168,10 @@ impl Core {
 
     /// Visits every shard that holds something, in the order of maps.
     pub fn for_each_shard(&self, visit: &mut dyn FnMut(ShardKey, &crate::format::shard::Shard)) -> Result<()> {
-        let mut next = ShardKey { map: MapId(0), shard: 0 };
-        let end = keys::shard(ShardKey { map: MapId(u64::MAX), shard: u64::MAX });
-        loop {
-            let stored = self.kv.scan(&keys::shard(next), &end, PORTION)?;
-            let mut found: Vec<ShardKey> = stored.iter().filter_map(|(key, _)| keys::parse_shard(key)).collect();
-            let mut limit = found.last().copied().filter(|_| stored.len() == PORTION);
-            let in_memory = self.state.lock().shards.keys_from(next, PORTION);
-            if in_memory.len() == PORTION {
-                limit = [limit, in_memory.last().copied()].into_iter().flatten().min();
-            }
-            found.extend(in_memory);
-            found.sort_unstable();
-            found.dedup();
-            found.retain(|key| limit.is_none_or(|limit| *key <= limit));
-            for key in found {
+        let mut next = Some(ShardKey { map: MapId(0), shard: 0 });
+        while let Some(from) = next {
+            let (keys, behind) = self.shards_from(from, PORTION)?;
+            for key in keys {
                 let shard = {
                     let _map = self.map_lock(key.map).read();
                     self.shard(key)?
@@ -191,8 +180,26 @@ impl Core {
                     visit(key, &shard);
                 }
             }
-            let Some(limit) = limit else { return Ok(()) };
-            next = ShardKey { map: limit.map, shard: limit.shard + 1 };
+            next = behind;
         }
+        Ok(())
+    }
+
+    /// Shards of all maps that may hold something, from one on, in order, some `limit` of them, and where to go on.
+    pub fn shards_from(&self, from: ShardKey, limit: usize) -> Result<(Vec<ShardKey>, Option<ShardKey>)> {
+        let end = keys::shard(ShardKey { map: MapId(u64::MAX), shard: u64::MAX });
+        // Memory first: a checkpoint in between brings shards from there into the sorted state.
+        let in_memory = self.state.lock().shards.keys_from(from, limit);
+        let stored = self.kv.scan(&keys::shard(from), &end, limit)?;
+        let mut found: Vec<ShardKey> = stored.iter().filter_map(|(key, _)| keys::parse_shard(key)).collect();
+        let mut last = found.last().copied().filter(|_| stored.len() == limit);
+        if in_memory.len() == limit {
+            last = [last, in_memory.last().copied()].into_iter().flatten().min();
+        }
+        found.extend(in_memory);
+        found.sort_unstable();
+        found.dedup();
+        found.retain(|key| last.is_none_or(|last| *key <= last));
+        Ok((found, last.map(|last| ShardKey { map: last.map, shard: last.shard + 1 })))
     }
 }

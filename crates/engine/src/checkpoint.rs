@@ -63,7 +63,7 @@ impl Core {
             other => other,
         };
         result.inspect_err(|error| self.fail(error))?;
-        self.finish(&frozen);
+        self.finish(frozen);
         Ok(())
     }
 
@@ -143,14 +143,16 @@ impl Core {
         keys::advice(&free)
     }
 
-    fn finish(&self, frozen: &Frozen) {
-        self.log.lock().trim(frozen.mark);
+    fn finish(&self, frozen: Frozen) {
+        let Frozen { layers: Layers { logged, pages, .. }, mark, .. } = frozen;
+        drop(pages);
+        self.log.lock().trim(mark);
         let mut allocator = self.allocator.lock();
         let mut state = self.state.lock();
         state.records.thaw();
         state.shards.thaw();
-        state.table.thaw(frozen.mark.sequence);
-        for pbn in &frozen.layers.logged {
+        state.table.thaw(mark.sequence);
+        for pbn in &logged {
             state.logged.remove(pbn);
         }
         let waiting = std::mem::take(&mut state.wait_for_trim);

@@ -215,7 +215,7 @@ impl Core {
             } else {
                 return;
             }
-            if self.failure().is_some() {
+            if self.failure().is_some() || self.signals.is_stopped() {
                 return;
             }
         }

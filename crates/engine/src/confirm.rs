@@ -22,6 +22,7 @@ impl Core {
         }
         let shared = batch.indexes(|outcome| matches!(outcome, Outcome::Share(_) | Outcome::Twin(_)));
         self.fingerprinting.lock().observe(written, shared.len() as u64);
+        self.selectivity.lock().observe(written, shared.len() as u64);
         Ok(())
     }
 

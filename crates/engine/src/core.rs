@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use oncefs_dedup::{Fingerprinting, HintStore};
+use oncefs_dedup::{Fingerprinting, Hint, HintOptions, HintStore, Pace, Selectivity, SkippedBuffer};
 use parking_lot::{Mutex, RwLock};
 
 use crate::allocator::{Allocator, Bitmap, REGION_BLOCKS, REGION_PAGES, Run};
@@ -14,17 +14,23 @@ use crate::ballast::Ballast;
 use crate::buffer::BufferPool;
 use crate::cache::ReadCache;
 use crate::device::Device;
+use crate::foreground::Foreground;
 use crate::format::keys::{self, ShardKey};
 use crate::format::page::{PAGE_BYTES, Page};
 use crate::format::shard::Shard;
+use crate::gather::Pass;
 use crate::hash::Hasher;
+use crate::hints::DiskHints;
 use crate::kv::Kv;
 use crate::log::Log;
 use crate::pins::Pins;
+use crate::settings::Settings;
 use crate::signals::Signals;
+use crate::skip::SkippedFile;
 use crate::staging::Staging;
 use crate::state::State;
 use crate::stats::{Counters, LiveHistogram};
+use crate::worker::{Surroundings, controllers, fingerprinting};
 use crate::{Error, MapId, Pbn, Result, Stage};
 
 /// Maps share this many locks; two maps on one lock only wait for each other.
@@ -42,8 +48,12 @@ pub struct StageStats {
 /// An open volume.
 ///
 /// Lock order: `checkpointing`; a map's lock; `group_gate`; the caller's own locks; `log`; `write_outs`;
-/// `allocator`; `state`; then `flushing`, `table_io`, `hints`, `staging`, `read_cache`, `punchable` and the
-/// signals, which hold no other lock. Who holds `group_gate` shared takes neither `log` nor `checkpointing`.
+/// `allocator`; `state`; then `flushing`, `table_io`, `staging`, `read_cache`, `punchable`, the settings, the
+/// controllers, `evicted` and the signals, which hold no other lock. Who holds `group_gate` shared takes neither
+/// `log` nor `checkpointing`.
+///
+/// In the background only: `skipped_file` or `disk_hints` first (the latter before `state` and `hints`), then
+/// `pass` (before a map's lock), then `skipped`.
 pub struct Core {
     /// The publish lock.
     pub state: Mutex<State>,
@@ -59,8 +69,42 @@ pub struct Core {
     pub staging: Staging,
     /// Blocks read before.
     pub read_cache: ReadCache,
-    /// Who may hold a content.
+    /// Who may hold a content: the memory level.
     pub hints: Mutex<HintStore>,
+    /// Hints that left memory and wait to be merged into the disk level.
+    pub evicted: Mutex<Vec<Hint>>,
+    /// The disk level; None: there is none.
+    pub disk_hints: Mutex<Option<DiskHints>>,
+    /// Whether there is a disk level.
+    pub has_disk_level: AtomicBool,
+    /// Whether both levels together name every live block, as far as is known.
+    pub hints_are_complete: AtomicBool,
+    /// Whether hints were lost, so that the block table is to be scanned.
+    pub scan_is_wanted: AtomicBool,
+    /// Pages of the block table that a scan under way has read.
+    pub scan_pages_done: AtomicU64,
+    /// Pages that it reads; 0: there is none.
+    pub scan_pages: AtomicU64,
+    /// The last commit before this mount.
+    pub opened_at: u64,
+    /// Blocks that in-line deduplication left to the worker.
+    pub skipped: Mutex<SkippedBuffer>,
+    /// Where they are kept across mounts.
+    pub skipped_file: Mutex<Option<SkippedFile>>,
+    /// What the worker looks at as a whole.
+    pub pass: Mutex<Pass>,
+    /// Which requests are looked up as they are written.
+    pub selectivity: Mutex<Selectivity>,
+    /// When the worker runs.
+    pub pace: Mutex<Pace>,
+    /// The machine's load and supply.
+    pub surroundings: Mutex<Surroundings>,
+    /// What programs ask for.
+    pub foreground: Foreground,
+    /// What is set for this mount.
+    pub settings: Mutex<Settings>,
+    /// Held while settings change.
+    pub tuning: Mutex<()>,
     /// Whether to fingerprint now or later.
     pub fingerprinting: Mutex<Fingerprinting>,
     /// Tags and fingerprints.
@@ -71,6 +115,8 @@ pub struct Core {
     pub pins: Pins,
     /// Buffers for direct I/O.
     pub pool: Arc<BufferPool>,
+    /// Requests to the device at a time for one scattered read.
+    pub reads_at_a_time: usize,
     /// Wakes the background threads.
     pub signals: Signals,
     /// Events.
@@ -135,12 +181,20 @@ pub struct Parts {
     pub host: Option<PathBuf>,
     /// Bound of the read cache.
     pub read_cache_bytes_max: u64,
-    /// Bound of the hint store.
-    pub hint_bytes_max: u64,
+    /// Buffers of 1 MiB kept for reuse.
+    pub buffers_max: usize,
+    /// Requests to the device at a time for one scattered read.
+    pub reads_at_a_time: usize,
     /// Bound of changes in memory.
     pub dirty_bytes_max: u64,
-    /// When to fingerprint.
-    pub fingerprinting: Fingerprinting,
+    /// What is set for this mount.
+    pub settings: Settings,
+    /// The disk level of the hint store.
+    pub disk_hints: Option<DiskHints>,
+    /// Where skipped blocks are kept across mounts.
+    pub skipped_file: Option<SkippedFile>,
+    /// The machine.
+    pub surroundings: Surroundings,
     /// No change is possible.
     pub is_read_only: bool,
 }
@@ -148,7 +202,10 @@ pub struct Parts {
 impl Core {
     /// Puts the parts together.
     pub fn new(parts: Parts) -> Self {
+        let settings = parts.settings;
+        let (selectivity, pace) = controllers(&settings);
         Self {
+            opened_at: parts.state.durable_sequence,
             next_map: AtomicU64::new(parts.state.sums.next_map.0),
             log_bytes: parts.log.bytes(),
             ballast: parts.ballast,
@@ -159,12 +216,34 @@ impl Core {
             log: Mutex::new(parts.log),
             staging: parts.staging,
             read_cache: ReadCache::new(parts.read_cache_bytes_max),
-            hints: Mutex::new(HintStore::with_bytes_max(parts.hint_bytes_max)),
-            fingerprinting: Mutex::new(parts.fingerprinting),
+            hints: Mutex::new(HintStore::new(HintOptions {
+                bytes_max: settings.hint_bytes,
+                prefix_bits: settings.prefix_bits,
+                eviction: settings.eviction,
+                keep_evicted: parts.disk_hints.is_some(),
+            })),
+            evicted: Mutex::default(),
+            has_disk_level: AtomicBool::new(parts.disk_hints.is_some()),
+            disk_hints: Mutex::new(parts.disk_hints),
+            hints_are_complete: AtomicBool::new(false),
+            scan_is_wanted: AtomicBool::new(false),
+            scan_pages_done: AtomicU64::new(0),
+            scan_pages: AtomicU64::new(0),
+            skipped: Mutex::new(SkippedBuffer::with_bytes_max(settings.skipped_bytes)),
+            skipped_file: Mutex::new(parts.skipped_file),
+            pass: Mutex::default(),
+            selectivity: Mutex::new(selectivity),
+            pace: Mutex::new(pace),
+            surroundings: Mutex::new(parts.surroundings),
+            foreground: Foreground::default(),
+            fingerprinting: Mutex::new(fingerprinting(settings.fingerprints)),
+            settings: Mutex::new(settings),
+            tuning: Mutex::new(()),
             hasher: parts.hasher,
             allocator: Mutex::new(parts.allocator),
             pins: Pins::default(),
-            pool: Arc::default(),
+            pool: Arc::new(BufferPool::keeping(parts.buffers_max)),
+            reads_at_a_time: parts.reads_at_a_time,
             signals: Signals::default(),
             counters: Counters::default(),
             stages: Default::default(),

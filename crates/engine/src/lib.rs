@@ -9,6 +9,7 @@ mod batch;
 mod checkpoint;
 mod commit;
 mod confirm;
+mod gather;
 mod hash;
 mod lookup;
 mod publish;
@@ -16,6 +17,9 @@ mod punch;
 mod range;
 mod read;
 mod reclaim;
+mod remap;
+mod revisit;
+mod skip;
 mod space;
 mod write;
 
@@ -23,12 +27,19 @@ mod allocator;
 mod cache;
 mod core;
 mod group;
+mod hints;
 mod pins;
 mod records;
 mod shards;
 mod staging;
 mod state;
 mod table;
+
+mod foreground;
+mod load;
+mod profile;
+pub mod settings;
+mod worker;
 
 mod check;
 mod recover;
@@ -38,6 +49,7 @@ mod ballast;
 mod buffer;
 pub mod device;
 pub mod format;
+mod hint_file;
 pub mod kv;
 mod log;
 mod volume;
@@ -45,11 +57,16 @@ mod volume;
 #[cfg(test)]
 mod crash_tests;
 #[cfg(test)]
+mod fixture;
+#[cfg(test)]
 mod race_tests;
+#[cfg(test)]
+mod revisit_tests;
 #[cfg(test)]
 mod stress_tests;
 
 mod error;
+mod report;
 mod signals;
 mod stats;
 mod threads;
@@ -57,5 +74,7 @@ mod threads;
 pub use check::CheckReport;
 pub use error::{Error, Result};
 pub use oncefs_dedup::{BLOCK_BYTES, Blocks, Fingerprint, Lbn, Pbn, Tag};
+pub use profile::Profile;
 pub use stats::{CacheReport, Counters, Histogram, Report, Stage, StageReport};
-pub use store::{Change, DataPlace, FingerprintMode, MapId, OpenOptions, Profile, ReadBuf, Store, Totals, VolumeSpec};
+pub use store::{Change, DataPlace, MapId, OpenOptions, ReadBuf, Store, Totals, VolumeSpec};
+pub use worker::{DedupCommand, DedupStatus};

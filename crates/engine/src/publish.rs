@@ -147,6 +147,7 @@ impl Core {
             return result;
         }
         self.landed(&runs);
+        self.note_skipped(map, &batch);
         self.record(Stage::Map, batch.len() as u64, began.elapsed());
         self.write_out_if_much()
     }
@@ -239,6 +240,7 @@ impl Core {
         self.counters.blocks_freed.fetch_add(freed.len() as u64, Relaxed);
         self.signals.published();
         if let Some(map) = detached {
+            self.skipped.lock().forget(map.0);
             self.signals.detached(map);
         }
         Ok(Applied::Done)
@@ -251,16 +253,6 @@ impl Core {
             Applied::Refused { pbns, .. } => {
                 Err(Error::corrupt("the block table", format!("blocks {pbns:?} of a map are not live")))
             }
-        }
-    }
-
-    fn update_hints(&self, freed: &[(Tag, Pbn)], placed: &[(Tag, Pbn)]) {
-        let mut hints = self.hints.lock();
-        for (tag, pbn) in freed {
-            hints.remove(*tag, *pbn);
-        }
-        for (tag, pbn) in placed {
-            hints.insert(*tag, *pbn);
         }
     }
 

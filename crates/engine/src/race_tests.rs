@@ -1,7 +1,8 @@
-//! Single interleavings, forced by a data area that calls a hook before it writes or flushes.
+//! Single interleavings, forced by a data area that calls a hook before it reads, writes or flushes.
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
@@ -9,9 +10,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::core::Core;
-use crate::crash_tests::{Devices, Random};
 use crate::device::{Device, MemoryDevice};
-use crate::{BLOCK_BYTES, MapId};
+use crate::fixture::{Devices, Random, one_level, two_levels};
+use crate::format::keys::ShardKey;
+use crate::format::shard::Target;
+use crate::settings::{FingerprintMode, Inline, Settings};
+use crate::{BLOCK_BYTES, Blocks, MapId, Pbn};
 
 /// How long a hook waits for something that must not happen.
 const A_WHILE: Duration = Duration::from_millis(200);
@@ -22,6 +26,9 @@ type Call = Box<dyn FnOnce() -> io::Result<()> + Send>;
 #[derive(Default)]
 struct HookedDevice {
     inner: Arc<MemoryDevice>,
+    /// Called after so many further reads.
+    before_read: Hook,
+    reads_before: AtomicU64,
     before_write: Hook,
     before_flush: Hook,
 }
@@ -33,6 +40,9 @@ fn call(hook: &Hook) -> io::Result<()> {
 
 impl Device for HookedDevice {
     fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        if self.reads_before.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err() {
+            call(&self.before_read)?;
+        }
         self.inner.read_at(bytes, at)
     }
 
@@ -64,7 +74,7 @@ impl Device for HookedDevice {
 }
 
 fn volume() -> (Devices, Arc<HookedDevice>, Arc<Core>) {
-    let devices = Devices::new();
+    let devices = Devices::new(Blocks(40_000), one_level());
     let data = Arc::new(HookedDevice { inner: devices.data.clone(), ..HookedDevice::default() });
     let core = Arc::new(devices.open_with(data.clone()));
     (devices, data, core)
@@ -138,4 +148,239 @@ fn a_commit_fails_if_a_write_out_of_its_blocks_fails() {
         drop(go_on);
         assert!(writer.join().unwrap().is_err());
     });
+}
+
+// The out-of-line worker reads blocks to compare them: what happens then.
+
+/// Blocks of each file that the worker compares.
+const COMPARED: usize = 64;
+
+/// A volume so small that freed blocks are soon used again, with two files of equal content that nobody looked up.
+struct TwoCopies {
+    devices: Devices,
+    data: Arc<HookedDevice>,
+    core: Arc<Core>,
+    content: Vec<u8>,
+}
+
+impl TwoCopies {
+    fn new() -> Self {
+        let settings = Settings { inline: Inline::Off, fingerprints: FingerprintMode::Lazy, ..two_levels() };
+        let devices = Devices::new(Blocks(700), settings);
+        let data = Arc::new(HookedDevice { inner: devices.data.clone(), ..HookedDevice::default() });
+        let core = Arc::new(devices.open_with(data.clone()));
+        let content = unique(COMPARED, 1);
+        for map in [1, 2] {
+            core.write(MapId(map), 0, &content, |_, _| ()).unwrap();
+        }
+        core.commit().unwrap();
+        Self { devices, data, core, content }
+    }
+
+    /// One turn of the worker, in which `work` is done before the read that follows the first `reads`.
+    fn revisit_with(&self, reads: u64, work: impl FnOnce(&Core) + Send + 'static) {
+        let core = self.core.clone();
+        self.data.reads_before.store(reads, Relaxed);
+        *self.data.before_read.lock() = Some(Box::new(move || {
+            work(&core);
+            Ok(())
+        }));
+        self.core.revisit(1_000).unwrap();
+        assert!(self.data.before_read.lock().is_none(), "the worker has to read");
+    }
+
+    fn revisit_all(&self) {
+        while self.core.revisit(1_000).unwrap().is_some() {}
+    }
+
+    /// File 2 holds this, file 1 the content, and nothing is wrong; also after a power cut.
+    fn assert_holds(&self, second: &[u8]) {
+        for (map, data) in [(1, &self.content[..]), (2, second)] {
+            assert!(self.core.read(MapId(map), 0, data.len()).unwrap().iter().eq(data), "map {map} differs");
+        }
+        assert_clean(&self.core);
+        self.core.commit().unwrap();
+        let core = self.devices.after_power_cut_of_all().open();
+        for (map, data) in [(1, &self.content[..]), (2, second)] {
+            assert!(core.read(MapId(map), 0, data.len()).unwrap().iter().eq(data), "map {map} differs after the cut");
+        }
+        assert_clean(&core);
+    }
+}
+
+fn assert_clean(core: &Core) {
+    let report = core.check(true, &mut |_, _| ()).unwrap();
+    assert!(report.is_clean(), "{:#?}", report.problems);
+}
+
+fn first_pbn(core: &Core, map: u64) -> Pbn {
+    match core.shard(ShardKey { map: MapId(map), shard: 0 }).unwrap().slice(0, 1).next().unwrap().target {
+        Target::Data(pbn) => pbn,
+        other => panic!("map {map} begins with {other:?}"),
+    }
+}
+
+/// Writes a file anew with other content until its first block is where it was before. False: it never is.
+fn comes_back(core: &Core, map: u64) -> bool {
+    let before = first_pbn(core, map);
+    (0..40).any(|n| {
+        let written = core.write(MapId(map), 0, &unique(COMPARED, 100 + n), |_, _| ());
+        core.commit().unwrap();
+        core.release_waiting();
+        written.is_ok() && first_pbn(core, map) == before
+    })
+}
+
+fn delete(core: &Core, map: u64) {
+    core.detach(MapId(map), |_| ()).unwrap();
+    let map = core.signals.next_detached(Duration::ZERO).unwrap();
+    core.reclaim(map).unwrap();
+    core.commit().unwrap();
+    core.release_waiting();
+}
+
+/// The worker reads all copies in one request and what they can go for in the next: before either, the hook is called.
+const READS: std::ops::Range<u64> = 0..2;
+
+#[test]
+fn a_block_written_anew_while_the_worker_compares_it_keeps_its_new_content() {
+    for reads in READS {
+        let volume = TwoCopies::new();
+        let new = unique(COMPARED, 2);
+        let written = new.clone();
+        volume.revisit_with(reads, move |core| core.write(MapId(2), 0, &written, |_, _| ()).unwrap());
+        volume.assert_holds(&new);
+        volume.revisit_all();
+        volume.assert_holds(&new);
+    }
+}
+
+#[test]
+fn one_block_written_anew_keeps_its_content_and_the_others_around_it_are_merged() {
+    for (reads, at) in READS.flat_map(|reads| [0, 17, COMPARED - 1].map(|at| (reads, at))) {
+        let volume = TwoCopies::new();
+        let block = unique(1, 2);
+        let mut new = volume.content.clone();
+        new[at * BLOCK_BYTES..(at + 1) * BLOCK_BYTES].copy_from_slice(&block);
+        volume.revisit_with(reads, move |core| {
+            core.write(MapId(2), (at * BLOCK_BYTES) as u64, &block, |_, _| ()).unwrap();
+        });
+        volume.assert_holds(&new);
+        volume.revisit_all();
+        volume.assert_holds(&new);
+        assert_eq!(volume.core.totals().used, Blocks(1 + COMPARED as u64 + 1));
+    }
+}
+
+#[test]
+fn a_file_cut_while_the_worker_compares_it_stays_cut() {
+    for (reads, size) in READS.flat_map(|reads| [0, 5 * BLOCK_BYTES, 9 * BLOCK_BYTES + 7].map(|size| (reads, size))) {
+        let volume = TwoCopies::new();
+        volume.revisit_with(reads, move |core| core.truncate(MapId(2), size as u64, |_, _| ()).unwrap());
+        volume.revisit_all();
+        let mut new = volume.content[..size].to_vec();
+        new.resize(COMPARED * BLOCK_BYTES, 0);
+        volume.assert_holds(&new);
+    }
+}
+
+#[test]
+fn a_file_deleted_while_the_worker_compares_it_stays_deleted() {
+    for reads in READS {
+        let volume = TwoCopies::new();
+        volume.revisit_with(reads, |core| delete(core, 2));
+        volume.revisit_all();
+        let core = &volume.core;
+        assert!(matches!(core.read(MapId(2), 0, 1), Err(crate::Error::MapDetached)));
+        assert_eq!(core.totals().used, Blocks(1 + COMPARED as u64));
+        assert!(core.read(MapId(1), 0, volume.content.len()).unwrap().iter().eq(&volume.content));
+        assert_clean(core);
+    }
+}
+
+#[test]
+fn a_file_detached_while_the_worker_compares_it_and_freed_later_is_freed_once() {
+    let volume = TwoCopies::new();
+    volume.revisit_with(1, |core| core.detach(MapId(2), |_| ()).unwrap());
+    let core = &volume.core;
+    let map = core.signals.next_detached(Duration::ZERO).unwrap();
+    core.reclaim(map).unwrap();
+    assert_eq!(core.totals().used, Blocks(1 + COMPARED as u64));
+    assert_clean(core);
+}
+
+#[test]
+fn a_target_deleted_while_the_worker_compares_it_is_not_taken() {
+    for reads in READS {
+        let volume = TwoCopies::new();
+        volume.revisit_with(reads, |core| {
+            delete(core, 1);
+            // What the worker looks at is not used again, however much is written.
+            let _full = (3..20).try_for_each(|map| core.write(MapId(map), 0, &unique(COMPARED, map), |_, _| ()));
+        });
+        volume.revisit_all();
+        let core = &volume.core;
+        assert!(core.read(MapId(2), 0, volume.content.len()).unwrap().iter().eq(&volume.content));
+        assert_clean(core);
+    }
+}
+
+#[test]
+fn a_target_written_anew_while_the_worker_compares_it_is_not_taken() {
+    for reads in READS {
+        let volume = TwoCopies::new();
+        let new = unique(COMPARED, 2);
+        let written = new.clone();
+        volume.revisit_with(reads, move |core| core.write(MapId(1), 0, &written, |_, _| ()).unwrap());
+        volume.revisit_all();
+        let core = &volume.core;
+        assert!(core.read(MapId(1), 0, new.len()).unwrap().iter().eq(&new));
+        assert!(core.read(MapId(2), 0, new.len()).unwrap().iter().eq(&volume.content));
+        assert_clean(core);
+    }
+}
+
+/// The same place in the same file names the same block, and yet it is not the block that was compared.
+#[test]
+fn a_block_that_the_worker_looks_at_is_not_used_again_before_it_is_done() {
+    let control = TwoCopies::new();
+    assert!(comes_back(&control.core, 2), "where nobody looks, blocks are used again");
+    for (reads, map) in READS.flat_map(|reads| [(reads, 1), (reads, 2)]) {
+        let volume = TwoCopies::new();
+        volume.revisit_with(reads, move |core| assert!(!comes_back(core, map), "block of map {map} used again"));
+        let other = 3 - map;
+        let read = volume.core.read(MapId(other), 0, volume.content.len()).unwrap();
+        assert!(read.iter().eq(&volume.content), "map {other} differs");
+        assert_clean(&volume.core);
+        volume.core.commit().unwrap();
+        assert_clean(&volume.devices.after_power_cut_of_all().open());
+        assert!(comes_back(&volume.core, map), "when the worker is done, blocks are used again");
+    }
+}
+
+#[test]
+fn a_copy_cloned_while_the_worker_compares_it_keeps_its_reference() {
+    for reads in READS {
+        let volume = TwoCopies::new();
+        volume.revisit_with(reads, |core| {
+            let blocks = Blocks(COMPARED as u64);
+            core.clone_blocks((MapId(2), crate::Lbn(0)), (MapId(3), crate::Lbn(0)), blocks, |_, _| ()).unwrap();
+        });
+        volume.assert_holds(&volume.content);
+        let read = volume.core.read(MapId(3), 0, volume.content.len()).unwrap();
+        assert!(read.iter().eq(&volume.content));
+    }
+}
+
+#[test]
+fn a_checkpoint_while_the_worker_compares_changes_nothing() {
+    for reads in READS {
+        let volume = TwoCopies::new();
+        volume.revisit_with(reads, |core| {
+            core.checkpoint().unwrap();
+            core.release_waiting();
+        });
+        assert_eq!(volume.core.totals().used, Blocks(1 + COMPARED as u64));
+        volume.assert_holds(&volume.content);
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
 use crate::core::Core;
+use crate::format::page::page_of;
 use crate::format::shard::Target;
 use crate::publish::shard_parts;
 use crate::{BLOCK_BYTES, Error, Lbn, MapId, Pbn, ReadBuf, Result, Stage};
@@ -14,10 +15,13 @@ const CACHED_RUN_BLOCKS_MAX: usize = 32;
 
 /// A read of at least this many separate runs is scattered: its runs are read several at a time.
 const SCATTERED_PARTS_MIN: usize = 8;
-/// Requests to the device at a time for one scattered read.
-const REQUESTS_AT_A_TIME: usize = 8;
 /// Runs with at most this gap between them are read in one request: 32 KiB cost less than a second request.
 const GAP_BLOCKS_MAX: u64 = 8;
+/// Blocks read in one request with their gaps, at most: what a pooled buffer holds.
+const SPAN_BLOCKS_MAX: u64 = 256;
+
+/// Who reads when no file is read. No map has this id.
+const NOBODY: MapId = MapId(0);
 
 /// A run of the data area and where its content goes.
 struct Part<'a> {
@@ -47,7 +51,7 @@ impl Core {
                 }
                 self.runs_of(map, Lbn(first), blocks)?
             };
-            self.fill(&runs, &mut buffer)?;
+            self.fill(map, &runs, &mut buffer)?;
             Ok(ReadBuf::new(buffer, (at % block) as usize, len))
         })
     }
@@ -55,7 +59,7 @@ impl Core {
     /// Reads whole blocks under the map's lock, which the caller holds.
     pub fn read_locked(&self, map: MapId, first: Lbn, bytes: &mut [u8]) -> Result<()> {
         let runs = self.runs_of(map, first, (bytes.len() / BLOCK_BYTES) as u64)?;
-        self.fill(&runs, bytes)
+        self.fill(map, &runs, bytes)
     }
 
     /// The targets of consecutive blocks, joined to runs across shards.
@@ -73,7 +77,7 @@ impl Core {
         Ok(runs)
     }
 
-    fn fill(&self, runs: &[(Target, u64)], bytes: &mut [u8]) -> Result<()> {
+    fn fill(&self, reader: MapId, runs: &[(Target, u64)], bytes: &mut [u8]) -> Result<()> {
         let mut rest = bytes;
         let mut stored: Vec<Part<'_>> = Vec::with_capacity(runs.len());
         for (target, blocks) in runs {
@@ -85,50 +89,50 @@ impl Core {
             rest = behind;
         }
         if stored.len() < SCATTERED_PARTS_MIN {
-            return stored.into_iter().try_for_each(|part| self.read_run(part.pbn, part.bytes));
+            return stored.into_iter().try_for_each(|part| self.read_run_for(reader, part.pbn, part.bytes));
         }
-        self.read_scattered(stored)
+        self.read_scattered(reader, stored)
     }
 
     /// Reads many parts of the data area: neighbours in one request, and several requests at a time, because
     /// one after the other each would cost the device's whole latency.
-    fn read_scattered(&self, mut parts: Vec<Part<'_>>) -> Result<()> {
-        parts.retain_mut(|part| !self.read_part_from_memory(part));
+    fn read_scattered(&self, reader: MapId, mut parts: Vec<Part<'_>>) -> Result<()> {
+        parts.retain_mut(|part| !self.read_whole_from_memory(reader, part.pbn, part.bytes));
         parts.sort_unstable_by_key(|part| part.pbn);
-        let share = parts.len().div_ceil(REQUESTS_AT_A_TIME).max(1);
+        let share = parts.len().div_ceil(self.reads_at_a_time).max(1);
         let all_started = thread::scope(|scope| {
-            let mut readers = Vec::new();
+            let mut threads = Vec::new();
             for parts in parts.chunks_mut(share) {
-                let reader = thread::Builder::new().name("oncefs-read".to_owned());
-                match reader.spawn_scoped(scope, move || self.read_neighbours(parts)) {
-                    Ok(reader) => readers.push(reader),
+                let thread = thread::Builder::new().name("oncefs-read".to_owned());
+                match thread.spawn_scoped(scope, move || self.read_neighbours(reader, parts)) {
+                    Ok(thread) => threads.push(thread),
                     Err(_) => return Ok(false),
                 }
             }
-            let join = |reader: thread::ScopedJoinHandle<'_, Result<()>>| {
-                reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            let join = |thread: thread::ScopedJoinHandle<'_, Result<()>>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
-            readers.into_iter().try_for_each(join).map(|()| true)
+            threads.into_iter().try_for_each(join).map(|()| true)
         })?;
         // A machine that can start no more threads is slow to read, not unable to.
-        if all_started { Ok(()) } else { self.read_neighbours(&mut parts) }
+        if all_started { Ok(()) } else { self.read_neighbours(reader, &mut parts) }
     }
 
-    /// Whether every block of a part was in memory.
-    fn read_part_from_memory(&self, part: &mut Part<'_>) -> bool {
-        let blocks = part.bytes.chunks_exact_mut(BLOCK_BYTES).zip(part.pbn.0..);
-        blocks.into_iter().all(|(block, pbn)| self.read_memory(Pbn(pbn), block))
+    /// Whether every block of a run was in memory.
+    fn read_whole_from_memory(&self, reader: MapId, pbn: Pbn, bytes: &mut [u8]) -> bool {
+        let mut blocks = bytes.chunks_exact_mut(BLOCK_BYTES).zip(pbn.0..);
+        blocks.all(|(block, pbn)| self.read_memory(reader, Pbn(pbn), block))
     }
 
     /// Reads parts in the order of their pbns; those with small gaps between them in one request.
-    fn read_neighbours(&self, parts: &mut [Part<'_>]) -> Result<()> {
+    fn read_neighbours(&self, reader: MapId, parts: &mut [Part<'_>]) -> Result<()> {
         let is_near = |a: &Part<'_>, b: &Part<'_>| b.pbn.0 <= a.end().0 + GAP_BLOCKS_MAX;
-        for group in parts.chunk_by_mut(is_near) {
+        for group in parts.chunk_by_mut(is_near).flat_map(cut_spans) {
             let is_staged = |part: &Part<'_>| !self.staging.has_none(part.pbn, part.end().0 - part.pbn.0);
             if group.len() == 1 || group.iter().any(is_staged) {
-                group.iter_mut().try_for_each(|part| self.read_run(part.pbn, part.bytes))?;
+                group.iter_mut().try_for_each(|part| self.read_run_for(reader, part.pbn, part.bytes))?;
             } else {
-                self.read_span(group)?;
+                self.read_span(reader, group)?;
             }
         }
         Ok(())
@@ -136,7 +140,7 @@ impl Core {
 
     /// Reads parts and the gaps between them in one request. Only the parts are pinned, so only they may
     /// enter the read cache.
-    fn read_span(&self, group: &mut [Part<'_>]) -> Result<()> {
+    fn read_span(&self, reader: MapId, group: &mut [Part<'_>]) -> Result<()> {
         let from = group[0].pbn;
         let end = group.iter().map(Part::end).max().unwrap_or(from);
         let mut span = self.pool.take((end.0 - from.0) as usize * BLOCK_BYTES);
@@ -144,51 +148,86 @@ impl Core {
         for part in group {
             let at = (part.pbn.0 - from.0) as usize * BLOCK_BYTES;
             part.bytes.copy_from_slice(&span[at..at + part.bytes.len()]);
-            for (block, pbn) in part.bytes.chunks_exact(BLOCK_BYTES).zip(part.pbn.0..) {
-                self.read_cache.admit(Pbn(pbn), block);
-            }
+            self.admit_read(reader, part.pbn, part.bytes);
         }
         Ok(())
     }
 
-    /// Reads blocks that follow each other in the data area. The caller has them pinned.
+    /// Reads blocks that follow each other in the data area, for nobody's file. The caller has them pinned.
     pub fn read_run(&self, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
+        self.read_run_for(NOBODY, pbn, bytes)
+    }
+
+    fn read_run_for(&self, reader: MapId, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
         let blocks = bytes.len() / BLOCK_BYTES;
         if blocks > CACHED_RUN_BLOCKS_MAX && self.staging.has_none(pbn, blocks as u64) {
-            self.read_device(pbn, bytes)?;
-            return Ok(());
+            return self.read_long_run(reader, pbn, bytes);
         }
         let mut missing: Option<usize> = None;
         for index in 0..blocks {
             let part = &mut bytes[index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES];
-            if !self.read_memory(pbn.plus(index as u64), part) {
+            if !self.read_memory(reader, pbn.plus(index as u64), part) {
                 missing.get_or_insert(index);
             } else if let Some(from) = missing.take() {
-                self.read_device_and_admit(pbn, from, index, bytes)?;
+                self.read_device_and_admit(reader, pbn, &mut bytes[from * BLOCK_BYTES..index * BLOCK_BYTES], from)?;
             }
         }
-        missing.map_or(Ok(()), |from| self.read_device_and_admit(pbn, from, blocks, bytes))
+        missing.map_or(Ok(()), |from| self.read_device_and_admit(reader, pbn, &mut bytes[from * BLOCK_BYTES..], from))
+    }
+
+    /// A long run is in memory as a whole or read as a whole. Of it only shared blocks enter the read cache, so that
+    /// one pass over a large file does not turn it over.
+    fn read_long_run(&self, reader: MapId, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
+        if self.read_whole_from_memory(reader, pbn, bytes) {
+            return Ok(());
+        }
+        self.read_device(pbn, bytes)?;
+        let shared = self.which_are_shared(pbn, bytes.len() / BLOCK_BYTES);
+        for (n, (block, _)) in
+            bytes.chunks_exact(BLOCK_BYTES).zip(shared).enumerate().filter(|(_, (_, shared))| *shared)
+        {
+            self.read_cache.admit_shared(pbn.plus(n as u64), reader, block);
+        }
+        Ok(())
     }
 
     /// A block from staging or from the read cache.
-    fn read_memory(&self, pbn: Pbn, out: &mut [u8]) -> bool {
-        match self.staging.get(pbn) {
-            Some(block) => {
-                out.copy_from_slice(&block);
-                true
+    fn read_memory(&self, reader: MapId, pbn: Pbn, out: &mut [u8]) -> bool {
+        if let Some(block) = self.staging.get(pbn) {
+            out.copy_from_slice(&block);
+            return true;
+        }
+        let Some(admitted_by) = self.read_cache.get(pbn, out) else { return false };
+        if admitted_by != reader && admitted_by != NOBODY && reader != NOBODY {
+            self.counters.blocks_read_shared.fetch_add(1, Relaxed);
+        }
+        true
+    }
+
+    fn read_device_and_admit(&self, reader: MapId, pbn: Pbn, bytes: &mut [u8], from: usize) -> Result<()> {
+        let first = pbn.plus(from as u64);
+        self.read_device(first, bytes)?;
+        self.admit_read(reader, first, bytes);
+        Ok(())
+    }
+
+    /// Offers blocks that were read to the read cache: shared ones, which further files may ask for, enter at once.
+    fn admit_read(&self, reader: MapId, first: Pbn, bytes: &[u8]) {
+        let shared = self.which_are_shared(first, bytes.len() / BLOCK_BYTES);
+        for (n, (block, is_shared)) in bytes.chunks_exact(BLOCK_BYTES).zip(shared).enumerate() {
+            let pbn = first.plus(n as u64);
+            match is_shared {
+                true => self.read_cache.admit_shared(pbn, reader, block),
+                false => self.read_cache.admit(pbn, reader, block),
             }
-            None => self.read_cache.get(pbn, out),
         }
     }
 
-    fn read_device_and_admit(&self, pbn: Pbn, from: usize, to: usize, bytes: &mut [u8]) -> Result<()> {
-        let part = &mut bytes[from * BLOCK_BYTES..to * BLOCK_BYTES];
-        let first = pbn.plus(from as u64);
-        self.read_device(first, part)?;
-        for (n, block) in part.chunks_exact(BLOCK_BYTES).enumerate() {
-            self.read_cache.admit(first.plus(n as u64), block);
-        }
-        Ok(())
+    /// Which blocks have several references, as far as the table is in memory: a read waits for no table page.
+    fn which_are_shared(&self, first: Pbn, blocks: usize) -> Vec<bool> {
+        let mut state = self.state.lock();
+        let is_shared = |pbn: Pbn| state.table.page(page_of(pbn)).is_some_and(|page| page.count(pbn) > 1);
+        (first.0..).take(blocks).map(Pbn).map(is_shared).collect()
     }
 
     fn read_device(&self, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
@@ -198,4 +237,17 @@ impl Core {
         self.counters.data_bytes_read.fetch_add(bytes.len() as u64, Relaxed);
         Ok(())
     }
+}
+
+/// Cuts neighbours, which come in the order of their pbns, where one request would become too long.
+fn cut_spans<'p, 'a>(group: &'p mut [Part<'a>]) -> Vec<&'p mut [Part<'a>]> {
+    let mut spans = Vec::new();
+    let mut rest = group;
+    while let Some(first) = rest.first().map(|part| part.pbn) {
+        let fits = rest.partition_point(|part| part.end().0 <= first.0 + SPAN_BLOCKS_MAX);
+        let (span, behind) = rest.split_at_mut(fits.max(1));
+        spans.push(span);
+        rest = behind;
+    }
+    spans
 }

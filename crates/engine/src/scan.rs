@@ -1,17 +1,47 @@
-//! Filling the hint store after a mount: the block table is read once, at disk speed, in the background.
-//! Until it is done some duplicates are missed; nothing else depends on it.
+//! Filling the hint store: the block table is read once, at disk speed, in the background, after a mount and when
+//! hints were lost. Until it is done some duplicates are missed; nothing else depends on it.
+
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::Core;
-use crate::format::page::{PAGE_BYTES, PAGE_ENTRIES};
+use crate::format::page::{PAGE_BYTES, PAGE_ENTRIES, Page};
 use crate::{Error, Pbn, Result, Tag};
 
 /// Pages read in one request.
 const REQUEST_PAGES: u64 = 256;
 
 impl Core {
+    /// After a mount: both levels of the hint store come to name every live block.
+    pub fn fill_hints(&self) -> Result<()> {
+        let is_complete = self.adopt_disk_level();
+        if is_complete && !self.hints_fit_into_memory() {
+            self.hints_are_complete.store(true, Relaxed);
+            return Ok(());
+        }
+        self.scan_table()
+    }
+
     /// Adds a hint for every live block of the table.
     pub fn scan_table(&self) -> Result<()> {
+        self.scan_is_wanted.store(false, Relaxed);
+        self.hints_are_complete.store(true, Relaxed);
         let pages_end = self.state.lock().sums.data.0.div_ceil(PAGE_ENTRIES);
+        self.scan_pages.store(pages_end, Relaxed);
+        let scanned = self.scan_pages_below(pages_end);
+        self.scan_pages.store(0, Relaxed);
+        if scanned.is_err() || self.signals.is_stopped() {
+            self.hints_are_complete.store(false, Relaxed);
+        }
+        scanned
+    }
+
+    /// Pages in memory first: what a checkpoint brings to disk meanwhile is seen there as well.
+    fn scan_pages_below(&self, pages_end: u64) -> Result<()> {
+        let unwritten = self.state.lock().table.unwritten();
+        for number in unwritten {
+            let page = self.state.lock().table.page(number).cloned();
+            page.iter().for_each(|page| self.add_hints_of(number, page));
+        }
         let mut number = 0;
         while number < pages_end && !self.signals.is_stopped() {
             let at = number * PAGE_BYTES as u64;
@@ -20,22 +50,30 @@ impl Core {
             number = next / PAGE_BYTES as u64;
             let count = REQUEST_PAGES.min(pages_end.saturating_sub(number));
             let pages = self.read_page_run(number, count as usize)?;
-            let live: Vec<(Tag, Pbn)> = pages
-                .iter()
-                .flat_map(|(number, page)| {
-                    (0..PAGE_ENTRIES)
-                        .map(move |n| Pbn(number * PAGE_ENTRIES + n))
-                        .map(move |pbn| (pbn, page.entry(pbn)))
-                })
-                .filter(|(_, entry)| entry.count > 0)
-                .map(|(pbn, entry)| (entry.tag, pbn))
-                .collect();
-            let mut hints = self.hints.lock();
-            live.into_iter().for_each(|(tag, pbn)| {
-                hints.insert(tag, pbn);
-            });
+            for (number, page) in &pages {
+                self.add_hints_of(*number, page);
+            }
             number += count;
+            self.scan_pages_done.store(number, Relaxed);
         }
         Ok(())
+    }
+
+    fn add_hints_of(&self, number: u64, page: &Page) {
+        let entries = (0..PAGE_ENTRIES).map(|n| Pbn(number * PAGE_ENTRIES + n)).map(|pbn| (pbn, page.entry(pbn)));
+        let live: Vec<(Tag, Pbn)> =
+            entries.filter(|(_, entry)| entry.count > 0).map(|(pbn, entry)| (entry.tag, pbn)).collect();
+        self.update_hints(&[], &live);
+        if self.must_merge() {
+            self.merge_evicted();
+        }
+    }
+
+    /// Pages of the block table read by a scan that is under way, and all that it reads; 0 of 0: there is none.
+    pub fn scan_progress(&self) -> (u64, u64) {
+        match self.scan_pages.load(Relaxed) {
+            0 => (0, 0),
+            pages => (self.scan_pages_done.load(Relaxed).min(pages), pages),
+        }
     }
 }

@@ -16,19 +16,21 @@ struct Wishes {
     barriers: Vec<Done>,
     commit: bool,
     checkpoint: bool,
+    worker: bool,
     detached: VecDeque<MapId>,
     /// Whether the reclaimer has a map in hand.
     reclaiming: bool,
     stop: bool,
 }
 
-/// Wishes to the committer, the checkpointer and the reclaimer.
+/// Wishes to the committer, the checkpointer, the reclaimer and the worker.
 #[derive(Default)]
 pub struct Signals {
     wishes: Mutex<Wishes>,
     committer: Condvar,
     checkpointer: Condvar,
     reclaimer: Condvar,
+    worker: Condvar,
     group_ended: Condvar,
     committer_sleeps: AtomicBool,
 }
@@ -123,6 +125,21 @@ impl Signals {
         next
     }
 
+    /// There is something for the out-of-line worker.
+    pub fn wake_worker(&self) {
+        self.wishes.lock().worker = true;
+        self.worker.notify_one();
+    }
+
+    /// Lets the worker sleep until it is woken, at most `time`.
+    pub fn sleep_worker(&self, time: Duration) {
+        let mut wishes = self.wishes.lock();
+        if !wishes.worker && !wishes.stop {
+            self.worker.wait_for(&mut wishes, time);
+        }
+        wishes.worker = false;
+    }
+
     /// Whether deleted files wait to be freed, or one is being freed.
     pub fn is_reclaiming(&self) -> bool {
         let wishes = self.wishes.lock();
@@ -135,6 +152,7 @@ impl Signals {
         self.committer.notify_all();
         self.checkpointer.notify_all();
         self.reclaimer.notify_all();
+        self.worker.notify_all();
         self.group_ended.notify_all();
     }
 

@@ -191,12 +191,44 @@ counters! {
     blocks_unchanged,
     /// Written blocks that became references to a stored block.
     blocks_shared,
+    /// Requests that wrote.
+    requests,
+    /// Of them, those that were neither looked up nor fingerprinted.
+    requests_not_admitted,
+    /// Their blocks.
+    blocks_not_admitted,
     /// Written blocks stored anew.
     blocks_placed,
     /// Blocks shared by copy_file_range.
     blocks_cloned,
     /// Blocks whose last reference went.
     blocks_freed,
+    /// Blocks that the out-of-line worker looked at.
+    blocks_revisited,
+    /// Of them, those that became references to an equal block.
+    blocks_remapped,
+    /// Blocks read for one file from the read cache where another file's read had put them.
+    blocks_read_shared,
+    /// Hints merged into the disk level.
+    hints_demoted,
+    /// Hints that came back into memory because a block matched.
+    hints_promoted,
+    /// Hints that were lost between the levels, and are found again by a scan.
+    hints_dropped,
+    /// Hints that the worker found to be lost, and added.
+    hints_healed,
+    /// Hints that the worker found to be of freed blocks.
+    hints_stale,
+    /// Hints of freed blocks that the sweep removed from the disk level.
+    hints_swept,
+    /// Hints found on the disk level.
+    disk_level_hits,
+    /// Bytes read from the file of hints.
+    disk_level_bytes_read,
+    /// Bytes written to the file of hints.
+    disk_level_bytes_written,
+    /// Bytes written to the file of skipped blocks.
+    skipped_bytes_written,
     /// Hints that the block table did not confirm.
     hints_refused,
     /// Blocks fingerprinted.

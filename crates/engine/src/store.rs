@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use oncefs_dedup::{DuplicateShare, Fingerprinting};
 use parking_lot::Mutex;
 
 use crate::allocator::Allocator;
@@ -20,13 +19,16 @@ use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
 use crate::hash::Hasher;
 use crate::kv::Kv;
+use crate::load::DeviceLoad;
 use crate::log::Log;
+use crate::settings::Settings;
 use crate::shards::Shards;
 use crate::staging::Staging;
 use crate::state::{Plan, State};
 use crate::table::Table;
 use crate::threads::Threads;
-use crate::{Blocks, CacheReport, Error, Lbn, Report, Result, Stage, StageReport, recover, volume};
+use crate::worker::Surroundings;
+use crate::{Blocks, DedupCommand, DedupStatus, Error, Lbn, Profile, Report, Result, hints, recover, skip, volume};
 
 /// Names a map (a file's extents). Never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,13 +41,6 @@ pub enum DataPlace {
     File,
     /// A raw block device.
     Device(PathBuf),
-}
-
-/// Policy set of a volume; issue by issue more of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Profile {
-    /// Complete index, single blocks, in-line.
-    Lrlfs,
 }
 
 /// What `mkfs` makes.
@@ -61,17 +56,6 @@ pub struct VolumeSpec {
     pub log_bytes: u64,
 }
 
-/// When fingerprints are computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FingerprintMode {
-    /// For every block.
-    Eager,
-    /// When a tag matches.
-    Lazy,
-    /// Eager while duplicates are being found.
-    Auto,
-}
-
 /// How a volume is opened.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
@@ -79,8 +63,20 @@ pub struct OpenOptions {
     pub memory_bytes_max: u64,
     /// No change reaches the volume (the log is replayed in memory only).
     pub read_only: bool,
-    /// When fingerprints are computed.
-    pub fingerprints: FingerprintMode,
+    /// Another profile than the volume's own.
+    pub profile: Option<Profile>,
+    /// Settings by name, over those of the profile.
+    pub settings: Vec<(String, String)>,
+    /// Where `proc` and `sys` are found: the root, or a stand-in.
+    pub machine: PathBuf,
+}
+
+impl OpenOptions {
+    /// The volume's own profile in so much memory.
+    pub fn new(memory_bytes_max: u64) -> Self {
+        let settings = Vec::new();
+        Self { memory_bytes_max, read_only: false, profile: None, settings, machine: PathBuf::from("/") }
+    }
 }
 
 /// The volume's sums; each commit carries them.
@@ -141,28 +137,40 @@ impl Deref for ReadBuf {
     }
 }
 
-/// How the memory budget is divided, in parts of 16.
+/// How the memory that hints and skipped blocks leave is divided, in parts of 10.
 struct Budget {
-    hints: u64,
     read_cache: u64,
     table: u64,
     shards: u64,
     records: u64,
     dirty: u64,
+    /// Buffers of 1 MiB.
+    buffers: usize,
+    /// Requests to the device at a time for one read, each with a thread and a buffer.
+    reads_at_a_time: usize,
 }
 
 impl Budget {
-    fn of(memory_bytes_max: u64) -> Self {
-        let parts = |count: u64| memory_bytes_max / 16 * count;
+    fn of(memory_bytes_max: u64, settings: &Settings) -> Self {
+        let rest = memory_bytes_max.saturating_sub(settings.hint_bytes + settings.skipped_bytes);
+        let parts = |count: u64| rest / 10 * count;
         Self {
-            hints: parts(6),
-            read_cache: parts(3),
+            read_cache: parts(2),
             table: parts(2),
             shards: parts(1),
-            records: parts(2).max(4 << 20),
-            dirty: parts(1).clamp(4 << 20, 64 << 20),
+            records: parts(2).max(2 << 20),
+            dirty: parts(2).clamp(4 << 20, 64 << 20),
+            buffers: (memory_bytes_max / (8 << 20)).clamp(2, 16) as usize,
+            reads_at_a_time: (memory_bytes_max / (8 << 20)).clamp(2, 8) as usize,
         }
     }
+}
+
+/// The settings of a mount: the profile's, and what the options say over them.
+fn settings_of(options: &OpenOptions, own: Profile) -> Result<Settings> {
+    let mut settings = Settings::of(options.profile.unwrap_or(own), options.memory_bytes_max);
+    options.settings.iter().try_for_each(|(name, value)| settings.set(name, value, false))?;
+    Ok(settings)
 }
 
 /// The devices and the sorted state of a volume, wherever they are.
@@ -183,17 +191,25 @@ pub struct Medium {
     pub host: Option<PathBuf>,
     /// The volume's secret.
     pub secret: [u8; 32],
+    /// The volume.
+    pub volume_id: [u8; 16],
+    /// The file of hints; None where nothing may be written.
+    pub hints: Option<Arc<dyn Device>>,
+    /// The file of skipped blocks; None where nothing may be written.
+    pub skipped: Option<Arc<dyn Device>>,
+    /// How busy the host's device is, if that can be seen.
+    pub device_load: Option<DeviceLoad>,
 }
 
 /// Recovers the last commit of a volume. No thread runs yet.
-pub fn recover(medium: Medium, options: &OpenOptions) -> Result<Core> {
+pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings) -> Result<Core> {
     let checkpoint = medium.kv.get(&keys::checkpoint())?;
     let checkpoint = checkpoint.as_deref().and_then(Checkpoint::decode);
     let checkpoint = checkpoint
         .ok_or_else(|| Error::corrupt("the checkpoint record", "it is missing or its checksum does not match"))?;
     let Checkpoint { sequence, log_at, sums } = checkpoint;
     let (log, records) = Log::open(medium.log, Hasher::log_id(&medium.secret), medium.log_bytes, sequence, log_at)?;
-    let budget = Budget::of(options.memory_bytes_max);
+    let budget = Budget::of(options.memory_bytes_max, &settings);
     let mut state = State::new(Table::new(budget.table), Shards::new(budget.shards), sums, sequence);
     let staging = Staging::default();
     let found = recover::replay(&mut state, &staging, &records)?;
@@ -201,6 +217,11 @@ pub fn recover(medium: Medium, options: &OpenOptions) -> Result<Core> {
     let (from, to) = keys::all_advice();
     let advice = medium.kv.scan(&from, &to, usize::MAX)?;
     let advice: Vec<u16> = advice.iter().flat_map(|(_, value)| keys::parse_advice(value)).collect();
+    let is_fresh = state.durable_sequence == 0;
+    let disk_hints = medium.hints.filter(|_| settings.disk_level);
+    let disk_hints = disk_hints.and_then(|device| hints::open(device, medium.volume_id, state.sums.data));
+    let skipped = medium.skipped.filter(|_| settings.skipped_bytes > 0);
+    let (skipped_file, newest) = skipped.map_or((None, None), |device| skip::open(device, medium.volume_id));
     let core = Core::new(Parts {
         allocator: Allocator::new(state.sums.data, &advice),
         state,
@@ -213,20 +234,17 @@ pub fn recover(medium: Medium, options: &OpenOptions) -> Result<Core> {
         ballast: medium.ballast,
         host: medium.host,
         read_cache_bytes_max: budget.read_cache,
-        hint_bytes_max: budget.hints,
         dirty_bytes_max: budget.dirty,
-        fingerprinting: match options.fingerprints {
-            FingerprintMode::Eager => Fingerprinting::Eager,
-            FingerprintMode::Lazy => Fingerprinting::Lazy,
-            FingerprintMode::Auto => Fingerprinting::Auto(DuplicateShare::default()),
-        },
+        buffers_max: budget.buffers,
+        reads_at_a_time: budget.reads_at_a_time,
+        settings,
+        disk_hints,
+        skipped_file,
+        surroundings: Surroundings::new(&options.machine, medium.device_load),
         is_read_only: options.read_only,
     });
-    let mut hints = core.hints.lock();
-    for (tag, pbn) in found.stored {
-        hints.insert(tag, pbn);
-    }
-    drop(hints);
+    core.restore_skipped(newest, is_fresh);
+    core.update_hints(&[], &found.stored);
     for map in core.detached_maps()? {
         core.state.lock().remember_detached(map);
         core.signals.detached(map);
@@ -251,7 +269,8 @@ pub struct Store {
     threads: Mutex<Option<Threads>>,
     /// The volume's lock, while it is open.
     lock: Mutex<Option<File>>,
-    settings: BTreeMap<String, String>,
+    /// What cannot be tuned, for reports.
+    facts: BTreeMap<String, String>,
 }
 
 impl Store {
@@ -263,7 +282,10 @@ impl Store {
 
     /// Opens a volume, recovering the last commit.
     pub fn open(volume: &Path, options: &OpenOptions) -> Result<Arc<Store>> {
-        let opened = volume::open(volume, Budget::of(options.memory_bytes_max).records, options.read_only)?;
+        let superblock = volume::superblock(volume)?;
+        let settings = settings_of(options, superblock.profile)?;
+        let kv_bytes_max = Budget::of(options.memory_bytes_max, &settings).records;
+        let opened = volume::open(volume, superblock, kv_bytes_max, options.read_only)?;
         let superblock = opened.superblock;
         let medium = Medium {
             data: opened.data,
@@ -274,8 +296,12 @@ impl Store {
             ballast: opened.ballast,
             host: (superblock.data == DataPlace::File).then(|| volume.to_owned()),
             secret: superblock.secret,
+            volume_id: superblock.volume_id,
+            hints: opened.hints,
+            skipped: opened.skipped,
+            device_load: volume::host_device(volume).map(|device| DeviceLoad::new(&options.machine, device)),
         };
-        let core = Arc::new(recover(medium, options)?);
+        let core = Arc::new(recover(medium, options, settings)?);
         core.look_up_host();
         if !options.read_only {
             core.ballast.fill().map_err(|e| Error::io("filling the ballast", e))?;
@@ -287,7 +313,7 @@ impl Store {
             path: volume.to_owned(),
             threads: Mutex::new(threads),
             lock: Mutex::new(Some(opened.lock)),
-            settings: settings(options, superblock.profile),
+            facts: facts(options, superblock.profile),
         }))
     }
 
@@ -297,11 +323,40 @@ impl Store {
             self.lock.lock().take();
             return Ok(());
         };
-        let committed = self.core.checkpoint();
+        // The worker and the reclaimer may publish until they have ended.
         self.core.signals.stop();
         threads.join();
+        let committed = self.core.checkpoint();
+        if committed.is_ok() {
+            self.core.leave_cleanly();
+        }
         self.lock.lock().take();
         committed
+    }
+
+    /// The profile that a volume was made with.
+    pub fn profile_of(volume: &Path) -> Result<Profile> {
+        Ok(volume::superblock(volume)?.profile)
+    }
+
+    /// What is set for this mount, by name.
+    pub fn settings(&self) -> BTreeMap<String, String> {
+        self.core.settings.lock().list()
+    }
+
+    /// Changes settings on the open volume: all of them, or none if one is refused.
+    pub fn tune(&self, changes: &[(String, String)]) -> Result<()> {
+        self.core.tune(changes)
+    }
+
+    /// Tells the out-of-line worker what to do. Returns at once.
+    pub fn dedup(&self, command: DedupCommand) {
+        self.core.dedup(command);
+    }
+
+    /// What the out-of-line worker does, and what is left for it.
+    pub fn dedup_status(&self) -> DedupStatus {
+        self.core.dedup_status()
     }
 
     /// Identity of the volume, stable for its life.
@@ -321,8 +376,10 @@ impl Store {
 
     /// Publishes records: visible at once, durable with the current group.
     pub fn publish(&self, change: Change) -> Result<()> {
-        self.core.wait_for_room();
-        self.core.publish(change)
+        self.core.foreground.serve(|| {
+            self.core.wait_for_room();
+            self.core.publish(change)
+        })
     }
 
     /// A new empty map. Costs nothing until it is written.
@@ -332,19 +389,23 @@ impl Store {
 
     /// Writes `data` at byte `at`. Zero blocks become holes, duplicates become references.
     pub fn write<G>(&self, map: MapId, at: u64, data: &[u8], with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
-        self.core.wait_for_room();
-        self.core.write(map, at, data, with)
+        self.core.foreground.serve(|| {
+            self.core.wait_for_room();
+            self.core.write(map, at, data, with)
+        })
     }
 
     /// Reads `len` bytes at byte `at`; what is not mapped reads as zeros.
     pub fn read(&self, map: MapId, at: u64, len: usize) -> Result<ReadBuf> {
-        self.core.read(map, at, len)
+        self.core.foreground.serve(|| self.core.read(map, at, len))
     }
 
     /// Drops everything from byte `size` on; the rest of a cut block becomes zeros.
     pub fn truncate<G>(&self, map: MapId, size: u64, with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
-        self.core.wait_for_room();
-        self.core.truncate(map, size, with)
+        self.core.foreground.serve(|| {
+            self.core.wait_for_room();
+            self.core.truncate(map, size, with)
+        })
     }
 
     /// Makes a byte range read as zeros (punch). With `reserve`, the whole blocks touched stay reserved (zero range).
@@ -356,14 +417,18 @@ impl Store {
         reserve: bool,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
-        self.core.wait_for_room();
-        self.core.zero(map, at, len, reserve, with)
+        self.core.foreground.serve(|| {
+            self.core.wait_for_room();
+            self.core.zero(map, at, len, reserve, with)
+        })
     }
 
     /// Reserves space for the holes of a byte range (fallocate); `NoSpace` if there is not enough.
     pub fn reserve<G>(&self, map: MapId, at: u64, len: u64, with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
-        self.core.wait_for_room();
-        self.core.reserve(map, at, len, with)
+        self.core.foreground.serve(|| {
+            self.core.wait_for_room();
+            self.core.reserve(map, at, len, with)
+        })
     }
 
     /// First byte at or after `from` and below `end` that is data; None: only holes (and reserved space).
@@ -387,15 +452,19 @@ impl Store {
         blocks: Blocks,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
-        self.core.wait_for_room();
-        self.core.clone_blocks((source, source_at), (target, target_at), blocks, with)
+        self.core.foreground.serve(|| {
+            self.core.wait_for_room();
+            self.core.clone_blocks((source, source_at), (target, target_at), blocks, with)
+        })
     }
 
     /// Detaches a map (unlink, truncate to zero): returns at once, its blocks are freed in the background,
     /// also after a crash. Later calls with this id fail with `MapDetached`.
     pub fn detach<G>(&self, map: MapId, with: impl FnOnce(&mut Change) -> G) -> Result<()> {
-        self.core.wait_for_room();
-        self.core.detach(map, with)
+        self.core.foreground.serve(|| {
+            self.core.wait_for_room();
+            self.core.detach(map, with)
+        })
     }
 
     /// Calls `done` from another thread once everything published before this call is durable.
@@ -429,7 +498,8 @@ impl Store {
     /// Counters, histograms, caches, settings.
     pub fn report(&self) -> Report {
         let mut report = self.core.report();
-        report.settings = self.settings.clone();
+        report.settings = self.facts.clone();
+        report.settings.extend(self.settings());
         report.space.insert("metadata_bytes".to_owned(), volume::metadata_bytes(&self.path));
         report
     }
@@ -483,10 +553,9 @@ impl Store {
 /// Shards looked at in one go when a map's blocks are counted.
 const SHARDS_COUNTED: usize = 256;
 
-fn settings(options: &OpenOptions, profile: Profile) -> BTreeMap<String, String> {
+fn facts(options: &OpenOptions, own: Profile) -> BTreeMap<String, String> {
     BTreeMap::from([
-        ("profile".to_owned(), format!("{profile:?}").to_lowercase()),
-        ("fingerprints".to_owned(), format!("{:?}", options.fingerprints).to_lowercase()),
+        ("profile".to_owned(), options.profile.unwrap_or(own).name().to_owned()),
         ("memory_bytes_max".to_owned(), options.memory_bytes_max.to_string()),
         ("read_only".to_owned(), options.read_only.to_string()),
     ])
@@ -506,48 +575,10 @@ impl Core {
         }
         self.data.grow(data.bytes()).map_err(|e| Error::io("enlarging the data area", e))?;
         self.table.grow(volume::table_bytes(data)).map_err(|e| Error::io("enlarging the block table", e))?;
+        self.grow_disk_level(data);
         self.apply_certain(Plan { grow_to: Some(data), ..Plan::default() })?;
         self.commit()?;
         self.allocator.lock().grow(data);
         Ok(())
-    }
-
-    /// See [`Store::report`].
-    pub(crate) fn report(&self) -> Report {
-        let totals = self.totals();
-        let staged = self.staging.bytes();
-        let state = self.state.lock();
-        let hints = self.hints.lock();
-        let kv = self.kv.memory();
-        let records = CacheReport { bytes: kv.bytes, bytes_max: kv.bytes_max, hits: kv.hits, misses: kv.misses };
-        let looked_up = self.stages[Stage::Lookup as usize].blocks.load(Relaxed);
-        let found = self.counters.blocks_shared.load(Relaxed).min(looked_up);
-        let hints =
-            CacheReport { bytes: hints.bytes(), bytes_max: hints.bytes_max(), hits: found, misses: looked_up - found };
-        let stages = Stage::ALL.iter().map(|stage| {
-            let stats = &self.stages[*stage as usize];
-            let report = StageReport { blocks: stats.blocks.load(Relaxed), latency: stats.latency.snapshot() };
-            (stage.name().to_owned(), report)
-        });
-        Report {
-            space: BTreeMap::from([
-                ("data_bytes".to_owned(), totals.data.bytes()),
-                ("used_bytes".to_owned(), totals.used.bytes()),
-                ("reserved_bytes".to_owned(), totals.reserved.bytes()),
-                ("mapped_bytes".to_owned(), totals.mapped.bytes()),
-                ("available_bytes".to_owned(), totals.available.bytes()),
-                ("staged_bytes".to_owned(), staged),
-            ]),
-            stages: stages.collect(),
-            caches: BTreeMap::from([
-                ("read".to_owned(), self.read_cache.report()),
-                ("table".to_owned(), state.table.report()),
-                ("shards".to_owned(), state.shards.report()),
-                ("hints".to_owned(), hints),
-                ("records".to_owned(), records),
-            ]),
-            counters: self.counters.snapshot(),
-            settings: BTreeMap::new(),
-        }
     }
 }

@@ -12,21 +12,16 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 
-use crate::ballast::Ballast;
 use crate::core::Core;
-use crate::crash_tests::Random;
 use crate::device::{Device, MemoryDevice};
-use crate::format::checkpoint::Checkpoint;
-use crate::format::keys;
-use crate::format::record::Sums;
+use crate::fixture::{Devices, Random, one_level, two_levels};
 use crate::kv::{Kv, KvMemory, MemoryKv, Put};
-use crate::store::{Medium, recover};
+use crate::settings::Settings;
+use crate::store::Medium;
 use crate::threads::Threads;
-use crate::volume::table_bytes;
-use crate::{BLOCK_BYTES, Blocks, Error, FingerprintMode, Lbn, MapId, OpenOptions, Result};
+use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Result};
 
 const DATA: Blocks = Blocks(4_096);
-const LOG_BYTES: u64 = 4 << 20;
 const FILE_BLOCKS_MAX: u64 = 100;
 const WRITERS: u64 = 3;
 const FILES_PER_WRITER: u64 = 2;
@@ -111,51 +106,19 @@ impl Kv for SlowKv {
     }
 }
 
-struct Devices {
-    data: Arc<MemoryDevice>,
-    table: Arc<MemoryDevice>,
-    log: Arc<MemoryDevice>,
-    kv: Arc<MemoryKv>,
-}
-
-impl Devices {
-    fn new() -> Self {
-        let kv = MemoryKv::default();
-        let sums = Sums { data: DATA, used: Blocks(1), next_map: MapId(1), ..Sums::default() };
-        kv.write(vec![(keys::checkpoint(), Some(Checkpoint { sequence: 0, log_at: 0, sums }.encode()))]).unwrap();
-        kv.flush().unwrap();
-        Self {
-            data: Arc::new(MemoryDevice::new(DATA.bytes())),
-            table: Arc::new(MemoryDevice::new(table_bytes(DATA))),
-            log: Arc::new(MemoryDevice::new(LOG_BYTES)),
-            kv: Arc::new(kv),
-        }
-    }
-
-    fn after_power_cut(&self, random: &mut Random) -> Self {
-        let mut cut = |device: &MemoryDevice| {
-            let share = random.below(4);
-            Arc::new(device.after_power_cut(|_| random.below(3) < share))
-        };
-        let (data, table, log) = (cut(&self.data), cut(&self.table), cut(&self.log));
-        Self { data, table, log, kv: Arc::new(self.kv.after_power_cut(random.below(2) == 0)) }
-    }
-
-    fn open(&self, power: &Power) -> Arc<Core> {
-        let slow = |inner: &Arc<MemoryDevice>| Arc::new(SlowDevice { inner: inner.clone(), power: power.clone() });
-        let medium = Medium {
-            data: slow(&self.data),
-            table: slow(&self.table),
-            log: slow(&self.log),
-            log_bytes: LOG_BYTES,
-            kv: Arc::new(SlowKv { inner: self.kv.clone(), power: power.clone() }),
-            ballast: Ballast::none(),
-            host: None,
-            secret: [9; 32],
-        };
-        let options = OpenOptions { memory_bytes_max: 2 << 20, read_only: false, fingerprints: FingerprintMode::Auto };
-        Arc::new(recover(medium, &options).unwrap())
-    }
+/// Opens a volume whose devices take their time.
+fn open(devices: &Devices, power: &Power) -> Arc<Core> {
+    let slow = |inner: &Arc<MemoryDevice>| Arc::new(SlowDevice { inner: inner.clone(), power: power.clone() });
+    let medium = Medium {
+        data: slow(&devices.data),
+        table: slow(&devices.table),
+        log: slow(&devices.log),
+        kv: Arc::new(SlowKv { inner: devices.kv.clone(), power: power.clone() }),
+        hints: Some(slow(&devices.hints)),
+        skipped: Some(slow(&devices.skipped)),
+        ..devices.medium()
+    };
+    Arc::new(devices.open_medium(medium))
 }
 
 /// A file's contents since the last commit that its writer knows of: after a cut it has one of them.
@@ -300,6 +263,7 @@ impl Volume {
             self.core.punch_some();
             self.core.flush_data().unwrap();
             self.core.scan(&[0x10], &[0x11], 3).unwrap();
+            self.core.sweep_some();
             thread::sleep(Duration::from_millis(3));
         }
     }
@@ -364,18 +328,28 @@ fn work_and_cut(
 
 #[test]
 fn threads_at_work_agree_with_the_model_across_power_cuts() {
+    stress(one_level());
+}
+
+/// With both levels of the hint store full and the worker always at it.
+#[test]
+fn threads_and_the_worker_agree_with_the_model_across_power_cuts() {
+    stress(two_levels());
+}
+
+fn stress(settings: Settings) {
     let seed = std::env::var("ONCEFS_STRESS_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let mut random = Random(seed);
     let power = Power::default();
-    let mut devices = Devices::new();
+    let mut devices = Devices::new(DATA, settings);
     let mut files: Vec<File> =
         (0..WRITERS * FILES_PER_WRITER).map(|_| File { map: MapId(0), versions: vec![Vec::new()] }).collect();
     for _ in 0..CUTS {
-        let core = devices.open(&power);
+        let core = open(&devices, &power);
         Volume::compare(&core, &mut files);
         (devices, files) = work_and_cut(core, files, &devices, &power, &mut random);
-        let report = devices.open(&power).check(true, &mut |_, _| ()).unwrap();
+        let report = open(&devices, &power).check(true, &mut |_, _| ()).unwrap();
         assert!(report.is_clean(), "after a power cut: {:#?}", report.problems);
     }
-    Volume::compare(&devices.open(&power), &mut files);
+    Volume::compare(&open(&devices, &power), &mut files);
 }

@@ -137,6 +137,11 @@ impl Table {
         self.redo.keys().take(limit).copied().collect()
     }
 
+    /// Pages that are newer than what is on disk.
+    pub fn unwritten(&self) -> Vec<u64> {
+        self.dirty.keys().chain(self.frozen.keys()).copied().collect()
+    }
+
     /// Sets the dirty pages apart for a checkpoint.
     pub fn freeze(&mut self) -> Arc<Pages> {
         assert!(self.frozen.is_empty(), "one checkpoint at a time");
@@ -148,14 +153,15 @@ impl Table {
     /// The frozen pages are on disk, sealed with `sequence`: they become clean.
     pub fn thaw(&mut self, sequence: u64) {
         self.generation += 1;
-        for (number, page) in std::mem::take(&mut self.frozen).iter() {
-            if !self.dirty.contains_key(number) {
-                let mut page = page.clone();
+        // Nobody else holds them any more, so that nothing is copied.
+        let frozen = Arc::unwrap_or_clone(std::mem::take(&mut self.frozen));
+        for (number, mut page) in frozen {
+            if !self.dirty.contains_key(&number) {
                 Arc::make_mut(&mut page).seal(sequence);
-                self.clean.put(*number, page);
+                self.clean.put(number, page);
+                self.shrink();
             }
         }
-        self.shrink();
     }
 
     /// Drops clean pages beyond the bound.

@@ -1,4 +1,4 @@
-//! The background threads: committer, checkpointer, reclaimer (which also punches holes), table scan.
+//! The background threads: committer, checkpointer, reclaimer (which also punches holes), out-of-line worker.
 //! All decisions are elsewhere; here is only who runs when.
 
 use std::io;
@@ -35,8 +35,8 @@ impl Threads {
         let committer = spawn("oncefs-commit", core, run_committer)?;
         let checkpointer = spawn("oncefs-checkpt", core, run_checkpointer)?;
         let reclaimer = spawn("oncefs-reclaim", core, run_reclaimer)?;
-        let scan = spawn("oncefs-scan", core, run_scan)?;
-        Ok(Self { handles: Mutex::new(vec![committer, checkpointer, reclaimer, scan]) })
+        let worker = spawn("oncefs-worker", core, run_worker)?;
+        Ok(Self { handles: Mutex::new(vec![committer, checkpointer, reclaimer, worker]) })
     }
 
     /// Waits until all have ended.
@@ -118,8 +118,14 @@ fn run_reclaimer(core: &Core) {
     }
 }
 
-fn run_scan(core: &Core) {
-    if let Err(error) = core.scan_table() {
+fn run_worker(core: &Core) {
+    if let Err(error) = core.fill_hints() {
         log::error!("the block table was not read to its end, some duplicates will be missed: {error}");
+    }
+    while !core.signals.is_stopped() {
+        let sleep = core.work();
+        if !sleep.is_zero() {
+            core.signals.sleep_worker(sleep);
+        }
     }
 }

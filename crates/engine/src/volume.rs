@@ -23,8 +23,8 @@ const LOG_BYTES_MIN: u64 = 4 << 20;
 const LOG_BYTES_MAX: u64 = 1 << 30;
 /// The smallest data area.
 const DATA_BYTES_MIN: u64 = 16 << 20;
-/// pbns have 40 bits in hints.
-pub const DATA_BLOCKS_MAX: u64 = 1 << 40;
+/// What hints can name: 2 PiB.
+pub const DATA_BLOCKS_MAX: u64 = 1 << oncefs_dedup::HINT_PBN_BITS;
 /// The unit in which a host counts what a file takes.
 const HOST_SECTOR_BYTES: u64 = 512;
 /// Bytes zeroed in one request when the log is made.
@@ -62,6 +62,10 @@ pub struct Opened {
     pub kv: Arc<dyn Kv>,
     /// Space set aside.
     pub ballast: Ballast,
+    /// The file of hints: advice, made anew where it is missing. None where nothing may be written.
+    pub hints: Option<Arc<dyn Device>>,
+    /// The file of skipped blocks: advice as well.
+    pub skipped: Option<Arc<dyn Device>>,
     /// Held while the volume is open: the kernel lets go of it when the process dies.
     pub lock: File,
 }
@@ -194,18 +198,22 @@ fn sync_directory(path: &Path) -> Result<()> {
         .map_err(|e| Error::io(format!("flushing {}", path.display()), e))
 }
 
+/// Reads a volume's superblock.
+pub fn superblock(volume: &Path) -> Result<Superblock> {
+    let name = volume.display().to_string();
+    match fs::read(volume.join("superblock")) {
+        Ok(bytes) => Superblock::decode(&bytes, &name),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Err(Error::NotAVolume(name))
+        }
+        Err(e) => Err(Error::io(format!("opening the volume {name}"), e)),
+    }
+}
+
 /// Opens the parts of a volume and takes its lock.
-pub fn open(volume: &Path, kv_bytes_max: u64, read_only: bool) -> Result<Opened> {
+pub fn open(volume: &Path, superblock: Superblock, kv_bytes_max: u64, read_only: bool) -> Result<Opened> {
     let paths = Paths { volume };
     let name = volume.display().to_string();
-    let bytes = match fs::read(paths.part("superblock")) {
-        Ok(bytes) => bytes,
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Err(Error::NotAVolume(name));
-        }
-        Err(e) => return Err(Error::io(format!("opening the volume {name}"), e)),
-    };
-    let superblock = Superblock::decode(&bytes, &name)?;
     let lock = take_lock(&paths.part("lock"), &name)?;
     let part = |path: PathBuf, direct: bool| -> Result<Arc<dyn Device>> {
         let open = if direct { FileDevice::open_direct } else { FileDevice::open_buffered };
@@ -226,7 +234,34 @@ pub fn open(volume: &Path, kv_bytes_max: u64, read_only: bool) -> Result<Opened>
         return Err(Error::corrupt(format!("the volume {name}"), format!("its part {} is missing", records.display())));
     }
     let kv = Arc::new(RocksKv::open(&records, kv_bytes_max, read_only)?);
-    Ok(Opened { superblock, data, table, log, kv, ballast: Ballast::at(paths.part("ballast")), lock })
+    let advice = |name| if read_only { None } else { advice_file(&paths.part(name)) };
+    let (hints, skipped) = (advice("hints"), advice("skipped"));
+    let ballast = Ballast::at(paths.part("ballast"));
+    Ok(Opened { superblock, data, table, log, kv, ballast, hints, skipped, lock })
+}
+
+/// A file that may be missing, and that nothing depends on. It is read and written by background threads only, so
+/// it may lie in the host's page cache.
+fn advice_file(path: &Path) -> Option<Arc<dyn Device>> {
+    let made = match new_file(path) {
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other.map(drop),
+    };
+    let opened = made.and_then(|()| {
+        FileDevice::open_buffered(path, true).map_err(|e| Error::io(format!("opening {}", path.display()), e))
+    });
+    match opened {
+        Ok(device) => Some(Arc::new(device)),
+        Err(error) => {
+            log::warn!("{} cannot be used ({error}): some duplicates will be missed", path.display());
+            None
+        }
+    }
+}
+
+/// The device that holds the volume's directory.
+pub fn host_device(volume: &Path) -> Option<u64> {
+    fs::metadata(volume).ok().map(|metadata| metadata.dev())
 }
 
 fn take_lock(path: &Path, name: &str) -> Result<File> {

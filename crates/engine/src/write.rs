@@ -15,7 +15,7 @@ use crate::hash::is_zero;
 use crate::space::Claim;
 use crate::{BLOCK_BYTES, Change, Error, Lbn, MapId, Pbn, Result, Stage};
 
-/// The shortest run worth sharing: 1 in profile `lrlfs`.
+/// The shortest run worth sharing.
 const RUN_BLOCKS_MIN: u32 = 1;
 /// Writes of at least this many new blocks go to the data area at once; smaller ones are collected in
 /// memory, so that scattered small writes become few large ones, or ride in the log.
@@ -83,11 +83,15 @@ impl Core {
     fn store_blocks(&self, batch: &mut Batch, current: &[Target]) -> Result<Vec<Run>> {
         let blocks = batch.len() as u64;
         self.counters.blocks_written.fetch_add(blocks, Relaxed);
+        let is_admitted = self.admit();
         self.timed(Stage::Receive, blocks, || self.receive(batch));
-        self.timed(Stage::Tag, blocks, || self.tag(batch));
-        let mut holders = self.timed(Stage::Lookup, blocks, || self.look_up(batch));
-        self.timed(Stage::Decide, blocks, || self.decide(batch, &mut holders, current))?;
-        self.timed(Stage::Confirm, blocks, || self.confirm(batch))?;
+        self.timed(Stage::Tag, blocks, || self.tag(batch, is_admitted));
+        if is_admitted {
+            let mut holders = self.timed(Stage::Lookup, blocks, || self.look_up(batch));
+            self.timed(Stage::Decide, blocks, || self.decide(batch, &mut holders, current))?;
+            self.timed(Stage::Confirm, blocks, || self.confirm(batch))?;
+        }
+        self.count_request(is_admitted, blocks);
         let reserved = current.iter().filter(|target| **target == Target::Reserved).count();
         self.timed(Stage::Place, blocks, || self.place(batch, Claim::Ordinary { from_reserved: reserved as u64 }))
     }
@@ -100,13 +104,22 @@ impl Core {
         }
     }
 
-    fn tag(&self, batch: &mut Batch) {
+    /// A request that is not admitted gets tags, which are checksums too, and nothing else.
+    fn tag(&self, batch: &mut Batch, is_admitted: bool) {
         let stored = batch.indexes(|outcome| outcome != Outcome::Zero);
         for &index in &stored {
             batch.tags[index] = self.hasher.tag(batch.block(index));
         }
-        if self.fingerprinting.lock().eager() {
+        if is_admitted && self.fingerprinting.lock().eager() {
             self.fingerprint(batch, &stored);
+        }
+    }
+
+    fn count_request(&self, is_admitted: bool, blocks: u64) {
+        self.counters.requests.fetch_add(1, Relaxed);
+        if !is_admitted {
+            self.counters.requests_not_admitted.fetch_add(1, Relaxed);
+            self.counters.blocks_not_admitted.fetch_add(blocks, Relaxed);
         }
     }
 

@@ -10,18 +10,19 @@ use std::fs;
 use std::path::Path;
 
 use docs::{assert_key, section};
+use oncefs_dedup::{Hint, HintPage, Prefix, Skipped};
 use oncefs_engine::device::ALIGN_BYTES;
 use oncefs_engine::format::checkpoint::Checkpoint;
+use oncefs_engine::format::hint_header::HintHeader;
 use oncefs_engine::format::keys::{self, ShardKey};
 use oncefs_engine::format::ops::{Op, OpWriter};
 use oncefs_engine::format::page::{Entry, PAGE_BYTES, PAGE_ENTRIES, Page, SECTOR_BYTES};
 use oncefs_engine::format::record::{self, HEADER_BYTES, Header, Sums};
 use oncefs_engine::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
 use oncefs_engine::format::superblock::Superblock;
-use oncefs_engine::format::{VERSION, label};
+use oncefs_engine::format::{VERSION, hint_page, label, skipped};
 use oncefs_engine::{
-    BLOCK_BYTES, Blocks, DataPlace, Fingerprint, FingerprintMode, Lbn, MapId, OpenOptions, Pbn, Profile, Store, Tag,
-    VolumeSpec,
+    BLOCK_BYTES, Blocks, DataPlace, Fingerprint, Lbn, MapId, OpenOptions, Pbn, Profile, Store, Tag, VolumeSpec,
 };
 use xxhash_rust::xxh3::{xxh3_64_with_secret, xxh3_64_with_seed};
 
@@ -62,6 +63,9 @@ fn the_sizes_in_the_page_s_sentences_are_those_of_the_code() {
         format!("lie in shards of {SHARD_BLOCKS} lbns"),
         format!("beginning at a multiple of {ALIGN_BYTES}"),
         format!("lies at byte `{BLOCK_BYTES} * p`"),
+        format!("lies at byte `{} * (p + 1)`", hint_page::BYTES),
+        format!("at byte {},777,216", skipped::SLOT_BYTES / 1_000_000),
+        format!("up to {}, {} or {} hints", hint_page::capacity(3), hint_page::capacity(4), hint_page::capacity(5)),
     ] {
         assert!(page.contains(&sentence), "{PAGE} does not say: {sentence}");
     }
@@ -95,6 +99,14 @@ fn the_superblock_is_as_the_page_says() {
             ("checksum", number(page.checksum(&bytes, 0))),
         ],
     );
+}
+
+#[test]
+fn the_page_numbers_every_profile() {
+    let rows = section(PAGE, "Superblock").rows();
+    let row = rows.iter().find(|row| row[2] == "profile").unwrap();
+    let profiles = Profile::ALL.map(|profile| format!("{}: {}", profile.number(), profile.name()));
+    assert_eq!(row[3], profiles.join(", "));
 }
 
 #[test]
@@ -354,11 +366,106 @@ fn a_shard_is_as_the_page_says() {
     assert_eq!(sum, (xxh3_64_with_seed(body, page.seed()) as u32).to_le_bytes());
 }
 
+#[test]
+fn the_hint_header_is_as_the_page_says() {
+    let bytes = HintHeader { volume_id: [3; 16], incarnation: 0x0102, complete_at: 0x0304 }.encode();
+    let page = section(PAGE, "Hint header");
+    page.assert_layout(
+        &bytes,
+        0,
+        &[
+            ("magic", b"oncefs hints\n\0\0\0".to_vec()),
+            ("volume id", vec![3; 16]),
+            ("incarnation", 0x0102_u32.to_le_bytes().to_vec()),
+            ("zeros", vec![0; 4]),
+            ("complete at", number(0x0304)),
+            ("checksum", number(page.checksum(&bytes, 0))),
+            ("rest", vec![0; 4040]),
+        ],
+    );
+}
+
+#[test]
+fn a_hint_page_is_as_the_page_says() {
+    let hint = |tag: u64, pbn| Hint::new(Tag(tag), Pbn(pbn));
+    let hints = vec![hint(0x1230_4567_89FF_FFFF, 0x0A0B_0C0D), hint(0x123F_EDCB_A900_0000, 7)];
+    let content = HintPage { prefix: Prefix { bits: 0x123, depth: 12 }, hints };
+    let bytes = hint_page::encode(&content, 0x0102, 0x0304, 4);
+    let entries = [[0x30, 0x45, 0x67, 0x89, 0x0A, 0x0B, 0x0C, 0x0D], [0x3F, 0xED, 0xCB, 0xA9, 0, 0, 0, 7]];
+    let mut all = entries.concat();
+    all.resize(4072, 0);
+    let page = section(PAGE, "Hint page");
+    page.assert_layout(
+        &bytes,
+        0,
+        &[
+            ("checksum", number(page.checksum(&bytes, 0))),
+            ("incarnation", 0x0102_u32.to_le_bytes().to_vec()),
+            ("number", 0x0304_u32.to_le_bytes().to_vec()),
+            ("prefix", 0x123_u32.to_le_bytes().to_vec()),
+            ("depth", vec![12]),
+            ("pbn bytes", vec![4]),
+            ("count", 2_u16.to_le_bytes().to_vec()),
+            ("entries", all),
+        ],
+    );
+    let fields = [("tag", vec![0x30, 0x45, 0x67, 0x89]), ("pbn", vec![0x0A, 0x0B, 0x0C, 0x0D])];
+    section(PAGE, "Hint").assert_layout(&bytes[24..32], 4, &fields);
+}
+
+#[test]
+fn a_checkpoint_of_skipped_blocks_is_as_the_page_says() {
+    let samples =
+        [Skipped::Chunk { owner: 5, chunk: 300, mask: 0x8000_0001 }, Skipped::Owner(1 << 40), Skipped::Everything];
+    let checkpoint = skipped::Checkpoint { volume_id: [3; 16], number: 6, clean_at: 0x0708, records: samples.to_vec() };
+    let bytes = checkpoint.encode();
+    let (head, records) = bytes.split_at(skipped::HEADER_BYTES);
+    let page = section(PAGE, "Skipped blocks");
+    let sum = xxh3_64_with_seed(records, xxh3_64_with_seed(&head[..56], page.seed()));
+    page.assert_layout(
+        &bytes,
+        records.len(),
+        &[
+            ("magic", b"oncefs skipped\n\0".to_vec()),
+            ("volume id", vec![3; 16]),
+            ("number", number(6)),
+            ("clean at", number(0x0708)),
+            ("length", number(records.len() as u64)),
+            ("checksum", number(sum)),
+            ("records", records.to_vec()),
+        ],
+    );
+    let rows = section(PAGE, "Skipped records").rows();
+    let mut values = Values(records);
+    for sample in samples {
+        let code = values.number().to_string();
+        let row = rows.iter().find(|row| row[0] == code).unwrap_or_else(|| panic!("code {code} is not on the page"));
+        let fields: Vec<&str> = row[2].split(", ").filter(|field| !field.is_empty()).collect();
+        let numbers: Vec<u64> = fields
+            .iter()
+            .map(|field| match field.split_once(' ').unwrap().1 {
+                "`number`" => values.number(),
+                "`8 bytes`" => u64::from_le_bytes(values.bytes(8).try_into().unwrap()),
+                other => panic!("{other} is no kind of field"),
+            })
+            .collect();
+        let expected = match sample {
+            Skipped::Chunk { owner, chunk, mask } => ("blocks", vec![owner, chunk, mask]),
+            Skipped::Owner(owner) => ("file", vec![owner]),
+            Skipped::Everything => ("everything", vec![]),
+        };
+        assert_eq!((row[1].as_str(), numbers), expected);
+    }
+    assert!(values.0.is_empty(), "bytes are left that the page does not speak of");
+    assert_eq!(rows.len(), samples.len(), "records on the page that no sample has");
+}
+
 fn closed_volume(path: &Path, block: &[u8]) {
     let spec =
         VolumeSpec { data_bytes: Some(64 << 20), data: DataPlace::File, profile: Profile::Lrlfs, log_bytes: 4 << 20 };
     Store::format(path, &spec, [7; 64]).unwrap();
-    let options = OpenOptions { memory_bytes_max: 16 << 20, read_only: false, fingerprints: FingerprintMode::Eager };
+    let settings = vec![("fingerprints".to_owned(), "eager".to_owned())];
+    let options = OpenOptions { settings, ..OpenOptions::new(16 << 20) };
     let store = Store::open(path, &options).unwrap();
     let map = store.new_map();
     store.write(map, 0, block, |_, _| ()).unwrap();

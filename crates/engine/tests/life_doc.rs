@@ -12,7 +12,7 @@ use oncefs_engine::{Counters, Stage};
 const PAGE: &str = "docs/life-of-a-block.md";
 
 /// Figures in the page's sentences, and the constants that they repeat.
-const FIGURES: [(&str, &str, &str); 8] = [
+const FIGURES: [(&str, &str, &str); 21] = [
     ("up to 16 blocks per call", "crates/engine/src/hash.rs", "LANES: usize = 16;"),
     ("names up to 16 pbns", "crates/dedup/src/hints.rs", "HOLDERS_MAX: usize = 16;"),
     ("At least 32 of them", "crates/engine/src/write.rs", "DIRECT_BLOCKS_MIN: usize = 32;"),
@@ -29,6 +29,23 @@ const FIGURES: [(&str, &str, &str); 8] = [
     ),
     ("at most 128 KiB", "crates/engine/src/commit.rs", "LOG_DATA_BYTES_MAX: usize = 128 << 10;"),
     ("Half a log full", "crates/engine/src/commit.rs", "CHECKPOINT_FULLNESS: f64 = 0.5;"),
+    (
+        "After 250 ms without an admitted request",
+        "crates/dedup/src/selectivity.rs",
+        "PROBE_AFTER: Duration = Duration::from_millis(250);",
+    ),
+    ("Up to 16,384 hints wait", "crates/engine/src/hints.rs", "WAITING_MAX: usize = 16_384;"),
+    ("64 lbns take one entry", "crates/dedup/src/skipped.rs", "CHUNK_BLOCKS: u64 = u64::BITS as u64;"),
+    ("every 30 seconds", "crates/engine/src/settings.rs", "skipped_checkpoint: Duration::from_secs(30),"),
+    ("for how many blocks, 256 at a time", "crates/dedup/src/pace.rs", "BATCH_BLOCKS: u64 = 256;"),
+    ("asked for anything for 500 ms", "crates/engine/src/settings.rs", "idle_after: Duration::from_millis(500),"),
+    ("more than 10 % slower", "crates/dedup/src/pace.rs", "slowdown_max: 0.10"),
+    ("by up to 16 shards at a time", "crates/engine/src/gather.rs", "PORTION_SHARDS_MAX: u64 = 16;"),
+    ("up to 128 blocks in a request", "crates/engine/src/revisit.rs", "COMPARED_BLOCKS_MAX: usize = 128;"),
+    ("at most 256 places at a time", "crates/engine/src/remap.rs", "PORTION: usize = 256;"),
+    ("one every 500 ms until", "crates/engine/src/worker.rs", "SLEEP_MAX: Duration = Duration::from_millis(500);"),
+    ("the one page of 4 KiB", "crates/engine/src/format/hint_page.rs", "BYTES: usize = 4096;"),
+    ("a run of more than 32 blocks", "crates/engine/src/read.rs", "CACHED_RUN_BLOCKS_MAX: usize = 32;"),
 ];
 
 /// The lines that begin with this word, without it.

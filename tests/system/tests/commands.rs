@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use oncefs_system_tests::{Mount, bytes, oncefs, run, test_dir};
+use serde_json::Value;
 
 fn oncefs_with(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> Output {
     let mut command = Command::new(oncefs());
@@ -173,4 +175,251 @@ fn stats_speak_to_people_and_programs() {
     assert_eq!(mount.figure("counters", "blocks_placed"), 256);
     let said = run(Command::new(oncefs()).arg("stats").arg(mount.dir()));
     assert!(said.lines().count() > 10, "{said}");
+}
+
+/// What `oncefs tune --json` says of every setting.
+fn settings(mount: &Mount) -> Value {
+    let said = run(Command::new(oncefs()).args(["tune", "--json"]).arg(mount.dir()));
+    serde_json::from_str(&said).unwrap()
+}
+
+/// The value of one setting.
+fn setting(mount: &Mount, name: &str) -> String {
+    settings(mount)[name]["value"].as_str().unwrap_or_else(|| panic!("there is no setting {name}")).to_owned()
+}
+
+/// A volume of a profile, with mount options.
+fn of_profile(profile: &str, options: &[&str]) -> Mount {
+    let mut mount = Mount::unmounted(&test_dir(), "1G", options);
+    fs::remove_dir_all(mount.volume()).unwrap();
+    run(Command::new(oncefs()).arg("mkfs").arg(mount.volume()).args(["--size", "1G", "--profile", profile]));
+    mount.mount();
+    mount
+}
+
+#[test]
+fn tune_shows_every_setting_and_sets_several_at_once() {
+    let mount = Mount::new("1G");
+    fs::create_dir(mount.join("inside")).unwrap();
+    let table = run(Command::new(oncefs()).arg("tune").arg(mount.join("inside")));
+    let settings = settings(&mount);
+    for (name, about) in settings.as_object().unwrap() {
+        let row = table.lines().find(|row| row.split(' ').next() == Some(name));
+        let row = row.unwrap_or_else(|| panic!("{name} is missing in\n{table}"));
+        for part in ["range", "meaning"] {
+            assert!(row.contains(about[part].as_str().unwrap()), "{name} lacks its {part}: {row}");
+        }
+        assert!(about["value"].is_string(), "{name}: {about}");
+    }
+    let said = run(Command::new(oncefs()).arg("tune").arg(mount.volume()).args(["inline=off", "hint_memory=2M"]));
+    assert_eq!(said, "hint_memory: BEFORE -> 2.00 MiB\ninline: adaptive -> off\n".replace("BEFORE", &before(&said)));
+    assert_eq!([setting(&mount, "inline"), setting(&mount, "hint_memory")], ["off", "2097152"]);
+    let said = run(Command::new(oncefs()).arg("tune").arg(mount.volume()).arg("inline=off"));
+    assert_eq!(said, "inline: off as before\n");
+}
+
+/// The old value in the first line of `tune`.
+fn before(said: &str) -> String {
+    said.split(": ").nth(1).and_then(|rest| rest.split(" -> ").next()).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn tune_refuses_nonsense_with_the_range_and_then_changes_nothing() {
+    let mount = Mount::new("1G");
+    let settings_before = settings(&mount);
+    for (changes, code, hint) in [
+        (&["speed=11"][..], 2, "speed"),
+        (&["inline=sideways"], 2, "off, all, adaptive"),
+        (&["inline"], 2, "off, all, adaptive"),
+        (&["hint_memory=1K"], 2, "64K to"),
+        (&["inline=off", "inline_floor_percent=0"], 2, "1 to 100"),
+        (&["inline=off", "eviction=groups"], 1, "mount"),
+    ] {
+        let mut arguments: Vec<&dyn AsRef<std::ffi::OsStr>> = vec![&"tune"];
+        let dir = mount.dir();
+        arguments.push(&dir);
+        arguments.extend(changes.iter().map(|change| change as &dyn AsRef<std::ffi::OsStr>));
+        let output = oncefs_with(&arguments);
+        let said = one_line_error(&output);
+        assert_eq!(output.status.code(), Some(code), "{changes:?}: {said}");
+        assert!(said.contains(hint), "{changes:?}: {said}");
+    }
+    assert_eq!(settings(&mount), settings_before, "all or nothing");
+}
+
+#[test]
+fn a_volume_keeps_its_profile_and_a_mount_can_take_another() {
+    let mut mount = of_profile("smartdedup", &[]);
+    let shape = |mount: &Mount| ["prefix_bits", "hint_memory", "worker"].map(|name| setting(mount, name));
+    assert_eq!(shape(&mount), ["14", "2969600", "always"]);
+    fs::write(mount.join("file"), bytes(5, 1 << 20)).unwrap();
+    mount.umount();
+
+    let mount_with = |option: &str| {
+        run(Command::new(oncefs()).arg("mount").arg(mount.volume()).arg(mount.dir()).args(["-o", option]));
+    };
+    mount_with("profile=lrlfs");
+    assert_eq!(setting(&mount, "worker"), "off");
+    assert_eq!(setting(&mount, "disk_level"), "off");
+    run(Command::new(oncefs()).arg("umount").arg(mount.dir()));
+    mount_with("prefix_bits=12,worker=off,worker=idle");
+    assert_eq!(shape(&mount), ["12", "2969600", "idle"]);
+    assert!(fs::read(mount.join("file")).unwrap() == bytes(5, 1 << 20));
+    run(Command::new(oncefs()).arg("umount").arg(mount.dir()));
+    mount.assert_clean();
+}
+
+#[test]
+fn profiles_and_settings_that_make_no_sense_are_refused_before_anything_is_done() {
+    let volume = Mount::unmounted(&test_dir(), "1G", &[]);
+    for (option, hint) in [
+        ("profile=turbo", "lrlfs, smartdedup, edge, desktop"),
+        ("inline=sideways", "off, all, adaptive"),
+        ("hint_memory=3.5M", "64K to"),
+        ("prefix_bits=25", "to 24"),
+        ("worker_speed=3", "worker_speed"),
+    ] {
+        let output = oncefs_with(&[&"mount", &volume.volume(), &volume.dir(), &"-o", &option]);
+        let said = one_line_error(&output);
+        assert_eq!(output.status.code(), Some(1), "mount(8)'s code for wrong usage: {said}");
+        assert!(said.contains(hint), "{option}: {said}");
+        assert!(!is_mounted(&volume.dir()));
+    }
+    let place = volume.dir().parent().unwrap().join("other");
+    one_line_error(&oncefs_with(&[&"mkfs", &place, &"--size", &"1G", &"--profile", &"turbo"]));
+    assert!(!place.exists());
+}
+
+/// Nothing is looked up as it is written, and the volume never counts as idle.
+const LEFT_TO_NOW: [&str; 1] = ["inline=off,idle_after_ms=3600000,worker=idle"];
+const FILE_BYTES: usize = 24 << 20;
+
+/// Two files of the same content, neither of them shared.
+fn write_twice(mount: &Mount) {
+    for name in ["first", "second"] {
+        fs::write(mount.join(name), bytes(11, FILE_BYTES)).unwrap();
+        fs::File::open(mount.join(name)).unwrap().sync_all().unwrap();
+    }
+}
+
+fn dedup(mount: &Mount, options: &[&str]) -> String {
+    run(Command::new(oncefs()).arg("dedup").arg(mount.dir()).args(options))
+}
+
+fn dedup_status(mount: &Mount) -> Value {
+    serde_json::from_str(&dedup(mount, &["--status", "--json"])).unwrap()
+}
+
+/// Requires that the two files share every block and hold what was written, also after a remount.
+fn assert_shared(mount: &mut Mount, used_before: u64) {
+    mount.wait_for("space", "used_bytes", 20, |used| used - used_before == FILE_BYTES as u64);
+    assert_eq!(mount.figure("space", "mapped_bytes"), 2 * FILE_BYTES as u64);
+    mount.check();
+    for name in ["first", "second"] {
+        assert!(fs::read(mount.join(name)).unwrap() == bytes(11, FILE_BYTES), "{name} differs");
+    }
+}
+
+#[test]
+fn dedup_now_shares_what_was_skipped_and_says_what_it_saved() {
+    let mut mount = Mount::on(&test_dir(), "1G", &LEFT_TO_NOW);
+    let used = mount.figure("space", "used_bytes");
+    write_twice(&mount);
+    assert_eq!(mount.figure("space", "used_bytes") - used, 2 * FILE_BYTES as u64, "nothing is shared in-line");
+    assert_eq!(dedup_status(&mount)["blocks_remapped"], 0, "nothing is shared before it is asked for");
+    let said = dedup(&mount, &["--now"]);
+    assert!(said.contains("24.0 MiB saved"), "{said}");
+    let status = dedup_status(&mount);
+    assert_eq!((&status["now"], &status["skipped_blocks"]), (&Value::from(false), &Value::from(0)), "{status:#}");
+    assert_eq!(mount.figure("counters", "blocks_remapped"), FILE_BYTES as u64 / 4096);
+    assert_shared(&mut mount, used);
+}
+
+#[test]
+fn dedup_full_finds_what_was_never_remembered() {
+    let mut mount = Mount::on(&test_dir(), "1G", &["inline=off,worker=off,skipped_memory=0"]);
+    let used = mount.figure("space", "used_bytes");
+    write_twice(&mount);
+    assert!(dedup(&mount, &["--now", "--full"]).contains("24.0 MiB saved"));
+    assert_shared(&mut mount, used);
+}
+
+#[test]
+fn dedup_in_the_background_is_shown_by_its_status() {
+    let mut mount = Mount::on(&test_dir(), "1G", &LEFT_TO_NOW);
+    let used = mount.figure("space", "used_bytes");
+    write_twice(&mount);
+    assert!(dedup(&mount, &["--now", "--background"]).contains("--status"));
+    assert!(dedup(&mount, &["--status"]).lines().count() > 4);
+    mount.wait_for("counters", "blocks_remapped", 60, |blocks| blocks == FILE_BYTES as u64 / 4096);
+    assert_shared(&mut mount, used);
+}
+
+#[test]
+fn a_paused_worker_waits_for_resume() {
+    let mount = Mount::on(&test_dir(), "1G", &["inline=off,idle_after_ms=10"]);
+    dedup(&mount, &["--pause"]);
+    write_twice(&mount);
+    assert_eq!(dedup_status(&mount)["paused"], true);
+    let output = oncefs_with(&[&"dedup", &mount.dir(), &"--now"]);
+    assert!(one_line_error(&output).contains("--resume"), "now would wait for ever");
+    // Many times what the volume needs to count as idle.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    assert_eq!(mount.figure("counters", "blocks_remapped"), 0, "paused means paused");
+    dedup(&mount, &["--resume"]);
+    assert_eq!(dedup_status(&mount)["paused"], false);
+    mount.wait_for("counters", "blocks_remapped", 60, |blocks| blocks == FILE_BYTES as u64 / 4096);
+}
+
+#[test]
+fn dedup_does_one_thing_at_a_time_and_nothing_on_a_read_only_volume() {
+    let mount = Mount::on(&test_dir(), "1G", &["ro"]);
+    for options in [&[][..], &["--now", "--pause"], &["--full"], &["--status", "--background"], &["--resume", "--json"]]
+    {
+        let mut command = Command::new(oncefs());
+        let output = command.arg("dedup").arg(mount.dir()).args(options).output().unwrap();
+        one_line_error(&output);
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+    }
+    for option in ["--now", "--pause", "--resume"] {
+        let said = one_line_error(&oncefs_with(&[&"dedup", &mount.dir(), &option]));
+        assert!(said.contains("read-only"), "{option}: {said}");
+    }
+    assert!(dedup_status(&mount)["doing"].is_string());
+}
+
+/// The cells of the rows of `docs/profiles.md` that begin with a setting and have so many columns.
+fn rows_of_page(columns: usize) -> BTreeMap<String, Vec<String>> {
+    let page = include_str!("../../../docs/profiles.md");
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
+    let cells = rows.map(|line| line.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect());
+    let rows = cells.filter(|row: &Vec<String>| row.len() == columns);
+    rows.map(|row| (row[0].trim_matches('`').to_owned(), row[1..].to_vec())).collect()
+}
+
+/// A value of the page as `tune --json` has it.
+fn in_bytes(cell: &str) -> String {
+    match (cell.strip_suffix('M'), cell.strip_suffix('K')) {
+        (Some(number), _) => (number.parse::<u64>().unwrap() << 20).to_string(),
+        (_, Some(number)) => (number.parse::<u64>().unwrap() << 10).to_string(),
+        _ => cell.to_owned(),
+    }
+}
+
+#[test]
+fn the_page_on_profiles_has_the_values_that_mounts_have() {
+    let differing = rows_of_page(5);
+    assert!(differing.len() > 5, "{differing:?}");
+    let page = include_str!("../../../docs/profiles.md");
+    for (column, profile) in ["lrlfs", "smartdedup", "edge", "desktop"].into_iter().enumerate() {
+        let mount = of_profile(profile, &[]);
+        for (name, about) in settings(&mount).as_object().unwrap() {
+            let value = about["value"].as_str().unwrap();
+            match differing.get(name).map(|cells| cells[column].as_str()) {
+                Some(cell) if cell.contains("of `memory`") => {}
+                Some(cell) => assert_eq!(value, in_bytes(cell), "{name} of {profile}"),
+                None => assert!(page.contains(&format!("`{name}` {value}")), "{name} of {profile} is {value}"),
+            }
+        }
+    }
 }

@@ -13,8 +13,9 @@ fn shell(dir: &Path, script: &str) -> String {
     run(Command::new("bash").args(["-euo", "pipefail", "-c", script]).current_dir(dir))
 }
 
+/// Where cargo runs the test, which need not be where it was built: checkouts share a target directory.
 fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
+    Path::new(&std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).ancestors().nth(2).unwrap().to_owned()
 }
 
 #[test]

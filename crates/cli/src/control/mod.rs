@@ -7,18 +7,21 @@
 mod client;
 mod server;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use oncefs_engine::DedupCommand;
 use serde::{Deserialize, Serialize};
 
 pub use client::{Connection, Exit, ExpectedExit};
 pub use server::{Handler, Server};
 
-/// Version of the protocol; a daemon refuses requests of another one.
+/// Version of the protocol; a daemon refuses requests of another one. It rises when a request changes its meaning:
+/// one that is new is refused by older daemons on its own.
 const VERSION: u32 = 1;
 
 /// Longest line that either side reads.
@@ -47,6 +50,20 @@ pub enum Request {
         /// `MS_...`
         kernel_flags: libc::c_ulong,
     },
+    /// All settings: names and values.
+    Settings,
+    /// Change settings, all of them or none: `Tuned`.
+    Tune {
+        /// Names and values, applied in this order.
+        changes: Vec<(String, String)>,
+    },
+    /// Start, hold up or go on with out-of-line deduplication.
+    Dedup {
+        /// Which of them.
+        command: DedupCommand,
+    },
+    /// What out-of-line deduplication does: the engine's `DedupStatus`.
+    DedupStatus,
     /// Tell when the mount has ended and everything is closed.
     WaitExit,
 }
@@ -78,6 +95,15 @@ pub struct About {
     pub program: String,
     /// Whether the volume was opened read-only.
     pub read_only: bool,
+}
+
+/// All settings before and after a change.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Tuned {
+    /// Values by name, as they were.
+    pub before: BTreeMap<String, String>,
+    /// Values by name, as they are.
+    pub after: BTreeMap<String, String>,
 }
 
 /// A path to the socket that fits into 108 bytes however deep the volume lies.

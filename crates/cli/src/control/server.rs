@@ -153,6 +153,8 @@ fn send(stream: &mut UnixStream, reply: &Reply) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use oncefs_engine::DedupCommand;
+
     use super::*;
 
     #[test]
@@ -160,6 +162,21 @@ mod tests {
         assert_eq!(parse_request(r#"{"version":1,"request":"stats"}"#), Ok(Request::Stats));
         assert_eq!(parse_request(r#"{"version":1,"request":"grow","bytes":4096}"#), Ok(Request::Grow { bytes: 4096 }));
         assert_eq!(parse_request(r#"{"version":1,"request":"wait-exit"}"#), Ok(Request::WaitExit));
+        assert_eq!(parse_request(r#"{"version":1,"request":"settings"}"#), Ok(Request::Settings));
+        assert_eq!(parse_request(r#"{"version":1,"request":"dedup-status"}"#), Ok(Request::DedupStatus));
+        let changes = vec![("inline".to_owned(), "off".to_owned())];
+        assert_eq!(
+            parse_request(r#"{"version":1,"request":"tune","changes":[["inline","off"]]}"#),
+            Ok(Request::Tune { changes })
+        );
+        for (text, command) in [
+            (r#"{"now":{"full":true}}"#, DedupCommand::Now { full: true }),
+            (r#""pause""#, DedupCommand::Pause),
+            (r#""resume""#, DedupCommand::Resume),
+        ] {
+            let line = format!(r#"{{"version":1,"request":"dedup","command":{text}}}"#);
+            assert_eq!(parse_request(&line), Ok(Request::Dedup { command }));
+        }
     }
 
     #[test]
@@ -167,12 +184,30 @@ mod tests {
         assert!(parse_request("hello").unwrap_err().contains("not JSON"));
         assert!(parse_request(r#"{"version":2,"request":"stats"}"#).unwrap_err().contains("version 1"));
         assert!(parse_request(r#"{"request":"stats"}"#).unwrap_err().contains("version 1"));
-        assert!(parse_request(r#"{"version":1,"request":"dance"}"#).unwrap_err().contains("does not know"));
+        for unknown in [
+            r#"{"version":1,"request":"dance"}"#,
+            r#"{"version":1,"request":"tune"}"#,
+            r#"{"version":1,"request":"tune","changes":{"inline":"off"}}"#,
+            r#"{"version":1,"request":"dedup","command":"sometimes"}"#,
+        ] {
+            assert!(parse_request(unknown).unwrap_err().contains("does not know"), "{unknown}");
+        }
     }
 
     #[test]
     fn what_the_client_writes_the_server_reads() {
-        for request in [Request::Version, Request::Commit, Request::Grow { bytes: u64::MAX }] {
+        let changes = vec![("inline".to_owned(), "off".to_owned()), ("worker".to_owned(), "idle".to_owned())];
+        for request in [
+            Request::Version,
+            Request::Commit,
+            Request::Grow { bytes: u64::MAX },
+            Request::Tune { changes },
+            Request::Settings,
+            Request::Dedup { command: DedupCommand::Now { full: true } },
+            Request::Dedup { command: DedupCommand::Pause },
+            Request::Dedup { command: DedupCommand::Resume },
+            Request::DedupStatus,
+        ] {
             let line = serde_json::to_string(&Envelope { version: VERSION, request: request.clone() }).unwrap();
             assert_eq!(parse_request(&line), Ok(request));
         }

@@ -4,12 +4,15 @@
 //! Numbers are little-endian, except in keys (big-endian, so that they sort).
 
 pub mod checkpoint;
+pub mod hint_header;
+pub mod hint_page;
 pub mod keys;
 pub mod label;
 pub mod ops;
 pub mod page;
 pub mod record;
 pub mod shard;
+pub mod skipped;
 pub mod superblock;
 mod varint;
 

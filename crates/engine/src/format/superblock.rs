@@ -39,10 +39,7 @@ impl Superblock {
         let mut bytes = [0; BYTES];
         bytes[..VERSION_AT].copy_from_slice(MAGIC);
         bytes[VERSION_AT..PROFILE_AT].copy_from_slice(&VERSION.to_le_bytes());
-        let profile: u32 = match self.profile {
-            Profile::Lrlfs => 1,
-        };
-        bytes[PROFILE_AT..ID_AT].copy_from_slice(&profile.to_le_bytes());
+        bytes[PROFILE_AT..ID_AT].copy_from_slice(&self.profile.number().to_le_bytes());
         bytes[ID_AT..SECRET_AT].copy_from_slice(&self.volume_id);
         bytes[SECRET_AT..LOG_BYTES_AT].copy_from_slice(&self.secret);
         bytes[LOG_BYTES_AT..PATH_LEN_AT].copy_from_slice(&self.log_bytes.to_le_bytes());
@@ -79,10 +76,9 @@ impl Superblock {
         if path_len > PATH_BYTES_MAX {
             return Err(damaged("the device's path is too long"));
         }
-        let profile = match at::u32(bytes, PROFILE_AT) {
-            1 => Profile::Lrlfs,
-            other => return Err(damaged(&format!("profile {other} is unknown"))),
-        };
+        let number = at::u32(bytes, PROFILE_AT);
+        let profile = Profile::from_number(number);
+        let profile = profile.ok_or_else(|| damaged(&format!("profile {number} is unknown")))?;
         Ok(Self {
             volume_id: bytes[ID_AT..SECRET_AT].try_into().expect("sixteen bytes"),
             secret: bytes[SECRET_AT..LOG_BYTES_AT].try_into().expect("thirty-two bytes"),

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// The checkout.
+/// The checkout: where cargo runs the test, which need not be where it was built.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    Path::new(&std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..")
 }
 
 /// The text of a file of the checkout.

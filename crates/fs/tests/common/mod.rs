@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 
-use oncefs_engine::{DataPlace, FingerprintMode, OpenOptions, Profile, Store, VolumeSpec};
+use oncefs_engine::{DataPlace, OpenOptions, Profile, Store, VolumeSpec};
 use oncefs_fs::{AtimePolicy, Attributes, Caller, Clock, FileSystem, Ino, Options, Timestamp};
 use tempfile::TempDir;
 
@@ -61,7 +61,7 @@ impl Volume {
     }
 
     fn store(&self, read_only: bool) -> Arc<Store> {
-        let options = OpenOptions { memory_bytes_max: 16 << 20, read_only, fingerprints: FingerprintMode::Auto };
+        let options = OpenOptions { read_only, ..OpenOptions::new(16 << 20) };
         Store::open(&self.dir.path().join("volume"), &options).unwrap()
     }
 

@@ -1,0 +1,51 @@
+//! Figures that oncefs prints as JSON, by name.
+
+use serde_json::Value;
+
+use crate::failure::{During, Failure, Result};
+
+/// One answer of `oncefs stats --json` or `oncefs dedup --status --json`.
+pub struct Figures(Value);
+
+impl Figures {
+    /// Understands what oncefs printed.
+    pub fn parse(text: &str) -> Result<Figures> {
+        serde_json::from_str(text).map(Figures).during(|| "oncefs did not answer in JSON")
+    }
+
+    /// A number in one of the groups of `oncefs stats`.
+    pub fn number(&self, group: &str, name: &str) -> Result<u64> {
+        let found = self.0.get(group).and_then(|group| group.get(name)).and_then(Value::as_u64);
+        found.ok_or_else(|| Failure::new(format!("oncefs's figures have no {group}.{name}")))
+    }
+
+    /// A setting of `oncefs stats` that is a number.
+    pub fn setting(&self, name: &str) -> Result<f64> {
+        let found = self.0.get("settings").and_then(|settings| settings.get(name)).and_then(Value::as_str);
+        let number = found.and_then(|text| text.parse().ok());
+        number.ok_or_else(|| Failure::new(format!("oncefs's figures have no number settings.{name}")))
+    }
+
+    /// A share of `oncefs dedup --status`, in percent.
+    pub fn percent(&self, name: &str) -> Result<f64> {
+        let found = self.0.get(name).and_then(Value::as_f64);
+        found.ok_or_else(|| Failure::new(format!("oncefs's figures have no {name}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_is_found_by_group_and_name_and_its_absence_is_named() {
+        let figures = Figures::parse(
+            r#"{"space": {"used_bytes": 7}, "inline_percent": 30.5, "settings": {"low_power_percent": "20"}}"#,
+        )
+        .unwrap();
+        assert_eq!(figures.number("space", "used_bytes").unwrap(), 7);
+        assert_eq!(figures.percent("inline_percent").unwrap(), 30.5);
+        assert_eq!(figures.setting("low_power_percent").unwrap(), 20.0);
+        assert!(figures.number("space", "data_bytes").unwrap_err().to_string().contains("space.data_bytes"));
+    }
+}

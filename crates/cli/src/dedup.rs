@@ -1,0 +1,277 @@
+//! `oncefs dedup`: makes the out-of-line worker work now, holds it up, lets it go on, or says what it does.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use oncefs_engine::{DedupCommand, DedupStatus, Report};
+use serde_json::json;
+
+use crate::commands::DedupArgs;
+use crate::control::Request;
+use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::mounts::{self, shown};
+use crate::process::{self, EndSignals};
+use crate::progress::Progress;
+use crate::size::Size;
+use crate::stats::saved_bytes;
+use crate::target::Daemon;
+
+/// How often the daemon is asked how far it is.
+const POLL: Duration = Duration::from_millis(100);
+
+/// Does the one thing that was asked for.
+pub fn run(arguments: DedupArgs) -> Outcome {
+    let daemon = Daemon::find(&arguments.target)?;
+    let target = shown(&arguments.target);
+    if arguments.status {
+        let status: DedupStatus = daemon.ask(Request::DedupStatus)?;
+        if arguments.json { println!("{:#}", json!(status)) } else { print!("{}", described(&status)) }
+    } else if arguments.pause {
+        command(&daemon, DedupCommand::Pause)?;
+        println!("out-of-line deduplication is paused until: oncefs dedup {target} --resume");
+    } else if arguments.resume {
+        command(&daemon, DedupCommand::Resume)?;
+        println!("out-of-line deduplication goes on");
+    } else if arguments.background {
+        start(&daemon, arguments.full, &arguments.target)?;
+        println!("deduplicating in the background; how far it is says: oncefs dedup {target} --status");
+    } else {
+        now(&daemon, arguments.full, &arguments.target)?;
+    }
+    Ok(())
+}
+
+fn command(daemon: &Daemon, command: DedupCommand) -> Outcome {
+    daemon.ask(Request::Dedup { command })
+}
+
+/// Starts the work. Gives the figures from before it.
+fn start(daemon: &Daemon, full: bool, target: &Path) -> Outcome<Figures> {
+    let status: DedupStatus = daemon.ask(Request::DedupStatus)?;
+    if status.paused {
+        let text = format!("out-of-line deduplication is paused: oncefs dedup {} --resume comes first", shown(target));
+        return Err(Failure::new(exit::FAILED, text));
+    }
+    hand_over(daemon)?;
+    let before = Figures { status, saved_bytes: saved(daemon)? };
+    command(daemon, DedupCommand::Now { full })?;
+    Ok(before)
+}
+
+/// What the kernel still holds of writes is part of the work.
+fn hand_over(daemon: &Daemon) -> Outcome {
+    match mounts::of_volume(&daemon.volume).or_fail(exit::FAILED)? {
+        Some(mount) => process::sync_file_system(&mount.dir)
+            .or_fail_doing(exit::FAILED, format!("cannot sync {}", shown(&mount.dir))),
+        None => Ok(()),
+    }
+}
+
+/// Starts the work and shows it until nothing is left. A signal ends the display only.
+fn now(daemon: &Daemon, full: bool, target: &Path) -> Outcome {
+    let signals = EndSignals::block();
+    let before = start(daemon, full, target)?;
+    let (mut progress, mut backlog) = (Progress::new(), Backlog::default());
+    loop {
+        let status: DedupStatus = daemon.ask(Request::DedupStatus)?;
+        if !status.now {
+            drop(progress);
+            daemon.ask::<()>(Request::Commit)?;
+            println!("{}", summary(&before, &Figures { status, saved_bytes: saved(daemon)? }));
+            return Ok(());
+        }
+        let step = backlog.step(&status);
+        progress.show(&step.doing, step.done, step.total);
+        if signals.wait(Some(POLL)).is_some() {
+            drop(progress);
+            let target = shown(target);
+            let text = format!("only this display ends: the work goes on, see oncefs dedup {target} --status");
+            return Err(Failure::new(exit::FAILED, text));
+        }
+    }
+}
+
+/// What the work is measured by. Blocks that became references are more than those freed: of three references to a
+/// copy, all have to move until it goes.
+struct Figures {
+    status: DedupStatus,
+    saved_bytes: u64,
+}
+
+fn saved(daemon: &Daemon) -> Outcome<u64> {
+    let report: Report = daemon.ask(Request::Stats)?;
+    Ok(saved_bytes(&report))
+}
+
+fn summary(before: &Figures, after: &Figures) -> String {
+    let looked_at = after.status.blocks_looked_at.saturating_sub(before.status.blocks_looked_at);
+    let remapped = after.status.blocks_remapped.saturating_sub(before.status.blocks_remapped);
+    let saved = Size(after.saved_bytes.saturating_sub(before.saved_bytes));
+    format!("looked at {looked_at} blocks, {remapped} of them are shared now: {saved} saved")
+}
+
+/// One look at the work.
+#[derive(Debug, PartialEq, Eq)]
+struct Step {
+    doing: String,
+    done: u64,
+    total: u64,
+}
+
+/// How much there is to do: the most that was ever left, for writes meanwhile add to it.
+#[derive(Debug, Default)]
+struct Backlog {
+    blocks_max: u64,
+}
+
+impl Backlog {
+    /// The hint store comes first: without its disk level duplicates are missed.
+    fn step(&mut self, status: &DedupStatus) -> Step {
+        if status.rebuild_pages_done < status.rebuild_pages {
+            let doing = "filling the hint store from pages of the block table".to_owned();
+            return Step { doing, done: status.rebuild_pages_done, total: status.rebuild_pages };
+        }
+        let left_of_pass = status.pass_blocks.saturating_sub(status.pass_blocks_done);
+        let left = status.skipped_blocks + if status.full_pass { left_of_pass } else { 0 };
+        self.blocks_max = self.blocks_max.max(left);
+        let doing = format!("deduplicating blocks ({})", status.doing);
+        Step { doing, done: self.blocks_max - left, total: self.blocks_max }
+    }
+}
+
+/// Adds a line; writing to a string cannot fail.
+macro_rules! line {
+    ($text:expr, $name:literal, $($arg:tt)*) => {
+        writeln!($text, "{:<14}{}", $name, format_args!($($arg)*)).expect("writing to a string cannot fail")
+    };
+}
+
+fn described(status: &DedupStatus) -> String {
+    let mut text = String::new();
+    let asked = if status.now { ", as asked for with --now" } else { "" };
+    let paused = if status.paused && status.doing != "paused" { ", paused" } else { "" };
+    line!(text, "worker", "{}{asked}{paused}", status.doing);
+    line!(text, "left", "{}", left(status));
+    if status.full_pass {
+        line!(text, "full pass", "{} of {} blocks looked at", status.pass_blocks_done, status.pass_blocks);
+    }
+    if let Some(seconds) = status.eta_seconds {
+        line!(text, "ready in", "{}", duration(seconds));
+    }
+    line!(text, "so far", "{} blocks looked at, {} shared", status.blocks_looked_at, status.blocks_remapped);
+    line!(text, "hint store", "{}", hint_store(status));
+    let (share, limit) = (status.inline_percent, status.inline_limit_percent);
+    line!(text, "in-line", "{share:.0} % of the requests, at most {limit:.0} %");
+    line!(text, "power", "{}", if status.supply.is_empty() { "unknown" } else { &status.supply });
+    text
+}
+
+fn left(status: &DedupStatus) -> String {
+    match (status.skipped_blocks, status.skipped_files) {
+        (0, 0) if status.full_pass => "a full pass".into(),
+        (0, 0) => "nothing".into(),
+        (blocks, 0) => format!("{blocks} skipped blocks"),
+        (blocks, files) => format!("{blocks} skipped blocks, {files} files as a whole"),
+    }
+}
+
+fn hint_store(status: &DedupStatus) -> String {
+    if status.rebuild_pages_done < status.rebuild_pages {
+        return format!(
+            "being filled from the block table: {} of {} pages",
+            status.rebuild_pages_done, status.rebuild_pages
+        );
+    }
+    "complete".into()
+}
+
+fn duration(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn working() -> DedupStatus {
+        DedupStatus { doing: "working".into(), now: true, supply: "mains".into(), ..DedupStatus::default() }
+    }
+
+    #[test]
+    fn the_summary_counts_what_came_since_the_start() {
+        let figures = |blocks_looked_at, blocks_remapped, saved_bytes| Figures {
+            status: DedupStatus { blocks_looked_at, blocks_remapped, ..working() },
+            saved_bytes,
+        };
+        let (before, after) = (figures(100, 7, 5 << 20), figures(612, 263, 6 << 20));
+        assert_eq!(summary(&before, &after), "looked at 512 blocks, 256 of them are shared now: 1.00 MiB saved");
+    }
+
+    #[test]
+    fn progress_grows_while_work_shrinks_and_work_that_is_added_counts() {
+        let mut backlog = Backlog::default();
+        let mut at = |skipped_blocks, pass_blocks_done| {
+            let status = DedupStatus { full_pass: true, pass_blocks: 50, ..working() };
+            let step = backlog.step(&DedupStatus { skipped_blocks, pass_blocks_done, ..status });
+            (step.done, step.total)
+        };
+        assert_eq!([at(100, 0), at(60, 0), at(0, 10), at(200, 50)], [(0, 150), (40, 150), (110, 150), (0, 200)]);
+    }
+
+    #[test]
+    fn the_hint_store_is_filled_first() {
+        let status = DedupStatus { rebuild_pages: 40, rebuild_pages_done: 10, skipped_blocks: 5, ..working() };
+        let step = Backlog::default().step(&status);
+        assert_eq!(
+            (step.doing.as_str(), step.done, step.total),
+            ("filling the hint store from pages of the block table", 10, 40)
+        );
+    }
+
+    #[test]
+    fn work_that_waits_says_why() {
+        let status = DedupStatus { doing: "paused".into(), skipped_blocks: 5, ..working() };
+        assert_eq!(Backlog::default().step(&status).doing, "deduplicating blocks (paused)");
+    }
+
+    #[test]
+    fn the_status_says_what_is_done_what_is_left_and_how_long_it_takes() {
+        let status = DedupStatus {
+            skipped_blocks: 12,
+            skipped_files: 3,
+            full_pass: true,
+            pass_blocks: 900,
+            pass_blocks_done: 450,
+            eta_seconds: Some(75),
+            inline_percent: 30.2,
+            inline_limit_percent: 57.0,
+            ..working()
+        };
+        let text = described(&status);
+        for part in [
+            "working, as asked for with --now",
+            "12 skipped blocks, 3 files as a whole",
+            "450 of 900 blocks",
+            "1 min 15 s",
+            "30 % of the requests, at most 57 %",
+            "mains",
+            "complete",
+        ] {
+            assert!(text.contains(part), "no '{part}' in\n{text}");
+        }
+        assert!(described(&DedupStatus::default()).contains("nothing"));
+    }
+
+    #[test]
+    fn durations_have_two_units_at_most() {
+        assert_eq!(
+            [5, 59, 60, 3599, 3600, 90_000].map(duration),
+            ["5 s", "59 s", "1 min 0 s", "59 min 59 s", "1 h 0 min", "25 h 0 min"]
+        );
+    }
+}

@@ -1,0 +1,121 @@
+//! What the commands know of profiles: a line on each for help texts, and the memory and threads that a mount gets
+//! when nobody says. The settings of a profile are the engine's (`docs/profiles.md`).
+
+use oncefs_engine::{OpenOptions, Profile};
+
+/// Without `memory`: this share of RAM, between bounds.
+const MEMORY_SHARE_OF_RAM: u64 = 8;
+const MEMORY_BYTES_MIN: u64 = 64 << 20;
+const MEMORY_BYTES_MAX: u64 = 4 << 30;
+
+/// A small board has hardly more for a file system.
+const EDGE_MEMORY_BYTES: u64 = 16 << 20;
+
+/// The paper's 3.5 MB are hints and skipped buffer alone; this leaves the caches their usual least.
+const SMARTDEDUP_MEMORY_BYTES: u64 = 64 << 20;
+
+/// Every thread holds buffers for requests.
+const EDGE_THREADS: usize = 2;
+
+/// What a profile is for, in one line.
+pub fn about(profile: Profile) -> &'static str {
+    match profile {
+        Profile::Lrlfs => "every block is looked up as it is written, in a complete index in memory",
+        Profile::Smartdedup => "3.5 MB for deduplication as in the paper SmartDedup, the rest on disk; always at work",
+        Profile::Edge => "small boards: 3.5 MB for deduplication, the rest on disk; works when idle and powered",
+        Profile::Desktop => "everyday machines: as much memory as there is, the rest on disk; works when idle",
+    }
+}
+
+/// The names of all profiles, for messages.
+pub fn names() -> String {
+    Profile::ALL.map(Profile::name).join(", ")
+}
+
+/// All profiles with their lines, for help texts.
+pub fn help() -> String {
+    let mut text = String::from("Profiles:\n");
+    for profile in Profile::ALL {
+        text += &format!("  {:<12}{}\n", profile.name(), about(profile));
+    }
+    text
+}
+
+/// Bound on caches and hints in bytes when none is given.
+pub fn default_memory(profile: Profile, ram_bytes: u64) -> u64 {
+    match profile {
+        Profile::Edge => EDGE_MEMORY_BYTES,
+        Profile::Smartdedup => SMARTDEDUP_MEMORY_BYTES,
+        Profile::Lrlfs | Profile::Desktop => {
+            (ram_bytes / MEMORY_SHARE_OF_RAM).clamp(MEMORY_BYTES_MIN, MEMORY_BYTES_MAX)
+        }
+    }
+}
+
+/// Requests served at a time when no number is given.
+pub fn default_threads(profile: Profile, cpus: usize) -> usize {
+    match profile {
+        Profile::Edge => EDGE_THREADS,
+        _ => (2 * cpus).clamp(4, 8),
+    }
+}
+
+/// How a command opens a volume that is not mounted: as it is, but nothing is deduplicated meanwhile.
+pub fn without_worker(memory_bytes_max: u64, read_only: bool) -> OpenOptions {
+    let settings = vec![("worker".to_owned(), "off".to_owned())];
+    OpenOptions { read_only, settings, ..OpenOptions::new(memory_bytes_max) }
+}
+
+#[cfg(test)]
+mod tests {
+    use oncefs_engine::settings;
+
+    use super::*;
+
+    const PAGE: &str = include_str!("../../../docs/profiles.md");
+
+    #[test]
+    fn memory_is_small_by_profile_or_a_bounded_share_of_ram() {
+        for profile in [Profile::Lrlfs, Profile::Desktop] {
+            assert_eq!(default_memory(profile, 8 << 30), 1 << 30);
+            assert_eq!(default_memory(profile, 256 << 20), MEMORY_BYTES_MIN);
+            assert_eq!(default_memory(profile, 1 << 40), MEMORY_BYTES_MAX);
+        }
+        assert_eq!(default_memory(Profile::Edge, 8 << 30), 16 << 20);
+        assert_eq!(default_memory(Profile::Smartdedup, 8 << 30), 64 << 20);
+    }
+
+    #[test]
+    fn threads_follow_the_cpus_but_on_small_boards() {
+        assert_eq!([1, 3, 64].map(|cpus| default_threads(Profile::Desktop, cpus)), [4, 6, 8]);
+        assert_eq!(default_threads(Profile::Edge, 64), 2);
+    }
+
+    #[test]
+    fn commands_open_volumes_with_settings_that_exist() {
+        for (name, value) in without_worker(1, false).settings {
+            settings::check(&name, &value).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_page_on_profiles_has_every_setting_with_its_range_and_meaning() {
+        let rows: Vec<String> = settings::descriptions()
+            .map(|(name, range, what, live)| format!("| `{name}` | {range} | {what} | {} |", when(live)))
+            .collect();
+        let missing: Vec<&String> = rows.iter().filter(|row| !PAGE.lines().any(|line| line == *row)).collect();
+        assert!(missing.is_empty(), "docs/profiles.md lacks these rows: {missing:#?}");
+        let told = PAGE.lines().filter(|line| line.ends_with("| any time |") || line.ends_with("| at mount |"));
+        assert_eq!(told.count(), rows.len(), "docs/profiles.md tells of settings that are gone");
+    }
+
+    fn when(live: bool) -> &'static str {
+        if live { "any time" } else { "at mount" }
+    }
+
+    #[test]
+    fn the_page_on_profiles_has_every_profile_in_the_order_of_the_help() {
+        let head = format!("| setting | {} |", Profile::ALL.map(|profile| format!("`{}`", profile.name())).join(" | "));
+        assert!(PAGE.lines().any(|line| line == head), "no line is {head}");
+    }
+}

@@ -1,0 +1,47 @@
+//! How far a long command is: a bar on a terminal, elsewhere one line, if it takes long.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// What takes longer than this says so.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// Shows how far something is; the bar goes when this is dropped.
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    started: Instant,
+    told: bool,
+}
+
+impl Progress {
+    /// Nothing is shown yet.
+    pub fn new() -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let style = ProgressStyle::with_template("{msg} [{bar:40}] {human_pos} of {human_len} {eta}");
+            ProgressBar::new(0).with_style(style.expect("the template is valid"))
+        });
+        Self { bar, started: Instant::now(), told: false }
+    }
+
+    /// `doing` is at `done` of `total`, both in the same unit.
+    pub fn show(&mut self, doing: &str, done: u64, total: u64) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(doing.to_owned());
+            bar.set_length(total);
+            bar.set_position(done);
+        } else if !self.told && self.started.elapsed() > QUIET {
+            eprintln!("oncefs: {doing}: {done} of {total} after {} seconds", self.started.elapsed().as_secs());
+            self.told = true;
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

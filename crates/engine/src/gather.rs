@@ -1,0 +1,201 @@
+//! Which blocks the worker looks at next: those that were skipped one by one, then files as a whole, then, in a full
+//! pass, all maps in the order of their ids.
+
+use std::time::Duration;
+
+use oncefs_dedup::{Skipped, Work};
+
+use crate::core::Core;
+use crate::format::keys::ShardKey;
+use crate::format::shard::{SHARD_BLOCKS, Target};
+use crate::publish::shard_parts;
+use crate::{Error, Lbn, MapId, Pbn, Result};
+
+/// Shards fetched in one go, at most.
+const PORTION_SHARDS_MAX: u64 = 16;
+
+/// Pages of the disk level swept in one go.
+const SWEEP_PAGES: usize = 16;
+
+/// A full pass is worth it for more than one block in so many.
+const LEFT_SHARE: u64 = 1_000;
+
+/// A place in a file, and the block that its map has there.
+pub type Place = (MapId, Lbn, Pbn);
+
+/// Where the worker is in what it cannot know block by block.
+#[derive(Debug, Default)]
+pub struct Pass {
+    /// A map looked at as a whole, and its next shard.
+    map: Option<(MapId, u64)>,
+    /// The next shard of a pass over all maps.
+    all: Option<ShardKey>,
+    /// Blocks of the pass over all maps seen.
+    pub done: u64,
+    /// Blocks that it will see, about.
+    pub blocks: u64,
+    /// When it began, since the volume was opened.
+    pub began: Option<Duration>,
+    /// Whether the disk level is being swept first: stale hints would stand in the place of live ones.
+    is_sweeping: bool,
+    /// Blocks that could not be merged because who refers to their equals was not known.
+    left: u64,
+    /// Whether the blocks handed out last are of a full pass.
+    is_batch_full: bool,
+}
+
+impl Pass {
+    /// Whether a pass over all maps is due or under way.
+    pub fn is_full(&self) -> bool {
+        self.all.is_some()
+    }
+
+    /// What a checkpoint has to keep of it.
+    pub fn left(&self) -> Vec<Skipped> {
+        let map = self.map.map(|(map, _)| Skipped::Owner(map.0));
+        map.into_iter().chain(self.all.map(|_| Skipped::Everything)).collect()
+    }
+
+    /// Notes blocks that could not be merged. A full pass looks at all references anyway.
+    pub fn note_left(&mut self, blocks: u64) {
+        self.left += if self.is_batch_full { 0 } else { blocks };
+    }
+
+    fn is_under_way(&self) -> bool {
+        self.map.is_some() || self.all.is_some()
+    }
+}
+
+impl Core {
+    /// Whether there is anything to look at.
+    pub fn is_revisit_left(&self) -> bool {
+        self.pass.lock().is_under_way() || !self.skipped.lock().is_empty()
+    }
+
+    /// Begins a full pass if that promises to merge something that could not be merged before. True: it does.
+    pub fn begin_pass_for_left(&self) -> bool {
+        let worth_it = self.state.lock().sums.mapped.0 / LEFT_SHARE;
+        let is_worth_it = self.pass.lock().left > worth_it;
+        if is_worth_it {
+            self.begin_full_pass();
+        }
+        is_worth_it
+    }
+
+    /// Begins a pass over all maps, behind what is skipped.
+    pub fn begin_full_pass(&self) {
+        self.restart_full_pass(&mut self.pass.lock());
+    }
+
+    fn restart_full_pass(&self, pass: &mut Pass) {
+        pass.all = Some(ShardKey { map: MapId(0), shard: 0 });
+        pass.blocks = self.state.lock().sums.mapped.0;
+        (pass.done, pass.began) = (0, Some(self.foreground.now()));
+        (pass.is_sweeping, pass.left) = (true, 0);
+        self.sweep_from_the_beginning();
+    }
+
+    /// Sweeps some pages of the disk level if a full pass waits for that. False: none does.
+    pub fn is_sweep_due(&self) -> bool {
+        let mut pass = self.pass.lock();
+        let is_wanted = pass.is_sweeping && pass.is_full();
+        pass.is_sweeping = is_wanted && (0..SWEEP_PAGES).all(|_| self.sweep_some());
+        pass.is_sweeping
+    }
+
+    /// Some `blocks_max` blocks to look at, in file order. What cannot be read is passed over.
+    pub fn gather(&self, blocks_max: u64) -> Vec<Place> {
+        let portion = (blocks_max / SHARD_BLOCKS).clamp(1, PORTION_SHARDS_MAX) as usize;
+        let mut places = Vec::new();
+        let mut pass = self.pass.lock();
+        pass.is_batch_full = false;
+        while (places.len() as u64) < blocks_max {
+            if let Some((map, shard)) = pass.map {
+                let next = self.gather_map(map, shard, portion, &mut places);
+                pass.map = next.unwrap_or_else(|error| pass_over(&error));
+                continue;
+            }
+            let work = self.skipped.lock().take(blocks_max - places.len() as u64);
+            match work {
+                Some(Work::Blocks { owner, runs }) => {
+                    self.gather_runs(MapId(owner), &runs, &mut places).unwrap_or_else(|error| pass_over(&error));
+                }
+                Some(Work::Owner(owner)) => pass.map = Some((MapId(owner), 0)),
+                Some(Work::Everything) => self.restart_full_pass(&mut pass),
+                None => match pass.all {
+                    Some(from) => {
+                        let before = places.len();
+                        let next = self.gather_all(from, portion, &mut places);
+                        pass.all = next.unwrap_or_else(|error| pass_over(&error));
+                        pass.done += (places.len() - before) as u64;
+                        pass.is_batch_full = true;
+                    }
+                    None => break,
+                },
+            }
+        }
+        places
+    }
+
+    fn gather_runs(&self, map: MapId, runs: &[(Lbn, u64)], places: &mut Vec<Place>) -> Result<()> {
+        let _map = self.map_lock(map).read();
+        if self.state.lock().is_detached(map) {
+            return Ok(());
+        }
+        for (first, blocks) in runs {
+            for (key, start, end) in shard_parts(map, *first, *blocks) {
+                self.gather_part(key, start, end, places)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Some shards of a map; gives where to go on.
+    fn gather_map(
+        &self,
+        map: MapId,
+        from: u64,
+        portion: usize,
+        places: &mut Vec<Place>,
+    ) -> Result<Option<(MapId, u64)>> {
+        let _map = self.map_lock(map).read();
+        if self.state.lock().is_detached(map) {
+            return Ok(None);
+        }
+        let shards = self.stored_shards(map, from, portion)?;
+        for &shard in &shards {
+            let key = ShardKey { map, shard };
+            self.gather_part(key, 0, SHARD_BLOCKS as u16, places).unwrap_or_else(|error| pass_over(&error));
+        }
+        Ok(shards.last().filter(|_| shards.len() == portion).map(|last| (map, last + 1)))
+    }
+
+    /// Some shards of all maps; gives where to go on.
+    fn gather_all(&self, from: ShardKey, portion: usize, places: &mut Vec<Place>) -> Result<Option<ShardKey>> {
+        let (keys, next) = self.shards_from(from, portion)?;
+        for key in keys {
+            let _map = self.map_lock(key.map).read();
+            if !self.state.lock().is_detached(key.map) {
+                self.gather_part(key, 0, SHARD_BLOCKS as u16, places).unwrap_or_else(|error| pass_over(&error));
+            }
+        }
+        Ok(next)
+    }
+
+    /// The blocks in a part of a shard. The caller holds the map's lock.
+    fn gather_part(&self, key: ShardKey, start: u16, end: u16, places: &mut Vec<Place>) -> Result<()> {
+        for extent in self.shard(key)?.slice(start, end) {
+            if let Target::Data(pbn) = extent.target {
+                let lbn = Lbn(key.shard * SHARD_BLOCKS + u64::from(extent.first));
+                places.extend((0..u64::from(extent.blocks)).map(|n| (key.map, lbn.plus(n), pbn.plus(n))));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Nothing to look at where a part of a map cannot be read: the worker must not stop at it for ever.
+fn pass_over<T: Default>(error: &Error) -> T {
+    log::warn!("blocks are not looked at: {error}");
+    T::default()
+}

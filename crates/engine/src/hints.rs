@@ -1,0 +1,347 @@
+//! The two levels of the hint store as an open volume keeps them (SmartDedup, section 3.2): hints that leave memory
+//! are merged into the file `hints` by a background thread, never by a writer.
+//!
+//! All of it is advice. Durable is nothing but a mark of a clean unmount; after a crash, or when the file was
+//! damaged, cut or deleted, the block table fills both levels again.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use hashbrown::HashMap;
+use oncefs_dedup::{DiskLevel, Hint, Merged};
+
+use crate::core::Core;
+use crate::device::Device;
+use crate::format::page::{Entry, page_of};
+use crate::hint_file::HintFile;
+use crate::{Blocks, Pbn, Result, Tag};
+
+/// Hints that left memory and wait to be merged, at most: 256 KiB. More are dropped, and found again by a scan.
+const WAITING_MAX: usize = 16_384;
+/// So many of them are worth waking the worker.
+const WAITING_MANY: usize = WAITING_MAX / 4;
+/// With more memory than this in use, hints are not written out at unmount: the next mount reads the block table.
+const WRITTEN_OUT_BYTES_MAX: u64 = 64 << 20;
+/// Failures of the file after which it is given up.
+const FAILURES_MAX: u32 = 8;
+/// How often a file that was given up and then took a write again is used again.
+const RETRIES_MAX: u32 = 8;
+/// Memory that a hint takes, about: tells whether the block table's hints fit into the memory level.
+const HINT_BYTES: u64 = 11;
+
+/// The disk level: its directory in memory and its pages in a file.
+pub struct DiskHints {
+    /// Where which page is.
+    pub level: DiskLevel,
+    /// The pages.
+    pub file: HintFile,
+    /// Where the sweep goes on.
+    cursor: Tag,
+    /// Damaged pages that were spoken of.
+    damage_known: u64,
+    failures: u32,
+    retries: u32,
+}
+
+impl DiskHints {
+    /// A file whose pages are not adopted yet.
+    pub fn new(file: HintFile) -> Self {
+        Self {
+            level: DiskLevel::new(file.page_hints_max()),
+            file,
+            cursor: Tag(0),
+            damage_known: 0,
+            failures: 0,
+            retries: 0,
+        }
+    }
+
+    /// Whether the file failed too often.
+    fn is_given_up(&self) -> bool {
+        self.failures >= FAILURES_MAX
+    }
+
+    /// Forgets every page.
+    pub fn begin_anew(&mut self) -> io::Result<()> {
+        self.level = DiskLevel::new(self.file.page_hints_max());
+        self.file.begin_anew()
+    }
+}
+
+/// Opens the disk level. None, with a line in the log: it cannot be used.
+pub fn open(device: Arc<dyn Device>, volume_id: [u8; 16], data: Blocks) -> Option<DiskHints> {
+    match HintFile::open(device, volume_id, data.0) {
+        Ok((file, was_damaged)) => {
+            if was_damaged {
+                log::warn!("the file of hints is damaged: it is set aside and filled anew from the block table");
+            }
+            Some(DiskHints::new(file))
+        }
+        Err(error) => {
+            log::warn!("the file of hints cannot be used ({error}): some duplicates will be missed");
+            None
+        }
+    }
+}
+
+impl Core {
+    /// Takes what a publication changed into the memory level.
+    pub fn update_hints(&self, freed: &[(Tag, Pbn)], placed: &[(Tag, Pbn)]) {
+        let (evicted, count) = {
+            let mut hints = self.hints.lock();
+            for (tag, pbn) in freed {
+                hints.remove(*tag, *pbn);
+            }
+            let count: usize = placed.iter().map(|(tag, pbn)| hints.insert(*tag, *pbn).evicted).sum();
+            (hints.take_evicted(), count)
+        };
+        if count > evicted.len() {
+            self.drop_hints(count - evicted.len());
+        }
+        self.demote_later(&evicted);
+    }
+
+    /// Keeps hints that left memory until the worker merges them into the disk level.
+    pub fn demote_later(&self, evicted: &[Hint]) {
+        if evicted.is_empty() {
+            return;
+        }
+        let mut waiting = self.evicted.lock();
+        let (kept, dropped) = evicted.split_at(evicted.len().min(WAITING_MAX - waiting.len()));
+        waiting.extend_from_slice(kept);
+        let are_many = waiting.len() >= WAITING_MANY;
+        drop(waiting);
+        if !dropped.is_empty() {
+            self.drop_hints(dropped.len());
+        }
+        if are_many {
+            self.signals.wake_worker();
+        }
+    }
+
+    fn drop_hints(&self, count: usize) {
+        self.counters.hints_dropped.fetch_add(count as u64, Relaxed);
+        self.hints_are_complete.store(false, Relaxed);
+        if self.has_disk_level.load(Relaxed) {
+            self.scan_is_wanted.store(true, Relaxed);
+        }
+    }
+
+    /// Whether the scan has to wait until hints are merged.
+    pub fn must_merge(&self) -> bool {
+        self.evicted.lock().len() >= WAITING_MANY
+    }
+
+    /// Merges the hints that wait into the disk level.
+    pub fn merge_evicted(&self) {
+        let mut guard = self.disk_hints.lock();
+        let mut hints = std::mem::take(&mut *self.evicted.lock());
+        if hints.is_empty() {
+            return;
+        }
+        let Some(disk) = guard.as_mut().filter(|disk| !disk.is_given_up()) else {
+            return self.drop_hints(hints.len());
+        };
+        hints.sort_unstable();
+        self.merge(disk, &hints);
+        self.hints.lock().set_eviction_span_bits(Some(disk.level.span_bits()));
+    }
+
+    fn merge(&self, disk: &mut DiskHints, hints: &[Hint]) {
+        let merged = disk.level.merge(&mut disk.file, hints);
+        if let Some(Merged { dropped, lost, .. }) = self.checked(disk, merged) {
+            // Of contents that more blocks hold than are named: a scan would find no place for them either.
+            self.counters.hints_demoted.fetch_add(hints.len() as u64 - dropped, Relaxed);
+            self.counters.hints_dropped.fetch_add(dropped, Relaxed);
+            if lost > 0 {
+                self.drop_hints(lost as usize);
+            }
+        }
+    }
+
+    /// The outcome of work on the disk level. Where the file fails or is damaged, says so once, goes on without
+    /// what is lost, and asks for a scan of the block table.
+    pub fn checked<T>(&self, disk: &mut DiskHints, outcome: io::Result<T>) -> Option<T> {
+        self.counters.disk_level_bytes_written.store(disk.file.bytes_written, Relaxed);
+        self.counters.disk_level_bytes_read.store(disk.file.bytes_read, Relaxed);
+        match outcome {
+            Ok(value) => {
+                let damaged = disk.file.damaged - disk.damage_known;
+                if damaged > 0 {
+                    disk.damage_known = disk.file.damaged;
+                    self.begin_disk_level_anew(disk, &format!("{damaged} pages are damaged"));
+                }
+                Some(value)
+            }
+            Err(error) => {
+                self.begin_disk_level_anew(disk, &error.to_string());
+                None
+            }
+        }
+    }
+
+    /// The file failed. What cannot be used again and again is not used any more in this mount.
+    fn begin_disk_level_anew(&self, disk: &mut DiskHints, error: &str) {
+        disk.failures += 1;
+        if disk.begin_anew().is_err() {
+            disk.failures = FAILURES_MAX;
+        }
+        if disk.is_given_up() {
+            log::warn!("the file of hints cannot be used ({error}): until it can be, some duplicates are missed");
+            self.has_disk_level.store(false, Relaxed);
+            self.hints_are_complete.store(false, Relaxed);
+        } else {
+            log::warn!("the file of hints cannot be used ({error}): it is begun anew from the block table");
+            self.want_scan();
+        }
+    }
+
+    /// On an idle volume: tries a file that was given up once more.
+    pub fn retry_disk_level(&self) {
+        let mut guard = self.disk_hints.lock();
+        let Some(disk) = guard.as_mut().filter(|disk| disk.is_given_up() && disk.retries < RETRIES_MAX) else { return };
+        if disk.begin_anew().is_ok() {
+            (disk.failures, disk.retries) = (0, disk.retries + 1);
+            log::info!("the file of hints can be used again: it is filled from the block table");
+            self.has_disk_level.store(true, Relaxed);
+            self.want_scan();
+        }
+    }
+
+    fn want_scan(&self) {
+        self.hints_are_complete.store(false, Relaxed);
+        self.scan_is_wanted.store(true, Relaxed);
+    }
+
+    /// After a mount: finds the pages of the disk level. True: it names every live block.
+    pub fn adopt_disk_level(&self) -> bool {
+        let mut guard = self.disk_hints.lock();
+        let Some(disk) = guard.as_mut().filter(|disk| !disk.is_given_up()) else { return false };
+        let adopted = disk.file.adopt();
+        let damaged = disk.file.damaged - disk.damage_known;
+        disk.damage_known = disk.file.damaged;
+        if damaged > 0 {
+            log::warn!("{damaged} pages of the file of hints are damaged: the block table fills them again");
+        }
+        let complete_at = disk.file.complete_at();
+        // From here on pages may be written.
+        let adopted = adopted.and_then(|level| disk.file.set_complete_at(0).map(|()| level));
+        if let Some(level) = self.checked(disk, adopted) {
+            disk.level = level;
+        }
+        self.hints.lock().set_eviction_span_bits(Some(disk.level.span_bits()));
+        complete_at == self.opened_at && complete_at > 0 && disk.file.damaged == 0
+    }
+
+    /// The data area has grown: pbns may need more bytes in a page.
+    pub fn grow_disk_level(&self, data: Blocks) {
+        if let Some(disk) = &mut *self.disk_hints.lock() {
+            disk.file.set_data_blocks(data.0);
+            disk.level.set_page_hints_max(disk.file.page_hints_max());
+        }
+    }
+
+    /// Whether the memory level can name every block in use.
+    pub fn hints_fit_into_memory(&self) -> bool {
+        let used = self.state.lock().sums.used.0;
+        used.saturating_mul(HINT_BYTES) < self.hints.lock().bytes_max()
+    }
+
+    /// At a clean unmount, when nothing is published any more: the disk level gets what memory holds, and the mark
+    /// that it names every live block.
+    pub fn write_out_hints(&self) {
+        self.merge_evicted();
+        let mut guard = self.disk_hints.lock();
+        let Some(disk) = guard.as_mut().filter(|disk| !disk.is_given_up()) else { return };
+        let is_worth_it = self.hints_are_complete.load(Relaxed)
+            && !self.hints_fit_into_memory()
+            && self.hints.lock().bytes() <= WRITTEN_OUT_BYTES_MAX;
+        if !is_worth_it {
+            return;
+        }
+        let mut hints = self.hints.lock();
+        let mut portion = hints.drain_next();
+        while !portion.is_empty() {
+            while portion.len() < WAITING_MAX && !hints.is_empty() {
+                portion.extend(hints.drain_next());
+            }
+            portion.sort_unstable();
+            self.merge(disk, &portion);
+            portion = hints.drain_next();
+        }
+        let sequence = self.state.lock().durable_sequence;
+        if self.hints_are_complete.load(Relaxed) {
+            let marked = disk.file.set_complete_at(sequence);
+            self.checked(disk, marked);
+        }
+    }
+
+    /// Looks at one page of the disk level and drops what the block table does not confirm. False: it was the last
+    /// page, the next call begins again.
+    pub fn sweep_some(&self) -> bool {
+        let mut guard = self.disk_hints.lock();
+        let Some(disk) = guard.as_mut().filter(|disk| !disk.is_given_up()) else { return false };
+        let swept = disk.level.sweep(&mut disk.file, disk.cursor, |hints| self.which_are_live(hints));
+        let swept = self.checked(disk, swept).unwrap_or_default();
+        disk.cursor = swept.next.unwrap_or(Tag(0));
+        self.counters.hints_swept.fetch_add(swept.stale, Relaxed);
+        swept.next.is_some()
+    }
+
+    /// The next sweep begins at the first page.
+    pub fn sweep_from_the_beginning(&self) {
+        if let Some(disk) = &mut *self.disk_hints.lock() {
+            disk.cursor = Tag(0);
+        }
+    }
+
+    /// Which hints the table confirms. What cannot be looked up counts as live.
+    fn which_are_live(&self, hints: &[Hint]) -> Vec<bool> {
+        let mut pbns: Vec<Pbn> = hints.iter().map(|hint| hint.pbn).collect();
+        pbns.sort_unstable();
+        let entries = match self.entries_at(&pbns) {
+            Ok(entries) => entries,
+            Err(error) => {
+                log::debug!("hints were not swept: {error}");
+                return vec![true; hints.len()];
+            }
+        };
+        let names = |entry: &Entry, hint: &Hint| entry.count > 0 && Hint::new(entry.tag, hint.pbn) == *hint;
+        hints.iter().map(|hint| entries.get(&hint.pbn).is_some_and(|entry| names(entry, hint))).collect()
+    }
+
+    /// What the table says of blocks, which come in ascending order; a block beyond the data area has no entry.
+    pub fn entries_at(&self, pbns: &[Pbn]) -> Result<HashMap<Pbn, Entry>> {
+        let end = self.state.lock().sums.data.0;
+        let inside = &pbns[..pbns.partition_point(|pbn| pbn.0 < end)];
+        let mut entries = HashMap::with_capacity(inside.len());
+        for portion in inside.chunk_by(|a, b| page_of(*a) == page_of(*b)) {
+            let page = page_of(portion[0]);
+            self.with_pages(
+                || vec![page],
+                |state| {
+                    let entry = |pbn: &Pbn| (*pbn, state.table.entry(*pbn).expect("its page is in memory"));
+                    entries.extend(portion.iter().map(entry));
+                },
+            )?;
+        }
+        Ok(entries)
+    }
+
+    /// The disk level's holders of tags, which come in ascending order.
+    pub fn look_up_on_disk(&self, tags: &[Tag]) -> Vec<Hint> {
+        let mut guard = self.disk_hints.lock();
+        let Some(disk) = guard.as_mut().filter(|disk| !disk.is_given_up()) else { return Vec::new() };
+        let mut found = Vec::new();
+        let looked_up = disk.level.lookup(&mut disk.file, tags, &mut found);
+        self.checked(disk, looked_up);
+        found
+    }
+
+    /// Bytes of the file of hints, and hints in it.
+    pub fn disk_level_size(&self) -> (u64, u64) {
+        let guard = self.disk_hints.lock();
+        guard.as_ref().map_or((0, 0), |disk| (disk.file.bytes(disk.level.pages()), disk.level.len()))
+    }
+}

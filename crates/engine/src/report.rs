@@ -1,0 +1,61 @@
+//! What `oncefs stats` shows: sums, stages, caches and counters put together.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::core::Core;
+use crate::{CacheReport, Report, Stage, StageReport};
+
+impl Core {
+    /// See [`Store::report`].
+    pub fn report(&self) -> Report {
+        let (disk_bytes, _) = self.disk_level_size();
+        let on_disk = CacheReport {
+            bytes: disk_bytes,
+            bytes_max: disk_bytes,
+            hits: self.counters.disk_level_hits.load(Relaxed),
+            misses: 0,
+        };
+        let skipped = {
+            let skipped = self.skipped.lock();
+            CacheReport { bytes: skipped.bytes(), bytes_max: skipped.bytes_max(), ..CacheReport::default() }
+        };
+        let totals = self.totals();
+        let staged = self.staging.bytes();
+        let state = self.state.lock();
+        let hints = self.hints.lock();
+        let kv = self.kv.memory();
+        let records = CacheReport { bytes: kv.bytes, bytes_max: kv.bytes_max, hits: kv.hits, misses: kv.misses };
+        let looked_up = self.stages[Stage::Lookup as usize].blocks.load(Relaxed);
+        let found = self.counters.blocks_shared.load(Relaxed).min(looked_up);
+        let hints =
+            CacheReport { bytes: hints.bytes(), bytes_max: hints.bytes_max(), hits: found, misses: looked_up - found };
+        let stages = Stage::ALL.iter().map(|stage| {
+            let stats = &self.stages[*stage as usize];
+            let report = StageReport { blocks: stats.blocks.load(Relaxed), latency: stats.latency.snapshot() };
+            (stage.name().to_owned(), report)
+        });
+        Report {
+            space: BTreeMap::from([
+                ("data_bytes".to_owned(), totals.data.bytes()),
+                ("used_bytes".to_owned(), totals.used.bytes()),
+                ("reserved_bytes".to_owned(), totals.reserved.bytes()),
+                ("mapped_bytes".to_owned(), totals.mapped.bytes()),
+                ("available_bytes".to_owned(), totals.available.bytes()),
+                ("staged_bytes".to_owned(), staged),
+            ]),
+            stages: stages.collect(),
+            caches: BTreeMap::from([
+                ("read".to_owned(), self.read_cache.report()),
+                ("table".to_owned(), state.table.report()),
+                ("shards".to_owned(), state.shards.report()),
+                ("hints".to_owned(), hints),
+                ("hints_on_disk".to_owned(), on_disk),
+                ("skipped".to_owned(), skipped),
+                ("records".to_owned(), records),
+            ]),
+            counters: self.counters.snapshot(),
+            settings: BTreeMap::new(),
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! The out-of-line worker's turns: what is done in which order, when it may run, and what is known of it.
+//! How fast and when is decided in `dedup` (`Pace`, `Selectivity`); here the machine is read and the work is done.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use oncefs_dedup::{Conditions, EnergyRule, LoadLimit, Pace, PaceRule, Progress, Selectivity, Supply, Turn};
+use serde::{Deserialize, Serialize};
+
+use crate::core::Core;
+use crate::load::{self, CpuLoad, DeviceLoad};
+use crate::revisit::BATCH_BLOCKS_MAX;
+use crate::settings::{FingerprintMode, Inline, Settings};
+use crate::{Error, Result};
+
+/// How often the machine's load and supply are read.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The longest sleep between turns.
+const SLEEP_MAX: Duration = Duration::from_millis(500);
+/// After a failure the worker tries again so much later.
+const SLEEP_AFTER_FAILURE: Duration = Duration::from_secs(5);
+
+/// What can be asked of the worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DedupCommand {
+    /// Work at once until nothing is left, whatever idleness and rate say.
+    Now {
+        /// Look at every block, not only at what was skipped.
+        full: bool,
+    },
+    /// Do nothing until `Resume`.
+    Pause,
+    /// Go on.
+    Resume,
+}
+
+/// What the worker does and has done.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct DedupStatus {
+    /// What it does, or why it does nothing.
+    pub doing: String,
+    /// Whether it is paused.
+    pub paused: bool,
+    /// Whether `Now` is under way; false again when nothing is left to do.
+    pub now: bool,
+    /// Skipped blocks known one by one.
+    pub skipped_blocks: u64,
+    /// Files to be looked at as a whole.
+    pub skipped_files: u64,
+    /// Whether a pass over all blocks is due or under way.
+    pub full_pass: bool,
+    /// Blocks of that pass seen.
+    pub pass_blocks_done: u64,
+    /// Blocks that it will see, about.
+    pub pass_blocks: u64,
+    /// When the pass ends, if it goes on as it did.
+    pub eta_seconds: Option<u64>,
+    /// Pages of the block table read to fill the hint store.
+    pub rebuild_pages_done: u64,
+    /// Pages to read; 0: the hint store is filled.
+    pub rebuild_pages: u64,
+    /// Blocks looked at since the mount.
+    pub blocks_looked_at: u64,
+    /// Blocks that became references to an equal one.
+    pub blocks_remapped: u64,
+    /// Share of written requests that are looked up.
+    pub inline_percent: f64,
+    /// The bound of that share that load and supply set.
+    pub inline_limit_percent: f64,
+    /// Where the machine's power comes from.
+    pub supply: String,
+}
+
+/// The machine as last looked at, and what follows from it.
+pub struct Surroundings {
+    cpu: CpuLoad,
+    power_supply: PathBuf,
+    device: Option<DeviceLoad>,
+    limit: LoadLimit,
+    looked_at: Option<Duration>,
+    cpu_busy: f64,
+    device_busy: f64,
+    supply: Supply,
+    /// Blocks freed when the last round of the sweep ended.
+    swept_freed: Option<u64>,
+    skipped_at: Duration,
+    doing: String,
+}
+
+impl Surroundings {
+    /// Nothing known yet of the machine whose `proc` and `sys` are below `root`.
+    pub fn new(root: &Path, device: Option<DeviceLoad>) -> Self {
+        Self {
+            cpu: CpuLoad::new(root),
+            power_supply: root.join("sys/class/power_supply"),
+            device,
+            limit: LoadLimit::default(),
+            looked_at: None,
+            cpu_busy: 0.0,
+            device_busy: 0.0,
+            supply: Supply::Mains,
+            swept_freed: None,
+            skipped_at: Duration::ZERO,
+            doing: String::new(),
+        }
+    }
+}
+
+fn energy_rule(settings: &Settings) -> EnergyRule {
+    EnergyRule { low_power_percent: settings.low_power_percent as u8 }
+}
+
+/// The pace that settings ask for.
+pub fn pace_rule(settings: &Settings) -> PaceRule {
+    PaceRule {
+        blocks_per_minute: settings.worker_blocks_per_minute,
+        idle_after: settings.idle_after,
+        ..PaceRule::new(settings.worker)
+    }
+}
+
+impl Core {
+    /// Whether the next written request is looked up and fingerprinted.
+    pub fn admit(&self) -> bool {
+        let inline = self.settings.lock().inline;
+        match inline {
+            Inline::Off => false,
+            Inline::All => true,
+            Inline::Adaptive => self.selectivity.lock().admit(self.foreground.now()),
+        }
+    }
+
+    /// One turn of the worker. Gives how long it may sleep before the next.
+    pub fn work(&self) -> Duration {
+        self.merge_evicted();
+        self.look_around();
+        self.checkpoint_skipped_when_due();
+        let conditions = self.conditions();
+        let (requests, time) = self.foreground.take();
+        let turn = {
+            let mut pace = self.pace.lock();
+            pace.foreground(requests, time, false);
+            pace.next(&conditions)
+        };
+        match turn {
+            Turn::Wait { time, why } => {
+                self.surroundings.lock().doing = why.to_string();
+                time.min(SLEEP_MAX)
+            }
+            Turn::Run { blocks_max } => self.work_on(blocks_max.min(BATCH_BLOCKS_MAX)),
+        }
+    }
+
+    fn work_on(&self, blocks_max: u64) -> Duration {
+        if self.scan_is_wanted.load(Relaxed) {
+            self.surroundings.lock().doing = "filling the hint store from the block table".to_owned();
+            return self.scan_again();
+        }
+        self.surroundings.lock().doing = "working".to_owned();
+        let began = self.foreground.now();
+        match self.revisit(blocks_max) {
+            Ok(Some(blocks)) => {
+                let took = self.foreground.now() - began;
+                let conditions = self.conditions();
+                let (requests, time) = self.foreground.take();
+                let mut pace = self.pace.lock();
+                pace.ran(blocks, took, &conditions);
+                pace.foreground(requests, time, true);
+                Duration::ZERO
+            }
+            Ok(None) => self.rest(),
+            Err(Error::ReadOnly(_)) => SLEEP_AFTER_FAILURE,
+            Err(error) => {
+                log::warn!("blocks were not deduplicated out of line: {error}");
+                SLEEP_AFTER_FAILURE
+            }
+        }
+    }
+
+    fn scan_again(&self) -> Duration {
+        match self.scan_table() {
+            Ok(()) => Duration::ZERO,
+            Err(error) => {
+                log::warn!("the block table was not read to its end, some duplicates will be missed: {error}");
+                SLEEP_AFTER_FAILURE
+            }
+        }
+    }
+
+    /// Nothing is left to look at.
+    fn rest(&self) -> Duration {
+        let freed = self.counters.blocks_freed.load(Relaxed);
+        let is_sweep_due = {
+            let mut surroundings = self.surroundings.lock();
+            surroundings.doing = "waiting for work".to_owned();
+            surroundings.swept_freed != Some(freed)
+        };
+        self.retry_disk_level();
+        if self.scan_is_wanted.load(Relaxed) {
+            return Duration::ZERO;
+        }
+        self.pace.lock().force(false);
+        // Without blocks freed since, a further round would find nothing.
+        if is_sweep_due && !self.sweep_some() {
+            self.surroundings.lock().swept_freed = Some(freed);
+        }
+        SLEEP_MAX
+    }
+
+    fn conditions(&self) -> Conditions {
+        let energy_rule = energy_rule(&self.settings.lock());
+        let surroundings = self.surroundings.lock();
+        Conditions {
+            now: self.foreground.now(),
+            last_foreground: self.foreground.last(),
+            cpu_busy: surroundings.cpu_busy,
+            device_busy: surroundings.device_busy,
+            energy_share: energy_rule.share(surroundings.supply),
+        }
+    }
+
+    /// Reads load and supply, at most once a second, and sets the bound of in-line work by them.
+    fn look_around(&self) {
+        let now = self.foreground.now();
+        let settings = self.settings.lock().clone();
+        let mut surroundings = self.surroundings.lock();
+        if surroundings.looked_at.is_some_and(|last| now - last < LOOK_EVERY) {
+            return;
+        }
+        surroundings.looked_at = Some(now);
+        surroundings.supply = load::supply(&surroundings.power_supply);
+        surroundings.cpu_busy = surroundings.cpu.busy().unwrap_or(0.0);
+        surroundings.device_busy = surroundings.device.as_mut().and_then(|device| device.busy(now)).unwrap_or(0.0);
+        let cpu_share = settings.cpu_percent_max as f64 / 100.0;
+        let load = match settings.cpu_percent_max {
+            100 => 1.0,
+            _ => {
+                let is_over = surroundings.cpu_busy > cpu_share;
+                surroundings.limit.observe(if is_over { 1.0 } else { 0.0 })
+            }
+        };
+        let limit = load.min(energy_rule(&settings).share(surroundings.supply));
+        drop(surroundings);
+        self.selectivity.lock().set_limit(limit);
+    }
+
+    fn checkpoint_skipped_when_due(&self) {
+        let every = self.settings.lock().skipped_checkpoint;
+        let now = self.foreground.now();
+        {
+            let mut surroundings = self.surroundings.lock();
+            if now - surroundings.skipped_at < every {
+                return;
+            }
+            surroundings.skipped_at = now;
+        }
+        if self.skipped.lock().bytes_max() > 0 {
+            self.checkpoint_skipped(0);
+        }
+    }
+
+    /// See [`crate::Store::tune`].
+    pub fn tune(&self, changes: &[(String, String)]) -> Result<()> {
+        let _one = self.tuning.lock();
+        let mut settings = self.settings.lock().clone();
+        changes.iter().try_for_each(|(name, value)| settings.set(name, value, true))?;
+        self.apply_settings(settings)
+    }
+
+    fn apply_settings(&self, settings: Settings) -> Result<()> {
+        let refused = |error: oncefs_dedup::RangeError| Error::Invalid(error.to_string());
+        settings.rule.check().map_err(refused)?;
+        self.selectivity.lock().set_rule(settings.rule).map_err(refused)?;
+        self.pace.lock().set_rule(pace_rule(&settings)).map_err(refused)?;
+        let evicted = {
+            let mut hints = self.hints.lock();
+            if hints.bytes_max() != settings.hint_bytes {
+                hints.set_bytes_max(settings.hint_bytes);
+            }
+            hints.take_evicted()
+        };
+        self.demote_later(&evicted);
+        let was_off = {
+            let mut skipped = self.skipped.lock();
+            let was_off = skipped.bytes_max() == 0 && settings.skipped_bytes > 0;
+            skipped.set_bytes_max(settings.skipped_bytes);
+            was_off
+        };
+        if was_off {
+            // Until now nothing was noted.
+            self.begin_full_pass();
+        }
+        let mut now = self.settings.lock();
+        if now.fingerprints != settings.fingerprints {
+            *self.fingerprinting.lock() = fingerprinting(settings.fingerprints);
+        }
+        *now = settings;
+        self.signals.wake_worker();
+        Ok(())
+    }
+
+    /// See [`crate::Store::dedup`].
+    pub fn dedup(&self, command: DedupCommand) {
+        match command {
+            DedupCommand::Now { full } => {
+                if full {
+                    self.begin_full_pass();
+                }
+                self.pace.lock().force(true);
+            }
+            DedupCommand::Pause => self.pace.lock().set_paused(true),
+            DedupCommand::Resume => self.pace.lock().set_paused(false),
+        }
+        self.signals.wake_worker();
+    }
+
+    /// See [`crate::Store::dedup_status`].
+    pub fn dedup_status(&self) -> DedupStatus {
+        let (paused, now) = {
+            let pace = self.pace.lock();
+            (pace.is_paused(), pace.is_forced())
+        };
+        let mut status = {
+            let surroundings = self.surroundings.lock();
+            DedupStatus {
+                doing: surroundings.doing.clone(),
+                supply: supply_text(surroundings.supply),
+                ..DedupStatus::default()
+            }
+        };
+        {
+            let pass = self.pass.lock();
+            let skipped = self.skipped.lock();
+            status.skipped_blocks = skipped.blocks();
+            status.skipped_files = skipped.owners();
+            status.full_pass = pass.is_full() || skipped.is_full_pass_due();
+            (status.pass_blocks_done, status.pass_blocks) = (pass.done, pass.blocks);
+            let spent = pass.began.map_or(Duration::ZERO, |began| self.foreground.now().saturating_sub(began));
+            let progress = Progress { done: pass.done, all: pass.blocks, spent };
+            status.eta_seconds = progress.eta().filter(|_| pass.is_full()).map(|eta| eta.as_secs());
+        }
+        let inline = self.settings.lock().inline;
+        let selectivity = self.selectivity.lock();
+        status.inline_limit_percent = selectivity.limit() * 100.0;
+        status.inline_percent = match inline {
+            Inline::Off => 0.0,
+            Inline::All => 100.0,
+            Inline::Adaptive => selectivity.share() * 100.0,
+        };
+        (status.paused, status.now) = (paused, now);
+        (status.rebuild_pages_done, status.rebuild_pages) = self.scan_progress();
+        status.blocks_looked_at = self.counters.blocks_revisited.load(Relaxed);
+        status.blocks_remapped = self.counters.blocks_remapped.load(Relaxed);
+        status
+    }
+}
+
+fn supply_text(supply: Supply) -> String {
+    match supply {
+        Supply::Mains => "mains".to_owned(),
+        Supply::Battery { percent } => format!("battery {percent} %"),
+    }
+}
+
+/// The choice of fingerprints that a setting names.
+pub fn fingerprinting(mode: FingerprintMode) -> oncefs_dedup::Fingerprinting {
+    use oncefs_dedup::{DuplicateShare, Fingerprinting};
+    match mode {
+        FingerprintMode::Eager => Fingerprinting::Eager,
+        FingerprintMode::Lazy => Fingerprinting::Lazy,
+        FingerprintMode::Auto => Fingerprinting::Auto(DuplicateShare::default()),
+    }
+}
+
+/// The controllers of a new mount.
+pub fn controllers(settings: &Settings) -> (Selectivity, Pace) {
+    (Selectivity::new(settings.rule), Pace::new(pace_rule(settings)))
+}

@@ -1,0 +1,124 @@
+//! The command line.
+
+mod failure;
+mod generate;
+mod replay;
+mod size;
+mod twins;
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+
+use clap::{Parser, Subcommand};
+
+use failure::{Failure, exit};
+
+const ABOUT_AFTER: &str = "\
+Example:
+  oncefs-sim generate --duplicates 0.3 --blocks 1000000 --output trace.txt
+  oncefs-sim replay trace.txt --memory 3.5M
+  oncefs-sim twins --quick
+
+'oncefs-sim COMMAND --help' says more. docs/sim.md says what is modelled and what is assumed.";
+
+#[derive(Debug, Parser)]
+#[command(name = "oncefs-sim", version, about = "Replays traces through oncefs's dedup decisions and through others'")]
+#[command(after_help = ABOUT_AFTER, disable_help_subcommand = true, subcommand_required = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Replay a trace and say what each design found
+    Replay(replay::ReplayArgs),
+    /// Make a trace with stated properties
+    Generate(generate::GenerateArgs),
+    /// Compare all designs on twins of SmartDedup's six phone traces
+    Twins(twins::TwinsArgs),
+}
+
+/// Reads the command line and does what it says.
+pub fn run(arguments: Vec<OsString>) -> Result<(), Failure> {
+    match Cli::try_parse_from(&arguments) {
+        Ok(Cli { command: Command::Replay(arguments) }) => replay::run(&arguments),
+        Ok(Cli { command: Command::Generate(arguments) }) => generate::run(&arguments),
+        Ok(Cli { command: Command::Twins(arguments) }) => twins::run(&arguments),
+        Err(error) => explain(&error),
+    }
+}
+
+/// Writes to stdout. A reader that has had enough, as `head`, is no failure.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    written.or_else(unless_closed).map_err(|e| Failure::with("stdout", e))
+}
+
+/// A closed pipe is the reader's choice; other errors stay.
+fn unless_closed(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) }
+}
+
+/// Help goes to stdout; anything else becomes one line.
+fn explain(error: &clap::Error) -> Result<(), Failure> {
+    use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+    if matches!(error.kind(), DisplayHelp | DisplayVersion) {
+        // A closed stdout is the reader's choice.
+        let _ = error.print();
+        return Ok(());
+    }
+    if error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
+        return Err(Failure::new(exit::USAGE, "no command given: see oncefs-sim --help"));
+    }
+    let text = error.to_string();
+    let first = text.split("\n\n").next().unwrap_or(&text);
+    let first = first.strip_prefix("error: ").unwrap_or(first);
+    Err(Failure::new(exit::USAGE, format!("{first}: see oncefs-sim --help")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ran(line: &str) -> Result<(), Failure> {
+        run(line.split(' ').map(OsString::from).collect())
+    }
+
+    #[test]
+    fn the_command_line_definition_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_one_line_that_tells_the_way_out() {
+        for line in [
+            "oncefs-sim",
+            "oncefs-sim nonsense",
+            "oncefs-sim replay",
+            "oncefs-sim replay trace --memory much",
+            "oncefs-sim replay trace --design zfs",
+            "oncefs-sim replay trace --idle sometimes",
+            "oncefs-sim generate --reuse zipf:1",
+            "oncefs-sim generate --twin 7",
+            "oncefs-sim twins --scale 0",
+        ] {
+            let failure = ran(line).expect_err(line);
+            assert_eq!(failure.code, exit::USAGE, "{line}: {}", failure.message);
+            assert!(
+                !failure.message.contains('\n') && failure.message.contains("see oncefs-sim"),
+                "{}",
+                failure.message
+            );
+        }
+    }
+
+    #[test]
+    fn a_missing_trace_is_told_by_name() {
+        let failure = ran("oncefs-sim replay /nonexistent/trace").expect_err("there is no such file");
+        assert_eq!(failure.code, exit::FAILED);
+        assert!(failure.message.contains("/nonexistent/trace"), "{}", failure.message);
+    }
+}

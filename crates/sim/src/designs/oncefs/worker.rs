@@ -1,0 +1,115 @@
+//! The out-of-line worker: looks up what was skipped in both levels, remaps duplicates and releases the copy; sweeps the
+//! disk level for stale hints.
+
+use oncefs_dedup::{Hint, Lbn, Pbn, Tag, Work};
+
+use super::{Oncefs, sure};
+use crate::trace::{Content, Place};
+
+/// Blocks that the worker looks up together, in tag order, so that it reads a page once for all of them.
+const WORKER_BLOCKS: u64 = 1_024;
+/// One part in so many of the disk level is swept for stale hints in each idle phase: all of it in six weeks of hours.
+const SWEEP_SHARE: u32 = 1_000;
+
+/// A block the worker looks at.
+#[derive(Clone, Copy)]
+struct Visited {
+    tag: Tag,
+    place: Place,
+    pbn: Pbn,
+    content: Content,
+}
+
+impl Oncefs {
+    /// Visits everything that was skipped.
+    pub(super) fn work_off(&mut self) {
+        while let Some(work) = self.skipped.take(WORKER_BLOCKS) {
+            self.visit(work);
+        }
+    }
+
+    fn visit(&mut self, work: Work) {
+        match work {
+            Work::Blocks { owner, runs } => {
+                let lbns = runs.into_iter().flat_map(|(first, blocks)| (0..blocks).map(move |at| first.plus(at)));
+                self.visit_blocks(owner, &lbns.collect::<Vec<Lbn>>());
+            }
+            Work::Owner(owner) => self.visit_blocks(owner, &self.volume.lbns(owner)),
+            Work::Everything => {
+                self.volume.files().into_iter().for_each(|file| self.visit_blocks(file, &self.volume.lbns(file)));
+            }
+        }
+    }
+
+    fn visit_blocks(&mut self, file: u64, lbns: &[Lbn]) {
+        for lbns in lbns.chunks(WORKER_BLOCKS as usize) {
+            let mut visited: Vec<Visited> = lbns.iter().filter_map(|lbn| self.visited(file, *lbn)).collect();
+            visited.sort_by_key(|block| (block.tag, block.place));
+            let on_disk = self.look_up_on_disk(&visited);
+            visited.into_iter().for_each(|block| self.revisit(block, &on_disk));
+            self.demote();
+        }
+    }
+
+    fn visited(&self, file: u64, lbn: Lbn) -> Option<Visited> {
+        let place = Place { file, lbn: lbn.0 };
+        let pbn = self.volume.at(place)?;
+        let content = self.volume.content(pbn).expect("a map refers to live blocks");
+        Some(Visited { tag: content.tag(), place, pbn, content })
+    }
+
+    fn look_up_on_disk(&mut self, visited: &[Visited]) -> Vec<Hint> {
+        let mut found = Vec::new();
+        if let Some(disk) = &mut self.disk {
+            let mut tags: Vec<Tag> = visited.iter().map(|block| block.tag).collect();
+            tags.dedup();
+            sure(disk.level.lookup(&mut disk.pages, &tags, &mut found));
+        }
+        found
+    }
+
+    /// Remaps a block if another one holds the same. Of two blocks the one with more references stays: as no block
+    /// knows its places, only the last reference's remapping frees anything.
+    fn revisit(&mut self, block: Visited, on_disk: &[Hint]) {
+        if self.volume.at(block.place) != Some(block.pbn) {
+            return;
+        }
+        let mut pbns = Vec::new();
+        self.hints.peek(block.tag, &mut pbns);
+        let key = Hint::new(block.tag, Pbn(0)).tag;
+        let start = on_disk.partition_point(|hint| hint.tag < key);
+        pbns.extend(on_disk[start..].iter().take_while(|hint| hint.tag == key).map(|hint| hint.pbn));
+        let count = self.volume.count(block.pbn);
+        for pbn in pbns.into_iter().filter(|pbn| *pbn != block.pbn) {
+            if !self.confirm(pbn, block.content) || (count > 1 && self.volume.count(pbn) < count) {
+                continue;
+            }
+            self.outcome.found_out_of_line += u64::from(count == 1);
+            let released = self.volume.share(block.place, pbn);
+            self.release(released);
+            self.promote(block.tag, pbn);
+            return;
+        }
+    }
+
+    /// A hint that matched is in memory from now on, and counts as used there.
+    fn promote(&mut self, tag: Tag, pbn: Pbn) {
+        self.hints.insert(tag, pbn);
+        self.hints.lookup(tag, &mut Vec::new());
+    }
+
+    /// Removes stale hints from a part of the disk level.
+    pub(super) fn sweep(&mut self) {
+        let Some(disk) = &mut self.disk else { return };
+        for _ in 0..disk.level.pages().div_ceil(SWEEP_SHARE) {
+            let volume = &self.volume;
+            let is_live = |hints: &[Hint]| {
+                let live =
+                    |hint: &Hint| volume.content(hint.pbn).is_some_and(|held| Hint::new(held.tag(), hint.pbn) == *hint);
+                hints.iter().map(live).collect()
+            };
+            let swept = sure(disk.level.sweep(&mut disk.pages, disk.swept, is_live));
+            disk.swept = swept.next.unwrap_or(Tag(0));
+        }
+    }
+}

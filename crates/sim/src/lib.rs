@@ -1,0 +1,33 @@
+//! Replays traces of writes through oncefs's dedup decisions, beside an oracle and baselines from the literature.
+//!
+//! Owns traces, their generator, the designs that are compared and the reports. Knows `oncefs-dedup`, and neither the
+//! engine nor a real device: what the simulator finds is what the decisions find. `docs/sim.md` says what is modelled,
+//! what is assumed, and what came out.
+
+mod comparison;
+mod design_choice;
+mod designs;
+mod generate;
+mod lru;
+mod oracle;
+mod plot;
+mod random;
+mod replay;
+mod table;
+#[cfg(test)]
+mod testing;
+mod trace;
+mod volume;
+
+pub use comparison::{Comparison, ComparisonOptions, MemoryPoint, Run, TwinResult};
+pub use design_choice::{DesignChoice, Settings};
+pub use designs::*;
+pub use generate::*;
+pub use lru::Lru;
+pub use oracle::{Oracle, Truth};
+pub use plot::{Bars, Chart, Series};
+pub use random::Random;
+pub use replay::{Idle, replay};
+pub use table::Table;
+pub use trace::*;
+pub use volume::{Released, Volume};

@@ -1,0 +1,94 @@
+//! The `oncefs-sim` command from outside: what is made can be replayed, and bad input is refused with the way out.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::Write as _;
+use std::process::{Command, Output, Stdio};
+
+/// Runs the command with this on its stdin.
+fn oncefs_sim(arguments: &str, stdin: &[u8]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_oncefs-sim"));
+    let piped = command.args(arguments.split(' ')).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let bytes = stdin.to_vec();
+    // It may end before it has read everything.
+    let writer = std::thread::spawn(move || drop(input.write_all(&bytes)));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    output
+}
+
+fn succeeded(output: Output) -> (String, String) {
+    let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert!(output.status.success(), "{stderr}");
+    (stdout, stderr)
+}
+
+/// Cell of a design's row below a head.
+fn cell(table: &str, design: &str, column: &str) -> String {
+    let cells = |line: &str| -> Vec<String> { line.split('|').map(|cell| cell.trim().to_owned()).collect() };
+    let head = cells(table.lines().find(|line| line.starts_with("| design")).unwrap());
+    let row = cells(table.lines().find(|line| line.starts_with(&format!("| {design} "))).unwrap());
+    row[head.iter().position(|name| name == column).unwrap()].clone()
+}
+
+#[test]
+fn a_made_trace_is_replayed_in_both_formats_with_the_same_result() {
+    let found = ["fiu", "four"].map(|format| {
+        let make = format!("generate --blocks 20000 --duplicates 0.4 --overwrites 0.2 --format {format}");
+        let (trace, told) = succeeded(oncefs_sim(&make, b""));
+        let share: f64 = told.split(' ').nth(2).unwrap().parse().unwrap();
+        assert!(told.starts_with("20000 blocks: ") && (share - 40.0).abs() < 1.0, "{told}");
+        let replay = format!("replay - --format {format} --design full --design none --memory 1M");
+        let (table, _) = succeeded(oncefs_sim(&replay, trace.as_bytes()));
+        assert_eq!(cell(&table, "none", "in-line"), "0");
+        assert_eq!(cell(&table, "full", "of findable %"), "100.00");
+        cell(&table, "full", "in-line")
+    });
+    assert_eq!(found[0], found[1]);
+}
+
+#[test]
+fn a_damaged_line_ends_the_replay_with_its_number() {
+    let trace = format!("1 0 1 {0}\n2 0 2 {0}\n3 0 x {0}\n", "0123456789abcdef".repeat(2));
+    let output = oncefs_sim("replay - --format four", trace.as_bytes());
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(told, "oncefs-sim: -: line 3: the block number is 'x', not a whole number\n");
+}
+
+#[test]
+fn a_trace_in_another_format_or_without_writes_is_refused() {
+    let line = format!("1 0 1 {}\n", "0123456789abcdef".repeat(2));
+    for (stdin, expected) in [(line.as_bytes(), "is --format right?"), (b"", "no write request in 0 lines")] {
+        let output = oncefs_sim("replay -", stdin);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(String::from_utf8(output.stderr).unwrap().contains(expected));
+    }
+}
+
+#[test]
+fn tables_of_copies_are_made_into_traces() {
+    let path = std::env::temp_dir().join(format!("oncefs-sim-copies-{}", std::process::id()));
+    std::fs::write(&path, "0 900\n9 10\n").unwrap();
+    let output = oncefs_sim(&format!("generate --blocks 1000 --run-blocks 1 --copies {}", path.display()), b"");
+    std::fs::remove_file(&path).unwrap();
+    let (trace, told) = succeeded(output);
+    assert_eq!(trace.lines().count(), 1_000);
+    assert!(told.contains("9.00 % duplicates") && told.contains("1000 blocks: 9.00 % repeat"), "{told}");
+}
+
+#[test]
+fn the_comparison_prints_every_table_and_draws_every_chart() {
+    let plots = std::env::temp_dir().join(format!("oncefs-sim-plots-{}", std::process::id()));
+    let line = format!("twins --scale 64 --traces 3 --memory 16,40 --idle 1d --plots {}", plots.display());
+    let (tables, _) = succeeded(oncefs_sim(&line, b""));
+    for title in ["the twins", "eviction", "trace 3, found in-line", "two levels and one", "shortest runs", "aims"] {
+        assert!(tables.lines().any(|line| line == title), "{title} is missing:\n{tables}");
+    }
+    for name in ["sim-trace-3.svg", "sim-eviction-duplicates.svg", "sim-eviction-ios.svg"] {
+        assert!(std::fs::read_to_string(plots.join(name)).unwrap().ends_with("</svg>\n"), "{name}");
+    }
+    std::fs::remove_dir_all(&plots).unwrap();
+}

@@ -200,7 +200,7 @@ impl HintStore {
         on_level!(mut self, hints => hints.clear());
     }
 
-    /// Asserts the invariants of [`GroupedHints`] or [`SingleHints`]; visits every hint.
+    /// Asserts the invariants of the level in use; visits every hint.
     pub fn check(&self) {
         on_level!(self, hints => hints.check());
     }

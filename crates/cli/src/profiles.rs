@@ -17,6 +17,9 @@ const SMARTDEDUP_MEMORY_BYTES: u64 = 64 << 20;
 /// Every thread holds buffers for requests.
 const EDGE_THREADS: usize = 2;
 
+/// And every thread and buffer has room for the largest request: a quarter of the usual one.
+const EDGE_MAX_WRITE: u32 = 256 << 10;
+
 /// What a profile is for, in one line.
 pub fn about(profile: Profile) -> &'static str {
     match profile {
@@ -50,6 +53,11 @@ pub fn default_memory(profile: Profile, ram_bytes: u64) -> u64 {
             (ram_bytes / MEMORY_SHARE_OF_RAM).clamp(MEMORY_BYTES_MIN, MEMORY_BYTES_MAX)
         }
     }
+}
+
+/// Largest request of the kernel when none is given; None: the usual one.
+pub fn default_max_write(profile: Profile) -> Option<u32> {
+    (profile == Profile::Edge).then_some(EDGE_MAX_WRITE)
 }
 
 /// Requests served at a time when no number is given.

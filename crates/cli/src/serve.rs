@@ -114,6 +114,7 @@ fn serve(task: &Task, ready: impl FnOnce() -> std::io::Result<()>) -> Outcome {
 struct Bounds {
     memory_bytes_max: u64,
     threads: usize,
+    request_bytes_max: u32,
 }
 
 impl Bounds {
@@ -125,7 +126,9 @@ impl Bounds {
             options.memory.unwrap_or_else(|| profiles::default_memory(profile, process::ram_bytes()));
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let threads = options.threads.unwrap_or_else(|| profiles::default_threads(profile, cpus));
-        Ok(Self { memory_bytes_max, threads })
+        let request_bytes_max =
+            options.max_write.or_else(|| profiles::default_max_write(profile)).unwrap_or(REQUEST_BYTES_MAX);
+        Ok(Self { memory_bytes_max, threads, request_bytes_max })
     }
 }
 
@@ -135,7 +138,7 @@ fn mount(task: &Task, bounds: &Bounds, daemon: &Daemon) -> Outcome<Session<Adapt
         dir: task.dir.clone(),
         kernel_flags: task.options.kernel_flags,
         threads: bounds.threads,
-        request_bytes_max: task.options.max_write.unwrap_or(REQUEST_BYTES_MAX),
+        request_bytes_max: bounds.request_bytes_max,
     };
     let config = AdapterConfig {
         request_bytes_max: spec.request_bytes_max,

@@ -16,6 +16,10 @@ use crate::{Error, Result};
 
 /// How often the machine's load and supply are read.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// With more than one block in so many hints freed since the last round, the disk level is swept at once.
+const STALE_SHARE_MAX: u64 = 8;
+/// Pages swept in one turn then.
+const SWEEP_PAGES: usize = 16;
 /// The longest sleep between turns.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// After a failure the worker tries again so much later.
@@ -84,7 +88,7 @@ pub struct Surroundings {
     device_busy: f64,
     supply: Supply,
     /// Blocks freed when the last round of the sweep ended.
-    swept_freed: Option<u64>,
+    swept_freed: u64,
     skipped_at: Duration,
     doing: String,
 }
@@ -101,7 +105,7 @@ impl Surroundings {
             cpu_busy: 0.0,
             device_busy: 0.0,
             supply: Supply::Mains,
-            swept_freed: None,
+            swept_freed: 0,
             skipped_at: Duration::ZERO,
             doing: String::new(),
         }
@@ -191,22 +195,29 @@ impl Core {
 
     /// Nothing is left to look at.
     fn rest(&self) -> Duration {
-        let freed = self.counters.blocks_freed.load(Relaxed);
-        let is_sweep_due = {
-            let mut surroundings = self.surroundings.lock();
-            surroundings.doing = "waiting for work".to_owned();
-            surroundings.swept_freed != Some(freed)
-        };
         self.retry_disk_level();
-        if self.scan_is_wanted.load(Relaxed) {
+        if self.scan_is_wanted.load(Relaxed) || self.sweep_if_due() {
             return Duration::ZERO;
         }
+        self.surroundings.lock().doing = "waiting for work".to_owned();
         self.pace.lock().force(false);
-        // Without blocks freed since, a further round would find nothing.
-        if is_sweep_due && !self.sweep_some() {
-            self.surroundings.lock().swept_freed = Some(freed);
-        }
         SLEEP_MAX
+    }
+
+    /// Sweeps the disk level while blocks were freed since the last round: slowly, one page a turn, unless many
+    /// were. True: many were, and the round goes on at once.
+    fn sweep_if_due(&self) -> bool {
+        let freed = self.counters.blocks_freed.load(Relaxed);
+        let since = freed - self.surroundings.lock().swept_freed;
+        let are_many = since > self.disk_level_size().1 / STALE_SHARE_MAX;
+        if since == 0 {
+            return false;
+        }
+        let goes_on = (0..if are_many { SWEEP_PAGES } else { 1 }).all(|_| self.sweep_some());
+        if !goes_on {
+            self.surroundings.lock().swept_freed = freed;
+        }
+        are_many && goes_on
     }
 
     fn conditions(&self) -> Conditions {

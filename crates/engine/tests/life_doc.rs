@@ -43,7 +43,7 @@ const FIGURES: [(&str, &str, &str); 21] = [
     ("by up to 16 shards at a time", "crates/engine/src/gather.rs", "PORTION_SHARDS_MAX: u64 = 16;"),
     ("up to 128 blocks in a request", "crates/engine/src/revisit.rs", "COMPARED_BLOCKS_MAX: usize = 128;"),
     ("at most 256 places at a time", "crates/engine/src/remap.rs", "PORTION: usize = 256;"),
-    ("one every 500 ms until", "crates/engine/src/worker.rs", "SLEEP_MAX: Duration = Duration::from_millis(500);"),
+    ("one every 500 ms, or", "crates/engine/src/worker.rs", "SLEEP_MAX: Duration = Duration::from_millis(500);"),
     ("the one page of 4 KiB", "crates/engine/src/format/hint_page.rs", "BYTES: usize = 4096;"),
     ("a run of more than 32 blocks", "crates/engine/src/read.rs", "CACHED_RUN_BLOCKS_MAX: usize = 32;"),
 ];

@@ -21,7 +21,8 @@ pub trait Device: Send + Sync {
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()>;
     /// Makes every finished write durable.
     fn flush(&self) -> io::Result<()>;
-    /// Gives a range back to the host; it reads as zeros or as before.
+    /// Gives a range back to the host. Of a file it reads as zeros, durably after `flush`; of a raw device as zeros
+    /// or as before.
     fn punch(&self, at: u64, len: u64) -> io::Result<()>;
     /// First byte at or after `at` that may hold data; None: only zeros follow.
     fn next_data(&self, at: u64) -> io::Result<Option<u64>>;

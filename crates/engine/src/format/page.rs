@@ -122,6 +122,11 @@ impl Page {
         at::u32(self.bytes.as_slice(), start + COUNT_AT)
     }
 
+    /// Whether no entry is in use: zeros say the same.
+    pub fn is_free(&self) -> bool {
+        (0..PAGE_ENTRIES).all(|n| self.count(Pbn(n)) == 0)
+    }
+
     /// Sets the entry of a pbn of this page.
     pub fn set(&mut self, pbn: Pbn, entry: &Entry) {
         let (sector, start) = Self::place(pbn);

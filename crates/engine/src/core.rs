@@ -394,7 +394,9 @@ impl Core {
             let mut state = self.state.lock();
             let missing = state.table.missing(numbers());
             if missing.is_empty() {
-                return Ok(work(&mut state));
+                let result = work(&mut state);
+                state.table.shrink();
+                return Ok(result);
             }
             drop(state);
             self.load_pages(&missing)?;

@@ -40,8 +40,10 @@ pub struct Pass {
     is_sweeping: bool,
     /// Blocks that could not be merged because who refers to their equals was not known.
     left: u64,
-    /// Whether the blocks handed out last are of a full pass.
+    /// Whether some of the blocks handed out last are of a full pass.
     is_batch_full: bool,
+    /// Whether all of them were skipped one by one.
+    is_batch_listed: bool,
 }
 
 impl Pass {
@@ -56,9 +58,17 @@ impl Pass {
         map.into_iter().chain(self.all.map(|_| Skipped::Everything)).collect()
     }
 
-    /// Notes blocks that could not be merged. A full pass looks at all references anyway.
-    pub fn note_left(&mut self, blocks: u64) {
-        self.left += if self.is_batch_full { 0 } else { blocks };
+    /// Whether the blocks handed out last were skipped one by one: they are newer than most others.
+    pub fn is_batch_listed(&self) -> bool {
+        self.is_batch_listed
+    }
+
+    /// Notes blocks that have to wait for their equals to be looked at, and those that came to such. A full pass looks
+    /// at all.
+    pub fn note_left(&mut self, waiting: u64, merged: u64) {
+        if !self.is_batch_full {
+            self.left = (self.left + waiting).saturating_sub(merged);
+        }
     }
 
     fn is_under_way(&self) -> bool {
@@ -108,9 +118,10 @@ impl Core {
         let portion = (blocks_max / SHARD_BLOCKS).clamp(1, PORTION_SHARDS_MAX) as usize;
         let mut places = Vec::new();
         let mut pass = self.pass.lock();
-        pass.is_batch_full = false;
+        (pass.is_batch_full, pass.is_batch_listed) = (false, true);
         while (places.len() as u64) < blocks_max {
             if let Some((map, shard)) = pass.map {
+                pass.is_batch_listed = false;
                 let next = self.gather_map(map, shard, portion, &mut places);
                 pass.map = next.unwrap_or_else(|error| pass_over(&error));
                 continue;
@@ -128,7 +139,7 @@ impl Core {
                         let next = self.gather_all(from, portion, &mut places);
                         pass.all = next.unwrap_or_else(|error| pass_over(&error));
                         pass.done += (places.len() - before) as u64;
-                        pass.is_batch_full = true;
+                        (pass.is_batch_full, pass.is_batch_listed) = (true, false);
                     }
                     None => break,
                 },

@@ -83,9 +83,11 @@ impl Core {
     fn revisit_places(&self, places: &[Place]) -> Result<()> {
         let visits = self.with_entries(places)?;
         let holders = self.look_up_in_both(&visits)?;
-        let (chosen, left) = choose(&visits, &holders);
-        self.pass.lock().note_left(left);
-        self.remap(self.confirm_remaps(chosen))
+        let is_listed = self.pass.lock().is_batch_listed();
+        let (chosen, left) = choose(&visits, &holders, is_listed);
+        let confirmed = self.confirm_remaps(chosen);
+        self.pass.lock().note_left(left, confirmed.len() as u64);
+        self.remap(confirmed)
     }
 
     /// What the table says of the blocks. One that was freed meanwhile is left out.
@@ -226,12 +228,13 @@ fn ascending(pbns: impl Iterator<Item = Pbn>) -> Vec<Pbn> {
 }
 
 /// Which blocks go for which. A block moves to the best holder of its content, so that equal blocks meet in one:
-/// the one with the most references, of these the lowest pbn. If it is that itself and has a single reference, it
-/// moves to one that is not looked at in this batch, because that frees it. One that is not named itself, because
-/// enough others are, never is the best.
+/// the one with the most references, of these the lowest pbn. If it is that itself, the others come to it when they
+/// are looked at. Only a block that was skipped (`are_listed`) and has a single reference moves nonetheless, to one
+/// that is not looked at in this batch, because that frees it and the other is probably older. One that is not named
+/// itself, because enough others are, never is the best.
 ///
 /// Also gives how many stay although equal ones are left elsewhere: who refers to those is not known here.
-fn choose(visits: &[Visit], holders: &HashMap<Tag, Vec<(Pbn, Entry)>>) -> (Vec<Remap>, u64) {
+fn choose(visits: &[Visit], holders: &HashMap<Tag, Vec<(Pbn, Entry)>>, are_listed: bool) -> (Vec<Remap>, u64) {
     let mut left = 0;
     let visited: HashSet<Pbn> = visits.iter().map(|visit| visit.pbn).collect();
     let mut goes_to = |visit: &Visit| -> Option<Pbn> {
@@ -244,8 +247,9 @@ fn choose(visits: &[Visit], holders: &HashMap<Tag, Vec<(Pbn, Entry)>>) -> (Vec<R
             return Some(*best);
         }
         let (other, _) = holders.iter().filter(|(pbn, _)| !visited.contains(pbn)).max_by_key(rank)?;
-        left += u64::from(visit.entry.count > 1);
-        (visit.entry.count == 1).then_some(*other)
+        let moves = are_listed && visit.entry.count == 1;
+        left += u64::from(!moves);
+        moves.then_some(*other)
     };
     let targets: Vec<Vec<Pbn>> = visits.iter().map(&mut goes_to).map(|target| target.into_iter().collect()).collect();
     let mut gone: HashMap<Pbn, Pbn> = HashMap::new();
@@ -298,7 +302,7 @@ mod tests {
             .map(|(lbn, pbn)| Visit { map: MapId(1), lbn: Lbn(*lbn), pbn: Pbn(*pbn), entry: entry(7, count(*pbn)) })
             .collect();
         let holders = holders.iter().map(|(pbn, count)| (Pbn(*pbn), entry(7, *count))).collect();
-        let (remaps, _) = choose(&visits, &HashMap::from_iter([(Tag(7), holders)]));
+        let (remaps, _) = choose(&visits, &HashMap::from_iter([(Tag(7), holders)]), true);
         remaps.iter().map(|remap| (remap.visit.lbn.0, remap.target.0.0)).collect()
     }
 

@@ -96,7 +96,6 @@ impl Settings {
                 fingerprints: FingerprintMode::Eager,
                 hint_bytes: SMALL_HINT_BYTES,
                 prefix_bits: Some(14),
-                eviction: Eviction::Groups,
                 worker: Mode::Always,
                 ..two_levels
             },

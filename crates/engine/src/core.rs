@@ -52,8 +52,8 @@ pub struct StageStats {
 /// controllers, `evicted` and the signals, which hold no other lock. Who holds `group_gate` shared takes neither
 /// `log` nor `checkpointing`.
 ///
-/// In the background only: `skipped_file` or `disk_hints` first (the latter before `state` and `hints`), then
-/// `pass` (before a map's lock), then `skipped`.
+/// Of the out-of-line work: `tuning` or `skipped_file`, then `pass`, then a map's lock, `skipped`, or `disk_hints`,
+/// which comes before `hints`, `evicted` and `state`.
 pub struct Core {
     /// The publish lock.
     pub state: Mutex<State>,

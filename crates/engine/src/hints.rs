@@ -85,6 +85,11 @@ pub fn open(device: Arc<dyn Device>, volume_id: [u8; 16], data: Blocks) -> Optio
     }
 }
 
+/// The disk level, unless there is none or it was given up.
+fn in_use(disk: &mut Option<DiskHints>) -> Option<&mut DiskHints> {
+    disk.as_mut().filter(|disk| !disk.is_given_up())
+}
+
 impl Core {
     /// Takes what a publication changed into the memory level.
     pub fn update_hints(&self, freed: &[(Tag, Pbn)], placed: &[(Tag, Pbn)]) {
@@ -140,7 +145,7 @@ impl Core {
         if hints.is_empty() {
             return;
         }
-        let Some(disk) = guard.as_mut().filter(|disk| !disk.is_given_up()) else {
+        let Some(disk) = in_use(&mut guard) else {
             return self.drop_hints(hints.len());
         };
         hints.sort_unstable();
@@ -217,7 +222,7 @@ impl Core {
     /// After a mount: finds the pages of the disk level. True: it names every live block.
     pub fn adopt_disk_level(&self) -> bool {
         let mut guard = self.disk_hints.lock();
-        let Some(disk) = guard.as_mut().filter(|disk| !disk.is_given_up()) else { return false };
+        let Some(disk) = in_use(&mut guard) else { return false };
         let adopted = disk.file.adopt();
         let damaged = disk.file.damaged - disk.damage_known;
         disk.damage_known = disk.file.damaged;
@@ -253,7 +258,7 @@ impl Core {
     pub fn write_out_hints(&self) {
         self.merge_evicted();
         let mut guard = self.disk_hints.lock();
-        let Some(disk) = guard.as_mut().filter(|disk| !disk.is_given_up()) else { return };
+        let Some(disk) = in_use(&mut guard) else { return };
         let is_worth_it = self.hints_are_complete.load(Relaxed)
             && !self.hints_fit_into_memory()
             && self.hints.lock().bytes() <= WRITTEN_OUT_BYTES_MAX;
@@ -281,7 +286,7 @@ impl Core {
     /// page, the next call begins again.
     pub fn sweep_some(&self) -> bool {
         let mut guard = self.disk_hints.lock();
-        let Some(disk) = guard.as_mut().filter(|disk| !disk.is_given_up()) else { return false };
+        let Some(disk) = in_use(&mut guard) else { return false };
         let swept = disk.level.sweep(&mut disk.file, disk.cursor, |hints| self.which_are_live(hints));
         let swept = self.checked(disk, swept).unwrap_or_default();
         disk.cursor = swept.next.unwrap_or(Tag(0));
@@ -332,7 +337,7 @@ impl Core {
     /// The disk level's holders of tags, which come in ascending order.
     pub fn look_up_on_disk(&self, tags: &[Tag]) -> Vec<Hint> {
         let mut guard = self.disk_hints.lock();
-        let Some(disk) = guard.as_mut().filter(|disk| !disk.is_given_up()) else { return Vec::new() };
+        let Some(disk) = in_use(&mut guard) else { return Vec::new() };
         let mut found = Vec::new();
         let looked_up = disk.level.lookup(&mut disk.file, tags, &mut found);
         self.checked(disk, looked_up);

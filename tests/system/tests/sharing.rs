@@ -12,6 +12,9 @@ use oncefs_system_tests::{BLOCK, HostDisk, Mount, elapsed, fill, sys};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
+/// A hint keeps 40 bits of a tag. Two of a gibibyte's 2^18 blocks agree in them in one volume of 32 (each has
+/// its own key), and each such pair is stored twice, until the worker comes.
+const COLLISIONS_MAX: u64 = 4;
 
 /// Writes `len` bytes of stream `key` with write(2), 1 MiB at a time, and syncs.
 fn write_stream(path: &Path, key: u64, len: u64) {
@@ -50,7 +53,8 @@ fn the_second_copy_of_a_gibibyte_takes_no_space_and_hardly_a_write() {
     write_stream(&mount.join("second"), 1, GIB);
     let device = disk.bytes_written() - device_before;
     println!("bytes written to the device for the second copy: {device} ({:.3} %)", device as f64 * 100.0 / GIB as f64);
-    assert_eq!(mount.figure("space", "used_bytes"), used_once, "the second copy takes no block");
+    let more = mount.figure("space", "used_bytes") - used_once;
+    assert!(more <= COLLISIONS_MAX * 2 * BLOCK, "the second copy takes {more} bytes");
     assert!(device < GIB / 50, "the second copy wrote {device} bytes to the device");
     assert_eq!(mount.figure("space", "mapped_bytes"), 2 * GIB);
 

@@ -21,7 +21,6 @@ impl Ballast {
     }
 
     /// For volumes in memory.
-    #[cfg(test)]
     pub fn none() -> Self {
         Self { path: None }
     }

@@ -5,14 +5,11 @@ use std::sync::Arc;
 use crate::ballast::Ballast;
 use crate::core::Core;
 use crate::device::{Device, MemoryDevice};
-use crate::format::checkpoint::Checkpoint;
-use crate::format::keys;
-use crate::format::record::Sums;
-use crate::kv::{Kv, MemoryKv};
+use crate::kv::MemoryKv;
+use crate::open::{Medium, recover};
 use crate::settings::Settings;
-use crate::store::{Medium, recover};
 use crate::volume::table_bytes;
-use crate::{Blocks, MapId, OpenOptions, Profile};
+use crate::{Blocks, OpenOptions, Profile, Store};
 
 pub const LOG_BYTES: u64 = 4 << 20;
 const MEMORY_BYTES: u64 = 2 << 20;
@@ -57,19 +54,17 @@ pub struct Devices {
 impl Devices {
     /// An empty volume.
     pub fn new(data: Blocks, settings: Settings) -> Self {
-        let kv = MemoryKv::default();
-        let sums = Sums { data, used: Blocks(1), next_map: MapId(1), ..Sums::default() };
-        kv.write(vec![(keys::checkpoint(), Some(Checkpoint { sequence: 0, log_at: 0, sums }.encode()))]).unwrap();
-        kv.flush().unwrap();
-        Self {
+        let devices = Self {
             data: Arc::new(MemoryDevice::new(data.bytes())),
             table: Arc::new(MemoryDevice::new(table_bytes(data))),
             log: Arc::new(MemoryDevice::new(LOG_BYTES)),
-            kv: Arc::new(kv),
+            kv: Arc::default(),
             hints: Arc::default(),
             skipped: Arc::default(),
             settings,
-        }
+        };
+        Store::format_on(&devices.medium(), data).unwrap();
+        devices
     }
 
     /// As a power cut may leave them: of what was not flushed, anything.

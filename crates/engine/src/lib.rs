@@ -3,6 +3,7 @@
 //! The modules in the order of a block's life (`docs/life-of-a-block.md`):
 //! `write` holds the control flow of a write, `read` of a read, `commit` of durability.
 
+mod open;
 mod store;
 
 mod batch;
@@ -35,6 +36,7 @@ mod staging;
 mod state;
 mod table;
 
+mod chore;
 mod foreground;
 mod load;
 mod profile;
@@ -71,9 +73,13 @@ mod signals;
 mod stats;
 mod threads;
 
+pub use ballast::Ballast;
 pub use check::CheckReport;
+pub use chore::Chore;
 pub use error::{Error, Result};
+pub use load::DeviceLoad;
 pub use oncefs_dedup::{BLOCK_BYTES, Blocks, Fingerprint, Lbn, Pbn, Tag};
+pub use open::Medium;
 pub use profile::Profile;
 pub use stats::{CacheReport, Counters, Histogram, Report, Stage, StageReport};
 pub use store::{Change, DataPlace, MapId, OpenOptions, ReadBuf, Store, Totals, VolumeSpec};

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use oncefs_dedup::{Hint, PaceMode, Skipped};
 
+use crate::Medium;
 use crate::core::Core;
 use crate::device::{Device, MemoryDevice};
 use crate::fixture::{Devices, Random, two_levels};
@@ -26,7 +27,6 @@ use crate::format::shard::{SHARD_BLOCKS, Target};
 use crate::hash::is_zero;
 use crate::kv::{Kv, KvMemory, Put};
 use crate::settings::{FingerprintMode, Inline, Settings};
-use crate::store::Medium;
 use crate::{BLOCK_BYTES, Blocks, DedupCommand, Lbn, MapId, Pbn, Result};
 
 const DATA: Blocks = Blocks(40_000);

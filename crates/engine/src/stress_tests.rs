@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 
+use crate::Medium;
 use crate::core::Core;
 use crate::device::{Device, MemoryDevice};
 use crate::fixture::{Devices, Random, one_level, two_levels};
 use crate::kv::{Kv, KvMemory, MemoryKv, Put};
 use crate::settings::Settings;
-use crate::store::Medium;
 use crate::threads::Threads;
 use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Result};
 

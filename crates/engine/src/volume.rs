@@ -16,6 +16,7 @@ use crate::format::record::Sums;
 use crate::format::superblock::Superblock;
 use crate::format::{keys, label};
 use crate::kv::{Kv, RocksKv};
+use crate::open::Medium;
 use crate::{BLOCK_BYTES, Blocks, DataPlace, Error, MapId, Result, VolumeSpec};
 
 /// The smallest log: two groups of the largest size and a checkpoint in between fit.
@@ -99,16 +100,26 @@ pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64]) -> Result<()> {
     zero_file(&paths.part("log"), superblock.log_bytes)?;
     let records = paths.part("records");
     RocksKv::create(&records)?;
-    let sums = Sums { data, used: Blocks(1), next_map: MapId(1), ..Sums::default() };
-    let kv = RocksKv::open(&records, 4 << 20, false)?;
-    kv.write(vec![(keys::checkpoint(), Some(Checkpoint { sequence: 0, log_at: 0, sums }.encode()))])?;
-    kv.flush()?;
-    drop(kv);
+    write_first_checkpoint(&RocksKv::open(&records, 4 << 20, false)?, data)?;
     Ballast::at(paths.part("ballast")).fill().map_err(|e| Error::io("making the ballast", e))?;
     new_file(&paths.part("lock"))?;
     let mut file = new_file(&paths.part("superblock"))?;
     file.write_all(&encoded).and_then(|()| file.sync_all()).map_err(|e| Error::io("writing the superblock", e))?;
     sync_directory(volume)
+}
+
+/// Makes an empty volume with `data` blocks on devices of zeros.
+pub fn make_on(medium: &Medium, data: Blocks) -> Result<()> {
+    let failed = |e| Error::io("labelling the data area", e);
+    let label = label::encode(medium.volume_id);
+    medium.data.write_at(&label, 0).and_then(|()| medium.data.flush()).map_err(failed)?;
+    write_first_checkpoint(&*medium.kv, data)
+}
+
+fn write_first_checkpoint(kv: &dyn Kv, data: Blocks) -> Result<()> {
+    let sums = Sums { data, used: Blocks(1), next_map: MapId(1), ..Sums::default() };
+    kv.write(vec![(keys::checkpoint(), Some(Checkpoint { sequence: 0, log_at: 0, sums }.encode()))])?;
+    kv.flush()
 }
 
 fn data_blocks(spec: &VolumeSpec) -> Result<Blocks> {

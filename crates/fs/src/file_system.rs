@@ -95,6 +95,16 @@ impl FileSystem {
 
     /// Opens the file system of a volume. What an earlier mount left without a name is reclaimed in the background.
     pub fn open(store: Arc<Store>, clock: Arc<dyn Clock>, options: &Options) -> Result<Arc<Self>> {
+        let file_system = Self::open_without_threads(store, clock, options)?;
+        if !options.read_only {
+            *file_system.reclaimer.lock() = Self::start_reclaiming(&file_system)?;
+        }
+        Ok(file_system)
+    }
+
+    /// As `open`, and starts no thread: what an earlier mount left without a name stays until
+    /// [`FileSystem::reclaim_left_behind`] is called.
+    pub fn open_without_threads(store: Arc<Store>, clock: Arc<dyn Clock>, options: &Options) -> Result<Arc<Self>> {
         let id = store.volume_id();
         let numbers = InodeNumbers::open(&store, options.read_only)?;
         let file_system = Arc::new(Self {
@@ -113,9 +123,6 @@ impl FileSystem {
         });
         if !file_system.inode(Ino::ROOT)?.lock().is_directory() {
             return Err(Error::corrupt("inode 1", "the root is not a directory"));
-        }
-        if !options.read_only {
-            *file_system.reclaimer.lock() = Self::start_reclaiming(&file_system)?;
         }
         Ok(file_system)
     }

@@ -105,7 +105,8 @@ impl FileSystem {
         thread.map(Some).map_err(|error| Error::Engine(oncefs_engine::Error::io("starting a thread", error)))
     }
 
-    fn reclaim_left_behind(&self) -> Result<()> {
+    /// Deletes what earlier mounts left without a name.
+    pub fn reclaim_left_behind(&self) -> Result<()> {
         let (mut from, to) = orphan::range(Ino(0));
         loop {
             let page = self.store.scan(&from, &to, PAGE_RECORDS)?;

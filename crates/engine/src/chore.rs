@@ -1,0 +1,68 @@
+//! What background threads do, one step at a time, for who drives an open volume himself: explorers, fuzzers, tests.
+
+use std::time::Duration;
+
+use crate::Result;
+use crate::core::Core;
+
+/// A step of the work in the background.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chore {
+    /// Brings what the log holds to its place.
+    Checkpoint,
+    /// Frees one deleted file.
+    Reclaim,
+    /// Makes freed blocks reusable.
+    Release,
+    /// Gives freed space back to the host.
+    Punch,
+    /// Fills the hint store after the volume was opened.
+    FillHints,
+    /// Merges hints that left memory into the disk level.
+    MergeHints,
+    /// Looks for stale hints in one page of the disk level.
+    SweepHints,
+    /// Deduplicates at most so many blocks out of line.
+    Revisit {
+        /// Upper bound of the blocks looked at.
+        blocks_max: u64,
+    },
+    /// Saves the skipped buffer.
+    SaveSkipped,
+    /// What is done when a volume is closed.
+    LeaveCleanly,
+}
+
+impl Core {
+    /// Does it once. True: there was something to do, and may be more.
+    pub(crate) fn run(&self, chore: Chore) -> Result<bool> {
+        match chore {
+            Chore::Checkpoint => self.checkpoint().map(|()| false),
+            Chore::Reclaim => match self.signals.next_detached(Duration::ZERO) {
+                Some(map) => self.reclaim(map).map(|()| true),
+                None => Ok(false),
+            },
+            Chore::Release => {
+                self.release_waiting();
+                Ok(false)
+            }
+            Chore::Punch => Ok(self.punch_some()),
+            Chore::FillHints => self.fill_hints().map(|()| false),
+            Chore::MergeHints => {
+                self.merge_evicted();
+                Ok(false)
+            }
+            Chore::SweepHints => Ok(self.sweep_some()),
+            Chore::Revisit { blocks_max } => Ok(self.revisit(blocks_max)?.is_some()),
+            Chore::SaveSkipped => {
+                self.checkpoint_skipped(0);
+                Ok(false)
+            }
+            Chore::LeaveCleanly => {
+                self.checkpoint()?;
+                self.leave_cleanly();
+                Ok(false)
+            }
+        }
+    }
+}

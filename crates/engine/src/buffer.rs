@@ -7,9 +7,8 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use crate::device::ALIGN_BYTES;
+use crate::sync::Mutex;
 
 /// A byte buffer whose address and capacity are multiples of `ALIGN_BYTES`.
 pub struct AlignedBuf {

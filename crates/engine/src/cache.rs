@@ -12,10 +12,10 @@
 use std::collections::HashMap;
 
 use oncefs_dedup::{BLOCK_BYTES, Pbn};
-use parking_lot::Mutex;
 
 use crate::MapId;
 use crate::stats::CacheReport;
+use crate::sync::Mutex;
 
 /// Memory of one cached block: the bytes and 128 for what goes with them, of which the slot takes
 /// 24, the free list 4, the sightings 16 and the index at most 78 (17 bytes an entry, and a hash

@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use oncefs_dedup::{Fingerprinting, Hint, HintOptions, HintStore, Pace, Selectivity, SkippedBuffer};
-use parking_lot::{Mutex, RwLock};
 
 use crate::allocator::{Allocator, Bitmap, REGION_BLOCKS, REGION_PAGES, Run};
 use crate::ballast::Ballast;
@@ -29,7 +28,8 @@ use crate::signals::Signals;
 use crate::skip::SkippedFile;
 use crate::staging::Staging;
 use crate::state::State;
-use crate::stats::{Counters, LiveHistogram};
+use crate::stats::{Count, Counters, LiveHistogram};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, RwLock};
 use crate::worker::{Surroundings, controllers, fingerprinting};
 use crate::{Error, MapId, Pbn, Result, Stage};
 
@@ -40,7 +40,7 @@ const MAP_LOCKS: usize = 1024;
 #[derive(Default)]
 pub struct StageStats {
     /// Blocks that passed.
-    pub blocks: AtomicU64,
+    pub blocks: Count,
     /// Time per batch.
     pub latency: LiveHistogram,
 }
@@ -82,9 +82,9 @@ pub struct Core {
     /// Whether hints were lost, so that the block table is to be scanned.
     pub scan_is_wanted: AtomicBool,
     /// Pages of the block table that a scan under way has read.
-    pub scan_pages_done: AtomicU64,
+    pub scan_pages_done: Count,
     /// Pages that it reads; 0: there is none.
-    pub scan_pages: AtomicU64,
+    pub scan_pages: Count,
     /// The last commit before this mount.
     pub opened_at: u64,
     /// Blocks that in-line deduplication left to the worker.
@@ -227,8 +227,8 @@ impl Core {
             disk_hints: Mutex::new(parts.disk_hints),
             hints_are_complete: AtomicBool::new(false),
             scan_is_wanted: AtomicBool::new(false),
-            scan_pages_done: AtomicU64::new(0),
-            scan_pages: AtomicU64::new(0),
+            scan_pages_done: Count::new(0),
+            scan_pages: Count::new(0),
             skipped: Mutex::new(SkippedBuffer::with_bytes_max(settings.skipped_bytes)),
             skipped_file: Mutex::new(parts.skipped_file),
             pass: Mutex::default(),

@@ -34,6 +34,7 @@ mod records;
 mod shards;
 mod staging;
 mod state;
+mod sync;
 mod table;
 
 mod chore;
@@ -56,15 +57,16 @@ pub mod kv;
 mod log;
 mod volume;
 
-#[cfg(test)]
+// Under `schedules` every lock asks the scheduler, so tests with threads of their own cannot run.
+#[cfg(all(test, not(feature = "schedules")))]
 mod crash_tests;
 #[cfg(test)]
 mod fixture;
-#[cfg(test)]
+#[cfg(all(test, not(feature = "schedules")))]
 mod race_tests;
-#[cfg(test)]
+#[cfg(all(test, not(feature = "schedules")))]
 mod revisit_tests;
-#[cfg(test)]
+#[cfg(all(test, not(feature = "schedules")))]
 mod stress_tests;
 
 mod error;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 /// Holds off the reuse of every block that was reachable when it was taken.
 pub struct Pin {

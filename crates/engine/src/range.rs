@@ -13,6 +13,7 @@ use crate::hash::is_zero;
 use crate::publish::{Applied, MapEdit, shard_parts};
 use crate::space::Claim;
 use crate::state::{Plan, Take};
+use crate::sync::{RwLockReadGuard, RwLockWriteGuard};
 use crate::{BLOCK_BYTES, Blocks, Change, Error, Lbn, MapId, Pbn, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -26,7 +27,7 @@ const PIECE_SHARDS: usize = 64;
 const GATED_SHARDS_MAX: u64 = 4608;
 
 /// Holds off the end of the group; none for a change that is too large for one.
-type Gate<'a> = Option<parking_lot::RwLockReadGuard<'a, ()>>;
+type Gate<'a> = Option<RwLockReadGuard<'a, ()>>;
 
 /// What reserving does to whole blocks.
 #[derive(Clone, Copy)]
@@ -359,11 +360,7 @@ impl Core {
     }
 
     /// Locks two maps, in an order that all share.
-    fn lock_two(
-        &self,
-        a: MapId,
-        b: MapId,
-    ) -> (parking_lot::RwLockWriteGuard<'_, ()>, Option<parking_lot::RwLockWriteGuard<'_, ()>>) {
+    fn lock_two(&self, a: MapId, b: MapId) -> (RwLockWriteGuard<'_, ()>, Option<RwLockWriteGuard<'_, ()>>) {
         let (low, high) = if Self::map_lock_index(a) <= Self::map_lock_index(b) { (a, b) } else { (b, a) };
         let first = self.map_lock(low).write();
         let second = (Self::map_lock_index(low) != Self::map_lock_index(high)).then(|| self.map_lock(high).write());

@@ -1,11 +1,10 @@
 //! What wakes the background threads, and who waits for them.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
-
+use crate::sync::{AtomicBool, Condvar, Mutex};
 use crate::{Error, MapId, Result};
 
 /// Called once when what was published before is durable, or cannot become so.

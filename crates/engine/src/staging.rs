@@ -6,10 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
-use parking_lot::Mutex;
-
+use crate::sync::{AtomicUsize, Mutex};
 use crate::{BLOCK_BYTES, Pbn};
 
 /// One block in memory.

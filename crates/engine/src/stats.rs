@@ -65,6 +65,9 @@ impl Stage {
     }
 }
 
+/// A counter of statistics: nothing that is stored depends on it.
+pub type Count = AtomicU64;
+
 /// Latency classes of a histogram: class `i` holds what took less than 2^i microseconds.
 pub const HISTOGRAM_CLASSES: usize = 26;
 

@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use parking_lot::Mutex;
-
 use crate::buffer::PooledBuf;
 use crate::check::CheckReport;
 use crate::chore::Chore;
@@ -17,6 +15,7 @@ use crate::format::keys;
 use crate::load::DeviceLoad;
 use crate::open::{Budget, Medium, recover, settings_of};
 use crate::state::Plan;
+use crate::sync::Mutex;
 use crate::threads::Threads;
 use crate::{Blocks, DedupCommand, DedupStatus, Error, Lbn, Profile, Report, Result, volume};
 

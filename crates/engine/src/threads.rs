@@ -7,10 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-
 use crate::core::Core;
 use crate::signals::CommitWish;
+use crate::sync::Mutex;
 use crate::{Error, Result};
 
 /// A group is committed at the latest so long after its first change.

@@ -10,6 +10,7 @@ mod batch;
 mod checkpoint;
 mod commit;
 mod confirm;
+mod cut;
 mod gather;
 mod hash;
 mod lookup;

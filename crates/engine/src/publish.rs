@@ -75,6 +75,12 @@ impl<'a> MapEdit<'a> {
         Ok(())
     }
 
+    /// Stores a block whose content is staged. Its place in the map is set by `set`.
+    pub fn store_staged(&mut self, stored: StoredBlock) {
+        self.plan.stores.push(stored);
+        self.plan.staged.push(stored.pbn);
+    }
+
     /// Removes a whole shard and releases what it held.
     pub fn drop_shard(&mut self, key: ShardKey) -> Result<()> {
         let end = SHARD_BLOCKS as u16;

@@ -4,14 +4,12 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::allocator::Run;
-use crate::batch::{Batch, Outcome};
 use crate::core::Core;
+use crate::cut::Cuts;
 use crate::format::keys::{self, ShardKey};
 use crate::format::page::page_of;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
-use crate::hash::is_zero;
 use crate::publish::{Applied, MapEdit, shard_parts};
-use crate::space::Claim;
 use crate::state::{Plan, Take};
 use crate::sync::{RwLockReadGuard, RwLockWriteGuard};
 use crate::{BLOCK_BYTES, Blocks, Change, Error, Lbn, MapId, Pbn, Result};
@@ -38,6 +36,27 @@ enum Fill {
     ReservedHoles,
 }
 
+/// How far a change has come that is published in pieces.
+struct Pieces {
+    /// Blocks that the range cuts; they go with the first piece.
+    cuts: Cuts,
+    /// By how many blocks the map grows.
+    delta: i64,
+    /// Whether a piece was published.
+    is_begun: bool,
+}
+
+impl Pieces {
+    /// Edits the map for the next piece.
+    fn next_edit<'a>(&self, core: &'a Core, map: MapId) -> Result<MapEdit<'a>> {
+        let mut edit = MapEdit::new(core, map);
+        if !self.is_begun {
+            self.cuts.add_to(&mut edit)?;
+        }
+        Ok(edit)
+    }
+}
+
 impl Core {
     /// See [`crate::Store::truncate`].
     pub fn truncate<G>(&self, map: MapId, size: u64, with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
@@ -45,17 +64,31 @@ impl Core {
         let _map = self.map_lock(map).write();
         self.attached(map)?;
         let gate = self.gate_stored(map, &(size / BLOCK..u64::MAX))?;
-        let delta = self.zero_within_block(map, size, size.next_multiple_of(BLOCK))?;
-        self.cut_range(map, size.div_ceil(BLOCK)..u64::MAX, delta, &gate, with)
+        let cuts = self.cut_blocks(map, &[(size, size.next_multiple_of(BLOCK))])?;
+        self.in_pieces(map, cuts, |pieces| self.cut_range(map, size.div_ceil(BLOCK)..u64::MAX, pieces, &gate, with))
+    }
+
+    /// Does a change that is published in pieces. An error before the first one leaves everything as it was. One
+    /// behind it cannot be undone: the volume is read-only, so that what there is of the change is never committed.
+    fn in_pieces(&self, map: MapId, cuts: Cuts, work: impl FnOnce(&mut Pieces) -> Result<()>) -> Result<()> {
+        let mut pieces = Pieces { cuts, delta: 0, is_begun: false };
+        let result = work(&mut pieces);
+        if !pieces.is_begun {
+            self.forget_cuts(&pieces.cuts);
+            return result;
+        }
+        self.cuts_landed(map, &pieces.cuts);
+        result.inspect_err(|error| self.fail(error))?;
+        self.write_out_if_much()
     }
 
     /// Makes whole blocks holes, piece by piece. Only shards that exist are visited: a range may be far larger
-    /// than what its file holds. By `delta` blocks the map grew already.
+    /// than what its file holds.
     fn cut_range<G>(
         &self,
         map: MapId,
         blocks: Range<u64>,
-        mut delta: i64,
+        pieces: &mut Pieces,
         gate: &Gate<'_>,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
@@ -63,22 +96,28 @@ impl Core {
         loop {
             let mut shards = self.stored_shards(map, at, PIECE_SHARDS)?;
             shards.retain(|shard| shard * SHARD_BLOCKS < blocks.end);
-            let mut edit = MapEdit::new(self, map);
+            let mut edit = pieces.next_edit(self, map)?;
             for &shard in &shards {
                 cut_shard(&mut edit, ShardKey { map, shard }, &blocks)?;
             }
-            delta += edit.mapped_delta;
+            pieces.delta += edit.mapped_delta;
             let mut plan = edit.into_plan();
             if shards.len() < PIECE_SHARDS {
-                let _held = with(delta, &mut plan.change);
-                return self.apply_certain(plan);
+                let _held = with(pieces.delta, &mut plan.change);
+                return self.apply_piece(plan, pieces);
             }
-            self.apply_certain(plan)?;
+            self.apply_piece(plan, pieces)?;
             if gate.is_none() {
                 self.wait_for_room();
             }
             at = shards.last().expect("a full piece") + 1;
         }
+    }
+
+    fn apply_piece(&self, plan: Plan, pieces: &mut Pieces) -> Result<()> {
+        self.apply_certain(plan)?;
+        pieces.is_begun = true;
+        Ok(())
     }
 
     /// Keeps a change of a range in one group, so that a crash leaves all of it or nothing. None: it is too
@@ -127,16 +166,17 @@ impl Core {
             self.check_room(map, &touched)?;
         }
         let gate = if reserve { self.gate_of(&touched) } else { self.gate_stored(map, &touched)? };
-        let delta = if first > last {
-            self.zero_within_block(map, at, end)?
-        } else {
-            self.zero_within_block(map, at, first * BLOCK)? + self.zero_within_block(map, last * BLOCK, end)?
+        let cuts = match first > last {
+            true => self.cut_blocks(map, &[(at, end)])?,
+            false => self.cut_blocks(map, &[(at, first * BLOCK), (last * BLOCK, end)])?,
         };
-        if !reserve {
-            return self.cut_range(map, first..last, delta, &gate, with);
-        }
-        let whole = parts_of(map, first..last, Fill::Reserved);
-        self.fill_parts(map, whole.chain(parts_of(map, touched, Fill::ReservedHoles)), delta, &gate, with)
+        self.in_pieces(map, cuts, |pieces| {
+            if !reserve {
+                return self.cut_range(map, first..last, pieces, &gate, with);
+            }
+            let whole = parts_of(map, first..last, Fill::Reserved);
+            self.fill_parts(map, whole.chain(parts_of(map, touched, Fill::ReservedHoles)), pieces, &gate, with)
+        })
     }
 
     /// See [`crate::Store::reserve`].
@@ -147,7 +187,9 @@ impl Core {
         let touched = at / BLOCK..(at + len).div_ceil(BLOCK);
         self.check_room(map, &touched)?;
         let gate = self.gate_of(&touched);
-        self.fill_parts(map, parts_of(map, touched, Fill::ReservedHoles), 0, &gate, with)
+        self.in_pieces(map, Cuts::default(), |pieces| {
+            self.fill_parts(map, parts_of(map, touched, Fill::ReservedHoles), pieces, &gate, with)
+        })
     }
 
     /// Refuses to promise more blocks for the holes of a range than are available. Only shards that exist are
@@ -172,63 +214,32 @@ impl Core {
         }
     }
 
-    /// Fills parts of shards, piece by piece. By `delta` blocks the map grew already.
+    /// Fills parts of shards, piece by piece.
     fn fill_parts<G>(
         &self,
         map: MapId,
         parts: impl Iterator<Item = (ShardKey, u16, u16, Fill)>,
-        mut delta: i64,
+        pieces: &mut Pieces,
         gate: &Gate<'_>,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
         let mut parts = parts.peekable();
         loop {
-            let mut edit = MapEdit::new(self, map);
+            let mut edit = pieces.next_edit(self, map)?;
             for (key, start, end, fill) in parts.by_ref().take(PIECE_SHARDS) {
                 fill_part(&mut edit, key, start, end, fill)?;
             }
-            delta += edit.mapped_delta;
+            pieces.delta += edit.mapped_delta;
             let mut plan = edit.into_plan();
             if parts.peek().is_none() {
-                let _held = with(delta, &mut plan.change);
-                return self.apply_certain(plan);
+                let _held = with(pieces.delta, &mut plan.change);
+                return self.apply_piece(plan, pieces);
             }
-            self.apply_certain(plan)?;
+            self.apply_piece(plan, pieces)?;
             if gate.is_none() {
                 self.wait_for_room();
             }
         }
-    }
-
-    /// Makes bytes of one block read as zeros. Works on a full volume. Gives by how many blocks the map grew: the
-    /// caller's records have to hear of a block that became a hole.
-    fn zero_within_block(&self, map: MapId, from: u64, to: u64) -> Result<i64> {
-        if from >= to {
-            return Ok(0);
-        }
-        let lbn = Lbn(from / BLOCK);
-        let (key, start, end) = shard_parts(map, lbn, 1).next().expect("one block has one part");
-        let target = self.shard(key)?.slice(start, end).next().map(|extent| extent.target);
-        if !matches!(target, Some(Target::Data(_))) {
-            return Ok(0);
-        }
-        let _pin = self.pins.pin();
-        let mut block = self.pool.take(BLOCK_BYTES);
-        self.read_locked(map, lbn, &mut block)?;
-        block[(from % BLOCK) as usize..(to - lbn.0 * BLOCK) as usize].fill(0);
-        let mut batch = Batch::new(lbn, &block);
-        batch.tags[0] = self.hasher.tag(&block);
-        let mut runs = Vec::new();
-        if is_zero(&block) {
-            batch.outcomes[0] = Outcome::Zero;
-        } else {
-            runs = self.allocate(1, Claim::MustSucceed)?;
-            batch.outcomes[0] = Outcome::Anew(Some(runs[0].pbn));
-            self.stage(&mut batch, 0);
-        }
-        let mut delta = 0;
-        self.publish_batch(map, batch, runs, |grown, _| delta = grown)?;
-        Ok(delta)
     }
 
     /// See [`crate::Store::seek_data`].
@@ -283,25 +294,41 @@ impl Core {
         self.attached(source.0)?;
         self.attached(target.0)?;
         let gate = self.gate_of(&(target.1.0..target.1.0 + blocks.0));
+        self.in_pieces(target.0, Cuts::default(), |pieces| {
+            self.clone_pieces(source, target, blocks, pieces, &gate, with)
+        })
+    }
+
+    fn clone_pieces<G>(
+        &self,
+        source: (MapId, Lbn),
+        target: (MapId, Lbn),
+        blocks: Blocks,
+        pieces: &mut Pieces,
+        gate: &Gate<'_>,
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<()> {
         let piece = PIECE_SHARDS as u64 * SHARD_BLOCKS;
-        let (mut done, mut delta) = (0, 0);
+        let mut done = 0;
         let mut with = Some(with);
         loop {
             let count = piece.min(blocks.0 - done);
             let (mut plan, grown) =
                 self.plan_clone((source.0, source.1.plus(done)), (target.0, target.1.plus(done)), count)?;
-            delta += grown;
+            pieces.delta += grown;
             done += count;
             let is_last = done == blocks.0;
-            let _held = is_last.then(|| with.take().map(|with| with(delta, &mut plan.change)));
+            let _held = is_last.then(|| with.take().map(|with| with(pieces.delta, &mut plan.change)));
             self.counters.blocks_cloned.fetch_add(plan.takes.len() as u64, Relaxed);
-            match self.apply(plan)? {
-                Applied::Done if is_last => return Ok(()),
-                Applied::Done if gate.is_some() => {}
-                Applied::Done => self.wait_for_room(),
-                Applied::Refused { pbns, .. } => {
-                    return Err(Error::Invalid(format!("block {} has the largest number of references", pbns[0])));
-                }
+            if let Applied::Refused { pbns, .. } = self.apply(plan)? {
+                return Err(Error::Invalid(format!("block {} has the largest number of references", pbns[0])));
+            }
+            pieces.is_begun = true;
+            if is_last {
+                return Ok(());
+            }
+            if gate.is_none() {
+                self.wait_for_room();
             }
         }
     }

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use super::Device;
 
 const PAGE_BYTES: usize = 4096;
-type Pages = BTreeMap<u64, Box<[u8; PAGE_BYTES]>>;
+/// Images share the pages in which they are alike.
+type Pages = BTreeMap<u64, Arc<[u8; PAGE_BYTES]>>;
 
 #[derive(Default)]
 struct Images {
@@ -108,8 +110,8 @@ impl Device for MemoryDevice {
         Self::check(&images, at, bytes.len())?;
         for (page, offset, range) in pages_of(at, bytes.len()) {
             let source = &bytes[range];
-            let page = images.written.entry(page).or_insert_with(|| Box::new([0; PAGE_BYTES]));
-            page[offset..offset + source.len()].copy_from_slice(source);
+            let page = images.written.entry(page).or_insert_with(|| Arc::new([0; PAGE_BYTES]));
+            Arc::make_mut(page)[offset..offset + source.len()].copy_from_slice(source);
         }
         Ok(())
     }

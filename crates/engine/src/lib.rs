@@ -62,6 +62,8 @@ mod volume;
 #[cfg(all(test, not(feature = "schedules")))]
 mod crash_tests;
 #[cfg(test)]
+mod fault_tests;
+#[cfg(test)]
 mod fixture;
 #[cfg(all(test, not(feature = "schedules")))]
 mod race_tests;

@@ -58,6 +58,7 @@ const KEPT_WORDS: [Kept; 3] = [
             ("crates/engine/src/error.rs", "tells a full host from other errors"),
             ("crates/engine/src/device/file.rs", "reads the host's answers to O_DIRECT and SEEK_DATA"),
             ("crates/engine/src/device/memory.rs", "fails when tests want it to"),
+            ("crates/engine/src/device/faulty.rs", "fails when tests want it to"),
             ("crates/engine/src/threads.rs", "copies an error that several barriers are told"),
             ("crates/engine/src/revisit_tests", "lets devices fail"),
         ],

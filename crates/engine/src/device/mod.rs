@@ -1,11 +1,13 @@
 //! The medium below the engine: one narrow trait, so that a memory twin, a crash
 //! recorder or a fault injector can stand in for a file.
 
+mod faulty;
 mod file;
 mod memory;
 
 use std::io;
 
+pub use faulty::{Access, Fault, Faults, FaultyDevice, Lasts};
 pub use file::FileDevice;
 pub use memory::MemoryDevice;
 

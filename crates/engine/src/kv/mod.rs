@@ -1,8 +1,10 @@
 //! The sorted state below the log: an ordered key-value store, checkpointed, never logged by itself.
 
+mod faulty;
 mod memory;
 mod rocks;
 
+pub use faulty::{FaultyKv, RECORDS};
 pub use memory::MemoryKv;
 pub use rocks::RocksKv;
 

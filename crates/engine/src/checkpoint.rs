@@ -96,7 +96,9 @@ impl Core {
         if pages.is_empty() {
             return Ok(());
         }
-        let (free, mut numbers): (Vec<u64>, Vec<u64>) = pages.keys().partition(|number| pages[*number].is_free());
+        let mut all: Vec<u64> = pages.keys().copied().collect();
+        all.sort_unstable();
+        let (free, mut numbers): (Vec<u64>, Vec<u64>) = all.into_iter().partition(|number| pages[number].is_free());
         numbers.extend(free.into_iter().filter(|number| !self.punch_page(*number)));
         numbers.sort_unstable();
         for run in numbers.chunk_by(|a, b| a + 1 == *b) {

@@ -3,9 +3,8 @@
 //! Under the file's lock, and only where the map still names the copy and the table still says that the target
 //! holds its content: a block that changed meanwhile is left alone. Copy and target are pinned by the caller.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
-
-use hashbrown::HashMap;
 
 use crate::core::Core;
 use crate::format::keys::ShardKey;
@@ -83,7 +82,7 @@ impl Core {
             edit.set(key, Extent { first, blocks: run.len() as u16, target: Target::Data(run[0].target.0) })?;
         }
         let fingerprint = |remap: &Remap| Some((remap.target.0, remap.target.1.fingerprint?));
-        let fingerprints: HashMap<_, _> = unchanged.iter().filter_map(fingerprint).collect();
+        let fingerprints: BTreeMap<_, _> = unchanged.iter().filter_map(fingerprint).collect();
         let takes: Vec<(Tag, Pbn)> = unchanged.iter().map(|remap| (remap.visit.entry.tag, remap.target.0)).collect();
         let mut plan = edit.into_plan();
         plan.takes = takes.iter().map(|(tag, pbn)| Take { pbn: *pbn, tag: *tag }).collect();

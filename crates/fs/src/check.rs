@@ -24,7 +24,7 @@ use crate::{Error, FileKind, FileSystem, Ino, Result};
 /// Inodes checked in one pass: 40 MB.
 const WINDOW_INODES: u64 = 1 << 20;
 
-/// Maps checked in one pass: 16 MB.
+/// Maps checked in one pass: at most 16 MB.
 const WINDOW_MAPS: u64 = 1 << 20;
 
 /// Records fetched at a time.
@@ -261,7 +261,7 @@ impl FileSystem {
 
     /// Compares the maps from `first` on with the inodes. Returns the first one that is left for another window.
     fn check_map_window(&self, first: u64, report: &mut dyn FnMut(String)) -> Result<Option<u64>> {
-        let mut owners = vec![Owner::default(); WINDOW_MAPS as usize];
+        let mut owners: Vec<Owner> = Vec::new();
         let mut next: Option<u64> = None;
         let mut place = |map: u64| {
             let at = map.checked_sub(first)?;
@@ -275,17 +275,22 @@ impl FileSystem {
             let Some(ino) = inode::ino_of_key(key) else { return };
             // What cannot be decoded was reported when the inodes were gone through.
             let Ok(InodeRecord { map, blocks, .. }) = InodeRecord::decode(ino, value) else { return };
-            let Some(owner) = place(map.0).map(|at| &mut owners[at]) else { return };
+            let Some(at) = place(map.0) else { return };
+            if owners.len() <= at {
+                owners.resize(at + 1, Owner::default());
+            }
+            let owner = &mut owners[at];
             if owner.ino != 0 {
                 report(format!("inode {}: its map {} belongs to inode {} too", ino.0, map.0, owner.ino));
             }
             *owner = Owner { ino: ino.0, blocks };
         })?;
         self.store.for_each_map(&mut |map, blocks| {
-            let Some(owner) = place(map.0).map(|at| &mut owners[at]) else { return };
-            if owner.ino == 0 {
-                report(format!("map {} with {} blocks belongs to no inode", map.0, blocks.0));
-            } else if owner.blocks != blocks.0 {
+            let Some(at) = place(map.0) else { return };
+            let Some(owner) = owners.get_mut(at).filter(|owner| owner.ino != 0) else {
+                return report(format!("map {} with {} blocks belongs to no inode", map.0, blocks.0));
+            };
+            if owner.blocks != blocks.0 {
                 report(format!("inode {}: it counts {} blocks and its map has {}", owner.ino, owner.blocks, blocks.0));
             }
             owner.blocks = 0;

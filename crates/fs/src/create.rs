@@ -48,6 +48,9 @@ impl FileSystem {
         if target.len() > SYMLINK_BYTES_MAX {
             return Err(Error::NameTooLong);
         }
+        if target.is_empty() || target.contains(&0) {
+            return Err(Error::Invalid("a symbolic link's target must not be empty nor hold a NUL byte"));
+        }
         self.create(parent, name, &Node { kind: FileKind::Symlink, permissions: 0o777, rdev: 0, target }, caller)
     }
 

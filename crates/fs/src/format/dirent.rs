@@ -57,6 +57,13 @@ pub(crate) fn parse_key(key: &[u8]) -> Option<(Ino, Place)> {
     (key.len() == 17 && place & SEQUENCE_MASK == 0).then_some((Ino(number_of_key(key)?), Place(place)))
 }
 
+/// Whether these bytes can be a name. What is not one is never stored, and never served where damage stored it:
+/// joined to a directory's path it would lead elsewhere.
+pub(crate) fn is_name(bytes: &[u8]) -> bool {
+    let is_dots = bytes == b"." || bytes == b"..";
+    !bytes.is_empty() && bytes.len() <= NAME_BYTES_MAX && !is_dots && !bytes.contains(&b'/') && !bytes.contains(&0)
+}
+
 /// One name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Dirent {
@@ -139,8 +146,9 @@ fn parse(body: &[u8]) -> Option<Names> {
         let len = usize::from(reader.u8()?);
         names.push(Dirent { ino, kind, name: reader.slice(len)?.to_vec(), sequence });
     }
+    let are_names = names.iter().all(|dirent: &Dirent| is_name(&dirent.name));
     let ordered = names.is_sorted_by(|a: &Dirent, b: &Dirent| a.sequence < b.sequence);
-    (ordered && !names.is_empty()).then_some(Names(names))
+    (ordered && are_names && !names.is_empty()).then_some(Names(names))
 }
 
 // A name's length is stored in one byte.
@@ -180,6 +188,20 @@ mod tests {
     fn a_sealed_record_with_nonsense_is_refused() {
         for body in [&b""[..], b"\x01", b"\x02", b"\x01\x00\x08", b"\x01\x00\x00\0\0\0\0\0\0\0\0\x01a"] {
             assert!(Names::decode(Ino(3), &seal(body.to_vec(), 3)).is_err(), "{body:?}");
+        }
+    }
+
+    #[test]
+    fn a_sealed_record_whose_name_leads_out_of_the_directory_is_refused() {
+        let record = |name: &[u8]| {
+            let body = [&[VERSION, 0, 8][..], &7_u64.to_le_bytes(), &[name.len() as u8], name].concat();
+            Names::decode(Ino(3), &seal(body, 3))
+        };
+        for name in [&b""[..], b".", b"..", b"/", b"../x", b"a/b", b"/etc/passwd", b"a\0b", b"\0"] {
+            assert!(record(name).is_err(), "{name:?}");
+        }
+        for name in [&b"a"[..], b"...", b".a", b"..a", b"\xff", b" . ", &[b'n'; 255]] {
+            assert!(record(name).unwrap().find(name).is_some(), "{name:?}");
         }
     }
 

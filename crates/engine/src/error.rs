@@ -19,6 +19,9 @@ pub enum Error {
         /// Newest version that this program reads.
         known: u32,
     },
+    /// Others than root can change the volume: the message says how to end that.
+    #[error("{0}")]
+    Exposed(String),
     /// Another process has the volume open.
     #[error("the volume {0} is in use by another process: unmount it first (oncefs umount DIR)")]
     InUse(String),

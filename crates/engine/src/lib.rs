@@ -29,6 +29,7 @@ mod allocator;
 mod cache;
 mod core;
 mod group;
+mod guard;
 mod hints;
 mod pins;
 mod records;

@@ -240,6 +240,11 @@ impl Store {
         Ok(volume::superblock(volume)?.profile)
     }
 
+    /// Parts of a volume that lie outside its directory.
+    pub fn parts_outside(volume: &Path) -> Result<Vec<PathBuf>> {
+        volume::parts_outside(volume)
+    }
+
     /// What is set for this mount, by name.
     pub fn settings(&self) -> BTreeMap<String, String> {
         self.core.settings.lock().list()

@@ -17,7 +17,7 @@ use crate::format::superblock::Superblock;
 use crate::format::{keys, label};
 use crate::kv::{Kv, RocksKv};
 use crate::open::Medium;
-use crate::{BLOCK_BYTES, Blocks, DataPlace, Error, MapId, Result, VolumeSpec};
+use crate::{BLOCK_BYTES, Blocks, DataPlace, Error, MapId, Result, VolumeSpec, guard};
 
 /// The smallest log: two groups of the largest size and a checkpoint in between fit.
 const LOG_BYTES_MIN: u64 = 4 << 20;
@@ -159,11 +159,13 @@ fn device_bytes(path: &Path) -> Result<u64> {
 fn make_directory(volume: &Path) -> Result<()> {
     let failed = |e| Error::io(format!("making {}", volume.display()), e);
     match fs::read_dir(volume) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => DirBuilder::new().mode(0o700).create(volume).map_err(failed),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            DirBuilder::new().mode(guard::DIRECTORY_MODE).create(volume).map_err(failed)
+        }
         Err(e) => Err(failed(e)),
         Ok(entries) => {
             if entries.count() == 0 {
-                return Ok(());
+                return guard::claim(volume);
             }
             let what = if volume.join("superblock").exists() { "is a volume already" } else { "is not empty" };
             Err(Error::InTheWay(format!("{} {what}: choose another path or remove it first", volume.display())))
@@ -213,7 +215,10 @@ fn sync_directory(path: &Path) -> Result<()> {
 pub fn superblock(volume: &Path) -> Result<Superblock> {
     let name = volume.display().to_string();
     match fs::read(volume.join("superblock")) {
-        Ok(bytes) => Superblock::decode(&bytes, &name),
+        Ok(bytes) => {
+            guard::refuse_if_others_can_change(volume)?;
+            Superblock::decode(&bytes, &name)
+        }
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             Err(Error::NotAVolume(name))
         }
@@ -221,10 +226,23 @@ pub fn superblock(volume: &Path) -> Result<Superblock> {
     }
 }
 
+/// The parts of a volume that lie outside its directory: a raw device, and what links lead to.
+pub fn parts_outside(volume: &Path) -> Result<Vec<PathBuf>> {
+    let mut parts = guard::linked_parts(volume);
+    if let DataPlace::Device(path) = superblock(volume)?.data {
+        parts.push(path);
+    }
+    Ok(parts)
+}
+
 /// Opens the parts of a volume and takes its lock.
 pub fn open(volume: &Path, superblock: Superblock, kv_bytes_max: u64, read_only: bool) -> Result<Opened> {
     let paths = Paths { volume };
     let name = volume.display().to_string();
+    for part in guard::readable_by_others(volume) {
+        let part = part.display();
+        log::warn!("others can read {part}: chmod go-rwx {part}; what is in it they may know already");
+    }
     let lock = take_lock(&paths.part("lock"), &name)?;
     let part = |path: PathBuf, direct: bool| -> Result<Arc<dyn Device>> {
         let open = if direct { FileDevice::open_direct } else { FileDevice::open_buffered };

@@ -1,5 +1,7 @@
 //! The file `superblock`: what never changes in a volume's life. Sizes and sums live in the log and the checkpoint.
 
+use std::fmt;
+
 use super::{VERSION, at, checksum};
 use crate::{DataPlace, Error, Profile, Result};
 
@@ -19,7 +21,7 @@ const SEED: u64 = 0x7375_7065;
 const _: () = assert!(PATH_BYTES_MAX >= 4000);
 
 /// Identity and layout of a volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Superblock {
     /// Identity, stable for the volume's life.
     pub volume_id: [u8; 16],
@@ -31,6 +33,16 @@ pub struct Superblock {
     pub data: DataPlace,
     /// Default policy.
     pub profile: Profile,
+}
+
+/// Without the secret, which no message may show.
+impl fmt::Debug for Superblock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { volume_id, secret: _, log_bytes, data, profile } = self;
+        let mut shown = f.debug_struct("Superblock");
+        shown.field("volume_id", volume_id).field("log_bytes", log_bytes).field("data", data).field("profile", profile);
+        shown.finish_non_exhaustive()
+    }
 }
 
 impl Superblock {
@@ -109,6 +121,12 @@ mod tests {
             data: DataPlace::Device("/dev/loop0".into()),
             profile: Profile::Lrlfs,
         }
+    }
+
+    #[test]
+    fn no_message_shows_the_secret() {
+        let shown = format!("{:?}", Superblock { secret: *b"a secret of exactly thirty-two b", ..sample() });
+        assert!(shown.contains("log_bytes") && !shown.contains("secret") && !shown.contains("97, 32, 115"), "{shown}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! and fsck(8). `commands` reads the command line, every other module does one thing.
 
 mod commands;
+mod confine;
 mod control;
 mod dedup;
 mod failure;
@@ -13,8 +14,10 @@ mod logging;
 mod mkfs;
 mod mount;
 mod mount_options;
+mod mounter;
 mod mounts;
 mod notify;
+mod privileges;
 mod process;
 mod profiles;
 mod progress;

@@ -18,6 +18,9 @@ use crate::serve::{self, READY, Task};
 /// Opening a volume that takes longer than this is told.
 const QUIET: Duration = Duration::from_secs(2);
 
+/// What the daemon takes over of the environment: where systemd listens, and what time it is.
+const DAEMON_VARIABLES: [&str; 2] = ["NOTIFY_SOCKET", "TZ"];
+
 /// Mounts a volume.
 pub fn run(arguments: MountArgs) -> Outcome {
     let options = options(&arguments).or_fail(exit::MOUNT_USAGE)?;
@@ -137,6 +140,7 @@ fn start_daemon(task: &Task) -> Outcome {
         daemon.arg("--log-file").arg(file);
     }
     daemon.arg("--").arg(&task.volume).arg(&task.dir);
+    daemon.env_clear().envs(std::env::vars_os().filter(|(name, _)| DAEMON_VARIABLES.iter().any(|kept| name == kept)));
     daemon.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let daemon = daemon.spawn().or_fail_doing(exit::MOUNT_SYSTEM, "cannot start the daemon")?;
     await_ready(daemon)

@@ -1,6 +1,7 @@
 //! What the daemon and the commands ask of their own process: limits, signals, descriptors, memory.
 
 use std::backtrace::Backtrace;
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
@@ -27,9 +28,26 @@ pub fn make_private_files() {
     unsafe { libc::umask(0o077) };
 }
 
+/// Closes what the process was started with beside stdin, stdout and stderr: a lock file that a script holds open must
+/// not stay locked for as long as the volume is mounted. To be called before anything is opened.
+pub fn close_inherited() {
+    // SAFETY: nothing in this process has opened a descriptor above these three.
+    unsafe { libc::close_range(libc::STDERR_FILENO as libc::c_uint + 1, libc::c_uint::MAX, 0) };
+}
+
+/// The process's name in `ps` and in the kernel's messages; 15 bytes of it are kept.
+pub fn set_name(name: &CStr) {
+    // SAFETY: the name ends with NUL and is copied.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
 /// Prepares the daemon's process, before any thread exists: threads inherit all of it.
 pub fn prepare() {
     make_private_files();
+    set_name(c"oncefs");
+    // A working directory would be in use for as long as the volume is mounted. All paths are absolute.
+    warn_if("leave the working directory", std::env::set_current_dir("/"));
+    warn_if("keep what is in memory out of core dumps", forbid_dumps());
     // SAFETY: SIG_IGN is a valid disposition. A log that nobody reads any more must not end the daemon.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
     warn_if("mark the daemon as an I/O flusher", set_io_flusher());
@@ -70,6 +88,12 @@ fn warn_if(doing: &str, result: io::Result<()>) {
     if let Err(e) = result {
         log::warn!("cannot {doing}: {e}");
     }
+}
+
+/// The volume's key and everybody's data are in memory: no core file, and only root's debuggers get at it.
+fn forbid_dumps() -> io::Result<()> {
+    // SAFETY: prctl with integer arguments.
+    check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })
 }
 
 fn set_io_flusher() -> io::Result<()> {
@@ -201,7 +225,7 @@ pub fn await_readable(fd: BorrowedFd, timeout: Option<Duration>) -> bool {
 /// Starts a session of its own, so that the terminal's end is not the daemon's.
 pub fn leave_terminal() -> io::Result<()> {
     // SAFETY: setsid has no arguments.
-    if unsafe { libc::setsid() } < 0 { Err(io::Error::last_os_error()) } else { std::env::set_current_dir("/") }
+    if unsafe { libc::setsid() } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Puts `/dev/null` in the place of stdin, stdout and stderr.

@@ -4,22 +4,25 @@
 //! a signal only asks for that.
 
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use oncefs_engine::{BLOCK_BYTES, DedupCommand, Error, OpenOptions, Store};
 use oncefs_fs::{AtimePolicy, FileSystem, Options, SystemClock};
-use oncefs_fuse::{Adapter, AdapterConfig, DirtyLimit, MountSpec, Session};
+use oncefs_fuse::{Adapter, AdapterConfig, DirtyLimit, MountSpec, Session, SessionSpec};
 use serde_json::{Value, json};
 
 use crate::commands::ServeArgs;
+use crate::confine::confine_daemon;
 use crate::control::{About, Connection, Handler, Request, Server, Tuned};
 use crate::failure::{OrFail, Outcome, exit};
 use crate::mount_options::MountOptions;
+use crate::mounter::Mounter;
 use crate::mounts::shown;
 use crate::process::{self, EndSignals};
-use crate::{logging, notify, profiles};
+use crate::{logging, notify, privileges, profiles};
 
 /// The daemon's word when the mount is there.
 pub const READY: &str = "ready";
@@ -50,6 +53,7 @@ pub struct Task {
 
 /// Serves in this process and logs to stderr.
 pub fn in_foreground(task: &Task) -> Outcome {
+    process::close_inherited();
     let target = task.options.log_file.as_deref().map_or(logging::Target::Stderr, logging::Target::File);
     start_log(&target, task)?;
     serve(task, || Ok(()))
@@ -57,6 +61,7 @@ pub fn in_foreground(task: &Task) -> Outcome {
 
 /// Serves in the background. Stdout leads to `oncefs mount`: one line, `ready` or an exit code and a message.
 pub fn in_background(arguments: ServeArgs) -> Outcome {
+    process::close_inherited();
     let served = background_task(arguments).and_then(|task| {
         process::leave_terminal().or_fail_doing(exit::MOUNT_SYSTEM, "cannot leave the terminal")?;
         let target = task.options.log_file.as_deref().map_or(logging::Target::Syslog, logging::Target::File);
@@ -92,10 +97,37 @@ fn serve(task: &Task, ready: impl FnOnce() -> std::io::Result<()>) -> Outcome {
     process::prepare();
     let bounds = Bounds::of(task)?;
     process::bound_allocator(bounds.memory_bytes_max);
-    let daemon = Daemon::open(task, &bounds)?;
-    let session = mount(task, &bounds, &daemon).inspect_err(|_| drop(daemon.close()))?;
-    let limit = start_threads(task, &session, &daemon, signals)
-        .inspect_err(|_| oncefs_fuse::detach(&task.dir))
+    let connection = oncefs_fuse::open_device().or_fail(exit::MOUNT_FAILED)?;
+    let mounter = Mounter::start(mount_spec(task), &connection);
+    let mounter = Arc::new(mounter.or_fail_doing(exit::MOUNT_SYSTEM, "cannot start a process")?);
+    let served =
+        give_up_privileges(task).and_then(|()| serve_unprivileged(task, &bounds, connection, &mounter, signals, ready));
+    mounter.end();
+    served
+}
+
+/// Leaves this process what serving the volume takes: no capability, and no file outside of the volume.
+fn give_up_privileges(task: &Task) -> Outcome {
+    let parts = Store::parts_outside(&task.volume).or_fail(exit::MOUNT_FAILED)?;
+    if let Err(e) = privileges::keep_only(&[]) {
+        log::warn!("cannot give up the privileges of root: {e}");
+    }
+    confine_daemon(&task.volume, &parts);
+    Ok(())
+}
+
+fn serve_unprivileged(
+    task: &Task,
+    bounds: &Bounds,
+    connection: OwnedFd,
+    mounter: &Arc<Mounter>,
+    signals: EndSignals,
+    ready: impl FnOnce() -> std::io::Result<()>,
+) -> Outcome {
+    let daemon = Daemon::open(task, bounds)?;
+    let session = mount(task, bounds, &daemon, connection, mounter).inspect_err(|_| drop(daemon.close()))?;
+    let limit = start_threads(task, &session, &daemon, mounter, signals)
+        .inspect_err(|_| mounter.detach())
         .or_fail(exit::MOUNT_SYSTEM)?;
     log::info!("mounted {} on {}", shown(&task.volume), shown(&task.dir));
     notify::tell(notify::READY);
@@ -132,21 +164,29 @@ impl Bounds {
     }
 }
 
-fn mount(task: &Task, bounds: &Bounds, daemon: &Daemon) -> Outcome<Session<Adapter>> {
-    let spec = MountSpec {
-        volume: task.volume.clone(),
-        dir: task.dir.clone(),
-        kernel_flags: task.options.kernel_flags,
-        threads: bounds.threads,
-        request_bytes_max: bounds.request_bytes_max,
-    };
+fn mount_spec(task: &Task) -> MountSpec {
+    MountSpec { volume: task.volume.clone(), dir: task.dir.clone(), kernel_flags: task.options.kernel_flags }
+}
+
+/// Mounts and answers INIT. On an error nothing stays mounted.
+fn mount(
+    task: &Task,
+    bounds: &Bounds,
+    daemon: &Daemon,
+    connection: OwnedFd,
+    mounter: &Mounter,
+) -> Outcome<Session<Adapter>> {
+    let spec =
+        SessionSpec { dir: task.dir.clone(), threads: bounds.threads, request_bytes_max: bounds.request_bytes_max };
     let config = AdapterConfig {
         request_bytes_max: spec.request_bytes_max,
         direct_io_below_bytes: direct_io_below(daemon.file_system.store().totals().data.0 * BLOCK_BYTES as u64),
     };
     let adapter = Adapter::new(daemon.file_system.clone(), config);
     let kernel_cache = adapter.kernel_cache();
-    let session = Session::mount(adapter, &spec).or_fail(exit::MOUNT_FAILED)?;
+    let session = Session::mount(adapter, connection, &spec, || mounter.mount())
+        .inspect_err(|_| mounter.detach())
+        .or_fail(exit::MOUNT_FAILED)?;
     kernel_cache.connect(session.notifier()).or_fail_doing(exit::MOUNT_SYSTEM, "cannot start a thread")?;
     Ok(session)
 }
@@ -155,10 +195,11 @@ fn start_threads(
     task: &Task,
     session: &Session<Adapter>,
     daemon: &Arc<Daemon>,
+    mounter: &Arc<Mounter>,
     signals: EndSignals,
 ) -> std::io::Result<DirtyLimit> {
-    let (ending, dir) = (daemon.clone(), task.dir.clone());
-    let watch = move || end_on_signal(&signals, &dir, &ending);
+    let (dir, ending, mounter) = (task.dir.clone(), daemon.clone(), mounter.clone());
+    let watch = move || end_on_signal(&signals, &dir, &ending, &mounter);
     std::thread::Builder::new().name("signals".into()).spawn(watch)?;
     let daemon = daemon.clone();
     let available = move || daemon.file_system.store().totals().available.0 * BLOCK_BYTES as u64;
@@ -166,25 +207,27 @@ fn start_threads(
 }
 
 /// Asked to end: hands the kernel's dirty pages over, unmounts, and closes the volume under whoever does not let go.
-fn end_on_signal(signals: &EndSignals, dir: &Path, daemon: &Daemon) {
+fn end_on_signal(signals: &EndSignals, dir: &Path, daemon: &Daemon, mounter: &Mounter) {
     let Some(signal) = signals.wait(None) else {
         return;
     };
     log::info!("{signal}: unmounting {}", shown(dir));
-    if let Err(e) = process::sync_file_system(dir) {
+    if let Err(e) = mounter.sync() {
         log::warn!("cannot sync {}: {e}", shown(dir));
     }
-    match oncefs_fuse::unmount(dir, 0) {
+    match mounter.unmount() {
         Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
             log::warn!("{} is in use: detached, waiting for its users", shown(dir));
-            oncefs_fuse::detach(dir);
+            mounter.detach();
         }
         // Whatever else it is: the mount is gone already.
         _ => {}
     }
     signals.wait(Some(END_PATIENCE));
     log::warn!("{} is still in use: closing the volume", shown(dir));
-    std::process::exit(if daemon.close().is_ok() { 0 } else { exit::FAILED.into() });
+    let closed = daemon.close();
+    mounter.end();
+    std::process::exit(if closed.is_ok() { 0 } else { exit::FAILED.into() });
 }
 
 struct Daemon {

@@ -14,5 +14,5 @@ mod worker;
 
 pub use adapter::{Adapter, AdapterConfig};
 pub use kernel_cache::KernelCache;
-pub use session::{MOUNT_TYPE, MountSpec, Session, detach, remount, unmount};
+pub use session::{MOUNT_TYPE, MountSpec, Session, SessionSpec, attach, open_device, remount, unmount};
 pub use tuning::{BackingDevice, DirtyLimit, dirty_bytes_max};

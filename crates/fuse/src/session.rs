@@ -2,13 +2,14 @@
 //!
 //! Owns the kernel connection from mount(2) to its end. Knows no volume and no policy: what answers the
 //! requests is any `fuser::Filesystem`, what the kernel may hold back is `tuning`'s business.
+//! mount(2) and the handshake are apart, since who serves a mount need not be who may make it.
 //! mount(2) is called here and not by fuser, so that the type is `fuse.oncefs` (umount(8) finds its helper by it),
 //! the flags are the ones asked for (relatime, strictatime), and errors name their cause.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,13 @@ pub struct MountSpec {
     pub dir: PathBuf,
     /// `MS_...` flags of mount(2).
     pub kernel_flags: libc::c_ulong,
+}
+
+/// How a mount is served.
+#[derive(Clone, Debug)]
+pub struct SessionSpec {
+    /// The mount point. Absolute.
+    pub dir: PathBuf,
     /// Event loops. Each of them answers one request at a time.
     pub threads: usize,
     /// Largest WRITE or READ that the kernel may send.
@@ -43,18 +51,17 @@ pub struct Session<F: Filesystem> {
 }
 
 impl<F: Filesystem> Session<F> {
-    /// Mounts and answers INIT. On an error nothing stays mounted.
-    pub fn mount(filesystem: F, spec: &MountSpec) -> io::Result<Self> {
-        let connection = open_device()?;
+    /// Mounts by `attach`, and answers INIT. On an error from then on the caller unmounts.
+    pub fn mount(
+        filesystem: F,
+        connection: OwnedFd,
+        spec: &SessionSpec,
+        attach: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<Self> {
         // Sampled by the kernel when it reads the reply to INIT, so it goes back right after.
-        let page_limit = PageLimit::raise_for(spec.request_bytes_max);
-        attach(&connection, spec)?;
-        let mounted = shake_hands(filesystem, connection, spec);
-        drop(page_limit);
-        if mounted.is_err() {
-            detach(&spec.dir);
-        }
-        mounted
+        let _page_limit = PageLimit::raise_for(spec.request_bytes_max);
+        attach().map_err(|e| why_not_mounted(&e, &spec.dir))?;
+        shake_hands(filesystem, connection, spec)
     }
 
     /// The kernel's knobs for this mount.
@@ -73,18 +80,11 @@ impl<F: Filesystem> Session<F> {
     }
 }
 
-/// Unmounts lazily: who has files open keeps them, nobody else gets in.
-pub fn detach(dir: &Path) {
-    if let Err(e) = unmount(dir, libc::MNT_DETACH) {
-        log::warn!("cannot unmount {}: {e}", dir.display());
-    }
-}
-
-/// umount2(2).
+/// umount2(2) of what is mounted on `dir` itself: a link that somebody put there is not followed.
 pub fn unmount(dir: &Path, flags: libc::c_int) -> io::Result<()> {
     let dir = c_string(dir)?;
     // SAFETY: `dir` is a NUL-terminated string that outlives the call.
-    check(unsafe { libc::umount2(dir.as_ptr(), flags) })
+    check(unsafe { libc::umount2(dir.as_ptr(), flags | libc::UMOUNT_NOFOLLOW) })
 }
 
 /// mount(2) with MS_REMOUNT: changes the flags of an existing mount.
@@ -95,7 +95,8 @@ pub fn remount(dir: &Path, kernel_flags: libc::c_ulong) -> io::Result<()> {
     check(unsafe { libc::mount(nothing, dir.as_ptr(), nothing, kernel_flags | libc::MS_REMOUNT, nothing.cast()) })
 }
 
-fn open_device() -> io::Result<OwnedFd> {
+/// The daemon's end of a mount that is yet to be made.
+pub fn open_device() -> io::Result<OwnedFd> {
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(|e| match e.raw_os_error() {
         Some(libc::ENOENT | libc::ENXIO | libc::ENODEV) => io::Error::new(
             e.kind(),
@@ -106,7 +107,8 @@ fn open_device() -> io::Result<OwnedFd> {
     Ok(device.into())
 }
 
-fn attach(connection: &OwnedFd, spec: &MountSpec) -> io::Result<()> {
+/// mount(2): whoever reads from `connection` serves the mount. Errors are the kernel's own.
+pub fn attach(connection: BorrowedFd, spec: &MountSpec) -> io::Result<()> {
     let mode = File::open(&spec.dir)?.metadata()?.mode();
     // The daemon answers for every user; the kernel checks permissions from the attributes it is given.
     let data =
@@ -116,17 +118,19 @@ fn attach(connection: &OwnedFd, spec: &MountSpec) -> io::Result<()> {
     // SAFETY: all four strings are NUL-terminated and outlive the call.
     let done =
         unsafe { libc::mount(source.as_ptr(), dir.as_ptr(), kind.as_ptr(), spec.kernel_flags, data.as_ptr().cast()) };
-    check(done).map_err(|e| {
-        let way_out = match e.raw_os_error() {
-            Some(libc::EPERM) => ": mounting needs root (CAP_SYS_ADMIN)",
-            Some(libc::ENODEV) => ": this kernel has no FUSE (modprobe fuse)",
-            _ => "",
-        };
-        io::Error::new(e.kind(), format!("cannot mount on {}: {e}{way_out}", spec.dir.display()))
-    })
+    check(done)
 }
 
-fn shake_hands<F: Filesystem>(filesystem: F, connection: OwnedFd, spec: &MountSpec) -> io::Result<Session<F>> {
+fn why_not_mounted(error: &io::Error, dir: &Path) -> io::Error {
+    let way_out = match error.raw_os_error() {
+        Some(libc::EPERM) => ": mounting needs root (CAP_SYS_ADMIN)",
+        Some(libc::ENODEV) => ": this kernel has no FUSE (modprobe fuse)",
+        _ => "",
+    };
+    io::Error::new(error.kind(), format!("cannot mount on {}: {error}{way_out}", dir.display()))
+}
+
+fn shake_hands<F: Filesystem>(filesystem: F, connection: OwnedFd, spec: &SessionSpec) -> io::Result<Session<F>> {
     let mut config = Config::default();
     config.n_threads = Some(spec.threads);
     let session = fuser::Session::from_fd(filesystem, connection, SessionACL::All, config)?;

@@ -9,6 +9,9 @@ use oncefs_engine::{Profile, settings};
 use crate::profiles;
 use crate::size::Size;
 
+/// No set-user-id, no device files.
+const NO_PRIVILEGES: libc::c_ulong = libc::MS_NOSUID | libc::MS_NODEV;
+
 /// Flags of mount(2) by option: name, flags set, flags cleared.
 const FLAGS: &[(&str, libc::c_ulong, libc::c_ulong)] = &[
     ("defaults", 0, 0),
@@ -20,6 +23,11 @@ const FLAGS: &[(&str, libc::c_ulong, libc::c_ulong)] = &[
     ("nodev", libc::MS_NODEV, 0),
     ("exec", 0, libc::MS_NOEXEC),
     ("noexec", libc::MS_NOEXEC, 0),
+    // Whoever lets users mount a volume gets what mount(8) means by that, unless later options say otherwise.
+    ("user", NO_PRIVILEGES | libc::MS_NOEXEC, 0),
+    ("users", NO_PRIVILEGES | libc::MS_NOEXEC, 0),
+    ("owner", NO_PRIVILEGES, 0),
+    ("group", NO_PRIVILEGES, 0),
     ("async", 0, libc::MS_SYNCHRONOUS),
     ("sync", libc::MS_SYNCHRONOUS, 0),
     ("dirsync", libc::MS_DIRSYNC, 0),
@@ -42,13 +50,9 @@ const IGNORED: &[&str] = &[
     "fail",
     "nofail",
     "_netdev",
-    "user",
     "nouser",
-    "users",
     "nousers",
-    "owner",
     "noowner",
-    "group",
     "nogroup",
     "allow_other",
     "default_permissions",
@@ -141,7 +145,7 @@ impl MountOptions {
     pub fn to_list(&self) -> String {
         let mut list: Vec<String> = FLAGS
             .iter()
-            .filter(|(_, set, _)| *set != 0 && self.kernel_flags & set == *set)
+            .filter(|(_, set, _)| set.count_ones() == 1 && self.kernel_flags & set == *set)
             .map(|(name, ..)| (*name).to_owned())
             .collect();
         list.extend(self.memory.map(|bytes| format!("memory={bytes}")));
@@ -248,6 +252,13 @@ mod tests {
         let options =
             parsed("defaults,nofail,_netdev,x-systemd.automount,user,noexec,nosuid,nodev,comment=home").unwrap();
         assert_eq!(options.kernel_flags, libc::MS_NOEXEC | libc::MS_NOSUID | libc::MS_NODEV);
+    }
+
+    #[test]
+    fn what_users_may_mount_carries_no_privileges() {
+        assert_eq!(parsed("user").unwrap().kernel_flags, libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC);
+        assert_eq!(parsed("owner").unwrap().kernel_flags, libc::MS_NOSUID | libc::MS_NODEV);
+        assert_eq!(parsed("users,exec,suid,dev").unwrap().kernel_flags, 0);
     }
 
     #[test]

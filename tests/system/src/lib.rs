@@ -12,9 +12,11 @@ mod device;
 mod mount;
 mod run;
 pub mod sys;
+mod witness;
 
 pub use cgroup::MemoryCgroup;
 pub use data::{Random, bytes, fill, seed};
 pub use device::{BLOCK, HostDisk, test_dir};
 pub use mount::{Mount, oncefs};
 pub use run::{elapsed, run, tool};
+pub use witness::{InPlace, Lost, Names, Replaced, Witness};

@@ -99,6 +99,16 @@ impl Mount {
 
     /// Starts the daemon and waits until the mount is live. A dead mount is removed first.
     pub fn mount(&mut self) {
+        self.start_daemon();
+        self.wait_until_live();
+    }
+
+    /// Other mount options from the next mount on.
+    pub fn set_options(&mut self, options: &[&str]) {
+        self.options = options.iter().map(|o| (*o).to_owned()).collect();
+    }
+
+    fn start_daemon(&mut self) {
         assert!(self.daemon.is_none(), "already mounted");
         self.remove_dead_mount();
         let mut command = Command::new(oncefs());
@@ -114,7 +124,6 @@ impl Mount {
         }
         let child = command.spawn().unwrap();
         self.daemon = Some(Daemon { pid: child.id() as i32, ended: reap(child) });
-        self.wait_until_live();
     }
 
     fn wait_until_live(&mut self) {
@@ -168,6 +177,13 @@ impl Mount {
         // SAFETY: plain numbers; the child is not reaped before it has ended.
         unsafe { libc::kill(daemon.pid, libc::SIGKILL) };
         daemon.ended.recv_timeout(Duration::from_secs(30)).expect("a killed daemon ends");
+    }
+
+    /// Starts the daemon and kills it after so long, in the middle of its recovery or just after it.
+    pub fn kill_while_mounting(&mut self, after: Duration) {
+        self.start_daemon();
+        thread::sleep(after);
+        self.kill();
     }
 
     fn remove_dead_mount(&self) {

@@ -6,151 +6,139 @@
 
 #![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use oncefs_system_tests::{Mount, Random, bytes, elapsed, fill, seed};
+use oncefs_system_tests::{InPlace, Lost, Mount, Names, Random, Replaced, Witness, bytes, elapsed, fill, seed};
+use serde_json::json;
 
+/// Rounds in the test command; `ONCEFS_KILL_ROUNDS` asks for more (`scripts/kill-rounds`).
 const ROUNDS: u64 = 8;
-const PAGE: usize = 4096;
+/// So small that its log of 8 MiB asks for checkpoints all the time, and freed blocks are soon used again.
+const VOLUME: &str = "128M";
+/// How long the daemon lives under load.
+const LIFE_MS: std::ops::Range<u64> = 50..1000;
+/// How soon a new daemon is killed again, in half of the rounds.
+const RECOVERY_MS: u64 = 50;
+/// How blocks are shared, round by round: as by default, all in-line, all by the worker, both with few hints.
+const SETTINGS: [&str; 4] = [
+    "profile=desktop",
+    "inline=all",
+    "inline=off,worker=always,skipped_checkpoint_seconds=1",
+    "worker=always,hint_memory=64K,skipped_checkpoint_seconds=1",
+];
+/// What the daemon counted before it was killed, told to show that there was something to interrupt.
+const TOLD: [&str; 5] = ["checkpoints", "blocks_shared", "blocks_remapped", "blocks_cloned", "blocks_freed"];
 
-/// A file that is overwritten in place; each write is acknowledged by fsync, fdatasync or O_SYNC.
-struct InPlace {
-    path: PathBuf,
-    flags: i32,
-    acknowledged: Vec<u8>,
-    under_way: Option<Vec<u8>>,
+/// What the rounds did.
+#[derive(Default)]
+struct Tally {
+    kills: u64,
+    kills_while_mounting: u64,
+    bytes_compared: u64,
+    counted: [u64; TOLD.len()],
 }
 
-impl InPlace {
-    fn write_until_killed(&mut self, random: &mut Random) {
-        let _ = self.write_repeatedly(random);
-    }
-
-    fn write_repeatedly(&mut self, random: &mut Random) -> io::Result<()> {
-        let file =
-            OpenOptions::new().write(true).create(true).truncate(false).custom_flags(self.flags).open(&self.path)?;
-        loop {
-            let at = random.below(400_000) as usize;
-            // Few different contents, often at the same place in a block: most blocks are shared sooner or later.
-            let at = if random.once_in(2) { at / PAGE * PAGE } else { at };
-            let data = bytes(random.below(20), 1 + random.below(60_000) as usize);
-            let mut after = self.acknowledged.clone();
-            after.resize(after.len().max(at + data.len()), 0);
-            after[at..at + data.len()].copy_from_slice(&data);
-            self.under_way = Some(after);
-            file.write_all_at(&data, at as u64)?;
-            match random.below(2) {
-                _ if self.flags & libc::O_SYNC == libc::O_SYNC => {}
-                0 => file.sync_all()?,
-                _ => file.sync_data()?,
-            }
-            self.acknowledged = self.under_way.take().expect("set above");
+impl Tally {
+    fn count(&mut self, mount: &Mount) {
+        let stats = mount.stats();
+        for (sum, name) in self.counted.iter_mut().zip(TOLD) {
+            *sum += stats["counters"][name].as_u64().unwrap_or_else(|| panic!("stats has no {name}"));
         }
     }
 
-    /// Each page is as acknowledged, or as the write under way would have left it.
-    fn verify(&mut self) {
-        let found = fs::read(&self.path).unwrap_or_else(|error| panic!("{}: {error}", self.path.display()));
-        let new = self.under_way.take().unwrap_or_else(|| self.acknowledged.clone());
-        assert!(found.len() >= self.acknowledged.len() && found.len() <= new.len(), "{}", self.path.display());
-        for at in (0..found.len()).step_by(PAGE) {
-            let page = &found[at..found.len().min(at + PAGE)];
-            if let (Some(old_differs), Some(new_differs)) =
-                (differs(page, &self.acknowledged, at), differs(page, &new, at))
-            {
-                panic!(
-                    "{}: page at {at} is neither as acknowledged (differs at {old_differs}) nor as the write under way \
-                     leaves it (differs at {new_differs}); lengths: found {}, acknowledged {}, under way {}",
-                    self.path.display(),
-                    found.len(),
-                    self.acknowledged.len(),
-                    new.len()
-                );
-            }
-        }
-        self.acknowledged = found;
+    /// The figures, as text and as JSON.
+    fn print(&self, rounds: u64, barriers: u64, time: Duration) {
+        let Tally { kills, kills_while_mounting, bytes_compared, counted } = self;
+        println!(
+            "{rounds} rounds: {kills} kills under load, {kills_while_mounting} while mounting; {barriers} fsyncs \
+             acknowledged, {bytes_compared} bytes compared, nothing lost"
+        );
+        let counted: BTreeMap<_, _> = TOLD.iter().zip(counted).collect();
+        println!("the killed daemons counted: {counted:?}");
+        let figures = json!({
+            "passed": true, "rounds": rounds, "kills": kills, "kills_while_mounting": kills_while_mounting,
+            "fsyncs_acknowledged": barriers, "bytes_compared": bytes_compared, "seconds": time.as_secs()
+        });
+        println!("{figures}");
     }
 }
 
-/// The first byte at which a page differs from the same place in `content`, which reads as zeros beyond its end.
-fn differs(page: &[u8], content: &[u8], at: usize) -> Option<usize> {
-    (0..page.len()).map(|i| at + i).find(|i| page[i - at] != content.get(*i).copied().unwrap_or(0))
+fn rounds() -> u64 {
+    let text = std::env::var("ONCEFS_KILL_ROUNDS").unwrap_or_else(|_| ROUNDS.to_string());
+    text.parse().unwrap_or_else(|_| panic!("ONCEFS_KILL_ROUNDS={text} is not a number"))
 }
 
-/// A file that is replaced as editors do it: written beside, synced, renamed over, directory synced.
-struct Replaced {
-    path: PathBuf,
-    acknowledged: u64,
+fn witnesses(mount: &Mount) -> Vec<Box<dyn Witness>> {
+    let in_place = |name, flags| Box::new(InPlace::new(mount.join(name), flags).unwrap()) as Box<dyn Witness>;
+    let names = |name| Box::new(Names::new(mount.join(name)).unwrap()) as Box<dyn Witness>;
+    let replaced = Box::new(Replaced::new(mount.join("replaced")));
+    vec![in_place("a", 0), in_place("b", 0), in_place("sync", libc::O_SYNC), names("c"), names("d"), replaced]
 }
 
-const GENERATION_BYTES: usize = 30_000;
-
-impl Replaced {
-    fn write_until_killed(&mut self) {
-        while self.replace().is_ok() {
-            self.acknowledged += 1;
-        }
-    }
-
-    fn replace(&self) -> io::Result<()> {
-        let beside = self.path.with_extension("new");
-        let mut file = File::create(&beside)?;
-        file.write_all(&bytes(1000 + self.acknowledged + 1, GENERATION_BYTES))?;
-        file.sync_all()?;
-        fs::rename(&beside, &self.path)?;
-        File::open(self.path.parent().expect("in a directory"))?.sync_all()
-    }
-
-    /// The generation acknowledged last, or the next one; never a mixture.
-    fn verify(&mut self) {
-        let found = match fs::read(&self.path) {
-            Err(error) if self.acknowledged == 0 && error.kind() == io::ErrorKind::NotFound => return,
-            found => found.unwrap(),
-        };
-        let generation =
-            [self.acknowledged, self.acknowledged + 1].into_iter().find(|g| found == bytes(1000 + g, GENERATION_BYTES));
-        self.acknowledged =
-            generation.unwrap_or_else(|| panic!("{} bytes of no generation near {}", found.len(), self.acknowledged));
-    }
+fn barriers(witnesses: &[Box<dyn Witness>]) -> u64 {
+    witnesses.iter().map(|witness| witness.barriers()).sum()
 }
 
-fn run_and_kill(mount: &mut Mount, seed: u64, in_place: &mut [InPlace], replaced: &mut Replaced) {
+/// An error before the kill would be one that a living daemon gave.
+fn work_until_killed(witness: &mut dyn Witness, random: &mut Random, is_killed: &AtomicBool) {
+    let error = witness.work(random);
+    assert!(is_killed.load(Ordering::SeqCst), "a program met an error before the daemon was killed: {error}");
+}
+
+fn run_and_kill(mount: &mut Mount, seed: u64, witnesses: &mut [Box<dyn Witness>], tally: &mut Tally) {
+    let mut random = Random::new(seed);
+    let is_killed = AtomicBool::new(false);
     thread::scope(|scope| {
-        for (number, file) in in_place.iter_mut().enumerate() {
-            scope.spawn(move || file.write_until_killed(&mut Random::new(seed + number as u64)));
+        for (number, witness) in witnesses.iter_mut().enumerate() {
+            let (mut random, is_killed) = (Random::new(seed + 1 + number as u64), &is_killed);
+            scope.spawn(move || work_until_killed(witness.as_mut(), &mut random, is_killed));
         }
-        scope.spawn(|| replaced.write_until_killed());
-        thread::sleep(Duration::from_millis(100 + Random::new(seed).below(900)));
+        thread::sleep(Duration::from_millis(LIFE_MS.start + random.below(LIFE_MS.end - LIFE_MS.start)));
+        tally.count(mount);
+        thread::sleep(Duration::from_micros(random.below(5000)));
+        is_killed.store(true, Ordering::SeqCst);
         mount.kill();
+        tally.kills += 1;
     });
+}
+
+/// In half of the rounds kills again, at most three times, each in the recovery from the one before.
+fn kill_in_recovery(mount: &mut Mount, random: &mut Random, tally: &mut Tally) {
+    for _ in 0..random.below(2) * (1 + random.below(3)) {
+        mount.kill_while_mounting(Duration::from_micros(random.below(1000 * RECOVERY_MS)));
+        tally.kills_while_mounting += 1;
+    }
 }
 
 #[test]
 fn what_was_acknowledged_survives_killing_the_daemon() {
-    let seed = seed();
-    let mut mount = Mount::new("2G");
-    let in_place = |name: &str, flags| InPlace { path: mount.join(name), flags, acknowledged: vec![], under_way: None };
-    let mut files = [in_place("a", 0), in_place("b", 0), in_place("sync", libc::O_SYNC)];
-    for file in &files {
-        File::create(&file.path).unwrap().sync_all().unwrap();
-    }
-    let mut replaced = Replaced { path: mount.join("replaced"), acknowledged: 0 };
-    for round in 0..ROUNDS {
-        run_and_kill(&mut mount, seed + 100 * round, &mut files, &mut replaced);
-        if round % 2 == 0 {
-            mount.assert_clean();
-        }
+    let (seed, rounds, start) = (seed(), rounds(), Instant::now());
+    let mut mount = Mount::new(VOLUME);
+    let mut witnesses = witnesses(&mount);
+    let mut tally = Tally::default();
+    for round in 0..rounds {
+        let seed_of_round = seed + 100 * round;
+        run_and_kill(&mut mount, seed_of_round, &mut witnesses, &mut tally);
+        mount.assert_clean();
+        mount.set_options(&[SETTINGS[(round + 1) as usize % SETTINGS.len()]]);
+        kill_in_recovery(&mut mount, &mut Random::new(seed_of_round + 99), &mut tally);
         mount.mount();
-        files.iter_mut().for_each(InPlace::verify);
-        replaced.verify();
+        for witness in &mut witnesses {
+            match witness.verify() {
+                Ok(bytes) => tally.bytes_compared += bytes,
+                Err(Lost(what)) => panic!("round {round} lost what was acknowledged: {what}"),
+            }
+        }
+        println!("round {round}: {} fsyncs acknowledged so far", barriers(&witnesses));
     }
-    println!("{} generations of the replaced file were acknowledged", replaced.acknowledged);
-    assert!(replaced.acknowledged > ROUNDS, "the programs must have got something done");
+    tally.print(rounds, barriers(&witnesses), start.elapsed());
+    assert!(barriers(&witnesses) > 10 * rounds, "the programs must have got something done");
     mount.check();
 }
 

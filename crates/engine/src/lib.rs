@@ -60,17 +60,21 @@ mod log;
 mod volume;
 
 // Under `schedules` every lock asks the scheduler, so tests with threads of their own cannot run.
-#[cfg(all(test, not(feature = "schedules")))]
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
 mod crash_tests;
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
 mod fixture;
-#[cfg(all(test, not(feature = "schedules")))]
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
 mod race_tests;
-#[cfg(all(test, not(feature = "schedules")))]
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
 mod revisit_tests;
-#[cfg(all(test, not(feature = "schedules")))]
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
 mod stress_tests;
 
 mod error;

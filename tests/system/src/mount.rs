@@ -67,6 +67,21 @@ impl Mount {
         mount
     }
 
+    /// Options of the next mount.
+    pub fn set_options(&mut self, options: &[&str]) {
+        self.options = options.iter().map(|o| (*o).to_owned()).collect();
+    }
+
+    /// The daemon's process.
+    pub fn daemon_pid(&self) -> i32 {
+        self.daemon.as_ref().expect("the volume must be mounted").pid
+    }
+
+    /// Everything that the daemon logged.
+    pub fn logged(&self) -> String {
+        fs::read_to_string(self.log()).unwrap_or_default()
+    }
+
     /// Makes the volume only.
     pub fn unmounted(parent: &Path, size: &str, options: &[&str]) -> Self {
         require_root_and_fuse();

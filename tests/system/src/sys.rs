@@ -246,7 +246,11 @@ pub fn handle_of(path: &Path) -> io::Result<Handle> {
 
 /// open_by_handle_at(2) for reading, on the mount that `mount` is a path of.
 pub fn open_by_handle(mount: &Path, handle: &Handle) -> io::Result<File> {
-    let mount = File::open(mount)?;
+    open_by_handle_at(&File::open(mount)?, handle)
+}
+
+/// The same on an open directory of the mount; for use in [`in_child`] too.
+pub fn open_by_handle_at(mount: &File, handle: &Handle) -> io::Result<File> {
     let mut handle = handle.clone();
     // SAFETY: as in `handle_of`.
     let fd = unsafe { libc::open_by_handle_at(mount.as_raw_fd(), (&raw mut handle).cast(), libc::O_RDONLY) };

@@ -1,0 +1,20 @@
+//! Who may do what: on files (the kernel decides, from what the daemon tells it), on the volume, and with the daemon.
+//!
+//! Users are child processes with other ids. What a program could do with a broken kernel or as root is not covered.
+
+#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
+
+#[path = "security/attributes.rs"]
+mod attributes;
+#[path = "security/daemon.rs"]
+mod daemon;
+#[path = "security/inference.rs"]
+mod inference;
+#[path = "security/mount_options.rs"]
+mod mount_options;
+#[path = "security/permissions.rs"]
+mod permissions;
+#[path = "security/user.rs"]
+mod user;
+#[path = "security/volume.rs"]
+mod volume;

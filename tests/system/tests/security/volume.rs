@@ -1,0 +1,162 @@
+//! The volume's own files, its secret key and its control socket are root's alone.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use oncefs_system_tests::{Mount, oncefs, run, sys, test_dir};
+
+use super::user::{User, let_everybody_in, set_mode};
+
+const USER: User = User::new(1000);
+
+/// Everything below a directory, with the directory.
+fn tree(path: &Path) -> Vec<PathBuf> {
+    let mut found = vec![path.to_owned()];
+    if path.is_dir() {
+        fs::read_dir(path).unwrap().for_each(|entry| found.extend(tree(&entry.unwrap().path())));
+    }
+    found
+}
+
+fn assert_private(volume: &Path) {
+    let parts = tree(volume);
+    assert!(parts.len() > 10, "{parts:?}");
+    for path in parts {
+        let found = fs::symlink_metadata(&path).unwrap();
+        let expected = if found.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!((found.uid(), found.mode() & 0o7777), (0, expected), "{}", path.display());
+    }
+}
+
+fn mount_says(mount: &Mount) -> Output {
+    Command::new(oncefs()).arg("mount").arg("-f").arg(mount.volume()).arg(mount.dir()).output().unwrap()
+}
+
+#[test]
+fn every_file_of_a_volume_is_its_owners_alone_whatever_the_umask() {
+    let mut mount = Mount::unmounted(&test_dir(), "256M", &[]);
+    assert_private(&mount.volume());
+    mount.mount();
+    fs::write(mount.join("file"), vec![1; 1 << 20]).unwrap();
+    run(Command::new(oncefs()).arg("sync").arg(mount.dir()));
+    let control = fs::symlink_metadata(mount.volume().join("control")).unwrap();
+    assert!(control.file_type().is_socket());
+    assert_private(&mount.volume());
+    mount.remount();
+    assert_private(&mount.volume());
+
+    let open_to_all = mount.volume().parent().unwrap().join("another");
+    fs::create_dir(&open_to_all).unwrap();
+    set_mode(&open_to_all, 0o777);
+    run(Command::new(oncefs()).arg("mkfs").arg(&open_to_all).args(["--size", "64M"]));
+    assert_private(&open_to_all);
+}
+
+#[test]
+fn a_volume_that_others_can_change_is_refused_and_one_that_they_can_read_is_told_of() {
+    let mut mount = Mount::unmounted(&test_dir(), "256M", &[]);
+    let (volume, superblock) = (mount.volume(), mount.volume().join("superblock"));
+    for (path, good, bad) in [(&volume, 0o700, 0o1777), (&superblock, 0o600, 0o660)] {
+        set_mode(path, bad);
+        let said = mount_says(&mount);
+        let error = String::from_utf8_lossy(&said.stderr).into_owned();
+        assert!(said.status.code() == Some(32) && error.contains("chmod go-w"), "{}: {error}", path.display());
+        set_mode(path, good);
+    }
+    for path in [&volume, &superblock, &volume.join("records")] {
+        sys::chown(path, USER.uid, USER.gid).unwrap();
+        let said = mount_says(&mount);
+        let error = String::from_utf8_lossy(&said.stderr).into_owned();
+        assert!(said.status.code() == Some(32) && error.contains("belongs to user 1000"), "{error}");
+        sys::chown(path, 0, 0).unwrap();
+    }
+    set_mode(&volume, 0o755);
+    set_mode(&superblock, 0o644);
+    mount.mount();
+    assert!(mount.logged().contains("others can read"), "{}", mount.logged());
+    assert!(mount.logged().contains("chmod go-rwx"), "{}", mount.logged());
+    mount.umount();
+    set_mode(&superblock, 0o600);
+    set_mode(&volume, 0o700);
+
+    let theirs = volume.parent().unwrap().join("theirs");
+    fs::create_dir(&theirs).unwrap();
+    sys::chown(&theirs, USER.uid, USER.gid).unwrap();
+    let said = Command::new(oncefs()).arg("mkfs").arg(&theirs).args(["--size", "64M"]).output().unwrap();
+    assert!(!said.status.success() && fs::read_dir(&theirs).unwrap().next().is_none(), "{said:?}");
+}
+
+#[test]
+fn only_root_commands_a_mounted_volume() {
+    let mount = Mount::new("256M");
+    let_everybody_in(&mount);
+    let binary = mount.volume().parent().unwrap().join("oncefs");
+    fs::copy(oncefs(), &binary).unwrap();
+    set_mode(&binary, 0o755);
+    let as_user = |arguments: &[&str], target: &Path| {
+        let said = Command::new(&binary).args(arguments).arg(target).uid(USER.uid).gid(USER.gid).output().unwrap();
+        let error = String::from_utf8_lossy(&said.stderr).into_owned();
+        assert!(!said.status.success(), "{arguments:?} as a user: {said:?}");
+        error
+    };
+    let control = mount.volume().join("control");
+    for mode in [0o700, 0o755] {
+        // Even where the directory lets others in, the socket does not.
+        set_mode(&mount.volume(), mode);
+        for arguments in [&["stats"][..], &["tune"], &["dedup", "--now"], &["sync"]] {
+            assert!(as_user(arguments, &mount.dir()).contains("denied"), "{arguments:?}");
+        }
+        as_user(&["umount"], &mount.dir());
+        as_user(&["mount", mount.volume().to_str().unwrap()], &mount.dir());
+        as_user(&["fsck", "-n"], &mount.volume());
+        let path = sys::c_path(&control);
+        assert_eq!(USER.does(|| connect(&path)), libc::EACCES);
+    }
+    set_mode(&mount.volume(), 0o700);
+    for part in tree(&mount.volume()) {
+        assert_eq!(USER.opens(&part, libc::O_RDONLY), libc::EACCES, "{}", part.display());
+    }
+    mount.stats();
+}
+
+/// connect(2) to a socket whose path is given.
+fn connect(path: &std::ffi::CStr) -> i32 {
+    // SAFETY: all zeros are a valid address; the path fits, as its test's directory is short; both outlive the call.
+    unsafe {
+        let mut address: libc::sockaddr_un = std::mem::zeroed();
+        address.sun_family = libc::AF_UNIX as u16;
+        let bytes = path.to_bytes();
+        if bytes.len() >= address.sun_path.len() {
+            return 254;
+        }
+        std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), address.sun_path.as_mut_ptr(), bytes.len());
+        let socket = libc::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0);
+        let len = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+        super::user::result(libc::connect(socket, (&raw const address).cast(), len))
+    }
+}
+
+#[test]
+fn the_secret_is_in_the_superblock_and_nowhere_else() {
+    let mut mount = Mount::on(&test_dir(), "256M", &["loglevel=trace"]);
+    fs::write(mount.join("file"), vec![1; 1 << 20]).unwrap();
+    let mut said = mount.stats().to_string();
+    said += &fs::read_to_string(format!("/proc/{}/cmdline", mount.daemon_pid())).unwrap();
+    mount.remount();
+    mount.umount();
+    said += &mount.logged();
+    said += &mount.fsck().1;
+    let superblock = fs::read(mount.volume().join("superblock")).unwrap();
+    let secret = &superblock[40..72];
+    let hex: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    let list = format!("{secret:?}");
+    assert!(!said.to_lowercase().contains(&hex) && !said.contains(list.trim_matches(['[', ']'])), "{said}");
+    for path in tree(&mount.volume()).iter().filter(|path| path.is_file() && !path.ends_with("superblock")) {
+        let content = fs::read(path).unwrap();
+        let found = content.windows(secret.len()).any(|window| window == secret);
+        assert!(!found && !String::from_utf8_lossy(&content).contains(&hex), "{}", path.display());
+    }
+}

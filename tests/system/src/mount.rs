@@ -118,11 +118,6 @@ impl Mount {
         self.wait_until_live();
     }
 
-    /// Other mount options from the next mount on.
-    pub fn set_options(&mut self, options: &[&str]) {
-        self.options = options.iter().map(|o| (*o).to_owned()).collect();
-    }
-
     fn start_daemon(&mut self) {
         assert!(self.daemon.is_none(), "already mounted");
         self.remove_dead_mount();

@@ -54,6 +54,7 @@ impl Core {
     pub fn checkpoint(&self) -> Result<()> {
         let _one = self.checkpointing.lock();
         self.redo_all()?;
+        self.with_pages(|| vec![0], |state| state.table.edit(0).stamp(self.volume_id))?;
         let Some(frozen) = self.commit_group(true)? else { return Ok(()) };
         let result = match self.write_frozen(&frozen) {
             Err(Error::NoSpace) if self.ballast.drop_it() => {
@@ -138,7 +139,7 @@ impl Core {
             }
         }
         let checkpoint = Checkpoint { sequence: frozen.mark.sequence, log_at: frozen.mark.head, sums: frozen.sums };
-        batch.push((keys::checkpoint(), Some(checkpoint.encode())));
+        batch.push((keys::checkpoint(), Some(checkpoint.encode(self.volume_id))));
         self.write_batch(batch, batch_bytes)?;
         self.kv.flush()
     }

@@ -55,6 +55,8 @@ pub struct StageStats {
 /// Of the out-of-line work: `tuning` or `skipped_file`, then `pass`, then a map's lock, `skipped`, or `disk_hints`,
 /// which comes before `hints`, `evicted` and `state`.
 pub struct Core {
+    /// Which volume it is.
+    pub volume_id: [u8; 16],
     /// The publish lock.
     pub state: Mutex<State>,
     /// The data area.
@@ -159,6 +161,8 @@ pub struct Core {
 
 /// The parts that a core is made of.
 pub struct Parts {
+    /// Which volume it is.
+    pub volume_id: [u8; 16],
     /// See the fields of [`Core`].
     pub state: State,
     /// Blocks in memory that the log holds.
@@ -205,6 +209,7 @@ impl Core {
         let settings = parts.settings;
         let (selectivity, pace) = controllers(&settings);
         Self {
+            volume_id: parts.volume_id,
             opened_at: parts.state.durable_sequence,
             next_map: AtomicU64::new(parts.state.sums.next_map.0),
             log_bytes: parts.log.bytes(),

@@ -6,6 +6,7 @@
 mod drill;
 mod every_operation;
 mod host_files;
+mod parts;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ fn unique(key: u64, len: u64) -> Vec<u8> {
 }
 
 /// What the files hold, by map.
-type Model = BTreeMap<u64, Vec<u8>>;
+type Model = BTreeMap<u64, Arc<Vec<u8>>>;
 
 /// One step of work on a volume.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +71,7 @@ impl Step {
     /// The model with this step done.
     fn applied(self, mut model: Model) -> Model {
         fn file(model: &mut Model, map: u64, end: u64) -> &mut Vec<u8> {
-            let bytes = model.entry(map).or_default();
+            let bytes = Arc::make_mut(model.entry(map).or_default());
             bytes.resize(bytes.len().max(end as usize), 0);
             bytes
         }
@@ -80,7 +81,7 @@ impl Step {
             }
             Self::Clone { from: (source, first), to: (target, at), blocks } => {
                 let len = blocks * BLOCK;
-                let mut copied = model.get(&source).cloned().unwrap_or_default();
+                let mut copied = model.get(&source).map(|bytes| bytes.to_vec()).unwrap_or_default();
                 copied.resize(copied.len().max((first * BLOCK + len) as usize), 0);
                 let copied = &copied[(first * BLOCK) as usize..(first * BLOCK + len) as usize];
                 let (at, end) = (at * BLOCK, at * BLOCK + len);
@@ -90,7 +91,7 @@ impl Step {
                 file(&mut model, map, at + len)[at as usize..(at + len) as usize].fill(0);
             }
             Self::Reserve { map, at, len } => drop(file(&mut model, map, at + len)),
-            Self::Truncate { map, size } => model.entry(map).or_default().resize(size as usize, 0),
+            Self::Truncate { map, size } => Arc::make_mut(model.entry(map).or_default()).resize(size as usize, 0),
             Self::Detach { map } => drop(model.remove(&map)),
             Self::Grow | Self::Inline(_) | Self::ReadAll | Self::Commit | Self::Chore(_) | Self::Reopen => {}
         }
@@ -105,7 +106,7 @@ impl Step {
 
 /// The record that a file system would keep of a file: its size.
 fn note(map: u64, model: &Model) -> impl FnOnce(i64, &mut Change) + use<> {
-    let size = model.get(&map).map_or(0, Vec::len) as u64;
+    let size = model.get(&map).map_or(0, |bytes| bytes.len()) as u64;
     move |_, change| change.put(vec![0x10, map as u8], size.to_le_bytes().to_vec())
 }
 
@@ -142,7 +143,8 @@ fn contents(core: &Core) -> Result<Model> {
     let mut model = Model::new();
     for (key, value) in core.scan(&[0x10], &[0x11], 1000)? {
         let size = u64::from_le_bytes(value[..].try_into().expect("a size has eight bytes"));
-        model.insert(u64::from(key[1]), core.read(MapId(u64::from(key[1])), 0, size as usize)?.to_vec());
+        let map = u64::from(key[1]);
+        model.insert(map, Arc::new(core.read(MapId(map), 0, size as usize)?.to_vec()));
     }
     Ok(model)
 }

@@ -51,7 +51,13 @@ impl Log {
             log.advance(at, record.header.record_bytes());
             records.push(record);
         }
-        log.refuse_later_records()?;
+        let is_its_own = log.refuse_later_records(sequence)?;
+        if sequence > 0 && records.is_empty() && !is_its_own {
+            return Err(Error::corrupt(
+                "the log",
+                format!("it ends before group {sequence}, up to which the records are: they do not belong together"),
+            ));
+        }
         Ok((log, records))
     }
 
@@ -82,17 +88,18 @@ impl Log {
     }
 
     /// A whole record behind the last one can only be there if one between them was damaged after it was
-    /// acknowledged: refuse to lose it silently.
-    fn refuse_later_records(&self) -> Result<()> {
+    /// acknowledged: refuse to lose it silently. Gives whether the record of group `wanted` is anywhere in the ring.
+    fn refuse_later_records(&self, wanted: u64) -> Result<bool> {
         const STEP: usize = 1 << 20;
-        let mut at = 0;
+        let (mut at, mut is_there) = (0, false);
         while at < self.bytes {
             let len = STEP.min((self.bytes - at) as usize);
             let mut piece = AlignedBuf::new(len);
             self.device.read_at(&mut piece, at).map_err(|e| Error::io("reading the log", e))?;
             for (index, block) in piece.chunks_exact(ALIGN_BYTES).enumerate() {
-                let is_later =
-                    record::peek(block, self.log_id).is_some_and(|header| header.sequence >= self.next_sequence);
+                let sequence = record::peek(block, self.log_id).map(|header| header.sequence);
+                is_there |= sequence == Some(wanted);
+                let is_later = sequence.is_some_and(|sequence| sequence >= self.next_sequence);
                 let place = at + (index * ALIGN_BYTES) as u64;
                 if is_later && let Some(later) = self.read_record(place)? {
                     return Err(Error::corrupt(
@@ -106,7 +113,7 @@ impl Log {
             }
             at += len as u64;
         }
-        Ok(())
+        Ok(is_there)
     }
 
     fn advance(&mut self, at: u64, bytes: u64) {

@@ -90,9 +90,9 @@ pub struct Medium {
 /// Recovers the last commit of a volume. No thread runs yet.
 pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings) -> Result<Core> {
     let checkpoint = medium.kv.get(&keys::checkpoint())?;
-    let checkpoint = checkpoint.as_deref().and_then(Checkpoint::decode);
+    let checkpoint = checkpoint.as_deref().and_then(|bytes| Checkpoint::decode(bytes, medium.volume_id));
     let checkpoint = checkpoint
-        .ok_or_else(|| Error::corrupt("the checkpoint record", "it is missing or its checksum does not match"))?;
+        .ok_or_else(|| Error::corrupt("the checkpoint record", "it is missing, damaged or that of another volume"))?;
     let Checkpoint { sequence, log_at, sums } = checkpoint;
     let (log, records) = Log::open(medium.log, Hasher::log_id(&medium.secret), medium.log_bytes, sequence, log_at)?;
     let budget = Budget::of(options.memory_bytes_max, &settings);
@@ -100,6 +100,7 @@ pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings) -> Res
     let staging = Staging::default();
     let found = recover::replay(&mut state, &staging, &records)?;
     volume::check_sizes(&*medium.data, &*medium.table, &state.sums)?;
+    volume::check_table(&*medium.table, medium.volume_id, sequence..=state.durable_sequence)?;
     let (from, to) = keys::all_advice();
     let advice = medium.kv.scan(&from, &to, usize::MAX)?;
     let advice: Vec<u16> = advice.iter().flat_map(|(_, value)| keys::parse_advice(value)).collect();
@@ -109,6 +110,7 @@ pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings) -> Res
     let skipped = medium.skipped.filter(|_| settings.skipped_bytes > 0);
     let (skipped_file, newest) = skipped.map_or((None, None), |device| skip::open(device, medium.volume_id));
     let core = Core::new(Parts {
+        volume_id: medium.volume_id,
         allocator: Allocator::new(state.sums.data, &advice),
         state,
         staging,

@@ -64,6 +64,10 @@ fn replay_op(state: &mut State, staging: &Staging, sequence: u64, op: &Op<'_>, f
         Op::Put { key, value } => put(state, key, Some(value.to_vec())),
         Op::Delete { key } => put(state, key, None),
         Op::Store { pbn, tag, fingerprint } => {
+            // New content: what an earlier group brought along is over. Only records older than the log come here.
+            if state.logged.remove(&pbn) {
+                staging.remove([pbn]);
+            }
             found.stored.push((tag, pbn));
             state.table.add_redo(sequence, Redo::Store(pbn, tag, fingerprint));
         }

@@ -2,6 +2,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
+use std::ops::RangeInclusive;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use crate::ballast::Ballast;
 use crate::buffer::AlignedBuf;
 use crate::device::{Device, FileDevice};
 use crate::format::checkpoint::Checkpoint;
-use crate::format::page::{PAGE_BYTES, PAGE_ENTRIES};
+use crate::format::page::{PAGE_BYTES, PAGE_ENTRIES, Page};
 use crate::format::record::Sums;
 use crate::format::superblock::Superblock;
 use crate::format::{keys, label};
@@ -100,7 +101,7 @@ pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64]) -> Result<()> {
     zero_file(&paths.part("log"), superblock.log_bytes)?;
     let records = paths.part("records");
     RocksKv::create(&records)?;
-    write_first_checkpoint(&RocksKv::open(&records, 4 << 20, false)?, data)?;
+    write_first_checkpoint(&RocksKv::open(&records, 4 << 20, false)?, data, superblock.volume_id)?;
     Ballast::at(paths.part("ballast")).fill().map_err(|e| Error::io("making the ballast", e))?;
     new_file(&paths.part("lock"))?;
     let mut file = new_file(&paths.part("superblock"))?;
@@ -113,12 +114,12 @@ pub fn make_on(medium: &Medium, data: Blocks) -> Result<()> {
     let failed = |e| Error::io("labelling the data area", e);
     let label = label::encode(medium.volume_id);
     medium.data.write_at(&label, 0).and_then(|()| medium.data.flush()).map_err(failed)?;
-    write_first_checkpoint(&*medium.kv, data)
+    write_first_checkpoint(&*medium.kv, data, medium.volume_id)
 }
 
-fn write_first_checkpoint(kv: &dyn Kv, data: Blocks) -> Result<()> {
+fn write_first_checkpoint(kv: &dyn Kv, data: Blocks, volume_id: [u8; 16]) -> Result<()> {
     let sums = Sums { data, used: Blocks(1), next_map: MapId(1), ..Sums::default() };
-    kv.write(vec![(keys::checkpoint(), Some(Checkpoint { sequence: 0, log_at: 0, sums }.encode()))])?;
+    kv.write(vec![(keys::checkpoint(), Some(Checkpoint { sequence: 0, log_at: 0, sums }.encode(volume_id)))])?;
     kv.flush()
 }
 
@@ -328,6 +329,29 @@ pub fn check_sizes(data: &dyn Device, table: &dyn Device, sums: &Sums) -> Result
         }
     }
     Ok(())
+}
+
+/// Refuses a block table of another volume, and one that was not written by a checkpoint in `checkpoints`: the last
+/// that the records know of, to the end of the log. A table whose first page cannot be read is left to who needs it.
+pub fn check_table(table: &dyn Device, volume_id: [u8; 16], checkpoints: RangeInclusive<u64>) -> Result<()> {
+    let mut bytes = [0; PAGE_BYTES];
+    let page = table.read_at(&mut bytes, 0).ok().and_then(|()| Page::from_disk(&bytes).ok());
+    let Some(page) = page else { return Ok(()) };
+    let (id, written) = page.stamped().unwrap_or((volume_id, 0));
+    if id != volume_id {
+        return Err(Error::corrupt("the block table", "it belongs to another volume"));
+    }
+    if checkpoints.contains(&written) {
+        return Ok(());
+    }
+    let (first, last) = checkpoints.into_inner();
+    Err(Error::corrupt(
+        "the block table",
+        format!(
+            "checkpoint {written} wrote it, but the records are those of checkpoint {first} and the log ends at group \
+             {last}: they do not belong together"
+        ),
+    ))
 }
 
 /// Bytes that the volume takes on the host beside its data area: log, block table, records, ballast.

@@ -177,7 +177,7 @@ fn a_log_record_is_as_the_page_says() {
 
 #[test]
 fn the_checkpoint_is_as_the_page_says() {
-    let bytes = Checkpoint { sequence: 3, log_at: 8192, sums: sums() }.encode();
+    let bytes = Checkpoint { sequence: 3, log_at: 8192, sums: sums() }.encode([0; 16]);
     let page = section(PAGE, "Checkpoint");
     let mut fields = vec![("sequence", number(3)), ("log at", number(8192))];
     fields.extend(sums_fields());

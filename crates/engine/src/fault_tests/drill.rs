@@ -164,7 +164,7 @@ impl Drill {
     fn read_all(&mut self) {
         for (map, bytes) in &self.model {
             match self.core.read(MapId(*map), 0, bytes.len()) {
-                Ok(read) => assert!(read.iter().eq(bytes), "map {map} reads wrong"),
+                Ok(read) => assert!(*read == bytes[..], "map {map} reads wrong"),
                 Err(error) => {
                     self.assert_right_kind(&error, Step::ReadAll);
                     self.outcome = self.outcome.max(Outcome::Error);
@@ -178,7 +178,7 @@ impl Drill {
         for (map, before) in &self.model {
             let after = after.get(map).unwrap_or(before);
             if let Ok(read) = self.core.read(MapId(*map), 0, before.len().min(after.len())) {
-                let equals = |bytes: &[u8]| read.iter().eq(&bytes[..read.len()]);
+                let equals = |bytes: &[u8]| *read == bytes[..read.len()];
                 assert!(equals(before) || equals(after), "map {map} reads wrong after a failure");
             }
         }

@@ -24,20 +24,20 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// The record's value.
-    pub fn encode(&self) -> Vec<u8> {
+    /// The record's value in this volume.
+    pub fn encode(&self, volume_id: [u8; 16]) -> Vec<u8> {
         let mut bytes = vec![0; BYTES];
         bytes[SEQUENCE_AT..LOG_AT].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[LOG_AT..SUMS_AT].copy_from_slice(&self.log_at.to_le_bytes());
         bytes[SUMS_AT..CHECKSUM_AT].copy_from_slice(&self.sums.encode());
-        let sum = checksum(&bytes[..CHECKSUM_AT], SEED);
+        let sum = checksum(&bytes[..CHECKSUM_AT], seed_of(volume_id));
         bytes[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
 
-    /// Reads the record's value. None: damaged.
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
-        if bytes.len() != BYTES || at::u64(bytes, CHECKSUM_AT) != checksum(&bytes[..CHECKSUM_AT], SEED) {
+    /// Reads the record's value. None: damaged, or of another volume.
+    pub fn decode(bytes: &[u8], volume_id: [u8; 16]) -> Option<Self> {
+        if bytes.len() != BYTES || at::u64(bytes, CHECKSUM_AT) != checksum(&bytes[..CHECKSUM_AT], seed_of(volume_id)) {
             return None;
         }
         Some(Self {
@@ -48,6 +48,11 @@ impl Checkpoint {
     }
 }
 
+/// So that the records of another volume are not taken for this one's.
+fn seed_of(volume_id: [u8; 16]) -> u64 {
+    SEED ^ at::u64(&volume_id, 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,18 +60,19 @@ mod tests {
     #[test]
     fn a_checkpoint_has_its_golden_bytes_and_comes_back() {
         let checkpoint = Checkpoint { sequence: 3, log_at: 8192, sums: Sums::default() };
-        let bytes = checkpoint.encode();
+        let bytes = checkpoint.encode([1; 16]);
         assert_eq!(bytes[..16], [3, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(Checkpoint::decode(&bytes), Some(checkpoint));
+        assert_eq!(Checkpoint::decode(&bytes, [1; 16]), Some(checkpoint));
+        assert_eq!(Checkpoint::decode(&bytes, [2; 16]), None, "another volume's");
     }
 
     #[test]
     fn any_flipped_bit_is_noticed() {
-        let bytes = Checkpoint::default().encode();
+        let bytes = Checkpoint::default().encode([1; 16]);
         for bit in 0..BYTES * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Checkpoint::decode(&flipped), None, "bit {bit}");
+            assert_eq!(Checkpoint::decode(&flipped, [1; 16]), None, "bit {bit}");
         }
     }
 }

@@ -122,9 +122,21 @@ impl Page {
         at::u32(self.bytes.as_slice(), start + COUNT_AT)
     }
 
-    /// Whether no entry is in use: zeros say the same.
+    /// Whether no entry is in use and the page has no stamp: zeros say the same.
     pub fn is_free(&self) -> bool {
-        (0..PAGE_ENTRIES).all(|n| self.count(Pbn(n)) == 0)
+        (0..PAGE_ENTRIES).all(|n| self.count(Pbn(n)) == 0) && self.entry(Pbn(0)).fingerprint.is_none()
+    }
+
+    /// Of page 0, where the label's entry is not needed: says whose table this is, and marks its sector as changed, so
+    /// that it carries the number of the checkpoint that writes it.
+    pub fn stamp(&mut self, volume_id: [u8; 16]) {
+        let entry = Entry { fingerprint: Some(Fingerprint(volume_id)), ..Entry::default() };
+        self.set(Pbn(0), &entry);
+    }
+
+    /// Of page 0: whose table this is, and the checkpoint that wrote it last. None: none did.
+    pub fn stamped(&self) -> Option<([u8; 16], u64)> {
+        self.entry(Pbn(0)).fingerprint.map(|id| (id.0, self.sequence_of(Pbn(0))))
     }
 
     /// Sets the entry of a pbn of this page.

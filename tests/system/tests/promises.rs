@@ -49,12 +49,14 @@ fn is_executable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
-/// What is wrong with a row's last cell, and how many tests and scripts it names.
+/// What is wrong with a row's last cells, and how many tests, scripts and runs of tests they name.
 fn look_up(cell: &str) -> Result<usize, String> {
     let mut source = None;
     let mut named = 0;
     for word in quoted(cell) {
-        if word.ends_with(".rs") {
+        if word.starts_with("cargo test ") {
+            named += 1;
+        } else if word.ends_with(".rs") {
             source = Some(fs::read_to_string(repository().join(word)).map_err(|error| format!("{word}: {error}"))?);
         } else if word.starts_with("scripts/") {
             let script = word.split(' ').next().expect("never empty");

@@ -56,32 +56,33 @@ pub fn prepare() {
     abort_on_panic();
 }
 
+/// The C library's arenas: each one keeps what its threads freed, 10 MB and more, and there may be eight for every CPU.
+/// So there is one for this much of the daemon's memory.
+const MEMORY_BYTES_PER_ARENA: u64 = 64 << 20;
+
 /// A daemon with less memory than this gives up speed for it.
 const SMALL_MEMORY_BYTES: u64 = 128 << 20;
-
-/// The C library's arenas: each one keeps what its threads freed, and there may be eight for every CPU.
-const ARENAS_MAX: libc::c_int = 1;
 
 /// The C library's own first values. Set by hand they stay; else they rise with every large buffer that is freed,
 /// and what is freed below them is kept.
 const KEPT_BYTES_MAX: libc::c_int = 128 << 10;
 
-/// Keeps the C library from holding on to freed memory where there is little. Before any thread exists.
+/// Keeps what the C library holds on to of freed memory in proportion to the daemon's. Before any thread exists.
 pub fn bound_allocator(memory_bytes_max: u64) {
-    if memory_bytes_max >= SMALL_MEMORY_BYTES {
-        return;
+    let mut bounds = vec![(libc::M_ARENA_MAX, arenas_max(memory_bytes_max))];
+    if memory_bytes_max < SMALL_MEMORY_BYTES {
+        bounds.extend([(libc::M_TRIM_THRESHOLD, KEPT_BYTES_MAX), (libc::M_MMAP_THRESHOLD, KEPT_BYTES_MAX)]);
     }
-    let bounds = [
-        (libc::M_ARENA_MAX, ARENAS_MAX),
-        (libc::M_TRIM_THRESHOLD, KEPT_BYTES_MAX),
-        (libc::M_MMAP_THRESHOLD, KEPT_BYTES_MAX),
-    ];
     for (name, value) in bounds {
         // SAFETY: mallopt takes two integers.
         if unsafe { libc::mallopt(name, value) } == 0 {
             log::warn!("cannot bound the allocator: parameter {name} is not {value}");
         }
     }
+}
+
+fn arenas_max(memory_bytes_max: u64) -> libc::c_int {
+    (memory_bytes_max / MEMORY_BYTES_PER_ARENA).clamp(1, 1024) as libc::c_int
 }
 
 fn warn_if(doing: &str, result: io::Result<()>) {

@@ -500,7 +500,7 @@ mod tests {
     #[test]
     fn a_wrong_setting_is_told_with_its_range() {
         for (line, range) in [
-            ("oncefs tune /mnt hint_memory=1K", "64K to"),
+            ("oncefs tune /mnt hint_memory=1K", "4K to"),
             ("oncefs tune /mnt inline", "off, all, adaptive"),
             ("oncefs mount /v /mnt --fingerprints never", "eager, lazy, auto"),
             ("oncefs mkfs /v --profile turbo", "lrlfs, smartdedup, edge, desktop"),

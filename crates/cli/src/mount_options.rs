@@ -282,7 +282,7 @@ mod tests {
             ("memory=lots", "such as 512M"),
             ("profile=turbo", "lrlfs, smartdedup, edge, desktop"),
             ("fingerprints=never", "eager, lazy, auto"),
-            ("hint_memory=1K", "64K to"),
+            ("hint_memory=1K", "4K to"),
             ("inline=", "adaptive"),
             ("threads=0", "1 to 64"),
             ("threads=65", "1 to 64"),

@@ -309,7 +309,7 @@ static SETTINGS: &[Setting] = &[
     ),
     setting(
         "hint_memory",
-        Range::Bytes { min: 64 << 10, max: 1 << 40 },
+        Range::Bytes { min: 4 << 10, max: 1 << 40 },
         true,
         |s| s.hint_bytes,
         |s, n| s.hint_bytes = n,
@@ -412,8 +412,8 @@ mod tests {
         for (name, value, message) in [
             ("inline_floor_percent", "0", "1 to 100"),
             ("inline_floor_percent", "-3", "1 to 100"),
-            ("hint_memory", "1K", "64K to 1024G"),
-            ("hint_memory", "99999999999999999999G", "64K to 1024G"),
+            ("hint_memory", "1K", "4K to 1024G"),
+            ("hint_memory", "99999999999999999999G", "4K to 1024G"),
             ("worker", "sometimes", "off, idle, always"),
             ("speed", "11", "no setting 'speed'"),
         ] {

@@ -231,7 +231,7 @@ fn tune_refuses_nonsense_with_the_range_and_then_changes_nothing() {
         (&["speed=11"][..], 2, "speed"),
         (&["inline=sideways"], 2, "off, all, adaptive"),
         (&["inline"], 2, "off, all, adaptive"),
-        (&["hint_memory=1K"], 2, "64K to"),
+        (&["hint_memory=1K"], 2, "4K to"),
         (&["inline=off", "inline_floor_percent=0"], 2, "1 to 100"),
         (&["inline=off", "eviction=groups"], 1, "mount"),
     ] {
@@ -275,7 +275,7 @@ fn profiles_and_settings_that_make_no_sense_are_refused_before_anything_is_done(
     for (option, hint) in [
         ("profile=turbo", "lrlfs, smartdedup, edge, desktop"),
         ("inline=sideways", "off, all, adaptive"),
-        ("hint_memory=3.5M", "64K to"),
+        ("hint_memory=3.5M", "4K to"),
         ("prefix_bits=25", "to 24"),
         ("worker_speed=3", "worker_speed"),
     ] {

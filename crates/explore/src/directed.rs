@@ -1,0 +1,229 @@
+//! Workloads for one purpose each: the paths of deduplication, and what needs many steps to happen at all.
+
+use oncefs_engine::Chore;
+use oncefs_fs::AllocateMode;
+
+use crate::operation::Content;
+use crate::operation::Operation::{self, *};
+
+const BLOCK: usize = 4096;
+const MIB: u64 = 1 << 20;
+
+/// Purpose and operations.
+pub fn all() -> Vec<(&'static str, Vec<Operation>)> {
+    vec![
+        ("in-line", in_line()),
+        ("out-of-line", out_of_line()),
+        ("grow", grow()),
+        ("reuse", reuse()),
+        ("clone", clone()),
+        ("ride-in-the-log", ride_in_the_log()),
+        ("log-wraps", log_wraps()),
+        ("records-in-batches", records_in_batches()),
+        ("range-in-pieces", range_in_pieces()),
+        ("full", full()),
+        ("leave", leave()),
+    ]
+}
+
+/// Shares with stored, staged and own blocks; a share of a block that the same group freed.
+fn in_line() -> Vec<Operation> {
+    vec![
+        Create("copy"),
+        Write("copy", 0, Content::from(1, 10 * BLOCK)),
+        Write("copy", 10 * BLOCK as u64, Content { first: 60, step: 0, bytes: 8 * BLOCK }),
+        Commit,
+        Write("copy", 0, Content::from(200, 36 * BLOCK)),
+        Write("A/foo", 0, Content::from(200, 20 * BLOCK)),
+        Commit,
+        Truncate("copy", 0),
+        Exhaust(Chore::Reclaim),
+        Write("A/bar", 0, Content::from(210, 12 * BLOCK)),
+        Commit,
+        Background(Chore::Checkpoint),
+    ]
+}
+
+/// Equal blocks in the data area, staged and in the log are remapped, before and after commits.
+fn out_of_line() -> Vec<Operation> {
+    vec![
+        Tune("inline", "off"),
+        Create("copy"),
+        Write("copy", 0, Content::from(1, 12 * BLOCK)),
+        Background(Chore::Revisit { blocks_max: 16 }),
+        Commit,
+        Background(Chore::Revisit { blocks_max: 100 }),
+        Background(Chore::MergeHints),
+        Commit,
+        Write("copy", 0, Content::from(3, 33 * BLOCK)),
+        Commit,
+        Background(Chore::Checkpoint),
+        Background(Chore::Revisit { blocks_max: 20 }),
+        Background(Chore::Revisit { blocks_max: 100 }),
+        Background(Chore::SaveSkipped),
+        Commit,
+        Background(Chore::Release),
+        Background(Chore::SweepHints),
+        Background(Chore::Checkpoint),
+        Exhaust(Chore::Punch),
+        Background(Chore::SaveSkipped),
+        Commit,
+    ]
+}
+
+fn grow() -> Vec<Operation> {
+    vec![
+        Write("A/foo", 0, Content::from(300, 3 * BLOCK)),
+        Grow(128),
+        Write("A/foo", 0, Content::from(310, 34 * BLOCK)),
+        Grow(1000),
+        Commit,
+        Background(Chore::Checkpoint),
+        Grow(4096),
+    ]
+}
+
+/// Freed blocks are written again as soon as that is allowed.
+fn reuse() -> Vec<Operation> {
+    let mut all = Vec::new();
+    for round in 0..4 {
+        all.extend([
+            Unlink("B/foo"),
+            Close,
+            Exhaust(Chore::Reclaim),
+            Commit,
+            Background(Chore::Release),
+            Create("B/foo"),
+            Write("B/foo", 0, Content::from(1000 * (round + 1), 40 * BLOCK)),
+            Write("A/foo", 0, Content::from(1000 * (round + 1) + 500, 3 * BLOCK)),
+            Commit,
+        ]);
+        if round == 1 {
+            all.extend([Background(Chore::Checkpoint), Exhaust(Chore::Punch)]);
+        }
+    }
+    all
+}
+
+fn clone() -> Vec<Operation> {
+    let whole = 37 * BLOCK as u64;
+    vec![
+        Create("copy"),
+        Copy(("B/foo", 0), ("copy", 0), whole),
+        Commit,
+        Write("copy", 0, Content::from(400, 2 * BLOCK)),
+        Copy(("copy", 0), ("A/foo", 4096), 20_000),
+        Commit,
+        Unlink("B/foo"),
+        Close,
+        Exhaust(Chore::Reclaim),
+        Copy(("copy", 0), ("copy", 300 << 10), 40_000),
+        Commit,
+        Background(Chore::Checkpoint),
+    ]
+}
+
+/// Small synced writes stay in the log until a checkpoint places them; one is freed before that.
+fn ride_in_the_log() -> Vec<Operation> {
+    let mut all = Vec::new();
+    for round in 0..5 {
+        all.extend([Write("A/foo", round * 4096, Content::from(600 + round, BLOCK)), Commit]);
+    }
+    all.extend([
+        Write("A/foo", 0, Content::from(700, 2 * BLOCK)),
+        Commit,
+        Background(Chore::Release),
+        Append("A/bar", Content::from(701, BLOCK)),
+        Background(Chore::Checkpoint),
+        Background(Chore::Release),
+        Write("A/foo", 0, Content::from(720, 36 * BLOCK)),
+        Commit,
+        Write("A/foo", 0, Content::from(800, 5 * BLOCK)),
+        Background(Chore::Checkpoint),
+    ]);
+    all
+}
+
+/// Groups of some size until the log has gone round twice.
+fn log_wraps() -> Vec<Operation> {
+    let mut all = Vec::new();
+    for round in 0..26 {
+        all.extend([Write("A/foo", (round % 3) * 4096, Content::from(5_000 + 40 * round, 25 * BLOCK)), Commit]);
+        if round % 5 == 4 {
+            all.push(Background(Chore::Checkpoint));
+        }
+    }
+    all
+}
+
+/// More records than go into one batch of the sorted state.
+fn records_in_batches() -> Vec<Operation> {
+    let names = ["user.a", "user.b", "user.c", "user.d", "user.e", "user.f", "user.g", "user.h", "user.i", "user.j"];
+    let mut all = Vec::new();
+    for path in ["A/foo", "A/bar"] {
+        for name in names {
+            all.extend([SetXattr(path, name, 60_000), Commit]);
+            if name == "user.e" {
+                all.push(Write("B/foo", 0, Content::from(40, 2 * BLOCK)));
+            }
+        }
+    }
+    all.extend([Background(Chore::Checkpoint), Unlink("A/foo"), Close, Exhaust(Chore::Reclaim), Commit]);
+    all
+}
+
+/// Changes of more shards than one publication takes.
+fn range_in_pieces() -> Vec<Operation> {
+    let mut all = vec![Create("sparse")];
+    for shard in 0..70 {
+        all.push(Write("sparse", shard * MIB + 4096, Content::from(1 + shard % 30, BLOCK)));
+    }
+    all.extend([
+        Commit,
+        Copy(("sparse", 0), ("B/foo", 0), 70 * MIB),
+        Commit,
+        Allocate("sparse", 4096, 68 * MIB, AllocateMode::PunchHole),
+        Commit,
+        Truncate("B/foo", MIB),
+        Background(Chore::Checkpoint),
+        Unlink("sparse"),
+        Close,
+        Exhaust(Chore::Reclaim),
+        Commit,
+    ]);
+    all
+}
+
+/// A data area without room: writes are refused, deletions make room.
+fn full() -> Vec<Operation> {
+    let mut all = vec![Create("big")];
+    for round in 0..50 {
+        all.push(Append("big", Content::from(20_000 + 100 * round, 90 * BLOCK)));
+        all.push(Commit);
+    }
+    all.extend([
+        Write("A/foo", 0, Content::from(90_000, 4 * BLOCK)),
+        Allocate("A/foo", 0, MIB, AllocateMode::Reserve { keep_size: false }),
+        Truncate("A/foo", 5000),
+        Commit,
+        Truncate("big", 40 * BLOCK as u64 + 17),
+        Commit,
+        Background(Chore::Release),
+        Write("A/foo", 0, Content::from(95_000, 40 * BLOCK)),
+        Background(Chore::Checkpoint),
+    ]);
+    all
+}
+
+/// Clean ends, with work between them.
+fn leave() -> Vec<Operation> {
+    vec![
+        Write("A/foo", 0, Content::from(1, 4 * BLOCK)),
+        Background(Chore::LeaveCleanly),
+        Write("A/foo", 0, Content::from(70, 4 * BLOCK)),
+        Unlink("A/bar"),
+        Commit,
+        Background(Chore::LeaveCleanly),
+        Background(Chore::LeaveCleanly),
+    ]
+}

@@ -1,0 +1,103 @@
+//! What becomes of a crash state: the real recovery, the audit of fsck, and then work on the volume, to show that it
+//! can be used. What it recovered to is told as a digest; which digests are right is the caller's knowledge.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use oncefs_engine::{Chore, Store};
+use oncefs_fs::{Caller, FileSystem, Ino, WriteOrigin};
+
+use crate::image::Images;
+use crate::live::{Setup, StepClock};
+use crate::operation::Content;
+use crate::point::Doing;
+use crate::snapshot::Snapshot;
+use crate::tape::{Allowed, Recorded, Tape};
+
+/// Later than every time of a workload.
+const AFTERWARDS: i64 = 1_000_000;
+/// The file that is written afterwards; the second one, if the volume has the first from a recovery before.
+const TAILS: [&str; 2] = ["written-after-the-crash", "written-after-the-second-crash"];
+/// Blocks that the base volume holds already, and one that nobody holds, cut.
+const TAIL_CONTENT: [Content; 2] = [Content::from(1, 2 * 4096), Content::from(1 << 40, 4096 + 100)];
+
+/// A volume that came back.
+pub struct Recovered {
+    /// What it holds.
+    pub snapshot: Snapshot,
+    /// What it holds after the work that followed.
+    pub afterwards: Snapshot,
+    /// The recovery and that work, if they were recorded.
+    pub steps: Vec<Recorded>,
+}
+
+/// Opens what a crash left, audits it, works on it and audits it again. `records`: keeps what that does to the
+/// devices. Snapshot 0 of the record is what was recovered, 1 what the work made of it. An error says what is wrong.
+pub fn recover(setup: &Setup, images: Images, records: bool) -> Result<Recovered, String> {
+    let attempt = catch_unwind(AssertUnwindSafe(|| attempt(setup, images, records)));
+    attempt.unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        Err(format!("it panicked: {}", said.unwrap_or("no message")))
+    })
+}
+
+fn attempt(setup: &Setup, images: Images, records: bool) -> Result<Recovered, String> {
+    let tape = Tape::new(images, records);
+    let clock = Arc::new(StepClock::default());
+    clock.set(AFTERWARDS);
+    let (store, file_system) = setup.open(&tape, clock).map_err(|error| format!("it does not open: {error}"))?;
+    audit(&store, &file_system)?;
+    let snapshot = seen(&file_system)?;
+    let tail = TAILS[usize::from(file_system.lookup(Ino::ROOT, TAILS[0].as_bytes()).is_ok())];
+    let afterwards = work(&tape, &store, &file_system, tail)
+        .map_err(|error| format!("work after the recovery failed: {error}"))
+        .and_then(|()| seen(&file_system))?;
+    audit(&store, &file_system).map_err(|what| format!("after work that followed the recovery: {what}"))?;
+    let differences = afterwards.clone().without(tail, &snapshot).differences(&snapshot);
+    if !differences.is_empty() {
+        return Err(format!("work after the recovery changed other files: {}", differences.join("; ")));
+    }
+    Ok(Recovered { snapshot, afterwards, steps: tape.take() })
+}
+
+fn seen(file_system: &FileSystem) -> Result<Snapshot, String> {
+    Snapshot::of_file_system(file_system).map_err(|error| format!("it cannot be read: {error}"))
+}
+
+/// What fsck does.
+fn audit(store: &Store, file_system: &FileSystem) -> Result<(), String> {
+    let report = store.check(true, &mut |_, _| ()).map_err(|error| format!("the check of blocks failed: {error}"))?;
+    let mut problems = report.problems;
+    let names = file_system.check(&mut |problem| problems.push(problem));
+    names.map_err(|error| format!("the check of names failed: {error}"))?;
+    if problems.is_empty() { Ok(()) } else { Err(format!("the check found: {}", problems.join("; "))) }
+}
+
+/// Cleans up what the crash left, writes a file, commits and checkpoints.
+fn work(tape: &Tape, store: &Store, file_system: &FileSystem, tail: &str) -> oncefs_fs::Result<()> {
+    tape.doing(Doing::FillHints);
+    store.run(Chore::FillHints)?;
+    tape.doing(Doing::Reclaim);
+    file_system.reclaim_left_behind()?;
+    while store.run(Chore::Reclaim)? {}
+    tape.doing(Doing::Change);
+    let root = Caller { uid: 0, gid: 0, umask: 0 };
+    let made = file_system.mknod(Ino::ROOT, tail.as_bytes(), libc::S_IFREG | 0o600, 0, &root)?;
+    let mut at = 0;
+    for content in TAIL_CONTENT {
+        let bytes = content.bytes();
+        file_system.write(made.ino, at, &bytes, WriteOrigin::PageCache)?;
+        at += bytes.len() as u64;
+    }
+    tape.doing(Doing::Commit);
+    tape.allow(Allowed { acknowledged: 0, under_way: Some(1) });
+    store.commit()?;
+    tape.allow(Allowed { acknowledged: 1, under_way: None });
+    tape.mark("acknowledged");
+    tape.doing(Doing::Release);
+    store.run(Chore::Release)?;
+    tape.doing(Doing::Checkpoint);
+    store.run(Chore::Checkpoint)?;
+    tape.mark("acknowledged");
+    Ok(())
+}

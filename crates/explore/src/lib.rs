@@ -1,0 +1,23 @@
+//! Crash explorer: runs workloads on a volume whose devices are recorded, makes every state that a crash may leave,
+//! lets oncefs recover it, audits it with fsck's code, and compares it with a model that knows what had to survive.
+//! `docs/crash-explorer.md` says what is explored and how to add to it.
+
+pub mod explore;
+pub mod image;
+pub mod judge;
+pub mod live;
+pub mod model;
+pub mod operation;
+pub mod plan;
+pub mod point;
+pub mod random;
+pub mod report;
+pub mod setups;
+pub mod snapshot;
+pub mod states;
+pub mod tape;
+pub mod workload;
+
+mod directed;
+mod random_work;
+mod vocabulary;

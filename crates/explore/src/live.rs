@@ -1,0 +1,220 @@
+//! A running volume without threads beside its model: operations are done on both, and the tape keeps what reaches
+//! the devices.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+use oncefs_engine::{Blocks, Chore, OpenOptions, Profile, Store};
+use oncefs_fs::{AtimePolicy, Clock, FileSystem, Ino, Options, Timestamp};
+
+use crate::image::{DeviceImage, Images, Part};
+use crate::model::{Model, Reference};
+use crate::operation::{Operation, Path};
+use crate::point::Doing;
+use crate::snapshot::Snapshot;
+use crate::tape::{Allowed, Recorded, Tape};
+use crate::workload::Workload;
+
+/// Memory for caches and hints.
+const MEMORY_BYTES: u64 = 2 << 20;
+
+/// A clock that stands still until it is moved.
+#[derive(Default)]
+pub struct StepClock(AtomicI64);
+
+impl StepClock {
+    /// Moves it.
+    pub fn set(&self, seconds: i64) {
+        self.0.store(seconds, Relaxed);
+    }
+}
+
+impl Clock for StepClock {
+    fn now(&self) -> Timestamp {
+        Timestamp { seconds: self.0.load(Relaxed), nanoseconds: 0 }
+    }
+}
+
+/// How volumes are made and opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// For reports and commands.
+    pub name: &'static str,
+    /// The profile.
+    pub profile: Profile,
+    /// Settings over it. Nothing may adapt to the machine or to time.
+    pub settings: &'static [(&'static str, &'static str)],
+    /// Size of the data area.
+    pub data: Blocks,
+    /// Size of the log.
+    pub log_bytes: u64,
+    /// Whether sequences and seeded workloads run on it.
+    pub has_short_work: bool,
+    /// The directed workloads that run on it; none named: all.
+    pub directed: &'static [&'static str],
+}
+
+impl Setup {
+    /// Whether a directed workload runs on it.
+    pub fn runs(&self, workload: &Workload) -> bool {
+        let name = workload.name.strip_prefix("directed:").unwrap_or(&workload.name);
+        self.directed.is_empty() || self.directed.contains(&name)
+    }
+
+    fn options(&self) -> OpenOptions {
+        let settings = self.settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        OpenOptions { profile: Some(self.profile), settings, ..OpenOptions::new(MEMORY_BYTES) }
+    }
+
+    /// The parts of an empty volume: zeros.
+    fn blank(&self) -> Images {
+        let mut images = Images::default();
+        let table_bytes = self.data.0.div_ceil(128) * 4096;
+        for (part, len) in [(Part::Data, self.data.bytes()), (Part::Table, table_bytes), (Part::Log, self.log_bytes)] {
+            *images.device_mut(part) = DeviceImage::new(len);
+        }
+        images
+    }
+
+    /// Opens the store and the file system of a tape.
+    pub fn open(&self, tape: &Arc<Tape>, clock: Arc<StepClock>) -> oncefs_fs::Result<(Arc<Store>, Arc<FileSystem>)> {
+        let store = Store::open_on(tape.medium(self.log_bytes), &self.options())?;
+        let options = Options { memory_bytes_max: 1 << 20, atime: AtimePolicy::Never, read_only: false };
+        let file_system = FileSystem::open_without_threads(store.clone(), clock, &options)?;
+        Ok((store, file_system))
+    }
+
+    /// An empty file system and its model.
+    pub fn make(&self) -> oncefs_fs::Result<(Images, Model)> {
+        let tape = Tape::new(self.blank(), false);
+        Store::format_on(&tape.medium(self.log_bytes), self.data)?;
+        let store = Store::open_on(tape.medium(self.log_bytes), &self.options())?;
+        FileSystem::format(&store, &StepClock::default())?;
+        Ok((tape.images(), Model { reference: Reference::new(), data_blocks: self.data.0 }))
+    }
+}
+
+/// What a workload was seen to do.
+pub struct Recording {
+    /// What the parts held before.
+    pub base: Images,
+    /// What happened.
+    pub steps: Vec<Recorded>,
+    /// What the model held: [`Allowed`] speaks of these by number.
+    pub snapshots: Vec<Snapshot>,
+}
+
+/// The open volume.
+pub struct Live {
+    /// Blocks.
+    pub store: Arc<Store>,
+    /// Names.
+    pub file_system: Arc<FileSystem>,
+    /// What both have to hold.
+    pub model: Model,
+    clock: Arc<StepClock>,
+    tape: Arc<Tape>,
+    base: Images,
+    snapshots: Vec<Snapshot>,
+    acknowledged: u32,
+}
+
+impl Live {
+    /// Opens a volume that holds what the model says, all of it durable.
+    pub fn open(setup: &Setup, base: Images, model: Model, records: bool) -> Result<Self, String> {
+        let tape = Tape::new(base.clone(), records);
+        let clock = Arc::new(StepClock::default());
+        clock.set(model.reference.now.seconds);
+        let (store, file_system) = setup.open(&tape, clock.clone()).map_err(|error| error.to_string())?;
+        let snapshots = vec![Snapshot::of_model(&model)];
+        let live = Self { store, file_system, model, clock, tape, base, snapshots, acknowledged: 0 };
+        live.tape.doing(Doing::FillHints);
+        live.store.run(Chore::FillHints).map_err(|error| error.to_string())?;
+        Ok(live)
+    }
+
+    /// Does one operation, on both sides, and compares them.
+    pub fn run(&mut self, operation: Operation) -> Result<(), String> {
+        let now = self.model.reference.now.seconds + 1;
+        self.clock.set(now);
+        self.model.reference.now = Timestamp { seconds: now, nanoseconds: 0 };
+        operation.foresee(self);
+        if operation.commits() {
+            let under_way = Some(self.snapshot());
+            self.tape.allow(Allowed { acknowledged: self.acknowledged, under_way });
+        }
+        self.tape.doing(doing(&operation));
+        self.tape.mark("begins");
+        operation.run(self).map_err(|what| format!("{operation:?}: {what}"))?;
+        let expected = self.snapshot();
+        if operation.commits() {
+            self.acknowledged = expected;
+            self.tape.allow(Allowed { acknowledged: expected, under_way: None });
+        }
+        self.tape.mark(if operation.commits() { "acknowledged" } else { "published" });
+        let seen = Snapshot::of_file_system(&self.file_system).map_err(|error| error.to_string())?;
+        let differences = seen.differences(&self.snapshots[expected as usize]);
+        if differences.is_empty() { Ok(()) } else { Err(format!("{operation:?}: {}", differences.join("; "))) }
+    }
+
+    /// Number of the snapshot that the model is now.
+    fn snapshot(&mut self) -> u32 {
+        let snapshot = Snapshot::of_model(&self.model);
+        if self.snapshots.last() != Some(&snapshot) {
+            self.snapshots.push(snapshot);
+        }
+        self.snapshots.len() as u32 - 1
+    }
+
+    /// The inode at a path.
+    pub fn find(&self, path: Path) -> Option<Ino> {
+        let mut ino = Ino::ROOT;
+        for name in path.split('/') {
+            ino = self.model.reference.lookup(ino, name.as_bytes()).ok()?;
+        }
+        Some(ino)
+    }
+
+    /// The directory of a path and the name in it.
+    pub fn split(&self, path: Path) -> Option<(Ino, &'static [u8])> {
+        match path.rsplit_once('/') {
+            Some((above, name)) => Some((self.find(above)?, name.as_bytes())),
+            None => Some((Ino::ROOT, path.as_bytes())),
+        }
+    }
+
+    /// What an own counter of the store says.
+    pub fn counter(&self, name: &str) -> u64 {
+        self.store.report().counters.get(name).copied().unwrap_or(0)
+    }
+
+    /// What happened so far. The process ends without a farewell.
+    pub fn end(self) -> Recording {
+        Recording { base: self.base, steps: self.tape.take(), snapshots: self.snapshots }
+    }
+
+    /// What the parts hold, if everything written stays, and what the model says.
+    pub fn into_base(self) -> (Images, Model) {
+        (self.tape.images(), self.model)
+    }
+}
+
+fn doing(operation: &Operation) -> Doing {
+    match operation {
+        Operation::Commit => Doing::Commit,
+        Operation::Grow(_) => Doing::Grow,
+        Operation::Background(chore) | Operation::Exhaust(chore) => match chore {
+            Chore::Checkpoint => Doing::Checkpoint,
+            Chore::Reclaim => Doing::Reclaim,
+            Chore::Release => Doing::Release,
+            Chore::Punch => Doing::Punch,
+            Chore::FillHints => Doing::FillHints,
+            Chore::MergeHints => Doing::MergeHints,
+            Chore::SweepHints => Doing::SweepHints,
+            Chore::Revisit { .. } => Doing::Revisit,
+            Chore::SaveSkipped => Doing::SaveSkipped,
+            Chore::LeaveCleanly => Doing::Leave,
+        },
+        _ => Doing::Change,
+    }
+}

@@ -1,0 +1,291 @@
+//! Operations of a workload, done on the real file system and on the model, which have to agree.
+
+use std::mem::discriminant;
+
+use oncefs_engine::{BLOCK_BYTES, Chore};
+use oncefs_fs::{
+    AllocateMode, Caller, Error, FileKind, Ino, RenameMode, SetAttributes, SetTime, Timestamp, WriteOrigin, XattrMode,
+};
+
+use crate::live::Live;
+use crate::model::Node;
+use crate::random::Random;
+
+const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0 };
+const BY_CALLER: WriteOrigin = WriteOrigin::Caller { drop_privileges: false };
+
+/// A path below the root: `name` or `directory/name`.
+pub type Path = &'static str;
+
+/// Bytes to write: block `n` has the content number `first + n * step`, and number 0 is zeros. Equal numbers are
+/// equal blocks in whatever file.
+#[derive(Clone, Copy, Debug)]
+pub struct Content {
+    /// Number of the first block.
+    pub first: u64,
+    /// 1: all blocks differ; 0: all are equal.
+    pub step: u64,
+    /// Length; the last block may be cut.
+    pub bytes: usize,
+}
+
+impl Content {
+    /// So many bytes whose blocks begin with this number.
+    pub const fn from(first: u64, bytes: usize) -> Self {
+        Self { first, step: 1, bytes }
+    }
+
+    /// Zeros.
+    pub const fn zeros(bytes: usize) -> Self {
+        Self { first: 0, step: 0, bytes }
+    }
+
+    /// The bytes themselves.
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.bytes];
+        for (block, at) in bytes.chunks_mut(BLOCK_BYTES).zip(0..) {
+            let number = self.first + at * self.step;
+            if number > 0 {
+                let mut random = Random::new(number);
+                block.chunks_mut(8).for_each(|word| word.copy_from_slice(&random.number().to_le_bytes()[..word.len()]));
+            }
+        }
+        bytes
+    }
+}
+
+/// One step of a workload.
+#[derive(Clone, Copy, Debug)]
+pub enum Operation {
+    /// mknod of a regular file.
+    Create(Path),
+    /// mkdir.
+    Mkdir(Path),
+    /// symlink.
+    Symlink(Path),
+    /// link: file, new name.
+    Link(Path, Path),
+    /// unlink. The file stays open if that was its last name: until `Close`.
+    Unlink(Path),
+    /// Closes all files without a name.
+    Close,
+    /// rmdir.
+    Rmdir(Path),
+    /// rename.
+    Rename(Path, Path, RenameMode),
+    /// pwrite.
+    Write(Path, u64, Content),
+    /// Writes behind the end.
+    Append(Path, Content),
+    /// pwrite to a file without a name.
+    WriteOrphan(u64, Content),
+    /// ftruncate.
+    Truncate(Path, u64),
+    /// fallocate: offset and length.
+    Allocate(Path, u64, u64, AllocateMode),
+    /// copy_file_range: source and offset, target and offset, length.
+    Copy((Path, u64), (Path, u64), u64),
+    /// setxattr with a value of so many bytes.
+    SetXattr(Path, &'static str, usize),
+    /// removexattr.
+    RemoveXattr(Path, &'static str),
+    /// chmod.
+    Chmod(Path, u32),
+    /// utimens.
+    SetTimes(Path, i64),
+    /// fsync, that is a commit of everything.
+    Commit,
+    /// Enlarges the data area by so many blocks.
+    Grow(u64),
+    /// A step of the background.
+    Background(Chore),
+    /// A step of the background until nothing is left to do.
+    Exhaust(Chore),
+    /// Another value of a setting.
+    Tune(&'static str, &'static str),
+}
+
+type Answers<T> = (oncefs_fs::Result<T>, oncefs_fs::Result<T>);
+
+impl Operation {
+    /// Whether the operation itself makes durable what it and others changed.
+    pub fn commits(&self) -> bool {
+        matches!(
+            self,
+            Self::Commit
+                | Self::Grow(_)
+                | Self::Background(Chore::Checkpoint | Chore::LeaveCleanly)
+                | Self::Exhaust(Chore::Checkpoint | Chore::LeaveCleanly)
+        )
+    }
+
+    /// Does it on both sides. An error tells where they disagree.
+    pub fn run(&self, live: &mut Live) -> Result<(), String> {
+        match *self {
+            Self::Create(path) => make(live, path, FileKind::Regular),
+            Self::Mkdir(path) => make(live, path, FileKind::Directory),
+            Self::Symlink(path) => make(live, path, FileKind::Symlink),
+            Self::Link(of, path) => {
+                let (Some(ino), Some((parent, name))) = (live.find(of), live.split(path)) else { return Ok(()) };
+                let real = live.file_system.link(ino, parent, name).map(drop);
+                agree((real, live.model.reference.link(ino, parent, name)))
+            }
+            Self::Unlink(path) => remove(live, path, false),
+            Self::Rmdir(path) => remove(live, path, true),
+            Self::Rename(from, to, mode) => rename(live, from, to, mode),
+            Self::Close => close(live),
+            Self::Write(..) | Self::Append(..) | Self::WriteOrphan(..) => write(live, *self),
+            Self::Truncate(..) | Self::Allocate(..) | Self::Copy(..) => change_range(live, *self),
+            Self::SetXattr(..) | Self::RemoveXattr(..) | Self::Chmod(..) | Self::SetTimes(..) => {
+                set_attributes(live, *self)
+            }
+            Self::Commit => live.store.commit().map_err(told),
+            Self::Grow(_) => live.store.grow(live.model.data_blocks * BLOCK_BYTES as u64).map_err(told),
+            Self::Background(chore) => live.store.run(chore).map(drop).map_err(told),
+            Self::Exhaust(chore) => {
+                while live.store.run(chore).map_err(told)? {}
+                Ok(())
+            }
+            Self::Tune(name, value) => live.store.tune(&[(name.to_owned(), value.to_owned())]).map_err(told),
+        }
+    }
+
+    /// What the model has to know before the operation, because it may become durable within it.
+    pub fn foresee(&self, live: &mut Live) {
+        if let Self::Grow(blocks) = self {
+            live.model.data_blocks += blocks;
+        }
+    }
+}
+
+fn told(error: oncefs_engine::Error) -> String {
+    error.to_string()
+}
+
+fn agree<T: PartialEq + std::fmt::Debug>(answers: Answers<T>) -> Result<(), String> {
+    match answers {
+        (Ok(real), Ok(model)) if real == model => Ok(()),
+        (Err(real), Err(model)) if discriminant(&real) == discriminant(&model) => Ok(()),
+        (real, model) => Err(format!("the file system answered {real:?}, the model {model:?}")),
+    }
+}
+
+fn make(live: &mut Live, path: Path, kind: FileKind) -> Result<(), String> {
+    let Some((parent, name)) = live.split(path) else { return Ok(()) };
+    let permissions = if kind == FileKind::Symlink { 0o777 } else { 0o755 };
+    let mut node = Node::new(kind, permissions, live.model.reference.now);
+    let made = match kind {
+        FileKind::Directory => live.file_system.mkdir(parent, name, permissions, &ROOT),
+        FileKind::Symlink => {
+            node.content = b"some/where".to_vec();
+            live.file_system.symlink(parent, name, b"some/where", &ROOT)
+        }
+        kind => live.file_system.mknod(parent, name, kind.mode_bits() | permissions, 0, &ROOT),
+    };
+    let ino = made.as_ref().ok().map(|attributes| attributes.ino);
+    let reference = &mut live.model.reference;
+    let is_possible =
+        matches!(reference.lookup(parent, name), Err(Error::NotFound)) && reference.node(parent).nlink > 0;
+    if is_possible && ino.is_none() {
+        return Err(format!("it was refused: {made:?}"));
+    }
+    agree((made.map(drop), reference.create(parent, name, ino, node)))
+}
+
+fn remove(live: &mut Live, path: Path, is_directory: bool) -> Result<(), String> {
+    let Some((parent, name)) = live.split(path) else { return Ok(()) };
+    let (file_system, reference) = (&live.file_system, &mut live.model.reference);
+    if is_directory {
+        agree((file_system.rmdir(parent, name), reference.rmdir(parent, name)))
+    } else {
+        agree((file_system.unlink(parent, name), reference.unlink(parent, name)))
+    }
+}
+
+fn rename(live: &mut Live, from: Path, to: Path, mode: RenameMode) -> Result<(), String> {
+    let (Some(old), Some(new)) = (live.split(from), live.split(to)) else { return Ok(()) };
+    let real = live.file_system.rename(old.0, old.1, new.0, new.1, mode);
+    agree((real, live.model.reference.rename(old, new, mode)))
+}
+
+fn orphans(live: &Live) -> Vec<Ino> {
+    let nodes = live.model.reference.nodes.iter();
+    nodes.filter(|(_, node)| node.nlink == 0).map(|(ino, _)| *ino).collect()
+}
+
+fn close(live: &mut Live) -> Result<(), String> {
+    for ino in orphans(live) {
+        live.model.reference.nodes.remove(&ino);
+        live.file_system.forget(ino).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+fn write(live: &mut Live, operation: Operation) -> Result<(), String> {
+    let (ino, at, content) = match operation {
+        Operation::Write(path, at, content) => (live.find(path), at, content),
+        Operation::Append(path, content) => {
+            let ino = live.find(path);
+            let size = ino.map_or(0, |ino| live.model.reference.node(ino).content.len() as u64);
+            (ino, size, content)
+        }
+        Operation::WriteOrphan(at, content) => (orphans(live).first().copied(), at, content),
+        _ => return Ok(()),
+    };
+    let Some(ino) = ino else { return Ok(()) };
+    let bytes = content.bytes();
+    match live.file_system.write(ino, at, &bytes, BY_CALLER) {
+        // Nothing has changed then, and space is not the model's concern.
+        Err(Error::NoSpace) => Ok(()),
+        real => agree((real.map(drop), live.model.reference.write(ino, at, &bytes))),
+    }
+}
+
+fn change_range(live: &mut Live, operation: Operation) -> Result<(), String> {
+    let (file_system, model) = (live.file_system.clone(), live);
+    match operation {
+        Operation::Truncate(path, size) => {
+            let Some(ino) = model.find(path) else { return Ok(()) };
+            let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
+            agree((file_system.setattr(ino, &set).map(drop), model.model.reference.setattr(ino, &set)))
+        }
+        Operation::Allocate(path, at, len, mode) => {
+            let Some(ino) = model.find(path) else { return Ok(()) };
+            match file_system.fallocate(ino, at, len, mode, false) {
+                Err(Error::NoSpace) => Ok(()),
+                real => agree((real, model.model.reference.fallocate(ino, at, len, mode))),
+            }
+        }
+        Operation::Copy((source, from), (target, to), len) => {
+            let (Some(source), Some(target)) = (model.find(source), model.find(target)) else { return Ok(()) };
+            let real = file_system.copy_file_range(source, from, target, to, len, false);
+            agree((real, model.model.reference.copy(source, from, target, to, len)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn set_attributes(live: &mut Live, operation: Operation) -> Result<(), String> {
+    let file_system = live.file_system.clone();
+    let (path, set) = match operation {
+        Operation::SetXattr(path, name, bytes) => {
+            let Some(ino) = live.find(path) else { return Ok(()) };
+            let value = Content::from(bytes as u64, bytes).bytes();
+            live.model.reference.setxattr(ino, name.as_bytes(), &value);
+            return agree((file_system.setxattr(ino, name.as_bytes(), &value, XattrMode::Any, true), Ok(())));
+        }
+        Operation::RemoveXattr(path, name) => {
+            let Some(ino) = live.find(path) else { return Ok(()) };
+            let model = live.model.reference.removexattr(ino, name.as_bytes());
+            return agree((file_system.removexattr(ino, name.as_bytes()), model));
+        }
+        Operation::Chmod(path, mode) => (path, SetAttributes { permissions: Some(mode), ..SetAttributes::default() }),
+        Operation::SetTimes(path, seconds) => {
+            let time = SetTime::At(Timestamp { seconds, nanoseconds: 7 });
+            (path, SetAttributes { mtime: Some(time), ..SetAttributes::default() })
+        }
+        _ => return Ok(()),
+    };
+    let Some(ino) = live.find(path) else { return Ok(()) };
+    agree((file_system.setattr(ino, &set).map(drop), live.model.reference.setattr(ino, &set)))
+}

@@ -1,0 +1,63 @@
+//! What is explored, in which order: the registry of workloads.
+
+use std::sync::Arc;
+
+use crate::explore::Explorer;
+use crate::live::Setup;
+use crate::setups;
+use crate::workload::{Base, Workload, directed, sequences};
+
+/// Seeded workloads that are begun at a time, on each setup. What is explored depends on this, so that it does not
+/// depend on the threads' pace.
+const ROUND: u64 = 16;
+/// How sequences of one operation end.
+const ONE_ENDINGS: [&str; 3] = ["commit", "checkpoint", "leave"];
+
+/// A workload on its volume.
+pub type Job = (Arc<Base>, Workload);
+
+/// What an exploration covers.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Distinct states to be reached, with seeded workloads if nothing else is left.
+    pub states: usize,
+    /// The first seed of these.
+    pub seed: u64,
+    /// At work at a time.
+    pub threads: usize,
+}
+
+impl Plan {
+    /// Does it. `progress` is called after each step with what it was.
+    pub fn run(&self, progress: &mut dyn FnMut(&Explorer, &str)) -> Result<Explorer, String> {
+        let explorer = Explorer::default();
+        let bases = setups::all().iter().map(Base::make).collect::<Result<Vec<_>, String>>()?;
+        let mut step = |what: &str, jobs: &[Job]| {
+            explorer.explore(jobs, self.threads);
+            progress(&explorer, what);
+        };
+        step("directed workloads", &jobs(&bases, &directed(), |setup, workload| setup.runs(workload)));
+        let short = |setup: &Setup, _: &Workload| setup.has_short_work;
+        step("sequences of one operation", &jobs(&bases, &sequences(1, "", &ONE_ENDINGS), short));
+        step("sequences of two operations", &jobs(&bases, &sequences(2, "", &["checkpoint"]), short));
+        step("the same, committed in between", &jobs(&bases, &sequences(2, "commit,", &["commit"]), short));
+        let mut seed = self.seed;
+        while explorer.distinct() < self.states && explorer.failures().is_empty() {
+            let round: Vec<Workload> = (seed..seed + ROUND).map(Workload::random).collect();
+            step(&format!("seeds {seed} to {}", seed + ROUND - 1), &jobs(&bases, &round, short));
+            seed += ROUND;
+        }
+        Ok(explorer)
+    }
+}
+
+fn jobs(bases: &[Arc<Base>], workloads: &[Workload], fits: impl Fn(&Setup, &Workload) -> bool) -> Vec<Job> {
+    let all = bases.iter().flat_map(|base| workloads.iter().map(move |workload| (base.clone(), workload.clone())));
+    all.filter(|(base, workload)| fits(base.setup, workload)).collect()
+}
+
+/// The job of a name as failures print it: `SETUP/WORKLOAD`.
+pub fn named(name: &str) -> Result<Job, String> {
+    let (setup, workload) = name.split_once('/').ok_or_else(|| format!("'{name}' is not SETUP/WORKLOAD"))?;
+    Ok((Base::make(setups::named(setup)?)?, Workload::named(workload)?))
+}

@@ -1,0 +1,129 @@
+//! Names of crash points: the stage of a block's life (`docs/life-of-a-block.md`), what the program was doing, and
+//! what had just reached a device.
+//!
+//! The stages tag, lookup, decide and confirm touch no device, so a crash in them is one in `receive`: nothing is
+//! there. `read` changes nothing.
+
+use std::fmt;
+
+use oncefs_engine::Stage;
+
+use crate::image::Part;
+use crate::tape::Effect;
+
+/// What the program is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Doing {
+    /// Opens the volume.
+    Recover,
+    /// An operation of the file system.
+    Change,
+    /// A commit.
+    Commit,
+    /// A checkpoint.
+    Checkpoint,
+    /// Makes freed blocks reusable.
+    Release,
+    /// Enlarges the data area.
+    Grow,
+    /// Fills the hint store.
+    FillHints,
+    /// Deduplicates out of line.
+    Revisit,
+    /// Merges hints into the disk level.
+    MergeHints,
+    /// Sweeps the disk level.
+    SweepHints,
+    /// Saves the skipped buffer.
+    SaveSkipped,
+    /// Frees deleted files.
+    Reclaim,
+    /// Gives freed space back.
+    Punch,
+    /// What is done when a volume is closed.
+    Leave,
+}
+
+impl Doing {
+    fn name(self) -> &'static str {
+        match self {
+            Doing::Recover => "recover",
+            Doing::Change => "change",
+            Doing::Commit => "commit",
+            Doing::Checkpoint => "checkpoint",
+            Doing::Release => "release",
+            Doing::Grow => "grow",
+            Doing::FillHints => "fill hints",
+            Doing::Revisit => "remap",
+            Doing::MergeHints => "merge hints",
+            Doing::SweepHints => "sweep hints",
+            Doing::SaveSkipped => "save skipped",
+            Doing::Reclaim => "reclaim",
+            Doing::Punch => "punch",
+            Doing::Leave => "leave",
+        }
+    }
+}
+
+/// What had just happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Last {
+    Written(Part),
+    Punched(Part),
+    Flushed(Part),
+    Grown(Part),
+    BatchWritten,
+    RecordsFlushed,
+    Marked(&'static str),
+}
+
+/// Where a crash happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Point {
+    doing: Doing,
+    last: Last,
+}
+
+impl Point {
+    /// The point right after an effect.
+    pub fn after(doing: Doing, effect: &Effect) -> Self {
+        let last = match *effect {
+            Effect::Write { part, is_punch: false, .. } => Last::Written(part),
+            Effect::Write { part, is_punch: true, .. } => Last::Punched(part),
+            Effect::Flush(part) => Last::Flushed(part),
+            Effect::Grow(part, _) => Last::Grown(part),
+            Effect::Batch(_) => Last::BatchWritten,
+            Effect::FlushRecords => Last::RecordsFlushed,
+            Effect::Mark(what) => Last::Marked(what),
+        };
+        Self { doing, last }
+    }
+
+    /// The stage of a block's life that it belongs to; recovery has none.
+    pub fn stage(&self) -> Option<Stage> {
+        Some(match (self.doing, self.last) {
+            (Doing::Recover, _) => return None,
+            (Doing::Change, Last::Written(_)) => Stage::Place,
+            (Doing::Change, Last::Marked("begins")) => Stage::Receive,
+            (Doing::Change, _) => Stage::Map,
+            (Doing::Commit | Doing::Checkpoint | Doing::Release | Doing::Grow, _) => Stage::Commit,
+            _ => Stage::Revisit,
+        })
+    }
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stage = self.stage().map_or("open", Stage::name);
+        write!(f, "{stage}: {}, ", self.doing.name())?;
+        match self.last {
+            Last::Written(part) => write!(f, "{} written", part.name()),
+            Last::Punched(part) => write!(f, "{} punched", part.name()),
+            Last::Flushed(part) => write!(f, "{} flushed", part.name()),
+            Last::Grown(part) => write!(f, "{} grown", part.name()),
+            Last::BatchWritten => write!(f, "records written"),
+            Last::RecordsFlushed => write!(f, "records flushed"),
+            Last::Marked(what) => write!(f, "{what}"),
+        }
+    }
+}

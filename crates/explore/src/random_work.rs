@@ -1,0 +1,107 @@
+//! Seeded workloads of 20 to 200 operations.
+
+use oncefs_engine::Chore;
+use oncefs_fs::{AllocateMode, RenameMode};
+
+use crate::operation::Operation::{self, *};
+use crate::operation::{Content, Path};
+use crate::random::Random;
+
+const FILES: [Path; 7] = ["A/foo", "A/bar", "B/foo", "B/bar", "A/new", "new", "A/dir/deep"];
+const NAMES: [Path; 9] = ["A/foo", "A/bar", "B/foo", "B/bar", "A/new", "new", "A/dir", "B/dir", "A/dir/deep"];
+const DIRECTORIES: [Path; 3] = ["A/dir", "B/dir", "dir"];
+const FILE_BYTES_MAX: u64 = 400 << 10;
+
+/// The operations of a seed.
+pub fn operations(seed: u64) -> Vec<Operation> {
+    let mut random = Random::new(seed);
+    let count = 20 + random.below(181);
+    (0..count).map(|_| operation(&mut random)).collect()
+}
+
+fn operation(random: &mut Random) -> Operation {
+    match random.below(100) {
+        0..35 => data(random),
+        35..60 => name(random),
+        60..66 => attribute(random),
+        66..80 => Commit,
+        _ => background(random),
+    }
+}
+
+fn data(random: &mut Random) -> Operation {
+    let (path, at) = (random.pick(&FILES), offset(random));
+    let len = 1 + random.below(60_000);
+    match random.below(12) {
+        0..5 => Write(path, at, content(random)),
+        5 => Append(path, content(random)),
+        6 => WriteOrphan(at, content(random)),
+        7 => Truncate(path, if random.one_in(3) { 0 } else { at }),
+        8 | 9 => {
+            let keep_size = random.one_in(2);
+            let modes =
+                [AllocateMode::Reserve { keep_size }, AllocateMode::PunchHole, AllocateMode::ZeroRange { keep_size }];
+            Allocate(path, at, len, random.pick(&modes))
+        }
+        _ => Copy((path, at), (random.pick(&FILES), offset(random)), len),
+    }
+}
+
+/// Half of them at the edge of a block.
+fn offset(random: &mut Random) -> u64 {
+    let any = random.below(FILE_BYTES_MAX);
+    if random.one_in(2) { any / 4096 * 4096 } else { any }
+}
+
+/// Some of the base volume's blocks, some of a few others, some new ones, some zeros.
+fn content(random: &mut Random) -> Content {
+    let blocks = if random.one_in(4) { 32 + random.below(12) } else { 1 + random.below(10) };
+    let bytes = (blocks * 4096 - if random.one_in(3) { random.below(4096) } else { 0 }) as usize;
+    match random.below(5) {
+        0 => Content::zeros(bytes),
+        1 => Content { first: 1 + random.below(40), step: random.below(2), bytes },
+        2 => Content::from(1 + random.below(40), bytes),
+        3 => Content::from(500 + random.below(100), bytes),
+        _ => Content::from(10_000 + (random.number() >> 20), bytes),
+    }
+}
+
+fn name(random: &mut Random) -> Operation {
+    match random.below(10) {
+        0..3 => Create(random.pick(&FILES)),
+        3 => Mkdir(random.pick(&DIRECTORIES)),
+        4 => Link(random.pick(&FILES), random.pick(&NAMES)),
+        5 => Unlink(random.pick(&FILES)),
+        6 => Close,
+        7 => Rmdir(random.pick(&DIRECTORIES)),
+        _ => {
+            let mode = random.pick(&[RenameMode::Replace, RenameMode::Replace, RenameMode::Exchange]);
+            Rename(random.pick(&NAMES), random.pick(&NAMES), mode)
+        }
+    }
+}
+
+fn attribute(random: &mut Random) -> Operation {
+    let path = random.pick(&NAMES);
+    match random.below(4) {
+        0 => SetXattr(path, random.pick(&["user.one", "user.two"]), 1 + random.below(3000) as usize),
+        1 => RemoveXattr(path, random.pick(&["user.one", "user.old"])),
+        2 => Chmod(path, random.pick(&[0o600, 0o755])),
+        _ => SetTimes(path, random.below(100_000) as i64),
+    }
+}
+
+fn background(random: &mut Random) -> Operation {
+    match random.below(20) {
+        0..4 => Background(Chore::Checkpoint),
+        4..7 => Exhaust(Chore::Reclaim),
+        7..9 => Background(Chore::Release),
+        9 => Exhaust(Chore::Punch),
+        10..14 => Background(Chore::Revisit { blocks_max: 1 + random.below(100) }),
+        14 | 15 => Background(Chore::MergeHints),
+        16 => Background(Chore::SweepHints),
+        17 => Background(Chore::SaveSkipped),
+        18 => Background(Chore::LeaveCleanly),
+        _ => Tune("inline", random.pick(&["off", "all"])),
+    }
+}

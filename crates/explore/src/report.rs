@@ -1,0 +1,45 @@
+//! What an exploration found, as text.
+
+use std::fmt::Write as _;
+
+use crate::explore::{Explorer, Failure};
+use crate::point::Point;
+
+/// Counts, and a line for each crash point.
+pub fn counts(explorer: &Explorer) -> String {
+    let counts = explorer.counts();
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "{:>9} {:>11}  crash point (stage: what was done, what had just happened)",
+        "states", "in recovery"
+    );
+    for (point, [states, nested]) in &counts.points {
+        let _ = writeln!(text, "{states:>9} {nested:>11}  {point}");
+    }
+    let _ = writeln!(
+        text,
+        "{} workloads, {} crash states, {} of them within a recovery; {} distinct ones were recovered and judged",
+        counts.workloads,
+        counts.enumerated,
+        counts.nested,
+        explorer.distinct()
+    );
+    text
+}
+
+/// What is wrong, where, and how to see it again.
+pub fn failure(failure: &Failure) -> String {
+    let Failure { workload, state, point, what, .. } = failure;
+    let place = point.map(|point| format!("\n  at:     {point}")).unwrap_or_default();
+    let state = state.map(|state| format!(" --state {state}")).unwrap_or_default();
+    format!(
+        "FAILED\n  work:   {workload}{place}\n  wrong:  {what}\n  replay: oncefs-explore replay {workload}{state}\n"
+    )
+}
+
+/// Crash points that an exploration of all workloads comes to.
+pub fn not_visited(explorer: &Explorer, points: &[&str]) -> Vec<String> {
+    let visited: Vec<String> = explorer.counts().points.keys().map(Point::to_string).collect();
+    points.iter().filter(|point| !visited.iter().any(|name| name == *point)).map(|point| (*point).to_owned()).collect()
+}

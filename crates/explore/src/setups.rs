@@ -1,0 +1,57 @@
+//! The volumes that workloads run on. Nothing in them adapts to the machine or to time.
+
+use oncefs_engine::{Blocks, Profile};
+
+use crate::live::Setup;
+
+/// The complete index in memory, no worker, fingerprints when a tag matches.
+pub const ONE_LEVEL: Setup = Setup {
+    name: "one-level",
+    profile: Profile::Lrlfs,
+    settings: &[("inline", "all"), ("fingerprints", "lazy"), ("hint_memory", "256K")],
+    data: Blocks(1024),
+    log_bytes: 1 << 20,
+    has_short_work: true,
+    directed: &[],
+};
+
+/// Both levels of the hint store and a worker, every block fingerprinted, memory for few hints only.
+pub const TWO_LEVELS: Setup = Setup {
+    name: "two-levels",
+    profile: Profile::Smartdedup,
+    settings: &[
+        ("inline", "all"),
+        ("fingerprints", "eager"),
+        ("hint_memory", "7K"),
+        ("prefix_bits", "0"),
+        ("skipped_memory", "8K"),
+    ],
+    data: Blocks(1024),
+    log_bytes: 1 << 20,
+    has_short_work: true,
+    directed: &[],
+};
+
+/// As one level, with a log that takes more changes than go to the sorted state in one batch.
+pub const LONG_LOG: Setup = Setup {
+    name: "long-log",
+    log_bytes: 4 << 20,
+    has_short_work: false,
+    directed: &["records-in-batches"],
+    ..ONE_LEVEL
+};
+
+static ALL: [Setup; 3] = [ONE_LEVEL, TWO_LEVELS, LONG_LOG];
+
+/// All setups.
+pub fn all() -> &'static [Setup] {
+    &ALL
+}
+
+/// The setup of this name.
+pub fn named(name: &str) -> Result<&'static Setup, String> {
+    ALL.iter().find(|setup| setup.name == name).ok_or_else(|| {
+        let names: Vec<&str> = ALL.iter().map(|setup| setup.name).collect();
+        format!("there is no setup '{name}'; there are: {}", names.join(", "))
+    })
+}

@@ -1,0 +1,284 @@
+//! Which states a crash may leave of a recording: every prefix of it, and for each prefix what of the unflushed part
+//! has arrived.
+//!
+//! For each prefix: (a) all of it, as when the process dies; (b) nothing, as when the power goes; (c) all but one
+//! write; (d) one write alone; (e) the last write torn between sectors, and in seeded sets of sectors, for a disk
+//! writes sectors in any order; (f) seeded sets of writes of all devices, torn or whole; (g) every set, where writes
+//! are few. All of that with every prefix of the sorted state's unflushed batches.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use oncefs_engine::kv::Put;
+
+use crate::image::{Images, PAGE_BYTES, Page, Part, SECTOR_BYTES};
+use crate::point::Point;
+use crate::random::Random;
+use crate::tape::{Allowed, Effect, Pages, Recorded};
+
+const PAGE_SECTORS: usize = PAGE_BYTES / SECTOR_BYTES;
+/// With so many unflushed writes, and fewer, every set of them is a state.
+const ALL_SETS_MAX: usize = 4;
+/// With so many sectors, and fewer, a write is torn at each boundary.
+const ALL_TEARS_MAX: usize = 16;
+
+/// How many states are looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Writes that are dropped, and left alone, of each prefix.
+    pub singles_max: usize,
+    /// Seeded sets of each prefix.
+    pub sets: usize,
+    /// Seeded sets of sectors of the last write.
+    pub tears: usize,
+    /// States of each prefix, chosen with the seed if there are more.
+    pub states_max: usize,
+}
+
+impl Effort {
+    /// For short recordings.
+    pub const WHOLE: Self = Self { singles_max: 24, sets: 4, tears: 3, states_max: usize::MAX };
+    /// For long ones.
+    pub const SAMPLE: Self = Self { singles_max: 4, sets: 3, tears: 1, states_max: 8 };
+    /// Within a recovery.
+    pub const NESTED: Self = Self { singles_max: 4, sets: 1, tears: 1, states_max: 3 };
+}
+
+/// Names a state of a recording: what had happened, and which of the states that it may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StateId {
+    /// Steps on the tape before the crash.
+    pub prefix: usize,
+    /// Among the states of this prefix.
+    pub choice: usize,
+}
+
+impl fmt::Display for StateId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.prefix, self.choice)
+    }
+}
+
+impl FromStr for StateId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number =
+            |part: &str| part.parse().map_err(|_| format!("'{text}' is no state: give PREFIX.CHOICE, as 12.7"));
+        let (prefix, choice) = text.split_once('.').unwrap_or((text, ""));
+        Ok(Self { prefix: number(prefix)?, choice: number(choice)? })
+    }
+}
+
+/// What a crash left.
+pub struct Crash {
+    /// Its name within the recording.
+    pub id: StateId,
+    /// What the parts of the volume hold.
+    pub images: Images,
+    /// Which snapshots it may be.
+    pub allowed: Allowed,
+    /// Where it happened.
+    pub point: Point,
+}
+
+/// A write that no flush has followed.
+struct Pending {
+    part: Part,
+    first: u64,
+    pages: Pages,
+}
+
+/// What arrived of a pending write.
+#[derive(Clone)]
+enum Kept {
+    Nothing,
+    Whole,
+    /// By sector of the write.
+    Sectors(Arc<[bool]>),
+}
+
+/// The volume between two steps: what is durable, and what may be.
+struct Moment {
+    durable: Images,
+    pending: Vec<Pending>,
+    batches: Vec<Arc<Vec<Put>>>,
+}
+
+/// Visits every state in order, until `visit` breaks. With `only`, that state alone is built.
+pub fn for_each_state(
+    base: &Images,
+    recorded: &[Recorded],
+    effort: Effort,
+    seed: u64,
+    only: Option<StateId>,
+    visit: &mut dyn FnMut(Crash) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let mut moment = Moment { durable: base.clone(), pending: Vec::new(), batches: Vec::new() };
+    for (at, step) in recorded.iter().enumerate() {
+        let prefix = at + 1;
+        moment.take(&step.effect);
+        if only.is_some_and(|only| only.prefix != prefix) {
+            continue;
+        }
+        let mut random = Random::new(seed ^ (prefix as u64).wrapping_mul(0x2545_f491_4f6c_dd1d));
+        let is_write = matches!(step.effect, Effect::Write { .. });
+        let choices = moment.choices(is_write, effort, &mut random);
+        for (choice, (kept, batches)) in choices.iter().enumerate() {
+            let id = StateId { prefix, choice };
+            if only.is_some_and(|only| only != id) {
+                continue;
+            }
+            let point = Point::after(step.doing, &step.effect);
+            let images = moment.images(kept, *batches);
+            visit(Crash { id, images, allowed: step.allowed, point })?;
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+impl Moment {
+    fn take(&mut self, effect: &Effect) {
+        match effect {
+            Effect::Write { part, first, pages, .. } => {
+                self.pending.push(Pending { part: *part, first: *first, pages: pages.clone() });
+            }
+            Effect::Flush(flushed) => {
+                for write in self.pending.extract_if(.., |write| write.part == *flushed) {
+                    apply(&mut self.durable, &write, &Kept::Whole);
+                }
+            }
+            Effect::Grow(part, len) => self.durable.device_mut(*part).grow(*len),
+            Effect::Batch(batch) => self.batches.push(batch.clone()),
+            Effect::FlushRecords => self.batches.drain(..).for_each(|batch| self.durable.records.apply(&batch)),
+            Effect::Mark(_) => {}
+        }
+    }
+
+    fn images(&self, kept: &[Kept], batches: usize) -> Images {
+        let mut images = self.durable.clone();
+        self.pending.iter().zip(kept).for_each(|(write, kept)| apply(&mut images, write, kept));
+        self.batches[..batches].iter().for_each(|batch| images.records.apply(batch));
+        images
+    }
+
+    /// What may have arrived: of each pending write, and how many batches.
+    fn choices(&self, is_write: bool, effort: Effort, random: &mut Random) -> Vec<(Vec<Kept>, usize)> {
+        let sets = self.sets(is_write, effort, random);
+        let batches = self.batches.len();
+        let all = sets.iter().flat_map(|set| (0..=batches).rev().map(move |batches| (set.clone(), batches)));
+        let mut all: Vec<(Vec<Kept>, usize)> = all.collect();
+        // The first ones, with all writes or none, always stay.
+        let always = (2 * (batches + 1)).min(effort.states_max);
+        while all.len() > effort.states_max {
+            let out = always + random.below((all.len() - always) as u64) as usize;
+            all.swap_remove(out);
+        }
+        all
+    }
+
+    fn sets(&self, is_write: bool, effort: Effort, random: &mut Random) -> Vec<Vec<Kept>> {
+        let count = self.pending.len();
+        let mut sets = vec![vec![Kept::Whole; count], vec![Kept::Nothing; count]];
+        if count == 0 {
+            return sets;
+        }
+        for one in singles(count, effort.singles_max, random) {
+            for (others, this) in [(Kept::Whole, Kept::Nothing), (Kept::Nothing, Kept::Whole)] {
+                sets.push(with(count, &others, one, this));
+            }
+        }
+        if is_write {
+            let last = count - 1;
+            for torn in tears(self.pending[last].sectors(), effort.tears, random) {
+                sets.push(with(count, &Kept::Whole, last, Kept::Sectors(torn.clone())));
+                sets.push(with(count, &Kept::Nothing, last, Kept::Sectors(torn)));
+            }
+        }
+        if (3..=ALL_SETS_MAX).contains(&count) {
+            let kept = |set: u32, n: usize| if set >> n & 1 == 1 { Kept::Whole } else { Kept::Nothing };
+            sets.extend((0..1u32 << count).map(|set| (0..count).map(|n| kept(set, n)).collect()));
+        }
+        if count > 1 {
+            sets.extend((0..effort.sets).map(|_| self.random_set(random)));
+        }
+        sets
+    }
+
+    fn random_set(&self, random: &mut Random) -> Vec<Kept> {
+        let share = 1 + random.below(3);
+        let mut kept = |write: &Pending| match (random.below(4) < share, random.one_in(6)) {
+            (_, true) => Kept::Sectors((0..write.sectors()).map(|_| random.below(4) < share).collect()),
+            (true, _) => Kept::Whole,
+            (false, _) => Kept::Nothing,
+        };
+        self.pending.iter().map(&mut kept).collect()
+    }
+}
+
+impl Pending {
+    fn sectors(&self) -> usize {
+        self.pages.len() * PAGE_SECTORS
+    }
+}
+
+/// One write treated in its own way, all others alike.
+fn with(count: usize, others: &Kept, one: usize, this: Kept) -> Vec<Kept> {
+    let mut kept = vec![others.clone(); count];
+    kept[one] = this;
+    kept
+}
+
+/// Numbers of the writes that are looked at one by one: the last, and seeded others if there are too many.
+fn singles(count: usize, max: usize, random: &mut Random) -> Vec<usize> {
+    if count <= max {
+        return (0..count).collect();
+    }
+    let mut chosen: Vec<usize> = (1..max).map(|_| random.below(count as u64) as usize).collect();
+    chosen.push(count - 1);
+    chosen
+}
+
+/// What may be there of a write that the crash tore.
+fn tears(sectors: usize, sets: usize, random: &mut Random) -> Vec<Arc<[bool]>> {
+    let boundaries: Vec<usize> = if sectors <= ALL_TEARS_MAX {
+        (1..sectors).collect()
+    } else {
+        let seeded = || random.below(sectors as u64 - 1) as usize + 1;
+        let middle = sectors / 2;
+        let mut some = vec![1, 2, PAGE_SECTORS, middle, sectors - PAGE_SECTORS, sectors - 1];
+        some.extend(std::iter::repeat_with(seeded).take(4));
+        some
+    };
+    let mut torn: Vec<Arc<[bool]>> =
+        boundaries.iter().map(|boundary| (0..sectors).map(|sector| sector < *boundary).collect()).collect();
+    torn.extend((0..sets).map(|_| (0..sectors).map(|_| random.one_in(2)).collect()));
+    torn
+}
+
+fn apply(images: &mut Images, write: &Pending, kept: &Kept) {
+    let device = images.device_mut(write.part);
+    for (at, (page, number)) in write.pages.iter().zip(write.first..).enumerate() {
+        match kept {
+            Kept::Nothing => {}
+            Kept::Whole => device.set_page(number, page.clone()),
+            Kept::Sectors(kept) => {
+                let kept = &kept[at * PAGE_SECTORS..(at + 1) * PAGE_SECTORS];
+                let torn = torn_page(device.page(number), page.as_ref(), kept);
+                device.set_page(number, torn);
+            }
+        }
+    }
+}
+
+fn torn_page(old: Option<&Arc<Page>>, new: Option<&Arc<Page>>, kept: &[bool]) -> Option<Arc<Page>> {
+    let content = |page: Option<&Arc<Page>>| page.map_or([0; PAGE_BYTES], |page| *page.bytes());
+    let (mut bytes, new) = (content(old), content(new));
+    for sector in (0..PAGE_SECTORS).filter(|sector| kept[*sector]) {
+        let range = sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES;
+        bytes[range.clone()].copy_from_slice(&new[range]);
+    }
+    Page::new(&bytes)
+}

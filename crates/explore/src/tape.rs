@@ -1,0 +1,265 @@
+//! The recording twin of a volume's devices and of its sorted state: they work in memory, and everything that changes
+//! them goes to one tape, in order over all of them.
+//!
+//! A device promises what a disk promises: what was written before a completed flush is there after a crash; of what
+//! was written since, any sectors. RocksDB promises less disorder: after a crash it is at some batch boundary since
+//! its last flush. Growing is durable on return.
+
+use std::sync::Arc;
+use std::{fmt, io};
+
+use oncefs_engine::device::Device;
+use oncefs_engine::kv::{Kv, KvMemory, Put};
+use oncefs_engine::{Ballast, Medium};
+use parking_lot::Mutex;
+
+use crate::image::{Images, PAGE_BYTES, Page, Part};
+use crate::point::Doing;
+
+/// Pages of one write from page `first` on. None: zeros.
+pub type Pages = Arc<[Option<Arc<Page>>]>;
+
+/// What changed.
+#[derive(Clone)]
+pub enum Effect {
+    /// Pages were written (or punched: then `is_punch`).
+    Write {
+        /// Where.
+        part: Part,
+        /// The first page.
+        first: u64,
+        /// What.
+        pages: Pages,
+        /// A hole was made.
+        is_punch: bool,
+    },
+    /// Everything written to the device before is durable.
+    Flush(Part),
+    /// A device was enlarged.
+    Grow(Part, u64),
+    /// A batch reached the sorted state.
+    Batch(Arc<Vec<Put>>),
+    /// All batches before are durable.
+    FlushRecords,
+    /// Nothing reached a device: a step of the program began or ended.
+    Mark(&'static str),
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Effect::Write { first, pages, .. } => write!(f, "pages {first} to {}", first + pages.len() as u64 - 1),
+            Effect::Grow(_, len) => write!(f, "{len} bytes"),
+            Effect::Batch(batch) => write!(f, "{} records", batch.len()),
+            Effect::Flush(_) | Effect::FlushRecords | Effect::Mark(_) => Ok(()),
+        }
+    }
+}
+
+/// Which of the model's snapshots a crash may leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allowed {
+    /// The last one that was acknowledged.
+    pub acknowledged: u32,
+    /// The one whose commit is under way.
+    pub under_way: Option<u32>,
+}
+
+/// One step on the tape.
+#[derive(Clone)]
+pub struct Recorded {
+    /// What changed.
+    pub effect: Effect,
+    /// What the program was doing.
+    pub doing: Doing,
+    /// What a crash after it may leave.
+    pub allowed: Allowed,
+}
+
+struct Inner {
+    images: Images,
+    recorded: Option<Vec<Recorded>>,
+    doing: Doing,
+    allowed: Allowed,
+}
+
+/// The parts of a volume in memory, and what happened to them.
+pub struct Tape(Mutex<Inner>);
+
+impl Tape {
+    /// Begins with what the parts hold. `records`: keeps what happens; otherwise only the result.
+    pub fn new(images: Images, records: bool) -> Arc<Self> {
+        let recorded = records.then(Vec::new);
+        Arc::new(Self(Mutex::new(Inner { images, recorded, doing: Doing::Recover, allowed: Allowed::default() })))
+    }
+
+    /// What the program does from here on.
+    pub fn doing(&self, doing: Doing) {
+        self.0.lock().doing = doing;
+    }
+
+    /// What a crash from here on may leave.
+    pub fn allow(&self, allowed: Allowed) {
+        self.0.lock().allowed = allowed;
+    }
+
+    /// Notes a step that reaches no device.
+    pub fn mark(&self, what: &'static str) {
+        self.0.lock().note(Effect::Mark(what));
+    }
+
+    /// What the parts hold now.
+    pub fn images(&self) -> Images {
+        self.0.lock().images.clone()
+    }
+
+    /// Ends the recording.
+    pub fn take(&self) -> Vec<Recorded> {
+        self.0.lock().recorded.take().unwrap_or_default()
+    }
+
+    /// What a volume is opened from.
+    pub fn medium(self: &Arc<Self>, log_bytes: u64) -> Medium {
+        let device = |part| Arc::new(TapeDevice { tape: self.clone(), part });
+        Medium {
+            data: device(Part::Data),
+            table: device(Part::Table),
+            log: device(Part::Log),
+            log_bytes,
+            kv: Arc::new(TapeKv(self.clone())),
+            ballast: Ballast::none(),
+            host: None,
+            secret: [9; 32],
+            volume_id: [1; 16],
+            hints: Some(device(Part::Hints)),
+            skipped: Some(device(Part::Skipped)),
+            device_load: None,
+        }
+    }
+}
+
+impl Inner {
+    fn note(&mut self, effect: Effect) {
+        if let Some(recorded) = &mut self.recorded {
+            recorded.push(Recorded { effect, doing: self.doing, allowed: self.allowed });
+        }
+    }
+
+    fn write(&mut self, part: Part, first: u64, pages: Pages, is_punch: bool) {
+        let device = self.images.device_mut(part);
+        for (page, number) in pages.iter().zip(first..) {
+            device.set_page(number, page.clone());
+        }
+        self.note(Effect::Write { part, first, pages, is_punch });
+    }
+
+    fn check(&self, part: Part, at: u64, len: u64) -> io::Result<()> {
+        let end = self.images.device(part).bytes();
+        if at.checked_add(len).is_some_and(|last| last <= end) {
+            return Ok(());
+        }
+        let what = format!("bytes {at}+{len} of {} are beyond the end at {end}", part.name());
+        Err(io::Error::new(io::ErrorKind::UnexpectedEof, what))
+    }
+}
+
+/// One device.
+struct TapeDevice {
+    tape: Arc<Tape>,
+    part: Part,
+}
+
+/// The engine writes whole pages only; direct I/O would refuse anything else.
+fn whole_pages(at: u64, len: u64) -> io::Result<(u64, u64)> {
+    let page = PAGE_BYTES as u64;
+    if at.is_multiple_of(page) && len.is_multiple_of(page) {
+        return Ok((at / page, len / page));
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("bytes {at}+{len} are not whole pages")))
+}
+
+impl Device for TapeDevice {
+    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        let inner = self.tape.0.lock();
+        inner.check(self.part, at, bytes.len() as u64)?;
+        inner.images.device(self.part).read(bytes, at);
+        Ok(())
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        let (first, _) = whole_pages(at, bytes.len() as u64)?;
+        let pages: Pages = bytes.chunks_exact(PAGE_BYTES).map(Page::new).collect();
+        let mut inner = self.tape.0.lock();
+        inner.check(self.part, at, bytes.len() as u64)?;
+        inner.write(self.part, first, pages, false);
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.tape.0.lock().note(Effect::Flush(self.part));
+        Ok(())
+    }
+
+    fn punch(&self, at: u64, len: u64) -> io::Result<()> {
+        let (first, count) = whole_pages(at, len)?;
+        let mut inner = self.tape.0.lock();
+        inner.check(self.part, at, len)?;
+        inner.write(self.part, first, vec![None; count as usize].into(), true);
+        Ok(())
+    }
+
+    fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
+        let page = PAGE_BYTES as u64;
+        let next = self.tape.0.lock().images.device(self.part).next_page(at / page);
+        Ok(next.map(|number| at.max(number * page)))
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.tape.0.lock().images.device(self.part).bytes())
+    }
+
+    fn grow(&self, len: u64) -> io::Result<()> {
+        let mut inner = self.tape.0.lock();
+        inner.images.device_mut(self.part).grow(len);
+        inner.note(Effect::Grow(self.part, len));
+        Ok(())
+    }
+}
+
+/// The sorted state.
+struct TapeKv(Arc<Tape>);
+
+impl Kv for TapeKv {
+    fn get(&self, key: &[u8]) -> oncefs_engine::Result<Option<Vec<u8>>> {
+        Ok(self.0.0.lock().images.records.records().get(key).cloned())
+    }
+
+    fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> oncefs_engine::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        if from >= to {
+            return Ok(Vec::new());
+        }
+        let inner = self.0.0.lock();
+        let found = inner
+            .images
+            .records
+            .records()
+            .range::<[u8], _>((std::ops::Bound::Included(from), std::ops::Bound::Excluded(to)));
+        Ok(found.take(limit).map(|(key, value)| (key.clone(), value.clone())).collect())
+    }
+
+    fn write(&self, batch: Vec<Put>) -> oncefs_engine::Result<()> {
+        let mut inner = self.0.0.lock();
+        inner.images.records.apply(&batch);
+        inner.note(Effect::Batch(Arc::new(batch)));
+        Ok(())
+    }
+
+    fn flush(&self) -> oncefs_engine::Result<()> {
+        self.0.0.lock().note(Effect::FlushRecords);
+        Ok(())
+    }
+
+    fn memory(&self) -> KvMemory {
+        KvMemory::default()
+    }
+}

@@ -1,0 +1,112 @@
+//! The words that short workloads are made of, and the volume that they begin with: two directories, four files
+//! whose blocks are shared, equal without being shared, partial, zero, reserved or a hole.
+
+use oncefs_engine::Chore;
+use oncefs_fs::{AllocateMode, RenameMode};
+
+use crate::operation::Content;
+use crate::operation::Operation::{self, *};
+
+const KIB: u64 = 1024;
+const BLOCK: usize = 4096;
+
+/// Makes the base volume.
+pub fn base() -> Vec<Operation> {
+    vec![
+        Mkdir("A"),
+        Mkdir("B"),
+        Create("A/foo"),
+        Write("A/foo", 0, Content::from(1, 10 * BLOCK)),
+        SetXattr("A/foo", "user.old", 20),
+        Create("A/bar"),
+        Write("A/bar", 0, Content::from(1, 6 * BLOCK)),
+        Append("A/bar", Content::zeros(BLOCK)),
+        Append("A/bar", Content::from(30, 2 * BLOCK + 700)),
+        Link("A/bar", "B/bar"),
+        Tune("inline", "off"),
+        Create("B/foo"),
+        Write("B/foo", 0, Content::from(3, 36 * BLOCK)),
+        Tune("inline", "all"),
+        Allocate("B/foo", 160 * KIB, 24 * KIB, AllocateMode::Reserve { keep_size: false }),
+        Symlink("A/link"),
+        Create("gone"),
+        Write("gone", 0, Content::from(100, 40 * BLOCK)),
+        Commit,
+        Unlink("gone"),
+        Close,
+        Exhaust(Chore::Reclaim),
+        Commit,
+        Background(Chore::Release),
+        Background(Chore::Checkpoint),
+        Background(Chore::MergeHints),
+        Background(Chore::SaveSkipped),
+    ]
+}
+
+/// Every word with what it does. A word whose operations find nothing to do, or are refused, is no loss: the refusal
+/// has to be the model's too.
+fn vocabulary() -> Vec<(&'static str, Vec<Operation>)> {
+    let unique = |blocks| Content::from(1000, blocks * BLOCK);
+    vec![
+        ("create", vec![Create("A/new")]),
+        ("mkdir", vec![Mkdir("B/dir")]),
+        ("symlink", vec![Symlink("B/link")]),
+        ("link", vec![Link("A/foo", "B/hard")]),
+        ("unlink", vec![Unlink("A/foo"), Close]),
+        ("unlink-link", vec![Unlink("A/bar"), Close]),
+        ("unlink-open", vec![Unlink("B/foo"), WriteOrphan(8 * KIB, unique(2))]),
+        ("tmpfile", vec![Create("tmp"), Unlink("tmp"), WriteOrphan(0, Content::from(1, 3 * BLOCK))]),
+        ("rmdir", vec![Rmdir("B/dir")]),
+        ("rename", vec![Rename("A/foo", "A/moved", RenameMode::Replace)]),
+        ("rename-over", vec![Rename("A/bar", "B/foo", RenameMode::Replace), Close]),
+        ("rename-directory", vec![Rename("A", "B/A", RenameMode::Replace)]),
+        ("exchange", vec![Rename("A/foo", "B/bar", RenameMode::Exchange)]),
+        ("write-unique", vec![Write("A/foo", 4 * KIB, Content::from(2000, 2 * BLOCK))]),
+        ("write-large", vec![Write("A/bar", 0, unique(34))]),
+        ("write-duplicate", vec![Write("A/bar", 12 * KIB, Content::from(5, 4 * BLOCK))]),
+        ("write-zeros", vec![Write("A/foo", 8 * KIB, Content::zeros(3 * BLOCK))]),
+        ("write-partial", vec![Write("A/foo", 5000, Content::from(3000, 6000))]),
+        ("append", vec![Append("A/bar", Content::from(4000, 3000))]),
+        ("write-far", vec![Write("A/foo", 1100 * KIB, Content::from(1, 5 * BLOCK))]),
+        ("write-reserved", vec![Write("B/foo", 164 * KIB, Content::from(5000, 2 * BLOCK))]),
+        ("truncate-down", vec![Truncate("A/foo", 9000)]),
+        ("truncate-up", vec![Truncate("A/bar", 300 * KIB)]),
+        ("truncate-zero", vec![Truncate("B/foo", 0)]),
+        ("punch", vec![Allocate("A/foo", 6000, 20_000, AllocateMode::PunchHole)]),
+        ("zero-range", vec![Allocate("A/bar", 2000, 14_000, AllocateMode::ZeroRange { keep_size: true })]),
+        ("fallocate", vec![Allocate("A/foo", 30 * KIB, 64 * KIB, AllocateMode::Reserve { keep_size: false })]),
+        ("clone", vec![Copy(("A/foo", 0), ("B/foo", 16 * KIB), 24 * KIB)]),
+        ("copy-range", vec![Copy(("B/foo", 1000), ("A/bar", 3000), 12_000)]),
+        ("setxattr", vec![SetXattr("A/foo", "user.new", 300)]),
+        ("removexattr", vec![RemoveXattr("A/foo", "user.old")]),
+        ("chmod", vec![Chmod("A/bar", 0o4640)]),
+        ("utimens", vec![SetTimes("B", 12_345)]),
+        ("grow", vec![Grow(256)]),
+        ("reclaim", vec![Exhaust(Chore::Reclaim)]),
+        ("punch-host", vec![Background(Chore::Release), Exhaust(Chore::Punch)]),
+        ("revisit", vec![Background(Chore::Revisit { blocks_max: 64 })]),
+        ("merge", vec![Background(Chore::MergeHints)]),
+        ("sweep", vec![Background(Chore::SweepHints)]),
+        ("save-skipped", vec![Background(Chore::SaveSkipped)]),
+    ]
+}
+
+/// Words that make durable what was done before.
+fn endings() -> Vec<(&'static str, Vec<Operation>)> {
+    vec![
+        ("commit", vec![Commit, Background(Chore::Release)]),
+        ("checkpoint", vec![Background(Chore::Checkpoint)]),
+        ("leave", vec![Background(Chore::LeaveCleanly)]),
+    ]
+}
+
+/// All words of which sequences are made.
+pub fn words() -> Vec<&'static str> {
+    vocabulary().into_iter().map(|(word, _)| word).collect()
+}
+
+/// The operations behind a word.
+pub fn named(word: &str) -> Result<Vec<Operation>, String> {
+    let found = vocabulary().into_iter().chain(endings()).find(|(name, _)| *name == word);
+    found.map(|(_, operations)| operations).ok_or_else(|| format!("there is no operation '{word}'"))
+}

@@ -1,0 +1,95 @@
+//! Workloads: what is done before the crash. Each has a name that makes it again.
+
+use std::sync::Arc;
+
+use crate::directed;
+use crate::image::Images;
+use crate::live::{Live, Recording, Setup};
+use crate::model::Model;
+use crate::operation::Operation;
+use crate::random_work;
+use crate::states::Effort;
+use crate::vocabulary;
+
+/// A volume to begin with.
+pub struct Base {
+    /// How it was made and is opened.
+    pub setup: &'static Setup,
+    images: Images,
+    model: Model,
+}
+
+impl Base {
+    /// Makes the volume that workloads of this setup begin with.
+    pub fn make(setup: &'static Setup) -> Result<Arc<Self>, String> {
+        let (images, model) = setup.make().map_err(|error| error.to_string())?;
+        let mut live = Live::open(setup, images, model, false)?;
+        vocabulary::base().into_iter().try_for_each(|operation| live.run(operation))?;
+        let (images, model) = live.into_base();
+        Ok(Arc::new(Self { setup, images, model }))
+    }
+}
+
+/// What is done.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// Its name after that of the setup, as `create-file,commit`, `directed:checkpoint` or `random:7`.
+    pub name: String,
+    /// The operations.
+    pub operations: Vec<Operation>,
+    /// How many of its states are looked at.
+    pub effort: Effort,
+}
+
+impl Workload {
+    /// The workload of this name.
+    pub fn named(name: &str) -> Result<Self, String> {
+        if let Some(seed) = name.strip_prefix("random:") {
+            let seed = seed.parse().map_err(|_| format!("'{seed}' is no seed"))?;
+            return Ok(Self::random(seed));
+        }
+        if let Some(directed) = name.strip_prefix("directed:") {
+            let found = directed::all().into_iter().find(|(name, _)| *name == directed);
+            let (_, operations) = found.ok_or_else(|| format!("there is no directed workload '{directed}'"))?;
+            return Ok(Self { name: name.to_owned(), operations, effort: Effort::WHOLE });
+        }
+        let operations: Result<Vec<Vec<Operation>>, String> = name.split(',').map(vocabulary::named).collect();
+        Ok(Self { name: name.to_owned(), operations: operations?.concat(), effort: Effort::WHOLE })
+    }
+
+    /// A seeded one of 20 to 200 operations.
+    pub fn random(seed: u64) -> Self {
+        Self { name: format!("random:{seed}"), operations: random_work::operations(seed), effort: Effort::SAMPLE }
+    }
+
+    /// Runs it on a volume. An error tells where real file system and model disagree without any crash.
+    pub fn run(&self, base: &Base) -> Result<Recording, String> {
+        let mut live = Live::open(base.setup, base.images.clone(), base.model.clone(), true)?;
+        self.operations.iter().try_for_each(|operation| live.run(*operation))?;
+        Ok(live.end())
+    }
+}
+
+/// All that are made for a purpose.
+pub fn directed() -> Vec<Workload> {
+    let all = directed::all().into_iter();
+    all.map(|(name, operations)| Workload { name: format!("directed:{name}"), operations, effort: Effort::WHOLE })
+        .collect()
+}
+
+/// The words that sequences are made of.
+pub fn words() -> Vec<&'static str> {
+    vocabulary::words()
+}
+
+/// All sequences of `length` words of the vocabulary, with `between` between them, each with every ending.
+pub fn sequences(length: usize, between: &str, endings: &[&str]) -> Vec<Workload> {
+    let words = vocabulary::words();
+    let mut all: Vec<String> = vec![String::new()];
+    for at in 0..length {
+        let between = if at == 0 { "" } else { between };
+        all = all.iter().flat_map(|done| words.iter().map(move |word| format!("{done}{between}{word},"))).collect();
+    }
+    let named = all.iter().flat_map(|done| endings.iter().map(move |ending| format!("{done}{ending}")));
+    named.map(|name| Workload::named(&name).expect("made of words of the vocabulary")).collect()
+}

@@ -1,0 +1,110 @@
+//! The exploration of the test command, and what shows that it is repeatable and looks where it should.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Instant;
+
+use oncefs_explore::plan::Plan;
+use oncefs_explore::tape::{Effect, Pages, Recorded};
+use oncefs_explore::workload::{Base, Workload, directed};
+use oncefs_explore::{report, setups};
+
+/// Distinct crash states that the test command recovers and judges, at least.
+const STATES: usize = 100_000;
+
+/// Crash points, of which none may be lost when code or workloads change.
+const POINTS: [&str; 57] = [
+    "receive: change, begins",
+    "place: change, data written",
+    "map: change, published",
+    "commit: commit, begins",
+    "commit: commit, data written",
+    "commit: commit, data flushed",
+    "commit: commit, log written",
+    "commit: commit, log flushed",
+    "commit: commit, acknowledged",
+    "commit: checkpoint, begins",
+    "commit: checkpoint, data written",
+    "commit: checkpoint, data flushed",
+    "commit: checkpoint, log written",
+    "commit: checkpoint, log flushed",
+    "commit: checkpoint, table written",
+    "commit: checkpoint, table punched",
+    "commit: checkpoint, table flushed",
+    "commit: checkpoint, records written",
+    "commit: checkpoint, records flushed",
+    "commit: checkpoint, acknowledged",
+    "commit: release, published",
+    "commit: grow, begins",
+    "commit: grow, data grown",
+    "commit: grow, table grown",
+    "commit: grow, data flushed",
+    "commit: grow, log written",
+    "commit: grow, log flushed",
+    "commit: grow, acknowledged",
+    "revisit: fill hints, hints written",
+    "revisit: fill hints, hints flushed",
+    "revisit: remap, begins",
+    "revisit: remap, hints written",
+    "revisit: remap, hints punched",
+    "revisit: remap, published",
+    "revisit: merge hints, hints written",
+    "revisit: merge hints, published",
+    "revisit: sweep hints, hints written",
+    "revisit: sweep hints, hints punched",
+    "revisit: sweep hints, published",
+    "revisit: save skipped, skipped grown",
+    "revisit: save skipped, skipped written",
+    "revisit: save skipped, skipped flushed",
+    "revisit: save skipped, published",
+    "revisit: reclaim, begins",
+    "revisit: reclaim, published",
+    "revisit: punch, data punched",
+    "revisit: punch, published",
+    "revisit: leave, data written",
+    "revisit: leave, log written",
+    "revisit: leave, table written",
+    "revisit: leave, records written",
+    "revisit: leave, records flushed",
+    "revisit: leave, hints written",
+    "revisit: leave, skipped grown",
+    "revisit: leave, skipped written",
+    "revisit: leave, skipped flushed",
+    "revisit: leave, acknowledged",
+];
+
+#[test]
+fn a_hundred_thousand_crash_states_are_survived() {
+    let began = Instant::now();
+    let plan = Plan { states: STATES, seed: 0, threads: 2 };
+    let explorer = plan.run(&mut |_, _| ()).unwrap();
+    println!("{}in {:.0} s", report::counts(&explorer), began.elapsed().as_secs_f64());
+    let failures: String = explorer.failures().iter().map(report::failure).collect();
+    assert!(failures.is_empty(), "{failures}");
+    assert!(explorer.distinct() >= STATES, "only {} states", explorer.distinct());
+    assert_eq!(report::not_visited(&explorer, &POINTS), Vec::<String>::new(), "crash points that were not visited");
+}
+
+/// What tells two recordings apart.
+fn outline(steps: &[Recorded]) -> Vec<String> {
+    let hashes =
+        |pages: &Pages| -> Vec<u128> { pages.iter().map(|page| page.as_ref().map_or(0, |page| page.hash())).collect() };
+    let line = |step: &Recorded| match &step.effect {
+        Effect::Write { part, first, pages, .. } => format!("{part:?} {first} {:?}", hashes(pages)),
+        Effect::Batch(batch) => format!("{batch:?}"),
+        other => format!("{:?} {other}", step.doing),
+    };
+    steps.iter().map(line).collect()
+}
+
+#[test]
+fn a_workload_does_the_same_each_time() {
+    for setup in setups::all() {
+        let bases = [Base::make(setup).unwrap(), Base::make(setup).unwrap()];
+        for workload in directed().into_iter().chain((0..4).map(Workload::random)) {
+            let [first, second] = [0, 1].map(|at| outline(&workload.run(&bases[at]).unwrap().steps));
+            let differs = first.iter().zip(&second).position(|(a, b)| a != b);
+            assert_eq!(differs, None, "{}/{}: step of the first difference", setup.name, workload.name);
+        }
+    }
+}

@@ -37,6 +37,8 @@ pub struct Failure {
     pub point: Option<Point>,
     /// What is wrong.
     pub what: String,
+    /// Distinct states that were judged before.
+    pub after: usize,
 }
 
 /// What was looked at.
@@ -95,15 +97,18 @@ impl Explorer {
 
     /// Explores one workload.
     pub fn explore_one(&self, base: &Base, workload: &Workload) {
-        let mut counts = Counts { workloads: 1, ..Counts::default() };
         let name = format!("{}/{}", base.setup.name, workload.name);
         match workload.run(base) {
-            Err(what) => self.fail(Failure { workload: name, state: None, point: None, what }),
-            Ok(recording) => {
-                let one = One { explorer: self, setup: base.setup, name, nested_one_in: NESTED_ONE_IN };
-                one.explore(&recording, workload.effort, None, &mut counts);
-            }
+            Err(what) => self.fail(Failure { workload: name, state: None, point: None, what, after: self.distinct() }),
+            Ok(recording) => self.explore_recording(base.setup, name, &recording, workload.effort),
         }
+    }
+
+    /// Explores what was recorded of a workload.
+    pub fn explore_recording(&self, setup: &'static Setup, name: String, recording: &Recording, effort: Effort) {
+        let mut counts = Counts { workloads: 1, ..Counts::default() };
+        let one = One { explorer: self, setup, name, nested_one_in: NESTED_ONE_IN };
+        one.explore(recording, effort, None, &mut counts);
         self.counts.lock().add(counts);
     }
 
@@ -171,7 +176,13 @@ impl One<'_> {
 
     fn fail(&self, state: StateId, point: Point, what: String) {
         let workload = self.name.clone();
-        self.explorer.fail(Failure { workload, state: Some(state), point: Some(point), what });
+        self.explorer.fail(Failure {
+            workload,
+            state: Some(state),
+            point: Some(point),
+            what,
+            after: self.explorer.distinct(),
+        });
     }
 
     /// Recovers a state, unless an equal one was recovered before, and compares it with what it may be.

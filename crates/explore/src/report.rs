@@ -30,11 +30,11 @@ pub fn counts(explorer: &Explorer) -> String {
 
 /// What is wrong, where, and how to see it again.
 pub fn failure(failure: &Failure) -> String {
-    let Failure { workload, state, point, what, .. } = failure;
+    let Failure { workload, state, point, what, after } = failure;
     let place = point.map(|point| format!("\n  at:     {point}")).unwrap_or_default();
     let state = state.map(|state| format!(" --state {state}")).unwrap_or_default();
     format!(
-        "FAILED\n  work:   {workload}{place}\n  wrong:  {what}\n  replay: oncefs-explore replay {workload}{state}\n"
+        "FAILED after {after} distinct states\n  work:   {workload}{place}\n  wrong:  {what}\n  replay: oncefs-explore replay {workload}{state}\n"
     )
 }
 

@@ -4,6 +4,9 @@
 
 use std::time::Instant;
 
+use oncefs_explore::explore::Explorer;
+use oncefs_explore::image::Part;
+use oncefs_explore::live::Recording;
 use oncefs_explore::plan::Plan;
 use oncefs_explore::tape::{Effect, Pages, Recorded};
 use oncefs_explore::workload::{Base, Workload, directed};
@@ -106,5 +109,38 @@ fn a_workload_does_the_same_each_time() {
             let differs = first.iter().zip(&second).position(|(a, b)| a != b);
             assert_eq!(differs, None, "{}/{}: step of the first difference", setup.name, workload.name);
         }
+    }
+}
+
+/// A recording of disks of which one does not flush, or of a sorted state that does not.
+fn with_a_liar(recording: Recording, lies: impl Fn(&Effect) -> bool) -> Recording {
+    let ignored = |step: Recorded| match lies(&step.effect) {
+        true => Recorded { effect: Effect::Mark("flush ignored"), ..step },
+        false => step,
+    };
+    Recording { steps: recording.steps.into_iter().map(ignored).collect(), ..recording }
+}
+
+#[test]
+fn a_device_that_does_not_flush_is_found_out() {
+    let base = Base::make(&setups::all()[0]).unwrap();
+    let short = "write-large,create,checkpoint,unlink,commit";
+    // A sorted state that flushes nothing does harm only when the log has gone round.
+    let long = "directed:log-wraps";
+    let liars: [(&str, &str, fn(&Effect) -> bool); 5] = [
+        ("none", short, |_| false),
+        ("data", short, |effect| matches!(effect, Effect::Flush(Part::Data))),
+        ("log", short, |effect| matches!(effect, Effect::Flush(Part::Log))),
+        ("table", short, |effect| matches!(effect, Effect::Flush(Part::Table))),
+        ("records", long, |effect| matches!(effect, Effect::FlushRecords)),
+    ];
+    for (name, workload, lies) in liars {
+        let workload = Workload::named(workload).unwrap();
+        let explorer = Explorer::default();
+        let recording = with_a_liar(workload.run(&base).unwrap(), lies);
+        explorer.explore_recording(base.setup, name.to_owned(), &recording, workload.effort);
+        let failures: String = explorer.failures().iter().map(report::failure).collect();
+        println!("{name}: {} distinct states\n{failures}", explorer.distinct());
+        assert_eq!(failures.is_empty(), name == "none", "who does not flush: {name}");
     }
 }

@@ -41,7 +41,10 @@ impl Log {
         sequence: u64,
         at: u64,
     ) -> Result<(Self, Vec<Recovered>)> {
-        let mut log = Self { device, log_id, bytes, head: at, used: 0, next_sequence: sequence + 1 };
+        let next_sequence = sequence.checked_add(1);
+        let next_sequence =
+            next_sequence.ok_or_else(|| Error::corrupt("the checkpoint record", "no group can follow it"))?;
+        let mut log = Self { device, log_id, bytes, head: at, used: 0, next_sequence };
         let found = log.device.len().map_err(|e| Error::io("opening the log", e))?;
         if found < bytes || at > bytes {
             return Err(Error::corrupt("the log", format!("it has {found} bytes, {bytes} are expected")));

@@ -3,6 +3,8 @@
 //! Nothing but the log is read: changes to pages and shards are kept as redo and applied when the object
 //! is first looked at, so that a large volume opens as fast as a small one.
 
+use std::ops::Range;
+
 use crate::format::keys;
 use crate::format::keys::ShardKey;
 use crate::format::ops::{Op, OpReader};
@@ -28,7 +30,8 @@ pub fn replay(state: &mut State, staging: &Staging, records: &[Recovered]) -> Re
         let sequence = record.header.sequence;
         let mut ops = OpReader::new(&record.ops);
         for op in ops.by_ref() {
-            if end_of(&op) > record.header.sums.data.0 {
+            let blocks = blocks_of(&op);
+            if !blocks.is_empty() && (blocks.start == 0 || blocks.end > record.header.sums.data.0) {
                 return Err(Error::corrupt(
                     format!("group {sequence} in the log"),
                     format!("{op:?} lies outside the data area"),
@@ -49,13 +52,13 @@ pub fn replay(state: &mut State, staging: &Staging, records: &[Recovered]) -> Re
     Ok(found)
 }
 
-/// First block of the data area behind those that an operation speaks of.
-fn end_of(op: &Op<'_>) -> u64 {
+/// The blocks of the data area that an operation speaks of. The label, block 0, is never one of them.
+fn blocks_of(op: &Op<'_>) -> Range<u64> {
     match *op {
-        Op::Store { pbn, .. } | Op::Fingerprint { pbn, .. } | Op::Data { pbn, .. } => pbn.plus(1).0,
-        Op::Count { pbn, blocks, .. } => pbn.plus(blocks).0,
-        Op::Map { blocks, target: Target::Data(pbn), .. } => pbn.plus(u64::from(blocks)).0,
-        Op::Map { .. } | Op::Put { .. } | Op::Delete { .. } | Op::DropShard { .. } => 0,
+        Op::Store { pbn, .. } | Op::Fingerprint { pbn, .. } | Op::Data { pbn, .. } => pbn.0..pbn.plus(1).0,
+        Op::Count { pbn, blocks, .. } => pbn.0..pbn.plus(blocks).0,
+        Op::Map { blocks, target: Target::Data(pbn), .. } => pbn.0..pbn.plus(u64::from(blocks)).0,
+        Op::Map { .. } | Op::Put { .. } | Op::Delete { .. } | Op::DropShard { .. } => 0..0,
     }
 }
 

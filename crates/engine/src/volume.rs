@@ -316,8 +316,12 @@ fn check_label(data: &dyn Device, volume_id: [u8; 16]) -> Result<()> {
     }
 }
 
-/// Refuses parts that are shorter than the volume's sums say.
+/// Refuses sums that contradict each other, and parts that are shorter than they say.
 pub fn check_sizes(data: &dyn Device, table: &dyn Device, sums: &Sums) -> Result<()> {
+    let taken = sums.used.0.checked_add(sums.reserved.0);
+    if sums.data.0 > DATA_BLOCKS_MAX || taken.is_none_or(|taken| taken > sums.data.0) {
+        return Err(Error::corrupt("the volume's sums", format!("they contradict each other: {sums:?}")));
+    }
     let parts = [("the data area", data, sums.data.bytes()), ("the block table", table, table_bytes(sums.data))];
     for (what, device, expected) in parts {
         let found = device.len().map_err(|e| Error::io(format!("looking at {what}"), e))?;

@@ -29,6 +29,11 @@ impl Run {
     pub fn end(&self) -> Pbn {
         self.pbn.plus(self.blocks)
     }
+
+    /// Each of its blocks.
+    pub fn pbns(self) -> impl Iterator<Item = Pbn> {
+        (self.pbn.0..self.end().0).map(Pbn)
+    }
 }
 
 /// One bit per block of a region: set, it is not to be handed out.

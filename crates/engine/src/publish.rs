@@ -236,6 +236,9 @@ impl Core {
                 self.load_pages(&missing)?;
                 continue;
             }
+            if let Some(contradiction) = state.contradiction(&plan) {
+                return Err(Error::corrupt("the block table", contradiction));
+            }
             let pbns = state.refused(&plan);
             if !pbns.is_empty() {
                 return Ok(Applied::Refused { pbns, change: plan.change });

@@ -190,7 +190,31 @@ impl State {
         refused
     }
 
-    /// Applies a plan whose pages are in memory and whose takes are not refused. Gives the blocks whose
+    /// Why a plan cannot be applied: damage let the maps that it gives blocks back for, the table and the sums
+    /// contradict each other. All pages of the plan are in memory.
+    pub fn contradiction(&mut self, plan: &Plan) -> Option<String> {
+        let mut released: Vec<Pbn> = plan.releases.iter().flat_map(|run| run.pbns()).collect();
+        released.sort_unstable();
+        if released.first() == Some(&Pbn(0)) {
+            return Some("a map gives back the label".to_owned());
+        }
+        let mut freed = 0;
+        for same in released.chunk_by(|one, other| one == other) {
+            let count = self.table.entry(same[0]).expect("the plan's pages are in memory").count as usize;
+            if count < same.len() {
+                return Some(format!("block {} has {count} references, and a map gives back {}", same[0], same.len()));
+            }
+            freed += u64::from(count == same.len());
+        }
+        let sums = self.sums;
+        let is_enough = sums.mapped.0 >= released.len() as u64 && sums.used.0 > freed;
+        if is_enough && sums.reserved.0.checked_add_signed(plan.reserved_delta).is_some() {
+            return None;
+        }
+        Some(format!("a map gives back {freed} blocks, and the sums do not have them: {sums:?}"))
+    }
+
+    /// Applies a plan whose pages are in memory, that nothing contradicts and whose takes are not refused. Gives the blocks whose
     /// last reference went, with their tags.
     pub fn apply(&mut self, plan: Plan, now: Instant) -> Vec<(Tag, Pbn)> {
         self.group.touch(now);
@@ -262,7 +286,7 @@ impl State {
         let mut freed = Vec::new();
         let mut counts = CountRun::default();
         for run in runs {
-            for pbn in (0..run.blocks).map(|n| run.pbn.plus(n)) {
+            for pbn in run.pbns() {
                 let page = self.table.edit(page_of(pbn));
                 let count = page.count(pbn);
                 assert!(count > 0, "release of block {pbn}, which has no reference");

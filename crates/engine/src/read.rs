@@ -231,9 +231,9 @@ impl Core {
     }
 
     fn read_device(&self, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
-        self.data
-            .read_at(bytes, pbn.0 * BLOCK_BYTES as u64)
-            .map_err(|e| Error::io(format!("reading block {pbn} of the data area"), e))?;
+        let at = pbn.0.checked_mul(BLOCK_BYTES as u64);
+        let at = at.ok_or_else(|| Error::corrupt("a map", format!("block {pbn} lies outside the data area")))?;
+        self.data.read_at(bytes, at).map_err(|e| Error::io(format!("reading block {pbn} of the data area"), e))?;
         self.counters.data_bytes_read.fetch_add(bytes.len() as u64, Relaxed);
         Ok(())
     }
@@ -244,7 +244,7 @@ fn cut_spans<'p, 'a>(group: &'p mut [Part<'a>]) -> Vec<&'p mut [Part<'a>]> {
     let mut spans = Vec::new();
     let mut rest = group;
     while let Some(first) = rest.first().map(|part| part.pbn) {
-        let fits = rest.partition_point(|part| part.end().0 <= first.0 + SPAN_BLOCKS_MAX);
+        let fits = rest.partition_point(|part| part.end().0 <= first.0.saturating_add(SPAN_BLOCKS_MAX));
         let (span, behind) = rest.split_at_mut(fits.max(1));
         spans.push(span);
         rest = behind;

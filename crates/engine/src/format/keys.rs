@@ -1,5 +1,6 @@
 //! Keys of the engine's own records. Callers' keys start at `CALLER_FIRST_BYTE`.
 
+use super::shard::SHARD_BLOCKS;
 use crate::MapId;
 
 /// First byte of callers' keys, at least.
@@ -31,11 +32,12 @@ pub fn shard(key: ShardKey) -> Vec<u8> {
     numbered(SHARD, &[key.map.0, key.shard])
 }
 
-/// Reads a shard's key back.
+/// Reads a shard's key back. Refused: a shard whose blocks have no number.
 pub fn parse_shard(key: &[u8]) -> Option<ShardKey> {
     let rest: &[u8; 16] = key.strip_prefix(&[SHARD])?.try_into().ok()?;
     let (map, shard) = rest.split_at(8);
-    Some(ShardKey { map: MapId(u64_be(map)), shard: u64_be(shard) })
+    let key = ShardKey { map: MapId(u64_be(map)), shard: u64_be(shard) };
+    (key.shard < u64::MAX / SHARD_BLOCKS).then_some(key)
 }
 
 /// Key of a detached map that waits to be freed.

@@ -14,7 +14,7 @@ pub mod record;
 pub mod shard;
 pub mod skipped;
 pub mod superblock;
-mod varint;
+pub mod varint;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 

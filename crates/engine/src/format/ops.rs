@@ -242,7 +242,7 @@ impl<'a> OpReader<'a> {
     fn map(&mut self, kind: u8) -> Option<Op<'a>> {
         let (map, lbn) = self.map_and_lbn()?;
         let blocks = varint::take(&mut self.rest)?;
-        if blocks == 0 || lbn.0 % SHARD_BLOCKS + blocks > SHARD_BLOCKS {
+        if blocks == 0 || blocks > SHARD_BLOCKS - lbn.0 % SHARD_BLOCKS {
             return None;
         }
         self.before.lbn = lbn.0.checked_add(blocks)?;

@@ -69,8 +69,7 @@ impl Checkpoint {
     /// Bytes of the whole slot, by its header; None: nothing was written there.
     pub fn length(header: &[u8; HEADER_BYTES]) -> Option<usize> {
         let length = at::u64(header, LENGTH_AT);
-        (&header[..ID_AT] == MAGIC && length < SLOT_BYTES - HEADER_BYTES as u64)
-            .then_some(HEADER_BYTES + length as usize)
+        (&header[..ID_AT] == MAGIC && length < SLOT_BYTES - HEADER_BYTES as u64).then(|| HEADER_BYTES + length as usize)
     }
 
     /// Reads a slot back; None: damaged.

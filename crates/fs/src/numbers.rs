@@ -56,7 +56,8 @@ impl InodeNumbers {
 impl Free {
     /// The lease is published before any number of it is used, so it is durable whenever such a use is.
     fn extend(&mut self, store: &Store) -> Result<()> {
-        let end = self.end + LEASE;
+        let end = self.end.checked_add(LEASE);
+        let end = end.ok_or_else(|| Error::corrupt("the inode number lease", "no numbers are left above it"))?;
         let mut change = Change::new();
         change.put(lease::KEY.to_vec(), lease::encode(Ino(end)));
         store.publish(change)?;

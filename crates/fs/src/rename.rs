@@ -127,13 +127,21 @@ impl FileSystem {
     }
 
     /// Refuses to move a directory below itself. The rename lock is held, so no directory changes its parent, and
-    /// `into` has a name, so every directory above it exists.
+    /// `into` has a name, so every directory above it exists. Parents that damage made a cycle of are noticed because
+    /// the way up comes back to a directory marked on it; the mark moves on at growing distances (Brent's algorithm).
     fn check_no_cycle(&self, moved: &Dirent, into: Ino) -> Result<()> {
-        let mut above = into;
+        let (mut above, mut mark, mut steps, mut steps_max) = (into, Ino(0), 0_u64, 1_u64);
         while is_directory(moved) && above != Ino::ROOT {
             if above == moved.ino {
                 return Err(Error::Invalid("a directory cannot be moved below itself"));
             }
+            if above == mark {
+                return Err(Error::corrupt(format!("directory {}", into.0), "it is not below the root"));
+            }
+            if steps == steps_max {
+                (mark, steps, steps_max) = (above, 0, steps_max * 2);
+            }
+            steps += 1;
             above = self.directory(above)?.lock().parent;
         }
         Ok(())

@@ -20,7 +20,7 @@ mod data;
 mod directory;
 mod error;
 mod file_system;
-mod format;
+pub mod format;
 mod numbers;
 mod orphans;
 mod remove;

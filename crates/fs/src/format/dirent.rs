@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::{Reader, damaged, end_of_number, number_of_key, numbered_key, seal, unseal};
 use crate::{FileKind, Ino, NAME_BYTES_MAX, Result};
 
-const LETTER: u8 = b'd';
+pub(super) const LETTER: u8 = b'd';
 const VERSION: u8 = 1;
 
 /// Bits of a cookie that tell names with equal hashes apart.

@@ -5,7 +5,7 @@ use oncefs_engine::MapId;
 use super::{Reader, damaged, end_of_number, number_of_key, numbered_key, seal, unseal};
 use crate::{Attributes, FileKind, Ino, Result, Timestamp};
 
-const LETTER: u8 = b'i';
+pub(super) const LETTER: u8 = b'i';
 const VERSION: u16 = 1;
 const BODY_BYTES: usize = 136;
 

@@ -6,7 +6,7 @@
 use super::{Reader, damaged, end_of_number, number_of_key, numbered_key, seal, unseal};
 use crate::{Ino, Result};
 
-const LETTER: u8 = b'o';
+pub(super) const LETTER: u8 = b'o';
 
 /// Key of an orphan's record.
 pub(crate) fn key(ino: Ino) -> Vec<u8> {

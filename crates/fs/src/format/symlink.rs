@@ -3,7 +3,7 @@
 use super::{number_of_key, numbered_key, seal, unseal};
 use crate::{Ino, Result};
 
-const LETTER: u8 = b's';
+pub(super) const LETTER: u8 = b's';
 
 /// Key of a symbolic link's target.
 pub(crate) fn key(ino: Ino) -> Vec<u8> {

@@ -3,7 +3,7 @@
 use super::{end_of_number, number_of_key, numbered_key, seal, unseal};
 use crate::{Ino, Result};
 
-const LETTER: u8 = b'x';
+pub(super) const LETTER: u8 = b'x';
 
 /// Key of an attribute.
 pub(crate) fn key(ino: Ino, name: &[u8]) -> Vec<u8> {

@@ -1,0 +1,433 @@
+//! Random system calls on a volume in memory and on a simple model of a file system: every answer has to be the same,
+//! and so has everything that can be seen, also after checkpoints, out-of-line work, reopening and power cuts.
+//!
+//! The model is the one of the `fs` crate's tests: the one definition of right. After a power cut it goes back to the
+//! last commit, for nothing is committed here but when the input says so.
+
+use std::mem::discriminant;
+use std::sync::Arc;
+
+use oncefs_engine::Chore;
+use oncefs_fs::{
+    AllocateMode, Attributes, Error, FileKind, FileSystem, Ino, RenameMode, Result, SetAttributes, SetTime, Timestamp,
+    Whence, XattrMode,
+};
+
+use crate::base::{BY_CALLER, ROOT, bytes};
+use crate::input::Input;
+use crate::reference::{Node, Reference};
+use crate::volume::Volume;
+
+/// Offsets and lengths stay below: the model keeps whole files.
+const FILE_BYTES_MAX: u64 = 160_000;
+const NODES_MAX: usize = 60;
+const CALLS_MAX: usize = 200;
+/// Calls after which a commit comes anyhow: a group must not outgrow its share of the log.
+const CALLS_IN_A_GROUP: usize = 10;
+const NAMES: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"\xff\xfe", b"with space"];
+const XATTRS: [&[u8]; 3] = [b"user.one", b"trusted.two", b"security.three"];
+const WORK: [Chore; 8] = [
+    Chore::Reclaim,
+    Chore::Release,
+    Chore::FillHints,
+    Chore::Revisit { blocks_max: 64 },
+    Chore::MergeHints,
+    Chore::SweepHints,
+    Chore::SaveSkipped,
+    Chore::Punch,
+];
+
+/// The target: the calls.
+pub fn run(bytes: &[u8]) {
+    let mut run = Run::new();
+    let mut input = Input::new(bytes);
+    while !input.is_empty() && run.called < CALLS_MAX {
+        run.call(&mut input);
+    }
+    run.reopen(true);
+    run.power_cut(&mut || false);
+}
+
+struct Run {
+    volume: Volume,
+    file_system: Option<Arc<FileSystem>>,
+    model: Reference,
+    /// What a power cut leaves.
+    committed: std::collections::BTreeMap<Ino, Node>,
+    called: usize,
+    in_group: usize,
+    last: String,
+}
+
+impl Run {
+    fn new() -> Self {
+        let volume = Volume::new();
+        let file_system = Some(volume.open(false).expect("a sound volume opens"));
+        let model = Reference::new();
+        let committed = model.nodes.clone();
+        Self { volume, file_system, model, committed, called: 0, in_group: 0, last: String::new() }
+    }
+
+    fn fs(&self) -> &FileSystem {
+        self.file_system.as_ref().expect("it is closed only while it is reopened")
+    }
+
+    fn place(&self) -> String {
+        format!("call {}: {}", self.called, self.last)
+    }
+
+    /// Both results, which have to agree; errors agree when they are of one kind.
+    fn agree<A, B>(&self, real: Result<A>, model: Result<B>) -> Option<(A, B)> {
+        match (real, model) {
+            (Ok(real), Ok(model)) => Some((real, model)),
+            (Err(real), Err(model)) if discriminant(&real) == discriminant(&model) => None,
+            (Ok(_), Err(model)) => panic!("{}: should be refused with: {model}", self.place()),
+            (Err(real), model) => panic!("{}: refused with: {real}; expected: {:?}", self.place(), model.err()),
+        }
+    }
+
+    fn any(&self, input: &mut Input<'_>) -> Ino {
+        let at = input.index(self.model.nodes.len());
+        *self.model.nodes.keys().nth(at).expect("the index is below their number")
+    }
+
+    /// A node of this kind if there is one at or behind the chosen one.
+    fn node_of(&self, kind: FileKind, input: &mut Input<'_>) -> Ino {
+        let from = self.any(input);
+        let is_such = |(_, node): &(&Ino, &Node)| node.kind == kind;
+        self.model.nodes.range(from..).find(is_such).map_or(from, |(ino, _)| *ino)
+    }
+
+    fn call(&mut self, input: &mut Input<'_>) {
+        self.called += 1;
+        self.in_group += 1;
+        if self.in_group > CALLS_IN_A_GROUP {
+            self.commit(Chore::Checkpoint);
+        }
+        self.volume.clock.set(self.called as i64);
+        self.model.now = Timestamp { seconds: self.called as i64, nanoseconds: 0 };
+        match input.byte() % 32 {
+            0..3 => self.create(input),
+            3 => self.link(input),
+            4..6 => self.remove(input),
+            6..8 => self.rename(input),
+            8..14 => self.write(input),
+            14 | 15 => self.read(input),
+            16 | 17 => self.fallocate(input),
+            18 | 19 => self.copy(input),
+            20 | 21 => self.set_attributes(input),
+            22 | 23 => self.xattr(input),
+            24 => self.seek(input),
+            25 => self.forget(input),
+            26 => self.commit_alone(),
+            27 => self.commit(Chore::Checkpoint),
+            28 | 29 => self.work(input),
+            30 => self.reopen(input.one_in(2)),
+            _ => self.power_cut(&mut || input.one_in(2)),
+        }
+        let touched = self.any(input);
+        self.compare_attributes(touched);
+    }
+
+    fn create(&mut self, input: &mut Input<'_>) {
+        let (parent, name) = (self.node_of(FileKind::Directory, input), input.pick(&NAMES));
+        let kind = input.pick(&[FileKind::Regular, FileKind::Directory, FileKind::Symlink, FileKind::Fifo]);
+        if self.model.nodes.len() >= NODES_MAX {
+            return;
+        }
+        self.last = format!("create {kind:?} {name:?} in {}", parent.0);
+        let permissions = if kind == FileKind::Symlink { 0o777 } else { 0o2755 };
+        let mut node = Node::new(kind, permissions, self.model.now);
+        let made = match kind {
+            FileKind::Directory => self.fs().mkdir(parent, name, permissions, &ROOT),
+            FileKind::Symlink => {
+                node.content = b"some/where".to_vec();
+                self.fs().symlink(parent, name, b"some/where", &ROOT)
+            }
+            kind => self.fs().mknod(parent, name, kind.mode_bits() | permissions, 0, &ROOT),
+        };
+        let ino = made.as_ref().ok().map(|attributes: &Attributes| attributes.ino);
+        let model = self.model.create(parent, name, ino, node);
+        self.agree(made, model);
+    }
+
+    fn link(&mut self, input: &mut Input<'_>) {
+        let (ino, parent, name) = (self.any(input), self.node_of(FileKind::Directory, input), input.pick(&NAMES));
+        self.last = format!("link {} as {name:?} in {}", ino.0, parent.0);
+        let model = self.model.link(ino, parent, name);
+        self.agree(self.fs().link(ino, parent, name), model);
+    }
+
+    fn remove(&mut self, input: &mut Input<'_>) {
+        let (parent, name) = (self.node_of(FileKind::Directory, input), input.pick(&NAMES));
+        let is_directory = input.one_in(3);
+        self.last = format!("remove {name:?} from {}, directory: {is_directory}", parent.0);
+        let (real, model) = match is_directory {
+            true => (self.fs().rmdir(parent, name), self.model.rmdir(parent, name)),
+            false => (self.fs().unlink(parent, name), self.model.unlink(parent, name)),
+        };
+        if let Some((real, model)) = self.agree(real, model) {
+            assert_eq!(real, model, "{}", self.place());
+        }
+    }
+
+    fn rename(&mut self, input: &mut Input<'_>) {
+        let old = (self.node_of(FileKind::Directory, input), input.pick(&NAMES));
+        let new = (self.node_of(FileKind::Directory, input), input.pick(&NAMES));
+        let mode = input.pick(&[RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange]);
+        self.last = format!("rename {old:?} to {new:?}, {mode:?}");
+        let model = self.model.rename(old, new, mode);
+        if let Some((real, model)) = self.agree(self.fs().rename(old.0, old.1, new.0, new.1, mode), model) {
+            assert_eq!(real, model, "{}", self.place());
+        }
+    }
+
+    /// An offset, often at a block's edge.
+    fn offset(input: &mut Input<'_>) -> u64 {
+        let at = input.below(FILE_BYTES_MAX);
+        if input.one_in(2) { at / 4096 * 4096 } else { at }
+    }
+
+    fn write(&mut self, input: &mut Input<'_>) {
+        let (ino, at) = (self.node_of(FileKind::Regular, input), Self::offset(input));
+        let len = if input.one_in(2) { 1 + input.below(20_000) } else { 4096 * (1 + input.below(8)) };
+        // Few different contents, so that many blocks are duplicates, and zeros among them.
+        let data = bytes(input.byte() % 5, len as usize);
+        self.last = format!("write {len} bytes at {at} of {}", ino.0);
+        let model = self.model.write(ino, at, &data);
+        self.agree(self.fs().write(ino, at, &data, BY_CALLER), model);
+    }
+
+    fn read(&mut self, input: &mut Input<'_>) {
+        let (ino, at) = (self.node_of(FileKind::Regular, input), Self::offset(input));
+        let len = input.below(50_000) as usize;
+        self.last = format!("read {len} bytes at {at} of {}", ino.0);
+        if let Some((real, model)) = self.agree(self.fs().read(ino, at, len, true), self.model.read(ino, at, len)) {
+            self.same_bytes(&real, model);
+        }
+    }
+
+    fn same_bytes(&self, real: &[u8], model: &[u8]) {
+        assert_eq!(real.len(), model.len(), "{}: length", self.place());
+        let different = real.iter().zip(model).position(|(real, model)| real != model);
+        assert_eq!(different, None, "{}: first different byte", self.place());
+    }
+
+    fn fallocate(&mut self, input: &mut Input<'_>) {
+        let (ino, at) = (self.node_of(FileKind::Regular, input), Self::offset(input));
+        let (len, keep_size) = (1 + input.below(40_000), input.one_in(2));
+        let modes =
+            [AllocateMode::Reserve { keep_size }, AllocateMode::PunchHole, AllocateMode::ZeroRange { keep_size }];
+        let mode = input.pick(&modes);
+        self.last = format!("fallocate {len} bytes at {at} of {}, {mode:?}", ino.0);
+        let model = self.model.fallocate(ino, at, len, mode);
+        self.agree(self.fs().fallocate(ino, at, len, mode, false), model);
+    }
+
+    fn copy(&mut self, input: &mut Input<'_>) {
+        let (source, from) = (self.node_of(FileKind::Regular, input), Self::offset(input));
+        let (target, to) = (self.node_of(FileKind::Regular, input), Self::offset(input));
+        let len = input.below(100_000);
+        self.last = format!("copy {len} bytes from {from} of {} to {to} of {}", source.0, target.0);
+        let model = self.model.copy(source, from, target, to, len);
+        let real = self.fs().copy_file_range(source, from, target, to, len, false);
+        if let Some((real, model)) = self.agree(real, model) {
+            assert_eq!(real, model, "{}", self.place());
+        }
+    }
+
+    fn set_attributes(&mut self, input: &mut Input<'_>) {
+        let mut set = SetAttributes::default();
+        let mut ino = self.any(input);
+        match input.byte() % 6 {
+            0..3 => {
+                ino = self.node_of(FileKind::Regular, input);
+                set.size = Some(if input.one_in(3) { 0 } else { Self::offset(input) });
+            }
+            3 => set.permissions = Some(input.pick(&[0o600, 0o4755, 0o2755, 0o1777])),
+            4 => (set.uid, set.gid) = (Some(input.below(3) as u32), Some(input.below(3) as u32)),
+            _ => set.mtime = Some(SetTime::At(Timestamp { seconds: -5, nanoseconds: 999_999_999 })),
+        }
+        self.last = format!("set attributes of {}: {set:?}", ino.0);
+        let model = self.model.setattr(ino, &set);
+        self.agree(self.fs().setattr(ino, &set), model);
+    }
+
+    fn xattr(&mut self, input: &mut Input<'_>) {
+        let (ino, name) = (self.any(input), input.pick(&XATTRS));
+        self.last = format!("attribute {} of {}", String::from_utf8_lossy(name), ino.0);
+        if input.one_in(3) {
+            let model = self.model.removexattr(ino, name);
+            self.agree(self.fs().removexattr(ino, name), model);
+        } else {
+            let value = bytes(input.byte(), input.below(300) as usize);
+            self.model.setxattr(ino, name, &value);
+            self.agree(self.fs().setxattr(ino, name, &value, XattrMode::Any, true), Ok(()));
+        }
+    }
+
+    /// What lies outside the data that is found has to be zeros.
+    fn seek(&mut self, input: &mut Input<'_>) {
+        let ino = self.node_of(FileKind::Regular, input);
+        self.last = format!("seek through {}", ino.0);
+        let Ok(content) = self.model.read(ino, 0, usize::MAX / 2) else { return };
+        let (size, mut from) = (content.len() as u64, 0);
+        while from < size {
+            let data = match self.fs().lseek(ino, from, Whence::Data) {
+                Ok(data) => data,
+                Err(Error::NoSuchOffset) => size,
+                Err(error) => panic!("{}: {error}", self.place()),
+            };
+            assert!(content[from as usize..data as usize].iter().all(|byte| *byte == 0), "{}", self.place());
+            if data == size {
+                return;
+            }
+            let hole = self.fs().lseek(ino, data, Whence::Hole);
+            from = hole.unwrap_or_else(|error| panic!("{}: {error}", self.place()));
+            assert!(from > data && from <= size, "{}: hole at {from} after data at {data}", self.place());
+        }
+    }
+
+    /// The kernel lets go of a file that has no name.
+    fn forget(&mut self, input: &mut Input<'_>) {
+        let orphans = self.model.nodes.iter().filter(|(_, node)| node.nlink == 0);
+        let orphans: Vec<Ino> = orphans.map(|(ino, _)| *ino).collect();
+        if orphans.is_empty() {
+            return;
+        }
+        let ino = input.pick(&orphans);
+        self.last = format!("forget {}", ino.0);
+        self.model.nodes.remove(&ino);
+        self.agree(self.fs().forget(ino), Ok(()));
+        assert!(matches!(self.fs().getattr(ino), Err(Error::Stale)), "{}", self.place());
+    }
+
+    fn commit_alone(&mut self) {
+        self.last = "commit".to_owned();
+        self.agree(self.fs().store().commit().map_err(Error::from), Ok(()));
+        self.note_commit();
+    }
+
+    /// A chore that commits.
+    fn commit(&mut self, chore: Chore) {
+        self.last = format!("{chore:?}");
+        self.agree(self.fs().store().run(chore).map_err(Error::from), Ok(()));
+        self.note_commit();
+    }
+
+    fn note_commit(&mut self) {
+        self.in_group = 0;
+        self.committed.clone_from(&self.model.nodes);
+    }
+
+    /// Work in the background: nothing of it can be seen.
+    fn work(&mut self, input: &mut Input<'_>) {
+        let chore = input.pick(&WORK);
+        self.last = format!("{chore:?}");
+        self.agree(self.fs().store().run(chore).map_err(Error::from), Ok(()));
+    }
+
+    fn reopen(&mut self, is_compared: bool) {
+        if is_compared {
+            // Not each time: reading brings things into memory that have to be right on disk.
+            self.last = "before reopening".to_owned();
+            self.compare_all();
+        }
+        self.commit(Chore::LeaveCleanly);
+        self.last = "reopen".to_owned();
+        self.volume = Volume::of(&self.volume.parts());
+        self.open_again();
+    }
+
+    fn power_cut(&mut self, is_kept: &mut dyn FnMut() -> bool) {
+        self.last = "power cut".to_owned();
+        self.volume = Volume::of(&self.volume.after_power_cut(is_kept));
+        self.model.nodes.clone_from(&self.committed);
+        self.open_again();
+    }
+
+    /// Checks the volume, opens it, and compares all of it.
+    fn open_again(&mut self) {
+        self.file_system = None;
+        self.volume.clock.set(self.called as i64);
+        let read_only = self.volume.open(true).unwrap_or_else(|error| panic!("{}: {error}", self.place()));
+        let mut found = Vec::new();
+        let blocks = read_only.store().check(true, &mut |_, _| {});
+        let blocks = blocks.unwrap_or_else(|error| panic!("{}: {error}", self.place()));
+        self.agree(read_only.check(&mut |line| found.push(line)), Ok(()));
+        assert!(found.is_empty() && blocks.is_clean(), "{}: {found:?} {:?}", self.place(), blocks.problems);
+        drop(read_only);
+        let opened = self.volume.open(false);
+        self.file_system = Some(opened.unwrap_or_else(|error| panic!("{}: {error}", self.place())));
+        self.agree(self.fs().reclaim_left_behind(), Ok(()));
+        self.model.nodes.retain(|_, node| node.nlink > 0);
+        self.compare_all();
+        // What was reclaimed is a change of its own, and so is the first lease.
+        self.commit_alone();
+    }
+
+    fn compare_all(&self) {
+        self.model.nodes.keys().for_each(|ino| self.compare(*ino));
+    }
+
+    fn attributes(&self, ino: Ino) -> Attributes {
+        self.fs().getattr(ino).unwrap_or_else(|error| panic!("{}: inode {}: {error}", self.place(), ino.0))
+    }
+
+    fn compare_attributes(&self, ino: Ino) {
+        let (real, node) = (self.attributes(ino), self.model.node(ino));
+        let has_size = matches!(node.kind, FileKind::Regular | FileKind::Symlink);
+        let size = if has_size { real.size } else { 0 };
+        assert_eq!(
+            (real.kind, real.permissions, real.uid, real.gid, real.nlink, size, real.mtime, real.ctime),
+            (
+                node.kind,
+                node.permissions,
+                node.uid,
+                node.gid,
+                node.nlink,
+                node.content.len() as u64,
+                node.mtime,
+                node.ctime
+            ),
+            "{}: inode {}",
+            self.place(),
+            ino.0
+        );
+    }
+
+    fn compare(&self, ino: Ino) {
+        self.compare_attributes(ino);
+        let node = self.model.node(ino);
+        let failed = |error: Error| -> ! { panic!("{}: inode {}: {error}", self.place(), ino.0) };
+        match node.kind {
+            FileKind::Regular => {
+                self.same_bytes(&self.fs().read(ino, 0, 1 << 20, true).unwrap_or_else(|e| failed(e)), &node.content);
+            }
+            FileKind::Symlink => {
+                assert_eq!(self.fs().readlink(ino).unwrap_or_else(|e| failed(e)), node.content, "{}", self.place());
+            }
+            FileKind::Directory => self.compare_names(ino, node),
+            _ => {}
+        }
+        for (name, value) in &node.xattrs {
+            assert_eq!(&self.fs().getxattr(ino, name).unwrap_or_else(|e| failed(e)), value, "{}", self.place());
+        }
+        let list = self.fs().listxattr(ino).unwrap_or_else(|e| failed(e));
+        let listed = list.iter().filter(|byte| **byte == 0).count();
+        assert_eq!(listed, node.xattrs.len(), "{}: attributes of {}", self.place(), ino.0);
+    }
+
+    fn compare_names(&self, ino: Ino, node: &Node) {
+        const AFTER_DOTS: u64 = 2;
+        let mut real = std::collections::BTreeMap::new();
+        let listed = self.fs().readdir(ino, AFTER_DOTS, &mut |entry| {
+            real.insert(entry.name.to_vec(), entry.ino);
+            true
+        });
+        self.agree(listed, Ok(()));
+        assert_eq!(real, node.entries, "{}: names in {}", self.place(), ino.0);
+        let above = self.fs().lookup(ino, b"..").map(|attributes| attributes.ino);
+        assert_eq!(above.ok(), Some(node.parent), "{}: above {}", self.place(), ino.0);
+    }
+}

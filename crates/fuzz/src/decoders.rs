@@ -1,0 +1,302 @@
+//! Every decoder of bytes on disk, on any bytes: as they are, and with their checksum set right, so that what lies
+//! behind it is reached.
+//!
+//! Asserted of each: (1) it ends without a panic; (2) it takes memory in proportion to its input only; (3) what it
+//! accepts is the same after encoding and decoding; (4) where the format leaves no choice, it is the same bytes.
+
+use std::fmt::Debug;
+
+use oncefs_engine::format::checkpoint::Checkpoint;
+use oncefs_engine::format::hint_header::{self, HintHeader};
+use oncefs_engine::format::hint_page::{self, Decoded};
+use oncefs_engine::format::ops::{Op, OpReader, OpWriter};
+use oncefs_engine::format::page::{PAGE_BYTES, PAGE_ENTRIES, Page};
+use oncefs_engine::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
+use oncefs_engine::format::superblock::Superblock;
+use oncefs_engine::format::{at, keys, label, record, skipped, varint};
+use oncefs_engine::{BLOCK_BYTES, Fingerprint, Lbn, MapId, Pbn, Tag};
+
+use crate::input::Input;
+use crate::memory::bounded;
+use crate::seal;
+
+/// A structure: its name, how its checksum is set right, and what holds for any bytes of it.
+pub struct Structure {
+    /// As in docs/format.md.
+    pub name: &'static str,
+    /// Sets the checksum right.
+    pub seal: fn(&mut [u8]),
+    check: fn(&[u8]),
+}
+
+/// Number in the keys of records, so that their checksums have a seed.
+const NUMBER: u64 = 7;
+
+/// All of them. An input's first byte chooses one, so new ones come last.
+pub const STRUCTURES: [Structure; 21] = [
+    Structure { name: "superblock", seal: seal::superblock, check: check_superblock },
+    Structure { name: "label", seal: seal::label, check: check_label },
+    Structure { name: "table page", seal: seal::table_page, check: check_table_page },
+    Structure { name: "log record", seal: seal::log_record, check: check_log_record },
+    Structure { name: "operations", seal: unsealed, check: check_operations },
+    Structure { name: "checkpoint", seal: seal::checkpoint, check: check_checkpoint },
+    Structure { name: "shard", seal: seal::shard, check: check_shard },
+    Structure { name: "keys", seal: unsealed, check: check_keys },
+    Structure { name: "hint header", seal: seal::hint_header, check: check_hint_header },
+    Structure { name: "hint page", seal: seal::hint_page, check: check_hint_page },
+    Structure { name: "skipped blocks", seal: seal::skipped, check: check_skipped },
+    Structure { name: "number", seal: unsealed, check: check_number },
+    Structure { name: "made operations", seal: unsealed, check: check_made_operations },
+    Structure { name: "made shard", seal: unsealed, check: check_made_shard },
+    Structure { name: "inode", seal: name_record, check: |bytes| check_record(b"i", b"", bytes) },
+    Structure { name: "directory names", seal: name_record, check: |bytes| check_record(b"d", &[1; 8], bytes) },
+    Structure { name: "symbolic link", seal: name_record, check: |bytes| check_exact_record(b"s", b"", bytes) },
+    Structure {
+        name: "extended attribute",
+        seal: name_record,
+        check: |bytes| check_exact_record(b"x", b"user.a", bytes),
+    },
+    Structure { name: "orphan", seal: name_record, check: |bytes| check_exact_record(b"o", b"", bytes) },
+    Structure {
+        name: "lease",
+        seal: |bytes| seal::name_record(bytes, 0),
+        check: |bytes| check_recoded(b"n", bytes, true),
+    },
+    Structure { name: "access control list", seal: name_record, check: check_acl },
+];
+
+/// The target: the first byte chooses the structure, the rest is its bytes.
+pub fn run(bytes: &[u8]) {
+    let Some((&choice, bytes)) = bytes.split_first() else { return };
+    let structure = &STRUCTURES[usize::from(choice) % STRUCTURES.len()];
+    (structure.check)(bytes);
+    let mut sealed = bytes.to_vec();
+    (structure.seal)(&mut sealed);
+    (structure.check)(&sealed);
+}
+
+fn unsealed(_: &mut [u8]) {}
+
+fn name_record(bytes: &mut [u8]) {
+    seal::name_record(bytes, NUMBER);
+}
+
+/// Decodes `bytes` within the memory that they justify: a decoded element takes at most 64 times its bytes.
+fn decoded<T>(bytes: &[u8], decode: impl FnOnce() -> T) -> T {
+    bounded(8192 + 64 * bytes.len(), decode)
+}
+
+fn assert_same<T: PartialEq + Debug>(before: &T, after: &T) {
+    assert_eq!(before, after, "left: as it was accepted; right: after encoding and decoding");
+}
+
+fn check_superblock(bytes: &[u8]) {
+    if let Ok(found) = decoded(bytes, || Superblock::decode(bytes, "a volume")) {
+        let encoded = found.encode().expect("a path that was read can be written");
+        assert_same(&found, &Superblock::decode(&encoded, "a volume").expect("its own bytes are accepted"));
+    }
+}
+
+fn check_label(bytes: &[u8]) {
+    let id = bytes.get(16..32).map_or([0; 16], |id| id.try_into().expect("sixteen bytes"));
+    if decoded(bytes, || label::check(bytes, id)).is_ok() {
+        assert_eq!(label::encode(id)[..40], bytes[..40]);
+    }
+}
+
+fn check_table_page(bytes: &[u8]) {
+    let Some(bytes) = bytes.first_chunk::<PAGE_BYTES>() else { return };
+    let Ok(page) = decoded(bytes, || Page::from_disk(bytes)) else { return };
+    let mut copy = Page::empty();
+    for pbn in (0..PAGE_ENTRIES).map(Pbn) {
+        assert_eq!(page.entry(pbn).count, page.count(pbn));
+        assert!(page.sequence_of(pbn) <= page.newest_sequence());
+        copy.set(pbn, &page.entry(pbn));
+    }
+    let copy = Page::from_disk(&copy.sealed(page.newest_sequence())).expect("its own bytes are accepted");
+    (0..PAGE_ENTRIES).map(Pbn).for_each(|pbn| assert_same(&page.entry(pbn), &copy.entry(pbn)));
+}
+
+fn check_log_record(bytes: &[u8]) {
+    let Some(log_id) = bytes.get(32..48).map(|id| id.try_into().expect("sixteen bytes")) else { return };
+    let Some((header, ops)) = decoded(bytes, || record::open(bytes, log_id)) else { return };
+    check_operations(ops);
+    let mut copy = bytes.to_vec();
+    record::seal(&mut copy, &header, log_id);
+    let (again, ops_again) = record::open(&copy, log_id).expect("its own bytes are accepted");
+    assert_same(&(header, ops), &(again, ops_again));
+}
+
+fn check_operations(bytes: &[u8]) {
+    let mut reader = OpReader::new(bytes);
+    let ops: Vec<Op<'_>> = decoded(bytes, || reader.by_ref().collect());
+    if !reader.is_damaged() {
+        check_written(&ops);
+    }
+}
+
+fn check_written(ops: &[Op<'_>]) {
+    let mut writer = OpWriter::default();
+    ops.iter().for_each(|op| writer.push(op));
+    let mut reader = OpReader::new(writer.bytes());
+    let again: Vec<Op<'_>> = reader.by_ref().collect();
+    assert!(!reader.is_damaged(), "its own bytes are accepted");
+    assert_eq!(ops, again, "left: as accepted; right: after encoding and decoding");
+}
+
+fn check_checkpoint(bytes: &[u8]) {
+    if let Some(found) = decoded(bytes, || Checkpoint::decode(bytes)) {
+        assert_eq!(found.encode(), bytes);
+    }
+}
+
+fn check_shard(bytes: &[u8]) {
+    let Some(shard) = decoded(bytes, || Shard::decode(bytes)) else { return };
+    assert_same(&shard, &Shard::decode(&shard.encode()).expect("its own bytes are accepted"));
+    let end = SHARD_BLOCKS as u16;
+    assert_eq!(shard.slice(0, end).map(|extent| u64::from(extent.blocks)).sum::<u64>(), SHARD_BLOCKS);
+    assert!(shard.mapped_blocks() <= SHARD_BLOCKS);
+    let mut emptied = shard.clone();
+    emptied.set(Extent { first: 0, blocks: end, target: Target::Hole });
+    assert!(emptied.is_empty());
+}
+
+fn check_keys(bytes: &[u8]) {
+    if let Some(key) = keys::parse_shard(bytes) {
+        assert_eq!(keys::shard(key), bytes);
+    }
+    if let Some(map) = keys::parse_detached(bytes) {
+        assert_eq!(keys::detached(map), bytes);
+    }
+    assert_eq!(keys::parse_advice(bytes).count(), bytes.len() / 2);
+}
+
+fn check_hint_header(bytes: &[u8]) {
+    let Some(bytes) = bytes.first_chunk::<{ hint_header::BYTES }>() else { return };
+    if let Some(found) = decoded(bytes, || HintHeader::decode(bytes)) {
+        assert_same(&Some(found), &HintHeader::decode(&found.encode()));
+    }
+}
+
+fn check_hint_page(bytes: &[u8]) {
+    let Some(bytes) = bytes.first_chunk::<{ hint_page::BYTES }>() else { return };
+    let (incarnation, number) = (at::u32(bytes, 8), at::u32(bytes, 12));
+    let Decoded::Page(page) = decoded(bytes, || hint_page::decode(bytes, incarnation, number)) else { return };
+    let copy = hint_page::encode(&page, incarnation, number, usize::from(bytes[21]));
+    assert_same(&Decoded::Page(page), &hint_page::decode(&copy, incarnation, number));
+}
+
+fn check_skipped(bytes: &[u8]) {
+    if let Some(header) = bytes.first_chunk() {
+        assert!(skipped::Checkpoint::length(header).is_none_or(|length| length as u64 <= skipped::SLOT_BYTES));
+    }
+    if let Some(found) = decoded(bytes, || skipped::Checkpoint::decode(bytes)) {
+        assert_same(&Some(found.clone()), &skipped::Checkpoint::decode(&found.encode()));
+    }
+}
+
+fn check_number(bytes: &[u8]) {
+    let mut out = Vec::new();
+    if let Some(number) = varint::take(&mut &bytes[..]) {
+        varint::put(&mut out, number);
+        assert_eq!(varint::take(&mut out.as_slice()), Some(number));
+        assert!(out.len() <= 10 && out.len() <= bytes.len());
+    }
+    out.clear();
+    if let Some(number) = varint::take_signed(&mut &bytes[..]) {
+        varint::put_signed(&mut out, number);
+        assert_eq!(varint::take_signed(&mut out.as_slice()), Some(number));
+    }
+}
+
+/// What rides in the log in made operations.
+static DATA: [u8; BLOCK_BYTES] = [0xA5; BLOCK_BYTES];
+
+/// Operations as the engine could write them, with numbers up to the largest.
+fn made_operations<'a>(input: &mut Input<'a>) -> Vec<Op<'a>> {
+    let mut ops = Vec::new();
+    while !input.is_empty() && ops.len() < 64 {
+        ops.push(made_operation(input));
+    }
+    ops
+}
+
+/// One of them.
+pub fn made_operation<'a>(input: &mut Input<'a>) -> Op<'a> {
+    let pbn = Pbn(input.edge() >> 17);
+    let blocks = 1 + input.below(SHARD_BLOCKS);
+    let map = MapId(input.edge());
+    match input.byte() % 9 {
+        0 => {
+            let (key, value) = (input.below(20) as usize, input.below(64) as usize);
+            Op::Put { key: input.bytes(key), value: input.bytes(value) }
+        }
+        1 => {
+            let key = input.below(20) as usize;
+            Op::Delete { key: input.bytes(key) }
+        }
+        2 => {
+            let fingerprint = input.one_in(2).then(|| Fingerprint([input.byte(); 16]));
+            Op::Store { pbn, tag: Tag(input.u64()), fingerprint }
+        }
+        3 => Op::Count { pbn, blocks, count: input.edge() as u32 },
+        4 => Op::Fingerprint { pbn, fingerprint: Fingerprint([input.byte(); 16]) },
+        5 => Op::Data { pbn, bytes: &DATA },
+        6 => Op::DropShard { key: keys::ShardKey { map, shard: input.edge() >> 9 } },
+        _ => {
+            let first = input.below(SHARD_BLOCKS - blocks + 1);
+            let lbn = Lbn((input.edge() >> 9) * SHARD_BLOCKS + first);
+            let target = input.pick(&[Target::Hole, Target::Reserved, Target::Data(pbn)]);
+            Op::Map { map, lbn, blocks: blocks as u16, target }
+        }
+    }
+}
+
+fn check_made_operations(bytes: &[u8]) {
+    check_written(&made_operations(&mut Input::new(bytes)));
+}
+
+/// Extents set at random places, beside an array that says what each block should be.
+fn check_made_shard(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let (mut shard, mut model) = (Shard::default(), [Target::Hole; SHARD_BLOCKS as usize]);
+    while !input.is_empty() {
+        let first = input.below(SHARD_BLOCKS);
+        let blocks = 1 + input.below(SHARD_BLOCKS - first);
+        let target = match input.byte() % 4 {
+            0 => Target::Hole,
+            1 => Target::Reserved,
+            _ => Target::Data(Pbn(input.edge() >> 17)),
+        };
+        shard.set(Extent { first: first as u16, blocks: blocks as u16, target });
+        (0..blocks).for_each(|n| model[(first + n) as usize] = target.plus(n));
+    }
+    let again = Shard::decode(&shard.encode()).expect("its own bytes are accepted");
+    assert_same(&shard, &again);
+    let blocks = again.slice(0, SHARD_BLOCKS as u16);
+    let blocks = blocks.flat_map(|extent| (0..u64::from(extent.blocks)).map(move |n| extent.target.plus(n)));
+    assert!(blocks.eq(model), "the shard differs from the array: {shard:?}");
+}
+
+/// A record of the `fs` crate: accepted twice, or not at all.
+fn check_recoded(key: &[u8], bytes: &[u8], is_exact: bool) {
+    let Ok(again) = decoded(bytes, || oncefs_fs::format::recode(key, bytes)) else { return };
+    assert_eq!(oncefs_fs::format::recode(key, &again).ok().as_ref(), Some(&again));
+    assert!(!is_exact || again == bytes, "accepted {bytes:02x?}, encoded again {again:02x?}");
+}
+
+fn numbered(letter: &[u8], rest: &[u8]) -> Vec<u8> {
+    [letter, &NUMBER.to_be_bytes(), rest].concat()
+}
+
+fn check_record(letter: &[u8], rest: &[u8], bytes: &[u8]) {
+    check_recoded(&numbered(letter, rest), bytes, false);
+}
+
+fn check_exact_record(letter: &[u8], rest: &[u8], bytes: &[u8]) {
+    check_recoded(&numbered(letter, rest), bytes, true);
+}
+
+fn check_acl(bytes: &[u8]) {
+    check_exact_record(b"x", b"system.posix_acl_access", bytes);
+}

@@ -1,0 +1,94 @@
+//! Inputs for `decoders` that a real volume holds: where mutation begins.
+
+use oncefs_engine::format::superblock::Superblock;
+use oncefs_engine::format::{label, record};
+use oncefs_engine::{DataPlace, Profile};
+
+use crate::base::BASES;
+use crate::decoders::STRUCTURES;
+use crate::disk::{Image, PAGE_BYTES};
+use crate::seal;
+
+/// One or more for each structure: its name with a number, and the input.
+pub fn samples() -> Vec<(String, Vec<u8>)> {
+    let mut found: Vec<(&str, Vec<u8>)> = Vec::new();
+    for base in BASES.iter() {
+        let parts = &base.parts;
+        found.extend(first_pages(&parts.table, 1).map(|page| ("table page", page)));
+        found.extend(first_pages(&parts.hints, 1).map(|page| ("hint header", page)));
+        found.extend(first_pages(&parts.skipped, 1).map(|page| ("skipped blocks", cut_skipped(page))));
+        for page in first_pages(&parts.log, 2) {
+            let length = u64::from_le_bytes(page[24..32].try_into().expect("eight bytes"));
+            let end = (record::HEADER_BYTES + length as usize).min(PAGE_BYTES);
+            found.push(("operations", page[record::HEADER_BYTES..end].to_vec()));
+            found.push(("log record", page[..end].to_vec()));
+        }
+        for (key, value) in &parts.records {
+            found.extend(structure_of(key).map(|name| (name, value.clone())));
+            found.push(("keys", key.clone()));
+        }
+    }
+    let volume_id = [1; 16];
+    let data = DataPlace::Device("/dev/loop0".into());
+    let superblock = Superblock { volume_id, secret: [9; 32], log_bytes: 64 << 20, data, profile: Profile::Edge };
+    found.push(("superblock", superblock.encode().expect("the path is short").to_vec()));
+    found.push(("label", label::encode(volume_id).to_vec()));
+    found.push(("hint page", hint_page()));
+    found.push(("number", vec![0xFF; 9]));
+    found.push(("made operations", (0..200).collect()));
+    found.push(("made shard", (0..100).map(|n: u8| n.wrapping_mul(37)).collect()));
+    named(found)
+}
+
+fn first_pages(image: &Image, count: usize) -> impl Iterator<Item = Vec<u8>> {
+    image.written().into_iter().take(count).map(|page| image.page(page).to_vec())
+}
+
+/// A page with two hints: the volumes are so small that memory holds all of theirs.
+fn hint_page() -> Vec<u8> {
+    let (incarnation, number, prefix) = (3_u32.to_le_bytes(), 9_u32.to_le_bytes(), 0x123_u32.to_le_bytes());
+    let (depth, pbn_bytes, count) = (12, 3, 2_u16.to_le_bytes());
+    let hints = [0x30, 0, 0, 1, 0, 0, 7, 0x3F, 0xFF, 0xFF, 0xFF, 0xAB, 0xCD, 0xEF];
+    let mut page = [&[0; 8][..], &incarnation, &number, &prefix, &[depth, pbn_bytes], &count, &hints].concat();
+    page.resize(PAGE_BYTES, 0);
+    seal::hint_page(&mut page);
+    page
+}
+
+/// A slot without the zeros behind it.
+fn cut_skipped(mut page: Vec<u8>) -> Vec<u8> {
+    let length = u64::from_le_bytes(page[48..56].try_into().expect("eight bytes"));
+    page.truncate(64 + length as usize);
+    page
+}
+
+fn structure_of(key: &[u8]) -> Option<&'static str> {
+    Some(match key.first()? {
+        0x01 => "checkpoint",
+        0x02 => "shard",
+        b'i' => "inode",
+        b'd' => "directory names",
+        b's' => "symbolic link",
+        b'x' if key.ends_with(b"system.posix_acl_access") => "access control list",
+        b'x' => "extended attribute",
+        b'o' => "orphan",
+        b'n' => "lease",
+        _ => return None,
+    })
+}
+
+/// The first two of each structure that differ, with the byte that chooses it.
+fn named(found: Vec<(&str, Vec<u8>)>) -> Vec<(String, Vec<u8>)> {
+    const SAMPLES_MAX: usize = 2;
+    let mut inputs = Vec::new();
+    for (choice, structure) in STRUCTURES.iter().enumerate() {
+        let mut mine: Vec<&Vec<u8>> =
+            found.iter().filter(|(name, _)| *name == structure.name).map(|(_, b)| b).collect();
+        mine.dedup();
+        for (number, bytes) in mine.into_iter().take(SAMPLES_MAX).enumerate() {
+            let name = format!("{}-{number}", structure.name.replace(' ', "-"));
+            inputs.push((name, [&[choice as u8], bytes.as_slice()].concat()));
+        }
+    }
+    inputs
+}

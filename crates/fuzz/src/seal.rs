@@ -1,0 +1,98 @@
+//! Checksums set right again after a change, so that damage gets behind them: what no disk does by itself, but a bug
+//! or an attacker. Written by docs/format.md alone, not by the code that is under test.
+
+use std::ops::Range;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Size of a sector of the block table.
+pub const SECTOR_BYTES: usize = 512;
+/// Size of a log record's header.
+const RECORD_HEADER_BYTES: usize = 96;
+/// Size of the header of a slot of the file of skipped blocks.
+const SKIPPED_HEADER_BYTES: usize = 64;
+
+/// Puts the checksum of `covered` at `at`. Bytes too short for it stay as they are.
+fn seal(bytes: &mut [u8], covered: Range<usize>, at: usize, seed: u64) {
+    if let Some(part) = bytes.get(covered)
+        && at + 8 <= bytes.len()
+    {
+        let sum = xxh3_64_with_seed(part, seed);
+        bytes[at..at + 8].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+/// The superblock.
+pub fn superblock(bytes: &mut [u8]) {
+    seal(bytes, 0..4088, 4088, 0x7375_7065);
+}
+
+/// The label of the data area.
+pub fn label(bytes: &mut [u8]) {
+    seal(bytes, 0..32, 32, 0x6C61_6265);
+}
+
+/// All sectors of a page of the block table.
+pub fn table_page(bytes: &mut [u8]) {
+    bytes.chunks_exact_mut(SECTOR_BYTES).for_each(|sector| seal(sector, 8..SECTOR_BYTES, 0, 0x7461_626C));
+}
+
+/// A log record, whose length stands in its header; one that claims to be longer than it is stays as it is.
+pub fn log_record(bytes: &mut [u8]) {
+    let Some(claimed) = bytes.get(24..32).and_then(|claimed| claimed.try_into().ok()).map(u64::from_le_bytes) else {
+        return;
+    };
+    if let Some(end) = usize::try_from(claimed).ok().and_then(|claimed| claimed.checked_add(RECORD_HEADER_BYTES)) {
+        seal(bytes, 8..end, 0, 0x7265_636F);
+    }
+}
+
+/// The checkpoint record.
+pub fn checkpoint(bytes: &mut [u8]) {
+    seal(bytes, 0..56, 56, 0x6368_6563);
+}
+
+/// A shard.
+pub fn shard(bytes: &mut [u8]) {
+    seal_short(bytes, 0x7368_6172);
+}
+
+/// A record of the `fs` crate under the number in its key.
+pub fn name_record(bytes: &mut [u8], number: u64) {
+    seal_short(bytes, number);
+}
+
+/// The last four bytes are the checksum of all before.
+fn seal_short(bytes: &mut [u8], seed: u64) {
+    if let Some((body, sum)) = bytes.split_last_chunk_mut::<4>() {
+        *sum = (xxh3_64_with_seed(body, seed) as u32).to_le_bytes();
+    }
+}
+
+/// The header of the file of hints.
+pub fn hint_header(bytes: &mut [u8]) {
+    seal(bytes, 0..48, 48, 0x6869_6864);
+}
+
+/// A page of the file of hints.
+pub fn hint_page(bytes: &mut [u8]) {
+    seal(bytes, 8..4096, 0, 0x6869_6E74);
+}
+
+/// A slot of the file of skipped blocks, cut to what its header says.
+pub fn skipped(bytes: &mut [u8]) {
+    let Some((header, body)) = bytes.split_at_mut_checked(SKIPPED_HEADER_BYTES) else { return };
+    let sum = xxh3_64_with_seed(body, xxh3_64_with_seed(&header[..56], 0x736B_6970));
+    header[56..].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// A record of the sorted state, by its key.
+pub fn record(key: &[u8], value: &mut [u8]) {
+    let number = || key.get(1..9).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
+    match key.first() {
+        Some(0x01) => checkpoint(value),
+        Some(0x02) => shard(value),
+        Some(0x03 | 0x04) | None => {}
+        Some(_) => name_record(value, number()),
+    }
+}

@@ -1,0 +1,126 @@
+//! Whole volumes with damaged parts: opened, read, checked, written to, checked again.
+//!
+//! Asserted of any damage: (1) nothing panics and nothing goes on without end: a refusal is an error; (2) memory is
+//! bounded. Of damage in place, as a medium does it, besides: (3) what is read is what was there, or an error, or
+//! fsck does not call the volume clean. Not of the other two kinds: sound bytes in a wrong place, and wrong bytes with
+//! a right checksum, can make another volume that is sound by itself.
+
+use oncefs_engine::Chore;
+use oncefs_fs::{AllocateMode, FileSystem, Ino, RenameMode, Result, SetAttributes, XattrMode};
+
+use crate::base::{BASES, BY_CALLER, ROOT, bytes};
+use crate::damage::{Kind, damage};
+use crate::input::Input;
+use crate::memory::bounded;
+use crate::tree::Tree;
+use crate::volume::{Parts, Volume};
+
+/// Memory that an open volume and a check of it take, at most: the check's windows are most of it.
+const MEMORY_BYTES_MAX: usize = 256 << 20;
+/// Places damaged, at most.
+const DAMAGES_MAX: u64 = 6;
+/// Calls after the damage, at most.
+const CALLS_MAX: usize = 24;
+/// Work in the background, in any order.
+const CHORES: [Chore; 9] = [
+    Chore::Checkpoint,
+    Chore::Reclaim,
+    Chore::Release,
+    Chore::FillHints,
+    Chore::Revisit { blocks_max: 64 },
+    Chore::MergeHints,
+    Chore::SweepHints,
+    Chore::SaveSkipped,
+    Chore::Punch,
+];
+
+/// The target: which volume, where it is damaged, and what is done with it then.
+pub fn run(bytes: &[u8]) {
+    let bases = &*BASES;
+    let mut input = Input::new(bytes);
+    let base = &bases[input.index(bases.len())];
+    let mut parts = base.parts.clone();
+    let damages = 1 + input.below(DAMAGES_MAX);
+    let kind = (0..damages).map(|_| damage(&mut parts, &mut input)).max().unwrap_or(Kind::InPlace);
+    bounded(MEMORY_BYTES_MAX, || {
+        let volume = Volume::of(&parts);
+        let opened = volume.open(false);
+        let difference = opened.as_ref().ok().and_then(|opened| Tree::of(opened).first_difference(&base.states));
+        let is_clean = is_clean(&parts);
+        if let (Kind::InPlace, Some(path)) = (kind, difference) {
+            assert!(!is_clean, "{path} is not what it was, without an error, and fsck calls the volume clean");
+        }
+        if let Ok(opened) = opened {
+            use_it(&opened, &mut input);
+            drop(opened);
+            self::is_clean(&volume.parts());
+        }
+    });
+}
+
+/// Whether fsck has nothing to say about a volume.
+fn is_clean(parts: &Parts) -> bool {
+    // fsck goes through all numbers below the lease, in portions: nobody waits for the end of 2^40 of them.
+    const LEASE_MAX: u64 = 1 << 24;
+    let lease = parts.records.get(b"n".as_slice()).and_then(|lease| lease.first_chunk());
+    if lease.is_some_and(|lease| u64::from_le_bytes(*lease) > LEASE_MAX) {
+        return false;
+    }
+    let check = || -> Result<bool> {
+        let file_system = Volume::of(parts).open(true)?;
+        let mut contradictions = 0;
+        let blocks = file_system.store().check(true, &mut |_, _| {})?;
+        file_system.check(&mut |_| contradictions += 1)?;
+        Ok(blocks.is_clean() && contradictions == 0)
+    };
+    check().unwrap_or(false)
+}
+
+/// Calls of all kinds and work in the background, whatever comes of it.
+fn use_it(file_system: &FileSystem, input: &mut Input<'_>) {
+    const CALLS_IN_A_GROUP: usize = 2;
+    let mut called = 0;
+    while !input.is_empty() && called < CALLS_MAX {
+        // What a damaged volume answers is its own affair: it has to answer.
+        let _ = call(file_system, input);
+        called += 1;
+        if called % CALLS_IN_A_GROUP == 0 {
+            let _ = file_system.store().commit();
+        }
+    }
+    let _ = file_system.reclaim_left_behind();
+    for chore in CHORES {
+        let _ = file_system.store().run(chore);
+    }
+    let _ = file_system.store().run(Chore::LeaveCleanly);
+}
+
+fn call(fs: &FileSystem, input: &mut Input<'_>) -> Result<()> {
+    const NAMES: [&[u8]; 6] = [b"small", b"a", b"b", b"file 3", b"clone", b"new"];
+    // The base volumes use the first numbers of their first lease.
+    let (ino, other) = (Ino(1 + input.below(44)), Ino(1 + input.below(44)));
+    let (name, new) = (input.pick(&NAMES), input.pick(&NAMES));
+    let at = input.below(1 << 18);
+    let len = 1 + input.below(1 << 15);
+    match input.byte() % 16 {
+        0 | 1 => fs.write(ino, at, &bytes(input.byte() % 40, len as usize), BY_CALLER).map(drop),
+        2 => fs.setattr(ino, &SetAttributes { size: Some(at), ..SetAttributes::default() }).map(drop),
+        3 => fs.fallocate(ino, at, len, AllocateMode::PunchHole, false),
+        4 => fs.fallocate(ino, at, len, AllocateMode::Reserve { keep_size: input.one_in(2) }, false),
+        5 => fs.copy_file_range(ino, at, other, input.below(1 << 18), 4 * len, false).map(drop),
+        6 => fs.mknod(ino, name, libc::S_IFREG | 0o644, 0, &ROOT).map(drop),
+        7 => fs.mkdir(ino, name, 0o755, &ROOT).map(drop),
+        8 => fs.unlink(ino, name).and_then(|orphan| orphan.map_or(Ok(()), |orphan| fs.forget(orphan))),
+        9 => fs.rmdir(ino, name).and_then(|orphan| orphan.map_or(Ok(()), |orphan| fs.forget(orphan))),
+        10 => {
+            let mode = input.pick(&[RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange]);
+            let orphan = fs.rename(ino, name, other, new, mode)?;
+            orphan.map_or(Ok(()), |orphan| fs.forget(orphan))
+        }
+        11 => fs.link(ino, other, name).map(drop),
+        12 => fs.setxattr(ino, b"user.one", name, XattrMode::Any, true),
+        13 => fs.removexattr(ino, b"user.one"),
+        14 => fs.setattr(ino, &SetAttributes { permissions: Some(0o640), ..SetAttributes::default() }).map(drop),
+        _ => fs.store().run(input.pick(&CHORES)).map(drop).map_err(Into::into),
+    }
+}

@@ -1,0 +1,29 @@
+//! Every target: its corpus, then a fixed number of inputs from a seed. `ONCEFS_FUZZ_SEED` and
+//! `ONCEFS_FUZZ_EXECUTIONS` choose another run.
+
+use oncefs_fuzz::{plain, target};
+
+fn number_from_environment(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is not a number: {value}")))
+}
+
+fn run(name: &str, executions: u64) {
+    let target = target(name).unwrap_or_else(|| panic!("there is no target {name}"));
+    let executions = number_from_environment("ONCEFS_FUZZ_EXECUTIONS").unwrap_or(executions);
+    plain::run(target, executions, number_from_environment("ONCEFS_FUZZ_SEED").unwrap_or(1));
+}
+
+#[test]
+fn decoders_take_any_bytes() {
+    run("decoders", 300_000);
+}
+
+#[test]
+fn damaged_volumes_are_refused_or_read() {
+    run("volumes", 1_500);
+}
+
+#[test]
+fn calls_have_the_same_effect_as_on_the_model() {
+    run("calls", 1_500);
+}

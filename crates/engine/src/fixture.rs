@@ -5,14 +5,19 @@ use std::sync::Arc;
 use crate::ballast::Ballast;
 use crate::core::Core;
 use crate::device::{Device, MemoryDevice};
-use crate::kv::MemoryKv;
+use crate::format::checkpoint::Checkpoint;
+use crate::format::keys;
+use crate::format::record::Sums;
+use crate::kv::{Kv, MemoryKv};
 use crate::open::{Medium, recover};
 use crate::settings::Settings;
 use crate::volume::table_bytes;
-use crate::{Blocks, OpenOptions, Profile, Store};
+use crate::{Blocks, MapId, OpenOptions, Profile, Store};
 
 pub const LOG_BYTES: u64 = 4 << 20;
 const MEMORY_BYTES: u64 = 2 << 20;
+/// The first map that is handed out: tests may name those below themselves.
+const FIRST_MAP: MapId = MapId(1 << 20);
 
 /// A small generator: a test prints its seed, and the seed repeats the run.
 pub struct Random(pub u64);
@@ -64,6 +69,10 @@ impl Devices {
             settings,
         };
         Store::format_on(&devices.medium(), data).unwrap();
+        let sums = Sums { data, used: Blocks(1), next_map: FIRST_MAP, ..Sums::default() };
+        let checkpoint = Checkpoint { sequence: 0, log_at: 0, sums };
+        devices.kv.write(vec![(keys::checkpoint(), Some(checkpoint.encode()))]).unwrap();
+        devices.kv.flush().unwrap();
         devices
     }
 

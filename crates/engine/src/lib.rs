@@ -46,9 +46,12 @@ mod profile;
 pub mod settings;
 mod worker;
 
+mod audit;
 mod check;
 mod recover;
+mod repair;
 mod scan;
+mod sort;
 
 mod ballast;
 mod buffer;
@@ -84,13 +87,16 @@ mod stats;
 mod threads;
 
 pub use ballast::Ballast;
-pub use check::CheckReport;
+pub use check::fault::{Fault, Remedy, Sum};
+pub use check::{CheckReport, Phase};
 pub use chore::Chore;
 pub use error::{Error, Result};
 pub use load::DeviceLoad;
 pub use oncefs_dedup::{BLOCK_BYTES, Blocks, Fingerprint, Lbn, Pbn, Tag};
 pub use open::Medium;
 pub use profile::Profile;
+pub use repair::Repaired;
+pub use sort::{Sorted, Sorter};
 pub use stats::{CacheReport, Counters, Histogram, Report, Stage, StageReport};
 pub use store::{Change, DataPlace, MapId, OpenOptions, ReadBuf, Store, Totals, VolumeSpec};
 pub use worker::{DedupCommand, DedupStatus};

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::buffer::PooledBuf;
-use crate::check::CheckReport;
 use crate::chore::Chore;
 use crate::core::Core;
 use crate::format::keys;
@@ -137,7 +136,7 @@ impl Deref for ReadBuf {
 /// caller's records (size, times), and what it returns (a lock guard) is held until the whole is published.
 /// Map change and records land in one commit group.
 pub struct Store {
-    core: Arc<Core>,
+    pub(crate) core: Arc<Core>,
     volume_id: [u8; 16],
     path: PathBuf,
     threads: Mutex<Option<Threads>>,
@@ -156,6 +155,16 @@ impl Store {
 
     /// Opens a volume, recovering the last commit.
     pub fn open(volume: &Path, options: &OpenOptions) -> Result<Arc<Store>> {
+        Self::open_with(volume, options, !options.read_only)
+    }
+
+    /// Opens a volume to be repaired: nothing happens in the background, so who publishes calls [`Store::settle`] from
+    /// time to time.
+    pub fn open_for_repair(volume: &Path, options: &OpenOptions) -> Result<Arc<Store>> {
+        Self::open_with(volume, options, false)
+    }
+
+    fn open_with(volume: &Path, options: &OpenOptions, background: bool) -> Result<Arc<Store>> {
         let superblock = volume::superblock(volume)?;
         let settings = settings_of(options, superblock.profile)?;
         let kv_bytes_max = Budget::of(options.memory_bytes_max, &settings).records;
@@ -180,7 +189,7 @@ impl Store {
         if !options.read_only {
             core.ballast.fill().map_err(|e| Error::io("filling the ballast", e))?;
         }
-        let threads = if options.read_only { None } else { Some(Threads::start(&core)?) };
+        let threads = if background { Some(Threads::start(&core)?) } else { None };
         Ok(Arc::new(Self {
             core,
             volume_id: superblock.volume_id,
@@ -221,8 +230,10 @@ impl Store {
     /// Commits, checkpoints and ends the background threads.
     pub fn close(&self) -> Result<()> {
         let Some(threads) = self.threads.lock().take() else {
-            self.lock.lock().take();
-            return Ok(());
+            // Opened to be repaired: held until everything is in its place.
+            let lock = self.lock.lock().take();
+            let is_settled = lock.is_none() || self.core.is_read_only;
+            return if is_settled { Ok(()) } else { self.core.checkpoint_what_is_whole() };
         };
         // The worker and the reclaimer may publish until they have ended.
         self.core.signals.stop();
@@ -431,28 +442,6 @@ impl Store {
                 _ => return Ok(Blocks(blocks)),
             }
         }
-    }
-
-    /// Every map that holds something and is not detached, with its blocks, in the order of ids.
-    pub fn for_each_map(&self, visit: &mut dyn FnMut(MapId, Blocks)) -> Result<()> {
-        let mut current: Option<(MapId, u64)> = None;
-        let mut finish = |done: Option<(MapId, u64)>| {
-            if let Some((map, blocks)) = done.filter(|(map, _)| !self.core.state.lock().is_detached(*map)) {
-                visit(map, Blocks(blocks));
-            }
-        };
-        self.core.for_each_shard(&mut |key, shard| match &mut current {
-            Some((map, blocks)) if *map == key.map => *blocks += shard.mapped_blocks(),
-            _ => finish(current.replace((key.map, shard.mapped_blocks()))),
-        })?;
-        finish(current);
-        Ok(())
-    }
-
-    /// Checks the volume, on which nothing else may happen meanwhile: every invariant across structures, and
-    /// with `read_data` every live block against its tag. `progress` is told blocks done and blocks in all.
-    pub fn check(&self, read_data: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {
-        self.core.check(read_data, progress)
     }
 }
 

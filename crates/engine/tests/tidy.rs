@@ -15,7 +15,7 @@ use docs::{quoted, root, section, text};
 const LINES_MAX: usize = 600;
 
 /// Which of our crates each may depend on.
-const ARROWS: [(&str, &[&str]); 9] = [
+const ARROWS: [(&str, &[&str]); 10] = [
     ("crates/dedup", &[]),
     ("crates/engine", &["oncefs-dedup"]),
     ("crates/fs", &["oncefs-engine"]),

@@ -105,11 +105,10 @@ impl FileSystem {
     /// As `open`, and starts no thread: what an earlier mount left without a name stays until
     /// [`FileSystem::reclaim_left_behind`] is called.
     pub fn open_without_threads(store: Arc<Store>, clock: Arc<dyn Clock>, options: &Options) -> Result<Arc<Self>> {
-        let id = store.volume_id();
         let numbers = InodeNumbers::open(&store, options.read_only)?;
         let file_system = Arc::new(Self {
             generation: generation_of(&store),
-            name_seed: id.iter().rev().fold(0, |seed, byte| (seed << 8) ^ u64::from(*byte) ^ (seed >> 56)),
+            name_seed: name_seed(&store),
             inodes: InodeCache::new(options.memory_bytes_max),
             numbers,
             orphans: Orphans::default(),
@@ -197,8 +196,13 @@ impl FileSystem {
     }
 }
 
+/// What places of names are seeded with: the volume's own, so that nobody can prepare names for one place.
+pub(crate) fn name_seed(store: &Store) -> u64 {
+    store.volume_id().iter().rev().fold(0, |seed, byte| (seed << 8) ^ u64::from(*byte) ^ (seed >> 56))
+}
+
 /// Inode numbers are never reused, so the generation only has to differ between volumes.
-fn generation_of(store: &Store) -> u32 {
+pub(crate) fn generation_of(store: &Store) -> u32 {
     let [a, b, c, d, ..] = store.volume_id();
     u32::from_le_bytes([a, b, c, d])
 }

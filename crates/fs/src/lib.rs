@@ -25,17 +25,20 @@ mod numbers;
 mod orphans;
 mod remove;
 mod rename;
+mod repair;
 mod set_attributes;
 mod staged;
 mod xattr;
 
 pub use attributes::{Attributes, Caller, FileKind, Ino};
+pub use check::{NamePhase, NameProgress};
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use data::{AllocateMode, Bytes, Whence, WriteOrigin};
 pub use directory::{Entry, EntryKind};
 pub use error::{Error, Result};
 pub use file_system::{AtimePolicy, FileSystem, Options, Room, Space};
 pub use rename::RenameMode;
+pub use repair::{NameFindings, Paths, check_names, paths_of_maps, repair_names};
 pub use set_attributes::{SetAttributes, SetTime};
 pub use xattr::XattrMode;
 

@@ -1,7 +1,7 @@
 //! Keys of the engine's own records. Callers' keys start at `CALLER_FIRST_BYTE`.
 
 use super::shard::SHARD_BLOCKS;
-use crate::MapId;
+use crate::{Lbn, MapId};
 
 /// First byte of callers' keys, at least.
 pub const CALLER_FIRST_BYTE: u8 = 0x10;
@@ -25,6 +25,13 @@ pub struct ShardKey {
     pub map: MapId,
     /// lbn / 256.
     pub shard: u64,
+}
+
+impl ShardKey {
+    /// The first lbn of the shard.
+    pub fn first(&self) -> Lbn {
+        Lbn(self.shard * SHARD_BLOCKS)
+    }
 }
 
 /// Key of a shard: map id and shard number, so that a map's shards follow each other.
@@ -73,6 +80,21 @@ pub fn parse_advice(value: &[u8]) -> impl Iterator<Item = u16> + '_ {
     value.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]))
 }
 
+/// Whether a key of the engine's has a form that is written.
+pub fn is_known(key: &[u8]) -> bool {
+    match key.first() {
+        Some(&CHECKPOINT) => key.len() == 1,
+        Some(&SHARD) => key.len() == 17,
+        Some(&DETACHED | &ADVICE) => key.len() == 9,
+        _ => false,
+    }
+}
+
+/// Bounds of all of the engine's keys but those of shards.
+pub fn all_but_shards() -> [(Vec<u8>, Vec<u8>); 2] {
+    [(Vec::new(), vec![SHARD]), (vec![SHARD + 1], vec![CALLER_FIRST_BYTE])]
+}
+
 fn numbered(kind: u8, numbers: &[u64]) -> Vec<u8> {
     let mut key = vec![kind];
     for number in numbers {
@@ -104,5 +126,11 @@ mod tests {
         assert_eq!(parse_shard(&[2, 0, 0]), None);
         assert_eq!(parse_shard(&detached(MapId(1))), None);
         assert_eq!(parse_detached(&[3]), None);
+        for key in [&[][..], &[1, 0], &[2, 0, 0], &[3], &[4], &[5], &[15, 0, 0, 0, 0, 0, 0, 0, 0]] {
+            assert!(!is_known(key), "{key:?}");
+        }
+        let known =
+            [checkpoint(), shard(ShardKey { map: MapId(1), shard: 2 }), detached(MapId(3)), advice(&[1])[0].0.clone()];
+        assert!(known.iter().all(|key| is_known(key)));
     }
 }

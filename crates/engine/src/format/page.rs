@@ -72,6 +72,28 @@ impl Page {
         Ok(Self { bytes: Box::new(*bytes), changed_sectors: 0 })
     }
 
+    /// What is whole of a page read from disk, with empty sectors for those that are not: one bit for each of these.
+    pub fn salvage(bytes: &[u8; PAGE_BYTES]) -> (Self, u8) {
+        let mut bytes = Box::new(*bytes);
+        let mut damaged = 0;
+        while let Err(sector) = Self::from_disk(&bytes) {
+            damaged |= 1 << sector;
+            bytes[sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES].fill(0);
+        }
+        (Self { bytes, changed_sectors: damaged }, damaged)
+    }
+
+    /// Which sector of its page holds a pbn's entry.
+    pub fn sector_of(pbn: Pbn) -> usize {
+        Self::place(pbn).0
+    }
+
+    /// The first pbn of the sector `sector` of page `number`, and of the one behind it.
+    pub fn sector_blocks(number: u64, sector: usize) -> (Pbn, Pbn) {
+        let first = number * PAGE_ENTRIES + (sector * SECTOR_ENTRIES) as u64;
+        (Pbn(first), Pbn(first + SECTOR_ENTRIES as u64))
+    }
+
     /// The page's bytes for the disk, changed sectors sealed with `sequence`.
     pub fn sealed(&self, sequence: u64) -> [u8; PAGE_BYTES] {
         let mut page = self.clone();
@@ -198,6 +220,18 @@ mod tests {
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Page::from_disk(&flipped).err(), Some(0), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn what_is_whole_of_a_damaged_page_is_salvaged() {
+        let mut page = Page::empty();
+        [Pbn(0), Pbn(20), Pbn(127)].iter().for_each(|pbn| page.set(*pbn, &sample()));
+        let mut bytes = page.sealed(1);
+        bytes[SECTOR_BYTES + 40] ^= 1;
+        let (back, damaged) = Page::salvage(&bytes);
+        assert_eq!((damaged, back.count(Pbn(0)), back.count(Pbn(20)), back.count(Pbn(127))), (2, 3, 0, 3));
+        assert_eq!(Page::sector_blocks(3, 1), (Pbn(400), Pbn(416)));
+        assert!(Page::from_disk(&back.sealed(2)).is_ok(), "written, the page is whole");
     }
 
     #[test]

@@ -28,6 +28,11 @@ impl Place {
         Self(hash.max(1 << SEQUENCE_BITS))
     }
 
+    /// The place as a number whose low eight bits are zero: a cookie of no name.
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
+
     /// The place that a cookie lies in.
     pub(crate) fn of_cookie(cookie: u64) -> Self {
         Self(cookie & !SEQUENCE_MASK)
@@ -46,9 +51,9 @@ pub(crate) fn end(parent: Ino) -> Vec<u8> {
     end_of_number(LETTER, parent.0)
 }
 
-/// Keys of all names of all directories.
-pub(crate) fn range() -> (Vec<u8>, Vec<u8>) {
-    (numbered_key(LETTER, 0), end_of_number(LETTER, u64::MAX))
+/// Keys of all names of a directory.
+pub(crate) fn range(parent: Ino) -> (Vec<u8>, Vec<u8>) {
+    (numbered_key(LETTER, parent.0), end(parent))
 }
 
 /// Directory and place of a key.

@@ -67,6 +67,20 @@ fn damaged(what: &str, id: u64, detail: &str) -> Error {
     Error::corrupt(format!("{what} {id}"), detail)
 }
 
+/// The letters that keys begin with, ascending.
+pub(crate) const LETTERS: [u8; 6] = *b"dinosx";
+
+/// Whether a key has a form that is written.
+pub(crate) fn is_known(key: &[u8]) -> bool {
+    match key.first() {
+        Some(b'd') => dirent::parse_key(key).is_some(),
+        Some(b'i' | b'o' | b's') => key.len() == 9,
+        Some(b'n') => key == lease::KEY,
+        Some(b'x') => key.len() > 9,
+        _ => false,
+    }
+}
+
 /// `letter` and a number.
 fn numbered_key(letter: u8, id: u64) -> Vec<u8> {
     let mut key = Vec::with_capacity(17);
@@ -158,6 +172,18 @@ pub(crate) mod testing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_of_every_structure_are_known_and_others_are_not() {
+        use crate::Ino;
+        let place = dirent::Place::of(b"a", 0);
+        let keys = [dirent::key(Ino(1), place), inode::key(Ino(1)), lease::KEY.to_vec(), orphan::key(Ino(1))];
+        assert!(keys.iter().chain(&[symlink::key(Ino(1)), xattr::key(Ino(1), b"user.a")]).all(|key| is_known(key)));
+        assert!(LETTERS.is_sorted() && keys.iter().all(|key| LETTERS.contains(&key[0])));
+        for key in [&b""[..], b"d", b"i1234567", b"n1", b"x12345678", b"y12345678", b"d1234567812345678"] {
+            assert!(!is_known(key), "{key:?}");
+        }
+    }
 
     #[test]
     fn keys_of_one_number_lie_between_its_key_and_its_end() {

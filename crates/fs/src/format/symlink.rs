@@ -1,6 +1,6 @@
 //! The symlink record: the target, as given.
 
-use super::{number_of_key, numbered_key, seal, unseal};
+use super::{numbered_key, seal, unseal};
 use crate::{Ino, Result};
 
 pub(super) const LETTER: u8 = b's';
@@ -8,11 +8,6 @@ pub(super) const LETTER: u8 = b's';
 /// Key of a symbolic link's target.
 pub(crate) fn key(ino: Ino) -> Vec<u8> {
     numbered_key(LETTER, ino.0)
-}
-
-/// The inode of a key.
-pub(crate) fn ino_of_key(key: &[u8]) -> Option<Ino> {
-    number_of_key(key).map(Ino)
 }
 
 pub(crate) fn encode(ino: Ino, target: &[u8]) -> Vec<u8> {

@@ -1,0 +1,208 @@
+//! What an audit can find wrong with blocks, as values: what is said of it, and whether it can be mended.
+
+use std::fmt;
+
+use crate::format::keys::ShardKey;
+use crate::format::shard::{Extent, SHARD_BLOCKS};
+use crate::{MapId, Pbn, Tag};
+
+/// What may be done about a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Remedy {
+    /// Put right without a question: nothing is lost, and there is one right answer.
+    Safe,
+    /// Put right when asked to: there is one right answer, but something was lost or is moved.
+    Asked,
+    /// Nothing: every answer would be a guess. It stays, and is named.
+    None,
+}
+
+/// One of the sums that every commit carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sum {
+    /// Blocks with a reference, and the label.
+    Used,
+    /// References from all maps.
+    Mapped,
+    /// Blocks promised to fallocate.
+    Reserved,
+}
+
+/// A contradiction. The numbers are those of the invariants in `check.rs`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// (1) A part of a map that names blocks outside the data area.
+    Outside {
+        /// Where.
+        key: ShardKey,
+        /// The part.
+        extent: Extent,
+    },
+    /// (2) Blocks that follow each other and whose count is not the number of their references.
+    Count {
+        /// The first.
+        pbn: Pbn,
+        /// How many.
+        blocks: u64,
+        /// What the table says.
+        stored: u32,
+        /// References found.
+        found: u32,
+        /// Whether a damaged part of a map may hold references that were not found.
+        in_doubt: bool,
+    },
+    /// (3) A sum that is not the sum.
+    Sum {
+        /// Which.
+        sum: Sum,
+        /// What the last commit says.
+        stored: u64,
+        /// What is there.
+        found: u64,
+    },
+    /// (3) More is promised than the data area has.
+    Promised {
+        /// Used and reserved blocks.
+        promised: u64,
+        /// Blocks of the data area.
+        data: u64,
+    },
+    /// (4) A live block that the allocator would hand out.
+    Free {
+        /// The block.
+        pbn: Pbn,
+    },
+    /// (5) Content that is not what was stored.
+    Rot {
+        /// The block.
+        pbn: Pbn,
+        /// Of what was stored.
+        stored: Tag,
+        /// Of what is there.
+        found: Tag,
+    },
+    /// (5) Content that the device does not give.
+    Unreadable {
+        /// The block.
+        pbn: Pbn,
+        /// What the device said.
+        error: String,
+    },
+    /// (6) A part of a map that cannot be decoded.
+    Shard {
+        /// Where.
+        key: ShardKey,
+    },
+    /// (6) Sectors of a page of the block table with a wrong checksum.
+    Page {
+        /// The page.
+        number: u64,
+        /// One bit for each sector.
+        sectors: u8,
+    },
+    /// (6) A page that groups wrote which the log does not have.
+    PageAge {
+        /// The page.
+        number: u64,
+        /// The newest group in it.
+        found: u64,
+        /// The last group of the log.
+        newest: u64,
+    },
+    /// (7) A map whose id was not handed out yet.
+    MapNumber {
+        /// The map.
+        map: MapId,
+        /// The next id to hand out.
+        next: MapId,
+    },
+    /// (8) A record whose key has a form that this format does not know.
+    Key {
+        /// The key.
+        key: Vec<u8>,
+    },
+}
+
+impl Fault {
+    /// What may be done about it.
+    pub fn remedy(&self) -> Remedy {
+        match self {
+            Fault::Count { found, stored, in_doubt: true, .. } if found < stored => Remedy::None,
+            Fault::Count { stored: 0, .. } | Fault::Outside { .. } | Fault::Page { .. } | Fault::Key { .. } => {
+                Remedy::Asked
+            }
+            Fault::Count { .. } | Fault::Sum { .. } | Fault::MapNumber { .. } => Remedy::Safe,
+            Fault::Promised { .. }
+            | Fault::Free { .. }
+            | Fault::Rot { .. }
+            | Fault::Unreadable { .. }
+            | Fault::Shard { .. }
+            | Fault::PageAge { .. } => Remedy::None,
+        }
+    }
+
+    /// Lower ones are mended first: counts are right only when all references are, and sums when all counts are.
+    pub fn rank(&self) -> u8 {
+        match self {
+            Fault::Sum { .. } => 2,
+            Fault::Count { .. } => 1,
+            _ => 0,
+        }
+    }
+}
+
+impl fmt::Display for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Sum::Used => "blocks in use",
+            Sum::Mapped => "references",
+            Sum::Reserved => "reserved blocks",
+        })
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Outside { key, extent } => {
+                let first = key.shard * SHARD_BLOCKS + u64::from(extent.first);
+                let (map, blocks, target) = (key.map.0, extent.blocks, extent.target);
+                write!(f, "(1) map {map}: {blocks} blocks from {first} on are {target:?}, outside the data area")
+            }
+            Fault::Count { pbn, blocks, stored, found, in_doubt } => {
+                let doubt = if *in_doubt && found < stored { ", or more: a part of a map is damaged" } else { "" };
+                match blocks {
+                    1 => write!(f, "(2) block {pbn} has count {stored} and {found} references{doubt}"),
+                    _ => {
+                        write!(f, "(2) {blocks} blocks from {pbn} on have count {stored} and {found} references{doubt}")
+                    }
+                }
+            }
+            Fault::Sum { sum, stored, found } => write!(f, "(3) the sums say {stored} {sum}, {found} are there"),
+            Fault::Promised { promised, data } => {
+                write!(f, "(3) {promised} blocks are used or promised, the data area has {data}")
+            }
+            Fault::Free { pbn } => write!(f, "(4) block {pbn} is live, but the allocator would hand it out"),
+            Fault::Rot { pbn, stored, found } => {
+                let (found, stored) = (found.0, stored.0);
+                write!(f, "(5) block {pbn} has content with tag {found:016x}, the table says {stored:016x}")
+            }
+            Fault::Unreadable { pbn, error } => write!(f, "(5) block {pbn} cannot be read: {error}"),
+            Fault::Shard { key } => {
+                let first = key.shard * SHARD_BLOCKS;
+                write!(f, "(6) map {}: the record of its blocks from {first} on is damaged", key.map.0)
+            }
+            Fault::Page { number, sectors } => {
+                let sectors = (0..8).filter(|n| sectors & (1 << n) != 0).map(|n| n.to_string()).collect::<Vec<_>>();
+                write!(f, "(6) page {number} of the block table is damaged in sectors {}", sectors.join(", "))
+            }
+            Fault::PageAge { number, found, newest } => {
+                write!(f, "(6) page {number} of the block table is of group {found}, the log ends at group {newest}")
+            }
+            Fault::MapNumber { map, next } => {
+                write!(f, "(7) map {} exists, but {} is the next to be handed out", map.0, next.0)
+            }
+            Fault::Key { key } => write!(f, "(8) a record has the unknown key {key:02x?}"),
+        }
+    }
+}

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand};
 use log::LevelFilter;
-use oncefs_engine::Profile;
+use oncefs_engine::{Profile, Remedy};
 
 use crate::failure::{Failure, Outcome, exit, one_line};
 use crate::mount_options::{self, Setting};
@@ -180,13 +180,15 @@ pub struct UmountArgs {
 /// Arguments of `fsck`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exits as fsck(8): 0 clean, 4 errors left, 8 the check could not run, 16 wrong usage, 32 cancelled.
+Exits as fsck(8), the sum of: 0 clean, 1 errors were mended, 4 errors are left, 8 the check could not
+run, 16 wrong usage, 32 cancelled.
 The volume must not be mounted. Without -y, -p or -a nothing is changed: the log is replayed in memory.
-With one of them it is replayed for good, and what a crash left without a name is freed.
+With one of them it is replayed for good, and errors are mended that have one right answer. What lost
+its name gets one in lost+found. Damaged content is never dropped or guessed: its files are named.
 
 Examples:
   oncefs fsck /srv/volume
-  oncefs fsck --data /srv/volume
+  oncefs fsck -d /srv/volume
   oncefs fsck -y /srv/volume")]
 pub struct FsckArgs {
     /// The volume
@@ -194,17 +196,17 @@ pub struct FsckArgs {
     /// Change nothing (the default)
     #[arg(short = 'n', conflicts_with_all = ["yes", "preen", "auto"])]
     pub no_change: bool,
-    /// Finish what a crash interrupted
+    /// Mend everything that can be mended
     #[arg(short = 'y')]
     pub yes: bool,
-    /// As -y (at boot)
+    /// Mend what is safe without a question (at boot): counts, sums and the like
     #[arg(short = 'p')]
     pub preen: bool,
-    /// As -y
+    /// As -p
     #[arg(short = 'a')]
     pub auto: bool,
     /// Also read every block and compare it with its checksum
-    #[arg(long)]
+    #[arg(short = 'd', long)]
     pub data: bool,
     /// Accepted for fsck(8): every check is a full one
     #[arg(short = 'f', hide = true)]
@@ -221,9 +223,13 @@ pub struct FsckArgs {
 }
 
 impl FsckArgs {
-    /// Whether the volume may be changed.
-    pub fn repair(&self) -> bool {
-        self.yes || self.preen || self.auto
+    /// What may be mended; None: the volume may not be changed.
+    pub fn limit(&self) -> Option<Remedy> {
+        match (self.yes, self.preen || self.auto) {
+            (true, _) => Some(Remedy::Asked),
+            (false, true) => Some(Remedy::Safe),
+            (false, false) => None,
+        }
     }
 }
 

@@ -14,6 +14,8 @@ pub mod exit {
     pub const MOUNT_SYSTEM: u8 = 2;
     /// mount(8): mounting or unmounting failed.
     pub const MOUNT_FAILED: u8 = 32;
+    /// fsck(8): errors were mended.
+    pub const FSCK_ERRORS_MENDED: u8 = 1;
     /// fsck(8): errors are left.
     pub const FSCK_ERRORS_LEFT: u8 = 4;
     /// fsck(8): the check could not run.

@@ -1,13 +1,14 @@
-//! `oncefs fsck`: checks a volume that is not mounted, and on request replays its log for good.
+//! `oncefs fsck`: checks a volume that is not mounted, and on request mends it.
 //!
-//! The engine checks blocks, the file system checks names; this module counts what they find, shows how far they
-//! are and turns the result into fsck(8)'s exit bits.
+//! The engine checks and mends blocks, the file system names; this module says in which order, names the files that
+//! are concerned, shows how far everything is and turns the result into fsck(8)'s exit bits.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use oncefs_engine::{Blocks, Error, Store};
-use oncefs_fs::{AtimePolicy, FileSystem, Options, SystemClock};
+use oncefs_engine::{Blocks, CheckReport, Error, Fault, Lbn, MapId, Pbn, Phase, Remedy, Store};
+use oncefs_fs::{NameFindings, NamePhase, SystemClock, check_names, paths_of_maps, repair_names};
 
 use crate::commands::FsckArgs;
 use crate::failure::{Failure, OrFail, Outcome, exit};
@@ -17,11 +18,14 @@ use crate::profiles;
 use crate::progress::Progress;
 use crate::size::Size;
 
-/// Caches during a check: windows of counters come on top.
-const CHECK_MEMORY: u64 = 256 << 20;
+/// Caches during a check. What is sorted takes up to 128 MiB beside them.
+const CHECK_MEMORY: u64 = 64 << 20;
 
 /// Problems shown one by one; more are only counted.
 const PROBLEMS_SHOWN_MAX: usize = 100;
+
+/// Places in files that are named, of damaged blocks.
+const PLACES_MAX: usize = 1_000;
 
 /// Checks a volume. The exit code.
 pub fn run(arguments: FsckArgs) -> Outcome<u8> {
@@ -29,10 +33,7 @@ pub fn run(arguments: FsckArgs) -> Outcome<u8> {
     let volume =
         arguments.volume.canonicalize().or_fail_doing(exit::FSCK_OPERATIONAL, format!("cannot look at {shown}"))?;
     exit_when_cancelled().or_fail(exit::FSCK_OPERATIONAL)?;
-    if arguments.repair() {
-        recover(&volume).map_err(|e| cannot_check(&e))?;
-    }
-    let findings = check(&volume, arguments.data).map_err(|e| cannot_check(&e))?;
+    let findings = examine(&volume, arguments.limit(), arguments.data).map_err(|e| cannot_check(&e))?;
     findings.print();
     println!("{shown}: {}", findings.summary());
     Ok(findings.exit_code())
@@ -47,7 +48,7 @@ fn cannot_check(error: &oncefs_fs::Error) -> Failure {
     Failure::new(code, error)
 }
 
-/// Ctrl-C ends a check with the exit code for it. Nothing is lost: a replay starts over.
+/// Ctrl-C ends a check with the exit code for it. Nothing is lost: what a repair did not commit, the next one does.
 fn exit_when_cancelled() -> std::io::Result<()> {
     let signals = EndSignals::block();
     let wait = move || {
@@ -59,106 +60,201 @@ fn exit_when_cancelled() -> std::io::Result<()> {
     std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
 }
 
-/// What a check saw and what is wrong.
+/// What a check saw, what is wrong, and what was.
 #[derive(Debug, Default)]
 struct Findings {
-    problems: Vec<String>,
-    found: u64,
+    mended: Vec<String>,
+    mended_count: u64,
+    left: Vec<String>,
+    left_count: u64,
+    /// Files that lost something, or may have.
+    files: Vec<String>,
     stored: Blocks,
     mapped: Blocks,
 }
 
 impl Findings {
-    fn add(&mut self, problem: String) {
-        self.found += 1;
-        if self.problems.len() < PROBLEMS_SHOWN_MAX {
-            self.problems.push(problem);
-        }
+    fn add_mended(&mut self, described: Vec<String>, count: u64) {
+        self.mended_count += count;
+        let room = PROBLEMS_SHOWN_MAX.saturating_sub(self.mended.len());
+        self.mended.extend(described.into_iter().take(room));
+    }
+
+    fn add_left(&mut self, described: Vec<String>, count: u64) {
+        self.left_count += count;
+        let room = PROBLEMS_SHOWN_MAX.saturating_sub(self.left.len());
+        self.left.extend(described.into_iter().take(room));
     }
 
     fn print(&self) {
-        for problem in &self.problems {
-            println!("{problem}");
+        for (what, described, count) in
+            [("mended: ", &self.mended, self.mended_count), ("", &self.left, self.left_count)]
+        {
+            described.iter().for_each(|line| println!("{what}{line}"));
+            let more = count - described.len() as u64;
+            if more > 0 {
+                println!("{what}... and {more} more");
+            }
         }
-        let more = self.found - self.problems.len() as u64;
-        if more > 0 {
-            println!("... and {more} more");
-        }
+        self.files.iter().for_each(|line| println!("{line}"));
     }
 
     fn summary(&self) -> String {
-        if self.found > 0 {
-            return format!("{} errors: copy what can be read to a new volume", self.found);
+        let mended = match self.mended_count {
+            0 => String::new(),
+            count => format!("{count} errors mended, "),
+        };
+        if self.left_count > 0 {
+            return format!("{mended}{} errors left (docs/fsck.md says what can be done about each)", self.left_count);
         }
-        format!("clean, {} stored for {} in files", Size(self.stored.bytes()), Size(self.mapped.bytes()))
+        format!("{mended}clean, {} stored for {} in files", Size(self.stored.bytes()), Size(self.mapped.bytes()))
     }
 
     fn exit_code(&self) -> u8 {
-        if self.found > 0 { exit::FSCK_ERRORS_LEFT } else { 0 }
+        let mended = if self.mended_count > 0 { exit::FSCK_ERRORS_MENDED } else { 0 };
+        let left = if self.left_count > 0 { exit::FSCK_ERRORS_LEFT } else { 0 };
+        mended | left
     }
 }
 
-/// Replays the log into the volume and frees what crashed mounts left without a name.
-fn recover(volume: &Path) -> oncefs_fs::Result<()> {
-    open(volume, false)?.close()
-}
-
-/// Both checks. The volume is not changed: the log is replayed in memory.
-fn check(volume: &Path, read_data: bool) -> oncefs_fs::Result<Findings> {
-    let file_system = open(volume, true)?;
-    let checked = check_open(&file_system, read_data);
-    file_system.close()?;
-    checked
-}
-
-fn check_open(file_system: &FileSystem, read_data: bool) -> oncefs_fs::Result<Findings> {
-    let mut progress = Progress::new();
-    let blocks =
-        file_system.store().check(read_data, &mut |done, total| progress.show("checking blocks", done, total))?;
-    drop(progress);
-    let mut findings = Findings {
-        found: blocks.problems_count,
-        problems: blocks.problems,
-        stored: blocks.live,
-        mapped: blocks.mapped,
+/// Checks a volume; with a limit, mends what that allows before. Without one the volume is not changed: the log is
+/// replayed in memory.
+fn examine(volume: &Path, limit: Option<Remedy>, read_data: bool) -> oncefs_fs::Result<Findings> {
+    let options = profiles::without_worker(CHECK_MEMORY.min(process::ram_bytes() / 4), limit.is_none());
+    let store = match limit {
+        None => Store::open(volume, &options)?,
+        Some(_) => Store::open_for_repair(volume, &options)?,
     };
-    file_system.check(&mut |problem| findings.add(problem))?;
+    let findings = examine_open(&store, limit, read_data);
+    let closed = store.close();
+    let findings = findings?;
+    closed?;
     Ok(findings)
 }
 
-fn open(volume: &Path, read_only: bool) -> oncefs_fs::Result<Arc<FileSystem>> {
-    let memory = CHECK_MEMORY.min(process::ram_bytes() / 4);
-    let store = profiles::without_worker(memory / 4 * 3, read_only);
-    let names = Options { memory_bytes_max: memory / 4, atime: AtimePolicy::Never, read_only };
-    FileSystem::open(Store::open(volume, &store)?, Arc::new(SystemClock), &names)
+fn examine_open(store: &Arc<Store>, limit: Option<Remedy>, read_data: bool) -> oncefs_fs::Result<Findings> {
+    let mut findings = Findings::default();
+    let mut lost = Vec::new();
+    if let Some(limit) = limit {
+        lost = mend(store, limit, &mut findings)?;
+    }
+    let mut progress = Progress::new();
+    let blocks = store.audit(read_data, &mut |phase, done, total| progress.show(blocks_phase(phase), done, total))?;
+    let names = check_names(store, &mut |phase, done, total| progress.show(names_phase(phase), done, total))?;
+    drop(progress);
+    (findings.stored, findings.mapped) = (blocks.live, blocks.mapped);
+    findings.files = files_concerned(store, &lost, &blocks)?;
+    findings.add_left(blocks.problems, blocks.problems_count);
+    findings.add_left(names.left, names.left_count);
+    Ok(findings)
+}
+
+/// Mends blocks, then names. Gives what was lost.
+fn mend(store: &Store, limit: Remedy, findings: &mut Findings) -> oncefs_fs::Result<Vec<Fault>> {
+    let mut progress = Progress::new();
+    let blocks = store.repair(limit, &mut |phase, done, total| progress.show(blocks_phase(phase), done, total))?;
+    let NameFindings { mended, mended_count, .. } =
+        repair_names(store, &SystemClock, limit, &mut |phase, done, total| {
+            progress.show(names_phase(phase), done, total);
+        })?;
+    findings.add_mended(blocks.mended, blocks.mended_count);
+    findings.add_mended(mended, mended_count);
+    Ok(blocks.lost)
+}
+
+fn blocks_phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Maps => "reading maps",
+        Phase::Blocks => "checking blocks",
+    }
+}
+
+fn names_phase(phase: NamePhase) -> &'static str {
+    match phase {
+        NamePhase::Names => "reading names",
+        NamePhase::Inodes => "checking inodes",
+        NamePhase::Maps => "comparing files with maps",
+    }
+}
+
+/// A place of a map, and what is the matter with it.
+struct Concern {
+    map: MapId,
+    first: Lbn,
+    what: String,
+}
+
+/// One line for each place of a file whose content is lost or in doubt.
+fn files_concerned(store: &Store, lost: &[Fault], report: &CheckReport) -> oncefs_fs::Result<Vec<String>> {
+    let mut concerns: Vec<Concern> = lost.iter().chain(&report.faults).filter_map(concern_of_map).collect();
+    let damaged: Vec<Pbn> = report.faults.iter().filter_map(damaged_block).take(PLACES_MAX).collect();
+    if !damaged.is_empty() {
+        let places = store.places_of(&damaged, PLACES_MAX)?;
+        concerns.extend(places.into_iter().map(|(pbn, map, first)| Concern {
+            map,
+            first,
+            what: format!("block {pbn} does not hold what was stored"),
+        }));
+    }
+    let maps: HashSet<MapId> = concerns.iter().map(|concern| concern.map).collect();
+    let paths = paths_of_maps(store, &maps)?;
+    let lines = concerns.iter().map(|Concern { map, first, what }| {
+        let files = paths.get(map).map_or_else(|| format!("map {}", map.0), |paths| paths.join(", "));
+        format!("{files}: from byte {} on: {what}", Blocks(first.0).bytes())
+    });
+    Ok(lines.collect())
+}
+
+fn concern_of_map(fault: &Fault) -> Option<Concern> {
+    match fault {
+        Fault::Outside { key, extent } => Some(Concern {
+            map: key.map,
+            first: key.first().plus(extent.first.into()),
+            what: format!("{} blocks were outside the data area, and are lost", extent.blocks),
+        }),
+        Fault::Shard { key } => Some(Concern {
+            map: key.map,
+            first: key.first(),
+            what: "the record of 1 MiB is damaged, which cannot be read".to_owned(),
+        }),
+        _ => None,
+    }
+}
+
+fn damaged_block(fault: &Fault) -> Option<Pbn> {
+    match fault {
+        Fault::Rot { pbn, .. } | Fault::Unreadable { pbn, .. } => Some(*pbn),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn findings(found: u64) -> Findings {
+    fn findings(mended: u64, left: u64) -> Findings {
         let mut findings = Findings::default();
-        (0..found).for_each(|n| findings.add(format!("problem {n}")));
+        (0..mended).for_each(|n| findings.add_mended(vec![format!("problem {n}")], 1));
+        (0..left).for_each(|n| findings.add_left(vec![format!("problem {n}")], 1));
         findings
     }
 
     #[test]
     fn the_exit_code_has_fsck_8s_bits() {
-        assert_eq!(findings(0).exit_code(), 0);
-        assert_eq!(findings(3).exit_code(), exit::FSCK_ERRORS_LEFT);
+        let code = |mended, left| findings(mended, left).exit_code();
+        assert_eq!((code(0, 0), code(3, 0), code(0, 2), code(1, 1)), (0, 1, 4, 5));
     }
 
     #[test]
     fn of_many_problems_the_first_hundred_are_kept_and_all_are_counted() {
-        let findings = findings(250);
-        assert_eq!((findings.problems.len(), findings.found), (PROBLEMS_SHOWN_MAX, 250));
+        let findings = findings(0, 250);
+        assert_eq!((findings.left.len(), findings.left_count), (PROBLEMS_SHOWN_MAX, 250));
     }
 
     #[test]
     fn the_summary_says_what_is_stored_or_how_to_go_on() {
         let clean = Findings { stored: Blocks(256), mapped: Blocks(512), ..Findings::default() };
         assert_eq!(clean.summary(), "clean, 1.00 MiB stored for 2.00 MiB in files");
-        assert!(findings(2).summary().starts_with("2 errors: copy"));
+        assert!(findings(1, 2).summary().starts_with("1 errors mended, 2 errors left"));
     }
 }

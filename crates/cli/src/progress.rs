@@ -8,10 +8,15 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// What takes longer than this says so.
 const QUIET: Duration = Duration::from_secs(2);
 
+/// A bar changes no more often than this: who does the work says how far it is at every step.
+const REDRAW: Duration = Duration::from_millis(100);
+
 /// Shows how far something is; the bar goes when this is dropped.
 pub struct Progress {
     bar: Option<ProgressBar>,
     started: Instant,
+    shown: Option<Instant>,
+    doing: String,
     told: bool,
 }
 
@@ -22,12 +27,21 @@ impl Progress {
             let style = ProgressStyle::with_template("{msg} [{bar:40}] {human_pos} of {human_len} {eta}");
             ProgressBar::new(0).with_style(style.expect("the template is valid"))
         });
-        Self { bar, started: Instant::now(), told: false }
+        Self { bar, started: Instant::now(), shown: None, doing: String::new(), told: false }
     }
 
     /// `doing` is at `done` of `total`, both in the same unit.
     pub fn show(&mut self, doing: &str, done: u64, total: u64) {
+        if self.shown.is_some_and(|shown| shown.elapsed() < REDRAW) {
+            return;
+        }
+        self.shown = Some(Instant::now());
         if let Some(bar) = &self.bar {
+            if self.doing != doing {
+                // The time left is that of this work, not of what was before it.
+                self.doing = doing.to_owned();
+                bar.reset();
+            }
             bar.set_message(doing.to_owned());
             bar.set_length(total);
             bar.set_position(done);

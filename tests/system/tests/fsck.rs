@@ -1,0 +1,152 @@
+//! `oncefs fsck` on real volumes: what changes nothing changes nothing, damage is named with its files, what can be
+//! mended is, and the exit bits say so.
+//!
+//! Each fault by itself is tested beside the code (`check/tests.rs` in `engine` and `fs`).
+
+#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use oncefs_system_tests::{Mount, bytes, oncefs};
+
+const BLOCK: usize = oncefs_system_tests::BLOCK as usize;
+
+/// Exit code and output.
+fn fsck(mount: &Mount, arguments: &[&str]) -> (i32, String) {
+    let output =
+        Command::new(oncefs()).arg("fsck").args(arguments).arg(mount.volume()).stdin(Stdio::null()).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&said).into_owned())
+}
+
+/// Path, inode, time of the last write and content of everything in a volume.
+fn image(dir: &Path) -> BTreeMap<PathBuf, (u64, i64, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+        let (path, metadata) = (entry.path(), entry.metadata().unwrap());
+        if metadata.is_dir() {
+            found.extend(image(&path));
+        }
+        let content = if metadata.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
+        found.insert(path, (metadata.ino(), metadata.mtime_nsec(), content));
+    }
+    found
+}
+
+/// Files with content of their own and shared content.
+fn fill(mount: &Mount) {
+    fs::create_dir_all(mount.join("dir/deep")).unwrap();
+    for n in 0..20 {
+        fs::write(mount.join(format!("dir/deep/{n}")), bytes(n % 7, 300_000)).unwrap();
+    }
+    fs::write(mount.join("large"), bytes(99, 20 << 20)).unwrap();
+}
+
+fn assert_files(mount: &Mount) {
+    for n in 0..20 {
+        assert!(fs::read(mount.join(format!("dir/deep/{n}"))).unwrap() == bytes(n % 7, 300_000), "file {n}");
+    }
+}
+
+/// Where a content lies in the data area.
+fn place_of(volume: &Path, content: &[u8]) -> u64 {
+    let data = fs::read(volume.join("data")).unwrap();
+    let at = data.chunks(BLOCK).position(|block| block == content).expect("the content is in the data area");
+    (at * BLOCK) as u64
+}
+
+fn flip(path: &Path, at: u64) {
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 4], at).unwrap();
+}
+
+#[test]
+fn a_check_changes_no_byte_of_a_volume_also_of_one_that_crashed() {
+    let mut mount = Mount::new("256M");
+    fill(&mount);
+    mount.kill();
+    let before = image(&mount.volume());
+    for arguments in [&["-n"][..], &[], &["-n", "-d"]] {
+        let (code, said) = fsck(&mount, arguments);
+        assert_eq!(code, 0, "{said}");
+        let after = image(&mount.volume());
+        assert!(before.keys().eq(after.keys()), "files came or went with {arguments:?}");
+        let changed: Vec<_> =
+            before.iter().filter(|(path, file)| after[*path] != **file).map(|(path, _)| path).collect();
+        assert!(changed.is_empty(), "fsck {arguments:?} changed {changed:?}");
+    }
+    let (code, said) = fsck(&mount, &["-y"]);
+    assert_eq!(code, 0, "a crash is no error: {said}");
+    mount.mount();
+}
+
+#[test]
+fn a_damaged_page_of_the_block_table_is_rebuilt() {
+    let mut mount = Mount::new("256M");
+    fill(&mount);
+    mount.umount();
+    for sector in [0, 2, 9, 20] {
+        flip(&mount.volume().join("table"), sector * 512 + 100);
+    }
+    let (code, said) = fsck(&mount, &["-n"]);
+    assert!(code == 4 && said.contains("(6) page 0 of the block table is damaged in sectors 0, 2"), "{code}: {said}");
+    let (code, said) = fsck(&mount, &["-p"]);
+    assert_eq!(code & 4, 4, "not without asking: {said}");
+    let (code, said) = fsck(&mount, &["-y"]);
+    assert!(code == 1 && said.contains("mended: (6) page 0"), "{code}: {said}");
+    let (code, said) = fsck(&mount, &["-n", "-d"]);
+    assert_eq!(code, 0, "{said}");
+    mount.mount();
+    assert_files(&mount);
+    assert!(fs::read(mount.join("large")).unwrap() == bytes(99, 20 << 20));
+    mount.check();
+}
+
+#[test]
+fn a_rotten_block_is_named_with_its_files_and_kept() {
+    let mut mount = Mount::new("256M");
+    fill(&mount);
+    mount.umount();
+    let data = mount.volume().join("data");
+    flip(&data, place_of(&mount.volume(), &bytes(3, 300_000)[BLOCK..2 * BLOCK]) + 5);
+    let (code, said) = fsck(&mount, &["-n"]);
+    assert_eq!(code, 0, "only reading finds it: {said}");
+    for arguments in ["-nd", "-yd"] {
+        let (code, said) = fsck(&mount, &[arguments]);
+        assert!(code == 4 && said.contains("(5) block"), "{code}: {said}");
+        for path in ["/dir/deep/3", "/dir/deep/10", "/dir/deep/17"] {
+            assert!(said.contains(path), "{path} is not named by {said}");
+        }
+        assert!(said.contains("from byte 4096 on"), "{said}");
+    }
+}
+
+#[test]
+fn a_volume_in_use_and_wrong_usage_have_their_exit_bits() {
+    let mount = Mount::new("256M");
+    for arguments in ["-n", "-y", "-p"] {
+        assert_eq!(fsck(&mount, &[arguments]).0, 8, "a mounted volume is neither checked nor mended");
+    }
+    assert_eq!(fsck(&mount, &["-n", "-y"]).0, 16);
+}
+
+#[test]
+fn what_cannot_be_mended_is_refused_with_the_part_that_is_damaged() {
+    let mut mount = Mount::new("256M");
+    fill(&mount);
+    mount.umount();
+    let superblock = mount.volume().join("superblock");
+    flip(&superblock, 2_000);
+    for arguments in ["-n", "-y"] {
+        let (code, said) = fsck(&mount, &[arguments]);
+        assert!(code == 4 && said.contains("superblock"), "{code}: {said}");
+    }
+    flip(&superblock, 2_000);
+    assert_eq!(fsck(&mount, &["-y"]).0, 0);
+}

@@ -14,7 +14,8 @@ use crate::settings::Settings;
 use crate::volume::table_bytes;
 use crate::{Blocks, MapId, OpenOptions, Profile, Store};
 
-pub const LOG_BYTES: u64 = 4 << 20;
+/// Each opening reads all of it, so thousands of schedules get a smaller one.
+pub const LOG_BYTES: u64 = if cfg!(feature = "schedules") { 512 << 10 } else { 4 << 20 };
 const MEMORY_BYTES: u64 = 2 << 20;
 /// The first map that is handed out: tests may name those below themselves.
 const FIRST_MAP: MapId = MapId(1 << 20);
@@ -119,6 +120,7 @@ impl Devices {
         self.open_medium(self.medium())
     }
 
+    #[cfg_attr(feature = "schedules", expect(dead_code, reason = "its users have threads of their own"))]
     pub fn open_with(&self, data: Arc<dyn Device>) -> Core {
         self.open_medium(Medium { data, ..self.medium() })
     }

@@ -65,6 +65,9 @@ mod volume;
 // Under `schedules` every lock asks the scheduler, so tests with threads of their own cannot run.
 #[cfg(test)]
 #[cfg(not(feature = "schedules"))]
+mod authority_tests;
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
 mod crash_tests;
 #[cfg(test)]
 mod fault_tests;
@@ -76,6 +79,9 @@ mod race_tests;
 #[cfg(test)]
 #[cfg(not(feature = "schedules"))]
 mod revisit_tests;
+#[cfg(test)]
+#[cfg(feature = "schedules")]
+mod schedule_tests;
 #[cfg(test)]
 #[cfg(not(feature = "schedules"))]
 mod stress_tests;

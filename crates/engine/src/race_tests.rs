@@ -15,6 +15,7 @@ use crate::fixture::{Devices, Random, one_level, two_levels};
 use crate::format::keys::ShardKey;
 use crate::format::shard::Target;
 use crate::settings::{FingerprintMode, Inline, Settings};
+use crate::space::Claim;
 use crate::{BLOCK_BYTES, Blocks, MapId, Pbn};
 
 /// How long a hook waits for something that must not happen.
@@ -31,6 +32,7 @@ struct HookedDevice {
     reads_before: AtomicU64,
     before_write: Hook,
     before_flush: Hook,
+    before_punch: Hook,
 }
 
 fn call(hook: &Hook) -> io::Result<()> {
@@ -57,6 +59,7 @@ impl Device for HookedDevice {
     }
 
     fn punch(&self, at: u64, len: u64) -> io::Result<()> {
+        call(&self.before_punch)?;
         self.inner.punch(at, len)
     }
 
@@ -148,6 +151,32 @@ fn a_commit_fails_if_a_write_out_of_its_blocks_fails() {
         drop(go_on);
         assert!(writer.join().unwrap().is_err());
     });
+}
+
+#[test]
+fn no_block_is_handed_out_while_a_hole_is_punched_there() {
+    let devices = Devices::new(Blocks(700), one_level());
+    let data = Arc::new(HookedDevice { inner: devices.data.clone(), ..HookedDevice::default() });
+    let core = Arc::new(devices.open_with(data.clone()));
+    core.write(MapId(1), 0, &unique(COMPARED, 1), |_, _| ()).unwrap();
+    let first = first_pbn(&core, 1);
+    core.commit().unwrap();
+    delete(&core, 1);
+    let hole = first..first.plus(COMPARED as u64);
+    let (others, is_punched) = (core.clone(), hole.clone());
+    *data.before_punch.lock() = Some(Box::new(move || {
+        while let Ok(runs) = others.allocate(1, Claim::MustSucceed) {
+            assert!(!is_punched.contains(&runs[0].pbn), "block {} is handed out and punched", runs[0].pbn);
+        }
+        Ok(())
+    }));
+    assert!(core.punch_some());
+    assert!(data.before_punch.lock().is_none(), "the hole has to be punched");
+    let mut left = Vec::new();
+    while let Ok(runs) = core.allocate(1, Claim::MustSucceed) {
+        left.push(runs[0].pbn);
+    }
+    assert!((hole.start.0..hole.end.0).all(|pbn| left.contains(&Pbn(pbn))), "what was punched is free again");
 }
 
 // The out-of-line worker reads blocks to compare them: what happens then.

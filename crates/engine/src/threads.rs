@@ -80,7 +80,8 @@ fn run_committer(core: &Core) {
     }
 }
 
-fn answer(core: &Core, barriers: Vec<crate::signals::Done>) {
+/// Commits, and tells everybody who waits for it.
+pub fn answer(core: &Core, barriers: Vec<crate::signals::Done>) {
     let result = core.commit();
     core.counters.barriers.fetch_add(barriers.len() as u64, Relaxed);
     if let Err(error) = &result

@@ -375,7 +375,8 @@ impl Core {
     /// Reads and checks `count` pages from `first` on.
     pub fn read_page_run(&self, first: u64, count: usize) -> Result<Vec<(u64, Page)>> {
         let mut bytes = vec![0; count * PAGE_BYTES];
-        let at = first * PAGE_BYTES as u64;
+        let at = first.checked_mul(PAGE_BYTES as u64);
+        let at = at.ok_or_else(|| Error::corrupt("a map", format!("it names blocks of table page {first}")))?;
         let whole = self.table_io.read();
         self.table.read_at(&mut bytes, at).map_err(|e| Error::io("reading the block table", e))?;
         drop(whole);

@@ -327,3 +327,27 @@ fn add_references(plan: &mut Plan, batch: &Batch) {
     plan.fingerprints.extend(completed);
     plan.staged.extend_from_slice(&batch.staged);
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::device::Device;
+    use crate::fixture::{Devices, one_level};
+    use crate::format::page::PAGE_BYTES;
+    use crate::{BLOCK_BYTES, Blocks, Error, MapId};
+
+    #[test]
+    fn a_change_that_gives_back_blocks_which_the_table_does_not_count_is_refused() {
+        let devices = Devices::new(Blocks(40_000), one_level());
+        let core = devices.open();
+        core.write(MapId(1), 0, &[7; BLOCK_BYTES], |_, _| ()).unwrap();
+        core.checkpoint().unwrap();
+        drop(core);
+        // Sectors of zeros are sound ones whose blocks are free.
+        devices.table.write_at(&[0; PAGE_BYTES], 0).unwrap();
+        let core = devices.open();
+        let refused = core.truncate(MapId(1), 0, |_, _| ());
+        assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
+        assert!(core.read(MapId(1), 0, BLOCK_BYTES).unwrap().iter().all(|byte| *byte == 7));
+        core.commit().unwrap();
+    }
+}

@@ -5,7 +5,6 @@ use std::sync::LazyLock;
 use oncefs_engine::Chore;
 use oncefs_fs::{AllocateMode, Caller, FileSystem, Ino, WriteOrigin, XattrMode};
 
-use crate::memory::keep_freed;
 use crate::tree::Tree;
 use crate::volume::{Parts, Volume};
 
@@ -28,10 +27,7 @@ pub struct Base {
 }
 
 /// A volume that was unmounted, and one whose power was cut with three groups in the log.
-pub static BASES: LazyLock<[Base; 2]> = LazyLock::new(|| {
-    keep_freed();
-    [make(false), make(true)]
-});
+pub static BASES: LazyLock<[Base; 2]> = LazyLock::new(|| [make(false), make(true)]);
 
 fn make(is_cut: bool) -> Base {
     let volume = Volume::new();

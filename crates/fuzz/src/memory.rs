@@ -2,6 +2,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::Once;
 
 thread_local! {
     static LIVE: Cell<isize> = const { Cell::new(0) };
@@ -50,11 +51,12 @@ unsafe impl GlobalAlloc for Counting {
 pub fn keep_freed() {
     const KEPT: libc::c_int = 1 << 30;
     const MAPPED_MIN: libc::c_int = 32 << 20;
+    static ONCE: Once = Once::new();
     // SAFETY: both set numbers of the C library's allocator, which it takes at any time.
-    unsafe {
+    ONCE.call_once(|| unsafe {
         libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT);
         libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_MIN);
-    }
+    });
 }
 
 /// Does `work` and says by how many bytes this thread's memory grew meanwhile, at most.

@@ -7,6 +7,7 @@ use oncefs_engine::{Ballast, Blocks, Medium, OpenOptions, Profile, Store};
 use oncefs_fs::{AtimePolicy, Clock, FileSystem, Options, Result, Timestamp};
 
 use crate::disk::{Disk, Image, PAGE_BYTES, Records, Requests, Sorted};
+use crate::memory::keep_freed;
 
 /// Size of the data area.
 pub const DATA: Blocks = Blocks(16 << 10);
@@ -83,6 +84,7 @@ impl Volume {
 
     /// The volume that these bytes are.
     pub fn of(parts: &Parts) -> Self {
+        keep_freed();
         let requests = Arc::new(Requests::default());
         let disk = |image| Arc::new(Disk::new(image, &requests));
         Self {

@@ -15,15 +15,15 @@ fn run(name: &str, executions: u64) {
 
 #[test]
 fn decoders_take_any_bytes() {
-    run("decoders", 300_000);
+    run("decoders", 5_000_000);
 }
 
 #[test]
 fn damaged_volumes_are_refused_or_read() {
-    run("volumes", 1_500);
+    run("volumes", 20_000);
 }
 
 #[test]
 fn calls_have_the_same_effect_as_on_the_model() {
-    run("calls", 1_500);
+    run("calls", 8_000);
 }

@@ -72,7 +72,7 @@ impl Devices {
         Store::format_on(&devices.medium(), data).unwrap();
         let sums = Sums { data, used: Blocks(1), next_map: FIRST_MAP, ..Sums::default() };
         let checkpoint = Checkpoint { sequence: 0, log_at: 0, sums };
-        devices.kv.write(vec![(keys::checkpoint(), Some(checkpoint.encode()))]).unwrap();
+        devices.kv.write(vec![(keys::checkpoint(), Some(checkpoint.encode(devices.medium().volume_id)))]).unwrap();
         devices.kv.flush().unwrap();
         devices
     }

@@ -127,7 +127,8 @@ fn a_device_that_does_not_flush_is_found_out() {
     let short = "write-large,create,checkpoint,unlink,commit";
     // A sorted state that flushes nothing does harm only when the log has gone round.
     let long = "directed:log-wraps";
-    let liars: [(&str, &str, fn(&Effect) -> bool); 5] = [
+    type Lie = fn(&Effect) -> bool;
+    let liars: [(&str, &str, Lie); 5] = [
         ("none", short, |_| false),
         ("data", short, |effect| matches!(effect, Effect::Flush(Part::Data))),
         ("log", short, |effect| matches!(effect, Effect::Flush(Part::Log))),

@@ -18,7 +18,7 @@ use oncefs_engine::{BLOCK_BYTES, Fingerprint, Lbn, MapId, Pbn, Tag};
 
 use crate::input::Input;
 use crate::memory::bounded;
-use crate::seal;
+use crate::seal::{self, VOLUME_ID};
 
 /// A structure: its name, how its checksum is set right, and what holds for any bytes of it.
 pub struct Structure {
@@ -145,8 +145,8 @@ fn check_written(ops: &[Op<'_>]) {
 }
 
 fn check_checkpoint(bytes: &[u8]) {
-    if let Some(found) = decoded(bytes, || Checkpoint::decode(bytes)) {
-        assert_eq!(found.encode(), bytes);
+    if let Some(found) = decoded(bytes, || Checkpoint::decode(bytes, VOLUME_ID)) {
+        assert_eq!(found.encode(VOLUME_ID), bytes);
     }
 }
 

@@ -7,7 +7,7 @@ use oncefs_engine::{DataPlace, Profile};
 use crate::base::BASES;
 use crate::decoders::STRUCTURES;
 use crate::disk::{Image, PAGE_BYTES};
-use crate::seal;
+use crate::seal::{self, VOLUME_ID};
 
 /// One or more for each structure: its name with a number, and the input.
 pub fn samples() -> Vec<(String, Vec<u8>)> {
@@ -28,7 +28,7 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
             found.push(("keys", key.clone()));
         }
     }
-    let volume_id = [1; 16];
+    let volume_id = VOLUME_ID;
     let data = DataPlace::Device("/dev/loop0".into());
     let superblock = Superblock { volume_id, secret: [9; 32], log_bytes: 64 << 20, data, profile: Profile::Edge };
     found.push(("superblock", superblock.encode().expect("the path is short").to_vec()));

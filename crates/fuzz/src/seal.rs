@@ -9,6 +9,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 pub const SECTOR_BYTES: usize = 512;
 /// Size of a log record's header.
 const RECORD_HEADER_BYTES: usize = 96;
+/// The volume that all bytes here belong to.
+pub const VOLUME_ID: [u8; 16] = [1; 16];
 /// Size of the header of a slot of the file of skipped blocks.
 const SKIPPED_HEADER_BYTES: usize = 64;
 
@@ -47,9 +49,10 @@ pub fn log_record(bytes: &mut [u8]) {
     }
 }
 
-/// The checkpoint record.
+/// The checkpoint record, whose seed tells volumes apart.
 pub fn checkpoint(bytes: &mut [u8]) {
-    seal(bytes, 0..56, 56, 0x6368_6563);
+    let half = VOLUME_ID[..8].try_into().expect("eight bytes");
+    seal(bytes, 0..56, 56, 0x6368_6563 ^ u64::from_le_bytes(half));
 }
 
 /// A shard.

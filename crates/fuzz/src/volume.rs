@@ -8,6 +8,7 @@ use oncefs_fs::{AtimePolicy, Clock, FileSystem, Options, Result, Timestamp};
 
 use crate::disk::{Disk, Image, PAGE_BYTES, Records, Requests, Sorted};
 use crate::memory::keep_freed;
+use crate::seal::VOLUME_ID;
 
 /// Size of the data area.
 pub const DATA: Blocks = Blocks(16 << 10);
@@ -130,7 +131,7 @@ impl Volume {
             ballast: Ballast::none(),
             host: None,
             secret: [9; 32],
-            volume_id: [1; 16],
+            volume_id: VOLUME_ID,
             hints: Some(self.hints.clone()),
             skipped: Some(self.skipped.clone()),
             device_load: None,

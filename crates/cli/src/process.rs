@@ -48,8 +48,12 @@ pub fn prepare() {
     // A working directory would be in use for as long as the volume is mounted. All paths are absolute.
     warn_if("leave the working directory", std::env::set_current_dir("/"));
     warn_if("keep what is in memory out of core dumps", forbid_dumps());
-    // SAFETY: SIG_IGN is a valid disposition. A log that nobody reads any more must not end the daemon.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+    // A log that nobody reads any more must not end the daemon, nor a limit on the size of files: both are errors of
+    // the write, which is told to who asked for it.
+    for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
+        // SAFETY: SIG_IGN is a valid disposition.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
     warn_if("mark the daemon as an I/O flusher", set_io_flusher());
     warn_if("lower the daemon's OOM score", std::fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJ));
     warn_if("raise the limit of open files", raise_open_files());

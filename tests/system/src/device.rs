@@ -41,6 +41,11 @@ impl HostDisk {
         self.scratch.path().join("disk")
     }
 
+    /// The block device.
+    pub fn device(&self) -> &Path {
+        Path::new(&self.device)
+    }
+
     /// Bytes written to the device since it was made, once everything written so far has reached it.
     pub fn bytes_written(&self) -> u64 {
         sys::sync_file_system(&self.path()).unwrap();

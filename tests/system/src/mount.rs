@@ -84,12 +84,23 @@ impl Mount {
 
     /// Makes the volume only.
     pub fn unmounted(parent: &Path, size: &str, options: &[&str]) -> Self {
+        Self::made(parent, options, &["--size", size])
+    }
+
+    /// The same on the test disk, with the blocks on a raw device.
+    pub fn with_data_on(device: &Path) -> Self {
+        let mut mount = Self::made(&test_dir(), &[], &["--data", device.to_str().expect("a path in ASCII")]);
+        mount.mount();
+        mount
+    }
+
+    fn made(parent: &Path, options: &[&str], mkfs_arguments: &[&str]) -> Self {
         require_root_and_fuse();
         let scratch = tempfile::Builder::new().prefix("oncefs-test-").tempdir_in(parent).unwrap();
         let options = options.iter().map(|o| (*o).to_owned()).collect();
         let mount = Mount { scratch, options, cgroup: None, daemon: None };
         fs::create_dir(mount.dir()).unwrap();
-        run(Command::new(oncefs()).arg("mkfs").arg(mount.volume()).args(["--size", size]));
+        run(Command::new(oncefs()).arg("mkfs").arg(mount.volume()).args(mkfs_arguments));
         mount
     }
 
@@ -172,6 +183,33 @@ impl Mount {
             );
             thread::sleep(POLL);
         }
+    }
+
+    /// Unmounts a volume that may have failed; the daemon ends in either case.
+    pub fn end(&mut self) {
+        let daemon = self.daemon.take().expect("end needs a mount");
+        let start = Instant::now();
+        while is_mounted(&self.dir()) {
+            assert!(start.elapsed() < MOUNT_WAIT_MAX, "the mount stays\n{}", self.last_words());
+            let _ = Command::new("umount").arg(self.dir()).status();
+            thread::sleep(POLL);
+        }
+        let ended = daemon.ended.recv_timeout(MOUNT_WAIT_MAX);
+        assert!(ended.is_ok_and(|status| status.code().is_some()), "the daemon hangs or died\n{}", self.last_words());
+    }
+
+    /// Asks the daemon to end, as a shutdown does, and waits for it.
+    pub fn terminate(&mut self) {
+        let daemon = self.daemon.take().expect("terminate needs a mount");
+        // SAFETY: plain numbers; the child is not reaped before it has ended.
+        unsafe { libc::kill(daemon.pid, libc::SIGTERM) };
+        let ended = daemon.ended.recv_timeout(MOUNT_WAIT_MAX);
+        assert!(ended.is_ok_and(|status| status.code().is_some()), "the daemon hangs or died\n{}", self.last_words());
+    }
+
+    /// Everything that daemons of this volume said.
+    pub fn said(&self) -> String {
+        fs::read_to_string(self.log()).unwrap_or_default()
     }
 
     /// Unmounts and mounts again.

@@ -203,6 +203,10 @@ impl Core {
     fn wait_for_room_within(&self, dirty_bytes_max: u64) {
         let group_bytes_max = self.log_bytes / GROUP_SHARE_MAX;
         for _ in 0..ROOM_WAITS_MAX {
+            // On a volume that failed there never is room, and what asks for it is refused.
+            if self.failure().is_some() || self.signals.is_stopped() {
+                return;
+            }
             let (group, dirty) = {
                 let state = self.state.lock();
                 (state.group_bytes(), state.dirty_bytes())
@@ -213,9 +217,6 @@ impl Core {
                 self.signals.want_checkpoint();
                 self.signals.wait_for_group_end(ROOM_WAIT);
             } else {
-                return;
-            }
-            if self.failure().is_some() || self.signals.is_stopped() {
                 return;
             }
         }

@@ -304,6 +304,13 @@ impl Core {
         }
     }
 
+    /// Tells what work in the background could not do. On a volume that failed it can do nothing, which was said.
+    pub fn tell(&self, what: &str, error: &Error) {
+        if self.failure().is_none() {
+            log::error!("{what}: {error}");
+        }
+    }
+
     /// When the current group's first and last changes came.
     pub fn group_times(&self) -> (Option<Instant>, Option<Instant>) {
         let state = self.state.lock();

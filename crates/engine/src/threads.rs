@@ -100,7 +100,7 @@ pub fn answer(core: &Core, barriers: Vec<crate::signals::Done>) {
 fn run_checkpointer(core: &Core) {
     while core.signals.next_checkpoint() {
         if let Err(error) = core.checkpoint() {
-            log::error!("a checkpoint failed: {error}");
+            core.tell("a checkpoint failed", &error);
         }
     }
 }
@@ -109,7 +109,7 @@ fn run_reclaimer(core: &Core) {
     while !core.signals.is_stopped() {
         if let Some(map) = core.signals.next_detached(IDLE_TICK) {
             if let Err(error) = core.reclaim(map) {
-                log::error!("the blocks of a deleted file are not freed before the next mount: {error}");
+                core.tell("the blocks of a deleted file are not freed before the next mount", &error);
             }
             continue;
         }

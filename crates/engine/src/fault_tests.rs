@@ -5,6 +5,7 @@
 
 mod drill;
 mod every_operation;
+mod flips;
 mod host_files;
 mod parts;
 

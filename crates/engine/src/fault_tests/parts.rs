@@ -4,17 +4,17 @@ use super::*;
 use crate::device::MemoryDevice;
 
 /// All parts of a volume in one moment, and what its files hold.
-struct Copy {
-    name: &'static str,
-    devices: Devices,
-    contents: Model,
+pub(super) struct Copy {
+    pub(super) name: &'static str,
+    pub(super) devices: Devices,
+    pub(super) contents: Model,
 }
 
 const PARTS: [&str; 6] = ["data", "table", "log", RECORDS, "hints", "skipped"];
 
 /// What comes of a volume whose parts do not belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Verdict {
+pub(super) enum Verdict {
     /// It does not open, and says why.
     Refused,
     /// A file, or a change, answers with an error.
@@ -33,7 +33,7 @@ fn image(device: &MemoryDevice) -> Arc<MemoryDevice> {
     Arc::new(device.after_power_cut(|_| true))
 }
 
-fn copy_of(devices: &Devices) -> Devices {
+pub(super) fn copy_of(devices: &Devices) -> Devices {
     Devices {
         data: image(&devices.data),
         table: image(&devices.table),
@@ -66,7 +66,7 @@ fn medium(devices: &Devices, id: u8) -> Medium {
 }
 
 /// Copies of a volume as it grows older; each is taken without closing it, save the last.
-fn history(id: u8) -> Vec<Copy> {
+pub(super) fn history(id: u8) -> Vec<Copy> {
     let devices = Devices::new(DATA, settings());
     devices.table.punch(0, devices.table.len().unwrap()).unwrap();
     crate::Store::format_on(&medium(&devices, id), DATA).unwrap();
@@ -84,7 +84,7 @@ fn history(id: u8) -> Vec<Copy> {
     };
     use Step::*;
     let key = u64::from(id) * 1000;
-    let chores = [Chore(crate::Chore::Reclaim), Commit, Chore(crate::Chore::Release)];
+    let chores = [Chore(crate::Chore::Reclaim), Commit, Chore(crate::Chore::Release), Chore(crate::Chore::SaveSkipped)];
     work(&[], "new", &mut model, &mut copies);
     let first = [
         Write { map: 1, at: 0, key: key + 1, len: 100 * BLOCK },
@@ -113,7 +113,7 @@ fn history(id: u8) -> Vec<Copy> {
 }
 
 /// Opens, reads, checks, and then works with the volume, as long as it lets.
-fn judge(devices: &Devices, id: u8, expected: &Model, moments: &[&Model]) -> Verdict {
+pub(super) fn judge(devices: &Devices, id: u8, expected: &Model, moments: &[&Model]) -> Verdict {
     let core = match try_open(devices, medium(devices, id)) {
         Ok(core) => core,
         Err(Error::Corrupt { .. }) => return Verdict::Refused,

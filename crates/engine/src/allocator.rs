@@ -143,12 +143,15 @@ impl Allocator {
     }
 
     /// Takes up to `want` blocks as few runs, near the last ones handed out. Fewer than `want`, or none,
-    /// means that the data area has no more.
+    /// means that the data area has no more. An error leaves none of them taken.
     pub fn allocate(&mut self, want: u64, load: LoadRegion<'_>) -> Result<Vec<Run>> {
         let mut runs = Vec::new();
         let mut left = want;
         for run_blocks_min in [want.min(GOOD_RUN_BLOCKS), 1] {
-            self.pass(&mut left, run_blocks_min, &mut runs, load)?;
+            if let Err(error) = self.pass(&mut left, run_blocks_min, &mut runs, load) {
+                runs.iter().for_each(|run| self.release(*run));
+                return Err(error);
+            }
             if left == 0 {
                 break;
             }
@@ -310,6 +313,18 @@ mod tests {
         assert_eq!(allocator.allocate(5, &mut empty).unwrap(), [Run { pbn: Pbn(10), blocks: 5 }]);
         allocator.grow(Blocks(130));
         assert_eq!(allocator.allocate(40, &mut empty).unwrap(), [Run { pbn: Pbn(100), blocks: 30 }]);
+    }
+
+    #[test]
+    fn an_error_on_the_way_leaves_no_block_taken() {
+        let mut allocator = Allocator::new(Blocks(2 * REGION_BLOCKS), &[]);
+        let mut second_fails = |region| match region {
+            0 => Ok(Bitmap::empty()),
+            _ => Err(crate::Error::corrupt("a page", "it is damaged")),
+        };
+        assert!(allocator.allocate(REGION_BLOCKS + 10, &mut second_fails).is_err());
+        let got: u64 = allocator.allocate(2 * REGION_BLOCKS, &mut empty).unwrap().iter().map(|run| run.blocks).sum();
+        assert_eq!(got, 2 * REGION_BLOCKS - 1, "all but the label");
     }
 
     #[test]

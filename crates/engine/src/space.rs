@@ -62,7 +62,13 @@ impl Core {
         let got = |runs: &[Run]| runs.iter().map(|run| run.blocks).sum::<u64>();
         if got(&runs) < blocks {
             allocator.distrust_advice();
-            runs.extend(allocator.allocate(blocks - got(&runs), &mut load)?);
+            match allocator.allocate(blocks - got(&runs), &mut load) {
+                Ok(more) => runs.extend(more),
+                Err(error) => {
+                    runs.iter().for_each(|run| allocator.release(*run));
+                    return Err(error);
+                }
+            }
         }
         if got(&runs) < blocks {
             runs.iter().for_each(|run| allocator.release(*run));

@@ -36,7 +36,7 @@ impl FileSystem {
         loop {
             let found = self.find(parent, name)?.ok_or(Error::NotFound)?;
             check_wanted(&found, wanted)?;
-            let Some(target) = self.inode_of(&found)? else { continue };
+            let Some(target) = self.inode_of(parent, &found)? else { continue };
             let inodes = [directory.clone(), target];
             let mut staged = Staged::lock(&inodes);
             // The name may have changed hands before its directory was locked.
@@ -55,10 +55,15 @@ impl FileSystem {
         }
     }
 
-    /// The inode of an entry that was read without a lock; None if it was deleted meanwhile.
-    pub(crate) fn inode_of(&self, dirent: &Dirent) -> Result<Option<Arc<Inode>>> {
+    /// The inode of an entry that was read without a lock; None if it was deleted meanwhile. A name goes before its
+    /// inode does, so one that is still there without it is damage, and trying again would never end.
+    pub(crate) fn inode_of(&self, parent: Ino, dirent: &Dirent) -> Result<Option<Arc<Inode>>> {
         match self.inode(dirent.ino) {
             Ok(inode) => Ok(Some(inode)),
+            Err(Error::Stale) if self.find(parent, &dirent.name)?.as_ref() == Some(dirent) => Err(Error::corrupt(
+                format!("directory {}", parent.0),
+                format!("it has a name for inode {}, which does not exist", dirent.ino.0),
+            )),
             Err(Error::Stale) => Ok(None),
             Err(error) => Err(error),
         }

@@ -74,8 +74,9 @@ impl FileSystem {
             }
         }
         let mut inodes = directories.to_vec();
-        for dirent in [Some(&source), target.as_ref()].into_iter().flatten() {
-            let Some(inode) = self.inode_of(dirent)? else { return Ok(None) };
+        for (parent, dirent) in [(old.parent, Some(&source)), (new.parent, target.as_ref())] {
+            let Some(dirent) = dirent else { continue };
+            let Some(inode) = self.inode_of(parent, dirent)? else { return Ok(None) };
             inodes.push(inode);
         }
         let mut staged = Staged::lock(&inodes);

@@ -20,7 +20,7 @@ fn decoders_take_any_bytes() {
 
 #[test]
 fn damaged_volumes_are_refused_or_read() {
-    run("volumes", 20_000);
+    run("volumes", 4_000);
 }
 
 #[test]

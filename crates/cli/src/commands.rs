@@ -53,6 +53,8 @@ pub enum Command {
     Tune(TuneArgs),
     /// Deduplicate now what was skipped as it was written, hold that up, or show how far it is
     Dedup(DedupArgs),
+    /// Read everything a mounted volume holds, and name and heal what is damaged
+    Scrub(ScrubArgs),
     /// Enlarge a volume, mounted or not
     Grow(GrowArgs),
     /// Make everything written to a mounted volume durable
@@ -300,6 +302,51 @@ pub struct DedupArgs {
     pub json: bool,
 }
 
+/// Arguments of `scrub`.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").args(["start", "pause", "resume", "stop", "status"])), after_help = format!("\
+Every block is compared with its checksum. One that is damaged is marked and never shared; reading it is an error until
+the same content is written or read anywhere. A scrub goes on after an unmount and a crash. Ctrl-C ends the display, not
+the scrub; --stop does.
+
+Exit codes: 0 no damage, 1 the command failed, 3 damage was found and is healed, 4 files are damaged.
+
+{UNITS}
+
+Examples:
+  oncefs scrub /mnt                         shows how far it is, then what is damaged
+  oncefs scrub /mnt --start --rate 20M      in the background, at most 20 MiB a second
+  oncefs scrub /mnt --copies-above 100      also keep blocks with more than 100 references twice
+  oncefs scrub /mnt --status"))]
+pub struct ScrubArgs {
+    /// Any path inside a mount, or the volume
+    pub target: PathBuf,
+    /// Do not wait for the end
+    #[arg(long)]
+    pub start: bool,
+    /// Hold it up, across mounts, until --resume
+    #[arg(long)]
+    pub pause: bool,
+    /// Go on after --pause
+    #[arg(long)]
+    pub resume: bool,
+    /// Give it up
+    #[arg(long)]
+    pub stop: bool,
+    /// Show how far it is and which files are damaged
+    #[arg(long)]
+    pub status: bool,
+    /// Bytes a second at most; 0: as the load allows [default: as the last time]
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["pause", "resume", "stop", "status"])]
+    pub rate: Option<Size>,
+    /// Keep blocks with more references twice, as the setting copies_above; 0: none
+    #[arg(long, value_name = "N", conflicts_with_all = ["pause", "resume", "stop", "status"])]
+    pub copies_above: Option<u64>,
+    /// The result, or the status, as JSON
+    #[arg(long, conflicts_with_all = ["start", "pause", "resume", "stop"])]
+    pub json: bool,
+}
+
 /// Arguments of `grow`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{UNITS}\n\nExamples:
@@ -526,6 +573,8 @@ mod tests {
             ("oncefs dedup /mnt --now --pause", exit::USAGE),
             ("oncefs dedup /mnt --pause --full", exit::USAGE),
             ("oncefs dedup /mnt --now --json", exit::USAGE),
+            ("oncefs scrub /mnt --start --pause", exit::USAGE),
+            ("oncefs scrub /mnt --stop --rate 1M", exit::USAGE),
             ("oncefs tune", exit::USAGE),
             ("oncefs tune /mnt speed=11", exit::USAGE),
             ("oncefs tune /mnt inline=off hint_memory=1K", exit::USAGE),

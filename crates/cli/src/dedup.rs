@@ -60,7 +60,7 @@ fn start(daemon: &Daemon, full: bool, target: &Path) -> Outcome<Figures> {
 }
 
 /// What the kernel still holds of writes is part of the work.
-fn hand_over(daemon: &Daemon) -> Outcome {
+pub fn hand_over(daemon: &Daemon) -> Outcome {
     match mounts::of_volume(&daemon.volume).or_fail(exit::FAILED)? {
         Some(mount) => process::sync_file_system(&mount.dir)
             .or_fail_doing(exit::FAILED, format!("cannot sync {}", shown(&mount.dir))),
@@ -186,7 +186,8 @@ fn hint_store(status: &DedupStatus) -> String {
     "complete".into()
 }
 
-fn duration(seconds: u64) -> String {
+/// A time in two units at most.
+pub fn duration(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),
         60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),

@@ -8,6 +8,10 @@ pub mod exit {
     pub const FAILED: u8 = 1;
     /// The command line makes no sense.
     pub const USAGE: u8 = 2;
+    /// scrub: damage was found and is healed.
+    pub const SCRUB_HEALED: u8 = 3;
+    /// scrub: files are damaged.
+    pub const SCRUB_DAMAGED: u8 = 4;
     /// mount(8): wrong invocation or no permission.
     pub const MOUNT_USAGE: u8 = 1;
     /// mount(8): the machine lacks something (processes, memory, a device node).

@@ -1,4 +1,4 @@
-//! The `oncefs` command: mkfs, mount, umount, fsck, stats, tune, dedup, grow.
+//! The `oncefs` command: mkfs, mount, umount, fsck, stats, tune, dedup, scrub, grow.
 //!
 //! One binary answers under all names: as `oncefs COMMAND`, and as the helpers of mkfs(8), mount(8), umount(8)
 //! and fsck(8). `commands` reads the command line, every other module does one thing.
@@ -21,6 +21,7 @@ mod privileges;
 mod process;
 mod profiles;
 mod progress;
+mod scrub;
 mod serve;
 mod size;
 mod stats;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Outcome<ExitCode> {
     match command {
         Command::Fsck(arguments) => return fsck::run(arguments).map(ExitCode::from),
+        Command::Scrub(arguments) => return scrub::run(arguments).map(ExitCode::from),
         Command::Mkfs(arguments) => mkfs::run(arguments)?,
         Command::Mount(arguments) => mount::run(arguments)?,
         Command::Umount(arguments) => umount::run(arguments)?,

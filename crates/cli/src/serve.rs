@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use oncefs_engine::{BLOCK_BYTES, DedupCommand, Error, OpenOptions, Store};
-use oncefs_fs::{AtimePolicy, FileSystem, Options, SystemClock};
+use oncefs_fs::{AtimePolicy, DamagedFile, DamagedRange, FileSystem, Options, SystemClock};
 use oncefs_fuse::{Adapter, AdapterConfig, DirtyLimit, MountSpec, Session, SessionSpec};
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ use crate::mount_options::MountOptions;
 use crate::mounter::Mounter;
 use crate::mounts::shown;
 use crate::process::{self, EndSignals};
-use crate::{logging, notify, privileges, profiles};
+use crate::{logging, notify, privileges, profiles, scrub};
 
 /// The daemon's word when the mount is there.
 pub const READY: &str = "ready";
@@ -292,6 +292,17 @@ impl Daemon {
         self.file_system.store().dedup(command);
         Ok(Value::Null)
     }
+
+    fn damage(&self, places_max: usize) -> Result<Value, String> {
+        let (files, complete) = self.file_system.damaged_files(places_max).map_err(|e| e.to_string())?;
+        let range = |range: &DamagedRange| scrub::Range { at: range.at, len: range.len, lost: range.is_lost };
+        let file = |file: &DamagedFile| scrub::File {
+            inode: file.ino.map(|ino| ino.0),
+            paths: file.paths.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect(),
+            ranges: file.ranges.iter().map(range).collect(),
+        };
+        Ok(json!(scrub::Damage { files: files.iter().map(file).collect(), complete }))
+    }
 }
 
 impl Handler for Daemon {
@@ -312,6 +323,9 @@ impl Handler for Daemon {
             Request::Tune { changes } => self.tune(changes),
             Request::Dedup { command } => self.dedup(*command),
             Request::DedupStatus => Ok(json!(store.dedup_status())),
+            Request::Scrub { command } => store.scrub(*command).map(|()| Value::Null).map_err(|e| e.to_string()),
+            Request::ScrubStatus => Ok(json!(store.scrub_status())),
+            Request::Damage { places_max } => self.damage(*places_max),
             Request::WaitExit => Err("the server keeps these to itself".into()),
         }
     }

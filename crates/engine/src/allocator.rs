@@ -160,6 +160,16 @@ impl Allocator {
         Ok(runs)
     }
 
+    /// Takes one block, far from another one if possible; the next ordinary request goes on where the last one did.
+    pub fn allocate_far(&mut self, from: Pbn, load: LoadRegion<'_>) -> Result<Option<Pbn>> {
+        let cursor = (self.region, self.block);
+        let far = (from.0 + self.data_blocks / 2) % self.data_blocks.max(1);
+        (self.region, self.block) = ((far / REGION_BLOCKS) as usize, far % REGION_BLOCKS);
+        let taken = self.allocate(1, load);
+        (self.region, self.block) = cursor;
+        Ok(taken?.first().map(|run| run.pbn))
+    }
+
     /// Goes round the regions once, taking runs of at least `run_blocks_min`.
     fn pass(&mut self, left: &mut u64, run_blocks_min: u64, runs: &mut Vec<Run>, load: LoadRegion<'_>) -> Result<()> {
         for _ in 0..=self.regions.len() {
@@ -293,6 +303,19 @@ mod tests {
 
     fn empty(_: u64) -> Result<Bitmap> {
         Ok(Bitmap::empty())
+    }
+
+    #[test]
+    fn a_far_block_lies_half_the_data_area_away_and_does_not_move_the_cursor() {
+        let mut allocator = Allocator::new(Blocks(1_000), &[]);
+        allocator.allocate(10, &mut empty).unwrap();
+        assert_eq!(allocator.allocate_far(Pbn(3), &mut empty).unwrap(), Some(Pbn(503)));
+        assert_eq!(allocator.allocate_far(Pbn(3), &mut empty).unwrap(), Some(Pbn(504)));
+        assert_eq!(allocator.allocate_far(Pbn(700), &mut empty).unwrap(), Some(Pbn(200)));
+        assert_eq!(allocator.allocate(5, &mut empty).unwrap(), [Run { pbn: Pbn(11), blocks: 5 }]);
+        let rest: u64 = allocator.allocate(2_000, &mut empty).unwrap().iter().map(|run| run.blocks).sum();
+        assert_eq!(rest, 999 - 10 - 3 - 5);
+        assert_eq!(allocator.allocate_far(Pbn(3), &mut empty).unwrap(), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! (1) Every block of a map lies in the data area. (2) A block's reference count equals its references from all
 //! maps, and from what else refers to blocks. (3) The sums equal the table and the maps, and no more is promised
 //! than there is. (4) No live block is free in the allocator. (5) When data is read: every live block's content has
-//! the tag that the table says. (6) Every page of the table and every shard can be decoded, and no page is newer
+//! the tag that the table says, those known to be bad left out. (6) Every page of the table and every shard can be decoded, and no page is newer
 //! than the log. (7) Every map's id was handed out. (8) Every record of the engine has a key of a known form.
 //!
 //! An audit goes once through all maps, once through the block table, and once through the live blocks of the data
@@ -26,6 +26,7 @@ use references::References;
 use crate::allocator::Run;
 use crate::core::Core;
 use crate::format::keys::{self, ShardKey};
+use crate::format::rot::{BadRecord, decode_copy};
 use crate::format::shard::{Extent, Shard, Target};
 use crate::{Blocks, Error, MapId, Pbn, Result};
 
@@ -117,8 +118,25 @@ impl Core {
         Ok(audit.report)
     }
 
-    /// References to blocks that are not in any map: each block of a run has one.
-    fn references_beside_maps(&self, _visit: &mut dyn FnMut(Run) -> Result<()>) -> Result<()> {
+    /// References to blocks that are not in any map: each block of a run has one. The records of bad blocks refer to
+    /// them and to their homes, those of second copies to these.
+    fn references_beside_maps(&self, visit: &mut dyn FnMut(Run) -> Result<()>) -> Result<()> {
+        for ((mut from, to), of_bad) in [(keys::all_bad(), true), (keys::all_copies(), false)] {
+            loop {
+                let records = self.scan(&from, &to, PORTION)?;
+                for (key, value) in &records {
+                    let held = match of_bad {
+                        true => [keys::parse_bad(key), BadRecord::decode(value).and_then(|record| record.home)],
+                        false => [decode_copy(value), None],
+                    };
+                    held.into_iter().flatten().try_for_each(|pbn| visit(Run { pbn, blocks: 1 }))?;
+                }
+                match records.last() {
+                    Some((key, _)) if records.len() == PORTION => from = [key.as_slice(), &[0]].concat(),
+                    _ => break,
+                }
+            }
+        }
         Ok(())
     }
 

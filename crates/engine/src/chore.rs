@@ -27,6 +27,13 @@ pub enum Chore {
         /// Upper bound of the blocks looked at.
         blocks_max: u64,
     },
+    /// Works on what reads and writes noticed of bad blocks.
+    Mend,
+    /// Goes on with the scrub, or begins a pass, by at most so many blocks.
+    Scrub {
+        /// Upper bound of the blocks read.
+        blocks_max: u64,
+    },
     /// Saves the skipped buffer.
     SaveSkipped,
     /// What is done when a volume is closed.
@@ -54,11 +61,14 @@ impl Core {
             }
             Chore::SweepHints => Ok(self.sweep_some()),
             Chore::Revisit { blocks_max } => Ok(self.revisit(blocks_max)?.is_some()),
+            Chore::Mend => self.mend_noticed().map(|()| false),
+            Chore::Scrub { blocks_max } => self.scrub_step(blocks_max),
             Chore::SaveSkipped => {
                 self.checkpoint_skipped(0);
                 Ok(false)
             }
             Chore::LeaveCleanly => {
+                self.save_scrub()?;
                 self.checkpoint()?;
                 self.leave_cleanly();
                 Ok(false)

@@ -18,7 +18,7 @@ impl Core {
             let live = self.keep_live(batch, &candidates, &entries);
             self.fingerprint(batch, &live);
             self.confirm_by_fingerprint(batch, &live, &entries);
-            self.confirm_by_bytes(batch, &live, &entries)?;
+            self.confirm_by_bytes(batch, &live, &entries);
         }
         let shared = batch.indexes(|outcome| matches!(outcome, Outcome::Share(_) | Outcome::Twin(_)));
         self.fingerprinting.lock().observe(written, shared.len() as u64);
@@ -37,13 +37,13 @@ impl Core {
         })
     }
 
-    /// Refuses candidates that are free or hold another tag, and drops their hints.
+    /// Refuses candidates that are free, bad or hold another tag, and drops their hints.
     fn keep_live(&self, batch: &mut Batch, candidates: &[usize], entries: &[Option<Entry>]) -> Vec<usize> {
         let mut live = Vec::new();
         for &index in candidates {
             let Outcome::Candidate(pbn) = batch.outcomes[index] else { continue };
             let tag = batch.tags[index];
-            if entries[index].is_some_and(|entry| entry.count > 0 && entry.tag == tag) {
+            if entries[index].is_some_and(|entry| entry.serves(tag)) {
                 live.push(index);
             } else {
                 self.hints.lock().remove(tag, pbn);
@@ -72,7 +72,7 @@ impl Core {
     }
 
     /// Reads targets without a fingerprint, neighbours in one request, and compares.
-    fn confirm_by_bytes(&self, batch: &mut Batch, live: &[usize], entries: &[Option<Entry>]) -> Result<()> {
+    fn confirm_by_bytes(&self, batch: &mut Batch, live: &[usize], entries: &[Option<Entry>]) {
         let mut unknown: Vec<(Pbn, usize)> = Vec::new();
         for &index in live {
             if let (Outcome::Candidate(pbn), Some(Entry { fingerprint: None, .. })) =
@@ -84,17 +84,29 @@ impl Core {
         unknown.sort_unstable();
         self.counters.blocks_compared.fetch_add(unknown.len() as u64, Relaxed);
         for run in unknown.chunk_by(|a, b| a.0.plus(1) == b.0) {
-            let mut stored = self.pool.take(run.len() * BLOCK_BYTES);
-            self.read_run(run[0].0, &mut stored)?;
-            for ((pbn, index), bytes) in run.iter().zip(stored.chunks_exact(BLOCK_BYTES)) {
-                if bytes == batch.block(*index) {
-                    batch.outcomes[*index] = Outcome::Share(*pbn);
-                    batch.completed.push(*index);
-                } else {
-                    self.refuse(batch, *index);
-                }
+            self.compare_run(batch, run);
+        }
+    }
+
+    /// A target that cannot be read, or that has the tag of what is written but other bytes, is probably damaged: it
+    /// is not shared, and the worker looks at it.
+    fn compare_run(&self, batch: &mut Batch, run: &[(Pbn, usize)]) {
+        let mut stored = self.pool.take(run.len() * BLOCK_BYTES);
+        if self.read_run(run[0].0, &mut stored).is_err() {
+            if run.len() > 1 {
+                return run.chunks(1).for_each(|one| self.compare_run(batch, one));
+            }
+            self.suspect(run[0].0);
+            return self.refuse(batch, run[0].1);
+        }
+        for ((pbn, index), bytes) in run.iter().zip(stored.chunks_exact(BLOCK_BYTES)) {
+            if bytes == batch.block(*index) {
+                batch.outcomes[*index] = Outcome::Share(*pbn);
+                batch.completed.push(*index);
+            } else {
+                self.suspect(*pbn);
+                self.refuse(batch, *index);
             }
         }
-        Ok(())
     }
 }

@@ -22,14 +22,16 @@ use crate::hash::Hasher;
 use crate::hints::DiskHints;
 use crate::kv::Kv;
 use crate::log::Log;
+use crate::mend::MendQueue;
 use crate::pins::Pins;
-use crate::settings::Settings;
+use crate::scrub::Scrub;
+use crate::settings::{Settings, Verify};
 use crate::signals::Signals;
 use crate::skip::SkippedFile;
 use crate::staging::Staging;
 use crate::state::State;
 use crate::stats::{Count, Counters, LiveHistogram};
-use crate::sync::{AtomicBool, AtomicU64, Mutex, RwLock};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, RwLock};
 use crate::worker::{Surroundings, controllers, fingerprinting};
 use crate::{Error, MapId, Pbn, Result, Stage};
 
@@ -49,7 +51,7 @@ pub struct StageStats {
 ///
 /// Lock order: `checkpointing`; a map's lock; `group_gate`; the caller's own locks; `log`; `write_outs`;
 /// `allocator`; `state`; then `flushing`, `table_io`, `staging`, `read_cache`, `punchable`, the settings, the
-/// controllers, `evicted` and the signals, which hold no other lock. Who holds `group_gate` shared takes neither
+/// controllers, `evicted`, `mend_queue`, `scrub` and the signals, which hold no other lock. Who holds `group_gate` shared takes neither
 /// `log` nor `checkpointing`.
 ///
 /// Of the out-of-line work: `tuning` or `skipped_file`, then `pass`, then a map's lock, `skipped`, or `disk_hints`,
@@ -101,6 +103,16 @@ pub struct Core {
     pub pace: Mutex<Pace>,
     /// The machine's load and supply.
     pub surroundings: Mutex<Surroundings>,
+    /// How many blocks are known to be bad: reads look no further while there is none.
+    pub bad_known: AtomicUsize,
+    /// How many tags of lost content there are: content is compared with them while there is one.
+    pub lost_tags: AtomicUsize,
+    /// Whether every block that is read is verified.
+    pub verifies_reads: AtomicBool,
+    /// What reads and writes found out about bad blocks.
+    pub mend_queue: Mutex<MendQueue>,
+    /// How far the scrub is.
+    pub scrub: Mutex<Scrub>,
     /// What programs ask for.
     pub foreground: Foreground,
     /// What is set for this mount.
@@ -240,6 +252,11 @@ impl Core {
             selectivity: Mutex::new(selectivity),
             pace: Mutex::new(pace),
             surroundings: Mutex::new(parts.surroundings),
+            bad_known: AtomicUsize::new(0),
+            lost_tags: AtomicUsize::new(0),
+            verifies_reads: AtomicBool::new(settings.verify == Verify::Read),
+            mend_queue: Mutex::default(),
+            scrub: Mutex::new(Scrub::new(&settings)),
             foreground: Foreground::default(),
             fingerprinting: Mutex::new(fingerprinting(settings.fingerprints)),
             settings: Mutex::new(settings),

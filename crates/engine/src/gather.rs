@@ -182,7 +182,7 @@ impl Core {
     }
 
     /// Some shards of all maps; gives where to go on.
-    fn gather_all(&self, from: ShardKey, portion: usize, places: &mut Vec<Place>) -> Result<Option<ShardKey>> {
+    pub fn gather_all(&self, from: ShardKey, portion: usize, places: &mut Vec<Place>) -> Result<Option<ShardKey>> {
         let (keys, next) = self.shards_from(from, portion)?;
         for key in keys {
             let _map = self.map_lock(key.map).read();

@@ -312,7 +312,7 @@ impl Core {
                 return vec![true; hints.len()];
             }
         };
-        let names = |entry: &Entry, hint: &Hint| entry.count > 0 && Hint::new(entry.tag, hint.pbn) == *hint;
+        let names = |entry: &Entry, hint: &Hint| entry.serves(entry.tag) && Hint::new(entry.tag, hint.pbn) == *hint;
         hints.iter().map(|hint| entries.get(&hint.pbn).is_some_and(|entry| names(entry, hint))).collect()
     }
 

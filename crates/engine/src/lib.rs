@@ -26,6 +26,7 @@ mod space;
 mod write;
 
 mod allocator;
+mod bad;
 mod cache;
 mod core;
 mod group;
@@ -48,9 +49,13 @@ mod worker;
 
 mod audit;
 mod check;
+mod copies;
+mod mend;
+mod places;
 mod recover;
 mod repair;
 mod scan;
+mod scrub;
 mod sort;
 
 mod ballast;
@@ -84,6 +89,9 @@ mod revisit_tests;
 mod schedule_tests;
 #[cfg(test)]
 #[cfg(not(feature = "schedules"))]
+mod scrub_tests;
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
 mod stress_tests;
 
 mod error;
@@ -97,11 +105,14 @@ pub use check::fault::{Fault, Remedy, Sum};
 pub use check::{CheckReport, Phase};
 pub use chore::Chore;
 pub use error::{Error, Result};
+pub use format::rot::ScrubState;
 pub use load::DeviceLoad;
 pub use oncefs_dedup::{BLOCK_BYTES, Blocks, Fingerprint, Lbn, Pbn, Tag};
 pub use open::Medium;
+pub use places::{BadBlock, BadPlace};
 pub use profile::Profile;
 pub use repair::Repaired;
+pub use scrub::{ScrubCommand, ScrubStatus};
 pub use sort::{Sorted, Sorter};
 pub use stats::{CacheReport, Counters, Histogram, Report, Stage, StageReport};
 pub use store::{Change, DataPlace, MapId, OpenOptions, ReadBuf, Store, Totals, VolumeSpec};

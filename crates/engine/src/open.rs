@@ -131,6 +131,8 @@ pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings) -> Res
         surroundings: Surroundings::new(&options.machine, medium.device_load),
         is_read_only: options.read_only,
     });
+    core.restore_bad()?;
+    core.restore_scrub()?;
     core.restore_skipped(newest, is_fresh);
     core.update_hints(&[], &found.stored);
     for map in core.detached_maps()? {

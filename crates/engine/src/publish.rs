@@ -9,6 +9,7 @@ use crate::allocator::Run;
 use crate::batch::{Batch, Outcome};
 use crate::core::Core;
 use crate::format::keys::ShardKey;
+use crate::format::page::COPY;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
 use crate::space::Claim;
 use crate::state::{Mapped, Plan, StoredBlock, Take};
@@ -154,6 +155,7 @@ impl Core {
         }
         self.landed(&runs);
         self.note_skipped(map, &batch);
+        self.offer_written(&batch);
         self.record(Stage::Map, batch.len() as u64, began.elapsed());
         self.write_out_if_much()
     }
@@ -223,7 +225,11 @@ impl Core {
     /// Publishes a plan: all of it, or, where a take is refused, nothing.
     pub fn apply(&self, plan: Plan) -> Result<Applied> {
         let pages: Vec<u64> = plan.pages().into_iter().collect();
-        let placed: Vec<(Tag, Pbn)> = plan.stores.iter().map(|store| (store.tag, store.pbn)).collect();
+        // A second copy serves nobody, so that no hint names it.
+        let is_copy = |pbn: Pbn| plan.flags.iter().any(|(flagged, flags)| *flagged == pbn && flags & COPY != 0);
+        let stores = plan.stores.iter().chain(plan.held_stores.iter().filter(|store| !is_copy(store.pbn)));
+        let placed: Vec<(Tag, Pbn)> = stores.map(|store| (store.tag, store.pbn)).collect();
+        let changes_bad = !plan.bad.is_empty();
         let detached = plan.detach;
         let freed = loop {
             let mut state = self.state.lock();
@@ -243,7 +249,12 @@ impl Core {
             if !pbns.is_empty() {
                 return Ok(Applied::Refused { pbns, change: plan.change });
             }
-            break state.apply(plan, Instant::now());
+            let freed = state.apply(plan, Instant::now());
+            if changes_bad {
+                self.bad_known.store(state.bad.len(), Relaxed);
+                self.lost_tags.store(state.bad.lost_tags(), Relaxed);
+            }
+            break freed;
         };
         self.update_hints(&freed, &placed);
         self.counters.blocks_freed.fetch_add(freed.len() as u64, Relaxed);
@@ -320,7 +331,8 @@ fn add_references(plan: &mut Plan, batch: &Batch) {
                 plan.stores.push(StoredBlock { pbn, tag, fingerprint });
             }
             _ if !batch.unchanged.contains(&index) => plan.takes.push(Take { pbn, tag }),
-            _ => {}
+            // Of a block that went bad meanwhile the new bytes are wanted.
+            _ => plan.expected.push(Take { pbn, tag }),
         }
     }
     let completed = batch.completed.iter().filter_map(|index| Some((batch.pbn(*index)?, batch.fingerprints[*index]?)));

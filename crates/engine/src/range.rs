@@ -10,6 +10,7 @@ use crate::format::keys::{self, ShardKey};
 use crate::format::page::page_of;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::publish::{Applied, MapEdit, shard_parts};
+use crate::read::damaged;
 use crate::state::{Plan, Take};
 use crate::sync::{RwLockReadGuard, RwLockWriteGuard};
 use crate::{BLOCK_BYTES, Blocks, Change, Error, Lbn, MapId, Pbn, Result};
@@ -290,6 +291,8 @@ impl Core {
         if overlap {
             return Err(Error::Invalid("the source and the target of a clone overlap".to_owned()));
         }
+        // A home that stands in for a bad block is not reused.
+        let _pin = self.pins.pin();
         let _locks = self.lock_two(source.0, target.0);
         self.attached(source.0)?;
         self.attached(target.0)?;
@@ -321,7 +324,7 @@ impl Core {
             let _held = is_last.then(|| with.take().map(|with| with(pieces.delta, &mut plan.change)));
             self.counters.blocks_cloned.fetch_add(plan.takes.len() as u64, Relaxed);
             if let Applied::Refused { pbns, .. } = self.apply(plan)? {
-                return Err(Error::Invalid(format!("block {} has the largest number of references", pbns[0])));
+                return Err(self.why_not_cloned(pbns[0]));
             }
             pieces.is_begun = true;
             if is_last {
@@ -338,23 +341,34 @@ impl Core {
         let mut runs: Vec<Run> = Vec::new();
         let mut at = target.1;
         for (key, start, end) in shard_parts(source.0, source.1, blocks) {
-            for extent in self.shard(key)?.slice(start, end) {
-                let shared = if extent.target == Target::Reserved { Target::Hole } else { extent.target };
+            let extents = self.shard(key)?;
+            let wanted: Vec<(Target, u64)> =
+                extents.slice(start, end).map(|extent| (extent.target, u64::from(extent.blocks))).collect();
+            // Of a bad block its home is shared.
+            for (found, blocks) in self.around_bad(&wanted)?.unwrap_or(wanted) {
+                let shared = if found == Target::Reserved { Target::Hole } else { found };
                 if let Target::Data(pbn) = shared {
-                    runs.push(Run { pbn, blocks: u64::from(extent.blocks) });
+                    runs.push(Run { pbn, blocks });
                 }
                 let mut skipped = 0;
-                for (key, start, end) in shard_parts(target.0, at, u64::from(extent.blocks)) {
+                for (key, start, end) in shard_parts(target.0, at, blocks) {
                     edit.set(key, Extent { first: start, blocks: end - start, target: shared.plus(skipped) })?;
                     skipped += u64::from(end - start);
                 }
-                at = at.plus(u64::from(extent.blocks));
+                at = at.plus(blocks);
             }
         }
         let mapped_delta = edit.mapped_delta;
         let mut plan = edit.into_plan();
         plan.takes = self.takes_of(&runs)?;
         Ok((plan, mapped_delta))
+    }
+
+    fn why_not_cloned(&self, pbn: Pbn) -> Error {
+        match self.state.lock().bad.get(pbn) {
+            Some(_) => damaged(pbn),
+            None => Error::Invalid(format!("block {pbn} has the largest number of references")),
+        }
     }
 
     /// References to live blocks of a map whose lock is held: their tags are read from the table.

@@ -1,14 +1,15 @@
 //! A read's way: map, runs of pbns, memory, one device request per run. No hint store and no
 //! reference count (LRLFS, section I).
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{self, Relaxed};
 use std::thread;
 
+use crate::bad::Whereabouts;
 use crate::core::Core;
 use crate::format::page::page_of;
 use crate::format::shard::Target;
 use crate::publish::shard_parts;
-use crate::{BLOCK_BYTES, Error, Lbn, MapId, Pbn, ReadBuf, Result, Stage};
+use crate::{BLOCK_BYTES, Error, Lbn, MapId, Pbn, ReadBuf, Result, Stage, Tag};
 
 /// Shorter runs are looked up in the read cache block by block; longer ones are fetched whole when any block is missing.
 const CACHED_RUN_BLOCKS_MAX: usize = 32;
@@ -78,6 +79,8 @@ impl Core {
     }
 
     fn fill(&self, reader: MapId, runs: &[(Target, u64)], bytes: &mut [u8]) -> Result<()> {
+        let around_bad = self.around_bad(runs)?;
+        let runs = around_bad.as_deref().unwrap_or(runs);
         let mut rest = bytes;
         let mut stored: Vec<Part<'_>> = Vec::with_capacity(runs.len());
         for (target, blocks) in runs {
@@ -92,6 +95,30 @@ impl Core {
             return stored.into_iter().try_for_each(|part| self.read_run_for(reader, part.pbn, part.bytes));
         }
         self.read_scattered(reader, stored)
+    }
+
+    /// The runs with every bad block replaced by its home. None: there is no bad one. Under the publish lock: the
+    /// caller's pin keeps a home that is found there from being reused.
+    pub fn around_bad(&self, runs: &[(Target, u64)]) -> Result<Option<Vec<(Target, u64)>>> {
+        if self.bad_known.load(Ordering::Acquire) == 0 {
+            return Ok(None);
+        }
+        let state = self.state.lock();
+        let mut found: Vec<(Target, u64)> = Vec::with_capacity(runs.len());
+        for (target, blocks) in runs {
+            let Target::Data(first) = target else {
+                found.push((*target, *blocks));
+                continue;
+            };
+            for pbn in (0..*blocks).map(|n| first.plus(n)) {
+                let Whereabouts::At(at) = state.bad.find(pbn) else { return Err(damaged(pbn)) };
+                match found.last_mut() {
+                    Some((Target::Data(run), blocks)) if run.plus(*blocks) == at => *blocks += 1,
+                    _ => found.push((Target::Data(at), 1)),
+                }
+            }
+        }
+        Ok(Some(found))
     }
 
     /// Reads many parts of the data area: neighbours in one request, and several requests at a time, because
@@ -144,11 +171,16 @@ impl Core {
         let from = group[0].pbn;
         let end = group.iter().map(Part::end).max().unwrap_or(from);
         let mut span = self.pool.take((end.0 - from.0) as usize * BLOCK_BYTES);
-        self.read_device(from, &mut span)?;
+        if self.read_device(from, &mut span).is_err() {
+            // Of the gaps nobody wants to know.
+            return group.iter_mut().try_for_each(|part| self.read_run_for(reader, part.pbn, part.bytes));
+        }
         for part in group {
             let at = (part.pbn.0 - from.0) as usize * BLOCK_BYTES;
             part.bytes.copy_from_slice(&span[at..at + part.bytes.len()]);
-            self.admit_read(reader, part.pbn, part.bytes);
+            if self.look_over(reader, part.pbn, part.bytes)? {
+                self.admit_read(reader, part.pbn, part.bytes);
+            }
         }
         Ok(())
     }
@@ -181,7 +213,9 @@ impl Core {
         if self.read_whole_from_memory(reader, pbn, bytes) {
             return Ok(());
         }
-        self.read_device(pbn, bytes)?;
+        if !self.read_stored(reader, pbn, bytes)? {
+            return Ok(());
+        }
         let shared = self.which_are_shared(pbn, bytes.len() / BLOCK_BYTES);
         for (n, (block, _)) in
             bytes.chunks_exact(BLOCK_BYTES).zip(shared).enumerate().filter(|(_, (_, shared))| *shared)
@@ -206,8 +240,9 @@ impl Core {
 
     fn read_device_and_admit(&self, reader: MapId, pbn: Pbn, bytes: &mut [u8], from: usize) -> Result<()> {
         let first = pbn.plus(from as u64);
-        self.read_device(first, bytes)?;
-        self.admit_read(reader, first, bytes);
+        if self.read_stored(reader, first, bytes)? {
+            self.admit_read(reader, first, bytes);
+        }
         Ok(())
     }
 
@@ -230,13 +265,80 @@ impl Core {
         (first.0..).take(blocks).map(Pbn).map(is_shared).collect()
     }
 
-    fn read_device(&self, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
+    /// Reads blocks that follow each other from the data area. One that cannot be read, or is not what it should be,
+    /// is served from its second copy, if it has one; if not, a file's reader gets an error, and nobody's gets the
+    /// bytes as they are, to compare. Whether they may enter the read cache.
+    fn read_stored(&self, reader: MapId, pbn: Pbn, bytes: &mut [u8]) -> Result<bool> {
+        let Err(error) = self.read_device(pbn, bytes) else { return self.look_over(reader, pbn, bytes) };
+        if bytes.len() > BLOCK_BYTES {
+            let mut may_enter = true;
+            for (block, pbn) in bytes.chunks_exact_mut(BLOCK_BYTES).zip(pbn.0..) {
+                may_enter &= self.read_stored(reader, Pbn(pbn), block)?;
+            }
+            return Ok(may_enter);
+        }
+        self.suspect(pbn);
+        if self.read_copy(pbn, bytes) { Ok(true) } else { Err(error) }
+    }
+
+    /// Compares what was read with the tags, if that is set, and with the tags of lost content, if there is any.
+    /// Gives what `read_stored` gives.
+    fn look_over(&self, reader: MapId, first: Pbn, bytes: &mut [u8]) -> Result<bool> {
+        let verifies = self.verifies_reads.load(Relaxed);
+        if !verifies && self.lost_tags.load(Relaxed) == 0 {
+            return Ok(true);
+        }
+        let tags: Vec<Tag> = bytes.chunks_exact(BLOCK_BYTES).map(|block| self.hasher.tag(block)).collect();
+        self.offer((first.0..).map(Pbn).zip(tags.iter().copied()));
+        if !verifies {
+            return Ok(true);
+        }
+        let mut may_enter = true;
+        for wrong in self.which_are_wrong(first, &tags) {
+            let pbn = first.plus(wrong as u64);
+            self.suspect(pbn);
+            if self.read_copy(pbn, &mut bytes[wrong * BLOCK_BYTES..(wrong + 1) * BLOCK_BYTES]) {
+                continue;
+            }
+            if reader != NOBODY {
+                return Err(damaged(pbn));
+            }
+            may_enter = false;
+        }
+        Ok(may_enter)
+    }
+
+    /// Which blocks do not have these tags. Of one that was freed meanwhile, and that only the caller's pin keeps,
+    /// nothing is known, and neither of any where the table cannot be read: its damage is not theirs.
+    fn which_are_wrong(&self, first: Pbn, tags: &[Tag]) -> Vec<usize> {
+        let last = first.plus(tags.len() as u64 - 1);
+        let pages = || (page_of(first)..=page_of(last)).collect();
+        let wrong = self.with_pages(pages, |state| {
+            let is_wrong = |n: &usize| {
+                let entry = state.table.entry(first.plus(*n as u64)).expect("its page is in memory");
+                entry.count > 0 && entry.tag != tags[*n]
+            };
+            (0..tags.len()).filter(is_wrong).collect()
+        });
+        wrong.unwrap_or_else(|error| {
+            log::warn!("block {first} and {} more were read without being verified: {error}", tags.len() - 1);
+            Vec::new()
+        })
+    }
+
+    /// Reads blocks from the device as they are.
+    pub fn read_device(&self, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
         let at = pbn.0.checked_mul(BLOCK_BYTES as u64);
         let at = at.ok_or_else(|| Error::corrupt("a map", format!("block {pbn} lies outside the data area")))?;
         self.data.read_at(bytes, at).map_err(|e| Error::io(format!("reading block {pbn} of the data area"), e))?;
         self.counters.data_bytes_read.fetch_add(bytes.len() as u64, Relaxed);
         Ok(())
     }
+}
+
+/// A block whose content is nowhere.
+pub fn damaged(pbn: Pbn) -> Error {
+    Error::corrupt(format!("block {pbn} of the data area"), "its content does not have its tag (see oncefs scrub)")
 }
 
 /// Cuts neighbours, which come in the order of their pbns, where one request would become too long.

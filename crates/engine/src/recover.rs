@@ -55,7 +55,9 @@ pub fn replay(state: &mut State, staging: &Staging, records: &[Recovered]) -> Re
 /// The blocks of the data area that an operation speaks of. The label, block 0, is never one of them.
 fn blocks_of(op: &Op<'_>) -> Range<u64> {
     match *op {
-        Op::Store { pbn, .. } | Op::Fingerprint { pbn, .. } | Op::Data { pbn, .. } => pbn.0..pbn.plus(1).0,
+        Op::Store { pbn, .. } | Op::Fingerprint { pbn, .. } | Op::Flags { pbn, .. } | Op::Data { pbn, .. } => {
+            pbn.0..pbn.plus(1).0
+        }
         Op::Count { pbn, blocks, .. } => pbn.0..pbn.plus(blocks).0,
         Op::Map { blocks, target: Target::Data(pbn), .. } => pbn.0..pbn.plus(u64::from(blocks)).0,
         Op::Map { .. } | Op::Put { .. } | Op::Delete { .. } | Op::DropShard { .. } => 0..0,
@@ -84,6 +86,7 @@ fn replay_op(state: &mut State, staging: &Staging, sequence: u64, op: &Op<'_>, f
             }
         }
         Op::Fingerprint { pbn, fingerprint } => state.table.add_redo(sequence, Redo::Fingerprint(pbn, fingerprint)),
+        Op::Flags { pbn, flags } => state.table.add_redo(sequence, Redo::Flags(pbn, flags)),
         Op::Map { map, lbn, blocks, target } => {
             let key = ShardKey { map, shard: lbn.0 / SHARD_BLOCKS };
             state.shards.add_redo(key, Extent { first: (lbn.0 % SHARD_BLOCKS) as u16, blocks, target });

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::Core;
-use crate::{CacheReport, Report, Stage, StageReport};
+use crate::{BLOCK_BYTES, CacheReport, Report, Stage, StageReport};
 
 impl Core {
     /// See [`Store::report`].
@@ -43,6 +43,7 @@ impl Core {
                 ("mapped_bytes".to_owned(), totals.mapped.bytes()),
                 ("available_bytes".to_owned(), totals.available.bytes()),
                 ("staged_bytes".to_owned(), staged),
+                ("bad_bytes".to_owned(), (state.bad.len() * BLOCK_BYTES) as u64),
             ]),
             stages: stages.collect(),
             caches: BTreeMap::from([

@@ -90,11 +90,11 @@ impl Core {
         self.remap(confirmed)
     }
 
-    /// What the table says of the blocks. One that was freed meanwhile is left out.
+    /// What the table says of the blocks. One that was freed meanwhile, or that is bad, is left out.
     fn with_entries(&self, places: &[Place]) -> Result<Vec<Visit>> {
         let entries = self.entries_at(&ascending(places.iter().map(|(_, _, pbn)| *pbn)))?;
         let visit = |&(map, lbn, pbn): &Place| {
-            let entry = *entries.get(&pbn).filter(|entry| entry.count > 0)?;
+            let entry = *entries.get(&pbn).filter(|entry| entry.serves(entry.tag))?;
             Some(Visit { map, lbn, pbn, entry })
         };
         Ok(places.iter().filter_map(visit).collect())
@@ -124,7 +124,7 @@ impl Core {
     }
 
     /// The disk level's hints for whole tags, of which it knows the beginning. The tags come in ascending order.
-    fn look_up_tags_on_disk(&self, tags: &[Tag]) -> Vec<(Tag, Pbn)> {
+    pub fn look_up_tags_on_disk(&self, tags: &[Tag]) -> Vec<(Tag, Pbn)> {
         let found = self.look_up_on_disk(tags);
         let mut hints = Vec::with_capacity(found.len());
         for tag in tags {
@@ -154,7 +154,7 @@ impl Core {
         let mut holders: HashMap<Tag, Vec<(Pbn, Entry)>> = HashMap::new();
         let mut stale = Vec::new();
         for (tag, pbn) in hints {
-            match entries.get(&pbn).filter(|entry| entry.count > 0 && entry.tag == tag) {
+            match entries.get(&pbn).filter(|entry| entry.serves(tag)) {
                 Some(entry) => holders.entry(tag).or_default().push((pbn, *entry)),
                 None => stale.push((tag, pbn)),
             }

@@ -62,7 +62,7 @@ impl Core {
     fn add_hints_of(&self, number: u64, page: &Page) {
         let entries = (0..PAGE_ENTRIES).map(|n| Pbn(number * PAGE_ENTRIES + n)).map(|pbn| (pbn, page.entry(pbn)));
         let live: Vec<(Tag, Pbn)> =
-            entries.filter(|(_, entry)| entry.count > 0).map(|(pbn, entry)| (entry.tag, pbn)).collect();
+            entries.filter(|(_, entry)| entry.serves(entry.tag)).map(|(pbn, entry)| (entry.tag, pbn)).collect();
         self.update_hints(&[], &live);
         if self.must_merge() {
             self.merge_evicted();

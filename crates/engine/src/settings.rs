@@ -36,6 +36,15 @@ pub enum FingerprintMode {
     Auto,
 }
 
+/// When the bytes of a stored block are compared with its tag, the scrub aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verify {
+    /// Only before a block becomes the target of a comparison.
+    Off,
+    /// Whenever it is read from the data area.
+    Read,
+}
+
 /// The settings of one mount.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -67,6 +76,10 @@ pub struct Settings {
     pub idle_after: Duration,
     /// At this charge of the battery and below nothing is deduplicated.
     pub low_power_percent: u64,
+    /// Which reads are verified.
+    pub verify: Verify,
+    /// Blocks with more references are kept twice; 0: none.
+    pub copies_above: u64,
 }
 
 impl Settings {
@@ -87,6 +100,8 @@ impl Settings {
             worker_blocks_per_minute: 0,
             idle_after: Duration::from_millis(500),
             low_power_percent: 20,
+            verify: Verify::Read,
+            copies_above: 0,
         };
         let two_levels = Self { inline: Inline::Adaptive, disk_level: true, skipped_bytes: MIB / 2, ..lrlfs.clone() };
         match profile {
@@ -235,6 +250,7 @@ fn share(percent: u64) -> f64 {
 const INLINE: [Inline; 3] = [Inline::Off, Inline::All, Inline::Adaptive];
 const FINGERPRINTS: [FingerprintMode; 3] = [FingerprintMode::Eager, FingerprintMode::Lazy, FingerprintMode::Auto];
 const EVICTIONS: [Eviction; 3] = [Eviction::Groups, Eviction::ColdOfGroups, Eviction::Singles];
+const VERIFY: [Verify; 2] = [Verify::Off, Verify::Read];
 const MODES: [Mode; 3] = [Mode::Off, Mode::WhenIdle, Mode::Always];
 
 /// The place of a value among all values of its kind.
@@ -386,6 +402,22 @@ static SETTINGS: &[Setting] = &[
         |s| s.low_power_percent,
         |s, n| s.low_power_percent = n,
         "charge of the battery at which deduplication ends; above, its rate follows the charge",
+    ),
+    setting(
+        "verify",
+        Range::Choice(&["off", "read"]),
+        true,
+        |s| place(&VERIFY, &s.verify),
+        |s, n| s.verify = VERIFY[n as usize],
+        "whether every block is compared with its checksum as it is read",
+    ),
+    setting(
+        "copies_above",
+        Range::Number { min: 0, max: 1_000_000_000 },
+        true,
+        |s| s.copies_above,
+        |s, n| s.copies_above = n,
+        "the scrub keeps blocks with more references twice; 0: none",
     ),
 ];
 

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::allocator::Run;
 use crate::core::Core;
-use crate::{BLOCK_BYTES, Blocks, Error, Result, Totals, volume};
+use crate::{BLOCK_BYTES, Blocks, Error, Pbn, Result, Totals, volume};
 
 /// Kept back from ordinary writes, so that cutting a file on a full volume can store its last block.
 const KEPT_BACK_BLOCKS: u64 = 256;
@@ -75,6 +75,18 @@ impl Core {
             return Err(Error::NoSpace);
         }
         Ok(runs)
+    }
+
+    /// Allocates one block, far from another one. It is in flight as those of `allocate`.
+    pub fn allocate_far(&self, from: Pbn) -> Result<Run> {
+        let others = self.blocks_in_flight.fetch_add(1, Relaxed);
+        let placed = self.check_claim(1, Claim::Ordinary { from_reserved: 0 }, others).and_then(|()| {
+            let taken = self.allocator.lock().allocate_far(from, &mut |region| self.load_region(region))?;
+            taken.map(|pbn| Run { pbn, blocks: 1 }).ok_or(Error::NoSpace)
+        });
+        placed.inspect_err(|_| {
+            self.blocks_in_flight.fetch_sub(1, Relaxed);
+        })
     }
 
     fn take_host_space(&self, blocks: u64) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Everything that a publication changes, behind the one publish lock.
 //!
-//! Invariants: (1) a block's count equals the references from all maps; (2) `sums` equal the table and the
+//! Invariants: (1) a block's count equals the references from all maps and from the records of bad blocks and second
+//! copies; (2) `sums` equal the table and the
 //! maps; (3) a block whose count is zero is free, or waits in the group's `freed` or in `waiting`;
 //! (4) what is applied here is in the group's operations, in the same order.
 
@@ -10,10 +11,12 @@ use std::time::Instant;
 use hashbrown::HashSet;
 
 use crate::allocator::Run;
+use crate::bad::BadBlocks;
 use crate::format::keys::{self, ShardKey};
 use crate::format::ops::Op;
-use crate::format::page::{COUNT_MAX, Entry, page_of};
+use crate::format::page::{COPIED, COUNT_MAX, Entry, page_of};
 use crate::format::record::Sums;
+use crate::format::rot::BadRecord;
 use crate::format::shard::{Shard, Target};
 use crate::group::Group;
 use crate::pins::EndedEpoch;
@@ -81,6 +84,18 @@ pub struct Plan {
     pub detach: Option<MapId>,
     /// A new size of the data area.
     pub grow_to: Option<Blocks>,
+    /// Blocks that must still serve for this content, else nothing is published.
+    pub expected: Vec<Take>,
+    /// References that records take, which are not mapped.
+    pub held: Vec<Take>,
+    /// New blocks whose first reference is a record's.
+    pub held_stores: Vec<StoredBlock>,
+    /// References that records release.
+    pub let_go: Vec<Pbn>,
+    /// New flags of blocks, of which none is freed by this plan unless they are 0.
+    pub flags: Vec<(Pbn, u8)>,
+    /// What is known of bad blocks from now on; None: they are not bad any more.
+    pub bad: Vec<(Pbn, Option<BadRecord>)>,
     /// The caller's records.
     pub change: Change,
 }
@@ -92,7 +107,12 @@ impl Plan {
         let takes = self.takes.iter().map(|take| page_of(take.pbn));
         let fingerprints = self.fingerprints.iter().map(|(pbn, _)| page_of(*pbn));
         let releases = self.releases.iter().flat_map(|run| page_of(run.pbn)..=page_of(Pbn(run.end().0 - 1)));
-        stores.chain(takes).chain(fingerprints).chain(releases).collect()
+        let of_records = self.expected.iter().chain(&self.held).map(|take| page_of(take.pbn));
+        let held_stores = self.held_stores.iter().map(|store| page_of(store.pbn));
+        let flags = self.flags.iter().map(|(pbn, _)| page_of(*pbn));
+        let let_go = self.let_go.iter().map(|pbn| page_of(*pbn));
+        let maps = stores.chain(takes).chain(fingerprints).chain(releases);
+        maps.chain(of_records).chain(held_stores).chain(flags).chain(let_go).collect()
     }
 }
 
@@ -130,6 +150,10 @@ pub struct State {
     pub logged: HashSet<Pbn>,
     /// The number of the last durable group.
     pub durable_sequence: u64,
+    /// Blocks known to be bad.
+    pub bad: BadBlocks,
+    /// Freed blocks that had a second copy, which is to be dropped.
+    pub orphaned: Vec<Pbn>,
     detached: HashSet<MapId>,
     detached_done: VecDeque<MapId>,
 }
@@ -147,6 +171,8 @@ impl State {
             wait_for_trim: Vec::new(),
             logged: HashSet::new(),
             durable_sequence,
+            bad: BadBlocks::default(),
+            orphaned: Vec::new(),
             detached: HashSet::new(),
             detached_done: VecDeque::new(),
         }
@@ -172,8 +198,8 @@ impl State {
         self.detached.insert(map);
     }
 
-    /// The takes that the table does not agree with (any more): freed meanwhile, other content, or at the
-    /// largest count. All pages of the plan are in memory.
+    /// The takes that the table does not agree with (any more): freed meanwhile, other content, bad, a second copy,
+    /// or at the largest count. All pages of the plan are in memory.
     pub fn refused(&mut self, plan: &Plan) -> Vec<Pbn> {
         let mut refused = Vec::new();
         let stored: HashSet<Pbn> = plan.stores.iter().map(|store| store.pbn).collect();
@@ -183,7 +209,19 @@ impl State {
             }
             let entry = self.table.entry(take.pbn).expect("the plan's pages are in memory");
             let room = COUNT_MAX - entry.count;
-            if entry.count == 0 || entry.tag != take.tag || (room as usize) < plan.takes.len() {
+            if !entry.serves(take.tag) || (room as usize) < plan.takes.len() {
+                refused.push(take.pbn);
+            }
+        }
+        for take in &plan.expected {
+            let entry = self.table.entry(take.pbn).expect("the plan's pages are in memory");
+            if !entry.serves(take.tag) {
+                refused.push(take.pbn);
+            }
+        }
+        for take in &plan.held {
+            let entry = self.table.entry(take.pbn).expect("the plan's pages are in memory");
+            if entry.count == 0 || entry.tag != take.tag || entry.count > COUNT_MAX - 2 {
                 refused.push(take.pbn);
             }
         }
@@ -218,11 +256,11 @@ impl State {
     /// last reference went, with their tags.
     pub fn apply(&mut self, plan: Plan, now: Instant) -> Vec<(Tag, Pbn)> {
         self.group.touch(now);
-        for store in &plan.stores {
+        for store in plan.stores.iter().chain(&plan.held_stores) {
             self.store(store);
         }
         let mut counts = CountRun::default();
-        for take in &plan.takes {
+        for take in plan.takes.iter().chain(&plan.held) {
             let count = self.table.edit(page_of(take.pbn)).count(take.pbn);
             assert!(count > 0 && count < COUNT_MAX, "take of {} with count {count}", take.pbn);
             self.table.edit(page_of(take.pbn)).set_count(take.pbn, count + 1);
@@ -233,8 +271,16 @@ impl State {
         for (pbn, fingerprint) in &plan.fingerprints {
             self.set_fingerprint(*pbn, *fingerprint);
         }
+        for (pbn, flags) in &plan.flags {
+            self.table.edit(page_of(*pbn)).set_flags(*pbn, *flags);
+            self.group.push(&Op::Flags { pbn: *pbn, flags: *flags });
+        }
+        self.publish_bad(&plan.bad);
         self.publish_maps(&plan);
-        let freed = self.release(&plan.releases);
+        let let_go: Vec<Run> = plan.let_go.iter().map(|pbn| Run { pbn: *pbn, blocks: 1 }).collect();
+        let mut freed = self.release(&plan.releases);
+        freed.extend(self.release(&let_go));
+        self.sums.mapped = self.sums.mapped - Blocks(plan.releases.iter().map(|run| run.blocks).sum());
         self.group.staged.extend_from_slice(&plan.staged);
         self.sums.reserved = Blocks(signed_sum(self.sums.reserved.0, plan.reserved_delta));
         for (key, value) in plan.change.puts {
@@ -282,6 +328,13 @@ impl State {
         }
     }
 
+    fn publish_bad(&mut self, bad: &[(Pbn, Option<BadRecord>)]) {
+        for (pbn, record) in bad {
+            self.records.put(keys::bad(*pbn), record.map(|record| record.encode()));
+            self.bad.set(*pbn, *record);
+        }
+    }
+
     fn release(&mut self, runs: &[Run]) -> Vec<(Tag, Pbn)> {
         let mut freed = Vec::new();
         let mut counts = CountRun::default();
@@ -292,12 +345,15 @@ impl State {
                 assert!(count > 0, "release of block {pbn}, which has no reference");
                 page.set_count(pbn, count - 1);
                 if count == 1 {
-                    freed.push((page.entry(pbn).tag, pbn));
+                    let entry = page.entry(pbn);
+                    freed.push((entry.tag, pbn));
                     self.group.free(pbn);
+                    if entry.flags & COPIED != 0 {
+                        self.orphaned.push(pbn);
+                    }
                 }
                 counts.add(pbn, count - 1, &mut self.group);
             }
-            self.sums.mapped = self.sums.mapped - Blocks(run.blocks);
         }
         counts.end(&mut self.group);
         self.sums.used = self.sums.used - Blocks(freed.len() as u64);

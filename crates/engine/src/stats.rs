@@ -212,6 +212,18 @@ counters! {
     blocks_remapped,
     /// Blocks read for one file from the read cache where another file's read had put them.
     blocks_read_shared,
+    /// Blocks read by the scrub.
+    blocks_scrubbed,
+    /// Blocks found to be damaged.
+    blocks_bad,
+    /// Bad blocks whose content got a home.
+    blocks_healed,
+    /// Bad blocks that turned out to be sound, or took new bytes, and are in use again.
+    blocks_restored,
+    /// Second copies made.
+    copies_made,
+    /// Second copies dropped.
+    copies_dropped,
     /// Hints merged into the disk level.
     hints_demoted,
     /// Hints that came back into memory because a block matched.

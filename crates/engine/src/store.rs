@@ -16,7 +16,10 @@ use crate::open::{Budget, Medium, recover, settings_of};
 use crate::state::Plan;
 use crate::sync::Mutex;
 use crate::threads::Threads;
-use crate::{Blocks, DedupCommand, DedupStatus, Error, Lbn, Profile, Report, Result, volume};
+use crate::{
+    BadBlock, BadPlace, Blocks, DedupCommand, DedupStatus, Error, Lbn, Profile, Report, Result, ScrubCommand,
+    ScrubStatus, volume,
+};
 
 /// Names a map (a file's extents). Never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -238,6 +241,9 @@ impl Store {
         // The worker and the reclaimer may publish until they have ended.
         self.core.signals.stop();
         threads.join();
+        if self.core.usable().is_ok() {
+            self.core.save_scrub()?;
+        }
         let committed = self.core.checkpoint();
         if committed.is_ok() {
             self.core.leave_cleanly();
@@ -274,6 +280,27 @@ impl Store {
     /// What the out-of-line worker does, and what is left for it.
     pub fn dedup_status(&self) -> DedupStatus {
         self.core.dedup_status()
+    }
+
+    /// Tells the scrub what to do. Returns at once.
+    pub fn scrub(&self, command: ScrubCommand) -> Result<()> {
+        self.core.command_scrub(command)
+    }
+
+    /// How far the scrub is, and how many blocks are bad.
+    pub fn scrub_status(&self) -> ScrubStatus {
+        self.core.scrub_status()
+    }
+
+    /// The blocks that are known to be bad.
+    pub fn bad_blocks(&self) -> Result<Vec<BadBlock>> {
+        self.core.bad_blocks()
+    }
+
+    /// Places in files that bad blocks belong to, at most `limit`, in the order of maps; goes through all maps if there
+    /// are any. Also whether these are all.
+    pub fn bad_places(&self, limit: usize) -> Result<(Vec<BadPlace>, bool)> {
+        self.core.bad_places(limit)
     }
 
     /// Identity of the volume, stable for its life.

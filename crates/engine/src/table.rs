@@ -25,6 +25,8 @@ pub enum Redo {
     Count(Pbn, u64, u32),
     /// A fingerprint computed later.
     Fingerprint(Pbn, Fingerprint),
+    /// New flags.
+    Flags(Pbn, u8),
 }
 
 /// The layers of the block table.
@@ -127,7 +129,7 @@ impl Table {
     /// Keeps a change for a page that is not in memory yet.
     pub fn add_redo(&mut self, sequence: u64, redo: Redo) {
         let pbn = match redo {
-            Redo::Store(pbn, ..) | Redo::Count(pbn, ..) | Redo::Fingerprint(pbn, _) => pbn,
+            Redo::Store(pbn, ..) | Redo::Count(pbn, ..) | Redo::Fingerprint(pbn, _) | Redo::Flags(pbn, _) => pbn,
         };
         self.redo.entry(page_of(pbn)).or_default().push((sequence, redo));
     }
@@ -140,6 +142,12 @@ impl Table {
     /// Pages that are newer than what is on disk.
     pub fn unwritten(&self) -> Vec<u64> {
         self.dirty.keys().chain(self.frozen.keys()).copied().collect()
+    }
+
+    /// The first page at or after `number` that is newer than what is on disk.
+    pub fn unwritten_from(&self, number: u64) -> Option<u64> {
+        let pages = self.dirty.keys().chain(self.frozen.keys()).chain(self.redo.keys());
+        pages.copied().filter(|page| *page >= number).min()
     }
 
     /// Sets the dirty pages apart for a checkpoint.
@@ -205,7 +213,8 @@ fn redone(mut page: Page, redo: &[(u64, Redo)]) -> Page {
                 let entry = Entry { fingerprint: Some(fingerprint), ..page.entry(pbn) };
                 page.set(pbn, &entry);
             }
-            Redo::Store(..) | Redo::Fingerprint(..) => {}
+            Redo::Flags(pbn, flags) if is_new(pbn) => page.set_flags(pbn, flags),
+            Redo::Store(..) | Redo::Fingerprint(..) | Redo::Flags(..) => {}
         }
     }
     page
@@ -263,8 +272,10 @@ mod tests {
         table.add_redo(7, Redo::Store(Pbn(0), Tag(9), None));
         table.add_redo(7, Redo::Store(Pbn(100), Tag(9), None));
         table.add_redo(8, Redo::Count(Pbn(0), 1, 4));
+        table.add_redo(7, Redo::Flags(Pbn(0), 1));
+        table.add_redo(8, Redo::Flags(Pbn(100), 2));
         assert!(table.admit(0, on_disk, 0));
         assert_eq!(table.entry(Pbn(0)), Some(Entry { count: 4, ..stored(5) }));
-        assert_eq!(table.entry(Pbn(100)), Some(stored(9)));
+        assert_eq!(table.entry(Pbn(100)), Some(Entry { flags: 2, ..stored(9) }));
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::core::Core;
 use crate::load::{self, CpuLoad, DeviceLoad};
 use crate::revisit::BATCH_BLOCKS_MAX;
-use crate::settings::{FingerprintMode, Inline, Settings};
+use crate::settings::{FingerprintMode, Inline, Settings, Verify};
 use crate::{Error, Result};
 
 /// How often the machine's load and supply are read.
@@ -141,20 +141,30 @@ impl Core {
         self.merge_evicted();
         self.look_around();
         self.checkpoint_skipped_when_due();
-        let conditions = self.conditions();
-        let (requests, time) = self.foreground.take();
-        let turn = {
-            let mut pace = self.pace.lock();
-            pace.foreground(requests, time, false);
-            pace.next(&conditions)
-        };
-        match turn {
+        if let Err(error) = self.mend_noticed() {
+            log::warn!("what is damaged was not looked at: {error}");
+        }
+        self.tell_paces(false);
+        let until_scrub = self.scrub_turn(&self.conditions());
+        if until_scrub.is_zero() {
+            self.tell_paces(true);
+        }
+        let turn = self.pace.lock().next(&self.conditions());
+        let until_dedup = match turn {
             Turn::Wait { time, why } => {
                 self.surroundings.lock().doing = why.to_string();
                 time.min(SLEEP_MAX)
             }
             Turn::Run { blocks_max } => self.work_on(blocks_max.min(BATCH_BLOCKS_MAX)),
-        }
+        };
+        until_dedup.min(until_scrub)
+    }
+
+    /// Tells both paces what programs asked for since the last time, beside work or not.
+    fn tell_paces(&self, beside_work: bool) {
+        let (requests, time) = self.foreground.take();
+        self.pace.lock().foreground(requests, time, beside_work);
+        self.tell_scrub(requests, time, beside_work);
     }
 
     fn work_on(&self, blocks_max: u64) -> Duration {
@@ -168,10 +178,8 @@ impl Core {
             Ok(Some(blocks)) => {
                 let took = self.foreground.now() - began;
                 let conditions = self.conditions();
-                let (requests, time) = self.foreground.take();
-                let mut pace = self.pace.lock();
-                pace.ran(blocks, took, &conditions);
-                pace.foreground(requests, time, true);
+                self.pace.lock().ran(blocks, took, &conditions);
+                self.tell_paces(true);
                 Duration::ZERO
             }
             Ok(None) => self.rest(),
@@ -293,6 +301,7 @@ impl Core {
             hints.take_evicted()
         };
         self.demote_later(&evicted);
+        self.verifies_reads.store(settings.verify == Verify::Read, Relaxed);
         let was_off = {
             let mut skipped = self.skipped.lock();
             let was_off = skipped.bytes_max() == 0 && settings.skipped_bytes > 0;

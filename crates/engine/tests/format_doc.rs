@@ -18,9 +18,10 @@ use oncefs_engine::format::keys::{self, ShardKey};
 use oncefs_engine::format::ops::{Op, OpWriter};
 use oncefs_engine::format::page::{Entry, PAGE_BYTES, PAGE_ENTRIES, Page, SECTOR_BYTES};
 use oncefs_engine::format::record::{self, HEADER_BYTES, Header, Sums};
+use oncefs_engine::format::rot::{BadRecord, ScrubRecord, ScrubState};
 use oncefs_engine::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
 use oncefs_engine::format::superblock::Superblock;
-use oncefs_engine::format::{VERSION, hint_page, label, skipped};
+use oncefs_engine::format::{VERSION, hint_page, label, rot, skipped};
 use oncefs_engine::{
     BLOCK_BYTES, Blocks, DataPlace, Fingerprint, Lbn, MapId, OpenOptions, Pbn, Profile, Store, Tag, VolumeSpec,
 };
@@ -196,7 +197,32 @@ fn the_engine_s_keys_are_as_the_page_says() {
     assert_eq!(advice[0].1.as_deref(), Some([0x02, 0x01].repeat(512).as_slice()), "2 bytes for each of 512 regions");
     let kinds: Vec<u64> = section(PAGE, "Keys").rows().iter().map(|row| docs::hexadecimal(&row[1])).collect();
     let engine = kinds.iter().filter(|kind| **kind < u64::from(keys::CALLER_FIRST_BYTE)).count();
-    assert_eq!((engine, kinds.len()), (4, 10), "keys on the page that no test looks at");
+    assert_key("bad block", &keys::bad(Pbn(7)), &[7], b"");
+    assert_key("second copy", &keys::copy(Pbn(7)), &[7], b"");
+    assert_key("scrub", &keys::scrub(), &[], b"");
+    assert_eq!((engine, kinds.len()), (7, 13), "keys on the page that no test looks at");
+}
+
+#[test]
+fn what_is_kept_of_bad_blocks_is_as_the_page_says() {
+    let bytes = BadRecord { home: Some(Pbn(5)), tag: Tag(6) }.encode();
+    let page = section(PAGE, "Bad block");
+    let fields = [("home", number(5)), ("tag", number(6)), ("checksum", number(page.checksum(&bytes, 0)))];
+    page.assert_layout(&bytes, 0, &fields);
+    let bytes = rot::encode_copy(Pbn(5));
+    let page = section(PAGE, "Second copy");
+    page.assert_layout(&bytes, 0, &[("copy", number(5)), ("checksum", number(page.checksum(&bytes, 0)))]);
+}
+
+#[test]
+fn how_far_the_scrub_is_is_as_the_page_says() {
+    let state = ScrubState::Finished;
+    let bytes = ScrubRecord { state, next: Pbn(1), blocks: 2, found: 3, rate: 5, spent: 6, passes: 7 }.encode();
+    let page = section(PAGE, "Scrub");
+    let values = [("state", 4), ("next", 1), ("blocks", 2), ("found", 3), ("rate", 5), ("spent", 6), ("passes", 7)];
+    let mut fields: Vec<(&str, Vec<u8>)> = values.iter().map(|(name, value)| (*name, number(*value))).collect();
+    fields.push(("checksum", number(page.checksum(&bytes, 0))));
+    page.assert_layout(&bytes, 0, &fields);
 }
 
 /// Takes values off bytes by the page's rules for numbers and steps.
@@ -249,7 +275,8 @@ fn read_by_the_page(values: &mut Values, before: &mut [u64; 3]) -> (String, Vec<
                 format!("{:?}", values.bytes(len))
             }
             fixed => {
-                let len = fixed.trim_end_matches(" bytes").parse().expect("a number of bytes");
+                let (len, _) = fixed.split_once(" byte").expect("a number of bytes");
+                let len = len.parse().expect("a number of bytes");
                 format!("{:?}", values.bytes(len))
             }
         };
@@ -295,6 +322,7 @@ fn expected(op: &Op<'_>) -> (&'static str, Vec<(&'static str, String)>) {
         Op::Fingerprint { pbn, fingerprint } => {
             ("fingerprint", vec![("pbn", pbn.to_string()), ("fingerprint", list(&fingerprint.0))])
         }
+        Op::Flags { pbn, flags } => ("flags", vec![("pbn", pbn.to_string()), ("flags", list(&[*flags]))]),
         Op::Data { pbn, bytes } => ("data", vec![("pbn", pbn.to_string()), ("content", list(bytes))]),
     }
 }
@@ -316,6 +344,7 @@ fn operations_are_as_the_page_says() {
         map(4, 10 * 256, 3, Target::Data(Pbn(1002))),
         Op::Fingerprint { pbn: Pbn(1 << 39), fingerprint: Fingerprint([4; 16]) },
         Op::Data { pbn: Pbn(1001), bytes: &content },
+        Op::Flags { pbn: Pbn(1003), flags: 5 },
     ];
     let mut writer = OpWriter::default();
     samples.iter().for_each(|op| writer.push(op));

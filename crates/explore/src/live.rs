@@ -211,7 +211,7 @@ fn doing(operation: &Operation) -> Doing {
             Chore::FillHints => Doing::FillHints,
             Chore::MergeHints => Doing::MergeHints,
             Chore::SweepHints => Doing::SweepHints,
-            Chore::Revisit { .. } => Doing::Revisit,
+            Chore::Revisit { .. } | Chore::Mend | Chore::Scrub { .. } => Doing::Revisit,
             Chore::SaveSkipped => Doing::SaveSkipped,
             Chore::LeaveCleanly => Doing::Leave,
         },

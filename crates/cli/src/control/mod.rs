@@ -14,7 +14,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use oncefs_engine::DedupCommand;
+use oncefs_engine::{DedupCommand, ScrubCommand};
 use serde::{Deserialize, Serialize};
 
 pub use client::{Connection, Exit, ExpectedExit};
@@ -64,6 +64,18 @@ pub enum Request {
     },
     /// What out-of-line deduplication does: the engine's `DedupStatus`.
     DedupStatus,
+    /// Start, hold up, go on with or give up the scrub.
+    Scrub {
+        /// Which of them.
+        command: ScrubCommand,
+    },
+    /// How far the scrub is: the engine's `ScrubStatus`.
+    ScrubStatus,
+    /// Which files bad blocks belong to: `scrub::Damage`.
+    Damage {
+        /// Places looked for at most.
+        places_max: usize,
+    },
     /// Tell when the mount has ended and everything is closed.
     WaitExit,
 }

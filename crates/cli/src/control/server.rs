@@ -153,7 +153,7 @@ fn send(stream: &mut UnixStream, reply: &Reply) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use oncefs_engine::DedupCommand;
+    use oncefs_engine::{DedupCommand, ScrubCommand};
 
     use super::*;
 
@@ -207,6 +207,10 @@ mod tests {
             Request::Dedup { command: DedupCommand::Pause },
             Request::Dedup { command: DedupCommand::Resume },
             Request::DedupStatus,
+            Request::Scrub { command: ScrubCommand::Start { rate: Some(5) } },
+            Request::Scrub { command: ScrubCommand::Stop },
+            Request::ScrubStatus,
+            Request::Damage { places_max: 7 },
         ] {
             let line = serde_json::to_string(&Envelope { version: VERSION, request: request.clone() }).unwrap();
             assert_eq!(parse_request(&line), Ok(request));

@@ -110,7 +110,7 @@ impl Audit<'_> {
         if self.core.allocator.lock().is_known_free(pbn) {
             self.report.note(Fault::Free { pbn });
         }
-        if self.read_data && !contents.add(pbn, entry.tag) {
+        if self.read_data && !entry.is_bad() && !contents.add(pbn, entry.tag) {
             self.core.verify(contents, &mut self.report)?;
             contents.add(pbn, entry.tag);
         }

@@ -1,7 +1,7 @@
 //! Keys of the engine's own records. Callers' keys start at `CALLER_FIRST_BYTE`.
 
 use super::shard::SHARD_BLOCKS;
-use crate::{Lbn, MapId};
+use crate::{Lbn, MapId, Pbn};
 
 /// First byte of callers' keys, at least.
 pub const CALLER_FIRST_BYTE: u8 = 0x10;
@@ -10,6 +10,9 @@ const CHECKPOINT: u8 = 0x01;
 const SHARD: u8 = 0x02;
 const DETACHED: u8 = 0x03;
 const ADVICE: u8 = 0x04;
+const BAD: u8 = 0x05;
+const COPY: u8 = 0x06;
+const SCRUB: u8 = 0x07;
 /// Regions in one record of free counts.
 const ADVICE_REGIONS: usize = 512;
 
@@ -83,9 +86,9 @@ pub fn parse_advice(value: &[u8]) -> impl Iterator<Item = u16> + '_ {
 /// Whether a key of the engine's has a form that is written.
 pub fn is_known(key: &[u8]) -> bool {
     match key.first() {
-        Some(&CHECKPOINT) => key.len() == 1,
+        Some(&(CHECKPOINT | SCRUB)) => key.len() == 1,
         Some(&SHARD) => key.len() == 17,
-        Some(&DETACHED | &ADVICE) => key.len() == 9,
+        Some(&(DETACHED | ADVICE | BAD | COPY)) => key.len() == 9,
         _ => false,
     }
 }
@@ -93,6 +96,43 @@ pub fn is_known(key: &[u8]) -> bool {
 /// Bounds of all of the engine's keys but those of shards.
 pub fn all_but_shards() -> [(Vec<u8>, Vec<u8>); 2] {
     [(Vec::new(), vec![SHARD]), (vec![SHARD + 1], vec![CALLER_FIRST_BYTE])]
+}
+
+/// Key of what is known of a bad block.
+pub fn bad(pbn: Pbn) -> Vec<u8> {
+    numbered(BAD, &[pbn.0])
+}
+
+/// Reads a bad block's key back.
+pub fn parse_bad(key: &[u8]) -> Option<Pbn> {
+    let rest: &[u8; 8] = key.strip_prefix(&[BAD])?.try_into().ok()?;
+    Some(Pbn(u64_be(rest)))
+}
+
+/// Bounds of all bad blocks' keys.
+pub fn all_bad() -> (Vec<u8>, Vec<u8>) {
+    (vec![BAD], vec![BAD + 1])
+}
+
+/// Key of the second copy of a block.
+pub fn copy(pbn: Pbn) -> Vec<u8> {
+    numbered(COPY, &[pbn.0])
+}
+
+/// Reads back of which block a key names the second copy.
+pub fn parse_copy(key: &[u8]) -> Option<Pbn> {
+    let rest: &[u8; 8] = key.strip_prefix(&[COPY])?.try_into().ok()?;
+    Some(Pbn(u64_be(rest)))
+}
+
+/// Bounds of all second copies' keys.
+pub fn all_copies() -> (Vec<u8>, Vec<u8>) {
+    (vec![COPY], vec![COPY + 1])
+}
+
+/// Key of how far the scrub is.
+pub fn scrub() -> Vec<u8> {
+    vec![SCRUB]
 }
 
 fn numbered(kind: u8, numbers: &[u64]) -> Vec<u8> {
@@ -119,6 +159,11 @@ mod tests {
         assert_eq!(detached(MapId(7)), [3, 0, 0, 0, 0, 0, 0, 0, 7]);
         assert_eq!(parse_detached(&detached(MapId(7))), Some(MapId(7)));
         assert_eq!(checkpoint(), [1]);
+        assert_eq!(bad(Pbn(0x0102)), [5, 0, 0, 0, 0, 0, 0, 1, 2]);
+        assert_eq!(parse_bad(&bad(Pbn(7))), Some(Pbn(7)));
+        assert_eq!(copy(Pbn(3)), [6, 0, 0, 0, 0, 0, 0, 0, 3]);
+        assert_eq!(parse_copy(&copy(Pbn(7))), Some(Pbn(7)));
+        assert_eq!(scrub(), [7]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod label;
 pub mod ops;
 pub mod page;
 pub mod record;
+pub mod rot;
 pub mod shard;
 pub mod skipped;
 pub mod superblock;

@@ -19,6 +19,7 @@ const MAP_DATA: u8 = 8;
 const DROP_SHARD: u8 = 9;
 const FINGERPRINT: u8 = 10;
 const DATA: u8 = 11;
+const FLAGS: u8 = 12;
 
 /// One change, as it stands in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +76,13 @@ pub enum Op<'a> {
         pbn: Pbn,
         /// Its fingerprint.
         fingerprint: Fingerprint,
+    },
+    /// A block's flags change.
+    Flags {
+        /// The block.
+        pbn: Pbn,
+        /// Its flags now.
+        flags: u8,
     },
     /// The content of an allocated block rides in the log.
     Data {
@@ -139,6 +147,11 @@ impl OpWriter {
                 self.bytes.push(FINGERPRINT);
                 self.pbn(pbn, 1);
                 self.bytes.extend_from_slice(&fingerprint.0);
+            }
+            Op::Flags { pbn, flags } => {
+                self.bytes.push(FLAGS);
+                self.pbn(pbn, 1);
+                self.bytes.push(flags);
             }
             Op::Data { pbn, bytes } => {
                 assert_eq!(bytes.len(), BLOCK_BYTES, "data rides in whole blocks");
@@ -235,6 +248,11 @@ impl<'a> OpReader<'a> {
                 self.advance_pbn(pbn, 1)?;
                 Op::Data { pbn, bytes: varint::take_bytes(&mut self.rest, BLOCK_BYTES)? }
             }
+            FLAGS => {
+                let pbn = self.pbn()?;
+                self.advance_pbn(pbn, 1)?;
+                Op::Flags { pbn, flags: varint::take_bytes(&mut self.rest, 1)?[0] }
+            }
             _ => return None,
         })
     }
@@ -315,6 +333,7 @@ mod tests {
             Op::DropShard { key: ShardKey { map: MapId(4), shard: 9 } },
             Op::Data { pbn: Pbn(1001), bytes: block },
             Op::Delete { key: b"key" },
+            Op::Flags { pbn: Pbn(1003), flags: 5 },
         ]
     }
 
@@ -345,6 +364,7 @@ mod tests {
             6, 0, 0, 1, // the next lbn becomes a hole
         ];
         assert_eq!(bytes, golden);
+        assert_eq!(encoded(&[Op::Flags { pbn: Pbn(3), flags: 5 }]), [12, 6, 5]);
     }
 
     #[test]

@@ -16,6 +16,13 @@ pub const PAGE_ENTRIES: u64 = 128;
 /// The largest reference count; a share beyond it is refused and the block stored again.
 pub const COUNT_MAX: u32 = u32::MAX;
 
+/// Flag: the content is known to be damaged. A record holds a reference, so that the block is not reused.
+pub const BAD: u8 = 1;
+/// Flag: there is a second copy of the block, named by a record.
+pub const COPIED: u8 = 2;
+/// Flag: the block is a second copy, and a record holds its reference.
+pub const COPY: u8 = 4;
+
 const SECTOR_ENTRIES: usize = 16;
 const CHECKSUM_AT: usize = 0;
 const SEQUENCE_AT: usize = 8;
@@ -36,10 +43,27 @@ pub struct Entry {
     pub tag: Tag,
     /// Identity of the content, if it was computed.
     pub fingerprint: Option<Fingerprint>,
-    /// References from maps; 0: the block is free.
+    /// References from maps and records; 0: the block is free, and the rest means nothing.
     pub count: u32,
-    /// None is defined yet.
+    /// `BAD`, `COPIED`, `COPY`.
     pub flags: u8,
+}
+
+impl Entry {
+    /// Whether the block is in use and known to be damaged.
+    pub fn is_bad(&self) -> bool {
+        self.count > 0 && self.flags & BAD != 0
+    }
+
+    /// Whether there is a second copy of the block.
+    pub fn is_copied(&self) -> bool {
+        self.count > 0 && self.flags & COPIED != 0
+    }
+
+    /// Whether a map may refer to the block for content with this tag: a bad one and a second copy never serve.
+    pub fn serves(&self, tag: Tag) -> bool {
+        self.count > 0 && self.tag == tag && self.flags & (BAD | COPY) == 0
+    }
 }
 
 /// The page that holds a pbn's entry.
@@ -179,6 +203,13 @@ impl Page {
         self.changed_sectors |= 1 << sector;
     }
 
+    /// Sets the flags alone.
+    pub fn set_flags(&mut self, pbn: Pbn, flags: u8) {
+        let (sector, start) = Self::place(pbn);
+        self.bytes[start + FLAGS_AT] = flags;
+        self.changed_sectors |= 1 << sector;
+    }
+
     fn place(pbn: Pbn) -> (usize, usize) {
         let index = (pbn.0 % PAGE_ENTRIES) as usize;
         let sector = index / SECTOR_ENTRIES;
@@ -208,6 +239,20 @@ mod tests {
         assert_eq!(back.entry(Pbn(17)), sample());
         assert_eq!(back.entry(Pbn(16)), Entry::default());
         assert_eq!((back.sequence_of(Pbn(17)), back.sequence_of(Pbn(0)), back.newest_sequence()), (5, 0, 5));
+    }
+
+    #[test]
+    fn flags_have_their_golden_byte_and_say_whom_a_block_serves() {
+        let mut page = Page::empty();
+        page.set(Pbn(0), &sample());
+        page.set_flags(Pbn(0), COPIED);
+        assert_eq!(page.sealed(1)[16 + 28], 2);
+        assert_eq!(page.entry(Pbn(0)), Entry { flags: COPIED, ..sample() });
+        let tag = sample().tag;
+        let with = |flags| Entry { flags, ..sample() };
+        assert!(with(0).serves(tag) && with(COPIED).serves(tag) && !with(BAD).serves(tag) && !with(COPY).serves(tag));
+        assert!(!with(0).serves(Tag(1)) && !Entry { count: 0, ..sample() }.serves(tag));
+        assert!(with(BAD).is_bad() && !Entry { count: 0, ..with(BAD) }.is_bad() && with(COPIED).is_copied());
     }
 
     #[test]

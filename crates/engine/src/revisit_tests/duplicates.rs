@@ -49,6 +49,7 @@ fn a_scan_sees_what_only_memory_has_of_the_block_table_and_fingerprints_spare_re
 #[test]
 fn a_block_compared_with_one_of_other_content_and_equal_tag_is_left_alone() {
     let (_devices, core) = volume(Inline::Off);
+    tune(&core, "verify", "off").unwrap();
     let (a, b) = (unique(40, 1), unique(40, 2));
     write(&core, 1, 0, &a);
     write(&core, 2, 0, &b);

@@ -1,0 +1,254 @@
+//! `oncefs scrub`: reads everything that a mounted volume holds, and says which files are damaged.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use oncefs_engine::{ScrubCommand, ScrubStatus};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::commands::ScrubArgs;
+use crate::control::Request;
+use crate::dedup::{duration, hand_over};
+use crate::failure::{Failure, Outcome, exit};
+use crate::mounts::shown;
+use crate::process::EndSignals;
+use crate::progress::Progress;
+use crate::size::Size;
+use crate::target::Daemon;
+
+/// How often the daemon is asked how far it is.
+const POLL: Duration = Duration::from_millis(100);
+/// Damaged places asked for.
+const PLACES_MAX: usize = 10_000;
+/// Lines on damaged files that people are shown; JSON has all.
+const FILES_SHOWN: usize = 50;
+
+/// Bytes of a file that a bad block belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Range {
+    /// The first byte.
+    pub at: u64,
+    /// How many.
+    pub len: u64,
+    /// Whether reading them fails.
+    pub lost: bool,
+}
+
+/// A file that a bad block belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct File {
+    /// Its inode number.
+    pub inode: Option<u64>,
+    /// Its names from the root of the mount on, bytes that are no UTF-8 replaced.
+    pub paths: Vec<String>,
+    /// Where.
+    pub ranges: Vec<Range>,
+}
+
+/// The files that bad blocks belong to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Damage {
+    /// The files.
+    pub files: Vec<File>,
+    /// Whether these are all.
+    pub complete: bool,
+}
+
+/// Does the one thing that was asked for. Gives the exit code.
+pub fn run(arguments: ScrubArgs) -> Outcome<u8> {
+    let daemon = Daemon::find(&arguments.target)?;
+    let target = shown(&arguments.target);
+    if let Some(above) = arguments.copies_above {
+        let changes = vec![("copies_above".to_owned(), above.to_string())];
+        daemon.ask::<serde_json::Value>(Request::Tune { changes })?;
+    }
+    if arguments.status {
+        return report(&daemon, arguments.json);
+    }
+    if arguments.pause {
+        command(&daemon, ScrubCommand::Pause)?;
+        println!("the scrub is held up until: oncefs scrub {target} --resume");
+    } else if arguments.resume {
+        command(&daemon, ScrubCommand::Resume)?;
+        println!("the scrub goes on in the background");
+    } else if arguments.stop {
+        command(&daemon, ScrubCommand::Stop)?;
+        println!("the scrub is given up; the next one begins at the beginning");
+    } else {
+        let rate = arguments.rate.map(|rate| rate.0);
+        hand_over(&daemon)?;
+        daemon.ask::<()>(Request::Commit)?;
+        command(&daemon, ScrubCommand::Start { rate })?;
+        if !arguments.start {
+            return wait(&daemon, &arguments.target, arguments.json);
+        }
+        println!("scrubbing in the background; how far it is says: oncefs scrub {target} --status");
+    }
+    Ok(0)
+}
+
+fn command(daemon: &Daemon, command: ScrubCommand) -> Outcome {
+    daemon.ask(Request::Scrub { command })
+}
+
+/// Shows the pass until its end. A signal ends the display only.
+fn wait(daemon: &Daemon, target: &Path, json: bool) -> Outcome<u8> {
+    let signals = EndSignals::block();
+    let mut progress = Progress::new();
+    loop {
+        let status: ScrubStatus = daemon.ask(Request::ScrubStatus)?;
+        if status.state != "running" {
+            drop(progress);
+            if status.state != "finished" {
+                let text = format!("the scrub is {} before its end, by another command", status.state);
+                return Err(Failure::new(exit::FAILED, text));
+            }
+            daemon.ask::<()>(Request::Commit)?;
+            return report(daemon, json);
+        }
+        progress.show(&format!("scrubbing blocks ({})", status.doing), status.blocks_done, status.blocks);
+        if signals.wait(Some(POLL)).is_some() {
+            drop(progress);
+            let target = shown(target);
+            let text = format!("only this display ends: the scrub goes on, see oncefs scrub {target} --status");
+            return Err(Failure::new(exit::FAILED, text));
+        }
+    }
+}
+
+/// Tells how far the scrub is and what is damaged.
+fn report(daemon: &Daemon, json: bool) -> Outcome<u8> {
+    let status: ScrubStatus = daemon.ask(Request::ScrubStatus)?;
+    let damage = match status.bad {
+        0 => Damage { complete: true, ..Damage::default() },
+        _ => daemon.ask(Request::Damage { places_max: PLACES_MAX })?,
+    };
+    if json {
+        println!("{:#}", json!({ "scrub": status, "damage": damage }));
+    } else {
+        print!("{}", described(&status, &damage));
+    }
+    Ok(code(&status))
+}
+
+/// The exit code: whether damage is left, or was found and healed.
+fn code(status: &ScrubStatus) -> u8 {
+    match (status.lost, status.found + status.bad) {
+        (0, 0) => 0,
+        (0, _) => exit::SCRUB_HEALED,
+        _ => exit::SCRUB_DAMAGED,
+    }
+}
+
+/// Adds a line; writing to a string cannot fail.
+macro_rules! line {
+    ($text:expr, $($arg:tt)*) => {
+        writeln!($text, $($arg)*).expect("writing to a string cannot fail")
+    };
+}
+
+fn described(status: &ScrubStatus, damage: &Damage) -> String {
+    let mut text = String::new();
+    let rate = if status.rate > 0 { format!(", at most {} a second", Size(status.rate)) } else { String::new() };
+    match status.state.as_str() {
+        "never" => line!(text, "no scrub has run on this volume"),
+        "finished" => line!(text, "scrubbed {} blocks: {}", status.blocks_done, found(status)),
+        "running" => line!(text, "{} of {} blocks read{rate} ({})", status.blocks_done, status.blocks, status.doing),
+        other => line!(text, "{other} after {} blocks: {}", status.blocks_done, found(status)),
+    }
+    if let Some(seconds) = status.eta_seconds {
+        line!(text, "ready in {}", duration(seconds));
+    }
+    if status.bad > 0 {
+        let served = status.bad - status.lost;
+        line!(text, "bad blocks: {}, for {served} of them another block serves", status.bad);
+    }
+    for file in damage.files.iter().take(FILES_SHOWN) {
+        for range in &file.ranges {
+            let how = if range.lost { "damaged" } else { "healed" };
+            line!(text, "{how}: {} at byte {}, {} bytes", name(file), range.at, range.len);
+        }
+    }
+    if !damage.complete || damage.files.len() > FILES_SHOWN {
+        line!(text, "more files are damaged; --json lists up to {PLACES_MAX} places");
+    }
+    if status.lost > 0 {
+        line!(
+            text,
+            "write the damaged bytes anew, or the same content to any other file: all files with it are healed"
+        );
+    }
+    text
+}
+
+fn found(status: &ScrubStatus) -> String {
+    match status.found {
+        0 => "no new damage".to_owned(),
+        1 => "1 of them is damaged".to_owned(),
+        found => format!("{found} of them are damaged"),
+    }
+}
+
+fn name(file: &File) -> String {
+    match (file.paths.as_slice(), file.inode) {
+        ([], Some(inode)) => format!("inode {inode}, which is deleted and still open"),
+        ([], None) => "a deleted file that is being freed".to_owned(),
+        ([one], _) => one.clone(),
+        ([one, others @ ..], _) => format!("{one} (also {})", others.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(state: &str, found: u64, bad: u64, lost: u64) -> ScrubStatus {
+        ScrubStatus {
+            state: state.to_owned(),
+            blocks_done: 40,
+            blocks: 100,
+            found,
+            bad,
+            lost,
+            ..ScrubStatus::default()
+        }
+    }
+
+    #[test]
+    fn the_exit_code_tells_damage_that_is_left_from_damage_that_is_healed() {
+        let code = |found, bad, lost| code(&status("finished", found, bad, lost));
+        assert_eq!((code(0, 0, 0), code(1, 0, 0), code(0, 1, 0), code(1, 2, 1)), (0, 3, 3, 4));
+    }
+
+    #[test]
+    fn every_damaged_range_is_told_with_its_file() {
+        let ranges = vec![Range { at: 4096, len: 8192, lost: true }, Range { at: 0, len: 4096, lost: false }];
+        let paths = vec!["/a/b".to_owned(), "/c".to_owned()];
+        let files = vec![File { inode: Some(5), paths, ranges: ranges.clone() }];
+        let open = File { inode: Some(6), paths: Vec::new(), ranges: ranges[..1].to_vec() };
+        let damage = Damage { files: [files, vec![open]].concat(), complete: true };
+        let text = described(&status("finished", 2, 2, 1), &damage);
+        for part in [
+            "scrubbed 40 blocks: 2 of them are damaged",
+            "bad blocks: 2, for 1 of them another block serves",
+            "damaged: /a/b (also /c) at byte 4096, 8192 bytes",
+            "healed: /a/b (also /c) at byte 0, 4096 bytes",
+            "damaged: inode 6, which is deleted and still open at byte 4096",
+            "write the damaged bytes anew",
+        ] {
+            assert!(text.contains(part), "no '{part}' in\n{text}");
+        }
+        assert!(!text.contains("--json"), "{text}");
+    }
+
+    #[test]
+    fn the_status_tells_how_far_it_is() {
+        let eta_seconds = Some(75);
+        let running = ScrubStatus { eta_seconds, rate: 1 << 20, doing: "reading".into(), ..status("running", 0, 0, 0) };
+        let text = described(&running, &Damage { complete: true, ..Damage::default() });
+        assert_eq!(text, "40 of 100 blocks read, at most 1.00 MiB a second (reading)\nready in 1 min 15 s\n");
+        assert!(described(&status("never", 0, 0, 0), &Damage::default()).contains("no scrub"));
+    }
+}

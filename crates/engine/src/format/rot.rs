@@ -1,0 +1,153 @@
+//! What is kept of damaged blocks: which are bad and what serves for them, second copies, how far the scrub is.
+
+use super::{at, checksum};
+use crate::{Pbn, Tag};
+
+const BAD_SEED: u64 = 0x6261_6462;
+const COPY_SEED: u64 = 0x636F_7079;
+const SCRUB_SEED: u64 = 0x7363_7275;
+
+/// A bad block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadRecord {
+    /// The block that is read in its place; None: its content is nowhere, as far as is known.
+    pub home: Option<Pbn>,
+    /// Tag of the content that it should have.
+    pub tag: Tag,
+}
+
+impl BadRecord {
+    /// The record's value. pbn 0, the label, is nobody's home.
+    pub fn encode(&self) -> Vec<u8> {
+        sealed(&[self.home.map_or(0, |home| home.0), self.tag.0], BAD_SEED)
+    }
+
+    /// Reads the record's value. None: damaged.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let [home, tag] = unsealed(bytes, BAD_SEED)?;
+        Some(Self { home: (home > 0).then_some(Pbn(home)), tag: Tag(tag) })
+    }
+}
+
+/// The value of the record that names a second copy.
+pub fn encode_copy(copy: Pbn) -> Vec<u8> {
+    sealed(&[copy.0], COPY_SEED)
+}
+
+/// Reads it back. None: damaged.
+pub fn decode_copy(bytes: &[u8]) -> Option<Pbn> {
+    let [copy] = unsealed(bytes, COPY_SEED)?;
+    Some(Pbn(copy))
+}
+
+/// What became of the last pass of the scrub.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ScrubState {
+    /// There was none.
+    #[default]
+    Never,
+    /// It is under way.
+    Running,
+    /// It is held up.
+    Paused,
+    /// It was given up.
+    Stopped,
+    /// Every block was read.
+    Finished,
+}
+
+impl ScrubState {
+    const ALL: [Self; 5] = [Self::Never, Self::Running, Self::Paused, Self::Stopped, Self::Finished];
+
+    /// As shown to people.
+    pub fn name(self) -> &'static str {
+        ["never", "running", "paused", "stopped", "finished"][self as usize]
+    }
+}
+
+/// How far the scrub is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScrubRecord {
+    /// What became of it.
+    pub state: ScrubState,
+    /// The first pbn that is not read yet.
+    pub next: Pbn,
+    /// Blocks read in this pass.
+    pub blocks: u64,
+    /// Bad ones found in this pass.
+    pub found: u64,
+    /// Bytes per second at most; 0: as the load allows.
+    pub rate: u64,
+    /// Microseconds that the pass has taken.
+    pub spent: u64,
+    /// Passes finished in the volume's life.
+    pub passes: u64,
+}
+
+impl ScrubRecord {
+    /// The record's value.
+    pub fn encode(&self) -> Vec<u8> {
+        let state = self.state as u64;
+        let numbers = [state, self.next.0, self.blocks, self.found, self.rate, self.spent, self.passes];
+        sealed(&numbers, SCRUB_SEED)
+    }
+
+    /// Reads the record's value. None: damaged.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let [state, next, blocks, found, rate, spent, passes] = unsealed(bytes, SCRUB_SEED)?;
+        let state = *ScrubState::ALL.get(usize::try_from(state).ok()?)?;
+        Some(Self { state, next: Pbn(next), blocks, found, rate, spent, passes })
+    }
+}
+
+/// Numbers with a checksum behind them.
+fn sealed(numbers: &[u64], seed: u64) -> Vec<u8> {
+    let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let sum = checksum(&bytes, seed);
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+fn unsealed<const N: usize>(bytes: &[u8], seed: u64) -> Option<[u64; N]> {
+    if bytes.len() != 8 * (N + 1) || at::u64(bytes, 8 * N) != checksum(&bytes[..8 * N], seed) {
+        return None;
+    }
+    Some(std::array::from_fn(|n| at::u64(bytes, 8 * n)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scrub() -> ScrubRecord {
+        ScrubRecord { state: ScrubState::Paused, next: Pbn(3), blocks: 4, found: 5, rate: 6, spent: 7, passes: 8 }
+    }
+
+    #[test]
+    fn records_have_their_golden_bytes_and_come_back() {
+        let bad = BadRecord { home: Some(Pbn(0x0102)), tag: Tag(9) };
+        assert_eq!(bad.encode()[..16], [2, 1, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(BadRecord::decode(&bad.encode()), Some(bad));
+        let lost = BadRecord { home: None, ..bad };
+        assert_eq!(BadRecord::decode(&lost.encode()), Some(lost));
+        assert_eq!(encode_copy(Pbn(7))[..8], [7, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(decode_copy(&encode_copy(Pbn(7))), Some(Pbn(7)));
+        assert_eq!(scrub().encode().iter().step_by(8).take(7).copied().collect::<Vec<u8>>(), [2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(ScrubRecord::decode(&scrub().encode()), Some(scrub()));
+        ScrubState::ALL.iter().enumerate().for_each(|(n, state)| assert_eq!(*state as usize, n));
+    }
+
+    #[test]
+    fn any_flipped_bit_is_noticed_and_none_is_taken_for_another() {
+        let bad = BadRecord { home: None, tag: Tag(1) }.encode();
+        for (bytes, name) in [(bad, "bad"), (encode_copy(Pbn(1)), "copy"), (scrub().encode(), "scrub")] {
+            for bit in 0..bytes.len() * 8 {
+                let mut flipped = bytes.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(BadRecord::decode(&flipped), None, "{name}, bit {bit}");
+                assert_eq!(decode_copy(&flipped), None, "{name}, bit {bit}");
+                assert_eq!(ScrubRecord::decode(&flipped), None, "{name}, bit {bit}");
+            }
+        }
+    }
+}

@@ -9,7 +9,7 @@ use crate::format::page::{Entry, PAGE_BYTES, PAGE_ENTRIES, Page};
 use crate::{Blocks, Error, Pbn, Result};
 
 /// Pages read in one request, and the window of blocks whose references are counted at a time.
-const WINDOW_PAGES: u64 = 256;
+const WINDOW_PAGES: u64 = 32;
 const WINDOW_BLOCKS: u64 = WINDOW_PAGES * PAGE_ENTRIES;
 
 /// A page as it is now, and which of its sectors are damaged.

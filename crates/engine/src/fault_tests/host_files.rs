@@ -33,6 +33,7 @@ fn volume(dir: &Path) -> (PathBuf, Vec<u8>) {
     Store::format(&volume, &spec, [5; 64]).unwrap();
     let store = Store::open(&volume, &OpenOptions::new(32 << 20)).unwrap();
     let content = unique(1, 200 * BLOCK);
+    assert_eq!(store.new_map(), MapId(1), "the first that is handed out");
     store.write(MapId(1), 0, &content, |_, _| ()).unwrap();
     store.close().unwrap();
     (volume, content)

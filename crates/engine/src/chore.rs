@@ -40,7 +40,20 @@ pub enum Chore {
     LeaveCleanly,
 }
 
+/// Called on the thread that published.
+pub type Interruption = Box<dyn Fn() + Send + Sync>;
+
 impl Core {
+    /// Something was published. Where a commit could come now, whoever asked for that is called.
+    pub(crate) fn may_be_interrupted(&self) {
+        if let Some(call) = self.interruption.get() {
+            let is_whole = self.group_gate.try_write().is_some();
+            if is_whole {
+                call();
+            }
+        }
+    }
+
     /// Does it once. True: there was something to do, and may be more.
     pub(crate) fn run(&self, chore: Chore) -> Result<bool> {
         match chore {

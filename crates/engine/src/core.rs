@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use oncefs_dedup::{Fingerprinting, Hint, HintOptions, HintStore, Pace, Selectivity, SkippedBuffer};
@@ -12,6 +12,7 @@ use crate::allocator::{Allocator, Bitmap, REGION_BLOCKS, REGION_PAGES, Run};
 use crate::ballast::Ballast;
 use crate::buffer::BufferPool;
 use crate::cache::ReadCache;
+use crate::chore::Interruption;
 use crate::device::Device;
 use crate::foreground::Foreground;
 use crate::format::keys::{self, ShardKey};
@@ -113,6 +114,8 @@ pub struct Core {
     pub mend_queue: Mutex<MendQueue>,
     /// How far the scrub is.
     pub scrub: Mutex<Scrub>,
+    /// Called after publications, see [`crate::Store::interrupt`].
+    pub interruption: OnceLock<Interruption>,
     /// What programs ask for.
     pub foreground: Foreground,
     /// What is set for this mount.
@@ -257,6 +260,7 @@ impl Core {
             verifies_reads: AtomicBool::new(settings.verify == Verify::Read),
             mend_queue: Mutex::default(),
             scrub: Mutex::new(Scrub::new(&settings)),
+            interruption: OnceLock::new(),
             foreground: Foreground::default(),
             fingerprinting: Mutex::new(fingerprinting(settings.fingerprints)),
             settings: Mutex::new(settings),

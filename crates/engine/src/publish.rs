@@ -263,6 +263,7 @@ impl Core {
             self.skipped.lock().forget(map.0);
             self.signals.detached(map);
         }
+        self.may_be_interrupted();
         Ok(Applied::Done)
     }
 

@@ -230,6 +230,14 @@ impl Store {
         self.core.run(chore)
     }
 
+    /// On a volume without threads: calls `call` after each publication at which the committer could commit, so that
+    /// it can commit between those of one operation. It is called under the locks of whoever published, so it can do
+    /// nothing else. The first such call stays.
+    pub fn interrupt(&self, call: Box<dyn Fn() + Send + Sync>) {
+        // A second one would have to say what it wants of the first.
+        let _ = self.core.interruption.set(call);
+    }
+
     /// Commits, checkpoints and ends the background threads.
     pub fn close(&self) -> Result<()> {
         let Some(threads) = self.threads.lock().take() else {

@@ -210,11 +210,22 @@ impl One<'_> {
                 digest
             }
         };
-        if is_allowed(digest, crash.allowed, digests) {
+        self.compare(digest, crash, digests, snapshots)
+    }
+
+    /// Compares what was recovered with what it may be.
+    fn compare(&self, digest: u128, crash: &Crash, digests: &[u128], snapshots: &[Snapshot]) -> Result<(), String> {
+        let Allowed { acknowledged, under_way, is_between } = crash.allowed;
+        if [Some(acknowledged), under_way].into_iter().flatten().any(|number| digests[number as usize] == digest) {
             return Ok(());
         }
-        let recovered = judge::recover(self.setup, crash.images.clone(), false)?;
-        Err(not_allowed(&recovered.snapshot, crash.allowed, snapshots))
+        let recovered = judge::recover(self.setup, crash.images.clone(), false)?.snapshot;
+        let before = &snapshots[acknowledged as usize];
+        let after = snapshots.get(acknowledged as usize + 1).unwrap_or(before);
+        if is_between && recovered.differences_outside(before, after).is_empty() {
+            return Ok(());
+        }
+        Err(not_allowed(&recovered, crash.allowed, snapshots))
     }
 
     /// Crashes within the recovery of a crash and within the work that followed it. A second recovery has to come to
@@ -236,13 +247,7 @@ impl One<'_> {
             let key = (self.setup.name, crash.images.hash());
             let known = self.explorer.known.lock().get(&key).copied();
             let again = known.map_or_else(|| self.recover_again(key, &crash.images), Ok);
-            let verdict = again.and_then(|digest| {
-                if is_allowed(digest, crash.allowed, &digests) {
-                    return Ok(());
-                }
-                let recovered = judge::recover(self.setup, crash.images.clone(), false)?;
-                Err(not_allowed(&recovered.snapshot, crash.allowed, snapshots))
-            });
+            let verdict = again.and_then(|digest| self.compare(digest, &crash, &digests, snapshots));
             match verdict {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(what) => {
@@ -262,11 +267,6 @@ impl One<'_> {
         self.explorer.known.lock().insert(key, digest);
         Ok(digest)
     }
-}
-
-fn is_allowed(digest: u128, allowed: Allowed, digests: &[u128]) -> bool {
-    let numbers = [Some(allowed.acknowledged), allowed.under_way];
-    numbers.into_iter().flatten().any(|number| digests[number as usize] == digest)
 }
 
 fn not_allowed(recovered: &Snapshot, allowed: Allowed, snapshots: &[Snapshot]) -> String {

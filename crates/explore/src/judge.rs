@@ -90,9 +90,9 @@ fn work(tape: &Tape, store: &Store, file_system: &FileSystem, tail: &str) -> onc
         at += bytes.len() as u64;
     }
     tape.doing(Doing::Commit);
-    tape.allow(Allowed { acknowledged: 0, under_way: Some(1) });
+    tape.allow(Allowed::either(0, 1));
     store.commit()?;
-    tape.allow(Allowed { acknowledged: 1, under_way: None });
+    tape.allow(Allowed::only(1));
     tape.mark("acknowledged");
     tape.doing(Doing::Release);
     store.run(Chore::Release)?;

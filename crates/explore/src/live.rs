@@ -117,6 +117,7 @@ pub struct Live {
     base: Images,
     snapshots: Vec<Snapshot>,
     acknowledged: u32,
+    is_interrupted: bool,
 }
 
 impl Live {
@@ -127,7 +128,8 @@ impl Live {
         clock.set(model.reference.now.seconds);
         let (store, file_system) = setup.open(&tape, clock.clone()).map_err(|error| error.to_string())?;
         let snapshots = vec![Snapshot::of_model(&model)];
-        let live = Self { store, file_system, model, clock, tape, base, snapshots, acknowledged: 0 };
+        let live =
+            Self { store, file_system, model, clock, tape, base, snapshots, acknowledged: 0, is_interrupted: false };
         live.tape.doing(Doing::FillHints);
         live.store.run(Chore::FillHints).map_err(|error| error.to_string())?;
         Ok(live)
@@ -139,22 +141,40 @@ impl Live {
         self.clock.set(now);
         self.model.reference.now = Timestamp { seconds: now, nanoseconds: 0 };
         operation.foresee(self);
-        if operation.commits() {
-            let under_way = Some(self.snapshot());
-            self.tape.allow(Allowed { acknowledged: self.acknowledged, under_way });
-        }
+        let foreseen = self.snapshot();
+        self.tape.allow(match operation.commits() {
+            true => Allowed::either(self.acknowledged, foreseen),
+            false if self.is_interrupted => Allowed::between(self.acknowledged),
+            false => Allowed::only(self.acknowledged),
+        });
         self.tape.doing(doing(&operation));
         self.tape.mark("begins");
         operation.run(self).map_err(|what| format!("{operation:?}: {what}"))?;
-        let expected = self.snapshot();
-        if operation.commits() {
-            self.acknowledged = expected;
-            self.tape.allow(Allowed { acknowledged: expected, under_way: None });
-        }
         self.tape.mark(if operation.commits() { "acknowledged" } else { "published" });
+        if self.is_interrupted && !operation.commits() {
+            self.tape.doing(Doing::Commit);
+            self.store.commit().map_err(|error| error.to_string())?;
+        }
+        let expected = self.snapshot();
+        if self.is_interrupted || operation.commits() {
+            self.acknowledged = expected;
+            self.tape.allow(Allowed::only(expected));
+            self.tape.mark("acknowledged");
+        }
         let seen = Snapshot::of_file_system(&self.file_system).map_err(|error| error.to_string())?;
         let differences = seen.differences(&self.snapshots[expected as usize]);
         if differences.is_empty() { Ok(()) } else { Err(format!("{operation:?}: {}", differences.join("; "))) }
+    }
+
+    /// From here on a commit follows each publication at which the committer could commit, also within operations.
+    pub fn interrupt(&mut self) {
+        self.is_interrupted = true;
+        let (store, tape) = (Arc::downgrade(&self.store), self.tape.clone());
+        self.store.interrupt(Box::new(move || {
+            let Some(store) = store.upgrade() else { return };
+            // One that fails makes the volume read-only, which the operation is told.
+            let _ = tape.meanwhile(Doing::Interrupt, || store.commit());
+        }));
     }
 
     /// Number of the snapshot that the model is now.

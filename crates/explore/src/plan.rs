@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::explore::Explorer;
 use crate::live::Setup;
 use crate::setups;
-use crate::workload::{Base, Workload, directed, sequences};
+use crate::workload::{Base, Workload, directed, interrupted, sequences};
 
 /// Seeded workloads that are begun at a time, on each setup. What is explored depends on this, so that it does not
 /// depend on the threads' pace.
@@ -39,6 +39,8 @@ impl Plan {
         step("directed workloads", &jobs(&bases, &directed(), |setup, workload| setup.runs(workload)));
         let short = |setup: &Setup, _: &Workload| setup.has_short_work;
         step("sequences of one operation", &jobs(&bases, &sequences(1, "", &ONE_ENDINGS), short));
+        let within = [interrupted(&directed()), interrupted(&sequences(1, "", &["checkpoint"]))].concat();
+        step("commits within operations", &jobs(&bases, &within, |setup, _| setup.has_short_work));
         step("sequences of two operations", &jobs(&bases, &sequences(2, "", &["checkpoint"]), short));
         step("the same, committed in between", &jobs(&bases, &sequences(2, "commit,", &["commit"]), short));
         let mut seed = self.seed;

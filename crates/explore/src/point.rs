@@ -20,6 +20,8 @@ pub enum Doing {
     Change,
     /// A commit.
     Commit,
+    /// A commit between two publications of one operation.
+    Interrupt,
     /// A checkpoint.
     Checkpoint,
     /// Makes freed blocks reusable.
@@ -50,6 +52,7 @@ impl Doing {
             Doing::Recover => "recover",
             Doing::Change => "change",
             Doing::Commit => "commit",
+            Doing::Interrupt => "commit within an operation",
             Doing::Checkpoint => "checkpoint",
             Doing::Release => "release",
             Doing::Grow => "grow",
@@ -106,7 +109,7 @@ impl Point {
             (Doing::Change, Last::Written(_)) => Stage::Place,
             (Doing::Change, Last::Marked("begins")) => Stage::Receive,
             (Doing::Change, _) => Stage::Map,
-            (Doing::Commit | Doing::Checkpoint | Doing::Release | Doing::Grow, _) => Stage::Commit,
+            (Doing::Commit | Doing::Interrupt | Doing::Checkpoint | Doing::Release | Doing::Grow, _) => Stage::Commit,
             _ => Stage::Revisit,
         })
     }

@@ -94,6 +94,16 @@ impl Snapshot {
         self
     }
 
+    /// What differs although two other snapshots agree on it.
+    pub fn differences_outside(&self, before: &Self, after: &Self) -> Vec<String> {
+        let changes = |path: &String| before.paths.get(path) != after.paths.get(path);
+        let without = |snapshot: &Self| {
+            let paths = snapshot.paths.iter().filter(|(path, _)| !changes(path));
+            Self { paths: paths.map(|(path, seen)| (path.clone(), seen.clone())).collect(), ..*snapshot }
+        };
+        without(self).differences(&without(before))
+    }
+
     /// Equal for equal snapshots, different for others (128 bits).
     pub fn digest(&self) -> u128 {
         let mut bytes = self.data_blocks.to_le_bytes().to_vec();

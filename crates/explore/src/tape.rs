@@ -63,6 +63,26 @@ pub struct Allowed {
     pub acknowledged: u32,
     /// The one whose commit is under way.
     pub under_way: Option<u32>,
+    /// Commits fall into an operation: what it does not touch is as in the acknowledged one, and what it does is
+    /// consistent.
+    pub is_between: bool,
+}
+
+impl Allowed {
+    /// This one exactly.
+    pub fn only(acknowledged: u32) -> Self {
+        Self { acknowledged, under_way: None, is_between: false }
+    }
+
+    /// This one or that one exactly.
+    pub fn either(acknowledged: u32, under_way: u32) -> Self {
+        Self { acknowledged, under_way: Some(under_way), is_between: false }
+    }
+
+    /// Anything between this one and the next.
+    pub fn between(acknowledged: u32) -> Self {
+        Self { acknowledged, under_way: None, is_between: true }
+    }
 }
 
 /// One step on the tape.
@@ -101,6 +121,14 @@ impl Tape {
     /// What a crash from here on may leave.
     pub fn allow(&self, allowed: Allowed) {
         self.0.lock().allowed = allowed;
+    }
+
+    /// Does something else for a moment.
+    pub fn meanwhile<T>(&self, doing: Doing, work: impl FnOnce() -> T) -> T {
+        let before = std::mem::replace(&mut self.0.lock().doing, doing);
+        let result = work();
+        self.0.lock().doing = before;
+        result
     }
 
     /// Notes a step that reaches no device.

@@ -39,11 +39,20 @@ pub struct Workload {
     pub operations: Vec<Operation>,
     /// How many of its states are looked at.
     pub effort: Effort,
+    /// Whether commits fall into the operations.
+    pub is_interrupted: bool,
 }
 
 impl Workload {
+    fn new(name: String, operations: Vec<Operation>, effort: Effort) -> Self {
+        Self { name, operations, effort, is_interrupted: false }
+    }
+
     /// The workload of this name.
     pub fn named(name: &str) -> Result<Self, String> {
+        if let Some(inner) = name.strip_prefix("interrupted:") {
+            return Ok(Self { name: name.to_owned(), is_interrupted: true, ..Self::named(inner)? });
+        }
         if let Some(seed) = name.strip_prefix("random:") {
             let seed = seed.parse().map_err(|_| format!("'{seed}' is no seed"))?;
             return Ok(Self::random(seed));
@@ -51,20 +60,23 @@ impl Workload {
         if let Some(directed) = name.strip_prefix("directed:") {
             let found = directed::all().into_iter().find(|(name, _)| *name == directed);
             let (_, operations) = found.ok_or_else(|| format!("there is no directed workload '{directed}'"))?;
-            return Ok(Self { name: name.to_owned(), operations, effort: Effort::WHOLE });
+            return Ok(Self::new(name.to_owned(), operations, Effort::WHOLE));
         }
         let operations: Result<Vec<Vec<Operation>>, String> = name.split(',').map(vocabulary::named).collect();
-        Ok(Self { name: name.to_owned(), operations: operations?.concat(), effort: Effort::WHOLE })
+        Ok(Self::new(name.to_owned(), operations?.concat(), Effort::WHOLE))
     }
 
     /// A seeded one of 20 to 200 operations.
     pub fn random(seed: u64) -> Self {
-        Self { name: format!("random:{seed}"), operations: random_work::operations(seed), effort: Effort::SAMPLE }
+        Self::new(format!("random:{seed}"), random_work::operations(seed), Effort::SAMPLE)
     }
 
     /// Runs it on a volume. An error tells where real file system and model disagree without any crash.
     pub fn run(&self, base: &Base) -> Result<Recording, String> {
         let mut live = Live::open(base.setup, base.images.clone(), base.model.clone(), true)?;
+        if self.is_interrupted {
+            live.interrupt();
+        }
         self.operations.iter().try_for_each(|operation| live.run(*operation))?;
         Ok(live.end())
     }
@@ -73,8 +85,16 @@ impl Workload {
 /// All that are made for a purpose.
 pub fn directed() -> Vec<Workload> {
     let all = directed::all().into_iter();
-    all.map(|(name, operations)| Workload { name: format!("directed:{name}"), operations, effort: Effort::WHOLE })
-        .collect()
+    all.map(|(name, operations)| Workload::new(format!("directed:{name}"), operations, Effort::WHOLE)).collect()
+}
+
+/// The same work with commits within the operations.
+pub fn interrupted(workloads: &[Workload]) -> Vec<Workload> {
+    let interrupted = |workload: &Workload| {
+        let name = format!("interrupted:{}", workload.name);
+        Workload { name, is_interrupted: true, ..workload.clone() }
+    };
+    workloads.iter().map(interrupted).collect()
 }
 
 /// The words that sequences are made of.

@@ -16,7 +16,7 @@ use oncefs_explore::{report, setups};
 const STATES: usize = 100_000;
 
 /// Crash points, of which none may be lost when code or workloads change.
-const POINTS: [&str; 57] = [
+const POINTS: [&str; 60] = [
     "receive: change, begins",
     "place: change, data written",
     "map: change, published",
@@ -26,6 +26,9 @@ const POINTS: [&str; 57] = [
     "commit: commit, log written",
     "commit: commit, log flushed",
     "commit: commit, acknowledged",
+    "commit: commit within an operation, log written",
+    "commit: commit within an operation, log flushed",
+    "commit: commit within an operation, data flushed",
     "commit: checkpoint, begins",
     "commit: checkpoint, data written",
     "commit: checkpoint, data flushed",
@@ -112,8 +115,11 @@ fn a_workload_does_the_same_each_time() {
     }
 }
 
+/// Which flushes do nothing.
+type Lie = fn(&Effect) -> bool;
+
 /// A recording of disks of which one does not flush, or of a sorted state that does not.
-fn with_a_liar(recording: Recording, lies: impl Fn(&Effect) -> bool) -> Recording {
+fn with_a_liar(recording: Recording, lies: Lie) -> Recording {
     let ignored = |step: Recorded| match lies(&step.effect) {
         true => Recorded { effect: Effect::Mark("flush ignored"), ..step },
         false => step,
@@ -127,7 +133,6 @@ fn a_device_that_does_not_flush_is_found_out() {
     let short = "write-large,create,checkpoint,unlink,commit";
     // A sorted state that flushes nothing does harm only when the log has gone round.
     let long = "directed:log-wraps";
-    type Lie = fn(&Effect) -> bool;
     let liars: [(&str, &str, Lie); 5] = [
         ("none", short, |_| false),
         ("data", short, |effect| matches!(effect, Effect::Flush(Part::Data))),

@@ -4,6 +4,9 @@ use super::*;
 
 const FILES: u64 = 4;
 const FILE_BLOCKS: u64 = 24;
+/// Rounds of the scrub beside writers, and how many more there may be until it met damage.
+const ROUNDS_MIN: u64 = 400;
+const ROUNDS_MAX: u64 = 100_000;
 
 /// Files over a few contents, some of them damaged now and then.
 struct Work {
@@ -199,7 +202,10 @@ fn files_change_while_the_scrub_looks_at_them() {
             });
         }
         let mut random = Random(99);
-        for round in 0..400 {
+        for round in 0..ROUNDS_MAX {
+            if round >= ROUNDS_MIN && count(&core, "blocks_bad") > 0 {
+                break;
+            }
             core.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
             core.scrub_some(256).unwrap();
             core.mend_noticed().unwrap();

@@ -11,6 +11,7 @@ impl Store {
     /// Every map that holds something and is not detached, with its blocks, in the order of ids. None: a part of it is
     /// damaged, so they cannot be counted.
     pub fn for_each_map(&self, visit: &mut dyn FnMut(MapId, Option<Blocks>)) -> Result<()> {
+        self.core.redo_all()?;
         let mut current: Option<(MapId, Option<u64>)> = None;
         let mut finish = |done: Option<(MapId, Option<u64>)>| {
             if let Some((map, blocks)) = done.filter(|(map, _)| !self.core.state.lock().is_detached(*map)) {

@@ -11,6 +11,7 @@ use crate::core::Core;
 use crate::format::keys::ShardKey;
 use crate::format::page::COPY;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
+use crate::hold::Hold;
 use crate::space::Claim;
 use crate::state::{Mapped, Plan, StoredBlock, Take};
 use crate::{Change, Error, Lbn, MapId, Pbn, Result, Stage, Tag};
@@ -139,7 +140,7 @@ impl Core {
 
     /// Publishes a decided and placed batch. The caller holds the map's lock exclusively.
     /// On failure the allocated runs go back.
-    pub fn publish_batch<G>(
+    pub fn publish_batch<G: Hold>(
         &self,
         map: MapId,
         mut batch: Batch,
@@ -160,7 +161,7 @@ impl Core {
         self.write_out_if_much()
     }
 
-    fn try_publish_batch<G>(
+    fn try_publish_batch<G: Hold>(
         &self,
         map: MapId,
         batch: &mut Batch,
@@ -169,7 +170,7 @@ impl Core {
     ) -> Result<()> {
         self.attached(map)?;
         let (mut plan, mapped_delta) = self.plan_batch(map, batch)?;
-        let _held = with(mapped_delta, &mut plan.change);
+        let held = with(mapped_delta, &mut plan.change);
         loop {
             match self.apply(plan)? {
                 Applied::Done => break,
@@ -180,6 +181,7 @@ impl Core {
                 }
             }
         }
+        held.published();
         self.count_outcomes(batch);
         Ok(())
     }

@@ -9,6 +9,7 @@ use crate::cut::Cuts;
 use crate::format::keys::{self, ShardKey};
 use crate::format::page::page_of;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
+use crate::hold::Hold;
 use crate::publish::{Applied, MapEdit, shard_parts};
 use crate::read::damaged;
 use crate::state::{Plan, Take};
@@ -60,7 +61,7 @@ impl Pieces {
 
 impl Core {
     /// See [`crate::Store::truncate`].
-    pub fn truncate<G>(&self, map: MapId, size: u64, with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
+    pub fn truncate<G: Hold>(&self, map: MapId, size: u64, with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
         self.usable()?;
         let _map = self.map_lock(map).write();
         self.attached(map)?;
@@ -85,7 +86,7 @@ impl Core {
 
     /// Makes whole blocks holes, piece by piece. Only shards that exist are visited: a range may be far larger
     /// than what its file holds.
-    fn cut_range<G>(
+    fn cut_range<G: Hold>(
         &self,
         map: MapId,
         blocks: Range<u64>,
@@ -104,8 +105,10 @@ impl Core {
             pieces.delta += edit.mapped_delta;
             let mut plan = edit.into_plan();
             if shards.len() < PIECE_SHARDS {
-                let _held = with(pieces.delta, &mut plan.change);
-                return self.apply_piece(plan, pieces);
+                let held = with(pieces.delta, &mut plan.change);
+                self.apply_piece(plan, pieces)?;
+                held.published();
+                return Ok(());
             }
             self.apply_piece(plan, pieces)?;
             if gate.is_none() {
@@ -149,7 +152,7 @@ impl Core {
     }
 
     /// See [`crate::Store::zero`].
-    pub fn zero<G>(
+    pub fn zero<G: Hold>(
         &self,
         map: MapId,
         at: u64,
@@ -181,7 +184,13 @@ impl Core {
     }
 
     /// See [`crate::Store::reserve`].
-    pub fn reserve<G>(&self, map: MapId, at: u64, len: u64, with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
+    pub fn reserve<G: Hold>(
+        &self,
+        map: MapId,
+        at: u64,
+        len: u64,
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<()> {
         self.usable()?;
         let _map = self.map_lock(map).write();
         self.attached(map)?;
@@ -216,7 +225,7 @@ impl Core {
     }
 
     /// Fills parts of shards, piece by piece.
-    fn fill_parts<G>(
+    fn fill_parts<G: Hold>(
         &self,
         map: MapId,
         parts: impl Iterator<Item = (ShardKey, u16, u16, Fill)>,
@@ -233,8 +242,10 @@ impl Core {
             pieces.delta += edit.mapped_delta;
             let mut plan = edit.into_plan();
             if parts.peek().is_none() {
-                let _held = with(pieces.delta, &mut plan.change);
-                return self.apply_piece(plan, pieces);
+                let held = with(pieces.delta, &mut plan.change);
+                self.apply_piece(plan, pieces)?;
+                held.published();
+                return Ok(());
             }
             self.apply_piece(plan, pieces)?;
             if gate.is_none() {
@@ -279,7 +290,7 @@ impl Core {
     }
 
     /// See [`crate::Store::clone_blocks`].
-    pub fn clone_blocks<G>(
+    pub fn clone_blocks<G: Hold>(
         &self,
         source: (MapId, Lbn),
         target: (MapId, Lbn),
@@ -302,7 +313,7 @@ impl Core {
         })
     }
 
-    fn clone_pieces<G>(
+    fn clone_pieces<G: Hold>(
         &self,
         source: (MapId, Lbn),
         target: (MapId, Lbn),
@@ -321,13 +332,14 @@ impl Core {
             pieces.delta += grown;
             done += count;
             let is_last = done == blocks.0;
-            let _held = is_last.then(|| with.take().map(|with| with(pieces.delta, &mut plan.change)));
+            let held = with.take_if(|_| is_last).map(|with| with(pieces.delta, &mut plan.change));
             self.counters.blocks_cloned.fetch_add(plan.takes.len() as u64, Relaxed);
             if let Applied::Refused { pbns, .. } = self.apply(plan)? {
                 return Err(self.why_not_cloned(pbns[0]));
             }
             pieces.is_begun = true;
-            if is_last {
+            if let Some(held) = held {
+                held.published();
                 return Ok(());
             }
             if gate.is_none() {
@@ -386,13 +398,15 @@ impl Core {
     }
 
     /// See [`crate::Store::detach`].
-    pub fn detach<G>(&self, map: MapId, with: impl FnOnce(&mut Change) -> G) -> Result<()> {
+    pub fn detach<G: Hold>(&self, map: MapId, with: impl FnOnce(&mut Change) -> G) -> Result<()> {
         self.usable()?;
         let _map = self.map_lock(map).write();
         self.attached(map)?;
         let mut plan = Plan { map: Some(map), detach: Some(map), ..Plan::default() };
-        let _held = with(&mut plan.change);
-        self.apply_certain(plan)
+        let held = with(&mut plan.change);
+        self.apply_certain(plan)?;
+        held.published();
+        Ok(())
     }
 
     /// Refuses a map that was detached. While its lock is held it cannot become so.

@@ -11,6 +11,7 @@ use crate::buffer::PooledBuf;
 use crate::chore::Chore;
 use crate::core::Core;
 use crate::format::keys;
+use crate::hold::Hold;
 use crate::load::DeviceLoad;
 use crate::open::{Budget, Medium, recover, settings_of};
 use crate::state::Plan;
@@ -136,7 +137,7 @@ impl Deref for ReadBuf {
 ///
 /// `with(mapped_delta, &mut change)` runs once, under the map's lock, when the operation can no longer fail
 /// for a reason of its own: it is told by how many blocks (data or reserved) the map grew or shrank, adds the
-/// caller's records (size, times), and what it returns (a lock guard) is held until the whole is published.
+/// caller's records (size, times), and what it returns ([`Hold`]) is kept until the whole is published, and told of it.
 /// Map change and records land in one commit group.
 pub struct Store {
     pub(crate) core: Arc<Core>,
@@ -340,7 +341,13 @@ impl Store {
     }
 
     /// Writes `data` at byte `at`. Zero blocks become holes, duplicates become references.
-    pub fn write<G>(&self, map: MapId, at: u64, data: &[u8], with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
+    pub fn write<G: Hold>(
+        &self,
+        map: MapId,
+        at: u64,
+        data: &[u8],
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<()> {
         self.core.foreground.serve(|| {
             self.core.wait_for_room();
             self.core.write(map, at, data, with)
@@ -353,7 +360,7 @@ impl Store {
     }
 
     /// Drops everything from byte `size` on; the rest of a cut block becomes zeros.
-    pub fn truncate<G>(&self, map: MapId, size: u64, with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
+    pub fn truncate<G: Hold>(&self, map: MapId, size: u64, with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
         self.core.foreground.serve(|| {
             self.core.wait_for_room();
             self.core.truncate(map, size, with)
@@ -361,7 +368,7 @@ impl Store {
     }
 
     /// Makes a byte range read as zeros (punch). With `reserve`, the whole blocks touched stay reserved (zero range).
-    pub fn zero<G>(
+    pub fn zero<G: Hold>(
         &self,
         map: MapId,
         at: u64,
@@ -376,7 +383,13 @@ impl Store {
     }
 
     /// Reserves space for the holes of a byte range (fallocate); `NoSpace` if there is not enough.
-    pub fn reserve<G>(&self, map: MapId, at: u64, len: u64, with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
+    pub fn reserve<G: Hold>(
+        &self,
+        map: MapId,
+        at: u64,
+        len: u64,
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<()> {
         self.core.foreground.serve(|| {
             self.core.wait_for_room();
             self.core.reserve(map, at, len, with)
@@ -395,7 +408,7 @@ impl Store {
 
     /// Makes `blocks` blocks of `target` from `target_at` on share those of `source` from `source_at` on
     /// (copy_file_range, clone). Only metadata is written. The two may be one map if the ranges are disjoint.
-    pub fn clone_blocks<G>(
+    pub fn clone_blocks<G: Hold>(
         &self,
         source: MapId,
         source_at: Lbn,
@@ -412,7 +425,7 @@ impl Store {
 
     /// Detaches a map (unlink, truncate to zero): returns at once, its blocks are freed in the background,
     /// also after a crash. Later calls with this id fail with `MapDetached`.
-    pub fn detach<G>(&self, map: MapId, with: impl FnOnce(&mut Change) -> G) -> Result<()> {
+    pub fn detach<G: Hold>(&self, map: MapId, with: impl FnOnce(&mut Change) -> G) -> Result<()> {
         self.core.foreground.serve(|| {
             self.core.wait_for_room();
             self.core.detach(map, with)

@@ -12,6 +12,7 @@ use crate::core::Core;
 use crate::format::page::page_of;
 use crate::format::shard::Target;
 use crate::hash::is_zero;
+use crate::hold::Hold;
 use crate::space::Claim;
 use crate::{BLOCK_BYTES, Change, Error, Lbn, MapId, Pbn, Result, Stage};
 
@@ -27,7 +28,13 @@ pub const REQUEST_BYTES: usize = 1 << 20;
 
 impl Core {
     /// See [`crate::Store::write`].
-    pub fn write<G>(&self, map: MapId, at: u64, data: &[u8], with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
+    pub fn write<G: Hold>(
+        &self,
+        map: MapId,
+        at: u64,
+        data: &[u8],
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<()> {
         self.usable()?;
         let _pin = self.pins.pin();
         let end = at + data.len() as u64;

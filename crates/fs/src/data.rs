@@ -7,7 +7,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use oncefs_engine::{Change, MapId, ReadBuf};
+use oncefs_engine::{Change, Hold, MapId, ReadBuf};
 use parking_lot::MutexGuard;
 
 use crate::cache::Inode;
@@ -176,11 +176,10 @@ impl FileSystem {
             }
             let fresh = self.store.new_map();
             Ok(self.store.detach(map, |change| {
-                let mut record = inode.lock();
-                (record.map, record.size, record.blocks) = (fresh, 0, 0);
-                edit(&mut record);
-                put_inode(change, inode.ino, &record);
-                record
+                edit_inode(inode, change, |record| {
+                    (record.map, record.size, record.blocks) = (fresh, 0, 0);
+                    edit(record);
+                })
             })?)
         })
     }
@@ -230,18 +229,38 @@ impl FileSystem {
     }
 }
 
-/// Locks the inode, edits it and adds its record: what closures under a map's lock do.
+/// A locked inode and what a change on its way makes of it: taken over when that is published, else forgotten.
+pub(crate) struct Edited<'a> {
+    current: MutexGuard<'a, InodeRecord>,
+    edited: InodeRecord,
+}
+
+impl Hold for Edited<'_> {
+    fn published(mut self) {
+        *self.current = self.edited;
+    }
+}
+
+/// Locks the inode, edits its record and adds it to the change: what closures under a map's lock do.
+fn edit_inode<'a>(inode: &'a Inode, change: &mut Change, edit: impl FnOnce(&mut InodeRecord)) -> Edited<'a> {
+    let current = inode.lock();
+    let mut edited = current.clone();
+    edit(&mut edited);
+    put_inode(change, inode.ino, &edited);
+    Edited { current, edited }
+}
+
+/// As `edit_inode`, where the map grew by `mapped` blocks.
 pub(crate) fn commit_content<'a>(
     inode: &'a Inode,
     change: &mut Change,
     mapped: i64,
     edit: impl FnOnce(&mut InodeRecord),
-) -> MutexGuard<'a, InodeRecord> {
-    let mut record = inode.lock();
-    record.blocks = record.blocks.saturating_add_signed(mapped);
-    edit(&mut record);
-    put_inode(change, inode.ino, &record);
-    record
+) -> Edited<'a> {
+    edit_inode(inode, change, |record| {
+        record.blocks = record.blocks.saturating_add_signed(mapped);
+        edit(record);
+    })
 }
 
 /// What writing does to an inode besides its size.

@@ -1,0 +1,175 @@
+//! Every operation on every part of a volume fails once below a file system: what it says of its files stays what its
+//! records say, whether a call failed or not.
+
+#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use common::{TestClock, contradictions, file, names};
+use oncefs_engine::device::{Access, Device, Fault, Faults, FaultyDevice, Lasts, MemoryDevice};
+use oncefs_engine::kv::{FaultyKv, MemoryKv};
+use oncefs_engine::{BLOCK_BYTES, Ballast, Blocks, Chore, Medium, OpenOptions, Store};
+use oncefs_fs::{AllocateMode, AtimePolicy, FileSystem, Ino, Options, Result, SetAttributes, WriteOrigin};
+
+const DATA: Blocks = Blocks(8_000);
+const LOG_BYTES: u64 = 4 << 20;
+const TABLE_BYTES: u64 = DATA.0.div_ceil(128) * 4096;
+const BLOCK: u64 = BLOCK_BYTES as u64;
+const BY_CALLER: WriteOrigin = WriteOrigin::Caller { drop_privileges: false };
+
+/// The parts of a volume that is not open.
+struct Parts {
+    data: Arc<MemoryDevice>,
+    table: Arc<MemoryDevice>,
+    log: Arc<MemoryDevice>,
+    kv: Arc<MemoryKv>,
+}
+
+impl Parts {
+    fn empty() -> Self {
+        let device = |bytes| Arc::new(MemoryDevice::new(bytes));
+        let parts =
+            Self { data: device(DATA.bytes()), table: device(TABLE_BYTES), log: device(LOG_BYTES), kv: Arc::default() };
+        let faults = Arc::default();
+        Store::format_on(&parts.medium(&faults), DATA).unwrap();
+        FileSystem::format(&parts.store(&faults).unwrap(), &TestClock::default()).unwrap();
+        parts
+    }
+
+    fn copy(&self) -> Self {
+        let copy = |device: &MemoryDevice| Arc::new(device.after_power_cut(|_| true));
+        let kv = Arc::new(self.kv.after_power_cut(true));
+        Self { data: copy(&self.data), table: copy(&self.table), log: copy(&self.log), kv }
+    }
+
+    fn medium(&self, faults: &Arc<Faults>) -> Medium {
+        let faulty = |device: &Arc<MemoryDevice>, part| -> Arc<dyn Device> {
+            Arc::new(FaultyDevice::new(device.clone(), part, faults.clone()))
+        };
+        Medium {
+            data: faulty(&self.data, "data"),
+            table: faulty(&self.table, "table"),
+            log: faulty(&self.log, "log"),
+            log_bytes: LOG_BYTES,
+            kv: Arc::new(FaultyKv::new(self.kv.clone(), faults.clone())),
+            ballast: Ballast::none(),
+            host: None,
+            secret: [9; 32],
+            volume_id: [1; 16],
+            hints: None,
+            skipped: None,
+            device_load: None,
+        }
+    }
+
+    fn store(&self, faults: &Arc<Faults>) -> oncefs_engine::Result<Arc<Store>> {
+        // A read that is verified reads the block table, and then a publication finds it in memory.
+        let settings = [("inline", "all"), ("verify", "off")];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        Store::open_on(self.medium(faults), &OpenOptions { settings, ..OpenOptions::new(16 << 20) })
+    }
+
+    fn open(&self, faults: &Arc<Faults>) -> Arc<FileSystem> {
+        let options = Options { memory_bytes_max: 0, atime: AtimePolicy::Never, read_only: false };
+        FileSystem::open_without_threads(self.store(faults).unwrap(), Arc::new(TestClock::default()), &options).unwrap()
+    }
+}
+
+/// Blocks of which each differs from all others, by `key`.
+fn unique(key: u64, blocks: u64) -> Vec<u8> {
+    let word = |n: u64| (key << 32 | n).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
+    (1..=blocks * BLOCK / 8).flat_map(word).collect()
+}
+
+/// Two files with content in common, checkpointed, so that nothing of them is in memory at the next opening.
+fn prepared() -> Parts {
+    let parts = Parts::empty();
+    let file_system = parts.open(&Arc::default());
+    for name in ["one", "two", "three"] {
+        let ino = file(&file_system, Ino::ROOT, name).ino;
+        file_system.write(ino, 0, &unique(1, 200), BY_CALLER).unwrap();
+        file_system.write(ino, 200 * BLOCK, &unique(name.len() as u64 + 7, 100), BY_CALLER).unwrap();
+    }
+    file_system.store().run(Chore::Checkpoint).unwrap();
+    parts
+}
+
+type Call = (&'static str, fn(&FileSystem, [Ino; 3]) -> Result<()>);
+
+/// What goes wrong in the middle, once for each operation on a part. The offsets cut blocks.
+const CALLS: [Call; 8] = [
+    ("share", |fs, [one, ..]| fs.write(one, 290 * BLOCK, &unique(1, 150), BY_CALLER).map(drop)),
+    ("write", |fs, [one, ..]| fs.write(one, 100, &unique(5, 40), BY_CALLER).map(drop)),
+    ("truncate", |fs, [_, two, _]| set_size(fs, two, 150 * BLOCK + 77)),
+    ("punch", |fs, [one, ..]| fs.fallocate(one, 5 * BLOCK + 9, 90 * BLOCK, AllocateMode::PunchHole, false)),
+    ("zero", |fs, [one, ..]| {
+        fs.fallocate(one, 100 * BLOCK + 9, 9 * BLOCK, AllocateMode::ZeroRange { keep_size: false }, false)
+    }),
+    ("reserve", |fs, [_, two, _]| {
+        fs.fallocate(two, 280 * BLOCK, 300 * BLOCK, AllocateMode::Reserve { keep_size: false }, false)
+    }),
+    ("copy", |fs, [one, _, three]| fs.copy_file_range(one, 0, three, 250 * BLOCK, 200 * BLOCK, false).map(drop)),
+    ("empty", |fs, [_, two, _]| set_size(fs, two, 0)),
+];
+
+fn set_size(file_system: &FileSystem, ino: Ino, size: u64) -> Result<()> {
+    file_system.setattr(ino, &SetAttributes { size: Some(size), ..SetAttributes::default() }).map(drop)
+}
+
+fn run(file_system: &FileSystem, (_, call): &Call) -> Result<()> {
+    let ino = |name: &str| file_system.lookup(Ino::ROOT, name.as_bytes()).map(|attributes| attributes.ino);
+    call(file_system, [ino("one")?, ino("two")?, ino("three")?])
+}
+
+/// Both audits find nothing, and the names are there.
+fn assert_sound(file_system: &FileSystem, case: &str) {
+    let found = contradictions(file_system);
+    assert!(found.is_empty(), "{case}: {found:#?}");
+    let report = file_system.store().check(true, &mut |_, _| ()).unwrap();
+    assert!(report.is_clean(), "{case}: {:#?}", report.problems);
+    assert_eq!(names(file_system, Ino::ROOT).len(), 3, "{case}");
+}
+
+/// What a call asks of the parts, on a volume of which nothing is in memory.
+fn operations(prepared: &Parts, call: &Call) -> Vec<(&'static str, Access)> {
+    let (parts, faults) = (prepared.copy(), Arc::default());
+    let file_system = parts.open(&faults);
+    let opening = faults.count();
+    run(&file_system, call).unwrap();
+    faults.seen().split_off(opening)
+}
+
+#[test]
+fn an_operation_that_fails_leaves_inodes_as_their_records() {
+    let prepared = prepared();
+    let mut failed: BTreeMap<(&str, &str, Access), u32> = BTreeMap::new();
+    for call in &CALLS {
+        for (n, (part, access)) in operations(&prepared, call).into_iter().enumerate() {
+            let (parts, faults) = (prepared.copy(), Arc::new(Faults::default()));
+            let file_system = parts.open(&faults);
+            faults.arm(faults.count() + n, Fault::Broken, Lasts::Once);
+            let result = run(&file_system, call);
+            faults.mend();
+            let case = format!("{}, operation {n} {part} {access:?}: {result:?}", call.0);
+            if result.is_err() {
+                *failed.entry((call.0, part, access)).or_default() += 1;
+            }
+            if file_system.store().failure().is_none() {
+                // What a failed call left in memory would be written by the next change of the same inode.
+                run(&file_system, call).unwrap();
+                file_system.store().commit().unwrap();
+                assert_sound(&file_system, &case);
+            }
+            drop(file_system);
+            assert_sound(&parts.open(&Arc::default()), &case);
+        }
+    }
+    println!("{failed:#?}");
+    // Where the block table is read, the inode was edited already.
+    for name in ["share", "write", "truncate", "punch", "zero"] {
+        assert!(failed.contains_key(&(name, "table", Access::Read)), "{name} never failed so: {failed:#?}");
+    }
+}

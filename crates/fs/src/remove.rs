@@ -48,7 +48,8 @@ impl FileSystem {
             names.remove(parent, name)?;
             names.finish(&mut change);
             let now = self.clock.now();
-            staged.entries_changed(parent, now).entries -= 1;
+            staged.entries_changed(parent, now);
+            staged.entry_left(parent)?;
             let orphaned = self.drop_name(&mut staged, &mut change, parent, found.ino, now)?;
             self.publish_orphaning(staged, change, orphaned)?;
             return Ok(orphaned);
@@ -80,13 +81,10 @@ impl FileSystem {
     ) -> Result<Option<Ino>> {
         if staged.get(ino).is_directory() {
             self.check_empty(staged, ino)?;
-            staged.edit(parent).nlink -= 1;
+            staged.link_left(parent)?;
             staged.edit(ino).nlink = 0;
         } else {
-            let target = staged.edit(ino);
-            target.nlink = target.nlink.checked_sub(1).ok_or_else(|| {
-                Error::corrupt(format!("inode {}", ino.0), "it has more names than its link count says")
-            })?;
+            staged.link_left(ino)?;
         }
         let target = staged.edit(ino);
         target.ctime = now;

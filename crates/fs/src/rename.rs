@@ -109,11 +109,11 @@ impl FileSystem {
         match (mode, target) {
             (RenameMode::Exchange, Some(target)) => {
                 names.set(old.parent, old.name, target.ino, target.kind)?;
-                move_inode(staged, target, new.parent, old.parent, now);
+                move_inode(staged, target, new.parent, old.parent, now)?;
             }
             (_, target) => {
                 names.remove(old.parent, old.name)?;
-                staged.edit(old.parent).entries -= 1;
+                staged.entry_left(old.parent)?;
                 if let Some(target) = target {
                     orphaned = self.drop_name(staged, &mut change, new.parent, target.ino, now)?;
                 } else {
@@ -122,7 +122,7 @@ impl FileSystem {
             }
         }
         names.set(new.parent, new.name, source.ino, source.kind)?;
-        move_inode(staged, source, old.parent, new.parent, now);
+        move_inode(staged, source, old.parent, new.parent, now)?;
         names.finish(&mut change);
         Ok((change, orphaned))
     }
@@ -155,13 +155,14 @@ fn check_alive(directory: &InodeRecord) -> Result<()> {
 }
 
 /// Counts and pointers of an inode that goes from one directory to another.
-fn move_inode(staged: &mut Staged, dirent: &Dirent, from: Ino, to: Ino, now: Timestamp) {
+fn move_inode(staged: &mut Staged, dirent: &Dirent, from: Ino, to: Ino, now: Timestamp) -> Result<()> {
     staged.edit(dirent.ino).ctime = now;
     if is_directory(dirent) && from != to {
         staged.edit(dirent.ino).parent = to;
-        staged.edit(from).nlink -= 1;
+        staged.link_left(from)?;
         staged.edit(to).nlink += 1;
     }
+    Ok(())
 }
 
 #[derive(PartialEq, Eq)]

@@ -8,7 +8,7 @@ use parking_lot::MutexGuard;
 use crate::cache::Inode;
 use crate::directory::put_inode;
 use crate::format::inode::InodeRecord;
-use crate::{Ino, Result, Timestamp};
+use crate::{Error, Ino, Result, Timestamp};
 
 /// Locked inodes. What is edited becomes visible when it is published, and is forgotten otherwise.
 pub(crate) struct Staged<'a> {
@@ -55,6 +55,20 @@ impl<'a> Staged<'a> {
         record
     }
 
+    /// Counts an entry less in a directory. That it counts none is damage.
+    pub(crate) fn entry_left(&mut self, ino: Ino) -> Result<()> {
+        let record = self.edit(ino);
+        record.entries = record.entries.checked_sub(1).ok_or_else(|| too_many(ino, "entries"))?;
+        Ok(())
+    }
+
+    /// Counts a link less. That there is none is damage.
+    pub(crate) fn link_left(&mut self, ino: Ino) -> Result<()> {
+        let record = self.edit(ino);
+        record.nlink = record.nlink.checked_sub(1).ok_or_else(|| too_many(ino, "names and subdirectories"))?;
+        Ok(())
+    }
+
     /// Publishes the edited records together with `change`.
     pub(crate) fn publish(mut self, store: &Store, mut change: Change) -> Result<()> {
         for locked in &self.locked {
@@ -70,4 +84,8 @@ impl<'a> Staged<'a> {
         }
         Ok(())
     }
+}
+
+fn too_many(ino: Ino, what: &str) -> Error {
+    Error::corrupt(format!("inode {}", ino.0), format!("it has more {what} than it counts"))
 }

@@ -12,7 +12,8 @@ use crate::format::inode::{self, InodeRecord};
 use crate::format::{lease, orphan, symlink, xattr};
 use crate::repair::{check_names, paths_of_maps, repair_names};
 use crate::{
-    AtimePolicy, Caller, FileKind, FileSystem, Ino, NameFindings, Options, SystemClock, WriteOrigin, XattrMode,
+    AtimePolicy, Caller, FileKind, FileSystem, Ino, NameFindings, Options, RenameMode, SystemClock, WriteOrigin,
+    XattrMode,
 };
 
 const USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
@@ -182,6 +183,25 @@ impl Broken<'_> {
         value[0] ^= 0x40;
         self.put(key, value);
     }
+}
+
+/// An assertion would end the daemon.
+#[test]
+fn a_directory_that_counts_less_than_it_has_refuses_to_lose_more() {
+    let volume = Volume::new();
+    let store = volume.store();
+    let broken = Broken { store: &store, seed: 0 };
+    broken.edit(volume.e, |record| record.entries = 0);
+    broken.edit(volume.d, |record| record.entries = 0);
+    let fs = volume.file_system(store);
+    let refused =
+        |result: crate::Result<()>| matches!(result, Err(crate::Error::Engine(oncefs_engine::Error::Corrupt { .. })));
+    assert!(refused(fs.unlink(volume.e, b"f").map(drop)));
+    assert!(refused(fs.rename(volume.e, b"f", Ino::ROOT, b"f", RenameMode::Replace).map(drop)));
+    assert!(refused(fs.rename(volume.d, b"e", Ino::ROOT, b"e", RenameMode::Replace).map(drop)));
+    assert_eq!(fs.lookup(volume.e, b"f").unwrap().ino, volume.f, "nothing was changed");
+    assert_eq!(fs.lookup(volume.d, b"e").unwrap().ino, volume.e, "nothing was changed");
+    fs.close().unwrap();
 }
 
 #[test]

@@ -201,7 +201,7 @@ impl Core {
             let newer = self.state.lock().shards.get(key);
             let shard = match (newer, value) {
                 (Some(shard), _) => Some(shard),
-                (None, Some(value)) => Shard::decode(value).map(Arc::new),
+                (None, Some(value)) => Shard::decode(key, value).map(Arc::new),
                 (None, None) => match self.shard(key) {
                     Err(Error::Corrupt { .. }) => None,
                     read => Some(read?),

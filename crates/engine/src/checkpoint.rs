@@ -104,7 +104,7 @@ impl Core {
         numbers.sort_unstable();
         for run in numbers.chunk_by(|a, b| a + 1 == *b) {
             for part in run.chunks(REQUEST_PAGES) {
-                let bytes: Vec<u8> = part.iter().flat_map(|number| pages[number].sealed(sequence)).collect();
+                let bytes: Vec<u8> = part.iter().flat_map(|number| pages[number].sealed(*number, sequence)).collect();
                 let at = part[0] * PAGE_BYTES as u64;
                 let _alone = self.table_io.write();
                 self.table.write_at(&bytes, at).map_err(|e| Error::io("writing the block table", e))?;
@@ -128,7 +128,7 @@ impl Core {
             .layers
             .shards
             .iter()
-            .map(|(key, shard)| (keys::shard(*key), (!shard.is_empty()).then(|| shard.encode())));
+            .map(|(key, shard)| (keys::shard(*key), (!shard.is_empty()).then(|| shard.encode(*key))));
         let mut batch: Vec<Put> = Vec::new();
         let mut batch_bytes = 0;
         for (key, value) in records.chain(shards).chain(self.advice()) {

@@ -360,7 +360,7 @@ impl Core {
         }
         let stored = match self.kv.get(&keys::shard(key))? {
             None => Shard::default(),
-            Some(value) => Shard::decode(&value).ok_or_else(|| {
+            Some(value) => Shard::decode(key, &value).ok_or_else(|| {
                 Error::corrupt(format!("shard {} of map {}", key.shard, key.map.0), "its checksum does not match")
             })?,
         };
@@ -412,7 +412,7 @@ impl Core {
         chunks
             .map(|(chunk, number)| {
                 let chunk: &[u8; PAGE_BYTES] = chunk.try_into().expect("chunks of a page");
-                Page::from_disk(chunk).map(|page| (number, page)).map_err(|sector| {
+                Page::from_disk(number, chunk).map(|page| (number, page)).map_err(|sector| {
                     Error::corrupt(
                         format!("sector {sector} of page {number} of the block table"),
                         "its checksum does not match",

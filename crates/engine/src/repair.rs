@@ -199,7 +199,7 @@ impl Core {
         let mut bytes = [0; PAGE_BYTES];
         let read = self.table.read_at(&mut bytes, number * PAGE_BYTES as u64);
         read.map_err(|e| Error::io("reading the block table", e))?;
-        let (page, damaged) = Page::salvage(&bytes);
+        let (page, damaged) = Page::salvage(number, &bytes);
         let mut state = self.state.lock();
         let generation = state.table.generation();
         state.table.admit(number, page, generation);

@@ -165,7 +165,7 @@ impl Table {
         let frozen = Arc::unwrap_or_clone(std::mem::take(&mut self.frozen));
         for (number, mut page) in frozen {
             if !self.dirty.contains_key(&number) {
-                Arc::make_mut(&mut page).seal(sequence);
+                Arc::make_mut(&mut page).seal(number, sequence);
                 self.clean.put(number, page);
                 self.shrink();
             }
@@ -249,8 +249,8 @@ mod tests {
         table.freeze();
         table.thaw(5);
         table.edit(0).set(Pbn(100), &stored(2));
-        let written = table.freeze()[&0].sealed(6);
-        let back = Page::from_disk(&written).expect("every sector has its checksum");
+        let written = table.freeze()[&0].sealed(0, 6);
+        let back = Page::from_disk(0, &written).expect("every sector has its checksum");
         assert_eq!((back.sequence_of(Pbn(1)), back.sequence_of(Pbn(100))), (5, 6));
     }
 
@@ -267,7 +267,7 @@ mod tests {
     fn redo_reaches_only_sectors_older_than_it() {
         let mut page = Page::empty();
         page.set(Pbn(0), &stored(5));
-        let on_disk = Page::from_disk(&page.sealed(7)).unwrap();
+        let on_disk = Page::from_disk(0, &page.sealed(0, 7)).unwrap();
         let mut table = Table::new(1 << 20);
         table.add_redo(7, Redo::Store(Pbn(0), Tag(9), None));
         table.add_redo(7, Redo::Store(Pbn(100), Tag(9), None));

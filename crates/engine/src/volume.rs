@@ -339,7 +339,7 @@ pub fn check_sizes(data: &dyn Device, table: &dyn Device, sums: &Sums) -> Result
 /// that the records know of, to the end of the log. A table whose first page cannot be read is left to who needs it.
 pub fn check_table(table: &dyn Device, volume_id: [u8; 16], checkpoints: RangeInclusive<u64>) -> Result<()> {
     let mut bytes = [0; PAGE_BYTES];
-    let page = table.read_at(&mut bytes, 0).ok().and_then(|()| Page::from_disk(&bytes).ok());
+    let page = table.read_at(&mut bytes, 0).ok().and_then(|()| Page::from_disk(0, &bytes).ok());
     let Some(page) = page else { return Ok(()) };
     let (id, written) = page.stamped().unwrap_or((volume_id, 0));
     if id != volume_id {

@@ -130,9 +130,9 @@ fn the_label_is_as_the_page_says() {
 fn the_block_table_is_as_the_page_says() {
     let mut table = Page::empty();
     let entry = Entry { tag: Tag(0x0102_0304), fingerprint: Some(Fingerprint([9; 16])), count: 7, flags: 5 };
-    // pbn 21 is entry 5 of sector 1.
+    // pbn 21 of a page is entry 5 of sector 1.
     table.set(Pbn(21), &entry);
-    let bytes = table.sealed(6);
+    let bytes = table.sealed(3, 6);
     let sector = &bytes[512..1024];
     let page = section(PAGE, "Table sector");
     let entries = sector[16..].to_vec();
@@ -140,7 +140,11 @@ fn the_block_table_is_as_the_page_says() {
     page.assert_layout(
         sector,
         0,
-        &[("checksum", number(page.checksum(sector, 0))), ("sequence", number(6)), ("entries", entries)],
+        &[
+            ("checksum", number(xxh3_64_with_seed(&sector[8..], page.seed() ^ (8 * 3 + 1)))),
+            ("sequence", number(6)),
+            ("entries", entries),
+        ],
     );
     let place = 16 + 5 * 31;
     section(PAGE, "Table entry").assert_layout(
@@ -370,7 +374,8 @@ fn a_shard_is_as_the_page_says() {
     ];
     let mut shard = Shard::default();
     extents.iter().for_each(|extent| shard.set(*extent));
-    let bytes = shard.encode();
+    let key = ShardKey { map: MapId(0x0102), shard: 9 };
+    let bytes = shard.encode(key);
     let page = section(PAGE, "Shard");
     let kinds: Vec<String> = page.rows().iter().map(|row| row[1].clone()).collect();
     assert_eq!(kinds, ["`number`", "`number`", "`step`"]);
@@ -392,7 +397,7 @@ fn a_shard_is_as_the_page_says() {
         }
     }
     assert!(values.0.is_empty());
-    assert_eq!(sum, (xxh3_64_with_seed(body, page.seed()) as u32).to_le_bytes());
+    assert_eq!(sum, (xxh3_64_with_seed(body, page.seed() ^ 0x0102_0000_0000 ^ 9) as u32).to_le_bytes());
 }
 
 #[test]

@@ -3,8 +3,8 @@
 
 use oncefs_engine::Pbn;
 use oncefs_engine::format::ops::{Op, OpReader, OpWriter};
-use oncefs_engine::format::record;
 use oncefs_engine::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
+use oncefs_engine::format::{keys, record};
 
 use crate::decoders::made_operation;
 use crate::disk::{Image, PAGE_BYTES};
@@ -78,7 +78,7 @@ fn damage_image(image: &mut Image, input: &mut Input<'_>, seal_page: fn(&mut Ima
 }
 
 fn seal_table(image: &mut Image, page: u64, _: &mut Input<'_>) {
-    seal::table_page(image.page_mut(page));
+    seal::table_page(image.page_mut(page), page);
 }
 
 fn seal_hints(image: &mut Image, page: u64, input: &mut Input<'_>) {
@@ -185,7 +185,7 @@ fn damage_record(parts: &mut Parts, input: &mut Input<'_>) -> Kind {
             return Kind::Moved;
         }
         5 | 6 if key[0] == 0x02 => {
-            value = with_other_extent(&value, input);
+            value = with_other_extent(&key, &value, input);
             Kind::Sealed
         }
         _ => {
@@ -199,8 +199,9 @@ fn damage_record(parts: &mut Parts, input: &mut Input<'_>) -> Kind {
 }
 
 /// The shard with blocks that go elsewhere, mostly to blocks that others use.
-fn with_other_extent(value: &[u8], input: &mut Input<'_>) -> Vec<u8> {
-    let Some(mut shard) = Shard::decode(value) else { return value.to_vec() };
+fn with_other_extent(key: &[u8], value: &[u8], input: &mut Input<'_>) -> Vec<u8> {
+    let Some(key) = keys::parse_shard(key) else { return value.to_vec() };
+    let Some(mut shard) = Shard::decode(key, value) else { return value.to_vec() };
     let first = input.below(SHARD_BLOCKS);
     let blocks = 1 + input.below(SHARD_BLOCKS - first);
     let target = match input.byte() % 4 {
@@ -210,5 +211,5 @@ fn with_other_extent(value: &[u8], input: &mut Input<'_>) -> Vec<u8> {
         _ => Target::Data(Pbn(input.edge() >> 1)),
     };
     shard.set(Extent { first: first as u16, blocks: blocks as u16, target });
-    shard.encode()
+    shard.encode(key)
 }

@@ -9,6 +9,7 @@ use std::fmt::Debug;
 use oncefs_engine::format::checkpoint::Checkpoint;
 use oncefs_engine::format::hint_header::{self, HintHeader};
 use oncefs_engine::format::hint_page::{self, Decoded};
+use oncefs_engine::format::keys::ShardKey;
 use oncefs_engine::format::ops::{Op, OpReader, OpWriter};
 use oncefs_engine::format::page::{PAGE_BYTES, PAGE_ENTRIES, Page};
 use oncefs_engine::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
@@ -31,16 +32,18 @@ pub struct Structure {
 
 /// Number in the keys of records, so that their checksums have a seed.
 const NUMBER: u64 = 7;
+/// The key of shards, for the same reason.
+const SHARD: ShardKey = ShardKey { map: MapId(NUMBER), shard: 0 };
 
 /// All of them. An input's first byte chooses one, so new ones come last.
 pub const STRUCTURES: [Structure; 21] = [
     Structure { name: "superblock", seal: seal::superblock, check: check_superblock },
     Structure { name: "label", seal: seal::label, check: check_label },
-    Structure { name: "table page", seal: seal::table_page, check: check_table_page },
+    Structure { name: "table page", seal: |bytes| seal::table_page(bytes, 0), check: check_table_page },
     Structure { name: "log record", seal: seal::log_record, check: check_log_record },
     Structure { name: "operations", seal: unsealed, check: check_operations },
     Structure { name: "checkpoint", seal: seal::checkpoint, check: check_checkpoint },
-    Structure { name: "shard", seal: seal::shard, check: check_shard },
+    Structure { name: "shard", seal: |bytes| seal::shard(bytes, SHARD), check: check_shard },
     Structure { name: "keys", seal: unsealed, check: check_keys },
     Structure { name: "hint header", seal: seal::hint_header, check: check_hint_header },
     Structure { name: "hint page", seal: seal::hint_page, check: check_hint_page },
@@ -106,14 +109,14 @@ fn check_label(bytes: &[u8]) {
 
 fn check_table_page(bytes: &[u8]) {
     let Some(bytes) = bytes.first_chunk::<PAGE_BYTES>() else { return };
-    let Ok(page) = decoded(bytes, || Page::from_disk(bytes)) else { return };
+    let Ok(page) = decoded(bytes, || Page::from_disk(0, bytes)) else { return };
     let mut copy = Page::empty();
     for pbn in (0..PAGE_ENTRIES).map(Pbn) {
         assert_eq!(page.entry(pbn).count, page.count(pbn));
         assert!(page.sequence_of(pbn) <= page.newest_sequence());
         copy.set(pbn, &page.entry(pbn));
     }
-    let copy = Page::from_disk(&copy.sealed(page.newest_sequence())).expect("its own bytes are accepted");
+    let copy = Page::from_disk(0, &copy.sealed(0, page.newest_sequence())).expect("its own bytes are accepted");
     (0..PAGE_ENTRIES).map(Pbn).for_each(|pbn| assert_same(&page.entry(pbn), &copy.entry(pbn)));
 }
 
@@ -151,8 +154,8 @@ fn check_checkpoint(bytes: &[u8]) {
 }
 
 fn check_shard(bytes: &[u8]) {
-    let Some(shard) = decoded(bytes, || Shard::decode(bytes)) else { return };
-    assert_same(&shard, &Shard::decode(&shard.encode()).expect("its own bytes are accepted"));
+    let Some(shard) = decoded(bytes, || Shard::decode(SHARD, bytes)) else { return };
+    assert_same(&shard, &Shard::decode(SHARD, &shard.encode(SHARD)).expect("its own bytes are accepted"));
     let end = SHARD_BLOCKS as u16;
     assert_eq!(shard.slice(0, end).map(|extent| u64::from(extent.blocks)).sum::<u64>(), SHARD_BLOCKS);
     assert!(shard.mapped_blocks() <= SHARD_BLOCKS);
@@ -271,7 +274,7 @@ fn check_made_shard(bytes: &[u8]) {
         shard.set(Extent { first: first as u16, blocks: blocks as u16, target });
         (0..blocks).for_each(|n| model[(first + n) as usize] = target.plus(n));
     }
-    let again = Shard::decode(&shard.encode()).expect("its own bytes are accepted");
+    let again = Shard::decode(SHARD, &shard.encode(SHARD)).expect("its own bytes are accepted");
     assert_same(&shard, &again);
     let blocks = again.slice(0, SHARD_BLOCKS as u16);
     let blocks = blocks.flat_map(|extent| (0..u64::from(extent.blocks)).map(move |n| extent.target.plus(n)));

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use oncefs_engine::format::keys::{self, ShardKey};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Size of a sector of the block table.
@@ -34,9 +35,10 @@ pub fn label(bytes: &mut [u8]) {
     seal(bytes, 0..32, 32, 0x6C61_6265);
 }
 
-/// All sectors of a page of the block table.
-pub fn table_page(bytes: &mut [u8]) {
-    bytes.chunks_exact_mut(SECTOR_BYTES).for_each(|sector| seal(sector, 8..SECTOR_BYTES, 0, 0x7461_626C));
+/// All sectors of page `number` of the block table.
+pub fn table_page(bytes: &mut [u8], number: u64) {
+    let sectors = bytes.chunks_exact_mut(SECTOR_BYTES).zip(8 * number..);
+    sectors.for_each(|(sector, number)| seal(sector, 8..SECTOR_BYTES, 0, 0x7461_626C ^ number));
 }
 
 /// A log record, whose length stands in its header; one that claims to be longer than it is stays as it is.
@@ -55,9 +57,9 @@ pub fn checkpoint(bytes: &mut [u8]) {
     seal(bytes, 0..56, 56, 0x6368_6563 ^ u64::from_le_bytes(half));
 }
 
-/// A shard.
-pub fn shard(bytes: &mut [u8]) {
-    seal_short(bytes, 0x7368_6172);
+/// The shard of this key.
+pub fn shard(bytes: &mut [u8], key: ShardKey) {
+    seal_short(bytes, 0x7368_6172 ^ key.map.0.rotate_left(32) ^ key.shard);
 }
 
 /// A record of the `fs` crate under the number in its key.
@@ -94,7 +96,7 @@ pub fn record(key: &[u8], value: &mut [u8]) {
     let number = || key.get(1..9).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
     match key.first() {
         Some(0x01) => checkpoint(value),
-        Some(0x02) => shard(value),
+        Some(0x02) => keys::parse_shard(key).into_iter().for_each(|key| shard(value, key)),
         Some(0x03 | 0x04) | None => {}
         Some(_) => name_record(value, number()),
     }

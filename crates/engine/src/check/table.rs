@@ -133,7 +133,7 @@ impl Core {
             .map(|(number, bytes)| match state.table.page(number) {
                 Some(newer) => Found { page: (**newer).clone(), damaged: 0 },
                 None => {
-                    let (page, damaged) = Page::salvage(bytes.try_into().expect("chunks of a page"));
+                    let (page, damaged) = Page::salvage(number, bytes.try_into().expect("chunks of a page"));
                     Found { page, damaged }
                 }
             })

@@ -239,7 +239,7 @@ fn a_page_newer_than_the_log_is_named_and_left() {
     let core = devices.open();
     let mut page = crate::format::page::Page::empty();
     page.set_count(Pbn(0), 0);
-    devices.table.write_at(&page.sealed(1 << 40), 60 * PAGE_BYTES as u64).unwrap();
+    devices.table.write_at(&page.sealed(60, 1 << 40), 60 * PAGE_BYTES as u64).unwrap();
     assert!(found(&core, false, |f| matches!(f, Fault::PageAge { number: 60, .. })));
     assert!(!repair(&core, Remedy::Asked).left.is_clean());
 }

@@ -24,6 +24,7 @@ pub const COPIED: u8 = 2;
 pub const COPY: u8 = 4;
 
 const SECTOR_ENTRIES: usize = 16;
+const SECTORS: u64 = (PAGE_BYTES / SECTOR_BYTES) as u64;
 const CHECKSUM_AT: usize = 0;
 const SEQUENCE_AT: usize = 8;
 const ENTRIES_AT: usize = 16;
@@ -71,6 +72,11 @@ pub fn page_of(pbn: Pbn) -> u64 {
     pbn.0 / PAGE_ENTRIES
 }
 
+/// So that a sector which lies where another belongs is found out.
+fn seed_of(number: u64, sector: usize) -> u64 {
+    SEED ^ (number * SECTORS + sector as u64)
+}
+
 /// A page in memory. Checksums and sequences inside are those of the last read or write.
 #[derive(Clone)]
 pub struct Page {
@@ -84,23 +90,23 @@ impl Page {
         Self { bytes: Box::new([0; PAGE_BYTES]), changed_sectors: 0 }
     }
 
-    /// Checks a page read from disk. Err: which sector is damaged.
-    pub fn from_disk(bytes: &[u8; PAGE_BYTES]) -> Result<Self, usize> {
+    /// Checks page `number` as read from disk. Err: which sector is damaged, or belongs elsewhere.
+    pub fn from_disk(number: u64, bytes: &[u8; PAGE_BYTES]) -> Result<Self, usize> {
         for (index, sector) in bytes.chunks_exact(SECTOR_BYTES).enumerate() {
             let sum = at::u64(sector, CHECKSUM_AT);
             let blank = sum == 0 && sector.iter().all(|byte| *byte == 0);
-            if !blank && sum != checksum(&sector[SEQUENCE_AT..], SEED) {
+            if !blank && sum != checksum(&sector[SEQUENCE_AT..], seed_of(number, index)) {
                 return Err(index);
             }
         }
         Ok(Self { bytes: Box::new(*bytes), changed_sectors: 0 })
     }
 
-    /// What is whole of a page read from disk, with empty sectors for those that are not: one bit for each of these.
-    pub fn salvage(bytes: &[u8; PAGE_BYTES]) -> (Self, u8) {
+    /// What is whole of page `number` as read from disk, with empty sectors for those that are not: one bit for each of these.
+    pub fn salvage(number: u64, bytes: &[u8; PAGE_BYTES]) -> (Self, u8) {
         let mut bytes = Box::new(*bytes);
         let mut damaged = 0;
-        while let Err(sector) = Self::from_disk(&bytes) {
+        while let Err(sector) = Self::from_disk(number, &bytes) {
             damaged |= 1 << sector;
             bytes[sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES].fill(0);
         }
@@ -118,19 +124,19 @@ impl Page {
         (Pbn(first), Pbn(first + SECTOR_ENTRIES as u64))
     }
 
-    /// The page's bytes for the disk, changed sectors sealed with `sequence`.
-    pub fn sealed(&self, sequence: u64) -> [u8; PAGE_BYTES] {
+    /// The bytes for the disk of page `number`, changed sectors sealed with `sequence`.
+    pub fn sealed(&self, number: u64, sequence: u64) -> [u8; PAGE_BYTES] {
         let mut page = self.clone();
-        page.seal(sequence);
+        page.seal(number, sequence);
         *page.bytes
     }
 
     /// Gives changed sectors their sequence and checksum: the page is now as `sealed` wrote it.
-    pub fn seal(&mut self, sequence: u64) {
+    pub fn seal(&mut self, number: u64, sequence: u64) {
         for (index, sector) in self.bytes.chunks_exact_mut(SECTOR_BYTES).enumerate() {
             if self.changed_sectors & (1 << index) != 0 {
                 sector[SEQUENCE_AT..ENTRIES_AT].copy_from_slice(&sequence.to_le_bytes());
-                let sum = checksum(&sector[SEQUENCE_AT..], SEED);
+                let sum = checksum(&sector[SEQUENCE_AT..], seed_of(number, index));
                 sector[CHECKSUM_AT..SEQUENCE_AT].copy_from_slice(&sum.to_le_bytes());
             }
         }
@@ -229,13 +235,13 @@ mod tests {
     fn an_entry_has_its_golden_bytes_and_comes_back() {
         let mut page = Page::empty();
         page.set(Pbn(128 + 17), &sample());
-        let bytes = page.sealed(5);
+        let bytes = page.sealed(1, 5);
         let start = 512 + 16 + 31;
         assert_eq!(bytes[start..start + 10], [2, 1, 0, 0, 0, 0, 0, 0, 9, 9]);
         assert_eq!(bytes[start + 24..start + 31], [3, 0, 0, 0, 0, 0, 0]);
         assert_eq!(bytes[512 + 8..512 + 16], [5, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(bytes[..512], [0; 512], "an unchanged sector stays as it was");
-        let back = Page::from_disk(&bytes).unwrap();
+        let back = Page::from_disk(1, &bytes).unwrap();
         assert_eq!(back.entry(Pbn(17)), sample());
         assert_eq!(back.entry(Pbn(16)), Entry::default());
         assert_eq!((back.sequence_of(Pbn(17)), back.sequence_of(Pbn(0)), back.newest_sequence()), (5, 0, 5));
@@ -246,7 +252,7 @@ mod tests {
         let mut page = Page::empty();
         page.set(Pbn(0), &sample());
         page.set_flags(Pbn(0), COPIED);
-        assert_eq!(page.sealed(1)[16 + 28], 2);
+        assert_eq!(page.sealed(0, 1)[16 + 28], 2);
         assert_eq!(page.entry(Pbn(0)), Entry { flags: COPIED, ..sample() });
         let tag = sample().tag;
         let with = |flags| Entry { flags, ..sample() };
@@ -259,24 +265,35 @@ mod tests {
     fn any_flipped_bit_of_a_written_sector_is_noticed() {
         let mut page = Page::empty();
         page.set(Pbn(0), &sample());
-        let bytes = page.sealed(1);
+        let bytes = page.sealed(0, 1);
         for bit in 0..SECTOR_BYTES * 8 {
             let mut flipped = bytes;
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Page::from_disk(&flipped).err(), Some(0), "bit {bit}");
+            assert_eq!(Page::from_disk(0, &flipped).err(), Some(0), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_sector_in_the_place_of_another_is_noticed() {
+        let mut page = Page::empty();
+        [Pbn(0), Pbn(16)].iter().for_each(|pbn| page.set(*pbn, &sample()));
+        let mut bytes = page.sealed(3, 1);
+        assert!(Page::from_disk(3, &bytes).is_ok());
+        assert_eq!(Page::from_disk(4, &bytes).err(), Some(0), "another page");
+        bytes.copy_within(..SECTOR_BYTES, SECTOR_BYTES);
+        assert_eq!(Page::from_disk(3, &bytes).err(), Some(1), "another sector");
     }
 
     #[test]
     fn what_is_whole_of_a_damaged_page_is_salvaged() {
         let mut page = Page::empty();
         [Pbn(0), Pbn(20), Pbn(127)].iter().for_each(|pbn| page.set(*pbn, &sample()));
-        let mut bytes = page.sealed(1);
+        let mut bytes = page.sealed(0, 1);
         bytes[SECTOR_BYTES + 40] ^= 1;
-        let (back, damaged) = Page::salvage(&bytes);
+        let (back, damaged) = Page::salvage(0, &bytes);
         assert_eq!((damaged, back.count(Pbn(0)), back.count(Pbn(20)), back.count(Pbn(127))), (2, 3, 0, 3));
         assert_eq!(Page::sector_blocks(3, 1), (Pbn(400), Pbn(416)));
-        assert!(Page::from_disk(&back.sealed(2)).is_ok(), "written, the page is whole");
+        assert!(Page::from_disk(0, &back.sealed(0, 2)).is_ok(), "written, the page is whole");
     }
 
     #[test]
@@ -284,9 +301,9 @@ mod tests {
         let mut page = Page::empty();
         page.set(Pbn(0), &sample());
         page.set(Pbn(127), &sample());
-        let mut torn = page.sealed(1);
+        let mut torn = page.sealed(0, 1);
         torn[SECTOR_BYTES..].fill(0);
-        let back = Page::from_disk(&torn).unwrap();
+        let back = Page::from_disk(0, &torn).unwrap();
         assert_eq!((back.count(Pbn(0)), back.count(Pbn(127))), (3, 0));
     }
 }

@@ -1,5 +1,6 @@
 //! A shard: the extents of 256 consecutive lbns of one map, one record each.
 
+use super::keys::ShardKey;
 use super::{checksum, varint};
 use crate::Pbn;
 
@@ -52,6 +53,11 @@ impl Extent {
     fn continued_by(&self, next: &Extent) -> bool {
         self.end() == next.first && self.target.plus(u64::from(self.blocks)) == next.target
     }
+}
+
+/// So that a record which stands under the key of another is found out.
+fn seed_of(key: ShardKey) -> u64 {
+    SEED ^ key.map.0.rotate_left(32) ^ key.shard
 }
 
 /// The extents of one shard. Invariants: (1) in order, (2) not overlapping, (3) none empty, none a hole,
@@ -140,7 +146,7 @@ impl Shard {
     }
 
     /// The record's value: extents as differences, then a checksum.
-    pub fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self, key: ShardKey) -> Vec<u8> {
         let mut out = Vec::with_capacity(4 + self.extents.len() * 5);
         let (mut block, mut pbn) = (0u16, 0u64);
         for extent in &self.extents {
@@ -153,15 +159,15 @@ impl Shard {
             }
             block = extent.end();
         }
-        let sum = checksum(&out, SEED) as u32;
+        let sum = checksum(&out, seed_of(key)) as u32;
         out.extend_from_slice(&sum.to_le_bytes());
         out
     }
 
-    /// Reads a record's value. None: damaged.
-    pub fn decode(value: &[u8]) -> Option<Self> {
+    /// Reads the value of the record `key`. None: damaged, or another record's.
+    pub fn decode(key: ShardKey, value: &[u8]) -> Option<Self> {
         let (mut body, sum) = value.split_at_checked(value.len().checked_sub(CHECKSUM_BYTES)?)?;
-        if sum != (checksum(body, SEED) as u32).to_le_bytes() {
+        if sum != (checksum(body, seed_of(key)) as u32).to_le_bytes() {
             return None;
         }
         let mut extents = Vec::new();
@@ -205,6 +211,9 @@ impl Shard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::MapId;
+
+    const KEY: ShardKey = ShardKey { map: MapId(3), shard: 5 };
 
     fn data(first: u16, blocks: u16, pbn: u64) -> Extent {
         Extent { first, blocks, target: Target::Data(Pbn(pbn)) }
@@ -215,24 +224,33 @@ mod tests {
         let mut shard = Shard::default();
         shard.set(data(2, 3, 100));
         shard.set(Extent { first: 10, blocks: 1, target: Target::Reserved });
-        let bytes = shard.encode();
+        let bytes = shard.encode(KEY);
         assert_eq!(bytes[..bytes.len() - 4], [2, 7, 200, 1, 5, 2]);
-        assert_eq!(Shard::decode(&bytes), Some(shard));
+        assert_eq!(Shard::decode(KEY, &bytes), Some(shard));
     }
 
     #[test]
     fn damaged_and_cut_bytes_are_refused() {
         let mut shard = Shard::default();
         shard.set(data(0, 256, 1 << 39));
-        let bytes = shard.encode();
+        let bytes = shard.encode(KEY);
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Shard::decode(&flipped), None, "bit {bit}");
+            assert_eq!(Shard::decode(KEY, &flipped), None, "bit {bit}");
         }
         for len in 0..bytes.len() {
-            assert_eq!(Shard::decode(&bytes[..len]), None, "{len} bytes");
+            assert_eq!(Shard::decode(KEY, &bytes[..len]), None, "{len} bytes");
         }
+    }
+
+    #[test]
+    fn the_value_of_another_record_is_refused() {
+        let mut shard = Shard::default();
+        shard.set(data(0, 256, 7));
+        let bytes = shard.encode(KEY);
+        assert_eq!(Shard::decode(ShardKey { shard: 6, ..KEY }, &bytes), None);
+        assert_eq!(Shard::decode(ShardKey { map: MapId(4), ..KEY }, &bytes), None);
     }
 
     #[test]
@@ -268,7 +286,7 @@ mod tests {
                 let mapped = plain.iter().filter(|target| **target != Target::Hole).count();
                 assert_eq!(shard.mapped_blocks(), mapped as u64);
             }
-            assert_eq!(Shard::decode(&shard.encode()), Some(shard));
+            assert_eq!(Shard::decode(KEY, &shard.encode(KEY)), Some(shard));
         }
     }
 }

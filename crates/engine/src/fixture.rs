@@ -35,6 +35,13 @@ impl Random {
     }
 }
 
+/// Blocks that no other seed gives.
+#[cfg(not(feature = "schedules"))]
+pub fn unique(blocks: usize, seed: u64) -> Vec<u8> {
+    let mut filler = Random(seed);
+    (0..blocks * crate::BLOCK_BYTES / 8).flat_map(|_| filler.next().to_le_bytes()).collect()
+}
+
 /// The complete index in memory, without a worker.
 pub fn one_level() -> Settings {
     Settings::of(Profile::Lrlfs, MEMORY_BYTES)

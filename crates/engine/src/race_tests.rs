@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::core::Core;
 use crate::device::{Device, MemoryDevice};
-use crate::fixture::{Devices, Random, one_level, two_levels};
+use crate::fixture::{Devices, one_level, two_levels, unique};
 use crate::format::keys::ShardKey;
 use crate::format::shard::Target;
 use crate::settings::{FingerprintMode, Inline, Settings};
@@ -81,11 +81,6 @@ fn volume() -> (Devices, Arc<HookedDevice>, Arc<Core>) {
     let data = Arc::new(HookedDevice { inner: devices.data.clone(), ..HookedDevice::default() });
     let core = Arc::new(devices.open_with(data.clone()));
     (devices, data, core)
-}
-
-fn unique(blocks: usize, seed: u64) -> Vec<u8> {
-    let mut filler = Random(seed);
-    (0..blocks * BLOCK_BYTES / 8).flat_map(|_| filler.next().to_le_bytes()).collect()
 }
 
 /// Nothing that was not flushed survives, and what the commit acknowledged is there all the same.

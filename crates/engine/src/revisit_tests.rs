@@ -19,7 +19,7 @@ use oncefs_dedup::{Hint, PaceMode, Skipped};
 use crate::Medium;
 use crate::core::Core;
 use crate::device::{Device, MemoryDevice};
-use crate::fixture::{Devices, Random, two_levels};
+use crate::fixture::{Devices, Random, two_levels, unique};
 use crate::format::hint_header::HintHeader;
 use crate::format::keys::ShardKey;
 use crate::format::page::Entry;
@@ -45,11 +45,6 @@ fn volume(inline: Inline) -> (Devices, Core) {
     let core = devices.open();
     core.fill_hints().unwrap();
     (devices, core)
-}
-
-fn unique(blocks: usize, seed: u64) -> Vec<u8> {
-    let mut filler = Random(seed);
-    (0..blocks * BLOCK_BYTES / 8).flat_map(|_| filler.next().to_le_bytes()).collect()
 }
 
 fn write(core: &Core, map: u64, first: u64, data: &[u8]) {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use crate::core::Core;
 use crate::device::{Device, MemoryDevice};
-use crate::fixture::{Devices, Random, one_level};
+use crate::fixture::{Devices, Random, one_level, unique};
 use crate::format::keys::ShardKey;
 use crate::format::page::Entry;
 use crate::format::rot::ScrubState;
@@ -36,11 +36,6 @@ fn volume(settings: Settings) -> (Devices, Core) {
     let devices = Devices::new(DATA, settings);
     let core = devices.open();
     (devices, core)
-}
-
-fn unique(blocks: usize, seed: u64) -> Vec<u8> {
-    let mut filler = Random(seed);
-    (0..blocks * BLOCK_BYTES / 8).flat_map(|_| filler.next().to_le_bytes()).collect()
 }
 
 fn write(core: &Core, map: u64, first: u64, data: &[u8]) {

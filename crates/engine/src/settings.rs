@@ -52,6 +52,8 @@ pub struct Settings {
     pub inline: Inline,
     /// How their share follows the duplicates found.
     pub rule: Rule,
+    /// The shortest run worth sharing; None: chosen for each file.
+    pub run_blocks_min: Option<u32>,
     /// The CPUs' busy share in percent above which the share of requests falls; 100: never.
     pub cpu_percent_max: u64,
     /// When fingerprints are computed.
@@ -62,6 +64,8 @@ pub struct Settings {
     pub prefix_bits: Option<u32>,
     /// What leaves the memory level.
     pub eviction: Eviction,
+    /// One content of so many, chosen by its tag, enters the hint store; 1: every one.
+    pub hint_sample: u32,
     /// Whether hints that leave memory are kept on disk.
     pub disk_level: bool,
     /// Bound of the skipped buffer; 0 where no worker empties it.
@@ -88,11 +92,13 @@ impl Settings {
         let lrlfs = Self {
             inline: Inline::All,
             rule: Rule::PROBING,
+            run_blocks_min: Some(1),
             cpu_percent_max: 100,
             fingerprints: FingerprintMode::Auto,
             hint_bytes: memory_bytes_max / 16 * HINT_PARTS,
             prefix_bits: None,
             eviction: Eviction::ColdOfGroups,
+            hint_sample: 1,
             disk_level: false,
             skipped_bytes: 0,
             skipped_checkpoint: Duration::from_secs(30),
@@ -122,6 +128,7 @@ impl Settings {
                 ..two_levels
             },
             Profile::Desktop => Self {
+                run_blocks_min: None,
                 skipped_bytes: (memory_bytes_max / 128).clamp(MIB / 2, 8 * MIB),
                 worker: Mode::WhenIdle,
                 ..two_levels
@@ -171,6 +178,11 @@ enum Range {
         min: u64,
         max: u64,
     },
+    /// 0 stands for `auto`.
+    AutoOrNumber {
+        min: u64,
+        max: u64,
+    },
     Bytes {
         min: u64,
         max: u64,
@@ -183,6 +195,7 @@ impl Range {
     fn text(&self) -> String {
         match self {
             Self::Number { min, max } => format!("{min} to {max}"),
+            Self::AutoOrNumber { min, max } => format!("{AUTO} or {min} to {max}"),
             Self::Bytes { min, max } => format!("{} to {}", bytes_text(*min), bytes_text(*max)),
             Self::Choice(words) => format!("one of {}", words.join(", ")),
         }
@@ -190,7 +203,10 @@ impl Range {
 
     fn parse(&self, value: &str) -> Option<u64> {
         match self {
-            Self::Number { min, max } => value.parse().ok().filter(|number| (min..=max).contains(&number)),
+            Self::AutoOrNumber { .. } if value == AUTO => Some(0),
+            Self::Number { min, max } | Self::AutoOrNumber { min, max } => {
+                value.parse().ok().filter(|number| (min..=max).contains(&number))
+            }
             Self::Bytes { min, max } => parse_bytes(value).filter(|bytes| (min..=max).contains(&bytes)),
             Self::Choice(words) => words.iter().position(|word| *word == value).map(|place| place as u64),
         }
@@ -198,12 +214,15 @@ impl Range {
 
     fn show(&self, number: u64) -> String {
         match self {
-            Self::Number { .. } | Self::Bytes { .. } => number.to_string(),
+            Self::AutoOrNumber { .. } if number == 0 => AUTO.to_owned(),
+            Self::Number { .. } | Self::AutoOrNumber { .. } | Self::Bytes { .. } => number.to_string(),
             Self::Choice(words) => words[number as usize].to_owned(),
         }
     }
 }
 
+/// oncefs chooses.
+const AUTO: &str = "auto";
 const UNITS: [(char, u64); 3] = [('G', 1 << 30), ('M', 1 << 20), ('K', 1 << 10)];
 
 fn bytes_text(bytes: u64) -> String {
@@ -308,6 +327,14 @@ static SETTINGS: &[Setting] = &[
         "adaptive: how far it rises after a window with more",
     ),
     setting(
+        "run_blocks_min",
+        Range::AutoOrNumber { min: 1, max: 1_024 },
+        true,
+        |s| s.run_blocks_min.map_or(0, u64::from),
+        |s, n| s.run_blocks_min = (n > 0).then_some(n as u32),
+        "the shortest run of blocks worth sharing; auto: chosen for each file",
+    ),
+    setting(
         "cpu_percent_max",
         Range::Number { min: 10, max: 100 },
         true,
@@ -346,6 +373,14 @@ static SETTINGS: &[Setting] = &[
         |s| place(&EVICTIONS, &s.eviction),
         |s, n| s.eviction = EVICTIONS[n as usize],
         "what leaves full memory: groups, the cold hints of groups, or single hints",
+    ),
+    setting(
+        "hint_sample",
+        Range::Number { min: 1, max: 1_024 },
+        false,
+        |s| u64::from(s.hint_sample),
+        |s, n| s.hint_sample = n as u32,
+        "hints name one content of so many, the others are found as neighbours; 1: every one",
     ),
     setting(
         "disk_level",
@@ -447,14 +482,29 @@ mod tests {
             ("hint_memory", "1K", "4K to 1024G"),
             ("hint_memory", "99999999999999999999G", "4K to 1024G"),
             ("worker", "sometimes", "off, idle, always"),
+            ("run_blocks_min", "0", "auto or 1 to 1024"),
+            ("run_blocks_min", "1025", "auto or 1 to 1024"),
+            ("run_blocks_min", "Auto", "auto or 1 to 1024"),
             ("speed", "11", "no setting 'speed'"),
         ] {
             let error = settings.set(name, value, true).unwrap_err().to_string();
             assert!(error.contains(message), "{name}={value}: {error}");
         }
-        let error = settings.set("eviction", "groups", true).unwrap_err().to_string();
-        assert!(error.contains("when the volume is mounted"), "{error}");
+        for (name, value) in [("eviction", "groups"), ("hint_sample", "64")] {
+            let error = settings.set(name, value, true).unwrap_err().to_string();
+            assert!(error.contains("when the volume is mounted"), "{error}");
+        }
         assert_eq!(settings, before);
+    }
+
+    #[test]
+    fn the_shortest_run_is_a_number_or_chosen_automatically() {
+        let mut settings = Settings::of(Profile::Desktop, 256 * MIB);
+        for (value, run_blocks_min) in [("8", Some(8)), ("auto", None), ("1", Some(1)), ("1024", Some(1024))] {
+            settings.set("run_blocks_min", value, true).unwrap();
+            assert_eq!(settings.run_blocks_min, run_blocks_min);
+            assert_eq!(settings.list()["run_blocks_min"], value);
+        }
     }
 
     #[test]

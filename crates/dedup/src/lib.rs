@@ -5,7 +5,7 @@
 //! RocksDB or FUSE; whoever calls it carries the decisions out.
 
 mod block;
-mod decide;
+mod detect;
 mod disk_level;
 mod energy;
 mod fingerprinting;
@@ -18,7 +18,7 @@ mod single_hints;
 mod skipped;
 
 pub use block::{BLOCK_BYTES, Blocks, Fingerprint, Lbn, Pbn, Tag};
-pub use decide::{Candidates, Decision, decide};
+pub use detect::{Candidates, DecidedRun, Decision, RunRule, detect, runs_of};
 pub use disk_level::{Adoption, DiskLevel, HintPage, HintPages, LookedUp, MemoryPages, Merged, PageNo, Prefix, Swept};
 pub use energy::{EnergyRule, Supply};
 pub use fingerprinting::{DuplicateShare, Fingerprinting};

@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use hashbrown::{HashMap, HashSet};
-use oncefs_dedup::{Candidates, Decision, HOLDERS_MAX, Hint, decide};
+use oncefs_dedup::{Candidates, Decision, HOLDERS_MAX, Hint, RunRule, detect};
 
 use crate::core::Core;
 use crate::format::page::{COUNT_MAX, Entry};
@@ -16,8 +16,6 @@ use crate::{BLOCK_BYTES, Lbn, MapId, Pbn, Result, Stage, Tag};
 
 /// Blocks looked at in one go, at most: bounds the worker's memory at some 2 MB.
 pub const BATCH_BLOCKS_MAX: u64 = 8_192;
-/// The shortest run worth sharing.
-const RUN_BLOCKS_MIN: u32 = 1;
 /// A block with so many references gets no more from the worker: near the largest count it would be refused.
 const COUNT_FULL: u32 = COUNT_MAX / 2;
 /// Blocks compared with one read of each side, at most.
@@ -258,7 +256,7 @@ fn choose(visits: &[Visit], holders: &HashMap<Tag, Vec<(Pbn, Entry)>>, are_liste
     for stretch in visits.chunk_by(|a, b| a.map == b.map && a.lbn.plus(1) == b.lbn) {
         let candidates: Vec<Candidates> =
             targets[first..first + stretch.len()].iter().map(|holders| Candidates { holders, current: None }).collect();
-        for (n, decision) in decide(&candidates, RUN_BLOCKS_MIN).into_iter().enumerate() {
+        for (n, decision) in detect(&candidates, RunRule::EVERY_BLOCK).into_iter().enumerate() {
             if let Decision::Share(target) = decision {
                 gone.insert(stretch[n].pbn, target);
                 chosen.push((first + n, target));

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use hashbrown::HashMap;
-use oncefs_dedup::{Candidates, Decision, decide};
+use oncefs_dedup::{Candidates, Decision, RunRule, detect};
 
 use crate::allocator::Run;
 use crate::batch::{Batch, Outcome};
@@ -16,8 +16,6 @@ use crate::hold::Hold;
 use crate::space::Claim;
 use crate::{BLOCK_BYTES, Change, Error, Lbn, MapId, Pbn, Result, Stage};
 
-/// The shortest run worth sharing.
-const RUN_BLOCKS_MIN: u32 = 1;
 /// Writes of at least this many new blocks go to the data area at once; smaller ones are collected in
 /// memory, so that scattered small writes become few large ones, or ride in the log.
 const DIRECT_BLOCKS_MIN: usize = 32;
@@ -168,7 +166,7 @@ impl Core {
         let zipped = holders.iter().zip(&unchanged);
         let candidates: Vec<Candidates> =
             zipped.map(|(holders, current)| Candidates { holders, current: *current }).collect();
-        let decisions = decide(&candidates, RUN_BLOCKS_MIN);
+        let decisions = detect(&candidates, RunRule::EVERY_BLOCK);
         let mut first_with: HashMap<_, usize> = HashMap::new();
         for (index, decision) in decisions.into_iter().enumerate() {
             if batch.outcomes[index] == Outcome::Zero {
@@ -176,7 +174,7 @@ impl Core {
             }
             batch.outcomes[index] = match decision {
                 Decision::Share(pbn) => Outcome::Candidate(pbn),
-                Decision::Anew => match first_with.get(&batch.tags[index]) {
+                Decision::Unknown | Decision::Refused | Decision::Open => match first_with.get(&batch.tags[index]) {
                     Some(&earlier) if batch.block(earlier) == batch.block(index) => Outcome::Twin(earlier),
                     _ => {
                         first_with.insert(batch.tags[index], index);

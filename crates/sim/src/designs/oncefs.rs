@@ -7,8 +7,8 @@
 mod worker;
 
 use oncefs_dedup::{
-    Candidates, Decision, DiskLevel, Eviction, HintOptions, HintStore, Lbn, MemoryPages, Merged, Pbn, SkippedBuffer,
-    Tag, decide,
+    Candidates, Decision, DiskLevel, Eviction, HintOptions, HintStore, Lbn, MemoryPages, Merged, Pbn, RunRule,
+    SkippedBuffer, Tag, detect,
 };
 
 use super::{Design, Outcome};
@@ -107,7 +107,8 @@ impl Oncefs {
                 Candidates { holders, current: self.volume.at(first.plus(at)) }
             })
             .collect();
-        let decisions = decide(&candidates, self.options.run_blocks_min);
+        let rule = RunRule { run_blocks_min: self.options.run_blocks_min, may_go_on: false };
+        let decisions = detect(&candidates, rule);
         for (at, (decision, candidates)) in decisions.into_iter().zip(&candidates).enumerate() {
             let (place, content) = (first.plus(at), contents[at]);
             match decision {

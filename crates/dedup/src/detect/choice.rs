@@ -1,0 +1,138 @@
+//! Pruning (iDedup, sections 3.4.2 and 4.2.2): of the sequences that overlap, what of each is shared.
+//!
+//! Owns the order of choices, and the best choice for each number of blocks from the first one on.
+
+use std::cmp::Reverse;
+
+use super::sequences::{Sequence, Sequences};
+use super::{Decision, RunRule};
+use crate::Pbn;
+
+/// A choice of runs among the first blocks, known by its last run and what it achieves.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// Blocks shared.
+    shared: usize,
+    /// In so many runs.
+    runs: usize,
+    /// Index of the last run's first block.
+    begin: usize,
+}
+
+impl Way {
+    /// Greater is better: more blocks, fewer runs, and a last run that begins later.
+    fn rank(&self) -> impl Ord + use<> {
+        (self.shared, Reverse(self.runs), self.begin)
+    }
+
+    fn longer(self) -> Self {
+        Self { shared: self.shared + 1, ..self }
+    }
+}
+
+/// The best choice for the first so many blocks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Best {
+    shared: usize,
+    runs: usize,
+    /// The run that has the last of these blocks: index of its first block, pbn of its last.
+    run: Option<(usize, Pbn)>,
+}
+
+impl Best {
+    /// This, and then a run of so many blocks.
+    fn then(&self, begin: usize, blocks: usize) -> Way {
+        Way { shared: self.shared + blocks, runs: self.runs + 1, begin }
+    }
+}
+
+/// The best choices for each number of blocks so far.
+#[derive(Debug)]
+pub struct Choices {
+    rule: RunRule,
+    /// By number of blocks, from none on.
+    best: Vec<Best>,
+    /// How many blocks come up to the last one that stays.
+    staying: usize,
+}
+
+impl Choices {
+    /// For no blocks yet.
+    pub fn new(rule: RunRule) -> Self {
+        Self { rule, best: vec![Best::default()], staying: 0 }
+    }
+
+    /// Goes to the next block, which these sequences reach.
+    pub fn step(&mut self, open: &mut [Sequence], stays: bool) {
+        let before = *self.best.last().expect("there is a best choice for no blocks");
+        let mut best = Best { run: None, ..before };
+        let mut best_way = None;
+        for sequence in open {
+            sequence.long = self.long(sequence);
+            sequence.staying = stays.then(|| self.staying(sequence));
+            let ways = [sequence.long, sequence.staying];
+            for way in ways.into_iter().flatten() {
+                // Of equals the first: that with the lowest pbns.
+                let is_better = best_way.is_none_or(|best: Way| way.rank() > best.rank());
+                if is_better && (stays || (way.shared, Reverse(way.runs)) >= (before.shared, Reverse(before.runs))) {
+                    best_way = Some(way);
+                    best = Best { shared: way.shared, runs: way.runs, run: Some((way.begin, sequence.last)) };
+                }
+            }
+        }
+        self.best.push(best);
+        if stays {
+            self.staying = self.blocks();
+        }
+    }
+
+    fn blocks(&self) -> usize {
+        self.best.len() - 1
+    }
+
+    /// The run goes on, or the shortest one that is allowed begins.
+    fn long(&self, sequence: &Sequence) -> Option<Way> {
+        let blocks_min = self.rule.blocks_min();
+        let begins = || {
+            let begin = self.best.len() - blocks_min;
+            self.best[begin].then(begin, blocks_min)
+        };
+        let begun = (sequence.blocks >= blocks_min).then(begins);
+        let goes_on = sequence.long.map(Way::longer);
+        [goes_on, begun].into_iter().flatten().max_by_key(Way::rank)
+    }
+
+    fn staying(&self, sequence: &Sequence) -> Way {
+        let begin = self.blocks();
+        let begun = self.best[begin].then(begin, 1);
+        let goes_on = sequence.staying.map(Way::longer);
+        goes_on.into_iter().chain([begun]).max_by_key(Way::rank).expect("there is one")
+    }
+
+    /// Where the open blocks begin, if some are.
+    fn open_from(&self, sequences: &Sequences) -> Option<usize> {
+        let blocks = self.blocks();
+        let is_open = |sequence: &&Sequence| self.rule.may_go_on && sequence.blocks < self.rule.blocks_min();
+        let begins = |sequence: &Sequence| (blocks - sequence.blocks).max(self.staying)..blocks;
+        let begins = sequences.open().iter().filter(is_open).flat_map(begins);
+        let shared = |begin: usize| self.best[begin].shared + blocks - begin;
+        let best = begins.max_by_key(|&begin| (shared(begin), Reverse(begin)))?;
+        (shared(best) > self.best[blocks].shared).then_some(best)
+    }
+
+    /// Goes the way back from the last block, and writes what is shared or open into the decisions.
+    pub fn write(&self, sequences: &Sequences, decisions: &mut [Decision]) {
+        let mut end = self.open_from(sequences).unwrap_or(decisions.len());
+        decisions[end..].fill(Decision::Open);
+        while end > 0 {
+            let Some((begin, last)) = self.best[end].run else {
+                end -= 1;
+                continue;
+            };
+            for index in begin..end {
+                decisions[index] = Decision::Share(Pbn(last.0 - (end - 1 - index) as u64));
+            }
+            end = begin;
+        }
+    }
+}

@@ -14,6 +14,10 @@ const SPARE_BYTES: usize = 16;
 
 const _: () = assert!(2 + 2 + 5 * 4 + 8 * 2 + 4 * 8 + 4 * 4 + 3 * 8 + 2 * 4 + SPARE_BYTES == BODY_BYTES);
 
+/// No count of names or attributes reaches this: a record that claims it is damaged, and adding one to a sound record's
+/// cannot overflow.
+const COUNT_END: u32 = 1 << 31;
+
 /// Size that `stat` shows for a directory: tools expect one block, and entries lie in the store.
 const DIRECTORY_BYTES: u64 = 4096;
 
@@ -151,7 +155,8 @@ fn parse(body: &[u8]) -> Option<InodeRecord> {
     record.entries = reader.u64()?;
     record.generation = reader.u32()?;
     record.xattrs = reader.u32()?;
-    Some(record)
+    let is_possible = record.nlink.max(record.xattrs) < COUNT_END && record.entries < u64::from(COUNT_END) << 8;
+    is_possible.then_some(record)
 }
 
 #[cfg(test)]
@@ -178,6 +183,18 @@ mod tests {
             entries: 0,
             generation: 0xdead_beef,
             xattrs: 3,
+        }
+    }
+
+    #[test]
+    fn counts_that_no_work_leads_to_are_damage() {
+        let claims = [
+            InodeRecord { xattrs: u32::MAX, ..sample() },
+            InodeRecord { nlink: COUNT_END, ..sample() },
+            InodeRecord { entries: u64::MAX, ..sample() },
+        ];
+        for record in claims {
+            InodeRecord::decode(Ino(7), &record.encode(Ino(7))).unwrap_err();
         }
     }
 

@@ -8,7 +8,7 @@ use super::sequences::{Sequence, Sequences};
 use super::{Decision, RunRule};
 use crate::Pbn;
 
-/// A choice of runs among the first blocks, known by its last run and what it achieves.
+/// A choice of runs among the blocks so far, known by what it achieves. Its last run reaches the present block.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
     /// Blocks shared.
@@ -20,15 +20,17 @@ pub struct Way {
 }
 
 impl Way {
-    /// Greater is better: more blocks, fewer runs, and a last run that begins later.
-    fn rank(&self) -> impl Ord + use<> {
-        (self.shared, Reverse(self.runs), self.begin)
+    fn rank(&self) -> Rank {
+        (self.shared, Reverse(self.runs), Some(self.begin))
     }
 
     fn longer(self) -> Self {
         Self { shared: self.shared + 1, ..self }
     }
 }
+
+/// Greater is better: more blocks, fewer runs, a last run at all, and one that begins later.
+type Rank = (usize, Reverse<usize>, Option<usize>);
 
 /// The best choice for the first so many blocks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,6 +42,10 @@ struct Best {
 }
 
 impl Best {
+    fn rank(&self) -> Rank {
+        (self.shared, Reverse(self.runs), self.run.map(|(begin, _)| begin))
+    }
+
     /// This, and then a run of so many blocks.
     fn then(&self, begin: usize, blocks: usize) -> Way {
         Way { shared: self.shared + blocks, runs: self.runs + 1, begin }
@@ -53,36 +59,33 @@ pub struct Choices {
     /// By number of blocks, from none on.
     best: Vec<Best>,
     /// How many blocks come up to the last one that stays.
-    staying: usize,
+    stays_to: usize,
 }
 
 impl Choices {
     /// For no blocks yet.
     pub fn new(rule: RunRule) -> Self {
-        Self { rule, best: vec![Best::default()], staying: 0 }
+        Self { rule, best: vec![Best::default()], stays_to: 0 }
     }
 
     /// Goes to the next block, which these sequences reach.
     pub fn step(&mut self, open: &mut [Sequence], stays: bool) {
-        let before = *self.best.last().expect("there is a best choice for no blocks");
-        let mut best = Best { run: None, ..before };
-        let mut best_way = None;
+        let before = self.best.last().expect("there is a best choice for no blocks");
+        // A block that stays is in a run, if only in one of its own.
+        let mut best = if stays { Best::default() } else { Best { run: None, ..*before } };
         for sequence in open {
             sequence.long = self.long(sequence);
             sequence.staying = stays.then(|| self.staying(sequence));
-            let ways = [sequence.long, sequence.staying];
-            for way in ways.into_iter().flatten() {
-                // Of equals the first: that with the lowest pbns.
-                let is_better = best_way.is_none_or(|best: Way| way.rank() > best.rank());
-                if is_better && (stays || (way.shared, Reverse(way.runs)) >= (before.shared, Reverse(before.runs))) {
-                    best_way = Some(way);
+            for way in [sequence.long, sequence.staying].into_iter().flatten() {
+                // Of equals the first stays, that with the lowest pbns.
+                if way.rank() > best.rank() {
                     best = Best { shared: way.shared, runs: way.runs, run: Some((way.begin, sequence.last)) };
                 }
             }
         }
         self.best.push(best);
         if stays {
-            self.staying = self.blocks();
+            self.stays_to = self.blocks();
         }
     }
 
@@ -113,7 +116,7 @@ impl Choices {
     fn open_from(&self, sequences: &Sequences) -> Option<usize> {
         let blocks = self.blocks();
         let is_open = |sequence: &&Sequence| self.rule.may_go_on && sequence.blocks < self.rule.blocks_min();
-        let begins = |sequence: &Sequence| (blocks - sequence.blocks).max(self.staying)..blocks;
+        let begins = |sequence: &Sequence| (blocks - sequence.blocks).max(self.stays_to)..blocks;
         let begins = sequences.open().iter().filter(is_open).flat_map(begins);
         let shared = |begin: usize| self.best[begin].shared + blocks - begin;
         let best = begins.max_by_key(|&begin| (shared(begin), Reverse(begin)))?;
@@ -129,8 +132,8 @@ impl Choices {
                 end -= 1;
                 continue;
             };
-            for index in begin..end {
-                decisions[index] = Decision::Share(Pbn(last.0 - (end - 1 - index) as u64));
+            for (n, decision) in decisions[begin..end].iter_mut().rev().enumerate() {
+                *decision = Decision::Share(Pbn(last.0 - n as u64));
             }
             end = begin;
         }

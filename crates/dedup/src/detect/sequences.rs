@@ -7,7 +7,7 @@ use super::choice::Way;
 use crate::Pbn;
 
 /// A sequence that reaches the present block: its last lbn is that block's.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Sequence {
     /// Pbn of its last block.
     pub last: Pbn,
@@ -24,9 +24,6 @@ pub struct Sequence {
 pub struct Sequences {
     open: Vec<Sequence>,
     before: Vec<Sequence>,
-    /// Searches and steps made, for tests of the cost.
-    #[cfg(test)]
-    pub steps: usize,
 }
 
 impl Sequences {
@@ -44,17 +41,18 @@ impl Sequences {
     ///
     /// All four cases of the paper are this one loop: the end of a sequence and the next holder are searched for in
     /// turn, each time from where the other stands, so that whatever matches nothing is passed over. With a single
-    /// pbn on a side this is one search on the other.
-    pub fn step(&mut self, holders: &[Pbn]) {
+    /// pbn on a side this is one search on the other. Gives the number of searches: every one passes over an end or a
+    /// holder at least.
+    pub fn step(&mut self, holders: &[Pbn]) -> usize {
         std::mem::swap(&mut self.open, &mut self.before);
         self.open.clear();
         let begin = |&last: &Pbn| Sequence { last, blocks: 1, long: None, staying: None };
         self.open.extend(holders.iter().map(begin));
-        let (mut before, mut open) = (0, 0);
+        let (mut before, mut open, mut searches) = (0, 0, 0);
         while let (Some(sequence), Some(holder)) = (self.before.get(before), self.open.get_mut(open)) {
             let wanted = sequence.last.plus(1);
             if wanted == holder.last {
-                *holder = Sequence { last: wanted, blocks: sequence.blocks + 1, ..sequence.clone() };
+                *holder = Sequence { last: wanted, blocks: sequence.blocks + 1, ..*sequence };
                 (before, open) = (before + 1, open + 1);
             } else if wanted < holder.last {
                 let reached = holder.last;
@@ -62,10 +60,8 @@ impl Sequences {
             } else {
                 open += self.open[open..].partition_point(|holder| holder.last < wanted);
             }
-            #[cfg(test)]
-            {
-                self.steps += 1;
-            }
+            searches += 1;
         }
+        searches
     }
 }

@@ -1,0 +1,73 @@
+//! Random cases for the detector: few pbns, so that runs meet, overlap and end often.
+
+use super::*;
+
+/// A xorshift generator: the same numbers every run.
+pub struct Numbers(u64);
+
+impl Numbers {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) % end
+    }
+}
+
+/// Blocks with the lists that they refer to.
+pub struct Case {
+    holders: Vec<Vec<Pbn>>,
+    current: Vec<Option<Pbn>>,
+    pub rule: RunRule,
+}
+
+impl Case {
+    /// Up to 14 blocks and runs of some blocks, cut and laid over one another.
+    pub fn random(numbers: &mut Numbers) -> Self {
+        let blocks = numbers.below(15) as usize;
+        let runs = numbers.below(1 + blocks as u64);
+        Self::with(numbers, blocks, runs, 8)
+    }
+
+    /// So few that every choice can be tried.
+    pub fn small(numbers: &mut Numbers) -> Self {
+        let blocks = 1 + numbers.below(7) as usize;
+        let runs = numbers.below(5);
+        Self::with(numbers, blocks, runs, 4)
+    }
+
+    fn with(numbers: &mut Numbers, blocks: usize, runs: u64, min_max: u64) -> Self {
+        let mut holders = vec![Vec::new(); blocks];
+        for _ in 0..runs {
+            let (first, pbn) = (numbers.below(blocks as u64), numbers.below(12));
+            let len = 1 + numbers.below(2 + min_max);
+            for (n, holders) in holders.iter_mut().skip(first as usize).take(len as usize).enumerate() {
+                holders.push(Pbn(pbn + n as u64));
+            }
+        }
+        for holders in &mut holders {
+            holders.sort_unstable();
+            holders.dedup();
+        }
+        let rule = RunRule { run_blocks_min: 1 + numbers.below(min_max) as u32, may_go_on: numbers.below(2) == 0 };
+        // In every second case the file has some of the blocks already.
+        let has_current = numbers.below(2) == 0;
+        let current = |holders: &Vec<Pbn>| match numbers.below(3) {
+            _ if !has_current => None,
+            0 => holders.first().copied(),
+            1 => Some(Pbn(numbers.below(12))),
+            _ => None,
+        };
+        let current = holders.iter().map(current).collect();
+        Self { holders, current, rule }
+    }
+
+    pub fn blocks(&self) -> Vec<Candidates<'_>> {
+        let zipped = self.holders.iter().zip(&self.current);
+        zipped.map(|(holders, current)| Candidates { holders, current: *current }).collect()
+    }
+}

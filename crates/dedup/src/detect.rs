@@ -30,7 +30,7 @@ mod choice;
 mod sequences;
 
 #[cfg(test)]
-mod tests;
+pub mod tests;
 
 use std::fmt;
 

@@ -8,6 +8,7 @@ mod block;
 mod detect;
 mod disk_level;
 mod energy;
+mod extend;
 mod fingerprinting;
 mod hints;
 mod load_limit;
@@ -21,6 +22,7 @@ pub use block::{BLOCK_BYTES, Blocks, Fingerprint, Lbn, Pbn, Tag};
 pub use detect::{Candidates, DecidedRun, Decision, RunRule, detect, runs_of};
 pub use disk_level::{Adoption, DiskLevel, HintPage, HintPages, LookedUp, MemoryPages, Merged, PageNo, Prefix, Swept};
 pub use energy::{EnergyRule, Supply};
+pub use extend::{EXTENDED_MAX, Extension};
 pub use fingerprinting::{DuplicateShare, Fingerprinting};
 pub use hints::{
     Eviction, HINT_PBN_BITS, HOLDERS_MAX, Hint, HintOptions, HintStore, Inserted, PREFIX_BITS_MAX, PREFIX_BITS_MIN,

@@ -3,7 +3,7 @@
 
 mod check;
 mod paper;
-mod random;
+pub mod random;
 mod reference;
 
 use super::*;

@@ -2,7 +2,7 @@
 //!
 //! Owns the vocabulary of hints and the one interface of both ways to keep them: in groups by the
 //! leading bits of the tag ([`grouped`], SmartDedup's prefix tree), and as single hints by recency
-//! ([`crate::single_hints`], to compare). Leaves the truth to the block table: a hint may be stale
+//! ([`crate::single_hints`], iDedup's cache). Leaves the truth to the block table: a hint may be stale
 //! or, its tag being shortened, about another content. What leaves the memory level is handed out
 //! for the disk level ([`crate::disk_level`]).
 
@@ -10,6 +10,7 @@ mod entry;
 mod eviction;
 mod grouped;
 
+pub use crate::single_hints::SINGLE_HINT_BYTES;
 use crate::single_hints::SingleHints;
 use crate::{Pbn, Tag};
 use grouped::GroupedHints;
@@ -54,7 +55,8 @@ pub enum Eviction {
     /// then keeps 9 bytes, not a group.
     #[default]
     ColdOfGroups,
-    /// Least recently used single hints, nearly four times as large: the baseline to compare with.
+    /// Least recently used single hints, nearly three times as large ([`SINGLE_HINT_BYTES`]): iDedup's cache of dedup
+    /// metadata, and the baseline to compare groups with.
     Singles,
 }
 

@@ -26,7 +26,7 @@ pub use extend::{EXTENDED_MAX, Extension};
 pub use fingerprinting::{DuplicateShare, Fingerprinting};
 pub use hints::{
     Eviction, HINT_PBN_BITS, HOLDERS_MAX, Hint, HintOptions, HintStore, Inserted, PREFIX_BITS_MAX, PREFIX_BITS_MIN,
-    TAG_BITS_KEPT,
+    SINGLE_HINT_BYTES, TAG_BITS_KEPT,
 };
 pub use load_limit::LoadLimit;
 pub use pace::{Conditions, Mode as PaceMode, Pace, PaceRule, Progress, Turn, Why};

@@ -1,20 +1,58 @@
-//! Single hints by recency: plain LRU, the baseline to compare group eviction with.
+//! Single hints by recency: iDedup's cache of dedup metadata (section 4.1), an LRU that lives in memory alone.
 //!
-//! Owns the hints, their order of use and their bound. An array of nodes, linked by index twice:
-//! into chains by the tag's leading bits, and into one list from the least to the most recently
-//! used. A hint takes 36 to 45 bytes, four times what it takes in a group.
+//! Owns the hints, their order of use and their bound. One array of nodes, linked by their places in it, which take
+//! half of a pointer: into chains by the tag, and into one list from the least to the most recently used. A chain
+//! ascends, so the holders of one content lie side by side in the order of their pbns (the paper's dup-tree). A hint
+//! is deleted by tag and pbn, both of which the block table knows, so there is no table by pbn (the paper's DBN hash
+//! table) and no link for it. A full store takes [`SINGLE_HINT_BYTES`] a hint; the paper's takes 64 and its tables.
 
-use crate::hints::{HOLDERS_MAX, Hint, Inserted};
+use crate::hints::{HINT_PBN_BITS, HOLDERS_MAX, Hint, Inserted, TAG_BITS_KEPT};
 use crate::{Pbn, Tag};
 
 /// No node.
 const NONE: u32 = u32::MAX;
-/// Chains of an empty store; they double when there is one node for each.
+/// Chains to begin with; they double when there is one node for each.
 const CHAINS_MIN: usize = 256;
-const NODE_BYTES: u64 = size_of::<Node>() as u64;
+/// Bytes of a tag, and of a pbn, in a node.
+const HALF_KEY_BYTES: usize = 5;
+const _: () = assert!(TAG_BITS_KEPT as usize == 8 * HALF_KEY_BYTES && HINT_PBN_BITS as usize <= 8 * HALF_KEY_BYTES);
+
+/// Memory that a hint takes in a full store: its node and the head of a chain.
+pub const SINGLE_HINT_BYTES: u64 = (size_of::<Node>() + size_of::<u32>()) as u64;
+const _: () = assert!(SINGLE_HINT_BYTES == 28);
+
+/// Tag and pbn, big-endian: sorts as the hint does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    tag: [u8; HALF_KEY_BYTES],
+    pbn: [u8; HALF_KEY_BYTES],
+}
+
+impl Key {
+    fn of(tag: Tag, pbn: Pbn) -> Self {
+        let tag = *tag.0.to_be_bytes().first_chunk().expect("a tag has 8 bytes");
+        Self { tag, pbn: *pbn.0.to_be_bytes().last_chunk().expect("a pbn has 8 bytes") }
+    }
+
+    fn tag(&self) -> Tag {
+        let mut bytes = [0; 8];
+        bytes[..HALF_KEY_BYTES].copy_from_slice(&self.tag);
+        Tag(u64::from_be_bytes(bytes))
+    }
+
+    fn pbn(&self) -> Pbn {
+        let mut bytes = [0; 8];
+        bytes[8 - HALF_KEY_BYTES..].copy_from_slice(&self.pbn);
+        Pbn(u64::from_be_bytes(bytes))
+    }
+
+    fn hint(&self) -> Hint {
+        Hint { tag: self.tag(), pbn: self.pbn() }
+    }
+}
 
 struct Node {
-    hint: Hint,
+    key: Key,
     /// Next node of the same chain.
     next: u32,
     older: u32,
@@ -24,23 +62,21 @@ struct Node {
 /// Hints by recency, bounded in bytes.
 ///
 /// Invariants, asserted by [`SingleHints::check`]:
-/// 1. Every node is in the chain that its tag names, once, and no hint is there twice.
+/// 1. Every node is in the chain that its tag names, once, and chains ascend by tag and pbn.
 /// 2. The list from `oldest` to `newest` has every node once and reads the same backwards.
-/// 3. `bytes` is at most `bytes_max`.
+/// 3. There are at most `nodes_max` nodes, room for them and chains, so that all take at most `bytes_max`.
 /// 4. At most [`HOLDERS_MAX`] nodes agree in their tag.
 /// 5. Evicted hints are kept only when that was asked for.
 pub(crate) struct SingleHints {
     nodes: Vec<Node>,
+    /// The first node of each chain.
     chains: Vec<u32>,
     oldest: u32,
     newest: u32,
     bytes_max: u64,
+    nodes_max: usize,
     keep_evicted: bool,
     evicted: Vec<Hint>,
-}
-
-fn bytes_of(nodes: usize, chains: usize) -> u64 {
-    nodes as u64 * NODE_BYTES + chains as u64 * size_of::<u32>() as u64
 }
 
 /// The node that a link leads to.
@@ -48,53 +84,56 @@ fn linked(link: u32) -> Option<u32> {
     (link != NONE).then_some(link)
 }
 
+fn nodes_max(bytes_max: u64) -> usize {
+    (bytes_max / SINGLE_HINT_BYTES).min(u64::from(NONE)) as usize
+}
+
 impl SingleHints {
     pub(crate) fn new(bytes_max: u64, keep_evicted: bool) -> Self {
-        let room = bytes_max >= bytes_of(1, CHAINS_MIN);
-        let chains = if room { vec![NONE; CHAINS_MIN] } else { Vec::new() };
-        let (oldest, newest) = (NONE, NONE);
-        Self { nodes: Vec::new(), chains, oldest, newest, bytes_max, keep_evicted, evicted: Vec::new() }
+        Self {
+            nodes: Vec::new(),
+            chains: Vec::new(),
+            oldest: NONE,
+            newest: NONE,
+            bytes_max,
+            nodes_max: nodes_max(bytes_max),
+            keep_evicted,
+            evicted: Vec::new(),
+        }
     }
 
     pub(crate) fn lookup(&mut self, tag: Tag, pbns: &mut Vec<Pbn>) {
-        let found = self.holders(Hint::new(tag, Pbn(0)).tag);
-        let before = pbns.len();
-        for node in found {
-            pbns.push(self.node(node).hint.pbn);
+        let mut link = self.first_holder(tag);
+        while let Some(node) = linked(link).filter(|node| self.is_of(*node, tag)) {
+            pbns.push(self.node(node).key.pbn());
             self.unlink(node);
             self.link_newest(node);
+            link = self.node(node).next;
         }
-        pbns[before..].sort_unstable();
     }
 
-    pub(crate) fn peek(&mut self, tag: Tag, pbns: &mut Vec<Pbn>) {
-        let before = pbns.len();
-        pbns.extend(self.holders(Hint::new(tag, Pbn(0)).tag).into_iter().map(|node| self.node(node).hint.pbn));
-        pbns[before..].sort_unstable();
+    pub(crate) fn peek(&self, tag: Tag, pbns: &mut Vec<Pbn>) {
+        pbns.extend(self.holders(tag).map(|node| self.node(node).key.pbn()));
     }
 
     pub(crate) fn insert(&mut self, tag: Tag, pbn: Pbn) -> Inserted {
-        let hint = Hint::new(tag, pbn);
-        let holders = self.holders(hint.tag);
-        let known = holders.iter().any(|&node| self.node(node).hint == hint);
-        if self.chains.is_empty() || known || holders.len() >= HOLDERS_MAX {
+        let key = Key::of(tag, pbn);
+        let is_known = self.holders(tag).any(|node| self.node(node).key == key);
+        if self.nodes_max == 0 || is_known || self.holders(tag).count() >= HOLDERS_MAX {
             return Inserted::default();
         }
-        let evicted = self.reserve_one();
+        let evicted = self.make_room();
         let node = self.nodes.len() as u32;
-        let chain = self.chain_of(hint.tag);
-        self.nodes.push(Node { hint, next: self.chains[chain], older: NONE, newer: NONE });
-        self.chains[chain] = node;
+        self.nodes.push(Node { key, next: NONE, older: NONE, newer: NONE });
+        self.link_into_chain(node);
         self.link_newest(node);
         Inserted { added: true, evicted }
     }
 
     pub(crate) fn remove(&mut self, tag: Tag, pbn: Pbn) -> bool {
-        let hint = Hint::new(tag, pbn);
-        let holders = self.holders(hint.tag);
-        let Some(&node) = holders.iter().find(|&&node| self.node(node).hint == hint) else { return false };
-        self.take(node);
-        true
+        let key = Key::of(tag, pbn);
+        let found = self.holders(tag).find(|node| self.node(*node).key == key);
+        found.map(|node| self.take(node)).is_some()
     }
 
     pub(crate) fn take_evicted(&mut self) -> Vec<Hint> {
@@ -103,7 +142,7 @@ impl SingleHints {
 
     /// All hints in one portion, since single hints have no order but that of their use.
     pub(crate) fn drain_next(&mut self) -> Vec<Hint> {
-        let mut hints: Vec<Hint> = self.nodes.iter().map(|node| node.hint).collect();
+        let mut hints: Vec<Hint> = self.nodes.iter().map(|node| node.key.hint()).collect();
         hints.sort_unstable();
         let kept = self.take_evicted();
         self.clear();
@@ -111,16 +150,15 @@ impl SingleHints {
         hints
     }
 
+    /// The least recently used hints leave until the others fit.
     pub(crate) fn set_bytes_max(&mut self, bytes_max: u64) -> usize {
-        let order: Vec<Hint> = self.in_order_of_use().map(|node| self.node(node).hint).collect();
-        let mut kept = self.take_evicted();
-        *self = Self::new(bytes_max, self.keep_evicted);
-        let mut evicted: usize = order.iter().map(|hint| self.insert(hint.tag, hint.pbn).evicted).sum();
-        if self.chains.is_empty() {
-            evicted = order.len();
-            self.evicted.extend(order.into_iter().filter(|_| self.keep_evicted));
+        (self.bytes_max, self.nodes_max) = (bytes_max, nodes_max(bytes_max));
+        let evicted = self.nodes.len().saturating_sub(self.nodes_max);
+        (0..evicted).for_each(|_| self.evict_oldest());
+        self.nodes.shrink_to(self.nodes_max);
+        if self.chains.len() > self.nodes_max {
+            self.rechain(self.nodes_max);
         }
-        self.evicted.append(&mut kept);
         evicted
     }
 
@@ -129,7 +167,7 @@ impl SingleHints {
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        bytes_of(self.nodes.capacity(), self.chains.len())
+        (self.nodes.capacity() * size_of::<Node>() + self.chains.capacity() * size_of::<u32>()) as u64
     }
 
     pub(crate) fn bytes_max(&self) -> u64 {
@@ -141,22 +179,30 @@ impl SingleHints {
     }
 
     pub(crate) fn check(&self) {
-        let chained: usize = self.chains.iter().map(|&first| self.chain_from(first).count()).sum();
-        assert_eq!(chained, self.nodes.len(), "invariant 1");
-        for (place, node) in self.nodes.iter().enumerate() {
-            let holders = self.holders(node.hint.tag);
-            assert!(holders.contains(&(place as u32)), "invariant 1: node {place}");
-            let twins = holders.iter().filter(|&&holder| self.node(holder).hint == node.hint);
-            assert_eq!(twins.count(), 1, "invariant 1: {:?}", node.hint);
-            assert!(holders.len() <= HOLDERS_MAX, "invariant 4: {:?}", node.hint);
+        let mut chained = 0;
+        for (chain, &first) in self.chains.iter().enumerate() {
+            let nodes: Vec<u32> = self.chain_from(first).collect();
+            assert!(nodes.is_sorted_by(|a, b| self.node(*a).key < self.node(*b).key), "invariant 1: chain {chain}");
+            let named = nodes.iter().map(|node| self.chain_of(self.node(*node).key.tag()));
+            assert!(named.eq(nodes.iter().map(|_| chain)), "invariant 1: chain {chain}");
+            let agree = nodes.chunk_by(|a, b| self.node(*a).key.tag == self.node(*b).key.tag);
+            assert!(agree.map(<[u32]>::len).all(|holders| holders <= HOLDERS_MAX), "invariant 4: chain {chain}");
+            chained += nodes.len();
         }
+        assert_eq!(chained, self.nodes.len(), "invariant 1");
         let mut older = NONE;
         for node in self.in_order_of_use() {
             assert_eq!(self.node(node).older, older, "invariant 2: node {node}");
             older = node;
         }
         assert_eq!((older, self.in_order_of_use().count()), (self.newest, self.nodes.len()), "invariant 2");
-        assert!(self.bytes() <= self.bytes_max || self.chains.is_empty(), "invariant 3: {} bytes", self.bytes());
+        let counts = [self.nodes.len(), self.nodes.capacity(), self.chains.capacity()];
+        assert!(
+            counts.iter().all(|count| *count <= self.nodes_max),
+            "invariant 3: {counts:?} above {}",
+            self.nodes_max
+        );
+        assert!(self.bytes() <= self.bytes_max, "invariant 3: {} bytes", self.bytes());
         assert!(self.keep_evicted || self.evicted.is_empty(), "invariant 5");
     }
 
@@ -164,8 +210,10 @@ impl SingleHints {
         &self.nodes[node as usize]
     }
 
+    /// Which of the chains a tag belongs to, of which there is at least one: they divide the tags evenly.
     fn chain_of(&self, tag: Tag) -> usize {
-        (tag.0 >> (u64::BITS - self.chains.len().ilog2())) as usize
+        let leading = tag.0 >> 32;
+        ((leading * self.chains.len() as u64) >> 32) as usize
     }
 
     fn chain_from(&self, first: u32) -> impl Iterator<Item = u32> {
@@ -176,41 +224,63 @@ impl SingleHints {
         std::iter::successors(linked(self.oldest), |&node| linked(self.node(node).newer))
     }
 
-    /// The nodes of a tag.
-    fn holders(&self, tag: Tag) -> Vec<u32> {
+    fn is_of(&self, node: u32, tag: Tag) -> bool {
+        self.node(node).key.tag == Key::of(tag, Pbn(0)).tag
+    }
+
+    /// The first node in the tag's chain that is not below the tag; [`NONE`]: none.
+    fn first_holder(&self, tag: Tag) -> u32 {
         if self.chains.is_empty() {
-            return Vec::new();
+            return NONE;
         }
-        let first = self.chains[self.chain_of(tag)];
-        self.chain_from(first).filter(|&node| self.node(node).hint.tag == tag).collect()
+        let first = Key::of(tag, Pbn(0));
+        let mut chain = self.chain_from(self.chains[self.chain_of(tag)]);
+        chain.find(|node| self.node(*node).key >= first).unwrap_or(NONE)
+    }
+
+    /// The nodes of a tag, by ascending pbn.
+    fn holders(&self, tag: Tag) -> impl Iterator<Item = u32> {
+        self.chain_from(self.first_holder(tag)).take_while(move |node| self.is_of(*node, tag))
     }
 
     /// Makes room for one more node; how many hints were evicted for it.
-    fn reserve_one(&mut self) -> usize {
-        if self.nodes.len() < self.nodes.capacity() {
-            return 0;
+    fn make_room(&mut self) -> usize {
+        let held = self.nodes.len();
+        if held == self.nodes_max {
+            self.evict_oldest();
+            return 1;
         }
-        let grown = self.nodes.len() + (self.nodes.len() / 8).max(1);
-        let chains = if grown > self.chains.len() { 2 * self.chains.len() } else { self.chains.len() };
-        if bytes_of(grown, chains) <= self.bytes_max && grown < NONE as usize {
-            self.nodes.reserve_exact(grown - self.nodes.len());
-            self.rechain(chains);
-            return 0;
+        if held == self.nodes.capacity() {
+            let grown = (held + (held / 8).max(CHAINS_MIN)).min(self.nodes_max);
+            self.nodes.reserve_exact(grown - held);
         }
+        if held >= self.chains.len() {
+            self.rechain((2 * held).max(CHAINS_MIN).min(self.nodes_max));
+        }
+        0
+    }
+
+    fn evict_oldest(&mut self) {
         let hint = self.take(self.oldest);
         self.evicted.extend(Some(hint).filter(|_| self.keep_evicted));
-        1
     }
 
     fn rechain(&mut self, chains: usize) {
-        if chains == self.chains.len() {
-            return;
-        }
         self.chains = vec![NONE; chains];
-        for node in 0..self.nodes.len() {
-            let chain = self.chain_of(self.nodes[node].hint.tag);
-            self.nodes[node].next = std::mem::replace(&mut self.chains[chain], node as u32);
-        }
+        (0..self.nodes.len() as u32).for_each(|node| self.link_into_chain(node));
+    }
+
+    /// Puts a node into its place in its chain.
+    fn link_into_chain(&mut self, node: u32) {
+        let key = self.node(node).key;
+        let chain = self.chain_of(key.tag());
+        let before = self.chain_from(self.chains[chain]).take_while(|before| self.node(*before).key < key).last();
+        let link = match before {
+            Some(before) => &mut self.nodes[before as usize].next,
+            None => &mut self.chains[chain],
+        };
+        let next = std::mem::replace(link, node);
+        self.nodes[node as usize].next = next;
     }
 
     /// Takes a node out of chain, list and array; the last node moves into its place.
@@ -224,12 +294,12 @@ impl SingleHints {
             let (older, newer) = (self.node(last).older, self.node(last).newer);
             self.set_neighbours(older, newer, node, node);
         }
-        self.nodes.swap_remove(node as usize).hint
+        self.nodes.swap_remove(node as usize).key.hint()
     }
 
     /// Lets what points at a node in its chain point elsewhere.
     fn redirect_chain(&mut self, node: u32, to: u32) {
-        let chain = self.chain_of(self.node(node).hint.tag);
+        let chain = self.chain_of(self.node(node).key.tag());
         let before = self.chain_from(self.chains[chain]).find(|&before| self.node(before).next == node);
         match before {
             Some(before) => self.nodes[before as usize].next = to,
@@ -265,3 +335,6 @@ impl SingleHints {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

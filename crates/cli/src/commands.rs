@@ -556,7 +556,7 @@ mod tests {
             ("oncefs tune /mnt hint_memory=1K", "4K to"),
             ("oncefs tune /mnt inline", "off, all, adaptive"),
             ("oncefs mount /v /mnt --fingerprints never", "eager, lazy, auto"),
-            ("oncefs mkfs /v --profile turbo", "lrlfs, smartdedup, edge, desktop"),
+            ("oncefs mkfs /v --profile turbo", "lrlfs, smartdedup, edge, desktop, server, idedup"),
         ] {
             let failure = failure(line);
             assert!(failure.message.contains(range), "{line}: {}", failure.message);

@@ -280,7 +280,7 @@ mod tests {
         for (list, hint) in [
             ("memory=1M", "at least 16.0 MiB"),
             ("memory=lots", "such as 512M"),
-            ("profile=turbo", "lrlfs, smartdedup, edge, desktop"),
+            ("profile=turbo", "lrlfs, smartdedup, edge, desktop, server, idedup"),
             ("fingerprints=never", "eager, lazy, auto"),
             ("hint_memory=1K", "4K to"),
             ("inline=", "adaptive"),

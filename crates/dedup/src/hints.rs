@@ -12,7 +12,7 @@ mod grouped;
 
 pub use crate::single_hints::SINGLE_HINT_BYTES;
 use crate::single_hints::SingleHints;
-use crate::{Pbn, Tag};
+use crate::{Pbn, Sample, Tag};
 use grouped::GroupedHints;
 
 /// Holders of one content that are kept; further ones are refused. Bounds what an insertion moves
@@ -72,20 +72,26 @@ pub struct HintOptions {
     pub eviction: Eviction,
     /// Whether hints that leave are kept for [`HintStore::take_evicted`].
     pub keep_evicted: bool,
+    /// Which contents are named at all.
+    pub sample: Sample,
 }
 
 /// What an insertion did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inserted {
-    /// Whether the hint is new in the store. False: it was there, or is one holder too many, or
-    /// its pbn has more than [`HINT_PBN_BITS`] bits.
+    /// Whether the hint is new in the store. False: it was there, or is one holder too many, or its content is not
+    /// in the sample, or its pbn has more than [`HINT_PBN_BITS`] bits.
     pub added: bool,
     /// Hints that left to keep the bound.
     pub evicted: usize,
 }
 
-/// Hints in memory, bounded in bytes. The same calls in the same order leave the same hints.
-pub struct HintStore(Level);
+/// Hints in memory, bounded in bytes, on contents of one [`Sample`]: nothing is known of others, whoever asks. The
+/// same calls in the same order leave the same hints.
+pub struct HintStore {
+    level: Level,
+    sample: Sample,
+}
 
 enum Level {
     Grouped(GroupedHints),
@@ -95,13 +101,13 @@ enum Level {
 /// The same call on either level.
 macro_rules! on_level {
     ($store:ident, $hints:ident => $call:expr) => {
-        match &$store.0 {
+        match &$store.level {
             Level::Grouped($hints) => $call,
             Level::Single($hints) => $call,
         }
     };
     (mut $store:ident, $hints:ident => $call:expr) => {
-        match &mut $store.0 {
+        match &mut $store.level {
             Level::Grouped($hints) => $call,
             Level::Single($hints) => $call,
         }
@@ -112,33 +118,44 @@ impl HintStore {
     /// An empty store for a complete index that never takes more than `bytes_max`. Below some
     /// 8 KiB it holds nothing.
     pub fn with_bytes_max(bytes_max: u64) -> Self {
-        Self::new(HintOptions { bytes_max, prefix_bits: None, eviction: Eviction::default(), keep_evicted: false })
+        let (eviction, sample) = (Eviction::default(), Sample::ALL);
+        Self::new(HintOptions { bytes_max, prefix_bits: None, eviction, keep_evicted: false, sample })
     }
 
     /// An empty store. Panics on a prefix length out of range.
     pub fn new(options: HintOptions) -> Self {
         let allowed = PREFIX_BITS_MIN..=PREFIX_BITS_MAX;
         assert!(options.prefix_bits.is_none_or(|bits| allowed.contains(&bits)), "{options:?}");
-        Self(match options.eviction {
+        let level = match options.eviction {
             Eviction::Groups | Eviction::ColdOfGroups => Level::Grouped(GroupedHints::new(options)),
             Eviction::Singles => Level::Single(SingleHints::new(options.bytes_max, options.keep_evicted)),
-        })
+        };
+        Self { level, sample: options.sample }
+    }
+
+    /// Which contents are named at all.
+    pub fn sample(&self) -> Sample {
+        self.sample
     }
 
     /// Appends the pbns that may hold the tag's content, in ascending order. What is found counts as
     /// used; so a hint promoted from the disk level is inserted and then looked up.
     pub fn lookup(&mut self, tag: Tag, pbns: &mut Vec<Pbn>) {
-        on_level!(mut self, hints => hints.lookup(tag, pbns));
+        if self.sample.has(tag) {
+            on_level!(mut self, hints => hints.lookup(tag, pbns));
+        }
     }
 
     /// As `lookup`, without counting as a use: for who looks at every block.
     pub fn peek(&mut self, tag: Tag, pbns: &mut Vec<Pbn>) {
-        on_level!(mut self, hints => hints.peek(tag, pbns));
+        if self.sample.has(tag) {
+            on_level!(mut self, hints => hints.peek(tag, pbns));
+        }
     }
 
     /// Adds a hint; evicts others when the bound is reached.
     pub fn insert(&mut self, tag: Tag, pbn: Pbn) -> Inserted {
-        if pbn.0 >> HINT_PBN_BITS != 0 {
+        if pbn.0 >> HINT_PBN_BITS != 0 || !self.sample.has(tag) {
             return Inserted::default();
         }
         on_level!(mut self, hints => hints.insert(tag, pbn))
@@ -146,7 +163,7 @@ impl HintStore {
 
     /// Removes a hint; false if it is not there.
     pub fn remove(&mut self, tag: Tag, pbn: Pbn) -> bool {
-        on_level!(mut self, hints => hints.remove(tag, pbn))
+        self.sample.has(tag) && on_level!(mut self, hints => hints.remove(tag, pbn))
     }
 
     /// Hands out what was evicted since the last call, ascending, when the store is set up to keep
@@ -166,7 +183,7 @@ impl HintStore {
     /// Lets one eviction take all groups that agree in so many leading bits, since these lie in one
     /// page of the disk level. None: one group at a time.
     pub fn set_eviction_span_bits(&mut self, bits: Option<u32>) {
-        match &mut self.0 {
+        match &mut self.level {
             Level::Grouped(hints) => hints.set_eviction_span_bits(bits),
             Level::Single(_) => (),
         }

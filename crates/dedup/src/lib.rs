@@ -14,6 +14,7 @@ mod hints;
 mod load_limit;
 mod pace;
 mod ranges;
+mod sample;
 mod selectivity;
 mod single_hints;
 mod skipped;
@@ -31,5 +32,6 @@ pub use hints::{
 pub use load_limit::LoadLimit;
 pub use pace::{Conditions, Mode as PaceMode, Pace, PaceRule, Progress, Turn, Why};
 pub use ranges::RangeError;
+pub use sample::Sample;
 pub use selectivity::{Rule as SelectivityRule, Selectivity};
 pub use skipped::{Skipped, SkippedBuffer, Work};

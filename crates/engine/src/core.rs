@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use oncefs_dedup::{Fingerprinting, Hint, HintOptions, HintStore, Pace, Selectivity, SkippedBuffer};
+use oncefs_dedup::{Fingerprinting, Hint, HintOptions, HintStore, Pace, Sample, Selectivity, SkippedBuffer};
 
 use crate::allocator::{Allocator, Bitmap, REGION_BLOCKS, REGION_PAGES, Run};
 use crate::ballast::Ballast;
@@ -74,6 +74,8 @@ pub struct Core {
     pub staging: Staging,
     /// Blocks read before.
     pub read_cache: ReadCache,
+    /// Which contents hints name, the same in both levels.
+    pub sample: Sample,
     /// Who may hold a content: the memory level.
     pub hints: Mutex<HintStore>,
     /// Hints that left memory and wait to be merged into the disk level.
@@ -82,7 +84,7 @@ pub struct Core {
     pub disk_hints: Mutex<Option<DiskHints>>,
     /// Whether there is a disk level.
     pub has_disk_level: AtomicBool,
-    /// Whether both levels together name every live block, as far as is known.
+    /// Whether both levels together name every live block of the sample, as far as is known.
     pub hints_are_complete: AtomicBool,
     /// Whether hints were lost, so that the block table is to be scanned.
     pub scan_is_wanted: AtomicBool,
@@ -223,6 +225,7 @@ impl Core {
     pub fn new(parts: Parts) -> Self {
         let settings = parts.settings;
         let (selectivity, pace) = controllers(&settings);
+        let sample = Sample::one_of(settings.hint_sample);
         Self {
             volume_id: parts.volume_id,
             opened_at: parts.state.durable_sequence,
@@ -236,11 +239,13 @@ impl Core {
             log: Mutex::new(parts.log),
             staging: parts.staging,
             read_cache: ReadCache::new(parts.read_cache_bytes_max),
+            sample,
             hints: Mutex::new(HintStore::new(HintOptions {
                 bytes_max: settings.hint_bytes,
                 prefix_bits: settings.prefix_bits,
                 eviction: settings.eviction,
                 keep_evicted: parts.disk_hints.is_some(),
+                sample,
             })),
             evicted: Mutex::default(),
             has_disk_level: AtomicBool::new(parts.disk_hints.is_some()),

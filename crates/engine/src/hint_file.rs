@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use oncefs_dedup::{Adoption, DiskLevel, HintPage, HintPages, PageNo};
+use oncefs_dedup::{Adoption, DiskLevel, HintPage, HintPages, PageNo, Sample};
 
 use crate::buffer::AlignedBuf;
 use crate::device::Device;
@@ -41,7 +41,7 @@ impl HintFile {
         }
         let header = HintHeader::decode(bytes[..].try_into().expect("one page"));
         let header = header.filter(|header| header.volume_id == volume_id);
-        let fresh = HintHeader { volume_id, incarnation: 1, complete_at: 0 };
+        let fresh = HintHeader { volume_id, incarnation: 1, sample: Sample::ALL, complete_at: 0 };
         let mut file = Self {
             device,
             header: header.unwrap_or(fresh),
@@ -61,23 +61,24 @@ impl HintFile {
     pub fn begin_anew(&mut self) -> io::Result<()> {
         self.header.incarnation = self.header.incarnation.wrapping_add(1);
         self.len = self.device.len()?;
-        self.set_complete_at(0)?;
+        self.set_complete_at(0, self.header.sample)?;
         if self.len > PAGE_BYTES {
             self.device.punch(PAGE_BYTES, self.len - PAGE_BYTES)?;
         }
         Ok(())
     }
 
-    /// The last commit of a clean unmount at which the file was complete; 0: none.
-    pub fn complete_at(&self) -> u64 {
-        self.header.complete_at
+    /// The last commit of a clean unmount at which the file named every live block of a sample; 0: none. A file made
+    /// with a sample that leaves out more is not complete for it; one that leaves out less is.
+    pub fn complete_at(&self, sample: Sample) -> u64 {
+        if self.header.sample.covers(sample) { self.header.complete_at } else { 0 }
     }
 
-    /// Says durably at which commit the file is complete; every page before it.
-    pub fn set_complete_at(&mut self, sequence: u64) -> io::Result<()> {
+    /// Says durably at which commit the file is complete for a sample; every page before it.
+    pub fn set_complete_at(&mut self, sequence: u64, sample: Sample) -> io::Result<()> {
         self.grow_to(PAGE_BYTES)?;
         self.device.flush()?;
-        self.header.complete_at = sequence;
+        (self.header.complete_at, self.header.sample) = (sequence, sample);
         self.write_page(0, &self.header.encode())?;
         self.device.flush()
     }

@@ -219,7 +219,7 @@ impl Core {
         self.scan_is_wanted.store(true, Relaxed);
     }
 
-    /// After a mount: finds the pages of the disk level. True: it names every live block.
+    /// After a mount: finds the pages of the disk level. True: it names every live block of the sample.
     pub fn adopt_disk_level(&self) -> bool {
         let mut guard = self.disk_hints.lock();
         let Some(disk) = in_use(&mut guard) else { return false };
@@ -229,9 +229,9 @@ impl Core {
         if damaged > 0 {
             log::warn!("{damaged} pages of the file of hints are damaged: the block table fills them again");
         }
-        let complete_at = disk.file.complete_at();
+        let complete_at = disk.file.complete_at(self.sample);
         // From here on pages may be written.
-        let adopted = adopted.and_then(|level| disk.file.set_complete_at(0).map(|()| level));
+        let adopted = adopted.and_then(|level| disk.file.set_complete_at(0, self.sample).map(|()| level));
         if let Some(level) = self.checked(disk, adopted) {
             disk.level = level;
         }
@@ -247,14 +247,14 @@ impl Core {
         }
     }
 
-    /// Whether the memory level can name every block in use.
+    /// Whether the memory level can name every block in use, as far as it is of the sample.
     pub fn hints_fit_into_memory(&self) -> bool {
-        let used = self.state.lock().sums.used.0;
-        used.saturating_mul(HINT_BYTES) < self.hints.lock().bytes_max()
+        let named = self.state.lock().sums.used.0 / u64::from(self.sample.number());
+        named.saturating_mul(HINT_BYTES) < self.hints.lock().bytes_max()
     }
 
     /// At a clean unmount, when nothing is published any more: the disk level gets what memory holds, and the mark
-    /// that it names every live block.
+    /// that it names every live block of the sample.
     pub fn write_out_hints(&self) {
         self.merge_evicted();
         let mut guard = self.disk_hints.lock();
@@ -277,7 +277,7 @@ impl Core {
         }
         let sequence = self.state.lock().durable_sequence;
         if self.hints_are_complete.load(Relaxed) {
-            let marked = disk.file.set_complete_at(sequence);
+            let marked = disk.file.set_complete_at(sequence, self.sample);
             self.checked(disk, marked);
         }
     }
@@ -301,7 +301,8 @@ impl Core {
         }
     }
 
-    /// Which hints the table confirms. What cannot be looked up counts as live.
+    /// Which hints the table confirms, of contents in the sample: an earlier mount may have named more. What cannot be
+    /// looked up counts as live.
     fn which_are_live(&self, hints: &[Hint]) -> Vec<bool> {
         let mut pbns: Vec<Pbn> = hints.iter().map(|hint| hint.pbn).collect();
         pbns.sort_unstable();
@@ -312,7 +313,9 @@ impl Core {
                 return vec![true; hints.len()];
             }
         };
-        let names = |entry: &Entry, hint: &Hint| entry.serves(entry.tag) && Hint::new(entry.tag, hint.pbn) == *hint;
+        let names = |entry: &Entry, hint: &Hint| {
+            entry.serves(entry.tag) && self.sample.has(entry.tag) && Hint::new(entry.tag, hint.pbn) == *hint
+        };
         hints.iter().map(|hint| entries.get(&hint.pbn).is_some_and(|entry| names(entry, hint))).collect()
     }
 

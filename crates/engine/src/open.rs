@@ -94,11 +94,14 @@ pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings) -> Res
     let checkpoint = checkpoint
         .ok_or_else(|| Error::corrupt("the checkpoint record", "it is missing, damaged or that of another volume"))?;
     let Checkpoint { sequence, log_at, sums } = checkpoint;
+    let mut settings = settings;
+    settings.follow_data(sums.data);
     let (log, records) = Log::open(medium.log, Hasher::log_id(&medium.secret), medium.log_bytes, sequence, log_at)?;
     let budget = Budget::of(options.memory_bytes_max, &settings);
     let mut state = State::new(Table::new(budget.table), Shards::new(budget.shards), sums, sequence);
     let staging = Staging::default();
     let found = recover::replay(&mut state, &staging, &records)?;
+    settings.follow_data(state.sums.data);
     volume::check_sizes(&*medium.data, &*medium.table, &state.sums)?;
     volume::check_table(&*medium.table, medium.volume_id, sequence..=state.durable_sequence)?;
     let (from, to) = keys::all_advice();

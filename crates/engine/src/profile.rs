@@ -12,11 +12,15 @@ pub enum Profile {
     /// Everyday machines: hints in a share of the memory, the rest on disk, work out of line when idle.
     #[default]
     Desktop,
+    /// Large volumes: as desktop, with hints on one content of 64 in 32 MiB for each TiB of the data area.
+    Server,
+    /// The paper iDedup: its cache of dedup metadata in memory alone, runs of at least four blocks, no worker.
+    Idedup,
 }
 
 impl Profile {
     /// All profiles.
-    pub const ALL: [Self; 4] = [Self::Lrlfs, Self::Smartdedup, Self::Edge, Self::Desktop];
+    pub const ALL: [Self; 6] = [Self::Lrlfs, Self::Smartdedup, Self::Edge, Self::Desktop, Self::Server, Self::Idedup];
 
     /// Its name in commands and reports.
     pub fn name(self) -> &'static str {
@@ -25,6 +29,8 @@ impl Profile {
             Self::Smartdedup => "smartdedup",
             Self::Edge => "edge",
             Self::Desktop => "desktop",
+            Self::Server => "server",
+            Self::Idedup => "idedup",
         }
     }
 
@@ -40,6 +46,8 @@ impl Profile {
             Self::Smartdedup => 2,
             Self::Edge => 3,
             Self::Desktop => 4,
+            Self::Server => 5,
+            Self::Idedup => 6,
         }
     }
 

@@ -121,25 +121,27 @@ impl Core {
         self.live_holders(hints)
     }
 
-    /// The disk level's hints for whole tags, of which it knows the beginning. The tags come in ascending order.
+    /// The disk level's hints for whole tags, of which it knows the beginning. The tags come in ascending order; those
+    /// out of the sample cost no read.
     pub fn look_up_tags_on_disk(&self, tags: &[Tag]) -> Vec<(Tag, Pbn)> {
-        let found = self.look_up_on_disk(tags);
+        let tags: Vec<Tag> = tags.iter().copied().filter(|tag| self.sample.has(*tag)).collect();
+        let found = self.look_up_on_disk(&tags);
         let mut hints = Vec::with_capacity(found.len());
         for tag in tags {
-            let kept = Hint::new(*tag, Pbn(0)).tag;
+            let kept = Hint::new(tag, Pbn(0)).tag;
             let from = found.partition_point(|hint| hint.tag < kept);
-            hints.extend(found[from..].iter().take_while(|hint| hint.tag == kept).map(|hint| (*tag, hint.pbn)));
+            hints.extend(found[from..].iter().take_while(|hint| hint.tag == kept).map(|hint| (tag, hint.pbn)));
         }
         hints
     }
 
-    /// A visited block that neither level names gets its hint back, unless enough others hold its content.
+    /// A visited block of the sample that neither level names gets its hint back, unless enough others hold its content.
     fn heal(&self, visits: &[Visit], hints: &[(Tag, Pbn)]) -> Vec<(Tag, Pbn)> {
         let mut named: HashMap<Tag, Vec<Pbn>> = HashMap::new();
         hints.iter().for_each(|(tag, pbn)| named.entry(*tag).or_default().push(*pbn));
         let is_lost =
             |(tag, pbn): &(Tag, Pbn)| named.get(tag).is_none_or(|pbns| !pbns.contains(pbn) && pbns.len() < HOLDERS_MAX);
-        let visited = visits.iter().map(|visit| (visit.entry.tag, visit.pbn));
+        let visited = visits.iter().map(|visit| (visit.entry.tag, visit.pbn)).filter(|(tag, _)| self.sample.has(*tag));
         let lost: Vec<(Tag, Pbn)> = visited.filter(is_lost).collect();
         self.counters.hints_healed.fetch_add(lost.len() as u64, Relaxed);
         self.update_hints(&[], &lost);

@@ -6,6 +6,7 @@
 mod bounds;
 mod damage;
 mod duplicates;
+mod sampled;
 mod turns;
 
 use std::collections::HashSet;

@@ -11,7 +11,7 @@ use crate::{Error, Pbn, Result, Tag};
 const REQUEST_PAGES: u64 = 256;
 
 impl Core {
-    /// After a mount: both levels of the hint store come to name every live block.
+    /// After a mount: both levels of the hint store come to name every live block of the sample.
     pub fn fill_hints(&self) -> Result<()> {
         let is_complete = self.adopt_disk_level();
         if is_complete && !self.hints_fit_into_memory() {

@@ -6,13 +6,19 @@ use std::time::Duration;
 
 use oncefs_dedup::{Eviction, PaceMode as Mode, SelectivityRule as Rule};
 
-use crate::{Error, Profile, Result};
+use crate::{Blocks, Error, Profile, Result};
 
 const MIB: u64 = 1 << 20;
 /// Memory for hints where 3.5 MB must hold all of dedup (SmartDedup, section 4): the allocator's waste comes on top.
 const SMALL_HINT_BYTES: u64 = 2900 << 10;
 /// Memory for hints, as a share of the whole: sixteenths.
 const HINT_PARTS: u64 = 6;
+/// Memory for sampled hints follows the data area: 32 MiB for each TiB.
+const BLOCKS_PER_HINT_BYTE: u64 = 8;
+/// And is not less than this: a small volume is not worth losing duplicates to save less.
+const SAMPLED_HINT_BYTES_MIN: u64 = MIB;
+/// One content of so many is named, on average one block in each 256 KiB, from which runs are extended.
+const SAMPLED_CONTENTS: u32 = 64;
 
 /// Which requests are looked up as they are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +66,8 @@ pub struct Settings {
     pub fingerprints: FingerprintMode,
     /// Bound of the memory level.
     pub hint_bytes: u64,
+    /// The bound follows the data area ([`Settings::follow_data`]) up to so much; None: it was set.
+    pub hint_bytes_by_data_max: Option<u64>,
     /// Leading bits of a tag that make a group; None: as many as the hints need.
     pub prefix_bits: Option<u32>,
     /// What leaves the memory level.
@@ -96,6 +104,7 @@ impl Settings {
             cpu_percent_max: 100,
             fingerprints: FingerprintMode::Auto,
             hint_bytes: memory_bytes_max / 16 * HINT_PARTS,
+            hint_bytes_by_data_max: None,
             prefix_bits: None,
             eviction: Eviction::ColdOfGroups,
             hint_sample: 1,
@@ -110,6 +119,12 @@ impl Settings {
             copies_above: 0,
         };
         let two_levels = Self { inline: Inline::Adaptive, disk_level: true, skipped_bytes: MIB / 2, ..lrlfs.clone() };
+        let desktop = Self {
+            run_blocks_min: None,
+            skipped_bytes: (memory_bytes_max / 128).clamp(MIB / 2, 8 * MIB),
+            worker: Mode::WhenIdle,
+            ..two_levels.clone()
+        };
         match profile {
             Profile::Lrlfs => lrlfs,
             Profile::Smartdedup => Self {
@@ -127,12 +142,23 @@ impl Settings {
                 low_power_percent: 100,
                 ..two_levels
             },
-            Profile::Desktop => Self {
-                run_blocks_min: None,
-                skipped_bytes: (memory_bytes_max / 128).clamp(MIB / 2, 8 * MIB),
-                worker: Mode::WhenIdle,
-                ..two_levels
+            Profile::Desktop => desktop,
+            Profile::Server => {
+                Self { hint_sample: SAMPLED_CONTENTS, hint_bytes_by_data_max: Some(desktop.hint_bytes), ..desktop }
+            }
+            Profile::Idedup => Self {
+                run_blocks_min: Some(4),
+                fingerprints: FingerprintMode::Eager,
+                eviction: Eviction::Singles,
+                ..lrlfs
             },
+        }
+    }
+
+    /// The data area has so many blocks: the memory level gets what is due to it, unless that was set.
+    pub fn follow_data(&mut self, data: Blocks) {
+        if let Some(bytes_max) = self.hint_bytes_by_data_max {
+            self.hint_bytes = (data.0 / BLOCKS_PER_HINT_BYTE).max(SAMPLED_HINT_BYTES_MIN).min(bytes_max);
         }
     }
 
@@ -355,7 +381,7 @@ static SETTINGS: &[Setting] = &[
         Range::Bytes { min: 4 << 10, max: 1 << 40 },
         true,
         |s| s.hint_bytes,
-        |s, n| s.hint_bytes = n,
+        |s, n| (s.hint_bytes, s.hint_bytes_by_data_max) = (n, None),
         "bound of the hints in memory",
     ),
     setting(
@@ -468,7 +494,8 @@ mod tests {
             for (name, value) in settings.list() {
                 other.set(&name, &value, false).unwrap();
             }
-            assert_eq!(other, settings, "{profile:?}");
+            // A bound that is named follows nothing.
+            assert_eq!(other, Settings { hint_bytes_by_data_max: None, ..settings }, "{profile:?}");
         }
     }
 
@@ -505,6 +532,26 @@ mod tests {
             assert_eq!(settings.run_blocks_min, run_blocks_min);
             assert_eq!(settings.list()["run_blocks_min"], value);
         }
+    }
+
+    #[test]
+    fn a_server_s_memory_for_hints_follows_its_data_between_bounds_until_it_is_set() {
+        const TIB: u64 = 1 << 40;
+        let desktop = Settings::of(Profile::Desktop, 1 << 30).hint_bytes;
+        let mut settings = Settings::of(Profile::Server, 1 << 30);
+        for (bytes, expected) in [(TIB, 32 * MIB), (4 * TIB, 128 * MIB), (1 << 30, MIB), (64 * TIB, desktop)] {
+            settings.follow_data(Blocks(bytes / crate::BLOCK_BYTES as u64));
+            assert_eq!(settings.hint_bytes, expected, "{bytes} bytes of data");
+        }
+        settings.set("hint_memory", "5M", true).unwrap();
+        settings.follow_data(Blocks(1 << 30));
+        assert_eq!(settings.hint_bytes, 5 * MIB);
+        let mut small = Settings::of(Profile::Server, MIB);
+        small.follow_data(Blocks(1 << 30));
+        assert_eq!(small.hint_bytes, Settings::of(Profile::Desktop, MIB).hint_bytes, "never more than there is");
+        let mut others = Settings::of(Profile::Desktop, 1 << 30);
+        others.follow_data(Blocks(1 << 30));
+        assert_eq!(others.hint_bytes, desktop);
     }
 
     #[test]

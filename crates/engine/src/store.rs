@@ -522,6 +522,6 @@ impl Core {
         self.apply_certain(Plan { grow_to: Some(data), ..Plan::default() })?;
         self.commit()?;
         self.allocator.lock().grow(data);
-        Ok(())
+        self.follow_data(data)
     }
 }

@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::load::{self, CpuLoad, DeviceLoad};
 use crate::revisit::BATCH_BLOCKS_MAX;
 use crate::settings::{FingerprintMode, Inline, Settings, Verify};
-use crate::{Error, Result};
+use crate::{Blocks, Error, Result};
 
 /// How often the machine's load and supply are read.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -285,6 +285,14 @@ impl Core {
         let _one = self.tuning.lock();
         let mut settings = self.settings.lock().clone();
         changes.iter().try_for_each(|(name, value)| settings.set(name, value, true))?;
+        self.apply_settings(settings)
+    }
+
+    /// The data area has so many blocks now.
+    pub fn follow_data(&self, data: Blocks) -> Result<()> {
+        let _one = self.tuning.lock();
+        let mut settings = self.settings.lock().clone();
+        settings.follow_data(data);
         self.apply_settings(settings)
     }
 

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 
 use docs::{assert_key, section};
-use oncefs_dedup::{Hint, HintPage, Prefix, Skipped};
+use oncefs_dedup::{Hint, HintPage, Prefix, Sample, Skipped};
 use oncefs_engine::device::ALIGN_BYTES;
 use oncefs_engine::format::checkpoint::Checkpoint;
 use oncefs_engine::format::hint_header::HintHeader;
@@ -402,7 +402,8 @@ fn a_shard_is_as_the_page_says() {
 
 #[test]
 fn the_hint_header_is_as_the_page_says() {
-    let bytes = HintHeader { volume_id: [3; 16], incarnation: 0x0102, complete_at: 0x0304 }.encode();
+    let sample = Sample::one_of(0x0203);
+    let bytes = HintHeader { volume_id: [3; 16], incarnation: 0x0102, sample, complete_at: 0x0304 }.encode();
     let page = section(PAGE, "Hint header");
     page.assert_layout(
         &bytes,
@@ -411,7 +412,7 @@ fn the_hint_header_is_as_the_page_says() {
             ("magic", b"oncefs hints\n\0\0\0".to_vec()),
             ("volume id", vec![3; 16]),
             ("incarnation", 0x0102_u32.to_le_bytes().to_vec()),
-            ("zeros", vec![0; 4]),
+            ("sample", 0x0203_u32.to_le_bytes().to_vec()),
             ("complete at", number(0x0304)),
             ("checksum", number(page.checksum(&bytes, 0))),
             ("rest", vec![0; 4040]),

@@ -25,12 +25,15 @@ const VOLUME: &str = "128M";
 const LIFE_MS: std::ops::Range<u64> = 50..1000;
 /// How soon a new daemon is killed again, in half of the rounds.
 const RECOVERY_MS: u64 = 50;
-/// How blocks are shared, round by round: as by default, all in-line, all by the worker, both with few hints.
-const SETTINGS: [&str; 4] = [
+/// How blocks are shared, round by round: as by default, all in-line, all by the worker, both with few hints, with
+/// hints on a sample, in long runs only.
+const SETTINGS: [&str; 6] = [
     "profile=desktop",
     "inline=all",
     "inline=off,worker=always,skipped_checkpoint_seconds=1",
     "worker=always,hint_memory=64K,skipped_checkpoint_seconds=1",
+    "profile=server,worker=always,hint_memory=16K,skipped_checkpoint_seconds=1",
+    "profile=idedup",
 ];
 /// What the daemon counted before it was killed, told to show that there was something to interrupt.
 const TOLD: [&str; 5] = ["checkpoints", "blocks_shared", "blocks_remapped", "blocks_cloned", "blocks_freed"];

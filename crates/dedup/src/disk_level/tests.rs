@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::{Eviction, HintOptions, HintStore};
+use crate::{Eviction, HintOptions, HintStore, Sample};
 
 /// A xorshift generator: the same numbers every run.
 struct Numbers(u64);
@@ -370,7 +370,8 @@ fn a_failed_write_costs_hints_but_no_consistency() {
 /// Inserts `contents` new hints into a memory level of so many bytes and demotes what leaves.
 /// Returns pages written per demoted hint, over the second half.
 fn demote(bytes_max: u64, prefix_bits: Option<u32>, eviction: Eviction, contents: u64) -> f64 {
-    let mut store = HintStore::new(HintOptions { bytes_max, prefix_bits, eviction, keep_evicted: true });
+    let mut store =
+        HintStore::new(HintOptions { bytes_max, prefix_bits, eviction, keep_evicted: true, sample: Sample::ALL });
     let mut twin = Twin::new(509);
     let (mut demoted, mut written) = (0, 0);
     for content in 0..contents {

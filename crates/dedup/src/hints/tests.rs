@@ -31,7 +31,7 @@ fn tag_of(content: u64) -> Tag {
 const POLICIES: [Eviction; 3] = [Eviction::Groups, Eviction::ColdOfGroups, Eviction::Singles];
 
 fn keeping(bytes_max: u64, prefix_bits: Option<u32>, eviction: Eviction) -> HintStore {
-    HintStore::new(HintOptions { bytes_max, prefix_bits, eviction, keep_evicted: true })
+    HintStore::new(HintOptions { bytes_max, prefix_bits, eviction, keep_evicted: true, sample: Sample::ALL })
 }
 
 fn hint(content: u64) -> Hint {
@@ -365,6 +365,53 @@ fn the_paper_s_sizes_take_so_many_bytes_a_hint() {
         let bytes_per_hint = bytes_max as f64 / store.len() as f64;
         println!(
             "{bytes_max} bytes, {prefix_bits} bits: {} hints, {when_first_full} when first full; {bytes_per_hint:.2} bytes a hint",
+            store.len()
+        );
+        assert!(bytes_per_hint <= 11.0, "{bytes_per_hint:.2} bytes a hint");
+    }
+}
+
+#[test]
+fn a_sampled_store_knows_the_contents_of_its_sample_and_no_others() {
+    for eviction in POLICIES {
+        let sample = Sample::one_of(64);
+        let mut store =
+            HintStore::new(HintOptions { bytes_max: 1 << 20, prefix_bits: None, eviction, keep_evicted: true, sample });
+        assert_eq!(store.sample(), sample);
+        for content in 0..100_000 {
+            let (tag, is_in) = (tag_of(content), sample.has(tag_of(content)));
+            assert_eq!(store.insert(tag, Pbn(content)), Inserted { added: is_in, evicted: 0 });
+            assert_eq!(candidates(&mut store, tag), is_in.then_some(Pbn(content)).into_iter().collect::<Vec<_>>());
+            let mut peeked = Vec::new();
+            store.peek(tag, &mut peeked);
+            assert_eq!(peeked.len(), usize::from(is_in));
+        }
+        store.check();
+        assert!((1_400..1_700).contains(&store.len()), "{} of 100,000 in a sample of 1 of 64", store.len());
+        let removed = (0..100_000).filter(|content| store.remove(tag_of(*content), Pbn(*content))).count();
+        assert_eq!((store.len(), removed > 1_400), (0, true));
+    }
+}
+
+/// Hints are grouped by the leading bits of tags, of which a sample leaves out none: groups stay full.
+#[test]
+fn sampled_hints_take_as_many_bytes_each_as_all_hints() {
+    for (number, bytes_max) in [(2, 1 << 20), (64, 32 << 20), (1_000, 1 << 20)] {
+        let (sample, eviction) = (Sample::one_of(number), Eviction::ColdOfGroups);
+        let mut store =
+            HintStore::new(HintOptions { bytes_max, prefix_bits: None, eviction, keep_evicted: false, sample });
+        let tags = (0..).map(tag_of).map(|tag| Tag(tag.0 - tag.0 % u64::from(number)));
+        let mut evicted = 0;
+        for (n, tag) in tags.enumerate() {
+            evicted += store.insert(tag, Pbn(n as u64)).evicted;
+            if evicted > 0 {
+                break;
+            }
+        }
+        let bytes_per_hint = store.bytes() as f64 / store.len() as f64;
+        let tib = store.len() as f64 * f64::from(number) * 4096.0 / (1_u64 << 40) as f64;
+        println!(
+            "1 of {number}: {bytes_max} bytes hold {} hints of {bytes_per_hint:.2} bytes when first full, for {tib:.2} TiB",
             store.len()
         );
         assert!(bytes_per_hint <= 11.0, "{bytes_per_hint:.2} bytes a hint");

@@ -99,7 +99,8 @@ fn every_bit_of_superblock_hints_and_skipped_counts() {
     assert_every_bit_counts("superblock", &superblock.encode().unwrap(), |bytes| {
         superblock::Superblock::decode(bytes, "a volume").is_ok()
     });
-    let header = hint_header::HintHeader { volume_id, incarnation: 3, complete_at: 4 };
+    let header =
+        hint_header::HintHeader { volume_id, incarnation: 3, sample: oncefs_dedup::Sample::ALL, complete_at: 4 };
     // The rest of the page is zeros that nobody reads.
     assert_every_bit_counts("hint header", &header.encode()[..56], |bytes| {
         let mut page = [0; hint_header::BYTES];

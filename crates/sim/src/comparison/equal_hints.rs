@@ -1,7 +1,7 @@
 //! Memory for a stated number of hints: evictions are compared with as many hints, not with as many bytes, because a
 //! single hint takes four times what it takes in a group.
 
-use oncefs_dedup::{Eviction, HintOptions, HintStore, Pbn};
+use oncefs_dedup::{Eviction, HintOptions, HintStore, Pbn, Sample};
 
 use crate::trace::Content;
 
@@ -32,7 +32,13 @@ pub(super) fn bytes_for(eviction: Eviction, hints: u64) -> u64 {
 }
 
 fn holds(eviction: Eviction, bytes_max: u64, hints: u64) -> bool {
-    let mut store = HintStore::new(HintOptions { bytes_max, prefix_bits: None, eviction, keep_evicted: false });
+    let mut store = HintStore::new(HintOptions {
+        bytes_max,
+        prefix_bits: None,
+        eviction,
+        keep_evicted: false,
+        sample: Sample::ALL,
+    });
     (0..hints).all(|number| {
         let inserted = store.insert(Content::numbered(number).tag(), Pbn(number));
         inserted.added && inserted.evicted == 0

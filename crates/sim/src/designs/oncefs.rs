@@ -7,7 +7,7 @@
 mod worker;
 
 use oncefs_dedup::{
-    Candidates, Decision, DiskLevel, Eviction, HintOptions, HintStore, Lbn, MemoryPages, Merged, Pbn, RunRule,
+    Candidates, Decision, DiskLevel, Eviction, HintOptions, HintStore, Lbn, MemoryPages, Merged, Pbn, RunRule, Sample,
     SkippedBuffer, Tag, detect,
 };
 
@@ -83,6 +83,7 @@ impl Oncefs {
             prefix_bits: options.prefix_bits,
             eviction: options.eviction,
             keep_evicted: options.two_levels,
+            sample: Sample::ALL,
         });
         let disk = options.two_levels.then(|| Disk {
             level: DiskLevel::new(PAGE_HINTS_MAX),

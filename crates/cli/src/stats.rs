@@ -25,7 +25,7 @@ pub fn run(arguments: StatsArgs) -> Outcome {
 }
 
 fn described(report: &Report) -> String {
-    [space(report), dedup(report), stages(report), caches(report), counters(report), settings(report)]
+    [space(report), dedup(report), stages(report), caches(report), device(report), counters(report), settings(report)]
         .into_iter()
         .filter(|part| !part.is_empty())
         .collect::<Vec<_>>()
@@ -152,6 +152,26 @@ fn caches(report: &Report) -> String {
     text
 }
 
+/// What a seek costs, and the sizes of requests that read blocks of files. Nothing where nothing was read.
+fn device(report: &Report) -> String {
+    let sizes = &report.device.read_sizes;
+    if sizes.count == 0 {
+        return String::new();
+    }
+    let how = if report.device.seek_is_measured { "measured" } else { "expected, not measured yet" };
+    let mut text = String::new();
+    line!(text, "{:<16}{:>10.1}  blocks ({how})", "cost of a seek", report.device.seek_blocks);
+    line!(text, "{:<16}{:>10.1}  blocks in the mean of {} requests", "device reads", sizes.mean(), sizes.count);
+    let mut so_far = 0;
+    for (class, count) in sizes.classes.iter().enumerate().filter(|(_, count)| **count > 0) {
+        so_far += count;
+        let is_last = class + 1 == sizes.classes.len();
+        let bound = if is_last { format!("> {}", 1 << (class - 1)) } else { format!("<= {}", 1_u64 << class) };
+        line!(text, "  {bound:<14}{:>10}  {count} requests", percent(so_far, sizes.count));
+    }
+    text
+}
+
 fn counters(report: &Report) -> String {
     let mut text = String::new();
     let told = |name: &str| TOLD_OF_DEDUP.contains(&name);
@@ -190,7 +210,7 @@ fn microseconds(us: f64) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use oncefs_engine::{CacheReport, Histogram, StageReport};
+    use oncefs_engine::{CacheReport, DeviceReport, Histogram, Sizes, StageReport};
 
     use super::*;
 
@@ -215,6 +235,11 @@ mod tests {
                 "read".to_owned(),
                 CacheReport { bytes: 1 << 20, bytes_max: 2 << 20, hits: 3, misses: 1 },
             )]),
+            device: DeviceReport {
+                seek_blocks: 6.1,
+                seek_is_measured: true,
+                read_sizes: Sizes { count: 40, blocks: 2_000, classes: vec![10, 0, 0, 0, 0, 0, 0, 0, 29, 1] },
+            },
             counters: BTreeMap::from([("blocks_shared".to_owned(), 42), ("barriers".to_owned(), 0)]),
             settings: BTreeMap::new(),
         }
@@ -271,6 +296,21 @@ mod tests {
         let text = stages(&report());
         assert!(text.contains("1.5 ms") && text.contains("<4 us") && text.contains("<16 us"), "{text}");
         assert!(!text.contains("commit"), "{text}");
+    }
+
+    #[test]
+    fn the_device_is_told_with_the_share_of_requests_up_to_each_size() {
+        let text = device(&report());
+        for line in [
+            "cost of a seek         6.1  blocks (measured)",
+            "device reads          50.0  blocks in the mean of 40 requests",
+            "  <= 1              25.0 %  10 requests",
+            "  <= 256            97.5 %  29 requests",
+            "  > 256            100.0 %  1 requests",
+        ] {
+            assert!(text.lines().any(|other| other == line), "no line '{line}' in\n{text}");
+        }
+        assert_eq!(device(&Report::default()), "");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::buffer::BufferPool;
 use crate::cache::ReadCache;
 use crate::chore::Interruption;
 use crate::device::Device;
+use crate::device_reads::DeviceReads;
 use crate::foreground::Foreground;
 use crate::format::keys::{self, ShardKey};
 use crate::format::page::{PAGE_BYTES, Page};
@@ -25,6 +26,7 @@ use crate::kv::Kv;
 use crate::log::Log;
 use crate::mend::MendQueue;
 use crate::pins::Pins;
+use crate::read_pattern::ReadPatterns;
 use crate::scrub::Scrub;
 use crate::settings::{Settings, Verify};
 use crate::signals::Signals;
@@ -52,7 +54,7 @@ pub struct StageStats {
 ///
 /// Lock order: `checkpointing`; a map's lock; `group_gate`; the caller's own locks; `log`; `write_outs`;
 /// `allocator`; `state`; then `flushing`, `table_io`, `staging`, `read_cache`, `punchable`, the settings, the
-/// controllers, `evicted`, `mend_queue`, `scrub` and the signals, which hold no other lock. Who holds `group_gate` shared takes neither
+/// controllers, `evicted`, `mend_queue`, `scrub`, `read_patterns`, `device_reads` and the signals, which hold no other lock. Who holds `group_gate` shared takes neither
 /// `log` nor `checkpointing`.
 ///
 /// Of the out-of-line work: `tuning` or `skipped_file`, then `pass`, then a map's lock, `skipped`, or `disk_hints`,
@@ -76,6 +78,10 @@ pub struct Core {
     pub read_cache: ReadCache,
     /// Which contents hints name, the same in both levels.
     pub sample: Sample,
+    /// How files are read.
+    pub read_patterns: ReadPatterns,
+    /// How the data area is read.
+    pub device_reads: DeviceReads,
     /// Who may hold a content: the memory level.
     pub hints: Mutex<HintStore>,
     /// Hints that left memory and wait to be merged into the disk level.
@@ -202,6 +208,8 @@ pub struct Parts {
     pub host: Option<PathBuf>,
     /// Bound of the read cache.
     pub read_cache_bytes_max: u64,
+    /// Bound of what is known of how files are read.
+    pub read_pattern_bytes_max: u64,
     /// Buffers of 1 MiB kept for reuse.
     pub buffers_max: usize,
     /// Requests to the device at a time for one scattered read.
@@ -240,6 +248,8 @@ impl Core {
             staging: parts.staging,
             read_cache: ReadCache::new(parts.read_cache_bytes_max),
             sample,
+            read_patterns: ReadPatterns::new(parts.read_pattern_bytes_max),
+            device_reads: DeviceReads::default(),
             hints: Mutex::new(HintStore::new(HintOptions {
                 bytes_max: settings.hint_bytes,
                 prefix_bits: settings.prefix_bits,

@@ -29,6 +29,7 @@ pub struct Budget {
     /// Bytes for the sorted state.
     pub records: u64,
     dirty: u64,
+    read_patterns: u64,
     /// Buffers of 1 MiB.
     buffers: usize,
     /// Requests to the device at a time for one read, each with a thread and a buffer.
@@ -46,6 +47,7 @@ impl Budget {
             shards: parts(1),
             records: parts(2).max(2 << 20),
             dirty: parts(2).clamp(4 << 20, 64 << 20),
+            read_patterns: (memory_bytes_max / 512).clamp(64 << 10, 1 << 20),
             buffers: (memory_bytes_max / (8 << 20)).clamp(2, 16) as usize,
             reads_at_a_time: (memory_bytes_max / (8 << 20)).clamp(2, 8) as usize,
         }
@@ -125,6 +127,7 @@ pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings) -> Res
         ballast: medium.ballast,
         host: medium.host,
         read_cache_bytes_max: budget.read_cache,
+        read_pattern_bytes_max: budget.read_patterns,
         dirty_bytes_max: budget.dirty,
         buffers_max: budget.buffers,
         reads_at_a_time: budget.reads_at_a_time,

@@ -17,7 +17,7 @@ const CACHED_RUN_BLOCKS_MAX: usize = 32;
 /// A read of at least this many separate runs is scattered: its runs are read several at a time.
 const SCATTERED_PARTS_MIN: usize = 8;
 /// Runs with at most this gap between them are read in one request: 32 KiB cost less than a second request.
-const GAP_BLOCKS_MAX: u64 = 8;
+pub const GAP_BLOCKS_MAX: u64 = 8;
 /// Blocks read in one request with their gaps, at most: what a pooled buffer holds.
 const SPAN_BLOCKS_MAX: u64 = 256;
 
@@ -52,6 +52,7 @@ impl Core {
                 }
                 self.runs_of(map, Lbn(first), blocks)?
             };
+            self.note_read(map, Lbn(first), &runs);
             self.fill(map, &runs, &mut buffer)?;
             Ok(ReadBuf::new(buffer, (at % block) as usize, len))
         })
@@ -171,6 +172,7 @@ impl Core {
         let from = group[0].pbn;
         let end = group.iter().map(Part::end).max().unwrap_or(from);
         let mut span = self.pool.take((end.0 - from.0) as usize * BLOCK_BYTES);
+        self.device_reads.count(end.0 - from.0);
         if self.read_device(from, &mut span).is_err() {
             // Of the gaps nobody wants to know.
             return group.iter_mut().try_for_each(|part| self.read_run_for(reader, part.pbn, part.bytes));
@@ -269,6 +271,9 @@ impl Core {
     /// is served from its second copy, if it has one; if not, a file's reader gets an error, and nobody's gets the
     /// bytes as they are, to compare. Whether they may enter the read cache.
     fn read_stored(&self, reader: MapId, pbn: Pbn, bytes: &mut [u8]) -> Result<bool> {
+        if reader != NOBODY {
+            self.device_reads.count((bytes.len() / BLOCK_BYTES) as u64);
+        }
         let Err(error) = self.read_device(pbn, bytes) else { return self.look_over(reader, pbn, bytes) };
         if bytes.len() > BLOCK_BYTES {
             let mut may_enter = true;
@@ -330,7 +335,10 @@ impl Core {
     pub fn read_device(&self, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
         let at = pbn.0.checked_mul(BLOCK_BYTES as u64);
         let at = at.ok_or_else(|| Error::corrupt("a map", format!("block {pbn} lies outside the data area")))?;
-        self.data.read_at(bytes, at).map_err(|e| Error::io(format!("reading block {pbn} of the data area"), e))?;
+        let blocks = (bytes.len() / BLOCK_BYTES) as u64;
+        let changed = self.device_reads.timed(blocks, || self.data.read_at(bytes, at));
+        let changed = changed.map_err(|e| Error::io(format!("reading block {pbn} of the data area"), e))?;
+        changed.into_iter().for_each(|change| self.seek_cost_changed(change));
         self.counters.data_bytes_read.fetch_add(bytes.len() as u64, Relaxed);
         Ok(())
     }

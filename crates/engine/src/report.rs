@@ -55,6 +55,7 @@ impl Core {
                 ("skipped".to_owned(), skipped),
                 ("records".to_owned(), records),
             ]),
+            device: self.device_reads.report(),
             counters: self.counters.snapshot(),
             settings: BTreeMap::new(),
         }

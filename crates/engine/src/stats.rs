@@ -125,6 +125,60 @@ impl Histogram {
     }
 }
 
+/// Classes of a histogram of sizes: class `i` holds what has at most 2^i blocks.
+pub const SIZE_CLASSES: usize = 10;
+
+/// A histogram of sizes in blocks with classes of doubling width.
+#[derive(Debug, Default)]
+pub struct LiveSizes {
+    classes: [AtomicU64; SIZE_CLASSES],
+    blocks: AtomicU64,
+}
+
+impl LiveSizes {
+    /// Counts one request for so many blocks, at least one.
+    pub fn record(&self, blocks: u64) {
+        let class = (u64::BITS - blocks.saturating_sub(1).leading_zeros()) as usize;
+        self.classes[class.min(SIZE_CLASSES - 1)].fetch_add(1, Relaxed);
+        self.blocks.fetch_add(blocks, Relaxed);
+    }
+
+    /// The counts so far.
+    pub fn snapshot(&self) -> Sizes {
+        let classes: Vec<u64> = self.classes.iter().map(|class| class.load(Relaxed)).collect();
+        Sizes { count: classes.iter().sum(), blocks: self.blocks.load(Relaxed), classes }
+    }
+}
+
+/// A histogram of sizes at one moment.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Sizes {
+    /// Requests counted.
+    pub count: u64,
+    /// Their blocks added up.
+    pub blocks: u64,
+    /// `classes[i]`: requests for at most 2^i blocks that did not fit below; the last has all larger ones.
+    pub classes: Vec<u64>,
+}
+
+impl Sizes {
+    /// Mean in blocks.
+    pub fn mean(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.blocks as f64 / self.count as f64 }
+    }
+}
+
+/// The device of the data area as it was read.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct DeviceReport {
+    /// What a seek costs, in blocks that could be transferred meanwhile.
+    pub seek_blocks: f64,
+    /// Whether that was measured; else it is what is expected of a device of its kind.
+    pub seek_is_measured: bool,
+    /// Requests that read blocks of files.
+    pub read_sizes: Sizes,
+}
+
 /// One stage's figures.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct StageReport {
@@ -164,6 +218,8 @@ pub struct Report {
     pub stages: BTreeMap<String, StageReport>,
     /// Per cache: `read`, `table`, `shards`, `hints`, `records`, and those that `fs` adds.
     pub caches: BTreeMap<String, CacheReport>,
+    /// The device of the data area.
+    pub device: DeviceReport,
     /// Events by name, such as `blocks_shared` or `groups_committed`.
     pub counters: BTreeMap<String, u64>,
     /// Settings in force, by name.

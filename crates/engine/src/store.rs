@@ -12,7 +12,7 @@ use crate::chore::Chore;
 use crate::core::Core;
 use crate::format::keys;
 use crate::hold::Hold;
-use crate::load::DeviceLoad;
+use crate::load::{self, DeviceLoad};
 use crate::open::{Budget, Medium, recover, settings_of};
 use crate::state::Plan;
 use crate::sync::Mutex;
@@ -190,6 +190,8 @@ impl Store {
         };
         let core = Arc::new(recover(medium, options, settings)?);
         core.look_up_host();
+        let device = volume::data_device(volume, &superblock.data);
+        core.device_reads.expect(device.and_then(|device| load::is_rotational(&options.machine, device)));
         if !options.read_only {
             core.ballast.fill().map_err(|e| Error::io("filling the ballast", e))?;
         }
@@ -394,6 +396,11 @@ impl Store {
             self.core.wait_for_room();
             self.core.reserve(map, at, len, with)
         })
+    }
+
+    /// The shortest run of blocks worth sharing in a map: the setting, or what its reads and the device say.
+    pub fn run_blocks_min(&self, map: MapId) -> u32 {
+        self.core.run_blocks_min(map)
     }
 
     /// First byte at or after `from` and below `end` that is data; None: only holes (and reserved space).

@@ -294,6 +294,14 @@ pub fn host_device(volume: &Path) -> Option<u64> {
     fs::metadata(volume).ok().map(|metadata| metadata.dev())
 }
 
+/// The device that holds a volume's data area.
+pub fn data_device(volume: &Path, data: &DataPlace) -> Option<u64> {
+    match data {
+        DataPlace::File => host_device(volume),
+        DataPlace::Device(path) => fs::metadata(path).ok().map(|metadata| metadata.rdev()),
+    }
+}
+
 fn take_lock(path: &Path, name: &str) -> Result<File> {
     let failed = |e| Error::io(format!("locking the volume {name}"), e);
     let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(path).map_err(failed)?;

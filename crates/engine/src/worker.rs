@@ -320,11 +320,17 @@ impl Core {
             // Until now nothing was noted.
             self.begin_full_pass();
         }
+        let allows_more = settings.skipped_bytes > 0 && self.allows_more(&self.settings.lock(), &settings);
         let mut now = self.settings.lock();
         if now.fingerprints != settings.fingerprints {
             *self.fingerprinting.lock() = fingerprinting(settings.fingerprints);
         }
         *now = settings;
+        drop(now);
+        if allows_more {
+            // What was refused is known to nobody.
+            self.begin_full_pass();
+        }
         self.signals.wake_worker();
         Ok(())
     }

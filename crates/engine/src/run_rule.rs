@@ -1,0 +1,256 @@
+//! Which runs of a file are worth sharing: the setting `run_blocks_min`, or what its reads and the device say.
+//!
+//! Owns what follows from a number that falls: blocks that were refused for it are looked at again, by the worker and
+//! as part of their file. Who decides asks `run_blocks_min`, once for each request.
+
+use oncefs_dedup::{Pattern, Work};
+
+use crate::core::Core;
+use crate::device_reads::Change;
+use crate::format::page::page_of;
+use crate::format::shard::Target;
+use crate::read::GAP_BLOCKS_MAX;
+use crate::read_pattern::Seen;
+use crate::settings::Settings;
+use crate::{Lbn, MapId, Pbn};
+
+/// Runs of one read request whose neighbourhood is looked at, at most.
+const RUNS_LOOKED_AT_MAX: usize = 16;
+
+impl Core {
+    /// The shortest run worth sharing in a map, in blocks.
+    pub fn run_blocks_min(&self, map: MapId) -> u32 {
+        let fixed = self.settings.lock().run_blocks_min;
+        fixed.unwrap_or_else(|| {
+            let number = self.read_patterns.run_blocks_min(map, self.device_reads.seek_blocks());
+            if number.fell {
+                self.look_again_at_refused(Work::Owner(map.0));
+            }
+            number.run_blocks_min
+        })
+    }
+
+    /// Learns from a read request how its map is read and how it lies.
+    pub fn note_read(&self, map: MapId, first: Lbn, runs: &[(Target, u64)]) {
+        let blocks = runs.iter().map(|(_, blocks)| blocks).sum::<u64>();
+        let seen = Seen { first: first.0, blocks: blocks.min(u64::from(u32::MAX)) as u32, lies: self.lies(runs) };
+        let number = self.read_patterns.note(map, seen, self.device_reads.seek_blocks());
+        if number.is_some_and(|number| number.fell) && self.settings.lock().run_blocks_min.is_none() {
+            self.look_again_at_refused(Work::Owner(map.0));
+        }
+    }
+
+    /// How many neighbours in the file lie together, as the device is read: a small gap is read over. And how many lie
+    /// apart although neither is shared; those where one is lie so because of that. What the table does not tell from
+    /// memory counts as shared.
+    fn lies(&self, runs: &[(Target, u64)]) -> (u32, u32) {
+        let stored = |&(target, blocks): &(Target, u64)| match target {
+            Target::Data(pbn) => Some((pbn, pbn.plus(blocks - 1))),
+            Target::Hole | Target::Reserved => None,
+        };
+        let mut stored = runs.iter().filter_map(stored).take(RUNS_LOOKED_AT_MAX);
+        let Some(mut before) = stored.next() else { return (0, 0) };
+        let mut together = before.1.0 - before.0.0;
+        let mut apart: Vec<(Pbn, Pbn)> = Vec::new();
+        for run in stored {
+            together += run.1.0 - run.0.0;
+            let is_near = (before.1.0..=before.1.0 + 1 + GAP_BLOCKS_MAX).contains(&run.0.0);
+            if is_near {
+                together += 1
+            } else {
+                apart.push((before.1, run.0))
+            }
+            before = run;
+        }
+        let alone = if apart.is_empty() { 0 } else { self.count_unshared(&apart) };
+        (together as u32 + (apart.len() - alone) as u32, alone as u32)
+    }
+
+    fn count_unshared(&self, pairs: &[(Pbn, Pbn)]) -> usize {
+        let mut state = self.state.lock();
+        let mut is_alone = |pbn: Pbn| state.table.page(page_of(pbn)).is_some_and(|page| page.count(pbn) == 1);
+        pairs.iter().filter(|(before, behind)| is_alone(*before) && is_alone(*behind)).count()
+    }
+
+    /// A request to the device changed what a seek costs. A fall concerns all files that are not known one by one; at
+    /// the first measurement of a mount it is the expectation that was wrong, and what was refused for it is little.
+    pub fn seek_cost_changed(&self, change: Change) {
+        if change == Change::Fell && self.settings.lock().run_blocks_min.is_none() {
+            self.look_again_at_refused(Work::Everything);
+        }
+    }
+
+    fn look_again_at_refused(&self, work: Work) {
+        let mut skipped = self.skipped.lock();
+        if skipped.bytes_max() > 0 {
+            skipped.put_back(work);
+        }
+    }
+
+    /// Whether runs that were refused by one setting are worth sharing by another, in any file.
+    pub fn allows_more(&self, before: &Settings, after: &Settings) -> bool {
+        let most = || Pattern::default().run_blocks_min(self.device_reads.seek_blocks(), None);
+        match (before.run_blocks_min, after.run_blocks_min) {
+            (Some(before), Some(after)) => after < before,
+            (Some(before), None) => before > 1,
+            (None, Some(after)) => after < most(),
+            (None, None) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
+mod tests {
+    use oncefs_dedup::{Skipped, SkippedBuffer};
+
+    use super::*;
+    use crate::fixture::{Devices, Random, one_level, unique};
+    use crate::{BLOCK_BYTES, Blocks};
+
+    const BLOCK: u64 = BLOCK_BYTES as u64;
+    /// What a file has of which nothing is known, on a device of which nothing is known.
+    const EXPECTED: u32 = 8;
+
+    fn volume(run_blocks_min: Option<u32>) -> Core {
+        let settings = Settings { run_blocks_min, skipped_bytes: 64 << 10, ..one_level() };
+        let core = Devices::new(Blocks(20_000), settings).open();
+        take_all(&mut core.skipped.lock());
+        core
+    }
+
+    fn take_all(skipped: &mut SkippedBuffer) {
+        while skipped.take(u64::MAX).is_some() {}
+    }
+
+    fn waits(core: &Core, what: Skipped) -> bool {
+        core.skipped.lock().contents().any(|skipped| skipped == what)
+    }
+
+    fn write(core: &Core, map: u64, first: u64, data: &[u8]) {
+        core.write(MapId(map), first * BLOCK, data, |_, _| ()).unwrap();
+    }
+
+    fn read(core: &Core, map: u64, first: u64, blocks: u64) {
+        core.read(MapId(map), first * BLOCK, (blocks * BLOCK) as usize).unwrap();
+    }
+
+    fn read_at_random(core: &Core, map: u64) {
+        (0..2_000).for_each(|n| read(core, map, n * 7_919 % 500, 1));
+    }
+
+    fn tune(core: &Core, value: &str) {
+        core.tune(&[("run_blocks_min".to_owned(), value.to_owned())]).unwrap();
+    }
+
+    /// Writes a file of 600 blocks in the order of `pieces` of so many blocks.
+    fn write_in_pieces(core: &Core, map: u64, data: &[u8], piece: u64, random: &mut Random) {
+        let mut left: Vec<u64> = (0..600 / piece).collect();
+        while !left.is_empty() {
+            let at = left.swap_remove(random.below(left.len() as u64) as usize) * piece;
+            let bytes = (at * BLOCK) as usize..((at + piece) * BLOCK) as usize;
+            write(core, map, at, &data[bytes]);
+        }
+    }
+
+    fn read_all(core: &Core, map: u64) {
+        (0..3).for_each(|n| read(core, map, n * 200, 200));
+    }
+
+    #[test]
+    fn a_fixed_number_is_that_of_every_file_whatever_is_read() {
+        let core = volume(Some(5));
+        write(&core, 1, 0, &unique(600, 1));
+        take_all(&mut core.skipped.lock());
+        read_at_random(&core, 1);
+        assert_eq!((core.run_blocks_min(MapId(1)), core.run_blocks_min(MapId(2))), (5, 5));
+        assert!(core.skipped.lock().is_empty(), "nothing is looked at again");
+    }
+
+    #[test]
+    fn a_file_read_at_random_falls_to_one_and_is_looked_at_again_as_a_whole() {
+        let core = volume(None);
+        for map in [1, 2] {
+            write(&core, map, 0, &unique(600, map));
+        }
+        take_all(&mut core.skipped.lock());
+        read_all(&core, 2);
+        assert!(core.skipped.lock().is_empty());
+        read_at_random(&core, 1);
+        assert_eq!((core.run_blocks_min(MapId(1)), core.run_blocks_min(MapId(2))), (1, EXPECTED));
+        assert!(waits(&core, Skipped::Owner(1)) && !waits(&core, Skipped::Owner(2)));
+        take_all(&mut core.skipped.lock());
+        read_at_random(&core, 1);
+        assert!(core.skipped.lock().is_empty(), "it fell no further");
+    }
+
+    #[test]
+    fn a_file_written_at_random_places_has_a_lower_number_once_it_was_read() {
+        let (core, mut random) = (volume(None), Random(3));
+        write_in_pieces(&core, 1, &unique(600, 1), 2, &mut random);
+        assert_eq!(core.run_blocks_min(MapId(1)), EXPECTED);
+        (0..8).for_each(|_| read_all(&core, 1));
+        let number = core.run_blocks_min(MapId(1));
+        assert!((1..=4).contains(&number), "{number} in pieces of 2");
+        assert!(waits(&core, Skipped::Owner(1)));
+    }
+
+    #[test]
+    fn pieces_that_sharing_made_do_not_lower_the_number() {
+        let (core, mut random) = (volume(None), Random(4));
+        let data = unique(600, 1);
+        write_in_pieces(&core, 1, &data, 2, &mut random);
+        write(&core, 2, 0, &data);
+        assert_eq!(core.totals().used.0, 601, "the second file shares every block");
+        (0..8).for_each(|_| read_all(&core, 2));
+        assert_eq!(core.run_blocks_min(MapId(2)), EXPECTED);
+    }
+
+    #[test]
+    fn a_setting_that_falls_makes_a_full_pass_due_and_one_that_rises_does_not() {
+        let core = volume(Some(4));
+        for (value, is_due) in [
+            ("8", false),
+            ("3", true),
+            ("3", false),
+            ("auto", true),
+            ("auto", false),
+            ("64", false),
+            ("auto", true),
+            ("7", true),
+            ("1", true),
+            ("auto", false),
+        ] {
+            *core.pass.lock() = Default::default();
+            tune(&core, value);
+            assert_eq!(core.pass.lock().is_full(), is_due, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_cheaper_seek_makes_a_full_pass_due_unless_it_was_never_measured() {
+        for (setting, change, is_due) in [
+            (None, Change::First, false),
+            (None, Change::Rose, false),
+            (None, Change::Fell, true),
+            (Some(8), Change::Fell, false),
+        ] {
+            let core = volume(setting);
+            core.seek_cost_changed(change);
+            assert_eq!(waits(&core, Skipped::Everything), is_due, "{setting:?} {change:?}");
+        }
+    }
+
+    #[test]
+    fn device_reads_of_files_are_counted_by_their_size() {
+        let core = volume(None);
+        write(&core, 1, 0, &unique(200, 1));
+        read(&core, 1, 0, 200);
+        read(&core, 1, 3, 1);
+        let mut scrubbed = vec![0; 64 * BLOCK_BYTES];
+        core.read_run(Pbn(100), &mut scrubbed).unwrap();
+        let sizes = core.report().device.read_sizes;
+        assert_eq!((sizes.count, sizes.blocks), (2, 201));
+        assert_eq!((sizes.classes[0], sizes.classes[8]), (1, 1), "{:?}", sizes.classes);
+    }
+}

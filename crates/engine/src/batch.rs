@@ -35,6 +35,10 @@ pub struct Batch<'a> {
     pub completed: Vec<usize>,
     /// New blocks whose content is kept in memory for now.
     pub staged: Vec<Pbn>,
+    /// Blocks stored anew although others hold their content: their run is too short.
+    pub refused: Vec<usize>,
+    /// Blocks stored in memory whose run may go on with the file's next request: its last ones.
+    pub open: Vec<usize>,
     /// Blocks equal to what the map holds, as last looked up: nothing is done for them.
     pub unchanged: HashSet<usize>,
 }
@@ -52,6 +56,8 @@ impl<'a> Batch<'a> {
             outcomes: vec![Outcome::Anew(None); blocks],
             completed: Vec::new(),
             staged: Vec::new(),
+            refused: Vec::new(),
+            open: Vec::new(),
             unchanged: HashSet::new(),
         }
     }

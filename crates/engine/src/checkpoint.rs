@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::core::Core;
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
-use crate::format::page::PAGE_BYTES;
+use crate::format::page::{PAGE_BYTES, page_of};
 use crate::format::record::Sums;
 use crate::kv::Put;
 use crate::log::Mark;
@@ -87,7 +87,10 @@ impl Core {
     }
 
     fn write_frozen(&self, frozen: &Frozen) -> Result<()> {
-        self.write_out(frozen.layers.logged.clone())?;
+        // What was freed meanwhile is not worth writing; it stays in memory until it is released.
+        let Layers { logged, pages, .. } = &frozen.layers;
+        let is_live = |pbn: &Pbn| pages.get(&page_of(*pbn)).is_none_or(|page| page.count(*pbn) > 0);
+        self.write_out(logged.iter().copied().filter(is_live).collect())?;
         self.flush_data()?;
         self.write_pages(&frozen.layers.pages, frozen.mark.sequence)?;
         self.write_records(frozen)

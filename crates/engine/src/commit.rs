@@ -7,6 +7,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use hashbrown::HashSet;
+
 use crate::allocator::{Allocator, Run};
 use crate::checkpoint::{Frozen, Layers};
 use crate::core::Core;
@@ -80,6 +82,7 @@ impl Core {
         let records = state.records.end_group();
         let mut group = std::mem::take(&mut state.group);
         let runs = std::mem::take(&mut group.freed);
+        drop_freed(&mut group.staged, &runs);
         if !runs.is_empty() {
             state.waiting.push_back(Waiting { sequence, epoch: self.pins.advance(), runs });
         }
@@ -220,6 +223,15 @@ impl Core {
                 return;
             }
         }
+    }
+}
+
+/// What the group itself freed again need not be written. Readers that still see it find it in memory, until it is
+/// released.
+fn drop_freed(staged: &mut Vec<Pbn>, freed: &[Run]) {
+    if !freed.is_empty() && !staged.is_empty() {
+        let freed: HashSet<Pbn> = freed.iter().flat_map(|run| run.pbns()).collect();
+        staged.retain(|pbn| !freed.contains(pbn));
     }
 }
 

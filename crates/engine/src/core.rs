@@ -34,6 +34,7 @@ use crate::skip::SkippedFile;
 use crate::staging::Staging;
 use crate::state::State;
 use crate::stats::{Count, Counters, LiveHistogram};
+use crate::streams::Streams;
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, RwLock};
 use crate::worker::{Surroundings, controllers, fingerprinting};
 use crate::{Error, MapId, Pbn, Result, Stage};
@@ -54,7 +55,7 @@ pub struct StageStats {
 ///
 /// Lock order: `checkpointing`; a map's lock; `group_gate`; the caller's own locks; `log`; `write_outs`;
 /// `allocator`; `state`; then `flushing`, `table_io`, `staging`, `read_cache`, `punchable`, the settings, the
-/// controllers, `evicted`, `mend_queue`, `scrub`, `read_patterns`, `device_reads` and the signals, which hold no other lock. Who holds `group_gate` shared takes neither
+/// controllers, `evicted`, `mend_queue`, `scrub`, `streams`, `read_patterns`, `device_reads` and the signals, which hold no other lock. Who holds `group_gate` shared takes neither
 /// `log` nor `checkpointing`.
 ///
 /// Of the out-of-line work: `tuning` or `skipped_file`, then `pass`, then a map's lock, `skipped`, or `disk_hints`,
@@ -104,6 +105,8 @@ pub struct Core {
     pub skipped: Mutex<SkippedBuffer>,
     /// Where they are kept across mounts.
     pub skipped_file: Mutex<Option<SkippedFile>>,
+    /// Runs that may go on with a file's next request.
+    pub streams: Mutex<Streams>,
     /// What the worker looks at as a whole.
     pub pass: Mutex<Pass>,
     /// Which requests are looked up as they are written.
@@ -266,6 +269,7 @@ impl Core {
             scan_pages: Count::new(0),
             skipped: Mutex::new(SkippedBuffer::with_bytes_max(settings.skipped_bytes)),
             skipped_file: Mutex::new(parts.skipped_file),
+            streams: Mutex::default(),
             pass: Mutex::default(),
             selectivity: Mutex::new(selectivity),
             pace: Mutex::new(pace),

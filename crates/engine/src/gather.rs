@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::format::keys::ShardKey;
 use crate::format::shard::{SHARD_BLOCKS, Target};
 use crate::publish::shard_parts;
-use crate::{Error, Lbn, MapId, Pbn, Result};
+use crate::{BLOCK_BYTES, Error, Lbn, MapId, Pbn, Result};
 
 /// Shards fetched in one go, at most.
 const PORTION_SHARDS_MAX: u64 = 16;
@@ -146,6 +146,42 @@ impl Core {
             }
         }
         places
+    }
+
+    /// What a map has in a range, up to the first place that has nothing.
+    pub fn stored_from(&self, map: MapId, first: Lbn, blocks: u64) -> Result<Vec<Pbn>> {
+        let stored = self.stored_at(map, first, blocks)?;
+        Ok(stored.into_iter().map_while(|pbn| pbn).collect())
+    }
+
+    /// What a map has in a range, from behind the last place that has nothing.
+    pub fn stored_until(&self, map: MapId, first: Lbn, blocks: u64) -> Result<Vec<Pbn>> {
+        let stored = self.stored_at(map, first, blocks)?;
+        let mut pbns: Vec<Pbn> = stored.into_iter().rev().map_while(|pbn| pbn).collect();
+        pbns.reverse();
+        Ok(pbns)
+    }
+
+    fn stored_at(&self, map: MapId, first: Lbn, blocks: u64) -> Result<Vec<Option<Pbn>>> {
+        let _map = self.map_lock(map).read();
+        let mut stored = Vec::with_capacity(blocks as usize);
+        for (key, start, end) in shard_parts(map, first, blocks) {
+            for extent in self.shard(key)?.slice(start, end) {
+                stored.extend((0..u64::from(extent.blocks)).map(|n| match extent.target {
+                    Target::Data(pbn) => Some(pbn.plus(n)),
+                    Target::Hole | Target::Reserved => None,
+                }));
+            }
+        }
+        Ok(stored)
+    }
+
+    /// Whether a map has nothing but these blocks, and files that are one run are shared as a whole.
+    pub fn is_whole(&self, map: MapId, first: Lbn, blocks: u64) -> Result<bool> {
+        let block = BLOCK_BYTES as u64;
+        Ok(self.shares_whole_files()
+            && self.seek_data(map, 0, first.0 * block)?.is_none()
+            && self.seek_data(map, (first.0 + blocks) * block, u64::MAX)?.is_none())
     }
 
     fn gather_runs(&self, map: MapId, runs: &[(Lbn, u64)], places: &mut Vec<Place>) -> Result<()> {

@@ -8,9 +8,11 @@ mod store;
 
 mod batch;
 mod checkpoint;
+mod choose;
 mod commit;
 mod confirm;
 mod cut;
+mod decide;
 mod gather;
 mod hash;
 mod lookup;
@@ -23,6 +25,7 @@ mod remap;
 mod revisit;
 mod skip;
 mod space;
+mod streams;
 mod write;
 
 mod allocator;
@@ -88,6 +91,9 @@ mod race_tests;
 #[cfg(test)]
 #[cfg(not(feature = "schedules"))]
 mod revisit_tests;
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
+mod run_tests;
 #[cfg(test)]
 #[cfg(feature = "schedules")]
 mod schedule_tests;

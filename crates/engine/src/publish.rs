@@ -143,20 +143,20 @@ impl Core {
     pub fn publish_batch<G: Hold>(
         &self,
         map: MapId,
-        mut batch: Batch,
+        batch: &mut Batch,
         mut runs: Vec<Run>,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
         let began = Instant::now();
-        let result = self.try_publish_batch(map, &mut batch, &mut runs, with);
+        let result = self.try_publish_batch(map, batch, &mut runs, with);
         if result.is_err() {
             self.staging.remove(runs.iter().flat_map(|run| (0..run.blocks).map(|n| run.pbn.plus(n))));
             self.give_back(&runs);
             return result;
         }
         self.landed(&runs);
-        self.note_skipped(map, &batch);
-        self.offer_written(&batch);
+        self.note_skipped(map, batch);
+        self.offer_written(batch);
         self.record(Stage::Map, batch.len() as u64, began.elapsed());
         self.write_out_if_much()
     }

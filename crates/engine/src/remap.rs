@@ -26,27 +26,27 @@ impl Core {
                 match self.remap_portion(of_map[0].visit.map, portion) {
                     // The file was deleted: its blocks are being freed as it is.
                     Err(Error::MapDetached) => break,
-                    other => other?,
-                }
+                    remapped => self.counters.blocks_remapped.fetch_add(remapped?, Relaxed),
+                };
             }
         }
         Ok(())
     }
 
-    fn remap_portion(&self, map: MapId, portion: &[Remap]) -> Result<()> {
+    /// Publishes remaps of one map, in file order, together. Gives how many there was still reason for.
+    pub fn remap_portion(&self, map: MapId, portion: &[Remap]) -> Result<u64> {
         let mut wanted = portion.to_vec();
         let _map = self.map_lock(map).write();
         self.attached(map)?;
         while !wanted.is_empty() {
             let (plan, done) = self.plan_remaps(map, &wanted)?;
             if done.is_empty() {
-                return Ok(());
+                return Ok(0);
             }
             match self.apply(plan)? {
                 Applied::Done => {
-                    self.counters.blocks_remapped.fetch_add(done.len() as u64, Relaxed);
                     self.promote(&done);
-                    return Ok(());
+                    return Ok(done.len() as u64);
                 }
                 Applied::Refused { pbns, .. } => {
                     let (refused, rest): (Vec<Remap>, _) =
@@ -56,7 +56,7 @@ impl Core {
                 }
             }
         }
-        Ok(())
+        Ok(0)
     }
 
     /// Their targets went meanwhile: others may hold the same.

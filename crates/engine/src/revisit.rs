@@ -6,18 +6,17 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use hashbrown::{HashMap, HashSet};
-use oncefs_dedup::{Candidates, Decision, HOLDERS_MAX, Hint, RunRule, detect};
+use hashbrown::HashMap;
+use oncefs_dedup::{Extension, HOLDERS_MAX, Hint, Sample};
 
+use crate::choose::{Holders, Stretch, choose};
 use crate::core::Core;
-use crate::format::page::{COUNT_MAX, Entry};
+use crate::format::page::Entry;
 use crate::gather::Place;
 use crate::{BLOCK_BYTES, Lbn, MapId, Pbn, Result, Stage, Tag};
 
 /// Blocks looked at in one go, at most: bounds the worker's memory at some 2 MB.
 pub const BATCH_BLOCKS_MAX: u64 = 8_192;
-/// A block with so many references gets no more from the worker: near the largest count it would be refused.
-const COUNT_FULL: u32 = COUNT_MAX / 2;
 /// Blocks compared with one read of each side, at most.
 const COMPARED_BLOCKS_MAX: usize = 128;
 
@@ -80,12 +79,76 @@ impl Core {
 
     fn revisit_places(&self, places: &[Place]) -> Result<()> {
         let visits = self.with_entries(places)?;
-        let holders = self.look_up_in_both(&visits)?;
+        let mut holders = self.look_up_in_both(&visits)?;
         let is_listed = self.pass.lock().is_batch_listed();
-        let (chosen, left) = choose(&visits, &holders, is_listed);
+        let stretches = self.stretches(&visits);
+        if self.sample != Sample::ALL {
+            stretches.iter().try_for_each(|stretch| self.extend_stretch(stretch, &mut holders))?;
+        }
+        let (chosen, left) = choose(&stretches, &holders, is_listed);
         let confirmed = self.confirm_remaps(chosen);
         self.pass.lock().note_left(left, confirmed.len() as u64);
         self.remap(confirmed)
+    }
+
+    /// The visited blocks as they follow each other in files, with what matters of the blocks around them: a run that
+    /// the file shares already goes on with them.
+    fn stretches<'a>(&self, visits: &'a [Visit]) -> Vec<Stretch<'a>> {
+        let follows = |a: &Visit, b: &Visit| a.map == b.map && a.lbn.plus(1) == b.lbn;
+        let stretch = |visits: &'a [Visit]| {
+            let run_blocks_min = self.run_blocks_min(visits[0].map);
+            let mut stretch = Stretch { visits, run_blocks_min, before: Vec::new(), after: Vec::new() };
+            // A file that cannot be looked at around its blocks, or that was deleted, has nothing there.
+            if run_blocks_min > 1
+                && let Err(error) = self.look_around_in_file(&mut stretch)
+            {
+                log::debug!("blocks are looked at alone: {error}");
+            }
+            stretch
+        };
+        visits.chunk_by(follows).map(stretch).collect()
+    }
+
+    fn look_around_in_file(&self, stretch: &mut Stretch) -> Result<()> {
+        let (map, first, blocks) = (stretch.visits[0].map, stretch.visits[0].lbn, stretch.visits.len() as u64);
+        let reach = u64::from(stretch.run_blocks_min).min(first.0);
+        stretch.before = self.stored_until(map, Lbn(first.0 - reach), reach)?;
+        stretch.after = self.stored_from(map, first.plus(blocks), u64::from(stretch.run_blocks_min))?;
+        if stretch.before.is_empty() && stretch.after.is_empty() && self.is_whole(map, first, blocks)? {
+            stretch.run_blocks_min = stretch.run_blocks_min.min(blocks as u32);
+        }
+        Ok(())
+    }
+
+    /// Adds holders that no hint names: neighbours of known ones, and of what the file has around the blocks. A block
+    /// that gets one is a holder itself, so that the best of them can be chosen.
+    fn extend_stretch(&self, stretch: &Stretch, holders: &mut Holders) -> Result<()> {
+        let around = |pbn: Option<&Pbn>| pbn.map(|pbn| (Tag::default(), vec![*pbn]));
+        let of_visit = |visit: &Visit| {
+            let named = holders.get(&visit.entry.tag).map(Vec::as_slice).unwrap_or_default();
+            let others = named.iter().map(|(pbn, _)| *pbn).filter(|pbn| *pbn != visit.pbn);
+            (visit.entry.tag, others.collect())
+        };
+        let visits = stretch.visits.iter().map(of_visit);
+        let all = around(stretch.before.last()).into_iter().chain(visits).chain(around(stretch.after.first()));
+        let (tags, known): (Vec<Tag>, Vec<Vec<Pbn>>) = all.unzip();
+        let mut extended = self.extended(Extension::new(&tags, known, &[]))?;
+        let extended = extended.drain(usize::from(!stretch.before.is_empty())..);
+        let pairs =
+            stretch.visits.iter().zip(extended).filter(|(visit, pbns)| pbns.iter().any(|pbn| *pbn != visit.pbn));
+        let pairs: Vec<(Tag, Pbn)> = pairs
+            .flat_map(|(visit, pbns)| pbns.into_iter().chain([visit.pbn]).map(|pbn| (visit.entry.tag, pbn)))
+            .collect();
+        let entries = self.entries_at(&ascending(pairs.iter().map(|(_, pbn)| *pbn)))?;
+        for (tag, pbn) in pairs {
+            if let Some(entry) = entries.get(&pbn).filter(|entry| entry.serves(tag)) {
+                let named = holders.entry(tag).or_default();
+                if let Err(at) = named.binary_search_by_key(&pbn, |(pbn, _)| *pbn) {
+                    named.insert(at, (pbn, *entry));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// What the table says of the blocks. One that was freed meanwhile, or that is bad, is left out.
@@ -99,7 +162,7 @@ impl Core {
     }
 
     /// Live blocks with the same tag as each visited one, itself not included, by tag.
-    fn look_up_in_both(&self, visits: &[Visit]) -> Result<HashMap<Tag, Vec<(Pbn, Entry)>>> {
+    fn look_up_in_both(&self, visits: &[Visit]) -> Result<Holders> {
         self.merge_evicted();
         let mut tags: Vec<Tag> = visits.iter().map(|visit| visit.entry.tag).collect();
         tags.sort_unstable();
@@ -149,9 +212,9 @@ impl Core {
     }
 
     /// Keeps the hints that the table confirms; the others are stale.
-    fn live_holders(&self, hints: Vec<(Tag, Pbn)>) -> Result<HashMap<Tag, Vec<(Pbn, Entry)>>> {
+    fn live_holders(&self, hints: Vec<(Tag, Pbn)>) -> Result<Holders> {
         let entries = self.entries_at(&ascending(hints.iter().map(|(_, pbn)| *pbn)))?;
-        let mut holders: HashMap<Tag, Vec<(Pbn, Entry)>> = HashMap::new();
+        let mut holders = Holders::new();
         let mut stale = Vec::new();
         for (tag, pbn) in hints {
             match entries.get(&pbn).filter(|entry| entry.serves(tag)) {
@@ -169,7 +232,7 @@ impl Core {
     }
 
     /// Keeps the pairs that hold the same content: by fingerprint, or, where one is missing, by comparing the bytes.
-    fn confirm_remaps(&self, chosen: Vec<Remap>) -> Vec<Remap> {
+    pub fn confirm_remaps(&self, chosen: Vec<Remap>) -> Vec<Remap> {
         let mut confirmed = Vec::with_capacity(chosen.len());
         let are_neighbours = |a: &Remap, b: &Remap| {
             a.visit.pbn.plus(1) == b.visit.pbn && a.target.0.plus(1) == b.target.0 && a.is_known() == b.is_known()
@@ -225,145 +288,4 @@ fn ascending(pbns: impl Iterator<Item = Pbn>) -> Vec<Pbn> {
     pbns.sort_unstable();
     pbns.dedup();
     pbns
-}
-
-/// Which blocks go for which. A block moves to the best holder of its content, so that equal blocks meet in one:
-/// the one with the most references, of these the lowest pbn. If it is that itself, the others come to it when they
-/// are looked at. Only a block that was skipped (`are_listed`) and has a single reference moves nonetheless, to one
-/// that is not looked at in this batch, because that frees it and the other is probably older. One that is not named
-/// itself, because enough others are, never is the best.
-///
-/// Also gives how many stay although equal ones are left elsewhere: who refers to those is not known here.
-fn choose(visits: &[Visit], holders: &HashMap<Tag, Vec<(Pbn, Entry)>>, are_listed: bool) -> (Vec<Remap>, u64) {
-    let mut left = 0;
-    let visited: HashSet<Pbn> = visits.iter().map(|visit| visit.pbn).collect();
-    let mut goes_to = |visit: &Visit| -> Option<Pbn> {
-        let holders = holders.get(&visit.entry.tag).map(Vec::as_slice).unwrap_or_default();
-        let holders: Vec<(Pbn, Entry)> =
-            holders.iter().filter(|(_, entry)| entry.count < COUNT_FULL).copied().collect();
-        let rank = |(pbn, entry): &&(Pbn, Entry)| (entry.count, std::cmp::Reverse(*pbn));
-        let (best, _) = holders.iter().max_by_key(rank)?;
-        if *best != visit.pbn {
-            return Some(*best);
-        }
-        let (other, _) = holders.iter().filter(|(pbn, _)| !visited.contains(pbn)).max_by_key(rank)?;
-        let moves = are_listed && visit.entry.count == 1;
-        left += u64::from(!moves);
-        moves.then_some(*other)
-    };
-    let targets: Vec<Vec<Pbn>> = visits.iter().map(&mut goes_to).map(|target| target.into_iter().collect()).collect();
-    let mut gone: HashMap<Pbn, Pbn> = HashMap::new();
-    let mut chosen: Vec<(usize, Pbn)> = Vec::new();
-    let mut first = 0;
-    for stretch in visits.chunk_by(|a, b| a.map == b.map && a.lbn.plus(1) == b.lbn) {
-        let candidates: Vec<Candidates> =
-            targets[first..first + stretch.len()].iter().map(|holders| Candidates { holders, current: None }).collect();
-        for (n, decision) in detect(&candidates, RunRule::EVERY_BLOCK).into_iter().enumerate() {
-            if let Decision::Share(target) = decision {
-                gone.insert(stretch[n].pbn, target);
-                chosen.push((first + n, target));
-            }
-        }
-        first += stretch.len();
-    }
-    let remap = |(index, target): (usize, Pbn)| {
-        let visit = visits[index];
-        let target = end_of_moves(&gone, target);
-        let entry = holders[&visit.entry.tag].iter().find(|(pbn, _)| *pbn == target).map(|(_, entry)| *entry)?;
-        (target != visit.pbn).then_some(Remap { visit, target: (target, entry) })
-    };
-    (chosen.into_iter().filter_map(remap).collect(), left)
-}
-
-/// Where a block is after the moves of this batch. Every step goes to a better block, so that they end.
-fn end_of_moves(gone: &HashMap<Pbn, Pbn>, mut pbn: Pbn) -> Pbn {
-    for _ in 0..gone.len() {
-        match gone.get(&pbn) {
-            Some(next) => pbn = *next,
-            None => break,
-        }
-    }
-    pbn
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn entry(tag: u64, count: u32) -> Entry {
-        Entry { tag: Tag(tag), fingerprint: None, count, flags: 0 }
-    }
-
-    /// Visits as (lbn, pbn), every block of tag 7; the holders of tag 7 as (pbn, count). Gives (lbn, target).
-    fn chosen(visits: &[(u64, u64)], holders: &[(u64, u32)]) -> Vec<(u64, u64)> {
-        let count = |pbn| holders.iter().find(|(holder, _)| *holder == pbn).expect("visited blocks are holders").1;
-        let visits: Vec<Visit> = visits
-            .iter()
-            .map(|(lbn, pbn)| Visit { map: MapId(1), lbn: Lbn(*lbn), pbn: Pbn(*pbn), entry: entry(7, count(*pbn)) })
-            .collect();
-        let holders = holders.iter().map(|(pbn, count)| (Pbn(*pbn), entry(7, *count))).collect();
-        let (remaps, _) = choose(&visits, &HashMap::from_iter([(Tag(7), holders)]), true);
-        remaps.iter().map(|remap| (remap.visit.lbn.0, remap.target.0.0)).collect()
-    }
-
-    #[test]
-    fn a_copy_goes_to_the_block_with_more_references_then_to_the_lower_one() {
-        assert_eq!(chosen(&[(0, 20)], &[(10, 1), (20, 1)]), [(0, 10)]);
-        assert_eq!(chosen(&[(0, 20)], &[(20, 2), (30, 3)]), [(0, 30)]);
-        assert_eq!(chosen(&[(0, 20)], &[(10, 1), (20, 2)]), []);
-        assert_eq!(chosen(&[(0, 20)], &[(20, 1)]), []);
-    }
-
-    #[test]
-    fn a_copy_with_one_reference_goes_to_a_block_that_is_not_looked_at() {
-        assert_eq!(chosen(&[(0, 10)], &[(10, 1), (20, 1)]), [(0, 20)]);
-    }
-
-    #[test]
-    fn two_copies_looked_at_together_do_not_change_places() {
-        assert_eq!(chosen(&[(0, 10), (5, 20)], &[(10, 1), (20, 1)]), [(5, 10)]);
-    }
-
-    #[test]
-    fn copies_of_one_batch_meet_in_one_block() {
-        let remaps = chosen(&[(0, 30), (5, 20), (9, 10)], &[(10, 1), (20, 1), (30, 1)]);
-        assert_eq!(remaps, [(0, 10), (5, 10)]);
-        let remaps = chosen(&[(0, 30), (5, 20)], &[(10, 1), (20, 5), (30, 9)]);
-        assert_eq!(remaps, [(5, 30)]);
-    }
-
-    /// However counts and places are, repeated passes end with every visited reference in one block.
-    #[test]
-    fn passes_over_all_references_end_in_one_block() {
-        let mut random = crate::fixture::Random(5);
-        for case in 0..500 {
-            let mut refs: Vec<u64> = (0..2 + random.below(6)).map(|_| 10 + random.below(5)).collect();
-            for pass in 0.. {
-                let mut holders: Vec<(u64, u32)> = Vec::new();
-                for pbn in 10..15 {
-                    let count = refs.iter().filter(|at| **at == pbn).count() as u32;
-                    holders.extend((count > 0).then_some((pbn, count)));
-                }
-                if holders.len() == 1 {
-                    break;
-                }
-                assert!(pass < 10, "case {case}: {refs:?}");
-                let from = random.below(refs.len() as u64) as usize;
-                let visits: Vec<(u64, u64)> = (from..refs.len()).map(|n| (2 * n as u64, refs[n])).collect();
-                for (lbn, target) in chosen(&visits, &holders) {
-                    refs[lbn as usize / 2] = target;
-                }
-                let visits: Vec<(u64, u64)> = (0..refs.len()).map(|n| (2 * n as u64, refs[n])).collect();
-                holders = holders_of(&refs);
-                for (lbn, target) in chosen(&visits, &holders) {
-                    refs[lbn as usize / 2] = target;
-                }
-            }
-        }
-    }
-
-    fn holders_of(refs: &[u64]) -> Vec<(u64, u32)> {
-        let count = |pbn| refs.iter().filter(|at| **at == pbn).count() as u32;
-        (10..15).filter(|pbn| count(*pbn) > 0).map(|pbn| (pbn, count(pbn))).collect()
-    }
 }

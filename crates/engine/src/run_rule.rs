@@ -200,7 +200,9 @@ mod tests {
         let (core, mut random) = (volume(None), Random(4));
         let data = unique(600, 1);
         write_in_pieces(&core, 1, &data, 2, &mut random);
+        tune(&core, "1");
         write(&core, 2, 0, &data);
+        tune(&core, "auto");
         assert_eq!(core.totals().used.0, 601, "the second file shares every block");
         (0..8).for_each(|_| read_all(&core, 2));
         assert_eq!(core.run_blocks_min(MapId(2)), EXPECTED);

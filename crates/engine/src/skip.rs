@@ -144,9 +144,10 @@ impl Core {
         if skipped.bytes_max() == 0 {
             return;
         }
+        let is_final = final_refusals(batch);
         // A block equal to what was there is as known or unknown as before.
         let state_of = |index: usize| match batch.outcomes[index] {
-            Outcome::Anew(_) => Some(true),
+            Outcome::Anew(_) => Some(!is_final[index]),
             _ if batch.unchanged.contains(&index) => None,
             _ => Some(false),
         };
@@ -180,4 +181,21 @@ impl Core {
             *file = None;
         }
     }
+}
+
+/// Which blocks were refused for good, because their run is too short: those stay until `run_blocks_min` of their file
+/// falls. Where a run ends at a block of which memory knows nothing, the disk level may know that it goes on.
+fn final_refusals(batch: &Batch) -> Vec<bool> {
+    let mut is_final = vec![false; batch.len()];
+    for &index in batch.refused.iter().chain(&batch.open) {
+        is_final[index] = true;
+    }
+    let is_unknown = |index: usize| matches!(batch.outcomes[index], Outcome::Anew(_));
+    for (index, next) in (0..batch.len()).zip(1..batch.len()) {
+        is_final[next] &= is_final[index] || !is_unknown(index);
+    }
+    for (index, next) in (0..batch.len()).zip(1..batch.len()).rev() {
+        is_final[index] &= is_final[next] || !is_unknown(next);
+    }
+    is_final
 }

@@ -2,14 +2,11 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use hashbrown::HashMap;
-use oncefs_dedup::{Candidates, Decision, RunRule, detect};
-
 use crate::allocator::Run;
 use crate::batch::{Batch, Outcome};
 use crate::buffer::PooledBuf;
 use crate::core::Core;
-use crate::format::page::page_of;
+use crate::decide::GoingOn;
 use crate::format::shard::Target;
 use crate::hash::is_zero;
 use crate::hold::Hold;
@@ -40,16 +37,35 @@ impl Core {
         let first = Lbn(at / BLOCK_BYTES as u64);
         if is_whole {
             let mut batch = Batch::new(first, data);
-            let runs = self.store_batch(map, &mut batch)?;
-            let _map = self.map_lock(map).write();
-            return self.publish_batch(map, batch, runs, with);
+            let (runs, going_on) = self.store_batch(map, &mut batch)?;
+            {
+                let _map = self.map_lock(map).write();
+                self.publish_batch(map, &mut batch, runs, with)?;
+            }
+            self.go_on(map, &batch, going_on);
+            return Ok(());
         }
         // Bytes around a partial write must not change between being read and being written back.
-        let _map = self.map_lock(map).write();
+        let locked = self.map_lock(map).write();
         let merged = self.merge_with_stored(map, at, data)?;
         let mut batch = Batch::new(first, &merged);
-        let runs = self.store_batch_locked(map, &mut batch)?;
-        self.publish_batch(map, batch, runs, with)
+        let (runs, going_on) = self.store_batch_locked(map, &mut batch)?;
+        self.publish_batch(map, &mut batch, runs, with)?;
+        drop(locked);
+        self.go_on(map, &batch, going_on);
+        Ok(())
+    }
+
+    /// Behind a published request: shares what an earlier one left open, remembers what this one does. The request
+    /// itself is done; what fails here costs a duplicate.
+    fn go_on(&self, map: MapId, batch: &Batch, mut going_on: GoingOn) {
+        let shared = std::mem::take(&mut going_on.shared);
+        self.leave_open(map, batch, going_on);
+        if !shared.is_empty()
+            && let Err(error) = self.share_open(map, &shared)
+        {
+            self.tell("blocks of a run were stored twice", &error);
+        }
     }
 
     /// Whole blocks from a partial write and what is stored around it.
@@ -71,34 +87,39 @@ impl Core {
     }
 
     /// Steps 1 to 6 for whole blocks, taking the map's lock only to look at the map.
-    fn store_batch(&self, map: MapId, batch: &mut Batch) -> Result<Vec<Run>> {
+    fn store_batch(&self, map: MapId, batch: &mut Batch) -> Result<(Vec<Run>, GoingOn)> {
         let current = {
             let _map = self.map_lock(map).read();
             self.current_targets(map, batch)?
         };
-        self.store_blocks(batch, &current)
+        self.store_blocks(map, batch, &current)
     }
 
-    fn store_batch_locked(&self, map: MapId, batch: &mut Batch) -> Result<Vec<Run>> {
+    fn store_batch_locked(&self, map: MapId, batch: &mut Batch) -> Result<(Vec<Run>, GoingOn)> {
         let current = self.current_targets(map, batch)?;
-        self.store_blocks(batch, &current)
+        self.store_blocks(map, batch, &current)
     }
 
-    /// The steps of a block's life before its map changes. Gives the runs that were allocated.
-    fn store_blocks(&self, batch: &mut Batch, current: &[Target]) -> Result<Vec<Run>> {
+    /// The steps of a block's life before its map changes. Gives the runs that were allocated, and
+    /// what is to be done behind the publication.
+    fn store_blocks(&self, map: MapId, batch: &mut Batch, current: &[Target]) -> Result<(Vec<Run>, GoingOn)> {
         let blocks = batch.len() as u64;
         self.counters.blocks_written.fetch_add(blocks, Relaxed);
         let is_admitted = self.admit();
         self.timed(Stage::Receive, blocks, || self.receive(batch));
         self.timed(Stage::Tag, blocks, || self.tag(batch, is_admitted));
+        let stream = self.take_stream(map, batch.first);
+        let mut going_on = GoingOn::default();
         if is_admitted {
-            let mut holders = self.timed(Stage::Lookup, blocks, || self.look_up(batch));
-            self.timed(Stage::Decide, blocks, || self.decide(batch, &mut holders, current))?;
+            let holders = self.timed(Stage::Lookup, blocks, || self.look_up(batch));
+            going_on = self.timed(Stage::Decide, blocks, || self.decide(map, batch, holders, current, stream))?;
             self.timed(Stage::Confirm, blocks, || self.confirm(batch))?;
         }
         self.count_request(is_admitted, blocks);
         let reserved = current.iter().filter(|target| **target == Target::Reserved).count();
-        self.timed(Stage::Place, blocks, || self.place(batch, Claim::Ordinary { from_reserved: reserved as u64 }))
+        let claim = Claim::Ordinary { from_reserved: reserved as u64 };
+        let runs = self.timed(Stage::Place, blocks, || self.place(batch, claim))?;
+        Ok((runs, going_on))
     }
 
     fn receive(&self, batch: &mut Batch) {
@@ -141,69 +162,6 @@ impl Core {
         }
     }
 
-    /// For each block the pbns that may hold it, by the hint store.
-    fn look_up(&self, batch: &Batch) -> Vec<Vec<Pbn>> {
-        let mut hints = self.hints.lock();
-        let look_up = |index| {
-            let mut pbns = Vec::new();
-            if batch.outcomes[index] != Outcome::Zero {
-                hints.lookup(batch.tags[index], &mut pbns);
-            }
-            pbns
-        };
-        (0..batch.len()).map(look_up).collect()
-    }
-
-    /// Chooses among candidates; blocks equal to an earlier one of the batch follow it.
-    fn decide(&self, batch: &mut Batch, holders: &mut [Vec<Pbn>], current: &[Target]) -> Result<()> {
-        let unchanged = self.current_with_same_tag(batch, current)?;
-        for (holders, current) in holders.iter_mut().zip(&unchanged) {
-            // The map's own block is a candidate even if no hint names it (any more).
-            if let Some(pbn) = current.filter(|pbn| !holders.contains(pbn)) {
-                holders.insert(holders.partition_point(|holder| *holder < pbn), pbn);
-            }
-        }
-        let zipped = holders.iter().zip(&unchanged);
-        let candidates: Vec<Candidates> =
-            zipped.map(|(holders, current)| Candidates { holders, current: *current }).collect();
-        let decisions = detect(&candidates, RunRule::EVERY_BLOCK);
-        let mut first_with: HashMap<_, usize> = HashMap::new();
-        for (index, decision) in decisions.into_iter().enumerate() {
-            if batch.outcomes[index] == Outcome::Zero {
-                continue;
-            }
-            batch.outcomes[index] = match decision {
-                Decision::Share(pbn) => Outcome::Candidate(pbn),
-                Decision::Unknown | Decision::Refused | Decision::Open => match first_with.get(&batch.tags[index]) {
-                    Some(&earlier) if batch.block(earlier) == batch.block(index) => Outcome::Twin(earlier),
-                    _ => {
-                        first_with.insert(batch.tags[index], index);
-                        Outcome::Anew(None)
-                    }
-                },
-            };
-        }
-        Ok(())
-    }
-
-    /// Which blocks the map's present pbn may already hold: the same tag stands in the table.
-    fn current_with_same_tag(&self, batch: &Batch, current: &[Target]) -> Result<Vec<Option<Pbn>>> {
-        let mapped = |index: usize| match current[index] {
-            Target::Data(pbn) if batch.outcomes[index] != Outcome::Zero => Some(pbn),
-            _ => None,
-        };
-        if (0..batch.len()).all(|index| mapped(index).is_none()) {
-            return Ok(vec![None; batch.len()]);
-        }
-        let pages = || (0..batch.len()).filter_map(mapped).map(page_of).collect();
-        self.with_pages(pages, |state| {
-            let same_tag = |index: usize| {
-                mapped(index).filter(|pbn| state.table.entry(*pbn).is_some_and(|entry| entry.tag == batch.tags[index]))
-            };
-            (0..batch.len()).map(same_tag).collect()
-        })
-    }
-
     /// Allocates blocks for what is new and writes or stages it. Nothing is visible yet.
     pub fn place(&self, batch: &mut Batch, claim: Claim) -> Result<Vec<Run>> {
         let anew = batch.indexes(|outcome| outcome == Outcome::Anew(None));
@@ -216,12 +174,11 @@ impl Core {
             batch.outcomes[index] = Outcome::Anew(Some(pbn));
         }
         self.counters.blocks_placed.fetch_add(anew.len() as u64, Relaxed);
-        if anew.len() < DIRECT_BLOCKS_MIN {
-            anew.iter().for_each(|index| self.stage(batch, *index));
-            return Ok(runs);
-        }
-        let mut blocks = anew.iter().map(|index| batch.block(*index));
-        for run in &runs {
+        let direct = anew.len() - batch.open.len().min(anew.len());
+        let direct = if direct < DIRECT_BLOCKS_MIN { 0 } else { direct };
+        anew[direct..].iter().for_each(|index| self.stage(batch, *index));
+        let mut blocks = anew[..direct].iter().map(|index| batch.block(*index));
+        for run in &first_blocks(&runs, direct as u64) {
             if let Err(error) = self.write_run(*run, &mut blocks) {
                 self.give_back(&runs);
                 return Err(error);
@@ -290,4 +247,17 @@ impl Core {
         };
         self.write_out(pbns)
     }
+}
+
+/// The first blocks of some runs.
+fn first_blocks(runs: &[Run], mut blocks: u64) -> Vec<Run> {
+    let mut first = Vec::with_capacity(runs.len());
+    for run in runs {
+        let part = run.blocks.min(blocks);
+        if part > 0 {
+            first.push(Run { pbn: run.pbn, blocks: part });
+        }
+        blocks -= part;
+    }
+    first
 }

@@ -103,6 +103,7 @@ impl<'a> Extension<'a> {
             Direction::Forward => self.seeds.iter().map(|&pbn| Expected { pbn, blocks: blocks.max(1) }).collect(),
             Direction::Backward => Vec::new(),
         };
+        let mut behind = Vec::new();
         for step in 0..blocks {
             let at = match direction {
                 Direction::Forward => step,
@@ -111,7 +112,8 @@ impl<'a> Extension<'a> {
             if self.may_have_more[at] && !expected.is_empty() {
                 self.ask(at, &expected, holds);
             }
-            expected = self.go_past(at, direction, &expected);
+            self.go_past(at, direction, &expected, &mut behind);
+            std::mem::swap(&mut expected, &mut behind);
         }
     }
 
@@ -147,11 +149,12 @@ impl<'a> Extension<'a> {
     }
 
     /// What is expected behind this block.
-    fn go_past(&self, at: usize, direction: Direction, expected: &[Expected]) -> Vec<Expected> {
+    fn go_past(&self, at: usize, direction: Direction, expected: &[Expected], behind: &mut Vec<Expected>) {
         let go_on = |&pbn: &Pbn| {
             let before = expected.iter().find(|expected| expected.pbn == pbn).map_or(0, |expected| expected.blocks);
             direction.next(pbn).map(|pbn| Expected { pbn, blocks: before + 1 })
         };
-        self.holders[at].iter().filter_map(go_on).collect()
+        behind.clear();
+        behind.extend(self.holders[at].iter().filter_map(go_on));
     }
 }

@@ -71,8 +71,8 @@ impl Choices {
     /// Goes to the next block, which these sequences reach.
     pub fn step(&mut self, open: &mut [Sequence], stays: bool) {
         let before = self.best.last().expect("there is a best choice for no blocks");
-        // A block that stays is in a run, if only in one of its own.
-        let mut best = if stays { Best::default() } else { Best { run: None, ..*before } };
+        // A block that stays is always in a run, if only in one of its own: that shares one block more.
+        let mut best = Best { run: None, ..*before };
         for sequence in open {
             sequence.long = self.long(sequence);
             sequence.staying = stays.then(|| self.staying(sequence));

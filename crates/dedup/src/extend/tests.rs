@@ -41,8 +41,12 @@ impl Case {
             let (first, len) = (numbers.below(40), 1 + numbers.below(8));
             tags.extend((first..first + len).map(|at| tag_of(table.0.get(at as usize).copied().unwrap_or(1_000))));
         }
-        let named = |tag: &Tag| if numbers.below(4) == 0 { table.pbns(*tag) } else { Vec::new() };
-        let holders = tags.iter().map(named).collect();
+        let mut named = |tag: &Tag| {
+            let mut pbns = if numbers.below(4) == 0 { table.pbns(*tag) } else { Vec::new() };
+            pbns.retain(|_| numbers.below(8) > 0);
+            pbns
+        };
+        let holders = tags.iter().map(&mut named).collect();
         let seeds = (0..numbers.below(3)).map(|_| Pbn(numbers.below(41))).collect();
         Self { table, tags, holders, seeds }
     }

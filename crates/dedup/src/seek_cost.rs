@@ -14,8 +14,8 @@ use std::time::Duration;
 const SMALL_BLOCKS_MAX: u64 = 2;
 /// In a request of so many blocks a seek no longer counts for much.
 const LARGE_BLOCKS_MIN: u64 = 64;
-/// Device time of a batch: a few of the stretches in which Linux holds a device to a limit.
-const BATCH_TIME: Duration = Duration::from_millis(250);
+/// Device time of a batch: as long as the stretches in which Linux holds a device to a limit.
+const BATCH_TIME: Duration = Duration::from_millis(100);
 /// Batches that the estimate rests on, and how many it takes.
 const BATCHES: usize = 7;
 const BATCHES_MIN: usize = 3;

@@ -21,6 +21,11 @@ const SYSLOG_SOCKET: &str = "/dev/log";
 /// The kernel refuses longer lines.
 const KERNEL_LOG_LINE_MAX: usize = 900;
 
+/// Where fuser tells of a reply that the kernel did not take, and what it says when the kernel has forgotten the
+/// request: whoever asked was interrupted meanwhile, and nobody waits for the answer.
+const REPLY_TARGET: &str = "fuser::reply";
+const REPLY_UNWANTED: &str = "Failed to send FUSE reply: No such file or directory (os error 2)";
+
 enum Sink {
     Stderr,
     File(Mutex<File>),
@@ -69,23 +74,35 @@ impl Log for Logger {
             return;
         }
         let text = one_line(&record.args().to_string());
+        let level = level_of(record, &text);
+        if level > log::max_level() {
+            return;
+        }
         // A log that cannot be written has nobody left to be told.
         let _ = match &self.sink {
-            Sink::Stderr => writeln!(io::stderr(), "oncefs: {}: {text}", name(record.level())),
+            Sink::Stderr => writeln!(io::stderr(), "oncefs: {}: {text}", name(level)),
             Sink::File(file) => {
                 let line = format!(
                     "{} oncefs[{}]: {}: {text}\n",
                     local_time("%Y-%m-%d %H:%M:%S"),
                     std::process::id(),
-                    name(record.level())
+                    name(level)
                 );
                 file.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes())
             }
-            Sink::Syslog(socket) => to_syslog(socket, record.level(), &text),
+            Sink::Syslog(socket) => to_syslog(socket, level, &text),
         };
     }
 
     fn flush(&self) {}
+}
+
+/// How serious a line is: as it says itself, but for answers that came too late.
+fn level_of(record: &Record<'_>, text: &str) -> Level {
+    match record.target() == REPLY_TARGET && text == REPLY_UNWANTED {
+        true => Level::Debug,
+        false => record.level(),
+    }
 }
 
 fn name(level: Level) -> &'static str {
@@ -148,6 +165,19 @@ mod tests {
         let line = datagram(Level::Error, "disk on fire");
         assert!(line.starts_with("<27>"), "{line}");
         assert!(line.ends_with(&format!(" oncefs[{}]: disk on fire", std::process::id())), "{line}");
+    }
+
+    #[test]
+    fn an_answer_that_nobody_waits_for_is_no_error_and_one_that_is_lost_is() {
+        let level = |target: &str, error: i32| {
+            let text = format!("Failed to send FUSE reply: {}", io::Error::from_raw_os_error(error));
+            level_of(&Record::builder().target(target).level(Level::Error).build(), &text)
+        };
+        assert_eq!(level("fuser::reply", libc::ENOENT), Level::Debug);
+        for error in [libc::EINVAL, libc::ENODEV, libc::EIO, libc::ENOMEM] {
+            assert_eq!(level("fuser::reply", error), Level::Error);
+        }
+        assert_eq!(level("oncefs_fs", libc::ENOENT), Level::Error);
     }
 
     #[test]

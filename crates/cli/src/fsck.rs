@@ -11,6 +11,7 @@ use oncefs_engine::{Blocks, CheckReport, Error, Fault, Lbn, MapId, Pbn, Phase, R
 use oncefs_fs::{NameFindings, NamePhase, SystemClock, check_names, paths_of_maps, repair_names};
 
 use crate::commands::FsckArgs;
+use crate::confine::confine_check;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounts::shown;
 use crate::process::{self, EndSignals};
@@ -32,6 +33,10 @@ pub fn run(arguments: FsckArgs) -> Outcome<u8> {
     let shown = shown(&arguments.volume);
     let volume =
         arguments.volume.canonicalize().or_fail_doing(exit::FSCK_OPERATIONAL, format!("cannot look at {shown}"))?;
+    process::keep_from_dumps();
+    let parts = Store::parts_outside(&volume).map_err(|e| cannot_check(&e.into()))?;
+    // What is on a disk may be made to lead a check astray. Threads inherit it, so it comes before any.
+    confine_check(&volume, &parts);
     exit_when_cancelled().or_fail(exit::FSCK_OPERATIONAL)?;
     let findings = examine(&volume, arguments.limit(), arguments.data).map_err(|e| cannot_check(&e))?;
     findings.print();

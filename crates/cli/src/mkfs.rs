@@ -1,15 +1,16 @@
 //! `oncefs mkfs`: makes a volume with an empty file system in it.
 
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
 use oncefs_engine::{DataPlace, Store, VolumeSpec};
 use oncefs_fs::{FileSystem, SystemClock};
 
 use crate::commands::MkfsArgs;
+use crate::confine::confine_mkfs;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounts::shown;
 use crate::process;
@@ -37,7 +38,9 @@ pub fn run(arguments: MkfsArgs) -> Outcome {
     }
     let spec = spec(&arguments)?;
     process::make_private_files();
+    process::keep_from_dumps();
     let place = Place::at(&arguments.volume);
+    confine(&arguments, place)?;
     make(&arguments.volume, &spec).map_err(|e| {
         if let Err(left) = place.restore(&arguments.volume) {
             eprintln!("oncefs: cannot remove the half-made {}: {left}", shown(&arguments.volume));
@@ -47,6 +50,23 @@ pub fn run(arguments: MkfsArgs) -> Outcome {
     if !arguments.quiet {
         print_next_step(&arguments, &spec);
     }
+    Ok(())
+}
+
+/// Leaves this process the volume's directory, which has to be there for that, and the device. Of a place that is
+/// taken nothing is touched.
+fn confine(arguments: &MkfsArgs, place: Place) -> Outcome {
+    if place == Place::Taken {
+        return Ok(());
+    }
+    if place == Place::Free {
+        DirBuilder::new()
+            .mode(0o700)
+            .create(&arguments.volume)
+            .or_fail_doing(exit::FAILED, format!("cannot make {}", shown(&arguments.volume)))?;
+    }
+    let volume = arguments.volume.canonicalize().or_fail_doing(exit::FAILED, shown(&arguments.volume))?;
+    confine_mkfs(&volume, arguments.data.as_slice());
     Ok(())
 }
 

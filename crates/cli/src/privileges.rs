@@ -3,6 +3,8 @@
 //! Everything here is for the thread that calls it and for those it starts: it has to come before any other thread.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// Look into directories of others (capabilities(7)).
 pub const CAP_DAC_READ_SEARCH: u32 = 2;
@@ -29,6 +31,13 @@ struct Word {
     effective: u32,
     permitted: u32,
     inheritable: u32,
+}
+
+/// What a process keeps that works on files of root's own at `path`: nothing, unless a directory above belongs to
+/// another user and lets nobody else through.
+pub fn kept_for(path: &Path) -> &'static [u32] {
+    let is_closed = |dir: &Path| dir.metadata().is_ok_and(|found| found.uid() != 0 && found.mode() & 0o001 == 0);
+    if path.ancestors().skip(1).any(is_closed) { &[CAP_DAC_READ_SEARCH] } else { &[] }
 }
 
 /// Gives up every capability but those in `kept`, for good: nothing that this process could start gets them back.
@@ -110,6 +119,19 @@ mod tests {
             assert_eq!(status("CapPrm:"), 0);
         };
         std::thread::spawn(test).join().unwrap();
+    }
+
+    #[test]
+    fn a_directory_of_another_user_above_is_what_takes_a_capability() {
+        let dir = tempfile::tempdir().unwrap();
+        let volume = dir.path().join("home/volume");
+        std::fs::create_dir_all(&volume).unwrap();
+        assert!(kept_for(&volume).is_empty());
+        let home = volume.parent().unwrap();
+        std::os::unix::fs::chown(home, Some(65534), None).unwrap();
+        assert!(kept_for(&volume).is_empty(), "everybody may pass");
+        std::fs::set_permissions(home, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        assert_eq!(kept_for(&volume), [CAP_DAC_READ_SEARCH]);
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub fn prepare() {
     set_name(c"oncefs");
     // A working directory would be in use for as long as the volume is mounted. All paths are absolute.
     warn_if("leave the working directory", std::env::set_current_dir("/"));
-    warn_if("keep what is in memory out of core dumps", forbid_dumps());
+    keep_from_dumps();
     // A log that nobody reads any more must not end the daemon, nor a limit on the size of files: both are errors of
     // the write, which is told to who asked for it.
     for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
@@ -96,9 +96,10 @@ fn warn_if(doing: &str, result: io::Result<()>) {
 }
 
 /// The volume's key and everybody's data are in memory: no core file, and only root's debuggers get at it.
-fn forbid_dumps() -> io::Result<()> {
+pub fn keep_from_dumps() {
     // SAFETY: prctl with integer arguments.
-    check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })
+    let forbidden = check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) });
+    warn_if("keep what is in memory out of core dumps", forbidden);
 }
 
 fn set_io_flusher() -> io::Result<()> {

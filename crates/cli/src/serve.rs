@@ -106,10 +106,11 @@ fn serve(task: &Task, ready: impl FnOnce() -> std::io::Result<()>) -> Outcome {
     served
 }
 
-/// Leaves this process what serving the volume takes: no capability, and no file outside of the volume.
+/// Leaves this process what serving the volume takes: no capability, but for the way to a volume in a private directory
+/// of another user, and no file outside of the volume.
 fn give_up_privileges(task: &Task) -> Outcome {
     let parts = Store::parts_outside(&task.volume).or_fail(exit::MOUNT_FAILED)?;
-    if let Err(e) = privileges::keep_only(&[]) {
+    if let Err(e) = privileges::keep_only(privileges::kept_for(&task.volume)) {
         log::warn!("cannot give up the privileges of root: {e}");
     }
     confine_daemon(&task.volume, &parts);

@@ -124,7 +124,7 @@ pub use places::{BadBlock, BadPlace};
 pub use profile::Profile;
 pub use repair::Repaired;
 pub use scrub::{ScrubCommand, ScrubStatus};
-pub use sort::{Sorted, Sorter};
+pub use sort::{Sorted, Sorter, temporary_dir};
 pub use stats::{CacheReport, Counters, DeviceReport, Histogram, Report, Sizes, Stage, StageReport};
 pub use store::{Change, DataPlace, MapId, OpenOptions, ReadBuf, Store, Totals, VolumeSpec};
 pub use worker::{DedupCommand, DedupStatus};

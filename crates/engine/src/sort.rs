@@ -154,10 +154,14 @@ fn item<const N: usize>(bytes: &[u8]) -> [u64; N] {
     std::array::from_fn(|_| numbers.next().expect("an item has N numbers"))
 }
 
+/// Where temporary files go.
+pub fn temporary_dir() -> PathBuf {
+    std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from(TEMPORARY_DIR), PathBuf::from)
+}
+
 /// A file that is gone with its last user.
 fn temporary_file() -> io::Result<File> {
-    let dir = std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from(TEMPORARY_DIR), PathBuf::from);
-    let path = dir.join(format!("oncefs-sort-{}-{}", std::process::id(), FILES.fetch_add(1, Relaxed)));
+    let path = temporary_dir().join(format!("oncefs-sort-{}-{}", std::process::id(), FILES.fetch_add(1, Relaxed)));
     let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
     fs::remove_file(&path)?;
     Ok(file)

@@ -1,8 +1,11 @@
 //! What the daemon keeps of root's privileges: nothing but its files.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -53,6 +56,67 @@ fn no_thread_of_the_daemon_has_a_capability_or_can_get_one() {
     assert_eq!(status(&mounter, "NoNewPrivs:"), "1");
     let logged = mount.logged();
     assert!(!logged.contains("confine") && !logged.contains("privileges"), "this kernel lacks something: {logged}");
+}
+
+/// What threads of a command may do while it waits to say its last line into a pipe that is full.
+fn capabilities_of_threads(command: &mut Command) -> Vec<[u64; 5]> {
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
+    // SAFETY: fcntl with an integer argument on an open descriptor.
+    let full = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_GETPIPE_SZ) };
+    writer.write_all(&vec![b'.'; full as usize]).unwrap();
+    let mut child = command.stdin(Stdio::null()).stdout(writer).spawn().unwrap();
+    // The command holds the other copy of the pipe's end.
+    command.stdout(Stdio::null());
+    let tasks = PathBuf::from(format!("/proc/{}/task", child.id()));
+    let start = Instant::now();
+    let writes_to_stdout = format!("{} 0x1 ", libc::SYS_write);
+    while !fs::read_to_string(format!("/proc/{}/syscall", child.id())).unwrap().starts_with(&writes_to_stdout) {
+        assert!(start.elapsed() < Duration::from_secs(60), "the command does not come to its last line");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let threads: Vec<String> = fs::read_dir(tasks)
+        .unwrap()
+        .map(|task| format!("{}/task/{}", child.id(), task.unwrap().file_name().display()))
+        .collect();
+    let found = threads.iter().map(|thread| {
+        assert_eq!(status(thread, "NoNewPrivs:"), "1");
+        capabilities(thread)
+    });
+    let found = found.collect();
+    std::io::copy(&mut reader, &mut std::io::sink()).unwrap();
+    assert!(child.wait().unwrap().success());
+    found
+}
+
+#[test]
+fn a_check_and_mkfs_have_no_capability_once_they_know_their_volume() {
+    let mount = Mount::unmounted(&test_dir(), "256M", &[]);
+    let mut fsck = Command::new(oncefs());
+    let threads = capabilities_of_threads(fsck.args(["fsck", "-y"]).arg(mount.volume()));
+    assert!(threads.len() > 1 && threads.iter().all(|sets| *sets == [0; 5]), "{threads:?}");
+    let mut mkfs = Command::new(oncefs());
+    let other = mount.volume().with_file_name("other");
+    let threads = capabilities_of_threads(mkfs.arg("mkfs").arg(other).args(["--size", "64M"]));
+    assert!(threads.iter().all(|sets| *sets == [0; 5]), "{threads:?}");
+}
+
+#[test]
+fn a_volume_in_a_private_directory_of_a_user_takes_the_one_capability_that_leads_there() {
+    const SEARCH: u64 = 1 << 2;
+    let mut mount = Mount::unmounted(&test_dir(), "256M", &[]);
+    let home = mount.volume().parent().unwrap().to_owned();
+    std::os::unix::fs::chown(&home, Some(1000), None).unwrap();
+    fs::set_permissions(&home, fs::Permissions::from_mode(0o700)).unwrap();
+    mount.mount();
+    fs::write(mount.join("file"), "x").unwrap();
+    assert_eq!(capabilities(&mount.daemon_pid().to_string()), [0, SEARCH, SEARCH, SEARCH, 0]);
+    mount.remount();
+    assert_eq!(fs::read(mount.join("file")).unwrap(), b"x");
+    mount.umount();
+    mount.assert_clean();
+    let other = home.join("other");
+    run(Command::new(oncefs()).arg("mkfs").arg(&other).args(["--size", "64M"]));
+    run(Command::new(oncefs()).args(["fsck", "-y"]).arg(&other));
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //!
 //! A scenario prepares its content once per repetition; every side then runs with the same bytes.
 
+use std::time::Duration;
+
 use crate::case::{Case, Work};
 use crate::content::{Content, Random};
 use crate::failure::Result;
@@ -79,6 +81,10 @@ pub enum Scenario {
     Read,
     /// Cold sequential reads of blocks shared with other files or places.
     DuplicateRead,
+    /// Cold reads at random places of a file of unique blocks, and nothing else.
+    ScatteredRead,
+    /// Second copies of files, written while everything else is cold, and right after the first.
+    CopyWrite,
     /// A tree of small files: copied in, read cold, deleted.
     Tree,
 }
@@ -102,6 +108,8 @@ impl Scenario {
             Scenario::SyncedWrite => synced_write(volume, seed),
             Scenario::Read => read(volume, seed),
             Scenario::DuplicateRead => duplicate_read(volume, seed),
+            Scenario::ScatteredRead => scattered_read(volume, seed),
+            Scenario::CopyWrite => copy_write(volume, seed),
             Scenario::Tree => tree(volume, seed),
         }
     }
@@ -245,6 +253,42 @@ fn duplicate_read(volume: &Volume, seed: u64) -> Result<Body> {
         }
         Ok(())
     }))
+}
+
+/// How long a mount may take to know again which blocks there are.
+const HINTS_FILL: Duration = Duration::from_secs(3);
+
+fn scattered_read(volume: &Volume, seed: u64) -> Result<Body> {
+    let content = volume.content(seed, volume.file_blocks(), 0)?;
+    let places: Vec<usize> =
+        Random::new(seed).permutation(content.blocks()).into_iter().take(volume.random_reads).collect();
+    Ok(Box::new(move |case| {
+        fill(case, "file", &content)?;
+        read_scattered(case, "scattered-read-cold", &places)
+    }))
+}
+
+fn copy_write(volume: &Volume, seed: u64) -> Result<Body> {
+    let cold = volume.content(seed, volume.file_blocks(), 0)?;
+    let warm = volume.content(seed ^ 1, volume.file_blocks(), 0)?;
+    Ok(Box::new(move |case| {
+        fill(case, "original", &cold)?;
+        case.remount_cold()?;
+        case.note("waiting for hints");
+        std::thread::sleep(HINTS_FILL);
+        copy(case, "copy-write-cold", "copy", &cold)?;
+        fill(case, "warm original", &warm)?;
+        copy(case, "copy-write-warm", "warm copy", &warm)?;
+        verify_cold(case, "copy", &cold)?;
+        verify_cold(case, "warm copy", &warm)
+    }))
+}
+
+/// A step that writes a content that is stored already.
+fn copy(case: &mut Case, name: &str, file_name: &str, content: &Content) -> Result<()> {
+    let file = open(&case.path(file_name), true)?;
+    let work = Work::reading(content.blocks(), content.bytes());
+    case.measure(name, work, |latencies| files::write_all(&file, content, latencies))
 }
 
 fn tree(volume: &Volume, seed: u64) -> Result<Body> {

@@ -103,6 +103,10 @@ pub enum Workload {
     Read,
     /// Reads of blocks shared with other files or places
     DuplicateRead,
+    /// Reads at random places of a cold file; only when named
+    ScatteredRead,
+    /// Second copies of files, cold and warm; only when named
+    CopyWrite,
     /// A tree of small files: copy, read, delete
     Tree,
     /// Reads through a fingerprint index beside reads through a map
@@ -137,7 +141,8 @@ impl RunArgs {
     }
 
     fn has(&self, workload: Workload) -> bool {
-        self.workloads.is_empty() || self.workloads.contains(&workload)
+        let is_special = matches!(workload, Workload::ScatteredRead | Workload::CopyWrite);
+        (self.workloads.is_empty() && !is_special) || self.workloads.contains(&workload)
     }
 
     /// Whether reads through a fingerprint index are compared.
@@ -166,6 +171,8 @@ impl RunArgs {
             (Workload::SyncedWrite, Scenario::SyncedWrite),
             (Workload::Read, Scenario::Read),
             (Workload::DuplicateRead, Scenario::DuplicateRead),
+            (Workload::ScatteredRead, Scenario::ScatteredRead),
+            (Workload::CopyWrite, Scenario::CopyWrite),
             (Workload::Tree, Scenario::Tree),
         ];
         scenarios.extend(single.into_iter().filter(|(workload, _)| self.has(*workload)).map(|(_, scenario)| scenario));

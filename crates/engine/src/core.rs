@@ -28,7 +28,7 @@ use crate::mend::MendQueue;
 use crate::pins::Pins;
 use crate::read_pattern::ReadPatterns;
 use crate::scrub::Scrub;
-use crate::settings::{Settings, Verify};
+use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::skip::SkippedFile;
 use crate::staging::Staging;
@@ -121,6 +121,8 @@ pub struct Core {
     pub lost_tags: AtomicUsize,
     /// Whether every block that is read is verified.
     pub verifies_reads: AtomicBool,
+    /// Whether a block is read before it is shared for the first time.
+    pub verifies_shares: AtomicBool,
     /// What reads and writes found out about bad blocks.
     pub mend_queue: Mutex<MendQueue>,
     /// How far the scrub is.
@@ -276,7 +278,8 @@ impl Core {
             surroundings: Mutex::new(parts.surroundings),
             bad_known: AtomicUsize::new(0),
             lost_tags: AtomicUsize::new(0),
-            verifies_reads: AtomicBool::new(settings.verify == Verify::Read),
+            verifies_reads: AtomicBool::new(settings.verify.covers_reads()),
+            verifies_shares: AtomicBool::new(settings.verify.covers_shares()),
             mend_queue: Mutex::default(),
             scrub: Mutex::new(Scrub::new(&settings)),
             interruption: OnceLock::new(),

@@ -234,12 +234,13 @@ impl Core {
     /// Keeps the pairs that hold the same content: by fingerprint, or, where one is missing, by comparing the bytes.
     pub fn confirm_remaps(&self, chosen: Vec<Remap>) -> Vec<Remap> {
         let mut confirmed = Vec::with_capacity(chosen.len());
+        let decides = |remap: &Remap| remap.is_known() && !self.is_read_before_share(&remap.target.1);
         let are_neighbours = |a: &Remap, b: &Remap| {
-            a.visit.pbn.plus(1) == b.visit.pbn && a.target.0.plus(1) == b.target.0 && a.is_known() == b.is_known()
+            a.visit.pbn.plus(1) == b.visit.pbn && a.target.0.plus(1) == b.target.0 && decides(a) == decides(b)
         };
         for run in chosen.chunk_by(are_neighbours) {
             for part in run.chunks(COMPARED_BLOCKS_MAX) {
-                match part[0].is_known() {
+                match decides(&part[0]) {
                     true => confirmed.extend(part.iter().filter(|remap| remap.has_equal_fingerprints())),
                     false => self.compare_or_leave(part, &mut confirmed),
                 }
@@ -264,11 +265,15 @@ impl Core {
         let bytes = run.len() * BLOCK_BYTES;
         let (mut copies, mut targets) = (self.pool.take(bytes), self.pool.take(bytes));
         self.read_run(run[0].visit.pbn, &mut copies)?;
-        self.read_run(run[0].target.0, &mut targets)?;
+        self.read_targets(run[0].target.0, &mut targets)?;
         self.counters.blocks_compared.fetch_add(run.len() as u64, Relaxed);
         let pairs = copies.chunks_exact(BLOCK_BYTES).zip(targets.chunks_exact(BLOCK_BYTES));
         for (remap, (copy, target)) in run.iter().zip(pairs) {
-            if copy != target || self.hasher.tag(target) != remap.visit.entry.tag {
+            let is_sound = self.hasher.tag(target) == remap.visit.entry.tag;
+            if !is_sound {
+                self.suspect(remap.target.0);
+            }
+            if !is_sound || copy != target {
                 continue;
             }
             let mut remap = *remap;

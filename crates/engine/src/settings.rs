@@ -49,6 +49,20 @@ pub enum Verify {
     Off,
     /// Whenever it is read from the data area.
     Read,
+    /// Also before it gets its second reference: what would be dropped for a rotten block is kept.
+    Share,
+}
+
+impl Verify {
+    /// Whether every block that is read is compared.
+    pub fn covers_reads(self) -> bool {
+        self != Self::Off
+    }
+
+    /// Whether every block is compared before it is shared for the first time.
+    pub fn covers_shares(self) -> bool {
+        self == Self::Share
+    }
 }
 
 /// The settings of one mount.
@@ -88,7 +102,7 @@ pub struct Settings {
     pub idle_after: Duration,
     /// At this charge of the battery and below nothing is deduplicated.
     pub low_power_percent: u64,
-    /// Which reads are verified.
+    /// When stored blocks are verified.
     pub verify: Verify,
     /// Blocks with more references are kept twice; 0: none.
     pub copies_above: u64,
@@ -295,7 +309,7 @@ fn share(percent: u64) -> f64 {
 const INLINE: [Inline; 3] = [Inline::Off, Inline::All, Inline::Adaptive];
 const FINGERPRINTS: [FingerprintMode; 3] = [FingerprintMode::Eager, FingerprintMode::Lazy, FingerprintMode::Auto];
 const EVICTIONS: [Eviction; 3] = [Eviction::Groups, Eviction::ColdOfGroups, Eviction::Singles];
-const VERIFY: [Verify; 2] = [Verify::Off, Verify::Read];
+const VERIFY: [Verify; 3] = [Verify::Off, Verify::Read, Verify::Share];
 const MODES: [Mode; 3] = [Mode::Off, Mode::WhenIdle, Mode::Always];
 
 /// The place of a value among all values of its kind.
@@ -466,11 +480,11 @@ static SETTINGS: &[Setting] = &[
     ),
     setting(
         "verify",
-        Range::Choice(&["off", "read"]),
+        Range::Choice(&["off", "read", "share"]),
         true,
         |s| place(&VERIFY, &s.verify),
         |s, n| s.verify = VERIFY[n as usize],
-        "whether every block is compared with its checksum as it is read",
+        "when a block is compared with its checksum: never, as it is read, or also before it is shared for the first time",
     ),
     setting(
         "copies_above",

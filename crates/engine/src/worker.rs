@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::core::Core;
 use crate::load::{self, CpuLoad, DeviceLoad};
 use crate::revisit::BATCH_BLOCKS_MAX;
-use crate::settings::{FingerprintMode, Inline, Settings, Verify};
+use crate::settings::{FingerprintMode, Inline, Settings};
 use crate::{Blocks, Error, Result};
 
 /// How often the machine's load and supply are read.
@@ -309,7 +309,8 @@ impl Core {
             hints.take_evicted()
         };
         self.demote_later(&evicted);
-        self.verifies_reads.store(settings.verify == Verify::Read, Relaxed);
+        self.verifies_reads.store(settings.verify.covers_reads(), Relaxed);
+        self.verifies_shares.store(settings.verify.covers_shares(), Relaxed);
         let was_off = {
             let mut skipped = self.skipped.lock();
             let was_off = skipped.bytes_max() == 0 && settings.skipped_bytes > 0;

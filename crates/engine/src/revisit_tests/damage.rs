@@ -12,6 +12,35 @@ fn scribble(device: &MemoryDevice, pages: &[u64], seed: u64) {
     }
 }
 
+#[test]
+fn with_verify_share_the_worker_drops_no_block_for_a_rotten_one() {
+    for (verify, blocks) in [("share", 101), ("read", 100)] {
+        let devices = Devices::new(DATA, Settings { fingerprints: FingerprintMode::Eager, ..settings(Inline::All) });
+        let core = devices.open();
+        core.fill_hints().unwrap();
+        tune(&core, "verify", verify).unwrap();
+        let data = unique(100, 1);
+        write(&core, 1, 0, &data);
+        core.hints.lock().clear();
+        write(&core, 2, 0, &data);
+        core.checkpoint().unwrap();
+        core.scan_table().unwrap();
+        let target = pbn(&core, 1, 8);
+        scribble(&devices.data, &[target.0], 9);
+        revisit_all(&core);
+        assert_eq!(used(&core), blocks, "verify={verify}");
+        if verify == "read" {
+            assert_eq!(counter(&core, "blocks_compared"), 0, "fingerprints decide");
+            continue;
+        }
+        assert_eq!(counter(&core, "blocks_compared"), 100);
+        assert_holds(&core, 2, &data);
+        core.mend_noticed().unwrap();
+        (1..=2).for_each(|map| assert_holds(&core, map, &data));
+        assert_clean(&core);
+    }
+}
+
 fn assert_savings_recover(core: &Core, map: u64, data: &[u8]) {
     write_many(core, map, data);
     work_all(core, true);

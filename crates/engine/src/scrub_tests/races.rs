@@ -25,7 +25,7 @@ impl Work {
         let mut random = Random(seed);
         let inline = if random.below(2) == 0 { Inline::All } else { Inline::Off };
         let fingerprints = if random.below(2) == 0 { FingerprintMode::Eager } else { FingerprintMode::Lazy };
-        let verify = if random.below(2) == 0 { Verify::Read } else { Verify::Off };
+        let verify = [Verify::Off, Verify::Read, Verify::Share][random.below(3) as usize];
         let (devices, core) = volume(Settings { inline, fingerprints, verify, copies_above: 3, ..one_level() });
         let model = vec![vec![0; FILE_BLOCKS as usize]; FILES as usize];
         Self { random, devices, core, committed: model.clone(), model, lost: 0, right: 0 }

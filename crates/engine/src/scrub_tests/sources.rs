@@ -134,6 +134,66 @@ fn a_target_that_cannot_be_compared_is_not_shared_and_not_in_the_way() {
     assert_clean(&core);
 }
 
+/// A file with fingerprints whose block 8 has rotted on the device, while the read cache still has it.
+fn rotten_target(verify: Verify) -> (Devices, Core, Vec<u8>, Pbn) {
+    let (devices, core) = volume(Settings { verify, ..eager() });
+    let data = unique(40, 1);
+    write(&core, 1, 0, &data);
+    settle(&core);
+    let bad = pbn(&core, 1, 8);
+    (0..3).for_each(|_| drop(read(&core, 1, 8, 4).unwrap()));
+    rot(&devices, bad);
+    (devices, core, data, bad)
+}
+
+#[test]
+fn with_verify_share_a_rotten_target_is_not_shared_and_the_good_copy_becomes_its_home() {
+    let (devices, core, data, bad) = rotten_target(Verify::Share);
+    write(&core, 2, 0, &data);
+    assert_eq!((used(&core), entry(&core, bad).count), (41, 1), "one block is stored anew");
+    assert_eq!(count(&core, "blocks_compared"), 40);
+    settle(&core);
+    // What the cache has of the rotten block must not be what heals it here.
+    core.read_cache.remove(bad);
+    core.mend_noticed().unwrap();
+    assert_eq!((count(&core, "blocks_bad"), count(&core, "blocks_healed")), (1, 1));
+    assert_eq!(core.scrub_status().lost, 0, "the block that was stored anew serves for it");
+    (1..=2).for_each(|map| assert_holds(&core, map, &data));
+    assert_clean(&core);
+    let reopened = devices.after_power_cut_of_all().open();
+    reopened.commit().unwrap();
+    assert_holds(&reopened, 2, &data);
+}
+
+#[test]
+fn with_verify_share_only_the_first_share_reads() {
+    let (devices, core) = volume(Settings { verify: Verify::Share, ..eager() });
+    let data = unique(40, 1);
+    write(&core, 1, 0, &data);
+    assert_eq!(count(&core, "blocks_compared"), 0);
+    for map in 2..=4 {
+        write(&core, map, 0, &data);
+        assert_eq!(count(&core, "blocks_compared"), 40, "file {map}: staged blocks as those on the device");
+    }
+    write(&core, 5, 0, &unique(40, 2));
+    settle(&core);
+    rot(&devices, pbn(&core, 5, 7));
+    write(&core, 5, 7, &unique(40, 2)[7 * BLOCK_BYTES..8 * BLOCK_BYTES]);
+    core.mend_noticed().unwrap();
+    assert_holds(&core, 5, &unique(40, 2));
+    assert_clean(&core);
+}
+
+#[test]
+fn without_verify_share_the_fingerprint_alone_decides() {
+    for verify in [Verify::Off, Verify::Read] {
+        let (_devices, core, data, bad) = rotten_target(verify);
+        write(&core, 2, 0, &data);
+        assert_eq!((used(&core), entry(&core, bad).count), (40, 2), "{verify:?}");
+        assert_eq!(count(&core, "blocks_compared"), 0);
+    }
+}
+
 fn with_copies(above: u64) -> (Devices, Core, Vec<u8>) {
     let (devices, core) = volume(Settings { copies_above: above, ..eager() });
     let data = unique(10, 1);

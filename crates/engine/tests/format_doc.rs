@@ -176,7 +176,14 @@ fn a_log_record_is_as_the_page_says() {
         ("log id", vec![4; 16]),
     ];
     fields.extend(sums_fields());
-    fields.extend([("spare", vec![0; 8]), ("operations", ops.clone())]);
+    let mut without = bytes[..HEADER_BYTES + ops.len()].to_vec();
+    without[88..96].fill(0);
+    let is_set = |place: &usize| without[place / 8] & (1 << (place % 8)) != 0;
+    let places = (8 * 8..8 * without.len()).filter(is_set).fold(0, |places, place| places ^ place as u32);
+    let header_seed = docs::hexadecimal(page.rows()[11][3].rsplit("seed ").next().unwrap());
+    let header_sum = xxh3_64_with_seed(&bytes[8..92], header_seed) as u32;
+    fields.extend([("places", places.to_le_bytes().to_vec()), ("header sum", header_sum.to_le_bytes().to_vec())]);
+    fields.push(("operations", ops.clone()));
     page.assert_layout(&bytes[..HEADER_BYTES + ops.len()], ops.len(), &fields);
 }
 

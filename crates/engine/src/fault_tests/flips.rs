@@ -39,9 +39,8 @@ fn is_promised(part: &str, verdict: Verdict) -> bool {
     match part {
         // A read compares with the tag; what no file holds any more nobody misses.
         "data" => matches!(verdict, Verdict::Right | Verdict::Error),
-        // A last record that cannot be read is one that a crash tore.
-        "log" => matches!(verdict, Verdict::Refused | Verdict::Right | Verdict::Other),
-        "hints" | "skipped" => verdict == Verdict::Right,
+        // One bit of a record is put right.
+        "log" | "hints" | "skipped" => verdict == Verdict::Right,
         _ => matches!(verdict, Verdict::Refused | Verdict::Error | Verdict::Right | Verdict::Found),
     }
 }

@@ -1,6 +1,6 @@
 //! A log record: one commit group. Header, operations, padding to `ALIGN_BYTES`.
 
-use super::{at, checksum};
+use super::{at, checksum, flipped};
 use crate::device::ALIGN_BYTES;
 use crate::{Blocks, MapId};
 
@@ -13,8 +13,11 @@ const SEQUENCE_AT: usize = 16;
 const BODY_LEN_AT: usize = 24;
 const LOG_ID_AT: usize = 32;
 const SUMS_AT: usize = 48;
+const PLACES_AT: usize = 88;
+const HEADER_SUM_AT: usize = 92;
 const SEED: u64 = 0x7265_636F;
-const _: () = assert!(SUMS_AT + Sums::BYTES <= HEADER_BYTES);
+const HEADER_SEED: u64 = 0x6865_6164;
+const _: () = assert!(SUMS_AT + Sums::BYTES == PLACES_AT && HEADER_SUM_AT + 4 == HEADER_BYTES);
 
 /// The volume's sums after a group: every commit carries them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,8 +90,12 @@ pub fn seal(record: &mut [u8], header: &Header, log_id: [u8; 16]) {
     record[BODY_LEN_AT..LOG_ID_AT].copy_from_slice(&header.body_len.to_le_bytes());
     record[LOG_ID_AT..SUMS_AT].copy_from_slice(&log_id);
     record[SUMS_AT..SUMS_AT + Sums::BYTES].copy_from_slice(&header.sums.encode());
-    record[SUMS_AT + Sums::BYTES..HEADER_BYTES].fill(0);
     let end = HEADER_BYTES + header.body_len as usize;
+    record[PLACES_AT..HEADER_BYTES].fill(0);
+    let places = flipped::places(&record[MAGIC_AT..end]);
+    record[PLACES_AT..HEADER_SUM_AT].copy_from_slice(&places.to_le_bytes());
+    let header_sum = header_sum(record);
+    record[HEADER_SUM_AT..HEADER_BYTES].copy_from_slice(&header_sum.to_le_bytes());
     let sum = checksum(&record[MAGIC_AT..end], SEED);
     record[SUM_AT..MAGIC_AT].copy_from_slice(&sum.to_le_bytes());
 }
@@ -114,6 +121,54 @@ pub fn open(record: &[u8], log_id: [u8; 16]) -> Option<(Header, &[u8])> {
     (at::u64(record, SUM_AT) == checksum(covered, SEED)).then(|| (header, &record[HEADER_BYTES..end]))
 }
 
+/// What the header's own sum should be.
+fn header_sum(record: &[u8]) -> u32 {
+    checksum(&record[MAGIC_AT..HEADER_SUM_AT], HEADER_SEED) as u32
+}
+
+/// The header of group `sequence` in the first bytes of a record, with one flipped bit put right if that makes it
+/// whole. None: there is no such header.
+pub fn mend_header(bytes: &mut [u8], log_id: [u8; 16], sequence: u64) -> Option<Header> {
+    let whole = |bytes: &[u8]| {
+        let is_whole = at::u32(bytes, HEADER_SUM_AT) == header_sum(bytes);
+        peek(bytes, log_id).filter(|header| is_whole && header.sequence == sequence)
+    };
+    let bytes = bytes.get_mut(..HEADER_BYTES)?;
+    if let Some(header) = whole(bytes) {
+        return Some(header);
+    }
+    for bit in MAGIC_AT * 8..HEADER_BYTES * 8 {
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        if let Some(header) = whole(bytes) {
+            return Some(header);
+        }
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+    None
+}
+
+/// Puts one flipped bit of a record right whose header is whole. False: more than one bit differs, as in a record that
+/// was not written to its end.
+pub fn mend(record: &mut [u8], header: &Header, log_id: [u8; 16]) -> bool {
+    let Some(end) = usize::try_from(header.body_len).ok().and_then(|len| HEADER_BYTES.checked_add(len)) else {
+        return false;
+    };
+    if end > record.len() {
+        return false;
+    }
+    let (stored, computed) = (at::u64(record, SUM_AT), checksum(&record[MAGIC_AT..end], SEED));
+    if (stored ^ computed).count_ones() <= 1 {
+        record[SUM_AT..MAGIC_AT].copy_from_slice(&computed.to_le_bytes());
+        return true;
+    }
+    let places = at::u32(record, PLACES_AT);
+    let tail: [u8; HEADER_BYTES - PLACES_AT] = record[PLACES_AT..HEADER_BYTES].try_into().expect("eight bytes");
+    record[PLACES_AT..HEADER_BYTES].fill(0);
+    let place = places ^ flipped::places(&record[MAGIC_AT..end]);
+    record[PLACES_AT..HEADER_BYTES].copy_from_slice(&tail);
+    flipped::flip(&mut record[MAGIC_AT..end], place) && open(record, log_id).is_some()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,6 +190,56 @@ mod tests {
         let (header, body) = open(&record, [1; 16]).unwrap();
         assert_eq!((header.sequence, body, header.record_bytes()), (9, b"ops".as_slice(), 4096));
         assert_eq!(header.sums.next_map, MapId(5));
+        assert_eq!(record[PLACES_AT..HEADER_SUM_AT], [0x31, 2, 0, 0]);
+        assert_eq!(record[HEADER_SUM_AT..HEADER_BYTES], [9, 2, 101, 185]);
+        assert_eq!(record[SUM_AT..MAGIC_AT], [122, 97, 219, 206, 86, 153, 253, 104]);
+    }
+
+    /// As a reader does it: the header first.
+    fn mended(record: &mut [u8]) -> bool {
+        mend_header(record, [1; 16], 9).is_some_and(|header| mend(record, &header, [1; 16]))
+    }
+
+    #[test]
+    fn any_one_flipped_bit_is_put_right() {
+        let record = sample();
+        for bit in 0..(HEADER_BYTES + 3) * 8 {
+            let mut flipped = record.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(mended(&mut flipped) && flipped == record, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn two_flipped_bits_other_groups_and_torn_records_are_not() {
+        let mut long = sample();
+        long.resize(8192, 0);
+        long[HEADER_BYTES..].iter_mut().zip(0u32..).for_each(|(byte, n)| *byte = ((n * n) >> 5) as u8 | 1);
+        let header = Header { body_len: 8000, ..peek(&long, [1; 16]).unwrap() };
+        seal(&mut long, &header, [1; 16]);
+        for bit in (0..8096 * 8).step_by(97) {
+            let mut flipped = long.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            flipped[5000] ^= 0x11;
+            assert!(!mended(&mut flipped), "bit {bit}");
+        }
+        for sector in 0..15 {
+            let mut torn = long.clone();
+            torn[sector * 512..(sector + 1) * 512].fill(0);
+            assert!(!mended(&mut torn), "sector {sector}");
+        }
+        assert!(mend_header(&mut long, [1; 16], 8).is_none() && mend_header(&mut long, [2; 16], 9).is_none());
+    }
+
+    #[test]
+    fn a_record_of_a_version_without_these_sums_is_read_and_not_mended() {
+        let mut old = sample();
+        old[PLACES_AT..HEADER_BYTES].fill(0);
+        let sum = checksum(&old[MAGIC_AT..HEADER_BYTES + 3], SEED);
+        old[SUM_AT..MAGIC_AT].copy_from_slice(&sum.to_le_bytes());
+        assert!(open(&old, [1; 16]).is_some());
+        old[HEADER_BYTES] ^= 1;
+        assert!(open(&old, [1; 16]).is_none() && !mended(&mut old));
     }
 
     #[test]

@@ -23,19 +23,43 @@ const IDLE_TICK: Duration = Duration::from_secs(1);
 /// Holes are punched when nothing was published for so long.
 const PUNCH_AFTER_QUIET: Duration = Duration::from_millis(500);
 
+/// What a thread does until the volume is closed.
+type Work = fn(&Core);
+/// Starts a thread of this name.
+type Spawn<'a> = &'a dyn Fn(&str, &Arc<Core>, Work) -> Result<JoinHandle<()>>;
+
+const WORK: [(&str, Work); 4] = [
+    ("oncefs-commit", run_committer),
+    ("oncefs-checkpt", run_checkpointer),
+    ("oncefs-reclaim", run_reclaimer),
+    ("oncefs-worker", run_worker),
+];
+
 /// The threads of an open volume.
 pub struct Threads {
     handles: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Threads {
-    /// Starts them.
+    /// Starts them: all, or on an error none.
     pub fn start(core: &Arc<Core>) -> Result<Self> {
-        let committer = spawn("oncefs-commit", core, run_committer)?;
-        let checkpointer = spawn("oncefs-checkpt", core, run_checkpointer)?;
-        let reclaimer = spawn("oncefs-reclaim", core, run_reclaimer)?;
-        let worker = spawn("oncefs-worker", core, run_worker)?;
-        Ok(Self { handles: Mutex::new(vec![committer, checkpointer, reclaimer, worker]) })
+        Self::start_by(core, &spawn)
+    }
+
+    /// One that cannot be started ends those before it: they would go on with a volume that nobody has open.
+    fn start_by(core: &Arc<Core>, spawn: Spawn<'_>) -> Result<Self> {
+        let threads = Self { handles: Mutex::default() };
+        for (name, work) in WORK {
+            match spawn(name, core, work) {
+                Ok(handle) => threads.handles.lock().push(handle),
+                Err(error) => {
+                    core.signals.stop();
+                    threads.join();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(threads)
     }
 
     /// Waits until all have ended.
@@ -48,7 +72,7 @@ impl Threads {
     }
 }
 
-fn spawn(name: &str, core: &Arc<Core>, work: impl FnOnce(&Core) + Send + 'static) -> Result<JoinHandle<()>> {
+fn spawn(name: &str, core: &Arc<Core>, work: Work) -> Result<JoinHandle<()>> {
     let core = core.clone();
     thread::Builder::new()
         .name(name.to_owned())
@@ -127,5 +151,42 @@ fn run_worker(core: &Core) {
         if !sleep.is_zero() {
             core.signals.sleep_worker(sleep);
         }
+    }
+}
+
+// Under `schedules` every lock asks a scheduler, and here is none.
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
+mod tests {
+    use super::*;
+    use crate::fixture::{Devices, two_levels, unique};
+    use crate::sync::AtomicUsize;
+    use crate::{Blocks, MapId};
+
+    #[test]
+    fn if_a_thread_cannot_be_started_none_is_left_and_the_volume_opens_again() {
+        let devices = Devices::new(Blocks(700), two_levels());
+        let content = unique(3, 1);
+        let core = devices.open();
+        core.write(MapId(1), 0, &content, |_, _| ()).unwrap();
+        core.commit().unwrap();
+        drop(core);
+        for fails in 0..WORK.len() {
+            let core = Arc::new(devices.open());
+            let begun = AtomicUsize::new(0);
+            let started = Threads::start_by(&core, &|name, core, work| match begun.fetch_add(1, Relaxed) {
+                number if number == fails => Err(Error::io("starting", io::Error::from_raw_os_error(libc::EAGAIN))),
+                _ => spawn(name, core, work),
+            });
+            assert!(started.is_err(), "thread {fails} was not started");
+            assert_eq!(Arc::strong_count(&core), 1, "a thread goes on after thread {fails} was not started");
+            drop(core);
+            let read = devices.open().read(MapId(1), 0, content.len()).unwrap();
+            assert!(read.iter().eq(&content));
+        }
+        let core = Arc::new(devices.open());
+        let threads = Threads::start(&core).unwrap();
+        core.signals.stop();
+        threads.join();
     }
 }

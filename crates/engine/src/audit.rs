@@ -1,5 +1,7 @@
 //! The store as fsck sees it: audits, repairs, and what their messages need.
 
+use hashbrown::HashSet;
+
 use crate::check::fault::Remedy;
 use crate::check::{CheckReport, Progress, ShardRecord};
 use crate::format::keys::ShardKey;
@@ -12,9 +14,11 @@ impl Store {
     /// damaged, so they cannot be counted.
     pub fn for_each_map(&self, visit: &mut dyn FnMut(MapId, Option<Blocks>)) -> Result<()> {
         self.core.redo_all()?;
+        // By their records: memory knows the ids of maps whose blocks are all freed, too, or are said to be.
+        let detached: HashSet<MapId> = self.core.detached_maps()?.into_iter().collect();
         let mut current: Option<(MapId, Option<u64>)> = None;
         let mut finish = |done: Option<(MapId, Option<u64>)>| {
-            if let Some((map, blocks)) = done.filter(|(map, _)| !self.core.state.lock().is_detached(*map)) {
+            if let Some((map, blocks)) = done.filter(|(map, _)| !detached.contains(map)) {
                 visit(map, blocks.map(Blocks));
             }
         };

@@ -26,6 +26,7 @@ use crate::kv::Kv;
 use crate::log::Log;
 use crate::mend::MendQueue;
 use crate::pins::Pins;
+use crate::range::GATED_SHARDS_MAX;
 use crate::read_pattern::ReadPatterns;
 use crate::scrub::Scrub;
 use crate::settings::Settings;
@@ -169,6 +170,8 @@ pub struct Core {
     pub punchable: Mutex<BTreeSet<u64>>,
     /// Held shared while a change is published in pieces that belong into one group.
     pub group_gate: RwLock<()>,
+    /// A change of a range of more shards than this does not fit into one group.
+    pub gated_shards_max: AtomicU64,
     /// Held shared to read table pages, alone to write some, so that none is read half written.
     pub table_io: RwLock<()>,
     /// Held while one checkpoint is under way.
@@ -303,6 +306,7 @@ impl Core {
             host: parts.host,
             punchable: Mutex::default(),
             group_gate: RwLock::new(()),
+            gated_shards_max: AtomicU64::new(GATED_SHARDS_MAX),
             table_io: RwLock::new(()),
             checkpointing: Mutex::new(()),
             dirty_bytes_max: parts.dirty_bytes_max,

@@ -24,7 +24,7 @@ const PIECE_SHARDS: usize = 64;
 
 /// A change of at most this many shards (4.5 GiB of a file; the kernel asks for at most 4 GiB at a time) goes
 /// into one group.
-const GATED_SHARDS_MAX: u64 = 4608;
+pub const GATED_SHARDS_MAX: u64 = 4608;
 
 /// Holds off the end of the group; none for a change that is too large for one.
 type Gate<'a> = Option<RwLockReadGuard<'a, ()>>;
@@ -128,14 +128,41 @@ impl Core {
     /// large for one group; a crash may leave a part of it.
     fn gate_of(&self, blocks: &Range<u64>) -> Gate<'_> {
         let shards = blocks.end.div_ceil(SHARD_BLOCKS) - blocks.start / SHARD_BLOCKS;
-        (shards <= GATED_SHARDS_MAX).then(|| self.group_gate.read())
+        (shards <= self.gated_shards_max.load(Relaxed)).then(|| self.group_gate.read())
     }
 
     /// As `gate_of`, for a change that touches only shards that exist.
     fn gate_stored(&self, map: MapId, blocks: &Range<u64>) -> Result<Gate<'_>> {
-        let mut shards = self.stored_shards(map, blocks.start / SHARD_BLOCKS, GATED_SHARDS_MAX as usize + 1)?;
+        let shards_max = self.gated_shards_max.load(Relaxed);
+        let mut shards = self.stored_shards(map, blocks.start / SHARD_BLOCKS, shards_max as usize + 1)?;
         shards.retain(|shard| shard * SHARD_BLOCKS < blocks.end);
-        Ok((shards.len() as u64 <= GATED_SHARDS_MAX).then(|| self.group_gate.read()))
+        Ok((shards.len() as u64 <= shards_max).then(|| self.group_gate.read()))
+    }
+
+    /// See [`crate::Store::parts`].
+    pub fn parts(&self, map: MapId, bytes: &Range<u64>, fills_holes: bool) -> Result<Vec<Range<u64>>> {
+        const SHARD_BYTES: u64 = SHARD_BLOCKS * BLOCK;
+        let shards_max = self.gated_shards_max.load(Relaxed);
+        let (mut parts, mut from) = (Vec::new(), bytes.start);
+        loop {
+            let first = from / SHARD_BYTES;
+            let next = match fills_holes {
+                true => Some(first + shards_max),
+                false => self.stored_shards(map, first, shards_max as usize + 1)?.get(shards_max as usize).copied(),
+            };
+            let Some(end) = next.and_then(|next| next.checked_mul(SHARD_BYTES)).filter(|end| *end < bytes.end) else {
+                parts.push(from..bytes.end);
+                return Ok(parts);
+            };
+            parts.push(from..end);
+            from = end;
+        }
+    }
+
+    /// See [`crate::Store::check_room`].
+    pub fn has_room(&self, map: MapId, bytes: &Range<u64>) -> Result<()> {
+        let _map = self.map_lock(map).read();
+        self.check_room(map, &(bytes.start / BLOCK..bytes.end.div_ceil(BLOCK)))
     }
 
     /// Shards of a map that may hold something, from number `from` on, in order, at most `limit`.

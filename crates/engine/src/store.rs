@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -241,6 +241,12 @@ impl Store {
         let _ = self.core.interruption.set(call);
     }
 
+    /// On a volume without threads: lowers the number of shards from which on a change of a range goes into several
+    /// groups, so that a small volume shows what a change of more than 4.5 GiB does.
+    pub fn gate_at_most(&self, shards: u64) {
+        self.core.gated_shards_max.store(shards, Relaxed);
+    }
+
     /// Commits, checkpoints and ends the background threads.
     pub fn close(&self) -> Result<()> {
         let Some(threads) = self.threads.lock().take() else {
@@ -401,6 +407,18 @@ impl Store {
     /// The shortest run of blocks worth sharing in a map: the setting, or what its reads and the device say.
     pub fn run_blocks_min(&self, map: MapId) -> u32 {
         self.core.run_blocks_min(map)
+    }
+
+    /// The parts of a range of bytes whose changes fit into one group each; mostly one. A change of more than one of
+    /// them is not whole after a crash, and only who makes it part by part has records that agree with it. A change
+    /// that fills holes is divided by its length, any other by what the map has there.
+    pub fn parts(&self, map: MapId, bytes: Range<u64>, fills_holes: bool) -> Result<Vec<Range<u64>>> {
+        self.core.parts(map, &bytes, fills_holes)
+    }
+
+    /// `NoSpace` if there is not enough for the holes of a byte range, of which parts are reserved one by one.
+    pub fn check_room(&self, map: MapId, bytes: Range<u64>) -> Result<()> {
+        self.core.has_room(map, &bytes)
     }
 
     /// First byte at or after `from` and below `end` that is data; None: only holes (and reserved space).

@@ -4,7 +4,7 @@
 //! hands the store a closure that locks the inode under the map's lock. A map that was detached in between
 //! (truncate to zero) is looked up again.
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use oncefs_engine::{Change, Hold, MapId, ReadBuf};
@@ -131,15 +131,25 @@ impl FileSystem {
 
     fn reserve(&self, inode: &Inode, at: u64, len: u64, edit: impl Fn(&mut InodeRecord)) -> Result<()> {
         with_map(inode, |map, _| {
-            let with = |mapped, change: &mut Change| commit_content(inode, change, mapped, &edit);
-            Ok(self.store.reserve(map, at, len, with)?)
+            let parts = self.store.parts(map, at..at + len, true)?;
+            if parts.len() > 1 {
+                self.store.check_room(map, at..at + len)?;
+            }
+            for Range { start, end } in parts {
+                let with = |mapped, change: &mut Change| commit_content(inode, change, mapped, &edit);
+                self.store.reserve(map, start, end - start, with)?;
+            }
+            Ok(())
         })
     }
 
     fn zero(&self, inode: &Inode, at: u64, len: u64, reserve: bool, edit: impl Fn(&mut InodeRecord)) -> Result<()> {
         with_map(inode, |map, _| {
-            let with = |mapped, change: &mut Change| commit_content(inode, change, mapped, &edit);
-            Ok(self.store.zero(map, at, len, reserve, with)?)
+            for Range { start, end } in self.store.parts(map, at..at + len, reserve)? {
+                let with = |mapped, change: &mut Change| commit_content(inode, change, mapped, &edit);
+                self.store.zero(map, start, end - start, reserve, with)?;
+            }
+            Ok(())
         })
     }
 
@@ -167,12 +177,7 @@ impl FileSystem {
                 return Ok(());
             }
             if size > 0 {
-                return Ok(self.store.truncate(map, size, |mapped, change| {
-                    commit_content(inode, change, mapped, |record| {
-                        record.size = size;
-                        edit(record);
-                    })
-                })?);
+                return self.cut(inode, map, size, &edit);
             }
             let fresh = self.store.new_map();
             Ok(self.store.detach(map, |change| {
@@ -182,6 +187,29 @@ impl FileSystem {
                 })
             })?)
         })
+    }
+
+    /// Drops what lies behind `size`: from the end, so that a crash between two parts leaves a file that is cut too,
+    /// and not as far.
+    fn cut(&self, inode: &Inode, map: MapId, size: u64, edit: impl Fn(&mut InodeRecord)) -> Result<()> {
+        let mut parts = self.store.parts(map, size..FILE_BYTES_MAX, false)?;
+        let first = parts.remove(0);
+        for Range { start, end } in parts.into_iter().rev() {
+            self.store.zero(map, start, end - start, false, |mapped, change| {
+                commit_content(inode, change, mapped, |record| record.size = record.size.min(start))
+            })?;
+        }
+        let with = |mapped, change: &mut Change| {
+            commit_content(inode, change, mapped, |record| {
+                record.size = size;
+                edit(record);
+            })
+        };
+        // What lies behind the first part is empty and yet listed: only its own range fits into one group.
+        match first.end {
+            FILE_BYTES_MAX => Ok(self.store.truncate(map, size, with)?),
+            end => Ok(self.store.zero(map, size, end - size, false, with)?),
+        }
     }
 
     /// Sets the size where that leaves the map as it is: growing, or emptying what is empty. False: it does not.

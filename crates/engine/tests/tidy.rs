@@ -67,6 +67,20 @@ const KEPT_WORDS: [Kept; 3] = [
     },
 ];
 
+/// Words of locks and atomics that no scheduler decides on.
+const FOREIGN_LOCKS: [&str; 6] = ["parking_lot", "AtomicBool", "AtomicU64", "AtomicUsize", "Mutex", "RwLock"];
+
+/// The engine's modules that have such a lock or atomic all the same, and why; modules of tests have what they want.
+const FOREIGN_LOCKS_IN: [(&str, &str); 7] = [
+    ("stats.rs", "counts, and nothing that is stored depends on that"),
+    ("foreground.rs", "counts requests and their time, as `stats` does"),
+    ("sort.rs", "numbers the files that a sort has open, whichever is the first"),
+    ("check/blocks.rs", "shares work among threads of its own, which a volume that nobody changes has"),
+    ("device/memory.rs", "is a device: a request is one step"),
+    ("device/faulty.rs", "is a device: a request is one step"),
+    ("kv/memory.rs", "stands in for RocksDB: a call is one step"),
+];
+
 /// What decisions without side effects cannot need. Times come in as a `Duration` since some start.
 const NOT_IN_DEDUP: [&str; 8] =
     ["std::fs", "std::io", "std::net", "std::env", "std::thread", "std::process", "Instant", "SystemTime"];
@@ -159,6 +173,29 @@ fn words_stay_where_they_belong() {
             assert!(text(place).contains(word), "{place} needs {word} no more: it {reason}");
         }
     }
+}
+
+/// Whether a source without its tests takes locks or atomics from elsewhere than `crate::sync`.
+fn has_foreign_locks(text: &str) -> bool {
+    let text = text.split("\nmod tests {").next().unwrap();
+    let is_foreign = |line: &str| line.contains("parking_lot") || line.contains("std::sync::");
+    // Orderings and `Arc` are the standard library's in any case.
+    text.lines().any(|line| is_foreign(line) && FOREIGN_LOCKS.iter().any(|word| line.contains(word)))
+}
+
+#[test]
+fn locks_and_atomics_of_the_engine_are_those_that_a_scheduler_decides_on() {
+    const ENGINE: &str = "crates/engine/src/";
+    let of_tests = |name: &str| name.split(['/', '.']).any(|part| part.ends_with("_tests") || part == "tests");
+    let mut found = BTreeSet::new();
+    for path in sources_below(ENGINE.trim_end_matches('/')) {
+        let name = path[ENGINE.len()..].to_owned();
+        if name != "sync.rs" && !of_tests(&name) && has_foreign_locks(&text(&path)) {
+            found.insert(name);
+        }
+    }
+    let allowed: BTreeSet<String> = FOREIGN_LOCKS_IN.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(found, allowed, "modules with locks of parking_lot or std::sync, and those that may have them");
 }
 
 /// The dependencies in a `Cargo.toml`, those of tests included or not.

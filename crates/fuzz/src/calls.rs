@@ -26,7 +26,7 @@ const CALLS_MAX: usize = 200;
 const CALLS_IN_A_GROUP: usize = 10;
 const NAMES: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"\xff\xfe", b"with space"];
 const XATTRS: [&[u8]; 3] = [b"user.one", b"trusted.two", b"security.three"];
-const WORK: [Chore; 8] = [
+const WORK: [Chore; 10] = [
     Chore::Reclaim,
     Chore::Release,
     Chore::FillHints,
@@ -35,6 +35,8 @@ const WORK: [Chore; 8] = [
     Chore::SweepHints,
     Chore::SaveSkipped,
     Chore::Punch,
+    Chore::Mend,
+    Chore::Scrub { blocks_max: 256 },
 ];
 
 /// The target: the calls.

@@ -22,7 +22,7 @@ const DAMAGES_MAX: u64 = 6;
 /// Calls after the damage, at most.
 const CALLS_MAX: usize = 24;
 /// Work in the background, in any order.
-const CHORES: [Chore; 9] = [
+const CHORES: [Chore; 11] = [
     Chore::Checkpoint,
     Chore::Reclaim,
     Chore::Release,
@@ -32,6 +32,8 @@ const CHORES: [Chore; 9] = [
     Chore::SweepHints,
     Chore::SaveSkipped,
     Chore::Punch,
+    Chore::Mend,
+    Chore::Scrub { blocks_max: 256 },
 ];
 
 /// The target: which volume, where it is damaged, and what is done with it then.
@@ -60,12 +62,6 @@ pub fn run(bytes: &[u8]) {
 
 /// Whether fsck has nothing to say about a volume.
 fn is_clean(parts: &Parts) -> bool {
-    // fsck goes through all numbers below the lease, in portions: nobody waits for the end of 2^40 of them.
-    const LEASE_MAX: u64 = 1 << 24;
-    let lease = parts.records.get(b"n".as_slice()).and_then(|lease| lease.first_chunk());
-    if lease.is_some_and(|lease| u64::from_le_bytes(*lease) > LEASE_MAX) {
-        return false;
-    }
     let check = || -> Result<bool> {
         let file_system = Volume::of(parts).open(true)?;
         let mut contradictions = 0;

@@ -21,6 +21,8 @@ pub fn all() -> Vec<(&'static str, Vec<Operation>)> {
         ("log-wraps", log_wraps()),
         ("records-in-batches", records_in_batches()),
         ("range-in-pieces", range_in_pieces()),
+        ("reclaim-in-portions", reclaim_in_portions()),
+        ("scrub", scrub()),
         ("full", full()),
         ("leave", leave()),
     ]
@@ -192,6 +194,42 @@ fn range_in_pieces() -> Vec<Operation> {
         Commit,
     ]);
     all
+}
+
+/// A deleted file of more shards than are freed at a time.
+fn reclaim_in_portions() -> Vec<Operation> {
+    let mut all = vec![Create("sparse")];
+    for shard in 0..20 {
+        all.push(Write("sparse", shard * MIB + 4096, Content::from(1 + shard, BLOCK)));
+    }
+    all.extend([Background(Chore::Checkpoint), Unlink("sparse"), Close, Commit]);
+    all.extend([Exhaust(Chore::Reclaim), Background(Chore::Checkpoint)]);
+    all
+}
+
+/// Shared blocks get second copies; one that rots is noticed, its copy serves for it, files move there, and what took
+/// new bytes is free again. Copies of what is deleted are dropped.
+fn scrub() -> Vec<Operation> {
+    vec![
+        Scrub,
+        Background(Chore::Checkpoint),
+        Rot(Content::from(2, BLOCK)),
+        Background(Chore::Mend),
+        Write("A/foo", 12 * 4096, Content::from(2, BLOCK)),
+        Commit,
+        Rot(Content::from(4, BLOCK)),
+        Scrub,
+        Write("A/bar", 0, Content::from(900, 6 * BLOCK)),
+        Commit,
+        Unlink("A/foo"),
+        Close,
+        Exhaust(Chore::Reclaim),
+        Background(Chore::Mend),
+        Commit,
+        Background(Chore::Release),
+        Scrub,
+        Background(Chore::Checkpoint),
+    ]
 }
 
 /// A data area without room: writes are refused, deletions make room.

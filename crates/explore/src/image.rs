@@ -14,6 +14,9 @@ pub const PAGE_BYTES: usize = 4096;
 /// Bytes that a disk writes wholly or not at all.
 pub const SECTOR_BYTES: usize = 512;
 
+/// What a page holds that lost its content.
+const ROTTEN: [u8; PAGE_BYTES] = [0xDB; PAGE_BYTES];
+
 /// A device of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
@@ -106,6 +109,21 @@ impl DeviceImage {
             None => pages.remove(&number),
         };
         self.hash ^= new ^ old.map_or(0, |page| page.hash_at(number));
+    }
+
+    /// The first page that holds these bytes.
+    pub fn page_with(&self, bytes: &[u8]) -> Option<u64> {
+        self.pages.iter().find(|(_, page)| page.bytes[..] == *bytes).map(|(number, _)| *number)
+    }
+
+    /// A page loses its content, as a medium does it.
+    pub fn rot(&mut self, number: u64) {
+        self.set_page(number, Page::new(&ROTTEN));
+    }
+
+    /// Whether a page lost its content and was not written since.
+    pub fn is_rotten(&self, number: u64) -> bool {
+        self.page(number).is_some_and(|page| page.bytes == ROTTEN)
     }
 
     /// Fills `bytes` from `at`.

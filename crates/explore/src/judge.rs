@@ -7,7 +7,7 @@ use std::sync::Arc;
 use oncefs_engine::{Chore, Store};
 use oncefs_fs::{Caller, FileSystem, Ino, WriteOrigin};
 
-use crate::image::Images;
+use crate::image::{DeviceImage, Images, Part};
 use crate::live::{Setup, StepClock};
 use crate::operation::Content;
 use crate::point::Doing;
@@ -46,13 +46,13 @@ fn attempt(setup: &Setup, images: Images, records: bool) -> Result<Recovered, St
     let clock = Arc::new(StepClock::default());
     clock.set(AFTERWARDS);
     let (store, file_system) = setup.open(&tape, clock).map_err(|error| format!("it does not open: {error}"))?;
-    audit(&store, &file_system)?;
+    audit(&tape, &store, &file_system)?;
     let snapshot = seen(&file_system)?;
     let tail = TAILS[usize::from(file_system.lookup(Ino::ROOT, TAILS[0].as_bytes()).is_ok())];
     let afterwards = work(&tape, &store, &file_system, tail)
         .map_err(|error| format!("work after the recovery failed: {error}"))
         .and_then(|()| seen(&file_system))?;
-    audit(&store, &file_system).map_err(|what| format!("after work that followed the recovery: {what}"))?;
+    audit(&tape, &store, &file_system).map_err(|what| format!("after work that followed the recovery: {what}"))?;
     let differences = afterwards.clone().without(tail, &snapshot).differences(&snapshot);
     if !differences.is_empty() {
         return Err(format!("work after the recovery changed other files: {}", differences.join("; ")));
@@ -64,13 +64,21 @@ fn seen(file_system: &FileSystem) -> Result<Snapshot, String> {
     Snapshot::of_file_system(file_system).map_err(|error| format!("it cannot be read: {error}"))
 }
 
-/// What fsck does.
-fn audit(store: &Store, file_system: &FileSystem) -> Result<(), String> {
+/// What fsck does. It may tell of a block that the medium lost; that its files can be read is seen elsewhere.
+fn audit(tape: &Tape, store: &Store, file_system: &FileSystem) -> Result<(), String> {
     let report = store.check(true, &mut |_, _| ()).map_err(|error| format!("the check of blocks failed: {error}"))?;
     let mut problems = report.problems;
+    let images = tape.images();
+    problems.retain(|problem| !is_of_rot(problem, images.device(Part::Data)));
     let names = file_system.check(&mut |problem| problems.push(problem));
     names.map_err(|error| format!("the check of names failed: {error}"))?;
     if problems.is_empty() { Ok(()) } else { Err(format!("the check found: {}", problems.join("; "))) }
+}
+
+/// Whether a problem is that a block which the medium lost is not what it was.
+fn is_of_rot(problem: &str, data: &DeviceImage) -> bool {
+    let block = problem.strip_prefix("(5) block ").and_then(|rest| rest.split(' ').next()?.parse().ok());
+    block.is_some_and(|block| data.is_rotten(block))
 }
 
 /// Cleans up what the crash left, writes a file, commits and checkpoints.

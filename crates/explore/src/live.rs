@@ -48,6 +48,8 @@ pub struct Setup {
     pub data: Blocks,
     /// Size of the log.
     pub log_bytes: u64,
+    /// Shards from which on a change of a range goes into several groups; None: as on every mount.
+    pub gated_shards_max: Option<u64>,
     /// Whether sequences and seeded workloads run on it.
     pub has_short_work: bool,
     /// The directed workloads that run on it; none named: all.
@@ -57,7 +59,7 @@ pub struct Setup {
 impl Setup {
     /// Whether a directed workload runs on it.
     pub fn runs(&self, workload: &Workload) -> bool {
-        let name = workload.name.strip_prefix("directed:").unwrap_or(&workload.name);
+        let name = workload.name.rsplit(':').next().unwrap_or_default();
         self.directed.is_empty() || self.directed.contains(&name)
     }
 
@@ -76,9 +78,18 @@ impl Setup {
         images
     }
 
+    /// Opens the store of a tape alone: the names in it may be damaged.
+    pub fn open_store(&self, tape: &Arc<Tape>) -> oncefs_engine::Result<Arc<Store>> {
+        let store = Store::open_on(tape.medium(self.log_bytes), &self.options())?;
+        if let Some(shards) = self.gated_shards_max {
+            store.gate_at_most(shards);
+        }
+        Ok(store)
+    }
+
     /// Opens the store and the file system of a tape.
     pub fn open(&self, tape: &Arc<Tape>, clock: Arc<StepClock>) -> oncefs_fs::Result<(Arc<Store>, Arc<FileSystem>)> {
-        let store = Store::open_on(tape.medium(self.log_bytes), &self.options())?;
+        let store = self.open_store(tape)?;
         let options = Options { memory_bytes_max: 1 << 20, atime: AtimePolicy::Never, read_only: false };
         let file_system = FileSystem::open_without_threads(store.clone(), clock, &options)?;
         Ok((store, file_system))
@@ -186,6 +197,11 @@ impl Live {
         self.snapshots.len() as u32 - 1
     }
 
+    /// The medium loses one block with this content.
+    pub fn rot(&self, block: &[u8]) -> Result<(), String> {
+        if self.tape.rot(block) { Ok(()) } else { Err("no block of the data area has that content".to_owned()) }
+    }
+
     /// The inode at a path.
     pub fn find(&self, path: Path) -> Option<Ino> {
         let mut ino = Ino::ROOT;
@@ -223,6 +239,7 @@ fn doing(operation: &Operation) -> Doing {
     match operation {
         Operation::Commit => Doing::Commit,
         Operation::Grow(_) => Doing::Grow,
+        Operation::Scrub => Doing::Scrub,
         Operation::Background(chore) | Operation::Exhaust(chore) => match chore {
             Chore::Checkpoint => Doing::Checkpoint,
             Chore::Reclaim => Doing::Reclaim,
@@ -231,7 +248,8 @@ fn doing(operation: &Operation) -> Doing {
             Chore::FillHints => Doing::FillHints,
             Chore::MergeHints => Doing::MergeHints,
             Chore::SweepHints => Doing::SweepHints,
-            Chore::Revisit { .. } | Chore::Mend | Chore::Scrub { .. } => Doing::Revisit,
+            Chore::Revisit { .. } => Doing::Revisit,
+            Chore::Mend | Chore::Scrub { .. } => Doing::Scrub,
             Chore::SaveSkipped => Doing::SaveSkipped,
             Chore::LeaveCleanly => Doing::Leave,
         },

@@ -14,6 +14,9 @@ use crate::random::Random;
 const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 const BY_CALLER: WriteOrigin = WriteOrigin::Caller { drop_privileges: false };
 
+/// Blocks of one step of the scrub.
+const SCRUB_BLOCKS: u64 = 128;
+
 /// A path below the root: `name` or `directory/name`.
 pub type Path = &'static str;
 
@@ -101,6 +104,10 @@ pub enum Operation {
     Background(Chore),
     /// A step of the background until nothing is left to do.
     Exhaust(Chore),
+    /// Commits, then a whole pass of the scrub.
+    Scrub,
+    /// The medium loses a block with this content, of which there has to be a second copy.
+    Rot(Content),
     /// Another value of a setting.
     Tune(&'static str, &'static str),
 }
@@ -114,6 +121,7 @@ impl Operation {
             self,
             Self::Commit
                 | Self::Grow(_)
+                | Self::Scrub
                 | Self::Background(Chore::Checkpoint | Chore::LeaveCleanly)
                 | Self::Exhaust(Chore::Checkpoint | Chore::LeaveCleanly)
         )
@@ -146,6 +154,8 @@ impl Operation {
                 while live.store.run(chore).map_err(told)? {}
                 Ok(())
             }
+            Self::Scrub => scrub(live).map_err(told),
+            Self::Rot(content) => live.rot(&content.bytes()),
             Self::Tune(name, value) => live.store.tune(&[(name.to_owned(), value.to_owned())]).map_err(told),
         }
     }
@@ -156,6 +166,14 @@ impl Operation {
             live.model.data_blocks += blocks;
         }
     }
+}
+
+/// The pass may commit by itself, so what came before is committed first. Then what was noticed meanwhile is worked on.
+fn scrub(live: &Live) -> oncefs_engine::Result<()> {
+    live.store.commit()?;
+    while live.store.run(Chore::Scrub { blocks_max: SCRUB_BLOCKS })? {}
+    live.store.run(Chore::Mend).map(drop)?;
+    live.store.commit()
 }
 
 fn told(error: oncefs_engine::Error) -> String {

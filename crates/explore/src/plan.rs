@@ -40,7 +40,10 @@ impl Plan {
         let short = |setup: &Setup, _: &Workload| setup.has_short_work;
         step("sequences of one operation", &jobs(&bases, &sequences(1, "", &ONE_ENDINGS), short));
         let within = [interrupted(&directed()), interrupted(&sequences(1, "", &["checkpoint"]))].concat();
-        step("commits within operations", &jobs(&bases, &within, |setup, _| setup.has_short_work));
+        let fits_within = |setup: &Setup, workload: &Workload| {
+            setup.has_short_work || setup.gated_shards_max.is_some() && setup.runs(workload)
+        };
+        step("commits within operations", &jobs(&bases, &within, fits_within));
         step("sequences of two operations", &jobs(&bases, &sequences(2, "", &["checkpoint"]), short));
         step("the same, committed in between", &jobs(&bases, &sequences(2, "commit,", &["commit"]), short));
         let mut seed = self.seed;

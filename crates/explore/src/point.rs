@@ -36,6 +36,8 @@ pub enum Doing {
     MergeHints,
     /// Sweeps the disk level.
     SweepHints,
+    /// Reads every block, and makes good what is damaged.
+    Scrub,
     /// Saves the skipped buffer.
     SaveSkipped,
     /// Frees deleted files.
@@ -60,6 +62,7 @@ impl Doing {
             Doing::Revisit => "remap",
             Doing::MergeHints => "merge hints",
             Doing::SweepHints => "sweep hints",
+            Doing::Scrub => "scrub",
             Doing::SaveSkipped => "save skipped",
             Doing::Reclaim => "reclaim",
             Doing::Punch => "punch",
@@ -75,6 +78,7 @@ enum Last {
     Punched(Part),
     Flushed(Part),
     Grown(Part),
+    Rotted,
     BatchWritten,
     RecordsFlushed,
     Marked(&'static str),
@@ -95,6 +99,7 @@ impl Point {
             Effect::Write { part, is_punch: true, .. } => Last::Punched(part),
             Effect::Flush(part) => Last::Flushed(part),
             Effect::Grow(part, _) => Last::Grown(part),
+            Effect::Rot(_) => Last::Rotted,
             Effect::Batch(_) => Last::BatchWritten,
             Effect::FlushRecords => Last::RecordsFlushed,
             Effect::Mark(what) => Last::Marked(what),
@@ -124,6 +129,7 @@ impl fmt::Display for Point {
             Last::Punched(part) => write!(f, "{} punched", part.name()),
             Last::Flushed(part) => write!(f, "{} flushed", part.name()),
             Last::Grown(part) => write!(f, "{} grown", part.name()),
+            Last::Rotted => write!(f, "data rotted"),
             Last::BatchWritten => write!(f, "records written"),
             Last::RecordsFlushed => write!(f, "records flushed"),
             Last::Marked(what) => write!(f, "{what}"),

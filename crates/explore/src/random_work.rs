@@ -92,7 +92,8 @@ fn attribute(random: &mut Random) -> Operation {
 }
 
 fn background(random: &mut Random) -> Operation {
-    match random.below(20) {
+    match random.below(21) {
+        20 => Scrub,
         0..4 => Background(Chore::Checkpoint),
         4..7 => Exhaust(Chore::Reclaim),
         7..9 => Background(Chore::Release),

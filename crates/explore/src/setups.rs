@@ -8,9 +8,10 @@ use crate::live::Setup;
 pub const ONE_LEVEL: Setup = Setup {
     name: "one-level",
     profile: Profile::Lrlfs,
-    settings: &[("inline", "all"), ("fingerprints", "lazy"), ("hint_memory", "256K")],
+    settings: &[("inline", "all"), ("fingerprints", "lazy"), ("hint_memory", "256K"), ("copies_above", "1")],
     data: Blocks(1024),
     log_bytes: 1 << 20,
+    gated_shards_max: None,
     has_short_work: true,
     directed: &[],
 };
@@ -25,9 +26,11 @@ pub const TWO_LEVELS: Setup = Setup {
         ("hint_memory", "7K"),
         ("prefix_bits", "0"),
         ("skipped_memory", "8K"),
+        ("copies_above", "1"),
     ],
     data: Blocks(1024),
     log_bytes: 1 << 20,
+    gated_shards_max: None,
     has_short_work: true,
     directed: &[],
 };
@@ -41,7 +44,16 @@ pub const LONG_LOG: Setup = Setup {
     ..ONE_LEVEL
 };
 
-static ALL: [Setup; 3] = [ONE_LEVEL, TWO_LEVELS, LONG_LOG];
+/// As one level; a change of a range of more shards than are published at a time goes into several groups.
+pub const MANY_GROUPS: Setup = Setup {
+    name: "many-groups",
+    gated_shards_max: Some(32),
+    has_short_work: false,
+    directed: &["range-in-pieces"],
+    ..ONE_LEVEL
+};
+
+static ALL: [Setup; 4] = [ONE_LEVEL, TWO_LEVELS, LONG_LOG, MANY_GROUPS];
 
 /// All setups.
 pub fn all() -> &'static [Setup] {

@@ -151,6 +151,7 @@ impl Moment {
                 }
             }
             Effect::Grow(part, len) => self.durable.device_mut(*part).grow(*len),
+            Effect::Rot(page) => self.durable.device_mut(Part::Data).rot(*page),
             Effect::Batch(batch) => self.batches.push(batch.clone()),
             Effect::FlushRecords => self.batches.drain(..).for_each(|batch| self.durable.records.apply(&batch)),
             Effect::Mark(_) => {}

@@ -41,6 +41,8 @@ pub enum Effect {
     Batch(Arc<Vec<Put>>),
     /// All batches before are durable.
     FlushRecords,
+    /// The medium lost what a page of the data area held.
+    Rot(u64),
     /// Nothing reached a device: a step of the program began or ended.
     Mark(&'static str),
 }
@@ -50,6 +52,7 @@ impl fmt::Display for Effect {
         match self {
             Effect::Write { first, pages, .. } => write!(f, "pages {first} to {}", first + pages.len() as u64 - 1),
             Effect::Grow(_, len) => write!(f, "{len} bytes"),
+            Effect::Rot(page) => write!(f, "page {page}"),
             Effect::Batch(batch) => write!(f, "{} records", batch.len()),
             Effect::Flush(_) | Effect::FlushRecords | Effect::Mark(_) => Ok(()),
         }
@@ -134,6 +137,15 @@ impl Tape {
     /// Notes a step that reaches no device.
     pub fn mark(&self, what: &'static str) {
         self.0.lock().note(Effect::Mark(what));
+    }
+
+    /// The medium loses the first page of the data area that holds these bytes. False: none does.
+    pub fn rot(&self, bytes: &[u8]) -> bool {
+        let mut inner = self.0.lock();
+        let Some(page) = inner.images.device(Part::Data).page_with(bytes) else { return false };
+        inner.images.device_mut(Part::Data).rot(page);
+        inner.note(Effect::Rot(page));
+        true
     }
 
     /// What the parts hold now.

@@ -88,6 +88,7 @@ fn vocabulary() -> Vec<(&'static str, Vec<Operation>)> {
         ("merge", vec![Background(Chore::MergeHints)]),
         ("sweep", vec![Background(Chore::SweepHints)]),
         ("save-skipped", vec![Background(Chore::SaveSkipped)]),
+        ("scrub", vec![Scrub]),
     ]
 }
 

@@ -28,6 +28,11 @@ impl Base {
         let (images, model) = live.into_base();
         Ok(Arc::new(Self { setup, images, model }))
     }
+
+    /// What the parts of the volume hold.
+    pub fn images(&self) -> &Images {
+        &self.images
+    }
 }
 
 /// What is done.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use oncefs_explore::explore::Explorer;
 use oncefs_explore::image::Part;
 use oncefs_explore::live::Recording;
-use oncefs_explore::plan::Plan;
+use oncefs_explore::plan::{self, Plan};
 use oncefs_explore::tape::{Effect, Pages, Recorded};
 use oncefs_explore::workload::{Base, Workload, directed};
 use oncefs_explore::{report, setups};
@@ -16,7 +16,7 @@ use oncefs_explore::{report, setups};
 const STATES: usize = 100_000;
 
 /// Crash points, of which none may be lost when code or workloads change.
-const POINTS: [&str; 60] = [
+const POINTS: [&str; 66] = [
     "receive: change, begins",
     "place: change, data written",
     "map: change, published",
@@ -59,6 +59,12 @@ const POINTS: [&str; 60] = [
     "revisit: sweep hints, hints written",
     "revisit: sweep hints, hints punched",
     "revisit: sweep hints, published",
+    "revisit: scrub, begins",
+    "revisit: scrub, data written",
+    "revisit: scrub, data flushed",
+    "revisit: scrub, log written",
+    "revisit: scrub, log flushed",
+    "revisit: scrub, acknowledged",
     "revisit: save skipped, skipped grown",
     "revisit: save skipped, skipped written",
     "revisit: save skipped, skipped flushed",
@@ -89,6 +95,57 @@ fn a_hundred_thousand_crash_states_are_survived() {
     assert!(failures.is_empty(), "{failures}");
     assert!(explorer.distinct() >= STATES, "only {} states", explorer.distinct());
     assert_eq!(report::not_visited(&explorer, &POINTS), Vec::<String>::new(), "crash points that were not visited");
+}
+
+/// Explores some workloads, each of which has to survive.
+fn survive(names: &[&str]) {
+    let explorer = Explorer::default();
+    for name in names {
+        let (base, workload) = plan::named(name).unwrap();
+        explorer.explore_one(&base, &workload);
+    }
+    let failures: String = explorer.failures().iter().map(report::failure).collect();
+    assert!(failures.is_empty(), "{failures}");
+}
+
+#[test]
+fn a_file_without_a_name_is_an_orphan_or_gone_after_every_crash() {
+    survive(&["one-level/unlink-open,commit", "one-level/tmpfile,checkpoint"]);
+}
+
+#[test]
+fn a_change_of_a_range_that_goes_in_pieces_is_there_whole_or_not_at_all() {
+    survive(&["one-level/interrupted:directed:range-in-pieces"]);
+}
+
+#[test]
+fn a_checkpoint_of_several_batches_is_there_whole_or_not_at_all() {
+    survive(&["long-log/directed:records-in-batches"]);
+}
+
+#[test]
+fn a_deleted_file_is_freed_wherever_its_reclaim_is_cut() {
+    survive(&["one-level/interrupted:directed:reclaim-in-portions"]);
+}
+
+#[test]
+fn data_is_durable_before_the_group_that_names_it() {
+    survive(&["one-level/write-large,unlink,checkpoint", "one-level/directed:ride-in-the-log"]);
+}
+
+#[test]
+fn space_is_there_before_the_volume_counts_on_it() {
+    survive(&["one-level/grow,commit"]);
+}
+
+#[test]
+fn a_change_that_goes_into_several_groups_is_there_in_parts_that_are_whole() {
+    survive(&["many-groups/directed:range-in-pieces", "many-groups/interrupted:directed:range-in-pieces"]);
+}
+
+#[test]
+fn a_torn_page_of_the_table_is_redone_by_sectors() {
+    survive(&["one-level/write-large,unlink,checkpoint", "one-level/directed:reuse"]);
 }
 
 /// What tells two recordings apart.

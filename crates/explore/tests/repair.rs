@@ -1,0 +1,99 @@
+//! Repairs of names with a power cut after every step: repaired again, the volume is clean, and holds what the repair
+//! makes of it that nothing cuts. Repairs of blocks have such a test in the engine (`check/tests.rs`).
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use oncefs_engine::{Change, Chore, Remedy, Store};
+use oncefs_explore::image::Images;
+use oncefs_explore::live::{Setup, StepClock};
+use oncefs_explore::random::Random;
+use oncefs_explore::setups;
+use oncefs_explore::snapshot::Snapshot;
+use oncefs_explore::states::{Effort, for_each_state};
+use oncefs_explore::tape::{Recorded, Tape};
+use oncefs_explore::workload::Base;
+use oncefs_fs::repair_names;
+
+/// Damaged volumes, unless `ONCEFS_FSCK_SEEDS` says otherwise.
+const SEEDS: u64 = 40;
+/// Records damaged in one volume, at most.
+const DAMAGES_MAX: u64 = 5;
+/// Keys of the file system's records; smaller ones are the engine's.
+const RECORDS: (&[u8], &[u8]) = (&[0x10], &[0xFF]);
+
+/// Deletes records of names, inodes and what belongs to them, and flips bits in others.
+fn damage(store: &Store, random: &mut Random) {
+    let records = store.scan(RECORDS.0, RECORDS.1, usize::MAX).unwrap();
+    let mut change = Change::new();
+    for _ in 0..1 + random.below(DAMAGES_MAX) {
+        let (key, value) = &records[random.below(records.len() as u64) as usize];
+        let mut value = value.clone();
+        let at = random.below(value.len().max(1) as u64) as usize;
+        match value.get_mut(at).filter(|_| random.one_in(2)) {
+            Some(byte) => {
+                *byte ^= 1 << random.below(8);
+                change.put(key.clone(), value);
+            }
+            None => change.delete(key.clone()),
+        }
+    }
+    store.publish(change).unwrap();
+    store.run(Chore::Checkpoint).unwrap();
+}
+
+/// Repairs what the parts hold. `commits`: each mend is durable before the next. Gives what it leaves, and the steps that
+/// it took.
+fn repaired(setup: &Setup, images: Images, commits: bool) -> (Snapshot, Vec<Recorded>) {
+    let tape = Tape::new(images, true);
+    let store = setup.open_store(&tape).unwrap();
+    if commits {
+        let mended = Arc::downgrade(&store);
+        store.interrupt(Box::new(move || mended.upgrade().into_iter().for_each(|store| store.commit().unwrap())));
+    }
+    let blocks = store.repair(Remedy::Asked, &mut |_, _, _| ()).unwrap();
+    assert!(blocks.left.is_clean(), "{:#?}", blocks.left.problems);
+    let clock = StepClock::default();
+    let names = repair_names(&store, &clock, Remedy::Asked, &mut |_, _, _| ()).unwrap();
+    assert_eq!(names.left, Vec::<String>::new(), "after {:#?}", names.mended);
+    store.run(Chore::Checkpoint).unwrap();
+    drop(store);
+    let steps = tape.take();
+    let (store, file_system) = setup.open(&tape, Arc::new(clock)).unwrap();
+    assert_eq!(store.check(true, &mut |_, _| ()).unwrap().problems, Vec::<String>::new());
+    let mut left = Vec::new();
+    file_system.check(&mut |problem| left.push(problem)).unwrap();
+    assert_eq!(left, Vec::<String>::new());
+    (Snapshot::of_file_system(&file_system).unwrap(), steps)
+}
+
+#[test]
+fn names_are_mended_also_when_the_power_fails_at_any_step_of_the_repair() {
+    let setup = &setups::all()[0];
+    let base = Base::make(setup).unwrap();
+    let seeds = std::env::var("ONCEFS_FSCK_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS);
+    let mut states = 0;
+    for seed in 0..seeds {
+        let mut random = Random::new(seed);
+        let tape = Tape::new(base.images().clone(), false);
+        damage(&setup.open_store(&tape).unwrap(), &mut random);
+        let damaged = tape.images();
+        let (expected, _) = repaired(setup, damaged.clone(), false);
+        let (_, steps) = repaired(setup, damaged.clone(), true);
+        let mut seen = HashSet::new();
+        let _ = for_each_state(&damaged, &steps, Effort::WHOLE, seed, None, &mut |crash| {
+            if seen.insert(crash.images.hash()) {
+                let (found, _) = repaired(setup, crash.images.clone(), false);
+                let differences = found.differences(&expected);
+                assert!(differences.is_empty(), "seed {seed}, state {}: {}", crash.id, differences.join("; "));
+            }
+            ControlFlow::Continue(())
+        });
+        states += seen.len();
+    }
+    println!("{seeds} damaged volumes, {states} states that a power cut left of their repairs");
+    assert!(states as u64 > 10 * seeds, "only {states} states");
+}

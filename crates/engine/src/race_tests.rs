@@ -174,6 +174,57 @@ fn no_block_is_handed_out_while_a_hole_is_punched_there() {
     assert!((hole.start.0..hole.end.0).all(|pbn| left.contains(&Pbn(pbn))), "what was punched is free again");
 }
 
+/// A checkpoint forgets which blocks rode in the log before it. One that rides there anew meanwhile would be forgotten
+/// with them, and nobody would place it before its record is trimmed.
+#[test]
+fn a_block_that_rides_in_the_log_is_not_handed_out_before_its_record_is_trimmed() {
+    let (devices, data, core) = volume();
+    for map in [1, 2] {
+        core.write(MapId(map), 0, &unique(1, map), |_, _| ()).unwrap();
+    }
+    core.commit().unwrap();
+    // The freed block is the only one that could be handed out.
+    let sums = core.state.lock().sums;
+    let mut load = |region| core.load_region(region);
+    let taken = core.allocator.lock().allocate((sums.data - sums.used).0, &mut load).unwrap();
+    delete(&core, 1);
+    let (new, writer, is_written) = (unique(1, 3), core.clone(), Arc::new(AtomicU64::new(0)));
+    let (content, counter) = (new.clone(), is_written.clone());
+    *data.before_write.lock() = Some(Box::new(move || {
+        let written = writer.write(MapId(3), 0, &content, |_, _| ());
+        counter.store(u64::from(written.is_ok()), Relaxed);
+        writer.commit().unwrap();
+        Ok(())
+    }));
+    core.checkpoint().unwrap();
+    assert!(data.before_write.lock().is_none(), "the checkpoint has a block to place");
+    core.checkpoint().unwrap();
+    if is_written.load(Relaxed) > 0 {
+        assert_survives(&devices, MapId(3), &new);
+    }
+    core.write(MapId(4), 0, &new, |_, _| ()).expect("when its record is trimmed, the block is free");
+    taken.into_iter().for_each(|run| core.allocator.lock().release(run));
+    assert_clean(&core);
+}
+
+/// After a crash memory has the old content of such a block again: readers would be served it for the new one.
+#[test]
+fn a_freed_block_that_rides_in_the_log_is_not_handed_out_after_a_crash() {
+    let (devices, _, core) = volume();
+    core.write(MapId(1), 0, &unique(1, 1), |_, _| ()).unwrap();
+    core.commit().unwrap();
+    delete(&core, 1);
+    drop(core);
+    let devices = devices.after_power_cut_of_all();
+    let core = devices.open();
+    let new = unique(64, 2);
+    core.write(MapId(2), 0, &new, |_, _| ()).unwrap();
+    assert!(core.read(MapId(2), 0, new.len()).unwrap().iter().eq(&new));
+    core.checkpoint().unwrap();
+    assert_clean(&core);
+    assert_survives(&devices, MapId(2), &new);
+}
+
 // The out-of-line worker reads blocks to compare them: what happens then.
 
 /// Blocks of each file that the worker compares.

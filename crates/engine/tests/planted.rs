@@ -10,7 +10,7 @@ use std::fs;
 use docs::{root, text};
 
 /// What the drill has to plant, each at least once: the beginning of a patch's name, without its number.
-const BUGS: [&str; 11] = [
+const BUGS: [&str; 25] = [
     "flag-before-lock",
     "share-of-a-freed-block",
     "release-before-commit",
@@ -22,6 +22,20 @@ const BUGS: [&str; 11] = [
     "trim-before-table",
     "punch-of-a-reused-block",
     "reader-not-waited-for",
+    "reuse-before-trim",
+    "reuse-before-trim-after-a-crash",
+    "redo-ignores-age",
+    "redo-by-age-of-the-page",
+    "checkpoint-record-first",
+    "flush-skipped",
+    "orphan-record-missing",
+    "detach-record-dropped-early",
+    "group-gate-not-taken",
+    "counted-before-it-grew",
+    "remap-without-release",
+    "map-ids-again",
+    "stale-read-cache",
+    "dropped-shard-redone",
 ];
 
 /// The names of the patches, and their texts.
@@ -37,8 +51,18 @@ fn field<'a>(patch: &'a str, name: &str) -> &'a str {
     line.unwrap_or_else(|| panic!("a patch has no line {name}: {patch}"))
 }
 
-/// The source of a test's module: the deepest file that its path names.
+/// Where the crash explorer's tests are, whose names have no path.
+const EXPLORER: &str = "crates/explore/tests/explore.rs";
+
+fn is_of_the_explorer(test: &str) -> bool {
+    !test.contains("::")
+}
+
+/// The source of a test's module: the explorer's, or the deepest file that its path names.
 fn source_of(test: &str) -> String {
+    if is_of_the_explorer(test) {
+        return text(EXPLORER);
+    }
     let mut modules: Vec<&str> = test.split("::").collect();
     while modules.pop().is_some() {
         let path = format!("crates/engine/src/{}.rs", modules.join("/"));
@@ -96,8 +120,12 @@ fn every_planted_bug_names_a_test_and_the_command_that_runs_it() {
         let is_there =
             ["", "    "].iter().any(|indent| source.contains(&format!("{indent}#[test]\n{indent}fn {short}()")));
         assert!(is_there, "{name}: there is no test {test}");
-        let features = if test.starts_with("schedule_tests::") { " --features schedules" } else { "" };
-        let expected = format!("cargo test --release -p oncefs-engine{features} --lib {test} -- --exact");
+        let tests = match test {
+            test if is_of_the_explorer(test) => "oncefs-explore --test explore",
+            test if test.starts_with("schedule_tests::") => "oncefs-engine --features schedules --lib",
+            _ => "oncefs-engine --lib",
+        };
+        let expected = format!("cargo test --release -p {tests} {test} -- --exact");
         assert_eq!(command, expected, "{name}");
     }
 }

@@ -15,13 +15,14 @@ use docs::{quoted, root, section, text};
 const LINES_MAX: usize = 600;
 
 /// Which of our crates each may depend on.
-const ARROWS: [(&str, &[&str]); 10] = [
+const ARROWS: [(&str, &[&str]); 11] = [
     ("crates/dedup", &[]),
     ("crates/engine", &["oncefs-dedup"]),
     ("crates/fs", &["oncefs-engine"]),
     ("crates/fuse", &["oncefs-fs", "oncefs-engine"]),
-    ("crates/cli", &["oncefs-fuse", "oncefs-fs", "oncefs-engine"]),
-    ("crates/sim", &["oncefs-dedup"]),
+    ("crates/cli", &["oncefs-fuse", "oncefs-fs", "oncefs-engine", "oncefs-plot"]),
+    ("crates/plot", &[]),
+    ("crates/sim", &["oncefs-dedup", "oncefs-plot"]),
     ("crates/explore", &["oncefs-fs", "oncefs-engine"]),
     ("crates/bench", &[]),
     ("crates/fuzz", &["oncefs-fs", "oncefs-engine"]),

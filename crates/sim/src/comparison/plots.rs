@@ -1,10 +1,11 @@
 //! The charts of `docs/sim.md`.
 
+use oncefs_plot::{Bars, Chart, Series};
+
 use super::runs::{EVICTIONS, SWEPT};
 use super::tables::eviction_name;
 use super::{Comparison, MemoryPoint, TwinResult};
 use crate::design_choice::DesignChoice;
-use crate::plot::{Bars, Chart, Series};
 
 impl Comparison {
     /// Files by name, with their SVG text.

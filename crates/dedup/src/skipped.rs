@@ -172,6 +172,12 @@ impl SkippedBuffer {
         }
     }
 
+    /// Whether a block is to be processed, listed or with its owner or everything.
+    pub fn has(&self, owner: u64, lbn: Lbn) -> bool {
+        let mask = mask_within(lbn.0 / CHUNK_BLOCKS, lbn.0, lbn.0);
+        self.is_whole(owner) || self.chunks.get((owner, lbn.0 / CHUNK_BLOCKS)).is_some_and(|held| held & mask != 0)
+    }
+
     /// Blocks that are listed.
     pub fn blocks(&self) -> u64 {
         self.blocks

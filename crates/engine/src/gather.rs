@@ -71,6 +71,12 @@ impl Pass {
         }
     }
 
+    /// Whether a shard is still to be looked at with others of its map or of all maps.
+    pub fn is_ahead_of(&self, key: ShardKey) -> bool {
+        let is_of_map = self.map.is_some_and(|(map, shard)| map == key.map && shard <= key.shard);
+        is_of_map || self.all.is_some_and(|next| next <= key)
+    }
+
     fn is_under_way(&self) -> bool {
         self.map.is_some() || self.all.is_some()
     }

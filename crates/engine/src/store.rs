@@ -18,8 +18,8 @@ use crate::state::Plan;
 use crate::sync::Mutex;
 use crate::threads::Threads;
 use crate::{
-    BadBlock, BadPlace, Blocks, DedupCommand, DedupStatus, Error, Lbn, Profile, Report, Result, ScrubCommand,
-    ScrubStatus, volume,
+    BadBlock, BadPlace, Blocks, DedupCommand, DedupStatus, Error, Explained, LayoutCursor, LayoutPortion, Lbn,
+    MapCursor, Profile, Referrers, Report, Result, ScrubCommand, ScrubStatus, volume,
 };
 
 /// Names a map (a file's extents). Never reused.
@@ -318,6 +318,22 @@ impl Store {
     /// are any. Also whether these are all.
     pub fn bad_places(&self, limit: usize) -> Result<(Vec<BadPlace>, bool)> {
         self.core.bad_places(limit)
+    }
+
+    /// A portion of a map from block `from` on: how it lies in the data area, and why. Looks only.
+    pub fn explain(&self, map: MapId, from: Lbn) -> Result<Explained> {
+        self.core.explain(map, from)
+    }
+
+    /// Some of the places in all files that refer to `blocks`: first pbns and lengths, ascending and apart. To be
+    /// called again with what it gives as `next`; files that change meanwhile may be missed or met twice.
+    pub fn referrers(&self, blocks: &[(u64, u64)], from: MapCursor) -> Result<Referrers> {
+        self.core.referrers(blocks, from)
+    }
+
+    /// A portion of how all files lie in the data area, to be called again with what it gives as `next`.
+    pub fn layout(&self, from: LayoutCursor) -> Result<LayoutPortion> {
+        self.core.layout(from)
     }
 
     /// Identity of the volume, stable for its life.

@@ -20,6 +20,7 @@ mod damage;
 mod data;
 mod directory;
 mod error;
+mod explain;
 mod file_system;
 pub mod format;
 mod numbers;

@@ -68,7 +68,13 @@ impl<K: Ord + Copy, V: Copy> Pages<K, V> {
         self.place_of(key).is_some()
     }
 
-    /// The value of a key.
+    /// A copy of the value of a key.
+    pub fn get(&self, key: K) -> Option<V> {
+        let (page, place) = self.place_of(key)?;
+        Some(self.pages[page][place].1)
+    }
+
+    /// The value of a key, to be changed.
     pub fn get_mut(&mut self, key: K) -> Option<&mut V> {
         let (page, place) = self.place_of(key)?;
         Some(&mut self.pages[page][place].1)

@@ -84,6 +84,9 @@ fn a_buffer_with_room_lists_exactly_what_was_skipped_and_not_processed_since() {
                 }
             }
             assert_eq!(buffer.blocks(), model.len() as u64, "{case}");
+            for lbn in [lbn, lbn.plus(blocks), Lbn(lbn.0.saturating_sub(1))] {
+                assert_eq!(buffer.has(owner, lbn), model.contains(&(owner, lbn.0)), "{case}: {lbn}");
+            }
             if step % 500 == 0 {
                 buffer.check();
                 assert_eq!(listed(&buffer), model, "{case}");

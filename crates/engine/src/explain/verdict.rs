@@ -1,0 +1,87 @@
+//! What the detector says of a file that is looked at as a whole: for each block that is not shared, whether a run
+//! with equal blocks goes through it, and how long the longest is. Pure.
+
+use oncefs_dedup::{Candidates, Decision, HOLDERS_MAX, RunRule, detect};
+
+use super::Equal;
+use crate::{Lbn, Pbn};
+
+/// A block, and which blocks may hold its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Its place in the file.
+    pub lbn: Lbn,
+    /// The block that the map names, if it may be shared; None: no run goes through this place.
+    pub own: Option<Pbn>,
+    /// Whether it is shared already.
+    pub is_shared: bool,
+    /// Blocks with its content, ascending: its own one only where it is shared.
+    pub holders: Vec<Pbn>,
+}
+
+/// What is known of blocks equal to each one. Those that are shared, or that no run goes through, get `Equal::None`.
+pub fn verdicts(blocks: &[Known], run_blocks_min: u32) -> Vec<Equal> {
+    let are_neighbours = |a: &Known, b: &Known| a.lbn.plus(1) == b.lbn && a.own.is_some() && b.own.is_some();
+    blocks.chunk_by(are_neighbours).flat_map(|stretch| of_stretch(stretch, run_blocks_min)).collect()
+}
+
+fn of_stretch(stretch: &[Known], run_blocks_min: u32) -> Vec<Equal> {
+    let candidates: Vec<Candidates<'_>> = stretch
+        .iter()
+        .map(|block| Candidates { holders: &block.holders, current: block.own.filter(|_| block.is_shared) })
+        .collect();
+    let longest = longest_runs(&candidates);
+    let decisions = detect(&candidates, RunRule { run_blocks_min, may_go_on: false });
+    let verdict = |((block, decision), longest): ((&Known, Decision), Option<(Pbn, u32)>)| match (decision, longest) {
+        _ if block.is_shared => Equal::None,
+        (Decision::Share(pbn), _) => Equal::LongEnough { equal_pbn: pbn.0 },
+        (_, Some((pbn, longest_blocks))) => Equal::TooShort { equal_pbn: pbn.0, longest_blocks },
+        (_, None) => Equal::None,
+    };
+    stretch.iter().zip(decisions).zip(longest).map(verdict).collect()
+}
+
+/// For each block the longest run through it, with its block there: of equal lengths that with the lowest pbn.
+fn longest_runs(blocks: &[Candidates<'_>]) -> Vec<Option<(Pbn, u32)>> {
+    let behind = run_lengths(blocks.len(), |place| blocks.get(place), |pbn| Some(pbn.plus(1)));
+    let last = blocks.len().wrapping_sub(1);
+    let mut before = run_lengths(
+        blocks.len(),
+        |n| last.checked_sub(n).map(|place| &blocks[place]),
+        |pbn| pbn.0.checked_sub(1).map(Pbn),
+    );
+    before.reverse();
+    let longest = |(block, (behind, before)): (&Candidates<'_>, (&Lengths, &Lengths))| {
+        let lengths = held(block).iter().zip(behind.iter().zip(before));
+        let runs = lengths.map(|(pbn, (behind, before))| (*pbn, behind + before - 1));
+        runs.max_by_key(|(pbn, blocks)| (*blocks, std::cmp::Reverse(*pbn)))
+    };
+    blocks.iter().zip(behind.iter().zip(&before)).map(longest).collect()
+}
+
+/// For each holder of a block how long the run is that begins there.
+type Lengths = [u32; HOLDERS_MAX];
+
+/// Lengths of the runs that begin at each of `count` blocks, from the last to the first; `block` gives them in the
+/// direction in which runs go, `next` the pbn that follows in it.
+fn run_lengths<'a>(
+    count: usize,
+    block: impl Fn(usize) -> Option<&'a Candidates<'a>>,
+    next: impl Fn(Pbn) -> Option<Pbn>,
+) -> Vec<Lengths> {
+    let mut lengths = vec![[0; HOLDERS_MAX]; count];
+    for place in (0..count).rev() {
+        let Some(here) = block(place) else { continue };
+        for (n, &pbn) in held(here).iter().enumerate() {
+            let following = block(place + 1).zip(next(pbn));
+            let found = following.and_then(|(block, pbn)| held(block).binary_search(&pbn).ok());
+            lengths[place][n] = 1 + found.map_or(0, |at| lengths[place + 1][at]);
+        }
+    }
+    lengths
+}
+
+/// The holders that the detector looks at.
+fn held<'a>(block: &Candidates<'a>) -> &'a [Pbn] {
+    &block.holders[..block.holders.len().min(HOLDERS_MAX)]
+}

@@ -7,7 +7,7 @@
 mod verdict;
 
 use hashbrown::HashMap;
-use oncefs_dedup::Hint;
+use oncefs_dedup::{HOLDERS_MAX, Hint};
 use serde::{Deserialize, Serialize};
 
 use crate::core::Core;
@@ -147,6 +147,9 @@ pub fn push_run(runs: &mut Vec<ExplainedRun>, run: ExplainedRun) {
     }
 }
 
+/// Live blocks by tag, those of each tag ascending.
+type Holders = HashMap<Tag, Vec<(Pbn, Entry)>>;
+
 /// What a map said at one moment.
 struct Seen {
     /// What is mapped, in order, with what lies around the portion so that runs across its ends are known.
@@ -216,7 +219,8 @@ impl Core {
             Target::Hole | Target::Reserved => None,
         });
         let references = self.references(pbns)?;
-        let holders = self.peek_in_both(references.sound())?;
+        let mut holders = self.peek_in_both(references.sound())?;
+        self.extend(blocks, &references, &mut holders)?;
         let known: Vec<Known> =
             blocks.iter().map(|(lbn, target)| known_of(*lbn, *target, &references, &holders)).collect();
         let waits = self.which_wait(map, blocks);
@@ -240,7 +244,7 @@ impl Core {
 
     /// Live blocks with the same tag as each given one, itself included, by tag: what the worker would find, asked for
     /// without a trace.
-    fn peek_in_both(&self, blocks: impl Iterator<Item = (Pbn, Entry)>) -> Result<HashMap<Tag, Vec<(Pbn, Entry)>>> {
+    fn peek_in_both(&self, blocks: impl Iterator<Item = (Pbn, Entry)>) -> Result<Holders> {
         let mut hints: Vec<(Tag, Pbn)> = blocks.map(|(pbn, entry)| (entry.tag, pbn)).collect();
         let mut tags: Vec<Tag> = hints.iter().map(|(tag, _)| *tag).collect();
         tags.sort_unstable();
@@ -267,7 +271,7 @@ impl Core {
         let entries = self.entries_at(&pbns)?;
         hints.sort_unstable();
         hints.dedup();
-        let mut holders: HashMap<Tag, Vec<(Pbn, Entry)>> = HashMap::new();
+        let mut holders = Holders::new();
         for (tag, pbn) in hints {
             if let Some(entry) = entries.get(&pbn).filter(|entry| entry.serves(tag)) {
                 holders.entry(tag).or_default().push((pbn, *entry));
@@ -276,17 +280,60 @@ impl Core {
         Ok(holders)
     }
 
-    /// The shortest run that a file shares, and what set it.
-    fn run_blocks_min_of(&self, _map: MapId) -> (u32, String) {
-        match self.settings.lock().run_blocks_min {
-            Some(blocks) => (blocks, "set by run_blocks_min".to_owned()),
-            None => (1, "automatic".to_owned()),
+    /// Adds holders that no hint names and that follow one that a hint names: a run is found whole by any of its blocks
+    /// (hints may name one content of many only).
+    fn extend(&self, blocks: &[(Lbn, Target)], references: &References, holders: &mut Holders) -> Result<()> {
+        let tag = |target: &Target| match target {
+            Target::Data(pbn) => references.sound_entry(*pbn).map(|entry| entry.tag),
+            Target::Hole | Target::Reserved => None,
+        };
+        let neighbours: Vec<(Tag, Tag)> = blocks
+            .windows(2)
+            .filter(|pair| pair[0].0.plus(1) == pair[1].0)
+            .filter_map(|pair| tag(&pair[0].1).zip(tag(&pair[1].1)))
+            .collect();
+        for (tag, next) in &neighbours {
+            self.extend_to(*tag, *next, holders, |pbn| Some(pbn.plus(1)))?;
         }
+        for (before, tag) in neighbours.iter().rev() {
+            self.extend_to(*tag, *before, holders, |pbn| pbn.0.checked_sub(1).map(Pbn))?;
+        }
+        Ok(())
+    }
+
+    fn extend_to(&self, from: Tag, to: Tag, holders: &mut Holders, step: impl Fn(Pbn) -> Option<Pbn>) -> Result<()> {
+        let known = holders.get(&to).map(Vec::as_slice).unwrap_or_default();
+        if known.len() >= HOLDERS_MAX {
+            return Ok(());
+        }
+        let is_known = |pbn: &Pbn| known.binary_search_by_key(pbn, |(pbn, _)| *pbn).is_ok();
+        let steps = holders.get(&from).into_iter().flatten().filter_map(|(pbn, _)| step(*pbn));
+        let mut found: Vec<(Pbn, Entry)> = Vec::new();
+        for pbn in steps.filter(|pbn| !is_known(pbn)) {
+            found.extend(self.entry_at(pbn)?.filter(|entry| entry.serves(to)).map(|entry| (pbn, entry)));
+        }
+        if !found.is_empty() {
+            let known = holders.entry(to).or_default();
+            known.extend(found);
+            known.sort_unstable_by_key(|(pbn, _)| *pbn);
+        }
+        Ok(())
+    }
+
+    /// The shortest run that a file shares, and what set it. If it fell since it was asked for last, the file is noted
+    /// for the worker, as its next write would note it.
+    fn run_blocks_min_of(&self, map: MapId) -> (u32, String) {
+        let is_automatic = self.settings.lock().run_blocks_min.is_none();
+        let from = match is_automatic {
+            true => format!("automatic: by its reads; a seek costs {:.1} blocks", self.device_reads.seek_blocks()),
+            false => "set by run_blocks_min".to_owned(),
+        };
+        (self.run_blocks_min(map), from)
     }
 }
 
 /// Which blocks may hold what a block holds: for one that is shared its own too, since that is where its run goes on.
-fn known_of(lbn: Lbn, target: Target, references: &References, holders: &HashMap<Tag, Vec<(Pbn, Entry)>>) -> Known {
+fn known_of(lbn: Lbn, target: Target, references: &References, holders: &Holders) -> Known {
     let Target::Data(pbn) = target else { return Known { lbn, own: None, is_shared: false, holders: Vec::new() } };
     let Some(entry) = references.sound_entry(pbn) else {
         return Known { lbn, own: None, is_shared: false, holders: Vec::new() };

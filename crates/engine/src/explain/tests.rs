@@ -118,6 +118,23 @@ fn a_run_goes_on_where_its_blocks_are_shared_already() {
 }
 
 #[test]
+fn a_run_of_which_a_hint_names_one_block_is_found_whole() {
+    let (_devices, core) = volume(Inline::Off);
+    let (a, own) = (unique(60, 1), unique(2, 2));
+    write(&core, 1, 0, &a);
+    let middle = &a[20 * BLOCK_BYTES..40 * BLOCK_BYTES];
+    write(&core, 2, 0, &[&own[..BLOCK_BYTES], middle, &own[BLOCK_BYTES..]].concat());
+    core.hints.lock().clear();
+    let none = ["0+22 own, no equal, waits"];
+    assert_eq!(told(&explained(&core, 2, 8)), none);
+    let named = Pbn(pbn(&core, 1, 30));
+    core.update_hints(&[], &[(core.entry_at(named).unwrap().unwrap().tag, named)]);
+    let runs = told(&explained(&core, 2, 20));
+    assert_eq!(runs, ["0+1 own, no equal, waits", "1+20 own, long enough, waits", "21+1 own, no equal, waits"]);
+    assert_eq!(told(&explained(&core, 2, 21))[1], "1+20 own, run of 20, waits");
+}
+
+#[test]
 fn a_file_that_repeats_itself_shares_with_itself() {
     let (_devices, core) = volume(Inline::Off);
     let data = unique(30, 1);

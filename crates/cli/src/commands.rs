@@ -55,6 +55,8 @@ pub enum Command {
     Dedup(DedupArgs),
     /// Read everything a mounted volume holds, and name and heal what is damaged
     Scrub(ScrubArgs),
+    /// Say how a file lies in the data area, whom it shares with, and why
+    Explain(ExplainArgs),
     /// Enlarge a volume, mounted or not
     Grow(GrowArgs),
     /// Make everything written to a mounted volume durable
@@ -237,12 +239,23 @@ impl FsckArgs {
 
 /// Arguments of `stats`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oncefs stats /mnt
+  oncefs stats /mnt --layout                        how broken the files are: goes through all of them
+  oncefs stats /mnt --layout --plot layout.svg")]
 pub struct StatsArgs {
     /// Any path inside a mount, or the volume
     pub target: PathBuf,
     /// All figures as JSON
     #[arg(long)]
     pub json: bool,
+    /// Instead: in how many runs files lie, how long these are and how much of them is shared
+    #[arg(long)]
+    pub layout: bool,
+    /// Draw the lengths of runs into this file
+    #[arg(long, value_name = "FILE.svg", requires = "layout")]
+    pub plot: Option<PathBuf>,
 }
 
 /// Arguments of `tune`.
@@ -344,6 +357,31 @@ pub struct ScrubArgs {
     pub copies_above: Option<u64>,
     /// The result, or the status, as JSON
     #[arg(long, conflicts_with_all = ["start", "pause", "resume", "stop"])]
+    pub json: bool,
+}
+
+/// Arguments of `explain`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A line for each run: its first block and length in the file, where it lies in the data area, and why: shared and with
+whom, stored anew, too short to be shared, not looked at yet, a hole, reserved, bad. Only root may ask. Writes nothing.
+
+Examples:
+  oncefs explain /mnt/disk.img
+  oncefs explain /mnt/disk.img --blocks             a line for each block
+  oncefs explain /mnt/disk.img --no-names           without going through all files for their names
+  oncefs explain /mnt/disk.img --json")]
+pub struct ExplainArgs {
+    /// A file inside a mount
+    pub file: PathBuf,
+    /// A line for each block
+    #[arg(long, conflicts_with = "json")]
+    pub blocks: bool,
+    /// Do not look for the names of the files that share
+    #[arg(long)]
+    pub no_names: bool,
+    /// As JSON
+    #[arg(long)]
     pub json: bool,
 }
 
@@ -503,96 +541,4 @@ fn usage_code(command: Option<&str>) -> u8 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parsed(line: &str) -> Outcome<Option<Command>> {
-        parse(line.split(' ').map(OsString::from).collect())
-    }
-
-    fn failure(line: &str) -> Failure {
-        parsed(line).expect_err("the line must be refused")
-    }
-
-    #[test]
-    fn the_command_line_definition_is_consistent() {
-        use clap::CommandFactory;
-        Cli::command().debug_assert();
-        MountHelper::command().debug_assert();
-    }
-
-    #[test]
-    fn mount_8_calls_with_f_for_fake_and_oncefs_mount_takes_f_for_foreground() {
-        let Ok(Some(Command::Mount(helper))) = parsed("/sbin/mount.oncefs /v /mnt -n -s -v -f -o rw,noatime -t oncefs")
-        else {
-            panic!("mount.oncefs is a mount");
-        };
-        assert!(helper.fake && !helper.foreground);
-        let Ok(Some(Command::Mount(command))) = parsed("oncefs mount -f /v /mnt") else { panic!("a mount") };
-        assert!(command.foreground && !command.fake);
-    }
-
-    #[test]
-    fn umount_8_and_fsck_8_calls_are_understood_under_all_names() {
-        for line in [
-            "umount.oncefs /mnt -n -l -f -v -r",
-            "umount.fuse /mnt",
-            "/usr/sbin/umount.fuse.oncefs /mnt -v -t fuse.oncefs",
-            "oncefs umount -lf /mnt",
-        ] {
-            assert!(matches!(parsed(line), Ok(Some(Command::Umount(_)))), "{line}");
-        }
-        for line in
-            ["fsck.oncefs -a /v", "fsck.oncefs -p -C 3 /v", "/sbin/fsck.oncefs -y -C0 -f /v", "oncefs fsck -n /v"]
-        {
-            assert!(matches!(parsed(line), Ok(Some(Command::Fsck(_)))), "{line}");
-        }
-        assert!(matches!(parsed("mkfs.oncefs -s 1G /v"), Ok(Some(Command::Mkfs(_)))));
-    }
-
-    #[test]
-    fn a_wrong_setting_is_told_with_its_range() {
-        for (line, range) in [
-            ("oncefs tune /mnt hint_memory=1K", "4K to"),
-            ("oncefs tune /mnt inline", "off, all, adaptive"),
-            ("oncefs mount /v /mnt --fingerprints never", "eager, lazy, auto"),
-            ("oncefs mkfs /v --profile turbo", "lrlfs, smartdedup, edge, desktop, server, idedup"),
-        ] {
-            let failure = failure(line);
-            assert!(failure.message.contains(range), "{line}: {}", failure.message);
-        }
-    }
-
-    #[test]
-    fn a_wrong_line_is_told_in_one_line_with_the_code_of_its_family() {
-        for (line, code) in [
-            ("oncefs", exit::USAGE),
-            ("oncefs frobnicate", exit::USAGE),
-            ("oncefs stats", exit::USAGE),
-            ("oncefs dedup /mnt", exit::USAGE),
-            ("oncefs dedup /mnt --now --pause", exit::USAGE),
-            ("oncefs dedup /mnt --pause --full", exit::USAGE),
-            ("oncefs dedup /mnt --now --json", exit::USAGE),
-            ("oncefs scrub /mnt --start --pause", exit::USAGE),
-            ("oncefs scrub /mnt --stop --rate 1M", exit::USAGE),
-            ("oncefs tune", exit::USAGE),
-            ("oncefs tune /mnt speed=11", exit::USAGE),
-            ("oncefs tune /mnt inline=off hint_memory=1K", exit::USAGE),
-            ("oncefs mkfs --profile turbo /v", exit::FAILED),
-            ("oncefs mkfs", exit::FAILED),
-            ("mkfs.oncefs --size 1.5G /v", exit::FAILED),
-            ("oncefs mount /v", exit::MOUNT_USAGE),
-            ("umount.fuse.oncefs", exit::MOUNT_USAGE),
-            ("fsck.oncefs --frobnicate /v", exit::FSCK_USAGE),
-            ("oncefs fsck -n -y /v", exit::FSCK_USAGE),
-        ] {
-            let failure = failure(line);
-            assert_eq!(failure.code, code, "{line}: {}", failure.message);
-            assert!(
-                failure.message.ends_with("--help") && !failure.message.contains('\n'),
-                "{line}: {}",
-                failure.message
-            );
-        }
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! The `oncefs` command: mkfs, mount, umount, fsck, stats, tune, dedup, scrub, grow.
+//! The `oncefs` command: mkfs, mount, umount, fsck, stats, tune, dedup, scrub, explain, grow.
 //!
 //! One binary answers under all names: as `oncefs COMMAND`, and as the helpers of mkfs(8), mount(8), umount(8)
 //! and fsck(8). `commands` reads the command line, every other module does one thing.
@@ -7,9 +7,11 @@ mod commands;
 mod confine;
 mod control;
 mod dedup;
+mod explain;
 mod failure;
 mod fsck;
 mod grow;
+mod layout;
 mod logging;
 mod mkfs;
 mod mount;
@@ -54,6 +56,7 @@ fn run(command: Command) -> Outcome<ExitCode> {
         Command::Stats(arguments) => stats::run(arguments)?,
         Command::Tune(arguments) => tune::run(arguments)?,
         Command::Dedup(arguments) => dedup::run(arguments)?,
+        Command::Explain(arguments) => explain::run(arguments)?,
         Command::Grow(arguments) => grow::run(arguments)?,
         Command::Sync(arguments) => grow::sync(arguments)?,
         Command::Version => println!("oncefs {}", env!("CARGO_PKG_VERSION")),

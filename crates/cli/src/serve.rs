@@ -3,15 +3,18 @@
 //! Its life is one function, `serve`. It ends when the kernel lets go of the mount, whoever unmounted it;
 //! a signal only asks for that.
 
+use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use oncefs_engine::{BLOCK_BYTES, DedupCommand, Error, OpenOptions, Store};
-use oncefs_fs::{AtimePolicy, DamagedFile, DamagedRange, FileSystem, Options, SystemClock};
+use oncefs_engine::{BLOCK_BYTES, DedupCommand, Error, Lbn, MapId, OpenOptions, Store};
+use oncefs_fs::{AtimePolicy, DamagedFile, DamagedRange, FileSystem, Ino, Options, SystemClock, paths_of_maps};
 use oncefs_fuse::{Adapter, AdapterConfig, DirtyLimit, MountSpec, Session, SessionSpec};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::commands::ServeArgs;
@@ -42,6 +45,11 @@ const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// Where the last part of a volume begins, in which writes bypass the page cache.
 const DIRECT_IO_SHARE_OF_DATA: u64 = 64;
 const DIRECT_IO_BYTES_MAX: u64 = 64 << 20;
+
+/// Names told of one file.
+const NAMES_OF_A_FILE_MAX: usize = 8;
+/// Bytes of names in one answer: half of what a line may have.
+const NAMES_BYTES_MAX: usize = 2 << 20;
 
 /// What to serve. Paths are absolute and without links.
 #[derive(Debug)]
@@ -306,6 +314,24 @@ impl Daemon {
     }
 }
 
+impl Daemon {
+    /// The names of files by map, as many as an answer may have.
+    fn names(&self, maps: &[u64]) -> Result<Value, String> {
+        let maps = maps.iter().copied().map(MapId).collect();
+        let found = paths_of_maps(self.file_system.store(), &maps).map_err(|e| e.to_string())?;
+        let mut bytes = 0;
+        let mut names = BTreeMap::new();
+        for (MapId(map), mut paths) in found {
+            paths.truncate(NAMES_OF_A_FILE_MAX);
+            bytes += paths.iter().map(String::len).sum::<usize>();
+            if bytes <= NAMES_BYTES_MAX {
+                names.insert(map, paths);
+            }
+        }
+        Ok(json!(names))
+    }
+}
+
 impl Handler for Daemon {
     fn answer(&self, request: &Request) -> Result<Value, String> {
         let store = self.file_system.store();
@@ -327,9 +353,17 @@ impl Handler for Daemon {
             Request::Scrub { command } => store.scrub(*command).map(|()| Value::Null).map_err(|e| e.to_string()),
             Request::ScrubStatus => Ok(json!(store.scrub_status())),
             Request::Damage { places_max } => self.damage(*places_max),
+            Request::Explain { inode, lbn } => told(self.file_system.explain(Ino(*inode), Lbn(*lbn))),
+            Request::Referrers { blocks, from } => told(store.referrers(blocks, *from)),
+            Request::Names { maps } => self.names(maps),
+            Request::Layout { from } => told(store.layout(*from)),
             Request::WaitExit => Err("the server keeps these to itself".into()),
         }
     }
+}
+
+fn told<T: Serialize, E: Display>(answer: Result<T, E>) -> Result<Value, String> {
+    answer.map(|answer| json!(answer)).map_err(|e| e.to_string())
 }
 
 /// A daemon that was killed holds the volume's lock a moment longer than its mount.

@@ -8,12 +8,17 @@ use serde_json::Value;
 use crate::commands::StatsArgs;
 use crate::control::Request;
 use crate::failure::{OrFail, Outcome, exit};
+use crate::layout;
 use crate::size::Size;
 use crate::target::Daemon;
 
 /// Shows a volume's figures.
 pub fn run(arguments: StatsArgs) -> Outcome {
-    let answer: Value = Daemon::find(&arguments.target)?.ask(Request::Stats)?;
+    let daemon = Daemon::find(&arguments.target)?;
+    if arguments.layout {
+        return layout::run(&daemon, arguments.plot.as_deref(), arguments.json);
+    }
+    let answer: Value = daemon.ask(Request::Stats)?;
     if arguments.json {
         println!("{answer:#}");
         return Ok(());

@@ -61,8 +61,13 @@ impl Daemon {
     }
 
     fn connect(&self) -> Outcome<Option<Connection>> {
-        Connection::open(&self.volume)
-            .or_fail_doing(exit::FAILED, format!("cannot reach the daemon of {}", shown(&self.volume)))
+        Connection::open(&self.volume).map_err(|error| {
+            let way_out = match error.kind() {
+                std::io::ErrorKind::PermissionDenied => " (only root commands a mounted volume)",
+                _ => "",
+            };
+            Failure::new(exit::FAILED, format!("cannot reach the daemon of {}: {error}{way_out}", shown(&self.volume)))
+        })
     }
 }
 

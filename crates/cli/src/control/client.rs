@@ -33,7 +33,7 @@ impl Connection {
     /// Connects to the daemon. `None`: nobody serves this volume.
     pub fn open(volume: &Path) -> io::Result<Option<Self>> {
         let socket = match SocketPath::in_volume(volume) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(None),
             other => other?,
         };
         match UnixStream::connect(&socket.path) {

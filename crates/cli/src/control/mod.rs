@@ -14,7 +14,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use oncefs_engine::{DedupCommand, ScrubCommand};
+use oncefs_engine::{DedupCommand, LayoutCursor, MapCursor, ScrubCommand};
 use serde::{Deserialize, Serialize};
 
 pub use client::{Connection, Exit, ExpectedExit};
@@ -75,6 +75,30 @@ pub enum Request {
     Damage {
         /// Places looked for at most.
         places_max: usize,
+    },
+    /// How a portion of a file lies in the data area, and why: the engine's `Explained`.
+    Explain {
+        /// The file.
+        inode: u64,
+        /// Its first block of interest.
+        lbn: u64,
+    },
+    /// Which places in files refer to blocks, a portion of all maps: the engine's `Referrers`.
+    Referrers {
+        /// First pbns and lengths, ascending and apart.
+        blocks: Vec<(u64, u64)>,
+        /// Where to begin.
+        from: MapCursor,
+    },
+    /// How the files of maps are called: names by map. A file without a name is missing.
+    Names {
+        /// The maps.
+        maps: Vec<u64>,
+    },
+    /// How all files lie in the data area, a portion: the engine's `LayoutPortion`.
+    Layout {
+        /// Where to begin.
+        from: LayoutCursor,
     },
     /// Tell when the mount has ended and everything is closed.
     WaitExit,

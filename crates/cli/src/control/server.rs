@@ -153,7 +153,7 @@ fn send(stream: &mut UnixStream, reply: &Reply) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use oncefs_engine::{DedupCommand, ScrubCommand};
+    use oncefs_engine::{DedupCommand, LayoutCursor, MapCursor, ScrubCommand};
 
     use super::*;
 
@@ -211,6 +211,11 @@ mod tests {
             Request::Scrub { command: ScrubCommand::Stop },
             Request::ScrubStatus,
             Request::Damage { places_max: 7 },
+            Request::Explain { inode: 5, lbn: 1 << 40 },
+            Request::Referrers { blocks: vec![(7, 2), (u64::MAX, 1)], from: MapCursor { map: 1, shard: 2 } },
+            Request::Names { maps: vec![1, 9] },
+            Request::Layout { from: LayoutCursor::default() },
+            Request::Layout { from: LayoutCursor { at: Some(MapCursor { map: 1, shard: 2 }), open: None } },
         ] {
             let line = serde_json::to_string(&Envelope { version: VERSION, request: request.clone() }).unwrap();
             assert_eq!(parse_request(&line), Ok(request));

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use oncefs_system_tests::{Mount, oncefs, run, sys, test_dir};
+use oncefs_system_tests::{BLOCK, Mount, bytes, oncefs, run, sys, test_dir};
 
 use super::user::{User, let_everybody_in, set_mode};
 
@@ -107,7 +107,7 @@ fn only_root_commands_a_mounted_volume() {
     for mode in [0o700, 0o755] {
         // Even where the directory lets others in, the socket does not.
         set_mode(&mount.volume(), mode);
-        for arguments in [&["stats"][..], &["tune"], &["dedup", "--now"], &["sync"]] {
+        for arguments in [&["stats"][..], &["stats", "--layout"], &["tune"], &["dedup", "--now"], &["sync"]] {
             assert!(as_user(arguments, &mount.dir()).contains("denied"), "{arguments:?}");
         }
         as_user(&["umount"], &mount.dir());
@@ -121,6 +121,55 @@ fn only_root_commands_a_mounted_volume() {
         assert_eq!(USER.opens(&part, libc::O_RDONLY), libc::EACCES, "{}", part.display());
     }
     mount.stats();
+}
+
+/// The ioctl by which file systems tell where a file lies (`filefrag`), with room for no extent.
+const FS_IOC_FIEMAP: libc::Ioctl = 0xC020_660B_u32 as libc::Ioctl;
+
+#[test]
+fn where_a_block_lies_and_whether_it_is_shared_is_told_to_root_alone() {
+    let mount = Mount::on(&test_dir(), "256M", &["inline=all,worker=off"]);
+    let_everybody_in(&mount);
+    let binary = mount.volume().parent().unwrap().join("oncefs");
+    fs::copy(oncefs(), &binary).unwrap();
+    set_mode(&binary, 0o755);
+    let content = bytes(1, 40 * BLOCK as usize);
+    fs::write(mount.join("theirs"), &content).unwrap();
+    set_mode(&mount.join("theirs"), 0o600);
+    run(Command::new(oncefs()).arg("sync").arg(mount.dir()));
+    // The user's own files: a right guess and a wrong one.
+    for (name, content) in [("right", content), ("wrong", bytes(2, 40 * BLOCK as usize))] {
+        fs::write(mount.join(name), content).unwrap();
+        sys::chown(&mount.join(name), USER.uid, USER.gid).unwrap();
+    }
+    let explain = |program: &Path, name: &str| {
+        let mut command = Command::new(program);
+        command.arg("explain").arg(mount.join(name));
+        command
+    };
+    let as_root = |name: &str| run(&mut explain(&oncefs(), name));
+    assert!(as_root("right").contains("shared: run of 40 with /theirs at block 0"), "{}", as_root("right"));
+    assert!(!as_root("wrong").contains("shared: run"), "{}", as_root("wrong"));
+    let as_user = |name: &str| {
+        let said = explain(&binary, name).uid(USER.uid).gid(USER.gid).output().unwrap();
+        assert_eq!(said.stdout, b"", "{name}");
+        (said.status.code(), String::from_utf8(said.stderr).unwrap())
+    };
+    let refused = as_user("right");
+    assert_eq!((refused.0, refused.1.contains("only root")), (Some(1), true), "{refused:?}");
+    assert_eq!(refused, as_user("wrong"), "the refusal is no answer either");
+    for name in ["right", "wrong"] {
+        let path = sys::c_path(mount.join(name));
+        let ask = || {
+            let mut request = [0u64, u64::MAX, 0, 0];
+            // SAFETY: a header of 32 bytes that has no room for extents; the path outlives the call.
+            unsafe {
+                let file = libc::open(path.as_ptr(), libc::O_RDONLY);
+                if libc::ioctl(file, FS_IOC_FIEMAP, request.as_mut_ptr()) == 0 { 0 } else { sys::last_errno() }
+            }
+        };
+        assert_eq!(USER.does(ask), libc::EOPNOTSUPP, "{name}: the kernel asks no FUSE file system");
+    }
 }
 
 /// connect(2) to a socket whose path is given.

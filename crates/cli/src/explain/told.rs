@@ -1,0 +1,145 @@
+//! The words for what a run is and why.
+
+use oncefs_engine::{Equal, ExplainedRun, What};
+
+use super::whom::{Other, Others};
+
+/// What a file shares.
+pub struct Rule {
+    /// The file's map.
+    pub map: u64,
+    /// The shortest run, in blocks.
+    pub blocks_min: u32,
+    /// What set it.
+    pub set_by: String,
+}
+
+/// What a run is and why, in a sentence.
+pub fn why(run: &ExplainedRun, others: &Others, rule: &Rule) -> String {
+    match &run.what {
+        What::Hole => "hole".to_owned(),
+        What::Reserved => "reserved".to_owned(),
+        What::Changed => "written while it was looked at: look again".to_owned(),
+        What::Shared { references, .. } => {
+            let length = if run.blocks == 1 { "1 block".to_owned() } else { format!("run of {}", run.blocks) };
+            match with(run, others) {
+                Some(with) => format!("shared: {length} with {with}"),
+                None => format!("shared: {length}, up to {references} references"),
+            }
+        }
+        What::Own { equal, waits, .. } => own(*equal, *waits, with(run, others), rule),
+        What::Bad { home: Some(_), .. } => "bad block, read at its home".to_owned(),
+        What::Bad { home: None, .. } => "bad block, lost: reading it fails".to_owned(),
+    }
+}
+
+fn own(equal: Equal, waits: bool, with: Option<String>, rule: &Rule) -> String {
+    const WAITS: &str = "not looked at yet (skipped: waits for the worker)";
+    let minimum = rule.blocks_min;
+    match (equal, waits) {
+        (Equal::None, false) => "stored anew: no equal block known".to_owned(),
+        (Equal::None, true) => WAITS.to_owned(),
+        (Equal::TooShort { longest_blocks, .. }, _) => {
+            let with = with.map(|with| format!(", {with}")).unwrap_or_default();
+            let text = if longest_blocks < minimum {
+                format!("not shared: the longest run with equal blocks has {longest_blocks}{with}")
+            } else {
+                format!("not shared: other runs take too much of the run of {longest_blocks} with equal blocks{with}")
+            };
+            let waits = if waits { "; waits for the worker" } else { "" };
+            format!("{text}, the minimum is {minimum}{waits}")
+        }
+        (Equal::LongEnough { .. }, true) => {
+            format!("{WAITS}: equal to {}", with.unwrap_or_else(|| "blocks elsewhere".to_owned()))
+        }
+        (Equal::LongEnough { .. }, false) => {
+            let with = with.unwrap_or_else(|| "blocks elsewhere".to_owned());
+            format!("stored anew: no equal block was known as it was looked at, now equal to {with}")
+        }
+    }
+}
+
+/// With whom: the first few places, and how many more there are. None: nobody was asked for, or found.
+fn with(run: &ExplainedRun, others: &Others) -> Option<String> {
+    if others.shown.is_empty() {
+        return None;
+    }
+    let mut places: Vec<String> = others.shown.iter().map(|other| place(run, other)).collect();
+    if others.more > 0 {
+        places.push(format!("{} more", others.more));
+    }
+    let last = places.pop()?;
+    Some(if places.is_empty() { last } else { format!("{} and {last}", places.join(", ")) })
+}
+
+fn place(run: &ExplainedRun, other: &Other) -> String {
+    let name = match other.paths.first() {
+        _ if other.is_itself => "this file",
+        Some(path) => path,
+        None => "a file that has just been deleted",
+    };
+    let all = other.first == 0 && other.blocks == run.blocks;
+    let part = if all { String::new() } else { format!(" ({} from block {} on)", other.blocks, run.lbn + other.first) };
+    format!("{name} at block {}{part}", other.lbn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn other(path: &str, lbn: u64, first: u64, blocks: u64) -> Other {
+        Other { paths: vec![path.to_owned()], is_itself: false, lbn, first, blocks }
+    }
+
+    fn said(what: What, blocks: u64, shown: Vec<Other>, more: u64) -> String {
+        let rule = Rule { map: 1, blocks_min: 8, set_by: "automatic".to_owned() };
+        why(&ExplainedRun { lbn: 100, blocks, what }, &Others { shown, more }, &rule)
+    }
+
+    #[test]
+    fn shared_runs_are_told_with_the_first_places_and_how_many_more() {
+        let shared = What::Shared { pbn: 5, references: 9 };
+        assert_eq!(said(shared.clone(), 40, vec![other("/a", 12, 0, 40)], 0), "shared: run of 40 with /a at block 12");
+        assert_eq!(said(shared.clone(), 40, Vec::new(), 0), "shared: run of 40, up to 9 references");
+        let itself = Other { is_itself: true, ..other("/x", 3, 4, 2) };
+        let places = vec![other("/a", 12, 0, 40), itself];
+        assert_eq!(
+            said(shared.clone(), 40, places, 7),
+            "shared: run of 40 with /a at block 12, this file at block 3 (2 from block 104 on) and 7 more"
+        );
+        let both = vec![other("/a", 1, 0, 1), other("/b", 2, 0, 1)];
+        assert_eq!(said(shared, 1, both, 0), "shared: 1 block with /a at block 1 and /b at block 2");
+    }
+
+    #[test]
+    fn blocks_of_its_own_are_told_with_the_reason() {
+        let own = |equal, waits| What::Own { pbn: 1, equal, waits };
+        let short = |longest_blocks| Equal::TooShort { equal_pbn: 7, longest_blocks };
+        let long = Equal::LongEnough { equal_pbn: 7 };
+        for (what, text) in [
+            (own(Equal::None, false), "stored anew: no equal block known"),
+            (own(Equal::None, true), "not looked at yet (skipped: waits for the worker)"),
+            (own(short(3), false), "not shared: the longest run with equal blocks has 3, the minimum is 8"),
+            (
+                own(short(9), false),
+                "not shared: other runs take too much of the run of 9 with equal blocks, the minimum is 8",
+            ),
+            (
+                own(short(3), true),
+                "not shared: the longest run with equal blocks has 3, the minimum is 8; waits for the worker",
+            ),
+            (own(long, true), "not looked at yet (skipped: waits for the worker): equal to blocks elsewhere"),
+            (What::Bad { pbn: 1, home: Some(2), references: 1 }, "bad block, read at its home"),
+            (What::Bad { pbn: 1, home: None, references: 1 }, "bad block, lost: reading it fails"),
+            (What::Hole, "hole"),
+            (What::Reserved, "reserved"),
+        ] {
+            assert_eq!(said(what, 3, Vec::new(), 0), text);
+        }
+        let with = vec![other("/a", 5, 0, 3)];
+        assert_eq!(
+            said(own(short(3), false), 3, with, 0),
+            "not shared: the longest run with equal blocks has 3, /a at block 5, the minimum is 8"
+        );
+    }
+}

@@ -95,5 +95,5 @@ fn names_are_mended_also_when_the_power_fails_at_any_step_of_the_repair() {
         states += seen.len();
     }
     println!("{seeds} damaged volumes, {states} states that a power cut left of their repairs");
-    assert!(states as u64 > 10 * seeds, "only {states} states");
+    assert!(states as u64 > 5 * seeds, "only {states} states");
 }

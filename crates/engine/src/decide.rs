@@ -53,7 +53,7 @@ impl Core {
         current: &[Target],
         mut stream: Stream,
     ) -> Result<GoingOn> {
-        self.extend(batch, &mut holders, &mut stream)?;
+        self.extend_batch(batch, &mut holders, &mut stream)?;
         let unchanged = self.current_with_same_tag(batch, current)?;
         for (holders, current) in holders.iter_mut().zip(&unchanged) {
             // The map's own block is a candidate even if no hint names it (any more).
@@ -85,7 +85,7 @@ impl Core {
     }
 
     /// Adds holders that no hint names: neighbours of known ones, by the block table.
-    fn extend(&self, batch: &Batch, holders: &mut [Vec<Pbn>], stream: &mut Stream) -> Result<()> {
+    fn extend_batch(&self, batch: &Batch, holders: &mut [Vec<Pbn>], stream: &mut Stream) -> Result<()> {
         let seeds: Vec<Pbn> = stream.shared_end.iter().map(|end| end.plus(1)).collect();
         if seeds.is_empty() && stream.open.is_empty() && holders.iter().all(Vec::is_empty) {
             return Ok(());

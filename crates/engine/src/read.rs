@@ -52,8 +52,9 @@ impl Core {
                 }
                 self.runs_of(map, Lbn(first), blocks)?
             };
-            self.note_read(map, Lbn(first), &runs);
             self.fill(map, &runs, &mut buffer)?;
+            // Not before: it may wait for the publish lock, and what the runs name gets no younger by that.
+            self.note_read(map, Lbn(first), &runs);
             Ok(ReadBuf::new(buffer, (at % block) as usize, len))
         })
     }

@@ -180,6 +180,19 @@ impl Core {
         }
     }
 
+    /// Whether nobody reads any more who began before now. The caller holds no pin, and has committed: what waits for
+    /// its commit counts as being read.
+    pub fn are_earlier_readers_gone(&self) -> bool {
+        {
+            let mut state = self.state.lock();
+            // In the queue like the epoch of every release: those behind it rely on the order.
+            let (sequence, epoch) = (state.durable_sequence, self.pins.advance());
+            state.waiting.push_back(Waiting { sequence, epoch, runs: Vec::new() });
+        }
+        self.release_waiting();
+        self.state.lock().waiting.is_empty()
+    }
+
     /// Makes blocks free. Nobody reads them and no cache may serve them any more.
     pub fn release(&self, allocator: &mut Allocator, runs: &[Run]) {
         for run in runs {

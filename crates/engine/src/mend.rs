@@ -286,7 +286,6 @@ impl Core {
 
     /// Tries bad blocks that no file refers to any more with new bytes: those that take them become free.
     pub fn try_retired(&self) -> Result<()> {
-        let _pin = self.pins.pin();
         let all = self.state.lock().bad.list();
         let mut retired = Vec::new();
         for (pbn, record) in all {
@@ -300,6 +299,10 @@ impl Core {
         }
         // What released the last reference has to be durable before the block is written over.
         self.commit()?;
+        if !self.are_earlier_readers_gone() {
+            // They may have looked at a map before it left the block. The next scrub tries again.
+            return Ok(());
+        }
         for (pbn, entry, record) in retired {
             if self.takes_new_bytes(pbn) {
                 self.restore(pbn, &entry, record)?;

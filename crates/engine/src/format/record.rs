@@ -137,6 +137,9 @@ pub fn mend_header(bytes: &mut [u8], log_id: [u8; 16], sequence: u64) -> Option<
     if let Some(header) = whole(bytes) {
         return Some(header);
     }
+    if wrong_bits(bytes, log_id, sequence) > 1 {
+        return None;
+    }
     for bit in MAGIC_AT * 8..HEADER_BYTES * 8 {
         bytes[bit / 8] ^= 1 << (bit % 8);
         if let Some(header) = whole(bytes) {
@@ -145,6 +148,15 @@ pub fn mend_header(bytes: &mut [u8], log_id: [u8; 16], sequence: u64) -> Option<
         bytes[bit / 8] ^= 1 << (bit % 8);
     }
     None
+}
+
+/// In how many bits bytes differ from any header of group `sequence`: most bytes are no header at all, and are not
+/// looked at any longer.
+fn wrong_bits(header: &[u8], log_id: [u8; 16], sequence: u64) -> u32 {
+    let numbers =
+        (at::u64(header, MAGIC_AT) ^ MAGIC).count_ones() + (at::u64(header, SEQUENCE_AT) ^ sequence).count_ones();
+    let ids = header[LOG_ID_AT..SUMS_AT].iter().zip(log_id).map(|(found, id)| (found ^ id).count_ones());
+    numbers + ids.sum::<u32>()
 }
 
 /// Puts one flipped bit of a record right whose header is whole. False: more than one bit differs, as in a record that

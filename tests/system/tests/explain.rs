@@ -108,7 +108,7 @@ fn every_run_is_told_with_whom_and_why() {
 
 #[test]
 fn a_file_that_repeats_itself_shares_with_itself_and_nothing_is_told_of_what_is_no_file() {
-    let mount = Mount::on(&test_dir(), "256M", &["inline=all,worker=off"]);
+    let mount = Mount::on(&test_dir(), "256M", &["inline=all,worker=off,run_blocks_min=1"]);
     let (data, file) = (bytes(1, 16 * BLOCK), mount.join("file"));
     (0..7).for_each(|n| write(&file, n * 16, &data));
     let told = lines(&file);

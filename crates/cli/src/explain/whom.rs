@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn who_has_most_of_a_line_is_told_first_although_others_come_before() {
-        let runs = [shared(0, 10, 8, 8), shared(10, 1_000, 18, 2)];
+        let runs = [shared(0, 8, 10, 8), shared(10, 18, 1_000, 2)];
         let mut places: Vec<Referrer> = (0..6).map(|map| place(map, 0, 8, 10)).collect();
         places.extend([place(OWN_MAP, 0, 8, 1_010), place(20, 50, 8, 1_010)]);
         let found = found(&runs, &places);

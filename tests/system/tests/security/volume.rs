@@ -128,7 +128,7 @@ const FS_IOC_FIEMAP: libc::Ioctl = 0xC020_660B_u32 as libc::Ioctl;
 
 #[test]
 fn where_a_block_lies_and_whether_it_is_shared_is_told_to_root_alone() {
-    let mount = Mount::on(&test_dir(), "256M", &["inline=all,worker=off"]);
+    let mount = Mount::on(&test_dir(), "256M", &["inline=all,worker=off,run_blocks_min=1"]);
     let_everybody_in(&mount);
     let binary = mount.volume().parent().unwrap().join("oncefs");
     fs::copy(oncefs(), &binary).unwrap();

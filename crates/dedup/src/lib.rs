@@ -11,6 +11,7 @@ mod energy;
 mod extend;
 mod fingerprinting;
 mod hints;
+mod layout;
 mod load_limit;
 mod pace;
 mod ranges;
@@ -31,6 +32,7 @@ pub use hints::{
     Eviction, HINT_PBN_BITS, HOLDERS_MAX, Hint, HintOptions, HintStore, Inserted, PREFIX_BITS_MAX, PREFIX_BITS_MIN,
     SINGLE_HINT_BYTES, TAG_BITS_KEPT,
 };
+pub use layout::{LaidRun, LayoutPlan, LayoutRule, Stretch, plan_layout};
 pub use load_limit::LoadLimit;
 pub use pace::{Conditions, Mode as PaceMode, Pace, PaceRule, Progress, Turn, Why};
 pub use ranges::RangeError;

@@ -160,6 +160,32 @@ impl Allocator {
         Ok(runs)
     }
 
+    /// Takes blocks that follow each other in one region. None: of the next `regions_max` ones, from where the last
+    /// blocks were handed out, none has such a free run; the next ordinary request goes on where the last one did.
+    pub fn allocate_run(&mut self, blocks: u64, regions_max: usize, load: LoadRegion<'_>) -> Result<Option<Run>> {
+        // The first one comes again at the end of a round, for what lies before the last blocks.
+        for n in (0..=self.regions.len()).take(regions_max) {
+            let Some(region) = (self.region + n).checked_rem(self.regions.len()) else { break };
+            if self.free_in(region) < blocks {
+                continue;
+            }
+            self.make_known(region, load)?;
+            let Region::Known(bitmap) = &mut self.regions[region] else { continue };
+            let mut at = if n == 0 { self.block } else { 0 };
+            while let Some((start, found)) = bitmap.free_run(at, blocks) {
+                at = start + found;
+                if found == blocks {
+                    (start..at).for_each(|block| {
+                        bitmap.take(block);
+                    });
+                    (self.region, self.block, self.advice_changed) = (region, at, true);
+                    return Ok(Some(Run { pbn: Pbn(region as u64 * REGION_BLOCKS + start), blocks }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
     /// Takes one block, far from another one if possible; the next ordinary request goes on where the last one did.
     pub fn allocate_far(&mut self, from: Pbn, load: LoadRegion<'_>) -> Result<Option<Pbn>> {
         let cursor = (self.region, self.block);
@@ -316,6 +342,26 @@ mod tests {
         let rest: u64 = allocator.allocate(2_000, &mut empty).unwrap().iter().map(|run| run.blocks).sum();
         assert_eq!(rest, 999 - 10 - 3 - 5);
         assert_eq!(allocator.allocate_far(Pbn(3), &mut empty).unwrap(), None);
+    }
+
+    #[test]
+    fn one_run_is_as_long_as_wanted_and_looked_for_only_so_far() {
+        let mut allocator = Allocator::new(Blocks(3 * REGION_BLOCKS), &[]);
+        allocator.allocate(2 * REGION_BLOCKS - 1, &mut empty).unwrap();
+        for (pbn, blocks) in [(10, 3), (20, 8), (REGION_BLOCKS + 5, 5)] {
+            allocator.release(Run { pbn: Pbn(pbn), blocks });
+        }
+        // The last region is the nearest; a run that goes over its end is none.
+        let found = |allocator: &mut Allocator, blocks, regions| {
+            allocator.allocate_run(blocks, regions, &mut empty).unwrap().map(|run| (run.pbn.0, run.blocks))
+        };
+        assert_eq!(found(&mut allocator, REGION_BLOCKS - 2, 2), Some((2 * REGION_BLOCKS, REGION_BLOCKS - 2)));
+        assert_eq!(found(&mut allocator, 6, 1), None, "it is not looked for in the next region");
+        assert_eq!(found(&mut allocator, 9, 10), None);
+        assert_eq!(found(&mut allocator, 6, 10), Some((20, 6)));
+        assert_eq!(found(&mut allocator, 3, 10), Some((REGION_BLOCKS + 5, 3)), "from where the last ones were");
+        assert_eq!(found(&mut allocator, 3, 10), Some((10, 3)), "and round");
+        assert_eq!(allocator.allocate(2, &mut empty).unwrap(), [Run { pbn: Pbn(26), blocks: 2 }]);
     }
 
     #[test]

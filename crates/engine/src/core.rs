@@ -54,7 +54,7 @@ pub struct StageStats {
 
 /// An open volume.
 ///
-/// Lock order: `checkpointing`; a map's lock; `group_gate`; the caller's own locks; `log`; `write_outs`;
+/// Lock order: `checkpointing` or `relaying`; a map's lock; `group_gate`; the caller's own locks; `log`; `write_outs`;
 /// `allocator`; `state`; then `flushing`, `table_io`, `staging`, `read_cache`, `punchable`, the settings, the
 /// controllers, `evicted`, `mend_queue`, `scrub`, `streams`, `read_patterns`, `device_reads` and the signals, which hold no other lock. Who holds `group_gate` shared takes neither
 /// `log` nor `checkpointing`.
@@ -176,6 +176,8 @@ pub struct Core {
     pub table_io: RwLock<()>,
     /// Held while one checkpoint is under way.
     pub checkpointing: Mutex<()>,
+    /// Held while a portion of a file is laid out again: one at a time bounds the memory, and closing waits for it.
+    pub relaying: Mutex<()>,
     /// The next map id to hand out.
     pub next_map: AtomicU64,
     /// Size of the log.
@@ -309,6 +311,7 @@ impl Core {
             gated_shards_max: AtomicU64::new(GATED_SHARDS_MAX),
             table_io: RwLock::new(()),
             checkpointing: Mutex::new(()),
+            relaying: Mutex::new(()),
             dirty_bytes_max: parts.dirty_bytes_max,
             is_read_only: parts.is_read_only,
             failure: Mutex::new(None),

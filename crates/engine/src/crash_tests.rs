@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::fixture::{Devices, LOG_BYTES, Random, one_level, two_levels};
 use crate::format::keys;
 use crate::hash::is_zero;
-use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId};
+use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, RelayoutOptions, RelayoutOutcome};
 
 const DATA: Blocks = Blocks(40_000);
 const FILE_BYTES_MAX: u64 = 3 << 20;
@@ -173,12 +173,31 @@ impl Run {
         }
         self.core.release_waiting();
         self.core.punch_some();
-        match self.random.below(4) {
+        match self.random.below(6) {
+            4 | 5 => self.relayout(),
             0 => self.core.merge_evicted(),
             1 => drop(self.core.sweep_some()),
             2 => self.core.checkpoint_skipped(0),
             _ => drop(self.core.revisit(1 + self.random.below(500)).unwrap()),
         }
+    }
+
+    /// Never more extents than before, never more space than allowed.
+    fn relayout(&mut self) {
+        let (_, map) = self.file();
+        let space = Blocks(self.random.below(200));
+        let run_blocks_min = Some(1 + self.random.below(40) as u32);
+        let options = RelayoutOptions { run_blocks_min, space, ..RelayoutOptions::default() };
+        let planned = self.core.relayout(map, &RelayoutOptions { dry_run: true, ..options }).unwrap();
+        let used = self.core.totals().used;
+        let outcome = self.core.relayout(map, &options).unwrap();
+        // Of two places in the file with one block, the first one that moves leaves the other to be alone with it.
+        assert!(outcome.blocks_unshared <= planned.blocks_unshared && planned.blocks_unshared <= space.0);
+        let unshared = outcome.blocks_unshared;
+        assert_eq!(outcome, RelayoutOutcome { blocks_unshared: unshared, ..planned }, "nothing is in the way");
+        assert!(outcome.extents_after <= outcome.extents_before);
+        let now = self.core.totals().used;
+        assert!(now.0 <= used.0 + outcome.blocks_unshared, "{used:?} blocks were in use, now {now:?}: {outcome:?}");
     }
 
     /// In-line deduplication and one pass over everything leave each content once, if hints name every one.
@@ -277,7 +296,15 @@ fn random_work_with_power_cuts_agrees_with_the_model() {
         }
     }
     println!("{happened:#?}");
-    for name in ["blocks_shared", "blocks_remapped", "hints_demoted", "hints_promoted", "hints_stale", "hints_swept"] {
+    for name in [
+        "blocks_shared",
+        "blocks_remapped",
+        "blocks_relaid",
+        "hints_demoted",
+        "hints_promoted",
+        "hints_stale",
+        "hints_swept",
+    ] {
         assert!(happened[name] > 0, "{name}: the test has to come there");
     }
 }

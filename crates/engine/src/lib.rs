@@ -21,6 +21,7 @@ mod punch;
 mod range;
 mod read;
 mod reclaim;
+mod relayout;
 mod remap;
 mod revisit;
 mod skip;
@@ -93,6 +94,9 @@ mod fixture;
 mod race_tests;
 #[cfg(test)]
 #[cfg(not(feature = "schedules"))]
+mod relayout_tests;
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
 mod revisit_tests;
 #[cfg(test)]
 #[cfg(not(feature = "schedules"))]
@@ -128,6 +132,7 @@ pub use open::Medium;
 pub use places::{BadBlock, BadPlace};
 pub use profile::Profile;
 pub use referrers::{MapCursor, Referrer, Referrers};
+pub use relayout::{ExtentsLeft, RelayoutOptions, RelayoutOutcome};
 pub use repair::Repaired;
 pub use scrub::{ScrubCommand, ScrubStatus};
 pub use sort::{Sorted, Sorter, temporary_dir};

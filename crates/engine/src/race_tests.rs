@@ -16,7 +16,7 @@ use crate::format::keys::ShardKey;
 use crate::format::shard::Target;
 use crate::settings::{FingerprintMode, Inline, Settings};
 use crate::space::Claim;
-use crate::{BLOCK_BYTES, Blocks, MapId, Pbn};
+use crate::{BLOCK_BYTES, Blocks, MapId, Pbn, RelayoutOptions, RelayoutOutcome};
 
 /// How long a hook waits for something that must not happen.
 const A_WHILE: Duration = Duration::from_millis(200);
@@ -223,6 +223,89 @@ fn a_freed_block_that_rides_in_the_log_is_not_handed_out_after_a_crash() {
     core.checkpoint().unwrap();
     assert_clean(&core);
     assert_survives(&devices, MapId(2), &new);
+}
+
+// A file is laid out again: what happens to it while its blocks are read, and while they are written.
+
+/// Blocks of the file that is laid out again.
+const SCATTERED: usize = 40;
+
+/// Two files of single blocks by turns; the first one is laid out again, with `work` done before its blocks are read or
+/// written. Gives what became of it.
+fn relayout_with(
+    at_read: bool,
+    work: impl FnOnce(&Core) + Send + 'static,
+) -> (Devices, Arc<Core>, crate::Result<RelayoutOutcome>) {
+    let (devices, data, core) = volume();
+    for (n, block) in (0..).zip(unique(SCATTERED, 1).chunks(BLOCK_BYTES)) {
+        core.write(MapId(1), n * BLOCK_BYTES as u64, block, |_, _| ()).unwrap();
+        core.write(MapId(2), n * BLOCK_BYTES as u64, &unique(1, 100 + n), |_, _| ()).unwrap();
+    }
+    core.checkpoint().unwrap();
+    let meanwhile = core.clone();
+    let hook = if at_read { &data.before_read } else { &data.before_write };
+    *hook.lock() = Some(Box::new(move || {
+        work(&meanwhile);
+        Ok(())
+    }));
+    let outcome = core.relayout(MapId(1), &RelayoutOptions { run_blocks_min: Some(64), ..RelayoutOptions::default() });
+    assert!(hook.lock().is_none(), "the blocks have to be read and written");
+    (devices, core, outcome)
+}
+
+/// File 1 holds this, and nothing is wrong; also after a power cut.
+fn assert_laid_out(devices: &Devices, core: &Core, content: &[u8]) {
+    core.commit().unwrap();
+    for core in [core, &devices.after_power_cut_of_all().open()] {
+        assert!(core.read(MapId(1), 0, content.len()).unwrap().iter().eq(content), "the file differs");
+        assert_clean(core);
+    }
+}
+
+#[test]
+fn what_is_written_while_a_file_is_laid_out_again_stays_and_the_rest_moves() {
+    for at_read in [true, false] {
+        let (devices, core, outcome) = relayout_with(at_read, |core| {
+            core.write(MapId(1), 10 * BLOCK_BYTES as u64, &unique(3, 7), |_, _| ()).unwrap();
+        });
+        let outcome = outcome.unwrap();
+        assert_eq!((outcome.blocks_moved, outcome.left.changed), (SCATTERED as u64 - 3, 4), "{outcome:?}");
+        assert!(outcome.extents_after <= 5, "{outcome:?}");
+        let mut content = unique(SCATTERED, 1);
+        content[10 * BLOCK_BYTES..13 * BLOCK_BYTES].copy_from_slice(&unique(3, 7));
+        assert_laid_out(&devices, &core, &content);
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_while_it_is_laid_out_again_stays_cut() {
+    for at_read in [true, false] {
+        let (devices, core, outcome) = relayout_with(at_read, |core| {
+            core.truncate(MapId(1), 20 * BLOCK_BYTES as u64 + 100, |_, _| ()).unwrap();
+        });
+        assert_eq!(outcome.unwrap().blocks_moved, 20);
+        let mut content = unique(SCATTERED, 1)[..21 * BLOCK_BYTES].to_vec();
+        content[20 * BLOCK_BYTES + 100..].fill(0);
+        assert_laid_out(&devices, &core, &content);
+    }
+}
+
+#[test]
+fn a_file_that_is_deleted_while_it_is_laid_out_again_gives_all_its_blocks_back() {
+    for at_read in [true, false] {
+        let (_, core, outcome) = relayout_with(at_read, |core| {
+            delete(core, 1);
+            core.commit().unwrap();
+            core.release_waiting();
+            // Takes what is free by now.
+            core.write(MapId(3), 0, &unique(2 * SCATTERED, 8), |_, _| ()).unwrap();
+        });
+        assert!(matches!(outcome, Err(crate::Error::MapDetached)), "{outcome:?}");
+        assert_eq!(core.totals().used, Blocks(1 + 3 * SCATTERED as u64));
+        assert_eq!(core.blocks_in_flight.load(Relaxed), 0);
+        assert!(*core.read(MapId(3), 0, 2 * SCATTERED * BLOCK_BYTES).unwrap() == *unique(2 * SCATTERED, 8));
+        assert_clean(&core);
+    }
 }
 
 // The out-of-line worker reads blocks to compare them: what happens then.

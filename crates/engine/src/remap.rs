@@ -109,7 +109,7 @@ impl Core {
 }
 
 /// The shard of a map that has an lbn, and the lbn's place in it.
-fn place_of(map: MapId, lbn: Lbn) -> (ShardKey, u16) {
+pub fn place_of(map: MapId, lbn: Lbn) -> (ShardKey, u16) {
     (ShardKey { map, shard: lbn.0 / SHARD_BLOCKS }, (lbn.0 % SHARD_BLOCKS) as u16)
 }
 

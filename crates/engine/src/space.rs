@@ -8,6 +8,8 @@ use crate::{BLOCK_BYTES, Blocks, Error, Pbn, Result, Totals, volume};
 
 /// Kept back from ordinary writes, so that cutting a file on a full volume can store its last block.
 const KEPT_BACK_BLOCKS: u64 = 256;
+/// Parts of the data area of 128 MiB that are looked at for one free run: each may have to be read from the block table.
+const REGIONS_LOOKED_AT_MAX: usize = 64;
 /// Kept free on the host for the log's followers: block table, record store, their compaction.
 pub const HOST_MARGIN_BYTES: u64 = 64 << 20;
 
@@ -87,6 +89,27 @@ impl Core {
         placed.inspect_err(|_| {
             self.blocks_in_flight.fetch_sub(1, Relaxed);
         })
+    }
+
+    /// Allocates blocks that follow each other, for work that can wait; in flight as those of `allocate`. None: there
+    /// is no such free run, as far as was looked, or less than `left_min` would be left for others.
+    pub fn allocate_contiguous(&self, blocks: u64, left_min: Blocks) -> Result<Option<Run>> {
+        if self.totals().available.0 < blocks + left_min.0 {
+            return Ok(None);
+        }
+        let others = self.blocks_in_flight.fetch_add(blocks, Relaxed);
+        let claimed = self.check_claim(blocks, Claim::Ordinary { from_reserved: 0 }, others);
+        let taken = claimed.and_then(|()| {
+            let mut load = |region| self.load_region(region);
+            self.allocator.lock().allocate_run(blocks, REGIONS_LOOKED_AT_MAX, &mut load)
+        });
+        if !matches!(taken, Ok(Some(_))) {
+            self.blocks_in_flight.fetch_sub(blocks, Relaxed);
+        }
+        match taken {
+            Err(Error::NoSpace) => Ok(None),
+            other => other,
+        }
     }
 
     fn take_host_space(&self, blocks: u64) -> Result<()> {

@@ -266,6 +266,8 @@ counters! {
     blocks_revisited,
     /// Of them, those that became references to an equal block.
     blocks_remapped,
+    /// Blocks that were written anew so that their files lie in fewer places.
+    blocks_relaid,
     /// Blocks read for one file from the read cache where another file's read had put them.
     blocks_read_shared,
     /// Blocks read by the scrub.

@@ -19,7 +19,7 @@ use crate::sync::Mutex;
 use crate::threads::Threads;
 use crate::{
     BadBlock, BadPlace, Blocks, DedupCommand, DedupStatus, Error, Explained, LayoutCursor, LayoutPortion, Lbn,
-    MapCursor, Profile, Referrers, Report, Result, ScrubCommand, ScrubStatus, volume,
+    MapCursor, Profile, Referrers, RelayoutOptions, RelayoutOutcome, Report, Result, ScrubCommand, ScrubStatus, volume,
 };
 
 /// Names a map (a file's extents). Never reused.
@@ -258,6 +258,7 @@ impl Store {
         // The worker and the reclaimer may publish until they have ended.
         self.core.signals.stop();
         threads.join();
+        drop(self.core.relaying.lock());
         if self.core.usable().is_ok() {
             self.core.save_scrub()?;
         }
@@ -471,6 +472,14 @@ impl Store {
             self.core.wait_for_room();
             self.core.detach(map, with)
         })
+    }
+
+    /// Lays a part of a map out again: short runs that follow each other are written anew, together, within the space
+    /// allowed. Goes on at `next` with the next part. Not a request of a program: it gives way to these.
+    ///
+    /// `NoSpace` is no answer of this: what finds no room is left as it is, and counted.
+    pub fn relayout(&self, map: MapId, options: &RelayoutOptions) -> Result<RelayoutOutcome> {
+        self.core.relayout(map, options)
     }
 
     /// Calls `done` from another thread once everything published before this call is durable.

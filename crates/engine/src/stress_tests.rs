@@ -19,7 +19,7 @@ use crate::fixture::{Devices, Random, one_level, two_levels};
 use crate::kv::{Kv, KvMemory, MemoryKv, Put};
 use crate::settings::Settings;
 use crate::threads::Threads;
-use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Result};
+use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, RelayoutOptions, Result};
 
 const DATA: Blocks = Blocks(4_096);
 const FILE_BLOCKS_MAX: u64 = 100;
@@ -257,7 +257,14 @@ impl Volume {
 
     /// Does all the time what the background threads do when they find time.
     fn disturb(&self) {
-        while self.is_running() {
+        for turn in 0.. {
+            if !self.is_running() {
+                return;
+            }
+            let map = self.files[turn % self.files.len()].lock().map;
+            let options = RelayoutOptions { run_blocks_min: Some(32), space: Blocks(20), ..RelayoutOptions::default() };
+            let laid_out = self.core.relayout(map, &options);
+            assert!(matches!(laid_out, Ok(_) | Err(Error::MapDetached)), "{laid_out:?}");
             self.core.checkpoint().unwrap();
             self.core.release_waiting();
             self.core.punch_some();

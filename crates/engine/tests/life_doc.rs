@@ -12,7 +12,7 @@ use oncefs_engine::{Counters, Stage};
 const PAGE: &str = "docs/life-of-a-block.md";
 
 /// Figures in the page's sentences, and the constants that they repeat.
-const FIGURES: [(&str, &str, &str); 23] = [
+const FIGURES: [(&str, &str, &str); 26] = [
     ("up to 16 blocks per call", "crates/engine/src/hash.rs", "LANES: usize = 16;"),
     ("names up to 16 pbns", "crates/dedup/src/hints.rs", "HOLDERS_MAX: usize = 16;"),
     ("At least 32 of them", "crates/engine/src/write.rs", "DIRECT_BLOCKS_MIN: usize = 32;"),
@@ -46,6 +46,9 @@ const FIGURES: [(&str, &str, &str); 23] = [
     ("one every 500 ms, or", "crates/engine/src/worker.rs", "SLEEP_MAX: Duration = Duration::from_millis(500);"),
     ("the one page of 4 KiB", "crates/engine/src/format/hint_page.rs", "BYTES: usize = 4096;"),
     ("The scrub, 256 blocks a turn", "crates/engine/src/scrub.rs", "WINDOW_BLOCKS: u64 = 256;"),
+    ("plans 1 GiB of it at a time", "crates/engine/src/relayout.rs", "WINDOW_SHARDS: usize = 1_024;"),
+    ("A portion of 4 MiB", "crates/engine/src/relayout/portion.rs", "PORTION_BLOCKS: u64 = 1_024;"),
+    ("one part in 64 of the data area", "crates/engine/src/relayout/portion.rs", "ROOM_SHARE: u64 = 64;"),
     ("half of its sectors at least", "crates/engine/src/mend.rs", "AGREEING_SECTORS_MIN: usize = 4;"),
     ("a run of more than 32 blocks", "crates/engine/src/read.rs", "CACHED_RUN_BLOCKS_MAX: usize = 32;"),
 ];

@@ -12,7 +12,7 @@ use crate::mount_options::{self, Setting};
 use crate::profiles;
 use crate::size::{NewSize, Size};
 
-const UNITS: &str =
+pub const UNITS: &str =
     "Sizes are whole numbers of bytes or carry a unit, a power of 1024: K, M, G, T, P (also KiB, MiB ...).";
 
 #[derive(Debug, Parser)]
@@ -57,6 +57,8 @@ pub enum Command {
     Scrub(ScrubArgs),
     /// Say how a file lies in the data area, whom it shares with, and why
     Explain(ExplainArgs),
+    /// Lay files of a mounted volume out again, so that reading them goes to fewer places
+    Defrag(crate::defrag::DefragArgs),
     /// Enlarge a volume, mounted or not
     Grow(GrowArgs),
     /// Make everything written to a mounted volume durable

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use oncefs_engine::{BLOCK_BYTES, DedupCommand, Error, Lbn, MapId, OpenOptions, Store};
+use oncefs_engine::{BLOCK_BYTES, Blocks, DedupCommand, Error, Lbn, MapId, OpenOptions, RelayoutOptions, Store};
 use oncefs_fs::{AtimePolicy, DamagedFile, DamagedRange, FileSystem, Ino, Options, SystemClock, paths_of_maps};
 use oncefs_fuse::{Adapter, AdapterConfig, DirtyLimit, MountSpec, Session, SessionSpec};
 use serde::Serialize;
@@ -357,6 +357,11 @@ impl Handler for Daemon {
             Request::Referrers { blocks, from } => told(store.referrers(blocks, *from)),
             Request::Names { maps } => self.names(maps),
             Request::Layout { from } => told(store.layout(*from)),
+            Request::Defrag { inode, from, run_blocks_min, space_blocks, dry_run } => {
+                let (from, space) = (Lbn(*from), Blocks(*space_blocks));
+                let options = RelayoutOptions { from, run_blocks_min: *run_blocks_min, space, dry_run: *dry_run };
+                self.file_system.defrag(Ino(*inode), &options).map(|outcome| json!(outcome)).map_err(|e| e.to_string())
+            }
             Request::WaitExit => Err("the server keeps these to itself".into()),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::mem::discriminant;
 
-use oncefs_engine::{BLOCK_BYTES, Chore};
+use oncefs_engine::{BLOCK_BYTES, Blocks, Chore, RelayoutOptions};
 use oncefs_fs::{
     AllocateMode, Caller, Error, FileKind, Ino, RenameMode, SetAttributes, SetTime, Timestamp, WriteOrigin, XattrMode,
 };
@@ -108,6 +108,8 @@ pub enum Operation {
     Scrub,
     /// The medium loses a block with this content, of which there has to be a second copy.
     Rot(Content),
+    /// Lays a file out again, but for runs of at least so many blocks; so many blocks may be newly taken.
+    Defrag(Path, u32, u64),
     /// Another value of a setting.
     Tune(&'static str, &'static str),
 }
@@ -156,6 +158,12 @@ impl Operation {
             }
             Self::Scrub => scrub(live).map_err(told),
             Self::Rot(content) => live.rot(&content.bytes()),
+            Self::Defrag(path, run_blocks_min, space) => {
+                let Some(ino) = live.find(path) else { return Ok(()) };
+                let (run_blocks_min, space) = (Some(run_blocks_min), Blocks(space));
+                let options = RelayoutOptions { run_blocks_min, space, ..RelayoutOptions::default() };
+                live.file_system.defrag(ino, &options).map(drop).map_err(|error| error.to_string())
+            }
             Self::Tune(name, value) => live.store.tune(&[(name.to_owned(), value.to_owned())]).map_err(told),
         }
     }

@@ -92,8 +92,9 @@ fn attribute(random: &mut Random) -> Operation {
 }
 
 fn background(random: &mut Random) -> Operation {
-    match random.below(21) {
+    match random.below(23) {
         20 => Scrub,
+        21 | 22 => Defrag(random.pick(&["A/foo", "A/bar", "B/foo"]), 1 + random.below(64) as u32, random.below(60)),
         0..4 => Background(Chore::Checkpoint),
         4..7 => Exhaust(Chore::Reclaim),
         7..9 => Background(Chore::Release),

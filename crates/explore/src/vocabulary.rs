@@ -85,6 +85,7 @@ fn vocabulary() -> Vec<(&'static str, Vec<Operation>)> {
         ("reclaim", vec![Exhaust(Chore::Reclaim)]),
         ("punch-host", vec![Background(Chore::Release), Exhaust(Chore::Punch)]),
         ("revisit", vec![Background(Chore::Revisit { blocks_max: 64 })]),
+        ("defrag", vec![Defrag("A/bar", 64, 40)]),
         ("merge", vec![Background(Chore::MergeHints)]),
         ("sweep", vec![Background(Chore::SweepHints)]),
         ("save-skipped", vec![Background(Chore::SaveSkipped)]),

@@ -7,7 +7,7 @@
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use oncefs_engine::{Change, Hold, MapId, ReadBuf};
+use oncefs_engine::{Change, Hold, MapId, ReadBuf, RelayoutOptions, RelayoutOutcome};
 use parking_lot::MutexGuard;
 
 use crate::cache::Inode;
@@ -151,6 +151,18 @@ impl FileSystem {
             }
             Ok(())
         })
+    }
+
+    /// Lays a regular file out again, from where the options say, and gives what became of it; see [`Store::relayout`].
+    /// No time of the file changes.
+    ///
+    /// [`Store::relayout`]: oncefs_engine::Store::relayout
+    pub fn defrag(&self, ino: Ino, options: &RelayoutOptions) -> Result<RelayoutOutcome> {
+        if !options.dry_run {
+            self.check_writable()?;
+        }
+        let inode = self.inode(ino)?;
+        with_map(&inode, |map, _| Ok(self.store.relayout(map, options)?))
     }
 
     /// The first data or hole at or after `from`.

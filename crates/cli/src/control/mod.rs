@@ -100,6 +100,19 @@ pub enum Request {
         /// Where to begin.
         from: LayoutCursor,
     },
+    /// Lay a part of a file out again: the engine's `RelayoutOutcome`.
+    Defrag {
+        /// The file's inode number.
+        inode: u64,
+        /// The part's first block.
+        from: u64,
+        /// Runs of at least so many blocks stay; None: as the file's own rule says.
+        run_blocks_min: Option<u32>,
+        /// Blocks that may be newly taken.
+        space_blocks: u64,
+        /// Change nothing, say what would be.
+        dry_run: bool,
+    },
     /// Tell when the mount has ended and everything is closed.
     WaitExit,
 }

@@ -13,6 +13,7 @@ const MIB: u64 = 1 << 20;
 pub fn all() -> Vec<(&'static str, Vec<Operation>)> {
     vec![
         ("in-line", in_line()),
+        ("open-runs", open_runs()),
         ("out-of-line", out_of_line()),
         ("grow", grow()),
         ("reuse", reuse()),
@@ -42,6 +43,41 @@ fn in_line() -> Vec<Operation> {
         Exhaust(Chore::Reclaim),
         Write("A/bar", 0, Content::from(210, 12 * BLOCK)),
         Commit,
+        Background(Chore::Checkpoint),
+    ]
+}
+
+/// Runs that go on with the file's next request: in memory, with data that rides in the log, behind a commit that wrote
+/// it out, and beside blocks that are written over, cut off and deleted meanwhile.
+fn open_runs() -> Vec<Operation> {
+    const AT: u64 = BLOCK as u64;
+    vec![
+        Create("copy"),
+        Write("copy", 0, Content::from(1, 2 * BLOCK)),
+        Write("copy", 2 * AT, Content::from(3, 2 * BLOCK)),
+        Write("copy", 4 * AT, Content::from(5, BLOCK)),
+        Commit,
+        Write("copy", 5 * AT, Content::from(3, BLOCK)),
+        Commit,
+        Write("copy", 6 * AT, Content::from(4, 2 * BLOCK)),
+        Commit,
+        Write("copy", 8 * AT, Content::from(6, BLOCK)),
+        Background(Chore::Checkpoint),
+        Write("copy", 9 * AT, Content::from(3, 3 * BLOCK)),
+        Write("A/bar", 0, Content::from(900, 36 * BLOCK)),
+        Commit,
+        Write("copy", 12 * AT, Content::from(6, 3 * BLOCK)),
+        Write("copy", 15 * AT, Content::from(1, 3 * BLOCK)),
+        Write("copy", 16 * AT, Content::from(950, BLOCK)),
+        Write("copy", 18 * AT, Content::from(4, 3 * BLOCK)),
+        Commit,
+        Write("copy", 21 * AT, Content::from(1, 3 * BLOCK)),
+        Truncate("copy", 22 * AT),
+        Write("copy", 24 * AT, Content::from(4, 3 * BLOCK)),
+        Write("copy", 27 * AT, Content::from(1, 3 * BLOCK)),
+        Commit,
+        Unlink("copy"),
+        Exhaust(Chore::Reclaim),
         Background(Chore::Checkpoint),
     ]
 }

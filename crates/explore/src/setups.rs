@@ -53,7 +53,16 @@ pub const MANY_GROUPS: Setup = Setup {
     ..ONE_LEVEL
 };
 
-static ALL: [Setup; 4] = [ONE_LEVEL, TWO_LEVELS, LONG_LOG, MANY_GROUPS];
+/// As one level, where only runs of four blocks and more are shared.
+pub const RUNS: Setup = Setup {
+    name: "runs",
+    settings: &[("inline", "all"), ("fingerprints", "lazy"), ("hint_memory", "256K"), ("run_blocks_min", "4")],
+    has_short_work: false,
+    directed: &["open-runs", "ride-in-the-log", "in-line"],
+    ..ONE_LEVEL
+};
+
+static ALL: [Setup; 5] = [ONE_LEVEL, TWO_LEVELS, LONG_LOG, MANY_GROUPS, RUNS];
 
 /// All setups.
 pub fn all() -> &'static [Setup] {

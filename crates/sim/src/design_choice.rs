@@ -7,8 +7,9 @@ use oncefs_dedup::{Eviction, PREFIX_BITS_MAX, PREFIX_BITS_MIN};
 
 use crate::designs::{
     Caftl, CaftlOptions, Design, DmdedupTree, FINGERPRINT_BYTES, Full, Inline, LruIndex, NoIndex, Oncefs,
-    OncefsOptions, dmdedup_in_memory,
+    OncefsOptions, Threshold, dmdedup_in_memory,
 };
+use crate::volume::Volume;
 
 /// Nine hints.
 const GROUP_BYTES: u64 = 96;
@@ -26,6 +27,8 @@ pub enum DesignChoice {
     OncefsInline,
     /// The same, evicting whole groups.
     OncefsInlineGroups,
+    /// oncefs without disk level and worker, evicting single hints: iDedup's memory-only cache.
+    IDedup,
     /// Plain LRU of fingerprints, as large as SmartDedup's.
     Lru,
     /// CAFTL without pre-hash.
@@ -54,18 +57,21 @@ pub struct Settings {
     /// Of oncefs: length of the memory level's prefix; `None`: as it chooses, or as SmartDedup did where whole groups are
     /// evicted.
     pub prefix_bits: Option<u32>,
-    /// Of oncefs: shortest run worth sharing in-line.
-    pub run_blocks_min: u32,
+    /// Of oncefs: which runs are worth sharing.
+    pub threshold: Threshold,
+    /// Of oncefs: whether runs are extended through the block table.
+    pub extends: bool,
 }
 
 impl DesignChoice {
     /// All of them, with their names and what they are.
-    pub const ALL: [(Self, &str, &str); 13] = [
+    pub const ALL: [(Self, &str, &str); 14] = [
         (Self::Oncefs, "oncefs", "two levels, evicts what is cold of neighbouring groups"),
         (Self::OncefsGroups, "oncefs-groups", "two levels, evicts whole groups (SmartDedup's G-LRU)"),
         (Self::OncefsSingles, "oncefs-singles", "two levels, evicts single hints (SmartDedup's LRU)"),
         (Self::OncefsInline, "oncefs-inline", "memory level only, evicts what is cold of groups"),
         (Self::OncefsInlineGroups, "oncefs-inline-groups", "memory level only, evicts whole groups"),
+        (Self::IDedup, "idedup", "memory level only, evicts single hints (iDedup's)"),
         (Self::Lru, "lru", "plain LRU of fingerprints of 32 bytes"),
         (Self::Caftl, "caftl", "CAFTL: sampling, fewest references leave first"),
         (Self::CaftlAll, "caftl-all", "the same without sampling: every block is looked up"),
@@ -84,40 +90,42 @@ impl DesignChoice {
     /// What leaves the memory level, of the designs that have one.
     pub fn eviction(self) -> Eviction {
         match self {
-            Self::OncefsSingles => Eviction::Singles,
+            Self::OncefsSingles | Self::IDedup => Eviction::Singles,
             Self::OncefsGroups | Self::OncefsInlineGroups => Eviction::Groups,
             _ => Eviction::ColdOfGroups,
         }
     }
 
-    /// An empty volume with this design.
+    /// An empty volume that grows with what is stored, with this design.
     pub fn build(self, settings: Settings) -> Box<dyn Design> {
+        self.build_on(Volume::default(), settings)
+    }
+
+    /// This design on an empty volume.
+    pub fn build_on(self, volume: Volume, settings: Settings) -> Box<dyn Design> {
         let memory = settings.memory;
-        let oncefs = |two_levels| -> Box<dyn Design> {
-            let eviction = self.eviction();
-            let papers = (eviction == Eviction::Groups).then(|| papers_prefix_bits(settings.memory));
-            Box::new(Oncefs::new(OncefsOptions {
-                memory,
-                directory_beside: settings.directory_beside,
-                eviction,
-                prefix_bits: settings.prefix_bits.or(papers),
-                run_blocks_min: settings.run_blocks_min,
-                two_levels,
-            }))
-        };
-        let caftl = |sampling, prehash| Box::new(Inline::new(Caftl::new(CaftlOptions { memory, sampling, prehash })));
+        let caftl = |sampling, prehash| Caftl::new(CaftlOptions { memory, sampling, prehash });
         match self {
-            Self::Oncefs | Self::OncefsGroups | Self::OncefsSingles => oncefs(true),
-            Self::OncefsInline | Self::OncefsInlineGroups => oncefs(false),
-            Self::Lru => Box::new(Inline::new(LruIndex::new(memory, FINGERPRINT_BYTES))),
-            Self::Caftl => caftl(true, false),
-            Self::CaftlAll => caftl(false, false),
-            Self::CaftlPrehash => caftl(true, true),
-            Self::Dmdedup => Box::new(dmdedup_in_memory(memory)),
-            Self::DmdedupTree => Box::new(Inline::new(DmdedupTree::new(memory))),
-            Self::Full => Box::new(Inline::new(Full::default())),
-            Self::None => Box::new(Inline::new(NoIndex)),
+            Self::Oncefs | Self::OncefsGroups | Self::OncefsSingles => self.oncefs(volume, settings, true),
+            Self::OncefsInline | Self::OncefsInlineGroups | Self::IDedup => self.oncefs(volume, settings, false),
+            Self::Lru => Box::new(Inline::on(volume, LruIndex::new(memory, FINGERPRINT_BYTES))),
+            Self::Caftl => Box::new(Inline::on(volume, caftl(true, false))),
+            Self::CaftlAll => Box::new(Inline::on(volume, caftl(false, false))),
+            Self::CaftlPrehash => Box::new(Inline::on(volume, caftl(true, true))),
+            Self::Dmdedup => Box::new(Inline::on(volume, dmdedup_in_memory(memory))),
+            Self::DmdedupTree => Box::new(Inline::on(volume, DmdedupTree::new(memory))),
+            Self::Full => Box::new(Inline::on(volume, Full::default())),
+            Self::None => Box::new(Inline::on(volume, NoIndex)),
         }
+    }
+
+    fn oncefs(self, volume: Volume, settings: Settings, two_levels: bool) -> Box<dyn Design> {
+        let Settings { memory, directory_beside, prefix_bits, threshold, extends } = settings;
+        let eviction = self.eviction();
+        let papers = (eviction == Eviction::Groups).then(|| papers_prefix_bits(memory));
+        let prefix_bits = prefix_bits.or(papers);
+        let options = OncefsOptions { memory, directory_beside, eviction, prefix_bits, threshold, two_levels, extends };
+        Box::new(Oncefs::on(volume, options))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use crate::trace::{Content, Place, Write};
+use crate::trace::{Content, Event, Place, Recording, Source, Write};
 
 /// Counts of a whole trace. All in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,6 +82,18 @@ impl Oracle {
 }
 
 impl Truth {
+    /// The counts of a whole trace.
+    pub fn of(recording: &Recording) -> Self {
+        let mut oracle = Oracle::default();
+        let mut source = recording.replay();
+        while let Some(event) = source.next().expect("a recording has no bad line") {
+            if let Event::Write(write) = event {
+                oracle.write(&write);
+            }
+        }
+        oracle.truth()
+    }
+
     /// Of the blocks that an exact dedup saves in the end, the percentage that is saved with `stored` blocks in use.
     pub fn percent_saved(&self, stored: u64) -> f64 {
         let exact = self.places - self.contents;
@@ -98,7 +110,6 @@ impl Truth {
 mod tests {
     use super::*;
     use crate::random::Random;
-    use crate::trace::Recording;
     use std::time::Duration;
 
     /// Keeps what each place holds, and looks at all of it for every write.
@@ -154,7 +165,7 @@ mod tests {
         let mut oracle = Oracle::default();
         for (lbn, content) in [(0, one), (0, other), (0, one), (1, one), (1, one)] {
             let write = Write { time: Duration::ZERO, place: Place { file: 0, lbn }, contents: &[content] };
-            recording.push(&write);
+            recording.push(&Event::Write(write));
             oracle.write(&write);
         }
         let truth = oracle.truth();

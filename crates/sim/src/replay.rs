@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::designs::Design;
 use crate::oracle::Oracle;
-use crate::trace::{Source, TraceError};
+use crate::trace::{Event, Source, TraceError};
 
 /// When it is quiet enough for background work. It always is at the end of the trace, except with `Never`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,27 +64,44 @@ impl Clock {
     }
 }
 
-/// Plays all of `source` through every design, and through the oracle if there is one. Returns the requests.
+/// Requests of a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// To write.
+    pub writes: u64,
+    /// To read.
+    pub reads: u64,
+}
+
+/// Plays all of `source` through every design, and through the oracle if there is one.
 pub fn replay(
     source: &mut impl Source,
     designs: &mut [&mut dyn Design],
     mut oracle: Option<&mut Oracle>,
     idle: Idle,
-) -> Result<u64, TraceError> {
+) -> Result<Requests, TraceError> {
     let mut clock = Clock { idle, requests: 0, period: None };
-    while let Some(write) = source.next()? {
-        if clock.was_quiet_before(write.time) {
+    let mut requests = Requests::default();
+    while let Some(event) = source.next()? {
+        if clock.was_quiet_before(event.time()) {
             designs.iter_mut().for_each(|design| design.idle());
         }
-        designs.iter_mut().for_each(|design| design.write(&write));
-        if let Some(oracle) = &mut oracle {
-            oracle.write(&write);
+        match event {
+            Event::Write(write) => {
+                requests.writes += 1;
+                designs.iter_mut().for_each(|design| design.write(&write));
+                oracle.iter_mut().for_each(|oracle| oracle.write(&write));
+            }
+            Event::Read(read) => {
+                requests.reads += 1;
+                designs.iter_mut().for_each(|design| design.read(&read));
+            }
         }
     }
     if idle != Idle::Never {
         designs.iter_mut().for_each(|design| design.idle());
     }
-    Ok(clock.requests)
+    Ok(requests)
 }
 
 #[cfg(test)]
@@ -92,10 +109,11 @@ mod tests {
     use super::*;
     use crate::designs::Outcome;
     use crate::trace::{Content, Place, Recording, Write};
+    use crate::volume::Volume;
 
     /// Notes the times of writes, and 0 for quiet.
     #[derive(Default)]
-    struct Noted(Vec<u64>);
+    struct Noted(Vec<u64>, Volume);
 
     impl Design for Noted {
         fn write(&mut self, write: &Write) {
@@ -107,6 +125,9 @@ mod tests {
         fn outcome(&self) -> Outcome {
             Outcome::default()
         }
+        fn volume(&self) -> &Volume {
+            &self.1
+        }
         fn check(&self) {}
     }
 
@@ -114,11 +135,11 @@ mod tests {
         let mut recording = Recording::default();
         for time in [50, 70, 110, 130, 250] {
             let time = Duration::from_secs(time);
-            recording.push(&Write { time, place: Place::default(), contents: &[Content::ZERO] });
+            recording.push(&Event::Write(Write { time, place: Place::default(), contents: &[Content::ZERO] }));
         }
         let mut noted = Noted::default();
-        let requests = replay(&mut recording.replay(), &mut [&mut noted], None, idle.parse().unwrap());
-        assert_eq!(requests, Ok(5));
+        let replayed = replay(&mut recording.replay(), &mut [&mut noted], None, idle.parse().unwrap());
+        assert_eq!(replayed, Ok(Requests { writes: 5, reads: 0 }));
         noted.0
     }
 

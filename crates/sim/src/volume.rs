@@ -55,6 +55,11 @@ impl Default for Volume {
 }
 
 impl Volume {
+    /// An empty volume that has so many blocks from the beginning.
+    pub fn with_blocks(blocks: u64) -> Self {
+        Self { table: vec![Block::default(); BLOCKS_FIRST.max(blocks as usize)], ..Self::default() }
+    }
+
     /// The block at a place.
     pub fn at(&self, place: Place) -> Option<Pbn> {
         let chunk = self.map.get(&key(place))?;

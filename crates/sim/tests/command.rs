@@ -92,3 +92,28 @@ fn the_comparison_prints_every_table_and_draws_every_chart() {
     }
     std::fs::remove_dir_all(&plots).unwrap();
 }
+
+#[test]
+fn the_experiments_on_runs_print_every_table_and_draw_every_chart() {
+    let plots = std::env::temp_dir().join(format!("oncefs-sim-runs-{}", std::process::id()));
+    let (tables, _) = succeeded(oncefs_sim(&format!("idedup --quick --plots {}", plots.display()), b""));
+    for figure in ["7", "8", "9", "10", "12"] {
+        assert!(tables.lines().any(|line| line.ends_with(&format!("figure {figure})"))), "{figure}:\n{tables}");
+    }
+    for title in ["the twins", "two levels,", "buffer cache hits,", "savings lost", "aims"] {
+        assert!(tables.lines().any(|line| line.starts_with(title)), "{title} is missing:\n{tables}");
+    }
+    let drawn = std::fs::read_dir(&plots).unwrap().map(|entry| entry.unwrap().path());
+    let drawn: Vec<String> = drawn.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    assert_eq!(drawn.iter().filter(|svg| svg.ends_with("</svg>\n")).count(), 14);
+    std::fs::remove_dir_all(&plots).unwrap();
+    let (again, _) = succeeded(oncefs_sim("idedup --quick --threads 1", b""));
+    assert_eq!(tables, again, "a seed repeats its figures, in whatever order they are made");
+}
+
+#[test]
+fn reads_are_replayed_beside_writes() {
+    let trace = format!("1 0 1 {0}\n2 0 1 -\n3 0 2 {0}\n", "0123456789abcdef".repeat(2));
+    let (told, _) = succeeded(oncefs_sim("replay - --format four --design full", trace.as_bytes()));
+    assert!(told.starts_with("2 write requests, 1 read requests\n"), "{told}");
+}

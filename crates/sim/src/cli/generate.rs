@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use oncefs_sim::{
-    Copied, CopiedSpec, CopyTable, Distance, Mixed, MixedSpec, Oracle, Random, Source, TWINS, Truth, write_line,
+    Copied, CopiedSpec, CopyTable, Distance, Event, Mixed, MixedSpec, Oracle, Random, Source, TWINS, Truth, write_lines,
 };
 
 use super::failure::{Failure, exit};
@@ -77,9 +77,11 @@ pub fn run(arguments: &GenerateArgs) -> Result<(), Failure> {
     let mut output = BufWriter::new(open(&arguments.output)?);
     let mut oracle = Oracle::default();
     let format = arguments.format.into();
-    while let Some(write) = source.next().map_err(|e| Failure::with("the generator", e))? {
-        oracle.write(&write);
-        if let Err(error) = write_line(&write, format, &mut output) {
+    while let Some(event) = source.next().map_err(|e| Failure::with("the generator", e))? {
+        if let Event::Write(write) = &event {
+            oracle.write(write);
+        }
+        if let Err(error) = write_lines(&event, format, &mut output) {
             return ended(arguments, error);
         }
     }

@@ -2,12 +2,14 @@
 
 mod failure;
 mod generate;
+mod idedup;
 mod replay;
 mod size;
 mod twins;
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
+use std::path::Path;
 
 use clap::{Parser, Subcommand};
 
@@ -37,6 +39,8 @@ enum Command {
     Generate(generate::GenerateArgs),
     /// Compare all designs on twins of SmartDedup's six phone traces
     Twins(twins::TwinsArgs),
+    /// iDedup's experiments on twins of its two traces, and SmartDedup's with short runs
+    Idedup(idedup::IdedupArgs),
 }
 
 /// Reads the command line and does what it says.
@@ -45,6 +49,7 @@ pub fn run(arguments: Vec<OsString>) -> Result<(), Failure> {
         Ok(Cli { command: Command::Replay(arguments) }) => replay::run(&arguments),
         Ok(Cli { command: Command::Generate(arguments) }) => generate::run(&arguments),
         Ok(Cli { command: Command::Twins(arguments) }) => twins::run(&arguments),
+        Ok(Cli { command: Command::Idedup(arguments) }) => idedup::run(&arguments),
         Err(error) => explain(&error),
     }
 }
@@ -54,6 +59,16 @@ fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     written.or_else(unless_closed).map_err(|e| Failure::with("stdout", e))
+}
+
+/// Writes files by name, with their text, into a directory, which is made if need be.
+fn write_plots(plots: Vec<(String, String)>, dir: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(dir).map_err(|e| Failure::with(dir.display(), e))?;
+    for (name, svg) in plots {
+        let path = dir.join(name);
+        std::fs::write(&path, svg).map_err(|e| Failure::with(path.display(), e))?;
+    }
+    Ok(())
 }
 
 /// A closed pipe is the reader's choice; other errors stay.

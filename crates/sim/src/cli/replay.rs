@@ -5,7 +5,9 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use oncefs_sim::{Design, DesignChoice, Format, Idle, Oracle, Outcome, Reader, Settings, Table, Truth, replay};
+use oncefs_sim::{
+    Design, DesignChoice, Format, Idle, Oracle, Outcome, Reader, Settings, Table, Threshold, Truth, replay,
+};
 
 use super::failure::{Failure, exit};
 use super::print;
@@ -19,7 +21,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 pub enum FormatName {
     /// [ts ns] [pid] [process] [lba] [sectors] [W|R] [major] [minor] [md5 per 4096 or 512 bytes]
     Fiu,
-    /// [ts ns] [file] [lbn] [md5], one written block of 4096 bytes per line
+    /// [ts ns] [file] [lbn] [md5], one written block of 4096 bytes per line; - for the md5: one that is read
     Four,
 }
 
@@ -50,7 +52,7 @@ pub struct ReplayArgs {
     /// When out-of-line work is done: after 1d, 6h, 30m of the trace or 5000r (requests); always at the end, or never
     #[arg(long, default_value = "1d", value_name = "WHEN")]
     pub idle: Idle,
-    /// Shortest run of blocks worth sharing in-line (oncefs)
+    /// Shortest run of blocks worth sharing (oncefs)
     #[arg(long, default_value_t = 1, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub run_blocks_min: u32,
     /// Leading bits of the tag that make a group (oncefs) [default: from the memory]
@@ -75,20 +77,21 @@ pub fn run(arguments: &ReplayArgs) -> Result<(), Failure> {
     let default = [DesignChoice::Oncefs, DesignChoice::Lru, DesignChoice::Caftl, DesignChoice::Dmdedup];
     let choices = if arguments.designs.is_empty() { &default[..] } else { &arguments.designs };
     let ReplayArgs { memory, prefix_bits, run_blocks_min, .. } = *arguments;
-    let settings = Settings { memory: memory.0, directory_beside: false, prefix_bits, run_blocks_min };
+    let threshold = Threshold::Fixed(run_blocks_min);
+    let settings = Settings { memory: memory.0, directory_beside: false, prefix_bits, threshold, extends: false };
     let mut designs: Vec<Box<dyn Design>> = choices.iter().map(|choice| choice.build(settings)).collect();
     let mut borrowed: Vec<&mut dyn Design> = designs.iter_mut().map(|design| &mut **design as _).collect();
     let mut oracle = Oracle::default();
     let mut reader = Reader::new(open(&arguments.trace)?, arguments.format.into());
     let replayed = replay(&mut reader, &mut borrowed, Some(&mut oracle), arguments.idle);
     let requests = replayed.map_err(|e| Failure::with(arguments.trace.display(), e))?;
-    if requests == 0 {
+    if requests.writes == 0 {
         let message = format!("no write request in {} lines: is --format right?", reader.lines());
         return Err(Failure::with(arguments.trace.display(), message));
     }
     let truth = oracle.truth();
     let outcomes = choices.iter().zip(&designs).map(|(choice, design)| (choice.name(), design.outcome()));
-    let head = format!("{requests} write requests, {} read requests passed over", reader.reads());
+    let head = format!("{} write requests, {} read requests", requests.writes, requests.reads);
     print(&format!("{head}\n{}\n{}", told(&truth), table(&truth, outcomes)))
 }
 

@@ -1,12 +1,12 @@
 //! `oncefs-sim twins`: the comparison of `docs/sim.md`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use oncefs_sim::{Comparison, ComparisonOptions, Idle};
 
 use super::failure::Failure;
-use super::print;
+use super::{print, write_plots};
 
 const TWINS_AFTER: &str = "\
 Traces, addresses, distances and memory are scaled alike: at scale 16 a memory of 1 MB is 64 KiB.
@@ -66,7 +66,7 @@ pub fn run(arguments: &TwinsArgs) -> Result<(), Failure> {
     };
     let comparison = Comparison::run(options, &|what| eprintln!("{what}"));
     print(&told(&comparison))?;
-    arguments.plots.as_deref().map_or(Ok(()), |dir| write_plots(&comparison, dir))
+    arguments.plots.as_deref().map_or(Ok(()), |dir| write_plots(comparison.plots(), dir))
 }
 
 fn told(comparison: &Comparison) -> String {
@@ -89,13 +89,4 @@ fn told(comparison: &Comparison) -> String {
         format!("aims\n{}", comparison.verdicts_table()),
     ]);
     parts.join("\n")
-}
-
-fn write_plots(comparison: &Comparison, dir: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(dir).map_err(|e| Failure::with(dir.display(), e))?;
-    for (name, svg) in comparison.plots() {
-        let path = dir.join(name);
-        std::fs::write(&path, svg).map_err(|e| Failure::with(path.display(), e))?;
-    }
-    Ok(())
 }

@@ -22,7 +22,7 @@ pub(super) fn boundable(hints: u64) -> u64 {
 }
 
 /// The least memory in which a memory level holds so many hints before it evicts the first.
-pub(super) fn bytes_for(eviction: Eviction, hints: u64) -> u64 {
+pub(crate) fn bytes_for(eviction: Eviction, hints: u64) -> u64 {
     let (mut too_few, mut enough) = (0, hints * HINT_BYTES_MAX);
     while enough - too_few > enough / PRECISION {
         let bytes = too_few + (enough - too_few) / 2;

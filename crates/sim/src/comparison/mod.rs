@@ -9,8 +9,10 @@ mod verdicts;
 use std::collections::BTreeMap;
 use std::fmt;
 
+pub(crate) use equal_hints::bytes_for;
+
 use crate::design_choice::{DesignChoice, Settings};
-use crate::designs::{Outcome, with_skipped_buffer};
+use crate::designs::{Outcome, Threshold, with_skipped_buffer};
 use crate::generate::Twin;
 use crate::oracle::Truth;
 use crate::replay::Idle;
@@ -86,7 +88,13 @@ impl MemoryPoint {
                 (with_skipped_buffer(equal_hints::bytes_for(choice.eviction(), hints)), true)
             }
         };
-        Settings { memory, directory_beside, prefix_bits: None, run_blocks_min }
+        Settings {
+            memory,
+            directory_beside,
+            prefix_bits: None,
+            threshold: Threshold::Fixed(run_blocks_min),
+            extends: false,
+        }
     }
 }
 

@@ -8,9 +8,9 @@ use super::{Comparison, ComparisonOptions, MemoryPoint, Run, TwinResult};
 use crate::design_choice::DesignChoice;
 use crate::designs::Outcome;
 use crate::generate::{Mixed, TWINS, Twin};
-use crate::oracle::{Oracle, Truth};
+use crate::oracle::Truth;
 use crate::replay::replay;
-use crate::trace::{Recording, Source};
+use crate::trace::Recording;
 
 /// Compared over the whole sweep of memory.
 pub(super) const SWEPT: [DesignChoice; 8] = [
@@ -41,7 +41,7 @@ fn run_twin(twin: Twin, options: &ComparisonOptions, tell: &(impl Fn(&str) + Syn
     let spec = twin.spec(options.scale, options.seed);
     let mut mixed = Mixed::new(spec).expect("the twins' specifications are checked by a test");
     let recording = Recording::of(&mut mixed).expect("a made trace has no bad line");
-    let truth = truth_of(&recording);
+    let truth = Truth::of(&recording);
     tell(&format!("trace {}: {} blocks made", twin.trace, truth.written));
     let runs = runs(options);
     let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
@@ -58,15 +58,6 @@ fn run_twin(twin: Twin, options: &ComparisonOptions, tell: &(impl Fn(&str) + Syn
     });
     let outcomes = outcomes.into_inner().expect("no replay panics while it holds the lock");
     TwinResult { twin, truth, outcomes }
-}
-
-fn truth_of(recording: &Recording) -> Truth {
-    let mut oracle = Oracle::default();
-    let mut source = recording.replay();
-    while let Some(write) = source.next().expect("a recording has no bad line") {
-        oracle.write(&write);
-    }
-    oracle.truth()
 }
 
 /// The long ones first, so that threads end together.

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use oncefs_dedup::Pbn;
 
 use super::Outcome;
-use super::inline::{Index, Inline, Lookup};
+use super::inline::{Index, Lookup};
 use super::lru::LruIndex;
 use crate::lru::Lru;
 use crate::trace::Content;
@@ -27,8 +27,8 @@ const ENTRY_BYTES: u64 = 35;
 const FLUSH_REQUESTS: u64 = 100;
 
 /// The tree limited to `memory` bytes; it keeps what was used last.
-pub fn dmdedup_in_memory(memory: u64) -> Inline<LruIndex> {
-    Inline::new(LruIndex::new(memory, ENTRY_BYTES))
+pub fn dmdedup_in_memory(memory: u64) -> LruIndex {
+    LruIndex::new(memory, ENTRY_BYTES)
 }
 
 /// The tree on disk behind a cache of leaves. In its favour, inner nodes take no memory and are never read, and of the
@@ -144,14 +144,14 @@ impl Index for DmdedupTree {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::designs::Design;
+    use crate::designs::{Design, Inline};
     use crate::testing::replayed;
 
     #[test]
     fn in_memory_it_holds_one_entry_per_35_bytes() {
         let cycle: Vec<u64> = (0..10).chain(0..10).collect();
-        assert_eq!(replayed(&mut dmdedup_in_memory(10 * ENTRY_BYTES), &cycle).found_inline, 10);
-        assert_eq!(replayed(&mut dmdedup_in_memory(9 * ENTRY_BYTES), &cycle).found_inline, 0);
+        assert_eq!(replayed(&mut Inline::new(dmdedup_in_memory(10 * ENTRY_BYTES)), &cycle).found_inline, 10);
+        assert_eq!(replayed(&mut Inline::new(dmdedup_in_memory(9 * ENTRY_BYTES)), &cycle).found_inline, 0);
     }
 
     #[test]

@@ -39,9 +39,14 @@ pub struct Inline<I> {
 }
 
 impl<I: Index> Inline<I> {
-    /// An empty volume with this index.
+    /// An empty volume that grows with what is stored, with this index.
     pub fn new(index: I) -> Self {
-        Self { index, volume: Volume::default(), found: 0 }
+        Self::on(Volume::default(), index)
+    }
+
+    /// On this volume, which is empty.
+    pub fn on(volume: Volume, index: I) -> Self {
+        Self { index, volume, found: 0 }
     }
 
     fn released(&mut self, released: Option<Released>) {
@@ -82,6 +87,10 @@ impl<I: Index> Design for Inline<I> {
     fn outcome(&self) -> Outcome {
         let (stored, extents) = (self.volume.used(), self.volume.extents());
         Outcome { found_inline: self.found, stored, extents, ..self.index.outcome() }
+    }
+
+    fn volume(&self) -> &Volume {
+        &self.volume
     }
 
     fn check(&self) {

@@ -8,7 +8,10 @@ mod lru;
 mod none;
 mod oncefs;
 
-use crate::trace::Write;
+use oncefs_dedup::Pbn;
+
+use crate::trace::{Read, Write};
+use crate::volume::Volume;
 
 pub use caftl::{Caftl, CaftlOptions};
 pub use dmdedup::{DmdedupTree, dmdedup_in_memory};
@@ -16,18 +19,50 @@ pub use full::Full;
 pub use inline::Inline;
 pub use lru::{FINGERPRINT_BYTES, LruIndex};
 pub use none::NoIndex;
-pub use oncefs::{Oncefs, OncefsOptions, with_skipped_buffer};
+pub use oncefs::{Oncefs, OncefsOptions, Threshold, with_skipped_buffer};
 
 /// A dedup design that a trace is replayed through.
 pub trait Design {
     /// Takes a write.
     fn write(&mut self, write: &Write);
+    /// Hears of a read, which changes nothing on the volume.
+    fn read(&mut self, _read: &Read) {}
     /// There is time for work in the background, as much as it takes.
     fn idle(&mut self);
+    /// Blocks that work in the background replaced by others since the last call: from which, to which.
+    fn take_remapped(&mut self) -> Vec<(Pbn, Pbn)> {
+        Vec::new()
+    }
     /// What came of it so far.
     fn outcome(&self) -> Outcome;
+    /// What lies where.
+    fn volume(&self) -> &Volume;
     /// Asserts that its own books balance.
     fn check(&self);
+}
+
+impl Design for Box<dyn Design> {
+    fn write(&mut self, write: &Write) {
+        (**self).write(write);
+    }
+    fn read(&mut self, read: &Read) {
+        (**self).read(read);
+    }
+    fn idle(&mut self) {
+        (**self).idle();
+    }
+    fn outcome(&self) -> Outcome {
+        (**self).outcome()
+    }
+    fn take_remapped(&mut self) -> Vec<(Pbn, Pbn)> {
+        (**self).take_remapped()
+    }
+    fn volume(&self) -> &Volume {
+        (**self).volume()
+    }
+    fn check(&self) {
+        (**self).check();
+    }
 }
 
 /// What a design found, and what that took.
@@ -51,6 +86,12 @@ pub struct Outcome {
     pub demoted: u64,
     /// Hints that the block table refused.
     pub refused: u64,
+    /// Blocks looked up and given to the run detector as they were written; one that was open, each time.
+    pub lookups: u64,
+    /// Holders that the detector had to look at for these.
+    pub holders: u64,
+    /// Blocks stored while their run was open, and shared with the file's next request.
+    pub remapped: u64,
     /// Blocks in use at the end.
     pub stored: u64,
     /// Extents of all files at the end.

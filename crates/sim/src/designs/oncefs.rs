@@ -1,24 +1,35 @@
 //! oncefs: its real hint store, run detector and skipped buffer, over a model of its engine.
 //!
 //! Follows a block's life as the engine does. In-line: drop what the place holds already, look up in the memory level,
-//! decide about runs, confirm against the block table, store the rest. Out-of-line, in [`worker`]. What the block table
+//! decide about runs (one that is open at a request's end is decided again with the next, see [`streams`]), confirm against the block table, store the rest. Out-of-line, in [`worker`]. What the block table
 //! says is never assumed from a hint.
 
+mod run_rule;
+mod streams;
 mod worker;
 
 use oncefs_dedup::{
-    Candidates, Decision, DiskLevel, Eviction, HintOptions, HintStore, Lbn, MemoryPages, Merged, Pbn, RunRule, Sample,
-    SkippedBuffer, Tag, detect,
+    Candidates, Decision, DiskLevel, Eviction, Extension, HintOptions, HintStore, Lbn, MemoryPages, Merged, Pbn,
+    RunRule, Sample, SkippedBuffer, Tag, Work, detect,
 };
 
+use std::time::Duration;
+
 use super::{Design, Outcome};
-use crate::trace::{Content, Place, Write};
+use crate::trace::{Content, Place, Read, Write};
 use crate::volume::{Released, Volume};
+use run_rule::RunRules;
+use streams::{Streams, Tail};
+
+pub use run_rule::Threshold;
 
 /// Share of the memory for the skipped buffer: a seventh, as SmartDedup's 0.5 of 3.5 MB.
 const SKIPPED_SHARE: u64 = 7;
 /// Hints in a full page of 4096 bytes on the disk level, with pbns of up to 16 M blocks.
 const PAGE_HINTS_MAX: usize = 581;
+/// A commit at least so often in the trace's time: what is open then is decided.
+const COMMIT_EVERY: Duration = Duration::from_secs(5);
+
 /// Memory for hints, enlarged by the skipped buffer's share.
 pub fn with_skipped_buffer(hint_bytes: u64) -> u64 {
     (hint_bytes * SKIPPED_SHARE).div_ceil(SKIPPED_SHARE - 1)
@@ -35,10 +46,12 @@ pub struct OncefsOptions {
     pub eviction: Eviction,
     /// Length of the memory level's prefix; `None`: from its memory.
     pub prefix_bits: Option<u32>,
-    /// Shortest run worth sharing in-line.
-    pub run_blocks_min: u32,
+    /// Which runs are worth sharing.
+    pub threshold: Threshold,
     /// Whether there are a disk level and a worker.
     pub two_levels: bool,
+    /// Whether runs are extended through the block table, without look-ups.
+    pub extends: bool,
 }
 
 /// oncefs's decisions, and what they need of an engine.
@@ -48,8 +61,23 @@ pub struct Oncefs {
     hints: HintStore,
     disk: Option<Disk>,
     skipped: SkippedBuffer,
+    rules: RunRules,
+    streams: Streams,
+    /// When the last commit was.
+    committed: Duration,
+    /// By the worker in the last idle phase: from which block to which.
+    remapped: Vec<(Pbn, Pbn)>,
     outcome: Outcome,
-    lookups: Lookups,
+}
+
+/// Blocks that follow one another in a file and are decided together.
+struct Stretch<'a> {
+    first: Place,
+    contents: &'a [Content],
+    /// Of these, so many are stored already, as their run was open.
+    tail_blocks: usize,
+    /// Whether the file's next request may go on where they end.
+    may_go_on: bool,
 }
 
 /// The disk level, on pages in memory that count what happens to them.
@@ -57,14 +85,6 @@ struct Disk {
     level: DiskLevel,
     pages: MemoryPages,
     swept: Tag,
-}
-
-/// Answers of the memory level for the blocks of one stretch; kept for its memory.
-#[derive(Default)]
-struct Lookups {
-    pbns: Vec<Pbn>,
-    /// Per block: the end of its pbns, which begin where those of the block before end.
-    ends: Vec<usize>,
 }
 
 /// Infallible results carry no error.
@@ -75,8 +95,13 @@ fn sure<T>(result: Result<T, std::convert::Infallible>) -> T {
 }
 
 impl Oncefs {
-    /// An empty volume.
+    /// An empty volume that grows with what is stored.
     pub fn new(options: OncefsOptions) -> Self {
+        Self::on(Volume::default(), options)
+    }
+
+    /// On this volume, which is empty.
+    pub fn on(volume: Volume, options: OncefsOptions) -> Self {
         let skipped_bytes = if options.two_levels { options.memory / SKIPPED_SHARE } else { 0 };
         let hints = HintStore::new(HintOptions {
             bytes_max: options.memory - skipped_bytes,
@@ -91,45 +116,127 @@ impl Oncefs {
             swept: Tag(0),
         });
         let skipped = SkippedBuffer::with_bytes_max(skipped_bytes);
-        let (volume, outcome, lookups) = (Volume::default(), Outcome::default(), Lookups::default());
-        Self { options, volume, hints, disk, skipped, outcome, lookups }
+        let outcome = Outcome::default();
+        let (rules, streams, committed) = (RunRules::new(options.threshold), Streams::default(), Duration::ZERO);
+        Self { options, volume, hints, disk, skipped, rules, streams, committed, remapped: Vec::new(), outcome }
     }
 
-    /// Blocks that follow one another in a file, none of them zero or equal to what its place holds.
-    fn write_stretch(&mut self, first: Place, contents: &[Content]) {
-        let lookups = self.look_up(contents);
-        let mut begin = 0;
-        let candidates: Vec<Candidates> = lookups
-            .ends
-            .iter()
-            .enumerate()
-            .map(|(at, &end)| {
-                let holders = &lookups.pbns[std::mem::replace(&mut begin, end)..end];
-                Candidates { holders, current: self.volume.at(first.plus(at)) }
-            })
-            .collect();
-        let rule = RunRule { run_blocks_min: self.options.run_blocks_min, may_go_on: false };
-        let decisions = detect(&candidates, rule);
-        for (at, (decision, candidates)) in decisions.into_iter().zip(&candidates).enumerate() {
-            let (place, content) = (first.plus(at), contents[at]);
-            match decision {
-                Decision::Share(pbn) if self.confirm(pbn, content) => self.share(place, pbn),
-                _ => self.store(place, content, candidates.holders.is_empty()),
-            }
+    /// Blocks of a request, none of them zero or equal to what its place holds.
+    fn write_stretch(&mut self, first: Place, contents: &[Content], ends_request: bool) {
+        if contents.is_empty() {
+            return;
         }
-        self.lookups = lookups;
+        let may_go_on = ends_request && self.rules.run_blocks_min(first.file) > 1;
+        let tail = self.streams.take(first.file);
+        match tail.filter(|tail| tail.end() == first) {
+            Some(Tail { first, contents: mut all }) => {
+                let tail_blocks = all.len();
+                all.extend_from_slice(contents);
+                self.decide(&Stretch { first, contents: &all, tail_blocks, may_go_on });
+            }
+            None => self.decide(&Stretch { first, contents, tail_blocks: 0, may_go_on }),
+        }
         self.demote();
     }
 
-    fn look_up(&mut self, contents: &[Content]) -> Lookups {
-        let mut lookups = std::mem::take(&mut self.lookups);
-        lookups.pbns.clear();
-        lookups.ends.clear();
-        for content in contents {
-            self.hints.lookup(content.tag(), &mut lookups.pbns);
-            lookups.ends.push(lookups.pbns.len());
+    fn decide(&mut self, stretch: &Stretch) {
+        let &Stretch { first, contents, tail_blocks, may_go_on } = stretch;
+        let run_blocks_min = self.rules.run_blocks_min(first.file);
+        let before = self.run_before(first, run_blocks_min - 1);
+        let mut holders = self.holders_of(contents, before.last().copied());
+        // What was stored while it was open is no holder of its own content.
+        for (at, holders) in holders.iter_mut().enumerate().take(tail_blocks) {
+            holders.retain(|pbn| Some(*pbn) != self.volume.at(first.plus(at)));
         }
-        lookups
+        let stays = before.iter().map(|pbn| Candidates { holders: std::slice::from_ref(pbn), current: Some(*pbn) });
+        let found = (holders.iter().enumerate())
+            .map(|(at, holders)| Candidates { holders, current: self.volume.at(first.plus(at)) });
+        let candidates: Vec<Candidates> = stays.chain(found).collect();
+        let decisions = detect(&candidates, RunRule { run_blocks_min, may_go_on });
+        let mut open = None;
+        for (at, decision) in decisions.into_iter().skip(before.len()).enumerate() {
+            let (place, content) = (first.plus(at), contents[at]);
+            match decision {
+                Decision::Share(pbn) if self.confirm(pbn, content) => {
+                    self.outcome.remapped += u64::from(at < tail_blocks);
+                    self.share(place, pbn);
+                    continue;
+                }
+                Decision::Open => open = open.or(Some(at)),
+                _ => (),
+            }
+            if at >= tail_blocks {
+                self.store(place, content);
+            }
+            if decision != Decision::Open {
+                self.settle(place, content, decision == Decision::Unknown);
+            }
+        }
+        if let Some(at) = open {
+            let evicted = self.streams.keep(Tail { first: first.plus(at), contents: contents[at..].to_vec() });
+            evicted.into_iter().for_each(|tail| self.refuse(&tail));
+        }
+    }
+
+    /// Pbns of the blocks before a place that lie together up to it, at most so many, in order: a run that goes on
+    /// behind them is as much longer.
+    fn run_before(&self, first: Place, blocks_max: u32) -> Vec<Pbn> {
+        let mut pbns: Vec<Pbn> = Vec::new();
+        while pbns.len() < blocks_max as usize && pbns.len() < first.lbn as usize {
+            let place = Place { lbn: first.lbn - 1 - pbns.len() as u64, ..first };
+            match self.volume.at(place) {
+                Some(pbn) if pbns.last().is_none_or(|next| pbn.plus(1) == *next) => pbns.push(pbn),
+                _ => break,
+            }
+        }
+        pbns.reverse();
+        pbns
+    }
+
+    /// What may hold each content: what the memory level names and, where runs are extended, what the block table says
+    /// of the neighbours. `before`: the pbn of the block before the first.
+    fn holders_of(&mut self, contents: &[Content], before: Option<Pbn>) -> Vec<Vec<Pbn>> {
+        let mut holders = Vec::with_capacity(contents.len());
+        for content in contents {
+            let mut pbns = Vec::new();
+            self.hints.lookup(content.tag(), &mut pbns);
+            holders.push(pbns);
+        }
+        self.outcome.lookups += contents.len() as u64;
+        let holders = self.extended(contents, holders, before);
+        self.outcome.holders += holders.iter().map(|pbns| pbns.len() as u64).sum::<u64>();
+        holders
+    }
+
+    fn extended(&self, contents: &[Content], holders: Vec<Vec<Pbn>>, before: Option<Pbn>) -> Vec<Vec<Pbn>> {
+        if !self.options.extends {
+            return holders;
+        }
+        let tags: Vec<Tag> = contents.iter().map(|content| content.tag()).collect();
+        let seeds: Vec<Pbn> = before.map(|pbn| pbn.plus(1)).into_iter().collect();
+        let mut extension = Extension::new(&tags, holders, &seeds);
+        let missing = extension.go_on(|pbn, tag| Some(self.volume.content(pbn).is_some_and(|held| held.tag() == tag)));
+        assert!(missing.is_empty(), "the whole table is in memory");
+        extension.into_holders()
+    }
+
+    /// No request went on where the tail ends: its run is too short.
+    fn refuse(&mut self, tail: &Tail) {
+        for (at, content) in tail.contents.iter().enumerate() {
+            self.settle(tail.first.plus(at), *content, false);
+        }
+    }
+
+    /// What is open is written out as it is.
+    fn commit(&mut self) {
+        self.streams.take_all().iter().for_each(|tail| self.refuse(tail));
+    }
+
+    fn commit_when_due(&mut self, time: Duration) {
+        if time >= self.committed + COMMIT_EVERY {
+            self.commit();
+            self.committed = time;
+        }
     }
 
     /// Whether the block table agrees with a hint.
@@ -146,12 +253,17 @@ impl Oncefs {
         self.skipped.remove(place.file, Lbn(place.lbn), 1);
     }
 
-    /// A block without any hint goes to the worker; one whose run was too short is meant to stay.
-    fn store(&mut self, place: Place, content: Content, is_unknown: bool) {
-        let (pbn, released) = self.volume.store(place, content);
+    fn store(&mut self, place: Place, content: Content) {
+        let (_, released) = self.volume.store(place, content);
         self.release(released);
+    }
+
+    /// A block that stays where it was stored becomes a holder. Without any hint it goes to the worker; one whose run was
+    /// too short is meant to stay.
+    fn settle(&mut self, place: Place, content: Content, is_unknown: bool) {
+        let pbn = self.volume.at(place).expect("a block that is settled was stored");
         self.hints.insert(content.tag(), pbn);
-        if is_unknown || self.options.run_blocks_min == 1 {
+        if is_unknown || self.rules.run_blocks_min(place.file) == 1 {
             self.skipped.add(place.file, Lbn(place.lbn), 1);
         }
     }
@@ -193,6 +305,14 @@ impl Oncefs {
 
 impl Design for Oncefs {
     fn write(&mut self, write: &Write) {
+        self.commit_when_due(write.time);
+        if let Some(tail) = self.streams.take(write.place.file) {
+            if tail.end() == write.place {
+                self.streams.keep(tail);
+            } else {
+                self.refuse(&tail);
+            }
+        }
         let mut begin = 0;
         for (at, (place, content)) in write.blocks().enumerate() {
             let is_zero = content == Content::ZERO;
@@ -200,7 +320,7 @@ impl Design for Oncefs {
             if !is_zero && !is_same {
                 continue;
             }
-            self.write_stretch(write.place.plus(begin), &write.contents[begin..at]);
+            self.write_stretch(write.place.plus(begin), &write.contents[begin..at], false);
             begin = at + 1;
             self.outcome.found_inline += u64::from(is_same);
             if is_zero {
@@ -208,16 +328,30 @@ impl Design for Oncefs {
                 self.release(released);
             }
         }
-        self.write_stretch(write.place.plus(begin), &write.contents[begin..]);
+        self.write_stretch(write.place.plus(begin), &write.contents[begin..], true);
+    }
+
+    fn read(&mut self, read: &Read) {
+        self.commit_when_due(read.time);
+        let fell = self.rules.note(read, &self.volume);
+        if fell && self.options.two_levels {
+            self.skipped.put_back(Work::Owner(read.place.file));
+        }
     }
 
     fn idle(&mut self) {
+        self.remapped.clear();
+        self.commit();
         if !self.options.two_levels {
             return;
         }
         self.work_off();
         self.sweep();
         self.divide_memory();
+    }
+
+    fn take_remapped(&mut self) -> Vec<(Pbn, Pbn)> {
+        std::mem::take(&mut self.remapped)
     }
 
     fn outcome(&self) -> Outcome {
@@ -227,6 +361,10 @@ impl Design for Oncefs {
         Outcome { entries, disk_reads, disk_writes, stored, extents, ..self.outcome }
     }
 
+    fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
     fn check(&self) {
         self.volume.check();
         self.hints.check();
@@ -234,5 +372,7 @@ impl Design for Oncefs {
     }
 }
 
+#[cfg(test)]
+mod run_tests;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{CopyTable, Distance, blocks_to_end, place};
 use crate::random::Random;
-use crate::trace::{Content, Source, TraceError, Write};
+use crate::trace::{Content, Event, Source, TraceError, Write};
 
 /// What the trace shall be like.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,7 +71,7 @@ impl Copied {
 }
 
 impl Source for Copied {
-    fn next(&mut self) -> Result<Option<Write<'_>>, TraceError> {
+    fn next(&mut self) -> Result<Option<Event<'_>>, TraceError> {
         let Some(&run) = self.runs.get(self.run_at) else { return Ok(None) };
         let length = (run.contents - self.offset).min(blocks_to_end(self.written));
         let numbers = run.first + self.offset..run.first + self.offset + length;
@@ -84,7 +84,7 @@ impl Source for Copied {
         if self.offset == run.contents {
             (self.run_at, self.offset) = (self.run_at + 1, 0);
         }
-        Ok(Some(Write { time, place, contents: &self.contents }))
+        Ok(Some(Event::Write(Write { time, place, contents: &self.contents })))
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
             let mut copied = Copied::new(&CopiedSpec { table, reuse, run_blocks, duration, seed: 1 });
             let mut copies: HashMap<Content, u64> = HashMap::new();
             let mut next = 0;
-            while let Some(write) = copied.next().unwrap() {
+            while let Some(Event::Write(write)) = copied.next().unwrap() {
                 assert_eq!(write.place, place(next));
                 next += write.contents.len() as u64;
                 write.contents.iter().for_each(|content| *copies.entry(*content).or_default() += 1);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::history::History;
 use super::{Distance, blocks_to_end, place};
 use crate::random::Random;
-use crate::trace::{Content, Source, TraceError, Write};
+use crate::trace::{Content, Event, Source, TraceError, Write};
 
 /// Writes around the drawn one among which a source is sought whose content some address still holds: real duplicates
 /// copy what is there.
@@ -145,7 +145,7 @@ impl Mixed {
 }
 
 impl Source for Mixed {
-    fn next(&mut self) -> Result<Option<Write<'_>>, TraceError> {
+    fn next(&mut self) -> Result<Option<Event<'_>>, TraceError> {
         if self.handed_out == self.run.len() {
             if self.history.blocks() == self.spec.blocks {
                 return Ok(None);
@@ -157,7 +157,7 @@ impl Source for Mixed {
         self.handed_out += length;
         let time = self.time(self.history.blocks() - (self.run.len() - begin) as u64);
         let place = place(self.address + begin as u64);
-        Ok(Some(Write { time, place, contents: &self.run[begin..begin + length] }))
+        Ok(Some(Event::Write(Write { time, place, contents: &self.run[begin..begin + length] })))
     }
 }
 
@@ -186,7 +186,7 @@ mod tests {
         let mut mixed = Mixed::new(spec).unwrap();
         let mut found = Vec::new();
         let mut last = Duration::ZERO;
-        while let Some(write) = mixed.next().unwrap() {
+        while let Some(Event::Write(write)) = mixed.next().unwrap() {
             assert!(write.time >= last && !write.contents.is_empty());
             last = write.time;
             found.extend(write.blocks());

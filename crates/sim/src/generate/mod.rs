@@ -1,11 +1,13 @@
 //! Makes traces with stated properties.
 //!
-//! Two ways: [`Mixed`] draws each run of writes anew from shares and distances; [`Copied`] takes DEDISbench's tables,
-//! which say how many contents have how many copies. Both draw from a seed, and so repeat exactly.
+//! Three ways: [`Filer`] makes files that are written, patched and read; [`Mixed`] draws each run of writes anew from shares and distances; [`Copied`] takes DEDISbench's tables,
+//! which say how many contents have how many copies. All draw from a seed, and so repeat exactly.
 
 mod copied;
 mod copies;
 mod distance;
+mod filer;
+mod filer_twins;
 mod history;
 mod mixed;
 mod twins;
@@ -13,6 +15,8 @@ mod twins;
 pub use copied::{Copied, CopiedSpec};
 pub use copies::{CopyClass, CopyTable};
 pub use distance::Distance;
+pub use filer::{Filer, FilerSpec};
+pub use filer_twins::{CORPORATE, ENGINEERING, FilerTwin, PHONE};
 pub use mixed::{Mixed, MixedSpec};
 pub use twins::{TWINS, Twin};
 

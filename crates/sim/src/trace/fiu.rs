@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::{Content, MD5_DIGITS, Parsed, Place, columns, md5, number};
+use super::{Content, MD5_DIGITS, NO_CONTENTS, Parsed, Place, columns, md5, number};
 use crate::random::mix;
 
 const SECTORS_PER_BLOCK: u64 = 8;
@@ -23,16 +23,19 @@ pub(super) fn parse(line: &str, contents: &mut Vec<Content>) -> Result<Parsed, S
     if sectors == 0 || sectors > SECTORS_MAX {
         return Err(format!("a size of {sectors} sectors: expected 1 to {SECTORS_MAX}"));
     }
-    let is_write = match direction {
-        "W" => true,
-        "R" => false,
+    let blocks = sectors.div_ceil(SECTORS_PER_BLOCK);
+    let read_blocks = match direction {
+        "W" => None,
+        "R" => Some(blocks),
         other => return Err(format!("the direction is '{other}': expected W or R")),
     };
     let device = number(major, "the major number")? << 32 | number(minor, "the minor number")?;
-    read_contents(digests, sectors, contents)?;
+    if read_blocks.is_none() || digests != NO_CONTENTS {
+        read_contents(digests, sectors, contents)?;
+    }
     let lbn = number(lba, "the address")? / SECTORS_PER_BLOCK;
     let time = Duration::from_nanos(number(time, "the time")?);
-    Ok(Parsed { time, place: Place { file: device, lbn }, is_write })
+    Ok(Parsed { time, place: Place { file: device, lbn }, read_blocks })
 }
 
 fn read_contents(digests: &str, sectors: u64, contents: &mut Vec<Content>) -> Result<(), String> {
@@ -86,13 +89,15 @@ mod tests {
         let line = format!("2345 17 kjournald 808 16 W 6 1 {MD5}{MD5}");
         let (request, contents) = parsed(&line).unwrap();
         let place = Place { file: 6 << 32 | 1, lbn: 101 };
-        assert_eq!(request, Parsed { time: Duration::from_nanos(2345), place, is_write: true });
+        assert_eq!(request, Parsed { time: Duration::from_nanos(2345), place, read_blocks: None });
         assert_eq!(contents, [Content(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff); 2]);
     }
 
     #[test]
     fn a_read_is_told_from_a_write() {
-        assert!(!parsed(&format!("1 2 p 8 8 R 0 0 {MD5}")).unwrap().0.is_write);
+        for digests in [&MD5.repeat(2), "-"] {
+            assert_eq!(parsed(&format!("1 2 p 8 12 R 0 0 {digests}")).unwrap().0.read_blocks, Some(2));
+        }
     }
 
     #[test]
@@ -130,6 +135,7 @@ mod tests {
             (&format!("1 2 p 8 0 W 0 0 {MD5}"), "a size of 0 sectors"),
             (&format!("1 2 p 8 99999999 W 0 0 {MD5}"), "a size of 99999999 sectors"),
             (&format!("1 2 p 8 8 X 0 0 {MD5}"), "the direction is 'X'"),
+            ("1 2 p 8 8 W 0 0 -", "1 digits of MD5"),
             (&format!("1 2 p 8 16 W 0 0 {MD5}"), "32 digits of MD5 for 16 sectors"),
             (&format!("1 2 p 8 8 W 0 0 +{}", &MD5[1..]), "is not an MD5"),
         ];

@@ -1,17 +1,21 @@
-//! The four columns to which others convert content traces: writes only, one block of 4096 bytes per line.
+//! The four columns to which others convert content traces: one block of 4096 bytes per line. Theirs are writes only; a
+//! block that is read has `-` for its MD5.
 
 use std::time::Duration;
 
-use super::{Content, Parsed, Place, columns, md5, number};
+use super::{Content, NO_CONTENTS, Parsed, Place, columns, md5, number};
 
 /// Reads a line; its one content goes to `contents`, which is emptied first.
 pub(super) fn parse(line: &str, contents: &mut Vec<Content>) -> Result<Parsed, String> {
     let [time, file, lbn, digest] = columns::<4>(line)?;
     contents.clear();
-    contents.push(Content(md5(digest)?));
+    let read_blocks = (digest == NO_CONTENTS).then_some(1);
+    if read_blocks.is_none() {
+        contents.push(Content(md5(digest)?));
+    }
     let time = Duration::from_nanos(number(time, "the time")?);
     let place = Place { file: number(file, "the file")?, lbn: number(lbn, "the block number")? };
-    Ok(Parsed { time, place, is_write: true })
+    Ok(Parsed { time, place, read_blocks })
 }
 
 #[cfg(test)]
@@ -25,8 +29,15 @@ mod tests {
         let mut contents = vec![Content::ZERO; 3];
         let parsed = parse(&format!("77 5 12 {MD5}"), &mut contents).unwrap();
         let place = Place { file: 5, lbn: 12 };
-        assert_eq!(parsed, Parsed { time: Duration::from_nanos(77), place, is_write: true });
+        assert_eq!(parsed, Parsed { time: Duration::from_nanos(77), place, read_blocks: None });
         assert_eq!(contents, [Content(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff)]);
+    }
+
+    #[test]
+    fn a_block_without_md5_is_read() {
+        let mut contents = vec![Content::ZERO];
+        assert_eq!(parse("77 5 12 -", &mut contents).unwrap().read_blocks, Some(1));
+        assert!(contents.is_empty());
     }
 
     #[test]

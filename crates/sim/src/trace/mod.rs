@@ -1,4 +1,4 @@
-//! What a trace is: writes in order, each naming a place and the contents that go there.
+//! What a trace is: writes and reads in order; a write names a place and the contents that go there.
 //!
 //! Owns the nouns, and the forms a trace may have as text. Nothing here holds more than one line of it.
 
@@ -15,7 +15,7 @@ use oncefs_dedup::Tag;
 
 pub use reader::Reader;
 pub use recording::{Recording, Replay};
-pub use writer::write_line;
+pub use writer::write_lines;
 
 use crate::random::mix;
 
@@ -74,10 +74,46 @@ impl<'a> Write<'a> {
     }
 }
 
-/// Where writes come from, one at a time.
+/// One read request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// When, since some moment before the trace.
+    pub time: Duration,
+    /// Place of the first block.
+    pub place: Place,
+    /// How many blocks, at least one.
+    pub blocks: u64,
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// Contents go to places.
+    Write(Write<'a>),
+    /// Someone wants what is there.
+    Read(Read),
+}
+
+impl Event<'_> {
+    /// When, since some moment before the trace.
+    pub fn time(&self) -> Duration {
+        match self {
+            Self::Write(write) => write.time,
+            Self::Read(read) => read.time,
+        }
+    }
+}
+
+/// Where requests come from, one at a time.
 pub trait Source {
-    /// The next write; `None` at the end.
-    fn next(&mut self) -> Result<Option<Write<'_>>, TraceError>;
+    /// The next request; `None` at the end.
+    fn next(&mut self) -> Result<Option<Event<'_>>, TraceError>;
+}
+
+impl<S: Source + ?Sized> Source for Box<S> {
+    fn next(&mut self) -> Result<Option<Event<'_>>, TraceError> {
+        (**self).next()
+    }
 }
 
 /// A line that cannot be read.
@@ -100,16 +136,20 @@ impl fmt::Display for TraceError {
 pub enum Format {
     /// `[ts ns] [pid] [process] [lba] [sectors] [W|R] [major] [minor] [md5s]`: FIU's IODedup traces.
     Fiu,
-    /// `[ts ns] [file] [lbn] [md5]`: one written block of 4096 bytes per line.
+    /// `[ts ns] [file] [lbn] [md5]`: one written block of 4096 bytes per line; one that is read has `-` for its MD5.
     Four,
 }
+
+/// In place of the MD5s: contents that the trace does not say, which only a read may have.
+const NO_CONTENTS: &str = "-";
 
 /// What a line of any format comes to; the contents stand in a buffer beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Parsed {
     time: Duration,
     place: Place,
-    is_write: bool,
+    /// Blocks that are read; `None`: the contents are written.
+    read_blocks: Option<u64>,
 }
 
 /// Columns of a line, exactly `N`.

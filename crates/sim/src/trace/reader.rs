@@ -2,35 +2,29 @@
 
 use std::io::{BufRead, Read};
 
-use super::{Content, Format, Source, TraceError, Write, fiu, four};
+use super::{Content, Event, Format, Parsed, Read as ReadRequest, Source, TraceError, Write, fiu, four};
 
 /// Bytes that a line may have: 4096 MD5s and some more. A file without line ends is refused, not read into memory.
 const LINE_BYTES_MAX: u64 = 2 << 20;
 
-/// A trace as text. Reads are counted and passed over; empty lines are passed over.
+/// A trace as text. Empty lines are passed over.
 pub struct Reader<R> {
     input: R,
     format: Format,
     line: Vec<u8>,
     lines: u64,
-    reads: u64,
     contents: Vec<Content>,
 }
 
 impl<R: BufRead> Reader<R> {
     /// Reads `input` as this format.
     pub fn new(input: R, format: Format) -> Self {
-        Self { input, format, line: Vec::new(), lines: 0, reads: 0, contents: Vec::new() }
+        Self { input, format, line: Vec::new(), lines: 0, contents: Vec::new() }
     }
 
     /// Lines seen.
     pub fn lines(&self) -> u64 {
         self.lines
-    }
-
-    /// Read requests passed over.
-    pub fn reads(&self) -> u64 {
-        self.reads
     }
 
     /// The next line that is not empty; false at the end.
@@ -59,21 +53,21 @@ impl<R: BufRead> Reader<R> {
 }
 
 impl<R: BufRead> Source for Reader<R> {
-    fn next(&mut self) -> Result<Option<Write<'_>>, TraceError> {
-        while self.read_line()? {
-            let text = std::str::from_utf8(&self.line).map_err(|_| self.error(0, "not UTF-8 text".to_owned()))?;
-            let parse = match self.format {
-                Format::Fiu => fiu::parse,
-                Format::Four => four::parse,
-            };
-            let parsed = parse(text, &mut self.contents);
-            let parsed = parsed.map_err(|message| self.error(0, message))?;
-            if parsed.is_write {
-                return Ok(Some(Write { time: parsed.time, place: parsed.place, contents: &self.contents }));
-            }
-            self.reads += 1;
+    fn next(&mut self) -> Result<Option<Event<'_>>, TraceError> {
+        if !self.read_line()? {
+            return Ok(None);
         }
-        Ok(None)
+        let text = std::str::from_utf8(&self.line).map_err(|_| self.error(0, "not UTF-8 text".to_owned()))?;
+        let parse = match self.format {
+            Format::Fiu => fiu::parse,
+            Format::Four => four::parse,
+        };
+        let parsed = parse(text, &mut self.contents);
+        let Parsed { time, place, read_blocks } = parsed.map_err(|message| self.error(0, message))?;
+        Ok(Some(match read_blocks {
+            Some(blocks) => Event::Read(ReadRequest { time, place, blocks }),
+            None => Event::Write(Write { time, place, contents: &self.contents }),
+        }))
     }
 }
 
@@ -83,20 +77,20 @@ mod tests {
 
     const MD5: &str = "00112233445566778899aabbccddeeff";
 
-    /// Lbns of the writes, or the error.
+    /// Lbns of the writes, or the error; a read counts as lbn 0.
     fn lbns(text: &[u8], format: Format) -> Result<Vec<u64>, TraceError> {
         let mut reader = Reader::new(text, format);
         let mut found = Vec::new();
-        while let Some(write) = reader.next()? {
-            found.push(write.place.lbn);
+        while let Some(event) = reader.next()? {
+            found.push(if let Event::Write(write) = event { write.place.lbn } else { 0 });
         }
         Ok(found)
     }
 
     #[test]
-    fn writes_come_in_order_and_reads_are_passed_over() {
+    fn requests_come_in_order() {
         let text = format!("1 2 p 8 8 W 0 0 {MD5}\n2 2 p 16 8 R 0 0 {MD5}\n\n3 2 p 24 8 W 0 0 {MD5}");
-        assert_eq!(lbns(text.as_bytes(), Format::Fiu), Ok(vec![1, 3]));
+        assert_eq!(lbns(text.as_bytes(), Format::Fiu), Ok(vec![1, 0, 3]));
     }
 
     #[test]

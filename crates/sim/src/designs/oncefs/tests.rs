@@ -20,8 +20,16 @@ fn oncefs(memory: u64, two_levels: bool) -> Oncefs {
 }
 
 fn with_eviction(memory: u64, two_levels: bool, eviction: Eviction) -> Oncefs {
-    let (prefix_bits, run_blocks_min, directory_beside) = (None, 1, false);
-    Oncefs::new(OncefsOptions { memory, directory_beside, eviction, prefix_bits, run_blocks_min, two_levels })
+    let (prefix_bits, threshold, directory_beside) = (None, Threshold::Fixed(1), false);
+    Oncefs::new(OncefsOptions {
+        memory,
+        directory_beside,
+        eviction,
+        prefix_bits,
+        threshold,
+        two_levels,
+        extends: false,
+    })
 }
 
 /// A made trace of 40,000 blocks through a design.
@@ -82,7 +90,7 @@ fn the_hint_of_a_freed_block_leaves_memory_at_once() {
 
 #[test]
 fn short_runs_are_stored_anew_when_they_are_not_worth_sharing() {
-    let options = OncefsOptions { run_blocks_min: 3, ..oncefs(AMPLE, true).options };
+    let options = OncefsOptions { threshold: Threshold::Fixed(3), ..oncefs(AMPLE, true).options };
     let mut design = Oncefs::new(options);
     write(&mut design, 0, &[1, 2, 3, 4]);
     write(&mut design, 10, &[1, 2]);

@@ -1,7 +1,7 @@
 //! The out-of-line worker: looks up what was skipped in both levels, remaps duplicates and releases the copy; sweeps the
 //! disk level for stale hints.
 
-use oncefs_dedup::{Hint, Lbn, Pbn, Tag, Work};
+use oncefs_dedup::{Candidates, Decision, Hint, Lbn, Pbn, RunRule, Tag, Work, detect};
 
 use super::{Oncefs, sure};
 use crate::trace::{Content, Place};
@@ -43,10 +43,16 @@ impl Oncefs {
 
     fn visit_blocks(&mut self, file: u64, lbns: &[Lbn]) {
         for lbns in lbns.chunks(WORKER_BLOCKS as usize) {
-            let mut visited: Vec<Visited> = lbns.iter().filter_map(|lbn| self.visited(file, *lbn)).collect();
-            visited.sort_by_key(|block| (block.tag, block.place));
-            let on_disk = self.look_up_on_disk(&visited);
-            visited.into_iter().for_each(|block| self.revisit(block, &on_disk));
+            let in_order: Vec<Visited> = lbns.iter().filter_map(|lbn| self.visited(file, *lbn)).collect();
+            let mut by_tag = in_order.clone();
+            by_tag.sort_by_key(|block| (block.tag, block.place));
+            let on_disk = self.look_up_on_disk(&by_tag);
+            if self.rules.run_blocks_min(file) == 1 {
+                by_tag.into_iter().for_each(|block| self.revisit(block, &on_disk));
+            } else {
+                let adjacent = |a: &Visited, b: &Visited| a.place.plus(1) == b.place;
+                in_order.chunk_by(adjacent).for_each(|blocks| self.revisit_run(blocks, &on_disk));
+            }
             self.demote();
         }
     }
@@ -74,22 +80,67 @@ impl Oncefs {
         if self.volume.at(block.place) != Some(block.pbn) {
             return;
         }
-        let mut pbns = Vec::new();
-        self.hints.peek(block.tag, &mut pbns);
-        let key = Hint::new(block.tag, Pbn(0)).tag;
-        let start = on_disk.partition_point(|hint| hint.tag < key);
-        pbns.extend(on_disk[start..].iter().take_while(|hint| hint.tag == key).map(|hint| hint.pbn));
+        let pbns = self.holders(block.tag, on_disk);
         let count = self.volume.count(block.pbn);
         for pbn in pbns.into_iter().filter(|pbn| *pbn != block.pbn) {
             if !self.confirm(pbn, block.content) || (count > 1 && self.volume.count(pbn) < count) {
                 continue;
             }
             self.outcome.found_out_of_line += u64::from(count == 1);
-            let released = self.volume.share(block.place, pbn);
-            self.release(released);
-            self.promote(block.tag, pbn);
+            self.remap(&block, pbn);
             return;
         }
+    }
+
+    fn remap(&mut self, block: &Visited, pbn: Pbn) {
+        let released = self.volume.share(block.place, pbn);
+        self.release(released);
+        self.promote(block.tag, pbn);
+        self.remapped.push((block.pbn, pbn));
+    }
+
+    /// What both levels know of a tag.
+    fn holders(&mut self, tag: Tag, on_disk: &[Hint]) -> Vec<Pbn> {
+        let mut pbns = Vec::new();
+        self.hints.peek(tag, &mut pbns);
+        let key = Hint::new(tag, Pbn(0)).tag;
+        let start = on_disk.partition_point(|hint| hint.tag < key);
+        pbns.extend(on_disk[start..].iter().take_while(|hint| hint.tag == key).map(|hint| hint.pbn));
+        pbns
+    }
+
+    /// Remaps runs that are worth sharing, of blocks that follow one another in a file. A block that is shared already
+    /// stays; one that is not is no holder of its own content.
+    fn revisit_run(&mut self, blocks: &[Visited], on_disk: &[Hint]) {
+        let contents: Vec<Content> = blocks.iter().map(|block| block.content).collect();
+        let holders = blocks.iter().map(|block| self.holders_in_order(block, on_disk)).collect();
+        let mut holders = self.extended(&contents, holders, None);
+        for (holders, block) in holders.iter_mut().zip(blocks).filter(|(_, block)| self.volume.count(block.pbn) == 1) {
+            holders.retain(|pbn| *pbn != block.pbn);
+        }
+        let candidates: Vec<Candidates> = (holders.iter().zip(blocks))
+            .map(|(holders, block)| Candidates { holders, current: Some(block.pbn) })
+            .collect();
+        let run_blocks_min = self.rules.run_blocks_min(blocks[0].place.file);
+        let decisions = detect(&candidates, RunRule { run_blocks_min, may_go_on: false });
+        for (block, decision) in blocks.iter().zip(decisions) {
+            let Decision::Share(pbn) = decision else { continue };
+            if pbn == block.pbn || self.volume.at(block.place) != Some(block.pbn) || !self.confirm(pbn, block.content) {
+                continue;
+            }
+            self.outcome.found_out_of_line += 1;
+            self.remap(block, pbn);
+        }
+    }
+
+    fn holders_in_order(&mut self, block: &Visited, on_disk: &[Hint]) -> Vec<Pbn> {
+        if self.volume.count(block.pbn) > 1 {
+            return vec![block.pbn];
+        }
+        let mut pbns = self.holders(block.tag, on_disk);
+        pbns.sort_unstable();
+        pbns.dedup();
+        pbns
     }
 
     /// A hint that matched is in memory from now on, and counts as used there.

@@ -1,0 +1,92 @@
+//! What was aimed for, and whether it was reached.
+
+use super::costs::READINGS;
+use super::runs::CACHE_PERCENTS;
+use super::{FilerResult, Idedup, IdedupRun, Index, Limit};
+use crate::designs::Outcome;
+use crate::device::DEVICES;
+use crate::table::Table;
+
+/// Of threshold 1's savings, what the paper's threshold 4 keeps with a quarter of the cache: Corporate, Engineering.
+const KEPT_MIN: [f64; 2] = [0.66, 0.54];
+/// Of threshold 1's, what SmartDedup's trace 6 keeps with threshold 4.
+const PHONE_KEPT_MIN: f64 = 0.94;
+/// And its extents then, to those without dedup.
+const PHONE_EXTENTS_MAX: f64 = 1.06;
+
+impl FilerResult {
+    /// What threshold 4 keeps of threshold 1's, with this cache; and of threshold 1's with the complete one.
+    fn kept(&self, percent: u64) -> [f64; 2] {
+        let found = |percent, blocks| self.at(Index::Lru(percent), blocks).outcome.found() as f64;
+        [percent, 100].map(|of| found(percent, 4) / found(of, 1).max(1.0))
+    }
+}
+
+impl Idedup {
+    /// One row per aim.
+    pub fn verdicts_table(&self) -> Table {
+        let mut table = Table::new(&["aim", "paper", "here", "met"]);
+        for (filer, least) in self.filers.iter().zip(KEPT_MIN) {
+            for percent in CACHE_PERCENTS {
+                let aim = |of| {
+                    format!("{}: threshold 4 keeps {:.0} %, cache {percent} %{of}", filer.twin.name, 100.0 * least)
+                };
+                let [same, complete] = filer.kept(percent);
+                table.row(verdict(&aim(""), "-", percent_of(same), same >= least));
+                if percent == 25 {
+                    let paper = format!("{:.0} %", 100.0 * least);
+                    table.row(verdict(
+                        &aim(", of the complete one's"),
+                        &paper,
+                        percent_of(complete),
+                        complete >= least,
+                    ));
+                }
+            }
+        }
+        let (kept, extents) = (self.phone_kept(4), self.phone_extents(4));
+        table.row(verdict(
+            "trace 6: threshold 4 loses at most 6 %",
+            "6 %",
+            percent_of(1.0 - kept),
+            kept >= PHONE_KEPT_MIN,
+        ));
+        let here = format!("{extents:.3}");
+        table.row(verdict("trace 6: with at most 1.06 times the extents", "1.06", here, extents <= PHONE_EXTENTS_MAX));
+        for (reading, name) in READINGS {
+            for (device, model) in DEVICES.iter().enumerate() {
+                for filer in &self.filers {
+                    let gain = filer.automatic_gain(reading, device);
+                    let aim =
+                        format!("{}, {}, read {name}: automatic beats every fixed one", filer.twin.name, model.name);
+                    table.row(verdict(&aim, "-", format!("by {:.1}", 100.0 * gain), gain > 0.0));
+                }
+            }
+        }
+        table
+    }
+
+    pub(super) fn phone_outcome(&self, threshold: u32) -> &Outcome {
+        let run = IdedupRun { index: Index::Extended, limit: Limit::Blocks(threshold), memory_mib: 0 };
+        &self.phone.result(run).outcome
+    }
+
+    /// Of what threshold 1 finds, the part that this one does.
+    pub(super) fn phone_kept(&self, threshold: u32) -> f64 {
+        self.phone_outcome(threshold).found() as f64 / self.phone_outcome(1).found().max(1) as f64
+    }
+
+    /// Extents, to those without dedup.
+    pub(super) fn phone_extents(&self, threshold: u32) -> f64 {
+        let without = IdedupRun { index: Index::None, limit: Limit::Blocks(1), memory_mib: 0 };
+        self.phone_outcome(threshold).extents as f64 / self.phone.result(without).outcome.extents.max(1) as f64
+    }
+}
+
+fn percent_of(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+fn verdict(aim: &str, paper: &str, here: String, is_met: bool) -> Vec<String> {
+    vec![aim.to_owned(), paper.to_owned(), here, if is_met { "yes" } else { "no" }.to_owned()]
+}

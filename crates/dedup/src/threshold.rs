@@ -31,7 +31,7 @@ const STEP: f64 = 1.5;
 
 /// How a file is read and how it lies, in blocks; the default is a file of which nothing is known.
 ///
-/// Invariant: a sum of two that belong together is at most [`BLOCKS_COUNTED_MAX`] and one request.
+/// Invariant: a sum of two that belong together is at most `BLOCKS_COUNTED_MAX` and one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pattern {
     sequential: u32,

@@ -77,6 +77,10 @@ fn replay_op(state: &mut State, staging: &Staging, sequence: u64, op: &Op<'_>, f
             state.table.add_redo(sequence, Redo::Store(pbn, tag, fingerprint));
         }
         Op::Count { pbn, blocks, count } => {
+            // Nobody reads a block that was freed before the crash, and no checkpoint places it. It waits for the trim.
+            if count == 0 && !staging.has_none(pbn, blocks) {
+                staging.remove((pbn.0..pbn.0 + blocks).map(Pbn));
+            }
             let mut at = pbn;
             while at.0 < pbn.0 + blocks {
                 let page_end = (page_of(at) + 1) * PAGE_ENTRIES;

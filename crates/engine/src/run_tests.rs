@@ -288,3 +288,19 @@ fn random_requests_read_back_whatever_the_minimum() {
         println!("seed {seed}, minimum {min:?}: {} blocks used", used(&core));
     }
 }
+
+#[test]
+fn a_rider_that_was_freed_before_a_crash_is_not_read_in_the_place_of_what_follows_it() {
+    let (devices, core) = volume(with_min(1));
+    write(&core, 1, 0, &unique(3, 1));
+    core.commit().unwrap();
+    core.truncate(MapId(1), 0, |_, _| ()).unwrap();
+    core.commit().unwrap();
+    let devices = devices.after_power_cut_of_all();
+    let core = devices.open();
+    core.checkpoint().unwrap();
+    let data = unique(40, 2);
+    write(&core, 2, 0, &data);
+    assert_holds(&core, 2, &data);
+    assert_eq!(core.staging.bytes(), 0, "nothing refers to what is in memory");
+}

@@ -148,6 +148,22 @@ fn a_commit_fails_if_a_write_out_of_its_blocks_fails() {
     });
 }
 
+/// The last blocks of a request may be kept in memory while the others are written at once.
+#[test]
+fn of_a_request_that_fails_nothing_stays_in_memory() {
+    let devices = Devices::new(Blocks(700), Settings { run_blocks_min: Some(8), ..one_level() });
+    let data = Arc::new(HookedDevice { inner: devices.data.clone(), ..HookedDevice::default() });
+    let core = Arc::new(devices.open_with(data.clone()));
+    let stored = unique(COMPARED, 1);
+    core.write(MapId(1), 0, &stored, |_, _| ()).unwrap();
+    core.commit().unwrap();
+    *data.before_write.lock() = Some(Box::new(|| Err(io::Error::other("the disk is full"))));
+    let begun = [&unique(COMPARED, 2), &stored[..3 * BLOCK_BYTES]].concat();
+    assert!(core.write(MapId(2), 0, &begun, |_, _| ()).is_err());
+    assert_eq!(core.staging.bytes(), 0, "what is in memory is read in the place of what is written there next");
+    assert_clean(&core);
+}
+
 #[test]
 fn no_block_is_handed_out_while_a_hole_is_punched_there() {
     let devices = Devices::new(Blocks(700), one_level());

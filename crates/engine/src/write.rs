@@ -176,7 +176,6 @@ impl Core {
         self.counters.blocks_placed.fetch_add(anew.len() as u64, Relaxed);
         let direct = anew.len() - batch.open.len().min(anew.len());
         let direct = if direct < DIRECT_BLOCKS_MIN { 0 } else { direct };
-        anew[direct..].iter().for_each(|index| self.stage(batch, *index));
         let mut blocks = anew[..direct].iter().map(|index| batch.block(*index));
         for run in &first_blocks(&runs, direct as u64) {
             if let Err(error) = self.write_run(*run, &mut blocks) {
@@ -184,6 +183,8 @@ impl Core {
                 return Err(error);
             }
         }
+        // Behind all that can fail: what is given back must not be in memory.
+        anew[direct..].iter().for_each(|index| self.stage(batch, *index));
         Ok(runs)
     }
 

@@ -165,7 +165,7 @@ impl Core {
     pub fn leave_open(&self, map: MapId, batch: &Batch, going_on: GoingOn) {
         let new = batch.open.iter().zip(going_on.holders).filter_map(|(&index, holders)| {
             let (lbn, tag) = (batch.first.plus(index as u64), batch.tags[index]);
-            Some(OpenBlock { lbn, pbn: batch.pbn(index)?, tag, holders })
+            Some(OpenBlock { lbn, pbn: batch.pbn(index)?, tag, holders: placed(batch, holders) })
         });
         let open = going_on.open.into_iter().chain(new).collect();
         let shared_end = match batch.outcomes.last() {
@@ -194,6 +194,15 @@ fn add_earlier_equals(batch: &Batch, holders: &mut [Vec<Pbn>]) {
 
 fn in_batch(index: usize) -> Pbn {
     Pbn(IN_BATCH + index as u64)
+}
+
+/// Holders as the next request knows them: earlier blocks of this one have their pbns now.
+fn placed(batch: &Batch, holders: Vec<Pbn>) -> Vec<Pbn> {
+    let place = |pbn: Pbn| pbn.0.checked_sub(IN_BATCH).map_or(Some(pbn), |index| batch.pbn(index as usize));
+    let mut placed: Vec<Pbn> = holders.into_iter().filter_map(place).collect();
+    placed.sort_unstable();
+    placed.dedup();
+    placed
 }
 
 /// The end of the run that the request before shared, as far as it matters: a run that goes on from there is as much

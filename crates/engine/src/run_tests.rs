@@ -304,3 +304,15 @@ fn a_rider_that_was_freed_before_a_crash_is_not_read_in_the_place_of_what_follow
     assert_holds(&core, 2, &data);
     assert_eq!(core.staging.bytes(), 0, "nothing refers to what is in memory");
 }
+
+#[test]
+fn open_blocks_that_equal_earlier_ones_of_their_request_are_shared_with_them() {
+    let (_devices, core) = volume(with_min(4));
+    let pair = unique(2, 1);
+    write(&core, 1, 0, &[pair.clone(), pair.clone()].concat());
+    assert_eq!(used(&core), 4);
+    core.tune(&[("run_blocks_min".to_owned(), "2".to_owned())]).unwrap();
+    write(&core, 1, 4, &unique(1, 2));
+    assert_eq!(used(&core), 3, "two of four, and the new one");
+    assert_holds(&core, 1, &[pair.clone(), pair, unique(1, 2)].concat());
+}

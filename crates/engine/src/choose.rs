@@ -70,6 +70,9 @@ impl<'a> Choice<'a> {
     }
 
     fn best_for(&mut self, visit: &Visit) -> Option<Pbn> {
+        if self.kept.contains(&visit.pbn) {
+            return None;
+        }
         let rank = |(pbn, entry): &&(Pbn, Entry)| (entry.count, std::cmp::Reverse(*pbn));
         let (best, _) = self.holders_of(visit).max_by_key(rank)?;
         if *best != visit.pbn {
@@ -115,11 +118,12 @@ impl<'a> Choice<'a> {
         if run.iter().any(is_in_the_way) {
             return false;
         }
-        let count_of = |(visit, target): &(Visit, Pbn)| self.entry_of(visit, *target).map_or(0, |entry| entry.count);
-        let here: u32 = run.iter().map(|(visit, _)| visit.entry.count).sum();
-        let there: u32 = run.iter().map(count_of).sum();
+        let count_of =
+            |(visit, target): &(Visit, Pbn)| self.entry_of(visit, *target).map_or(0, |entry| entry.count.into());
+        let here: u64 = run.iter().map(|(visit, _)| u64::from(visit.entry.count)).sum();
+        let there: u64 = run.iter().map(count_of).sum();
         let is_better = (there, std::cmp::Reverse(run[0].1)) > (here, std::cmp::Reverse(run[0].0.pbn));
-        let frees = self.are_listed && here as usize == run.len();
+        let frees = self.are_listed && here == run.len() as u64;
         let moves = is_better || (frees && run.iter().all(|(_, target)| !self.visited.contains(target)));
         self.left += if moves { 0 } else { run.len() as u64 };
         moves
@@ -246,6 +250,48 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// As `visits` of one stretch: (pbn, tag, count) each. Gives (pbn, target).
+    fn chosen_in(stretches: &[(u32, &[(u64, u64, u32)])], others: &[(u64, u64, u32)]) -> Vec<(u64, u64)> {
+        let mut holders = Holders::new();
+        let mut all: Vec<_> = stretches.iter().flat_map(|(_, visits)| *visits).chain(others).copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        for (pbn, tag, count) in all {
+            holders.entry(Tag(tag)).or_default().push((Pbn(pbn), entry(tag, count)));
+        }
+        let visits: Vec<Vec<Visit>> = (stretches.iter().zip(1..))
+            .map(|((_, visits), map)| {
+                let visit = |(&(pbn, tag, count), lbn): (&(u64, u64, u32), u64)| Visit {
+                    map: MapId(map),
+                    lbn: Lbn(lbn),
+                    pbn: Pbn(pbn),
+                    entry: entry(tag, count),
+                };
+                visits.iter().zip(0..).map(visit).collect()
+            })
+            .collect();
+        let mins = stretches.iter().map(|(run_blocks_min, _)| *run_blocks_min);
+        let stretches: Vec<Stretch> = (mins.zip(&visits))
+            .map(|(run_blocks_min, visits)| Stretch { visits, run_blocks_min, before: Vec::new(), after: Vec::new() })
+            .collect();
+        let (remaps, _) = choose(&stretches, &holders, false);
+        remaps.iter().map(|remap| (remap.visit.pbn.0, remap.target.0.0)).collect()
+    }
+
+    #[test]
+    fn the_references_of_a_run_may_be_more_than_a_count_holds() {
+        let here: Vec<(u64, u64, u32)> = (0..256).map(|n| (1_000 + n, n, 1 << 24)).collect();
+        let there: Vec<(u64, u64, u32)> = (0..256).map(|n| (5_000 + n, n, 1 << 25)).collect();
+        assert_eq!(chosen_in(&[(8, &here)], &there).len(), 256);
+    }
+
+    #[test]
+    fn what_a_run_moves_to_stays_where_every_block_counts_too() {
+        let run = [(20, 7, 5), (21, 8, 1)];
+        let moved = chosen_in(&[(2, &run), (1, &[(30, 7, 4)])], &[(31, 8, 9)]);
+        assert_eq!(moved, [(20, 30), (21, 31)], "and 30 does not move to 20");
     }
 
     fn holders_of(refs: &[u64]) -> Vec<(u64, u32)> {

@@ -119,6 +119,19 @@ fn one_hint_is_enough_where_runs_are_extended() {
 }
 
 #[test]
+fn what_is_stored_while_it_is_open_is_no_holder_of_itself() {
+    let mut design = oncefs(Threshold::Fixed(4), true);
+    write_at(&mut design, 0, 1, 0, 0..20);
+    // Extension is needed to know of block 0.
+    assert!(design.hints.remove(Content::numbered(0).tag(), design.volume.at(Place { file: 1, lbn: 0 }).unwrap()));
+    write_at(&mut design, 0, 2, 0, 900..901);
+    write_at(&mut design, 0, 2, 1, 0..2);
+    // Extension goes on behind block 900, where the open blocks were stored.
+    write_at(&mut design, 0, 2, 3, 901..903);
+    assert_eq!((design.outcome.found_inline, design.volume.used()), (0, 25));
+}
+
+#[test]
 fn a_file_that_turns_out_to_be_read_at_random_is_looked_at_again() {
     let mut design = oncefs(Threshold::Automatic { seek_blocks: 6.1 }, true);
     write_at(&mut design, 0, 1, 0, 0..40);

@@ -252,8 +252,11 @@ mod tests {
         }
     }
 
+    /// Block, tag and references.
+    type Seen = (u64, u64, u32);
+
     /// As `visits` of one stretch: (pbn, tag, count) each. Gives (pbn, target).
-    fn chosen_in(stretches: &[(u32, &[(u64, u64, u32)])], others: &[(u64, u64, u32)]) -> Vec<(u64, u64)> {
+    fn chosen_in(stretches: &[(u32, &[Seen])], others: &[Seen]) -> Vec<(u64, u64)> {
         let mut holders = Holders::new();
         let mut all: Vec<_> = stretches.iter().flat_map(|(_, visits)| *visits).chain(others).copied().collect();
         all.sort_unstable();

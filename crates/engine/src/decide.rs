@@ -97,6 +97,8 @@ impl Core {
         let mut extended = self.extended(Extension::new(&tags, known, &seeds))?.into_iter();
         for block in &mut stream.open {
             block.holders = extended.next().expect("each block has a list of holders");
+            // Where it is stored for now is no reason to store it there.
+            block.holders.retain(|pbn| *pbn != block.pbn);
         }
         for (index, extended) in stored.into_iter().zip(extended) {
             holders[index] = extended;

@@ -82,9 +82,8 @@ impl Core {
         let mut holders = self.look_up_in_both(&visits)?;
         let is_listed = self.pass.lock().is_batch_listed();
         let stretches = self.stretches(&visits);
-        if self.sample != Sample::ALL {
-            stretches.iter().try_for_each(|stretch| self.extend_stretch(stretch, &mut holders))?;
-        }
+        let may_have_more = |stretch: &&Stretch| self.sample != Sample::ALL || stretch.run_blocks_min > 1;
+        stretches.iter().filter(may_have_more).try_for_each(|stretch| self.extend_stretch(stretch, &mut holders))?;
         let (chosen, left) = choose(&stretches, &holders, is_listed);
         let confirmed = self.confirm_remaps(chosen);
         self.pass.lock().note_left(left, confirmed.len() as u64);

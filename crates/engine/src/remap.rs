@@ -62,8 +62,9 @@ impl Core {
     /// Their targets went meanwhile: others may hold the same.
     fn look_again(&self, refused: &[Remap]) {
         self.counters.hints_refused.fetch_add(refused.len() as u64, Relaxed);
-        let mut skipped = self.skipped.lock();
-        refused.iter().for_each(|Remap { visit, .. }| skipped.add(visit.map.0, visit.lbn, 1));
+        if let Some(Remap { visit, .. }) = refused.first() {
+            self.leave_to_worker(visit.map, refused.iter().map(|remap| remap.visit.lbn));
+        }
     }
 
     /// A plan for the places that the map still has as they were seen, and the targets that it takes.

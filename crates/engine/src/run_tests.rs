@@ -316,3 +316,48 @@ fn open_blocks_that_equal_earlier_ones_of_their_request_are_shared_with_them() {
     assert_eq!(used(&core), 3, "two of four, and the new one");
     assert_holds(&core, 1, &[pair.clone(), pair, unique(1, 2)].concat());
 }
+
+#[test]
+fn what_was_written_out_before_its_run_went_on_is_left_to_the_worker() {
+    let settings = Settings { inline: Inline::All, run_blocks_min: Some(4), ..two_levels() };
+    let (_devices, core) = volume(settings);
+    let data = unique(40, 1);
+    write(&core, 1, 0, &data);
+    worked_off(&core);
+    write(&core, 2, 0, part(&data, 0, 3));
+    // Makes the commit write out all of it.
+    write(&core, 3, 0, &unique(40, 2));
+    core.commit().unwrap();
+    write(&core, 2, 3, part(&data, 3, 10));
+    assert_eq!(used(&core), 83);
+    worked_off(&core);
+    assert_eq!(used(&core), 80);
+    assert_holds(&core, 2, part(&data, 0, 10));
+}
+
+#[test]
+fn what_a_request_that_is_not_admitted_goes_on_with_is_left_to_the_worker() {
+    let settings = Settings { inline: Inline::All, run_blocks_min: Some(8), ..two_levels() };
+    let (_devices, core) = volume(settings);
+    let data = unique(40, 1);
+    write(&core, 1, 0, &data);
+    worked_off(&core);
+    write(&core, 2, 0, part(&data, 0, 6));
+    core.tune(&[("inline".to_owned(), "off".to_owned())]).unwrap();
+    write(&core, 2, 6, part(&data, 6, 12));
+    assert_eq!(used(&core), 52);
+    worked_off(&core);
+    assert_eq!(used(&core), 40);
+    assert_holds(&core, 2, part(&data, 0, 12));
+}
+
+#[test]
+fn where_there_is_no_worker_nothing_is_left_to_it() {
+    let (_devices, core) = volume(with_min(1_024));
+    let data = unique(300, 1);
+    write(&core, 1, 0, &data);
+    write(&core, 2, 0, part(&data, 0, 256));
+    write(&core, 2, 256, part(&data, 256, 300));
+    assert!(!core.is_revisit_left(), "more is open than is remembered");
+    assert_holds(&core, 2, &data);
+}

@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use oncefs_dedup::Skipped;
 
-use crate::MapId;
 use crate::batch::{Batch, Outcome};
 use crate::buffer::AlignedBuf;
 use crate::core::Core;
 use crate::device::{ALIGN_BYTES, Device};
 use crate::format::checksum;
 use crate::format::skipped::{Checkpoint, HEADER_BYTES, SLOT_BYTES};
+use crate::{Lbn, MapId};
 
 /// The file `skipped`: two slots.
 pub struct SkippedFile {
@@ -162,6 +162,14 @@ impl Core {
                 None => {}
             }
             first = end;
+        }
+    }
+
+    /// Leaves blocks of a file to the worker, where there is one.
+    pub fn leave_to_worker(&self, map: MapId, lbns: impl IntoIterator<Item = Lbn>) {
+        let mut skipped = self.skipped.lock();
+        if skipped.bytes_max() > 0 {
+            lbns.into_iter().for_each(|lbn| skipped.add(map.0, lbn, 1));
         }
     }
 

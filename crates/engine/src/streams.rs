@@ -3,7 +3,8 @@
 //! The last blocks of a request may belong to a run that is too short so far. They are stored like small writes, in
 //! memory, and what may hold them is remembered here. If the file's next request makes the run long enough, they become
 //! references before they ever reach the device; if they were written out meanwhile, with a commit or for want of room,
-//! they stay as they are. Data that rides in the log is in memory until it is placed, and open as long.
+//! they stay as they are, unless the worker finds that their run is long enough. Data that rides in the log is in
+//! memory until it is placed, and open as long.
 //!
 //! Nothing here is durable: what is forgotten costs a duplicate.
 
@@ -89,11 +90,13 @@ impl Streams {
 
 impl Core {
     /// What a file's last request left open, if this one goes on from there. Blocks that are not in memory any more
-    /// are decided, and so are those before them.
+    /// are decided, and so are those before them: as the file does go on, the worker looks how far their run goes.
     pub fn take_stream(&self, map: MapId, at: Lbn) -> Stream {
         let mut stream = self.streams.lock().take(map, at);
         let decided = stream.open.iter().rposition(|block| self.staging.get(block.pbn).is_none());
-        stream.open.drain(..decided.map_or(0, |last| last + 1));
+        if let Some(last) = decided {
+            self.leave_to_worker(map, stream.open.drain(..=last).map(|block| block.lbn));
+        }
         stream
     }
 
@@ -101,8 +104,7 @@ impl Core {
     pub fn keep_stream(&self, map: MapId, mut stream: Stream) {
         let too_many = stream.open.len().saturating_sub(OPEN_BLOCKS_MAX);
         if too_many > 0 {
-            let mut skipped = self.skipped.lock();
-            stream.open.drain(..).for_each(|block| skipped.add(map.0, block.lbn, 1));
+            self.leave_to_worker(map, stream.open.drain(..).map(|block| block.lbn));
         }
         self.streams.lock().put(map, stream);
     }

@@ -114,6 +114,8 @@ impl Core {
             let holders = self.timed(Stage::Lookup, blocks, || self.look_up(batch));
             going_on = self.timed(Stage::Decide, blocks, || self.decide(map, batch, holders, current, stream))?;
             self.timed(Stage::Confirm, blocks, || self.confirm(batch))?;
+        } else if !stream.open.is_empty() {
+            self.leave_to_worker(map, stream.open.iter().map(|block| block.lbn));
         }
         self.count_request(is_admitted, blocks);
         let reserved = current.iter().filter(|target| **target == Target::Reserved).count();

@@ -4,7 +4,8 @@
 use crate::core::Core;
 use crate::fixture::{Devices, Random, one_level, two_levels, unique};
 use crate::settings::{Inline, Settings};
-use crate::{BLOCK_BYTES, Blocks, MapId};
+use crate::streams::OpenBlock;
+use crate::{BLOCK_BYTES, Blocks, Lbn, MapId};
 
 const DATA: Blocks = Blocks(40_000);
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -360,4 +361,22 @@ fn where_there_is_no_worker_nothing_is_left_to_it() {
     write(&core, 2, 256, part(&data, 256, 300));
     assert!(!core.is_revisit_left(), "more is open than is remembered");
     assert_holds(&core, 2, &data);
+}
+
+#[test]
+fn an_open_block_of_a_deleted_file_or_that_is_its_own_holder_is_no_error_and_no_share() {
+    let (_devices, core) = volume(with_min(4));
+    write(&core, 1, 0, &unique(1, 1));
+    let tag = core.hasher.tag(&unique(1, 1));
+    let pbn = core.stored_from(MapId(1), Lbn(0), 1).unwrap()[0];
+    let block = OpenBlock { lbn: Lbn(0), pbn, tag, holders: vec![pbn] };
+    let shared = || core.counters.snapshot()["blocks_shared"];
+    core.share_open(MapId(1), &[(block.clone(), pbn)]).unwrap();
+    assert_eq!(shared(), 0, "it is where it is");
+    write(&core, 2, 0, &unique(2, 2));
+    write(&core, 3, 0, &unique(1, 1));
+    core.detach(MapId(1), |_| ()).unwrap();
+    let other = core.stored_from(MapId(3), Lbn(0), 1).unwrap()[0];
+    core.share_open(MapId(1), &[(block, other)]).expect("the file was deleted meanwhile");
+    assert_eq!(shared(), 0);
 }

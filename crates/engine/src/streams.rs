@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::Core;
 use crate::revisit::{Remap, Visit};
-use crate::{Lbn, MapId, Pbn, Result, Tag};
+use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
 
 /// Files that are remembered, at most: those written last.
 const STREAMS_MAX: usize = 64;
@@ -123,11 +123,17 @@ impl Core {
             let of_target = live(target, block.tag)?;
             Some(Remap { visit: Visit { map, lbn: block.lbn, pbn: block.pbn, entry }, target: (*target, of_target) })
         };
-        let confirmed = self.confirm_remaps(wanted.iter().filter_map(remap).collect());
+        // A run may go on from where an open block is stored for now: that one is where it is to be.
+        let moving = wanted.iter().filter(|(block, target)| block.pbn != *target);
+        let confirmed = self.confirm_remaps(moving.filter_map(remap).collect());
         if confirmed.is_empty() {
             return Ok(());
         }
-        let shared = self.remap_portion(map, &confirmed)?;
+        let shared = match self.remap_portion(map, &confirmed) {
+            // The file was deleted: its blocks are being freed as it is.
+            Err(Error::MapDetached) => 0,
+            shared => shared?,
+        };
         self.counters.blocks_shared.fetch_add(shared, Relaxed);
         Ok(())
     }

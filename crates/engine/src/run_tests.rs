@@ -380,3 +380,20 @@ fn an_open_block_of_a_deleted_file_or_that_is_its_own_holder_is_no_error_and_no_
     core.share_open(MapId(1), &[(block, other)]).expect("the file was deleted meanwhile");
     assert_eq!(shared(), 0);
 }
+
+#[test]
+fn more_files_at_a_time_than_are_remembered_are_left_to_the_worker() {
+    let settings = Settings { inline: Inline::All, run_blocks_min: Some(8), ..two_levels() };
+    let (_devices, core) = volume(settings);
+    let data = unique(16, 1);
+    write(&core, 1, 0, &data);
+    worked_off(&core);
+    for at in 0..16 {
+        (2..72).for_each(|map| write(&core, map, at as u64, part(&data, at, at + 1)));
+    }
+    assert_eq!(used(&core), 71 * 16, "no request follows the one before of its file soon enough");
+    worked_off(&core);
+    // The last request of the files written last is still open: of those one block stays.
+    assert!(used(&core) <= 16 + 64, "{} blocks are used", used(&core));
+    assert_holds(&core, 2, &data);
+}

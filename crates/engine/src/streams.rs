@@ -64,17 +64,16 @@ impl Streams {
         found.filter(|stream| stream.next == at).unwrap_or_default()
     }
 
-    /// Remembers where a file's request ended. The file that was written least lately is forgotten for it.
-    pub fn put(&mut self, map: MapId, stream: Stream) {
+    /// Remembers where a file's request ended. The file that was written least lately is forgotten for it, and given.
+    pub fn put(&mut self, map: MapId, stream: Stream) -> Option<(MapId, Stream)> {
         self.0.retain(|(other, _)| *other != map);
         if !stream.is_worth_keeping() {
-            return;
+            return None;
         }
-        if self.0.len() == STREAMS_MAX {
-            self.0.remove(0);
-        }
+        let forgotten = (self.0.len() == STREAMS_MAX).then(|| self.0.remove(0));
         self.0.push((map, stream));
         self.check();
+        forgotten
     }
 
     fn check(&self) {
@@ -100,13 +99,16 @@ impl Core {
         stream
     }
 
-    /// Remembers a stream. What is too much for it is left to the worker.
+    /// Remembers a stream. What is too much for it is left to the worker, and so is what is forgotten for it.
     pub fn keep_stream(&self, map: MapId, mut stream: Stream) {
         let too_many = stream.open.len().saturating_sub(OPEN_BLOCKS_MAX);
         if too_many > 0 {
             self.leave_to_worker(map, stream.open.drain(..).map(|block| block.lbn));
         }
-        self.streams.lock().put(map, stream);
+        let forgotten = self.streams.lock().put(map, stream);
+        if let Some((map, stream)) = forgotten.filter(|(_, stream)| !stream.open.is_empty()) {
+            self.leave_to_worker(map, stream.open.iter().map(|block| block.lbn));
+        }
     }
 
     /// Lets places that were open refer to the blocks that hold their content. A publication of its own, behind that of

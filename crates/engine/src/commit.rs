@@ -7,8 +7,6 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use hashbrown::HashSet;
-
 use crate::allocator::{Allocator, Run};
 use crate::checkpoint::{Frozen, Layers};
 use crate::core::Core;
@@ -242,9 +240,12 @@ impl Core {
 /// What the group itself freed again need not be written. Readers that still see it find it in memory, until it is
 /// released.
 fn drop_freed(staged: &mut Vec<Pbn>, freed: &[Run]) {
-    if !freed.is_empty() && !staged.is_empty() {
-        let freed: HashSet<Pbn> = freed.iter().flat_map(|run| run.pbns()).collect();
-        staged.retain(|pbn| !freed.contains(pbn));
+    staged.sort_unstable();
+    for run in freed {
+        // Few are staged, and a deleted file may have freed millions: under the publish lock only the few are looked at.
+        let first = staged.partition_point(|pbn| *pbn < run.pbn);
+        let end = staged.partition_point(|pbn| *pbn < run.end());
+        staged.drain(first..end);
     }
 }
 

@@ -53,7 +53,7 @@ impl Core {
         current: &[Target],
         mut stream: Stream,
     ) -> Result<GoingOn> {
-        self.extend_batch(batch, &mut holders, &mut stream)?;
+        self.extend_batch(batch, &mut holders, &mut stream);
         let unchanged = self.current_with_same_tag(batch, current)?;
         for (holders, current) in holders.iter_mut().zip(&unchanged) {
             // The map's own block is a candidate even if no hint names it (any more).
@@ -62,7 +62,8 @@ impl Core {
             }
         }
         add_earlier_equals(batch, &mut holders);
-        let rule = self.run_rule(map, batch, &stream);
+        let is_new = !current.iter().any(|target| matches!(target, Target::Data(_)));
+        let rule = self.run_rule(map, batch, &stream, is_new);
         let before = shared_before(&stream, rule.run_blocks_min);
         // Zero blocks take no place in the data area, so that a run goes on behind them.
         let stored = batch.indexes(|outcome| outcome != Outcome::Zero);
@@ -85,16 +86,16 @@ impl Core {
     }
 
     /// Adds holders that no hint names: neighbours of known ones, by the block table.
-    fn extend_batch(&self, batch: &Batch, holders: &mut [Vec<Pbn>], stream: &mut Stream) -> Result<()> {
+    fn extend_batch(&self, batch: &Batch, holders: &mut [Vec<Pbn>], stream: &mut Stream) {
         let seeds: Vec<Pbn> = stream.shared_end.iter().map(|end| end.plus(1)).collect();
         if seeds.is_empty() && stream.open.is_empty() && holders.iter().all(Vec::is_empty) {
-            return Ok(());
+            return;
         }
         let stored = batch.indexes(|outcome| outcome != Outcome::Zero);
         let new = stored.iter().map(|index| (batch.tags[*index], std::mem::take(&mut holders[*index])));
         let open = stream.open.iter_mut().map(|block| (block.tag, std::mem::take(&mut block.holders)));
         let (tags, known): (Vec<Tag>, Vec<Vec<Pbn>>) = open.chain(new).unzip();
-        let mut extended = self.extended(Extension::new(&tags, known, &seeds))?.into_iter();
+        let mut extended = self.extended(Extension::new(&tags, known, &seeds)).into_iter();
         for block in &mut stream.open {
             block.holders = extended.next().expect("each block has a list of holders");
             // Where it is stored for now is no reason to store it there.
@@ -103,11 +104,10 @@ impl Core {
         for (index, extended) in stored.into_iter().zip(extended) {
             holders[index] = extended;
         }
-        Ok(())
     }
 
     /// The holders that an extension finds. Table pages are read for it, in few turns.
-    pub fn extended(&self, mut extension: Extension) -> Result<Vec<Vec<Pbn>>> {
+    pub fn extended(&self, mut extension: Extension) -> Vec<Vec<Pbn>> {
         for _ in 0..EXTENSION_TURNS_MAX {
             let missing = {
                 let mut state = self.state.lock();
@@ -122,19 +122,23 @@ impl Core {
             }
             let mut pages: Vec<u64> = missing.into_iter().map(page_of).collect();
             pages.dedup();
-            self.load_pages(&pages)?;
+            // No write depends on what a damaged page would have named.
+            if let Err(error) = self.load_pages(&pages) {
+                log::debug!("a run is not extended: {error}");
+                break;
+            }
         }
-        Ok(extension.into_holders())
+        extension.into_holders()
     }
 
     /// The shortest run worth sharing in this request, and whether one at its end stays open. A file that is known as a
     /// whole, from its beginning, and equal to one run as a whole, is shared however short it is, unless
-    /// `run_blocks_min` is fixed: it is one piece as before.
-    fn run_rule(&self, map: MapId, batch: &Batch, stream: &Stream) -> RunRule {
+    /// `run_blocks_min` is fixed: it is one piece as before. `is_new`: the file had nothing at these places.
+    fn run_rule(&self, map: MapId, batch: &Batch, stream: &Stream, is_new: bool) -> RunRule {
         let run_blocks_min = self.run_blocks_min(map);
         let stored = batch.indexes(|outcome| outcome != Outcome::Zero).len() + stream.open.len();
         let first = stream.open.first().map_or(batch.first, |block| block.lbn);
-        let is_whole = first == Lbn(0) && self.shares_whole_files();
+        let is_whole = first == Lbn(0) && is_new && self.shares_whole_files();
         let run_blocks_min = if is_whole { run_blocks_min.min(stored.max(1) as u32) } else { run_blocks_min };
         RunRule { run_blocks_min, may_go_on: true }
     }
@@ -170,7 +174,7 @@ impl Core {
             Some(OpenBlock { lbn, pbn: batch.pbn(index)?, tag, holders: placed(batch, holders) })
         });
         let open = going_on.open.into_iter().chain(new).collect();
-        let shared_end = match batch.outcomes.last() {
+        let shared_end = match batch.outcomes.iter().rfind(|outcome| **outcome != Outcome::Zero) {
             Some(Outcome::Share(pbn)) => Some(*pbn),
             _ => None,
         };

@@ -178,6 +178,17 @@ fn with_the_automatic_minimum_a_small_file_is_shared_as_a_whole() {
 }
 
 #[test]
+fn the_first_block_of_a_file_that_is_rewritten_is_not_a_whole_file() {
+    let (_devices, core) = volume(Settings { run_blocks_min: None, ..one_level() });
+    let (data, other) = (unique(40, 1), unique(40, 2));
+    write(&core, 1, 0, &data);
+    write(&core, 2, 0, &other);
+    write(&core, 2, 0, part(&data, 9, 10));
+    assert_eq!(used(&core), 80, "a run of one is too short");
+    assert_holds(&core, 2, &[part(&data, 9, 10), part(&other, 1, 40)].concat());
+}
+
+#[test]
 fn the_worker_shares_long_runs_and_leaves_short_ones() {
     let settings = Settings { inline: Inline::Off, run_blocks_min: Some(4), ..two_levels() };
     let (_devices, core) = volume(settings);

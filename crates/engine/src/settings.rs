@@ -368,7 +368,7 @@ static SETTINGS: &[Setting] = &[
     ),
     setting(
         "run_blocks_min",
-        Range::AutoOrNumber { min: 1, max: 1_024 },
+        Range::AutoOrNumber { min: 1, max: 256 },
         true,
         |s| s.run_blocks_min.map_or(0, u64::from),
         |s, n| s.run_blocks_min = (n > 0).then_some(n as u32),
@@ -523,9 +523,9 @@ mod tests {
             ("hint_memory", "1K", "4K to 1024G"),
             ("hint_memory", "99999999999999999999G", "4K to 1024G"),
             ("worker", "sometimes", "off, idle, always"),
-            ("run_blocks_min", "0", "auto or 1 to 1024"),
-            ("run_blocks_min", "1025", "auto or 1 to 1024"),
-            ("run_blocks_min", "Auto", "auto or 1 to 1024"),
+            ("run_blocks_min", "0", "auto or 1 to 256"),
+            ("run_blocks_min", "257", "auto or 1 to 256"),
+            ("run_blocks_min", "Auto", "auto or 1 to 256"),
             ("speed", "11", "no setting 'speed'"),
         ] {
             let error = settings.set(name, value, true).unwrap_err().to_string();
@@ -541,7 +541,7 @@ mod tests {
     #[test]
     fn the_shortest_run_is_a_number_or_chosen_automatically() {
         let mut settings = Settings::of(Profile::Desktop, 256 * MIB);
-        for (value, run_blocks_min) in [("8", Some(8)), ("auto", None), ("1", Some(1)), ("1024", Some(1024))] {
+        for (value, run_blocks_min) in [("8", Some(8)), ("auto", None), ("1", Some(1)), ("256", Some(256))] {
             settings.set("run_blocks_min", value, true).unwrap();
             assert_eq!(settings.run_blocks_min, run_blocks_min);
             assert_eq!(settings.list()["run_blocks_min"], value);

@@ -26,6 +26,22 @@ impl Figures {
         number.ok_or_else(|| Failure::new(format!("oncefs's figures have no number settings.{name}")))
     }
 
+    /// A number at a path of names.
+    pub fn number_at(&self, path: &[&str]) -> Result<u64> {
+        self.at(path).and_then(Value::as_u64).ok_or_else(|| Failure::new(format!("oncefs's figures have no {path:?}")))
+    }
+
+    /// A list of numbers at a path of names.
+    pub fn numbers_at(&self, path: &[&str]) -> Result<Vec<u64>> {
+        let list = self.at(path).and_then(Value::as_array);
+        let numbers = list.and_then(|list| list.iter().map(Value::as_u64).collect());
+        numbers.ok_or_else(|| Failure::new(format!("oncefs's figures have no list {path:?}")))
+    }
+
+    fn at(&self, path: &[&str]) -> Option<&Value> {
+        path.iter().try_fold(&self.0, |value, name| value.get(name))
+    }
+
     /// A share of `oncefs dedup --status`, in percent.
     pub fn percent(&self, name: &str) -> Result<f64> {
         let found = self.0.get(name).and_then(Value::as_f64);
@@ -47,5 +63,13 @@ mod tests {
         assert_eq!(figures.percent("inline_percent").unwrap(), 30.5);
         assert_eq!(figures.setting("low_power_percent").unwrap(), 20.0);
         assert!(figures.number("space", "data_bytes").unwrap_err().to_string().contains("space.data_bytes"));
+    }
+
+    #[test]
+    fn a_figure_is_found_by_its_path() {
+        let figures = Figures::parse(r#"{"device": {"read_sizes": {"count": 3, "classes": [1, 0, 2]}}}"#).unwrap();
+        assert_eq!(figures.number_at(&["device", "read_sizes", "count"]).unwrap(), 3);
+        assert_eq!(figures.numbers_at(&["device", "read_sizes", "classes"]).unwrap(), [1, 0, 2]);
+        assert!(figures.number_at(&["device", "sizes"]).is_err() && figures.numbers_at(&["device"]).is_err());
     }
 }

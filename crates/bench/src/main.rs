@@ -14,6 +14,7 @@ mod failure;
 mod figures;
 mod files;
 mod flat;
+mod fragmentation;
 mod hint_wear;
 mod hybrid;
 mod lessfs;
@@ -81,6 +82,8 @@ enum Command {
     Hybrid(hybrid::HybridArgs),
     /// Watch the share of requests looked up fall without duplicates and return with them, and what it costs
     Adaptive(adaptive::AdaptiveArgs),
+    /// Show what sharing of short and of long runs costs readers and writers, by `run_blocks_min`
+    Fragmentation(fragmentation::FragmentationArgs),
 }
 
 fn main() -> ExitCode {
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         Some(Command::HintWear { dir, seed, args }) => hint_wear::run(dir, args, *seed),
         Some(Command::Hybrid(args)) => hybrid::run(args),
         Some(Command::Adaptive(args)) => adaptive::run(args),
+        Some(Command::Fragmentation(args)) => fragmentation::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -34,8 +34,23 @@ impl Latencies {
         Ok(())
     }
 
+    /// Runs one `operation` and records how long it took.
+    pub fn one<T>(&mut self, operation: impl FnOnce() -> Result<T>) -> Result<T> {
+        let began = Instant::now();
+        let result = operation()?;
+        self.0.push(began.elapsed().as_nanos() as u64);
+        Ok(result)
+    }
+
+    /// The times in microseconds up to which these shares (0 to 1) of the operations took; none without operations.
+    pub fn percentiles_us(&mut self, shares: &[f64]) -> Vec<f64> {
+        self.0.sort_unstable();
+        let Some(last) = self.0.len().checked_sub(1) else { return Vec::new() };
+        shares.iter().map(|share| self.0[(last as f64 * share).round() as usize] as f64 / 1000.0).collect()
+    }
+
     /// Takes over the times that another thread recorded.
-    pub fn join(&mut self, other: Latencies) {
+    pub fn join(&mut self, other: &Latencies) {
         self.0.extend_from_slice(&other.0);
     }
 

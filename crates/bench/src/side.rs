@@ -345,6 +345,12 @@ impl Side {
         run(Command::new(&self.bench.oncefs).arg(command).arg(&self.upper).args(words))
     }
 
+    /// How a file of a mounted oncefs lies, by `oncefs explain`.
+    pub fn layout(&self, path: &Path) -> Result<Figures> {
+        let mut command = Command::new(&self.bench.oncefs);
+        Figures::parse(&run(command.arg("explain").arg(path).args(["--no-names", "--json"]))?)
+    }
+
     /// Bytes that the mounted file system has in use: of oncefs, blocks of its data area and its metadata.
     pub fn used_bytes(&self) -> Result<u64> {
         if self.spec.kind == Kind::Oncefs {

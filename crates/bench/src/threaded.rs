@@ -216,7 +216,7 @@ fn on_threads(
         let started: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
         let ended: Vec<_> = started.into_iter().map(thread::ScopedJoinHandle::join).collect();
         for result in ended {
-            latencies.join(result.map_err(|_| Failure::new("a thread of the load panicked"))??);
+            latencies.join(&result.map_err(|_| Failure::new("a thread of the load panicked"))??);
         }
         Ok(())
     })

@@ -1,7 +1,7 @@
 //! The whole benchmark at its smallest: that it measures every workload, checks contents and cleans up.
 //!
-//! Needs root, /dev/fuse and loop devices, and fails without them. Asserts no speed. oncefs itself is not
-//! among the sides, so that this crate's tests do not depend on the order of builds.
+//! Needs root, /dev/fuse and loop devices, and fails without them. Asserts no speed. oncefs itself is among the sides
+//! of one test only, which needs the built program beside the benchmark's.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -77,6 +77,29 @@ fn a_tiny_run_measures_every_workload_on_every_side_and_leaves_nothing() {
     for row in rows.iter().filter(|row| row["workload"] == "sequential-write-25") {
         assert!(row["device_written_settled"].as_u64().unwrap() >= 24 << 20, "all data reaches the device: {row}");
     }
+}
+
+#[test]
+fn a_tiny_run_over_fragmentation_tells_every_part_on_every_mount_and_leaves_nothing() {
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    let readings_directory = tempfile::tempdir().unwrap();
+    let readings_file = readings_directory.path().join("readings.json");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_oncefs-bench"));
+    command.args(["fragmentation", "--size=10M", "--write-size=10M", "--replay-size=10M", "--requests=200"]);
+    command.args(["--thresholds=8", "--stitched=1,4", "--readers=own", "--mixes=corporate"]);
+    command.args(["--io=buffered", "--repetitions=1", "--dir"]).arg(directory.path());
+    let output = command.arg("--json").arg(&readings_file).stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_nothing_is_left_in(directory.path());
+
+    let readings: serde_json::Value = serde_json::from_slice(&std::fs::read(&readings_file).unwrap()).unwrap();
+    let counts = ["stitched", "detector", "response", "cache"].map(|part| readings[part].as_array().unwrap().len());
+    assert_eq!(counts, [2 * 3, 3, 3, 6]);
+    let stitched = readings["stitched"].as_array().unwrap();
+    let of = |mount: &str, file: &str| stitched.iter().find(|r| r["mount"] == mount && r["file"] == file).unwrap();
+    let shared = |mount, file| of(mount, file)["blocks"][1].as_u64().unwrap();
+    assert_eq!((shared("1", "pieces of 1-3"), shared("1", "fresh")), (2_560, 0));
+    assert!(shared("4", "pieces of 1-3") < 256 && shared("4", "pieces of 16-64") > 2_304);
 }
 
 /// Reads until a line holds `part`; the rest stays readable, as a terminal would stay open.

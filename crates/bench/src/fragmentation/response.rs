@@ -1,0 +1,305 @@
+//! Response times of a mixed replay by threshold, beside the same mount without deduplication: iDedup's figures 8 to 10.
+
+use serde::Serialize;
+
+use super::mount::{Mount, rotated};
+use super::plan::{FILE_BLOCKS, Mix, Replay};
+use super::replay::{Io, Played, play, prepare, read_again, verify_all};
+use super::sizes_read::SizesRead;
+use super::{FragmentationArgs, verdict};
+use crate::aligned::BLOCK_BYTES;
+use crate::failure::{Result, tell};
+use crate::measure::Latencies;
+use crate::report::Table;
+use crate::side::{Bench, Side};
+use crate::spread::Spread;
+use crate::throttle::{SLOW_DISK, Throttle};
+
+/// What all are set against, and its repetition: how far two equal mounts are apart.
+const OFF: &str = "off";
+const OFF_AGAIN: &str = "off again";
+/// Shares of the requests whose times are told.
+const SHARES: [f64; 8] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999];
+const MEDIAN: usize = 2;
+/// Classes of sizes that are told: up to 1, 2, 4, ... blocks.
+const SIZE_CLASSES: usize = 9;
+/// Requests for up to 8 blocks, of which the paper speaks.
+const CLASS_OF_8: usize = 3;
+
+/// Times of requests, in microseconds.
+#[derive(Clone, Debug, Serialize)]
+struct Times {
+    mean: f64,
+    percentiles: Vec<f64>,
+}
+
+impl Times {
+    fn of(mut latencies: Latencies) -> Times {
+        let percentiles = latencies.percentiles_us(&SHARES);
+        Times { mean: latencies.summary().map_or(0.0, |summary| summary.mean_us), percentiles }
+    }
+
+    fn median(&self) -> f64 {
+        self.percentiles.get(MEDIAN).copied().unwrap_or_default()
+    }
+}
+
+/// What one mount showed in one repetition.
+#[derive(Clone, Debug, Serialize)]
+pub struct Reading {
+    mount: String,
+    mix: Mix,
+    io: Io,
+    repetition: usize,
+    writes: Times,
+    reads: Times,
+    all: Times,
+    cpu_seconds: f64,
+    cpu_percents: Vec<f64>,
+    /// Duplicates among the blocks written, and blocks that became references as they were written.
+    duplicates: [u64; 2],
+    /// Requests to the device when the reads were repeated on a cold mount; buffered only.
+    sizes: SizesRead,
+}
+
+/// Measures every mix on every mount and prints the tables.
+pub fn run(args: &FragmentationArgs, bench: &Bench) -> Result<Vec<Reading>> {
+    let thresholds = args.thresholds.iter().map(|number| Mount::in_line(number));
+    let mounts: Vec<Mount> = [Mount::off(OFF)].into_iter().chain(thresholds).chain([Mount::off(OFF_AGAIN)]).collect();
+    let mut readings = Vec::new();
+    for mix in args.mixes.iter().copied() {
+        for io in args.io.iter().copied() {
+            let mut measured = Vec::new();
+            for repetition in 0..args.repetitions {
+                let blocks_before = (args.replay_size as usize / BLOCK_BYTES).max(FILE_BLOCKS);
+                let replay = Replay::new(mix, blocks_before, args.requests, args.seed_of(repetition));
+                for (_, mount) in rotated(&mounts, repetition) {
+                    tell(&format!("{}, {io:?}, repetition {}: {}", mix.describe(), repetition + 1, mount.name));
+                    measured.push(measure(args, bench, mount, (mix, io, repetition), &replay)?);
+                }
+            }
+            print(&mounts, mix, io, &measured);
+            readings.extend(measured);
+        }
+    }
+    Ok(readings)
+}
+
+fn measure(
+    args: &FragmentationArgs,
+    bench: &Bench,
+    mount: &Mount,
+    (mix, io, repetition): (Mix, Io, usize),
+    replay: &Replay,
+) -> Result<Reading> {
+    let mut side = mount.begin(bench)?;
+    prepare(&side, replay)?;
+    let shared = |side: &Side| side.stats()?.number("counters", "blocks_shared");
+    let shared_before = shared(&side)?;
+    let throttle = args.throttled.then(|| Throttle::apply(SLOW_DISK, side.device_numbers()?)).transpose()?;
+    let Played { writes, reads, cpu_seconds, cpu_percents } = play(&side, replay, io)?;
+    drop(throttle);
+    let duplicates = [replay.duplicate_blocks() as u64, shared(&side)? - shared_before];
+    side.remount_cold()?;
+    let sizes = match io {
+        Io::Buffered => {
+            read_again(&side, replay)?;
+            SizesRead::take(&side)?
+        }
+        Io::Direct => SizesRead::default(),
+    };
+    verify_all(&side, replay)?;
+    side.unmount()?;
+    let mut all = Latencies::with_capacity(0);
+    all.join(&writes);
+    all.join(&reads);
+    let [writes, reads, all] = [writes, reads, all].map(Times::of);
+    let mount = mount.name.clone();
+    Ok(Reading { mount, mix, io, repetition, writes, reads, all, cpu_seconds, cpu_percents, duplicates, sizes })
+}
+
+fn print(mounts: &[Mount], mix: Mix, io: Io, readings: &[Reading]) {
+    println!("\nMixed replay, {}, {io:?}: times in microseconds\n{}", mix.describe(), times(mounts, readings));
+    println!("All requests: time up to which so many took (figure 9)\n{}", percentiles(mounts, readings));
+    println!("Samples of the daemon's share of all processors, % (figure 10)\n{}", processor(mounts, readings));
+    if io == Io::Buffered {
+        println!("The reads again on a cold mount: % of device requests up to so many blocks (figure 8)");
+        println!("{}{}\n", sizes(mounts, readings), small_requests(readings));
+    }
+    println!("{}", verdicts(readings));
+}
+
+/// The spread of a value over the repetitions of one mount; `value` is given the reading and that of `baseline`.
+fn against(
+    readings: &[Reading],
+    mount: &str,
+    baseline: &str,
+    value: &dyn Fn(&Reading, &Reading) -> f64,
+) -> Option<Spread> {
+    let of = |mount: &str, repetition: usize| {
+        readings.iter().find(|reading| reading.mount == mount && reading.repetition == repetition)
+    };
+    let repetitions = 0..readings.iter().map(|reading| reading.repetition + 1).max().unwrap_or(0);
+    Spread::of(repetitions.filter_map(|repetition| Some(value(of(mount, repetition)?, of(baseline, repetition)?))))
+}
+
+fn shown(spread: Option<Spread>, digits: usize) -> String {
+    spread.map_or("-".to_owned(), |spread| format!("{spread:.digits$}"))
+}
+
+fn times(mounts: &[Mount], readings: &[Reading]) -> String {
+    let headings = [
+        "run_blocks_min",
+        "write p50",
+        "to off",
+        "write mean",
+        "to off",
+        "read mean",
+        "to off",
+        "mean of all",
+        "to off",
+        "daemon CPU s",
+        "shared % of duplicates",
+    ];
+    let values: [&dyn Fn(&Reading) -> f64; 4] =
+        [&|r| r.writes.median(), &|r| r.writes.mean, &|r| r.reads.mean, &|r| r.all.mean];
+    let mut table = Table::new(&headings);
+    for mount in mounts {
+        let mut cells = vec![mount.name.clone()];
+        for value in values {
+            cells.push(shown(against(readings, &mount.name, OFF, &|reading, _| value(reading)), 1));
+            cells.push(shown(against(readings, &mount.name, OFF, &|reading, off| value(reading) / value(off)), 3));
+        }
+        cells.push(shown(against(readings, &mount.name, OFF, &|reading, _| reading.cpu_seconds), 2));
+        let has_duplicates = readings.iter().any(|reading| reading.duplicates[0] > 0);
+        let shared =
+            |reading: &Reading, _: &Reading| reading.duplicates[1] as f64 * 100.0 / reading.duplicates[0] as f64;
+        let shared = against(readings, &mount.name, OFF, &shared).filter(|_| has_duplicates);
+        cells.push(shown(shared, 1));
+        table.push(cells);
+    }
+    table.render()
+}
+
+fn percentiles(mounts: &[Mount], readings: &[Reading]) -> String {
+    let headings = ["run_blocks_min", "10 %", "25 %", "50 %", "75 %", "90 %", "95 %", "99 %", "99.9 %"];
+    rows(mounts, &headings, SHARES.len(), 1, |mount, column| {
+        against(readings, mount, OFF, &|reading, _| reading.all.percentiles.get(column).copied().unwrap_or_default())
+    })
+}
+
+fn processor(mounts: &[Mount], readings: &[Reading]) -> String {
+    let headings = ["run_blocks_min", "10 %", "25 %", "50 %", "75 %", "90 %", "95 %", "99 %", "99.9 %"];
+    rows(mounts, &headings, SHARES.len(), 1, |mount, column| {
+        let samples = readings.iter().filter(|reading| reading.mount == mount);
+        let mut samples: Vec<f64> = samples.flat_map(|reading| reading.cpu_percents.iter().copied()).collect();
+        samples.sort_unstable_by(f64::total_cmp);
+        let last = samples.len().checked_sub(1)?;
+        Spread::of([samples[(last as f64 * SHARES[column]).round() as usize]])
+    })
+}
+
+fn sizes(mounts: &[Mount], readings: &[Reading]) -> String {
+    let headings = ["run_blocks_min", "1", "2", "4", "8", "16", "32", "64", "128", "256", "requests", "mean blocks"];
+    rows(mounts, &headings, SIZE_CLASSES + 2, 1, |mount, column| {
+        against(readings, mount, OFF, &|reading, _| match column.checked_sub(SIZE_CLASSES) {
+            None => reading.sizes.percent_up_to(column),
+            Some(0) => reading.sizes.requests() as f64,
+            Some(_) => reading.sizes.mean(),
+        })
+    })
+}
+
+/// A row for each mount, a median for each column.
+fn rows(
+    mounts: &[Mount],
+    headings: &[&str],
+    columns: usize,
+    digits: usize,
+    value: impl Fn(&str, usize) -> Option<Spread>,
+) -> String {
+    let mut table = Table::new(headings);
+    for mount in mounts {
+        let cells = (0..columns).map(|column| {
+            value(&mount.name, column).map_or("-".to_owned(), |spread| format!("{:.digits$}", spread.median))
+        });
+        table.push(std::iter::once(mount.name.clone()).chain(cells).collect());
+    }
+    table.render()
+}
+
+/// How many more requests are small than without deduplication, beside the paper's Corporate and Engineering.
+fn small_requests(readings: &[Reading]) -> String {
+    let more = |mount: &str| {
+        let more = |reading: &Reading, off: &Reading| {
+            reading.sizes.percent_up_to(CLASS_OF_8) - off.sizes.percent_up_to(CLASS_OF_8)
+        };
+        against(readings, mount, OFF, &more).map_or("-".to_owned(), |spread| format!("{:+.1}", spread.median))
+    };
+    format!(
+        "more requests for up to 8 blocks than with off, in percent of all: run_blocks_min 1: {} (paper: +11, +12), 8: {} (paper: +2)",
+        more("1"),
+        more("8")
+    )
+}
+
+fn verdicts(readings: &[Reading]) -> String {
+    type Value<'a> = &'a dyn Fn(&Reading) -> f64;
+    let aims: [(&str, Value); 2] =
+        [("median write", &|reading| reading.writes.median()), ("mean response time", &|reading| reading.all.mean)];
+    let mut lines = Vec::new();
+    for (name, value) in aims {
+        let longer = |mount, baseline| {
+            let ratio = |reading: &Reading, base: &Reading| (value(reading) / value(base) - 1.0) * 100.0;
+            against(readings, mount, baseline, &ratio)
+        };
+        for (mount, baseline) in [("8", OFF), ("8", "1"), (OFF_AGAIN, OFF)] {
+            let Some(longer) = longer(mount, baseline) else { continue };
+            let line = format!("{name}, {mount} against {baseline}: longer by");
+            lines.push(verdict(&line, longer.median, longer.median <= 2.0, "at most 2 %"));
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(mount: &str, repetition: usize, us: f64) -> Reading {
+        let times = Times { mean: us, percentiles: vec![us; SHARES.len()] };
+        Reading {
+            mount: mount.to_owned(),
+            mix: Mix::Corporate,
+            io: Io::Buffered,
+            repetition,
+            writes: times.clone(),
+            reads: times.clone(),
+            all: times,
+            cpu_seconds: 1.0,
+            cpu_percents: vec![us / 10.0],
+            duplicates: [100, 60],
+            sizes: SizesRead::default(),
+        }
+    }
+
+    #[test]
+    fn ratios_are_to_the_mount_that_is_off_in_the_same_repetition() {
+        let readings = [reading("8", 0, 100.0), reading(OFF, 0, 50.0), reading(OFF, 1, 100.0), reading("8", 1, 400.0)];
+        let text = times(&[Mount::in_line("8")], &readings);
+        assert!(text.contains("3.000 (2.000-4.000)") && text.contains("60.0 (60.0-60.0)"), "{text}");
+        assert!(
+            verdicts(&readings).contains("median write, 8 against off: longer by: 200.00 % (aim: at most 2 %): MISSED")
+        );
+    }
+
+    #[test]
+    fn every_mount_has_a_row_in_every_table() {
+        let readings = [reading("8", 0, 100.0), reading(OFF, 0, 50.0)];
+        let mounts = [Mount::off(OFF), Mount::in_line("8")];
+        for table in [percentiles(&mounts, &readings), processor(&mounts, &readings), sizes(&mounts, &readings)] {
+            assert_eq!(table.lines().count(), 4, "{table}");
+        }
+        assert!(small_requests(&readings).contains("8: +0.0 (paper"), "{}", small_requests(&readings));
+    }
+}

@@ -103,14 +103,16 @@ impl<'a> Extension<'a> {
             Direction::Forward => self.seeds.iter().map(|&pbn| Expected { pbn, blocks: blocks.max(1) }).collect(),
             Direction::Backward => Vec::new(),
         };
-        let mut behind = Vec::new();
+        let (mut behind, mut wanted) = (Vec::new(), Vec::new());
         for step in 0..blocks {
             let at = match direction {
                 Direction::Forward => step,
                 Direction::Backward => blocks - 1 - step,
             };
             if self.may_have_more[at] && !expected.is_empty() {
-                self.ask(at, &expected, holds);
+                wanted.clear();
+                wanted.extend_from_slice(&expected);
+                self.ask(at, &mut wanted, holds);
             }
             self.go_past(at, direction, &expected, &mut behind);
             std::mem::swap(&mut expected, &mut behind);
@@ -118,12 +120,11 @@ impl<'a> Extension<'a> {
     }
 
     /// Asks for the pbns that are expected to hold this block and were not named.
-    fn ask(&mut self, at: usize, expected: &[Expected], holds: &mut dyn FnMut(Pbn, Tag) -> bool) {
-        let is_named = |expected: &&Expected| self.holders[at].binary_search(&expected.pbn).is_ok();
-        let mut wanted: Vec<Expected> = expected.iter().filter(|expected| !is_named(expected)).copied().collect();
+    fn ask(&mut self, at: usize, wanted: &mut Vec<Expected>, holds: &mut dyn FnMut(Pbn, Tag) -> bool) {
+        wanted.retain(|expected| self.holders[at].binary_search(&expected.pbn).is_err());
         wanted.sort_unstable_by_key(|expected| (std::cmp::Reverse(expected.blocks), expected.pbn));
         wanted.dedup_by_key(|expected| expected.pbn);
-        for Expected { pbn, .. } in wanted.into_iter().take(EXTENDED_MAX) {
+        for Expected { pbn, .. } in wanted.iter().copied().take(EXTENDED_MAX) {
             let leaves = (self.holders[at].len() >= HOLDERS_MAX).then(|| self.not_joined(at));
             if leaves == Some(None) || !holds(pbn, self.tags[at]) {
                 continue;

@@ -19,6 +19,12 @@ const IN_BATCH: u64 = 1 << 62;
 /// a request of 1 MiB spans three in each direction.
 const EXTENSION_TURNS_MAX: usize = 8;
 
+/// Answers of no that the extension of one request takes from the block table beyond those of yes. Each is an access to
+/// a page that nothing else needs: where duplicates stand alone they cost more than all the rest of the decision. The
+/// neighbours of a found duplicate are such ones too where they are long, so these are hardly ever cut short; what is
+/// missed is left to the worker.
+const EXTENSION_NOES_MAX: u32 = 32;
+
 /// What a request changes of the one before, and leaves to the one behind.
 #[derive(Default)]
 pub struct GoingOn {
@@ -95,7 +101,7 @@ impl Core {
         let new = stored.iter().map(|index| (batch.tags[*index], std::mem::take(&mut holders[*index])));
         let open = stream.open.iter_mut().map(|block| (block.tag, std::mem::take(&mut block.holders)));
         let (tags, known): (Vec<Tag>, Vec<Vec<Pbn>>) = open.chain(new).unzip();
-        let mut extended = self.extended(Extension::new(&tags, known, &seeds)).into_iter();
+        let mut extended = self.extended(Extension::new(&tags, known, &seeds), EXTENSION_NOES_MAX).into_iter();
         for block in &mut stream.open {
             block.holders = extended.next().expect("each block has a list of holders");
             // Where it is stored for now is no reason to store it there.
@@ -106,15 +112,21 @@ impl Core {
         }
     }
 
-    /// The holders that an extension finds. Table pages are read for it, in few turns.
-    pub fn extended(&self, mut extension: Extension) -> Vec<Vec<Pbn>> {
+    /// The holders that an extension finds. Table pages are read for it, in few turns; each ends after so many answers
+    /// of no beyond those of yes.
+    pub fn extended(&self, mut extension: Extension, noes_max: u32) -> Vec<Vec<Pbn>> {
         for _ in 0..EXTENSION_TURNS_MAX {
+            let mut noes_left = noes_max;
             let missing = {
                 let mut state = self.state.lock();
                 let end = state.sums.data.0;
-                extension.go_on(|pbn, tag| match pbn.0 < end {
-                    true => state.table.entry(pbn).map(|entry| entry.serves(tag)),
-                    false => Some(false),
+                extension.go_on(|pbn, tag| {
+                    if noes_left == 0 || pbn.0 >= end {
+                        return Some(false);
+                    }
+                    let holds = state.table.entry(pbn)?.serves(tag);
+                    noes_left = if holds { noes_left.saturating_add(1) } else { noes_left - 1 };
+                    Some(holds)
                 })
             };
             if missing.is_empty() {

@@ -131,7 +131,7 @@ impl Core {
         let visits = stretch.visits.iter().map(of_visit);
         let all = around(stretch.before.last()).into_iter().chain(visits).chain(around(stretch.after.first()));
         let (tags, known): (Vec<Tag>, Vec<Vec<Pbn>>) = all.unzip();
-        let mut extended = self.extended(Extension::new(&tags, known, &[]));
+        let mut extended = self.extended(Extension::new(&tags, known, &[]), u32::MAX);
         let extended = extended.drain(usize::from(!stretch.before.is_empty())..);
         let pairs =
             stretch.visits.iter().zip(extended).filter(|(visit, pbns)| pbns.iter().any(|pbn| *pbn != visit.pbn));

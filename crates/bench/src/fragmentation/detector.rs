@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use clap::ValueEnum;
 use serde::Serialize;
 
 use super::mount::{Mount, rotated, verify, write};
@@ -25,8 +26,8 @@ const PLACE: usize = 5;
 const SOURCES: usize = 10;
 
 /// What is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-enum Data {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+pub enum Data {
     /// No duplicates.
     Unique,
     /// Half of the blocks are duplicates, in runs of 64 to 256.
@@ -34,8 +35,6 @@ enum Data {
     /// Half of the blocks are duplicates, each alone.
     Scattered,
 }
-
-const ALL_DATA: [Data; 3] = [Data::Unique, Data::Runs, Data::Scattered];
 
 impl Data {
     fn describe(self) -> &'static str {
@@ -80,7 +79,7 @@ impl Reading {
 pub fn run(args: &FragmentationArgs, bench: &Bench) -> Result<Vec<Reading>> {
     let mounts: Vec<Mount> = args.thresholds.iter().map(|number| Mount::in_line(number)).collect();
     let mut readings = Vec::new();
-    for data in ALL_DATA {
+    for data in args.data.iter().copied() {
         for repetition in 0..args.repetitions {
             let (plan, content) = load(data, args.write_size, args.seed_of(repetition));
             for (_, mount) in rotated(&mounts, repetition) {
@@ -92,9 +91,9 @@ pub fn run(args: &FragmentationArgs, bench: &Bench) -> Result<Vec<Reading>> {
     println!(
         "\nThe detector on the write path, {} MB a file\n{}",
         args.write_size / 1_000_000,
-        table(&mounts, &readings)
+        table(&args.data, &mounts, &readings)
     );
-    let worst = cells(&mounts, &readings).filter_map(|(mount, data, of)| {
+    let worst = cells(&args.data, &mounts, &readings).filter_map(|(mount, data, of)| {
         Some((
             Spread::of(of.map(Reading::of_cpu))?.median,
             format!("{}, run_blocks_min {}", data.describe(), mount.name),
@@ -178,17 +177,18 @@ impl Marks {
 
 /// Every kind of data on every mount, with its readings.
 fn cells<'a>(
+    data: &'a [Data],
     mounts: &'a [Mount],
     readings: &'a [Reading],
 ) -> impl Iterator<Item = (&'a Mount, Data, impl Iterator<Item = &'a Reading> + Clone)> {
-    ALL_DATA.into_iter().flat_map(move |data| {
+    data.iter().copied().flat_map(move |data| {
         mounts.iter().map(move |mount| {
             (mount, data, readings.iter().filter(move |reading| reading.data == data && reading.mount == mount.name))
         })
     })
 }
 
-fn table(mounts: &[Mount], readings: &[Reading]) -> String {
+fn table(data: &[Data], mounts: &[Mount], readings: &[Reading]) -> String {
     let headings = [
         "duplicates",
         "run_blocks_min",
@@ -200,7 +200,7 @@ fn table(mounts: &[Mount], readings: &[Reading]) -> String {
         "% of the stages but place",
     ];
     let mut table = Table::new(&headings);
-    for (mount, data, of) in cells(mounts, readings) {
+    for (mount, data, of) in cells(data, mounts, readings) {
         let spread = |value: &dyn Fn(&Reading) -> f64, digits: usize| {
             Spread::of(of.clone().map(value)).map_or("-".to_owned(), |spread| format!("{spread:.digits$}"))
         };
@@ -245,8 +245,8 @@ mod tests {
     #[test]
     fn each_kind_of_data_has_its_row_on_each_mount() {
         let readings = [reading(Data::Unique, 0.1), reading(Data::Scattered, 0.2)];
-        let text = table(&[Mount::in_line("8")], &readings);
-        assert_eq!(text.lines().count(), 5, "{text}");
+        let text = table(&[Data::Unique, Data::Scattered], &[Mount::in_line("8")], &readings);
+        assert_eq!(text.lines().count(), 4, "{text}");
         let row = text.lines().find(|line| line.starts_with("| half, each alone")).unwrap();
         assert!(row.contains("10.00 (10.00-10.00)") && row.contains("25.0 (25.0-25.0)"), "{text}");
     }

@@ -46,6 +46,9 @@ pub struct FragmentationArgs {
     /// detector: bytes of each file whose writing is measured
     #[arg(long, value_parser = parse_bytes, default_value = "256M")]
     write_size: u64,
+    /// detector: what is written
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "unique,runs,scattered")]
+    data: Vec<detector::Data>,
     /// response and cache: bytes there are before the replay
     #[arg(long, value_parser = parse_bytes, default_value = "256M")]
     replay_size: u64,

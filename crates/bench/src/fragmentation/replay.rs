@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::mount::{verify, write};
-use super::plan::{Replay, Request};
+use super::plan::{FILE_BLOCKS, Replay, Request};
 use crate::aligned::{AlignedBuffer, BLOCK_BYTES};
 use crate::failure::{During, Failure, Result};
 use crate::machine;
@@ -70,14 +70,28 @@ pub fn play(side: &Side, replay: &Replay, io: Io) -> Result<Played> {
     Ok(Played { writes, reads, cpu_seconds, cpu_percents })
 }
 
-/// The reads alone, through the kernel's cache.
+/// The reads alone, those that go on where the one before ended as one: so is what a perfect read-ahead asks for, and
+/// the same on every mount. Around the kernel's cache, whose own read-ahead depends on the moment.
 pub fn read_again(side: &Side, replay: &Replay) -> Result<()> {
-    let mut files = Files::new(side.root(), replay, Io::Buffered);
+    let reads = joined(replay.requests.iter().filter(|request| !request.is_write));
+    let mut files = Files::new(side.root(), replay, Io::Direct);
     let mut times = Latencies::with_capacity(0);
-    replay.requests.iter().filter(|request| !request.is_write).try_for_each(|request| {
+    reads.iter().try_for_each(|request| {
         signal::check()?;
         files.read(request, &mut times)
     })
+}
+
+/// The requests, neighbours that continue each other as one.
+fn joined<'a>(requests: impl Iterator<Item = &'a Request>) -> Vec<Request> {
+    let mut joined: Vec<Request> = Vec::new();
+    for request in requests {
+        match joined.last_mut().filter(|last| last.file == request.file && last.blocks.end == request.blocks.start) {
+            Some(last) => last.blocks.end = request.blocks.end,
+            None => joined.push(request.clone()),
+        }
+    }
+    joined
 }
 
 /// Compares every byte of every file.
@@ -98,8 +112,7 @@ struct Files<'a> {
 impl<'a> Files<'a> {
     fn new(root: &'a Path, replay: &'a Replay, io: Io) -> Files<'a> {
         let open = replay.plan.parts.iter().map(|_| None).collect();
-        let most = replay.requests.iter().map(|request| request.blocks.len()).max().unwrap_or(1);
-        let (buffer, scratch) = (AlignedBuffer::new(most * BLOCK_BYTES), AlignedBuffer::new(BLOCK_BYTES));
+        let (buffer, scratch) = (AlignedBuffer::new(FILE_BLOCKS * BLOCK_BYTES), AlignedBuffer::new(BLOCK_BYTES));
         Files { root, replay, io, open, buffer, scratch }
     }
 
@@ -195,6 +208,13 @@ mod tests {
         crate::files::verify(&path, part.indexes.len(), |place| (&replay.content, start + place)).unwrap();
         let operations = times.map(|times| times.summary().unwrap().operations);
         assert_eq!(operations[0] + operations[1], 300);
+    }
+
+    #[test]
+    fn reads_that_go_on_are_joined() {
+        let read = |file, blocks| Request { file, blocks, is_write: false };
+        let reads = [read(0, 0..3), read(0, 3..4), read(1, 4..6), read(1, 7..8)];
+        assert_eq!(joined(reads.iter()), [read(0, 0..4), read(1, 4..6), read(1, 7..8)]);
     }
 
     #[test]

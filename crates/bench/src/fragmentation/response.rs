@@ -123,7 +123,9 @@ fn print(mounts: &[Mount], mix: Mix, io: Io, readings: &[Reading]) {
     println!("All requests: time up to which so many took (figure 9)\n{}", percentiles(mounts, readings));
     println!("Samples of the daemon's share of all processors, % (figure 10)\n{}", processor(mounts, readings));
     if io == Io::Buffered {
-        println!("The reads again on a cold mount: % of device requests up to so many blocks (figure 8)");
+        println!(
+            "The reads again on a cold mount, joined where they go on: % of device requests up to so many blocks (figure 8)"
+        );
         println!("{}{}\n", sizes(mounts, readings), small_requests(readings));
     }
     println!("{}", verdicts(readings));

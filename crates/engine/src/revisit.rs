@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use oncefs_dedup::{Extension, HOLDERS_MAX, Hint, Sample};
 
 use crate::choose::{Holders, Stretch, choose};
@@ -63,7 +63,10 @@ impl Core {
         if self.is_sweep_due() {
             return Ok(Some(0));
         }
-        let places = self.gather(blocks_max.clamp(1, BATCH_BLOCKS_MAX));
+        let mut places = self.gather(blocks_max.clamp(1, BATCH_BLOCKS_MAX));
+        // What was skipped block by block and with its file comes twice, and is to be moved once.
+        let mut known = HashSet::with_capacity(places.len());
+        places.retain(|(map, lbn, _)| known.insert((*map, *lbn)));
         if places.is_empty() {
             return Ok((self.is_revisit_left() || self.begin_pass_for_left()).then_some(0));
         }

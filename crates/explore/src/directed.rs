@@ -17,6 +17,7 @@ pub fn all() -> Vec<(&'static str, Vec<Operation>)> {
         ("out-of-line", out_of_line()),
         ("grow", grow()),
         ("reuse", reuse()),
+        ("stale-hints", stale_hints()),
         ("clone", clone()),
         ("ride-in-the-log", ride_in_the_log()),
         ("log-wraps", log_wraps()),
@@ -141,6 +142,25 @@ fn reuse() -> Vec<Operation> {
         }
     }
     all
+}
+
+/// Hints on disk of blocks that were freed are swept, page by page.
+fn stale_hints() -> Vec<Operation> {
+    vec![
+        Create("copy"),
+        Write("copy", 0, Content::from(7_000, 250 * BLOCK)),
+        Write("copy", 1 << 20, Content::from(8_000, 250 * BLOCK)),
+        Commit,
+        Background(Chore::MergeHints),
+        Unlink("copy"),
+        Close,
+        Exhaust(Chore::Reclaim),
+        Commit,
+        Background(Chore::Release),
+        Background(Chore::SweepHints),
+        Background(Chore::SweepHints),
+        Commit,
+    ]
 }
 
 fn clone() -> Vec<Operation> {

@@ -104,6 +104,13 @@ impl Snapshot {
         without(self).differences(&without(before))
     }
 
+    /// Gives a path the inode number that it has in another snapshot: for what each of them made anew.
+    pub fn take_number_of(&mut self, path: &str, other: &Self) {
+        if let (Some(seen), Some(of_other)) = (self.paths.get_mut(path), other.paths.get(path)) {
+            seen.ino = of_other.ino;
+        }
+    }
+
     /// Equal for equal snapshots, different for others (128 bits).
     pub fn digest(&self) -> u128 {
         let mut bytes = self.data_blocks.to_le_bytes().to_vec();

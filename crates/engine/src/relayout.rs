@@ -18,6 +18,8 @@ use crate::{Blocks, Lbn, MapId, Pbn, Result};
 
 /// Shards of a file that are planned together: 1 GiB, some 30 MB of memory at the worst.
 const WINDOW_SHARDS: usize = 1_024;
+/// Longest run that may be asked to move: bounds the memory of a portion, whoever asks.
+const RUN_BLOCKS_MIN_MAX: u32 = 1_024;
 /// Shards looked at with the map's lock held once.
 const PORTION_SHARDS: usize = 16;
 
@@ -26,8 +28,8 @@ const PORTION_SHARDS: usize = 16;
 pub struct RelayoutOptions {
     /// Where in the file to begin: at its start, or where the last call left off.
     pub from: Lbn,
-    /// Runs of at least so many blocks stay where they are, shared or not. None: the shortest run that is shared as the
-    /// file is written.
+    /// Runs of at least so many blocks stay where they are, shared or not; more than 1024 count as that. None: the
+    /// shortest run that is shared as the file is written.
     pub run_blocks_min: Option<u32>,
     /// Blocks that may be newly taken because others keep the shared ones.
     pub space: Blocks,
@@ -94,7 +96,7 @@ impl Core {
             self.usable()?;
         }
         let (mut runs, next) = self.window_of(map, options.from, WINDOW_SHARDS)?;
-        let run_blocks_min = options.run_blocks_min.unwrap_or_else(|| self.run_blocks_min(map));
+        let run_blocks_min = options.run_blocks_min.unwrap_or_else(|| self.run_blocks_min(map)).min(RUN_BLOCKS_MIN_MAX);
         self.look_at_short(&mut runs, run_blocks_min)?;
         let plan = plan_layout(&runs, &LayoutRule { run_blocks_min, space_blocks: options.space.0 });
         let mut outcome = RelayoutOutcome {

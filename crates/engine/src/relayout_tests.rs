@@ -261,6 +261,17 @@ impl Core {
 }
 
 #[test]
+fn runs_of_1024_blocks_stay_whatever_is_asked_for() {
+    let devices = Devices::new(Blocks(40_000), one_level());
+    let core = devices.open();
+    for n in [1, 0] {
+        core.write(STITCHED, n * 1_024 * BLOCK, &unique(1_024, 1 + n), |_, _| ()).unwrap();
+    }
+    let outcome = core.relayout(STITCHED, &all_of_it(u32::MAX)).unwrap();
+    assert_eq!((outcome.extents_before, outcome.blocks_moved), (2, 0), "a portion is as long as its longest run");
+}
+
+#[test]
 fn a_read_only_volume_and_a_deleted_file_are_refused() {
     let stitched = Stitched::new(Blocks(40_000), 50, 3);
     stitched.core.detach(MapId(1), |_| ()).unwrap();

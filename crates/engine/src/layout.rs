@@ -113,7 +113,7 @@ impl Core {
         let pbns = |part: &Referrer| (part.pbn..part.pbn + part.blocks).map(Pbn);
         let references = self.references(parts.iter().flat_map(pbns))?;
         let mut portion = LayoutPortion::default();
-        let mut open = from.open;
+        let mut open = from.open.filter(|open| open.run.is_within_bounds());
         for part in parts {
             let shared_blocks = pbns(&part).filter(|pbn| references.of_files(*pbn) > 1).count() as u64;
             open = Some(portion.add(open, part, shared_blocks));
@@ -129,9 +129,30 @@ impl Core {
     }
 }
 
+impl Referrer {
+    /// A cursor comes back from outside: a run has blocks, and with all that a portion adds its ends are numbers.
+    fn is_within_bounds(&self) -> bool {
+        const BOUND: u64 = 1 << 62;
+        self.blocks > 0 && [self.lbn, self.pbn, self.blocks].iter().all(|number| *number < BOUND)
+    }
+}
+
 #[cfg(test)]
+#[cfg(not(feature = "schedules"))]
 mod tests {
     use super::*;
+    use crate::Blocks;
+    use crate::fixture::{Devices, one_level};
+
+    #[test]
+    fn a_cursor_that_no_portion_gave_is_no_reason_to_fail() {
+        let core = Devices::new(Blocks(20_000), one_level()).open();
+        for (lbn, blocks) in [(0, 0), (u64::MAX, 1), (1, u64::MAX)] {
+            let open = OpenRun { run: part(1, lbn, 5, blocks), shared_blocks: 0 };
+            let portion = core.layout(LayoutCursor { at: None, open: Some(open) }).unwrap();
+            assert_eq!((portion.classes, portion.next), (Vec::new(), None));
+        }
+    }
 
     fn part(map: u64, lbn: u64, pbn: u64, blocks: u64) -> Referrer {
         Referrer { map, lbn, pbn, blocks }

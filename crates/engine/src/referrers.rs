@@ -155,10 +155,14 @@ impl Core {
 
 /// Adds what a place has of blocks that are asked for, which are ascending and apart.
 fn add_within(places: &mut Vec<Referrer>, place: Referrer, blocks: &[(u64, u64)]) {
-    let from = blocks.partition_point(|(first, blocks)| first + blocks <= place.pbn);
+    let from = blocks.partition_point(|(first, blocks)| first.saturating_add(*blocks) <= place.pbn);
     for (first, blocks) in blocks[from..].iter().take_while(|(first, _)| *first < place.pbn + place.blocks) {
         let start = place.pbn.max(*first);
-        let end = (place.pbn + place.blocks).min(first + blocks);
+        let end = (place.pbn + place.blocks).min(first.saturating_add(*blocks));
+        if start >= end {
+            // Asked for without blocks, or not ascending.
+            continue;
+        }
         let part = Referrer { lbn: place.lbn + (start - place.pbn), pbn: start, blocks: end - start, ..place };
         match places.last_mut() {
             Some(last)
@@ -185,6 +189,9 @@ mod tests {
         places.clear();
         add_within(&mut places, place(100, 16, 14), &asked);
         assert_eq!(places, []);
+        add_within(&mut places, place(100, 8, 24), &[(9, 0), (20, 1), (10, 1), (31, u64::MAX)]);
+        assert_eq!(places, [place(112, 20, 1), place(102, 10, 1), place(123, 31, 1)], "whatever is asked for");
+        places.clear();
         add_within(&mut places, place(100, 12, 1), &asked);
         add_within(&mut places, place(101, 13, 1), &asked);
         assert_eq!(places, [place(100, 12, 2)]);

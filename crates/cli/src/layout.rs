@@ -214,8 +214,8 @@ impl Layout {
         line(&mut text, format_args!("\n{:>12}{:>12}{:>12}  {}", "runs", "data", "mean run", "files in most runs"));
         for file in &self.worst {
             let (data, mean) = (Size(file.blocks * BLOCK_BYTES as u64), mean_run(file));
-            let name =
-                names.get(&file.map).and_then(|paths| paths.first()).map_or("a file without a name", String::as_str);
+            let path = names.get(&file.map).and_then(|paths| paths.first());
+            let name = path.map_or_else(|| "a file without a name".to_owned(), |path| shown(Path::new(path)));
             line(&mut text, format_args!("{:>12}{:>12}{:>12}  {name}", file.runs, data.to_string(), mean.to_string()));
         }
         text + &reads_text(&self.reads)
@@ -319,6 +319,8 @@ mod tests {
             assert!(text.lines().any(|line| line == part), "no line '{part}' in\n{text}");
         }
         assert!(!text.contains("2-3"), "an empty class has no line:\n{text}");
+        let tricky = layout.text(&BTreeMap::from([(7, vec!["/a\n\u{1b}[2J".to_owned()])]));
+        assert_eq!(tricky.lines().count(), text.lines().count(), "a file is one line:\n{tricky}");
     }
 
     #[test]

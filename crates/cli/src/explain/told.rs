@@ -1,8 +1,11 @@
 //! The words for what a run is and why.
 
+use std::path::Path;
+
 use oncefs_engine::{Equal, ExplainedRun, What};
 
 use super::whom::{Other, Others};
+use crate::mounts::shown;
 
 /// What a file shares.
 pub struct Rule {
@@ -74,9 +77,9 @@ fn with(run: &ExplainedRun, others: &Others) -> Option<String> {
 
 fn place(run: &ExplainedRun, other: &Other) -> String {
     let name = match other.paths.first() {
-        _ if other.is_itself => "this file",
-        Some(path) => path,
-        None => "a file that has just been deleted",
+        _ if other.is_itself => "this file".to_owned(),
+        Some(path) => shown(Path::new(path)),
+        None => "a file whose name was not found".to_owned(),
     };
     let all = other.first == 0 && other.blocks == run.blocks;
     let part = if all { String::new() } else { format!(" ({} from block {} on)", other.blocks, run.lbn + other.first) };
@@ -108,7 +111,9 @@ mod tests {
             "shared: run of 40 with /a at block 12, this file at block 3 (2 from block 104 on) and 7 more"
         );
         let both = vec![other("/a", 1, 0, 1), other("/b", 2, 0, 1)];
-        assert_eq!(said(shared, 1, both, 0), "shared: 1 block with /a at block 1 and /b at block 2");
+        assert_eq!(said(shared.clone(), 1, both, 0), "shared: 1 block with /a at block 1 and /b at block 2");
+        let tricky = vec![other("/a\n\u{1b}[2J", 1, 0, 1)];
+        assert_eq!(said(shared, 1, tricky, 0), r#"shared: 1 block with "/a\n\u{1b}[2J" at block 1"#, "one line");
     }
 
     #[test]

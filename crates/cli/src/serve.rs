@@ -323,7 +323,8 @@ impl Daemon {
         let mut names = BTreeMap::new();
         for (MapId(map), mut paths) in found {
             paths.truncate(NAMES_OF_A_FILE_MAX);
-            bytes += paths.iter().map(String::len).sum::<usize>();
+            // As they are answered: an escaped byte is up to six.
+            bytes += json!(paths).to_string().len();
             if bytes <= NAMES_BYTES_MAX {
                 names.insert(map, paths);
             }

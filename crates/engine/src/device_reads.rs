@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use oncefs_dedup::SeekCost;
+use oncefs_dedup::{Pattern, SeekCost};
 
 use crate::stats::{Count, DeviceReport, LiveSizes};
 use crate::sync::Mutex;
@@ -37,7 +37,7 @@ impl Default for DeviceReads {
 pub enum Change {
     /// It is the first that was measured.
     First,
-    /// A seek costs less than it did.
+    /// A seek costs so much less than it did that in a file of which nothing is known shorter runs are worth sharing.
     Fell,
     /// A seek costs more than it did.
     Rose,
@@ -85,11 +85,12 @@ impl DeviceReads {
         }
         self.seek_blocks.store(cost.blocks().to_bits(), Relaxed);
         log::info!("a seek costs as much as {:.1} blocks (before: {was:.1})", cost.blocks());
-        Some(match was_measured {
-            false => Change::First,
-            true if cost.blocks() < was => Change::Fell,
-            true => Change::Rose,
-        })
+        let number = |seek_blocks| Pattern::default().run_blocks_min(seek_blocks, None);
+        match was_measured {
+            false => Some(Change::First),
+            true if cost.blocks() > was => Some(Change::Rose),
+            true => (number(cost.blocks()) < number(was)).then_some(Change::Fell),
+        }
     }
 
     /// For `oncefs stats`.
@@ -127,6 +128,19 @@ mod tests {
         assert!((reads.seek_blocks() - 40.0).abs() < 0.5 && reads.report().seek_is_measured);
         assert_eq!(learned(&reads, Duration::from_micros(60)), [Change::Fell]);
         assert_eq!(learned(&reads, Duration::from_micros(400)), [Change::Rose]);
+    }
+
+    #[test]
+    fn a_seek_that_costs_more_than_any_number_allows_for_tells_of_no_fall() {
+        let reads = DeviceReads::default();
+        assert_eq!(learned(&reads, Duration::from_micros(2_000)), [Change::First]);
+        for _ in 0..3 {
+            // Between 100 and 200 blocks no file's number is another one: there is nothing to look at again.
+            assert_eq!(learned(&reads, Duration::from_micros(1_000)), []);
+            assert!((reads.seek_blocks() - 100.0).abs() < 1.0);
+            assert_eq!(learned(&reads, Duration::from_micros(2_000)), [Change::Rose]);
+        }
+        assert_eq!(learned(&reads, Duration::from_micros(60)), [Change::Fell]);
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub struct Pass {
     pub began: Option<Duration>,
     /// Whether the disk level is being swept first: stale hints would stand in the place of live ones.
     is_sweeping: bool,
+    /// Whether another one is due behind the one under way.
+    is_wanted_again: bool,
     /// Blocks that could not be merged because who refers to their equals was not known.
     left: u64,
     /// Whether some of the blocks handed out last are of a full pass.
@@ -138,6 +140,8 @@ impl Core {
                     self.gather_runs(MapId(owner), &runs, &mut places).unwrap_or_else(|error| pass_over(&error));
                 }
                 Some(Work::Owner(owner)) => pass.map = Some((MapId(owner), 0)),
+                // From the beginning each time, one that is often wanted would never come to its end.
+                Some(Work::Everything) if pass.is_full() => pass.is_wanted_again = true,
                 Some(Work::Everything) => self.restart_full_pass(&mut pass),
                 None => match pass.all {
                     Some(from) => {
@@ -146,6 +150,10 @@ impl Core {
                         pass.all = next.unwrap_or_else(|error| pass_over(&error));
                         pass.done += (places.len() - before) as u64;
                         (pass.is_batch_full, pass.is_batch_listed) = (true, false);
+                        if pass.all.is_none() && std::mem::take(&mut pass.is_wanted_again) {
+                            self.restart_full_pass(&mut pass);
+                            break;
+                        }
                     }
                     None => break,
                 },

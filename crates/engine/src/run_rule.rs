@@ -244,6 +244,24 @@ mod tests {
     }
 
     #[test]
+    fn a_full_pass_that_is_wanted_again_and_again_comes_to_its_end_and_is_made_once_more() {
+        let core = volume(None);
+        write(&core, 1, 0, &unique(768, 1));
+        take_all(&mut core.skipped.lock());
+        let mut seen = Vec::new();
+        for _ in 0..6 {
+            core.look_again_at_refused(Work::Everything);
+            seen.extend(core.gather(1).into_iter().map(|(_, lbn, _)| lbn.0));
+        }
+        assert!(seen.contains(&767), "up to {:?}", seen.iter().max());
+        seen.clear();
+        while core.pass.lock().is_full() || core.skipped.lock().contents().next().is_some() {
+            seen.extend(core.gather(256).into_iter().map(|(_, lbn, _)| lbn.0));
+        }
+        assert!((0..768).all(|lbn| seen.contains(&lbn)), "the one that was wanted last");
+    }
+
+    #[test]
     fn device_reads_of_files_are_counted_by_their_size() {
         let core = volume(None);
         write(&core, 1, 0, &unique(200, 1));

@@ -30,6 +30,22 @@ pub struct Server {
     socket: Arc<SocketPath>,
 }
 
+/// One of the commands under way, until it ends, in whatever way.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(active: &Arc<AtomicUsize>) -> Self {
+        active.fetch_add(1, Ordering::Relaxed);
+        Self(active.clone())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Server {
     /// Puts the socket into the volume. The caller holds the volume's lock, so a socket found there is a dead one's.
     pub fn start(volume: &Path, handler: Arc<dyn Handler>) -> io::Result<Self> {
@@ -77,18 +93,17 @@ impl Server {
         let active = Arc::new(AtomicUsize::new(0));
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { continue };
-            if active.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
-                active.fetch_sub(1, Ordering::Relaxed);
+            let place = Place::take(&active);
+            if active.load(Ordering::Relaxed) > CONNECTIONS_MAX {
                 let _ = send(&mut stream, &Reply::Error("too many commands at a time: try again".into()));
                 continue;
             }
-            let (server, handler, running) = (self.clone(), handler.clone(), active.clone());
+            let (server, handler) = (self.clone(), handler.clone());
             let serve = move || {
+                let _place = place;
                 server.serve(stream, &*handler);
-                running.fetch_sub(1, Ordering::Relaxed);
             };
             if let Err(e) = std::thread::Builder::new().name("control-request".into()).spawn(serve) {
-                active.fetch_sub(1, Ordering::Relaxed);
                 log::warn!("cannot serve a command: {e}");
             }
         }

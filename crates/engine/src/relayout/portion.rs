@@ -74,7 +74,7 @@ impl Core {
         self.wait_for_background_room();
         let began = self.foreground.now();
         // From here on no block that is seen is reused, so that it holds what the table says of it.
-        let _pin = self.pins.pin();
+        let pin = self.pins.pin();
         let seen = self.as_planned(map, portion)?;
         let blocks = seen.iter().flatten().map(|run| run.blocks.len()).sum::<usize>();
         let mut bytes = self.pool.take(blocks * BLOCK_BYTES);
@@ -86,6 +86,8 @@ impl Core {
         for group in sound.collect::<Vec<_>>() {
             self.relay_group(map, group, &bytes, HALVINGS_MAX, outcome)?;
         }
+        // Nothing is held on to while others work.
+        drop((pin, bytes));
         self.rest_beside_requests(self.foreground.now() - began);
         Ok(())
     }

@@ -104,10 +104,12 @@ impl Snapshot {
         without(self).differences(&without(before))
     }
 
-    /// Gives a path the inode number that it has in another snapshot: for what each of them made anew.
-    pub fn take_number_of(&mut self, path: &str, other: &Self) {
-        if let (Some(seen), Some(of_other)) = (self.paths.get_mut(path), other.paths.get(path)) {
-            seen.ino = of_other.ino;
+    /// Gives a path, and what lies below it, the inode numbers of another snapshot: for what each of them made anew.
+    pub fn take_numbers_below(&mut self, path: &str, other: &Self) {
+        for (name, seen) in self.paths.range_mut(path.to_owned()..).take_while(|(name, _)| name.starts_with(path)) {
+            if let Some(of_other) = other.paths.get(name) {
+                seen.ino = of_other.ino;
+            }
         }
     }
 

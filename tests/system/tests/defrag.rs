@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -203,7 +203,11 @@ fn what_cannot_be_laid_out_is_told() {
         assert_eq!(defrag(wrong, &[&mount.dir()]).status.code(), Some(2), "{wrong:?}");
     }
     fs::create_dir(mount.join("empty")).unwrap();
-    let by_nobody = Command::new(oncefs()).arg("defrag").arg(mount.join("sources")).uid(NOBODY).output().unwrap();
+    // Where the program is built nobody may look.
+    let program = outside.path().join("oncefs");
+    fs::copy(oncefs(), &program).unwrap();
+    fs::set_permissions(outside.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let by_nobody = Command::new(program).arg("defrag").arg(mount.join("sources")).uid(NOBODY).output().unwrap();
     assert_eq!(by_nobody.status.code(), Some(1), "{by_nobody:?}");
     let said = defrag(&[], &[&mount.join("empty")]);
     assert!(

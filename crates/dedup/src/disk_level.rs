@@ -15,6 +15,7 @@ mod memory_pages;
 mod page_table;
 mod sweep;
 
+use std::cmp::Reverse;
 use std::ops::AddAssign;
 
 use crate::hints::{HOLDERS_MAX, Hint};
@@ -170,8 +171,14 @@ impl DiskLevel {
     }
 
     /// Adds hints, ascending. Reads and writes every page concerned once, unless it has to be split;
-    /// writes none that it does not change.
-    pub fn merge<P: HintPages>(&mut self, pages: &mut P, hints: &[Hint]) -> Result<Merged, P::Error> {
+    /// writes none that it does not change. Where a content has more holders than are kept, `worth`
+    /// says what each of them is worth, 0 for a stale one; the least leave, of equals the highest.
+    pub fn merge<P: HintPages>(
+        &mut self,
+        pages: &mut P,
+        hints: &[Hint],
+        mut worth: impl FnMut(&[Hint]) -> Vec<u32>,
+    ) -> Result<Merged, P::Error> {
         assert!(hints.is_sorted(), "hints to merge are ascending");
         let mut merged = Merged::default();
         let mut rest = hints;
@@ -179,7 +186,7 @@ impl DiskLevel {
             let (prefix, page) = self.directory.region(first.tag);
             let batch;
             (batch, rest) = rest.split_at(rest.partition_point(|hint| prefix.holds(hint.tag)));
-            self.merge_into(pages, prefix, page, batch, &mut merged)?;
+            self.merge_into(pages, prefix, page, batch, &mut worth, &mut merged)?;
         }
         Ok(merged)
     }
@@ -255,6 +262,7 @@ impl DiskLevel {
         prefix: Prefix,
         page: Option<PageNo>,
         batch: &[Hint],
+        worth: &mut impl FnMut(&[Hint]) -> Vec<u32>,
         merged: &mut Merged,
     ) -> Result<(), P::Error> {
         let mut before = Vec::new();
@@ -269,7 +277,7 @@ impl DiskLevel {
             merged.pages_damaged += 1;
             merged.lost += self.table.hints_in(page) as u64;
         }
-        let (hints, dropped) = union(&before, batch);
+        let (hints, dropped) = union(&before, batch, worth);
         merged.dropped += dropped;
         merged.added += hints.len() as u64 + dropped - before.len() as u64;
         if hints == before && intact {
@@ -354,21 +362,36 @@ fn append_matches(hints: &[Hint], tags: &[Tag], found: &mut Vec<Hint>) {
 }
 
 /// The hints of both, ascending, and how many were dropped as one holder too many.
-fn union(before: &[Hint], batch: &[Hint]) -> (Vec<Hint>, u64) {
+fn union(before: &[Hint], batch: &[Hint], worth: &mut impl FnMut(&[Hint]) -> Vec<u32>) -> (Vec<Hint>, u64) {
     let mut hints = [before, batch].concat();
     // Not the unstable sort: this one merges two ascending halves in one pass.
     hints.sort();
     hints.dedup();
+    let are_too_many = |holders: &[Hint]| holders.len() > HOLDERS_MAX;
+    if !hints.chunk_by(|a, b| a.tag == b.tag).any(are_too_many) {
+        return (hints, 0);
+    }
     let all = hints.len();
-    let mut tag = None;
-    let mut holders = 0;
-    hints.retain(|hint| {
-        holders = if tag == Some(hint.tag) { holders + 1 } else { 1 };
-        tag = Some(hint.tag);
-        holders <= HOLDERS_MAX
-    });
-    let dropped = (all - hints.len()) as u64;
-    (hints, dropped)
+    let mut kept = Vec::with_capacity(all);
+    for holders in hints.chunk_by(|a, b| a.tag == b.tag) {
+        match are_too_many(holders) {
+            true => kept.extend(best_of(holders, &worth(holders))),
+            false => kept.extend_from_slice(holders),
+        }
+    }
+    let dropped = (all - kept.len()) as u64;
+    (kept, dropped)
+}
+
+/// As many holders of one content as are kept, ascending.
+fn best_of(holders: &[Hint], worth: &[u32]) -> Vec<Hint> {
+    assert_eq!(worth.len(), holders.len(), "a worth for every holder");
+    let mut ranked: Vec<(Reverse<u32>, Hint)> =
+        worth.iter().map(|worth| Reverse(*worth)).zip(holders.iter().copied()).collect();
+    ranked.sort_unstable();
+    let mut best: Vec<Hint> = ranked.into_iter().take(HOLDERS_MAX).map(|(_, hint)| hint).collect();
+    best.sort_unstable();
+    best
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use hashbrown::HashMap;
-use oncefs_dedup::{DiskLevel, Hint, Merged};
+use oncefs_dedup::{DiskLevel, Hint, Merged, Sample};
 
 use crate::core::Core;
 use crate::device::Device;
@@ -112,6 +112,7 @@ impl Core {
         if evicted.is_empty() {
             return;
         }
+        self.hints_left_memory.store(true, Relaxed);
         let mut waiting = self.evicted.lock();
         let (kept, dropped) = evicted.split_at(evicted.len().min(WAITING_MAX - waiting.len()));
         waiting.extend_from_slice(kept);
@@ -127,6 +128,7 @@ impl Core {
 
     fn drop_hints(&self, count: usize) {
         self.counters.hints_dropped.fetch_add(count as u64, Relaxed);
+        self.hints_left_memory.store(true, Relaxed);
         self.hints_are_complete.store(false, Relaxed);
         if self.has_disk_level.load(Relaxed) {
             self.scan_is_wanted.store(true, Relaxed);
@@ -154,7 +156,7 @@ impl Core {
     }
 
     fn merge(&self, disk: &mut DiskHints, hints: &[Hint]) {
-        let merged = disk.level.merge(&mut disk.file, hints);
+        let merged = disk.level.merge(&mut disk.file, hints, |hints| self.worth_of(hints));
         if let Some(Merged { dropped, lost, .. }) = self.checked(disk, merged) {
             // Of contents that more blocks hold than are named: a scan would find no place for them either.
             self.counters.hints_demoted.fetch_add(hints.len() as u64 - dropped, Relaxed);
@@ -253,6 +255,14 @@ impl Core {
         named.saturating_mul(HINT_BYTES) < self.hints.lock().bytes_max()
     }
 
+    /// Whether the memory level names every live block, but for holders beyond what a content may have.
+    pub fn memory_names_all(&self) -> bool {
+        self.sample == Sample::ALL
+            && self.hints_are_complete.load(Relaxed)
+            && !self.hints_left_memory.load(Relaxed)
+            && self.scan_pages.load(Relaxed) == 0
+    }
+
     /// At a clean unmount, when nothing is published any more: the disk level gets what memory holds, and the mark
     /// that it names every live block of the sample.
     pub fn write_out_hints(&self) {
@@ -301,22 +311,29 @@ impl Core {
         }
     }
 
-    /// Which hints the table confirms, of contents in the sample: an earlier mount may have named more. What cannot be
-    /// looked up counts as live.
+    /// Which hints the table confirms. What cannot be looked up counts as live.
     fn which_are_live(&self, hints: &[Hint]) -> Vec<bool> {
+        self.worth_of(hints).into_iter().map(|references| references > 0).collect()
+    }
+
+    /// How many references the block of each hint has; 0 where the table does not confirm it, or where its content is
+    /// not in the sample: an earlier mount may have named more. What cannot be looked up counts as live.
+    fn worth_of(&self, hints: &[Hint]) -> Vec<u32> {
         let mut pbns: Vec<Pbn> = hints.iter().map(|hint| hint.pbn).collect();
         pbns.sort_unstable();
         let entries = match self.entries_at(&pbns) {
             Ok(entries) => entries,
             Err(error) => {
-                log::debug!("hints were not swept: {error}");
-                return vec![true; hints.len()];
+                log::debug!("hints were not compared with the block table: {error}");
+                return vec![1; hints.len()];
             }
         };
-        let names = |entry: &Entry, hint: &Hint| {
+        let names = |hint: &Hint, entry: &&Entry| {
             entry.serves(entry.tag) && self.sample.has(entry.tag) && Hint::new(entry.tag, hint.pbn) == *hint
         };
-        hints.iter().map(|hint| entries.get(&hint.pbn).is_some_and(|entry| names(entry, hint))).collect()
+        let worth =
+            |hint: &Hint| entries.get(&hint.pbn).filter(|entry| names(hint, entry)).map_or(0, |entry| entry.count);
+        hints.iter().map(worth).collect()
     }
 
     /// What the table says of blocks, which come in ascending order; a block beyond the data area has no entry.

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashSet;
 use oncefs_dedup::{Extension, HOLDERS_MAX, Hint, Sample};
 
 use crate::choose::{Holders, Stretch, choose};
@@ -163,27 +163,30 @@ impl Core {
         Ok(places.iter().filter_map(visit).collect())
     }
 
-    /// Live blocks with the same tag as each visited one, itself not included, by tag.
+    /// Live blocks with the same tag as each visited one, itself included, by tag. Memory before disk: a hint that moves
+    /// meanwhile goes that way.
     fn look_up_in_both(&self, visits: &[Visit]) -> Result<Holders> {
-        self.merge_evicted();
         let mut tags: Vec<Tag> = visits.iter().map(|visit| visit.entry.tag).collect();
         tags.sort_unstable();
         tags.dedup();
-        // Both, whatever memory knows: the holder that all are to meet in may be on disk.
-        let mut hints = self.look_up_tags_on_disk(&tags);
-        self.counters.disk_level_hits.fetch_add(hints.len() as u64, Relaxed);
+        let mut hints = Vec::new();
         {
             let mut memory = self.hints.lock();
             let mut pbns = Vec::new();
-            for tag in tags {
+            for tag in &tags {
                 pbns.clear();
-                memory.peek(tag, &mut pbns);
-                hints.extend(pbns.iter().map(|pbn| (tag, *pbn)));
+                memory.peek(*tag, &mut pbns);
+                hints.extend(pbns.iter().map(|pbn| (*tag, *pbn)));
             }
         }
-        let lost = self.heal(visits, &hints);
-        hints.extend(lost);
-        self.live_holders(hints)
+        // Both, whatever memory knows: the holder that all are to meet in may be on disk.
+        self.merge_evicted();
+        let on_disk = self.look_up_tags_on_disk(&tags);
+        self.counters.disk_level_hits.fetch_add(on_disk.len() as u64, Relaxed);
+        hints.extend(on_disk);
+        let mut holders = self.live_holders(hints)?;
+        self.heal(visits, &mut holders);
+        Ok(holders)
     }
 
     /// The disk level's hints for whole tags, of which it knows the beginning. The tags come in ascending order; those
@@ -201,16 +204,19 @@ impl Core {
     }
 
     /// A visited block of the sample that neither level names gets its hint back, unless enough others hold its content.
-    fn heal(&self, visits: &[Visit], hints: &[(Tag, Pbn)]) -> Vec<(Tag, Pbn)> {
-        let mut named: HashMap<Tag, Vec<Pbn>> = HashMap::new();
-        hints.iter().for_each(|(tag, pbn)| named.entry(*tag).or_default().push(*pbn));
-        let is_lost =
-            |(tag, pbn): &(Tag, Pbn)| named.get(tag).is_none_or(|pbns| !pbns.contains(pbn) && pbns.len() < HOLDERS_MAX);
-        let visited = visits.iter().map(|visit| (visit.entry.tag, visit.pbn)).filter(|(tag, _)| self.sample.has(*tag));
-        let lost: Vec<(Tag, Pbn)> = visited.filter(is_lost).collect();
+    fn heal(&self, visits: &[Visit], holders: &mut Holders) {
+        let mut lost = Vec::new();
+        for Visit { pbn, entry, .. } in visits.iter().filter(|visit| self.sample.has(visit.entry.tag)) {
+            let named = holders.entry(entry.tag).or_default();
+            if let Err(at) = named.binary_search_by_key(pbn, |(pbn, _)| *pbn)
+                && named.len() < HOLDERS_MAX
+            {
+                named.insert(at, (*pbn, *entry));
+                lost.push((entry.tag, *pbn));
+            }
+        }
         self.counters.hints_healed.fetch_add(lost.len() as u64, Relaxed);
         self.update_hints(&[], &lost);
-        lost
     }
 
     /// Keeps the hints that the table confirms; the others are stale.
@@ -221,6 +227,8 @@ impl Core {
         for (tag, pbn) in hints {
             match entries.get(&pbn).filter(|entry| entry.serves(tag)) {
                 Some(entry) => holders.entry(tag).or_default().push((pbn, *entry)),
+                // A hint keeps part of a tag: this one may be right about another content that begins alike.
+                None if entries.get(&pbn).is_some_and(|entry| is_about(entry, tag, pbn)) => {}
                 None => stale.push((tag, pbn)),
             }
         }
@@ -288,6 +296,11 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// Whether a live block's own hint is the one found for a tag.
+fn is_about(entry: &Entry, tag: Tag, pbn: Pbn) -> bool {
+    entry.serves(entry.tag) && Hint::new(entry.tag, pbn) == Hint::new(tag, pbn)
 }
 
 fn ascending(pbns: impl Iterator<Item = Pbn>) -> Vec<Pbn> {

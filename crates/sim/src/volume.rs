@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use oncefs_dedup::{Lbn, Pbn};
+use oncefs_dedup::{Hint, Lbn, Pbn};
 
 use crate::trace::{Content, Place};
 
@@ -80,6 +80,12 @@ impl Volume {
     /// References to a block.
     pub fn count(&self, pbn: Pbn) -> u32 {
         self.table[pbn.0 as usize].count
+    }
+
+    /// References to the block of a hint; 0 if it is stale.
+    pub fn references(&self, hint: &Hint) -> u32 {
+        let is_about = |content: Content| Hint::new(content.tag(), hint.pbn) == *hint;
+        self.content(hint.pbn).filter(|content| is_about(*content)).map_or(0, |_| self.count(hint.pbn))
     }
 
     /// Blocks in use.

@@ -1,6 +1,6 @@
 //! The slow sweep over the disk level: stale hints leave, small pages join, the store shrinks.
 
-use super::{DiskLevel, HintPages, Merged, PageNo, Prefix, read_intact, union};
+use super::{DiskLevel, HintPages, Merged, PageNo, Prefix, read_intact};
 use crate::Tag;
 use crate::hints::Hint;
 
@@ -66,7 +66,9 @@ impl DiskLevel {
             self.forget(prefix.buddy(), buddy);
             swept.pages_discarded += 1;
             pages.discard(buddy)?;
-            hints = union(&hints, &others).0;
+            // Both pages have other tags, so that no content gets more holders.
+            hints.extend(others);
+            hints.sort_unstable();
             changed = true;
         }
         if changed || hints.len() > self.page_hints_max {

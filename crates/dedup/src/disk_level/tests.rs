@@ -38,6 +38,11 @@ fn ascending(mut hints: Vec<Hint>) -> Vec<Hint> {
     hints
 }
 
+/// Where no holder is better than another.
+fn all_alike(hints: &[Hint]) -> Vec<u32> {
+    vec![1; hints.len()]
+}
+
 /// The level, its pages and what it should hold.
 struct Twin {
     level: DiskLevel,
@@ -54,7 +59,7 @@ impl Twin {
         let hints = ascending(hints);
         let new = hints.iter().filter(|&&hint| self.model.insert(hint)).count() as u64;
         let before = (self.pages.reads, self.pages.writes);
-        let merged = self.level.merge(&mut self.pages, &hints).unwrap();
+        let merged = self.level.merge(&mut self.pages, &hints, all_alike).unwrap();
         let after = (before.0 + merged.pages_read, before.1 + merged.pages_written);
         assert_eq!((self.pages.reads, self.pages.writes), after, "{merged:?}");
         assert_eq!((merged.added, merged.dropped, merged.lost), (new, 0, 0));
@@ -182,11 +187,37 @@ fn so_many_holders_of_one_tag_are_kept_and_no_more() {
     let mut level = DiskLevel::new(452);
     let mut pages = MemoryPages::default();
     let hints: Vec<Hint> = (0..1_000).map(|pbn| hint(1, pbn)).collect();
-    let merged = level.merge(&mut pages, &hints).unwrap();
+    let merged = level.merge(&mut pages, &hints, all_alike).unwrap();
     assert_eq!((merged.added, merged.dropped), (1_000, 1_000 - HOLDERS_MAX as u64));
     let mut pbns = Vec::new();
     level.lookup_one(&mut pages, tag_of(1), &mut pbns).unwrap();
     assert!(pbns.into_iter().eq((0..HOLDERS_MAX as u64).map(Pbn)));
+    level.check(&mut pages);
+}
+
+#[test]
+fn of_too_many_holders_the_stale_ones_leave_first_and_those_with_few_references_next() {
+    let (mut level, mut pages) = (DiskLevel::new(400), MemoryPages::default());
+    let tag = Tag(7 << 40);
+    let holders = |pbns: std::ops::Range<u64>| pbns.map(|pbn| Hint::new(tag, Pbn(pbn))).collect::<Vec<_>>();
+    let nobody_asks = |_: &[Hint]| -> Vec<u32> { panic!("there is room for all") };
+    let (first, other) = (holders(0..HOLDERS_MAX as u64), Hint::new(Tag(9 << 40), Pbn(3)));
+    level.merge(&mut pages, &[first, vec![other]].concat(), nobody_asks).unwrap();
+    // The even ones are stale; of the others the higher ones are worth more.
+    let worth = |hints: &[Hint]| {
+        assert!(
+            hints.iter().all(|hint| hint.tag == Hint::new(tag, Pbn(0)).tag),
+            "asked of the content concerned alone"
+        );
+        hints.iter().map(|hint| if hint.pbn.0.is_multiple_of(2) { 0 } else { hint.pbn.0 as u32 / 10 + 1 }).collect()
+    };
+    let merged = level.merge(&mut pages, &holders(16..37), worth).unwrap();
+    assert_eq!((merged.added, merged.dropped), (21, 21));
+    let mut pbns = Vec::new();
+    level.lookup_one(&mut pages, tag, &mut pbns).unwrap();
+    // 18 are odd: of the five below 10 those with the lowest pbns stay.
+    let kept: Vec<u64> = (1..37).filter(|pbn| pbn % 2 == 1 && ![7, 9].contains(pbn)).collect();
+    assert_eq!(pbns.iter().map(|pbn| pbn.0).collect::<Vec<_>>(), kept);
     level.check(&mut pages);
 }
 
@@ -196,7 +227,7 @@ fn a_page_that_cannot_be_split_drops_what_it_has_no_room_for() {
     let mut pages = MemoryPages::default();
     // They agree in 38 bits, more than the longest prefix has.
     let hints = ascending((0..40).map(|n| Hint::new(Tag(0xABCD_EF01_2000_0000 | (n % 4) << 24), Pbn(n))).collect());
-    let merged = level.merge(&mut pages, &hints).unwrap();
+    let merged = level.merge(&mut pages, &hints, all_alike).unwrap();
     assert_eq!((merged.added, merged.dropped, merged.pages_written, level.len()), (40, 20, 1, 20));
     assert!(level.bytes() < 16 << 10, "{} bytes", level.bytes());
     level.check(&mut pages);
@@ -214,7 +245,7 @@ fn a_damaged_page_is_replaced_and_costs_its_hints_only() {
     let mut pbns = Vec::new();
     let looked_up = twin.level.lookup_one(&mut twin.pages, victim, &mut pbns).unwrap();
     assert_eq!((pbns.len(), looked_up.pages_damaged), (0, 1));
-    let merged = twin.level.merge(&mut twin.pages, &[Hint::new(victim, Pbn(5))]).unwrap();
+    let merged = twin.level.merge(&mut twin.pages, &[Hint::new(victim, Pbn(5))], all_alike).unwrap();
     assert_eq!((merged.added, merged.lost, merged.pages_damaged, merged.pages_written), (1, held, 1, 1));
     assert_eq!(twin.level.locate(victim), Some(page));
     twin.model.retain(|hint| !prefix.holds(hint.tag));
@@ -354,7 +385,7 @@ fn a_failed_write_costs_hints_but_no_consistency() {
     for step in 0..300 {
         let batch = ascending((0..100).map(|_| hint(numbers.below(1 << 20), 1)).collect());
         given.extend(batch.iter().copied());
-        failed += usize::from(level.merge(&mut pages, &batch).is_err());
+        failed += usize::from(level.merge(&mut pages, &batch, all_alike).is_err());
         if step % 10 == 0 {
             let live = |hints: &[Hint]| hints.iter().map(|hint| hint.tag.0 >> 30 & 3 != 0).collect();
             failed += usize::from(level.sweep(&mut pages, tag_of(step), live).is_err());

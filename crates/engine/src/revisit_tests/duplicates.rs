@@ -102,6 +102,43 @@ fn more_equal_blocks_than_a_level_keeps_holders_do_not_keep_the_worker_scanning(
     assert_clean(&core);
 }
 
+/// Files were written and deleted often, so that the disk level has more stale hints of a content than it keeps
+/// holders. Then the hints in memory are lost: where stale ones stay in the place of live ones, a block that all copies
+/// are to meet in is passed before the others are known.
+#[test]
+fn one_full_pass_is_enough_however_many_hints_on_disk_are_stale() {
+    for seed in 0..4 {
+        let (_devices, core) = volume(Inline::Off);
+        let mut random = Random(seed + 1);
+        let data = unique(700, 1);
+        let mut blocks: Vec<&[u8]> = data.chunks(BLOCK_BYTES).collect();
+        for map in 1..30 {
+            for at in (1..blocks.len()).rev() {
+                blocks.swap(at, random.below(at as u64 + 1) as usize);
+            }
+            // The last ones find each other in-line and nothing else: the block with the most references is not the lowest.
+            if map == 27 {
+                core.hints.lock().clear();
+                tune(&core, "inline", "all").unwrap();
+            }
+            write_many(&core, map, &blocks.concat());
+            if map == 24 {
+                (1..=24).for_each(|map| delete(&core, map));
+                core.commit().unwrap();
+            }
+        }
+        core.checkpoint().unwrap();
+        while core.skipped.lock().take(u64::MAX).is_some() {}
+        core.hints.lock().clear();
+        core.scan_table().unwrap();
+        core.merge_evicted();
+        core.begin_full_pass();
+        while core.revisit(256).unwrap().is_some() {}
+        assert_eq!(used(&core), 700, "seed {seed}");
+        assert_clean(&core);
+    }
+}
+
 #[test]
 fn a_duplicate_of_what_left_memory_is_found_on_disk_and_its_hint_comes_back() {
     let (_devices, core) = volume(Inline::All);

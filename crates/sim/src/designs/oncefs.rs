@@ -9,7 +9,7 @@ mod streams;
 mod worker;
 
 use oncefs_dedup::{
-    Candidates, Decision, DiskLevel, Eviction, Extension, HintOptions, HintStore, Lbn, MemoryPages, Merged, Pbn,
+    Candidates, Decision, DiskLevel, Eviction, Extension, Hint, HintOptions, HintStore, Lbn, MemoryPages, Merged, Pbn,
     RunRule, Sample, SkippedBuffer, Tag, Work, detect,
 };
 
@@ -277,10 +277,13 @@ impl Oncefs {
 
     /// What left memory goes to the disk level.
     fn demote(&mut self) {
+        let volume = &self.volume;
         let Some(disk) = &mut self.disk else { return };
         let evicted = self.hints.take_evicted();
         if !evicted.is_empty() {
-            let Merged { added, pages_read, pages_written, .. } = sure(disk.level.merge(&mut disk.pages, &evicted));
+            let worth = |hints: &[Hint]| hints.iter().map(|hint| volume.references(hint)).collect();
+            let merged = sure(disk.level.merge(&mut disk.pages, &evicted, worth));
+            let Merged { added, pages_read, pages_written, .. } = merged;
             self.outcome.demoted += added;
             self.outcome.eviction_ios += pages_read + pages_written;
             self.hints.set_eviction_span_bits(Some(disk.level.span_bits()));

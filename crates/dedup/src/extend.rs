@@ -6,9 +6,9 @@
 //!
 //! Owns which pbns are worth asking the table for. Leaves to others to load the table's pages, and to confirm.
 //!
-//! 1. A block is asked for only if its look-up may have left a holder out: it named none, or as many as it can. Then
-//!    the pbn behind each holder of the block before, and the one before each holder of the block behind, are asked
-//!    for. What holds the block is a holder like others, and is extended in turn.
+//! 1. A block is asked for only if its look-up may have left a holder out: it named as many as it can, or none,
+//!    unless hints are complete. Then the pbn behind each holder of the block before, and the one before each holder
+//!    of the block behind, are asked for. What holds the block is a holder like others, and is extended in turn.
 //! 2. In each direction at most [`EXTENDED_MAX`] are asked for each block, those of the longest sequences, of equals
 //!    of the lowest pbns. So the cost is proportional to the blocks, however many holders they have.
 //! 3. Holders stay ascending, and at most [`HOLDERS_MAX`]. If there is no room, one leaves that is joined to no
@@ -74,12 +74,23 @@ impl<'a> Extension<'a> {
         Self { tags, holders, seeds, may_have_more }
     }
 
+    /// For hints that name every live block: a look-up that named no holder left none out, and nothing is asked for it.
+    pub fn of_complete_hints(mut self) -> Self {
+        for (may_have_more, holders) in self.may_have_more.iter_mut().zip(&self.holders) {
+            *may_have_more &= !holders.is_empty();
+        }
+        self
+    }
+
     /// Extends, and gives the pbns that could not be looked at, ascending: if there are none, all is done.
     ///
     /// `holds` says whether the table has this tag at this live pbn, and nothing if that page is not in memory. It is
     /// also asked for pbns outside of the data area, which hold nothing.
     pub fn go_on(&mut self, mut holds: impl FnMut(Pbn, Tag) -> Option<bool>) -> Vec<Pbn> {
         let mut missing = Vec::new();
+        if !self.may_have_more.contains(&true) {
+            return missing;
+        }
         for direction in [Direction::Forward, Direction::Backward] {
             self.walk(direction, &mut |pbn, tag| {
                 let answer = holds(pbn, tag);

@@ -94,6 +94,8 @@ pub struct Core {
     pub has_disk_level: AtomicBool,
     /// Whether both levels together name every live block of the sample, as far as is known.
     pub hints_are_complete: AtomicBool,
+    /// Whether hints may have left memory since a scan named every live block there.
+    pub hints_left_memory: AtomicBool,
     /// Whether hints were lost, so that the block table is to be scanned.
     pub scan_is_wanted: AtomicBool,
     /// Pages of the block table that a scan under way has read.
@@ -271,6 +273,7 @@ impl Core {
             has_disk_level: AtomicBool::new(parts.disk_hints.is_some()),
             disk_hints: Mutex::new(parts.disk_hints),
             hints_are_complete: AtomicBool::new(false),
+            hints_left_memory: AtomicBool::new(true),
             scan_is_wanted: AtomicBool::new(false),
             scan_pages_done: Count::new(0),
             scan_pages: Count::new(0),

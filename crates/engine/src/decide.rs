@@ -101,7 +101,9 @@ impl Core {
         let new = stored.iter().map(|index| (batch.tags[*index], std::mem::take(&mut holders[*index])));
         let open = stream.open.iter_mut().map(|block| (block.tag, std::mem::take(&mut block.holders)));
         let (tags, known): (Vec<Tag>, Vec<Vec<Pbn>>) = open.chain(new).unzip();
-        let mut extended = self.extended(Extension::new(&tags, known, &seeds), EXTENSION_NOES_MAX).into_iter();
+        let extension = Extension::new(&tags, known, &seeds);
+        let extension = if self.memory_names_all() { extension.of_complete_hints() } else { extension };
+        let mut extended = self.extended(extension, EXTENSION_NOES_MAX).into_iter();
         for block in &mut stream.open {
             block.holders = extended.next().expect("each block has a list of holders");
             // Where it is stored for now is no reason to store it there.

@@ -23,10 +23,12 @@ impl Core {
 
     /// Adds a hint for every live block of the table.
     pub fn scan_table(&self) -> Result<()> {
-        self.scan_is_wanted.store(false, Relaxed);
-        self.hints_are_complete.store(true, Relaxed);
         let pages_end = self.state.lock().sums.data.0.div_ceil(PAGE_ENTRIES);
         self.scan_pages.store(pages_end, Relaxed);
+        self.scan_is_wanted.store(false, Relaxed);
+        // What left memory before comes back; what leaves from here on is noted.
+        self.hints_left_memory.store(false, Relaxed);
+        self.hints_are_complete.store(true, Relaxed);
         let scanned = self.scan_pages_below(pages_end);
         self.scan_pages.store(0, Relaxed);
         if scanned.is_err() || self.signals.is_stopped() {
@@ -75,5 +77,31 @@ impl Core {
             0 => (0, 0),
             pages => (self.scan_pages_done.load(Relaxed).min(pages), pages),
         }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
+mod tests {
+    use crate::fixture::{Devices, two_levels, unique};
+    use crate::settings::Settings;
+    use crate::{BLOCK_BYTES, Blocks, MapId};
+
+    #[test]
+    fn memory_names_all_from_a_scan_on_until_a_hint_leaves_it() {
+        let core = Devices::new(Blocks(40_000), Settings { hint_bytes: 64 << 10, ..two_levels() }).open();
+        assert!(!core.memory_names_all(), "nothing was scanned yet");
+        core.fill_hints().unwrap();
+        assert!(core.memory_names_all());
+        let data = unique(12_000, 1);
+        for (n, part) in (0..).zip(data.chunks(200 * BLOCK_BYTES)) {
+            core.write(MapId(1), n * 200 * BLOCK_BYTES as u64, part, |_, _| ()).unwrap();
+            let named = core.hints.lock().len() as u64;
+            assert_eq!(core.memory_names_all(), named == (n + 1) * 200, "{named} hints after {} blocks", (n + 1) * 200);
+        }
+        assert!(!core.memory_names_all(), "the test has to fill memory");
+        core.merge_evicted();
+        core.scan_table().unwrap();
+        assert!(!core.memory_names_all(), "they do not fit");
     }
 }

@@ -123,6 +123,25 @@ fn what_is_found_holds_the_block_and_lists_stay_in_order_and_bounded() {
 }
 
 #[test]
+fn with_complete_hints_nothing_is_asked_for_a_block_that_nobody_holds() {
+    let tags: Vec<Tag> = (0..64).map(tag_of).collect();
+    let mut holders = vec![Vec::new(); 64];
+    holders[7] = vec![Pbn(500)];
+    let asked = |mut extension: Extension| {
+        let mut asked = 0;
+        extension.go_on(|_, _| {
+            asked += 1;
+            Some(false)
+        });
+        asked
+    };
+    assert_eq!(asked(Extension::new(&tags, holders.clone(), &[Pbn(900)])), 3, "before, behind and the seed");
+    assert_eq!(asked(Extension::new(&tags, holders.clone(), &[Pbn(900)]).of_complete_hints()), 0);
+    holders[8] = (0..HOLDERS_MAX as u64).map(|n| Pbn(1_000 + 2 * n)).collect();
+    assert_eq!(asked(Extension::new(&tags, holders, &[]).of_complete_hints()), 1, "one may be left out");
+}
+
+#[test]
 fn missing_pages_change_nothing_once_they_are_loaded() {
     const PAGE: u64 = 4;
     let mut numbers = Numbers::new(7);

@@ -1,7 +1,7 @@
 //! The papers' ideas as pure code: values in, decisions out.
 //!
 //! Owns what oncefs knows about sameness: the vocabulary of blocks, the hint
-//! store, the run detector, the controllers. Knows no files, threads, clocks,
+//! store, the run detector, the ranks of files, the controllers. Knows no files, threads, clocks,
 //! RocksDB or FUSE; whoever calls it carries the decisions out.
 
 mod block;
@@ -9,24 +9,29 @@ mod detect;
 mod disk_level;
 mod energy;
 mod extend;
+mod file_policy;
 mod fingerprinting;
 mod hints;
 mod layout;
 mod load_limit;
 mod pace;
 mod ranges;
+mod rank;
+mod rank_queues;
 mod sample;
 mod seek_cost;
 mod selectivity;
 mod single_hints;
 mod skipped;
 mod threshold;
+mod usage;
 
 pub use block::{BLOCK_BYTES, Blocks, Fingerprint, Lbn, Pbn, Tag};
 pub use detect::{Candidates, DecidedRun, Decision, RunRule, detect, runs_of};
 pub use disk_level::{Adoption, DiskLevel, HintPage, HintPages, LookedUp, MemoryPages, Merged, PageNo, Prefix, Swept};
 pub use energy::{EnergyRule, Supply};
 pub use extend::{EXTENDED_MAX, Extension};
+pub use file_policy::{BIG_RUN_BLOCKS, FilePolicy, MountPolicy, Ranks, Treatment, UnknownWish, Wish, treatment};
 pub use fingerprinting::{DuplicateShare, Fingerprinting};
 pub use hints::{
     Eviction, HINT_PBN_BITS, HOLDERS_MAX, Hint, HintOptions, HintStore, Inserted, PREFIX_BITS_MAX, PREFIX_BITS_MIN,
@@ -36,8 +41,11 @@ pub use layout::{LaidRun, LayoutPlan, LayoutRule, Stretch, plan_layout};
 pub use load_limit::LoadLimit;
 pub use pace::{Conditions, Mode as PaceMode, Pace, PaceRule, Progress, Turn, Why};
 pub use ranges::RangeError;
+pub use rank::RankRule;
+pub use rank_queues::{AtTail, QueuePlace, look_at};
 pub use sample::Sample;
 pub use seek_cost::SeekCost;
 pub use selectivity::{Rule as SelectivityRule, Selectivity};
 pub use skipped::{Skipped, SkippedBuffer, Work};
 pub use threshold::{Pattern, RUN_BLOCKS_MIN_MAX};
+pub use usage::{Moment, Rank, ReadPosition, Reads, Usage};

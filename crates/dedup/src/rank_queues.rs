@@ -1,0 +1,88 @@
+//! The rank queues (Selective's section 4.2.2, figure 6): which file is looked at next, and what becomes of it.
+//!
+//! Owns the order of the queues 0, 1 and 2 and the decision on what stands at a tail. Cold files are in no queue.
+//! Leaves to whoever keeps the queues how places are stored, and to `rank` what rank a file deserves.
+//!
+//! The paper moves a file to the top of its queue with each access. Here an access changes the file's usage alone, and
+//! its place is put right when it has become the oldest: one look per file and interval instead of a write per access.
+
+use crate::{Moment, Rank, RankRule, Usage};
+
+/// A file's place in a queue. The order of places is that of the queues, oldest first.
+///
+/// Places are advice, as hints are: a file may have none, several, or one that its usage has outrun. [`look_at`] brings
+/// all places of a file together where its usage says it belongs, and none is ever needed to find a file's rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueuePlace {
+    /// Which queue.
+    pub rank: Rank,
+    /// When the file was put there as the newest, as far as this place knows.
+    pub touched: Moment,
+    /// The file's number.
+    pub file: u64,
+}
+
+impl QueuePlace {
+    /// Where a file belongs. None: it is cold.
+    pub fn of(usage: &Usage, file: u64) -> Option<Self> {
+        let rank = usage.rank();
+        (rank != Rank::Cold).then(|| Self { rank, touched: usage.last_access(), file })
+    }
+}
+
+/// What becomes of a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtTail {
+    /// It is removed: the file is gone or cold.
+    Drop,
+    /// It is replaced by this one.
+    Move(QueuePlace),
+    /// It stays. Neither this file nor those behind it in the queue are due earlier, unless they are touched.
+    Wait {
+        /// When this file is due.
+        until: Moment,
+    },
+    /// The file gets this rank, never `New`, and the place that belongs to it instead of this one.
+    Rank(Rank),
+}
+
+/// What becomes of a place at the tail of its queue. `usage`: of the place's file; None: there is no such file.
+///
+/// A clock that jumped back leaves places of the future at the top of their queues. The tail does not come there before
+/// that future does, so the top is to be looked at too. Moments of the future in `usage` are taken for now; whoever
+/// carries the answer out keeps them so ([`Usage::clamp`]).
+pub fn look_at(place: &QueuePlace, usage: Option<&Usage>, rule: &RankRule, now: Moment) -> AtTail {
+    let Some(mut usage) = usage.copied() else {
+        return AtTail::Drop;
+    };
+    usage.clamp(now);
+    match QueuePlace::of(&usage, place.file) {
+        None => AtTail::Drop,
+        Some(right) if right.rank != place.rank || place.touched > now => AtTail::Move(right),
+        Some(_) if place.rank == Rank::New => look_at_new(place, &usage, rule, now),
+        Some(right) if right.touched > place.touched => AtTail::Move(right),
+        Some(_) if rule.is_cold(&usage, now) => AtTail::Rank(Rank::Cold),
+        Some(right) => AtTail::Wait { until: right.touched.plus_seconds(rule.hot_seconds_max) },
+    }
+}
+
+/// In queue 0 reads move nothing, else a file read daily would never be judged: a place is due as long after it was
+/// taken as a file is evaluated. A file that is not ranked then gets the place from which it is worth another look:
+/// its last write, or, if it is read too little, the top of the queue.
+fn look_at_new(place: &QueuePlace, usage: &Usage, rule: &RankRule, now: Moment) -> AtTail {
+    // A second at least: a place taken now is not looked at again now.
+    let due = place.touched.plus_seconds(rule.evaluation_seconds_min.max(1));
+    if now < due {
+        return AtTail::Wait { until: due };
+    }
+    match rule.rank(usage, now) {
+        Rank::New if rule.is_recently_written(usage, now) => {
+            AtTail::Move(QueuePlace { touched: usage.last_write(), ..*place })
+        }
+        Rank::New => AtTail::Move(QueuePlace { touched: now, ..*place }),
+        rank => AtTail::Rank(rank),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -15,10 +15,6 @@ use crate::{Lbn, MapId, Pbn, Result, Tag};
 /// goes first.
 const IN_BATCH: u64 = 1 << 62;
 
-/// Turns in which the block table's pages are read for the extension of one request: each turn goes a page further, and
-/// a request of 1 MiB spans three in each direction.
-const EXTENSION_TURNS_MAX: usize = 8;
-
 /// Answers of no that the extension of one request takes from the block table beyond those of yes. Each is an access to
 /// a page that nothing else needs: where duplicates stand alone they cost more than all the rest of the decision. The
 /// neighbours of a found duplicate are such ones too where they are long, so these are hardly ever cut short; what is
@@ -97,12 +93,17 @@ impl Core {
         if seeds.is_empty() && stream.open.is_empty() && holders.iter().all(Vec::is_empty) {
             return;
         }
+        let names_all = self.memory_names_all();
+        let is_full = |holders: &Vec<Pbn>| holders.len() >= HOLDERS_MAX;
+        if names_all && !holders.iter().chain(stream.open.iter().map(|block| &block.holders)).any(is_full) {
+            return;
+        }
         let stored = batch.indexes(|outcome| outcome != Outcome::Zero);
         let new = stored.iter().map(|index| (batch.tags[*index], std::mem::take(&mut holders[*index])));
         let open = stream.open.iter_mut().map(|block| (block.tag, std::mem::take(&mut block.holders)));
         let (tags, known): (Vec<Tag>, Vec<Vec<Pbn>>) = open.chain(new).unzip();
         let extension = Extension::new(&tags, known, &seeds);
-        let extension = if self.memory_names_all() { extension.of_complete_hints() } else { extension };
+        let extension = if names_all { extension.of_complete_hints() } else { extension };
         let mut extended = self.extended(extension, EXTENSION_NOES_MAX).into_iter();
         for block in &mut stream.open {
             block.holders = extended.next().expect("each block has a list of holders");
@@ -112,37 +113,6 @@ impl Core {
         for (index, extended) in stored.into_iter().zip(extended) {
             holders[index] = extended;
         }
-    }
-
-    /// The holders that an extension finds. Table pages are read for it, in few turns; each ends after so many answers
-    /// of no beyond those of yes.
-    pub fn extended(&self, mut extension: Extension, noes_max: u32) -> Vec<Vec<Pbn>> {
-        for _ in 0..EXTENSION_TURNS_MAX {
-            let mut noes_left = noes_max;
-            let missing = {
-                let mut state = self.state.lock();
-                let end = state.sums.data.0;
-                extension.go_on(|pbn, tag| {
-                    if noes_left == 0 || pbn.0 >= end {
-                        return Some(false);
-                    }
-                    let holds = state.table.entry(pbn)?.serves(tag);
-                    noes_left = if holds { noes_left.saturating_add(1) } else { noes_left - 1 };
-                    Some(holds)
-                })
-            };
-            if missing.is_empty() {
-                break;
-            }
-            let mut pages: Vec<u64> = missing.into_iter().map(page_of).collect();
-            pages.dedup();
-            // No write depends on what a damaged page would have named.
-            if let Err(error) = self.load_pages(&pages) {
-                log::debug!("a run is not extended: {error}");
-                break;
-            }
-        }
-        extension.into_holders()
     }
 
     /// The shortest run worth sharing in this request, and whether one at its end stays open. A file that is known as a

@@ -6,15 +6,16 @@
 
 mod verdict;
 
-use hashbrown::HashMap;
-use oncefs_dedup::{HOLDERS_MAX, Hint};
+use oncefs_dedup::Hint;
 use serde::{Deserialize, Serialize};
 
+use crate::choose::Holders;
 use crate::core::Core;
 use crate::format::keys::ShardKey;
 use crate::format::page::Entry;
 use crate::format::shard::{SHARD_BLOCKS, Target};
 use crate::referrers::References;
+use crate::revisit::ascending;
 use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
 use verdict::{Known, verdicts};
 
@@ -147,9 +148,6 @@ pub fn push_run(runs: &mut Vec<ExplainedRun>, run: ExplainedRun) {
     }
 }
 
-/// Live blocks by tag, those of each tag ascending.
-type Holders = HashMap<Tag, Vec<(Pbn, Entry)>>;
-
 /// What a map said at one moment.
 struct Seen {
     /// What is mapped, in order, with what lies around the portion so that runs across its ends are known.
@@ -265,10 +263,7 @@ impl Core {
             hints.extend(same.map(|whole| (*whole, pbn)));
         }
         hints.extend(self.look_up_tags_on_disk(&tags));
-        let mut pbns: Vec<Pbn> = hints.iter().map(|(_, pbn)| *pbn).collect();
-        pbns.sort_unstable();
-        pbns.dedup();
-        let entries = self.entries_at(&pbns)?;
+        let entries = self.entries_at(&ascending(hints.iter().map(|(_, pbn)| *pbn)))?;
         hints.sort_unstable();
         hints.dedup();
         let mut holders = Holders::new();
@@ -280,42 +275,17 @@ impl Core {
         Ok(holders)
     }
 
-    /// Adds holders that no hint names and that follow one that a hint names: a run is found whole by any of its blocks
-    /// (hints may name one content of many only).
+    /// Adds holders that no hint names: a run is found whole by any of its blocks (hints may name one content of many
+    /// only).
     fn extend(&self, blocks: &[(Lbn, Target)], references: &References, holders: &mut Holders) -> Result<()> {
-        let tag = |target: &Target| match target {
-            Target::Data(pbn) => references.sound_entry(*pbn).map(|entry| entry.tag),
+        let sound = |(lbn, target): &(Lbn, Target)| match target {
+            Target::Data(pbn) => references.sound_entry(*pbn).map(|entry| (*lbn, (entry.tag, *pbn))),
             Target::Hole | Target::Reserved => None,
         };
-        let neighbours: Vec<(Tag, Tag)> = blocks
-            .windows(2)
-            .filter(|pair| pair[0].0.plus(1) == pair[1].0)
-            .filter_map(|pair| tag(&pair[0].1).zip(tag(&pair[1].1)))
-            .collect();
-        for (tag, next) in &neighbours {
-            self.extend_to(*tag, *next, holders, |pbn| Some(pbn.plus(1)))?;
-        }
-        for (before, tag) in neighbours.iter().rev() {
-            self.extend_to(*tag, *before, holders, |pbn| pbn.0.checked_sub(1).map(Pbn))?;
-        }
-        Ok(())
-    }
-
-    fn extend_to(&self, from: Tag, to: Tag, holders: &mut Holders, step: impl Fn(Pbn) -> Option<Pbn>) -> Result<()> {
-        let known = holders.get(&to).map(Vec::as_slice).unwrap_or_default();
-        if known.len() >= HOLDERS_MAX {
-            return Ok(());
-        }
-        let is_known = |pbn: &Pbn| known.binary_search_by_key(pbn, |(pbn, _)| *pbn).is_ok();
-        let steps = holders.get(&from).into_iter().flatten().filter_map(|(pbn, _)| step(*pbn));
-        let mut found: Vec<(Pbn, Entry)> = Vec::new();
-        for pbn in steps.filter(|pbn| !is_known(pbn)) {
-            found.extend(self.entry_at(pbn)?.filter(|entry| entry.serves(to)).map(|entry| (pbn, entry)));
-        }
-        if !found.is_empty() {
-            let known = holders.entry(to).or_default();
-            known.extend(found);
-            known.sort_unstable_by_key(|(pbn, _)| *pbn);
+        let sound: Vec<(Lbn, (Tag, Pbn))> = blocks.iter().filter_map(sound).collect();
+        for stretch in sound.chunk_by(|a, b| a.0.plus(1) == b.0) {
+            let stretch: Vec<(Tag, Pbn)> = stretch.iter().map(|(_, block)| *block).collect();
+            self.extend_holders(&stretch, (None, None), holders)?;
         }
         Ok(())
     }

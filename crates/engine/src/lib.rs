@@ -59,6 +59,7 @@ mod audit;
 mod check;
 mod copies;
 mod explain;
+mod extension;
 mod layout;
 mod mend;
 mod places;

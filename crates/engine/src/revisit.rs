@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use hashbrown::HashSet;
-use oncefs_dedup::{Extension, HOLDERS_MAX, Hint, Sample};
+use oncefs_dedup::{HOLDERS_MAX, Hint, Sample};
 
 use crate::choose::{Holders, Stretch, choose};
 use crate::core::Core;
@@ -86,7 +86,11 @@ impl Core {
         let is_listed = self.pass.lock().is_batch_listed();
         let stretches = self.stretches(&visits);
         let may_have_more = |stretch: &&Stretch| self.sample != Sample::ALL || stretch.run_blocks_min > 1;
-        stretches.iter().filter(may_have_more).try_for_each(|stretch| self.extend_stretch(stretch, &mut holders))?;
+        for stretch in stretches.iter().filter(may_have_more) {
+            let blocks: Vec<(Tag, Pbn)> = stretch.visits.iter().map(|visit| (visit.entry.tag, visit.pbn)).collect();
+            let around = (stretch.before.last().copied(), stretch.after.first().copied());
+            self.extend_holders(&blocks, around, &mut holders)?;
+        }
         let (chosen, left) = choose(&stretches, &holders, is_listed);
         let confirmed = self.confirm_remaps(chosen);
         self.pass.lock().note_left(left, confirmed.len() as u64);
@@ -118,37 +122,6 @@ impl Core {
         stretch.after = self.stored_from(map, first.plus(blocks), u64::from(stretch.run_blocks_min))?;
         if stretch.before.is_empty() && stretch.after.is_empty() && self.is_whole(map, first, blocks)? {
             stretch.run_blocks_min = stretch.run_blocks_min.min(blocks as u32);
-        }
-        Ok(())
-    }
-
-    /// Adds holders that no hint names: neighbours of known ones, and of what the file has around the blocks. A block
-    /// that gets one is a holder itself, so that the best of them can be chosen.
-    fn extend_stretch(&self, stretch: &Stretch, holders: &mut Holders) -> Result<()> {
-        let around = |pbn: Option<&Pbn>| pbn.map(|pbn| (Tag::default(), vec![*pbn]));
-        let of_visit = |visit: &Visit| {
-            let named = holders.get(&visit.entry.tag).map(Vec::as_slice).unwrap_or_default();
-            let others = named.iter().map(|(pbn, _)| *pbn).filter(|pbn| *pbn != visit.pbn);
-            (visit.entry.tag, others.collect())
-        };
-        let visits = stretch.visits.iter().map(of_visit);
-        let all = around(stretch.before.last()).into_iter().chain(visits).chain(around(stretch.after.first()));
-        let (tags, known): (Vec<Tag>, Vec<Vec<Pbn>>) = all.unzip();
-        let mut extended = self.extended(Extension::new(&tags, known, &[]), u32::MAX);
-        let extended = extended.drain(usize::from(!stretch.before.is_empty())..);
-        let pairs =
-            stretch.visits.iter().zip(extended).filter(|(visit, pbns)| pbns.iter().any(|pbn| *pbn != visit.pbn));
-        let pairs: Vec<(Tag, Pbn)> = pairs
-            .flat_map(|(visit, pbns)| pbns.into_iter().chain([visit.pbn]).map(|pbn| (visit.entry.tag, pbn)))
-            .collect();
-        let entries = self.entries_at(&ascending(pairs.iter().map(|(_, pbn)| *pbn)))?;
-        for (tag, pbn) in pairs {
-            if let Some(entry) = entries.get(&pbn).filter(|entry| entry.serves(tag)) {
-                let named = holders.entry(tag).or_default();
-                if let Err(at) = named.binary_search_by_key(&pbn, |(pbn, _)| *pbn) {
-                    named.insert(at, (pbn, *entry));
-                }
-            }
         }
         Ok(())
     }
@@ -303,7 +276,8 @@ fn is_about(entry: &Entry, tag: Tag, pbn: Pbn) -> bool {
     entry.serves(entry.tag) && Hint::new(entry.tag, pbn) == Hint::new(tag, pbn)
 }
 
-fn ascending(pbns: impl Iterator<Item = Pbn>) -> Vec<Pbn> {
+/// Each once, in order.
+pub fn ascending(pbns: impl Iterator<Item = Pbn>) -> Vec<Pbn> {
     let mut pbns: Vec<Pbn> = pbns.collect();
     pbns.sort_unstable();
     pbns.dedup();

@@ -28,6 +28,7 @@ pub fn about(profile: Profile) -> &'static str {
         Profile::Edge => "small boards: 3.5 MB for deduplication, the rest on disk; works when idle and powered",
         Profile::Desktop => "everyday machines: as much memory as there is, the rest on disk; works when idle",
         Profile::Server => "large volumes: 32 MiB of hints for each TiB, on one block of 64; works when idle",
+        Profile::Selective => "files by their use as in the paper Selective: new ones never, others later, when idle",
         Profile::Idedup => "runs of 4 blocks and more, hints in memory alone as in the paper iDedup; never works later",
     }
 }
@@ -51,7 +52,7 @@ pub fn default_memory(profile: Profile, ram_bytes: u64) -> u64 {
     match profile {
         Profile::Edge => EDGE_MEMORY_BYTES,
         Profile::Smartdedup => SMARTDEDUP_MEMORY_BYTES,
-        Profile::Lrlfs | Profile::Desktop | Profile::Server | Profile::Idedup => {
+        Profile::Lrlfs | Profile::Desktop | Profile::Server | Profile::Idedup | Profile::Selective => {
             (ram_bytes / MEMORY_SHARE_OF_RAM).clamp(MEMORY_BYTES_MIN, MEMORY_BYTES_MAX)
         }
     }
@@ -86,7 +87,7 @@ mod tests {
 
     #[test]
     fn memory_is_small_by_profile_or_a_bounded_share_of_ram() {
-        for profile in [Profile::Lrlfs, Profile::Desktop, Profile::Server, Profile::Idedup] {
+        for profile in [Profile::Lrlfs, Profile::Desktop, Profile::Server, Profile::Idedup, Profile::Selective] {
             assert_eq!(default_memory(profile, 8 << 30), 1 << 30);
             assert_eq!(default_memory(profile, 256 << 20), MEMORY_BYTES_MIN);
             assert_eq!(default_memory(profile, 1 << 40), MEMORY_BYTES_MAX);

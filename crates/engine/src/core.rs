@@ -26,6 +26,7 @@ use crate::kv::Kv;
 use crate::log::Log;
 use crate::mend::MendQueue;
 use crate::pins::Pins;
+use crate::policies::Policies;
 use crate::range::GATED_SHARDS_MAX;
 use crate::read_pattern::ReadPatterns;
 use crate::scrub::Scrub;
@@ -56,7 +57,7 @@ pub struct StageStats {
 ///
 /// Lock order: `checkpointing` or `relaying`; a map's lock; `group_gate`; the caller's own locks; `log`; `write_outs`;
 /// `allocator`; `state`; then `flushing`, `table_io`, `staging`, `read_cache`, `punchable`, the settings, the
-/// controllers, `evicted`, `mend_queue`, `scrub`, `streams`, `read_patterns`, `device_reads` and the signals, which hold no other lock. Who holds `group_gate` shared takes neither
+/// controllers, `evicted`, `mend_queue`, `scrub`, `streams`, `policies`, `read_patterns`, `device_reads` and the signals, which hold no other lock. Who holds `group_gate` shared takes neither
 /// `log` nor `checkpointing`.
 ///
 /// Of the out-of-line work: `tuning` or `skipped_file`, then `pass`, then a map's lock, `skipped`, or `disk_hints`,
@@ -80,6 +81,8 @@ pub struct Core {
     pub read_cache: ReadCache,
     /// Which contents hints name, the same in both levels.
     pub sample: Sample,
+    /// What is said of files about how they are deduplicated.
+    pub policies: Policies,
     /// How files are read.
     pub read_patterns: ReadPatterns,
     /// How the data area is read.
@@ -220,6 +223,8 @@ pub struct Parts {
     pub host: Option<PathBuf>,
     /// Bound of the read cache.
     pub read_cache_bytes_max: u64,
+    /// Bound of what is known of how files are to be deduplicated.
+    pub policy_bytes_max: u64,
     /// Bound of what is known of how files are read.
     pub read_pattern_bytes_max: u64,
     /// Buffers of 1 MiB kept for reuse.
@@ -260,6 +265,7 @@ impl Core {
             staging: parts.staging,
             read_cache: ReadCache::new(parts.read_cache_bytes_max),
             sample,
+            policies: Policies::new(parts.policy_bytes_max),
             read_patterns: ReadPatterns::new(parts.read_pattern_bytes_max),
             device_reads: DeviceReads::default(),
             hints: Mutex::new(HintStore::new(HintOptions {

@@ -122,15 +122,16 @@ impl Core {
         let run_blocks_min = self.run_blocks_min(map);
         let stored = batch.indexes(|outcome| outcome != Outcome::Zero).len() + stream.open.len();
         let first = stream.open.first().map_or(batch.first, |block| block.lbn);
-        let is_whole = first == Lbn(0) && is_new && self.shares_whole_files();
+        let is_whole = first == Lbn(0) && is_new && self.shares_whole_files(map);
         let run_blocks_min = if is_whole { run_blocks_min.min(stored.max(1) as u32) } else { run_blocks_min };
         RunRule { run_blocks_min, may_go_on: true }
     }
 
     /// Whether a file that is one run as a whole is shared however short it is: a fixed `run_blocks_min` means what it
-    /// says.
-    pub fn shares_whole_files(&self) -> bool {
-        self.settings.lock().run_blocks_min.is_none()
+    /// says, unless it is that of files which are read in sequence.
+    pub fn shares_whole_files(&self, map: MapId) -> bool {
+        let treatment = self.treatment(map);
+        treatment.shares_ends || treatment.run_blocks_min.is_none()
     }
 
     /// Which blocks the map's present pbn may already hold: the same tag stands in the table.

@@ -33,8 +33,11 @@ pub struct Explained {
     pub next: Option<u64>,
     /// The shortest run that the file shares, in blocks.
     pub run_blocks_min: u32,
-    /// What set it.
+    /// What set it, or why the file is left alone.
     pub run_blocks_min_from: String,
+    /// Whether none of its blocks are shared from now on, neither as they are written nor by the worker.
+    #[serde(default)]
+    pub is_left_alone: bool,
 }
 
 /// Blocks that follow each other in the file and of which the same can be said.
@@ -161,9 +164,12 @@ struct Seen {
 impl Core {
     /// See [`crate::Store::explain`].
     pub fn explain(&self, map: MapId, from: Lbn) -> Result<Explained> {
-        let (run_blocks_min, run_blocks_min_from) = self.run_blocks_min_of(map);
+        // If it fell since it was asked for last, the file is noted for the worker, as its next write would note it.
+        let run_blocks_min = self.run_blocks_min(map);
         let (runs, next) = self.explain_with(map, from, run_blocks_min)?;
-        Ok(Explained { map: map.0, runs, next, run_blocks_min, run_blocks_min_from })
+        let (treatment, run_blocks_min_from) = (self.treatment(map), self.why_treated(self.file_policy(map)));
+        let is_left_alone = !treatment.is_inline && !treatment.is_later;
+        Ok(Explained { map: map.0, runs, next, run_blocks_min, run_blocks_min_from, is_left_alone })
     }
 
     /// The runs of a portion, as a file with this shortest run would have them, and where the next one begins.
@@ -233,10 +239,12 @@ impl Core {
 
     /// Which blocks the worker is still to look at.
     fn which_wait(&self, map: MapId, blocks: &[(Lbn, Target)]) -> Vec<bool> {
+        let is_later = self.is_later(map);
         let pass = self.pass.lock();
         let skipped = self.skipped.lock();
-        let waits =
+        let is_due =
             |lbn: Lbn| skipped.has(map.0, lbn) || pass.is_ahead_of(ShardKey { map, shard: lbn.0 / SHARD_BLOCKS });
+        let waits = |lbn: Lbn| is_later && is_due(lbn);
         blocks.iter().map(|(lbn, _)| waits(*lbn)).collect()
     }
 
@@ -288,17 +296,6 @@ impl Core {
             self.extend_holders(&stretch, (None, None), holders)?;
         }
         Ok(())
-    }
-
-    /// The shortest run that a file shares, and what set it. If it fell since it was asked for last, the file is noted
-    /// for the worker, as its next write would note it.
-    fn run_blocks_min_of(&self, map: MapId) -> (u32, String) {
-        let is_automatic = self.settings.lock().run_blocks_min.is_none();
-        let from = match is_automatic {
-            true => format!("automatic: by its reads; a seek costs {:.1} blocks", self.device_reads.seek_blocks()),
-            false => "set by run_blocks_min".to_owned(),
-        };
-        (self.run_blocks_min(map), from)
     }
 }
 

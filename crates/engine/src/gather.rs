@@ -14,6 +14,10 @@ use crate::{BLOCK_BYTES, Error, Lbn, MapId, Pbn, Result};
 /// Shards fetched in one go, at most.
 const PORTION_SHARDS_MAX: u64 = 16;
 
+/// Files and portions of maps that one batch passes over, at most: where all files are left alone, a program that wants
+/// the device waits no longer than for these.
+const PASSED_OVER_MAX: usize = 512;
+
 /// Pages of the disk level swept in one go.
 const SWEEP_PAGES: usize = 16;
 
@@ -121,13 +125,16 @@ impl Core {
         pass.is_sweeping
     }
 
-    /// Some `blocks_max` blocks to look at, in file order. What cannot be read is passed over.
+    /// Some `blocks_max` blocks to look at, in file order. What cannot be read is passed over, and so are files that
+    /// are not deduplicated out of line: there may be none although something is left.
     pub fn gather(&self, blocks_max: u64) -> Vec<Place> {
         let portion = (blocks_max / SHARD_BLOCKS).clamp(1, PORTION_SHARDS_MAX) as usize;
         let mut places = Vec::new();
         let mut pass = self.pass.lock();
         (pass.is_batch_full, pass.is_batch_listed) = (false, true);
-        while (places.len() as u64) < blocks_max {
+        let mut looks = 0;
+        while (places.len() as u64) < blocks_max && looks <= PASSED_OVER_MAX + places.len() {
+            looks += 1;
             if let Some((map, shard)) = pass.map {
                 pass.is_batch_listed = false;
                 let next = self.gather_map(map, shard, portion, &mut places);
@@ -146,7 +153,7 @@ impl Core {
                 None => match pass.all {
                     Some(from) => {
                         let before = places.len();
-                        let next = self.gather_all(from, portion, &mut places);
+                        let next = self.gather_all(from, portion, |map| self.is_later(map), &mut places);
                         pass.all = next.unwrap_or_else(|error| pass_over(&error));
                         pass.done += (places.len() - before) as u64;
                         (pass.is_batch_full, pass.is_batch_listed) = (true, false);
@@ -193,14 +200,14 @@ impl Core {
     /// Whether a map has nothing but these blocks, and files that are one run are shared as a whole.
     pub fn is_whole(&self, map: MapId, first: Lbn, blocks: u64) -> Result<bool> {
         let block = BLOCK_BYTES as u64;
-        Ok(self.shares_whole_files()
+        Ok(self.shares_whole_files(map)
             && self.seek_data(map, 0, first.0 * block)?.is_none()
             && self.seek_data(map, (first.0 + blocks) * block, u64::MAX)?.is_none())
     }
 
     fn gather_runs(&self, map: MapId, runs: &[(Lbn, u64)], places: &mut Vec<Place>) -> Result<()> {
         let _map = self.map_lock(map).read();
-        if self.state.lock().is_detached(map) {
+        if self.state.lock().is_detached(map) || !self.is_later(map) {
             return Ok(());
         }
         for (first, blocks) in runs {
@@ -220,7 +227,7 @@ impl Core {
         places: &mut Vec<Place>,
     ) -> Result<Option<(MapId, u64)>> {
         let _map = self.map_lock(map).read();
-        if self.state.lock().is_detached(map) {
+        if self.state.lock().is_detached(map) || !self.is_later(map) {
             return Ok(None);
         }
         let shards = self.stored_shards(map, from, portion)?;
@@ -231,10 +238,24 @@ impl Core {
         Ok(shards.last().filter(|_| shards.len() == portion).map(|last| (map, last + 1)))
     }
 
-    /// Some shards of all maps; gives where to go on.
-    pub fn gather_all(&self, from: ShardKey, portion: usize, places: &mut Vec<Place>) -> Result<Option<ShardKey>> {
-        let (keys, next) = self.shards_from(from, portion)?;
-        for key in keys {
+    /// Whether a file is deduplicated out of line.
+    pub fn is_later(&self, map: MapId) -> bool {
+        self.treatment(map).is_later
+    }
+
+    /// Some shards of all maps that are wanted; gives where to go on.
+    pub fn gather_all(
+        &self,
+        from: ShardKey,
+        portion: usize,
+        is_wanted: impl Fn(MapId) -> bool,
+        places: &mut Vec<Place>,
+    ) -> Result<Option<ShardKey>> {
+        let (keys, mut next) = self.shards_from(from, portion)?;
+        if let Some(last) = keys.last().filter(|last| next.is_some() && !is_wanted(last.map)) {
+            next = Some(ShardKey { map: MapId(last.map.0 + 1), shard: 0 });
+        }
+        for key in keys.into_iter().filter(|key| is_wanted(key.map)) {
             let _map = self.map_lock(key.map).read();
             if !self.state.lock().is_detached(key.map) {
                 self.gather_part(key, 0, SHARD_BLOCKS as u16, places).unwrap_or_else(|error| pass_over(&error));

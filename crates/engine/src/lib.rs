@@ -39,6 +39,7 @@ mod guard;
 mod hints;
 mod hold;
 mod pins;
+mod policies;
 mod read_pattern;
 mod records;
 mod shards;
@@ -53,6 +54,7 @@ mod load;
 mod profile;
 mod run_rule;
 pub mod settings;
+mod treatment;
 mod worker;
 
 mod audit;
@@ -128,7 +130,9 @@ pub use format::rot::ScrubState;
 pub use hold::Hold;
 pub use layout::{FileLayout, LayoutCursor, LayoutPortion, OpenRun, RunClass};
 pub use load::DeviceLoad;
-pub use oncefs_dedup::{BLOCK_BYTES, Blocks, Fingerprint, Lbn, Pbn, Tag};
+pub use oncefs_dedup::{
+    BLOCK_BYTES, Blocks, FilePolicy, Fingerprint, Lbn, Pbn, Rank, Tag, Treatment, UnknownWish, Wish,
+};
 pub use open::Medium;
 pub use places::{BadBlock, BadPlace};
 pub use profile::Profile;

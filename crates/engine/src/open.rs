@@ -29,6 +29,7 @@ pub struct Budget {
     /// Bytes for the sorted state.
     pub records: u64,
     dirty: u64,
+    policies: u64,
     read_patterns: u64,
     /// Buffers of 1 MiB.
     buffers: usize,
@@ -47,6 +48,7 @@ impl Budget {
             shards: parts(1),
             records: parts(2).max(2 << 20),
             dirty: parts(2).clamp(4 << 20, 64 << 20),
+            policies: (memory_bytes_max / 512).clamp(64 << 10, 1 << 20),
             read_patterns: (memory_bytes_max / 512).clamp(64 << 10, 1 << 20),
             buffers: (memory_bytes_max / (8 << 20)).clamp(2, 16) as usize,
             reads_at_a_time: (memory_bytes_max / (8 << 20)).clamp(2, 8) as usize,
@@ -127,6 +129,7 @@ pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings) -> Res
         ballast: medium.ballast,
         host: medium.host,
         read_cache_bytes_max: budget.read_cache,
+        policy_bytes_max: budget.policies,
         read_pattern_bytes_max: budget.read_patterns,
         dirty_bytes_max: budget.dirty,
         buffers_max: budget.buffers,

@@ -75,7 +75,7 @@ impl Core {
     /// Places of bad blocks in some shards, and where to go on.
     fn bad_places_from(&self, from: ShardKey) -> Result<(Vec<Place>, Option<ShardKey>)> {
         let mut places = Vec::new();
-        let next = self.gather_all(from, PORTION_SHARDS, &mut places)?;
+        let next = self.gather_all(from, PORTION_SHARDS, |_| true, &mut places)?;
         let bad: HashSet<Pbn> = self.state.lock().bad.list().into_iter().map(|(pbn, _)| pbn).collect();
         places.retain(|(_, _, pbn)| bad.contains(pbn));
         Ok((places, next))

@@ -16,11 +16,14 @@ pub enum Profile {
     Server,
     /// The paper iDedup: its cache of dedup metadata in memory alone, runs of at least four blocks, no worker.
     Idedup,
+    /// The paper Selective: files are deduplicated out of line, each as its rank says, new ones not at all.
+    Selective,
 }
 
 impl Profile {
     /// All profiles.
-    pub const ALL: [Self; 6] = [Self::Lrlfs, Self::Smartdedup, Self::Edge, Self::Desktop, Self::Server, Self::Idedup];
+    pub const ALL: [Self; 7] =
+        [Self::Lrlfs, Self::Smartdedup, Self::Edge, Self::Desktop, Self::Server, Self::Idedup, Self::Selective];
 
     /// Its name in commands and reports.
     pub fn name(self) -> &'static str {
@@ -31,6 +34,7 @@ impl Profile {
             Self::Desktop => "desktop",
             Self::Server => "server",
             Self::Idedup => "idedup",
+            Self::Selective => "selective",
         }
     }
 
@@ -48,6 +52,7 @@ impl Profile {
             Self::Desktop => 4,
             Self::Server => 5,
             Self::Idedup => 6,
+            Self::Selective => 7,
         }
     }
 

@@ -232,6 +232,7 @@ impl Core {
         let stores = plan.stores.iter().chain(plan.held_stores.iter().filter(|store| !is_copy(store.pbn)));
         let placed: Vec<(Tag, Pbn)> = stores.map(|store| (store.tag, store.pbn)).collect();
         let changes_bad = !plan.bad.is_empty();
+        let policies = plan.change.policies.clone();
         let detached = plan.detach;
         let freed = loop {
             let mut state = self.state.lock();
@@ -252,6 +253,7 @@ impl Core {
                 return Ok(Applied::Refused { pbns, change: plan.change });
             }
             let freed = state.apply(plan, Instant::now());
+            policies.iter().for_each(|said| self.policies.published(said.map, said.policy));
             if changes_bad {
                 self.bad_known.store(state.bad.len(), Relaxed);
                 self.lost_tags.store(state.bad.lost_tags(), Relaxed);
@@ -261,6 +263,7 @@ impl Core {
         self.update_hints(&freed, &placed);
         self.counters.blocks_freed.fetch_add(freed.len() as u64, Relaxed);
         self.signals.published();
+        self.look_at_allowed(&policies);
         if let Some(map) = detached {
             self.skipped.lock().forget(map.0);
             self.signals.detached(map);

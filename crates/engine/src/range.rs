@@ -14,7 +14,7 @@ use crate::publish::{Applied, MapEdit, shard_parts};
 use crate::read::damaged;
 use crate::state::{Plan, Take};
 use crate::sync::{RwLockReadGuard, RwLockWriteGuard};
-use crate::{BLOCK_BYTES, Blocks, Change, Error, Lbn, MapId, Pbn, Result};
+use crate::{BLOCK_BYTES, Blocks, Change, Error, FilePolicy, Lbn, MapId, Pbn, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// A range change is published in pieces of at most this many shards, so that the publish lock is held
@@ -431,6 +431,8 @@ impl Core {
         self.attached(map)?;
         let mut plan = Plan { map: Some(map), detach: Some(map), ..Plan::default() };
         let held = with(&mut plan.change);
+        // Behind `with`: what the caller holds keeps others from saying something of the file.
+        self.first_policy(&mut plan.change, map, FilePolicy::default());
         self.apply_certain(plan)?;
         held.published();
         Ok(())

@@ -1,4 +1,5 @@
-//! Which runs of a file are worth sharing: the setting `run_blocks_min`, or what its reads and the device say.
+//! Which runs of a file are worth sharing: what its treatment says, or, where that is automatic, what its reads and the
+//! device say.
 //!
 //! Owns what follows from a number that falls: blocks that were refused for it are looked at again, by the worker and
 //! as part of their file. Who decides asks `run_blocks_min`, once for each request.
@@ -20,14 +21,16 @@ const RUNS_LOOKED_AT_MAX: usize = 16;
 impl Core {
     /// The shortest run worth sharing in a map, in blocks.
     pub fn run_blocks_min(&self, map: MapId) -> u32 {
-        let fixed = self.settings.lock().run_blocks_min;
-        fixed.unwrap_or_else(|| {
-            let number = self.read_patterns.run_blocks_min(map, self.device_reads.seek_blocks());
-            if number.fell {
-                self.look_again_at_refused(Work::Owner(map.0));
-            }
-            number.run_blocks_min
-        })
+        self.treatment(map).run_blocks_min.unwrap_or_else(|| self.automatic_run(map))
+    }
+
+    /// What its reads and the device say.
+    pub fn automatic_run(&self, map: MapId) -> u32 {
+        let number = self.read_patterns.run_blocks_min(map, self.device_reads.seek_blocks());
+        if number.fell {
+            self.look_again_at_refused(Work::Owner(map.0));
+        }
+        number.run_blocks_min
     }
 
     /// Learns from a read request how its map is read and how it lies.
@@ -35,7 +38,7 @@ impl Core {
         let blocks = runs.iter().map(|(_, blocks)| blocks).sum::<u64>();
         let seen = Seen { first: first.0, blocks: blocks.min(u64::from(u32::MAX)) as u32, lies: self.lies(runs) };
         let number = self.read_patterns.note(map, seen, self.device_reads.seek_blocks());
-        if number.is_some_and(|number| number.fell) && self.settings.lock().run_blocks_min.is_none() {
+        if number.is_some_and(|number| number.fell) && self.treatment(map).run_blocks_min.is_none() {
             self.look_again_at_refused(Work::Owner(map.0));
         }
     }
@@ -80,15 +83,20 @@ impl Core {
         }
     }
 
-    fn look_again_at_refused(&self, work: Work) {
+    /// Gives the worker what was refused, if there is one.
+    pub fn look_again_at_refused(&self, work: Work) {
         let mut skipped = self.skipped.lock();
         if skipped.bytes_max() > 0 {
             skipped.put_back(work);
         }
     }
 
-    /// Whether runs that were refused by one setting are worth sharing by another, in any file.
+    /// Whether runs that were refused by one setting are worth sharing by another, in any file. Whatever ranks do, that
+    /// they do something else allows more of some files.
     pub fn allows_more(&self, before: &Settings, after: &Settings) -> bool {
+        if before.ranks != after.ranks {
+            return true;
+        }
         let most = || Pattern::default().run_blocks_min(self.device_reads.seek_blocks(), None);
         match (before.run_blocks_min, after.run_blocks_min) {
             (Some(before), Some(after)) => after < before,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use oncefs_dedup::{Eviction, PaceMode as Mode, SelectivityRule as Rule};
+use oncefs_dedup::{Eviction, MountPolicy, PaceMode as Mode, Ranks, SelectivityRule as Rule};
 
 use crate::{Blocks, Error, Profile, Result};
 
@@ -78,6 +78,8 @@ pub struct Settings {
     pub rule: Rule,
     /// The shortest run worth sharing; None: chosen for each file.
     pub run_blocks_min: Option<u32>,
+    /// What ranks of files change of that.
+    pub ranks: Ranks,
     /// The CPUs' busy share in percent above which the share of requests falls; 100: never.
     pub cpu_percent_max: u64,
     /// When fingerprints are computed.
@@ -119,6 +121,7 @@ impl Settings {
             inline: Inline::All,
             rule: Rule::PROBING,
             run_blocks_min: Some(1),
+            ranks: Ranks::Off,
             cpu_percent_max: 100,
             fingerprints: FingerprintMode::Auto,
             hint_bytes: memory_bytes_max / 16 * HINT_PARTS,
@@ -139,6 +142,7 @@ impl Settings {
         let two_levels = Self { inline: Inline::Adaptive, disk_level: true, skipped_bytes: MIB / 2, ..lrlfs.clone() };
         let desktop = Self {
             run_blocks_min: None,
+            ranks: Ranks::On,
             skipped_bytes: (memory_bytes_max / 128).clamp(MIB / 2, 8 * MIB),
             worker: Mode::WhenIdle,
             ..two_levels.clone()
@@ -164,6 +168,7 @@ impl Settings {
             Profile::Server => {
                 Self { hint_sample: SAMPLED_CONTENTS, hint_bytes_by_data_max: Some(desktop.hint_bytes), ..desktop }
             }
+            Profile::Selective => Self { ranks: Ranks::Paper, ..desktop },
             Profile::Idedup => Self {
                 run_blocks_min: Some(4),
                 fingerprints: FingerprintMode::Eager,
@@ -178,6 +183,11 @@ impl Settings {
         if let Some(bytes_max) = self.hint_bytes_by_data_max {
             self.hint_bytes = (data.0 / BLOCKS_PER_HINT_BYTE).max(SAMPLED_HINT_BYTES_MIN).min(bytes_max);
         }
+    }
+
+    /// What they say of all files.
+    pub fn mount_policy(&self) -> MountPolicy {
+        MountPolicy { ranks: self.ranks, run_blocks_min: self.run_blocks_min }
     }
 
     /// Sets one of them by name. `is_live`: on a mounted volume, where some are fixed.
@@ -217,74 +227,4 @@ pub fn is_setting(name: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_setting_comes_back_from_its_own_text() {
-        for profile in Profile::ALL {
-            let settings = Settings::of(profile, 256 * MIB);
-            let mut other = Settings::of(Profile::Lrlfs, 64 * MIB);
-            for (name, value) in settings.list() {
-                other.set(&name, &value, false).unwrap();
-            }
-            // A bound that is named follows nothing.
-            assert_eq!(other, Settings { hint_bytes_by_data_max: None, ..settings }, "{profile:?}");
-        }
-    }
-
-    #[test]
-    fn nonsense_is_refused_with_the_allowed_range() {
-        let mut settings = Settings::of(Profile::Desktop, 256 * MIB);
-        let before = settings.clone();
-        for (name, value, message) in [
-            ("inline_floor_percent", "0", "1 to 100"),
-            ("inline_floor_percent", "-3", "1 to 100"),
-            ("hint_memory", "1K", "4K to 1024G"),
-            ("hint_memory", "99999999999999999999G", "4K to 1024G"),
-            ("worker", "sometimes", "off, idle, always"),
-            ("run_blocks_min", "0", "auto or 1 to 256"),
-            ("run_blocks_min", "257", "auto or 1 to 256"),
-            ("run_blocks_min", "Auto", "auto or 1 to 256"),
-            ("speed", "11", "no setting 'speed'"),
-        ] {
-            let error = settings.set(name, value, true).unwrap_err().to_string();
-            assert!(error.contains(message), "{name}={value}: {error}");
-        }
-        for (name, value) in [("eviction", "groups"), ("hint_sample", "64")] {
-            let error = settings.set(name, value, true).unwrap_err().to_string();
-            assert!(error.contains("when the volume is mounted"), "{error}");
-        }
-        assert_eq!(settings, before);
-    }
-
-    #[test]
-    fn the_shortest_run_is_a_number_or_chosen_automatically() {
-        let mut settings = Settings::of(Profile::Desktop, 256 * MIB);
-        for (value, run_blocks_min) in [("8", Some(8)), ("auto", None), ("1", Some(1)), ("256", Some(256))] {
-            settings.set("run_blocks_min", value, true).unwrap();
-            assert_eq!(settings.run_blocks_min, run_blocks_min);
-            assert_eq!(settings.list()["run_blocks_min"], value);
-        }
-    }
-
-    #[test]
-    fn a_server_s_memory_for_hints_follows_its_data_between_bounds_until_it_is_set() {
-        const TIB: u64 = 1 << 40;
-        let desktop = Settings::of(Profile::Desktop, 1 << 30).hint_bytes;
-        let mut settings = Settings::of(Profile::Server, 1 << 30);
-        for (bytes, expected) in [(TIB, 32 * MIB), (4 * TIB, 128 * MIB), (1 << 30, MIB), (64 * TIB, desktop)] {
-            settings.follow_data(Blocks(bytes / crate::BLOCK_BYTES as u64));
-            assert_eq!(settings.hint_bytes, expected, "{bytes} bytes of data");
-        }
-        settings.set("hint_memory", "5M", true).unwrap();
-        settings.follow_data(Blocks(1 << 30));
-        assert_eq!(settings.hint_bytes, 5 * MIB);
-        let mut small = Settings::of(Profile::Server, MIB);
-        small.follow_data(Blocks(1 << 30));
-        assert_eq!(small.hint_bytes, Settings::of(Profile::Desktop, MIB).hint_bytes, "never more than there is");
-        let mut others = Settings::of(Profile::Desktop, 1 << 30);
-        others.follow_data(Blocks(1 << 30));
-        assert_eq!(others.hint_bytes, desktop);
-    }
-}
+mod tests;

@@ -140,6 +140,9 @@ impl Core {
 
     /// Notes which blocks of a published batch the worker has yet to look at, and which not any more.
     pub fn note_skipped(&self, map: MapId, batch: &Batch) {
+        if !self.is_later(map) {
+            return;
+        }
         let mut skipped = self.skipped.lock();
         if skipped.bytes_max() == 0 {
             return;
@@ -167,6 +170,9 @@ impl Core {
 
     /// Leaves blocks of a file to the worker, where there is one.
     pub fn leave_to_worker(&self, map: MapId, lbns: impl IntoIterator<Item = Lbn>) {
+        if !self.is_later(map) {
+            return;
+        }
         let mut skipped = self.skipped.lock();
         if skipped.bytes_max() > 0 {
             lbns.into_iter().for_each(|lbn| skipped.add(map.0, lbn, 1));

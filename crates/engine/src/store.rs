@@ -17,9 +17,11 @@ use crate::open::{Budget, Medium, recover, settings_of};
 use crate::state::Plan;
 use crate::sync::Mutex;
 use crate::threads::Threads;
+use crate::treatment::PolicyChange;
 use crate::{
-    BadBlock, BadPlace, Blocks, DedupCommand, DedupStatus, Error, Explained, LayoutCursor, LayoutPortion, Lbn,
-    MapCursor, Profile, Referrers, RelayoutOptions, RelayoutOutcome, Report, Result, ScrubCommand, ScrubStatus, volume,
+    BadBlock, BadPlace, Blocks, DedupCommand, DedupStatus, Error, Explained, FilePolicy, LayoutCursor, LayoutPortion,
+    Lbn, MapCursor, Profile, Referrers, RelayoutOptions, RelayoutOutcome, Report, Result, ScrubCommand, ScrubStatus,
+    volume,
 };
 
 /// Names a map (a file's extents). Never reused.
@@ -90,6 +92,8 @@ pub struct Totals {
 #[derive(Debug, Default)]
 pub struct Change {
     pub(crate) puts: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// Those of `puts` that say something of a file ([`Store::policy_change`]).
+    pub(crate) policies: Vec<PolicyChange>,
 }
 
 impl Change {
@@ -362,7 +366,9 @@ impl Store {
 
     /// A new empty map. Costs nothing until it is written.
     pub fn new_map(&self) -> MapId {
-        MapId(self.core.next_map.fetch_add(1, Relaxed))
+        let map = MapId(self.core.next_map.fetch_add(1, Relaxed));
+        self.core.policies.published(map, FilePolicy::default());
+        map
     }
 
     /// Writes `data` at byte `at`. Zero blocks become holes, duplicates become references.

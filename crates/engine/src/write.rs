@@ -105,7 +105,7 @@ impl Core {
     fn store_blocks(&self, map: MapId, batch: &mut Batch, current: &[Target]) -> Result<(Vec<Run>, GoingOn)> {
         let blocks = batch.len() as u64;
         self.counters.blocks_written.fetch_add(blocks, Relaxed);
-        let is_admitted = self.admit();
+        let is_admitted = self.treatment(map).is_inline && self.admit();
         self.timed(Stage::Receive, blocks, || self.receive(batch));
         self.timed(Stage::Tag, blocks, || self.tag(batch, is_admitted));
         let stream = self.take_stream(map, batch.first);

@@ -21,9 +21,10 @@ use oncefs_engine::format::record::{self, HEADER_BYTES, Header, Sums};
 use oncefs_engine::format::rot::{BadRecord, ScrubRecord, ScrubState};
 use oncefs_engine::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
 use oncefs_engine::format::superblock::Superblock;
-use oncefs_engine::format::{VERSION, hint_page, label, rot, skipped};
+use oncefs_engine::format::{VERSION, file_policy, hint_page, label, rot, skipped};
 use oncefs_engine::{
-    BLOCK_BYTES, Blocks, DataPlace, Fingerprint, Lbn, MapId, OpenOptions, Pbn, Profile, Store, Tag, VolumeSpec,
+    BLOCK_BYTES, Blocks, DataPlace, FilePolicy, Fingerprint, Lbn, MapId, OpenOptions, Pbn, Profile, Rank, Store, Tag,
+    VolumeSpec, Wish,
 };
 use xxhash_rust::xxh3::{xxh3_64_with_secret, xxh3_64_with_seed};
 
@@ -211,7 +212,8 @@ fn the_engine_s_keys_are_as_the_page_says() {
     assert_key("bad block", &keys::bad(Pbn(7)), &[7], b"");
     assert_key("second copy", &keys::copy(Pbn(7)), &[7], b"");
     assert_key("scrub", &keys::scrub(), &[], b"");
-    assert_eq!((engine, kinds.len()), (7, 13), "keys on the page that no test looks at");
+    assert_key("file policy", &keys::file_policy(MapId(7)), &[7], b"");
+    assert_eq!((engine, kinds.len()), (8, 14), "keys on the page that no test looks at");
 }
 
 #[test]
@@ -223,6 +225,25 @@ fn what_is_kept_of_bad_blocks_is_as_the_page_says() {
     let bytes = rot::encode_copy(Pbn(5));
     let page = section(PAGE, "Second copy");
     page.assert_layout(&bytes, 0, &[("copy", number(5)), ("checksum", number(page.checksum(&bytes, 0)))]);
+}
+
+#[test]
+fn the_policy_of_a_file_is_as_the_page_says() {
+    let page = section(PAGE, "File policy");
+    let wishes = [Wish::Off, Wish::Inline, Wish::Later, Wish::Selective, Wish::Run(8)].map(Some);
+    let names = ["none", "off", "inline", "later", "selective", "run"];
+    let numbered: Vec<String> = names.iter().zip(0..).map(|(name, number)| format!("{number}: {name}")).collect();
+    assert_eq!(page.rows()[0][3], numbered.join("; "));
+    for (wish, number) in [None].into_iter().chain(wishes).zip(0..) {
+        let policy = FilePolicy { wish, rank: Rank::Cold, is_update_heavy: true };
+        let bytes = file_policy::encode(MapId(5), &policy);
+        let sum = xxh3_64_with_seed(&bytes[..4], page.seed() ^ (5 << 32)) as u32;
+        let run = if wish == Some(Wish::Run(8)) { 7 } else { 0 };
+        let fields = [("wish", number), ("run", run), ("rank", 3), ("update-heavy", 1)];
+        let mut fields: Vec<(&str, Vec<u8>)> = fields.map(|(name, value)| (name, vec![value])).into();
+        fields.push(("checksum", sum.to_le_bytes().to_vec()));
+        page.assert_layout(&bytes, 0, &fields);
+    }
 }
 
 #[test]

@@ -273,7 +273,7 @@ fn a_volume_keeps_its_profile_and_a_mount_can_take_another() {
 fn profiles_and_settings_that_make_no_sense_are_refused_before_anything_is_done() {
     let volume = Mount::unmounted(&test_dir(), "1G", &[]);
     for (option, hint) in [
-        ("profile=turbo", "lrlfs, smartdedup, edge, desktop, server, idedup"),
+        ("profile=turbo", "lrlfs, smartdedup, edge, desktop, server, idedup, selective"),
         ("inline=sideways", "off, all, adaptive"),
         ("hint_memory=3.5M", "4K to"),
         ("prefix_bits=25", "to 24"),
@@ -408,10 +408,11 @@ fn in_bytes(cell: &str) -> String {
 
 #[test]
 fn the_page_on_profiles_has_the_values_that_mounts_have() {
-    let differing = rows_of_page(7);
+    let differing = rows_of_page(8);
     assert!(differing.len() > 5, "{differing:?}");
     let page = include_str!("../../../docs/profiles.md");
-    for (column, profile) in ["lrlfs", "smartdedup", "edge", "desktop", "server", "idedup"].into_iter().enumerate() {
+    let profiles = ["lrlfs", "smartdedup", "edge", "desktop", "server", "idedup", "selective"];
+    for (column, profile) in profiles.into_iter().enumerate() {
         let mount = of_profile(profile, &[]);
         for (name, about) in settings(&mount).as_object().unwrap() {
             let value = about["value"].as_str().unwrap();

@@ -13,6 +13,7 @@ const ADVICE: u8 = 0x04;
 const BAD: u8 = 0x05;
 const COPY: u8 = 0x06;
 const SCRUB: u8 = 0x07;
+const FILE_POLICY: u8 = 0x08;
 /// Regions in one record of free counts.
 const ADVICE_REGIONS: usize = 512;
 
@@ -88,7 +89,7 @@ pub fn is_known(key: &[u8]) -> bool {
     match key.first() {
         Some(&(CHECKPOINT | SCRUB)) => key.len() == 1,
         Some(&SHARD) => key.len() == 17,
-        Some(&(DETACHED | ADVICE | BAD | COPY)) => key.len() == 9,
+        Some(&(DETACHED | ADVICE | BAD | COPY | FILE_POLICY)) => key.len() == 9,
         _ => false,
     }
 }
@@ -135,6 +136,22 @@ pub fn scrub() -> Vec<u8> {
     vec![SCRUB]
 }
 
+/// Key of what is said of a map's file about how it is deduplicated.
+pub fn file_policy(map: MapId) -> Vec<u8> {
+    numbered(FILE_POLICY, &[map.0])
+}
+
+/// Reads the map of such a key back.
+pub fn parse_file_policy(key: &[u8]) -> Option<MapId> {
+    let rest: &[u8; 8] = key.strip_prefix(&[FILE_POLICY])?.try_into().ok()?;
+    Some(MapId(u64_be(rest)))
+}
+
+/// Bounds of all such keys.
+pub fn all_file_policies() -> (Vec<u8>, Vec<u8>) {
+    (vec![FILE_POLICY], vec![FILE_POLICY + 1])
+}
+
 fn numbered(kind: u8, numbers: &[u64]) -> Vec<u8> {
     let mut key = vec![kind];
     for number in numbers {
@@ -164,6 +181,8 @@ mod tests {
         assert_eq!(copy(Pbn(3)), [6, 0, 0, 0, 0, 0, 0, 0, 3]);
         assert_eq!(parse_copy(&copy(Pbn(7))), Some(Pbn(7)));
         assert_eq!(scrub(), [7]);
+        assert_eq!(file_policy(MapId(0x0102)), [8, 0, 0, 0, 0, 0, 0, 1, 2]);
+        assert_eq!(parse_file_policy(&file_policy(MapId(7))), Some(MapId(7)));
     }
 
     #[test]
@@ -171,11 +190,11 @@ mod tests {
         assert_eq!(parse_shard(&[2, 0, 0]), None);
         assert_eq!(parse_shard(&detached(MapId(1))), None);
         assert_eq!(parse_detached(&[3]), None);
-        for key in [&[][..], &[1, 0], &[2, 0, 0], &[3], &[4], &[5], &[15, 0, 0, 0, 0, 0, 0, 0, 0]] {
+        for key in [&[][..], &[1, 0], &[2, 0, 0], &[3], &[4], &[5], &[8], &[15, 0, 0, 0, 0, 0, 0, 0, 0]] {
             assert!(!is_known(key), "{key:?}");
         }
-        let known =
-            [checkpoint(), shard(ShardKey { map: MapId(1), shard: 2 }), detached(MapId(3)), advice(&[1])[0].0.clone()];
+        let [of_shard, of_map] = [shard(ShardKey { map: MapId(1), shard: 2 }), file_policy(MapId(4))];
+        let known = [checkpoint(), of_shard, detached(MapId(3)), advice(&[1])[0].0.clone(), of_map];
         assert!(known.iter().all(|key| is_known(key)));
     }
 }

@@ -4,6 +4,7 @@
 //! Numbers are little-endian, except in keys (big-endian, so that they sort).
 
 pub mod checkpoint;
+pub mod file_policy;
 pub mod flipped;
 pub mod hint_header;
 pub mod hint_page;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use oncefs_dedup::{Eviction, PaceMode as Mode};
+use oncefs_dedup::{Eviction, PaceMode as Mode, Ranks};
 
 use super::{FingerprintMode, Inline, Settings, Verify};
 
@@ -117,6 +117,7 @@ fn share(percent: u64) -> f64 {
 }
 
 const INLINE: [Inline; 3] = [Inline::Off, Inline::All, Inline::Adaptive];
+const RANKS: [Ranks; 3] = [Ranks::Off, Ranks::On, Ranks::Paper];
 const FINGERPRINTS: [FingerprintMode; 3] = [FingerprintMode::Eager, FingerprintMode::Lazy, FingerprintMode::Auto];
 const EVICTIONS: [Eviction; 3] = [Eviction::Groups, Eviction::ColdOfGroups, Eviction::Singles];
 const VERIFY: [Verify; 3] = [Verify::Off, Verify::Read, Verify::Share];
@@ -184,6 +185,14 @@ pub static SETTINGS: &[Setting] = &[
         |s| s.run_blocks_min.map_or(0, u64::from),
         |s, n| s.run_blocks_min = (n > 0).then_some(n as u32),
         "the shortest run of blocks worth sharing; auto: chosen for each file",
+    ),
+    setting(
+        "ranks",
+        Range::Choice(&["off", "on", "paper"]),
+        true,
+        |s| place(&RANKS, &s.ranks),
+        |s, n| s.ranks = RANKS[n as usize],
+        "what ranks of files change: nothing, how ranked files share, or also that new ones are left alone",
     ),
     setting(
         "cpu_percent_max",

@@ -1,0 +1,96 @@
+//! What is said of one file about how it is deduplicated, kept by its map. A file of which nothing is said has no
+//! record.
+
+use oncefs_dedup::{FilePolicy, Rank, Wish};
+
+use super::checksum;
+use crate::MapId;
+
+const SEED: u64 = 0x706F_6C69;
+const BODY_BYTES: usize = 4;
+/// Bytes of the record.
+pub const BYTES: usize = BODY_BYTES + 4;
+
+/// The record's value.
+pub fn encode(map: MapId, policy: &FilePolicy) -> Vec<u8> {
+    let (wish, run) = match policy.wish {
+        None => (0, 0),
+        Some(Wish::Off) => (1, 0),
+        Some(Wish::Inline) => (2, 0),
+        Some(Wish::Later) => (3, 0),
+        Some(Wish::Selective) => (4, 0),
+        Some(Wish::Run(blocks)) => (5, (blocks.clamp(1, 256) - 1) as u8),
+    };
+    let mut bytes = vec![wish, run, policy.rank.number(), u8::from(policy.is_update_heavy)];
+    let sum = sum(map, &bytes);
+    bytes.extend_from_slice(&sum);
+    bytes
+}
+
+/// Reads the record's value. None: damaged, or that of another map.
+pub fn decode(map: MapId, bytes: &[u8]) -> Option<FilePolicy> {
+    let (body, stored) = bytes.split_first_chunk::<BODY_BYTES>()?;
+    if stored != sum(map, body) {
+        return None;
+    }
+    let wish = match *body {
+        [0, 0, ..] => None,
+        [1, 0, ..] => Some(Wish::Off),
+        [2, 0, ..] => Some(Wish::Inline),
+        [3, 0, ..] => Some(Wish::Later),
+        [4, 0, ..] => Some(Wish::Selective),
+        [5, run, ..] => Some(Wish::Run(u32::from(run) + 1)),
+        _ => return None,
+    };
+    let [_, _, rank, is_update_heavy] = *body;
+    let is_update_heavy = [false, true].get(usize::from(is_update_heavy))?;
+    Some(FilePolicy { wish, rank: Rank::from_number(rank)?, is_update_heavy: *is_update_heavy })
+}
+
+fn sum(map: MapId, body: &[u8]) -> [u8; 4] {
+    (checksum(body, SEED ^ map.0.rotate_left(32)) as u32).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> impl Iterator<Item = FilePolicy> {
+        let runs = (1..=256).map(Wish::Run);
+        let wishes = [None, Some(Wish::Off), Some(Wish::Inline), Some(Wish::Later), Some(Wish::Selective)];
+        wishes.into_iter().chain(runs.map(Some)).flat_map(|wish| {
+            let ranked = move |rank| [false, true].map(|is_update_heavy| FilePolicy { wish, rank, is_update_heavy });
+            Rank::ALL.into_iter().flat_map(ranked)
+        })
+    }
+
+    #[test]
+    fn policies_have_their_golden_bytes_and_come_back() {
+        let policy = FilePolicy { wish: Some(Wish::Run(8)), rank: Rank::Random, is_update_heavy: true };
+        let bytes = encode(MapId(7), &policy);
+        assert_eq!(bytes, [5, 7, 2, 1, 32, 130, 157, 53]);
+        for policy in all() {
+            assert_eq!(decode(MapId(9), &encode(MapId(9), &policy)), Some(policy));
+        }
+    }
+
+    #[test]
+    fn any_flipped_bit_is_noticed_and_so_is_another_map() {
+        let good = encode(MapId(7), &FilePolicy { wish: Some(Wish::Later), ..FilePolicy::default() });
+        assert_eq!(decode(MapId(8), &good), None);
+        assert_eq!((decode(MapId(7), &good[..7]), decode(MapId(7), &[&good[..], &[0]].concat())), (None, None));
+        for bit in 0..good.len() * 8 {
+            let mut flipped = good.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode(MapId(7), &flipped), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn fields_that_contradict_each_other_are_damage() {
+        for body in [[6, 0, 0, 0], [1, 1, 0, 0], [0, 0, 4, 0], [0, 0, 0, 2]] {
+            let bytes = [&body[..], &sum(MapId(7), &body)].concat();
+            assert_eq!(decode(MapId(7), &bytes), None, "{body:?}");
+        }
+    }
+}

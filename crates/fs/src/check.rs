@@ -11,6 +11,8 @@
 //! 8. A map belongs to one regular file, which counts its blocks.
 //! 9. Every inode number lies below the lease.
 //! 10. Every record can be decoded and has a key of a known form.
+//! 11. What the engine is told of how a file is deduplicated is what the file's attribute says, and is told of no
+//!     other map.
 //!
 //! An audit reads every record once. Those that are keyed by inode are read side by side, in the order of inodes;
 //! names, which are keyed by directory, are sorted by what they point to, and inodes by their map
@@ -57,8 +59,8 @@ struct Audit<'a> {
     targets: Sorter<3>,
     /// Directories: number, entries, subdirectories.
     directories: Sorter<3>,
-    /// Regular files by map: map, inode, blocks.
-    owners: Sorter<3>,
+    /// Regular files by map: map, inode, blocks, number of the wish.
+    owners: Sorter<4>,
     owners_count: u64,
     tree: tree::Tree,
     found: &'a mut dyn FnMut(Fault),

@@ -1,12 +1,13 @@
 //! New files, directories, special files and symbolic links; new names for existing files.
 
-use oncefs_engine::{Change, MapId};
+use oncefs_engine::{Change, FilePolicy, MapId, Wish};
 
 use crate::acl::{self, Acl};
 use crate::directory::{NameChange, check_new_name, put_inode};
 use crate::file_system::new_inode;
 use crate::format::inode::InodeRecord;
 use crate::format::{symlink, xattr};
+use crate::policy::POLICY_ATTRIBUTE;
 use crate::staged::Staged;
 use crate::{Attributes, Caller, Error, FileKind, FileSystem, Ino, LINKS_MAX, Result, SYMLINK_BYTES_MAX};
 
@@ -18,11 +19,18 @@ struct Node<'a> {
     target: &'a [u8],
 }
 
-/// The access control lists that a new inode inherits.
+/// What a new inode inherits: access control lists, and what is said of how it is deduplicated.
 #[derive(Default)]
 struct Inherited {
     access: Option<Vec<u8>>,
     default: Option<Vec<u8>>,
+    wish: Option<Wish>,
+}
+
+impl Inherited {
+    fn attributes(&self) -> u32 {
+        [self.access.is_some(), self.default.is_some(), self.wish.is_some()].map(u32::from).iter().sum()
+    }
 }
 
 impl FileSystem {
@@ -79,6 +87,10 @@ impl FileSystem {
         let ino = self.numbers.take(&self.store)?;
         let (record, inherited) = self.plan(parent, staged.get(parent), node, caller)?;
         let mut change = Change::new();
+        if inherited.wish.is_some() && node.kind == FileKind::Regular {
+            let policy = FilePolicy { wish: inherited.wish, ..FilePolicy::default() };
+            self.store.first_policy(&mut change, record.map, policy);
+        }
         put_node(&mut change, ino, &record, node, inherited);
         let mut names = NameChange::new(self);
         names.set(parent, name, ino, node.kind)?;
@@ -95,7 +107,8 @@ impl FileSystem {
     /// The record of a new inode in the directory `parent`.
     fn plan(&self, parent: Ino, above: &InodeRecord, node: &Node, caller: &Caller) -> Result<(InodeRecord, Inherited)> {
         let mut permissions = node.permissions;
-        let inherited = self.inherit_acl(parent, above, node.kind, caller.umask, &mut permissions)?;
+        let mut inherited = self.inherit_acl(parent, above, node.kind, caller.umask, &mut permissions)?;
+        inherited.wish = self.inherit_wish(parent, above, node.kind)?;
         let mut record = new_inode(node.kind, permissions, caller, self.clock.now(), self.generation);
         if above.permissions & libc::S_ISGID != 0 {
             record.gid = above.gid;
@@ -108,7 +121,7 @@ impl FileSystem {
             FileKind::Directory => record.parent = parent,
             _ => record.map = MapId(0),
         }
-        record.xattrs = u32::from(inherited.access.is_some()) + u32::from(inherited.default.is_some());
+        record.xattrs = inherited.attributes();
         Ok((record, inherited))
     }
 
@@ -130,7 +143,7 @@ impl FileSystem {
         };
         let handed_down = (kind == FileKind::Directory).then(|| default.encode());
         let access = Some(default.inherit(permissions)).filter(|access| !access.is_only_mode());
-        Ok(Inherited { access: access.as_ref().map(Acl::encode), default: handed_down })
+        Ok(Inherited { access: access.as_ref().map(Acl::encode), default: handed_down, wish: None })
     }
 
     /// Gives an existing file another name.
@@ -173,9 +186,11 @@ fn put_node(change: &mut Change, ino: Ino, record: &InodeRecord, node: &Node, in
     if node.kind == FileKind::Symlink {
         change.put(symlink::key(ino), symlink::encode(ino, node.target));
     }
-    for (name, list) in [(acl::ACCESS, inherited.access), (acl::DEFAULT, inherited.default)] {
-        if let Some(list) = list {
-            change.put(xattr::key(ino, name), xattr::encode(ino, &list));
+    let wish = inherited.wish.map(|wish| wish.to_string().into_bytes());
+    for (name, value) in [(acl::ACCESS, inherited.access), (acl::DEFAULT, inherited.default), (POLICY_ATTRIBUTE, wish)]
+    {
+        if let Some(value) = value {
+            change.put(xattr::key(ino, name), xattr::encode(ino, &value));
         }
     }
 }

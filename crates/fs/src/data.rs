@@ -193,10 +193,12 @@ impl FileSystem {
             }
             let fresh = self.store.new_map();
             Ok(self.store.detach(map, |change| {
-                edit_inode(inode, change, |record| {
+                let edited = edit_inode(inode, change, |record| {
                     (record.map, record.size, record.blocks) = (fresh, 0, 0);
                     edit(record);
-                })
+                });
+                self.hand_policy_on(change, map, fresh);
+                edited
             })?)
         })
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 
-use oncefs_engine::Change;
+use oncefs_engine::{Change, FilePolicy};
 use parking_lot::Mutex;
 
 use crate::cache::Inode;
@@ -74,6 +74,9 @@ impl FileSystem {
         } else {
             let mut change = Change::new();
             delete(&mut change);
+            if record.kind == FileKind::Regular {
+                self.store.first_policy(&mut change, record.map, FilePolicy::default());
+            }
             self.store.publish(change)?;
         }
         self.inodes.remove(ino);

@@ -1,4 +1,5 @@
-//! Extended attributes, and the two of them that are access control lists.
+//! Extended attributes, and those of them that mean something here: two access control lists, and the policy of
+//! deduplication.
 
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use crate::cache::Inode;
 use crate::directory::after;
 use crate::format::inode::InodeRecord;
 use crate::format::xattr;
+use crate::policy::{self, POLICY_ATTRIBUTE};
 use crate::staged::Staged;
 use crate::{Error, FileKind, FileSystem, Ino, NAME_BYTES_MAX, Result};
 
@@ -93,6 +95,7 @@ impl FileSystem {
                 return self.remove_staged(staged, ino, name);
             }
         }
+        let wish = policy::checked(staged.get(ino), name, value)?;
         let exists = self.has_xattr(ino, staged.get(ino), name)?;
         match (mode, exists) {
             (XattrMode::Create, true) => return Err(Error::Exists),
@@ -104,6 +107,9 @@ impl FileSystem {
         record.xattrs += u32::from(!exists);
         let mut change = Change::new();
         change.put(xattr::key(ino, name), xattr::encode(ino, value));
+        if wish.is_some() {
+            self.wish_changed(&mut change, staged.get(ino), wish);
+        }
         staged.publish(&self.store, change)
     }
 
@@ -124,6 +130,9 @@ impl FileSystem {
         record.xattrs = record.xattrs.saturating_sub(1);
         let mut change = Change::new();
         change.delete(xattr::key(ino, name));
+        if name == POLICY_ATTRIBUTE {
+            self.wish_changed(&mut change, staged.get(ino), None);
+        }
         staged.publish(&self.store, change)
     }
 

@@ -60,6 +60,10 @@ pub enum Fault {
     SharedMap { ino: Ino, other: Ino, map: MapId },
     /// (8) A map of no file.
     NobodysMap { map: MapId, blocks: Option<Blocks> },
+    /// (11) The engine is told something else of a file than its attribute says.
+    Policy { ino: Ino, map: MapId },
+    /// (11) The engine is told something of a map of no file.
+    NobodysPolicy { map: MapId },
     /// (9) The lease is missing, damaged or too low.
     Lease { stored: Option<Ino>, newest: Ino },
     /// (10) A record whose key has an unknown form.
@@ -76,6 +80,8 @@ impl Fault {
             | Fault::Parent { .. }
             | Fault::Count { .. }
             | Fault::NamedOrphan { .. }
+            | Fault::Policy { .. }
+            | Fault::NobodysPolicy { .. }
             | Fault::Lease { .. } => Remedy::Safe,
             // A part of it is damaged, so that it is not known what it holds.
             Fault::NobodysMap { blocks: None, .. } => Remedy::None,
@@ -89,7 +95,7 @@ impl Fault {
             Fault::Root | Fault::Lease { .. } | Fault::Key { .. } | Fault::Record { .. } | Fault::Missing { .. } => 0,
             Fault::Nameless { .. } | Fault::CutOff { .. } => 2,
             Fault::SharedMap { .. } | Fault::NobodysMap { .. } => 3,
-            Fault::Count { .. } => 4,
+            Fault::Count { .. } | Fault::Policy { .. } | Fault::NobodysPolicy { .. } => 4,
             _ => 1,
         }
     }
@@ -156,6 +162,11 @@ impl fmt::Display for Fault {
             Fault::NobodysMap { map, blocks: None } => {
                 write!(f, "(8) map {}, a part of which is damaged, belongs to no inode", map.0)
             }
+            Fault::Policy { ino, map } => {
+                let (ino, map) = (ino.0, map.0);
+                write!(f, "(11) inode {ino}: its blocks, map {map}, are not deduplicated as its attribute says")
+            }
+            Fault::NobodysPolicy { map } => write!(f, "(11) map {} belongs to no inode and has a policy", map.0),
             Fault::Lease { stored: None, .. } => f.write_str("(9) the inode number lease is missing or damaged"),
             Fault::Lease { stored: Some(stored), newest } => {
                 write!(f, "(9) inode {} exists, but {} is the next to be handed out", newest.0, stored.0)

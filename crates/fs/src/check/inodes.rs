@@ -1,13 +1,15 @@
 //! The second part of an audit: inodes with everything that belongs to them, in the order of their numbers.
 
-use oncefs_engine::Sorted;
+use oncefs_engine::{Sorted, Wish};
 
 use super::fault::{Count, Fault};
+use super::maps::number_of;
 use super::names::NameOf;
 use super::records::Records;
 use super::{Audit, NamePhase};
 use crate::format::inode::InodeRecord;
 use crate::format::{orphan, symlink, xattr};
+use crate::policy::{self, POLICY_ATTRIBUTE};
 use crate::{FileKind, Ino, Result};
 
 /// What is keyed by inode, side by side.
@@ -27,6 +29,7 @@ struct Seen {
     entries: u64,
     subdirectories: u64,
     xattrs: u64,
+    wish: Option<Wish>,
     target_bytes: Option<u64>,
     orphan: bool,
 }
@@ -103,7 +106,14 @@ impl Audit<'_> {
             decoded.map_or_else(|e| damaged(key, e), |target| seen.target_bytes = Some(target.len() as u64));
         }
         while let Some((key, value)) = streams.xattrs.pop_of(ino)? {
-            xattr::decode(ino, &value).map_or_else(|e| damaged(key, e), |_| seen.xattrs += 1);
+            match xattr::decode(ino, &value) {
+                Err(error) => damaged(key, error),
+                Ok(value) => {
+                    seen.xattrs += 1;
+                    let is_policy = key == xattr::key(ino, POLICY_ATTRIBUTE);
+                    seen.wish = if is_policy { policy::parse(&value) } else { seen.wish };
+                }
+            }
         }
         Ok(seen)
     }
@@ -143,7 +153,7 @@ impl Audit<'_> {
         }
         if is_regular && record.map.0 != 0 {
             self.owners_count += 1;
-            self.owners.push([record.map.0, ino.0, record.blocks])?;
+            self.owners.push([record.map.0, ino.0, record.blocks, number_of(seen.wish)])?;
         }
         Ok(())
     }

@@ -1,8 +1,10 @@
-//! The third part of an audit: files and their maps, in the order of maps.
+//! The third part of an audit: files, their maps and what the engine is told of them, in the order of maps.
 
-use oncefs_engine::{Blocks, MapId, Sorted};
+use oncefs_engine::format::{file_policy, keys};
+use oncefs_engine::{Blocks, MapId, Sorted, Wish};
 
 use super::fault::{Count, Fault};
+use super::records::Records;
 use super::{Audit, NamePhase};
 use crate::{Ino, Result};
 
@@ -12,33 +14,55 @@ type Visited = Vec<(MapId, Option<Blocks>)>;
 /// Maps gathered before they are compared: bounds memory, and keeps the store's locks apart from ours.
 const GATHERED_MAX: usize = 4096;
 
+/// Files by map, with what is compared with them.
+struct Owners<'a> {
+    files: Sorted<4>,
+    policies: Records<'a>,
+    compared: u64,
+}
+
+/// A number for each wish, so that it can be sorted along; 0 for none.
+pub fn number_of(wish: Option<Wish>) -> u64 {
+    match wish {
+        None => 0,
+        Some(Wish::Off) => 1,
+        Some(Wish::Inline) => 2,
+        Some(Wish::Later) => 3,
+        Some(Wish::Selective) => 4,
+        Some(Wish::Run(blocks)) => 4 + u64::from(blocks),
+    }
+}
+
 impl Audit<'_> {
-    /// (8)
+    /// (8), (11)
     pub fn maps(&mut self) -> Result<()> {
-        let mut owners = std::mem::take(&mut self.owners).sorted()?;
+        let (store, (first, _)) = (self.store, keys::all_file_policies());
+        let files = std::mem::take(&mut self.owners).sorted()?;
+        let mut owners = Owners { files, policies: Records::of(store, first[0]), compared: 0 };
         let mut visited = Visited::new();
-        let (mut failed, mut compared) = (None, 0);
-        let store = self.store;
+        let mut failed = None;
         store.for_each_map(&mut |map, blocks| {
             visited.push((map, blocks));
             if visited.len() == GATHERED_MAX && failed.is_none() {
-                failed = self.compare(std::mem::take(&mut visited), &mut owners, &mut compared).err();
+                failed = self.compare(std::mem::take(&mut visited), &mut owners).err();
             }
         })?;
         failed.map_or(Ok(()), Err)?;
-        self.compare(visited, &mut owners, &mut compared)?;
-        self.compare(vec![(MapId(u64::MAX), Some(Blocks(0)))], &mut owners, &mut compared)
+        self.compare(visited, &mut owners)?;
+        self.compare(vec![(MapId(u64::MAX), Some(Blocks(0)))], &mut owners)?;
+        self.policies_below(u64::MAX, &mut owners.policies)
     }
 
     /// Maps that hold something, ascending, with the files that say they are theirs. Owners of maps in between have
     /// empty ones.
-    fn compare(&mut self, visited: Visited, owners: &mut Sorted<3>, compared: &mut u64) -> Result<()> {
+    fn compare(&mut self, visited: Visited, owners: &mut Owners<'_>) -> Result<()> {
         for (map, blocks) in visited {
             let mut first = None;
-            while let Some([of, ino, counted]) = owners.peek()?.filter(|[of, ..]| *of <= map.0) {
-                owners.pop()?;
-                *compared += 1;
-                (self.progress)(NamePhase::Maps, *compared, self.owners_count);
+            while let Some([of, ino, counted, wish]) = owners.files.peek()?.filter(|[of, ..]| *of <= map.0) {
+                owners.files.pop()?;
+                owners.compared += 1;
+                (self.progress)(NamePhase::Maps, owners.compared, self.owners_count);
+                self.policy(MapId(of), Ino(ino), wish, &mut owners.policies)?;
                 let before = first.replace((of, ino)).filter(|(other, _)| *other == of);
                 if let Some((_, other)) = before {
                     (self.found)(Fault::SharedMap { ino: Ino(ino), other: Ino(other), map: MapId(of) });
@@ -51,6 +75,34 @@ impl Audit<'_> {
             }
             if first.is_none_or(|(of, _)| of != map.0) && map.0 != u64::MAX {
                 (self.found)(Fault::NobodysMap { map, blocks });
+            }
+        }
+        Ok(())
+    }
+
+    /// (11) for one file. One that shares its map, which is another fault, finds nothing told of it.
+    fn policy(&mut self, map: MapId, ino: Ino, wish: u64, policies: &mut Records<'_>) -> Result<()> {
+        self.policies_below(map.0, policies)?;
+        let is_told = policies.peek()?.is_some_and(|(key, _)| keys::parse_file_policy(key) == Some(map));
+        let told = if is_told { policies.pop()? } else { None };
+        let told = told.map_or(Some(0), |(_, value)| file_policy::decode(map, &value).map(|told| number_of(told.wish)));
+        if told != Some(wish) {
+            (self.found)(Fault::Policy { ino, map });
+        }
+        Ok(())
+    }
+
+    /// (11) for what is told of maps before this one, of which files say nothing.
+    fn policies_below(&mut self, map: u64, policies: &mut Records<'_>) -> Result<()> {
+        while let Some((key, _)) = policies.peek()? {
+            let told = keys::parse_file_policy(key);
+            if told.is_some_and(|told| told.0 >= map) {
+                break;
+            }
+            policies.pop()?;
+            // A key of another form is the engine's to find.
+            if let Some(map) = told {
+                (self.found)(Fault::NobodysPolicy { map });
             }
         }
         Ok(())

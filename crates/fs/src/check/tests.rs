@@ -4,12 +4,14 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use oncefs_engine::{Change, DataPlace, MapId, OpenOptions, Profile, Remedy, Store, VolumeSpec};
+use oncefs_engine::format::keys;
+use oncefs_engine::{Change, DataPlace, FilePolicy, MapId, OpenOptions, Profile, Remedy, Store, VolumeSpec, Wish};
 use tempfile::TempDir;
 
 use crate::format::dirent::{self, Names, Place};
 use crate::format::inode::{self, InodeRecord};
 use crate::format::{lease, orphan, symlink, xattr};
+use crate::policy::POLICY_ATTRIBUTE;
 use crate::repair::{check_names, paths_of_maps, repair_names};
 use crate::{
     AtimePolicy, Caller, FileKind, FileSystem, Ino, NameFindings, Options, RenameMode, SystemClock, WriteOrigin,
@@ -365,6 +367,42 @@ fn every_file_has_a_map_of_its_own() {
     volume.break_and_mend("(8) the file 2 has no map", |v| v.edit(a, |record| record.map = MapId(0)));
     volume.break_and_mend("(8) inode 4 is no file and has map", |v| v.edit(d, |record| record.map = MapId(77)));
     volume.assert_files(&[("b", a), ("d/e/f", volume.f)]);
+}
+
+#[test]
+fn what_the_engine_is_told_is_what_a_file_s_attribute_says() {
+    let volume = Volume::new();
+    let (a, f) = (volume.a, volume.f);
+    let tell = |v: &Broken<'_>, map, wish| {
+        let mut change = Change::new();
+        v.store.first_policy(&mut change, map, FilePolicy { wish, ..FilePolicy::default() });
+        v.store.publish(change).unwrap();
+    };
+    let said = format!("(11) inode {}: its blocks", a.0);
+    volume.break_and_mend(&said, |v| {
+        v.put(xattr::key(a, POLICY_ATTRIBUTE), xattr::encode(a, b"run=8"));
+        v.edit(a, |record| record.xattrs += 1);
+    });
+    let of_map = |v: &Broken<'_>, ino| {
+        let bytes = v.store.get(&inode::key(ino)).unwrap().unwrap();
+        InodeRecord::decode(ino, &bytes).unwrap().map
+    };
+    let told = |ino| {
+        let store = volume.store();
+        let told = store.file_policy(of_map(&Broken { store: &store, seed: 0 }, ino)).wish;
+        store.close().unwrap();
+        told
+    };
+    assert_eq!(told(a), Some(Wish::Run(8)));
+    volume.break_and_mend(&said, |v| tell(v, of_map(v, a), Some(Wish::Run(7))));
+    volume.break_and_mend(&said, |v| tell(v, of_map(v, a), None));
+    volume.break_and_mend(&said, |v| v.put(keys::file_policy(of_map(v, a)), vec![1, 2, 3]));
+    assert_eq!(told(a), Some(Wish::Run(8)), "whatever was told, the attribute counts");
+    volume.break_and_mend(&format!("(11) inode {}", f.0), |v| tell(v, of_map(v, f), Some(Wish::Off)));
+    assert_eq!(told(f), None);
+    volume.break_and_mend("(11) map 77 belongs to no inode", |v| tell(v, MapId(77), Some(Wish::Off)));
+    volume.break_and_mend("(11) map 77 belongs to no inode", |v| v.put(keys::file_policy(MapId(77)), Vec::new()));
+    volume.assert_files(&volume.all());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! One mend for each fault. Everything is looked up anew: an earlier mend may have changed it.
 
-use oncefs_engine::{BLOCK_BYTES, Blocks, Change, Lbn, MapId, Store};
+use oncefs_engine::{BLOCK_BYTES, Blocks, Change, FilePolicy, Lbn, MapId, Store};
 
 use crate::check::fault::{Count, Fault};
 use crate::directory::put_inode;
@@ -8,6 +8,7 @@ use crate::file_system::{generation_of, new_inode};
 use crate::format::dirent::{self, Names, Place};
 use crate::format::inode::{self, InodeRecord};
 use crate::format::{lease, orphan, symlink, xattr};
+use crate::policy::{self, POLICY_ATTRIBUTE};
 use crate::{Caller, Error, FileKind, Ino, Result, Timestamp};
 
 /// Where what has no name gets one, in the root.
@@ -52,6 +53,10 @@ impl Mender<'_> {
             }
             Fault::HasMap { ino, .. } => self.edit(*ino, |record| record.map = MapId(0)),
             Fault::SharedMap { ino, map, .. } => self.give_own_map(*ino, *map),
+            Fault::Policy { ino, map } => self.set_policy(*ino, *map),
+            Fault::NobodysPolicy { map } => {
+                self.publish(|change| self.store.first_policy(change, *map, FilePolicy::default()))
+            }
             Fault::NobodysMap { map, blocks } => self.make_file(*map, blocks.unwrap_or_default()),
         }
     }
@@ -82,6 +87,15 @@ impl Mender<'_> {
             Count::Size => record.size = found,
             Count::Blocks => record.blocks = found,
         })
+    }
+
+    /// The engine is told what the file's attribute says. Its rank, if that is known, stays.
+    fn set_policy(&self, ino: Ino, map: MapId) -> Result<bool> {
+        let bytes = self.store.get(&xattr::key(ino, POLICY_ATTRIBUTE))?;
+        let value = bytes.and_then(|bytes| xattr::decode(ino, &bytes).ok());
+        let wish = value.and_then(|value| policy::parse(&value));
+        let policy = FilePolicy { wish, ..self.store.file_policy(map) };
+        self.publish(|change| self.store.policy_change(change, map, policy))
     }
 
     fn new_inode(&self, kind: FileKind, permissions: u32) -> InodeRecord {

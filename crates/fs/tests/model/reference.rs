@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use oncefs_fs::{AllocateMode, Error, FileKind, Ino, RenameMode, Result, SetAttributes, SetTime, Timestamp};
+use oncefs_fs::{
+    AllocateMode, Error, FileKind, Ino, POLICY_ATTRIBUTE, RenameMode, Result, SetAttributes, SetTime, Timestamp,
+};
 
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -72,6 +74,11 @@ impl Reference {
             if node.kind == FileKind::Directory {
                 node.permissions |= libc::S_ISGID;
             }
+        }
+        if let (FileKind::Regular | FileKind::Directory, Some(policy)) =
+            (node.kind, directory.xattrs.get(POLICY_ATTRIBUTE))
+        {
+            node.xattrs.insert(POLICY_ATTRIBUTE.to_vec(), policy.clone());
         }
         if node.kind == FileKind::Directory {
             node.parent = parent;
@@ -275,6 +282,21 @@ impl Reference {
 
     pub fn setxattr(&mut self, ino: Ino, name: &[u8], value: &[u8]) {
         self.edit(ino).xattrs.insert(name.to_vec(), value.to_vec());
+    }
+
+    /// The attribute that says how a file is deduplicated.
+    pub fn set_policy(&mut self, ino: Ino, value: &[u8]) -> Result<()> {
+        if !matches!(self.node(ino).kind, FileKind::Regular | FileKind::Directory) {
+            return Err(Error::OperationNotPermitted);
+        }
+        let run = value.strip_prefix(b"run=").and_then(|blocks| std::str::from_utf8(blocks).ok()?.parse::<u32>().ok());
+        let is_run =
+            run.is_some_and(|blocks| (1..=256).contains(&blocks) && value == format!("run={blocks}").as_bytes());
+        if !is_run && ![&b"off"[..], b"inline", b"later", b"selective"].contains(&value) {
+            return Err(Error::Invalid(""));
+        }
+        self.setxattr(ino, POLICY_ATTRIBUTE, value);
+        Ok(())
     }
 
     pub fn removexattr(&mut self, ino: Ino, name: &[u8]) -> Result<()> {

@@ -4,8 +4,8 @@ use std::mem::discriminant;
 use std::sync::Arc;
 
 use oncefs_fs::{
-    AllocateMode, Attributes, Bytes, Error, FileKind, FileSystem, Ino, RenameMode, Result, SetAttributes, SetTime,
-    Timestamp, Whence, WriteOrigin, XattrMode,
+    AllocateMode, Attributes, Bytes, Error, FileKind, FileSystem, Ino, POLICY_ATTRIBUTE, RenameMode, Result,
+    SetAttributes, SetTime, Timestamp, Whence, WriteOrigin, XattrMode,
 };
 
 use crate::common::{ROOT, Volume, at, contradictions, names};
@@ -16,7 +16,9 @@ const FILE_BYTES_MAX: u64 = 200_000;
 const NODES_MAX: usize = 120;
 const NAMES: [&[u8]; 12] =
     [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h", b"\xff\xfe", b"with space", b"-", b".hidden"];
-const XATTRS: [&[u8]; 4] = [b"user.one", b"user.two", b"trusted.three", b"security.four"];
+const XATTRS: [&[u8]; 6] =
+    [b"user.one", b"user.two", b"trusted.three", b"security.four", POLICY_ATTRIBUTE, POLICY_ATTRIBUTE];
+const POLICIES: [&[u8]; 7] = [b"off", b"inline", b"later", b"selective", b"run=1", b"run=12", b"run=0"];
 const BY_CALLER: WriteOrigin = WriteOrigin::Caller { drop_privileges: false };
 
 pub struct Run<'a> {
@@ -256,6 +258,10 @@ impl<'a> Run<'a> {
         if self.random.one_in(3) {
             let model = self.reference.removexattr(ino, name);
             self.agree(self.fs().removexattr(ino, name), model);
+        } else if name == POLICY_ATTRIBUTE {
+            let value = self.random.pick(&POLICIES);
+            let model = self.reference.set_policy(ino, value);
+            self.agree(self.fs().setxattr(ino, name, value, XattrMode::Any, true), model);
         } else {
             self.reference.setxattr(ino, name, &value);
             self.agree(self.fs().setxattr(ino, name, &value, XattrMode::Any, true), Ok(()));

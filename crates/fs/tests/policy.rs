@@ -1,0 +1,184 @@
+//! What is said of files about how they are deduplicated: what is refused, who inherits it, and that attribute and
+//! blocks agree whatever happens to the file.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{ROOT, Volume, contradictions, directory, file};
+use oncefs_engine::{FilePolicy, Wish};
+use oncefs_fs::{
+    AtimePolicy, Error, FileSystem, Ino, POLICY_ATTRIBUTE, RenameMode, SetAttributes, WriteOrigin, XattrMode,
+};
+
+const BY_CALLER: WriteOrigin = WriteOrigin::Caller { drop_privileges: false };
+
+fn set(fs: &FileSystem, ino: Ino, value: &str) -> oncefs_fs::Result<()> {
+    fs.setxattr(ino, POLICY_ATTRIBUTE, value.as_bytes(), XattrMode::Any, true)
+}
+
+fn own(fs: &FileSystem, ino: Ino) -> Option<String> {
+    match fs.getxattr(ino, POLICY_ATTRIBUTE) {
+        Ok(value) => Some(String::from_utf8(value).unwrap()),
+        Err(Error::NoData) => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// What the engine does with a file's blocks.
+fn told(fs: &FileSystem, ino: Ino) -> Option<Wish> {
+    fs.treated(ino).unwrap().policy.wish
+}
+
+fn write(fs: &FileSystem, ino: Ino, first: u8, blocks: usize) {
+    if blocks == 0 {
+        return;
+    }
+    let data: Vec<u8> = (0..blocks).flat_map(|n| [[first + n as u8; 2048], [7; 2048]].concat()).collect();
+    fs.write(ino, 0, &data, BY_CALLER).unwrap();
+}
+
+fn truncate(fs: &FileSystem, ino: Ino, size: u64) {
+    fs.setattr(ino, &SetAttributes { size: Some(size), ..SetAttributes::default() }).unwrap();
+}
+
+fn assert_consistent(fs: &FileSystem) {
+    assert_eq!(contradictions(fs), Vec::<String>::new());
+}
+
+#[test]
+fn only_policies_are_taken_and_only_for_files_and_directories() {
+    let volume = Volume::new(AtimePolicy::Never);
+    let fs = volume.open();
+    let (ino, below) = (file(&fs, Ino::ROOT, "file").ino, directory(&fs, Ino::ROOT, "d").ino);
+    for value in ["", "on", "Off", "off ", "off\0", "run", "run=", "run=0", "run=257", "run=08", "run=+8", "inline,off"]
+    {
+        for ino in [ino, below] {
+            let refused = set(&fs, ino, value).unwrap_err();
+            assert!(
+                matches!(refused, Error::Invalid(_)) && refused.to_string().contains("run=N"),
+                "{value}: {refused}"
+            );
+        }
+    }
+    assert!(fs.setxattr(ino, POLICY_ATTRIBUTE, b"\xff", XattrMode::Any, true).is_err());
+    assert_eq!((own(&fs, ino), told(&fs, ino)), (None, None));
+    for value in ["off", "inline", "later", "selective", "run=1", "run=256"] {
+        set(&fs, ino, value).unwrap();
+        set(&fs, below, value).unwrap();
+        assert_eq!((own(&fs, ino).as_deref(), own(&fs, below).as_deref()), (Some(value), Some(value)));
+        assert_eq!(told(&fs, ino).unwrap().to_string(), value);
+    }
+    let link = fs.symlink(Ino::ROOT, b"link", b"file", &ROOT).unwrap().ino;
+    let pipe = fs.mknod(Ino::ROOT, b"pipe", libc::S_IFIFO | 0o644, 0, &ROOT).unwrap().ino;
+    for other in [link, pipe] {
+        assert!(matches!(set(&fs, other, "off"), Err(Error::OperationNotPermitted)));
+        assert!(matches!(fs.treated(other), Err(Error::Invalid(_))));
+    }
+    assert!(matches!(fs.setxattr(ino, POLICY_ATTRIBUTE, b"off", XattrMode::Create, true), Err(Error::Exists)));
+    assert_consistent(&fs);
+}
+
+#[test]
+fn files_and_directories_inherit_and_links_and_pipes_do_not() {
+    let volume = Volume::new(AtimePolicy::Never);
+    let fs = volume.open();
+    let above = directory(&fs, Ino::ROOT, "above").ino;
+    let before = file(&fs, above, "before").ino;
+    set(&fs, above, "run=8").unwrap();
+    let below = directory(&fs, above, "below").ino;
+    let inside = file(&fs, below, "inside").ino;
+    assert_eq!((own(&fs, below).as_deref(), own(&fs, inside).as_deref()), (Some("run=8"), Some("run=8")));
+    assert_eq!((told(&fs, inside), own(&fs, before), told(&fs, before)), (Some(Wish::Run(8)), None, None));
+    let link = fs.symlink(below, b"link", b"inside", &ROOT).unwrap().ino;
+    let pipe = fs.mknod(below, b"pipe", libc::S_IFIFO | 0o644, 0, &ROOT).unwrap().ino;
+    assert_eq!((fs.listxattr(link).unwrap(), fs.listxattr(pipe).unwrap()), (Vec::new(), Vec::new()));
+    // What a directory says later is for what comes later.
+    set(&fs, below, "off").unwrap();
+    let later = file(&fs, below, "later").ino;
+    assert_eq!((told(&fs, inside), told(&fs, later)), (Some(Wish::Run(8)), Some(Wish::Off)));
+    fs.removexattr(below, POLICY_ATTRIBUTE).unwrap();
+    assert_eq!(own(&fs, file(&fs, below, "last").ino), None);
+    assert_consistent(&fs);
+}
+
+#[test]
+fn a_policy_stays_with_its_file_through_rename_link_truncate_and_reopening() {
+    let volume = Volume::new(AtimePolicy::Never);
+    let fs = volume.open();
+    let (one, other) = (directory(&fs, Ino::ROOT, "one").ino, directory(&fs, Ino::ROOT, "other").ino);
+    set(&fs, one, "later").unwrap();
+    set(&fs, other, "off").unwrap();
+    let ino = file(&fs, one, "file").ino;
+    write(&fs, ino, 1, 4);
+    fs.rename(one, b"file", other, b"moved", RenameMode::Replace).unwrap();
+    fs.link(ino, one, b"again").unwrap();
+    assert_eq!(told(&fs, ino), Some(Wish::Later), "a file that moves keeps what is said of it");
+    truncate(&fs, ino, 0);
+    write(&fs, ino, 9, 4);
+    truncate(&fs, ino, 5_000);
+    truncate(&fs, ino, 0);
+    assert_eq!((own(&fs, ino).as_deref(), told(&fs, ino)), (Some("later"), Some(Wish::Later)));
+    assert_consistent(&fs);
+    fs.close().unwrap();
+    drop(fs);
+    let fs = volume.open();
+    assert_eq!(told(&fs, ino), Some(Wish::Later));
+    write(&fs, ino, 3, 2);
+    fs.removexattr(ino, POLICY_ATTRIBUTE).unwrap();
+    assert_eq!((own(&fs, ino), told(&fs, ino)), (None, None));
+    assert!(matches!(fs.removexattr(ino, POLICY_ATTRIBUTE), Err(Error::NoData)));
+    assert_consistent(&fs);
+}
+
+#[test]
+fn what_is_said_of_a_file_goes_with_it_whether_it_held_something_or_not() {
+    let volume = Volume::new(AtimePolicy::Never);
+    let fs = volume.open();
+    set(&fs, Ino::ROOT, "off").unwrap();
+    for (name, blocks) in [("empty", 0), ("full", 5)] {
+        let ino = file(&fs, Ino::ROOT, name).ino;
+        write(&fs, ino, 1, blocks);
+        fs.unlink(Ino::ROOT, name.as_bytes()).unwrap();
+        assert_consistent(&fs);
+        fs.forget(ino).unwrap();
+        assert_consistent(&fs);
+    }
+    assert_eq!(fs.store().scan(&[8], &[9], 10).unwrap(), Vec::new(), "no record is left");
+}
+
+#[test]
+fn blocks_are_treated_as_the_attribute_says_at_once() {
+    let volume = Volume::new(AtimePolicy::Never);
+    let fs = volume.open();
+    let used = || fs.store().totals().used.0;
+    let source = file(&fs, Ino::ROOT, "source").ino;
+    write(&fs, source, 1, 8);
+    let before = used();
+    let alone = file(&fs, Ino::ROOT, "alone").ino;
+    set(&fs, alone, "off").unwrap();
+    write(&fs, alone, 1, 8);
+    assert_eq!(used(), before + 8);
+    let shared = file(&fs, Ino::ROOT, "shared").ino;
+    set(&fs, shared, "off").unwrap();
+    set(&fs, shared, "run=4").unwrap();
+    write(&fs, shared, 1, 8);
+    assert_eq!(used(), before + 8);
+    let treated = fs.treated(shared).unwrap();
+    assert_eq!((treated.run_blocks_min, treated.why.as_str()), (Some(4), "set by its policy"));
+    let treated = fs.treated(alone).unwrap();
+    assert_eq!((treated.treatment.is_inline, treated.treatment.is_later), (false, false));
+    assert_eq!((treated.why.as_str(), treated.policy.wish), ("policy off", Some(Wish::Off)));
+    assert_consistent(&fs);
+}
+
+#[test]
+fn a_directory_shows_what_its_files_will_have() {
+    let volume = Volume::new(AtimePolicy::Never);
+    let fs = volume.open();
+    let above = directory(&fs, Ino::ROOT, "above").ino;
+    assert_eq!(fs.treated(above).unwrap().policy, FilePolicy::default());
+    set(&fs, above, "later").unwrap();
+    let treated = fs.treated(above).unwrap();
+    assert_eq!((treated.treatment.is_inline, treated.treatment.is_later), (false, true));
+}

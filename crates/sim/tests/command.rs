@@ -117,3 +117,69 @@ fn reads_are_replayed_beside_writes() {
     let (told, _) = succeeded(oncefs_sim("replay - --format four --design full", trace.as_bytes()));
     assert!(told.starts_with("2 write requests, 1 read requests\n"), "{told}");
 }
+
+/// A directory with two equal files of 100 blocks and a small one, all old.
+fn small_tree(name: &str) -> std::path::PathBuf {
+    let dir = std::env::temp_dir().join(format!("oncefs-sim-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(dir.join("below")).unwrap();
+    let bytes: Vec<u8> = (0..100_u8).flat_map(|block| [block + 1; 4_096]).collect();
+    for (file, bytes) in [("one", &bytes[..]), ("below/two", &bytes), ("three", &[255; 5_000])] {
+        let path = dir.join(file);
+        std::fs::write(&path, bytes).unwrap();
+        let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+        let times = std::fs::FileTimes::new().set_modified(old).set_accessed(old);
+        std::fs::File::options().write(true).open(&path).unwrap().set_times(times).unwrap();
+    }
+    dir
+}
+
+#[test]
+fn a_directory_is_recorded_and_replayed_in_both_formats() {
+    let dir = small_tree("record");
+    for format in ["fiu", "four"] {
+        let (trace, told) = succeeded(oncefs_sim(&format!("record {} --format {format}", dir.display()), b""));
+        assert_eq!(told, "3 files, 202 blocks written and 0 read\n");
+        let replay = format!("replay - --format {format} --design full --design none");
+        let (table, _) = succeeded(oncefs_sim(&replay, trace.as_bytes()));
+        assert!(table.contains("202 blocks written, 0 of them zeros"), "{table}");
+        assert_eq!((cell(&table, "full", "stored"), cell(&table, "none", "stored")), ("102".into(), "202".into()));
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_directory_is_ranked_as_its_recording_is() {
+    let dir = small_tree("ranks");
+    let trace = dir.with_extension("txt");
+    succeeded(oncefs_sim(&format!("record {} --output {}", dir.display(), trace.display()), b""));
+    let [tree, recorded] =
+        [&dir, &trace].map(|path| succeeded(oncefs_sim(&format!("ranks {}", path.display()), b"")).0);
+    assert_eq!(tree, recorded);
+    let row = tree.lines().nth(3).unwrap().split('|').map(str::trim).collect::<Vec<_>>();
+    assert_eq!(row[2..8], ["3", "0.00", "100.0", "0.0", "0.0", "0.0"], "{tree}");
+    let (cold, _) = succeeded(oncefs_sim(&format!("ranks {} --after-seconds 1209600", dir.display()), b""));
+    let row = cold.lines().nth(3).unwrap().split('|').map(str::trim).collect::<Vec<_>>();
+    assert_eq!((row[4], row[7], row[12]), ("0.0", "100.0", "49.5"), "{cold}");
+    std::fs::remove_dir_all(&dir).unwrap();
+    std::fs::remove_file(&trace).unwrap();
+}
+
+#[test]
+fn the_experiments_on_runs_take_a_directory() {
+    let dir = small_tree("corpus");
+    let (tables, _) = succeeded(oncefs_sim(&format!("idedup --corpus {}", dir.display()), b""));
+    assert!(tables.contains(": 202 blocks written, 49.50 % of them duplicates, 0 read"), "{tables}");
+    for title in ["found in-line,", "two levels,", "disk requests", "buffer cache hits,", "savings lost"] {
+        assert!(tables.lines().any(|line| line.starts_with(title)), "{title} is missing:\n{tables}");
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_told_by_name() {
+    for command in ["record", "ranks"] {
+        let output = oncefs_sim(&format!("{command} /nonexistent/dir"), b"");
+        assert_eq!(output.status.code(), Some(1));
+        assert!(String::from_utf8(output.stderr).unwrap().contains("/nonexistent/dir: "));
+    }
+}

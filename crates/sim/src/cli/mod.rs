@@ -1,8 +1,11 @@
 //! The command line.
 
+mod corpus;
 mod failure;
 mod generate;
 mod idedup;
+mod ranks;
+mod record;
 mod replay;
 mod size;
 mod twins;
@@ -35,21 +38,27 @@ struct Cli {
 enum Command {
     /// Replay a trace and say what each design found
     Replay(replay::ReplayArgs),
+    /// Record a directory tree as a trace
+    Record(record::RecordArgs),
     /// Make a trace with stated properties
     Generate(generate::GenerateArgs),
     /// Compare all designs on twins of SmartDedup's six phone traces
     Twins(twins::TwinsArgs),
     /// iDedup's experiments on twins of its two traces, and SmartDedup's with short runs
     Idedup(idedup::IdedupArgs),
+    /// Rank the files of directories or traces, and say what dedup by rank saves
+    Ranks(ranks::RanksArgs),
 }
 
 /// Reads the command line and does what it says.
 pub fn run(arguments: Vec<OsString>) -> Result<(), Failure> {
     match Cli::try_parse_from(&arguments) {
         Ok(Cli { command: Command::Replay(arguments) }) => replay::run(&arguments),
+        Ok(Cli { command: Command::Record(arguments) }) => record::run(&arguments),
         Ok(Cli { command: Command::Generate(arguments) }) => generate::run(&arguments),
         Ok(Cli { command: Command::Twins(arguments) }) => twins::run(&arguments),
         Ok(Cli { command: Command::Idedup(arguments) }) => idedup::run(&arguments),
+        Ok(Cli { command: Command::Ranks(arguments) }) => ranks::run(&arguments),
         Err(error) => explain(&error),
     }
 }
@@ -119,6 +128,10 @@ mod tests {
             "oncefs-sim generate --reuse zipf:1",
             "oncefs-sim generate --twin 7",
             "oncefs-sim twins --scale 0",
+            "oncefs-sim record",
+            "oncefs-sim ranks",
+            "oncefs-sim ranks / --evaluation-reads-min 1000001",
+            "oncefs-sim idedup --quick --corpus /",
         ] {
             let failure = ran(line).expect_err(line);
             assert_eq!(failure.code, exit::USAGE, "{line}: {}", failure.message);

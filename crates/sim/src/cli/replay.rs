@@ -95,7 +95,8 @@ pub fn run(arguments: &ReplayArgs) -> Result<(), Failure> {
     print(&format!("{head}\n{}\n{}", told(&truth), table(&truth, outcomes)))
 }
 
-fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
+/// Opens a trace; - is stdin.
+pub fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
     if path == Path::new("-") {
         return Ok(Box::new(std::io::stdin().lock()));
     }

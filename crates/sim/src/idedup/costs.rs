@@ -84,7 +84,6 @@ mod tests {
     use super::*;
     use crate::designs::Outcome;
     use crate::device::{ReadOutcome, THROTTLED};
-    use crate::generate::CORPORATE;
     use crate::idedup::Made;
     use crate::oracle::Truth;
 
@@ -103,7 +102,7 @@ mod tests {
             .collect();
         results.insert(run(Index::None, Limit::Blocks(1)), result(1_000, without));
         let truth = Truth { places: 1_000, written: 1_000, ..Truth::default() };
-        FilerResult { twin: CORPORATE, truth, made: Made::default(), results }
+        FilerResult { name: "test".to_owned(), scale: 1, truth, made: Made::default(), results }
     }
 
     #[test]

@@ -11,7 +11,6 @@ use std::fmt;
 
 use crate::designs::Outcome;
 use crate::device::{DEVICES, ReadOutcome};
-use crate::generate::FilerTwin;
 use crate::oracle::Truth;
 use runs::MEMORY_MIB;
 
@@ -73,11 +72,13 @@ pub struct RunResult {
     pub cold: ReadOutcome,
 }
 
-/// All replays of one twin.
+/// All replays of one trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilerResult {
-    /// What it is made after.
-    pub twin: FilerTwin,
+    /// What it is called.
+    pub name: String,
+    /// The memory of its machine is that of the paper's, divided by this.
+    pub scale: u64,
     /// What can be found.
     pub truth: Truth,
     /// Requests made.
@@ -97,13 +98,17 @@ pub struct Made {
     pub read_blocks: u64,
 }
 
-/// All replays.
+/// Traces with the same replays each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Filers(pub Vec<FilerResult>);
+
+/// All replays of twins.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Idedup {
     /// What was asked for.
     pub options: IdedupOptions,
     /// Corporate and Engineering.
-    pub filers: Vec<FilerResult>,
+    pub filers: Filers,
     /// SmartDedup's trace 6.
     pub phone: FilerResult,
 }

@@ -3,41 +3,17 @@
 use super::costs::{Reading, limits};
 use super::runs::{CACHE_PERCENTS, MEMORY_MIB, PHONE_THRESHOLDS, SCANT_MEMORIES_MIB, THRESHOLDS};
 use super::tables::{LENGTHS, TIMES_MS};
-use super::{FilerResult, Idedup, IdedupRun, Index, Limit, RunResult};
+use super::{FilerResult, Filers, Idedup, IdedupRun, Index, Limit, RunResult};
 use crate::device::{DEVICES, DISK};
 use oncefs_plot::{Bars, Chart, Series};
 
 impl Idedup {
     /// Files by name, with their SVG text.
     pub fn plots(&self) -> Vec<(String, String)> {
-        let mut plots = Vec::new();
-        for filer in &self.filers {
-            let name = filer.twin.name.to_lowercase();
-            let mut add = |what: &str, svg| plots.push((format!("sim-runs-{what}-{name}.svg"), svg));
-            add("found", filer.found_plot().svg());
-            add("requests", filer.requests_plot().svg());
-            add("responses", filer.responses_plot().svg());
-            add("difference", filer.difference_plot().svg());
-            add("buffer", filer.buffer_plot().svg());
-            add("costs", filer.costs_plot().svg());
-        }
-        plots.push(("sim-runs-work.svg".to_owned(), self.work_plot().svg()));
+        let mut plots = self.filers.plots();
+        plots.push(("sim-runs-work.svg".to_owned(), self.filers.work_plot().svg()));
         plots.push(("sim-runs-phone.svg".to_owned(), self.phone_plot().svg()));
         plots
-    }
-
-    /// Figure 10.
-    fn work_plot(&self) -> Bars {
-        let per_thousand = |filer: &FilerResult, blocks| {
-            filer.at(Index::Lru(100), blocks).outcome.lookups as f64 * 1e3 / filer.truth.written as f64
-        };
-        let groups = self
-            .filers
-            .iter()
-            .map(|filer| (filer.twin.name.to_owned(), THRESHOLDS.map(|blocks| per_thousand(filer, blocks)).to_vec()));
-        let names = THRESHOLDS.map(|blocks| format!("threshold {blocks}")).to_vec();
-        let title = "Blocks looked up (iDedup's figure 10)".to_owned();
-        Bars { title, y_label: "per 1000 written".to_owned(), names, groups: groups.collect() }
     }
 
     /// SmartDedup's figure 12.
@@ -49,6 +25,38 @@ impl Idedup {
             names: ["found, to threshold 1", "extents, to no dedup"].map(str::to_owned).to_vec(),
             groups: PHONE_THRESHOLDS.map(|blocks| (format!("threshold {blocks}"), figures(blocks))).to_vec(),
         }
+    }
+}
+
+impl Filers {
+    /// Those of each trace: files by name, with their SVG text.
+    pub fn plots(&self) -> Vec<(String, String)> {
+        let mut plots = Vec::new();
+        for filer in &self.0 {
+            let name = filer.name.to_lowercase();
+            let mut add = |what: &str, svg| plots.push((format!("sim-runs-{what}-{name}.svg"), svg));
+            add("found", filer.found_plot().svg());
+            add("requests", filer.requests_plot().svg());
+            add("responses", filer.responses_plot().svg());
+            add("difference", filer.difference_plot().svg());
+            add("buffer", filer.buffer_plot().svg());
+            add("costs", filer.costs_plot().svg());
+        }
+        plots
+    }
+
+    /// Figure 10.
+    fn work_plot(&self) -> Bars {
+        let per_thousand = |filer: &FilerResult, blocks| {
+            filer.at(Index::Lru(100), blocks).outcome.lookups as f64 * 1e3 / filer.truth.written as f64
+        };
+        let groups = self
+            .0
+            .iter()
+            .map(|filer| (filer.name.clone(), THRESHOLDS.map(|blocks| per_thousand(filer, blocks)).to_vec()));
+        let names = THRESHOLDS.map(|blocks| format!("threshold {blocks}")).to_vec();
+        let title = "Blocks looked up (iDedup's figure 10)".to_owned();
+        Bars { title, y_label: "per 1000 written".to_owned(), names, groups: groups.collect() }
     }
 }
 
@@ -107,7 +115,7 @@ impl FilerResult {
         });
         let fixed = THRESHOLDS.iter().map(|blocks| format!("threshold {blocks}"));
         Bars {
-            title: format!("{}: savings lost and read time added, each file cold", self.twin.name),
+            title: format!("{}: savings lost and read time added, each file cold", self.name),
             y_label: "%".to_owned(),
             names: fixed.chain(["automatic".to_owned()]).collect(),
             groups: groups.collect(),
@@ -119,7 +127,7 @@ impl FilerResult {
     }
 
     fn chart(&self, what: &str, x_label: &str, y_label: &str, series: Vec<Series>) -> Chart {
-        let title = format!("{}: {what}", self.twin.name);
+        let title = format!("{}: {what}", self.name);
         Chart { title, x_label: x_label.to_owned(), y_label: y_label.to_owned(), series }
     }
 }

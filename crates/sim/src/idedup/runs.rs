@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use oncefs_dedup::Eviction;
 
-use super::{FilerResult, Idedup, IdedupOptions, IdedupRun, Index, Limit, Made, RunResult};
+use super::{FilerResult, Filers, Idedup, IdedupOptions, IdedupRun, Index, Limit, Made, RunResult};
 use crate::comparison::bytes_for;
 use crate::design_choice::{DesignChoice, Settings};
 use crate::designs::{Design, Threshold, with_skipped_buffer};
@@ -42,10 +42,19 @@ const IDLE: Idle = Idle::Every(Duration::from_secs(3_600));
 impl Idedup {
     /// Makes the twins and replays them; `tell` hears of every replay that is done.
     pub fn run(options: IdedupOptions, tell: &(impl Fn(&str) + Sync)) -> Self {
-        let filers = [CORPORATE, ENGINEERING].map(|twin| run_twin(twin, &filer_runs(), &options, tell)).to_vec();
+        let filers = [CORPORATE, ENGINEERING].map(|twin| run_twin(twin, &filer_runs(), &options, tell));
         let larger = IdedupOptions { scale: options.phone_scale(), ..options };
         let phone = run_twin(PHONE, &phone_runs(), &larger, tell);
-        Self { options, filers, phone }
+        Self { options, filers: Filers(filers.to_vec()), phone }
+    }
+}
+
+impl FilerResult {
+    /// Replays a corpus by its name, on a machine whose memory is to it what the paper's is to the Corporate trace.
+    pub fn of(name: String, recording: &Recording, threads: usize, tell: &(impl Fn(&str) + Sync)) -> Self {
+        let written_gb = (recording.blocks() * BLOCK_BYTES) as f64 / 1e9;
+        let scale = ((CORPORATE.written_gb / written_gb) as u64).max(1);
+        run_all(name, recording, &filer_runs(), scale, threads, tell)
     }
 }
 
@@ -82,24 +91,35 @@ fn run_twin(
     let mut filer =
         Filer::new(twin.spec(options.scale, options.seed)).expect("a test checks the twins' specifications");
     let recording = Recording::of(&mut filer).expect("a made trace has no bad line");
-    let truth = Truth::of(&recording);
-    let (made, at_random) = (Made::of(&recording), read_at_random(&recording));
-    tell(&format!("{}: {} blocks made", twin.name, truth.written));
+    run_all(twin.name.to_owned(), &recording, runs, options.scale, options.threads, tell)
+}
+
+fn run_all(
+    name: String,
+    recording: &Recording,
+    runs: &[IdedupRun],
+    scale: u64,
+    threads: usize,
+    tell: &(impl Fn(&str) + Sync),
+) -> FilerResult {
+    let truth = Truth::of(recording);
+    let (made, at_random) = (Made::of(recording), read_at_random(recording));
+    tell(&format!("{name}: {} blocks written", truth.written));
     let (next, results) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     let work = || {
         while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let result = replay_once(*run, &recording, &at_random, options.scale);
+            let result = replay_once(*run, recording, &at_random, scale);
             let found = truth.percent_of_written(result.outcome.found());
             let hits = result.reads.hit_percent();
-            tell(&format!("{}: {run}: {found:.2} % found, {hits:.2} % of reads cached", twin.name));
+            tell(&format!("{name}: {run}: {found:.2} % found, {hits:.2} % of reads cached"));
             results.lock().expect("no replay panics while it holds the lock").insert(*run, result);
         }
     };
     std::thread::scope(|scope| {
-        (0..options.threads).for_each(|_| drop(scope.spawn(work)));
+        (0..threads).for_each(|_| drop(scope.spawn(work)));
     });
     let results = results.into_inner().expect("no replay panics while it holds the lock");
-    FilerResult { twin, truth, made, results }
+    FilerResult { name, scale, truth, made, results }
 }
 
 fn replay_once(run: IdedupRun, recording: &Recording, at_random: &HashSet<u64>, scale: u64) -> RunResult {

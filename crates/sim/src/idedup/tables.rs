@@ -2,8 +2,9 @@
 
 use super::costs::{READINGS, Reading, limits};
 use super::runs::{CACHE_PERCENTS, MEMORY_MIB, PHONE_THRESHOLDS, SCANT_MEMORIES_MIB, THRESHOLDS};
-use super::{FilerResult, Idedup, IdedupRun, Index, Limit, RunResult};
+use super::{FilerResult, Filers, Idedup, IdedupRun, Index, Limit, RunResult};
 use crate::device::{DEVICES, DISK};
+use crate::generate::{CORPORATE, ENGINEERING, PHONE};
 use crate::table::Table;
 
 /// Lengths of disk requests at which their distribution is given.
@@ -43,9 +44,9 @@ impl Idedup {
             "overwrites %",
         ];
         let mut table = Table::new(&head);
-        let filers = self.filers.iter().map(|filer| (filer, self.options.scale));
-        for (result, scale) in filers.chain([(&self.phone, self.options.phone_scale())]) {
-            let (twin, truth, made) = (&result.twin, &result.truth, &result.made);
+        let results = self.filers.0.iter().chain([&self.phone]);
+        for (twin, result) in [CORPORATE, ENGINEERING, PHONE].iter().zip(results) {
+            let (FilerResult { scale, .. }, truth, made) = (result, &result.truth, &result.made);
             let gb = |blocks: u64| decimals((blocks * scale) as f64 * 4096.0 / 1e9);
             let mean = |blocks: u64, requests: u64| decimals(blocks as f64 / requests.max(1) as f64);
             let stated = |gb: f64, requests: f64| decimals(gb * 1e9 / 4096.0 / requests.max(1.0));
@@ -67,6 +68,24 @@ impl Idedup {
         table
     }
 
+    /// SmartDedup's figure 12: trace 6 by threshold.
+    pub fn phone_table(&self) -> Table {
+        let mut table = Table::new(&["threshold", "found %", "of threshold 1 %", "extents", "of those without dedup"]);
+        for threshold in PHONE_THRESHOLDS {
+            let outcome = self.phone_outcome(threshold);
+            table.row(vec![
+                threshold.to_string(),
+                decimals(self.phone.truth.percent_of_written(outcome.found())),
+                decimals(100.0 * self.phone_kept(threshold)),
+                outcome.extents.to_string(),
+                decimals(self.phone_extents(threshold)),
+            ]);
+        }
+        table
+    }
+}
+
+impl Filers {
     /// Figure 7: found by threshold and cache.
     pub fn found_table(&self) -> Table {
         let caches = CACHE_PERCENTS.map(|percent| format!("cache {percent} %"));
@@ -78,10 +97,10 @@ impl Idedup {
             .chain(["25 % of the complete one's"])
             .collect();
         let mut table = Table::new(&head);
-        for filer in &self.filers {
+        for filer in &self.0 {
             let found = |percent, blocks| filer.found_percent(filer.at(Index::Lru(percent), blocks));
             for threshold in THRESHOLDS {
-                let mut row = vec![filer.twin.name.to_owned(), threshold.to_string()];
+                let mut row = vec![filer.name.clone(), threshold.to_string()];
                 row.extend(CACHE_PERCENTS.map(|percent| decimals(found(percent, threshold))));
                 row.extend(
                     CACHE_PERCENTS.map(|percent| decimals(100.0 * found(percent, threshold) / found(percent, 1))),
@@ -106,10 +125,10 @@ impl Idedup {
             "of threshold 1 %",
         ];
         let mut table = Table::new(&head);
-        for filer in &self.filers {
+        for filer in &self.0 {
             let percent = |blocks| decimals(filer.truth.percent_of_written(blocks));
             for threshold in THRESHOLDS {
-                let mut row = vec![filer.twin.name.to_owned(), threshold.to_string()];
+                let mut row = vec![filer.name.clone(), threshold.to_string()];
                 row.push(percent(filer.at(Index::Lru(25), threshold).outcome.found_inline));
                 for index in [Index::TwoLevels, Index::Extended] {
                     let outcome = &filer.at(index, threshold).outcome;
@@ -131,9 +150,9 @@ impl Idedup {
             .chain(lengths.iter().map(String::as_str))
             .collect();
         let mut table = Table::new(&head);
-        for filer in &self.filers {
+        for filer in &self.0 {
             for (name, result) in filer.thresholds() {
-                let mut row = vec![filer.twin.name.to_owned(), name, result.outcome.extents.to_string()];
+                let mut row = vec![filer.name.clone(), name, result.outcome.extents.to_string()];
                 row.push(result.reads.disk_requests.values().sum::<u64>().to_string());
                 row.extend(LENGTHS.map(|blocks| decimals(result.reads.percent_at_most(blocks))));
                 table.row(row);
@@ -150,12 +169,12 @@ impl Idedup {
             .chain(times.iter().map(String::as_str))
             .collect();
         let mut table = Table::new(&head);
-        for filer in &self.filers {
+        for filer in &self.0 {
             let without = filer.baseline();
             let over = |ms: f64, without: f64| decimals(100.0 * (ms / without - 1.0));
             for (name, result) in filer.thresholds() {
                 let mean = result.reads.response_ms(&DISK);
-                let mut row = vec![filer.twin.name.to_owned(), name, format!("{mean:.3}")];
+                let mut row = vec![filer.name.clone(), name, format!("{mean:.3}")];
                 row.push(over(mean, without.reads.response_ms(&DISK)));
                 row.push(over(result.cold.busy_ms(&DISK), without.cold.busy_ms(&DISK)));
                 row.extend(TIMES_MS.map(|ms| decimals(result.reads.percent_within(&DISK, ms))));
@@ -169,11 +188,11 @@ impl Idedup {
     pub fn work_table(&self) -> Table {
         let head = ["trace", "threshold", "look-ups", "holders looked at", "stored while open, shared later"];
         let mut table = Table::new(&head);
-        for filer in &self.filers {
+        for filer in &self.0 {
             for threshold in THRESHOLDS {
                 let outcome = &filer.at(COMPLETE, threshold).outcome;
                 let per_thousand = |count: u64| format!("{:.1}", count as f64 * 1e3 / filer.truth.written as f64);
-                let mut row = vec![filer.twin.name.to_owned(), threshold.to_string()];
+                let mut row = vec![filer.name.clone(), threshold.to_string()];
                 row.extend([outcome.lookups, outcome.holders, outcome.remapped].map(per_thousand));
                 table.row(row);
             }
@@ -187,32 +206,16 @@ impl Idedup {
         let head: Vec<&str> =
             ["trace", "memory MiB", "no dedup"].into_iter().chain(caches.iter().map(String::as_str)).collect();
         let mut table = Table::new(&head);
-        for filer in &self.filers {
+        for filer in &self.0 {
             for memory_mib in [MEMORY_MIB].into_iter().chain(SCANT_MEMORIES_MIB) {
                 let hits = |index, blocks| {
                     let run = IdedupRun { index, limit: Limit::Blocks(blocks), memory_mib };
                     decimals(filer.result(run).reads.hit_percent())
                 };
-                let mut row = vec![filer.twin.name.to_owned(), memory_mib.to_string(), hits(Index::None, 1)];
+                let mut row = vec![filer.name.clone(), memory_mib.to_string(), hits(Index::None, 1)];
                 row.extend(CACHE_PERCENTS.map(|percent| hits(Index::Lru(percent), 4)));
                 table.row(row);
             }
-        }
-        table
-    }
-
-    /// SmartDedup's figure 12: trace 6 by threshold.
-    pub fn phone_table(&self) -> Table {
-        let mut table = Table::new(&["threshold", "found %", "of threshold 1 %", "extents", "of those without dedup"]);
-        for threshold in PHONE_THRESHOLDS {
-            let outcome = self.phone_outcome(threshold);
-            table.row(vec![
-                threshold.to_string(),
-                decimals(self.phone.truth.percent_of_written(outcome.found())),
-                decimals(100.0 * self.phone_kept(threshold)),
-                outcome.extents.to_string(),
-                decimals(self.phone_extents(threshold)),
-            ]);
         }
         table
     }
@@ -221,10 +224,10 @@ impl Idedup {
     pub fn costs_table(&self) -> Table {
         let head = ["trace", "device", "read", "1", "2", "4", "8", "automatic"];
         let mut table = Table::new(&head);
-        for filer in &self.filers {
+        for filer in &self.0 {
             for (device, model) in DEVICES.iter().enumerate() {
                 for (reading, name) in READINGS {
-                    let mut row = vec![filer.twin.name.to_owned(), model.name.to_owned(), name.to_owned()];
+                    let mut row = vec![filer.name.clone(), model.name.to_owned(), name.to_owned()];
                     row.extend(limits(device).into_iter().map(|limit| cost(filer, limit, reading, device)));
                     table.row(row);
                 }

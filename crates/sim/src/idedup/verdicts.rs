@@ -26,11 +26,10 @@ impl Idedup {
     /// One row per aim.
     pub fn verdicts_table(&self) -> Table {
         let mut table = Table::new(&["aim", "paper", "here", "met"]);
-        for (filer, least) in self.filers.iter().zip(KEPT_MIN) {
+        for (filer, least) in self.filers.0.iter().zip(KEPT_MIN) {
             for percent in CACHE_PERCENTS {
-                let aim = |of| {
-                    format!("{}: threshold 4 keeps {:.0} %, cache {percent} %{of}", filer.twin.name, 100.0 * least)
-                };
+                let aim =
+                    |of| format!("{}: threshold 4 keeps {:.0} %, cache {percent} %{of}", filer.name, 100.0 * least);
                 let [same, complete] = filer.kept(percent);
                 table.row(verdict(&aim(""), "-", percent_of(same), same >= least));
                 if percent == 25 {
@@ -55,10 +54,9 @@ impl Idedup {
         table.row(verdict("trace 6: with at most 1.06 times the extents", "1.06", here, extents <= PHONE_EXTENTS_MAX));
         for (reading, name) in READINGS {
             for (device, model) in DEVICES.iter().enumerate() {
-                for filer in &self.filers {
+                for filer in &self.filers.0 {
                     let gain = filer.automatic_gain(reading, device);
-                    let aim =
-                        format!("{}, {}, read {name}: automatic beats every fixed one", filer.twin.name, model.name);
+                    let aim = format!("{}, {}, read {name}: automatic beats every fixed one", filer.name, model.name);
                     table.row(verdict(&aim, "-", format!("by {:.1}", 100.0 * gain), gain > 0.0));
                 }
             }

@@ -6,6 +6,7 @@ mod fiu;
 mod four;
 mod reader;
 mod recording;
+mod tree;
 mod writer;
 
 use std::fmt;
@@ -15,6 +16,7 @@ use oncefs_dedup::Tag;
 
 pub use reader::Reader;
 pub use recording::{Recording, Replay};
+pub use tree::Tree;
 pub use writer::write_lines;
 
 use crate::random::mix;

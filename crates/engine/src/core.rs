@@ -28,6 +28,7 @@ use crate::mend::MendQueue;
 use crate::pins::Pins;
 use crate::policies::Policies;
 use crate::range::GATED_SHARDS_MAX;
+use crate::rank_settings::RankSettings;
 use crate::read_pattern::ReadPatterns;
 use crate::scrub::Scrub;
 use crate::settings::Settings;
@@ -139,6 +140,8 @@ pub struct Core {
     pub foreground: Foreground,
     /// What is set for this mount.
     pub settings: Mutex<Settings>,
+    /// Those of them that each request asks for.
+    pub rank_settings: RankSettings,
     /// Held while settings change.
     pub tuning: Mutex<()>,
     /// Whether to fingerprint now or later.
@@ -299,6 +302,7 @@ impl Core {
             interruption: OnceLock::new(),
             foreground: Foreground::default(),
             fingerprinting: Mutex::new(fingerprinting(settings.fingerprints)),
+            rank_settings: RankSettings::of(&settings),
             settings: Mutex::new(settings),
             tuning: Mutex::new(()),
             hasher: parts.hasher,

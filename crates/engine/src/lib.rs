@@ -52,6 +52,7 @@ mod chore;
 mod foreground;
 mod load;
 mod profile;
+mod rank_settings;
 mod run_rule;
 pub mod settings;
 mod treatment;
@@ -131,8 +132,9 @@ pub use hold::Hold;
 pub use layout::{FileLayout, LayoutCursor, LayoutPortion, OpenRun, RunClass};
 pub use load::DeviceLoad;
 pub use oncefs_dedup::{
-    BLOCK_BYTES, Blocks, FilePolicy, Fingerprint, Lbn, Pbn, Rank, Tag, Treatment, UnknownWish, Wish,
+    BLOCK_BYTES, Blocks, FilePolicy, Fingerprint, Lbn, Moment, Pbn, Rank, Tag, Treatment, UnknownWish, Wish,
 };
+ReadPosition, Reads, Tag, Usage};
 pub use open::Medium;
 pub use places::{BadBlock, BadPlace};
 pub use profile::Profile;

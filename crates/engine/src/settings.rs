@@ -112,6 +112,8 @@ pub struct Settings {
     pub verify: Verify,
     /// Blocks with more references are kept twice; 0: none.
     pub copies_above: u64,
+    /// How far the clock by which files are ranked is ahead of the machine's.
+    pub rank_clock_offset_seconds: i64,
 }
 
 impl Settings {
@@ -138,6 +140,7 @@ impl Settings {
             low_power_percent: 20,
             verify: Verify::Read,
             copies_above: 0,
+            rank_clock_offset_seconds: 0,
         };
         let two_levels = Self { inline: Inline::Adaptive, disk_level: true, skipped_bytes: MIB / 2, ..lrlfs.clone() };
         let desktop = Self {
@@ -188,6 +191,11 @@ impl Settings {
     /// What they say of all files.
     pub fn mount_policy(&self) -> MountPolicy {
         MountPolicy { ranks: self.ranks, run_blocks_min: self.run_blocks_min }
+    }
+
+    /// Whether files are ranked by their use.
+    pub fn ranks_files(&self) -> bool {
+        self.ranks != Ranks::Off
     }
 
     /// Sets one of them by name. `is_live`: on a mounted volume, where some are fixed.

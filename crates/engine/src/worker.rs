@@ -311,6 +311,7 @@ impl Core {
         self.demote_later(&evicted);
         self.verifies_reads.store(settings.verify.covers_reads(), Relaxed);
         self.verifies_shares.store(settings.verify.covers_shares(), Relaxed);
+        self.rank_settings.follow(&settings);
         let was_off = {
             let mut skipped = self.skipped.lock();
             let was_off = skipped.bytes_max() == 0 && settings.skipped_bytes > 0;

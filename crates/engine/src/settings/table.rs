@@ -15,6 +15,11 @@ pub enum Range {
         /// The greatest.
         max: u64,
     },
+    /// A number that may be negative, kept as its two's complement.
+    Signed {
+        /// The greatest distance from 0.
+        max: u64,
+    },
     /// 0 stands for `auto`.
     AutoOrNumber {
         /// The least.
@@ -38,6 +43,7 @@ impl Range {
     pub fn text(&self) -> String {
         match self {
             Self::Number { min, max } => format!("{min} to {max}"),
+            Self::Signed { max } => format!("-{max} to {max}"),
             Self::AutoOrNumber { min, max } => format!("{AUTO} or {min} to {max}"),
             Self::Bytes { min, max } => format!("{} to {}", bytes_text(*min), bytes_text(*max)),
             Self::Choice(words) => format!("one of {}", words.join(", ")),
@@ -51,6 +57,10 @@ impl Range {
             Self::Number { min, max } | Self::AutoOrNumber { min, max } => {
                 value.parse().ok().filter(|number| (min..=max).contains(&number))
             }
+            Self::Signed { max } => {
+                let number: Option<i64> = value.parse().ok();
+                number.filter(|number| number.unsigned_abs() <= *max).map(i64::cast_unsigned)
+            }
             Self::Bytes { min, max } => parse_bytes(value).filter(|bytes| (min..=max).contains(&bytes)),
             Self::Choice(words) => words.iter().position(|word| *word == value).map(|place| place as u64),
         }
@@ -60,6 +70,7 @@ impl Range {
     pub fn show(&self, number: u64) -> String {
         match self {
             Self::AutoOrNumber { .. } if number == 0 => AUTO.to_owned(),
+            Self::Signed { .. } => number.cast_signed().to_string(),
             Self::Number { .. } | Self::AutoOrNumber { .. } | Self::Bytes { .. } => number.to_string(),
             Self::Choice(words) => words[number as usize].to_owned(),
         }
@@ -122,6 +133,9 @@ const FINGERPRINTS: [FingerprintMode; 3] = [FingerprintMode::Eager, FingerprintM
 const EVICTIONS: [Eviction; 3] = [Eviction::Groups, Eviction::ColdOfGroups, Eviction::Singles];
 const VERIFY: [Verify; 3] = [Verify::Off, Verify::Read, Verify::Share];
 const MODES: [Mode; 3] = [Mode::Off, Mode::WhenIdle, Mode::Always];
+
+/// All the time that moments of that clock can tell apart.
+const RANK_CLOCK_OFFSET_MAX: u64 = u32::MAX as u64;
 
 /// The place of a value among all values of its kind.
 fn place<T: PartialEq>(all: &[T], value: &T) -> u64 {
@@ -314,6 +328,14 @@ pub static SETTINGS: &[Setting] = &[
         |s, n| s.copies_above = n,
         "the scrub keeps blocks with more references twice; 0: none",
     ),
+    setting(
+        "rank_clock_offset_seconds",
+        Range::Signed { max: RANK_CLOCK_OFFSET_MAX },
+        true,
+        |s| s.rank_clock_offset_seconds.cast_unsigned(),
+        |s, n| s.rank_clock_offset_seconds = n.cast_signed(),
+        "the clock by which files are ranked is so far ahead of the machine's: for tests",
+    ),
 ];
 
 #[cfg(test)]
@@ -328,5 +350,15 @@ mod tests {
         );
         assert_eq!(["", "M", "3X", "3.5M"].map(parse_bytes), [None; 4]);
         assert_eq!([3 << 20, 1 << 40, 7, 0].map(bytes_text), ["3M", "1024G", "7", "0"]);
+    }
+
+    #[test]
+    fn numbers_may_be_negative_where_the_range_says_so() {
+        let range = Range::Signed { max: 90 };
+        for text in ["-90", "-1", "0", "90"] {
+            assert_eq!(range.parse(text).map(|number| range.show(number)).as_deref(), Some(text));
+        }
+        assert_eq!(["-91", "91", "x", ""].map(|text| range.parse(text)), [None; 4]);
+        assert_eq!(range.text(), "-90 to 90");
     }
 }

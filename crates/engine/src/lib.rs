@@ -132,9 +132,9 @@ pub use hold::Hold;
 pub use layout::{FileLayout, LayoutCursor, LayoutPortion, OpenRun, RunClass};
 pub use load::DeviceLoad;
 pub use oncefs_dedup::{
-    BLOCK_BYTES, Blocks, FilePolicy, Fingerprint, Lbn, Moment, Pbn, Rank, Tag, Treatment, UnknownWish, Wish,
+    BLOCK_BYTES, Blocks, FilePolicy, Fingerprint, Lbn, Moment, Pbn, Rank, ReadPosition, Reads, Tag, Treatment,
+    UnknownWish, Usage, Wish,
 };
-ReadPosition, Reads, Tag, Usage};
 pub use open::Medium;
 pub use places::{BadBlock, BadPlace};
 pub use profile::Profile;

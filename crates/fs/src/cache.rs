@@ -19,7 +19,7 @@ use crate::{Ino, Result};
 const SHARDS: usize = 64;
 
 /// What an inode takes in memory: the record, its lock and counts, a slot of the table and one of the queue.
-const INODE_BYTES: u64 = 288;
+const INODE_BYTES: u64 = 312;
 
 /// So that a small budget still serves the inodes of the operations under way.
 const SHARD_INODES_MIN: usize = 8;

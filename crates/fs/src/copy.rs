@@ -6,6 +6,7 @@ use oncefs_engine::{BLOCK_BYTES, Blocks, Lbn};
 
 use crate::cache::Inode;
 use crate::data::{WriteOrigin, commit_content, map_and_size, with_map, written};
+use crate::monitor::replaces;
 use crate::{Error, FILE_BYTES_MAX, FileSystem, Ino, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -57,6 +58,7 @@ impl FileSystem {
             return Err(Error::Invalid("the ranges overlap"));
         }
         if len > 0 {
+            self.note_copied(source.ino, 0);
             self.touch_atime(&source);
         }
         let mut copied = 0;
@@ -77,6 +79,7 @@ impl FileSystem {
         match plan(range, source_size, target_size, source.ino == target.ino) {
             Step::Copy { bytes } => {
                 let data = self.read(source.ino, range.from, bytes as usize, false)?;
+                self.note_copied(source.ino, data.len() as u64);
                 self.write(target.ino, range.to, &data, WriteOrigin::Caller { drop_privileges })?;
                 Ok(data.len() as u64)
             }
@@ -102,7 +105,10 @@ impl FileSystem {
             with_map(target, |target_map, _| {
                 Ok(self.store.clone_blocks(source_map, from, target_map, to, Blocks(blocks), |mapped, change| {
                     commit_content(target, change, mapped, |record| {
-                        record.size = record.size.max(range.to + bytes);
+                        let end = range.to + bytes;
+                        let is_rewrite = replaces(record.size, range.to..end, mapped);
+                        self.note_written(record, is_rewrite);
+                        record.size = record.size.max(end);
                         written(record, WriteOrigin::Caller { drop_privileges }, now);
                     })
                 })?)

@@ -13,6 +13,7 @@ use parking_lot::MutexGuard;
 use crate::cache::Inode;
 use crate::directory::put_inode;
 use crate::format::inode::InodeRecord;
+use crate::monitor::replaces;
 use crate::{AtimePolicy, Error, FILE_BYTES_MAX, FileKind, FileSystem, Ino, Result, Timestamp};
 
 /// With `AtimePolicy::Relative` an older time of last access is renewed.
@@ -67,13 +68,18 @@ pub enum Whence {
 }
 
 impl FileSystem {
-    /// Reads up to `len` bytes at `at`; less at the end of the file.
+    /// Reads up to `len` bytes at `at`; less at the end of the file. Who looks and does not use the file reads so: it is
+    /// noted nowhere but in the time of last access.
     pub fn read(&self, ino: Ino, at: u64, len: usize, update_atime: bool) -> Result<Bytes> {
         let inode = self.inode(ino)?;
         if update_atime {
             self.touch_atime(&inode);
         }
-        with_map(&inode, |map, size| {
+        self.read_inode(&inode, at, len)
+    }
+
+    pub(crate) fn read_inode(&self, inode: &Inode, at: u64, len: usize) -> Result<Bytes> {
+        with_map(inode, |map, size| {
             let len = size.saturating_sub(at).min(len as u64);
             // Fits: it is not larger than `len`.
             let len = len as usize;
@@ -95,6 +101,8 @@ impl FileSystem {
             self.store.write(map, at, data, |mapped, change| {
                 blocks_added = mapped;
                 commit_content(&inode, change, mapped, |record| {
+                    let is_rewrite = replaces(record.size, at..end, mapped);
+                    self.note_written(record, is_rewrite);
                     record.size = record.size.max(end);
                     written(record, origin, now);
                 })
@@ -112,7 +120,10 @@ impl FileSystem {
         let end = end_of_range(at, len)?;
         let inode = self.inode(ino)?;
         let now = self.clock.now();
+        let (_, size) = map_and_size(&inode)?;
+        let is_rewrite = !matches!(mode, AllocateMode::Reserve { .. }) && replaces(size, at..end, 0);
         let edit = |record: &mut InodeRecord| {
+            self.note_written(record, is_rewrite);
             if let AllocateMode::Reserve { keep_size: false } | AllocateMode::ZeroRange { keep_size: false } = mode {
                 record.size = record.size.max(end);
             }
@@ -194,6 +205,9 @@ impl FileSystem {
             let fresh = self.store.new_map();
             Ok(self.store.detach(map, |change| {
                 let edited = edit_inode(inode, change, |record| {
+                    if record.size > 0 {
+                        self.note_written(record, true);
+                    }
                     (record.map, record.size, record.blocks) = (fresh, 0, 0);
                     edit(record);
                 });
@@ -215,6 +229,7 @@ impl FileSystem {
         }
         let with = |mapped, change: &mut Change| {
             commit_content(inode, change, mapped, |record| {
+                self.note_written(record, false);
                 record.size = size;
                 edit(record);
             })
@@ -234,6 +249,9 @@ impl FileSystem {
             return Ok(false);
         }
         let mut edited = record.clone();
+        if !empty {
+            self.note_written(&mut edited, false);
+        }
         edited.size = size;
         edit(&mut edited);
         let mut change = Change::new();
@@ -262,7 +280,8 @@ impl FileSystem {
             return;
         }
         let mut change = Change::new();
-        let touched = InodeRecord { atime: now, ..record.clone() };
+        let mut touched = InodeRecord { atime: now, ..record.clone() };
+        self.publish_along(inode.ino, &mut touched);
         put_inode(&mut change, inode.ino, &touched);
         match self.store.publish(change) {
             Ok(()) => *record = touched,

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use oncefs_engine::{Change, MapId, Report, Store};
+use oncefs_engine::{Change, MapId, Report, Store, Usage};
 use parking_lot::{Mutex, RwLock};
 
 use crate::cache::{Inode, InodeCache};
 use crate::format;
 use crate::format::inode::InodeRecord;
+use crate::monitor::Monitor;
 use crate::numbers::InodeNumbers;
 use crate::orphans::Orphans;
 use crate::{Caller, Clock, Error, FileKind, Ino, Result, Timestamp};
@@ -66,6 +67,7 @@ pub struct FileSystem {
     pub(crate) inodes: InodeCache,
     pub(crate) numbers: InodeNumbers,
     pub(crate) orphans: Orphans,
+    pub(crate) monitor: Monitor,
     /// Held while a directory moves to another parent, so that two moves cannot make a cycle.
     pub(crate) rename_lock: Mutex<()>,
     /// Seeds the places of names; the volume's own, so that nobody can prepare names for one place.
@@ -98,12 +100,14 @@ impl FileSystem {
         let file_system = Self::open_without_threads(store, clock, options)?;
         if !options.read_only {
             *file_system.reclaimer.lock() = Self::start_reclaiming(&file_system)?;
+            file_system.start_monitor()?;
         }
         Ok(file_system)
     }
 
     /// As `open`, and starts no thread: what an earlier mount left without a name stays until
-    /// [`FileSystem::reclaim_left_behind`] is called.
+    /// [`FileSystem::reclaim_left_behind`] is called, and how files are read is published by
+    /// [`FileSystem::publish_reads`].
     pub fn open_without_threads(store: Arc<Store>, clock: Arc<dyn Clock>, options: &Options) -> Result<Arc<Self>> {
         let numbers = InodeNumbers::open(&store, options.read_only)?;
         let file_system = Arc::new(Self {
@@ -112,6 +116,7 @@ impl FileSystem {
             inodes: InodeCache::new(options.memory_bytes_max),
             numbers,
             orphans: Orphans::default(),
+            monitor: Monitor::new(),
             rename_lock: Mutex::new(()),
             closing: AtomicBool::new(false),
             read_only: options.read_only,
@@ -133,6 +138,7 @@ impl FileSystem {
             // The thread returns no value and logs what fails; a panic in it was reported when it happened.
             let _ = reclaimer.join();
         }
+        self.end_monitor();
         Ok(self.store.close()?)
     }
 
@@ -233,5 +239,6 @@ pub(crate) fn new_inode(
         entries: 0,
         generation,
         xattrs: 0,
+        usage: Usage::default(),
     }
 }

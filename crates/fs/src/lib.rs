@@ -1,6 +1,7 @@
 //! Names: inodes, directories and POSIX semantics as plain functions over the engine's `Store`.
 //!
-//! Owns what a path means: inode, directory, xattr and symlink records, link counts, times, ACLs, orphans.
+//! Owns what a path means: inode, directory, xattr and symlink records, link counts, times, ACLs, orphans; and what is
+//! seen of how files are used.
 //! Leaves alone: blocks, sharing and durability (`oncefs_engine`); wire types, errno, the kernel's reference
 //! counts (`oncefs_fuse`); permission checks, flock and record locks (the kernel's: the volume is mounted
 //! with `default_permissions` and no lock requests reach us).
@@ -23,9 +24,11 @@ mod error;
 mod explain;
 mod file_system;
 pub mod format;
+mod monitor;
 mod numbers;
 mod orphans;
 mod policy;
+mod rank_clock;
 mod remove;
 mod rename;
 mod repair;
@@ -41,6 +44,7 @@ pub use data::{AllocateMode, Bytes, Whence, WriteOrigin};
 pub use directory::{Entry, EntryKind};
 pub use error::{Error, Result};
 pub use file_system::{AtimePolicy, FileSystem, Options, Room, Space};
+pub use monitor::Handle;
 pub use policy::{POLICY_ATTRIBUTE, Treated};
 pub use rename::RenameMode;
 pub use repair::{NameFindings, Paths, check_names, paths_of_maps, repair_names};

@@ -32,7 +32,8 @@ impl<'a> Staged<'a> {
     }
 
     fn at(&self, ino: Ino) -> usize {
-        self.locked.iter().position(|locked| locked.ino == ino).expect("only inodes given to `lock` are asked for")
+        let found = self.locked.binary_search_by_key(&ino, |locked| locked.ino);
+        found.expect("only inodes given to `lock` are asked for")
     }
 
     /// The record with its edits.

@@ -93,11 +93,43 @@ fn an_inode_is_as_the_page_says() {
                 ("entries", large(u64::from(!is_file))),
                 ("generation", file_system.store().volume_id()[..4].to_vec()),
                 ("xattrs", small(u32::from(is_file))),
-                ("spare", vec![0; 16]),
+                ("usage", vec![0; 16]),
                 ("checksum", sum(&value, ino.0)),
             ],
         );
     }
+}
+
+#[test]
+fn a_usage_is_as_the_page_says() {
+    const DAY: i64 = 86_400;
+    let volume = Volume::ranked(AtimePolicy::Never);
+    let file_system = volume.open();
+    let ino = file(&file_system, Ino::ROOT, "file").ino;
+    file_system.write(ino, 0, &[1; 500_000], WriteOrigin::PageCache).unwrap();
+    for day in [4095, 4096 + 0x123] {
+        volume.clock.set(day * DAY);
+        file_system.write(ino, 0, &[day as u8; 4096], WriteOrigin::PageCache).unwrap();
+    }
+    volume.clock.set(5_000 * DAY);
+    let handle = file_system.opened(ino);
+    for at in [0, 400_000, 200_000] {
+        file_system.read_by(handle, ino, at, 4096, false).unwrap();
+    }
+    file_system.publish_reads().unwrap();
+    let (_, value) = record(&file_system, &of_inode(b'i', ino));
+    section(PAGE, "Usage").assert_layout(
+        &value[120..136],
+        0,
+        &[
+            ("last access", small(5_000 * DAY as u32)),
+            ("last write", small((4096 + 0x123) * DAY as u32)),
+            // Both that begin within a block reach into the next one, which follows it.
+            ("sequential", vec![3, 0, 0]),
+            ("random", vec![2, 0, 0]),
+            ("marks", (0x1230_u16 | 2 << 2).to_le_bytes().to_vec()),
+        ],
+    );
 }
 
 /// The place of a name, by the page's words.

@@ -23,8 +23,8 @@ use fuser::{
 };
 use oncefs_engine::BLOCK_BYTES;
 use oncefs_fs::{
-    AllocateMode, Attributes, EntryKind, Error, FileKind, FileSystem, Ino, NAME_BYTES_MAX, RenameMode, Result, Room,
-    SetAttributes, Whence, WriteOrigin, XattrMode,
+    AllocateMode, Attributes, EntryKind, Error, FileKind, FileSystem, Handle, Ino, NAME_BYTES_MAX, RenameMode, Result,
+    Room, SetAttributes, Whence, WriteOrigin, XattrMode,
 };
 
 use crate::caller::{caller, drops_privileges, is_in_group};
@@ -287,7 +287,7 @@ impl Filesystem for Adapter {
 
     fn open(&self, req: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         match self.truncate_opened(req, ino(number), flags) {
-            Ok(()) => reply.opened(FileHandle(0), self.opened(ino(number), flags)),
+            Ok(()) => reply.opened(FileHandle(self.file_system.opened(ino(number)).0), self.opened(ino(number), flags)),
             Err(error) => reply.error(errno(&error)),
         }
     }
@@ -307,7 +307,8 @@ impl Filesystem for Adapter {
                 self.lookups.add(attributes.ino);
                 let open_flags = self.opened(attributes.ino, OpenFlags(flags));
                 let attr = file_attr(&attributes);
-                reply.created(&FOREVER, &attr, generation(&attributes), FileHandle(0), open_flags);
+                let handle = FileHandle(self.file_system.new_handle().0);
+                reply.created(&FOREVER, &attr, generation(&attributes), handle, open_flags);
             }
             Err(error) => reply.error(errno(&error)),
         }
@@ -317,7 +318,7 @@ impl Filesystem for Adapter {
         &self,
         _req: &Request,
         number: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         at: u64,
         len: u32,
         flags: OpenFlags,
@@ -325,7 +326,7 @@ impl Filesystem for Adapter {
         reply: ReplyData,
     ) {
         let update_atime = flags.0 & libc::O_NOATIME == 0;
-        match self.file_system.read(ino(number), at, len as usize, update_atime) {
+        match self.file_system.read_by(Handle(fh.0), ino(number), at, len as usize, update_atime) {
             Ok(bytes) => reply.data(&bytes),
             Err(error) => reply.error(errno(&error)),
         }

@@ -1,6 +1,6 @@
-//! The inode record: everything `stat` shows, the map of a regular file, the counts of a directory.
+//! The inode record: everything `stat` shows, the map and the usage of a regular file, the counts of a directory.
 
-use oncefs_engine::MapId;
+use oncefs_engine::{MapId, Usage};
 
 use super::{Reader, damaged, end_of_number, number_of_key, numbered_key, seal, unseal};
 use crate::{Attributes, FileKind, Ino, Result, Timestamp};
@@ -9,10 +9,7 @@ pub(super) const LETTER: u8 = b'i';
 const VERSION: u16 = 1;
 const BODY_BYTES: usize = 136;
 
-/// Bytes kept free for the access statistics that will rank files.
-const SPARE_BYTES: usize = 16;
-
-const _: () = assert!(2 + 2 + 5 * 4 + 8 * 2 + 4 * 8 + 4 * 4 + 3 * 8 + 2 * 4 + SPARE_BYTES == BODY_BYTES);
+const _: () = assert!(2 + 2 + 5 * 4 + 8 * 2 + 4 * 8 + 4 * 4 + 3 * 8 + 2 * 4 + Usage::BYTES == BODY_BYTES);
 
 /// No count of names or attributes reaches this: a record that claims it is damaged, and adding one to a sound record's
 /// cannot overflow.
@@ -60,6 +57,8 @@ pub(crate) struct InodeRecord {
     pub generation: u32,
     /// Extended attributes; with 0 nobody has to look for one.
     pub xattrs: u32,
+    /// Of a regular file; otherwise nothing is known.
+    pub usage: Usage,
 }
 
 impl InodeRecord {
@@ -111,7 +110,7 @@ impl InodeRecord {
         for value in [self.generation, self.xattrs] {
             body.extend_from_slice(&value.to_le_bytes());
         }
-        body.extend_from_slice(&[0; SPARE_BYTES]);
+        body.extend_from_slice(&self.usage.encode());
         seal(body, ino.0)
     }
 
@@ -146,6 +145,7 @@ fn parse(body: &[u8]) -> Option<InodeRecord> {
         entries: 0,
         generation: 0,
         xattrs: 0,
+        usage: Usage::default(),
     };
     for time in [&mut record.atime, &mut record.mtime, &mut record.ctime, &mut record.btime] {
         time.nanoseconds = reader.u32()?;
@@ -155,14 +155,25 @@ fn parse(body: &[u8]) -> Option<InodeRecord> {
     record.entries = reader.u64()?;
     record.generation = reader.u32()?;
     record.xattrs = reader.u32()?;
+    record.usage = Usage::decode(&reader.array()?);
     let is_possible = record.nlink.max(record.xattrs) < COUNT_END && record.entries < u64::from(COUNT_END) << 8;
     is_possible.then_some(record)
 }
 
 #[cfg(test)]
 mod tests {
+    use oncefs_engine::{Moment, Rank, Reads};
+
     use super::super::testing::{assert_damage_is_noticed, hex};
     use super::*;
+
+    fn usage() -> Usage {
+        let mut usage = Usage::created(Moment(0x0102_0304));
+        usage.written(Moment(0x0506_0708), true);
+        usage.ranked(Rank::Random);
+        usage.read(Moment(0x090a_0b0c), Reads { sequential: 0x0d_0e0f, random: 0x10_1112 });
+        usage
+    }
 
     fn sample() -> InodeRecord {
         InodeRecord {
@@ -183,6 +194,7 @@ mod tests {
             entries: 0,
             generation: 0xdead_beef,
             xattrs: 3,
+            usage: usage(),
         }
     }
 
@@ -205,7 +217,7 @@ mod tests {
             "01000000ed890000e8030000e9030000020000000301000006050403020100004d000000\
              00000000feffffffffffffff010000000000000002000000000000000300000000000000\
              010000000200000003000000ffc99a3b0900000000000000000000000000000000000000\
-             00000000efbeadde03000000000000000000000000000000000000001e48a526"
+             00000000efbeadde030000000c0b0a09080706050f0e0d12111002007e5b8afe"
         );
         assert_eq!(hex(&key(Ino(5))), "690000000000000005");
     }

@@ -39,6 +39,8 @@ pub struct Volume {
     dir: TempDir,
     pub clock: Arc<TestClock>,
     pub atime: AtimePolicy,
+    /// Settings for each opening, over those of the profile.
+    pub settings: Vec<(String, String)>,
 }
 
 impl Volume {
@@ -51,7 +53,7 @@ impl Volume {
             profile: Profile::Lrlfs,
             log_bytes: 8 << 20,
         };
-        let volume = Self { dir, clock: Arc::default(), atime };
+        let volume = Self { dir, clock: Arc::default(), atime, settings: Vec::new() };
         let path = volume.dir.path().join("volume");
         Store::format(&path, &spec, [7; 64]).unwrap();
         let store = volume.store(false);
@@ -60,8 +62,13 @@ impl Volume {
         volume
     }
 
+    /// Makes an empty one whose files are ranked.
+    pub fn ranked(atime: AtimePolicy) -> Self {
+        Self { settings: vec![("ranks".to_owned(), "on".to_owned())], ..Self::new(atime) }
+    }
+
     fn store(&self, read_only: bool) -> Arc<Store> {
-        let options = OpenOptions { read_only, ..OpenOptions::new(16 << 20) };
+        let options = OpenOptions { read_only, settings: self.settings.clone(), ..OpenOptions::new(16 << 20) };
         Store::open(&self.dir.path().join("volume"), &options).unwrap()
     }
 
@@ -69,6 +76,11 @@ impl Volume {
         // A small inode cache, so that eviction is part of every test.
         let options = Options { memory_bytes_max: 0, atime: self.atime, read_only: false };
         FileSystem::open(self.store(false), self.clock.clone(), &options).unwrap()
+    }
+
+    pub fn open_without_threads(&self) -> Arc<FileSystem> {
+        let options = Options { memory_bytes_max: 0, atime: self.atime, read_only: false };
+        FileSystem::open_without_threads(self.store(false), self.clock.clone(), &options).unwrap()
     }
 
     pub fn open_read_only(&self) -> Arc<FileSystem> {

@@ -15,6 +15,8 @@ pub struct Node {
     pub nlink: u32,
     pub mtime: Timestamp,
     pub ctime: Timestamp,
+    /// When the content changed last, whatever mtime was set to.
+    pub written: Timestamp,
     pub content: Vec<u8>,
     pub entries: BTreeMap<Vec<u8>, Ino>,
     pub parent: Ino,
@@ -48,6 +50,13 @@ impl Reference {
         let now = self.now;
         let node = self.edit(ino);
         node.mtime = now;
+        node
+    }
+
+    fn edit_content(&mut self, ino: Ino) -> &mut Node {
+        let now = self.now;
+        let node = self.edit(ino);
+        (node.mtime, node.written) = (now, now);
         node
     }
 
@@ -214,7 +223,7 @@ impl Reference {
     pub fn write(&mut self, ino: Ino, at: u64, data: &[u8]) -> Result<()> {
         self.regular(ino)?;
         let at = at as usize;
-        let content = &mut self.edit_entries(ino).content;
+        let content = &mut self.edit_content(ino).content;
         if content.len() < at + data.len() {
             content.resize(at + data.len(), 0);
         }
@@ -225,7 +234,7 @@ impl Reference {
     pub fn fallocate(&mut self, ino: Ino, at: u64, len: u64, mode: AllocateMode) -> Result<()> {
         self.regular(ino)?;
         let (at, end) = (at as usize, (at + len) as usize);
-        let content = &mut self.edit_entries(ino).content;
+        let content = &mut self.edit_content(ino).content;
         let grows = match mode {
             AllocateMode::Reserve { keep_size } | AllocateMode::ZeroRange { keep_size } => !keep_size,
             AllocateMode::PunchHole => false,
@@ -260,6 +269,9 @@ impl Reference {
         let now = self.now;
         let node = self.edit(ino);
         if let Some(size) = set.size {
+            if size > 0 || !node.content.is_empty() {
+                node.written = now;
+            }
             node.content.resize(size as usize, 0);
             node.mtime = now;
         }
@@ -318,6 +330,7 @@ impl Node {
             nlink: if kind == FileKind::Directory { 2 } else { 1 },
             mtime: now,
             ctime: now,
+            written: now,
             content: Vec::new(),
             entries: BTreeMap::new(),
             parent: Ino(0),

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use oncefs_engine::Chore;
-use oncefs_fs::{AllocateMode, Caller, FileSystem, Ino, WriteOrigin, XattrMode};
+use oncefs_fs::{AllocateMode, Caller, FileSystem, Ino, POLICY_ATTRIBUTE, WriteOrigin, XattrMode};
 
 use crate::tree::Tree;
 use crate::volume::{Parts, Volume};
@@ -92,6 +92,7 @@ fn fill(fs: &FileSystem) -> oncefs_fs::Result<()> {
     fs.setxattr(holes, b"system.posix_acl_access", ACL, XattrMode::Any, true)?;
     fs.setxattr(below, b"system.posix_acl_default", ACL, XattrMode::Any, true)?;
     let many = fs.mkdir(Ino::ROOT, b"many", 0o755, &ROOT)?.ino;
+    fs.setxattr(many, POLICY_ATTRIBUTE, b"run=1", XattrMode::Any, true)?;
     for number in 0..24_u8 {
         file(fs, many, format!("file {number}").as_bytes(), &bytes(10 + number % 5, 900))?;
     }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use oncefs_engine::Chore;
 use oncefs_fs::{
-    AllocateMode, Attributes, Error, FileKind, FileSystem, Ino, RenameMode, Result, SetAttributes, SetTime, Timestamp,
-    Whence, XattrMode,
+    AllocateMode, Attributes, Error, FileKind, FileSystem, Ino, POLICY_ATTRIBUTE, RenameMode, Result, SetAttributes,
+    SetTime, Timestamp, Whence, XattrMode,
 };
 
 use crate::base::{BY_CALLER, ROOT, bytes};
@@ -25,7 +25,8 @@ const CALLS_MAX: usize = 200;
 /// Calls after which a commit comes anyhow: a group must not outgrow its share of the log.
 const CALLS_IN_A_GROUP: usize = 10;
 const NAMES: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"\xff\xfe", b"with space"];
-const XATTRS: [&[u8]; 3] = [b"user.one", b"trusted.two", b"security.three"];
+const XATTRS: [&[u8]; 4] = [b"user.one", b"trusted.two", b"security.three", POLICY_ATTRIBUTE];
+const POLICIES: [&[u8]; 6] = [b"off", b"inline", b"later", b"selective", b"run=3", b"run=300"];
 const WORK: [Chore; 10] = [
     Chore::Reclaim,
     Chore::Release,
@@ -261,6 +262,10 @@ impl Run {
         if input.one_in(3) {
             let model = self.model.removexattr(ino, name);
             self.agree(self.fs().removexattr(ino, name), model);
+        } else if name == POLICY_ATTRIBUTE {
+            let value = input.pick(&POLICIES);
+            let model = self.model.set_policy(ino, value);
+            self.agree(self.fs().setxattr(ino, name, value, XattrMode::Any, true), model);
         } else {
             let value = bytes(input.byte(), input.below(300) as usize);
             self.model.setxattr(ino, name, &value);

@@ -14,7 +14,7 @@ use oncefs_engine::format::ops::{Op, OpReader, OpWriter};
 use oncefs_engine::format::page::{PAGE_BYTES, PAGE_ENTRIES, Page};
 use oncefs_engine::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
 use oncefs_engine::format::superblock::Superblock;
-use oncefs_engine::format::{at, keys, label, record, skipped, varint};
+use oncefs_engine::format::{at, file_policy, keys, label, record, skipped, varint};
 use oncefs_engine::{BLOCK_BYTES, Fingerprint, Lbn, MapId, Pbn, Tag};
 
 use crate::input::Input;
@@ -36,7 +36,7 @@ const NUMBER: u64 = 7;
 const SHARD: ShardKey = ShardKey { map: MapId(NUMBER), shard: 0 };
 
 /// All of them. An input's first byte chooses one, so new ones come last.
-pub const STRUCTURES: [Structure; 21] = [
+pub const STRUCTURES: [Structure; 22] = [
     Structure { name: "superblock", seal: seal::superblock, check: check_superblock },
     Structure { name: "label", seal: seal::label, check: check_label },
     Structure { name: "table page", seal: |bytes| seal::table_page(bytes, 0), check: check_table_page },
@@ -66,6 +66,7 @@ pub const STRUCTURES: [Structure; 21] = [
         check: |bytes| check_recoded(b"n", bytes, true),
     },
     Structure { name: "access control list", seal: name_record, check: check_acl },
+    Structure { name: "file policy", seal: |bytes| seal::file_policy(bytes, MapId(NUMBER)), check: check_file_policy },
 ];
 
 /// The target: the first byte chooses the structure, the rest is its bytes.
@@ -171,7 +172,16 @@ fn check_keys(bytes: &[u8]) {
     if let Some(map) = keys::parse_detached(bytes) {
         assert_eq!(keys::detached(map), bytes);
     }
+    if let Some(map) = keys::parse_file_policy(bytes) {
+        assert_eq!(keys::file_policy(map), bytes);
+    }
     assert_eq!(keys::parse_advice(bytes).count(), bytes.len() / 2);
+}
+
+fn check_file_policy(bytes: &[u8]) {
+    if let Some(found) = decoded(bytes, || file_policy::decode(MapId(NUMBER), bytes)) {
+        assert_eq!(file_policy::encode(MapId(NUMBER), &found), bytes);
+    }
 }
 
 fn check_hint_header(bytes: &[u8]) {

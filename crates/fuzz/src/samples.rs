@@ -66,6 +66,7 @@ fn structure_of(key: &[u8]) -> Option<&'static str> {
     Some(match key.first()? {
         0x01 => "checkpoint",
         0x02 => "shard",
+        0x08 => "file policy",
         b'i' => "inode",
         b'd' => "directory names",
         b's' => "symbolic link",

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use oncefs_engine::MapId;
 use oncefs_engine::format::keys::{self, ShardKey};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -62,6 +63,11 @@ pub fn shard(bytes: &mut [u8], key: ShardKey) {
     seal_short(bytes, 0x7368_6172 ^ key.map.0.rotate_left(32) ^ key.shard);
 }
 
+/// What is said of the file of this map.
+pub fn file_policy(bytes: &mut [u8], map: MapId) {
+    seal_short(bytes, 0x706F_6C69 ^ map.0.rotate_left(32));
+}
+
 /// A record of the `fs` crate under the number in its key.
 pub fn name_record(bytes: &mut [u8], number: u64) {
     seal_short(bytes, number);
@@ -97,6 +103,7 @@ pub fn record(key: &[u8], value: &mut [u8]) {
     match key.first() {
         Some(0x01) => checkpoint(value),
         Some(0x02) => keys::parse_shard(key).into_iter().for_each(|key| shard(value, key)),
+        Some(0x08) => file_policy(value, MapId(number())),
         Some(0x03 | 0x04) | None => {}
         Some(_) => name_record(value, number()),
     }

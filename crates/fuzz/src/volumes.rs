@@ -6,7 +6,7 @@
 //! a right checksum, can make another volume that is sound by itself.
 
 use oncefs_engine::Chore;
-use oncefs_fs::{AllocateMode, FileSystem, Ino, RenameMode, Result, SetAttributes, XattrMode};
+use oncefs_fs::{AllocateMode, FileSystem, Ino, POLICY_ATTRIBUTE, RenameMode, Result, SetAttributes, XattrMode};
 
 use crate::base::{BASES, BY_CALLER, ROOT, bytes};
 use crate::damage::{Kind, damage};
@@ -115,6 +115,7 @@ fn call(fs: &FileSystem, input: &mut Input<'_>) -> Result<()> {
         }
         11 => fs.link(ino, other, name).map(drop),
         12 => fs.setxattr(ino, b"user.one", name, XattrMode::Any, true),
+        13 if input.one_in(2) => fs.setxattr(ino, POLICY_ATTRIBUTE, b"off", XattrMode::Any, true),
         13 => fs.removexattr(ino, b"user.one"),
         14 => fs.setattr(ino, &SetAttributes { permissions: Some(0o640), ..SetAttributes::default() }).map(drop),
         _ => fs.store().run(input.pick(&CHORES)).map(drop).map_err(Into::into),

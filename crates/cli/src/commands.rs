@@ -59,6 +59,8 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Lay files of a mounted volume out again, so that reading them goes to fewer places
     Defrag(crate::defrag::DefragArgs),
+    /// Say how files and directories are to be deduplicated, or show how they are
+    Policy(crate::policy::PolicyArgs),
     /// Enlarge a volume, mounted or not
     Grow(GrowArgs),
     /// Make everything written to a mounted volume durable

@@ -33,7 +33,12 @@ pub fn run(arguments: ExplainArgs) -> Outcome {
     let (mut runs, mut next) = (Vec::new(), Some(0));
     while let Some(lbn) = next {
         let portion: Explained = daemon.ask(Request::Explain { inode, lbn })?;
-        let rule = Rule { map: portion.map, blocks_min: portion.run_blocks_min, set_by: portion.run_blocks_min_from };
+        let rule = Rule {
+            map: portion.map,
+            blocks_min: portion.run_blocks_min,
+            set_by: portion.run_blocks_min_from,
+            is_left_alone: portion.is_left_alone,
+        };
         next = portion.next;
         portion.runs.into_iter().for_each(|run| push_run(&mut runs, run));
         if runs.len() >= RUNS_AT_A_TIME || next.is_none() {
@@ -184,10 +189,14 @@ impl<'a> Teller<'a> {
         let (file, blocks_min, set_by) = (shown(&self.arguments.file), rule.blocks_min, &rule.set_by);
         if self.arguments.json {
             let (file, set_by) = (json!(file), json!(set_by));
+            let alone = rule.is_left_alone;
             println!("{{\"file\": {file}, \"run_blocks_min\": {blocks_min}, \"run_blocks_min_from\": {set_by},");
-            println!("\"runs\": [");
+            println!("\"is_left_alone\": {alone}, \"runs\": [");
         } else {
-            println!("{file}: shares runs of at least {blocks_min} blocks ({set_by})");
+            match rule.is_left_alone {
+                true => println!("{file}: is not deduplicated any more ({set_by})"),
+                false => println!("{file}: shares runs of at least {blocks_min} blocks ({set_by})"),
+            }
             println!("{:>12}{:>12}{:>14}  why", "block", "blocks", "lies at");
         }
     }

@@ -1,4 +1,4 @@
-//! The `oncefs` command: mkfs, mount, umount, fsck, stats, tune, dedup, scrub, explain, defrag, grow.
+//! The `oncefs` command: mkfs, mount, umount, fsck, stats, tune, dedup, scrub, explain, defrag, policy, grow.
 //!
 //! One binary answers under all names: as `oncefs COMMAND`, and as the helpers of mkfs(8), mount(8), umount(8)
 //! and fsck(8). `commands` reads the command line, every other module does one thing.
@@ -20,6 +20,7 @@ mod mount_options;
 mod mounter;
 mod mounts;
 mod notify;
+mod policy;
 mod privileges;
 mod process;
 mod profiles;
@@ -52,6 +53,7 @@ fn run(command: Command) -> Outcome<ExitCode> {
         Command::Fsck(arguments) => return fsck::run(arguments).map(ExitCode::from),
         Command::Scrub(arguments) => return scrub::run(arguments).map(ExitCode::from),
         Command::Defrag(arguments) => return defrag::run(arguments).map(ExitCode::from),
+        Command::Policy(arguments) => return policy::run(arguments).map(ExitCode::from),
         Command::Mkfs(arguments) => mkfs::run(arguments)?,
         Command::Mount(arguments) => mount::run(arguments)?,
         Command::Umount(arguments) => umount::run(arguments)?,

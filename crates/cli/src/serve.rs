@@ -25,7 +25,7 @@ use crate::mount_options::MountOptions;
 use crate::mounter::Mounter;
 use crate::mounts::shown;
 use crate::process::{self, EndSignals};
-use crate::{logging, notify, privileges, profiles, scrub};
+use crate::{logging, notify, policy, privileges, profiles, scrub};
 
 /// The daemon's word when the mount is there.
 pub const READY: &str = "ready";
@@ -363,6 +363,7 @@ impl Handler for Daemon {
                 let options = RelayoutOptions { from, run_blocks_min: *run_blocks_min, space, dry_run: *dry_run };
                 self.file_system.defrag(Ino(*inode), &options).map(|outcome| json!(outcome)).map_err(|e| e.to_string())
             }
+            Request::Policy { inode } => told(self.file_system.treated(Ino(*inode)).map(policy::Treated::of)),
             Request::WaitExit => Err("the server keeps these to itself".into()),
         }
     }

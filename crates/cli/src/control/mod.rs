@@ -113,6 +113,11 @@ pub enum Request {
         /// Change nothing, say what would be.
         dry_run: bool,
     },
+    /// How a file, or what is made in a directory, is deduplicated: `policy::Treated`.
+    Policy {
+        /// Its inode number.
+        inode: u64,
+    },
     /// Tell when the mount has ended and everything is closed.
     WaitExit,
 }

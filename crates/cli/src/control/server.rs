@@ -231,6 +231,7 @@ mod tests {
             Request::Names { maps: vec![1, 9] },
             Request::Layout { from: LayoutCursor::default() },
             Request::Layout { from: LayoutCursor { at: Some(MapCursor { map: 1, shard: 2 }), open: None } },
+            Request::Policy { inode: 5 },
             Request::Defrag { inode: 5, from: 256, run_blocks_min: None, space_blocks: 9, dry_run: true },
         ] {
             let line = serde_json::to_string(&Envelope { version: VERSION, request: request.clone() }).unwrap();

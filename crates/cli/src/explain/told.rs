@@ -13,8 +13,10 @@ pub struct Rule {
     pub map: u64,
     /// The shortest run, in blocks.
     pub blocks_min: u32,
-    /// What set it.
+    /// What set it, or why the file is left alone.
     pub set_by: String,
+    /// Whether it shares nothing from now on.
+    pub is_left_alone: bool,
 }
 
 /// What a run is and why, in a sentence.
@@ -40,6 +42,10 @@ fn own(equal: Equal, waits: bool, with: Option<String>, rule: &Rule) -> String {
     const WAITS: &str = "not looked at yet (skipped: waits for the worker)";
     let minimum = rule.blocks_min;
     match (equal, waits) {
+        (Equal::TooShort { .. } | Equal::LongEnough { .. }, _) if rule.is_left_alone => {
+            let with = with.unwrap_or_else(|| "blocks elsewhere".to_owned());
+            format!("left alone, though equal to {with}: {}", rule.set_by)
+        }
         (Equal::None, false) => "stored anew: no equal block known".to_owned(),
         (Equal::None, true) => WAITS.to_owned(),
         (Equal::TooShort { longest_blocks, .. }, _) => {
@@ -95,7 +101,7 @@ mod tests {
     }
 
     fn said(what: What, blocks: u64, shown: Vec<Other>, more: u64) -> String {
-        let rule = Rule { map: 1, blocks_min: 8, set_by: "automatic".to_owned() };
+        let rule = Rule { map: 1, blocks_min: 8, set_by: "automatic".to_owned(), is_left_alone: false };
         why(&ExplainedRun { lbn: 100, blocks, what }, &Others { shown, more }, &rule)
     }
 
@@ -114,6 +120,17 @@ mod tests {
         assert_eq!(said(shared.clone(), 1, both, 0), "shared: 1 block with /a at block 1 and /b at block 2");
         let tricky = vec![other("/a\n\u{1b}[2J", 1, 0, 1)];
         assert_eq!(said(shared, 1, tricky, 0), r#"shared: 1 block with "/a\n\u{1b}[2J" at block 1"#, "one line");
+    }
+
+    #[test]
+    fn blocks_of_a_file_that_is_left_alone_are_told_as_such() {
+        let rule = Rule { map: 1, blocks_min: 8, set_by: "policy off".to_owned(), is_left_alone: true };
+        let said = |equal| {
+            let run = ExplainedRun { lbn: 100, blocks: 3, what: What::Own { pbn: 1, equal, waits: false } };
+            why(&run, &Others { shown: vec![other("/a", 5, 0, 3)], more: 0 }, &rule)
+        };
+        assert_eq!(said(Equal::LongEnough { equal_pbn: 7 }), "left alone, though equal to /a at block 5: policy off");
+        assert_eq!(said(Equal::None), "stored anew: no equal block known");
     }
 
     #[test]

@@ -1,0 +1,266 @@
+//! `oncefs policy`: says how files and directories are to be deduplicated, or shows how they are.
+//!
+//! What is said is an attribute, set by system calls like any other: owners may set it without root, and programs that
+//! copy attributes copy it. What follows from it only the daemon knows.
+
+mod set;
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::{Args, Subcommand};
+use oncefs_engine::{Rank, UnknownWish, Wish};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::control::Request;
+use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::mounts::{self, shown};
+use crate::target::Daemon;
+
+/// Arguments of `policy`.
+#[derive(Debug, Args)]
+pub struct PolicyArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Say how a file, or a directory and everything below it, is to be deduplicated from now on
+    Set(SetArgs),
+    /// Show what is said of a file or directory, and what follows
+    Show(ShowArgs),
+}
+
+/// Arguments of `policy set`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Policies:
+  off        share nothing
+  inline     share as blocks are written, and later what that left, as the mount does
+  later      only later, when the mount is idle
+  selective  later, and by how the file is used: new files never, those read in sequence in long runs
+  run=N      as inline, but only runs of at least N blocks, 1 to 256
+  none       say nothing: as the mount does
+
+A policy counts more than the mount's settings, but for inline=off and worker=off. What is made in a directory inherits
+it; a file that is moved keeps its own. Nothing that is shared already is taken apart (oncefs defrag does that). It is
+the attribute user.oncefs.policy, which tar --xattrs and rsync -X carry. Owners may set it.
+
+Exit codes: 0 done, 1 something below could not be changed, and was named.
+
+Examples:
+  oncefs policy set /mnt/scratch off
+  oncefs policy set /mnt/images run=16
+  oncefs policy set /mnt/images none")]
+struct SetArgs {
+    /// A file, or a directory with everything below it
+    path: PathBuf,
+    /// The policy, see below
+    #[arg(value_name = "POLICY")]
+    policy: Said,
+}
+
+/// Arguments of `policy show`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Only root may ask.
+
+Examples:
+  oncefs policy show /mnt/images/disk.img
+  oncefs policy show /mnt/images --json")]
+struct ShowArgs {
+    /// A file or directory in a mount
+    path: PathBuf,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What can be said: a wish, or nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Said(Option<Wish>);
+
+impl FromStr for Said {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            NONE => Ok(Self(None)),
+            text => text.parse().map(|wish| Self(Some(wish))).map_err(|error: UnknownWish| format!("{error}, or none")),
+        }
+    }
+}
+
+/// No wish.
+const NONE: &str = "none";
+
+fn text_of(wish: Option<&str>) -> &str {
+    wish.unwrap_or(NONE)
+}
+
+/// How a file, or what is made in a directory, is deduplicated: the daemon's answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Treated {
+    /// What is said of it.
+    policy: Option<String>,
+    /// Its rank, 0 to 3.
+    rank: u8,
+    /// Whether it is rewritten again and again.
+    is_update_heavy: bool,
+    /// Whether it is looked up as it is written.
+    is_inline: bool,
+    /// Whether the worker looks at it.
+    is_later: bool,
+    /// The shortest run that it shares, in blocks; None: each file's own.
+    run_blocks_min: Option<u32>,
+    /// Whether a file that is one run as a whole is shared however short it is, and a run that ends with its file.
+    shares_ends: bool,
+    /// What set the shortest run, or why it is left alone.
+    why: String,
+}
+
+impl Treated {
+    /// As the file system says.
+    pub fn of(treated: oncefs_fs::Treated) -> Self {
+        let (policy, treatment) = (treated.policy, treated.treatment);
+        Self {
+            policy: policy.wish.map(|wish| wish.to_string()),
+            rank: policy.rank.number(),
+            is_update_heavy: policy.is_update_heavy,
+            is_inline: treatment.is_inline,
+            is_later: treatment.is_later,
+            run_blocks_min: treated.run_blocks_min,
+            shares_ends: treatment.shares_ends,
+            why: treated.why,
+        }
+    }
+}
+
+/// Does what was asked for. Gives the exit code.
+pub fn run(arguments: PolicyArgs) -> Outcome<u8> {
+    match arguments.what {
+        What::Set(SetArgs { path, policy: Said(wish) }) => {
+            let done = set::below(&in_a_mount(&path)?, wish.map(|wish| wish.to_string()).as_deref());
+            let policy = wish.map_or(NONE.to_owned(), |wish| wish.to_string());
+            println!("{policy}: {} files and {} directories", done.files, done.directories);
+            done.refused.iter().for_each(|refused| eprintln!("oncefs: {refused}"));
+            Ok(if done.refused.is_empty() { 0 } else { exit::FAILED })
+        }
+        What::Show(arguments) => show(&arguments).map(|()| 0),
+    }
+}
+
+/// The path without links, if it is in a mounted volume.
+fn in_a_mount(path: &Path) -> Outcome<PathBuf> {
+    let real = mounts::resolve(path).or_fail_doing(exit::FAILED, shown(path))?;
+    let mount = mounts::containing(&real).or_fail(exit::FAILED)?.filter(mounts::Mount::is_oncefs);
+    match mount {
+        Some(_) => Ok(real),
+        None => {
+            let text = format!("{} is not in a mounted oncefs volume: give a file or directory of one", shown(path));
+            Err(Failure::new(exit::FAILED, text))
+        }
+    }
+}
+
+fn show(arguments: &ShowArgs) -> Outcome {
+    let path = in_a_mount(&arguments.path)?;
+    let about = path.metadata().or_fail_doing(exit::FAILED, shown(&path))?;
+    let treated: Treated = Daemon::find(&path)?.ask(Request::Policy { inode: about.ino() })?;
+    // The directory above may be another file system's, if this is the root of the mount.
+    let above = path.parent().filter(|above| above.metadata().is_ok_and(|above| above.dev() == about.dev()));
+    let inherits = above.and_then(set::policy_of);
+    if arguments.json {
+        let mut told = json!(treated);
+        told["path"] = json!(path.to_string_lossy());
+        told["inherits"] = json!(inherits);
+        println!("{told:#}");
+    } else {
+        println!("{}", described(&path, about.is_dir(), &treated, inherits.as_deref()));
+    }
+    Ok(())
+}
+
+fn described(path: &Path, is_directory: bool, treated: &Treated, inherits: Option<&str>) -> String {
+    let (own, above) = (text_of(treated.policy.as_deref()), text_of(inherits));
+    let mut lines = vec![format!("{}: policy {own}; the directory above it hands down {above}", shown(path))];
+    if !is_directory {
+        let heavy = if treated.is_update_heavy { ", rewritten on several days" } else { "" };
+        lines.push(format!("rank {} ({}){heavy}", treated.rank, about_rank(treated.rank)));
+    }
+    let whose = if is_directory { "new files in it are" } else { "it is" };
+    lines.push(format!("{whose} {}", consequence(treated)));
+    lines.join("\n")
+}
+
+fn about_rank(rank: u8) -> &'static str {
+    match Rank::from_number(rank) {
+        Some(Rank::New) => "new, or written lately",
+        Some(Rank::Sequential) => "read in sequence",
+        Some(Rank::Random) => "read at random",
+        Some(Rank::Cold) => "not read for long",
+        None => "unknown",
+    }
+}
+
+fn consequence(treated: &Treated) -> String {
+    let when = match (treated.is_inline, treated.is_later) {
+        (false, false) => return format!("left alone: {}", treated.why),
+        (true, true) => "deduplicated as it is written, and later",
+        (true, false) => "deduplicated as it is written",
+        (false, true) => "deduplicated later",
+    };
+    let ends = if treated.shares_ends { ", whole files, and ends of files" } else { "" };
+    match treated.run_blocks_min {
+        Some(blocks) => format!("{when}, in runs of at least {blocks} blocks{ends} ({})", treated.why),
+        None => format!("{when}, in runs as long as each file's reads make worth it"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn treated() -> Treated {
+        Treated {
+            policy: Some("run=8".to_owned()),
+            rank: 2,
+            is_update_heavy: false,
+            is_inline: true,
+            is_later: true,
+            run_blocks_min: Some(8),
+            shares_ends: false,
+            why: "set by its policy".to_owned(),
+        }
+    }
+
+    #[test]
+    fn policies_are_taken_with_none_and_others_are_refused() {
+        assert_eq!("none".parse(), Ok(Said(None)));
+        assert_eq!("run=8".parse(), Ok(Said(Some(Wish::Run(8)))));
+        for wrong in ["", "on", "run=0", "run=257", "None"] {
+            let error = wrong.parse::<Said>().unwrap_err();
+            assert!(error.contains("selective or run=N") && error.ends_with(", or none"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_file_and_a_directory_are_told_with_what_follows() {
+        let said = |is_directory, treated: &Treated| described(Path::new("/mnt/x"), is_directory, treated, None);
+        assert_eq!(
+            said(false, &treated()),
+            "/mnt/x: policy run=8; the directory above it hands down none\nrank 2 (read at random)\n\
+             it is deduplicated as it is written, and later, in runs of at least 8 blocks (set by its policy)"
+        );
+        let off = Treated { is_inline: false, is_later: false, why: "policy off".to_owned(), ..treated() };
+        assert!(said(true, &off).ends_with("\nnew files in it are left alone: policy off"));
+        let ends = Treated { is_inline: false, run_blocks_min: Some(64), shares_ends: true, ..treated() };
+        assert!(said(false, &ends).contains("later, in runs of at least 64 blocks, whole files, and ends of files ("));
+        let heavy = Treated { is_update_heavy: true, ..treated() };
+        assert!(said(false, &heavy).contains("rank 2 (read at random), rewritten on several days\n"));
+    }
+}

@@ -70,6 +70,59 @@ pub fn read_at(file: &File, places: impl ExactSizeIterator<Item = usize>, latenc
     })
 }
 
+/// Reads a file from its beginning to its end, a full buffer at a time. Gives its bytes.
+pub fn read_through(path: &Path, buffer: &mut AlignedBuffer) -> Result<u64> {
+    let file = File::open(path).during(|| format!("cannot open {}", path.display()))?;
+    let mut offset = 0;
+    loop {
+        crate::signal::check()?;
+        match file.read_at(buffer.bytes_mut(), offset).during(|| format!("cannot read {}", path.display()))? {
+            0 => return Ok(offset),
+            read => offset += read as u64,
+        }
+    }
+}
+
+/// Checks that two files hold the same bytes.
+pub fn compare(expected: &Path, found: &Path) -> Result<()> {
+    let mut buffers = [AlignedBuffer::new(COMPARED_BYTES), AlignedBuffer::new(COMPARED_BYTES)];
+    let [expected_file, found_file] =
+        [expected, found].map(|path| File::open(path).during(|| format!("cannot open {}", path.display())));
+    let files = [expected_file?, found_file?];
+    let mut offset = 0;
+    loop {
+        crate::signal::check()?;
+        let mut read = [0; 2];
+        for side in 0..2 {
+            let path = [expected, found][side];
+            read[side] = fill_at(&files[side], buffers[side].bytes_mut(), offset)
+                .during(|| format!("cannot read {}", path.display()))?;
+        }
+        if buffers[0].bytes()[..read[0]] != buffers[1].bytes()[..read[1]] {
+            let (found, expected) = (found.display(), expected.display());
+            return Err(Failure::new(format!("WRONG CONTENT behind byte {offset} of {found}, a copy of {expected}")));
+        }
+        if read[0] == 0 {
+            return Ok(());
+        }
+        offset += read[0] as u64;
+    }
+}
+
+const COMPARED_BYTES: usize = 1 << 20;
+
+/// Reads until the buffer is full or the file ends. Gives the bytes read.
+pub fn fill_at(file: &File, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
+    let mut read = 0;
+    while read < buffer.len() {
+        match file.read_at(&mut buffer[read..], offset + read as u64)? {
+            0 => break,
+            more => read += more,
+        }
+    }
+    Ok(read)
+}
+
 /// Checks that every block of the file is the one that `expected` names.
 pub fn verify<'a>(path: &Path, blocks: usize, expected: impl Fn(usize) -> (&'a Content, usize)) -> Result<()> {
     let file = File::open(path).during(|| format!("cannot open {}", path.display()))?;
@@ -169,6 +222,17 @@ mod tests {
         write_block(&file, 1, &[0; BLOCK_BYTES]).unwrap();
         let failure = verify(&path, 8, |place| (&content, place)).unwrap_err();
         assert!(failure.to_string().contains("zero"), "{failure}");
+    }
+
+    #[test]
+    fn a_copy_is_compared_to_its_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let [one, other] = ["one", "other"].map(|name| directory.path().join(name));
+        std::fs::write(&one, b"abc").unwrap();
+        for (content, is_same) in [(&b"abc"[..], true), (b"abd", false), (b"ab", false), (b"abcd", false)] {
+            std::fs::write(&other, content).unwrap();
+            assert_eq!(compare(&one, &other).is_ok(), is_same);
+        }
     }
 
     #[test]

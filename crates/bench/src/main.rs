@@ -21,6 +21,8 @@ mod lessfs;
 mod loop_device;
 mod machine;
 mod measure;
+mod mount;
+mod pieces;
 mod progress;
 mod report;
 mod run;

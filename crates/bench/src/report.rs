@@ -25,8 +25,7 @@ pub struct Report {
 impl Report {
     /// Writes everything as JSON.
     pub fn write_json(&self, path: &Path) -> Result<()> {
-        let file = File::create(path).during(|| format!("cannot create {}", path.display()))?;
-        serde_json::to_writer_pretty(file, self).during(|| format!("cannot write {}", path.display()))
+        write_json(path, self)
     }
 
     /// All tables as text; ratios are to the side named `baseline`.
@@ -162,6 +161,18 @@ fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         }
     }
     seen
+}
+
+/// Writes raw readings as JSON.
+pub fn write_json(path: &Path, readings: &impl Serialize) -> Result<()> {
+    let file = File::create(path).during(|| format!("cannot create {}", path.display()))?;
+    serde_json::to_writer_pretty(file, readings).during(|| format!("cannot write {}", path.display()))
+}
+
+/// Whether an aim is reached, for a line of its own.
+pub fn verdict(name: &str, value: f64, is_met: bool, aim: &str) -> String {
+    let word = if is_met { "met" } else { "MISSED" };
+    format!("{name}: {value:.2} % (aim: {aim}): {word}")
 }
 
 /// A text table, first column left, the others right.

@@ -340,6 +340,11 @@ impl Side {
         Figures::parse(&self.ask("stats", &["--json"])?)
     }
 
+    /// The figures of `oncefs dedup --status`.
+    pub fn dedup_status(&self) -> Result<Figures> {
+        Figures::parse(&self.ask("dedup", &["--status", "--json"])?)
+    }
+
     /// Runs `oncefs COMMAND MOUNTPOINT WORDS` and returns what it printed.
     pub fn ask(&self, command: &str, words: &[&str]) -> Result<String> {
         run(Command::new(&self.bench.oncefs).arg(command).arg(&self.upper).args(words))

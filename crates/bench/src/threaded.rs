@@ -212,13 +212,19 @@ fn on_threads(
         let mut own = Latencies::with_capacity(0);
         work(thread, &mut own).map(|()| own)
     };
+    at_once(threads, run)?.iter().for_each(|own| latencies.join(own));
+    Ok(())
+}
+
+/// Runs `work` on as many threads at once. Gives what it returned on each.
+pub fn at_once<T: Send>(threads: usize, work: impl Fn(usize) -> Result<T> + Sync) -> Result<Vec<T>> {
+    let work = &work;
     thread::scope(|scope| {
-        let started: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
+        let started: Vec<_> = (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
         let ended: Vec<_> = started.into_iter().map(thread::ScopedJoinHandle::join).collect();
-        for result in ended {
-            latencies.join(&result.map_err(|_| Failure::new("a thread of the load panicked"))??);
-        }
-        Ok(())
+        let results =
+            ended.into_iter().map(|result| result.map_err(|_| Failure::new("a thread of the load panicked"))?);
+        results.collect()
     })
 }
 

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::failure::{Failure, Result};
-use crate::figures::Figures;
 use crate::side::Side;
 
 /// One look at the share.
@@ -42,7 +41,7 @@ pub fn watched<T>(side: &Side, every: Duration, body: impl FnOnce() -> Result<T>
 
 /// Looks at the share now.
 pub fn look(side: &Side, began: Instant) -> Result<Look> {
-    let status = Figures::parse(&side.ask("dedup", &["--status", "--json"])?)?;
+    let status = side.dedup_status()?;
     Ok(Look { seconds: began.elapsed().as_secs_f64(), percent: status.percent("inline_percent")? })
 }
 

@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use super::FragmentationArgs;
-use super::mount::{Mount, rotated};
 use super::plan::{FILE_BLOCKS, Mix, Replay};
 use super::replay::{Io, play, prepare, verify_all};
 use crate::aligned::BLOCK_BYTES;
 use crate::failure::{Result, tell};
+use crate::mount::{Mount, rotated};
 use crate::report::Table;
 use crate::side::{Bench, Side};
 use crate::spread::Spread;

@@ -6,15 +6,15 @@ use std::time::Instant;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::mount::{Mount, rotated, verify, write};
-use super::pieces::{Plan, Sources};
-use super::{FragmentationArgs, verdict};
+use super::FragmentationArgs;
 use crate::aligned::BLOCK_BYTES;
 use crate::content::{Content, Random};
 use crate::failure::{Failure, Result, tell};
 use crate::figures::Figures;
 use crate::machine;
-use crate::report::Table;
+use crate::mount::{Mount, rotated, verify, write};
+use crate::pieces::{Plan, Sources};
+use crate::report::{Table, verdict};
 use crate::side::{Bench, Side};
 use crate::spread::Spread;
 

@@ -5,23 +5,21 @@
 
 mod cache;
 mod detector;
-mod mount;
-mod pieces;
 mod plan;
 mod replay;
 mod response;
 mod sizes_read;
 mod stitched;
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::aligned::BLOCK_BYTES;
-use crate::failure::{During, Failure, Result};
+use crate::failure::{Failure, Result};
 use crate::machine;
+use crate::report::write_json;
 use crate::run::WorkDirectory;
 use crate::settings::find_oncefs;
 use crate::side::Bench;
@@ -155,15 +153,4 @@ pub fn run(args: &FragmentationArgs) -> Result<()> {
     }
     println!("\n{}", machine::load_line());
     args.json.as_deref().map_or(Ok(()), |path| write_json(path, &readings))
-}
-
-fn write_json(path: &Path, readings: &Readings) -> Result<()> {
-    let file = File::create(path).during(|| format!("cannot create {}", path.display()))?;
-    serde_json::to_writer_pretty(file, readings).during(|| format!("cannot write {}", path.display()))
-}
-
-/// Whether an aim is reached, for a line of its own.
-fn verdict(name: &str, value: f64, is_met: bool, aim: &str) -> String {
-    let word = if is_met { "met" } else { "MISSED" };
-    format!("{name}: {value:.2} % (aim: {aim}): {word}")
 }

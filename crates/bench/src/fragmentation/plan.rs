@@ -8,8 +8,8 @@ use std::ops::Range;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::pieces::{Part, Plan, Sources};
 use crate::content::{Content, Random};
+use crate::pieces::{Part, Plan, Sources};
 
 /// Blocks of a file.
 pub const FILE_BLOCKS: usize = 512;

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::mount::{verify, write};
 use super::plan::{FILE_BLOCKS, Replay, Request};
 use crate::aligned::{AlignedBuffer, BLOCK_BYTES};
 use crate::failure::{During, Failure, Result};
 use crate::machine;
 use crate::measure::Latencies;
+use crate::mount::{verify, write};
 use crate::side::Side;
 use crate::signal;
 

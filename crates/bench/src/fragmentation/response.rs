@@ -2,15 +2,15 @@
 
 use serde::Serialize;
 
-use super::mount::{Mount, rotated};
+use super::FragmentationArgs;
 use super::plan::{FILE_BLOCKS, Mix, Replay};
 use super::replay::{Io, Played, play, prepare, read_again, verify_all};
 use super::sizes_read::SizesRead;
-use super::{FragmentationArgs, verdict};
 use crate::aligned::BLOCK_BYTES;
 use crate::failure::{Result, tell};
 use crate::measure::Latencies;
-use crate::report::Table;
+use crate::mount::{Mount, rotated};
+use crate::report::{Table, verdict};
 use crate::side::{Bench, Side};
 use crate::spread::Spread;
 use crate::throttle::{SLOW_DISK, Throttle};

@@ -1,8 +1,6 @@
 //! Files stitched from ten others, each block of which they have once, read in sequence from a slow device after
 //! everything was cold, beside a fresh file of the same size.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -10,17 +8,17 @@ use std::time::Instant;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::mount::{Mount, rotated, verify, write};
-use super::pieces::{Plan, Sources};
+use super::FragmentationArgs;
 use super::sizes_read::SizesRead;
-use super::{FragmentationArgs, verdict};
 use crate::aligned::{AlignedBuffer, BLOCK_BYTES};
 use crate::command;
 use crate::content::{Content, Random};
 use crate::failure::{During, Result, tell};
-use crate::report::Table;
+use crate::files;
+use crate::mount::{Mount, rotated, verify, write};
+use crate::pieces::{Plan, Sources};
+use crate::report::{Table, verdict};
 use crate::side::{Bench, Side};
-use crate::signal;
 use crate::spread::Spread;
 use crate::throttle::{SLOW_DISK, Throttle};
 
@@ -191,7 +189,7 @@ fn read_cold(side: &mut Side, name: &str, reader: Reader) -> Result<(f64, SizesR
     let began = Instant::now();
     match reader {
         Reader::Dd => dd(&path)?,
-        Reader::Own => read_all(&path)?,
+        Reader::Own => files::read_through(&path, &mut AlignedBuffer::new(READ_BYTES)).map(drop)?,
     }
     let seconds = began.elapsed().as_secs_f64();
     drop(throttle);
@@ -201,19 +199,6 @@ fn read_cold(side: &mut Side, name: &str, reader: Reader) -> Result<(f64, SizesR
 fn dd(path: &Path) -> Result<()> {
     command::run(Command::new("dd").arg("if=".to_owned() + &path.to_string_lossy()).args(["of=/dev/null", "bs=1M"]))
         .map(drop)
-}
-
-fn read_all(path: &Path) -> Result<()> {
-    let file = File::open(path).during(|| format!("cannot open {}", path.display()))?;
-    let mut buffer = AlignedBuffer::new(READ_BYTES);
-    let mut offset = 0;
-    loop {
-        signal::check()?;
-        match file.read_at(buffer.bytes_mut(), offset).during(|| format!("cannot read {}", path.display()))? {
-            0 => return Ok(()),
-            read => offset += read as u64,
-        }
-    }
 }
 
 /// The spread of a value of one file on one mount.

@@ -5,9 +5,8 @@ use crate::failure::{During, Failure, Result};
 use crate::files::{self, open};
 use crate::machine;
 use crate::measure::Latencies;
+use crate::pieces::Part;
 use crate::side::{Bench, Side, SideSpec};
-
-use super::pieces::Part;
 
 /// A mount by its name in the tables and its options.
 #[derive(Clone, Debug)]

@@ -27,6 +27,7 @@ mod progress;
 mod report;
 mod run;
 mod scenario;
+mod selective;
 mod settings;
 mod side;
 mod signal;
@@ -86,6 +87,8 @@ enum Command {
     Adaptive(adaptive::AdaptiveArgs),
     /// Show what sharing of short and of long runs costs readers and writers, by `run_blocks_min`
     Fragmentation(fragmentation::FragmentationArgs),
+    /// Show what ranking files by use saves, and costs readers: figures 8 to 14 of the paper on selective deduplication
+    Selective(selective::SelectiveArgs),
 }
 
 fn main() -> ExitCode {
@@ -98,6 +101,7 @@ fn main() -> ExitCode {
         Some(Command::Hybrid(args)) => hybrid::run(args),
         Some(Command::Adaptive(args)) => adaptive::run(args),
         Some(Command::Fragmentation(args)) => fragmentation::run(args),
+        Some(Command::Selective(args)) => selective::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -24,7 +24,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("crates/plot", &[]),
     ("crates/sim", &["oncefs-dedup", "oncefs-plot"]),
     ("crates/explore", &["oncefs-fs", "oncefs-engine"]),
-    ("crates/bench", &[]),
+    ("crates/bench", &["oncefs-plot"]),
     ("crates/fuzz", &["oncefs-fs", "oncefs-engine"]),
     ("tests/system", &[]),
 ];

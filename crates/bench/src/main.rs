@@ -22,6 +22,7 @@ mod loop_device;
 mod machine;
 mod measure;
 mod mount;
+mod overhead;
 mod pieces;
 mod progress;
 mod report;
@@ -89,6 +90,8 @@ enum Command {
     Fragmentation(fragmentation::FragmentationArgs),
     /// Show what ranking files by use saves, and costs readers: figures 8 to 14 of the paper on selective deduplication
     Selective(selective::SelectiveArgs),
+    /// Show what the monitor and the queues cost programs, and what the worker does: its figures 15 to 17
+    Overhead(overhead::OverheadArgs),
 }
 
 fn main() -> ExitCode {
@@ -102,6 +105,7 @@ fn main() -> ExitCode {
         Some(Command::Adaptive(args)) => adaptive::run(args),
         Some(Command::Fragmentation(args)) => fragmentation::run(args),
         Some(Command::Selective(args)) => selective::run(args),
+        Some(Command::Overhead(args)) => overhead::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,7 +4,8 @@ use std::mem::discriminant;
 
 use oncefs_engine::{BLOCK_BYTES, Blocks, Chore, RelayoutOptions};
 use oncefs_fs::{
-    AllocateMode, Caller, Error, FileKind, Ino, RenameMode, SetAttributes, SetTime, Timestamp, WriteOrigin, XattrMode,
+    AllocateMode, Caller, Error, FileKind, Ino, POLICY_ATTRIBUTE, RenameMode, SetAttributes, SetTime, Timestamp,
+    WriteOrigin, XattrMode,
 };
 
 use crate::live::Live;
@@ -90,6 +91,8 @@ pub enum Operation {
     Copy((Path, u64), (Path, u64), u64),
     /// setxattr with a value of so many bytes.
     SetXattr(Path, &'static str, usize),
+    /// setxattr of how a file, or what is made in a directory, is deduplicated.
+    SetPolicy(Path, &'static str),
     /// removexattr.
     RemoveXattr(Path, &'static str),
     /// chmod.
@@ -146,7 +149,7 @@ impl Operation {
             Self::Close => close(live),
             Self::Write(..) | Self::Append(..) | Self::WriteOrphan(..) => write(live, *self),
             Self::Truncate(..) | Self::Allocate(..) | Self::Copy(..) => change_range(live, *self),
-            Self::SetXattr(..) | Self::RemoveXattr(..) | Self::Chmod(..) | Self::SetTimes(..) => {
+            Self::SetXattr(..) | Self::SetPolicy(..) | Self::RemoveXattr(..) | Self::Chmod(..) | Self::SetTimes(..) => {
                 set_attributes(live, *self)
             }
             Self::Commit => live.store.commit().map_err(told),
@@ -299,6 +302,14 @@ fn set_attributes(live: &mut Live, operation: Operation) -> Result<(), String> {
             let value = Content::from(bytes as u64, bytes).bytes();
             live.model.reference.setxattr(ino, name.as_bytes(), &value);
             return agree((file_system.setxattr(ino, name.as_bytes(), &value, XattrMode::Any, true), Ok(())));
+        }
+        Operation::SetPolicy(path, policy) => {
+            let Some(ino) = live.find(path) else { return Ok(()) };
+            let model = live.model.reference.set_policy(ino, policy.as_bytes());
+            return agree((
+                file_system.setxattr(ino, POLICY_ATTRIBUTE, policy.as_bytes(), XattrMode::Any, true),
+                model,
+            ));
         }
         Operation::RemoveXattr(path, name) => {
             let Some(ino) = live.find(path) else { return Ok(()) };

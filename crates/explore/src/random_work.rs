@@ -83,7 +83,10 @@ fn name(random: &mut Random) -> Operation {
 
 fn attribute(random: &mut Random) -> Operation {
     let path = random.pick(&NAMES);
-    match random.below(4) {
+    const POLICY: &str = "user.oncefs.policy";
+    match random.below(6) {
+        4 => SetPolicy(path, random.pick(&["off", "inline", "later", "selective", "run=1", "run=4"])),
+        5 => RemoveXattr(path, POLICY),
         0 => SetXattr(path, random.pick(&["user.one", "user.two"]), 1 + random.below(3000) as usize),
         1 => RemoveXattr(path, random.pick(&["user.one", "user.old"])),
         2 => Chmod(path, random.pick(&[0o600, 0o755])),

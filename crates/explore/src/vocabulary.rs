@@ -78,6 +78,7 @@ fn vocabulary() -> Vec<(&'static str, Vec<Operation>)> {
         ("clone", vec![Copy(("A/foo", 0), ("B/foo", 16 * KIB), 24 * KIB)]),
         ("copy-range", vec![Copy(("B/foo", 1000), ("A/bar", 3000), 12_000)]),
         ("setxattr", vec![SetXattr("A/foo", "user.new", 300)]),
+        ("policy", vec![SetPolicy("A", "run=2"), SetPolicy("A/foo", "off"), SetPolicy("B/foo", "later")]),
         ("removexattr", vec![RemoveXattr("A/foo", "user.old")]),
         ("chmod", vec![Chmod("A/bar", 0o4640)]),
         ("utimens", vec![SetTimes("B", 12_345)]),

@@ -1,6 +1,7 @@
 //! A running volume without threads beside its model: operations are done on both, and the tape keeps what reaches
 //! the devices.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
@@ -101,7 +102,7 @@ impl Setup {
         Store::format_on(&tape.medium(self.log_bytes), self.data)?;
         let store = Store::open_on(tape.medium(self.log_bytes), &self.options())?;
         FileSystem::format(&store, &StepClock::default())?;
-        Ok((tape.images(), Model { reference: Reference::new(), data_blocks: self.data.0 }))
+        Ok((tape.images(), Model { reference: Reference::new(), reads: BTreeMap::new(), data_blocks: self.data.0 }))
     }
 }
 

@@ -10,12 +10,18 @@
 #[path = "../../fs/tests/model/reference.rs"]
 mod reference;
 
+use std::collections::BTreeMap;
+
+use oncefs_fs::Ino;
+
 pub use reference::{Node, Reference};
 
 /// What the volume has to hold.
 pub struct Model {
     /// Names and contents.
     pub reference: Reference,
+    /// What is published of how files were read: how many blocks, and when last, in seconds.
+    pub reads: BTreeMap<Ino, (u64, u32)>,
     /// Size of the data area.
     pub data_blocks: u64,
 }
@@ -23,6 +29,6 @@ pub struct Model {
 impl Clone for Model {
     fn clone(&self) -> Self {
         let reference = Reference { nodes: self.reference.nodes.clone(), now: self.reference.now };
-        Self { reference, data_blocks: self.data_blocks }
+        Self { reference, reads: self.reads.clone(), data_blocks: self.data_blocks }
     }
 }

@@ -89,6 +89,8 @@ pub enum Operation {
     Allocate(Path, u64, u64, AllocateMode),
     /// copy_file_range: source and offset, target and offset, length.
     Copy((Path, u64), (Path, u64), u64),
+    /// Reads a file to the end, and publishes what was noted of all files.
+    Read(Path),
     /// setxattr with a value of so many bytes.
     SetXattr(Path, &'static str, usize),
     /// setxattr of how a file, or what is made in a directory, is deduplicated.
@@ -149,6 +151,7 @@ impl Operation {
             Self::Close => close(live),
             Self::Write(..) | Self::Append(..) | Self::WriteOrphan(..) => write(live, *self),
             Self::Truncate(..) | Self::Allocate(..) | Self::Copy(..) => change_range(live, *self),
+            Self::Read(path) => read(live, path),
             Self::SetXattr(..) | Self::SetPolicy(..) | Self::RemoveXattr(..) | Self::Chmod(..) | Self::SetTimes(..) => {
                 set_attributes(live, *self)
             }
@@ -288,10 +291,32 @@ fn change_range(live: &mut Live, operation: Operation) -> Result<(), String> {
         Operation::Copy((source, from), (target, to), len) => {
             let (Some(source), Some(target)) = (model.find(source), model.find(target)) else { return Ok(()) };
             let real = file_system.copy_file_range(source, from, target, to, len, false);
-            agree((real, model.model.reference.copy(source, from, target, to, len)))
+            agree((real, model.model.reference.copy(source, from, target, to, len)))?;
+            publish_reads(model)
         }
         _ => Ok(()),
     }
+}
+
+fn read(live: &mut Live, path: Path) -> Result<(), String> {
+    let Some(ino) = live.find(path) else { return Ok(()) };
+    let handle = live.file_system.opened(ino);
+    let real = live.file_system.read_by(handle, ino, 0, usize::MAX >> 1, false).map(|bytes| bytes.to_vec());
+    agree((real, live.model.reference.read(ino, 0, usize::MAX >> 1).map(<[u8]>::to_vec)))?;
+    publish_reads(live)
+}
+
+/// What is noted is the file system's to say: the model has it from there. That all of it is published, and at once, is
+/// compared behind the operation.
+fn publish_reads(live: &mut Live) -> Result<(), String> {
+    for (ino, node) in &live.model.reference.nodes {
+        if node.kind == FileKind::Regular && node.nlink > 0 {
+            let usage = live.file_system.usage(*ino).map_err(|error| error.to_string())?;
+            let blocks = u64::from(usage.reads().sequential) + u64::from(usage.reads().random);
+            live.model.reads.insert(*ino, (blocks, usage.last_access().0));
+        }
+    }
+    live.file_system.publish_reads().map_err(|error| error.to_string())
 }
 
 fn set_attributes(live: &mut Live, operation: Operation) -> Result<(), String> {

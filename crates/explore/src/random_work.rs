@@ -32,7 +32,8 @@ fn operation(random: &mut Random) -> Operation {
 fn data(random: &mut Random) -> Operation {
     let (path, at) = (random.pick(&FILES), offset(random));
     let len = 1 + random.below(60_000);
-    match random.below(12) {
+    match random.below(13) {
+        12 => Read(path),
         0..5 => Write(path, at, content(random)),
         5 => Append(path, content(random)),
         6 => WriteOrphan(at, content(random)),

@@ -8,7 +8,13 @@ use crate::live::Setup;
 pub const ONE_LEVEL: Setup = Setup {
     name: "one-level",
     profile: Profile::Lrlfs,
-    settings: &[("inline", "all"), ("fingerprints", "lazy"), ("hint_memory", "256K"), ("copies_above", "1")],
+    settings: &[
+        ("inline", "all"),
+        ("fingerprints", "lazy"),
+        ("hint_memory", "256K"),
+        ("copies_above", "1"),
+        ("ranks", "on"),
+    ],
     data: Blocks(1024),
     log_bytes: 1 << 20,
     gated_shards_max: None,
@@ -27,6 +33,7 @@ pub const TWO_LEVELS: Setup = Setup {
         ("prefix_bits", "0"),
         ("skipped_memory", "8K"),
         ("copies_above", "1"),
+        ("ranks", "on"),
     ],
     data: Blocks(1024),
     log_bytes: 1 << 20,
@@ -56,7 +63,13 @@ pub const MANY_GROUPS: Setup = Setup {
 /// As one level, where only runs of four blocks and more are shared.
 pub const RUNS: Setup = Setup {
     name: "runs",
-    settings: &[("inline", "all"), ("fingerprints", "lazy"), ("hint_memory", "256K"), ("run_blocks_min", "4")],
+    settings: &[
+        ("inline", "all"),
+        ("fingerprints", "lazy"),
+        ("hint_memory", "256K"),
+        ("run_blocks_min", "4"),
+        ("ranks", "on"),
+    ],
     has_short_work: false,
     directed: &["open-runs", "ride-in-the-log", "in-line"],
     ..ONE_LEVEL

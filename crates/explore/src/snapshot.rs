@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use oncefs_fs::{EntryKind, Error, FileKind, FileSystem, Ino, Timestamp, Whence};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-use crate::model::Model;
+use crate::model::{Model, Node};
 
 /// Bytes of a file that have one digest.
 const PIECE_BYTES: usize = oncefs_engine::BLOCK_BYTES;
@@ -24,10 +24,19 @@ pub struct Seen {
     size: u64,
     mtime: Timestamp,
     ctime: Timestamp,
+    used: Used,
     /// Digests of the content, block by block.
     content: Vec<u64>,
     target: Vec<u8>,
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+/// What the record of a regular file says of how it is used. Moments in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Used {
+    last_write: u32,
+    last_access: u32,
+    blocks_read: u64,
 }
 
 /// A file system by paths.
@@ -35,6 +44,27 @@ pub struct Seen {
 pub struct Snapshot {
     paths: BTreeMap<String, Seen>,
     data_blocks: u64,
+}
+
+impl Used {
+    fn of_model(model: &Model, ino: Ino, node: &Node) -> Self {
+        if node.kind != FileKind::Regular {
+            return Self::default();
+        }
+        let last_write = node.written.seconds as u32;
+        let (blocks_read, last_read) = model.reads.get(&ino).copied().unwrap_or_default();
+        Self { last_write, last_access: last_write.max(last_read), blocks_read }
+    }
+
+    fn of_file(file_system: &FileSystem, ino: Ino) -> oncefs_fs::Result<Self> {
+        let usage = file_system.usage(ino)?;
+        let reads = usage.reads();
+        Ok(Self {
+            last_write: usage.last_write().0,
+            last_access: usage.last_access().0,
+            blocks_read: u64::from(reads.sequential) + u64::from(reads.random),
+        })
+    }
 }
 
 impl Snapshot {
@@ -56,6 +86,7 @@ impl Snapshot {
                 size: if has_size { node.content.len() as u64 } else { 0 },
                 mtime: node.mtime,
                 ctime: node.ctime,
+                used: Used::of_model(model, ino, node),
                 content: if is_link { Vec::new() } else { digests(&node.content) },
                 target: if is_link { node.content.clone() } else { Vec::new() },
                 xattrs: node.xattrs.clone(),
@@ -122,6 +153,10 @@ impl Snapshot {
                 bytes.extend_from_slice(&number.to_le_bytes());
             }
             bytes.extend_from_slice(&(seen.permissions | seen.kind.mode_bits()).to_le_bytes());
+            let Used { last_write, last_access, blocks_read } = seen.used;
+            for number in [last_write.into(), last_access.into(), blocks_read] {
+                bytes.extend_from_slice(&number.to_le_bytes());
+            }
             for time in [seen.mtime, seen.ctime] {
                 bytes.extend_from_slice(&time.seconds.to_le_bytes());
                 bytes.extend_from_slice(&time.nanoseconds.to_le_bytes());
@@ -185,6 +220,7 @@ fn see(file_system: &FileSystem, ino: Ino) -> oncefs_fs::Result<Seen> {
         size: if is_file || is_link { found.size } else { 0 },
         mtime: found.mtime,
         ctime: found.ctime,
+        used: if is_file { Used::of_file(file_system, ino)? } else { Used::default() },
         content,
         target: if is_link { file_system.readlink(ino)? } else { Vec::new() },
         xattrs,

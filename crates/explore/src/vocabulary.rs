@@ -77,6 +77,7 @@ fn vocabulary() -> Vec<(&'static str, Vec<Operation>)> {
         ("fallocate", vec![Allocate("A/foo", 30 * KIB, 64 * KIB, AllocateMode::Reserve { keep_size: false })]),
         ("clone", vec![Copy(("A/foo", 0), ("B/foo", 16 * KIB), 24 * KIB)]),
         ("copy-range", vec![Copy(("B/foo", 1000), ("A/bar", 3000), 12_000)]),
+        ("read", vec![Read("A/bar")]),
         ("setxattr", vec![SetXattr("A/foo", "user.new", 300)]),
         ("policy", vec![SetPolicy("A", "run=2"), SetPolicy("A/foo", "off"), SetPolicy("B/foo", "later")]),
         ("removexattr", vec![RemoveXattr("A/foo", "user.old")]),

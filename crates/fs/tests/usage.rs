@@ -8,7 +8,7 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fmt, thread};
 
 use common::{ROOT, Volume, contradictions, file};
@@ -463,5 +463,38 @@ fn many_threads_that_read_write_publish_and_delete_leave_a_sound_volume() {
     for name in &common::names(&file_system, Ino::ROOT) {
         let ino = file_system.lookup(Ino::ROOT, name).unwrap().ino;
         assert_eq!(file_system.usage(ino).unwrap(), published(&file_system, ino));
+    }
+}
+
+/// Not a test of speed: it says what a read pays for being watched. Four threads, files that are in the read cache.
+#[test]
+#[ignore = "measures: run it alone, with --nocapture"]
+fn what_being_watched_costs() {
+    const FILES: u64 = 1_000;
+    const READS: u32 = 400_000;
+    for round in 0..3 {
+        for volume in [Volume::new(AtimePolicy::Never), Volume::ranked(AtimePolicy::Never)] {
+            let file_system = volume.open();
+            let made = |number: u64| file(&file_system, Ino::ROOT, &number.to_string()).ino;
+            let inodes: Vec<Ino> = (0..FILES).map(made).collect();
+            for ino in &inodes {
+                file_system.write(*ino, 0, &content(ino.0 as u8), BY_CALLER).unwrap();
+            }
+            let began = Instant::now();
+            thread::scope(|scope| {
+                for thread in 0..4 {
+                    let (file_system, inodes) = (&file_system, &inodes);
+                    scope.spawn(move || {
+                        for number in 0..READS / 4 {
+                            let ino = inodes[(number as usize * 7 + thread) % inodes.len()];
+                            let handle = file_system.opened(ino);
+                            file_system.read_by(handle, ino, 0, 4096, true).unwrap();
+                        }
+                    });
+                }
+            });
+            let (is_ranked, each) = (file_system.store().ranks_files(), began.elapsed() * 4 / READS);
+            println!("round {round}, watched {is_ranked}: {each:?} for an open and a read of 4 KiB");
+        }
     }
 }

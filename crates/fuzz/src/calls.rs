@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use oncefs_engine::Chore;
 use oncefs_fs::{
-    AllocateMode, Attributes, Error, FileKind, FileSystem, Ino, POLICY_ATTRIBUTE, RenameMode, Result, SetAttributes,
-    SetTime, Timestamp, Whence, XattrMode,
+    AllocateMode, Attributes, Error, FileKind, FileSystem, Handle, Ino, POLICY_ATTRIBUTE, RenameMode, Result,
+    SetAttributes, SetTime, Timestamp, Whence, XattrMode,
 };
 
 use crate::base::{BY_CALLER, ROOT, bytes};
@@ -205,7 +205,8 @@ impl Run {
         let (ino, at) = (self.node_of(FileKind::Regular, input), Self::offset(input));
         let len = input.below(50_000) as usize;
         self.last = format!("read {len} bytes at {at} of {}", ino.0);
-        if let Some((real, model)) = self.agree(self.fs().read(ino, at, len, true), self.model.read(ino, at, len)) {
+        let real = self.fs().read_by(Handle(ino.0 % 3), ino, at, len, true);
+        if let Some((real, model)) = self.agree(real, self.model.read(ino, at, len)) {
             self.same_bytes(&real, model);
         }
     }
@@ -310,7 +311,8 @@ impl Run {
     }
 
     fn commit_alone(&mut self) {
-        self.last = "commit".to_owned();
+        self.last = "publish what was noted of reads, commit".to_owned();
+        self.agree(self.fs().publish_reads(), Ok(()));
         self.agree(self.fs().store().commit().map_err(Error::from), Ok(()));
         self.note_commit();
     }

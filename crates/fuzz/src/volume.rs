@@ -140,7 +140,7 @@ impl Volume {
 
     fn store(&self, read_only: bool) -> oncefs_engine::Result<Arc<Store>> {
         // Every request is looked up, so that nothing depends on the time that passes.
-        let settings = [("hint_memory", "64K"), ("skipped_memory", "64K"), ("inline", "all")];
+        let settings = [("hint_memory", "64K"), ("skipped_memory", "64K"), ("inline", "all"), ("ranks", "on")];
         let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         let profile = Some(Profile::Smartdedup);
         Store::open_on(self.medium(), &OpenOptions { read_only, profile, settings, ..OpenOptions::new(MEMORY_BYTES) })

@@ -6,7 +6,7 @@
 //! record changes with whatever else its publication says, is durable with its group, and goes in the publication that
 //! detaches its map; so a crash leaves both or neither.
 
-use oncefs_dedup::{FilePolicy, Ranks, Treatment, Wish, Work, treatment};
+use oncefs_dedup::{FilePolicy, Rank, Ranks, Treatment, Wish, Work, treatment};
 
 use crate::core::Core;
 use crate::format::file_policy;
@@ -109,8 +109,12 @@ impl Core {
         change.policies.push(said);
     }
 
-    /// Whether the worker is to look at a file again of which something else is said.
+    /// Whether the worker is to look at a file again of which something else is said. That a file is new again says that
+    /// it was written: what was written is noted block by block, and what it holds beside stays as its rank had it.
     fn allows_more_of(&self, map: MapId, before: FilePolicy, after: FilePolicy) -> bool {
+        if before.wish == after.wish && after.rank == Rank::New {
+            return false;
+        }
         let (before, after) = (self.treatment_by(before), self.treatment_by(after));
         let shortest = |treatment: Treatment| treatment.run_blocks_min.unwrap_or_else(|| self.automatic_run(map));
         let shares_shorter = shortest(after) < shortest(before) || after.shares_ends && !before.shares_ends;

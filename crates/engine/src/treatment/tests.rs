@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use oncefs_dedup::{Rank, Skipped};
+use oncefs_dedup::Skipped;
 
 use super::*;
 use crate::fixture::{Devices, one_level, two_levels, unique};
@@ -154,6 +154,20 @@ fn a_new_file_of_the_paper_s_profile_is_looked_at_once_it_is_ranked() {
     worked_off(&core);
     assert_eq!(used(&core), 40, "a whole file is shared however short it is");
     assert_eq!(core.treatment(MapId(3)).run_blocks_min, Some(64));
+}
+
+#[test]
+fn a_ranked_file_that_is_written_is_new_again_and_only_what_was_written_is_looked_at() {
+    let (_devices, core) = volume(Ranks::On);
+    write(&core, 1, 0, &unique(200, 1));
+    say(&core, 1, rank(Rank::Sequential));
+    worked_off(&core);
+    let mut change = Change::new();
+    core.policy_change(&mut change, MapId(1), FilePolicy::default());
+    let with = move |_, written: &mut Change| *written = change;
+    core.write(MapId(1), 10 * BLOCK, &unique(3, 2), with).unwrap();
+    assert_eq!((core.file_policy(MapId(1)), core.run_blocks_min(MapId(1))), (FilePolicy::default(), 1));
+    assert_eq!(worked_off(&core), 3, "though shorter runs are worth sharing now");
 }
 
 #[test]

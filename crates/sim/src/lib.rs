@@ -32,7 +32,7 @@ pub use lru::Lru;
 pub use oncefs_plot::{Bars, Chart, Series};
 pub use oracle::{Oracle, Truth};
 pub use random::Random;
-pub use ranks::{RankedCorpus, RanksOptions, Stored, ranks_table};
+pub use ranks::{RankedCorpus, RanksOptions, Stored, StoredByRun, ranks_table, runs_table};
 pub use replay::{Idle, Requests, replay};
 pub use served::{Served, read_cold};
 pub use table::Table;

@@ -22,6 +22,9 @@ const PAPER: MountPolicy = MountPolicy { ranks: Ranks::Paper, run_blocks_min: So
 const SMALL: Treatment = Treatment { is_inline: false, is_later: true, run_blocks_min: Some(1), shares_ends: false };
 const BIG: Treatment = Treatment { run_blocks_min: Some(BIG_RUN_BLOCKS), shares_ends: true, ..SMALL };
 
+/// Shortest runs that are compared: iDedup's thresholds, and up to the paper's big chunk.
+const RUNS: [u32; 6] = [1, 2, 4, 8, 16, BIG_RUN_BLOCKS];
+
 /// A row of the paper's.
 struct PaperRow {
     name: &'static str,
@@ -71,6 +74,19 @@ pub struct RankedCorpus {
     pub blocks: [u64; 4],
     /// Blocks in use, of that many.
     pub stored: Stored,
+    /// The same by shortest run, all files alike.
+    pub stored_by_run: Vec<StoredByRun>,
+}
+
+/// Blocks in use when all files share runs of a length and more, wherever they begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoredByRun {
+    /// The shortest run that is shared.
+    pub run_blocks_min: u32,
+    /// Nothing shorter is shared.
+    pub stored: u64,
+    /// Whole files and ends behind the last full 64 blocks are, too.
+    pub stored_with_ends: u64,
 }
 
 /// Blocks in use after dedup.
@@ -100,7 +116,8 @@ impl RankedCorpus {
             blocks[rank] += file.blocks();
         }
         let stored = Stored::of(&contents, &queues);
-        Self { name, files, blocks, stored }
+        let stored_by_run = RUNS.map(|run_blocks_min| StoredByRun::of(&contents, run_blocks_min)).to_vec();
+        Self { name, files, blocks, stored, stored_by_run }
     }
 
     /// Percent of the blocks that are saved when so many are in use.
@@ -121,6 +138,16 @@ impl Stored {
             big: chunked_blocks(contents),
             runs: stored_blocks(contents, |_| BIG),
         }
+    }
+}
+
+impl StoredByRun {
+    fn of(contents: &[FileContents], run_blocks_min: u32) -> Self {
+        let stored = |shares_ends| {
+            let treatment = Treatment { run_blocks_min: Some(run_blocks_min), shares_ends, ..SMALL };
+            stored_blocks(contents, |_| treatment)
+        };
+        Self { run_blocks_min, stored: stored(false), stored_with_ends: stored(true) }
     }
 }
 
@@ -180,6 +207,23 @@ pub fn ranks_table(corpora: &[RankedCorpus]) -> Table {
     table
 }
 
+/// Savings by shortest run, without and with ends.
+pub fn runs_table(corpora: &[RankedCorpus]) -> Table {
+    let runs = RUNS.map(|blocks| format!("runs of {blocks}"));
+    let head: Vec<&str> = ["corpus", "shared"].into_iter().chain(runs.iter().map(String::as_str)).collect();
+    let mut table = Table::new(&head);
+    for corpus in corpora {
+        let mut row = |what: &str, stored: fn(&StoredByRun) -> u64| {
+            let saved = |by_run| format!("{:.2}", corpus.saved_percent(stored(by_run)));
+            let cells = [corpus.name.clone(), what.to_owned()];
+            table.row(cells.into_iter().chain(corpus.stored_by_run.iter().map(saved)).collect());
+        };
+        row("runs", |by_run| by_run.stored);
+        row("and ends", |by_run| by_run.stored_with_ends);
+    }
+    table
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,6 +275,24 @@ mod tests {
         assert_eq!((selective, selective_at_random), (200 + 200 + 200, 200 + 20 + 200));
         let cold = ranked_after(14).stored;
         assert_eq!((cold.selective, cold.selective_at_random), (220, 220));
+    }
+
+    #[test]
+    fn savings_fall_with_the_shortest_run_and_ends_keep_whole_files() {
+        let by_run = ranked_after(2).stored_by_run;
+        // Four files of 200 blocks, and one of pieces of 9 with something new behind each.
+        assert_eq!(by_run.iter().map(|run| run.stored).collect::<Vec<_>>(), [220, 220, 220, 220, 400, 400]);
+        assert_eq!(by_run.iter().map(|run| run.stored_with_ends).collect::<Vec<_>>(), [220, 220, 220, 220, 400, 400]);
+        let mut recording = Recording::default();
+        for file in [1, 2] {
+            let contents: Vec<Content> = (0..3).map(Content::numbered).collect();
+            recording.push(&Event::Write(Write { time: at(1), place: Place { file, lbn: 0 }, contents: &contents }));
+        }
+        let options = RanksOptions { rule: RankRule::default(), after: at(2) };
+        let small = RankedCorpus::of("small".to_owned(), &recording, &options);
+        let (four, table) = (small.stored_by_run[2], runs_table(&[small]).to_string());
+        assert_eq!((four.run_blocks_min, four.stored, four.stored_with_ends), (4, 6, 3));
+        assert!(table.contains("| small  |     runs |     50.00 |     50.00 |      0.00 |"), "{table}");
     }
 
     #[test]

@@ -360,7 +360,8 @@ impl Handler for Daemon {
             Request::Layout { from } => told(store.layout(*from)),
             Request::Defrag { inode, from, run_blocks_min, space_blocks, dry_run } => {
                 let (from, space) = (Lbn(*from), Blocks(*space_blocks));
-                let options = RelayoutOptions { from, run_blocks_min: *run_blocks_min, space, dry_run: *dry_run };
+                let (run_blocks_min, dry_run) = (*run_blocks_min, *dry_run);
+                let options = RelayoutOptions { from, run_blocks_min, space, dry_run, ..RelayoutOptions::default() };
                 self.file_system.defrag(Ino(*inode), &options).map(|outcome| json!(outcome)).map_err(|e| e.to_string())
             }
             Request::Policy { inode } => told(self.file_system.treated(Ino(*inode)).map(policy::Treated::of)),

@@ -27,6 +27,8 @@ pub enum Chore {
         /// Upper bound of the blocks looked at.
         blocks_max: u64,
     },
+    /// One turn of whoever ranks files.
+    Rank,
     /// Works on what reads and writes noticed of bad blocks.
     Mend,
     /// Goes on with the scrub, or begins a pass, by at most so many blocks.
@@ -74,6 +76,7 @@ impl Core {
             }
             Chore::SweepHints => Ok(self.sweep_some()),
             Chore::Revisit { blocks_max } => Ok(self.revisit(blocks_max)?.is_some()),
+            Chore::Rank => Ok(self.rank()?.is_some()),
             Chore::Mend => self.mend_noticed().map(|()| false),
             Chore::Scrub { blocks_max } => self.scrub_step(blocks_max),
             Chore::SaveSkipped => {

@@ -29,6 +29,7 @@ use crate::pins::Pins;
 use crate::policies::Policies;
 use crate::range::GATED_SHARDS_MAX;
 use crate::rank_settings::RankSettings;
+use crate::ranking::RankTurn;
 use crate::read_pattern::ReadPatterns;
 use crate::scrub::Scrub;
 use crate::settings::Settings;
@@ -136,6 +137,8 @@ pub struct Core {
     pub scrub: Mutex<Scrub>,
     /// Called after publications, see [`crate::Store::interrupt`].
     pub interruption: OnceLock<Interruption>,
+    /// Called when the worker has nothing else to do, see [`crate::Store::rank_by`].
+    pub rank_turn: OnceLock<RankTurn>,
     /// What programs ask for.
     pub foreground: Foreground,
     /// What is set for this mount.
@@ -300,6 +303,7 @@ impl Core {
             mend_queue: Mutex::default(),
             scrub: Mutex::new(Scrub::new(&settings)),
             interruption: OnceLock::new(),
+            rank_turn: OnceLock::new(),
             foreground: Foreground::default(),
             fingerprinting: Mutex::new(fingerprinting(settings.fingerprints)),
             rank_settings: RankSettings::of(&settings),

@@ -53,6 +53,7 @@ mod foreground;
 mod load;
 mod profile;
 mod rank_settings;
+mod ranking;
 mod run_rule;
 pub mod settings;
 mod treatment;
@@ -132,17 +133,18 @@ pub use hold::Hold;
 pub use layout::{FileLayout, LayoutCursor, LayoutPortion, OpenRun, RunClass};
 pub use load::DeviceLoad;
 pub use oncefs_dedup::{
-    BLOCK_BYTES, Blocks, FilePolicy, Fingerprint, Lbn, Moment, Pbn, Rank, ReadPosition, Reads, Tag, Treatment,
-    UnknownWish, Usage, Wish,
+    AtTail, BIG_RUN_BLOCKS, BLOCK_BYTES, Blocks, FilePolicy, Fingerprint, Lbn, Moment, Pbn, QueuePlace, Rank, RankRule,
+    ReadPosition, Reads, Tag, Treatment, UnknownWish, Usage, Wish, look_at,
 };
 pub use open::Medium;
 pub use places::{BadBlock, BadPlace};
 pub use profile::Profile;
+pub use ranking::RankTurn;
 pub use referrers::{MapCursor, Referrer, Referrers};
 pub use relayout::{ExtentsLeft, RelayoutOptions, RelayoutOutcome};
 pub use repair::Repaired;
 pub use scrub::{ScrubCommand, ScrubStatus};
 pub use sort::{Sorted, Sorter, temporary_dir};
-pub use stats::{CacheReport, Counters, DeviceReport, Histogram, Report, Sizes, Stage, StageReport};
+pub use stats::{CacheReport, Counters, DeviceReport, Histogram, RankReport, Report, Sizes, Stage, StageReport};
 pub use store::{Change, DataPlace, MapId, OpenOptions, ReadBuf, Store, Totals, VolumeSpec};
 pub use worker::{DedupCommand, DedupStatus};

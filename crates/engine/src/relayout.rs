@@ -33,6 +33,8 @@ pub struct RelayoutOptions {
     pub run_blocks_min: Option<u32>,
     /// Blocks that may be newly taken because others keep the shared ones.
     pub space: Blocks,
+    /// About how much of the file is planned, and done, with one call. None: 1 GiB.
+    pub window: Option<Blocks>,
     /// Changes nothing and says what would be.
     pub dry_run: bool,
 }
@@ -95,7 +97,8 @@ impl Core {
         if !options.dry_run {
             self.usable()?;
         }
-        let (mut runs, next) = self.window_of(map, options.from, WINDOW_SHARDS)?;
+        let window = options.window.map_or(WINDOW_SHARDS, |blocks| (blocks.0 / SHARD_BLOCKS).max(1) as usize);
+        let (mut runs, next) = self.window_of(map, options.from, window.min(WINDOW_SHARDS))?;
         let run_blocks_min = options.run_blocks_min.unwrap_or_else(|| self.run_blocks_min(map)).min(RUN_BLOCKS_MIN_MAX);
         self.look_at_short(&mut runs, run_blocks_min)?;
         let plan = plan_layout(&runs, &LayoutRule { run_blocks_min, space_blocks: options.space.0 });

@@ -207,6 +207,24 @@ fn a_file_is_planned_in_parts_that_cut_no_run() {
 }
 
 #[test]
+fn a_file_can_be_laid_out_a_window_at_a_time() {
+    let stitched = Stitched::new(Blocks(60_000), 9_000, 3);
+    let (mut from, mut sum, mut calls) = (Some(0), RelayoutOutcome::default(), 0);
+    while let Some(at) = from {
+        let window = Some(Blocks(4_096));
+        let part = stitched.relayout(&RelayoutOptions { from: Lbn(at), window, ..all_of_it(64) });
+        assert!(part.blocks_moved <= 5_000, "{part:?}");
+        from = part.next;
+        sum.add(&part);
+        calls += 1;
+        stitched.core.commit().unwrap();
+    }
+    assert!(calls > 1 && sum.blocks_moved >= 8_990, "{calls} calls, {sum:?}");
+    assert!(extents(&stitched.core, STITCHED) <= 9_000 / 64);
+    stitched.assert_intact(&stitched.core);
+}
+
+#[test]
 fn a_volume_that_is_full_or_has_no_long_free_run_is_left_as_it_is() {
     let stitched = Stitched::new(Blocks(8_000), 400, 3);
     let core = &stitched.core;

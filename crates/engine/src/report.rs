@@ -57,6 +57,7 @@ impl Core {
             ]),
             device: self.device_reads.report(),
             counters: self.counters.snapshot(),
+            ranks: BTreeMap::new(),
             settings: BTreeMap::new(),
         }
     }

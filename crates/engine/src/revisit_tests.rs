@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use oncefs_dedup::{Hint, PaceMode, Skipped};
+use oncefs_dedup::{Hint, PaceMode, Skipped, Work};
 
 use crate::Medium;
 use crate::core::Core;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use oncefs_dedup::{Eviction, MountPolicy, PaceMode as Mode, Ranks, SelectivityRule as Rule};
+use oncefs_dedup::{Eviction, MountPolicy, PaceMode as Mode, RankRule, Ranks, SelectivityRule as Rule};
 
 use crate::{Blocks, Error, Profile, Result};
 
@@ -112,6 +112,8 @@ pub struct Settings {
     pub verify: Verify,
     /// Blocks with more references are kept twice; 0: none.
     pub copies_above: u64,
+    /// When files are ranked, and how.
+    pub rank_rule: RankRule,
     /// How far the clock by which files are ranked is ahead of the machine's.
     pub rank_clock_offset_seconds: i64,
 }
@@ -140,6 +142,7 @@ impl Settings {
             low_power_percent: 20,
             verify: Verify::Read,
             copies_above: 0,
+            rank_rule: RankRule::default(),
             rank_clock_offset_seconds: 0,
         };
         let two_levels = Self { inline: Inline::Adaptive, disk_level: true, skipped_bytes: MIB / 2, ..lrlfs.clone() };

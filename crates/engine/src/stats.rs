@@ -222,8 +222,22 @@ pub struct Report {
     pub device: DeviceReport,
     /// Events by name, such as `blocks_shared` or `groups_committed`.
     pub counters: BTreeMap<String, u64>,
+    /// Files by rank, where they are ranked; `fs` adds it.
+    #[serde(default)]
+    pub ranks: BTreeMap<String, RankReport>,
     /// Settings in force, by name.
     pub settings: BTreeMap<String, String>,
+}
+
+/// The files of one rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankReport {
+    /// How many there are, of those that the queues know; after a crash, about.
+    pub files: u64,
+    /// How often a file got this rank since the mount.
+    pub ranked: u64,
+    /// How long ago the oldest place in the queue of this rank was taken. None: there is none.
+    pub waits_seconds: Option<u64>,
 }
 
 macro_rules! counters {

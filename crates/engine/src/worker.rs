@@ -174,7 +174,11 @@ impl Core {
         }
         self.surroundings.lock().doing = "working".to_owned();
         let began = self.foreground.now();
-        match self.revisit(blocks_max) {
+        let worked = self.revisit(blocks_max).and_then(|looked_at| match looked_at {
+            None => self.rank(),
+            some => Ok(some),
+        });
+        match worked {
             Ok(Some(blocks)) => {
                 let took = self.foreground.now() - began;
                 let conditions = self.conditions();
@@ -299,6 +303,7 @@ impl Core {
     fn apply_settings(&self, settings: Settings) -> Result<()> {
         let refused = |error: oncefs_dedup::RangeError| Error::Invalid(error.to_string());
         settings.rule.check().map_err(refused)?;
+        settings.rank_rule.check().map_err(refused)?;
         self.selectivity.lock().set_rule(settings.rule).map_err(refused)?;
         self.pace.lock().set_rule(pace_rule(&settings)).map_err(refused)?;
         let evicted = {

@@ -250,6 +250,7 @@ fn doing(operation: &Operation) -> Doing {
             Chore::MergeHints => Doing::MergeHints,
             Chore::SweepHints => Doing::SweepHints,
             Chore::Revisit { .. } => Doing::Revisit,
+            Chore::Rank => Doing::Rank,
             Chore::Mend | Chore::Scrub { .. } => Doing::Scrub,
             Chore::SaveSkipped => Doing::SaveSkipped,
             Chore::LeaveCleanly => Doing::Leave,

@@ -32,6 +32,8 @@ pub enum Doing {
     FillHints,
     /// Deduplicates out of line.
     Revisit,
+    /// Ranks files.
+    Rank,
     /// Merges hints into the disk level.
     MergeHints,
     /// Sweeps the disk level.
@@ -60,6 +62,7 @@ impl Doing {
             Doing::Grow => "grow",
             Doing::FillHints => "fill hints",
             Doing::Revisit => "remap",
+            Doing::Rank => "rank",
             Doing::MergeHints => "merge hints",
             Doing::SweepHints => "sweep hints",
             Doing::Scrub => "scrub",

@@ -119,3 +119,33 @@ fn a_write_that_asks_to_be_admitted_and_a_status_do_not_wait_for_each_other() {
         assert!(is_free, "whoever waits for the controller holds the settings, for which its holder may wait");
     });
 }
+
+#[test]
+fn whoever_ranks_has_his_turns_when_nothing_is_left_to_look_at_and_now_ends_behind_them() {
+    const TURNS: u64 = 5;
+    let (_devices, core) = volume(Inline::Off);
+    let core = Arc::new(core);
+    let (taken, ranked) = (Arc::new(AtomicU64::new(0)), Arc::downgrade(&core));
+    let turns = taken.clone();
+    let turn = move || {
+        let core = ranked.upgrade().expect("the test holds it");
+        assert!(!core.is_revisit_left(), "blocks that were skipped come first");
+        let turn = turns.fetch_add(1, Relaxed);
+        if turn == 1 {
+            // A file that may share more now.
+            core.look_again_at_refused(Work::Owner(2));
+        }
+        Ok((turn < TURNS).then_some(0))
+    };
+    assert!(core.rank_turn.set(Box::new(turn)).is_ok());
+    let data = unique(100, 1);
+    write(&core, 1, 0, &data);
+    write(&core, 2, 0, &data);
+    core.dedup(DedupCommand::Pause);
+    core.work();
+    assert_eq!(taken.load(Relaxed), 0, "he is held with the worker");
+    core.dedup(DedupCommand::Resume);
+    work_all(&core, false);
+    assert_eq!((taken.load(Relaxed), core.dedup_status().now), (TURNS + 1, false), "the last one had nothing to do");
+    assert_eq!((used(&core), core.dedup_status().blocks_looked_at), (100, 300));
+}

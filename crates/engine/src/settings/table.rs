@@ -137,6 +137,9 @@ const MODES: [Mode; 3] = [Mode::Off, Mode::WhenIdle, Mode::Always];
 /// All the time that moments of that clock can tell apart.
 const RANK_CLOCK_OFFSET_MAX: u64 = u32::MAX as u64;
 
+/// Ten years.
+const RANK_SECONDS_MAX: u64 = 10 * 365 * 86_400;
+
 /// The place of a value among all values of its kind.
 fn place<T: PartialEq>(all: &[T], value: &T) -> u64 {
     all.iter().position(|other| other == value).expect("the list has every value") as u64
@@ -327,6 +330,30 @@ pub static SETTINGS: &[Setting] = &[
         |s| s.copies_above,
         |s, n| s.copies_above = n,
         "the scrub keeps blocks with more references twice; 0: none",
+    ),
+    setting(
+        "rank_hot_seconds_max",
+        Range::Number { min: 0, max: RANK_SECONDS_MAX },
+        true,
+        |s| u64::from(s.rank_rule.hot_seconds_max),
+        |s, n| s.rank_rule.hot_seconds_max = n as u32,
+        "a file that was not accessed for so long is cold",
+    ),
+    setting(
+        "rank_evaluation_seconds_min",
+        Range::Number { min: 0, max: RANK_SECONDS_MAX },
+        true,
+        |s| u64::from(s.rank_rule.evaluation_seconds_min),
+        |s, n| s.rank_rule.evaluation_seconds_min = n as u32,
+        "a file that was written less than so long ago gets no rank",
+    ),
+    setting(
+        "rank_evaluation_reads_min",
+        Range::Number { min: 0, max: 1_000_000 },
+        true,
+        |s| u64::from(s.rank_rule.evaluation_reads_min),
+        |s, n| s.rank_rule.evaluation_reads_min = n as u32,
+        "a file of which fewer blocks were read gets no rank, unless it is cold",
     ),
     setting(
         "rank_clock_offset_seconds",

@@ -30,11 +30,17 @@ pub fn run(arguments: StatsArgs) -> Outcome {
 }
 
 fn described(report: &Report) -> String {
-    [space(report), dedup(report), stages(report), caches(report), device(report), counters(report), settings(report)]
-        .into_iter()
-        .filter(|part| !part.is_empty())
-        .collect::<Vec<_>>()
-        .join("\n")
+    let parts = [
+        space(report),
+        dedup(report),
+        ranks(report),
+        stages(report),
+        caches(report),
+        device(report),
+        counters(report),
+        settings(report),
+    ];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 /// Adds a line; writing to a string cannot fail.
@@ -119,6 +125,19 @@ fn dedup(report: &Report) -> String {
 
 fn bound(cache: &CacheReport) -> String {
     format!("of at most {}", shown(cache.bytes_max))
+}
+
+/// Files by how they are used, and how long those wait that are looked at next. Nothing where files are not ranked.
+fn ranks(report: &Report) -> String {
+    if report.ranks.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from("rank                 files     ranked  next in the queue\n");
+    for (name, rank) in &report.ranks {
+        let waits = rank.waits_seconds.map_or("-".into(), |seconds| format!("{:.1} days", seconds as f64 / 86_400.0));
+        line!(text, "{name:<14}{:>12}{:>11}{waits:>19}", rank.files, rank.ranked);
+    }
+    text
 }
 
 fn stages(report: &Report) -> String {
@@ -215,7 +234,7 @@ fn microseconds(us: f64) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use oncefs_engine::{CacheReport, DeviceReport, Histogram, Sizes, StageReport};
+    use oncefs_engine::{CacheReport, DeviceReport, Histogram, RankReport, Sizes, StageReport};
 
     use super::*;
 
@@ -246,6 +265,10 @@ mod tests {
                 read_sizes: Sizes { count: 40, blocks: 2_000, classes: vec![10, 0, 0, 0, 0, 0, 0, 0, 29, 1] },
             },
             counters: BTreeMap::from([("blocks_shared".to_owned(), 42), ("barriers".to_owned(), 0)]),
+            ranks: BTreeMap::from([
+                ("0 new".to_owned(), RankReport { files: 1_200, ranked: 0, waits_seconds: Some(129_600) }),
+                ("3 cold".to_owned(), RankReport { files: 90_000, ranked: 17, waits_seconds: None }),
+            ]),
             settings: BTreeMap::new(),
         }
     }
@@ -294,6 +317,14 @@ mod tests {
     #[test]
     fn a_report_without_figures_on_dedup_has_no_lines_on_it() {
         assert_eq!(dedup(&Report::default()), "");
+    }
+
+    #[test]
+    fn ranks_show_their_files_and_who_is_next() {
+        let text = ranks(&report());
+        assert!(text.contains("0 new                 1200          0           1.5 days\n"), "{text}");
+        assert!(text.contains("3 cold               90000         17                  -\n"), "{text}");
+        assert_eq!(ranks(&Report::default()), "");
     }
 
     #[test]

@@ -11,8 +11,9 @@
 //! 8. A map belongs to one regular file, which counts its blocks.
 //! 9. Every inode number lies below the lease.
 //! 10. Every record can be decoded and has a key of a known form.
-//! 11. What the engine is told of how a file is deduplicated is what the file's attribute says, and is told of no
-//!     other map.
+//! 11. What the engine is told of how a file is deduplicated is what the file's attribute and its usage say, and is
+//!     told of no other map.
+//! 12. A file that the rank queues know has a place in one of them, unless it is cold.
 //!
 //! An audit reads every record once. Those that are keyed by inode are read side by side, in the order of inodes;
 //! names, which are keyed by directory, are sorted by what they point to, and inodes by their map
@@ -22,6 +23,7 @@ pub mod fault;
 mod inodes;
 mod maps;
 mod names;
+mod queues;
 mod records;
 #[cfg(test)]
 mod tests;
@@ -59,9 +61,13 @@ struct Audit<'a> {
     targets: Sorter<3>,
     /// Directories: number, entries, subdirectories.
     directories: Sorter<3>,
-    /// Regular files by map: map, inode, blocks, number of the wish.
+    /// Regular files by map: map, inode, blocks, number of the policy.
     owners: Sorter<4>,
     owners_count: u64,
+    /// Inodes by their places in queues.
+    places: Sorter<1>,
+    /// Files below have a place, if they are not cold.
+    known_below: Ino,
     tree: tree::Tree,
     found: &'a mut dyn FnMut(Fault),
     progress: NameProgress<'a>,
@@ -79,11 +85,14 @@ pub fn audit(store: &Store, found: &mut dyn FnMut(Fault), progress: NameProgress
         directories: Sorter::default(),
         owners: Sorter::default(),
         owners_count: 0,
+        places: Sorter::default(),
+        known_below: Ino::ROOT,
         tree: tree::Tree::default(),
         found,
         progress,
     };
     audit.unknown_records()?;
+    audit.queues()?;
     audit.names()?;
     audit.inodes()?;
     for (ino, parent) in std::mem::take(&mut audit.tree).cut_off() {

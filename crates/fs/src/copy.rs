@@ -5,7 +5,7 @@ use std::sync::Arc;
 use oncefs_engine::{BLOCK_BYTES, Blocks, Lbn};
 
 use crate::cache::Inode;
-use crate::data::{WriteOrigin, commit_content, map_and_size, with_map, written};
+use crate::data::{WriteOrigin, map_and_size, with_map, written};
 use crate::monitor::replaces;
 use crate::{Error, FILE_BYTES_MAX, FileSystem, Ino, Result};
 
@@ -104,7 +104,7 @@ impl FileSystem {
         with_map(source, |source_map, _| {
             with_map(target, |target_map, _| {
                 Ok(self.store.clone_blocks(source_map, from, target_map, to, Blocks(blocks), |mapped, change| {
-                    commit_content(target, change, mapped, |record| {
+                    self.commit_content(target, change, mapped, |record| {
                         let end = range.to + bytes;
                         let is_rewrite = replaces(record.size, range.to..end, mapped);
                         self.note_written(record, is_rewrite);

@@ -84,7 +84,7 @@ impl FileSystem {
         if self.find(parent, name)?.is_some() {
             return Err(Error::Exists);
         }
-        let ino = self.numbers.take(&self.store)?;
+        let (ino, _being_made) = self.numbers.take(&self.store)?;
         let (record, inherited) = self.plan(parent, staged.get(parent), node, caller)?;
         let mut change = Change::new();
         if inherited.wish.is_some() && node.kind == FileKind::Regular {

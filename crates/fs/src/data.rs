@@ -100,7 +100,7 @@ impl FileSystem {
             let mut blocks_added = 0;
             self.store.write(map, at, data, |mapped, change| {
                 blocks_added = mapped;
-                commit_content(&inode, change, mapped, |record| {
+                self.commit_content(&inode, change, mapped, |record| {
                     let is_rewrite = replaces(record.size, at..end, mapped);
                     self.note_written(record, is_rewrite);
                     record.size = record.size.max(end);
@@ -147,7 +147,7 @@ impl FileSystem {
                 self.store.check_room(map, at..at + len)?;
             }
             for Range { start, end } in parts {
-                let with = |mapped, change: &mut Change| commit_content(inode, change, mapped, &edit);
+                let with = |mapped, change: &mut Change| self.commit_content(inode, change, mapped, &edit);
                 self.store.reserve(map, start, end - start, with)?;
             }
             Ok(())
@@ -157,7 +157,7 @@ impl FileSystem {
     fn zero(&self, inode: &Inode, at: u64, len: u64, reserve: bool, edit: impl Fn(&mut InodeRecord)) -> Result<()> {
         with_map(inode, |map, _| {
             for Range { start, end } in self.store.parts(map, at..at + len, reserve)? {
-                let with = |mapped, change: &mut Change| commit_content(inode, change, mapped, &edit);
+                let with = |mapped, change: &mut Change| self.commit_content(inode, change, mapped, &edit);
                 self.store.zero(map, start, end - start, reserve, with)?;
             }
             Ok(())
@@ -204,15 +204,13 @@ impl FileSystem {
             }
             let fresh = self.store.new_map();
             Ok(self.store.detach(map, |change| {
-                let edited = edit_inode(inode, change, |record| {
+                self.edit_inode(inode, change, |record| {
                     if record.size > 0 {
                         self.note_written(record, true);
                     }
                     (record.map, record.size, record.blocks) = (fresh, 0, 0);
                     edit(record);
-                });
-                self.hand_policy_on(change, map, fresh);
-                edited
+                })
             })?)
         })
     }
@@ -224,11 +222,11 @@ impl FileSystem {
         let first = parts.remove(0);
         for Range { start, end } in parts.into_iter().rev() {
             self.store.zero(map, start, end - start, false, |mapped, change| {
-                commit_content(inode, change, mapped, |record| record.size = record.size.min(start))
+                self.commit_content(inode, change, mapped, |record| record.size = record.size.min(start))
             })?;
         }
         let with = |mapped, change: &mut Change| {
-            commit_content(inode, change, mapped, |record| {
+            self.commit_content(inode, change, mapped, |record| {
                 self.note_written(record, false);
                 record.size = size;
                 edit(record);
@@ -255,10 +253,39 @@ impl FileSystem {
         edited.size = size;
         edit(&mut edited);
         let mut change = Change::new();
-        put_inode(&mut change, inode.ino, &edited);
+        self.put_used(&mut change, inode.ino, &record, &edited);
         self.store.publish(change)?;
         *record = edited;
         Ok(true)
+    }
+
+    /// Locks the inode, edits its record and adds it to the change: what closures under a map's lock do.
+    fn edit_inode<'a>(&self, inode: &'a Inode, change: &mut Change, edit: impl FnOnce(&mut InodeRecord)) -> Edited<'a> {
+        let current = inode.lock();
+        let mut edited = current.clone();
+        edit(&mut edited);
+        self.put_used(change, inode.ino, &current, &edited);
+        Edited { current, edited }
+    }
+
+    /// As `edit_inode`, where the map grew by `mapped` blocks.
+    pub(crate) fn commit_content<'a>(
+        &self,
+        inode: &'a Inode,
+        change: &mut Change,
+        mapped: i64,
+        edit: impl FnOnce(&mut InodeRecord),
+    ) -> Edited<'a> {
+        self.edit_inode(inode, change, |record| {
+            record.blocks = record.blocks.saturating_add_signed(mapped);
+            edit(record);
+        })
+    }
+
+    /// Adds the record of an inode to a change, and what follows from a use of the file that is another than before.
+    fn put_used(&self, change: &mut Change, ino: Ino, before: &InodeRecord, after: &InodeRecord) {
+        put_inode(change, ino, after);
+        self.follow_use(change, ino, before, after);
     }
 
     /// Notes a read. What cannot be noted (a failed volume) does not make the read fail.
@@ -282,7 +309,7 @@ impl FileSystem {
         let mut change = Change::new();
         let mut touched = InodeRecord { atime: now, ..record.clone() };
         self.publish_along(inode.ino, &mut touched);
-        put_inode(&mut change, inode.ino, &touched);
+        self.put_used(&mut change, inode.ino, &record, &touched);
         match self.store.publish(change) {
             Ok(()) => *record = touched,
             Err(error) => log::debug!("time of last access of inode {} not noted: {error}", inode.ino.0),
@@ -300,28 +327,6 @@ impl Hold for Edited<'_> {
     fn published(mut self) {
         *self.current = self.edited;
     }
-}
-
-/// Locks the inode, edits its record and adds it to the change: what closures under a map's lock do.
-fn edit_inode<'a>(inode: &'a Inode, change: &mut Change, edit: impl FnOnce(&mut InodeRecord)) -> Edited<'a> {
-    let current = inode.lock();
-    let mut edited = current.clone();
-    edit(&mut edited);
-    put_inode(change, inode.ino, &edited);
-    Edited { current, edited }
-}
-
-/// As `edit_inode`, where the map grew by `mapped` blocks.
-pub(crate) fn commit_content<'a>(
-    inode: &'a Inode,
-    change: &mut Change,
-    mapped: i64,
-    edit: impl FnOnce(&mut InodeRecord),
-) -> Edited<'a> {
-    edit_inode(inode, change, |record| {
-        record.blocks = record.blocks.saturating_add_signed(mapped);
-        edit(record);
-    })
 }
 
 /// What writing does to an inode besides its size.

@@ -79,6 +79,18 @@ impl From<oncefs_engine::Error> for Error {
     }
 }
 
+impl From<Error> for oncefs_engine::Error {
+    /// For what the engine calls.
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Engine(error) => error,
+            Error::NoSpace => Self::NoSpace,
+            Error::ReadOnly(why) => Self::ReadOnly(why),
+            other => Self::Invalid(other.to_string()),
+        }
+    }
+}
+
 impl Error {
     /// A record whose bytes cannot be trusted.
     pub(crate) fn corrupt(what: impl Into<String>, detail: impl Into<String>) -> Self {

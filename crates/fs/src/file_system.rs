@@ -13,6 +13,7 @@ use crate::format::inode::InodeRecord;
 use crate::monitor::Monitor;
 use crate::numbers::InodeNumbers;
 use crate::orphans::Orphans;
+use crate::ranker::Ranker;
 use crate::{Caller, Clock, Error, FileKind, Ino, Result, Timestamp};
 
 /// What a writer on a full volume can hope for.
@@ -68,6 +69,7 @@ pub struct FileSystem {
     pub(crate) numbers: InodeNumbers,
     pub(crate) orphans: Orphans,
     pub(crate) monitor: Monitor,
+    pub(crate) ranker: Ranker,
     /// Held while a directory moves to another parent, so that two moves cannot make a cycle.
     pub(crate) rename_lock: Mutex<()>,
     /// Seeds the places of names; the volume's own, so that nobody can prepare names for one place.
@@ -117,6 +119,7 @@ impl FileSystem {
             numbers,
             orphans: Orphans::default(),
             monitor: Monitor::new(),
+            ranker: Ranker::open(&store)?,
             rename_lock: Mutex::new(()),
             closing: AtomicBool::new(false),
             read_only: options.read_only,
@@ -127,6 +130,9 @@ impl FileSystem {
         });
         if !file_system.inode(Ino::ROOT)?.lock().is_directory() {
             return Err(Error::corrupt("inode 1", "the root is not a directory"));
+        }
+        if !options.read_only {
+            Self::rank_in_background(&file_system);
         }
         Ok(file_system)
     }
@@ -139,6 +145,7 @@ impl FileSystem {
             let _ = reclaimer.join();
         }
         self.end_monitor();
+        self.leave_queues();
         Ok(self.store.close()?)
     }
 
@@ -160,6 +167,7 @@ impl FileSystem {
     pub fn report(&self) -> Report {
         let mut report = self.store.report();
         report.caches.insert("inodes".to_owned(), self.inodes.report());
+        report.ranks = self.rank_report();
         report
     }
 

@@ -29,6 +29,7 @@ mod numbers;
 mod orphans;
 mod policy;
 mod rank_clock;
+mod ranker;
 mod remove;
 mod rename;
 mod repair;

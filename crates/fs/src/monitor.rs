@@ -88,9 +88,7 @@ impl FileSystem {
         map_and_size(&inode)?;
         let now = self.rank_clock();
         let mut usage = inode.lock().usage;
-        if let Some(noted) = self.monitor.noted.get(ino) {
-            noted.add_to(&mut usage, now);
-        }
+        self.add_noted(ino, &mut usage);
         usage.clamp(now);
         Ok(usage)
     }
@@ -139,6 +137,13 @@ impl FileSystem {
         self.note(ino, Reads { sequential: blocks, random: 0 });
     }
 
+    /// Adds what is noted of a file, and stays noted, to a copy of its usage.
+    pub(crate) fn add_noted(&self, ino: Ino, usage: &mut Usage) {
+        if let Some(noted) = self.monitor.noted.get(ino) {
+            noted.add_to(usage, self.rank_clock());
+        }
+    }
+
     /// Adds what is noted of a file to its record, which is about to be published.
     pub(crate) fn publish_along(&self, ino: Ino, record: &mut InodeRecord) {
         if let Some(noted) = self.monitor.noted.take(ino) {
@@ -173,19 +178,21 @@ impl FileSystem {
         let inode = |(ino, noted): &(Ino, NotedReads)| Some((self.inode(*ino).ok()?, *noted));
         let (inodes, noted): (Vec<Arc<Inode>>, Vec<NotedReads>) = files.iter().filter_map(inode).unzip();
         let mut staged = Staged::lock(&inodes);
+        let mut change = Change::new();
         let now = self.rank_clock();
         let mut is_anything_new = false;
         for (inode, noted) in inodes.iter().zip(&noted) {
             let record = staged.get(inode.ino);
-            let mut usage = record.usage;
+            let mut used = record.clone();
             // Without a name it may be deleted at any moment, and is not to come back by this.
             let is_ranked = record.kind == FileKind::Regular && record.nlink > 0;
-            if is_ranked && noted.add_to(&mut usage, now) {
-                staged.edit(inode.ino).usage = usage;
+            if is_ranked && noted.add_to(&mut used.usage, now) {
+                self.follow_use(&mut change, inode.ino, record, &used);
+                staged.edit(inode.ino).usage = used.usage;
                 is_anything_new = true;
             }
         }
-        if is_anything_new { staged.publish(&self.store, Change::new()) } else { Ok(()) }
+        if is_anything_new { staged.publish(&self.store, change) } else { Ok(()) }
     }
 }
 

@@ -4,7 +4,7 @@
 //! mount stays unused.
 
 use oncefs_engine::{Change, Store};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::format::lease;
 use crate::{Error, Ino, Result};
@@ -16,7 +16,12 @@ pub(crate) struct InodeNumbers {
     /// The first number of this mount's first lease. No other mount of the volume has the same.
     epoch: u64,
     free: Mutex<Free>,
+    /// Held shared from taking a number until its inode is published.
+    being_made: RwLock<()>,
 }
+
+/// Kept until the inode of a number is published, or will not be.
+pub(crate) type BeingMade<'a> = RwLockReadGuard<'a, ()>;
 
 /// Numbers from `next` up to `end`, exclusive.
 struct Free {
@@ -35,7 +40,7 @@ impl InodeNumbers {
         if !read_only {
             free.extend(store)?;
         }
-        Ok(Self { epoch, free: Mutex::new(free) })
+        Ok(Self { epoch, free: Mutex::new(free), being_made: RwLock::default() })
     }
 
     pub(crate) fn epoch(&self) -> u64 {
@@ -43,13 +48,20 @@ impl InodeNumbers {
     }
 
     /// A number that was never used.
-    pub(crate) fn take(&self, store: &Store) -> Result<Ino> {
+    pub(crate) fn take(&self, store: &Store) -> Result<(Ino, BeingMade<'_>)> {
+        let being_made = self.being_made.read();
         let mut free = self.free.lock();
         if free.next == free.end {
             free.extend(store)?;
         }
         free.next += 1;
-        Ok(Ino(free.next - 1))
+        Ok((Ino(free.next - 1), being_made))
+    }
+
+    /// No inode below this number is still to be published. None: some are just being made.
+    pub(crate) fn made_below(&self) -> Option<Ino> {
+        let _none = self.being_made.try_write()?;
+        Some(Ino(self.free.lock().next))
     }
 }
 

@@ -80,6 +80,7 @@ impl FileSystem {
             self.store.publish(change)?;
         }
         self.inodes.remove(ino);
+        self.ranker.queues.count_gone(ino, &record);
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 //! is told in the publication that changes the attribute, so that both say the same after a crash too. What follows
 //! from it is the engine's to say.
 
-use oncefs_engine::{Change, FilePolicy, MapId, Rank, Treatment, Wish};
+use oncefs_engine::{Change, FilePolicy, Treatment, Wish};
 
 use crate::data::with_map;
 use crate::format::inode::InodeRecord;
@@ -90,14 +90,6 @@ impl FileSystem {
         if record.kind == FileKind::Regular {
             let policy = FilePolicy { wish, ..self.store.file_policy(record.map) };
             self.store.policy_change(change, record.map, policy);
-        }
-    }
-
-    /// The map of a file gets another one in its place, which is empty. The caller holds the inode.
-    pub(crate) fn hand_policy_on(&self, change: &mut Change, from: MapId, fresh: MapId) {
-        let policy = FilePolicy { rank: Rank::New, ..self.store.file_policy(from) };
-        if policy != FilePolicy::default() {
-            self.store.first_policy(change, fresh, policy);
         }
     }
 }

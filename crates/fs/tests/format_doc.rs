@@ -8,6 +8,7 @@ mod docs;
 
 use common::{ROOT, Volume, at, directory, file};
 use docs::{assert_key, section};
+use oncefs_engine::Chore;
 use oncefs_fs::{AtimePolicy, FileSystem, Ino, SetAttributes, WriteOrigin, XattrMode};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -201,12 +202,41 @@ fn an_orphan_and_the_lease_are_as_the_page_says() {
 }
 
 #[test]
+fn a_place_in_a_queue_and_the_ranking_are_as_the_page_says() {
+    let volume = Volume::ranked(AtimePolicy::Never);
+    let file_system = volume.open();
+    volume.clock.set(7_000);
+    let ino = file(&file_system, Ino::ROOT, "file").ino;
+    assert!(file_system.store().run(Chore::Rank).unwrap());
+    let (key, value) = record(&file_system, b"q");
+    let new_since = 7_000;
+    assert_key("place in a queue", &key, &[new_since, ino.0], b"");
+    section(PAGE, "Place in a queue").assert_layout(&value, 0, &[("checksum", sum(&value, ino.0))]);
+
+    let (key, value) = record(&file_system, b"r");
+    assert_key("ranking", &key, &[], b"");
+    section(PAGE, "Ranking").assert_layout(
+        &value,
+        0,
+        &[
+            ("known below", large(ino.0 + 1)),
+            ("new files", large(1)),
+            ("sequential files", large(0)),
+            ("random files", large(0)),
+            ("cold files", large(0)),
+            ("checksum", sum(&value, 0)),
+        ],
+    );
+}
+
+#[test]
 fn every_record_that_the_file_system_stores_is_on_the_page() {
-    let volume = Volume::new(AtimePolicy::Never);
+    let volume = Volume::ranked(AtimePolicy::Never);
     let file_system = volume.open();
     let ino = file(&file_system, Ino::ROOT, "file").ino;
     file_system.symlink(Ino::ROOT, b"link", b"target", &ROOT).unwrap();
     file_system.setxattr(ino, b"user.a", b"value", XattrMode::Any, true).unwrap();
+    file_system.store().run(Chore::Rank).unwrap();
     file_system.unlink(Ino::ROOT, b"file").unwrap();
     let rows = section(PAGE, "Keys").rows();
     let callers: Vec<u8> =

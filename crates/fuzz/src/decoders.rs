@@ -36,7 +36,7 @@ const NUMBER: u64 = 7;
 const SHARD: ShardKey = ShardKey { map: MapId(NUMBER), shard: 0 };
 
 /// All of them. An input's first byte chooses one, so new ones come last.
-pub const STRUCTURES: [Structure; 22] = [
+pub const STRUCTURES: [Structure; 24] = [
     Structure { name: "superblock", seal: seal::superblock, check: check_superblock },
     Structure { name: "label", seal: seal::label, check: check_label },
     Structure { name: "table page", seal: |bytes| seal::table_page(bytes, 0), check: check_table_page },
@@ -64,6 +64,12 @@ pub const STRUCTURES: [Structure; 22] = [
         name: "lease",
         seal: |bytes| seal::name_record(bytes, 0),
         check: |bytes| check_recoded(b"n", bytes, true),
+    },
+    Structure { name: "place in a queue", seal: name_record, check: check_place },
+    Structure {
+        name: "ranking",
+        seal: |bytes| seal::name_record(bytes, 0),
+        check: |bytes| check_recoded(b"r", bytes, true),
     },
     Structure { name: "access control list", seal: name_record, check: check_acl },
     Structure { name: "file policy", seal: |bytes| seal::file_policy(bytes, MapId(NUMBER)), check: check_file_policy },
@@ -308,6 +314,12 @@ fn check_record(letter: &[u8], rest: &[u8], bytes: &[u8]) {
 
 fn check_exact_record(letter: &[u8], rest: &[u8], bytes: &[u8]) {
     check_recoded(&numbered(letter, rest), bytes, true);
+}
+
+/// A place in queue 1, taken at some moment.
+fn check_place(bytes: &[u8]) {
+    let key = [&b"q\0\0\0\x01\x01\x02\x03\x04"[..], &NUMBER.to_be_bytes()].concat();
+    check_recoded(&key, bytes, true);
 }
 
 fn check_acl(bytes: &[u8]) {

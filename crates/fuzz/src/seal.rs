@@ -99,12 +99,14 @@ pub fn skipped(bytes: &mut [u8]) {
 
 /// A record of the sorted state, by its key.
 pub fn record(key: &[u8], value: &mut [u8]) {
-    let number = || key.get(1..9).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
+    let number_at = |at| key.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
     match key.first() {
         Some(0x01) => checkpoint(value),
         Some(0x02) => keys::parse_shard(key).into_iter().for_each(|key| shard(value, key)),
-        Some(0x08) => file_policy(value, MapId(number())),
+        Some(0x08) => file_policy(value, MapId(number_at(1))),
         Some(0x03 | 0x04) | None => {}
-        Some(_) => name_record(value, number()),
+        // In front of the inode stand the queue and the moment.
+        Some(b'q') => name_record(value, number_at(9)),
+        Some(_) => name_record(value, number_at(1)),
     }
 }

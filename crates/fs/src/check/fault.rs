@@ -60,10 +60,12 @@ pub enum Fault {
     SharedMap { ino: Ino, other: Ino, map: MapId },
     /// (8) A map of no file.
     NobodysMap { map: MapId, blocks: Option<Blocks> },
-    /// (11) The engine is told something else of a file than its attribute says.
+    /// (11) The engine is told something else of a file than its attribute and its usage say.
     Policy { ino: Ino, map: MapId },
     /// (11) The engine is told something of a map of no file.
     NobodysPolicy { map: MapId },
+    /// (12) A file that has no place in a rank queue.
+    NoPlace { ino: Ino },
     /// (9) The lease is missing, damaged or too low.
     Lease { stored: Option<Ino>, newest: Ino },
     /// (10) A record whose key has an unknown form.
@@ -82,9 +84,12 @@ impl Fault {
             | Fault::NamedOrphan { .. }
             | Fault::Policy { .. }
             | Fault::NobodysPolicy { .. }
+            | Fault::NoPlace { .. }
             | Fault::Lease { .. } => Remedy::Safe,
             // A part of it is damaged, so that it is not known what it holds.
             Fault::NobodysMap { blocks: None, .. } => Remedy::None,
+            // Nothing but advice is lost.
+            Fault::Record { key, .. } | Fault::Key { key } if matches!(key.first(), Some(b'q' | b'r')) => Remedy::Safe,
             _ => Remedy::Asked,
         }
     }
@@ -95,7 +100,7 @@ impl Fault {
             Fault::Root | Fault::Lease { .. } | Fault::Key { .. } | Fault::Record { .. } | Fault::Missing { .. } => 0,
             Fault::Nameless { .. } | Fault::CutOff { .. } => 2,
             Fault::SharedMap { .. } | Fault::NobodysMap { .. } => 3,
-            Fault::Count { .. } | Fault::Policy { .. } | Fault::NobodysPolicy { .. } => 4,
+            Fault::Count { .. } | Fault::Policy { .. } | Fault::NobodysPolicy { .. } | Fault::NoPlace { .. } => 4,
             _ => 1,
         }
     }
@@ -164,9 +169,13 @@ impl fmt::Display for Fault {
             }
             Fault::Policy { ino, map } => {
                 let (ino, map) = (ino.0, map.0);
-                write!(f, "(11) inode {ino}: its blocks, map {map}, are not deduplicated as its attribute says")
+                write!(
+                    f,
+                    "(11) inode {ino}: its blocks, map {map}, are not deduplicated as its attribute and its rank say"
+                )
             }
             Fault::NobodysPolicy { map } => write!(f, "(11) map {} belongs to no inode and has a policy", map.0),
+            Fault::NoPlace { ino } => write!(f, "(12) inode {} has no place in a rank queue", ino.0),
             Fault::Lease { stored: None, .. } => f.write_str("(9) the inode number lease is missing or damaged"),
             Fault::Lease { stored: Some(stored), newest } => {
                 write!(f, "(9) inode {} exists, but {} is the next to be handed out", newest.0, stored.0)

@@ -1,6 +1,6 @@
 //! The second part of an audit: inodes with everything that belongs to them, in the order of their numbers.
 
-use oncefs_engine::{Sorted, Wish};
+use oncefs_engine::{FilePolicy, QueuePlace, Sorted, Wish};
 
 use super::fault::{Count, Fault};
 use super::maps::number_of;
@@ -20,6 +20,7 @@ struct Streams<'a> {
     xattrs: Records<'a>,
     targets: Sorted<3>,
     directories: Sorted<3>,
+    places: Sorted<1>,
 }
 
 /// What the records besides the inode's own say about it.
@@ -32,6 +33,7 @@ struct Seen {
     wish: Option<Wish>,
     target_bytes: Option<u64>,
     orphan: bool,
+    places: u64,
 }
 
 impl Streams<'_> {
@@ -49,7 +51,7 @@ impl Streams<'_> {
 }
 
 impl Audit<'_> {
-    /// (1) to (7), (9), and (10) for all but names.
+    /// (1) to (7), (9), (12), and (10) for all but names.
     pub fn inodes(&mut self) -> Result<()> {
         let store = self.store;
         let mut streams = Streams {
@@ -59,6 +61,7 @@ impl Audit<'_> {
             xattrs: Records::of(store, b'x'),
             targets: std::mem::take(&mut self.targets).sorted()?,
             directories: std::mem::take(&mut self.directories).sorted()?,
+            places: std::mem::take(&mut self.places).sorted()?,
         };
         let mut is_root_seen = false;
         while let Some(ino) = streams.next_ino()? {
@@ -94,6 +97,10 @@ impl Audit<'_> {
         while let Some([_, entries, subdirectories]) = streams.directories.peek()?.filter(|item| item[0] == ino.0) {
             streams.directories.pop()?;
             (seen.entries, seen.subdirectories) = (entries, subdirectories);
+        }
+        // Places may be left of inodes that are gone, which nobody asks for.
+        while streams.places.peek()?.is_some_and(|[file]| file <= ino.0) {
+            seen.places += streams.places.pop()?.map_or(0, |[file]| u64::from(file == ino.0));
         }
         let mut damaged = |key: Vec<u8>, error: crate::Error| {
             (self.found)(Fault::Record { key, error: error.to_string() });
@@ -152,8 +159,14 @@ impl Audit<'_> {
             (self.found)(Fault::HasMap { ino, map: record.map });
         }
         if is_regular && record.map.0 != 0 {
+            let (rank, is_update_heavy) = (record.usage.rank(), record.usage.is_update_heavy());
+            let policy = FilePolicy { wish: seen.wish, rank, is_update_heavy };
             self.owners_count += 1;
-            self.owners.push([record.map.0, ino.0, record.blocks, number_of(seen.wish)])?;
+            self.owners.push([record.map.0, ino.0, record.blocks, number_of(&policy)])?;
+        }
+        let may_be_ranked = is_regular && record.nlink > 0 && ino < self.known_below;
+        if may_be_ranked && seen.places == 0 && QueuePlace::of(&record.usage, ino.0).is_some() {
+            (self.found)(Fault::NoPlace { ino });
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The third part of an audit: files, their maps and what the engine is told of them, in the order of maps.
 
 use oncefs_engine::format::{file_policy, keys};
-use oncefs_engine::{Blocks, MapId, Sorted, Wish};
+use oncefs_engine::{Blocks, FilePolicy, MapId, Sorted, Wish};
 
 use super::fault::{Count, Fault};
 use super::records::Records;
@@ -21,16 +21,17 @@ struct Owners<'a> {
     compared: u64,
 }
 
-/// A number for each wish, so that it can be sorted along; 0 for none.
-pub fn number_of(wish: Option<Wish>) -> u64 {
-    match wish {
+/// A number for each policy, so that it can be sorted along; 0 for one that says nothing.
+pub fn number_of(policy: &FilePolicy) -> u64 {
+    let wish = match policy.wish {
         None => 0,
         Some(Wish::Off) => 1,
         Some(Wish::Inline) => 2,
         Some(Wish::Later) => 3,
         Some(Wish::Selective) => 4,
         Some(Wish::Run(blocks)) => 4 + u64::from(blocks),
-    }
+    };
+    wish << 8 | u64::from(policy.rank.number()) << 1 | u64::from(policy.is_update_heavy)
 }
 
 impl Audit<'_> {
@@ -58,11 +59,11 @@ impl Audit<'_> {
     fn compare(&mut self, visited: Visited, owners: &mut Owners<'_>) -> Result<()> {
         for (map, blocks) in visited {
             let mut first = None;
-            while let Some([of, ino, counted, wish]) = owners.files.peek()?.filter(|[of, ..]| *of <= map.0) {
+            while let Some([of, ino, counted, said]) = owners.files.peek()?.filter(|[of, ..]| *of <= map.0) {
                 owners.files.pop()?;
                 owners.compared += 1;
                 (self.progress)(NamePhase::Maps, owners.compared, self.owners_count);
-                self.policy(MapId(of), Ino(ino), wish, &mut owners.policies)?;
+                self.policy(MapId(of), Ino(ino), said, &mut owners.policies)?;
                 let before = first.replace((of, ino)).filter(|(other, _)| *other == of);
                 if let Some((_, other)) = before {
                     (self.found)(Fault::SharedMap { ino: Ino(ino), other: Ino(other), map: MapId(of) });
@@ -81,12 +82,12 @@ impl Audit<'_> {
     }
 
     /// (11) for one file. One that shares its map, which is another fault, finds nothing told of it.
-    fn policy(&mut self, map: MapId, ino: Ino, wish: u64, policies: &mut Records<'_>) -> Result<()> {
+    fn policy(&mut self, map: MapId, ino: Ino, said: u64, policies: &mut Records<'_>) -> Result<()> {
         self.policies_below(map.0, policies)?;
         let is_told = policies.peek()?.is_some_and(|(key, _)| keys::parse_file_policy(key) == Some(map));
         let told = if is_told { policies.pop()? } else { None };
-        let told = told.map_or(Some(0), |(_, value)| file_policy::decode(map, &value).map(|told| number_of(told.wish)));
-        if told != Some(wish) {
+        let told = told.map_or(Some(0), |(_, value)| file_policy::decode(map, &value).map(|told| number_of(&told)));
+        if told != Some(said) {
             (self.found)(Fault::Policy { ino, map });
         }
         Ok(())

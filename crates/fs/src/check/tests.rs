@@ -5,12 +5,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use oncefs_engine::format::keys;
-use oncefs_engine::{Change, DataPlace, FilePolicy, MapId, OpenOptions, Profile, Remedy, Store, VolumeSpec, Wish};
+use oncefs_engine::{
+    Change, DataPlace, FilePolicy, MapId, OpenOptions, Profile, Rank, Remedy, Store, VolumeSpec, Wish,
+};
 use tempfile::TempDir;
 
 use crate::format::dirent::{self, Names, Place};
 use crate::format::inode::{self, InodeRecord};
-use crate::format::{lease, orphan, symlink, xattr};
+use crate::format::ranking::{self, Ranking};
+use crate::format::{lease, orphan, queue, symlink, xattr};
 use crate::policy::POLICY_ATTRIBUTE;
 use crate::repair::{check_names, paths_of_maps, repair_names};
 use crate::{
@@ -488,4 +491,25 @@ fn many_faults_at_once_are_mended_and_other_files_keep_their_bytes() {
         volume.assert_clean(&volume.store());
         volume.assert_files(&volume.all()[..2]);
     }
+}
+
+#[test]
+fn a_file_gets_its_place_in_a_queue_and_the_engine_learns_its_rank() {
+    let volume = Volume::new();
+    let (a, f) = (volume.a, volume.f);
+    let known = Ranking { known_below: Ino(100), ..Ranking::default() };
+    let know = |v: &Broken<'_>| v.put(ranking::KEY.to_vec(), ranking::encode(&known));
+    volume.break_and_mend(&format!("(12) inode {} has no place in a rank queue", a.0), know);
+    let place_of = |v: &Broken<'_>, ino: Ino| {
+        let places = v.store.scan(b"q", b"r", usize::MAX).unwrap();
+        let found = places.into_iter().find(|(key, _)| queue::parse_key(key).unwrap().file == ino.0);
+        found.unwrap().0
+    };
+    volume.break_and_mend(&format!("(12) inode {}", a.0), |v| v.delete(place_of(v, a)));
+    volume.break_and_mend("(10) place in a queue of inode", |v| v.damage(place_of(v, f)));
+    volume.break_and_mend("(10) ranking 0", |v| v.put(ranking::KEY.to_vec(), vec![7; 44]));
+    volume.break_and_mend("(10) a record has the unknown key [71", |v| v.put(b"q1".to_vec(), Vec::new()));
+    volume.break_and_mend("(10) a record has the unknown key [72", |v| v.put(b"r1".to_vec(), Vec::new()));
+    volume.break_and_mend(&format!("(11) inode {}", a.0), |v| v.edit(a, |record| record.usage.ranked(Rank::Random)));
+    volume.assert_files(&volume.all());
 }

@@ -8,6 +8,8 @@ pub(crate) mod dirent;
 pub(crate) mod inode;
 pub(crate) mod lease;
 pub(crate) mod orphan;
+pub(crate) mod queue;
+pub(crate) mod ranking;
 pub(crate) mod symlink;
 pub(crate) mod xattr;
 
@@ -24,6 +26,12 @@ const CHECKSUM_BYTES: usize = 4;
 pub fn recode(key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
     if key == lease::KEY {
         return Ok(lease::encode(lease::decode(value)?));
+    }
+    if key == ranking::KEY {
+        return Ok(ranking::encode(&ranking::decode(value)?));
+    }
+    if let Some(place) = queue::parse_key(key) {
+        return queue::decode(Ino(place.file), value).map(|()| queue::encode(Ino(place.file)));
     }
     let foreign = Error::Invalid("no record has this key");
     let (Some(&letter), Some(number)) = (key.first(), number_of_key(key)) else { return Err(foreign) };
@@ -68,7 +76,7 @@ fn damaged(what: &str, id: u64, detail: &str) -> Error {
 }
 
 /// The letters that keys begin with, ascending.
-pub(crate) const LETTERS: [u8; 6] = *b"dinosx";
+pub(crate) const LETTERS: [u8; 8] = *b"dinoqrsx";
 
 /// Whether a key has a form that is written.
 pub(crate) fn is_known(key: &[u8]) -> bool {
@@ -76,6 +84,8 @@ pub(crate) fn is_known(key: &[u8]) -> bool {
         Some(b'd') => dirent::parse_key(key).is_some(),
         Some(b'i' | b'o' | b's') => key.len() == 9,
         Some(b'n') => key == lease::KEY,
+        Some(b'q') => queue::parse_key(key).is_some(),
+        Some(b'r') => key == ranking::KEY,
         Some(b'x') => key.len() > 9,
         _ => false,
     }
@@ -176,11 +186,22 @@ mod tests {
     #[test]
     fn keys_of_every_structure_are_known_and_others_are_not() {
         use crate::Ino;
+        use oncefs_engine::{Moment, QueuePlace, Rank};
         let place = dirent::Place::of(b"a", 0);
-        let keys = [dirent::key(Ino(1), place), inode::key(Ino(1)), lease::KEY.to_vec(), orphan::key(Ino(1))];
+        let in_queue = QueuePlace { rank: Rank::New, touched: Moment(7), file: 1 };
+        let keys = [
+            dirent::key(Ino(1), place),
+            inode::key(Ino(1)),
+            lease::KEY.to_vec(),
+            orphan::key(Ino(1)),
+            queue::key(&in_queue),
+            ranking::KEY.to_vec(),
+        ];
         assert!(keys.iter().chain(&[symlink::key(Ino(1)), xattr::key(Ino(1), b"user.a")]).all(|key| is_known(key)));
         assert!(LETTERS.is_sorted() && keys.iter().all(|key| LETTERS.contains(&key[0])));
-        for key in [&b""[..], b"d", b"i1234567", b"n1", b"x12345678", b"y12345678", b"d1234567812345678"] {
+        for key in
+            [&b""[..], b"d", b"i1234567", b"n1", b"q12345678", b"r1", b"x12345678", b"y12345678", b"d1234567812345678"]
+        {
             assert!(!is_known(key), "{key:?}");
         }
     }

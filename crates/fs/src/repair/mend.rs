@@ -1,13 +1,13 @@
 //! One mend for each fault. Everything is looked up anew: an earlier mend may have changed it.
 
-use oncefs_engine::{BLOCK_BYTES, Blocks, Change, FilePolicy, Lbn, MapId, Store};
+use oncefs_engine::{BLOCK_BYTES, Blocks, Change, FilePolicy, Lbn, MapId, QueuePlace, Store};
 
 use crate::check::fault::{Count, Fault};
 use crate::directory::put_inode;
 use crate::file_system::{generation_of, new_inode};
 use crate::format::dirent::{self, Names, Place};
 use crate::format::inode::{self, InodeRecord};
-use crate::format::{lease, orphan, symlink, xattr};
+use crate::format::{lease, orphan, queue, symlink, xattr};
 use crate::policy::{self, POLICY_ATTRIBUTE};
 use crate::{Caller, Error, FileKind, Ino, Result, Timestamp};
 
@@ -57,6 +57,7 @@ impl Mender<'_> {
             Fault::NobodysPolicy { map } => {
                 self.publish(|change| self.store.first_policy(change, *map, FilePolicy::default()))
             }
+            Fault::NoPlace { ino } => self.give_place(*ino),
             Fault::NobodysMap { map, blocks } => self.make_file(*map, blocks.unwrap_or_default()),
         }
     }
@@ -89,12 +90,19 @@ impl Mender<'_> {
         })
     }
 
-    /// The engine is told what the file's attribute says. Its rank, if that is known, stays.
+    fn give_place(&self, ino: Ino) -> Result<bool> {
+        let usage = self.record(ino)?.map(|record| record.usage);
+        let Some(place) = usage.and_then(|usage| QueuePlace::of(&usage, ino.0)) else { return Ok(false) };
+        self.publish(|change| change.put(queue::key(&place), queue::encode(ino)))
+    }
+
+    /// The engine is told what the file's attribute and its usage say.
     fn set_policy(&self, ino: Ino, map: MapId) -> Result<bool> {
         let bytes = self.store.get(&xattr::key(ino, POLICY_ATTRIBUTE))?;
         let value = bytes.and_then(|bytes| xattr::decode(ino, &bytes).ok());
         let wish = value.and_then(|value| policy::parse(&value));
-        let policy = FilePolicy { wish, ..self.store.file_policy(map) };
+        let Some(usage) = self.record(ino)?.map(|record| record.usage) else { return Ok(false) };
+        let policy = FilePolicy { wish, rank: usage.rank(), is_update_heavy: usage.is_update_heavy() };
         self.publish(|change| self.store.policy_change(change, map, policy))
     }
 

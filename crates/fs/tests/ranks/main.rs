@@ -1,0 +1,482 @@
+//! Ranks of files on volumes in memory: what reads, writes and time make of them, also over restarts, power cuts and
+//! jumps of the clock, and what a rank does with a file's blocks. When the worker may rank at all is its own affair:
+//! here it is told to.
+
+#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod volume;
+
+use common::file;
+use oncefs_engine::{BLOCK_BYTES, Chore, Rank, RelayoutOptions};
+use oncefs_fs::{FileSystem, Ino, SetAttributes, XattrMode};
+
+use volume::{
+    BLOCK, BY_CALLER, Volume, assert_sound, counted, rank, rank_of, read_at_random, read_in_sequence, small, treatment,
+    unique, written,
+};
+
+#[test]
+fn files_get_the_rank_that_their_use_says() {
+    let volume = Volume::new();
+    let fs = volume.open();
+    let [sequential, random, seldom, unread] =
+        ["sequential", "random", "seldom", "unread"].map(|name| small(&fs, name));
+    let all = [sequential, random, seldom, unread];
+    let ranks = || all.map(|ino| rank_of(&fs, ino));
+    rank(&fs);
+    volume.days(1);
+    read_in_sequence(&fs, sequential, 100);
+    read_at_random(&fs, random, 100);
+    read_in_sequence(&fs, seldom, 96);
+    rank(&fs);
+    assert_eq!(ranks(), [Rank::New; 4], "written too short a time ago");
+    volume.days(2);
+    rank(&fs);
+    assert_eq!(ranks(), [Rank::Sequential, Rank::Random, Rank::New, Rank::New]);
+    assert_eq!(counted(&fs), [2, 1, 1, 0]);
+    volume.days(14);
+    rank(&fs);
+    assert_eq!(ranks(), [Rank::Sequential, Rank::Random, Rank::New, Rank::Cold], "two weeks after its creation");
+    volume.days(15);
+    read_at_random(&fs, random, 1);
+    rank(&fs);
+    assert_eq!(ranks(), [Rank::Cold, Rank::Random, Rank::New, Rank::Cold]);
+    volume.days(17);
+    rank(&fs);
+    assert_eq!(ranks(), [Rank::Cold, Rank::Random, Rank::Cold, Rank::Cold], "those of queue 0 are looked at in turn");
+    volume.days(29);
+    rank(&fs);
+    assert_eq!((ranks(), counted(&fs)), ([Rank::Cold; 4], vec![0, 0, 0, 4]));
+    assert_eq!(rank(&fs), 0, "nothing is due any more");
+    assert_sound(&fs);
+}
+
+#[test]
+fn a_file_that_is_written_is_to_be_judged_again_whatever_its_rank() {
+    let volume = Volume::new();
+    let fs = volume.open();
+    let names = ["sequential", "random", "cold"];
+    let files = names.map(|name| small(&fs, name));
+    rank(&fs);
+    volume.days(3);
+    read_in_sequence(&fs, files[0], 100);
+    read_at_random(&fs, files[1], 100);
+    rank(&fs);
+    volume.days(14);
+    rank(&fs);
+    assert_eq!(files.map(|ino| rank_of(&fs, ino)), [Rank::Sequential, Rank::Random, Rank::Cold]);
+    for ino in files {
+        fs.write(ino, BLOCK, &unique(99, 1), BY_CALLER).unwrap();
+    }
+    assert_eq!(files.map(|ino| rank_of(&fs, ino)), [Rank::New; 3]);
+    rank(&fs);
+    assert_eq!(counted(&fs), [3, 0, 0, 0]);
+    assert_sound(&fs);
+    read_in_sequence(&fs, files[2], 200);
+    volume.days(16);
+    rank(&fs);
+    assert_eq!(
+        files.map(|ino| rank_of(&fs, ino)),
+        [Rank::New, Rank::New, Rank::Sequential],
+        "counters begin with a rank"
+    );
+    let empty = SetAttributes { size: Some(0), ..SetAttributes::default() };
+    fs.setattr(files[2], &empty).unwrap();
+    assert_eq!(rank_of(&fs, files[2]), Rank::New);
+    assert_sound(&fs);
+}
+
+#[test]
+fn a_cold_file_that_is_read_is_judged_again() {
+    let volume = Volume::new();
+    let fs = volume.open();
+    let ino = small(&fs, "old");
+    rank(&fs);
+    volume.days(20);
+    rank(&fs);
+    assert_eq!(rank_of(&fs, ino), Rank::Cold);
+    volume.days(21);
+    read_in_sequence(&fs, ino, 100);
+    fs.publish_reads().unwrap();
+    assert_eq!((rank_of(&fs, ino), counted(&fs)), (Rank::New, vec![1, 0, 0, 0]));
+    rank(&fs);
+    assert_eq!(rank_of(&fs, ino), Rank::New, "it was put to the top of its queue");
+    volume.days(23);
+    rank(&fs);
+    assert_eq!(rank_of(&fs, ino), Rank::Sequential);
+    assert_sound(&fs);
+}
+
+#[test]
+fn a_file_rewritten_on_two_days_is_left_alone_until_it_gets_a_rank() {
+    let volume = Volume::new();
+    let fs = volume.open();
+    let ino = small(&fs, "daily");
+    for day in 0..5 {
+        volume.days(day);
+        fs.write(ino, 0, &unique(100 + day as u64, 4), BY_CALLER).unwrap();
+        rank(&fs);
+        assert_eq!(rank_of(&fs, ino), Rank::New);
+        let treatment = treatment(&fs, ino);
+        assert_eq!((treatment.is_inline, treatment.is_later), (day == 0, day == 0), "day {day}");
+    }
+    assert_sound(&fs);
+    volume.days(30);
+    rank(&fs);
+    assert_eq!(rank_of(&fs, ino), Rank::Cold);
+    assert!(treatment(&fs, ino).is_later, "rewritten no more");
+    assert_sound(&fs);
+}
+
+#[test]
+fn files_that_were_there_before_anybody_ranked_get_ranks_too() {
+    let volume = Volume::new();
+    let fs = volume.open_with(&[("ranks", "off")]);
+    let make = |n: u32| {
+        if n.is_multiple_of(100) {
+            fs.store().commit().unwrap();
+        }
+        file(&fs, Ino::ROOT, &format!("file {n}")).ino
+    };
+    let files: Vec<Ino> = (0..1_000).map(make).collect();
+    assert_eq!(rank(&fs), 0);
+    fs.store().commit().unwrap();
+    drop(fs);
+    volume.days(1);
+    let fs = volume.open();
+    read_in_sequence(&fs, written(&fs, "new", &unique(3, 2)), 100);
+    rank(&fs);
+    assert_eq!(counted(&fs), [1, 0, 0, 1_000], "of the others nothing is known");
+    assert!(files.iter().all(|ino| rank_of(&fs, *ino) == Rank::Cold));
+    assert_sound(&fs);
+}
+
+#[test]
+fn places_of_deleted_files_are_dropped_when_their_time_comes() {
+    let volume = Volume::new();
+    let fs = volume.open();
+    let places = || fs.store().scan(b"q", b"r", usize::MAX).unwrap().len();
+    for n in 0..200 {
+        let name = format!("file {n}");
+        let ino = file(&fs, Ino::ROOT, &name).ino;
+        if n == 99 {
+            rank(&fs);
+        }
+        if n < 150 {
+            fs.unlink(Ino::ROOT, name.as_bytes()).unwrap();
+            fs.forget(ino).unwrap();
+        }
+    }
+    rank(&fs);
+    assert_eq!((places(), counted(&fs)), (50, vec![50, 0, 0, 0]), "that of one which the queue knew came to the tail");
+    volume.days(14);
+    rank(&fs);
+    assert_eq!((places(), counted(&fs)), (0, vec![0, 0, 0, 50]));
+    assert_sound(&fs);
+}
+
+/// A file whose blocks are those of two others by turns, and what it holds.
+fn stitched(fs: &FileSystem, blocks: u64) -> (Ino, Vec<u8>) {
+    let contents = [unique(1, blocks), unique(2, blocks)];
+    let sources = [written(fs, "even", &contents[0]), written(fs, "odd", &contents[1])];
+    let ino = file(fs, Ino::ROOT, "stitched").ino;
+    for at in 0..blocks {
+        fs.copy_file_range(sources[at as usize % 2], at * BLOCK, ino, at * BLOCK, BLOCK, false).unwrap();
+        if at.is_multiple_of(500) {
+            fs.store().commit().unwrap();
+        }
+    }
+    let block = |at: u64| &contents[at as usize % 2][(at * BLOCK) as usize..((at + 1) * BLOCK) as usize];
+    (ino, (0..blocks).flat_map(block).copied().collect())
+}
+
+fn extents(fs: &FileSystem, ino: Ino) -> u64 {
+    let look = RelayoutOptions { run_blocks_min: Some(64), dry_run: true, ..RelayoutOptions::default() };
+    fs.defrag(ino, &look).unwrap().extents_before
+}
+
+#[test]
+fn a_file_for_rank_1_is_laid_out_in_long_runs_first_and_one_that_is_written_meanwhile_keeps_its_rank() {
+    const BLOCKS: u64 = 6_000;
+    let volume = Volume::new();
+    let fs = volume.open();
+    let (ino, content) = stitched(&fs, BLOCKS);
+    assert_eq!(extents(&fs, ino), BLOCKS);
+    read_in_sequence(&fs, ino, BLOCKS);
+    rank(&fs);
+    volume.days(2);
+    let relaid = || fs.report().counters["blocks_relaid"];
+    while relaid() == 0 {
+        assert!(fs.store().run(Chore::Rank).unwrap());
+    }
+    assert!(relaid() < BLOCKS, "a part at a time");
+    assert_eq!(rank_of(&fs, ino), Rank::New);
+    fs.write(ino, 0, &content[..BLOCK_BYTES], BY_CALLER).unwrap();
+    rank(&fs);
+    assert_eq!(rank_of(&fs, ino), Rank::New);
+    assert!(relaid() < BLOCKS, "the rest waits");
+    volume.days(4);
+    rank(&fs);
+    assert_eq!((rank_of(&fs, ino), relaid()), (Rank::Sequential, BLOCKS));
+    assert!(extents(&fs, ino) <= BLOCKS / 64, "{} extents", extents(&fs, ino));
+    let treatment = treatment(&fs, ino);
+    assert_eq!((treatment.run_blocks_min, treatment.shares_ends), (Some(64), true));
+    assert!(*fs.read(ino, 0, content.len(), false).unwrap() == *content);
+    assert_sound(&fs);
+}
+
+#[test]
+fn a_file_whose_policy_leaves_it_alone_is_ranked_and_not_laid_out() {
+    let volume = Volume::new();
+    let fs = volume.open();
+    let (ino, _) = stitched(&fs, 200);
+    fs.setxattr(ino, b"user.oncefs.policy", b"off", XattrMode::Any, true).unwrap();
+    read_in_sequence(&fs, ino, 200);
+    rank(&fs);
+    volume.days(2);
+    rank(&fs);
+    assert_eq!((rank_of(&fs, ino), extents(&fs, ino)), (Rank::Sequential, 200));
+    assert!(!treatment(&fs, ino).is_later);
+    assert_sound(&fs);
+}
+
+#[test]
+fn a_file_that_gets_rank_2_or_3_shares_every_block_with_others() {
+    for days in [2, 14] {
+        let volume = Volume::new();
+        let fs = volume.open_with(&[("ranks", "on"), ("run_blocks_min", "16")]);
+        let first = written(&fs, "first", &unique(1, 64));
+        let mut content = unique(2, 64);
+        for at in (0..64).step_by(4) {
+            content[at * BLOCK_BYTES..][..BLOCK_BYTES]
+                .copy_from_slice(&unique(1, 64)[at * BLOCK_BYTES..][..BLOCK_BYTES]);
+        }
+        let second = written(&fs, "second", &content);
+        while fs.store().run(Chore::Revisit { blocks_max: 256 }).unwrap() {}
+        let before = fs.store().totals().used.0;
+        if days == 2 {
+            [first, second].iter().for_each(|ino| read_at_random(&fs, *ino, 100));
+        }
+        rank(&fs);
+        volume.days(days);
+        rank(&fs);
+        let expected = if days == 2 { Rank::Random } else { Rank::Cold };
+        assert_eq!([first, second].map(|ino| rank_of(&fs, ino)), [expected; 2]);
+        while fs.store().run(Chore::Revisit { blocks_max: 256 }).unwrap() {}
+        assert_eq!(fs.store().totals().used.0, before - 16, "rank {expected:?}");
+        assert!(*fs.read(second, 0, content.len(), false).unwrap() == *content);
+        assert_sound(&fs);
+    }
+}
+
+#[test]
+fn in_the_papers_profile_a_file_is_not_shared_before_it_has_a_rank() {
+    let volume = Volume::new();
+    let fs = volume.open_with(&[("ranks", "paper")]);
+    let files = ["one", "two"].map(|name| written(&fs, name, &unique(5, 70)));
+    let all = || while fs.store().run(Chore::Revisit { blocks_max: 256 }).unwrap() {};
+    rank(&fs);
+    all();
+    let before = fs.store().totals().used.0;
+    volume.days(2);
+    files.iter().for_each(|ino| read_in_sequence(&fs, *ino, 140));
+    rank(&fs);
+    all();
+    assert_eq!(files.map(|ino| rank_of(&fs, ino)), [Rank::Sequential; 2]);
+    assert!(before - fs.store().totals().used.0 >= 64, "the run of 64 blocks is shared");
+    fs.write(files[0], 0, &unique(6, 1), BY_CALLER).unwrap();
+    assert!(!treatment(&fs, files[0]).is_later, "it is new again");
+    assert_sound(&fs);
+}
+
+/// Files of all kinds of use, created and used within two days, and the ranks that they deserve then.
+fn used_files(volume: &Volume, fs: &FileSystem) -> Vec<(Ino, Rank)> {
+    let files: Vec<Ino> = (0..90).map(|n| small(fs, &format!("file {n}"))).collect();
+    let (broken, _) = stitched(fs, 300);
+    volume.days(1);
+    for (n, ino) in files.iter().enumerate() {
+        match n % 3 {
+            0 => read_in_sequence(fs, *ino, 100),
+            1 => read_at_random(fs, *ino, 100),
+            _ => {}
+        }
+    }
+    read_in_sequence(fs, broken, 300);
+    fs.publish_reads().unwrap();
+    let deserved = [Rank::Sequential, Rank::Random, Rank::New];
+    let ranked = files.into_iter().enumerate().map(|(n, ino)| (ino, deserved[n % 3]));
+    ranked.chain([(broken, Rank::Sequential)]).collect()
+}
+
+#[test]
+fn ranking_goes_on_wherever_a_power_cut_ended_it() {
+    let volume = Volume::new();
+    let fs = volume.open();
+    let files = used_files(&volume, &fs);
+    fs.store().commit().unwrap();
+    drop(fs);
+    let mut cut_after = 0;
+    loop {
+        let cut = volume.after_power_cut();
+        cut.days(2);
+        let fs = cut.open();
+        let is_over = (0..cut_after).any(|_| !fs.store().run(Chore::Rank).unwrap());
+        // Every other time what was done last is durable.
+        fs.store().commit().unwrap();
+        if cut_after % 2 == 1 {
+            fs.store().run(Chore::Rank).unwrap();
+        }
+        drop(fs);
+        let cut = cut.after_power_cut();
+        let fs = cut.open();
+        assert_sound(&fs);
+        rank(&fs);
+        for (ino, deserved) in &files {
+            assert_eq!(rank_of(&fs, *ino), *deserved, "inode {}, cut after {cut_after} turns", ino.0);
+        }
+        assert_sound(&fs);
+        if is_over {
+            break;
+        }
+        cut_after += 1;
+    }
+    assert!(cut_after > 5, "only {cut_after} turns");
+}
+
+#[test]
+fn a_clock_that_jumps_leaves_files_that_are_ranked_by_the_new_time() {
+    for jump in [-3_650, -1, 0, 1, 3_650] {
+        let volume = Volume::new();
+        let fs = volume.open();
+        let files = used_files(&volume, &fs);
+        rank(&fs);
+        let days = 1 + jump;
+        volume.days(days);
+        rank(&fs);
+        assert_sound(&fs);
+        for (ino, _) in files.iter().filter(|(_, deserved)| *deserved == Rank::Sequential) {
+            read_in_sequence(&fs, *ino, 200);
+        }
+        fs.publish_reads().unwrap();
+        volume.days(days + 2);
+        rank(&fs);
+        // Where the clock jumped ahead all were cold in between, and those that were read were looked at again.
+        for (ino, deserved) in &files {
+            let rank = rank_of(&fs, *ino);
+            let is_sane = rank == *deserved || jump > 14 && rank == Rank::Cold;
+            assert!(is_sane, "jump of {jump} days: inode {} should be {deserved:?} and is {rank:?}", ino.0);
+        }
+        volume.days(days + 40);
+        rank(&fs);
+        assert!(files.iter().all(|(ino, _)| rank_of(&fs, *ino) == Rank::Cold), "jump of {jump} days");
+        assert_sound(&fs);
+    }
+}
+
+#[test]
+fn bounds_of_zero_rank_within_a_second_and_come_to_an_end() {
+    let volume = Volume::new();
+    let mut seconds = 0;
+    for (reads_min, hot, expected) in [
+        ("0", "1209600", [Rank::Sequential, Rank::Random]),
+        ("9", "1209600", [Rank::Sequential, Rank::New]),
+        ("0", "0", [Rank::Cold; 2]),
+    ] {
+        let zero = [("ranks", "on"), ("rank_evaluation_seconds_min", "0"), ("rank_evaluation_reads_min", reads_min)];
+        let fs = volume.open_with(&[&zero[..], &[("rank_hot_seconds_max", hot)]].concat());
+        let files = ["read", "unread"].map(|name| small(&fs, &format!("{name} {reads_min} {hot}")));
+        read_in_sequence(&fs, files[0], 10);
+        seconds += 1;
+        volume.seconds(seconds);
+        rank(&fs);
+        assert_eq!(files.map(|ino| rank_of(&fs, ino)), expected, "reads {reads_min}, hot {hot}");
+        assert_sound(&fs);
+        fs.store().commit().unwrap();
+    }
+}
+
+/// A small generator (xorshift64*).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) % end
+    }
+}
+
+/// Files are used, time passes and jumps, the volume is closed, or loses its power: whatever happens, everything agrees,
+/// and no file is forgotten.
+fn use_at_random(seed: u64) {
+    const FILES: u64 = 12;
+    let mut random = Random(seed * 2 + 1);
+    let mut volume = Volume::new();
+    let mut fs = volume.open();
+    let mut day = 0;
+    for step in 0..150 {
+        let name = format!("file {}", random.below(FILES));
+        let found = fs.lookup(Ino::ROOT, name.as_bytes()).map(|attributes| attributes.ino).ok();
+        match (random.below(16), found) {
+            (0..6, None) => drop(small(&fs, &name)),
+            (0, Some(ino)) => {
+                fs.unlink(Ino::ROOT, name.as_bytes()).unwrap();
+                fs.forget(ino).unwrap();
+            }
+            (1, Some(ino)) => drop(fs.write(ino, random.below(4) * BLOCK, &unique(step, 2), BY_CALLER).unwrap()),
+            (2, Some(ino)) => {
+                let size = Some(random.below(2) * 4 * BLOCK);
+                fs.setattr(ino, &SetAttributes { size, ..SetAttributes::default() }).map(drop).unwrap();
+            }
+            (3 | 4, Some(ino)) if fs.getattr(ino).unwrap().size >= 4 * BLOCK => match random.below(2) {
+                0 => read_in_sequence(&fs, ino, 100),
+                _ => read_at_random(&fs, ino, 100),
+            },
+            (6..9, _) => day += 1 + random.below(3) as i64,
+            (9, _) => day = random.below(60) as i64 - 20,
+            (10, _) => fs.publish_reads().unwrap(),
+            (11, _) => {
+                fs.store().run(Chore::Rank).unwrap();
+            }
+            (12, _) => drop(rank(&fs)),
+            (13, _) => fs.store().commit().unwrap(),
+            (14, _) => {
+                fs.close().unwrap();
+                fs.store().commit().unwrap();
+                drop(fs);
+                fs = volume.open();
+            }
+            (15, _) if random.below(2) == 0 => {
+                drop(fs);
+                volume = volume.after_power_cut();
+                fs = volume.open();
+                assert_sound(&fs);
+            }
+            _ => {}
+        }
+        volume.days(day);
+    }
+    assert_sound(&fs);
+    fs.publish_reads().unwrap();
+    rank(&fs);
+    // Later than every moment that a clock which jumped back may have left in the future.
+    volume.days(day + 1_000);
+    rank(&fs);
+    assert_sound(&fs);
+    let names = common::names(&fs, Ino::ROOT);
+    for name in names {
+        let ino = fs.lookup(Ino::ROOT, &name).unwrap().ino;
+        assert_eq!(rank_of(&fs, ino), Rank::Cold, "seed {seed}: inode {} was forgotten", ino.0);
+    }
+}
+
+#[test]
+fn no_file_is_forgotten_by_the_queues_whatever_happens() {
+    for seed in 0..60 {
+        let attempt = std::panic::catch_unwind(|| use_at_random(seed));
+        assert!(attempt.is_ok(), "seed {seed}");
+    }
+}

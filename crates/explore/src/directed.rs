@@ -25,6 +25,7 @@ pub fn all() -> Vec<(&'static str, Vec<Operation>)> {
         ("range-in-pieces", range_in_pieces()),
         ("reclaim-in-portions", reclaim_in_portions()),
         ("scrub", scrub()),
+        ("ranks", ranks()),
         ("full", full()),
         ("leave", leave()),
     ]
@@ -285,6 +286,38 @@ fn scrub() -> Vec<Operation> {
         Background(Chore::Release),
         Scrub,
         Background(Chore::Checkpoint),
+    ]
+}
+
+/// Files get all ranks: one that is broken is laid out again first, one that was ranked is written, one that is cold is
+/// read, one is emptied, one is deleted.
+fn ranks() -> Vec<Operation> {
+    let rank = Exhaust(Chore::Rank);
+    vec![
+        rank,
+        Read("A/bar"),
+        ReadApart("B/foo"),
+        Commit,
+        Wait(200),
+        rank,
+        Commit,
+        Background(Chore::Revisit { blocks_max: 64 }),
+        Write("A/bar", 0, Content::from(900, 2 * BLOCK)),
+        Create("new"),
+        Append("new", Content::from(1, 5 * BLOCK)),
+        Commit,
+        rank,
+        Truncate("B/foo", 0),
+        Wait(1_500),
+        rank,
+        Background(Chore::Checkpoint),
+        Read("A/foo"),
+        Unlink("new"),
+        Close,
+        Commit,
+        Wait(200),
+        rank,
+        Background(Chore::LeaveCleanly),
     ]
 }
 

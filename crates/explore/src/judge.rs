@@ -57,6 +57,13 @@ fn attempt(setup: &Setup, images: Images, records: bool) -> Result<Recovered, St
     if !differences.is_empty() {
         return Err(format!("work after the recovery changed other files: {}", differences.join("; ")));
     }
+    tape.doing(Doing::Rank);
+    let rank = || -> oncefs_fs::Result<()> {
+        while store.run(Chore::Rank)? {}
+        Ok(())
+    };
+    rank().map_err(|error| format!("ranking after the recovery failed: {error}"))?;
+    audit(&tape, &store, &file_system).map_err(|what| format!("after ranking that followed the recovery: {what}"))?;
     Ok(Recovered { snapshot, afterwards, steps: tape.take() })
 }
 

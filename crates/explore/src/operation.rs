@@ -91,6 +91,8 @@ pub enum Operation {
     Copy((Path, u64), (Path, u64), u64),
     /// Reads a file to the end, and publishes what was noted of all files.
     Read(Path),
+    /// As `Read`, in requests for one block of which none follows the one before.
+    ReadApart(Path),
     /// setxattr with a value of so many bytes.
     SetXattr(Path, &'static str, usize),
     /// setxattr of how a file, or what is made in a directory, is deduplicated.
@@ -115,6 +117,8 @@ pub enum Operation {
     Rot(Content),
     /// Lays a file out again, but for runs of at least so many blocks; so many blocks may be newly taken.
     Defrag(Path, u32, u64),
+    /// So many seconds pass.
+    Wait(i64),
     /// Another value of a setting.
     Tune(&'static str, &'static str),
 }
@@ -152,11 +156,17 @@ impl Operation {
             Self::Write(..) | Self::Append(..) | Self::WriteOrphan(..) => write(live, *self),
             Self::Truncate(..) | Self::Allocate(..) | Self::Copy(..) => change_range(live, *self),
             Self::Read(path) => read(live, path),
+            Self::ReadApart(path) => read_apart(live, path),
             Self::SetXattr(..) | Self::SetPolicy(..) | Self::RemoveXattr(..) | Self::Chmod(..) | Self::SetTimes(..) => {
                 set_attributes(live, *self)
             }
             Self::Commit => live.store.commit().map_err(told),
             Self::Grow(_) => live.store.grow(live.model.data_blocks * BLOCK_BYTES as u64).map_err(told),
+            Self::Wait(seconds) => {
+                live.model.reference.now.seconds += seconds;
+                Ok(())
+            }
+            Self::Background(Chore::Rank) | Self::Exhaust(Chore::Rank) => rank(live),
             Self::Background(chore) => live.store.run(chore).map(drop).map_err(told),
             Self::Exhaust(chore) => {
                 while live.store.run(chore).map_err(told)? {}
@@ -306,9 +316,33 @@ fn read(live: &mut Live, path: Path) -> Result<(), String> {
     publish_reads(live)
 }
 
+fn read_apart(live: &mut Live, path: Path) -> Result<(), String> {
+    const APART: usize = 3;
+    let Some(ino) = live.find(path) else { return Ok(()) };
+    let blocks = live.model.reference.node(ino).content.len().div_ceil(BLOCK_BYTES);
+    let handle = live.file_system.opened(ino);
+    for at in (0..APART).flat_map(|first| (first..blocks).step_by(APART)) {
+        let at = (at * BLOCK_BYTES) as u64;
+        let real = live.file_system.read_by(handle, ino, at, BLOCK_BYTES, false).map(|bytes| bytes.to_vec());
+        agree((real, live.model.reference.read(ino, at, BLOCK_BYTES).map(<[u8]>::to_vec)))?;
+    }
+    publish_reads(live)
+}
+
 /// What is noted is the file system's to say: the model has it from there. That all of it is published, and at once, is
 /// compared behind the operation.
 fn publish_reads(live: &mut Live) -> Result<(), String> {
+    learn_reads(live)?;
+    live.file_system.publish_reads().map_err(|error| error.to_string())
+}
+
+/// Ranks until nothing is due. What is read of a file with a new rank is counted anew, which is the ranker's to say.
+fn rank(live: &mut Live) -> Result<(), String> {
+    while live.store.run(Chore::Rank).map_err(told)? {}
+    learn_reads(live)
+}
+
+fn learn_reads(live: &mut Live) -> Result<(), String> {
     for (ino, node) in &live.model.reference.nodes {
         if node.kind == FileKind::Regular && node.nlink > 0 {
             let usage = live.file_system.usage(*ino).map_err(|error| error.to_string())?;
@@ -316,7 +350,7 @@ fn publish_reads(live: &mut Live) -> Result<(), String> {
             live.model.reads.insert(*ino, (blocks, usage.last_access().0));
         }
     }
-    live.file_system.publish_reads().map_err(|error| error.to_string())
+    Ok(())
 }
 
 fn set_attributes(live: &mut Live, operation: Operation) -> Result<(), String> {

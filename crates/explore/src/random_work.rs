@@ -96,7 +96,9 @@ fn attribute(random: &mut Random) -> Operation {
 }
 
 fn background(random: &mut Random) -> Operation {
-    match random.below(23) {
+    match random.below(26) {
+        23 | 24 => Background(Chore::Rank),
+        25 => ReadApart(random.pick(&FILES)),
         20 => Scrub,
         21 | 22 => Defrag(random.pick(&["A/foo", "A/bar", "B/foo"]), 1 + random.below(64) as u32, random.below(60)),
         0..4 => Background(Chore::Checkpoint),

@@ -75,7 +75,25 @@ pub const RUNS: Setup = Setup {
     ..ONE_LEVEL
 };
 
-static ALL: [Setup; 5] = [ONE_LEVEL, TWO_LEVELS, LONG_LOG, MANY_GROUPS, RUNS];
+/// As one level, with files ranked within minutes.
+pub const RANKS: Setup = Setup {
+    name: "ranks",
+    settings: &[
+        ("inline", "all"),
+        ("fingerprints", "lazy"),
+        ("hint_memory", "256K"),
+        ("skipped_memory", "8K"),
+        ("ranks", "on"),
+        ("rank_hot_seconds_max", "1000"),
+        ("rank_evaluation_seconds_min", "100"),
+        ("rank_evaluation_reads_min", "8"),
+    ],
+    has_short_work: false,
+    directed: &["ranks", "reclaim-in-portions", "leave"],
+    ..ONE_LEVEL
+};
+
+static ALL: [Setup; 6] = [ONE_LEVEL, TWO_LEVELS, LONG_LOG, MANY_GROUPS, RUNS, RANKS];
 
 /// All setups.
 pub fn all() -> &'static [Setup] {

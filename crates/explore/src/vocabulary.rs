@@ -86,6 +86,7 @@ fn vocabulary() -> Vec<(&'static str, Vec<Operation>)> {
         ("grow", vec![Grow(256)]),
         ("reclaim", vec![Exhaust(Chore::Reclaim)]),
         ("punch-host", vec![Background(Chore::Release), Exhaust(Chore::Punch)]),
+        ("rank", vec![Background(Chore::Rank)]),
         ("revisit", vec![Background(Chore::Revisit { blocks_max: 64 })]),
         ("defrag", vec![Defrag("A/bar", 64, 40)]),
         ("merge", vec![Background(Chore::MergeHints)]),

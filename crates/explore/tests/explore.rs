@@ -16,7 +16,7 @@ use oncefs_explore::{report, setups};
 const STATES: usize = 100_000;
 
 /// Crash points, of which none may be lost when code or workloads change.
-const POINTS: [&str; 66] = [
+const POINTS: [&str; 69] = [
     "receive: change, begins",
     "place: change, data written",
     "map: change, published",
@@ -54,6 +54,9 @@ const POINTS: [&str; 66] = [
     "revisit: remap, hints written",
     "revisit: remap, hints punched",
     "revisit: remap, published",
+    "revisit: rank, begins",
+    "revisit: rank, data written",
+    "revisit: rank, published",
     "revisit: merge hints, hints written",
     "revisit: merge hints, published",
     "revisit: sweep hints, hints written",
@@ -146,6 +149,11 @@ fn a_change_that_goes_into_several_groups_is_there_in_parts_that_are_whole() {
 #[test]
 fn a_torn_page_of_the_table_is_redone_by_sectors() {
     survive(&["one-level/write-large,unlink,checkpoint", "one-level/directed:reuse"]);
+}
+
+#[test]
+fn a_file_has_its_rank_its_place_and_its_policy_wherever_ranking_is_cut() {
+    survive(&["ranks/directed:ranks", "ranks/interrupted:directed:ranks"]);
 }
 
 /// What tells two recordings apart.

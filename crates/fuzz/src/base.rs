@@ -34,8 +34,9 @@ fn make(is_cut: bool) -> Base {
     let file_system = volume.open(false).expect("a sound volume opens");
     let must = "a sound volume takes this";
     fill(&file_system).expect(must);
-    // The worker has dealt with some of it.
+    // The worker has dealt with some of it, and the rank queues know all files.
     file_system.store().run(Chore::Revisit { blocks_max: 64 }).expect(must);
+    file_system.store().run(Chore::Rank).expect(must);
     file_system.store().run(Chore::LeaveCleanly).expect(must);
     let mut states = vec![Tree::of(&file_system)];
     if is_cut {

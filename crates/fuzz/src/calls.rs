@@ -27,11 +27,12 @@ const CALLS_IN_A_GROUP: usize = 10;
 const NAMES: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"\xff\xfe", b"with space"];
 const XATTRS: [&[u8]; 4] = [b"user.one", b"trusted.two", b"security.three", POLICY_ATTRIBUTE];
 const POLICIES: [&[u8]; 6] = [b"off", b"inline", b"later", b"selective", b"run=3", b"run=300"];
-const WORK: [Chore; 10] = [
+const WORK: [Chore; 11] = [
     Chore::Reclaim,
     Chore::Release,
     Chore::FillHints,
     Chore::Revisit { blocks_max: 64 },
+    Chore::Rank,
     Chore::MergeHints,
     Chore::SweepHints,
     Chore::SaveSkipped,

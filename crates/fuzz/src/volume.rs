@@ -140,7 +140,16 @@ impl Volume {
 
     fn store(&self, read_only: bool) -> oncefs_engine::Result<Arc<Store>> {
         // Every request is looked up, so that nothing depends on the time that passes.
-        let settings = [("hint_memory", "64K"), ("skipped_memory", "64K"), ("inline", "all"), ("ranks", "on")];
+        let settings = [
+            ("hint_memory", "64K"),
+            ("skipped_memory", "64K"),
+            ("inline", "all"),
+            ("ranks", "on"),
+            // The clock goes on by a second with each call.
+            ("rank_evaluation_seconds_min", "3"),
+            ("rank_evaluation_reads_min", "4"),
+            ("rank_hot_seconds_max", "30"),
+        ];
         let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         let profile = Some(Profile::Smartdedup);
         Store::open_on(self.medium(), &OpenOptions { read_only, profile, settings, ..OpenOptions::new(MEMORY_BYTES) })

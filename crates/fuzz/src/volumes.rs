@@ -22,12 +22,13 @@ const DAMAGES_MAX: u64 = 6;
 /// Calls after the damage, at most.
 const CALLS_MAX: usize = 24;
 /// Work in the background, in any order.
-const CHORES: [Chore; 11] = [
+const CHORES: [Chore; 12] = [
     Chore::Checkpoint,
     Chore::Reclaim,
     Chore::Release,
     Chore::FillHints,
     Chore::Revisit { blocks_max: 64 },
+    Chore::Rank,
     Chore::MergeHints,
     Chore::SweepHints,
     Chore::SaveSkipped,

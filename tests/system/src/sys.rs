@@ -35,6 +35,13 @@ pub fn fallocate(file: &File, mode: i32, at: u64, len: u64) -> io::Result<()> {
     done(unsafe { libc::fallocate64(file.as_raw_fd(), mode, at as i64, len as i64) })
 }
 
+/// posix_fadvise(2): the kernel reads no more than what is asked for.
+pub fn advise_random(file: &File) -> io::Result<()> {
+    // SAFETY: plain numbers.
+    let error = unsafe { libc::posix_fadvise64(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM) };
+    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
+}
+
 /// lseek(2) with SEEK_DATA or SEEK_HOLE.
 pub fn seek(file: &File, at: u64, whence: i32) -> io::Result<u64> {
     // SAFETY: plain numbers.

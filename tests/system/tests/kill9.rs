@@ -26,14 +26,15 @@ const LIFE_MS: std::ops::Range<u64> = 50..1000;
 /// How soon a new daemon is killed again, in half of the rounds.
 const RECOVERY_MS: u64 = 50;
 /// How blocks are shared, round by round: as by default, all in-line, all by the worker, both with few hints, with
-/// hints on a sample, in long runs only.
-const SETTINGS: [&str; 6] = [
+/// hints on a sample, in long runs only, by ranks that files get at once.
+const SETTINGS: [&str; 7] = [
     "profile=desktop",
     "inline=all",
     "inline=off,worker=always,skipped_checkpoint_seconds=1",
     "worker=always,hint_memory=64K,skipped_checkpoint_seconds=1",
     "profile=server,worker=always,hint_memory=16K,skipped_checkpoint_seconds=1",
     "profile=idedup",
+    "worker=always,ranks=on,rank_evaluation_seconds_min=0,rank_evaluation_reads_min=1,rank_hot_seconds_max=1",
 ];
 /// What the daemon counted before it was killed, told to show that there was something to interrupt.
 const TOLD: [&str; 5] = ["checkpoints", "blocks_shared", "blocks_remapped", "blocks_cloned", "blocks_freed"];

@@ -9,8 +9,8 @@
 //! sequence: all of it or a part. A block that the file has already (`current` is a holder) stays, whatever the
 //! length; it has no other holder then.
 //!
-//! The rule. Runs do not overlap and have at least `run_blocks_min` blocks, unless all their blocks stay. Of all ways
-//! to choose such runs the one is taken
+//! The rule. Runs do not overlap and have at least `run_blocks_min` blocks, unless all their blocks stay, or they reach
+//! the last block and have at least `end_blocks_min`. Of all ways to choose such runs the one is taken
 //! 1. that shares most blocks,
 //! 2. of these, in the fewest runs,
 //! 3. of these, where the last block is shared if it can be, by the run that begins last (so that the runs before it
@@ -34,7 +34,7 @@ pub mod tests;
 
 use std::fmt;
 
-use crate::{HOLDERS_MAX, Pbn};
+use crate::{BIG_RUN_BLOCKS, HOLDERS_MAX, Lbn, Pbn};
 use choice::Choices;
 
 /// One block of a file: what may hold its content already.
@@ -68,13 +68,27 @@ pub struct RunRule {
     /// The shortest run worth sharing, in blocks; 0 is taken as 1. The paper's threshold: there a run is longer
     /// than it, here it has at least as many blocks.
     pub run_blocks_min: u32,
+    /// The shortest run that is worth sharing if it reaches the last block, where that is the file's last
+    /// ([`RunRule::end_chunk`]); 0 is taken as 1. None: no other one than elsewhere.
+    pub end_blocks_min: Option<u32>,
     /// Whether the file's next request may go on where these blocks end, so that a short run there is open.
     pub may_go_on: bool,
 }
 
 impl RunRule {
     /// Every block that has a holder is shared.
-    pub const EVERY_BLOCK: Self = Self { run_blocks_min: 1, may_go_on: false };
+    pub const EVERY_BLOCK: Self = Self { run_blocks_min: 1, end_blocks_min: None, may_go_on: false };
+
+    /// Runs of at least so many blocks, wherever they lie.
+    pub fn of(run_blocks_min: u32) -> Self {
+        Self { run_blocks_min, end_blocks_min: None, may_go_on: false }
+    }
+
+    /// The `end_blocks_min` of a file whose last block is this, where whole chunks and the partial one at the end count
+    /// (Selective, section 4.1): the blocks of the last chunk. Of a file that is shorter than a chunk that is all.
+    pub fn end_chunk(last: Lbn) -> u32 {
+        (last.0 % u64::from(BIG_RUN_BLOCKS)) as u32 + 1
+    }
 
     fn blocks_min(self) -> usize {
         self.run_blocks_min.max(1) as usize
@@ -146,9 +160,9 @@ pub fn runs_of(decisions: &[Decision]) -> Vec<DecidedRun> {
 pub fn detect(blocks: &[Candidates], rule: RunRule) -> Vec<Decision> {
     let mut sequences = sequences::Sequences::default();
     let mut choices = Choices::new(rule);
-    for block in blocks {
+    for (left, block) in (0..blocks.len()).rev().zip(blocks) {
         sequences.step(block.choice());
-        choices.step(sequences.open_mut(), block.stays());
+        choices.step(sequences.open_mut(), block.stays(), left == 0);
     }
     let mut decisions: Vec<Decision> = blocks.iter().map(not_shared).collect();
     choices.write(&sequences, &mut decisions);

@@ -19,6 +19,9 @@ pub struct Stretch<'a> {
     pub visits: &'a [Visit],
     /// The shortest run worth sharing there, blocks.
     pub run_blocks_min: u32,
+    /// The shortest one that reaches the end of `after`, or of the blocks: the file ends there, and its rank lets a part
+    /// of a chunk be shared.
+    pub end_blocks_min: Option<u32>,
     /// What the file has in front of them, as far as it is without a gap and matters.
     pub before: Vec<Pbn>,
     /// What it has behind them.
@@ -94,7 +97,7 @@ impl<'a> Choice<'a> {
         let visits = holders.iter().map(|holders| Candidates { holders, current: None });
         let candidates: Vec<Candidates> =
             (stretch.before.iter().map(staying)).chain(visits).chain(stretch.after.iter().map(staying)).collect();
-        let rule = RunRule { run_blocks_min: stretch.run_blocks_min, may_go_on: false };
+        let rule = RunRule { end_blocks_min: stretch.end_blocks_min, ..RunRule::of(stretch.run_blocks_min) };
         let decisions = detect(&candidates, rule).split_off(stretch.before.len());
         let targets = stretch.visits.iter().zip(decisions).filter_map(|(visit, decision)| match decision {
             Decision::Share(target) => Some((*visit, target)),
@@ -176,6 +179,10 @@ mod tests {
     use super::*;
     use crate::{Lbn, MapId};
 
+    fn stretch_of(visits: &[Visit], run_blocks_min: u32) -> Stretch<'_> {
+        Stretch { visits, run_blocks_min, end_blocks_min: None, before: Vec::new(), after: Vec::new() }
+    }
+
     fn entry(tag: u64, count: u32) -> Entry {
         Entry { tag: Tag(tag), fingerprint: None, count, flags: 0 }
     }
@@ -188,10 +195,8 @@ mod tests {
             .map(|(lbn, pbn)| Visit { map: MapId(1), lbn: Lbn(*lbn), pbn: Pbn(*pbn), entry: entry(7, count(*pbn)) })
             .collect();
         let holders = holders.iter().map(|(pbn, count)| (Pbn(*pbn), entry(7, *count))).collect();
-        let stretches: Vec<Stretch> = visits
-            .chunk_by(|a, b| a.lbn.plus(1) == b.lbn)
-            .map(|visits| Stretch { visits, run_blocks_min: 1, before: Vec::new(), after: Vec::new() })
-            .collect();
+        let stretches: Vec<Stretch> =
+            visits.chunk_by(|a, b| a.lbn.plus(1) == b.lbn).map(|visits| stretch_of(visits, 1)).collect();
         let (remaps, _) = choose(&stretches, &HashMap::from_iter([(Tag(7), holders)]), true);
         remaps.iter().map(|remap| (remap.visit.lbn.0, remap.target.0.0)).collect()
     }
@@ -276,9 +281,8 @@ mod tests {
             })
             .collect();
         let mins = stretches.iter().map(|(run_blocks_min, _)| *run_blocks_min);
-        let stretches: Vec<Stretch> = (mins.zip(&visits))
-            .map(|(run_blocks_min, visits)| Stretch { visits, run_blocks_min, before: Vec::new(), after: Vec::new() })
-            .collect();
+        let stretches: Vec<Stretch> =
+            (mins.zip(&visits)).map(|(run_blocks_min, visits)| stretch_of(visits, run_blocks_min)).collect();
         let (remaps, _) = choose(&stretches, &holders, false);
         remaps.iter().map(|remap| (remap.visit.pbn.0, remap.target.0.0)).collect()
     }

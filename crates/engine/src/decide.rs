@@ -64,8 +64,7 @@ impl Core {
             }
         }
         add_earlier_equals(batch, &mut holders);
-        let is_new = !current.iter().any(|target| matches!(target, Target::Data(_)));
-        let rule = self.run_rule(map, batch, &stream, is_new);
+        let rule = self.run_rule(map, batch, &stream, current)?;
         let before = shared_before(&stream, rule.run_blocks_min);
         // Zero blocks take no place in the data area, so that a run goes on behind them.
         let stored = batch.indexes(|outcome| outcome != Outcome::Zero);
@@ -117,14 +116,22 @@ impl Core {
 
     /// The shortest run worth sharing in this request, and whether one at its end stays open. A file that is known as a
     /// whole, from its beginning, and equal to one run as a whole, is shared however short it is, unless
-    /// `run_blocks_min` is fixed: it is one piece as before. `is_new`: the file had nothing at these places.
-    fn run_rule(&self, map: MapId, batch: &Batch, stream: &Stream, is_new: bool) -> RunRule {
+    /// `run_blocks_min` is fixed: it is one piece as before. Where a file ends is known if its last block is written
+    /// over; one that grows may go on.
+    fn run_rule(&self, map: MapId, batch: &Batch, stream: &Stream, current: &[Target]) -> Result<RunRule> {
         let run_blocks_min = self.run_blocks_min(map);
-        let stored = batch.indexes(|outcome| outcome != Outcome::Zero).len() + stream.open.len();
+        let stored = batch.indexes(|outcome| outcome != Outcome::Zero);
+        let is_data = |target: &Target| matches!(target, Target::Data(_));
+        let end_blocks_min = match stored.last() {
+            Some(&last) if is_data(&current[last]) => self.end_blocks_min(map, batch.first.plus(last as u64))?,
+            _ => None,
+        };
+        let is_new = !current.iter().any(is_data);
+        let stored = stored.len() + stream.open.len();
         let first = stream.open.first().map_or(batch.first, |block| block.lbn);
         let is_whole = first == Lbn(0) && is_new && self.shares_whole_files(map);
         let run_blocks_min = if is_whole { run_blocks_min.min(stored.max(1) as u32) } else { run_blocks_min };
-        RunRule { run_blocks_min, may_go_on: true }
+        Ok(RunRule { run_blocks_min, end_blocks_min, may_go_on: true })
     }
 
     /// Whether a file that is one run as a whole is shared however short it is: a fixed `run_blocks_min` means what it

@@ -228,7 +228,9 @@ impl Core {
         let known: Vec<Known> =
             blocks.iter().map(|(lbn, target)| known_of(*lbn, *target, &references, &holders)).collect();
         let waits = self.which_wait(map, blocks);
-        let equal = verdicts(&known, run_blocks_min);
+        let last = known.iter().rfind(|block| block.own.is_some()).map(|block| block.lbn);
+        let end = last.map(|last| self.end_blocks_min(map, last)).transpose()?.flatten();
+        let equal = verdicts(&known, run_blocks_min, last.zip(end));
         let what = |((&(_, target), equal), waits)| match target {
             Target::Hole => What::Hole,
             Target::Reserved => What::Reserved,

@@ -285,16 +285,21 @@ impl Core {
     pub fn seek_data(&self, map: MapId, from: u64, end: u64) -> Result<Option<u64>> {
         let _map = self.map_lock(map).read();
         self.attached(map)?;
-        let mut at = from / BLOCK;
-        let stop = end.div_ceil(BLOCK);
-        while at < stop {
+        let byte = self.next_stored(map, Lbn(from / BLOCK), Lbn(end.div_ceil(BLOCK)))?.map(|lbn| lbn.0 * BLOCK);
+        Ok(byte.map(|byte| byte.max(from)).filter(|byte| *byte < end))
+    }
+
+    /// The first block with data from an lbn on, before `stop`. The caller holds the map's lock, or bears with an answer
+    /// that is out of date.
+    pub fn next_stored(&self, map: MapId, from: Lbn, stop: Lbn) -> Result<Option<Lbn>> {
+        let mut at = from.0;
+        while at < stop.0 {
             let Some(&shard) = self.stored_shards(map, at / SHARD_BLOCKS, 1)?.first() else { return Ok(None) };
             at = at.max(shard * SHARD_BLOCKS);
             let parts = self.shard(ShardKey { map, shard })?;
             let mut data = parts.slice((at % SHARD_BLOCKS) as u16, SHARD_BLOCKS as u16);
             if let Some(extent) = data.find(|extent| matches!(extent.target, Target::Data(_))) {
-                let byte = (shard * SHARD_BLOCKS + u64::from(extent.first)) * BLOCK;
-                return Ok(Some(byte.max(from)).filter(|byte| *byte < end));
+                return Ok(Some(Lbn(shard * SHARD_BLOCKS + u64::from(extent.first))));
             }
             at = (shard + 1) * SHARD_BLOCKS;
         }

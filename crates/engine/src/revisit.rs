@@ -103,7 +103,8 @@ impl Core {
         let follows = |a: &Visit, b: &Visit| a.map == b.map && a.lbn.plus(1) == b.lbn;
         let stretch = |visits: &'a [Visit]| {
             let run_blocks_min = self.run_blocks_min(visits[0].map);
-            let mut stretch = Stretch { visits, run_blocks_min, before: Vec::new(), after: Vec::new() };
+            let mut stretch =
+                Stretch { visits, run_blocks_min, end_blocks_min: None, before: Vec::new(), after: Vec::new() };
             // A file that cannot be looked at around its blocks, or that was deleted, has nothing there.
             if run_blocks_min > 1
                 && let Err(error) = self.look_around_in_file(&mut stretch)
@@ -123,6 +124,8 @@ impl Core {
         if stretch.before.is_empty() && stretch.after.is_empty() && self.is_whole(map, first, blocks)? {
             stretch.run_blocks_min = stretch.run_blocks_min.min(blocks as u32);
         }
+        let last = first.plus(blocks - 1 + stretch.after.len() as u64);
+        stretch.end_blocks_min = self.end_blocks_min(map, last)?;
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 mod bounds;
 mod damage;
 mod duplicates;
+mod ends;
 mod sampled;
 mod turns;
 

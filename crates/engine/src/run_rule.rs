@@ -4,7 +4,7 @@
 //! Owns what follows from a number that falls: blocks that were refused for it are looked at again, by the worker and
 //! as part of their file. Who decides asks `run_blocks_min`, once for each request.
 
-use oncefs_dedup::{Pattern, Work};
+use oncefs_dedup::{Pattern, RunRule, Work};
 
 use crate::core::Core;
 use crate::device_reads::Change;
@@ -13,7 +13,7 @@ use crate::format::shard::Target;
 use crate::read::GAP_BLOCKS_MAX;
 use crate::read_pattern::Seen;
 use crate::settings::Settings;
-use crate::{Lbn, MapId, Pbn};
+use crate::{Lbn, MapId, Pbn, Result};
 
 /// Runs of one read request whose neighbourhood is looked at, at most.
 const RUNS_LOOKED_AT_MAX: usize = 16;
@@ -31,6 +31,14 @@ impl Core {
             self.look_again_at_refused(Work::Owner(map.0));
         }
         number.run_blocks_min
+    }
+
+    /// The shortest run worth sharing that ends with this block, which the map has or gets: fewer than elsewhere if it is
+    /// the map's last one, and the file's rank lets its whole and its end be shared. The caller holds the map's lock, or
+    /// bears with what others make of the map meanwhile.
+    pub fn end_blocks_min(&self, map: MapId, last: Lbn) -> Result<Option<u32>> {
+        let is_end = self.treatment(map).shares_ends && self.next_stored(map, last.plus(1), Lbn(u64::MAX))?.is_none();
+        Ok(is_end.then(|| RunRule::end_chunk(last)))
     }
 
     /// Learns from a read request how its map is read and how it lies.

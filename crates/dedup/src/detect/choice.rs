@@ -68,15 +68,16 @@ impl Choices {
         Self { rule, best: vec![Best::default()], stays_to: 0 }
     }
 
-    /// Goes to the next block, which these sequences reach.
-    pub fn step(&mut self, open: &mut [Sequence], stays: bool) {
+    /// Goes to the next block, which these sequences reach. `is_last`: no other follows.
+    pub fn step(&mut self, open: &mut [Sequence], stays: bool, is_last: bool) {
         let before = self.best.last().expect("there is a best choice for no blocks");
         // A block that stays is always in a run, if only in one of its own: that shares one block more.
         let mut best = Best { run: None, ..*before };
         for sequence in open {
             sequence.long = self.long(sequence);
             sequence.staying = stays.then(|| self.staying(sequence));
-            for way in [sequence.long, sequence.staying].into_iter().flatten() {
+            let ending = is_last.then(|| self.ending(sequence)).flatten();
+            for way in [sequence.long, sequence.staying, ending].into_iter().flatten() {
                 // Of equals the first stays, that with the lowest pbns.
                 if way.rank() > best.rank() {
                     best = Best { shared: way.shared, runs: way.runs, run: Some((way.begin, sequence.last)) };
@@ -103,6 +104,14 @@ impl Choices {
         let begun = (sequence.blocks >= blocks_min).then(begins);
         let goes_on = sequence.long.map(Way::longer);
         [goes_on, begun].into_iter().flatten().max_by_key(Way::rank)
+    }
+
+    /// The best run to the last block, which may be shorter than others.
+    fn ending(&self, sequence: &Sequence) -> Option<Way> {
+        let blocks = self.best.len();
+        let blocks_min = self.rule.end_blocks_min?.max(1) as usize;
+        let begins = blocks - sequence.blocks..=blocks.checked_sub(blocks_min)?;
+        begins.map(|begin| self.best[begin].then(begin, blocks - begin)).max_by_key(Way::rank)
     }
 
     fn staying(&self, sequence: &Sequence) -> Way {

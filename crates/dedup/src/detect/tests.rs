@@ -20,7 +20,11 @@ fn pbns(holders: &[&[u64]]) -> Vec<Vec<Pbn>> {
 
 /// Decides and prints: a pbn, `.` unknown, `-` refused, `?` open.
 fn shown(holders: &[&[u64]], current: &[u64], run_blocks_min: u32, may_go_on: bool) -> String {
-    let (holders, rule) = (pbns(holders), RunRule { run_blocks_min, may_go_on });
+    shown_by(holders, current, RunRule { may_go_on, ..RunRule::of(run_blocks_min) })
+}
+
+fn shown_by(holders: &[&[u64]], current: &[u64], rule: RunRule) -> String {
+    let holders = pbns(holders);
     let blocks = blocks(&holders, current);
     let decisions = detect(&blocks, rule);
     check::check(&blocks, rule, &decisions);
@@ -88,6 +92,36 @@ fn runs_below_the_minimum_are_refused() {
     assert_eq!(decided(&holders, 2), "10 11 . 20 21 22");
     assert_eq!(decided(&holders, 3), "- - . 20 21 22");
     assert_eq!(decided(&holders, 4), "- - . - - -");
+}
+
+fn at_the_end(holders: &[&[u64]], current: &[u64], run_blocks_min: u32, end_blocks_min: u32) -> String {
+    shown_by(holders, current, RunRule { end_blocks_min: Some(end_blocks_min), ..RunRule::of(run_blocks_min) })
+}
+
+#[test]
+fn at_the_file_s_end_a_run_of_the_last_chunk_is_enough() {
+    let holders: [&[u64]; 6] = [&[10], &[11], &[], &[20], &[21], &[22]];
+    assert_eq!(at_the_end(&holders, &[], 4, 3), "- - . 20 21 22", "and nowhere else");
+    assert_eq!(at_the_end(&holders, &[], 4, 2), "- - . 20 21 22", "as long as it can be");
+    assert_eq!(at_the_end(&holders, &[], 8, 4), "- - . - - -");
+    assert_eq!(at_the_end(&holders[..2], &[], 64, 2), "10 11", "a file as a whole");
+    assert_eq!(at_the_end(&holders[..3], &[], 64, 1), "- - .", "what has no holder is no end");
+}
+
+#[test]
+fn a_run_at_the_end_leaves_to_another_what_makes_that_long_enough_and_goes_on_with_what_stays() {
+    let overlapping: [&[u64]; 5] = [&[10], &[11], &[12, 52], &[13, 53], &[54]];
+    assert_eq!(at_the_end(&overlapping, &[], 4, 1), "10 11 12 13 54");
+    assert_eq!(at_the_end(&overlapping, &[], 3, 2), "10 11 12 53 54");
+    assert_eq!(at_the_end(&overlapping, &[], 4, 3), "10 11 12 13 -", "four blocks are more than three");
+    assert_eq!(at_the_end(&[&[10], &[11], &[12]], &[9, 11], 64, 2), "10 11 12");
+    assert_eq!(at_the_end(&[&[10], &[11], &[12, 32]], &[9, 11], 64, 1), "10 11 12");
+}
+
+#[test]
+fn the_last_chunk_of_a_file_has_the_blocks_behind_its_last_whole_one() {
+    let blocks = |blocks: u64| RunRule::end_chunk(Lbn(blocks - 1));
+    assert_eq!([1, 2, 63, 64, 65, 128, 200].map(blocks), [1, 2, 63, 64, 1, 64, 8]);
 }
 
 #[test]

@@ -213,7 +213,7 @@ fn write_again(table: &Table, hints: &mut HintStore, tags: &[Tag]) -> (usize, us
         });
         let holders = extension.into_holders();
         let blocks: Vec<Candidates> = holders.iter().map(|holders| Candidates { holders, current: None }).collect();
-        let decisions = detect(&blocks, RunRule { run_blocks_min: 8, may_go_on: false });
+        let decisions = detect(&blocks, RunRule::of(8));
         shared += decisions.iter().filter(|decision| matches!(decision, Decision::Share(_))).count();
         seeds = match decisions.last() {
             Some(Decision::Share(pbn)) => vec![pbn.plus(1)],

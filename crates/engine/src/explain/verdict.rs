@@ -20,18 +20,23 @@ pub struct Known {
 }
 
 /// What is known of blocks equal to each one. Those that are shared, or that no run goes through, get `Equal::None`.
-pub fn verdicts(blocks: &[Known], run_blocks_min: u32) -> Vec<Equal> {
+/// `end`: the file's last block, and the shortest run that is worth sharing there, if that is another.
+pub fn verdicts(blocks: &[Known], run_blocks_min: u32, end: Option<(Lbn, u32)>) -> Vec<Equal> {
     let are_neighbours = |a: &Known, b: &Known| a.lbn.plus(1) == b.lbn && a.own.is_some() && b.own.is_some();
-    blocks.chunk_by(are_neighbours).flat_map(|stretch| of_stretch(stretch, run_blocks_min)).collect()
+    let rule_of = |stretch: &[Known]| {
+        let end = end.filter(|(last, _)| stretch.last().is_some_and(|block| block.lbn == *last));
+        RunRule { end_blocks_min: end.map(|(_, min)| min), ..RunRule::of(run_blocks_min) }
+    };
+    blocks.chunk_by(are_neighbours).flat_map(|stretch| of_stretch(stretch, rule_of(stretch))).collect()
 }
 
-fn of_stretch(stretch: &[Known], run_blocks_min: u32) -> Vec<Equal> {
+fn of_stretch(stretch: &[Known], rule: RunRule) -> Vec<Equal> {
     let candidates: Vec<Candidates<'_>> = stretch
         .iter()
         .map(|block| Candidates { holders: &block.holders, current: block.own.filter(|_| block.is_shared) })
         .collect();
     let longest = longest_runs(&candidates);
-    let decisions = detect(&candidates, RunRule { run_blocks_min, may_go_on: false });
+    let decisions = detect(&candidates, rule);
     let verdict = |((block, decision), longest): ((&Known, Decision), Option<(Pbn, u32)>)| match (decision, longest) {
         _ if block.is_shared => Equal::None,
         (Decision::Share(pbn), _) => Equal::LongEnough { equal_pbn: pbn.0 },

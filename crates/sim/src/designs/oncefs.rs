@@ -152,7 +152,7 @@ impl Oncefs {
         let found = (holders.iter().enumerate())
             .map(|(at, holders)| Candidates { holders, current: self.volume.at(first.plus(at)) });
         let candidates: Vec<Candidates> = stays.chain(found).collect();
-        let decisions = detect(&candidates, RunRule { run_blocks_min, may_go_on });
+        let decisions = detect(&candidates, RunRule { may_go_on, ..RunRule::of(run_blocks_min) });
         let mut open = None;
         for (at, decision) in decisions.into_iter().skip(before.len()).enumerate() {
             let (place, content) = (first.plus(at), contents[at]);

@@ -98,7 +98,7 @@ impl Store {
         while placed.len() < rest.len() {
             let portion = &rest[placed.len()..rest.len().min(placed.len() + PORTION_BLOCKS)];
             let may_go_on = placed.len() + portion.len() < rest.len();
-            let rule = RunRule { run_blocks_min, may_go_on };
+            let rule = RunRule { may_go_on, ..RunRule::of(run_blocks_min) };
             for (content, decision) in portion.iter().zip(self.decide(&placed, portion, rule)) {
                 match decision {
                     Decision::Share(pbn) => placed.push(pbn),
@@ -115,7 +115,7 @@ impl Store {
         if contents.is_empty() {
             return None;
         }
-        let rule = RunRule { run_blocks_min: contents.len() as u32, may_go_on: false };
+        let rule = RunRule::of(contents.len() as u32);
         let decisions = self.decide(&[], contents, rule);
         let is_shared = decisions.iter().all(|decision| matches!(decision, Decision::Share(_)));
         is_shared.then_some(contents.len())

@@ -4,7 +4,7 @@ use super::*;
 
 /// Panics unless
 /// 1. a share is with a holder that is looked at, and a block that the file has keeps its pbn;
-/// 2. a run of shares has at least `run_blocks_min` blocks, or all of them stay;
+/// 2. a run of shares has at least `run_blocks_min` blocks, or `end_blocks_min` at the end, or all of them stay;
 /// 3. no stretch of that many blocks is left, none of them shared or open, that have holders in a row;
 /// 4. no run that is long enough could have one block more that is neither shared nor open;
 /// 5. exactly what has no holder is unknown;
@@ -63,7 +63,8 @@ fn check_shared(
     told: &dyn Fn() -> String,
 ) {
     let end = run.first + run.blocks;
-    if run.blocks < min(rule) {
+    let is_end = end == blocks.len() && rule.end_blocks_min.is_some_and(|min| run.blocks >= min.max(1) as usize);
+    if run.blocks < min(rule) && !is_end {
         assert!(blocks[run.first..end].iter().all(stays), "2: {run} of {}", told());
         return;
     }
@@ -90,7 +91,9 @@ fn check_left(blocks: &[Candidates], rule: RunRule, decisions: &[Decision], told
     for (first, block) in blocks.iter().enumerate() {
         let is_missed = |pbn: &Pbn| {
             let could = |n: usize| is_left(decisions.get(first + n)) && holds(blocks, first + n, pbn.plus(n as u64));
-            (0..min(rule)).all(could)
+            let to_end = blocks.len() - first;
+            let is_end = rule.end_blocks_min.is_some_and(|min| to_end >= min.max(1) as usize);
+            (0..min(rule)).all(could) || (is_end && (0..to_end).all(could))
         };
         let missed = looked_at(block).iter().find(|pbn| is_missed(pbn));
         assert_eq!(missed, None, "3: a run from block {first} is missed of {}", told());

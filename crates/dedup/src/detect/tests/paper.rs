@@ -64,7 +64,7 @@ fn the_paper_never_shares_more_blocks() {
     let (mut by_paper, mut by_us, mut held) = (0, 0, 0);
     for number in 0..100_000 {
         let case = Case::random(&mut numbers);
-        let rule = RunRule { may_go_on: false, ..case.rule };
+        let rule = RunRule::of(case.rule.run_blocks_min);
         let blocks: Vec<Candidates> =
             case.blocks().into_iter().map(|block| Candidates { current: None, ..block }).collect();
         let decisions = detect(&blocks, rule);

@@ -53,7 +53,9 @@ impl Case {
             holders.sort_unstable();
             holders.dedup();
         }
-        let rule = RunRule { run_blocks_min: 1 + numbers.below(min_max) as u32, may_go_on: numbers.below(2) == 0 };
+        let (run_blocks_min, may_go_on) = (1 + numbers.below(min_max) as u32, numbers.below(2) == 0);
+        let end_blocks_min = (numbers.below(3) == 0).then(|| 1 + numbers.below(min_max) as u32);
+        let rule = RunRule { run_blocks_min, end_blocks_min, may_go_on };
         // In every second case the file has some of the blocks already.
         let has_current = numbers.below(2) == 0;
         let current = |holders: &Vec<Pbn>| match numbers.below(3) {

@@ -33,10 +33,16 @@ fn first_max<T, K: Ord>(all: impl IntoIterator<Item = T>, key: impl Fn(&T) -> K)
     all.into_iter().reduce(|best, next| if key(&next) > key(&best) { next } else { best })
 }
 
-fn best_choices(blocks: &[Candidates], blocks_min: usize) -> Vec<Choice> {
+/// Whether a run is worth sharing by its length and place.
+fn is_long_enough(blocks: &[Candidates], rule: RunRule, first: usize, end: usize) -> bool {
+    let is_last = end == blocks.len() && rule.end_blocks_min.is_some_and(|min| end - first >= min.max(1) as usize);
+    is_last || end - first >= rule.run_blocks_min.max(1) as usize || blocks[first..end].iter().all(stays)
+}
+
+fn best_choices(blocks: &[Candidates], rule: RunRule) -> Vec<Choice> {
     let mut best = vec![Choice::default()];
     for end in 1..=blocks.len() {
-        let is_allowed = |&(first, _): &(usize, Pbn)| end - first >= blocks_min || blocks[first..end].iter().all(stays);
+        let is_allowed = |&(first, _): &(usize, Pbn)| is_long_enough(blocks, rule, first, end);
         let with_run = |(first, pbn)| {
             let Choice { shared, runs, .. } = best[first];
             Choice { shared: shared + end - first, runs: runs + 1, run: Some((first, pbn)) }
@@ -66,7 +72,7 @@ fn open_from(blocks: &[Candidates], best: &[Choice], blocks_min: usize) -> Optio
 /// The rule of the detector, by trying every run for every end.
 fn quadratic(blocks: &[Candidates], rule: RunRule) -> Vec<Decision> {
     let blocks_min = rule.run_blocks_min.max(1) as usize;
-    let best = best_choices(blocks, blocks_min);
+    let best = best_choices(blocks, rule);
     let is_unknown = |block: &Candidates| block.holders.is_empty();
     let not_shared = |block| if is_unknown(block) { Decision::Unknown } else { Decision::Refused };
     let mut decisions: Vec<Decision> = blocks.iter().map(not_shared).collect();
@@ -86,16 +92,16 @@ fn quadratic(blocks: &[Candidates], rule: RunRule) -> Vec<Decision> {
 }
 
 /// The most blocks that any choice shares, and in how few runs: tries each holder of each block, and none.
-fn achieved_at_most(blocks: &[Candidates], blocks_min: usize, chosen: &mut Vec<Decision>) -> (usize, Reverse<usize>) {
+fn achieved_at_most(blocks: &[Candidates], rule: RunRule, chosen: &mut Vec<Decision>) -> (usize, Reverse<usize>) {
     let Some(block) = blocks.get(chosen.len()) else {
-        let allowed = achieved(blocks, blocks_min, chosen);
+        let allowed = achieved(blocks, rule, chosen);
         return allowed.unwrap_or((0, Reverse(usize::MAX)));
     };
     let not_shared = (!stays(block)).then_some(Decision::Refused);
     let all = looked_at(block).iter().copied().map(Decision::Share).chain(not_shared);
     let with = |decision| {
         chosen.push(decision);
-        let achieved = achieved_at_most(blocks, blocks_min, chosen);
+        let achieved = achieved_at_most(blocks, rule, chosen);
         chosen.pop();
         achieved
     };
@@ -103,11 +109,11 @@ fn achieved_at_most(blocks: &[Candidates], blocks_min: usize, chosen: &mut Vec<D
 }
 
 /// What a choice achieves, if all its runs are allowed. Neighbours on one run are one run.
-fn achieved(blocks: &[Candidates], blocks_min: usize, decisions: &[Decision]) -> Option<(usize, Reverse<usize>)> {
+fn achieved(blocks: &[Candidates], rule: RunRule, decisions: &[Decision]) -> Option<(usize, Reverse<usize>)> {
     let (mut shared, mut runs) = (0, 0);
     for DecidedRun { first, blocks: len, decision } in runs_of(decisions) {
         if let Decision::Share(_) = decision {
-            if len < blocks_min && !blocks[first..first + len].iter().all(stays) {
+            if !is_long_enough(blocks, rule, first, first + len) {
                 return None;
             }
             (shared, runs) = (shared + len, runs + 1);
@@ -123,7 +129,7 @@ fn millions() -> u64 {
 
 #[test]
 fn the_quadratic_reference_agrees_on_a_million_random_cases() {
-    let (mut cases, mut shared, mut open) = (0_u64, 0_u64, 0_u64);
+    let (mut cases, mut shared, mut open, mut short_ends) = (0_u64, 0_u64, 0_u64, 0_u64);
     for seed in 1..=millions() {
         let mut numbers = Numbers::new(seed);
         for number in 0..1_000_000 {
@@ -134,11 +140,23 @@ fn the_quadratic_reference_agrees_on_a_million_random_cases() {
             check(&blocks, rule, &decisions);
             shared += decisions.iter().filter(|decision| matches!(decision, Decision::Share(_))).count() as u64;
             open += u64::from(decisions.last() == Some(&Decision::Open));
+            short_ends += u64::from(has_short_end(&blocks, rule, &decisions));
             cases += 1;
         }
     }
-    println!("{cases} cases, {shared} blocks shared, {open} cases with open blocks");
+    println!(
+        "{cases} cases, {shared} blocks shared, {open} with open blocks, {short_ends} with a short run at the end"
+    );
     assert!(shared > cases && open > cases / 100, "the cases have to share and to leave open");
+    assert!(short_ends > cases / 100, "and to end in short runs");
+}
+
+fn has_short_end(blocks: &[Candidates], rule: RunRule, decisions: &[Decision]) -> bool {
+    let is_short = |run: &DecidedRun| {
+        let is_shared = matches!(run.decision, Decision::Share(_)) && run.blocks < rule.run_blocks_min as usize;
+        is_shared && !blocks[run.first..].iter().all(stays)
+    };
+    runs_of(decisions).last().is_some_and(is_short)
 }
 
 #[test]
@@ -147,9 +165,8 @@ fn no_choice_shares_more_blocks_or_as_many_in_fewer_runs() {
     for number in 0..20_000 {
         let case = Case::small(&mut numbers);
         let (blocks, rule) = (case.blocks(), RunRule { may_go_on: false, ..case.rule });
-        let blocks_min = rule.run_blocks_min as usize;
-        let found = achieved(&blocks, blocks_min, &detect(&blocks, rule)).expect("its runs are allowed");
-        let most = achieved_at_most(&blocks, blocks_min, &mut Vec::new());
+        let found = achieved(&blocks, rule, &detect(&blocks, rule)).expect("its runs are allowed");
+        let most = achieved_at_most(&blocks, rule, &mut Vec::new());
         assert_eq!(found, most, "case {number}: {blocks:?} {rule:?}");
     }
 }

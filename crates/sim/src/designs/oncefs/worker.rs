@@ -122,7 +122,7 @@ impl Oncefs {
             .map(|(holders, block)| Candidates { holders, current: Some(block.pbn) })
             .collect();
         let run_blocks_min = self.rules.run_blocks_min(blocks[0].place.file);
-        let decisions = detect(&candidates, RunRule { run_blocks_min, may_go_on: false });
+        let decisions = detect(&candidates, RunRule::of(run_blocks_min));
         for (block, decision) in blocks.iter().zip(decisions) {
             let Decision::Share(pbn) = decision else { continue };
             if pbn == block.pbn || self.volume.at(block.place) != Some(block.pbn) || !self.confirm(pbn, block.content) {

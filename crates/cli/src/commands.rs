@@ -284,14 +284,20 @@ pub struct TuneArgs {
 
 /// Arguments of `dedup`.
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("what").required(true).args(["now", "pause", "resume", "status"])), after_help = "\
+#[command(group(ArgGroup::new("what").required(true).args(["now", "pause", "resume", "schedule", "status"])),
+after_help = "\
 Out of line, duplicates are found that nobody looked for as they were written. By default that happens when the
 volume is idle. Ctrl-C ends the display of --now, not the work; --pause does.
+
+WHEN is 'always', or windows of the local clock joined by commas: 22:00-06:00 for every night, and days before the
+hours, as in 'Sat-Sun 00:00-24:00'. It holds until the volume is unmounted; -o schedule=WHEN sets it at each mount,
+with + for a comma. --now minds no hours.
 
 Examples:
   oncefs dedup /mnt --now                   find all duplicates in what was skipped; shows how far it is
   oncefs dedup /mnt --now --full            look at every block of the volume once more
   oncefs dedup /mnt --now --background      return at once
+  oncefs dedup /mnt --schedule '22:00-06:00,Sat-Sun 00:00-24:00'
   oncefs dedup /mnt --status")]
 pub struct DedupArgs {
     /// Any path inside a mount, or the volume
@@ -300,10 +306,10 @@ pub struct DedupArgs {
     #[arg(long)]
     pub now: bool,
     /// Look at every block of the volume, not only at what was skipped
-    #[arg(long, conflicts_with_all = ["pause", "resume", "status"])]
+    #[arg(long, conflicts_with_all = ["pause", "resume", "schedule", "status"])]
     pub full: bool,
     /// Do not wait for the end
-    #[arg(long, conflicts_with_all = ["pause", "resume", "status"])]
+    #[arg(long, conflicts_with_all = ["pause", "resume", "schedule", "status"])]
     pub background: bool,
     /// Hold the work up until --resume or the next mount
     #[arg(long)]
@@ -311,11 +317,14 @@ pub struct DedupArgs {
     /// Go on after --pause
     #[arg(long)]
     pub resume: bool,
+    /// Work only at these hours of the week
+    #[arg(long, value_name = "WHEN", value_parser = mount_options::schedule)]
+    pub schedule: Option<Setting>,
     /// Show what is being done, what is left and what has been found
     #[arg(long)]
     pub status: bool,
     /// The status as JSON
-    #[arg(long, conflicts_with_all = ["now", "pause", "resume"])]
+    #[arg(long, conflicts_with_all = ["now", "pause", "resume", "schedule"])]
     pub json: bool,
 }
 

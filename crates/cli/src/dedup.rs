@@ -1,4 +1,5 @@
-//! `oncefs dedup`: makes the out-of-line worker work now, holds it up, lets it go on, or says what it does.
+//! `oncefs dedup`: makes the out-of-line worker work now, holds it up, lets it go on, sets its hours, or says what it
+//! does.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -8,7 +9,7 @@ use oncefs_engine::{DedupCommand, DedupStatus, Report};
 use serde_json::json;
 
 use crate::commands::DedupArgs;
-use crate::control::Request;
+use crate::control::{Request, Tuned};
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounts::{self, shown};
 use crate::process::{self, EndSignals};
@@ -33,6 +34,10 @@ pub fn run(arguments: DedupArgs) -> Outcome {
     } else if arguments.resume {
         command(&daemon, DedupCommand::Resume)?;
         println!("out-of-line deduplication goes on");
+    } else if let Some(schedule) = arguments.schedule {
+        daemon.ask::<Tuned>(Request::Tune { changes: vec![schedule] })?;
+        let status: DedupStatus = daemon.ask(Request::DedupStatus)?;
+        println!("out-of-line deduplication at these hours, until the volume is unmounted: {}", hours(&status));
     } else if arguments.background {
         start(&daemon, arguments.full, &arguments.target)?;
         println!("deduplicating in the background; how far it is says: oncefs dedup {target} --status");
@@ -159,10 +164,12 @@ fn described(status: &DedupStatus) -> String {
     if let Some(seconds) = status.eta_seconds {
         line!(text, "ready in", "{}", duration(seconds));
     }
+    line!(text, "schedule", "{}", hours(status));
     line!(text, "so far", "{} blocks looked at, {} shared", status.blocks_looked_at, status.blocks_remapped);
     line!(text, "hint store", "{}", hint_store(status));
     let (share, limit) = (status.inline_percent, status.inline_limit_percent);
     line!(text, "in-line", "{share:.0} % of the requests, at most {limit:.0} %");
+    line!(text, "gave way", "{}", gave_way(status));
     line!(text, "power", "{}", if status.supply.is_empty() { "unknown" } else { &status.supply });
     text
 }
@@ -173,6 +180,23 @@ fn left(status: &DedupStatus) -> String {
         (0, 0) => "nothing".into(),
         (blocks, 0) => format!("{blocks} skipped blocks"),
         (blocks, files) => format!("{blocks} skipped blocks, {files} files as a whole"),
+    }
+}
+
+fn hours(status: &DedupStatus) -> String {
+    let begin = status.opens_in_seconds.map(|seconds| format!(", which begin in {}", duration(seconds)));
+    let schedule = if status.schedule.is_empty() { "unknown" } else { &status.schedule };
+    format!("{schedule}{}", begin.unwrap_or_default())
+}
+
+/// Of requests that came while the worker was at work: how long until it let go of the machine.
+fn gave_way(status: &DedupStatus) -> String {
+    match status.gave_way.count {
+        0 => "no request came beside the work".into(),
+        count => {
+            let (mean, most) = (status.gave_way.mean_us() / 1e3, status.gave_way.percentile_us_max(1.0) as f64 / 1e3);
+            format!("to {count} requests that came beside the work: within {mean:.1} ms, all below {most:.0} ms")
+        }
     }
 }
 
@@ -197,6 +221,8 @@ pub fn duration(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use oncefs_engine::Histogram;
+
     use super::*;
 
     fn working() -> DedupStatus {
@@ -251,6 +277,13 @@ mod tests {
             eta_seconds: Some(75),
             inline_percent: 30.2,
             inline_limit_percent: 57.0,
+            schedule: "22:00-06:00".into(),
+            opens_in_seconds: Some(3 * 3600 + 60),
+            gave_way: Histogram {
+                count: 2,
+                nanoseconds: 5_000_000,
+                classes: vec![0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1],
+            },
             ..working()
         };
         let text = described(&status);
@@ -262,6 +295,8 @@ mod tests {
             "30 % of the requests, at most 57 %",
             "mains",
             "complete",
+            "22:00-06:00, which begin in 3 h 1 min",
+            "to 2 requests that came beside the work: within 2.5 ms, all below 4 ms",
         ] {
             assert!(text.contains(part), "no '{part}' in\n{text}");
         }

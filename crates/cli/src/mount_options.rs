@@ -209,6 +209,11 @@ pub fn fingerprints(value: &str) -> Result<Setting, String> {
     setting(&format!("fingerprints={value}"))
 }
 
+/// `schedule=WHEN`.
+pub fn schedule(value: &str) -> Result<Setting, String> {
+    setting(&format!("schedule={value}"))
+}
+
 /// `threads=N`.
 pub fn threads(value: &str) -> Result<usize, String> {
     match value.parse() {
@@ -284,6 +289,7 @@ mod tests {
             ("fingerprints=never", "eager, lazy, auto"),
             ("hint_memory=1K", "4K to"),
             ("inline=", "adaptive"),
+            ("schedule=nights", "22:00-06:00"),
             ("threads=0", "1 to 64"),
             ("threads=65", "1 to 64"),
             ("max_write=1000", "4K to 16M"),
@@ -309,7 +315,7 @@ mod tests {
     #[test]
     fn the_list_for_the_daemon_says_the_same() {
         let list = "ro,noatime,nosuid,memory=1G,threads=3,max_write=4M,profile=edge,fingerprints=eager,inline=off,\
-                    inline=all,loglevel=debug";
+                    inline=all,schedule=22:00-06:00+Sat 00:00-24:00,loglevel=debug";
         let options = parsed(list).unwrap();
         assert_eq!(parsed(&options.to_list()).unwrap(), options);
         assert_eq!(parsed(&MountOptions::default().to_list()).unwrap(), MountOptions::default());

@@ -41,6 +41,17 @@ pub fn set_name(name: &CStr) {
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
+/// Local times are asked for when the zone's file is out of reach.
+fn read_time_zone() {
+    // SAFETY: no other thread exists that could change the environment.
+    unsafe { tzset() };
+}
+
+unsafe extern "C" {
+    /// POSIX; the crate libc leaves it out for Linux.
+    fn tzset();
+}
+
 /// Prepares the daemon's process, before any thread exists: threads inherit all of it.
 pub fn prepare() {
     make_private_files();
@@ -57,6 +68,7 @@ pub fn prepare() {
     warn_if("mark the daemon as an I/O flusher", set_io_flusher());
     warn_if("lower the daemon's OOM score", std::fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJ));
     warn_if("raise the limit of open files", raise_open_files());
+    read_time_zone();
     abort_on_panic();
 }
 

@@ -1,24 +1,28 @@
 //! When the out-of-line worker may run, and for how many blocks.
 //!
 //! Owns the worker's rate (SmartDedup's section 3.4: blocks per minute, less when CPU or disk are
-//! full, proportional to the charge), its pause, and how it gives way to the foreground. Leaves to
-//! the worker what the blocks are, and to the engine the clock and the measurements.
+//! full, proportional to the charge), its pause, and how it gives way to the foreground and to
+//! programs that want the CPU: when it
+//! rests, and how large its batches may be so that each ends soon. Leaves to the worker what the
+//! blocks are, its hours to `schedule`, and to the engine the clock and the measurements.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::ranges::{RangeError, within};
 
+mod batch;
 mod bucket;
 mod latency;
 mod progress;
 
+pub use batch::BatchSize;
 use bucket::Bucket;
 use latency::Latency;
 pub use progress::Progress;
 
-/// Blocks of one batch at most, 1 MiB: a foreground request that comes in between waits no longer
-/// than for the batch.
+/// Blocks of one batch at most, 1 MiB; fewer where so many take too long, for a foreground request that comes in
+/// between waits for the batch.
 const BATCH_BLOCKS: u64 = 256;
 /// When somebody waits for the end: a larger batch reads each page of the disk level fewer times.
 const FORCED_BLOCKS: u64 = 4_096;
@@ -29,6 +33,9 @@ const FULLY_BUSY: f64 = 0.95;
 /// While the foreground is active, a batch is followed by a rest of its own length times 1 to 256:
 /// never none, so that the foreground's latency without the worker is always being measured.
 const REST_FACTOR_MAX: u32 = 256;
+/// Where only the CPU is wanted by others, it rests no longer than so many times the batch: a sixteenth of one CPU is what
+/// its work may take of theirs, and the work goes on.
+const REST_FACTOR_BESIDE_LOAD_MAX: u32 = 16;
 /// Charge is told in percent. Bounds the rests that keep to the share of the energy.
 const ENERGY_SHARE_MIN: f64 = 0.01;
 /// The longest rest for the foreground's sake.
@@ -81,10 +88,16 @@ pub struct Conditions {
     pub last_foreground: Option<Duration>,
     /// The CPU's busy share, 0 to 1.
     pub cpu_busy: f64,
+    /// How many CPUs there are.
+    pub cpus: u32,
+    /// How many of them others than the worker keep busy, programs that are nice not counted.
+    pub cpus_of_others: f64,
     /// The device's busy share, 0 to 1.
     pub device_busy: f64,
     /// The share of its rate that the energy allows, 0 (off) to 1.
     pub energy_share: f64,
+    /// How long it is until its schedule lets it run. None: it does.
+    pub opens_in: Option<Duration>,
 }
 
 /// What the worker does next.
@@ -111,11 +124,13 @@ pub enum Why {
     Paused,
     /// It is turned off.
     Off,
+    /// It is not its hour.
+    Schedule,
     /// The battery is low, or allows a share of the rate.
     Energy,
     /// The volume is not idle.
     Foreground,
-    /// It rests to give way to foreground requests.
+    /// It rests to give way to foreground requests, or to programs that want all CPUs.
     Busy,
     /// Its rate is used up.
     Rate,
@@ -126,6 +141,7 @@ impl fmt::Display for Why {
         f.write_str(match self {
             Self::Paused => "paused",
             Self::Off => "off",
+            Self::Schedule => "waiting for its schedule",
             Self::Energy => "saving energy",
             Self::Foreground => "waiting until the volume is idle",
             Self::Busy => "giving way to requests",
@@ -141,6 +157,7 @@ pub struct Pace {
     paused: bool,
     forced: bool,
     bucket: Bucket,
+    batch: BatchSize,
     latency: Latency,
     rest_factor: u32,
     /// Until when it rests, should the foreground stay active.
@@ -158,6 +175,7 @@ impl Pace {
             paused: false,
             forced: false,
             bucket: Bucket::default(),
+            batch: BatchSize::new(1, BATCH_BLOCKS),
             latency: Latency::default(),
             rest_factor: 1,
             busy_until: Duration::ZERO,
@@ -187,7 +205,7 @@ impl Pace {
         self.paused
     }
 
-    /// Lets the worker run whatever its mode, rate and energy and the foreground.
+    /// Lets the worker run whatever its mode, schedule, rate and energy and the foreground.
     pub fn force(&mut self, on: bool) {
         self.forced = on;
     }
@@ -195,6 +213,11 @@ impl Pace {
     /// Whether it is forced.
     pub fn is_forced(&self) -> bool {
         self.forced
+    }
+
+    /// Whether work under way is to end early for a request that comes: it runs while the volume is idle only.
+    pub fn gives_way(&self) -> bool {
+        !self.forced && self.rule.mode == Mode::WhenIdle
     }
 
     /// What to do now.
@@ -212,8 +235,11 @@ impl Pace {
             return;
         }
         self.bucket.spend(blocks);
-        let doubled = (self.rest_factor * 2).min(REST_FACTOR_MAX);
-        self.rest_factor = if self.is_in_the_way(conditions) { doubled } else { (self.rest_factor / 2).max(1) };
+        self.batch.ran(blocks, took);
+        self.rest_factor = match self.rest_factor_max(conditions) {
+            1 => (self.rest_factor / 2).max(1),
+            max => (self.rest_factor * 2).min(max),
+        };
         self.busy_until = conditions.now + (took * self.rest_factor).min(REST_MAX);
         if self.rule.blocks_per_minute == 0 {
             let share = conditions.energy_share.clamp(ENERGY_SHARE_MIN, 1.0);
@@ -243,17 +269,23 @@ impl Pace {
         if self.rule.mode == Mode::Off {
             return Some((WAIT_MAX, Why::Off));
         }
+        if let Some(time) = conditions.opens_in {
+            return Some((time, Why::Schedule));
+        }
         if conditions.energy_share <= 0.0 {
             return Some((WAIT_MAX, Why::Energy));
         }
+        let rest = self.busy_until.checked_sub(now).filter(|rest| !rest.is_zero());
         if let Some(time) = self.time_to_idle(conditions) {
             if self.rule.mode == Mode::WhenIdle {
                 return Some((time, Why::Foreground));
             }
-            if now < self.busy_until {
+            if let Some(rest) = rest {
                 // The foreground may fall idle before.
-                return Some((time.min(self.busy_until - now), Why::Busy));
+                return Some((time.min(rest), Why::Busy));
             }
+        } else if let Some(rest) = rest.filter(|_| is_cpu_wanted(conditions)) {
+            return Some((rest, Why::Busy));
         }
         let saving = conditions.energy_share < 1.0 && now < self.energy_until;
         saving.then(|| (self.energy_until - now, Why::Energy))
@@ -261,10 +293,10 @@ impl Pace {
 
     fn within_rate(&mut self, conditions: &Conditions) -> Turn {
         if self.rule.blocks_per_minute == 0 {
-            return Turn::Run { blocks_max: BATCH_BLOCKS };
+            return Turn::Run { blocks_max: self.batch.blocks() };
         }
         let per_second = self.rule.blocks_per_minute as f64 / 60.0 * conditions.energy_share;
-        match self.bucket.allowed(per_second, BATCH_BLOCKS, conditions.now) {
+        match self.bucket.allowed(per_second, self.batch.blocks(), conditions.now) {
             Ok(blocks_max) => Turn::Run { blocks_max },
             Err(time) => Turn::Wait { time: time.min(WAIT_MAX), why: Why::Rate },
         }
@@ -276,13 +308,26 @@ impl Pace {
         self.rule.idle_after.checked_sub(since).filter(|time| !time.is_zero())
     }
 
-    /// Whether the foreground is active and worse off for the worker, or has no CPU or device to spare.
-    fn is_in_the_way(&self, conditions: &Conditions) -> bool {
+    /// How far the rests may grow: not at all while the foreground is idle, or no worse off for the worker and with CPU
+    /// and device to spare, and others leave it a CPU.
+    fn rest_factor_max(&self, conditions: &Conditions) -> u32 {
         let active = self.time_to_idle(conditions).is_some();
         let full = conditions.cpu_busy >= FULLY_BUSY || conditions.device_busy >= FULLY_BUSY;
         let slower = self.slowdown().is_some_and(|slowdown| slowdown > self.rule.slowdown_max);
-        active && (full || slower)
+        match active {
+            true if full || slower => REST_FACTOR_MAX,
+            false if is_cpu_wanted(conditions) => REST_FACTOR_BESIDE_LOAD_MAX,
+            _ => 1,
+        }
     }
+}
+
+/// Whether others want all CPUs. As many threads as there are CPUs, with the worker for one more, get `cpus / (cpus + 1)`
+/// of each; one thread less leaves it a CPU. Between them the line is drawn.
+fn is_cpu_wanted(conditions: &Conditions) -> bool {
+    let cpus = f64::from(conditions.cpus.max(1));
+    let line = (cpus * cpus / (cpus + 1.0) + (cpus - 1.0)) / 2.0;
+    conditions.cpus_of_others > line
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use oncefs_dedup::{Fingerprinting, Hint, HintOptions, HintStore, Pace, Sample, Selectivity, SkippedBuffer};
+use oncefs_dedup::{BatchSize, Fingerprinting, Hint, HintOptions, HintStore, Pace, Sample, Selectivity, SkippedBuffer};
 
 use crate::allocator::{Allocator, Bitmap, REGION_BLOCKS, REGION_PAGES, Run};
 use crate::ballast::Ballast;
@@ -31,6 +31,7 @@ use crate::range::GATED_SHARDS_MAX;
 use crate::rank_settings::RankSettings;
 use crate::ranking::RankTurn;
 use crate::read_pattern::ReadPatterns;
+use crate::relayout::portion_size;
 use crate::scrub::Scrub;
 use crate::settings::Settings;
 use crate::signals::Signals;
@@ -141,6 +142,8 @@ pub struct Core {
     pub rank_turn: OnceLock<RankTurn>,
     /// What programs ask for.
     pub foreground: Foreground,
+    /// How long they had to bear with work that gives way to them.
+    pub gave_way: LiveHistogram,
     /// What is set for this mount.
     pub settings: Mutex<Settings>,
     /// Those of them that each request asks for.
@@ -188,7 +191,7 @@ pub struct Core {
     /// Held while one checkpoint is under way.
     pub checkpointing: Mutex<()>,
     /// Held while a portion of a file is laid out again: one at a time bounds the memory, and closing waits for it.
-    pub relaying: Mutex<()>,
+    pub relaying: Mutex<BatchSize>,
     /// The next map id to hand out.
     pub next_map: AtomicU64,
     /// Size of the log.
@@ -305,6 +308,7 @@ impl Core {
             interruption: OnceLock::new(),
             rank_turn: OnceLock::new(),
             foreground: Foreground::default(),
+            gave_way: LiveHistogram::default(),
             fingerprinting: Mutex::new(fingerprinting(settings.fingerprints)),
             rank_settings: RankSettings::of(&settings),
             settings: Mutex::new(settings),
@@ -328,7 +332,7 @@ impl Core {
             gated_shards_max: AtomicU64::new(GATED_SHARDS_MAX),
             table_io: RwLock::new(()),
             checkpointing: Mutex::new(()),
-            relaying: Mutex::new(()),
+            relaying: Mutex::new(portion_size()),
             dirty_bytes_max: parts.dirty_bytes_max,
             is_read_only: parts.is_read_only,
             failure: Mutex::new(None),

@@ -1,7 +1,13 @@
-//! What programs ask for: when the last request came, and how long requests take. The worker keeps out of their way.
+//! What programs ask for: when the last request came, how long requests take, and whether one came beside work that
+//! gives way to it. The worker keeps out of their way.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+
+/// No work gives way.
+const UNWATCHED: u64 = u64::MAX;
+/// Work gives way, and no request came yet.
+const UNCALLED: u64 = 0;
 
 /// Counts requests of programs. Times are since the volume was opened.
 pub struct Foreground {
@@ -10,12 +16,15 @@ pub struct Foreground {
     last: AtomicU64,
     requests: AtomicU64,
     nanoseconds: AtomicU64,
+    /// [`UNWATCHED`], [`UNCALLED`], or nanoseconds at the first request that came beside work that gives way.
+    called: AtomicU64,
 }
 
 impl Default for Foreground {
     fn default() -> Self {
         let zero = || AtomicU64::new(0);
-        Self { opened: Instant::now(), last: zero(), requests: zero(), nanoseconds: zero() }
+        let called = AtomicU64::new(UNWATCHED);
+        Self { opened: Instant::now(), last: zero(), requests: zero(), nanoseconds: zero(), called }
     }
 }
 
@@ -29,6 +38,10 @@ impl Foreground {
     pub fn serve<T>(&self, work: impl FnOnce() -> T) -> T {
         let began = self.now();
         self.last.store(began.as_nanos() as u64, Relaxed);
+        if self.called.load(Relaxed) == UNCALLED {
+            // Of several requests one is the first; of a watch that ended meanwhile nobody asks any more.
+            let _ = self.called.compare_exchange(UNCALLED, began.as_nanos() as u64, Relaxed, Relaxed);
+        }
         let result = work();
         let ended = self.now();
         self.last.store(ended.as_nanos() as u64, Relaxed);
@@ -43,8 +56,53 @@ impl Foreground {
         (last > 0).then(|| Duration::from_nanos(last))
     }
 
+    /// Work begins that gives way to programs. There is one such work at a time, the worker's.
+    pub fn watch(&self) {
+        self.called.store(UNCALLED, Relaxed);
+    }
+
+    /// Whether a request came beside the work that gives way: it is to end where it can.
+    pub fn calls(&self) -> bool {
+        !matches!(self.called.load(Relaxed), UNWATCHED | UNCALLED)
+    }
+
+    /// Whether there is work that gives way.
+    pub fn is_watched(&self) -> bool {
+        self.called.load(Relaxed) != UNWATCHED
+    }
+
+    /// The work ended. Gives for how long the first request that came beside it had to bear with it; None: none came.
+    pub fn unwatch(&self) -> Option<Duration> {
+        match self.called.swap(UNWATCHED, Relaxed) {
+            UNWATCHED | UNCALLED => None,
+            called => Some(self.now().saturating_sub(Duration::from_nanos(called))),
+        }
+    }
+
     /// Requests since the last call, and their times added up.
     pub fn take(&self) -> (u64, Duration) {
         (self.requests.swap(0, Relaxed), Duration::from_nanos(self.nanoseconds.swap(0, Relaxed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_request_beside_work_that_gives_way_calls_it_and_is_measured() {
+        let foreground = Foreground::default();
+        foreground.serve(|| ());
+        assert!(!foreground.calls() && !foreground.is_watched(), "nobody gives way");
+        foreground.watch();
+        assert!(foreground.is_watched() && !foreground.calls(), "what came before does not count");
+        foreground.serve(|| assert!(foreground.calls(), "as soon as it comes"));
+        std::thread::sleep(Duration::from_millis(2));
+        foreground.serve(|| ());
+        assert!(foreground.calls());
+        assert!(foreground.unwatch().is_some_and(|time| time >= Duration::from_millis(2)), "since the first one");
+        assert!(!foreground.calls() && foreground.unwatch().is_none(), "the work has ended");
+        foreground.watch();
+        assert_eq!(foreground.unwatch(), None, "none came");
     }
 }

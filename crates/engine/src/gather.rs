@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use oncefs_dedup::{Skipped, Work};
+use oncefs_dedup::{MountPolicy, Ranks, Skipped, Work};
 
 use crate::core::Core;
 use crate::format::keys::ShardKey;
@@ -20,6 +20,10 @@ const PASSED_OVER_MAX: usize = 512;
 
 /// Pages of the disk level swept in one go.
 const SWEEP_PAGES: usize = 16;
+
+/// Listed blocks of one file that are looked at together, if it has so many: runs are found within a batch, however
+/// small the device's speed wants that to be.
+const STRETCH_BLOCKS: u64 = 256;
 
 /// A full pass is worth it for more than one block in so many.
 const LEFT_SHARE: u64 = 1_000;
@@ -121,13 +125,18 @@ impl Core {
     pub fn is_sweep_due(&self) -> bool {
         let mut pass = self.pass.lock();
         let is_wanted = pass.is_sweeping && pass.is_full();
-        pass.is_sweeping = is_wanted && (0..SWEEP_PAGES).all(|_| self.sweep_some());
+        let mut pages = (0..SWEEP_PAGES).take_while(|_| !self.foreground.calls());
+        pass.is_sweeping = is_wanted && pages.all(|_| self.sweep_some());
         pass.is_sweeping
     }
 
     /// Some `blocks_max` blocks to look at, in file order. What cannot be read is passed over, and so are files that
     /// are not deduplicated out of line: there may be none although something is left.
     pub fn gather(&self, blocks_max: u64) -> Vec<Place> {
+        let stretch = match self.settings.lock().mount_policy() {
+            MountPolicy { run_blocks_min: Some(1), ranks: Ranks::Off } => 1,
+            _ => STRETCH_BLOCKS,
+        };
         let portion = (blocks_max / SHARD_BLOCKS).clamp(1, PORTION_SHARDS_MAX) as usize;
         let mut places = Vec::new();
         let mut pass = self.pass.lock();
@@ -141,7 +150,7 @@ impl Core {
                 pass.map = next.unwrap_or_else(|error| pass_over(&error));
                 continue;
             }
-            let work = self.skipped.lock().take(blocks_max - places.len() as u64);
+            let work = self.skipped.lock().take((blocks_max - places.len() as u64).max(stretch));
             match work {
                 Some(Work::Blocks { owner, runs }) => {
                     self.gather_runs(MapId(owner), &runs, &mut places).unwrap_or_else(|error| pass_over(&error));

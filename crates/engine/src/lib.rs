@@ -51,6 +51,7 @@ mod table;
 mod chore;
 mod foreground;
 mod load;
+mod local_time;
 mod profile;
 mod rank_settings;
 mod ranking;

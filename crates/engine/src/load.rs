@@ -20,7 +20,20 @@ pub struct CpuLoad {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CpuTimes {
     busy: u64,
+    nice: u64,
     all: u64,
+    cpus: u32,
+}
+
+/// How CPUs spent their time lately.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CpuShares {
+    /// The share of it that was spent working, 0 to 1.
+    pub busy: f64,
+    /// The share of it that was spent working for programs that are nice: who else wants a CPU goes first.
+    pub nice: f64,
+    /// How many there are.
+    pub cpus: u32,
 }
 
 impl CpuLoad {
@@ -29,13 +42,15 @@ impl CpuLoad {
         Self { stat: root.join("proc/stat"), before: None }
     }
 
-    /// The busy share since the last call, 0 to 1. None on the first call, or when no time passed.
-    pub fn busy(&mut self) -> Option<f64> {
+    /// The shares since the last call. None on the first call, or when no time passed.
+    pub fn shares(&mut self) -> Option<CpuShares> {
         let now = fs::read_to_string(&self.stat).ok().as_deref().and_then(cpu_times);
         let before = std::mem::replace(&mut self.before, now)?;
-        let all = now?.all.checked_sub(before.all).filter(|&all| all > 0)?;
+        let now = now?;
+        let all = now.all.checked_sub(before.all).filter(|&all| all > 0)?;
         // The kernel lets the time spent waiting for I/O fall back now and then.
-        Some(now?.busy.saturating_sub(before.busy).min(all) as f64 / all as f64)
+        let share = |now: u64, before: u64| now.saturating_sub(before).min(all) as f64 / all as f64;
+        Some(CpuShares { busy: share(now.busy, before.busy), nice: share(now.nice, before.nice), cpus: now.cpus })
     }
 }
 
@@ -46,7 +61,18 @@ fn cpu_times(stat: &str) -> Option<CpuTimes> {
     let times: Vec<u64> = columns.split_whitespace().take(8).map_while(|time| time.parse().ok()).collect();
     let (idle, waiting) = (*times.get(3)?, times.get(4).copied().unwrap_or(0));
     let all = times.iter().try_fold(0_u64, |sum, &time| sum.checked_add(time))?;
-    Some(CpuTimes { busy: all - idle - waiting, all })
+    let is_cpu =
+        |line: &&str| line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let cpus = stat.lines().filter(is_cpu).count().max(1) as u32;
+    Some(CpuTimes { busy: all - idle - waiting, nice: times[1], all, cpus })
+}
+
+/// CPU time that this thread has taken.
+pub fn cpu_time_of_thread() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is written by the call; it stays zero where there is no such clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// The share of time in which a block device had requests to serve.
@@ -283,13 +309,13 @@ mod tests {
     fn the_cpus_busy_share_is_that_since_the_last_call() {
         let root = root(&[("proc/stat", "cpu  100 0 100 700 100 0 0 0 50 0\ncpu0 1 1 1 1")]);
         let mut load = CpuLoad::new(root.path());
-        assert_eq!(load.busy(), None);
+        assert_eq!(load.shares(), None);
         // 30 busy, 60 idle, 10 waiting for I/O; the guest's 5 are among user's.
-        write(root.path(), "proc/stat", "cpu  110 5 110 760 110 2 1 2 55 0");
-        assert_eq!(load.busy(), Some(0.3));
-        assert_eq!(load.busy(), None, "no time passed");
+        write(root.path(), "proc/stat", "cpu  110 5 110 760 110 2 1 2 55 0\ncpu0 1 1 1 1\ncpu1 1 1 1 1\nctxt 5");
+        assert_eq!(load.shares(), Some(CpuShares { busy: 0.3, nice: 0.05, cpus: 2 }));
+        assert_eq!(load.shares(), None, "no time passed");
         write(root.path(), "proc/stat", "cpu  210 5 110 760 110 2 1 2 55 0");
-        assert_eq!(load.busy(), Some(1.0));
+        assert_eq!(load.shares(), Some(CpuShares { busy: 1.0, nice: 0.0, cpus: 1 }));
     }
 
     #[test]
@@ -298,14 +324,14 @@ mod tests {
         let mut load = CpuLoad::new(root.path());
         for text in ["", "cpu", "cpu  1 2 3", "cpu  1 2 18446744073709551615 4", "cpu  a b c d", "cpu0 1 2 3 4"] {
             write(root.path(), "proc/stat", text);
-            assert_eq!((load.busy(), load.busy()), (None, None), "{text}");
+            assert_eq!((load.shares(), load.shares()), (None, None), "{text}");
         }
         write(root.path(), "proc/stat", "cpu  1 0 0 1");
-        assert_eq!(load.busy(), None);
+        assert_eq!(load.shares(), None);
         write(root.path(), "proc/stat", "cpu  2 0 0 2");
-        assert_eq!(load.busy(), Some(0.5));
+        assert_eq!(load.shares().map(|shares| shares.busy), Some(0.5));
         write(root.path(), "proc/stat", "cpu  1 0 0 1");
-        assert_eq!(load.busy(), None, "times that fell back");
+        assert_eq!(load.shares(), None, "times that fell back");
     }
 
     #[test]

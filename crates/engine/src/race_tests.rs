@@ -18,6 +18,8 @@ use crate::settings::{FingerprintMode, Inline, Settings};
 use crate::space::Claim;
 use crate::{BLOCK_BYTES, Blocks, MapId, Pbn, RelayoutOptions, RelayoutOutcome};
 
+mod giving_way;
+
 /// How long a hook waits for something that must not happen.
 const A_WHILE: Duration = Duration::from_millis(200);
 
@@ -30,6 +32,8 @@ struct HookedDevice {
     /// Called after so many further reads.
     before_read: Hook,
     reads_before: AtomicU64,
+    /// Reads so far.
+    reads: AtomicU64,
     before_write: Hook,
     before_flush: Hook,
     before_punch: Hook,
@@ -45,6 +49,7 @@ impl Device for HookedDevice {
         if self.reads_before.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err() {
             call(&self.before_read)?;
         }
+        self.reads.fetch_add(1, Relaxed);
         self.inner.read_at(bytes, at)
     }
 
@@ -339,7 +344,10 @@ struct TwoCopies {
 
 impl TwoCopies {
     fn new() -> Self {
-        let settings = Settings { inline: Inline::Off, fingerprints: FingerprintMode::Lazy, ..two_levels() };
+        Self::with(Settings { inline: Inline::Off, fingerprints: FingerprintMode::Lazy, ..two_levels() })
+    }
+
+    fn with(settings: Settings) -> Self {
         let devices = Devices::new(Blocks(700), settings);
         let data = Arc::new(HookedDevice { inner: devices.data.clone(), ..HookedDevice::default() });
         let core = Arc::new(devices.open_with(data.clone()));

@@ -7,7 +7,7 @@
 
 mod portion;
 
-use oncefs_dedup::{LaidRun, LayoutPlan, LayoutRule, plan_layout};
+use oncefs_dedup::{BatchSize, LaidRun, LayoutPlan, LayoutRule, plan_layout};
 use serde::{Deserialize, Serialize};
 
 use crate::allocator::Run;
@@ -22,6 +22,15 @@ const WINDOW_SHARDS: usize = 1_024;
 const RUN_BLOCKS_MIN_MAX: u32 = 1_024;
 /// Shards looked at with the map's lock held once.
 const PORTION_SHARDS: usize = 16;
+/// A portion ends with the run that makes it so long: 1 to 4 MiB, as much as the device reads and writes in a short
+/// time. Shorter ones would leave pieces where the free space between them is in use. Runs that move are shorter than
+/// the longest portion, so that it has less than twice as much.
+const PORTION_BLOCKS: (u64, u64) = (256, 1_024);
+
+/// How much of a file is laid out again in one go: what is known of the device when a volume is opened.
+pub fn portion_size() -> BatchSize {
+    BatchSize::new(PORTION_BLOCKS.0, PORTION_BLOCKS.1)
+}
 
 /// What is to be laid out again, and at what price.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +46,9 @@ pub struct RelayoutOptions {
     pub window: Option<Blocks>,
     /// Changes nothing and says what would be.
     pub dry_run: bool,
+    /// The worker lays it out: it ends at a portion's end when a program calls for the machine, and `next` says where to
+    /// go on.
+    pub gives_way: bool,
 }
 
 /// Extents that could be fewer and are not, by why.
@@ -113,22 +125,42 @@ impl Core {
             (outcome.blocks_moved, outcome.blocks_unshared) = (plan.blocks_moved, plan.blocks_unshared);
             return Ok(outcome);
         }
-        self.carry_out(map, &plan, &runs, &mut outcome)?;
-        let until = next.or(runs.last().map(|last| last.end)).unwrap_or_default();
+        let options = RelayoutOptions { run_blocks_min: Some(run_blocks_min), ..*options };
+        if let Some(left) = self.carry_out(map, &plan, &runs, &options, &mut outcome)? {
+            outcome.extents_before = runs.partition_point(|run| run.first < left) as u64;
+            (outcome.next, outcome.left.for_space) = (Some(left.0), 0);
+        }
+        let until = outcome.next.map(Lbn).or(runs.last().map(|last| last.end)).unwrap_or_default();
         outcome.extents_after = self.runs_within(map, options.from, until)?.len() as u64;
         Ok(outcome)
     }
 
-    fn carry_out(&self, map: MapId, plan: &LayoutPlan, runs: &[LaidRun], outcome: &mut RelayoutOutcome) -> Result<()> {
-        for portion in plan.stretches.iter().flat_map(|stretch| portion::cut(&runs[stretch.from..stretch.to])) {
-            let _one = self.relaying.lock();
-            // Who closes the volume waits for the portion under way, and no other may begin.
-            if self.signals.is_stopped() {
-                break;
+    /// Carries a plan out, portion by portion. Gives where the first one begins that is left because a program calls.
+    fn carry_out(
+        &self,
+        map: MapId,
+        plan: &LayoutPlan,
+        runs: &[LaidRun],
+        options: &RelayoutOptions,
+        outcome: &mut RelayoutOutcome,
+    ) -> Result<Option<Lbn>> {
+        let blocks_min = u64::from(options.run_blocks_min.unwrap_or(0));
+        for stretch in &plan.stretches {
+            let mut rest = &runs[stretch.from..stretch.to];
+            while !rest.is_empty() {
+                let mut size = self.relaying.lock();
+                // Who closes the volume waits for the portion under way, and no other may begin.
+                if self.signals.is_stopped() {
+                    return Ok(None);
+                }
+                let (portion, behind) = portion::first_of(rest, size.blocks().max(blocks_min));
+                if !self.relay_portion(map, portion, options.gives_way, &mut size, outcome)? {
+                    return Ok(Some(portion[0].first));
+                }
+                rest = behind;
             }
-            self.relay_portion(map, portion, outcome)?;
         }
-        Ok(())
+        Ok(None)
     }
 
     /// The runs of a part of a map, from an lbn on that begins one, and where the next part begins. No run is cut, so

@@ -53,8 +53,17 @@ impl Remap {
     }
 }
 
+/// How far a batch came.
+enum Visited {
+    /// To its end.
+    All,
+    /// A program asked for something when so many places had been looked up.
+    UpTo(u64),
+}
+
 impl Core {
-    /// Looks at some skipped blocks. Gives how many; None: nothing is left.
+    /// Looks at some skipped blocks. Gives how many; None: nothing is left. Work that gives way to programs
+    /// ([`crate::foreground`]) ends before a step of `blocks_max` blocks when one calls; its places are looked at later.
     pub fn revisit(&self, blocks_max: u64) -> Result<Option<u64>> {
         self.usable()?;
         let began = std::time::Instant::now();
@@ -71,18 +80,34 @@ impl Core {
             return Ok((self.is_revisit_left() || self.begin_pass_for_left()).then_some(0));
         }
         let blocks = places.len() as u64;
-        self.revisit_places(&places).inspect_err(|_| {
+        let step = if self.foreground.is_watched() { blocks_max.max(1) } else { blocks };
+        let visited = self.revisit_places(&places, step as usize);
+        if !matches!(visited, Ok(Visited::All)) {
             let mut skipped = self.skipped.lock();
             places.iter().for_each(|(map, lbn, _)| skipped.add(map.0, *lbn, 1));
-        })?;
-        self.counters.blocks_revisited.fetch_add(blocks, Relaxed);
-        self.record(Stage::Revisit, blocks, began.elapsed());
-        Ok(Some(blocks))
+        }
+        match visited? {
+            Visited::UpTo(blocks) => Ok(Some(blocks)),
+            Visited::All => {
+                self.counters.blocks_revisited.fetch_add(blocks, Relaxed);
+                self.record(Stage::Revisit, blocks, began.elapsed());
+                Ok(Some(blocks))
+            }
+        }
     }
 
-    fn revisit_places(&self, places: &[Place]) -> Result<()> {
-        let visits = self.with_entries(places)?;
-        let mut holders = self.look_up_in_both(&visits)?;
+    /// In steps of so many places as are looked at in a short time.
+    fn revisit_places(&self, places: &[Place], step: usize) -> Result<Visited> {
+        let (mut visits, mut holders) = (Vec::with_capacity(places.len()), Holders::new());
+        for part in places.chunks(step) {
+            if self.foreground.calls() {
+                return Ok(Visited::UpTo(visits.len() as u64));
+            }
+            let seen = self.with_entries(part)?;
+            // A content that was looked up in an earlier step has the same holders still.
+            holders.extend(self.look_up_in_both(&seen)?);
+            visits.extend(seen);
+        }
         let is_listed = self.pass.lock().is_batch_listed();
         let stretches = self.stretches(&visits);
         let may_have_more = |stretch: &&Stretch| self.sample != Sample::ALL || stretch.run_blocks_min > 1;
@@ -92,9 +117,32 @@ impl Core {
             self.extend_holders(&blocks, around, &mut holders)?;
         }
         let (chosen, left) = choose(&stretches, &holders, is_listed);
-        let confirmed = self.confirm_remaps(chosen);
+        let (confirmed, all) = self.confirm_in_steps(&chosen, step);
         self.pass.lock().note_left(left, confirmed.len() as u64);
-        self.remap(confirmed)
+        self.remap(confirmed)?;
+        Ok(if all { Visited::All } else { Visited::UpTo(visits.len() as u64) })
+    }
+
+    /// Confirms what was chosen, and says whether all of it was looked at. When a program calls, the runs that are
+    /// confirmed as a whole are given: of one that is worth sharing, a part may not be.
+    fn confirm_in_steps(&self, chosen: &[Remap], step: usize) -> (Vec<Remap>, bool) {
+        let gives_way = self.foreground.is_watched();
+        let is_one_run = |a: &Remap, b: &Remap| {
+            let follows = a.visit.map == b.visit.map && a.visit.lbn.plus(1) == b.visit.lbn;
+            !gives_way || (follows && a.target.0.plus(1) == b.target.0)
+        };
+        let mut confirmed = Vec::with_capacity(chosen.len());
+        for run in chosen.chunk_by(is_one_run) {
+            let whole = confirmed.len();
+            for part in run.chunks(step) {
+                if self.foreground.calls() {
+                    confirmed.truncate(whole);
+                    return (confirmed, false);
+                }
+                confirmed.extend(self.confirm_remaps(part.to_vec()));
+            }
+        }
+        (confirmed, true)
     }
 
     /// The visited blocks as they follow each other in files, with what matters of the blocks around them: a run that

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use oncefs_dedup::{Eviction, MountPolicy, PaceMode as Mode, RankRule, Ranks, SelectivityRule as Rule};
+use oncefs_dedup::{Eviction, MountPolicy, PaceMode as Mode, RankRule, Ranks, Schedule, SelectivityRule as Rule};
 
 use crate::{Blocks, Error, Profile, Result};
 
@@ -102,6 +102,8 @@ pub struct Settings {
     pub skipped_checkpoint: Duration,
     /// When the worker runs.
     pub worker: Mode,
+    /// At which hours of the week.
+    pub schedule: Schedule,
     /// How many blocks the worker looks at in a minute at most; 0: any number.
     pub worker_blocks_per_minute: u64,
     /// Idle means: no request for so long.
@@ -137,6 +139,7 @@ impl Settings {
             skipped_bytes: 0,
             skipped_checkpoint: Duration::from_secs(30),
             worker: Mode::Off,
+            schedule: Schedule::default(),
             worker_blocks_per_minute: 0,
             idle_after: Duration::from_millis(500),
             low_power_percent: 20,
@@ -210,15 +213,15 @@ impl Settings {
         if is_live && !setting.live {
             return Err(Error::Invalid(format!("{name} can only be set when the volume is mounted (-o {name}=...)")));
         }
-        let refused = || Error::Invalid(format!("{name} must be {}, not '{value}'", setting.range.text()));
-        let number = setting.range.parse(value).ok_or_else(refused)?;
-        (setting.set)(self, number);
-        Ok(())
+        match setting.set(self, value) {
+            true => Ok(()),
+            false => Err(Error::Invalid(format!("{name} must be {}, not '{value}'", setting.range()))),
+        }
     }
 
     /// All of them, by name.
     pub fn list(&self) -> BTreeMap<String, String> {
-        SETTINGS.iter().map(|setting| (setting.name.to_owned(), setting.range.show((setting.get)(self)))).collect()
+        SETTINGS.iter().map(|setting| (setting.name.to_owned(), setting.get(self))).collect()
     }
 }
 
@@ -229,7 +232,7 @@ pub fn check(name: &str, value: &str) -> Result<()> {
 
 /// Name, meaning and range of every setting, for help texts and pages.
 pub fn descriptions() -> impl Iterator<Item = (&'static str, String, &'static str, bool)> {
-    SETTINGS.iter().map(|setting| (setting.name, setting.range.text(), setting.what, setting.live))
+    SETTINGS.iter().map(|setting| (setting.name, setting.range(), setting.what, setting.live))
 }
 
 /// Whether there is a setting of that name.

@@ -9,10 +9,11 @@ use oncefs_dedup::{Conditions, EnergyRule, LoadLimit, Pace, PaceRule, Progress, 
 use serde::{Deserialize, Serialize};
 
 use crate::core::Core;
-use crate::load::{self, CpuLoad, DeviceLoad};
+use crate::load::{self, CpuLoad, CpuShares, DeviceLoad};
 use crate::revisit::BATCH_BLOCKS_MAX;
 use crate::settings::{FingerprintMode, Inline, Settings};
-use crate::{Blocks, Error, Result};
+use crate::stats::Histogram;
+use crate::{Blocks, Error, Result, local_time};
 
 /// How often the machine's load and supply are read.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -75,6 +76,12 @@ pub struct DedupStatus {
     pub inline_limit_percent: f64,
     /// Where the machine's power comes from.
     pub supply: String,
+    /// The hours at which it may run.
+    pub schedule: String,
+    /// How long it is until they begin. None: it is one of them.
+    pub opens_in_seconds: Option<u64>,
+    /// How long requests that came beside work that gives way had to bear with it: from the first one to its end.
+    pub gave_way: Histogram,
 }
 
 /// The machine as last looked at, and what follows from it.
@@ -85,6 +92,11 @@ pub struct Surroundings {
     limit: LoadLimit,
     looked_at: Option<Duration>,
     cpu_busy: f64,
+    cpus: u32,
+    /// How many of them others than this thread kept busy; those that are nice not counted.
+    cpus_of_others: f64,
+    /// CPU time of this thread.
+    cpu_time: Duration,
     device_busy: f64,
     supply: Supply,
     /// Blocks freed when the last round of the sweep ended.
@@ -103,12 +115,25 @@ impl Surroundings {
             limit: LoadLimit::default(),
             looked_at: None,
             cpu_busy: 0.0,
+            cpus: 1,
+            cpus_of_others: 0.0,
+            cpu_time: Duration::ZERO,
             device_busy: 0.0,
             supply: Supply::Mains,
             swept_freed: 0,
             skipped_at: Duration::ZERO,
             doing: String::new(),
         }
+    }
+
+    /// Reads how busy the CPUs are, and with whose work. `passed`: time since the last look, if there was one.
+    fn look_at_cpus(&mut self, passed: Option<Duration>) {
+        let own = load::cpu_time_of_thread();
+        let taken = own.saturating_sub(std::mem::replace(&mut self.cpu_time, own));
+        let CpuShares { busy, nice, cpus } = self.cpu.shares().unwrap_or_default();
+        (self.cpu_busy, self.cpus) = (busy, cpus.max(1));
+        let of_worker = passed.map_or(0.0, |passed| taken.as_secs_f64() / passed.as_secs_f64().max(1e-9));
+        self.cpus_of_others = ((busy - nice) * f64::from(cpus) - of_worker).max(0.0);
     }
 }
 
@@ -149,7 +174,8 @@ impl Core {
         if until_scrub.is_zero() {
             self.tell_paces(true);
         }
-        let turn = self.pace.lock().next(&self.conditions());
+        let conditions = Conditions { opens_in: self.opens_in(), ..self.conditions() };
+        let turn = self.pace.lock().next(&conditions);
         let until_dedup = match turn {
             Turn::Wait { time, why } => {
                 self.surroundings.lock().doing = why.to_string();
@@ -172,6 +198,23 @@ impl Core {
             self.surroundings.lock().doing = "filling the hint store from the block table".to_owned();
             return self.scan_again();
         }
+        self.giving_way(|| self.look_at_some(blocks_max))
+    }
+
+    /// Work of the worker. Where that runs only while the volume is idle, it ends early for a request that comes, and
+    /// how long that had to bear with it is noted.
+    fn giving_way<T>(&self, work: impl FnOnce() -> T) -> T {
+        if self.pace.lock().gives_way() {
+            self.foreground.watch();
+        }
+        let result = work();
+        if let Some(time) = self.foreground.unwatch() {
+            self.gave_way.record(time);
+        }
+        result
+    }
+
+    fn look_at_some(&self, blocks_max: u64) -> Duration {
         self.surroundings.lock().doing = "working".to_owned();
         let began = self.foreground.now();
         let worked = self.revisit(blocks_max).and_then(|looked_at| match looked_at {
@@ -225,13 +268,20 @@ impl Core {
         if since == 0 {
             return false;
         }
-        let goes_on = (0..if are_many { SWEEP_PAGES } else { 1 }).all(|_| self.sweep_some());
+        let mut pages = (0..if are_many { SWEEP_PAGES } else { 1 }).take_while(|_| !self.foreground.calls());
+        let goes_on = pages.all(|_| self.sweep_some());
         if !goes_on {
             self.surroundings.lock().swept_freed = freed;
         }
         are_many && goes_on
     }
 
+    /// How long it is until the worker's hours begin. None: they are on.
+    fn opens_in(&self) -> Option<Duration> {
+        self.settings.lock().schedule.opens_in(local_time::week_minute())
+    }
+
+    /// What work in the background depends on, whichever it is.
     fn conditions(&self) -> Conditions {
         let energy_rule = energy_rule(&self.settings.lock());
         let surroundings = self.surroundings.lock();
@@ -239,8 +289,11 @@ impl Core {
             now: self.foreground.now(),
             last_foreground: self.foreground.last(),
             cpu_busy: surroundings.cpu_busy,
+            cpus: surroundings.cpus,
+            cpus_of_others: surroundings.cpus_of_others,
             device_busy: surroundings.device_busy,
             energy_share: energy_rule.share(surroundings.supply),
+            opens_in: None,
         }
     }
 
@@ -252,9 +305,9 @@ impl Core {
         if surroundings.looked_at.is_some_and(|last| now - last < LOOK_EVERY) {
             return;
         }
-        surroundings.looked_at = Some(now);
+        let passed = surroundings.looked_at.replace(now).map(|last| now - last);
         surroundings.supply = load::supply(&surroundings.power_supply);
-        surroundings.cpu_busy = surroundings.cpu.busy().unwrap_or(0.0);
+        surroundings.look_at_cpus(passed);
         surroundings.device_busy = surroundings.device.as_mut().and_then(|device| device.busy(now)).unwrap_or(0.0);
         let cpu_share = settings.cpu_percent_max as f64 / 100.0;
         let load = match settings.cpu_percent_max {
@@ -392,6 +445,9 @@ impl Core {
         };
         (status.paused, status.now) = (paused, now);
         (status.rebuild_pages_done, status.rebuild_pages) = self.scan_progress();
+        status.schedule = self.settings.lock().schedule.to_string();
+        status.opens_in_seconds = self.opens_in().map(|time| time.as_secs());
+        status.gave_way = self.gave_way.snapshot();
         status.blocks_looked_at = self.counters.blocks_revisited.load(Relaxed);
         status.blocks_remapped = self.counters.blocks_remapped.load(Relaxed);
         status

@@ -12,7 +12,7 @@ use oncefs_engine::{Counters, Stage};
 const PAGE: &str = "docs/life-of-a-block.md";
 
 /// Figures in the page's sentences, and the constants that they repeat.
-const FIGURES: [(&str, &str, &str); 26] = [
+const FIGURES: [(&str, &str, &str); 28] = [
     ("up to 16 blocks per call", "crates/engine/src/hash.rs", "LANES: usize = 16;"),
     ("names up to 16 pbns", "crates/dedup/src/hints.rs", "HOLDERS_MAX: usize = 16;"),
     ("At least 32 of them", "crates/engine/src/write.rs", "DIRECT_BLOCKS_MIN: usize = 32;"),
@@ -38,8 +38,10 @@ const FIGURES: [(&str, &str, &str); 26] = [
     ("64 lbns take one entry", "crates/dedup/src/skipped.rs", "CHUNK_BLOCKS: u64 = u64::BITS as u64;"),
     ("every 30 seconds", "crates/engine/src/settings.rs", "skipped_checkpoint: Duration::from_secs(30),"),
     ("for how many blocks, 256 at a time", "crates/dedup/src/pace.rs", "BATCH_BLOCKS: u64 = 256;"),
+    ("took longer than 25 ms", "crates/dedup/src/pace/batch.rs", "TARGET: Duration = Duration::from_millis(25);"),
     ("asked for anything for 500 ms", "crates/engine/src/settings.rs", "idle_after: Duration::from_millis(500),"),
     ("more than 10 % slower", "crates/dedup/src/pace.rs", "slowdown_max: 0.10"),
+    ("rests 16 times as long", "crates/dedup/src/pace.rs", "REST_FACTOR_BESIDE_LOAD_MAX: u32 = 16;"),
     ("by up to 16 shards at a time", "crates/engine/src/gather.rs", "PORTION_SHARDS_MAX: u64 = 16;"),
     ("up to 128 blocks in a request", "crates/engine/src/revisit.rs", "COMPARED_BLOCKS_MAX: usize = 128;"),
     ("at most 256 places at a time", "crates/engine/src/remap.rs", "PORTION: usize = 256;"),
@@ -47,7 +49,7 @@ const FIGURES: [(&str, &str, &str); 26] = [
     ("the one page of 4 KiB", "crates/engine/src/format/hint_page.rs", "BYTES: usize = 4096;"),
     ("The scrub, 256 blocks a turn", "crates/engine/src/scrub.rs", "WINDOW_BLOCKS: u64 = 256;"),
     ("plans 1 GiB of it at a time", "crates/engine/src/relayout.rs", "WINDOW_SHARDS: usize = 1_024;"),
-    ("A portion of 4 MiB", "crates/engine/src/relayout/portion.rs", "PORTION_BLOCKS: u64 = 1_024;"),
+    ("A portion of 1 to 4 MiB", "crates/engine/src/relayout.rs", "PORTION_BLOCKS: (u64, u64) = (256, 1_024);"),
     ("one part in 64 of the data area", "crates/engine/src/relayout/portion.rs", "ROOM_SHARE: u64 = 64;"),
     ("half of its sectors at least", "crates/engine/src/mend.rs", "AGREEING_SECTORS_MIN: usize = 4;"),
     ("a run of more than 32 blocks", "crates/engine/src/read.rs", "CACHED_RUN_BLOCKS_MAX: usize = 32;"),

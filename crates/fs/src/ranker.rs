@@ -204,6 +204,7 @@ impl FileSystem {
             space: Blocks(u64::MAX),
             window: Some(WINDOW),
             dry_run: false,
+            gives_way: true,
         };
         match self.defrag(Ino(place.file), &options) {
             Ok(RelayoutOutcome { blocks_moved, next: Some(next), .. }) => {

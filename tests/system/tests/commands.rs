@@ -355,6 +355,35 @@ fn dedup_in_the_background_is_shown_by_its_status() {
     assert_shared(&mut mount, used);
 }
 
+/// An hour of every day that is half a day away by the local clock.
+fn other_half_of_the_day() -> String {
+    let hour: u32 = run(Command::new("date").arg("+%H")).trim().parse().unwrap();
+    let begins = (hour + 12) % 24;
+    format!("{begins:02}:00-{begins:02}:59")
+}
+
+#[test]
+fn outside_its_hours_the_worker_waits_and_now_minds_none() {
+    let mut mount = Mount::on(&test_dir(), "1G", &["inline=off,idle_after_ms=10,schedule=always"]);
+    let used = mount.figure("space", "used_bytes");
+    let hours = other_half_of_the_day();
+    let said = dedup(&mount, &["--schedule", &hours]);
+    assert!(said.contains(&hours) && said.contains("which begin in 1"), "{said}");
+    write_twice(&mount);
+    while dedup_status(&mount)["doing"] != "waiting for its schedule" {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let status = dedup_status(&mount);
+    assert_eq!(status["blocks_looked_at"], 0, "{status:#}");
+    assert!(status["opens_in_seconds"].as_u64().is_some_and(|seconds| seconds > 10 * 3600), "{status:#}");
+    assert!(dedup(&mount, &["--status"]).contains(&hours));
+    assert!(dedup(&mount, &["--now"]).contains("24.0 MiB saved"));
+    assert_shared(&mut mount, used);
+    one_line_error(&oncefs_with(&[&"dedup", &mount.dir(), &"--schedule", &"nights"]));
+    assert!(dedup(&mount, &["--schedule", "always"]).contains("always"));
+    assert_eq!(dedup_status(&mount)["opens_in_seconds"], Value::Null);
+}
+
 #[test]
 fn a_paused_worker_waits_for_resume() {
     let mount = Mount::on(&test_dir(), "1G", &["inline=off,idle_after_ms=10"]);

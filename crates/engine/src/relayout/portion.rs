@@ -5,9 +5,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use oncefs_dedup::LaidRun;
+use oncefs_dedup::{BatchSize, LaidRun};
 
-use super::RelayoutOutcome;
+use super::{ExtentsLeft, RelayoutOutcome};
 use crate::allocator::Run;
 use crate::core::Core;
 use crate::format::page::Entry;
@@ -17,9 +17,6 @@ use crate::remap::place_of;
 use crate::state::{Plan, StoredBlock};
 use crate::{BLOCK_BYTES, Blocks, Lbn, MapId, Pbn, Result};
 
-/// A portion ends with the run that makes it so long, 4 MiB. Runs that move are shorter, so that it has less than three
-/// times as much.
-const PORTION_BLOCKS: u64 = 1_024;
 /// Blocks with at most this gap between them are read in one request.
 const GAP_BLOCKS_MAX: u64 = 8;
 /// Blocks read in one request, at most.
@@ -50,27 +47,29 @@ struct Moving {
 /// Runs that follow each other in the file and become one: at least two.
 type Group = Vec<Moving>;
 
-/// Cuts a stretch into portions of at least two runs.
-pub fn cut(mut stretch: &[LaidRun]) -> Vec<&[LaidRun]> {
-    let mut portions = Vec::new();
-    while !stretch.is_empty() {
-        let mut blocks = 0;
-        let is_before_end = |run: &&LaidRun| {
-            blocks += run.blocks;
-            blocks < PORTION_BLOCKS
-        };
-        let runs = stretch.iter().take_while(is_before_end).count() + 1;
-        let runs = if runs + 1 >= stretch.len() { stretch.len() } else { runs.max(2) };
-        let (portion, rest) = stretch.split_at(runs);
-        portions.push(portion);
-        stretch = rest;
-    }
-    portions
+/// Cuts a portion of so many blocks, and of at least two runs, from a stretch. No single run is left behind.
+pub fn first_of(stretch: &[LaidRun], portion_blocks: u64) -> (&[LaidRun], &[LaidRun]) {
+    let mut blocks = 0;
+    let is_before_end = |run: &&LaidRun| {
+        blocks += run.blocks;
+        blocks < portion_blocks
+    };
+    let runs = stretch.iter().take_while(is_before_end).count() + 1;
+    let runs = if runs + 1 >= stretch.len() { stretch.len() } else { runs.max(2) };
+    stretch.split_at(runs)
 }
 
 impl Core {
-    /// Lays a portion out again, and adds to the outcome what became of it.
-    pub fn relay_portion(&self, map: MapId, portion: &[LaidRun], outcome: &mut RelayoutOutcome) -> Result<()> {
+    /// Lays a portion out again, adds to the outcome what became of it, and learns how long it took. False: it was left
+    /// as it is, because a program called before it was read.
+    pub fn relay_portion(
+        &self,
+        map: MapId,
+        portion: &[LaidRun],
+        gives_way: bool,
+        size: &mut BatchSize,
+        outcome: &mut RelayoutOutcome,
+    ) -> Result<bool> {
         self.wait_for_background_room();
         let began = self.foreground.now();
         // From here on no block that is seen is reused, so that it holds what the table says of it.
@@ -78,18 +77,22 @@ impl Core {
         let seen = self.as_planned(map, portion)?;
         let blocks = seen.iter().flatten().map(|run| run.blocks.len()).sum::<usize>();
         let mut bytes = self.pool.take(blocks * BLOCK_BYTES);
-        let groups = together(seen, &mut outcome.left.changed);
-        let sound = groups.into_iter().flat_map(|group| {
-            let read = self.read_group(group, &mut bytes);
-            together(read, &mut outcome.left.damaged)
-        });
-        for group in sound.collect::<Vec<_>>() {
+        let mut left = ExtentsLeft::default();
+        let mut sound = Vec::new();
+        for group in together(seen, &mut left.changed) {
+            let Some(read) = self.read_group(group, &mut bytes, gives_way) else { return Ok(false) };
+            sound.extend(together(read, &mut left.damaged));
+        }
+        outcome.left.add(&left);
+        for group in sound {
             self.relay_group(map, group, &bytes, HALVINGS_MAX, outcome)?;
         }
         // Nothing is held on to while others work.
         drop((pin, bytes));
-        self.rest_beside_requests(self.foreground.now() - began);
-        Ok(())
+        let took = self.foreground.now() - began;
+        size.ran(blocks as u64, took);
+        self.rest_beside_requests(took);
+        Ok(true)
     }
 
     /// Each run of a portion as it is now; None: it is not what was planned with, or costs more.
@@ -132,12 +135,15 @@ impl Core {
         Ok(places)
     }
 
-    /// Reads runs to their places in `bytes`. None: a block of the run is not what the table says of it.
-    fn read_group(&self, group: Group, bytes: &mut [u8]) -> Vec<Option<Moving>> {
+    /// Reads runs to their places in `bytes`. None in the place of a run: a block of it is not what the table says of it.
+    /// None: a program called.
+    fn read_group(&self, group: Group, bytes: &mut [u8], gives_way: bool) -> Option<Vec<Option<Moving>>> {
         let (at, end) = (group[0].at, end_of(&group));
         let contents = bytes[at * BLOCK_BYTES..end * BLOCK_BYTES].chunks_exact_mut(BLOCK_BYTES);
         let pbns = group.iter().flat_map(|run| &run.blocks).map(|block| block.pbn);
-        self.read_past_cache(pbns.zip(contents).collect());
+        if !self.read_past_cache(pbns.zip(contents).collect(), gives_way) {
+            return None;
+        }
         let is_sound = |(n, seen): (usize, &Seen)| {
             let is_sound = seen.entry.serves(seen.entry.tag) && self.is_sound(&seen.entry, block_at(bytes, n));
             if !is_sound {
@@ -145,12 +151,12 @@ impl Core {
             }
             is_sound
         };
-        group.into_iter().map(|run| (run.at..).zip(&run.blocks).all(is_sound).then_some(run)).collect()
+        Some(group.into_iter().map(|run| (run.at..).zip(&run.blocks).all(is_sound).then_some(run)).collect())
     }
 
     /// Reads blocks of which most are read only once, so that the read cache stays as it is: those near each other in
-    /// one request. One that cannot be read is zeros, which no block is.
-    fn read_past_cache(&self, mut blocks: Vec<(Pbn, &mut [u8])>) {
+    /// one request. One that cannot be read is zeros, which no block is. False: a program called before the end.
+    fn read_past_cache(&self, mut blocks: Vec<(Pbn, &mut [u8])>, gives_way: bool) -> bool {
         blocks.retain_mut(|(pbn, content)| match self.staging.get(*pbn) {
             Some(staged) => {
                 content.copy_from_slice(&staged);
@@ -161,6 +167,9 @@ impl Core {
         blocks.sort_unstable_by_key(|(pbn, _)| *pbn);
         let mut rest = blocks.as_mut_slice();
         while let Some((first, _)) = rest.first() {
+            if gives_way && self.foreground.calls() {
+                return false;
+            }
             let (first, mut end) = (*first, first.plus(1));
             let is_near = |(pbn, _): &&mut (Pbn, &mut [u8])| {
                 let is_near = pbn.0 <= end.0 + GAP_BLOCKS_MAX && pbn.0 < first.0 + SPAN_BLOCKS_MAX;
@@ -172,6 +181,7 @@ impl Core {
             self.read_span_past_cache(span);
             rest = behind;
         }
+        true
     }
 
     fn read_span_past_cache(&self, blocks: &mut [(Pbn, &mut [u8])]) {

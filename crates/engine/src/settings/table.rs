@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use oncefs_dedup::{Eviction, PaceMode as Mode, Ranks};
+use oncefs_dedup::{Eviction, PaceMode as Mode, Ranks, Schedule};
 
 use super::{FingerprintMode, Inline, Settings, Verify};
 
@@ -92,20 +92,49 @@ fn parse_bytes(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(size)
 }
 
-/// One setting. Its value is a number, whatever it means.
+/// One setting.
 pub struct Setting {
     /// What commands and reports call it.
     pub name: &'static str,
     /// What it does.
     pub what: &'static str,
-    /// Its values.
-    pub range: Range,
     /// Can be changed on a mounted volume.
     pub live: bool,
-    /// Reads it.
-    pub get: fn(&Settings) -> u64,
-    /// Writes it.
-    pub set: fn(&mut Settings, u64),
+    value: Value,
+}
+
+/// How a setting is read and written.
+enum Value {
+    /// A number, whatever it means.
+    Number { range: Range, get: fn(&Settings) -> u64, set: fn(&mut Settings, u64) },
+    /// A text of its own form. `set` says whether it is one.
+    Text { form: &'static str, get: fn(&Settings) -> String, set: fn(&mut Settings, &str) -> bool },
+}
+
+impl Setting {
+    /// What it may be, in words.
+    pub fn range(&self) -> String {
+        match &self.value {
+            Value::Number { range, .. } => range.text(),
+            Value::Text { form, .. } => (*form).to_owned(),
+        }
+    }
+
+    /// Its value, as a text that `set` takes.
+    pub fn get(&self, settings: &Settings) -> String {
+        match &self.value {
+            Value::Number { range, get, .. } => range.show(get(settings)),
+            Value::Text { get, .. } => get(settings),
+        }
+    }
+
+    /// Sets it. False: it cannot be that.
+    pub fn set(&self, settings: &mut Settings, value: &str) -> bool {
+        match &self.value {
+            Value::Number { range, set, .. } => range.parse(value).map(|number| set(settings, number)).is_some(),
+            Value::Text { set, .. } => set(settings, value),
+        }
+    }
 }
 
 const fn setting(
@@ -116,7 +145,7 @@ const fn setting(
     set: fn(&mut Settings, u64),
     what: &'static str,
 ) -> Setting {
-    Setting { name, what, range, live, get, set }
+    Setting { name, what, live, value: Value::Number { range, get, set } }
 }
 
 fn percent(share: f64) -> u64 {
@@ -291,6 +320,16 @@ pub static SETTINGS: &[Setting] = &[
         |s, n| s.worker = MODES[n as usize],
         "when blocks are deduplicated out of line",
     ),
+    Setting {
+        name: "schedule",
+        what: "at which hours the worker may run, by the local clock; '+' stands for a comma",
+        live: true,
+        value: Value::Text {
+            form: Schedule::FORM,
+            get: |s| s.schedule.to_string(),
+            set: |s, text| text.parse().map(|schedule| s.schedule = schedule).is_ok(),
+        },
+    },
     setting(
         "worker_blocks_per_minute",
         Range::Number { min: 0, max: 1_000_000_000 },

@@ -28,6 +28,7 @@ fn nonsense_is_refused_with_the_allowed_range() {
         ("run_blocks_min", "0", "auto or 1 to 256"),
         ("run_blocks_min", "257", "auto or 1 to 256"),
         ("run_blocks_min", "Auto", "auto or 1 to 256"),
+        ("schedule", "nights", "'always' or windows like '22:00-06:00"),
         ("speed", "11", "no setting 'speed'"),
     ] {
         let error = settings.set(name, value, true).unwrap_err().to_string();
@@ -47,6 +48,16 @@ fn the_shortest_run_is_a_number_or_chosen_automatically() {
         settings.set("run_blocks_min", value, true).unwrap();
         assert_eq!(settings.run_blocks_min, run_blocks_min);
         assert_eq!(settings.list()["run_blocks_min"], value);
+    }
+}
+
+#[test]
+fn the_worker_s_hours_are_shown_as_they_are_read_and_the_last_ones_hold() {
+    let mut settings = Settings::of(Profile::Desktop, 256 * MIB);
+    assert_eq!(settings.list()["schedule"], "always");
+    for (value, shown) in [("22:00-6:00+Sat 0:00-24:00", "22:00-06:00,Sat 00:00-24:00"), ("always", "always")] {
+        settings.set("schedule", value, true).unwrap();
+        assert_eq!(settings.list()["schedule"], shown);
     }
 }
 

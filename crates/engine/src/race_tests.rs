@@ -18,6 +18,7 @@ use crate::settings::{FingerprintMode, Inline, Settings};
 use crate::space::Claim;
 use crate::{BLOCK_BYTES, Blocks, MapId, Pbn, RelayoutOptions, RelayoutOutcome};
 
+mod behind;
 mod giving_way;
 
 /// How long a hook waits for something that must not happen.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Instant;
 
-use oncefs_engine::{Change, DataPlace, OpenOptions, Profile, Rank, Store, VolumeSpec};
+use oncefs_engine::{Change, Chore, DataPlace, OpenOptions, Profile, Rank, Store, VolumeSpec};
 
 use crate::directory::put_inode;
 use crate::file_system::new_inode;
@@ -48,6 +48,11 @@ fn make_files(fs: &FileSystem, count: u64) {
     }
 }
 
+/// As the worker does it, who waits while memory is short.
+fn rank(fs: &FileSystem) {
+    while fs.store.run(Chore::Rank).unwrap() {}
+}
+
 fn places(fs: &FileSystem) -> u64 {
     let (mut from, mut count) = (b"q".to_vec(), 0);
     loop {
@@ -84,11 +89,11 @@ fn a_queue_is_as_long_as_there_are_files_and_takes_no_memory() {
     show("before they are made");
     make_files(&fs, files);
     show("made");
-    while fs.rank_some().unwrap().is_some() {}
+    rank(&fs);
     show("in queue 0");
     assert_eq!((places(&fs), fs.ranker.queues.ranking().files), (files, [files, 0, 0, 0]));
     clock.0.store(14 * DAY, Relaxed);
-    while fs.rank_some().unwrap().is_some() {}
+    rank(&fs);
     show("cold");
     let files_by_rank = Rank::ALL.map(|rank| if rank == Rank::Cold { files } else { 0 });
     assert_eq!((places(&fs), fs.ranker.queues.ranking().files), (0, files_by_rank));

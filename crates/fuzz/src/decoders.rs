@@ -65,14 +65,14 @@ pub const STRUCTURES: [Structure; 24] = [
         seal: |bytes| seal::name_record(bytes, 0),
         check: |bytes| check_recoded(b"n", bytes, true),
     },
+    Structure { name: "access control list", seal: name_record, check: check_acl },
+    Structure { name: "file policy", seal: |bytes| seal::file_policy(bytes, MapId(NUMBER)), check: check_file_policy },
     Structure { name: "place in a queue", seal: name_record, check: check_place },
     Structure {
         name: "ranking",
         seal: |bytes| seal::name_record(bytes, 0),
         check: |bytes| check_recoded(b"r", bytes, true),
     },
-    Structure { name: "access control list", seal: name_record, check: check_acl },
-    Structure { name: "file policy", seal: |bytes| seal::file_policy(bytes, MapId(NUMBER)), check: check_file_policy },
 ];
 
 /// The target: the first byte chooses the structure, the rest is its bytes.

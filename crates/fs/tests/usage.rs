@@ -466,35 +466,30 @@ fn many_threads_that_read_write_publish_and_delete_leave_a_sound_volume() {
     }
 }
 
-/// Not a test of speed: it says what a read pays for being watched. Four threads, files that are in the read cache.
+/// Not a test of speed: it says what an open and a READ request pay for being watched.
 #[test]
 #[ignore = "measures: run it alone, with --nocapture"]
 fn what_being_watched_costs() {
-    const FILES: u64 = 1_000;
-    const READS: u32 = 400_000;
+    const FILES: u64 = 10_000;
+    const CALLS: u32 = 4_000_000;
+    let volume = Volume::ranked(AtimePolicy::Never);
+    let file_system = volume.open();
+    let ino = file(&file_system, Ino::ROOT, "file").ino;
+    file_system.write(ino, 0, &content(1), BY_CALLER).unwrap();
+    let timed = |call: &mut dyn FnMut(u64)| {
+        let began = Instant::now();
+        (0..u64::from(CALLS)).for_each(call);
+        began.elapsed() / CALLS
+    };
     for round in 0..3 {
-        for volume in [Volume::new(AtimePolicy::Never), Volume::ranked(AtimePolicy::Never)] {
-            let file_system = volume.open();
-            let made = |number: u64| file(&file_system, Ino::ROOT, &number.to_string()).ino;
-            let inodes: Vec<Ino> = (0..FILES).map(made).collect();
-            for ino in &inodes {
-                file_system.write(*ino, 0, &content(ino.0 as u8), BY_CALLER).unwrap();
-            }
-            let began = Instant::now();
-            thread::scope(|scope| {
-                for thread in 0..4 {
-                    let (file_system, inodes) = (&file_system, &inodes);
-                    scope.spawn(move || {
-                        for number in 0..READS / 4 {
-                            let ino = inodes[(number as usize * 7 + thread) % inodes.len()];
-                            let handle = file_system.opened(ino);
-                            file_system.read_by(handle, ino, 0, 4096, true).unwrap();
-                        }
-                    });
-                }
-            });
-            let (is_ranked, each) = (file_system.store().ranks_files(), began.elapsed() * 4 / READS);
-            println!("round {round}, watched {is_ranked}: {each:?} for an open and a read of 4 KiB");
-        }
+        file_system.store().tune(&[("ranks".to_owned(), "on".to_owned())]).unwrap();
+        let opened = timed(&mut |number| {
+            std::hint::black_box(file_system.opened(Ino(ino.0 + number % FILES)));
+        });
+        let read = timed(&mut |number| drop(file_system.read_by(Handle(number % FILES), ino, 0, 4096, false).unwrap()));
+        file_system.store().tune(&[("ranks".to_owned(), "off".to_owned())]).unwrap();
+        let unseen =
+            timed(&mut |number| drop(file_system.read_by(Handle(number % FILES), ino, 0, 4096, false).unwrap()));
+        println!("round {round}: open {opened:?}, read of 4 KiB {read:?} and {unseen:?} without");
     }
 }

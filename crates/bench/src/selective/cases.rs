@@ -90,8 +90,8 @@ impl Saved {
     fn take(side: &Side, case: Case) -> Result<Saved> {
         let figures = side.stats()?;
         let bytes = |name| figures.number("space", name);
-        let rank = |rank: usize| figures.number_at(&["ranks", "files", &rank.to_string()]);
-        let ranks = || Ok([rank(0)?, rank(1)?, rank(2)?, rank(3)?]);
+        let rank = |name| figures.number_at(&["ranks", name, "files"]);
+        let ranks = || Ok([rank("0 new")?, rank("1 sequential")?, rank("2 random")?, rank("3 cold")?]);
         let ranks = (case == Case::Selective).then(ranks).transpose()?;
         Ok(Saved { mapped_bytes: bytes("mapped_bytes")?, used_bytes: bytes("used_bytes")?, ranks })
     }

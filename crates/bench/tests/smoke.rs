@@ -102,6 +102,48 @@ fn a_tiny_run_over_fragmentation_tells_every_part_on_every_mount_and_leaves_noth
     assert!(shared("4", "pieces of 1-3") < 256 && shared("4", "pieces of 16-64") > 2_304);
 }
 
+/// Runs a subcommand at its smallest in a directory that is empty again afterwards. Gives its readings.
+fn readings_of(words: &[&str]) -> serde_json::Value {
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    let readings_directory = tempfile::tempdir().unwrap();
+    let readings_file = readings_directory.path().join("readings.json");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_oncefs-bench"));
+    command.args(words).arg("--dir").arg(directory.path()).arg("--json").arg(&readings_file);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_nothing_is_left_in(directory.path());
+    serde_json::from_slice(&std::fs::read(&readings_file).unwrap()).unwrap()
+}
+
+#[test]
+fn a_tiny_run_of_selective_ranks_files_saves_by_rank_and_counts_what_there_is() {
+    let corpus = tempfile::tempdir().unwrap();
+    (0..30).for_each(|file| std::fs::write(corpus.path().join(file.to_string()), vec![1; 9_000]).unwrap());
+    let desktop = format!("--desktop={}", corpus.path().display());
+    let plots = tempfile::tempdir().unwrap();
+    let to = format!("--plots={}", plots.path().display());
+    let readings = readings_of(&["selective", "--bytes=16M", "--sequential=50", "--workloads=high", &desktop, &to]);
+    let synthetic = readings["synthetic"]["readings"].as_array().unwrap();
+    let of = |case: &str| &synthetic.iter().find(|reading| reading["case"] == case).unwrap()["saved"];
+    let used = ["None", "Big", "Selective", "Small"].map(|case| of(case)["used_bytes"].as_u64().unwrap());
+    assert!(used.is_sorted_by(|more, less| more >= less) && used[0] > used[3], "{used:?}");
+    let ranks: Vec<u64> = serde_json::from_value(of("Selective")["ranks"].clone()).unwrap();
+    assert_eq!((ranks[0], ranks[3]), (0, 0), "all files were read after the evaluation interval: {ranks:?}");
+    assert!(ranks[1] > 0 && ranks[2] > 0, "{ranks:?}");
+    let counted = &readings["synthetic"]["counted"][0][2];
+    assert_eq!(counted["bytes"], of("None")["mapped_bytes"]);
+    assert_eq!(readings["real"]["readings"].as_array().unwrap().len(), 4);
+    assert!(plots.path().join("selective-figure-9-all-50.svg").exists());
+}
+
+#[test]
+fn a_tiny_run_of_overhead_measures_every_mount() {
+    let readings = readings_of(&["overhead", "--quick", "--parts=utilities,webserver,yield", "--tree-files=60"]);
+    let count = |part: &str| readings[part].as_array().unwrap().len();
+    assert_eq!((count("utilities"), count("webserver")), (3 * 4, 3));
+    assert!(count("yielding") >= 1);
+}
+
 /// Reads until a line holds `part`; the rest stays readable, as a terminal would stay open.
 fn wait_for_line(stderr: &mut impl BufRead, part: &str) {
     let mut line = String::new();

@@ -163,12 +163,14 @@ fn speeds(args: &SelectiveArgs, readings: &[&synthetic::Reading]) -> String {
 
 /// How well the ranks tell what was read sequentially.
 fn ranks(args: &SelectiveArgs, readings: &[&synthetic::Reading]) -> String {
-    let headings = ["sequential : random", "read sequentially", "rank 0", "rank 1", "rank 2", "rank 3"];
+    let headings = ["sequential : random", "read sequentially", "% of bytes", "rank 0", "rank 1", "rank 2", "rank 3"];
     let mut table = Table::new(&headings);
     for percent in args.sequential.iter().copied() {
         let Some(reading) = at(readings, Case::Selective, percent).first().copied() else { continue };
         let cells = rank_cells(&reading.saved);
-        let head = [format!("{percent} : {}", 100 - percent), reading.sequential.files.to_string()];
+        let bytes = reading.sequential.bytes as f64 * 100.0 / reading.saved.mapped_bytes.max(1) as f64;
+        let sequential = [reading.sequential.files.to_string(), format!("{bytes:.1}")];
+        let head = [vec![format!("{percent} : {}", 100 - percent)], sequential.to_vec()].concat();
         table.push(head.into_iter().chain(cells).collect());
     }
     table.render()

@@ -90,3 +90,26 @@ fn run_lengths<'a>(
 fn held<'a>(block: &Candidates<'a>) -> &'a [Pbn] {
     &block.holders[..block.holders.len().min(HOLDERS_MAX)]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_run_is_long_enough_at_the_file_s_end_and_nowhere_else() {
+        let known = |lbn: u64| Known {
+            lbn: Lbn(lbn),
+            own: Some(Pbn(10 + lbn)),
+            is_shared: false,
+            holders: vec![Pbn(20 + lbn)],
+        };
+        let blocks: Vec<Known> = [0, 1, 5, 6].map(known).into();
+        let is_long_enough = |end| -> Vec<bool> {
+            verdicts(&blocks, 64, end).iter().map(|equal| matches!(equal, Equal::LongEnough { .. })).collect()
+        };
+        assert_eq!(is_long_enough(None), [false; 4]);
+        assert_eq!(is_long_enough(Some((Lbn(6), 2))), [false, false, true, true]);
+        assert_eq!(is_long_enough(Some((Lbn(6), 3))), [false; 4], "the last chunk has three blocks");
+        assert_eq!(is_long_enough(Some((Lbn(9), 2))), [false; 4], "the file ends elsewhere");
+    }
+}

@@ -1,8 +1,6 @@
 //! The rank queues as records of the store: which files they know, what stands at a tail, and what `oncefs stats` says
 //! of them. A queue takes no memory, however long it is.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-
 use oncefs_engine::{Change, Moment, QueuePlace, Rank, Store, Usage};
 use parking_lot::Mutex;
 
@@ -20,8 +18,9 @@ const QUEUES: usize = 3;
 #[derive(Default)]
 pub(crate) struct Queues {
     known: Mutex<Known>,
-    /// No place of a queue was taken earlier: what was there before is gone, and would have to be passed over each time.
-    oldest: [AtomicU32; QUEUES],
+    /// No place of a queue, moment and file, comes earlier: what was there before is gone, and would have to be passed
+    /// over each time.
+    oldest: [Mutex<(Moment, u64)>; QUEUES],
 }
 
 #[derive(Default)]
@@ -79,7 +78,8 @@ impl FileSystem {
     pub(crate) fn add_place(&self, change: &mut Change, place: Option<QueuePlace>) {
         if let Some(place) = place {
             change.put(queue::key(&place), queue::encode(Ino(place.file)));
-            self.ranker.queues.oldest[queue_of(place.rank)].fetch_min(place.touched.0, Relaxed);
+            let mut oldest = self.ranker.queues.oldest[queue_of(place.rank)].lock();
+            *oldest = (*oldest).min((place.touched, place.file));
         }
     }
 
@@ -134,13 +134,16 @@ impl FileSystem {
     /// Places of one queue that may be due: some that lie in the future, where a clock that jumped back left them, and
     /// the oldest.
     pub(super) fn places_due(&self, rank: Rank, now: Moment, limit: usize) -> Result<Vec<QueuePlace>> {
-        let mut places = self.places_from(rank, now.plus_seconds(1), limit)?;
+        let mut places = self.places_from(rank, (now.plus_seconds(1), 0), limit)?;
         let oldest = &self.ranker.queues.oldest[queue_of(rank)];
-        let from = oldest.load(Relaxed);
-        let tail = self.places_from(rank, Moment(from), limit)?;
-        let touched = tail.first().map_or(now, |first| first.touched.min(now));
+        let from = *oldest.lock();
+        let tail = self.places_from(rank, from, limit)?;
+        let first = tail.first().map_or((now, 0), |first| (first.touched, first.file));
+        let mut oldest = oldest.lock();
         // Where a place was added meanwhile that is older, that one counts.
-        let _ = oldest.compare_exchange(from, touched.0, Relaxed, Relaxed);
+        if *oldest == from {
+            *oldest = first.min((now, u64::MAX));
+        }
         places.extend(tail.into_iter().filter(|place| place.touched <= now));
         Ok(places)
     }
@@ -150,14 +153,14 @@ impl FileSystem {
         if rank == Rank::Cold {
             return None;
         }
-        let from = Moment(self.ranker.queues.oldest[queue_of(rank)].load(Relaxed));
+        let from = *self.ranker.queues.oldest[queue_of(rank)].lock();
         let oldest = self.places_from(rank, from, 1).ok()?;
         oldest.first().map(|place| u64::from(self.rank_clock().seconds_since(place.touched)))
     }
 
-    fn places_from(&self, rank: Rank, from: Moment, limit: usize) -> Result<Vec<QueuePlace>> {
-        let (from, to) = queue::range(rank, from);
-        let page = self.store.scan(&from, &to, limit)?;
+    fn places_from(&self, rank: Rank, (touched, file): (Moment, u64), limit: usize) -> Result<Vec<QueuePlace>> {
+        let (_, to) = queue::range(rank, touched);
+        let page = self.store.scan(&queue::key(&QueuePlace { rank, touched, file }), &to, limit)?;
         Ok(page.iter().filter_map(|(key, _)| queue::parse_key(key)).collect())
     }
 }

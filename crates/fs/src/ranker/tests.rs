@@ -15,7 +15,7 @@ const DAY: i64 = 86_400;
 /// Memory of the engine.
 const MEMORY_BYTES: u64 = 64 << 20;
 /// What the process may take beside that: its code, RocksDB's own, buffers.
-const RESIDENT_BYTES_MAX: u64 = MEMORY_BYTES + (192 << 20);
+const RESIDENT_BYTES_MAX: u64 = MEMORY_BYTES + (256 << 20);
 /// Files made with one publication.
 const GROUP_FILES: u64 = 500;
 

@@ -210,7 +210,10 @@ impl FileSystem {
             Ok(RelayoutOutcome { blocks_moved, next: Some(next), .. }) => {
                 Ok((blocks_moved, Some(LayingOut { place, from: Lbn(next) })))
             }
-            Ok(outcome) => self.give_rank(&place, Rank::Sequential, now).map(|_| (outcome.blocks_moved, None)),
+            Ok(outcome) => {
+                let given = self.give_rank(&place, Rank::Sequential, now);
+                given.or_else(|error| self.pass_over(&place, error)).map(|_| (outcome.blocks_moved, None))
+            }
             Err(error) => self.pass_over(&place, error).map(|_| (0, None)),
         }
     }
@@ -219,6 +222,10 @@ impl FileSystem {
     fn give_rank(&self, place: &QueuePlace, rank: Rank, now: Moment) -> Result<Looked> {
         let inode = self.inode(Ino(place.file))?;
         let mut record = inode.lock();
+        // Without a name it may be deleted at any moment, and is not to come back by this.
+        if record.nlink == 0 {
+            return self.move_place(place, None);
+        }
         let mut usage = record.usage;
         self.add_noted(inode.ino, &mut usage);
         if look_at(place, Some(&usage), &self.store.rank_rule(), now) != AtTail::Rank(rank) {
@@ -275,7 +282,7 @@ impl FileSystem {
         let inode = self.inode(ino)?;
         let mut record = inode.lock();
         let mut clamped = record.clone();
-        if clamped.usage.clamp(now) {
+        if clamped.nlink > 0 && clamped.usage.clamp(now) {
             let mut change = Change::new();
             put_inode(&mut change, ino, &clamped);
             self.store.publish_in_background(change)?;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Instant;
 
-use oncefs_engine::{Change, Chore, DataPlace, OpenOptions, Profile, Rank, Store, VolumeSpec};
+use oncefs_engine::{Change, Chore, DataPlace, Moment, OpenOptions, Profile, Rank, Store, VolumeSpec};
 
 use crate::directory::put_inode;
 use crate::file_system::new_inode;
 use crate::format::inode::InodeRecord;
-use crate::{AtimePolicy, Caller, Clock, FileKind, FileSystem, Options, Timestamp};
+use crate::{AtimePolicy, Caller, Clock, Error, FileKind, FileSystem, Ino, Options, Timestamp};
 
 const DAY: i64 = 86_400;
 /// Memory of the engine.
@@ -97,5 +97,36 @@ fn a_queue_is_as_long_as_there_are_files_and_takes_no_memory() {
     show("cold");
     let files_by_rank = Rank::ALL.map(|rank| if rank == Rank::Cold { files } else { 0 });
     assert_eq!((places(&fs), fs.ranker.queues.ranking().files), (0, files_by_rank));
+    fs.close().unwrap();
+}
+
+/// A file without a name may be deleted between any two steps of the ranker: no step may publish its inode.
+#[test]
+fn a_file_that_lost_its_name_before_it_gets_its_rank_stays_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let volume = dir.path().join("volume");
+    let spec =
+        VolumeSpec { data_bytes: Some(64 << 20), data: DataPlace::File, profile: Profile::Desktop, log_bytes: 8 << 20 };
+    Store::format(&volume, &spec, [7; 64]).unwrap();
+    let settings = [("worker", "off"), ("ranks", "on")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let store = Store::open(&volume, &OpenOptions { settings: settings.into(), ..OpenOptions::new(16 << 20) }).unwrap();
+    let clock = Arc::new(TestClock::default());
+    FileSystem::format(&store, &*clock).unwrap();
+    let options = Options { memory_bytes_max: 4 << 20, atime: AtimePolicy::Never, read_only: false };
+    let fs = FileSystem::open(store, clock.clone(), &options).unwrap();
+    let caller = Caller { uid: 0, gid: 0, umask: 0 };
+    let ino = fs.mknod(Ino::ROOT, b"file", libc::S_IFREG | 0o644, 0, &caller).unwrap().ino;
+    while fs.rank_some().unwrap().is_some() {}
+    clock.0.store(14 * DAY, Relaxed);
+    let now = fs.rank_clock();
+    let place = fs.places_due(Rank::New, now, 1).unwrap().remove(0);
+    assert_eq!(fs.unlink(Ino::ROOT, b"file").unwrap(), Some(ino));
+    let record = fs.inode(ino).unwrap().lock().clone();
+    fs.leave_the_future(ino, Moment(1)).unwrap();
+    fs.give_rank(&place, Rank::Cold, now).unwrap();
+    assert_eq!((&*fs.inode(ino).unwrap().lock(), places(&fs)), (&record, 0), "only its place goes");
+    fs.forget(ino).unwrap();
+    assert!(matches!(fs.give_rank(&place, Rank::Cold, now), Err(Error::Stale)));
+    assert!(matches!(fs.getattr(ino), Err(Error::Stale)));
     fs.close().unwrap();
 }

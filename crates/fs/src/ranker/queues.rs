@@ -11,6 +11,8 @@ use crate::{FileKind, FileSystem, Ino, Result};
 
 /// Inodes that the queues get to know in one turn, at most.
 const INODES_MAX: usize = 256;
+/// Who adds a place publishes it within this time.
+const ON_THE_WAY_SECONDS_MAX: u32 = 60;
 /// Queues 0, 1 and 2.
 const QUEUES: usize = 3;
 
@@ -139,10 +141,12 @@ impl FileSystem {
         let from = *oldest.lock();
         let tail = self.places_from(rank, from, limit)?;
         let first = tail.first().map_or((now, 0), |first| (first.touched, first.file));
+        // A place that is still on its way to its publication was taken within the time that is kept back here.
+        let published = Moment(now.0.saturating_sub(ON_THE_WAY_SECONDS_MAX));
         let mut oldest = oldest.lock();
         // Where a place was added meanwhile that is older, that one counts.
         if *oldest == from {
-            *oldest = first.min((now, u64::MAX));
+            *oldest = first.min((published, 0));
         }
         places.extend(tail.into_iter().filter(|place| place.touched <= now));
         Ok(places)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Instant;
 
-use oncefs_engine::{Change, Chore, DataPlace, Moment, OpenOptions, Profile, Rank, Store, VolumeSpec};
+use oncefs_engine::{Change, Chore, DataPlace, Moment, OpenOptions, Profile, QueuePlace, Rank, Store, VolumeSpec};
 
 use crate::directory::put_inode;
 use crate::file_system::new_inode;
@@ -100,10 +100,8 @@ fn a_queue_is_as_long_as_there_are_files_and_takes_no_memory() {
     fs.close().unwrap();
 }
 
-/// A file without a name may be deleted between any two steps of the ranker: no step may publish its inode.
-#[test]
-fn a_file_that_lost_its_name_before_it_gets_its_rank_stays_as_it_is() {
-    let dir = tempfile::tempdir().unwrap();
+/// A file of which only the ranker knows more than its name.
+fn open_with_a_file(dir: &tempfile::TempDir) -> (Arc<FileSystem>, Arc<TestClock>, Ino) {
     let volume = dir.path().join("volume");
     let spec =
         VolumeSpec { data_bytes: Some(64 << 20), data: DataPlace::File, profile: Profile::Desktop, log_bytes: 8 << 20 };
@@ -117,6 +115,14 @@ fn a_file_that_lost_its_name_before_it_gets_its_rank_stays_as_it_is() {
     let caller = Caller { uid: 0, gid: 0, umask: 0 };
     let ino = fs.mknod(Ino::ROOT, b"file", libc::S_IFREG | 0o644, 0, &caller).unwrap().ino;
     while fs.rank_some().unwrap().is_some() {}
+    (fs, clock, ino)
+}
+
+/// A file without a name may be deleted between any two steps of the ranker: no step may publish its inode.
+#[test]
+fn a_file_that_lost_its_name_before_it_gets_its_rank_stays_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (fs, clock, ino) = open_with_a_file(&dir);
     clock.0.store(14 * DAY, Relaxed);
     let now = fs.rank_clock();
     let place = fs.places_due(Rank::New, now, 1).unwrap().remove(0);
@@ -128,5 +134,21 @@ fn a_file_that_lost_its_name_before_it_gets_its_rank_stays_as_it_is() {
     fs.forget(ino).unwrap();
     assert!(matches!(fs.give_rank(&place, Rank::Cold, now), Err(Error::Stale)));
     assert!(matches!(fs.getattr(ino), Err(Error::Stale)));
+    fs.close().unwrap();
+}
+
+/// Who writes takes the time before he publishes, and the ranker may look in between, a second later by its clock.
+#[test]
+fn a_place_that_is_published_when_the_ranker_has_looked_further_on_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let (fs, clock, ino) = open_with_a_file(&dir);
+    let place = QueuePlace { rank: Rank::Random, touched: fs.rank_clock(), file: ino.0 };
+    clock.0.store(1, Relaxed);
+    fs.places_due(Rank::Random, fs.rank_clock(), 1).unwrap();
+    let mut change = Change::new();
+    fs.add_place(&mut change, Some(place));
+    assert_eq!(fs.places_due(Rank::Random, fs.rank_clock(), 1).unwrap(), []);
+    fs.store.publish(change).unwrap();
+    assert_eq!(fs.places_due(Rank::Random, fs.rank_clock(), 1).unwrap(), [place]);
     fs.close().unwrap();
 }

@@ -95,14 +95,14 @@ impl FileSystem {
         let page = self.store.scan(&inode::key(from), &inode::key(end), INODES_MAX)?;
         let last = page.last().and_then(|(key, _)| inode::ino_of_key(key)).filter(|_| page.len() == INODES_MAX);
         let mut found = Ranking { known_below: last.map_or(end, |Ino(last)| Ino(last + 1)), ..Ranking::default() };
-        let mut change = Change::new();
+        let (mut change, now) = (Change::new(), self.rank_clock());
         for (key, value) in &page {
             let Some(ino) = inode::ino_of_key(key) else { continue };
             // What cannot be read is fsck's, and found there.
             let Ok(record) = InodeRecord::decode(ino, value) else { continue };
             if record.kind == FileKind::Regular {
                 found.files[usize::from(record.usage.rank().number())] += 1;
-                self.add_place(&mut change, first_place(&record.usage, ino));
+                self.add_place(&mut change, first_place(&record.usage, ino, now));
             }
         }
         let ranking = self.ranker.queues.ranking().with(&found);
@@ -169,10 +169,16 @@ impl FileSystem {
     }
 }
 
-/// The place of a file that had none: one that is to be judged is due as long after its last write as any other.
-fn first_place(usage: &Usage, ino: Ino) -> Option<QueuePlace> {
+/// The place of a file that had none: one that is to be judged is due as long after its last write as any other. One of
+/// which nothing is known is as old as anybody can tell: who uses it has as long to show that.
+fn first_place(usage: &Usage, ino: Ino, now: Moment) -> Option<QueuePlace> {
     let place = QueuePlace::of(usage, ino.0)?;
-    Some(if place.rank == Rank::New { QueuePlace { touched: usage.last_write(), ..place } } else { place })
+    let touched = match place.rank {
+        Rank::New if *usage == Usage::default() => now,
+        Rank::New => usage.last_write(),
+        _ => place.touched,
+    };
+    Some(QueuePlace { touched, ..place })
 }
 
 /// Where a queue stands among the queues.

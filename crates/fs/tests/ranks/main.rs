@@ -148,8 +148,18 @@ fn files_that_were_there_before_anybody_ranked_get_ranks_too() {
     let fs = volume.open();
     read_in_sequence(&fs, written(&fs, "new", &unique(3, 2)), 100);
     rank(&fs);
-    assert_eq!(counted(&fs), [1, 0, 0, 1_000], "of the others nothing is known");
-    assert!(files.iter().all(|ino| rank_of(&fs, *ino) == Rank::Cold));
+    assert_eq!(counted(&fs), [1_001, 0, 0, 0], "of most of them nothing is known");
+    assert_sound(&fs);
+    volume.days(2);
+    fs.opened(files[7]);
+    volume.days(3);
+    rank(&fs);
+    assert_eq!(counted(&fs), [1, 1, 0, 999], "who was used in the time of a first look is hot");
+    assert_eq!((rank_of(&fs, files[7]), rank_of(&fs, files[8])), (Rank::New, Rank::Cold));
+    assert_sound(&fs);
+    volume.days(16);
+    rank(&fs);
+    assert!(files.iter().all(|ino| rank_of(&fs, *ino) == Rank::Cold), "used no more");
     assert_sound(&fs);
 }
 

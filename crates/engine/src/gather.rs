@@ -54,6 +54,8 @@ pub struct Pass {
     is_batch_full: bool,
     /// Whether all of them were skipped one by one.
     is_batch_listed: bool,
+    /// How often a batch was left for a program, less those that came to their end since.
+    called_away: u32,
 }
 
 impl Pass {
@@ -79,6 +81,15 @@ impl Pass {
         if !self.is_batch_full {
             self.left = (self.left + waiting).saturating_sub(merged);
         }
+    }
+
+    /// Notes whether a batch came to its end. One that is left for a program again and again, since looking it up takes
+    /// longer than programs pause, has half as many blocks of a file each time, until it does.
+    pub fn note_end(&mut self, is_whole: bool) {
+        self.called_away = match is_whole {
+            true => self.called_away.saturating_sub(1),
+            false => (self.called_away + 1).min(STRETCH_BLOCKS.ilog2()),
+        };
     }
 
     /// Whether a shard is still to be looked at with others of its map or of all maps.
@@ -140,6 +151,7 @@ impl Core {
         let portion = (blocks_max / SHARD_BLOCKS).clamp(1, PORTION_SHARDS_MAX) as usize;
         let mut places = Vec::new();
         let mut pass = self.pass.lock();
+        let stretch = (stretch >> pass.called_away).max(1);
         (pass.is_batch_full, pass.is_batch_listed) = (false, true);
         let mut looks = 0;
         while (places.len() as u64) < blocks_max && looks <= PASSED_OVER_MAX + places.len() {

@@ -86,7 +86,9 @@ impl Core {
             let mut skipped = self.skipped.lock();
             places.iter().for_each(|(map, lbn, _)| skipped.add(map.0, *lbn, 1));
         }
-        match visited? {
+        let visited = visited?;
+        self.pass.lock().note_end(matches!(visited, Visited::All));
+        match visited {
             Visited::UpTo(blocks) => Ok(Some(blocks)),
             Visited::All => {
                 self.counters.blocks_revisited.fetch_add(blocks, Relaxed);

@@ -28,12 +28,14 @@ use parking_lot::Mutex;
 use crate::directory::put_inode;
 use crate::format::inode::InodeRecord;
 use crate::format::{inode, queue};
-use crate::{Error, FileKind, FileSystem, Ino, Result};
+use crate::{Error, FileKind, FileSystem, Ino, Result, Space};
 
 use queues::Queues;
 
 /// About so much of a file is laid out again in one turn, 16 MiB.
 const WINDOW: Blocks = Blocks(4_096);
+/// One block in so many of the data area stays free of what is laid out again for ranks.
+const FREE_SHARE: u64 = 4;
 /// Places looked at in one turn, at most.
 const PLACES_MAX: usize = 64;
 
@@ -201,7 +203,7 @@ impl FileSystem {
         let options = RelayoutOptions {
             from,
             run_blocks_min: Some(BIG_RUN_BLOCKS),
-            space: Blocks(u64::MAX),
+            space: self.space_to_lay_out(),
             window: Some(WINDOW),
             dry_run: false,
             gives_way: true,
@@ -216,6 +218,13 @@ impl FileSystem {
             }
             Err(error) => self.pass_over(&place, error).map(|_| (0, None)),
         }
+    }
+
+    /// Blocks that ranks may take from what sharing saved. The rest of the volume belongs to programs: who reads files in
+    /// sequence does not expect the volume to fill up by that.
+    fn space_to_lay_out(&self) -> Blocks {
+        let Space { total, available } = self.statfs();
+        Blocks(available.saturating_sub(total / FREE_SHARE))
     }
 
     /// A file gets a rank if it still deserves it, and the place that belongs to it; from then on it is treated so.

@@ -81,6 +81,33 @@ fn a_request_that_comes_before_the_worker_reads_leaves_all_to_a_later_turn() {
     finish(&volume);
 }
 
+/// Where looking up a batch takes longer than programs pause it would never be done.
+#[test]
+fn a_batch_that_is_left_for_programs_again_and_again_becomes_smaller_until_it_is_done() {
+    let volume = two_copies(None);
+    let core = &volume.core;
+    let sizes = || {
+        let places = core.gather(1);
+        places.iter().for_each(|(map, lbn, _)| core.skipped.lock().add(map.0, *lbn, 1));
+        places.len()
+    };
+    let mut seen = vec![sizes()];
+    while *seen.last().unwrap() > 1 {
+        core.foreground.watch();
+        core.foreground.serve(|| ());
+        assert_eq!(core.revisit(1).unwrap(), Some(0));
+        core.foreground.unwatch();
+        seen.push(sizes());
+        assert!(seen.len() <= 10, "{seen:?}");
+    }
+    assert!(seen.is_sorted_by(|a, b| a >= b) && seen[0] > 1, "{seen:?}");
+    for _ in 0..2 {
+        core.revisit(1).unwrap();
+    }
+    assert!(sizes() > 1, "it grows again");
+    finish(&volume);
+}
+
 #[test]
 fn told_to_work_now_or_always_the_worker_ends_its_batches_whatever_comes() {
     for (worker, now) in [(PaceMode::WhenIdle, true), (PaceMode::Always, false)] {

@@ -30,11 +30,34 @@ impl Store {
 }
 
 impl Core {
-    /// One turn of whoever ranks files. None: nothing is due, or nobody does.
+    /// One turn of whoever ranks files. None: nothing is due, or nobody does. Nothing is due on a host that is almost
+    /// full: his records are some for each file of the volume, and one for which there is no room ends the mount.
     pub fn rank(&self) -> Result<Option<u64>> {
-        let Some(turn) = self.rank_turn.get().filter(|_| !self.signals.is_stopped()) else { return Ok(None) };
+        let may_work = !self.signals.is_stopped() && !self.is_host_short();
+        let Some(turn) = self.rank_turn.get().filter(|_| may_work) else { return Ok(None) };
         self.usable()?;
         self.wait_for_background_room();
         turn()
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use crate::Blocks;
+    use crate::fixture::{Devices, one_level};
+    use crate::space::HOST_MARGIN_BYTES;
+
+    #[test]
+    fn nothing_is_ranked_while_the_host_is_almost_full() {
+        let core = Devices::new(Blocks(700), one_level()).open();
+        assert_eq!(core.rank().unwrap(), None, "nobody ranks");
+        assert!(core.rank_turn.set(Box::new(|| Ok(Some(3)))).is_ok());
+        for (host_bytes, blocks) in [(u64::MAX, Some(3)), (2 * HOST_MARGIN_BYTES - 1, None), (1 << 40, Some(3))] {
+            core.host_bytes.store(host_bytes, Relaxed);
+            assert_eq!(core.rank().unwrap(), blocks, "{host_bytes} bytes left");
+        }
     }
 }

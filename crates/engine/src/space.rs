@@ -128,6 +128,11 @@ impl Core {
         }
     }
 
+    /// Whether the host is so full that what it has left is for what programs ask for.
+    pub fn is_host_short(&self) -> bool {
+        self.host_bytes.load(Relaxed) < 2 * HOST_MARGIN_BYTES
+    }
+
     /// The volume's sums, and what can still be written.
     pub fn totals(&self) -> Totals {
         let sums = self.state.lock().sums;
@@ -145,7 +150,7 @@ impl Core {
     /// See [`crate::Store::make_room`].
     pub fn make_room(&self) -> Result<bool> {
         let (before, _) = self.reusable();
-        if self.host_bytes.load(Relaxed) < 2 * HOST_MARGIN_BYTES {
+        if self.is_host_short() {
             while self.punch_some() {}
         }
         let waits_for_trim = !self.state.lock().wait_for_trim.is_empty();

@@ -1,7 +1,7 @@
 //! A whole run: sides, warm-up, scenarios in alternation, report.
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::aligned::AlignedBuffer;
@@ -14,7 +14,7 @@ use crate::measure::Row;
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::scenario::{Body, Scenario, Volume};
-use crate::settings::RunArgs;
+use crate::settings::{RunArgs, find_oncefs};
 use crate::side::{Bench, Kind, Side, SideSpec};
 use crate::signal;
 use crate::throttle::SLOW_DISK;
@@ -104,6 +104,23 @@ pub fn run_lessfs(dir: &Path, args: &LessfsArgs, repetitions: usize, seed: u64) 
     drop(progress);
     println!("{}\nseed {seed}, {args:?}{}", machine::describe(), lessfs::table(&rows));
     Ok(())
+}
+
+/// Begins a case that compares mounts of oncefs: its own directory, and what the mounts share. Prints which machine it
+/// is and what was asked for.
+pub fn begin(
+    dir: &Path,
+    oncefs: Option<PathBuf>,
+    device_bytes: u64,
+    args: &impl std::fmt::Debug,
+) -> Result<(WorkDirectory, Bench)> {
+    machine::require_root_and_fuse()?;
+    signal::install();
+    let work_directory = WorkDirectory::create(dir)?;
+    let directory = work_directory.path().to_owned();
+    let bench = Bench { directory, device_bytes, oncefs: find_oncefs(oncefs)?, raw: false };
+    println!("{}\n{args:?}", machine::describe());
+    Ok((work_directory, bench))
 }
 
 /// The run's own directory; removed with everything in it when dropped.

@@ -20,10 +20,8 @@ use crate::files::{self, open};
 use crate::machine;
 use crate::measure::Latencies;
 use crate::report::Table;
-use crate::run::WorkDirectory;
-use crate::settings::find_oncefs;
+use crate::run;
 use crate::side::{Bench, Side, SideSpec};
-use crate::signal;
 use crate::sizes::parse_bytes;
 use crate::spread::Spread;
 use share::Look;
@@ -141,16 +139,8 @@ impl Load {
 
 /// Measures every profile in every order and prints the tables.
 pub fn run(args: &AdaptiveArgs) -> Result<()> {
-    machine::require_root_and_fuse()?;
-    signal::install();
-    let work_directory = WorkDirectory::create(&args.dir)?;
-    let bench = Bench {
-        directory: work_directory.path().to_owned(),
-        device_bytes: (args.size + args.duplicate_size) * 2 + (2 << 30),
-        oncefs: find_oncefs(args.oncefs.clone())?,
-        raw: false,
-    };
-    println!("{}\n{args:?}", machine::describe());
+    let device_bytes = (args.size + args.duplicate_size) * 2 + (2 << 30);
+    let (_work_directory, bench) = run::begin(&args.dir, args.oncefs.clone(), device_bytes, args)?;
     let mut all = Vec::new();
     for profile in &args.profiles {
         let mut sides = create_sides(&bench, profile)?;

@@ -15,10 +15,8 @@ use clap::Args;
 use crate::failure::{During, Failure, Result, tell};
 use crate::machine;
 use crate::report::Table;
-use crate::run::WorkDirectory;
-use crate::settings::find_oncefs;
+use crate::run;
 use crate::side::{Bench, Side, SideSpec};
-use crate::signal;
 use crate::sizes::parse_bytes;
 use load::{Load, Order};
 use outcome::{Outcome, Reading};
@@ -57,17 +55,9 @@ pub struct HybridArgs {
 
 /// Runs every order on every mount and prints a table per order.
 pub fn run(args: &HybridArgs) -> Result<()> {
-    machine::require_root_and_fuse()?;
-    signal::install();
-    let work_directory = WorkDirectory::create(&args.dir)?;
-    let bench = Bench {
-        directory: work_directory.path().to_owned(),
-        // mkfs is given three quarters; all data fit, even if no duplicate is found.
-        device_bytes: args.size * 2 + (4 << 30),
-        oncefs: find_oncefs(args.oncefs.clone())?,
-        raw: false,
-    };
-    println!("{}\n{args:?}", machine::describe());
+    // mkfs is given three quarters; all data fit, even if no duplicate is found.
+    let device_bytes = args.size * 2 + (4 << 30);
+    let (_work_directory, bench) = run::begin(&args.dir, args.oncefs.clone(), device_bytes, args)?;
     let mut all = Vec::new();
     for order in &args.orders {
         let load = Load::new(args.size, *order, args.seed)?;

@@ -24,10 +24,7 @@ use serde::Serialize;
 use crate::failure::{During, Failure, Result};
 use crate::machine;
 use crate::report::write_json;
-use crate::run::WorkDirectory;
-use crate::settings::find_oncefs;
-use crate::side::Bench;
-use crate::signal;
+use crate::run;
 use crate::sizes::parse_bytes;
 use cases::Case;
 use workload::Duplicates;
@@ -147,16 +144,7 @@ impl SelectiveArgs {
 /// Runs the parts asked for, prints their tables and writes readings and charts.
 pub fn run(args: &SelectiveArgs) -> Result<()> {
     args.check()?;
-    machine::require_root_and_fuse()?;
-    signal::install();
-    let work_directory = WorkDirectory::create(&args.dir)?;
-    let bench = Bench {
-        directory: work_directory.path().to_owned(),
-        device_bytes: args.device_bytes(),
-        oncefs: find_oncefs(args.oncefs.clone())?,
-        raw: false,
-    };
-    println!("{}\n{args:?}", machine::describe());
+    let (_work_directory, bench) = run::begin(&args.dir, args.oncefs.clone(), args.device_bytes(), args)?;
     let mut results = Results::default();
     for part in args.parts.iter().copied() {
         let began = Instant::now();

@@ -50,7 +50,7 @@ const KEPT_WORDS: [Kept; 3] = [
             ("crates/bench/src/hint_wear/rocks.rs", "measures RocksDB as a disk level of hints"),
         ],
     },
-    Kept { word: "blake3::", places: &[("crates/engine/src/hash.rs", "hashes blocks")] },
+    Kept { word: "blake3::", places: &[("crates/engine/src/write/hash.rs", "hashes blocks")] },
     Kept {
         word: "libc::E",
         places: &[
@@ -62,8 +62,8 @@ const KEPT_WORDS: [Kept; 3] = [
             ("crates/engine/src/device/file.rs", "reads the host's answers to O_DIRECT and SEEK_DATA"),
             ("crates/engine/src/device/memory.rs", "fails when tests want it to"),
             ("crates/engine/src/device/faulty.rs", "fails when tests want it to"),
-            ("crates/engine/src/threads.rs", "copies an error that several barriers are told"),
-            ("crates/engine/src/revisit_tests", "lets devices fail"),
+            ("crates/engine/src/background/threads.rs", "copies an error that several barriers are told"),
+            ("crates/engine/src/tests/revisit", "lets devices fail"),
         ],
     },
 ];

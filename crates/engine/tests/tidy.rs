@@ -283,7 +283,7 @@ fn the_threads_on_the_page_are_those_that_are_started() {
 #[test]
 fn links_between_pages_lead_somewhere() {
     let mut pages = vec!["README.md".to_owned()];
-    for dir in ["docs", "docs/decisions"] {
+    for dir in ["docs", "docs/decisions", "docs/results"] {
         for entry in fs::read_dir(root().join(dir)).unwrap().map(Result::unwrap) {
             let name = entry.file_name().into_string().unwrap();
             pages.extend(name.ends_with(".md").then(|| format!("{dir}/{name}")));
@@ -301,9 +301,10 @@ fn links_between_pages_lead_somewhere() {
         }
     }
     assert!(checked > 20, "only {checked} links were found");
-    let index = text("docs/decisions/README.md");
-    for page in pages.iter().filter_map(|page| page.strip_prefix("docs/decisions/")).filter(|page| *page != "README.md")
-    {
-        assert!(index.contains(&format!("({page})")), "docs/decisions/README.md does not list {page}");
+    for dir in ["docs/decisions/", "docs/results/"] {
+        let index = text(&format!("{dir}README.md"));
+        for page in pages.iter().filter_map(|page| page.strip_prefix(dir)).filter(|page| *page != "README.md") {
+            assert!(index.contains(&format!("({page})")), "{dir}README.md does not list {page}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The tables of `docs/sim.md` on runs.
+//! The tables of `docs/results/sim-idedup.md`.
 
 use super::costs::{READINGS, Reading, limits};
 use super::runs::{CACHE_PERCENTS, MEMORY_MIB, PHONE_THRESHOLDS, SCANT_MEMORIES_MIB, THRESHOLDS};

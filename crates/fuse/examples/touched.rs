@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize};
 use std::thread;
 use std::time::Duration;
 
-use oncefs_engine::{BLOCK_BYTES, BackgroundStep, DataPlace, Profile, Store, VolumeSpec};
+use oncefs_engine::{BLOCK_BYTES, DataPlace, Profile, Store, VolumeSpec};
 use oncefs_fs::{AtimePolicy, Caller, FileSystem, Ino, Options, SystemClock, WriteOrigin};
 use oncefs_fuse::{Adapter, AdapterConfig, Session, SessionSpec};
 
@@ -89,9 +89,9 @@ extern "C" fn __sanitizer_cov_trace_pc_guard(guard: *mut u32) {
 fn serves() -> bool {
     let known = |serves: &Cell<Option<bool>>| {
         serves.get().unwrap_or_else(|| {
-            let is_one = thread::current().name().is_some_and(|name| {
-                SERVING.contains(&name) || name == COMMITTER && COMMITS.load(Relaxed)
-            });
+            let is_one = thread::current()
+                .name()
+                .is_some_and(|name| SERVING.contains(&name) || name == COMMITTER && COMMITS.load(Relaxed));
             serves.set(Some(is_one));
             is_one
         })
@@ -214,7 +214,7 @@ fn open(volume: &Path) -> Arc<FileSystem> {
     FileSystem::open(store, Arc::new(SystemClock), &options).unwrap()
 }
 
-/// Makes a volume with one file, all of it where a checkpoint brings it.
+/// Makes a volume with one file.
 fn prepare(volume: &Path) {
     let (data_bytes, log_bytes) = (Some(1 << 30), 64 << 20);
     let spec = VolumeSpec { data_bytes, data: DataPlace::File, profile: Profile::Desktop, log_bytes };
@@ -232,7 +232,7 @@ fn prepare(volume: &Path) {
     }
     // The time of last access is due with the first read, and then for a day not again.
     file_system.read(ino, 0, BLOCK, true).unwrap();
-    file_system.store().run(BackgroundStep::Checkpoint).unwrap();
+    // Ends with a checkpoint.
     file_system.close().unwrap();
 }
 

@@ -6,9 +6,9 @@ use std::thread;
 
 use crate::core::Core;
 use crate::damage::bad_blocks::Whereabouts;
+use crate::format::keys::shard_parts;
 use crate::format::page::page_of;
 use crate::format::shard::Target;
-use crate::write::publish::shard_parts;
 use crate::{BLOCK_BYTES, Error, Lbn, MapId, Pbn, ReadBuf, Result, Stage, Tag};
 
 /// Shorter runs are looked up in the read cache block by block; longer ones are fetched whole when any block is missing.

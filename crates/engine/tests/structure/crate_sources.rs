@@ -26,6 +26,11 @@ impl CrateSources {
         let mut texts = BTreeMap::new();
         collect(src, "", &mut texts);
         assert!(!texts.is_empty(), "there are no sources in {}", src.display());
+        Self::of(texts)
+    }
+
+    /// Of texts by path.
+    pub fn of(texts: BTreeMap<String, String>) -> Self {
         let mut files = BTreeMap::new();
         let mut tests = Vec::new();
         for (path, text) in texts {

@@ -11,3 +11,6 @@ pub mod counts;
 pub mod crate_sources;
 pub mod imports;
 pub mod module_tree;
+
+#[cfg(test)]
+mod tests;

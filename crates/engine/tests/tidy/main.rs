@@ -1,9 +1,16 @@
 //! Rules for all sources of the workspace, as a test: what a file must begin with and must not hold, which crate may
-//! depend on which, and that `docs/` speaks of what is there.
+//! depend on which, and that `docs/` speaks of what is there. In modules: `rooms` which folder of the engine may import
+//! which, `circles` which files may import each other, `limits` how large parts may become.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod circles;
+#[path = "../docs/mod.rs"]
 mod docs;
+mod limits;
+mod rooms;
+#[path = "../structure/mod.rs"]
+mod structure;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,5 +1,7 @@
 //! How much there is of something.
 
+use std::collections::BTreeMap;
+
 use super::crate_sources::CrateSources;
 
 /// What states an assumption and ends the program if it does not hold.
@@ -24,6 +26,15 @@ pub fn assertions_of_1000_lines(sources: &CrateSources) -> f64 {
 /// Files that are in no folder.
 pub fn files_at_the_top(sources: &CrateSources) -> usize {
     sources.files.keys().filter(|path| !path.contains('/')).count()
+}
+
+/// Folders with more than so many files in themselves, and how many.
+pub fn folders_over(sources: &CrateSources, most: usize) -> Vec<(String, usize)> {
+    let mut folders = BTreeMap::new();
+    for (folder, _) in sources.files.keys().filter_map(|path| path.rsplit_once('/')) {
+        *folders.entry(folder.to_owned()).or_insert(0) += 1;
+    }
+    folders.into_iter().filter(|(_, files)| *files > most).collect()
 }
 
 /// The fields of a struct whose braces enclose one line for each.

@@ -92,5 +92,5 @@ crates_in_lock() {
 
 build_oncefs() {
     step "Building oncefs (the first build takes ten minutes)" --count '^ *Compiling' "$(crates_in_lock)" crates \
-        cargo build --release --workspace --manifest-path "$repository/Cargo.toml"
+        env -C "$repository" cargo build --release --workspace
 }

@@ -247,6 +247,22 @@ fn every_dependency_has_its_reason_in_the_decisions_and_none_is_left_over() {
     assert_eq!(used.collect::<BTreeSet<_>>(), named, "dependencies in the manifests, and on the page");
 }
 
+/// The value of a line `name = "value"`.
+fn value_of(file: &str, name: &str) -> String {
+    let text = text(file);
+    let line = text.lines().find(|line| line.starts_with(&format!("{name} = "))).unwrap();
+    line.split('"').nth(1).unwrap().to_owned()
+}
+
+#[test]
+fn the_pinned_toolchain_is_of_the_version_that_the_workspace_asks_for() {
+    let (pinned, wanted) = (value_of("rust-toolchain.toml", "channel"), value_of("Cargo.toml", "rust-version"));
+    assert!(
+        pinned.starts_with(&format!("{wanted}.")),
+        "rust-toolchain.toml pins {pinned}, Cargo.toml asks for {wanted}"
+    );
+}
+
 /// Doors have the crate's heading; modules of tests are named where they are worth it.
 fn is_unlisted(path: &str) -> bool {
     let name = Path::new(path).file_name().unwrap().to_str().unwrap();

@@ -1,7 +1,14 @@
 # shellcheck shell=bash disable=SC2034
-# Sourced by the other scripts: where things are, and how work is shown while it runs.
+# Sourced by the other scripts: answers --help, knows where things are, and shows progress.
 
 set -euo pipefail
+
+# The help of a script is the comment below its first line. Nothing else happens then.
+if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+    exit
+fi
+
 export LC_ALL=C.UTF-8 HOME="${HOME:-/root}" DEBIAN_FRONTEND=noninteractive
 
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -19,6 +26,10 @@ mkdir -p "$logs"
 die() {
     echo "error: $*" >&2
     exit 1
+}
+
+no_arguments() {
+    [ $# = 0 ] || die "$(basename "$0") takes no arguments; see $(basename "$0") --help"
 }
 
 require_root() {

@@ -75,21 +75,6 @@ pub fn peak_memory_bytes(pid: u32) -> Result<u64> {
     kib_field(&text, "VmHWM:").ok_or_else(|| Failure::new(format!("{path} has no VmHWM")))
 }
 
-/// Resident bytes of this process, after its allocator has given back what it can.
-pub fn resident_bytes_after_trim() -> Result<u64> {
-    // SAFETY: malloc_trim has no preconditions.
-    unsafe { libc::malloc_trim(0) };
-    let text = fs::read_to_string("/proc/self/status").during(|| "cannot read /proc/self/status")?;
-    kib_field(&text, "VmRSS:").ok_or_else(|| Failure::new("/proc/self/status has no VmRSS"))
-}
-
-/// Bytes that this process has caused to be written to block devices (write_bytes).
-pub fn disk_written_bytes() -> Result<u64> {
-    let text = fs::read_to_string("/proc/self/io").during(|| "cannot read /proc/self/io")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("write_bytes:"));
-    line.and_then(|bytes| bytes.trim().parse().ok()).ok_or_else(|| Failure::new("/proc/self/io has no write_bytes"))
-}
-
 /// Bytes in use on the file system that holds `path`, as df counts them.
 pub fn used_bytes(path: &std::path::Path) -> Result<u64> {
     let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).during(|| "a path holds a NUL byte")?;

@@ -15,7 +15,6 @@ mod figures;
 mod files;
 mod flat;
 mod fragmentation;
-mod hint_wear;
 mod hybrid;
 mod lessfs;
 mod loop_device;
@@ -71,17 +70,6 @@ enum Command {
         #[command(flatten)]
         args: lessfs::LessfsArgs,
     },
-    /// Compare RocksDB and a file of sorted groups as disk level of the hint store: bytes written per hint
-    HintWear {
-        /// Directory for the databases
-        #[arg(long, default_value = ".")]
-        dir: PathBuf,
-        /// Seed of the hints
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        #[command(flatten)]
-        args: hint_wear::HintWearArgs,
-    },
     /// Write every block twice, farther apart than memory reaches, then let one pass find what is left
     Hybrid(hybrid::HybridArgs),
     /// Watch the share of requests looked up fall without duplicates and return with them, and what it costs
@@ -100,7 +88,6 @@ fn main() -> ExitCode {
         None => run::run(&cli.run),
         Some(Command::Flat(args)) => flat::serve(args),
         Some(Command::LessfsRead { dir, repetitions, seed, args }) => run::run_lessfs(dir, args, *repetitions, *seed),
-        Some(Command::HintWear { dir, seed, args }) => hint_wear::run(dir, args, *seed),
         Some(Command::Hybrid(args)) => hybrid::run(args),
         Some(Command::Adaptive(args)) => adaptive::run(args),
         Some(Command::Fragmentation(args)) => fragmentation::run(args),

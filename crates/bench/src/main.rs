@@ -17,6 +17,7 @@ mod flat;
 mod fragmentation;
 mod hybrid;
 mod lessfs;
+mod lessfs_read;
 mod loop_device;
 mod machine;
 mod measure;
@@ -29,15 +30,18 @@ mod run;
 mod scenario;
 mod selective;
 mod settings;
+mod shared_args;
 mod side;
 mod signal;
 mod sizes;
 mod spread;
+mod summary;
 mod threaded;
 mod throttle;
 mod tree;
+mod volume;
+mod work_directory;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -57,19 +61,7 @@ enum Command {
     /// Mount the flat FUSE file system (no dedup, no log): the transport's ceiling
     Flat(flat::FlatArgs),
     /// Compare reads through a fingerprint index, as in LessFS, with reads through a map, as in LRLFS
-    LessfsRead {
-        /// Directory for the loop device's sparse file
-        #[arg(long, default_value = ".")]
-        dir: PathBuf,
-        /// Repetitions
-        #[arg(long, default_value_t = 5)]
-        repetitions: usize,
-        /// Seed of contents and orders
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        #[command(flatten)]
-        args: lessfs::LessfsArgs,
-    },
+    LessfsRead(lessfs_read::LessfsReadArgs),
     /// Write every block twice, farther apart than memory reaches, then let one pass find what is left
     Hybrid(hybrid::HybridArgs),
     /// Watch the share of requests looked up fall without duplicates and return with them, and what it costs
@@ -87,7 +79,7 @@ fn main() -> ExitCode {
     let outcome = match &cli.command {
         None => run::run(&cli.run),
         Some(Command::Flat(args)) => flat::serve(args),
-        Some(Command::LessfsRead { dir, repetitions, seed, args }) => run::run_lessfs(dir, args, *repetitions, *seed),
+        Some(Command::LessfsRead(args)) => lessfs_read::run(args),
         Some(Command::Hybrid(args)) => hybrid::run(args),
         Some(Command::Adaptive(args)) => adaptive::run(args),
         Some(Command::Fragmentation(args)) => fragmentation::run(args),

@@ -5,13 +5,15 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::aligned::BLOCK_BYTES;
+use crate::command::find_oncefs;
 use crate::failure::{Failure, Result};
 use crate::lessfs::LessfsArgs;
 use crate::machine;
-use crate::scenario::{Scenario, Volume};
+use crate::scenario::Scenario;
 use crate::side::SideSpec;
 use crate::sizes::parse_bytes;
 use crate::threaded::Twin;
+use crate::volume::Volume;
 
 /// Options of a comparison.
 #[derive(Args, Clone, Debug)]
@@ -236,16 +238,4 @@ impl RunArgs {
     pub fn oncefs(&self) -> Result<PathBuf> {
         find_oncefs(self.oncefs.clone())
     }
-}
-
-/// The oncefs program that is named, or else the one beside this program, with its real path.
-pub fn find_oncefs(named: Option<PathBuf>) -> Result<PathBuf> {
-    let beside = || std::env::current_exe().ok().map(|program| program.with_file_name("oncefs"));
-    let program = named.or_else(beside).unwrap_or_else(|| "oncefs".into());
-    program.canonicalize().map_err(|_| {
-        Failure::new(format!(
-            "no program {}: build it with `cargo build --release`, name it with --oncefs, or choose other sides with --side",
-            program.display()
-        ))
-    })
 }

@@ -11,7 +11,7 @@ use crate::content::{Content, Random};
 use crate::failure::{Failure, Result};
 use crate::files::{self, open};
 use crate::measure::Latencies;
-use crate::scenario::{Body, Volume};
+use crate::volume::{Body, Volume};
 
 /// The paper's FIO runs have three threads.
 const FIO_THREADS: usize = 3;

@@ -5,8 +5,7 @@
 
 mod share;
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -20,7 +19,7 @@ use crate::files::{self, open};
 use crate::machine;
 use crate::measure::Latencies;
 use crate::report::Table;
-use crate::run;
+use crate::shared_args::SharedArgs;
 use crate::side::{Bench, Side, SideSpec};
 use crate::sizes::parse_bytes;
 use crate::spread::Spread;
@@ -49,18 +48,8 @@ pub struct AdaptiveArgs {
     /// Repetitions, the sides alternating within each
     #[arg(long, default_value_t = 5)]
     repetitions: usize,
-    /// Directory for the loop devices' sparse files
-    #[arg(long, default_value = ".")]
-    dir: PathBuf,
-    /// The oncefs program [default: beside this one]
-    #[arg(long)]
-    oncefs: Option<PathBuf>,
-    /// Seed of contents and orders
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Write all looks and times to this file
-    #[arg(long)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    shared: SharedArgs,
 }
 
 /// In which order the blocks of a file are written.
@@ -140,7 +129,7 @@ impl Load {
 /// Measures every profile in every order and prints the tables.
 pub fn run(args: &AdaptiveArgs) -> Result<()> {
     let device_bytes = (args.size + args.duplicate_size) * 2 + (2 << 30);
-    let (_work_directory, bench) = run::begin(&args.dir, args.oncefs.clone(), device_bytes, args)?;
+    let (_work_directory, bench) = args.shared.begin(device_bytes, args)?;
     let mut all = Vec::new();
     for profile in &args.profiles {
         let mut sides = create_sides(&bench, profile)?;
@@ -151,12 +140,7 @@ pub fn run(args: &AdaptiveArgs) -> Result<()> {
         }
     }
     println!("\n{}", machine::load_line());
-    args.json.as_deref().map_or(Ok(()), |path| write_json(path, &all))
-}
-
-fn write_json(path: &Path, all: &[(String, Vec<[Measured; 3]>)]) -> Result<()> {
-    let file = File::create(path).during(|| format!("cannot create {}", path.display()))?;
-    serde_json::to_writer_pretty(file, all).during(|| format!("cannot write {}", path.display()))
+    args.shared.write_json(&all)
 }
 
 fn create_sides(bench: &Bench, profile: &str) -> Result<Vec<Side>> {
@@ -171,8 +155,8 @@ fn create_sides(bench: &Bench, profile: &str) -> Result<Vec<Side>> {
 /// All repetitions, each with all sides; the sides begin in rotating order.
 fn compare(args: &AdaptiveArgs, sides: &mut [Side], order: WriteOrder, profile: &str) -> Result<Vec<[Measured; 3]>> {
     let mut measured = Vec::new();
-    for repetition in 0..args.repetitions {
-        let load = Load::new(args, order, args.seed.wrapping_add((repetition as u64) << 8))?;
+    for (repetition, seed) in args.shared.rounds(args.repetitions).iter() {
+        let load = Load::new(args, order, seed)?;
         let mut turns: [Option<Measured>; 3] = [None, None, None];
         for turn in 0..sides.len() {
             let side = (turn + repetition) % sides.len();

@@ -3,10 +3,9 @@
 
 use std::time::Instant;
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::FragmentationArgs;
 use crate::aligned::BLOCK_BYTES;
 use crate::content::{Content, Random};
 use crate::failure::{Failure, Result, tell};
@@ -15,7 +14,9 @@ use crate::machine;
 use crate::mount::{Mount, rotated, verify, write};
 use crate::pieces::{Plan, Sources};
 use crate::report::{Table, verdict};
+use crate::shared_args::Rounds;
 use crate::side::{Bench, Side};
+use crate::sizes::parse_bytes;
 use crate::spread::Spread;
 
 /// The stages of a write, by their names in `oncefs stats`.
@@ -24,6 +25,17 @@ const DECIDE: usize = 3;
 const PLACE: usize = 5;
 /// Files that duplicates are taken from.
 const SOURCES: usize = 10;
+
+/// What this part takes.
+#[derive(Args, Clone, Debug)]
+pub struct DetectorArgs {
+    /// detector: bytes of each file whose writing is measured
+    #[arg(long, value_parser = parse_bytes, default_value = "256M")]
+    pub write_size: u64,
+    /// detector: the kinds of data written
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "unique,runs,scattered")]
+    data: Vec<Data>,
+}
 
 /// What is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -76,12 +88,12 @@ impl Reading {
 }
 
 /// Measures every kind of data on every mount and prints the tables.
-pub fn run(args: &FragmentationArgs, bench: &Bench) -> Result<Vec<Reading>> {
-    let mounts: Vec<Mount> = args.thresholds.iter().map(|number| Mount::in_line(number)).collect();
+pub fn run(args: &DetectorArgs, thresholds: &[String], rounds: Rounds, bench: &Bench) -> Result<Vec<Reading>> {
+    let mounts: Vec<Mount> = thresholds.iter().map(|number| Mount::in_line(number)).collect();
     let mut readings = Vec::new();
     for data in args.data.iter().copied() {
-        for repetition in 0..args.repetitions {
-            let (plan, content) = load(data, args.write_size, args.seed_of(repetition));
+        for (repetition, seed) in rounds.iter() {
+            let (plan, content) = load(data, args.write_size, seed);
             for (_, mount) in rotated(&mounts, repetition) {
                 tell(&format!("detector, {}, repetition {}: {}", data.describe(), repetition + 1, mount.name));
                 readings.push(measure(bench, mount, data, repetition, (&plan, &content))?);

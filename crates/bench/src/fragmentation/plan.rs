@@ -5,11 +5,13 @@
 
 use std::ops::Range;
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 
+use crate::aligned::BLOCK_BYTES;
 use crate::content::{Content, Random};
 use crate::pieces::{Part, Plan, Sources};
+use crate::sizes::parse_bytes;
 
 /// Blocks of a file.
 pub const FILE_BLOCKS: usize = 512;
@@ -22,6 +24,25 @@ const WRITE_BLOCKS_MAX: usize = 9;
 const READ_BLOCKS_MAX: usize = 4;
 /// Requests of which one is a write.
 const REQUESTS_PER_WRITE: usize = 6;
+
+/// How long the replay is, and over how much.
+#[derive(Args, Clone, Debug)]
+pub struct ReplayArgs {
+    /// response and cache: bytes written before the replay
+    #[arg(long, value_parser = parse_bytes, default_value = "256M")]
+    pub replay_size: u64,
+    /// response and cache: requests of the replay, one in six of them a write
+    #[arg(long, default_value_t = 30_000)]
+    pub requests: usize,
+}
+
+impl ReplayArgs {
+    /// The replay of this size.
+    pub fn replay(&self, mix: Mix, seed: u64) -> Replay {
+        let blocks_before = (self.replay_size as usize / BLOCK_BYTES).max(FILE_BLOCKS);
+        Replay::new(mix, blocks_before, self.requests, seed)
+    }
+}
 
 /// What is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]

@@ -5,10 +5,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::FragmentationArgs;
 use super::sizes_read::SizesRead;
 use crate::aligned::{AlignedBuffer, BLOCK_BYTES};
 use crate::command;
@@ -18,7 +17,9 @@ use crate::files;
 use crate::mount::{Mount, rotated, verify, write};
 use crate::pieces::{Plan, Sources};
 use crate::report::{Table, verdict};
+use crate::shared_args::Rounds;
 use crate::side::{Bench, Side};
+use crate::sizes::parse_bytes;
 use crate::spread::Spread;
 use crate::throttle::{SLOW_DISK, Throttle};
 
@@ -30,6 +31,20 @@ const LONG: usize = 1;
 const FRESH: usize = 2;
 /// Bytes of a read.
 const READ_BYTES: usize = 1 << 20;
+
+/// What this part takes.
+#[derive(Args, Clone, Debug)]
+pub struct StitchedArgs {
+    /// stitched: bytes of the ten sources together, and of each file made of them
+    #[arg(long, value_parser = parse_bytes, default_value = "240M")]
+    pub size: u64,
+    /// stitched: the mounts compared
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "auto,1,4,auto-full-pass,auto-out-of-line")]
+    stitched: Vec<Case>,
+    /// stitched: the programs that read the files
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "own,dd")]
+    readers: Vec<Reader>,
+}
 
 /// What reads a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -103,10 +118,10 @@ impl Case {
 }
 
 /// Measures every mount in every repetition and prints the tables.
-pub fn run(args: &FragmentationArgs, bench: &Bench) -> Result<Vec<Reading>> {
+pub fn run(args: &StitchedArgs, rounds: Rounds, bench: &Bench) -> Result<Vec<Reading>> {
     let mut readings = Vec::new();
-    for repetition in 0..args.repetitions {
-        let (plan, content) = load(args.size, args.seed_of(repetition));
+    for (repetition, seed) in rounds.iter() {
+        let (plan, content) = load(args.size, seed);
         for (_, case) in rotated(&args.stitched, repetition) {
             tell(&format!("stitched, repetition {}: {}", repetition + 1, case.name()));
             readings.extend(measure(args, bench, *case, repetition, (&plan, &content))?);
@@ -136,7 +151,7 @@ fn load(bytes: u64, seed: u64) -> (Plan, Content) {
 }
 
 fn measure(
-    args: &FragmentationArgs,
+    args: &StitchedArgs,
     bench: &Bench,
     case: Case,
     repetition: usize,
@@ -206,7 +221,7 @@ fn spread_of(readings: &[Reading], mount: &str, file: usize, value: &dyn Fn(&Rea
     Spread::of(readings.iter().filter(|reading| reading.mount == mount && reading.file == FILES[file]).map(value))
 }
 
-fn table(args: &FragmentationArgs, readings: &[Reading]) -> String {
+fn table(args: &StitchedArgs, readings: &[Reading]) -> String {
     let speeds = args.readers.iter().flat_map(|reader| [format!("MB/s, {reader:?}"), "% of fresh".to_owned()]);
     let layout = ["shared %", "runs", "blocks a request"].map(str::to_owned);
     let headings: Vec<String> = ["mount", "file"].map(str::to_owned).into_iter().chain(speeds).chain(layout).collect();

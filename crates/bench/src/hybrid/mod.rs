@@ -6,8 +6,6 @@
 mod load;
 mod outcome;
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
@@ -15,7 +13,7 @@ use clap::Args;
 use crate::failure::{During, Failure, Result, tell};
 use crate::machine;
 use crate::report::Table;
-use crate::run;
+use crate::shared_args::SharedArgs;
 use crate::side::{Bench, Side, SideSpec};
 use crate::sizes::parse_bytes;
 use load::{Load, Order};
@@ -39,28 +37,18 @@ pub struct HybridArgs {
     /// Mount options of the other profiles, such as hint_memory=256K, to have little memory for little data
     #[arg(long, default_value = "")]
     options: String,
-    /// Directory for the loop device's sparse file
-    #[arg(long, default_value = ".")]
-    dir: PathBuf,
-    /// The oncefs program [default: beside this one]
-    #[arg(long)]
-    oncefs: Option<PathBuf>,
-    /// Seed of contents and orders
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Write the raw readings to this file
-    #[arg(long)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    shared: SharedArgs,
 }
 
 /// Runs every order on every mount and prints a table per order.
 pub fn run(args: &HybridArgs) -> Result<()> {
     // mkfs is given three quarters; all data fit, even if no duplicate is found.
     let device_bytes = args.size * 2 + (4 << 30);
-    let (_work_directory, bench) = run::begin(&args.dir, args.oncefs.clone(), device_bytes, args)?;
+    let (_work_directory, bench) = args.shared.begin(device_bytes, args)?;
     let mut all = Vec::new();
     for order in &args.orders {
-        let load = Load::new(args.size, *order, args.seed)?;
+        let load = Load::new(args.size, *order, args.shared.seed)?;
         let mut outcomes = Vec::new();
         for (index, profile) in args.profiles.iter().enumerate() {
             let say = |step: &str| tell(&format!("{order:?}, {profile}: {step}"));
@@ -70,12 +58,7 @@ pub fn run(args: &HybridArgs) -> Result<()> {
         all.push((format!("{order:?}"), outcomes));
     }
     println!("\n{}", machine::load_line());
-    args.json.as_deref().map_or(Ok(()), |path| write_json(path, &all))
-}
-
-fn write_json(path: &Path, all: &[(String, Vec<Outcome>)]) -> Result<()> {
-    let file = File::create(path).during(|| format!("cannot create {}", path.display()))?;
-    serde_json::to_writer_pretty(file, all).during(|| format!("cannot write {}", path.display()))
+    args.shared.write_json(&all)
 }
 
 fn spec(args: &HybridArgs, profile: &str) -> Result<SideSpec> {

@@ -4,7 +4,7 @@
 use std::hash::{DefaultHasher, Hasher};
 use std::time::{Duration, Instant};
 
-use super::OverheadArgs;
+use super::args::OverheadArgs;
 use super::comparison::{OFF, OFF_AGAIN, Reading, measured, table, verdicts};
 use super::webserver::WebServer;
 use crate::aligned::BLOCK_BYTES;
@@ -39,12 +39,12 @@ enum Load {
 /// Measures both loads in every state and prints the table.
 pub fn run(args: &OverheadArgs, bench: &Bench) -> Result<Vec<Reading>> {
     let mut readings = Vec::new();
-    for repetition in 0..args.repetitions() {
-        let backlog = Backlog::new(args.backlog(), args.seed_of(repetition));
+    for (repetition, seed) in args.rounds().iter() {
+        let backlog = Backlog::new(args.backlog(), seed);
         for (_, state) in rotated(&STATES, repetition) {
             for load in [Load::WebServer, Load::Processor] {
                 tell(&format!("beside, repetition {}: {}, {}", repetition + 1, load.name(), state.0));
-                readings.push(measure(args, bench, repetition, &backlog, *state, load)?);
+                readings.push(measure(args, bench, (repetition, seed), &backlog, *state, load)?);
             }
         }
     }
@@ -65,7 +65,7 @@ impl Load {
 fn measure(
     args: &OverheadArgs,
     bench: &Bench,
-    repetition: usize,
+    (repetition, seed): (usize, u64),
     backlog: &Backlog,
     (state, words): (&str, &[&str]),
     load: Load,
@@ -73,7 +73,7 @@ fn measure(
     let mut side = backlog.mount(&args.profile).begin(bench)?;
     side.ask("dedup", &["--pause"])?;
     backlog.write(&side)?;
-    let server = WebServer::create(side.root(), args.seed_of(repetition))?;
+    let server = WebServer::create(side.root(), seed)?;
     side.ask("sync", &[])?;
     if state == "now" {
         side.ask("dedup", &["--resume"])?;

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::OverheadArgs;
+use super::args::OverheadArgs;
 use super::comparison::{RUNS, Reading, measured, rank_mounts, table, verdicts};
 use crate::command;
 use crate::failure::{During, Result, tell};
@@ -51,7 +51,7 @@ fn archive(args: &OverheadArgs, directory: &Path) -> Result<PathBuf> {
         Some(source) => source.clone(),
         None => {
             fs::create_dir_all(&made).during(|| format!("cannot create {}", made.display()))?;
-            let tree = Tree::generate(args.seed, args.tree_files());
+            let tree = Tree::generate(args.shared.seed, args.tree_files());
             tree.copy_to(&made, &mut Latencies::with_capacity(tree.files()))?;
             made.clone()
         }

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::OverheadArgs;
+use super::args::OverheadArgs;
 use super::comparison::{Reading, measured, rank_mounts, table, verdicts};
 use super::utilities::AIM_PERCENT;
 use crate::content::{Random, expand};
@@ -31,11 +31,11 @@ const OPERATIONS_PER_READ: u64 = 3;
 pub fn run(args: &OverheadArgs, bench: &Bench) -> Result<Vec<Reading>> {
     let mounts = rank_mounts(&args.profile);
     let mut readings = Vec::new();
-    for repetition in 0..args.repetitions() {
+    for (repetition, seed) in args.rounds().iter() {
         for (_, mount) in rotated(&mounts, repetition) {
             tell(&format!("webserver, repetition {}: {}", repetition + 1, mount.name));
             let mut side = mount.begin(bench)?;
-            let server = WebServer::create(side.root(), args.seed_of(repetition))?;
+            let server = WebServer::create(side.root(), seed)?;
             side.remount_cold()?;
             let duration = Duration::from_secs(args.seconds());
             let place = ("webserver", mount.name.as_str(), repetition);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::OverheadArgs;
+use super::args::OverheadArgs;
 use super::beside::Backlog;
 use crate::aligned::{AlignedBuffer, BLOCK_BYTES};
 use crate::content::Content;
@@ -50,9 +50,9 @@ pub struct Reading {
 /// Lets the worker begin and interrupts it, over and over, and prints the table.
 pub fn run(args: &OverheadArgs, bench: &Bench) -> Result<Vec<Reading>> {
     let mut readings = Vec::new();
-    for repetition in 0..args.repetitions() {
+    for (repetition, seed) in args.rounds().iter() {
         tell(&format!("yield, repetition {}", repetition + 1));
-        measure(args, bench, repetition, &mut readings)?;
+        measure(args, bench, (repetition, seed), &mut readings)?;
     }
     println!("\nFrom a program's request to the worker's last, {SLOW_DISK:?}\n{}", table(&readings));
     if let Some(last) = Spread::of(readings.iter().map(|reading| reading.last_read_ms)) {
@@ -64,12 +64,17 @@ pub fn run(args: &OverheadArgs, bench: &Bench) -> Result<Vec<Reading>> {
     Ok(readings)
 }
 
-fn measure(args: &OverheadArgs, bench: &Bench, repetition: usize, readings: &mut Vec<Reading>) -> Result<()> {
-    let backlog = Backlog::new(args.backlog(), args.seed_of(repetition));
+fn measure(
+    args: &OverheadArgs,
+    bench: &Bench,
+    (repetition, seed): (usize, u64),
+    readings: &mut Vec<Reading>,
+) -> Result<()> {
+    let backlog = Backlog::new(args.backlog(), seed);
     let mut side = backlog.mount(&args.profile).begin(bench)?;
     side.ask("dedup", &["--pause"])?;
     backlog.write(&side)?;
-    let content = Content::new(args.seed_of(repetition) ^ 1, args.trials() * STRIDE_BLOCKS, 0, 0)?;
+    let content = Content::new(seed ^ 1, args.trials() * STRIDE_BLOCKS, 0, 0)?;
     let path = side.root().join("read");
     files::write_all(&files::open(&path, true)?, &content, &mut Latencies::with_capacity(content.blocks()))?;
     side.remount_cold()?;

@@ -6,7 +6,6 @@ use std::time::Instant;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::SelectiveArgs;
 use super::corpus::{Corpus, make_directories, place};
 use super::reading::{Reads, Responses};
 use crate::failure::{Result, tell};
@@ -39,7 +38,7 @@ impl Case {
     }
 
     /// Nothing is shared as it is written, and nothing out of line until it is asked for.
-    fn mount(self, args: &SelectiveArgs) -> Mount {
+    fn mount(self, memory: &str) -> Mount {
         let own = match self {
             Case::None => "ranks=off",
             Case::Big => "ranks=off,run_blocks_min=64",
@@ -47,7 +46,7 @@ impl Case {
             // Small files have fewer blocks than the paper's count of 100, and are read once here.
             Case::Selective => "ranks=paper,rank_evaluation_reads_min=1",
         };
-        let options = format!("profile=selective,inline=off,worker=off,memory={},{own}", args.memory);
+        let options = format!("profile=selective,inline=off,worker=off,memory={memory},{own}");
         Mount { name: self.describe().to_owned(), options }
     }
 }
@@ -98,9 +97,9 @@ impl Saved {
 }
 
 /// Writes the corpus to a fresh volume, uses it, and deduplicates it as the case says. Tells how long that took.
-pub fn prepare(args: &SelectiveArgs, bench: &Bench, case: Case, corpus: &dyn Corpus, usage: &Use) -> Result<Prepared> {
+pub fn prepare(memory: &str, bench: &Bench, case: Case, corpus: &dyn Corpus, usage: &Use) -> Result<Prepared> {
     let began = Instant::now();
-    let mut side = case.mount(args).begin(bench)?;
+    let mut side = case.mount(memory).begin(bench)?;
     make_directories(side.root(), corpus)?;
     write(&side, corpus, 0..usage.late_from)?;
     if case == Case::Selective {

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
+use super::args::SelectiveArgs;
 use super::cases::{Case, Prepared, Saved, Use, prepare};
 use super::corpus::Corpus;
 use super::counter::Counted;
 use super::reading::{Distribution, Pattern, Reads};
 use super::workload::{Duplicates, Workload};
-use super::{SelectiveArgs, tables};
 use crate::failure::{Result, tell};
 use crate::mount::rotated;
 use crate::side::Bench;
@@ -43,25 +43,20 @@ pub struct Results {
     pub readings: Vec<Reading>,
 }
 
-/// Measures every workload on every mount, and prints the tables.
-pub fn run(args: &SelectiveArgs, bench: &Bench) -> Result<Results> {
-    let mut results = Results::default();
-    for duplicates in args.workloads.iter().copied() {
-        for repetition in 0..args.repetitions {
-            let seed = args.seed_of(repetition);
-            let workload = Workload::new(duplicates, args.size(), seed);
-            let run = Run { args, bench, duplicates, repetition, seed, workload: &workload };
-            for (_, case) in rotated(&args.cases, repetition) {
-                tell(&format!("{}, repetition {}: {}", duplicates.describe(), repetition + 1, case.describe()));
-                match case {
-                    Case::Selective => run.selective(&mut results)?,
-                    _ => run.alike(*case, &mut results)?,
-                }
+/// Measures one workload on every mount.
+pub fn measure(args: &SelectiveArgs, bench: &Bench, duplicates: Duplicates, results: &mut Results) -> Result<()> {
+    for (repetition, seed) in args.rounds().iter() {
+        let workload = Workload::new(duplicates, args.size(), seed);
+        let run = Run { args, bench, duplicates, repetition, seed, workload: &workload };
+        for (_, case) in rotated(&args.cases, repetition) {
+            tell(&format!("{}, repetition {}: {}", duplicates.describe(), repetition + 1, case.describe()));
+            match case {
+                Case::Selective => run.selective(results)?,
+                _ => run.alike(*case, results)?,
             }
         }
-        println!("{}", tables::synthetic(duplicates, args, &results));
     }
-    Ok(results)
+    Ok(())
 }
 
 /// One workload in one repetition.
@@ -78,7 +73,7 @@ impl Run<'_> {
     /// A mount on which it does not matter how files are used: written once, read with each share.
     fn alike(&self, case: Case, results: &mut Results) -> Result<()> {
         let usage = self.usage(0);
-        let mut prepared = prepare(self.args, self.bench, case, self.workload, &usage)?;
+        let mut prepared = prepare(&self.args.memory, self.bench, case, self.workload, &usage)?;
         self.count(&prepared, results)?;
         for sequential_percent in self.args.sequential.iter().copied() {
             results.readings.push(self.read(case, &mut prepared, sequential_percent)?);
@@ -90,7 +85,7 @@ impl Run<'_> {
     fn selective(&self, results: &mut Results) -> Result<()> {
         for sequential_percent in self.args.sequential.iter().copied() {
             let usage = self.usage(sequential_percent);
-            let mut prepared = prepare(self.args, self.bench, Case::Selective, self.workload, &usage)?;
+            let mut prepared = prepare(&self.args.memory, self.bench, Case::Selective, self.workload, &usage)?;
             self.count(&prepared, results)?;
             results.readings.push(self.read(Case::Selective, &mut prepared, sequential_percent)?);
             prepared.finish(self.workload)?;

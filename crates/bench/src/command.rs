@@ -1,4 +1,4 @@
-//! Runs other programs (mkfs, mount, losetup, oncefs) and turns their failure into one line.
+//! Runs other programs (mkfs, mount, losetup, oncefs), and reports a failure in one line.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -17,13 +17,14 @@ pub fn run(command: &mut Command) -> Result<String> {
     Err(Failure::new(format!("`{name}` failed ({}): {}", output.status, reason.trim())))
 }
 
-/// The oncefs program that is named, or else the one beside this program, with its real path.
+/// The real path of the oncefs program that was named, or of the one beside this program.
 pub fn find_oncefs(named: Option<PathBuf>) -> Result<PathBuf> {
     let beside = || std::env::current_exe().ok().map(|program| program.with_file_name("oncefs"));
     let program = named.or_else(beside).unwrap_or_else(|| "oncefs".into());
     program.canonicalize().map_err(|_| {
         Failure::new(format!(
-            "cannot find the program {}: build it with `cargo build --release`, name it with --oncefs, or choose other sides with --side",
+            "cannot find the program {}: build it with `cargo build --release`, name it with --oncefs, or choose \
+             other sides with --side",
             program.display()
         ))
     })

@@ -1,17 +1,17 @@
-//! What the kernel says about the machine and its processes: CPU time, memory, caches, identity.
+//! Asks the kernel about the machine and its processes: CPU time, memory, caches, identity.
 
 use std::fs;
 
 use crate::failure::{During, Failure, Result};
 
-/// Refuses to go on where nothing could be mounted or measured.
+/// Fails unless this process may mount file systems and FUSE exists.
 pub fn require_root_and_fuse() -> Result<()> {
     // SAFETY: geteuid has no preconditions and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
-        return Err(Failure::new("mounting file systems and loop devices needs root: run it as root"));
+        return Err(Failure::new("mounting file systems and loop devices needs root: run the benchmark as root"));
     }
     if !std::path::Path::new("/dev/fuse").exists() {
-        return Err(Failure::new("no /dev/fuse: load the kernel's fuse module (modprobe fuse) and try again"));
+        return Err(Failure::new("there is no /dev/fuse: load the kernel's fuse module (modprobe fuse) and try again"));
     }
     Ok(())
 }
@@ -50,7 +50,7 @@ pub fn cpu_seconds_process(pid: u32) -> Result<f64> {
     let text = fs::read_to_string(&path).during(|| format!("cannot read {path}"))?;
     parse_process_stat(&text)
         .map(|ticks| ticks as f64 * tick_seconds())
-        .ok_or_else(|| Failure::new(format!("{path} is not understood")))
+        .ok_or_else(|| Failure::new(format!("cannot parse {path}")))
 }
 
 fn parse_process_stat(text: &str) -> Option<u64> {
@@ -83,7 +83,7 @@ pub fn used_bytes(path: &std::path::Path) -> Result<u64> {
     // SAFETY: `name` is NUL-terminated, `found` is writable, both outlive the call.
     if unsafe { libc::statvfs(name.as_ptr(), &mut found) } != 0 {
         let error = std::io::Error::last_os_error();
-        return Err(Failure::new(format!("cannot ask for the space of {}: {error}", path.display())));
+        return Err(Failure::new(format!("cannot read the free space of {}: {error}", path.display())));
     }
     Ok((found.f_blocks - found.f_bfree) * found.f_frsize)
 }

@@ -1,4 +1,4 @@
-//! Puts oncefs beside ext4, xfs, btrfs, ext2 and a flat FUSE file system on identical loop devices.
+//! Compares oncefs with ext4, XFS, Btrfs, ext2 and a flat FUSE file system on identical loop devices.
 //!
 //! `docs/benchmarks.md` says what is measured and how to run it. This crate knows oncefs only by its command
 //! line and never asserts a speed: it measures, checks contents and prints.
@@ -46,7 +46,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Measures oncefs beside other file systems on identical loop devices; needs root.
+/// Compare oncefs with other file systems on identical loop devices; needs root
 #[derive(Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -58,19 +58,19 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Mount the flat FUSE file system (no dedup, no log): the transport's ceiling
+    /// Mount the flat FUSE file system (no deduplication, no log), which shows the limit of the transport
     Flat(flat::FlatArgs),
     /// Compare reads through a fingerprint index, as in LessFS, with reads through a map, as in LRLFS
     LessfsRead(lessfs_read::LessfsReadArgs),
-    /// Write every block twice, farther apart than memory reaches, then let one pass find what is left
+    /// Write every block twice, farther apart than memory remembers, then let one pass of the worker find the rest
     Hybrid(hybrid::HybridArgs),
-    /// Watch the share of requests looked up fall without duplicates and return with them, and what it costs
+    /// Measure what adaptive in-line deduplication costs without duplicates, and how soon it returns with them
     Adaptive(adaptive::AdaptiveArgs),
-    /// Show what sharing of short and of long runs costs readers and writers, by `run_blocks_min`
+    /// Measure what sharing short and long runs costs readers and writers, by `run_blocks_min`
     Fragmentation(fragmentation::FragmentationArgs),
-    /// Show what ranking files by use saves, and costs readers: figures 8 to 14 of the paper on selective deduplication
+    /// Measure what ranking files by use saves and costs readers: figures 8 to 14 of the Selective paper
     Selective(selective::SelectiveArgs),
-    /// Show what the monitor and the queues cost programs, and what the worker does: its figures 15 to 17
+    /// Measure what ranking and the worker cost programs: figures 15 to 17 of the same paper
     Overhead(overhead::OverheadArgs),
 }
 

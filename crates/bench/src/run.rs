@@ -1,4 +1,4 @@
-//! A whole run: sides, warm-up, scenarios in alternation, report.
+//! Runs the comparison of file systems: sides, warm-up, scenarios in alternation, report.
 
 use std::io::Write as _;
 use std::process::Command;
@@ -49,7 +49,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     outcome
 }
 
-/// All scenarios on all sides; what was measured before a failure stays in the report.
+/// Runs all scenarios on all sides. Rows measured before a failure stay in the report.
 fn measure(
     args: &RunArgs,
     bench: &Bench,
@@ -83,7 +83,7 @@ fn measure(
     Ok(())
 }
 
-/// A prepared scenario on one side.
+/// Runs a prepared scenario on one side.
 fn run_once(side: &mut Side, body: &Body, repetition: usize, throttled: bool, progress: &Progress) -> Result<Vec<Row>> {
     machine::drop_caches()?;
     let label = side.label().to_owned();

@@ -1,4 +1,4 @@
-//! The workloads: what is prepared untimed, what is measured, what is read back and compared.
+//! The workloads: preparation, which is not timed, the measured steps, and the check of every byte.
 //!
 //! A scenario prepares its content once per repetition; every side then runs with the same bytes.
 
@@ -220,7 +220,7 @@ fn duplicate_read(volume: &Volume, seed: u64) -> Result<Body> {
     }))
 }
 
-/// How long a mount may take to know again which blocks there are.
+/// How long a mount may take to fill its hints.
 const HINTS_FILL: Duration = Duration::from_secs(3);
 
 fn scattered_read(volume: &Volume, seed: u64) -> Result<Body> {
@@ -249,7 +249,7 @@ fn copy_write(volume: &Volume, seed: u64) -> Result<Body> {
     }))
 }
 
-/// A step that writes a content that is stored already.
+/// Measures writing a content that is already stored.
 fn copy(case: &mut Case, name: &str, file_name: &str, content: &Content) -> Result<()> {
     let file = open(&case.path(file_name), true)?;
     let work = Work::reading(content.blocks(), content.bytes());

@@ -1,4 +1,4 @@
-//! The read cache's hit ratio by memory for hints, in profile `idedup`: the paper's section 5.7.
+//! Measures the read cache's hit ratio by memory for hints, in profile `idedup`: the paper's section 5.7.
 
 use serde::Serialize;
 

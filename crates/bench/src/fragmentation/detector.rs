@@ -1,5 +1,5 @@
-//! The run detector's share of what writing takes: time of the stage `decide` beside the other stages and beside the
-//! daemon's processor time.
+//! Measures the run detector's share of a write: the time of the stage `decide` over that of the other stages, and over
+//! the daemon's processor time.
 
 use std::time::Instant;
 
@@ -26,7 +26,7 @@ const PLACE: usize = 5;
 /// Files that duplicates are taken from.
 const SOURCES: usize = 10;
 
-/// What this part takes.
+/// Arguments of this part.
 #[derive(Args, Clone, Debug)]
 pub struct DetectorArgs {
     /// detector: bytes of each file whose writing is measured
@@ -58,7 +58,7 @@ impl Data {
     }
 }
 
-/// What one mount showed of one kind of data in one repetition.
+/// The result of one mount with one kind of data in one repetition.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reading {
     mount: String,
@@ -80,7 +80,7 @@ impl Reading {
         self.stages[DECIDE] * 100.0 / self.cpu_seconds
     }
 
-    /// Of the stages' time, but for the one that waits for the device.
+    /// Its share of all stages except the one that waits for the device.
     fn of_stages(&self) -> f64 {
         let sum: f64 = self.stages.iter().sum();
         self.stages[DECIDE] * 100.0 / (sum - self.stages[PLACE])
@@ -118,7 +118,7 @@ pub fn run(args: &DetectorArgs, thresholds: &[String], rounds: Rounds, bench: &B
     Ok(readings)
 }
 
-/// Files that duplicates come from, and the one that is measured, as large as they together.
+/// The files that duplicates come from, and the file that is measured, as large as all of them together.
 fn load(data: Data, bytes: u64, seed: u64) -> (Plan, Content) {
     let blocks = bytes as usize / BLOCK_BYTES / SOURCES;
     let (mut plan, mut random) = (Plan::default(), Random::new(seed));

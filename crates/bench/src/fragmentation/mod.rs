@@ -1,7 +1,7 @@
-//! What sharing short and long runs costs readers and writers, by `run_blocks_min`: iDedup's questions, on a mount.
+//! Measures what sharing short and long runs costs readers and writers, by `run_blocks_min`: iDedup's questions.
 //!
-//! Four parts: files stitched from others read cold on a slow device; the detector's share of a write's processor time;
-//! response times of a mixed replay, with the sizes of device reads; and the read cache by memory for hints.
+//! Four parts: cold reads of files stitched from others, on a slow device; the detector's share of a write's processor
+//! time; response times of a mixed replay, with the sizes of device reads; and the read cache by memory for hints.
 
 mod cache;
 mod detector;
@@ -23,7 +23,7 @@ use plan::ReplayArgs;
 use response::ResponseArgs;
 use stitched::StitchedArgs;
 
-/// The parts, and what each takes.
+/// Arguments: the parts to measure, and those of each part.
 #[derive(Args, Clone, Debug)]
 pub struct FragmentationArgs {
     /// Parts to measure

@@ -1,4 +1,4 @@
-//! Response times of a mixed replay by threshold, beside the same mount without deduplication: iDedup's figures 8 to 10.
+//! Measures response times of a mixed replay by threshold, and without deduplication: iDedup's figures 8 to 10.
 
 use clap::Args;
 use serde::Serialize;
@@ -15,18 +15,18 @@ use crate::side::{Bench, Side};
 use crate::spread::Spread;
 use crate::throttle::{SLOW_DISK, Throttle};
 
-/// What all are set against, and its repetition: how far two equal mounts are apart.
+/// The mount that the others are compared with, and the same once more, which shows how far two equal mounts differ.
 const OFF: &str = "off";
 const OFF_AGAIN: &str = "off again";
-/// Shares of the requests whose times are told.
+/// Shares of the requests whose times are reported.
 const SHARES: [f64; 8] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999];
 const MEDIAN: usize = 2;
-/// Classes of sizes that are told: up to 1, 2, 4, ... blocks.
+/// Number of size classes reported: up to 1, 2, 4, ... blocks.
 const SIZE_CLASSES: usize = 9;
-/// Requests for up to 8 blocks, of which the paper speaks.
+/// The class of requests for up to 8 blocks, which the paper reports.
 const CLASS_OF_8: usize = 3;
 
-/// What this part takes, besides the replay.
+/// Arguments of this part, besides those of the replay.
 #[derive(Args, Clone, Debug)]
 pub struct ResponseArgs {
     /// response: the kinds of data written
@@ -35,7 +35,7 @@ pub struct ResponseArgs {
     /// response: how requests reach the file system
     #[arg(long, value_enum, value_delimiter = ',', default_value = "buffered,direct")]
     io: Vec<Io>,
-    /// response: hold the device to the slow disk's speed too
+    /// response: limit the device to the speed of the slow disk too
     #[arg(long)]
     throttled: bool,
 }
@@ -58,7 +58,7 @@ impl Times {
     }
 }
 
-/// What one mount showed in one repetition.
+/// The result of one mount in one repetition.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reading {
     mount: String,

@@ -1,5 +1,6 @@
-//! Files stitched from ten others, each block of which they have once, read in sequence from a slow device after
-//! everything was cold, beside a fresh file of the same size.
+//! Measures cold sequential reads of files stitched from ten others, beside a fresh file of the same size.
+//!
+//! A stitched file has each block of the ten once. The device is held to the speed of a slow disk.
 
 use std::path::Path;
 use std::process::Command;
@@ -32,7 +33,7 @@ const FRESH: usize = 2;
 /// Bytes of a read.
 const READ_BYTES: usize = 1 << 20;
 
-/// What this part takes.
+/// Arguments of this part.
 #[derive(Args, Clone, Debug)]
 pub struct StitchedArgs {
     /// stitched: bytes of the ten sources together, and of each file made of them
@@ -55,28 +56,28 @@ pub enum Reader {
     Dd,
 }
 
-/// What one mount showed of one file in one repetition.
+/// The result of one mount and one file in one repetition.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reading {
     mount: String,
     repetition: usize,
     file: &'static str,
-    /// Blocks of the file, and those of them that other places refer to.
+    /// Blocks of the file, and how many of them are shared with other places.
     blocks: [u64; 2],
-    /// Pieces that it lies in.
+    /// Number of runs that the file consists of.
     runs: u64,
     /// MB/s by each of the readers.
     speeds: Vec<f64>,
-    /// The same over that of the fresh file in the same repetition.
+    /// The same relative to the fresh file in the same repetition.
     ratios: Vec<f64>,
     /// Requests to the device of the last reader.
     sizes: SizesRead,
 }
 
-/// A mount, and what `oncefs dedup` is told when all is written.
+/// A mount, and the arguments of `oncefs dedup` after everything is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Case {
-    /// Shared as it is written, with the automatic threshold.
+    /// Shared while it is written, with the automatic threshold.
     Auto,
     /// Every block is shared.
     #[value(name = "1")]
@@ -84,9 +85,9 @@ pub enum Case {
     /// iDedup's threshold.
     #[value(name = "4")]
     Four,
-    /// As `auto`, then the worker looks at every block.
+    /// Like `auto`, then the worker looks at every block.
     AutoFullPass,
-    /// Nothing is shared as it is written; then the worker looks at all.
+    /// Nothing is shared while it is written; then the worker looks at everything.
     AutoOutOfLine,
 }
 
@@ -103,7 +104,7 @@ impl Case {
         }
     }
 
-    /// As it is chosen on the command line.
+    /// Its name on the command line.
     fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
@@ -179,7 +180,7 @@ fn measure(
     Ok(readings)
 }
 
-/// How a file lies; it was not read yet.
+/// The extents of a file that was not read yet.
 fn layout(side: &Side, case: Case, repetition: usize, file: &'static str) -> Result<Reading> {
     let layout = side.layout(&side.root().join(file))?;
     let count = |name| layout.number("blocks", name);

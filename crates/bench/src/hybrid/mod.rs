@@ -1,7 +1,7 @@
-//! How far one idle pass brings what in-line deduplication with little memory has missed.
+//! Measures how much of what in-line deduplication missed with little memory one pass of the worker finds.
 //!
-//! Data of which every block comes twice, far apart, is written while the worker is paused; then `oncefs dedup --now`
-//! runs once. Set against profile `lrlfs`, whose index of everything in memory is the exact one.
+//! While the worker is paused, data is written in which every block comes twice, far apart; then `oncefs dedup --now`
+//! runs once. The reference is profile `lrlfs`, whose index holds everything in memory and is exact.
 
 mod load;
 mod outcome;
@@ -22,19 +22,19 @@ use outcome::{Outcome, Reading};
 /// The profile whose index holds everything.
 const EXACT: &str = "lrlfs";
 
-/// What is written and on which mounts.
+/// Arguments: what is written, and on which mounts.
 #[derive(Args, Clone, Debug)]
 pub struct HybridArgs {
     /// Bytes written, half of them copies
     #[arg(long, value_parser = parse_bytes, default_value = "8G")]
     size: u64,
-    /// In which order the copies come
+    /// Order in which the copies come
     #[arg(long, value_enum, value_delimiter = ',', default_value = "runs,sequential,shuffled")]
     orders: Vec<Order>,
-    /// Profiles; `lrlfs` has the complete index that the others are set against
+    /// Profiles compared; `lrlfs` has the complete index and is the reference
     #[arg(long, value_delimiter = ',', default_value = "lrlfs,smartdedup,edge")]
     profiles: Vec<String>,
-    /// Mount options of the other profiles, such as hint_memory=256K, to have little memory for little data
+    /// Mount options of the other profiles, such as hint_memory=256K, for little memory with little data
     #[arg(long, default_value = "")]
     options: String,
     #[command(flatten)]
@@ -67,7 +67,7 @@ fn spec(args: &HybridArgs, profile: &str) -> Result<SideSpec> {
     format!("oncefs=-o profile={profile}{comma}{options}").parse().map_err(Failure::new)
 }
 
-/// One mount from its making to the comparison of every byte.
+/// Measures one mount, from mkfs to the comparison of every byte.
 fn measure(
     bench: &Bench,
     spec: &SideSpec,

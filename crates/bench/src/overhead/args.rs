@@ -8,37 +8,37 @@ use crate::failure::{Failure, Result};
 use crate::shared_args::{Rounds, SharedArgs};
 use crate::sizes::parse_bytes;
 
-/// What is run and measured.
+/// Arguments: the parts to measure, and how much each does.
 #[derive(Args, Clone, Debug)]
 pub struct OverheadArgs {
-    /// Small sizes, one repetition: shows that everything works, not how fast
+    /// Small sizes, one repetition: shows that everything works, not how fast it is
     #[arg(long)]
     quick: bool,
-    /// What to measure
+    /// Parts to measure
     #[arg(long, value_enum, value_delimiter = ',', default_value = "utilities,webserver,beside,yield")]
     pub parts: Vec<Part>,
-    /// utilities: a source tree [default: one is made]
+    /// utilities: a source tree [default: a generated one]
     #[arg(long)]
     pub source: Option<PathBuf>,
-    /// utilities: files of the tree that is made [default: 20000]
+    /// utilities: number of files in the generated tree [default: 20000]
     #[arg(long)]
     tree_files: Option<usize>,
     /// webserver and beside: seconds of each measurement [default: 20]
     #[arg(long)]
     seconds: Option<u64>,
-    /// webserver: threads
+    /// webserver: number of threads
     #[arg(long, default_value_t = 100)]
     pub threads: usize,
-    /// beside and yield: bytes that the worker is given to look at [default: 2560M]
+    /// beside and yield: bytes that the worker has to process [default: 2560M]
     #[arg(long, value_parser = parse_bytes)]
     backlog: Option<u64>,
-    /// yield: requests behind which the worker shall stop [default: 20]
+    /// yield: number of requests that the worker must yield to [default: 20]
     #[arg(long)]
     trials: Option<usize>,
     /// Profile of all mounts
     #[arg(long, default_value = "desktop")]
     pub profile: String,
-    /// Repetitions, the mounts alternating within each [default: 5]
+    /// Number of repetitions; the mounts alternate within each [default: 5]
     #[arg(long)]
     repetitions: Option<usize>,
     #[command(flatten)]
@@ -68,7 +68,7 @@ impl OverheadArgs {
         self.preset(self.repetitions, 1, 5)
     }
 
-    /// Files of the tree that is made.
+    /// Number of files in the generated tree.
     pub fn tree_files(&self) -> usize {
         self.preset(self.tree_files, 300, 20_000)
     }
@@ -78,12 +78,12 @@ impl OverheadArgs {
         self.preset(self.seconds, 1, 20)
     }
 
-    /// Bytes that the worker is given.
+    /// Bytes that the worker has to process.
     pub fn backlog(&self) -> u64 {
         self.preset(self.backlog, 64 << 20, 2560 << 20)
     }
 
-    /// Requests after which the worker must stop.
+    /// Number of requests that the worker must yield to.
     pub fn trials(&self) -> usize {
         self.preset(self.trials, 2, 20)
     }

@@ -1,5 +1,4 @@
-//! Programs beside the worker: a web server and a CPU-bound load while it is held up, idle, or told to work at once
-//! (figures 16 and 17).
+//! Measures programs beside the worker, which is paused, idle, or told to work at once (figures 16 and 17).
 
 use std::hash::{DefaultHasher, Hasher};
 use std::time::{Duration, Instant};
@@ -15,9 +14,9 @@ use crate::pieces::{Plan, Sources};
 use crate::side::{Bench, Side};
 use crate::signal;
 
-/// What the issue allows, in percent.
+/// The most that this may cost, in percent.
 const AIM_PERCENT: f64 = 5.0;
-/// What the CPU-bound load hashes between two looks at the clock.
+/// Bytes that the CPU-bound load hashes between two looks at the clock.
 const HASHED_BYTES: usize = 1 << 16;
 
 /// What the worker does meanwhile.
@@ -88,7 +87,7 @@ fn measure(
     Ok(reading)
 }
 
-/// Keeps one processor busy for so long. Gives how often the buffer was hashed.
+/// Keeps one processor busy for this long. Returns how often the buffer was hashed.
 fn hash_for(duration: Duration) -> Result<u64> {
     let (began, bytes) = (Instant::now(), vec![7; HASHED_BYTES]);
     let (mut hasher, mut rounds) = (DefaultHasher::new(), 0);
@@ -101,7 +100,7 @@ fn hash_for(duration: Duration) -> Result<u64> {
     Ok(rounds)
 }
 
-/// Data that nobody looked up as it was written, half of it duplicates: work for the worker.
+/// Work for the worker: data that was not looked up while it was written, half of it duplicates.
 pub struct Backlog {
     plan: Plan,
     content: Content,

@@ -1,8 +1,7 @@
-//! What ranking files by use costs programs: the monitor and the queues on every request, and the worker beside others.
-//! The paper's figures 15 to 17.
+//! Measures what ranking files by use costs programs: the paper's figures 15 to 17.
 //!
-//! Four parts: tar, untar, grep and cp of a source tree; the web server's shape of Filebench; that shape and a
-//! CPU-bound load while the worker runs; and how soon the worker stops when a program reads.
+//! Four parts: tar, untar, grep and cp of a source tree; Filebench's web server; the web server and a CPU-bound load
+//! while the worker runs; and how soon the worker stops when a program reads.
 
 mod args;
 mod beside;

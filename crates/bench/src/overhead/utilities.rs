@@ -1,7 +1,7 @@
-//! tar, untar, grep and cp of a source tree: what the monitor and the queues cost programs (figure 15).
+//! Measures what the monitor and the queues cost tar, untar, grep and cp on a source tree (figure 15).
 //!
-//! Each program begins with everything cold, as what the kernel has cached never reaches the daemon, and ends when all
-//! is durable.
+//! Each program starts with everything cold, because reads from the kernel's cache never reach the daemon. It ends when
+//! everything is durable.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ use crate::mount::rotated;
 use crate::side::{Bench, Side};
 use crate::tree::Tree;
 
-/// What the issue allows, in percent.
+/// The most that this may cost, in percent.
 pub const AIM_PERCENT: f64 = 2.0;
-/// Looks for what no file holds, so that every file is read to its end; nothing found, and no error, is status 1.
+/// Searches for text that no file has, so that every file is read to its end. Exit code 1 is no match and no error.
 const GREP: [&str; 3] = ["-c", r#"grep -rF "$0" "$1"; test $? -eq 1"#, "what no source file holds"];
 
 /// Measures every program on every mount and prints the table.

@@ -1,4 +1,4 @@
-//! Filebench's web server: threads that open, read and close ten files each, then append to one log, over and over.
+//! Measures a load like Filebench's web server: threads that open, read and close ten files each, then append to a log.
 //!
 //! Its defaults: 1,000 files of 16 KiB in the mean (gamma distribution, shape 1.5), about 20 to a directory, 100
 //! threads, appends of up to 16 KiB. Most reads are served by the kernel's cache, as on a web server.
@@ -78,7 +78,7 @@ impl WebServer {
         self.root.join(format!("{:02}", file / FILES_PER_DIRECTORY)).join(format!("{file:05}"))
     }
 
-    /// Serves for so long. Gives the operations done.
+    /// Serves for this long. Returns the number of operations.
     pub fn serve(&self, threads: usize, duration: Duration) -> Result<u64> {
         let end = Instant::now() + duration;
         Ok(at_once(threads, |thread| self.serve_until(end, thread))?.into_iter().sum())

@@ -10,13 +10,13 @@ use crate::failure::{Failure, Result};
 use crate::shared_args::{Rounds, SharedArgs};
 use crate::sizes::parse_bytes;
 
-/// What is written, read and measured.
+/// Arguments: the parts, the mounts compared, and how much is written and read.
 #[derive(Args, Clone, Debug)]
 pub struct SelectiveArgs {
-    /// Small sizes, one repetition: shows that everything works, not how fast
+    /// Small sizes, one repetition: shows that everything works, not how fast it is
     #[arg(long)]
     quick: bool,
-    /// What to measure
+    /// Parts to measure
     #[arg(long, value_enum, value_delimiter = ',', default_value = "synthetic,real")]
     pub parts: Vec<Part>,
     /// The mounts compared
@@ -28,22 +28,22 @@ pub struct SelectiveArgs {
     /// synthetic: percentages of the files that are read sequentially
     #[arg(long, value_delimiter = ',', default_value = "90,75,50,25,10")]
     pub sequential: Vec<usize>,
-    /// Bytes of the synthetic files, and of the real ones at most [default: 2560M]
+    /// Bytes of the synthetic files; the most bytes of real files [default: 2560M]
     #[arg(long, value_parser = parse_bytes)]
     bytes: Option<u64>,
-    /// Blocks read of a file that is read at random, at most
+    /// The most blocks read of a file that is read at random
     #[arg(long, default_value_t = 256)]
     pub random_blocks_max: usize,
-    /// real: files of a desktop user
+    /// real: directory with files of a desktop user
     #[arg(long, default_value = "/usr")]
     pub desktop: Option<PathBuf>,
-    /// real: files of a developer [default: none]
+    /// real: directory with files of a developer [default: none]
     #[arg(long)]
     pub developer: Option<PathBuf>,
-    /// Memory of the daemon; little, so that it is the device that is measured
+    /// Memory of the daemon; small, so that the device is measured
     #[arg(long, default_value = "64M")]
     pub memory: String,
-    /// Repetitions, the mounts alternating within each
+    /// Number of repetitions; the mounts alternate within each
     #[arg(long, default_value_t = 1)]
     repetitions: usize,
     #[command(flatten)]
@@ -63,7 +63,7 @@ pub enum Part {
 }
 
 impl SelectiveArgs {
-    /// The paper's 2.5 GB, unless said otherwise.
+    /// Bytes of the files; the paper's 2.5 GB by default.
     pub fn size(&self) -> u64 {
         self.bytes.unwrap_or(if self.quick { 64 << 20 } else { 2560 << 20 })
     }
@@ -95,7 +95,7 @@ impl SelectiveArgs {
         self.shared.rounds(self.repetitions)
     }
 
-    /// What tests use where the values do not matter.
+    /// Arguments for tests in which the values do not matter.
     #[cfg(test)]
     pub fn of_tests() -> SelectiveArgs {
         #[derive(clap::Parser)]

@@ -1,4 +1,4 @@
-//! The mounts that are compared, and how each comes to the state in which it is read.
+//! The mounts compared, and how each is prepared for the measured reads.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use crate::throttle::{SLOW_DISK, Throttle};
 /// What is deduplicated, and in which chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 pub enum Case {
-    /// Nothing, and nothing is noted of how files are used.
+    /// Nothing, and the use of files is not recorded.
     None,
     /// All files, in runs of 64 blocks and more.
     Big,
@@ -37,7 +37,7 @@ impl Case {
         }
     }
 
-    /// Nothing is shared as it is written, and nothing out of line until it is asked for.
+    /// Nothing is shared while it is written, nor out of line until that is requested.
     fn mount(self, memory: &str) -> Mount {
         let own = match self {
             Case::None => "ranks=off",
@@ -96,7 +96,7 @@ impl Saved {
     }
 }
 
-/// Writes the corpus to a fresh volume, uses it, and deduplicates it as the case says. Tells how long that took.
+/// Writes the corpus to a fresh volume, uses it, and deduplicates it as the case says. Shows how long that took.
 pub fn prepare(memory: &str, bench: &Bench, case: Case, corpus: &dyn Corpus, usage: &Use) -> Result<Prepared> {
     let began = Instant::now();
     let mut side = case.mount(memory).begin(bench)?;

@@ -1,7 +1,7 @@
-//! Files ranked by how they are used: what that saves, and what it costs readers, beside no deduplication, big chunks
-//! for all files and small chunks for all files. The paper's figures 8 to 14.
+//! Measures what ranking files by use saves and costs readers: the paper's figures 8 to 14.
 //!
-//! Two parts: the synthetic workloads of table 4, read 90 to 10 % sequentially, and files as people have them.
+//! It is compared with no deduplication, big chunks for all files, and small chunks for all files. Two parts: the
+//! synthetic workloads of table 4, read 90 to 10 % sequentially, and real files.
 
 mod args;
 mod cases;

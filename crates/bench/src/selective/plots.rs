@@ -1,4 +1,4 @@
-//! The charts of `docs/selective.md`, each drawn as the paper's figure is.
+//! Draws the charts of `docs/selective.md` like the paper's figures.
 
 use oncefs_plot::{Bars, Chart, Series};
 

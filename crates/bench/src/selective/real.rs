@@ -1,7 +1,7 @@
-//! Figures 12 to 14 and table 6: files as people have them, most of them cold.
+//! Measures figures 12 to 14 and table 6: real files, most of them cold.
 //!
-//! The paper's users worked for two weeks. Here the shares of table 6 are made: files that were written long ago, of
-//! which some are read sequentially and some at random, and a few that are written last.
+//! The paper's users worked for two weeks. Here the shares of table 6 are made: files written long ago, some of them read
+//! sequentially and some at random, and a few files written last.
 
 use std::path::{Path, PathBuf};
 
@@ -39,7 +39,7 @@ impl User {
         }
     }
 
-    /// As it is chosen on the command line.
+    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             User::Desktop => "desktop",
@@ -72,7 +72,7 @@ impl User {
     }
 }
 
-/// What one mount showed in one repetition.
+/// The result of one mount in one repetition.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reading {
     /// Whose files.

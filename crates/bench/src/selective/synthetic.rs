@@ -1,4 +1,4 @@
-//! Figures 8 to 11: table 4's workloads, read 90 to 10 % sequentially.
+//! Measures figures 8 to 11: table 4's workloads, read 90 to 10 % sequentially.
 
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ use crate::side::Bench;
 /// Longer than the paper's evaluation interval of 2 days, and shorter than the 2 weeks after which a file is cold.
 const DAYS: u32 = 3;
 
-/// What one mount showed with one share of files read sequentially, in one repetition.
+/// The result of one mount with one share of files read sequentially, in one repetition.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reading {
     /// The workload.
@@ -117,7 +117,7 @@ impl Run<'_> {
         })
     }
 
-    /// Counts what is in the files, as they are read, unless that was done.
+    /// Counts the duplicates in the files, unless that was done.
     fn count(&self, prepared: &Prepared, results: &mut Results) -> Result<()> {
         let this = (self.duplicates, self.repetition);
         if !results.counted.iter().any(|(duplicates, repetition, _)| (*duplicates, *repetition) == this) {

@@ -1,4 +1,4 @@
-//! What was measured, as text; the paper's figures beside, where its text has them.
+//! Prints the measurements as tables, beside the paper's figures where its text has them.
 
 use super::args::SelectiveArgs;
 use super::cases::{Case, Saved};

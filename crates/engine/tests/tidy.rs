@@ -254,6 +254,16 @@ fn the_pinned_toolchain_is_of_the_version_that_the_workspace_asks_for() {
     );
 }
 
+#[test]
+fn the_quick_check_leaves_out_tests_that_exist() {
+    let script = text("scripts/check");
+    let list = script.split("\nslow=(\n").nth(1).unwrap().split("\n)").next().unwrap();
+    let all: String = sources().into_values().collect();
+    for name in list.lines().map(str::trim) {
+        assert!(all.contains(&format!("fn {name}(")), "scripts/check leaves out {name}, which no test is named");
+    }
+}
+
 /// Doors have the crate's heading; modules of tests are named where they are worth it.
 fn is_unlisted(path: &str) -> bool {
     let name = Path::new(path).file_name().unwrap().to_str().unwrap();

@@ -10,9 +10,9 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         "M" | "MIB" => 20,
         "G" | "GIB" => 30,
         "T" | "TIB" => 40,
-        _ => return Err(format!("`{unit}` is no unit: use K, M, G or T")),
+        _ => return Err(format!("`{unit}` is not a unit: use K, M, G or T")),
     };
-    let number: u64 = digits.parse().map_err(|_| format!("`{text}` is no size: write for example 512M"))?;
+    let number: u64 = digits.parse().map_err(|_| format!("`{text}` is not a size: write for example 512M"))?;
     number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is more than 64 bits can hold"))
 }
 

@@ -174,6 +174,7 @@ pub fn shard_parts(map: MapId, first: Lbn, blocks: u64) -> impl Iterator<Item = 
         }
         let shard = at / SHARD_BLOCKS;
         let stop = end.min((shard + 1) * SHARD_BLOCKS);
+        debug_assert!(stop > at && stop - at <= SHARD_BLOCKS, "blocks {at} to {stop} of shard {shard}");
         let part = (ShardKey { map, shard }, (at % SHARD_BLOCKS) as u16, (stop - shard * SHARD_BLOCKS) as u16);
         at = stop;
         Some(part)

@@ -72,6 +72,7 @@ impl<'a> Batch<'a> {
 
     /// The content of a block.
     pub fn block(&self, index: usize) -> &'a [u8] {
+        debug_assert!(index < self.len(), "block {index} of {}", self.len());
         &self.bytes[index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES]
     }
 

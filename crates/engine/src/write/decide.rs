@@ -55,6 +55,8 @@ impl Core {
         current: &[Target],
         mut stream: Stream,
     ) -> Result<OpenRuns> {
+        assert_eq!(holders.len(), batch.len(), "one list of holders for each block");
+        assert_eq!(current.len(), batch.len(), "one target for each block");
         self.extend_batch(batch, &mut holders, &mut stream);
         let unchanged = self.current_with_same_tag(batch, current)?;
         for (holders, current) in holders.iter_mut().zip(&unchanged) {
@@ -81,6 +83,7 @@ impl Core {
             .chain(new)
             .collect();
         let decisions = detect(&candidates, rule);
+        assert_eq!(decisions.len(), candidates.len(), "one decision for each candidate");
         let (of_open, of_new) = decisions[before.len()..].split_at(stream.open.len());
         let mut open_runs = settle_open(&stream, of_open);
         for (index, decision) in stored.into_iter().zip(of_new) {
@@ -228,6 +231,7 @@ fn take_in(batch: &mut Batch, index: usize, decision: Decision) {
     batch.outcomes[index] = match decision {
         Decision::Share(pbn) if pbn.0 >= IN_BATCH => {
             let earlier = (pbn.0 - IN_BATCH) as usize;
+            assert!(earlier < index, "block {index} is the twin of block {earlier}, which does not come before it");
             match batch.outcomes[earlier] {
                 Outcome::Twin(first) => Outcome::Twin(first),
                 _ => Outcome::Twin(earlier),

@@ -29,6 +29,7 @@ impl<'a> MapEdit<'a> {
 
     /// Gives part of a shard a new target and releases what was there.
     pub fn set(&mut self, key: ShardKey, new: Extent) -> Result<()> {
+        assert!(new.blocks > 0, "an extent of no blocks in {key:?}");
         for old in self.look(key, new.first, new.end())? {
             let blocks = u64::from(old.blocks);
             match old.target {
@@ -54,6 +55,7 @@ impl<'a> MapEdit<'a> {
 
     /// Stores a block whose content is staged. Its place in the map is set by `set`.
     pub fn store_staged(&mut self, stored: StoredBlock) {
+        debug_assert!(!self.plan.staged.contains(&stored.pbn), "block {} is stored twice", stored.pbn);
         self.plan.stores.push(stored);
         self.plan.staged.push(stored.pbn);
     }

@@ -70,7 +70,9 @@ impl Core {
 
     /// Blocks that were freed between confirm and now are stored anew.
     fn place_refused(&self, batch: &mut Batch, runs: &mut Vec<Run>, refused: &[Pbn]) -> Result<()> {
-        for index in batch.indexes(|outcome| matches!(outcome, Outcome::Share(pbn) if refused.contains(&pbn))) {
+        let shared = batch.indexes(|outcome| matches!(outcome, Outcome::Share(pbn) if refused.contains(&pbn)));
+        assert!(!shared.is_empty(), "blocks {refused:?} were refused, and the batch shares none of them");
+        for index in shared {
             self.stats.counters.hints_refused.fetch_add(1, Relaxed);
             batch.outcomes[index] = Outcome::Anew(None);
         }
@@ -92,6 +94,7 @@ impl Core {
                 .flat_map(|extent| (0..u64::from(extent.blocks)).map(|n| extent.target.plus(n)))
                 .collect();
             let new: Vec<Target> = (index..index + old.len()).map(|index| target_of(batch, index)).collect();
+            assert_eq!(old.len(), usize::from(end - first), "one target for each block of {key:?}");
             for part in changed_parts(first, &old, &new) {
                 edit.set(key, part)?;
             }
@@ -99,6 +102,7 @@ impl Core {
             unchanged.extend((0..old.len()).filter(same).map(|n| index + n));
             index += old.len();
         }
+        assert_eq!(index, batch.len(), "every block of the batch is planned");
         let mapped_delta = edit.mapped_delta;
         let mut plan = edit.into_plan();
         batch.unchanged = unchanged;
@@ -122,6 +126,7 @@ fn target_of(batch: &Batch, index: usize) -> Target {
 
 /// Runs of blocks whose target changes. A zero block stays reserved where it was.
 fn changed_parts(first: u16, old: &[Target], new: &[Target]) -> Vec<Extent> {
+    assert_eq!(old.len(), new.len(), "a target before and after for each block");
     let mut parts: Vec<Extent> = Vec::new();
     for (n, (old, new)) in old.iter().zip(new).enumerate() {
         let stays = old == new || (*old == Target::Reserved && *new == Target::Hole);

@@ -358,6 +358,7 @@ impl Core {
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
         let piece = PIECE_SHARDS as u64 * SHARD_BLOCKS;
+        debug_assert!(!pieces.is_begun && pieces.delta == 0, "a clone begins with its first piece");
         let mut done = 0;
         let mut with = Some(with);
         loop {

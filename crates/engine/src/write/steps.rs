@@ -87,6 +87,7 @@ impl Core {
         let head = (at - start) as usize;
         let tail = head + data.len();
         let len = merged.len();
+        assert!(head < BLOCK_BYTES && tail <= len, "bytes {head} to {tail} of {len}");
         if head > 0 {
             self.read_locked(map, Lbn(start / block), &mut merged[..BLOCK_BYTES])?;
         }
@@ -158,6 +159,8 @@ impl Core {
             return Ok(Vec::new());
         }
         let runs = self.allocate(anew.len() as u64, claim)?;
+        let allocated: u64 = runs.iter().map(|run| run.blocks).sum();
+        assert_eq!(allocated, anew.len() as u64, "as many blocks are allocated as are placed");
         let pbns = runs.iter().flat_map(|run| (0..run.blocks).map(|n| run.pbn.plus(n)));
         for (&index, pbn) in anew.iter().zip(pbns) {
             batch.outcomes[index] = Outcome::Anew(Some(pbn));
@@ -187,6 +190,7 @@ impl Core {
     /// Writes the next blocks to a run of the data area, in large requests.
     pub fn write_run<'a>(&self, run: Run, blocks: &mut impl Iterator<Item = &'a [u8]>) -> Result<()> {
         let mut pbn = run.pbn;
+        assert!(pbn > Pbn(0), "block 0 of the data area is its label");
         while pbn < run.end() {
             let count = (run.end().0 - pbn.0).min((REQUEST_BYTES / BLOCK_BYTES) as u64);
             let mut buffer = self.data.pool.take(count as usize * BLOCK_BYTES);
@@ -261,5 +265,6 @@ fn first_blocks(runs: &[Run], mut blocks: u64) -> Vec<Run> {
         }
         blocks -= part;
     }
+    assert_eq!(blocks, 0, "the runs hold so many blocks");
     first
 }

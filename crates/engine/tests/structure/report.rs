@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use structure::circles::circles;
+use structure::circles::{between_rooms, circles};
 use structure::counts;
 use structure::crate_sources::CrateSources;
 use structure::module_tree::ModuleTree;
@@ -25,6 +25,7 @@ fn main() -> io::Result<()> {
     print_core(&mut out, checkout)?;
     print_pages(&mut out, checkout)?;
     print_folders(&mut out, checkout)?;
+    print_rooms(&mut out, checkout)?;
     print_circles(&mut out, checkout)?;
     // Nobody need read to the end.
     io::stdout().write_all(&out).or_else(|e| if e.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(e) })
@@ -67,6 +68,14 @@ fn print_folders(out: &mut Vec<u8>, checkout: &Path) -> io::Result<()> {
         for (folder, files) in counts::folders_over(&sources_of(checkout, name), FOLDER_FILES_MAX) {
             writeln!(out, "folder of more than {FOLDER_FILES_MAX} files: {name}/{folder}, {files}")?;
         }
+    }
+    Ok(())
+}
+
+fn print_rooms(out: &mut Vec<u8>, checkout: &Path) -> io::Result<()> {
+    for (room, others) in between_rooms(&ModuleTree::new(&sources_of(checkout, "engine")).imports()) {
+        let others: Vec<String> = others.into_iter().collect();
+        writeln!(out, "room {room} of engine imports: {}", others.join(" "))?;
     }
     Ok(())
 }

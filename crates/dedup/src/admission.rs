@@ -1,14 +1,13 @@
-//! Which write requests are processed in-line: n of N (SmartDedup's selectivity, sections 3.4, 4.4).
+//! Admission: which write requests are processed in-line, n of N (SmartDedup's selectivity, sections 3.4 and 4.4).
 //!
-//! Owns the learned rate, the ceiling set from outside, and the even spread of what they admit.
-//! Leaves to others what happens to a request that is not admitted (the skipped buffer takes its
-//! blocks) and where the ceiling comes from.
+//! Owns the learned rate, the limit set by load and energy, and the even spread of the admitted requests. Leaves to
+//! others what happens to a request that is not admitted (the skipped buffer takes its blocks) and where the limit
+//! comes from (`load_limit`, `energy`).
 //!
-//! The rule differs from the paper's in three places, each with its reason at the code:
-//! a window without duplicates counts as lower than any average (`is_lower`), a window of which
-//! nothing was observed does not count (`close_window`), and a stream so slow that its probes would
-//! lie seconds apart is probed by time (`PROBE_AFTER`). A rule that returns to the full rate in one
-//! step does so at the first duplicates above the average, not at the window's end (`observe`).
+//! The rule differs from the paper's in three places, each with its reason at the code: a window without duplicates
+//! counts as lower than any average (`is_lower`), a window without observations does not count (`close_window`), and
+//! a stream so slow that its probes would be seconds apart is probed by time (`PROBE_AFTER`). A rule that returns to
+//! the full rate in one step does so at the first duplicates above the average, not at the window's end (`observe`).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,21 +16,20 @@ use crate::ranges::{RangeError, within};
 
 /// The share of a request that one credit is worth: shares are kept to a millionth.
 const CREDIT: u32 = 1_000_000;
-/// While nothing was admitted for so long, the learned rate holds nothing back: four probes a second
-/// at least. At 20 requests a second, 1 % of them would be 5 s apart, and duplicates have to be
-/// noticed within one.
+/// After this time without an admitted request the learned rate is ignored: at least four probes a second. At 20
+/// requests a second, 1 % of them would be 5 s apart, and duplicates have to be noticed within one.
 const PROBE_AFTER: Duration = Duration::from_millis(250);
 
-/// How the rate follows the duplicates that are found. Shares are 0 to 1.
+/// How the rate follows the share of duplicates (SmartDedup, sections 3.4 and 4.4). Shares are 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
     /// Requests per window, admitted or not.
     pub window_requests: u32,
-    /// Past windows whose mean share of duplicates the last window is compared with.
+    /// Past windows; the last window is compared with their mean share of duplicates.
     pub windows: u32,
-    /// What a window with fewer duplicates takes off the rate.
+    /// By how much a window with fewer duplicates lowers the rate.
     pub step_down: f64,
-    /// What a window with more duplicates adds to the rate.
+    /// By how much a window with more duplicates raises the rate.
     pub step_up: f64,
     /// The rate never falls below this.
     pub floor: f64,
@@ -45,8 +43,8 @@ impl Rule {
     /// No adaptation: every request that the ceiling allows.
     pub const ALWAYS: Self = Self { window_requests: 150, windows: 30, step_down: 0.0, step_up: 1.0, floor: 1.0 };
 
-    /// Refuses what makes no sense. The floor has a least value because a rate of zero would never
-    /// learn of duplicates again.
+    /// Refuses values that make no sense. The floor has a minimum because a rate of zero would never
+    /// see duplicates again.
     pub fn check(&self) -> Result<(), RangeError> {
         within("window_requests", f64::from(self.window_requests), 1.0, 1_000_000.0)?;
         within("windows", f64::from(self.windows), 1.0, 1_000.0)?;
@@ -56,7 +54,7 @@ impl Rule {
     }
 }
 
-/// What was seen of the requests of one window.
+/// The observations of one window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     requests: u32,
@@ -71,7 +69,8 @@ impl Window {
     }
 }
 
-/// Says for each write request whether it is processed in-line. The same calls give the same answers.
+/// Decides for each write request whether it is processed in-line (SmartDedup, sections 3.4 and 4.4). The same calls
+/// give the same answers.
 ///
 /// Invariants, asserted by [`Admission::check`]:
 /// 1. The rate is between the rule's floor and 1, the limit between 0 and 1.
@@ -82,7 +81,7 @@ pub struct Admission {
     rule: Rule,
     rate: f64,
     limit: f64,
-    /// What the requests since the last admitted one have saved up towards the next.
+    /// Credit of the requests since the last admitted one, towards the next.
     credit: u32,
     last_admitted: Duration,
     window: Window,
@@ -92,7 +91,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Starts by admitting every request. The rule has been checked.
+    /// Starts by admitting every request. The caller has checked the rule.
     pub fn new(rule: Rule) -> Self {
         debug_assert_eq!(rule.check(), Ok(()));
         Self {
@@ -107,7 +106,7 @@ impl Admission {
         }
     }
 
-    /// Admits every request that the limit allows, for good.
+    /// Admits every request that the limit allows, without learning.
     pub fn always() -> Self {
         Self::new(Rule::ALWAYS)
     }
@@ -129,7 +128,7 @@ impl Admission {
         true
     }
 
-    /// Learns that of the `blocks` blocks of an admitted request `duplicates` were found.
+    /// Learns that `duplicates` of the `blocks` blocks of an admitted request were duplicates.
     pub fn observe(&mut self, blocks: u64, duplicates: u64) {
         debug_assert!(duplicates <= blocks, "{duplicates} duplicates among {blocks} blocks");
         self.window.blocks += blocks;
@@ -141,12 +140,12 @@ impl Admission {
         }
     }
 
-    /// Sets the ceiling from load and energy, 0 (off) to 1. What is no number counts as off.
+    /// Sets the limit from load and energy, 0 (off) to 1. NaN counts as off.
     pub fn set_limit(&mut self, share: f64) {
         self.limit = if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) };
     }
 
-    /// Changes the rule. The rate goes on from where it is, as far as the new floor allows.
+    /// Changes the rule. The rate stays as it is, but not below the new floor.
     pub fn set_rule(&mut self, rule: Rule) -> Result<(), RangeError> {
         rule.check()?;
         self.rule = rule;
@@ -166,12 +165,12 @@ impl Admission {
         self.rate
     }
 
-    /// The ceiling.
+    /// The limit set by load and energy, 0 to 1.
     pub fn limit(&self) -> f64 {
         self.limit
     }
 
-    /// The share of requests that is admitted now.
+    /// The share of requests that is admitted now: the lower of rate and limit.
     pub fn share(&self) -> f64 {
         self.rate.min(self.limit)
     }
@@ -189,7 +188,7 @@ impl Admission {
         assert!(self.credit < CREDIT, "invariant 3: credit {}", self.credit);
     }
 
-    /// A window that observed nothing (all its requests skipped, or still under way) says nothing
+    /// A window without observations (all its requests skipped, or still under way) tells nothing
     /// about duplicates: it neither moves the rate nor enters the average.
     fn close_window(&mut self) {
         if let Some(ratio) = self.window.ratio() {
@@ -207,14 +206,14 @@ impl Admission {
         self.window = Window::default();
     }
 
-    /// The paper is silent on a window without duplicates after windows without any. If it were
-    /// not lower, data that never repeats would be processed in full for ever.
+    /// The paper does not say what follows when windows without duplicates follow each other. If these did
+    /// not count as lower, data that never repeats would be processed in full for ever.
     fn is_lower(&self, ratio: f64) -> bool {
         ratio == 0.0 || self.average().is_some_and(|average| ratio < average)
     }
 
     /// Whether the current window has more duplicates than the past ones. Before the first one
-    /// ended there is nothing to compare with.
+    /// has ended there is nothing to compare with.
     fn is_higher(&self) -> bool {
         self.window.ratio().zip(self.average()).is_some_and(|(ratio, average)| ratio > average)
     }

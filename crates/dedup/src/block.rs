@@ -1,4 +1,4 @@
-//! The nouns: block numbers, tags and fingerprints, one type for each kind of number.
+//! The vocabulary of blocks: numbers, tags and fingerprints, one type for each kind of number.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -44,7 +44,7 @@ macro_rules! block_number {
         pub struct $name(pub u64);
 
         impl $name {
-            /// The number `n` places further on.
+            /// The number of the block `n` places further on.
             pub fn plus(self, n: u64) -> Self {
                 Self(self.0 + n)
             }
@@ -70,11 +70,11 @@ block_number! {
 }
 
 /// 64 bits of keyed XXH3: the key of the hint store and the checksum of every stored block.
-/// Two blocks with one tag are probably, not certainly, the same.
+/// Two blocks with the same tag are probably, not certainly, equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub u64);
 
-/// 128 bits of keyed BLAKE3. Two blocks with one fingerprint are the same.
-/// The all-zero value is never produced by hashing: it means "not computed yet" on disk.
+/// 128 bits of keyed BLAKE3. Two blocks with the same fingerprint are equal.
+/// Hashing never produces the all-zero value: on disk it means "not computed yet".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub [u8; 16]);

@@ -1,30 +1,30 @@
 //! Detect: which blocks of a file share stored blocks, so that only runs worth a seek are shared (iDedup, sections
 //! 3.4 and 4.2).
 //!
-//! Owns the choice among candidates and the refusal of short runs. Leaves to others where candidates come from and
-//! whether they hold what they promise (confirm).
+//! Owns the choice among candidates and the refusal of short runs. Leaves to others where candidates come from,
+//! whether they hold the content (confirm), and how long a run has to be (`shortest_run_rule`).
 //!
-//! The words. A **sequence** is a stretch of blocks that follow one another in the file and have holders that follow
-//! one another in the data area, with no further such block before or behind it. A **run** is what is shared of a
-//! sequence: all of it or a part. A block that the file has already (`current` is a holder) stays, whatever the
-//! length; it has no other holder then.
+//! Terms. A **sequence** is a maximal range of blocks that follow one another in the file and have holders that follow
+//! one another in the data area. A **run** is the shared part of a sequence: all of it or a part. A block that the file
+//! has already (`current` is a holder) stays, whatever the length; it then has no other holder.
 //!
-//! The rule. Runs do not overlap and have at least `run_blocks_min` blocks, unless all their blocks stay, or they reach
-//! the last block and have at least `end_blocks_min`. Of all ways to choose such runs the one is taken
-//! 1. that shares most blocks,
-//! 2. of these, in the fewest runs,
-//! 3. of these, where the last block is shared if it can be, by the run that begins last (so that the runs before it
-//!    go on to their ends), then by that with the lowest pbns; and so on for the blocks before that run, or before
-//!    that block.
+//! Rule. Runs do not overlap and have at least `run_blocks_min` blocks, unless all their blocks stay, or they reach
+//! the last block and have at least `end_blocks_min`. Of all ways to choose such runs, take
+//! 1. those that share most blocks,
+//! 2. of these, those with the fewest runs,
+//! 3. of these, the one that shares the last block, if any does, with the run that begins last (so that the runs before
+//!    it reach their ends), then with the lowest pbns; and so on for the blocks before that run, or before that block.
 //!
 //! Open blocks, if the file may go on: a run that reaches the last block may be shorter than `run_blocks_min` if its
-//! whole sequence is. Its blocks count as shared in (1), and it is taken only if that makes more; then as long as
-//! possible. So what an open sequence overlaps is left to it where what ended keeps a run that is long enough: the
-//! rule of section 3.4.2. [Decision 0023](../../../docs/decisions/0023-runs-are-chosen-exactly.md) compares both.
+//! whole sequence is. Its blocks count as shared in (1). It is taken only if that shares more blocks, and then as long
+//! as possible. So an open sequence gets the blocks that it overlaps where the ended run stays long enough without
+//! them: the rule of section 3.4.2. [Decision 0023](../../../docs/decisions/0023-runs-are-chosen-exactly.md) compares
+//! both.
 //!
-//! The way. Blocks are scanned in order, all sequences that reach the present block are tracked side by side
+//! Method. Blocks are scanned in order, and all sequences that reach the present block are tracked side by side
 //! (breadth-first): [`sequences`] joins them with the holders of the next block. Each carries the best choice whose
-//! last run is its own; the best of these is the best choice for the blocks so far. At the end the way is gone back.
+//! last run is its own; the best of these is the best choice for the blocks so far. At the end the choices are followed
+//! back to the first block.
 
 mod choice;
 mod sequences;
@@ -37,12 +37,12 @@ use std::fmt;
 use crate::{BIG_RUN_BLOCKS, HOLDERS_MAX, Lbn, Pbn};
 use choice::Choices;
 
-/// One block of a file: what may hold its content already.
+/// One block of a file, with the stored blocks that may have the same content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Candidates<'a> {
-    /// Pbns that may hold the content, ascending. The first [`HOLDERS_MAX`] are looked at.
+    /// Pbns that may hold the content, ascending. Only the first [`HOLDERS_MAX`] count.
     pub holders: &'a [Pbn],
-    /// The pbn that the file's map has at this place now. If it is a holder, the block stays there.
+    /// The pbn that the file's map has here now. If it is a holder, the block stays there.
     pub current: Option<Pbn>,
 }
 
@@ -62,14 +62,14 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// Which runs of a file are worth sharing.
+/// Which runs of a file are worth sharing (iDedup's threshold, section 3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunRule {
-    /// The shortest run worth sharing, in blocks; 0 is taken as 1. The paper's threshold: there a run is longer
-    /// than it, here it has at least as many blocks.
+    /// The shortest run worth sharing, in blocks; 0 counts as 1. In the paper a run has to be longer than the
+    /// threshold, here at least as long.
     pub run_blocks_min: u32,
-    /// The shortest run that is worth sharing if it reaches the last block, where that is the file's last
-    /// ([`RunRule::end_chunk`]); 0 is taken as 1. None: no other one than elsewhere.
+    /// The shortest run worth sharing if it reaches the last block, where that is the file's last
+    /// ([`RunRule::end_chunk`]); 0 counts as 1. None: as elsewhere.
     pub end_blocks_min: Option<u32>,
     /// Whether the file's next request may go on where these blocks end, so that a short run there is open.
     pub may_go_on: bool,
@@ -84,8 +84,8 @@ impl RunRule {
         Self { run_blocks_min, end_blocks_min: None, may_go_on: false }
     }
 
-    /// The `end_blocks_min` of a file whose last block is this, where whole chunks and the partial one at the end count
-    /// (Selective, section 4.1): the blocks of the last chunk. Of a file that is shorter than a chunk that is all.
+    /// The `end_blocks_min` of a file with this last block, where the file is cut into chunks (Selective, section 4.1):
+    /// the number of blocks of its last chunk, which may be partial. For a file shorter than a chunk these are all.
     pub fn end_chunk(last: Lbn) -> u32 {
         (last.0 % u64::from(BIG_RUN_BLOCKS)) as u32 + 1
     }
@@ -95,17 +95,17 @@ impl RunRule {
     }
 }
 
-/// What becomes of one block.
+/// The decision for one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Becomes a reference to this pbn, if confirmed.
+    /// It becomes a reference to this pbn, if confirmed.
     Share(Pbn),
-    /// Is stored in a block of its own: no holder is known.
+    /// It is stored in a block of its own: no holder is known.
     Unknown,
-    /// Is stored in a block of its own: holders are known, but no run through it is long enough.
+    /// It is stored in a block of its own: holders are known, but no run through it is long enough.
     Refused,
-    /// Is stored in a block of its own for now: belongs to a run that reaches the last block, is too short so far and
-    /// may go on with the file's next request. Only with [`RunRule::may_go_on`].
+    /// It is stored in a block of its own for now: it belongs to a run that reaches the last block, is too short so far
+    /// and may go on with the file's next request. Only with [`RunRule::may_go_on`].
     Open,
 }
 
@@ -120,14 +120,14 @@ impl fmt::Display for Decision {
     }
 }
 
-/// Blocks in a row that are decided alike: shared with pbns in a row, or all for one reason not.
+/// Adjacent blocks with the same decision: shared with adjacent pbns, or all stored for the same reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecidedRun {
     /// Index of the first block.
     pub first: usize,
     /// How many blocks.
     pub blocks: usize,
-    /// What becomes of the first one.
+    /// The decision for the first one.
     pub decision: Decision,
 }
 
@@ -153,10 +153,10 @@ pub fn runs_of(decisions: &[Decision]) -> Vec<DecidedRun> {
     decisions.chunk_by(goes_on).map(run).collect()
 }
 
-/// Decides for blocks that follow one another in one file, in file order.
+/// Decides for adjacent blocks of one file, in file order (iDedup, sections 3.4 and 4.2).
 ///
-/// What lies before them can be given too, as blocks that stay (`current` is their holder): a run that goes on from
-/// there counts from there. The time is proportional to the blocks, however many holders they have.
+/// The blocks before them can be given too, as blocks that stay (`current` is their holder): a run that begins there
+/// counts from there. The time is proportional to the number of blocks, however many holders they have.
 pub fn detect(blocks: &[Candidates], rule: RunRule) -> Vec<Decision> {
     let mut sequences = sequences::Sequences::default();
     let mut choices = Choices::new(rule);

@@ -1,12 +1,12 @@
-//! The hint store's disk level: every hint that left memory, in sorted pages of 4 KiB.
+//! The hint store's disk level: every hint that left memory, in sorted pages of 4 KiB (SmartDedup, section 3.2).
 //!
-//! Owns which page holds which hints, how pages split and join, and what is read and written for
+//! Owns which page has which hints, how pages split and join, and what is read and written for
 //! it. Leaves the bytes of a page and the file to [`HintPages`], and the truth to the block table.
 //!
-//! SmartDedup (section 3.2) has one group on disk per leaf of the prefix tree in memory, which for
-//! a large volume spans several blocks. Here the pages have prefixes of their own, longer where
-//! hints are many (extendible hashing), so that a look-up reads one page whatever the volume's
-//! size; and as the directory knows where no page is, most look-ups for absent prefixes read none.
+//! SmartDedup has one group on disk per leaf of the prefix tree in memory, which for
+//! a large volume takes several blocks. Here the pages have prefixes of their own, longer where
+//! there are many hints (extendible hashing), so that a look-up reads one page whatever the volume's
+//! size. As the directory knows which prefixes have no page, most look-ups of absent ones read none.
 //! Losing a page, or all, costs savings, never data.
 
 mod adoption;
@@ -27,17 +27,17 @@ pub use memory_pages::MemoryPages;
 use page_table::PageTable;
 pub use sweep::Swept;
 
-/// Bits by which a page's prefix may be longer than even spreading asks for.
+/// Bits by which a page's prefix may be longer than an even spread requires.
 const DEPTH_SPARE: u32 = 2;
 
 /// Number of a page of 4096 bytes in the disk level's file. Reused after it was discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageNo(pub u32);
 
-/// What a page holds.
+/// The content of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HintPage {
-    /// What the tags of its hints begin with.
+    /// The leading bits of all its tags.
     pub prefix: Prefix,
     /// Strictly ascending: by tag, then by pbn.
     pub hints: Vec<Hint>,
@@ -48,23 +48,22 @@ pub trait HintPages {
     /// Why a page could not be read or written.
     type Error;
 
-    /// What a page holds. None: it is damaged or was never written.
+    /// The content of a page. None: it is damaged or was never written.
     fn read(&mut self, page: PageNo) -> Result<Option<HintPage>, Self::Error>;
 
-    /// Replaces what a page holds.
+    /// Replaces the content of a page.
     fn write(&mut self, page: PageNo, content: &HintPage) -> Result<(), Self::Error>;
 
-    /// Gives the page's space back; afterwards it must not be adopted.
+    /// Frees the page's space; afterwards it must not be adopted.
     fn discard(&mut self, page: PageNo) -> Result<(), Self::Error>;
 }
 
-/// What a merge did. [`DiskLevel::len`] grew by `added` less `dropped` and `lost`.
+/// The result of a merge. [`DiskLevel::len`] grew by `added` less `dropped` and `lost`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
     /// Hints that were not there before.
     pub added: u64,
-    /// Hints not kept: holders beyond [`HOLDERS_MAX`], or what a page that cannot be split has no
-    /// room for.
+    /// Hints dropped: holders beyond [`HOLDERS_MAX`], or hints without room in a page that cannot be split.
     pub dropped: u64,
     /// Hints in pages found damaged.
     pub lost: u64,
@@ -87,26 +86,26 @@ impl AddAssign for Merged {
     }
 }
 
-/// What a look-up took.
+/// The cost of a look-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LookedUp {
     /// Pages read.
     pub pages_read: u64,
-    /// Pages of these that were damaged, which the next merge or sweep replaces.
+    /// Damaged pages among these, which the next merge or sweep replaces.
     pub pages_damaged: u64,
 }
 
-/// The directory of the pages, and the operations on them. After an error whatever could not be
+/// The directory of the pages, and the operations on them. After an error, what could not be
 /// written is forgotten; everything else is as if the call had succeeded.
 ///
 /// Invariants, asserted by [`DiskLevel::check`]:
 /// 1. The directory has a slot for every prefix of one depth, from 8 to 26.
-/// 2. A page has all slots of one prefix, and no others.
+/// 2. A page has all slots of one prefix and no others.
 /// 3. An intact page names this prefix; its hints begin with it, are strictly ascending, as many as
 ///    counted, at least one, and at most [`HOLDERS_MAX`] agree in their tag.
 /// 4. `len` is the sum over all pages.
 /// 5. The pages in use are those in the directory.
-/// 6. The lowest free page is used next, after the one that a merge takes out to write it anew.
+/// 6. The lowest free page is used next, after the one that a merge takes out to rewrite it.
 pub struct DiskLevel {
     directory: Directory,
     table: PageTable,
@@ -114,14 +113,14 @@ pub struct DiskLevel {
 }
 
 impl DiskLevel {
-    /// An empty level whose pages have room for so many hints.
+    /// An empty level whose pages have room for `page_hints_max` hints.
     pub fn new(page_hints_max: usize) -> Self {
         let mut level = Self { directory: Directory::new(), table: PageTable::default(), page_hints_max: 0 };
         level.set_page_hints_max(page_hints_max);
         level
     }
 
-    /// Changes how many hints a page has room for, as when a larger volume needs longer pbns. A
+    /// Changes how many hints a page has room for: a larger volume needs longer pbns. A
     /// page with more is split when it is next written.
     pub fn set_page_hints_max(&mut self, page_hints_max: usize) {
         let allowed = HOLDERS_MAX..usize::from(u16::MAX);
@@ -129,12 +128,12 @@ impl DiskLevel {
         self.page_hints_max = page_hints_max;
     }
 
-    /// The page that holds the tag's hints if any does. None: there are none.
+    /// The page that has the tag's hints, if there are any. None: there are none.
     pub fn locate(&self, tag: Tag) -> Option<PageNo> {
         self.directory.page(tag)
     }
 
-    /// Appends the pbns that may hold the tag's content, in ascending order. Reads one page at most.
+    /// Appends the pbns that may hold the content with this tag, ascending. Reads at most one page.
     pub fn lookup_one<P: HintPages>(&self, pages: &mut P, tag: Tag, pbns: &mut Vec<Pbn>) -> Result<LookedUp, P::Error> {
         let mut found = Vec::new();
         let looked_up = self.lookup(pages, &[tag], &mut found)?;
@@ -170,9 +169,9 @@ impl DiskLevel {
         Ok(looked_up)
     }
 
-    /// Adds hints, ascending. Reads and writes every page concerned once, unless it has to be split;
-    /// writes none that it does not change. Where a content has more holders than are kept, `worth`
-    /// says what each of them is worth, 0 for a stale one; the least leave, of equals the highest.
+    /// Adds hints, ascending. Reads and writes each page concerned once, unless it has to be split;
+    /// writes only pages that change. Where a content has more than [`HOLDERS_MAX`] holders, `worth`
+    /// gives the worth of each, 0 for a stale one; the least worthy leave, of equal ones the highest pbns.
     pub fn merge<P: HintPages>(
         &mut self,
         pages: &mut P,
@@ -199,33 +198,33 @@ impl DiskLevel {
         before.directory.pages().try_for_each(|(_, page)| pages.discard(page))
     }
 
-    /// Leading bits in which the hints of most pages agree: the memory level evicts together what
-    /// agrees in so many. Rather fewer than more, as two evictions into one page write it twice.
-    pub fn span_bits(&self) -> u32 {
+    /// Leading bits in which the hints of most pages agree: the memory level evicts hints together that
+    /// agree in this many. Rather fewer than more, as two evictions into one page write it twice.
+    pub fn eviction_range_bits(&self) -> u32 {
         self.pages().checked_ilog2().unwrap_or(0).max(DEPTH_MIN)
     }
 
-    /// Hints held.
+    /// Number of hints.
     pub fn len(&self) -> u64 {
         self.table.hints()
     }
 
-    /// Whether no hint is held.
+    /// Whether there are no hints.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Pages in use.
+    /// Number of pages in use.
     pub fn pages(&self) -> u32 {
         self.table.used()
     }
 
-    /// The file's size: no page at or beyond this number is in use. Falls at the end of a sweep.
+    /// The file's size in pages: no page at or beyond this number is in use. Shrinks at the end of a sweep.
     pub fn pages_end(&self) -> u32 {
         self.table.end()
     }
 
-    /// Memory taken.
+    /// Memory taken, in bytes.
     pub fn bytes(&self) -> u64 {
         self.directory.bytes() + self.table.bytes()
     }
@@ -255,7 +254,7 @@ impl DiskLevel {
         assert!((1..=HOLDERS_MAX).contains(&holders.unwrap_or(0)), "invariant 3: {page:?}");
     }
 
-    /// Adds hints that begin with one prefix to its page, if there is one.
+    /// Adds hints with one prefix to its page, if there is one.
     fn merge_into<P: HintPages>(
         &mut self,
         pages: &mut P,
@@ -289,8 +288,8 @@ impl DiskLevel {
         self.replace(pages, prefix, page, &hints, merged)
     }
 
-    /// Stores hints under a prefix that has no page, in as many pages as they need. Uses the page
-    /// again that was forgotten for it.
+    /// Stores hints under a prefix without a page, in as many pages as they need. Reuses the page
+    /// that was forgotten for it.
     fn replace<P: HintPages>(
         &mut self,
         pages: &mut P,
@@ -313,8 +312,8 @@ impl DiskLevel {
         reuse.map_or(Ok(()), |page| pages.discard(page))
     }
 
-    /// Longest prefix of a page while so many hints are added. Enough for all hints to have one
-    /// prefix of 8 bits; so bad luck costs a KiB of directory per page, not all it could take.
+    /// Longest prefix of a page while `added` hints are added. Long enough even if all hints share one
+    /// prefix of 8 bits; the limit keeps bad luck to a KiB of directory per page.
     fn depth_max(&self, added: usize) -> u32 {
         let pages = (self.len() + added as u64).div_ceil(self.page_hints_max as u64).max(1);
         (DEPTH_MIN + DEPTH_SPARE + pages.ilog2()).min(DEPTH_MAX)
@@ -327,7 +326,7 @@ impl DiskLevel {
     }
 }
 
-/// What a page holds if it is what the directory expects.
+/// The hints of a page, if it is what the directory expects.
 fn read_intact<P: HintPages>(pages: &mut P, page: PageNo, prefix: Prefix) -> Result<Option<Vec<Hint>>, P::Error> {
     let content = pages.read(page)?.filter(|content| is_intact(content, prefix));
     Ok(content.map(|content| content.hints))
@@ -339,7 +338,7 @@ fn is_intact(content: &HintPage, prefix: Prefix) -> bool {
     content.prefix == prefix && within && content.hints.is_sorted_by(|a, b| a < b)
 }
 
-/// Cuts hints with one prefix into parts that fit a page each, or that cannot be cut any more.
+/// Splits hints with one prefix into parts that fit a page each, or that cannot be split further.
 fn split<'a>(prefix: Prefix, hints: &'a [Hint], room: usize, depth_max: u32, parts: &mut Vec<(Prefix, &'a [Hint])>) {
     if hints.len() > room && prefix.depth < depth_max {
         let [lower, upper] = prefix.halves();
@@ -361,7 +360,7 @@ fn append_matches(hints: &[Hint], tags: &[Tag], found: &mut Vec<Hint>) {
     }
 }
 
-/// The hints of both, ascending, and how many were dropped as one holder too many.
+/// The hints of both, ascending, and how many holders too many were dropped.
 fn union(before: &[Hint], batch: &[Hint], worth: &mut impl FnMut(&[Hint]) -> Vec<u32>) -> (Vec<Hint>, u64) {
     let mut hints = [before, batch].concat();
     // Not the unstable sort: this one merges two ascending halves in one pass.
@@ -383,7 +382,7 @@ fn union(before: &[Hint], batch: &[Hint], worth: &mut impl FnMut(&[Hint]) -> Vec
     (kept, dropped)
 }
 
-/// As many holders of one content as are kept, ascending.
+/// The [`HOLDERS_MAX`] most worthy holders of one content, ascending.
 fn best_of(holders: &[Hint], worth: &[u32]) -> Vec<Hint> {
     assert_eq!(worth.len(), holders.len(), "a worth for every holder");
     let mut ranked: Vec<(Reverse<u32>, Hint)> =

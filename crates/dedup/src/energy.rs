@@ -1,26 +1,26 @@
-//! How much dedup the energy at hand allows.
+//! How much dedup the energy supply allows (SmartDedup, section 3.4).
 //!
-//! Owns the rule of SmartDedup's section 3.4: the rate is proportional to the remaining charge, and
-//! dedup is off in low-power mode. Where the charge is read from is the engine's matter.
+//! Owns the rule: the rate is proportional to the remaining charge, and dedup is off in low-power mode. Leaves reading
+//! the charge to the engine (`worker/surroundings.rs`).
 
 use crate::ranges::{RangeError, within};
 
-/// Where the machine's energy comes from.
+/// The machine's energy supply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Supply {
-    /// A socket, or a machine that tells of no battery.
+    /// Mains, or no battery is known.
     Mains,
-    /// Batteries that are being drained.
+    /// Discharging batteries.
     Battery {
-        /// What is left of a full charge. Above 100 counts as 100.
+        /// Charge in percent, 0 to 100. More counts as 100.
         percent: u8,
     },
 }
 
-/// What a battery allows.
+/// How much a battery allows (SmartDedup, section 3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EnergyRule {
-    /// At this charge and below nothing is done. 100: only on mains.
+    /// At this charge in percent, 0 to 100, and below dedup is off. 100: only on mains.
     pub low_power_percent: u8,
 }
 
@@ -32,7 +32,7 @@ impl Default for EnergyRule {
 }
 
 impl EnergyRule {
-    /// Refuses what makes no sense.
+    /// Refuses values that make no sense.
     pub fn check(&self) -> Result<(), RangeError> {
         within("low_power_percent", f64::from(self.low_power_percent), 0.0, 100.0)
     }

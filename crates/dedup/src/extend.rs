@@ -1,32 +1,32 @@
-//! Extension: neighbours of a block that was found are found in the block table, without a look-up.
+//! Extension: finds the neighbours of a block that was found in the block table, without a look-up of hints.
 //!
-//! A hint store that keeps one tag of many names a holder for few blocks of a long duplicate. What lies before and
-//! behind that holder probably holds what the file has before and behind that block, and the table's entries for it
-//! are a step away.
+//! A hint store with one tag in many names a holder for only a few blocks of a long duplicate. The blocks next to that
+//! holder probably hold what the file has next to that block, and their table entries are close by.
 //!
-//! Owns which pbns are worth asking the table for. Leaves to others to load the table's pages, and to confirm.
+//! Owns which pbns to ask the table about. Leaves it to the engine to load the table's pages (`write/extension.rs`) and
+//! to confirm.
 //!
-//! 1. A block is asked for only if its look-up may have left a holder out: it named as many as it can, or none,
-//!    unless hints are complete. Then the pbn behind each holder of the block before, and the one before each holder
-//!    of the block behind, are asked for. What holds the block is a holder like others, and is extended in turn.
-//! 2. In each direction at most [`EXTENDED_MAX`] are asked for each block, those of the longest sequences, of equals
-//!    of the lowest pbns. So the cost is proportional to the blocks, however many holders they have.
-//! 3. Holders stay ascending, and at most [`HOLDERS_MAX`]. If there is no room, one leaves that is joined to no
-//!    holder of a neighbour, the highest first; if there is none, nothing is asked.
+//! 1. A block is asked about only if its look-up may have left a holder out: it named as many as it can, or none,
+//!    unless hints are complete. Then the table is asked about the pbn after each holder of the block before, and about
+//!    the one before each holder of the block after. A pbn that holds the block becomes a holder, and is extended in turn.
+//! 2. In each direction the table is asked about at most [`EXTENDED_MAX`] pbns for a block: those of the longest
+//!    sequences, and of these the lowest. So the cost is proportional to the blocks, however many holders they have.
+//! 3. Holders stay ascending, and at most [`HOLDERS_MAX`]. If there is no room, the highest holder leaves that is
+//!    adjacent to no holder of a neighbour; if there is none, nothing is asked.
 
 use crate::{HOLDERS_MAX, Pbn, Tag};
 
 #[cfg(test)]
 mod tests;
 
-/// Sequences that are extended across one block in one direction. One is the usual case; a second and a third are
+/// Sequences extended across one block in one direction. One is the usual case; the others are
 /// for a wrong hint or a content that is stored twice.
 pub const EXTENDED_MAX: usize = 4;
 
-/// The holders of a stretch of blocks in a file, and how they become more.
+/// The known holders of a range of blocks in a file, and the search for more.
 ///
-/// The caller asks the table in turns: [`Extension::go_on`] goes as far as pages in memory allow and names the pbns
-/// whose pages are missing. With all pages in memory that were ever named, the turns end: each names others.
+/// The caller works in turns: [`Extension::extend`] goes as far as the pages in memory allow and returns the pbns
+/// whose pages are missing. Each turn names other pages, so the turns end once all of them are in memory.
 #[derive(Debug)]
 pub struct Extension<'a> {
     tags: &'a [Tag],
@@ -55,15 +55,15 @@ impl Direction {
 /// A sequence at the border between two blocks.
 #[derive(Clone, Copy)]
 struct Expected {
-    /// The pbn that holds the next block, if the sequence goes on.
+    /// The pbn of the next block, if the sequence goes on.
     pbn: Pbn,
     /// Its blocks so far.
     blocks: usize,
 }
 
 impl<'a> Extension<'a> {
-    /// A stretch of blocks with their tags and what look-ups named, ascending. A seed is a pbn that may hold the first
-    /// block because the one before it is shared with the block before the first.
+    /// A range of blocks with their tags and the holders from look-ups, ascending. A seed is a pbn that may hold the
+    /// first block because the pbn before it is shared with the block before the first.
     ///
     /// Holders beyond [`HOLDERS_MAX`] are dropped.
     pub fn new(tags: &'a [Tag], mut holders: Vec<Vec<Pbn>>, seeds: &'a [Pbn]) -> Self {
@@ -74,7 +74,7 @@ impl<'a> Extension<'a> {
         Self { tags, holders, seeds, may_have_more }
     }
 
-    /// For hints that name every live block: a look-up that named no holder left none out, and nothing is asked for it.
+    /// For hints that name every live block: a look-up without a holder left none out, so nothing is asked about it.
     pub fn of_complete_hints(mut self) -> Self {
         for (may_have_more, holders) in self.may_have_more.iter_mut().zip(&self.holders) {
             *may_have_more &= !holders.is_empty();
@@ -82,11 +82,11 @@ impl<'a> Extension<'a> {
         self
     }
 
-    /// Extends, and gives the pbns that could not be looked at, ascending: if there are none, all is done.
+    /// Extends as far as possible. Returns the pbns whose pages are missing, ascending; none: all is done.
     ///
-    /// `holds` says whether the table has this tag at this live pbn, and nothing if that page is not in memory. It is
-    /// also asked for pbns outside of the data area, which hold nothing.
-    pub fn go_on(&mut self, mut holds: impl FnMut(Pbn, Tag) -> Option<bool>) -> Vec<Pbn> {
+    /// `holds` tells whether the table has this tag at this live pbn, or `None` if that page is not in memory. It is
+    /// also called for pbns outside of the data area, which hold nothing.
+    pub fn extend(&mut self, mut holds: impl FnMut(Pbn, Tag) -> Option<bool>) -> Vec<Pbn> {
         let mut missing = Vec::new();
         if !self.may_have_more.contains(&true) {
             return missing;
@@ -103,7 +103,7 @@ impl<'a> Extension<'a> {
         missing
     }
 
-    /// The holders, those that were found included.
+    /// All holders, including those that were found.
     pub fn into_holders(self) -> Vec<Vec<Pbn>> {
         self.holders
     }
@@ -130,7 +130,7 @@ impl<'a> Extension<'a> {
         }
     }
 
-    /// Asks for the pbns that are expected to hold this block and were not named.
+    /// Asks about the pbns that are expected to hold this block and are not holders yet.
     fn ask(&mut self, at: usize, wanted: &mut Vec<Expected>, holds: &mut dyn FnMut(Pbn, Tag) -> bool) {
         wanted.retain(|expected| self.holders[at].binary_search(&expected.pbn).is_err());
         wanted.sort_unstable_by_key(|expected| (std::cmp::Reverse(expected.blocks), expected.pbn));
@@ -160,13 +160,13 @@ impl<'a> Extension<'a> {
         self.holders[at].iter().rev().copied().find(|pbn| !is_joined(pbn))
     }
 
-    /// What is expected behind this block.
+    /// The pbns that are expected to hold the next block.
     fn go_past(&self, at: usize, direction: Direction, expected: &[Expected], behind: &mut Vec<Expected>) {
-        let go_on = |&pbn: &Pbn| {
+        let next = |&pbn: &Pbn| {
             let before = expected.iter().find(|expected| expected.pbn == pbn).map_or(0, |expected| expected.blocks);
             direction.next(pbn).map(|pbn| Expected { pbn, blocks: before + 1 })
         };
         behind.clear();
-        behind.extend(self.holders[at].iter().filter_map(go_on));
+        behind.extend(self.holders[at].iter().filter_map(next));
     }
 }

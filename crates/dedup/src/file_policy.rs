@@ -1,31 +1,32 @@
-//! Who decides how a file is deduplicated: directory policy, then the file's rank, then the mount's profile.
+//! The effective policy of a file, from the override of its directory, its rank and the mount's profile, in this order
+//! (ranks: Selective, section 4).
 //!
-//! Owns the precedence and what each of the three may say. Leaves to the engine to keep it per file, and that a mount
-//! without in-line dedup or without the worker does neither whatever the file's treatment; the controllers may lower
-//! the work further, and never raise it.
+//! Owns the precedence and the values of the three. Leaves to the engine to store them per file and to apply the result
+//! (`policy/effective.rs`). A mount without in-line dedup or without the worker does neither, whatever the effective
+//! policy; the controllers may lower the work further, and never raise it.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::Rank;
 
-/// The shortest run that files of rank 1 share: the paper's big chunk, 256 KiB.
+/// The shortest run that files of rank 1 share, in blocks: the big chunk of 256 KiB (Selective, Table 1).
 pub const BIG_RUN_BLOCKS: u32 = 64;
-/// The longest run that may be wished for, as for the mount's `run_blocks_min`.
+/// The largest `run=N`, as for the mount's `run_blocks_min`.
 const OVERRIDE_RUN_BLOCKS_MAX: u32 = 256;
 
-/// What is wished for a directory and all below it, or for a file.
+/// The policy set by the user for a directory and everything below it, or for a file: overrides rank and mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyOverride {
     /// No dedup.
     Off,
-    /// In-line, and later what in-line left.
+    /// In-line, and out of line for what in-line left.
     Inline,
-    /// Out of line alone.
+    /// Out of line only.
     Later,
-    /// By rank as in the paper, out of line.
+    /// By rank as in the paper Selective, out of line.
     Selective,
-    /// In-line and later, runs of at least so many blocks, 1 to 256.
+    /// In-line and out of line, runs of at least this many blocks, 1 to 256.
     Run(u32),
 }
 
@@ -41,7 +42,7 @@ impl fmt::Display for PolicyOverride {
     }
 }
 
-/// No policy is written like that.
+/// A text that is not a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidOverride;
 
@@ -56,7 +57,7 @@ impl std::error::Error for InvalidOverride {}
 impl FromStr for PolicyOverride {
     type Err = InvalidOverride;
 
-    /// Takes what `Display` writes and nothing else.
+    /// Accepts exactly what `Display` writes.
     fn from_str(text: &str) -> Result<Self, InvalidOverride> {
         let run = || -> Option<Self> {
             let blocks = text.strip_prefix("run=")?.parse().ok()?;
@@ -68,18 +69,18 @@ impl FromStr for PolicyOverride {
     }
 }
 
-/// What is said of one file. The default says nothing.
+/// What the effective policy of one file depends on. The default leaves everything to the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FilePolicy {
-    /// The directory policy that holds for it. None: none does.
+    /// The override in force for it. None: there is none.
     pub policy_override: Option<PolicyOverride>,
     /// Its rank.
     pub rank: Rank,
-    /// Whether it was rewritten on two days or more.
+    /// Whether it was rewritten on at least two days.
     pub is_update_heavy: bool,
 }
 
-/// What ranks do on a mount: the profiles' column.
+/// What ranks do on a mount: set by its profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ranks {
     /// Nothing.
@@ -87,11 +88,11 @@ pub enum Ranks {
     Off,
     /// New files follow the mount, and update-heavy ones are left alone.
     On,
-    /// New files are left alone: the paper's.
+    /// New files are left alone, as in the paper Selective.
     Paper,
 }
 
-/// What is said of all files of a mount.
+/// What the mount sets for all its files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MountPolicy {
     /// What ranks do.
@@ -100,7 +101,7 @@ pub struct MountPolicy {
     pub run_blocks_min: Option<u32>,
 }
 
-/// How a file is deduplicated.
+/// How a file is deduplicated: the result of override, rank and mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EffectivePolicy {
     /// On the write path.
@@ -109,7 +110,7 @@ pub struct EffectivePolicy {
     pub is_later: bool,
     /// The shortest run worth sharing, if the file is deduplicated at all. None: automatic.
     pub run_blocks_min: Option<u32>,
-    /// Whether a whole file and the end behind its last full 64 blocks are shared whatever their length.
+    /// Whether a whole file, and the end after its last full 64 blocks, are shared whatever their length.
     pub shares_ends: bool,
 }
 
@@ -121,7 +122,7 @@ impl EffectivePolicy {
     }
 }
 
-/// How a file is deduplicated, all that is said of it considered.
+/// The effective policy of a file on a mount.
 pub fn effective_policy(file: FilePolicy, mount: MountPolicy) -> EffectivePolicy {
     let mounts =
         EffectivePolicy { is_inline: true, is_later: true, run_blocks_min: mount.run_blocks_min, shares_ends: false };
@@ -143,7 +144,7 @@ pub fn effective_policy(file: FilePolicy, mount: MountPolicy) -> EffectivePolicy
     }
 }
 
-/// The paper's Table 1, with runs for chunks; a file not judged yet is treated as the mount says.
+/// Selective's Table 1, with runs for chunks; a file that is not judged yet follows the mount.
 fn by_rank(rank: Rank, mounts: EffectivePolicy) -> EffectivePolicy {
     match rank {
         Rank::New => mounts,

@@ -1,14 +1,14 @@
-//! When blocks are fingerprinted as they are written.
+//! Whether blocks are fingerprinted as they are written.
 //!
 //! Owns the choice between eager (every block) and lazy (only where a tag matches). A fingerprint
-//! costs ten times a tag, and without one a match has to be compared with the stored bytes, which
-//! is a read from the device. So it pays where duplicates are found.
+//! costs ten times as much as a tag. Without one a match has to be compared with the stored bytes, which
+//! takes a read from the device. So fingerprints pay where duplicates are found.
 
-/// Blocks over which the share of duplicates is weighed: 16 MiB of writes.
+/// Blocks over which the share of duplicates is averaged: 16 MiB of writes.
 const WINDOW_BLOCKS: u64 = 4096;
 /// At this share of duplicates lazy turns eager: a read saved for every 33 fingerprints.
 const EAGER_SHARE_MIN: f64 = 0.03;
-/// Below this share eager turns lazy; the gap keeps a steady share from switching to and fro.
+/// Below this share eager turns lazy; the gap keeps a steady share from switching back and forth.
 const LAZY_SHARE_MAX: f64 = 0.015;
 
 /// When written blocks are fingerprinted.
@@ -16,14 +16,14 @@ const LAZY_SHARE_MAX: f64 = 0.015;
 pub enum Fingerprinting {
     /// Every block.
     Eager,
-    /// Where a tag matches.
+    /// Only blocks whose tag matches a hint.
     Lazy,
     /// Eager while duplicates are being found.
     Auto(DuplicateShare),
 }
 
-/// The share of recently written blocks that were duplicates, and what follows from it.
-/// The default, no blocks seen, is lazy.
+/// The share of duplicates among recently written blocks, and whether that calls for eager fingerprints.
+/// The default, without blocks, is lazy.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DuplicateShare {
     share: f64,
@@ -40,7 +40,7 @@ impl Fingerprinting {
         }
     }
 
-    /// Learns that of `blocks` blocks just written `duplicates` were found to be stored already.
+    /// Learns that `duplicates` of `blocks` blocks just written were stored already.
     pub fn observe(&mut self, blocks: u64, duplicates: u64) {
         if let Self::Auto(recent) = self {
             recent.observe(blocks, duplicates);

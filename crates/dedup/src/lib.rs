@@ -1,11 +1,27 @@
 //! The papers' ideas as pure code: values in, decisions out.
 //!
-//! Owns what oncefs knows about sameness: the vocabulary of blocks, the hint
-//! store, the run detector, the ranks of files, the controllers. Knows no files, threads, clocks,
-//! RocksDB or FUSE; whoever calls it carries the decisions out.
+//! Owns what oncefs knows about equal content: the vocabulary of blocks, the hint store, the run detector, the ranks of
+//! files, the controllers. Knows no files, threads, clocks, RocksDB or FUSE: its callers carry the decisions out.
+//!
+//! | module | source | carried out by |
+//! |---|---|---|
+//! | `hints`, `disk_level` | SmartDedup, section 3.2 | engine `hints/` |
+//! | `single_hints` | iDedup, section 4.1 | engine `hints/` |
+//! | `sample`, `extend` | oncefs | engine `hints/`, `write/extension.rs` |
+//! | `detect` | iDedup, sections 3.4 and 4.2 | engine `write/decide.rs`, `worker/merge_target.rs` |
+//! | `shortest_run_rule`, `seek_cost` | what iDedup leaves open, sections 3.4.3 and 5.4 | engine `policy/` |
+//! | `fingerprinting` | oncefs | engine `write/` |
+//! | `admission`, `load_limit`, `energy` | SmartDedup, sections 3.4 and 4.4 | engine `write/`, `worker/` |
+//! | `skipped` | SmartDedup, section 3.3 | engine `worker/` |
+//! | `pace`, `schedule` | SmartDedup, section 3.4 | engine `worker/work_loop.rs` |
+//! | `defrag_plan` | oncefs | engine `layout/defrag.rs` |
+//! | `usage` | Selective, section 4.2.1 | fs `monitor.rs` |
+//! | `rank_rule`, `rank_queues` | Selective, sections 4.2.1 and 4.2.2 | fs `ranker.rs` |
+//! | `file_policy` | Selective, section 4, and oncefs | engine `policy/effective.rs` |
 
 mod admission;
 mod block;
+mod defrag_plan;
 mod detect;
 mod disk_level;
 mod energy;
@@ -13,22 +29,22 @@ mod extend;
 mod file_policy;
 mod fingerprinting;
 mod hints;
-mod layout;
 mod load_limit;
 mod pace;
 mod ranges;
-mod rank;
 mod rank_queues;
+mod rank_rule;
 mod sample;
 mod schedule;
 mod seek_cost;
+mod shortest_run_rule;
 mod single_hints;
 mod skipped;
-mod threshold;
 mod usage;
 
 pub use admission::{Admission, Rule as AdmissionRule};
 pub use block::{BLOCK_BYTES, Blocks, Fingerprint, Lbn, Pbn, Tag};
+pub use defrag_plan::{DefragPlan, DefragRule, FileRun, RunRange, plan_defrag};
 pub use detect::{Candidates, DecidedRun, Decision, RunRule, detect, runs_of};
 pub use disk_level::{Adoption, DiskLevel, HintPage, HintPages, LookedUp, MemoryPages, Merged, PageNo, Prefix, Swept};
 pub use energy::{EnergyRule, Supply};
@@ -41,15 +57,14 @@ pub use hints::{
     Eviction, HINT_PBN_BITS, HOLDERS_MAX, Hint, HintOptions, HintStore, Inserted, PREFIX_BITS_MAX, PREFIX_BITS_MIN,
     SINGLE_HINT_BYTES, TAG_BITS_KEPT,
 };
-pub use layout::{LaidRun, LayoutPlan, LayoutRule, Stretch, plan_layout};
 pub use load_limit::LoadLimit;
 pub use pace::{BatchSize, Conditions, Mode as PaceMode, Pace, PaceRule, Progress, Turn, Why};
 pub use ranges::RangeError;
-pub use rank::RankRule;
 pub use rank_queues::{AtTail, QueuePlace, look_at};
+pub use rank_rule::RankRule;
 pub use sample::Sample;
-pub use schedule::{NoSchedule, Schedule, WeekMinute};
+pub use schedule::{InvalidSchedule, Schedule, WeekMinute};
 pub use seek_cost::SeekCost;
+pub use shortest_run_rule::{RUN_BLOCKS_MIN_MAX, ReadPattern};
 pub use skipped::{Skipped, SkippedBuffer, Work};
-pub use threshold::{Pattern, RUN_BLOCKS_MIN_MAX};
 pub use usage::{Moment, Rank, ReadPosition, Reads, Usage};

@@ -1,16 +1,16 @@
-//! The ceiling that a busy CPU puts on in-line work (SmartDedup's section 3.4).
+//! The limit that a busy CPU puts on in-line work (SmartDedup, section 3.4).
 //!
-//! The paper names the disk beside the CPU. In-line dedup is what relieves a busy disk, so here
-//! only the out-of-line worker yields to that (`pace`).
+//! Owns the rule; `admission` applies it. The paper names the disk as well as the CPU. In-line dedup relieves a busy
+//! disk, so here only the out-of-line worker yields to that (`pace`).
 
 /// CPU share from which the CPU counts as fully busy.
 const CPU_FULL: f64 = 0.95;
-/// The ceiling's floor, step down and step up per observation: what the paper has for its rate.
+/// The limit's floor, step down and step up per observation: the paper's values for its rate.
 const FLOOR: f64 = 0.30;
 const STEP_DOWN: f64 = 0.10;
 const STEP_UP: f64 = 0.30;
 
-/// Falls by a step while the CPU is fully busy and rises again after.
+/// A limit that falls by a step while the CPU is fully busy and rises again afterwards (SmartDedup, section 3.4).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadLimit {
     share: f64,
@@ -23,14 +23,14 @@ impl Default for LoadLimit {
 }
 
 impl LoadLimit {
-    /// Learns the CPU's busy share, 0 to 1, about once a second. Returns the ceiling.
+    /// Learns the CPU's busy share, 0 to 1, about once a second. Returns the limit.
     pub fn observe(&mut self, cpu_busy: f64) -> f64 {
         let stepped = if cpu_busy >= CPU_FULL { self.share - STEP_DOWN } else { self.share + STEP_UP };
         self.share = stepped.clamp(FLOOR, 1.0);
         self.share
     }
 
-    /// The ceiling, from the floor to 1.
+    /// The limit, from 0.3 to 1.
     pub fn share(&self) -> f64 {
         self.share
     }

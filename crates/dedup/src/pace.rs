@@ -1,10 +1,9 @@
 //! When the out-of-line worker may run, and for how many blocks.
 //!
-//! Owns the worker's rate (SmartDedup's section 3.4: blocks per minute, less when CPU or disk are
-//! full, proportional to the charge), its pause, and how it gives way to the foreground and to
-//! programs that want the CPU: when it
-//! rests, and how large its batches may be so that each ends soon. Leaves to the worker what the
-//! blocks are, its hours to `schedule`, and to the engine the clock and the measurements.
+//! Owns the worker's rate (SmartDedup, section 3.4: blocks per minute, fewer while CPU or disk are busy, proportional to
+//! the charge), its pause, and how it yields to the foreground and to programs that need the CPU: when it rests, and how
+//! large its batches may be so that each ends soon. Leaves its hours to `schedule`, the choice of blocks to the worker,
+//! and the clock and the measurements to the engine (`worker/work_loop.rs`).
 
 use std::fmt;
 use std::time::Duration;
@@ -21,22 +20,22 @@ use bucket::Bucket;
 use latency::Latency;
 pub use progress::Progress;
 
-/// Blocks of one batch at most, 1 MiB; fewer where so many take too long, for a foreground request that comes in
-/// between waits for the batch.
+/// Most blocks of one batch, 1 MiB; fewer where these take too long, because a foreground request that comes meanwhile
+/// waits for the batch.
 const BATCH_BLOCKS: u64 = 256;
-/// When somebody waits for the end: a larger batch reads each page of the disk level fewer times.
+/// The batch when forced, as somebody waits for the end: a larger batch reads each page of the disk level fewer times.
 const FORCED_BLOCKS: u64 = 4_096;
-/// How long the worker waits at most before it asks again: settings and the charge may change.
+/// The longest wait before the worker asks again: settings and the charge may change.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Busy share from which the CPU or the device counts as fully busy.
 const FULLY_BUSY: f64 = 0.95;
-/// While the foreground is active, a batch is followed by a rest of its own length times 1 to 256:
-/// never none, so that the foreground's latency without the worker is always being measured.
+/// While the foreground is active, a batch is followed by a rest of 1 to 256 times its own length:
+/// never none, so that the foreground's latency without the worker is always measured.
 const REST_FACTOR_MAX: u32 = 256;
-/// Where only the CPU is wanted by others, it rests no longer than so many times the batch: a sixteenth of one CPU is what
-/// its work may take of theirs, and the work goes on.
+/// If other programs need only the CPU, a rest is at most this many times the batch: the worker takes up to a sixteenth
+/// of one CPU from them, and makes progress.
 const REST_FACTOR_BESIDE_LOAD_MAX: u32 = 16;
-/// Charge is told in percent. Bounds the rests that keep to the share of the energy.
+/// The least share, as charge is in percent. Bounds the rests that keep to the share of the energy.
 const ENERGY_SHARE_MIN: f64 = 0.01;
 /// The longest rest for the foreground's sake.
 const REST_MAX: Duration = Duration::from_secs(2);
@@ -46,22 +45,22 @@ const REST_MAX: Duration = Duration::from_secs(2);
 pub enum Mode {
     /// Only when forced.
     Off,
-    /// When there was no foreground request for a while.
+    /// After a time without foreground requests.
     WhenIdle,
-    /// Also beside the foreground, giving way to it.
+    /// Also while the foreground is active, yielding to it.
     Always,
 }
 
-/// How the worker behaves.
+/// How the worker behaves (SmartDedup, section 3.4).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PaceRule {
     /// When it runs.
     pub mode: Mode,
-    /// Its rate on mains. 0: as fast as it can.
+    /// Its rate on mains, up to 10^9. 0: as fast as it can.
     pub blocks_per_minute: u64,
-    /// Time since the last foreground request after which the volume counts as idle.
+    /// Time after the last foreground request until the volume counts as idle, up to an hour.
     pub idle_after: Duration,
-    /// By which share the worker may raise the mean latency of foreground requests: 0.1 is 10 %.
+    /// How much the worker may raise the mean latency of foreground requests, 0 to 10: 0.1 is 10 %.
     pub slowdown_max: f64,
 }
 
@@ -71,7 +70,7 @@ impl PaceRule {
         Self { mode, blocks_per_minute: 0, idle_after: Duration::from_millis(200), slowdown_max: 0.10 }
     }
 
-    /// Refuses what makes no sense.
+    /// Refuses values that make no sense.
     pub fn check(&self) -> Result<(), RangeError> {
         within("blocks_per_minute", self.blocks_per_minute as f64, 0.0, 1e9)?;
         within("idle_after_ms", self.idle_after.as_secs_f64() * 1e3, 0.0, 3_600_000.0)?;
@@ -82,21 +81,21 @@ impl PaceRule {
 /// What the decision depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Conditions {
-    /// Time since some start.
+    /// The present, as time since some start.
     pub now: Duration,
-    /// When the last foreground request came, by the same clock. None: there was none.
+    /// When the last foreground request came, by the same clock. None: none came yet.
     pub last_foreground: Option<Duration>,
     /// The CPU's busy share, 0 to 1.
     pub cpu_busy: f64,
-    /// How many CPUs there are.
+    /// Number of CPUs.
     pub cpus: u32,
-    /// How many of them others than the worker keep busy, programs that are nice not counted.
+    /// Number of CPUs that programs other than the worker keep busy, without nice ones.
     pub cpus_of_others: f64,
     /// The device's busy share, 0 to 1.
     pub device_busy: f64,
     /// The share of its rate that the energy allows, 0 (off) to 1.
     pub energy_share: f64,
-    /// How long it is until its schedule lets it run. None: it does.
+    /// Time until its schedule lets it run. None: it may run now.
     pub opens_in: Option<Duration>,
 }
 
@@ -105,14 +104,14 @@ pub struct Conditions {
 pub enum Turn {
     /// Process a batch.
     Run {
-        /// Blocks of the batch at most; at least 1.
+        /// Most blocks of the batch; at least 1.
         blocks_max: u64,
     },
     /// Ask again later.
     Wait {
         /// After this time, or when something changes.
         time: Duration,
-        /// What it waits for.
+        /// Why it waits.
         why: Why,
     },
 }
@@ -120,17 +119,17 @@ pub enum Turn {
 /// Why the worker waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It was told to.
+    /// A command paused it.
     Paused,
-    /// It is turned off.
+    /// It is switched off.
     Off,
-    /// It is not its hour.
+    /// Its schedule does not allow this hour.
     Schedule,
-    /// The battery is low, or allows a share of the rate.
+    /// The battery is low, or allows only a share of the rate.
     Energy,
     /// The volume is not idle.
     Foreground,
-    /// It rests to give way to foreground requests, or to programs that want all CPUs.
+    /// It rests to yield to foreground requests, or to programs that need all CPUs.
     Busy,
     /// Its rate is used up.
     Rate,
@@ -150,7 +149,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// Says when the worker runs. The same calls give the same turns.
+/// Decides when the worker runs (SmartDedup, section 3.4). The same calls give the same turns.
 #[derive(Clone, Debug)]
 pub struct Pace {
     rule: PaceRule,
@@ -160,14 +159,14 @@ pub struct Pace {
     batch: BatchSize,
     latency: Latency,
     rest_factor: u32,
-    /// Until when it rests, should the foreground stay active.
+    /// End of its rest, if the foreground stays active.
     busy_until: Duration,
-    /// Until when it rests to take no more than the share that the energy allows.
+    /// End of its rest that keeps to the share of the energy.
     energy_until: Duration,
 }
 
 impl Pace {
-    /// The rule has been checked.
+    /// Starts unpaused and not forced. The caller has checked the rule.
     pub fn new(rule: PaceRule) -> Self {
         debug_assert_eq!(rule.check(), Ok(()));
         Self {
@@ -195,17 +194,17 @@ impl Pace {
         Ok(())
     }
 
-    /// Holds the worker, even if forced, until told otherwise.
+    /// Pauses the worker, even if forced, or resumes it.
     pub fn set_paused(&mut self, paused: bool) {
         self.paused = paused;
     }
 
-    /// Whether it is held.
+    /// Whether it is paused.
     pub fn is_paused(&self) -> bool {
         self.paused
     }
 
-    /// Lets the worker run whatever its mode, schedule, rate and energy and the foreground.
+    /// Lets the worker run regardless of mode, schedule, rate, energy and foreground.
     pub fn force(&mut self, on: bool) {
         self.forced = on;
     }
@@ -215,12 +214,12 @@ impl Pace {
         self.forced
     }
 
-    /// Whether work under way is to end early for a request that comes: it runs while the volume is idle only.
+    /// Whether a batch should end early for a foreground request: in the mode [`Mode::WhenIdle`], unless forced.
     pub fn gives_way(&self) -> bool {
         !self.forced && self.rule.mode == Mode::WhenIdle
     }
 
-    /// What to do now.
+    /// The next turn: run a batch, or wait.
     pub fn next(&mut self, conditions: &Conditions) -> Turn {
         match self.obstacle(conditions) {
             Some((time, why)) => Turn::Wait { time: time.min(WAIT_MAX), why },
@@ -229,7 +228,7 @@ impl Pace {
         }
     }
 
-    /// Learns that a batch of so many blocks took so long; the conditions are those at its end.
+    /// Learns that a batch of `blocks` blocks `took` this time; the conditions are those at its end.
     pub fn ran(&mut self, blocks: u64, took: Duration, conditions: &Conditions) {
         if self.forced {
             return;
@@ -247,17 +246,17 @@ impl Pace {
         }
     }
 
-    /// Learns that `requests` foreground requests took `time` in all, while the worker ran or did not.
+    /// Learns that `requests` foreground requests took `time` in all. `worker_ran`: while the worker ran.
     pub fn foreground(&mut self, requests: u64, time: Duration, worker_ran: bool) {
         self.latency.learn(requests, time, worker_ran);
     }
 
-    /// By which share foreground requests take longer while the worker runs, once that is known.
+    /// How much longer foreground requests take while the worker runs, as a share. None: not known yet.
     pub fn slowdown(&self) -> Option<f64> {
         self.latency.slowdown()
     }
 
-    /// What keeps the worker from running, its rate aside.
+    /// What keeps the worker from running, except its rate.
     fn obstacle(&self, conditions: &Conditions) -> Option<(Duration, Why)> {
         let now = conditions.now;
         if self.paused {
@@ -281,7 +280,7 @@ impl Pace {
                 return Some((time, Why::Foreground));
             }
             if let Some(rest) = rest {
-                // The foreground may fall idle before.
+                // The foreground may become idle before.
                 return Some((time.min(rest), Why::Busy));
             }
         } else if let Some(rest) = rest.filter(|_| is_cpu_wanted(conditions)) {
@@ -302,14 +301,14 @@ impl Pace {
         }
     }
 
-    /// When the volume will count as idle if no request comes. None: it is idle.
+    /// Time until the volume counts as idle if no request comes. None: it is idle.
     fn time_to_idle(&self, conditions: &Conditions) -> Option<Duration> {
         let since = conditions.now.saturating_sub(conditions.last_foreground?);
         self.rule.idle_after.checked_sub(since).filter(|time| !time.is_zero())
     }
 
-    /// How far the rests may grow: not at all while the foreground is idle, or no worse off for the worker and with CPU
-    /// and device to spare, and others leave it a CPU.
+    /// How far the rests may grow: not at all if others leave the worker a CPU, and the foreground is idle, or no slower
+    /// with the worker and CPU and device have spare capacity.
     fn rest_factor_max(&self, conditions: &Conditions) -> u32 {
         let active = self.time_to_idle(conditions).is_some();
         let full = conditions.cpu_busy >= FULLY_BUSY || conditions.device_busy >= FULLY_BUSY;
@@ -322,8 +321,8 @@ impl Pace {
     }
 }
 
-/// Whether others want all CPUs. As many threads as there are CPUs, with the worker for one more, get `cpus / (cpus + 1)`
-/// of each; one thread less leaves it a CPU. Between them the line is drawn.
+/// Whether other programs need all CPUs. One thread of theirs per CPU, with the worker as one more thread, gets
+/// `cpus / (cpus + 1)` of a CPU; one thread fewer leaves the worker a CPU. The line is between the two.
 fn is_cpu_wanted(conditions: &Conditions) -> bool {
     let cpus = f64::from(conditions.cpus.max(1));
     let line = (cpus * cpus / (cpus + 1.0) + (cpus - 1.0)) / 2.0;

@@ -1,14 +1,14 @@
-//! Which values a setting may have.
+//! The error for a setting out of its range.
 //!
-//! Owns the answer to a setting that makes no sense: its name and what is allowed. The settings
-//! and their bounds are with the policies that they govern.
+//! Owns the answer to a value that makes no sense: the setting's name and the values allowed. The settings
+//! and their bounds are in the modules that they govern.
 
 use std::fmt;
 
-/// A setting was refused: what it is called and what it may be.
+/// A setting was refused: its name and the values allowed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RangeError {
-    /// The setting, as its field is called.
+    /// The name of the setting's field.
     pub name: &'static str,
     /// The lowest value allowed.
     pub min: f64,
@@ -24,7 +24,7 @@ impl fmt::Display for RangeError {
 
 impl std::error::Error for RangeError {}
 
-/// Refuses a value outside of `min` to `max`, and what is no number.
+/// Refuses a value outside of `min` to `max`, and NaN.
 pub(crate) fn within(name: &'static str, value: f64, min: f64, max: f64) -> Result<(), RangeError> {
     if (min..=max).contains(&value) { Ok(()) } else { Err(RangeError { name, min, max }) }
 }

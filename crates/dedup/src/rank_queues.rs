@@ -1,56 +1,58 @@
-//! The rank queues (Selective's section 4.2.2, figure 6): which file is looked at next, and what becomes of it.
+//! The rank queues (Selective, section 4.2.2, figure 6): which file is looked at next, and what follows.
 //!
-//! Owns the order of the queues 0, 1 and 2 and the decision on what stands at a tail. Cold files are in no queue.
-//! Leaves to whoever keeps the queues how places are stored, and to `rank` what rank a file deserves.
+//! Owns the order of the queues 0, 1 and 2 and the decision about the place at a tail. Cold files are in no queue.
+//! Leaves to fs how places are stored and when tails are looked at (`ranker.rs`), and to `rank_rule` which rank a file
+//! deserves.
 //!
-//! The paper moves a file to the top of its queue with each access. Here an access changes the file's usage alone, and
-//! its place is put right when it has become the oldest: one look per file and interval instead of a write per access.
+//! The paper moves a file to the top of its queue with each access. Here an access changes only the file's usage, and
+//! the place is corrected once it is the oldest: one look per file and interval instead of a write per access.
 
 use crate::{Moment, Rank, RankRule, Usage};
 
 /// A file's place in a queue. The order of places is that of the queues, oldest first.
 ///
-/// Places are advice, as hints are: a file may have none, several, or one that its usage has outrun. [`look_at`] brings
-/// all places of a file together where its usage says it belongs, and none is ever needed to find a file's rank.
+/// Places are advice, as hints are: a file may have none, several, or one that is out of date. [`look_at`] brings all
+/// places of a file together where its usage says, and no place is needed to find a file's rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueuePlace {
     /// Which queue.
     pub rank: Rank,
-    /// When the file was put there as the newest, as far as this place knows.
+    /// When the file became the newest of the queue, as far as this place knows.
     pub touched: Moment,
     /// The file's number.
     pub file: u64,
 }
 
 impl QueuePlace {
-    /// Where a file belongs. None: it is cold.
+    /// Where a file belongs. None: nowhere, it is cold.
     pub fn of(usage: &Usage, file: u64) -> Option<Self> {
         let rank = usage.rank();
         (rank != Rank::Cold).then(|| Self { rank, touched: usage.last_access(), file })
     }
 }
 
-/// What becomes of a place.
+/// The decision about a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtTail {
-    /// It is removed: the file is gone or cold.
+    /// Remove it: the file is gone or cold.
     Drop,
-    /// It is replaced by this one.
+    /// Replace it by this one.
     Move(QueuePlace),
-    /// It stays. Neither this file nor those behind it in the queue are due earlier, unless they are touched.
+    /// Keep it. Neither this file nor those after it in the queue are due earlier, unless they are touched.
     Wait {
         /// When this file is due.
         until: Moment,
     },
-    /// The file gets this rank, never `New`, and the place that belongs to it instead of this one.
+    /// Give the file this rank, never `New`, and the place that goes with it instead of this one.
     Rank(Rank),
 }
 
-/// What becomes of a place at the tail of its queue. `usage`: of the place's file; None: there is no such file.
+/// Decides about the place at the tail of its queue (Selective, figure 6). `usage` is that of the place's file; None:
+/// there is no such file.
 ///
-/// A clock that jumped back leaves places of the future at the top of their queues. The tail does not come there before
-/// that future does, so the top is to be looked at too. Moments of the future in `usage` are taken for now; whoever
-/// carries the answer out keeps them so ([`Usage::clamp`]).
+/// A clock that jumped back leaves places in the future at the top of their queues. The tail reaches them only at that
+/// time, so look at the top too. Moments in the future in `usage` count as now; the caller stores them so
+/// ([`Usage::clamp`]).
 pub fn look_at(place: &QueuePlace, usage: Option<&Usage>, rule: &RankRule, now: Moment) -> AtTail {
     let Some(mut usage) = usage.copied() else {
         return AtTail::Drop;
@@ -66,11 +68,11 @@ pub fn look_at(place: &QueuePlace, usage: Option<&Usage>, rule: &RankRule, now: 
     }
 }
 
-/// In queue 0 reads move nothing, else a file read daily would never be judged: a place is due as long after it was
-/// taken as a file is evaluated. A file that is not ranked then gets the place from which it is worth another look:
+/// In queue 0 reads move nothing, or a file read daily would never be judged: a place is due one evaluation interval
+/// after it was taken. A file that is not ranked then moves to the place from which it is worth another look:
 /// its last write, or, if it is read too little, the top of the queue.
 fn look_at_new(place: &QueuePlace, usage: &Usage, rule: &RankRule, now: Moment) -> AtTail {
-    // A second at least: a place taken now is not looked at again now.
+    // At least a second: a place taken now is not looked at again now.
     let due = place.touched.plus_seconds(rule.evaluation_seconds_min.max(1));
     if now < due {
         return AtTail::Wait { until: due };

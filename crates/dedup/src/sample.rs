@@ -1,15 +1,15 @@
-//! The sample: which contents the hint store names at all.
+//! The sample: which contents get hints.
 //!
-//! Owns the one rule. Leaves to the run detector how the neighbours of a named block are found: a run of duplicates
-//! is extended through the block table, so that a long one needs one hint, not one for each of its blocks.
+//! Owns the rule. Leaves it to `extend` to find the neighbours of a block with a hint in the block table, so that a long
+//! run of duplicates needs one hint, not one for each of its blocks.
 
 use std::num::NonZeroU32;
 
 use crate::Tag;
 
-/// One content of so many, chosen by its tag: every copy of a content is in the sample or none is. What remains of
-/// the division is spread evenly among the tags of a group, since hints are grouped by a tag's leading bits and the
-/// trailing ones decide here.
+/// One content in N, chosen by its tag: every copy of a content is in the sample or none is. The sample is spread
+/// evenly among the tags of a group, because hints are grouped by a tag's leading bits and the trailing ones decide
+/// here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample(NonZeroU32);
 
@@ -17,12 +17,12 @@ impl Sample {
     /// Every content.
     pub const ALL: Self = Self(NonZeroU32::MIN);
 
-    /// One content of `number`; 0 is 1: every one.
+    /// One content in `number`; 0 counts as 1: every one.
     pub fn one_of(number: u32) -> Self {
         NonZeroU32::new(number).map_or(Self::ALL, Self)
     }
 
-    /// Of how many contents one is in the sample.
+    /// N: one content in this many is in the sample.
     pub fn number(self) -> u32 {
         self.0.get()
     }
@@ -32,7 +32,7 @@ impl Sample {
         tag.0.is_multiple_of(u64::from(self.number()))
     }
 
-    /// Whether all that is in the other sample is in this one, so that hints complete for this are so for the other.
+    /// Whether this sample contains the other one, so that hints complete for this one are complete for the other.
     pub fn covers(self, other: Self) -> bool {
         other.number().is_multiple_of(self.number())
     }

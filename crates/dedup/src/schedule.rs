@@ -1,40 +1,40 @@
-//! At which hours of the week the out-of-line worker may run.
+//! The hours of the week at which the out-of-line worker may run.
 //!
-//! Owns the windows: their text, and when the next one opens. Leaves the clock and the time zone to who asks.
+//! Owns the windows: their text, and when the next one opens. Leaves the clock and the time zone to the caller.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Windows of one schedule, at most: more than one for each half of every day.
+/// Most windows of one schedule: more than one for each half of every day.
 const WINDOWS_MAX: usize = 16;
 const HOUR_MINUTES: u32 = 60;
 const DAY_MINUTES: u32 = 24 * HOUR_MINUTES;
 const WEEK_MINUTES: u32 = 7 * DAY_MINUTES;
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
-/// The text of no windows.
+/// The text of a schedule without windows.
 const ALWAYS: &str = "always";
 
-/// A minute of the week by the local clock; 0 is that of Monday 00:00.
+/// A minute of the week by the local clock; 0 is Monday 00:00.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WeekMinute(u32);
 
 impl WeekMinute {
-    /// Of a day (0 is Monday) and a time. What is beyond the week is in the next one.
+    /// The minute of a day (0 is Monday) and a time. Beyond the end of the week it starts over.
     pub fn new(day: u32, hour: u32, minute: u32) -> Self {
         Self((day * DAY_MINUTES + hour * HOUR_MINUTES + minute) % WEEK_MINUTES)
     }
 
-    /// Minutes from another one until this.
+    /// Minutes from another one until this one.
     fn since(self, other: Self) -> u32 {
         (self.0 + WEEK_MINUTES - other.0) % WEEK_MINUTES
     }
 }
 
-/// From one time to another on some days. One that ends no later than it begins ends on the day after.
+/// From one time to another on some days. A window that ends no later than it begins ends on the day after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Window {
-    /// The first and the last day on which it begins; None: every day. Sat to Mon are three days.
+    /// The first and the last day on which it begins; None: every day. Sat-Mon is three days.
     days: Option<(u32, u32)>,
     /// Minute of the day.
     from: u32,
@@ -47,7 +47,7 @@ impl Window {
         (self.to + DAY_MINUTES - self.from - 1) % DAY_MINUTES + 1
     }
 
-    /// When it begins, each week.
+    /// The minutes at which it begins, each week.
     fn begins(&self) -> impl Iterator<Item = WeekMinute> + use<> {
         let (first, last) = self.days.unwrap_or((0, 6));
         let (days, from) = ((last + 7 - first) % 7, self.from);
@@ -61,27 +61,27 @@ impl Window {
 
 /// When the worker may run: always, or within windows.
 ///
-/// As text `always`, or windows like `22:00-06:00,Sat-Sun 00:00-24:00`. Where a comma ends more than a window, as in an
-/// option of mount(8), `+` stands between two.
+/// As text `always`, or windows like `22:00-06:00,Sat-Sun 00:00-24:00`. Where a comma has another meaning, as in an
+/// option of mount(8), write `+` between windows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
     windows: Vec<Window>,
 }
 
-/// A text that is no schedule.
+/// A text that is not a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoSchedule;
+pub struct InvalidSchedule;
 
-impl fmt::Display for NoSchedule {
+impl fmt::Display for InvalidSchedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a schedule is {}", Schedule::FORM)
     }
 }
 
-impl std::error::Error for NoSchedule {}
+impl std::error::Error for InvalidSchedule {}
 
 impl Schedule {
-    /// What its text looks like.
+    /// The form of its text, for messages.
     pub const FORM: &str = "'always' or windows like '22:00-06:00,Sat-Sun 00:00-24:00'";
 
     /// Whether the worker may run in this minute.
@@ -89,7 +89,7 @@ impl Schedule {
         self.windows.is_empty() || self.windows.iter().any(|window| window.has(at))
     }
 
-    /// How long the worker has to wait from the beginning of this minute on. None: not at all.
+    /// How long the worker has to wait, from the beginning of this minute. None: it may run now.
     pub fn opens_in(&self, at: WeekMinute) -> Option<Duration> {
         if self.allows(at) {
             return None;
@@ -123,14 +123,14 @@ impl fmt::Display for Schedule {
 }
 
 impl FromStr for Schedule {
-    type Err = NoSchedule;
+    type Err = InvalidSchedule;
 
-    fn from_str(text: &str) -> Result<Self, NoSchedule> {
+    fn from_str(text: &str) -> Result<Self, InvalidSchedule> {
         if text.trim() == ALWAYS {
             return Ok(Self::default());
         }
         let windows: Option<Vec<Window>> = text.split([',', '+']).map(|text| window(text.trim())).collect();
-        let windows = windows.filter(|windows| windows.len() <= WINDOWS_MAX).ok_or(NoSchedule)?;
+        let windows = windows.filter(|windows| windows.len() <= WINDOWS_MAX).ok_or(InvalidSchedule)?;
         Ok(Self { windows })
     }
 }
@@ -267,8 +267,8 @@ mod tests {
             "4294967295:00-06:00",
             &too_many,
         ] {
-            assert_eq!(text.parse::<Schedule>(), Err(NoSchedule), "'{text}'");
+            assert_eq!(text.parse::<Schedule>(), Err(InvalidSchedule), "'{text}'");
         }
-        assert!(NoSchedule.to_string().contains("22:00-06:00"));
+        assert!(InvalidSchedule.to_string().contains("22:00-06:00"));
     }
 }

@@ -1,30 +1,30 @@
-//! What a seek costs on the device below, in blocks: `k`, the time of a request for one block over the time that each
-//! block of a large request takes.
+//! The cost of a seek on the device, in blocks: `k`, the time of a request for one block divided by the time per block
+//! of a large request. `shortest_run_rule` uses it.
 //!
-//! Owns the estimate from requests that were made anyway. Leaves to others to time them.
+//! Owns the estimate, from requests that are made anyway. Leaves timing them to the engine (`policy/device_reads.rs`).
 //!
-//! Small and large requests are kept apart, each in batches of so much device time. A batch's mean counts what makes
-//! every request slow in its turn, such as a limit that lets requests pass at once and then holds one for long; the
-//! median of several batches leaves out what happened once, such as a busy moment. What slows or speeds all requests
+//! Small and large requests are counted separately, each in batches of a fixed device time. A batch's mean includes what
+//! slows any request in turn, such as a limit that lets requests pass at once and then delays one for long; the
+//! median of several batches leaves out what happened once, such as a busy moment. What slows or speeds up all requests
 //! alike, such as a host that caches some, cancels out of `k`.
 
 use std::time::Duration;
 
-/// A request of so many blocks is a seek and little else.
+/// A request of at most this many blocks is a seek and little else.
 const SMALL_BLOCKS_MAX: u64 = 2;
-/// In a request of so many blocks a seek no longer counts for much.
+/// In a request of at least this many blocks a seek no longer matters much.
 const LARGE_BLOCKS_MIN: u64 = 64;
-/// Device time of a batch: as long as the stretches in which Linux holds a device to a limit.
+/// Device time of a batch: as long as the interval over which Linux enforces a device's limit.
 const BATCH_TIME: Duration = Duration::from_millis(100);
-/// Batches that the estimate rests on, and how many it takes.
+/// Batches that the estimate uses, at most and at least.
 const BATCHES: usize = 7;
 const BATCHES_MIN: usize = 3;
-/// What a seek may cost.
+/// The bounds of the cost in blocks.
 const SEEK_BLOCKS: (f64, f64) = (2.0, 256.0);
-/// By what factor the estimate must differ from the number in force to change it.
+/// The factor by which the estimate must differ from the number in force to change it.
 const STEP: f64 = 1.25;
 
-/// The cost of a seek, as far as is known.
+/// The estimated cost of a seek (`k` in decision 0024).
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeekCost {
     small: Batches,
@@ -33,7 +33,7 @@ pub struct SeekCost {
     is_measured: bool,
 }
 
-/// Time per unit (request or block) in the latest batches.
+/// Time per unit (request or block) in the most recent batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Batches {
     /// Seconds per unit; the oldest is replaced.
@@ -44,7 +44,7 @@ struct Batches {
 }
 
 impl Batches {
-    /// Whether a batch was closed.
+    /// Adds a request. Returns whether it closed a batch.
     fn add(&mut self, units: u64, time: Duration) -> bool {
         self.time = self.time.saturating_add(time);
         self.units += units;
@@ -66,17 +66,17 @@ impl Batches {
 }
 
 impl SeekCost {
-    /// What a device is expected to cost before it is measured; None: of its kind nothing is known.
+    /// The expected cost before it is measured. None: the kind of the device is not known.
     ///
-    /// A disk that turns costs far more than 16 blocks. But virtual disks and loop devices say that they turn whatever
-    /// is below, and a disk that does is measured after some hundred requests.
+    /// A seek of a rotating disk costs far more than 16 blocks. But virtual disks and loop devices claim to rotate
+    /// whatever is below them, and a real one is measured after some hundred requests.
     pub fn expected(is_rotational: Option<bool>) -> Self {
         let blocks = if is_rotational == Some(true) { 16.0 } else { 8.0 };
         Self { small: Batches::default(), large: Batches::default(), blocks, is_measured: false }
     }
 
     /// Learns that a request for `blocks` blocks took `time`. `at_once`: how many requests were under way; the device
-    /// finished one of them each `time / at_once` (Little's law). True: the estimate changed.
+    /// finished one of them every `time / at_once` (Little's law). Returns whether the estimate changed.
     pub fn observe(&mut self, blocks: u64, time: Duration, at_once: u32) -> bool {
         let time = time / at_once.max(1);
         let is_batch_closed = match blocks {
@@ -103,7 +103,7 @@ impl SeekCost {
         self.blocks
     }
 
-    /// Whether it was measured; else it is what the kind of device lets expect.
+    /// Whether it was measured; otherwise it is the expected cost for this kind of device.
     pub fn is_measured(&self) -> bool {
         self.is_measured
     }

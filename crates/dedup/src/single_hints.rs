@@ -1,9 +1,9 @@
-//! Single hints by recency: iDedup's cache of dedup metadata (section 4.1), an LRU that lives in memory alone.
+//! Single hints by recency: iDedup's cache of dedup metadata (section 4.1), an LRU in memory only.
 //!
-//! Owns the hints, their order of use and their bound. One array of nodes, linked by their places in it, which take
-//! half of a pointer: into chains by the tag, and into one list from the least to the most recently used. A chain
-//! ascends, so the holders of one content lie side by side in the order of their pbns (the paper's dup-tree). A hint
-//! is deleted by tag and pbn, both of which the block table knows, so there is no table by pbn (the paper's DBN hash
+//! Owns the hints, their order of use and their bound. The nodes are in one array and linked by index, which takes
+//! half of a pointer: into chains by tag, and into one list from the least to the most recently used. A chain
+//! is ascending, so the holders of one content are adjacent in the order of their pbns (the paper's dup-tree). A hint
+//! is deleted by tag and pbn, and the block table knows both, so there is no table by pbn (the paper's DBN hash
 //! table) and no link for it. A full store takes [`SINGLE_HINT_BYTES`] a hint; the paper's takes 64 and its tables.
 
 use crate::hints::{HINT_PBN_BITS, HOLDERS_MAX, Hint, Inserted, TAG_BITS_KEPT};
@@ -11,13 +11,13 @@ use crate::{Pbn, Tag};
 
 /// No node.
 const NONE: u32 = u32::MAX;
-/// Chains to begin with; they double when there is one node for each.
+/// Initial number of chains; it doubles when there is one node for each.
 const CHAINS_MIN: usize = 256;
 /// Bytes of a tag, and of a pbn, in a node.
 const HALF_KEY_BYTES: usize = 5;
 const _: () = assert!(TAG_BITS_KEPT as usize == 8 * HALF_KEY_BYTES && HINT_PBN_BITS as usize <= 8 * HALF_KEY_BYTES);
 
-/// Memory that a hint takes in a full store: its node and the head of a chain.
+/// Memory of a hint in a full store, in bytes: its node and the head of a chain.
 pub const SINGLE_HINT_BYTES: u64 = (size_of::<Node>() + size_of::<u32>()) as u64;
 const _: () = assert!(SINGLE_HINT_BYTES == 28);
 
@@ -140,7 +140,7 @@ impl SingleHints {
         std::mem::take(&mut self.evicted)
     }
 
-    /// All hints in one portion, since single hints have no order but that of their use.
+    /// All hints in one batch, since the only order of single hints is that of their use.
     pub(crate) fn drain_next(&mut self) -> Vec<Hint> {
         let mut hints: Vec<Hint> = self.nodes.iter().map(|node| node.key.hint()).collect();
         hints.sort_unstable();
@@ -210,7 +210,7 @@ impl SingleHints {
         &self.nodes[node as usize]
     }
 
-    /// Which of the chains a tag belongs to, of which there is at least one: they divide the tags evenly.
+    /// The chain of a tag; there is at least one. Chains divide the tags evenly.
     fn chain_of(&self, tag: Tag) -> usize {
         let leading = tag.0 >> 32;
         ((leading * self.chains.len() as u64) >> 32) as usize
@@ -243,7 +243,7 @@ impl SingleHints {
         self.chain_from(self.first_holder(tag)).take_while(move |node| self.is_of(*node, tag))
     }
 
-    /// Makes room for one more node; how many hints were evicted for it.
+    /// Makes room for one more node; returns how many hints were evicted for it.
     fn make_room(&mut self) -> usize {
         let held = self.nodes.len();
         if held == self.nodes_max {
@@ -297,7 +297,7 @@ impl SingleHints {
         self.nodes.swap_remove(node as usize).key.hint()
     }
 
-    /// Lets what points at a node in its chain point elsewhere.
+    /// Redirects the link to a node in its chain.
     fn redirect_chain(&mut self, node: u32, to: u32) {
         let chain = self.chain_of(self.node(node).key.tag());
         let before = self.chain_from(self.chains[chain]).find(|&before| self.node(before).next == node);

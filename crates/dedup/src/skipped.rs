@@ -1,13 +1,12 @@
-//! The skipped buffer: blocks that in-line dedup passed over, for the out-of-line worker.
+//! The skipped buffer: blocks that in-line dedup skipped, for the out-of-line worker (SmartDedup, section 3.3).
 //!
-//! Owns which places of which files are still to be processed, within a bound in bytes
-//! (SmartDedup's section 3.3). Leaves the content to the block table: its entry at the block's pbn
-//! has the tag, and the fingerprint if there is one, so neither is kept here. Losing the buffer
-//! costs savings, never data; a full pass over the block table finds what was lost.
+//! Owns which places of which files are still to be processed, within a bound in bytes. Leaves the content to the block
+//! table: the entry of the block's pbn has the tag, and the fingerprint if there is one, so neither is stored here.
+//! Losing the buffer costs savings, never data; a full pass over the block table finds what was lost.
 //!
-//! 64 adjacent places take one entry of 24 bytes. When the bound is reached, the files whose blocks
-//! are listed are kept by their owner's number alone, 8 bytes each, and new blocks of other files
-//! are listed again; when even the owners do not fit, all that is kept is that a full pass is due.
+//! 64 adjacent places take one entry of 24 bytes. When the bound is reached, the buffer keeps only the owners' numbers
+//! of the listed blocks, 8 bytes each, and lists new blocks of other files again. When even the owners do not fit, it
+//! keeps only that a full pass is due.
 
 use std::iter::Peekable;
 
@@ -20,14 +19,14 @@ use pages::Pages;
 /// Places per entry, one for each bit of its mask.
 const CHUNK_BLOCKS: u64 = u64::BITS as u64;
 
-/// What the worker is to process.
+/// Work for the worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
     /// These blocks of one owner.
     Blocks {
         /// Whose blocks.
         owner: u64,
-        /// First block and number of blocks; ascending, apart from each other.
+        /// First block and number of blocks; ascending and disjoint.
         runs: Vec<(Lbn, u64)>,
     },
     /// Any block of this owner.
@@ -57,22 +56,22 @@ pub enum Skipped {
 /// Owner and chunk.
 type Place = (u64, u64);
 
-/// Skipped blocks, bounded in bytes. The same calls in the same order give the same work.
+/// Skipped blocks, bounded in bytes (SmartDedup, section 3.3). The same calls in the same order give the same work.
 ///
 /// Invariants, asserted by [`SkippedBuffer::check`]:
 /// 1. No mask is empty.
 /// 2. `blocks` counts the bits of all masks.
-/// 3. An owner that is kept whole has no chunks.
-/// 4. When a full pass is due nothing else is kept.
-/// 5. At most `bytes_max` bytes are taken. (While chunks turn into owners, which takes no longer
-///    than the call: one page of 1 KiB and the list of the pages given back, 1 %, above it.)
+/// 3. An owner that is listed as a whole has no chunks.
+/// 4. When a full pass is due nothing else is listed.
+/// 5. At most `bytes_max` bytes are taken. (During a call that turns chunks into owners: one page of
+///    1 KiB and the list of the freed pages, 1 %, more.)
 pub struct SkippedBuffer {
     chunks: Pages<Place, u64>,
     owners: Pages<u64, ()>,
     full_pass_due: bool,
     blocks: u64,
     bytes_max: u64,
-    /// Where the next blocks are taken, so that every owner has its turn.
+    /// Where the next blocks are taken from, so that every owner gets its turn.
     hand: Place,
 }
 
@@ -87,19 +86,19 @@ fn mask_within(chunk: u64, first: u64, last: u64) -> u64 {
     mask_of(first.saturating_sub(chunk_first), (last - chunk_first).min(CHUNK_BLOCKS - 1))
 }
 
-/// The last block of a stretch that may reach beyond what can be numbered. None: it has no block.
+/// The last block of a range that may reach beyond the largest block number. None: it has no block.
 fn last_of(lbn: Lbn, blocks: u64) -> Option<u64> {
     Some(lbn.0.saturating_add(blocks.checked_sub(1)?))
 }
 
 impl SkippedBuffer {
-    /// An empty buffer. Below some 5 KB it holds nothing and asks for full passes.
+    /// An empty buffer. Below some 5 KB it stays empty and asks for full passes.
     pub fn with_bytes_max(bytes_max: u64) -> Self {
         let (chunks, owners) = (Pages::new(), Pages::new());
         Self { chunks, owners, full_pass_due: false, blocks: 0, bytes_max, hand: (0, 0) }
     }
 
-    /// Blocks were skipped. Those that are listed already stay listed once.
+    /// Adds skipped blocks. Blocks that are listed already stay listed once.
     pub fn add(&mut self, owner: u64, lbn: Lbn, blocks: u64) {
         let Some(last) = last_of(lbn, blocks) else { return };
         for chunk in lbn.0 / CHUNK_BLOCKS..=last / CHUNK_BLOCKS {
@@ -110,21 +109,21 @@ impl SkippedBuffer {
         }
     }
 
-    /// Blocks were processed, or are no more: what was to be processed there is done.
+    /// Removes blocks that were processed or are gone.
     pub fn remove(&mut self, owner: u64, lbn: Lbn, blocks: u64) {
         if let Some(last) = last_of(lbn, blocks) {
             self.remove_within(owner, lbn.0, last);
         }
     }
 
-    /// The owner is no more.
+    /// Removes everything of an owner that is gone.
     pub fn forget(&mut self, owner: u64) {
         self.remove_within(owner, 0, u64::MAX);
         self.owners.retain_within(owner..=owner, |_, ()| false);
     }
 
-    /// Takes out what is to be processed next: listed blocks of one owner, at most `blocks_max`,
-    /// going on behind those taken before; then owners; then the full pass.
+    /// Takes out the next work: listed blocks of one owner, at most `blocks_max`,
+    /// continuing after those taken before; then owners; then the full pass.
     pub fn take(&mut self, blocks_max: u64) -> Option<Work> {
         if blocks_max == 0 {
             return None;
@@ -141,7 +140,7 @@ impl SkippedBuffer {
         std::mem::take(&mut self.full_pass_due).then_some(Work::Everything)
     }
 
-    /// Takes back what could not be processed.
+    /// Takes back work that could not be done.
     pub fn put_back(&mut self, work: Work) {
         match work {
             Work::Blocks { owner, runs } => runs.into_iter().for_each(|(lbn, blocks)| self.add(owner, lbn, blocks)),
@@ -150,15 +149,15 @@ impl SkippedBuffer {
         }
     }
 
-    /// All that is kept, ascending. What was taken out is not among it.
+    /// All records, ascending, without work that was taken out.
     pub fn contents(&self) -> impl Iterator<Item = Skipped> + '_ {
         let chunks = self.chunks.iter().map(|((owner, chunk), mask)| Skipped::Chunk { owner, chunk, mask });
         let owners = self.owners.iter().map(|(owner, ())| Skipped::Owner(owner));
         chunks.chain(owners).chain(self.full_pass_due.then_some(Skipped::Everything))
     }
 
-    /// Adds one record of [`SkippedBuffer::contents`], which may come from a larger buffer. One
-    /// that no buffer gives (no blocks, or beyond what can be numbered) is ignored.
+    /// Adds one record of [`SkippedBuffer::contents`], which may come from a larger buffer. An impossible
+    /// one (no blocks, or beyond the largest block number) is ignored.
     pub fn restore(&mut self, skipped: Skipped) {
         match skipped {
             Skipped::Chunk { owner, chunk, mask } => {
@@ -172,18 +171,18 @@ impl SkippedBuffer {
         }
     }
 
-    /// Whether a block is to be processed, listed or with its owner or everything.
+    /// Whether a block is to be processed: by itself, with its owner, or with everything.
     pub fn has(&self, owner: u64, lbn: Lbn) -> bool {
         let mask = mask_within(lbn.0 / CHUNK_BLOCKS, lbn.0, lbn.0);
         self.is_whole(owner) || self.chunks.get((owner, lbn.0 / CHUNK_BLOCKS)).is_some_and(|held| held & mask != 0)
     }
 
-    /// Blocks that are listed.
+    /// Number of listed blocks.
     pub fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// Owners that are kept whole.
+    /// Number of owners that are listed as a whole.
     pub fn owners(&self) -> u64 {
         self.owners.len() as u64
     }
@@ -198,17 +197,17 @@ impl SkippedBuffer {
         self.blocks == 0 && self.owners.len() == 0 && !self.full_pass_due
     }
 
-    /// Memory taken.
+    /// Memory taken, in bytes.
     pub fn bytes(&self) -> u64 {
         self.chunks.bytes() + self.owners.bytes()
     }
 
-    /// Memory allowed.
+    /// Memory allowed, in bytes.
     pub fn bytes_max(&self) -> u64 {
         self.bytes_max
     }
 
-    /// Changes the memory allowed; what does not fit is kept in less detail.
+    /// Changes the memory allowed, in bytes; what does not fit is kept in less detail.
     pub fn set_bytes_max(&mut self, bytes_max: u64) {
         self.bytes_max = bytes_max;
         if self.bytes() > bytes_max {
@@ -251,7 +250,7 @@ impl SkippedBuffer {
         });
     }
 
-    /// Whether any block of the owner is to be processed anyway.
+    /// Whether every block of the owner is to be processed anyway.
     fn is_whole(&self, owner: u64) -> bool {
         self.full_pass_due || self.owners.contains(owner)
     }
@@ -271,7 +270,7 @@ impl SkippedBuffer {
         self.blocks += u64::from(mask.count_ones());
     }
 
-    /// Takes listed blocks from the hand on, or from the start if there are none behind it.
+    /// Takes listed blocks from the hand on, or from the start if there are none after it.
     fn take_blocks(&mut self, blocks_max: u64) -> Work {
         let behind = self.chunks.iter_from(self.hand).next();
         let (first, _) = behind.or_else(|| self.chunks.iter().next()).expect("called with chunks");
@@ -288,7 +287,7 @@ impl SkippedBuffer {
                 left -= blocks;
                 append(&mut runs, Lbn(chunk * CHUNK_BLOCKS + bit), blocks);
             }
-            // A chunk that is written all the time does not keep the hand.
+            // A chunk that is written all the time does not stop the hand.
             self.hand = (owner, chunk + u64::from(*mask == 0));
             *mask != 0
         });
@@ -296,15 +295,15 @@ impl SkippedBuffer {
         Work::Blocks { owner: first.0, runs }
     }
 
-    /// The last chunk of the same owner that so many blocks can reach: each chunk has one at least.
+    /// The last chunk of the same owner that `blocks_max` blocks can reach: each chunk has at least one.
     fn last_to_take(&self, first: Place, blocks_max: u64) -> Place {
         let chunks = usize::try_from(blocks_max).unwrap_or(usize::MAX);
         let places = self.chunks.iter_from(first).map(|(place, _)| place).take(chunks);
         places.take_while(|place| place.0 == first.0).last().unwrap_or(first)
     }
 
-    /// Turns all chunks into owners. They never take more: an owner is a third of a chunk, and the
-    /// new pages are full. Each old page is given back once it has been read.
+    /// Turns all chunks into owners. These never take more: an owner is a third of a chunk, and the
+    /// new pages are full. Each old page is freed once it has been read.
     fn keep_all_whole(&mut self) {
         if self.chunks.len() == 0 {
             return;
@@ -338,7 +337,7 @@ impl SkippedBuffer {
     }
 }
 
-/// Appends a run, joined to the last one if that ends where it starts.
+/// Appends a run, joined to the last one if that ends where this one begins.
 fn append(runs: &mut Vec<(Lbn, u64)>, lbn: Lbn, blocks: u64) {
     match runs.last_mut() {
         Some((first, run)) if first.plus(*run) == lbn => *run += blocks,
@@ -346,7 +345,7 @@ fn append(runs: &mut Vec<(Lbn, u64)>, lbn: Lbn, blocks: u64) {
     }
 }
 
-/// Both sequences, ascending each, as one without repetitions.
+/// Both ascending sequences as one, without repetitions.
 fn union(
     mut a: Peekable<impl Iterator<Item = u64>>,
     mut b: Peekable<impl Iterator<Item = u64>>,

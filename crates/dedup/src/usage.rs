@@ -1,9 +1,12 @@
-//! What is known of how a file is used: the paper's Table 3 (Selective, section 4.2.1) in 16 bytes.
+//! How a file is used: the paper's Table 3 (Selective, section 4.2.1) in 16 bytes.
 //!
-//! Owns how accesses become these numbers and the numbers become bytes. Leaves to `rank` what follows from them, and to
-//! the I/O monitor which accesses it sees, the clock, and where the bytes are kept.
+//! Owns how accesses become these numbers and the numbers become bytes. Leaves the decision to `rank_rule`, and to fs
+//! (`monitor.rs`) which accesses it sees, the clock, and where the bytes are stored.
 //!
-//! The bytes, little-endian, stand in the inode record; all zero is a file of which nothing is known:
+//! This is the lasting count of a file's reads, from which its rank follows. The other count, of recent reads and in
+//! memory only, is `ReadPattern` in `shortest_run_rule`: from it follows the shortest run.
+//!
+//! The bytes, little-endian, are in the inode record; all zero means that nothing is known of the file:
 //!
 //! | bytes | what |
 //! |---|---|
@@ -15,10 +18,10 @@
 
 /// Counters have 24 bits.
 const COUNTER_MAX: u32 = (1 << 24) - 1;
-/// From this many days on on which it was rewritten a file is update-heavy, and more are not counted.
+/// A file is update-heavy once it was rewritten on this many days; more are not counted.
 const UPDATE_HEAVY_DAYS: u8 = 2;
 const SECONDS_PER_DAY: u32 = 86_400;
-/// Days are told apart modulo this, 11 years.
+/// Days are numbered modulo this, 11 years.
 const DAYS_KEPT: u32 = 1 << 12;
 
 /// Seconds since 1970 by the monitor's own clock, which may jump either way. Ends in 2106.
@@ -26,12 +29,12 @@ const DAYS_KEPT: u32 = 1 << 12;
 pub struct Moment(pub u32);
 
 impl Moment {
-    /// Seconds since an earlier moment; 0 for one of the future.
+    /// Seconds since an earlier moment; 0 for one in the future.
     pub fn seconds_since(self, earlier: Self) -> u32 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The moment so much later, or the last that there is.
+    /// The moment `seconds` later, or the last possible one.
     pub fn plus_seconds(self, seconds: u32) -> Self {
         Self(self.0.saturating_add(seconds))
     }
@@ -66,38 +69,38 @@ impl Rank {
     }
 }
 
-/// Blocks that were read, by how.
+/// Numbers of blocks read in sequence and at random.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
-    /// Next to the block that was read before them.
+    /// Blocks next to the block read before them.
     pub sequential: u32,
-    /// Elsewhere.
+    /// Blocks elsewhere.
     pub random: u32,
 }
 
-/// Where a handle read last: tells sequential reads from random ones.
+/// Where a handle read last: tells sequential reads from random ones (Selective, section 4.2.1).
 ///
-/// The paper takes a request for sequential if its offset is the position of the last one plus or minus one. Here the
+/// In the paper a request is sequential if its offset is the position of the last one plus or minus one. Here the
 /// position is the whole last request, so that a file read backwards in large requests counts as read in sequence too.
-/// A new handle stands before block 0: whoever opens a file and reads its beginning reads it in sequence.
+/// A new handle is before block 0: reading a file from its beginning is sequential.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadPosition {
     /// First block of the last request.
     first: u64,
-    /// The block behind its last one.
+    /// The block after its last one.
     end: u64,
 }
 
 impl ReadPosition {
-    /// Takes a request for `blocks` blocks from `first` on. Each block counts for itself: those behind the first follow
-    /// the one before them wherever the request begins.
+    /// Counts a request for `blocks` blocks from `first` on. Blocks count one by one: all but the first follow the one
+    /// before them, wherever the request begins.
     pub fn read(&mut self, first: u64, blocks: u32) -> Reads {
         if blocks == 0 {
             return Reads::default();
         }
         let end = first.saturating_add(u64::from(blocks));
         let is_after = first == self.end;
-        // Requests that are no whole blocks meet within one.
+        // Requests for parts of blocks meet within a block.
         let is_within_the_last_block = first + 1 == self.end;
         let is_before = end == self.first;
         *self = Self { first, end };
@@ -106,9 +109,9 @@ impl ReadPosition {
     }
 }
 
-/// How a file is used, as far as it is known. The default is a file of which nothing is.
+/// How a file is used (Selective, Table 3). The default is a file of which nothing is known.
 ///
-/// 1. `sequential` and `random` are at most `COUNTER_MAX`. Both are halved when one is full, so their proportion stays.
+/// 1. `sequential` and `random` are at most `COUNTER_MAX`. Both are halved when one is full, so their ratio stays.
 /// 2. `rewritten_days` is at most `UPDATE_HEAVY_DAYS`.
 /// 3. `rewritten_last_day` is below `DAYS_KEPT`, and 0 while `rewritten_days` is: equal usages have equal bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -141,7 +144,7 @@ impl Usage {
         self.last_write
     }
 
-    /// Blocks read since the file was ranked, their proportion at least.
+    /// Blocks read since the file was ranked; once halved, only their ratio is right.
     pub fn reads(&self) -> Reads {
         Reads { sequential: self.sequential, random: self.random }
     }
@@ -156,7 +159,7 @@ impl Usage {
         self.rewritten_days >= UPDATE_HEAVY_DAYS
     }
 
-    /// Blocks of the file are read now. A cold file is not cold any more: it is to be judged anew.
+    /// Counts blocks that are read now. A cold file becomes new, to be judged again.
     pub fn read(&mut self, now: Moment, reads: Reads) {
         self.clamp(now);
         self.last_access = now;
@@ -172,8 +175,8 @@ impl Usage {
         debug_assert_eq!(self.check(), Ok(()));
     }
 
-    /// The file's content is changed now: it is to be judged anew. `is_rewrite`: content that was there is replaced,
-    /// nothing is only appended.
+    /// Counts a change of the file's content now: it becomes new, to be judged again. `is_rewrite`: existing content is
+    /// replaced, not only appended to.
     pub fn written(&mut self, now: Moment, is_rewrite: bool) {
         (self.last_access, self.last_write, self.rank) = (now, now, Rank::New);
         let today = (now.0 / SECONDS_PER_DAY % DAYS_KEPT) as u16;
@@ -184,13 +187,13 @@ impl Usage {
         debug_assert_eq!(self.check(), Ok(()));
     }
 
-    /// The file gets a rank: what is counted, is counted from here.
+    /// Sets the file's rank. Counting starts over.
     pub fn ranked(&mut self, rank: Rank) {
         *self = Self { last_access: self.last_access, last_write: self.last_write, rank, ..Self::default() };
     }
 
-    /// Makes moments of the future, left by a clock that has jumped back since, the present, so that they pass. Returns
-    /// whether there were any: whoever only looks must keep what it returned in `self`, or they stay in the future.
+    /// Moves moments in the future, left by a clock that has jumped back since, to the present, so that they pass.
+    /// Returns whether there were any: then the caller has to store `self`, or they stay in the future.
     pub fn clamp(&mut self, now: Moment) -> bool {
         let before = *self;
         self.last_access = self.last_access.min(now);
@@ -210,7 +213,7 @@ impl Usage {
         bytes
     }
 
-    /// What the bytes say. Never fails: what no file can have becomes the nearest that one can.
+    /// Decodes the bytes. Never fails: impossible values become the nearest possible ones.
     pub fn decode(bytes: &[u8; Self::BYTES]) -> Self {
         let number = |from: usize, to: usize| {
             bytes[from..to].iter().rev().fold(0_u32, |number, byte| number << 8 | u32::from(*byte))
@@ -230,7 +233,7 @@ impl Usage {
         usage
     }
 
-    /// Names the first invariant that does not hold.
+    /// The first invariant that does not hold.
     fn check(&self) -> Result<(), &'static str> {
         if self.sequential.max(self.random) > COUNTER_MAX {
             return Err("1: a counter is beyond its 24 bits");

@@ -1,17 +1,17 @@
-//! Errors say what the caller can do; errno exists only in the `fuse` crate.
+//! The engine's errors: each tells the caller what to do. Errno exists only in the `fuse` crate.
 
 use std::io;
 
 /// What can go wrong in the engine.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The path holds no volume: make one with `oncefs mkfs`.
+    /// The path (the field) is not a volume: make one with `oncefs mkfs`.
     #[error("{0} is not an oncefs volume (make one with: oncefs mkfs {0})")]
     NotAVolume(String),
-    /// There is something at the place where a volume should be made.
+    /// Something else is where a volume should be made: choose another path or remove it.
     #[error("{0}")]
     InTheWay(String),
-    /// The volume was written by a newer oncefs.
+    /// A newer oncefs wrote the volume: use that.
     #[error("the volume has format version {found}, this oncefs reads up to {known}: use a newer oncefs")]
     NewerFormat {
         /// Version in the superblock.
@@ -19,38 +19,39 @@ pub enum Error {
         /// Newest version that this program reads.
         known: u32,
     },
-    /// Others than root can change the volume: the message says how to end that.
+    /// Users other than root can change the volume: the message says how to prevent it.
     #[error("{0}")]
     Exposed(String),
-    /// Another process has the volume open.
+    /// Another process has the volume (the field) open: unmount it there.
     #[error("the volume {0} is in use by another process: unmount it first (oncefs umount DIR)")]
     InUse(String),
-    /// Bytes on disk contradict their checksum, their bounds or each other.
+    /// Bytes on disk contradict their checksum, their bounds or each other: run fsck, or restore the file.
     #[error("{what} is damaged: {detail}")]
     Corrupt {
-        /// The structure, with its place.
+        /// The structure and its place.
         what: String,
         /// What is wrong with it.
         detail: String,
     },
-    /// A device or file answered with an error.
+    /// A device, a file or the record store failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done.
+        /// The action that failed.
         what: String,
         /// The cause.
         source: io::Error,
     },
-    /// The data area, or the host file system below it, is full.
+    /// The data area, or the host file system below it, is full: free space, then try again (see
+    /// [`crate::Store::make_room`]).
     #[error("no space left")]
     NoSpace,
-    /// An earlier failure made the volume read-only until it is opened again.
+    /// The volume was opened read-only, or an earlier failure (the field) made it so until it is opened again.
     #[error("the volume is read-only: {0}")]
     ReadOnly(String),
-    /// The map was detached (truncated to zero or deleted) meanwhile: look its id up again.
+    /// The map was detached (its file truncated to zero or deleted) meanwhile: look up the file's map again.
     #[error("the map was detached")]
     MapDetached,
-    /// An argument is outside its range.
+    /// An argument is out of its range; the message gives the range.
     #[error("{0}")]
     Invalid(String),
 }
@@ -59,7 +60,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Wraps an I/O error with what was being done. A full host file system becomes `NoSpace`.
+    /// Wraps an I/O error with the action that failed. A full host file system or quota becomes `NoSpace`.
     pub fn io(what: impl Into<String>, source: io::Error) -> Self {
         match source.raw_os_error() {
             Some(libc::ENOSPC | libc::EDQUOT) => Self::NoSpace,
@@ -67,7 +68,7 @@ impl Error {
         }
     }
 
-    /// A structure whose bytes cannot be trusted.
+    /// The error for a structure whose bytes cannot be trusted.
     pub fn corrupt(what: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::Corrupt { what: what.into(), detail: detail.into() }
     }

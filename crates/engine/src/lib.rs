@@ -1,7 +1,43 @@
 //! Blocks: sharing, placement, durability. Knows no names, no inodes, no FUSE.
 //!
-//! The modules in the order of a block's life (`docs/life-of-a-block.md`):
-//! `write` holds the control flow of a write, `read` of a read, `commit` of durability.
+//! [`Store`] is the interface: an open volume with maps (the blocks of a file) and records (whatever the caller keeps
+//! about its files). The modules follow a block's life (`docs/life-of-a-block.md`): `write` holds the control flow of a
+//! write, `read` of a read, `commit` of durability.
+//!
+//! # Example
+//!
+//! A volume in memory, in which two maps get the same block. It is stored once:
+//!
+//! ```
+//! use oncefs_engine::{BLOCK_BYTES, Blocks, Change, Medium, OpenOptions, Store};
+//!
+//! # fn main() -> oncefs_engine::Result<()> {
+//! let data = Blocks(4096); // 16 MiB
+//! let medium = Medium::in_memory(data);
+//! Store::format_on(&medium, data)?;
+//! let mut options = OpenOptions::new(32 << 20);
+//! options.settings.push(("run_blocks_min".to_owned(), "1".to_owned())); // share single blocks too
+//! let store = Store::open_on(medium, &options)?;
+//!
+//! let block = [7; BLOCK_BYTES];
+//! let (one, other) = (store.new_map(), store.new_map());
+//! let used = store.totals().used;
+//! for map in [one, other] {
+//!     store.write(map, 0, &block, |grown, change: &mut Change| {
+//!         // Published and made durable together with the block.
+//!         change.put(format!("blocks of {}", map.0).into_bytes(), grown.to_le_bytes().to_vec());
+//!     })?;
+//! }
+//! store.commit()?;
+//!
+//! assert_eq!(&store.read(one, 0, BLOCK_BYTES)?[..], block);
+//! assert_eq!(&store.read(other, 0, BLOCK_BYTES)?[..], block);
+//! assert_eq!(store.get(format!("blocks of {}", other.0).as_bytes())?, Some(1_i64.to_le_bytes().to_vec()));
+//! let totals = store.totals();
+//! assert_eq!((totals.mapped, totals.used - used), (Blocks(2), Blocks(1)), "two references to one block");
+//! # Ok(())
+//! # }
+//! ```
 
 mod core;
 mod error;

@@ -1,4 +1,4 @@
-//! The engine as its callers see it: an open volume, its maps, its records, its commits.
+//! The engine's interface: an open volume, its maps, its records, its commits.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -25,14 +25,30 @@ use crate::{
 
 /// An open volume. Shared by all threads.
 ///
-/// Lock order for callers: a map's lock (taken inside `write`, `truncate`, `clone_blocks`, `detach` and their like),
-/// then whatever the closure `with` locks, then the engine's own locks. So a caller may hold its inode
+/// # Locks
+///
+/// Lock order for callers: a map's lock (taken inside `write`, `truncate`, `clone_blocks`, `detach` and similar
+/// functions), then whatever the closure `with` locks, then the engine's own locks. So a caller may hold its inode
 /// locks while calling `get`, `scan` and `publish`, but not while calling a function that takes a map.
 ///
-/// `with(mapped_delta, &mut change)` runs once, under the map's lock, when the operation can no longer fail
-/// for a reason of its own: it is told by how many blocks (data or reserved) the map grew or shrank, adds the
-/// caller's records (size, times), and what it returns ([`OnPublish`]) is kept until the whole is published, and told of it.
+/// # Records with a change
+///
+/// `with(mapped_delta, &mut change)` runs once, under the map's lock, when the operation can no longer fail for a
+/// reason of its own. It gets the number of blocks (data or reserved) by which the map grew or shrank, and adds the
+/// caller's records (size, times). Its result ([`OnPublish`]) is kept until everything is published, and then told.
 /// Map change and records land in one commit group.
+///
+/// # Bounds
+///
+/// Offsets and lengths are in bytes unless their type is [`Lbn`] or [`Blocks`]. A map has up to 2^52 blocks: the end
+/// of a range, rounded up to whole blocks, must fit into a `u64`, or the function panics.
+///
+/// # Errors
+///
+/// Three causes are common to most functions. [`Error::Io`]: a device or the record store failed; if the host reports
+/// a full file system or quota, this is [`Error::NoSpace`]. [`Error::Corrupt`]: bytes on disk contradict their checksum,
+/// their bounds or each other. [`Error::ReadOnly`], where the volume changes: it was opened read-only, or an earlier
+/// failure made it read-only until it is opened again ([`Store::failure`] tells why).
 pub struct Store {
     pub(crate) core: Arc<Core>,
     volume_id: [u8; 16],
@@ -40,24 +56,50 @@ pub struct Store {
     threads: Mutex<Option<Threads>>,
     /// The volume's lock, while it is open.
     lock: Mutex<Option<File>>,
-    /// What cannot be tuned, for reports.
+    /// What `tune` cannot change, for reports.
     facts: BTreeMap<String, String>,
 }
 
 impl Store {
-    /// Makes an empty volume in `volume` (a directory that is missing or empty).
-    /// `random` seeds its identity and its secret key.
+    /// Makes an empty volume in the directory `volume`, which must be missing or empty.
+    ///
+    /// `random` gives the volume's identity (16 bytes) and its secret key (32 bytes); the rest is spare. It must be
+    /// unpredictable: the key protects against chosen collisions of tags. On success the volume is durable.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::InTheWay`]: `volume` exists and is not empty.
+    /// - [`Error::Exposed`]: the empty directory belongs to another user.
+    /// - [`Error::Invalid`]: a size in `spec` is missing or out of its bounds, or the data device is not a block device,
+    ///   is too small or has too long a path.
+    /// - [`Error::NoSpace`], [`Error::Io`]: the host file system or the device failed. What was made by then stays and has
+    ///   no superblock, so it cannot be opened.
+    /// - [`Error::Corrupt`]: the record store that was just made cannot be read back.
     pub fn format(volume: &Path, spec: &VolumeSpec, random: [u8; 64]) -> Result<()> {
         volume::make(volume, spec, random)
     }
 
-    /// Opens a volume, recovering the last commit.
+    /// Opens a volume, recovers its last commit and starts the background threads (none if `options.read_only`).
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::NotAVolume`]: `volume` has no superblock.
+    /// - [`Error::NewerFormat`]: a newer oncefs wrote it.
+    /// - [`Error::Exposed`]: users other than root can change it.
+    /// - [`Error::InUse`]: another process has it open.
+    /// - [`Error::Invalid`]: a setting in `options` is unknown or out of its range.
+    /// - [`Error::Corrupt`]: a part is missing, damaged, too short or belongs to another volume.
+    /// - [`Error::Io`], [`Error::NoSpace`]: a device, the record store or the host file system failed.
     pub fn open(volume: &Path, options: &OpenOptions) -> Result<Arc<Store>> {
         Self::open_with(volume, options, !options.read_only)
     }
 
-    /// Opens a volume to be repaired: nothing happens in the background, so who publishes calls [`Store::settle`] from
+    /// Opens a volume for repair, without background threads: a caller that publishes has to call [`Store::settle`] from
     /// time to time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::open`].
     pub fn open_for_fsck(volume: &Path, options: &OpenOptions) -> Result<Arc<Store>> {
         Self::open_with(volume, options, false)
     }
@@ -100,14 +142,30 @@ impl Store {
         }))
     }
 
-    /// Makes an empty volume with `data` blocks on a medium whose devices are zeros.
+    /// Makes an empty volume of `data` blocks on a medium whose devices hold zeros.
+    ///
+    /// `data` counts the label, which takes block 0. The devices of `medium` must have the sizes that go with it; see
+    /// [`Medium::in_memory`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`], [`Error::NoSpace`] or [`Error::Corrupt`] if the data area or the record store cannot be written.
     pub fn format_on(medium: &Medium, data: Blocks) -> Result<()> {
         volume::make_on(medium, data)
     }
 
-    /// Opens a volume on a medium, recovering the last commit, and starts no thread: nothing happens but what the
-    /// caller does, commits and [`BackgroundStep`]s included. The group may not grow beyond an eighth of the log between two
-    /// commits, and [`Store::barrier`] is never answered: use [`Store::commit`].
+    /// Opens a volume on a medium, recovers its last commit and starts no thread: nothing happens but what the caller does,
+    /// commits and [`BackgroundStep`]s included.
+    ///
+    /// Between two commits at most an eighth of the log may be published, and [`Store::barrier`] is never answered: use
+    /// [`Store::commit`].
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Invalid`]: a setting in `options` is unknown or out of its range.
+    /// - [`Error::Corrupt`]: the checkpoint, the log or the block table is missing, damaged, too short or belongs to another
+    ///   volume.
+    /// - [`Error::Io`], [`Error::NoSpace`]: a device or the record store failed.
     pub fn open_on(medium: Medium, options: &OpenOptions) -> Result<Arc<Store>> {
         let volume_id = medium.volume_id;
         let settings = settings_of(options, Profile::default())?;
@@ -122,29 +180,45 @@ impl Store {
         }))
     }
 
-    /// Does once what a background thread does again and again. True: there was something to do.
+    /// Does once what a background thread does repeatedly. Returns whether there was something to do.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::ReadOnly`]: the volume takes no changes.
+    /// - [`Error::Io`], [`Error::Corrupt`], [`Error::NoSpace`]: the step failed. After a failed checkpoint the volume is
+    ///   read-only.
     pub fn run(&self, step: BackgroundStep) -> Result<bool> {
         self.core.run(step)
     }
 
-    /// On a volume without threads: calls `call` after each publication at which the committer could commit, so that
-    /// it can commit between those of one operation. It is called under the locks of whoever published, so it can do
-    /// nothing else. The first such call stays.
+    /// On a volume without threads: calls `call` after each publication at which the committer could commit, so that a test
+    /// can commit between the publications of one operation.
+    ///
+    /// `call` runs under the locks of the publishing thread, so it can only commit. The first `call` stays; later ones are
+    /// ignored.
     pub fn interrupt(&self, call: Box<dyn Fn() + Send + Sync>) {
-        // A second one would have to say what it wants of the first.
+        // Two calls would need an order.
         let _ = self.core.signals.interruption.set(call);
     }
 
-    /// On a volume without threads: lowers the number of shards from which on a change of a range goes into several
-    /// groups, so that a small volume shows what a change of more than 4.5 GiB does.
+    /// On a volume without threads: lowers the number of shards above which the change of a range is split over several
+    /// commit groups, so that a small volume shows what a change of more than 4.5 GiB does.
+    ///
+    /// A shard is 256 blocks (1 MiB of a file).
     pub fn gate_at_most(&self, shards: u64) {
         self.core.journal.gated_shards_max.store(shards, Relaxed);
     }
 
-    /// Commits, checkpoints and ends the background threads.
+    /// Ends the background threads, commits, checkpoints and releases the volume's lock; this also on failure. Does
+    /// nothing on a volume from [`Store::open_on`] or one opened read-only.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::ReadOnly`]: the volume failed earlier; what was published since its last commit is lost.
+    /// - [`Error::Io`], [`Error::NoSpace`], [`Error::Corrupt`]: the last commit or checkpoint failed.
     pub fn close(&self) -> Result<()> {
         let Some(threads) = self.threads.lock().take() else {
-            // Opened to be repaired: held until everything is in its place.
+            // Opened for repair: the lock is held until everything is in its place.
             let lock = self.lock.lock().take();
             let is_settled = lock.is_none() || self.core.health.is_read_only();
             return if is_settled { Ok(()) } else { self.core.checkpoint_what_is_whole() };
@@ -164,89 +238,147 @@ impl Store {
         committed
     }
 
-    /// The profile that a volume was made with.
+    /// The profile that a volume was made with. Reads only its superblock.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotAVolume`], [`Error::NewerFormat`], [`Error::Exposed`], [`Error::Corrupt`] or [`Error::Io`], as
+    /// [`Store::open`].
     pub fn profile_of(volume: &Path) -> Result<Profile> {
         Ok(volume::superblock(volume)?.profile)
     }
 
-    /// Parts of a volume that lie outside its directory.
+    /// The parts of a volume that lie outside its directory: a raw device, and the targets of links.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::profile_of`].
     pub fn parts_outside(volume: &Path) -> Result<Vec<PathBuf>> {
         volume::parts_outside(volume)
     }
 
-    /// What is set for this mount, by name.
+    /// The settings of this mount, by name.
     pub fn settings(&self) -> BTreeMap<String, String> {
         self.core.tuning.settings.lock().list()
     }
 
-    /// Changes settings on the open volume: all of them, or none if one is refused.
+    /// Changes settings (name, value) on the open volume: all of them, or none if one is refused.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`]: a setting is unknown, cannot be changed while mounted, or its value is out of its range.
     pub fn tune(&self, changes: &[(String, String)]) -> Result<()> {
         self.core.tune(changes)
     }
 
-    /// Tells the out-of-line worker what to do. Returns at once.
+    /// Gives the out-of-line worker a command. Returns at once.
     pub fn dedup(&self, command: DedupCommand) {
         self.core.dedup(command);
     }
 
-    /// What the out-of-line worker does, and what is left for it.
+    /// What the out-of-line worker is doing, and how much is left for it.
     pub fn dedup_status(&self) -> DedupStatus {
         self.core.dedup_status()
     }
 
-    /// Tells the scrub what to do. Returns at once.
+    /// Gives the scrub a command, which is kept across mounts. Returns at once.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::ReadOnly`]: the volume takes no changes.
+    /// - [`Error::Invalid`]: there is no scrub to pause, resume or stop, or the rate is out of its range.
+    /// - [`Error::Io`], [`Error::Corrupt`]: the scrub's state cannot be saved.
     pub fn scrub(&self, command: ScrubCommand) -> Result<()> {
         self.core.command_scrub(command)
     }
 
-    /// How far the scrub is, and how many blocks are bad.
+    /// The scrub's progress, and the number of bad blocks.
     pub fn scrub_status(&self) -> ScrubStatus {
         self.core.scrub_status()
     }
 
-    /// The blocks that are known to be bad.
+    /// All blocks that are known to be bad.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] or [`Error::Corrupt`]: the block table cannot be read.
     pub fn bad_blocks(&self) -> Result<Vec<BadBlock>> {
         self.core.bad_blocks()
     }
 
-    /// Places in files that bad blocks belong to, at most `limit`, in the order of maps; goes through all maps if there
-    /// are any. Also whether these are all.
+    /// Places in files that refer to bad blocks, in the order of maps, at most `limit`; and whether these are all of them.
+    ///
+    /// Goes through all maps if any block is bad: minutes on a large volume.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] or [`Error::Corrupt`]: the block table or a map cannot be read.
     pub fn bad_places(&self, limit: usize) -> Result<(Vec<BadPlace>, bool)> {
         self.core.bad_places(limit)
     }
 
-    /// A portion of a map from block `from` on: how it lies in the data area, and why. Looks only.
+    /// The extents of a portion of a map from block `from` on, the reason for each, and where the next portion begins.
+    /// Changes nothing that is stored.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::MapDetached`]: the map was detached.
+    /// - [`Error::Io`], [`Error::Corrupt`]: the map, the block table or a hint cannot be read.
     pub fn explain(&self, map: MapId, from: Lbn) -> Result<Explained> {
         self.core.explain(map, from)
     }
 
-    /// Some of the places in all files that refer to `blocks`: first pbns and lengths, ascending and apart. To be
-    /// called again with what it gives as `next`; files that change meanwhile may be missed or met twice.
+    /// Some of the places in all files that refer to `blocks`, from `from` on.
+    ///
+    /// `blocks` are pairs of a first pbn and a length in blocks, ascending and disjoint. Call again with the `next` of the
+    /// answer until that is `None`. Files that change meanwhile may be missed or listed twice.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] or [`Error::Corrupt`]: a map cannot be read.
     pub fn referrers(&self, blocks: &[(u64, u64)], from: MapCursor) -> Result<Referrers> {
         self.core.referrers(blocks, from)
     }
 
-    /// A portion of how all files lie in the data area, to be called again with what it gives as `next`.
+    /// How files lie in the data area, for a portion of all maps. Call again with the `next` of the answer until that is
+    /// `None`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] or [`Error::Corrupt`]: a map or the block table cannot be read.
     pub fn layout(&self, from: LayoutCursor) -> Result<LayoutPortion> {
         self.core.layout(from)
     }
 
-    /// Identity of the volume, stable for its life.
+    /// The volume's identity, which never changes.
     pub fn volume_id(&self) -> [u8; 16] {
         self.volume_id
     }
 
-    /// The newest published value of a record (committed or not).
+    /// The newest published value of a record, committed or not. `None`: there is no such record.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] or [`Error::Corrupt`]: the record store cannot be read.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.core.get(key)
     }
 
-    /// Records with `from <= key < to`, in order, at most `limit`.
+    /// The records with `from <= key < to`, in key order, at most `limit`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] or [`Error::Corrupt`]: the record store cannot be read.
     pub fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         self.core.scan(from, to, limit)
     }
 
-    /// Publishes records: visible at once, durable with the current group.
+    /// Publishes records: visible at once, durable with the current commit group.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::ReadOnly`]: the volume takes no changes.
+    /// - [`Error::Io`], [`Error::Corrupt`]: the block table cannot be read. Nothing is published.
     pub fn publish(&self, change: Change) -> Result<()> {
         self.core.foreground.serve(|| {
             self.core.wait_for_room();
@@ -254,14 +386,27 @@ impl Store {
         })
     }
 
-    /// A new empty map. Costs nothing until it is written.
+    /// A new, empty map. It takes no space until it is written; its id is never handed out again.
     pub fn new_map(&self) -> MapId {
         let map = self.core.maps.take_id();
         self.core.policy.policies.published(map, FilePolicy::default());
         map
     }
 
-    /// Writes `data` at byte `at`. Zero blocks become holes, duplicates become references.
+    /// Writes `data` at byte `at`. Blocks of zeros become holes, duplicates become references.
+    ///
+    /// `data` must not be empty. Blocks that it covers in part are completed with what is stored.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::ReadOnly`]: the volume takes no changes.
+    /// - [`Error::MapDetached`]: the map was detached.
+    /// - [`Error::NoSpace`]: too few blocks are left in the data area, or too few bytes on the host file system.
+    /// - [`Error::Corrupt`]: a map record, a page of the block table, or a block that `data` covers in part is damaged.
+    /// - [`Error::Io`]: a device or the record store failed.
+    ///
+    /// On an error nothing of the write is visible, unless [`OnPublish::published`] was called: then the write is visible,
+    /// but the volume failed and is read-only.
     pub fn write<G: OnPublish>(
         &self,
         map: MapId,
@@ -275,12 +420,29 @@ impl Store {
         })
     }
 
-    /// Reads `len` bytes at byte `at`; what is not mapped reads as zeros.
+    /// Reads `len` bytes at byte `at`. Holes and reserved space read as zeros, and so does everything beyond the last block.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::MapDetached`]: the map was detached.
+    /// - [`Error::Corrupt`]: a map record is damaged, or a block does not match its tag and has no replica. Tags are checked
+    ///   if the setting `verify` covers reads.
+    /// - [`Error::Io`]: a device or the record store failed.
     pub fn read(&self, map: MapId, at: u64, len: usize) -> Result<ReadBuf> {
         self.core.foreground.serve(|| self.core.read(map, at, len))
     }
 
-    /// Drops everything from byte `size` on; the rest of a cut block becomes zeros.
+    /// Drops everything from byte `size` on. The rest of the block that `size` cuts becomes zeros.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::ReadOnly`]: the volume takes no changes.
+    /// - [`Error::MapDetached`]: the map was detached.
+    /// - [`Error::NoSpace`]: not even the blocks kept back for this are left for the block that `size` cuts.
+    /// - [`Error::Io`], [`Error::Corrupt`]: that block, the map or the block table cannot be read.
+    ///
+    /// A map with more shards than one commit group takes is cut in steps: an error after the first step makes the volume
+    /// read-only. [`Store::parts`] gives the steps.
     pub fn truncate<G: OnPublish>(
         &self,
         map: MapId,
@@ -293,7 +455,12 @@ impl Store {
         })
     }
 
-    /// Makes a byte range read as zeros (punch). With `reserve`, the whole blocks touched stay reserved (zero range).
+    /// Makes `len` bytes from byte `at` read as zeros: a hole, or with `reserve` reserved space where whole blocks lie in the
+    /// range.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::truncate`]; with `reserve`, [`Error::NoSpace`] also if there is not enough space for the holes.
     pub fn zero<G: OnPublish>(
         &self,
         map: MapId,
@@ -308,7 +475,15 @@ impl Store {
         })
     }
 
-    /// Reserves space for the holes of a byte range (fallocate); `NoSpace` if there is not enough.
+    /// Reserves space for the holes among `len` bytes from byte `at` (fallocate). Blocks that are only partly in the range
+    /// count as whole.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::ReadOnly`]: the volume takes no changes.
+    /// - [`Error::MapDetached`]: the map was detached.
+    /// - [`Error::NoSpace`]: there is not enough space for the holes; nothing was reserved.
+    /// - [`Error::Io`], [`Error::Corrupt`]: the map or the block table cannot be read.
     pub fn reserve<G: OnPublish>(
         &self,
         map: MapId,
@@ -322,35 +497,68 @@ impl Store {
         })
     }
 
-    /// The shortest run of blocks worth sharing in a map: the setting, or what its reads and the device say.
+    /// The shortest run, in blocks, that is shared in this map: set for it, or derived from its reads and the device.
+    /// 1 to 256.
     pub fn run_blocks_min(&self, map: MapId) -> u32 {
         self.core.run_blocks_min(map)
     }
 
-    /// The parts of a range of bytes whose changes fit into one group each; mostly one. A change of more than one of
-    /// them is not whole after a crash, and only who makes it part by part has records that agree with it. A change
-    /// that fills holes is divided by its length, any other by what the map has there.
+    /// Splits a range of bytes into parts whose changes fit into one commit group each; most ranges are one part.
+    ///
+    /// A change of several parts is not atomic: only a caller that changes part by part has records that agree with the map
+    /// after a crash. A change that fills holes (`fills_holes`) is split by its length, any other by what the map has there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] or [`Error::Corrupt`]: the record store cannot be read.
     pub fn parts(&self, map: MapId, bytes: Range<u64>, fills_holes: bool) -> Result<Vec<Range<u64>>> {
         self.core.parts(map, &bytes, fills_holes)
     }
 
-    /// `NoSpace` if there is not enough for the holes of a byte range, of which parts are reserved one by one.
+    /// Checks that there is space for the holes of a range of bytes that will be reserved part by part.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::NoSpace`]: there is not enough.
+    /// - [`Error::Io`], [`Error::Corrupt`]: the map cannot be read.
     pub fn check_room(&self, map: MapId, bytes: Range<u64>) -> Result<()> {
         self.core.has_room(map, &bytes)
     }
 
-    /// First byte at or after `from` and below `end` that is data; None: only holes (and reserved space).
+    /// The first byte with `from <= byte < end` that is data. `None`: there are only holes and reserved space.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::MapDetached`]: the map was detached.
+    /// - [`Error::Io`], [`Error::Corrupt`]: the map cannot be read.
     pub fn seek_data(&self, map: MapId, from: u64, end: u64) -> Result<Option<u64>> {
         self.core.seek_data(map, from, end)
     }
 
-    /// First byte at or after `from` that is a hole; `end` if there is none below.
+    /// The first byte with `from <= byte < end` that is a hole or reserved; `end` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::seek_data`].
     pub fn seek_hole(&self, map: MapId, from: u64, end: u64) -> Result<u64> {
         self.core.seek_hole(map, from, end)
     }
 
-    /// Makes `blocks` blocks of `target` from `target_at` on share those of `source` from `source_at` on
-    /// (copy_file_range, clone). Only metadata is written. The two may be one map if the ranges are disjoint.
+    /// Makes `blocks` blocks of `target` from `target_at` on share those of `source` from `source_at` on (copy_file_range,
+    /// clone). Writes only metadata.
+    ///
+    /// Source and target may be one map if the ranges are disjoint. Reserved space of the source becomes a hole.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::ReadOnly`]: the volume takes no changes.
+    /// - [`Error::Invalid`]: the ranges overlap, or a block has the largest number of references.
+    /// - [`Error::MapDetached`]: one of the maps was detached.
+    /// - [`Error::Corrupt`]: a block of the source is known to be damaged, or a map or the block table is.
+    /// - [`Error::Io`]: a device or the record store failed.
+    ///
+    /// A clone of more blocks than one commit group takes is made in steps: an error after the first step makes the volume
+    /// read-only.
     pub fn clone_blocks<G: OnPublish>(
         &self,
         source: MapId,
@@ -366,8 +574,14 @@ impl Store {
         })
     }
 
-    /// Detaches a map (unlink, truncate to zero): returns at once, its blocks are freed in the background,
-    /// also after a crash. Later calls with this id fail with `MapDetached`.
+    /// Detaches a map (unlink, truncate to zero). Returns at once; the blocks are freed in the background, also after a
+    /// crash. Later calls with this id fail with [`Error::MapDetached`].
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::ReadOnly`]: the volume takes no changes.
+    /// - [`Error::MapDetached`]: the map was detached before.
+    /// - [`Error::Io`], [`Error::Corrupt`]: the block table or the record store cannot be read.
     pub fn detach<G: OnPublish>(&self, map: MapId, with: impl FnOnce(&mut Change) -> G) -> Result<()> {
         self.core.foreground.serve(|| {
             self.core.wait_for_room();
@@ -375,15 +589,26 @@ impl Store {
         })
     }
 
-    /// Lays a part of a map out again: short runs that follow each other are written anew, together, within the space
-    /// allowed. Goes on at `next` with the next part. Not a request of a program: it gives way to these.
+    /// Defragments a portion of a map: rewrites short adjacent runs together, within the space that `options` allow. Call
+    /// again from the outcome's `next` for the rest. Yields to requests of programs.
     ///
-    /// `NoSpace` is no answer of this: what finds no room is left as it is, and counted.
+    /// Runs for which there is no room stay as they are and are counted; [`Error::NoSpace`] is not returned.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::ReadOnly`]: the volume takes no changes (a dry run works on a read-only volume).
+    /// - [`Error::MapDetached`]: the map was detached.
+    /// - [`Error::Io`], [`Error::Corrupt`]: the map or the block table cannot be read, or the data area cannot be written.
     pub fn defrag(&self, map: MapId, options: &DefragOptions) -> Result<DefragOutcome> {
         self.core.defrag(map, options)
     }
 
-    /// Calls `done` from another thread once everything published before this call is durable.
+    /// Calls `done` from another thread once everything published before this call is durable; at once, and from this
+    /// thread, on a volume opened read-only.
+    ///
+    /// # Errors
+    ///
+    /// `done` gets the error of the commit (see [`Store::commit`]), or [`Error::ReadOnly`] if the volume was closed.
     pub fn barrier(&self, done: Box<dyn FnOnce(Result<()>) + Send>) {
         if self.core.health.is_read_only() {
             return done(Ok(()));
@@ -392,26 +617,39 @@ impl Store {
     }
 
     /// Waits until everything published before this call is durable.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::ReadOnly`]: the volume takes no changes.
+    /// - [`Error::Io`], [`Error::NoSpace`], [`Error::Corrupt`], [`Error::Invalid`] (the group is larger than the log): the
+    ///   commit failed. What was published may or may not be durable, and the volume is read-only until it is opened again.
     pub fn commit(&self) -> Result<()> {
         self.core.commit()
     }
 
-    /// The volume's sums now.
+    /// The volume's space, in blocks, as of the last publication.
     pub fn totals(&self) -> Totals {
         self.core.totals()
     }
 
-    /// Enlarges the data area to `data_bytes`; durable on return.
+    /// Enlarges the data area to `data_bytes`, rounded down to whole blocks. Durable on return.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::ReadOnly`]: the volume takes no changes.
+    /// - [`Error::Invalid`]: `data_bytes` is less than the present size, or more than 2^39 blocks (2 PiB).
+    /// - [`Error::Io`], [`Error::NoSpace`]: a device cannot be enlarged, or the commit failed.
+    /// - [`Error::Corrupt`]: the block table cannot be read.
     pub fn grow(&self, data_bytes: u64) -> Result<()> {
         self.core.grow(data_bytes)
     }
 
-    /// Why the volume became read-only, if it did.
+    /// Why the volume became read-only. `None`: it did not.
     pub fn failure(&self) -> Option<String> {
         self.core.health.failure()
     }
 
-    /// Counters, histograms, caches, settings.
+    /// Counters, histograms, caches, space and settings.
     pub fn report(&self) -> Report {
         let mut report = self.core.report();
         report.settings = self.facts.clone();
@@ -420,13 +658,21 @@ impl Store {
         report
     }
 
-    /// For a writer that was told `NoSpace`: makes what was freed reusable. Waits for a commit. True: there is more
-    /// space than before, or more is on its way, so that trying again makes sense, if need be several times.
+    /// For a writer that got [`Error::NoSpace`]: makes freed blocks reusable, which takes a commit or a checkpoint. Returns
+    /// whether trying again makes sense: there is more space than before, or more is coming.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::commit`].
     pub fn make_room(&self) -> Result<bool> {
         self.core.make_room()
     }
 
-    /// Blocks (data and reserved) of a map, by counting.
+    /// The number of blocks of a map, data and reserved. Reads all of its shards.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] or [`Error::Corrupt`]: the map cannot be read.
     pub fn mapped_blocks(&self, map: MapId) -> Result<Blocks> {
         let _map = self.core.maps.lock(map).read();
         let mut blocks = 0;
@@ -444,7 +690,7 @@ impl Store {
     }
 }
 
-/// Shards looked at in one go when a map's blocks are counted.
+/// Shards read at once when a map's blocks are counted.
 const SHARDS_COUNTED: usize = 256;
 
 fn facts(options: &OpenOptions, own: Profile) -> BTreeMap<String, String> {
@@ -456,7 +702,7 @@ fn facts(options: &OpenOptions, own: Profile) -> BTreeMap<String, String> {
 }
 
 impl Core {
-    /// See [`Store::grow`]. The new space is durable before the sums that speak of it.
+    /// See [`Store::grow`]. The new space is durable before the totals that count it.
     pub(crate) fn grow(&self, data_bytes: u64) -> Result<()> {
         self.health.usable()?;
         let data = Blocks(data_bytes / crate::BLOCK_BYTES as u64);

@@ -1,4 +1,4 @@
-//! The types that callers of the engine see and its parts share. Stands below everything but the device's buffers.
+//! Types that the engine's callers see and its parts share. This module is below all others except the device's buffers.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::device::buffer::PooledBuf;
 use crate::{Blocks, FilePolicy, Profile};
 
-/// Names a map (a file's extents). Never reused.
+/// The id of a map (a file's extents): from 1 on, in the order of creation, never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MapId(pub u64);
 
@@ -19,83 +19,84 @@ pub enum DataPlace {
     Device(PathBuf),
 }
 
-/// What `mkfs` makes.
+/// What [`crate::Store::format`] makes.
 #[derive(Clone, Debug)]
 pub struct VolumeSpec {
-    /// Size of the data area in bytes; rounded down to whole blocks. For a device, None takes all of it.
+    /// Size of the data area in bytes, 16 MiB to 2 PiB, rounded down to whole blocks. `None`: all of a device.
     pub data_bytes: Option<u64>,
     /// Where the data area lives.
     pub data: DataPlace,
-    /// Default policy.
+    /// The profile whose settings are the volume's defaults.
     pub profile: Profile,
-    /// Size of the log.
+    /// Size of the log in bytes, 4 MiB to 1 GiB, rounded up to whole blocks.
     pub log_bytes: u64,
 }
 
 /// How a volume is opened.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// Bound on caches and hints.
+    /// Bound on caches and hints in bytes. Below some 16 MiB it is exceeded: several parts have a minimum.
     pub memory_bytes_max: u64,
-    /// No change reaches the volume (the log is replayed in memory only).
+    /// Nothing is written to the volume (the log is replayed in memory only).
     pub read_only: bool,
-    /// Another profile than the volume's own.
+    /// A profile to use instead of the volume's own.
     pub profile: Option<Profile>,
-    /// Settings by name, over those of the profile.
+    /// Settings (name, value) that override those of the profile.
     pub settings: Vec<(String, String)>,
-    /// Where `proc` and `sys` are found: the root, or a stand-in.
+    /// The directory that contains `proc` and `sys`: the root, or a stand-in.
     pub machine: PathBuf,
 }
 
 impl OpenOptions {
-    /// The volume's own profile in so much memory.
+    /// Options with the volume's own profile and this bound on memory, in bytes.
     pub fn new(memory_bytes_max: u64) -> Self {
         let settings = Vec::new();
         Self { memory_bytes_max, read_only: false, profile: None, settings, machine: PathBuf::from("/") }
     }
 }
 
-/// The volume's sums; each commit carries them.
+/// The volume's space in blocks of [`crate::BLOCK_BYTES`]; each commit stores it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Size of the data area.
     pub data: Blocks,
-    /// Blocks of the data area that are in use (label included).
+    /// Blocks of the data area in use, the label included; at most `data`.
     pub used: Blocks,
-    /// Blocks promised to fallocate and not written yet.
+    /// Blocks reserved by fallocate and not written yet; with `used` at most `data`.
     pub reserved: Blocks,
-    /// References to blocks from all maps: what the files hold, counted without sharing.
+    /// References to blocks from all maps: the size of all files without sharing.
     pub mapped: Blocks,
-    /// Unique blocks that can still be written: bounded by the data area and by the host.
+    /// Unique blocks that can still be written: bounded by the data area and by the host file system.
     pub available: Blocks,
 }
 
-/// Records to be published together, in one commit group. Keys start with a byte of at least 0x10.
+/// Records to publish together, in one commit group. Keys start with a byte of at least 0x10: those below are the
+/// engine's own.
 #[derive(Debug, Default)]
 pub struct Change {
     pub(crate) puts: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    /// Those of `puts` that say something of a file ([`Store::policy_change`]).
+    /// The files whose policy `puts` changes (see `Store::policy_change`).
     pub(crate) policies: Vec<PolicyChange>,
 }
 
 impl Change {
-    /// No records yet.
+    /// A change without records.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets a record.
+    /// Sets a record. The last put or delete of a key counts.
     pub fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {
         self.puts.push((key, Some(value)));
     }
 
-    /// Removes a record.
+    /// Removes a record; one that does not exist is not an error.
     pub fn delete(&mut self, key: Vec<u8>) {
         self.puts.push((key, None));
     }
 }
 
-/// Bytes read from a map, in a buffer that returns to its pool.
+/// Bytes read from a map, exactly as many as were asked for. The buffer returns to its pool on drop.
 pub struct ReadBuf {
     buffer: PooledBuf,
     from: usize,

@@ -1,4 +1,4 @@
-//! Pruning (iDedup, sections 3.4.2 and 4.2.2): of the sequences that overlap, what of each is shared.
+//! Pruning (iDedup, sections 3.4.2 and 4.2.2): which part of each of several overlapping sequences is shared.
 //!
 //! Owns the order of choices, and the best choice for each number of blocks from the first one on.
 
@@ -8,12 +8,12 @@ use super::sequences::{Sequence, Sequences};
 use super::{Decision, RunRule};
 use crate::Pbn;
 
-/// A choice of runs among the blocks so far, known by what it achieves. Its last run reaches the present block.
+/// The result of a choice of runs among the blocks so far. Its last run reaches the present block.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
     /// Blocks shared.
     shared: usize,
-    /// In so many runs.
+    /// Number of runs.
     runs: usize,
     /// Index of the last run's first block.
     begin: usize,
@@ -32,7 +32,7 @@ impl Way {
 /// Greater is better: more blocks, fewer runs, a last run at all, and one that begins later.
 type Rank = (usize, Reverse<usize>, Option<usize>);
 
-/// The best choice for the first so many blocks.
+/// The best choice for a number of blocks from the first on.
 #[derive(Clone, Copy, Debug, Default)]
 struct Best {
     shared: usize,
@@ -46,7 +46,7 @@ impl Best {
         (self.shared, Reverse(self.runs), self.run.map(|(begin, _)| begin))
     }
 
-    /// This, and then a run of so many blocks.
+    /// This choice, followed by a run of `blocks` blocks.
     fn then(&self, begin: usize, blocks: usize) -> Way {
         Way { shared: self.shared + blocks, runs: self.runs + 1, begin }
     }
@@ -58,7 +58,7 @@ pub struct Choices {
     rule: RunRule,
     /// By number of blocks, from none on.
     best: Vec<Best>,
-    /// How many blocks come up to the last one that stays.
+    /// Number of blocks up to and including the last one that stays.
     stays_to: usize,
 }
 
@@ -68,7 +68,7 @@ impl Choices {
         Self { rule, best: vec![Best::default()], stays_to: 0 }
     }
 
-    /// Goes to the next block, which these sequences reach. `is_last`: no other follows.
+    /// Advances to the next block, which these sequences reach. `is_last`: no other follows.
     pub fn step(&mut self, open: &mut [Sequence], stays: bool, is_last: bool) {
         let before = self.best.last().expect("there is a best choice for no blocks");
         // A block that stays is always in a run, if only in one of its own: that shares one block more.
@@ -94,7 +94,7 @@ impl Choices {
         self.best.len() - 1
     }
 
-    /// The run goes on, or the shortest one that is allowed begins.
+    /// The best choice whose last run is long enough: a run that goes on, or one of the shortest length that ends here.
     fn long(&self, sequence: &Sequence) -> Option<Way> {
         let blocks_min = self.rule.blocks_min();
         let begins = || {
@@ -132,7 +132,7 @@ impl Choices {
         (shared(best) > self.best[blocks].shared).then_some(best)
     }
 
-    /// Goes the way back from the last block, and writes what is shared or open into the decisions.
+    /// Follows the choices back from the last block, and writes what is shared or open into the decisions.
     pub fn write(&self, sequences: &Sequences, decisions: &mut [Decision]) {
         let mut end = self.open_from(sequences).unwrap_or(decisions.len());
         decisions[end..].fill(Decision::Open);

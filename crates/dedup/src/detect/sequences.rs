@@ -1,7 +1,7 @@
 //! Identification (iDedup, section 4.2.1): which sequences reach the present block.
 //!
-//! Owns how the holders of two blocks in a row are joined. The open sequences are at most as many as a block has
-//! holders, each ends in another pbn.
+//! Owns how the holders of two adjacent blocks are joined. There are at most as many open sequences as a block has
+//! holders, and each ends in a different pbn.
 
 use super::choice::Way;
 use crate::Pbn;
@@ -15,7 +15,7 @@ pub struct Sequence {
     pub blocks: usize,
     /// The best choice whose last run ends here in this sequence and is long enough.
     pub long: Option<Way>,
-    /// The same, whose last run has only blocks that stay.
+    /// The same, with a last run of only blocks that stay.
     pub staying: Option<Way>,
 }
 
@@ -37,12 +37,11 @@ impl Sequences {
         &mut self.open
     }
 
-    /// Goes to the next block. Those that go on there grow, those that do not have ended, others begin.
+    /// Advances to the next block: sequences that go on there grow, the others end, new ones begin.
     ///
-    /// All four cases of the paper are this one loop: the end of a sequence and the next holder are searched for in
-    /// turn, each time from where the other stands, so that whatever matches nothing is passed over. With a single
-    /// pbn on a side this is one search on the other. Gives the number of searches: every one passes over an end or a
-    /// holder at least.
+    /// This one loop covers all four cases of the paper: it searches for the end of a sequence and for the next holder in
+    /// turn, each time from the position of the other, and so skips what matches nothing. With a single pbn on one side
+    /// this is one search on the other. Returns the number of searches: each passes at least one end or holder.
     pub fn step(&mut self, holders: &[Pbn]) -> usize {
         std::mem::swap(&mut self.open, &mut self.before);
         self.open.clear();

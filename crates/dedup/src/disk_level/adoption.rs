@@ -1,9 +1,9 @@
-//! The directory rebuilt from what the pages say of themselves, after a mount.
+//! Rebuilds the directory after a mount, from the prefixes in the pages.
 
 use super::{DiskLevel, HintPages, PageNo, Prefix};
 
-/// A disk level in the making. Pages come in any order and give the same result in each; those that
-/// contradict each other, as a crash in the middle of a split leaves them, cost hints, no more.
+/// A disk level in the making. Pages come in any order, with the same result; those that
+/// contradict each other, as a crash during a split leaves them, only cost hints.
 pub struct Adoption {
     level: DiskLevel,
     refused: Vec<PageNo>,
@@ -15,7 +15,7 @@ impl Adoption {
         Self { level: DiskLevel::new(page_hints_max), refused: Vec::new() }
     }
 
-    /// Takes a page whose content is intact, each page once. Of two pages that a tag could lie in,
+    /// Adds an intact page, each page once. Of two pages that a tag could be in,
     /// the one with the longer prefix stays, as it was written later when a page was split; of
     /// equal ones the lower page.
     pub fn adopt(&mut self, page: PageNo, prefix: Prefix, hints: usize) {
@@ -36,8 +36,8 @@ impl Adoption {
         self.level.table.begin_use(page, hints);
     }
 
-    /// The disk level of the adopted pages. Discards the pages that lost; all others below
-    /// `pages_end`, the file's size, are free.
+    /// The disk level of the adopted pages. Discards the refused pages; all others below
+    /// `pages_end`, the file's size in pages, are free.
     pub fn finish<P: HintPages>(self, pages: &mut P, pages_end: u32) -> Result<DiskLevel, P::Error> {
         let mut level = self.level;
         level.table.extend(pages_end);

@@ -1,24 +1,24 @@
-//! Which page holds the hints of a prefix: the directory of extendible hashing.
+//! The directory of extendible hashing: which page has the hints of a prefix.
 //!
-//! Owns prefixes and the array of slots. Knows neither what pages hold nor which are free.
+//! Owns prefixes and the array of slots. Knows neither the content of pages nor which are free.
 
 use super::PageNo;
 use crate::Tag;
 
 /// Shortest prefix of a page: entries on disk keep the bits of a tag after these.
 pub(super) const DEPTH_MIN: u32 = 8;
-/// Longest prefix of a page. 2^26 pages hold the hints of 90 TB; the directory takes 256 MiB then.
+/// Longest prefix of a page. 2^26 pages have the hints of 90 TB; the directory then takes 256 MiB.
 pub(super) const DEPTH_MAX: u32 = 26;
 
-/// No page: the directory then says that no hint has this prefix.
+/// No page: no hint has this prefix.
 const NONE: u32 = u32::MAX;
 
-/// The leading bits that all tags of a page agree in.
+/// The leading bits in which all tags of a page agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
     /// These bits as a number.
     pub bits: u32,
-    /// How many they are, from 8 to 26.
+    /// How many bits, 8 to 26.
     pub depth: u32,
 }
 
@@ -38,7 +38,7 @@ impl Prefix {
         Tag(u64::from(self.bits) << (u64::BITS - self.depth))
     }
 
-    /// Whether it is one that a page can have.
+    /// Whether a page can have it.
     pub(super) fn is_valid(self) -> bool {
         (DEPTH_MIN..=DEPTH_MAX).contains(&self.depth) && self.bits >> self.depth == 0
     }
@@ -53,7 +53,7 @@ impl Prefix {
         [0, 1].map(|bit| Self { bits: self.bits << 1 | bit, depth: self.depth + 1 })
     }
 
-    /// The prefix with one bit less. None: a page needs them all.
+    /// The prefix with one bit less. None: it is the shortest.
     pub(super) fn parent(self) -> Option<Self> {
         (self.depth > DEPTH_MIN).then(|| Self { bits: self.bits >> 1, depth: self.depth - 1 })
     }
@@ -64,8 +64,8 @@ impl Prefix {
     }
 }
 
-/// One slot for each prefix of the depth that the deepest page has, or had.
-/// A page with a shorter prefix has several, adjacent ones.
+/// One slot for each prefix of the depth of the deepest page, now or before.
+/// A page with a shorter prefix has several adjacent slots.
 pub(super) struct Directory {
     slots: Vec<u32>,
     depth: u32,
@@ -80,7 +80,7 @@ impl Directory {
         self.page_in(self.slot(tag))
     }
 
-    /// The page of a tag with its prefix; where no page is, the shortest prefix with no page.
+    /// The page of a tag with its prefix; if there is none, the shortest prefix without a page.
     pub(super) fn region(&self, tag: Tag) -> (Prefix, Option<PageNo>) {
         let content = self.slots[self.slot(tag)];
         let mut prefix = Prefix::of(tag, self.depth);
@@ -108,7 +108,7 @@ impl Directory {
         (prefix.holds(found.first_tag()) || found.holds(prefix.first_tag())).then_some((found, page))
     }
 
-    /// Lets the page, or none, be that of all tags with this prefix.
+    /// Makes the page, or none, that of all tags with this prefix.
     pub(super) fn set(&mut self, prefix: Prefix, page: Option<PageNo>) {
         while self.depth < prefix.depth {
             self.slots = self.slots.iter().flat_map(|&slot| [slot, slot]).collect();

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 
 use super::{HintPage, HintPages, PageNo};
 
-/// Pages in memory that count how often they are asked for.
+/// Pages in memory that count their accesses.
 #[derive(Clone, Default)]
 pub struct MemoryPages {
     /// Pages read.
@@ -18,12 +18,12 @@ pub struct MemoryPages {
 }
 
 impl MemoryPages {
-    /// The pages that hold something.
+    /// The pages with content.
     pub fn contents(&self) -> impl Iterator<Item = (PageNo, &HintPage)> {
         self.contents.iter().map(|(&page, content)| (page, content))
     }
 
-    /// Lets a page read as damaged until it is written again.
+    /// Makes a page read as damaged until it is written again.
     pub fn damage(&mut self, page: PageNo) {
         self.contents.remove(&page);
     }

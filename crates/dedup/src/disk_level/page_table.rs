@@ -1,8 +1,8 @@
-//! Which pages are in use and how many hints each holds. All others are free.
+//! Which pages are in use, and how many hints each has. All others are free.
 
 use super::PageNo;
 
-/// Instead of a count: the page is free.
+/// In place of a count: the page is free.
 const FREE: u16 = u16::MAX;
 
 /// Two bytes a page.
@@ -16,14 +16,14 @@ pub(super) struct PageTable {
 }
 
 impl PageTable {
-    /// The lowest free page, so that the file's end can fall free.
+    /// The lowest free page, so that the file's end becomes free.
     pub(super) fn lowest_free(&mut self) -> PageNo {
         let rest = self.hints_of[self.lowest..].iter();
         self.lowest += rest.take_while(|&&hints| hints != FREE).count();
         PageNo(self.lowest as u32)
     }
 
-    /// Takes a free page into use, with its number of hints.
+    /// Marks a free page as in use, with its number of hints.
     pub(super) fn begin_use(&mut self, page: PageNo, hints: usize) {
         let index = page.0 as usize;
         self.extend(page.0 + 1);
@@ -33,7 +33,7 @@ impl PageTable {
         self.hints += hints as u64;
     }
 
-    /// The page is free from now on.
+    /// Marks a page as free.
     pub(super) fn end_use(&mut self, page: PageNo) {
         let index = page.0 as usize;
         self.used -= 1;
@@ -42,13 +42,13 @@ impl PageTable {
         self.lowest = self.lowest.min(index);
     }
 
-    /// Lets the table, and so the file, have at least so many pages.
+    /// Extends the table, and so the file, to at least `pages` pages.
     pub(super) fn extend(&mut self, pages: u32) {
         let pages = self.hints_of.len().max(pages as usize);
         self.hints_of.resize(pages, FREE);
     }
 
-    /// Lets the table end with the last page in use.
+    /// Cuts the table after the last page in use.
     pub(super) fn shrink(&mut self) {
         let last = self.hints_of.iter().rposition(|&hints| hints != FREE);
         self.hints_of.truncate(last.map_or(0, |last| last + 1));

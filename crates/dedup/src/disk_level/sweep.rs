@@ -4,18 +4,18 @@ use super::{DiskLevel, HintPages, Merged, PageNo, Prefix, read_intact};
 use crate::Tag;
 use crate::hints::Hint;
 
-/// Two pages whose hints fill at most this share of one are joined, in per cent. Less than all, so
+/// Two pages are joined if their hints fill at most this share of one, in percent. Less than 100, so
 /// that the next few hints do not split the page again.
 const JOIN_PERCENT_MAX: usize = 75;
 
-/// What a step of the sweep did.
+/// The result of one step of the sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Where to go on; None: the end is reached.
+    /// Where to continue; None: the end is reached.
     pub next: Option<Tag>,
-    /// Hints that were asked about.
+    /// Hints that were checked.
     pub checked: u64,
-    /// Hints of these that were stale and left.
+    /// Stale hints among these, which were dropped.
     pub stale: u64,
     /// Hints in pages found damaged.
     pub lost: u64,
@@ -23,16 +23,16 @@ pub struct Swept {
     pub pages_read: u64,
     /// Pages written.
     pub pages_written: u64,
-    /// Pages given back.
+    /// Pages discarded.
     pub pages_discarded: u64,
-    /// Pages found damaged, which are given back.
+    /// Pages found damaged, which are discarded.
     pub pages_damaged: u64,
 }
 
 impl DiskLevel {
     /// Sweeps the first page with a tag that is not below the cursor: asks which of its hints are
-    /// live and drops the others; joins it with its buddy, swept likewise, when both fit one page;
-    /// gives it back when it is empty. [`DiskLevel::len`] falls by `stale` and `lost`, as long as
+    /// live and drops the others; joins it with its buddy, swept likewise, if both fit into one page;
+    /// discards it if it is empty. [`DiskLevel::len`] falls by `stale` and `lost`, as long as
     /// no page has more hints than it has room for.
     pub fn sweep<P: HintPages>(
         &mut self,
@@ -66,14 +66,14 @@ impl DiskLevel {
             self.forget(prefix.buddy(), buddy);
             swept.pages_discarded += 1;
             pages.discard(buddy)?;
-            // Both pages have other tags, so that no content gets more holders.
+            // The pages have different tags, so no content gets more holders.
             hints.extend(others);
             hints.sort_unstable();
             changed = true;
         }
         if changed || hints.len() > self.page_hints_max {
             self.forget(prefix, page);
-            // As short as it can be now: that of both buddies, or of a page beside empty ones.
+            // The shortest possible prefix now: that of both buddies, or of a page next to empty ones.
             let (prefix, _) = self.directory.region(prefix.first_tag());
             let mut merged = Merged::default();
             self.replace(pages, prefix, Some(page), &hints, &mut merged)?;
@@ -84,7 +84,7 @@ impl DiskLevel {
         Ok(())
     }
 
-    /// The live hints of a page, and whether they are fewer than it holds.
+    /// The live hints of a page, and whether some were dropped.
     fn sweep_page<P: HintPages>(
         &self,
         pages: &mut P,
@@ -110,7 +110,7 @@ impl DiskLevel {
         Ok((hints, fewer))
     }
 
-    /// The buddy that a page with so many hints can be joined with.
+    /// The buddy that a page with `hints` hints can be joined with.
     fn joinable(&self, prefix: Prefix, hints: usize) -> Option<PageNo> {
         prefix.parent()?;
         let (found, buddy) = self.directory.region(prefix.buddy().first_tag());

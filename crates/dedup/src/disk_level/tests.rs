@@ -413,7 +413,7 @@ fn demote(bytes_max: u64, prefix_bits: Option<u32>, eviction: Eviction, contents
             demoted += if measured { evicted.len() } else { 0 };
             let merged = twin.merge(evicted);
             written += if measured { merged.pages_written } else { 0 };
-            store.set_eviction_span_bits(Some(twin.level.span_bits()));
+            store.set_eviction_range_bits(Some(twin.level.eviction_range_bits()));
         }
     }
     let per_hint = written as f64 / demoted as f64;

@@ -24,7 +24,7 @@ impl Table {
     }
 }
 
-/// A stretch of blocks, and what its look-ups name.
+/// A range of blocks, and what its look-ups name.
 struct Case {
     table: Table,
     tags: Vec<Tag>,
@@ -33,7 +33,7 @@ struct Case {
 }
 
 impl Case {
-    /// Pieces of the table and other content, of which some blocks are looked up with success.
+    /// Runs of the table and other content, of which some blocks are looked up with success.
     fn random(numbers: &mut Numbers, contents: u64) -> Self {
         let table = Table((0..40).map(|_| numbers.below(contents)).collect());
         let mut tags = Vec::new();
@@ -57,7 +57,7 @@ impl Case {
 
     fn extended(&self) -> Vec<Vec<Pbn>> {
         let mut extension = self.extension();
-        let missing = extension.go_on(|pbn, tag| Some(self.table.holds(pbn, tag)));
+        let missing = extension.extend(|pbn, tag| Some(self.table.holds(pbn, tag)));
         assert_eq!(missing, []);
         extension.into_holders()
     }
@@ -129,7 +129,7 @@ fn with_complete_hints_nothing_is_asked_for_a_block_that_nobody_holds() {
     holders[7] = vec![Pbn(500)];
     let asked = |mut extension: Extension| {
         let mut asked = 0;
-        extension.go_on(|_, _| {
+        extension.extend(|_, _| {
             asked += 1;
             Some(false)
         });
@@ -155,7 +155,7 @@ fn missing_pages_change_nothing_once_they_are_loaded() {
         let mut extension = case.extension();
         loop {
             let in_memory = |pbn: Pbn| loaded.contains(&(pbn.0 / PAGE));
-            let missing = extension.go_on(|pbn, tag| in_memory(pbn).then(|| case.table.holds(pbn, tag)));
+            let missing = extension.extend(|pbn, tag| in_memory(pbn).then(|| case.table.holds(pbn, tag)));
             if missing.is_empty() {
                 break;
             }
@@ -174,13 +174,13 @@ fn a_block_costs_few_questions_however_many_holders_there_are() {
     let all: Vec<Pbn> = (0..1_000).map(|n| Pbn(3 * n)).collect();
     let sixteen = |block: usize| (0..16).map(|n| Pbn(1_000_000 * n + block as u64 * 7)).collect::<Vec<_>>();
     let every_64th = |block: usize| if block.is_multiple_of(64) { all[..16].to_vec() } else { Vec::new() };
-    let stretches: [Vec<Vec<Pbn>>; 3] =
+    let ranges: [Vec<Vec<Pbn>>; 3] =
         [vec![all.clone(); BLOCKS], (0..BLOCKS).map(sixteen).collect(), (0..BLOCKS).map(every_64th).collect()];
     let tags: Vec<Tag> = (0..BLOCKS as u64).map(Tag).collect();
-    for (holders, answer) in stretches.iter().flat_map(|holders| [(holders, true), (holders, false)]) {
+    for (holders, answer) in ranges.iter().flat_map(|holders| [(holders, true), (holders, false)]) {
         let mut questions = vec![0; BLOCKS];
         let mut extension = Extension::new(&tags, holders.clone(), &all);
-        extension.go_on(|_, tag| {
+        extension.extend(|_, tag| {
             questions[tag.0 as usize] += 1;
             Some(answer)
         });
@@ -207,7 +207,7 @@ fn write_again(table: &Table, hints: &mut HintStore, tags: &[Tag]) -> (usize, us
             pbns
         };
         let mut extension = Extension::new(request, request.iter().map(look_up).collect(), &seeds);
-        extension.go_on(|pbn, tag| {
+        extension.extend(|pbn, tag| {
             questions += 1;
             Some(table.holds(pbn, tag))
         });
@@ -223,13 +223,13 @@ fn write_again(table: &Table, hints: &mut HintStore, tags: &[Tag]) -> (usize, us
     (shared, questions)
 }
 
-/// Files written once in pieces of so many blocks that lie apart, and then again.
-fn share_of_files_found(piece_blocks: u64) -> (usize, usize, usize) {
+/// Files written once in runs of so many blocks that lie apart, and then again.
+fn share_of_files_found(run_blocks: u64) -> (usize, usize, usize) {
     const FILES: u64 = 20;
     let (mut shared, mut questions, mut whole) = (0, 0, 0);
     let mut hints = HintStore::with_bytes_max(1 << 20);
-    // Behind each piece lies a block of another content.
-    let place = |block: u64| Pbn(block + block / piece_blocks);
+    // Behind each run lies a block of another content.
+    let place = |block: u64| Pbn(block + block / run_blocks);
     let mut table = Table(vec![FILES * FILE_BLOCKS; place(FILES * FILE_BLOCKS).0 as usize + 1]);
     let tags: Vec<Tag> = (0..FILES * FILE_BLOCKS).map(tag_of).collect();
     for (block, tag) in tags.iter().enumerate() {
@@ -245,7 +245,7 @@ fn share_of_files_found(piece_blocks: u64) -> (usize, usize, usize) {
         whole += usize::from(found == file.len());
     }
     println!(
-        "pieces of {piece_blocks}: {shared} of {} blocks, {whole} of {FILES} files whole, {questions} questions",
+        "runs of {run_blocks}: {shared} of {} blocks, {whole} of {FILES} files whole, {questions} questions",
         tags.len()
     );
     (shared, tags.len(), questions)
@@ -260,7 +260,7 @@ fn a_long_duplicate_is_found_with_one_hint_in_64() {
 }
 
 #[test]
-fn pieces_that_are_shorter_than_the_hints_are_apart_are_found_in_part() {
+fn runs_that_are_shorter_than_the_hints_are_apart_are_found_in_part() {
     let (shared, blocks, _) = share_of_files_found(100);
     assert!(shared * 100 >= blocks * 70, "{shared} of {blocks}");
 }

@@ -1,6 +1,6 @@
 //! A hint's nine bytes in memory, and the leaf of the prefix tree that holds them sorted.
 //!
-//! Owns the layout and the search within a leaf. Leaves to the tree which tags a leaf is for.
+//! Owns the layout and the search within a leaf. Leaves it to the tree which tags belong to a leaf.
 
 use std::ops::Range;
 
@@ -45,10 +45,10 @@ impl Entry {
     }
 }
 
-/// Where a tag's hints lie.
+/// Where the hints of a tag are.
 #[derive(Clone, Copy)]
 pub(super) struct Spot {
-    /// Leaf, by its place in the tree's array.
+    /// The leaf's index in the tree's array.
     pub(super) address: usize,
     /// Leading bits of the tag that name the leaf.
     pub(super) leaf_bits: u32,
@@ -63,8 +63,8 @@ pub(super) struct Spot {
 pub(super) struct Leaf(pub(super) Vec<Entry>);
 
 impl Leaf {
-    /// The entries that agree with a tag. The search starts where even spreading would put them,
-    /// typically within a cache line of the goal, where halving would touch one line per step.
+    /// The entries that agree with a tag. The search starts where an even spread would put them,
+    /// typically within a cache line of the goal; halving would touch one line per step.
     pub(super) fn holders(&self, spot: Spot) -> Range<usize> {
         let fraction = u64::from(spot.tag_bits << spot.shared_bits);
         let mut start = ((fraction * self.0.len() as u64) >> u32::BITS) as usize;
@@ -78,7 +78,7 @@ impl Leaf {
         start..start + rest.take_while(|entry| entry.tag_bits() == spot.tag_bits).count()
     }
 
-    /// Place of the first of these holders that is not below the pbn.
+    /// Index of the first of these holders that is not below the pbn.
     pub(super) fn place_among(&self, holders: Range<usize>, pbn: Pbn) -> usize {
         holders.start + self.0[holders].partition_point(|entry| entry.pbn() < pbn)
     }
@@ -88,10 +88,10 @@ impl Leaf {
     }
 }
 
-/// What the allocator takes for so many entries: 8 bytes of its own, rounded up to 16, and an
-/// eighth for the holes between pieces of many sizes. Counted so, a hint takes 10.3 bytes. With
-/// glibc 12.3 were measured resident in a store of 3 MiB that was replaced many times over, as
-/// small stores suffer more from holes; 10.3 in one of 40 MiB that was replaced once.
+/// Bytes that the allocator takes for this many entries: 8 bytes of overhead, rounded up to 16, and an
+/// eighth for the gaps between allocations of many sizes. This gives 10.3 bytes a hint. With glibc
+/// 12.3 resident bytes were measured in a store of 3 MiB that was replaced many times over, as
+/// small stores suffer more from gaps, and 10.3 in one of 40 MiB that was replaced once.
 pub(super) fn allocation_bytes(entries: usize) -> u64 {
     if entries == 0 {
         return 0;

@@ -1,34 +1,33 @@
-//! What leaves the groups when memory is full: SmartDedup's G-LRU, section 3.2, by a clock.
+//! Which hints leave the groups when memory is full: SmartDedup's G-LRU (section 3.2) as a clock.
 //!
-//! Owns the hand's way and the choice of what stays. The paper's list of groups in the order of
-//! their use would take two pointers a group; instead a hand goes round through all groups, in the
-//! order of their prefixes, and spares what a look-up found since it last passed. In that order
+//! Owns the path of the hand and the choice of what stays. The paper's list of groups in the order of
+//! their use would take two pointers a group. Instead a hand goes round all groups, in the
+//! order of their prefixes, and spares hints that a look-up found since it last passed. In that order
 //! neighbours leave together, and on the disk level neighbours lie in one page.
 
 use super::entry::{Entry, Spot};
 use super::grouped::GroupedHints;
 use super::{Eviction, Hint, Tag};
 
-/// Spans spared in a row because everything in them was used, so that one eviction takes bounded
-/// time.
+/// Ranges spared in a row because everything in them was used. Bounds the time of one eviction.
 const SPARED_MAX: usize = 64;
 
 /// A range of tags that agree in their leading bits; both ends belong to it.
 #[derive(Clone, Copy)]
-struct Span {
+struct TagRange {
     first: u64,
     last: u64,
 }
 
-impl Span {
-    /// All tags that agree with this one in so many bits.
+impl TagRange {
+    /// All tags that agree with this one in this many leading bits.
     fn around(tag: u64, bits: u32) -> Self {
         let rest = u64::MAX.checked_shr(bits).unwrap_or(0);
         Self { first: tag & !rest, last: tag | rest }
     }
 }
 
-/// Whom the hand spares.
+/// Which hints the hand spares.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Spare {
     Used,
@@ -36,13 +35,13 @@ enum Spare {
 }
 
 impl GroupedHints {
-    /// Takes out the hints of the next span that were not used lately; how many. Only while there
-    /// are hints.
+    /// Takes out the hints of the next range that were not used lately, and returns their number. Only
+    /// while there are hints.
     pub(super) fn evict(&mut self) -> usize {
         let mut left = Vec::new();
         for spared in 0..=SPARED_MAX {
             let spare = if spared < SPARED_MAX { Spare::Used } else { Spare::Nobody };
-            left = self.take_span(spare);
+            left = self.take_range(spare);
             if !left.is_empty() {
                 break;
             }
@@ -62,11 +61,11 @@ impl GroupedHints {
         if self.hints == 0 {
             return Vec::new();
         }
-        self.take_span(Spare::Nobody)
+        self.take_range(Spare::Nobody)
     }
 
-    pub(super) fn set_eviction_span_bits(&mut self, bits: Option<u32>) {
-        self.span_bits = bits;
+    pub(super) fn set_eviction_range_bits(&mut self, bits: Option<u32>) {
+        self.range_bits = bits;
     }
 
     pub(super) fn set_bytes_max(&mut self, bytes_max: u64) -> usize {
@@ -85,39 +84,39 @@ impl GroupedHints {
         evicted
     }
 
-    /// Moves the hand over the next span that has hints, and takes out those not spared, ascending.
-    fn take_span(&mut self, spare: Spare) -> Vec<Hint> {
-        let span = self.next_span();
+    /// Moves the hand over the next range that has hints, and takes out those not spared, ascending.
+    fn take_range(&mut self, spare: Spare) -> Vec<Hint> {
+        let range = self.next_range();
         let mut left = Vec::new();
-        let mut at = span.first;
+        let mut at = range.first;
         loop {
             let spot = self.spot(Tag(at));
-            let leaf = Span::around(at, spot.leaf_bits);
-            let within = Span { first: at, last: leaf.last.min(span.last) };
+            let leaf = TagRange::around(at, spot.leaf_bits);
+            let within = TagRange { first: at, last: leaf.last.min(range.last) };
             self.take_within(spot, within, spare, &mut left);
-            if leaf.last >= span.last {
+            if leaf.last >= range.last {
                 break;
             }
             at = leaf.last + 1;
         }
         self.hints -= left.len();
-        self.hand = span.last.wrapping_add(1);
+        self.hand = range.last.wrapping_add(1);
         left
     }
 
-    /// The span of the first hint that the hand comes to. Only while there are hints.
-    fn next_span(&mut self) -> Span {
+    /// The range of the first hint that the hand comes to. Only while there are hints.
+    fn next_range(&mut self) -> TagRange {
         loop {
             let spot = self.spot(Tag(self.hand));
             let entries = &self.leaf_mut(spot.address).0;
             let next = entries.partition_point(|entry| entry.tag_bits() < spot.tag_bits);
             let Some(&entry) = entries.get(next) else {
-                self.hand = Span::around(self.hand, spot.leaf_bits).last.wrapping_add(1);
+                self.hand = TagRange::around(self.hand, spot.leaf_bits).last.wrapping_add(1);
                 continue;
             };
             let group_bits = self.group_bits(spot);
-            let bits = self.span_bits.map_or(group_bits, |bits| bits.min(group_bits));
-            return Span::around(self.tag_of(spot.address, &entry).0, bits);
+            let bits = self.range_bits.map_or(group_bits, |bits| bits.min(group_bits));
+            return TagRange::around(self.tag_of(spot.address, &entry).0, bits);
         }
     }
 
@@ -126,8 +125,8 @@ impl GroupedHints {
         self.options.prefix_bits.unwrap_or(spot.leaf_bits)
     }
 
-    /// Takes out of one leaf what lies within the span and is not spared.
-    fn take_within(&mut self, spot: Spot, within: Span, spare: Spare, left: &mut Vec<Hint>) {
+    /// Takes out of one leaf what lies within the range and is not spared.
+    fn take_within(&mut self, spot: Spot, within: TagRange, spare: Spare, left: &mut Vec<Hint>) {
         let (first, last) = (self.spot(Tag(within.first)).tag_bits, self.spot(Tag(within.last)).tag_bits);
         let group_shift = u32::BITS - (self.group_bits(spot) - self.root_bits);
         let eviction = self.options.eviction;

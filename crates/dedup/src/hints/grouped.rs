@@ -1,31 +1,31 @@
-//! Hints in groups by the leading bits of their tag: SmartDedup's prefix tree, section 3.2.
+//! Hints in groups by the leading bits of their tag: SmartDedup's prefix tree (section 3.2).
 //!
-//! Owns the tree and its growth. What leaves when it is full is chosen in [`super::eviction`].
+//! Owns the tree and its growth. Leaves it to [`super::eviction`] which hints leave when it is full.
 //!
-//! The tree is kept flat: as every leaf has one of two neighbouring depths, the leading bits read
-//! backwards are a leaf's place in an array (linear hashing). It grows by one leaf at a time, as
-//! hints come, so no insertion waits for a reorganisation. While groups are small, as many as fill
-//! a leaf share it, so that a long prefix costs no memory.
+//! The tree is flat: as every leaf has one of two neighbouring depths, the leading bits read
+//! backwards are a leaf's index in an array (linear hashing). It grows by one leaf at a time, as
+//! hints come, so no insertion waits for a reorganisation. While groups are small, several share
+//! a leaf, so that a long prefix costs no memory.
 
 use super::entry::{ENTRY_BYTES, Entry, Leaf, Spot, allocation_bytes};
 use super::{HOLDERS_MAX, Hint, HintOptions, Inserted, PREFIX_BITS_MIN, Pbn, Tag};
 
-/// Mean hints per leaf at which the tree grows: a leaf holds half to twice as many while the
+/// Mean hints per leaf at which the tree grows: a leaf has half to twice as many while the
 /// store grows, any number up to twice that once groups are evicted.
 /// More would save little memory (24 bytes of 3.4 KiB) and move more bytes per insertion.
 pub(super) const LEAF_HINTS: usize = 384;
 /// Entries by which a leaf's memory grows: half a step of slack per leaf, about 1 %.
 const LEAF_STEP: usize = 8;
-/// Leaves per piece of the tree's array, so that the array grows without being moved.
-const PIECE_LEAVES: usize = 256;
+/// Leaves per batch of the tree's array, so that the array grows without being moved.
+const BATCH_LEAVES: usize = 256;
 /// The tree starts with its full depth less these bits, and at least [`PREFIX_BITS_MIN`]. So an
-/// entry, which keeps 32 bits of the tag after the root bits, is told from 2^10 leaves' worth of
-/// others: one false match in 20,000 look-ups at the worst.
+/// entry, which keeps 32 bits of the tag after the root bits, competes with at most 2^10 leaves
+/// of others: at worst one false match in 20,000 look-ups.
 const GROWTH_BITS: u32 = 10;
 /// Bounds the empty tree at 1.5 MiB; only bounds above 100 GB come near it.
 const ROOT_BITS_MAX: u32 = 16;
 
-const PIECE_BYTES: u64 = (PIECE_LEAVES * size_of::<Leaf>()) as u64;
+const BATCH_BYTES: u64 = (BATCH_LEAVES * size_of::<Leaf>()) as u64;
 
 /// Hints in groups, bounded in bytes.
 ///
@@ -40,11 +40,11 @@ const PIECE_BYTES: u64 = (PIECE_LEAVES * size_of::<Leaf>()) as u64;
 pub(crate) struct GroupedHints {
     pub(super) options: HintOptions,
     tree: Vec<Box<[Leaf]>>,
-    /// Leaves in use; those of the last piece that are not yet in use are empty.
+    /// Leaves in use; those of the last batch that are not yet in use are empty.
     leaves: usize,
     pub(super) root_bits: u32,
     /// Bits that the groups of one eviction agree in; None: one group at a time.
-    pub(super) span_bits: Option<u32>,
+    pub(super) range_bits: Option<u32>,
     /// The tag that eviction comes to next.
     pub(super) hand: u64,
     pub(super) hints: usize,
@@ -67,13 +67,13 @@ impl GroupedHints {
             tree: Vec::new(),
             leaves: 0,
             root_bits,
-            span_bits: None,
+            range_bits: None,
             hand: 0,
             hints: 0,
             bytes: 0,
             evicted: Vec::new(),
         };
-        if options.bytes_max >= PIECE_BYTES {
+        if options.bytes_max >= BATCH_BYTES {
             (0..1 << root_bits).for_each(|_| store.add_leaf());
         }
         store
@@ -114,7 +114,7 @@ impl GroupedHints {
             return inserted;
         }
         let Some(evicted) = self.reserve_one(spot.address) else { return inserted };
-        // Only now, as room may have been made in this very leaf.
+        // Only now, as the eviction may have changed this leaf.
         let leaf = self.leaf_mut(spot.address);
         let place = leaf.place_among(leaf.holders(spot), pbn);
         leaf.0.insert(place, Entry::new(spot.tag_bits, pbn));
@@ -155,12 +155,12 @@ impl GroupedHints {
     }
 
     pub(super) fn clear(&mut self) {
-        let span_bits = self.span_bits;
-        *self = Self { span_bits, ..Self::new(self.options) };
+        let range_bits = self.range_bits;
+        *self = Self { range_bits, ..Self::new(self.options) };
     }
 
     pub(super) fn check(&self) {
-        let mut bytes = self.tree.len() as u64 * PIECE_BYTES;
+        let mut bytes = self.tree.len() as u64 * BATCH_BYTES;
         let mut hints = 0;
         for (address, leaf) in self.tree.iter().flatten().enumerate() {
             bytes += leaf.bytes();
@@ -211,13 +211,13 @@ impl GroupedHints {
     }
 
     pub(super) fn leaf_mut(&mut self, address: usize) -> &mut Leaf {
-        &mut self.tree[address / PIECE_LEAVES][address % PIECE_LEAVES]
+        &mut self.tree[address / BATCH_LEAVES][address % BATCH_LEAVES]
     }
 
     fn add_leaf(&mut self) {
-        if self.leaves == self.tree.len() * PIECE_LEAVES {
-            self.tree.push(vec![Leaf::default(); PIECE_LEAVES].into_boxed_slice());
-            self.bytes += PIECE_BYTES;
+        if self.leaves == self.tree.len() * BATCH_LEAVES {
+            self.tree.push(vec![Leaf::default(); BATCH_LEAVES].into_boxed_slice());
+            self.bytes += BATCH_BYTES;
         }
         self.leaves += 1;
     }
@@ -232,8 +232,8 @@ impl GroupedHints {
         self.bytes = self.bytes - before + after;
     }
 
-    /// Gives memory back that a leaf no longer needs; keeps a step, so that one removal and one
-    /// insertion in turn do not move it each time.
+    /// Frees memory that a leaf no longer needs, except one step, so that alternating removals and
+    /// insertions do not move it each time.
     pub(super) fn give_back(&mut self, address: usize) {
         let entries = &self.leaf_mut(address).0;
         let needed = entries.len().next_multiple_of(LEAF_STEP);
@@ -243,7 +243,7 @@ impl GroupedHints {
     }
 
     /// Makes room for one more entry in a leaf. Returns how many hints were evicted for it;
-    /// None if even an empty store is too large for it.
+    /// None if there is no room even in an empty store.
     fn reserve_one(&mut self, address: usize) -> Option<usize> {
         let mut evicted = 0;
         loop {
@@ -264,11 +264,11 @@ impl GroupedHints {
         }
     }
 
-    /// Splits one leaf when leaves have become large on average and there is memory for it.
+    /// Splits one leaf if leaves are large on average and there is memory for it.
     fn split_when_due(&mut self) {
-        let piece = if self.leaves == self.tree.len() * PIECE_LEAVES { PIECE_BYTES } else { 0 };
+        let batch = if self.leaves == self.tree.len() * BATCH_LEAVES { BATCH_BYTES } else { 0 };
         let slack = 2 * allocation_bytes(2 * LEAF_STEP);
-        let fits = self.bytes + piece + slack <= self.bytes_max();
+        let fits = self.bytes + batch + slack <= self.bytes_max();
         let undivided = self.options.prefix_bits.is_none_or(|bits| self.leaves < 1 << bits);
         if self.hints > self.leaves * LEAF_HINTS && fits && undivided {
             self.split_leaf();
@@ -280,7 +280,7 @@ impl GroupedHints {
         let depth = self.depth();
         let new = self.leaves;
         let old = new - (1 << depth);
-        // Entries of one leaf agree in all bits above this one, so that it cuts them in two.
+        // Entries of one leaf agree in all bits above this one, so it cuts them in two.
         let bit = 1 << (u32::BITS - 1 - (depth - self.root_bits));
         self.add_leaf();
         let leaf = self.leaf_mut(old);
@@ -293,8 +293,7 @@ impl GroupedHints {
         self.resize(new, count.next_multiple_of(LEAF_STEP));
     }
 
-    /// Undoes splits while leaves are small on average, so that a lowered bound is not spent on the
-    /// tree.
+    /// Undoes splits while leaves are small on average, so that the tree does not take up a lowered bound.
     pub(super) fn join_when_due(&mut self) {
         while self.leaves > 1 << self.root_bits && self.hints < self.leaves * LEAF_HINTS / 2 {
             self.join_leaf();
@@ -307,9 +306,9 @@ impl GroupedHints {
         let moved = std::mem::take(self.leaf_mut(last)).0;
         self.bytes -= allocation_bytes(moved.capacity());
         self.leaves = last;
-        if last == (self.tree.len() - 1) * PIECE_LEAVES {
+        if last == (self.tree.len() - 1) * BATCH_LEAVES {
             self.tree.pop();
-            self.bytes -= PIECE_BYTES;
+            self.bytes -= BATCH_BYTES;
         }
         let old = last - (1 << self.depth());
         let count = self.leaf_mut(old).0.len() + moved.len();

@@ -38,17 +38,17 @@ fn hint(content: u64) -> Hint {
     Hint::new(tag_of(content), Pbn(content))
 }
 
-/// All the store holds, portion by portion.
+/// All hints of the store, batch by batch.
 fn drain(store: &mut HintStore) -> Vec<Hint> {
     let mut all = Vec::new();
     loop {
-        let portion = store.drain_next();
-        assert!(portion.is_sorted_by(|a, b| a < b), "a portion is ascending");
+        let batch = store.drain_next();
+        assert!(batch.is_sorted_by(|a, b| a < b), "a batch is ascending");
         store.check();
-        if portion.is_empty() {
+        if batch.is_empty() {
             return all;
         }
-        all.extend(portion);
+        all.extend(batch);
     }
 }
 
@@ -237,7 +237,7 @@ fn every_hint_is_held_removed_or_handed_out() {
                     _ => (),
                 }
                 if step % 1_000 == 0 {
-                    store.set_eviction_span_bits([None, Some(6), Some(9), Some(12)][numbers.below(4) as usize]);
+                    store.set_eviction_range_bits([None, Some(6), Some(9), Some(12)][numbers.below(4) as usize]);
                 }
                 if step % 10_000 == 0 {
                     store.check();
@@ -324,29 +324,29 @@ fn a_match_spares_the_group_or_the_hint_itself() {
 }
 
 #[test]
-fn one_eviction_takes_all_groups_of_a_span() {
-    for (span_bits, agree) in [(None, 14), (Some(10), 10), (Some(6), 6), (Some(18), 14)] {
+fn one_eviction_takes_all_groups_of_a_range() {
+    for (range_bits, agree) in [(None, 14), (Some(10), 10), (Some(6), 6), (Some(18), 14)] {
         let mut store = keeping(1 << 20, Some(14), Eviction::ColdOfGroups);
-        store.set_eviction_span_bits(span_bits);
-        let (mut held, mut spans) = (BTreeSet::<Hint>::new(), Vec::new());
+        store.set_eviction_range_bits(range_bits);
+        let (mut held, mut ranges) = (BTreeSet::<Hint>::new(), Vec::new());
         for content in 0..300_000 {
             store.insert(tag_of(content), Pbn(content));
             let evicted = store.take_evicted();
             evicted.iter().for_each(|hint| assert!(held.remove(hint)));
             let mut taken: Vec<u64> = evicted.iter().map(|hint| hint.tag.0 >> (64 - agree)).collect();
             taken.dedup();
-            for &span in &taken {
-                let first = span << (64 - agree);
-                let range = Hint::new(Tag(first), Pbn(0))..=Hint::new(Tag(first | u64::MAX >> agree), Pbn(u64::MAX));
-                let stayed = held.range(range).count();
-                assert_eq!(stayed, 0, "{span_bits:?}: hints of span {span} stayed");
+            for &range in &taken {
+                let first = range << (64 - agree);
+                let hints = Hint::new(Tag(first), Pbn(0))..=Hint::new(Tag(first | u64::MAX >> agree), Pbn(u64::MAX));
+                let stayed = held.range(hints).count();
+                assert_eq!(stayed, 0, "{range_bits:?}: hints of range {range} stayed");
             }
-            spans.extend(taken);
+            ranges.extend(taken);
             held.insert(hint(content));
         }
-        let rounds = 1 + spans.windows(2).filter(|pair| pair[0] > pair[1]).count();
-        println!("{span_bits:?}: {} spans evicted in {rounds} rounds", spans.len());
-        assert!(spans.len() > 70 && spans.len() > (rounds - 2) << (agree - 1), "in prefix order: few rounds");
+        let rounds = 1 + ranges.windows(2).filter(|pair| pair[0] > pair[1]).count();
+        println!("{range_bits:?}: {} ranges evicted in {rounds} rounds", ranges.len());
+        assert!(ranges.len() > 70 && ranges.len() > (rounds - 2) << (agree - 1), "in prefix order: few rounds");
     }
 }
 

@@ -1,17 +1,17 @@
-//! How many blocks of work fit into a time, as they took lately.
+//! The size of a batch: how many blocks fit into a time, judging by recent batches.
 
 use std::time::Duration;
 
-/// A batch is to take so long: half of what a program may have to wait for its end, for batches differ.
+/// The time that a batch should take: half of the longest wait for its end, because batches differ.
 const TARGET: Duration = Duration::from_millis(25);
-/// The first batch has this share of what is allowed: nothing is known of the device yet.
+/// The first batch is this fraction of the largest: nothing is known of the device yet.
 const FIRST_SHARE: u64 = 8;
-/// By which factor a batch may have more blocks than the one before: cheap blocks say little of the next ones.
+/// The factor by which a batch may exceed the one before: cheap blocks say little about the next ones.
 const GROWTH_MAX: f64 = 1.5;
 
-/// The size of batches that others have to wait for: each is to end within 50 ms, on a slow device too.
+/// The size of batches that others have to wait for: each should end within 50 ms, on a slow device too.
 ///
-/// A batch that took too long makes the next one smaller at once; those that took less let it grow again step by step.
+/// A batch that took too long makes the next one smaller at once; faster batches let it grow again step by step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchSize {
     blocks_min: u64,
@@ -20,18 +20,18 @@ pub struct BatchSize {
 }
 
 impl BatchSize {
-    /// Batches have from `blocks_min` (at least 1) to `blocks_max` blocks, whatever they take.
+    /// Batches have `blocks_min` (at least 1) to `blocks_max` blocks, however long they take.
     pub fn new(blocks_min: u64, blocks_max: u64) -> Self {
         debug_assert!(1 <= blocks_min && blocks_min <= blocks_max, "{blocks_min} to {blocks_max} blocks");
         Self { blocks_min, blocks_max, blocks: (blocks_max / FIRST_SHARE).max(blocks_min) as f64 }
     }
 
-    /// Blocks of the next batch, at most.
+    /// Most blocks of the next batch.
     pub fn blocks(&self) -> u64 {
         self.blocks as u64
     }
 
-    /// Learns that so many blocks took so long. None of them says nothing.
+    /// Learns that a batch of `blocks` blocks `took` this time. A batch of none is ignored.
     pub fn ran(&mut self, blocks: u64, took: Duration) {
         if blocks == 0 {
             return;

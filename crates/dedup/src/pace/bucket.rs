@@ -1,13 +1,13 @@
-//! A rate in blocks per second, kept by a bucket of allowances.
+//! A rate in blocks per second, kept by a token bucket.
 
 use std::time::Duration;
 
-/// At this fraction of a second's allowance a batch is worth being run: four batches a second.
+/// A batch is worth running at this fraction of a second's allowance: four batches a second.
 const BATCHES_PER_SECOND: f64 = 4.0;
-/// The shortest wait, so that rounding does not make the worker ask over and over.
+/// The shortest wait, so that rounding does not make the worker ask repeatedly.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 
-/// Allowances saved up: those of one second at most, or one block at rates below that.
+/// Saved allowance: at most that of one second, or one block at lower rates.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bucket {
     blocks: f64,
@@ -15,8 +15,8 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// How many blocks may be processed now, at most `blocks_max`; or after which time to ask again.
-    /// Takes nothing: what was processed is spent afterwards.
+    /// How many blocks may be processed now, at most `blocks_max`; or the time after which to ask again.
+    /// Takes nothing: [`Bucket::spend`] does, afterwards.
     pub fn allowed(&mut self, per_second: f64, blocks_max: u64, now: Duration) -> Result<u64, Duration> {
         let batch = (per_second / BATCHES_PER_SECOND).clamp(1.0, blocks_max as f64);
         let gained = now.saturating_sub(self.filled).as_secs_f64() * per_second;
@@ -29,7 +29,7 @@ impl Bucket {
         Ok((self.blocks as u64).min(blocks_max))
     }
 
-    /// Blocks were processed. More than was allowed has to be earned later.
+    /// Takes what was processed. More than was allowed has to be earned later.
     pub fn spend(&mut self, blocks: u64) {
         self.blocks -= blocks as f64;
     }

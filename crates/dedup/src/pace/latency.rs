@@ -1,11 +1,11 @@
-//! What the worker costs the foreground: mean latencies with and without it.
+//! The worker's cost to the foreground: mean latencies with and without it.
 
 use std::time::Duration;
 
-/// Requests over which a mean forgets.
+/// Requests after which a mean has forgotten the earlier ones.
 const MEAN_REQUESTS: u64 = 64;
 
-/// Mean seconds per request, recent requests counting most. None: no request yet.
+/// Mean seconds per request, weighted towards recent requests. None: no request yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Latency {
     with_worker: Option<f64>,
@@ -25,7 +25,7 @@ impl Latency {
         *mean = Some(before + weight * (latest - before));
     }
 
-    /// By which share requests take longer with the worker. None until both means are known.
+    /// How much longer requests take with the worker, as a share. None until both means are known.
     pub fn slowdown(&self) -> Option<f64> {
         let without = self.without_worker.filter(|&seconds| seconds > 0.0)?;
         Some(self.with_worker? / without - 1.0)

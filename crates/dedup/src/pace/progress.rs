@@ -1,20 +1,20 @@
-//! How far the worker is, and when it will be through.
+//! The worker's progress, and when it will be done.
 
 use std::time::Duration;
 
-/// Blocks processed of those that were to be.
+/// How many of the blocks to process are done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Blocks processed.
     pub done: u64,
-    /// Blocks to process, those done included.
+    /// Blocks to process, including those done.
     pub all: u64,
-    /// Time spent on those done.
+    /// Time spent on the blocks done.
     pub spent: Duration,
 }
 
 impl Progress {
-    /// The share that is done, 0 to 1. Nothing to do is all done.
+    /// The share that is done, 0 to 1; 1 if there is nothing to do.
     pub fn share(&self) -> f64 {
         if self.all == 0 { 1.0 } else { self.done.min(self.all) as f64 / self.all as f64 }
     }

@@ -1,7 +1,7 @@
 //! A sorted table in pages of one size: compact, ordered, and its memory known to the byte.
 //!
-//! Owns the pages and the count of what they take. A hash table would double at once and give its
-//! entries in no useful order; the standard library's tree does not tell what it takes.
+//! Owns the pages and their bytes. A hash table would double at once and return its
+//! entries in no useful order; the standard library's tree does not report its memory.
 
 use std::ops::RangeInclusive;
 
@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 const PAGE_ENTRIES: usize = 128;
 /// Pages by which the list of pages grows.
 const LIST_STEP: usize = 64;
-/// Packing is worth its time when it frees one page in so many.
+/// Packing is worth its time if it frees at least one page in this many.
 const PACKED_PAGES: usize = 8;
 
 /// Entries by ascending key.
@@ -23,7 +23,7 @@ pub struct Pages<K, V> {
     len: usize,
 }
 
-/// What an allocation takes with glibc: 8 bytes of its own, rounded up to 16.
+/// Bytes of an allocation with glibc: 8 bytes of overhead, rounded up to 16.
 fn allocation_bytes(asked: usize) -> u64 {
     if asked == 0 { 0 } else { (asked + 8).next_multiple_of(16) as u64 }
 }
@@ -48,22 +48,22 @@ impl<K: Ord + Copy, V: Copy> Pages<K, V> {
         table
     }
 
-    /// All entries in ascending order; each page's memory is given back after its last one.
+    /// All entries in ascending order; each page is freed after its last entry.
     pub fn into_entries(self) -> impl Iterator<Item = (K, V)> {
         self.pages.into_iter().flatten()
     }
 
-    /// Entries held.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Memory taken: pages, their list and the allocator's own.
+    /// Memory taken, in bytes: pages, their list and the allocator's overhead.
     pub fn bytes(&self) -> u64 {
         Self::bytes_of(self.pages.len(), self.pages.capacity())
     }
 
-    /// Whether the key is held.
+    /// Whether the key is in the table.
     pub fn contains(&self, key: K) -> bool {
         self.place_of(key).is_some()
     }
@@ -91,7 +91,7 @@ impl<K: Ord + Copy, V: Copy> Pages<K, V> {
         self.pages.iter().flatten().copied()
     }
 
-    /// Adds an entry whose key is not held. False if the table would take more than `bytes_max`.
+    /// Adds an entry with a new key. False if the table would take more than `bytes_max`.
     #[must_use]
     pub fn insert(&mut self, key: K, value: V, bytes_max: u64) -> bool {
         let mut page = self.page_of(key);
@@ -111,7 +111,7 @@ impl<K: Ord + Copy, V: Copy> Pages<K, V> {
         true
     }
 
-    /// Of the entries with these keys, keeps those for which `keep` says so; it may change them.
+    /// Removes the entries with these keys for which `keep` returns false; `keep` may change the others.
     pub fn retain_within(&mut self, keys: RangeInclusive<K>, mut keep: impl FnMut(K, &mut V) -> bool) {
         let first = self.page_of(*keys.start());
         let mut emptied = false;
@@ -129,7 +129,7 @@ impl<K: Ord + Copy, V: Copy> Pages<K, V> {
         }
     }
 
-    /// Fills the pages up where that frees a good part of them. Whether it did.
+    /// Packs the entries into full pages if that frees a good part of them. Returns whether it did.
     pub fn pack(&mut self) -> bool {
         let full_pages = self.len.div_ceil(PAGE_ENTRIES);
         let freed = self.pages.len() - full_pages;
@@ -167,7 +167,7 @@ impl<K: Ord + Copy, V: Copy> Pages<K, V> {
         pages as u64 * page_bytes + allocation_bytes(list * size_of::<Vec<(K, V)>>())
     }
 
-    /// By how much the list has to grow before it takes one page more.
+    /// By how much the list has to grow for one more page.
     fn list_growth(&self) -> usize {
         if self.pages.len() == self.pages.capacity() { LIST_STEP } else { 0 }
     }
@@ -191,7 +191,7 @@ impl<K: Ord + Copy, V: Copy> Pages<K, V> {
             self.pages.push(new);
             return 0;
         };
-        // What comes in ascending order leaves full pages behind.
+        // Entries in ascending order leave full pages behind.
         let at_end = full[PAGE_ENTRIES - 1].0 < key;
         new.extend(full.drain(if at_end { PAGE_ENTRIES } else { PAGE_ENTRIES / 2 }..));
         let in_new = new.first().is_none_or(|&(first, _)| first <= key);

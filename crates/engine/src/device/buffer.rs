@@ -37,7 +37,7 @@ impl AlignedBuf {
         Layout::from_size_align(capacity, ALIGN_BYTES).expect("a multiple of a power of two below isize::MAX")
     }
 
-    /// Shows `len` bytes; they keep what was in them.
+    /// Makes `len` bytes visible; they keep their content.
     pub fn set_len(&mut self, len: usize) {
         assert!(len <= self.capacity, "{len} bytes do not fit into {}", self.capacity);
         self.len = len;
@@ -78,12 +78,12 @@ pub struct BufferPool {
 }
 
 impl BufferPool {
-    /// A pool that keeps so many buffers for reuse, at most.
+    /// A pool that keeps at most this many buffers for reuse.
     pub fn keeping(buffers_max: usize) -> Self {
         Self { free: Mutex::default(), buffers_max }
     }
 
-    /// A buffer showing `len` bytes of undefined (but initialised) content.
+    /// A buffer with `len` visible bytes of undefined (but initialised) content.
     pub fn take(self: &Arc<Self>, len: usize) -> PooledBuf {
         let pooled = (SMALL_BYTES..=POOLED_BYTES).contains(&len);
         let mut buffer = match pooled {

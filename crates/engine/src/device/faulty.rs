@@ -1,5 +1,5 @@
-//! Faults on demand: wrappers around the parts of a volume of which the n-th operation fails, ends early, damages what
-//! it carries or takes its time. For tests; a volume that is served never has one.
+//! Faults on demand: wrappers around the parts of a volume whose n-th operation fails, ends early, damages its data
+//! or is slow. Only for tests.
 
 use std::io;
 use std::sync::Arc;
@@ -10,35 +10,35 @@ use parking_lot::Mutex;
 
 use super::Device;
 
-/// What is asked of a part of a volume.
+/// A kind of operation on a part of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Access {
-    /// Bytes of a device.
+    /// Reads bytes of a device.
     Read,
-    /// Bytes to a device.
+    /// Writes bytes to a device.
     Write,
-    /// A flush of a device.
+    /// Flushes a device.
     Flush,
-    /// Space of a device back to the host.
+    /// Returns space of a device to the host.
     Punch,
-    /// Where a device's next data is.
+    /// Looks for a device's next data.
     NextData,
-    /// The size of a device.
+    /// Asks for the size of a device.
     Len,
-    /// A larger device.
+    /// Enlarges a device.
     Grow,
-    /// One record.
+    /// Reads one record.
     Get,
-    /// Several records.
+    /// Reads several records.
     Scan,
-    /// A batch of records.
+    /// Writes a batch of records.
     Put,
-    /// A flush of the records.
+    /// Flushes the records.
     FlushRecords,
 }
 
 impl Access {
-    /// Whether it changes something, and so may meet a full host.
+    /// Whether it changes something, and so may find the host full.
     pub fn is_change(self) -> bool {
         !matches!(self, Self::Read | Self::NextData | Self::Len | Self::Get | Self::Scan)
     }
@@ -51,8 +51,8 @@ pub enum Fault {
     Broken,
     /// ENOSPC.
     Full,
-    /// A write carries the first half of its bytes, then EIO; a read fills half of its buffer, then fails as at the
-    /// end of a file. Other operations: EIO.
+    /// A write stores the first half of its bytes, then fails with EIO; a read fills half of its buffer, then fails as at
+    /// the end of a file. Other operations fail with EIO.
     CutShort,
     /// A read or write succeeds with this bit of its bytes changed, counted from the first, modulo their number.
     /// Other operations succeed.
@@ -60,16 +60,17 @@ pub enum Fault {
         /// The bit.
         bit: u64,
     },
-    /// The operation succeeds so much later.
+    /// The operation succeeds after this delay.
     Slow(Duration),
 }
 
 /// How long a fault lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasts {
-    /// It hits one operation.
+    /// It affects one operation.
     Once,
-    /// It hits every further operation of the same part until it is taken away. `Full` spares what changes nothing.
+    /// It affects every later operation of the same part until it is removed. `Full` spares operations that change
+    /// nothing.
     UntilMended,
 }
 
@@ -88,24 +89,24 @@ struct Script {
     hit: Option<(&'static str, Access)>,
 }
 
-/// Counts the operations of all parts that share it, in one order, and decides which goes wrong.
+/// Counts the operations of all parts that share it, in one order, and decides which one fails.
 #[derive(Default)]
 pub struct Faults(Mutex<Script>);
 
 impl Faults {
-    /// The operation with this number, counted from 0 since these faults were made, goes wrong.
+    /// Makes the operation with this number fail, counted from 0 since these faults were created.
     pub fn arm(&self, at: usize, fault: Fault, lasts: Lasts) {
         let mut script = self.0.lock();
         script.armed = Some(Armed { at, fault, lasts, part: None });
         script.hit = None;
     }
 
-    /// No further operation goes wrong.
+    /// Makes no further operation fail.
     pub fn mend(&self) {
         self.0.lock().armed = None;
     }
 
-    /// The first operation that the fault met.
+    /// The first operation that the fault affected.
     pub fn hit(&self) -> Option<(&'static str, Access)> {
         self.0.lock().hit
     }
@@ -115,12 +116,12 @@ impl Faults {
         self.0.lock().seen.clone()
     }
 
-    /// How many operations there were.
+    /// The number of operations so far.
     pub fn count(&self) -> usize {
         self.0.lock().seen.len()
     }
 
-    /// Counts an operation, and says how it goes wrong.
+    /// Counts an operation and returns its fault, if it has one.
     pub(crate) fn next(&self, part: &'static str, access: Access) -> Option<Fault> {
         let mut script = self.0.lock();
         let number = script.seen.len();
@@ -141,7 +142,7 @@ impl Faults {
 }
 
 impl Fault {
-    /// The error of an operation that carries no bytes; None: it succeeds, in time or late.
+    /// The error of an operation without data. None: it succeeds, maybe late.
     pub(crate) fn error(self) -> Option<io::Error> {
         match self {
             Self::Broken | Self::CutShort => Some(io::Error::from_raw_os_error(libc::EIO)),
@@ -163,7 +164,7 @@ pub struct FaultyDevice {
 }
 
 impl FaultyDevice {
-    /// Wraps a part of a volume, under the name that the faults know it by.
+    /// Wraps a part of a volume. `faults` knows it by this name.
     pub fn new(inner: Arc<dyn Device>, part: &'static str, faults: Arc<Faults>) -> Self {
         Self { inner, part, faults }
     }

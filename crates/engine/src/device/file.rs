@@ -15,7 +15,7 @@ pub struct FileDevice {
 }
 
 impl FileDevice {
-    /// Opens `path` past the host's page cache, so that the daemon never waits for its own
+    /// Opens `path` for direct I/O, past the host's page cache, so that the daemon never waits for its own
     /// write-back. Buffers, offsets and lengths must be aligned to `ALIGN_BYTES`.
     /// A host file system without direct I/O (tmpfs) is used through its page cache.
     pub fn open_direct(path: &Path, writable: bool) -> io::Result<Self> {
@@ -61,7 +61,7 @@ impl Device for FileDevice {
         if self.is_block_device {
             return Ok(Some(at));
         }
-        // SAFETY: lseek takes no pointers. The file offset is used by nobody: all I/O is positional.
+        // SAFETY: lseek takes no pointers. Nothing uses the file offset: all I/O is positional.
         let found = unsafe { libc::lseek(self.file.as_raw_fd(), at as i64, libc::SEEK_DATA) };
         if found >= 0 {
             return Ok(Some(found as u64));

@@ -1,4 +1,4 @@
-//! The memory twin of a device: keeps what a power cut would leave apart from what was written.
+//! A device in memory, for tests: separates what a power cut would leave from what was written.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::Device;
 
 const PAGE_BYTES: usize = 4096;
-/// Images share the pages in which they are alike.
+/// Images share equal pages.
 type Pages = BTreeMap<u64, Arc<[u8; PAGE_BYTES]>>;
 
 #[derive(Default)]
@@ -32,7 +32,7 @@ impl MemoryDevice {
         Self { images: Mutex::new(Images { len, ..Images::default() }) }
     }
 
-    /// The device as a power cut leaves it: what was flushed, plus those unflushed pages
+    /// The device after a power cut: what was flushed, plus the unflushed pages
     /// that `kept` chooses (a disk may have written any of them).
     pub fn after_power_cut(&self, mut kept: impl FnMut(u64) -> bool) -> Self {
         let images = self.images.lock();
@@ -59,7 +59,7 @@ impl MemoryDevice {
         }
     }
 
-    /// Lets the next `flushes` flushes pass and fails the ones after them with EIO.
+    /// Makes flushes fail with EIO after the next `flushes` ones.
     pub fn fail_flush_after(&self, flushes: u64) {
         self.images.lock().flushes_until_failure = Some(flushes);
     }
@@ -75,7 +75,7 @@ impl MemoryDevice {
     }
 }
 
-/// Cuts a byte range into (page, offset in page, range of the caller's bytes).
+/// Splits a range of bytes into (page, offset in page, range of the caller's bytes).
 fn pages_of(at: u64, len: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

@@ -1,5 +1,5 @@
-//! The checkpoint record: up to which group the sorted state and the block table are complete,
-//! and where in the log the next group begins.
+//! The checkpoint record: the last group that is complete in the sorted state and the block table,
+//! and where the next group begins in the log.
 
 use super::record::Sums;
 use super::{at, checksum};
@@ -15,11 +15,11 @@ const _: () = assert!(SUMS_AT + Sums::BYTES == CHECKSUM_AT && CHECKSUM_AT + 8 ==
 /// A finished checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// The last group whose changes are all in place.
+    /// The last group whose changes are all in their places.
     pub sequence: u64,
-    /// Where in the log the group after it begins.
+    /// The offset in the log, in bytes, at which the group after it begins.
     pub log_at: u64,
-    /// The volume's sums after that group.
+    /// The volume's totals after that group.
     pub sums: Sums,
 }
 
@@ -35,7 +35,7 @@ impl Checkpoint {
         bytes
     }
 
-    /// Reads the record's value. None: damaged, or of another volume.
+    /// Decodes the record's value. None: it is damaged, or another volume's.
     pub fn decode(bytes: &[u8], volume_id: [u8; 16]) -> Option<Self> {
         if bytes.len() != BYTES || at::u64(bytes, CHECKSUM_AT) != checksum(&bytes[..CHECKSUM_AT], seed_of(volume_id)) {
             return None;
@@ -48,7 +48,7 @@ impl Checkpoint {
     }
 }
 
-/// So that the records of another volume are not taken for this one's.
+/// The seed makes the checksum of another volume's record fail.
 fn seed_of(volume_id: [u8; 16]) -> u64 {
     SEED ^ at::u64(&volume_id, 0)
 }

@@ -1,5 +1,5 @@
-//! What is said of one file about how it is deduplicated, kept by its map. A file of which nothing is said has no
-//! record.
+//! The policy of a file (override, rank, whether it is update-heavy), in a record by its map. A file with the default
+//! policy has no record.
 
 use oncefs_dedup::{FilePolicy, PolicyOverride, Rank};
 
@@ -8,7 +8,7 @@ use crate::MapId;
 
 const SEED: u64 = 0x706F_6C69;
 const BODY_BYTES: usize = 4;
-/// Bytes of the record.
+/// Size of the record in bytes.
 pub const BYTES: usize = BODY_BYTES + 4;
 
 /// The record's value.
@@ -27,7 +27,7 @@ pub fn encode(map: MapId, policy: &FilePolicy) -> Vec<u8> {
     bytes
 }
 
-/// Reads the record's value. None: damaged, or that of another map.
+/// Decodes the record's value. None: it is damaged, or another map's.
 pub fn decode(map: MapId, bytes: &[u8]) -> Option<FilePolicy> {
     let (body, stored) = bytes.split_first_chunk::<BODY_BYTES>()?;
     if stored != sum(map, body) {

@@ -1,10 +1,10 @@
-//! One flipped bit of a log record: found by a Hamming code, so that it is neither lost nor taken for a write that a
-//! crash cut off.
+//! One flipped bit of a log record: a Hamming code finds it, so that the record is neither lost nor mistaken for a write
+//! that a crash cut off.
 //!
-//! The code is the XOR of the places of all bits that are set. A flipped bit changes it by its own place; a torn write
-//! by anything. Whether the bit at that place was the only one is for the record's checksum to say.
+//! The code is the XOR of the places of all set bits. A flipped bit changes it by its own place; a torn write changes it
+//! by anything. The record's checksum tells whether the bit at that place was the only wrong one.
 
-/// For each of the 6 bits of a place within a word, which places have it.
+/// For each of the 6 bits of a place within a word, the places with that bit set.
 const PLACES_WITH: [u64; 6] = [
     0xAAAA_AAAA_AAAA_AAAA,
     0xCCCC_CCCC_CCCC_CCCC,
@@ -15,8 +15,8 @@ const PLACES_WITH: [u64; 6] = [
 ];
 const WORD_BYTES: usize = 8;
 
-/// The XOR of the places of all bits that are set in `covered`, counted from a word before it, so that none is 0. Up to
-/// 512 MiB have places of their own.
+/// The XOR of the places of all set bits in `covered`, counted from one word before it, so that no place is 0. Places
+/// are unique up to 512 MiB.
 pub fn places(covered: &[u8]) -> u32 {
     let (mut all, mut places) = (0, 0);
     let mut add = |word: u64, number: usize| {
@@ -33,7 +33,7 @@ pub fn places(covered: &[u8]) -> u32 {
     within.fold(places, |places, bit| places | bit)
 }
 
-/// Flips the bit at a place. False: it lies outside.
+/// Flips the bit at a place. False: the place is outside.
 pub fn flip(covered: &mut [u8], place: u32) -> bool {
     let Some(bit) = (place as usize).checked_sub(WORD_BYTES * 8) else { return false };
     let Some(byte) = covered.get_mut(bit / 8) else { return false };

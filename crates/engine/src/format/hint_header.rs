@@ -1,4 +1,4 @@
-//! The first page of the file `hints`: whose it is, and up to which commit it is known to be complete for which sample.
+//! The first page of the file `hints`: its volume, and up to which commit it is complete for which sample.
 
 use oncefs_dedup::Sample;
 
@@ -15,16 +15,17 @@ const CHECKSUM_AT: usize = 48;
 const END: usize = 56;
 const SEED: u64 = 0x6869_6864;
 
-/// What the header says.
+/// The content of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HintHeader {
     /// The volume that the hints are about.
     pub volume_id: [u8; 16],
-    /// Counts how often the file was begun anew; pages of earlier incarnations do not count.
+    /// How often the file was started over; pages of earlier incarnations do not count.
     pub incarnation: u32,
-    /// Which contents the file names.
+    /// The contents that have hints in the file.
     pub sample: Sample,
-    /// The last commit of a clean unmount at whose end the file named every live block of the sample; 0: no such.
+    /// The last commit of the clean unmount after which the file had a hint for every live block of the sample; 0: there
+    /// was none.
     pub complete_at: u64,
 }
 
@@ -42,7 +43,7 @@ impl HintHeader {
         bytes
     }
 
-    /// Reads the page back; None: it is no header, or damaged.
+    /// Decodes the page. None: it is not a header, or damaged.
     pub fn decode(bytes: &[u8; BYTES]) -> Option<Self> {
         let is_sound = &bytes[..ID_AT] == MAGIC && at::u64(bytes, CHECKSUM_AT) == checksum(&bytes[..CHECKSUM_AT], SEED);
         is_sound.then(|| Self {

@@ -1,7 +1,7 @@
 //! A page of the file `hints`: the hints of one prefix of tags, sorted (SmartDedup, section 3.2).
 //!
-//! Advice: a page that is damaged, of an earlier incarnation of the file or in another's place is as good as
-//! none. An entry keeps bits 8 to 39 of its tag and 3 to 5 bytes of its pbn; the first 8 bits are in the prefix.
+//! Advice: a page that is damaged, from an earlier incarnation of the file or in another page's place counts as
+//! missing. An entry has bits 8 to 39 of its tag and 3 to 5 bytes of its pbn; the first 8 bits are in the prefix.
 
 use oncefs_dedup::{Hint, HintPage, PREFIX_BITS_MIN, Prefix, TAG_BITS_KEPT};
 
@@ -20,21 +20,21 @@ const COUNT_AT: usize = 22;
 const ENTRIES_AT: usize = 24;
 const TAG_BYTES: usize = 4;
 const SEED: u64 = 0x6869_6E74;
-/// What an entry does not keep of its tag, the prefix says.
+/// Bits of the tag that an entry leaves to the prefix.
 const _: () = assert!(PREFIX_BITS_MIN + 8 * TAG_BYTES as u32 == TAG_BITS_KEPT);
 
-/// Bytes that a pbn below `blocks` takes in a page: 3, 4 or 5.
+/// Bytes of a pbn below `blocks` in a page: 3, 4 or 5.
 pub fn pbn_bytes(blocks: u64) -> usize {
     let bits = u64::BITS - blocks.saturating_sub(1).leading_zeros();
     (bits.div_ceil(8) as usize).clamp(3, 5)
 }
 
-/// Hints that fit into a page whose pbns have so many bytes.
+/// Hints that fit into a page whose pbns have this many bytes.
 pub fn capacity(pbn_bytes: usize) -> usize {
     (BYTES - ENTRIES_AT) / (TAG_BYTES + pbn_bytes)
 }
 
-/// The bytes of a page. `incarnation`: counts how often the file was begun anew.
+/// The bytes of a page. `incarnation`: how often the file was started over.
 pub fn encode(page: &HintPage, incarnation: u32, number: u32, pbn_bytes: usize) -> [u8; BYTES] {
     assert!(page.hints.len() <= capacity(pbn_bytes), "{} hints are too many for a page", page.hints.len());
     let mut bytes = [0; BYTES];
@@ -55,18 +55,18 @@ pub fn encode(page: &HintPage, incarnation: u32, number: u32, pbn_bytes: usize) 
     bytes
 }
 
-/// What a page of the file is.
+/// A decoded page of the file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Decoded {
     /// A page of this incarnation.
     Page(HintPage),
-    /// Never written, or of an earlier incarnation.
+    /// Never written, or from an earlier incarnation.
     Unused,
     /// Its checksum does not match, or it belongs elsewhere.
     Damaged,
 }
 
-/// Reads a page's bytes.
+/// Decodes a page.
 pub fn decode(bytes: &[u8; BYTES], incarnation: u32, number: u32) -> Decoded {
     let sum = at::u64(bytes, CHECKSUM_AT);
     if sum == 0 && bytes.iter().all(|byte| *byte == 0) {

@@ -3,7 +3,7 @@
 use super::shard::SHARD_BLOCKS;
 use crate::{Lbn, MapId, Pbn};
 
-/// First byte of callers' keys, at least.
+/// The least first byte of callers' keys.
 pub const CALLER_FIRST_BYTE: u8 = 0x10;
 
 const CHECKPOINT: u8 = 0x01;
@@ -14,7 +14,7 @@ const BAD: u8 = 0x05;
 const REPLICA: u8 = 0x06;
 const SCRUB: u8 = 0x07;
 const FILE_POLICY: u8 = 0x08;
-/// Regions in one record of free counts.
+/// Regions per record of free counts.
 const ADVICE_REGIONS: usize = 512;
 
 /// Key of the checkpoint record.
@@ -27,7 +27,7 @@ pub fn checkpoint() -> Vec<u8> {
 pub struct ShardKey {
     /// The map.
     pub map: MapId,
-    /// lbn / 256.
+    /// Its lbns divided by 256.
     pub shard: u64,
 }
 
@@ -43,7 +43,7 @@ pub fn shard(key: ShardKey) -> Vec<u8> {
     numbered(SHARD, &[key.map.0, key.shard])
 }
 
-/// Reads a shard's key back. Refused: a shard whose blocks have no number.
+/// Decodes a shard's key. None: it is not one, or its blocks are beyond the largest number.
 pub fn parse_shard(key: &[u8]) -> Option<ShardKey> {
     let rest: &[u8; 16] = key.strip_prefix(&[SHARD])?.try_into().ok()?;
     let (map, shard) = rest.split_at(8);
@@ -51,12 +51,12 @@ pub fn parse_shard(key: &[u8]) -> Option<ShardKey> {
     (key.shard < u64::MAX / SHARD_BLOCKS).then_some(key)
 }
 
-/// Key of a detached map that waits to be freed.
+/// Key of a detached map whose blocks are still to be freed.
 pub fn detached(map: MapId) -> Vec<u8> {
     numbered(DETACHED, &[map.0])
 }
 
-/// Reads a detached map's key back.
+/// Decodes a detached map's key.
 pub fn parse_detached(key: &[u8]) -> Option<MapId> {
     let rest: &[u8; 8] = key.strip_prefix(&[DETACHED])?.try_into().ok()?;
     Some(MapId(u64_be(rest)))
@@ -67,7 +67,7 @@ pub fn all_detached() -> (Vec<u8>, Vec<u8>) {
     (vec![DETACHED], vec![DETACHED + 1])
 }
 
-/// Records of the regions' free counts: two bytes a region, `ADVICE_REGIONS` to a record.
+/// Records of the regions' free counts: two bytes per region, `ADVICE_REGIONS` per record.
 pub fn advice(free: &[u16]) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     let records = free.chunks(ADVICE_REGIONS).enumerate();
     let value = |part: &[u16]| part.iter().flat_map(|count| count.to_le_bytes()).collect();
@@ -79,12 +79,12 @@ pub fn all_advice() -> (Vec<u8>, Vec<u8>) {
     (vec![ADVICE], vec![ADVICE + 1])
 }
 
-/// Reads a record of free counts back. It is advice: a damaged one only misleads the first look.
+/// Decodes a record of free counts. It is advice: a damaged one only misleads the first search.
 pub fn parse_advice(value: &[u8]) -> impl Iterator<Item = u16> + '_ {
     value.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]))
 }
 
-/// Whether a key of the engine's has a form that is written.
+/// Whether the engine writes keys of this form.
 pub fn is_known(key: &[u8]) -> bool {
     match key.first() {
         Some(&(CHECKPOINT | SCRUB)) => key.len() == 1,
@@ -94,17 +94,17 @@ pub fn is_known(key: &[u8]) -> bool {
     }
 }
 
-/// Bounds of all of the engine's keys but those of shards.
+/// Bounds of all keys of the engine except those of shards.
 pub fn all_but_shards() -> [(Vec<u8>, Vec<u8>); 2] {
     [(Vec::new(), vec![SHARD]), (vec![SHARD + 1], vec![CALLER_FIRST_BYTE])]
 }
 
-/// Key of what is known of a bad block.
+/// Key of the record of a bad block.
 pub fn bad(pbn: Pbn) -> Vec<u8> {
     numbered(BAD, &[pbn.0])
 }
 
-/// Reads a bad block's key back.
+/// Decodes a bad block's key.
 pub fn parse_bad(key: &[u8]) -> Option<Pbn> {
     let rest: &[u8; 8] = key.strip_prefix(&[BAD])?.try_into().ok()?;
     Some(Pbn(u64_be(rest)))
@@ -115,33 +115,33 @@ pub fn all_bad() -> (Vec<u8>, Vec<u8>) {
     (vec![BAD], vec![BAD + 1])
 }
 
-/// Key of the second copy of a block.
+/// Key of the record that names a block's replica.
 pub fn copy(pbn: Pbn) -> Vec<u8> {
     numbered(REPLICA, &[pbn.0])
 }
 
-/// Reads back of which block a key names the second copy.
+/// Decodes the key of a replica's record: the block that it is a replica of.
 pub fn parse_replica(key: &[u8]) -> Option<Pbn> {
     let rest: &[u8; 8] = key.strip_prefix(&[REPLICA])?.try_into().ok()?;
     Some(Pbn(u64_be(rest)))
 }
 
-/// Bounds of all second copies' keys.
+/// Bounds of all keys of replicas' records.
 pub fn all_replicas() -> (Vec<u8>, Vec<u8>) {
     (vec![REPLICA], vec![REPLICA + 1])
 }
 
-/// Key of how far the scrub is.
+/// Key of the scrub's progress.
 pub fn scrub() -> Vec<u8> {
     vec![SCRUB]
 }
 
-/// Key of what is said of a map's file about how it is deduplicated.
+/// Key of the policy of a map's file.
 pub fn file_policy(map: MapId) -> Vec<u8> {
     numbered(FILE_POLICY, &[map.0])
 }
 
-/// Reads the map of such a key back.
+/// Decodes the map of such a key.
 pub fn parse_file_policy(key: &[u8]) -> Option<MapId> {
     let rest: &[u8; 8] = key.strip_prefix(&[FILE_POLICY])?.try_into().ok()?;
     Some(MapId(u64_be(rest)))

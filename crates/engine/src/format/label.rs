@@ -1,4 +1,4 @@
-//! Block 0 of the data area: whose data this is. Found on a foreign or swapped device, the volume refuses to open.
+//! Block 0 of the data area: the volume that it belongs to. With a foreign or swapped device the volume does not open.
 
 use super::{at, checksum};
 use crate::{BLOCK_BYTES, Error, Result};

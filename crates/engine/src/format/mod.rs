@@ -24,14 +24,14 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// Format version of the whole volume.
 pub const VERSION: u32 = 1;
 
-/// Checksum of structured bytes. The seed tells structures apart, so that one in the place
-/// of another is not taken for it.
+/// Checksum of structured bytes. The seed differs by structure, so that one in the place
+/// of another is not mistaken for it.
 pub fn checksum(bytes: &[u8], seed: u64) -> u64 {
     xxh3_64_with_seed(bytes, seed)
 }
 
-/// Reads fixed-width numbers at stated offsets. Callers pass arrays long enough: the lengths are
-/// constants checked by each structure.
+/// Reads fixed-width numbers at given offsets. Callers pass arrays that are long enough: the lengths are
+/// constants that each structure checks.
 pub mod at {
     /// The u16 at `at`.
     pub fn u16(bytes: &[u8], at: usize) -> u16 {

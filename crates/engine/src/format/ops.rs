@@ -1,6 +1,6 @@
-//! The operations inside a log record, each absolute, so that doing one twice does no harm.
+//! The operations in a log record. Each is absolute, so that doing one twice does no harm.
 //!
-//! Numbers are written as differences to the operation before, so an operation costs few bytes:
+//! Numbers are stored as differences from the operation before, so an operation takes few bytes:
 //! a random 4 KiB write about 25 (40 with an eager fingerprint).
 
 use super::keys::ShardKey;
@@ -21,40 +21,40 @@ const FINGERPRINT: u8 = 10;
 const DATA: u8 = 11;
 const FLAGS: u8 = 12;
 
-/// One change, as it stands in the log.
+/// One change, as in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op<'a> {
-    /// A record gets a value.
+    /// Sets a record.
     Put {
         /// Its key.
         key: &'a [u8],
         /// Its value.
         value: &'a [u8],
     },
-    /// A record goes.
+    /// Removes a record.
     Delete {
         /// Its key.
         key: &'a [u8],
     },
-    /// A block of new content, with one reference.
+    /// Stores a block of new content, with one reference.
     Store {
-        /// Where.
+        /// The block.
         pbn: Pbn,
-        /// Of the content.
+        /// The tag of its content.
         tag: Tag,
-        /// Of the content, if computed.
+        /// The fingerprint of its content, if computed.
         fingerprint: Option<Fingerprint>,
     },
-    /// Blocks that follow each other get this reference count.
+    /// Sets the refcount of adjacent blocks.
     Count {
         /// The first.
         pbn: Pbn,
         /// How many.
         blocks: u64,
-        /// The new count of each.
+        /// The new refcount of each.
         count: u32,
     },
-    /// Blocks of a map, within one shard, get a target.
+    /// Sets the target of adjacent blocks of a map, within one shard.
     Map {
         /// The map.
         map: MapId,
@@ -62,29 +62,29 @@ pub enum Op<'a> {
         lbn: Lbn,
         /// How many.
         blocks: u16,
-        /// What they are now.
+        /// Their new target.
         target: Target,
     },
-    /// A shard goes as a whole.
+    /// Removes a whole shard.
     DropShard {
-        /// Which.
+        /// The shard.
         key: ShardKey,
     },
-    /// A block's fingerprint was computed later.
+    /// Sets a block's fingerprint, which was computed later.
     Fingerprint {
         /// The block.
         pbn: Pbn,
         /// Its fingerprint.
         fingerprint: Fingerprint,
     },
-    /// A block's flags change.
+    /// Sets a block's flags.
     Flags {
         /// The block.
         pbn: Pbn,
-        /// Its flags now.
+        /// Its new flags.
         flags: u8,
     },
-    /// The content of an allocated block rides in the log.
+    /// Carries the content of an allocated block in the log.
     Data {
         /// The block.
         pbn: Pbn,
@@ -93,7 +93,7 @@ pub enum Op<'a> {
     },
 }
 
-/// The numbers that the next operation is written against.
+/// The numbers that the next operation's differences refer to.
 #[derive(Clone, Copy, Debug, Default)]
 struct Before {
     pbn: u64,
@@ -101,7 +101,7 @@ struct Before {
     lbn: u64,
 }
 
-/// Operations of one group, encoded as they come.
+/// The encoded operations of one group.
 #[derive(Debug, Default)]
 pub struct OpWriter {
     bytes: Vec<u8>,
@@ -155,7 +155,7 @@ impl OpWriter {
                 self.bytes.push(flags);
             }
             Op::Data { pbn, bytes } => {
-                assert_eq!(bytes.len(), BLOCK_BYTES, "data rides in whole blocks");
+                assert_eq!(bytes.len(), BLOCK_BYTES, "data in the log is in whole blocks");
                 self.bytes.push(DATA);
                 self.pbn(pbn, 1);
                 self.bytes.extend_from_slice(bytes);
@@ -197,7 +197,7 @@ impl OpWriter {
     }
 }
 
-/// Reads operations back, in order. Ends early, with `is_damaged`, at bytes that are no operation.
+/// Decodes operations, in order. Ends early, with `is_damaged`, at bytes that are not an operation.
 #[derive(Debug)]
 pub struct OpReader<'a> {
     rest: &'a [u8],
@@ -206,12 +206,12 @@ pub struct OpReader<'a> {
 }
 
 impl<'a> OpReader<'a> {
-    /// Reads what `OpWriter` wrote.
+    /// Decodes what `OpWriter` wrote.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, before: Before::default(), is_damaged: false }
     }
 
-    /// Whether reading ended at bytes that are no operation.
+    /// Whether decoding ended at bytes that are not an operation.
     pub fn is_damaged(&self) -> bool {
         self.is_damaged
     }

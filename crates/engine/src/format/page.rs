@@ -1,7 +1,7 @@
 //! The block table: an array of 31-byte entries by pbn, 16 to a 512-byte sector, 8 sectors to a page.
 //!
-//! A sector carries its checksum and the sequence of the last group applied to it, so that a crash
-//! in the middle of writing a page leaves sectors that are each old or new, and redo knows which.
+//! A sector has its checksum and the sequence of the last group applied to it. A crash while a page is written leaves
+//! sectors that are each old or new, and redo knows which.
 //! A sector of zeros was never written: 16 free entries.
 
 use super::{at, checksum};
@@ -13,14 +13,14 @@ pub const PAGE_BYTES: usize = 4096;
 pub const SECTOR_BYTES: usize = 512;
 /// Entries in a page.
 pub const PAGE_ENTRIES: u64 = 128;
-/// The largest reference count; a share beyond it is refused and the block stored again.
+/// The largest refcount; a share beyond it is refused and the block is stored again.
 pub const COUNT_MAX: u32 = u32::MAX;
 
-/// Flag: the content is known to be damaged. A record holds a reference, so that the block is not reused.
+/// Flag: the content is known to be damaged. A record has a reference, so that the block is not reused.
 pub const BAD: u8 = 1;
-/// Flag: there is a second copy of the block, named by a record.
+/// Flag: the block has a replica, named by a record.
 pub const COPIED: u8 = 2;
-/// Flag: the block is a second copy, and a record holds its reference.
+/// Flag: the block is a replica, and a record has its reference.
 pub const REPLICA: u8 = 4;
 
 const SECTOR_ENTRIES: usize = 16;
@@ -37,14 +37,14 @@ const SEED: u64 = 0x7461_626C;
 const _: () = assert!(ENTRIES_AT + SECTOR_ENTRIES * ENTRY_BYTES == SECTOR_BYTES);
 const _: () = assert!(PAGE_BYTES / SECTOR_BYTES * SECTOR_ENTRIES == PAGE_ENTRIES as usize);
 
-/// What the table says of one pbn.
+/// The table's entry of one pbn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     /// Checksum of the content.
     pub tag: Tag,
-    /// Identity of the content, if it was computed.
+    /// Fingerprint of the content, if it was computed.
     pub fingerprint: Option<Fingerprint>,
-    /// References from maps and records; 0: the block is free, and the rest means nothing.
+    /// Refcount: references from maps and records. 0: the block is free, and the other fields mean nothing.
     pub count: u32,
     /// `BAD`, `COPIED`, `REPLICA`.
     pub flags: u8,
@@ -56,23 +56,23 @@ impl Entry {
         self.count > 0 && self.flags & BAD != 0
     }
 
-    /// Whether there is a second copy of the block.
+    /// Whether the block has a replica.
     pub fn is_copied(&self) -> bool {
         self.count > 0 && self.flags & COPIED != 0
     }
 
-    /// Whether a map may refer to the block for content with this tag: a bad one and a second copy never serve.
+    /// Whether a map may refer to the block for content with this tag: never a bad block or a replica.
     pub fn serves(&self, tag: Tag) -> bool {
         self.count > 0 && self.tag == tag && self.flags & (BAD | REPLICA) == 0
     }
 }
 
-/// The page that holds a pbn's entry.
+/// The page with a pbn's entry.
 pub fn page_of(pbn: Pbn) -> u64 {
     pbn.0 / PAGE_ENTRIES
 }
 
-/// So that a sector which lies where another belongs is found out.
+/// The seed makes the checksum of a sector in another's place fail.
 fn seed_of(number: u64, sector: usize) -> u64 {
     SEED ^ (number * SECTORS + sector as u64)
 }
@@ -90,7 +90,7 @@ impl Page {
         Self { bytes: Box::new([0; PAGE_BYTES]), changed_sectors: 0 }
     }
 
-    /// Checks page `number` as read from disk. Err: which sector is damaged, or belongs elsewhere.
+    /// Checks page `number` as read from disk. Err: the first sector that is damaged or belongs elsewhere.
     pub fn from_disk(number: u64, bytes: &[u8; PAGE_BYTES]) -> Result<Self, usize> {
         for (index, sector) in bytes.chunks_exact(SECTOR_BYTES).enumerate() {
             let sum = at::u64(sector, CHECKSUM_AT);
@@ -102,7 +102,8 @@ impl Page {
         Ok(Self { bytes: Box::new(*bytes), changed_sectors: 0 })
     }
 
-    /// What is whole of page `number` as read from disk, with empty sectors for those that are not: one bit for each of these.
+    /// The intact sectors of page `number` as read from disk, with empty sectors for the others; and one bit for each of
+    /// these.
     pub fn salvage(number: u64, bytes: &[u8; PAGE_BYTES]) -> (Self, u8) {
         let mut bytes = Box::new(*bytes);
         let mut damaged = 0;
@@ -113,12 +114,12 @@ impl Page {
         (Self { bytes, changed_sectors: damaged }, damaged)
     }
 
-    /// Which sector of its page holds a pbn's entry.
+    /// The sector of its page that has a pbn's entry.
     pub fn sector_of(pbn: Pbn) -> usize {
         Self::place(pbn).0
     }
 
-    /// The first pbn of the sector `sector` of page `number`, and of the one behind it.
+    /// The first pbn of sector `sector` of page `number`, and that of the sector after it.
     pub fn sector_blocks(number: u64, sector: usize) -> (Pbn, Pbn) {
         assert!((sector as u64) < SECTORS, "a page has no sector {sector}");
         let first = number * PAGE_ENTRIES + (sector * SECTOR_ENTRIES) as u64;
@@ -144,13 +145,13 @@ impl Page {
         self.changed_sectors = 0;
     }
 
-    /// The newest group that any sector carries.
+    /// The newest group in any sector.
     pub fn newest_sequence(&self) -> u64 {
         let sectors = self.bytes.chunks_exact(SECTOR_BYTES);
         sectors.map(|sector| at::u64(sector, SEQUENCE_AT)).max().unwrap_or(0)
     }
 
-    /// The sequence of the sector that holds `pbn`: redo of that group and older ones is already in it.
+    /// The sequence of the sector with `pbn`'s entry: that group and older ones are in it already.
     pub fn sequence_of(&self, pbn: Pbn) -> u64 {
         let sector = (pbn.0 % PAGE_ENTRIES) as usize / SECTOR_ENTRIES;
         at::u64(self.bytes.as_slice(), sector * SECTOR_BYTES + SEQUENCE_AT)
@@ -169,25 +170,25 @@ impl Page {
         }
     }
 
-    /// The reference count of a pbn of this page.
+    /// The refcount of a pbn of this page.
     pub fn count(&self, pbn: Pbn) -> u32 {
         let (_, start) = Self::place(pbn);
         at::u32(self.bytes.as_slice(), start + COUNT_AT)
     }
 
-    /// Whether no entry is in use and the page has no stamp: zeros say the same.
+    /// Whether no entry is in use and the page has no stamp: it is equivalent to zeros.
     pub fn is_free(&self) -> bool {
         (0..PAGE_ENTRIES).all(|n| self.count(Pbn(n)) == 0) && self.entry(Pbn(0)).fingerprint.is_none()
     }
 
-    /// Of page 0, where the label's entry is not needed: says whose table this is, and marks its sector as changed, so
-    /// that it carries the number of the checkpoint that writes it.
+    /// On page 0, where the label needs no entry: names the volume of the table, and marks the sector as changed, so
+    /// that it gets the number of the checkpoint that writes it.
     pub fn stamp(&mut self, volume_id: [u8; 16]) {
         let entry = Entry { fingerprint: Some(Fingerprint(volume_id)), ..Entry::default() };
         self.set(Pbn(0), &entry);
     }
 
-    /// Of page 0: whose table this is, and the checkpoint that wrote it last. None: none did.
+    /// On page 0: the volume of the table, and the checkpoint that wrote it last. None: none did.
     pub fn stamped(&self) -> Option<([u8; 16], u64)> {
         self.entry(Pbn(0)).fingerprint.map(|id| (id.0, self.sequence_of(Pbn(0))))
     }
@@ -204,7 +205,7 @@ impl Page {
         self.changed_sectors |= 1 << sector;
     }
 
-    /// Sets the reference count alone.
+    /// Sets only the refcount.
     pub fn set_count(&mut self, pbn: Pbn, count: u32) {
         debug_assert!(count <= COUNT_MAX, "refcount {count} of {pbn}");
         let (sector, start) = Self::place(pbn);
@@ -212,7 +213,7 @@ impl Page {
         self.changed_sectors |= 1 << sector;
     }
 
-    /// Sets the flags alone.
+    /// Sets only the flags.
     pub fn set_flags(&mut self, pbn: Pbn, flags: u8) {
         debug_assert!(flags & !(BAD | COPIED | REPLICA) == 0, "flags {flags:#x} of {pbn}");
         let (sector, start) = Self::place(pbn);

@@ -19,14 +19,14 @@ const SEED: u64 = 0x7265_636F;
 const HEADER_SEED: u64 = 0x6865_6164;
 const _: () = assert!(SUMS_AT + Sums::BYTES == PLACES_AT && HEADER_SUM_AT + 4 == HEADER_BYTES);
 
-/// The volume's sums after a group: every commit carries them.
+/// The volume's totals after a group: every commit stores them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Size of the data area.
+    /// Size of the data area, in blocks.
     pub data: Blocks,
     /// Blocks with a reference, and the label.
     pub used: Blocks,
-    /// Blocks promised to fallocate.
+    /// Blocks reserved by fallocate.
     pub reserved: Blocks,
     /// References from all maps.
     pub mapped: Blocks,
@@ -48,7 +48,7 @@ impl Sums {
         bytes
     }
 
-    /// Reads `BYTES` bytes.
+    /// Decodes `BYTES` bytes.
     pub fn decode(bytes: &[u8]) -> Self {
         Self {
             data: Blocks(at::u64(bytes, 0)),
@@ -60,30 +60,30 @@ impl Sums {
     }
 }
 
-/// A record's header, checked.
+/// The decoded header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The group's number: one more than the record before.
+    /// The group's number: one more than that of the record before.
     pub sequence: u64,
-    /// Bytes of operations behind the header.
+    /// Bytes of operations after the header.
     pub body_len: u64,
-    /// The volume's sums after the group.
+    /// The volume's totals after the group.
     pub sums: Sums,
 }
 
 impl Header {
-    /// Bytes that the record takes in the log.
+    /// Bytes of the record in the log.
     pub fn record_bytes(&self) -> u64 {
         record_bytes(self.body_len)
     }
 }
 
-/// Bytes that a record with `body_len` bytes of operations takes in the log.
+/// Bytes of a record with `body_len` bytes of operations in the log.
 pub fn record_bytes(body_len: u64) -> u64 {
     (HEADER_BYTES as u64 + body_len).next_multiple_of(ALIGN_BYTES as u64)
 }
 
-/// Writes the header into the front of `record`, whose operations are already in their place.
+/// Writes the header at the start of `record`; the operations are already in their place.
 pub fn seal(record: &mut [u8], header: &Header, log_id: [u8; 16]) {
     record[MAGIC_AT..SEQUENCE_AT].copy_from_slice(&MAGIC.to_le_bytes());
     record[SEQUENCE_AT..BODY_LEN_AT].copy_from_slice(&header.sequence.to_le_bytes());
@@ -100,7 +100,7 @@ pub fn seal(record: &mut [u8], header: &Header, log_id: [u8; 16]) {
     record[SUM_AT..MAGIC_AT].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Reads what the first bytes of a record claim, if they look like one of this log; the checksum is not looked at.
+/// Decodes the header of a record if it looks like one of this log. Does not check the checksum.
 pub fn peek(bytes: &[u8], log_id: [u8; 16]) -> Option<Header> {
     let header = bytes.get(..HEADER_BYTES)?;
     if at::u64(header, MAGIC_AT) != MAGIC || header[LOG_ID_AT..SUMS_AT] != log_id {
@@ -113,7 +113,7 @@ pub fn peek(bytes: &[u8], log_id: [u8; 16]) -> Option<Header> {
     })
 }
 
-/// Checks a whole record; gives its header and its operations.
+/// Checks a whole record and returns its header and operations. None: it is damaged, or another log's.
 pub fn open(record: &[u8], log_id: [u8; 16]) -> Option<(Header, &[u8])> {
     let header = peek(record, log_id)?;
     let end = HEADER_BYTES.checked_add(usize::try_from(header.body_len).ok()?)?;
@@ -121,12 +121,12 @@ pub fn open(record: &[u8], log_id: [u8; 16]) -> Option<(Header, &[u8])> {
     (at::u64(record, SUM_AT) == checksum(covered, SEED)).then(|| (header, &record[HEADER_BYTES..end]))
 }
 
-/// What the header's own sum should be.
+/// The checksum that the header should have.
 fn header_sum(record: &[u8]) -> u32 {
     checksum(&record[MAGIC_AT..HEADER_SUM_AT], HEADER_SEED) as u32
 }
 
-/// The header of group `sequence` in the first bytes of a record, with one flipped bit put right if that makes it
+/// The header of group `sequence` in the first bytes of a record, after repairing one flipped bit if that makes it
 /// whole. None: there is no such header.
 pub fn mend_header(bytes: &mut [u8], log_id: [u8; 16], sequence: u64) -> Option<Header> {
     let whole = |bytes: &[u8]| {
@@ -150,8 +150,8 @@ pub fn mend_header(bytes: &mut [u8], log_id: [u8; 16], sequence: u64) -> Option<
     None
 }
 
-/// In how many bits bytes differ from any header of group `sequence`: most bytes are no header at all, and are not
-/// looked at any longer.
+/// The number of bits in which bytes differ from any header of group `sequence`: rules out most bytes that are not a
+/// header.
 fn wrong_bits(header: &[u8], log_id: [u8; 16], sequence: u64) -> u32 {
     let numbers =
         (at::u64(header, MAGIC_AT) ^ MAGIC).count_ones() + (at::u64(header, SEQUENCE_AT) ^ sequence).count_ones();
@@ -159,8 +159,8 @@ fn wrong_bits(header: &[u8], log_id: [u8; 16], sequence: u64) -> u32 {
     numbers + ids.sum::<u32>()
 }
 
-/// Puts one flipped bit of a record right whose header is whole. False: more than one bit differs, as in a record that
-/// was not written to its end.
+/// Repairs one flipped bit of a record whose header is whole. False: more than one bit differs, as in a record that
+/// was not completely written.
 pub fn mend(record: &mut [u8], header: &Header, log_id: [u8; 16]) -> bool {
     let Some(end) = usize::try_from(header.body_len).ok().and_then(|len| HEADER_BYTES.checked_add(len)) else {
         return false;

@@ -1,4 +1,4 @@
-//! What is kept of damaged blocks: which are bad and what serves for them, second copies, how far the scrub is.
+//! Records about damaged blocks: bad blocks and their replacements, replicas, the scrub's progress.
 
 use super::{at, checksum};
 use crate::{Pbn, Tag};
@@ -10,47 +10,47 @@ const SCRUB_SEED: u64 = 0x7363_7275;
 /// A bad block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadRecord {
-    /// The block that is read in its place; None: its content is nowhere, as far as is known.
+    /// Its replacement, which is read in its place. None: no good copy of its content is known.
     pub replacement: Option<Pbn>,
-    /// Tag of the content that it should have.
+    /// The tag of the content that it should have.
     pub tag: Tag,
 }
 
 impl BadRecord {
-    /// The record's value. pbn 0, the label, is nobody's home.
+    /// The record's value. pbn 0, the label, stands for no replacement.
     pub fn encode(&self) -> Vec<u8> {
         sealed(&[self.replacement.map_or(0, |replacement| replacement.0), self.tag.0], BAD_SEED)
     }
 
-    /// Reads the record's value. None: damaged.
+    /// Decodes the record's value. None: it is damaged.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let [replacement, tag] = unsealed(bytes, BAD_SEED)?;
         Some(Self { replacement: (replacement > 0).then_some(Pbn(replacement)), tag: Tag(tag) })
     }
 }
 
-/// The value of the record that names a second copy.
+/// The value of the record that names a replica.
 pub fn encode_replica(copy: Pbn) -> Vec<u8> {
     sealed(&[copy.0], COPY_SEED)
 }
 
-/// Reads it back. None: damaged.
+/// Decodes it. None: it is damaged.
 pub fn decode_replica(bytes: &[u8]) -> Option<Pbn> {
     let [copy] = unsealed(bytes, COPY_SEED)?;
     Some(Pbn(copy))
 }
 
-/// What became of the last pass of the scrub.
+/// The state of the scrub's last pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScrubState {
     /// There was none.
     #[default]
     Never,
-    /// It is under way.
+    /// It is running.
     Running,
-    /// It is held up.
+    /// It is paused.
     Paused,
-    /// It was given up.
+    /// It was cancelled.
     Stopped,
     /// Every block was read.
     Finished,
@@ -59,26 +59,26 @@ pub enum ScrubState {
 impl ScrubState {
     const ALL: [Self; 5] = [Self::Never, Self::Running, Self::Paused, Self::Stopped, Self::Finished];
 
-    /// As shown to people.
+    /// Its name for people.
     pub fn name(self) -> &'static str {
         ["never", "running", "paused", "stopped", "finished"][self as usize]
     }
 }
 
-/// How far the scrub is.
+/// The scrub's progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScrubRecord {
-    /// What became of it.
+    /// The state of the pass.
     pub state: ScrubState,
     /// The first pbn that is not read yet.
     pub next: Pbn,
     /// Blocks read in this pass.
     pub blocks: u64,
-    /// Bad ones found in this pass.
+    /// Bad blocks found in this pass.
     pub found: u64,
-    /// Bytes per second at most; 0: as the load allows.
+    /// Most bytes per second; 0: as the load allows.
     pub rate: u64,
-    /// Microseconds that the pass has taken.
+    /// Microseconds spent on the pass.
     pub spent: u64,
     /// Passes finished in the volume's life.
     pub passes: u64,
@@ -92,7 +92,7 @@ impl ScrubRecord {
         sealed(&numbers, SCRUB_SEED)
     }
 
-    /// Reads the record's value. None: damaged.
+    /// Decodes the record's value. None: it is damaged.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let [state, next, blocks, found, rate, spent, passes] = unsealed(bytes, SCRUB_SEED)?;
         let state = *ScrubState::ALL.get(usize::try_from(state).ok()?)?;
@@ -100,7 +100,7 @@ impl ScrubRecord {
     }
 }
 
-/// Numbers with a checksum behind them.
+/// Numbers followed by a checksum.
 fn sealed(numbers: &[u64], seed: u64) -> Vec<u8> {
     let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     let sum = checksum(&bytes, seed);

@@ -1,10 +1,10 @@
-//! A shard: the extents of 256 consecutive lbns of one map, one record each.
+//! A shard: the extents of 256 consecutive lbns of one map, in one record.
 
 use super::keys::ShardKey;
 use super::{checksum, varint};
 use crate::Pbn;
 
-/// Blocks that a shard covers.
+/// Blocks of a shard.
 pub const SHARD_BLOCKS: u64 = 256;
 const CHECKSUM_BYTES: usize = 4;
 const SEED: u64 = 0x7368_6172;
@@ -12,19 +12,19 @@ const SEED: u64 = 0x7368_6172;
 const RESERVED: u64 = 0;
 const DATA: u64 = 1;
 
-/// What a mapped block is.
+/// The target of a mapped block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Nothing: reads as zeros.
     Hole,
-    /// Reads as zeros; space is promised to the first write.
+    /// Reads as zeros; space is reserved for the first write.
     Reserved,
-    /// Held by this pbn; the extent's further blocks by the pbns that follow.
+    /// Stored at this pbn; the extent's other blocks at the pbns after it.
     Data(Pbn),
 }
 
 impl Target {
-    /// The target `n` blocks further on in the same extent.
+    /// The target of the block `n` blocks later in the same extent.
     pub fn plus(self, n: u64) -> Self {
         match self {
             Target::Data(pbn) => Target::Data(pbn.plus(n)),
@@ -33,10 +33,10 @@ impl Target {
     }
 }
 
-/// A run of blocks of a shard with one target.
+/// A run of blocks of a shard with consecutive targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// First block, counted from the shard's start.
+    /// First block, counted from the shard's start: below 256.
     pub first: u16,
     /// Length, at least 1.
     pub blocks: u16,
@@ -45,7 +45,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// First block behind the extent.
+    /// First block after the extent.
     pub fn end(&self) -> u16 {
         self.first + self.blocks
     }
@@ -55,13 +55,13 @@ impl Extent {
     }
 }
 
-/// So that a record which stands under the key of another is found out.
+/// The seed makes the checksum of a record under another's key fail.
 fn seed_of(key: ShardKey) -> u64 {
     SEED ^ key.map.0.rotate_left(32) ^ key.shard
 }
 
 /// The extents of one shard. Invariants: (1) in order, (2) not overlapping, (3) none empty, none a hole,
-/// (4) within `SHARD_BLOCKS`, (5) neighbours that continue each other are one extent.
+/// (4) within `SHARD_BLOCKS`, (5) adjacent extents that continue each other are one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shard {
     extents: Vec<Extent>,
@@ -73,17 +73,17 @@ impl Shard {
         &self.extents
     }
 
-    /// Whether all is hole.
+    /// Whether everything is a hole.
     pub fn is_empty(&self) -> bool {
         self.extents.is_empty()
     }
 
-    /// Bytes held in memory, roughly.
+    /// Memory taken, in bytes, roughly.
     pub fn memory_bytes(&self) -> usize {
         64 + self.extents.capacity() * size_of::<Extent>()
     }
 
-    /// The parts of `first..end`, holes included, in order.
+    /// The extents within `first..end`, including holes, in order.
     pub fn slice(&self, first: u16, end: u16) -> impl Iterator<Item = Extent> + '_ {
         debug_assert!(first <= end && u64::from(end) <= SHARD_BLOCKS, "(4) blocks {first} to {end} of a shard");
         let mut at = first;
@@ -106,7 +106,7 @@ impl Shard {
         })
     }
 
-    /// Puts `new` (which may be a hole) in the place of what was there.
+    /// Replaces what is at the blocks of `new`, which may be a hole.
     pub fn set(&mut self, new: Extent) {
         assert!(u64::from(new.end()) <= SHARD_BLOCKS, "(4) an extent ends at {}", new.end());
         let from = self.extents.partition_point(|extent| extent.end() <= new.first);
@@ -128,7 +128,7 @@ impl Shard {
         self.join(from.saturating_sub(1), 5);
     }
 
-    /// Joins neighbours that continue each other among `count` extents from `from` on.
+    /// Joins adjacent extents that continue each other among `count` extents from `from` on.
     fn join(&mut self, from: usize, count: usize) {
         let mut at = from;
         for _ in 0..count {
@@ -142,7 +142,7 @@ impl Shard {
         }
     }
 
-    /// Blocks that are data or reserved.
+    /// Number of blocks that are data or reserved.
     pub fn mapped_blocks(&self) -> u64 {
         self.extents.iter().map(|extent| u64::from(extent.blocks)).sum()
     }
@@ -167,7 +167,7 @@ impl Shard {
         out
     }
 
-    /// Reads the value of the record `key`. None: damaged, or another record's.
+    /// Decodes the value of the record `key`. None: it is damaged, or another record's.
     pub fn decode(key: ShardKey, value: &[u8]) -> Option<Self> {
         let (mut body, sum) = value.split_at_checked(value.len().checked_sub(CHECKSUM_BYTES)?)?;
         if sum != (checksum(body, seed_of(key)) as u32).to_le_bytes() {

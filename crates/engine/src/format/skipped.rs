@@ -1,4 +1,4 @@
-//! A checkpoint of the skipped buffer: the file `skipped` has two slots, written in turn, the newer sound one counts.
+//! A checkpoint of the skipped buffer: the file `skipped` has two slots, written in turn; the newer intact one counts.
 //!
 //! Advice: without it, or with an old one, the worker looks at everything once.
 
@@ -6,9 +6,9 @@ use oncefs_dedup::Skipped;
 
 use super::{at, checksum, varint};
 
-/// Place of the second slot; a checkpoint is smaller by far.
+/// Offset of the second slot in bytes; a checkpoint is far smaller.
 pub const SLOT_BYTES: u64 = 16 << 20;
-/// What is read first: from it follows how much more.
+/// Bytes that are read first: they tell how many more there are.
 pub const HEADER_BYTES: usize = 64;
 const MAGIC: &[u8; 16] = b"oncefs skipped\n\0";
 const ID_AT: usize = 16;
@@ -28,11 +28,11 @@ const EVERYTHING: u64 = 2;
 pub struct Checkpoint {
     /// The volume.
     pub volume_id: [u8; 16],
-    /// Counts checkpoints.
+    /// The number of the checkpoint.
     pub number: u64,
-    /// The last commit of a clean unmount that this was written at; 0: it was written in between.
+    /// The last commit of the clean unmount that wrote it; 0: it was written while mounted.
     pub clean_at: u64,
-    /// What is to be looked at.
+    /// The blocks, files or everything to look at.
     pub records: Vec<Skipped>,
 }
 
@@ -61,18 +61,18 @@ impl Checkpoint {
         bytes
     }
 
-    /// Of header and body, without the checksum itself.
+    /// The checksum of header and body, without itself.
     fn sum(bytes: &[u8]) -> u64 {
         checksum(&bytes[HEADER_BYTES..], checksum(&bytes[..CHECKSUM_AT], SEED))
     }
 
-    /// Bytes of the whole slot, by its header; None: nothing was written there.
+    /// Bytes of the whole slot, from its header. None: nothing was written there.
     pub fn length(header: &[u8; HEADER_BYTES]) -> Option<usize> {
         let length = at::u64(header, LENGTH_AT);
         (&header[..ID_AT] == MAGIC && length < SLOT_BYTES - HEADER_BYTES as u64).then(|| HEADER_BYTES + length as usize)
     }
 
-    /// Reads a slot back; None: damaged.
+    /// Decodes a slot. None: it is damaged.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let header: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
         if Self::length(header)? != bytes.len() || at::u64(header, CHECKSUM_AT) != Self::sum(bytes) {

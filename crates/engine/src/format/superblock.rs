@@ -1,11 +1,11 @@
-//! The file `superblock`: what never changes in a volume's life. Sizes and sums live in the log and the checkpoint.
+//! The file `superblock`: what never changes in a volume's life. Sizes and totals are in the log and the checkpoint.
 
 use std::fmt;
 
 use super::{VERSION, at, checksum};
 use crate::{DataPlace, Error, Profile, Result};
 
-/// Size of the superblock.
+/// Size of the superblock in bytes.
 pub const BYTES: usize = 4096;
 const MAGIC: &[u8; 16] = b"oncefs volume\n\0\0";
 const VERSION_AT: usize = 16;
@@ -25,17 +25,17 @@ const _: () = assert!(PATH_BYTES_MAX >= 4000);
 pub struct Superblock {
     /// Identity, stable for the volume's life.
     pub volume_id: [u8; 16],
-    /// Key of tags and fingerprints. The file is readable by its owner only.
+    /// The key of tags and fingerprints. Only the file's owner can read it.
     pub secret: [u8; 32],
-    /// Size of the log.
+    /// Size of the log in bytes.
     pub log_bytes: u64,
-    /// Where the data area lives.
+    /// Where the data area is.
     pub data: DataPlace,
-    /// Default policy.
+    /// The volume's profile.
     pub profile: Profile,
 }
 
-/// Without the secret, which no message may show.
+/// Leaves out the secret, which no message may show.
 impl fmt::Debug for Superblock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { volume_id, secret: _, log_bytes, data, profile } = self;
@@ -46,7 +46,11 @@ impl fmt::Debug for Superblock {
 }
 
 impl Superblock {
-    /// The bytes of the file. Refused: a device path that is too long.
+    /// The bytes of the file.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`]: the path of the data device is too long.
     pub fn encode(&self) -> Result<[u8; BYTES]> {
         let mut bytes = [0; BYTES];
         bytes[..VERSION_AT].copy_from_slice(MAGIC);
@@ -68,7 +72,11 @@ impl Superblock {
         Ok(bytes)
     }
 
-    /// Reads the file's bytes; `path` is named in messages.
+    /// Decodes the file's bytes; messages name `path`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotAVolume`], [`Error::NewerFormat`] or [`Error::Corrupt`].
     pub fn decode(bytes: &[u8], path: &str) -> Result<Self> {
         if bytes.len() < VERSION_AT || &bytes[..VERSION_AT] != MAGIC {
             return Err(Error::NotAVolume(path.to_owned()));

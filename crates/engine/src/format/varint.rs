@@ -1,6 +1,6 @@
-//! Variable-length numbers: seven bits a byte, low bits first, the top bit says "more follows".
+//! Variable-length numbers: seven bits per byte, low bits first; the top bit means "more follows".
 
-/// Appends `value` in 1 to 10 bytes.
+/// Appends `value`, in 1 to 10 bytes.
 pub fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -9,12 +9,12 @@ pub fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends a signed difference, small ones of either sign in one byte.
+/// Appends a signed difference; small ones of either sign take one byte.
 pub fn put_signed(out: &mut Vec<u8>, value: i64) {
     put(out, ((value << 1) ^ (value >> 63)) as u64);
 }
 
-/// Reads a number and moves `bytes` past it. None: the bytes end early or the number is too long.
+/// Reads a number and moves `bytes` past it. None: the bytes end too early, or the number is too long.
 pub fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {

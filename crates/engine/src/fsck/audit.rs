@@ -1,4 +1,4 @@
-//! The store as fsck sees it: audits, repairs, and what their messages need.
+//! The interface for fsck: audits, repairs, and the places that their messages name.
 
 use hashbrown::HashSet;
 
@@ -10,11 +10,16 @@ use crate::fsck::fix::Fixed;
 use crate::{Blocks, Lbn, MapId, Pbn, Result, Store};
 
 impl Store {
-    /// Every map that holds something and is not detached, with its blocks, in the order of ids. None: a part of it is
-    /// damaged, so they cannot be counted.
+    /// Calls `visit` for every map that has blocks and is not detached, in the order of ids, with the number of its blocks;
+    /// `None` if a part of the map is damaged.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`](crate::Error::Io) or [`Error::Corrupt`](crate::Error::Corrupt): the record store, or a structure that
+    /// the log changes, cannot be read.
     pub fn for_each_map(&self, visit: &mut dyn FnMut(MapId, Option<Blocks>)) -> Result<()> {
         self.core.redo_all()?;
-        // By their records: memory knows the ids of maps whose blocks are all freed, too, or are said to be.
+        // From their records: memory also has the ids of maps whose blocks are all freed, or are said to be.
         let detached: HashSet<MapId> = self.core.detached_maps()?.into_iter().collect();
         let mut current: Option<(MapId, Option<u64>)> = None;
         let mut finish = |done: Option<(MapId, Option<u64>)>| {
@@ -38,35 +43,64 @@ impl Store {
         Ok(())
     }
 
-    /// Checks the volume, on which nothing else may happen meanwhile: every invariant across structures, and
-    /// with `read_data` every live block against its tag. `progress` is told blocks done and blocks in all.
+    /// Checks every invariant across the engine's structures, and with `read_data` every live block against its tag. Nothing
+    /// else may happen on the volume meanwhile. `progress` gets the blocks done and the blocks in all.
+    ///
+    /// Faults are in the report; they are not errors.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`](crate::Error::Io), [`Error::NoSpace`](crate::Error::NoSpace) or
+    /// [`Error::Corrupt`](crate::Error::Corrupt): the check itself cannot go on, because a device, the record store or the
+    /// temporary file for sorting failed.
     pub fn check(&self, read_data: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {
         self.core.check(read_data, progress)
     }
 
-    /// The same, told phase by phase.
+    /// As [`Store::check`]; `progress` also gets the phase.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::check`].
     pub fn audit(&self, read_data: bool, progress: Progress<'_>) -> Result<CheckReport> {
         self.core.audit(read_data, progress)
     }
 
-    /// Mends what is wrong with blocks, maps and sums and may be mended: see `docs/fsck.md`. The volume was opened
-    /// with [`Store::open_for_fsck`].
+    /// Repairs the faults of blocks, maps and totals whose remedy is at most `limit`; see `docs/fsck.md`. The volume was
+    /// opened with [`Store::open_for_fsck`]. The result lists what was repaired and what is left.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::ReadOnly`](crate::Error::ReadOnly): the volume takes no changes.
+    /// - As [`Store::check`] and [`Store::commit`].
     pub fn repair(&self, limit: Remedy, progress: Progress<'_>) -> Result<Fixed> {
         self.core.health.usable()?;
         self.core.repair(limit, progress)
     }
 
-    /// Commits or checkpoints if much was published since: keeps memory bounded where no thread does.
+    /// Commits or checkpoints if much was published since the last time: keeps memory bounded on a volume without threads.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::commit`].
     pub fn settle(&self) -> Result<()> {
         self.core.settle()
     }
 
-    /// Which places of which maps have one of some blocks, at most `limit` of them.
+    /// The places (block, map, lbn) that refer to any of `blocks`, at most `limit`. Reads all maps.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`](crate::Error::Io) or [`Error::Corrupt`](crate::Error::Corrupt): the record store cannot be read.
     pub fn places_of(&self, blocks: &[Pbn], limit: usize) -> Result<Vec<(Pbn, MapId, Lbn)>> {
         self.core.places_of(blocks, limit)
     }
 
-    /// First block behind everything that a map holds.
+    /// The first block after everything that the map has; 0 for an empty map.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`](crate::Error::Io) or [`Error::Corrupt`](crate::Error::Corrupt): the map cannot be read.
     pub fn end_of_map(&self, map: MapId) -> Result<Lbn> {
         let (mut from, mut end) = (0, 0);
         loop {
@@ -83,5 +117,5 @@ impl Store {
     }
 }
 
-/// Shards looked at in one go when a map's end is sought.
+/// Shards read at once when a map's end is sought.
 const SHARDS_LOOKED_AT: usize = 256;

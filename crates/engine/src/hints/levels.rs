@@ -88,7 +88,7 @@ impl Core {
         };
         hints.sort_unstable();
         self.merge(disk, &hints);
-        self.hints.memory.lock().set_eviction_span_bits(Some(disk.level.span_bits()));
+        self.hints.memory.lock().set_eviction_range_bits(Some(disk.level.eviction_range_bits()));
     }
 
     fn merge(&self, disk: &mut DiskHints, hints: &[Hint]) {
@@ -173,7 +173,7 @@ impl Core {
         if let Some(level) = self.checked(disk, adopted) {
             disk.level = level;
         }
-        self.hints.memory.lock().set_eviction_span_bits(Some(disk.level.span_bits()));
+        self.hints.memory.lock().set_eviction_range_bits(Some(disk.level.eviction_range_bits()));
         complete_at == self.journal.opened_at && complete_at > 0 && disk.file.damaged == 0
     }
 

@@ -6,7 +6,7 @@ use super::{Kv, KvMemory, Put};
 use crate::device::{Access, Fault, Faults};
 use crate::{Error, Result};
 
-/// The name that the faults know the sorted state by.
+/// The name of the sorted state among the parts with faults.
 pub const RECORDS: &str = "records";
 
 /// A key-value store with faults.

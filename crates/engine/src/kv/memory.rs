@@ -1,4 +1,4 @@
-//! The in-memory twin of RocksDB, for tests that must not touch a disk.
+//! A key-value store in memory, in place of RocksDB: for tests that must not touch a disk.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ pub struct MemoryKv {
 }
 
 impl MemoryKv {
-    /// The store after a crash. RocksDB may have flushed by itself, so `flushed` decides
-    /// whether the crash leaves everything written or only what `flush` made durable.
+    /// The store after a power cut. RocksDB may have flushed by itself, so `flushed` decides
+    /// whether everything written survives or only what `flush` made durable.
     pub fn after_power_cut(&self, flushed: bool) -> Self {
         let survived = if flushed { self.written.read().clone() } else { self.durable.read().clone() };
         Self { written: RwLock::new(survived.clone()), durable: RwLock::new(survived) }

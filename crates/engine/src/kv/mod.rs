@@ -10,13 +10,16 @@ pub use rocks::RocksKv;
 
 use crate::Result;
 
-/// A key with its new value; None removes it.
+/// A key with its new value; None removes the key.
 pub type Put = (Vec<u8>, Option<Vec<u8>>);
 
-/// What oncefs needs of a key-value store. What was written before a `flush` survives a crash;
-/// what was written after it may survive in part, but each `write` wholly or not at all.
+/// What oncefs needs from a key-value store. Everything written before a `flush` survives a crash.
+/// Later writes may survive or not, but each `write` as a whole.
+///
+/// Errors: [`Error::Io`](crate::Error::Io), [`Error::NoSpace`](crate::Error::NoSpace) if the host is full, and
+/// [`Error::Corrupt`](crate::Error::Corrupt) if the store's files are damaged.
 pub trait Kv: Send + Sync {
-    /// The value of `key`.
+    /// The value of `key`. None: there is no such key.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
     /// Pairs with `from <= key < to`, in order, at most `limit`.
     fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>>;
@@ -24,11 +27,11 @@ pub trait Kv: Send + Sync {
     fn write(&self, batch: Vec<Put>) -> Result<()>;
     /// Makes everything written durable.
     fn flush(&self) -> Result<()>;
-    /// Bytes held in memory, and look-ups (found, not found) in its block cache.
+    /// Memory taken, and hits and misses of the block cache.
     fn memory(&self) -> KvMemory;
 }
 
-/// What a key-value store holds in memory.
+/// The memory of a key-value store.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KvMemory {
     /// Bytes of cache and write buffers.
@@ -37,6 +40,6 @@ pub struct KvMemory {
     pub bytes_max: u64,
     /// Block look-ups answered from the cache.
     pub hits: u64,
-    /// Block look-ups that went to disk.
+    /// Block look-ups that read from disk.
     pub misses: u64,
 }

@@ -11,7 +11,7 @@ use rocksdb::{
 use super::{Kv, KvMemory, Put};
 use crate::{Error, Result};
 
-/// Share of the memory budget that goes to write buffers; the rest is block cache.
+/// One part in this many of the memory goes to write buffers; the rest is block cache.
 const WRITE_BUFFER_SHARE: u64 = 3;
 const WRITE_BUFFER_BYTES_MIN: u64 = 1 << 20;
 const WRITE_BUFFER_BYTES_MAX: u64 = 16 << 20;
@@ -25,7 +25,7 @@ pub struct RocksKv {
 }
 
 impl RocksKv {
-    /// Makes an empty database.
+    /// Creates an empty database.
     pub fn create(path: &Path) -> Result<()> {
         let (mut options, _) = Self::options(WRITE_BUFFER_BYTES_MIN * WRITE_BUFFER_SHARE);
         options.create_if_missing(true);
@@ -34,7 +34,7 @@ impl RocksKv {
         db.flush().map_err(|e| failed("making the record store", &e))
     }
 
-    /// Opens a database within `bytes_max` of memory.
+    /// Opens a database that takes up to `bytes_max` bytes of memory.
     pub fn open(path: &Path, bytes_max: u64, read_only: bool) -> Result<Self> {
         let (options, cache) = Self::options(bytes_max);
         let db = match read_only {
@@ -73,7 +73,7 @@ impl RocksKv {
 
 fn failed(what: &str, error: &rocksdb::Error) -> Error {
     let text = error.to_string();
-    // RocksDB hands the host's errno on as text only: "No space left on device" is strerror(ENOSPC).
+    // RocksDB passes the host's errno only as text: "No space left on device" is strerror(ENOSPC).
     if text.contains("No space left on device") {
         return Error::NoSpace;
     }

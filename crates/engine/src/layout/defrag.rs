@@ -1,5 +1,5 @@
 //! Defrag: short runs of a file are written anew, together, so that reading it goes to fewer places of the data area.
-//! What to move is planned in values (`oncefs_dedup::plan_layout`); here the plan is made for a map and carried out,
+//! What to move is planned in values (`oncefs_dedup::plan_defrag`); here the plan is made for a map and carried out,
 //! in portions, beside whatever else is done with the file.
 //!
 //! Every run that came of it is one publication, durable with its group: a crash before that leaves the old blocks in
@@ -7,7 +7,7 @@
 
 mod portion;
 
-use oncefs_dedup::{LaidRun, LayoutPlan, LayoutRule, plan_layout};
+use oncefs_dedup::{DefragPlan, DefragRule, FileRun, plan_defrag};
 use serde::{Deserialize, Serialize};
 
 use crate::core::Core;
@@ -104,7 +104,7 @@ impl Core {
         let (mut runs, next) = self.window_of(map, options.from, window.min(WINDOW_SHARDS))?;
         let run_blocks_min = options.run_blocks_min.unwrap_or_else(|| self.run_blocks_min(map)).min(RUN_BLOCKS_MIN_MAX);
         self.look_at_short(&mut runs, run_blocks_min)?;
-        let plan = plan_layout(&runs, &LayoutRule { run_blocks_min, space_blocks: options.space.0 });
+        let plan = plan_defrag(&runs, &DefragRule { run_blocks_min, space_blocks: options.space.0 });
         let mut outcome = DefragOutcome {
             extents_before: plan.runs_before,
             next: next.map(|lbn| lbn.0),
@@ -130,13 +130,13 @@ impl Core {
     fn carry_out(
         &self,
         map: MapId,
-        plan: &LayoutPlan,
-        runs: &[LaidRun],
+        plan: &DefragPlan,
+        runs: &[FileRun],
         options: &DefragOptions,
         outcome: &mut DefragOutcome,
     ) -> Result<Option<Lbn>> {
         let blocks_min = u64::from(options.run_blocks_min.unwrap_or(0));
-        for stretch in &plan.stretches {
+        for stretch in &plan.ranges {
             let mut rest = &runs[stretch.from..stretch.to];
             while !rest.is_empty() {
                 let mut size = self.worker.defragging.lock();
@@ -156,7 +156,7 @@ impl Core {
 
     /// The runs of a part of a map, from an lbn on that begins one, and where the next part begins. No run is cut, so
     /// that the part has more than `shards_max` shards where a run is longer.
-    pub fn window_of(&self, map: MapId, from: Lbn, shards_max: usize) -> Result<(Vec<LaidRun>, Option<Lbn>)> {
+    pub fn window_of(&self, map: MapId, from: Lbn, shards_max: usize) -> Result<(Vec<FileRun>, Option<Lbn>)> {
         let (mut runs, mut seen) = (Vec::new(), 0);
         let mut at = Some(from);
         while let Some(from) = at {
@@ -171,7 +171,7 @@ impl Core {
         Ok((runs, None))
     }
 
-    fn runs_within(&self, map: MapId, from: Lbn, until: Lbn) -> Result<Vec<LaidRun>> {
+    fn runs_within(&self, map: MapId, from: Lbn, until: Lbn) -> Result<Vec<FileRun>> {
         let mut runs = Vec::new();
         let mut at = Some(from);
         while let Some(from) = at {
@@ -181,10 +181,10 @@ impl Core {
     }
 
     /// Adds the runs of some shards, between two lbns. Gives how many shards these are, and where to go on.
-    fn add_runs(&self, map: MapId, from: Lbn, until: Lbn, runs: &mut Vec<LaidRun>) -> Result<(usize, Option<Lbn>)> {
+    fn add_runs(&self, map: MapId, from: Lbn, until: Lbn, runs: &mut Vec<FileRun>) -> Result<(usize, Option<Lbn>)> {
         let _map = self.maps.lock(map).read();
         self.attached(map)?;
-        self.each_extent(map, from, until, &mut |lbn, pbn, blocks| LaidRun::add(runs, lbn, pbn, blocks))
+        self.each_extent(map, from, until, &mut |lbn, pbn, blocks| FileRun::add(runs, lbn, pbn, blocks))
     }
 
     /// Calls `each` with the extents of some shards: first lbn, first pbn, blocks. Gives how many shards these are, and
@@ -213,9 +213,9 @@ impl Core {
     }
 
     /// Of runs that may move: how many of their blocks are shared, and whether one of them keeps the run where it is.
-    fn look_at_short(&self, runs: &mut [LaidRun], run_blocks_min: u32) -> Result<()> {
-        let is_short = |run: &LaidRun| run.blocks < u64::from(run_blocks_min);
-        let pbns_of = |run: &LaidRun| Run { pbn: run.pbn, blocks: run.blocks }.pbns();
+    fn look_at_short(&self, runs: &mut [FileRun], run_blocks_min: u32) -> Result<()> {
+        let is_short = |run: &FileRun| run.blocks < u64::from(run_blocks_min);
+        let pbns_of = |run: &FileRun| Run { pbn: run.pbn, blocks: run.blocks }.pbns();
         let mut pbns: Vec<Pbn> = runs.iter().filter(|run| is_short(run)).flat_map(pbns_of).collect();
         pbns.sort_unstable();
         pbns.dedup();

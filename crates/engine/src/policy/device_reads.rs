@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use oncefs_dedup::{Pattern, SeekCost};
+use oncefs_dedup::{ReadPattern, SeekCost};
 
 use crate::stats::counters::{Count, DeviceReport, LiveSizes};
 use crate::sync::Mutex;
@@ -85,7 +85,7 @@ impl DeviceReads {
         }
         self.seek_blocks.store(cost.blocks().to_bits(), Relaxed);
         log::info!("a seek costs as much as {:.1} blocks (before: {was:.1})", cost.blocks());
-        let number = |seek_blocks| Pattern::default().run_blocks_min(seek_blocks, None);
+        let number = |seek_blocks| ReadPattern::default().run_blocks_min(seek_blocks, None);
         match was_measured {
             false => Some(Change::First),
             true if cost.blocks() > was => Some(Change::Rose),

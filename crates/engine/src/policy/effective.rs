@@ -1,10 +1,10 @@
-//! How the blocks of each file are treated: whether they are looked up as they are written, whether the worker looks
-//! at them, and which runs it shares. Decided in `dedup` ([`oncefs_dedup::treatment`]) from what is said of the file,
-//! which is kept in a record by its map, and of the mount.
+//! The effective policy of each file: whether its blocks are looked up as they are written, whether the worker looks
+//! at them, and which runs it shares. The rule is pure and in `dedup` ([`oncefs_dedup::effective_policy`]); here it gets
+//! the file's policy, kept in a record by its map, and the mount's.
 //!
-//! Owns what follows when that changes: a file of which more is allowed is looked at by the worker, as a whole. The
-//! record changes with whatever else its publication says, is durable with its group, and goes in the publication that
-//! detaches its map; so a crash leaves both or neither.
+//! Owns what follows a change: the worker looks at a whole file for which more is allowed now. The record changes with
+//! whatever else its publication changes, is durable with its group, and is removed by the publication that detaches
+//! its map; so a crash leaves both or neither.
 
 use oncefs_dedup::{EffectivePolicy, FilePolicy, PolicyOverride, Rank, Ranks, Work, effective_policy};
 
@@ -15,29 +15,29 @@ use crate::types::PolicyChange;
 use crate::{Change, MapId, Store};
 
 impl Store {
-    /// What is said of the file of a map, as last published. What cannot be read is told in the log, and is as if
-    /// nothing was said.
+    /// The policy of a map's file, as last published. A record that cannot be read is logged and counts as the default
+    /// policy.
     pub fn file_policy(&self, map: MapId) -> FilePolicy {
         self.core.file_policy(map)
     }
 
-    /// How the blocks of a map are treated.
+    /// The effective policy of a map: how its blocks are deduplicated.
     pub fn effective_policy(&self, map: MapId) -> EffectivePolicy {
         self.core.effective_policy(map)
     }
 
-    /// How the blocks of a file are treated of which this is said, and what makes them so.
+    /// The effective policy of a file with this policy, and its cause in words.
     pub fn effective_policy_of(&self, policy: FilePolicy) -> (EffectivePolicy, String) {
         (self.core.effective_policy_by(policy), self.core.why_effective(policy))
     }
 
-    /// Adds to a change what is said of a file from then on. If that allows more than before, the worker looks at the
-    /// file once the change is published. The caller holds what keeps others from saying something of this file.
+    /// Adds a new policy of a file to a change. If it allows more than before, the worker looks at the file once the change
+    /// is published. The caller keeps others from changing the policy of this file meanwhile.
     pub fn policy_change(&self, change: &mut Change, map: MapId, policy: FilePolicy) {
         self.core.policy_change(change, map, policy);
     }
 
-    /// As [`Store::policy_change`], for a map that has nothing yet: there is nothing to look at.
+    /// As [`Store::policy_change`], for a map without blocks, which the worker need not look at.
     pub fn first_policy(&self, change: &mut Change, map: MapId, policy: FilePolicy) {
         self.core.first_policy(change, map, policy);
     }
@@ -68,7 +68,7 @@ impl Core {
         policy
     }
 
-    /// See [`Store::treatment`].
+    /// See [`Store::effective_policy`].
     pub fn effective_policy(&self, map: MapId) -> EffectivePolicy {
         self.effective_policy_by(self.file_policy(map))
     }
@@ -84,12 +84,12 @@ impl Core {
         self.add_policy(change, PolicyChange { map, policy, allows_more });
     }
 
-    /// See [`Store::first_policy`]. A map that goes ends as it began: nothing is said of it.
+    /// See [`Store::first_policy`]. A map that is detached ends as it began: without a policy.
     pub fn first_policy(&self, change: &mut Change, map: MapId, policy: FilePolicy) {
         self.add_policy(change, PolicyChange { map, policy, allows_more: false });
     }
 
-    /// Adds a record to a change; one that says nothing goes.
+    /// Adds a record to a change; the record of a default policy is removed.
     fn add_policy(&self, change: &mut Change, said: PolicyChange) {
         let key = keys::file_policy(said.map);
         if said.policy != FilePolicy::default() {
@@ -102,8 +102,8 @@ impl Core {
         change.policies.push(said);
     }
 
-    /// Whether the worker is to look at a file again of which something else is said. That a file is new again says that
-    /// it was written: what was written is noted block by block, and what it holds beside stays as its rank had it.
+    /// Whether the worker has to look at a file again after its policy changed. The rank `New` says that the file was
+    /// written: the written blocks are noted one by one, and the others stay as the rank before had it.
     fn allows_more_of(&self, map: MapId, before: FilePolicy, after: FilePolicy) -> bool {
         if before.policy_override == after.policy_override && after.rank == Rank::New {
             return false;
@@ -116,7 +116,7 @@ impl Core {
         after.is_later && (!before.is_later || shares_shorter)
     }
 
-    /// Behind a publication: the worker looks at files of which more is allowed now.
+    /// After a publication: has the worker look at the files for which more is allowed now.
     pub fn look_at_allowed(&self, said: &[PolicyChange]) {
         let mut is_any = false;
         for PolicyChange { map, .. } in said.iter().filter(|said| said.allows_more) {
@@ -128,7 +128,7 @@ impl Core {
         }
     }
 
-    /// Why a file is treated as it is of which this is said: what set its shortest run, or leaves it alone.
+    /// What causes the effective policy of a file with this policy: what set its shortest run, or leaves it alone.
     pub fn why_effective(&self, policy: FilePolicy) -> String {
         let mount = self.tuning.settings.lock().mount_policy();
         let EffectivePolicy { is_inline, is_later, run_blocks_min, .. } = effective_policy(policy, mount);

@@ -1,12 +1,12 @@
 //! How files are read and how they lie, map by map, in bounded memory: what the automatic `run_blocks_min` is made of.
 //!
-//! Owns the counts of the maps read lately; those read least lately leave. Leaves the rule to `dedup` (`Pattern`), and
+//! Owns the counts of the maps read lately; those read least lately leave. Leaves the rule to `dedup` (`ReadPattern`), and
 //! what follows from a number that falls to `run_rule`. Nothing is kept across mounts: a map that is not known here is
 //! one that is expected to be read in sequence.
 //!
 //! A read never waits here: where another thread holds a part of the maps, it goes uncounted.
 
-use oncefs_dedup::Pattern;
+use oncefs_dedup::ReadPattern;
 
 use crate::MapId;
 use crate::sync::Mutex;
@@ -22,7 +22,7 @@ struct Known {
     map: MapId,
     /// Where its last read request began and ended, in blocks.
     last: (u64, u64),
-    pattern: Pattern,
+    pattern: ReadPattern,
     run_blocks_min: u32,
 }
 
@@ -81,7 +81,8 @@ impl ReadPatterns {
         let (part, hash) = self.part_of(map);
         let mut sets = part.lock();
         let known = set_of(&mut sets, hash).iter_mut().find(|known| known.map == map);
-        let unknown = || Number { run_blocks_min: Pattern::default().run_blocks_min(seek_blocks, None), fell: false };
+        let unknown =
+            || Number { run_blocks_min: ReadPattern::default().run_blocks_min(seek_blocks, None), fell: false };
         known.map_or_else(unknown, |known| known.renew(seek_blocks))
     }
 
@@ -103,7 +104,7 @@ fn bring_to_front(set: &mut Set, map: MapId, seek_blocks: f64) {
         Some(at) => set[..=at].rotate_right(1),
         None => {
             set.rotate_right(1);
-            let run_blocks_min = Pattern::default().run_blocks_min(seek_blocks, None);
+            let run_blocks_min = ReadPattern::default().run_blocks_min(seek_blocks, None);
             set[0] = Known { map, run_blocks_min, ..Known::default() };
         }
     }

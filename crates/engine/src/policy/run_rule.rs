@@ -4,7 +4,7 @@
 //! Owns what follows from a number that falls: blocks that were refused for it are looked at again, by the worker and
 //! as part of their file. Who decides asks `run_blocks_min`, once for each request.
 
-use oncefs_dedup::{Pattern, RunRule, Work};
+use oncefs_dedup::{ReadPattern, RunRule, Work};
 
 use crate::core::Core;
 use crate::format::page::page_of;
@@ -110,7 +110,7 @@ impl Core {
         if before.ranks != after.ranks {
             return true;
         }
-        let most = || Pattern::default().run_blocks_min(self.policy.device_reads.seek_blocks(), None);
+        let most = || ReadPattern::default().run_blocks_min(self.policy.device_reads.seek_blocks(), None);
         match (before.run_blocks_min, after.run_blocks_min) {
             (Some(before), Some(after)) => after < before,
             (Some(before), None) => before > 1,

@@ -1,4 +1,4 @@
-//! The settings of ranks that `fs` asks for with each request: copies that are read without a lock.
+//! The settings of ranks that `fs` needs for each request: copies that are read without a lock.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -22,7 +22,7 @@ impl RankSettings {
         }
     }
 
-    /// The settings are these now.
+    /// Takes over changed settings.
     pub fn follow(&self, settings: &Settings) {
         self.ranks_files.store(settings.ranks_files(), Relaxed);
         self.clock_offset_seconds.store(settings.rank_clock_offset_seconds.cast_unsigned(), Relaxed);
@@ -30,12 +30,12 @@ impl RankSettings {
 }
 
 impl Store {
-    /// Whether files are ranked by their use.
+    /// Whether files are ranked by their use. Takes no lock.
     pub fn ranks_files(&self) -> bool {
         self.core.tuning.rank_settings.ranks_files.load(Relaxed)
     }
 
-    /// How far the clock of ranks is ahead of the machine's.
+    /// Seconds that the clock of ranks is ahead of the machine's; negative: behind it. Takes no lock.
     pub fn rank_clock_offset_seconds(&self) -> i64 {
         self.core.tuning.rank_settings.clock_offset_seconds.load(Relaxed).cast_signed()
     }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use crate::commit::log::Log;
 use crate::core::{Core, Parts};
-use crate::device::Device;
+use crate::device::{Device, MemoryDevice};
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
 use crate::hints::disk;
-use crate::kv::Kv;
+use crate::kv::{Kv, MemoryKv};
 use crate::settings::values::Settings;
 use crate::space::allocator::Allocator;
 use crate::state::published::State;
@@ -22,7 +22,7 @@ use crate::worker::backlog_file;
 use crate::worker::load::DeviceLoad;
 use crate::worker::surroundings::Surroundings;
 use crate::write::hash::Hasher;
-use crate::{Error, OpenOptions, Profile, Result};
+use crate::{Blocks, Error, OpenOptions, Profile, Result};
 
 /// How the memory that hints and skipped blocks leave is divided, in parts of 10.
 pub struct Budget {
@@ -92,6 +92,31 @@ pub struct Medium {
     pub skipped: Option<Arc<dyn Device>>,
     /// How busy the host's device is, if that can be seen.
     pub device_load: Option<DeviceLoad>,
+}
+
+/// Size of the log of a volume in memory: that of the smallest volume on disk.
+const MEMORY_LOG_BYTES: u64 = 4 << 20;
+
+impl Medium {
+    /// A medium in memory for a volume of `data` blocks (the label included), for examples and tests: sparse devices
+    /// of zeros with a fixed secret. It needs [`crate::Store::format_on`] before it is opened, and is gone when dropped.
+    pub fn in_memory(data: Blocks) -> Self {
+        let device = |bytes| -> Arc<dyn Device> { Arc::new(MemoryDevice::new(bytes)) };
+        Self {
+            data: device(data.bytes()),
+            table: device(volume::table_bytes(data)),
+            log: device(MEMORY_LOG_BYTES),
+            log_bytes: MEMORY_LOG_BYTES,
+            kv: Arc::new(MemoryKv::default()),
+            ballast: Ballast::none(),
+            host: None,
+            secret: [0; 32],
+            volume_id: [0; 16],
+            hints: Some(device(0)),
+            skipped: Some(device(0)),
+            device_load: None,
+        }
+    }
 }
 
 /// Recovers the last commit of a volume. No thread runs yet.

@@ -1,5 +1,5 @@
-//! What the engine does for whoever ranks files: the worker calls him when it has nothing else to do, and his
-//! publications do not count as requests of programs. What a rank means is in `treatment`.
+//! Ranking from the engine's side: the worker calls the ranker (in `fs`) when it has nothing else to do, and the ranker's
+//! publications do not count as requests of programs. `policy/effective.rs` says what a rank means.
 
 use oncefs_dedup::RankRule;
 
@@ -8,27 +8,32 @@ use crate::worker::rank_turn::RankTurn;
 use crate::{Change, Result, Store};
 
 impl Store {
-    /// Has the worker call `turn` whenever nothing is left to look at and it may run, again and again while something is
-    /// due. The first such call stays.
+    /// Has the worker call `turn` while it has nothing else to do and may run, again and again as long as something is due.
+    /// The first `turn` stays; later ones are ignored.
     pub fn rank_by(&self, turn: RankTurn) {
-        // A second one would have to say what it wants of the first.
+        // Two turns would need an order.
         let _ = self.core.worker.rank_turn.set(turn);
     }
 
-    /// By which rule files are ranked.
+    /// The rule by which files are ranked.
     pub fn rank_rule(&self) -> RankRule {
         self.core.tuning.settings.lock().rank_rule
     }
 
-    /// As [`Store::publish`], for a few records of work that nobody waits for: it is no request of a program.
+    /// As [`Store::publish`], for a few records of background work: not counted as a request of a program, and it does not
+    /// wait for room.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::publish`].
     pub fn publish_in_background(&self, change: Change) -> Result<()> {
         self.core.publish(change)
     }
 }
 
 impl Core {
-    /// One turn of whoever ranks files. None: nothing is due, or nobody does. Nothing is due on a host that is almost
-    /// full: his records are some for each file of the volume, and one for which there is no room ends the mount.
+    /// One turn of the ranker. None: nothing is due, or there is no ranker. Nothing is due on a host that is almost
+    /// full: the ranker writes records for each file of the volume, and one without room ends the mount.
     pub fn rank(&self) -> Result<Option<u64>> {
         let may_work = !self.signals.is_stopped() && !self.is_host_short();
         let Some(turn) = self.worker.rank_turn.get().filter(|_| may_work) else { return Ok(None) };

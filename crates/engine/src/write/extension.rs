@@ -22,7 +22,7 @@ impl Core {
             let missing = {
                 let mut state = self.state.lock();
                 let end = state.sums.data.0;
-                extension.go_on(|pbn, tag| {
+                extension.extend(|pbn, tag| {
                     if noes_left == 0 || pbn.0 >= end {
                         return Some(false);
                     }

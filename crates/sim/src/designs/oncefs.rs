@@ -215,7 +215,7 @@ impl Oncefs {
         let tags: Vec<Tag> = contents.iter().map(|content| content.tag()).collect();
         let seeds: Vec<Pbn> = before.map(|pbn| pbn.plus(1)).into_iter().collect();
         let mut extension = Extension::new(&tags, holders, &seeds);
-        let missing = extension.go_on(|pbn, tag| Some(self.volume.content(pbn).is_some_and(|held| held.tag() == tag)));
+        let missing = extension.extend(|pbn, tag| Some(self.volume.content(pbn).is_some_and(|held| held.tag() == tag)));
         assert!(missing.is_empty(), "the whole table is in memory");
         extension.into_holders()
     }
@@ -286,7 +286,7 @@ impl Oncefs {
             let Merged { added, pages_read, pages_written, .. } = merged;
             self.outcome.demoted += added;
             self.outcome.eviction_ios += pages_read + pages_written;
-            self.hints.set_eviction_span_bits(Some(disk.level.span_bits()));
+            self.hints.set_eviction_range_bits(Some(disk.level.eviction_range_bits()));
         }
         self.note_memory();
     }

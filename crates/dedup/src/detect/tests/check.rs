@@ -5,7 +5,7 @@ use super::*;
 /// Panics unless
 /// 1. a share is with a holder that is looked at, and a block that the file has keeps its pbn;
 /// 2. a run of shares has at least `run_blocks_min` blocks, or `end_blocks_min` at the end, or all of them stay;
-/// 3. no stretch of that many blocks is left, none of them shared or open, that have holders in a row;
+/// 3. no range of that many blocks is left, none of them shared or open, that have holders in a row;
 /// 4. no run that is long enough could have one block more that is neither shared nor open;
 /// 5. exactly what has no holder is unknown;
 /// 6. open blocks come last, only if the file may go on, and have holders in a row that began so few blocks before.

@@ -39,11 +39,11 @@ fn by_the_paper(blocks: &[Candidates], blocks_min: usize) -> Vec<Option<Pbn>> {
         for Sequence { first, end, pbn } in ended {
             let is_free: Vec<bool> = (first..end).map(|at| shared[at].is_none() && !is_open(at)).collect();
             let mut from = first;
-            for stretch in is_free.chunk_by(|a, b| a == b) {
-                if stretch[0] && stretch.len() >= blocks_min {
-                    (from..from + stretch.len()).for_each(|at| shared[at] = Some(pbn.plus((at - first) as u64)));
+            for range in is_free.chunk_by(|a, b| a == b) {
+                if range[0] && range.len() >= blocks_min {
+                    (from..from + range.len()).for_each(|at| shared[at] = Some(pbn.plus((at - first) as u64)));
                 }
-                from += stretch.len();
+                from += range.len();
             }
         }
     }

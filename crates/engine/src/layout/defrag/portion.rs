@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use oncefs_dedup::{BatchSize, LaidRun};
+use oncefs_dedup::{BatchSize, FileRun};
 
 use super::{DefragOutcome, ExtentsLeft};
 use crate::core::Core;
@@ -48,9 +48,9 @@ struct Moving {
 type Group = Vec<Moving>;
 
 /// Cuts a portion of so many blocks, and of at least two runs, from a stretch. No single run is left behind.
-pub fn first_of(stretch: &[LaidRun], portion_blocks: u64) -> (&[LaidRun], &[LaidRun]) {
+pub fn first_of(stretch: &[FileRun], portion_blocks: u64) -> (&[FileRun], &[FileRun]) {
     let mut blocks = 0;
-    let is_before_end = |run: &&LaidRun| {
+    let is_before_end = |run: &&FileRun| {
         blocks += run.blocks;
         blocks < portion_blocks
     };
@@ -65,7 +65,7 @@ impl Core {
     pub fn defrag_portion(
         &self,
         map: MapId,
-        portion: &[LaidRun],
+        portion: &[FileRun],
         gives_way: bool,
         size: &mut BatchSize,
         outcome: &mut DefragOutcome,
@@ -96,14 +96,14 @@ impl Core {
     }
 
     /// Each run of a portion as it is now; None: it is not what was planned with, or costs more.
-    fn as_planned(&self, map: MapId, portion: &[LaidRun]) -> Result<Vec<Option<Moving>>> {
+    fn as_planned(&self, map: MapId, portion: &[FileRun]) -> Result<Vec<Option<Moving>>> {
         let places = self.places_in(map, portion)?;
         let mut pbns: Vec<Pbn> = places.iter().map(|(_, pbn)| *pbn).collect();
         pbns.sort_unstable();
         pbns.dedup();
         let entries = self.entries_at(&pbns)?;
         let mut at = 0;
-        let mut moving = |run: &LaidRun| {
+        let mut moving = |run: &FileRun| {
             let from = places.partition_point(|(lbn, _)| *lbn < run.first);
             let to = places.partition_point(|(lbn, _)| *lbn < run.end);
             let seen = |&(lbn, pbn): &(Lbn, Pbn)| Some(Seen { lbn, pbn, entry: *entries.get(&pbn)? });
@@ -120,7 +120,7 @@ impl Core {
     }
 
     /// What the map has where a portion was, in the order of lbns, up to twice as much: more is not what was planned.
-    fn places_in(&self, map: MapId, portion: &[LaidRun]) -> Result<Vec<(Lbn, Pbn)>> {
+    fn places_in(&self, map: MapId, portion: &[FileRun]) -> Result<Vec<(Lbn, Pbn)>> {
         let planned = portion.iter().map(|run| run.blocks as usize).sum::<usize>();
         let mut places: Vec<(Lbn, Pbn)> = Vec::with_capacity(planned);
         let _map = self.maps.lock(map).read();

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use oncefs_dedup::Pattern;
+use oncefs_dedup::ReadPattern;
 
 use crate::trace::{Place, Read};
 use crate::volume::Volume;
@@ -30,7 +30,7 @@ pub(super) struct RunRules {
 }
 
 struct Known {
-    pattern: Pattern,
+    pattern: ReadPattern,
     /// Where its last read began and ended.
     last: (u64, u64),
     run_blocks_min: u32,
@@ -48,7 +48,7 @@ impl RunRules {
             Threshold::Fixed(run_blocks_min) => run_blocks_min,
             Threshold::Automatic { seek_blocks } => match self.files.get(&file) {
                 Some(known) => known.run_blocks_min,
-                None => Pattern::default().run_blocks_min(seek_blocks, None),
+                None => ReadPattern::default().run_blocks_min(seek_blocks, None),
             },
         }
     }
@@ -58,7 +58,7 @@ impl RunRules {
         let Threshold::Automatic { seek_blocks } = self.threshold else { return false };
         let Place { file, lbn } = read.place;
         let before = self.run_blocks_min(file);
-        let unread = || Known { pattern: Pattern::default(), last: (0, 0), run_blocks_min: before };
+        let unread = || Known { pattern: ReadPattern::default(), last: (0, 0), run_blocks_min: before };
         let known = self.files.entry(file).or_insert_with(unread);
         let follows = known.last.1 > 0 && (known.last.0..=known.last.1).contains(&lbn);
         known.last = (lbn, lbn + read.blocks);

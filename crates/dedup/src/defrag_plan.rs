@@ -1,35 +1,33 @@
-//! Layout: which short runs of a file are written anew, together, so that reading it goes to fewer places. Pure: the
-//! engine looks at the file, and carries the plan out.
+//! The plan of a defrag: which short runs of a file are rewritten together, so that reading the file takes fewer seeks.
+//! Pure: the engine looks at the file and carries the plan out (`layout/defrag.rs`).
 //!
-//! What a move gains. A run that moves alone to a place of its own is one run as before, whatever lies around it: a short
-//! run between two long ones is left where it is. Of short runs that follow each other in the file, k that are written
-//! together become one: k - 1 runs less. What it costs: a shared block that moves stays for the others who refer to it,
-//! so it takes a new one; any other is free as soon as it has moved. No run is cut: a part of it that stayed behind
-//! would be as many runs as the whole.
+//! The gain of a move. A run that moves alone is still one run, so a short run between two long ones stays where it is.
+//! k adjacent short runs that are rewritten together become one: k - 1 runs fewer. The cost: a shared block that moves
+//! stays for its other references, so the move takes a new block; any other block is free as soon as it has moved. No
+//! run is cut, because the part left behind would be a run too.
 
 use crate::{Lbn, Pbn};
 
-/// A run of a file: blocks that follow each other in the data area and, holes aside, in the file. Two runs that are
-/// neighbours in a file never continue each other.
+/// A run of a file: blocks that are adjacent in the data area and, holes aside, in the file. Two adjacent runs of a
+/// file never continue each other in the data area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LaidRun {
+pub struct FileRun {
     /// Its first block in the file.
     pub first: Lbn,
-    /// The block of the file behind its last one: with holes in it there are more of them than `blocks`.
+    /// The block of the file after its last one. With holes inside, `end - first` exceeds `blocks`.
     pub end: Lbn,
     /// Its first block in the data area.
     pub pbn: Pbn,
-    /// How many.
+    /// How many blocks, without holes.
     pub blocks: u64,
-    /// Blocks of it that others refer to as well.
+    /// Blocks of it that have other references too.
     pub shared: u64,
-    /// Whether it stays where it is for a reason of its own.
+    /// Whether it must stay where it is.
     pub must_stay: bool,
 }
 
-impl LaidRun {
-    /// Adds blocks to the runs of a file, which come in the order of the file: they go on with the last run, or begin
-    /// a new one.
+impl FileRun {
+    /// Adds blocks to the runs of a file, in file order: they extend the last run or begin a new one.
     pub fn add(runs: &mut Vec<Self>, first: Lbn, pbn: Pbn, blocks: u64) {
         let end = first.plus(blocks);
         match runs.last_mut() {
@@ -42,73 +40,73 @@ impl LaidRun {
     }
 }
 
-/// What may be moved.
+/// Which runs may move, and at what price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LayoutRule {
-    /// Runs of at least so many blocks stay where they are, shared or not.
+pub struct DefragRule {
+    /// Runs of at least this many blocks stay where they are, shared or not.
     pub run_blocks_min: u32,
-    /// Blocks that may be newly taken, in all.
+    /// New blocks that may be taken, in all.
     pub space_blocks: u64,
 }
 
-/// Runs that follow each other in a file and become one.
+/// A range of adjacent runs of a file that become one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stretch {
-    /// The first of them, by its number.
+pub struct RunRange {
+    /// The index of the first run.
     pub from: usize,
-    /// The first one behind them: at least `from + 2`.
+    /// The index after the last run: at least `from + 2`.
     pub to: usize,
 }
 
-/// What is written anew.
+/// The runs to rewrite, and the effect.
 ///
-/// Invariants: (1) stretches are in order and do not touch; (2) each has at least two runs; (3) none of these must stay
-/// or has `run_blocks_min` blocks; (4) their shared blocks together are at most `space_blocks`.
+/// Invariants: (1) ranges are in order and do not touch; (2) each has at least two runs; (3) none of these must stay
+/// or has `run_blocks_min` blocks; (4) together they have at most `space_blocks` shared blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LayoutPlan {
-    /// What becomes one run each.
-    pub stretches: Vec<Stretch>,
+pub struct DefragPlan {
+    /// The ranges; each becomes one run.
+    pub ranges: Vec<RunRange>,
     /// Runs of the file now.
     pub runs_before: u64,
     /// Runs of the file afterwards.
     pub runs_after: u64,
-    /// Blocks that are written.
+    /// Blocks that are rewritten.
     pub blocks_moved: u64,
-    /// Blocks that are newly taken.
+    /// New blocks that are taken.
     pub blocks_unshared: u64,
-    /// Runs that could be fewer if more space were allowed.
+    /// By how many more runs the file could shrink if more space were allowed.
     pub runs_left: u64,
 }
 
-/// Plans a file, or a part of it. If the space does not suffice for everything, that is moved which gains the most runs
-/// for a block; of what gains equally much, the first in the file.
-pub fn plan_layout(runs: &[LaidRun], rule: &LayoutRule) -> LayoutPlan {
+/// Plans the defrag of a file, or of a part of it. If there is not enough space for everything, the runs move that gain
+/// most per new block; of equal ones, the first in the file.
+pub fn plan_defrag(runs: &[FileRun], rule: &DefragRule) -> DefragPlan {
     let all = best_for(runs, rule, u128::MAX);
     let moved = match cost_of(runs, &all) <= rule.space_blocks {
         true => all.clone(),
         false => within_space(runs, rule, &all),
     };
-    let stretches = stretches_of(&moved);
-    let of_stretches = || stretches.iter().flat_map(|stretch| &runs[stretch.from..stretch.to]);
+    let ranges = ranges_of(&moved);
+    let of_ranges = || ranges.iter().flat_map(|range| &runs[range.from..range.to]);
     let gained = gain_of(&moved);
-    LayoutPlan {
+    DefragPlan {
         runs_before: runs.len() as u64,
         runs_after: runs.len() as u64 - gained,
-        blocks_moved: of_stretches().map(|run| run.blocks).sum(),
-        blocks_unshared: of_stretches().map(|run| run.shared).sum(),
+        blocks_moved: of_ranges().map(|run| run.blocks).sum(),
+        blocks_unshared: of_ranges().map(|run| run.shared).sum(),
         runs_left: gain_of(&all) - gained,
-        stretches,
+        ranges,
     }
 }
 
-/// The best that fits. What is best for a price only grows with the price, so that the highest price whose best fits is
-/// found by halving; what the next higher one adds is taken as far as the rest of the space goes.
-fn within_space(runs: &[LaidRun], rule: &LayoutRule, all: &[bool]) -> Vec<bool> {
-    // At the lowest price all that can be gained is worth less than a block: what it moves costs nothing.
+/// The best choice that fits. The best choice for a price only grows with the price, so halving finds the highest price
+/// whose choice fits; of what the next higher price adds, as much is taken as fits into the rest of the space.
+fn within_space(runs: &[FileRun], rule: &DefragRule, all: &[bool]) -> Vec<bool> {
+    // At the lowest price all possible gains are worth less than a block, so only free moves are chosen.
     let mut low = 1;
     let mut moved = best_for(runs, rule, low);
     let shared_max = runs.iter().map(|run| run.shared).max().unwrap_or(0);
-    // So much for a run pays for any two runs.
+    // At this price one run fewer pays for moving any two runs.
     let mut high = (2 * u128::from(shared_max) + 1) * unit(runs);
     let mut more = all.to_vec();
     while high - low > 1 {
@@ -124,14 +122,14 @@ fn within_space(runs: &[LaidRun], rule: &LayoutRule, all: &[bool]) -> Vec<bool> 
     moved
 }
 
-/// What a block costs, in the unit of prices: fine enough to tell any two rates of runs per block apart well.
-fn unit(runs: &[LaidRun]) -> u128 {
+/// The cost of a block in the unit of prices: fine enough to tell any two rates of runs per block apart.
+fn unit(runs: &[FileRun]) -> u128 {
     runs.len() as u128 + 1
 }
 
-/// Which runs to move, if a run less is worth `price` and a block costs `unit`: the fewest of all that are worth most.
-/// A run that moves gains one if the one before it moves too, so one pass that knows both cases finds it.
-fn best_for(runs: &[LaidRun], rule: &LayoutRule, price: u128) -> Vec<bool> {
+/// Which runs to move, if one run fewer is worth `price` and a block costs `unit`: of the most valuable choices the one
+/// with the fewest runs. A move gains one run if the run before it moves too, so one pass that tracks both cases finds it.
+fn best_for(runs: &[FileRun], rule: &DefragRule, price: u128) -> Vec<bool> {
     let price = price.min(1 << 64) as i128;
     let unit = unit(runs) as i128;
     // For the runs so far: whether it is better that the one before moves, if this one stays, and if it moves.
@@ -152,8 +150,8 @@ fn best_for(runs: &[LaidRun], rule: &LayoutRule, price: u128) -> Vec<bool> {
     moved
 }
 
-/// Moves some of `more` too, as far as the space goes: away from what moves already, else from the front.
-fn add_some(runs: &[LaidRun], space_blocks: u64, moved: &mut [bool], more: &[bool]) {
+/// Moves some of `more` too, as far as the space goes: starting next to what moves already, else at the front.
+fn add_some(runs: &[FileRun], space_blocks: u64, moved: &mut [bool], more: &[bool]) {
     let mut left = space_blocks - cost_of(runs, moved);
     let mut from = 0;
     while let Some(first) = (from..runs.len()).find(|index| more[*index] && !moved[*index]) {
@@ -179,25 +177,25 @@ fn add_some(runs: &[LaidRun], space_blocks: u64, moved: &mut [bool], more: &[boo
     }
 }
 
-/// Blocks that are newly taken.
-fn cost_of(runs: &[LaidRun], moved: &[bool]) -> u64 {
+/// New blocks that are taken.
+fn cost_of(runs: &[FileRun], moved: &[bool]) -> u64 {
     runs.iter().zip(moved).filter(|(_, moved)| **moved).map(|(run, _)| run.shared).sum()
 }
 
-/// By how many the runs become fewer.
+/// By how many runs the file shrinks.
 fn gain_of(moved: &[bool]) -> u64 {
     moved.windows(2).filter(|pair| pair[0] && pair[1]).count() as u64
 }
 
-fn stretches_of(moved: &[bool]) -> Vec<Stretch> {
-    let mut stretches: Vec<Stretch> = Vec::new();
+fn ranges_of(moved: &[bool]) -> Vec<RunRange> {
+    let mut ranges: Vec<RunRange> = Vec::new();
     for index in (0..moved.len()).filter(|index| moved[*index]) {
-        match stretches.last_mut() {
+        match ranges.last_mut() {
             Some(last) if last.to == index => last.to += 1,
-            _ => stretches.push(Stretch { from: index, to: index + 1 }),
+            _ => ranges.push(RunRange { from: index, to: index + 1 }),
         }
     }
-    stretches
+    ranges
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! The ranker: a file's rank from its usage (Selective's section 4.2.1, figure 5).
+//! The rule for ranks: a file's rank from its usage (Selective, section 4.2.1, figure 5).
 //!
-//! Owns the algorithm, in the order of the paper's text, and its three parameters (the paper's Table 2). Leaves to
-//! `rank_queues` which files are judged when, and to `file_policy` what a rank means.
+//! Owns the decision, in the order of the paper's text, and its three parameters (the paper's Table 2). Leaves to
+//! `rank_queues` which files are judged when, to `file_policy` what a rank means, and to fs (`ranker.rs`) to look at the
+//! files and store their ranks.
 
 use crate::ranges::{RangeError, within};
 use crate::{Moment, Rank, Usage};
@@ -9,22 +10,22 @@ use crate::{Moment, Rank, Usage};
 const SECONDS_PER_DAY: u32 = 86_400;
 /// Ten years.
 const SECONDS_MAX: f64 = 10.0 * 365.0 * SECONDS_PER_DAY as f64;
-/// Far below what the counters hold after being halved.
+/// Far below the value of the counters after they were halved.
 const READS_MAX: f64 = 1e6;
 
-/// When a file is judged, and how.
+/// When a file is judged, and how (Selective, Table 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankRule {
-    /// A file that was not accessed for so long is cold (MAX_HOT_INT).
+    /// A file without access for this long is cold (MAX_HOT_INT), up to ten years.
     pub hot_seconds_max: u32,
-    /// A file that was written less than so long ago is not judged yet (MIN_EVALUATION_INT).
+    /// A file written less than this long ago is not judged yet (MIN_EVALUATION_INT), up to ten years.
     pub evaluation_seconds_min: u32,
-    /// A file of which fewer blocks were read is not judged yet, unless it is cold (MIN_EVALUATION_CNT).
+    /// A file of which fewer blocks were read is not judged yet, unless it is cold (MIN_EVALUATION_CNT), up to 10^6.
     pub evaluation_reads_min: u32,
 }
 
 impl Default for RankRule {
-    /// The paper's: two weeks, two days, 100.
+    /// The paper's values: two weeks, two days, 100.
     fn default() -> Self {
         Self {
             hot_seconds_max: 14 * SECONDS_PER_DAY,
@@ -35,14 +36,14 @@ impl Default for RankRule {
 }
 
 impl RankRule {
-    /// Refuses what makes no sense.
+    /// Refuses values that make no sense.
     pub fn check(&self) -> Result<(), RangeError> {
         within("rank_hot_seconds_max", f64::from(self.hot_seconds_max), 0.0, SECONDS_MAX)?;
         within("rank_evaluation_seconds_min", f64::from(self.evaluation_seconds_min), 0.0, SECONDS_MAX)?;
         within("rank_evaluation_reads_min", f64::from(self.evaluation_reads_min), 0.0, READS_MAX)
     }
 
-    /// The rank that a file deserves now. A moment of the future counts as now.
+    /// The rank that a file deserves now (Selective, figure 5). A moment in the future counts as now.
     pub fn rank(&self, usage: &Usage, now: Moment) -> Rank {
         let reads = usage.reads();
         if self.is_recently_written(usage, now) {
@@ -58,12 +59,12 @@ impl RankRule {
         }
     }
 
-    /// Whether the file was written too short a time ago to be judged.
+    /// Whether the file was written too recently to be judged.
     pub fn is_recently_written(&self, usage: &Usage, now: Moment) -> bool {
         now.seconds_since(usage.last_write()) < self.evaluation_seconds_min
     }
 
-    /// Whether the file was not accessed for so long that it is cold.
+    /// Whether the file's last access was so long ago that it is cold.
     pub fn is_cold(&self, usage: &Usage, now: Moment) -> bool {
         now.seconds_since(usage.last_access()) >= self.hot_seconds_max
     }

@@ -1,48 +1,54 @@
-//! The shortest run worth sharing, per file: what iDedup leaves open (sections 3.4.3 and 5.4).
+//! The rule for the shortest run worth sharing in a file: what iDedup leaves open (sections 3.4.3 and 5.4).
 //!
-//! Owns the rule that turns how a file is read, how it lies on the device and what a seek costs into
-//! `run_blocks_min`. Leaves to others who counts, what a seek costs (`seek_cost`), and which runs there are (`detect`).
+//! Owns the decision: it turns how a file is read, how it lies on the device and the cost of a seek into
+//! `run_blocks_min`. Leaves to the engine to count reads per map (`policy/read_pattern.rs`) and to carry the decision
+//! out (`policy/run_rule.rs`), the cost of a seek to `seek_cost`, and which runs there are to `detect`.
+//!
+//! The counts here ([`ReadPattern`]) are of recent reads and only in memory. The lasting counts in the inode, from which
+//! a file's rank follows, are `Usage` in `usage`.
 //!
 //! The objective is the sum of lost savings and added read time, both in blocks: a block stored twice costs as much as
-//! the time to transfer one more block each time the file is read. A seek costs `k` blocks.
+//! the transfer of one more block each time the file is read. A seek costs `k` blocks.
 //!
-//! Of two neighbours in the file a share `b` lies apart even if nothing is shared, because the file was written at
-//! random places. So among the `r + 1` neighbours in and at the ends of a run of `r` duplicates, `(r + 1) * b` lie apart
-//! if the run is *refused* and stored as this file's blocks are. *Shared*, it lies in one piece elsewhere: its two ends
-//! lie apart and nothing in it, and what stands before and behind it is still read with one request if it lay together,
-//! as it does with a probability of `(1 - b) ^ (r + 1)`. Sharing adds
+//! Among adjacent blocks of the file a share `b` of the pairs lies apart even if nothing is shared, because the file was
+//! written at random places. A run of `r` duplicates has `r + 1` such pairs, counting those at its ends. If the run is
+//! *refused*, it is stored like the file's other blocks, and `(r + 1) * b` pairs lie apart. If it is *shared*, it is
+//! contiguous elsewhere: its two ends lie apart and nothing within it. The blocks before and after it are still read in
+//! one request if everything lay together, which has the probability `(1 - b) ^ (r + 1)`. So sharing adds
 //!
 //! `seeks(r) = 2 - (r + 1) * b - (1 - b) ^ (r + 1)`
 //!
-//! that is 1 where the file lies in one piece, and none for runs of two pieces and more. Only who reads one block right
-//! behind the other makes such a seek; that is so for a share `s` of the blocks read. A run is worth sharing if
-//! `r >= s * k * seeks(r)`. As `seeks` falls with `r`, that is so from one length on: `s * k` where the file lies in
-//! one piece, at most two pieces where it does not, and 1 where no block is read behind its neighbour.
+//! This is 1 where the file is contiguous, and 0 for runs of twice the mean contiguous length and more. Only a reader of
+//! adjacent blocks pays for these seeks: a share `s` of the blocks read. A run is worth sharing if
+//! `r >= s * k * seeks(r)`. As `seeks` falls with `r`, this holds from one length on: `s * k` where the file is
+//! contiguous, at most twice the mean contiguous length where it is not, and 1 where no two adjacent blocks are read in
+//! sequence.
 
-/// The largest number that the rule gives: longer runs are worth sharing on every device.
+/// The largest result of the rule, in blocks: longer runs are worth sharing on every device.
 pub const RUN_BLOCKS_MIN_MAX: u32 = 64;
 
-/// Blocks that count as read in sequence, and as lying together, before anything is known of a file.
+/// Blocks that count as read in sequence, and as lying together, in addition to those counted.
 const PRIOR_BLOCKS: f64 = 16.0;
-/// From so many blocks on, what was counted before weighs half.
+/// When more blocks than this are counted, all counts are halved.
 const BLOCKS_COUNTED_MAX: u32 = 1 << 16;
-/// By what factor the rule must differ from the number in force to change it.
+/// The factor by which the rule's result must differ from the number in force to change it.
 const STEP: f64 = 1.5;
 
-/// How a file is read and how it lies, in blocks; the default is a file of which nothing is known.
+/// How a file was read recently and how it lies in the data area, in blocks. The default is a file of which nothing is
+/// known.
 ///
-/// Invariant: a sum of two that belong together is at most `BLOCKS_COUNTED_MAX` and one request.
+/// Invariant: `sequential + random`, and `together + apart`, exceed `BLOCKS_COUNTED_MAX` by at most one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pattern {
+pub struct ReadPattern {
     sequential: u32,
     random: u32,
     together: u32,
     apart: u32,
 }
 
-impl Pattern {
-    /// Learns of a request that read `blocks` blocks. `follows`: it began where the last one of this file ended, or
-    /// within it. Within a request each block is read behind the one before.
+impl ReadPattern {
+    /// Counts a request that read `blocks` blocks. `follows`: it began where the file's last one ended, or
+    /// within it. Within a request each block follows the one before.
     pub fn read(&mut self, blocks: u32, follows: bool) {
         let jumps = u32::from(!follows).min(blocks);
         self.sequential += blocks - jumps;
@@ -52,8 +58,8 @@ impl Pattern {
         }
     }
 
-    /// Learns how neighbours in the file lie in the data area: so many together, or apart because one of them is
-    /// shared; and so many apart although neither is.
+    /// Counts pairs of adjacent blocks of the file by their places in the data area: `together` are adjacent there, or
+    /// apart because one of them is shared; `apart` are apart although neither is shared.
     pub fn lies(&mut self, together: u32, apart: u32) {
         self.together += together;
         self.apart += apart;
@@ -62,29 +68,29 @@ impl Pattern {
         }
     }
 
-    /// The share of blocks read right behind their neighbour, 0 to 1.
+    /// The share of blocks read right after the block before them, 0 to 1.
     pub fn sequential_share(&self) -> f64 {
         let (sequential, random) = (f64::from(self.sequential), f64::from(self.random));
         (sequential + PRIOR_BLOCKS) / (sequential + random + PRIOR_BLOCKS)
     }
 
-    /// The share of neighbours that would lie apart if nothing were shared, 0 to 1.
+    /// The share of adjacent blocks that would lie apart if nothing were shared, 0 to 1.
     pub fn apart_share(&self) -> f64 {
         let (together, apart) = (f64::from(self.together), f64::from(self.apart));
         apart / (together + apart + PRIOR_BLOCKS)
     }
 
-    /// The length from which a run is worth sharing, where a seek costs as much as `seek_blocks` blocks: 1 to
+    /// The length from which on a run is worth sharing if a seek costs `seek_blocks` blocks: 1 to
     /// [`RUN_BLOCKS_MIN_MAX`], not rounded.
     pub fn worthwhile_run(&self, seek_blocks: f64) -> f64 {
         let price = self.sequential_share() * seek_blocks;
         let apart = self.apart_share();
-        // What a run of `length` blocks gains; between two lengths it is nearly a line.
-        let (mut gain, mut is_one_piece) = (-price, 1.0 - apart);
+        // The gain of a run of `length` blocks; between two lengths it is nearly linear.
+        let (mut gain, mut is_contiguous) = (-price, 1.0 - apart);
         for length in 1..=RUN_BLOCKS_MIN_MAX {
             let length = f64::from(length);
-            is_one_piece *= 1.0 - apart;
-            let seeks = (2.0 - (length + 1.0) * apart - is_one_piece).max(0.0);
+            is_contiguous *= 1.0 - apart;
+            let seeks = (2.0 - (length + 1.0) * apart - is_contiguous).max(0.0);
             let longer = length - price * seeks;
             if longer >= 0.0 {
                 return (length - longer / (longer - gain)).max(1.0);
@@ -94,8 +100,8 @@ impl Pattern {
         f64::from(RUN_BLOCKS_MIN_MAX)
     }
 
-    /// The file's `run_blocks_min`. `before`: the one in force, which stays until the rule differs from it by a clear
-    /// step, so that it does not flutter; None: there is none yet.
+    /// The file's `run_blocks_min`. `before` is the one in force, which stays until the rule's result differs clearly, so
+    /// that it does not flutter; None: there is none yet.
     pub fn run_blocks_min(&self, seek_blocks: f64, before: Option<u32>) -> u32 {
         let length = self.worthwhile_run(seek_blocks);
         let is_clear = |before: &u32| length >= f64::from(*before) * STEP || length * STEP <= f64::from(*before);
@@ -114,19 +120,19 @@ mod tests {
     const THROTTLED: f64 = 100e6 / 4_000.0 / 4096.0;
     const SEEKS: [f64; 8] = [2.0, 3.5, THROTTLED, 8.0, 20.0, 64.0, 100.0, 256.0];
 
-    fn of(pattern: Pattern, seek_blocks: f64) -> u32 {
+    fn of(pattern: ReadPattern, seek_blocks: f64) -> u32 {
         pattern.run_blocks_min(seek_blocks, None)
     }
 
-    fn read(requests: u32, blocks: u32, follows: bool) -> Pattern {
-        let mut pattern = Pattern::default();
+    fn read(requests: u32, blocks: u32, follows: bool) -> ReadPattern {
+        let mut pattern = ReadPattern::default();
         (0..requests).for_each(|_| pattern.read(blocks, follows));
         pattern
     }
 
     #[test]
     fn a_file_never_read_is_expected_to_be_read_in_sequence() {
-        let min = of(Pattern::default(), THROTTLED);
+        let min = of(ReadPattern::default(), THROTTLED);
         assert!(
             (4..=16).contains(&min),
             "runs of 1 to 3 are to be refused and runs of 16 shared, not those from {min}"
@@ -154,7 +160,7 @@ mod tests {
     fn the_number_is_never_above_two_of_the_pieces_that_the_file_lies_in() {
         for seek_blocks in SEEKS {
             for piece in [1, 2, 5, 16, 40] {
-                let mut pattern = Pattern::default();
+                let mut pattern = ReadPattern::default();
                 (0..20_000 / piece).for_each(|_| pattern.lies(piece - 1, 1));
                 let min = of(pattern, seek_blocks);
                 assert!(min <= 2 * piece, "{min} in pieces of {piece}, a seek costs {seek_blocks}");
@@ -165,15 +171,15 @@ mod tests {
     #[test]
     fn the_bound_holds_on_the_slowest_device() {
         for seek_blocks in [64.5, 100.0, 256.0, 1e12] {
-            assert_eq!(of(Pattern::default(), seek_blocks), RUN_BLOCKS_MIN_MAX);
+            assert_eq!(of(ReadPattern::default(), seek_blocks), RUN_BLOCKS_MIN_MAX);
         }
-        assert_eq!(of(Pattern::default(), 0.0), 1);
+        assert_eq!(of(ReadPattern::default(), 0.0), 1);
     }
 
     #[test]
     fn more_random_reads_more_pieces_and_cheaper_seeks_never_raise_the_number() {
         let patterns = |random: u32, apart: u32| {
-            let mut pattern = Pattern::default();
+            let mut pattern = ReadPattern::default();
             pattern.read(500, true);
             (0..random).for_each(|_| pattern.read(1, false));
             pattern.lies(500, apart);
@@ -196,7 +202,7 @@ mod tests {
         for n in 0..10_000 {
             // A cost that wavers by a quarter, as an estimate may.
             let seek_blocks = THROTTLED * if n % 2 == 0 { 1.0 } else { 1.25 };
-            let min = Pattern::default().run_blocks_min(seek_blocks, in_force);
+            let min = ReadPattern::default().run_blocks_min(seek_blocks, in_force);
             changes += u32::from(in_force.is_some_and(|before| before != min));
             in_force = Some(min);
         }

@@ -3,13 +3,13 @@
 //! The sum is that of lost savings and of read time added, in blocks, each file read once. Nothing here uses the rule's
 //! own formula: files are laid out block by block, and requests to the device are counted as the engine makes them.
 
-use oncefs_dedup::Pattern;
+use oncefs_dedup::ReadPattern;
 
 /// As the engine reads: in requests of so many blocks, parts sorted from so many parts on, small gaps read over.
 const REQUEST_BLOCKS: usize = 256;
 const SCATTERED_PARTS_MIN: usize = 8;
 const GAP_BLOCKS_MAX: u64 = 8;
-/// Far from every other piece.
+/// Far from every other run.
 const FAR: u64 = 1 << 20;
 const FILE_BLOCKS: usize = 4_096;
 const FILES_PER_KIND: u64 = 6;
@@ -43,8 +43,8 @@ struct Kind {
 const WHOLE: u64 = FILE_BLOCKS as u64;
 
 const KINDS: [Kind; 8] = [
-    kind("stitched of small pieces", (1, 3), (0, 0), WHOLE, 10, false),
-    kind("stitched of large pieces", (16, 64), (0, 0), WHOLE, 10, false),
+    kind("stitched of small runs", (1, 3), (0, 0), WHOLE, 10, false),
+    kind("stitched of large runs", (16, 64), (0, 0), WHOLE, 10, false),
     kind("versions of a source tree", (1, 40), (1, 10), WHOLE, 10, true),
     kind("long runs in new data", (8, 300), (50, 400), WHOLE, 10, true),
     kind("database", (1, 4), (0, 3), 2, 0, true),
@@ -64,32 +64,32 @@ const fn kind(
     Kind { name, runs, new, written, sequential_tenths, is_known }
 }
 
-/// A file as stretches of blocks: duplicates that follow each other elsewhere, or new ones.
+/// A file as ranges of blocks: duplicates that follow each other elsewhere, or new ones.
 struct File {
-    stretches: Vec<(usize, bool)>,
+    ranges: Vec<(usize, bool)>,
     written: u64,
 }
 
 impl File {
     fn of(kind: &Kind, numbers: &mut Numbers) -> Self {
-        let (mut stretches, mut blocks) = (Vec::new(), 0);
+        let (mut ranges, mut blocks) = (Vec::new(), 0);
         let mut within = |(least, most): (u64, u64)| (least + numbers.below(most - least + 1)) as usize;
         while blocks < FILE_BLOCKS {
             let (run, new) = (within(kind.runs), within(kind.new));
-            stretches.extend([(run, true), (new, false)]);
+            ranges.extend([(run, true), (new, false)]);
             blocks += run + new;
         }
-        Self { stretches, written: kind.written }
+        Self { ranges, written: kind.written }
     }
 
     /// Where each block lies if runs from `run_blocks_min` on are shared, and how many duplicates are stored again.
     fn laid_out(&self, run_blocks_min: u32) -> (Vec<u64>, u64) {
-        let (mut places, mut lost, mut next_piece) = (Vec::new(), 0, FAR);
+        let (mut places, mut lost, mut next_run) = (Vec::new(), 0, FAR);
         let (mut own, mut own_go) = (0, u64::MAX);
-        for &(blocks, is_duplicate) in &self.stretches {
+        for &(blocks, is_duplicate) in &self.ranges {
             if is_duplicate && blocks as u64 >= u64::from(run_blocks_min) {
-                places.extend((0..blocks as u64).map(|n| next_piece + n));
-                next_piece += FAR;
+                places.extend((0..blocks as u64).map(|n| next_run + n));
+                next_run += FAR;
                 continue;
             }
             lost += if is_duplicate { blocks as u64 } else { 0 };
@@ -97,7 +97,7 @@ impl File {
                 let go = places.len() as u64 / self.written;
                 if own_go != go {
                     // The first go, and each at another time.
-                    (own, own_go, next_piece) = (next_piece, go, next_piece + FAR);
+                    (own, own_go, next_run) = (next_run, go, next_run + FAR);
                 }
                 places.push(own);
                 own += 1;
@@ -132,8 +132,8 @@ fn request_time(places: &[u64], seek_blocks: f64) -> f64 {
 }
 
 /// What the engine would know of the file before it is deduplicated.
-fn pattern(kind: &Kind, file: &File, numbers: &mut Numbers) -> Pattern {
-    let mut pattern = Pattern::default();
+fn pattern(kind: &Kind, file: &File, numbers: &mut Numbers) -> ReadPattern {
+    let mut pattern = ReadPattern::default();
     if !kind.is_known {
         return pattern;
     }
@@ -159,7 +159,7 @@ fn cost(kind: &Kind, file: &File, run_blocks_min: u32, seek_blocks: f64) -> (f64
 }
 
 /// Both sums over all files, with the number that `choose` gives each.
-fn sums(seek_blocks: f64, choose: impl Fn(&Pattern) -> u32) -> (f64, f64) {
+fn sums(seek_blocks: f64, choose: impl Fn(&ReadPattern) -> u32) -> (f64, f64) {
     let mut numbers = Numbers(SEED);
     let (mut lost, mut added) = (0.0, 0.0);
     for kind in KINDS.iter().flat_map(|kind| (0..FILES_PER_KIND).map(move |_| kind)) {

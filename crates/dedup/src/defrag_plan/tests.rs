@@ -13,28 +13,28 @@ impl Random {
 }
 
 /// Runs of (blocks, shared blocks), far from each other in the data area.
-fn file(runs: &[(u64, u64)]) -> Vec<LaidRun> {
+fn file(runs: &[(u64, u64)]) -> Vec<FileRun> {
     let mut laid = Vec::new();
     let mut at = 0;
     for (n, (blocks, shared)) in (1..).zip(runs) {
-        LaidRun::add(&mut laid, Lbn(at), Pbn(n * 10_000), *blocks);
+        FileRun::add(&mut laid, Lbn(at), Pbn(n * 10_000), *blocks);
         laid.last_mut().unwrap().shared = *shared;
         at += blocks;
     }
     laid
 }
 
-fn plan(runs: &[(u64, u64)], run_blocks_min: u32, space_blocks: u64) -> LayoutPlan {
-    plan_layout(&file(runs), &LayoutRule { run_blocks_min, space_blocks })
+fn plan(runs: &[(u64, u64)], run_blocks_min: u32, space_blocks: u64) -> DefragPlan {
+    plan_defrag(&file(runs), &DefragRule { run_blocks_min, space_blocks })
 }
 
-/// The stretches of a plan as (from, to).
-fn moved(plan: &LayoutPlan) -> Vec<(usize, usize)> {
-    plan.stretches.iter().map(|stretch| (stretch.from, stretch.to)).collect()
+/// The ranges of a plan as (from, to).
+fn moved(plan: &DefragPlan) -> Vec<(usize, usize)> {
+    plan.ranges.iter().map(|range| (range.from, range.to)).collect()
 }
 
 /// For every number of runs gained, in ascending order, the fewest blocks that have to be taken for it.
-fn cheapest(runs: &[LaidRun], run_blocks_min: u32) -> Vec<u64> {
+fn cheapest(runs: &[FileRun], run_blocks_min: u32) -> Vec<u64> {
     const NONE: u64 = u64::MAX / 2;
     let (mut stays, mut moves) = (vec![0], vec![NONE]);
     let at = |costs: &[u64], gain: usize| costs.get(gain).copied().unwrap_or(NONE);
@@ -54,7 +54,7 @@ fn cheapest(runs: &[LaidRun], run_blocks_min: u32) -> Vec<u64> {
     costs
 }
 
-fn random_file(random: &mut Random) -> Vec<LaidRun> {
+fn random_file(random: &mut Random) -> Vec<FileRun> {
     let count = random.below(40) as usize;
     let blocks_max = [3, 12, 100][random.below(3) as usize];
     let shared_in = 1 + random.below(4);
@@ -63,7 +63,7 @@ fn random_file(random: &mut Random) -> Vec<LaidRun> {
     for n in 0..count as u64 {
         at += random.below(3);
         let blocks = 1 + random.below(blocks_max);
-        LaidRun::add(&mut runs, Lbn(at), Pbn(1 + n * 1_000), blocks);
+        FileRun::add(&mut runs, Lbn(at), Pbn(1 + n * 1_000), blocks);
         let last = runs.last_mut().unwrap();
         last.shared = if random.below(shared_in) == 0 { random.below(blocks + 1) } else { 0 };
         last.must_stay = random.below(12) == 0;
@@ -73,19 +73,19 @@ fn random_file(random: &mut Random) -> Vec<LaidRun> {
 }
 
 /// Holds a plan to its invariants.
-fn check(runs: &[LaidRun], rule: &LayoutRule, plan: &LayoutPlan) {
+fn check(runs: &[FileRun], rule: &DefragRule, plan: &DefragPlan) {
     let mut free_from = 0;
-    for stretch in &plan.stretches {
-        assert!(stretch.from >= free_from && stretch.to >= stretch.from + 2 && stretch.to <= runs.len(), "(1) (2)");
-        let may_move = |run: &LaidRun| !run.must_stay && run.blocks < u64::from(rule.run_blocks_min);
-        assert!(runs[stretch.from..stretch.to].iter().all(may_move), "(3) {stretch:?}");
-        free_from = stretch.to + 1;
+    for range in &plan.ranges {
+        assert!(range.from >= free_from && range.to >= range.from + 2 && range.to <= runs.len(), "(1) (2)");
+        let may_move = |run: &FileRun| !run.must_stay && run.blocks < u64::from(rule.run_blocks_min);
+        assert!(runs[range.from..range.to].iter().all(may_move), "(3) {range:?}");
+        free_from = range.to + 1;
     }
-    let of_stretches = || plan.stretches.iter().flat_map(|stretch| &runs[stretch.from..stretch.to]);
-    assert_eq!(plan.blocks_unshared, of_stretches().map(|run| run.shared).sum::<u64>());
-    assert_eq!(plan.blocks_moved, of_stretches().map(|run| run.blocks).sum::<u64>());
+    let of_ranges = || plan.ranges.iter().flat_map(|range| &runs[range.from..range.to]);
+    assert_eq!(plan.blocks_unshared, of_ranges().map(|run| run.shared).sum::<u64>());
+    assert_eq!(plan.blocks_moved, of_ranges().map(|run| run.blocks).sum::<u64>());
     assert!(plan.blocks_unshared <= rule.space_blocks, "(4)");
-    let fewer: usize = plan.stretches.iter().map(|stretch| stretch.to - stretch.from - 1).sum();
+    let fewer: usize = plan.ranges.iter().map(|range| range.to - range.from - 1).sum();
     assert_eq!((plan.runs_before, plan.runs_after), (runs.len() as u64, (runs.len() - fewer) as u64));
 }
 
@@ -100,8 +100,8 @@ fn plans_keep_to_their_rule_and_are_the_best_where_the_space_suffices() {
         let run_blocks_min = 1 + random.below(60) as u32;
         let space_blocks_max = [2, 30, 600][random.below(3) as usize];
         let space_blocks = random.below(space_blocks_max);
-        let rule = LayoutRule { run_blocks_min, space_blocks };
-        let plan = plan_layout(&runs, &rule);
+        let rule = DefragRule { run_blocks_min, space_blocks };
+        let plan = plan_defrag(&runs, &rule);
         check(&runs, &rule, &plan);
         let costs = cheapest(&runs, run_blocks_min);
         let best = costs.iter().rposition(|cost| *cost <= space_blocks).unwrap() as u64;
@@ -142,7 +142,7 @@ fn long_runs_stay_shared_or_not_and_so_does_what_must() {
     assert_eq!(moved(&plan(&[(8, 8), (8, 0), (8, 8)], 8, 100)), []);
     let mut runs = file(&[(1, 0), (1, 0), (1, 0)]);
     runs[1].must_stay = true;
-    assert_eq!(plan_layout(&runs, &LayoutRule { run_blocks_min: 8, space_blocks: 9 }).stretches, []);
+    assert_eq!(plan_defrag(&runs, &DefragRule { run_blocks_min: 8, space_blocks: 9 }).ranges, []);
 }
 
 #[test]
@@ -153,9 +153,9 @@ fn without_space_nothing_that_is_shared_moves() {
 
 #[test]
 fn what_gains_the_most_for_a_block_comes_first() {
-    // The second stretch gains one run for two blocks, the first one for twelve.
+    // The second range gains one run for two blocks, the first one for twelve.
     assert_eq!(moved(&plan(&[(6, 6), (6, 6), (64, 0), (1, 1), (1, 1)], 64, 12)), [(3, 5)]);
-    // A single shared block that joins two stretches is better than any other.
+    // A single shared block that joins two ranges is better than any other.
     assert_eq!(moved(&plan(&[(1, 1), (1, 1), (64, 0), (3, 0), (1, 1), (3, 0)], 64, 1)), [(3, 6)]);
 }
 
@@ -170,7 +170,7 @@ fn of_many_that_are_equally_good_as_many_are_taken_as_there_is_space_for() {
 fn holes_and_the_number_of_calls_do_not_make_runs() {
     let mut runs = Vec::new();
     for (first, pbn, blocks) in [(0, 100, 4), (4, 104, 2), (90, 106, 1), (91, 300, 5)] {
-        LaidRun::add(&mut runs, Lbn(first), Pbn(pbn), blocks);
+        FileRun::add(&mut runs, Lbn(first), Pbn(pbn), blocks);
     }
     let seen: Vec<_> = runs.iter().map(|run| (run.first.0, run.end.0, run.pbn.0, run.blocks)).collect();
     assert_eq!(seen, [(0, 91, 100, 7), (91, 96, 300, 5)]);

@@ -4,15 +4,14 @@ mod corpus;
 mod failure;
 mod generate;
 mod idedup;
+mod input;
+mod output;
 mod ranks;
 mod record;
 mod replay;
-mod size;
 mod twins;
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
-use std::path::Path;
 
 use clap::{Parser, Subcommand};
 
@@ -61,28 +60,6 @@ pub fn run(arguments: Vec<OsString>) -> Result<(), Failure> {
         Ok(Cli { command: Command::Ranks(arguments) }) => ranks::run(&arguments),
         Err(error) => explain(&error),
     }
-}
-
-/// Writes to stdout. A reader that has had enough, as `head`, is no failure.
-fn print(text: &str) -> Result<(), Failure> {
-    let mut stdout = std::io::stdout().lock();
-    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-    written.or_else(unless_closed).map_err(|e| Failure::with("stdout", e))
-}
-
-/// Writes files by name, with their text, into a directory, which is made if need be.
-fn write_plots(plots: Vec<(String, String)>, dir: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(dir).map_err(|e| Failure::with(dir.display(), e))?;
-    for (name, svg) in plots {
-        let path = dir.join(name);
-        std::fs::write(&path, svg).map_err(|e| Failure::with(path.display(), e))?;
-    }
-    Ok(())
-}
-
-/// A closed pipe is the reader's choice; other errors stay.
-fn unless_closed(error: io::Error) -> io::Result<()> {
-    if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) }
 }
 
 /// Help goes to stdout; anything else becomes one line.

@@ -15,7 +15,7 @@ use oncefs_dedup::{
 
 use std::time::Duration;
 
-use super::{Design, Outcome};
+use super::design::{Design, Outcome};
 use crate::trace::{Content, Place, Read, Write};
 use crate::volume::{Released, Volume};
 use run_rule::RunRules;

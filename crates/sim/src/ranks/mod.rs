@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use oncefs_dedup::{BIG_RUN_BLOCKS, FilePolicy, MountPolicy, Rank, RankRule, Ranks, Treatment, treatment};
 
-use crate::table::Table;
 use crate::trace::{Recording, Source};
 use contents::{FileContents, contents_of};
+use oncefs_toolbox::Table;
 use queues::Queues;
 use savings::{chunked_blocks, stored_blocks};
 

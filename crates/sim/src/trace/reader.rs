@@ -2,7 +2,9 @@
 
 use std::io::{BufRead, Read};
 
-use super::{Content, Event, Format, Parsed, Read as ReadRequest, Source, TraceError, Write, fiu, four};
+use super::columns::{Format, Parsed};
+use super::request::{Content, Event, Read as ReadRequest, Source, TraceError, Write};
+use super::{fiu, four};
 
 /// Bytes that a line may have: 4096 MD5s and some more. A file without line ends is refused, not read into memory.
 const LINE_BYTES_MAX: u64 = 2 << 20;

@@ -10,7 +10,6 @@ pub mod model;
 pub mod operation;
 pub mod plan;
 pub mod point;
-pub mod random;
 pub mod report;
 pub mod setups;
 pub mod snapshot;

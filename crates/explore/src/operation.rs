@@ -8,9 +8,10 @@ use oncefs_fs::{
     WriteOrigin, XattrMode,
 };
 
+use oncefs_toolbox::Random;
+
 use crate::live::Live;
 use crate::model::Node;
-use crate::random::Random;
 
 const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 const BY_CALLER: WriteOrigin = WriteOrigin::Caller { drop_privileges: false };
@@ -51,7 +52,7 @@ impl Content {
             let number = self.first + at * self.step;
             if number > 0 {
                 let mut random = Random::new(number);
-                block.chunks_mut(8).for_each(|word| word.copy_from_slice(&random.number().to_le_bytes()[..word.len()]));
+                block.chunks_mut(8).for_each(|word| word.copy_from_slice(&random.word().to_le_bytes()[..word.len()]));
             }
         }
         bytes

@@ -15,8 +15,8 @@ use oncefs_engine::kv::Put;
 
 use crate::image::{Images, PAGE_BYTES, Page, Part, SECTOR_BYTES};
 use crate::point::Point;
-use crate::random::Random;
 use crate::tape::{Allowed, Effect, Pages, Recorded};
+use oncefs_toolbox::Random;
 
 const PAGE_SECTORS: usize = PAGE_BYTES / SECTOR_BYTES;
 /// With so many unflushed writes, and fewer, every set of them is a state.

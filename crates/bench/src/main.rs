@@ -32,7 +32,6 @@ mod selective;
 mod settings;
 mod side;
 mod signal;
-mod sizes;
 mod spread;
 mod threaded;
 mod throttle;

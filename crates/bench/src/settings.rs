@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use oncefs_toolbox::sizes;
 
 use crate::aligned::BLOCK_BYTES;
 use crate::failure::{Failure, Result};
@@ -10,7 +11,6 @@ use crate::lessfs::LessfsArgs;
 use crate::machine;
 use crate::scenario::{Scenario, Volume};
 use crate::side::SideSpec;
-use crate::sizes::parse_bytes;
 use crate::threaded::Twin;
 
 /// Options of a comparison.
@@ -39,10 +39,10 @@ pub struct RunArgs {
     #[arg(long, value_delimiter = ',', default_value = "0,25,75", value_parser = clap::value_parser!(u8).range(0..=90))]
     duplicates: Vec<u8>,
     /// Size of the files written and read [default: 512M]
-    #[arg(long, value_parser = parse_bytes)]
+    #[arg(long, value_parser = sizes::parse)]
     file_size: Option<u64>,
     /// Bytes written at random places of such a file [default: as large, so that every block is written once]
-    #[arg(long, value_parser = parse_bytes)]
+    #[arg(long, value_parser = sizes::parse)]
     random_size: Option<u64>,
     /// Writes with fdatasync each [default: 2000]
     #[arg(long)]
@@ -72,7 +72,7 @@ pub struct RunArgs {
     #[arg(long, default_value = ".")]
     pub dir: PathBuf,
     /// Size of each loop device [default: 16 times the file size, at least 4G]
-    #[arg(long, value_parser = parse_bytes)]
+    #[arg(long, value_parser = sizes::parse)]
     device_size: Option<u64>,
     /// Write head and raw rows to this file
     #[arg(long)]

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use oncefs_toolbox::{Table, sizes};
 use serde::Serialize;
 
 use crate::aligned::BLOCK_BYTES;
@@ -19,10 +20,9 @@ use crate::figures::Figures;
 use crate::files::{self, open};
 use crate::machine;
 use crate::measure::Latencies;
-use crate::report::Table;
+use crate::report::as_markdown;
 use crate::run;
 use crate::side::{Bench, Side, SideSpec};
-use crate::sizes::parse_bytes;
 use crate::spread::Spread;
 use share::Look;
 
@@ -35,10 +35,10 @@ const DUPLICATE_PERCENT: usize = 50;
 #[derive(Args, Clone, Debug)]
 pub struct AdaptiveArgs {
     /// Bytes written without duplicates
-    #[arg(long, value_parser = parse_bytes, default_value = "4G")]
+    #[arg(long, value_parser = sizes::parse, default_value = "4G")]
     size: u64,
     /// Bytes of the stream with duplicates
-    #[arg(long, value_parser = parse_bytes, default_value = "1G")]
+    #[arg(long, value_parser = sizes::parse, default_value = "1G")]
     duplicate_size: u64,
     /// In which order files are written
     #[arg(long, value_enum, value_delimiter = ',', default_value = "sequential,random")]
@@ -240,9 +240,9 @@ fn table(measured: &[[Measured; 3]]) -> String {
         }
         cells.push(spread(&|sides| seconds_per_megabyte(&sides[0]) / seconds_per_megabyte(&sides[side]), 3));
         cells.push(spread(&|sides| sides[side].cpu_seconds, 2));
-        table.push(cells);
+        table.row(cells);
     }
-    table.render()
+    as_markdown(table)
 }
 
 fn seconds_per_megabyte(measured: &Measured) -> f64 {

@@ -14,10 +14,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use fuser::{Config, MountOption, Session, SessionACL};
+use oncefs_toolbox::sizes;
 
 use crate::bdi::{self, Tuning};
 use crate::failure::{During, Failure, Result, tell};
-use crate::sizes::parse_bytes;
 
 const PAGE_BYTES: u64 = 4096;
 const MAX_PAGES_LIMIT: &str = "/proc/sys/fs/fuse/max_pages_limit";
@@ -45,7 +45,7 @@ pub struct FlatArgs {
     #[arg(long, conflicts_with = "direct")]
     early_write_out: bool,
     /// Largest write request, such as 1M
-    #[arg(long, value_parser = parse_bytes, default_value = "1M")]
+    #[arg(long, value_parser = sizes::parse, default_value = "1M")]
     max_write: u64,
     #[command(flatten)]
     tuning: Tuning,

@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use clap::ValueEnum;
+use oncefs_toolbox::Table;
 use serde::Serialize;
 
 use super::FragmentationArgs;
@@ -14,7 +15,7 @@ use crate::figures::Figures;
 use crate::machine;
 use crate::mount::{Mount, rotated, verify, write};
 use crate::pieces::{Plan, Sources};
-use crate::report::{Table, verdict};
+use crate::report::{as_markdown, verdict};
 use crate::side::{Bench, Side};
 use crate::spread::Spread;
 
@@ -204,7 +205,7 @@ fn table(data: &[Data], mounts: &[Mount], readings: &[Reading]) -> String {
         let spread = |value: &dyn Fn(&Reading) -> f64, digits: usize| {
             Spread::of(of.clone().map(value)).map_or("-".to_owned(), |spread| format!("{spread:.digits$}"))
         };
-        table.push(vec![
+        table.row(vec![
             data.describe().to_owned(),
             mount.name.clone(),
             spread(&|r| r.blocks as f64 * BLOCK_BYTES as f64 / 1e6 / r.seconds, 0),
@@ -215,7 +216,7 @@ fn table(data: &[Data], mounts: &[Mount], readings: &[Reading]) -> String {
             spread(&Reading::of_stages, 2),
         ]);
     }
-    table.render()
+    as_markdown(table)
 }
 
 #[cfg(test)]

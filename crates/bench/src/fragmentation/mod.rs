@@ -14,6 +14,7 @@ mod stitched;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use oncefs_toolbox::sizes;
 use serde::Serialize;
 
 use crate::aligned::BLOCK_BYTES;
@@ -21,7 +22,6 @@ use crate::failure::{Failure, Result};
 use crate::machine;
 use crate::report::write_json;
 use crate::run;
-use crate::sizes::parse_bytes;
 
 /// What is written, read and measured.
 #[derive(Args, Clone, Debug)]
@@ -30,7 +30,7 @@ pub struct FragmentationArgs {
     #[arg(long, value_enum, value_delimiter = ',', default_value = "stitched,detector,response,cache")]
     parts: Vec<Part>,
     /// stitched: bytes of the ten sources together, and of each file made of them
-    #[arg(long, value_parser = parse_bytes, default_value = "240M")]
+    #[arg(long, value_parser = sizes::parse, default_value = "240M")]
     size: u64,
     /// stitched: the mounts compared
     #[arg(long, value_enum, value_delimiter = ',', default_value = "auto,1,4,auto-full-pass,auto-out-of-line")]
@@ -39,13 +39,13 @@ pub struct FragmentationArgs {
     #[arg(long, value_enum, value_delimiter = ',', default_value = "own,dd")]
     readers: Vec<stitched::Reader>,
     /// detector: bytes of each file whose writing is measured
-    #[arg(long, value_parser = parse_bytes, default_value = "256M")]
+    #[arg(long, value_parser = sizes::parse, default_value = "256M")]
     write_size: u64,
     /// detector: what is written
     #[arg(long, value_enum, value_delimiter = ',', default_value = "unique,runs,scattered")]
     data: Vec<detector::Data>,
     /// response and cache: bytes there are before the replay
-    #[arg(long, value_parser = parse_bytes, default_value = "256M")]
+    #[arg(long, value_parser = sizes::parse, default_value = "256M")]
     replay_size: u64,
     /// response and cache: requests of the replay, one in six of them a write
     #[arg(long, default_value_t = 30_000)]

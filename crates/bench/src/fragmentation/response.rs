@@ -1,5 +1,6 @@
 //! Response times of a mixed replay by threshold, beside the same mount without deduplication: iDedup's figures 8 to 10.
 
+use oncefs_toolbox::Table;
 use serde::Serialize;
 
 use super::FragmentationArgs;
@@ -10,7 +11,7 @@ use crate::aligned::BLOCK_BYTES;
 use crate::failure::{Result, tell};
 use crate::measure::Latencies;
 use crate::mount::{Mount, rotated};
-use crate::report::{Table, verdict};
+use crate::report::{as_markdown, verdict};
 use crate::side::{Bench, Side};
 use crate::spread::Spread;
 use crate::throttle::{SLOW_DISK, Throttle};
@@ -178,9 +179,9 @@ fn times(mounts: &[Mount], readings: &[Reading]) -> String {
             |reading: &Reading, _: &Reading| reading.duplicates[1] as f64 * 100.0 / reading.duplicates[0] as f64;
         let shared = against(readings, &mount.name, OFF, &shared).filter(|_| has_duplicates);
         cells.push(shown(shared, 1));
-        table.push(cells);
+        table.row(cells);
     }
-    table.render()
+    as_markdown(table)
 }
 
 fn percentiles(mounts: &[Mount], readings: &[Reading]) -> String {
@@ -225,9 +226,9 @@ fn rows(
         let cells = (0..columns).map(|column| {
             value(&mount.name, column).map_or("-".to_owned(), |spread| format!("{:.digits$}", spread.median))
         });
-        table.push(std::iter::once(mount.name.clone()).chain(cells).collect());
+        table.row(std::iter::once(mount.name.clone()).chain(cells).collect());
     }
-    table.render()
+    as_markdown(table)
 }
 
 /// How many more requests are small than without deduplication, beside the paper's Corporate and Engineering.

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use clap::ValueEnum;
+use oncefs_toolbox::Table;
 use serde::Serialize;
 
 use super::FragmentationArgs;
@@ -17,7 +18,7 @@ use crate::failure::{During, Result, tell};
 use crate::files;
 use crate::mount::{Mount, rotated, verify, write};
 use crate::pieces::{Plan, Sources};
-use crate::report::{Table, verdict};
+use crate::report::{as_markdown, verdict};
 use crate::side::{Bench, Side};
 use crate::spread::Spread;
 use crate::throttle::{SLOW_DISK, Throttle};
@@ -224,10 +225,10 @@ fn table(args: &FragmentationArgs, readings: &[Reading]) -> String {
             cells.push(cell(&shared_percent, 2));
             cells.push(cell(&|reading| reading.runs as f64, 0));
             cells.push(cell(&|reading| reading.sizes.mean(), 1));
-            table.push(cells);
+            table.row(cells);
         }
     }
-    table.render()
+    as_markdown(table)
 }
 
 fn shared_percent(reading: &Reading) -> f64 {

@@ -10,11 +10,12 @@ mod sorted_groups;
 use std::path::Path;
 
 use clap::Args;
+use oncefs_toolbox::Table;
 
 use crate::content::Random;
 use crate::failure::Result;
 use crate::machine;
-use crate::report::Table;
+use crate::report::as_markdown;
 use crate::signal;
 use demotion::{MemoryLevel, Order};
 use rocks::{Form, Rocks};
@@ -47,7 +48,7 @@ pub const GROUP_BITS: u32 = 14;
 
 impl Hint {
     fn draw(random: &mut Random) -> Hint {
-        Hint { tag: random.next() >> (64 - TAG_BITS), pbn: random.next() >> 24 }
+        Hint { tag: random.word() >> (64 - TAG_BITS), pbn: random.word() >> 24 }
     }
 
     /// The group of the memory level that the hint belongs to.
@@ -118,13 +119,13 @@ pub fn run(dir: &Path, args: &HintWearArgs, seed: u64) -> Result<()> {
         for order in [Order::Scattered, Order::LeastRecent, Order::Sweep] {
             for form in Form::ALL {
                 let open = || rocks_level(&path, form);
-                table.push(measure(&form.to_string(), order, *millions, args, seed, open)?);
+                table.row(measure(&form.to_string(), order, *millions, args, seed, open)?);
                 Rocks::destroy(&path)?;
             }
             let open = || Ok(Box::new(SortedGroups::default()) as Box<dyn DiskLevel>);
-            table.push(measure("sorted groups", order, *millions, args, seed, open)?);
+            table.row(measure("sorted groups", order, *millions, args, seed, open)?);
         }
-        println!("\n{}", table.render());
+        println!("\n{}", as_markdown(table));
     }
     Ok(())
 }

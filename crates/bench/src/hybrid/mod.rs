@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
+use oncefs_toolbox::{Table, sizes};
 
 use crate::failure::{During, Failure, Result, tell};
 use crate::machine;
-use crate::report::Table;
+use crate::report::as_markdown;
 use crate::run;
 use crate::side::{Bench, Side, SideSpec};
-use crate::sizes::parse_bytes;
 use load::{Load, Order};
 use outcome::{Outcome, Reading};
 
@@ -28,7 +28,7 @@ const EXACT: &str = "lrlfs";
 #[derive(Args, Clone, Debug)]
 pub struct HybridArgs {
     /// Bytes written, half of them copies
-    #[arg(long, value_parser = parse_bytes, default_value = "8G")]
+    #[arg(long, value_parser = sizes::parse, default_value = "8G")]
     size: u64,
     /// In which order the copies come
     #[arg(long, value_enum, value_delimiter = ',', default_value = "runs,sequential,shuffled")]
@@ -148,7 +148,7 @@ fn table(outcomes: &[Outcome]) -> String {
     let columns: Vec<_> = outcomes.iter().map(|outcome| outcome.lines(exact)).collect();
     for (line, (name, _)) in columns.first().into_iter().flatten().enumerate() {
         let values = columns.iter().map(|column| column[line].1.clone());
-        table.push(std::iter::once((*name).to_owned()).chain(values).collect());
+        table.row(std::iter::once((*name).to_owned()).chain(values).collect());
     }
-    table.render()
+    as_markdown(table)
 }

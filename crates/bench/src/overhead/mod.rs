@@ -14,13 +14,13 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
+use oncefs_toolbox::sizes;
 use serde::Serialize;
 
 use crate::failure::{Failure, Result};
 use crate::machine;
 use crate::report::write_json;
 use crate::run;
-use crate::sizes::parse_bytes;
 
 /// What is run and measured.
 #[derive(Args, Clone, Debug)]
@@ -44,7 +44,7 @@ pub struct OverheadArgs {
     #[arg(long, default_value_t = 100)]
     threads: usize,
     /// beside and yield: bytes that the worker is given to look at [default: 2560M]
-    #[arg(long, value_parser = parse_bytes)]
+    #[arg(long, value_parser = sizes::parse)]
     backlog: Option<u64>,
     /// yield: requests behind which the worker shall stop [default: 20]
     #[arg(long)]

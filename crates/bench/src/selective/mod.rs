@@ -25,7 +25,6 @@ use crate::failure::{During, Failure, Result};
 use crate::machine;
 use crate::report::write_json;
 use crate::run;
-use crate::sizes::parse_bytes;
 use cases::Case;
 use workload::Duplicates;
 
@@ -48,7 +47,7 @@ pub struct SelectiveArgs {
     #[arg(long, value_delimiter = ',', default_value = "90,75,50,25,10")]
     sequential: Vec<usize>,
     /// Bytes of the synthetic files, and of the real ones at most [default: 2560M]
-    #[arg(long, value_parser = parse_bytes)]
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse)]
     bytes: Option<u64>,
     /// Blocks read of a file that is read at random, at most
     #[arg(long, default_value_t = 256)]

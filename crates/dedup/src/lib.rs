@@ -15,6 +15,10 @@ mod hints;
 mod layout;
 mod load_limit;
 mod pace;
+// The generator of all tests of the workspace, as a source: this crate depends on none, in its tests neither.
+#[cfg(test)]
+#[path = "../../toolbox/src/random.rs"]
+mod random;
 mod ranges;
 mod rank;
 mod rank_queues;

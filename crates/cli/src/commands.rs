@@ -310,7 +310,7 @@ pub struct DedupArgs {
     /// Do not wait for the end
     #[arg(long, conflicts_with_all = ["pause", "resume", "schedule", "status"])]
     pub background: bool,
-    /// Hold the work up until --resume or the next mount
+    /// OnPublish the work up until --resume or the next mount
     #[arg(long)]
     pub pause: bool,
     /// Go on after --pause
@@ -349,7 +349,7 @@ pub struct ScrubArgs {
     /// Do not wait for the end
     #[arg(long)]
     pub start: bool,
-    /// Hold it up, across mounts, until --resume
+    /// OnPublish it up, across mounts, until --resume
     #[arg(long)]
     pub pause: bool,
     /// Go on after --pause
@@ -364,9 +364,9 @@ pub struct ScrubArgs {
     /// Bytes a second at most; 0: as the load allows [default: as the last time]
     #[arg(long, value_name = "SIZE", conflicts_with_all = ["pause", "resume", "stop", "status"])]
     pub rate: Option<Size>,
-    /// Keep blocks with more references twice, as the setting copies_above; 0: none
+    /// Keep blocks with more references twice, as the setting replicate_refs_above; 0: none
     #[arg(long, value_name = "N", conflicts_with_all = ["pause", "resume", "stop", "status"])]
-    pub copies_above: Option<u64>,
+    pub replicate_refs_above: Option<u64>,
     /// The result, or the status, as JSON
     #[arg(long, conflicts_with_all = ["start", "pause", "resume", "stop"])]
     pub json: bool,

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
-use oncefs_engine::{BLOCK_BYTES, RelayoutOutcome, Report};
+use oncefs_engine::{BLOCK_BYTES, DefragOutcome, Report};
 use serde_json::{Value, json};
 
 use crate::commands::UNITS;
@@ -93,7 +93,7 @@ impl Space {
 /// A file and what became of it.
 struct Done {
     path: PathBuf,
-    outcome: RelayoutOutcome,
+    outcome: DefragOutcome,
 }
 
 /// The work on all files.
@@ -103,7 +103,7 @@ struct Work<'a> {
     space_blocks: u64,
     done: Vec<Done>,
     files: u64,
-    total: RelayoutOutcome,
+    total: DefragOutcome,
     refused: Vec<String>,
     is_ended: bool,
 }
@@ -120,7 +120,7 @@ pub fn run(arguments: DefragArgs) -> Outcome<u8> {
         space_blocks,
         done: Vec::new(),
         files: 0,
-        total: RelayoutOutcome::default(),
+        total: DefragOutcome::default(),
         refused: found.refused,
         is_ended: false,
     };
@@ -182,8 +182,8 @@ impl Work<'_> {
     }
 
     /// One file, part by part, as long as `goes_on` says so.
-    fn lay_out(&mut self, file: &File, goes_on: &mut dyn FnMut(u64) -> bool) -> Outcome<RelayoutOutcome> {
-        let mut outcome = RelayoutOutcome { next: Some(0), ..RelayoutOutcome::default() };
+    fn lay_out(&mut self, file: &File, goes_on: &mut dyn FnMut(u64) -> bool) -> Outcome<DefragOutcome> {
+        let mut outcome = DefragOutcome { next: Some(0), ..DefragOutcome::default() };
         while let Some(from) = outcome.next {
             if !goes_on(from) {
                 self.is_ended = true;
@@ -201,14 +201,14 @@ impl Work<'_> {
     }
 
     /// A part of a file. Where there was no room, once more behind a commit: what moved has left some.
-    fn part(&mut self, file: &File, from: u64) -> Outcome<RelayoutOutcome> {
+    fn part(&mut self, file: &File, from: u64) -> Outcome<DefragOutcome> {
         let first = self.ask(file, from)?;
         if self.arguments.dry_run || first.left.for_room == 0 || first.blocks_moved == 0 {
             return Ok(first);
         }
         self.daemon.ask::<()>(Request::Commit)?;
         let again = self.ask(file, from)?;
-        Ok(RelayoutOutcome {
+        Ok(DefragOutcome {
             extents_before: first.extents_before,
             blocks_moved: first.blocks_moved + again.blocks_moved,
             blocks_unshared: first.blocks_unshared + again.blocks_unshared,
@@ -216,8 +216,8 @@ impl Work<'_> {
         })
     }
 
-    fn ask(&mut self, file: &File, from: u64) -> Outcome<RelayoutOutcome> {
-        let outcome: RelayoutOutcome = self.daemon.ask(Request::Defrag {
+    fn ask(&mut self, file: &File, from: u64) -> Outcome<DefragOutcome> {
+        let outcome: DefragOutcome = self.daemon.ask(Request::Defrag {
             inode: file.inode,
             from,
             run_blocks_min: self.arguments.run_blocks_min,
@@ -241,7 +241,7 @@ impl Work<'_> {
         }
     }
 
-    fn note(&mut self, file: &File, outcome: RelayoutOutcome) {
+    fn note(&mut self, file: &File, outcome: DefragOutcome) {
         self.files += 1;
         self.total.add(&outcome);
         if outcome.blocks_moved > 0 || left(&outcome) > 0 {
@@ -287,18 +287,18 @@ fn line(text: &mut String, what: &str) {
     writeln!(text, "{what}").expect("writing to a string cannot fail");
 }
 
-fn extents(outcome: &RelayoutOutcome) -> String {
+fn extents(outcome: &DefragOutcome) -> String {
     format!("{} extents before, {} after", outcome.extents_before, outcome.extents_after)
 }
 
 /// Extents that could be fewer and are not.
-fn left(outcome: &RelayoutOutcome) -> u64 {
+fn left(outcome: &DefragOutcome) -> u64 {
     let left = &outcome.left;
     left.for_space + left.for_room + left.changed + left.damaged
 }
 
 /// Why there are as many extents as there are, and what helps.
-fn reasons(outcome: &RelayoutOutcome) -> Vec<String> {
+fn reasons(outcome: &DefragOutcome) -> Vec<String> {
     let left = &outcome.left;
     let reasons = [
         (left.for_space, "extents more because they are shared (a larger --space takes them)"),
@@ -330,13 +330,13 @@ mod tests {
     #[test]
     fn what_was_left_is_told_with_its_reason() {
         let left = ExtentsLeft { for_space: 3, changed: 2, ..ExtentsLeft::default() };
-        let outcome = RelayoutOutcome { extents_before: 9, extents_after: 6, left, ..RelayoutOutcome::default() };
+        let outcome = DefragOutcome { extents_before: 9, extents_after: 6, left, ..DefragOutcome::default() };
         assert_eq!(extents(&outcome), "9 extents before, 6 after");
         let told = reasons(&outcome).join("; ");
         assert!(
             told.starts_with("3 extents more because they are shared") && told.contains("2 because they were"),
             "{told}"
         );
-        assert_eq!(reasons(&RelayoutOutcome::default()).len(), 0);
+        assert_eq!(reasons(&DefragOutcome::default()).len(), 0);
     }
 }

@@ -69,7 +69,7 @@ fn exit_when_cancelled() -> std::io::Result<()> {
 #[derive(Debug, Default)]
 struct Findings {
     mended: Vec<String>,
-    mended_count: u64,
+    fixed_count: u64,
     left: Vec<String>,
     left_count: u64,
     /// Files that lost something, or may have.
@@ -79,8 +79,8 @@ struct Findings {
 }
 
 impl Findings {
-    fn add_mended(&mut self, described: Vec<String>, count: u64) {
-        self.mended_count += count;
+    fn add_fixed(&mut self, described: Vec<String>, count: u64) {
+        self.fixed_count += count;
         let room = PROBLEMS_SHOWN_MAX.saturating_sub(self.mended.len());
         self.mended.extend(described.into_iter().take(room));
     }
@@ -93,7 +93,7 @@ impl Findings {
 
     fn print(&self) {
         for (what, described, count) in
-            [("mended: ", &self.mended, self.mended_count), ("", &self.left, self.left_count)]
+            [("mended: ", &self.mended, self.fixed_count), ("", &self.left, self.left_count)]
         {
             described.iter().for_each(|line| println!("{what}{line}"));
             let more = count - described.len() as u64;
@@ -105,7 +105,7 @@ impl Findings {
     }
 
     fn summary(&self) -> String {
-        let mended = match self.mended_count {
+        let mended = match self.fixed_count {
             0 => String::new(),
             count => format!("{count} errors mended, "),
         };
@@ -116,7 +116,7 @@ impl Findings {
     }
 
     fn exit_code(&self) -> u8 {
-        let mended = if self.mended_count > 0 { exit::FSCK_ERRORS_MENDED } else { 0 };
+        let mended = if self.fixed_count > 0 { exit::FSCK_ERRORS_MENDED } else { 0 };
         let left = if self.left_count > 0 { exit::FSCK_ERRORS_LEFT } else { 0 };
         mended | left
     }
@@ -128,7 +128,7 @@ fn examine(volume: &Path, limit: Option<Remedy>, read_data: bool) -> oncefs_fs::
     let options = profiles::without_worker(CHECK_MEMORY.min(process::ram_bytes() / 4), limit.is_none());
     let store = match limit {
         None => Store::open(volume, &options)?,
-        Some(_) => Store::open_for_repair(volume, &options)?,
+        Some(_) => Store::open_for_fsck(volume, &options)?,
     };
     let findings = examine_open(&store, limit, read_data);
     let closed = store.close();
@@ -158,12 +158,12 @@ fn examine_open(store: &Arc<Store>, limit: Option<Remedy>, read_data: bool) -> o
 fn mend(store: &Store, limit: Remedy, findings: &mut Findings) -> oncefs_fs::Result<Vec<Fault>> {
     let mut progress = Progress::new();
     let blocks = store.repair(limit, &mut |phase, done, total| progress.show(blocks_phase(phase), done, total))?;
-    let NameFindings { mended, mended_count, .. } =
+    let NameFindings { mended, fixed_count, .. } =
         repair_names(store, &SystemClock, limit, &mut |phase, done, total| {
             progress.show(names_phase(phase), done, total);
         })?;
-    findings.add_mended(blocks.mended, blocks.mended_count);
-    findings.add_mended(mended, mended_count);
+    findings.add_fixed(blocks.mended, blocks.fixed_count);
+    findings.add_fixed(mended, fixed_count);
     Ok(blocks.lost)
 }
 
@@ -239,7 +239,7 @@ mod tests {
 
     fn findings(mended: u64, left: u64) -> Findings {
         let mut findings = Findings::default();
-        (0..mended).for_each(|n| findings.add_mended(vec![format!("problem {n}")], 1));
+        (0..mended).for_each(|n| findings.add_fixed(vec![format!("problem {n}")], 1));
         (0..left).for_each(|n| findings.add_left(vec![format!("problem {n}")], 1));
         findings
     }

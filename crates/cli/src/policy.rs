@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
-use oncefs_engine::{Rank, UnknownWish, Wish};
+use oncefs_engine::{InvalidOverride, PolicyOverride, Rank};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -82,7 +82,7 @@ struct ShowArgs {
 
 /// What can be said: a wish, or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Said(Option<Wish>);
+struct Said(Option<PolicyOverride>);
 
 impl FromStr for Said {
     type Err = String;
@@ -90,7 +90,10 @@ impl FromStr for Said {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             NONE => Ok(Self(None)),
-            text => text.parse().map(|wish| Self(Some(wish))).map_err(|error: UnknownWish| format!("{error}, or none")),
+            text => text
+                .parse()
+                .map(|policy_override| Self(Some(policy_override)))
+                .map_err(|error: InvalidOverride| format!("{error}, or none")),
         }
     }
 }
@@ -98,13 +101,13 @@ impl FromStr for Said {
 /// No wish.
 const NONE: &str = "none";
 
-fn text_of(wish: Option<&str>) -> &str {
-    wish.unwrap_or(NONE)
+fn text_of(policy_override: Option<&str>) -> &str {
+    policy_override.unwrap_or(NONE)
 }
 
 /// How a file, or what is made in a directory, is deduplicated: the daemon's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Treated {
+pub struct EffectiveView {
     /// What is said of it.
     policy: Option<String>,
     /// Its rank, 0 to 3.
@@ -123,19 +126,19 @@ pub struct Treated {
     why: String,
 }
 
-impl Treated {
+impl EffectiveView {
     /// As the file system says.
-    pub fn of(treated: oncefs_fs::Treated) -> Self {
-        let (policy, treatment) = (treated.policy, treated.treatment);
+    pub fn of(effective: oncefs_fs::EffectiveView) -> Self {
+        let (policy, effective_policy) = (effective.policy, effective.effective_policy);
         Self {
-            policy: policy.wish.map(|wish| wish.to_string()),
+            policy: policy.policy_override.map(|policy_override| policy_override.to_string()),
             rank: policy.rank.number(),
             is_update_heavy: policy.is_update_heavy,
-            is_inline: treatment.is_inline,
-            is_later: treatment.is_later,
-            run_blocks_min: treated.run_blocks_min,
-            shares_ends: treatment.shares_ends,
-            why: treated.why,
+            is_inline: effective_policy.is_inline,
+            is_later: effective_policy.is_later,
+            run_blocks_min: effective.run_blocks_min,
+            shares_ends: effective_policy.shares_ends,
+            why: effective.why,
         }
     }
 }
@@ -143,9 +146,12 @@ impl Treated {
 /// Does what was asked for. Gives the exit code.
 pub fn run(arguments: PolicyArgs) -> Outcome<u8> {
     match arguments.what {
-        What::Set(SetArgs { path, policy: Said(wish) }) => {
-            let done = set::below(&in_a_mount(&path)?, wish.map(|wish| wish.to_string()).as_deref());
-            let policy = wish.map_or(NONE.to_owned(), |wish| wish.to_string());
+        What::Set(SetArgs { path, policy: Said(policy_override) }) => {
+            let done = set::below(
+                &in_a_mount(&path)?,
+                policy_override.map(|policy_override| policy_override.to_string()).as_deref(),
+            );
+            let policy = policy_override.map_or(NONE.to_owned(), |policy_override| policy_override.to_string());
             println!("{policy}: {} files and {} directories", done.files, done.directories);
             done.refused.iter().for_each(|refused| eprintln!("oncefs: {refused}"));
             Ok(if done.refused.is_empty() { 0 } else { exit::FAILED })
@@ -170,30 +176,30 @@ fn in_a_mount(path: &Path) -> Outcome<PathBuf> {
 fn show(arguments: &ShowArgs) -> Outcome {
     let path = in_a_mount(&arguments.path)?;
     let about = path.metadata().or_fail_doing(exit::FAILED, shown(&path))?;
-    let treated: Treated = Daemon::find(&path)?.ask(Request::Policy { inode: about.ino() })?;
+    let effective: EffectiveView = Daemon::find(&path)?.ask(Request::Policy { inode: about.ino() })?;
     // The directory above may be another file system's, if this is the root of the mount.
     let above = path.parent().filter(|above| above.metadata().is_ok_and(|above| above.dev() == about.dev()));
     let inherits = above.and_then(set::policy_of);
     if arguments.json {
-        let mut told = json!(treated);
+        let mut told = json!(effective);
         told["path"] = json!(path.to_string_lossy());
         told["inherits"] = json!(inherits);
         println!("{told:#}");
     } else {
-        println!("{}", described(&path, about.is_dir(), &treated, inherits.as_deref()));
+        println!("{}", described(&path, about.is_dir(), &effective, inherits.as_deref()));
     }
     Ok(())
 }
 
-fn described(path: &Path, is_directory: bool, treated: &Treated, inherits: Option<&str>) -> String {
-    let (own, above) = (text_of(treated.policy.as_deref()), text_of(inherits));
+fn described(path: &Path, is_directory: bool, effective: &EffectiveView, inherits: Option<&str>) -> String {
+    let (own, above) = (text_of(effective.policy.as_deref()), text_of(inherits));
     let mut lines = vec![format!("{}: policy {own}; the directory above it hands down {above}", shown(path))];
     if !is_directory {
-        let heavy = if treated.is_update_heavy { ", rewritten on several days" } else { "" };
-        lines.push(format!("rank {} ({}){heavy}", treated.rank, about_rank(treated.rank)));
+        let heavy = if effective.is_update_heavy { ", rewritten on several days" } else { "" };
+        lines.push(format!("rank {} ({}){heavy}", effective.rank, about_rank(effective.rank)));
     }
     let whose = if is_directory { "new files in it are" } else { "it is" };
-    lines.push(format!("{whose} {}", consequence(treated)));
+    lines.push(format!("{whose} {}", consequence(effective)));
     lines.join("\n")
 }
 
@@ -207,16 +213,16 @@ fn about_rank(rank: u8) -> &'static str {
     }
 }
 
-fn consequence(treated: &Treated) -> String {
-    let when = match (treated.is_inline, treated.is_later) {
-        (false, false) => return format!("left alone: {}", treated.why),
+fn consequence(effective: &EffectiveView) -> String {
+    let when = match (effective.is_inline, effective.is_later) {
+        (false, false) => return format!("left alone: {}", effective.why),
         (true, true) => "deduplicated as it is written, and later",
         (true, false) => "deduplicated as it is written",
         (false, true) => "deduplicated later",
     };
-    let ends = if treated.shares_ends { ", whole files, and ends of files" } else { "" };
-    match treated.run_blocks_min {
-        Some(blocks) => format!("{when}, in runs of at least {blocks} blocks{ends} ({})", treated.why),
+    let ends = if effective.shares_ends { ", whole files, and ends of files" } else { "" };
+    match effective.run_blocks_min {
+        Some(blocks) => format!("{when}, in runs of at least {blocks} blocks{ends} ({})", effective.why),
         None => format!("{when}, in runs as long as each file's reads make worth it"),
     }
 }
@@ -225,8 +231,8 @@ fn consequence(treated: &Treated) -> String {
 mod tests {
     use super::*;
 
-    fn treated() -> Treated {
-        Treated {
+    fn effective() -> EffectiveView {
+        EffectiveView {
             policy: Some("run=8".to_owned()),
             rank: 2,
             is_update_heavy: false,
@@ -241,7 +247,7 @@ mod tests {
     #[test]
     fn policies_are_taken_with_none_and_others_are_refused() {
         assert_eq!("none".parse(), Ok(Said(None)));
-        assert_eq!("run=8".parse(), Ok(Said(Some(Wish::Run(8)))));
+        assert_eq!("run=8".parse(), Ok(Said(Some(PolicyOverride::Run(8)))));
         for wrong in ["", "on", "run=0", "run=257", "None"] {
             let error = wrong.parse::<Said>().unwrap_err();
             assert!(error.contains("selective or run=N") && error.ends_with(", or none"), "{wrong}: {error}");
@@ -250,17 +256,18 @@ mod tests {
 
     #[test]
     fn a_file_and_a_directory_are_told_with_what_follows() {
-        let said = |is_directory, treated: &Treated| described(Path::new("/mnt/x"), is_directory, treated, None);
+        let said =
+            |is_directory, effective: &EffectiveView| described(Path::new("/mnt/x"), is_directory, effective, None);
         assert_eq!(
-            said(false, &treated()),
+            said(false, &effective()),
             "/mnt/x: policy run=8; the directory above it hands down none\nrank 2 (read at random)\n\
              it is deduplicated as it is written, and later, in runs of at least 8 blocks (set by its policy)"
         );
-        let off = Treated { is_inline: false, is_later: false, why: "policy off".to_owned(), ..treated() };
+        let off = EffectiveView { is_inline: false, is_later: false, why: "policy off".to_owned(), ..effective() };
         assert!(said(true, &off).ends_with("\nnew files in it are left alone: policy off"));
-        let ends = Treated { is_inline: false, run_blocks_min: Some(64), shares_ends: true, ..treated() };
+        let ends = EffectiveView { is_inline: false, run_blocks_min: Some(64), shares_ends: true, ..effective() };
         assert!(said(false, &ends).contains("later, in runs of at least 64 blocks, whole files, and ends of files ("));
-        let heavy = Treated { is_update_heavy: true, ..treated() };
+        let heavy = EffectiveView { is_update_heavy: true, ..effective() };
         assert!(said(false, &heavy).contains("rank 2 (read at random), rewritten on several days\n"));
     }
 }

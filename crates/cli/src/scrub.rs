@@ -60,8 +60,8 @@ pub struct Damage {
 pub fn run(arguments: ScrubArgs) -> Outcome<u8> {
     let daemon = Daemon::find(&arguments.target)?;
     let target = shown(&arguments.target);
-    if let Some(above) = arguments.copies_above {
-        let changes = vec![("copies_above".to_owned(), above.to_string())];
+    if let Some(above) = arguments.replicate_refs_above {
+        let changes = vec![("replicate_refs_above".to_owned(), above.to_string())];
         daemon.ask::<serde_json::Value>(Request::Tune { changes })?;
     }
     if arguments.status {

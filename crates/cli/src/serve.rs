@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use oncefs_engine::{BLOCK_BYTES, Blocks, DedupCommand, Error, Lbn, MapId, OpenOptions, RelayoutOptions, Store};
+use oncefs_engine::{BLOCK_BYTES, Blocks, DedupCommand, DefragOptions, Error, Lbn, MapId, OpenOptions, Store};
 use oncefs_fs::{AtimePolicy, DamagedFile, DamagedRange, FileSystem, Ino, Options, SystemClock, paths_of_maps};
 use oncefs_fuse::{Adapter, AdapterConfig, DirtyLimit, MountSpec, Session, SessionSpec};
 use serde::Serialize;
@@ -361,10 +361,10 @@ impl Handler for Daemon {
             Request::Defrag { inode, from, run_blocks_min, space_blocks, dry_run } => {
                 let (from, space) = (Lbn(*from), Blocks(*space_blocks));
                 let (run_blocks_min, dry_run) = (*run_blocks_min, *dry_run);
-                let options = RelayoutOptions { from, run_blocks_min, space, dry_run, ..RelayoutOptions::default() };
+                let options = DefragOptions { from, run_blocks_min, space, dry_run, ..DefragOptions::default() };
                 self.file_system.defrag(Ino(*inode), &options).map(|outcome| json!(outcome)).map_err(|e| e.to_string())
             }
-            Request::Policy { inode } => told(self.file_system.treated(Ino(*inode)).map(policy::Treated::of)),
+            Request::Policy { inode } => told(self.file_system.effective(Ino(*inode)).map(policy::EffectiveView::of)),
             Request::WaitExit => Err("the server keeps these to itself".into()),
         }
     }

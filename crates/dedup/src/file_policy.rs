@@ -12,11 +12,11 @@ use crate::Rank;
 /// The shortest run that files of rank 1 share: the paper's big chunk, 256 KiB.
 pub const BIG_RUN_BLOCKS: u32 = 64;
 /// The longest run that may be wished for, as for the mount's `run_blocks_min`.
-const WISHED_RUN_MAX: u32 = 256;
+const OVERRIDE_RUN_BLOCKS_MAX: u32 = 256;
 
 /// What is wished for a directory and all below it, or for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum PolicyOverride {
     /// No dedup.
     Off,
     /// In-line, and later what in-line left.
@@ -29,7 +29,7 @@ pub enum Wish {
     Run(u32),
 }
 
-impl fmt::Display for Wish {
+impl fmt::Display for PolicyOverride {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Off => f.write_str("off"),
@@ -43,28 +43,28 @@ impl fmt::Display for Wish {
 
 /// No policy is written like that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownWish;
+pub struct InvalidOverride;
 
-impl fmt::Display for UnknownWish {
+impl fmt::Display for InvalidOverride {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a policy is off, inline, later, selective or run=N with N from 1 to {WISHED_RUN_MAX}")
+        write!(f, "a policy is off, inline, later, selective or run=N with N from 1 to {OVERRIDE_RUN_BLOCKS_MAX}")
     }
 }
 
-impl std::error::Error for UnknownWish {}
+impl std::error::Error for InvalidOverride {}
 
-impl FromStr for Wish {
-    type Err = UnknownWish;
+impl FromStr for PolicyOverride {
+    type Err = InvalidOverride;
 
     /// Takes what `Display` writes and nothing else.
-    fn from_str(text: &str) -> Result<Self, UnknownWish> {
+    fn from_str(text: &str) -> Result<Self, InvalidOverride> {
         let run = || -> Option<Self> {
             let blocks = text.strip_prefix("run=")?.parse().ok()?;
-            (1..=WISHED_RUN_MAX).contains(&blocks).then_some(Self::Run(blocks))
+            (1..=OVERRIDE_RUN_BLOCKS_MAX).contains(&blocks).then_some(Self::Run(blocks))
         };
         let named = [Self::Off, Self::Inline, Self::Later, Self::Selective];
-        let found = named.into_iter().find(|wish| wish.to_string() == text).or_else(run);
-        found.filter(|wish| wish.to_string() == text).ok_or(UnknownWish)
+        let found = named.into_iter().find(|policy_override| policy_override.to_string() == text).or_else(run);
+        found.filter(|policy_override| policy_override.to_string() == text).ok_or(InvalidOverride)
     }
 }
 
@@ -72,7 +72,7 @@ impl FromStr for Wish {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FilePolicy {
     /// The directory policy that holds for it. None: none does.
-    pub wish: Option<Wish>,
+    pub policy_override: Option<PolicyOverride>,
     /// Its rank.
     pub rank: Rank,
     /// Whether it was rewritten on two days or more.
@@ -102,7 +102,7 @@ pub struct MountPolicy {
 
 /// How a file is deduplicated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Treatment {
+pub struct EffectivePolicy {
     /// On the write path.
     pub is_inline: bool,
     /// Out of line.
@@ -114,31 +114,33 @@ pub struct Treatment {
 }
 
 /// How a file is deduplicated, all that is said of it considered.
-pub fn treatment(file: FilePolicy, mount: MountPolicy) -> Treatment {
+pub fn effective_policy(file: FilePolicy, mount: MountPolicy) -> EffectivePolicy {
     let mounts =
-        Treatment { is_inline: true, is_later: true, run_blocks_min: mount.run_blocks_min, shares_ends: false };
-    let left_alone = Treatment { is_inline: false, is_later: false, ..mounts };
-    match (file.wish, mount.ranks) {
-        (Some(Wish::Off), _) => left_alone,
-        (Some(Wish::Inline), _) | (None, Ranks::Off) => mounts,
-        (Some(Wish::Run(blocks)), _) => Treatment { run_blocks_min: Some(blocks), ..mounts },
-        (Some(Wish::Later), Ranks::Off) => Treatment { is_inline: false, ..mounts },
-        (Some(Wish::Later), Ranks::On | Ranks::Paper) => Treatment { is_inline: false, ..by_rank(file.rank, mounts) },
+        EffectivePolicy { is_inline: true, is_later: true, run_blocks_min: mount.run_blocks_min, shares_ends: false };
+    let left_alone = EffectivePolicy { is_inline: false, is_later: false, ..mounts };
+    match (file.policy_override, mount.ranks) {
+        (Some(PolicyOverride::Off), _) => left_alone,
+        (Some(PolicyOverride::Inline), _) | (None, Ranks::Off) => mounts,
+        (Some(PolicyOverride::Run(blocks)), _) => EffectivePolicy { run_blocks_min: Some(blocks), ..mounts },
+        (Some(PolicyOverride::Later), Ranks::Off) => EffectivePolicy { is_inline: false, ..mounts },
+        (Some(PolicyOverride::Later), Ranks::On | Ranks::Paper) => {
+            EffectivePolicy { is_inline: false, ..by_rank(file.rank, mounts) }
+        }
         (None, Ranks::On) if file.is_update_heavy => left_alone,
         (None, Ranks::On) => by_rank(file.rank, mounts),
-        (Some(Wish::Selective), _) | (None, Ranks::Paper) if file.rank == Rank::New => left_alone,
-        (Some(Wish::Selective), _) | (None, Ranks::Paper) => {
-            Treatment { is_inline: false, ..by_rank(file.rank, mounts) }
+        (Some(PolicyOverride::Selective), _) | (None, Ranks::Paper) if file.rank == Rank::New => left_alone,
+        (Some(PolicyOverride::Selective), _) | (None, Ranks::Paper) => {
+            EffectivePolicy { is_inline: false, ..by_rank(file.rank, mounts) }
         }
     }
 }
 
 /// The paper's Table 1, with runs for chunks; a file not judged yet is treated as the mount says.
-fn by_rank(rank: Rank, mounts: Treatment) -> Treatment {
+fn by_rank(rank: Rank, mounts: EffectivePolicy) -> EffectivePolicy {
     match rank {
         Rank::New => mounts,
-        Rank::Sequential => Treatment { run_blocks_min: Some(BIG_RUN_BLOCKS), shares_ends: true, ..mounts },
-        Rank::Random | Rank::Cold => Treatment { run_blocks_min: Some(1), ..mounts },
+        Rank::Sequential => EffectivePolicy { run_blocks_min: Some(BIG_RUN_BLOCKS), shares_ends: true, ..mounts },
+        Rank::Random | Rank::Cold => EffectivePolicy { run_blocks_min: Some(1), ..mounts },
     }
 }
 

@@ -4,6 +4,7 @@
 //! store, the run detector, the ranks of files, the controllers. Knows no files, threads, clocks,
 //! RocksDB or FUSE; whoever calls it carries the decisions out.
 
+mod admission;
 mod block;
 mod detect;
 mod disk_level;
@@ -25,18 +26,20 @@ mod rank_queues;
 mod sample;
 mod schedule;
 mod seek_cost;
-mod selectivity;
 mod single_hints;
 mod skipped;
 mod threshold;
 mod usage;
 
+pub use admission::{Admission, Rule as AdmissionRule};
 pub use block::{BLOCK_BYTES, Blocks, Fingerprint, Lbn, Pbn, Tag};
 pub use detect::{Candidates, DecidedRun, Decision, RunRule, detect, runs_of};
 pub use disk_level::{Adoption, DiskLevel, HintPage, HintPages, LookedUp, MemoryPages, Merged, PageNo, Prefix, Swept};
 pub use energy::{EnergyRule, Supply};
 pub use extend::{EXTENDED_MAX, Extension};
-pub use file_policy::{BIG_RUN_BLOCKS, FilePolicy, MountPolicy, Ranks, Treatment, UnknownWish, Wish, treatment};
+pub use file_policy::{
+    BIG_RUN_BLOCKS, EffectivePolicy, FilePolicy, InvalidOverride, MountPolicy, PolicyOverride, Ranks, effective_policy,
+};
 pub use fingerprinting::{DuplicateShare, Fingerprinting};
 pub use hints::{
     Eviction, HINT_PBN_BITS, HOLDERS_MAX, Hint, HintOptions, HintStore, Inserted, PREFIX_BITS_MAX, PREFIX_BITS_MIN,
@@ -51,7 +54,6 @@ pub use rank_queues::{AtTail, QueuePlace, look_at};
 pub use sample::Sample;
 pub use schedule::{NoSchedule, Schedule, WeekMinute};
 pub use seek_cost::SeekCost;
-pub use selectivity::{Rule as SelectivityRule, Selectivity};
 pub use skipped::{Skipped, SkippedBuffer, Work};
 pub use threshold::{Pattern, RUN_BLOCKS_MIN_MAX};
 pub use usage::{Moment, Rank, ReadPosition, Reads, Usage};

@@ -2,136 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::buffer::PooledBuf;
-use crate::chore::Chore;
+use crate::background::steps::BackgroundStep;
+use crate::background::threads::Threads;
 use crate::core::Core;
 use crate::format::keys;
-use crate::hold::Hold;
-use crate::load::{self, DeviceLoad};
-use crate::open::{Budget, Medium, recover, settings_of};
-use crate::state::Plan;
+use crate::state::published::Plan;
 use crate::sync::Mutex;
-use crate::threads::Threads;
-use crate::treatment::PolicyChange;
+use crate::volume::files as volume;
+use crate::volume::open::{Budget, Medium, recover, settings_of};
+use crate::worker::load::{self, DeviceLoad};
+use crate::write::on_publish::OnPublish;
 use crate::{
-    BadBlock, BadPlace, Blocks, DedupCommand, DedupStatus, Error, Explained, FilePolicy, LayoutCursor, LayoutPortion,
-    Lbn, MapCursor, Profile, Referrers, RelayoutOptions, RelayoutOutcome, Report, Result, ScrubCommand, ScrubStatus,
-    volume,
+    BadBlock, BadPlace, Blocks, Change, DataPlace, DedupCommand, DedupStatus, DefragOptions, DefragOutcome, Error,
+    Explained, FilePolicy, LayoutCursor, LayoutPortion, Lbn, MapCursor, MapId, OpenOptions, Profile, ReadBuf,
+    Referrers, Report, Result, ScrubCommand, ScrubStatus, Totals, VolumeSpec,
 };
-
-/// Names a map (a file's extents). Never reused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MapId(pub u64);
-
-/// Where the data area lives.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DataPlace {
-    /// A sparse file inside the volume.
-    File,
-    /// A raw block device.
-    Device(PathBuf),
-}
-
-/// What `mkfs` makes.
-#[derive(Clone, Debug)]
-pub struct VolumeSpec {
-    /// Size of the data area in bytes; rounded down to whole blocks. For a device, None takes all of it.
-    pub data_bytes: Option<u64>,
-    /// Where the data area lives.
-    pub data: DataPlace,
-    /// Default policy.
-    pub profile: Profile,
-    /// Size of the log.
-    pub log_bytes: u64,
-}
-
-/// How a volume is opened.
-#[derive(Clone, Debug)]
-pub struct OpenOptions {
-    /// Bound on caches and hints.
-    pub memory_bytes_max: u64,
-    /// No change reaches the volume (the log is replayed in memory only).
-    pub read_only: bool,
-    /// Another profile than the volume's own.
-    pub profile: Option<Profile>,
-    /// Settings by name, over those of the profile.
-    pub settings: Vec<(String, String)>,
-    /// Where `proc` and `sys` are found: the root, or a stand-in.
-    pub machine: PathBuf,
-}
-
-impl OpenOptions {
-    /// The volume's own profile in so much memory.
-    pub fn new(memory_bytes_max: u64) -> Self {
-        let settings = Vec::new();
-        Self { memory_bytes_max, read_only: false, profile: None, settings, machine: PathBuf::from("/") }
-    }
-}
-
-/// The volume's sums; each commit carries them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Size of the data area.
-    pub data: Blocks,
-    /// Blocks of the data area that are in use (label included).
-    pub used: Blocks,
-    /// Blocks promised to fallocate and not written yet.
-    pub reserved: Blocks,
-    /// References to blocks from all maps: what the files hold, counted without sharing.
-    pub mapped: Blocks,
-    /// Unique blocks that can still be written: bounded by the data area and by the host.
-    pub available: Blocks,
-}
-
-/// Records to be published together, in one commit group. Keys start with a byte of at least 0x10.
-#[derive(Debug, Default)]
-pub struct Change {
-    pub(crate) puts: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    /// Those of `puts` that say something of a file ([`Store::policy_change`]).
-    pub(crate) policies: Vec<PolicyChange>,
-}
-
-impl Change {
-    /// No records yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Sets a record.
-    pub fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {
-        self.puts.push((key, Some(value)));
-    }
-
-    /// Removes a record.
-    pub fn delete(&mut self, key: Vec<u8>) {
-        self.puts.push((key, None));
-    }
-}
-
-/// Bytes read from a map, in a buffer that returns to its pool.
-pub struct ReadBuf {
-    buffer: PooledBuf,
-    from: usize,
-    len: usize,
-}
-
-impl ReadBuf {
-    pub(crate) fn new(buffer: PooledBuf, from: usize, len: usize) -> Self {
-        Self { buffer, from, len }
-    }
-}
-
-impl Deref for ReadBuf {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        &self.buffer[self.from..self.from + self.len]
-    }
-}
 
 /// An open volume. Shared by all threads.
 ///
@@ -141,7 +31,7 @@ impl Deref for ReadBuf {
 ///
 /// `with(mapped_delta, &mut change)` runs once, under the map's lock, when the operation can no longer fail
 /// for a reason of its own: it is told by how many blocks (data or reserved) the map grew or shrank, adds the
-/// caller's records (size, times), and what it returns ([`Hold`]) is kept until the whole is published, and told of it.
+/// caller's records (size, times), and what it returns ([`OnPublish`]) is kept until the whole is published, and told of it.
 /// Map change and records land in one commit group.
 pub struct Store {
     pub(crate) core: Arc<Core>,
@@ -168,7 +58,7 @@ impl Store {
 
     /// Opens a volume to be repaired: nothing happens in the background, so who publishes calls [`Store::settle`] from
     /// time to time.
-    pub fn open_for_repair(volume: &Path, options: &OpenOptions) -> Result<Arc<Store>> {
+    pub fn open_for_fsck(volume: &Path, options: &OpenOptions) -> Result<Arc<Store>> {
         Self::open_with(volume, options, false)
     }
 
@@ -195,9 +85,9 @@ impl Store {
         let core = Arc::new(recover(medium, options, settings)?);
         core.look_up_host();
         let device = volume::data_device(volume, &superblock.data);
-        core.device_reads.expect(device.and_then(|device| load::is_rotational(&options.machine, device)));
+        core.policy.device_reads.expect(device.and_then(|device| load::is_rotational(&options.machine, device)));
         if !options.read_only {
-            core.ballast.fill().map_err(|e| Error::io("filling the ballast", e))?;
+            core.space.ballast.fill().map_err(|e| Error::io("filling the ballast", e))?;
         }
         let threads = if background { Some(Threads::start(&core)?) } else { None };
         Ok(Arc::new(Self {
@@ -216,7 +106,7 @@ impl Store {
     }
 
     /// Opens a volume on a medium, recovering the last commit, and starts no thread: nothing happens but what the
-    /// caller does, commits and [`Chore`]s included. The group may not grow beyond an eighth of the log between two
+    /// caller does, commits and [`BackgroundStep`]s included. The group may not grow beyond an eighth of the log between two
     /// commits, and [`Store::barrier`] is never answered: use [`Store::commit`].
     pub fn open_on(medium: Medium, options: &OpenOptions) -> Result<Arc<Store>> {
         let volume_id = medium.volume_id;
@@ -233,8 +123,8 @@ impl Store {
     }
 
     /// Does once what a background thread does again and again. True: there was something to do.
-    pub fn run(&self, chore: Chore) -> Result<bool> {
-        self.core.run(chore)
+    pub fn run(&self, step: BackgroundStep) -> Result<bool> {
+        self.core.run(step)
     }
 
     /// On a volume without threads: calls `call` after each publication at which the committer could commit, so that
@@ -242,13 +132,13 @@ impl Store {
     /// nothing else. The first such call stays.
     pub fn interrupt(&self, call: Box<dyn Fn() + Send + Sync>) {
         // A second one would have to say what it wants of the first.
-        let _ = self.core.interruption.set(call);
+        let _ = self.core.signals.interruption.set(call);
     }
 
     /// On a volume without threads: lowers the number of shards from which on a change of a range goes into several
     /// groups, so that a small volume shows what a change of more than 4.5 GiB does.
     pub fn gate_at_most(&self, shards: u64) {
-        self.core.gated_shards_max.store(shards, Relaxed);
+        self.core.journal.gated_shards_max.store(shards, Relaxed);
     }
 
     /// Commits, checkpoints and ends the background threads.
@@ -256,14 +146,14 @@ impl Store {
         let Some(threads) = self.threads.lock().take() else {
             // Opened to be repaired: held until everything is in its place.
             let lock = self.lock.lock().take();
-            let is_settled = lock.is_none() || self.core.is_read_only;
+            let is_settled = lock.is_none() || self.core.health.is_read_only();
             return if is_settled { Ok(()) } else { self.core.checkpoint_what_is_whole() };
         };
         // The worker and the reclaimer may publish until they have ended.
         self.core.signals.stop();
         threads.join();
-        drop(self.core.relaying.lock());
-        if self.core.usable().is_ok() {
+        drop(self.core.worker.defragging.lock());
+        if self.core.health.usable().is_ok() {
             self.core.save_scrub()?;
         }
         let committed = self.core.checkpoint();
@@ -286,7 +176,7 @@ impl Store {
 
     /// What is set for this mount, by name.
     pub fn settings(&self) -> BTreeMap<String, String> {
-        self.core.settings.lock().list()
+        self.core.tuning.settings.lock().list()
     }
 
     /// Changes settings on the open volume: all of them, or none if one is refused.
@@ -366,13 +256,13 @@ impl Store {
 
     /// A new empty map. Costs nothing until it is written.
     pub fn new_map(&self) -> MapId {
-        let map = MapId(self.core.next_map.fetch_add(1, Relaxed));
-        self.core.policies.published(map, FilePolicy::default());
+        let map = self.core.maps.take_id();
+        self.core.policy.policies.published(map, FilePolicy::default());
         map
     }
 
     /// Writes `data` at byte `at`. Zero blocks become holes, duplicates become references.
-    pub fn write<G: Hold>(
+    pub fn write<G: OnPublish>(
         &self,
         map: MapId,
         at: u64,
@@ -391,7 +281,12 @@ impl Store {
     }
 
     /// Drops everything from byte `size` on; the rest of a cut block becomes zeros.
-    pub fn truncate<G: Hold>(&self, map: MapId, size: u64, with: impl FnOnce(i64, &mut Change) -> G) -> Result<()> {
+    pub fn truncate<G: OnPublish>(
+        &self,
+        map: MapId,
+        size: u64,
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<()> {
         self.core.foreground.serve(|| {
             self.core.wait_for_room();
             self.core.truncate(map, size, with)
@@ -399,7 +294,7 @@ impl Store {
     }
 
     /// Makes a byte range read as zeros (punch). With `reserve`, the whole blocks touched stay reserved (zero range).
-    pub fn zero<G: Hold>(
+    pub fn zero<G: OnPublish>(
         &self,
         map: MapId,
         at: u64,
@@ -414,7 +309,7 @@ impl Store {
     }
 
     /// Reserves space for the holes of a byte range (fallocate); `NoSpace` if there is not enough.
-    pub fn reserve<G: Hold>(
+    pub fn reserve<G: OnPublish>(
         &self,
         map: MapId,
         at: u64,
@@ -456,7 +351,7 @@ impl Store {
 
     /// Makes `blocks` blocks of `target` from `target_at` on share those of `source` from `source_at` on
     /// (copy_file_range, clone). Only metadata is written. The two may be one map if the ranges are disjoint.
-    pub fn clone_blocks<G: Hold>(
+    pub fn clone_blocks<G: OnPublish>(
         &self,
         source: MapId,
         source_at: Lbn,
@@ -473,7 +368,7 @@ impl Store {
 
     /// Detaches a map (unlink, truncate to zero): returns at once, its blocks are freed in the background,
     /// also after a crash. Later calls with this id fail with `MapDetached`.
-    pub fn detach<G: Hold>(&self, map: MapId, with: impl FnOnce(&mut Change) -> G) -> Result<()> {
+    pub fn detach<G: OnPublish>(&self, map: MapId, with: impl FnOnce(&mut Change) -> G) -> Result<()> {
         self.core.foreground.serve(|| {
             self.core.wait_for_room();
             self.core.detach(map, with)
@@ -484,13 +379,13 @@ impl Store {
     /// allowed. Goes on at `next` with the next part. Not a request of a program: it gives way to these.
     ///
     /// `NoSpace` is no answer of this: what finds no room is left as it is, and counted.
-    pub fn relayout(&self, map: MapId, options: &RelayoutOptions) -> Result<RelayoutOutcome> {
-        self.core.relayout(map, options)
+    pub fn defrag(&self, map: MapId, options: &DefragOptions) -> Result<DefragOutcome> {
+        self.core.defrag(map, options)
     }
 
     /// Calls `done` from another thread once everything published before this call is durable.
     pub fn barrier(&self, done: Box<dyn FnOnce(Result<()>) + Send>) {
-        if self.core.is_read_only {
+        if self.core.health.is_read_only() {
             return done(Ok(()));
         }
         self.core.signals.barrier(done);
@@ -513,7 +408,7 @@ impl Store {
 
     /// Why the volume became read-only, if it did.
     pub fn failure(&self) -> Option<String> {
-        self.core.failure()
+        self.core.health.failure()
     }
 
     /// Counters, histograms, caches, settings.
@@ -533,7 +428,7 @@ impl Store {
 
     /// Blocks (data and reserved) of a map, by counting.
     pub fn mapped_blocks(&self, map: MapId) -> Result<Blocks> {
-        let _map = self.core.map_lock(map).read();
+        let _map = self.core.maps.lock(map).read();
         let mut blocks = 0;
         let mut from = 0;
         loop {
@@ -563,7 +458,7 @@ fn facts(options: &OpenOptions, own: Profile) -> BTreeMap<String, String> {
 impl Core {
     /// See [`Store::grow`]. The new space is durable before the sums that speak of it.
     pub(crate) fn grow(&self, data_bytes: u64) -> Result<()> {
-        self.usable()?;
+        self.health.usable()?;
         let data = Blocks(data_bytes / crate::BLOCK_BYTES as u64);
         let now = self.state.lock().sums.data;
         if data.0 > volume::DATA_BLOCKS_MAX {
@@ -572,12 +467,12 @@ impl Core {
         if data < now {
             return Err(Error::Invalid(format!("the data area has {} bytes already; it cannot shrink", now.bytes())));
         }
-        self.data.grow(data.bytes()).map_err(|e| Error::io("enlarging the data area", e))?;
-        self.table.grow(volume::table_bytes(data)).map_err(|e| Error::io("enlarging the block table", e))?;
+        self.data.device.grow(data.bytes()).map_err(|e| Error::io("enlarging the data area", e))?;
+        self.stored.table.grow(volume::table_bytes(data)).map_err(|e| Error::io("enlarging the block table", e))?;
         self.grow_disk_level(data);
         self.apply_certain(Plan { grow_to: Some(data), ..Plan::default() })?;
         self.commit()?;
-        self.allocator.lock().grow(data);
+        self.space.allocator.lock().grow(data);
         self.follow_data(data)
     }
 }

@@ -23,8 +23,8 @@ use oncefs_engine::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
 use oncefs_engine::format::superblock::Superblock;
 use oncefs_engine::format::{VERSION, file_policy, hint_page, label, rot, skipped};
 use oncefs_engine::{
-    BLOCK_BYTES, Blocks, DataPlace, FilePolicy, Fingerprint, Lbn, MapId, OpenOptions, Pbn, Profile, Rank, Store, Tag,
-    VolumeSpec, Wish,
+    BLOCK_BYTES, Blocks, DataPlace, FilePolicy, Fingerprint, Lbn, MapId, OpenOptions, Pbn, PolicyOverride, Profile,
+    Rank, Store, Tag, VolumeSpec,
 };
 use xxhash_rust::xxh3::{xxh3_64_with_secret, xxh3_64_with_seed};
 
@@ -218,28 +218,35 @@ fn the_engine_s_keys_are_as_the_page_says() {
 
 #[test]
 fn what_is_kept_of_bad_blocks_is_as_the_page_says() {
-    let bytes = BadRecord { home: Some(Pbn(5)), tag: Tag(6) }.encode();
+    let bytes = BadRecord { replacement: Some(Pbn(5)), tag: Tag(6) }.encode();
     let page = section(PAGE, "Bad block");
-    let fields = [("home", number(5)), ("tag", number(6)), ("checksum", number(page.checksum(&bytes, 0)))];
+    let fields = [("replacement", number(5)), ("tag", number(6)), ("checksum", number(page.checksum(&bytes, 0)))];
     page.assert_layout(&bytes, 0, &fields);
-    let bytes = rot::encode_copy(Pbn(5));
-    let page = section(PAGE, "Second copy");
-    page.assert_layout(&bytes, 0, &[("copy", number(5)), ("checksum", number(page.checksum(&bytes, 0)))]);
+    let bytes = rot::encode_replica(Pbn(5));
+    let page = section(PAGE, "Replica");
+    page.assert_layout(&bytes, 0, &[("replica", number(5)), ("checksum", number(page.checksum(&bytes, 0)))]);
 }
 
 #[test]
 fn the_policy_of_a_file_is_as_the_page_says() {
     let page = section(PAGE, "File policy");
-    let wishes = [Wish::Off, Wish::Inline, Wish::Later, Wish::Selective, Wish::Run(8)].map(Some);
+    let overrides = [
+        PolicyOverride::Off,
+        PolicyOverride::Inline,
+        PolicyOverride::Later,
+        PolicyOverride::Selective,
+        PolicyOverride::Run(8),
+    ]
+    .map(Some);
     let names = ["none", "off", "inline", "later", "selective", "run"];
     let numbered: Vec<String> = names.iter().zip(0..).map(|(name, number)| format!("{number}: {name}")).collect();
     assert_eq!(page.rows()[0][3], numbered.join("; "));
-    for (wish, number) in [None].into_iter().chain(wishes).zip(0..) {
-        let policy = FilePolicy { wish, rank: Rank::Cold, is_update_heavy: true };
+    for (policy_override, number) in [None].into_iter().chain(overrides).zip(0..) {
+        let policy = FilePolicy { policy_override, rank: Rank::Cold, is_update_heavy: true };
         let bytes = file_policy::encode(MapId(5), &policy);
         let sum = xxh3_64_with_seed(&bytes[..4], page.seed() ^ (5 << 32)) as u32;
-        let run = if wish == Some(Wish::Run(8)) { 7 } else { 0 };
-        let fields = [("wish", number), ("run", run), ("rank", 3), ("update-heavy", 1)];
+        let run = if policy_override == Some(PolicyOverride::Run(8)) { 7 } else { 0 };
+        let fields = [("override", number), ("run", run), ("rank", 3), ("update-heavy", 1)];
         let mut fields: Vec<(&str, Vec<u8>)> = fields.map(|(name, value)| (name, vec![value])).into();
         fields.push(("checksum", sum.to_le_bytes().to_vec()));
         page.assert_layout(&bytes, 0, &fields);

@@ -50,7 +50,7 @@ const KEPT_WORDS: [Kept; 3] = [
             ("crates/bench/src/hint_wear/rocks.rs", "measures RocksDB as a disk level of hints"),
         ],
     },
-    Kept { word: "blake3::", places: &[("crates/engine/src/hash.rs", "hashes blocks")] },
+    Kept { word: "blake3::", places: &[("crates/engine/src/write/hash.rs", "hashes blocks")] },
     Kept {
         word: "libc::E",
         places: &[
@@ -62,8 +62,8 @@ const KEPT_WORDS: [Kept; 3] = [
             ("crates/engine/src/device/file.rs", "reads the host's answers to O_DIRECT and SEEK_DATA"),
             ("crates/engine/src/device/memory.rs", "fails when tests want it to"),
             ("crates/engine/src/device/faulty.rs", "fails when tests want it to"),
-            ("crates/engine/src/threads.rs", "copies an error that several barriers are told"),
-            ("crates/engine/src/revisit_tests", "lets devices fail"),
+            ("crates/engine/src/background/threads.rs", "copies an error that several barriers are told"),
+            ("crates/engine/src/tests/revisit", "lets devices fail"),
         ],
     },
 ];
@@ -283,7 +283,7 @@ fn the_threads_on_the_page_are_those_that_are_started() {
 #[test]
 fn links_between_pages_lead_somewhere() {
     let mut pages = vec!["README.md".to_owned()];
-    for dir in ["docs", "docs/decisions"] {
+    for dir in ["docs", "docs/decisions", "docs/results"] {
         for entry in fs::read_dir(root().join(dir)).unwrap().map(Result::unwrap) {
             let name = entry.file_name().into_string().unwrap();
             pages.extend(name.ends_with(".md").then(|| format!("{dir}/{name}")));
@@ -301,9 +301,10 @@ fn links_between_pages_lead_somewhere() {
         }
     }
     assert!(checked > 20, "only {checked} links were found");
-    let index = text("docs/decisions/README.md");
-    for page in pages.iter().filter_map(|page| page.strip_prefix("docs/decisions/")).filter(|page| *page != "README.md")
-    {
-        assert!(index.contains(&format!("({page})")), "docs/decisions/README.md does not list {page}");
+    for dir in ["docs/decisions/", "docs/results/"] {
+        let index = text(&format!("{dir}README.md"));
+        for page in pages.iter().filter_map(|page| page.strip_prefix(dir)).filter(|page| *page != "README.md") {
+            assert!(index.contains(&format!("({page})")), "{dir}README.md does not list {page}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Workloads for one purpose each: the paths of deduplication, and what needs many steps to happen at all.
 
-use oncefs_engine::Chore;
+use oncefs_engine::BackgroundStep;
 use oncefs_fs::AllocateMode;
 
 use crate::operation::Content;
@@ -42,10 +42,10 @@ fn in_line() -> Vec<Operation> {
         Write("A/foo", 0, Content::from(200, 20 * BLOCK)),
         Commit,
         Truncate("copy", 0),
-        Exhaust(Chore::Reclaim),
+        Exhaust(BackgroundStep::Reclaim),
         Write("A/bar", 0, Content::from(210, 12 * BLOCK)),
         Commit,
-        Background(Chore::Checkpoint),
+        Background(BackgroundStep::Checkpoint),
     ]
 }
 
@@ -64,7 +64,7 @@ fn open_runs() -> Vec<Operation> {
         Write("copy", 6 * AT, Content::from(4, 2 * BLOCK)),
         Commit,
         Write("copy", 8 * AT, Content::from(6, BLOCK)),
-        Background(Chore::Checkpoint),
+        Background(BackgroundStep::Checkpoint),
         Write("copy", 9 * AT, Content::from(3, 3 * BLOCK)),
         Write("A/bar", 0, Content::from(900, 36 * BLOCK)),
         Commit,
@@ -79,8 +79,8 @@ fn open_runs() -> Vec<Operation> {
         Write("copy", 27 * AT, Content::from(1, 3 * BLOCK)),
         Commit,
         Unlink("copy"),
-        Exhaust(Chore::Reclaim),
-        Background(Chore::Checkpoint),
+        Exhaust(BackgroundStep::Reclaim),
+        Background(BackgroundStep::Checkpoint),
     ]
 }
 
@@ -90,23 +90,23 @@ fn out_of_line() -> Vec<Operation> {
         Tune("inline", "off"),
         Create("copy"),
         Write("copy", 0, Content::from(1, 12 * BLOCK)),
-        Background(Chore::Revisit { blocks_max: 16 }),
+        Background(BackgroundStep::Revisit { blocks_max: 16 }),
         Commit,
-        Background(Chore::Revisit { blocks_max: 100 }),
-        Background(Chore::MergeHints),
+        Background(BackgroundStep::Revisit { blocks_max: 100 }),
+        Background(BackgroundStep::MergeHints),
         Commit,
         Write("copy", 0, Content::from(3, 33 * BLOCK)),
         Commit,
-        Background(Chore::Checkpoint),
-        Background(Chore::Revisit { blocks_max: 20 }),
-        Background(Chore::Revisit { blocks_max: 100 }),
-        Background(Chore::SaveSkipped),
+        Background(BackgroundStep::Checkpoint),
+        Background(BackgroundStep::Revisit { blocks_max: 20 }),
+        Background(BackgroundStep::Revisit { blocks_max: 100 }),
+        Background(BackgroundStep::SaveSkipped),
         Commit,
-        Background(Chore::Release),
-        Background(Chore::SweepHints),
-        Background(Chore::Checkpoint),
-        Exhaust(Chore::Punch),
-        Background(Chore::SaveSkipped),
+        Background(BackgroundStep::Release),
+        Background(BackgroundStep::SweepHints),
+        Background(BackgroundStep::Checkpoint),
+        Exhaust(BackgroundStep::Punch),
+        Background(BackgroundStep::SaveSkipped),
         Commit,
     ]
 }
@@ -118,7 +118,7 @@ fn grow() -> Vec<Operation> {
         Write("A/foo", 0, Content::from(310, 34 * BLOCK)),
         Grow(1000),
         Commit,
-        Background(Chore::Checkpoint),
+        Background(BackgroundStep::Checkpoint),
         Grow(4096),
     ]
 }
@@ -130,16 +130,16 @@ fn reuse() -> Vec<Operation> {
         all.extend([
             Unlink("B/foo"),
             Close,
-            Exhaust(Chore::Reclaim),
+            Exhaust(BackgroundStep::Reclaim),
             Commit,
-            Background(Chore::Release),
+            Background(BackgroundStep::Release),
             Create("B/foo"),
             Write("B/foo", 0, Content::from(1000 * (round + 1), 40 * BLOCK)),
             Write("A/foo", 0, Content::from(1000 * (round + 1) + 500, 3 * BLOCK)),
             Commit,
         ]);
         if round == 1 {
-            all.extend([Background(Chore::Checkpoint), Exhaust(Chore::Punch)]);
+            all.extend([Background(BackgroundStep::Checkpoint), Exhaust(BackgroundStep::Punch)]);
         }
     }
     all
@@ -152,14 +152,14 @@ fn stale_hints() -> Vec<Operation> {
         Write("copy", 0, Content::from(7_000, 250 * BLOCK)),
         Write("copy", 1 << 20, Content::from(8_000, 250 * BLOCK)),
         Commit,
-        Background(Chore::MergeHints),
+        Background(BackgroundStep::MergeHints),
         Unlink("copy"),
         Close,
-        Exhaust(Chore::Reclaim),
+        Exhaust(BackgroundStep::Reclaim),
         Commit,
-        Background(Chore::Release),
-        Background(Chore::SweepHints),
-        Background(Chore::SweepHints),
+        Background(BackgroundStep::Release),
+        Background(BackgroundStep::SweepHints),
+        Background(BackgroundStep::SweepHints),
         Commit,
     ]
 }
@@ -175,10 +175,10 @@ fn clone() -> Vec<Operation> {
         Commit,
         Unlink("B/foo"),
         Close,
-        Exhaust(Chore::Reclaim),
+        Exhaust(BackgroundStep::Reclaim),
         Copy(("copy", 0), ("copy", 300 << 10), 40_000),
         Commit,
-        Background(Chore::Checkpoint),
+        Background(BackgroundStep::Checkpoint),
     ]
 }
 
@@ -191,14 +191,14 @@ fn ride_in_the_log() -> Vec<Operation> {
     all.extend([
         Write("A/foo", 0, Content::from(700, 2 * BLOCK)),
         Commit,
-        Background(Chore::Release),
+        Background(BackgroundStep::Release),
         Append("A/bar", Content::from(701, BLOCK)),
-        Background(Chore::Checkpoint),
-        Background(Chore::Release),
+        Background(BackgroundStep::Checkpoint),
+        Background(BackgroundStep::Release),
         Write("A/foo", 0, Content::from(720, 36 * BLOCK)),
         Commit,
         Write("A/foo", 0, Content::from(800, 5 * BLOCK)),
-        Background(Chore::Checkpoint),
+        Background(BackgroundStep::Checkpoint),
     ]);
     all
 }
@@ -209,7 +209,7 @@ fn log_wraps() -> Vec<Operation> {
     for round in 0..26 {
         all.extend([Write("A/foo", (round % 3) * 4096, Content::from(5_000 + 40 * round, 25 * BLOCK)), Commit]);
         if round % 5 == 4 {
-            all.push(Background(Chore::Checkpoint));
+            all.push(Background(BackgroundStep::Checkpoint));
         }
     }
     all
@@ -227,7 +227,13 @@ fn records_in_batches() -> Vec<Operation> {
             }
         }
     }
-    all.extend([Background(Chore::Checkpoint), Unlink("A/foo"), Close, Exhaust(Chore::Reclaim), Commit]);
+    all.extend([
+        Background(BackgroundStep::Checkpoint),
+        Unlink("A/foo"),
+        Close,
+        Exhaust(BackgroundStep::Reclaim),
+        Commit,
+    ]);
     all
 }
 
@@ -244,10 +250,10 @@ fn range_in_pieces() -> Vec<Operation> {
         Allocate("sparse", 4096, 68 * MIB, AllocateMode::PunchHole),
         Commit,
         Truncate("B/foo", MIB),
-        Background(Chore::Checkpoint),
+        Background(BackgroundStep::Checkpoint),
         Unlink("sparse"),
         Close,
-        Exhaust(Chore::Reclaim),
+        Exhaust(BackgroundStep::Reclaim),
         Commit,
     ]);
     all
@@ -259,8 +265,8 @@ fn reclaim_in_portions() -> Vec<Operation> {
     for shard in 0..20 {
         all.push(Write("sparse", shard * MIB + 4096, Content::from(1 + shard, BLOCK)));
     }
-    all.extend([Background(Chore::Checkpoint), Unlink("sparse"), Close, Commit]);
-    all.extend([Exhaust(Chore::Reclaim), Background(Chore::Checkpoint)]);
+    all.extend([Background(BackgroundStep::Checkpoint), Unlink("sparse"), Close, Commit]);
+    all.extend([Exhaust(BackgroundStep::Reclaim), Background(BackgroundStep::Checkpoint)]);
     all
 }
 
@@ -269,9 +275,9 @@ fn reclaim_in_portions() -> Vec<Operation> {
 fn scrub() -> Vec<Operation> {
     vec![
         Scrub,
-        Background(Chore::Checkpoint),
+        Background(BackgroundStep::Checkpoint),
         Rot(Content::from(2, BLOCK)),
-        Background(Chore::Mend),
+        Background(BackgroundStep::Mend),
         Write("A/foo", 12 * 4096, Content::from(2, BLOCK)),
         Commit,
         Rot(Content::from(4, BLOCK)),
@@ -280,19 +286,19 @@ fn scrub() -> Vec<Operation> {
         Commit,
         Unlink("A/foo"),
         Close,
-        Exhaust(Chore::Reclaim),
-        Background(Chore::Mend),
+        Exhaust(BackgroundStep::Reclaim),
+        Background(BackgroundStep::Mend),
         Commit,
-        Background(Chore::Release),
+        Background(BackgroundStep::Release),
         Scrub,
-        Background(Chore::Checkpoint),
+        Background(BackgroundStep::Checkpoint),
     ]
 }
 
 /// Files get all ranks: one that is broken is laid out again first, one that was ranked is written, one that is cold is
 /// read, one is emptied, one is deleted.
 fn ranks() -> Vec<Operation> {
-    let rank = Exhaust(Chore::Rank);
+    let rank = Exhaust(BackgroundStep::Rank);
     vec![
         rank,
         Read("A/bar"),
@@ -301,7 +307,7 @@ fn ranks() -> Vec<Operation> {
         Wait(200),
         rank,
         Commit,
-        Background(Chore::Revisit { blocks_max: 64 }),
+        Background(BackgroundStep::Revisit { blocks_max: 64 }),
         Write("A/bar", 0, Content::from(900, 2 * BLOCK)),
         Create("new"),
         Append("new", Content::from(1, 5 * BLOCK)),
@@ -310,14 +316,14 @@ fn ranks() -> Vec<Operation> {
         Truncate("B/foo", 0),
         Wait(1_500),
         rank,
-        Background(Chore::Checkpoint),
+        Background(BackgroundStep::Checkpoint),
         Read("A/foo"),
         Unlink("new"),
         Close,
         Commit,
         Wait(200),
         rank,
-        Background(Chore::LeaveCleanly),
+        Background(BackgroundStep::LeaveCleanly),
     ]
 }
 
@@ -335,9 +341,9 @@ fn full() -> Vec<Operation> {
         Commit,
         Truncate("big", 40 * BLOCK as u64 + 17),
         Commit,
-        Background(Chore::Release),
+        Background(BackgroundStep::Release),
         Write("A/foo", 0, Content::from(95_000, 40 * BLOCK)),
-        Background(Chore::Checkpoint),
+        Background(BackgroundStep::Checkpoint),
     ]);
     all
 }
@@ -346,11 +352,11 @@ fn full() -> Vec<Operation> {
 fn leave() -> Vec<Operation> {
     vec![
         Write("A/foo", 0, Content::from(1, 4 * BLOCK)),
-        Background(Chore::LeaveCleanly),
+        Background(BackgroundStep::LeaveCleanly),
         Write("A/foo", 0, Content::from(70, 4 * BLOCK)),
         Unlink("A/bar"),
         Commit,
-        Background(Chore::LeaveCleanly),
-        Background(Chore::LeaveCleanly),
+        Background(BackgroundStep::LeaveCleanly),
+        Background(BackgroundStep::LeaveCleanly),
     ]
 }

@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use oncefs_engine::{Chore, Store};
+use oncefs_engine::{BackgroundStep, Store};
 use oncefs_fs::{Caller, FileSystem, Ino, WriteOrigin};
 
 use crate::image::{DeviceImage, Images, Part};
@@ -59,7 +59,7 @@ fn attempt(setup: &Setup, images: Images, records: bool) -> Result<Recovered, St
     }
     tape.doing(Doing::Rank);
     let rank = || -> oncefs_fs::Result<()> {
-        while store.run(Chore::Rank)? {}
+        while store.run(BackgroundStep::Rank)? {}
         Ok(())
     };
     rank().map_err(|error| format!("ranking after the recovery failed: {error}"))?;
@@ -91,10 +91,10 @@ fn is_of_rot(problem: &str, data: &DeviceImage) -> bool {
 /// Cleans up what the crash left, writes a file, commits and checkpoints.
 fn work(tape: &Tape, store: &Store, file_system: &FileSystem, tail: &str) -> oncefs_fs::Result<()> {
     tape.doing(Doing::FillHints);
-    store.run(Chore::FillHints)?;
+    store.run(BackgroundStep::FillHints)?;
     tape.doing(Doing::Reclaim);
     file_system.reclaim_left_behind()?;
-    while store.run(Chore::Reclaim)? {}
+    while store.run(BackgroundStep::Reclaim)? {}
     tape.doing(Doing::Change);
     let root = Caller { uid: 0, gid: 0, umask: 0 };
     let made = file_system.mknod(Ino::ROOT, tail.as_bytes(), libc::S_IFREG | 0o600, 0, &root)?;
@@ -110,9 +110,9 @@ fn work(tape: &Tape, store: &Store, file_system: &FileSystem, tail: &str) -> onc
     tape.allow(Allowed::only(1));
     tape.mark("acknowledged");
     tape.doing(Doing::Release);
-    store.run(Chore::Release)?;
+    store.run(BackgroundStep::Release)?;
     tape.doing(Doing::Checkpoint);
-    store.run(Chore::Checkpoint)?;
+    store.run(BackgroundStep::Checkpoint)?;
     tape.mark("acknowledged");
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-use oncefs_engine::{Blocks, Chore, OpenOptions, Profile, Store};
+use oncefs_engine::{BackgroundStep, Blocks, OpenOptions, Profile, Store};
 use oncefs_fs::{AtimePolicy, Clock, FileSystem, Ino, Options, Timestamp};
 
 use crate::image::{DeviceImage, Images, Part};
@@ -143,7 +143,7 @@ impl Live {
         let live =
             Self { store, file_system, model, clock, tape, base, snapshots, acknowledged: 0, is_interrupted: false };
         live.tape.doing(Doing::FillHints);
-        live.store.run(Chore::FillHints).map_err(|error| error.to_string())?;
+        live.store.run(BackgroundStep::FillHints).map_err(|error| error.to_string())?;
         Ok(live)
     }
 
@@ -241,19 +241,19 @@ fn doing(operation: &Operation) -> Doing {
         Operation::Commit => Doing::Commit,
         Operation::Grow(_) => Doing::Grow,
         Operation::Scrub => Doing::Scrub,
-        Operation::Background(chore) | Operation::Exhaust(chore) => match chore {
-            Chore::Checkpoint => Doing::Checkpoint,
-            Chore::Reclaim => Doing::Reclaim,
-            Chore::Release => Doing::Release,
-            Chore::Punch => Doing::Punch,
-            Chore::FillHints => Doing::FillHints,
-            Chore::MergeHints => Doing::MergeHints,
-            Chore::SweepHints => Doing::SweepHints,
-            Chore::Revisit { .. } => Doing::Revisit,
-            Chore::Rank => Doing::Rank,
-            Chore::Mend | Chore::Scrub { .. } => Doing::Scrub,
-            Chore::SaveSkipped => Doing::SaveSkipped,
-            Chore::LeaveCleanly => Doing::Leave,
+        Operation::Background(step) | Operation::Exhaust(step) => match step {
+            BackgroundStep::Checkpoint => Doing::Checkpoint,
+            BackgroundStep::Reclaim => Doing::Reclaim,
+            BackgroundStep::Release => Doing::Release,
+            BackgroundStep::Punch => Doing::Punch,
+            BackgroundStep::FillHints => Doing::FillHints,
+            BackgroundStep::MergeHints => Doing::MergeHints,
+            BackgroundStep::SweepHints => Doing::SweepHints,
+            BackgroundStep::Revisit { .. } => Doing::Revisit,
+            BackgroundStep::Rank => Doing::Rank,
+            BackgroundStep::Mend | BackgroundStep::Scrub { .. } => Doing::Scrub,
+            BackgroundStep::SaveSkipped => Doing::SaveSkipped,
+            BackgroundStep::LeaveCleanly => Doing::Leave,
         },
         _ => Doing::Change,
     }

@@ -2,7 +2,7 @@
 
 use std::mem::discriminant;
 
-use oncefs_engine::{BLOCK_BYTES, Blocks, Chore, RelayoutOptions};
+use oncefs_engine::{BLOCK_BYTES, BackgroundStep, Blocks, DefragOptions};
 use oncefs_fs::{
     AllocateMode, Caller, Error, FileKind, Ino, POLICY_ATTRIBUTE, RenameMode, SetAttributes, SetTime, Timestamp,
     WriteOrigin, XattrMode,
@@ -109,9 +109,9 @@ pub enum Operation {
     /// Enlarges the data area by so many blocks.
     Grow(u64),
     /// A step of the background.
-    Background(Chore),
+    Background(BackgroundStep),
     /// A step of the background until nothing is left to do.
-    Exhaust(Chore),
+    Exhaust(BackgroundStep),
     /// Commits, then a whole pass of the scrub.
     Scrub,
     /// The medium loses a block with this content, of which there has to be a second copy.
@@ -134,8 +134,8 @@ impl Operation {
             Self::Commit
                 | Self::Grow(_)
                 | Self::Scrub
-                | Self::Background(Chore::Checkpoint | Chore::LeaveCleanly)
-                | Self::Exhaust(Chore::Checkpoint | Chore::LeaveCleanly)
+                | Self::Background(BackgroundStep::Checkpoint | BackgroundStep::LeaveCleanly)
+                | Self::Exhaust(BackgroundStep::Checkpoint | BackgroundStep::LeaveCleanly)
         )
     }
 
@@ -167,10 +167,10 @@ impl Operation {
                 live.model.reference.now.seconds += seconds;
                 Ok(())
             }
-            Self::Background(Chore::Rank) | Self::Exhaust(Chore::Rank) => rank(live),
-            Self::Background(chore) => live.store.run(chore).map(drop).map_err(told),
-            Self::Exhaust(chore) => {
-                while live.store.run(chore).map_err(told)? {}
+            Self::Background(BackgroundStep::Rank) | Self::Exhaust(BackgroundStep::Rank) => rank(live),
+            Self::Background(step) => live.store.run(step).map(drop).map_err(told),
+            Self::Exhaust(step) => {
+                while live.store.run(step).map_err(told)? {}
                 Ok(())
             }
             Self::Scrub => scrub(live).map_err(told),
@@ -178,7 +178,7 @@ impl Operation {
             Self::Defrag(path, run_blocks_min, space) => {
                 let Some(ino) = live.find(path) else { return Ok(()) };
                 let (run_blocks_min, space) = (Some(run_blocks_min), Blocks(space));
-                let options = RelayoutOptions { run_blocks_min, space, ..RelayoutOptions::default() };
+                let options = DefragOptions { run_blocks_min, space, ..DefragOptions::default() };
                 live.file_system.defrag(ino, &options).map(drop).map_err(|error| error.to_string())
             }
             Self::Tune(name, value) => live.store.tune(&[(name.to_owned(), value.to_owned())]).map_err(told),
@@ -196,8 +196,8 @@ impl Operation {
 /// The pass may commit by itself, so what came before is committed first. Then what was noticed meanwhile is worked on.
 fn scrub(live: &Live) -> oncefs_engine::Result<()> {
     live.store.commit()?;
-    while live.store.run(Chore::Scrub { blocks_max: SCRUB_BLOCKS })? {}
-    live.store.run(Chore::Mend).map(drop)?;
+    while live.store.run(BackgroundStep::Scrub { blocks_max: SCRUB_BLOCKS })? {}
+    live.store.run(BackgroundStep::Mend).map(drop)?;
     live.store.commit()
 }
 
@@ -339,7 +339,7 @@ fn publish_reads(live: &mut Live) -> Result<(), String> {
 
 /// Ranks until nothing is due. What is read of a file with a new rank is counted anew, which is the ranker's to say.
 fn rank(live: &mut Live) -> Result<(), String> {
-    while live.store.run(Chore::Rank).map_err(told)? {}
+    while live.store.run(BackgroundStep::Rank).map_err(told)? {}
     learn_reads(live)
 }
 

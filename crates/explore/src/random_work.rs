@@ -1,6 +1,6 @@
 //! Seeded workloads of 20 to 200 operations.
 
-use oncefs_engine::Chore;
+use oncefs_engine::BackgroundStep;
 use oncefs_fs::{AllocateMode, RenameMode};
 
 use crate::operation::Operation::{self, *};
@@ -97,19 +97,19 @@ fn attribute(random: &mut Random) -> Operation {
 
 fn background(random: &mut Random) -> Operation {
     match random.below(26) {
-        23 | 24 => Background(Chore::Rank),
+        23 | 24 => Background(BackgroundStep::Rank),
         25 => ReadApart(random.pick(&FILES)),
         20 => Scrub,
         21 | 22 => Defrag(random.pick(&["A/foo", "A/bar", "B/foo"]), 1 + random.below(64) as u32, random.below(60)),
-        0..4 => Background(Chore::Checkpoint),
-        4..7 => Exhaust(Chore::Reclaim),
-        7..9 => Background(Chore::Release),
-        9 => Exhaust(Chore::Punch),
-        10..14 => Background(Chore::Revisit { blocks_max: 1 + random.below(100) }),
-        14 | 15 => Background(Chore::MergeHints),
-        16 => Background(Chore::SweepHints),
-        17 => Background(Chore::SaveSkipped),
-        18 => Background(Chore::LeaveCleanly),
+        0..4 => Background(BackgroundStep::Checkpoint),
+        4..7 => Exhaust(BackgroundStep::Reclaim),
+        7..9 => Background(BackgroundStep::Release),
+        9 => Exhaust(BackgroundStep::Punch),
+        10..14 => Background(BackgroundStep::Revisit { blocks_max: 1 + random.below(100) }),
+        14 | 15 => Background(BackgroundStep::MergeHints),
+        16 => Background(BackgroundStep::SweepHints),
+        17 => Background(BackgroundStep::SaveSkipped),
+        18 => Background(BackgroundStep::LeaveCleanly),
         _ => Tune("inline", random.pick(&["off", "all"])),
     }
 }

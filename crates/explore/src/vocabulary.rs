@@ -1,7 +1,7 @@
 //! The words that short workloads are made of, and the volume that they begin with: two directories, four files
 //! whose blocks are shared, equal without being shared, partial, zero, reserved or a hole.
 
-use oncefs_engine::Chore;
+use oncefs_engine::BackgroundStep;
 use oncefs_fs::{AllocateMode, RenameMode};
 
 use crate::operation::Content;
@@ -34,12 +34,12 @@ pub fn base() -> Vec<Operation> {
         Commit,
         Unlink("gone"),
         Close,
-        Exhaust(Chore::Reclaim),
+        Exhaust(BackgroundStep::Reclaim),
         Commit,
-        Background(Chore::Release),
-        Background(Chore::Checkpoint),
-        Background(Chore::MergeHints),
-        Background(Chore::SaveSkipped),
+        Background(BackgroundStep::Release),
+        Background(BackgroundStep::Checkpoint),
+        Background(BackgroundStep::MergeHints),
+        Background(BackgroundStep::SaveSkipped),
     ]
 }
 
@@ -84,14 +84,14 @@ fn vocabulary() -> Vec<(&'static str, Vec<Operation>)> {
         ("chmod", vec![Chmod("A/bar", 0o4640)]),
         ("utimens", vec![SetTimes("B", 12_345)]),
         ("grow", vec![Grow(256)]),
-        ("reclaim", vec![Exhaust(Chore::Reclaim)]),
-        ("punch-host", vec![Background(Chore::Release), Exhaust(Chore::Punch)]),
-        ("rank", vec![Background(Chore::Rank)]),
-        ("revisit", vec![Background(Chore::Revisit { blocks_max: 64 })]),
+        ("reclaim", vec![Exhaust(BackgroundStep::Reclaim)]),
+        ("punch-host", vec![Background(BackgroundStep::Release), Exhaust(BackgroundStep::Punch)]),
+        ("rank", vec![Background(BackgroundStep::Rank)]),
+        ("revisit", vec![Background(BackgroundStep::Revisit { blocks_max: 64 })]),
         ("defrag", vec![Defrag("A/bar", 64, 40)]),
-        ("merge", vec![Background(Chore::MergeHints)]),
-        ("sweep", vec![Background(Chore::SweepHints)]),
-        ("save-skipped", vec![Background(Chore::SaveSkipped)]),
+        ("merge", vec![Background(BackgroundStep::MergeHints)]),
+        ("sweep", vec![Background(BackgroundStep::SweepHints)]),
+        ("save-skipped", vec![Background(BackgroundStep::SaveSkipped)]),
         ("scrub", vec![Scrub]),
     ]
 }
@@ -99,9 +99,9 @@ fn vocabulary() -> Vec<(&'static str, Vec<Operation>)> {
 /// Words that make durable what was done before.
 fn endings() -> Vec<(&'static str, Vec<Operation>)> {
     vec![
-        ("commit", vec![Commit, Background(Chore::Release)]),
-        ("checkpoint", vec![Background(Chore::Checkpoint)]),
-        ("leave", vec![Background(Chore::LeaveCleanly)]),
+        ("commit", vec![Commit, Background(BackgroundStep::Release)]),
+        ("checkpoint", vec![Background(BackgroundStep::Checkpoint)]),
+        ("leave", vec![Background(BackgroundStep::LeaveCleanly)]),
     ]
 }
 

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use oncefs_engine::{Change, Chore, Remedy, Store};
+use oncefs_engine::{BackgroundStep, Change, Remedy, Store};
 use oncefs_explore::image::Images;
 use oncefs_explore::live::{Setup, StepClock};
 use oncefs_explore::setups;
@@ -42,7 +42,7 @@ fn damage(store: &Store, random: &mut Random) {
         }
     }
     store.publish(change).unwrap();
-    store.run(Chore::Checkpoint).unwrap();
+    store.run(BackgroundStep::Checkpoint).unwrap();
 }
 
 /// Repairs what the parts hold. `commits`: each mend is durable before the next. Gives what it leaves, and the steps that
@@ -59,7 +59,7 @@ fn repaired(setup: &Setup, images: Images, commits: bool) -> (Snapshot, Vec<Reco
     let clock = StepClock::default();
     let names = repair_names(&store, &clock, Remedy::Asked, &mut |_, _, _| ()).unwrap();
     assert_eq!(names.left, Vec::<String>::new(), "after {:#?}", names.mended);
-    store.run(Chore::Checkpoint).unwrap();
+    store.run(BackgroundStep::Checkpoint).unwrap();
     drop(store);
     let steps = tape.take();
     let (store, file_system) = setup.open(&tape, Arc::new(clock)).unwrap();

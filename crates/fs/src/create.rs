@@ -1,6 +1,6 @@
 //! New files, directories, special files and symbolic links; new names for existing files.
 
-use oncefs_engine::{Change, FilePolicy, MapId, Wish};
+use oncefs_engine::{Change, FilePolicy, MapId, PolicyOverride};
 
 use crate::acl::{self, Acl};
 use crate::directory::{NameChange, check_new_name, put_inode};
@@ -24,12 +24,12 @@ struct Node<'a> {
 struct Inherited {
     access: Option<Vec<u8>>,
     default: Option<Vec<u8>>,
-    wish: Option<Wish>,
+    policy_override: Option<PolicyOverride>,
 }
 
 impl Inherited {
     fn attributes(&self) -> u32 {
-        [self.access.is_some(), self.default.is_some(), self.wish.is_some()].map(u32::from).iter().sum()
+        [self.access.is_some(), self.default.is_some(), self.policy_override.is_some()].map(u32::from).iter().sum()
     }
 }
 
@@ -87,8 +87,8 @@ impl FileSystem {
         let (ino, _being_made) = self.numbers.take(&self.store)?;
         let (record, inherited) = self.plan(parent, staged.get(parent), node, caller)?;
         let mut change = Change::new();
-        if inherited.wish.is_some() && node.kind == FileKind::Regular {
-            let policy = FilePolicy { wish: inherited.wish, ..FilePolicy::default() };
+        if inherited.policy_override.is_some() && node.kind == FileKind::Regular {
+            let policy = FilePolicy { policy_override: inherited.policy_override, ..FilePolicy::default() };
             self.store.first_policy(&mut change, record.map, policy);
         }
         put_node(&mut change, ino, &record, node, inherited);
@@ -108,7 +108,7 @@ impl FileSystem {
     fn plan(&self, parent: Ino, above: &InodeRecord, node: &Node, caller: &Caller) -> Result<(InodeRecord, Inherited)> {
         let mut permissions = node.permissions;
         let mut inherited = self.inherit_acl(parent, above, node.kind, caller.umask, &mut permissions)?;
-        inherited.wish = self.inherit_wish(parent, above, node.kind)?;
+        inherited.policy_override = self.inherit_override(parent, above, node.kind)?;
         let mut record = new_inode(node.kind, permissions, caller, self.clock.now(), self.generation);
         if above.permissions & libc::S_ISGID != 0 {
             record.gid = above.gid;
@@ -143,7 +143,7 @@ impl FileSystem {
         };
         let handed_down = (kind == FileKind::Directory).then(|| default.encode());
         let access = Some(default.inherit(permissions)).filter(|access| !access.is_only_mode());
-        Ok(Inherited { access: access.as_ref().map(Acl::encode), default: handed_down, wish: None })
+        Ok(Inherited { access: access.as_ref().map(Acl::encode), default: handed_down, policy_override: None })
     }
 
     /// Gives an existing file another name.
@@ -186,8 +186,9 @@ fn put_node(change: &mut Change, ino: Ino, record: &InodeRecord, node: &Node, in
     if node.kind == FileKind::Symlink {
         change.put(symlink::key(ino), symlink::encode(ino, node.target));
     }
-    let wish = inherited.wish.map(|wish| wish.to_string().into_bytes());
-    for (name, value) in [(acl::ACCESS, inherited.access), (acl::DEFAULT, inherited.default), (POLICY_ATTRIBUTE, wish)]
+    let policy_override = inherited.policy_override.map(|policy_override| policy_override.to_string().into_bytes());
+    for (name, value) in
+        [(acl::ACCESS, inherited.access), (acl::DEFAULT, inherited.default), (POLICY_ATTRIBUTE, policy_override)]
     {
         if let Some(value) = value {
             change.put(xattr::key(ino, name), xattr::encode(ino, &value));

@@ -7,7 +7,7 @@
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use oncefs_engine::{Change, Hold, MapId, ReadBuf, RelayoutOptions, RelayoutOutcome};
+use oncefs_engine::{Change, DefragOptions, DefragOutcome, MapId, OnPublish, ReadBuf};
 use parking_lot::MutexGuard;
 
 use crate::cache::Inode;
@@ -168,12 +168,12 @@ impl FileSystem {
     /// No time of the file changes.
     ///
     /// [`Store::relayout`]: oncefs_engine::Store::relayout
-    pub fn defrag(&self, ino: Ino, options: &RelayoutOptions) -> Result<RelayoutOutcome> {
+    pub fn defrag(&self, ino: Ino, options: &DefragOptions) -> Result<DefragOutcome> {
         if !options.dry_run {
             self.check_writable()?;
         }
         let inode = self.inode(ino)?;
-        with_map(&inode, |map, _| Ok(self.store.relayout(map, options)?))
+        with_map(&inode, |map, _| Ok(self.store.defrag(map, options)?))
     }
 
     /// The first data or hole at or after `from`.
@@ -323,7 +323,7 @@ pub(crate) struct Edited<'a> {
     edited: InodeRecord,
 }
 
-impl Hold for Edited<'_> {
+impl OnPublish for Edited<'_> {
     fn published(mut self) {
         *self.current = self.edited;
     }

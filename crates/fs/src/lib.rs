@@ -46,7 +46,7 @@ pub use directory::{Entry, EntryKind};
 pub use error::{Error, Result};
 pub use file_system::{AtimePolicy, FileSystem, Options, Room, Space};
 pub use monitor::Handle;
-pub use policy::{POLICY_ATTRIBUTE, Treated};
+pub use policy::{EffectiveView, POLICY_ATTRIBUTE};
 pub use rename::RenameMode;
 pub use repair::{NameFindings, Paths, check_names, paths_of_maps, repair_names};
 pub use set_attributes::{SetAttributes, SetTime};

@@ -4,7 +4,7 @@
 //! is told in the publication that changes the attribute, so that both say the same after a crash too. What follows
 //! from it is the engine's to say.
 
-use oncefs_engine::{Change, FilePolicy, Treatment, Wish};
+use oncefs_engine::{Change, EffectivePolicy, FilePolicy, PolicyOverride};
 
 use crate::data::with_map;
 use crate::format::inode::InodeRecord;
@@ -19,11 +19,11 @@ const MALFORMED: &str = "a policy is off, inline, later, selective or run=N with
 
 /// How a file is deduplicated, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Treated {
+pub struct EffectiveView {
     /// What is said of the file. Of a directory: of a file that is made in it now.
     pub policy: FilePolicy,
     /// What follows from that, and from what is set for the mount.
-    pub treatment: Treatment,
+    pub effective_policy: EffectivePolicy,
     /// The shortest run that is shared now, in blocks; None for a directory where each file has its own.
     pub run_blocks_min: Option<u32>,
     /// What set that, or why the file is left alone.
@@ -36,13 +36,13 @@ fn can_have(kind: FileKind) -> bool {
 }
 
 /// The wish in the value of an attribute.
-pub(crate) fn parse(value: &[u8]) -> Option<Wish> {
+pub(crate) fn parse(value: &[u8]) -> Option<PolicyOverride> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
 /// The wish that an attribute carries, None for all other attributes. A value that is no wish is refused, and so is an
 /// inode that cannot have one.
-pub(crate) fn checked(record: &InodeRecord, name: &[u8], value: &[u8]) -> Result<Option<Wish>> {
+pub(crate) fn checked(record: &InodeRecord, name: &[u8], value: &[u8]) -> Result<Option<PolicyOverride>> {
     match (name == POLICY_ATTRIBUTE, can_have(record.kind)) {
         (false, _) => Ok(None),
         (true, false) => Err(Error::OperationNotPermitted),
@@ -52,27 +52,32 @@ pub(crate) fn checked(record: &InodeRecord, name: &[u8], value: &[u8]) -> Result
 
 impl FileSystem {
     /// How a file, or what is made in a directory, is deduplicated.
-    pub fn treated(&self, ino: Ino) -> Result<Treated> {
+    pub fn effective(&self, ino: Ino) -> Result<EffectiveView> {
         let inode = self.inode(ino)?;
         let record = inode.lock().clone();
         if !can_have(record.kind) {
             return Err(Error::Invalid("only files and directories have a policy"));
         }
         if record.is_directory() {
-            let policy = FilePolicy { wish: self.read_wish(ino, &record)?, ..FilePolicy::default() };
-            let (treatment, why) = self.store.treatment_of(policy);
-            return Ok(Treated { policy, treatment, run_blocks_min: treatment.run_blocks_min, why });
+            let policy = FilePolicy { policy_override: self.read_override(ino, &record)?, ..FilePolicy::default() };
+            let (effective_policy, why) = self.store.effective_policy_of(policy);
+            return Ok(EffectiveView {
+                policy,
+                effective_policy,
+                run_blocks_min: effective_policy.run_blocks_min,
+                why,
+            });
         }
         with_map(&inode, |map, _| {
             let policy = self.store.file_policy(map);
-            let (treatment, why) = self.store.treatment_of(policy);
-            Ok(Treated { policy, treatment, run_blocks_min: Some(self.store.run_blocks_min(map)), why })
+            let (effective_policy, why) = self.store.effective_policy_of(policy);
+            Ok(EffectiveView { policy, effective_policy, run_blocks_min: Some(self.store.run_blocks_min(map)), why })
         })
     }
 
     /// The wish of an inode whose record is at hand. What is damaged, or was an ordinary attribute for an older
     /// version, is none.
-    pub(crate) fn read_wish(&self, ino: Ino, record: &InodeRecord) -> Result<Option<Wish>> {
+    pub(crate) fn read_override(&self, ino: Ino, record: &InodeRecord) -> Result<Option<PolicyOverride>> {
         if record.xattrs == 0 {
             return Ok(None);
         }
@@ -81,14 +86,24 @@ impl FileSystem {
     }
 
     /// What a new inode inherits.
-    pub(crate) fn inherit_wish(&self, parent: Ino, above: &InodeRecord, kind: FileKind) -> Result<Option<Wish>> {
-        if can_have(kind) { self.read_wish(parent, above) } else { Ok(None) }
+    pub(crate) fn inherit_override(
+        &self,
+        parent: Ino,
+        above: &InodeRecord,
+        kind: FileKind,
+    ) -> Result<Option<PolicyOverride>> {
+        if can_have(kind) { self.read_override(parent, above) } else { Ok(None) }
     }
 
     /// Tells the engine of a file's new wish. The caller holds the inode.
-    pub(crate) fn wish_changed(&self, change: &mut Change, record: &InodeRecord, wish: Option<Wish>) {
+    pub(crate) fn override_changed(
+        &self,
+        change: &mut Change,
+        record: &InodeRecord,
+        policy_override: Option<PolicyOverride>,
+    ) {
         if record.kind == FileKind::Regular {
-            let policy = FilePolicy { wish, ..self.store.file_policy(record.map) };
+            let policy = FilePolicy { policy_override, ..self.store.file_policy(record.map) };
             self.store.policy_change(change, record.map, policy);
         }
     }
@@ -96,12 +111,12 @@ impl FileSystem {
 
 #[cfg(test)]
 mod tests {
-    use oncefs_engine::UnknownWish;
+    use oncefs_engine::InvalidOverride;
 
     use super::*;
 
     #[test]
     fn what_is_refused_says_what_there_is() {
-        assert_eq!(MALFORMED, UnknownWish.to_string());
+        assert_eq!(MALFORMED, InvalidOverride.to_string());
     }
 }

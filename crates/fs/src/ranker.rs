@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use oncefs_engine::{
-    AtTail, BIG_RUN_BLOCKS, Blocks, Change, FilePolicy, Lbn, Moment, QueuePlace, Rank, RankReport, RelayoutOptions,
-    RelayoutOutcome, Store, Usage, look_at,
+    AtTail, BIG_RUN_BLOCKS, Blocks, Change, DefragOptions, DefragOutcome, FilePolicy, Lbn, Moment, QueuePlace, Rank,
+    RankReport, Store, Usage, look_at,
 };
 use parking_lot::Mutex;
 
@@ -187,8 +187,8 @@ impl FileSystem {
     fn is_laid_out_for_rank_1(&self, ino: Ino) -> Result<bool> {
         let map = self.inode(ino)?.lock().map;
         let policy = FilePolicy { rank: Rank::Sequential, is_update_heavy: false, ..self.store.file_policy(map) };
-        let (treatment, _) = self.store.treatment_of(policy);
-        Ok(treatment.is_later && treatment.run_blocks_min == Some(BIG_RUN_BLOCKS))
+        let (effective_policy, _) = self.store.effective_policy_of(policy);
+        Ok(effective_policy.is_later && effective_policy.run_blocks_min == Some(BIG_RUN_BLOCKS))
     }
 
     /// Goes on with a file on its way to rank 1: runs shorter than those that it may share are written anew, together,
@@ -200,7 +200,7 @@ impl FileSystem {
         if look_at(&place, usage.as_ref(), &self.store.rank_rule(), now) != AtTail::Rank(Rank::Sequential) {
             return Ok((0, None));
         }
-        let options = RelayoutOptions {
+        let options = DefragOptions {
             from,
             run_blocks_min: Some(BIG_RUN_BLOCKS),
             space: self.space_to_lay_out(),
@@ -209,7 +209,7 @@ impl FileSystem {
             gives_way: true,
         };
         match self.defrag(Ino(place.file), &options) {
-            Ok(RelayoutOutcome { blocks_moved, next: Some(next), .. }) => {
+            Ok(DefragOutcome { blocks_moved, next: Some(next), .. }) => {
                 Ok((blocks_moved, Some(LayingOut { place, from: Lbn(next) })))
             }
             Ok(outcome) => {

@@ -34,7 +34,7 @@ pub struct NameFindings {
     /// What was mended, the first hundred.
     pub mended: Vec<String>,
     /// All that was mended.
-    pub mended_count: u64,
+    pub fixed_count: u64,
     /// What is left, the first hundred.
     pub left: Vec<String>,
     /// All that is left.
@@ -49,7 +49,7 @@ pub fn check_names(store: &Store, progress: NameProgress<'_>) -> Result<NameFind
 }
 
 /// Audits names, inodes and their maps and mends what `limit` allows. The store was opened with
-/// [`Store::open_for_repair`]; its last commit is durable on return.
+/// [`Store::open_for_fsck`]; its last commit is durable on return.
 pub fn repair_names(
     store: &Store,
     clock: &dyn Clock,
@@ -57,26 +57,26 @@ pub fn repair_names(
     progress: NameProgress<'_>,
 ) -> Result<NameFindings> {
     let mut findings = NameFindings::default();
-    let mender = mend::Mender { store, name_seed: name_seed(store), now: clock.now() };
+    let fixer = mend::Fixer { store, name_seed: name_seed(store), now: clock.now() };
     for _ in 0..ROUNDS_MAX {
         let faults = gather(store, &mut findings, progress)?;
         let may = |fault: &&Fault| fault.remedy() <= limit && fault.remedy() != Remedy::None;
         let rank = faults.iter().filter(may).map(Fault::rank).min();
-        let mended = findings.mended_count;
+        let mended = findings.fixed_count;
         for fault in faults.iter().filter(may).filter(|fault| Some(fault.rank()) == rank) {
-            let is_mended = match mender.mend(fault) {
+            let is_fixed = match fixer.mend(fault) {
                 // What it needs is damaged itself, and named.
                 Err(Error::Engine(oncefs_engine::Error::Corrupt { .. })) => false,
                 other => other?,
             };
-            if is_mended {
-                findings.mended_count += 1;
+            if is_fixed {
+                findings.fixed_count += 1;
                 findings.mended.extend((findings.mended.len() < DESCRIBED_MAX).then(|| fault.to_string()));
             }
             store.settle()?;
         }
         store.commit()?;
-        if findings.mended_count == mended {
+        if findings.fixed_count == mended {
             break;
         }
     }

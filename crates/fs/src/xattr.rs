@@ -95,7 +95,7 @@ impl FileSystem {
                 return self.remove_staged(staged, ino, name);
             }
         }
-        let wish = policy::checked(staged.get(ino), name, value)?;
+        let policy_override = policy::checked(staged.get(ino), name, value)?;
         let exists = self.has_xattr(ino, staged.get(ino), name)?;
         match (mode, exists) {
             (XattrMode::Create, true) => return Err(Error::Exists),
@@ -107,8 +107,8 @@ impl FileSystem {
         record.xattrs += u32::from(!exists);
         let mut change = Change::new();
         change.put(xattr::key(ino, name), xattr::encode(ino, value));
-        if wish.is_some() {
-            self.wish_changed(&mut change, staged.get(ino), wish);
+        if policy_override.is_some() {
+            self.override_changed(&mut change, staged.get(ino), policy_override);
         }
         staged.publish(&self.store, change)
     }
@@ -131,7 +131,7 @@ impl FileSystem {
         let mut change = Change::new();
         change.delete(xattr::key(ino, name));
         if name == POLICY_ATTRIBUTE {
-            self.wish_changed(&mut change, staged.get(ino), None);
+            self.override_changed(&mut change, staged.get(ino), None);
         }
         staged.publish(&self.store, change)
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use common::{TestClock, contradictions, file, names};
 use oncefs_engine::device::{Access, Device, Fault, Faults, FaultyDevice, Lasts, MemoryDevice};
 use oncefs_engine::kv::{FaultyKv, MemoryKv};
-use oncefs_engine::{BLOCK_BYTES, Ballast, Blocks, Chore, Medium, OpenOptions, Store};
+use oncefs_engine::{BLOCK_BYTES, BackgroundStep, Ballast, Blocks, Medium, OpenOptions, Store};
 use oncefs_fs::{AllocateMode, AtimePolicy, FileSystem, Ino, Options, Result, SetAttributes, WriteOrigin};
 
 const DATA: Blocks = Blocks(8_000);
@@ -93,7 +93,7 @@ fn prepared() -> Parts {
         file_system.write(ino, 0, &unique(1, 200), BY_CALLER).unwrap();
         file_system.write(ino, 200 * BLOCK, &unique(name.len() as u64 + 7, 100), BY_CALLER).unwrap();
     }
-    file_system.store().run(Chore::Checkpoint).unwrap();
+    file_system.store().run(BackgroundStep::Checkpoint).unwrap();
     parts
 }
 

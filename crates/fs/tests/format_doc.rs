@@ -8,7 +8,7 @@ mod docs;
 
 use common::{ROOT, Volume, at, directory, file};
 use docs::{assert_key, section};
-use oncefs_engine::Chore;
+use oncefs_engine::BackgroundStep;
 use oncefs_fs::{AtimePolicy, FileSystem, Ino, SetAttributes, WriteOrigin, XattrMode};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -207,7 +207,7 @@ fn a_place_in_a_queue_and_the_ranking_are_as_the_page_says() {
     let file_system = volume.open();
     volume.clock.set(7_000);
     let ino = file(&file_system, Ino::ROOT, "file").ino;
-    assert!(file_system.store().run(Chore::Rank).unwrap());
+    assert!(file_system.store().run(BackgroundStep::Rank).unwrap());
     let (key, value) = record(&file_system, b"q");
     let new_since = 7_000;
     assert_key("place in a queue", &key, &[new_since, ino.0], b"");
@@ -236,7 +236,7 @@ fn every_record_that_the_file_system_stores_is_on_the_page() {
     let ino = file(&file_system, Ino::ROOT, "file").ino;
     file_system.symlink(Ino::ROOT, b"link", b"target", &ROOT).unwrap();
     file_system.setxattr(ino, b"user.a", b"value", XattrMode::Any, true).unwrap();
-    file_system.store().run(Chore::Rank).unwrap();
+    file_system.store().run(BackgroundStep::Rank).unwrap();
     file_system.unlink(Ino::ROOT, b"file").unwrap();
     let rows = section(PAGE, "Keys").rows();
     let callers: Vec<u8> =

@@ -6,7 +6,7 @@
 mod common;
 
 use common::{ROOT, Volume, contradictions, directory, file};
-use oncefs_engine::{FilePolicy, Wish};
+use oncefs_engine::{FilePolicy, PolicyOverride};
 use oncefs_fs::{
     AtimePolicy, Error, FileSystem, Ino, POLICY_ATTRIBUTE, RenameMode, SetAttributes, WriteOrigin, XattrMode,
 };
@@ -26,8 +26,8 @@ fn own(fs: &FileSystem, ino: Ino) -> Option<String> {
 }
 
 /// What the engine does with a file's blocks.
-fn told(fs: &FileSystem, ino: Ino) -> Option<Wish> {
-    fs.treated(ino).unwrap().policy.wish
+fn told(fs: &FileSystem, ino: Ino) -> Option<PolicyOverride> {
+    fs.effective(ino).unwrap().policy.policy_override
 }
 
 fn write(fs: &FileSystem, ino: Ino, first: u8, blocks: usize) {
@@ -73,7 +73,7 @@ fn only_policies_are_taken_and_only_for_files_and_directories() {
     let pipe = fs.mknod(Ino::ROOT, b"pipe", libc::S_IFIFO | 0o644, 0, &ROOT).unwrap().ino;
     for other in [link, pipe] {
         assert!(matches!(set(&fs, other, "off"), Err(Error::OperationNotPermitted)));
-        assert!(matches!(fs.treated(other), Err(Error::Invalid(_))));
+        assert!(matches!(fs.effective(other), Err(Error::Invalid(_))));
     }
     assert!(matches!(fs.setxattr(ino, POLICY_ATTRIBUTE, b"off", XattrMode::Create, true), Err(Error::Exists)));
     assert_consistent(&fs);
@@ -89,14 +89,14 @@ fn files_and_directories_inherit_and_links_and_pipes_do_not() {
     let below = directory(&fs, above, "below").ino;
     let inside = file(&fs, below, "inside").ino;
     assert_eq!((own(&fs, below).as_deref(), own(&fs, inside).as_deref()), (Some("run=8"), Some("run=8")));
-    assert_eq!((told(&fs, inside), own(&fs, before), told(&fs, before)), (Some(Wish::Run(8)), None, None));
+    assert_eq!((told(&fs, inside), own(&fs, before), told(&fs, before)), (Some(PolicyOverride::Run(8)), None, None));
     let link = fs.symlink(below, b"link", b"inside", &ROOT).unwrap().ino;
     let pipe = fs.mknod(below, b"pipe", libc::S_IFIFO | 0o644, 0, &ROOT).unwrap().ino;
     assert_eq!((fs.listxattr(link).unwrap(), fs.listxattr(pipe).unwrap()), (Vec::new(), Vec::new()));
     // What a directory says later is for what comes later.
     set(&fs, below, "off").unwrap();
     let later = file(&fs, below, "later").ino;
-    assert_eq!((told(&fs, inside), told(&fs, later)), (Some(Wish::Run(8)), Some(Wish::Off)));
+    assert_eq!((told(&fs, inside), told(&fs, later)), (Some(PolicyOverride::Run(8)), Some(PolicyOverride::Off)));
     fs.removexattr(below, POLICY_ATTRIBUTE).unwrap();
     assert_eq!(own(&fs, file(&fs, below, "last").ino), None);
     assert_consistent(&fs);
@@ -113,17 +113,17 @@ fn a_policy_stays_with_its_file_through_rename_link_truncate_and_reopening() {
     write(&fs, ino, 1, 4);
     fs.rename(one, b"file", other, b"moved", RenameMode::Replace).unwrap();
     fs.link(ino, one, b"again").unwrap();
-    assert_eq!(told(&fs, ino), Some(Wish::Later), "a file that moves keeps what is said of it");
+    assert_eq!(told(&fs, ino), Some(PolicyOverride::Later), "a file that moves keeps what is said of it");
     truncate(&fs, ino, 0);
     write(&fs, ino, 9, 4);
     truncate(&fs, ino, 5_000);
     truncate(&fs, ino, 0);
-    assert_eq!((own(&fs, ino).as_deref(), told(&fs, ino)), (Some("later"), Some(Wish::Later)));
+    assert_eq!((own(&fs, ino).as_deref(), told(&fs, ino)), (Some("later"), Some(PolicyOverride::Later)));
     assert_consistent(&fs);
     fs.close().unwrap();
     drop(fs);
     let fs = volume.open();
-    assert_eq!(told(&fs, ino), Some(Wish::Later));
+    assert_eq!(told(&fs, ino), Some(PolicyOverride::Later));
     write(&fs, ino, 3, 2);
     fs.removexattr(ino, POLICY_ATTRIBUTE).unwrap();
     assert_eq!((own(&fs, ino), told(&fs, ino)), (None, None));
@@ -164,11 +164,11 @@ fn blocks_are_treated_as_the_attribute_says_at_once() {
     set(&fs, shared, "run=4").unwrap();
     write(&fs, shared, 1, 8);
     assert_eq!(used(), before + 8);
-    let treated = fs.treated(shared).unwrap();
-    assert_eq!((treated.run_blocks_min, treated.why.as_str()), (Some(4), "set by its policy"));
-    let treated = fs.treated(alone).unwrap();
-    assert_eq!((treated.treatment.is_inline, treated.treatment.is_later), (false, false));
-    assert_eq!((treated.why.as_str(), treated.policy.wish), ("policy off", Some(Wish::Off)));
+    let effective = fs.effective(shared).unwrap();
+    assert_eq!((effective.run_blocks_min, effective.why.as_str()), (Some(4), "set by its policy"));
+    let effective = fs.effective(alone).unwrap();
+    assert_eq!((effective.effective_policy.is_inline, effective.effective_policy.is_later), (false, false));
+    assert_eq!((effective.why.as_str(), effective.policy.policy_override), ("policy off", Some(PolicyOverride::Off)));
     assert_consistent(&fs);
 }
 
@@ -177,8 +177,8 @@ fn a_directory_shows_what_its_files_will_have() {
     let volume = Volume::new(AtimePolicy::Never);
     let fs = volume.open();
     let above = directory(&fs, Ino::ROOT, "above").ino;
-    assert_eq!(fs.treated(above).unwrap().policy, FilePolicy::default());
+    assert_eq!(fs.effective(above).unwrap().policy, FilePolicy::default());
     set(&fs, above, "later").unwrap();
-    let treated = fs.treated(above).unwrap();
-    assert_eq!((treated.treatment.is_inline, treated.treatment.is_later), (false, true));
+    let effective = fs.effective(above).unwrap();
+    assert_eq!((effective.effective_policy.is_inline, effective.effective_policy.is_later), (false, true));
 }

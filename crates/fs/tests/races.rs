@@ -12,7 +12,7 @@ use std::time::Duration;
 use common::{contradictions, directory, file};
 use oncefs_engine::device::MemoryDevice;
 use oncefs_engine::kv::MemoryKv;
-use oncefs_engine::{Ballast, Blocks, Chore, Medium, OpenOptions, Store};
+use oncefs_engine::{BackgroundStep, Ballast, Blocks, Medium, OpenOptions, Store};
 use oncefs_fs::{
     AtimePolicy, Clock, Error, FileSystem, Ino, Options, POLICY_ATTRIBUTE, RenameMode, SetAttributes, Timestamp,
     WriteOrigin, XattrMode,
@@ -107,9 +107,9 @@ fn mutate(fs: &FileSystem, dir: Ino, seed: u64, steps: usize) -> Vec<Slot> {
                 slots[at] = Some((ino, content));
             }
             5 => {
-                let wishes = ["off", "inline", "later", "selective", "run=3", "run=256"];
-                let wish = wishes[random.below(6) as usize];
-                fs.setxattr(ino, POLICY_ATTRIBUTE, wish.as_bytes(), XattrMode::Any, true).unwrap();
+                let overrides = ["off", "inline", "later", "selective", "run=3", "run=256"];
+                let policy_override = overrides[random.below(6) as usize];
+                fs.setxattr(ino, POLICY_ATTRIBUTE, policy_override.as_bytes(), XattrMode::Any, true).unwrap();
             }
             6 => match fs.removexattr(ino, POLICY_ATTRIBUTE) {
                 Ok(()) | Err(Error::NoData) => {}
@@ -170,16 +170,18 @@ fn work_in_background(fs: &FileSystem, clock: &Ticks, over: &AtomicBool, seed: u
             work();
         }
     };
-    let run = |chore| fs.store().run(chore).unwrap();
+    let run = |step| fs.store().run(step).unwrap();
     let mut random = Random::new(seed);
     std::thread::scope(|scope| {
-        scope.spawn(|| again(&mut || while run(Chore::Rank) || run(Chore::Revisit { blocks_max: 64 }) {}));
+        scope.spawn(|| {
+            again(&mut || while run(BackgroundStep::Rank) || run(BackgroundStep::Revisit { blocks_max: 64 }) {})
+        });
         scope.spawn(|| again(&mut || fs.publish_reads().unwrap()));
         scope.spawn(|| {
             again(&mut || {
                 fs.store().commit().unwrap();
-                for chore in [Chore::Checkpoint, Chore::Reclaim, Chore::Release] {
-                    run(chore);
+                for step in [BackgroundStep::Checkpoint, BackgroundStep::Reclaim, BackgroundStep::Release] {
+                    run(step);
                 }
             });
         });
@@ -208,7 +210,7 @@ fn race(seed: u64, ranks: &str) {
     });
     fs.publish_reads().unwrap();
     fs.store().commit().unwrap();
-    while fs.store().run(Chore::Reclaim).unwrap() {}
+    while fs.store().run(BackgroundStep::Reclaim).unwrap() {}
     let found = contradictions(&fs);
     assert!(found.is_empty(), "seed {seed}: {found:#?}");
     let report = fs.store().check(true, &mut |_, _| ()).unwrap();

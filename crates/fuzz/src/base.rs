@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use oncefs_engine::Chore;
+use oncefs_engine::BackgroundStep;
 use oncefs_fs::{AllocateMode, Caller, FileSystem, Ino, POLICY_ATTRIBUTE, WriteOrigin, XattrMode};
 
 use crate::tree::Tree;
@@ -35,9 +35,9 @@ fn make(is_cut: bool) -> Base {
     let must = "a sound volume takes this";
     fill(&file_system).expect(must);
     // The worker has dealt with some of it, and the rank queues know all files.
-    file_system.store().run(Chore::Revisit { blocks_max: 64 }).expect(must);
-    file_system.store().run(Chore::Rank).expect(must);
-    file_system.store().run(Chore::LeaveCleanly).expect(must);
+    file_system.store().run(BackgroundStep::Revisit { blocks_max: 64 }).expect(must);
+    file_system.store().run(BackgroundStep::Rank).expect(must);
+    file_system.store().run(BackgroundStep::LeaveCleanly).expect(must);
     let mut states = vec![Tree::of(&file_system)];
     if is_cut {
         for round in 0..3 {

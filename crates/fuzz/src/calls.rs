@@ -7,7 +7,7 @@
 use std::mem::discriminant;
 use std::sync::Arc;
 
-use oncefs_engine::Chore;
+use oncefs_engine::BackgroundStep;
 use oncefs_fs::{
     AllocateMode, Attributes, Error, FileKind, FileSystem, Handle, Ino, POLICY_ATTRIBUTE, RenameMode, Result,
     SetAttributes, SetTime, Timestamp, Whence, XattrMode,
@@ -27,18 +27,18 @@ const CALLS_IN_A_GROUP: usize = 10;
 const NAMES: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"\xff\xfe", b"with space"];
 const XATTRS: [&[u8]; 4] = [b"user.one", b"trusted.two", b"security.three", POLICY_ATTRIBUTE];
 const POLICIES: [&[u8]; 6] = [b"off", b"inline", b"later", b"selective", b"run=3", b"run=300"];
-const WORK: [Chore; 11] = [
-    Chore::Reclaim,
-    Chore::Release,
-    Chore::FillHints,
-    Chore::Revisit { blocks_max: 64 },
-    Chore::Rank,
-    Chore::MergeHints,
-    Chore::SweepHints,
-    Chore::SaveSkipped,
-    Chore::Punch,
-    Chore::Mend,
-    Chore::Scrub { blocks_max: 256 },
+const WORK: [BackgroundStep; 11] = [
+    BackgroundStep::Reclaim,
+    BackgroundStep::Release,
+    BackgroundStep::FillHints,
+    BackgroundStep::Revisit { blocks_max: 64 },
+    BackgroundStep::Rank,
+    BackgroundStep::MergeHints,
+    BackgroundStep::SweepHints,
+    BackgroundStep::SaveSkipped,
+    BackgroundStep::Punch,
+    BackgroundStep::Mend,
+    BackgroundStep::Scrub { blocks_max: 256 },
 ];
 
 /// The target: the calls.
@@ -106,7 +106,7 @@ impl Run {
         self.called += 1;
         self.in_group += 1;
         if self.in_group > CALLS_IN_A_GROUP {
-            self.commit(Chore::Checkpoint);
+            self.commit(BackgroundStep::Checkpoint);
         }
         self.volume.clock.set(self.called as i64);
         self.model.now = Timestamp { seconds: self.called as i64, nanoseconds: 0 };
@@ -124,7 +124,7 @@ impl Run {
             24 => self.seek(input),
             25 => self.forget(input),
             26 => self.commit_alone(),
-            27 => self.commit(Chore::Checkpoint),
+            27 => self.commit(BackgroundStep::Checkpoint),
             28 | 29 => self.work(input),
             30 => self.reopen(input.one_in(2)),
             _ => self.power_cut(&mut || input.one_in(2)),
@@ -319,9 +319,9 @@ impl Run {
     }
 
     /// A chore that commits.
-    fn commit(&mut self, chore: Chore) {
-        self.last = format!("{chore:?}");
-        self.agree(self.fs().store().run(chore).map_err(Error::from), Ok(()));
+    fn commit(&mut self, step: BackgroundStep) {
+        self.last = format!("{step:?}");
+        self.agree(self.fs().store().run(step).map_err(Error::from), Ok(()));
         self.note_commit();
     }
 
@@ -332,9 +332,9 @@ impl Run {
 
     /// Work in the background: nothing of it can be seen.
     fn work(&mut self, input: &mut Input<'_>) {
-        let chore = input.pick(&WORK);
-        self.last = format!("{chore:?}");
-        self.agree(self.fs().store().run(chore).map_err(Error::from), Ok(()));
+        let step = input.pick(&WORK);
+        self.last = format!("{step:?}");
+        self.agree(self.fs().store().run(step).map_err(Error::from), Ok(()));
     }
 
     fn reopen(&mut self, is_compared: bool) {
@@ -343,7 +343,7 @@ impl Run {
             self.last = "before reopening".to_owned();
             self.compare_all();
         }
-        self.commit(Chore::LeaveCleanly);
+        self.commit(BackgroundStep::LeaveCleanly);
         self.last = "reopen".to_owned();
         self.volume = Volume::of(&self.volume.parts());
         self.open_again();

@@ -5,7 +5,7 @@
 //! fsck does not call the volume clean. Not of the other two kinds: sound bytes in a wrong place, and wrong bytes with
 //! a right checksum, can make another volume that is sound by itself.
 
-use oncefs_engine::Chore;
+use oncefs_engine::BackgroundStep;
 use oncefs_fs::{AllocateMode, FileSystem, Ino, POLICY_ATTRIBUTE, RenameMode, Result, SetAttributes, XattrMode};
 
 use crate::base::{BASES, BY_CALLER, ROOT, bytes};
@@ -22,19 +22,19 @@ const DAMAGES_MAX: u64 = 6;
 /// Calls after the damage, at most.
 const CALLS_MAX: usize = 24;
 /// Work in the background, in any order.
-const CHORES: [Chore; 12] = [
-    Chore::Checkpoint,
-    Chore::Reclaim,
-    Chore::Release,
-    Chore::FillHints,
-    Chore::Revisit { blocks_max: 64 },
-    Chore::Rank,
-    Chore::MergeHints,
-    Chore::SweepHints,
-    Chore::SaveSkipped,
-    Chore::Punch,
-    Chore::Mend,
-    Chore::Scrub { blocks_max: 256 },
+const CHORES: [BackgroundStep; 12] = [
+    BackgroundStep::Checkpoint,
+    BackgroundStep::Reclaim,
+    BackgroundStep::Release,
+    BackgroundStep::FillHints,
+    BackgroundStep::Revisit { blocks_max: 64 },
+    BackgroundStep::Rank,
+    BackgroundStep::MergeHints,
+    BackgroundStep::SweepHints,
+    BackgroundStep::SaveSkipped,
+    BackgroundStep::Punch,
+    BackgroundStep::Mend,
+    BackgroundStep::Scrub { blocks_max: 256 },
 ];
 
 /// The target: which volume, where it is damaged, and what is done with it then.
@@ -86,10 +86,10 @@ fn use_it(file_system: &FileSystem, input: &mut Input<'_>) {
         }
     }
     let _ = file_system.reclaim_left_behind();
-    for chore in CHORES {
-        let _ = file_system.store().run(chore);
+    for step in CHORES {
+        let _ = file_system.store().run(step);
     }
-    let _ = file_system.store().run(Chore::LeaveCleanly);
+    let _ = file_system.store().run(BackgroundStep::LeaveCleanly);
 }
 
 fn call(fs: &FileSystem, input: &mut Input<'_>) -> Result<()> {

@@ -96,7 +96,7 @@ fn a_stitched_file_lies_in_few_extents_after_one_command_and_nothing_else_change
     assert!(total(&said, "extents_after") <= 4, "{said:#}");
     assert_eq!(total(&said, "blocks_unshared"), moved, "every block was shared");
     assert_eq!(mount.figure("space", "used_bytes") - used, moved * BLOCK);
-    assert_eq!(mount.figure("counters", "blocks_relaid"), moved);
+    assert_eq!(mount.figure("counters", "blocks_defragmented"), moved);
     assert!(fs::read(&path).unwrap() == content);
     assert_eq!(times(&path), before, "neither its time nor its size");
 
@@ -123,7 +123,7 @@ fn without_space_and_in_a_dry_run_nothing_that_is_shared_moves() {
     assert_eq!(total(&planned, "extents_after"), 1, "{planned:#}");
     let long = outcome(&["--run-blocks-min", "1"], &[&path]);
     assert_eq!(total(&long, "blocks_moved"), 0, "every piece is long enough: {long:#}");
-    assert_eq!(mount.figure("counters", "blocks_relaid"), 0);
+    assert_eq!(mount.figure("counters", "blocks_defragmented"), 0);
     assert_eq!(mount.figure("space", "used_bytes"), used);
     let some = outcome(&["--space", "400K"], &[&path]);
     assert!((1..=100).contains(&total(&some, "blocks_unshared")), "{some:#}");

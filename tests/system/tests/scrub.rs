@@ -127,7 +127,7 @@ fn a_second_copy_keeps_files_whole() {
     let content = bytes(6, FILE_BLOCKS * BLOCK);
     (0..6).for_each(|n| fs::write(mount.join(format!("{n}")), &content).unwrap());
     assert_eq!(scrub(&mount, &["--copies-above", "4"]).0, 0);
-    assert_eq!(mount.figure("counters", "copies_made"), FILE_BLOCKS as u64);
+    assert_eq!(mount.figure("counters", "replicas_made"), FILE_BLOCKS as u64);
     mount.umount();
     // One of the two: what the data file has first.
     let file = File::options().read(true).write(true).open(mount.volume().join("data")).unwrap();

@@ -1,4 +1,4 @@
-//! The charts of `docs/selective.md`, each drawn as the paper's figure is.
+//! The charts of `docs/results/selective.md`, each drawn as the paper's figure is.
 
 use oncefs_plot::{Bars, Chart, Series};
 

@@ -100,7 +100,7 @@ pub enum Request {
         /// Where to begin.
         from: LayoutCursor,
     },
-    /// Lay a part of a file out again: the engine's `RelayoutOutcome`.
+    /// Lay a part of a file out again: the engine's `DefragOutcome`.
     Defrag {
         /// The file's inode number.
         inode: u64,
@@ -113,7 +113,7 @@ pub enum Request {
         /// Change nothing, say what would be.
         dry_run: bool,
     },
-    /// How a file, or what is made in a directory, is deduplicated: `policy::Treated`.
+    /// How a file, or what is made in a directory, is deduplicated: `policy::EffectiveView`.
     Policy {
         /// Its inode number.
         inode: u64,

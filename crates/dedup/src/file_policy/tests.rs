@@ -4,12 +4,20 @@ use super::*;
 
 const MOUNTS: Option<u32> = Some(5);
 
-fn treated(wish: Option<Wish>, rank: Rank, is_update_heavy: bool, ranks: Ranks) -> Treatment {
-    treatment(FilePolicy { wish, rank, is_update_heavy }, MountPolicy { ranks, run_blocks_min: MOUNTS })
+fn effective(
+    policy_override: Option<PolicyOverride>,
+    rank: Rank,
+    is_update_heavy: bool,
+    ranks: Ranks,
+) -> EffectivePolicy {
+    effective_policy(
+        FilePolicy { policy_override, rank, is_update_heavy },
+        MountPolicy { ranks, run_blocks_min: MOUNTS },
+    )
 }
 
-fn expected(is_inline: bool, is_later: bool, run_blocks_min: Option<u32>, shares_ends: bool) -> Treatment {
-    Treatment { is_inline, is_later, run_blocks_min, shares_ends }
+fn expected(is_inline: bool, is_later: bool, run_blocks_min: Option<u32>, shares_ends: bool) -> EffectivePolicy {
+    EffectivePolicy { is_inline, is_later, run_blocks_min, shares_ends }
 }
 
 /// Run and ends of the four ranks.
@@ -20,9 +28,9 @@ fn all_files() -> impl Iterator<Item = (usize, Rank, bool)> {
 }
 
 #[test]
-fn without_a_wish_and_ranks_the_mount_decides() {
+fn without_override_and_ranks_the_mount_decides() {
     for (_, rank, heavy) in all_files() {
-        assert_eq!(treated(None, rank, heavy, Ranks::Off), expected(true, true, MOUNTS, false));
+        assert_eq!(effective(None, rank, heavy, Ranks::Off), expected(true, true, MOUNTS, false));
     }
 }
 
@@ -31,7 +39,7 @@ fn with_ranks_new_files_follow_the_mount_and_update_heavy_ones_are_left_alone() 
     for (nth, rank, heavy) in all_files() {
         let (run, ends) = RUNS[nth];
         let right = if heavy { expected(false, false, MOUNTS, false) } else { expected(true, true, run, ends) };
-        assert_eq!(treated(None, rank, heavy, Ranks::On), right, "{rank:?}");
+        assert_eq!(effective(None, rank, heavy, Ranks::On), right, "{rank:?}");
     }
 }
 
@@ -40,47 +48,50 @@ fn as_in_the_paper_new_files_are_left_alone_and_all_others_come_later() {
     for (nth, rank, heavy) in all_files() {
         let (run, ends) = RUNS[nth];
         let right = if nth == 0 { expected(false, false, MOUNTS, false) } else { expected(false, true, run, ends) };
-        assert_eq!(treated(None, rank, heavy, Ranks::Paper), right, "{rank:?}");
+        assert_eq!(effective(None, rank, heavy, Ranks::Paper), right, "{rank:?}");
         for ranks in [Ranks::Off, Ranks::On, Ranks::Paper] {
-            assert_eq!(treated(Some(Wish::Selective), rank, heavy, ranks), right, "{rank:?} {ranks:?}");
+            assert_eq!(effective(Some(PolicyOverride::Selective), rank, heavy, ranks), right, "{rank:?} {ranks:?}");
         }
     }
 }
 
 #[test]
-fn a_wish_beats_rank_and_mount() {
+fn an_override_beats_rank_and_mount() {
     for (nth, rank, heavy) in all_files() {
         for ranks in [Ranks::Off, Ranks::On, Ranks::Paper] {
-            let wished = |wish| treated(Some(wish), rank, heavy, ranks);
-            assert_eq!(wished(Wish::Off), expected(false, false, MOUNTS, false));
-            assert_eq!(wished(Wish::Inline), expected(true, true, MOUNTS, false));
-            assert_eq!(wished(Wish::Run(3)), expected(true, true, Some(3), false));
+            let overridden = |policy_override| effective(Some(policy_override), rank, heavy, ranks);
+            assert_eq!(overridden(PolicyOverride::Off), expected(false, false, MOUNTS, false));
+            assert_eq!(overridden(PolicyOverride::Inline), expected(true, true, MOUNTS, false));
+            assert_eq!(overridden(PolicyOverride::Run(3)), expected(true, true, Some(3), false));
             let (run, ends) = if ranks == Ranks::Off { (MOUNTS, false) } else { RUNS[nth] };
-            assert_eq!(wished(Wish::Later), expected(false, true, run, ends), "{rank:?} {ranks:?}");
+            assert_eq!(overridden(PolicyOverride::Later), expected(false, true, run, ends), "{rank:?} {ranks:?}");
         }
     }
 }
 
 #[test]
 fn an_automatic_mount_stays_automatic_where_the_mount_decides() {
-    let automatic = |ranks| treatment(FilePolicy::default(), MountPolicy { ranks, run_blocks_min: None });
+    let automatic = |ranks| effective_policy(FilePolicy::default(), MountPolicy { ranks, run_blocks_min: None });
     assert!([Ranks::Off, Ranks::On, Ranks::Paper].into_iter().all(|ranks| automatic(ranks).run_blocks_min.is_none()));
 }
 
 #[test]
-fn wishes_are_read_as_they_are_written() {
-    let named = [Wish::Off, Wish::Inline, Wish::Later, Wish::Selective];
-    for wish in named.into_iter().chain((1..=256).map(Wish::Run)) {
-        assert_eq!(wish.to_string().parse(), Ok(wish));
+fn overrides_are_read_as_they_are_written() {
+    let named = [PolicyOverride::Off, PolicyOverride::Inline, PolicyOverride::Later, PolicyOverride::Selective];
+    for policy_override in named.into_iter().chain((1..=256).map(PolicyOverride::Run)) {
+        assert_eq!(policy_override.to_string().parse(), Ok(policy_override));
     }
-    assert_eq!((Wish::Selective.to_string(), Wish::Run(64).to_string()), ("selective".into(), "run=64".into()));
+    assert_eq!(
+        (PolicyOverride::Selective.to_string(), PolicyOverride::Run(64).to_string()),
+        ("selective".into(), "run=64".into())
+    );
 }
 
 #[test]
-fn nothing_else_is_a_wish() {
+fn nothing_else_is_an_override() {
     let others = ["", "Off", "on", "none", " off", "off\n", "run", "run=", "run=0", "run=257", "run=-1", "run=01"];
     for text in others.into_iter().chain(["run=+4", "run= 4", "run=4 ", "run=4294967297", "inline,later", "off\0"]) {
-        assert_eq!(text.parse::<Wish>(), Err(UnknownWish), "{text:?}");
+        assert_eq!(text.parse::<PolicyOverride>(), Err(InvalidOverride), "{text:?}");
     }
-    assert!(UnknownWish.to_string().contains("off, inline, later, selective or run=N with N from 1 to 256"));
+    assert!(InvalidOverride.to_string().contains("off, inline, later, selective or run=N with N from 1 to 256"));
 }

@@ -1,6 +1,7 @@
 //! The medium below the engine: one narrow trait, so that a memory twin, a crash
 //! recorder or a fault injector can stand in for a file.
 
+pub mod buffer;
 mod faulty;
 mod file;
 mod memory;

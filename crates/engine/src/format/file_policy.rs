@@ -1,7 +1,7 @@
 //! What is said of one file about how it is deduplicated, kept by its map. A file of which nothing is said has no
 //! record.
 
-use oncefs_dedup::{FilePolicy, Rank, Wish};
+use oncefs_dedup::{FilePolicy, PolicyOverride, Rank};
 
 use super::checksum;
 use crate::MapId;
@@ -13,15 +13,15 @@ pub const BYTES: usize = BODY_BYTES + 4;
 
 /// The record's value.
 pub fn encode(map: MapId, policy: &FilePolicy) -> Vec<u8> {
-    let (wish, run) = match policy.wish {
+    let (policy_override, run) = match policy.policy_override {
         None => (0, 0),
-        Some(Wish::Off) => (1, 0),
-        Some(Wish::Inline) => (2, 0),
-        Some(Wish::Later) => (3, 0),
-        Some(Wish::Selective) => (4, 0),
-        Some(Wish::Run(blocks)) => (5, (blocks.clamp(1, 256) - 1) as u8),
+        Some(PolicyOverride::Off) => (1, 0),
+        Some(PolicyOverride::Inline) => (2, 0),
+        Some(PolicyOverride::Later) => (3, 0),
+        Some(PolicyOverride::Selective) => (4, 0),
+        Some(PolicyOverride::Run(blocks)) => (5, (blocks.clamp(1, 256) - 1) as u8),
     };
-    let mut bytes = vec![wish, run, policy.rank.number(), u8::from(policy.is_update_heavy)];
+    let mut bytes = vec![policy_override, run, policy.rank.number(), u8::from(policy.is_update_heavy)];
     let sum = sum(map, &bytes);
     bytes.extend_from_slice(&sum);
     bytes
@@ -33,18 +33,18 @@ pub fn decode(map: MapId, bytes: &[u8]) -> Option<FilePolicy> {
     if stored != sum(map, body) {
         return None;
     }
-    let wish = match *body {
+    let policy_override = match *body {
         [0, 0, ..] => None,
-        [1, 0, ..] => Some(Wish::Off),
-        [2, 0, ..] => Some(Wish::Inline),
-        [3, 0, ..] => Some(Wish::Later),
-        [4, 0, ..] => Some(Wish::Selective),
-        [5, run, ..] => Some(Wish::Run(u32::from(run) + 1)),
+        [1, 0, ..] => Some(PolicyOverride::Off),
+        [2, 0, ..] => Some(PolicyOverride::Inline),
+        [3, 0, ..] => Some(PolicyOverride::Later),
+        [4, 0, ..] => Some(PolicyOverride::Selective),
+        [5, run, ..] => Some(PolicyOverride::Run(u32::from(run) + 1)),
         _ => return None,
     };
     let [_, _, rank, is_update_heavy] = *body;
     let is_update_heavy = [false, true].get(usize::from(is_update_heavy))?;
-    Some(FilePolicy { wish, rank: Rank::from_number(rank)?, is_update_heavy: *is_update_heavy })
+    Some(FilePolicy { policy_override, rank: Rank::from_number(rank)?, is_update_heavy: *is_update_heavy })
 }
 
 fn sum(map: MapId, body: &[u8]) -> [u8; 4] {
@@ -56,17 +56,25 @@ mod tests {
     use super::*;
 
     fn all() -> impl Iterator<Item = FilePolicy> {
-        let runs = (1..=256).map(Wish::Run);
-        let wishes = [None, Some(Wish::Off), Some(Wish::Inline), Some(Wish::Later), Some(Wish::Selective)];
-        wishes.into_iter().chain(runs.map(Some)).flat_map(|wish| {
-            let ranked = move |rank| [false, true].map(|is_update_heavy| FilePolicy { wish, rank, is_update_heavy });
+        let runs = (1..=256).map(PolicyOverride::Run);
+        let overrides = [
+            None,
+            Some(PolicyOverride::Off),
+            Some(PolicyOverride::Inline),
+            Some(PolicyOverride::Later),
+            Some(PolicyOverride::Selective),
+        ];
+        overrides.into_iter().chain(runs.map(Some)).flat_map(|policy_override| {
+            let ranked =
+                move |rank| [false, true].map(|is_update_heavy| FilePolicy { policy_override, rank, is_update_heavy });
             Rank::ALL.into_iter().flat_map(ranked)
         })
     }
 
     #[test]
     fn policies_have_their_golden_bytes_and_come_back() {
-        let policy = FilePolicy { wish: Some(Wish::Run(8)), rank: Rank::Random, is_update_heavy: true };
+        let policy =
+            FilePolicy { policy_override: Some(PolicyOverride::Run(8)), rank: Rank::Random, is_update_heavy: true };
         let bytes = encode(MapId(7), &policy);
         assert_eq!(bytes, [5, 7, 2, 1, 32, 130, 157, 53]);
         for policy in all() {
@@ -76,7 +84,8 @@ mod tests {
 
     #[test]
     fn any_flipped_bit_is_noticed_and_so_is_another_map() {
-        let good = encode(MapId(7), &FilePolicy { wish: Some(Wish::Later), ..FilePolicy::default() });
+        let good =
+            encode(MapId(7), &FilePolicy { policy_override: Some(PolicyOverride::Later), ..FilePolicy::default() });
         assert_eq!(decode(MapId(8), &good), None);
         assert_eq!((decode(MapId(7), &good[..7]), decode(MapId(7), &[&good[..], &[0]].concat())), (None, None));
         for bit in 0..good.len() * 8 {

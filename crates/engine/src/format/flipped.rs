@@ -44,7 +44,7 @@ pub fn flip(covered: &mut [u8], place: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::Random;
+    use crate::tests::fixture::Random;
 
     #[test]
     fn a_flipped_bit_changes_the_places_by_its_own_and_is_put_right() {

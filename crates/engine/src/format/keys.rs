@@ -11,7 +11,7 @@ const SHARD: u8 = 0x02;
 const DETACHED: u8 = 0x03;
 const ADVICE: u8 = 0x04;
 const BAD: u8 = 0x05;
-const COPY: u8 = 0x06;
+const REPLICA: u8 = 0x06;
 const SCRUB: u8 = 0x07;
 const FILE_POLICY: u8 = 0x08;
 /// Regions in one record of free counts.
@@ -89,7 +89,7 @@ pub fn is_known(key: &[u8]) -> bool {
     match key.first() {
         Some(&(CHECKPOINT | SCRUB)) => key.len() == 1,
         Some(&SHARD) => key.len() == 17,
-        Some(&(DETACHED | ADVICE | BAD | COPY | FILE_POLICY)) => key.len() == 9,
+        Some(&(DETACHED | ADVICE | BAD | REPLICA | FILE_POLICY)) => key.len() == 9,
         _ => false,
     }
 }
@@ -117,18 +117,18 @@ pub fn all_bad() -> (Vec<u8>, Vec<u8>) {
 
 /// Key of the second copy of a block.
 pub fn copy(pbn: Pbn) -> Vec<u8> {
-    numbered(COPY, &[pbn.0])
+    numbered(REPLICA, &[pbn.0])
 }
 
 /// Reads back of which block a key names the second copy.
-pub fn parse_copy(key: &[u8]) -> Option<Pbn> {
-    let rest: &[u8; 8] = key.strip_prefix(&[COPY])?.try_into().ok()?;
+pub fn parse_replica(key: &[u8]) -> Option<Pbn> {
+    let rest: &[u8; 8] = key.strip_prefix(&[REPLICA])?.try_into().ok()?;
     Some(Pbn(u64_be(rest)))
 }
 
 /// Bounds of all second copies' keys.
-pub fn all_copies() -> (Vec<u8>, Vec<u8>) {
-    (vec![COPY], vec![COPY + 1])
+pub fn all_replicas() -> (Vec<u8>, Vec<u8>) {
+    (vec![REPLICA], vec![REPLICA + 1])
 }
 
 /// Key of how far the scrub is.
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(bad(Pbn(0x0102)), [5, 0, 0, 0, 0, 0, 0, 1, 2]);
         assert_eq!(parse_bad(&bad(Pbn(7))), Some(Pbn(7)));
         assert_eq!(copy(Pbn(3)), [6, 0, 0, 0, 0, 0, 0, 0, 3]);
-        assert_eq!(parse_copy(&copy(Pbn(7))), Some(Pbn(7)));
+        assert_eq!(parse_replica(&copy(Pbn(7))), Some(Pbn(7)));
         assert_eq!(scrub(), [7]);
         assert_eq!(file_policy(MapId(0x0102)), [8, 0, 0, 0, 0, 0, 0, 1, 2]);
         assert_eq!(parse_file_policy(&file_policy(MapId(7))), Some(MapId(7)));

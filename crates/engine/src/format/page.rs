@@ -21,7 +21,7 @@ pub const BAD: u8 = 1;
 /// Flag: there is a second copy of the block, named by a record.
 pub const COPIED: u8 = 2;
 /// Flag: the block is a second copy, and a record holds its reference.
-pub const COPY: u8 = 4;
+pub const REPLICA: u8 = 4;
 
 const SECTOR_ENTRIES: usize = 16;
 const SECTORS: u64 = (PAGE_BYTES / SECTOR_BYTES) as u64;
@@ -46,7 +46,7 @@ pub struct Entry {
     pub fingerprint: Option<Fingerprint>,
     /// References from maps and records; 0: the block is free, and the rest means nothing.
     pub count: u32,
-    /// `BAD`, `COPIED`, `COPY`.
+    /// `BAD`, `COPIED`, `REPLICA`.
     pub flags: u8,
 }
 
@@ -63,7 +63,7 @@ impl Entry {
 
     /// Whether a map may refer to the block for content with this tag: a bad one and a second copy never serve.
     pub fn serves(&self, tag: Tag) -> bool {
-        self.count > 0 && self.tag == tag && self.flags & (BAD | COPY) == 0
+        self.count > 0 && self.tag == tag && self.flags & (BAD | REPLICA) == 0
     }
 }
 
@@ -256,7 +256,9 @@ mod tests {
         assert_eq!(page.entry(Pbn(0)), Entry { flags: COPIED, ..sample() });
         let tag = sample().tag;
         let with = |flags| Entry { flags, ..sample() };
-        assert!(with(0).serves(tag) && with(COPIED).serves(tag) && !with(BAD).serves(tag) && !with(COPY).serves(tag));
+        assert!(
+            with(0).serves(tag) && with(COPIED).serves(tag) && !with(BAD).serves(tag) && !with(REPLICA).serves(tag)
+        );
         assert!(!with(0).serves(Tag(1)) && !Entry { count: 0, ..sample() }.serves(tag));
         assert!(with(BAD).is_bad() && !Entry { count: 0, ..with(BAD) }.is_bad() && with(COPIED).is_copied());
     }

@@ -11,7 +11,7 @@ const SCRUB_SEED: u64 = 0x7363_7275;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadRecord {
     /// The block that is read in its place; None: its content is nowhere, as far as is known.
-    pub home: Option<Pbn>,
+    pub replacement: Option<Pbn>,
     /// Tag of the content that it should have.
     pub tag: Tag,
 }
@@ -19,23 +19,23 @@ pub struct BadRecord {
 impl BadRecord {
     /// The record's value. pbn 0, the label, is nobody's home.
     pub fn encode(&self) -> Vec<u8> {
-        sealed(&[self.home.map_or(0, |home| home.0), self.tag.0], BAD_SEED)
+        sealed(&[self.replacement.map_or(0, |replacement| replacement.0), self.tag.0], BAD_SEED)
     }
 
     /// Reads the record's value. None: damaged.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let [home, tag] = unsealed(bytes, BAD_SEED)?;
-        Some(Self { home: (home > 0).then_some(Pbn(home)), tag: Tag(tag) })
+        let [replacement, tag] = unsealed(bytes, BAD_SEED)?;
+        Some(Self { replacement: (replacement > 0).then_some(Pbn(replacement)), tag: Tag(tag) })
     }
 }
 
 /// The value of the record that names a second copy.
-pub fn encode_copy(copy: Pbn) -> Vec<u8> {
+pub fn encode_replica(copy: Pbn) -> Vec<u8> {
     sealed(&[copy.0], COPY_SEED)
 }
 
 /// Reads it back. None: damaged.
-pub fn decode_copy(bytes: &[u8]) -> Option<Pbn> {
+pub fn decode_replica(bytes: &[u8]) -> Option<Pbn> {
     let [copy] = unsealed(bytes, COPY_SEED)?;
     Some(Pbn(copy))
 }
@@ -125,13 +125,13 @@ mod tests {
 
     #[test]
     fn records_have_their_golden_bytes_and_come_back() {
-        let bad = BadRecord { home: Some(Pbn(0x0102)), tag: Tag(9) };
+        let bad = BadRecord { replacement: Some(Pbn(0x0102)), tag: Tag(9) };
         assert_eq!(bad.encode()[..16], [2, 1, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(BadRecord::decode(&bad.encode()), Some(bad));
-        let lost = BadRecord { home: None, ..bad };
+        let lost = BadRecord { replacement: None, ..bad };
         assert_eq!(BadRecord::decode(&lost.encode()), Some(lost));
-        assert_eq!(encode_copy(Pbn(7))[..8], [7, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(decode_copy(&encode_copy(Pbn(7))), Some(Pbn(7)));
+        assert_eq!(encode_replica(Pbn(7))[..8], [7, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(decode_replica(&encode_replica(Pbn(7))), Some(Pbn(7)));
         assert_eq!(scrub().encode().iter().step_by(8).take(7).copied().collect::<Vec<u8>>(), [2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(ScrubRecord::decode(&scrub().encode()), Some(scrub()));
         ScrubState::ALL.iter().enumerate().for_each(|(n, state)| assert_eq!(*state as usize, n));
@@ -139,13 +139,13 @@ mod tests {
 
     #[test]
     fn any_flipped_bit_is_noticed_and_none_is_taken_for_another() {
-        let bad = BadRecord { home: None, tag: Tag(1) }.encode();
-        for (bytes, name) in [(bad, "bad"), (encode_copy(Pbn(1)), "copy"), (scrub().encode(), "scrub")] {
+        let bad = BadRecord { replacement: None, tag: Tag(1) }.encode();
+        for (bytes, name) in [(bad, "bad"), (encode_replica(Pbn(1)), "copy"), (scrub().encode(), "scrub")] {
             for bit in 0..bytes.len() * 8 {
                 let mut flipped = bytes.clone();
                 flipped[bit / 8] ^= 1 << (bit % 8);
                 assert_eq!(BadRecord::decode(&flipped), None, "{name}, bit {bit}");
-                assert_eq!(decode_copy(&flipped), None, "{name}, bit {bit}");
+                assert_eq!(decode_replica(&flipped), None, "{name}, bit {bit}");
                 assert_eq!(ScrubRecord::decode(&flipped), None, "{name}, bit {bit}");
             }
         }

@@ -1,6 +1,6 @@
 //! The second part of an audit: inodes with everything that belongs to them, in the order of their numbers.
 
-use oncefs_engine::{FilePolicy, QueuePlace, Sorted, Wish};
+use oncefs_engine::{FilePolicy, PolicyOverride, QueuePlace, Sorted};
 
 use super::fault::{Count, Fault};
 use super::maps::number_of;
@@ -30,7 +30,7 @@ struct Seen {
     entries: u64,
     subdirectories: u64,
     xattrs: u64,
-    wish: Option<Wish>,
+    policy_override: Option<PolicyOverride>,
     target_bytes: Option<u64>,
     orphan: bool,
     places: u64,
@@ -118,7 +118,7 @@ impl Audit<'_> {
                 Ok(value) => {
                     seen.xattrs += 1;
                     let is_policy = key == xattr::key(ino, POLICY_ATTRIBUTE);
-                    seen.wish = if is_policy { policy::parse(&value) } else { seen.wish };
+                    seen.policy_override = if is_policy { policy::parse(&value) } else { seen.policy_override };
                 }
             }
         }
@@ -160,7 +160,7 @@ impl Audit<'_> {
         }
         if is_regular && record.map.0 != 0 {
             let (rank, is_update_heavy) = (record.usage.rank(), record.usage.is_update_heavy());
-            let policy = FilePolicy { wish: seen.wish, rank, is_update_heavy };
+            let policy = FilePolicy { policy_override: seen.policy_override, rank, is_update_heavy };
             self.owners_count += 1;
             self.owners.push([record.map.0, ino.0, record.blocks, number_of(&policy)])?;
         }

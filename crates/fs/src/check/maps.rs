@@ -1,7 +1,7 @@
 //! The third part of an audit: files, their maps and what the engine is told of them, in the order of maps.
 
 use oncefs_engine::format::{file_policy, keys};
-use oncefs_engine::{Blocks, FilePolicy, MapId, Sorted, Wish};
+use oncefs_engine::{Blocks, FilePolicy, MapId, PolicyOverride, Sorted};
 
 use super::fault::{Count, Fault};
 use super::records::Records;
@@ -23,15 +23,15 @@ struct Owners<'a> {
 
 /// A number for each policy, so that it can be sorted along; 0 for one that says nothing.
 pub fn number_of(policy: &FilePolicy) -> u64 {
-    let wish = match policy.wish {
+    let policy_override = match policy.policy_override {
         None => 0,
-        Some(Wish::Off) => 1,
-        Some(Wish::Inline) => 2,
-        Some(Wish::Later) => 3,
-        Some(Wish::Selective) => 4,
-        Some(Wish::Run(blocks)) => 4 + u64::from(blocks),
+        Some(PolicyOverride::Off) => 1,
+        Some(PolicyOverride::Inline) => 2,
+        Some(PolicyOverride::Later) => 3,
+        Some(PolicyOverride::Selective) => 4,
+        Some(PolicyOverride::Run(blocks)) => 4 + u64::from(blocks),
     };
-    wish << 8 | u64::from(policy.rank.number()) << 1 | u64::from(policy.is_update_heavy)
+    policy_override << 8 | u64::from(policy.rank.number()) << 1 | u64::from(policy.is_update_heavy)
 }
 
 impl Audit<'_> {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Instant;
 
-use oncefs_engine::{Change, Chore, DataPlace, Moment, OpenOptions, Profile, QueuePlace, Rank, Store, VolumeSpec};
+use oncefs_engine::{
+    BackgroundStep, Change, DataPlace, Moment, OpenOptions, Profile, QueuePlace, Rank, Store, VolumeSpec,
+};
 
 use crate::directory::put_inode;
 use crate::file_system::new_inode;
@@ -50,7 +52,7 @@ fn make_files(fs: &FileSystem, count: u64) {
 
 /// As the worker does it, who waits while memory is short.
 fn rank(fs: &FileSystem) {
-    while fs.store.run(Chore::Rank).unwrap() {}
+    while fs.store.run(BackgroundStep::Rank).unwrap() {}
 }
 
 fn places(fs: &FileSystem) -> u64 {

@@ -17,13 +17,13 @@ const LOST_FOUND: &str = "lost+found";
 const ROOT_USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 
 /// Who mends.
-pub struct Mender<'a> {
+pub struct Fixer<'a> {
     pub store: &'a Store,
     pub name_seed: u64,
     pub now: Timestamp,
 }
 
-impl Mender<'_> {
+impl Fixer<'_> {
     /// Mends one fault. False: it is gone already, or another has to be mended first.
     pub fn mend(&self, fault: &Fault) -> Result<bool> {
         match fault {
@@ -100,9 +100,9 @@ impl Mender<'_> {
     fn set_policy(&self, ino: Ino, map: MapId) -> Result<bool> {
         let bytes = self.store.get(&xattr::key(ino, POLICY_ATTRIBUTE))?;
         let value = bytes.and_then(|bytes| xattr::decode(ino, &bytes).ok());
-        let wish = value.and_then(|value| policy::parse(&value));
+        let policy_override = value.and_then(|value| policy::parse(&value));
         let Some(usage) = self.record(ino)?.map(|record| record.usage) else { return Ok(false) };
-        let policy = FilePolicy { wish, rank: usage.rank(), is_update_heavy: usage.is_update_heavy() };
+        let policy = FilePolicy { policy_override, rank: usage.rank(), is_update_heavy: usage.is_update_heavy() };
         self.publish(|change| self.store.policy_change(change, map, policy))
     }
 

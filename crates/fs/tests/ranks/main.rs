@@ -9,13 +9,13 @@ mod common;
 mod volume;
 
 use common::file;
-use oncefs_engine::{BLOCK_BYTES, Chore, Rank, RelayoutOptions};
+use oncefs_engine::{BLOCK_BYTES, BackgroundStep, DefragOptions, Rank};
 use oncefs_fs::{FileSystem, Ino, SetAttributes, XattrMode};
 use oncefs_toolbox::Random;
 
 use volume::{
-    BLOCK, BY_CALLER, Volume, assert_sound, counted, rank, rank_of, read_at_random, read_in_sequence, small, treatment,
-    unique, written,
+    BLOCK, BY_CALLER, Volume, assert_sound, counted, effective_policy, rank, rank_of, read_at_random, read_in_sequence,
+    small, unique, written,
 };
 
 #[test]
@@ -120,14 +120,14 @@ fn a_file_rewritten_on_two_days_is_left_alone_until_it_gets_a_rank() {
         fs.write(ino, 0, &unique(100 + day as u64, 4), BY_CALLER).unwrap();
         rank(&fs);
         assert_eq!(rank_of(&fs, ino), Rank::New);
-        let treatment = treatment(&fs, ino);
-        assert_eq!((treatment.is_inline, treatment.is_later), (day == 0, day == 0), "day {day}");
+        let effective_policy = effective_policy(&fs, ino);
+        assert_eq!((effective_policy.is_inline, effective_policy.is_later), (day == 0, day == 0), "day {day}");
     }
     assert_sound(&fs);
     volume.days(30);
     rank(&fs);
     assert_eq!(rank_of(&fs, ino), Rank::Cold);
-    assert!(treatment(&fs, ino).is_later, "rewritten no more");
+    assert!(effective_policy(&fs, ino).is_later, "rewritten no more");
     assert_sound(&fs);
 }
 
@@ -204,7 +204,7 @@ fn stitched(fs: &FileSystem, blocks: u64) -> (Ino, Vec<u8>) {
 }
 
 fn extents(fs: &FileSystem, ino: Ino) -> u64 {
-    let look = RelayoutOptions { run_blocks_min: Some(64), dry_run: true, ..RelayoutOptions::default() };
+    let look = DefragOptions { run_blocks_min: Some(64), dry_run: true, ..DefragOptions::default() };
     fs.defrag(ino, &look).unwrap().extents_before
 }
 
@@ -218,22 +218,22 @@ fn a_file_for_rank_1_is_laid_out_in_long_runs_first_and_one_that_is_written_mean
     read_in_sequence(&fs, ino, BLOCKS);
     rank(&fs);
     volume.days(2);
-    let relaid = || fs.report().counters["blocks_relaid"];
-    while relaid() == 0 {
-        assert!(fs.store().run(Chore::Rank).unwrap());
+    let defragmented = || fs.report().counters["blocks_defragmented"];
+    while defragmented() == 0 {
+        assert!(fs.store().run(BackgroundStep::Rank).unwrap());
     }
-    assert!(relaid() < BLOCKS, "a part at a time");
+    assert!(defragmented() < BLOCKS, "a part at a time");
     assert_eq!(rank_of(&fs, ino), Rank::New);
     fs.write(ino, 0, &content[..BLOCK_BYTES], BY_CALLER).unwrap();
     rank(&fs);
     assert_eq!(rank_of(&fs, ino), Rank::New);
-    assert!(relaid() < BLOCKS, "the rest waits");
+    assert!(defragmented() < BLOCKS, "the rest waits");
     volume.days(4);
     rank(&fs);
-    assert_eq!((rank_of(&fs, ino), relaid()), (Rank::Sequential, BLOCKS));
+    assert_eq!((rank_of(&fs, ino), defragmented()), (Rank::Sequential, BLOCKS));
     assert!(extents(&fs, ino) <= BLOCKS / 64, "{} extents", extents(&fs, ino));
-    let treatment = treatment(&fs, ino);
-    assert_eq!((treatment.run_blocks_min, treatment.shares_ends), (Some(64), true));
+    let effective_policy = effective_policy(&fs, ino);
+    assert_eq!((effective_policy.run_blocks_min, effective_policy.shares_ends), (Some(64), true));
     assert!(*fs.read(ino, 0, content.len(), false).unwrap() == *content);
     assert_sound(&fs);
 }
@@ -249,7 +249,7 @@ fn a_file_whose_policy_leaves_it_alone_is_ranked_and_not_laid_out() {
     volume.days(2);
     rank(&fs);
     assert_eq!((rank_of(&fs, ino), extents(&fs, ino)), (Rank::Sequential, 200));
-    assert!(!treatment(&fs, ino).is_later);
+    assert!(!effective_policy(&fs, ino).is_later);
     assert_sound(&fs);
 }
 
@@ -265,7 +265,7 @@ fn a_file_that_gets_rank_2_or_3_shares_every_block_with_others() {
                 .copy_from_slice(&unique(1, 64)[at * BLOCK_BYTES..][..BLOCK_BYTES]);
         }
         let second = written(&fs, "second", &content);
-        while fs.store().run(Chore::Revisit { blocks_max: 256 }).unwrap() {}
+        while fs.store().run(BackgroundStep::Revisit { blocks_max: 256 }).unwrap() {}
         let before = fs.store().totals().used.0;
         if days == 2 {
             [first, second].iter().for_each(|ino| read_at_random(&fs, *ino, 100));
@@ -275,7 +275,7 @@ fn a_file_that_gets_rank_2_or_3_shares_every_block_with_others() {
         rank(&fs);
         let expected = if days == 2 { Rank::Random } else { Rank::Cold };
         assert_eq!([first, second].map(|ino| rank_of(&fs, ino)), [expected; 2]);
-        while fs.store().run(Chore::Revisit { blocks_max: 256 }).unwrap() {}
+        while fs.store().run(BackgroundStep::Revisit { blocks_max: 256 }).unwrap() {}
         assert_eq!(fs.store().totals().used.0, before - 16, "rank {expected:?}");
         assert!(*fs.read(second, 0, content.len(), false).unwrap() == *content);
         assert_sound(&fs);
@@ -287,7 +287,7 @@ fn in_the_papers_profile_a_file_is_not_shared_before_it_has_a_rank() {
     let volume = Volume::new();
     let fs = volume.open_with(&[("ranks", "paper")]);
     let files = ["one", "two"].map(|name| written(&fs, name, &unique(5, 70)));
-    let all = || while fs.store().run(Chore::Revisit { blocks_max: 256 }).unwrap() {};
+    let all = || while fs.store().run(BackgroundStep::Revisit { blocks_max: 256 }).unwrap() {};
     rank(&fs);
     all();
     let before = fs.store().totals().used.0;
@@ -298,7 +298,7 @@ fn in_the_papers_profile_a_file_is_not_shared_before_it_has_a_rank() {
     assert_eq!(files.map(|ino| rank_of(&fs, ino)), [Rank::Sequential; 2]);
     assert!(before - fs.store().totals().used.0 >= 64, "the run of 64 blocks is shared");
     fs.write(files[0], 0, &unique(6, 1), BY_CALLER).unwrap();
-    assert!(!treatment(&fs, files[0]).is_later, "it is new again");
+    assert!(!effective_policy(&fs, files[0]).is_later, "it is new again");
     assert_sound(&fs);
 }
 
@@ -333,11 +333,11 @@ fn ranking_goes_on_wherever_a_power_cut_ended_it() {
         let cut = volume.after_power_cut();
         cut.days(2);
         let fs = cut.open();
-        let is_over = (0..cut_after).any(|_| !fs.store().run(Chore::Rank).unwrap());
+        let is_over = (0..cut_after).any(|_| !fs.store().run(BackgroundStep::Rank).unwrap());
         // Every other time what was done last is durable.
         fs.store().commit().unwrap();
         if cut_after % 2 == 1 {
-            fs.store().run(Chore::Rank).unwrap();
+            fs.store().run(BackgroundStep::Rank).unwrap();
         }
         drop(fs);
         let cut = cut.after_power_cut();
@@ -438,7 +438,7 @@ fn use_at_random(seed: u64) {
             (9, _) => day = random.below(60) as i64 - 20,
             (10, _) => fs.publish_reads().unwrap(),
             (11, _) => {
-                fs.store().run(Chore::Rank).unwrap();
+                fs.store().run(BackgroundStep::Rank).unwrap();
             }
             (12, _) => drop(rank(&fs)),
             (13, _) => fs.store().commit().unwrap(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use oncefs_engine::device::MemoryDevice;
 use oncefs_engine::kv::MemoryKv;
-use oncefs_engine::{BLOCK_BYTES, Ballast, Blocks, Chore, Medium, OpenOptions, Rank, Store, Treatment};
+use oncefs_engine::{BLOCK_BYTES, BackgroundStep, Ballast, Blocks, EffectivePolicy, Medium, OpenOptions, Rank, Store};
 use oncefs_fs::{AtimePolicy, FileSystem, Ino, Options, WriteOrigin};
 
 use crate::common::{TestClock, contradictions, file};
@@ -98,7 +98,7 @@ pub fn rank(fs: &FileSystem) -> usize {
         if turn.is_multiple_of(8) {
             fs.store().commit().unwrap();
         }
-        !fs.store().run(Chore::Rank).unwrap()
+        !fs.store().run(BackgroundStep::Rank).unwrap()
     };
     (0..TURNS_MAX).find(is_over).expect("it comes to an end")
 }
@@ -106,12 +106,12 @@ pub fn rank(fs: &FileSystem) -> usize {
 pub fn rank_of(fs: &FileSystem, ino: Ino) -> Rank {
     fs.publish_reads().unwrap();
     let rank = fs.usage(ino).unwrap().rank();
-    assert_eq!(fs.treated(ino).unwrap().policy.rank, rank, "the engine knows the rank of inode {}", ino.0);
+    assert_eq!(fs.effective(ino).unwrap().policy.rank, rank, "the engine knows the rank of inode {}", ino.0);
     rank
 }
 
-pub fn treatment(fs: &FileSystem, ino: Ino) -> Treatment {
-    fs.treated(ino).unwrap().treatment
+pub fn effective_policy(fs: &FileSystem, ino: Ino) -> EffectivePolicy {
+    fs.effective(ino).unwrap().effective_policy
 }
 
 /// Blocks of which each differs from all others, by `key`.

@@ -1,4 +1,4 @@
-//! `oncefs-sim idedup`: the experiments of `docs/sim.md` on runs.
+//! `oncefs-sim idedup`: the experiments of `docs/results/sim-idedup.md`.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ A directory is taken as 'record' records it. A corpus's memory is to it what the
 
 Examples:
   oncefs-sim idedup --quick
-  oncefs-sim idedup --plots docs/plots
+  oncefs-sim idedup --plots docs/results/plots
   oncefs-sim idedup --corpus /usr --corpus developer.txt";
 
 /// Of the traces' sizes, with --quick.

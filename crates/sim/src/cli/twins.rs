@@ -1,4 +1,4 @@
-//! `oncefs-sim twins`: the comparison of `docs/sim.md`.
+//! `oncefs-sim twins`: the comparison of `docs/results/sim-smartdedup.md`.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ Traces, addresses, distances and memory are scaled alike: at scale 16 a memory o
 
 Examples:
   oncefs-sim twins --quick
-  oncefs-sim twins --plots docs/plots";
+  oncefs-sim twins --plots docs/results/plots";
 
 /// Arguments of `twins`.
 #[derive(Debug, Args)]

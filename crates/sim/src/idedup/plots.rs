@@ -1,4 +1,4 @@
-//! The charts of `docs/sim.md` on runs, each drawn as the paper's figure is.
+//! The charts of `docs/results/sim-idedup.md`, each drawn as the paper's figure is.
 
 use super::costs::{Reading, limits};
 use super::experiment::{

@@ -6,7 +6,7 @@ mod savings;
 
 use std::time::Duration;
 
-use oncefs_dedup::{BIG_RUN_BLOCKS, FilePolicy, MountPolicy, Rank, RankRule, Ranks, Treatment, treatment};
+use oncefs_dedup::{BIG_RUN_BLOCKS, EffectivePolicy, FilePolicy, MountPolicy, Rank, RankRule, Ranks, effective_policy};
 
 use crate::trace::{Recording, Source};
 use contents::{FileContents, contents_of};
@@ -19,8 +19,9 @@ const BLOCK_BYTES: f64 = 4_096.0;
 /// The paper's mount: as in profile `selective`.
 const PAPER: MountPolicy = MountPolicy { ranks: Ranks::Paper, run_blocks_min: Some(1) };
 /// All files alike.
-const SMALL: Treatment = Treatment { is_inline: false, is_later: true, run_blocks_min: Some(1), shares_ends: false };
-const BIG: Treatment = Treatment { run_blocks_min: Some(BIG_RUN_BLOCKS), shares_ends: true, ..SMALL };
+const SMALL: EffectivePolicy =
+    EffectivePolicy { is_inline: false, is_later: true, run_blocks_min: Some(1), shares_ends: false };
+const BIG: EffectivePolicy = EffectivePolicy { run_blocks_min: Some(BIG_RUN_BLOCKS), shares_ends: true, ..SMALL };
 
 /// Shortest runs that are compared: iDedup's thresholds, and up to the paper's big chunk.
 const RUNS: [u32; 6] = [1, 2, 4, 8, 16, BIG_RUN_BLOCKS];
@@ -129,7 +130,7 @@ impl RankedCorpus {
 
 impl Stored {
     fn of(contents: &[FileContents], queues: &Queues) -> Self {
-        let treated = |rank| treatment(FilePolicy { rank, ..FilePolicy::default() }, PAPER);
+        let treated = |rank| effective_policy(FilePolicy { rank, ..FilePolicy::default() }, PAPER);
         let at_random = |rank| if rank == Rank::Sequential { Rank::Random } else { rank };
         Self {
             selective: stored_blocks(contents, |file| treated(queues.rank(file))),
@@ -144,8 +145,8 @@ impl Stored {
 impl StoredByRun {
     fn of(contents: &[FileContents], run_blocks_min: u32) -> Self {
         let stored = |shares_ends| {
-            let treatment = Treatment { run_blocks_min: Some(run_blocks_min), shares_ends, ..SMALL };
-            stored_blocks(contents, |_| treatment)
+            let effective_policy = EffectivePolicy { run_blocks_min: Some(run_blocks_min), shares_ends, ..SMALL };
+            stored_blocks(contents, |_| effective_policy)
         };
         Self { run_blocks_min, stored: stored(false), stored_with_ends: stored(true) }
     }

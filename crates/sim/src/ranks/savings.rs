@@ -2,7 +2,7 @@
 //! rank and policy cost, and not what a small hint store does.
 
 use hashbrown::{HashMap, HashSet};
-use oncefs_dedup::{BIG_RUN_BLOCKS, Candidates, Decision, HOLDERS_MAX, Pbn, RunRule, Treatment, detect};
+use oncefs_dedup::{BIG_RUN_BLOCKS, Candidates, Decision, EffectivePolicy, HOLDERS_MAX, Pbn, RunRule, detect};
 
 use super::contents::FileContents;
 use crate::trace::Content;
@@ -13,16 +13,16 @@ const PORTION_BLOCKS: usize = 1_024;
 
 /// Blocks in use when the files are deduplicated one after the other, each as `treat` says of its number. A file that
 /// is left alone shares nothing and nothing is shared with it.
-pub(super) fn stored_blocks(files: &[FileContents], treat: impl Fn(u64) -> Treatment) -> u64 {
+pub(super) fn stored_blocks(files: &[FileContents], treat: impl Fn(u64) -> EffectivePolicy) -> u64 {
     let mut store = Store::default();
     for file in files {
-        let treatment = treat(file.file);
-        let end_blocks = if treatment.shares_ends { file.end() % u64::from(BIG_RUN_BLOCKS) } else { 0 };
+        let effective_policy = treat(file.file);
+        let end_blocks = if effective_policy.shares_ends { file.end() % u64::from(BIG_RUN_BLOCKS) } else { 0 };
         for (first, contents) in &file.stretches {
             let is_last = first + contents.len() as u64 == file.end();
             let end_blocks = if is_last { end_blocks as usize } else { 0 };
-            match treatment.run_blocks_min.unwrap_or(1) {
-                _ if !treatment.is_inline && !treatment.is_later => store.next += contents.len() as u64,
+            match effective_policy.run_blocks_min.unwrap_or(1) {
+                _ if !effective_policy.is_inline && !effective_policy.is_later => store.next += contents.len() as u64,
                 0 | 1 => store.place_each(contents),
                 run_blocks_min => store.place_runs(contents, run_blocks_min, end_blocks),
             }
@@ -138,18 +138,18 @@ mod tests {
     use super::*;
     use oncefs_toolbox::Random;
 
-    const SMALL: Treatment =
-        Treatment { is_inline: false, is_later: true, run_blocks_min: Some(1), shares_ends: false };
-    const BIG: Treatment = Treatment { run_blocks_min: Some(64), shares_ends: true, ..SMALL };
-    const ALONE: Treatment = Treatment { is_later: false, ..SMALL };
+    const SMALL: EffectivePolicy =
+        EffectivePolicy { is_inline: false, is_later: true, run_blocks_min: Some(1), shares_ends: false };
+    const BIG: EffectivePolicy = EffectivePolicy { run_blocks_min: Some(64), shares_ends: true, ..SMALL };
+    const ALONE: EffectivePolicy = EffectivePolicy { is_later: false, ..SMALL };
 
     fn file(file: u64, numbers: impl IntoIterator<Item = u64>) -> FileContents {
         let contents = numbers.into_iter().map(Content::numbered).collect();
         FileContents { file, stretches: vec![(0, contents)] }
     }
 
-    fn stored(files: &[FileContents], treatment: Treatment) -> u64 {
-        stored_blocks(files, |_| treatment)
+    fn stored(files: &[FileContents], effective_policy: EffectivePolicy) -> u64 {
+        stored_blocks(files, |_| effective_policy)
     }
 
     #[test]

@@ -1,0 +1,5 @@
+//! The threads beside a volume's callers, and the signals that wake them.
+
+pub mod signals;
+pub mod steps;
+pub mod threads;

@@ -1,0 +1,164 @@
+//! What wakes the background threads, and who waits for them.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::sync::{AtomicBool, Condvar, Mutex};
+use crate::{Error, MapId, Result};
+
+/// Called once when what was published before is durable, or cannot become so.
+pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
+
+#[derive(Default)]
+struct Requests {
+    barriers: Vec<Done>,
+    commit: bool,
+    checkpoint: bool,
+    worker: bool,
+    detached: VecDeque<MapId>,
+    /// Whether the reclaimer has a map in hand.
+    reclaiming: bool,
+    stop: bool,
+}
+
+/// Requests to the committer, the checkpointer, the reclaimer and the worker.
+#[derive(Default)]
+pub struct Signals {
+    requests: Mutex<Requests>,
+    committer: Condvar,
+    checkpointer: Condvar,
+    reclaimer: Condvar,
+    worker: Condvar,
+    group_ended: Condvar,
+    committer_sleeps: AtomicBool,
+    /// Called after publications, see [`crate::Store::interrupt`].
+    pub interruption: std::sync::OnceLock<crate::background::steps::Interruption>,
+}
+
+/// What the committer was woken for.
+pub struct CommitRequest {
+    /// Who waits for it.
+    pub barriers: Vec<Done>,
+    /// Somebody wants it now, without waiting.
+    pub now: bool,
+    /// The volume is being closed.
+    pub stop: bool,
+}
+
+impl Signals {
+    /// Something was published: a sleeping committer starts to watch the clock.
+    pub fn published(&self) {
+        if self.committer_sleeps.swap(false, Ordering::AcqRel) {
+            let _wishes = self.requests.lock();
+            self.committer.notify_one();
+        }
+    }
+
+    /// Asks for a commit and to be told when it is done.
+    pub fn barrier(&self, done: Done) {
+        let mut requests = self.requests.lock();
+        if requests.stop {
+            drop(requests);
+            return done(Err(Error::ReadOnly("it was closed".to_owned())));
+        }
+        requests.barriers.push(done);
+        self.committer.notify_one();
+    }
+
+    /// Waits until a group ended, at most `timeout`.
+    pub fn wait_for_group_end(&self, timeout: Duration) {
+        let mut requests = self.requests.lock();
+        requests.commit = true;
+        self.committer.notify_one();
+        self.group_ended.wait_for(&mut requests, timeout);
+    }
+
+    /// A group ended: its memory is free for the next one.
+    pub fn group_ended(&self) {
+        let _wishes = self.requests.lock();
+        self.group_ended.notify_all();
+    }
+
+    /// Waits for a wish, at most `timeout`; `sleep`: nothing is published, so a publication wakes it too.
+    pub fn next_commit(&self, timeout: Duration, sleep: bool) -> CommitRequest {
+        let mut requests = self.requests.lock();
+        self.committer_sleeps.store(sleep, Ordering::Release);
+        if requests.barriers.is_empty() && !requests.commit && !requests.stop {
+            self.committer.wait_for(&mut requests, timeout);
+        }
+        self.committer_sleeps.store(false, Ordering::Release);
+        let barriers = std::mem::take(&mut requests.barriers);
+        let now = std::mem::take(&mut requests.commit) || !barriers.is_empty();
+        CommitRequest { barriers, now, stop: requests.stop }
+    }
+
+    /// Asks for a checkpoint.
+    pub fn want_checkpoint(&self) {
+        self.requests.lock().checkpoint = true;
+        self.checkpointer.notify_one();
+    }
+
+    /// Waits for a wish for a checkpoint. False: the volume is being closed.
+    pub fn next_checkpoint(&self) -> bool {
+        let mut requests = self.requests.lock();
+        while !requests.checkpoint && !requests.stop {
+            self.checkpointer.wait(&mut requests);
+        }
+        requests.checkpoint = false;
+        !requests.stop
+    }
+
+    /// A map was detached: its blocks are to be freed.
+    pub fn detached(&self, map: MapId) {
+        self.requests.lock().detached.push_back(map);
+        self.reclaimer.notify_one();
+    }
+
+    /// Waits for a detached map, at most `timeout`.
+    pub fn next_detached(&self, timeout: Duration) -> Option<MapId> {
+        let mut requests = self.requests.lock();
+        if requests.detached.is_empty() && !requests.stop {
+            self.reclaimer.wait_for(&mut requests, timeout);
+        }
+        let next = if requests.stop { None } else { requests.detached.pop_front() };
+        requests.reclaiming = next.is_some();
+        next
+    }
+
+    /// There is something for the out-of-line worker.
+    pub fn wake_worker(&self) {
+        self.requests.lock().worker = true;
+        self.worker.notify_one();
+    }
+
+    /// Lets the worker sleep until it is woken, at most `time`.
+    pub fn sleep_worker(&self, time: Duration) {
+        let mut requests = self.requests.lock();
+        if !requests.worker && !requests.stop {
+            self.worker.wait_for(&mut requests, time);
+        }
+        requests.worker = false;
+    }
+
+    /// Whether deleted files wait to be freed, or one is being freed.
+    pub fn is_reclaiming(&self) -> bool {
+        let requests = self.requests.lock();
+        requests.reclaiming || !requests.detached.is_empty()
+    }
+
+    /// Ends the background threads.
+    pub fn stop(&self) {
+        self.requests.lock().stop = true;
+        self.committer.notify_all();
+        self.checkpointer.notify_all();
+        self.reclaimer.notify_all();
+        self.worker.notify_all();
+        self.group_ended.notify_all();
+    }
+
+    /// Whether the volume is being closed.
+    pub fn is_stopped(&self) -> bool {
+        self.requests.lock().stop
+    }
+}

@@ -1,0 +1,94 @@
+//! What background threads do, one step at a time, for who drives an open volume himself: explorers, fuzzers, tests.
+
+use std::time::Duration;
+
+use crate::Result;
+use crate::core::Core;
+
+/// A step of the work in the background.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackgroundStep {
+    /// Brings what the log holds to its place.
+    Checkpoint,
+    /// Frees one deleted file.
+    Reclaim,
+    /// Makes freed blocks reusable.
+    Release,
+    /// Gives freed space back to the host.
+    Punch,
+    /// Fills the hint store after the volume was opened.
+    FillHints,
+    /// Merges hints that left memory into the disk level.
+    MergeHints,
+    /// Looks for stale hints in one page of the disk level.
+    SweepHints,
+    /// Deduplicates at most so many blocks out of line.
+    Revisit {
+        /// Upper bound of the blocks looked at.
+        blocks_max: u64,
+    },
+    /// One turn of whoever ranks files.
+    Rank,
+    /// Works on what reads and writes noticed of bad blocks.
+    Mend,
+    /// Goes on with the scrub, or begins a pass, by at most so many blocks.
+    Scrub {
+        /// Upper bound of the blocks read.
+        blocks_max: u64,
+    },
+    /// Saves the skipped buffer.
+    SaveSkipped,
+    /// What is done when a volume is closed.
+    LeaveCleanly,
+}
+
+/// Called on the thread that published.
+pub type Interruption = Box<dyn Fn() + Send + Sync>;
+
+impl Core {
+    /// Something was published. Where a commit could come now, whoever asked for that is called.
+    pub(crate) fn may_be_interrupted(&self) {
+        if let Some(call) = self.signals.interruption.get() {
+            let is_whole = self.journal.group_gate.try_write().is_some();
+            if is_whole {
+                call();
+            }
+        }
+    }
+
+    /// Does it once. True: there was something to do, and may be more.
+    pub(crate) fn run(&self, step: BackgroundStep) -> Result<bool> {
+        match step {
+            BackgroundStep::Checkpoint => self.checkpoint().map(|()| false),
+            BackgroundStep::Reclaim => match self.signals.next_detached(Duration::ZERO) {
+                Some(map) => self.reclaim(map).map(|()| true),
+                None => Ok(false),
+            },
+            BackgroundStep::Release => {
+                self.release_waiting();
+                Ok(false)
+            }
+            BackgroundStep::Punch => Ok(self.punch_some()),
+            BackgroundStep::FillHints => self.fill_hints().map(|()| false),
+            BackgroundStep::MergeHints => {
+                self.merge_evicted();
+                Ok(false)
+            }
+            BackgroundStep::SweepHints => Ok(self.sweep_some()),
+            BackgroundStep::Revisit { blocks_max } => Ok(self.revisit(blocks_max)?.is_some()),
+            BackgroundStep::Rank => Ok(self.rank()?.is_some()),
+            BackgroundStep::Mend => self.repair_noticed().map(|()| false),
+            BackgroundStep::Scrub { blocks_max } => self.scrub_step(blocks_max),
+            BackgroundStep::SaveSkipped => {
+                self.checkpoint_skipped(0);
+                Ok(false)
+            }
+            BackgroundStep::LeaveCleanly => {
+                self.save_scrub()?;
+                self.checkpoint()?;
+                self.leave_cleanly();
+                Ok(false)
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Checkpoint: what only the log and memory hold goes to its place, then the log is trimmed.
+//!
+//! The order, and what a crash leaves: everything up to a group is durable in the log before it is set
+//! apart; then (1) data that rode in the log is placed and flushed, (2) table pages are written and flushed,
+//! (3) records and shards are written, with the checkpoint record last, and flushed. A crash before the end
+//! of (3) leaves the old checkpoint, and redo from the log repeats what was done in part; after it, the new one.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::commit::log::Mark;
+use crate::core::Core;
+use crate::format::checkpoint::Checkpoint;
+use crate::format::keys;
+use crate::format::page::{PAGE_BYTES, page_of};
+use crate::format::record::Sums;
+use crate::kv::Put;
+use crate::state::records::RecordMap;
+use crate::state::shards::ShardMap;
+use crate::state::table::Pages;
+use crate::{Error, Pbn, Result};
+
+/// Objects that a crash left to be redone are loaded in portions of this many.
+const REDO_PORTION: usize = 256;
+/// Records are handed to the sorted state in batches of about this size.
+const BATCH_BYTES: usize = 1 << 20;
+/// Table pages are written in requests of at most this many.
+const REQUEST_PAGES: usize = 256;
+
+/// Everything that changed up to a point in the log.
+pub struct Frozen {
+    /// The objects.
+    pub layers: Layers,
+    /// The point.
+    pub mark: Mark,
+    /// The volume's sums there.
+    pub sums: Sums,
+}
+
+/// Changed objects, set apart.
+pub struct Layers {
+    /// Records.
+    pub records: Arc<RecordMap>,
+    /// Parts of maps.
+    pub shards: Arc<ShardMap>,
+    /// Pages of the block table.
+    pub pages: Arc<Pages>,
+    /// Blocks whose data rides in the log.
+    pub logged: Vec<Pbn>,
+}
+
+impl Core {
+    /// Commits and checkpoints. A full host is given the ballast before the volume is given up.
+    pub fn checkpoint(&self) -> Result<()> {
+        let _one = self.journal.checkpointing.lock();
+        self.redo_all()?;
+        self.with_pages(|| vec![0], |state| state.table.edit(0).stamp(self.journal.volume_id))?;
+        let Some(frozen) = self.commit_group(true)? else { return Ok(()) };
+        let result = match self.write_frozen(&frozen) {
+            Err(Error::NoSpace) if self.space.ballast.drop_it() => {
+                log::warn!("the host file system is full: the volume's ballast was let go; free some space");
+                self.write_frozen(&frozen)
+            }
+            other => other,
+        };
+        result.inspect_err(|error| self.health.fail(error))?;
+        self.finish(frozen);
+        Ok(())
+    }
+
+    /// Applies what a crash left in the log to objects that nobody looked at since.
+    pub fn redo_all(&self) -> Result<()> {
+        loop {
+            let (pages, shards) = {
+                let state = self.state.lock();
+                (state.table.pages_with_redo(REDO_PORTION), state.shards.with_redo(REDO_PORTION))
+            };
+            if pages.is_empty() && shards.is_empty() {
+                return Ok(());
+            }
+            let mut pages = pages;
+            pages.sort_unstable();
+            self.load_pages(&pages)?;
+            // Without the map's lock: a shard with redo stays in memory until the checkpoint that asks for this.
+            shards.iter().try_for_each(|key| self.shard(*key).map(drop))?;
+        }
+    }
+
+    fn write_frozen(&self, frozen: &Frozen) -> Result<()> {
+        // What was freed meanwhile is not worth writing; it stays in memory until it is released.
+        let Layers { logged, pages, .. } = &frozen.layers;
+        let is_live = |pbn: &Pbn| pages.get(&page_of(*pbn)).is_none_or(|page| page.count(*pbn) > 0);
+        self.write_out(logged.iter().copied().filter(is_live).collect())?;
+        self.flush_data()?;
+        self.write_pages(&frozen.layers.pages, frozen.mark.sequence)?;
+        self.write_records(frozen)
+    }
+
+    fn write_pages(&self, pages: &Pages, sequence: u64) -> Result<()> {
+        if pages.is_empty() {
+            return Ok(());
+        }
+        let mut all: Vec<u64> = pages.keys().copied().collect();
+        all.sort_unstable();
+        let (free, mut numbers): (Vec<u64>, Vec<u64>) = all.into_iter().partition(|number| pages[number].is_free());
+        numbers.extend(free.into_iter().filter(|number| !self.punch_page(*number)));
+        numbers.sort_unstable();
+        for run in numbers.chunk_by(|a, b| a + 1 == *b) {
+            for part in run.chunks(REQUEST_PAGES) {
+                let bytes: Vec<u8> = part.iter().flat_map(|number| pages[number].sealed(*number, sequence)).collect();
+                let at = part[0] * PAGE_BYTES as u64;
+                let _alone = self.stored.table_io.write();
+                self.stored.table.write_at(&bytes, at).map_err(|e| Error::io("writing the block table", e))?;
+                self.stats.counters.table_bytes_written.fetch_add(bytes.len() as u64, Relaxed);
+            }
+        }
+        self.stored.table.flush().map_err(|e| Error::io("flushing the block table", e))
+    }
+
+    /// A page without a live entry becomes a hole, which reads as such a page: nothing is written, and its space goes
+    /// back to the host. A crash before the checkpoint's end finds zeros where the old checkpoint has entries: redo of
+    /// the log ends with all of them free. False: the host cannot.
+    fn punch_page(&self, number: u64) -> bool {
+        let _alone = self.stored.table_io.write();
+        self.stored.table.punch(number * PAGE_BYTES as u64, PAGE_BYTES as u64).is_ok()
+    }
+
+    fn write_records(&self, frozen: &Frozen) -> Result<()> {
+        let records = frozen.layers.records.iter().map(|(key, value)| (key.clone(), value.clone()));
+        let shards = frozen
+            .layers
+            .shards
+            .iter()
+            .map(|(key, shard)| (keys::shard(*key), (!shard.is_empty()).then(|| shard.encode(*key))));
+        let mut batch: Vec<Put> = Vec::new();
+        let mut batch_bytes = 0;
+        for (key, value) in records.chain(shards).chain(self.advice()) {
+            batch_bytes += key.len() + value.as_ref().map_or(0, Vec::len);
+            batch.push((key, value));
+            if batch_bytes >= BATCH_BYTES {
+                self.write_batch(std::mem::take(&mut batch), std::mem::take(&mut batch_bytes))?;
+            }
+        }
+        let checkpoint = Checkpoint { sequence: frozen.mark.sequence, log_at: frozen.mark.head, sums: frozen.sums };
+        batch.push((keys::checkpoint(), Some(checkpoint.encode(self.journal.volume_id))));
+        self.write_batch(batch, batch_bytes)?;
+        self.stored.kv.flush()
+    }
+
+    fn write_batch(&self, batch: Vec<Put>, bytes: usize) -> Result<()> {
+        self.stats.counters.record_bytes_written.fetch_add(bytes as u64, Relaxed);
+        self.stored.kv.write(batch)
+    }
+
+    /// Free counts of regions, for the next opening: advice, so no crash can make it wrong enough to matter.
+    fn advice(&self) -> Vec<Put> {
+        let Some(free) = self.space.allocator.lock().changed_advice() else { return Vec::new() };
+        keys::advice(&free)
+    }
+
+    fn finish(&self, frozen: Frozen) {
+        let Frozen { layers: Layers { logged, pages, .. }, mark, .. } = frozen;
+        drop(pages);
+        self.journal.log.lock().trim(mark);
+        let mut allocator = self.space.allocator.lock();
+        let mut state = self.state.lock();
+        state.records.thaw();
+        state.shards.thaw();
+        state.table.thaw(mark.sequence);
+        for pbn in &logged {
+            state.logged.remove(pbn);
+        }
+        let waiting = std::mem::take(&mut state.wait_for_trim);
+        let (still, free): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|run| state.logged.contains(&run.pbn));
+        state.wait_for_trim = still;
+        drop(state);
+        self.release(&mut allocator, &free);
+        drop(allocator);
+        self.stats.counters.checkpoints.fetch_add(1, Relaxed);
+        self.signals.group_ended();
+    }
+}

@@ -1,0 +1,267 @@
+//! Commit: the current group becomes durable, then what it freed becomes reusable.
+//!
+//! The order, and what a crash leaves: (1) the group is taken; (2) its data is in the data area and flushed,
+//! or is small and rides in the record; (3) the record is written and flushed. A crash before the end of (3)
+//! leaves the group before; after it, this group. (4) Freed blocks wait for readers, then are free.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use crate::commit::checkpoint::{Frozen, Layers};
+use crate::commit::log::Log;
+use crate::core::Core;
+use crate::format::ops::{Op, OpWriter};
+use crate::format::record::Sums;
+use crate::space::allocator::{Allocator, Run};
+use crate::state::group::Group;
+use crate::state::published::Waiting;
+use crate::state::records::RecordMap;
+use crate::{BLOCK_BYTES, Error, Pbn, Result, Stage};
+
+/// Staged data up to this size rides in the record: one write and one flush instead of two of each.
+const LOG_DATA_BYTES_MAX: usize = 128 << 10;
+/// Above this share of the log a checkpoint is wanted.
+const CHECKPOINT_FULLNESS: f64 = 0.5;
+/// Above this share a commit is made a checkpoint. The rest has room for the group that crosses it, for that of the
+/// checkpoint, for what one of them wastes at the ring's end, and for what groups exceed their bound by.
+const FULLNESS_MAX: f64 = 0.6;
+const _: () = assert!(1.0 - FULLNESS_MAX > 4.0 / GROUP_SHARE_MAX as f64);
+/// Publishers wait while a group is larger than this share of the log.
+pub const GROUP_SHARE_MAX: u64 = 16;
+/// How long and how often a publisher waits for room before it goes on regardless: the bounds are generous,
+/// and a publisher that never proceeds would be worse than one that exceeds them.
+const ROOM_WAIT: Duration = Duration::from_millis(200);
+const ROOM_WAITS_MAX: usize = 50;
+
+/// A group on its way to the log.
+struct Taken {
+    group: Group,
+    records: RecordMap,
+    sums: Sums,
+    layers: Option<Layers>,
+}
+
+impl Core {
+    /// Makes everything published so far durable.
+    pub fn commit(&self) -> Result<()> {
+        if self.journal.log.lock().fullness() > FULLNESS_MAX {
+            return self.checkpoint();
+        }
+        self.commit_group(false)?;
+        let fullness = self.journal.log.lock().fullness();
+        if fullness > CHECKPOINT_FULLNESS || self.state.lock().dirty_bytes() > self.journal.dirty_bytes_max {
+            self.signals.want_checkpoint();
+        }
+        Ok(())
+    }
+
+    /// Commits the current group. For a checkpoint (`freeze`) everything that changed up to here is set
+    /// apart, even where the group is empty.
+    pub fn commit_group(&self, freeze: bool) -> Result<Option<Frozen>> {
+        let mut log = self.journal.log.lock();
+        self.health.usable()?;
+        let began = Instant::now();
+        let Taken { group, records, sums, layers } = self.take_group(freeze, log.mark().sequence + 1);
+        self.signals.group_ended();
+        if !group.is_empty() {
+            let staged = group.staged.len() as u64;
+            self.write_group(&mut log, group, records, sums, freeze).inspect_err(|error| self.health.fail(error))?;
+            self.stats.record(Stage::Commit, staged, began.elapsed());
+        }
+        let frozen = layers.map(|layers| Frozen { layers, mark: log.mark(), sums });
+        drop(log);
+        self.release_waiting();
+        Ok(frozen)
+    }
+
+    fn take_group(&self, freeze: bool, sequence: u64) -> Taken {
+        let _whole = self.journal.group_gate.write();
+        let mut state = self.state.lock();
+        let records = state.records.end_group();
+        let mut group = std::mem::take(&mut state.group);
+        let runs = std::mem::take(&mut group.freed);
+        drop_freed(&mut group.staged, &runs);
+        if !runs.is_empty() {
+            state.waiting.push_back(Waiting { sequence, epoch: self.space.pins.advance(), runs });
+        }
+        state.sums.next_map = self.maps.next_id();
+        let layers = freeze.then(|| Layers {
+            records: state.records.freeze(),
+            shards: state.shards.freeze(),
+            pages: state.table.freeze(),
+            logged: state.logged.iter().copied().collect(),
+        });
+        Taken { group, records, sums: state.sums, layers }
+    }
+
+    /// Steps (2) and (3).
+    fn write_group(
+        &self,
+        log: &mut Log,
+        mut group: Group,
+        records: RecordMap,
+        sums: Sums,
+        place_all: bool,
+    ) -> Result<()> {
+        // Whoever took staged blocks to write them out before the group was taken finishes first.
+        drop(self.data.write_outs.write());
+        // If one of them failed, blocks of this group are nowhere but in memory.
+        self.health.usable()?;
+        let staged = std::mem::take(&mut group.staged);
+        let is_small = staged.len() * BLOCK_BYTES <= LOG_DATA_BYTES_MAX;
+        let rides = is_small && !place_all && !self.data.is_dirty.load(Relaxed);
+        let mut ops = group.into_ops();
+        for (key, value) in &records {
+            ops.push(&match value {
+                Some(value) => Op::Put { key, value },
+                None => Op::Delete { key },
+            });
+        }
+        let riders = if rides { self.push_data(&mut ops, &staged) } else { Vec::new() };
+        if !rides {
+            self.write_out(staged)?;
+        }
+        self.flush_data()?;
+        let (sequence, bytes) = log.append(ops.bytes(), sums)?;
+        self.stats.counters.log_bytes_written.fetch_add(bytes, Relaxed);
+        self.stats.counters.log_flushes.fetch_add(1, Relaxed);
+        self.stats.counters.groups_committed.fetch_add(1, Relaxed);
+        let mut state = self.state.lock();
+        state.durable_sequence = sequence;
+        state.logged.extend(riders);
+        Ok(())
+    }
+
+    /// Adds the content of staged blocks to the record. They stay in memory until a checkpoint places them.
+    fn push_data(&self, ops: &mut OpWriter, staged: &[Pbn]) -> Vec<Pbn> {
+        let mut riders = Vec::with_capacity(staged.len());
+        for &pbn in staged {
+            if let Some(bytes) = self.staging.get(pbn) {
+                ops.push(&Op::Data { pbn, bytes: &bytes });
+                riders.push(pbn);
+            }
+        }
+        self.stats.counters.log_data_bytes.fetch_add((riders.len() * BLOCK_BYTES) as u64, Relaxed);
+        riders
+    }
+
+    /// Makes everything written to the data area before this call durable. A failure is the volume's: the host
+    /// reports it once, so a flush that was waiting for this one would be told that all is well.
+    pub fn flush_data(&self) -> Result<()> {
+        let _one = self.data.flushing.lock();
+        self.health.usable()?;
+        if self.data.is_dirty.swap(false, Relaxed) {
+            self.stats.counters.data_flushes.fetch_add(1, Relaxed);
+            let flushed = self.data.device.flush().map_err(|e| Error::io("flushing the data area", e));
+            flushed.inspect_err(|error| self.health.fail(error))?;
+        }
+        Ok(())
+    }
+
+    /// Step (4): freed blocks of durable groups that no reader can see any more become free, except those
+    /// whose data rides in the log, which wait for its trim.
+    pub fn release_waiting(&self) {
+        loop {
+            let mut allocator = self.space.allocator.lock();
+            let mut state = self.state.lock();
+            let durable = state.durable_sequence;
+            let is_over = |waiting: &mut Waiting| waiting.sequence <= durable && waiting.epoch.is_over();
+            if !state.waiting.front_mut().is_some_and(is_over) {
+                return;
+            }
+            let Some(over) = state.waiting.pop_front() else { return };
+            let (logged, free): (Vec<Run>, Vec<Run>) =
+                over.runs.iter().flat_map(single_blocks).partition(|run| state.logged.contains(&run.pbn));
+            state.wait_for_trim.extend(logged);
+            drop(state);
+            self.release(&mut allocator, &joined(&free));
+        }
+    }
+
+    /// Whether nobody reads any more who began before now. The caller holds no pin, and has committed: what waits for
+    /// its commit counts as being read.
+    pub fn are_earlier_readers_gone(&self) -> bool {
+        {
+            let mut state = self.state.lock();
+            // In the queue like the epoch of every release: those behind it rely on the order.
+            let (sequence, epoch) = (state.durable_sequence, self.space.pins.advance());
+            state.waiting.push_back(Waiting { sequence, epoch, runs: Vec::new() });
+        }
+        self.release_waiting();
+        self.state.lock().waiting.is_empty()
+    }
+
+    /// Makes blocks free. Nobody reads them and no cache may serve them any more.
+    pub fn release(&self, allocator: &mut Allocator, runs: &[Run]) {
+        for run in runs {
+            let pbns = || (0..run.blocks).map(|n| run.pbn.plus(n));
+            self.staging.remove(pbns());
+            pbns().for_each(|pbn| self.read_cache.remove(pbn));
+            allocator.release(*run);
+        }
+        self.punch_later(runs);
+    }
+
+    /// Keeps the group and the changes in memory within bounds: publishers wait here. They may hold
+    /// a map's lock, which neither committer nor checkpointer takes.
+    pub fn wait_for_room(&self) {
+        self.wait_for_room_within(2 * self.journal.dirty_bytes_max);
+    }
+
+    /// As `wait_for_room`, for work in the background: it stops early enough that nobody in front has to wait
+    /// for what it left to be checkpointed.
+    pub fn wait_for_background_room(&self) {
+        self.wait_for_room_within(self.journal.dirty_bytes_max);
+    }
+
+    fn wait_for_room_within(&self, dirty_bytes_max: u64) {
+        let group_bytes_max = self.journal.log_bytes / GROUP_SHARE_MAX;
+        for _ in 0..ROOM_WAITS_MAX {
+            // On a volume that failed there never is room, and what asks for it is refused.
+            if self.health.failure().is_some() || self.signals.is_stopped() {
+                return;
+            }
+            let (group, dirty) = {
+                let state = self.state.lock();
+                (state.group_bytes(), state.dirty_bytes())
+            };
+            if group > group_bytes_max {
+                self.signals.wait_for_group_end(ROOM_WAIT);
+            } else if dirty > dirty_bytes_max {
+                self.signals.want_checkpoint();
+                self.signals.wait_for_group_end(ROOM_WAIT);
+            } else {
+                return;
+            }
+        }
+    }
+}
+
+/// What the group itself freed again need not be written. Readers that still see it find it in memory, until it is
+/// released.
+fn drop_freed(staged: &mut Vec<Pbn>, freed: &[Run]) {
+    staged.sort_unstable();
+    for run in freed {
+        // Few are staged, and a deleted file may have freed millions: under the publish lock only the few are looked at.
+        let first = staged.partition_point(|pbn| *pbn < run.pbn);
+        let end = staged.partition_point(|pbn| *pbn < run.end());
+        staged.drain(first..end);
+    }
+}
+
+fn single_blocks(run: &Run) -> impl Iterator<Item = Run> + use<> {
+    let first = run.pbn;
+    (0..run.blocks).map(move |n| Run { pbn: first.plus(n), blocks: 1 })
+}
+
+/// Joins single blocks that follow each other.
+pub fn joined(blocks: &[Run]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for block in blocks {
+        match runs.last_mut() {
+            Some(run) if run.end() == block.pbn => run.blocks += block.blocks,
+            _ => runs.push(*block),
+        }
+    }
+    runs
+}

@@ -1,0 +1,295 @@
+//! The log: a ring of commit groups in a file that was filled with zeros once, so that a flush
+//! writes no metadata of the host.
+//!
+//! Invariants: (1) records follow each other without gaps in sequence; (2) one record is written at a
+//! time, and the next only after it was flushed, so an unreadable record is the last one; (3) what lies
+//! behind `tail` is not overwritten until a checkpoint made it unnecessary.
+
+use std::sync::Arc;
+
+use crate::device::buffer::AlignedBuf;
+use crate::device::{ALIGN_BYTES, Device};
+use crate::format::record::{self, Header, Sums};
+use crate::{Error, Result};
+
+/// The ring and its ends.
+pub struct Log {
+    device: Arc<dyn Device>,
+    log_id: [u8; 16],
+    bytes: u64,
+    /// Where the next record goes.
+    head: u64,
+    /// Bytes from the oldest needed record to `head`, gaps at the ring's end included.
+    used: u64,
+    next_sequence: u64,
+}
+
+/// A record found by recovery.
+pub struct Recovered {
+    /// Its header.
+    pub header: Header,
+    /// Its operations.
+    pub ops: Vec<u8>,
+}
+
+impl Log {
+    /// Opens the ring behind a checkpoint and reads the groups that followed it.
+    pub fn open(
+        device: Arc<dyn Device>,
+        log_id: [u8; 16],
+        bytes: u64,
+        sequence: u64,
+        at: u64,
+    ) -> Result<(Self, Vec<Recovered>)> {
+        let next_sequence = sequence.checked_add(1);
+        let next_sequence =
+            next_sequence.ok_or_else(|| Error::corrupt("the checkpoint record", "no group can follow it"))?;
+        let mut log = Self { device, log_id, bytes, head: at, used: 0, next_sequence };
+        let found = log.device.len().map_err(|e| Error::io("opening the log", e))?;
+        if found < bytes || at > bytes {
+            return Err(Error::corrupt("the log", format!("it has {found} bytes, {bytes} are expected")));
+        }
+        let mut records = Vec::new();
+        while let Some((at, record)) = log.read_next()? {
+            log.advance(at, record.header.record_bytes());
+            records.push(record);
+        }
+        let is_its_own = log.refuse_later_records(sequence)?;
+        if sequence > 0 && records.is_empty() && !is_its_own {
+            return Err(Error::corrupt(
+                "the log",
+                format!("it ends before group {sequence}, up to which the records are: they do not belong together"),
+            ));
+        }
+        Ok((log, records))
+    }
+
+    /// The record with the next sequence, at the head or, where it did not fit, at the ring's start.
+    fn read_next(&self) -> Result<Option<(u64, Recovered)>> {
+        for at in [self.head, 0] {
+            if let Some(record) = self.read_record(at)?.filter(|record| record.header.sequence == self.next_sequence) {
+                return Ok(Some((at, record)));
+            }
+        }
+        self.read_flipped()
+    }
+
+    /// As `read_next`, for a record of which one bit was flipped since it was written.
+    fn read_flipped(&self) -> Result<Option<(u64, Recovered)>> {
+        for at in [self.head, 0] {
+            if at + ALIGN_BYTES as u64 > self.bytes {
+                continue;
+            }
+            let mut first = self.read_at(at, ALIGN_BYTES)?;
+            let Some(header) = record::mend_header(&mut first, self.log_id, self.next_sequence) else { continue };
+            if header.body_len > self.bytes || at + header.record_bytes() > self.bytes {
+                continue;
+            }
+            let mut whole = self.read_at(at, header.record_bytes() as usize)?;
+            whole[..ALIGN_BYTES].copy_from_slice(&first);
+            if record::mend(&mut whole, &header, self.log_id)
+                && let Some((header, ops)) = record::open(&whole, self.log_id)
+            {
+                log::warn!("a bit of group {} in the log was flipped, and is put right", header.sequence);
+                return Ok(Some((at, Recovered { header, ops: ops.to_vec() })));
+            }
+        }
+        Ok(None)
+    }
+
+    fn read_at(&self, at: u64, len: usize) -> Result<AlignedBuf> {
+        let mut bytes = AlignedBuf::new(len);
+        self.device.read_at(&mut bytes, at).map_err(|e| Error::io("reading the log", e))?;
+        Ok(bytes)
+    }
+
+    fn read_record(&self, at: u64) -> Result<Option<Recovered>> {
+        if at + ALIGN_BYTES as u64 > self.bytes {
+            return Ok(None);
+        }
+        let first = self.read_at(at, ALIGN_BYTES)?;
+        let Some(claimed) = record::peek(&first, self.log_id) else { return Ok(None) };
+        if claimed.body_len > self.bytes || at + claimed.record_bytes() > self.bytes {
+            return Ok(None);
+        }
+        let whole = self.read_at(at, claimed.record_bytes() as usize)?;
+        Ok(record::open(&whole, self.log_id).map(|(header, ops)| Recovered { header, ops: ops.to_vec() }))
+    }
+
+    /// A whole record behind the last one can only be there if one between them was damaged after it was
+    /// acknowledged: refuse to lose it silently. Gives whether the record of group `wanted` is anywhere in the ring.
+    fn refuse_later_records(&self, wanted: u64) -> Result<bool> {
+        const STEP: usize = 1 << 20;
+        let (mut at, mut is_there) = (0, false);
+        while at < self.bytes {
+            let len = STEP.min((self.bytes - at) as usize);
+            let piece = self.read_at(at, len)?;
+            for (index, block) in piece.chunks_exact(ALIGN_BYTES).enumerate() {
+                let sequence = record::peek(block, self.log_id).map(|header| header.sequence);
+                is_there |= sequence == Some(wanted);
+                let is_later = sequence.is_some_and(|sequence| sequence >= self.next_sequence);
+                let place = at + (index * ALIGN_BYTES) as u64;
+                if is_later && let Some(later) = self.read_record(place)? {
+                    return Err(Error::corrupt(
+                        format!("group {} in the log", self.next_sequence),
+                        format!(
+                            "group {} behind it is whole; the volume stays closed so that nothing acknowledged is lost silently",
+                            later.header.sequence
+                        ),
+                    ));
+                }
+            }
+            at += len as u64;
+        }
+        Ok(is_there)
+    }
+
+    fn advance(&mut self, at: u64, bytes: u64) {
+        let gap = if at == self.head { 0 } else { self.bytes - self.head };
+        self.head = at + bytes;
+        self.used += gap + bytes;
+        self.next_sequence += 1;
+    }
+
+    /// Where a record of `bytes` would go. None: there is no room.
+    fn place(&self, bytes: u64) -> Option<u64> {
+        let at = if self.head + bytes <= self.bytes { self.head } else { 0 };
+        let gap = if at == self.head { 0 } else { self.bytes - self.head };
+        (self.used + gap + bytes <= self.bytes).then_some(at)
+    }
+
+    /// Writes a group's record and flushes it: on return the group is durable. Gives its sequence and size.
+    pub fn append(&mut self, ops: &[u8], sums: Sums) -> Result<(u64, u64)> {
+        let header = Header { sequence: self.next_sequence, body_len: ops.len() as u64, sums };
+        let bytes = header.record_bytes();
+        let at = self.place(bytes).ok_or_else(|| {
+            Error::Invalid(format!(
+                "a group of {bytes} bytes does not fit into the log, {} of {} are used",
+                self.used, self.bytes
+            ))
+        })?;
+        let mut record = AlignedBuf::new(bytes as usize);
+        record[record::HEADER_BYTES..record::HEADER_BYTES + ops.len()].copy_from_slice(ops);
+        record::seal(&mut record, &header, self.log_id);
+        self.device.write_at(&record, at).map_err(|e| Error::io("writing the log", e))?;
+        self.device.flush().map_err(|e| Error::io("flushing the log", e))?;
+        self.advance(at, bytes);
+        Ok((header.sequence, bytes))
+    }
+
+    /// A checkpoint is durable that needs nothing before `head_then`, where `used_since` bytes were written after it.
+    pub fn trim(&mut self, mark: Mark) {
+        assert!(mark.used_before <= self.used, "trim of {} bytes of {}", mark.used_before, self.used);
+        self.used -= mark.used_before;
+    }
+
+    /// The present end of the log, for a checkpoint that begins here.
+    pub fn mark(&self) -> Mark {
+        Mark { sequence: self.next_sequence - 1, head: self.head, used_before: self.used }
+    }
+
+    /// Share of the ring that is in use, 0 to 1.
+    pub fn fullness(&self) -> f64 {
+        self.used as f64 / self.bytes as f64
+    }
+
+    /// Size of the ring.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+/// A point in the log between two groups.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    /// The last group before it.
+    pub sequence: u64,
+    /// Where the next group goes.
+    pub head: u64,
+    /// Bytes that can be overwritten once nothing before the mark is needed.
+    pub used_before: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::MemoryDevice;
+
+    const BYTES: u64 = 64 << 10;
+
+    fn ring() -> (Arc<MemoryDevice>, Log) {
+        let device = Arc::new(MemoryDevice::new(BYTES));
+        let (log, records) = Log::open(device.clone(), [1; 16], BYTES, 0, 0).unwrap();
+        assert!(records.is_empty());
+        (device, log)
+    }
+
+    fn sequences(records: &[Recovered]) -> Vec<u64> {
+        records.iter().map(|record| record.header.sequence).collect()
+    }
+
+    #[test]
+    fn records_are_found_again_across_the_ring_s_end() {
+        let (device, mut log) = ring();
+        let mut mark = log.mark();
+        for n in 0..40u8 {
+            log.trim(Mark { used_before: if log.fullness() > 0.5 { log.mark().used_before } else { 0 }, ..mark });
+            if log.fullness() == 0.0 {
+                mark = log.mark();
+            }
+            log.append(&vec![n; 5000], Sums::default()).unwrap();
+        }
+        let (_, records) = Log::open(device, [1; 16], BYTES, mark.sequence, mark.head).unwrap();
+        let expected: Vec<u64> = (mark.sequence + 1..=40).collect();
+        assert_eq!(sequences(&records), expected);
+        assert!(records.iter().all(|record| record.ops == vec![(record.header.sequence - 1) as u8; 5000]));
+    }
+
+    #[test]
+    fn a_full_ring_refuses_a_record_until_it_is_trimmed() {
+        let (_, mut log) = ring();
+        for _ in 0..16 {
+            log.append(b"x", Sums::default()).unwrap();
+        }
+        assert!(log.append(b"x", Sums::default()).is_err());
+        log.trim(log.mark());
+        log.append(b"x", Sums::default()).unwrap();
+    }
+
+    #[test]
+    fn a_flipped_bit_in_any_record_is_put_right_also_across_the_ring_s_end() {
+        let (device, mut log) = ring();
+        let mut marks = Vec::new();
+        for n in 0..20u8 {
+            log.trim(Mark { used_before: if log.fullness() > 0.5 { log.mark().used_before } else { 0 }, ..log.mark() });
+            marks.push(log.mark());
+            log.append(&vec![n; 5000], Sums::default()).unwrap();
+            for byte in [0, 20, 26, 40, 95, 96, 2_000, 5_095] {
+                let at = log.head - 8192;
+                let mut block = vec![0; 8192];
+                device.read_at(&mut block, at).unwrap();
+                block[byte] ^= 16;
+                let flipped = device.after_power_cut(|_| true);
+                flipped.write_at(&block, at).unwrap();
+                let mark = marks.last().unwrap();
+                let (_, records) = Log::open(Arc::new(flipped), [1; 16], BYTES, mark.sequence, mark.head).unwrap();
+                assert_eq!(sequences(&records), [u64::from(n) + 1], "byte {byte} of group {}", n + 1);
+                assert!(records[0].ops == vec![n; 5000]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_torn_last_record_ends_the_log_and_a_damaged_middle_one_is_refused() {
+        let (device, mut log) = ring();
+        for _ in 0..3 {
+            log.append(b"group", Sums::default()).unwrap();
+        }
+        let torn = device.after_power_cut(|_| true);
+        torn.write_at(&[0xFF; 512], 2 * 4096).unwrap();
+        let (_, records) = Log::open(Arc::new(torn), [1; 16], BYTES, 0, 0).unwrap();
+        assert_eq!(sequences(&records), [1, 2]);
+        device.write_at(&[0xFF; 512], 4096).unwrap();
+        assert!(matches!(Log::open(device, [1; 16], BYTES, 0, 0), Err(Error::Corrupt { .. })));
+    }
+}

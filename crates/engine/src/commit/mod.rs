@@ -1,0 +1,6 @@
+//! Durability: groups become durable through the log, checkpoints bring them to their place.
+
+pub mod checkpoint;
+pub mod commit_group;
+pub mod journal;
+pub mod log;

@@ -1,0 +1,115 @@
+//! Bad blocks in memory: a read looks here before it goes to the data area, and content that is written or read is
+//! compared with the tags of those that have no home yet. The records of the sorted state say the same.
+//!
+//! Invariants: (1) a pbn is here if and only if its entry is flagged as bad; (2) `lost` has the tags of exactly
+//! those without a home. Costs some 50 bytes for each bad block.
+
+use hashbrown::HashMap;
+
+use crate::format::rot::BadRecord;
+use crate::{Pbn, Tag};
+
+/// A chain of homes is not followed further: each link is a block that went bad after it had served for another.
+const CHAIN_MAX: usize = 16;
+
+/// Where a block's content is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// In a block that is not known to be bad.
+    At(Pbn),
+    /// Nowhere, as far as is known.
+    Lost,
+}
+
+/// What is known of bad blocks.
+#[derive(Default)]
+pub struct BadBlocks {
+    records: HashMap<Pbn, BadRecord>,
+    lost: HashMap<Tag, Vec<Pbn>>,
+}
+
+impl BadBlocks {
+    /// Notes a block, or (None) that it is not bad any more.
+    pub fn set(&mut self, pbn: Pbn, record: Option<BadRecord>) {
+        if let Some(old) = self.records.remove(&pbn)
+            && let Some(same_tag) = self.lost.get_mut(&old.tag)
+        {
+            same_tag.retain(|lost| *lost != pbn);
+            if same_tag.is_empty() {
+                self.lost.remove(&old.tag);
+            }
+        }
+        if let Some(record) = record {
+            self.records.insert(pbn, record);
+            if record.replacement.is_none() {
+                self.lost.entry(record.tag).or_default().push(pbn);
+            }
+        }
+    }
+
+    /// What is known of a block; None: it is not bad.
+    pub fn get(&self, pbn: Pbn) -> Option<BadRecord> {
+        self.records.get(&pbn).copied()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// How many tags of lost content there are.
+    pub fn lost_tags(&self) -> usize {
+        self.lost.len()
+    }
+
+    /// All of them, in ascending order.
+    pub fn list(&self) -> Vec<(Pbn, BadRecord)> {
+        let mut all: Vec<(Pbn, BadRecord)> = self.records.iter().map(|(pbn, record)| (*pbn, *record)).collect();
+        all.sort_unstable_by_key(|(pbn, _)| *pbn);
+        all
+    }
+
+    /// Bad blocks whose content is nowhere and has this tag.
+    pub fn lost_with(&self, tag: Tag) -> &[Pbn] {
+        self.lost.get(&tag).map_or(&[], Vec::as_slice)
+    }
+
+    /// Where a block's content is read.
+    pub fn find(&self, pbn: Pbn) -> Whereabouts {
+        let mut at = pbn;
+        for _ in 0..CHAIN_MAX {
+            match self.records.get(&at) {
+                None => return Whereabouts::At(at),
+                Some(BadRecord { replacement: Some(replacement), .. }) => at = *replacement,
+                Some(BadRecord { replacement: None, .. }) => break,
+            }
+        }
+        Whereabouts::Lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(replacement: Option<u64>, tag: u64) -> Option<BadRecord> {
+        Some(BadRecord { replacement: replacement.map(Pbn), tag: Tag(tag) })
+    }
+
+    #[test]
+    fn homes_are_followed_and_lost_content_is_known_by_its_tag() {
+        let mut bad = BadBlocks::default();
+        bad.set(Pbn(5), record(None, 7));
+        bad.set(Pbn(6), record(None, 7));
+        assert_eq!((bad.lost_with(Tag(7)), bad.find(Pbn(5))), ([Pbn(5), Pbn(6)].as_slice(), Whereabouts::Lost));
+        bad.set(Pbn(5), record(Some(9), 7));
+        assert_eq!((bad.lost_with(Tag(7)), bad.find(Pbn(5))), ([Pbn(6)].as_slice(), Whereabouts::At(Pbn(9))));
+        bad.set(Pbn(9), record(Some(10), 7));
+        assert_eq!(bad.find(Pbn(5)), Whereabouts::At(Pbn(10)), "the replacement went bad, and has one");
+        bad.set(Pbn(10), record(None, 7));
+        assert_eq!(bad.find(Pbn(5)), Whereabouts::Lost);
+        bad.set(Pbn(6), None);
+        bad.set(Pbn(10), None);
+        assert_eq!((bad.lost_tags(), bad.len(), bad.find(Pbn(6))), (0, 2, Whereabouts::At(Pbn(6))));
+    }
+}

@@ -1,0 +1,9 @@
+//! Bad blocks: found, kept apart and repaired while the volume is in use.
+
+pub mod affected_files;
+pub mod bad_blocks;
+pub mod notices;
+pub mod repair;
+pub mod replicas;
+pub mod scrub;
+pub mod scrub_progress;

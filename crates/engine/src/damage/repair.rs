@@ -1,0 +1,340 @@
+//! Bad blocks: how a block becomes one, how its content gets a home, how it comes back into use. All of it on the
+//! worker's thread; reads and writes only tell what they noticed.
+//!
+//! A bad block is never written over while a file refers to it, never shared, and never freed: a record holds one
+//! reference to it. A home is any sound block with the same content; the record refers to it, and reads go there.
+//! Each step is one publication, so that a crash leaves what was before it or what is after it.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::core::Core;
+use crate::damage::notices::RepairQueue;
+use crate::device::buffer::PooledBuf;
+use crate::format::page::{BAD, Entry, REPLICA};
+use crate::format::rot::BadRecord;
+use crate::space::allocate::Claim;
+use crate::space::allocator::Run;
+use crate::state::published::{Plan, StoredBlock, Take};
+use crate::write::batch::Batch;
+use crate::write::publish::Applied;
+use crate::{BLOCK_BYTES, Error, Fingerprint, Pbn, Result, Tag};
+
+/// Notices kept until the worker comes to them; more are lost, and come again with the next read or scrub.
+const NOTICES_MAX: usize = 4_096;
+/// The unit in which devices lose data.
+const SECTOR_BYTES: usize = 512;
+/// Content that replaces a block without a fingerprint has the block's tag and agrees with so many of its 8 sectors
+/// at least: a tag alone is not what oncefs takes for sameness.
+const AGREEING_SECTORS_MIN: usize = 4;
+
+/// What a second look at a block finds.
+pub enum Look {
+    /// It is what it should be.
+    Sound,
+    /// It is not, or (None) cannot be read.
+    Damaged(Option<PooledBuf>),
+    /// The device does not even give its label: nothing is known of the block.
+    Unknown,
+}
+
+impl Core {
+    /// Notes a block that seems to be damaged.
+    pub fn suspect(&self, pbn: Pbn) {
+        let mut queue = self.damage.repair_queue.lock();
+        if queue.suspects.len() < NOTICES_MAX && queue.suspects.insert(pbn) {
+            drop(queue);
+            self.signals.wake_worker();
+        }
+    }
+
+    /// Notes blocks whose content may be that of lost ones.
+    pub fn offer(&self, blocks: impl Iterator<Item = (Pbn, Tag)>) {
+        if self.damage.lost_tags.load(Relaxed) == 0 {
+            return;
+        }
+        let offers: Vec<(Pbn, Pbn)> = {
+            let state = self.state.lock();
+            let lost = |(pbn, tag)| state.bad.lost_with(tag).iter().map(move |lost| (*lost, pbn));
+            blocks.flat_map(lost).filter(|(lost, pbn)| lost != pbn).collect()
+        };
+        if !offers.is_empty() {
+            let mut queue = self.damage.repair_queue.lock();
+            let room = NOTICES_MAX.saturating_sub(queue.offers.len());
+            queue.offers.extend(offers.into_iter().take(room));
+            drop(queue);
+            self.signals.wake_worker();
+        }
+    }
+
+    /// As `offer`, for a batch that was published.
+    pub fn offer_written(&self, batch: &Batch) {
+        let written = (0..batch.len()).filter_map(|index| Some((batch.pbn(index)?, batch.tags[index])));
+        self.offer(written);
+    }
+
+    /// Works on what was noticed.
+    pub fn repair_noticed(&self) -> Result<()> {
+        let RepairQueue { suspects, offers } = std::mem::take(&mut *self.damage.repair_queue.lock());
+        let orphaned = std::mem::take(&mut self.state.lock().orphaned);
+        if suspects.is_empty() && offers.is_empty() && orphaned.is_empty() {
+            return Ok(());
+        }
+        self.health.usable()?;
+        // From here on no block that is seen is reused.
+        let _pin = self.space.pins.pin();
+        orphaned.into_iter().try_for_each(|pbn| self.drop_orphaned_replica(pbn))?;
+        suspects.into_iter().try_for_each(|pbn| self.look_at_suspect(pbn).map(drop))?;
+        offers.into_iter().try_for_each(|(bad, holder)| self.give_replacement(bad, holder).map(drop))
+    }
+
+    /// Looks at a block once more, alone, and marks it if it is damaged. True: it is bad from now on. The caller has
+    /// it pinned.
+    pub fn look_at_suspect(&self, pbn: Pbn) -> Result<bool> {
+        let Some(entry) = self.entry_at(pbn)? else { return Ok(false) };
+        if entry.count == 0 || entry.is_bad() || self.staging.get(pbn).is_some() {
+            return Ok(false);
+        }
+        match self.look_closely(pbn, &entry) {
+            Look::Sound | Look::Unknown => Ok(false),
+            Look::Damaged(remains) => self.mark_bad(pbn, &entry, remains.as_deref()),
+        }
+    }
+
+    /// What the table says of a block; None: it lies outside the data area.
+    pub fn entry_at(&self, pbn: Pbn) -> Result<Option<Entry>> {
+        Ok(self.entries_at(&[pbn])?.get(&pbn).copied())
+    }
+
+    /// Whether bytes are the content that an entry speaks of.
+    pub fn is_sound(&self, entry: &Entry, bytes: &[u8]) -> bool {
+        self.hasher.tag(bytes) == entry.tag && entry.fingerprint.is_none_or(|known| known == self.fingerprint_of(bytes))
+    }
+
+    fn fingerprint_of(&self, bytes: &[u8]) -> Fingerprint {
+        let mut fingerprints = Vec::with_capacity(1);
+        self.hasher.fingerprints(&[bytes], &mut fingerprints);
+        fingerprints[0]
+    }
+
+    /// Reads a block of the data area again. A device that gives nothing any more tells nothing of its blocks.
+    pub fn look_closely(&self, pbn: Pbn, entry: &Entry) -> Look {
+        let mut block = self.data.pool.take(BLOCK_BYTES);
+        match self.read_device(pbn, &mut block) {
+            Ok(()) if self.is_sound(entry, &block) => Look::Sound,
+            Ok(()) => Look::Damaged(Some(block)),
+            Err(_) if self.read_device(Pbn(0), &mut block).is_err() => Look::Unknown,
+            Err(_) => Look::Damaged(None),
+        }
+    }
+
+    /// Marks a block as bad, with a home if its content is found. False: it was freed meanwhile.
+    fn mark_bad(&self, pbn: Pbn, entry: &Entry, remains: Option<&[u8]>) -> Result<bool> {
+        self.wait_for_background_room();
+        let tag = entry.tag;
+        let flags = vec![(pbn, entry.flags & REPLICA | BAD)];
+        let mut plan = Plan { held: vec![Take { pbn, tag }], flags, ..Plan::default() };
+        let mut runs = Vec::new();
+        let replacement = match self.take_over_replica(pbn, entry, &mut plan)? {
+            Some(copy) => Some(copy),
+            // Nobody reads a second copy while its block is sound.
+            None if entry.flags & REPLICA != 0 => None,
+            None => match self.holder_elsewhere(pbn, entry, remains)? {
+                Some(holder) => {
+                    plan.held.push(Take { pbn: holder, tag });
+                    Some(holder)
+                }
+                None => self.store_cached(pbn, entry, &mut plan, &mut runs),
+            },
+        };
+        plan.bad = vec![(pbn, Some(BadRecord { replacement, tag }))];
+        if !self.publish_repair(plan, &runs)? {
+            return Ok(false);
+        }
+        self.update_hints(
+            &[(tag, pbn)],
+            &replacement.map(|replacement| (tag, replacement)).into_iter().collect::<Vec<_>>(),
+        );
+        self.stats.counters.blocks_bad.fetch_add(1, Relaxed);
+        self.stats.counters.blocks_healed.fetch_add(u64::from(replacement.is_some()), Relaxed);
+        match replacement {
+            Some(replacement) => {
+                log::warn!("block {pbn} of the data area is damaged: block {replacement} serves for it")
+            }
+            None => log::error!("block {pbn} of the data area is damaged: oncefs scrub names the files it belongs to"),
+        }
+        Ok(true)
+    }
+
+    /// Publishes a plan, with blocks placed for it. False: the table does not agree any more.
+    pub fn publish_repair(&self, plan: Plan, runs: &[Run]) -> Result<bool> {
+        match self.apply(plan) {
+            Ok(Applied::Done) => {
+                self.landed(runs);
+                Ok(true)
+            }
+            refused => {
+                self.give_back(runs);
+                refused.map(|_| false)
+            }
+        }
+    }
+
+    /// A sound block with the content of a damaged one, by the hints of both levels.
+    fn holder_elsewhere(&self, pbn: Pbn, entry: &Entry, remains: Option<&[u8]>) -> Result<Option<Pbn>> {
+        let mut holders = Vec::new();
+        self.hints.memory.lock().peek(entry.tag, &mut holders);
+        holders.extend(self.look_up_tags_on_disk(&[entry.tag]).into_iter().map(|(_, pbn)| pbn));
+        holders.sort_unstable();
+        holders.dedup();
+        for holder in holders.into_iter().filter(|holder| *holder != pbn) {
+            if self.holds_content_of(holder, entry, remains)? {
+                return Ok(Some(holder));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a block is sound, may be referred to, and holds the content that a damaged block had.
+    fn holds_content_of(&self, holder: Pbn, lost: &Entry, remains: Option<&[u8]>) -> Result<bool> {
+        let Some(entry) = self.entry_at(holder)?.filter(|entry| entry.serves(lost.tag)) else { return Ok(false) };
+        let mut block = self.data.pool.take(BLOCK_BYTES);
+        match self.staging.get(holder) {
+            Some(staged) => block.copy_from_slice(&staged),
+            None if self.read_device(holder, &mut block).is_err() => return Ok(false),
+            None => {}
+        }
+        let agrees = |remains: &[u8]| {
+            let pairs = remains.chunks(SECTOR_BYTES).zip(block.chunks(SECTOR_BYTES));
+            pairs.filter(|(a, b)| a == b).count() >= AGREEING_SECTORS_MIN
+        };
+        let is_same = match lost.fingerprint {
+            Some(known) => known == self.fingerprint_of(&block),
+            None => remains.is_some_and(agrees),
+        };
+        Ok(is_same && self.is_sound(&entry, &block))
+    }
+
+    /// Places what the read cache still has of a damaged block. None: it has nothing, or there is no space.
+    fn store_cached(&self, pbn: Pbn, entry: &Entry, plan: &mut Plan, runs: &mut Vec<Run>) -> Option<Pbn> {
+        let mut block = self.data.pool.take(BLOCK_BYTES);
+        self.read_cache.get(pbn, &mut block).filter(|_| self.is_sound(entry, &block))?;
+        let placed = self.allocate(1, Claim::Ordinary { from_reserved: 0 }).ok()?;
+        if self.write_run(placed[0], &mut std::iter::once(&block[..])).is_err() {
+            self.give_back(&placed);
+            return None;
+        }
+        let replacement = placed[0].pbn;
+        let fingerprint = Some(self.fingerprint_of(&block));
+        plan.held_stores.push(StoredBlock { pbn: replacement, tag: entry.tag, fingerprint });
+        *runs = placed;
+        Some(replacement)
+    }
+
+    /// Gives a lost block's content a home. False: the other block does not hold it. The caller has it pinned.
+    fn give_replacement(&self, pbn: Pbn, holder: Pbn) -> Result<bool> {
+        let record = self.state.lock().bad.get(pbn);
+        let Some(record) = record.filter(|record| record.replacement.is_none()) else { return Ok(false) };
+        let Some(entry) = self.entry_at(pbn)?.filter(|entry| entry.is_bad() && entry.flags & REPLICA == 0) else {
+            return Ok(false);
+        };
+        let mut remains = self.data.pool.take(BLOCK_BYTES);
+        let remains = self.read_device(pbn, &mut remains).is_ok().then_some(&*remains);
+        if !self.holds_content_of(holder, &entry, remains)? {
+            return Ok(false);
+        }
+        self.wait_for_background_room();
+        let held = vec![Take { pbn: holder, tag: entry.tag }];
+        let bad = vec![(pbn, Some(BadRecord { replacement: Some(holder), ..record }))];
+        let is_healed = self.publish_repair(Plan { held, bad, ..Plan::default() }, &[])?;
+        if is_healed {
+            self.stats.counters.blocks_healed.fetch_add(1, Relaxed);
+            log::info!("block {pbn} of the data area, which is damaged, is healed: block {holder} serves for it");
+        }
+        Ok(is_healed)
+    }
+
+    /// Looks at a bad block again: it may be sound after all, or its content may be found. The caller has it pinned.
+    pub fn look_at_bad(&self, pbn: Pbn, record: BadRecord) -> Result<()> {
+        let Some(entry) = self.entry_at(pbn)?.filter(Entry::is_bad) else { return Ok(()) };
+        match self.look_closely(pbn, &entry) {
+            Look::Unknown => Ok(()),
+            Look::Sound => self.restore(pbn, &entry, record),
+            Look::Damaged(remains) if record.replacement.is_none() && entry.count > 1 => {
+                match self.holder_elsewhere(pbn, &entry, remains.as_deref())? {
+                    Some(holder) => self.give_replacement(pbn, holder).map(drop),
+                    None => Ok(()),
+                }
+            }
+            Look::Damaged(_) => Ok(()),
+        }
+    }
+
+    /// A bad block is as any other again; one that only its record refers to becomes free.
+    fn restore(&self, pbn: Pbn, entry: &Entry, record: BadRecord) -> Result<()> {
+        self.wait_for_background_room();
+        let flags = vec![(pbn, entry.flags & !BAD)];
+        let let_go = std::iter::once(pbn).chain(record.replacement).collect();
+        self.apply_certain(Plan { flags, let_go, bad: vec![(pbn, None)], ..Plan::default() })?;
+        self.stats.counters.blocks_restored.fetch_add(1, Relaxed);
+        log::info!("block {pbn} of the data area, which was damaged, is in use again");
+        Ok(())
+    }
+
+    /// Tries bad blocks that no file refers to any more with new bytes: those that take them become free.
+    pub fn try_retired(&self) -> Result<()> {
+        let all = self.state.lock().bad.list();
+        let mut retired = Vec::new();
+        for (pbn, record) in all {
+            match self.entry_at(pbn)? {
+                Some(entry) if entry.is_bad() && entry.count == 1 => retired.push((pbn, entry, record)),
+                _ => {}
+            }
+        }
+        if retired.is_empty() {
+            return Ok(());
+        }
+        // What released the last reference has to be durable before the block is written over.
+        self.commit()?;
+        if !self.are_earlier_readers_gone() {
+            // They may have looked at a map before it left the block. The next scrub tries again.
+            return Ok(());
+        }
+        for (pbn, entry, record) in retired {
+            if self.takes_new_bytes(pbn) {
+                self.restore(pbn, &entry, record)?;
+            } else if let Some(replacement) = record.replacement {
+                let bad = vec![(pbn, Some(BadRecord { replacement: None, ..record }))];
+                self.apply_certain(Plan { let_go: vec![replacement], bad, ..Plan::default() })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn takes_new_bytes(&self, pbn: Pbn) -> bool {
+        let mut written = self.data.pool.take(BLOCK_BYTES);
+        let mut read = self.data.pool.take(BLOCK_BYTES);
+        [0xA5, 0x5A].into_iter().all(|pattern: u8| {
+            written.chunks_exact_mut(8).zip(pbn.0..).for_each(|(word, n)| {
+                word.copy_from_slice(&(n.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ u64::from(pattern)).to_le_bytes());
+            });
+            let run = Run { pbn, blocks: 1 };
+            let is_written = self.write_run(run, &mut std::iter::once(&written[..])).is_ok();
+            is_written && self.read_device(pbn, &mut read).is_ok() && read[..] == written[..]
+        })
+    }
+
+    /// After opening: what the records say of bad blocks.
+    pub fn restore_bad(&self) -> Result<()> {
+        let (from, to) = crate::format::keys::all_bad();
+        for (key, value) in self.scan(&from, &to, usize::MAX)? {
+            match (crate::format::keys::parse_bad(&key), BadRecord::decode(&value)) {
+                (Some(pbn), Some(record)) => self.state.lock().bad.set(pbn, Some(record)),
+                _ => log::error!("{}", Error::corrupt("the record of a bad block", "its checksum does not match")),
+            }
+        }
+        let state = self.state.lock();
+        self.damage.bad_known.store(state.bad.len(), Relaxed);
+        self.damage.lost_tags.store(state.bad.lost_tags(), Relaxed);
+        Ok(())
+    }
+}

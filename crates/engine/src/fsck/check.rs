@@ -1,0 +1,342 @@
+//! Check: every invariant across the engine's structures, as code. Tests, the crash explorer and fsck share it.
+//!
+//! (1) Every block of a map lies in the data area. (2) A block's reference count equals its references from all
+//! maps, and from what else refers to blocks. (3) The sums equal the table and the maps, and no more is promised
+//! than there is. (4) No live block is free in the allocator. (5) When data is read: every live block's content has
+//! the tag that the table says, those known to be bad left out. (6) Every page of the table and every shard can be decoded, and no page is newer
+//! than the log. (7) Every map's id was handed out. (8) Every record of the engine has a key of a known form.
+//!
+//! An audit goes once through all maps, once through the block table, and once through the live blocks of the data
+//! area, in that order. The references are sorted in between (`sort.rs`), so its memory is bounded whatever the
+//! size of the volume, and proportional to what is there on a small one.
+
+mod blocks;
+pub mod fault;
+mod references;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use fault::{Fault, Sum};
+use references::References;
+
+use crate::core::Core;
+use crate::format::keys::{self, ShardKey};
+use crate::format::rot::{BadRecord, decode_replica};
+use crate::format::shard::{Extent, Shard, Target};
+use crate::space::allocator::Run;
+use crate::{Blocks, Error, MapId, Pbn, Result};
+
+/// Faults kept as values; more are only counted.
+const FAULTS_MAX: usize = 1 << 16;
+/// Problems described one by one.
+const PROBLEMS_MAX: usize = 100;
+/// Records fetched in one go.
+const PORTION: usize = 1024;
+
+/// What an audit does just now, and in what unit it says how far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Reading the maps: references seen of those that the sums say.
+    Maps,
+    /// Reading the block table, and the data where that is asked for: live blocks of those that the sums say.
+    Blocks,
+}
+
+/// Told the phase, how much of it is done and how much it has.
+pub type Progress<'a> = &'a mut dyn FnMut(Phase, u64, u64);
+
+/// What a check found.
+#[derive(Debug, Default)]
+pub struct CheckReport {
+    /// Descriptions, the first hundred.
+    pub problems: Vec<String>,
+    /// All problems.
+    pub problems_count: u64,
+    /// The same as values, the first 65,536.
+    pub faults: Vec<Fault>,
+    /// Live blocks seen.
+    pub live: Blocks,
+    /// References seen.
+    pub mapped: Blocks,
+    /// Reserved blocks seen.
+    pub reserved: Blocks,
+    /// Blocks whose content was read.
+    pub read: Blocks,
+}
+
+impl CheckReport {
+    fn note(&mut self, fault: Fault) {
+        self.problems_count += 1;
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(fault.to_string());
+        }
+        if self.faults.len() < FAULTS_MAX {
+            self.faults.push(fault);
+        }
+    }
+
+    /// Whether nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.problems_count == 0
+    }
+}
+
+/// An audit under way.
+struct Audit<'a> {
+    core: &'a Core,
+    read_data: bool,
+    report: CheckReport,
+    progress: Progress<'a>,
+    /// Whether references are missing because a part of a map cannot be decoded.
+    is_in_doubt: bool,
+    /// Whether live blocks are missing because a page of the table cannot be.
+    has_damaged_pages: bool,
+}
+
+impl Core {
+    /// Checks the whole volume, on which nothing else happens meanwhile. `progress` is told how much is done and
+    /// how much there is, in blocks, first of the references and then of the blocks.
+    pub fn check(&self, read_data: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {
+        self.audit(read_data, &mut |_, done, total| progress(done, total))
+    }
+
+    /// The same, with the phase.
+    pub fn audit(&self, read_data: bool, progress: Progress<'_>) -> Result<CheckReport> {
+        // What a checkpoint moves would be seen in two places, or in none.
+        let _quiet = self.journal.checkpointing.lock();
+        self.redo_what_is_whole()?;
+        let report = CheckReport::default();
+        let mut audit = Audit { core: self, read_data, report, progress, is_in_doubt: false, has_damaged_pages: false };
+        let references = audit.maps()?;
+        audit.table(references.counts()?)?;
+        audit.records()?;
+        audit.sums();
+        Ok(audit.report)
+    }
+
+    /// References to blocks that are not in any map: each block of a run has one. The records of bad blocks refer to
+    /// them and to their homes, those of second copies to these.
+    fn references_beside_maps(&self, visit: &mut dyn FnMut(Run) -> Result<()>) -> Result<()> {
+        for ((mut from, to), of_bad) in [(keys::all_bad(), true), (keys::all_replicas(), false)] {
+            loop {
+                let records = self.scan(&from, &to, PORTION)?;
+                for (key, value) in &records {
+                    let held = match of_bad {
+                        true => [keys::parse_bad(key), BadRecord::decode(value).and_then(|record| record.replacement)],
+                        false => [decode_replica(value), None],
+                    };
+                    held.into_iter().flatten().try_for_each(|pbn| visit(Run { pbn, blocks: 1 }))?;
+                }
+                match records.last() {
+                    Some((key, _)) if records.len() == PORTION => from = [key.as_slice(), &[0]].concat(),
+                    _ => break,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies what a crash left in the log, except to what is damaged: that is found later, at its place.
+    fn redo_what_is_whole(&self) -> Result<()> {
+        let (mut pages, shards) = {
+            let state = self.state.lock();
+            (state.table.pages_with_redo(usize::MAX), state.shards.with_redo(usize::MAX))
+        };
+        pages.sort_unstable();
+        let whole = |result| match result {
+            Err(Error::Corrupt { .. }) => Ok(()),
+            other => other,
+        };
+        for portion in pages.chunks(PORTION) {
+            if self.load_pages(portion).is_err() {
+                portion.iter().try_for_each(|page| whole(self.load_pages(&[*page])))?;
+            }
+        }
+        shards.iter().try_for_each(|key| whole(self.shard(*key).map(drop)))
+    }
+
+    /// Visits the newest value of every shard that memory or the sorted state has, in the order of maps.
+    pub fn for_each_shard_record(&self, visit: &mut dyn FnMut(ShardRecord<'_>) -> Result<()>) -> Result<()> {
+        let end = keys::shard(ShardKey { map: MapId(u64::MAX), shard: u64::MAX });
+        let mut from = ShardKey { map: MapId(0), shard: 0 };
+        loop {
+            // Memory first: a checkpoint in between brings shards from there into the sorted state.
+            let in_memory = self.state.lock().shards.keys_from(from, PORTION);
+            let stored = self.stored.kv.scan(&keys::shard(from), &end, PORTION)?;
+            let newest_stored = stored.iter().rev().find_map(|(key, _)| keys::parse_shard(key));
+            let bounds = [
+                in_memory.last().copied().filter(|_| in_memory.len() == PORTION),
+                newest_stored.filter(|_| stored.len() == PORTION),
+            ];
+            let last = bounds.into_iter().flatten().min();
+            self.visit_portion(&in_memory, &stored, last, visit)?;
+            let Some(last) = last else { return Ok(()) };
+            from = ShardKey { map: last.map, shard: last.shard + 1 };
+        }
+    }
+
+    /// Visits shards that are in memory or stored, up to `last`.
+    fn visit_portion(
+        &self,
+        in_memory: &[ShardKey],
+        stored: &[(Vec<u8>, Vec<u8>)],
+        last: Option<ShardKey>,
+        visit: &mut dyn FnMut(ShardRecord<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut found: Vec<(ShardKey, Option<&Vec<u8>>)> = Vec::with_capacity(stored.len() + in_memory.len());
+        for (key, value) in stored {
+            match keys::parse_shard(key) {
+                Some(key) => found.push((key, Some(value))),
+                None => visit(ShardRecord::Unknown(key))?,
+            }
+        }
+        found.extend(in_memory.iter().map(|key| (*key, None)));
+        found.sort_by_key(|(key, value)| (*key, value.is_none()));
+        found.dedup_by_key(|(key, _)| *key);
+        for (key, value) in found.into_iter().take_while(|(key, _)| last.is_none_or(|last| *key <= last)) {
+            let newer = self.state.lock().shards.get(key);
+            let shard = match (newer, value) {
+                (Some(shard), _) => Some(shard),
+                (None, Some(value)) => Shard::decode(key, value).map(Arc::new),
+                (None, None) => match self.shard(key) {
+                    Err(Error::Corrupt { .. }) => None,
+                    read => Some(read?),
+                },
+            };
+            match shard {
+                None => visit(ShardRecord::Damaged(key))?,
+                Some(shard) if shard.is_empty() => {}
+                Some(shard) => visit(ShardRecord::Whole(key, &shard))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Shards of all maps that may hold something, from one on, in order, some `limit` of them, and where to go on.
+    pub fn shards_from(&self, from: ShardKey, limit: usize) -> Result<(Vec<ShardKey>, Option<ShardKey>)> {
+        let end = keys::shard(ShardKey { map: MapId(u64::MAX), shard: u64::MAX });
+        // Memory first: a checkpoint in between brings shards from there into the sorted state.
+        let in_memory = self.state.lock().shards.keys_from(from, limit);
+        let stored = self.stored.kv.scan(&keys::shard(from), &end, limit)?;
+        let mut found: Vec<ShardKey> = stored.iter().filter_map(|(key, _)| keys::parse_shard(key)).collect();
+        let mut last = found.last().copied().filter(|_| stored.len() == limit);
+        if in_memory.len() == limit {
+            last = [last, in_memory.last().copied()].into_iter().flatten().min();
+        }
+        found.extend(in_memory);
+        found.sort_unstable();
+        found.dedup();
+        found.retain(|key| last.is_none_or(|last| *key <= last));
+        Ok((found, last.map(|last| ShardKey { map: last.map, shard: last.shard + 1 })))
+    }
+}
+
+/// What a visit to all shards meets.
+pub enum ShardRecord<'a> {
+    /// A shard with something in it.
+    Whole(ShardKey, &'a Shard),
+    /// A shard that cannot be decoded.
+    Damaged(ShardKey),
+    /// A key that begins as a shard's and does not go on as one.
+    Unknown(&'a [u8]),
+}
+
+impl Audit<'_> {
+    /// (1), (7), and what refers to blocks.
+    fn maps(&mut self) -> Result<References> {
+        let core = self.core;
+        let sums = core.state.lock().sums;
+        let next = core.maps.next_id();
+        let mut references = References::default();
+        let mut before = MapId(0);
+        core.for_each_shard_record(&mut |record| {
+            match record {
+                ShardRecord::Unknown(key) => self.report.note(Fault::Key { key: key.to_vec() }),
+                ShardRecord::Damaged(key) => {
+                    self.is_in_doubt = true;
+                    self.report.note(Fault::Shard { key });
+                }
+                ShardRecord::Whole(key, shard) => {
+                    if key.map >= next && key.map != before {
+                        self.report.note(Fault::MapNumber { map: key.map, next });
+                    }
+                    before = key.map;
+                    shard
+                        .extents()
+                        .iter()
+                        .try_for_each(|extent| self.extent(key, extent, sums.data, &mut references))?;
+                }
+            }
+            (self.progress)(Phase::Maps, self.report.mapped.0, sums.mapped.0);
+            Ok(())
+        })?;
+        core.references_beside_maps(&mut |run| references.add(run))?;
+        Ok(references)
+    }
+
+    fn extent(&mut self, key: ShardKey, extent: &Extent, data: Blocks, references: &mut References) -> Result<()> {
+        let blocks = u64::from(extent.blocks);
+        let Target::Data(pbn) = extent.target else {
+            self.report.reserved += Blocks(blocks);
+            return Ok(());
+        };
+        for outside in outside(extent, data) {
+            self.report.note(Fault::Outside { key, extent: outside });
+        }
+        let (first, end) = (pbn.0.max(1), pbn.0.saturating_add(blocks).min(data.0));
+        if first < end {
+            self.report.mapped += Blocks(end - first);
+            references.add(Run { pbn: Pbn(first), blocks: end - first })?;
+        }
+        Ok(())
+    }
+
+    /// (8), except for shards, which were all seen.
+    fn records(&mut self) -> Result<()> {
+        for (mut from, to) in keys::all_but_shards() {
+            loop {
+                let records = self.core.scan(&from, &to, PORTION)?;
+                let unknown = records.iter().filter(|(key, _)| !keys::is_known(key));
+                unknown.for_each(|(key, _)| self.report.note(Fault::Key { key: key.clone() }));
+                match records.last() {
+                    Some((key, _)) if records.len() == PORTION => from = [key, &[0][..]].concat(),
+                    _ => break,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// (3). What is damaged may hold what a sum has in addition.
+    fn sums(&mut self) {
+        let sums = self.core.state.lock().sums;
+        let label = Blocks(1);
+        for (sum, stored, found) in [
+            (Sum::Used, sums.used, self.report.live + label),
+            (Sum::Mapped, sums.mapped, self.report.mapped),
+            (Sum::Reserved, sums.reserved, self.report.reserved),
+        ] {
+            let in_doubt = self.is_in_doubt || self.has_damaged_pages;
+            if found > stored || found < stored && !in_doubt {
+                self.report.note(Fault::Sum { sum, stored: stored.0, found: found.0 });
+            }
+        }
+        let promised = (self.report.live + label + self.report.reserved).0;
+        if promised > sums.data.0 {
+            self.report.note(Fault::Promised { promised, data: sums.data.0 });
+        }
+    }
+}
+
+/// The parts of a data extent that lie outside a data area of so many blocks, or on its label.
+fn outside(extent: &Extent, data: Blocks) -> impl Iterator<Item = Extent> + use<> {
+    let Extent { first, blocks, target } = *extent;
+    let Target::Data(pbn) = target else { unreachable!("only data lies anywhere") };
+    let label = u16::from(pbn.0 == 0);
+    let fits = data.0.saturating_sub(pbn.0).min(u64::from(blocks)) as u16;
+    let behind = Extent { first: first + fits, blocks: blocks - fits, target: target.plus(u64::from(fits)) };
+    [Extent { first, blocks: label, target }, behind].into_iter().filter(|part| part.blocks > 0)
+}

@@ -1,0 +1,121 @@
+//! The content of live blocks against their tags: the third part of an audit, beside the second.
+//!
+//! Blocks are gathered in their order until there is enough for long requests of several threads, which keep the
+//! device busy and hash what it gives. A few blocks are read without threads.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+
+use parking_lot::Mutex;
+
+use super::CheckReport;
+use super::fault::Fault;
+use crate::core::Core;
+use crate::device::buffer::AlignedBuf;
+use crate::{BLOCK_BYTES, Blocks, Pbn, Result, Tag};
+
+/// Blocks gathered before they are read: 256 MiB, for which a tail of threads that wait costs little.
+const GATHERED_BLOCKS_MAX: usize = 1 << 16;
+/// Blocks of one request: 1 MiB.
+const REQUEST_BLOCKS: u64 = 256;
+/// A gap up to this long is read over: that costs less than a second request.
+const GAP_BLOCKS_MAX: u64 = 8;
+/// Requests under way at a time: enough that a device is never idle while a thread hashes.
+const READERS: usize = 4;
+/// Fewer requests than this are not worth a thread.
+const THREADED_REQUESTS_MIN: usize = 8;
+
+/// Live blocks and the tags of what they should hold, ascending.
+#[derive(Default)]
+pub struct Contents {
+    blocks: Vec<(Pbn, Tag)>,
+}
+
+impl Contents {
+    /// Adds a block. False: it is full, and has to be verified first.
+    pub fn add(&mut self, pbn: Pbn, tag: Tag) -> bool {
+        let has_room = self.blocks.len() < GATHERED_BLOCKS_MAX;
+        if has_room {
+            self.blocks.push((pbn, tag));
+        }
+        has_room
+    }
+}
+
+impl Core {
+    /// Reads what was gathered, notes what is not as it was stored, and leaves nothing gathered.
+    pub fn verify(&self, contents: &mut Contents, report: &mut CheckReport) -> Result<()> {
+        let blocks = std::mem::take(&mut contents.blocks);
+        let requests = requests(&blocks);
+        let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let work = || {
+            let mut buffer = AlignedBuf::new(0);
+            while let Some(request) = requests.get(next.fetch_add(1, Relaxed)) {
+                let faults = self.verify_request(request, &mut buffer);
+                found.lock().extend(faults);
+            }
+        };
+        if requests.len() < THREADED_REQUESTS_MIN {
+            work();
+        } else {
+            thread::scope(|scope| {
+                for _ in 1..READERS {
+                    // One thread fewer reads more slowly, and as well.
+                    let _ = thread::Builder::new().name("oncefs-read".to_owned()).spawn_scoped(scope, work);
+                }
+                work();
+            });
+        }
+        report.read += Blocks(blocks.len() as u64);
+        let mut faults = found.into_inner();
+        faults.sort_unstable_by_key(|(pbn, _)| *pbn);
+        faults.into_iter().for_each(|(_, fault)| report.note(fault));
+        contents.blocks = blocks;
+        contents.blocks.clear();
+        Ok(())
+    }
+
+    /// Reads blocks that are near each other in one request; if that fails, one by one, to name those that do not
+    /// come.
+    fn verify_request(&self, blocks: &[(Pbn, Tag)], buffer: &mut AlignedBuf) -> Vec<(Pbn, Fault)> {
+        let Some((first, end)) = blocks.first().map(|first| first.0).zip(blocks.last().map(|last| last.0.plus(1)))
+        else {
+            return Vec::new();
+        };
+        let bytes = (end.0 - first.0) as usize * BLOCK_BYTES;
+        if buffer.len() < bytes {
+            *buffer = AlignedBuf::new(bytes);
+        }
+        match self.data.device.read_at(&mut buffer[..bytes], first.0 * BLOCK_BYTES as u64) {
+            Ok(()) => {}
+            Err(error) if blocks.len() == 1 => {
+                return vec![(first, Fault::Unreadable { pbn: first, error: error.to_string() })];
+            }
+            Err(_) => return blocks.chunks(1).flat_map(|block| self.verify_request(block, buffer)).collect(),
+        }
+        let wrong = blocks.iter().filter_map(|(pbn, tag)| {
+            let at = (pbn.0 - first.0) as usize * BLOCK_BYTES;
+            // What waits in memory is not on the device yet.
+            let found = match self.staging.get(*pbn) {
+                Some(block) => self.hasher.tag(&block),
+                None => self.hasher.tag(&buffer[at..at + BLOCK_BYTES]),
+            };
+            (found != *tag).then_some((*pbn, Fault::Rot { pbn: *pbn, stored: *tag, found }))
+        });
+        wrong.collect()
+    }
+}
+
+/// Cuts ascending blocks where a gap is too long or a request would be.
+fn requests(mut blocks: &[(Pbn, Tag)]) -> Vec<&[(Pbn, Tag)]> {
+    let mut requests = Vec::new();
+    while let Some((first, _)) = blocks.first() {
+        let within = &blocks[..blocks.partition_point(|(pbn, _)| pbn.0 < first.0 + REQUEST_BLOCKS)];
+        let gap = within.windows(2).position(|pair| pair[1].0.0 > pair[0].0.0 + 1 + GAP_BLOCKS_MAX);
+        let fits = gap.map_or(within.len(), |gap| gap + 1);
+        let (request, rest) = blocks.split_at(fits);
+        requests.push(request);
+        blocks = rest;
+    }
+    requests
+}

@@ -1,0 +1,143 @@
+//! The block table, page by page, against the references: the second part of an audit.
+
+use super::blocks::Contents;
+use super::fault::Fault;
+use super::references::Counts;
+use super::{Audit, Phase};
+use crate::core::Core;
+use crate::format::page::{Entry, PAGE_BYTES, PAGE_ENTRIES, Page};
+use crate::{Blocks, Error, Pbn, Result};
+
+/// Pages read in one request, and the window of blocks whose references are counted at a time.
+const WINDOW_PAGES: u64 = 32;
+const WINDOW_BLOCKS: u64 = WINDOW_PAGES * PAGE_ENTRIES;
+
+/// A page as it is now, and which of its sectors are damaged.
+struct Found {
+    page: Page,
+    damaged: u8,
+}
+
+/// Blocks that follow each other with the same wrong count.
+type OpenFault = Option<(Pbn, u64, u32, u32)>;
+
+impl Audit<'_> {
+    /// (2), (4), (5), and (6) for pages.
+    pub fn table(&mut self, mut counts: Counts) -> Result<()> {
+        let end = self.core.state.lock().sums.data.0;
+        let mut unwritten = self.core.state.lock().table.unwritten();
+        unwritten.sort_unstable();
+        let mut contents = Contents::default();
+        let mut first = 0;
+        while first < end {
+            let window = first..end.min(first + WINDOW_BLOCKS);
+            let next = self.next_of_interest(first, &unwritten, &mut counts)?;
+            if next < window.end {
+                self.window(window.clone(), &mut counts, &mut contents)?;
+            }
+            let untouched = (next / WINDOW_BLOCKS * WINDOW_BLOCKS).min(end);
+            first = window.end.max(untouched);
+        }
+        self.core.verify(&mut contents, &mut self.report)?;
+        Ok(())
+    }
+
+    /// The first block from `first` on that may be live or have a reference.
+    fn next_of_interest(&self, first: u64, unwritten: &[u64], counts: &mut Counts) -> Result<u64> {
+        let at = first / PAGE_ENTRIES * PAGE_BYTES as u64;
+        let stored = self.core.stored.table.next_data(at).map_err(|e| Error::io("reading the block table", e))?;
+        let stored = stored.map(|at| at / PAGE_BYTES as u64 * PAGE_ENTRIES);
+        let in_memory = unwritten.get(unwritten.partition_point(|page| *page < first / PAGE_ENTRIES));
+        let in_memory = in_memory.map(|page| page * PAGE_ENTRIES);
+        let referred = counts.next_from(first)?;
+        Ok([stored, in_memory, referred].into_iter().flatten().min().unwrap_or(u64::MAX))
+    }
+
+    fn window(&mut self, window: std::ops::Range<u64>, counts: &mut Counts, contents: &mut Contents) -> Result<()> {
+        let mut counted = vec![0; (window.end - window.start) as usize];
+        counts.fill(window.start, &mut counted)?;
+        let used = self.core.state.lock().sums.used;
+        let number = window.start / PAGE_ENTRIES;
+        let pages = self.core.pages_as_found(number, (window.end - window.start).div_ceil(PAGE_ENTRIES))?;
+        let mut open = None;
+        for (number, (found, counted)) in (number..).zip(pages.iter().zip(counted.chunks(PAGE_ENTRIES as usize))) {
+            self.page_itself(number, found);
+            for (pbn, counted) in (number * PAGE_ENTRIES..).map(Pbn).zip(counted) {
+                let is_whole = found.damaged & 1 << Page::sector_of(pbn) == 0;
+                let entry = found.page.entry(pbn);
+                if is_whole && entry.count != *counted {
+                    self.wrong_count(&mut open, pbn, entry.count, *counted);
+                }
+                if is_whole && entry.count > 0 {
+                    self.live(pbn, &entry, contents)?;
+                }
+            }
+            (self.progress)(Phase::Blocks, self.report.live.0, used.0);
+        }
+        self.close(open);
+        Ok(())
+    }
+
+    fn page_itself(&mut self, number: u64, found: &Found) {
+        if found.damaged != 0 {
+            self.has_damaged_pages = true;
+            self.report.note(Fault::Page { number, sectors: found.damaged });
+        }
+        let (newest, durable) = (found.page.newest_sequence(), self.core.state.lock().durable_sequence);
+        if newest > durable {
+            self.report.note(Fault::PageAge { number, found: newest, newest: durable });
+        }
+    }
+
+    fn wrong_count(&mut self, open: &mut OpenFault, pbn: Pbn, stored: u32, found: u32) {
+        match open {
+            Some((first, blocks, a, b)) if first.plus(*blocks) == pbn && (*a, *b) == (stored, found) => *blocks += 1,
+            _ => {
+                let done = open.replace((pbn, 1, stored, found));
+                self.close(done);
+            }
+        }
+    }
+
+    fn close(&mut self, open: OpenFault) {
+        if let Some((pbn, blocks, stored, found)) = open {
+            self.report.note(Fault::Count { pbn, blocks, stored, found, in_doubt: self.is_in_doubt });
+        }
+    }
+
+    fn live(&mut self, pbn: Pbn, entry: &Entry, contents: &mut Contents) -> Result<()> {
+        self.report.live += Blocks(1);
+        if self.core.space.allocator.lock().is_known_free(pbn) {
+            self.report.note(Fault::Free { pbn });
+        }
+        if self.read_data && !entry.is_bad() && !contents.add(pbn, entry.tag) {
+            self.core.verify(contents, &mut self.report)?;
+            contents.add(pbn, entry.tag);
+        }
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Pages as they are now: in memory or on disk, damaged ones as far as they are whole.
+    fn pages_as_found(&self, first: u64, count: u64) -> Result<Vec<Found>> {
+        let at = first * PAGE_BYTES as u64;
+        let mut bytes = vec![0; count as usize * PAGE_BYTES];
+        if !matches!(self.stored.table.next_data(at), Ok(next) if next.is_none_or(|next| next >= at + bytes.len() as u64))
+        {
+            let _whole = self.stored.table_io.read();
+            self.stored.table.read_at(&mut bytes, at).map_err(|e| Error::io("reading the block table", e))?;
+        }
+        let mut state = self.state.lock();
+        let pages = (first..).zip(bytes.chunks_exact(PAGE_BYTES));
+        Ok(pages
+            .map(|(number, bytes)| match state.table.page(number) {
+                Some(newer) => Found { page: (**newer).clone(), damaged: 0 },
+                None => {
+                    let (page, damaged) = Page::salvage(number, bytes.try_into().expect("chunks of a page"));
+                    Found { page, damaged }
+                }
+            })
+            .collect())
+    }
+}

@@ -1,0 +1,393 @@
+//! Each invariant broken by itself: the audit names it, the repair mends it or leaves it, and what it does not
+//! concern stays as it is. Then many at once, by seed, and a power cut in the middle of a repair.
+//!
+//! Not covered here: names (`oncefs_fs`), real devices and the command (`tests/system/tests/fsck.rs`).
+
+use crate::core::Core;
+use crate::device::Device;
+use crate::format::keys::{self, ShardKey};
+use crate::format::page::{PAGE_BYTES, page_of};
+use crate::format::shard::{Extent, Target};
+use crate::fsck::check::fault::{Fault, Remedy, Sum};
+use crate::fsck::fix::Fixed;
+use crate::kv::Kv;
+use crate::tests::fixture::{Devices, Random, one_level};
+use crate::{BLOCK_BYTES, Blocks, Lbn, MapId, Pbn};
+
+const DATA: Blocks = Blocks(9_000);
+const FILES: u64 = 5;
+const FILE_BLOCKS: u64 = 300;
+
+/// Files 1 to `FILES` with content of their own, each with the first 40 blocks of file 1 behind it, checkpointed.
+fn volume() -> (Devices, Vec<Vec<u8>>) {
+    let devices = Devices::new(DATA, one_level());
+    let core = devices.open();
+    let mut files = Vec::new();
+    for n in 1..=FILES {
+        let mut filler = Random(n);
+        let mut content: Vec<u8> =
+            (0..FILE_BLOCKS * BLOCK_BYTES as u64 / 8).flat_map(|_| filler.next().to_le_bytes()).collect();
+        let first: &Vec<u8> = files.first().unwrap_or(&content);
+        let shared = first[..40 * BLOCK_BYTES].to_vec();
+        content.extend(shared);
+        core.write(MapId(n), 0, &content, |_, _| ()).unwrap();
+        files.push(content);
+    }
+    core.reserve(MapId(1), 400 * BLOCK_BYTES as u64, 7 * BLOCK_BYTES as u64, |_, _| ()).unwrap();
+    core.checkpoint().unwrap();
+    (devices, files)
+}
+
+fn repair(core: &Core, limit: Remedy) -> Fixed {
+    core.repair(limit, &mut |_, _, _| ()).unwrap()
+}
+
+fn assert_clean(core: &Core) {
+    let report = core.check(true, &mut |_, _| ()).unwrap();
+    assert!(report.is_clean(), "{:#?}", report.problems);
+}
+
+/// Whether a fault of one audit is among those of another.
+fn found(core: &Core, read_data: bool, is_it: impl Fn(&Fault) -> bool) -> bool {
+    core.check(read_data, &mut |_, _| ()).unwrap().faults.iter().any(is_it)
+}
+
+fn assert_content(core: &Core, files: &[Vec<u8>], except: &[u64]) {
+    for (n, content) in (1..).zip(files).filter(|(n, _)| !except.contains(n)) {
+        assert!(core.read(MapId(n), 0, content.len()).unwrap().iter().eq(content), "file {n} has other bytes");
+    }
+}
+
+/// The pbn of a block of a file.
+fn pbn_of(core: &Core, map: u64, lbn: u64) -> Pbn {
+    let shard = core.shard(ShardKey { map: MapId(map), shard: lbn / 256 }).unwrap();
+    let extent = shard.slice((lbn % 256) as u16, (lbn % 256) as u16 + 1).next().unwrap();
+    let Target::Data(pbn) = extent.target else { panic!("block {lbn} of map {map} is {extent:?}") };
+    pbn
+}
+
+/// Changes an entry behind everybody's back, as a fault of oncefs would.
+fn set_count(core: &Core, pbn: Pbn, count: u32) {
+    core.with_pages(|| vec![page_of(pbn)], |state| state.table.edit(page_of(pbn)).set_count(pbn, count)).unwrap();
+}
+
+fn flip(device: &dyn Device, at: u64) {
+    let mut bytes = vec![0; PAGE_BYTES];
+    let page = at / PAGE_BYTES as u64 * PAGE_BYTES as u64;
+    device.read_at(&mut bytes, page).unwrap();
+    bytes[(at - page) as usize] ^= 0x10;
+    device.write_at(&bytes, page).unwrap();
+    device.flush().unwrap();
+}
+
+fn set_extent(core: &Core, map: u64, extent: Extent) {
+    let key = ShardKey { map: MapId(map), shard: 0 };
+    let mut shard = (*core.shard(key).unwrap()).clone();
+    shard.set(extent);
+    core.state.lock().shards.set(key, shard.into());
+}
+
+/// A repair mends it, a second audit is clean, also after opening again, and all files but some are as they were.
+fn assert_fixed(devices: &Devices, core: Core, files: &[Vec<u8>], except: &[u64]) {
+    let repaired = repair(&core, Remedy::Asked);
+    assert!(repaired.fixed_count > 0 && repaired.left.is_clean(), "{repaired:#?}");
+    assert_clean(&core);
+    drop(core);
+    let core = devices.open();
+    assert_clean(&core);
+    assert_content(&core, files, except);
+}
+
+#[test]
+fn a_part_of_a_map_outside_the_data_area_becomes_a_hole() {
+    for (pbn, blocks, lost) in [(DATA.0 - 1, 3, 2), (0, 2, 1), (u64::MAX - 9, 4, 4)] {
+        let (devices, files) = volume();
+        let core = devices.open();
+        set_extent(&core, 2, Extent { first: 9, blocks, target: Target::Data(Pbn(pbn)) });
+        assert!(found(&core, false, |f| matches!(f, Fault::Outside { extent, .. } if extent.blocks == lost)));
+        let left = repair(&core, Remedy::Safe).left;
+        assert!(left.faults.iter().any(|f| matches!(f, Fault::Outside { .. })), "not without asking");
+        assert_fixed(&devices, core, &files, &[2]);
+        let read = devices.open().read(MapId(2), 0, 9 * BLOCK_BYTES).unwrap().to_vec();
+        assert_eq!(read, files[1][..9 * BLOCK_BYTES], "blocks before it stay");
+    }
+}
+
+#[test]
+fn a_count_becomes_the_number_of_references() {
+    for (lbn, count) in [(0, 4), (0, 7), (0, u32::MAX), (100, 2)] {
+        let (devices, files) = volume();
+        let core = devices.open();
+        let pbn = pbn_of(&core, 1, lbn);
+        set_count(&core, pbn, count);
+        assert!(found(
+            &core,
+            false,
+            |f| matches!(f, Fault::Count { pbn: at, stored, .. } if (*at, *stored) == (pbn, count))
+        ));
+        assert!(repair(&core, Remedy::Safe).left.is_clean(), "safe without asking");
+        set_count(&core, pbn, count);
+        assert_fixed(&devices, core, &files, &[]);
+    }
+}
+
+#[test]
+fn a_block_that_nobody_refers_to_is_free_again() {
+    let (devices, files) = volume();
+    let core = devices.open();
+    set_count(&core, Pbn(8_000), 1);
+    let used = core.totals().used;
+    assert_fixed(&devices, core, &files, &[]);
+    let core = devices.open();
+    assert_eq!(core.totals().used, used);
+    let unique: Vec<u8> = (0..(DATA.0 - used.0 - 270) * 512).flat_map(|n| (n * 77 + 5).to_le_bytes()).collect();
+    core.write(MapId(9), 0, &unique, |_, _| ()).unwrap();
+    assert_clean(&core);
+}
+
+#[test]
+fn a_referenced_block_without_an_entry_gets_one_from_its_content() {
+    let (devices, files) = volume();
+    let core = devices.open();
+    set_count(&core, pbn_of(&core, 1, 0), 0);
+    set_count(&core, pbn_of(&core, 3, 70), 0);
+    assert_fixed(&devices, core, &files, &[]);
+}
+
+#[test]
+fn sums_are_set_from_what_is_there() {
+    for sum in [Sum::Used, Sum::Mapped, Sum::Reserved] {
+        let (devices, files) = volume();
+        let core = devices.open();
+        core.set_sum(sum, Blocks(3));
+        assert!(found(&core, false, |f| matches!(f, Fault::Sum { sum: s, stored: 3, .. } if *s == sum)));
+        assert_fixed(&devices, core, &files, &[]);
+    }
+}
+
+#[test]
+fn more_promises_than_space_are_named() {
+    let (devices, _) = volume();
+    let core = devices.open();
+    for n in 0..40 {
+        let key = ShardKey { map: MapId(8), shard: n };
+        let mut shard = (*core.shard(key).unwrap()).clone();
+        shard.set(Extent { first: 0, blocks: 256, target: Target::Reserved });
+        core.state.lock().shards.set(key, shard.into());
+    }
+    assert!(found(&core, false, |f| matches!(f, Fault::Promised { .. })));
+}
+
+#[test]
+fn a_live_block_that_the_allocator_calls_free_is_named() {
+    let (devices, _) = volume();
+    let core = devices.open();
+    let pbn = pbn_of(&core, 1, 5);
+    let mut load = |region| core.load_region(region);
+    core.space.allocator.lock().allocate(1, &mut load).unwrap();
+    core.space.allocator.lock().release(crate::space::allocator::Run { pbn, blocks: 1 });
+    assert!(found(&core, false, |f| *f == Fault::Free { pbn }));
+}
+
+#[test]
+fn content_that_rots_is_named_and_kept() {
+    let (devices, files) = volume();
+    let pbn = pbn_of(&devices.open(), 1, 3);
+    flip(&*devices.data, pbn.0 * BLOCK_BYTES as u64 + 77);
+    let core = devices.open();
+    assert!(found(&core, true, |f| matches!(f, Fault::Rot { pbn: at, .. } if *at == pbn)));
+    assert!(!found(&core, false, |_| true), "not without reading it");
+    let repaired = repair(&core, Remedy::Asked);
+    assert_eq!(repaired.fixed_count, 0);
+    assert!(found(&core, true, |f| matches!(f, Fault::Rot { .. })), "it is still named");
+    let places = core.places_of(&[pbn], 99).unwrap();
+    let expected: Vec<_> = (1..=FILES).map(|n| (pbn, MapId(n), Lbn(303))).chain([(pbn, MapId(1), Lbn(3))]).collect();
+    assert!(places.len() == 6 && expected.iter().all(|place| places.contains(place)), "{places:?}");
+    assert_content(&core, &files, &[1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn damaged_sectors_of_the_table_are_rebuilt_from_references_and_content() {
+    let (devices, files) = volume();
+    let pbn = pbn_of(&devices.open(), 1, 0);
+    for n in 0..4 {
+        flip(&*devices.table, page_of(pbn) * PAGE_BYTES as u64 + n * 1_000 + 99);
+    }
+    let core = devices.open();
+    assert!(found(&core, false, |f| matches!(f, Fault::Page { sectors, .. } if sectors.count_ones() == 4)));
+    assert_fixed(&devices, core, &files, &[]);
+}
+
+#[test]
+fn a_damaged_sector_with_changes_in_the_log_is_rebuilt_too() {
+    let (devices, mut files) = volume();
+    let core = devices.open();
+    let pbn = pbn_of(&core, 1, 0);
+    core.write(MapId(2), 0, &files[0][..BLOCK_BYTES], |_, _| ()).unwrap();
+    core.commit().unwrap();
+    drop(core);
+    let block = files[0][..BLOCK_BYTES].to_vec();
+    files[1][..BLOCK_BYTES].copy_from_slice(&block);
+    flip(&*devices.table, page_of(pbn) * PAGE_BYTES as u64 + 99);
+    let core = devices.open();
+    assert_fixed(&devices, core, &files, &[]);
+}
+
+#[test]
+fn a_page_newer_than_the_log_is_named_and_left() {
+    let (devices, _) = volume();
+    let core = devices.open();
+    let mut page = crate::format::page::Page::empty();
+    page.set_count(Pbn(0), 0);
+    devices.table.write_at(&page.sealed(60, 1 << 40), 60 * PAGE_BYTES as u64).unwrap();
+    assert!(found(&core, false, |f| matches!(f, Fault::PageAge { number: 60, .. })));
+    assert!(!repair(&core, Remedy::Asked).left.is_clean());
+}
+
+#[test]
+fn a_damaged_part_of_a_map_is_kept_and_with_it_the_blocks_that_it_may_hold() {
+    let (devices, files) = volume();
+    let key = keys::shard(ShardKey { map: MapId(3), shard: 0 });
+    let mut value = devices.kv.get(&key).unwrap().unwrap();
+    value[1] ^= 1;
+    devices.kv.write(vec![(key.clone(), Some(value.clone()))]).unwrap();
+    devices.kv.flush().unwrap();
+    let core = devices.open();
+    assert!(found(&core, false, |f| matches!(f, Fault::Shard { key } if key.map == MapId(3))));
+    let used = core.totals().used;
+    let repaired = repair(&core, Remedy::Asked);
+    assert_eq!((repaired.fixed_count, core.totals().used), (0, used), "{:#?}", repaired.left.problems);
+    assert_eq!(devices.kv.get(&key).unwrap().unwrap(), value);
+    assert_content(&core, &files, &[3]);
+    assert!(core.read(MapId(3), 0, BLOCK_BYTES).is_err(), "and never reads as something else");
+}
+
+#[test]
+fn a_map_beyond_the_next_one_raises_that() {
+    let (devices, files) = volume();
+    let core = devices.open();
+    core.write(MapId(5 << 20), 0, &files[0], |_, _| ()).unwrap();
+    assert!(found(&core, false, |f| matches!(f, Fault::MapNumber { .. })));
+    assert_fixed(&devices, core, &files, &[]);
+}
+
+#[test]
+fn records_with_unknown_keys_go() {
+    for key in [vec![2, 7], vec![9, 9], vec![4]] {
+        let (devices, files) = volume();
+        devices.kv.write(vec![(key.clone(), Some(vec![1]))]).unwrap();
+        devices.kv.flush().unwrap();
+        let core = devices.open();
+        assert!(found(&core, false, |f| matches!(f, Fault::Key { key: k } if *k == key)));
+        assert_fixed(&devices, core, &files, &[]);
+    }
+}
+
+/// Several faults at places chosen by the seed. Gives the files whose content is touched.
+fn damage(devices: &Devices, random: &mut Random) -> Vec<u64> {
+    let core = devices.open();
+    let mut touched = Vec::new();
+    for _ in 0..1 + random.below(12) {
+        let (map, lbn) = (1 + random.below(FILES), random.below(250));
+        match random.below(6) {
+            0 => set_count(&core, Pbn(1 + random.below(DATA.0 - 1)), random.below(4) as u32),
+            1 => {
+                let target = Target::Data(Pbn(DATA.0 - 2 + random.below(99)));
+                set_extent(&core, map, Extent { first: lbn as u16, blocks: 5, target });
+                touched.push(map);
+            }
+            2 => core.set_sum(Sum::Used, Blocks(random.below(DATA.0))),
+            3 => {
+                core.state.lock().records.put(vec![12, random.below(9) as u8], Some(vec![0]));
+            }
+            4 => set_count(&core, pbn_of(&core, 1 + random.below(FILES), 299), random.below(9) as u32),
+            _ => {
+                set_extent(&core, 1 << 21, Extent { first: lbn as u16, blocks: 9, target: Target::Data(Pbn(77)) });
+            }
+        }
+    }
+    core.state.lock().group.touch(std::time::Instant::now());
+    core.checkpoint().unwrap();
+    drop(core);
+    for _ in 0..random.below(4) {
+        flip(&*devices.table, random.below(18) * PAGE_BYTES as u64 + random.below(PAGE_BYTES as u64));
+    }
+    touched
+}
+
+#[test]
+fn many_faults_at_once_are_mended_also_when_the_power_fails_in_between() {
+    let seeds = std::env::var("ONCEFS_FSCK_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(40);
+    for seed in 0..seeds {
+        println!("seed {seed}");
+        let mut random = Random(seed);
+        let (mut devices, files) = volume();
+        let touched = damage(&devices, &mut random);
+        if seed % 2 == 1 {
+            let core = devices.open();
+            devices.log.fail_flush_after(random.below(6));
+            let cut = core.repair(Remedy::Asked, &mut |_, _, _| ());
+            println!("the repair that was cut: {:?}", cut.map(|repaired| repaired.fixed_count));
+            drop(core);
+            devices = devices.after_power_cut(&mut random);
+        }
+        let core = devices.open();
+        let repaired = repair(&core, Remedy::Asked);
+        assert!(repaired.left.is_clean(), "{:#?}", repaired.left.problems);
+        assert_clean(&core);
+        drop(core);
+        let core = devices.open();
+        assert_clean(&core);
+        assert_content(&core, &files, &touched);
+    }
+}
+
+#[test]
+fn a_clean_volume_is_not_changed() {
+    let (devices, files) = volume();
+    let core = devices.open();
+    let repaired = repair(&core, Remedy::Asked);
+    assert_eq!((repaired.fixed_count, repaired.left.problems_count), (0, 0));
+    assert_eq!(core.state.lock().durable_sequence, core.journal.opened_at);
+    assert_content(&core, &files, &[]);
+}
+
+#[test]
+#[ignore = "a measurement, for docs/fsck.md"]
+fn how_long_a_small_volume_takes() {
+    for blocks in [4_096, 40_960] {
+        let devices = Devices::new(Blocks(blocks), one_level());
+        let core = devices.open();
+        let content: Vec<u8> = (0..40 * BLOCK_BYTES as u64 / 8).flat_map(|n| (n * 77 + 5).to_le_bytes()).collect();
+        core.write(MapId(1), 0, &content, |_, _| ()).unwrap();
+        core.checkpoint().unwrap();
+        let began = std::time::Instant::now();
+        (0..1_000).for_each(|_| assert!(core.check(true, &mut |_, _| ()).unwrap().is_clean()));
+        println!("{blocks} blocks, 40 of them live: {:?} for a check", began.elapsed() / 1_000);
+    }
+}
+
+#[test]
+#[ignore = "a measurement, for docs/fsck.md"]
+fn how_long_many_references_take() {
+    let millions: u64 = std::env::var("ONCEFS_FSCK_MILLIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(100);
+    let (mut random, began) = (Random(1), std::time::Instant::now());
+    let mut references = crate::fsck::check::references::References::default();
+    for _ in 0..millions * 1_000_000 {
+        let run = crate::space::allocator::Run { pbn: Pbn(random.below(2_684_354_560)), blocks: 1 };
+        references.add(run).unwrap();
+    }
+    let collected = began.elapsed();
+    let mut counts = references.counts().unwrap();
+    let mut window = vec![0; 32_768];
+    let total: u64 = (0..81_920)
+        .map(|n| {
+            counts.fill(n * 32_768, &mut window).unwrap();
+            window.iter().map(|count| u64::from(*count)).sum::<u64>()
+        })
+        .sum();
+    assert_eq!(total, millions * 1_000_000);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    println!("{millions} million references to 10 TiB: {collected:?} to collect, {:?} in all, {peak}", began.elapsed());
+}

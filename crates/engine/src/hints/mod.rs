@@ -1,0 +1,7 @@
+//! Who may hold a content: the hint store's two levels and the scan that fills them.
+
+pub mod disk;
+pub mod file;
+pub mod levels;
+pub mod scan;
+pub mod store;

@@ -1,0 +1,231 @@
+//! Defrag: short runs of a file are written anew, together, so that reading it goes to fewer places of the data area.
+//! What to move is planned in values (`oncefs_dedup::plan_layout`); here the plan is made for a map and carried out,
+//! in portions, beside whatever else is done with the file.
+//!
+//! Every run that came of it is one publication, durable with its group: a crash before that leaves the old blocks in
+//! their places, and the new ones free; a crash behind it the new ones in their places. Holes and reserved space stay.
+
+mod portion;
+
+use oncefs_dedup::{LaidRun, LayoutPlan, LayoutRule, plan_layout};
+use serde::{Deserialize, Serialize};
+
+use crate::core::Core;
+use crate::format::keys::ShardKey;
+use crate::format::shard::{SHARD_BLOCKS, Target};
+use crate::space::allocator::Run;
+use crate::{Blocks, Lbn, MapId, Pbn, Result};
+
+/// Shards of a file that are planned together: 1 GiB, some 30 MB of memory at the worst.
+const WINDOW_SHARDS: usize = 1_024;
+/// Longest run that may be asked to move: bounds the memory of a portion, whoever asks.
+const RUN_BLOCKS_MIN_MAX: u32 = 1_024;
+/// Shards looked at with the map's lock held once.
+const PORTION_SHARDS: usize = 16;
+
+/// What is to be laid out again, and at what price.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DefragOptions {
+    /// Where in the file to begin: at its start, or where the last call left off.
+    pub from: Lbn,
+    /// Runs of at least so many blocks stay where they are, shared or not; more than 1024 count as that. None: the
+    /// shortest run that is shared as the file is written.
+    pub run_blocks_min: Option<u32>,
+    /// Blocks that may be newly taken because others keep the shared ones.
+    pub space: Blocks,
+    /// About how much of the file is planned, and done, with one call. None: 1 GiB.
+    pub window: Option<Blocks>,
+    /// Changes nothing and says what would be.
+    pub dry_run: bool,
+    /// The worker lays it out: it ends at a portion's end when a program calls for the machine, and `next` says where to
+    /// go on.
+    pub gives_way: bool,
+}
+
+/// Extents that could be fewer and are not, by why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExtentsLeft {
+    /// They are shared, and more space would have to be allowed.
+    pub for_space: u64,
+    /// The volume is too full, or has no free run that is long enough.
+    pub for_room: u64,
+    /// They were written meanwhile.
+    pub changed: u64,
+    /// A block of them is damaged or cannot be read.
+    pub damaged: u64,
+}
+
+impl ExtentsLeft {
+    fn add(&mut self, other: &Self) {
+        self.for_space += other.for_space;
+        self.for_room += other.for_room;
+        self.changed += other.changed;
+        self.damaged += other.damaged;
+    }
+}
+
+/// What became of a file, or of a part of it. An extent is a stretch of the file that lies in one piece in the data
+/// area; holes do not end it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DefragOutcome {
+    /// Extents before.
+    pub extents_before: u64,
+    /// Extents afterwards, as found; with `dry_run`, as planned.
+    pub extents_after: u64,
+    /// Blocks written anew.
+    pub blocks_moved: u64,
+    /// Of them, those that others keep: what it cost.
+    pub blocks_unshared: u64,
+    /// What was not done.
+    pub left: ExtentsLeft,
+    /// The lbn where to go on; None: the file ends.
+    pub next: Option<u64>,
+}
+
+impl DefragOutcome {
+    /// Takes in what became of the next part of the same file, or of another file.
+    pub fn add(&mut self, other: &Self) {
+        self.extents_before += other.extents_before;
+        self.extents_after += other.extents_after;
+        self.blocks_moved += other.blocks_moved;
+        self.blocks_unshared += other.blocks_unshared;
+        self.left.add(&other.left);
+        self.next = other.next;
+    }
+}
+
+impl Core {
+    /// See [`crate::Store::relayout`].
+    pub fn defrag(&self, map: MapId, options: &DefragOptions) -> Result<DefragOutcome> {
+        if !options.dry_run {
+            self.health.usable()?;
+        }
+        let window = options.window.map_or(WINDOW_SHARDS, |blocks| (blocks.0 / SHARD_BLOCKS).max(1) as usize);
+        let (mut runs, next) = self.window_of(map, options.from, window.min(WINDOW_SHARDS))?;
+        let run_blocks_min = options.run_blocks_min.unwrap_or_else(|| self.run_blocks_min(map)).min(RUN_BLOCKS_MIN_MAX);
+        self.look_at_short(&mut runs, run_blocks_min)?;
+        let plan = plan_layout(&runs, &LayoutRule { run_blocks_min, space_blocks: options.space.0 });
+        let mut outcome = DefragOutcome {
+            extents_before: plan.runs_before,
+            next: next.map(|lbn| lbn.0),
+            left: ExtentsLeft { for_space: plan.runs_left, ..ExtentsLeft::default() },
+            ..DefragOutcome::default()
+        };
+        if options.dry_run {
+            outcome.extents_after = plan.runs_after;
+            (outcome.blocks_moved, outcome.blocks_unshared) = (plan.blocks_moved, plan.blocks_unshared);
+            return Ok(outcome);
+        }
+        let options = DefragOptions { run_blocks_min: Some(run_blocks_min), ..*options };
+        if let Some(left) = self.carry_out(map, &plan, &runs, &options, &mut outcome)? {
+            outcome.extents_before = runs.partition_point(|run| run.first < left) as u64;
+            (outcome.next, outcome.left.for_space) = (Some(left.0), 0);
+        }
+        let until = outcome.next.map(Lbn).or(runs.last().map(|last| last.end)).unwrap_or_default();
+        outcome.extents_after = self.runs_within(map, options.from, until)?.len() as u64;
+        Ok(outcome)
+    }
+
+    /// Carries a plan out, portion by portion. Gives where the first one begins that is left because a program calls.
+    fn carry_out(
+        &self,
+        map: MapId,
+        plan: &LayoutPlan,
+        runs: &[LaidRun],
+        options: &DefragOptions,
+        outcome: &mut DefragOutcome,
+    ) -> Result<Option<Lbn>> {
+        let blocks_min = u64::from(options.run_blocks_min.unwrap_or(0));
+        for stretch in &plan.stretches {
+            let mut rest = &runs[stretch.from..stretch.to];
+            while !rest.is_empty() {
+                let mut size = self.worker.defragging.lock();
+                // Who closes the volume waits for the portion under way, and no other may begin.
+                if self.signals.is_stopped() {
+                    return Ok(None);
+                }
+                let (portion, behind) = portion::first_of(rest, size.blocks().max(blocks_min));
+                if !self.defrag_portion(map, portion, options.gives_way, &mut size, outcome)? {
+                    return Ok(Some(portion[0].first));
+                }
+                rest = behind;
+            }
+        }
+        Ok(None)
+    }
+
+    /// The runs of a part of a map, from an lbn on that begins one, and where the next part begins. No run is cut, so
+    /// that the part has more than `shards_max` shards where a run is longer.
+    pub fn window_of(&self, map: MapId, from: Lbn, shards_max: usize) -> Result<(Vec<LaidRun>, Option<Lbn>)> {
+        let (mut runs, mut seen) = (Vec::new(), 0);
+        let mut at = Some(from);
+        while let Some(from) = at {
+            let (shards, next) = self.add_runs(map, from, Lbn(u64::MAX), &mut runs)?;
+            seen += shards;
+            at = next;
+            if seen >= shards_max && runs.len() > 1 && next.is_some() {
+                let last = runs.pop();
+                return Ok((runs, last.map(|last| last.first)));
+            }
+        }
+        Ok((runs, None))
+    }
+
+    fn runs_within(&self, map: MapId, from: Lbn, until: Lbn) -> Result<Vec<LaidRun>> {
+        let mut runs = Vec::new();
+        let mut at = Some(from);
+        while let Some(from) = at {
+            at = self.add_runs(map, from, until, &mut runs)?.1;
+        }
+        Ok(runs)
+    }
+
+    /// Adds the runs of some shards, between two lbns. Gives how many shards these are, and where to go on.
+    fn add_runs(&self, map: MapId, from: Lbn, until: Lbn, runs: &mut Vec<LaidRun>) -> Result<(usize, Option<Lbn>)> {
+        let _map = self.maps.lock(map).read();
+        self.attached(map)?;
+        self.each_extent(map, from, until, &mut |lbn, pbn, blocks| LaidRun::add(runs, lbn, pbn, blocks))
+    }
+
+    /// Calls `each` with the extents of some shards: first lbn, first pbn, blocks. Gives how many shards these are, and
+    /// where to go on. The caller holds the map's lock.
+    fn each_extent(
+        &self,
+        map: MapId,
+        from: Lbn,
+        until: Lbn,
+        each: &mut dyn FnMut(Lbn, Pbn, u64),
+    ) -> Result<(usize, Option<Lbn>)> {
+        let mut shards = self.stored_shards(map, from.0 / SHARD_BLOCKS, PORTION_SHARDS)?;
+        let may_be_more = shards.len() == PORTION_SHARDS;
+        shards.retain(|shard| shard * SHARD_BLOCKS < until.0);
+        for &shard in &shards {
+            let begins = shard * SHARD_BLOCKS;
+            let inside = |lbn: Lbn| lbn.0.saturating_sub(begins).min(SHARD_BLOCKS) as u16;
+            for extent in self.shard(ShardKey { map, shard })?.slice(inside(from), inside(until)) {
+                if let Target::Data(pbn) = extent.target {
+                    each(Lbn(begins + u64::from(extent.first)), pbn, u64::from(extent.blocks));
+                }
+            }
+        }
+        let next = shards.last().filter(|_| may_be_more).map(|last| Lbn((last + 1) * SHARD_BLOCKS));
+        Ok((shards.len(), next.filter(|next| *next < until)))
+    }
+
+    /// Of runs that may move: how many of their blocks are shared, and whether one of them keeps the run where it is.
+    fn look_at_short(&self, runs: &mut [LaidRun], run_blocks_min: u32) -> Result<()> {
+        let is_short = |run: &LaidRun| run.blocks < u64::from(run_blocks_min);
+        let pbns_of = |run: &LaidRun| Run { pbn: run.pbn, blocks: run.blocks }.pbns();
+        let mut pbns: Vec<Pbn> = runs.iter().filter(|run| is_short(run)).flat_map(pbns_of).collect();
+        pbns.sort_unstable();
+        pbns.dedup();
+        let entries = self.entries_at(&pbns)?;
+        for run in runs.iter_mut().filter(|run| is_short(run)) {
+            let known = || pbns_of(run).map(|pbn| entries.get(&pbn).filter(|entry| entry.serves(entry.tag)));
+            let must_stay = known().any(|entry| entry.is_none());
+            let shared = known().flatten().filter(|entry| entry.count > 1).count() as u64;
+            (run.must_stay, run.shared) = (must_stay, shared);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,346 @@
+//! A portion of a relayout: its blocks are read and compared with what the table says of them, written to a free run,
+//! and published under the file's lock: the places get the new blocks, the old ones are released. Only what the map
+//! still has as it was seen moves.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use oncefs_dedup::{BatchSize, LaidRun};
+
+use super::{DefragOutcome, ExtentsLeft};
+use crate::core::Core;
+use crate::format::page::Entry;
+use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
+use crate::space::allocator::Run;
+use crate::state::published::{Plan, StoredBlock};
+use crate::worker::remap::place_of;
+use crate::write::publish::MapEdit;
+use crate::{BLOCK_BYTES, Blocks, Lbn, MapId, Pbn, Result};
+
+/// Blocks with at most this gap between them are read in one request.
+const GAP_BLOCKS_MAX: u64 = 8;
+/// Blocks read in one request, at most.
+const SPAN_BLOCKS_MAX: u64 = 256;
+/// Where no free run is long enough, what should have it is halved, at most so often.
+const HALVINGS_MAX: u32 = 3;
+/// One part in so many of the data area stays free for others.
+const ROOM_SHARE: u64 = 64;
+/// While programs ask for anything, each portion is followed by a rest as long as it took, at most this.
+const REST_MAX: Duration = Duration::from_millis(250);
+/// A request that came so short a time ago counts as one that goes on.
+const BUSY_WITHIN: Duration = Duration::from_millis(50);
+
+/// A block of a file, and what the table says of it.
+#[derive(Clone, Copy)]
+struct Seen {
+    lbn: Lbn,
+    pbn: Pbn,
+    entry: Entry,
+}
+
+/// A run that is to move: its blocks, and the number of the first one among those of the portion that are read.
+struct Moving {
+    blocks: Vec<Seen>,
+    at: usize,
+}
+
+/// Runs that follow each other in the file and become one: at least two.
+type Group = Vec<Moving>;
+
+/// Cuts a portion of so many blocks, and of at least two runs, from a stretch. No single run is left behind.
+pub fn first_of(stretch: &[LaidRun], portion_blocks: u64) -> (&[LaidRun], &[LaidRun]) {
+    let mut blocks = 0;
+    let is_before_end = |run: &&LaidRun| {
+        blocks += run.blocks;
+        blocks < portion_blocks
+    };
+    let runs = stretch.iter().take_while(is_before_end).count() + 1;
+    let runs = if runs + 1 >= stretch.len() { stretch.len() } else { runs.max(2) };
+    stretch.split_at(runs)
+}
+
+impl Core {
+    /// Lays a portion out again, adds to the outcome what became of it, and learns how long it took. False: it was left
+    /// as it is, because a program called before it was read.
+    pub fn defrag_portion(
+        &self,
+        map: MapId,
+        portion: &[LaidRun],
+        gives_way: bool,
+        size: &mut BatchSize,
+        outcome: &mut DefragOutcome,
+    ) -> Result<bool> {
+        self.wait_for_background_room();
+        let began = self.foreground.now();
+        // From here on no block that is seen is reused, so that it holds what the table says of it.
+        let pin = self.space.pins.pin();
+        let seen = self.as_planned(map, portion)?;
+        let blocks = seen.iter().flatten().map(|run| run.blocks.len()).sum::<usize>();
+        let mut bytes = self.data.pool.take(blocks * BLOCK_BYTES);
+        let mut left = ExtentsLeft::default();
+        let mut sound = Vec::new();
+        for group in together(seen, &mut left.changed) {
+            let Some(read) = self.read_group(group, &mut bytes, gives_way) else { return Ok(false) };
+            sound.extend(together(read, &mut left.damaged));
+        }
+        outcome.left.add(&left);
+        for group in sound {
+            self.defrag_group(map, group, &bytes, HALVINGS_MAX, outcome)?;
+        }
+        // Nothing is held on to while others work.
+        drop((pin, bytes));
+        let took = self.foreground.now() - began;
+        size.ran(blocks as u64, took);
+        self.rest_beside_requests(took);
+        Ok(true)
+    }
+
+    /// Each run of a portion as it is now; None: it is not what was planned with, or costs more.
+    fn as_planned(&self, map: MapId, portion: &[LaidRun]) -> Result<Vec<Option<Moving>>> {
+        let places = self.places_in(map, portion)?;
+        let mut pbns: Vec<Pbn> = places.iter().map(|(_, pbn)| *pbn).collect();
+        pbns.sort_unstable();
+        pbns.dedup();
+        let entries = self.entries_at(&pbns)?;
+        let mut at = 0;
+        let mut moving = |run: &LaidRun| {
+            let from = places.partition_point(|(lbn, _)| *lbn < run.first);
+            let to = places.partition_point(|(lbn, _)| *lbn < run.end);
+            let seen = |&(lbn, pbn): &(Lbn, Pbn)| Some(Seen { lbn, pbn, entry: *entries.get(&pbn)? });
+            let blocks: Vec<Seen> = places[from..to].iter().map_while(seen).collect();
+            let is_same = Run { pbn: run.pbn, blocks: run.blocks }.pbns().eq(blocks.iter().map(|block| block.pbn));
+            let shared = blocks.iter().filter(|block| block.entry.count > 1).count() as u64;
+            let begins = at;
+            (is_same && shared <= run.shared).then(|| {
+                at += blocks.len();
+                Moving { blocks, at: begins }
+            })
+        };
+        Ok(portion.iter().map(&mut moving).collect())
+    }
+
+    /// What the map has where a portion was, in the order of lbns, up to twice as much: more is not what was planned.
+    fn places_in(&self, map: MapId, portion: &[LaidRun]) -> Result<Vec<(Lbn, Pbn)>> {
+        let planned = portion.iter().map(|run| run.blocks as usize).sum::<usize>();
+        let mut places: Vec<(Lbn, Pbn)> = Vec::with_capacity(planned);
+        let _map = self.maps.lock(map).read();
+        self.attached(map)?;
+        let mut from = Some(portion[0].first);
+        let until = portion[portion.len() - 1].end;
+        while let Some(at) = from.filter(|_| places.len() <= 2 * planned) {
+            (_, from) = self.each_extent(map, at, until, &mut |lbn, pbn, blocks| {
+                places.extend((0..blocks).map(|n| (lbn.plus(n), pbn.plus(n))));
+            })?;
+        }
+        Ok(places)
+    }
+
+    /// Reads runs to their places in `bytes`. None in the place of a run: a block of it is not what the table says of it.
+    /// None: a program called.
+    fn read_group(&self, group: Group, bytes: &mut [u8], gives_way: bool) -> Option<Vec<Option<Moving>>> {
+        let (at, end) = (group[0].at, end_of(&group));
+        let contents = bytes[at * BLOCK_BYTES..end * BLOCK_BYTES].chunks_exact_mut(BLOCK_BYTES);
+        let pbns = group.iter().flat_map(|run| &run.blocks).map(|block| block.pbn);
+        if !self.read_past_cache(pbns.zip(contents).collect(), gives_way) {
+            return None;
+        }
+        let is_sound = |(n, seen): (usize, &Seen)| {
+            let is_sound = seen.entry.serves(seen.entry.tag) && self.is_sound(&seen.entry, block_at(bytes, n));
+            if !is_sound {
+                self.suspect(seen.pbn);
+            }
+            is_sound
+        };
+        Some(group.into_iter().map(|run| (run.at..).zip(&run.blocks).all(is_sound).then_some(run)).collect())
+    }
+
+    /// Reads blocks of which most are read only once, so that the read cache stays as it is: those near each other in
+    /// one request. One that cannot be read is zeros, which no block is. False: a program called before the end.
+    fn read_past_cache(&self, mut blocks: Vec<(Pbn, &mut [u8])>, gives_way: bool) -> bool {
+        blocks.retain_mut(|(pbn, content)| match self.staging.get(*pbn) {
+            Some(staged) => {
+                content.copy_from_slice(&staged);
+                false
+            }
+            None => true,
+        });
+        blocks.sort_unstable_by_key(|(pbn, _)| *pbn);
+        let mut rest = blocks.as_mut_slice();
+        while let Some((first, _)) = rest.first() {
+            if gives_way && self.foreground.calls() {
+                return false;
+            }
+            let (first, mut end) = (*first, first.plus(1));
+            let is_near = |(pbn, _): &&mut (Pbn, &mut [u8])| {
+                let is_near = pbn.0 <= end.0 + GAP_BLOCKS_MAX && pbn.0 < first.0 + SPAN_BLOCKS_MAX;
+                end = if is_near { pbn.plus(1) } else { end };
+                is_near
+            };
+            let near = rest.iter_mut().take_while(is_near).count();
+            let (span, behind) = rest.split_at_mut(near);
+            self.read_span_past_cache(span);
+            rest = behind;
+        }
+        true
+    }
+
+    fn read_span_past_cache(&self, blocks: &mut [(Pbn, &mut [u8])]) {
+        let (first, last) = (blocks[0].0, blocks[blocks.len() - 1].0);
+        let mut span = self.data.pool.take((last.0 + 1 - first.0) as usize * BLOCK_BYTES);
+        if self.read_device(first, &mut span).is_ok() {
+            for (pbn, content) in blocks {
+                content.copy_from_slice(block_at(&span, (pbn.0 - first.0) as usize));
+            }
+            return;
+        }
+        for (pbn, content) in blocks {
+            if self.read_device(*pbn, content).is_err() {
+                content.fill(0);
+            }
+        }
+    }
+
+    /// Writes a group to one free run and publishes it. Where there is none, its halves get one each.
+    fn defrag_group(
+        &self,
+        map: MapId,
+        mut group: Group,
+        bytes: &[u8],
+        halvings_left: u32,
+        outcome: &mut DefragOutcome,
+    ) -> Result<()> {
+        let blocks = group.iter().map(|run| run.blocks.len() as u64).sum();
+        let left_min = Blocks(self.totals().data.0 / ROOM_SHARE);
+        let Some(run) = self.allocate_contiguous(blocks, left_min)? else {
+            if halvings_left == 0 || group.len() < 4 {
+                outcome.left.for_room += group.len() as u64 - 1;
+                return Ok(());
+            }
+            outcome.left.for_room += 1;
+            let behind = group.split_off(group.len() / 2);
+            self.defrag_group(map, group, bytes, halvings_left - 1, outcome)?;
+            return self.defrag_group(map, behind, bytes, halvings_left - 1, outcome);
+        };
+        let mut contents = group.iter().flat_map(|run| (run.at..run.at + run.blocks.len()).map(|n| block_at(bytes, n)));
+        self.write_run(run, &mut contents).inspect_err(|_| self.give_back(&[run]))?;
+        self.publish_group(map, group, run, outcome).inspect_err(|_| self.give_back(&[run]))
+    }
+
+    /// Publishes what of a group the map still has as it was seen. An error leaves all of the new run unpublished.
+    fn publish_group(&self, map: MapId, group: Group, run: Run, outcome: &mut DefragOutcome) -> Result<()> {
+        let begins = group[0].at;
+        let _map = self.maps.lock(map).write();
+        self.attached(map)?;
+        let mut edit = MapEdit::new(self, map);
+        let mut changed = 0;
+        let moved = unchanged(&mut edit, map, group, &mut changed)?;
+        let run_of = |moving: &Moving| {
+            let pbn = run.pbn.plus((moving.at - begins) as u64);
+            Run { pbn, blocks: moving.blocks.len() as u64 }
+        };
+        let taken: Vec<Run> = moved.iter().map(run_of).collect();
+        if !moved.is_empty() {
+            self.apply_certain(plan_of(edit, map, &moved, &taken)?)?;
+        }
+        self.landed(&taken);
+        self.give_back(&without(run, &taken));
+        outcome.left.changed += changed;
+        self.count_moved(&moved, outcome);
+        Ok(())
+    }
+
+    fn count_moved(&self, moved: &[Moving], outcome: &mut DefragOutcome) {
+        let blocks = || moved.iter().flat_map(|moving| &moving.blocks);
+        outcome.blocks_moved += blocks().count() as u64;
+        outcome.blocks_unshared += blocks().filter(|block| block.entry.count > 1).count() as u64;
+        self.stats.counters.blocks_defragmented.fetch_add(blocks().count() as u64, Relaxed);
+    }
+
+    /// Programs come first: while they ask for anything, half of the time is theirs.
+    fn rest_beside_requests(&self, took: Duration) {
+        let is_busy = self.foreground.last().is_some_and(|last| self.foreground.now() < last + BUSY_WITHIN);
+        if is_busy {
+            std::thread::sleep(took.min(REST_MAX));
+        }
+    }
+}
+
+/// Groups of runs that are left and follow each other, of at least two. What could not become fewer is counted.
+fn together(runs: Vec<Option<Moving>>, lost: &mut u64) -> Vec<Group> {
+    let possible = runs.len().saturating_sub(1);
+    let mut groups: Vec<Group> = vec![Vec::new()];
+    for run in runs {
+        match run {
+            Some(run) => groups.last_mut().expect("there is always one").push(run),
+            None => groups.push(Vec::new()),
+        }
+    }
+    groups.retain(|group| group.len() > 1);
+    *lost += (possible - groups.iter().map(|group| group.len() - 1).sum::<usize>()) as u64;
+    groups
+}
+
+fn end_of(group: &Group) -> usize {
+    group.last().map_or(0, |run| run.at + run.blocks.len())
+}
+
+fn block_at(bytes: &[u8], n: usize) -> &[u8] {
+    &bytes[n * BLOCK_BYTES..(n + 1) * BLOCK_BYTES]
+}
+
+/// The runs of a group that the map has as they were seen, but for those that gain nothing any more.
+fn unchanged(edit: &mut MapEdit<'_>, map: MapId, group: Group, changed: &mut u64) -> Result<Vec<Moving>> {
+    let mut seen = Vec::with_capacity(group.len());
+    for moving in group {
+        seen.push(is_unchanged(edit, map, &moving.blocks)?.then_some(moving));
+    }
+    Ok(together(seen, changed).into_iter().flatten().collect())
+}
+
+/// What moving these runs to those changes.
+fn plan_of(mut edit: MapEdit<'_>, map: MapId, moved: &[Moving], to: &[Run]) -> Result<Plan> {
+    let mut stores = Vec::new();
+    for (moving, run) in moved.iter().zip(to) {
+        set_run(&mut edit, map, &moving.blocks, run.pbn)?;
+        let store =
+            |(pbn, seen): (Pbn, &Seen)| StoredBlock { pbn, tag: seen.entry.tag, fingerprint: seen.entry.fingerprint };
+        stores.extend(run.pbns().zip(&moving.blocks).map(store));
+    }
+    Ok(Plan { stores, ..edit.into_plan() })
+}
+
+/// Whether the map has every block where it was seen.
+fn is_unchanged(edit: &mut MapEdit<'_>, map: MapId, blocks: &[Seen]) -> Result<bool> {
+    for block in blocks {
+        let (key, place) = place_of(map, block.lbn);
+        let now = edit.look(key, place, place + 1)?;
+        if !now.iter().any(|extent| extent.target == Target::Data(block.pbn)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Gives the places of blocks new ones that follow each other.
+fn set_run(edit: &mut MapEdit<'_>, map: MapId, blocks: &[Seen], mut pbn: Pbn) -> Result<()> {
+    let is_one_extent = |a: &Seen, b: &Seen| a.lbn.plus(1) == b.lbn && !b.lbn.0.is_multiple_of(SHARD_BLOCKS);
+    for part in blocks.chunk_by(is_one_extent) {
+        let (key, first) = place_of(map, part[0].lbn);
+        edit.set(key, Extent { first, blocks: part.len() as u16, target: Target::Data(pbn) })?;
+        pbn = pbn.plus(part.len() as u64);
+    }
+    Ok(())
+}
+
+/// What is left of a run without parts of it, which come in order.
+fn without(run: Run, taken: &[Run]) -> Vec<Run> {
+    let mut left = Vec::new();
+    let mut at = run.pbn;
+    for taken in taken.iter().chain([&Run { pbn: run.end(), blocks: 0 }]) {
+        if at < taken.pbn {
+            left.push(Run { pbn: at, blocks: taken.pbn.0 - at.0 });
+        }
+        at = taken.end();
+    }
+    left
+}

@@ -1,0 +1,322 @@
+//! Explain: how a file lies in the data area, and why: which of its blocks it shares, which it has alone, and what the
+//! detector says of these today. Looks at everything and changes nothing: no hint is healed, promoted or dropped.
+//!
+//! Who else refers to a block is not known here, see `referrers`. A file is explained in portions, each as the file was
+//! at one moment; between two portions it may change.
+
+mod verdict;
+
+use oncefs_dedup::Hint;
+use serde::{Deserialize, Serialize};
+
+use crate::core::Core;
+use crate::format::keys::ShardKey;
+use crate::format::page::Entry;
+use crate::format::shard::{SHARD_BLOCKS, Target};
+use crate::layout::referrers::References;
+use crate::worker::merge_target::Holders;
+use crate::worker::revisit::ascending;
+use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
+use verdict::{Known, verdicts};
+
+/// Shards explained in one portion: 32 MiB of a file without holes.
+const PORTION_SHARDS: usize = 32;
+
+/// A portion of a file, explained. Numbers are plain, as in every report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explained {
+    /// The file's map, as in [`crate::Referrer`].
+    pub map: u64,
+    /// Neighbours that fare alike, in the order of the file and without gaps.
+    pub runs: Vec<ExplainedRun>,
+    /// The lbn at which the next portion begins; None: there is nothing but hole behind.
+    pub next: Option<u64>,
+    /// The shortest run that the file shares, in blocks.
+    pub run_blocks_min: u32,
+    /// What set it, or why the file is left alone.
+    pub run_blocks_min_from: String,
+    /// Whether none of its blocks are shared from now on, neither as they are written nor by the worker.
+    #[serde(default)]
+    pub is_left_alone: bool,
+}
+
+/// Blocks that follow each other in the file and of which the same can be said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExplainedRun {
+    /// The first block's number in the file.
+    pub lbn: u64,
+    /// How many blocks.
+    pub blocks: u64,
+    /// What they are. Each pbn in it is that of the first block; those of the others follow.
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// What a block of a file is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "kebab-case")]
+pub enum What {
+    /// Nothing is stored: it reads as zeros.
+    Hole,
+    /// It reads as zeros, and space is promised to the first write.
+    Reserved,
+    /// Several places refer to the block.
+    Shared {
+        /// The block.
+        pbn: u64,
+        /// References from files, this one included.
+        references: u32,
+    },
+    /// Only this place refers to the block.
+    Own {
+        /// The block.
+        pbn: u64,
+        /// Equal blocks that are known.
+        equal: Equal,
+        /// Whether the worker is still to look at it.
+        waits: bool,
+    },
+    /// The block is known to be damaged.
+    Bad {
+        /// The block.
+        pbn: u64,
+        /// The block that is read in its place; None: reading it fails.
+        home: Option<u64>,
+        /// References from files, this one included.
+        references: u32,
+    },
+    /// It was written or freed while it was looked at.
+    Changed,
+}
+
+/// What is known of blocks equal to one that is not shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "known", rename_all = "kebab-case")]
+pub enum Equal {
+    /// No hint names an equal block.
+    None,
+    /// The runs with equal blocks are too short to be shared.
+    TooShort {
+        /// The equal block in the longest of them.
+        equal_pbn: u64,
+        /// Its length.
+        longest_blocks: u32,
+    },
+    /// A run with equal blocks is long enough: whoever looks at the block next shares it.
+    LongEnough {
+        /// The equal block in it.
+        equal_pbn: u64,
+    },
+}
+
+impl What {
+    /// The same said of the block `n` blocks further on.
+    pub fn plus(&self, n: u64) -> Self {
+        let mut what = self.clone();
+        match &mut what {
+            Self::Hole | Self::Reserved | Self::Changed => {}
+            Self::Shared { pbn, .. } => *pbn += n,
+            Self::Bad { pbn, home, .. } => {
+                *pbn += n;
+                *home = home.map(|home| home + n);
+            }
+            Self::Own { pbn, equal, .. } => {
+                *pbn += n;
+                match equal {
+                    Equal::None => {}
+                    Equal::TooShort { equal_pbn, .. } | Equal::LongEnough { equal_pbn } => *equal_pbn += n,
+                }
+            }
+        }
+        what
+    }
+
+    /// The block that the map names.
+    pub fn pbn(&self) -> Option<u64> {
+        match self {
+            Self::Hole | Self::Reserved | Self::Changed => None,
+            Self::Shared { pbn, .. } | Self::Own { pbn, .. } | Self::Bad { pbn, .. } => Some(*pbn),
+        }
+    }
+}
+
+/// Adds blocks behind the last run: to it, if the same can be said of them.
+pub fn push_run(runs: &mut Vec<ExplainedRun>, run: ExplainedRun) {
+    match runs.last_mut() {
+        Some(last) if last.lbn + last.blocks == run.lbn && last.what.plus(last.blocks) == run.what => {
+            last.blocks += run.blocks;
+        }
+        _ if run.blocks > 0 => runs.push(run),
+        _ => {}
+    }
+}
+
+/// What a map said at one moment.
+struct Seen {
+    /// What is mapped, in order, with what lies around the portion so that runs across its ends are known.
+    blocks: Vec<(Lbn, Target)>,
+    /// The end of the portion.
+    end: Lbn,
+    /// Whether something is mapped behind it.
+    goes_on: bool,
+}
+
+impl Core {
+    /// See [`crate::Store::explain`].
+    pub fn explain(&self, map: MapId, from: Lbn) -> Result<Explained> {
+        // If it fell since it was asked for last, the file is noted for the worker, as its next write would note it.
+        let run_blocks_min = self.run_blocks_min(map);
+        let (runs, next) = self.explain_with(map, from, run_blocks_min)?;
+        let (effective_policy, run_blocks_min_from) =
+            (self.effective_policy(map), self.why_effective(self.file_policy(map)));
+        let is_left_alone = !effective_policy.is_inline && !effective_policy.is_later;
+        Ok(Explained { map: map.0, runs, next, run_blocks_min, run_blocks_min_from, is_left_alone })
+    }
+
+    /// The runs of a portion, as a file with this shortest run would have them, and where the next one begins.
+    fn explain_with(&self, map: MapId, from: Lbn, run_blocks_min: u32) -> Result<(Vec<ExplainedRun>, Option<u64>)> {
+        // No block that is seen is reused, so that it holds what the table says of it.
+        let _pin = self.space.pins.pin();
+        let seen = self.look_at_map(map, from, u64::from(run_blocks_min).div_ceil(SHARD_BLOCKS))?;
+        let said = self.explain_blocks(map, &seen.blocks, run_blocks_min)?;
+        let mut runs = Vec::new();
+        let mut at = from;
+        let inside = seen.blocks.iter().zip(said).filter(|((lbn, _), _)| (from..seen.end).contains(lbn));
+        for ((lbn, _), what) in inside {
+            push_run(&mut runs, ExplainedRun { lbn: at.0, blocks: lbn.0 - at.0, what: What::Hole });
+            push_run(&mut runs, ExplainedRun { lbn: lbn.0, blocks: 1, what });
+            at = lbn.plus(1);
+        }
+        if seen.goes_on {
+            push_run(&mut runs, ExplainedRun { lbn: at.0, blocks: seen.end.0 - at.0, what: What::Hole });
+        }
+        Ok((runs, seen.goes_on.then_some(seen.end.0)))
+    }
+
+    /// What is mapped in a portion and in the `margin` shards on either side, at one moment.
+    fn look_at_map(&self, map: MapId, from: Lbn, margin: u64) -> Result<Seen> {
+        let _map = self.maps.lock(map).read();
+        if self.state.lock().is_detached(map) {
+            return Err(Error::MapDetached);
+        }
+        let first = from.0 / SHARD_BLOCKS;
+        let start = first.saturating_sub(margin);
+        let limit = PORTION_SHARDS + 2 * margin as usize + 1;
+        let shards = self.stored_shards(map, start, limit)?;
+        let inside: Vec<u64> = shards.iter().copied().filter(|shard| *shard >= first).collect();
+        let mut blocks = Vec::new();
+        for &shard in &shards {
+            let key = ShardKey { map, shard };
+            for extent in self.shard(key)?.extents() {
+                let targets = (0..u64::from(extent.blocks)).map(|n| (n, extent.target.plus(n)));
+                blocks.extend(targets.map(|(n, target)| (key.first().plus(u64::from(extent.first) + n), target)));
+            }
+        }
+        let last = inside.iter().take(PORTION_SHARDS).next_back().copied();
+        let end = last.map_or(from, |last| Lbn((last + 1) * SHARD_BLOCKS));
+        Ok(Seen { blocks, end, goes_on: inside.len() > PORTION_SHARDS })
+    }
+
+    /// What can be said of each block.
+    fn explain_blocks(&self, map: MapId, blocks: &[(Lbn, Target)], run_blocks_min: u32) -> Result<Vec<What>> {
+        let pbns = blocks.iter().filter_map(|(_, target)| match target {
+            Target::Data(pbn) => Some(*pbn),
+            Target::Hole | Target::Reserved => None,
+        });
+        let references = self.references(pbns)?;
+        let mut holders = self.peek_in_both(references.sound())?;
+        self.extend(blocks, &references, &mut holders)?;
+        let known: Vec<Known> =
+            blocks.iter().map(|(lbn, target)| known_of(*lbn, *target, &references, &holders)).collect();
+        let waits = self.which_wait(map, blocks);
+        let last = known.iter().rfind(|block| block.own.is_some()).map(|block| block.lbn);
+        let end = last.map(|last| self.end_blocks_min(map, last)).transpose()?.flatten();
+        let equal = verdicts(&known, run_blocks_min, last.zip(end));
+        let what = |((&(_, target), equal), waits)| match target {
+            Target::Hole => What::Hole,
+            Target::Reserved => What::Reserved,
+            Target::Data(pbn) => references.what(pbn, equal, waits),
+        };
+        Ok(blocks.iter().zip(equal).zip(waits).map(what).collect())
+    }
+
+    /// Which blocks the worker is still to look at.
+    fn which_wait(&self, map: MapId, blocks: &[(Lbn, Target)]) -> Vec<bool> {
+        let is_later = self.is_later(map);
+        let pass = self.worker.pass.lock();
+        let skipped = self.backlog.skipped.lock();
+        let is_due =
+            |lbn: Lbn| skipped.has(map.0, lbn) || pass.is_ahead_of(ShardKey { map, shard: lbn.0 / SHARD_BLOCKS });
+        let waits = |lbn: Lbn| is_later && is_due(lbn);
+        blocks.iter().map(|(lbn, _)| waits(*lbn)).collect()
+    }
+
+    /// Live blocks with the same tag as each given one, itself included, by tag: what the worker would find, asked for
+    /// without a trace.
+    fn peek_in_both(&self, blocks: impl Iterator<Item = (Pbn, Entry)>) -> Result<Holders> {
+        let mut hints: Vec<(Tag, Pbn)> = blocks.map(|(pbn, entry)| (entry.tag, pbn)).collect();
+        let mut tags: Vec<Tag> = hints.iter().map(|(tag, _)| *tag).collect();
+        tags.sort_unstable();
+        tags.dedup();
+        {
+            let mut memory = self.hints.memory.lock();
+            let mut pbns = Vec::new();
+            for tag in &tags {
+                pbns.clear();
+                memory.peek(*tag, &mut pbns);
+                hints.extend(pbns.iter().map(|pbn| (*tag, *pbn)));
+            }
+        }
+        let on_their_way = self.hints.evicted.lock().clone();
+        for Hint { tag, pbn } in on_their_way {
+            let from = tags.partition_point(|whole| Hint::new(*whole, pbn).tag < tag);
+            let same = tags[from..].iter().take_while(|whole| Hint::new(**whole, pbn).tag == tag);
+            hints.extend(same.map(|whole| (*whole, pbn)));
+        }
+        hints.extend(self.look_up_tags_on_disk(&tags));
+        let entries = self.entries_at(&ascending(hints.iter().map(|(_, pbn)| *pbn)))?;
+        hints.sort_unstable();
+        hints.dedup();
+        let mut holders = Holders::new();
+        for (tag, pbn) in hints {
+            if let Some(entry) = entries.get(&pbn).filter(|entry| entry.serves(tag)) {
+                holders.entry(tag).or_default().push((pbn, *entry));
+            }
+        }
+        Ok(holders)
+    }
+
+    /// Adds holders that no hint names: a run is found whole by any of its blocks (hints may name one content of many
+    /// only).
+    fn extend(&self, blocks: &[(Lbn, Target)], references: &References, holders: &mut Holders) -> Result<()> {
+        let sound = |(lbn, target): &(Lbn, Target)| match target {
+            Target::Data(pbn) => references.sound_entry(*pbn).map(|entry| (*lbn, (entry.tag, *pbn))),
+            Target::Hole | Target::Reserved => None,
+        };
+        let sound: Vec<(Lbn, (Tag, Pbn))> = blocks.iter().filter_map(sound).collect();
+        for stretch in sound.chunk_by(|a, b| a.0.plus(1) == b.0) {
+            let stretch: Vec<(Tag, Pbn)> = stretch.iter().map(|(_, block)| *block).collect();
+            self.extend_holders(&stretch, (None, None), holders)?;
+        }
+        Ok(())
+    }
+}
+
+/// Which blocks may hold what a block holds: for one that is shared its own too, since that is where its run goes on.
+fn known_of(lbn: Lbn, target: Target, references: &References, holders: &Holders) -> Known {
+    let Target::Data(pbn) = target else { return Known { lbn, own: None, is_shared: false, holders: Vec::new() } };
+    let Some(entry) = references.sound_entry(pbn) else {
+        return Known { lbn, own: None, is_shared: false, holders: Vec::new() };
+    };
+    let is_shared = references.of_files(pbn) > 1;
+    let differs = |other: &Entry| {
+        entry.fingerprint.is_some() && other.fingerprint.is_some() && entry.fingerprint != other.fingerprint
+    };
+    let found = holders.get(&entry.tag).map(Vec::as_slice).unwrap_or_default();
+    let holders = found.iter().filter(|(other, held)| if *other == pbn { is_shared } else { !differs(held) });
+    Known { lbn, own: Some(pbn), is_shared, holders: holders.map(|(pbn, _)| *pbn).collect() }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
+mod tests;

@@ -1,0 +1,182 @@
+//! Layout: how long the runs of all files are, and how much of them is shared. All maps are gone through in portions
+//! of bounded size; a run that reaches the end of a portion is handed to the next one.
+
+use serde::{Deserialize, Serialize};
+
+use crate::core::Core;
+use crate::format::keys::ShardKey;
+use crate::layout::referrers::{MapCursor, Referrer};
+use crate::{MapId, Pbn, Result};
+
+/// Shards gone through in one portion: at most 65,536 blocks.
+const PORTION_SHARDS: usize = 256;
+
+/// A run that may go on in the next portion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenRun {
+    /// The run so far.
+    pub run: Referrer,
+    /// Its blocks that several places refer to.
+    pub shared_blocks: u64,
+}
+
+/// Where going through all maps goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayoutCursor {
+    /// The next shard; None: the beginning.
+    pub at: Option<MapCursor>,
+    /// What was not at its end.
+    pub open: Option<OpenRun>,
+}
+
+/// Runs of one class of lengths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunClass {
+    /// How many.
+    pub runs: u64,
+    /// Their blocks.
+    pub blocks: u64,
+    /// Of these, blocks that several places refer to.
+    pub shared_blocks: u64,
+}
+
+/// What a portion has of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileLayout {
+    /// Its map.
+    pub map: u64,
+    /// Runs that began in this portion.
+    pub runs: u64,
+    /// Blocks of data in it.
+    pub blocks: u64,
+}
+
+/// A portion of all maps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayoutPortion {
+    /// By file, in the order of maps. A file that reaches into the next portion is in that too.
+    pub files: Vec<FileLayout>,
+    /// `classes[i]`: runs of 2^i blocks and more, and less than twice that, which ended in this portion.
+    pub classes: Vec<RunClass>,
+    /// Where to go on; None: these were all.
+    pub next: Option<LayoutCursor>,
+}
+
+impl LayoutPortion {
+    /// Counts a part of a file; gives the run that it belongs to, which may go on.
+    fn add(&mut self, open: Option<OpenRun>, part: Referrer, shared_blocks: u64) -> OpenRun {
+        let goes_on = open.filter(|open| {
+            let run = &open.run;
+            run.map == part.map && run.lbn + run.blocks == part.lbn && run.pbn + run.blocks == part.pbn
+        });
+        match self.files.last_mut() {
+            Some(file) if file.map == part.map => {
+                file.runs += u64::from(goes_on.is_none());
+                file.blocks += part.blocks;
+            }
+            _ => self.files.push(FileLayout { map: part.map, runs: u64::from(goes_on.is_none()), blocks: part.blocks }),
+        }
+        match goes_on {
+            Some(OpenRun { run, shared_blocks: before }) => OpenRun {
+                run: Referrer { blocks: run.blocks + part.blocks, ..run },
+                shared_blocks: before + shared_blocks,
+            },
+            None => {
+                open.into_iter().for_each(|open| self.close(&open));
+                OpenRun { run: part, shared_blocks }
+            }
+        }
+    }
+
+    /// Counts a run that is at its end.
+    fn close(&mut self, open: &OpenRun) {
+        let class = open.run.blocks.ilog2() as usize;
+        if self.classes.len() <= class {
+            self.classes.resize(class + 1, RunClass::default());
+        }
+        let class = &mut self.classes[class];
+        class.runs += 1;
+        class.blocks += open.run.blocks;
+        class.shared_blocks += open.shared_blocks;
+    }
+}
+
+impl Core {
+    /// See [`crate::Store::layout`].
+    pub fn layout(&self, from: LayoutCursor) -> Result<LayoutPortion> {
+        // What the table says of a block is then about what a map had there.
+        let _pin = self.space.pins.pin();
+        let mut parts = Vec::new();
+        let at = from.at.unwrap_or(MapCursor { map: 0, shard: 0 });
+        let at = ShardKey { map: MapId(at.map), shard: at.shard };
+        let next = self.each_data_extent(at, PORTION_SHARDS, &mut |part| parts.push(part))?;
+        let pbns = |part: &Referrer| (part.pbn..part.pbn + part.blocks).map(Pbn);
+        let references = self.references(parts.iter().flat_map(pbns))?;
+        let mut portion = LayoutPortion::default();
+        let mut open = from.open.filter(|open| open.run.is_within_bounds());
+        for part in parts {
+            let shared_blocks = pbns(&part).filter(|pbn| references.of_files(*pbn) > 1).count() as u64;
+            open = Some(portion.add(open, part, shared_blocks));
+        }
+        match next {
+            Some(key) => {
+                let at = Some(MapCursor { map: key.map.0, shard: key.shard });
+                portion.next = Some(LayoutCursor { at, open });
+            }
+            None => open.into_iter().for_each(|open| portion.close(&open)),
+        }
+        Ok(portion)
+    }
+}
+
+impl Referrer {
+    /// A cursor comes back from outside: a run has blocks, and with all that a portion adds its ends are numbers.
+    fn is_within_bounds(&self) -> bool {
+        const BOUND: u64 = 1 << 62;
+        self.blocks > 0 && [self.lbn, self.pbn, self.blocks].iter().all(|number| *number < BOUND)
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
+mod tests {
+    use super::*;
+    use crate::Blocks;
+    use crate::tests::fixture::{Devices, one_level};
+
+    #[test]
+    fn a_cursor_that_no_portion_gave_is_no_reason_to_fail() {
+        let core = Devices::new(Blocks(20_000), one_level()).open();
+        for (lbn, blocks) in [(0, 0), (u64::MAX, 1), (1, u64::MAX)] {
+            let open = OpenRun { run: part(1, lbn, 5, blocks), shared_blocks: 0 };
+            let portion = core.layout(LayoutCursor { at: None, open: Some(open) }).unwrap();
+            assert_eq!((portion.classes, portion.next), (Vec::new(), None));
+        }
+    }
+
+    fn part(map: u64, lbn: u64, pbn: u64, blocks: u64) -> Referrer {
+        Referrer { map, lbn, pbn, blocks }
+    }
+
+    #[test]
+    fn parts_that_continue_each_other_are_one_run_of_one_file() {
+        let mut portion = LayoutPortion::default();
+        let mut open = None;
+        for (part, shared) in [
+            (part(1, 0, 100, 256), 6),
+            (part(1, 256, 356, 44), 0),
+            (part(1, 300, 500, 1), 1),
+            (part(2, 301, 501, 3), 0),
+            (part(2, 305, 504, 3), 0),
+        ] {
+            open = Some(portion.add(open, part, shared));
+        }
+        portion.close(&open.unwrap());
+        let file = |map, runs, blocks| FileLayout { map, runs, blocks };
+        assert_eq!(portion.files, [file(1, 2, 301), file(2, 2, 6)]);
+        let class = |runs, blocks, shared_blocks| RunClass { runs, blocks, shared_blocks };
+        let none = RunClass::default();
+        let expected = [class(1, 1, 1), class(2, 6, 0), none, none, none, none, none, none, class(1, 300, 6)];
+        assert_eq!(portion.classes, expected);
+    }
+}

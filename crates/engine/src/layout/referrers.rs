@@ -1,0 +1,199 @@
+//! Who refers to blocks. The block table knows how many references a block has; no structure leads from a block to the
+//! maps that refer to it, so for their names all maps are gone through, in portions.
+
+use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::core::Core;
+use crate::format::keys::ShardKey;
+use crate::format::page::Entry;
+use crate::format::shard::{SHARD_BLOCKS, Target};
+use crate::layout::explain::{Equal, What};
+use crate::{MapId, Pbn, Result};
+
+/// Shards gone through in one portion.
+const PORTION_SHARDS: usize = 512;
+/// Shards gone through under one look at the sorted state.
+const KEYS_AT_A_TIME: usize = 64;
+/// A portion ends early when it has found so many places: bounds what is answered to some 1 MB.
+const PLACES_MAX: usize = 8_192;
+
+/// Where going through all maps goes on. Plain numbers, as it crosses the control socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MapCursor {
+    /// The map.
+    pub map: u64,
+    /// The shard in it.
+    pub shard: u64,
+}
+
+/// Blocks that follow each other in a file and in the data area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Referrer {
+    /// The file's map.
+    pub map: u64,
+    /// The first block's number in the file.
+    pub lbn: u64,
+    /// The block there.
+    pub pbn: u64,
+    /// How many blocks.
+    pub blocks: u64,
+}
+
+/// A portion of the places that refer to blocks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Referrers {
+    /// The places, in the order of maps and lbns.
+    pub places: Vec<Referrer>,
+    /// Blocks of files that were looked at.
+    pub blocks_seen: u64,
+    /// Where to go on; None: all maps were gone through.
+    pub next: Option<MapCursor>,
+}
+
+/// What the block table says of some blocks, and how many of their references are those of files.
+pub struct References {
+    entries: HashMap<Pbn, Entry>,
+    bad: HashMap<Pbn, Option<Pbn>>,
+    of_replacements: HashMap<Pbn, u32>,
+}
+
+impl References {
+    /// References from files: those of records are taken off.
+    pub fn of_files(&self, pbn: Pbn) -> u32 {
+        let count = self.entries.get(&pbn).map_or(0, |entry| entry.count);
+        let of_records = u32::from(self.bad.contains_key(&pbn)) + self.of_replacements.get(&pbn).copied().unwrap_or(0);
+        count.saturating_sub(of_records)
+    }
+
+    /// The entry of a block that is in use and not bad.
+    pub fn sound_entry(&self, pbn: Pbn) -> Option<Entry> {
+        self.entries.get(&pbn).copied().filter(|entry| entry.serves(entry.tag))
+    }
+
+    /// All blocks that are in use and not bad.
+    pub fn sound(&self) -> impl Iterator<Item = (Pbn, Entry)> + '_ {
+        self.entries.iter().filter(|(_, entry)| entry.serves(entry.tag)).map(|(pbn, entry)| (*pbn, *entry))
+    }
+
+    /// What a block that a map names is.
+    pub fn what(&self, pbn: Pbn, equal: Equal, waits: bool) -> What {
+        match (self.of_files(pbn), self.bad.get(&pbn)) {
+            (0, _) => What::Changed,
+            (references, Some(home)) => What::Bad { pbn: pbn.0, home: home.map(|home| home.0), references },
+            (1, None) => What::Own { pbn: pbn.0, equal, waits },
+            (references, None) => What::Shared { pbn: pbn.0, references },
+        }
+    }
+}
+
+impl Core {
+    /// Looks blocks up in the block table.
+    pub fn references(&self, pbns: impl Iterator<Item = Pbn>) -> Result<References> {
+        let mut pbns: Vec<Pbn> = pbns.collect();
+        pbns.sort_unstable();
+        pbns.dedup();
+        let entries = self.entries_at(&pbns)?;
+        let mut references = References { entries, bad: HashMap::new(), of_replacements: HashMap::new() };
+        for (pbn, record) in self.state.lock().bad.list() {
+            references.bad.insert(pbn, record.replacement);
+            record.replacement.into_iter().for_each(|home| *references.of_replacements.entry(home).or_default() += 1);
+        }
+        Ok(references)
+    }
+
+    /// See [`crate::Store::referrers`].
+    pub fn referrers(&self, blocks: &[(u64, u64)], from: MapCursor) -> Result<Referrers> {
+        let mut found = Referrers { places: Vec::new(), blocks_seen: 0, next: Some(from) };
+        let mut shards = 0;
+        while let Some(from) = found.next
+            && shards < PORTION_SHARDS
+            && found.places.len() < PLACES_MAX
+        {
+            let from = ShardKey { map: MapId(from.map), shard: from.shard };
+            let next = self.each_data_extent(from, KEYS_AT_A_TIME, &mut |place| {
+                found.blocks_seen += place.blocks;
+                add_within(&mut found.places, place, blocks);
+            })?;
+            found.next = next.map(|key| MapCursor { map: key.map.0, shard: key.shard });
+            shards += KEYS_AT_A_TIME;
+        }
+        Ok(found)
+    }
+
+    /// Calls `each` with what lies in some shards, each shard as it was at one moment; gives where to go on. A shard
+    /// that cannot be read is passed over: scrub and fsck speak of it.
+    pub fn each_data_extent(
+        &self,
+        from: ShardKey,
+        limit: usize,
+        each: &mut dyn FnMut(Referrer),
+    ) -> Result<Option<ShardKey>> {
+        let (keys, next) = self.shards_from(from, limit)?;
+        for key in keys {
+            let shard = {
+                let _map = self.maps.lock(key.map).read();
+                if self.state.lock().is_detached(key.map) {
+                    continue;
+                }
+                self.shard(key)
+            };
+            match shard {
+                Err(error) => log::warn!("blocks are not looked at: {error}"),
+                Ok(shard) => {
+                    for extent in shard.extents() {
+                        let Target::Data(pbn) = extent.target else { continue };
+                        let lbn = key.shard * SHARD_BLOCKS + u64::from(extent.first);
+                        each(Referrer { map: key.map.0, lbn, pbn: pbn.0, blocks: u64::from(extent.blocks) });
+                    }
+                }
+            }
+        }
+        Ok(next)
+    }
+}
+
+/// Adds what a place has of blocks that are asked for, which are ascending and apart.
+fn add_within(places: &mut Vec<Referrer>, place: Referrer, blocks: &[(u64, u64)]) {
+    let from = blocks.partition_point(|(first, blocks)| first.saturating_add(*blocks) <= place.pbn);
+    for (first, blocks) in blocks[from..].iter().take_while(|(first, _)| *first < place.pbn + place.blocks) {
+        let start = place.pbn.max(*first);
+        let end = (place.pbn + place.blocks).min(first.saturating_add(*blocks));
+        if start >= end {
+            // Asked for without blocks, or not ascending.
+            continue;
+        }
+        let part = Referrer { lbn: place.lbn + (start - place.pbn), pbn: start, blocks: end - start, ..place };
+        match places.last_mut() {
+            Some(last)
+                if last.map == part.map && last.lbn + last.blocks == part.lbn && last.pbn + last.blocks == part.pbn =>
+            {
+                last.blocks += part.blocks;
+            }
+            _ => places.push(part),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_cut_to_what_is_asked_for_and_joined_with_its_neighbour() {
+        let asked = [(10, 5), (15, 1), (30, 2)];
+        let place = |lbn, pbn, blocks| Referrer { map: 1, lbn, pbn, blocks };
+        let mut places = Vec::new();
+        add_within(&mut places, place(100, 8, 24), &asked);
+        assert_eq!(places, [place(102, 10, 6), place(122, 30, 2)]);
+        places.clear();
+        add_within(&mut places, place(100, 16, 14), &asked);
+        assert_eq!(places, []);
+        add_within(&mut places, place(100, 8, 24), &[(9, 0), (20, 1), (10, 1), (31, u64::MAX)]);
+        assert_eq!(places, [place(112, 20, 1), place(102, 10, 1), place(123, 31, 1)], "whatever is asked for");
+        places.clear();
+        add_within(&mut places, place(100, 12, 1), &asked);
+        add_within(&mut places, place(101, 13, 1), &asked);
+        assert_eq!(places, [place(100, 12, 2)]);
+    }
+}

@@ -1,0 +1,382 @@
+//! Files that something is said of: what of it writes and the worker do, when it holds, and that it goes with the map.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use oncefs_dedup::Skipped;
+
+use super::*;
+use crate::format::keys::ShardKey;
+use crate::kv::Kv;
+use crate::policy::policies::Policies;
+use crate::settings::values::{Inline, Settings};
+use crate::tests::fixture::{Devices, one_level, two_levels, unique};
+use crate::{BLOCK_BYTES, Blocks};
+
+const DATA: Blocks = Blocks(40_000);
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// Everything is looked up as it is written, and a worker looks at what is left.
+fn settings(ranks: Ranks) -> Settings {
+    Settings { inline: Inline::All, ranks, skipped_bytes: 64 << 10, ..one_level() }
+}
+
+fn volume(ranks: Ranks) -> (Devices, Core) {
+    let devices = Devices::new(DATA, settings(ranks));
+    let core = devices.open();
+    core.fill_hints().unwrap();
+    worked_off(&core);
+    (devices, core)
+}
+
+fn write(core: &Core, map: u64, first: u64, data: &[u8]) {
+    core.write(MapId(map), first * BLOCK, data, |_, _| ()).unwrap();
+}
+
+fn say(core: &Core, map: u64, policy: FilePolicy) {
+    let mut change = Change::new();
+    core.policy_change(&mut change, MapId(map), policy);
+    core.publish(change).unwrap();
+}
+
+fn policy_override(text: &str) -> FilePolicy {
+    FilePolicy { policy_override: Some(text.parse().unwrap()), ..FilePolicy::default() }
+}
+
+fn rank(rank: Rank) -> FilePolicy {
+    FilePolicy { rank, ..FilePolicy::default() }
+}
+
+/// Blocks in use, the label not counted.
+fn used(core: &Core) -> u64 {
+    core.totals().used.0 - 1
+}
+
+/// Blocks that the worker saw until nothing was left.
+fn worked_off(core: &Core) -> u64 {
+    let before = core.stats.counters.blocks_revisited.load(Relaxed);
+    while core.revisit(256).unwrap().is_some() {}
+    core.stats.counters.blocks_revisited.load(Relaxed) - before
+}
+
+fn is_noted(core: &Core, map: u64) -> bool {
+    core.backlog.skipped.lock().contents().any(|skipped| match skipped {
+        Skipped::Owner(owner) => owner == map,
+        Skipped::Chunk { owner, .. } => owner == map,
+        Skipped::Everything => true,
+    })
+}
+
+fn records(core: &Core) -> usize {
+    let (from, to) = keys::all_file_policies();
+    core.scan(&from, &to, usize::MAX).unwrap().len()
+}
+
+#[test]
+fn a_file_that_is_off_is_left_alone_by_writes_the_worker_and_full_passes() {
+    let (_devices, core) = volume(Ranks::Off);
+    let data = unique(20, 1);
+    say(&core, 2, policy_override("off"));
+    write(&core, 1, 0, &data);
+    write(&core, 2, 0, &data);
+    assert_eq!(used(&core), 40);
+    assert!(!is_noted(&core, 2), "nothing is kept for the worker");
+    core.begin_full_pass();
+    assert_eq!((worked_off(&core), used(&core)), (20, 40), "the other file is looked at");
+    write(&core, 3, 0, &data);
+    assert_eq!(used(&core), 40, "and others share with it");
+}
+
+#[test]
+fn later_leaves_everything_to_the_worker() {
+    let (_devices, core) = volume(Ranks::Off);
+    let data = unique(20, 1);
+    say(&core, 2, policy_override("later"));
+    write(&core, 1, 0, &data);
+    write(&core, 2, 0, &data);
+    assert_eq!(used(&core), 40);
+    worked_off(&core);
+    assert_eq!(used(&core), 20);
+}
+
+#[test]
+fn a_file_that_is_allowed_more_is_looked_at_as_a_whole_and_one_that_is_not_is_not() {
+    for (before, after, is_due) in [
+        ("off", "later", true),
+        ("off", "inline", true),
+        ("off", "selective", false),
+        ("later", "inline", false),
+        ("inline", "off", false),
+        ("run=8", "run=4", true),
+        ("run=4", "run=8", false),
+        ("run=2", "inline", true),
+        ("later", "run=1", false),
+    ] {
+        let (_devices, core) = volume(Ranks::Off);
+        say(&core, 2, policy_override(before));
+        write(&core, 1, 0, &unique(20, 1));
+        write(&core, 2, 0, &unique(20, 1));
+        worked_off(&core);
+        say(&core, 2, policy_override(after));
+        assert_eq!(is_noted(&core, 2), is_due, "from {before} to {after}");
+    }
+}
+
+#[test]
+fn a_run_s_length_is_the_file_s_own() {
+    let (_devices, core) = volume(Ranks::Off);
+    let data = unique(20, 1);
+    write(&core, 1, 0, &data);
+    say(&core, 2, policy_override("run=8"));
+    write(&core, 2, 0, &data[3 * BLOCK_BYTES..9 * BLOCK_BYTES]);
+    write(&core, 2, 100, &data[..9 * BLOCK_BYTES]);
+    worked_off(&core);
+    assert_eq!(used(&core), 26, "six are too few, nine are not");
+    assert_eq!((core.run_blocks_min(MapId(2)), core.run_blocks_min(MapId(3))), (8, 1));
+    say(&core, 2, policy_override("run=6"));
+    worked_off(&core);
+    assert_eq!(used(&core), 20);
+}
+
+#[test]
+fn a_new_file_of_the_paper_s_profile_is_looked_at_once_it_is_ranked() {
+    let (_devices, core) = volume(Ranks::Paper);
+    let data = unique(40, 1);
+    for map in [1, 2, 3] {
+        write(&core, map, 0, &data);
+    }
+    core.begin_full_pass();
+    assert_eq!((worked_off(&core), used(&core)), (0, 120));
+    say(&core, 1, rank(Rank::Random));
+    say(&core, 2, rank(Rank::Cold));
+    worked_off(&core);
+    assert_eq!(used(&core), 80);
+    say(&core, 3, rank(Rank::Sequential));
+    worked_off(&core);
+    assert_eq!(used(&core), 40, "a whole file is shared however short it is");
+    assert_eq!(core.effective_policy(MapId(3)).run_blocks_min, Some(64));
+}
+
+#[test]
+fn a_ranked_file_that_is_written_is_new_again_and_only_what_was_written_is_looked_at() {
+    let (_devices, core) = volume(Ranks::On);
+    write(&core, 1, 0, &unique(200, 1));
+    say(&core, 1, rank(Rank::Sequential));
+    worked_off(&core);
+    let mut change = Change::new();
+    core.policy_change(&mut change, MapId(1), FilePolicy::default());
+    let with = move |_, written: &mut Change| *written = change;
+    core.write(MapId(1), 10 * BLOCK, &unique(3, 2), with).unwrap();
+    assert_eq!((core.file_policy(MapId(1)), core.run_blocks_min(MapId(1))), (FilePolicy::default(), 1));
+    assert_eq!(worked_off(&core), 3, "though shorter runs are worth sharing now");
+}
+
+#[test]
+fn a_mount_with_ranks_leaves_update_heavy_files_alone_and_new_ones_to_its_own_rule() {
+    let (_devices, core) = volume(Ranks::On);
+    let data = unique(20, 1);
+    say(&core, 2, FilePolicy { is_update_heavy: true, ..FilePolicy::default() });
+    for map in [1, 2, 3] {
+        write(&core, map, 0, &data);
+    }
+    worked_off(&core);
+    assert_eq!(used(&core), 40);
+    core.tune(&[("ranks".to_owned(), "off".to_owned())]).unwrap();
+    worked_off(&core);
+    assert_eq!(used(&core), 20, "that they count no more lets everything be looked at");
+}
+
+#[test]
+fn a_mount_without_in_line_or_worker_does_neither_whatever_a_file_may() {
+    let devices = Devices::new(DATA, Settings { inline: Inline::Off, skipped_bytes: 0, ..settings(Ranks::Off) });
+    let core = devices.open();
+    let data = unique(20, 1);
+    for map in [1, 2] {
+        say(&core, map, policy_override("run=1"));
+        write(&core, map, 0, &data);
+    }
+    worked_off(&core);
+    assert_eq!(used(&core), 40);
+}
+
+#[test]
+fn what_is_said_survives_checkpoints_and_crashes_and_goes_with_the_map() {
+    let (devices, core) = volume(Ranks::Off);
+    say(&core, 1, policy_override("run=8"));
+    say(&core, 2, policy_override("off"));
+    core.checkpoint().unwrap();
+    say(&core, 2, policy_override("later"));
+    core.commit().unwrap();
+    say(&core, 1, policy_override("run=9"));
+    let core = devices.after_power_cut_of_all().open();
+    assert_eq!(
+        (core.file_policy(MapId(1)), core.file_policy(MapId(2))),
+        (policy_override("run=8"), policy_override("later"))
+    );
+    write(&core, 1, 0, &unique(5, 1));
+    core.commit().unwrap();
+    core.detach(MapId(1), |_| ()).unwrap();
+    assert_eq!((core.file_policy(MapId(1)), records(&core)), (FilePolicy::default(), 1));
+    say(&core, 2, FilePolicy::default());
+    assert_eq!(records(&core), 0);
+}
+
+#[test]
+fn a_crash_leaves_a_map_with_what_is_said_of_it_or_neither() {
+    for is_committed in [false, true] {
+        let (devices, core) = volume(Ranks::Off);
+        say(&core, 1, policy_override("off"));
+        write(&core, 1, 0, &unique(5, 1));
+        core.commit().unwrap();
+        core.detach(MapId(1), |_| ()).unwrap();
+        if is_committed {
+            core.commit().unwrap();
+        }
+        let core = devices.after_power_cut_of_all().open();
+        assert_eq!(core.detached_maps().unwrap().len(), usize::from(is_committed));
+        assert_eq!(records(&core), usize::from(!is_committed));
+    }
+}
+
+#[test]
+fn maps_of_which_nothing_is_said_cost_no_record() {
+    let (_devices, core) = volume(Ranks::Off);
+    let mut change = Change::new();
+    core.policy_change(&mut change, MapId(1), FilePolicy::default());
+    core.first_policy(&mut change, MapId(2), FilePolicy::default());
+    assert!(change.puts.is_empty() && change.policies.is_empty());
+    core.policy_change(&mut change, MapId(1), policy_override("off"));
+    core.policy_change(&mut change, MapId(1), FilePolicy::default());
+    core.publish(change).unwrap();
+    assert_eq!((core.file_policy(MapId(1)), records(&core)), (FilePolicy::default(), 0), "the last one counts");
+}
+
+#[test]
+fn a_damaged_record_is_as_if_nothing_was_said_and_can_be_said_again() {
+    let (devices, core) = volume(Ranks::Off);
+    say(&core, 1, policy_override("off"));
+    core.checkpoint().unwrap();
+    drop(core);
+    let mut bytes = devices.kv.get(&keys::file_policy(MapId(1))).unwrap().unwrap();
+    bytes[0] ^= 1;
+    devices.kv.write(vec![(keys::file_policy(MapId(1)), Some(bytes))]).unwrap();
+    let core = devices.open();
+    assert_eq!(core.file_policy(MapId(1)), FilePolicy::default());
+    say(&core, 1, FilePolicy::default());
+    assert_eq!(records(&core), 0, "the damaged one goes");
+    say(&core, 1, policy_override("off"));
+    assert_eq!(core.file_policy(MapId(1)), policy_override("off"));
+}
+
+/// Readers that bring a record into memory all the time, in the way of one that changes it: what it said is what it
+/// reads, and nobody reads something older than before.
+#[test]
+fn nobody_reads_what_was_said_before() {
+    let (_devices, mut core) = volume(Ranks::Off);
+    // Room for little, so that what is known leaves and is read again.
+    core.policy.policies = Policies::new(0);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for reader in 0..2 {
+            let (core, is_over) = (&core, &is_over);
+            scope.spawn(move || {
+                let mut newest = 0;
+                for other in (0..).map(|n| MapId(1_000 + (n * 7 + reader) % 2_000)) {
+                    if is_over.load(Relaxed) {
+                        break;
+                    }
+                    core.file_policy(other);
+                    let Some(PolicyOverride::Run(seen)) = core.file_policy(MapId(1)).policy_override else { continue };
+                    assert!(seen >= newest, "{seen} behind {newest}");
+                    newest = seen;
+                }
+            });
+        }
+        for blocks in 1..=256 {
+            let policy = FilePolicy { policy_override: Some(PolicyOverride::Run(blocks)), ..FilePolicy::default() };
+            for _ in 0..8 {
+                say(&core, 1, policy);
+                assert_eq!(core.file_policy(MapId(1)), policy);
+            }
+            if blocks % 32 == 0 {
+                core.checkpoint().unwrap();
+            }
+        }
+        is_over.store(true, Relaxed);
+    });
+}
+
+#[test]
+fn a_full_pass_over_files_that_are_left_alone_goes_in_bounded_steps() {
+    let (_devices, core) = volume(Ranks::Off);
+    const FILES: u64 = 10_000;
+    for map in 1..=FILES {
+        say(&core, map, policy_override("off"));
+        write(&core, map, 0, &unique(1, map));
+    }
+    core.begin_full_pass();
+    let mut steps = 0;
+    while let Some(blocks) = core.revisit(256).unwrap() {
+        assert_eq!(blocks, 0);
+        steps += 1;
+    }
+    assert!((3..100).contains(&steps), "{steps} steps");
+    assert!(!core.worker.pass.lock().is_ahead_of(ShardKey { map: MapId(FILES), shard: 0 }));
+}
+
+#[test]
+fn why_a_file_is_treated_as_it_is_is_said() {
+    let (_devices, core) = volume(Ranks::Paper);
+    for (policy, why) in [
+        (FilePolicy::default(), "rank 0"),
+        (rank(Rank::Sequential), "set by its rank 1"),
+        (rank(Rank::Random), "set by run_blocks_min"),
+        (policy_override("off"), "policy off"),
+        (policy_override("selective"), "policy selective, rank 0"),
+        (policy_override("run=8"), "set by its policy"),
+    ] {
+        say(&core, 1, policy);
+        assert_eq!(core.why_effective(core.file_policy(MapId(1))), why, "{policy:?}");
+    }
+    let heavy = FilePolicy { is_update_heavy: true, ..FilePolicy::default() };
+    core.tuning.settings.lock().ranks = Ranks::On;
+    core.tuning.settings.lock().run_blocks_min = None;
+    say(&core, 1, heavy);
+    assert_eq!(core.why_effective(core.file_policy(MapId(1))), "rewritten on several days");
+    say(&core, 1, rank(Rank::Random));
+    assert_eq!(core.why_effective(core.file_policy(MapId(1))), "set by its rank 2");
+    say(&core, 1, FilePolicy::default());
+    assert!(core.why_effective(core.file_policy(MapId(1))).starts_with("automatic: "));
+}
+
+#[test]
+fn both_levels_and_a_sample_change_nothing_of_it() {
+    let devices = Devices::new(DATA, Settings { ranks: Ranks::Paper, ..two_levels() });
+    let core = devices.open();
+    core.fill_hints().unwrap();
+    worked_off(&core);
+    let data = unique(200, 1);
+    for map in [1, 2] {
+        write(&core, map, 0, &data);
+    }
+    core.begin_full_pass();
+    worked_off(&core);
+    assert_eq!(used(&core), 400);
+    say(&core, 2, rank(Rank::Cold));
+    worked_off(&core);
+    assert_eq!(used(&core), 200);
+}
+
+#[test]
+#[ignore = "a measurement, for docs/decisions/0031-a-policy-is-an-attribute-and-a-record.md"]
+fn what_asking_costs() {
+    const ASKED: u64 = 5_000_000;
+    let (_devices, core) = volume(Ranks::On);
+    for (what, maps) in [("one map", 1), ("1,000 maps", 1_000), ("100,000 maps, most of which have left", 100_000)] {
+        let began = std::time::Instant::now();
+        for n in 0..ASKED {
+            let map = MapId(1 + n.wrapping_mul(0x9E37_79B9_7F4A_7C15) % maps);
+            std::hint::black_box(core.effective_policy(map));
+        }
+        println!("{what}: {:.0} ns", began.elapsed().as_nanos() as f64 / ASKED as f64);
+    }
+}

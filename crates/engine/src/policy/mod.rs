@@ -1,0 +1,8 @@
+//! How each file is deduplicated, and the measurements that decide it.
+
+pub mod device_reads;
+pub mod effective;
+pub mod facts;
+pub mod policies;
+pub mod read_pattern;
+pub mod run_rule;

@@ -1,0 +1,156 @@
+//! What is said of the files asked for lately about how they are deduplicated, in bounded memory and never out of date.
+//!
+//! Invariants: (1) what is known here of a map is what the newest publication said of it; (2) the memory is bounded:
+//! those asked for least lately leave. For (1) a publication corrects what is known under the publish lock, under
+//! which its record becomes visible, and counts; and what was read from a record enters only if nothing was counted
+//! since before it was read.
+
+use oncefs_dedup::FilePolicy;
+
+use crate::MapId;
+use crate::sync::Mutex;
+
+/// Parts with a lock of their own.
+const PARTS: usize = 16;
+/// Maps that share a set, in which the one asked for least lately makes room.
+const WAYS: usize = 8;
+
+/// A map and what is said of its file. No map has id 0: it marks a free place.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    map: MapId,
+    policy: FilePolicy,
+}
+
+/// Maps with the same hash, the one asked for last first.
+type Set = [Known; WAYS];
+
+struct Part {
+    sets: Box<[Set]>,
+    /// Publications that said something of maps of this part.
+    changes: u64,
+}
+
+/// Taken before a record is read that is to enter afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(u64);
+
+/// The files asked for lately.
+pub struct Policies {
+    parts: Vec<Mutex<Part>>,
+}
+
+impl Policies {
+    /// None known yet; as many as fit into so many bytes, at least a few in each part.
+    pub fn new(bytes_max: u64) -> Self {
+        let sets = (bytes_max as usize / size_of::<Set>() / PARTS).max(1);
+        let part = || Part { sets: vec![Set::default(); sets].into_boxed_slice(), changes: 0 };
+        Self { parts: (0..PARTS).map(|_| Mutex::new(part())).collect() }
+    }
+
+    /// What is said of a file. An error: it is to be read, and to enter with this ticket.
+    pub fn get(&self, map: MapId) -> Result<FilePolicy, Ticket> {
+        let (part, hash) = self.part_of(map);
+        let mut part = part.lock();
+        let ticket = Ticket(part.changes);
+        let set = part.set_of(hash);
+        let at = set.iter().position(|known| known.map == map && map.0 > 0).ok_or(ticket)?;
+        set[..=at].rotate_right(1);
+        Ok(set[0].policy)
+    }
+
+    /// Takes in what was read, unless something was published meanwhile.
+    pub fn enter(&self, map: MapId, policy: FilePolicy, ticket: Ticket) {
+        let (part, hash) = self.part_of(map);
+        let mut part = part.lock();
+        if Ticket(part.changes) == ticket {
+            part.put(map, policy, hash);
+        }
+    }
+
+    /// A publication says this of a file. The caller holds the publish lock; or nobody else knows the map yet.
+    pub fn published(&self, map: MapId, policy: FilePolicy) {
+        let (part, hash) = self.part_of(map);
+        let mut part = part.lock();
+        part.changes += 1;
+        part.put(map, policy, hash);
+    }
+
+    fn part_of(&self, map: MapId) -> (&Mutex<Part>, u64) {
+        // Fibonacci hashing: ids follow each other.
+        let hash = map.0.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (&self.parts[(hash >> 60) as usize % PARTS], hash & (u64::MAX >> 4))
+    }
+}
+
+impl Part {
+    fn set_of(&mut self, hash: u64) -> &mut Set {
+        let at = (u128::from(hash) * self.sets.len() as u128) >> 60;
+        &mut self.sets[at as usize]
+    }
+
+    fn put(&mut self, map: MapId, policy: FilePolicy, hash: u64) {
+        let set = self.set_of(hash);
+        let at = set.iter().position(|known| known.map == map).unwrap_or(WAYS - 1);
+        set[..=at].rotate_right(1);
+        set[0] = Known { map, policy };
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
+mod tests {
+    use oncefs_dedup::PolicyOverride;
+
+    use super::*;
+
+    const BYTES: u64 = 64 << 10;
+
+    fn policy_override(blocks: u32) -> FilePolicy {
+        FilePolicy { policy_override: Some(PolicyOverride::Run(blocks)), ..FilePolicy::default() }
+    }
+
+    fn read(policies: &Policies, map: u64, policy: FilePolicy) {
+        let ticket = policies.get(MapId(map)).unwrap_err();
+        policies.enter(MapId(map), policy, ticket);
+    }
+
+    #[test]
+    fn what_was_read_or_published_is_known() {
+        let policies = Policies::new(BYTES);
+        read(&policies, 1, policy_override(3));
+        policies.published(MapId(2), policy_override(4));
+        assert_eq!((policies.get(MapId(1)), policies.get(MapId(2))), (Ok(policy_override(3)), Ok(policy_override(4))));
+        policies.published(MapId(1), policy_override(5));
+        assert_eq!(policies.get(MapId(1)), Ok(policy_override(5)));
+        assert!(policies.get(MapId(0)).is_err(), "a free place is no map");
+    }
+
+    #[test]
+    fn what_was_read_before_a_publication_does_not_enter_after_it() {
+        let policies = Policies::new(BYTES);
+        let ticket = policies.get(MapId(1)).unwrap_err();
+        policies.published(MapId(1), policy_override(9));
+        // It leaves again, so that nothing but the count tells.
+        let of_its_part =
+            (2..).filter(|map| std::ptr::eq(policies.part_of(MapId(*map)).0, policies.part_of(MapId(1)).0));
+        of_its_part.take(4_000).for_each(|map| policies.published(MapId(map), policy_override(1)));
+        assert!(policies.get(MapId(1)).is_err());
+        policies.enter(MapId(1), policy_override(3), ticket);
+        assert!(policies.get(MapId(1)).is_err());
+    }
+
+    #[test]
+    fn memory_is_bounded_and_those_asked_for_least_lately_leave() {
+        let policies = Policies::new(BYTES);
+        let places: usize = policies.parts.iter().map(|part| part.lock().sets.len() * WAYS).sum();
+        assert!(places * size_of::<Known>() <= BYTES as usize && places >= 1_000, "{places} places");
+        for map in 1..=50_000 {
+            read(&policies, map, policy_override(1 + map as u32 % 256));
+            policies.get(MapId(1)).unwrap();
+        }
+        let known: Vec<u64> = (1..=50_000).filter(|map| policies.get(MapId(*map)).is_ok()).collect();
+        assert!(known.len() <= places && known.len() >= places / 2, "{} of {places}", known.len());
+        assert!(known.iter().all(|map| policies.get(MapId(*map)) == Ok(policy_override(1 + *map as u32 % 256))));
+    }
+}

@@ -1,0 +1,400 @@
+//! The read cache: blocks by pbn, so that a block shared by ten files is held once.
+//!
+//! Owns the bytes, who enters and who leaves. Leaves alone what a pbn means: a stored block never
+//! changes, so an entry is right for as long as its pbn is not reused, and the caller says when
+//! that ends. The rule that makes it safe: **`admit` only while holding a pin on the pbn;
+//! `remove` only after the last pin on it is gone and before the pbn is handed out again.** So no
+//! `admit` of the old content can come after the `remove`.
+//!
+//! Own code rather than a cache crate, because the budget has to be exact down to the allocator:
+//! all blocks lie in one allocation per shard, which the system fills with pages as they are used.
+
+use std::collections::HashMap;
+
+use oncefs_dedup::{BLOCK_BYTES, Pbn};
+
+use crate::MapId;
+use crate::stats::counters::CacheReport;
+use crate::sync::Mutex;
+
+/// Memory of one cached block: the bytes and 128 for what goes with them, of which the slot takes
+/// 24, the free list 4, the sightings 16 and the index at most 78 (17 bytes an entry, and a hash
+/// table under constant replacement grows to at most 4.6 times its entries).
+const SLOT_BYTES: usize = BLOCK_BYTES + 128;
+
+/// Locks of a large cache: several times the threads that read.
+const SHARDS_MAX: usize = 32;
+/// A shard below this size would evict by accident of placement rather than by age.
+const SHARD_SLOTS_MIN: usize = 64;
+
+/// The doorkeeper remembers this many sightings for each block of the cache, so that a block read
+/// again within about twice the cache's size of other misses enters.
+const SIGHTINGS_PER_SLOT: usize = 2;
+/// Marks an empty place among the sightings: pbn 0 is the label and never cached.
+const UNSEEN: u64 = 0;
+
+/// A bounded cache of blocks, shared by all threads.
+///
+/// Invariants, asserted by `check` in the tests:
+/// 1. Every index entry names a used slot holding that pbn, and every used slot has its index entry.
+/// 2. Every slot below the high-water mark is either used or on the free list, never both.
+/// 3. Slots, and with them bytes, never exceed the budget.
+pub struct ReadCache {
+    shards: Vec<Mutex<Shard>>,
+    bytes_max: u64,
+}
+
+impl ReadCache {
+    /// A cache of at most `bytes_max` bytes. Less than one block disables it.
+    pub fn new(bytes_max: u64) -> Self {
+        let slots = usize::try_from(bytes_max).unwrap_or(usize::MAX) / SLOT_BYTES;
+        let shards = (slots / SHARD_SLOTS_MIN).clamp(1, SHARDS_MAX);
+        let shards = if slots == 0 { 0 } else { shards };
+        let new_shard = |_| Mutex::new(Shard::with_slots(slots / shards));
+        Self { shards: (0..shards).map(new_shard).collect(), bytes_max }
+    }
+
+    /// Copies the block into `out` (one block long) if it is held. Gives for whom it was read.
+    pub fn get(&self, pbn: Pbn, out: &mut [u8]) -> Option<MapId> {
+        self.shard(pbn).and_then(|shard| shard.lock().get(pbn, out))
+    }
+
+    /// Offers a block that was read from the device; it enters when it is offered a second time
+    /// before it is forgotten. Only while holding a pin on the pbn.
+    pub fn admit(&self, pbn: Pbn, reader: MapId, block: &[u8]) {
+        if let Some(shard) = self.shard(pbn) {
+            let mut shard = shard.lock();
+            if shard.sighted(pbn) {
+                shard.admit(pbn, reader, block);
+            }
+        }
+    }
+
+    /// As `admit`, for a block that several files hold: it enters at once (SmartDedup's page cache index, section 3.4).
+    pub fn admit_shared(&self, pbn: Pbn, reader: MapId, block: &[u8]) {
+        if let Some(shard) = self.shard(pbn) {
+            shard.lock().admit(pbn, reader, block);
+        }
+    }
+
+    /// Forgets a block whose pbn is about to be reused. Only after its last pin is gone.
+    pub fn remove(&self, pbn: Pbn) {
+        if let Some(shard) = self.shard(pbn) {
+            shard.lock().remove(pbn);
+        }
+    }
+
+    /// Sizes and hits so far. A disabled cache counts nothing.
+    pub fn report(&self) -> CacheReport {
+        let mut report = CacheReport { bytes_max: self.bytes_max, ..CacheReport::default() };
+        for shard in &self.shards {
+            let shard = shard.lock();
+            report.bytes += (shard.index.len() * SLOT_BYTES) as u64;
+            report.hits += shard.hits;
+            report.misses += shard.misses;
+        }
+        report
+    }
+
+    fn shard(&self, pbn: Pbn) -> Option<&Mutex<Shard>> {
+        let shards = self.shards.len() as u64;
+        (shards > 0).then(|| &self.shards[(spread(pbn) % shards) as usize])
+    }
+}
+
+/// Pbns come in runs; their spread values are even over shards and sightings.
+fn spread(pbn: Pbn) -> u64 {
+    const GOLDEN_RATIO: u64 = 0x9E37_79B9_7F4A_7C15;
+    let mixed = pbn.0.wrapping_mul(GOLDEN_RATIO);
+    mixed ^ (mixed >> 32)
+}
+
+struct Slot {
+    pbn: Pbn,
+    /// The map that it was read for.
+    reader: MapId,
+    /// Read since the clock's hand passed: spared once.
+    recent: bool,
+}
+
+/// One lock's part of the cache: a clock over slots, and a doorkeeper.
+struct Shard {
+    index: HashMap<Pbn, u32>,
+    slots: Vec<Slot>,
+    slots_max: usize,
+    free: Vec<u32>,
+    bytes: Vec<u8>,
+    hand: usize,
+    /// Pbns offered once, each in the one place its spread gives; a later one takes the place.
+    sightings: Vec<u64>,
+    hits: u64,
+    misses: u64,
+}
+
+impl Shard {
+    fn with_slots(slots_max: usize) -> Self {
+        Self {
+            index: HashMap::with_capacity(slots_max),
+            slots: Vec::with_capacity(slots_max),
+            slots_max,
+            free: Vec::new(),
+            bytes: vec![0; slots_max * BLOCK_BYTES],
+            hand: 0,
+            sightings: vec![UNSEEN; slots_max * SIGHTINGS_PER_SLOT],
+            hits: 0,
+            misses: 0,
+        }
+    }
+
+    fn get(&mut self, pbn: Pbn, out: &mut [u8]) -> Option<MapId> {
+        let Some(&slot) = self.index.get(&pbn) else {
+            self.misses += 1;
+            return None;
+        };
+        self.hits += 1;
+        self.slots[slot as usize].recent = true;
+        out.copy_from_slice(self.block(slot as usize));
+        Some(self.slots[slot as usize].reader)
+    }
+
+    fn admit(&mut self, pbn: Pbn, reader: MapId, block: &[u8]) {
+        if self.index.contains_key(&pbn) {
+            return;
+        }
+        let slot = self.take_slot(Slot { pbn, reader, recent: false });
+        self.block(slot).copy_from_slice(block);
+        self.index.insert(pbn, slot as u32);
+    }
+
+    fn remove(&mut self, pbn: Pbn) {
+        if let Some(slot) = self.index.remove(&pbn) {
+            self.free.push(slot);
+        }
+        let sighting = self.sighting(pbn);
+        if *sighting == pbn.0 {
+            *sighting = UNSEEN;
+        }
+    }
+
+    /// Whether the block was offered before, and notes that it is now.
+    fn sighted(&mut self, pbn: Pbn) -> bool {
+        let sighting = self.sighting(pbn);
+        let before = std::mem::replace(sighting, pbn.0);
+        before == pbn.0
+    }
+
+    fn sighting(&mut self, pbn: Pbn) -> &mut u64 {
+        let places = self.sightings.len() as u64;
+        // The high half: the low half chose the shard.
+        &mut self.sightings[((spread(pbn) >> 32) % places) as usize]
+    }
+
+    fn block(&mut self, slot: usize) -> &mut [u8] {
+        &mut self.bytes[slot * BLOCK_BYTES..][..BLOCK_BYTES]
+    }
+
+    /// A slot for the block: a freed one, a fresh one, or that of the block the clock gives up.
+    fn take_slot(&mut self, taken: Slot) -> usize {
+        if let Some(slot) = self.free.pop() {
+            self.slots[slot as usize] = taken;
+            return slot as usize;
+        }
+        if self.slots.len() < self.slots_max {
+            self.slots.push(taken);
+            return self.slots.len() - 1;
+        }
+        let slot = self.give_up();
+        self.slots[slot] = taken;
+        slot
+    }
+
+    /// Moves the hand past recently read blocks, sparing each once, and forgets the first other.
+    /// Only when every slot is used.
+    fn give_up(&mut self) -> usize {
+        loop {
+            let slot = self.hand;
+            self.hand = (slot + 1) % self.slots_max;
+            if !std::mem::take(&mut self.slots[slot].recent) {
+                self.index.remove(&self.slots[slot].pbn);
+                return slot;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl ReadCache {
+    fn check(&self) {
+        let mut slots = 0;
+        for shard in &self.shards {
+            let shard = shard.lock();
+            for (pbn, &slot) in &shard.index {
+                assert_eq!(shard.slots[slot as usize].pbn, *pbn, "invariant 1");
+            }
+            let mut seen: Vec<u32> = shard.index.values().chain(&shard.free).copied().collect();
+            seen.sort_unstable();
+            assert_eq!(seen, (0..shard.slots.len() as u32).collect::<Vec<_>>(), "invariant 2");
+            assert!(shard.slots.len() <= shard.slots_max, "invariant 3");
+            slots += shard.slots.len();
+        }
+        assert!((slots * SLOT_BYTES) as u64 <= self.bytes_max, "invariant 3");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: MapId = MapId(1);
+
+    fn block_of(pbn: u64) -> [u8; BLOCK_BYTES] {
+        let mut block = [0; BLOCK_BYTES];
+        for (place, word) in block.chunks_exact_mut(8).enumerate() {
+            word.copy_from_slice(&(pbn ^ (place as u64) << 48).to_le_bytes());
+        }
+        block
+    }
+
+    fn read(cache: &ReadCache, pbn: u64) -> Option<[u8; BLOCK_BYTES]> {
+        let mut out = [0xEE; BLOCK_BYTES];
+        let found = cache.get(Pbn(pbn), &mut out).is_some();
+        assert!(found || out == [0xEE; BLOCK_BYTES], "a miss leaves the buffer alone");
+        found.then_some(out)
+    }
+
+    fn admit_twice(cache: &ReadCache, pbn: u64) {
+        cache.admit(Pbn(pbn), FILE, &block_of(pbn));
+        cache.admit(Pbn(pbn), FILE, &block_of(pbn));
+    }
+
+    fn cache_of_slots(slots: usize) -> ReadCache {
+        ReadCache::new((slots * SLOT_BYTES) as u64)
+    }
+
+    #[test]
+    fn a_block_enters_when_it_is_offered_the_second_time() {
+        let cache = cache_of_slots(100);
+        cache.admit(Pbn(5), FILE, &block_of(5));
+        assert_eq!(read(&cache, 5), None);
+        cache.admit(Pbn(5), FILE, &block_of(5));
+        assert_eq!(read(&cache, 5), Some(block_of(5)));
+        cache.check();
+    }
+
+    #[test]
+    fn a_shared_block_enters_at_once_and_knows_for_whom_it_was_read() {
+        let cache = cache_of_slots(100);
+        cache.admit_shared(Pbn(5), MapId(9), &block_of(5));
+        assert_eq!(cache.get(Pbn(5), &mut [0; BLOCK_BYTES]), Some(MapId(9)));
+        cache.check();
+    }
+
+    #[test]
+    fn a_scan_read_once_displaces_nothing() {
+        let cache = cache_of_slots(100);
+        (1..=50).for_each(|pbn| admit_twice(&cache, pbn));
+        (1_000..100_000).for_each(|pbn| cache.admit(Pbn(pbn), FILE, &block_of(pbn)));
+        (1..=50).for_each(|pbn| assert_eq!(read(&cache, pbn), Some(block_of(pbn))));
+    }
+
+    #[test]
+    fn a_removed_block_is_gone_and_has_to_be_offered_twice_again() {
+        let cache = cache_of_slots(100);
+        admit_twice(&cache, 5);
+        cache.admit(Pbn(6), FILE, &block_of(6));
+        cache.remove(Pbn(5));
+        cache.remove(Pbn(6));
+        assert_eq!(read(&cache, 5), None);
+        for reused in [5, 6] {
+            cache.admit(Pbn(reused), FILE, &block_of(reused + 100));
+            assert_eq!(read(&cache, reused), None);
+            cache.admit(Pbn(reused), FILE, &block_of(reused + 100));
+            assert_eq!(read(&cache, reused), Some(block_of(reused + 100)));
+        }
+        cache.check();
+    }
+
+    #[test]
+    fn a_block_that_is_read_outlives_blocks_that_are_not() {
+        let cache = cache_of_slots(SHARD_SLOTS_MIN);
+        (1..=SHARD_SLOTS_MIN as u64).for_each(|pbn| admit_twice(&cache, pbn));
+        for pbn in 1_000..1_040 {
+            assert!(read(&cache, 7).is_some(), "before {pbn}");
+            admit_twice(&cache, pbn);
+        }
+        assert!(read(&cache, 7).is_some());
+        assert!(read(&cache, 1).is_none());
+        cache.check();
+    }
+
+    #[test]
+    fn a_cache_without_budget_holds_and_counts_nothing() {
+        for bytes_max in [0, SLOT_BYTES as u64 - 1] {
+            let cache = ReadCache::new(bytes_max);
+            admit_twice(&cache, 5);
+            assert_eq!(read(&cache, 5), None);
+            cache.remove(Pbn(5));
+            let report = cache.report();
+            assert_eq!((report.bytes, report.hits, report.misses), (0, 0, 0));
+        }
+    }
+
+    #[test]
+    fn a_cache_of_one_block_works() {
+        let cache = cache_of_slots(1);
+        admit_twice(&cache, 1);
+        admit_twice(&cache, 2);
+        assert_eq!((read(&cache, 1), read(&cache, 2)), (None, Some(block_of(2))));
+        cache.check();
+    }
+
+    #[test]
+    fn the_report_counts_bytes_hits_and_misses() {
+        let cache = cache_of_slots(1_000);
+        (1..=10).for_each(|pbn| admit_twice(&cache, pbn));
+        assert_eq!((1..=30).filter(|&pbn| read(&cache, pbn).is_some()).count(), 10);
+        let report = cache.report();
+        assert_eq!((report.hits, report.misses), (10, 20));
+        assert_eq!(report.bytes, 10 * SLOT_BYTES as u64);
+        assert_eq!(report.bytes_max, 1_000 * SLOT_BYTES as u64);
+    }
+
+    /// Four threads read, admit and remove at once. Each pbn has a lock that stands in for its pin,
+    /// and a generation that stands in for its content: no read may see an older one.
+    #[test]
+    fn no_block_of_an_earlier_use_of_a_pbn_is_ever_returned() {
+        const PBNS: u64 = 200;
+        let cache = cache_of_slots(150);
+        let generations: Vec<_> = (0..PBNS).map(|_| parking_lot::RwLock::new(0_u64)).collect();
+        let hits = std::sync::atomic::AtomicU64::new(0);
+        let work = |seed: u64| {
+            let mut state = seed;
+            for _ in 0..50_000 {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                let pbn = state % PBNS;
+                if state >> 32 & 15 == 0 {
+                    let mut generation = generations[pbn as usize].write();
+                    cache.remove(Pbn(pbn + 1));
+                    *generation += 1;
+                    continue;
+                }
+                let generation = generations[pbn as usize].read();
+                let content = block_of(pbn << 32 | *generation);
+                match read(&cache, pbn + 1) {
+                    Some(found) => {
+                        assert!(found == content, "pbn {} in generation {generation}", pbn + 1);
+                        hits.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    }
+                    None => cache.admit(Pbn(pbn + 1), FILE, &content),
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            (1..=4).for_each(|seed: u64| drop(scope.spawn(move || work(seed * 0x1234_5678_9ABC_DEF1))));
+        });
+        assert!(hits.into_inner() > 10_000, "the test has to hit");
+        cache.check();
+    }
+}

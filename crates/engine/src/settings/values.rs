@@ -1,0 +1,244 @@
+//! What can be set for one mount: the profile's values, then what `mount -o` names, and most of it again by
+//! `oncefs tune` while the volume is in use. One table (`table`) has every name, its range and its meaning.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use oncefs_dedup::{AdmissionRule as Rule, Eviction, MountPolicy, PaceMode as Mode, RankRule, Ranks, Schedule};
+
+use crate::{Blocks, Error, Profile, Result};
+
+mod table;
+
+use table::SETTINGS;
+
+const MIB: u64 = 1 << 20;
+/// Memory for hints where 3.5 MB must hold all of dedup (SmartDedup, section 4): the allocator's waste comes on top.
+const SMALL_HINT_BYTES: u64 = 2900 << 10;
+/// Memory for hints, as a share of the whole: sixteenths.
+const HINT_PARTS: u64 = 6;
+/// Memory for sampled hints follows the data area: 32 MiB for each TiB.
+const BLOCKS_PER_HINT_BYTE: u64 = 8;
+/// And is not less than this: a small volume is not worth losing duplicates to save less.
+const SAMPLED_HINT_BYTES_MIN: u64 = MIB;
+/// One content of so many is named, on average one block in each 256 KiB, from which runs are extended.
+const SAMPLED_CONTENTS: u32 = 64;
+
+/// Which requests are looked up as they are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inline {
+    /// None.
+    Off,
+    /// All.
+    All,
+    /// A share that follows the duplicates found (SmartDedup, section 3.4).
+    Adaptive,
+}
+
+/// When fingerprints are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FingerprintMode {
+    /// For every block.
+    Eager,
+    /// When a tag matches.
+    Lazy,
+    /// Eager while duplicates are being found.
+    Auto,
+}
+
+/// When the bytes of a stored block are compared with its tag, the scrub aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verify {
+    /// Only before a block becomes the target of a comparison.
+    Off,
+    /// Whenever it is read from the data area.
+    Read,
+    /// Also before it gets its second reference: what would be dropped for a rotten block is kept.
+    Share,
+}
+
+impl Verify {
+    /// Whether every block that is read is compared.
+    pub fn covers_reads(self) -> bool {
+        self != Self::Off
+    }
+
+    /// Whether every block is compared before it is shared for the first time.
+    pub fn covers_shares(self) -> bool {
+        self == Self::Share
+    }
+}
+
+/// The settings of one mount.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Which requests are looked up as they are written.
+    pub inline: Inline,
+    /// How their share follows the duplicates found.
+    pub rule: Rule,
+    /// The shortest run worth sharing; None: chosen for each file.
+    pub run_blocks_min: Option<u32>,
+    /// What ranks of files change of that.
+    pub ranks: Ranks,
+    /// The CPUs' busy share in percent above which the share of requests falls; 100: never.
+    pub cpu_percent_max: u64,
+    /// When fingerprints are computed.
+    pub fingerprints: FingerprintMode,
+    /// Bound of the memory level.
+    pub hint_bytes: u64,
+    /// The bound follows the data area ([`Settings::follow_data`]) up to so much; None: it was set.
+    pub hint_bytes_by_data_max: Option<u64>,
+    /// Leading bits of a tag that make a group; None: as many as the hints need.
+    pub prefix_bits: Option<u32>,
+    /// What leaves the memory level.
+    pub eviction: Eviction,
+    /// One content of so many, chosen by its tag, enters the hint store; 1: every one.
+    pub hint_sample: u32,
+    /// Whether hints that leave memory are kept on disk.
+    pub disk_level: bool,
+    /// Bound of the skipped buffer; 0 where no worker empties it.
+    pub skipped_bytes: u64,
+    /// How often the skipped buffer is checkpointed.
+    pub skipped_checkpoint: Duration,
+    /// When the worker runs.
+    pub worker: Mode,
+    /// At which hours of the week.
+    pub schedule: Schedule,
+    /// How many blocks the worker looks at in a minute at most; 0: any number.
+    pub worker_blocks_per_minute: u64,
+    /// Idle means: no request for so long.
+    pub idle_after: Duration,
+    /// At this charge of the battery and below nothing is deduplicated.
+    pub low_power_percent: u64,
+    /// When stored blocks are verified.
+    pub verify: Verify,
+    /// Blocks with more references are kept twice; 0: none.
+    pub replicate_refs_above: u64,
+    /// When files are ranked, and how.
+    pub rank_rule: RankRule,
+    /// How far the clock by which files are ranked is ahead of the machine's.
+    pub rank_clock_offset_seconds: i64,
+}
+
+impl Settings {
+    /// The settings of a profile in so much memory.
+    pub fn of(profile: Profile, memory_bytes_max: u64) -> Self {
+        let lrlfs = Self {
+            inline: Inline::All,
+            rule: Rule::PROBING,
+            run_blocks_min: Some(1),
+            ranks: Ranks::Off,
+            cpu_percent_max: 100,
+            fingerprints: FingerprintMode::Auto,
+            hint_bytes: memory_bytes_max / 16 * HINT_PARTS,
+            hint_bytes_by_data_max: None,
+            prefix_bits: None,
+            eviction: Eviction::ColdOfGroups,
+            hint_sample: 1,
+            disk_level: false,
+            skipped_bytes: 0,
+            skipped_checkpoint: Duration::from_secs(30),
+            worker: Mode::Off,
+            schedule: Schedule::default(),
+            worker_blocks_per_minute: 0,
+            idle_after: Duration::from_millis(500),
+            low_power_percent: 20,
+            verify: Verify::Read,
+            replicate_refs_above: 0,
+            rank_rule: RankRule::default(),
+            rank_clock_offset_seconds: 0,
+        };
+        let two_levels = Self { inline: Inline::Adaptive, disk_level: true, skipped_bytes: MIB / 2, ..lrlfs.clone() };
+        let desktop = Self {
+            run_blocks_min: None,
+            ranks: Ranks::On,
+            skipped_bytes: (memory_bytes_max / 128).clamp(MIB / 2, 8 * MIB),
+            worker: Mode::WhenIdle,
+            ..two_levels.clone()
+        };
+        match profile {
+            Profile::Lrlfs => lrlfs,
+            Profile::Smartdedup => Self {
+                rule: Rule::PAPER,
+                fingerprints: FingerprintMode::Eager,
+                hint_bytes: SMALL_HINT_BYTES,
+                prefix_bits: Some(14),
+                worker: Mode::Always,
+                ..two_levels
+            },
+            Profile::Edge => Self {
+                fingerprints: FingerprintMode::Eager,
+                hint_bytes: SMALL_HINT_BYTES,
+                worker: Mode::WhenIdle,
+                low_power_percent: 100,
+                ..two_levels
+            },
+            Profile::Desktop => desktop,
+            Profile::Server => {
+                Self { hint_sample: SAMPLED_CONTENTS, hint_bytes_by_data_max: Some(desktop.hint_bytes), ..desktop }
+            }
+            Profile::Selective => Self { ranks: Ranks::Paper, ..desktop },
+            Profile::Idedup => Self {
+                run_blocks_min: Some(4),
+                fingerprints: FingerprintMode::Eager,
+                eviction: Eviction::Singles,
+                ..lrlfs
+            },
+        }
+    }
+
+    /// The data area has so many blocks: the memory level gets what is due to it, unless that was set.
+    pub fn follow_data(&mut self, data: Blocks) {
+        if let Some(bytes_max) = self.hint_bytes_by_data_max {
+            self.hint_bytes = (data.0 / BLOCKS_PER_HINT_BYTE).max(SAMPLED_HINT_BYTES_MIN).min(bytes_max);
+        }
+    }
+
+    /// What they say of all files.
+    pub fn mount_policy(&self) -> MountPolicy {
+        MountPolicy { ranks: self.ranks, run_blocks_min: self.run_blocks_min }
+    }
+
+    /// Whether files are ranked by their use.
+    pub fn ranks_files(&self) -> bool {
+        self.ranks != Ranks::Off
+    }
+
+    /// Sets one of them by name. `is_live`: on a mounted volume, where some are fixed.
+    pub fn set(&mut self, name: &str, value: &str, is_live: bool) -> Result<()> {
+        let setting = SETTINGS.iter().find(|setting| setting.name == name).ok_or_else(|| {
+            let names: Vec<&str> = SETTINGS.iter().map(|setting| setting.name).collect();
+            Error::Invalid(format!("there is no setting '{name}'; there are: {}", names.join(", ")))
+        })?;
+        if is_live && !setting.live {
+            return Err(Error::Invalid(format!("{name} can only be set when the volume is mounted (-o {name}=...)")));
+        }
+        match setting.set(self, value) {
+            true => Ok(()),
+            false => Err(Error::Invalid(format!("{name} must be {}, not '{value}'", setting.range()))),
+        }
+    }
+
+    /// All of them, by name.
+    pub fn list(&self) -> BTreeMap<String, String> {
+        SETTINGS.iter().map(|setting| (setting.name.to_owned(), setting.get(self))).collect()
+    }
+}
+
+/// Refuses a setting that does not exist, or a value out of its range.
+pub fn check(name: &str, value: &str) -> Result<()> {
+    Settings::of(Profile::default(), MIB << 10).set(name, value, false)
+}
+
+/// Name, meaning and range of every setting, for help texts and pages.
+pub fn descriptions() -> impl Iterator<Item = (&'static str, String, &'static str, bool)> {
+    SETTINGS.iter().map(|setting| (setting.name, setting.range(), setting.what, setting.live))
+}
+
+/// Whether there is a setting of that name.
+pub fn is_setting(name: &str) -> bool {
+    SETTINGS.iter().any(|setting| setting.name == name)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,430 @@
+//! The table of settings: name, range, meaning, and how each is read and written as a number.
+
+use std::time::Duration;
+
+use oncefs_dedup::{Eviction, PaceMode as Mode, Ranks, Schedule};
+
+use super::{FingerprintMode, Inline, Settings, Verify};
+
+/// What a setting can be.
+pub enum Range {
+    /// A number.
+    Number {
+        /// The least.
+        min: u64,
+        /// The greatest.
+        max: u64,
+    },
+    /// A number that may be negative, kept as its two's complement.
+    Signed {
+        /// The greatest distance from 0.
+        max: u64,
+    },
+    /// 0 stands for `auto`.
+    AutoOrNumber {
+        /// The least.
+        min: u64,
+        /// The greatest.
+        max: u64,
+    },
+    /// A number with a unit.
+    Bytes {
+        /// The least.
+        min: u64,
+        /// The greatest.
+        max: u64,
+    },
+    /// The number is the place in the list.
+    Choice(&'static [&'static str]),
+}
+
+impl Range {
+    /// The range in words.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Number { min, max } => format!("{min} to {max}"),
+            Self::Signed { max } => format!("-{max} to {max}"),
+            Self::AutoOrNumber { min, max } => format!("{AUTO} or {min} to {max}"),
+            Self::Bytes { min, max } => format!("{} to {}", bytes_text(*min), bytes_text(*max)),
+            Self::Choice(words) => format!("one of {}", words.join(", ")),
+        }
+    }
+
+    /// The number behind a text; None: it is out of range.
+    pub fn parse(&self, value: &str) -> Option<u64> {
+        match self {
+            Self::AutoOrNumber { .. } if value == AUTO => Some(0),
+            Self::Number { min, max } | Self::AutoOrNumber { min, max } => {
+                value.parse().ok().filter(|number| (min..=max).contains(&number))
+            }
+            Self::Signed { max } => {
+                let number: Option<i64> = value.parse().ok();
+                number.filter(|number| number.unsigned_abs() <= *max).map(i64::cast_unsigned)
+            }
+            Self::Bytes { min, max } => parse_bytes(value).filter(|bytes| (min..=max).contains(&bytes)),
+            Self::Choice(words) => words.iter().position(|word| *word == value).map(|place| place as u64),
+        }
+    }
+
+    /// A number as a text that `parse` takes.
+    pub fn show(&self, number: u64) -> String {
+        match self {
+            Self::AutoOrNumber { .. } if number == 0 => AUTO.to_owned(),
+            Self::Signed { .. } => number.cast_signed().to_string(),
+            Self::Number { .. } | Self::AutoOrNumber { .. } | Self::Bytes { .. } => number.to_string(),
+            Self::Choice(words) => words[number as usize].to_owned(),
+        }
+    }
+}
+
+/// oncefs chooses.
+const AUTO: &str = "auto";
+const UNITS: [(char, u64); 3] = [('G', 1 << 30), ('M', 1 << 20), ('K', 1 << 10)];
+
+fn bytes_text(bytes: u64) -> String {
+    let unit = UNITS.iter().find(|(_, size)| bytes > 0 && bytes.is_multiple_of(*size));
+    unit.map_or_else(|| bytes.to_string(), |(letter, size)| format!("{}{letter}", bytes / size))
+}
+
+fn parse_bytes(text: &str) -> Option<u64> {
+    let unit = UNITS.iter().find_map(|(letter, size)| Some((text.strip_suffix(*letter)?, *size)));
+    let (digits, size) = unit.unwrap_or((text, 1));
+    digits.parse::<u64>().ok()?.checked_mul(size)
+}
+
+/// One setting.
+pub struct Setting {
+    /// What commands and reports call it.
+    pub name: &'static str,
+    /// What it does.
+    pub what: &'static str,
+    /// Can be changed on a mounted volume.
+    pub live: bool,
+    value: Value,
+}
+
+/// How a setting is read and written.
+enum Value {
+    /// A number, whatever it means.
+    Number { range: Range, get: fn(&Settings) -> u64, set: fn(&mut Settings, u64) },
+    /// A text of its own form. `set` says whether it is one.
+    Text { form: &'static str, get: fn(&Settings) -> String, set: fn(&mut Settings, &str) -> bool },
+}
+
+impl Setting {
+    /// What it may be, in words.
+    pub fn range(&self) -> String {
+        match &self.value {
+            Value::Number { range, .. } => range.text(),
+            Value::Text { form, .. } => (*form).to_owned(),
+        }
+    }
+
+    /// Its value, as a text that `set` takes.
+    pub fn get(&self, settings: &Settings) -> String {
+        match &self.value {
+            Value::Number { range, get, .. } => range.show(get(settings)),
+            Value::Text { get, .. } => get(settings),
+        }
+    }
+
+    /// Sets it. False: it cannot be that.
+    pub fn set(&self, settings: &mut Settings, value: &str) -> bool {
+        match &self.value {
+            Value::Number { range, set, .. } => range.parse(value).map(|number| set(settings, number)).is_some(),
+            Value::Text { set, .. } => set(settings, value),
+        }
+    }
+}
+
+const fn setting(
+    name: &'static str,
+    range: Range,
+    live: bool,
+    get: fn(&Settings) -> u64,
+    set: fn(&mut Settings, u64),
+    what: &'static str,
+) -> Setting {
+    Setting { name, what, live, value: Value::Number { range, get, set } }
+}
+
+fn percent(share: f64) -> u64 {
+    (share * 100.0).round() as u64
+}
+
+fn share(percent: u64) -> f64 {
+    percent as f64 / 100.0
+}
+
+const INLINE: [Inline; 3] = [Inline::Off, Inline::All, Inline::Adaptive];
+const RANKS: [Ranks; 3] = [Ranks::Off, Ranks::On, Ranks::Paper];
+const FINGERPRINTS: [FingerprintMode; 3] = [FingerprintMode::Eager, FingerprintMode::Lazy, FingerprintMode::Auto];
+const EVICTIONS: [Eviction; 3] = [Eviction::Groups, Eviction::ColdOfGroups, Eviction::Singles];
+const VERIFY: [Verify; 3] = [Verify::Off, Verify::Read, Verify::Share];
+const MODES: [Mode; 3] = [Mode::Off, Mode::WhenIdle, Mode::Always];
+
+/// All the time that moments of that clock can tell apart.
+const RANK_CLOCK_OFFSET_MAX: u64 = u32::MAX as u64;
+
+/// Ten years.
+const RANK_SECONDS_MAX: u64 = 10 * 365 * 86_400;
+
+/// The place of a value among all values of its kind.
+fn place<T: PartialEq>(all: &[T], value: &T) -> u64 {
+    all.iter().position(|other| other == value).expect("the list has every value") as u64
+}
+
+/// All settings.
+pub static SETTINGS: &[Setting] = &[
+    setting(
+        "inline",
+        Range::Choice(&["off", "all", "adaptive"]),
+        true,
+        |s| place(&INLINE, &s.inline),
+        |s, n| s.inline = INLINE[n as usize],
+        "which written requests are looked up at once",
+    ),
+    setting(
+        "inline_floor_percent",
+        Range::Number { min: 1, max: 100 },
+        true,
+        |s| percent(s.rule.floor),
+        |s, n| s.rule.floor = share(n),
+        "adaptive: the smallest share of requests looked up",
+    ),
+    setting(
+        "inline_window_requests",
+        Range::Number { min: 10, max: 100_000 },
+        true,
+        |s| u64::from(s.rule.window_requests),
+        |s, n| s.rule.window_requests = n as u32,
+        "adaptive: requests in a window",
+    ),
+    setting(
+        "inline_windows",
+        Range::Number { min: 1, max: 1_000 },
+        true,
+        |s| u64::from(s.rule.windows),
+        |s, n| s.rule.windows = n as u32,
+        "adaptive: windows that the last one is compared with",
+    ),
+    setting(
+        "inline_step_down_percent",
+        Range::Number { min: 1, max: 100 },
+        true,
+        |s| percent(s.rule.step_down),
+        |s, n| s.rule.step_down = share(n),
+        "adaptive: how far the share falls after a window with fewer duplicates",
+    ),
+    setting(
+        "inline_step_up_percent",
+        Range::Number { min: 1, max: 100 },
+        true,
+        |s| percent(s.rule.step_up),
+        |s, n| s.rule.step_up = share(n),
+        "adaptive: how far it rises after a window with more",
+    ),
+    setting(
+        "run_blocks_min",
+        Range::AutoOrNumber { min: 1, max: 256 },
+        true,
+        |s| s.run_blocks_min.map_or(0, u64::from),
+        |s, n| s.run_blocks_min = (n > 0).then_some(n as u32),
+        "the shortest run of blocks worth sharing; auto: chosen for each file",
+    ),
+    setting(
+        "ranks",
+        Range::Choice(&["off", "on", "paper"]),
+        true,
+        |s| place(&RANKS, &s.ranks),
+        |s, n| s.ranks = RANKS[n as usize],
+        "what ranks of files change: nothing, how ranked files share, or also that new ones are left alone",
+    ),
+    setting(
+        "cpu_percent_max",
+        Range::Number { min: 10, max: 100 },
+        true,
+        |s| s.cpu_percent_max,
+        |s, n| s.cpu_percent_max = n,
+        "busy share of the CPUs above which fewer requests are looked up; 100: never",
+    ),
+    setting(
+        "fingerprints",
+        Range::Choice(&["eager", "lazy", "auto"]),
+        true,
+        |s| place(&FINGERPRINTS, &s.fingerprints),
+        |s, n| s.fingerprints = FINGERPRINTS[n as usize],
+        "when the strong hash of a block is computed",
+    ),
+    setting(
+        "hint_memory",
+        Range::Bytes { min: 4 << 10, max: 1 << 40 },
+        true,
+        |s| s.hint_bytes,
+        |s, n| (s.hint_bytes, s.hint_bytes_by_data_max) = (n, None),
+        "bound of the hints in memory",
+    ),
+    setting(
+        "prefix_bits",
+        Range::Number { min: 0, max: 24 },
+        false,
+        |s| u64::from(s.prefix_bits.unwrap_or(0)),
+        |s, n| s.prefix_bits = (n > 0).then_some((n as u32).max(oncefs_dedup::PREFIX_BITS_MIN)),
+        "leading bits of a tag that make a group of hints; 0: as many as the hints need, else at least 8",
+    ),
+    setting(
+        "eviction",
+        Range::Choice(&["groups", "cold", "singles"]),
+        false,
+        |s| place(&EVICTIONS, &s.eviction),
+        |s, n| s.eviction = EVICTIONS[n as usize],
+        "what leaves full memory: groups, the cold hints of groups, or single hints",
+    ),
+    setting(
+        "hint_sample",
+        Range::Number { min: 1, max: 1_024 },
+        false,
+        |s| u64::from(s.hint_sample),
+        |s, n| s.hint_sample = n as u32,
+        "hints name one content of so many, the others are found as neighbours; 1: every one",
+    ),
+    setting(
+        "disk_level",
+        Range::Choice(&["off", "on"]),
+        false,
+        |s| u64::from(s.disk_level),
+        |s, n| s.disk_level = n == 1,
+        "whether hints that leave memory are kept on disk",
+    ),
+    setting(
+        "skipped_memory",
+        Range::Bytes { min: 0, max: 8 << 20 },
+        true,
+        |s| s.skipped_bytes,
+        |s, n| s.skipped_bytes = n,
+        "bound of the skipped buffer",
+    ),
+    setting(
+        "skipped_checkpoint_seconds",
+        Range::Number { min: 1, max: 3_600 },
+        true,
+        |s| s.skipped_checkpoint.as_secs(),
+        |s, n| s.skipped_checkpoint = Duration::from_secs(n),
+        "how often the skipped buffer is written to disk",
+    ),
+    setting(
+        "worker",
+        Range::Choice(&["off", "idle", "always"]),
+        true,
+        |s| place(&MODES, &s.worker),
+        |s, n| s.worker = MODES[n as usize],
+        "when blocks are deduplicated out of line",
+    ),
+    Setting {
+        name: "schedule",
+        what: "at which hours the worker may run, by the local clock; '+' stands for a comma",
+        live: true,
+        value: Value::Text {
+            form: Schedule::FORM,
+            get: |s| s.schedule.to_string(),
+            set: |s, text| text.parse().map(|schedule| s.schedule = schedule).is_ok(),
+        },
+    },
+    setting(
+        "worker_blocks_per_minute",
+        Range::Number { min: 0, max: 1_000_000_000 },
+        true,
+        |s| s.worker_blocks_per_minute,
+        |s, n| s.worker_blocks_per_minute = n,
+        "how many blocks the worker looks at in a minute at most; 0: any number",
+    ),
+    setting(
+        "idle_after_ms",
+        Range::Number { min: 10, max: 3_600_000 },
+        true,
+        |s| s.idle_after.as_millis() as u64,
+        |s, n| s.idle_after = Duration::from_millis(n),
+        "idle means: no request for so long",
+    ),
+    setting(
+        "low_power_percent",
+        Range::Number { min: 0, max: 100 },
+        true,
+        |s| s.low_power_percent,
+        |s, n| s.low_power_percent = n,
+        "charge of the battery at which deduplication ends; above, its rate follows the charge",
+    ),
+    setting(
+        "verify",
+        Range::Choice(&["off", "read", "share"]),
+        true,
+        |s| place(&VERIFY, &s.verify),
+        |s, n| s.verify = VERIFY[n as usize],
+        "when a block is compared with its checksum: never, as it is read, or also before it is shared for the first time",
+    ),
+    setting(
+        "replicate_refs_above",
+        Range::Number { min: 0, max: 1_000_000_000 },
+        true,
+        |s| s.replicate_refs_above,
+        |s, n| s.replicate_refs_above = n,
+        "the scrub keeps blocks with more references twice; 0: none",
+    ),
+    setting(
+        "rank_hot_seconds_max",
+        Range::Number { min: 0, max: RANK_SECONDS_MAX },
+        true,
+        |s| u64::from(s.rank_rule.hot_seconds_max),
+        |s, n| s.rank_rule.hot_seconds_max = n as u32,
+        "a file that was not accessed for so long is cold",
+    ),
+    setting(
+        "rank_evaluation_seconds_min",
+        Range::Number { min: 0, max: RANK_SECONDS_MAX },
+        true,
+        |s| u64::from(s.rank_rule.evaluation_seconds_min),
+        |s, n| s.rank_rule.evaluation_seconds_min = n as u32,
+        "a file that was written less than so long ago gets no rank",
+    ),
+    setting(
+        "rank_evaluation_reads_min",
+        Range::Number { min: 0, max: 1_000_000 },
+        true,
+        |s| u64::from(s.rank_rule.evaluation_reads_min),
+        |s, n| s.rank_rule.evaluation_reads_min = n as u32,
+        "a file of which fewer blocks were read gets no rank, unless it is cold",
+    ),
+    setting(
+        "rank_clock_offset_seconds",
+        Range::Signed { max: RANK_CLOCK_OFFSET_MAX },
+        true,
+        |s| s.rank_clock_offset_seconds.cast_unsigned(),
+        |s, n| s.rank_clock_offset_seconds = n.cast_signed(),
+        "the clock by which files are ranked is so far ahead of the machine's: for tests",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_carry_units() {
+        assert_eq!(
+            ["3M", "512K", "7", "1G"].map(parse_bytes),
+            [Some(3 << 20), Some(512 << 10), Some(7), Some(1 << 30)]
+        );
+        assert_eq!(["", "M", "3X", "3.5M"].map(parse_bytes), [None; 4]);
+        assert_eq!([3 << 20, 1 << 40, 7, 0].map(bytes_text), ["3M", "1024G", "7", "0"]);
+    }
+
+    #[test]
+    fn numbers_may_be_negative_where_the_range_says_so() {
+        let range = Range::Signed { max: 90 };
+        for text in ["-90", "-1", "0", "90"] {
+            assert_eq!(range.parse(text).map(|number| range.show(number)).as_deref(), Some(text));
+        }
+        assert_eq!(["-91", "91", "x", ""].map(|text| range.parse(text)), [None; 4]);
+        assert_eq!(range.text(), "-90 to 90");
+    }
+}

@@ -1,0 +1,51 @@
+//! Reclaim: frees the blocks of detached maps, in portions, also after a crash.
+
+use crate::core::Core;
+use crate::format::keys::{self, ShardKey};
+use crate::write::publish::MapEdit;
+use crate::{MapId, Result};
+
+/// Shards freed in one publication: bounds its memory and the time that others wait for the lock.
+const PORTION_SHARDS: usize = 8;
+
+impl Core {
+    /// Frees a detached map. A crash in the middle leaves its record, so that the next opening goes on.
+    pub fn reclaim(&self, map: MapId) -> Result<()> {
+        let mut from = 0;
+        while !self.reclaim_portion(map, &mut from)? {
+            if self.signals.is_stopped() {
+                return Ok(());
+            }
+            self.wait_for_background_room();
+        }
+        Ok(())
+    }
+
+    /// Frees some shards of a detached map from number `from` on, and moves `from` past them. True: nothing is left.
+    pub fn reclaim_portion(&self, map: MapId, from: &mut u64) -> Result<bool> {
+        self.health.usable()?;
+        let _map = self.maps.lock(map).write();
+        let shards = self.stored_shards(map, *from, PORTION_SHARDS)?;
+        let mut edit = MapEdit::new(self, map);
+        shards.iter().try_for_each(|shard| edit.drop_shard(ShardKey { map, shard: *shard }))?;
+        let mut plan = edit.into_plan();
+        let is_last = shards.len() < PORTION_SHARDS;
+        if is_last {
+            plan.change.delete(keys::detached(map));
+        }
+        plan.map = None;
+        self.apply_certain(plan)?;
+        *from = shards.last().map_or(0, |last| last + 1);
+        if is_last {
+            self.state.lock().forget_detached(map);
+        }
+        Ok(is_last)
+    }
+
+    /// Maps that wait to be freed, as the records say.
+    pub fn detached_maps(&self) -> Result<Vec<MapId>> {
+        let (from, to) = keys::all_detached();
+        let records = self.scan(&from, &to, usize::MAX)?;
+        Ok(records.iter().filter_map(|(key, _)| keys::parse_detached(key)).collect())
+    }
+}

@@ -1,0 +1,402 @@
+//! Everything that a publication changes, behind the one publish lock.
+//!
+//! Invariants: (1) a block's count equals the references from all maps and from the records of bad blocks and second
+//! copies; (2) `sums` equal the table and the
+//! maps; (3) a block whose count is zero is free, or waits in the group's `freed` or in `waiting`;
+//! (4) what is applied here is in the group's operations, in the same order.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Instant;
+
+use hashbrown::HashSet;
+
+use crate::damage::bad_blocks::BadBlocks;
+use crate::format::keys::{self, ShardKey};
+use crate::format::ops::Op;
+use crate::format::page::{COPIED, COUNT_MAX, Entry, page_of};
+use crate::format::record::Sums;
+use crate::format::rot::BadRecord;
+use crate::format::shard::{Shard, Target};
+use crate::space::allocator::Run;
+use crate::state::group::Group;
+use crate::state::pins::EndedEpoch;
+use crate::state::records::Records;
+use crate::state::shards::Shards;
+use crate::state::table::Table;
+use crate::{BLOCK_BYTES, Blocks, Change, Fingerprint, Lbn, MapId, Pbn, Tag};
+use std::sync::Arc;
+
+/// A block of new content.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredBlock {
+    /// Where it was written.
+    pub pbn: Pbn,
+    /// Of its content.
+    pub tag: Tag,
+    /// Of its content, if computed.
+    pub fingerprint: Option<Fingerprint>,
+}
+
+/// A further reference to a stored block.
+#[derive(Clone, Copy, Debug)]
+pub struct Take {
+    /// The block.
+    pub pbn: Pbn,
+    /// What it must still hold.
+    pub tag: Tag,
+}
+
+/// Consecutive blocks of a map and what they become.
+#[derive(Clone, Copy, Debug)]
+pub struct Mapped {
+    /// The first block.
+    pub lbn: Lbn,
+    /// How many, within one shard.
+    pub blocks: u16,
+    /// What they become.
+    pub target: Target,
+}
+
+/// One publication: decided outside the publish lock, applied as a whole under it.
+#[derive(Default)]
+pub struct Plan {
+    /// New blocks, each with its first reference.
+    pub stores: Vec<StoredBlock>,
+    /// Further references, also to blocks in `stores`.
+    pub takes: Vec<Take>,
+    /// References that go, after `takes`.
+    pub releases: Vec<Run>,
+    /// Fingerprints that were computed for stored blocks.
+    pub fingerprints: Vec<(Pbn, Fingerprint)>,
+    /// The map that changes, and how, for the log.
+    pub map: Option<MapId>,
+    /// Its changes, in order.
+    pub mapped: Vec<Mapped>,
+    /// The shards as they are afterwards.
+    pub shards: Vec<(ShardKey, Shard)>,
+    /// Shards that go as a whole.
+    pub drops: Vec<ShardKey>,
+    /// By how many blocks the sum of reservations changes.
+    pub reserved_delta: i64,
+    /// Blocks among `stores` whose content is in memory.
+    pub staged: Vec<Pbn>,
+    /// A map to detach.
+    pub detach: Option<MapId>,
+    /// A new size of the data area.
+    pub grow_to: Option<Blocks>,
+    /// Blocks that must still serve for this content, else nothing is published.
+    pub expected: Vec<Take>,
+    /// References that records take, which are not mapped.
+    pub held: Vec<Take>,
+    /// New blocks whose first reference is a record's.
+    pub held_stores: Vec<StoredBlock>,
+    /// References that records release.
+    pub let_go: Vec<Pbn>,
+    /// New flags of blocks, of which none is freed by this plan unless they are 0.
+    pub flags: Vec<(Pbn, u8)>,
+    /// What is known of bad blocks from now on; None: they are not bad any more.
+    pub bad: Vec<(Pbn, Option<BadRecord>)>,
+    /// The caller's records.
+    pub change: Change,
+}
+
+impl Plan {
+    /// Pages of the block table that must be in memory.
+    pub fn pages(&self) -> BTreeSet<u64> {
+        let stores = self.stores.iter().map(|store| page_of(store.pbn));
+        let takes = self.takes.iter().map(|take| page_of(take.pbn));
+        let fingerprints = self.fingerprints.iter().map(|(pbn, _)| page_of(*pbn));
+        let releases = self.releases.iter().flat_map(|run| page_of(run.pbn)..=page_of(Pbn(run.end().0 - 1)));
+        let of_records = self.expected.iter().chain(&self.held).map(|take| page_of(take.pbn));
+        let held_stores = self.held_stores.iter().map(|store| page_of(store.pbn));
+        let flags = self.flags.iter().map(|(pbn, _)| page_of(*pbn));
+        let let_go = self.let_go.iter().map(|pbn| page_of(*pbn));
+        let maps = stores.chain(takes).chain(fingerprints).chain(releases);
+        maps.chain(of_records).chain(held_stores).chain(flags).chain(let_go).collect()
+    }
+}
+
+/// Blocks freed by a durable group that wait for readers to be done.
+pub struct Waiting {
+    /// The group that freed them.
+    pub sequence: u64,
+    /// Readers that may still see them.
+    pub epoch: EndedEpoch,
+    /// The blocks.
+    pub runs: Vec<Run>,
+}
+
+/// How many ids of detached maps are remembered after their blocks are freed: only a request that was
+/// under way when its map was detached can still carry one.
+const DETACHED_REMEMBERED_MAX: usize = 65_536;
+
+/// The state behind the publish lock.
+pub struct State {
+    /// Records in memory.
+    pub records: Records,
+    /// Maps in memory.
+    pub shards: Shards,
+    /// The block table in memory.
+    pub table: Table,
+    /// The current group.
+    pub group: Group,
+    /// The volume's sums.
+    pub sums: Sums,
+    /// Freed blocks of durable groups.
+    pub waiting: VecDeque<Waiting>,
+    /// Freed blocks whose data rides in a log record that is not trimmed yet.
+    pub wait_for_trim: Vec<Run>,
+    /// Blocks whose data rides in a log record that is not trimmed yet.
+    pub logged: HashSet<Pbn>,
+    /// The number of the last durable group.
+    pub durable_sequence: u64,
+    /// Blocks known to be bad.
+    pub bad: BadBlocks,
+    /// Freed blocks that had a second copy, which is to be dropped.
+    pub orphaned: Vec<Pbn>,
+    detached: HashSet<MapId>,
+    detached_done: VecDeque<MapId>,
+}
+
+impl State {
+    /// A state with nothing published since `durable_sequence`.
+    pub fn new(table: Table, shards: Shards, sums: Sums, durable_sequence: u64) -> Self {
+        Self {
+            records: Records::default(),
+            shards,
+            table,
+            group: Group::default(),
+            sums,
+            waiting: VecDeque::new(),
+            wait_for_trim: Vec::new(),
+            logged: HashSet::new(),
+            durable_sequence,
+            bad: BadBlocks::default(),
+            orphaned: Vec::new(),
+            detached: HashSet::new(),
+            detached_done: VecDeque::new(),
+        }
+    }
+
+    /// Whether a map was detached.
+    pub fn is_detached(&self, map: MapId) -> bool {
+        self.detached.contains(&map)
+    }
+
+    /// Notes that a detached map's blocks are all freed.
+    pub fn forget_detached(&mut self, map: MapId) {
+        self.detached_done.push_back(map);
+        if self.detached_done.len() > DETACHED_REMEMBERED_MAX
+            && let Some(oldest) = self.detached_done.pop_front()
+        {
+            self.detached.remove(&oldest);
+        }
+    }
+
+    /// Takes a detached map in that a crash left.
+    pub fn remember_detached(&mut self, map: MapId) {
+        self.detached.insert(map);
+    }
+
+    /// The takes that the table does not agree with (any more): freed meanwhile, other content, bad, a second copy,
+    /// or at the largest count. All pages of the plan are in memory.
+    pub fn refused(&mut self, plan: &Plan) -> Vec<Pbn> {
+        let mut refused = Vec::new();
+        let stored: HashSet<Pbn> = plan.stores.iter().map(|store| store.pbn).collect();
+        for take in &plan.takes {
+            if stored.contains(&take.pbn) {
+                continue;
+            }
+            let entry = self.table.entry(take.pbn).expect("the plan's pages are in memory");
+            let room = COUNT_MAX - entry.count;
+            if !entry.serves(take.tag) || (room as usize) < plan.takes.len() {
+                refused.push(take.pbn);
+            }
+        }
+        for take in &plan.expected {
+            let entry = self.table.entry(take.pbn).expect("the plan's pages are in memory");
+            if !entry.serves(take.tag) {
+                refused.push(take.pbn);
+            }
+        }
+        for take in &plan.held {
+            let entry = self.table.entry(take.pbn).expect("the plan's pages are in memory");
+            if entry.count == 0 || entry.tag != take.tag || entry.count > COUNT_MAX - 2 {
+                refused.push(take.pbn);
+            }
+        }
+        refused
+    }
+
+    /// Why a plan cannot be applied: damage let the maps that it gives blocks back for, the table and the sums
+    /// contradict each other. All pages of the plan are in memory.
+    pub fn contradiction(&mut self, plan: &Plan) -> Option<String> {
+        let mut released: Vec<Pbn> = plan.releases.iter().flat_map(|run| run.pbns()).collect();
+        released.sort_unstable();
+        if released.first() == Some(&Pbn(0)) {
+            return Some("a map gives back the label".to_owned());
+        }
+        let mut freed = 0;
+        for same in released.chunk_by(|one, other| one == other) {
+            let count = self.table.entry(same[0]).expect("the plan's pages are in memory").count as usize;
+            if count < same.len() {
+                return Some(format!("block {} has {count} references, and a map gives back {}", same[0], same.len()));
+            }
+            freed += u64::from(count == same.len());
+        }
+        let sums = self.sums;
+        let is_enough = sums.mapped.0 >= released.len() as u64 && sums.used.0 > freed;
+        if is_enough && sums.reserved.0.checked_add_signed(plan.reserved_delta).is_some() {
+            return None;
+        }
+        Some(format!("a map gives back {freed} blocks, and the sums do not have them: {sums:?}"))
+    }
+
+    /// Applies a plan whose pages are in memory, that nothing contradicts and whose takes are not refused. Gives the blocks whose
+    /// last reference went, with their tags.
+    pub fn apply(&mut self, plan: Plan, now: Instant) -> Vec<(Tag, Pbn)> {
+        self.group.touch(now);
+        for store in plan.stores.iter().chain(&plan.held_stores) {
+            self.store(store);
+        }
+        let mut counts = CountRun::default();
+        for take in plan.takes.iter().chain(&plan.held) {
+            let count = self.table.edit(page_of(take.pbn)).count(take.pbn);
+            assert!(count > 0 && count < COUNT_MAX, "take of {} with count {count}", take.pbn);
+            self.table.edit(page_of(take.pbn)).set_count(take.pbn, count + 1);
+            counts.add(take.pbn, count + 1, &mut self.group);
+        }
+        counts.end(&mut self.group);
+        self.sums.mapped += Blocks((plan.stores.len() + plan.takes.len()) as u64);
+        for (pbn, fingerprint) in &plan.fingerprints {
+            self.set_fingerprint(*pbn, *fingerprint);
+        }
+        for (pbn, flags) in &plan.flags {
+            self.table.edit(page_of(*pbn)).set_flags(*pbn, *flags);
+            self.group.push(&Op::Flags { pbn: *pbn, flags: *flags });
+        }
+        self.publish_bad(&plan.bad);
+        self.publish_maps(&plan);
+        let let_go: Vec<Run> = plan.let_go.iter().map(|pbn| Run { pbn: *pbn, blocks: 1 }).collect();
+        let mut freed = self.release(&plan.releases);
+        freed.extend(self.release(&let_go));
+        self.sums.mapped = self.sums.mapped - Blocks(plan.releases.iter().map(|run| run.blocks).sum());
+        self.group.staged.extend_from_slice(&plan.staged);
+        self.sums.reserved = Blocks(signed_sum(self.sums.reserved.0, plan.reserved_delta));
+        for (key, value) in plan.change.puts {
+            self.records.put(key, value);
+        }
+        self.sums.data = self.sums.data.max(plan.grow_to.unwrap_or_default());
+        self.table.shrink();
+        freed
+    }
+
+    fn store(&mut self, store: &StoredBlock) {
+        let page = self.table.edit(page_of(store.pbn));
+        assert_eq!(page.count(store.pbn), 0, "block {} is placed over a live one", store.pbn);
+        let entry = Entry { tag: store.tag, fingerprint: store.fingerprint, count: 1, flags: 0 };
+        page.set(store.pbn, &entry);
+        self.sums.used += Blocks(1);
+        self.group.push(&Op::Store { pbn: store.pbn, tag: store.tag, fingerprint: store.fingerprint });
+    }
+
+    fn set_fingerprint(&mut self, pbn: Pbn, fingerprint: Fingerprint) {
+        let page = self.table.edit(page_of(pbn));
+        let entry = page.entry(pbn);
+        if entry.count > 0 && entry.fingerprint.is_none() {
+            page.set(pbn, &Entry { fingerprint: Some(fingerprint), ..entry });
+            self.group.push(&Op::Fingerprint { pbn, fingerprint });
+        }
+    }
+
+    fn publish_maps(&mut self, plan: &Plan) {
+        if let Some(map) = plan.map {
+            for part in &plan.mapped {
+                self.group.push(&Op::Map { map, lbn: part.lbn, blocks: part.blocks, target: part.target });
+            }
+        }
+        for (key, shard) in &plan.shards {
+            self.shards.set(*key, Arc::new(shard.clone()));
+        }
+        for key in &plan.drops {
+            self.group.push(&Op::DropShard { key: *key });
+            self.shards.set(*key, Arc::default());
+        }
+        if let Some(map) = plan.detach {
+            self.detached.insert(map);
+            self.records.put(keys::detached(map), Some(Vec::new()));
+        }
+    }
+
+    fn publish_bad(&mut self, bad: &[(Pbn, Option<BadRecord>)]) {
+        for (pbn, record) in bad {
+            self.records.put(keys::bad(*pbn), record.map(|record| record.encode()));
+            self.bad.set(*pbn, *record);
+        }
+    }
+
+    fn release(&mut self, runs: &[Run]) -> Vec<(Tag, Pbn)> {
+        let mut freed = Vec::new();
+        let mut counts = CountRun::default();
+        for run in runs {
+            for pbn in run.pbns() {
+                let page = self.table.edit(page_of(pbn));
+                let count = page.count(pbn);
+                assert!(count > 0, "release of block {pbn}, which has no reference");
+                page.set_count(pbn, count - 1);
+                if count == 1 {
+                    let entry = page.entry(pbn);
+                    freed.push((entry.tag, pbn));
+                    self.group.free(pbn);
+                    if entry.flags & COPIED != 0 {
+                        self.orphaned.push(pbn);
+                    }
+                }
+                counts.add(pbn, count - 1, &mut self.group);
+            }
+        }
+        counts.end(&mut self.group);
+        self.sums.used = self.sums.used - Blocks(freed.len() as u64);
+        freed
+    }
+
+    /// Bytes of changes that only the log holds.
+    pub fn dirty_bytes(&self) -> u64 {
+        let riding = (self.logged.len() * BLOCK_BYTES) as u64;
+        riding + self.table.dirty_bytes() + self.shards.dirty_bytes() + self.records.dirty_bytes()
+    }
+
+    /// Bytes that the current group will take in the log, data not included.
+    pub fn group_bytes(&self) -> u64 {
+        self.group.ops().len() as u64 + self.records.group_bytes()
+    }
+}
+
+/// `base + delta`; a sum below zero is a broken invariant.
+fn signed_sum(base: u64, delta: i64) -> u64 {
+    base.checked_add_signed(delta).unwrap_or_else(|| panic!("a sum of {base} blocks changes by {delta}"))
+}
+
+/// Joins neighbours that get the same count into one operation.
+#[derive(Default)]
+struct CountRun {
+    run: Option<(Run, u32)>,
+}
+
+impl CountRun {
+    fn add(&mut self, pbn: Pbn, count: u32, group: &mut Group) {
+        match &mut self.run {
+            Some((run, same)) if run.end() == pbn && *same == count => run.blocks += 1,
+            _ => {
+                self.end(group);
+                self.run = Some((Run { pbn, blocks: 1 }, count));
+            }
+        }
+    }
+
+    fn end(&mut self, group: &mut Group) {
+        if let Some((run, count)) = self.run.take() {
+            group.push(&Op::Count { pbn: run.pbn, blocks: run.blocks, count });
+        }
+    }
+}

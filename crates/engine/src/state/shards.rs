@@ -1,0 +1,207 @@
+//! Maps in memory: shards changed since the last checkpoint, shards being checkpointed, a bounded
+//! cache of clean ones, and redo for shards that were not looked at since a crash.
+//!
+//! A shard is changed only under its map's lock, so whoever holds that lock may load it without a race.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lru::LruCache;
+
+use crate::MapId;
+use crate::format::keys::ShardKey;
+use crate::format::shard::{Extent, Shard};
+use crate::stats::counters::CacheReport;
+
+/// Shards by key. An empty shard stands for one that must be removed.
+pub type ShardMap = BTreeMap<ShardKey, Arc<Shard>>;
+
+/// What the log says of a shard that is not in memory.
+#[derive(Default)]
+struct Redo {
+    is_dropped: bool,
+    extents: Vec<Extent>,
+}
+
+/// The layers of all maps.
+pub struct Shards {
+    dirty: ShardMap,
+    frozen: Arc<ShardMap>,
+    clean: LruCache<ShardKey, Arc<Shard>>,
+    redo: BTreeMap<ShardKey, Redo>,
+    dirty_bytes: u64,
+    clean_bytes: usize,
+    clean_bytes_max: usize,
+    hits: u64,
+    misses: u64,
+}
+
+impl Shards {
+    /// Nothing in memory; clean shards are kept up to `bytes_max`.
+    pub fn new(bytes_max: u64) -> Self {
+        Self {
+            dirty: BTreeMap::new(),
+            frozen: Arc::default(),
+            clean: LruCache::unbounded(),
+            redo: BTreeMap::new(),
+            dirty_bytes: 0,
+            clean_bytes: 0,
+            clean_bytes_max: bytes_max as usize,
+            hits: 0,
+            misses: 0,
+        }
+    }
+
+    /// The shard, if it is in memory.
+    pub fn get(&mut self, key: ShardKey) -> Option<Arc<Shard>> {
+        let found = self.dirty.get(&key).or_else(|| self.frozen.get(&key)).or_else(|| self.clean.get(&key));
+        match found {
+            Some(_) => self.hits += 1,
+            None => self.misses += 1,
+        }
+        found.cloned()
+    }
+
+    /// Takes in a shard read from the sorted state (empty if it has none), with its redo.
+    pub fn admit(&mut self, key: ShardKey, stored: Shard) -> Arc<Shard> {
+        let Some(redo) = self.redo.remove(&key) else {
+            let shard = Arc::new(stored);
+            self.clean_bytes += shard.memory_bytes();
+            self.clean.put(key, shard.clone());
+            self.shrink();
+            return shard;
+        };
+        let mut shard = if redo.is_dropped { Shard::default() } else { stored };
+        redo.extents.iter().for_each(|extent| shard.set(*extent));
+        let shard = Arc::new(shard);
+        self.set(key, shard.clone());
+        shard
+    }
+
+    /// Publishes a changed shard.
+    pub fn set(&mut self, key: ShardKey, shard: Arc<Shard>) {
+        if let Some(clean) = self.clean.pop(&key) {
+            self.clean_bytes -= clean.memory_bytes();
+        }
+        self.dirty_bytes += shard.memory_bytes() as u64;
+        if let Some(old) = self.dirty.insert(key, shard) {
+            self.dirty_bytes -= old.memory_bytes() as u64;
+        }
+    }
+
+    /// Keeps a change for a shard that is not in memory yet.
+    pub fn add_redo(&mut self, key: ShardKey, extent: Extent) {
+        self.redo.entry(key).or_default().extents.push(extent);
+    }
+
+    /// Keeps the removal of a shard that is not in memory yet.
+    pub fn add_redo_drop(&mut self, key: ShardKey) {
+        self.redo.insert(key, Redo { is_dropped: true, extents: Vec::new() });
+    }
+
+    /// Some shards that still wait for their redo.
+    pub fn with_redo(&self, limit: usize) -> Vec<ShardKey> {
+        self.redo.keys().take(limit).copied().collect()
+    }
+
+    /// Shards of `map` from number `from` on that the sorted state may not know, in order: at most `limit`.
+    pub fn in_memory(&self, map: MapId, from: u64, limit: usize) -> Vec<u64> {
+        let keys = self.keys_from(ShardKey { map, shard: from }, limit);
+        keys.into_iter().filter(|key| key.map == map).map(|key| key.shard).collect()
+    }
+
+    /// Keys at or after `from` of shards that the sorted state may not know, in order: at most `limit`.
+    pub fn keys_from(&self, from: ShardKey, limit: usize) -> Vec<ShardKey> {
+        let dirty = self.dirty.range(from..).map(|(key, _)| *key).take(limit);
+        let frozen = self.frozen.range(from..).map(|(key, _)| *key).take(limit);
+        let redo = self.redo.range(from..).map(|(key, _)| *key).take(limit);
+        let mut keys: Vec<ShardKey> = dirty.chain(frozen).chain(redo).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys.truncate(limit);
+        keys
+    }
+
+    /// Sets the changed shards apart for a checkpoint.
+    pub fn freeze(&mut self) -> Arc<ShardMap> {
+        assert!(self.frozen.is_empty(), "one checkpoint at a time");
+        assert!(self.redo.is_empty(), "redo of {} shards is not applied", self.redo.len());
+        self.dirty_bytes = 0;
+        self.frozen = Arc::new(std::mem::take(&mut self.dirty));
+        self.frozen.clone()
+    }
+
+    /// The frozen shards are in the sorted state: they become clean.
+    pub fn thaw(&mut self) {
+        for (key, shard) in std::mem::take(&mut self.frozen).iter() {
+            if !self.dirty.contains_key(key) {
+                self.clean_bytes += shard.memory_bytes();
+                self.clean.put(*key, shard.clone());
+            }
+        }
+        self.shrink();
+    }
+
+    fn shrink(&mut self) {
+        while self.clean_bytes > self.clean_bytes_max {
+            let Some((_, shard)) = self.clean.pop_lru() else { return };
+            self.clean_bytes -= shard.memory_bytes();
+        }
+    }
+
+    /// Bytes of shards that no checkpoint has taken yet.
+    pub fn dirty_bytes(&self) -> u64 {
+        self.dirty_bytes
+    }
+
+    /// The extent cache's figures.
+    pub fn report(&self) -> CacheReport {
+        CacheReport {
+            bytes: self.dirty_bytes + self.clean_bytes as u64,
+            bytes_max: self.clean_bytes_max as u64,
+            hits: self.hits,
+            misses: self.misses,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Pbn;
+    use crate::format::shard::Target;
+
+    fn extent(first: u16, pbn: u64) -> Extent {
+        Extent { first, blocks: 1, target: Target::Data(Pbn(pbn)) }
+    }
+
+    fn key(shard: u64) -> ShardKey {
+        ShardKey { map: MapId(1), shard }
+    }
+
+    #[test]
+    fn redo_is_applied_on_top_of_the_stored_shard_unless_it_was_dropped() {
+        let mut shards = Shards::new(1 << 20);
+        let mut stored = Shard::default();
+        stored.set(extent(0, 10));
+        shards.add_redo(key(0), extent(1, 99));
+        assert_eq!(shards.admit(key(0), stored.clone()).mapped_blocks(), 2);
+        shards.add_redo_drop(key(1));
+        shards.add_redo(key(1), extent(5, 7));
+        assert_eq!(shards.admit(key(1), stored).extents(), [extent(5, 7)]);
+    }
+
+    #[test]
+    fn a_map_s_shards_are_found_in_every_layer() {
+        let mut shards = Shards::new(1 << 20);
+        let mut shard = Shard::default();
+        shard.set(extent(0, 10));
+        shards.set(key(7), Arc::new(shard.clone()));
+        shards.freeze();
+        shards.set(key(3), Arc::new(shard));
+        shards.add_redo(key(5), extent(0, 1));
+        assert_eq!(shards.in_memory(MapId(1), 0, 9), [3, 5, 7]);
+        assert_eq!(shards.in_memory(MapId(1), 4, 1), [5]);
+        assert!(shards.in_memory(MapId(2), 0, 9).is_empty());
+    }
+}

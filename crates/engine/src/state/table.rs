@@ -1,0 +1,281 @@
+//! The block table in memory: pages changed since the last checkpoint, pages being checkpointed,
+//! a bounded cache of clean ones, and redo for pages that were not looked at since a crash.
+//!
+//! Invariants: (1) a page is served from the newest layer that has it: dirty, frozen, clean;
+//! (2) a dirty or frozen page is never dropped before it is on disk; (3) a page with redo is in no layer.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use lru::LruCache;
+
+use crate::format::page::{Entry, PAGE_BYTES, PAGE_ENTRIES, Page, page_of};
+use crate::stats::counters::CacheReport;
+use crate::{Fingerprint, Pbn, Tag};
+
+/// Pages by number.
+pub type Pages = HashMap<u64, Arc<Page>>;
+
+/// A change to the table read back from the log.
+#[derive(Clone, Copy, Debug)]
+pub enum Redo {
+    /// New content with one reference.
+    Store(Pbn, Tag, Option<Fingerprint>),
+    /// New counts for blocks of one page.
+    Count(Pbn, u64, u32),
+    /// A fingerprint computed later.
+    Fingerprint(Pbn, Fingerprint),
+    /// New flags.
+    Flags(Pbn, u8),
+}
+
+/// The layers of the block table.
+pub struct Table {
+    dirty: Pages,
+    frozen: Arc<Pages>,
+    clean: LruCache<u64, Arc<Page>>,
+    redo: HashMap<u64, Vec<(u64, Redo)>>,
+    /// Counts checkpoints: a page read from disk before one may be older than what it wrote.
+    generation: u64,
+    clean_pages_max: usize,
+    hits: u64,
+    misses: u64,
+}
+
+impl Table {
+    /// Nothing in memory; clean pages are kept up to `bytes_max`.
+    pub fn new(bytes_max: u64) -> Self {
+        Self {
+            dirty: Pages::new(),
+            frozen: Arc::default(),
+            clean: LruCache::unbounded(),
+            redo: HashMap::new(),
+            generation: 0,
+            clean_pages_max: (bytes_max as usize / PAGE_BYTES).max(16),
+            hits: 0,
+            misses: 0,
+        }
+    }
+
+    /// The page, if it is in memory.
+    pub fn page(&mut self, number: u64) -> Option<&Arc<Page>> {
+        if let Some(page) = self.dirty.get(&number) {
+            return Some(page);
+        }
+        self.frozen.get(&number).or_else(|| self.clean.get(&number))
+    }
+
+    /// The entry of a pbn, if its page is in memory.
+    pub fn entry(&mut self, pbn: Pbn) -> Option<Entry> {
+        self.page(page_of(pbn)).map(|page| page.entry(pbn))
+    }
+
+    /// Which of `numbers` must be read from disk.
+    pub fn missing(&mut self, numbers: impl IntoIterator<Item = u64>) -> Vec<u64> {
+        let mut missing = Vec::new();
+        for number in numbers {
+            if missing.last() == Some(&number) {
+                continue;
+            }
+            match self.page(number).is_some() {
+                true => self.hits += 1,
+                false => {
+                    self.misses += 1;
+                    missing.push(number);
+                }
+            }
+        }
+        missing.sort_unstable();
+        missing.dedup();
+        missing
+    }
+
+    /// To be handed to `admit` with pages read after this call.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Takes in a page read from disk, and its redo. False: a checkpoint ended meanwhile, read it again.
+    pub fn admit(&mut self, number: u64, page: Page, generation: u64) -> bool {
+        if generation != self.generation {
+            return false;
+        }
+        if self.page(number).is_some() {
+            return true;
+        }
+        match self.redo.remove(&number) {
+            None => {
+                self.clean.put(number, Arc::new(page));
+            }
+            Some(redo) => {
+                self.dirty.insert(number, Arc::new(redone(page, &redo)));
+            }
+        }
+        true
+    }
+
+    /// The page, to be changed. It must be in memory.
+    pub fn edit(&mut self, number: u64) -> &mut Page {
+        if !self.dirty.contains_key(&number) {
+            let page = match self.frozen.get(&number) {
+                Some(page) => page.clone(),
+                None => self.clean.pop(&number).expect("the caller made sure that the page is in memory"),
+            };
+            self.dirty.insert(number, page);
+        }
+        Arc::make_mut(self.dirty.get_mut(&number).expect("inserted above"))
+    }
+
+    /// Keeps a change for a page that is not in memory yet.
+    pub fn add_redo(&mut self, sequence: u64, redo: Redo) {
+        let pbn = match redo {
+            Redo::Store(pbn, ..) | Redo::Count(pbn, ..) | Redo::Fingerprint(pbn, _) | Redo::Flags(pbn, _) => pbn,
+        };
+        self.redo.entry(page_of(pbn)).or_default().push((sequence, redo));
+    }
+
+    /// Some pages that still wait for their redo.
+    pub fn pages_with_redo(&self, limit: usize) -> Vec<u64> {
+        self.redo.keys().take(limit).copied().collect()
+    }
+
+    /// Pages that are newer than what is on disk.
+    pub fn unwritten(&self) -> Vec<u64> {
+        self.dirty.keys().chain(self.frozen.keys()).copied().collect()
+    }
+
+    /// The first page at or after `number` that is newer than what is on disk.
+    pub fn unwritten_from(&self, number: u64) -> Option<u64> {
+        let pages = self.dirty.keys().chain(self.frozen.keys()).chain(self.redo.keys());
+        pages.copied().filter(|page| *page >= number).min()
+    }
+
+    /// Sets the dirty pages apart for a checkpoint.
+    pub fn freeze(&mut self) -> Arc<Pages> {
+        assert!(self.frozen.is_empty(), "one checkpoint at a time");
+        assert!(self.redo.is_empty(), "redo of {} pages is not applied", self.redo.len());
+        self.frozen = Arc::new(std::mem::take(&mut self.dirty));
+        self.frozen.clone()
+    }
+
+    /// The frozen pages are on disk, sealed with `sequence`: they become clean.
+    pub fn thaw(&mut self, sequence: u64) {
+        self.generation += 1;
+        // Nobody else holds them any more, so that nothing is copied.
+        let frozen = Arc::unwrap_or_clone(std::mem::take(&mut self.frozen));
+        for (number, mut page) in frozen {
+            if !self.dirty.contains_key(&number) {
+                Arc::make_mut(&mut page).seal(number, sequence);
+                self.clean.put(number, page);
+                self.shrink();
+            }
+        }
+    }
+
+    /// Drops clean pages beyond the bound.
+    pub fn shrink(&mut self) {
+        while self.clean.len() > self.clean_pages_max {
+            self.clean.pop_lru();
+        }
+    }
+
+    /// Bytes of pages that no checkpoint has taken yet.
+    pub fn dirty_bytes(&self) -> u64 {
+        (self.dirty.len() * PAGE_BYTES) as u64
+    }
+
+    /// The page cache's figures.
+    pub fn report(&self) -> CacheReport {
+        CacheReport {
+            bytes: ((self.dirty.len() + self.frozen.len() + self.clean.len()) * PAGE_BYTES) as u64,
+            bytes_max: (self.clean_pages_max * PAGE_BYTES) as u64,
+            hits: self.hits,
+            misses: self.misses,
+        }
+    }
+}
+
+/// Applies redo to sectors that are older than it.
+fn redone(mut page: Page, redo: &[(u64, Redo)]) -> Page {
+    let on_disk = page.clone();
+    for (sequence, redo) in redo {
+        let is_new = |pbn: Pbn| on_disk.sequence_of(pbn) < *sequence;
+        match *redo {
+            Redo::Store(pbn, tag, fingerprint) if is_new(pbn) => {
+                page.set(pbn, &Entry { tag, fingerprint, count: 1, flags: 0 });
+            }
+            Redo::Count(first, blocks, count) => {
+                assert!(first.0 % PAGE_ENTRIES + blocks <= PAGE_ENTRIES, "redo is cut at pages");
+                let pbns = (0..blocks).map(|n| first.plus(n));
+                pbns.filter(|pbn| is_new(*pbn)).for_each(|pbn| page.set_count(pbn, count));
+            }
+            Redo::Fingerprint(pbn, fingerprint) if is_new(pbn) => {
+                let entry = Entry { fingerprint: Some(fingerprint), ..page.entry(pbn) };
+                page.set(pbn, &entry);
+            }
+            Redo::Flags(pbn, flags) if is_new(pbn) => page.set_flags(pbn, flags),
+            Redo::Store(..) | Redo::Fingerprint(..) | Redo::Flags(..) => {}
+        }
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(tag: u64) -> Entry {
+        Entry { tag: Tag(tag), fingerprint: None, count: 1, flags: 0 }
+    }
+
+    #[test]
+    fn a_change_during_a_checkpoint_stays_dirty_and_leaves_the_frozen_page_alone() {
+        let mut table = Table::new(1 << 20);
+        assert!(table.admit(0, Page::empty(), 0));
+        table.edit(0).set(Pbn(1), &stored(1));
+        let frozen = table.freeze();
+        table.edit(0).set(Pbn(1), &stored(2));
+        assert_eq!(frozen[&0].entry(Pbn(1)), stored(1));
+        table.thaw(1);
+        assert_eq!(table.entry(Pbn(1)), Some(stored(2)));
+        assert_eq!(table.dirty_bytes(), 4096);
+    }
+
+    #[test]
+    fn a_page_written_twice_from_memory_has_whole_sectors() {
+        let mut table = Table::new(1 << 20);
+        assert!(table.admit(0, Page::empty(), 0));
+        table.edit(0).set(Pbn(1), &stored(1));
+        table.freeze();
+        table.thaw(5);
+        table.edit(0).set(Pbn(100), &stored(2));
+        let written = table.freeze()[&0].sealed(0, 6);
+        let back = Page::from_disk(0, &written).expect("every sector has its checksum");
+        assert_eq!((back.sequence_of(Pbn(1)), back.sequence_of(Pbn(100))), (5, 6));
+    }
+
+    #[test]
+    fn a_page_read_before_a_checkpoint_ended_is_not_taken() {
+        let mut table = Table::new(1 << 20);
+        let generation = table.generation();
+        table.freeze();
+        table.thaw(1);
+        assert!(!table.admit(0, Page::empty(), generation));
+    }
+
+    #[test]
+    fn redo_reaches_only_sectors_older_than_it() {
+        let mut page = Page::empty();
+        page.set(Pbn(0), &stored(5));
+        let on_disk = Page::from_disk(0, &page.sealed(0, 7)).unwrap();
+        let mut table = Table::new(1 << 20);
+        table.add_redo(7, Redo::Store(Pbn(0), Tag(9), None));
+        table.add_redo(7, Redo::Store(Pbn(100), Tag(9), None));
+        table.add_redo(8, Redo::Count(Pbn(0), 1, 4));
+        table.add_redo(7, Redo::Flags(Pbn(0), 1));
+        table.add_redo(8, Redo::Flags(Pbn(100), 2));
+        assert!(table.admit(0, on_disk, 0));
+        assert_eq!(table.entry(Pbn(0)), Some(Entry { count: 4, ..stored(5) }));
+        assert_eq!(table.entry(Pbn(100)), Some(Entry { flags: 2, ..stored(9) }));
+    }
+}

@@ -1,0 +1,349 @@
+//! Counters and latency histograms, labelled by the stages of a block's life.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// The steps of a block's life: headings of `docs/life-of-a-block.md`, labels of
+/// counters and histograms, names of crash points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// A write arrives and is cut into whole blocks.
+    Receive,
+    /// Tags (and fingerprints, when eager) of the batch.
+    Tag,
+    /// The hint store is asked.
+    Lookup,
+    /// Hints become runs; runs below `run_blocks_min` are refused.
+    Decide,
+    /// The block table agrees, references are taken.
+    Confirm,
+    /// What is left is written to free runs of the data area.
+    Place,
+    /// The extents are published, what they replaced is released.
+    Map,
+    /// A group of changes becomes durable.
+    Commit,
+    /// Out-of-line work.
+    Revisit,
+    /// Map, read cache, device.
+    Read,
+}
+
+impl Stage {
+    /// All stages in the order of a block's life.
+    pub const ALL: [Stage; 10] = [
+        Stage::Receive,
+        Stage::Tag,
+        Stage::Lookup,
+        Stage::Decide,
+        Stage::Confirm,
+        Stage::Place,
+        Stage::Map,
+        Stage::Commit,
+        Stage::Revisit,
+        Stage::Read,
+    ];
+
+    /// The stage's name as shown to people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Receive => "receive",
+            Stage::Tag => "tag",
+            Stage::Lookup => "lookup",
+            Stage::Decide => "decide",
+            Stage::Confirm => "confirm",
+            Stage::Place => "place",
+            Stage::Map => "map",
+            Stage::Commit => "commit",
+            Stage::Revisit => "revisit",
+            Stage::Read => "read",
+        }
+    }
+}
+
+/// A counter of statistics: nothing that is stored depends on it.
+pub type Count = AtomicU64;
+
+/// Latency classes of a histogram: class `i` holds what took less than 2^i microseconds.
+pub const HISTOGRAM_CLASSES: usize = 26;
+
+/// A latency histogram with classes of doubling width.
+#[derive(Debug, Default)]
+pub struct LiveHistogram {
+    classes: [AtomicU64; HISTOGRAM_CLASSES],
+    nanoseconds: AtomicU64,
+}
+
+impl LiveHistogram {
+    /// Counts one event that took `time`.
+    pub fn record(&self, time: Duration) {
+        let microseconds = time.as_micros().min(u128::from(u64::MAX)) as u64;
+        let class = (u64::BITS - microseconds.leading_zeros()) as usize;
+        self.classes[class.min(HISTOGRAM_CLASSES - 1)].fetch_add(1, Relaxed);
+        self.nanoseconds.fetch_add(time.as_nanos().min(u128::from(u64::MAX)) as u64, Relaxed);
+    }
+
+    /// The counts so far.
+    pub fn snapshot(&self) -> Histogram {
+        let classes: Vec<u64> = self.classes.iter().map(|c| c.load(Relaxed)).collect();
+        Histogram { count: classes.iter().sum(), nanoseconds: self.nanoseconds.load(Relaxed), classes }
+    }
+}
+
+/// A histogram at one moment.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Histogram {
+    /// Events counted.
+    pub count: u64,
+    /// Their times added up.
+    pub nanoseconds: u64,
+    /// `classes[i]`: events that took less than 2^i microseconds and did not fit below.
+    pub classes: Vec<u64>,
+}
+
+impl Histogram {
+    /// Upper bound in microseconds of the class that holds the given share (0 to 1) of the events.
+    pub fn percentile_us_max(&self, share: f64) -> u64 {
+        let wanted = (self.count as f64 * share).ceil() as u64;
+        let mut seen = 0;
+        for (class, count) in self.classes.iter().enumerate() {
+            seen += count;
+            if seen >= wanted && seen > 0 {
+                return 1 << class;
+            }
+        }
+        0
+    }
+
+    /// Mean in microseconds.
+    pub fn mean_us(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.nanoseconds as f64 / 1000.0 / self.count as f64 }
+    }
+}
+
+/// Classes of a histogram of sizes: class `i` holds what has at most 2^i blocks.
+pub const SIZE_CLASSES: usize = 10;
+
+/// A histogram of sizes in blocks with classes of doubling width.
+#[derive(Debug, Default)]
+pub struct LiveSizes {
+    classes: [AtomicU64; SIZE_CLASSES],
+    blocks: AtomicU64,
+}
+
+impl LiveSizes {
+    /// Counts one request for so many blocks, at least one.
+    pub fn record(&self, blocks: u64) {
+        let class = (u64::BITS - blocks.saturating_sub(1).leading_zeros()) as usize;
+        self.classes[class.min(SIZE_CLASSES - 1)].fetch_add(1, Relaxed);
+        self.blocks.fetch_add(blocks, Relaxed);
+    }
+
+    /// The counts so far.
+    pub fn snapshot(&self) -> Sizes {
+        let classes: Vec<u64> = self.classes.iter().map(|class| class.load(Relaxed)).collect();
+        Sizes { count: classes.iter().sum(), blocks: self.blocks.load(Relaxed), classes }
+    }
+}
+
+/// A histogram of sizes at one moment.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Sizes {
+    /// Requests counted.
+    pub count: u64,
+    /// Their blocks added up.
+    pub blocks: u64,
+    /// `classes[i]`: requests for at most 2^i blocks that did not fit below; the last has all larger ones.
+    pub classes: Vec<u64>,
+}
+
+impl Sizes {
+    /// Mean in blocks.
+    pub fn mean(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.blocks as f64 / self.count as f64 }
+    }
+}
+
+/// The device of the data area as it was read.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct DeviceReport {
+    /// What a seek costs, in blocks that could be transferred meanwhile.
+    pub seek_blocks: f64,
+    /// Whether that was measured; else it is what is expected of a device of its kind.
+    pub seek_is_measured: bool,
+    /// Requests that read blocks of files.
+    pub read_sizes: Sizes,
+}
+
+/// One stage's figures.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct StageReport {
+    /// Blocks that passed the stage.
+    pub blocks: u64,
+    /// Times per batch.
+    pub latency: Histogram,
+}
+
+/// One cache's figures.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct CacheReport {
+    /// Bytes held.
+    pub bytes: u64,
+    /// Bytes allowed.
+    pub bytes_max: u64,
+    /// Answers found in the cache.
+    pub hits: u64,
+    /// Answers not found.
+    pub misses: u64,
+}
+
+impl CacheReport {
+    /// Share of look-ups answered by the cache, 0 to 1.
+    pub fn hit_ratio(&self) -> f64 {
+        let all = self.hits + self.misses;
+        if all == 0 { 0.0 } else { self.hits as f64 / all as f64 }
+    }
+}
+
+/// Everything `oncefs stats` shows.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// Space, in bytes: see [`crate::Totals`] for the meaning of each name.
+    pub space: BTreeMap<String, u64>,
+    /// Per stage of a block's life.
+    pub stages: BTreeMap<String, StageReport>,
+    /// Per cache: `read`, `table`, `shards`, `hints`, `records`, and those that `fs` adds.
+    pub caches: BTreeMap<String, CacheReport>,
+    /// The device of the data area.
+    pub device: DeviceReport,
+    /// Events by name, such as `blocks_shared` or `groups_committed`.
+    pub counters: BTreeMap<String, u64>,
+    /// Files by rank, where they are ranked; `fs` adds it.
+    #[serde(default)]
+    pub ranks: BTreeMap<String, RankReport>,
+    /// Settings in force, by name.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// The files of one rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankReport {
+    /// How many there are, of those that the queues know; after a crash, about.
+    pub files: u64,
+    /// How often a file got this rank since the mount.
+    pub ranked: u64,
+    /// How long ago the oldest place in the queue of this rank was taken. None: there is none.
+    pub waits_seconds: Option<u64>,
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// Event counters of a running store.
+        #[derive(Debug, Default)]
+        pub struct Counters { $($(#[$doc])* pub $name: AtomicU64),* }
+
+        impl Counters {
+            /// The counts so far, by name.
+            pub fn snapshot(&self) -> BTreeMap<String, u64> {
+                BTreeMap::from([$((stringify!($name).to_owned(), self.$name.load(Relaxed))),*])
+            }
+        }
+    };
+}
+
+counters! {
+    /// Blocks handed in by writes.
+    blocks_written,
+    /// Written blocks that were all zero and became holes.
+    blocks_zero,
+    /// Written blocks equal to what the map already held.
+    blocks_unchanged,
+    /// Written blocks that became references to a stored block.
+    blocks_shared,
+    /// Requests that wrote.
+    requests,
+    /// Of them, those that were neither looked up nor fingerprinted.
+    requests_not_admitted,
+    /// Their blocks.
+    blocks_not_admitted,
+    /// Written blocks stored anew.
+    blocks_placed,
+    /// Blocks shared by copy_file_range.
+    blocks_cloned,
+    /// Blocks whose last reference went.
+    blocks_freed,
+    /// Blocks that the out-of-line worker looked at.
+    blocks_revisited,
+    /// Of them, those that became references to an equal block.
+    blocks_remapped,
+    /// Blocks that were written anew so that their files lie in fewer places.
+    blocks_defragmented,
+    /// Blocks read for one file from the read cache where another file's read had put them.
+    blocks_read_shared,
+    /// Blocks read by the scrub.
+    blocks_scrubbed,
+    /// Blocks found to be damaged.
+    blocks_bad,
+    /// Bad blocks whose content got a home.
+    blocks_healed,
+    /// Bad blocks that turned out to be sound, or took new bytes, and are in use again.
+    blocks_restored,
+    /// Second copies made.
+    replicas_made,
+    /// Second copies dropped.
+    replicas_dropped,
+    /// Hints merged into the disk level.
+    hints_demoted,
+    /// Hints that came back into memory because a block matched.
+    hints_promoted,
+    /// Hints that were lost between the levels, and are found again by a scan.
+    hints_dropped,
+    /// Hints that the worker found to be lost, and added.
+    hints_healed,
+    /// Hints that the worker found to be of freed blocks.
+    hints_stale,
+    /// Hints of freed blocks that the sweep removed from the disk level.
+    hints_swept,
+    /// Hints found on the disk level.
+    disk_level_hits,
+    /// Bytes read from the file of hints.
+    disk_level_bytes_read,
+    /// Bytes written to the file of hints.
+    disk_level_bytes_written,
+    /// Bytes written to the file of skipped blocks.
+    skipped_bytes_written,
+    /// Hints that the block table did not confirm.
+    hints_refused,
+    /// Blocks fingerprinted.
+    blocks_fingerprinted,
+    /// Stored blocks read to be compared or fingerprinted before a share.
+    blocks_compared,
+    /// Bytes written to the data area.
+    data_bytes_written,
+    /// Bytes read from the data area.
+    data_bytes_read,
+    /// Bytes written to the log.
+    log_bytes_written,
+    /// Bytes of data that rode in the log.
+    log_data_bytes,
+    /// Bytes written to the block table.
+    table_bytes_written,
+    /// Bytes of records handed to RocksDB.
+    record_bytes_written,
+    /// Bytes given back to the host by hole punching.
+    bytes_punched,
+    /// Commit groups made durable.
+    groups_committed,
+    /// Barriers answered.
+    barriers,
+    /// Flushes of the data area.
+    data_flushes,
+    /// Flushes of the log.
+    log_flushes,
+    /// Checkpoints finished.
+    checkpoints,
+}

@@ -1,0 +1,5 @@
+//! Counters, histograms and the report made of them.
+
+pub mod counters;
+pub mod report;
+pub mod statistics;

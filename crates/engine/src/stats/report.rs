@@ -1,0 +1,64 @@
+//! What `oncefs stats` shows: sums, stages, caches and counters put together.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::core::Core;
+use crate::{BLOCK_BYTES, CacheReport, Report, Stage, StageReport};
+
+impl Core {
+    /// See [`Store::report`].
+    pub fn report(&self) -> Report {
+        let (disk_bytes, _) = self.disk_level_size();
+        let on_disk = CacheReport {
+            bytes: disk_bytes,
+            bytes_max: disk_bytes,
+            hits: self.stats.counters.disk_level_hits.load(Relaxed),
+            misses: 0,
+        };
+        let skipped = {
+            let skipped = self.backlog.skipped.lock();
+            CacheReport { bytes: skipped.bytes(), bytes_max: skipped.bytes_max(), ..CacheReport::default() }
+        };
+        let totals = self.totals();
+        let staged = self.staging.bytes();
+        let state = self.state.lock();
+        let hints = self.hints.memory.lock();
+        let kv = self.stored.kv.memory();
+        let records = CacheReport { bytes: kv.bytes, bytes_max: kv.bytes_max, hits: kv.hits, misses: kv.misses };
+        let looked_up = self.stats.stage(Stage::Lookup).blocks.load(Relaxed);
+        let found = self.stats.counters.blocks_shared.load(Relaxed).min(looked_up);
+        let hints =
+            CacheReport { bytes: hints.bytes(), bytes_max: hints.bytes_max(), hits: found, misses: looked_up - found };
+        let stages = Stage::ALL.iter().map(|stage| {
+            let stats = self.stats.stage(*stage);
+            let report = StageReport { blocks: stats.blocks.load(Relaxed), latency: stats.latency.snapshot() };
+            (stage.name().to_owned(), report)
+        });
+        Report {
+            space: BTreeMap::from([
+                ("data_bytes".to_owned(), totals.data.bytes()),
+                ("used_bytes".to_owned(), totals.used.bytes()),
+                ("reserved_bytes".to_owned(), totals.reserved.bytes()),
+                ("mapped_bytes".to_owned(), totals.mapped.bytes()),
+                ("available_bytes".to_owned(), totals.available.bytes()),
+                ("staged_bytes".to_owned(), staged),
+                ("bad_bytes".to_owned(), (state.bad.len() * BLOCK_BYTES) as u64),
+            ]),
+            stages: stages.collect(),
+            caches: BTreeMap::from([
+                ("read".to_owned(), self.read_cache.report()),
+                ("table".to_owned(), state.table.report()),
+                ("shards".to_owned(), state.shards.report()),
+                ("hints".to_owned(), hints),
+                ("hints_on_disk".to_owned(), on_disk),
+                ("skipped".to_owned(), skipped),
+                ("records".to_owned(), records),
+            ]),
+            device: self.policy.device_reads.report(),
+            counters: self.stats.counters.snapshot(),
+            ranks: BTreeMap::new(),
+            settings: BTreeMap::new(),
+        }
+    }
+}

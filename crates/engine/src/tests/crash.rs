@@ -1,0 +1,453 @@
+//! Random work on a volume in memory, with power cuts, against a model: after a cut the volume is exactly
+//! the last commit or a later group, what was acknowledged is there, and `check` finds nothing.
+//!
+//! Not covered here: threads, RocksDB, real devices.
+
+use std::collections::{BTreeMap, HashSet};
+
+use oncefs_dedup::{Eviction, Sample, Skipped};
+
+use crate::commit::commit_group::GROUP_SHARE_MAX;
+use crate::core::Core;
+use crate::format::keys;
+use crate::tests::fixture::{Devices, LOG_BYTES, Random, one_level, two_levels};
+use crate::write::hash::is_zero;
+use crate::{BLOCK_BYTES, Blocks, DefragOptions, DefragOutcome, Error, Lbn, MapId};
+
+const DATA: Blocks = Blocks(40_000);
+const FILE_BYTES_MAX: u64 = 3 << 20;
+const FILES: u64 = 6;
+
+/// What the files hold, and what the last commit made durable. Slot 0 to `FILES`: map and content.
+#[derive(Clone, Default, PartialEq)]
+struct Model {
+    files: BTreeMap<u64, (MapId, Vec<u8>)>,
+}
+
+struct Run {
+    random: Random,
+    devices: Devices,
+    core: Core,
+    model: Model,
+    committed: Model,
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        // One seed in three has the complete index alone.
+        let devices = Devices::new(DATA, if seed.is_multiple_of(3) { one_level() } else { two_levels() });
+        let core = devices.open();
+        Self { random: Random(seed), devices, core, model: Model::default(), committed: Model::default() }
+    }
+
+    /// Content with duplicates, zero blocks and unique blocks.
+    fn content(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(len);
+        while bytes.len() < len {
+            let mut block = vec![0u8; BLOCK_BYTES];
+            let id = match self.random.below(4) {
+                0 => 0,
+                1 | 2 => 1 + self.random.below(40),
+                _ => 1000 + self.random.next(),
+            };
+            if id > 0 {
+                let mut filler = Random(id);
+                block.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&filler.next().to_le_bytes()));
+            }
+            bytes.extend_from_slice(&block);
+        }
+        bytes.truncate(len);
+        bytes
+    }
+
+    fn range(&mut self) -> (u64, u64) {
+        let block = BLOCK_BYTES as u64;
+        let at = self.random.below(FILE_BYTES_MAX);
+        let len_max = if self.random.below(4) == 0 { 1 << 20 } else { 40_000 };
+        let len = 1 + self.random.below(len_max);
+        let (at, len) =
+            if self.random.below(2) == 0 { (at, len) } else { (at / block * block, len.next_multiple_of(block)) };
+        (at, len.min(FILE_BYTES_MAX - at).max(1))
+    }
+
+    fn file(&mut self) -> (u64, MapId) {
+        let slot = self.random.below(FILES);
+        let map = self.model.files.entry(slot).or_insert_with(|| {
+            let map = self.core.maps.take_id();
+            (map, Vec::new())
+        });
+        (slot, map.0)
+    }
+
+    /// The record that a file system would keep of a file: its map and size.
+    fn note(slot: u64, map: MapId, size: usize) -> impl FnOnce(i64, &mut crate::Change) {
+        move |_, change| change.put(vec![0x10, slot as u8], [map.0.to_le_bytes(), (size as u64).to_le_bytes()].concat())
+    }
+
+    /// Frees what deleted files hold before the data area runs full.
+    fn make_room(&mut self) {
+        let waiting: u64 =
+            self.core.state.lock().waiting.iter().flat_map(|waiting| &waiting.runs).map(|run| run.blocks).sum();
+        if self.core.totals().available.0 < 8_000 + waiting {
+            while self.core.signals.is_reclaiming() {
+                self.background();
+            }
+            self.commit();
+            self.core.checkpoint().unwrap();
+        }
+    }
+
+    fn step(&mut self) {
+        self.make_room();
+        let (slot, map) = self.file();
+        let mut bytes = self.model.files[&slot].1.clone();
+        let (at, len) = self.range();
+        let end = (at + len) as usize;
+        match self.random.below(12) {
+            0..5 => {
+                let data = self.content(len as usize);
+                bytes.resize(bytes.len().max(end), 0);
+                bytes[at as usize..end].copy_from_slice(&data);
+                self.core.write(map, at, &data, Self::note(slot, map, bytes.len())).unwrap();
+            }
+            5 => {
+                bytes.resize(at as usize, 0);
+                self.core.truncate(map, at, Self::note(slot, map, bytes.len())).unwrap();
+            }
+            6 => {
+                let reserve = self.random.below(2) == 0;
+                bytes.resize(bytes.len().max(end), 0);
+                bytes[at as usize..end].fill(0);
+                self.core.zero(map, at, len, reserve, Self::note(slot, map, bytes.len())).unwrap();
+            }
+            7 => {
+                bytes.resize(bytes.len().max(end), 0);
+                self.core.reserve(map, at, len, Self::note(slot, map, bytes.len())).unwrap();
+            }
+            8 => bytes = self.clone_into(slot, map, bytes),
+            9 => {
+                self.core.detach(map, |change| change.delete(vec![0x10, slot as u8])).unwrap();
+                assert!(matches!(self.core.read(map, 0, 1), Err(Error::MapDetached)));
+                self.model.files.remove(&slot);
+                return;
+            }
+            10 => {
+                self.commit();
+                if self.random.below(3) == 0 {
+                    self.core.checkpoint().unwrap();
+                }
+                return;
+            }
+            _ => {
+                self.background();
+                return;
+            }
+        }
+        self.model.files.insert(slot, (map, bytes));
+    }
+
+    fn clone_into(&mut self, slot: u64, map: MapId, mut bytes: Vec<u8>) -> Vec<u8> {
+        let (source_slot, source) = self.file();
+        let block = BLOCK_BYTES as u64;
+        let blocks = 1 + self.random.below(300);
+        let from = Lbn(self.random.below(400));
+        let to = Lbn(if source == map { from.0 + blocks + self.random.below(50) } else { self.random.below(400) });
+        let wanted = (from.0 * block) as usize..((from.0 + blocks) * block) as usize;
+        let mut copied = self.model.files[&source_slot].1.clone();
+        copied.resize(copied.len().max(wanted.end), 0);
+        let end = ((to.0 + blocks) * block) as usize;
+        bytes.resize(bytes.len().max(end), 0);
+        bytes[(to.0 * block) as usize..end].copy_from_slice(&copied[wanted]);
+        self.core.clone_blocks((source, from), (map, to), Blocks(blocks), Self::note(slot, map, bytes.len())).unwrap();
+        bytes
+    }
+
+    fn commit(&mut self) {
+        self.core.commit().unwrap();
+        self.committed = self.model.clone();
+    }
+
+    fn background(&mut self) {
+        if let Some(map) = self.core.signals.next_detached(std::time::Duration::ZERO) {
+            self.core.reclaim(map).unwrap();
+        }
+        self.core.release_waiting();
+        self.core.punch_some();
+        match self.random.below(6) {
+            4 | 5 => self.defrag(),
+            0 => self.core.merge_evicted(),
+            1 => drop(self.core.sweep_some()),
+            2 => self.core.checkpoint_skipped(0),
+            _ => drop(self.core.revisit(1 + self.random.below(500)).unwrap()),
+        }
+    }
+
+    /// Never more extents than before, never more space than allowed.
+    fn defrag(&mut self) {
+        let (_, map) = self.file();
+        let space = Blocks(self.random.below(200));
+        let run_blocks_min = Some(1 + self.random.below(40) as u32);
+        let options = DefragOptions { run_blocks_min, space, ..DefragOptions::default() };
+        let planned = self.core.defrag(map, &DefragOptions { dry_run: true, ..options }).unwrap();
+        let used = self.core.totals().used;
+        let outcome = self.core.defrag(map, &options).unwrap();
+        // Of two places in the file with one block, the first one that moves leaves the other to be alone with it.
+        assert!(outcome.blocks_unshared <= planned.blocks_unshared && planned.blocks_unshared <= space.0);
+        // A new place may happen to lie where a neighbour goes on.
+        assert!(outcome.extents_after <= planned.extents_after, "{outcome:?}, planned {planned:?}");
+        let (blocks_unshared, extents_after) = (outcome.blocks_unshared, outcome.extents_after);
+        let as_planned = DefragOutcome { blocks_unshared, extents_after, ..planned };
+        assert_eq!(outcome, as_planned, "nothing is in the way");
+        assert!(outcome.extents_after <= outcome.extents_before);
+        let now = self.core.totals().used;
+        assert!(now.0 <= used.0 + outcome.blocks_unshared, "{used:?} blocks were in use, now {now:?}: {outcome:?}");
+    }
+
+    /// In-line deduplication and one pass over everything leave each content once, if hints name every one.
+    fn revisit_everything(&mut self) {
+        while self.core.signals.is_reclaiming() {
+            self.background();
+        }
+        self.core.scan_table().unwrap();
+        self.core.backlog.skipped.lock().restore(Skipped::Everything);
+        while self.core.revisit(1_000).unwrap().is_some() {}
+        self.compare(&self.model);
+        let blocks = self.model.files.values().flat_map(|(_, bytes)| bytes.chunks(BLOCK_BYTES));
+        let padded = blocks.map(|block| [block, &[0; BLOCK_BYTES][block.len()..]].concat());
+        let unique: HashSet<Vec<u8>> = padded.filter(|block| !is_zero(block)).collect();
+        let (used, fewest) = (self.core.totals().used, Blocks(1 + unique.len() as u64));
+        match self.core.hints.sample {
+            Sample::ALL => assert_eq!(used, fewest, "blocks in use, and the label"),
+            sample => assert!(used >= fewest, "{sample:?}: {used:?} in use for {fewest:?}"),
+        }
+    }
+
+    fn compare(&self, model: &Model) {
+        for (slot, (map, bytes)) in &model.files {
+            let record = self.core.get(&[0x10, *slot as u8]).unwrap();
+            if let Some(record) = &record {
+                assert_eq!(record[..8], map.0.to_le_bytes(), "slot {slot} has another map");
+                assert_eq!(record[8..], (bytes.len() as u64).to_le_bytes(), "slot {slot} has another size");
+            }
+            assert!(record.is_some() || bytes.is_empty(), "slot {slot} is gone");
+            let read = self.core.read(*map, 0, bytes.len()).unwrap();
+            let differs = read.iter().zip(bytes).position(|(a, b)| a != b);
+            assert_eq!(differs, None, "slot {slot} map {} of {} bytes differs", map.0, bytes.len());
+        }
+    }
+
+    fn check(&self) {
+        let report = self.core.check(true, &mut |_, _| ()).unwrap();
+        assert!(report.is_clean(), "{:#?}", report.problems);
+    }
+
+    fn power_cut(&mut self) {
+        self.devices = self.devices.after_power_cut(&mut self.random);
+        // Hints are advice: the next mount may name other contents, and let others leave.
+        self.devices.settings.hint_sample = [1, 1, 1, 4][self.random.below(4) as usize];
+        self.devices.settings.eviction =
+            [Eviction::ColdOfGroups, Eviction::Groups, Eviction::Singles][self.random.below(3) as usize];
+        self.core = self.devices.open();
+        if self.random.below(2) == 0 {
+            self.core.fill_hints().unwrap();
+        }
+        self.model = self.committed.clone();
+        self.model.files.retain(|_, (_, bytes)| !bytes.is_empty());
+        self.committed = self.model.clone();
+        self.compare(&self.model);
+        if self.random.below(2) == 0 {
+            self.check();
+        }
+    }
+}
+
+/// Gives what happened, by counter, since the last power cut.
+fn run(seed: u64, steps: u64) -> BTreeMap<String, u64> {
+    println!("seed {seed}");
+    let mut run = Run::new(seed);
+    for step in 0..steps {
+        run.step();
+        if step % 16 == 15 {
+            run.compare(&run.model);
+        }
+        if run.random.below(25) == 0 {
+            run.power_cut();
+        }
+    }
+    run.commit();
+    run.check();
+    run.core.checkpoint().unwrap();
+    run.check();
+    if !seed.is_multiple_of(3) {
+        run.revisit_everything();
+        run.check();
+        run.commit();
+    }
+    let counters = run.core.stats.counters.snapshot();
+    run.power_cut();
+    counters
+}
+
+#[test]
+fn random_work_with_power_cuts_agrees_with_the_model() {
+    let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+    let first = number("ONCEFS_CRASH_SEED_FIRST").unwrap_or(0);
+    let mut happened: BTreeMap<String, u64> = BTreeMap::new();
+    for seed in first..first + number("ONCEFS_CRASH_SEEDS").unwrap_or(12) {
+        for (name, count) in run(seed, 250) {
+            *happened.entry(name).or_default() += count;
+        }
+    }
+    println!("{happened:#?}");
+    for name in [
+        "blocks_shared",
+        "blocks_remapped",
+        "blocks_defragmented",
+        "hints_demoted",
+        "hints_promoted",
+        "hints_stale",
+        "hints_swept",
+    ] {
+        assert!(happened[name] > 0, "{name}: the test has to come there");
+    }
+}
+
+#[test]
+fn the_same_content_is_stored_once_and_freed_with_its_last_reference() {
+    let mut run = Run::new(1);
+    let data = run.content(2 << 20);
+    let (a, b) = (MapId(1), MapId(2));
+    run.core.write(a, 0, &data, |_, _| ()).unwrap();
+    let used = run.core.totals().used;
+    run.core.write(b, 0, &data, |_, _| ()).unwrap();
+    assert_eq!(run.core.totals().used, used, "the second copy takes no block");
+    run.core.commit().unwrap();
+    for map in [a, b] {
+        run.core.detach(map, |_| ()).unwrap();
+        run.background();
+    }
+    assert_eq!(run.core.totals().used, Blocks(1), "only the label is left");
+    run.core.commit().unwrap();
+    run.check();
+}
+
+#[test]
+fn writing_the_same_bytes_again_changes_nothing() {
+    let mut run = Run::new(2);
+    let data = run.content(1 << 20);
+    run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
+    let placed = run.core.stats.counters.blocks_placed.load(std::sync::atomic::Ordering::Relaxed);
+    run.core.hints.memory.lock().clear();
+    run.core.write(MapId(1), 0, &data, |delta, _| assert_eq!(delta, 0)).unwrap();
+    assert_eq!(run.core.stats.counters.blocks_placed.load(std::sync::atomic::Ordering::Relaxed), placed);
+    run.check();
+}
+
+#[test]
+fn a_failed_flush_makes_the_volume_read_only_and_the_last_commit_survives() {
+    let mut run = Run::new(3);
+    let data = run.content(256 << 10);
+    run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
+    run.core.commit().unwrap();
+    run.core.write(MapId(2), 0, &data, |_, _| ()).unwrap();
+    run.devices.log.fail_flush_after(0);
+    assert!(run.core.commit().is_err());
+    assert!(matches!(run.core.write(MapId(3), 0, &data, |_, _| ()), Err(Error::ReadOnly(_))));
+    assert!(run.core.read(MapId(1), 0, data.len()).unwrap().iter().eq(&data), "reading goes on");
+    run.devices = run.devices.after_power_cut(&mut Random(1));
+    run.core = run.devices.open();
+    assert!(run.core.read(MapId(1), 0, data.len()).unwrap().iter().eq(&data));
+    run.check();
+}
+
+#[test]
+fn a_full_data_area_refuses_writes_and_takes_them_again_after_a_delete() {
+    let run = Run::new(4);
+    let unique = |n: u64| {
+        let mut filler = Random(n);
+        (0..(1 << 20) / 8).flat_map(|_| filler.next().to_le_bytes()).collect::<Vec<u8>>()
+    };
+    let mut written = 0;
+    let refused = loop {
+        match run.core.write(MapId(1), written << 20, &unique(written), |_, _| ()) {
+            Ok(()) => written += 1,
+            Err(error) => break error,
+        }
+        run.core.commit().unwrap();
+    };
+    assert!(matches!(refused, Error::NoSpace), "{refused}");
+    assert!(written >= DATA.bytes() / (1 << 20) - 3, "{written} MiB fitted");
+    run.core.truncate(MapId(1), 5000, |_, _| ()).unwrap();
+    assert!(run.core.make_room().unwrap());
+    run.core.write(MapId(2), 0, &unique(0), |_, _| ()).unwrap();
+    run.check();
+}
+
+#[test]
+fn a_range_change_tells_by_how_many_blocks_the_map_grew() {
+    let run = Run::new(5);
+    let map = MapId(1);
+    let mapped = std::cell::Cell::new(0);
+    let add = |delta: i64, _: &mut crate::Change| mapped.set(mapped.get() + delta);
+    let assert_counted = |what: &str| {
+        let counted: u64 =
+            (0..4).map(|shard| run.core.shard(keys::ShardKey { map, shard }).unwrap().mapped_blocks()).sum();
+        assert_eq!(mapped.get(), counted as i64, "{what}");
+    };
+    // Only the second half of each block is not zero, so that cutting there leaves zero blocks.
+    let half: Vec<u8> = (0..16 * BLOCK_BYTES).map(|at| u8::from(at % BLOCK_BYTES >= 2048)).collect();
+    run.core.write(map, 0, &half, add).unwrap();
+    assert_counted("write");
+    let block = BLOCK_BYTES as u64;
+    run.core.zero(map, block + 2048, 2 * block, false, add).unwrap();
+    assert_counted("punch");
+    run.core.zero(map, 5 * block + 2048, 100, false, add).unwrap();
+    run.core.zero(map, 6 * block + 2048, 2 * block, true, add).unwrap();
+    assert_counted("zero range");
+    run.core.truncate(map, 10 * block + 2048, add).unwrap();
+    assert_counted("truncate");
+    run.check();
+}
+
+#[test]
+fn a_range_far_larger_than_the_volume_is_punched_at_once_and_not_reserved() {
+    let mut run = Run::new(6);
+    let data = run.content(1 << 20);
+    let huge = 1 << 52;
+    run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
+    run.core.write(MapId(1), huge - (1 << 20), &data, |_, _| ()).unwrap();
+    assert!(matches!(run.core.reserve(MapId(1), 0, huge, |_, _| ()), Err(Error::NoSpace)));
+    assert!(matches!(run.core.zero(MapId(1), 0, huge, true, |_, _| ()), Err(Error::NoSpace)));
+    run.core.zero(MapId(1), 0, huge, false, |_, _| ()).unwrap();
+    assert_eq!(run.core.totals().mapped, Blocks(0));
+    run.check();
+}
+
+#[test]
+fn the_largest_groups_fit_into_the_log_wherever_it_ends() {
+    let mut run = Run::new(7);
+    for n in 0..200 {
+        let mut change = crate::Change::new();
+        change.put(vec![0x10, n], vec![1; (LOG_BYTES / GROUP_SHARE_MAX + run.random.below(100 << 10)) as usize]);
+        run.core.publish(change).unwrap();
+        let data = run.content(31 * BLOCK_BYTES);
+        run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
+        run.core.commit().unwrap();
+    }
+}
+
+#[test]
+fn cutting_a_file_works_where_the_host_is_full_and_others_write() {
+    let mut run = Run::new(5);
+    let data = run.content(1 << 20);
+    run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
+    run.core.space.host_bytes.store(0, std::sync::atomic::Ordering::Relaxed);
+    run.core.space.blocks_in_flight.store(DATA.0, std::sync::atomic::Ordering::Relaxed);
+    let unique: Vec<u8> = (0..(4 * BLOCK_BYTES / 8) as u64).flat_map(|n| (n * n + 77).to_le_bytes()).collect();
+    assert!(matches!(run.core.write(MapId(2), 0, &unique, |_, _| ()), Err(Error::NoSpace)));
+    let last =
+        (0..256).rev().find(|block| !crate::write::hash::is_zero(&data[block * BLOCK_BYTES..][..BLOCK_BYTES])).unwrap();
+    let size = (last * BLOCK_BYTES + 100) as u64;
+    run.core.truncate(MapId(1), size, |_, _| ()).unwrap();
+    assert!(run.core.read(MapId(1), 0, size as usize).unwrap().iter().eq(&data[..size as usize]));
+}

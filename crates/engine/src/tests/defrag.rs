@@ -1,0 +1,303 @@
+//! Defrag on volumes in memory: what it makes of a file, what it costs, what it leaves alone, and what a power cut
+//! makes of it. What programs do to the file meanwhile is in `race_tests`, random work in `crash_tests`.
+
+use crate::core::Core;
+use crate::device::Device;
+use crate::format::keys::ShardKey;
+use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
+use crate::layout::defrag::{DefragOptions, DefragOutcome, ExtentsLeft};
+use crate::space::allocate::Claim;
+use crate::tests::fixture::{Devices, Random, one_level, unique};
+use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, OpenOptions, Pbn};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// Files that pieces are taken from.
+const SOURCES: u64 = 10;
+const SOURCE_BLOCKS: usize = 300;
+/// The file that is made of their pieces.
+const STITCHED: MapId = MapId(100);
+
+fn all_of_it(run_blocks_min: u32) -> DefragOptions {
+    let run_blocks_min = Some(run_blocks_min);
+    DefragOptions { run_blocks_min, space: Blocks(100_000), ..DefragOptions::default() }
+}
+
+/// A file stitched from others in pieces of 1 to `piece_blocks_max` blocks, and what it holds.
+struct Stitched {
+    devices: Devices,
+    core: Core,
+    sources: Vec<Vec<u8>>,
+    content: Vec<u8>,
+}
+
+impl Stitched {
+    fn new(data: Blocks, blocks: u64, piece_blocks_max: u64) -> Self {
+        let devices = Devices::new(data, one_level());
+        let core = devices.open();
+        let sources: Vec<Vec<u8>> = (0..SOURCES).map(|n| unique(SOURCE_BLOCKS, n + 1)).collect();
+        for (n, source) in (1..).zip(&sources) {
+            core.write(MapId(n), 0, source, |_, _| ()).unwrap();
+        }
+        let mut random = Random(3);
+        let mut content = Vec::new();
+        while (content.len() as u64) < blocks * BLOCK {
+            let piece = 1 + random.below(piece_blocks_max);
+            let source = random.below(SOURCES);
+            let at = random.below(SOURCE_BLOCKS as u64 - piece);
+            let to = Lbn(content.len() as u64 / BLOCK);
+            let from = (MapId(source + 1), Lbn(at));
+            core.clone_blocks(from, (STITCHED, to), Blocks(piece), |_, _| ()).unwrap();
+            content
+                .extend_from_slice(&sources[source as usize][(at * BLOCK) as usize..((at + piece) * BLOCK) as usize]);
+        }
+        core.commit().unwrap();
+        Self { devices, core, sources, content }
+    }
+
+    fn defrag(&self, options: &DefragOptions) -> DefragOutcome {
+        self.core.defrag(STITCHED, options).unwrap()
+    }
+
+    fn assert_intact(&self, core: &Core) {
+        assert!(*core.read(STITCHED, 0, self.content.len()).unwrap() == *self.content, "the file has other bytes");
+        for (n, source) in (1..).zip(&self.sources) {
+            assert!(*core.read(MapId(n), 0, source.len()).unwrap() == **source, "source {n} has other bytes");
+        }
+        let report = core.check(true, &mut |_, _| ()).unwrap();
+        assert!(report.is_clean(), "{:#?}", report.problems);
+    }
+}
+
+fn extents(core: &Core, map: MapId) -> u64 {
+    let dry_run = DefragOptions { dry_run: true, ..all_of_it(1) };
+    core.defrag(map, &dry_run).unwrap().extents_before
+}
+
+/// Blocks of two files by turns, so that each lies in single blocks that nobody shares.
+fn by_turns(core: &Core, blocks: usize) -> Vec<u8> {
+    let content = unique(blocks, 50);
+    for (n, block) in (0..).zip(content.chunks(BLOCK_BYTES)) {
+        core.write(STITCHED, n * BLOCK, block, |_, _| ()).unwrap();
+        core.write(MapId(STITCHED.0 + 1), n * BLOCK, &unique(1, 1_000 + n), |_, _| ()).unwrap();
+    }
+    content
+}
+
+#[test]
+fn a_file_stitched_from_pieces_lies_in_one_place_afterwards_and_the_others_stay() {
+    let stitched = Stitched::new(Blocks(40_000), 2_500, 3);
+    let used = stitched.core.totals().used;
+    let outcome = stitched.defrag(&all_of_it(64));
+    assert!(outcome.extents_before > 1_000, "{outcome:?}");
+    assert_eq!((outcome.extents_after, outcome.left), (1, ExtentsLeft::default()), "{outcome:?}");
+    assert_eq!((outcome.blocks_moved, outcome.blocks_unshared), (2_500, 2_500));
+    assert_eq!(stitched.core.totals().used, Blocks(used.0 + 2_500));
+    assert_eq!(extents(&stitched.core, STITCHED), 1);
+    (1..=SOURCES).for_each(|n| assert_eq!(extents(&stitched.core, MapId(n)), 1, "source {n} was touched"));
+    stitched.assert_intact(&stitched.core);
+    assert!(stitched.core.backlog.skipped.lock().is_empty(), "the worker would share it again");
+    let again = stitched.defrag(&all_of_it(64));
+    assert_eq!((again.blocks_moved, again.extents_before), (0, 1), "nothing is left to do");
+}
+
+#[test]
+fn before_its_commit_a_power_cut_leaves_the_old_layout_and_behind_it_the_new_one() {
+    let stitched = Stitched::new(Blocks(40_000), 300, 3);
+    let before = extents(&stitched.core, STITCHED);
+    stitched.defrag(&all_of_it(64));
+    let cut = stitched.devices.after_power_cut_of_all().open();
+    assert_eq!(extents(&cut, STITCHED), before);
+    stitched.assert_intact(&cut);
+    stitched.core.commit().unwrap();
+    let cut = stitched.devices.after_power_cut_of_all().open();
+    assert_eq!(extents(&cut, STITCHED), 1);
+    stitched.assert_intact(&cut);
+}
+
+#[test]
+fn long_runs_stay_shared_and_so_does_all_that_space_is_not_allowed_for() {
+    let stitched = Stitched::new(Blocks(40_000), 1_000, 40);
+    let used = stitched.core.totals().used;
+    let none = stitched.defrag(&DefragOptions { space: Blocks(0), ..all_of_it(64) });
+    assert_eq!((none.blocks_moved, none.extents_after), (0, none.extents_before), "{none:?}");
+    assert_eq!(none.left.for_space, none.extents_before - 1);
+    let some = stitched.defrag(&DefragOptions { space: Blocks(100), ..all_of_it(16) });
+    assert!(some.extents_after < some.extents_before && some.blocks_unshared <= 100, "{some:?}");
+    assert_eq!(stitched.core.totals().used, Blocks(used.0 + some.blocks_unshared));
+    let rest = stitched.defrag(&all_of_it(16));
+    assert!(rest.blocks_unshared < 600, "long runs stay: {rest:?}");
+    stitched.assert_intact(&stitched.core);
+}
+
+#[test]
+fn a_dry_run_changes_nothing_and_says_what_would_be() {
+    let stitched = Stitched::new(Blocks(40_000), 500, 3);
+    let dry_run = DefragOptions { dry_run: true, ..all_of_it(64) };
+    let planned = stitched.defrag(&dry_run);
+    assert_eq!(stitched.defrag(&dry_run), planned);
+    assert_eq!(stitched.core.stats.counters.blocks_defragmented.load(std::sync::atomic::Ordering::Relaxed), 0);
+    assert_eq!(stitched.defrag(&all_of_it(64)), planned);
+}
+
+#[test]
+fn what_nobody_shares_moves_without_space() {
+    let devices = Devices::new(Blocks(40_000), one_level());
+    let core = devices.open();
+    let content = by_turns(&core, 500);
+    core.commit().unwrap();
+    let used = core.totals().used;
+    let outcome = core.defrag(STITCHED, &DefragOptions { space: Blocks(0), ..all_of_it(8) }).unwrap();
+    assert_eq!((outcome.extents_before, outcome.extents_after, outcome.blocks_unshared), (500, 1, 0));
+    assert_eq!(core.totals().used, used);
+    assert!(*core.read(STITCHED, 0, content.len()).unwrap() == *content);
+}
+
+#[test]
+fn holes_and_reserved_space_stay_and_do_not_end_a_run() {
+    let devices = Devices::new(Blocks(40_000), one_level());
+    let core = devices.open();
+    let mut content = by_turns(&core, 600);
+    core.zero(STITCHED, 100 * BLOCK, 200 * BLOCK, false, |_, _| ()).unwrap();
+    core.zero(STITCHED, 400 * BLOCK, 50 * BLOCK, true, |_, _| ()).unwrap();
+    [100..300, 400..450].into_iter().for_each(|zeros| {
+        content[zeros.start * BLOCK_BYTES..zeros.end * BLOCK_BYTES].fill(0);
+    });
+    // Far behind: what lies between is not gone through block by block.
+    core.write(STITCHED, 1 << 50, &unique(1, 9), |_, _| ()).unwrap();
+    let (totals, mapped) = (core.totals(), mapped(&core));
+    let outcome = core.defrag(STITCHED, &all_of_it(8)).unwrap();
+    assert_eq!((outcome.extents_before, outcome.extents_after), (351, 1));
+    assert_eq!(core.totals(), totals);
+    assert!(*core.read(STITCHED, 0, content.len()).unwrap() == *content);
+    assert!(*core.read(STITCHED, 1 << 50, BLOCK_BYTES).unwrap() == *unique(1, 9));
+    assert_eq!(self::mapped(&core), mapped);
+}
+
+/// What each block of the file is, but for where it lies.
+fn mapped(core: &Core) -> Vec<Target> {
+    let shards =
+        (0..600_u64.div_ceil(SHARD_BLOCKS)).map(|shard| core.shard(ShardKey { map: STITCHED, shard }).unwrap());
+    let kind = |extent: Extent| match extent.target {
+        Target::Data(_) => Target::Data(Pbn(0)),
+        other => other,
+    };
+    let of_shard = |extent: Extent| vec![kind(extent); usize::from(extent.blocks)];
+    shards.flat_map(|shard| shard.slice(0, SHARD_BLOCKS as u16).flat_map(of_shard).collect::<Vec<_>>()).collect()
+}
+
+#[test]
+fn a_file_is_planned_in_parts_that_cut_no_run() {
+    let devices = Devices::new(Blocks(40_000), one_level());
+    let core = devices.open();
+    core.write(STITCHED, 0, &unique(20 * SHARD_BLOCKS as usize, 1), |_, _| ()).unwrap();
+    let behind = 20 * SHARD_BLOCKS;
+    for n in (0..40).rev() {
+        core.write(STITCHED, (behind + n * 200) * BLOCK, &unique(200, 100 + n), |_, _| ()).unwrap();
+    }
+    let (whole, end) = core.window_of(STITCHED, Lbn(0), 1_000).unwrap();
+    assert_eq!((whole.len(), end), (41, None));
+    let (mut parts, mut at) = (Vec::new(), Some(Lbn(0)));
+    while let Some(from) = at {
+        let (runs, next) = core.window_of(STITCHED, from, 2).unwrap();
+        assert!(next.is_none_or(|next| next > from && next == runs[runs.len() - 1].end));
+        parts.extend(runs);
+        at = next;
+    }
+    assert_eq!(parts, whole);
+}
+
+#[test]
+fn a_file_can_be_laid_out_a_window_at_a_time() {
+    let stitched = Stitched::new(Blocks(60_000), 9_000, 3);
+    let (mut from, mut sum, mut calls) = (Some(0), DefragOutcome::default(), 0);
+    while let Some(at) = from {
+        let window = Some(Blocks(4_096));
+        let part = stitched.defrag(&DefragOptions { from: Lbn(at), window, ..all_of_it(64) });
+        assert!(part.blocks_moved <= 5_000, "{part:?}");
+        from = part.next;
+        sum.add(&part);
+        calls += 1;
+        stitched.core.commit().unwrap();
+    }
+    assert!(calls > 1 && sum.blocks_moved >= 8_990, "{calls} calls, {sum:?}");
+    assert!(extents(&stitched.core, STITCHED) <= 9_000 / 64);
+    stitched.assert_intact(&stitched.core);
+}
+
+#[test]
+fn a_volume_that_is_full_or_has_no_long_free_run_is_left_as_it_is() {
+    // One portion: what would have become one across two of them is not counted.
+    let stitched = Stitched::new(Blocks(8_000), 250, 3);
+    let core = &stitched.core;
+    let totals = core.totals();
+    // Every second block of what is free stays free.
+    let taken = core.allocate(totals.data.0 - totals.used.0, Claim::MustSucceed).unwrap();
+    core.landed(&taken);
+    let pbns = taken.iter().flat_map(|run| run.pbns()).step_by(2);
+    pbns.for_each(|pbn| core.space.allocator.lock().release(crate::space::allocator::Run { pbn, blocks: 1 }));
+    let outcome = stitched.defrag(&all_of_it(64));
+    assert_eq!((outcome.blocks_moved, outcome.extents_after), (0, outcome.extents_before), "{outcome:?}");
+    assert_eq!(outcome.left.for_room, outcome.extents_before - 1);
+    stitched.assert_intact(core);
+}
+
+#[test]
+fn the_last_space_is_left_for_others() {
+    let stitched = Stitched::new(Blocks(6_400), 2_000, 3);
+    let core = &stitched.core;
+    let filler = core.totals().available.0 - 500;
+    core.write(MapId(200), 0, &unique(filler as usize, 77), |_, _| ()).unwrap();
+    let outcome = stitched.defrag(&all_of_it(64));
+    assert!(outcome.left.for_room > 0, "{outcome:?}");
+    assert!(core.totals().available >= Blocks(6_400 / 64), "{:?} after {outcome:?}", core.totals());
+    core.write(MapId(201), 0, &unique(90, 78), |_, _| ()).unwrap();
+    stitched.assert_intact(core);
+}
+
+#[test]
+fn a_damaged_block_stays_with_its_run_and_keeps_nobody_from_the_others() {
+    let stitched = Stitched::new(Blocks(40_000), 300, 3);
+    let core = &stitched.core;
+    core.checkpoint().unwrap();
+    let Some(Target::Data(hit)) = core.current(STITCHED, 150) else { panic!("a block of data") };
+    stitched.devices.data.write_at(&[7; 100], hit.0 * BLOCK + 50).unwrap();
+    let outcome = stitched.defrag(&all_of_it(64));
+    assert!(outcome.left.damaged > 0, "{outcome:?}");
+    assert!(outcome.extents_after <= 1 + 2 * outcome.left.damaged, "{outcome:?}");
+    assert_eq!(core.current(STITCHED, 150), Some(Target::Data(hit)));
+    core.repair_noticed().unwrap();
+    assert_eq!(core.bad_blocks().unwrap().iter().map(|bad| bad.pbn).collect::<Vec<_>>(), [hit], "the worker is told");
+    let outcome = stitched.defrag(&all_of_it(64));
+    assert_eq!((outcome.blocks_moved, outcome.left.damaged), (0, 0), "known to be bad: not tried again");
+}
+
+impl Core {
+    fn current(&self, map: MapId, lbn: u64) -> Option<Target> {
+        let shard = self.shard(ShardKey { map, shard: lbn / SHARD_BLOCKS }).unwrap();
+        let place = (lbn % SHARD_BLOCKS) as u16;
+        shard.slice(place, place + 1).next().map(|extent| extent.target)
+    }
+}
+
+#[test]
+fn runs_of_1024_blocks_stay_whatever_is_asked_for() {
+    let devices = Devices::new(Blocks(40_000), one_level());
+    let core = devices.open();
+    for n in [1, 0] {
+        core.write(STITCHED, n * 1_024 * BLOCK, &unique(1_024, 1 + n), |_, _| ()).unwrap();
+    }
+    let outcome = core.defrag(STITCHED, &all_of_it(u32::MAX)).unwrap();
+    assert_eq!((outcome.extents_before, outcome.blocks_moved), (2, 0), "a portion is as long as its longest run");
+}
+
+#[test]
+fn a_read_only_volume_and_a_deleted_file_are_refused() {
+    let stitched = Stitched::new(Blocks(40_000), 50, 3);
+    stitched.core.detach(MapId(1), |_| ()).unwrap();
+    assert!(matches!(stitched.core.defrag(MapId(1), &all_of_it(8)), Err(Error::MapDetached)));
+    stitched.core.checkpoint().unwrap();
+    let options = OpenOptions { read_only: true, ..OpenOptions::new(2 << 20) };
+    let core = crate::volume::open::recover(stitched.devices.medium(), &options, one_level()).unwrap();
+    assert!(matches!(core.defrag(STITCHED, &all_of_it(8)), Err(Error::ReadOnly(_))));
+    assert!(extents(&core, STITCHED) > 10, "looking is allowed");
+}

@@ -1,0 +1,138 @@
+//! A volume in memory for the engine's tests: devices that a power cut leaves as a disk might, and a generator.
+
+use std::sync::Arc;
+
+use crate::core::Core;
+use crate::device::{Device, MemoryDevice};
+use crate::format::checkpoint::Checkpoint;
+use crate::format::keys;
+use crate::format::record::Sums;
+use crate::kv::{Kv, MemoryKv};
+use crate::settings::values::Settings;
+use crate::volume::ballast::Ballast;
+use crate::volume::files::table_bytes;
+use crate::volume::open::{Medium, recover};
+use crate::{Blocks, MapId, OpenOptions, Profile, Store};
+
+/// Each opening reads all of it, so thousands of schedules get a smaller one.
+pub const LOG_BYTES: u64 = if cfg!(feature = "schedules") { 512 << 10 } else { 4 << 20 };
+const MEMORY_BYTES: u64 = 2 << 20;
+/// The first map that is handed out: tests may name those below themselves.
+const FIRST_MAP: MapId = MapId(1 << 20);
+
+/// A small generator: a test prints its seed, and the seed repeats the run.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let mixed = self.0 ^ (self.0 >> 33);
+        mixed.wrapping_mul(0xFF51_AFD7_ED55_8CCD) >> 16
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// Blocks that no other seed gives.
+#[cfg(not(feature = "schedules"))]
+pub fn unique(blocks: usize, seed: u64) -> Vec<u8> {
+    let mut filler = Random(seed);
+    (0..blocks * crate::BLOCK_BYTES / 8).flat_map(|_| filler.next().to_le_bytes()).collect()
+}
+
+/// The complete index in memory, without a worker.
+pub fn one_level() -> Settings {
+    Settings::of(Profile::Lrlfs, MEMORY_BYTES)
+}
+
+/// Both levels of the hint store and a worker, with memory for a few hundred hints only.
+pub fn two_levels() -> Settings {
+    let settings = Settings::of(Profile::Smartdedup, MEMORY_BYTES);
+    Settings { hint_bytes: 24 << 10, prefix_bits: None, skipped_bytes: 8 << 10, ..settings }
+}
+
+/// The parts of a volume.
+pub struct Devices {
+    pub data: Arc<MemoryDevice>,
+    pub table: Arc<MemoryDevice>,
+    pub log: Arc<MemoryDevice>,
+    pub kv: Arc<MemoryKv>,
+    pub hints: Arc<MemoryDevice>,
+    pub skipped: Arc<MemoryDevice>,
+    pub settings: Settings,
+}
+
+impl Devices {
+    /// An empty volume.
+    pub fn new(data: Blocks, settings: Settings) -> Self {
+        let devices = Self {
+            data: Arc::new(MemoryDevice::new(data.bytes())),
+            table: Arc::new(MemoryDevice::new(table_bytes(data))),
+            log: Arc::new(MemoryDevice::new(LOG_BYTES)),
+            kv: Arc::default(),
+            hints: Arc::default(),
+            skipped: Arc::default(),
+            settings,
+        };
+        Store::format_on(&devices.medium(), data).unwrap();
+        let sums = Sums { data, used: Blocks(1), next_map: FIRST_MAP, ..Sums::default() };
+        let checkpoint = Checkpoint { sequence: 0, log_at: 0, sums };
+        devices.kv.write(vec![(keys::checkpoint(), Some(checkpoint.encode(devices.medium().volume_id)))]).unwrap();
+        devices.kv.flush().unwrap();
+        devices
+    }
+
+    /// As a power cut may leave them: of what was not flushed, anything.
+    pub fn after_power_cut(&self, random: &mut Random) -> Self {
+        let mut cut = |device: &MemoryDevice| {
+            let share = random.below(4);
+            Arc::new(device.after_power_cut(|_| random.below(3) < share))
+        };
+        let (data, table, log) = (cut(&self.data), cut(&self.table), cut(&self.log));
+        let (hints, skipped) = (cut(&self.hints), cut(&self.skipped));
+        let kv = Arc::new(self.kv.after_power_cut(random.below(2) == 0));
+        Self { data, table, log, kv, hints, skipped, settings: self.settings.clone() }
+    }
+
+    /// Nothing is left of what was not flushed.
+    pub fn after_power_cut_of_all(&self) -> Self {
+        let cut = |device: &MemoryDevice| Arc::new(device.after_power_cut(|_| false));
+        let (data, table, log) = (cut(&self.data), cut(&self.table), cut(&self.log));
+        let (hints, skipped) = (cut(&self.hints), cut(&self.skipped));
+        let kv = Arc::new(self.kv.after_power_cut(false));
+        Self { data, table, log, kv, hints, skipped, settings: self.settings.clone() }
+    }
+
+    /// What a volume is opened from.
+    pub fn medium(&self) -> Medium {
+        Medium {
+            data: self.data.clone(),
+            table: self.table.clone(),
+            log: self.log.clone(),
+            log_bytes: LOG_BYTES,
+            kv: self.kv.clone(),
+            ballast: Ballast::none(),
+            host: None,
+            secret: [9; 32],
+            volume_id: [1; 16],
+            hints: Some(self.hints.clone()),
+            skipped: Some(self.skipped.clone()),
+            device_load: None,
+        }
+    }
+
+    pub fn open(&self) -> Core {
+        self.open_medium(self.medium())
+    }
+
+    #[cfg_attr(feature = "schedules", expect(dead_code, reason = "its users have threads of their own"))]
+    pub fn open_with(&self, data: Arc<dyn Device>) -> Core {
+        self.open_medium(Medium { data, ..self.medium() })
+    }
+
+    pub fn open_medium(&self, medium: Medium) -> Core {
+        recover(medium, &OpenOptions::new(MEMORY_BYTES), self.settings.clone()).unwrap()
+    }
+}

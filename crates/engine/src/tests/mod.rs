@@ -1,0 +1,25 @@
+//! Tests of the engine as a whole, and the fixture that they share.
+
+mod fault;
+pub mod fixture;
+
+// Under `schedules` every lock asks the scheduler, so tests with threads of their own cannot run.
+#[cfg(feature = "schedules")]
+mod schedule;
+
+#[cfg(not(feature = "schedules"))]
+mod authority;
+#[cfg(not(feature = "schedules"))]
+mod crash;
+#[cfg(not(feature = "schedules"))]
+mod defrag;
+#[cfg(not(feature = "schedules"))]
+mod race;
+#[cfg(not(feature = "schedules"))]
+mod revisit;
+#[cfg(not(feature = "schedules"))]
+mod run;
+#[cfg(not(feature = "schedules"))]
+mod scrub;
+#[cfg(not(feature = "schedules"))]
+mod stress;

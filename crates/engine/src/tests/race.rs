@@ -1,0 +1,569 @@
+//! Single interleavings, forced by a data area that calls a hook before it reads, writes or flushes.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::core::Core;
+use crate::device::{Device, MemoryDevice};
+use crate::format::keys::ShardKey;
+use crate::format::shard::Target;
+use crate::settings::values::{FingerprintMode, Inline, Settings};
+use crate::space::allocate::Claim;
+use crate::tests::fixture::{Devices, one_level, two_levels, unique};
+use crate::{BLOCK_BYTES, Blocks, DefragOptions, DefragOutcome, MapId, Pbn};
+
+mod behind;
+mod giving_way;
+
+/// How long a hook waits for something that must not happen.
+const A_WHILE: Duration = Duration::from_millis(200);
+
+type Hook = Mutex<Option<Call>>;
+type Call = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
+#[derive(Default)]
+struct HookedDevice {
+    inner: Arc<MemoryDevice>,
+    /// Called after so many further reads.
+    before_read: Hook,
+    reads_before: AtomicU64,
+    /// Reads so far.
+    reads: AtomicU64,
+    before_write: Hook,
+    before_flush: Hook,
+    before_punch: Hook,
+}
+
+fn call(hook: &Hook) -> io::Result<()> {
+    let hook = hook.lock().take();
+    hook.map_or(Ok(()), |hook| hook())
+}
+
+impl Device for HookedDevice {
+    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        if self.reads_before.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err() {
+            call(&self.before_read)?;
+        }
+        self.reads.fetch_add(1, Relaxed);
+        self.inner.read_at(bytes, at)
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        call(&self.before_write)?;
+        self.inner.write_at(bytes, at)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        call(&self.before_flush)?;
+        self.inner.flush()
+    }
+
+    fn punch(&self, at: u64, len: u64) -> io::Result<()> {
+        call(&self.before_punch)?;
+        self.inner.punch(at, len)
+    }
+
+    fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
+        self.inner.next_data(at)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn grow(&self, len: u64) -> io::Result<()> {
+        self.inner.grow(len)
+    }
+}
+
+fn volume() -> (Devices, Arc<HookedDevice>, Arc<Core>) {
+    let devices = Devices::new(Blocks(40_000), one_level());
+    let data = Arc::new(HookedDevice { inner: devices.data.clone(), ..HookedDevice::default() });
+    let core = Arc::new(devices.open_with(data.clone()));
+    (devices, data, core)
+}
+
+/// Nothing that was not flushed survives, and what the commit acknowledged is there all the same.
+fn assert_survives(devices: &Devices, map: MapId, data: &[u8]) {
+    let core = devices.after_power_cut_of_all().open();
+    assert!(core.read(map, 0, data.len()).unwrap().iter().eq(data), "acknowledged data is lost");
+}
+
+/// A hook that says that it was reached and waits until it may go on, at most a while.
+fn waiting_hook(result: io::Result<()>) -> (Call, Receiver<()>, Sender<()>) {
+    let (reached, is_reached) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let hook = Box::new(move || {
+        reached.send(()).unwrap();
+        let _ = may_go_on.recv_timeout(A_WHILE);
+        result
+    });
+    (hook, is_reached, go_on)
+}
+
+#[test]
+fn a_flush_that_began_before_a_write_ended_does_not_count_for_it() {
+    let (devices, data, core) = volume();
+    let bytes = unique(64, 1);
+    core.write(MapId(1), 0, &unique(64, 2), |_, _| ()).unwrap();
+    let flusher = core.clone();
+    *data.before_write.lock() = Some(Box::new(move || {
+        flusher.flush_data().unwrap();
+        Ok(())
+    }));
+    core.write(MapId(2), 0, &bytes, |_, _| ()).unwrap();
+    core.commit().unwrap();
+    assert_survives(&devices, MapId(2), &bytes);
+}
+
+#[test]
+fn a_commit_waits_for_a_flush_under_way_that_covers_its_data() {
+    let (devices, data, core) = volume();
+    let bytes = unique(64, 1);
+    core.write(MapId(1), 0, &bytes, |_, _| ()).unwrap();
+    let (hook, is_reached, go_on) = waiting_hook(Ok(()));
+    *data.before_flush.lock() = Some(hook);
+    thread::scope(|scope| {
+        scope.spawn(|| core.flush_data().unwrap());
+        is_reached.recv().unwrap();
+        core.commit().unwrap();
+        assert_survives(&devices, MapId(1), &bytes);
+        drop(go_on);
+    });
+}
+
+#[test]
+fn a_commit_fails_if_a_write_out_of_its_blocks_fails() {
+    let (_, data, core) = volume();
+    let (hook, is_reached, go_on) = waiting_hook(Err(io::Error::other("the disk is gone")));
+    *data.before_write.lock() = Some(hook);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            (0..2_000).try_for_each(|n| core.write(MapId(1), n * BLOCK_BYTES as u64, &unique(1, n), |_, _| ()))
+        });
+        is_reached.recv().unwrap();
+        assert!(core.commit().is_err(), "the group has blocks that are in no data area");
+        drop(go_on);
+        assert!(writer.join().unwrap().is_err());
+    });
+}
+
+/// The last blocks of a request may be kept in memory while the others are written at once.
+#[test]
+fn of_a_request_that_fails_nothing_stays_in_memory() {
+    let devices = Devices::new(Blocks(700), Settings { run_blocks_min: Some(8), ..one_level() });
+    let data = Arc::new(HookedDevice { inner: devices.data.clone(), ..HookedDevice::default() });
+    let core = Arc::new(devices.open_with(data.clone()));
+    let stored = unique(COMPARED, 1);
+    core.write(MapId(1), 0, &stored, |_, _| ()).unwrap();
+    core.commit().unwrap();
+    *data.before_write.lock() = Some(Box::new(|| Err(io::Error::other("the disk is full"))));
+    let begun = [&unique(COMPARED, 2), &stored[..3 * BLOCK_BYTES]].concat();
+    assert!(core.write(MapId(2), 0, &begun, |_, _| ()).is_err());
+    assert_eq!(core.staging.bytes(), 0, "what is in memory is read in the place of what is written there next");
+    assert_clean(&core);
+}
+
+#[test]
+fn no_block_is_handed_out_while_a_hole_is_punched_there() {
+    let devices = Devices::new(Blocks(700), one_level());
+    let data = Arc::new(HookedDevice { inner: devices.data.clone(), ..HookedDevice::default() });
+    let core = Arc::new(devices.open_with(data.clone()));
+    core.write(MapId(1), 0, &unique(COMPARED, 1), |_, _| ()).unwrap();
+    let first = first_pbn(&core, 1);
+    core.commit().unwrap();
+    delete(&core, 1);
+    let hole = first..first.plus(COMPARED as u64);
+    let (others, is_punched) = (core.clone(), hole.clone());
+    *data.before_punch.lock() = Some(Box::new(move || {
+        while let Ok(runs) = others.allocate(1, Claim::MustSucceed) {
+            assert!(!is_punched.contains(&runs[0].pbn), "block {} is handed out and punched", runs[0].pbn);
+        }
+        Ok(())
+    }));
+    assert!(core.punch_some());
+    assert!(data.before_punch.lock().is_none(), "the hole has to be punched");
+    let mut left = Vec::new();
+    while let Ok(runs) = core.allocate(1, Claim::MustSucceed) {
+        left.push(runs[0].pbn);
+    }
+    assert!((hole.start.0..hole.end.0).all(|pbn| left.contains(&Pbn(pbn))), "what was punched is free again");
+}
+
+/// A checkpoint forgets which blocks rode in the log before it. One that rides there anew meanwhile would be forgotten
+/// with them, and nobody would place it before its record is trimmed.
+#[test]
+fn a_block_that_rides_in_the_log_is_not_handed_out_before_its_record_is_trimmed() {
+    let (devices, data, core) = volume();
+    for map in [1, 2] {
+        core.write(MapId(map), 0, &unique(1, map), |_, _| ()).unwrap();
+    }
+    core.commit().unwrap();
+    // The freed block is the only one that could be handed out.
+    let sums = core.state.lock().sums;
+    let mut load = |region| core.load_region(region);
+    let taken = core.space.allocator.lock().allocate((sums.data - sums.used).0, &mut load).unwrap();
+    delete(&core, 1);
+    let (new, writer, is_written) = (unique(1, 3), core.clone(), Arc::new(AtomicU64::new(0)));
+    let (content, counter) = (new.clone(), is_written.clone());
+    *data.before_write.lock() = Some(Box::new(move || {
+        let written = writer.write(MapId(3), 0, &content, |_, _| ());
+        counter.store(u64::from(written.is_ok()), Relaxed);
+        writer.commit().unwrap();
+        Ok(())
+    }));
+    core.checkpoint().unwrap();
+    assert!(data.before_write.lock().is_none(), "the checkpoint has a block to place");
+    core.checkpoint().unwrap();
+    if is_written.load(Relaxed) > 0 {
+        assert_survives(&devices, MapId(3), &new);
+    }
+    core.write(MapId(4), 0, &new, |_, _| ()).expect("when its record is trimmed, the block is free");
+    taken.into_iter().for_each(|run| core.space.allocator.lock().release(run));
+    assert_clean(&core);
+}
+
+/// After a crash memory has the old content of such a block again: readers would be served it for the new one.
+#[test]
+fn a_freed_block_that_rides_in_the_log_is_not_handed_out_after_a_crash() {
+    let (devices, _, core) = volume();
+    core.write(MapId(1), 0, &unique(1, 1), |_, _| ()).unwrap();
+    core.commit().unwrap();
+    delete(&core, 1);
+    drop(core);
+    let devices = devices.after_power_cut_of_all();
+    let core = devices.open();
+    let new = unique(64, 2);
+    core.write(MapId(2), 0, &new, |_, _| ()).unwrap();
+    assert!(core.read(MapId(2), 0, new.len()).unwrap().iter().eq(&new));
+    core.checkpoint().unwrap();
+    assert_clean(&core);
+    assert_survives(&devices, MapId(2), &new);
+}
+
+// A file is laid out again: what happens to it while its blocks are read, and while they are written.
+
+/// Blocks of the file that is laid out again.
+const SCATTERED: usize = 40;
+
+/// Two files of single blocks by turns; the first one is laid out again, with `work` done before its blocks are read or
+/// written. Gives what became of it.
+fn defrag_with(
+    at_read: bool,
+    work: impl FnOnce(&Core) + Send + 'static,
+) -> (Devices, Arc<Core>, crate::Result<DefragOutcome>) {
+    let (devices, data, core) = volume();
+    for (n, block) in (0..).zip(unique(SCATTERED, 1).chunks(BLOCK_BYTES)) {
+        core.write(MapId(1), n * BLOCK_BYTES as u64, block, |_, _| ()).unwrap();
+        core.write(MapId(2), n * BLOCK_BYTES as u64, &unique(1, 100 + n), |_, _| ()).unwrap();
+    }
+    core.checkpoint().unwrap();
+    let meanwhile = core.clone();
+    let hook = if at_read { &data.before_read } else { &data.before_write };
+    *hook.lock() = Some(Box::new(move || {
+        work(&meanwhile);
+        Ok(())
+    }));
+    let outcome = core.defrag(MapId(1), &DefragOptions { run_blocks_min: Some(64), ..DefragOptions::default() });
+    assert!(hook.lock().is_none(), "the blocks have to be read and written");
+    (devices, core, outcome)
+}
+
+/// File 1 holds this, and nothing is wrong; also after a power cut.
+fn assert_laid_out(devices: &Devices, core: &Core, content: &[u8]) {
+    core.commit().unwrap();
+    for core in [core, &devices.after_power_cut_of_all().open()] {
+        assert!(core.read(MapId(1), 0, content.len()).unwrap().iter().eq(content), "the file differs");
+        assert_clean(core);
+    }
+}
+
+#[test]
+fn what_is_written_while_a_file_is_laid_out_again_stays_and_the_rest_moves() {
+    for at_read in [true, false] {
+        let (devices, core, outcome) = defrag_with(at_read, |core| {
+            core.write(MapId(1), 10 * BLOCK_BYTES as u64, &unique(3, 7), |_, _| ()).unwrap();
+        });
+        let outcome = outcome.unwrap();
+        assert_eq!((outcome.blocks_moved, outcome.left.changed), (SCATTERED as u64 - 3, 4), "{outcome:?}");
+        assert!(outcome.extents_after <= 5, "{outcome:?}");
+        let mut content = unique(SCATTERED, 1);
+        content[10 * BLOCK_BYTES..13 * BLOCK_BYTES].copy_from_slice(&unique(3, 7));
+        assert_laid_out(&devices, &core, &content);
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_while_it_is_laid_out_again_stays_cut() {
+    for at_read in [true, false] {
+        let (devices, core, outcome) = defrag_with(at_read, |core| {
+            core.truncate(MapId(1), 20 * BLOCK_BYTES as u64 + 100, |_, _| ()).unwrap();
+        });
+        assert_eq!(outcome.unwrap().blocks_moved, 20);
+        let mut content = unique(SCATTERED, 1)[..21 * BLOCK_BYTES].to_vec();
+        content[20 * BLOCK_BYTES + 100..].fill(0);
+        assert_laid_out(&devices, &core, &content);
+    }
+}
+
+#[test]
+fn a_file_that_is_deleted_while_it_is_laid_out_again_gives_all_its_blocks_back() {
+    for at_read in [true, false] {
+        let (_, core, outcome) = defrag_with(at_read, |core| {
+            delete(core, 1);
+            core.commit().unwrap();
+            core.release_waiting();
+            // Takes what is free by now.
+            core.write(MapId(3), 0, &unique(2 * SCATTERED, 8), |_, _| ()).unwrap();
+        });
+        assert!(matches!(outcome, Err(crate::Error::MapDetached)), "{outcome:?}");
+        assert_eq!(core.totals().used, Blocks(1 + 3 * SCATTERED as u64));
+        assert_eq!(core.space.blocks_in_flight.load(Relaxed), 0);
+        assert!(*core.read(MapId(3), 0, 2 * SCATTERED * BLOCK_BYTES).unwrap() == *unique(2 * SCATTERED, 8));
+        assert_clean(&core);
+    }
+}
+
+// The out-of-line worker reads blocks to compare them: what happens then.
+
+/// Blocks of each file that the worker compares.
+const COMPARED: usize = 64;
+
+/// A volume so small that freed blocks are soon used again, with two files of equal content that nobody looked up.
+struct TwoCopies {
+    devices: Devices,
+    data: Arc<HookedDevice>,
+    core: Arc<Core>,
+    content: Vec<u8>,
+}
+
+impl TwoCopies {
+    fn new() -> Self {
+        Self::with(Settings { inline: Inline::Off, fingerprints: FingerprintMode::Lazy, ..two_levels() })
+    }
+
+    fn with(settings: Settings) -> Self {
+        let devices = Devices::new(Blocks(700), settings);
+        let data = Arc::new(HookedDevice { inner: devices.data.clone(), ..HookedDevice::default() });
+        let core = Arc::new(devices.open_with(data.clone()));
+        let content = unique(COMPARED, 1);
+        for map in [1, 2] {
+            core.write(MapId(map), 0, &content, |_, _| ()).unwrap();
+        }
+        core.commit().unwrap();
+        Self { devices, data, core, content }
+    }
+
+    /// One turn of the worker, in which `work` is done before the read that follows the first `reads`.
+    fn revisit_with(&self, reads: u64, work: impl FnOnce(&Core) + Send + 'static) {
+        let core = self.core.clone();
+        self.data.reads_before.store(reads, Relaxed);
+        *self.data.before_read.lock() = Some(Box::new(move || {
+            work(&core);
+            Ok(())
+        }));
+        self.core.revisit(1_000).unwrap();
+        assert!(self.data.before_read.lock().is_none(), "the worker has to read");
+    }
+
+    fn revisit_all(&self) {
+        while self.core.revisit(1_000).unwrap().is_some() {}
+    }
+
+    /// File 2 holds this, file 1 the content, and nothing is wrong; also after a power cut.
+    fn assert_holds(&self, second: &[u8]) {
+        for (map, data) in [(1, &self.content[..]), (2, second)] {
+            assert!(self.core.read(MapId(map), 0, data.len()).unwrap().iter().eq(data), "map {map} differs");
+        }
+        assert_clean(&self.core);
+        self.core.commit().unwrap();
+        let core = self.devices.after_power_cut_of_all().open();
+        for (map, data) in [(1, &self.content[..]), (2, second)] {
+            assert!(core.read(MapId(map), 0, data.len()).unwrap().iter().eq(data), "map {map} differs after the cut");
+        }
+        assert_clean(&core);
+    }
+}
+
+fn assert_clean(core: &Core) {
+    let report = core.check(true, &mut |_, _| ()).unwrap();
+    assert!(report.is_clean(), "{:#?}", report.problems);
+}
+
+fn first_pbn(core: &Core, map: u64) -> Pbn {
+    match core.shard(ShardKey { map: MapId(map), shard: 0 }).unwrap().slice(0, 1).next().unwrap().target {
+        Target::Data(pbn) => pbn,
+        other => panic!("map {map} begins with {other:?}"),
+    }
+}
+
+/// Writes a file anew with other content until its first block is where it was before. False: it never is.
+fn comes_back(core: &Core, map: u64) -> bool {
+    let before = first_pbn(core, map);
+    (0..40).any(|n| {
+        let written = core.write(MapId(map), 0, &unique(COMPARED, 100 + n), |_, _| ());
+        core.commit().unwrap();
+        core.release_waiting();
+        written.is_ok() && first_pbn(core, map) == before
+    })
+}
+
+fn delete(core: &Core, map: u64) {
+    core.detach(MapId(map), |_| ()).unwrap();
+    let map = core.signals.next_detached(Duration::ZERO).unwrap();
+    core.reclaim(map).unwrap();
+    core.commit().unwrap();
+    core.release_waiting();
+}
+
+/// The worker reads all copies in one request and what they can go for in the next: before either, the hook is called.
+const READS: std::ops::Range<u64> = 0..2;
+
+#[test]
+fn a_block_written_anew_while_the_worker_compares_it_keeps_its_new_content() {
+    for reads in READS {
+        let volume = TwoCopies::new();
+        let new = unique(COMPARED, 2);
+        let written = new.clone();
+        volume.revisit_with(reads, move |core| core.write(MapId(2), 0, &written, |_, _| ()).unwrap());
+        volume.assert_holds(&new);
+        volume.revisit_all();
+        volume.assert_holds(&new);
+    }
+}
+
+#[test]
+fn one_block_written_anew_keeps_its_content_and_the_others_around_it_are_merged() {
+    for (reads, at) in READS.flat_map(|reads| [0, 17, COMPARED - 1].map(|at| (reads, at))) {
+        let volume = TwoCopies::new();
+        let block = unique(1, 2);
+        let mut new = volume.content.clone();
+        new[at * BLOCK_BYTES..(at + 1) * BLOCK_BYTES].copy_from_slice(&block);
+        volume.revisit_with(reads, move |core| {
+            core.write(MapId(2), (at * BLOCK_BYTES) as u64, &block, |_, _| ()).unwrap();
+        });
+        volume.assert_holds(&new);
+        volume.revisit_all();
+        volume.assert_holds(&new);
+        assert_eq!(volume.core.totals().used, Blocks(1 + COMPARED as u64 + 1));
+    }
+}
+
+#[test]
+fn a_file_cut_while_the_worker_compares_it_stays_cut() {
+    for (reads, size) in READS.flat_map(|reads| [0, 5 * BLOCK_BYTES, 9 * BLOCK_BYTES + 7].map(|size| (reads, size))) {
+        let volume = TwoCopies::new();
+        volume.revisit_with(reads, move |core| core.truncate(MapId(2), size as u64, |_, _| ()).unwrap());
+        volume.revisit_all();
+        let mut new = volume.content[..size].to_vec();
+        new.resize(COMPARED * BLOCK_BYTES, 0);
+        volume.assert_holds(&new);
+    }
+}
+
+#[test]
+fn a_file_deleted_while_the_worker_compares_it_stays_deleted() {
+    for reads in READS {
+        let volume = TwoCopies::new();
+        volume.revisit_with(reads, |core| delete(core, 2));
+        volume.revisit_all();
+        let core = &volume.core;
+        assert!(matches!(core.read(MapId(2), 0, 1), Err(crate::Error::MapDetached)));
+        assert_eq!(core.totals().used, Blocks(1 + COMPARED as u64));
+        assert!(core.read(MapId(1), 0, volume.content.len()).unwrap().iter().eq(&volume.content));
+        assert_clean(core);
+    }
+}
+
+#[test]
+fn a_file_detached_while_the_worker_compares_it_and_freed_later_is_freed_once() {
+    let volume = TwoCopies::new();
+    volume.revisit_with(1, |core| core.detach(MapId(2), |_| ()).unwrap());
+    let core = &volume.core;
+    let map = core.signals.next_detached(Duration::ZERO).unwrap();
+    core.reclaim(map).unwrap();
+    assert_eq!(core.totals().used, Blocks(1 + COMPARED as u64));
+    assert_clean(core);
+}
+
+#[test]
+fn a_target_deleted_while_the_worker_compares_it_is_not_taken() {
+    for reads in READS {
+        let volume = TwoCopies::new();
+        volume.revisit_with(reads, |core| {
+            delete(core, 1);
+            // What the worker looks at is not used again, however much is written.
+            let _full = (3..20).try_for_each(|map| core.write(MapId(map), 0, &unique(COMPARED, map), |_, _| ()));
+        });
+        volume.revisit_all();
+        let core = &volume.core;
+        assert!(core.read(MapId(2), 0, volume.content.len()).unwrap().iter().eq(&volume.content));
+        assert_clean(core);
+    }
+}
+
+#[test]
+fn a_target_written_anew_while_the_worker_compares_it_is_not_taken() {
+    for reads in READS {
+        let volume = TwoCopies::new();
+        let new = unique(COMPARED, 2);
+        let written = new.clone();
+        volume.revisit_with(reads, move |core| core.write(MapId(1), 0, &written, |_, _| ()).unwrap());
+        volume.revisit_all();
+        let core = &volume.core;
+        assert!(core.read(MapId(1), 0, new.len()).unwrap().iter().eq(&new));
+        assert!(core.read(MapId(2), 0, new.len()).unwrap().iter().eq(&volume.content));
+        assert_clean(core);
+    }
+}
+
+/// The same place in the same file names the same block, and yet it is not the block that was compared.
+#[test]
+fn a_block_that_the_worker_looks_at_is_not_used_again_before_it_is_done() {
+    let control = TwoCopies::new();
+    assert!(comes_back(&control.core, 2), "where nobody looks, blocks are used again");
+    for (reads, map) in READS.flat_map(|reads| [(reads, 1), (reads, 2)]) {
+        let volume = TwoCopies::new();
+        volume.revisit_with(reads, move |core| assert!(!comes_back(core, map), "block of map {map} used again"));
+        let other = 3 - map;
+        let read = volume.core.read(MapId(other), 0, volume.content.len()).unwrap();
+        assert!(read.iter().eq(&volume.content), "map {other} differs");
+        assert_clean(&volume.core);
+        volume.core.commit().unwrap();
+        assert_clean(&volume.devices.after_power_cut_of_all().open());
+        assert!(comes_back(&volume.core, map), "when the worker is done, blocks are used again");
+    }
+}
+
+#[test]
+fn a_copy_cloned_while_the_worker_compares_it_keeps_its_reference() {
+    for reads in READS {
+        let volume = TwoCopies::new();
+        volume.revisit_with(reads, |core| {
+            let blocks = Blocks(COMPARED as u64);
+            core.clone_blocks((MapId(2), crate::Lbn(0)), (MapId(3), crate::Lbn(0)), blocks, |_, _| ()).unwrap();
+        });
+        volume.assert_holds(&volume.content);
+        let read = volume.core.read(MapId(3), 0, volume.content.len()).unwrap();
+        assert!(read.iter().eq(&volume.content));
+    }
+}
+
+#[test]
+fn a_checkpoint_while_the_worker_compares_changes_nothing() {
+    for reads in READS {
+        let volume = TwoCopies::new();
+        volume.revisit_with(reads, |core| {
+            core.checkpoint().unwrap();
+            core.release_waiting();
+        });
+        assert_eq!(volume.core.totals().used, Blocks(1 + COMPARED as u64));
+        volume.assert_holds(&volume.content);
+    }
+}

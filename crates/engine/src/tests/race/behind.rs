@@ -1,0 +1,160 @@
+//! Writes to files that share blocks, while the worker is behind: they wait for nothing that it does, and until their
+//! commit a power cut leaves the old map (Selective, section 4.3, replicates maps for that). Not covered: how long they
+//! take, which `oncefs-bench` measures, and the hints on disk, whose lock no write takes.
+
+use super::*;
+use crate::volume::open::Medium;
+
+/// A write that takes longer than this waits for the worker.
+const WAITS: Duration = Duration::from_secs(20);
+
+/// Files 1 and 2 share their blocks; files 3 and 4 are equal too, and the worker has yet to look at them. Nothing is in
+/// memory, and data area and block table call a hook.
+struct Behind {
+    devices: Devices,
+    core: Arc<Core>,
+    /// Data area and block table.
+    parts: [Arc<HookedDevice>; 2],
+    contents: [Vec<u8>; 4],
+}
+
+impl Behind {
+    fn new() -> Self {
+        let settings = Settings { inline: Inline::Off, fingerprints: FingerprintMode::Lazy, ..two_levels() };
+        let devices = Devices::new(Blocks(2_000), settings);
+        let core = devices.open();
+        let (deduplicated, behind) = (unique(COMPARED, 1), unique(COMPARED, 2));
+        write(&core, 1, &deduplicated);
+        write(&core, 2, &deduplicated);
+        while core.revisit(1_000).unwrap().is_some() {}
+        assert_eq!(first_pbn(&core, 1), first_pbn(&core, 2));
+        write(&core, 3, &behind);
+        write(&core, 4, &behind);
+        core.leave_to_worker(MapId(3), (0..COMPARED as u64).map(crate::Lbn));
+        core.checkpoint().unwrap();
+        core.leave_cleanly();
+        drop(core);
+        let medium = devices.medium();
+        let hooked =
+            |inner: &Arc<MemoryDevice>| Arc::new(HookedDevice { inner: inner.clone(), ..HookedDevice::default() });
+        let parts = [&devices.data, &devices.table].map(hooked);
+        let [data, table] = parts.clone();
+        let core = Arc::new(devices.open_medium(Medium { data, table, ..medium }));
+        core.begin_full_pass();
+        let contents = [deduplicated.clone(), deduplicated, behind.clone(), behind];
+        Self { devices, core, parts, contents }
+    }
+
+    /// All work there is. Before the worker's read of this number from this part, a program does its own. False: there
+    /// were not so many reads.
+    fn work_with(&self, part: usize, reads: u64, program: impl FnOnce(&Core) + Send + 'static) -> bool {
+        let (core, waited) = (self.core.clone(), Arc::new(AtomicU64::new(0)));
+        let noted = waited.clone();
+        self.parts[part].reads_before.store(reads, Relaxed);
+        *self.parts[part].before_read.lock() = Some(Box::new(move || {
+            let (done, is_done) = mpsc::channel();
+            thread::spawn(move || {
+                program(&core);
+                done.send(())
+            });
+            noted.store(u64::from(is_done.recv_timeout(WAITS).is_err()), Relaxed);
+            Ok(())
+        }));
+        while self.core.revisit(1_000).unwrap().is_some() {}
+        let was_reached = self.parts[part].before_read.lock().take().is_none();
+        assert_eq!(waited.load(Relaxed), 0, "a program waits for the worker at read {reads} of part {part}");
+        was_reached
+    }
+
+    fn assert_holds(&self, core: &Core) {
+        for (map, content) in (1..).zip(&self.contents) {
+            assert!(core.read(MapId(map), 0, content.len()).unwrap().iter().eq(content), "file {map} differs");
+        }
+        assert_clean(core);
+    }
+}
+
+fn write(core: &Core, map: u64, data: &[u8]) {
+    core.write(MapId(map), 0, data, |_, _| ()).unwrap();
+}
+
+#[test]
+fn a_write_to_files_that_share_blocks_waits_for_none_of_the_worker_s_reads() {
+    let mut reached = [0_u64; 2];
+    for (part, reached) in reached.iter_mut().enumerate() {
+        loop {
+            let mut volume = Behind::new();
+            // Of files that are deduplicated, and of those that are being looked at.
+            let changes =
+                [(1, 5), (2, COMPARED - 1), (3, 0), (4, 40)].map(|(map, at)| (map, at, unique(1, 90 + at as u64)));
+            for (map, at, block) in &changes {
+                volume.contents[map - 1][at * BLOCK_BYTES..(at + 1) * BLOCK_BYTES].copy_from_slice(block);
+            }
+            let program = move |core: &Core| {
+                for (map, at, block) in &changes {
+                    core.write(MapId(*map as u64), (at * BLOCK_BYTES) as u64, block, |_, _| ()).unwrap();
+                    assert!(
+                        core.read(MapId(*map as u64), (at * BLOCK_BYTES) as u64, BLOCK_BYTES).unwrap().iter().eq(block)
+                    );
+                }
+                core.commit().unwrap();
+            };
+            if !volume.work_with(part, *reached, program) {
+                break;
+            }
+            *reached += 1;
+            volume.assert_holds(&volume.core);
+            volume.core.commit().unwrap();
+            volume.assert_holds(&volume.devices.after_power_cut_of_all().open());
+        }
+    }
+    assert!(reached.iter().all(|reads| *reads > 0), "the worker has to read each part: {reached:?}");
+}
+
+/// What is done with the second of two files that are equal.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Step {
+    /// The worker lets it share the blocks of the first.
+    Deduplicate,
+    /// A program writes some of its blocks.
+    Write,
+    /// What was done is committed.
+    Commit,
+}
+
+#[test]
+fn until_a_change_of_a_shared_file_is_committed_a_power_cut_leaves_its_old_map() {
+    use Step::{Commit, Deduplicate, Write};
+    for steps in [
+        [Deduplicate, Commit, Write, Commit],
+        [Deduplicate, Write, Commit, Commit],
+        [Write, Deduplicate, Commit, Commit],
+        [Write, Commit, Deduplicate, Commit],
+    ] {
+        let volume = TwoCopies::new();
+        let (old, mut now) = (volume.content.clone(), volume.content.clone());
+        let mut committed = (now.clone(), volume.core.totals().used);
+        for step in steps {
+            match step {
+                Deduplicate => volume.revisit_all(),
+                Write => {
+                    let block = unique(2, 7);
+                    volume.core.write(MapId(2), 9 * BLOCK_BYTES as u64, &block, |_, _| ()).unwrap();
+                    now[9 * BLOCK_BYTES..11 * BLOCK_BYTES].copy_from_slice(&block);
+                }
+                Commit => {
+                    volume.core.commit().unwrap();
+                    committed = (now.clone(), volume.core.totals().used);
+                }
+            }
+            let cut = volume.devices.after_power_cut_of_all().open();
+            for (map, content) in [(1, &old), (2, &committed.0)] {
+                let read = cut.read(MapId(map), 0, content.len()).unwrap();
+                assert!(read.iter().eq(content), "file {map} behind {step:?} of {steps:?}");
+            }
+            assert_eq!(cut.totals().used, committed.1, "behind {step:?} of {steps:?}");
+            assert_clean(&cut);
+        }
+        assert_eq!(volume.core.totals().used, Blocks(1 + COMPARED as u64 + 2), "{steps:?}: all is shared but two");
+    }
+}

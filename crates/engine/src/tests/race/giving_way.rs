@@ -1,0 +1,156 @@
+//! Requests of programs that come beside work which gives way to them: it ends at its next step, and what it did not
+//! come to is done later. Not covered: how long a step takes (`oncefs dedup --status` tells, and `oncefs-bench` shows).
+
+use oncefs_dedup::PaceMode;
+
+use super::*;
+
+/// Two files of equal content that nobody looked up, and a worker that runs while the volume is idle; its first steps
+/// have half as many blocks as one of them.
+fn two_copies(run_blocks_min: Option<u32>) -> TwoCopies {
+    let settings = Settings {
+        inline: Inline::Off,
+        fingerprints: FingerprintMode::Lazy,
+        worker: PaceMode::WhenIdle,
+        idle_after: Duration::from_millis(10),
+        run_blocks_min,
+        ..two_levels()
+    };
+    TwoCopies::with(settings)
+}
+
+/// One turn of the worker, beside which a request comes before the read that follows the first `reads`. Gives how many
+/// reads came behind it; None: there were not so many.
+fn turn_beside_request(volume: &TwoCopies, reads: u64) -> Option<u64> {
+    let (core, data) = (volume.core.clone(), volume.data.clone());
+    let (told, called_at) = mpsc::channel();
+    volume.data.reads_before.store(reads, Relaxed);
+    *volume.data.before_read.lock() = Some(Box::new(move || {
+        core.foreground.serve(|| ());
+        told.send(data.reads.load(Relaxed)).unwrap();
+        Ok(())
+    }));
+    volume.core.work();
+    volume.data.before_read.lock().take();
+    called_at.try_recv().ok().map(|before| volume.data.reads.load(Relaxed) - before)
+}
+
+/// How many blocks of file 2 lie where those of file 1 do.
+fn shared(core: &Core) -> usize {
+    let pbns = |map| core.stored_from(MapId(map), crate::Lbn(0), COMPARED as u64).unwrap();
+    pbns(1).iter().zip(pbns(2)).filter(|(first, second)| **first == *second).count()
+}
+
+fn finish(volume: &TwoCopies) {
+    while volume.core.revisit(1_000).unwrap().is_some() {}
+    assert_eq!(shared(&volume.core), COMPARED);
+    volume.assert_holds(&volume.content);
+}
+
+#[test]
+fn the_worker_ends_at_its_next_step_when_a_program_calls_and_goes_on_later() {
+    for run_blocks_min in [Some(1), Some(COMPARED as u32)] {
+        let mut turns = 0;
+        while let Some(behind) = turn_beside_request(&two_copies(run_blocks_min), turns) {
+            let volume = two_copies(run_blocks_min);
+            let again = turn_beside_request(&volume, turns);
+            assert_eq!(again, Some(behind), "the same turn");
+            assert!(behind <= 2, "{behind} reads behind the one that a request came before");
+            let gave_way = volume.core.dedup_status().gave_way;
+            assert_eq!(gave_way.count, 1, "{gave_way:?}");
+            let some = shared(&volume.core);
+            let is_whole = some == 0 || some == COMPARED;
+            assert!(run_blocks_min == Some(1) || is_whole, "{some} blocks of a run are shared");
+            finish(&volume);
+            turns += 1;
+        }
+        let steps = if run_blocks_min == Some(1) { 1 } else { 2 };
+        assert_eq!(turns, 2 * steps, "a step reads both sides; where runs count, two steps are one turn");
+    }
+}
+
+#[test]
+fn a_request_that_comes_before_the_worker_reads_leaves_all_to_a_later_turn() {
+    let volume = two_copies(None);
+    volume.core.foreground.watch();
+    volume.core.foreground.serve(|| ());
+    assert_eq!(volume.core.revisit(32).unwrap(), Some(0));
+    assert!(volume.core.foreground.unwatch().is_some());
+    assert_eq!(volume.core.dedup_status().skipped_blocks, 2 * COMPARED as u64, "all of it is noted again");
+    assert_eq!(volume.core.dedup_status().blocks_looked_at, 0);
+    finish(&volume);
+}
+
+/// Where looking up a batch takes longer than programs pause it would never be done.
+#[test]
+fn a_batch_that_is_left_for_programs_again_and_again_becomes_smaller_until_it_is_done() {
+    let volume = two_copies(None);
+    let core = &volume.core;
+    let sizes = || {
+        let places = core.gather(1);
+        places.iter().for_each(|(map, lbn, _)| core.backlog.skipped.lock().add(map.0, *lbn, 1));
+        places.len()
+    };
+    let mut seen = vec![sizes()];
+    while *seen.last().unwrap() > 1 {
+        core.foreground.watch();
+        core.foreground.serve(|| ());
+        assert_eq!(core.revisit(1).unwrap(), Some(0));
+        core.foreground.unwatch();
+        seen.push(sizes());
+        assert!(seen.len() <= 10, "{seen:?}");
+    }
+    assert!(seen.is_sorted_by(|a, b| a >= b) && seen[0] > 1, "{seen:?}");
+    for _ in 0..2 {
+        core.revisit(1).unwrap();
+    }
+    assert!(sizes() > 1, "it grows again");
+    finish(&volume);
+}
+
+#[test]
+fn told_to_work_now_or_always_the_worker_ends_its_batches_whatever_comes() {
+    for (worker, now) in [(PaceMode::WhenIdle, true), (PaceMode::Always, false)] {
+        let volume = two_copies(Some(1));
+        volume
+            .core
+            .tune(&[("worker".into(), if worker == PaceMode::Always { "always" } else { "idle" }.into())])
+            .unwrap();
+        if now {
+            volume.core.dedup(crate::DedupCommand::Now { full: false });
+        }
+        turn_beside_request(&volume, 0).expect("the files are compared");
+        assert!(shared(&volume.core) > 0, "{worker:?}");
+        assert_eq!(volume.core.dedup_status().gave_way.count, 0, "{worker:?}");
+    }
+}
+
+#[test]
+fn a_file_that_the_worker_lays_out_again_is_left_at_a_portion_s_end_when_a_program_calls() {
+    let (devices, data, core) = volume();
+    let content = unique(SCATTERED, 1);
+    for (n, block) in (0..).zip(content.chunks(BLOCK_BYTES)) {
+        core.write(MapId(1), n * BLOCK_BYTES as u64, block, |_, _| ()).unwrap();
+        core.write(MapId(2), n * BLOCK_BYTES as u64, &unique(1, 100 + n), |_, _| ()).unwrap();
+    }
+    core.checkpoint().unwrap();
+    let options = DefragOptions { run_blocks_min: Some(64), gives_way: true, ..DefragOptions::default() };
+    core.foreground.watch();
+    let program = core.clone();
+    *data.before_read.lock() = Some(Box::new(move || {
+        program.foreground.serve(|| ());
+        Ok(())
+    }));
+    let outcome = core.defrag(MapId(1), &options).unwrap();
+    // What lies near each other is one read, so that the next step is the end: the portion is carried out.
+    assert!(outcome.blocks_moved == 0 || outcome.blocks_moved == SCATTERED as u64, "{outcome:?}");
+    let before = outcome.blocks_moved;
+    let called = core.defrag(MapId(2), &options).unwrap();
+    assert_eq!((called.blocks_moved, called.next, called.extents_before), (0, Some(0), 0), "{called:?}");
+    let kept = core.defrag(MapId(2), &DefragOptions { gives_way: false, ..options }).unwrap();
+    assert_eq!((kept.blocks_moved, kept.next), (SCATTERED as u64, None), "a user's own command goes on");
+    core.foreground.unwatch();
+    let rest = core.defrag(MapId(1), &options).unwrap();
+    assert_eq!(before + rest.blocks_moved, SCATTERED as u64, "{rest:?}");
+    assert_laid_out(&devices, &core, &content);
+}

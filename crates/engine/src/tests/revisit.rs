@@ -1,0 +1,143 @@
+//! What the out-of-line worker promises, as plain calls: equal blocks meet in one, whatever was skipped, lost,
+//! damaged or stale; no file ever reads other bytes; and the work ends.
+//!
+//! Blocks that change while the worker looks at them: `race_tests`. Power cuts at random moments: `crash_tests`.
+
+mod bounds;
+mod damage;
+mod duplicates;
+mod ends;
+mod sampled;
+mod turns;
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use oncefs_dedup::{Hint, PaceMode, Skipped, Work};
+
+use crate::Medium;
+use crate::core::Core;
+use crate::device::{Device, MemoryDevice};
+use crate::format::hint_header::HintHeader;
+use crate::format::keys::ShardKey;
+use crate::format::page::Entry;
+use crate::format::shard::{SHARD_BLOCKS, Target};
+use crate::kv::{Kv, KvMemory, Put};
+use crate::settings::values::{FingerprintMode, Inline, Settings};
+use crate::tests::fixture::{Devices, Random, two_levels, unique};
+use crate::write::hash::is_zero;
+use crate::{BLOCK_BYTES, Blocks, DedupCommand, Lbn, MapId, Pbn, Result};
+
+const DATA: Blocks = Blocks(40_000);
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// More blocks than the memory level of `two_levels` has hints.
+const MANY: usize = 6_000;
+/// Turns of the worker that are enough for anything here.
+const TURNS_MAX: usize = 1_000;
+
+fn settings(inline: Inline) -> Settings {
+    Settings { inline, ..two_levels() }
+}
+
+fn volume(inline: Inline) -> (Devices, Core) {
+    let devices = Devices::new(DATA, settings(inline));
+    let core = devices.open();
+    core.fill_hints().unwrap();
+    (devices, core)
+}
+
+fn write(core: &Core, map: u64, first: u64, data: &[u8]) {
+    core.write(MapId(map), first * BLOCK, data, |_, _| ()).unwrap();
+}
+
+/// Writes in requests of 50 blocks, with the hints that leave memory merged in between as the worker does.
+fn write_many(core: &Core, map: u64, data: &[u8]) {
+    for (n, part) in data.chunks(50 * BLOCK_BYTES).enumerate() {
+        write(core, map, n as u64 * 50, part);
+        core.merge_evicted();
+    }
+}
+
+fn tune(core: &Core, name: &str, value: &str) -> Result<()> {
+    core.tune(&[(name.to_owned(), value.to_owned())])
+}
+
+/// Blocks in use without the label.
+fn used(core: &Core) -> u64 {
+    core.totals().used.0 - 1
+}
+
+fn counter(core: &Core, name: &str) -> u64 {
+    core.stats.counters.snapshot()[name]
+}
+
+fn revisit_all(core: &Core) {
+    for _ in 0..TURNS_MAX {
+        if core.revisit(1_000).unwrap().is_none() {
+            return;
+        }
+    }
+    panic!("the worker comes to no end");
+}
+
+/// As `oncefs dedup --now`: gives how many turns it took.
+fn work_all(core: &Core, full: bool) -> usize {
+    core.dedup(DedupCommand::Now { full });
+    for turns in 0..TURNS_MAX {
+        if !core.dedup_status().now {
+            return turns;
+        }
+        core.work();
+        // There is no committer here, and without one the worker waits for room.
+        core.commit().unwrap();
+    }
+    panic!("the worker comes to no end: {:?}", core.dedup_status());
+}
+
+fn assert_holds(core: &Core, map: u64, data: &[u8]) {
+    let read = core.read(MapId(map), 0, data.len()).unwrap();
+    let differs = read.iter().zip(data).position(|(a, b)| a != b);
+    assert_eq!(differs, None, "map {map} differs");
+}
+
+fn assert_clean(core: &Core) {
+    let report = core.check(true, &mut |_, _| ()).unwrap();
+    assert!(report.is_clean(), "{:#?}", report.problems);
+}
+
+fn delete(core: &Core, map: u64) {
+    core.detach(MapId(map), |_| ()).unwrap();
+    let map = core.signals.next_detached(Duration::ZERO).unwrap();
+    core.reclaim(map).unwrap();
+}
+
+fn pbn(core: &Core, map: u64, lbn: u64) -> Pbn {
+    let key = ShardKey { map: MapId(map), shard: lbn / SHARD_BLOCKS };
+    let at = (lbn % SHARD_BLOCKS) as u16;
+    match core.shard(key).unwrap().slice(at, at + 1).next().unwrap().target {
+        Target::Data(pbn) => pbn,
+        other => panic!("block {lbn} of map {map} is {other:?}"),
+    }
+}
+
+fn entry(core: &Core, pbn: Pbn) -> Entry {
+    core.entries_at(&[pbn]).unwrap()[&pbn]
+}
+
+fn close(core: &Core) {
+    core.checkpoint().unwrap();
+    core.leave_cleanly();
+}
+
+/// A volume whose first file's hints are on disk, with the file's content.
+fn volume_with_disk_level() -> (Devices, Core, Vec<u8>) {
+    let (devices, core) = volume(Inline::All);
+    let data = unique(MANY, 1);
+    write_many(&core, 1, &data);
+    revisit_all(&core);
+    core.checkpoint().unwrap();
+    (devices, core, data)
+}

@@ -1,0 +1,153 @@
+//! Hints on a sample: both levels name every live block of it and no other, and what one mount left complete passes
+//! for that in the next one only if it is.
+
+use crate::Profile;
+
+use super::*;
+
+fn sampled(hint_sample: u32) -> Settings {
+    Settings { hint_sample, hint_bytes: 12 << 10, ..settings(Inline::All) }
+}
+
+fn open(devices: Devices, settings: Settings) -> (Devices, Core) {
+    let devices = Devices { settings, ..devices };
+    let core = devices.open();
+    core.fill_hints().unwrap();
+    (devices, core)
+}
+
+/// Whether a level names the block.
+fn is_named(core: &Core, tag: crate::Tag, pbn: Pbn) -> bool {
+    let mut pbns = Vec::new();
+    core.hints.memory.lock().peek(tag, &mut pbns);
+    pbns.contains(&pbn) || core.look_up_on_disk(&[tag]).contains(&Hint::new(tag, pbn))
+}
+
+/// The tags and blocks of a file of `MANY` blocks.
+fn blocks_of(core: &Core, map: u64) -> Vec<(crate::Tag, Pbn)> {
+    let pbns: Vec<Pbn> = (0..MANY as u64).map(|lbn| pbn(core, map, lbn)).collect();
+    pbns.into_iter().map(|pbn| (entry(core, pbn).tag, pbn)).collect()
+}
+
+/// How many blocks of a file are in the sample, all of which must be named, and how many others are.
+fn named(core: &Core, map: u64) -> (usize, usize) {
+    core.merge_evicted();
+    let (inside, outside): (Vec<_>, Vec<_>) =
+        blocks_of(core, map).into_iter().partition(|(tag, _)| core.hints.sample.has(*tag));
+    let missing = inside.iter().filter(|(tag, pbn)| !is_named(core, *tag, *pbn)).count();
+    assert_eq!(missing, 0, "of {} blocks of {:?}", inside.len(), core.hints.sample);
+    (inside.len(), outside.iter().filter(|(tag, pbn)| is_named(core, *tag, *pbn)).count())
+}
+
+#[test]
+fn hints_name_the_live_blocks_of_the_sample_and_no_others() {
+    for inline in [Inline::All, Inline::Off] {
+        let devices = Devices::new(DATA, Settings { inline, ..sampled(4) });
+        let core = devices.open();
+        write_many(&core, 1, &unique(MANY, 1));
+        let (inside, outside) = named(&core, 1);
+        assert!(inside > MANY / 5 && inside < MANY / 3, "{inside} of {MANY} in a sample of 1 of 4");
+        assert_eq!(outside, 0);
+        work_all(&core, true);
+        assert_eq!(counter(&core, "hints_healed"), 0, "a block that is not of the sample has lost nothing");
+        assert_eq!(named(&core, 1), (inside, 0));
+        core.hints.memory.lock().clear();
+        core.hints.disk.lock().as_mut().unwrap().begin_anew().unwrap();
+        work_all(&core, true);
+        assert_eq!(counter(&core, "hints_healed"), inside as u64, "those of the sample have");
+        assert_eq!(named(&core, 1), (inside, 0));
+    }
+}
+
+#[test]
+fn the_worker_finds_every_copy_of_what_is_in_the_sample() {
+    let devices = Devices::new(DATA, Settings { inline: Inline::Off, ..sampled(4) });
+    let core = devices.open();
+    let data = unique(MANY, 1);
+    write_many(&core, 1, &data);
+    write_many(&core, 2, &data);
+    let (inside, _) = named(&core, 1);
+    work_all(&core, true);
+    assert!(used(&core) <= (2 * MANY - inside) as u64, "{} blocks in use", used(&core));
+    let first = blocks_of(&core, 1);
+    let second = blocks_of(&core, 2);
+    let differ = first.iter().zip(&second).filter(|(a, b)| core.hints.sample.has(a.0) && a.1 != b.1).count();
+    assert_eq!(differ, 0);
+    assert_holds(&core, 2, &data);
+    assert_clean(&core);
+}
+
+/// Of the mounts before and after: a file of hints is complete for a sample that leaves out more, not for others.
+#[test]
+fn hints_of_another_sample_pass_for_complete_only_if_they_are() {
+    for (before, after, is_scanned) in
+        [(1, 1, false), (2, 2, false), (2, 1, true), (1, 2, false), (2, 4, false), (2, 3, true), (4, 2, true)]
+    {
+        for is_clean in [true, false] {
+            println!("1 of {before}, then 1 of {after}; clean: {is_clean}");
+            let (devices, core) = open(Devices::new(DATA, sampled(before)), sampled(before));
+            write_many(&core, 1, &unique(MANY, 1));
+            named(&core, 1);
+            core.checkpoint().unwrap();
+            if is_clean {
+                core.leave_cleanly();
+            }
+            let (_devices, core) = open(devices, sampled(after));
+            let scanned = core.hints.scan_pages_done.load(Relaxed) > 0;
+            assert_eq!(scanned, is_scanned || !is_clean);
+            assert!(core.hints.are_complete.load(Relaxed));
+            named(&core, 1);
+        }
+    }
+}
+
+#[test]
+fn hints_beyond_the_sample_are_swept() {
+    let (devices, core) = open(Devices::new(DATA, sampled(1)), sampled(1));
+    write_many(&core, 1, &unique(MANY, 1));
+    close(&core);
+    let (_devices, core) = open(devices, sampled(4));
+    assert!(named(&core, 1).1 > MANY / 2, "until then they are there");
+    while core.sweep_some() {}
+    let (inside, outside) = named(&core, 1);
+    assert_eq!((outside, core.disk_level_size().1), (0, inside as u64));
+    assert_eq!(counter(&core, "hints_swept"), (MANY - inside) as u64);
+}
+
+/// Profiles as they are, with memory for every hint, so that each mount reads the table.
+#[test]
+fn a_volume_goes_from_server_to_desktop_and_back() {
+    let profile = |profile| Settings { inline: Inline::All, ..Settings::of(profile, 64 << 20) };
+    let (mut devices, mut core) = open(Devices::new(DATA, profile(Profile::Server)), profile(Profile::Server));
+    let data = unique(MANY, 1);
+    write_many(&core, 1, &data);
+    let (inside, outside) = named(&core, 1);
+    assert!(inside > MANY / 100 && inside < MANY / 40 && outside == 0, "{inside} and {outside} of {MANY}");
+    for (round, next) in [Profile::Desktop, Profile::Server, Profile::Desktop].into_iter().enumerate() {
+        close(&core);
+        (devices, core) = open(devices, profile(next));
+        let is_desktop = next == Profile::Desktop;
+        assert_eq!(named(&core, 1), (if is_desktop { MANY } else { inside }, 0));
+        write_many(&core, 2, &data);
+        let copies = used(&core) - MANY as u64;
+        assert!(copies <= if is_desktop { 0 } else { (MANY - inside) as u64 }, "round {round}: {copies} copies");
+        assert_holds(&core, 2, &data);
+        delete(&core, 2);
+        core.commit().unwrap();
+        core.release_waiting();
+        assert_clean(&core);
+    }
+}
+
+#[test]
+fn a_server_s_hints_get_their_share_when_the_volume_grows() {
+    let settings = Settings::of(Profile::Server, 1 << 30);
+    let (_devices, core) = open(Devices::new(DATA, settings.clone()), settings);
+    let bounds = |core: &Core| (core.tuning.settings.lock().hint_bytes, core.hints.memory.lock().bytes_max());
+    assert_eq!(bounds(&core), (1 << 20, 1 << 20), "the least");
+    core.grow(512 << 30).unwrap();
+    assert_eq!(bounds(&core), (16 << 20, 16 << 20), "half a TiB");
+    tune(&core, "hint_memory", "3M").unwrap();
+    core.grow(1 << 40).unwrap();
+    assert_eq!(bounds(&core), (3 << 20, 3 << 20), "what was set stays");
+}

@@ -1,0 +1,151 @@
+//! When the worker runs and what is told of it; and reads of what it shared.
+
+use super::*;
+
+#[test]
+fn a_block_read_for_one_file_serves_the_other_and_is_counted() {
+    for blocks in [1, 8, 40] {
+        let (devices, core) = volume(Inline::All);
+        let data = unique(blocks, 1);
+        write(&core, 1, 0, &data);
+        write(&core, 2, 0, &data);
+        core.checkpoint().unwrap();
+        drop(core);
+        let core = devices.open();
+        // Whether a block is shared is known while the table's page is in memory.
+        entry(&core, pbn(&core, 1, 0));
+        assert_holds(&core, 1, &data);
+        assert_eq!(counter(&core, "blocks_read_shared"), 0);
+        let read = counter(&core, "data_bytes_read");
+        assert_holds(&core, 1, &data);
+        assert_eq!(counter(&core, "blocks_read_shared"), 0, "one's own blocks are not another's");
+        assert_holds(&core, 2, &data);
+        assert_eq!(counter(&core, "blocks_read_shared"), blocks as u64, "{blocks} blocks");
+        assert_eq!(counter(&core, "data_bytes_read"), read, "shared blocks enter the cache when they are first read");
+    }
+}
+
+#[test]
+fn a_block_of_one_file_enters_the_cache_when_it_is_read_again() {
+    let (devices, core) = volume(Inline::All);
+    let data = unique(8, 1);
+    write(&core, 1, 0, &data);
+    core.checkpoint().unwrap();
+    drop(core);
+    let core = devices.open();
+    entry(&core, pbn(&core, 1, 0));
+    let mut read = Vec::new();
+    for _ in 0..3 {
+        assert_holds(&core, 1, &data);
+        read.push(counter(&core, "data_bytes_read") / BLOCK);
+    }
+    assert_eq!(read, [8, 16, 16]);
+}
+
+#[test]
+fn a_paused_worker_looks_at_nothing_until_it_is_resumed() {
+    let (_devices, core) = volume(Inline::Off);
+    let data = unique(100, 1);
+    write(&core, 1, 0, &data);
+    write(&core, 2, 0, &data);
+    core.dedup(DedupCommand::Pause);
+    core.dedup(DedupCommand::Now { full: true });
+    for _ in 0..50 {
+        assert!(!core.work().is_zero(), "nobody waits by turning");
+    }
+    let status = core.dedup_status();
+    assert_eq!((status.blocks_looked_at, status.paused, status.now), (0, true, true));
+    core.dedup(DedupCommand::Resume);
+    work_all(&core, false);
+    assert_eq!(used(&core), 100);
+}
+
+#[test]
+fn told_to_work_now_the_worker_minds_neither_its_mode_nor_requests_and_ends_by_itself() {
+    for worker in [PaceMode::Off, PaceMode::WhenIdle] {
+        let devices = Devices::new(DATA, Settings { worker, worker_blocks_per_minute: 1, ..settings(Inline::Off) });
+        let core = devices.open();
+        core.fill_hints().unwrap();
+        let data = unique(2_000, 1);
+        core.foreground.serve(|| write_many(&core, 1, &data));
+        core.foreground.serve(|| write_many(&core, 2, &data));
+        core.work();
+        let status = core.dedup_status();
+        assert_eq!((status.blocks_looked_at, status.now, status.skipped_blocks), (0, false, 4_000), "{status:?}");
+        assert_eq!((status.inline_percent, status.rebuild_pages), (0.0, 0));
+        work_all(&core, false);
+        let status = core.dedup_status();
+        assert_eq!((status.blocks_looked_at, status.blocks_remapped, status.skipped_blocks), (4_000, 2_000, 0));
+        assert_eq!(used(&core), 2_000);
+        core.foreground.serve(|| write_many(&core, 3, &data));
+        core.work();
+        assert_eq!(core.dedup_status().blocks_looked_at, 4_000, "and then minds them again");
+    }
+}
+
+#[test]
+fn a_full_pass_tells_how_far_it_is() {
+    let (_devices, core) = volume(Inline::Off);
+    write_many(&core, 1, &unique(6_000, 1));
+    revisit_all(&core);
+    core.dedup(DedupCommand::Now { full: true });
+    assert!(core.dedup_status().full_pass);
+    let mut done = 0;
+    loop {
+        core.work();
+        let status = core.dedup_status();
+        if !status.full_pass {
+            break;
+        }
+        assert_eq!(status.pass_blocks, 6_000);
+        assert!(status.pass_blocks_done >= done && status.pass_blocks_done <= 6_000, "{status:?}");
+        done = status.pass_blocks_done;
+    }
+    work_all(&core, false);
+    assert_eq!(core.dedup_status().blocks_looked_at, 12_000);
+    assert_eq!(core.dedup_status().eta_seconds, None);
+}
+
+#[test]
+fn a_write_that_asks_to_be_admitted_and_a_status_do_not_wait_for_each_other() {
+    let (_devices, core) = volume(Inline::Adaptive);
+    let admission = core.inline.admission.lock();
+    std::thread::scope(|scope| {
+        scope.spawn(|| core.admit());
+        std::thread::sleep(Duration::from_millis(100));
+        let settings = core.tuning.settings.try_lock_for(Duration::from_millis(500));
+        let is_free = settings.is_some();
+        drop((settings, admission));
+        assert!(is_free, "whoever waits for the controller holds the settings, for which its holder may wait");
+    });
+}
+
+#[test]
+fn whoever_ranks_has_his_turns_when_nothing_is_left_to_look_at_and_now_ends_behind_them() {
+    const TURNS: u64 = 5;
+    let (_devices, core) = volume(Inline::Off);
+    let core = Arc::new(core);
+    let (taken, ranked) = (Arc::new(AtomicU64::new(0)), Arc::downgrade(&core));
+    let turns = taken.clone();
+    let turn = move || {
+        let core = ranked.upgrade().expect("the test holds it");
+        assert!(!core.is_revisit_left(), "blocks that were skipped come first");
+        let turn = turns.fetch_add(1, Relaxed);
+        if turn == 1 {
+            // A file that may share more now.
+            core.look_again_at_refused(Work::Owner(2));
+        }
+        Ok((turn < TURNS).then_some(0))
+    };
+    assert!(core.worker.rank_turn.set(Box::new(turn)).is_ok());
+    let data = unique(100, 1);
+    write(&core, 1, 0, &data);
+    write(&core, 2, 0, &data);
+    core.dedup(DedupCommand::Pause);
+    core.work();
+    assert_eq!(taken.load(Relaxed), 0, "he is held with the worker");
+    core.dedup(DedupCommand::Resume);
+    work_all(&core, false);
+    assert_eq!((taken.load(Relaxed), core.dedup_status().now), (TURNS + 1, false), "the last one had nothing to do");
+    assert_eq!((used(&core), core.dedup_status().blocks_looked_at), (100, 300));
+}

@@ -1,0 +1,186 @@
+//! Threads on one small volume, under a scheduler that decides at every lock, atomic operation and device request who
+//! goes on: what no luck with real threads would meet in years is tried in seconds, and repeats from its seed.
+//!
+//! After every schedule: each file holds what its one writer made of it, `check` finds nothing, a power cut has lost
+//! nothing that a commit acknowledged, and every block that is not in use can be handed out. `docs/schedules.md` says
+//! how many schedules there are and how to repeat one. Not covered here: memory orders (the scheduler's atomics are
+//! sequentially consistent), RocksDB, real devices.
+
+mod model;
+mod roles;
+mod volume;
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::{Config, FailurePersistence, Runner};
+
+use crate::settings::values::{FingerprintMode, Inline};
+use crate::tests::fixture::Random;
+use roles::{Roles, run};
+use volume::Shape;
+
+/// Schedules of one seed: the same work in as many orders.
+const ROUND: usize = 20;
+/// Schedules of each test, unless `ONCEFS_SCHEDULES` says otherwise.
+const SCHEDULES: usize = 2_000;
+/// Moments at which a thread that goes before all others falls behind them, plus one (PCT's depth).
+const PCT_DEPTH: usize = 4;
+/// A schedule of so many steps does not end.
+const STEPS_MAX: usize = 1_000_000;
+const STACK_BYTES: usize = 256 << 10;
+
+fn number(variable: &str) -> Option<usize> {
+    let value = std::env::var(variable).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{variable}={value} is not a number")))
+}
+
+fn config() -> Config {
+    let mut config = Config::new();
+    config.stack_size = STACK_BYTES;
+    config.failure_persistence = FailurePersistence::None;
+    config.max_steps = shuttle::MaxSteps::FailAfter(STEPS_MAX);
+    config.silence_warnings = true;
+    config
+}
+
+/// Seeds take turns: any thread may go on at any moment, or priorities decide that change at few of them.
+fn run_round(seed: u64, work: impl Fn() + Send + Sync + 'static) {
+    fn run(scheduler: impl Scheduler + 'static, work: impl Fn() + Send + Sync + 'static) {
+        Runner::new(scheduler, config()).run(work);
+    }
+    match seed % 2 {
+        0 => run(RandomScheduler::new_from_seed(seed, ROUND), work),
+        _ => run(PctScheduler::new_from_seed(seed, PCT_DEPTH, ROUND), work),
+    }
+}
+
+/// Runs one round for each seed; of a failure it says how to repeat it. The test that calls it gives the name.
+fn explore<F: Fn(Random) + Copy + Send + Sync + 'static>(work: F) {
+    let name = std::any::type_name::<F>().trim_start_matches("oncefs_engine::").trim_end_matches("::{{closure}}");
+    let only = number("ONCEFS_SCHEDULES_SEED");
+    let rounds = number("ONCEFS_SCHEDULES").unwrap_or(SCHEDULES).div_ceil(ROUND);
+    let seeds = only.map_or(0..rounds, |seed| seed..seed + 1);
+    println!("{name}: {} schedules, seeds {} to {}", seeds.len() * ROUND, seeds.start, seeds.end - 1);
+    for seed in seeds.map(|seed| seed as u64) {
+        let begun = Arc::new(AtomicUsize::new(0));
+        let counter = begun.clone();
+        let round = move || {
+            run_round(seed, move || {
+                counter.fetch_add(1, Relaxed);
+                work(Random(seed));
+            })
+        };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(round)) {
+            eprintln!(
+                "schedule {} of seed {seed} fails; to repeat it: ONCEFS_SCHEDULES_SEED={seed} cargo test --release \
+                 -p oncefs-engine --features schedules --lib {name} -- --exact --nocapture",
+                begun.load(Relaxed)
+            );
+            resume_unwind(panic);
+        }
+    }
+}
+
+const NOBODY: Roles =
+    Roles { writers: 0, readers: 0, committers: 0, checkpointers: 0, releasers: 0, reclaimers: 0, workers: 0 };
+
+/// Blocks that one writer shares in-line are freed by the other.
+#[test]
+fn writers_share_what_others_free() {
+    explore(|random| run(Shape::small(), Roles { writers: 2, committers: 1, releasers: 1, ..NOBODY }, random));
+}
+
+/// The same without a disk level, and where fingerprints are missing, so that bytes are compared.
+#[test]
+fn writers_compare_what_others_free() {
+    explore(|random| {
+        let shape = Shape { fingerprints: FingerprintMode::Lazy, has_two_levels: false, ..Shape::small() };
+        run(shape, Roles { writers: 2, committers: 1, releasers: 1, ..NOBODY }, random);
+    });
+}
+
+/// Data in the log is placed while its blocks are freed, and its records are trimmed.
+#[test]
+fn checkpoints_run_beside_writers() {
+    explore(|random| run(Shape::small(), Roles { writers: 2, checkpointers: 2, releasers: 1, ..NOBODY }, random));
+}
+
+/// Data goes to the data area, which commits have to flush.
+#[test]
+fn large_writes_run_beside_commits() {
+    explore(|random| {
+        let roles = Roles { writers: 2, committers: 2, checkpointers: 1, releasers: 1, ..NOBODY };
+        run(Shape::large(), roles, random);
+    });
+}
+
+/// Who waits for the committer is told when all that it published is durable, and not before.
+#[test]
+fn barriers_are_answered_when_all_is_durable() {
+    explore(|random| {
+        let shape = Shape { has_committer: true, ..Shape::small() };
+        run(shape, Roles { writers: 3, committers: 1, releasers: 1, ..NOBODY }, random);
+    });
+}
+
+/// Holes are punched where large writes go next.
+#[test]
+fn holes_are_punched_beside_large_writes() {
+    explore(|random| run(Shape::large(), Roles { writers: 2, committers: 1, releasers: 2, ..NOBODY }, random));
+}
+
+/// Who looked a block up reads it, though it was freed meanwhile.
+#[test]
+fn readers_meet_no_block_of_others() {
+    explore(|random| {
+        run(Shape::small(), Roles { writers: 2, readers: 2, committers: 1, releasers: 1, ..NOBODY }, random);
+    });
+}
+
+/// The worker remaps what writers change, cut, clone and delete.
+#[test]
+fn the_worker_remaps_beside_writers() {
+    explore(|random| {
+        let shape = Shape { inline: Inline::Off, fingerprints: FingerprintMode::Lazy, ..Shape::small() };
+        run(shape, Roles { writers: 2, workers: 1, committers: 1, reclaimers: 1, ..NOBODY }, random);
+    });
+}
+
+/// Its remaps meet checkpoints, releases and punched holes.
+#[test]
+fn the_worker_remaps_beside_checkpoints() {
+    explore(|random| {
+        let shape = Shape { inline: Inline::Off, ..Shape::small() };
+        run(shape, Roles { writers: 1, workers: 1, checkpointers: 1, releasers: 1, ..NOBODY }, random);
+    });
+}
+
+#[test]
+fn all_roles_together() {
+    explore(|random| {
+        let background = Roles { checkpointers: 1, releasers: 1, reclaimers: 1, workers: 1, ..NOBODY };
+        run(Shape::small(), Roles { writers: 2, readers: 1, committers: 1, ..background }, random);
+    });
+}
+
+/// What a failure prints is worth nothing if the next run differs.
+#[test]
+fn a_seed_repeats_its_schedules() {
+    let steps = |seed: u64| {
+        let steps = Arc::new(AtomicUsize::new(0));
+        let sum = steps.clone();
+        run_round(seed, move || {
+            let roles = Roles { writers: 2, workers: 1, checkpointers: 1, releasers: 1, ..NOBODY };
+            run(Shape::small(), roles, Random(seed));
+            sum.fetch_add(shuttle::current::context_switches(), Relaxed);
+        });
+        steps.load(Relaxed)
+    };
+    for seed in 0..8 {
+        assert_eq!(steps(seed), steps(seed), "steps of seed {seed}, run twice");
+    }
+    assert_ne!(steps(0), steps(2), "other seeds do other things");
+}

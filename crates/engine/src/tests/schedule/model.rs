@@ -1,0 +1,211 @@
+//! What the files have to hold, now and after a power cut at any device request.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use parking_lot::Mutex;
+
+use crate::core::Core;
+use crate::tests::fixture::{Devices, Random};
+use crate::{BLOCK_BYTES, Change, MapId, Result};
+
+pub const BLOCK: u64 = BLOCK_BYTES as u64;
+/// Blocks read at a time: more in as many places would be read by threads that no scheduler knows.
+const READ_BLOCKS: usize = 4;
+/// Block contents that several files may have.
+const COMMON: u64 = 4;
+/// At one of the first so many device requests the power is cut; some schedules have fewer.
+const REQUESTS: u64 = 100;
+/// And before one in so many flushes of the log, when a group is written and not durable yet.
+const LOG_FLUSHES: u64 = 3;
+/// And after one in so many commits that a writer waited for.
+const COMMITS: u64 = 3;
+/// Of these the first so many are looked at.
+const CUTS_MAX: usize = 3;
+
+/// What a file holds, block by block: 0 is a hole, anything else the content of that number.
+pub type Content = Vec<u64>;
+
+/// A block tells its content by its first word, so that a reader can see whether it is whole. Number 0 is zeros.
+fn fill(block: &mut [u8], id: u64) {
+    let mut words = Random(id);
+    let (first, rest) = block.split_at_mut(8);
+    first.copy_from_slice(&id.to_le_bytes());
+    rest.chunks_exact_mut(8).filter(|_| id > 0).for_each(|word| word.copy_from_slice(&words.next().to_le_bytes()));
+}
+
+pub fn bytes_of(content: &[u64]) -> Vec<u8> {
+    let mut bytes = vec![0; content.len() * BLOCK_BYTES];
+    bytes.chunks_exact_mut(BLOCK_BYTES).zip(content).for_each(|(block, id)| fill(block, *id));
+    bytes
+}
+
+/// Contents that other files have too, and new ones, or new ones only. Holes are rare.
+pub fn content(random: &mut Random, blocks: u64) -> Content {
+    let kinds = if random.below(2) == 0 { 8 } else { 1 };
+    let mut id = || match random.below(kinds) {
+        1 => 0,
+        2..=4 => 1 + random.below(COMMON),
+        _ => 1 << 40 | random.next(),
+    };
+    (0..blocks).map(|_| id()).collect()
+}
+
+/// Reads whole blocks, each of which must be one that was written.
+pub fn read(core: &Core, map: MapId, first: u64, blocks: u64) -> Result<Content> {
+    let mut content = Content::new();
+    for at in (first..first + blocks).step_by(READ_BLOCKS) {
+        let count = (first + blocks - at).min(READ_BLOCKS as u64);
+        let bytes = core.read(map, at * BLOCK, count as usize * BLOCK_BYTES)?.to_vec();
+        for block in bytes.chunks(BLOCK_BYTES) {
+            let id = u64::from_le_bytes(block[..8].try_into().unwrap());
+            assert!(bytes_of(&[id]) == block, "a block that begins with {id:x} is not the one that was written");
+            content.push(id);
+        }
+    }
+    Ok(content)
+}
+
+/// A file with its possible contents: all since the last commit that its writer knows of.
+#[derive(Clone)]
+pub struct File {
+    pub map: MapId,
+    pub versions: Vec<Content>,
+    /// What it ever held.
+    pub seen: BTreeSet<u64>,
+}
+
+impl File {
+    pub fn new(map: MapId) -> Self {
+        Self { map, versions: vec![Vec::new()], seen: BTreeSet::from([0]) }
+    }
+
+    pub fn newest(&self) -> &Content {
+        self.versions.last().expect("a file has a content")
+    }
+}
+
+/// The files as their writers know them, beside the devices. Its locks are not the scheduler's: a power cut takes
+/// both in one step.
+pub struct Model {
+    pub devices: Devices,
+    files: Mutex<Vec<File>>,
+    requests_until_cut: AtomicU64,
+    random: Mutex<Random>,
+    cuts: Mutex<Vec<(Devices, Vec<File>)>>,
+}
+
+impl Model {
+    /// A new volume.
+    pub fn new(devices: Devices, mut random: Random) -> Self {
+        let requests_until_cut = AtomicU64::new(random.below(REQUESTS));
+        let (files, cuts) = (Mutex::default(), Mutex::default());
+        Self { devices, files, requests_until_cut, random: Mutex::new(random), cuts }
+    }
+
+    /// A device gets a request: it may be the one that does not happen any more.
+    pub fn request(&self) {
+        if self.requests_until_cut.fetch_sub(1, Relaxed) == 0 {
+            self.cut();
+        }
+    }
+
+    /// The log is about to be flushed.
+    pub fn log_flush(&self) {
+        self.cut_once_in(LOG_FLUSHES);
+    }
+
+    fn cut_once_in(&self, times: u64) {
+        if self.random.lock().below(times) == 0 {
+            self.cut();
+        }
+    }
+
+    /// Keeps what a power cut leaves at this moment.
+    fn cut(&self) {
+        let mut cuts = self.cuts.lock();
+        if cuts.len() < CUTS_MAX {
+            cuts.push((self.devices.after_power_cut(&mut self.random.lock()), self.files.lock().clone()));
+        }
+    }
+
+    /// A further file, empty.
+    pub fn add(&self, map: MapId) {
+        self.files.lock().push(File::new(map));
+    }
+
+    /// How many files there are.
+    pub fn len(&self) -> usize {
+        self.files.lock().len()
+    }
+
+    /// A file as its writer left it.
+    pub fn file(&self, slot: usize) -> File {
+        self.files.lock()[slot].clone()
+    }
+
+    /// The new content is possible from before the change on.
+    pub fn expect(&self, slot: usize, content: Content) {
+        let file = &mut self.files.lock()[slot];
+        file.seen.extend(&content);
+        file.versions.push(content);
+    }
+
+    /// A change that was refused did not happen.
+    pub fn did_not_happen(&self, slot: usize) {
+        self.files.lock()[slot].versions.pop();
+    }
+
+    /// The file is another one from now on.
+    pub fn replace(&self, slot: usize, map: MapId) {
+        self.files.lock()[slot].map = map;
+    }
+
+    /// A commit that began when files had so many versions was acknowledged.
+    pub fn acknowledge(&self, versions: &[(usize, usize)]) {
+        let mut files = self.files.lock();
+        for (slot, count) in versions {
+            files[*slot].versions.drain(..count - 1);
+        }
+        drop(files);
+        self.cut_once_in(COMMITS);
+    }
+
+    /// After a power cut each file holds one of its possible contents: at the cuts in between, and now.
+    pub fn check_power_cuts(&self) {
+        recovered(&self.devices.after_power_cut_of_all(), &self.files.lock(), "after a power cut at the end");
+        for (devices, files) in self.cuts.lock().drain(..) {
+            recovered(&devices, &files, "after a power cut in between");
+        }
+    }
+}
+
+/// Keeps a file's map and size with its change.
+pub fn note(slot: usize, map: MapId, content: &Content) -> impl FnOnce(i64, &mut Change) + use<> {
+    let value = [map.0.to_le_bytes(), (content.len() as u64).to_le_bytes()].concat();
+    move |_, change| change.put(vec![0x10, slot as u8], value)
+}
+
+/// The file is no more.
+pub fn note_gone(slot: usize) -> impl FnOnce(&mut Change) {
+    move |change| change.delete(vec![0x10, slot as u8])
+}
+
+/// The volume as recovered holds, for each file, one of its possible contents.
+fn recovered(devices: &Devices, files: &[File], when: &str) {
+    let core = devices.open();
+    for (slot, file) in files.iter().enumerate() {
+        let record = core.get(&[0x10, slot as u8]).unwrap();
+        let number =
+            |at: usize| record.as_ref().map_or(0, |record| u64::from_le_bytes(record[at..at + 8].try_into().unwrap()));
+        let found = read(&core, MapId(number(0)), 0, number(8)).unwrap();
+        assert!(file.versions.contains(&found), "{when}: file {slot} holds {found:x?}, none of {:x?}", file.versions);
+    }
+    assert_clean(&core, when);
+}
+
+pub fn assert_clean(core: &Core, when: &str) {
+    let report = core.check(true, &mut |_, _| ()).unwrap();
+    assert!(report.is_clean(), "{when}: {:#?}", report.problems);
+}

@@ -1,0 +1,187 @@
+//! What each thread does: few operations, which its own generator chooses.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shuttle::thread;
+
+use crate::tests::fixture::Random;
+use crate::{BackgroundStep, Blocks, Error, Lbn, Result};
+
+use super::model::{BLOCK, Content, bytes_of, content, note, note_gone, read};
+use super::volume::{Shape, Volume};
+
+/// Files of each writer.
+const FILES: usize = 2;
+/// What a thread does, it does so often.
+const TIMES: usize = 3;
+/// Changes and commits of a writer each time.
+const CHANGES: usize = 2;
+/// Where changes begin, at most.
+const FIRST_MAX: u64 = 3;
+/// Blocks that a reader reads: those of a file that is not large.
+const READ_BLOCKS: u64 = 6;
+/// Blocks that the worker looks at in one turn.
+const REVISITED: u64 = 8;
+
+/// How many threads there are of each kind.
+#[derive(Clone, Copy)]
+pub struct Roles {
+    /// Change files of their own, and commit.
+    pub writers: u64,
+    /// Read the writers' files, and clone parts of them.
+    pub readers: u64,
+    /// Commit.
+    pub committers: u64,
+    /// Checkpoint.
+    pub checkpointers: u64,
+    /// Make freed blocks reusable, and punch holes.
+    pub releasers: u64,
+    /// Free deleted files.
+    pub reclaimers: u64,
+    /// Deduplicate out of line.
+    pub workers: u64,
+}
+
+type Role = fn(&Volume, usize, &mut Random);
+
+/// Lets all of them work on a new volume and holds it to the model.
+pub fn run(shape: Shape, roles: Roles, mut random: Random) {
+    let files = FILES * roles.writers as usize;
+    let volume = Arc::new(Volume::new(shape, files, Random(random.next())));
+    let kinds: [(u64, Role); 7] = [
+        (roles.writers, write),
+        (roles.readers, read_others),
+        (roles.committers, |volume, _, _| volume.commit(0..0)),
+        (roles.checkpointers, |volume, _, _| volume.core.checkpoint().unwrap()),
+        (roles.releasers, release),
+        (roles.reclaimers, |volume, _, _| reclaim(volume)),
+        (roles.workers, deduplicate),
+    ];
+    let mut threads = Vec::new();
+    for (count, role) in kinds {
+        for index in 0..count as usize {
+            let (volume, mut random) = (volume.clone(), Random(random.next()));
+            threads.push(thread::spawn(move || (0..TIMES).for_each(|_| role(&volume, index, &mut random))));
+        }
+    }
+    let committer = shape.has_committer.then(|| {
+        let volume = volume.clone();
+        thread::spawn(move || volume.commit_until_stopped())
+    });
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    if let Some(committer) = committer {
+        volume.core.signals.stop();
+        committer.join().unwrap();
+    }
+    Arc::into_inner(volume).expect("all threads ended").finish();
+}
+
+/// Changes files of its own, reads them back, and now and then commits.
+fn write(volume: &Volume, writer: usize, random: &mut Random) {
+    let own = writer * FILES..(writer + 1) * FILES;
+    for _ in 0..CHANGES {
+        let slot = own.start + random.below(FILES as u64) as usize;
+        if random.below(4) == 0 {
+            volume.commit(own.clone());
+        } else {
+            change(volume, slot, random);
+        }
+        let file = volume.model.file(slot);
+        let found = read(&volume.core, file.map, 0, file.newest().len() as u64).unwrap();
+        assert_eq!(&found, file.newest(), "file {slot} differs from what its writer wrote");
+    }
+}
+
+fn change(volume: &Volume, slot: usize, random: &mut Random) {
+    let mut new = volume.model.file(slot).newest().clone();
+    let first = random.below(FIRST_MAX);
+    let blocks = if random.below(2) == 0 { volume.shape.write_blocks_max } else { 1 + random.below(3) };
+    let range = first as usize..(first + blocks) as usize;
+    let kind = random.below(10);
+    match kind {
+        0 => new.resize(range.start, 0),
+        1 => new.clear(),
+        2 | 3 => {
+            let other = volume.model.file(slot ^ 1).newest().clone();
+            new.resize(new.len().max(range.end), 0);
+            let source = (0..range.len()).map(|n| other.get(n).copied().unwrap_or(0));
+            range.clone().zip(source).for_each(|(at, id)| new[at] = id);
+        }
+        _ => {
+            new.resize(new.len().max(range.end), 0);
+            let written = if kind == 4 { vec![0; range.len()] } else { content(random, blocks) };
+            new[range.clone()].copy_from_slice(&written);
+        }
+    }
+    volume.model.expect(slot, new.clone());
+    match publish(volume, slot, kind, range.clone(), &new) {
+        Ok(()) => {}
+        Err(Error::NoSpace) => {
+            volume.core.make_room().unwrap();
+            match publish(volume, slot, kind, range, &new) {
+                Err(Error::NoSpace) => volume.model.did_not_happen(slot),
+                other => other.unwrap(),
+            }
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn publish(volume: &Volume, slot: usize, kind: u64, range: std::ops::Range<usize>, new: &Content) -> Result<()> {
+    let (core, map) = (&volume.core, volume.model.file(slot).map);
+    let (at, blocks) = (range.start as u64, range.len() as u64);
+    let noted = note(slot, map, new);
+    match kind {
+        0 => core.truncate(map, at * BLOCK, noted),
+        1 => {
+            core.detach(map, note_gone(slot))?;
+            volume.model.replace(slot, volume.fresh_map());
+            Ok(())
+        }
+        2 | 3 => {
+            let other = volume.model.file(slot ^ 1).map;
+            core.clone_blocks((other, Lbn(0)), (map, Lbn(at)), Blocks(blocks), noted)
+        }
+        4 => core.zero(map, at * BLOCK, blocks * BLOCK, false, noted),
+        _ => core.write(map, at * BLOCK, &bytes_of(&new[range]), noted),
+    }
+}
+
+/// Reads any file, whoever changes it meanwhile: it has only what its writer put there.
+fn read_others(volume: &Volume, _: usize, random: &mut Random) {
+    let slot = random.below(volume.model.len() as u64) as usize;
+    let file = volume.model.file(slot);
+    match read(&volume.core, file.map, 0, READ_BLOCKS) {
+        Ok(found) => {
+            let seen = volume.model.file(slot).seen;
+            assert!(found.iter().all(|id| seen.contains(id)), "file {slot} has {found:x?}, its writer knows {seen:x?}");
+        }
+        Err(error) => assert!(matches!(error, Error::MapDetached), "{error}"),
+    }
+}
+
+fn release(volume: &Volume, _: usize, random: &mut Random) {
+    volume.core.release_waiting();
+    if random.below(2) == 0 {
+        volume.core.punch_some();
+    }
+}
+
+fn reclaim(volume: &Volume) {
+    if let Some(map) = volume.core.signals.next_detached(Duration::ZERO) {
+        volume.core.reclaim(map).unwrap();
+    }
+}
+
+fn deduplicate(volume: &Volume, _: usize, random: &mut Random) {
+    match random.below(6) {
+        0 => volume.core.begin_full_pass(),
+        1 => {
+            volume.core.sweep_some();
+        }
+        _ => {
+            volume.core.run(BackgroundStep::Revisit { blocks_max: REVISITED }).unwrap();
+        }
+    }
+}

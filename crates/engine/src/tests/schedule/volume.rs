@@ -1,0 +1,236 @@
+//! A volume in memory, so small that every freed block is soon used again, on devices that ask the scheduler.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
+
+use shuttle::sync::mpsc;
+
+use crate::background::threads::answer;
+use crate::core::Core;
+use crate::device::Device;
+use crate::kv::{Kv, KvMemory, Put};
+use crate::settings::values::{FingerprintMode, Inline, Settings};
+use crate::space::allocate::Claim;
+use crate::space::allocator::Run;
+use crate::sync::AtomicBool;
+use crate::tests::fixture::{Devices, Random, one_level, two_levels};
+use crate::{BackgroundStep, Blocks, MapId, Medium, Result};
+
+use super::model::{Model, assert_clean, read};
+
+/// What a volume keeps back from ordinary writes; these blocks are given away before the work begins.
+const KEPT_BACK: u64 = 256;
+
+/// What a volume is like.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    /// Blocks that can be handed out.
+    pub blocks: u64,
+    /// The longest write.
+    pub write_blocks_max: u64,
+    /// Which requests are looked up.
+    pub inline: Inline,
+    /// When fingerprints are computed.
+    pub fingerprints: FingerprintMode,
+    /// Hints leave memory for a disk level, and a worker has work.
+    pub has_two_levels: bool,
+    /// Writers do not commit themselves: they wait for the committer.
+    pub has_committer: bool,
+}
+
+impl Shape {
+    /// Writes are staged and ride in the log.
+    pub fn small() -> Self {
+        let (inline, fingerprints) = (Inline::All, FingerprintMode::Eager);
+        Self { blocks: 12, write_blocks_max: 3, inline, fingerprints, has_two_levels: true, has_committer: false }
+    }
+
+    /// Some writes go to the data area at once.
+    pub fn large() -> Self {
+        Self { blocks: 110, write_blocks_max: 34, ..Self::small() }
+    }
+}
+
+struct Scheduled<T: ?Sized> {
+    inner: Arc<T>,
+    model: Arc<Model>,
+    is_log: bool,
+}
+
+impl<T: ?Sized> Scheduled<T> {
+    /// Before a request, and after it: anybody may go on first.
+    fn switch(&self) {
+        AtomicBool::new(false).load(SeqCst);
+        self.model.request();
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&T) -> R) -> R {
+        self.switch();
+        let result = change(&self.inner);
+        self.switch();
+        result
+    }
+}
+
+impl Device for Scheduled<dyn Device> {
+    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        self.switch();
+        self.inner.read_at(bytes, at)
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.change(|device| device.write_at(bytes, at))
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.change(|device| {
+            if self.is_log {
+                self.model.log_flush();
+            }
+            device.flush()
+        })
+    }
+
+    fn punch(&self, at: u64, len: u64) -> io::Result<()> {
+        self.change(|device| device.punch(at, len))
+    }
+
+    fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
+        self.inner.next_data(at)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn grow(&self, len: u64) -> io::Result<()> {
+        self.inner.grow(len)
+    }
+}
+
+impl Kv for Scheduled<dyn Kv> {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.switch();
+        self.inner.get(key)
+    }
+
+    fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        self.switch();
+        self.inner.scan(from, to, limit)
+    }
+
+    fn write(&self, batch: Vec<Put>) -> Result<()> {
+        self.change(|kv| kv.write(batch))
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.change(|kv| kv.flush())
+    }
+
+    fn memory(&self) -> KvMemory {
+        self.inner.memory()
+    }
+}
+
+fn open(model: &Arc<Model>) -> Core {
+    let medium = model.devices.medium();
+    let scheduled = |inner, is_log| -> Arc<dyn Device> { Arc::new(Scheduled { inner, model: model.clone(), is_log }) };
+    let medium = Medium {
+        data: scheduled(medium.data, false),
+        table: scheduled(medium.table, false),
+        log: scheduled(medium.log, true),
+        kv: Arc::new(Scheduled { inner: medium.kv, model: model.clone(), is_log: false }),
+        ..medium
+    };
+    model.devices.open_medium(medium)
+}
+
+/// The volume, and what has to be in it.
+pub struct Volume {
+    pub core: Core,
+    pub model: Arc<Model>,
+    pub shape: Shape,
+    given_away: Vec<Run>,
+}
+
+impl Volume {
+    /// An empty volume; `files` files without a block.
+    pub fn new(shape: Shape, files: usize, random: Random) -> Self {
+        let levels = if shape.has_two_levels { two_levels() } else { one_level() };
+        let settings = Settings { inline: shape.inline, fingerprints: shape.fingerprints, ..levels };
+        let devices = Devices::new(Blocks(1 + KEPT_BACK + shape.blocks), settings);
+        let model = Arc::new(Model::new(devices, random));
+        let core = open(&model);
+        let mut load = |region| core.load_region(region);
+        let given_away = core.space.allocator.lock().allocate(KEPT_BACK, &mut load).unwrap();
+        let volume = Self { core, model, shape, given_away };
+        (0..files).for_each(|_| volume.model.add(volume.fresh_map()));
+        volume
+    }
+
+    /// A map id that no file had.
+    pub fn fresh_map(&self) -> MapId {
+        self.core.maps.take_id()
+    }
+
+    /// Commits; what these files held before is durable then.
+    pub fn commit(&self, slots: std::ops::Range<usize>) {
+        let current: Vec<_> = slots.map(|slot| (slot, self.model.file(slot).versions.len())).collect();
+        match self.shape.has_committer {
+            true => self.wait_for_commit(),
+            false => self.core.commit().unwrap(),
+        }
+        self.model.acknowledge(&current);
+    }
+
+    fn wait_for_commit(&self) {
+        let (sender, receiver) = mpsc::channel();
+        self.core.signals.barrier(Box::new(move |result| sender.send(result).unwrap()));
+        receiver.recv().unwrap().unwrap();
+    }
+
+    /// What the committer's thread does, without its clock: it commits when somebody waits.
+    pub fn commit_until_stopped(&self) {
+        loop {
+            let is_idle = self.core.group_times().0.is_none();
+            let policy_override = self.core.signals.next_commit(Duration::MAX, is_idle);
+            if policy_override.now {
+                answer(&self.core, policy_override.barriers);
+            }
+            if policy_override.stop {
+                return answer(&self.core, self.core.signals.next_commit(Duration::ZERO, false).barriers);
+            }
+        }
+    }
+
+    /// Everything is as it should be: now, after a power cut now, and after the one in between.
+    pub fn finish(mut self) {
+        for slot in 0..self.model.len() {
+            let file = self.model.file(slot);
+            let found = read(&self.core, file.map, 0, file.newest().len() as u64).unwrap();
+            assert_eq!(&found, file.newest(), "file {slot} differs from what its writer wrote");
+        }
+        assert_clean(&self.core, "at the end");
+        self.model.check_power_cuts();
+        self.hand_out_all();
+    }
+
+    /// Every block that is not in use can be handed out, once all that waits is done.
+    fn hand_out_all(&mut self) {
+        while self.core.run(BackgroundStep::Reclaim).unwrap() {}
+        self.core.checkpoint().unwrap();
+        self.core.release_waiting();
+        let mut allocator = self.core.space.allocator.lock();
+        self.given_away.drain(..).for_each(|run| allocator.release(run));
+        drop(allocator);
+        let sums = self.core.state.lock().sums;
+        let free = (sums.data - sums.used).0;
+        assert_eq!(self.core.space.blocks_in_flight.load(Relaxed), 0, "blocks are in flight and nobody writes");
+        let runs = self.core.allocate(free, Claim::MustSucceed);
+        let runs = runs.unwrap_or_else(|error| panic!("not all of {free} free blocks can be handed out: {error}"));
+        self.core.give_back(&runs);
+        assert_clean(&self.core, "when all is freed");
+    }
+}

@@ -1,0 +1,390 @@
+//! A volume's parts in its directory: making them, finding them, refusing what is wrong with them.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::ops::RangeInclusive;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::device::buffer::AlignedBuf;
+use crate::device::{Device, FileDevice};
+use crate::format::checkpoint::Checkpoint;
+use crate::format::page::{PAGE_BYTES, PAGE_ENTRIES, Page};
+use crate::format::record::Sums;
+use crate::format::superblock::Superblock;
+use crate::format::{keys, label};
+use crate::kv::{Kv, RocksKv};
+use crate::volume::ballast::Ballast;
+use crate::volume::open::Medium;
+use crate::volume::ownership;
+use crate::{BLOCK_BYTES, Blocks, DataPlace, Error, MapId, Result, VolumeSpec};
+
+/// The smallest log: two groups of the largest size and a checkpoint in between fit.
+const LOG_BYTES_MIN: u64 = 4 << 20;
+const LOG_BYTES_MAX: u64 = 1 << 30;
+/// The smallest data area.
+const DATA_BYTES_MIN: u64 = 16 << 20;
+/// What hints can name: 2 PiB.
+pub const DATA_BLOCKS_MAX: u64 = 1 << oncefs_dedup::HINT_PBN_BITS;
+/// The unit in which a host counts what a file takes.
+const HOST_SECTOR_BYTES: u64 = 512;
+/// Bytes zeroed in one request when the log is made.
+const ZERO_BYTES: u64 = 1 << 20;
+
+/// Paths of a volume's parts.
+struct Paths<'a> {
+    volume: &'a Path,
+}
+
+impl Paths<'_> {
+    fn part(&self, name: &str) -> PathBuf {
+        self.volume.join(name)
+    }
+
+    fn data(&self, place: &DataPlace) -> PathBuf {
+        match place {
+            DataPlace::File => self.part("data"),
+            DataPlace::Device(path) => path.clone(),
+        }
+    }
+}
+
+/// The opened parts of a volume.
+pub struct Opened {
+    /// Identity and layout.
+    pub superblock: Superblock,
+    /// The data area.
+    pub data: Arc<dyn Device>,
+    /// The block table.
+    pub table: Arc<dyn Device>,
+    /// The log.
+    pub log: Arc<dyn Device>,
+    /// The sorted state.
+    pub kv: Arc<dyn Kv>,
+    /// Space set aside.
+    pub ballast: Ballast,
+    /// The file of hints: advice, made anew where it is missing. None where nothing may be written.
+    pub hints: Option<Arc<dyn Device>>,
+    /// The file of skipped blocks: advice as well.
+    pub skipped: Option<Arc<dyn Device>>,
+    /// Held while the volume is open: the kernel lets go of it when the process dies.
+    pub lock: File,
+}
+
+/// Table bytes for a data area.
+pub fn table_bytes(data: Blocks) -> u64 {
+    data.0.div_ceil(PAGE_ENTRIES) * PAGE_BYTES as u64
+}
+
+/// Makes an empty volume. The superblock comes last: a volume without one was not finished.
+pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64]) -> Result<()> {
+    let paths = Paths { volume };
+    let data = data_blocks(spec)?;
+    if !(LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(&spec.log_bytes) {
+        return Err(Error::Invalid(format!("the log must have {LOG_BYTES_MIN} to {LOG_BYTES_MAX} bytes")));
+    }
+    make_directory(volume)?;
+    let superblock = Superblock {
+        volume_id: random[..16].try_into().expect("sixteen bytes"),
+        secret: random[16..48].try_into().expect("thirty-two bytes"),
+        log_bytes: spec.log_bytes.next_multiple_of(BLOCK_BYTES as u64),
+        data: spec.data.clone(),
+        profile: spec.profile,
+    };
+    let encoded = superblock.encode()?;
+    if spec.data == DataPlace::File {
+        sparse_file(&paths.part("data"), data.bytes())?;
+    }
+    write_label(&paths.data(&spec.data), superblock.volume_id)?;
+    sparse_file(&paths.part("table"), table_bytes(data))?;
+    zero_file(&paths.part("log"), superblock.log_bytes)?;
+    let records = paths.part("records");
+    RocksKv::create(&records)?;
+    write_first_checkpoint(&RocksKv::open(&records, 4 << 20, false)?, data, superblock.volume_id)?;
+    Ballast::at(paths.part("ballast")).fill().map_err(|e| Error::io("making the ballast", e))?;
+    new_file(&paths.part("lock"))?;
+    let mut file = new_file(&paths.part("superblock"))?;
+    file.write_all(&encoded).and_then(|()| file.sync_all()).map_err(|e| Error::io("writing the superblock", e))?;
+    sync_directory(volume)
+}
+
+/// Makes an empty volume with `data` blocks on devices of zeros.
+pub fn make_on(medium: &Medium, data: Blocks) -> Result<()> {
+    let failed = |e| Error::io("labelling the data area", e);
+    let label = label::encode(medium.volume_id);
+    medium.data.write_at(&label, 0).and_then(|()| medium.data.flush()).map_err(failed)?;
+    write_first_checkpoint(&*medium.kv, data, medium.volume_id)
+}
+
+fn write_first_checkpoint(kv: &dyn Kv, data: Blocks, volume_id: [u8; 16]) -> Result<()> {
+    let sums = Sums { data, used: Blocks(1), next_map: MapId(1), ..Sums::default() };
+    kv.write(vec![(keys::checkpoint(), Some(Checkpoint { sequence: 0, log_at: 0, sums }.encode(volume_id)))])?;
+    kv.flush()
+}
+
+fn data_blocks(spec: &VolumeSpec) -> Result<Blocks> {
+    let device_bytes = match &spec.data {
+        DataPlace::File => None,
+        DataPlace::Device(path) => Some(device_bytes(path)?),
+    };
+    let bytes = match (spec.data_bytes, device_bytes) {
+        (Some(wanted), Some(there)) if wanted > there => {
+            return Err(Error::Invalid(format!("the device has {there} bytes, {wanted} are wanted")));
+        }
+        (Some(wanted), _) => wanted,
+        (None, Some(there)) => there,
+        (None, None) => return Err(Error::Invalid("the size of the data area is missing".to_owned())),
+    };
+    if bytes < DATA_BYTES_MIN {
+        return Err(Error::Invalid(format!("the data area must have at least {DATA_BYTES_MIN} bytes")));
+    }
+    let blocks = bytes / BLOCK_BYTES as u64;
+    if blocks > DATA_BLOCKS_MAX {
+        return Err(Error::Invalid(format!("the data area can have at most {DATA_BLOCKS_MAX} blocks")));
+    }
+    Ok(Blocks(blocks))
+}
+
+fn device_bytes(path: &Path) -> Result<u64> {
+    let failed = |e| Error::io(format!("opening {}", path.display()), e);
+    let is_device = fs::metadata(path).map_err(failed)?.file_type().is_block_device();
+    if !is_device {
+        return Err(Error::Invalid(format!("{} is no block device", path.display())));
+    }
+    // O_EXCL on a block device fails while it is mounted or otherwise in use.
+    File::options().read(true).write(true).custom_flags(libc::O_EXCL).open(path).map_err(failed)?;
+    FileDevice::open_direct(path, true).and_then(|device| device.len()).map_err(failed)
+}
+
+fn make_directory(volume: &Path) -> Result<()> {
+    let failed = |e| Error::io(format!("making {}", volume.display()), e);
+    match fs::read_dir(volume) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            DirBuilder::new().mode(ownership::DIRECTORY_MODE).create(volume).map_err(failed)
+        }
+        Err(e) => Err(failed(e)),
+        Ok(entries) => {
+            if entries.count() == 0 {
+                return ownership::claim(volume);
+            }
+            let what = if volume.join("superblock").exists() { "is a volume already" } else { "is not empty" };
+            Err(Error::InTheWay(format!("{} {what}: choose another path or remove it first", volume.display())))
+        }
+    }
+}
+
+fn new_file(path: &Path) -> Result<File> {
+    let file = File::options().create_new(true).write(true).mode(0o600).open(path);
+    file.map_err(|e| Error::io(format!("making {}", path.display()), e))
+}
+
+fn sparse_file(path: &Path, bytes: u64) -> Result<()> {
+    let file = new_file(path)?;
+    file.set_len(bytes)
+        .and_then(|()| file.sync_all())
+        .map_err(|e| Error::io(format!("sizing {} to {bytes} bytes", path.display()), e))
+}
+
+fn zero_file(path: &Path, bytes: u64) -> Result<()> {
+    let mut file = new_file(path)?;
+    let zeros = vec![0; ZERO_BYTES as usize];
+    let mut left = bytes;
+    while left > 0 {
+        let part = left.min(ZERO_BYTES);
+        file.write_all(&zeros[..part as usize]).map_err(|e| Error::io("filling the log with zeros", e))?;
+        left -= part;
+    }
+    file.sync_all().map_err(|e| Error::io("filling the log with zeros", e))
+}
+
+fn write_label(path: &Path, volume_id: [u8; 16]) -> Result<()> {
+    let failed = |e| Error::io(format!("labelling {}", path.display()), e);
+    let device = FileDevice::open_direct(path, true).map_err(failed)?;
+    let mut block = AlignedBuf::new(BLOCK_BYTES);
+    block.copy_from_slice(&label::encode(volume_id));
+    device.write_at(&block, 0).and_then(|()| device.flush()).map_err(failed)
+}
+
+fn sync_directory(path: &Path) -> Result<()> {
+    File::open(path)
+        .and_then(|directory| directory.sync_all())
+        .map_err(|e| Error::io(format!("flushing {}", path.display()), e))
+}
+
+/// Reads a volume's superblock.
+pub fn superblock(volume: &Path) -> Result<Superblock> {
+    let name = volume.display().to_string();
+    match fs::read(volume.join("superblock")) {
+        Ok(bytes) => {
+            ownership::refuse_if_others_can_change(volume)?;
+            Superblock::decode(&bytes, &name)
+        }
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Err(Error::NotAVolume(name))
+        }
+        Err(e) => Err(Error::io(format!("opening the volume {name}"), e)),
+    }
+}
+
+/// The parts of a volume that lie outside its directory: a raw device, and what links lead to.
+pub fn parts_outside(volume: &Path) -> Result<Vec<PathBuf>> {
+    let mut parts = ownership::linked_parts(volume);
+    if let DataPlace::Device(path) = superblock(volume)?.data {
+        parts.push(path);
+    }
+    Ok(parts)
+}
+
+/// Opens the parts of a volume and takes its lock.
+pub fn open(volume: &Path, superblock: Superblock, kv_bytes_max: u64, read_only: bool) -> Result<Opened> {
+    let paths = Paths { volume };
+    let name = volume.display().to_string();
+    for part in ownership::readable_by_others(volume) {
+        let part = part.display();
+        log::warn!("others can read {part}: chmod go-rwx {part}; what is in it they may know already");
+    }
+    let lock = take_lock(&paths.part("lock"), &name)?;
+    let part = |path: PathBuf, direct: bool| -> Result<Arc<dyn Device>> {
+        let open = if direct { FileDevice::open_direct } else { FileDevice::open_buffered };
+        match open(&path, !read_only) {
+            Ok(device) => Ok(Arc::new(device)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                Err(Error::corrupt(format!("the volume {name}"), format!("its part {} is missing", path.display())))
+            }
+            Err(e) => Err(Error::io(format!("opening {}", path.display()), e)),
+        }
+    };
+    let data = part(paths.data(&superblock.data), true)?;
+    check_label(&*data, superblock.volume_id)?;
+    let table = part(paths.part("table"), false)?;
+    let log = part(paths.part("log"), true)?;
+    let records = paths.part("records");
+    if !records.join("CURRENT").exists() {
+        return Err(Error::corrupt(format!("the volume {name}"), format!("its part {} is missing", records.display())));
+    }
+    let kv = Arc::new(RocksKv::open(&records, kv_bytes_max, read_only)?);
+    let advice = |name| if read_only { None } else { advice_file(&paths.part(name)) };
+    let (hints, skipped) = (advice("hints"), advice("skipped"));
+    let ballast = Ballast::at(paths.part("ballast"));
+    Ok(Opened { superblock, data, table, log, kv, ballast, hints, skipped, lock })
+}
+
+/// A file that may be missing, and that nothing depends on. It is read and written by background threads only, so
+/// it may lie in the host's page cache.
+fn advice_file(path: &Path) -> Option<Arc<dyn Device>> {
+    let made = match new_file(path) {
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other.map(drop),
+    };
+    let opened = made.and_then(|()| {
+        FileDevice::open_buffered(path, true).map_err(|e| Error::io(format!("opening {}", path.display()), e))
+    });
+    match opened {
+        Ok(device) => Some(Arc::new(device)),
+        Err(error) => {
+            log::warn!("{} cannot be used ({error}): some duplicates will be missed", path.display());
+            None
+        }
+    }
+}
+
+/// The device that holds the volume's directory.
+pub fn host_device(volume: &Path) -> Option<u64> {
+    fs::metadata(volume).ok().map(|metadata| metadata.dev())
+}
+
+/// The device that holds a volume's data area.
+pub fn data_device(volume: &Path, data: &DataPlace) -> Option<u64> {
+    match data {
+        DataPlace::File => host_device(volume),
+        DataPlace::Device(path) => fs::metadata(path).ok().map(|metadata| metadata.rdev()),
+    }
+}
+
+fn take_lock(path: &Path, name: &str) -> Result<File> {
+    let failed = |e| Error::io(format!("locking the volume {name}"), e);
+    let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(path).map_err(failed)?;
+    // SAFETY: flock takes no pointers; the descriptor is open for the length of the call.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+        return Ok(file);
+    }
+    match io::Error::last_os_error() {
+        e if e.kind() == io::ErrorKind::WouldBlock => Err(Error::InUse(name.to_owned())),
+        e => Err(failed(e)),
+    }
+}
+
+fn check_label(data: &dyn Device, volume_id: [u8; 16]) -> Result<()> {
+    let mut block = AlignedBuf::new(BLOCK_BYTES);
+    match data.read_at(&mut block, 0) {
+        Ok(()) => label::check(&block, volume_id),
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(Error::corrupt("the data area", "it is empty")),
+        Err(e) => Err(Error::io("reading the label of the data area", e)),
+    }
+}
+
+/// Refuses sums that contradict each other, and parts that are shorter than they say.
+pub fn check_sizes(data: &dyn Device, table: &dyn Device, sums: &Sums) -> Result<()> {
+    let taken = sums.used.0.checked_add(sums.reserved.0);
+    if sums.data.0 > DATA_BLOCKS_MAX || taken.is_none_or(|taken| taken > sums.data.0) {
+        return Err(Error::corrupt("the volume's sums", format!("they contradict each other: {sums:?}")));
+    }
+    let parts = [("the data area", data, sums.data.bytes()), ("the block table", table, table_bytes(sums.data))];
+    for (what, device, expected) in parts {
+        let found = device.len().map_err(|e| Error::io(format!("looking at {what}"), e))?;
+        if found < expected {
+            return Err(Error::corrupt(
+                what,
+                format!("it has {found} bytes, the volume needs {expected}: did the device or file shrink?"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a block table of another volume, and one that was not written by a checkpoint in `checkpoints`: the last
+/// that the records know of, to the end of the log. A table whose first page cannot be read is left to who needs it.
+pub fn check_table(table: &dyn Device, volume_id: [u8; 16], checkpoints: RangeInclusive<u64>) -> Result<()> {
+    let mut bytes = [0; PAGE_BYTES];
+    let page = table.read_at(&mut bytes, 0).ok().and_then(|()| Page::from_disk(0, &bytes).ok());
+    let Some(page) = page else { return Ok(()) };
+    let (id, written) = page.stamped().unwrap_or((volume_id, 0));
+    if id != volume_id {
+        return Err(Error::corrupt("the block table", "it belongs to another volume"));
+    }
+    if checkpoints.contains(&written) {
+        return Ok(());
+    }
+    let (first, last) = checkpoints.into_inner();
+    Err(Error::corrupt(
+        "the block table",
+        format!(
+            "checkpoint {written} wrote it, but the records are those of checkpoint {first} and the log ends at group \
+             {last}: they do not belong together"
+        ),
+    ))
+}
+
+/// Bytes that the volume takes on the host beside its data area: log, block table, records, ballast.
+pub fn metadata_bytes(volume: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(volume) else { return 0 };
+    let taken = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => metadata_bytes(&entry.path()),
+        Ok(metadata) if entry.file_name() != "data" => metadata.blocks() * HOST_SECTOR_BYTES,
+        _ => 0,
+    };
+    entries.flatten().map(taken).sum()
+}
+
+/// Bytes that the host can still take below the volume.
+pub fn host_bytes(volume: &Path) -> Option<u64> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(volume.as_os_str().as_bytes()).ok()?;
+    // SAFETY: all-zero bytes are a valid statvfs.
+    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the path ends with NUL and `stat` is valid for writes during the call.
+    let result = unsafe { libc::statvfs(path.as_ptr(), &mut stat) };
+    (result == 0).then(|| stat.f_bavail.saturating_mul(stat.f_frsize))
+}

@@ -1,0 +1,8 @@
+//! A volume's files on the host: made, opened, recovered, owned by one mount.
+
+pub mod ballast;
+pub mod files;
+pub mod health;
+pub mod open;
+pub mod ownership;
+pub mod recover;

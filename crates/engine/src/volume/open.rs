@@ -1,0 +1,155 @@
+//! How an open volume is put together from its parts.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::commit::log::Log;
+use crate::core::{Core, Parts};
+use crate::device::Device;
+use crate::format::checkpoint::Checkpoint;
+use crate::format::keys;
+use crate::hints::disk;
+use crate::kv::Kv;
+use crate::settings::values::Settings;
+use crate::space::allocator::Allocator;
+use crate::state::published::State;
+use crate::state::shards::Shards;
+use crate::state::staging::Staging;
+use crate::state::table::Table;
+use crate::volume::ballast::Ballast;
+use crate::volume::{files as volume, recover};
+use crate::worker::backlog_file;
+use crate::worker::load::DeviceLoad;
+use crate::worker::surroundings::Surroundings;
+use crate::write::hash::Hasher;
+use crate::{Error, OpenOptions, Profile, Result};
+
+/// How the memory that hints and skipped blocks leave is divided, in parts of 10.
+pub struct Budget {
+    read_cache: u64,
+    table: u64,
+    shards: u64,
+    /// Bytes for the sorted state.
+    pub records: u64,
+    dirty: u64,
+    policies: u64,
+    read_patterns: u64,
+    /// Buffers of 1 MiB.
+    buffers: usize,
+    /// Requests to the device at a time for one read, each with a thread and a buffer.
+    reads_at_a_time: usize,
+}
+
+impl Budget {
+    /// The division of so much memory.
+    pub fn of(memory_bytes_max: u64, settings: &Settings) -> Self {
+        let rest = memory_bytes_max.saturating_sub(settings.hint_bytes + settings.skipped_bytes);
+        let parts = |count: u64| rest / 10 * count;
+        Self {
+            read_cache: parts(2),
+            table: parts(2),
+            shards: parts(1),
+            records: parts(2).max(2 << 20),
+            dirty: parts(2).clamp(4 << 20, 64 << 20),
+            policies: (memory_bytes_max / 512).clamp(64 << 10, 1 << 20),
+            read_patterns: (memory_bytes_max / 512).clamp(64 << 10, 1 << 20),
+            buffers: (memory_bytes_max / (8 << 20)).clamp(2, 16) as usize,
+            reads_at_a_time: (memory_bytes_max / (8 << 20)).clamp(2, 8) as usize,
+        }
+    }
+}
+
+/// The settings of a mount: the profile's, and what the options say over them.
+pub fn settings_of(options: &OpenOptions, own: Profile) -> Result<Settings> {
+    let mut settings = Settings::of(options.profile.unwrap_or(own), options.memory_bytes_max);
+    options.settings.iter().try_for_each(|(name, value)| settings.set(name, value, false))?;
+    Ok(settings)
+}
+
+/// The devices and the sorted state of a volume, wherever they are.
+pub struct Medium {
+    /// The data area.
+    pub data: Arc<dyn Device>,
+    /// The block table.
+    pub table: Arc<dyn Device>,
+    /// The log.
+    pub log: Arc<dyn Device>,
+    /// Size of the log.
+    pub log_bytes: u64,
+    /// The sorted state.
+    pub kv: Arc<dyn Kv>,
+    /// Space set aside on the host.
+    pub ballast: Ballast,
+    /// The volume's directory, if the data area takes its space from the host file system.
+    pub host: Option<PathBuf>,
+    /// The volume's secret.
+    pub secret: [u8; 32],
+    /// The volume.
+    pub volume_id: [u8; 16],
+    /// The file of hints; None where nothing may be written.
+    pub hints: Option<Arc<dyn Device>>,
+    /// The file of skipped blocks; None where nothing may be written.
+    pub skipped: Option<Arc<dyn Device>>,
+    /// How busy the host's device is, if that can be seen.
+    pub device_load: Option<DeviceLoad>,
+}
+
+/// Recovers the last commit of a volume. No thread runs yet.
+pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings) -> Result<Core> {
+    let checkpoint = medium.kv.get(&keys::checkpoint())?;
+    let checkpoint = checkpoint.as_deref().and_then(|bytes| Checkpoint::decode(bytes, medium.volume_id));
+    let checkpoint = checkpoint
+        .ok_or_else(|| Error::corrupt("the checkpoint record", "it is missing, damaged or that of another volume"))?;
+    let Checkpoint { sequence, log_at, sums } = checkpoint;
+    let mut settings = settings;
+    settings.follow_data(sums.data);
+    let (log, records) = Log::open(medium.log, Hasher::log_id(&medium.secret), medium.log_bytes, sequence, log_at)?;
+    let budget = Budget::of(options.memory_bytes_max, &settings);
+    let mut state = State::new(Table::new(budget.table), Shards::new(budget.shards), sums, sequence);
+    let staging = Staging::default();
+    let found = recover::replay(&mut state, &staging, &records)?;
+    settings.follow_data(state.sums.data);
+    volume::check_sizes(&*medium.data, &*medium.table, &state.sums)?;
+    volume::check_table(&*medium.table, medium.volume_id, sequence..=state.durable_sequence)?;
+    let (from, to) = keys::all_advice();
+    let advice = medium.kv.scan(&from, &to, usize::MAX)?;
+    let advice: Vec<u16> = advice.iter().flat_map(|(_, value)| keys::parse_advice(value)).collect();
+    let is_fresh = state.durable_sequence == 0;
+    let disk_hints = medium.hints.filter(|_| settings.disk_level);
+    let disk_hints = disk_hints.and_then(|device| disk::open(device, medium.volume_id, state.sums.data));
+    let skipped = medium.skipped.filter(|_| settings.skipped_bytes > 0);
+    let (skipped_file, newest) = skipped.map_or((None, None), |device| backlog_file::open(device, medium.volume_id));
+    let core = Core::new(Parts {
+        volume_id: medium.volume_id,
+        allocator: Allocator::new(state.sums.data, &advice),
+        state,
+        staging,
+        data: medium.data,
+        table: medium.table,
+        kv: medium.kv,
+        log,
+        hasher: Hasher::new(&medium.secret),
+        ballast: medium.ballast,
+        host: medium.host,
+        read_cache_bytes_max: budget.read_cache,
+        policy_bytes_max: budget.policies,
+        read_pattern_bytes_max: budget.read_patterns,
+        dirty_bytes_max: budget.dirty,
+        buffers_max: budget.buffers,
+        reads_at_a_time: budget.reads_at_a_time,
+        settings,
+        disk_hints,
+        skipped_file,
+        surroundings: Surroundings::new(&options.machine, medium.device_load),
+        is_read_only: options.read_only,
+    });
+    core.restore_bad()?;
+    core.restore_scrub()?;
+    core.restore_skipped(newest, is_fresh);
+    core.update_hints(&[], &found.stored);
+    for map in core.detached_maps()? {
+        core.state.lock().remember_detached(map);
+        core.signals.detached(map);
+    }
+    Ok(core)
+}

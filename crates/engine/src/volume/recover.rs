@@ -1,0 +1,113 @@
+//! Recovery: the checkpoint plus the groups that follow it in the log give the last commit.
+//!
+//! Nothing but the log is read: changes to pages and shards are kept as redo and applied when the object
+//! is first looked at, so that a large volume opens as fast as a small one.
+
+use std::ops::Range;
+
+use crate::commit::log::Recovered;
+use crate::format::keys;
+use crate::format::keys::ShardKey;
+use crate::format::ops::{Op, OpReader};
+use crate::format::page::{PAGE_ENTRIES, page_of};
+use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
+use crate::state::published::State;
+use crate::state::staging::Staging;
+use crate::state::table::Redo;
+use crate::{Error, Pbn, Result, Tag};
+
+/// What recovery found beside the state itself.
+#[derive(Default)]
+pub struct Found {
+    /// New blocks of the log's groups, for the hint store.
+    pub stored: Vec<(Tag, Pbn)>,
+}
+
+/// Takes the groups of the log into a state as the checkpoint left it.
+pub fn replay(state: &mut State, staging: &Staging, records: &[Recovered]) -> Result<Found> {
+    let mut found = Found::default();
+    for record in records {
+        let sequence = record.header.sequence;
+        let mut ops = OpReader::new(&record.ops);
+        for op in ops.by_ref() {
+            let blocks = blocks_of(&op);
+            if !blocks.is_empty() && (blocks.start == 0 || blocks.end > record.header.sums.data.0) {
+                return Err(Error::corrupt(
+                    format!("group {sequence} in the log"),
+                    format!("{op:?} lies outside the data area"),
+                ));
+            }
+            replay_op(state, staging, sequence, &op, &mut found);
+        }
+        if ops.is_damaged() {
+            return Err(Error::corrupt(
+                format!("group {sequence} in the log"),
+                "its checksum matches but its operations do not",
+            ));
+        }
+        state.sums = record.header.sums;
+        state.durable_sequence = sequence;
+    }
+    state.records.end_group();
+    Ok(found)
+}
+
+/// The blocks of the data area that an operation speaks of. The label, block 0, is never one of them.
+fn blocks_of(op: &Op<'_>) -> Range<u64> {
+    match *op {
+        Op::Store { pbn, .. } | Op::Fingerprint { pbn, .. } | Op::Flags { pbn, .. } | Op::Data { pbn, .. } => {
+            pbn.0..pbn.plus(1).0
+        }
+        Op::Count { pbn, blocks, .. } => pbn.0..pbn.plus(blocks).0,
+        Op::Map { blocks, target: Target::Data(pbn), .. } => pbn.0..pbn.plus(u64::from(blocks)).0,
+        Op::Map { .. } | Op::Put { .. } | Op::Delete { .. } | Op::DropShard { .. } => 0..0,
+    }
+}
+
+fn replay_op(state: &mut State, staging: &Staging, sequence: u64, op: &Op<'_>, found: &mut Found) {
+    match *op {
+        Op::Put { key, value } => put(state, key, Some(value.to_vec())),
+        Op::Delete { key } => put(state, key, None),
+        Op::Store { pbn, tag, fingerprint } => {
+            // New content: what an earlier group brought along is over. Only records older than the log come here.
+            if state.logged.remove(&pbn) {
+                staging.remove([pbn]);
+            }
+            found.stored.push((tag, pbn));
+            state.table.add_redo(sequence, Redo::Store(pbn, tag, fingerprint));
+        }
+        Op::Count { pbn, blocks, count } => {
+            // Nobody reads a block that was freed before the crash, and no checkpoint places it. It waits for the trim.
+            if count == 0 && !staging.has_none(pbn, blocks) {
+                staging.remove((pbn.0..pbn.0 + blocks).map(Pbn));
+            }
+            let mut at = pbn;
+            while at.0 < pbn.0 + blocks {
+                let page_end = (page_of(at) + 1) * PAGE_ENTRIES;
+                let part = page_end.min(pbn.0 + blocks) - at.0;
+                state.table.add_redo(sequence, Redo::Count(at, part, count));
+                at = at.plus(part);
+            }
+        }
+        Op::Fingerprint { pbn, fingerprint } => state.table.add_redo(sequence, Redo::Fingerprint(pbn, fingerprint)),
+        Op::Flags { pbn, flags } => state.table.add_redo(sequence, Redo::Flags(pbn, flags)),
+        Op::Map { map, lbn, blocks, target } => {
+            let key = ShardKey { map, shard: lbn.0 / SHARD_BLOCKS };
+            state.shards.add_redo(key, Extent { first: (lbn.0 % SHARD_BLOCKS) as u16, blocks, target });
+        }
+        Op::DropShard { key } => state.shards.add_redo_drop(key),
+        Op::Data { pbn, bytes } => {
+            staging.put(pbn, bytes);
+            state.logged.insert(pbn);
+        }
+    }
+}
+
+fn put(state: &mut State, key: &[u8], value: Option<Vec<u8>>) {
+    if let Some(map) = keys::parse_detached(key)
+        && value.is_some()
+    {
+        state.remember_detached(map);
+    }
+    state.records.put(key.to_vec(), value);
+}

@@ -1,0 +1,308 @@
+//! Which of the blocks that the worker looks at go for which: values in, values out.
+
+use hashbrown::{HashMap, HashSet};
+use oncefs_dedup::{Candidates, Decision, RunRule, detect};
+
+use crate::format::page::{COUNT_MAX, Entry};
+use crate::worker::revisit::{Remap, Visit};
+use crate::{Pbn, Tag};
+
+/// A block with so many references gets no more from the worker: near the largest count it would be refused.
+const COUNT_FULL: u32 = COUNT_MAX / 2;
+
+/// Live blocks by the tag of their content, itself included, ascending.
+pub type Holders = HashMap<Tag, Vec<(Pbn, Entry)>>;
+
+/// Visited blocks that follow each other in a file.
+pub struct Stretch<'a> {
+    /// The blocks.
+    pub visits: &'a [Visit],
+    /// The shortest run worth sharing there, blocks.
+    pub run_blocks_min: u32,
+    /// The shortest one that reaches the end of `after`, or of the blocks: the file ends there, and its rank lets a part
+    /// of a chunk be shared.
+    pub end_blocks_min: Option<u32>,
+    /// What the file has in front of them, as far as it is without a gap and matters.
+    pub before: Vec<Pbn>,
+    /// What it has behind them.
+    pub after: Vec<Pbn>,
+}
+
+/// Chooses for the blocks of one batch. Also gives how many stay although equal ones are left elsewhere: who refers to
+/// those is not known here.
+pub fn choose(stretches: &[Stretch], holders: &Holders, are_listed: bool) -> (Vec<Remap>, u64) {
+    let visited = stretches.iter().flat_map(|stretch| stretch.visits).map(|visit| visit.pbn).collect();
+    let mut choice = Choice { holders, are_listed, visited, gone: HashMap::new(), kept: HashSet::new(), left: 0 };
+    let mut chosen = Vec::new();
+    for stretch in stretches {
+        match stretch.run_blocks_min {
+            0 | 1 => choice.choose_blocks(stretch, &mut chosen),
+            _ => choice.choose_runs(stretch, &mut chosen),
+        }
+    }
+    let remaps = chosen.into_iter().filter_map(|(visit, target)| choice.remap(visit, target)).collect();
+    (remaps, choice.left)
+}
+
+/// What is known of a batch while it is decided on.
+struct Choice<'a> {
+    holders: &'a Holders,
+    /// Whether the blocks were skipped one by one: they are newer than most others.
+    are_listed: bool,
+    visited: HashSet<Pbn>,
+    /// Blocks that were moved, and where to.
+    gone: HashMap<Pbn, Pbn>,
+    /// Blocks that runs move to.
+    kept: HashSet<Pbn>,
+    left: u64,
+}
+
+impl<'a> Choice<'a> {
+    /// Every block counts. A block moves to the best holder of its content, so that equal blocks meet in one: the one
+    /// with the most references, of these the lowest pbn. If it is that itself, the others come to it when they are
+    /// looked at. Only a block that was skipped and has a single reference moves nonetheless, to one that is not looked
+    /// at in this batch, because that frees it and the other is probably older. One that is not named itself, because
+    /// enough others are, never is the best.
+    fn choose_blocks(&mut self, stretch: &Stretch<'a>, chosen: &mut Vec<(Visit, Pbn)>) {
+        for visit in stretch.visits {
+            if let Some(target) = self.best_for(visit) {
+                self.gone.insert(visit.pbn, target);
+                chosen.push((*visit, target));
+            }
+        }
+    }
+
+    fn best_for(&mut self, visit: &Visit) -> Option<Pbn> {
+        if self.kept.contains(&visit.pbn) {
+            return None;
+        }
+        let rank = |(pbn, entry): &&(Pbn, Entry)| (entry.count, std::cmp::Reverse(*pbn));
+        let (best, _) = self.holders_of(visit).max_by_key(rank)?;
+        if *best != visit.pbn {
+            return Some(*best);
+        }
+        let (other, _) = self.holders_of(visit).filter(|(pbn, _)| !self.visited.contains(pbn)).max_by_key(rank)?;
+        let other = *other;
+        let moves = self.are_listed && visit.entry.count == 1;
+        self.left += u64::from(!moves);
+        moves.then_some(other)
+    }
+
+    /// Runs count (iDedup, section 4.2). A run moves as a whole, to blocks with more references in all, or as many and
+    /// lower pbns, so that moving ends: the sum of the squares of all counts grows with every such move. A run of
+    /// blocks that were skipped and have a single reference each moves nonetheless to one that is not looked at in this
+    /// batch. What a run of this batch moves to stays where it is.
+    fn choose_runs(&mut self, stretch: &Stretch<'a>, chosen: &mut Vec<(Visit, Pbn)>) {
+        let holders: Vec<Vec<Pbn>> = stretch.visits.iter().map(|visit| self.others_for(visit)).collect();
+        let visits = holders.iter().map(|holders| Candidates { holders, current: None });
+        let candidates: Vec<Candidates> =
+            (stretch.before.iter().map(staying)).chain(visits).chain(stretch.after.iter().map(staying)).collect();
+        let rule = RunRule { end_blocks_min: stretch.end_blocks_min, ..RunRule::of(stretch.run_blocks_min) };
+        let decisions = detect(&candidates, rule).split_off(stretch.before.len());
+        let targets = stretch.visits.iter().zip(decisions).filter_map(|(visit, decision)| match decision {
+            Decision::Share(target) => Some((*visit, target)),
+            Decision::Unknown | Decision::Refused | Decision::Open => None,
+        });
+        let targets: Vec<(Visit, Pbn)> = targets.collect();
+        for run in targets.chunk_by(|a, b| a.0.lbn.plus(1) == b.0.lbn && a.1.plus(1) == b.1) {
+            if self.may_move(run) {
+                self.gone.extend(run.iter().map(|(visit, target)| (visit.pbn, *target)));
+                self.kept.extend(run.iter().map(|(_, target)| *target));
+                chosen.extend_from_slice(run);
+            }
+        }
+    }
+
+    fn may_move(&mut self, run: &[(Visit, Pbn)]) -> bool {
+        let own: HashSet<Pbn> = run.iter().map(|(visit, _)| visit.pbn).collect();
+        let is_in_the_way = |(visit, target): &(Visit, Pbn)| {
+            own.contains(target) || self.gone.contains_key(target) || self.kept.contains(&visit.pbn)
+        };
+        if run.iter().any(is_in_the_way) {
+            return false;
+        }
+        let count_of =
+            |(visit, target): &(Visit, Pbn)| self.entry_of(visit, *target).map_or(0, |entry| entry.count.into());
+        let here: u64 = run.iter().map(|(visit, _)| u64::from(visit.entry.count)).sum();
+        let there: u64 = run.iter().map(count_of).sum();
+        let is_better = (there, std::cmp::Reverse(run[0].1)) > (here, std::cmp::Reverse(run[0].0.pbn));
+        let frees = self.are_listed && here == run.len() as u64;
+        let moves = is_better || (frees && run.iter().all(|(_, target)| !self.visited.contains(target)));
+        self.left += if moves { 0 } else { run.len() as u64 };
+        moves
+    }
+
+    fn holders_of(&self, visit: &Visit) -> impl Iterator<Item = &'a (Pbn, Entry)> + use<'a> {
+        let holders = self.holders.get(&visit.entry.tag).map(Vec::as_slice).unwrap_or_default();
+        holders.iter().filter(|(_, entry)| entry.count < COUNT_FULL)
+    }
+
+    /// Where a block may move to. One that something moves to does not move.
+    fn others_for(&self, visit: &Visit) -> Vec<Pbn> {
+        if self.kept.contains(&visit.pbn) {
+            return Vec::new();
+        }
+        let others = self.holders_of(visit).map(|(pbn, _)| *pbn);
+        others.filter(|pbn| *pbn != visit.pbn && !self.gone.contains_key(pbn)).collect()
+    }
+
+    fn entry_of(&self, visit: &Visit, pbn: Pbn) -> Option<Entry> {
+        let holders = self.holders.get(&visit.entry.tag)?;
+        holders.iter().find(|(holder, _)| *holder == pbn).map(|(_, entry)| *entry)
+    }
+
+    fn remap(&self, visit: Visit, target: Pbn) -> Option<Remap> {
+        let target = end_of_moves(&self.gone, target);
+        let entry = self.entry_of(&visit, target)?;
+        (target != visit.pbn).then_some(Remap { visit, target: (target, entry) })
+    }
+}
+
+/// A block that is where it shall be.
+fn staying(pbn: &Pbn) -> Candidates<'_> {
+    Candidates { holders: std::slice::from_ref(pbn), current: Some(*pbn) }
+}
+
+/// Where a block is after the moves of this batch. Every step goes to a better block, so that they end.
+fn end_of_moves(gone: &HashMap<Pbn, Pbn>, mut pbn: Pbn) -> Pbn {
+    for _ in 0..gone.len() {
+        match gone.get(&pbn) {
+            Some(next) => pbn = *next,
+            None => break,
+        }
+    }
+    pbn
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Lbn, MapId};
+
+    fn stretch_of(visits: &[Visit], run_blocks_min: u32) -> Stretch<'_> {
+        Stretch { visits, run_blocks_min, end_blocks_min: None, before: Vec::new(), after: Vec::new() }
+    }
+
+    fn entry(tag: u64, count: u32) -> Entry {
+        Entry { tag: Tag(tag), fingerprint: None, count, flags: 0 }
+    }
+
+    /// Visits as (lbn, pbn), every block of tag 7; the holders of tag 7 as (pbn, count). Gives (lbn, target).
+    fn chosen(visits: &[(u64, u64)], holders: &[(u64, u32)]) -> Vec<(u64, u64)> {
+        let count = |pbn| holders.iter().find(|(holder, _)| *holder == pbn).expect("visited blocks are holders").1;
+        let visits: Vec<Visit> = visits
+            .iter()
+            .map(|(lbn, pbn)| Visit { map: MapId(1), lbn: Lbn(*lbn), pbn: Pbn(*pbn), entry: entry(7, count(*pbn)) })
+            .collect();
+        let holders = holders.iter().map(|(pbn, count)| (Pbn(*pbn), entry(7, *count))).collect();
+        let stretches: Vec<Stretch> =
+            visits.chunk_by(|a, b| a.lbn.plus(1) == b.lbn).map(|visits| stretch_of(visits, 1)).collect();
+        let (remaps, _) = choose(&stretches, &HashMap::from_iter([(Tag(7), holders)]), true);
+        remaps.iter().map(|remap| (remap.visit.lbn.0, remap.target.0.0)).collect()
+    }
+
+    #[test]
+    fn a_copy_goes_to_the_block_with_more_references_then_to_the_lower_one() {
+        assert_eq!(chosen(&[(0, 20)], &[(10, 1), (20, 1)]), [(0, 10)]);
+        assert_eq!(chosen(&[(0, 20)], &[(20, 2), (30, 3)]), [(0, 30)]);
+        assert_eq!(chosen(&[(0, 20)], &[(10, 1), (20, 2)]), []);
+        assert_eq!(chosen(&[(0, 20)], &[(20, 1)]), []);
+    }
+
+    #[test]
+    fn a_copy_with_one_reference_goes_to_a_block_that_is_not_looked_at() {
+        assert_eq!(chosen(&[(0, 10)], &[(10, 1), (20, 1)]), [(0, 20)]);
+    }
+
+    #[test]
+    fn two_copies_looked_at_together_do_not_change_places() {
+        assert_eq!(chosen(&[(0, 10), (5, 20)], &[(10, 1), (20, 1)]), [(5, 10)]);
+    }
+
+    #[test]
+    fn copies_of_one_batch_meet_in_one_block() {
+        let remaps = chosen(&[(0, 30), (5, 20), (9, 10)], &[(10, 1), (20, 1), (30, 1)]);
+        assert_eq!(remaps, [(0, 10), (5, 10)]);
+        let remaps = chosen(&[(0, 30), (5, 20)], &[(10, 1), (20, 5), (30, 9)]);
+        assert_eq!(remaps, [(5, 30)]);
+    }
+
+    /// However counts and places are, repeated passes end with every visited reference in one block.
+    #[test]
+    fn passes_over_all_references_end_in_one_block() {
+        let mut random = crate::tests::fixture::Random(5);
+        for case in 0..500 {
+            let mut refs: Vec<u64> = (0..2 + random.below(6)).map(|_| 10 + random.below(5)).collect();
+            for pass in 0.. {
+                let mut holders: Vec<(u64, u32)> = Vec::new();
+                for pbn in 10..15 {
+                    let count = refs.iter().filter(|at| **at == pbn).count() as u32;
+                    holders.extend((count > 0).then_some((pbn, count)));
+                }
+                if holders.len() == 1 {
+                    break;
+                }
+                assert!(pass < 10, "case {case}: {refs:?}");
+                let from = random.below(refs.len() as u64) as usize;
+                let visits: Vec<(u64, u64)> = (from..refs.len()).map(|n| (2 * n as u64, refs[n])).collect();
+                for (lbn, target) in chosen(&visits, &holders) {
+                    refs[lbn as usize / 2] = target;
+                }
+                let visits: Vec<(u64, u64)> = (0..refs.len()).map(|n| (2 * n as u64, refs[n])).collect();
+                holders = holders_of(&refs);
+                for (lbn, target) in chosen(&visits, &holders) {
+                    refs[lbn as usize / 2] = target;
+                }
+            }
+        }
+    }
+
+    /// Block, tag and references.
+    type Seen = (u64, u64, u32);
+
+    /// As `visits` of one stretch: (pbn, tag, count) each. Gives (pbn, target).
+    fn chosen_in(stretches: &[(u32, &[Seen])], others: &[Seen]) -> Vec<(u64, u64)> {
+        let mut holders = Holders::new();
+        let mut all: Vec<_> = stretches.iter().flat_map(|(_, visits)| *visits).chain(others).copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        for (pbn, tag, count) in all {
+            holders.entry(Tag(tag)).or_default().push((Pbn(pbn), entry(tag, count)));
+        }
+        let visits: Vec<Vec<Visit>> = (stretches.iter().zip(1..))
+            .map(|((_, visits), map)| {
+                let visit = |(&(pbn, tag, count), lbn): (&(u64, u64, u32), u64)| Visit {
+                    map: MapId(map),
+                    lbn: Lbn(lbn),
+                    pbn: Pbn(pbn),
+                    entry: entry(tag, count),
+                };
+                visits.iter().zip(0..).map(visit).collect()
+            })
+            .collect();
+        let mins = stretches.iter().map(|(run_blocks_min, _)| *run_blocks_min);
+        let stretches: Vec<Stretch> =
+            (mins.zip(&visits)).map(|(run_blocks_min, visits)| stretch_of(visits, run_blocks_min)).collect();
+        let (remaps, _) = choose(&stretches, &holders, false);
+        remaps.iter().map(|remap| (remap.visit.pbn.0, remap.target.0.0)).collect()
+    }
+
+    #[test]
+    fn the_references_of_a_run_may_be_more_than_a_count_holds() {
+        let here: Vec<(u64, u64, u32)> = (0..256).map(|n| (1_000 + n, n, 1 << 24)).collect();
+        let there: Vec<(u64, u64, u32)> = (0..256).map(|n| (5_000 + n, n, 1 << 25)).collect();
+        assert_eq!(chosen_in(&[(8, &here)], &there).len(), 256);
+    }
+
+    #[test]
+    fn what_a_run_moves_to_stays_where_every_block_counts_too() {
+        let run = [(20, 7, 5), (21, 8, 1)];
+        let moved = chosen_in(&[(2, &run), (1, &[(30, 7, 4)])], &[(31, 8, 9)]);
+        assert_eq!(moved, [(20, 30), (21, 31)], "and 30 does not move to 20");
+    }
+
+    fn holders_of(refs: &[u64]) -> Vec<(u64, u32)> {
+        let count = |pbn| refs.iter().filter(|at| **at == pbn).count() as u32;
+        (10..15).filter(|pbn| count(*pbn) > 0).map(|pbn| (pbn, count(pbn))).collect()
+    }
+}

@@ -1,0 +1,18 @@
+//! Out-of-line work: the backlog, what is looked at, and how it is merged and remapped.
+
+pub mod backlog;
+pub mod backlog_file;
+pub mod foreground;
+pub mod load;
+pub mod local_time;
+pub mod merge_target;
+pub mod out_of_line;
+pub mod pass;
+pub mod rank_turn;
+pub mod ranking;
+pub mod remap;
+pub mod revisit;
+pub mod status;
+pub mod surroundings;
+pub mod work_loop;
+pub mod worklist;

@@ -1,0 +1,122 @@
+//! Remap: places in files get an equal block instead of their copy, and the copy is released.
+//!
+//! Under the file's lock, and only where the map still names the copy and the table still says that the target
+//! holds its content: a block that changed meanwhile is left alone. Copy and target are pinned by the caller.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::core::Core;
+use crate::format::keys::ShardKey;
+use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
+use crate::state::published::{Plan, Take};
+use crate::worker::revisit::Remap;
+use crate::write::publish::{Applied, MapEdit};
+use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
+
+/// Places published together, at most: bounds how long the file's writers wait.
+const PORTION: usize = 256;
+
+impl Core {
+    /// Publishes remaps, which are in file order.
+    pub fn remap(&self, remaps: Vec<Remap>) -> Result<()> {
+        for of_map in remaps.chunk_by(|a, b| a.visit.map == b.visit.map) {
+            for portion in of_map.chunks(PORTION) {
+                self.wait_for_background_room();
+                match self.remap_portion(of_map[0].visit.map, portion) {
+                    // The file was deleted: its blocks are being freed as it is.
+                    Err(Error::MapDetached) => break,
+                    remapped => self.stats.counters.blocks_remapped.fetch_add(remapped?, Relaxed),
+                };
+            }
+        }
+        Ok(())
+    }
+
+    /// Publishes remaps of one map, in file order, together. Gives how many there was still reason for.
+    pub fn remap_portion(&self, map: MapId, portion: &[Remap]) -> Result<u64> {
+        let mut wanted = portion.to_vec();
+        let _map = self.maps.lock(map).write();
+        self.attached(map)?;
+        while !wanted.is_empty() {
+            let (plan, done) = self.plan_remaps(map, &wanted)?;
+            if done.is_empty() {
+                return Ok(0);
+            }
+            match self.apply(plan)? {
+                Applied::Done => {
+                    self.promote(&done);
+                    return Ok(done.len() as u64);
+                }
+                Applied::Refused { pbns, .. } => {
+                    let (refused, rest): (Vec<Remap>, _) =
+                        wanted.into_iter().partition(|remap| pbns.contains(&remap.target.0));
+                    self.look_again(&refused);
+                    wanted = rest;
+                }
+            }
+        }
+        Ok(0)
+    }
+
+    /// Their targets went meanwhile: others may hold the same.
+    fn look_again(&self, refused: &[Remap]) {
+        self.stats.counters.hints_refused.fetch_add(refused.len() as u64, Relaxed);
+        if let Some(Remap { visit, .. }) = refused.first() {
+            self.leave_to_worker(visit.map, refused.iter().map(|remap| remap.visit.lbn));
+        }
+    }
+
+    /// A plan for the places that the map still has as they were seen, and the targets that it takes.
+    fn plan_remaps(&self, map: MapId, wanted: &[Remap]) -> Result<(Plan, Vec<(Tag, Pbn)>)> {
+        let mut edit = MapEdit::new(self, map);
+        let mut unchanged = Vec::with_capacity(wanted.len());
+        for remap in wanted {
+            let (key, place) = place_of(map, remap.visit.lbn);
+            let now = edit.look(key, place, place + 1)?;
+            if now.iter().any(|extent| extent.target == Target::Data(remap.visit.pbn)) {
+                unchanged.push(*remap);
+            }
+        }
+        for run in unchanged.chunk_by(continues) {
+            let (key, first) = place_of(map, run[0].visit.lbn);
+            edit.set(key, Extent { first, blocks: run.len() as u16, target: Target::Data(run[0].target.0) })?;
+        }
+        let fingerprint = |remap: &Remap| Some((remap.target.0, remap.target.1.fingerprint?));
+        let fingerprints: BTreeMap<_, _> = unchanged.iter().filter_map(fingerprint).collect();
+        let takes: Vec<(Tag, Pbn)> = unchanged.iter().map(|remap| (remap.visit.entry.tag, remap.target.0)).collect();
+        let mut plan = edit.into_plan();
+        plan.takes = takes.iter().map(|(tag, pbn)| Take { pbn: *pbn, tag: *tag }).collect();
+        plan.fingerprints = fingerprints.into_iter().collect();
+        Ok((plan, takes))
+    }
+
+    /// Shared blocks are worth having in memory: their hints come back from the disk level.
+    fn promote(&self, shared: &[(Tag, Pbn)]) {
+        let mut promoted = 0;
+        let evicted = {
+            let mut hints = self.hints.memory.lock();
+            let mut used = Vec::new();
+            for (tag, pbn) in shared {
+                promoted += u64::from(hints.insert(*tag, *pbn).added);
+                hints.lookup(*tag, &mut used);
+                used.clear();
+            }
+            hints.take_evicted()
+        };
+        self.stats.counters.hints_promoted.fetch_add(promoted, Relaxed);
+        self.demote_later(&evicted);
+    }
+}
+
+/// The shard of a map that has an lbn, and the lbn's place in it.
+pub fn place_of(map: MapId, lbn: Lbn) -> (ShardKey, u16) {
+    (ShardKey { map, shard: lbn.0 / SHARD_BLOCKS }, (lbn.0 % SHARD_BLOCKS) as u16)
+}
+
+/// Whether two remaps are one extent: neighbours in a shard that go to neighbours.
+fn continues(a: &Remap, b: &Remap) -> bool {
+    a.visit.lbn.plus(1) == b.visit.lbn
+        && a.target.0.plus(1) == b.target.0
+        && !b.visit.lbn.0.is_multiple_of(SHARD_BLOCKS)
+}

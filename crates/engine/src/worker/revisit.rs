@@ -1,0 +1,338 @@
+//! Revisit: blocks that in-line deduplication skipped are looked up in both levels of the hint store, and duplicates
+//! are remapped (SmartDedup, section 3.3). One function, `revisit`, holds the order; `remap` publishes.
+//!
+//! Nothing here is durable by itself: a remap is a publication like any other, durable with its group. A crash
+//! before that leaves the copy in its place, and the work to the full pass that follows a crash.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use hashbrown::HashSet;
+use oncefs_dedup::{HOLDERS_MAX, Hint, Sample};
+
+use crate::core::Core;
+use crate::format::page::Entry;
+use crate::worker::merge_target::{Holders, Stretch, choose};
+use crate::worker::worklist::Place;
+use crate::{BLOCK_BYTES, Lbn, MapId, Pbn, Result, Stage, Tag};
+
+/// Blocks looked at in one go, at most: bounds the worker's memory at some 2 MB.
+pub const BATCH_BLOCKS_MAX: u64 = 8_192;
+/// Blocks compared with one read of each side, at most.
+const COMPARED_BLOCKS_MAX: usize = 128;
+
+/// A place in a file whose block is looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Visit {
+    /// The file's map.
+    pub map: MapId,
+    /// The place.
+    pub lbn: Lbn,
+    /// What the map has there.
+    pub pbn: Pbn,
+    /// What the table says of it.
+    pub entry: Entry,
+}
+
+/// A place whose block can be dropped for an equal one.
+#[derive(Clone, Copy, Debug)]
+pub struct Remap {
+    /// The place and its block.
+    pub visit: Visit,
+    /// The equal block, and what the table says of it.
+    pub target: (Pbn, Entry),
+}
+
+impl Remap {
+    /// Whether fingerprints decide.
+    fn is_known(&self) -> bool {
+        self.visit.entry.fingerprint.is_some() && self.target.1.fingerprint.is_some()
+    }
+
+    fn has_equal_fingerprints(&self) -> bool {
+        self.is_known() && self.visit.entry.fingerprint == self.target.1.fingerprint
+    }
+}
+
+/// How far a batch came.
+enum Visited {
+    /// To its end.
+    All,
+    /// A program asked for something when so many places had been looked up.
+    UpTo(u64),
+}
+
+impl Core {
+    /// Looks at some skipped blocks. Gives how many; None: nothing is left. Work that gives way to programs
+    /// ([`crate::foreground`]) ends before a step of `blocks_max` blocks when one calls; its places are looked at later.
+    pub fn revisit(&self, blocks_max: u64) -> Result<Option<u64>> {
+        self.health.usable()?;
+        let began = std::time::Instant::now();
+        // From here on no block that is seen is reused, so that it holds what the table says of it.
+        let _pin = self.space.pins.pin();
+        if self.is_sweep_due() {
+            return Ok(Some(0));
+        }
+        let mut places = self.gather(blocks_max.clamp(1, BATCH_BLOCKS_MAX));
+        // What was skipped block by block and with its file comes twice, and is to be moved once.
+        let mut known = HashSet::with_capacity(places.len());
+        places.retain(|(map, lbn, _)| known.insert((*map, *lbn)));
+        if places.is_empty() {
+            return Ok((self.is_revisit_left() || self.begin_pass_for_left()).then_some(0));
+        }
+        let blocks = places.len() as u64;
+        let step = if self.foreground.is_watched() { blocks_max.max(1) } else { blocks };
+        let visited = self.revisit_places(&places, step as usize);
+        if !matches!(visited, Ok(Visited::All)) {
+            let mut skipped = self.backlog.skipped.lock();
+            places.iter().for_each(|(map, lbn, _)| skipped.add(map.0, *lbn, 1));
+        }
+        let visited = visited?;
+        self.worker.pass.lock().note_end(matches!(visited, Visited::All));
+        match visited {
+            Visited::UpTo(blocks) => Ok(Some(blocks)),
+            Visited::All => {
+                self.stats.counters.blocks_revisited.fetch_add(blocks, Relaxed);
+                self.stats.record(Stage::Revisit, blocks, began.elapsed());
+                Ok(Some(blocks))
+            }
+        }
+    }
+
+    /// In steps of so many places as are looked at in a short time.
+    fn revisit_places(&self, places: &[Place], step: usize) -> Result<Visited> {
+        let (mut visits, mut holders) = (Vec::with_capacity(places.len()), Holders::new());
+        for part in places.chunks(step) {
+            if self.foreground.calls() {
+                return Ok(Visited::UpTo(visits.len() as u64));
+            }
+            let seen = self.with_entries(part)?;
+            // A content that was looked up in an earlier step has the same holders still.
+            holders.extend(self.look_up_in_both(&seen)?);
+            visits.extend(seen);
+        }
+        let is_listed = self.worker.pass.lock().is_batch_listed();
+        let stretches = self.stretches(&visits);
+        let may_have_more = |stretch: &&Stretch| self.hints.sample != Sample::ALL || stretch.run_blocks_min > 1;
+        for stretch in stretches.iter().filter(may_have_more) {
+            let blocks: Vec<(Tag, Pbn)> = stretch.visits.iter().map(|visit| (visit.entry.tag, visit.pbn)).collect();
+            let around = (stretch.before.last().copied(), stretch.after.first().copied());
+            self.extend_holders(&blocks, around, &mut holders)?;
+        }
+        let (chosen, left) = choose(&stretches, &holders, is_listed);
+        let (confirmed, all) = self.confirm_in_steps(&chosen, step);
+        self.worker.pass.lock().note_left(left, confirmed.len() as u64);
+        self.remap(confirmed)?;
+        Ok(if all { Visited::All } else { Visited::UpTo(visits.len() as u64) })
+    }
+
+    /// Confirms what was chosen, and says whether all of it was looked at. When a program calls, the runs that are
+    /// confirmed as a whole are given: of one that is worth sharing, a part may not be.
+    fn confirm_in_steps(&self, chosen: &[Remap], step: usize) -> (Vec<Remap>, bool) {
+        let gives_way = self.foreground.is_watched();
+        let is_one_run = |a: &Remap, b: &Remap| {
+            let follows = a.visit.map == b.visit.map && a.visit.lbn.plus(1) == b.visit.lbn;
+            !gives_way || (follows && a.target.0.plus(1) == b.target.0)
+        };
+        let mut confirmed = Vec::with_capacity(chosen.len());
+        for run in chosen.chunk_by(is_one_run) {
+            let whole = confirmed.len();
+            for part in run.chunks(step) {
+                if self.foreground.calls() {
+                    confirmed.truncate(whole);
+                    return (confirmed, false);
+                }
+                confirmed.extend(self.confirm_remaps(part.to_vec()));
+            }
+        }
+        (confirmed, true)
+    }
+
+    /// The visited blocks as they follow each other in files, with what matters of the blocks around them: a run that
+    /// the file shares already goes on with them.
+    fn stretches<'a>(&self, visits: &'a [Visit]) -> Vec<Stretch<'a>> {
+        let follows = |a: &Visit, b: &Visit| a.map == b.map && a.lbn.plus(1) == b.lbn;
+        let stretch = |visits: &'a [Visit]| {
+            let run_blocks_min = self.run_blocks_min(visits[0].map);
+            let mut stretch =
+                Stretch { visits, run_blocks_min, end_blocks_min: None, before: Vec::new(), after: Vec::new() };
+            // A file that cannot be looked at around its blocks, or that was deleted, has nothing there.
+            if run_blocks_min > 1
+                && let Err(error) = self.look_around_in_file(&mut stretch)
+            {
+                log::debug!("blocks are looked at alone: {error}");
+            }
+            stretch
+        };
+        visits.chunk_by(follows).map(stretch).collect()
+    }
+
+    fn look_around_in_file(&self, stretch: &mut Stretch) -> Result<()> {
+        let (map, first, blocks) = (stretch.visits[0].map, stretch.visits[0].lbn, stretch.visits.len() as u64);
+        let reach = u64::from(stretch.run_blocks_min).min(first.0);
+        stretch.before = self.stored_until(map, Lbn(first.0 - reach), reach)?;
+        stretch.after = self.stored_from(map, first.plus(blocks), u64::from(stretch.run_blocks_min))?;
+        if stretch.before.is_empty() && stretch.after.is_empty() && self.is_whole(map, first, blocks)? {
+            stretch.run_blocks_min = stretch.run_blocks_min.min(blocks as u32);
+        }
+        let last = first.plus(blocks - 1 + stretch.after.len() as u64);
+        stretch.end_blocks_min = self.end_blocks_min(map, last)?;
+        Ok(())
+    }
+
+    /// What the table says of the blocks. One that was freed meanwhile, or that is bad, is left out.
+    fn with_entries(&self, places: &[Place]) -> Result<Vec<Visit>> {
+        let entries = self.entries_at(&ascending(places.iter().map(|(_, _, pbn)| *pbn)))?;
+        let visit = |&(map, lbn, pbn): &Place| {
+            let entry = *entries.get(&pbn).filter(|entry| entry.serves(entry.tag))?;
+            Some(Visit { map, lbn, pbn, entry })
+        };
+        Ok(places.iter().filter_map(visit).collect())
+    }
+
+    /// Live blocks with the same tag as each visited one, itself included, by tag. Memory before disk: a hint that moves
+    /// meanwhile goes that way.
+    fn look_up_in_both(&self, visits: &[Visit]) -> Result<Holders> {
+        let mut tags: Vec<Tag> = visits.iter().map(|visit| visit.entry.tag).collect();
+        tags.sort_unstable();
+        tags.dedup();
+        let mut hints = Vec::new();
+        {
+            let mut memory = self.hints.memory.lock();
+            let mut pbns = Vec::new();
+            for tag in &tags {
+                pbns.clear();
+                memory.peek(*tag, &mut pbns);
+                hints.extend(pbns.iter().map(|pbn| (*tag, *pbn)));
+            }
+        }
+        // Both, whatever memory knows: the holder that all are to meet in may be on disk.
+        self.merge_evicted();
+        let on_disk = self.look_up_tags_on_disk(&tags);
+        self.stats.counters.disk_level_hits.fetch_add(on_disk.len() as u64, Relaxed);
+        hints.extend(on_disk);
+        let mut holders = self.live_holders(hints)?;
+        self.heal(visits, &mut holders);
+        Ok(holders)
+    }
+
+    /// The disk level's hints for whole tags, of which it knows the beginning. The tags come in ascending order; those
+    /// out of the sample cost no read.
+    pub fn look_up_tags_on_disk(&self, tags: &[Tag]) -> Vec<(Tag, Pbn)> {
+        let tags: Vec<Tag> = tags.iter().copied().filter(|tag| self.hints.sample.has(*tag)).collect();
+        let found = self.look_up_on_disk(&tags);
+        let mut hints = Vec::with_capacity(found.len());
+        for tag in tags {
+            let kept = Hint::new(tag, Pbn(0)).tag;
+            let from = found.partition_point(|hint| hint.tag < kept);
+            hints.extend(found[from..].iter().take_while(|hint| hint.tag == kept).map(|hint| (tag, hint.pbn)));
+        }
+        hints
+    }
+
+    /// A visited block of the sample that neither level names gets its hint back, unless enough others hold its content.
+    fn heal(&self, visits: &[Visit], holders: &mut Holders) {
+        let mut lost = Vec::new();
+        for Visit { pbn, entry, .. } in visits.iter().filter(|visit| self.hints.sample.has(visit.entry.tag)) {
+            let named = holders.entry(entry.tag).or_default();
+            if let Err(at) = named.binary_search_by_key(pbn, |(pbn, _)| *pbn)
+                && named.len() < HOLDERS_MAX
+            {
+                named.insert(at, (*pbn, *entry));
+                lost.push((entry.tag, *pbn));
+            }
+        }
+        self.stats.counters.hints_healed.fetch_add(lost.len() as u64, Relaxed);
+        self.update_hints(&[], &lost);
+    }
+
+    /// Keeps the hints that the table confirms; the others are stale.
+    fn live_holders(&self, hints: Vec<(Tag, Pbn)>) -> Result<Holders> {
+        let entries = self.entries_at(&ascending(hints.iter().map(|(_, pbn)| *pbn)))?;
+        let mut holders = Holders::new();
+        let mut stale = Vec::new();
+        for (tag, pbn) in hints {
+            match entries.get(&pbn).filter(|entry| entry.serves(tag)) {
+                Some(entry) => holders.entry(tag).or_default().push((pbn, *entry)),
+                // A hint keeps part of a tag: this one may be right about another content that begins alike.
+                None if entries.get(&pbn).is_some_and(|entry| is_about(entry, tag, pbn)) => {}
+                None => stale.push((tag, pbn)),
+            }
+        }
+        for pbns in holders.values_mut() {
+            pbns.sort_unstable_by_key(|(pbn, _)| *pbn);
+            pbns.dedup_by_key(|(pbn, _)| *pbn);
+        }
+        self.stats.counters.hints_stale.fetch_add(stale.len() as u64, Relaxed);
+        self.update_hints(&stale, &[]);
+        Ok(holders)
+    }
+
+    /// Keeps the pairs that hold the same content: by fingerprint, or, where one is missing, by comparing the bytes.
+    pub fn confirm_remaps(&self, chosen: Vec<Remap>) -> Vec<Remap> {
+        let mut confirmed = Vec::with_capacity(chosen.len());
+        let decides = |remap: &Remap| remap.is_known() && !self.is_read_before_share(&remap.target.1);
+        let are_neighbours = |a: &Remap, b: &Remap| {
+            a.visit.pbn.plus(1) == b.visit.pbn && a.target.0.plus(1) == b.target.0 && decides(a) == decides(b)
+        };
+        for run in chosen.chunk_by(are_neighbours) {
+            for part in run.chunks(COMPARED_BLOCKS_MAX) {
+                match decides(&part[0]) {
+                    true => confirmed.extend(part.iter().filter(|remap| remap.has_equal_fingerprints())),
+                    false => self.compare_or_leave(part, &mut confirmed),
+                }
+            }
+        }
+        self.stats.counters.hints_refused.fetch_add((chosen.len() - confirmed.len()) as u64, Relaxed);
+        confirmed
+    }
+
+    /// Blocks that cannot be read stay where they are, and the others around them do not.
+    fn compare_or_leave(&self, run: &[Remap], confirmed: &mut Vec<Remap>) {
+        match self.compare(run, confirmed) {
+            Err(_) if run.len() > 1 => run.chunks(1).for_each(|one| self.compare_or_leave(one, confirmed)),
+            Err(error) => log::warn!("a copy of block {} stays where it is: {error}", run[0].target.0),
+            Ok(()) => {}
+        }
+    }
+
+    /// Reads neighbours and the neighbours that they can go for, and keeps those that are equal. A block that is
+    /// not what its tag says equals nothing. A target without a fingerprint gets it, so that it is compared once.
+    fn compare(&self, run: &[Remap], confirmed: &mut Vec<Remap>) -> Result<()> {
+        let bytes = run.len() * BLOCK_BYTES;
+        let (mut copies, mut targets) = (self.data.pool.take(bytes), self.data.pool.take(bytes));
+        self.read_run(run[0].visit.pbn, &mut copies)?;
+        self.read_targets(run[0].target.0, &mut targets)?;
+        self.stats.counters.blocks_compared.fetch_add(run.len() as u64, Relaxed);
+        let pairs = copies.chunks_exact(BLOCK_BYTES).zip(targets.chunks_exact(BLOCK_BYTES));
+        for (remap, (copy, target)) in run.iter().zip(pairs) {
+            let is_sound = self.hasher.tag(target) == remap.visit.entry.tag;
+            if !is_sound {
+                self.suspect(remap.target.0);
+            }
+            if !is_sound || copy != target {
+                continue;
+            }
+            let mut remap = *remap;
+            if remap.target.1.fingerprint.is_none() {
+                let mut fingerprints = Vec::with_capacity(1);
+                self.hasher.fingerprints(&[target], &mut fingerprints);
+                remap.target.1.fingerprint = fingerprints.pop();
+            }
+            confirmed.push(remap);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a live block's own hint is the one found for a tag.
+fn is_about(entry: &Entry, tag: Tag, pbn: Pbn) -> bool {
+    entry.serves(entry.tag) && Hint::new(entry.tag, pbn) == Hint::new(tag, pbn)
+}
+
+/// Each once, in order.
+pub fn ascending(pbns: impl Iterator<Item = Pbn>) -> Vec<Pbn> {
+    let mut pbns: Vec<Pbn> = pbns.collect();
+    pbns.sort_unstable();
+    pbns.dedup();
+    pbns
+}

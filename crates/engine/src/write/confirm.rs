@@ -1,0 +1,135 @@
+//! Confirm: a candidate becomes a share only when the block table says that it is live and holds
+//! exactly this content, by fingerprint, or, where it has none yet, by comparing the bytes. With `verify=share` the
+//! bytes of a block that would be shared for the first time are compared in any case: once the block that is written
+//! is dropped for it, nothing could replace it.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::core::Core;
+use crate::format::page::{Entry, page_of};
+use crate::write::batch::{Batch, Outcome};
+use crate::{BLOCK_BYTES, Pbn, Result};
+
+impl Core {
+    /// Turns every `Candidate` into `Share` or `Anew`. The caller has the candidates pinned.
+    pub fn confirm(&self, batch: &mut Batch) -> Result<()> {
+        let candidates = batch.indexes(|outcome| matches!(outcome, Outcome::Candidate(_)));
+        let written = batch.len() as u64;
+        if !candidates.is_empty() {
+            let entries = self.entries_of(batch, &candidates)?;
+            let live = self.keep_live(batch, &candidates, &entries);
+            self.fingerprint(batch, &live);
+            self.confirm_by_fingerprint(batch, &live, &entries);
+            self.confirm_by_bytes(batch, &entries);
+        }
+        let shared = batch.indexes(|outcome| matches!(outcome, Outcome::Share(_) | Outcome::Twin(_)));
+        self.inline.fingerprinting.lock().observe(written, shared.len() as u64);
+        self.inline.admission.lock().observe(written, shared.len() as u64);
+        Ok(())
+    }
+
+    fn entries_of(&self, batch: &Batch, candidates: &[usize]) -> Result<Vec<Option<Entry>>> {
+        let pbn_of = |index: usize| match batch.outcomes[index] {
+            Outcome::Candidate(pbn) => Some(pbn),
+            _ => None,
+        };
+        let pages = || candidates.iter().filter_map(|index| pbn_of(*index)).map(page_of).collect();
+        self.with_pages(pages, |state| {
+            (0..batch.len()).map(|index| pbn_of(index).and_then(|pbn| state.table.entry(pbn))).collect()
+        })
+    }
+
+    /// Refuses candidates that are free, bad or hold another tag, and drops their hints.
+    fn keep_live(&self, batch: &mut Batch, candidates: &[usize], entries: &[Option<Entry>]) -> Vec<usize> {
+        let mut live = Vec::new();
+        for &index in candidates {
+            let Outcome::Candidate(pbn) = batch.outcomes[index] else { continue };
+            let tag = batch.tags[index];
+            if entries[index].is_some_and(|entry| entry.serves(tag)) {
+                live.push(index);
+            } else {
+                self.hints.memory.lock().remove(tag, pbn);
+                self.refuse(batch, index);
+            }
+        }
+        live
+    }
+
+    fn refuse(&self, batch: &mut Batch, index: usize) {
+        self.stats.counters.hints_refused.fetch_add(1, Relaxed);
+        batch.outcomes[index] = Outcome::Anew(None);
+    }
+
+    /// Decides by fingerprint what it can. What stays a candidate has to be read.
+    fn confirm_by_fingerprint(&self, batch: &mut Batch, live: &[usize], entries: &[Option<Entry>]) {
+        for &index in live {
+            let (Outcome::Candidate(pbn), Some(entry)) = (batch.outcomes[index], entries[index]) else { continue };
+            if entry.fingerprint.is_some() && entry.fingerprint != batch.fingerprints[index] {
+                self.refuse(batch, index);
+            } else if entry.fingerprint.is_some() && !self.is_read_before_share(&entry) {
+                batch.outcomes[index] = Outcome::Share(pbn);
+            }
+        }
+    }
+
+    /// Whether a block with a fingerprint is read all the same before it gets one more reference: with
+    /// `verify=share`, if that is its second.
+    pub fn is_read_before_share(&self, entry: &Entry) -> bool {
+        entry.count == 1 && self.tuning.verifies_shares.load(Relaxed)
+    }
+
+    /// Reads the targets that are still candidates, neighbours in one request, and compares. Those that get a
+    /// fingerprint by that are listed.
+    fn confirm_by_bytes(&self, batch: &mut Batch, entries: &[Option<Entry>]) {
+        let mut unsure: Vec<(Pbn, usize)> = Vec::new();
+        for (index, outcome) in batch.outcomes.iter().enumerate() {
+            if let Outcome::Candidate(pbn) = outcome {
+                unsure.push((*pbn, index));
+            }
+        }
+        unsure.sort_unstable();
+        self.stats.counters.blocks_compared.fetch_add(unsure.len() as u64, Relaxed);
+        for run in unsure.chunk_by(|a, b| a.0.plus(1) == b.0) {
+            self.compare_run(batch, run);
+        }
+        batch.completed.retain(|index| entries[*index].is_some_and(|entry| entry.fingerprint.is_none()));
+    }
+
+    /// Reads blocks that may be shared. With `verify=share` what counts is what the device has of them, not what the
+    /// read cache still has; a staged block is not on the device yet. The caller has them pinned.
+    pub fn read_targets(&self, first: Pbn, bytes: &mut [u8]) -> Result<()> {
+        if !self.tuning.verifies_shares.load(Relaxed) {
+            return self.read_run(first, bytes);
+        }
+        if self.staging.has_none(first, (bytes.len() / BLOCK_BYTES) as u64) {
+            return self.read_device(first, bytes);
+        }
+        if bytes.len() == BLOCK_BYTES {
+            return self.read_run(first, bytes);
+        }
+        let blocks = bytes.chunks_exact_mut(BLOCK_BYTES).zip(first.0..);
+        blocks.into_iter().try_for_each(|(block, pbn)| self.read_targets(Pbn(pbn), block))
+    }
+
+    /// A target that cannot be read, or that has the tag of what is written but other bytes, is probably damaged: it
+    /// is not shared, and the worker looks at it.
+    fn compare_run(&self, batch: &mut Batch, run: &[(Pbn, usize)]) {
+        let mut stored = self.data.pool.take(run.len() * BLOCK_BYTES);
+        if self.read_targets(run[0].0, &mut stored).is_err() {
+            if run.len() > 1 {
+                return run.chunks(1).for_each(|one| self.compare_run(batch, one));
+            }
+            self.suspect(run[0].0);
+            return self.refuse(batch, run[0].1);
+        }
+        for ((pbn, index), bytes) in run.iter().zip(stored.chunks_exact(BLOCK_BYTES)) {
+            if bytes == batch.block(*index) {
+                batch.outcomes[*index] = Outcome::Share(*pbn);
+                batch.completed.push(*index);
+            } else {
+                self.suspect(*pbn);
+                self.refuse(batch, *index);
+            }
+        }
+    }
+}

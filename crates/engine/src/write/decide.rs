@@ -1,0 +1,245 @@
+//! Look up and decide: what may hold the blocks of a batch, and which of them become references. Which runs are worth
+//! sharing is `oncefs_dedup::detect`; here stand what it is told of, and what becomes of its decisions.
+
+use hashbrown::HashMap;
+use oncefs_dedup::{Candidates, Decision, Extension, HOLDERS_MAX, RunRule, detect};
+
+use crate::core::Core;
+use crate::format::page::page_of;
+use crate::format::shard::Target;
+use crate::write::batch::{Batch, Outcome};
+use crate::write::streams::{OpenBlock, Stream};
+use crate::{Lbn, MapId, Pbn, Result, Tag};
+
+/// Stands for an earlier block of the same batch, which has no pbn yet: larger than any pbn, so that what is stored
+/// goes first.
+const IN_BATCH: u64 = 1 << 62;
+
+/// Answers of no that the extension of one request takes from the block table beyond those of yes. Each is an access to
+/// a page that nothing else needs: where duplicates stand alone they cost more than all the rest of the decision. The
+/// neighbours of a found duplicate are such ones too where they are long, so these are hardly ever cut short; what is
+/// missed is left to the worker.
+const EXTENSION_NOES_MAX: u32 = 32;
+
+/// What a request changes of the one before, and leaves to the one behind.
+#[derive(Default)]
+pub struct GoingOn {
+    /// Open blocks of earlier requests whose run is long enough now, and what is to hold them.
+    pub shared: Vec<(OpenBlock, Pbn)>,
+    /// Those that stay open.
+    pub open: Vec<OpenBlock>,
+    /// What may hold the batch's own open blocks.
+    pub holders: Vec<Vec<Pbn>>,
+}
+
+impl Core {
+    /// For each block the pbns that may hold it, by the hint store, ascending.
+    pub fn look_up(&self, batch: &Batch) -> Vec<Vec<Pbn>> {
+        let mut hints = self.hints.memory.lock();
+        let look_up = |index| {
+            let mut pbns = Vec::new();
+            if batch.outcomes[index] != Outcome::Zero {
+                hints.lookup(batch.tags[index], &mut pbns);
+            }
+            pbns
+        };
+        (0..batch.len()).map(look_up).collect()
+    }
+
+    /// Decides for every block that is not zero, and for those that the request before left open.
+    pub fn decide(
+        &self,
+        map: MapId,
+        batch: &mut Batch,
+        mut holders: Vec<Vec<Pbn>>,
+        current: &[Target],
+        mut stream: Stream,
+    ) -> Result<GoingOn> {
+        self.extend_batch(batch, &mut holders, &mut stream);
+        let unchanged = self.current_with_same_tag(batch, current)?;
+        for (holders, current) in holders.iter_mut().zip(&unchanged) {
+            // The map's own block is a candidate even if no hint names it (any more).
+            if let Some(pbn) = current.filter(|pbn| !holders.contains(pbn)) {
+                holders.insert(holders.partition_point(|holder| *holder < pbn), pbn);
+            }
+        }
+        add_earlier_equals(batch, &mut holders);
+        let rule = self.run_rule(map, batch, &stream, current)?;
+        let before = shared_before(&stream, rule.run_blocks_min);
+        // Zero blocks take no place in the data area, so that a run goes on behind them.
+        let stored = batch.indexes(|outcome| outcome != Outcome::Zero);
+        let open = stream.open.iter().map(|block| Candidates { holders: &block.holders, current: None });
+        let new = stored.iter().map(|index| Candidates { holders: &holders[*index], current: unchanged[*index] });
+        let candidates: Vec<Candidates> = before
+            .iter()
+            .map(|pbn| Candidates { holders: std::slice::from_ref(pbn), current: Some(*pbn) })
+            .chain(open)
+            .chain(new)
+            .collect();
+        let decisions = detect(&candidates, rule);
+        let (of_open, of_new) = decisions[before.len()..].split_at(stream.open.len());
+        let mut going_on = go_on(&stream, of_open);
+        for (index, decision) in stored.into_iter().zip(of_new) {
+            take_in(batch, index, *decision);
+        }
+        going_on.holders = batch.open.iter().map(|index| std::mem::take(&mut holders[*index])).collect();
+        Ok(going_on)
+    }
+
+    /// Adds holders that no hint names: neighbours of known ones, by the block table.
+    fn extend_batch(&self, batch: &Batch, holders: &mut [Vec<Pbn>], stream: &mut Stream) {
+        let seeds: Vec<Pbn> = stream.shared_end.iter().map(|end| end.plus(1)).collect();
+        if seeds.is_empty() && stream.open.is_empty() && holders.iter().all(Vec::is_empty) {
+            return;
+        }
+        let names_all = self.memory_names_all();
+        let is_full = |holders: &Vec<Pbn>| holders.len() >= HOLDERS_MAX;
+        if names_all && !holders.iter().chain(stream.open.iter().map(|block| &block.holders)).any(is_full) {
+            return;
+        }
+        let stored = batch.indexes(|outcome| outcome != Outcome::Zero);
+        let new = stored.iter().map(|index| (batch.tags[*index], std::mem::take(&mut holders[*index])));
+        let open = stream.open.iter_mut().map(|block| (block.tag, std::mem::take(&mut block.holders)));
+        let (tags, known): (Vec<Tag>, Vec<Vec<Pbn>>) = open.chain(new).unzip();
+        let extension = Extension::new(&tags, known, &seeds);
+        let extension = if names_all { extension.of_complete_hints() } else { extension };
+        let mut extended = self.extended(extension, EXTENSION_NOES_MAX).into_iter();
+        for block in &mut stream.open {
+            block.holders = extended.next().expect("each block has a list of holders");
+            // Where it is stored for now is no reason to store it there.
+            block.holders.retain(|pbn| *pbn != block.pbn);
+        }
+        for (index, extended) in stored.into_iter().zip(extended) {
+            holders[index] = extended;
+        }
+    }
+
+    /// The shortest run worth sharing in this request, and whether one at its end stays open. A file that is known as a
+    /// whole, from its beginning, and equal to one run as a whole, is shared however short it is, unless
+    /// `run_blocks_min` is fixed: it is one piece as before. Where a file ends is known if its last block is written
+    /// over; one that grows may go on.
+    fn run_rule(&self, map: MapId, batch: &Batch, stream: &Stream, current: &[Target]) -> Result<RunRule> {
+        let run_blocks_min = self.run_blocks_min(map);
+        let stored = batch.indexes(|outcome| outcome != Outcome::Zero);
+        let is_data = |target: &Target| matches!(target, Target::Data(_));
+        let end_blocks_min = match stored.last() {
+            Some(&last) if is_data(&current[last]) => self.end_blocks_min(map, batch.first.plus(last as u64))?,
+            _ => None,
+        };
+        let is_new = !current.iter().any(is_data);
+        let stored = stored.len() + stream.open.len();
+        let first = stream.open.first().map_or(batch.first, |block| block.lbn);
+        let is_whole = first == Lbn(0) && is_new && self.shares_whole_files(map);
+        let run_blocks_min = if is_whole { run_blocks_min.min(stored.max(1) as u32) } else { run_blocks_min };
+        Ok(RunRule { run_blocks_min, end_blocks_min, may_go_on: true })
+    }
+
+    /// Whether a file that is one run as a whole is shared however short it is: a fixed `run_blocks_min` means what it
+    /// says, unless it is that of files which are read in sequence.
+    pub fn shares_whole_files(&self, map: MapId) -> bool {
+        let effective_policy = self.effective_policy(map);
+        effective_policy.shares_ends || effective_policy.run_blocks_min.is_none()
+    }
+
+    /// Which blocks the map's present pbn may already hold: the same tag stands in the table.
+    fn current_with_same_tag(&self, batch: &Batch, current: &[Target]) -> Result<Vec<Option<Pbn>>> {
+        let mapped = |index: usize| match current[index] {
+            Target::Data(pbn) if batch.outcomes[index] != Outcome::Zero => Some(pbn),
+            _ => None,
+        };
+        if (0..batch.len()).all(|index| mapped(index).is_none()) {
+            return Ok(vec![None; batch.len()]);
+        }
+        let pages = || (0..batch.len()).filter_map(mapped).map(page_of).collect();
+        self.with_pages(pages, |state| {
+            let same_tag = |index: usize| {
+                mapped(index).filter(|pbn| state.table.entry(*pbn).is_some_and(|entry| entry.tag == batch.tags[index]))
+            };
+            (0..batch.len()).map(same_tag).collect()
+        })
+    }
+
+    /// Remembers what a published request left open.
+    pub fn leave_open(&self, map: MapId, batch: &Batch, going_on: GoingOn) {
+        let new = batch.open.iter().zip(going_on.holders).filter_map(|(&index, holders)| {
+            let (lbn, tag) = (batch.first.plus(index as u64), batch.tags[index]);
+            Some(OpenBlock { lbn, pbn: batch.pbn(index)?, tag, holders: placed(batch, holders) })
+        });
+        let open = going_on.open.into_iter().chain(new).collect();
+        let shared_end = match batch.outcomes.iter().rfind(|outcome| **outcome != Outcome::Zero) {
+            Some(Outcome::Share(pbn)) => Some(*pbn),
+            _ => None,
+        };
+        self.keep_stream(map, Stream { next: batch.first.plus(batch.len() as u64), open, shared_end });
+    }
+}
+
+/// Adds to each block's holders the earlier blocks of the batch that equal it.
+fn add_earlier_equals(batch: &Batch, holders: &mut [Vec<Pbn>]) {
+    let mut first_with: HashMap<Tag, usize> = HashMap::new();
+    let mut equals: HashMap<usize, Vec<Pbn>> = HashMap::new();
+    for index in batch.indexes(|outcome| outcome != Outcome::Zero) {
+        let first = *first_with.entry(batch.tags[index]).or_insert(index);
+        if first == index || batch.block(first) != batch.block(index) {
+            continue;
+        }
+        let equals = equals.entry(first).or_insert_with(|| vec![in_batch(first)]);
+        let room = HOLDERS_MAX.saturating_sub(holders[index].len());
+        holders[index].extend(equals.iter().take(room));
+        equals.push(in_batch(index));
+    }
+}
+
+fn in_batch(index: usize) -> Pbn {
+    Pbn(IN_BATCH + index as u64)
+}
+
+/// Holders as the next request knows them: earlier blocks of this one have their pbns now.
+fn placed(batch: &Batch, holders: Vec<Pbn>) -> Vec<Pbn> {
+    let place = |pbn: Pbn| pbn.0.checked_sub(IN_BATCH).map_or(Some(pbn), |index| batch.pbn(index as usize));
+    let mut placed: Vec<Pbn> = holders.into_iter().filter_map(place).collect();
+    placed.sort_unstable();
+    placed.dedup();
+    placed
+}
+
+/// The end of the run that the request before shared, as far as it matters: a run that goes on from there is as much
+/// longer.
+fn shared_before(stream: &Stream, run_blocks_min: u32) -> Vec<Pbn> {
+    let Some(end) = stream.shared_end.filter(|_| stream.open.is_empty()) else { return Vec::new() };
+    let blocks = u64::from(run_blocks_min).min(end.0);
+    (0..blocks).rev().map(|back| Pbn(end.0 - back)).collect()
+}
+
+/// What becomes of the blocks that were open.
+fn go_on(stream: &Stream, decisions: &[Decision]) -> GoingOn {
+    let mut going_on = GoingOn::default();
+    for (block, decision) in stream.open.iter().zip(decisions) {
+        match decision {
+            Decision::Share(pbn) => going_on.shared.push((block.clone(), *pbn)),
+            Decision::Open => going_on.open.push(block.clone()),
+            Decision::Unknown | Decision::Refused => {}
+        }
+    }
+    going_on
+}
+
+/// What becomes of a block of the batch.
+fn take_in(batch: &mut Batch, index: usize, decision: Decision) {
+    batch.outcomes[index] = match decision {
+        Decision::Share(pbn) if pbn.0 >= IN_BATCH => {
+            let earlier = (pbn.0 - IN_BATCH) as usize;
+            match batch.outcomes[earlier] {
+                Outcome::Twin(first) => Outcome::Twin(first),
+                _ => Outcome::Twin(earlier),
+            }
+        }
+        Decision::Share(pbn) => Outcome::Candidate(pbn),
+        Decision::Unknown | Decision::Refused | Decision::Open => Outcome::Anew(None),
+    };
+    match decision {
+        Decision::Refused => batch.refused.push(index),
+        Decision::Open => batch.open.push(index),
+        Decision::Share(_) | Decision::Unknown => {}
+    }
+}

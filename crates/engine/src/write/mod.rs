@@ -1,0 +1,15 @@
+//! The way of a write, from the request to its publication. `steps` holds the order.
+
+pub mod batch;
+pub mod confirm;
+pub mod decide;
+pub mod extension;
+pub mod hash;
+pub mod inline;
+pub mod on_publish;
+pub mod open_runs;
+pub mod partial_blocks;
+pub mod publish;
+pub mod range;
+pub mod steps;
+pub mod streams;

@@ -1,0 +1,107 @@
+//! The ends of a range that lie within blocks: such a block gets new content, and that is published together with the
+//! rest of the range's change, so that an error leaves all of it or nothing.
+
+use crate::core::Core;
+use crate::format::keys::ShardKey;
+use crate::format::shard::{Extent, Target};
+use crate::space::allocate::Claim;
+use crate::space::allocator::Run;
+use crate::state::published::StoredBlock;
+use crate::write::hash::is_zero;
+use crate::write::publish::{MapEdit, shard_parts};
+use crate::{BLOCK_BYTES, Lbn, MapId, Pbn, Result};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// A block of which a part becomes zeros.
+struct CutBlock {
+    lbn: Lbn,
+    place: (ShardKey, u16),
+    /// Its new content, staged. None: nothing but zeros is left, it becomes a hole.
+    stored: Option<StoredBlock>,
+}
+
+/// The blocks that a range cuts, prepared; nothing is visible yet.
+#[derive(Default)]
+pub struct Cuts {
+    blocks: Vec<CutBlock>,
+}
+
+impl Cuts {
+    /// Adds them to the change of their map.
+    pub fn add_to(&self, edit: &mut MapEdit<'_>) -> Result<()> {
+        for cut in &self.blocks {
+            let (key, at) = cut.place;
+            let target = cut.stored.map_or(Target::Hole, |stored| Target::Data(stored.pbn));
+            edit.set(key, Extent { first: at, blocks: 1, target })?;
+            cut.stored.iter().for_each(|stored| edit.store_staged(*stored));
+        }
+        Ok(())
+    }
+
+    fn runs(&self) -> Vec<Run> {
+        self.blocks.iter().filter_map(|cut| cut.stored).map(|stored| Run { pbn: stored.pbn, blocks: 1 }).collect()
+    }
+}
+
+impl Core {
+    /// Prepares what makes these byte ranges, each within one block, read as zeros. Works on a full volume.
+    pub fn cut_blocks(&self, map: MapId, ranges: &[(u64, u64)]) -> Result<Cuts> {
+        let mut cuts = Cuts::default();
+        for &(from, to) in ranges.iter().filter(|(from, to)| from < to) {
+            match self.cut_block(map, from, to) {
+                Ok(cut) => cuts.blocks.extend(cut),
+                Err(error) => {
+                    self.forget_cuts(&cuts);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(cuts)
+    }
+
+    /// None: there is nothing to cut.
+    fn cut_block(&self, map: MapId, from: u64, to: u64) -> Result<Option<CutBlock>> {
+        let lbn = Lbn(from / BLOCK);
+        let (key, at, end) = shard_parts(map, lbn, 1).next().expect("one block has one part");
+        let target = self.shard(key)?.slice(at, end).next().map(|extent| extent.target);
+        if !matches!(target, Some(Target::Data(_))) {
+            return Ok(None);
+        }
+        let _pin = self.space.pins.pin();
+        let mut block = self.data.pool.take(BLOCK_BYTES);
+        self.read_locked(map, lbn, &mut block)?;
+        block[(from % BLOCK) as usize..(to - lbn.0 * BLOCK) as usize].fill(0);
+        let stored = if is_zero(&block) { None } else { Some(self.stage_one(&block)?) };
+        Ok(Some(CutBlock { lbn, place: (key, at), stored }))
+    }
+
+    fn stage_one(&self, block: &[u8]) -> Result<StoredBlock> {
+        let runs = self.allocate(1, Claim::MustSucceed)?;
+        let pbn: Pbn = runs[0].pbn;
+        self.staging.put(pbn, block);
+        Ok(StoredBlock { pbn, tag: self.hasher.tag(block), fingerprint: None })
+    }
+
+    /// They were published.
+    pub fn cuts_landed(&self, map: MapId, cuts: &Cuts) {
+        self.landed(&cuts.runs());
+        let mut skipped = self.backlog.skipped.lock();
+        if skipped.bytes_max() == 0 {
+            return;
+        }
+        for cut in &cuts.blocks {
+            match cut.stored {
+                Some(_) => skipped.add(map.0, cut.lbn, 1),
+                None => skipped.remove(map.0, cut.lbn, 1),
+            }
+        }
+    }
+
+    /// They were not.
+    pub fn forget_cuts(&self, cuts: &Cuts) {
+        let runs = cuts.runs();
+        self.staging.remove(runs.iter().map(|run| run.pbn));
+        self.give_back(&runs);
+    }
+}

@@ -1,0 +1,267 @@
+//! A write's way: receive, tag, look up, decide, confirm, place, map. One function, `write`, holds the order.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::core::Core;
+use crate::device::buffer::PooledBuf;
+use crate::format::shard::Target;
+use crate::space::allocate::Claim;
+use crate::space::allocator::Run;
+use crate::write::batch::{Batch, Outcome};
+use crate::write::decide::GoingOn;
+use crate::write::hash::is_zero;
+use crate::write::on_publish::OnPublish;
+use crate::{BLOCK_BYTES, Change, Error, Lbn, MapId, Pbn, Result, Stage};
+
+/// Writes of at least this many new blocks go to the data area at once; smaller ones are collected in
+/// memory, so that scattered small writes become few large ones, or ride in the log.
+const DIRECT_BLOCKS_MIN: usize = 32;
+/// Collected blocks are written out when there are this many bytes of them.
+const STAGED_BYTES_MAX: u64 = 4 << 20;
+/// Size of one request to the data area.
+pub const REQUEST_BYTES: usize = 1 << 20;
+
+impl Core {
+    /// See [`crate::Store::write`].
+    pub fn write<G: OnPublish>(
+        &self,
+        map: MapId,
+        at: u64,
+        data: &[u8],
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<()> {
+        self.health.usable()?;
+        let _pin = self.space.pins.pin();
+        let end = at + data.len() as u64;
+        let is_whole = at.is_multiple_of(BLOCK_BYTES as u64) && end.is_multiple_of(BLOCK_BYTES as u64);
+        let first = Lbn(at / BLOCK_BYTES as u64);
+        if is_whole {
+            let mut batch = Batch::new(first, data);
+            let (runs, going_on) = self.store_batch(map, &mut batch)?;
+            {
+                let _map = self.maps.lock(map).write();
+                self.publish_batch(map, &mut batch, runs, with)?;
+            }
+            self.go_on(map, &batch, going_on);
+            return Ok(());
+        }
+        // Bytes around a partial write must not change between being read and being written back.
+        let locked = self.maps.lock(map).write();
+        let merged = self.merge_with_stored(map, at, data)?;
+        let mut batch = Batch::new(first, &merged);
+        let (runs, going_on) = self.store_batch_locked(map, &mut batch)?;
+        self.publish_batch(map, &mut batch, runs, with)?;
+        drop(locked);
+        self.go_on(map, &batch, going_on);
+        Ok(())
+    }
+
+    /// Behind a published request: shares what an earlier one left open, remembers what this one does. The request
+    /// itself is done; what fails here costs a duplicate.
+    fn go_on(&self, map: MapId, batch: &Batch, mut going_on: GoingOn) {
+        let shared = std::mem::take(&mut going_on.shared);
+        self.leave_open(map, batch, going_on);
+        if !shared.is_empty()
+            && let Err(error) = self.share_open(map, &shared)
+        {
+            self.health.tell("blocks of a run were stored twice", &error);
+        }
+    }
+
+    /// Whole blocks from a partial write and what is stored around it.
+    fn merge_with_stored(&self, map: MapId, at: u64, data: &[u8]) -> Result<PooledBuf> {
+        let block = BLOCK_BYTES as u64;
+        let (start, end) = (at / block * block, (at + data.len() as u64).next_multiple_of(block));
+        let mut merged = self.data.pool.take((end - start) as usize);
+        let head = (at - start) as usize;
+        let tail = head + data.len();
+        let len = merged.len();
+        if head > 0 {
+            self.read_locked(map, Lbn(start / block), &mut merged[..BLOCK_BYTES])?;
+        }
+        if tail < len && !(head > 0 && len == BLOCK_BYTES) {
+            self.read_locked(map, Lbn(end / block - 1), &mut merged[len - BLOCK_BYTES..])?;
+        }
+        merged[head..tail].copy_from_slice(data);
+        Ok(merged)
+    }
+
+    /// Steps 1 to 6 for whole blocks, taking the map's lock only to look at the map.
+    fn store_batch(&self, map: MapId, batch: &mut Batch) -> Result<(Vec<Run>, GoingOn)> {
+        let current = {
+            let _map = self.maps.lock(map).read();
+            self.current_targets(map, batch)?
+        };
+        self.store_blocks(map, batch, &current)
+    }
+
+    fn store_batch_locked(&self, map: MapId, batch: &mut Batch) -> Result<(Vec<Run>, GoingOn)> {
+        let current = self.current_targets(map, batch)?;
+        self.store_blocks(map, batch, &current)
+    }
+
+    /// The steps of a block's life before its map changes. Gives the runs that were allocated, and
+    /// what is to be done behind the publication.
+    fn store_blocks(&self, map: MapId, batch: &mut Batch, current: &[Target]) -> Result<(Vec<Run>, GoingOn)> {
+        let blocks = batch.len() as u64;
+        self.stats.counters.blocks_written.fetch_add(blocks, Relaxed);
+        let is_admitted = self.effective_policy(map).is_inline && self.admit();
+        self.stats.timed(Stage::Receive, blocks, || self.receive(batch));
+        self.stats.timed(Stage::Tag, blocks, || self.tag(batch, is_admitted));
+        let stream = self.take_stream(map, batch.first);
+        let mut going_on = GoingOn::default();
+        if is_admitted {
+            let holders = self.stats.timed(Stage::Lookup, blocks, || self.look_up(batch));
+            going_on = self.stats.timed(Stage::Decide, blocks, || self.decide(map, batch, holders, current, stream))?;
+            self.stats.timed(Stage::Confirm, blocks, || self.confirm(batch))?;
+        } else if !stream.open.is_empty() {
+            self.leave_to_worker(map, stream.open.iter().map(|block| block.lbn));
+        }
+        self.count_request(is_admitted, blocks);
+        let reserved = current.iter().filter(|target| **target == Target::Reserved).count();
+        let claim = Claim::Ordinary { from_reserved: reserved as u64 };
+        let runs = self.stats.timed(Stage::Place, blocks, || self.place(batch, claim))?;
+        Ok((runs, going_on))
+    }
+
+    fn receive(&self, batch: &mut Batch) {
+        for index in 0..batch.len() {
+            if is_zero(batch.block(index)) {
+                batch.outcomes[index] = Outcome::Zero;
+            }
+        }
+    }
+
+    /// A request that is not admitted gets tags, which are checksums too, and nothing else.
+    fn tag(&self, batch: &mut Batch, is_admitted: bool) {
+        let stored = batch.indexes(|outcome| outcome != Outcome::Zero);
+        for &index in &stored {
+            batch.tags[index] = self.hasher.tag(batch.block(index));
+        }
+        if is_admitted && self.inline.fingerprinting.lock().eager() {
+            self.fingerprint(batch, &stored);
+        }
+    }
+
+    fn count_request(&self, is_admitted: bool, blocks: u64) {
+        self.stats.counters.requests.fetch_add(1, Relaxed);
+        if !is_admitted {
+            self.stats.counters.requests_not_admitted.fetch_add(1, Relaxed);
+            self.stats.counters.blocks_not_admitted.fetch_add(blocks, Relaxed);
+        }
+    }
+
+    /// Computes the fingerprints of these blocks that are not known yet.
+    pub fn fingerprint(&self, batch: &mut Batch, indexes: &[usize]) {
+        let unknown: Vec<usize> =
+            indexes.iter().copied().filter(|index| batch.fingerprints[*index].is_none()).collect();
+        let blocks: Vec<&[u8]> = unknown.iter().map(|index| batch.block(*index)).collect();
+        let mut fingerprints = Vec::with_capacity(blocks.len());
+        self.hasher.fingerprints(&blocks, &mut fingerprints);
+        self.stats.counters.blocks_fingerprinted.fetch_add(blocks.len() as u64, Relaxed);
+        for (index, fingerprint) in unknown.into_iter().zip(fingerprints) {
+            batch.fingerprints[index] = Some(fingerprint);
+        }
+    }
+
+    /// Allocates blocks for what is new and writes or stages it. Nothing is visible yet.
+    pub fn place(&self, batch: &mut Batch, claim: Claim) -> Result<Vec<Run>> {
+        let anew = batch.indexes(|outcome| outcome == Outcome::Anew(None));
+        if anew.is_empty() {
+            return Ok(Vec::new());
+        }
+        let runs = self.allocate(anew.len() as u64, claim)?;
+        let pbns = runs.iter().flat_map(|run| (0..run.blocks).map(|n| run.pbn.plus(n)));
+        for (&index, pbn) in anew.iter().zip(pbns) {
+            batch.outcomes[index] = Outcome::Anew(Some(pbn));
+        }
+        self.stats.counters.blocks_placed.fetch_add(anew.len() as u64, Relaxed);
+        let direct = anew.len() - batch.open.len().min(anew.len());
+        let direct = if direct < DIRECT_BLOCKS_MIN { 0 } else { direct };
+        let mut blocks = anew[..direct].iter().map(|index| batch.block(*index));
+        for run in &first_blocks(&runs, direct as u64) {
+            if let Err(error) = self.write_run(*run, &mut blocks) {
+                self.give_back(&runs);
+                return Err(error);
+            }
+        }
+        // Behind all that can fail: what is given back must not be in memory.
+        anew[direct..].iter().for_each(|index| self.stage(batch, *index));
+        Ok(runs)
+    }
+
+    /// Keeps a placed block's content in memory.
+    pub fn stage(&self, batch: &mut Batch, index: usize) {
+        let pbn = batch.pbn(index).expect("a block is placed before it is staged");
+        self.staging.put(pbn, batch.block(index));
+        batch.staged.push(pbn);
+    }
+
+    /// Writes the next blocks to a run of the data area, in large requests.
+    pub fn write_run<'a>(&self, run: Run, blocks: &mut impl Iterator<Item = &'a [u8]>) -> Result<()> {
+        let mut pbn = run.pbn;
+        while pbn < run.end() {
+            let count = (run.end().0 - pbn.0).min((REQUEST_BYTES / BLOCK_BYTES) as u64);
+            let mut buffer = self.data.pool.take(count as usize * BLOCK_BYTES);
+            for (target, block) in buffer.chunks_exact_mut(BLOCK_BYTES).zip(blocks.by_ref().take(count as usize)) {
+                target.copy_from_slice(block);
+            }
+            self.data
+                .device
+                .write_at(&buffer, pbn.0 * BLOCK_BYTES as u64)
+                .map_err(|e| Error::io("writing to the data area", e))?;
+            // Set behind the write: a flush that began before its end may not cover it.
+            self.data.is_dirty.store(true, Relaxed);
+            self.stats.counters.data_bytes_written.fetch_add(buffer.len() as u64, Relaxed);
+            pbn = pbn.plus(count);
+        }
+        Ok(())
+    }
+
+    /// Writes staged blocks to the data area, neighbours in one request. A failure is the volume's:
+    /// the blocks were acknowledged.
+    pub fn write_out(&self, mut pbns: Vec<Pbn>) -> Result<()> {
+        pbns.sort_unstable();
+        pbns.dedup();
+        let staged: Vec<_> = pbns.iter().filter_map(|pbn| Some((*pbn, self.staging.get(*pbn)?))).collect();
+        let follows = |a: &(Pbn, _), b: &(Pbn, _)| a.0.plus(1) == b.0;
+        for run in staged.chunk_by(follows) {
+            let blocks = &mut run.iter().map(|(_, block)| &**block);
+            let written = self.write_run(Run { pbn: run[0].0, blocks: run.len() as u64 }, blocks);
+            written.inspect_err(|error| self.health.fail(error))?;
+        }
+        self.staging.remove(pbns);
+        Ok(())
+    }
+
+    /// After a publication: if too much is staged, whoever published it writes it out.
+    pub fn write_out_if_much(&self) -> Result<()> {
+        if self.staging.bytes() < STAGED_BYTES_MAX {
+            return Ok(());
+        }
+        // Before the blocks are taken, and not under the publish lock: a commit that waits holds off new write-outs.
+        let _under_way = self.data.write_outs.read();
+        let pbns = {
+            let mut state = self.state.lock();
+            // The rest of what is in memory rides in the log already.
+            if ((state.group.staged.len() * BLOCK_BYTES) as u64) < STAGED_BYTES_MAX {
+                return Ok(());
+            }
+            std::mem::take(&mut state.group.staged)
+        };
+        self.write_out(pbns)
+    }
+}
+
+/// The first blocks of some runs.
+fn first_blocks(runs: &[Run], mut blocks: u64) -> Vec<Run> {
+    let mut first = Vec::with_capacity(runs.len());
+    for run in runs {
+        let part = run.blocks.min(blocks);
+        if part > 0 {
+            first.push(Run { pbn: run.pbn, blocks: part });
+        }
+        blocks -= part;
+    }
+    first
+}

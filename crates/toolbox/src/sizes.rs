@@ -34,7 +34,7 @@ pub fn parse(text: &str) -> Result<u64, String> {
     let number_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(number_end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let is_number = !(whole.is_empty() && fraction.is_empty()) && !fraction.contains('.');
+    let is_number = whole.len() + fraction.len() > 0 && !fraction.contains('.');
     let shift = unit_shift(unit).filter(|_| is_number).ok_or_else(|| {
         format!("'{text}' is not a size: write a number with K, M, G, T or P, such as 512M, 3.5G or 10 GiB")
     })?;

@@ -210,7 +210,7 @@ fn the_engine_s_keys_are_as_the_page_says() {
     let kinds: Vec<u64> = section(PAGE, "Keys").rows().iter().map(|row| docs::hexadecimal(&row[1])).collect();
     let engine = kinds.iter().filter(|kind| **kind < u64::from(keys::CALLER_FIRST_BYTE)).count();
     assert_key("bad block", &keys::bad(Pbn(7)), &[7], b"");
-    assert_key("second copy", &keys::copy(Pbn(7)), &[7], b"");
+    assert_key("replica", &keys::copy(Pbn(7)), &[7], b"");
     assert_key("scrub", &keys::scrub(), &[], b"");
     assert_key("file policy", &keys::file_policy(MapId(7)), &[7], b"");
     assert_eq!((engine, kinds.len()), (8, 16), "keys on the page that no test looks at");

@@ -74,10 +74,10 @@ const FOREIGN_LOCKS: [&str; 6] = ["parking_lot", "AtomicBool", "AtomicU64", "Ato
 
 /// The engine's modules that have such a lock or atomic all the same, and why; modules of tests have what they want.
 const FOREIGN_LOCKS_IN: [(&str, &str); 7] = [
-    ("stats.rs", "counts, and nothing that is stored depends on that"),
-    ("foreground.rs", "counts requests and their time, as `stats` does, and tells work that one came"),
-    ("sort.rs", "numbers the files that a sort has open, whichever is the first"),
-    ("check/blocks.rs", "shares work among threads of its own, which a volume that nobody changes has"),
+    ("stats/counters.rs", "counts, and nothing that is stored depends on that"),
+    ("worker/foreground.rs", "counts requests and their time, as `stats` does, and tells work that one came"),
+    ("fsck/sort.rs", "numbers the files that a sort has open, whichever is the first"),
+    ("fsck/check/blocks.rs", "shares work among threads of its own, which a volume that nobody changes has"),
     ("device/memory.rs", "is a device: a request is one step"),
     ("device/faulty.rs", "is a device: a request is one step"),
     ("kv/memory.rs", "stands in for RocksDB: a call is one step"),

@@ -94,7 +94,7 @@ const TOLD_OF_DEDUP: [&str; 8] = [
 /// How duplicates were looked for, and with what memory. Lines without figures are left out.
 fn dedup(report: &Report) -> String {
     let count = |name: &str| report.counters.get(name).copied().unwrap_or(0);
-    let mut table = figures(14, 10);
+    let mut table = figures(15, 9);
     if report.counters.contains_key("blocks_not_admitted") {
         let written = count("blocks_written");
         let looked_up = percent(written.saturating_sub(count("blocks_not_admitted")), written);
@@ -182,7 +182,7 @@ fn device(report: &Report) -> String {
         return String::new();
     }
     let how = if report.device.seek_is_measured { "measured" } else { "expected, not measured yet" };
-    let mut table = figures(14, 10);
+    let mut table = figures(15, 9);
     let (seek, mean) = (format!("{:.1}", report.device.seek_blocks), format!("{:.1}", sizes.mean()));
     table.row(figure("cost of a seek", seek, format!("blocks ({how})")));
     table.row(figure("device reads", mean, format!("blocks in the mean of {} requests", sizes.count)));

@@ -13,9 +13,10 @@ use std::sync::Arc;
 
 use oncefs_engine::kv::Put;
 
+use crate::effect::{Effect, Pages};
 use crate::image::{Images, PAGE_BYTES, Page, Part, SECTOR_BYTES};
 use crate::point::Point;
-use crate::tape::{Allowed, Effect, Pages, Recorded};
+use crate::tape::{Allowed, Recorded};
 use oncefs_toolbox::Random;
 
 const PAGE_SECTORS: usize = PAGE_BYTES / SECTOR_BYTES;

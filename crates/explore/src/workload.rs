@@ -76,6 +76,12 @@ impl Workload {
         Self::new(format!("random:{seed}"), random_work::operations(seed), Effort::SAMPLE)
     }
 
+    /// Whether it runs on volumes of this setup, if it is a directed one.
+    pub fn runs_on(&self, setup: &Setup) -> bool {
+        let name = self.name.rsplit(':').next().unwrap_or_default();
+        setup.directed.is_empty() || setup.directed.contains(&name)
+    }
+
     /// Runs it on a volume. An error tells where real file system and model disagree without any crash.
     pub fn run(&self, base: &Base) -> Result<Recording, String> {
         let mut live = Live::open(base.setup, base.images.clone(), base.model.clone(), true)?;

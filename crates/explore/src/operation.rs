@@ -65,7 +65,7 @@ pub enum Operation {
     Rename(Path, Path, RenameMode),
     /// pwrite.
     Write(Path, u64, Content),
-    /// Writes behind the end.
+    /// Writes at the end.
     Append(Path, Content),
     /// pwrite to a file without a name.
     WriteOrphan(u64, Content),

@@ -249,7 +249,7 @@ fn read_apart(live: &mut Live, path: Path) -> Result<(), String> {
 }
 
 /// What is noted is the file system's to say: the model has it from there. That all of it is published, and at once, is
-/// compared behind the operation.
+/// compared after the operation.
 fn publish_reads(live: &mut Live) -> Result<(), String> {
     learn_reads(live)?;
     live.file_system.publish_reads().map_err(|error| error.to_string())

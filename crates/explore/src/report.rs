@@ -34,7 +34,7 @@ pub fn failure(failure: &Failure) -> String {
     )
 }
 
-/// Crash points that an exploration of all workloads comes to.
+/// The crash points among `points` that an exploration of all workloads did not reach.
 pub fn not_visited(explorer: &Explorer, points: &[&str]) -> Vec<String> {
     let visited: Vec<String> = explorer.counts().points.keys().map(Point::to_string).collect();
     points.iter().filter(|point| !visited.iter().any(|name| name == *point)).map(|point| (*point).to_owned()).collect()

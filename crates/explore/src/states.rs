@@ -67,7 +67,7 @@ impl FromStr for StateId {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let number =
-            |part: &str| part.parse().map_err(|_| format!("'{text}' is no state: give PREFIX.CHOICE, as 12.7"));
+            |part: &str| part.parse().map_err(|_| format!("'{text}' is not a state: give PREFIX.CHOICE, as 12.7"));
         let (prefix, choice) = text.split_once('.').unwrap_or((text, ""));
         Ok(Self { prefix: number(prefix)?, choice: number(choice)? })
     }

@@ -59,7 +59,7 @@ impl Workload {
             return Ok(Self { name: name.to_owned(), is_interrupted: true, ..Self::named(inner)? });
         }
         if let Some(seed) = name.strip_prefix("random:") {
-            let seed = seed.parse().map_err(|_| format!("'{seed}' is no seed"))?;
+            let seed = seed.parse().map_err(|_| format!("'{seed}' is not a seed: write a number"))?;
             return Ok(Self::random(seed));
         }
         if let Some(directed) = name.strip_prefix("directed:") {

@@ -26,7 +26,11 @@ Example:
 'oncefs-sim COMMAND --help' says more. docs/sim.md says what is modelled and what is assumed.";
 
 #[derive(Debug, Parser)]
-#[command(name = "oncefs-sim", version, about = "Replays traces through oncefs's dedup decisions and through others'")]
+#[command(
+    name = "oncefs-sim",
+    version,
+    about = "Replays traces through the dedup decisions of oncefs and of other designs"
+)]
 #[command(after_help = ABOUT_AFTER, disable_help_subcommand = true, subcommand_required = true)]
 struct Cli {
     #[command(subcommand)]
@@ -35,7 +39,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Replay a trace and say what each design found
+    /// Replay a trace and show what each design found
     Replay(replay::ReplayArgs),
     /// Record a directory tree as a trace
     Record(record::RecordArgs),
@@ -43,9 +47,9 @@ enum Command {
     Generate(generate::GenerateArgs),
     /// Compare all designs on twins of SmartDedup's six phone traces
     Twins(twins::TwinsArgs),
-    /// iDedup's experiments on twins of its two traces, and SmartDedup's with short runs
+    /// Run iDedup's experiments on twins of its two traces, and SmartDedup's with short runs
     Idedup(idedup::IdedupArgs),
-    /// Rank the files of directories or traces, and say what dedup by rank saves
+    /// Rank the files of directories or traces, and show what deduplication by rank saves
     Ranks(ranks::RanksArgs),
 }
 

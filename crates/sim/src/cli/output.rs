@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::failure::Failure;
 
-/// Writes to stdout. A reader that has had enough, as `head`, is no failure.
+/// Writes to stdout. A reader that stops early, such as `head`, is not a failure.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());

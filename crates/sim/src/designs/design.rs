@@ -9,7 +9,7 @@ use crate::volume::Volume;
 pub trait Design {
     /// Takes a write.
     fn write(&mut self, write: &Write);
-    /// Hears of a read, which changes nothing on the volume.
+    /// Notes a read, which changes nothing on the volume.
     fn read(&mut self, _read: &Read) {}
     /// There is time for work in the background, as much as it takes.
     fn idle(&mut self);

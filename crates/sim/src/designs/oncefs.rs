@@ -144,7 +144,7 @@ impl Oncefs {
         let run_blocks_min = self.rules.run_blocks_min(first.file);
         let before = self.run_before(first, run_blocks_min - 1);
         let mut holders = self.holders_of(contents, before.last().copied());
-        // What was stored while it was open is no holder of its own content.
+        // What was stored while it was open does not hold its own content.
         for (at, holders) in holders.iter_mut().enumerate().take(tail_blocks) {
             holders.retain(|pbn| Some(*pbn) != self.volume.at(first.plus(at)));
         }

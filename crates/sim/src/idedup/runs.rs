@@ -1,4 +1,4 @@
-//! Which replays there are, and their doing.
+//! Which replays there are, and how they are run.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Mutex;
@@ -33,7 +33,7 @@ const BLOCK_BYTES: u64 = 4_096;
 const IDLE: Idle = Idle::Every(Duration::from_secs(3_600));
 
 impl Idedup {
-    /// Makes the twins and replays them; `tell` hears of every replay that is done.
+    /// Makes the twins and replays them; `tell` is called after each replay.
     pub fn run(options: IdedupOptions, tell: &(impl Fn(&str) + Sync)) -> Self {
         let filers = [CORPORATE, ENGINEERING].map(|twin| run_twin(twin, &filer_runs(), &options, tell));
         let larger = IdedupOptions { scale: options.phone_scale(), ..options };

@@ -86,7 +86,7 @@ pub struct StoredByRun {
     pub run_blocks_min: u32,
     /// Nothing shorter is shared.
     pub stored: u64,
-    /// Whole files and ends behind the last full 64 blocks are, too.
+    /// Whole files, and ends after the last full 64 blocks, are shared too.
     pub stored_with_ends: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What both forms of a trace have in common: columns with numbers and MD5s, and what a line of them comes to.
+//! What both forms of a trace share: columns of numbers and MD5s, and the request that a line describes.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub enum Format {
 /// In place of the MD5s: contents that the trace does not say, which only a read may have.
 pub(super) const NO_CONTENTS: &str = "-";
 
-/// What a line of any format comes to; the contents stand in a buffer beside it.
+/// The request that a line describes; its contents are in a separate buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parsed {
     pub(super) time: Duration,

@@ -40,7 +40,7 @@ impl<R: BufRead> Reader<R> {
             }
             self.lines += 1;
             if read as u64 == LINE_BYTES_MAX {
-                return Err(self.error(0, format!("longer than {LINE_BYTES_MAX} bytes: this is no trace")));
+                return Err(self.error(0, format!("longer than {LINE_BYTES_MAX} bytes: this is not a trace")));
             }
             if !self.line.trim_ascii().is_empty() {
                 return Ok(true);

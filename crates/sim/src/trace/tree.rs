@@ -116,7 +116,7 @@ impl Tree {
         }
     }
 
-    /// Fills the buffer from the file, with zeros behind its end. Returns bytes read; less than there is room for only at
+    /// Fills the buffer from the file, with zeros after its end. Returns bytes read; less than there is room for only at
     /// the end.
     fn read_on(&mut self, file: usize) -> io::Result<usize> {
         let open = match &mut self.open {

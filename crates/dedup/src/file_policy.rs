@@ -113,6 +113,14 @@ pub struct EffectivePolicy {
     pub shares_ends: bool,
 }
 
+impl EffectivePolicy {
+    /// Whether a file that is one run as a whole is shared however short it is: a fixed `run_blocks_min` means what it
+    /// says, unless it is that of files which are read in sequence.
+    pub fn shares_whole_files(self) -> bool {
+        self.shares_ends || self.run_blocks_min.is_none()
+    }
+}
+
 /// How a file is deduplicated, all that is said of it considered.
 pub fn effective_policy(file: FilePolicy, mount: MountPolicy) -> EffectivePolicy {
     let mounts =

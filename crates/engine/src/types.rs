@@ -4,8 +4,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 
 use crate::device::buffer::PooledBuf;
-use crate::policy::effective::PolicyChange;
-use crate::{Blocks, Profile};
+use crate::{Blocks, FilePolicy, Profile};
 
 /// Names a map (a file's extents). Never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,4 +113,15 @@ impl Deref for ReadBuf {
     fn deref(&self) -> &[u8] {
         &self.buffer[self.from..self.from + self.len]
     }
+}
+
+/// A new policy of one file, published with a change.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyChange {
+    /// Its map.
+    pub map: MapId,
+    /// The policy from now on.
+    pub policy: FilePolicy,
+    /// Whether it allows what was not allowed, so that the worker looks at the file.
+    pub(crate) allows_more: bool,
 }

@@ -16,7 +16,7 @@ use crate::space::allocate::Claim;
 use crate::space::allocator::Run;
 use crate::state::published::{Plan, StoredBlock, Take};
 use crate::write::batch::Batch;
-use crate::write::publish::Applied;
+
 use crate::{BLOCK_BYTES, Error, Fingerprint, Pbn, Result, Tag};
 
 /// Notices kept until the worker comes to them; more are lost, and come again with the next read or scrub.
@@ -167,16 +167,12 @@ impl Core {
 
     /// Publishes a plan, with blocks placed for it. False: the table does not agree any more.
     pub fn publish_repair(&self, plan: Plan, runs: &[Run]) -> Result<bool> {
-        match self.apply(plan) {
-            Ok(Applied::Done) => {
-                self.landed(runs);
-                Ok(true)
-            }
-            refused => {
-                self.give_back(runs);
-                refused.map(|_| false)
-            }
+        let published = self.publish_plan(plan).map(|refusal| refusal.is_none());
+        match published {
+            Ok(true) => self.landed(runs),
+            Ok(false) | Err(_) => self.give_back(runs),
         }
+        published
     }
 
     /// A sound block with the content of a damaged one, by the hints of both levels.

@@ -91,6 +91,7 @@ impl BufferPool {
             false => AlignedBuf::new(len),
         };
         buffer.set_len(len);
+        debug_assert_eq!(buffer.len(), len, "a buffer shows what was asked for");
         PooledBuf { buffer: Some(buffer), pool: pooled.then(|| self.clone()) }
     }
 }

@@ -164,6 +164,23 @@ fn u64_be(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(bytes.try_into().expect("the caller split off eight bytes"))
 }
 
+/// The part of `first..first + blocks` that lies in each shard.
+pub fn shard_parts(map: MapId, first: Lbn, blocks: u64) -> impl Iterator<Item = (ShardKey, u16, u16)> {
+    let end = first.0 + blocks;
+    let mut at = first.0;
+    std::iter::from_fn(move || {
+        if at >= end {
+            return None;
+        }
+        let shard = at / SHARD_BLOCKS;
+        let stop = end.min((shard + 1) * SHARD_BLOCKS);
+        debug_assert!(stop > at && stop - at <= SHARD_BLOCKS, "blocks {at} to {stop} of shard {shard}");
+        let part = (ShardKey { map, shard }, (at % SHARD_BLOCKS) as u16, (stop - shard * SHARD_BLOCKS) as u16);
+        at = stop;
+        Some(part)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

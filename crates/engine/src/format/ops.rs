@@ -134,6 +134,7 @@ impl OpWriter {
             }
             Op::Count { pbn, blocks, count } => {
                 self.bytes.push(COUNT);
+                assert!(blocks > 0, "a refcount of no blocks at {pbn}");
                 self.pbn(pbn, blocks);
                 varint::put(&mut self.bytes, blocks);
                 varint::put(&mut self.bytes, u64::from(count));
@@ -163,6 +164,8 @@ impl OpWriter {
     }
 
     fn map(&mut self, map: MapId, lbn: Lbn, blocks: u16, target: Target) {
+        let room = SHARD_BLOCKS - lbn.0 % SHARD_BLOCKS;
+        assert!(blocks > 0 && u64::from(blocks) <= room, "{blocks} blocks from {} on cross a shard", lbn.0);
         self.bytes.push(match target {
             Target::Hole => MAP_HOLE,
             Target::Reserved => MAP_RESERVED,
@@ -176,6 +179,7 @@ impl OpWriter {
     }
 
     fn text(&mut self, text: &[u8]) {
+        debug_assert!(u32::try_from(text.len()).is_ok(), "a key or value of {} bytes", text.len());
         varint::put(&mut self.bytes, text.len() as u64);
         self.bytes.extend_from_slice(text);
     }

@@ -120,6 +120,7 @@ impl Page {
 
     /// The first pbn of the sector `sector` of page `number`, and of the one behind it.
     pub fn sector_blocks(number: u64, sector: usize) -> (Pbn, Pbn) {
+        assert!((sector as u64) < SECTORS, "a page has no sector {sector}");
         let first = number * PAGE_ENTRIES + (sector * SECTOR_ENTRIES) as u64;
         (Pbn(first), Pbn(first + SECTOR_ENTRIES as u64))
     }
@@ -193,6 +194,7 @@ impl Page {
 
     /// Sets the entry of a pbn of this page.
     pub fn set(&mut self, pbn: Pbn, entry: &Entry) {
+        debug_assert!(entry.flags & !(BAD | COPIED | REPLICA) == 0, "flags {:#x} of {pbn}", entry.flags);
         let (sector, start) = Self::place(pbn);
         let bytes = &mut self.bytes[start..start + ENTRY_BYTES];
         bytes[TAG_AT..FINGERPRINT_AT].copy_from_slice(&entry.tag.0.to_le_bytes());
@@ -204,6 +206,7 @@ impl Page {
 
     /// Sets the reference count alone.
     pub fn set_count(&mut self, pbn: Pbn, count: u32) {
+        debug_assert!(count <= COUNT_MAX, "refcount {count} of {pbn}");
         let (sector, start) = Self::place(pbn);
         self.bytes[start + COUNT_AT..start + FLAGS_AT].copy_from_slice(&count.to_le_bytes());
         self.changed_sectors |= 1 << sector;
@@ -211,6 +214,7 @@ impl Page {
 
     /// Sets the flags alone.
     pub fn set_flags(&mut self, pbn: Pbn, flags: u8) {
+        debug_assert!(flags & !(BAD | COPIED | REPLICA) == 0, "flags {flags:#x} of {pbn}");
         let (sector, start) = Self::place(pbn);
         self.bytes[start + FLAGS_AT] = flags;
         self.changed_sectors |= 1 << sector;

@@ -85,6 +85,7 @@ impl Shard {
 
     /// The parts of `first..end`, holes included, in order.
     pub fn slice(&self, first: u16, end: u16) -> impl Iterator<Item = Extent> + '_ {
+        debug_assert!(first <= end && u64::from(end) <= SHARD_BLOCKS, "(4) blocks {first} to {end} of a shard");
         let mut at = first;
         let mut next = self.extents.partition_point(|extent| extent.end() <= first);
         std::iter::from_fn(move || {
@@ -107,6 +108,7 @@ impl Shard {
 
     /// Puts `new` (which may be a hole) in the place of what was there.
     pub fn set(&mut self, new: Extent) {
+        assert!(u64::from(new.end()) <= SHARD_BLOCKS, "(4) an extent ends at {}", new.end());
         let from = self.extents.partition_point(|extent| extent.end() <= new.first);
         let to = self.extents.partition_point(|extent| extent.first < new.end());
         let mut middle: [Option<Extent>; 3] = [None; 3];
@@ -148,6 +150,7 @@ impl Shard {
     /// The record's value: extents as differences, then a checksum.
     pub fn encode(&self, key: ShardKey) -> Vec<u8> {
         let mut out = Vec::with_capacity(4 + self.extents.len() * 5);
+        debug_assert!(self.extents.len() as u64 <= SHARD_BLOCKS, "{} extents in a shard", self.extents.len());
         let (mut block, mut pbn) = (0u16, 0u64);
         for extent in &self.extents {
             varint::put(&mut out, u64::from(extent.first - block));

@@ -37,8 +37,12 @@ impl Core {
     /// the map's last one, and the file's rank lets its whole and its end be shared. The caller holds the map's lock, or
     /// bears with what others make of the map meanwhile.
     pub fn end_blocks_min(&self, map: MapId, last: Lbn) -> Result<Option<u32>> {
-        let is_end =
-            self.effective_policy(map).shares_ends && self.next_stored(map, last.plus(1), Lbn(u64::MAX))?.is_none();
+        if self.effective_policy(map).shares_ends { self.end_chunk_min(map, last) } else { Ok(None) }
+    }
+
+    /// As `end_blocks_min`, for a file whose end is shared whatever its length.
+    pub fn end_chunk_min(&self, map: MapId, last: Lbn) -> Result<Option<u32>> {
+        let is_end = self.next_stored(map, last.plus(1), Lbn(u64::MAX))?.is_none();
         Ok(is_end.then(|| RunRule::end_chunk(last)))
     }
 

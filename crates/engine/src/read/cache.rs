@@ -72,6 +72,7 @@ impl ReadCache {
 
     /// As `admit`, for a block that several files hold: it enters at once (SmartDedup's page cache index, section 3.4).
     pub fn admit_shared(&self, pbn: Pbn, reader: MapId, block: &[u8]) {
+        debug_assert_eq!(block.len(), BLOCK_BYTES, "the cache holds whole blocks");
         if let Some(shard) = self.shard(pbn) {
             shard.lock().admit(pbn, reader, block);
         }

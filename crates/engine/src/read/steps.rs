@@ -6,9 +6,9 @@ use std::thread;
 
 use crate::core::Core;
 use crate::damage::bad_blocks::Whereabouts;
+use crate::format::keys::shard_parts;
 use crate::format::page::page_of;
 use crate::format::shard::Target;
-use crate::write::publish::shard_parts;
 use crate::{BLOCK_BYTES, Error, Lbn, MapId, Pbn, ReadBuf, Result, Stage, Tag};
 
 /// Shorter runs are looked up in the read cache block by block; longer ones are fetched whole when any block is missing.
@@ -77,6 +77,8 @@ impl Core {
                 }
             }
         }
+        let found: u64 = runs.iter().map(|(_, blocks)| blocks).sum();
+        assert_eq!(found, blocks, "the runs of map {} cover the request", map.0);
         Ok(runs)
     }
 
@@ -93,6 +95,7 @@ impl Core {
             }
             rest = behind;
         }
+        assert!(rest.is_empty(), "{} bytes of a read have no block", rest.len());
         if stored.len() < SCATTERED_PARTS_MIN {
             return stored.into_iter().try_for_each(|part| self.read_run_for(reader, part.pbn, part.bytes));
         }
@@ -172,6 +175,7 @@ impl Core {
     fn read_span(&self, reader: MapId, group: &mut [Part<'_>]) -> Result<()> {
         let from = group[0].pbn;
         let end = group.iter().map(Part::end).max().unwrap_or(from);
+        assert!(end > from && end.0 - from.0 <= SPAN_BLOCKS_MAX, "one request reads blocks {from} to {end}");
         let mut span = self.data.pool.take((end.0 - from.0) as usize * BLOCK_BYTES);
         self.policy.device_reads.count(end.0 - from.0);
         if self.read_device(from, &mut span).is_err() {
@@ -194,6 +198,7 @@ impl Core {
     }
 
     fn read_run_for(&self, reader: MapId, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
+        assert!(bytes.len().is_multiple_of(BLOCK_BYTES), "{} bytes are not whole blocks", bytes.len());
         let blocks = bytes.len() / BLOCK_BYTES;
         if blocks > CACHED_RUN_BLOCKS_MAX && self.staging.has_none(pbn, blocks as u64) {
             return self.read_long_run(reader, pbn, bytes);
@@ -317,6 +322,7 @@ impl Core {
     /// Which blocks do not have these tags. Of one that was freed meanwhile, and that only the caller's pin keeps,
     /// nothing is known, and neither of any where the table cannot be read: its damage is not theirs.
     fn which_are_wrong(&self, first: Pbn, tags: &[Tag]) -> Vec<usize> {
+        assert!(!tags.is_empty(), "no blocks from {first} on");
         let last = first.plus(tags.len() as u64 - 1);
         let pages = || (page_of(first)..=page_of(last)).collect();
         let wrong = self.with_pages(pages, |state| {

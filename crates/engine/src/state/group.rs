@@ -28,12 +28,14 @@ impl Group {
 
     /// Notes that the group holds something, at `now`.
     pub fn touch(&mut self, now: Instant) {
+        debug_assert!(self.last.is_none_or(|last| last <= now), "a group's changes come in the order of time");
         self.began.get_or_insert(now);
         self.last = Some(now);
     }
 
     /// Adds a freed block, joined to the run before it if it follows.
     pub fn free(&mut self, pbn: Pbn) {
+        assert!(pbn > Pbn(0), "the label is never freed");
         match self.freed.last_mut() {
             Some(run) if run.end() == pbn => run.blocks += 1,
             _ => self.freed.push(Run { pbn, blocks: 1 }),

@@ -17,6 +17,7 @@ pub struct MapLocks {
 impl MapLocks {
     /// Locks for all maps; `next` is the first id to hand out.
     pub fn new(next: MapId) -> Self {
+        assert!(next > MapId(0), "no map has id 0");
         Self { locks: (0..MAP_LOCKS).map(|_| RwLock::new(())).collect(), next: AtomicU64::new(next.0) }
     }
 
@@ -38,6 +39,7 @@ impl MapLocks {
     /// Hands out no id below `next` from now on.
     pub fn skip_to(&self, next: MapId) {
         self.next.fetch_max(next.0, Relaxed);
+        debug_assert!(self.next_id() >= next, "ids below {next:?} are not handed out");
     }
 
     /// The id that the next map gets.

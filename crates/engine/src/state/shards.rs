@@ -64,6 +64,7 @@ impl Shards {
 
     /// Takes in a shard read from the sorted state (empty if it has none), with its redo.
     pub fn admit(&mut self, key: ShardKey, stored: Shard) -> Arc<Shard> {
+        debug_assert!(!self.dirty.contains_key(&key) && !self.frozen.contains_key(&key), "{key:?} is in memory");
         let Some(redo) = self.redo.remove(&key) else {
             let shard = Arc::new(stored);
             self.clean_bytes += shard.memory_bytes();
@@ -133,6 +134,7 @@ impl Shards {
 
     /// The frozen shards are in the sorted state: they become clean.
     pub fn thaw(&mut self) {
+        debug_assert!(self.redo.is_empty(), "redo of {} shards came during a checkpoint", self.redo.len());
         for (key, shard) in std::mem::take(&mut self.frozen).iter() {
             if !self.dirty.contains_key(key) {
                 self.clean_bytes += shard.memory_bytes();

@@ -25,6 +25,7 @@ impl Staging {
     /// Keeps a block's content.
     pub fn put(&self, pbn: Pbn, bytes: &[u8]) {
         assert_eq!(bytes.len(), BLOCK_BYTES, "whole blocks only");
+        assert!(pbn > Pbn(0), "the label is not staged");
         let mut blocks = self.blocks.lock();
         blocks.insert(pbn, bytes.into());
         self.count.store(blocks.len(), Ordering::Release);
@@ -40,6 +41,7 @@ impl Staging {
 
     /// Whether none of `pbn..pbn + blocks` is here.
     pub fn has_none(&self, pbn: Pbn, blocks: u64) -> bool {
+        debug_assert!(blocks > 0, "no blocks at {pbn}");
         self.count.load(Ordering::Acquire) == 0 || self.blocks.lock().range(pbn..pbn.plus(blocks)).next().is_none()
     }
 

@@ -116,6 +116,7 @@ impl Table {
 
     /// The page, to be changed. It must be in memory.
     pub fn edit(&mut self, number: u64) -> &mut Page {
+        debug_assert!(!self.redo.contains_key(&number), "(3) page {number} has redo and is changed");
         if !self.dirty.contains_key(&number) {
             let page = match self.frozen.get(&number) {
                 Some(page) => page.clone(),
@@ -131,6 +132,7 @@ impl Table {
         let pbn = match redo {
             Redo::Store(pbn, ..) | Redo::Count(pbn, ..) | Redo::Fingerprint(pbn, _) | Redo::Flags(pbn, _) => pbn,
         };
+        debug_assert!(!self.dirty.contains_key(&page_of(pbn)), "(3) page {} is in memory", page_of(pbn));
         self.redo.entry(page_of(pbn)).or_default().push((sequence, redo));
     }
 
@@ -161,6 +163,7 @@ impl Table {
     /// The frozen pages are on disk, sealed with `sequence`: they become clean.
     pub fn thaw(&mut self, sequence: u64) {
         self.generation += 1;
+        assert!(sequence > 0, "a checkpoint carries the number of a group");
         // Nobody else holds them any more, so that nothing is copied.
         let frozen = Arc::unwrap_or_clone(std::mem::take(&mut self.frozen));
         for (number, mut page) in frozen {
@@ -177,6 +180,7 @@ impl Table {
         while self.clean.len() > self.clean_pages_max {
             self.clean.pop_lru();
         }
+        debug_assert!(self.clean.len() <= self.clean_pages_max, "{} clean pages", self.clean.len());
     }
 
     /// Bytes of pages that no checkpoint has taken yet.

@@ -40,7 +40,7 @@ impl Core {
 
     /// Notes which blocks of a published batch the worker has yet to look at, and which not any more.
     pub fn note_skipped(&self, map: MapId, batch: &Batch) {
-        if !self.is_later(map) {
+        if !batch.policy.is_later {
             return;
         }
         let mut skipped = self.backlog.skipped.lock();

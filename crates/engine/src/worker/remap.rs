@@ -11,7 +11,7 @@ use crate::format::keys::ShardKey;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::state::published::{Plan, Take};
 use crate::worker::revisit::Remap;
-use crate::write::publish::{Applied, MapEdit};
+use crate::write::map_edit::MapEdit;
 use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
 
 /// Places published together, at most: bounds how long the file's writers wait.
@@ -43,18 +43,14 @@ impl Core {
             if done.is_empty() {
                 return Ok(0);
             }
-            match self.apply(plan)? {
-                Applied::Done => {
-                    self.promote(&done);
-                    return Ok(done.len() as u64);
-                }
-                Applied::Refused { pbns, .. } => {
-                    let (refused, rest): (Vec<Remap>, _) =
-                        wanted.into_iter().partition(|remap| pbns.contains(&remap.target.0));
-                    self.look_again(&refused);
-                    wanted = rest;
-                }
-            }
+            let Some(refusal) = self.publish_plan(plan)? else {
+                self.promote(&done);
+                return Ok(done.len() as u64);
+            };
+            let (refused, rest): (Vec<Remap>, _) =
+                wanted.into_iter().partition(|remap| refusal.pbns.contains(&remap.target.0));
+            self.look_again(&refused);
+            wanted = rest;
         }
         Ok(0)
     }

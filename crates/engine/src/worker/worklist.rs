@@ -5,9 +5,9 @@ use oncefs_dedup::{MountPolicy, Ranks, Work};
 
 use crate::core::Core;
 use crate::format::keys::ShardKey;
+use crate::format::keys::shard_parts;
 use crate::format::shard::{SHARD_BLOCKS, Target};
 use crate::worker::pass::{Pass, STRETCH_BLOCKS};
-use crate::write::publish::shard_parts;
 use crate::{BLOCK_BYTES, Error, Lbn, MapId, Pbn, Result};
 
 /// Shards fetched in one go, at most.
@@ -144,7 +144,7 @@ impl Core {
     /// Whether a map has nothing but these blocks, and files that are one run are shared as a whole.
     pub fn is_whole(&self, map: MapId, first: Lbn, blocks: u64) -> Result<bool> {
         let block = BLOCK_BYTES as u64;
-        Ok(self.shares_whole_files(map)
+        Ok(self.effective_policy(map).shares_whole_files()
             && self.seek_data(map, 0, first.0 * block)?.is_none()
             && self.seek_data(map, (first.0 + blocks) * block, u64::MAX)?.is_none())
     }

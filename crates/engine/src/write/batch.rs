@@ -2,7 +2,7 @@
 
 use hashbrown::HashSet;
 
-use crate::{BLOCK_BYTES, Fingerprint, Lbn, Pbn, Tag};
+use crate::{BLOCK_BYTES, EffectivePolicy, Fingerprint, Lbn, Pbn, Tag};
 
 /// What becomes of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub enum Outcome {
 pub struct Batch<'a> {
     /// Where in the file the first block belongs.
     pub first: Lbn,
+    /// How the file is deduplicated, looked up once for the request.
+    pub policy: EffectivePolicy,
     /// Whole blocks.
     pub bytes: &'a [u8],
     /// A tag for each block.
@@ -45,11 +47,12 @@ pub struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     /// Cuts whole blocks into a batch; nothing is decided yet.
-    pub fn new(first: Lbn, bytes: &'a [u8]) -> Self {
+    pub fn new(first: Lbn, bytes: &'a [u8], policy: EffectivePolicy) -> Self {
         assert!(bytes.len().is_multiple_of(BLOCK_BYTES), "{} bytes are not whole blocks", bytes.len());
         let blocks = bytes.len() / BLOCK_BYTES;
         Self {
             first,
+            policy,
             bytes,
             tags: vec![Tag::default(); blocks],
             fingerprints: vec![None; blocks],
@@ -69,6 +72,7 @@ impl<'a> Batch<'a> {
 
     /// The content of a block.
     pub fn block(&self, index: usize) -> &'a [u8] {
+        debug_assert!(index < self.len(), "block {index} of {}", self.len());
         &self.bytes[index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES]
     }
 

@@ -23,6 +23,8 @@ impl Core {
             self.confirm_by_bytes(batch, &entries);
         }
         let shared = batch.indexes(|outcome| matches!(outcome, Outcome::Share(_) | Outcome::Twin(_)));
+        let is_sure = |outcome: &Outcome| !matches!(outcome, Outcome::Candidate(_));
+        assert!(batch.outcomes.iter().all(is_sure), "a candidate is neither shared nor stored anew");
         self.inline.fingerprinting.lock().observe(written, shared.len() as u64);
         self.inline.admission.lock().observe(written, shared.len() as u64);
         Ok(())
@@ -114,6 +116,7 @@ impl Core {
     /// A target that cannot be read, or that has the tag of what is written but other bytes, is probably damaged: it
     /// is not shared, and the worker looks at it.
     fn compare_run(&self, batch: &mut Batch, run: &[(Pbn, usize)]) {
+        debug_assert!(run.windows(2).all(|pair| pair[0].0.plus(1) == pair[1].0), "a run is one stretch: {run:?}");
         let mut stored = self.data.pool.take(run.len() * BLOCK_BYTES);
         if self.read_targets(run[0].0, &mut stored).is_err() {
             if run.len() > 1 {

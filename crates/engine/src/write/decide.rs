@@ -21,9 +21,9 @@ const IN_BATCH: u64 = 1 << 62;
 /// missed is left to the worker.
 const EXTENSION_NOES_MAX: u32 = 32;
 
-/// What a request changes of the one before, and leaves to the one behind.
+/// Runs that cross requests: what this request decides of the one before, and leaves open for the next.
 #[derive(Default)]
-pub struct GoingOn {
+pub struct OpenRuns {
     /// Open blocks of earlier requests whose run is long enough now, and what is to hold them.
     pub shared: Vec<(OpenBlock, Pbn)>,
     /// Those that stay open.
@@ -54,7 +54,9 @@ impl Core {
         mut holders: Vec<Vec<Pbn>>,
         current: &[Target],
         mut stream: Stream,
-    ) -> Result<GoingOn> {
+    ) -> Result<OpenRuns> {
+        assert_eq!(holders.len(), batch.len(), "one list of holders for each block");
+        assert_eq!(current.len(), batch.len(), "one target for each block");
         self.extend_batch(batch, &mut holders, &mut stream);
         let unchanged = self.current_with_same_tag(batch, current)?;
         for (holders, current) in holders.iter_mut().zip(&unchanged) {
@@ -64,6 +66,10 @@ impl Core {
             }
         }
         add_earlier_equals(batch, &mut holders);
+        if holders.iter().all(Vec::is_empty) && stream.open.is_empty() {
+            // Nobody is known to hold any of the blocks: all are stored anew.
+            return Ok(OpenRuns::default());
+        }
         let rule = self.run_rule(map, batch, &stream, current)?;
         let before = shared_before(&stream, rule.run_blocks_min);
         // Zero blocks take no place in the data area, so that a run goes on behind them.
@@ -77,13 +83,14 @@ impl Core {
             .chain(new)
             .collect();
         let decisions = detect(&candidates, rule);
+        assert_eq!(decisions.len(), candidates.len(), "one decision for each candidate");
         let (of_open, of_new) = decisions[before.len()..].split_at(stream.open.len());
-        let mut going_on = go_on(&stream, of_open);
+        let mut open_runs = settle_open(&stream, of_open);
         for (index, decision) in stored.into_iter().zip(of_new) {
             take_in(batch, index, *decision);
         }
-        going_on.holders = batch.open.iter().map(|index| std::mem::take(&mut holders[*index])).collect();
-        Ok(going_on)
+        open_runs.holders = batch.open.iter().map(|index| std::mem::take(&mut holders[*index])).collect();
+        Ok(open_runs)
     }
 
     /// Adds holders that no hint names: neighbours of known ones, by the block table.
@@ -119,26 +126,21 @@ impl Core {
     /// `run_blocks_min` is fixed: it is one piece as before. Where a file ends is known if its last block is written
     /// over; one that grows may go on.
     fn run_rule(&self, map: MapId, batch: &Batch, stream: &Stream, current: &[Target]) -> Result<RunRule> {
-        let run_blocks_min = self.run_blocks_min(map);
+        let run_blocks_min = batch.policy.run_blocks_min.unwrap_or_else(|| self.automatic_run(map));
         let stored = batch.indexes(|outcome| outcome != Outcome::Zero);
         let is_data = |target: &Target| matches!(target, Target::Data(_));
         let end_blocks_min = match stored.last() {
-            Some(&last) if is_data(&current[last]) => self.end_blocks_min(map, batch.first.plus(last as u64))?,
+            Some(&last) if batch.policy.shares_ends && is_data(&current[last]) => {
+                self.end_chunk_min(map, batch.first.plus(last as u64))?
+            }
             _ => None,
         };
         let is_new = !current.iter().any(is_data);
         let stored = stored.len() + stream.open.len();
         let first = stream.open.first().map_or(batch.first, |block| block.lbn);
-        let is_whole = first == Lbn(0) && is_new && self.shares_whole_files(map);
+        let is_whole = first == Lbn(0) && is_new && batch.policy.shares_whole_files();
         let run_blocks_min = if is_whole { run_blocks_min.min(stored.max(1) as u32) } else { run_blocks_min };
         Ok(RunRule { run_blocks_min, end_blocks_min, may_go_on: true })
-    }
-
-    /// Whether a file that is one run as a whole is shared however short it is: a fixed `run_blocks_min` means what it
-    /// says, unless it is that of files which are read in sequence.
-    pub fn shares_whole_files(&self, map: MapId) -> bool {
-        let effective_policy = self.effective_policy(map);
-        effective_policy.shares_ends || effective_policy.run_blocks_min.is_none()
     }
 
     /// Which blocks the map's present pbn may already hold: the same tag stands in the table.
@@ -160,12 +162,12 @@ impl Core {
     }
 
     /// Remembers what a published request left open.
-    pub fn leave_open(&self, map: MapId, batch: &Batch, going_on: GoingOn) {
-        let new = batch.open.iter().zip(going_on.holders).filter_map(|(&index, holders)| {
+    pub fn leave_open(&self, map: MapId, batch: &Batch, open_runs: OpenRuns) {
+        let new = batch.open.iter().zip(open_runs.holders).filter_map(|(&index, holders)| {
             let (lbn, tag) = (batch.first.plus(index as u64), batch.tags[index]);
             Some(OpenBlock { lbn, pbn: batch.pbn(index)?, tag, holders: placed(batch, holders) })
         });
-        let open = going_on.open.into_iter().chain(new).collect();
+        let open = open_runs.open.into_iter().chain(new).collect();
         let shared_end = match batch.outcomes.iter().rfind(|outcome| **outcome != Outcome::Zero) {
             Some(Outcome::Share(pbn)) => Some(*pbn),
             _ => None,
@@ -212,16 +214,16 @@ fn shared_before(stream: &Stream, run_blocks_min: u32) -> Vec<Pbn> {
 }
 
 /// What becomes of the blocks that were open.
-fn go_on(stream: &Stream, decisions: &[Decision]) -> GoingOn {
-    let mut going_on = GoingOn::default();
+fn settle_open(stream: &Stream, decisions: &[Decision]) -> OpenRuns {
+    let mut open_runs = OpenRuns::default();
     for (block, decision) in stream.open.iter().zip(decisions) {
         match decision {
-            Decision::Share(pbn) => going_on.shared.push((block.clone(), *pbn)),
-            Decision::Open => going_on.open.push(block.clone()),
+            Decision::Share(pbn) => open_runs.shared.push((block.clone(), *pbn)),
+            Decision::Open => open_runs.open.push(block.clone()),
             Decision::Unknown | Decision::Refused => {}
         }
     }
-    going_on
+    open_runs
 }
 
 /// What becomes of a block of the batch.
@@ -229,6 +231,7 @@ fn take_in(batch: &mut Batch, index: usize, decision: Decision) {
     batch.outcomes[index] = match decision {
         Decision::Share(pbn) if pbn.0 >= IN_BATCH => {
             let earlier = (pbn.0 - IN_BATCH) as usize;
+            assert!(earlier < index, "block {index} is the twin of block {earlier}, which does not come before it");
             match batch.outcomes[earlier] {
                 Outcome::Twin(first) => Outcome::Twin(first),
                 _ => Outcome::Twin(earlier),

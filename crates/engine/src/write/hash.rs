@@ -85,6 +85,7 @@ impl Hasher {
     /// Up to four blocks left over are hashed one by one: their chunks fill the lanes as well as a
     /// padded batch of eight would. For the same reason machines of four lanes never batch.
     pub fn fingerprints(&self, blocks: &[&[u8]], out: &mut Vec<Fingerprint>) {
+        let expected = out.len() + blocks.len();
         out.reserve(blocks.len());
         for batch in blocks.chunks(LANES) {
             if batch.len() <= CHUNKS || self.platform.simd_degree() <= CHUNKS {
@@ -96,12 +97,14 @@ impl Hasher {
                 out.extend(hashes.chunks_exact(HASH_BYTES).take(batch.len()).map(fingerprint_of_hash));
             }
         }
+        assert_eq!(out.len(), expected, "one fingerprint for each block");
     }
 
     /// Writes the keyed BLAKE3 hash of each block of a batch: four chunks, two parents, the root.
     /// Pads the batch to 8 or 16 lanes: one pass over padding is cheaper than narrow passes.
     fn keyed_hashes(&self, batch: &[&[u8]], out: &mut [u8; LANES * HASH_BYTES]) {
         let lanes = batch.len().next_power_of_two();
+        debug_assert!((1..=LANES).contains(&lanes), "a batch of {} blocks", batch.len());
         let mut blocks = [&ZEROS; LANES];
         for (lane, block) in blocks.iter_mut().zip(batch) {
             *lane = whole(block);

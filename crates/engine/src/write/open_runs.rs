@@ -36,6 +36,7 @@ impl Core {
     /// the request which made the run long enough: a crash between them leaves the copies. What cannot be shared any
     /// more stays as it is.
     pub fn share_open(&self, map: MapId, wanted: &[(OpenBlock, Pbn)]) -> Result<()> {
+        debug_assert!(wanted.len() <= OPEN_BLOCKS_MAX, "{} open blocks of one file", wanted.len());
         let mut pbns: Vec<Pbn> = wanted.iter().flat_map(|(block, target)| [block.pbn, *target]).collect();
         pbns.sort_unstable();
         pbns.dedup();

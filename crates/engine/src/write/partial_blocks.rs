@@ -3,12 +3,13 @@
 
 use crate::core::Core;
 use crate::format::keys::ShardKey;
+use crate::format::keys::shard_parts;
 use crate::format::shard::{Extent, Target};
 use crate::space::allocate::Claim;
 use crate::space::allocator::Run;
 use crate::state::published::StoredBlock;
 use crate::write::hash::is_zero;
-use crate::write::publish::{MapEdit, shard_parts};
+use crate::write::map_edit::MapEdit;
 use crate::{BLOCK_BYTES, Lbn, MapId, Pbn, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -63,6 +64,7 @@ impl Core {
     /// None: there is nothing to cut.
     fn cut_block(&self, map: MapId, from: u64, to: u64) -> Result<Option<CutBlock>> {
         let lbn = Lbn(from / BLOCK);
+        assert!(from < to && to <= (lbn.0 + 1) * BLOCK, "bytes {from} to {to} lie within one block");
         let (key, at, end) = shard_parts(map, lbn, 1).next().expect("one block has one part");
         let target = self.shard(key)?.slice(at, end).next().map(|extent| extent.target);
         if !matches!(target, Some(Target::Data(_))) {

@@ -1,4 +1,4 @@
-//! Map: a plan is checked and applied under the publish lock, as a whole.
+//! Map: the plan of a batch, its publication, and what is placed anew where a share is refused.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -6,139 +6,19 @@ use std::time::Instant;
 use hashbrown::HashSet;
 
 use crate::core::Core;
-use crate::format::keys::ShardKey;
-use crate::format::page::REPLICA;
-use crate::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
+use crate::format::keys::shard_parts;
+use crate::format::shard::{Extent, Target};
 use crate::space::allocate::Claim;
 use crate::space::allocator::Run;
-use crate::state::published::{Mapped, Plan, StoredBlock, Take};
+use crate::state::published::{Plan, StoredBlock, Take};
 use crate::write::batch::{Batch, Outcome};
+use crate::write::map_edit::MapEdit;
 use crate::write::on_publish::OnPublish;
-use crate::{Change, Error, Lbn, MapId, Pbn, Result, Stage, Tag};
-
-/// The part of `first..first + blocks` that lies in each shard.
-pub fn shard_parts(map: MapId, first: Lbn, blocks: u64) -> impl Iterator<Item = (ShardKey, u16, u16)> {
-    let end = first.0 + blocks;
-    let mut at = first.0;
-    std::iter::from_fn(move || {
-        if at >= end {
-            return None;
-        }
-        let shard = at / SHARD_BLOCKS;
-        let stop = end.min((shard + 1) * SHARD_BLOCKS);
-        let part = (ShardKey { map, shard }, (at % SHARD_BLOCKS) as u16, (stop - shard * SHARD_BLOCKS) as u16);
-        at = stop;
-        Some(part)
-    })
-}
-
-/// Collects the changes of one map into a plan, with what they release.
-pub struct MapEdit<'a> {
-    core: &'a Core,
-    plan: Plan,
-    open: Option<(ShardKey, Shard)>,
-    /// By how many blocks (data and reserved) the map grows.
-    pub mapped_delta: i64,
-}
-
-impl<'a> MapEdit<'a> {
-    /// Edits a map whose lock the caller holds exclusively.
-    pub fn new(core: &'a Core, map: MapId) -> Self {
-        Self { core, plan: Plan { map: Some(map), ..Plan::default() }, open: None, mapped_delta: 0 }
-    }
-
-    /// What is mapped from `first` to `end` (block numbers within the shard), holes included.
-    pub fn look(&mut self, key: ShardKey, first: u16, end: u16) -> Result<Vec<Extent>> {
-        Ok(self.shard(key)?.slice(first, end).collect())
-    }
-
-    /// Gives part of a shard a new target and releases what was there.
-    pub fn set(&mut self, key: ShardKey, new: Extent) -> Result<()> {
-        for old in self.look(key, new.first, new.end())? {
-            let blocks = u64::from(old.blocks);
-            match old.target {
-                Target::Hole => {}
-                Target::Reserved => self.plan.reserved_delta -= blocks as i64,
-                Target::Data(pbn) => self.release(Run { pbn, blocks }),
-            }
-            if old.target != Target::Hole {
-                self.mapped_delta -= blocks as i64;
-            }
-        }
-        if new.target != Target::Hole {
-            self.mapped_delta += i64::from(new.blocks);
-        }
-        if new.target == Target::Reserved {
-            self.plan.reserved_delta += i64::from(new.blocks);
-        }
-        self.shard(key)?.set(new);
-        let lbn = Lbn(key.shard * SHARD_BLOCKS + u64::from(new.first));
-        self.plan.mapped.push(Mapped { lbn, blocks: new.blocks, target: new.target });
-        Ok(())
-    }
-
-    /// Stores a block whose content is staged. Its place in the map is set by `set`.
-    pub fn store_staged(&mut self, stored: StoredBlock) {
-        self.plan.stores.push(stored);
-        self.plan.staged.push(stored.pbn);
-    }
-
-    /// Removes a whole shard and releases what it held.
-    pub fn drop_shard(&mut self, key: ShardKey) -> Result<()> {
-        let end = SHARD_BLOCKS as u16;
-        self.set(key, Extent { first: 0, blocks: end, target: Target::Hole })?;
-        self.plan.mapped.pop();
-        self.plan.drops.push(key);
-        self.open = None;
-        Ok(())
-    }
-
-    /// The plan, to be completed and published.
-    pub fn into_plan(mut self) -> Plan {
-        self.close();
-        self.plan
-    }
-
-    fn release(&mut self, run: Run) {
-        match self.plan.releases.last_mut() {
-            Some(last) if last.end() == run.pbn => last.blocks += run.blocks,
-            _ => self.plan.releases.push(run),
-        }
-    }
-
-    fn shard(&mut self, key: ShardKey) -> Result<&mut Shard> {
-        if self.open.as_ref().is_none_or(|(open, _)| *open != key) {
-            self.close();
-            let edited = self.plan.shards.iter().position(|(edited, _)| *edited == key);
-            let shard = match edited {
-                Some(index) => self.plan.shards.swap_remove(index).1,
-                None => (*self.core.shard(key)?).clone(),
-            };
-            self.open = Some((key, shard));
-        }
-        Ok(&mut self.open.as_mut().expect("opened above").1)
-    }
-
-    fn close(&mut self) {
-        if let Some(done) = self.open.take() {
-            self.plan.shards.push(done);
-        }
-    }
-}
+use crate::write::publication::{Applied, Published, Refusal};
+use crate::{Change, MapId, Pbn, Result, Stage};
 
 impl Core {
-    /// What the map holds now for each block of the batch. The caller holds the map's lock.
-    pub fn current_targets(&self, map: MapId, batch: &Batch) -> Result<Vec<Target>> {
-        let mut targets = Vec::with_capacity(batch.len());
-        for (key, first, end) in shard_parts(map, batch.first, batch.len() as u64) {
-            for extent in self.shard(key)?.slice(first, end) {
-                targets.extend((0..u64::from(extent.blocks)).map(|n| extent.target.plus(n)));
-            }
-        }
-        Ok(targets)
-    }
-
-    /// Publishes a decided and placed batch. The caller holds the map's lock exclusively.
+    /// Publishes a decided and placed batch, and tells everybody. The caller holds the map's lock exclusively.
     /// On failure the allocated runs go back.
     pub fn publish_batch<G: OnPublish>(
         &self,
@@ -148,15 +28,17 @@ impl Core {
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
         let began = Instant::now();
-        let result = self.try_publish_batch(map, batch, &mut runs, with);
-        if result.is_err() {
-            self.staging.remove(runs.iter().flat_map(|run| (0..run.blocks).map(|n| run.pbn.plus(n))));
-            self.give_back(&runs);
-            return result;
-        }
+        let published = match self.try_publish_batch(map, batch, &mut runs, with) {
+            Ok(published) => published,
+            Err(error) => {
+                self.staging.remove(runs.iter().flat_map(|run| run.pbns()));
+                self.give_back(&runs);
+                return Err(error);
+            }
+        };
         self.landed(&runs);
-        self.note_skipped(map, batch);
-        self.offer_written(batch);
+        self.count_outcomes(batch);
+        self.announce(&published, Some((map, batch)));
         self.stats.record(Stage::Map, batch.len() as u64, began.elapsed());
         self.write_out_if_much()
     }
@@ -167,28 +49,30 @@ impl Core {
         batch: &mut Batch,
         runs: &mut Vec<Run>,
         with: impl FnOnce(i64, &mut Change) -> G,
-    ) -> Result<()> {
+    ) -> Result<Published> {
         self.attached(map)?;
         let (mut plan, mapped_delta) = self.plan_batch(map, batch)?;
         let held = with(mapped_delta, &mut plan.change);
         loop {
             match self.apply(plan)? {
-                Applied::Done => break,
-                Applied::Refused { pbns, change } => {
+                Applied::Done(published) => {
+                    held.published();
+                    return Ok(published);
+                }
+                Applied::Refused(Refusal { pbns, change }) => {
                     self.place_refused(batch, runs, &pbns)?;
                     plan = self.plan_batch(map, batch)?.0;
                     plan.change = change;
                 }
             }
         }
-        held.published();
-        self.count_outcomes(batch);
-        Ok(())
     }
 
     /// Blocks that were freed between confirm and now are stored anew.
     fn place_refused(&self, batch: &mut Batch, runs: &mut Vec<Run>, refused: &[Pbn]) -> Result<()> {
-        for index in batch.indexes(|outcome| matches!(outcome, Outcome::Share(pbn) if refused.contains(&pbn))) {
+        let shared = batch.indexes(|outcome| matches!(outcome, Outcome::Share(pbn) if refused.contains(&pbn)));
+        assert!(!shared.is_empty(), "blocks {refused:?} were refused, and the batch shares none of them");
+        for index in shared {
             self.stats.counters.hints_refused.fetch_add(1, Relaxed);
             batch.outcomes[index] = Outcome::Anew(None);
         }
@@ -210,6 +94,7 @@ impl Core {
                 .flat_map(|extent| (0..u64::from(extent.blocks)).map(|n| extent.target.plus(n)))
                 .collect();
             let new: Vec<Target> = (index..index + old.len()).map(|index| target_of(batch, index)).collect();
+            assert_eq!(old.len(), usize::from(end - first), "one target for each block of {key:?}");
             for part in changed_parts(first, &old, &new) {
                 edit.set(key, part)?;
             }
@@ -217,69 +102,12 @@ impl Core {
             unchanged.extend((0..old.len()).filter(same).map(|n| index + n));
             index += old.len();
         }
+        assert_eq!(index, batch.len(), "every block of the batch is planned");
         let mapped_delta = edit.mapped_delta;
         let mut plan = edit.into_plan();
         batch.unchanged = unchanged;
         add_references(&mut plan, batch);
         Ok((plan, mapped_delta))
-    }
-
-    /// Publishes a plan: all of it, or, where a take is refused, nothing.
-    pub fn apply(&self, plan: Plan) -> Result<Applied> {
-        let pages: Vec<u64> = plan.pages().into_iter().collect();
-        // A second copy serves nobody, so that no hint names it.
-        let is_replica = |pbn: Pbn| plan.flags.iter().any(|(flagged, flags)| *flagged == pbn && flags & REPLICA != 0);
-        let stores = plan.stores.iter().chain(plan.held_stores.iter().filter(|store| !is_replica(store.pbn)));
-        let placed: Vec<(Tag, Pbn)> = stores.map(|store| (store.tag, store.pbn)).collect();
-        let changes_bad = !plan.bad.is_empty();
-        let policies = plan.change.policies.clone();
-        let detached = plan.detach;
-        let freed = loop {
-            let mut state = self.state.lock();
-            if plan.map.is_some_and(|map| state.is_detached(map)) {
-                return Err(Error::MapDetached);
-            }
-            let missing = state.table.missing(pages.iter().copied());
-            if !missing.is_empty() {
-                drop(state);
-                self.load_pages(&missing)?;
-                continue;
-            }
-            if let Some(contradiction) = state.contradiction(&plan) {
-                return Err(Error::corrupt("the block table", contradiction));
-            }
-            let pbns = state.refused(&plan);
-            if !pbns.is_empty() {
-                return Ok(Applied::Refused { pbns, change: plan.change });
-            }
-            let freed = state.apply(plan, Instant::now());
-            policies.iter().for_each(|said| self.policy.policies.published(said.map, said.policy));
-            if changes_bad {
-                self.damage.bad_known.store(state.bad.len(), Relaxed);
-                self.damage.lost_tags.store(state.bad.lost_tags(), Relaxed);
-            }
-            break freed;
-        };
-        self.update_hints(&freed, &placed);
-        self.stats.counters.blocks_freed.fetch_add(freed.len() as u64, Relaxed);
-        self.signals.published();
-        self.look_at_allowed(&policies);
-        if let Some(map) = detached {
-            self.backlog.skipped.lock().forget(map.0);
-            self.signals.detached(map);
-        }
-        self.may_be_interrupted();
-        Ok(Applied::Done)
-    }
-
-    /// Publishes a plan that takes no references of other maps, so that nothing can be refused.
-    pub fn apply_certain(&self, plan: Plan) -> Result<()> {
-        match self.apply(plan)? {
-            Applied::Done => Ok(()),
-            Applied::Refused { pbns, .. } => {
-                Err(Error::corrupt("the block table", format!("blocks {pbns:?} of a map are not live")))
-            }
-        }
     }
 
     fn count_outcomes(&self, batch: &Batch) {
@@ -292,25 +120,13 @@ impl Core {
     }
 }
 
-/// How a publication ended.
-pub enum Applied {
-    /// Everything is published.
-    Done,
-    /// Nothing is: these blocks can take no reference (any more). The caller's records come back.
-    Refused {
-        /// The blocks.
-        pbns: Vec<Pbn>,
-        /// The plan's records.
-        change: Change,
-    },
-}
-
 fn target_of(batch: &Batch, index: usize) -> Target {
     batch.pbn(index).map_or(Target::Hole, Target::Data)
 }
 
 /// Runs of blocks whose target changes. A zero block stays reserved where it was.
 fn changed_parts(first: u16, old: &[Target], new: &[Target]) -> Vec<Extent> {
+    assert_eq!(old.len(), new.len(), "a target before and after for each block");
     let mut parts: Vec<Extent> = Vec::new();
     for (n, (old, new)) in old.iter().zip(new).enumerate() {
         let stays = old == new || (*old == Target::Reserved && *new == Target::Hole);
@@ -344,33 +160,4 @@ fn add_references(plan: &mut Plan, batch: &Batch) {
     let completed = batch.completed.iter().filter_map(|index| Some((batch.pbn(*index)?, batch.fingerprints[*index]?)));
     plan.fingerprints.extend(completed);
     plan.staged.extend_from_slice(&batch.staged);
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::device::Device;
-    use crate::format::page::{PAGE_BYTES, SECTOR_BYTES};
-    use crate::settings::values::{Settings, Verify};
-    use crate::tests::fixture::{Devices, Random, one_level};
-    use crate::{BLOCK_BYTES, Blocks, Error, MapId};
-
-    #[test]
-    fn a_change_that_gives_back_blocks_which_the_table_does_not_count_is_refused() {
-        // A block that the table does not know would not pass for read either.
-        let settings = Settings { verify: Verify::Off, ..one_level() };
-        let devices = Devices::new(Blocks(40_000), settings);
-        let core = devices.open();
-        let mut random = Random::new(1);
-        let data: Vec<u8> = (0..32 * BLOCK_BYTES / 8).flat_map(|_| random.word().to_le_bytes()).collect();
-        core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
-        core.checkpoint().unwrap();
-        drop(core);
-        // Sectors of zeros are sound ones whose blocks are free. The first one holds the table's stamp.
-        devices.table.write_at(&[0; PAGE_BYTES - SECTOR_BYTES], SECTOR_BYTES as u64).unwrap();
-        let core = devices.open();
-        let refused = core.truncate(MapId(1), 0, |_, _| ());
-        assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
-        assert!(*core.read(MapId(1), 0, data.len()).unwrap() == *data);
-        core.commit().unwrap();
-    }
 }

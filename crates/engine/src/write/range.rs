@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::Core;
+use crate::format::keys::shard_parts;
 use crate::format::keys::{self, ShardKey};
 use crate::format::page::page_of;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
@@ -12,9 +13,9 @@ use crate::space::allocator::Run;
 use crate::state::map_locks::MapLocks;
 use crate::state::published::{Plan, Take};
 use crate::sync::{RwLockReadGuard, RwLockWriteGuard};
+use crate::write::map_edit::MapEdit;
 use crate::write::on_publish::OnPublish;
 use crate::write::partial_blocks::Cuts;
-use crate::write::publish::{Applied, MapEdit, shard_parts};
 use crate::{BLOCK_BYTES, Blocks, Change, Error, FilePolicy, Lbn, MapId, Pbn, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -357,6 +358,7 @@ impl Core {
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
         let piece = PIECE_SHARDS as u64 * SHARD_BLOCKS;
+        debug_assert!(!pieces.is_begun && pieces.delta == 0, "a clone begins with its first piece");
         let mut done = 0;
         let mut with = Some(with);
         loop {
@@ -368,8 +370,8 @@ impl Core {
             let is_last = done == blocks.0;
             let held = with.take_if(|_| is_last).map(|with| with(pieces.delta, &mut plan.change));
             self.stats.counters.blocks_cloned.fetch_add(plan.takes.len() as u64, Relaxed);
-            if let Applied::Refused { pbns, .. } = self.apply(plan)? {
-                return Err(self.why_not_cloned(pbns[0]));
+            if let Some(refusal) = self.publish_plan(plan)? {
+                return Err(self.why_not_cloned(refusal.pbns[0]));
             }
             pieces.is_begun = true;
             if let Some(held) = held {

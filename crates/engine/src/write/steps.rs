@@ -4,11 +4,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::Core;
 use crate::device::buffer::PooledBuf;
+use crate::format::keys::shard_parts;
 use crate::format::shard::Target;
 use crate::space::allocate::Claim;
 use crate::space::allocator::Run;
 use crate::write::batch::{Batch, Outcome};
-use crate::write::decide::GoingOn;
+use crate::write::decide::OpenRuns;
 use crate::write::hash::is_zero;
 use crate::write::on_publish::OnPublish;
 use crate::{BLOCK_BYTES, Change, Error, Lbn, MapId, Pbn, Result, Stage};
@@ -22,7 +23,8 @@ const STAGED_BYTES_MAX: u64 = 4 << 20;
 pub const REQUEST_BYTES: usize = 1 << 20;
 
 impl Core {
-    /// See [`crate::Store::write`].
+    /// See [`crate::Store::write`]. The steps of a block's life, in order, from the request to its publication. Before
+    /// the publication nobody sees anything; what fails before it leaves everything as it was.
     pub fn write<G: OnPublish>(
         &self,
         map: MapId,
@@ -32,35 +34,44 @@ impl Core {
     ) -> Result<()> {
         self.health.usable()?;
         let _pin = self.space.pins.pin();
-        let end = at + data.len() as u64;
-        let is_whole = at.is_multiple_of(BLOCK_BYTES as u64) && end.is_multiple_of(BLOCK_BYTES as u64);
-        let first = Lbn(at / BLOCK_BYTES as u64);
-        if is_whole {
-            let mut batch = Batch::new(first, data);
-            let (runs, going_on) = self.store_batch(map, &mut batch)?;
-            {
-                let _map = self.maps.lock(map).write();
-                self.publish_batch(map, &mut batch, runs, with)?;
-            }
-            self.go_on(map, &batch, going_on);
-            return Ok(());
+        let mut locked = None;
+        let mut merged = None;
+        if !is_whole_blocks(at, data.len()) {
+            // Bytes around a partial write must not change between being read and being written back.
+            locked = Some(self.maps.lock(map).write());
+            merged = Some(self.merge_with_stored(map, at, data)?);
         }
-        // Bytes around a partial write must not change between being read and being written back.
-        let locked = self.maps.lock(map).write();
-        let merged = self.merge_with_stored(map, at, data)?;
-        let mut batch = Batch::new(first, &merged);
-        let (runs, going_on) = self.store_batch_locked(map, &mut batch)?;
+        let whole = merged.as_deref().unwrap_or(data);
+        let mut batch = Batch::new(Lbn(at / BLOCK_BYTES as u64), whole, self.effective_policy(map));
+        let blocks = batch.len() as u64;
+        let current = self.current_targets(map, &batch, locked.is_some())?;
+        let is_admitted = batch.policy.is_inline && self.admit();
+        self.stats.timed(Stage::Receive, blocks, || self.receive(&mut batch));
+        self.stats.timed(Stage::Tag, blocks, || self.tag(&mut batch, is_admitted));
+        let stream = self.take_stream(map, batch.first);
+        let mut open_runs = OpenRuns::default();
+        if is_admitted {
+            let holders = self.stats.timed(Stage::Lookup, blocks, || self.look_up(&batch));
+            open_runs =
+                self.stats.timed(Stage::Decide, blocks, || self.decide(map, &mut batch, holders, &current, stream))?;
+            self.stats.timed(Stage::Confirm, blocks, || self.confirm(&mut batch))?;
+        } else if !stream.open.is_empty() {
+            self.leave_to_worker(map, stream.open.iter().map(|block| block.lbn));
+        }
+        self.count_request(is_admitted, blocks);
+        let runs = self.stats.timed(Stage::Place, blocks, || self.place(&mut batch, claim_of(&current)))?;
+        let locked = locked.unwrap_or_else(|| self.maps.lock(map).write());
         self.publish_batch(map, &mut batch, runs, with)?;
         drop(locked);
-        self.go_on(map, &batch, going_on);
+        self.follow_open_runs(map, &batch, open_runs);
         Ok(())
     }
 
-    /// Behind a published request: shares what an earlier one left open, remembers what this one does. The request
+    /// After a published request: shares what an earlier one left open, remembers what this one does. The request
     /// itself is done; what fails here costs a duplicate.
-    fn go_on(&self, map: MapId, batch: &Batch, mut going_on: GoingOn) {
-        let shared = std::mem::take(&mut going_on.shared);
-        self.leave_open(map, batch, going_on);
+    fn follow_open_runs(&self, map: MapId, batch: &Batch, mut open_runs: OpenRuns) {
+        let shared = std::mem::take(&mut open_runs.shared);
+        self.leave_open(map, batch, open_runs);
         if !shared.is_empty()
             && let Err(error) = self.share_open(map, &shared)
         {
@@ -76,6 +87,7 @@ impl Core {
         let head = (at - start) as usize;
         let tail = head + data.len();
         let len = merged.len();
+        assert!(head < BLOCK_BYTES && tail <= len, "bytes {head} to {tail} of {len}");
         if head > 0 {
             self.read_locked(map, Lbn(start / block), &mut merged[..BLOCK_BYTES])?;
         }
@@ -86,44 +98,20 @@ impl Core {
         Ok(merged)
     }
 
-    /// Steps 1 to 6 for whole blocks, taking the map's lock only to look at the map.
-    fn store_batch(&self, map: MapId, batch: &mut Batch) -> Result<(Vec<Run>, GoingOn)> {
-        let current = {
-            let _map = self.maps.lock(map).read();
-            self.current_targets(map, batch)?
-        };
-        self.store_blocks(map, batch, &current)
-    }
-
-    fn store_batch_locked(&self, map: MapId, batch: &mut Batch) -> Result<(Vec<Run>, GoingOn)> {
-        let current = self.current_targets(map, batch)?;
-        self.store_blocks(map, batch, &current)
-    }
-
-    /// The steps of a block's life before its map changes. Gives the runs that were allocated, and
-    /// what is to be done behind the publication.
-    fn store_blocks(&self, map: MapId, batch: &mut Batch, current: &[Target]) -> Result<(Vec<Run>, GoingOn)> {
-        let blocks = batch.len() as u64;
-        self.stats.counters.blocks_written.fetch_add(blocks, Relaxed);
-        let is_admitted = self.effective_policy(map).is_inline && self.admit();
-        self.stats.timed(Stage::Receive, blocks, || self.receive(batch));
-        self.stats.timed(Stage::Tag, blocks, || self.tag(batch, is_admitted));
-        let stream = self.take_stream(map, batch.first);
-        let mut going_on = GoingOn::default();
-        if is_admitted {
-            let holders = self.stats.timed(Stage::Lookup, blocks, || self.look_up(batch));
-            going_on = self.stats.timed(Stage::Decide, blocks, || self.decide(map, batch, holders, current, stream))?;
-            self.stats.timed(Stage::Confirm, blocks, || self.confirm(batch))?;
-        } else if !stream.open.is_empty() {
-            self.leave_to_worker(map, stream.open.iter().map(|block| block.lbn));
+    /// What the map holds now for each block of the batch.
+    fn current_targets(&self, map: MapId, batch: &Batch, is_locked: bool) -> Result<Vec<Target>> {
+        let _map = (!is_locked).then(|| self.maps.lock(map).read());
+        let mut targets = Vec::with_capacity(batch.len());
+        for (key, first, end) in shard_parts(map, batch.first, batch.len() as u64) {
+            for extent in self.shard(key)?.slice(first, end) {
+                targets.extend((0..u64::from(extent.blocks)).map(|n| extent.target.plus(n)));
+            }
         }
-        self.count_request(is_admitted, blocks);
-        let reserved = current.iter().filter(|target| **target == Target::Reserved).count();
-        let claim = Claim::Ordinary { from_reserved: reserved as u64 };
-        let runs = self.stats.timed(Stage::Place, blocks, || self.place(batch, claim))?;
-        Ok((runs, going_on))
+        assert_eq!(targets.len(), batch.len(), "one target for each block of map {}", map.0);
+        Ok(targets)
     }
 
+    /// Marks blocks of zeros: they take no place.
     fn receive(&self, batch: &mut Batch) {
         for index in 0..batch.len() {
             if is_zero(batch.block(index)) {
@@ -171,6 +159,8 @@ impl Core {
             return Ok(Vec::new());
         }
         let runs = self.allocate(anew.len() as u64, claim)?;
+        let allocated: u64 = runs.iter().map(|run| run.blocks).sum();
+        assert_eq!(allocated, anew.len() as u64, "as many blocks are allocated as are placed");
         let pbns = runs.iter().flat_map(|run| (0..run.blocks).map(|n| run.pbn.plus(n)));
         for (&index, pbn) in anew.iter().zip(pbns) {
             batch.outcomes[index] = Outcome::Anew(Some(pbn));
@@ -200,6 +190,7 @@ impl Core {
     /// Writes the next blocks to a run of the data area, in large requests.
     pub fn write_run<'a>(&self, run: Run, blocks: &mut impl Iterator<Item = &'a [u8]>) -> Result<()> {
         let mut pbn = run.pbn;
+        assert!(pbn > Pbn(0), "block 0 of the data area is its label");
         while pbn < run.end() {
             let count = (run.end().0 - pbn.0).min((REQUEST_BYTES / BLOCK_BYTES) as u64);
             let mut buffer = self.data.pool.take(count as usize * BLOCK_BYTES);
@@ -253,6 +244,17 @@ impl Core {
     }
 }
 
+/// Whether bytes at this place are whole blocks.
+fn is_whole_blocks(at: u64, len: usize) -> bool {
+    at.is_multiple_of(BLOCK_BYTES as u64) && len.is_multiple_of(BLOCK_BYTES)
+}
+
+/// New blocks over a reserved range use up the reservation.
+fn claim_of(current: &[Target]) -> Claim {
+    let reserved = current.iter().filter(|target| **target == Target::Reserved).count();
+    Claim::Ordinary { from_reserved: reserved as u64 }
+}
+
 /// The first blocks of some runs.
 fn first_blocks(runs: &[Run], mut blocks: u64) -> Vec<Run> {
     let mut first = Vec::with_capacity(runs.len());
@@ -263,5 +265,6 @@ fn first_blocks(runs: &[Run], mut blocks: u64) -> Vec<Run> {
         }
         blocks -= part;
     }
+    assert_eq!(blocks, 0, "the runs hold so many blocks");
     first
 }

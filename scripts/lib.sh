@@ -1,15 +1,22 @@
 # shellcheck shell=bash disable=SC2034
-# Sourced by the other scripts: where things are, and how work is shown while it runs.
+# Sourced by the other scripts: answers --help, sets paths, and shows progress.
 
 set -euo pipefail
+
+# A script's help is the comment below its first line. --help prints it and does nothing else.
+if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+    exit
+fi
+
 export LC_ALL=C.UTF-8 HOME="${HOME:-/root}" DEBIAN_FRONTEND=noninteractive
 
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/oncefs
 
-# One target directory for all checkouts, since RocksDB builds for ten minutes.
+# One target directory for all checkouts, because RocksDB takes ten minutes to build.
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
-# The test tools that cargo installs lie beside it.
+# Test tools that cargo installs are beside it.
 export ONCEFS_TOOLS=${ONCEFS_TOOLS:-$(dirname "$CARGO_TARGET_DIR")/tools}
 export PATH=$ONCEFS_TOOLS/bin:$HOME/.cargo/bin:$PATH:/usr/sbin:/sbin
 oncefs=$CARGO_TARGET_DIR/release/oncefs
@@ -21,8 +28,12 @@ die() {
     exit 1
 }
 
+no_arguments() {
+    [ $# = 0 ] || die "$(basename "$0") takes no arguments; see $(basename "$0") --help"
+}
+
 require_root() {
-    [ "$(id -u)" = 0 ] || die "this needs root: run it with sudo"
+    [ "$(id -u)" = 0 ] || die "$(basename "$0") needs root: run it with sudo"
 }
 
 # "1m 05s"
@@ -31,7 +42,7 @@ spent() {
     if [ $seconds -ge 60 ]; then printf '%dm %02ds' $((seconds / 60)) $((seconds % 60)); else printf '%ds' $seconds; fi
 }
 
-# A bar of 20 characters, empty without a known end.
+# A bar of 20 characters; nothing if the total is not known.
 bar() {
     local count=$1 total=$2
     [ "$total" -gt 0 ] || return 0
@@ -40,7 +51,7 @@ bar() {
     printf ' [%-20s]' "${line:0:full}"
 }
 
-# "12 of 120 crates": the lines of a log that match a pattern; "12 crates" when the end is not known.
+# "12 of 120 crates": counts the lines of a log that match a pattern. "12 crates" if the total is not known.
 counted() {
     local log=$1 pattern=$2 total=$3 noun=$4 count
     [ -n "$pattern" ] || return 0
@@ -49,7 +60,7 @@ counted() {
 }
 
 # step TITLE [--count PATTERN TOTAL NOUN] COMMAND...
-# Runs a command with its output in a log, shows that it lives, and shows the log's end if it fails.
+# Runs a command with its output in a log and shows progress. If the command fails, shows the end of the log.
 step() {
     local title=$1 pattern='' total=0 noun=''
     shift
@@ -63,20 +74,20 @@ step() {
     "$@" >"$log" 2>&1 </dev/null &
     pid=$!
     while kill -0 $pid 2>/dev/null; do
-        tell_progress
+        show_progress
         sleep 0.2
     done
     wait $pid || status=$?
     [ ! -t 1 ] || printf '\r\033[K'
     if [ $status -ne 0 ]; then
         tail -n 100 "$log"
-        die "$title failed after $(spent "$start"); all of it is in $log"
+        die "$title failed after $(spent "$start"); the whole log is $log"
     fi
     echo "$title: done in $(spent "$start")$(counted "$log" "$pattern" 0 "$noun")"
 }
 
-# One changing line on a terminal; elsewhere a line after 2 s and then one every half minute.
-tell_progress() {
+# On a terminal one changing line, elsewhere a line after 2 s and then every half minute.
+show_progress() {
     local seconds=$(($(date +%s) - start))
     if [ -t 1 ]; then
         printf '\r\033[K%s: %s%s' "$title" "$(spent "$start")" "$(counted "$log" "$pattern" "$total" "$noun")"
@@ -92,5 +103,5 @@ crates_in_lock() {
 
 build_oncefs() {
     step "Building oncefs (the first build takes ten minutes)" --count '^ *Compiling' "$(crates_in_lock)" crates \
-        cargo build --release --workspace --manifest-path "$repository/Cargo.toml"
+        env -C "$repository" cargo build --release --workspace
 }

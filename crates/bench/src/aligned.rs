@@ -1,4 +1,4 @@
-//! Page-aligned memory, as O_DIRECT needs it and as data for timed writes should lie.
+//! Page-aligned memory, for O_DIRECT and for timed writes.
 
 /// Bytes of a block and of a page.
 pub const BLOCK_BYTES: usize = 4096;

@@ -1,28 +1,27 @@
-//! A mount's share of dirty memory and its read-ahead, as /sys/class/bdi has them.
+//! Sets a mount's share of dirty memory and its read-ahead in /sys/class/bdi.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use clap::Args;
-use oncefs_toolbox::sizes;
 
 use crate::failure::{During, Result};
 
 /// Bound of dirty data that oncefs sets on a machine with 16 GiB or more.
 const DIRTY_BYTES_MAX: u64 = 512 << 20;
 
-/// What to change; by default what oncefs sets.
+/// Settings to change; the defaults are those of oncefs.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Tuning {
-    /// Share of the global dirty limit in percent, instead of a bound in bytes
+    /// Share of the global dirty limit in percent, instead of a limit in bytes
     #[arg(long, conflicts_with = "max_bytes")]
     max_ratio: Option<u32>,
     /// 1: never exceed the share, even while memory is plentiful; 0: only under pressure
     #[arg(long, default_value_t = 1)]
     strict_limit: u8,
-    /// Bound of dirty data, such as 64M [default: 512M]
-    #[arg(long, value_parser = sizes::parse)]
+    /// Limit of dirty data, such as 64M [default: 512M]
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse)]
     max_bytes: Option<u64>,
     /// Read-ahead window in KiB
     #[arg(long, default_value_t = 1024)]

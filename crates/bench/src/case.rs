@@ -1,4 +1,4 @@
-//! One scenario on one side in one repetition: measures steps and keeps their rows.
+//! Runs one scenario on one side in one repetition: measures its steps and collects their rows.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use crate::measure::{Latencies, Meter, Row, Space};
 use crate::side::Side;
 use crate::throttle::{Limits, Throttle};
 
-/// What a step moves, for throughput, limits and metadata bytes.
+/// How much a step moves, to compute throughput, limits and metadata bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
     /// Operations timed one by one.
@@ -16,9 +16,9 @@ pub struct Work {
     pub bytes: u64,
     /// Bytes of distinct new blocks; 0 for steps that only read or delete.
     pub unique_bytes: u64,
-    /// Bytes of distinct places written: a block rewritten before the device has it need not be stored twice.
+    /// Bytes of distinct places written: a block rewritten before it reaches the device need not be stored twice.
     pub places_bytes: u64,
-    /// Whether the device's bytes per second bound the step, and not requests, flushes or memory.
+    /// Whether the device's bytes per second limit the step, rather than requests, flushes or memory.
     pub bound_by_bytes: bool,
 }
 
@@ -37,13 +37,13 @@ pub struct Case<'a> {
     rows: Vec<Row>,
     /// Bytes in use when empty.
     used_empty: u64,
-    /// Meters of writing steps whose device bytes still grow until the next unmount, with their rows.
+    /// Meters and rows of writing steps, whose device bytes grow until the next unmount.
     unsettled: Vec<(usize, Meter)>,
     notify: Box<dyn Fn(&str) + 'a>,
 }
 
 impl<'a> Case<'a> {
-    /// Formats and mounts the side; `notify` is told the name of every step.
+    /// Formats and mounts the side; calls `notify` with the name of every step.
     pub fn begin(
         side: &'a mut Side,
         repetition: usize,
@@ -63,12 +63,12 @@ impl<'a> Case<'a> {
         self.side.root().join(name)
     }
 
-    /// Tells the person watching what is going on outside of measured steps.
+    /// Shows what happens outside of measured steps.
     pub fn note(&self, activity: &str) {
         (self.notify)(activity);
     }
 
-    /// Measures `body`, which ends with whatever makes its writes durable.
+    /// Measures `body`, which ends by making its writes durable.
     pub fn measure(
         &mut self,
         workload: &str,
@@ -120,7 +120,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Lets a side that deduplicates find what it left for later; its device bytes count to the steps so far.
+    /// Lets a side that deduplicates process what it skipped; its device bytes count towards the steps so far.
     pub fn deduplicate(&mut self) -> Result<()> {
         if self.side.deduplicates() {
             self.note("deduplicating out-of-line");
@@ -129,7 +129,7 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    /// Keeps with the last step what its files take, once everything has settled.
+    /// Adds to the last step the space that its files use, once everything has settled.
     pub fn note_space(&mut self, blocks_bytes: u64, distinct_bytes: u64) -> Result<()> {
         let used_bytes = self.side.used_bytes()?.saturating_sub(self.used_empty);
         if let Some(row) = self.rows.last_mut() {
@@ -138,7 +138,7 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    /// Unmounts, drops caches, mounts again; what the steps so far left to be written is counted to them.
+    /// Unmounts, drops caches and mounts again; writes that the steps so far deferred count towards them.
     pub fn remount_cold(&mut self) -> Result<()> {
         self.settle()?;
         self.side.remount_cold()
@@ -156,7 +156,7 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    /// Unmounts and hands out the rows.
+    /// Unmounts and returns the rows.
     pub fn finish(mut self) -> Result<Vec<Row>> {
         self.settle()?;
         self.side.unmount()?;
@@ -164,7 +164,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Bytes per second that the held device allows: every distinct block has to be written once.
+/// Bytes per second that the throttled device allows, as every distinct block has to be written once.
 fn limit_bytes_per_s(limits: Limits, work: Work) -> f64 {
     match work.unique_bytes {
         0 => limits.read_bytes as f64,

@@ -1,5 +1,6 @@
-//! Runs other programs (mkfs, mount, losetup, oncefs) and turns their failure into one line.
+//! Runs other programs (mkfs, mount, losetup, oncefs), and reports a failure in one line.
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::failure::{During, Failure, Result};
@@ -14,6 +15,19 @@ pub fn run(command: &mut Command) -> Result<String> {
     let stderr = String::from_utf8_lossy(&output.stderr);
     let reason = stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message");
     Err(Failure::new(format!("`{name}` failed ({}): {}", output.status, reason.trim())))
+}
+
+/// The real path of the oncefs program that was named, or of the one beside this program.
+pub fn find_oncefs(named: Option<PathBuf>) -> Result<PathBuf> {
+    let beside = || std::env::current_exe().ok().map(|program| program.with_file_name("oncefs"));
+    let program = named.or_else(beside).unwrap_or_else(|| "oncefs".into());
+    program.canonicalize().map_err(|_| {
+        Failure::new(format!(
+            "cannot find the program {}: build it with `cargo build --release`, name it with --oncefs, or choose \
+             other sides with --side",
+            program.display()
+        ))
+    })
 }
 
 fn describe(command: &Command) -> String {

@@ -1,4 +1,4 @@
-//! What is written: incompressible blocks, unique across runs, with a chosen share of duplicates.
+//! Makes the blocks to write: incompressible, unique across runs, with a chosen share of duplicates.
 //!
 //! A block's content is the expansion of a 128-bit id (the run's seed and a number), so a duplicate is a
 //! repeated number and nothing else repeats. Duplicates are scattered: each repeats an earlier unique block
@@ -44,8 +44,8 @@ pub struct Content {
 impl Content {
     /// `blocks` blocks of which `duplicate_percent` repeat an earlier one.
     ///
-    /// Expanded beforehand if that takes at most `memory_max` bytes; else each block is expanded when asked
-    /// for, inside the timed region and alike for every file system.
+    /// Expanded beforehand if that takes at most `memory_max` bytes. Otherwise each block is expanded on demand,
+    /// inside the timed region and equally for every file system.
     pub fn new(seed: u64, blocks: usize, duplicate_percent: usize, memory_max: u64) -> Result<Content> {
         let numbers = plan(blocks, duplicate_percent, &mut Random::new(seed))?;
         let blocks_unique = blocks - blocks * duplicate_percent / 100;
@@ -60,7 +60,7 @@ impl Content {
         Ok(content)
     }
 
-    /// Blocks of which those with equal numbers are equal; each is expanded when asked for.
+    /// Blocks given by their numbers: equal numbers, equal blocks. Each is expanded on demand.
     pub fn from_numbers(seed: u64, numbers: Vec<u32>) -> Content {
         let mut distinct = numbers.clone();
         distinct.sort_unstable();
@@ -88,7 +88,7 @@ impl Content {
         (self.blocks_unique * BLOCK_BYTES) as u64
     }
 
-    /// The block at `index`, expanded into `scratch` if it is not at hand.
+    /// The block at `index`, expanded into `scratch` if it is not in memory.
     pub fn block<'a>(&'a self, index: usize, scratch: &'a mut AlignedBuffer) -> &'a [u8] {
         match &self.expanded {
             Some(buffer) => &buffer.bytes()[index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES],

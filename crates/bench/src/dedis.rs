@@ -1,4 +1,4 @@
-//! SmartDedup's figure 9: what deduplication saves and gains against ext4 under DEDISbench's form, beside the paper's.
+//! SmartDedup's figure 9: what deduplication saves and gains over ext4 with DEDISbench's load, beside the paper's.
 
 use oncefs_toolbox::Table;
 
@@ -9,10 +9,10 @@ use crate::threaded::Twin;
 
 const EXT4: &str = "ext4";
 
-/// The paper's figures, in percent: "up to" these, which it says of the image with more duplicates.
+/// The paper's figures, in percent: "up to" these, for the image with more duplicates.
 const PAPER: [&str; 4] = ["45.0", "41.6", "+54.4", "+33.6"];
 
-/// Every other side beside ext4; nothing where DEDISbench's form was not run or ext4 took no part.
+/// Every other side against ext4; empty without DEDISbench's load or without ext4.
 pub fn table(rows: &[Row]) -> String {
     let headings = ["", "exact %", "space saved %", "writes saved %", "write speed %", "read speed %"];
     let mut table = Table::new(&headings);

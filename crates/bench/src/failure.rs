@@ -1,11 +1,11 @@
-//! The one error of the benchmark: a line for the person who runs it.
+//! The only error type of the benchmark: one line for the person who runs it.
 //!
-//! Nothing here recovers; whatever was set up is undone by the guards on the way out.
+//! Nothing recovers from it. Guards undo whatever was set up on the way out.
 
 use std::fmt;
 use std::io::{self, Write as _};
 
-/// What went wrong, in one line with the way out.
+/// What went wrong and what to do about it, in one line.
 #[derive(Debug)]
 pub struct Failure(String);
 

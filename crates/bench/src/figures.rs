@@ -1,4 +1,4 @@
-//! Figures that oncefs prints as JSON, by name.
+//! Reads figures that oncefs prints as JSON, by name.
 
 use serde_json::Value;
 
@@ -8,34 +8,36 @@ use crate::failure::{During, Failure, Result};
 pub struct Figures(Value);
 
 impl Figures {
-    /// Understands what oncefs printed.
+    /// Parses the output of oncefs.
     pub fn parse(text: &str) -> Result<Figures> {
-        serde_json::from_str(text).map(Figures).during(|| "oncefs did not answer in JSON")
+        serde_json::from_str(text).map(Figures).during(|| "cannot parse the JSON that oncefs printed")
     }
 
     /// A number in one of the groups of `oncefs stats`.
     pub fn number(&self, group: &str, name: &str) -> Result<u64> {
         let found = self.0.get(group).and_then(|group| group.get(name)).and_then(Value::as_u64);
-        found.ok_or_else(|| Failure::new(format!("oncefs's figures have no {group}.{name}")))
+        found.ok_or_else(|| Failure::new(format!("the output of oncefs has no {group}.{name}")))
     }
 
     /// A setting of `oncefs stats` that is a number.
     pub fn setting(&self, name: &str) -> Result<f64> {
         let found = self.0.get("settings").and_then(|settings| settings.get(name)).and_then(Value::as_str);
         let number = found.and_then(|text| text.parse().ok());
-        number.ok_or_else(|| Failure::new(format!("oncefs's figures have no number settings.{name}")))
+        number.ok_or_else(|| Failure::new(format!("the output of oncefs has no number settings.{name}")))
     }
 
     /// A number at a path of names.
     pub fn number_at(&self, path: &[&str]) -> Result<u64> {
-        self.at(path).and_then(Value::as_u64).ok_or_else(|| Failure::new(format!("oncefs's figures have no {path:?}")))
+        self.at(path)
+            .and_then(Value::as_u64)
+            .ok_or_else(|| Failure::new(format!("the output of oncefs has no {path:?}")))
     }
 
     /// A list of numbers at a path of names.
     pub fn numbers_at(&self, path: &[&str]) -> Result<Vec<u64>> {
         let list = self.at(path).and_then(Value::as_array);
         let numbers = list.and_then(|list| list.iter().map(Value::as_u64).collect());
-        numbers.ok_or_else(|| Failure::new(format!("oncefs's figures have no list {path:?}")))
+        numbers.ok_or_else(|| Failure::new(format!("the output of oncefs has no list {path:?}")))
     }
 
     fn at(&self, path: &[&str]) -> Option<&Value> {
@@ -45,7 +47,7 @@ impl Figures {
     /// A share of `oncefs dedup --status`, in percent.
     pub fn percent(&self, name: &str) -> Result<f64> {
         let found = self.0.get(name).and_then(Value::as_f64);
-        found.ok_or_else(|| Failure::new(format!("oncefs's figures have no {name}")))
+        found.ok_or_else(|| Failure::new(format!("the output of oncefs has no {name}")))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The operations that scenarios are made of: whole-file writes, reads in an order, checks of contents.
+//! The operations of scenarios: writes of whole files, reads in a given order, checks of contents.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -70,7 +70,7 @@ pub fn read_at(file: &File, places: impl ExactSizeIterator<Item = usize>, latenc
     })
 }
 
-/// Reads a file from its beginning to its end, a full buffer at a time. Gives its bytes.
+/// Reads a file from its beginning to its end, a full buffer at a time. Returns the number of bytes.
 pub fn read_through(path: &Path, buffer: &mut AlignedBuffer) -> Result<u64> {
     let file = File::open(path).during(|| format!("cannot open {}", path.display()))?;
     let mut offset = 0;
@@ -100,7 +100,7 @@ pub fn compare(expected: &Path, found: &Path) -> Result<()> {
         }
         if buffers[0].bytes()[..read[0]] != buffers[1].bytes()[..read[1]] {
             let (found, expected) = (found.display(), expected.display());
-            return Err(Failure::new(format!("WRONG CONTENT behind byte {offset} of {found}, a copy of {expected}")));
+            return Err(Failure::new(format!("WRONG CONTENT after byte {offset} of {found}, a copy of {expected}")));
         }
         if read[0] == 0 {
             return Ok(());
@@ -111,7 +111,7 @@ pub fn compare(expected: &Path, found: &Path) -> Result<()> {
 
 const COMPARED_BYTES: usize = 1 << 20;
 
-/// Reads until the buffer is full or the file ends. Gives the bytes read.
+/// Reads until the buffer is full or the file ends. Returns the number of bytes read.
 pub fn fill_at(file: &File, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
     let mut read = 0;
     while read < buffer.len() {
@@ -144,8 +144,8 @@ pub fn verify<'a>(path: &Path, blocks: usize, expected: impl Fn(usize) -> (&'a C
     Ok(())
 }
 
-/// Checks a file of which some blocks were written, given the index in `content` of what was written last; the others
-/// are holes, and the file ends with the last block written.
+/// Checks a file in which some blocks were written, given the index in `content` that was written last. All others are
+/// holes, and the file ends with the last block written.
 pub fn verify_written(path: &Path, content: &Content, last: &[Option<usize>]) -> Result<()> {
     let file = File::open(path).during(|| format!("cannot open {}", path.display()))?;
     let (mut found, mut scratch) = (AlignedBuffer::new(BLOCK_BYTES), AlignedBuffer::new(BLOCK_BYTES));
@@ -166,14 +166,14 @@ pub fn verify_written(path: &Path, content: &Content, last: &[Option<usize>]) ->
     Ok(())
 }
 
-/// What a wrong block holds, for the search of the reason.
+/// What a wrong block holds, which helps to find the reason.
 fn describe(found: &[u8], content: &Content, scratch: &mut AlignedBuffer) -> String {
     if found.iter().all(|byte| *byte == 0) {
         return "it is zero".to_owned();
     }
     match (0..content.blocks()).find(|index| content.block(*index, scratch) == found) {
-        Some(index) => format!("it is what was written as block {index}"),
-        None => "it was never written".to_owned(),
+        Some(index) => format!("it holds what was written as block {index}"),
+        None => "its content was never written".to_owned(),
     }
 }
 

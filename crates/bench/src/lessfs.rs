@@ -1,4 +1,4 @@
-//! What LRLFS's map saves: reads through the fingerprint index, as LessFS does them, beside direct reads.
+//! Measures what LRLFS's map saves: reads through a fingerprint index, as in LessFS, beside reads through a map.
 //!
 //! A store made only for this comparison, so that nothing else differs. A file of unique blocks lies in a data
 //! file on a loop device. The direct path knows each block's address, as LRLFS's file recipe does. The other
@@ -26,7 +26,7 @@ const ENTRIES_PER_BUCKET: usize = (BLOCK_BYTES - 8) / ENTRY_BYTES;
 /// Buckets are two thirds full, as hash tables on disk are kept to avoid overflow.
 const ENTRIES_PER_BUCKET_MEAN: usize = ENTRIES_PER_BUCKET * 2 / 3;
 
-/// How the comparison is run.
+/// How much is read, and how much of the index is in memory.
 #[derive(Args, Clone, Debug)]
 pub struct LessfsArgs {
     /// Blocks in the store
@@ -126,7 +126,7 @@ impl Store {
             self.data.read_exact_at(block.bytes_mut(), offset).during(|| "cannot read the data")
         })?;
         self.check_last(lbns, &block)?;
-        latencies.summary().ok_or_else(|| Failure::new("no reads were asked for: raise --index-reads"))
+        latencies.summary().ok_or_else(|| Failure::new("--index-reads must be at least 1"))
     }
 
     fn check_last(&self, lbns: &[usize], block: &AlignedBuffer) -> Result<()> {
@@ -139,7 +139,7 @@ impl Store {
         }
     }
 
-    /// LessFS's way: fingerprint, bucket of the index, address.
+    /// The way of LessFS: fingerprint, bucket of the index, address.
     fn address_by_fingerprint(&self, lbn: usize, buffer: &mut AlignedBuffer) -> Result<u64> {
         let fingerprint = &self.fingerprints[lbn];
         let offset = bucket_of(fingerprint, self.buckets) * BLOCK_BYTES;

@@ -1,4 +1,4 @@
-//! Loop devices over sparse files, with O_DIRECT to the file below, and the block layer's own counters.
+//! Sets up loop devices over sparse files, with O_DIRECT to the file below, and reads the block layer's counters.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ impl LoopDevice {
         let state = self.read_attribute("loop/dio")?;
         if state.trim() != "1" {
             return Err(Failure::new(format!(
-                "{} cannot use O_DIRECT on its file: choose another --dir",
+                "{} cannot use O_DIRECT on its file: choose a --dir on another file system",
                 self.path.display()
             )));
         }
@@ -80,8 +80,7 @@ impl LoopDevice {
     /// Bytes moved so far, by the block layer's counters.
     pub fn bytes(&self) -> Result<DeviceBytes> {
         let text = self.read_attribute("stat")?;
-        parse_stat(&text)
-            .ok_or_else(|| Failure::new(format!("the counters of {} are not understood", self.path.display())))
+        parse_stat(&text).ok_or_else(|| Failure::new(format!("cannot parse the counters of {}", self.path.display())))
     }
 }
 

@@ -1,17 +1,17 @@
-//! What the kernel says about the machine and its processes: CPU time, memory, caches, identity.
+//! Asks the kernel about the machine and its processes: CPU time, memory, caches, identity.
 
 use std::fs;
 
 use crate::failure::{During, Failure, Result};
 
-/// Refuses to go on where nothing could be mounted or measured.
+/// Fails unless this process may mount file systems and FUSE exists.
 pub fn require_root_and_fuse() -> Result<()> {
     // SAFETY: geteuid has no preconditions and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
-        return Err(Failure::new("mounting file systems and loop devices needs root: run it as root"));
+        return Err(Failure::new("mounting file systems and loop devices needs root: run the benchmark as root"));
     }
     if !std::path::Path::new("/dev/fuse").exists() {
-        return Err(Failure::new("no /dev/fuse: load the kernel's fuse module (modprobe fuse) and try again"));
+        return Err(Failure::new("there is no /dev/fuse: load the kernel's fuse module (modprobe fuse) and try again"));
     }
     Ok(())
 }
@@ -50,7 +50,7 @@ pub fn cpu_seconds_process(pid: u32) -> Result<f64> {
     let text = fs::read_to_string(&path).during(|| format!("cannot read {path}"))?;
     parse_process_stat(&text)
         .map(|ticks| ticks as f64 * tick_seconds())
-        .ok_or_else(|| Failure::new(format!("{path} is not understood")))
+        .ok_or_else(|| Failure::new(format!("cannot parse {path}")))
 }
 
 fn parse_process_stat(text: &str) -> Option<u64> {
@@ -75,21 +75,6 @@ pub fn peak_memory_bytes(pid: u32) -> Result<u64> {
     kib_field(&text, "VmHWM:").ok_or_else(|| Failure::new(format!("{path} has no VmHWM")))
 }
 
-/// Resident bytes of this process, after its allocator has given back what it can.
-pub fn resident_bytes_after_trim() -> Result<u64> {
-    // SAFETY: malloc_trim has no preconditions.
-    unsafe { libc::malloc_trim(0) };
-    let text = fs::read_to_string("/proc/self/status").during(|| "cannot read /proc/self/status")?;
-    kib_field(&text, "VmRSS:").ok_or_else(|| Failure::new("/proc/self/status has no VmRSS"))
-}
-
-/// Bytes that this process has caused to be written to block devices (write_bytes).
-pub fn disk_written_bytes() -> Result<u64> {
-    let text = fs::read_to_string("/proc/self/io").during(|| "cannot read /proc/self/io")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("write_bytes:"));
-    line.and_then(|bytes| bytes.trim().parse().ok()).ok_or_else(|| Failure::new("/proc/self/io has no write_bytes"))
-}
-
 /// Bytes in use on the file system that holds `path`, as df counts them.
 pub fn used_bytes(path: &std::path::Path) -> Result<u64> {
     let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).during(|| "a path holds a NUL byte")?;
@@ -98,7 +83,7 @@ pub fn used_bytes(path: &std::path::Path) -> Result<u64> {
     // SAFETY: `name` is NUL-terminated, `found` is writable, both outlive the call.
     if unsafe { libc::statvfs(name.as_ptr(), &mut found) } != 0 {
         let error = std::io::Error::last_os_error();
-        return Err(Failure::new(format!("cannot ask for the space of {}: {error}", path.display())));
+        return Err(Failure::new(format!("cannot read the free space of {}: {error}", path.display())));
     }
     Ok((found.f_blocks - found.f_bfree) * found.f_frsize)
 }

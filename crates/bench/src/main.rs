@@ -1,4 +1,4 @@
-//! Puts oncefs beside ext4, xfs, btrfs, ext2 and a flat FUSE file system on identical loop devices.
+//! Compares oncefs with ext4, XFS, Btrfs, ext2 and a flat FUSE file system on identical loop devices.
 //!
 //! `docs/benchmarks.md` says what is measured and how to run it. This crate knows oncefs only by its command
 //! line and never asserts a speed: it measures, checks contents and prints.
@@ -15,9 +15,9 @@ mod figures;
 mod files;
 mod flat;
 mod fragmentation;
-mod hint_wear;
 mod hybrid;
 mod lessfs;
+mod lessfs_read;
 mod loop_device;
 mod machine;
 mod measure;
@@ -30,19 +30,22 @@ mod run;
 mod scenario;
 mod selective;
 mod settings;
+mod shared_args;
 mod side;
 mod signal;
 mod spread;
+mod summary;
 mod threaded;
 mod throttle;
 mod tree;
+mod volume;
+mod work_directory;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Measures oncefs beside other file systems on identical loop devices; needs root.
+/// Compare oncefs with other file systems on identical loop devices; needs root
 #[derive(Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -54,42 +57,19 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Mount the flat FUSE file system (no dedup, no log): the transport's ceiling
+    /// Mount the flat FUSE file system (no deduplication, no log), which shows the limit of the transport
     Flat(flat::FlatArgs),
     /// Compare reads through a fingerprint index, as in LessFS, with reads through a map, as in LRLFS
-    LessfsRead {
-        /// Directory for the loop device's sparse file
-        #[arg(long, default_value = ".")]
-        dir: PathBuf,
-        /// Repetitions
-        #[arg(long, default_value_t = 5)]
-        repetitions: usize,
-        /// Seed of contents and orders
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        #[command(flatten)]
-        args: lessfs::LessfsArgs,
-    },
-    /// Compare RocksDB and a file of sorted groups as disk level of the hint store: bytes written per hint
-    HintWear {
-        /// Directory for the databases
-        #[arg(long, default_value = ".")]
-        dir: PathBuf,
-        /// Seed of the hints
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        #[command(flatten)]
-        args: hint_wear::HintWearArgs,
-    },
-    /// Write every block twice, farther apart than memory reaches, then let one pass find what is left
+    LessfsRead(lessfs_read::LessfsReadArgs),
+    /// Write every block twice, farther apart than memory remembers, then let one pass of the worker find the rest
     Hybrid(hybrid::HybridArgs),
-    /// Watch the share of requests looked up fall without duplicates and return with them, and what it costs
+    /// Measure what adaptive in-line deduplication costs without duplicates, and how soon it returns with them
     Adaptive(adaptive::AdaptiveArgs),
-    /// Show what sharing of short and of long runs costs readers and writers, by `run_blocks_min`
+    /// Measure what sharing short and long runs costs readers and writers, by `run_blocks_min`
     Fragmentation(fragmentation::FragmentationArgs),
-    /// Show what ranking files by use saves, and costs readers: figures 8 to 14 of the paper on selective deduplication
+    /// Measure what ranking files by use saves and costs readers: figures 8 to 14 of the Selective paper
     Selective(selective::SelectiveArgs),
-    /// Show what the monitor and the queues cost programs, and what the worker does: its figures 15 to 17
+    /// Measure what ranking and the worker cost programs: figures 15 to 17 of the same paper
     Overhead(overhead::OverheadArgs),
 }
 
@@ -98,8 +78,7 @@ fn main() -> ExitCode {
     let outcome = match &cli.command {
         None => run::run(&cli.run),
         Some(Command::Flat(args)) => flat::serve(args),
-        Some(Command::LessfsRead { dir, repetitions, seed, args }) => run::run_lessfs(dir, args, *repetitions, *seed),
-        Some(Command::HintWear { dir, seed, args }) => hint_wear::run(dir, args, *seed),
+        Some(Command::LessfsRead(args)) => lessfs_read::run(args),
         Some(Command::Hybrid(args)) => hybrid::run(args),
         Some(Command::Adaptive(args)) => adaptive::run(args),
         Some(Command::Fragmentation(args)) => fragmentation::run(args),

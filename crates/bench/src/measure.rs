@@ -1,4 +1,4 @@
-//! One measured step: time, latencies, device bytes, CPU seconds, peak memory.
+//! Measures one step: time, latencies, device bytes, CPU seconds, peak memory.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ impl Latencies {
         shares.iter().map(|share| self.0[(last as f64 * share).round() as usize] as f64 / 1000.0).collect()
     }
 
-    /// Takes over the times that another thread recorded.
+    /// Adds the times that another thread recorded.
     pub fn join(&mut self, other: &Latencies) {
         self.0.extend_from_slice(&other.0);
     }
@@ -132,7 +132,7 @@ pub struct Row {
     pub cpu_daemon_s: Option<f64>,
     /// Peak resident bytes of the daemon.
     pub daemon_peak_bytes: Option<u64>,
-    /// What the written files take, where that was looked at.
+    /// The space that the written files use, if it was measured.
     pub space: Option<Space>,
     /// Throughput as a share of what the throttled device allows for this data set.
     pub limit_share: Option<f64>,

@@ -1,4 +1,4 @@
-//! The mounts that are compared, each with a fresh volume every time.
+//! A mount to be compared with others, with a fresh volume every time.
 
 use crate::content::Content;
 use crate::failure::{During, Failure, Result};
@@ -18,18 +18,18 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// One that shares runs of at least so many blocks as they are written.
+    /// A mount that shares runs of at least `run_blocks_min` blocks while they are written.
     pub fn in_line(run_blocks_min: &str) -> Mount {
         let options = format!("run_blocks_min={run_blocks_min},inline=all,worker=off");
         Mount { name: run_blocks_min.to_owned(), options }
     }
 
-    /// One that shares nothing.
+    /// A mount that shares nothing.
     pub fn off(name: &str) -> Mount {
         Mount { name: name.to_owned(), options: "inline=off,worker=off".to_owned() }
     }
 
-    /// Makes a device and a volume on it, and mounts it. Dropping the side removes all.
+    /// Makes a device with a volume and mounts it. Dropping the side removes everything.
     pub fn begin(&self, bench: &Bench) -> Result<Side> {
         machine::drop_caches()?;
         let spec: SideSpec = format!("oncefs=-o {}", self.options).parse().map_err(Failure::new)?;
@@ -40,20 +40,20 @@ impl Mount {
     }
 }
 
-/// The items with their numbers; every repetition begins with another one.
+/// The items with their numbers; every repetition begins with a different one.
 pub fn rotated<T>(items: &[T], repetition: usize) -> impl Iterator<Item = (usize, &T)> {
     let count = items.len();
     (0..count).map(move |turn| (turn + repetition) % count).map(|index| (index, &items[index]))
 }
 
-/// Writes a file of the case from its beginning, 4 KiB at a time, ended by fsync.
+/// Writes a file from its beginning, 4 KiB at a time, then fsync.
 pub fn write(side: &Side, content: &Content, part: &Part) -> Result<()> {
     let file = open(&side.root().join(&part.name), true)?;
     let places: Vec<usize> = (0..part.indexes.len()).collect();
     files::write_some(&file, content, part.indexes.clone(), &places, &mut Latencies::with_capacity(places.len()))
 }
 
-/// Compares every byte of a file of the case.
+/// Compares every byte of a file.
 pub fn verify(side: &Side, content: &Content, part: &Part) -> Result<()> {
     let first = part.indexes.start;
     files::verify(&side.root().join(&part.name), part.indexes.len(), |place| (content, first + place))

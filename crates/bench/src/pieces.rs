@@ -1,6 +1,6 @@
-//! Files made of pieces of others: which block of which earlier file each block repeats.
+//! Plans files made of pieces of others: which block of which earlier file each block repeats.
 //!
-//! Blocks have numbers, equal numbers being equal blocks; a source's numbers follow each other.
+//! Blocks have numbers. Equal numbers are equal blocks; the numbers of a source are consecutive.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -40,13 +40,13 @@ impl Plan {
         (start..self.next_unique).collect()
     }
 
-    /// Numbers of blocks that repeat pieces of the sources, chosen at random; if `apart`, as many unique blocks stand
-    /// behind each.
+    /// Numbers of blocks that repeat pieces of the sources, chosen at random; if `apart`, as many unique blocks follow
+    /// each.
     pub fn pieced(&mut self, blocks: usize, sources: &Sources, apart: bool, random: &mut Random) -> Vec<u32> {
         let mut numbers = Vec::with_capacity(blocks);
         let mut before = 0..0;
         while numbers.len() < blocks {
-            let piece = sources.piece_behind(&before, random);
+            let piece = sources.piece_after(&before, random);
             numbers.extend(piece.clone().map(|number| number as u32));
             if apart {
                 let unique = self.unique(piece.len());
@@ -106,7 +106,7 @@ impl Sources {
     }
 
     /// A piece of one of the files that does not go on where the one before ended.
-    fn piece_behind(&self, before: &Range<usize>, random: &mut Random) -> Range<usize> {
+    fn piece_after(&self, before: &Range<usize>, random: &mut Random) -> Range<usize> {
         let (least, most) = (*self.piece_blocks.start(), (*self.piece_blocks.end()).min(self.blocks));
         loop {
             let blocks = least + random.index(most - least + 1);

@@ -1,4 +1,4 @@
-//! Tells the person watching what runs and how far it is: a bar on a terminal, lines elsewhere.
+//! Shows the progress of a run: a bar on a terminal, lines elsewhere.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ impl Progress {
         Progress(bar)
     }
 
-    /// Says what runs now.
+    /// Shows what runs now.
     pub fn say(&self, activity: String) {
         if self.0.is_hidden() {
             tell(&format!("[{}/{}] {activity}", self.0.position() + 1, self.0.length().unwrap_or_default()));

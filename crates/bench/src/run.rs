@@ -1,23 +1,24 @@
-//! A whole run: sides, warm-up, scenarios in alternation, report.
+//! Runs the comparison of file systems: sides, warm-up, scenarios in alternation, report.
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::aligned::AlignedBuffer;
 use crate::case::Case;
 use crate::command;
 use crate::failure::{During, Result};
-use crate::lessfs::{self, LessfsArgs, PathRow};
+use crate::lessfs_read;
 use crate::machine;
 use crate::measure::Row;
 use crate::progress::Progress;
-use crate::report::Report;
-use crate::scenario::{Body, Scenario, Volume};
-use crate::settings::{RunArgs, find_oncefs};
+use crate::scenario::Scenario;
+use crate::settings::RunArgs;
 use crate::side::{Bench, Kind, Side, SideSpec};
 use crate::signal;
+use crate::summary::Summary;
 use crate::throttle::SLOW_DISK;
+use crate::volume::{Body, Volume};
+use crate::work_directory::WorkDirectory;
 
 const WARM_UP_FILE_BYTES: u64 = 64 << 20;
 
@@ -36,7 +37,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
         raw: args.raw,
     };
     let seed = args.seed();
-    let mut report = Report { head: head(args, &bench, &volume, seed), rows: Vec::new(), read_paths: Vec::new() };
+    let mut report = Summary { head: head(args, &bench, &volume, seed), rows: Vec::new(), read_paths: Vec::new() };
     let outcome = measure(args, &bench, &specs, &volume, seed, &mut report);
     report.head.push(machine::load_line());
     if outcome.is_err() {
@@ -48,14 +49,14 @@ pub fn run(args: &RunArgs) -> Result<()> {
     outcome
 }
 
-/// All scenarios on all sides; what was measured before a failure stays in the report.
+/// Runs all scenarios on all sides. Rows measured before a failure stay in the report.
 fn measure(
     args: &RunArgs,
     bench: &Bench,
     specs: &[(SideSpec, String)],
     volume: &Volume,
     seed: u64,
-    report: &mut Report,
+    report: &mut Summary,
 ) -> Result<()> {
     let mut sides = create_sides(bench, specs)?;
     let scenarios = args.scenarios();
@@ -77,12 +78,12 @@ fn measure(
     drop(sides);
     if args.index_read() {
         let lessfs_args = args.lessfs_args();
-        report.read_paths = compare_read_paths(&bench.directory, &lessfs_args, args.repetitions(), seed, &progress)?;
+        report.read_paths = lessfs_read::compare(&bench.directory, &lessfs_args, args.repetitions(), seed, &progress)?;
     }
     Ok(())
 }
 
-/// A prepared scenario on one side.
+/// Runs a prepared scenario on one side.
 fn run_once(side: &mut Side, body: &Body, repetition: usize, throttled: bool, progress: &Progress) -> Result<Vec<Row>> {
     machine::drop_caches()?;
     let label = side.label().to_owned();
@@ -92,53 +93,6 @@ fn run_once(side: &mut Side, body: &Body, repetition: usize, throttled: bool, pr
     let rows = case.finish()?;
     progress.step();
     Ok(rows)
-}
-
-/// The subcommand that compares read paths only.
-pub fn run_lessfs(dir: &Path, args: &LessfsArgs, repetitions: usize, seed: u64) -> Result<()> {
-    machine::require_root_and_fuse()?;
-    signal::install();
-    let work_directory = WorkDirectory::create(dir)?;
-    let progress = Progress::new(1);
-    let rows = compare_read_paths(work_directory.path(), args, repetitions, seed, &progress)?;
-    drop(progress);
-    println!("{}\nseed {seed}, {args:?}{}", machine::describe(), lessfs::table(&rows));
-    Ok(())
-}
-
-/// Begins a case that compares mounts of oncefs: its own directory, and what the mounts share. Prints which machine it
-/// is and what was asked for.
-pub fn begin(
-    dir: &Path,
-    oncefs: Option<PathBuf>,
-    device_bytes: u64,
-    args: &impl std::fmt::Debug,
-) -> Result<(WorkDirectory, Bench)> {
-    machine::require_root_and_fuse()?;
-    signal::install();
-    let work_directory = WorkDirectory::create(dir)?;
-    let directory = work_directory.path().to_owned();
-    let bench = Bench { directory, device_bytes, oncefs: find_oncefs(oncefs)?, raw: false };
-    println!("{}\n{args:?}", machine::describe());
-    Ok((work_directory, bench))
-}
-
-/// The run's own directory; removed with everything in it when dropped.
-pub struct WorkDirectory(tempfile::TempDir);
-
-impl WorkDirectory {
-    /// A new one in `dir`.
-    pub fn create(dir: &Path) -> Result<WorkDirectory> {
-        // A daemon is recognised by the mount point among its arguments, where symbolic links and dots are resolved.
-        let dir = dir.canonicalize().during(|| format!("there is no {} (see --dir)", dir.display()))?;
-        let created = tempfile::Builder::new().prefix("oncefs-bench.").tempdir_in(&dir);
-        created.map(WorkDirectory).during(|| format!("cannot create a directory in {} (see --dir)", dir.display()))
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        self.0.path()
-    }
 }
 
 fn create_sides(bench: &Bench, specs: &[(SideSpec, String)]) -> Result<Vec<Side>> {
@@ -162,31 +116,6 @@ fn warm_up(sides: &mut [Side], volume: &Volume, progress: &Progress) -> Result<(
         progress.step();
     }
     Ok(())
-}
-
-fn compare_read_paths(
-    directory: &Path,
-    args: &LessfsArgs,
-    repetitions: usize,
-    seed: u64,
-    progress: &Progress,
-) -> Result<Vec<PathRow>> {
-    const DEVICE_BYTES_PER_BLOCK: u64 = 8192;
-    const DEVICE_BYTES_MIN: u64 = 1 << 30;
-    progress.say("reading through a fingerprint index and through a map".to_owned());
-    let bench = Bench {
-        directory: directory.join("index-read"),
-        device_bytes: (args.blocks as u64 * DEVICE_BYTES_PER_BLOCK).max(DEVICE_BYTES_MIN),
-        oncefs: "oncefs".into(),
-        raw: false,
-    };
-    let ext4: SideSpec = "ext4".parse().map_err(crate::failure::Failure::new)?;
-    let mut side = Side::create(&bench, &ext4, "ext4", 0)?;
-    side.format()?;
-    side.mount()?;
-    let rows = lessfs::compare(side.root(), args, repetitions, seed);
-    progress.step();
-    rows
 }
 
 fn head(args: &RunArgs, bench: &Bench, volume: &Volume, seed: u64) -> Vec<String> {

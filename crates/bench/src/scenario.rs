@@ -1,4 +1,4 @@
-//! The workloads: what is prepared untimed, what is measured, what is read back and compared.
+//! The workloads: preparation, which is not timed, the measured steps, and the check of every byte.
 //!
 //! A scenario prepares its content once per repetition; every side then runs with the same bytes.
 
@@ -11,44 +11,9 @@ use crate::files::{self, open, verify};
 use crate::measure::Latencies;
 use crate::threaded::{self, Twin};
 use crate::tree::Tree;
-
-/// How much every scenario moves.
-#[derive(Clone, Debug)]
-pub struct Volume {
-    /// Bytes of files written and read sequentially, and of files written or read at random places.
-    pub file_bytes: u64,
-    /// Bytes written at random places.
-    pub random_bytes: u64,
-    /// Writes with fdatasync each.
-    pub synced_writes: usize,
-    /// Random and NURand reads.
-    pub random_reads: usize,
-    /// Small files.
-    pub tree_files: usize,
-    /// Content is prepared in memory up to this many bytes.
-    pub memory_max: u64,
-}
+use crate::volume::{Body, Volume};
 
 const BLOCK: u64 = crate::aligned::BLOCK_BYTES as u64;
-
-impl Volume {
-    fn file_blocks(&self) -> usize {
-        (self.file_bytes / BLOCK) as usize
-    }
-
-    /// Blocks written at random places.
-    pub fn random_blocks(&self) -> usize {
-        (self.random_bytes / BLOCK) as usize
-    }
-
-    /// Contents of this seed, within the memory for them.
-    pub fn content(&self, seed: u64, blocks: usize, duplicate_percent: usize) -> Result<Content> {
-        Content::new(seed, blocks, duplicate_percent, self.memory_max)
-    }
-}
-
-/// Runs a prepared scenario on one side.
-pub type Body = Box<dyn Fn(&mut Case) -> Result<()>>;
 
 /// A group of measured steps that share their preparation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,7 +220,7 @@ fn duplicate_read(volume: &Volume, seed: u64) -> Result<Body> {
     }))
 }
 
-/// How long a mount may take to know again which blocks there are.
+/// How long a mount may take to fill its hints.
 const HINTS_FILL: Duration = Duration::from_secs(3);
 
 fn scattered_read(volume: &Volume, seed: u64) -> Result<Body> {
@@ -284,7 +249,7 @@ fn copy_write(volume: &Volume, seed: u64) -> Result<Body> {
     }))
 }
 
-/// A step that writes a content that is stored already.
+/// Measures writing a content that is already stored.
 fn copy(case: &mut Case, name: &str, file_name: &str, content: &Content) -> Result<()> {
     let file = open(&case.path(file_name), true)?;
     let work = Work::reading(content.blocks(), content.bytes());

@@ -1,83 +1,84 @@
-//! The command line of a run and the sizes that follow from it.
+//! The arguments of the comparison, and the sides, scenarios and sizes that follow from them.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use oncefs_toolbox::sizes;
 
 use crate::aligned::BLOCK_BYTES;
+use crate::command::find_oncefs;
 use crate::failure::{Failure, Result};
 use crate::lessfs::LessfsArgs;
 use crate::machine;
-use crate::scenario::{Scenario, Volume};
+use crate::scenario::Scenario;
 use crate::side::SideSpec;
 use crate::threaded::Twin;
+use crate::volume::Volume;
 
-/// Options of a comparison.
+/// Arguments of the comparison.
 #[derive(Args, Clone, Debug)]
 pub struct RunArgs {
-    /// Small sizes, one repetition: shows that everything works, not how fast
+    /// Small sizes, one repetition: shows that everything works, not how fast it is
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// 1 GiB files, five repetitions, all sides: the figures to publish
+    /// 1 GiB files, five repetitions, all sides: for figures to publish
     #[arg(long)]
     full: bool,
-    /// A side: oncefs, flat, ext4, ext2, xfs, btrfs; `oncefs=-o X` and `flat=--threads 4` add mount arguments.
-    /// Repeat for several [default: ext4, oncefs, flat]
+    /// A side: oncefs, flat, ext4, ext2, xfs or btrfs. `oncefs=-o X` and `flat=--threads 4` add mount arguments.
+    /// Repeat the option for several sides [default: ext4, oncefs, flat]
     #[arg(long = "side", value_name = "SIDE")]
     sides: Vec<SideSpec>,
-    /// Side that ratios are taken to
+    /// Side that the others are compared with
     #[arg(long, default_value = "ext4")]
     baseline: String,
-    /// Profile of every oncefs that is given no arguments of its own
+    /// Profile of every oncefs side without arguments of its own
     #[arg(long)]
     profile: Option<String>,
-    /// Workloads [default: all]
+    /// Workloads to run [default: all, except those that run only when named]
     #[arg(long, value_enum, value_delimiter = ',')]
     workloads: Vec<Workload>,
     /// Percentages of duplicate blocks in sequential and random writes
     #[arg(long, value_delimiter = ',', default_value = "0,25,75", value_parser = clap::value_parser!(u8).range(0..=90))]
     duplicates: Vec<u8>,
     /// Size of the files written and read [default: 512M]
-    #[arg(long, value_parser = sizes::parse)]
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse)]
     file_size: Option<u64>,
-    /// Bytes written at random places of such a file [default: as large, so that every block is written once]
-    #[arg(long, value_parser = sizes::parse)]
+    /// Bytes written at random places of such a file [default: its size, so that every block is written once]
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse)]
     random_size: Option<u64>,
-    /// Writes with fdatasync each [default: 2000]
+    /// Number of writes with an fdatasync each [default: 2000]
     #[arg(long)]
     synced_writes: Option<usize>,
-    /// Random reads [default: 10000]
+    /// Number of random reads [default: 10000]
     #[arg(long)]
     random_reads: Option<usize>,
-    /// Files of the tree [default: 8000]
+    /// Number of files in the tree [default: 8000]
     #[arg(long)]
     tree_files: Option<usize>,
-    /// Repetitions, the sides alternating within each [default: 3]
+    /// Number of repetitions; the sides alternate within each [default: 3]
     #[arg(long)]
     pub repetitions: Option<usize>,
-    /// Hold the devices to 40 MB/s and 3,000 requests/s written, 100 MB/s and 4,000 read, while timing
+    /// While timing, limit the devices to 40 MB/s and 3,000 writes/s, 100 MB/s and 4,000 reads/s
     #[arg(long)]
     pub throttled: bool,
-    /// Compare the baseline with itself: shows the noise below which a ratio says nothing
+    /// Compare the baseline with itself: a ratio within this noise means nothing
     #[arg(long)]
     aa: bool,
     /// Give oncefs a second loop device as its data area
     #[arg(long)]
     pub raw: bool,
-    /// The oncefs program [default: beside this one]
+    /// The oncefs program [default: the one beside this program]
     #[arg(long)]
     oncefs: Option<PathBuf>,
     /// Directory for the loop devices' sparse files; its disk is what is measured
     #[arg(long, default_value = ".")]
     pub dir: PathBuf,
     /// Size of each loop device [default: 16 times the file size, at least 4G]
-    #[arg(long, value_parser = sizes::parse)]
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse)]
     device_size: Option<u64>,
-    /// Write head and raw rows to this file
+    /// Write the head and the raw rows to this file, as JSON
     #[arg(long)]
     pub json: Option<PathBuf>,
-    /// Seed of all content and orders [default: the time]
+    /// Seed of all contents and orders [default: from the clock]
     #[arg(long)]
     seed: Option<u64>,
     #[command(flatten)]
@@ -91,21 +92,21 @@ pub enum Workload {
     SequentialWrite,
     /// Random 4 KiB writes at each share of duplicates
     RandomWrite,
-    /// NURand 4 KiB writes
+    /// 4 KiB writes at NURand places
     NurandWrite,
-    /// Random 4 KiB writes and reads by three threads, as SmartDedup's FIO runs, at each share of duplicates
+    /// Random 4 KiB writes and reads by three threads, as in SmartDedup's FIO runs, at each share of duplicates
     ThreadedWrite,
-    /// DEDISbench's form: four threads, hot spots, twins of SmartDedup's two images
+    /// DEDISbench's load: four threads, hot spots, twins of SmartDedup's two images
     Dedis,
-    /// 4 KiB writes with fdatasync each
+    /// 4 KiB writes with an fdatasync each
     SyncedWrite,
     /// Sequential, repeated, random and NURand reads
     Read,
     /// Reads of blocks shared with other files or places
     DuplicateRead,
-    /// Reads at random places of a cold file; only when named
+    /// Reads at random places of a cold file; runs only when named
     ScatteredRead,
-    /// Second copies of files, cold and warm; only when named
+    /// Second copies of files, cold and warm; runs only when named
     CopyWrite,
     /// A tree of small files: copy, read, delete
     Tree,
@@ -134,7 +135,7 @@ impl RunArgs {
         Ok(specs.into_iter().map(with_profile).map(|spec| (spec.clone(), spec.name)).collect())
     }
 
-    /// The side that ratios are taken to: the one asked for if it takes part, else the first.
+    /// The side that the others are compared with: the one named if it takes part, otherwise the first.
     pub fn baseline<'a>(&'a self, sides: &'a [(SideSpec, String)]) -> &'a str {
         let takes_part = sides.iter().any(|(_, label)| *label == self.baseline);
         if takes_part { &self.baseline } else { &sides[0].1 }
@@ -198,7 +199,7 @@ impl RunArgs {
         let random_bytes = self.random_size.unwrap_or(file_bytes);
         if !file_bytes.is_multiple_of(BLOCK_BYTES as u64) || random_bytes > file_bytes || random_bytes == 0 {
             return Err(Failure::new(
-                "--file-size must be whole blocks of 4K and --random-size at most as large, not 0",
+                "--file-size must be a multiple of 4K, and --random-size between 1 and --file-size",
             ));
         }
         Ok(Volume {
@@ -218,7 +219,7 @@ impl RunArgs {
         self.device_size.unwrap_or((volume.file_bytes * 16).max(DEVICE_BYTES_MIN))
     }
 
-    /// How the index comparison is run, small when quick.
+    /// The arguments of the index comparison, with small numbers if quick.
     pub fn lessfs_args(&self) -> LessfsArgs {
         match self.quick {
             true => LessfsArgs { blocks: 8192, reads: 500, ..self.lessfs.clone() },
@@ -236,16 +237,4 @@ impl RunArgs {
     pub fn oncefs(&self) -> Result<PathBuf> {
         find_oncefs(self.oncefs.clone())
     }
-}
-
-/// The oncefs program that is named, or else the one beside this program, with its real path.
-pub fn find_oncefs(named: Option<PathBuf>) -> Result<PathBuf> {
-    let beside = || std::env::current_exe().ok().map(|program| program.with_file_name("oncefs"));
-    let program = named.or_else(beside).unwrap_or_else(|| "oncefs".into());
-    program.canonicalize().map_err(|_| {
-        Failure::new(format!(
-            "no program {}: build it with `cargo build --release`, name it with --oncefs, or choose other sides with --side",
-            program.display()
-        ))
-    })
 }

@@ -1,7 +1,7 @@
-//! A side of the comparison: a file system on a loop device of its own, formatted, mounted and removed alike.
+//! A side of the comparison: a file system on its own loop device, which is formatted, mounted and removed.
 //!
-//! oncefs and the flat file system stand on an ext4 that fills the loop device; the kernel's file systems
-//! fill it themselves. With a raw data area oncefs has a second loop device.
+//! oncefs and the flat file system are on an ext4 that fills the loop device; the kernel's file systems fill it
+//! themselves. With a raw data area oncefs has a second loop device.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -80,7 +80,7 @@ pub struct SideSpec {
     pub name: String,
     /// The file system.
     pub kind: Kind,
-    /// Words for its mount command.
+    /// Arguments for its mount command.
     pub arguments: Vec<String>,
 }
 
@@ -96,18 +96,18 @@ impl std::str::FromStr for SideSpec {
             "btrfs" => Kind::Kernel(KernelFs::Btrfs),
             "flat" => Kind::Flat,
             "oncefs" => Kind::Oncefs,
-            _ => return Err(format!("`{name}` is no side: choose oncefs, flat, ext4, ext2, xfs or btrfs")),
+            _ => return Err(format!("unknown side `{name}`: choose oncefs, flat, ext4, ext2, xfs or btrfs")),
         };
         let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
         if matches!(kind, Kind::Kernel(_)) && !arguments.is_empty() {
-            return Err(format!("{name} takes no arguments: it is measured with its defaults"));
+            return Err(format!("{name} takes no arguments, because it is measured with its defaults"));
         }
         Ok(SideSpec { name: text.to_owned(), kind, arguments })
     }
 }
 
 impl SideSpec {
-    /// The same with this profile, where it is an oncefs without arguments of its own.
+    /// The same with this profile, if it is an oncefs without arguments of its own.
     pub fn in_profile(self, profile: &str) -> SideSpec {
         match self.kind == Kind::Oncefs && self.arguments.is_empty() {
             true => SideSpec { arguments: vec!["-o".to_owned(), format!("profile={profile}")], ..self },
@@ -125,11 +125,11 @@ pub struct Bench {
     pub device_bytes: u64,
     /// The oncefs program.
     pub oncefs: PathBuf,
-    /// Whether oncefs's data area lies on a second loop device.
+    /// Whether the data area of oncefs is on a second loop device.
     pub raw: bool,
 }
 
-/// Something mounted; unmounted by `unmount`, or when dropped.
+/// Something mounted; `unmount` or dropping the side unmounts it.
 enum Layer {
     Kernel(PathBuf),
     Flat { point: PathBuf, daemon: Child },
@@ -261,7 +261,7 @@ impl Side {
         let mut daemon = command.spawn().during(|| "cannot start the flat file system")?;
         let mut line = String::new();
         if let Some(stdout) = daemon.stdout.take() {
-            BufReader::new(stdout).read_line(&mut line).during(|| "cannot hear from the flat file system")?;
+            BufReader::new(stdout).read_line(&mut line).during(|| "cannot read the output of the flat file system")?;
         }
         let layer = Layer::Flat { point: self.upper.clone(), daemon };
         if line.trim() == crate::flat::READY {
@@ -277,11 +277,11 @@ impl Side {
         command.arg("mount").arg(self.volume()).arg(&self.upper).args(&self.spec.arguments);
         run(&mut command)?;
         let daemon = machine::find_process(&program, &self.upper)?
-            .ok_or_else(|| Failure::new("oncefs mounted, but its daemon is not among the processes"))?;
+            .ok_or_else(|| Failure::new("oncefs mounted the volume, but its daemon is not running"))?;
         Ok(Layer::Oncefs { point: self.upper.clone(), program, daemon })
     }
 
-    /// Unmounts everything of this side; a daemon is gone afterwards.
+    /// Unmounts everything of this side; its daemon has ended afterwards.
     pub fn unmount(&mut self) -> Result<()> {
         while let Some(mut layer) = self.layers.pop() {
             if let Err(failure) = layer.unmount() {
@@ -318,7 +318,7 @@ impl Side {
         devices.map(LoopDevice::bytes).try_fold(DeviceBytes::default(), |sum, bytes| Ok(sum.plus(bytes?)))
     }
 
-    /// The daemon's process, where the side has one and is mounted.
+    /// The daemon's process, if the side has one and is mounted.
     pub fn daemon(&self) -> Option<u32> {
         self.layers.iter().find_map(|layer| match layer {
             Layer::Kernel(_) => None,
@@ -350,13 +350,13 @@ impl Side {
         run(Command::new(&self.bench.oncefs).arg(command).arg(&self.upper).args(words))
     }
 
-    /// How a file of a mounted oncefs lies, by `oncefs explain`.
+    /// The extents of a file on a mounted oncefs, by `oncefs explain`.
     pub fn layout(&self, path: &Path) -> Result<Figures> {
         let mut command = Command::new(&self.bench.oncefs);
         Figures::parse(&run(command.arg("explain").arg(path).args(["--no-names", "--json"]))?)
     }
 
-    /// Bytes that the mounted file system has in use: of oncefs, blocks of its data area and its metadata.
+    /// Bytes that the mounted file system uses; for oncefs, its data area and its metadata.
     pub fn used_bytes(&self) -> Result<u64> {
         if self.spec.kind == Kind::Oncefs {
             let stats = self.stats()?;
@@ -370,7 +370,7 @@ impl Drop for Side {
     fn drop(&mut self) {
         while let Some(mut layer) = self.layers.pop() {
             if let Err(failure) = layer.unmount() {
-                tell(&format!("oncefs-bench: {failure}; detaching it"));
+                tell(&format!("oncefs-bench: {failure}; unmounting it lazily"));
                 // A mount that cannot be unmounted must not keep the loop device for ever.
                 if let Err(failure) = run(Command::new("umount").arg("--lazy").arg(layer.point())) {
                     tell(&format!("oncefs-bench: {failure}"));

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM become an error, so that the guards undo mounts, loop devices and limits.
+//! Turns Ctrl-C and SIGTERM into an error, so that guards undo mounts, loop devices and limits.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -18,10 +18,10 @@ pub fn install() {
     }
 }
 
-/// Fails once a signal has arrived; every loop of operations asks.
+/// Fails after a signal has arrived; every loop of operations calls it.
 pub fn check() -> Result<()> {
     if INTERRUPTED.load(Relaxed) {
-        return Err(Failure::new("interrupted; mounts, loop devices and limits are being removed"));
+        return Err(Failure::new("interrupted; removing mounts, loop devices and limits"));
     }
     Ok(())
 }

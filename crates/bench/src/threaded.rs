@@ -11,7 +11,7 @@ use crate::content::{Content, Random, nurand};
 use crate::failure::{Failure, Result};
 use crate::files::{self, open};
 use crate::measure::Latencies;
-use crate::scenario::{Body, Volume};
+use crate::volume::{Body, Volume};
 
 /// The paper's FIO runs have three threads.
 const FIO_THREADS: usize = 3;
@@ -203,7 +203,7 @@ fn write(load: &Load, files: &[File], latencies: &mut Latencies) -> Result<()> {
     })
 }
 
-/// Runs `work` on as many threads at once, and joins the times that they record.
+/// Runs `work` on this many threads at once and joins the times that they record.
 fn on_threads(
     threads: usize,
     latencies: &mut Latencies,
@@ -217,7 +217,7 @@ fn on_threads(
     Ok(())
 }
 
-/// Runs `work` on as many threads at once. Gives what it returned on each.
+/// Runs `work` on this many threads at once and returns the results of all.
 pub fn at_once<T: Send>(threads: usize, work: impl Fn(usize) -> Result<T> + Sync) -> Result<Vec<T>> {
     let work = &work;
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Holds a block device to a slow disk's speed with cgroup v1's blkio limits in the root group.
+//! Limits a block device to the speed of a slow disk, with cgroup v1's blkio limits in the root group.
 //!
 //! Limits in the root group also bind write-back of buffered data, whose requests belong to no other group.
 
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::{During, Failure, Result, tell};
 
-/// What a device is held to.
+/// The limits of a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes written per second.
@@ -20,7 +20,7 @@ pub struct Limits {
     pub read_requests: u64,
 }
 
-/// The disk of the throttled goals: 40 MB/s and 3,000 requests/s written, 100 MB/s and 4,000 read.
+/// A slow disk: 40 MB/s and 3,000 requests/s for writes, 100 MB/s and 4,000 requests/s for reads.
 pub const SLOW_DISK: Limits =
     Limits { write_bytes: 40_000_000, read_bytes: 100_000_000, write_requests: 3_000, read_requests: 4_000 };
 
@@ -74,7 +74,9 @@ impl Drop for Throttle {
 fn root_group() -> Result<PathBuf> {
     let group = Path::new("/sys/fs/cgroup/blkio");
     if !group.join("blkio.throttle.write_bps_device").exists() {
-        return Err(Failure::new("--throttled needs cgroup v1's blkio controller, mounted at /sys/fs/cgroup/blkio"));
+        return Err(Failure::new(
+            "--throttled needs cgroup v1's blkio controller at /sys/fs/cgroup/blkio: mount it there",
+        ));
     }
     Ok(group.to_owned())
 }

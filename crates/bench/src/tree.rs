@@ -1,4 +1,4 @@
-//! A tree of small files, as source trees have them: made up in memory, copied in, read and deleted.
+//! A tree of small files like a source tree: generated in memory, copied in, read and deleted.
 
 use std::fs::{self, File, Permissions};
 use std::io::{Read, Write};
@@ -110,7 +110,7 @@ fn copy_file(path: &Path, content: &[u8]) -> std::io::Result<()> {
     file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000))
 }
 
-/// syncfs for the kernel's file systems; fsync of the directory for those on FUSE, whom syncfs does not reach.
+/// syncfs for the kernel's file systems; fsync of the directory for those on FUSE, which syncfs does not reach.
 fn make_durable(root: &Path) -> Result<()> {
     let directory = File::open(root).during(|| format!("cannot open {}", root.display()))?;
     // SAFETY: the descriptor is open during the call, which touches no memory of ours.

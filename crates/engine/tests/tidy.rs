@@ -31,11 +31,8 @@ const ARROWS: [(&str, &[&str]); 12] = [
 ];
 
 /// Crates that only these of ours may use.
-const KEPT_TO: [(&str, &[&str]); 3] = [
-    ("fuser", &["crates/fuse", "crates/bench"]),
-    ("rocksdb", &["crates/engine", "crates/bench"]),
-    ("blake3", &["crates/engine"]),
-];
+const KEPT_TO: [(&str, &[&str]); 3] =
+    [("fuser", &["crates/fuse", "crates/bench"]), ("rocksdb", &["crates/engine"]), ("blake3", &["crates/engine"])];
 
 /// A word that sources must not have: the places that may, and why.
 struct Kept {
@@ -44,13 +41,7 @@ struct Kept {
 }
 
 const KEPT_WORDS: [Kept; 3] = [
-    Kept {
-        word: "rocksdb::",
-        places: &[
-            ("crates/engine/src/kv/rocks.rs", "the twin of the trait that is RocksDB"),
-            ("crates/bench/src/hint_wear/rocks.rs", "measures RocksDB as a disk level of hints"),
-        ],
-    },
+    Kept { word: "rocksdb::", places: &[("crates/engine/src/kv/rocks.rs", "the twin of the trait that is RocksDB")] },
     Kept { word: "blake3::", places: &[("crates/engine/src/write/hash.rs", "hashes blocks")] },
     Kept {
         word: "libc::E",
@@ -248,6 +239,32 @@ fn every_dependency_has_its_reason_in_the_decisions_and_none_is_left_over() {
     assert_eq!(used.collect::<BTreeSet<_>>(), named, "dependencies in the manifests, and on the page");
 }
 
+/// The value of a line `name = "value"`.
+fn value_of(file: &str, name: &str) -> String {
+    let text = text(file);
+    let line = text.lines().find(|line| line.starts_with(&format!("{name} = "))).unwrap();
+    line.split('"').nth(1).unwrap().to_owned()
+}
+
+#[test]
+fn the_pinned_toolchain_is_of_the_version_that_the_workspace_asks_for() {
+    let (pinned, wanted) = (value_of("rust-toolchain.toml", "channel"), value_of("Cargo.toml", "rust-version"));
+    assert!(
+        pinned.starts_with(&format!("{wanted}.")),
+        "rust-toolchain.toml pins {pinned}, Cargo.toml asks for {wanted}"
+    );
+}
+
+#[test]
+fn the_quick_check_leaves_out_tests_that_exist() {
+    let script = text("scripts/check");
+    let list = script.split("\nslow=(\n").nth(1).unwrap().split("\n)").next().unwrap();
+    let all: String = sources().into_values().collect();
+    for name in list.lines().map(str::trim) {
+        assert!(all.contains(&format!("fn {name}(")), "scripts/check leaves out {name}, which no test is named");
+    }
+}
+
 /// Doors have the crate's heading; modules of tests are named where they are worth it.
 fn is_unlisted(path: &str) -> bool {
     let name = Path::new(path).file_name().unwrap().to_str().unwrap();
@@ -283,7 +300,7 @@ fn the_threads_on_the_page_are_those_that_are_started() {
 
 #[test]
 fn links_between_pages_lead_somewhere() {
-    let mut pages = vec!["README.md".to_owned()];
+    let mut pages = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"].map(str::to_owned).to_vec();
     for dir in ["docs", "docs/decisions", "docs/results"] {
         for entry in fs::read_dir(root().join(dir)).unwrap().map(Result::unwrap) {
             let name = entry.file_name().into_string().unwrap();

@@ -1,4 +1,4 @@
-//! Line charts as SVG: text of its own making, the same for the same figures.
+//! Draws line and bar charts as SVG text. The same figures always give the same text.
 
 use std::fmt::Write as _;
 
@@ -9,27 +9,27 @@ const RIGHT: f64 = 170.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 48.0;
 const Y_STEPS: u32 = 5;
-/// Told apart in black and white by the marks, and by those who see no red (Okabe and Ito).
+/// Colours that colour-blind readers can tell apart (Okabe and Ito). In black and white the marks differ.
 const COLOURS: [&str; 9] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999", "#7f4f24"];
 
 /// One line of a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// As the legend says it.
+    /// Its name in the legend.
     pub name: String,
-    /// From left to right; x is above 0.
+    /// Its points from left to right; x is greater than 0.
     pub points: Vec<(f64, f64)>,
 }
 
 /// A chart with a logarithmic x axis and a y axis that begins at 0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// Above it.
+    /// Title.
     pub title: String,
-    /// Below the x axis.
+    /// Label of the x axis.
     pub x_label: String,
-    /// Above the y axis.
+    /// Label of the y axis.
     pub y_label: String,
     /// The lines.
     pub series: Vec<Series>,
@@ -38,17 +38,17 @@ pub struct Chart {
 /// Groups of bars, one bar of each name in each group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
-    /// Above it.
+    /// Title.
     pub title: String,
-    /// Above the y axis.
+    /// Label of the y axis.
     pub y_label: String,
-    /// What the bars of a group are.
+    /// Names of the bars within a group, for the legend.
     pub names: Vec<String>,
-    /// Name of each group, and its bars' heights.
+    /// Name of each group, and the heights of its bars.
     pub groups: Vec<(String, Vec<f64>)>,
 }
 
-/// Where values lie on the picture.
+/// Maps values to places on the picture.
 struct Scale {
     x_min: f64,
     x_max: f64,
@@ -74,7 +74,7 @@ impl Scale {
     }
 }
 
-/// The next of 1, 2, 2.5, 5 times a power of ten, times the steps of the axis.
+/// The end of an axis: its number of steps times the next of 1, 2, 2.5 and 5 times a power of ten.
 fn round_up(value: f64) -> f64 {
     let step = value.max(1e-9) / f64::from(Y_STEPS);
     let power = 10f64.powf(step.log10().floor());
@@ -83,7 +83,7 @@ fn round_up(value: f64) -> f64 {
 }
 
 impl Chart {
-    /// The picture.
+    /// The chart as SVG.
     pub fn svg(&self) -> String {
         let scale = Scale::of(self);
         let mut svg = frame(&self.title, &self.x_label, &self.y_label, &scale);
@@ -108,7 +108,7 @@ impl Chart {
 }
 
 impl Bars {
-    /// The picture.
+    /// The chart as SVG.
     pub fn svg(&self) -> String {
         let y_max = self.groups.iter().flat_map(|(_, values)| values).copied().fold(0.0, f64::max);
         let scale = Scale { x_min: 1.0, x_max: 2.0, y_max: round_up(y_max) };
@@ -133,7 +133,7 @@ impl Bars {
     }
 }
 
-/// The head of a picture with its words and the y axis.
+/// The beginning of a picture: title, labels and y axis.
 fn frame(title: &str, x_label: &str, y_label: &str, scale: &Scale) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
@@ -215,7 +215,7 @@ fn put(svg: &mut String, piece: std::fmt::Arguments) {
     svg.write_fmt(piece).expect("a string takes everything");
 }
 
-/// Without decimals that say nothing.
+/// The number without trailing zeros.
 fn short(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

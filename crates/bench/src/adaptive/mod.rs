@@ -1,16 +1,15 @@
-//! What adaptive in-line deduplication costs where there are no duplicates, and how soon it is back when they come.
+//! Measures what adaptive in-line deduplication costs without duplicates, and how soon it returns when they come.
 //!
-//! Data without duplicates is written at full speed while the share of requests that are looked up is watched; then a
-//! stream of half duplicates follows. The same mount with all deduplication off is measured in alternation.
+//! Data without duplicates is written at full speed, then a stream of which half are duplicates. The share of requests
+//! that are looked up is sampled throughout. The same mount without deduplication is measured in alternation.
 
 mod share;
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use oncefs_toolbox::{Table, sizes};
+use oncefs_toolbox::Table;
 use serde::Serialize;
 
 use crate::aligned::BLOCK_BYTES;
@@ -21,52 +20,42 @@ use crate::files::{self, open};
 use crate::machine;
 use crate::measure::Latencies;
 use crate::report::as_markdown;
-use crate::run;
+use crate::shared_args::SharedArgs;
 use crate::side::{Bench, Side, SideSpec};
 use crate::spread::Spread;
 use share::Look;
 
-/// How often the share is looked at.
+/// How often the share is sampled.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Share of duplicates in the stream that follows.
 const DUPLICATE_PERCENT: usize = 50;
 
-/// What is written and on which mounts.
+/// Arguments: what is written, and on which mounts.
 #[derive(Args, Clone, Debug)]
 pub struct AdaptiveArgs {
     /// Bytes written without duplicates
-    #[arg(long, value_parser = sizes::parse, default_value = "4G")]
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse, default_value = "4G")]
     size: u64,
     /// Bytes of the stream with duplicates
-    #[arg(long, value_parser = sizes::parse, default_value = "1G")]
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse, default_value = "1G")]
     duplicate_size: u64,
-    /// In which order files are written
+    /// Order in which files are written
     #[arg(long, value_enum, value_delimiter = ',', default_value = "sequential,random")]
     orders: Vec<WriteOrder>,
-    /// Profiles
+    /// Profiles of the mounts compared
     #[arg(long, value_delimiter = ',', default_value = "smartdedup,desktop")]
     profiles: Vec<String>,
-    /// Repetitions, the sides alternating within each
+    /// Number of repetitions; the sides alternate within each
     #[arg(long, default_value_t = 5)]
     repetitions: usize,
-    /// Directory for the loop devices' sparse files
-    #[arg(long, default_value = ".")]
-    dir: PathBuf,
-    /// The oncefs program [default: beside this one]
-    #[arg(long)]
-    oncefs: Option<PathBuf>,
-    /// Seed of contents and orders
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Write all looks and times to this file
-    #[arg(long)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    shared: SharedArgs,
 }
 
-/// In which order the blocks of a file are written.
+/// The order in which the blocks of a file are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WriteOrder {
-    /// From its beginning: the kernel hands over requests of up to 1 MiB.
+    /// From its beginning: the kernel sends requests of up to 1 MiB.
     Sequential,
     /// At random: most requests are small.
     Random,
@@ -83,13 +72,13 @@ struct Measured {
     halves: [f64; 2],
     /// CPU seconds of the whole machine in both.
     cpu_seconds: f64,
-    /// Requests of the second half, and those of them that were not looked up.
+    /// Requests of the second half, and how many of them were not looked up.
     requests: [u64; 2],
-    /// The share meanwhile.
+    /// The share during both halves.
     looks: Vec<Look>,
     /// The floor of the share, in percent.
     floor_percent: f64,
-    /// The share from when duplicates came.
+    /// The share from the first duplicate on.
     looks_after: Vec<Look>,
 }
 
@@ -140,7 +129,7 @@ impl Load {
 /// Measures every profile in every order and prints the tables.
 pub fn run(args: &AdaptiveArgs) -> Result<()> {
     let device_bytes = (args.size + args.duplicate_size) * 2 + (2 << 30);
-    let (_work_directory, bench) = run::begin(&args.dir, args.oncefs.clone(), device_bytes, args)?;
+    let (_work_directory, bench) = args.shared.begin(device_bytes, args)?;
     let mut all = Vec::new();
     for profile in &args.profiles {
         let mut sides = create_sides(&bench, profile)?;
@@ -151,12 +140,7 @@ pub fn run(args: &AdaptiveArgs) -> Result<()> {
         }
     }
     println!("\n{}", machine::load_line());
-    args.json.as_deref().map_or(Ok(()), |path| write_json(path, &all))
-}
-
-fn write_json(path: &Path, all: &[(String, Vec<[Measured; 3]>)]) -> Result<()> {
-    let file = File::create(path).during(|| format!("cannot create {}", path.display()))?;
-    serde_json::to_writer_pretty(file, all).during(|| format!("cannot write {}", path.display()))
+    args.shared.write_json(&all)
 }
 
 fn create_sides(bench: &Bench, profile: &str) -> Result<Vec<Side>> {
@@ -171,8 +155,8 @@ fn create_sides(bench: &Bench, profile: &str) -> Result<Vec<Side>> {
 /// All repetitions, each with all sides; the sides begin in rotating order.
 fn compare(args: &AdaptiveArgs, sides: &mut [Side], order: WriteOrder, profile: &str) -> Result<Vec<[Measured; 3]>> {
     let mut measured = Vec::new();
-    for repetition in 0..args.repetitions {
-        let load = Load::new(args, order, args.seed.wrapping_add((repetition as u64) << 8))?;
+    for (repetition, seed) in args.shared.rounds(args.repetitions).iter() {
+        let load = Load::new(args, order, seed)?;
         let mut turns: [Option<Measured>; 3] = [None, None, None];
         for turn in 0..sides.len() {
             let side = (turn + repetition) % sides.len();
@@ -180,7 +164,7 @@ fn compare(args: &AdaptiveArgs, sides: &mut [Side], order: WriteOrder, profile: 
             turns[side] = Some(measure(&mut sides[side], &load, side == ADAPTIVE)?);
         }
         let [Some(off), Some(adaptive), Some(off_again)] = turns else {
-            return Err(Failure::new("a side was not measured"));
+            return Err(Failure::new("a side was skipped in the rotation"));
         };
         measured.push([off, adaptive, off_again]);
     }
@@ -249,7 +233,7 @@ fn seconds_per_megabyte(measured: &Measured) -> f64 {
     measured.halves.iter().map(|speed| 1.0 / speed).sum()
 }
 
-/// How the share went, in every repetition.
+/// How the share changed, over all repetitions.
 fn share_lines(measured: &[[Measured; 3]]) -> String {
     let adaptive = || measured.iter().map(|sides| &sides[ADAPTIVE]);
     let seconds = |times: Vec<Option<f64>>| {

@@ -1,4 +1,4 @@
-//! The share of requests that are looked up as they are written, watched over time.
+//! Samples the share of requests that are looked up as they are written.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -9,16 +9,16 @@ use serde::Serialize;
 use crate::failure::{Failure, Result};
 use crate::side::Side;
 
-/// One look at the share.
+/// One sample of the share.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Look {
-    /// Seconds since watching began, when the answer was there.
+    /// Seconds from the beginning until the answer came.
     pub seconds: f64,
     /// Share of the requests, in percent.
     pub percent: f64,
 }
 
-/// Runs `body` while the share is looked at every so often.
+/// Runs `body` and samples the share at regular intervals meanwhile.
 pub fn watched<T>(side: &Side, every: Duration, body: impl FnOnce() -> Result<T>) -> Result<(T, Vec<Look>)> {
     let is_over = AtomicBool::new(false);
     let began = Instant::now();
@@ -39,7 +39,7 @@ pub fn watched<T>(side: &Side, every: Duration, body: impl FnOnce() -> Result<T>
     })
 }
 
-/// Looks at the share now.
+/// Samples the share now.
 pub fn look(side: &Side, began: Instant) -> Result<Look> {
     let status = side.dedup_status()?;
     Ok(Look { seconds: began.elapsed().as_secs_f64(), percent: status.percent("inline_percent")? })

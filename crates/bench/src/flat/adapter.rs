@@ -1,4 +1,4 @@
-//! The flat file system behind `fuser`: flags, cache times and the operations that the workloads use.
+//! Connects the flat file system to `fuser`: flags, cache times and the operations that the workloads use.
 
 use std::ffi::OsStr;
 use std::io;
@@ -16,7 +16,7 @@ use super::data::Data;
 use super::names::{Kind, Names, Node};
 use crate::failure::{During, tell};
 
-/// Nobody else changes the files, so the kernel may keep what it knows.
+/// Nobody else changes the files, so the kernel may cache names and attributes for long.
 const KEEP: Duration = Duration::from_secs(3600);
 const MAX_BACKGROUND: u16 = 64;
 const MAX_READAHEAD_BYTES: u32 = 128 << 10;
@@ -116,7 +116,7 @@ impl Filesystem for Flat {
             // An older kernel lacks some; what is left is still a valid ceiling for that kernel.
             let _unsupported = config.add_capabilities(flag);
         }
-        let refused = |nearest| io::Error::other(format!("the kernel offers no more than {nearest}"));
+        let refused = |nearest| io::Error::other(format!("the kernel allows at most {nearest}"));
         config.set_max_write(self.max_write).map_err(refused)?;
         config.set_max_background(MAX_BACKGROUND).map_err(|nearest| refused(u32::from(nearest)))?;
         // The mount's read_ahead_kb, set after this, decides; a kernel with a smaller maximum keeps its own.

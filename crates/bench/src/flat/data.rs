@@ -1,4 +1,4 @@
-//! The backing file of the flat file system: reads and writes of stretches, buffered or with O_DIRECT.
+//! The backing file of the flat file system: reads and writes of extents, buffered or with O_DIRECT.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
@@ -39,12 +39,12 @@ impl Data {
 
     /// Writes `bytes` over the stretches.
     ///
-    /// The last block is padded with zeros for O_DIRECT; nothing lies behind it in its chunk but the file's end.
+    /// The last block is padded with zeros for O_DIRECT; nothing but the file's end follows it in its chunk.
     pub fn write(&self, stretches: &[Stretch], bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         for stretch in stretches {
             let (piece, after) = rest.split_at(stretch.bytes as usize);
-            let offset = stretch.offset.ok_or_else(|| io::Error::other("a write was given no place"))?;
+            let offset = stretch.offset.ok_or_else(|| io::Error::other("a write has no place in the backing file"))?;
             match &self.direct {
                 Some(file) if offset.is_multiple_of(BLOCK_BYTES as u64) => write_direct(file, offset, piece)?,
                 _ => self.write_buffered(offset, piece)?,

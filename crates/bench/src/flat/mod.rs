@@ -1,9 +1,8 @@
-//! A flat FUSE file system: the ceiling of what the transport allows.
+//! A flat FUSE file system, as fast as the transport allows.
 //!
-//! It answers with the same library, flags and cache settings as oncefs and does nothing else: names and
-//! attributes live in memory, data lies in one backing file, nothing is hashed, looked up or logged.
-//! It keeps its names over an unmount but not over a crash, does not reuse the space of deleted files, and
-//! knows neither links nor rename: it exists to be measured, not used.
+//! It uses the same library, flags and cache settings as oncefs and does nothing else: names and attributes are in
+//! memory, data is in one backing file, nothing is hashed, looked up or logged. Its names survive an unmount but not a
+//! crash, it does not reuse the space of deleted files, and it has neither links nor rename: it is only for measuring.
 
 mod adapter;
 mod data;
@@ -14,7 +13,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 use fuser::{Config, MountOption, Session, SessionACL};
-use oncefs_toolbox::sizes;
 
 use crate::bdi::{self, Tuning};
 use crate::failure::{During, Failure, Result, tell};
@@ -28,11 +26,11 @@ pub const READY: &str = "ready";
 /// How the flat file system is mounted.
 #[derive(Args, Clone, Debug)]
 pub struct FlatArgs {
-    /// Directory that holds the backing file and, between mounts, the names
+    /// Directory with the backing file and, between mounts, the names
     backing: PathBuf,
-    /// Where to mount
+    /// Mount point
     mountpoint: PathBuf,
-    /// Event-loop threads
+    /// Number of event-loop threads
     #[arg(long, default_value_t = 4)]
     threads: usize,
     /// Give every thread its own descriptor (FUSE_DEV_IOC_CLONE)
@@ -45,7 +43,7 @@ pub struct FlatArgs {
     #[arg(long, conflicts_with = "direct")]
     early_write_out: bool,
     /// Largest write request, such as 1M
-    #[arg(long, value_parser = sizes::parse, default_value = "1M")]
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse, default_value = "1M")]
     max_write: u64,
     #[command(flatten)]
     tuning: Tuning,

@@ -107,7 +107,7 @@ impl Names {
         }
     }
 
-    /// Enters a new inode; `None` if the parent is no directory.
+    /// Adds a new inode; `None` if the parent is not a directory.
     pub fn insert(&mut self, parent: u64, name: &str, node: Node) -> Option<u64> {
         let inode = self.next_inode;
         self.entries_mut(parent)?.insert(name.to_owned(), inode);

@@ -1,15 +1,14 @@
-//! The read cache's hit ratio by memory for hints, in profile `idedup`: the paper's section 5.7.
+//! Measures the read cache's hit ratio by memory for hints, in profile `idedup`: the paper's section 5.7.
 
 use oncefs_toolbox::Table;
 use serde::Serialize;
 
-use super::FragmentationArgs;
-use super::plan::{FILE_BLOCKS, Mix, Replay};
+use super::plan::{FILE_BLOCKS, Mix, Replay, ReplayArgs};
 use super::replay::{Io, play, prepare, verify_all};
-use crate::aligned::BLOCK_BYTES;
 use crate::failure::{Result, tell};
 use crate::mount::{Mount, rotated};
 use crate::report::as_markdown;
+use crate::shared_args::Rounds;
 use crate::side::{Bench, Side};
 use crate::spread::Spread;
 
@@ -38,12 +37,11 @@ pub struct Reading {
 }
 
 /// Plays the replay on every mount and prints the table.
-pub fn run(args: &FragmentationArgs, bench: &Bench) -> Result<Vec<Reading>> {
+pub fn run(args: &ReplayArgs, rounds: Rounds, bench: &Bench) -> Result<Vec<Reading>> {
     let mut readings = Vec::new();
     let mut names = Vec::new();
-    for repetition in 0..args.repetitions {
-        let blocks_before = (args.replay_size as usize / BLOCK_BYTES).max(FILE_BLOCKS);
-        let replay = Replay::new(Mix::Corporate, blocks_before, args.requests, args.seed_of(repetition));
+    for (repetition, seed) in rounds.iter() {
+        let replay = args.replay(Mix::Corporate, seed);
         let mounts = mounts((replay.files_before * FILE_BLOCKS + replay.blocks(true)) as u64);
         for (_, mount) in rotated(&mounts, repetition) {
             tell(&format!("cache, repetition {}: {}", repetition + 1, mount.name));

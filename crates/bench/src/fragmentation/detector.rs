@@ -1,13 +1,12 @@
-//! The run detector's share of what writing takes: time of the stage `decide` beside the other stages and beside the
-//! daemon's processor time.
+//! Measures the run detector's share of a write: the time of the stage `decide` over that of the other stages, and over
+//! the daemon's processor time.
 
 use std::time::Instant;
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use oncefs_toolbox::Table;
 use serde::Serialize;
 
-use super::FragmentationArgs;
 use crate::aligned::BLOCK_BYTES;
 use crate::content::{Content, Random};
 use crate::failure::{Failure, Result, tell};
@@ -16,6 +15,7 @@ use crate::machine;
 use crate::mount::{Mount, rotated, verify, write};
 use crate::pieces::{Plan, Sources};
 use crate::report::{as_markdown, verdict};
+use crate::shared_args::Rounds;
 use crate::side::{Bench, Side};
 use crate::spread::Spread;
 
@@ -25,6 +25,17 @@ const DECIDE: usize = 3;
 const PLACE: usize = 5;
 /// Files that duplicates are taken from.
 const SOURCES: usize = 10;
+
+/// Arguments of this part.
+#[derive(Args, Clone, Debug)]
+pub struct DetectorArgs {
+    /// detector: bytes of each file whose writing is measured
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse, default_value = "256M")]
+    pub write_size: u64,
+    /// detector: the kinds of data written
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "unique,runs,scattered")]
+    data: Vec<Data>,
+}
 
 /// What is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -47,7 +58,7 @@ impl Data {
     }
 }
 
-/// What one mount showed of one kind of data in one repetition.
+/// The result of one mount with one kind of data in one repetition.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reading {
     mount: String,
@@ -69,7 +80,7 @@ impl Reading {
         self.stages[DECIDE] * 100.0 / self.cpu_seconds
     }
 
-    /// Of the stages' time, but for the one that waits for the device.
+    /// Its share of all stages except the one that waits for the device.
     fn of_stages(&self) -> f64 {
         let sum: f64 = self.stages.iter().sum();
         self.stages[DECIDE] * 100.0 / (sum - self.stages[PLACE])
@@ -77,12 +88,12 @@ impl Reading {
 }
 
 /// Measures every kind of data on every mount and prints the tables.
-pub fn run(args: &FragmentationArgs, bench: &Bench) -> Result<Vec<Reading>> {
-    let mounts: Vec<Mount> = args.thresholds.iter().map(|number| Mount::in_line(number)).collect();
+pub fn run(args: &DetectorArgs, thresholds: &[String], rounds: Rounds, bench: &Bench) -> Result<Vec<Reading>> {
+    let mounts: Vec<Mount> = thresholds.iter().map(|number| Mount::in_line(number)).collect();
     let mut readings = Vec::new();
     for data in args.data.iter().copied() {
-        for repetition in 0..args.repetitions {
-            let (plan, content) = load(data, args.write_size, args.seed_of(repetition));
+        for (repetition, seed) in rounds.iter() {
+            let (plan, content) = load(data, args.write_size, seed);
             for (_, mount) in rotated(&mounts, repetition) {
                 tell(&format!("detector, {}, repetition {}: {}", data.describe(), repetition + 1, mount.name));
                 readings.push(measure(bench, mount, data, repetition, (&plan, &content))?);
@@ -107,7 +118,7 @@ pub fn run(args: &FragmentationArgs, bench: &Bench) -> Result<Vec<Reading>> {
     Ok(readings)
 }
 
-/// Files that duplicates come from, and the one that is measured, as large as they together.
+/// The files that duplicates come from, and the file that is measured, as large as all of them together.
 fn load(data: Data, bytes: u64, seed: u64) -> (Plan, Content) {
     let blocks = bytes as usize / BLOCK_BYTES / SOURCES;
     let (mut plan, mut random) = (Plan::default(), Random::new(seed));

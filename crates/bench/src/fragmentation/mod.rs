@@ -1,7 +1,7 @@
-//! What sharing short and long runs costs readers and writers, by `run_blocks_min`: iDedup's questions, on a mount.
+//! Measures what sharing short and long runs costs readers and writers, by `run_blocks_min`: iDedup's questions.
 //!
-//! Four parts: files stitched from others read cold on a slow device; the detector's share of a write's processor time;
-//! response times of a mixed replay, with the sizes of device reads; and the read cache by memory for hints.
+//! Four parts: cold reads of files stitched from others, on a slow device; the detector's share of a write's processor
+//! time; response times of a mixed replay, with the sizes of device reads; and the read cache by memory for hints.
 
 mod cache;
 mod detector;
@@ -11,72 +11,40 @@ mod response;
 mod sizes_read;
 mod stitched;
 
-use std::path::PathBuf;
-
 use clap::{Args, ValueEnum};
-use oncefs_toolbox::sizes;
 use serde::Serialize;
 
 use crate::aligned::BLOCK_BYTES;
 use crate::failure::{Failure, Result};
 use crate::machine;
-use crate::report::write_json;
-use crate::run;
+use crate::shared_args::SharedArgs;
+use detector::DetectorArgs;
+use plan::ReplayArgs;
+use response::ResponseArgs;
+use stitched::StitchedArgs;
 
-/// What is written, read and measured.
+/// Arguments: the parts to measure, and those of each part.
 #[derive(Args, Clone, Debug)]
 pub struct FragmentationArgs {
-    /// What to measure
+    /// Parts to measure
     #[arg(long, value_enum, value_delimiter = ',', default_value = "stitched,detector,response,cache")]
     parts: Vec<Part>,
-    /// stitched: bytes of the ten sources together, and of each file made of them
-    #[arg(long, value_parser = sizes::parse, default_value = "240M")]
-    size: u64,
-    /// stitched: the mounts compared
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "auto,1,4,auto-full-pass,auto-out-of-line")]
-    stitched: Vec<stitched::Case>,
-    /// stitched: what reads the files
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "own,dd")]
-    readers: Vec<stitched::Reader>,
-    /// detector: bytes of each file whose writing is measured
-    #[arg(long, value_parser = sizes::parse, default_value = "256M")]
-    write_size: u64,
-    /// detector: what is written
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "unique,runs,scattered")]
-    data: Vec<detector::Data>,
-    /// response and cache: bytes there are before the replay
-    #[arg(long, value_parser = sizes::parse, default_value = "256M")]
-    replay_size: u64,
-    /// response and cache: requests of the replay, one in six of them a write
-    #[arg(long, default_value_t = 30_000)]
-    requests: usize,
+    #[command(flatten)]
+    stitched: StitchedArgs,
+    #[command(flatten)]
+    detector: DetectorArgs,
+    #[command(flatten)]
+    response: ResponseArgs,
+    #[command(flatten)]
+    replay: ReplayArgs,
     /// detector and response: the thresholds compared
     #[arg(long, value_delimiter = ',', default_value = "1,4,8,auto")]
     thresholds: Vec<String>,
-    /// response: what is written
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "unique,corporate")]
-    mixes: Vec<plan::Mix>,
-    /// response: how requests reach the file system
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "buffered,direct")]
-    io: Vec<replay::Io>,
-    /// response: hold the device to the slow disk's speed too
-    #[arg(long)]
-    throttled: bool,
-    /// Repetitions, the mounts alternating within each
+    /// Number of repetitions; the mounts alternate within each
     #[arg(long, default_value_t = 3)]
     repetitions: usize,
-    /// Directory for the loop devices' sparse files
-    #[arg(long, default_value = ".")]
-    dir: PathBuf,
-    /// The oncefs program [default: beside this one]
-    #[arg(long)]
-    oncefs: Option<PathBuf>,
-    /// Seed of contents and orders
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Write the raw readings to this file
-    #[arg(long)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    shared: SharedArgs,
 }
 
 /// A part of the case.
@@ -105,11 +73,11 @@ impl FragmentationArgs {
     fn check(&self) -> Result<()> {
         // Pieces of 256 blocks are taken from each source.
         let least = 10 * 256 * BLOCK_BYTES as u64;
-        let sizes = [self.size, self.write_size, self.replay_size];
+        let sizes = self.sizes();
         if sizes.iter().any(|bytes| !(least..=1 << 40).contains(bytes)) {
             return Err(Failure::new("--size, --write-size and --replay-size must be between 10M and 1T"));
         }
-        if self.repetitions == 0 || self.requests == 0 {
+        if self.repetitions == 0 || self.replay.requests == 0 {
             return Err(Failure::new("--repetitions and --requests must be at least 1"));
         }
         Ok(())
@@ -117,28 +85,29 @@ impl FragmentationArgs {
 
     fn device_bytes(&self) -> u64 {
         // Room for every file stored anew several times, for log and records, and for what mkfs leaves free.
-        self.size.max(self.write_size).max(self.replay_size) * 8 + (3 << 30)
+        self.sizes().into_iter().fold(0, u64::max) * 8 + (3 << 30)
     }
 
-    /// A seed for each repetition.
-    fn seed_of(&self, repetition: usize) -> u64 {
-        self.seed.wrapping_add((repetition as u64) << 8)
+    fn sizes(&self) -> [u64; 3] {
+        [self.stitched.size, self.detector.write_size, self.replay.replay_size]
     }
 }
 
 /// Runs the parts asked for and prints their tables.
 pub fn run(args: &FragmentationArgs) -> Result<()> {
     args.check()?;
-    let (_work_directory, bench) = run::begin(&args.dir, args.oncefs.clone(), args.device_bytes(), args)?;
+    let (_work_directory, bench) = args.shared.begin(args.device_bytes(), args)?;
+    let rounds = args.shared.rounds(args.repetitions);
+    let (thresholds, replay) = (&args.thresholds, &args.replay);
     let mut readings = Readings::default();
     for part in &args.parts {
         match part {
-            Part::Stitched => readings.stitched = stitched::run(args, &bench)?,
-            Part::Detector => readings.detector = detector::run(args, &bench)?,
-            Part::Response => readings.response = response::run(args, &bench)?,
-            Part::Cache => readings.cache = cache::run(args, &bench)?,
+            Part::Stitched => readings.stitched = stitched::run(&args.stitched, rounds, &bench)?,
+            Part::Detector => readings.detector = detector::run(&args.detector, thresholds, rounds, &bench)?,
+            Part::Response => readings.response = response::run(&args.response, thresholds, replay, rounds, &bench)?,
+            Part::Cache => readings.cache = cache::run(replay, rounds, &bench)?,
         }
     }
     println!("\n{}", machine::load_line());
-    args.json.as_deref().map_or(Ok(()), |path| write_json(path, &readings))
+    args.shared.write_json(&readings)
 }

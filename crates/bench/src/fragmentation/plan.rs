@@ -1,13 +1,14 @@
-//! A mixed replay like iDedup's Corporate trace: five reads of 10 KB to one write of 20 KB (section 5.1).
+//! Plans a mixed replay like iDedup's Corporate trace: five reads of 10 KB to one write of 20 KB (section 5.1).
 //!
 //! New files are written from their beginning, request by request. Reads go on in a file for some requests, then turn
 //! to another one: half of the time to one of those written last, else to any.
 
 use std::ops::Range;
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 
+use crate::aligned::BLOCK_BYTES;
 use crate::content::{Content, Random};
 use crate::pieces::{Part, Plan, Sources};
 
@@ -15,13 +16,32 @@ use crate::pieces::{Part, Plan, Sources};
 pub const FILE_BLOCKS: usize = 512;
 /// Files that count as written last.
 const RECENT_FILES: usize = 16;
-/// A read for each of which a file is changed: one in so many.
+/// One read in this many continues in another file.
 const READS_EACH: usize = 16;
 /// Blocks of a write and of a read at most; each number from 1 on is as likely.
 const WRITE_BLOCKS_MAX: usize = 9;
 const READ_BLOCKS_MAX: usize = 4;
 /// Requests of which one is a write.
 const REQUESTS_PER_WRITE: usize = 6;
+
+/// Arguments: how many requests the replay has, and over how much data.
+#[derive(Args, Clone, Debug)]
+pub struct ReplayArgs {
+    /// response and cache: bytes written before the replay
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse, default_value = "256M")]
+    pub replay_size: u64,
+    /// response and cache: requests of the replay, one in six of them a write
+    #[arg(long, default_value_t = 30_000)]
+    pub requests: usize,
+}
+
+impl ReplayArgs {
+    /// The replay of this size.
+    pub fn replay(&self, mix: Mix, seed: u64) -> Replay {
+        let blocks_before = (self.replay_size as usize / BLOCK_BYTES).max(FILE_BLOCKS);
+        Replay::new(mix, blocks_before, self.requests, seed)
+    }
+}
 
 /// What is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -56,18 +76,18 @@ pub struct Request {
 
 /// A replay.
 pub struct Replay {
-    /// The files and which blocks are equal; the first ones are there before.
+    /// The files and which blocks are equal; the first ones exist before the replay.
     pub plan: Plan,
     /// Their blocks.
     pub content: Content,
-    /// How many are there before.
+    /// How many of them exist before the replay.
     pub files_before: usize,
     /// What is done, in order.
     pub requests: Vec<Request>,
 }
 
 impl Replay {
-    /// So many requests over so many blocks that are there before.
+    /// A replay of this many requests over this many blocks that exist before it.
     pub fn new(mix: Mix, blocks_before: usize, requests: usize, seed: u64) -> Replay {
         let mut random = Random::new(seed);
         let files_before = blocks_before / FILE_BLOCKS;
@@ -115,7 +135,7 @@ impl Replay {
     }
 }
 
-/// The requests, and how many files there are behind them.
+/// The requests, and the number of files after them.
 fn draw(files_before: usize, count: usize, random: &mut Random) -> (Vec<Request>, usize) {
     let mut requests = Vec::with_capacity(count);
     let (mut writing, mut written) = (files_before, 0);

@@ -31,25 +31,25 @@ pub enum Io {
     Direct,
 }
 
-/// What a replay took.
+/// The measurements of a replay.
 pub struct Played {
     /// Times of the writes, and of the reads.
     pub writes: Latencies,
     /// Times of the reads.
     pub reads: Latencies,
-    /// Processor seconds of the daemon, the writing out of what was left included.
+    /// Processor seconds of the daemon, including the final write-out.
     pub cpu_seconds: f64,
     /// Share of all processors that the daemon was busy, in percent, interval by interval.
     pub cpu_percents: Vec<f64>,
 }
 
-/// Writes what is there before the replay, and forgets what the kernel has cached of it.
+/// Writes the files that exist before the replay, and drops the kernel's caches.
 pub fn prepare(side: &Side, replay: &Replay) -> Result<()> {
     replay.plan.parts[..replay.files_before].iter().try_for_each(|part| write(side, &replay.content, part))?;
     machine::drop_caches()
 }
 
-/// All requests, one behind the other, then fsync of the files written.
+/// Performs all requests, one after the other, then fsync of the files written.
 pub fn play(side: &Side, replay: &Replay, io: Io) -> Result<Played> {
     let daemon = side.daemon().ok_or_else(|| Failure::new("the mounted oncefs has no daemon"))?;
     let (mut writes, mut reads) = (Latencies::with_capacity(0), Latencies::with_capacity(0));
@@ -70,8 +70,8 @@ pub fn play(side: &Side, replay: &Replay, io: Io) -> Result<Played> {
     Ok(Played { writes, reads, cpu_seconds, cpu_percents })
 }
 
-/// The reads alone, those that go on where the one before ended as one: so is what a perfect read-ahead asks for, and
-/// the same on every mount. Around the kernel's cache, whose own read-ahead depends on the moment.
+/// Performs the reads only, joining those that continue the one before, as a perfect read-ahead would. This is the same
+/// on every mount. It bypasses the kernel's cache, whose own read-ahead varies.
 pub fn read_again(side: &Side, replay: &Replay) -> Result<()> {
     let reads = joined(replay.requests.iter().filter(|request| !request.is_write));
     let mut files = Files::new(side.root(), replay, Io::Direct);

@@ -1,31 +1,45 @@
-//! Response times of a mixed replay by threshold, beside the same mount without deduplication: iDedup's figures 8 to 10.
+//! Measures response times of a mixed replay by threshold, and without deduplication: iDedup's figures 8 to 10.
 
+use clap::Args;
 use oncefs_toolbox::Table;
 use serde::Serialize;
 
-use super::FragmentationArgs;
-use super::plan::{FILE_BLOCKS, Mix, Replay};
+use super::plan::{Mix, Replay, ReplayArgs};
 use super::replay::{Io, Played, play, prepare, read_again, verify_all};
 use super::sizes_read::SizesRead;
-use crate::aligned::BLOCK_BYTES;
 use crate::failure::{Result, tell};
 use crate::measure::Latencies;
 use crate::mount::{Mount, rotated};
 use crate::report::{as_markdown, verdict};
+use crate::shared_args::Rounds;
 use crate::side::{Bench, Side};
 use crate::spread::Spread;
 use crate::throttle::{SLOW_DISK, Throttle};
 
-/// What all are set against, and its repetition: how far two equal mounts are apart.
+/// The mount that the others are compared with, and the same once more, which shows how far two equal mounts differ.
 const OFF: &str = "off";
 const OFF_AGAIN: &str = "off again";
-/// Shares of the requests whose times are told.
+/// Shares of the requests whose times are reported.
 const SHARES: [f64; 8] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999];
 const MEDIAN: usize = 2;
-/// Classes of sizes that are told: up to 1, 2, 4, ... blocks.
+/// Number of size classes reported: up to 1, 2, 4, ... blocks.
 const SIZE_CLASSES: usize = 9;
-/// Requests for up to 8 blocks, of which the paper speaks.
+/// The class of requests for up to 8 blocks, which the paper reports.
 const CLASS_OF_8: usize = 3;
+
+/// Arguments of this part, besides those of the replay.
+#[derive(Args, Clone, Debug)]
+pub struct ResponseArgs {
+    /// response: the kinds of data written
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "unique,corporate")]
+    mixes: Vec<Mix>,
+    /// response: how requests reach the file system
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "buffered,direct")]
+    io: Vec<Io>,
+    /// response: limit the device to the speed of the slow disk too
+    #[arg(long)]
+    throttled: bool,
+}
 
 /// Times of requests, in microseconds.
 #[derive(Clone, Debug, Serialize)]
@@ -45,7 +59,7 @@ impl Times {
     }
 }
 
-/// What one mount showed in one repetition.
+/// The result of one mount in one repetition.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reading {
     mount: String,
@@ -64,16 +78,21 @@ pub struct Reading {
 }
 
 /// Measures every mix on every mount and prints the tables.
-pub fn run(args: &FragmentationArgs, bench: &Bench) -> Result<Vec<Reading>> {
-    let thresholds = args.thresholds.iter().map(|number| Mount::in_line(number));
+pub fn run(
+    args: &ResponseArgs,
+    thresholds: &[String],
+    requests: &ReplayArgs,
+    rounds: Rounds,
+    bench: &Bench,
+) -> Result<Vec<Reading>> {
+    let thresholds = thresholds.iter().map(|number| Mount::in_line(number));
     let mounts: Vec<Mount> = [Mount::off(OFF)].into_iter().chain(thresholds).chain([Mount::off(OFF_AGAIN)]).collect();
     let mut readings = Vec::new();
     for mix in args.mixes.iter().copied() {
         for io in args.io.iter().copied() {
             let mut measured = Vec::new();
-            for repetition in 0..args.repetitions {
-                let blocks_before = (args.replay_size as usize / BLOCK_BYTES).max(FILE_BLOCKS);
-                let replay = Replay::new(mix, blocks_before, args.requests, args.seed_of(repetition));
+            for (repetition, seed) in rounds.iter() {
+                let replay = requests.replay(mix, seed);
                 for (_, mount) in rotated(&mounts, repetition) {
                     tell(&format!("{}, {io:?}, repetition {}: {}", mix.describe(), repetition + 1, mount.name));
                     measured.push(measure(args, bench, mount, (mix, io, repetition), &replay)?);
@@ -87,7 +106,7 @@ pub fn run(args: &FragmentationArgs, bench: &Bench) -> Result<Vec<Reading>> {
 }
 
 fn measure(
-    args: &FragmentationArgs,
+    args: &ResponseArgs,
     bench: &Bench,
     mount: &Mount,
     (mix, io, repetition): (Mix, Io, usize),

@@ -1,15 +1,15 @@
-//! Files stitched from ten others, each block of which they have once, read in sequence from a slow device after
-//! everything was cold, beside a fresh file of the same size.
+//! Measures cold sequential reads of files stitched from ten others, beside a fresh file of the same size.
+//!
+//! A stitched file has each block of the ten once. The device is held to the speed of a slow disk.
 
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use oncefs_toolbox::Table;
 use serde::Serialize;
 
-use super::FragmentationArgs;
 use super::sizes_read::SizesRead;
 use crate::aligned::{AlignedBuffer, BLOCK_BYTES};
 use crate::command;
@@ -19,6 +19,7 @@ use crate::files;
 use crate::mount::{Mount, rotated, verify, write};
 use crate::pieces::{Plan, Sources};
 use crate::report::{as_markdown, verdict};
+use crate::shared_args::Rounds;
 use crate::side::{Bench, Side};
 use crate::spread::Spread;
 use crate::throttle::{SLOW_DISK, Throttle};
@@ -32,6 +33,20 @@ const FRESH: usize = 2;
 /// Bytes of a read.
 const READ_BYTES: usize = 1 << 20;
 
+/// Arguments of this part.
+#[derive(Args, Clone, Debug)]
+pub struct StitchedArgs {
+    /// stitched: bytes of the ten sources together, and of each file made of them
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse, default_value = "240M")]
+    pub size: u64,
+    /// stitched: the mounts compared
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "auto,1,4,auto-full-pass,auto-out-of-line")]
+    stitched: Vec<Case>,
+    /// stitched: the programs that read the files
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "own,dd")]
+    readers: Vec<Reader>,
+}
+
 /// What reads a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 pub enum Reader {
@@ -41,28 +56,28 @@ pub enum Reader {
     Dd,
 }
 
-/// What one mount showed of one file in one repetition.
+/// The result of one mount and one file in one repetition.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reading {
     mount: String,
     repetition: usize,
     file: &'static str,
-    /// Blocks of the file, and those of them that other places refer to.
+    /// Blocks of the file, and how many of them are shared with other places.
     blocks: [u64; 2],
-    /// Pieces that it lies in.
+    /// Number of runs that the file consists of.
     runs: u64,
     /// MB/s by each of the readers.
     speeds: Vec<f64>,
-    /// The same over that of the fresh file in the same repetition.
+    /// The same relative to the fresh file in the same repetition.
     ratios: Vec<f64>,
     /// Requests to the device of the last reader.
     sizes: SizesRead,
 }
 
-/// A mount, and what `oncefs dedup` is told when all is written.
+/// A mount, and the arguments of `oncefs dedup` after everything is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Case {
-    /// Shared as it is written, with the automatic threshold.
+    /// Shared while it is written, with the automatic threshold.
     Auto,
     /// Every block is shared.
     #[value(name = "1")]
@@ -70,9 +85,9 @@ pub enum Case {
     /// iDedup's threshold.
     #[value(name = "4")]
     Four,
-    /// As `auto`, then the worker looks at every block.
+    /// Like `auto`, then the worker looks at every block.
     AutoFullPass,
-    /// Nothing is shared as it is written; then the worker looks at all.
+    /// Nothing is shared while it is written; then the worker looks at everything.
     AutoOutOfLine,
 }
 
@@ -89,7 +104,7 @@ impl Case {
         }
     }
 
-    /// As it is chosen on the command line.
+    /// Its name on the command line.
     fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
@@ -104,10 +119,10 @@ impl Case {
 }
 
 /// Measures every mount in every repetition and prints the tables.
-pub fn run(args: &FragmentationArgs, bench: &Bench) -> Result<Vec<Reading>> {
+pub fn run(args: &StitchedArgs, rounds: Rounds, bench: &Bench) -> Result<Vec<Reading>> {
     let mut readings = Vec::new();
-    for repetition in 0..args.repetitions {
-        let (plan, content) = load(args.size, args.seed_of(repetition));
+    for (repetition, seed) in rounds.iter() {
+        let (plan, content) = load(args.size, seed);
         for (_, case) in rotated(&args.stitched, repetition) {
             tell(&format!("stitched, repetition {}: {}", repetition + 1, case.name()));
             readings.extend(measure(args, bench, *case, repetition, (&plan, &content))?);
@@ -137,7 +152,7 @@ fn load(bytes: u64, seed: u64) -> (Plan, Content) {
 }
 
 fn measure(
-    args: &FragmentationArgs,
+    args: &StitchedArgs,
     bench: &Bench,
     case: Case,
     repetition: usize,
@@ -165,7 +180,7 @@ fn measure(
     Ok(readings)
 }
 
-/// How a file lies; it was not read yet.
+/// The extents of a file that was not read yet.
 fn layout(side: &Side, case: Case, repetition: usize, file: &'static str) -> Result<Reading> {
     let layout = side.layout(&side.root().join(file))?;
     let count = |name| layout.number("blocks", name);
@@ -207,7 +222,7 @@ fn spread_of(readings: &[Reading], mount: &str, file: usize, value: &dyn Fn(&Rea
     Spread::of(readings.iter().filter(|reading| reading.mount == mount && reading.file == FILES[file]).map(value))
 }
 
-fn table(args: &FragmentationArgs, readings: &[Reading]) -> String {
+fn table(args: &StitchedArgs, readings: &[Reading]) -> String {
     let speeds = args.readers.iter().flat_map(|reader| [format!("MB/s, {reader:?}"), "% of fresh".to_owned()]);
     let layout = ["shared %", "runs", "blocks a request"].map(str::to_owned);
     let headings: Vec<String> = ["mount", "file"].map(str::to_owned).into_iter().chain(speeds).chain(layout).collect();

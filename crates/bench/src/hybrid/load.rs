@@ -1,4 +1,4 @@
-//! Data of which every block comes twice, farther apart than a small memory can remember.
+//! Data in which every block comes twice, farther apart than a small memory can remember.
 //!
 //! Half of the files hold distinct blocks; the other half holds the same blocks again, in one of several orders.
 
@@ -17,7 +17,7 @@ const FILES_EACH: usize = 4;
 /// The longest run of blocks that stay together in copies cut into runs.
 const RUN_BLOCKS_MAX: usize = 64;
 
-/// In which order the copies come.
+/// The order in which the copies come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Order {
     /// As the originals, from the first to the last.
@@ -88,7 +88,7 @@ impl Load {
         self.content.bytes()
     }
 
-    /// Bytes that need not be stored.
+    /// Bytes that an exact index does not store.
     pub fn duplicate_bytes(&self) -> u64 {
         self.content.bytes() - self.content.unique_bytes()
     }

@@ -1,22 +1,20 @@
-//! How far one idle pass brings what in-line deduplication with little memory has missed.
+//! Measures how much of what in-line deduplication missed with little memory one pass of the worker finds.
 //!
-//! Data of which every block comes twice, far apart, is written while the worker is paused; then `oncefs dedup --now`
-//! runs once. Set against profile `lrlfs`, whose index of everything in memory is the exact one.
+//! While the worker is paused, data is written in which every block comes twice, far apart; then `oncefs dedup --now`
+//! runs once. The reference is profile `lrlfs`, whose index holds everything in memory and is exact.
 
 mod load;
 mod outcome;
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use oncefs_toolbox::{Table, sizes};
+use oncefs_toolbox::Table;
 
 use crate::failure::{During, Failure, Result, tell};
 use crate::machine;
 use crate::report::as_markdown;
-use crate::run;
+use crate::shared_args::SharedArgs;
 use crate::side::{Bench, Side, SideSpec};
 use load::{Load, Order};
 use outcome::{Outcome, Reading};
@@ -24,43 +22,33 @@ use outcome::{Outcome, Reading};
 /// The profile whose index holds everything.
 const EXACT: &str = "lrlfs";
 
-/// What is written and on which mounts.
+/// Arguments: what is written, and on which mounts.
 #[derive(Args, Clone, Debug)]
 pub struct HybridArgs {
     /// Bytes written, half of them copies
-    #[arg(long, value_parser = sizes::parse, default_value = "8G")]
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse, default_value = "8G")]
     size: u64,
-    /// In which order the copies come
+    /// Order in which the copies come
     #[arg(long, value_enum, value_delimiter = ',', default_value = "runs,sequential,shuffled")]
     orders: Vec<Order>,
-    /// Profiles; `lrlfs` has the complete index that the others are set against
+    /// Profiles compared; `lrlfs` has the complete index and is the reference
     #[arg(long, value_delimiter = ',', default_value = "lrlfs,smartdedup,edge")]
     profiles: Vec<String>,
-    /// Mount options of the other profiles, such as hint_memory=256K, to have little memory for little data
+    /// Mount options of the other profiles, such as hint_memory=256K, for little memory with little data
     #[arg(long, default_value = "")]
     options: String,
-    /// Directory for the loop device's sparse file
-    #[arg(long, default_value = ".")]
-    dir: PathBuf,
-    /// The oncefs program [default: beside this one]
-    #[arg(long)]
-    oncefs: Option<PathBuf>,
-    /// Seed of contents and orders
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Write the raw readings to this file
-    #[arg(long)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    shared: SharedArgs,
 }
 
 /// Runs every order on every mount and prints a table per order.
 pub fn run(args: &HybridArgs) -> Result<()> {
     // mkfs is given three quarters; all data fit, even if no duplicate is found.
     let device_bytes = args.size * 2 + (4 << 30);
-    let (_work_directory, bench) = run::begin(&args.dir, args.oncefs.clone(), device_bytes, args)?;
+    let (_work_directory, bench) = args.shared.begin(device_bytes, args)?;
     let mut all = Vec::new();
     for order in &args.orders {
-        let load = Load::new(args.size, *order, args.seed)?;
+        let load = Load::new(args.size, *order, args.shared.seed)?;
         let mut outcomes = Vec::new();
         for (index, profile) in args.profiles.iter().enumerate() {
             let say = |step: &str| tell(&format!("{order:?}, {profile}: {step}"));
@@ -70,12 +58,7 @@ pub fn run(args: &HybridArgs) -> Result<()> {
         all.push((format!("{order:?}"), outcomes));
     }
     println!("\n{}", machine::load_line());
-    args.json.as_deref().map_or(Ok(()), |path| write_json(path, &all))
-}
-
-fn write_json(path: &Path, all: &[(String, Vec<Outcome>)]) -> Result<()> {
-    let file = File::create(path).during(|| format!("cannot create {}", path.display()))?;
-    serde_json::to_writer_pretty(file, all).during(|| format!("cannot write {}", path.display()))
+    args.shared.write_json(&all)
 }
 
 fn spec(args: &HybridArgs, profile: &str) -> Result<SideSpec> {
@@ -84,7 +67,7 @@ fn spec(args: &HybridArgs, profile: &str) -> Result<SideSpec> {
     format!("oncefs=-o profile={profile}{comma}{options}").parse().map_err(Failure::new)
 }
 
-/// One mount from its making to the comparison of every byte.
+/// Measures one mount, from mkfs to the comparison of every byte.
 fn measure(
     bench: &Bench,
     spec: &SideSpec,

@@ -1,4 +1,4 @@
-//! What one run of the hybrid case showed: readings at its marks, and the figures that follow from them.
+//! The outcome of one hybrid run: readings at four moments, and the figures computed from them.
 
 use serde::Serialize;
 
@@ -8,22 +8,22 @@ use crate::side::Side;
 
 const BLOCK: f64 = crate::aligned::BLOCK_BYTES as f64;
 
-/// oncefs's counters and the device's at one moment.
+/// The counters of oncefs and of the device at one moment.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Reading {
-    /// Moved by the device.
+    /// Bytes that the device moved.
     pub device: DeviceBytes,
-    /// Bytes of file data that maps name.
+    /// Bytes of file data in all maps.
     pub mapped: u64,
     /// Bytes of the data area in use.
     pub used: u64,
     /// Bytes of log, block table, records, hints, skipped blocks and ballast.
     pub metadata: u64,
-    /// Written requests, and those of them that were not looked up.
+    /// Write requests, and how many of them were not looked up.
     pub requests: [u64; 2],
     /// Written blocks that became references at once.
     pub shared_inline: u64,
-    /// Blocks that the pass looked at, and those of them that became references.
+    /// Blocks that the pass looked at, and how many of them became references.
     pub revisited: [u64; 2],
     /// Bytes written for hints.
     pub hint_bytes: u64,
@@ -53,7 +53,7 @@ impl Reading {
     }
 }
 
-/// Everything that one run showed.
+/// The result of one run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// The mount, by its profile.
@@ -64,7 +64,7 @@ pub struct Outcome {
     pub duplicate_bytes: u64,
     /// After mounting, after writing, after the pass.
     pub marks: [Reading; 3],
-    /// The device once everything was unmounted.
+    /// The device after everything was unmounted.
     pub device_unmounted: DeviceBytes,
     /// After mounting again.
     pub remounted: Reading,
@@ -74,12 +74,12 @@ pub struct Outcome {
     pub pass_seconds: f64,
     /// Peak resident memory of the daemon from its start to its end.
     pub peak_memory: u64,
-    /// The same of the daemon that everything was read back from.
+    /// The same for the daemon that everything was read back from.
     pub peak_memory_reading: u64,
 }
 
 impl Outcome {
-    /// Bytes that files do not take, all of oncefs's own space beyond an empty volume's paid.
+    /// Bytes saved, after subtracting the space of oncefs itself beyond that of an empty volume.
     pub fn net_saved(&self) -> f64 {
         let [empty, ..] = &self.marks;
         let grown = |now: u64, before: u64| now as f64 - before as f64;

@@ -1,10 +1,9 @@
-//! Programs beside the worker: a web server and a CPU-bound load while it is held up, idle, or told to work at once
-//! (figures 16 and 17).
+//! Measures programs beside the worker, which is paused, idle, or told to work at once (figures 16 and 17).
 
 use std::hash::{DefaultHasher, Hasher};
 use std::time::{Duration, Instant};
 
-use super::OverheadArgs;
+use super::args::OverheadArgs;
 use super::comparison::{OFF, OFF_AGAIN, Reading, measured, table, verdicts};
 use super::webserver::WebServer;
 use crate::aligned::BLOCK_BYTES;
@@ -15,9 +14,9 @@ use crate::pieces::{Plan, Sources};
 use crate::side::{Bench, Side};
 use crate::signal;
 
-/// What the issue allows, in percent.
+/// The most that this may cost, in percent.
 const AIM_PERCENT: f64 = 5.0;
-/// What the CPU-bound load hashes between two looks at the clock.
+/// Bytes that the CPU-bound load hashes between two looks at the clock.
 const HASHED_BYTES: usize = 1 << 16;
 
 /// What the worker does meanwhile.
@@ -39,12 +38,12 @@ enum Load {
 /// Measures both loads in every state and prints the table.
 pub fn run(args: &OverheadArgs, bench: &Bench) -> Result<Vec<Reading>> {
     let mut readings = Vec::new();
-    for repetition in 0..args.repetitions() {
-        let backlog = Backlog::new(args.backlog(), args.seed_of(repetition));
+    for (repetition, seed) in args.rounds().iter() {
+        let backlog = Backlog::new(args.backlog(), seed);
         for (_, state) in rotated(&STATES, repetition) {
             for load in [Load::WebServer, Load::Processor] {
                 tell(&format!("beside, repetition {}: {}, {}", repetition + 1, load.name(), state.0));
-                readings.push(measure(args, bench, repetition, &backlog, *state, load)?);
+                readings.push(measure(args, bench, (repetition, seed), &backlog, *state, load)?);
             }
         }
     }
@@ -65,7 +64,7 @@ impl Load {
 fn measure(
     args: &OverheadArgs,
     bench: &Bench,
-    repetition: usize,
+    (repetition, seed): (usize, u64),
     backlog: &Backlog,
     (state, words): (&str, &[&str]),
     load: Load,
@@ -73,7 +72,7 @@ fn measure(
     let mut side = backlog.mount(&args.profile).begin(bench)?;
     side.ask("dedup", &["--pause"])?;
     backlog.write(&side)?;
-    let server = WebServer::create(side.root(), args.seed_of(repetition))?;
+    let server = WebServer::create(side.root(), seed)?;
     side.ask("sync", &[])?;
     if state == "now" {
         side.ask("dedup", &["--resume"])?;
@@ -88,7 +87,7 @@ fn measure(
     Ok(reading)
 }
 
-/// Keeps one processor busy for so long. Gives how often the buffer was hashed.
+/// Keeps one processor busy for this long. Returns how often the buffer was hashed.
 fn hash_for(duration: Duration) -> Result<u64> {
     let (began, bytes) = (Instant::now(), vec![7; HASHED_BYTES]);
     let (mut hasher, mut rounds) = (DefaultHasher::new(), 0);
@@ -101,7 +100,7 @@ fn hash_for(duration: Duration) -> Result<u64> {
     Ok(rounds)
 }
 
-/// Data that nobody looked up as it was written, half of it duplicates: work for the worker.
+/// Work for the worker: data that was not looked up while it was written, half of it duplicates.
 pub struct Backlog {
     plan: Plan,
     content: Content,

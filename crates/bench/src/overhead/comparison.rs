@@ -1,4 +1,4 @@
-//! The same work on mounts that differ in one thing: how much longer it takes, and how much more processor time.
+//! Compares the same work on mounts that differ in one thing: time, and processor time.
 
 use std::time::Instant;
 
@@ -12,11 +12,11 @@ use crate::report::{as_markdown, verdict};
 use crate::side::Side;
 use crate::spread::Spread;
 
-/// The mount that all are set against, and its repetition: how far two equal mounts are apart.
+/// The mount that the others are compared with, and the same once more, which shows how far two equal mounts differ.
 pub const OFF: &str = "off";
 /// See [`OFF`].
 pub const OFF_AGAIN: &str = "off again";
-/// The mount whose cost is asked for.
+/// The mount whose cost is measured.
 pub const ON: &str = "on";
 
 /// What a second has few of.
@@ -30,7 +30,7 @@ pub fn rank_mounts(profile: &str) -> [Mount; 3] {
     })
 }
 
-/// What one step showed on one mount in one repetition.
+/// The result of one step on one mount in one repetition.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reading {
     /// The step.
@@ -73,7 +73,7 @@ pub fn measured(
     })
 }
 
-/// By how many percent a value is more than that of the mount that is off, in the same repetition.
+/// By how many percent a value exceeds that of the mount `off` in the same repetition.
 fn more(readings: &[Reading], step: &str, mount: &str, value: &dyn Fn(&Reading) -> f64) -> Option<Spread> {
     let of = |mount: &str| {
         let mount = mount.to_owned();

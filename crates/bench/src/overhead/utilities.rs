@@ -1,13 +1,13 @@
-//! tar, untar, grep and cp of a source tree: what the monitor and the queues cost programs (figure 15).
+//! Measures what the monitor and the queues cost tar, untar, grep and cp on a source tree (figure 15).
 //!
-//! Each program begins with everything cold, as what the kernel has cached never reaches the daemon, and ends when all
-//! is durable.
+//! Each program starts with everything cold, because reads from the kernel's cache never reach the daemon. It ends when
+//! everything is durable.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::OverheadArgs;
+use super::args::OverheadArgs;
 use super::comparison::{RUNS, Reading, measured, rank_mounts, table, verdicts};
 use crate::command;
 use crate::failure::{During, Result, tell};
@@ -16,9 +16,9 @@ use crate::mount::rotated;
 use crate::side::{Bench, Side};
 use crate::tree::Tree;
 
-/// What the issue allows, in percent.
+/// The most that this may cost, in percent.
 pub const AIM_PERCENT: f64 = 2.0;
-/// Looks for what no file holds, so that every file is read to its end; nothing found, and no error, is status 1.
+/// Searches for text that no file has, so that every file is read to its end. Exit code 1 is no match and no error.
 const GREP: [&str; 3] = ["-c", r#"grep -rF "$0" "$1"; test $? -eq 1"#, "what no source file holds"];
 
 /// Measures every program on every mount and prints the table.
@@ -51,7 +51,7 @@ fn archive(args: &OverheadArgs, directory: &Path) -> Result<PathBuf> {
         Some(source) => source.clone(),
         None => {
             fs::create_dir_all(&made).during(|| format!("cannot create {}", made.display()))?;
-            let tree = Tree::generate(args.seed, args.tree_files());
+            let tree = Tree::generate(args.shared.seed, args.tree_files());
             tree.copy_to(&made, &mut Latencies::with_capacity(tree.files()))?;
             made.clone()
         }

@@ -1,4 +1,4 @@
-//! Filebench's web server: threads that open, read and close ten files each, then append to one log, over and over.
+//! Measures a load like Filebench's web server: threads that open, read and close ten files each, then append to a log.
 //!
 //! Its defaults: 1,000 files of 16 KiB in the mean (gamma distribution, shape 1.5), about 20 to a directory, 100
 //! threads, appends of up to 16 KiB. Most reads are served by the kernel's cache, as on a web server.
@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::OverheadArgs;
+use super::args::OverheadArgs;
 use super::comparison::{Reading, measured, rank_mounts, table, verdicts};
 use super::utilities::AIM_PERCENT;
 use crate::content::{Random, expand};
@@ -31,11 +31,11 @@ const OPERATIONS_PER_READ: u64 = 3;
 pub fn run(args: &OverheadArgs, bench: &Bench) -> Result<Vec<Reading>> {
     let mounts = rank_mounts(&args.profile);
     let mut readings = Vec::new();
-    for repetition in 0..args.repetitions() {
+    for (repetition, seed) in args.rounds().iter() {
         for (_, mount) in rotated(&mounts, repetition) {
             tell(&format!("webserver, repetition {}: {}", repetition + 1, mount.name));
             let mut side = mount.begin(bench)?;
-            let server = WebServer::create(side.root(), args.seed_of(repetition))?;
+            let server = WebServer::create(side.root(), seed)?;
             side.remount_cold()?;
             let duration = Duration::from_secs(args.seconds());
             let place = ("webserver", mount.name.as_str(), repetition);
@@ -78,7 +78,7 @@ impl WebServer {
         self.root.join(format!("{:02}", file / FILES_PER_DIRECTORY)).join(format!("{file:05}"))
     }
 
-    /// Serves for so long. Gives the operations done.
+    /// Serves for this long. Returns the number of operations.
     pub fn serve(&self, threads: usize, duration: Duration) -> Result<u64> {
         let end = Instant::now() + duration;
         Ok(at_once(threads, |thread| self.serve_until(end, thread))?.into_iter().sum())

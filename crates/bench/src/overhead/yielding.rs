@@ -1,8 +1,7 @@
-//! How soon the worker stops when a program reads, on a slow device: the time to its last request.
+//! Measures how soon the worker yields to a program that reads from a slow device: the time to its last request.
 //!
-//! The program's own request is one block of a file that nothing has cached. What the device reads after that is the
-//! worker's; its counters are looked at every millisecond, for less long than it takes until the volume counts as idle
-//! again.
+//! The program reads one block of a file that is not cached. Whatever the device reads after that is for the worker. The
+//! device's counters are sampled every millisecond, until shortly before the volume counts as idle again.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -12,7 +11,7 @@ use std::time::{Duration, Instant};
 use oncefs_toolbox::Table;
 use serde::Serialize;
 
-use super::OverheadArgs;
+use super::args::OverheadArgs;
 use super::beside::Backlog;
 use crate::aligned::{AlignedBuffer, BLOCK_BYTES};
 use crate::content::Content;
@@ -25,7 +24,7 @@ use crate::signal;
 use crate::spread::Spread;
 use crate::throttle::{SLOW_DISK, Throttle};
 
-/// The bound.
+/// The time within which the worker must yield.
 const AIM_MS: f64 = 50.0;
 /// How long the device is watched after a request; the volume counts as idle after 500 ms.
 const WATCHED: Duration = Duration::from_millis(400);
@@ -44,20 +43,20 @@ pub struct Reading {
     pub answered_ms: f64,
     /// Until the device read for the last time, in milliseconds; 0 if it read nothing more.
     pub last_read_ms: f64,
-    /// Bytes that were read meanwhile.
+    /// Bytes read meanwhile.
     pub read_bytes: u64,
 }
 
 /// Lets the worker begin and interrupts it, over and over, and prints the table.
 pub fn run(args: &OverheadArgs, bench: &Bench) -> Result<Vec<Reading>> {
     let mut readings = Vec::new();
-    for repetition in 0..args.repetitions() {
+    for (repetition, seed) in args.rounds().iter() {
         tell(&format!("yield, repetition {}", repetition + 1));
-        measure(args, bench, repetition, &mut readings)?;
+        measure(args, bench, (repetition, seed), &mut readings)?;
     }
     println!("\nFrom a program's request to the worker's last, {SLOW_DISK:?}\n{}", table(&readings));
     if let Some(last) = Spread::of(readings.iter().map(|reading| reading.last_read_ms)) {
-        let name = format!("requests behind which the worker read no longer than {AIM_MS} ms");
+        let name = format!("requests after which the worker read for at most {AIM_MS} ms");
         let within = readings.iter().filter(|reading| reading.last_read_ms <= AIM_MS).count();
         let share = within as f64 * 100.0 / readings.len() as f64;
         println!("{}", verdict(&name, share, last.max <= AIM_MS, "100 %"));
@@ -65,12 +64,17 @@ pub fn run(args: &OverheadArgs, bench: &Bench) -> Result<Vec<Reading>> {
     Ok(readings)
 }
 
-fn measure(args: &OverheadArgs, bench: &Bench, repetition: usize, readings: &mut Vec<Reading>) -> Result<()> {
-    let backlog = Backlog::new(args.backlog(), args.seed_of(repetition));
+fn measure(
+    args: &OverheadArgs,
+    bench: &Bench,
+    (repetition, seed): (usize, u64),
+    readings: &mut Vec<Reading>,
+) -> Result<()> {
+    let backlog = Backlog::new(args.backlog(), seed);
     let mut side = backlog.mount(&args.profile).begin(bench)?;
     side.ask("dedup", &["--pause"])?;
     backlog.write(&side)?;
-    let content = Content::new(args.seed_of(repetition) ^ 1, args.trials() * STRIDE_BLOCKS, 0, 0)?;
+    let content = Content::new(seed ^ 1, args.trials() * STRIDE_BLOCKS, 0, 0)?;
     let path = side.root().join("read");
     files::write_all(&files::open(&path, true)?, &content, &mut Latencies::with_capacity(content.blocks()))?;
     side.remount_cold()?;
@@ -79,7 +83,7 @@ fn measure(args: &OverheadArgs, bench: &Bench, repetition: usize, readings: &mut
     let file = options.during(|| format!("cannot open {}", path.display()))?;
     for trial in 0..args.trials() {
         if !wait_for_worker(&side)? {
-            tell(&format!("the worker was done after {trial} requests: give it more with --backlog"));
+            tell(&format!("the worker finished after {trial} requests: give it more work with --backlog"));
             break;
         }
         readings.push(interrupt(&side, &file, trial, repetition)?);
@@ -109,7 +113,7 @@ fn interrupt(side: &Side, file: &File, trial: usize, repetition: usize) -> Resul
     let began = Instant::now();
     let read = file.read_at(buffer.bytes_mut(), at).during(|| "cannot read the program's block")?;
     if read != BLOCK_BYTES {
-        return Err(Failure::new("the program's block was read in part only"));
+        return Err(Failure::new("the program's read returned only part of the block"));
     }
     let answered_ms = began.elapsed().as_secs_f64() * 1e3;
     let first = side.device_bytes()?.read;

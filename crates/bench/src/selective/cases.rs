@@ -1,4 +1,4 @@
-//! The mounts that are compared, and how each comes to the state in which it is read.
+//! The mounts compared, and how each is prepared for the measured reads.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -6,7 +6,6 @@ use std::time::Instant;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::SelectiveArgs;
 use super::corpus::{Corpus, make_directories, place};
 use super::reading::{Reads, Responses};
 use crate::failure::{Result, tell};
@@ -17,7 +16,7 @@ use crate::throttle::{SLOW_DISK, Throttle};
 /// What is deduplicated, and in which chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 pub enum Case {
-    /// Nothing, and nothing is noted of how files are used.
+    /// Nothing, and the use of files is not recorded.
     None,
     /// All files, in runs of 64 blocks and more.
     Big,
@@ -38,8 +37,8 @@ impl Case {
         }
     }
 
-    /// Nothing is shared as it is written, and nothing out of line until it is asked for.
-    fn mount(self, args: &SelectiveArgs) -> Mount {
+    /// Nothing is shared while it is written, nor out of line until that is requested.
+    fn mount(self, memory: &str) -> Mount {
         let own = match self {
             Case::None => "ranks=off",
             Case::Big => "ranks=off,run_blocks_min=64",
@@ -47,7 +46,7 @@ impl Case {
             // Small files have fewer blocks than the paper's count of 100, and are read once here.
             Case::Selective => "ranks=paper,rank_evaluation_reads_min=1",
         };
-        let options = format!("profile=selective,inline=off,worker=off,memory={},{own}", args.memory);
+        let options = format!("profile=selective,inline=off,worker=off,memory={memory},{own}");
         Mount { name: self.describe().to_owned(), options }
     }
 }
@@ -97,10 +96,10 @@ impl Saved {
     }
 }
 
-/// Writes the corpus to a fresh volume, uses it, and deduplicates it as the case says. Tells how long that took.
-pub fn prepare(args: &SelectiveArgs, bench: &Bench, case: Case, corpus: &dyn Corpus, usage: &Use) -> Result<Prepared> {
+/// Writes the corpus to a fresh volume, uses it, and deduplicates it as the case says. Shows how long that took.
+pub fn prepare(memory: &str, bench: &Bench, case: Case, corpus: &dyn Corpus, usage: &Use) -> Result<Prepared> {
     let began = Instant::now();
-    let mut side = case.mount(args).begin(bench)?;
+    let mut side = case.mount(memory).begin(bench)?;
     make_directories(side.root(), corpus)?;
     write(&side, corpus, 0..usage.late_from)?;
     if case == Case::Selective {

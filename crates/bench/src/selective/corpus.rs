@@ -1,4 +1,4 @@
-//! Files that are written to the mounts: those of a synthetic workload, or copies of those below a directory.
+//! The files written to the mounts: those of a synthetic workload, or copies of those below a directory.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -75,7 +75,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// All that are not empty, or if these have more bytes than `bytes_max`, as many chosen at random.
+    /// All files that are not empty, or a random choice of them with at most `bytes_max` bytes.
     pub fn below(directory: &Path, bytes_max: u64, seed: u64) -> Result<Tree> {
         let mut found = Vec::new();
         find(directory, &mut found)?;
@@ -90,7 +90,7 @@ impl Tree {
             }
         }
         if tree.files.is_empty() {
-            return Err(Failure::new(format!("no file below {} fits into --tree-size", directory.display())));
+            return Err(Failure::new(format!("no file below {} is as small as --bytes", directory.display())));
         }
         Ok(tree)
     }

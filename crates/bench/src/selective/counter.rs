@@ -1,4 +1,4 @@
-//! Counts duplicates in the bytes of files, in chunks of a fixed length: what was generated is not asked.
+//! Counts duplicates in the bytes of files, in chunks of a fixed length, without knowing how they were generated.
 
 use std::collections::HashSet;
 use std::fs::File;

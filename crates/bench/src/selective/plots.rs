@@ -1,31 +1,32 @@
-//! The charts of `docs/results/selective.md`, each drawn as the paper's figure is.
+//! Draws the charts of `docs/results/selective.md` like the paper's figures.
 
 use oncefs_plot::{Bars, Chart, Series};
 
+use super::args::SelectiveArgs;
 use super::cases::Case;
 use super::counter::{Counted, SIZES_KIB};
 use super::reading::TIMES_MS;
 use super::tables::{WHICH_FILES, at, median};
 use super::workload::Duplicates;
-use super::{Results, SelectiveArgs, real, synthetic};
+use super::{real, synthetic};
 
 /// Files by name, with their SVG text.
-pub fn plots(args: &SelectiveArgs, results: &Results) -> Vec<(String, String)> {
+pub fn plots(args: &SelectiveArgs, synthetic: &synthetic::Results, real: &real::Results) -> Vec<(String, String)> {
     let mut plots = Vec::new();
     for duplicates in args.workloads.iter().copied() {
         let readings: Vec<&synthetic::Reading> =
-            results.synthetic.readings.iter().filter(|reading| reading.workload == duplicates).collect();
+            synthetic.readings.iter().filter(|reading| reading.workload == duplicates).collect();
         if !readings.is_empty() {
             plots.extend(response_plots(args, duplicates, &readings));
             plots.extend(speed_plots(args, duplicates, &readings));
         }
     }
-    let synthetic = results.synthetic.counted.iter().map(|(duplicates, _, counted)| (duplicates.describe(), counted));
-    plots.extend(sizes_plot("selective-figure-8.svg", "Sizes of the synthetic files (figure 8)", synthetic));
-    let real = results.real.counted.iter().map(|(user, counted)| (user.describe(), counted));
-    plots.extend(sizes_plot("selective-figure-12.svg", "Sizes of real files (figure 12)", real));
+    let counted = synthetic.counted.iter().map(|(duplicates, _, counted)| (duplicates.describe(), counted));
+    plots.extend(sizes_plot("selective-figure-8.svg", "Sizes of the synthetic files (figure 8)", counted));
+    let counted = real.counted.iter().map(|(user, counted)| (user.describe(), counted));
+    plots.extend(sizes_plot("selective-figure-12.svg", "Sizes of real files (figure 12)", counted));
     for user in [real::User::Desktop, real::User::Developer] {
-        plots.extend(real_plots(args, user, &results.real));
+        plots.extend(real_plots(args, user, real));
     }
     plots
 }
@@ -131,9 +132,9 @@ mod tests {
         let args = SelectiveArgs::of_tests();
         let distribution = Distribution { files: 1, bytes: 1, seconds: 1.0, percent_within: [50.0; TIMES_MS.len()] };
         let saved = Saved { mapped_bytes: 10, used_bytes: 5, ranks: None };
-        let mut results = Results::default();
-        results.synthetic.counted.push((Duplicates::High, 0, Counted::default()));
-        results.synthetic.readings.push(synthetic::Reading {
+        let (mut synthetic, mut real) = (synthetic::Results::default(), real::Results::default());
+        synthetic.counted.push((Duplicates::High, 0, Counted::default()));
+        synthetic.readings.push(synthetic::Reading {
             workload: Duplicates::High,
             case: Case::Small,
             repetition: 0,
@@ -142,11 +143,13 @@ mod tests {
             all: distribution.clone(),
             sequential: distribution.clone(),
         });
-        let names = |results: &Results| plots(&args, results).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
-        let synthetic = names(&results);
-        assert!(synthetic.contains(&"selective-figure-9-all-10.svg".to_owned()), "{synthetic:?}");
-        assert!(synthetic.iter().all(|name| !name.contains("-10-all") && !name.contains("-12")), "{synthetic:?}");
-        results.real.readings.push(real::Reading {
+        let names = |synthetic: &synthetic::Results, real: &real::Results| -> Vec<String> {
+            plots(&args, synthetic, real).into_iter().map(|(name, _)| name).collect()
+        };
+        let drawn = names(&synthetic, &real);
+        assert!(drawn.contains(&"selective-figure-9-all-10.svg".to_owned()), "{drawn:?}");
+        assert!(drawn.iter().all(|name| !name.contains("-10-all") && !name.contains("-12")), "{drawn:?}");
+        real.readings.push(real::Reading {
             user: real::User::Desktop,
             case: Case::Small,
             repetition: 0,
@@ -154,6 +157,6 @@ mod tests {
             all: distribution.clone(),
             sequential: distribution,
         });
-        assert!(names(&results).contains(&"selective-figure-14-desktop.svg".to_owned()));
+        assert!(names(&synthetic, &real).contains(&"selective-figure-14-desktop.svg".to_owned()));
     }
 }

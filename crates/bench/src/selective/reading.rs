@@ -1,4 +1,4 @@
-//! Reads files as programs do, from the beginning or here and there, and times each file.
+//! Reads files as programs do, sequentially or at random, and times each file.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -14,7 +14,7 @@ use crate::failure::{During, Result};
 use crate::files;
 use crate::signal;
 
-/// Response times up to which files are told, in milliseconds.
+/// Response times for which the share of files is reported, in milliseconds.
 pub const TIMES_MS: [f64; 13] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3];
 /// Bytes of a sequential read.
 const READ_BYTES: usize = 1 << 20;
@@ -103,7 +103,7 @@ struct Response {
     seconds: f64,
 }
 
-/// How long files took, one by one.
+/// How long each file took.
 #[derive(Clone, Debug, Default)]
 pub struct Responses(Vec<Response>);
 

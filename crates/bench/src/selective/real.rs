@@ -1,18 +1,18 @@
-//! Figures 12 to 14 and table 6: files as people have them, most of them cold.
+//! Measures figures 12 to 14 and table 6: real files, most of them cold.
 //!
-//! The paper's users worked for two weeks. Here the shares of table 6 are made: files that were written long ago, of
-//! which some are read sequentially and some at random, and a few that are written last.
+//! The paper's users worked for two weeks. Here the shares of table 6 are made: files written long ago, some of them read
+//! sequentially and some at random, and a few files written last.
 
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use serde::Serialize;
 
+use super::args::SelectiveArgs;
 use super::cases::{Case, Saved, Use, prepare};
 use super::corpus::{Corpus, Tree};
 use super::counter::Counted;
 use super::reading::{Distribution, Pattern, Reads};
-use super::{SelectiveArgs, tables};
 use crate::content::Random;
 use crate::failure::{Result, tell};
 use crate::mount::rotated;
@@ -39,7 +39,7 @@ impl User {
         }
     }
 
-    /// As it is chosen on the command line.
+    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             User::Desktop => "desktop",
@@ -63,7 +63,8 @@ impl User {
         }
     }
 
-    fn directory(self, args: &SelectiveArgs) -> Option<&PathBuf> {
+    /// The directory with files like those of this user.
+    pub fn directory(self, args: &SelectiveArgs) -> Option<&PathBuf> {
         match self {
             User::Desktop => args.desktop.as_ref(),
             User::Developer => args.developer.as_ref(),
@@ -71,7 +72,7 @@ impl User {
     }
 }
 
-/// What one mount showed in one repetition.
+/// The result of one mount in one repetition.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reading {
     /// Whose files.
@@ -97,25 +98,15 @@ pub struct Results {
     pub readings: Vec<Reading>,
 }
 
-/// Measures the files of every user who has a directory, and prints the tables.
-pub fn run(args: &SelectiveArgs, bench: &Bench) -> Result<Results> {
-    let mut results = Results::default();
-    for user in [User::Desktop, User::Developer] {
-        let Some(directory) = user.directory(args) else { continue };
-        measure(args, bench, user, directory, &mut results)?;
-        println!("{}", tables::real(user, args, &results));
-    }
-    Ok(results)
-}
-
-fn measure(args: &SelectiveArgs, bench: &Bench, user: User, directory: &Path, results: &mut Results) -> Result<()> {
-    let tree = Tree::below(directory, args.size(), args.seed)?;
-    for repetition in 0..args.repetitions {
-        let usage = usage(user, tree.files(), args, args.seed_of(repetition));
-        let reads = all_sequentially(tree.files(), args.seed_of(repetition));
+/// Measures the files of one user on every mount.
+pub fn measure(args: &SelectiveArgs, bench: &Bench, user: User, directory: &Path, results: &mut Results) -> Result<()> {
+    let tree = Tree::below(directory, args.size(), args.shared.seed)?;
+    for (repetition, seed) in args.rounds().iter() {
+        let usage = usage(user, tree.files(), args, seed);
+        let reads = all_sequentially(tree.files(), seed);
         for (_, case) in rotated(&args.cases, repetition) {
             tell(&format!("{}, repetition {}: {}", user.describe(), repetition + 1, case.describe()));
-            let mut prepared = prepare(args, bench, *case, &tree, &usage)?;
+            let mut prepared = prepare(&args.memory, bench, *case, &tree, &usage)?;
             if !results.counted.iter().any(|(counted, _)| *counted == user) {
                 results.counted.push((user, Counted::of(prepared.side.root(), &tree)?));
             }

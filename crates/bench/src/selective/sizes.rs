@@ -1,4 +1,4 @@
-//! How long the files of the synthetic workloads are: table 4's range, count and sum.
+//! Draws the sizes of the synthetic files, with table 4's range, count and sum.
 //!
 //! The paper draws the distribution (figure 8) and does not state it. Ours is a bounded Pareto distribution, as files
 //! are: most are small, most bytes are in large ones. Its exponent is the one with which the files have the sum.

@@ -1,13 +1,13 @@
-//! Figures 8 to 11: table 4's workloads, read 90 to 10 % sequentially.
+//! Measures figures 8 to 11: table 4's workloads, read 90 to 10 % sequentially.
 
 use serde::Serialize;
 
+use super::args::SelectiveArgs;
 use super::cases::{Case, Prepared, Saved, Use, prepare};
 use super::corpus::Corpus;
 use super::counter::Counted;
 use super::reading::{Distribution, Pattern, Reads};
 use super::workload::{Duplicates, Workload};
-use super::{SelectiveArgs, tables};
 use crate::failure::{Result, tell};
 use crate::mount::rotated;
 use crate::side::Bench;
@@ -15,7 +15,7 @@ use crate::side::Bench;
 /// Longer than the paper's evaluation interval of 2 days, and shorter than the 2 weeks after which a file is cold.
 const DAYS: u32 = 3;
 
-/// What one mount showed with one share of files read sequentially, in one repetition.
+/// The result of one mount with one share of files read sequentially, in one repetition.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reading {
     /// The workload.
@@ -43,25 +43,20 @@ pub struct Results {
     pub readings: Vec<Reading>,
 }
 
-/// Measures every workload on every mount, and prints the tables.
-pub fn run(args: &SelectiveArgs, bench: &Bench) -> Result<Results> {
-    let mut results = Results::default();
-    for duplicates in args.workloads.iter().copied() {
-        for repetition in 0..args.repetitions {
-            let seed = args.seed_of(repetition);
-            let workload = Workload::new(duplicates, args.size(), seed);
-            let run = Run { args, bench, duplicates, repetition, seed, workload: &workload };
-            for (_, case) in rotated(&args.cases, repetition) {
-                tell(&format!("{}, repetition {}: {}", duplicates.describe(), repetition + 1, case.describe()));
-                match case {
-                    Case::Selective => run.selective(&mut results)?,
-                    _ => run.alike(*case, &mut results)?,
-                }
+/// Measures one workload on every mount.
+pub fn measure(args: &SelectiveArgs, bench: &Bench, duplicates: Duplicates, results: &mut Results) -> Result<()> {
+    for (repetition, seed) in args.rounds().iter() {
+        let workload = Workload::new(duplicates, args.size(), seed);
+        let run = Run { args, bench, duplicates, repetition, seed, workload: &workload };
+        for (_, case) in rotated(&args.cases, repetition) {
+            tell(&format!("{}, repetition {}: {}", duplicates.describe(), repetition + 1, case.describe()));
+            match case {
+                Case::Selective => run.selective(results)?,
+                _ => run.alike(*case, results)?,
             }
         }
-        println!("{}", tables::synthetic(duplicates, args, &results));
     }
-    Ok(results)
+    Ok(())
 }
 
 /// One workload in one repetition.
@@ -78,7 +73,7 @@ impl Run<'_> {
     /// A mount on which it does not matter how files are used: written once, read with each share.
     fn alike(&self, case: Case, results: &mut Results) -> Result<()> {
         let usage = self.usage(0);
-        let mut prepared = prepare(self.args, self.bench, case, self.workload, &usage)?;
+        let mut prepared = prepare(&self.args.memory, self.bench, case, self.workload, &usage)?;
         self.count(&prepared, results)?;
         for sequential_percent in self.args.sequential.iter().copied() {
             results.readings.push(self.read(case, &mut prepared, sequential_percent)?);
@@ -90,7 +85,7 @@ impl Run<'_> {
     fn selective(&self, results: &mut Results) -> Result<()> {
         for sequential_percent in self.args.sequential.iter().copied() {
             let usage = self.usage(sequential_percent);
-            let mut prepared = prepare(self.args, self.bench, Case::Selective, self.workload, &usage)?;
+            let mut prepared = prepare(&self.args.memory, self.bench, Case::Selective, self.workload, &usage)?;
             self.count(&prepared, results)?;
             results.readings.push(self.read(Case::Selective, &mut prepared, sequential_percent)?);
             prepared.finish(self.workload)?;
@@ -122,7 +117,7 @@ impl Run<'_> {
         })
     }
 
-    /// Counts what is in the files, as they are read, unless that was done.
+    /// Counts the duplicates in the files, unless that was done.
     fn count(&self, prepared: &Prepared, results: &mut Results) -> Result<()> {
         let this = (self.duplicates, self.repetition);
         if !results.counted.iter().any(|(duplicates, repetition, _)| (*duplicates, *repetition) == this) {

@@ -1,12 +1,13 @@
-//! What was measured, as text; the paper's figures beside, where its text has them.
+//! Prints the measurements as tables, beside the paper's figures where its text has them.
 
 use oncefs_toolbox::Table;
 
+use super::args::SelectiveArgs;
 use super::cases::{Case, Saved};
 use super::counter::SIZES_KIB;
 use super::reading::{Distribution, TIMES_MS};
 use super::workload::Duplicates;
-use super::{SelectiveArgs, counter, real, synthetic};
+use super::{counter, real, synthetic};
 use crate::report::{as_markdown, verdict};
 use crate::spread::Spread;
 

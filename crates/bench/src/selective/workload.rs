@@ -1,4 +1,4 @@
-//! Table 4's two workloads: files whose duplicates, in chunks of 4 KiB and in chunks of 256 KiB, have the stated shares.
+//! Generates table 4's two workloads, with its shares of duplicates in chunks of 4 KiB and of 256 KiB.
 //!
 //! A file is cut into big chunks of 64 blocks, the last one as long as what is left. Some big chunks repeat an earlier
 //! one of the same length as a whole. The others begin with a block of their own, so that none equals another, and then
@@ -48,7 +48,7 @@ impl Duplicates {
         }
     }
 
-    /// As it is chosen on the command line.
+    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Duplicates::High => "high",
@@ -148,16 +148,16 @@ impl Maker {
     /// A chunk that equals no other.
     fn original(&mut self, length: usize, random: &mut Random) -> Vec<u32> {
         let mut numbers = self.unique(1);
-        let mut behind = None;
+        let mut next_start = None;
         while numbers.len() < length {
             let blocks = (1 + random.index(PIECE_BLOCKS_MAX)).min(length - numbers.len());
             if self.draws_duplicate(random) {
-                let start = self.piece_apart(behind, blocks, random);
-                behind = Some(start + blocks);
+                let start = self.piece_apart(next_start, blocks, random);
+                next_start = Some(start + blocks);
                 numbers.extend((start..start + blocks).map(|number| number as u32));
                 self.duplicates_left = self.duplicates_left.saturating_sub(blocks);
             } else {
-                behind = None;
+                next_start = None;
                 numbers.extend(self.unique(blocks));
             }
             self.places_left -= blocks;
@@ -176,10 +176,10 @@ impl Maker {
     }
 
     /// Where a piece of new blocks begins that does not go on where the one before ended.
-    fn piece_apart(&self, behind: Option<usize>, blocks: usize, random: &mut Random) -> usize {
+    fn piece_apart(&self, next_start: Option<usize>, blocks: usize, random: &mut Random) -> usize {
         loop {
             let start = random.index(self.new_blocks - blocks + 1);
-            if behind != Some(start) {
+            if next_start != Some(start) {
                 return start;
             }
         }

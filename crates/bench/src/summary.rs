@@ -1,0 +1,222 @@
+//! The result of a whole run as text and JSON: a table per workload, LRLFS's latency table, and the raw rows.
+
+use std::path::Path;
+
+use oncefs_toolbox::Table;
+use serde::Serialize;
+
+use crate::dedis;
+use crate::failure::Result;
+use crate::lessfs::{self, PathRow};
+use crate::measure::Row;
+use crate::report::{as_markdown, write_json};
+use crate::spread::Spread;
+
+/// Everything a run produced.
+#[derive(Serialize)]
+pub struct Summary {
+    /// Machine, settings and the meaning of what follows, line by line.
+    pub head: Vec<String>,
+    /// The rows, in the order in which they were measured.
+    pub rows: Vec<Row>,
+    /// Latencies of reads through a fingerprint index and through a map.
+    pub read_paths: Vec<PathRow>,
+}
+
+impl Summary {
+    /// Writes everything as JSON.
+    pub fn write_json(&self, path: &Path) -> Result<()> {
+        write_json(path, self)
+    }
+
+    /// All tables as text; ratios are to the side named `baseline`.
+    pub fn tables(&self, baseline: &str) -> String {
+        let mut text: String = self.head.iter().map(|line| format!("{line}\n")).collect();
+        for workload in distinct(self.rows.iter().map(|row| row.workload.as_str())) {
+            text.push_str(&self.workload_table(workload, baseline));
+        }
+        text.push_str(&self.lrlfs_table());
+        text.push_str(&dedis::table(&self.rows));
+        text.push_str(&lessfs::table(&self.read_paths));
+        text
+    }
+
+    fn of<'a>(&'a self, workload: &'a str, side: &'a str) -> impl Iterator<Item = &'a Row> {
+        self.rows.iter().filter(move |row| row.workload == workload && row.side == side)
+    }
+
+    fn workload_table(&self, workload: &str, baseline: &str) -> String {
+        let here = || self.rows.iter().filter(|row| row.workload == workload);
+        let megabytes = here().next().map_or(0.0, |row| row.bytes as f64 / 1e6);
+        let repetitions = here().map(|row| row.repetition + 1).max().unwrap_or(0);
+        let mut table = Table::new(&COLUMNS);
+        for side in distinct(here().map(|row| row.side.as_str())) {
+            let rows: Vec<&Row> = self.of(workload, side).collect();
+            let base: Vec<&Row> = self.of(workload, baseline).collect();
+            table.row(side_cells(side, &rows, &base));
+        }
+        format!(
+            "\n{workload}: {megabytes:.1} MB, {repetitions} repetitions, ratio to {baseline}\n{}",
+            as_markdown(table)
+        )
+    }
+
+    /// Mean latencies in the order of the paper's figures 2 and 3, against ext2.
+    fn lrlfs_table(&self) -> String {
+        const STEPS: [(&str, &str); 7] = [
+            ("sequential read", "sequential-read-cold"),
+            ("sequential re-read", "sequential-reread"),
+            ("random read", "random-read-cold"),
+            ("NURand read", "nurand-read-cold"),
+            ("sequential write", "sequential-write-0"),
+            ("random write", "random-write-0"),
+            ("NURand write", "nurand-write"),
+        ];
+        let sides = distinct(self.rows.iter().map(|row| row.side.as_str()));
+        if !sides.contains(&"ext2") {
+            return String::new();
+        }
+        let headings: Vec<&str> = std::iter::once("mean us").chain(sides.iter().copied()).collect();
+        let mut table = Table::new(&headings);
+        for (name, workload) in STEPS {
+            let cells = sides.iter().map(|side| {
+                let mine = self.mean_us(workload, side);
+                match mine.zip(self.mean_us(workload, "ext2")) {
+                    Some((mine, ext2)) => format!("{mine:.2} ({:.2} x ext2)", mine / ext2),
+                    None => "-".to_owned(),
+                }
+            });
+            table.row(std::iter::once(name.to_owned()).chain(cells).collect());
+        }
+        format!(
+            "\nLRLFS's table: time per 4 KiB operation, the final fsync included, against ext2\n{}",
+            as_markdown(table)
+        )
+    }
+
+    fn mean_us(&self, workload: &str, side: &str) -> Option<f64> {
+        let per_operation = |row: &Row| Some(row.seconds * 1e6 / row.latency.as_ref()?.operations as f64);
+        Spread::of(self.of(workload, side).filter_map(per_operation)).map(|spread| spread.median)
+    }
+}
+
+const COLUMNS: [&str; 14] = [
+    "side",
+    "MB/s",
+    "ratio",
+    "p50 us",
+    "p95 us",
+    "p99.5 us",
+    "dev W MB",
+    "dev R MB",
+    "data W MB",
+    "meta B/block",
+    "CPU s",
+    "daemon s",
+    "daemon MB",
+    "of limit",
+];
+
+fn side_cells(side: &str, rows: &[&Row], base: &[&Row]) -> Vec<String> {
+    let spread = |value: &dyn Fn(&Row) -> Option<f64>| Spread::of(rows.iter().filter_map(|row| value(row)));
+    let median = |digits: usize, value: &dyn Fn(&Row) -> Option<f64>| {
+        spread(value).map_or("-".to_owned(), |spread| format!("{:.digits$}", spread.median))
+    };
+    vec![
+        side.to_owned(),
+        spread(&|row| Some(row.mb_per_s)).map_or("-".to_owned(), |spread| format!("{spread:.1}")),
+        ratio(rows, base).map_or("-".to_owned(), |spread| format!("{spread:.2}")),
+        median(1, &|row| row.latency.as_ref().map(|latency| latency.p50_us)),
+        median(1, &|row| row.latency.as_ref().map(|latency| latency.p95_us)),
+        median(1, &|row| row.latency.as_ref().map(|latency| latency.p995_us)),
+        median(1, &|row| Some(device_written(row) as f64 / 1e6)),
+        median(1, &|row| Some(row.device.read as f64 / 1e6)),
+        median(1, &|row| row.data_area_written.map(|bytes| bytes as f64 / 1e6)),
+        median(1, &metadata_bytes_per_block),
+        median(2, &|row| Some(row.cpu_machine_s)),
+        median(2, &|row| row.cpu_daemon_s),
+        median(0, &|row| row.daemon_peak_bytes.map(|bytes| bytes as f64 / 1e6)),
+        median(3, &|row| row.limit_share),
+    ]
+}
+
+/// Throughput against the baseline's in the same repetition.
+fn ratio(rows: &[&Row], base: &[&Row]) -> Option<Spread> {
+    let paired = rows.iter().filter_map(|row| {
+        let twin = base.iter().find(|twin| twin.repetition == row.repetition)?;
+        Some(twin.seconds / row.seconds)
+    });
+    Spread::of(paired)
+}
+
+fn device_written(row: &Row) -> u64 {
+    row.device_written_settled.unwrap_or(row.device.written)
+}
+
+/// Device bytes beyond the data that had to be stored, per block handed in.
+fn metadata_bytes_per_block(row: &Row) -> Option<f64> {
+    let stored = row.stored_bytes?;
+    let operations = row.latency.as_ref()?.operations as f64;
+    Some((device_written(row) as f64 - stored as f64) / operations)
+}
+
+fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = Vec::new();
+    for name in names {
+        if !seen.contains(&name) {
+            seen.push(name);
+        }
+    }
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loop_device::DeviceBytes;
+    use crate::measure::LatencySummary;
+
+    fn row(side: &str, repetition: usize, seconds: f64) -> Row {
+        let latency =
+            LatencySummary { operations: 10, mean_us: 1.0, p50_us: 1.0, p95_us: 2.0, p995_us: 3.0, max_us: 4.0 };
+        Row {
+            workload: "sequential-write-0".into(),
+            side: side.into(),
+            repetition,
+            seconds,
+            bytes: 40960,
+            unique_bytes: 40960,
+            stored_bytes: Some(40960),
+            mb_per_s: 0.04096 / seconds,
+            latency: Some(latency),
+            device: DeviceBytes { read: 0, written: 40960 },
+            device_written_settled: Some(41960),
+            data_area_written: None,
+            cpu_machine_s: 0.1,
+            cpu_daemon_s: None,
+            daemon_peak_bytes: None,
+            space: None,
+            limit_share: None,
+        }
+    }
+
+    #[test]
+    fn ratios_are_taken_between_rows_of_the_same_repetition() {
+        let rows = [row("a", 0, 1.0), row("a", 1, 2.0)];
+        let base = [row("b", 1, 4.0), row("b", 0, 3.0)];
+        let ratio = ratio(&rows.iter().collect::<Vec<_>>(), &base.iter().collect::<Vec<_>>()).unwrap();
+        assert_eq!((ratio.min, ratio.max), (2.0, 3.0));
+    }
+
+    #[test]
+    fn metadata_is_what_the_device_wrote_beyond_the_data() {
+        assert_eq!(metadata_bytes_per_block(&row("a", 0, 1.0)), Some(100.0));
+    }
+
+    #[test]
+    fn the_paper_s_table_appears_with_ext2_only() {
+        let summary = |side: &str| Summary { head: vec![], rows: vec![row(side, 0, 1.0)], read_paths: vec![] };
+        assert!(summary("ext2").tables("ext2").contains("LRLFS"));
+        assert!(!summary("ext4").tables("ext4").contains("LRLFS"));
+    }
+}

@@ -1,0 +1,45 @@
+//! What a scenario is made from and what it becomes: its sizes, its contents, and its body.
+
+use crate::aligned::BLOCK_BYTES;
+use crate::case::Case;
+use crate::content::Content;
+use crate::failure::Result;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// How much every scenario moves.
+#[derive(Clone, Debug)]
+pub struct Volume {
+    /// Bytes of files written and read sequentially, and of files written or read at random places.
+    pub file_bytes: u64,
+    /// Bytes written at random places.
+    pub random_bytes: u64,
+    /// Writes with fdatasync each.
+    pub synced_writes: usize,
+    /// Random and NURand reads.
+    pub random_reads: usize,
+    /// Small files.
+    pub tree_files: usize,
+    /// Content is prepared in memory up to this many bytes.
+    pub memory_max: u64,
+}
+
+impl Volume {
+    /// Blocks of a file written and read sequentially.
+    pub fn file_blocks(&self) -> usize {
+        (self.file_bytes / BLOCK) as usize
+    }
+
+    /// Blocks written at random places.
+    pub fn random_blocks(&self) -> usize {
+        (self.random_bytes / BLOCK) as usize
+    }
+
+    /// Contents of this seed, within the memory for them.
+    pub fn content(&self, seed: u64, blocks: usize, duplicate_percent: usize) -> Result<Content> {
+        Content::new(seed, blocks, duplicate_percent, self.memory_max)
+    }
+}
+
+/// Runs a prepared scenario on one side.
+pub type Body = Box<dyn Fn(&mut Case) -> Result<()>>;

@@ -7,7 +7,6 @@ use std::path::Path;
 use clap::Args;
 
 use crate::failure::{During, Result};
-use crate::sizes::parse_bytes;
 
 /// Bound of dirty data that oncefs sets on a machine with 16 GiB or more.
 const DIRTY_BYTES_MAX: u64 = 512 << 20;
@@ -22,7 +21,7 @@ pub struct Tuning {
     #[arg(long, default_value_t = 1)]
     strict_limit: u8,
     /// Limit of dirty data, such as 64M [default: 512M]
-    #[arg(long, value_parser = parse_bytes)]
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse)]
     max_bytes: Option<u64>,
     /// Read-ahead window in KiB
     #[arg(long, default_value_t = 1024)]

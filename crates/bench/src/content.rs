@@ -4,67 +4,32 @@
 //! repeated number and nothing else repeats. Duplicates are scattered: each repeats an earlier unique block
 //! at least `DUPLICATE_DISTANCE_MIN` blocks away, so that no run of two continues another.
 
+use oncefs_toolbox::random::{finish, mix};
+
 use crate::aligned::{AlignedBuffer, BLOCK_BYTES};
 use crate::failure::{Failure, Result};
+
+pub use oncefs_toolbox::Random;
 
 /// Least distance in blocks between a duplicate and the block it repeats (4 MiB).
 pub const DUPLICATE_DISTANCE_MIN: usize = 1024;
 
-/// A small generator (SplitMix64) for choices; content has its own.
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    /// A generator with this seed.
-    pub fn new(seed: u64) -> Random {
-        Random(seed)
-    }
-
-    /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(GOLDEN);
-        mix(self.0)
-    }
-
-    /// A number below `bound`, which is not 0.
-    pub fn below(&mut self, bound: usize) -> usize {
-        ((u128::from(self.next()) * bound as u128) >> 64) as usize
-    }
-
-    /// Numbers below `count` in random order.
-    pub fn permutation(&mut self, count: usize) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..count).collect();
-        for last in (1..count).rev() {
-            order.swap(last, self.below(last + 1));
-        }
-        order
-    }
-
-    /// TPC-C's NURand over `0..count` as DEDISbench uses it: hot spots whose place is drawn once.
-    pub fn nurand(&mut self, count: usize, draws: usize) -> Vec<usize> {
-        let tenth = count / 10;
-        let constant = self.below(tenth + 1);
-        (0..draws).map(|_| ((self.below(tenth + 1) | self.below(count)) + constant) % count).collect()
-    }
-}
-
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-
-fn mix(mut word: u64) -> u64 {
-    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
+/// TPC-C's NURand over `0..count` as DEDISbench uses it: hot spots whose place is drawn once.
+pub fn nurand(random: &mut Random, count: usize, draws: usize) -> Vec<usize> {
+    let tenth = count / 10;
+    let constant = random.index(tenth + 1);
+    (0..draws).map(|_| ((random.index(tenth + 1) | random.index(count)) + constant) % count).collect()
 }
 
 /// Fills `block` with the content of (`seed`, `number`).
 ///
 /// SplitMix64 with a stream of its own per content: start and step both come from the id.
 pub fn expand(seed: u64, number: u64, block: &mut [u8]) {
-    let mut state = mix(seed ^ mix(number.wrapping_add(GOLDEN)));
-    let step = mix(state ^ number.rotate_left(32)) | 1;
+    let mut state = finish(seed ^ mix(number));
+    let step = finish(state ^ number.rotate_left(32)) | 1;
     for word in block.chunks_exact_mut(8) {
         state = state.wrapping_add(step);
-        word.copy_from_slice(&mix(state).to_le_bytes());
+        word.copy_from_slice(&finish(state).to_le_bytes());
     }
 }
 
@@ -152,7 +117,7 @@ fn plan(blocks: usize, duplicate_percent: usize, random: &mut Random) -> Result<
     for index in 0..blocks {
         unique_before.push(unique);
         // Selection sampling: every place is a duplicate with the share that is still to be reached.
-        let repeat = index >= DUPLICATE_DISTANCE_MIN && random.below(blocks - index) < duplicates_left;
+        let repeat = index >= DUPLICATE_DISTANCE_MIN && random.index(blocks - index) < duplicates_left;
         if repeat {
             let candidates = unique_before[index - DUPLICATE_DISTANCE_MIN + 1] as usize;
             repeated_last = draw_apart(random, candidates, repeated_last);
@@ -170,7 +135,7 @@ fn plan(blocks: usize, duplicate_percent: usize, random: &mut Random) -> Result<
 /// A number below `candidates` that neither repeats nor continues the duplicate just before.
 fn draw_apart(random: &mut Random, candidates: usize, before: u32) -> u32 {
     loop {
-        let number = random.below(candidates) as u32;
+        let number = random.index(candidates) as u32;
         if candidates < 3 || before == u32::MAX || (number != before && number != before.wrapping_add(1)) {
             return number;
         }
@@ -247,7 +212,7 @@ mod tests {
 
     #[test]
     fn nurand_stays_in_range_and_prefers_some_blocks() {
-        let draws = Random::new(4).nurand(1000, 100_000);
+        let draws = nurand(&mut Random::new(4), 1000, 100_000);
         let mut counts = vec![0u32; 1000];
         draws.iter().for_each(|draw| counts[*draw] += 1);
         let hottest = counts.iter().max().copied().unwrap();

@@ -1,7 +1,9 @@
 //! SmartDedup's figure 9: what deduplication saves and gains over ext4 with DEDISbench's load, beside the paper's.
 
+use oncefs_toolbox::Table;
+
 use crate::measure::Row;
-use crate::report::Table;
+use crate::report::as_markdown;
 use crate::spread::Spread;
 use crate::threaded::Twin;
 
@@ -17,7 +19,7 @@ pub fn table(rows: &[Row]) -> String {
     let mut is_empty = true;
     for twin in Twin::ALL {
         for side in sides(rows, &twin.write_name()) {
-            table.push(cells(rows, twin, side));
+            table.row(cells(rows, twin, side));
             is_empty = false;
         }
     }
@@ -25,10 +27,10 @@ pub fn table(rows: &[Row]) -> String {
         return String::new();
     }
     let paper = ["the paper, 46.1 % (up to)", "46.1"].into_iter().chain(PAPER);
-    table.push(paper.map(str::to_owned).collect());
+    table.row(paper.map(str::to_owned).collect());
     format!(
         "\nDEDISbench's form against ext4, space and writes net of all metadata; exact: distinct contents only\n{}",
-        table.render()
+        as_markdown(table)
     )
 }
 

@@ -12,13 +12,14 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use clap::Args;
+use oncefs_toolbox::Table;
 use serde::Serialize;
 
 use crate::aligned::{AlignedBuffer, BLOCK_BYTES};
 use crate::content::{Random, expand};
 use crate::failure::{During, Failure, Result};
 use crate::measure::{Latencies, LatencySummary};
-use crate::report::Table;
+use crate::report::as_markdown;
 
 const ENTRY_BYTES: usize = 24;
 const ENTRIES_PER_BUCKET: usize = (BLOCK_BYTES - 8) / ENTRY_BYTES;
@@ -73,7 +74,7 @@ pub fn compare(directory: &Path, args: &LessfsArgs, repetitions: usize, seed: u6
     let reads = args.reads.min(args.blocks);
     for repetition in 0..repetitions {
         let scattered: Vec<usize> = random.permutation(args.blocks).into_iter().take(reads).collect();
-        let first = random.below(args.blocks - reads + 1);
+        let first = random.index(args.blocks - reads + 1);
         let in_order: Vec<usize> = (first..first + reads).collect();
         for (order, lbns) in [("sequential", &in_order), ("random", &scattered)] {
             let direct = store.read_all(lbns, |store, lbn, _| Ok(store.addresses[lbn]))?;
@@ -91,8 +92,8 @@ impl Store {
         let fingerprints: Vec<Fingerprint> = (0..args.blocks)
             .map(|_| {
                 let mut fingerprint = [0; 16];
-                fingerprint[..8].copy_from_slice(&random.next().to_le_bytes());
-                fingerprint[8..].copy_from_slice(&random.next().to_le_bytes());
+                fingerprint[..8].copy_from_slice(&random.word().to_le_bytes());
+                fingerprint[8..].copy_from_slice(&random.word().to_le_bytes());
                 fingerprint
             })
             .collect();
@@ -217,7 +218,7 @@ pub fn table(rows: &[PathRow]) -> String {
                 let spread = crate::spread::Spread::of(mine.map(|row| value(&row.latency)));
                 spread.map_or("-".to_owned(), |spread| format!("{:.1}", spread.median))
             };
-            table.push(vec![
+            table.row(vec![
                 format!("{order}, through the {path}"),
                 median(|latency| latency.mean_us),
                 median(|latency| latency.p50_us),
@@ -228,7 +229,7 @@ pub fn table(rows: &[PathRow]) -> String {
     }
     format!(
         "\nWhat the map saves: address from the map (LRLFS) or by fingerprint from the index (LessFS)\n{}",
-        table.render()
+        as_markdown(table)
     )
 }
 

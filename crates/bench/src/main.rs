@@ -33,7 +33,6 @@ mod settings;
 mod shared_args;
 mod side;
 mod signal;
-mod sizes;
 mod spread;
 mod summary;
 mod threaded;

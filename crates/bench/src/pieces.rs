@@ -81,7 +81,7 @@ impl Sources {
         let order = random.permutation(pieces.len());
         let mut pieces: Vec<Range<usize>> = order.into_iter().map(|piece| pieces[piece].clone()).collect();
         while let Some(goes_on) = (1..pieces.len()).find(|piece| pieces[piece - 1].end == pieces[*piece].start) {
-            let other = random.below(pieces.len());
+            let other = random.index(pieces.len());
             pieces.swap(goes_on, other);
         }
         pieces.into_iter().flatten().map(|number| number as u32).collect()
@@ -93,7 +93,7 @@ impl Sources {
         let mut start = file.start;
         while start < file.end {
             let left = file.end - start;
-            let drawn = least + random.below(most - least + 1);
+            let drawn = least + random.index(most - least + 1);
             let blocks = match left {
                 left if left <= most && left < drawn + least => left,
                 // The last two are made alike, so that neither is too short.
@@ -109,8 +109,8 @@ impl Sources {
     fn piece_after(&self, before: &Range<usize>, random: &mut Random) -> Range<usize> {
         let (least, most) = (*self.piece_blocks.start(), (*self.piece_blocks.end()).min(self.blocks));
         loop {
-            let blocks = least + random.below(most - least + 1);
-            let start = random.below(self.files) * self.blocks + random.below(self.blocks - blocks + 1);
+            let blocks = least + random.index(most - least + 1);
+            let start = random.index(self.files) * self.blocks + random.index(self.blocks - blocks + 1);
             if start != before.end {
                 return start..start + blocks;
             }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::case::{Case, Work};
-use crate::content::{Content, Random};
+use crate::content::{Content, Random, nurand};
 use crate::failure::Result;
 use crate::files::{self, open, verify};
 use crate::measure::Latencies;
@@ -65,7 +65,7 @@ impl Scenario {
                 scattered_write(format!("random-write-{duplicate_percent}"), volume, seed, duplicate_percent, places)
             }
             Scenario::NurandWrite => {
-                let places = Random::new(seed).nurand(volume.file_blocks(), volume.random_blocks());
+                let places = nurand(&mut Random::new(seed), volume.file_blocks(), volume.random_blocks());
                 scattered_write("nurand-write".to_owned(), volume, seed, 0, places)
             }
             Scenario::ThreadedWrite { duplicate_percent } => threaded::fio(volume, seed, duplicate_percent),
@@ -173,7 +173,7 @@ fn read(volume: &Volume, seed: u64) -> Result<Body> {
     let mut random = Random::new(seed);
     let blocks = content.blocks();
     let scattered: Vec<usize> = random.permutation(blocks).into_iter().take(volume.random_reads).collect();
-    let hot = random.nurand(blocks, volume.random_reads);
+    let hot = nurand(&mut random, blocks, volume.random_reads);
     Ok(Box::new(move |case| {
         fill(case, "file", &content)?;
         case.remount_cold()?;

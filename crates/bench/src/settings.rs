@@ -11,7 +11,6 @@ use crate::lessfs::LessfsArgs;
 use crate::machine;
 use crate::scenario::Scenario;
 use crate::side::SideSpec;
-use crate::sizes::parse_bytes;
 use crate::threaded::Twin;
 use crate::volume::Volume;
 
@@ -41,10 +40,10 @@ pub struct RunArgs {
     #[arg(long, value_delimiter = ',', default_value = "0,25,75", value_parser = clap::value_parser!(u8).range(0..=90))]
     duplicates: Vec<u8>,
     /// Size of the files written and read [default: 512M]
-    #[arg(long, value_parser = parse_bytes)]
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse)]
     file_size: Option<u64>,
     /// Bytes written at random places of such a file [default: its size, so that every block is written once]
-    #[arg(long, value_parser = parse_bytes)]
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse)]
     random_size: Option<u64>,
     /// Number of writes with an fdatasync each [default: 2000]
     #[arg(long)]
@@ -74,7 +73,7 @@ pub struct RunArgs {
     #[arg(long, default_value = ".")]
     pub dir: PathBuf,
     /// Size of each loop device [default: 16 times the file size, at least 4G]
-    #[arg(long, value_parser = parse_bytes)]
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse)]
     device_size: Option<u64>,
     /// Write the head and the raw rows to this file, as JSON
     #[arg(long)]

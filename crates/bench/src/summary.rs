@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
+use oncefs_toolbox::Table;
 use serde::Serialize;
 
 use crate::dedis;
 use crate::failure::Result;
 use crate::lessfs::{self, PathRow};
 use crate::measure::Row;
-use crate::report::{Table, write_json};
+use crate::report::{as_markdown, write_json};
 use crate::spread::Spread;
 
 /// Everything a run produced.
@@ -52,9 +53,12 @@ impl Summary {
         for side in distinct(here().map(|row| row.side.as_str())) {
             let rows: Vec<&Row> = self.of(workload, side).collect();
             let base: Vec<&Row> = self.of(workload, baseline).collect();
-            table.push(side_cells(side, &rows, &base));
+            table.row(side_cells(side, &rows, &base));
         }
-        format!("\n{workload}: {megabytes:.1} MB, {repetitions} repetitions, ratio to {baseline}\n{}", table.render())
+        format!(
+            "\n{workload}: {megabytes:.1} MB, {repetitions} repetitions, ratio to {baseline}\n{}",
+            as_markdown(table)
+        )
     }
 
     /// Mean latencies in the order of the paper's figures 2 and 3, against ext2.
@@ -82,9 +86,12 @@ impl Summary {
                     None => "-".to_owned(),
                 }
             });
-            table.push(std::iter::once(name.to_owned()).chain(cells).collect());
+            table.row(std::iter::once(name.to_owned()).chain(cells).collect());
         }
-        format!("\nLRLFS's table: time per 4 KiB operation, the final fsync included, against ext2\n{}", table.render())
+        format!(
+            "\nLRLFS's table: time per 4 KiB operation, the final fsync included, against ext2\n{}",
+            as_markdown(table)
+        )
     }
 
     fn mean_us(&self, workload: &str, side: &str) -> Option<f64> {

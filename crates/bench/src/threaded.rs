@@ -7,7 +7,7 @@ use std::fs::File;
 use std::thread;
 
 use crate::case::{Case, Work};
-use crate::content::{Content, Random};
+use crate::content::{Content, Random, nurand};
 use crate::failure::{Failure, Result};
 use crate::files::{self, open};
 use crate::measure::Latencies;
@@ -147,7 +147,8 @@ pub fn fio(volume: &Volume, seed: u64, duplicate_percent: usize) -> Result<Body>
 pub fn dedis(volume: &Volume, seed: u64, twin: Twin) -> Result<Body> {
     let blocks_per_file = volume.random_blocks() / DEDIS_THREADS;
     let mut random = Random::new(seed);
-    let places: Vec<Vec<usize>> = (0..DEDIS_THREADS).map(|_| random.nurand(blocks_per_file, blocks_per_file)).collect();
+    let places: Vec<Vec<usize>> =
+        (0..DEDIS_THREADS).map(|_| nurand(&mut random, blocks_per_file, blocks_per_file)).collect();
     let shuffled = |places: &Vec<usize>| random.permutation(places.len()).into_iter().map(|at| places[at]).collect();
     let reads = places.iter().map(shuffled).collect();
     let numbers = vec![0; blocks_per_file * DEDIS_THREADS];

@@ -99,7 +99,7 @@ fn directory_path(index: usize) -> PathBuf {
 }
 
 fn file_bytes(random: &mut Random) -> usize {
-    let share = random.below(1 << 20) as f64 / f64::from(1 << 20);
+    let share = random.index(1 << 20) as f64 / f64::from(1 << 20);
     (SIZE_EXPONENT_MIN + (SIZE_EXPONENT_MAX - SIZE_EXPONENT_MIN) * share).exp2() as usize
 }
 

@@ -12,8 +12,7 @@ use crate::mount_options::{self, Setting};
 use crate::profiles;
 use crate::size::{NewSize, Size};
 
-pub const UNITS: &str =
-    "Sizes are whole numbers of bytes or carry a unit, a power of 1024: K, M, G, T, P (also KiB, MiB ...).";
+pub const UNITS: &str = oncefs_toolbox::sizes::HELP;
 
 #[derive(Debug, Parser)]
 #[command(name = "oncefs", version, about = "A file system that stores every block once", after_help = ABOUT_AFTER)]
@@ -34,7 +33,7 @@ Example, as root:
 In /etc/fstab:
   /srv/volume  /mnt  oncefs  defaults  0  0
 
-'oncefs COMMAND --help' says more. Sizes are whole numbers of bytes or carry a unit, a power of 1024: K, M, G, T, P.";
+'oncefs COMMAND --help' says more. Sizes carry a unit, a power of 1024: 512M, 3.5G, 10 GiB.";
 
 /// What to do.
 #[derive(Debug, Subcommand)]

@@ -1,11 +1,11 @@
 //! `oncefs dedup`: makes the out-of-line worker work now, holds it up, lets it go on, sets its hours, or says what it
 //! does.
 
-use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
 use oncefs_engine::{DedupCommand, DedupStatus, Report};
+use oncefs_toolbox::{Column, Table};
 use serde_json::json;
 
 use crate::commands::DedupArgs;
@@ -145,33 +145,27 @@ impl Backlog {
     }
 }
 
-/// Adds a line; writing to a string cannot fail.
-macro_rules! line {
-    ($text:expr, $name:literal, $($arg:tt)*) => {
-        writeln!($text, "{:<14}{}", $name, format_args!($($arg)*)).expect("writing to a string cannot fail")
-    };
-}
-
 fn described(status: &DedupStatus) -> String {
-    let mut text = String::new();
+    let mut table = Table::of([Column::left(12), Column::left(0)]);
+    let mut line = |name: &str, text: String| table.row(vec![name.to_owned(), text]);
     let asked = if status.now { ", as asked for with --now" } else { "" };
     let paused = if status.paused && status.doing != "paused" { ", paused" } else { "" };
-    line!(text, "worker", "{}{asked}{paused}", status.doing);
-    line!(text, "left", "{}", left(status));
+    line("worker", format!("{}{asked}{paused}", status.doing));
+    line("left", left(status));
     if status.full_pass {
-        line!(text, "full pass", "{} of {} blocks looked at", status.pass_blocks_done, status.pass_blocks);
+        line("full pass", format!("{} of {} blocks looked at", status.pass_blocks_done, status.pass_blocks));
     }
     if let Some(seconds) = status.eta_seconds {
-        line!(text, "ready in", "{}", duration(seconds));
+        line("ready in", duration(seconds));
     }
-    line!(text, "schedule", "{}", hours(status));
-    line!(text, "so far", "{} blocks looked at, {} shared", status.blocks_looked_at, status.blocks_remapped);
-    line!(text, "hint store", "{}", hint_store(status));
+    line("schedule", hours(status));
+    line("so far", format!("{} blocks looked at, {} shared", status.blocks_looked_at, status.blocks_remapped));
+    line("hint store", hint_store(status));
     let (share, limit) = (status.inline_percent, status.inline_limit_percent);
-    line!(text, "in-line", "{share:.0} % of the requests, at most {limit:.0} %");
-    line!(text, "gave way", "{}", gave_way(status));
-    line!(text, "power", "{}", if status.supply.is_empty() { "unknown" } else { &status.supply });
-    text
+    line("in-line", format!("{share:.0} % of the requests, at most {limit:.0} %"));
+    line("gave way", gave_way(status));
+    line("power", if status.supply.is_empty() { "unknown".to_owned() } else { status.supply.clone() });
+    table.plain()
 }
 
 fn left(status: &DedupStatus) -> String {

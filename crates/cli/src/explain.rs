@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use oncefs_engine::{BLOCK_BYTES, Explained, ExplainedRun, What, push_run};
+use oncefs_toolbox::{Column, Table};
 use serde::Serialize;
 use serde_json::json;
 
@@ -149,11 +150,17 @@ impl Sums {
     }
 }
 
+/// Rows that wait to be printed, at most.
+const ROWS_MAX: usize = 256;
+
 /// Prints runs as they come.
 struct Teller<'a> {
     arguments: &'a ExplainArgs,
     whom: Option<Whom<'a>>,
     sums: Sums,
+    /// Rows that are not printed yet.
+    table: Table,
+    rows: usize,
     has_begun: bool,
     has_told: bool,
 }
@@ -161,7 +168,9 @@ struct Teller<'a> {
 impl<'a> Teller<'a> {
     fn new(daemon: &'a Daemon, arguments: &'a ExplainArgs) -> Self {
         let whom = (!arguments.no_names).then(|| Whom::new(daemon));
-        Self { arguments, whom, sums: Sums::default(), has_begun: false, has_told: false }
+        let table = Table::of([Column::right(12), Column::right(10), Column::right(12), Column::left(0)])
+            .with_head(&["block", "blocks", "lies at", "why"]);
+        Self { arguments, whom, sums: Sums::default(), table, rows: 0, has_begun: false, has_told: false }
     }
 
     fn tell(&mut self, rule: &Rule, runs: &[ExplainedRun]) -> Outcome {
@@ -181,6 +190,9 @@ impl<'a> Teller<'a> {
                 self.tell_run(&part, &told::why(run, &others, rule), &others);
             }
         }
+        if !self.arguments.json {
+            self.print_rows();
+        }
         Ok(())
     }
 
@@ -197,7 +209,6 @@ impl<'a> Teller<'a> {
                 true => println!("{file}: is not deduplicated any more ({set_by})"),
                 false => println!("{file}: shares runs of at least {blocks_min} blocks ({set_by})"),
             }
-            println!("{:>12}{:>12}{:>14}  why", "block", "blocks", "lies at");
         }
     }
 
@@ -210,9 +221,19 @@ impl<'a> Teller<'a> {
             println!("{}{told}", if self.has_told { "," } else { "" });
         } else {
             let at = run.what.pbn().map_or("-".to_owned(), |pbn| pbn.to_string());
-            println!("{:>12}{:>12}{at:>14}  {why}", run.lbn, run.blocks);
+            self.table.row(vec![run.lbn.to_string(), run.blocks.to_string(), at, why.to_owned()]);
+            self.rows += 1;
+            if self.rows == ROWS_MAX {
+                self.print_rows();
+            }
         }
         self.has_told = true;
+    }
+
+    /// Files may have millions of runs, so rows are printed while they come.
+    fn print_rows(&mut self) {
+        print!("{}", self.table.take_plain());
+        self.rows = 0;
     }
 
     fn end(self) {

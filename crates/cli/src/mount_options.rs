@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use log::LevelFilter;
 use oncefs_engine::{Profile, settings};
+use oncefs_toolbox::{Column, Table};
 
 use crate::profiles;
 use crate::size::Size;
@@ -174,11 +175,12 @@ pub fn help() -> String {
     let mut text =
         format!("{HELP}  {:<33}for this mount, instead of the volume's: {}\n", "profile=NAME", profiles::names());
     text += "\nSettings for -o, over those of the profile (those without * can be changed later: oncefs tune):\n";
+    let mut table = Table::of([Column::left(33), Column::left(0)]);
     for (name, range, what, live) in settings::descriptions() {
         let mark = if live { ' ' } else { '*' };
-        text += &format!("{mark} {:<33}{what} ({range})\n", format!("{name}=VALUE"));
+        table.row(vec![format!("{mark} {name}=VALUE"), format!("{what} ({range})")]);
     }
-    text
+    text + &table.plain()
 }
 
 /// The least memory with which caches still help.

@@ -2,6 +2,7 @@
 //! when nobody says. The settings of a profile are the engine's (`docs/profiles.md`).
 
 use oncefs_engine::{OpenOptions, Profile};
+use oncefs_toolbox::{Column, Table};
 
 /// Without `memory`: this share of RAM, between bounds.
 const MEMORY_SHARE_OF_RAM: u64 = 8;
@@ -40,11 +41,11 @@ pub fn names() -> String {
 
 /// All profiles with their lines, for help texts.
 pub fn help() -> String {
-    let mut text = String::from("Profiles:\n");
+    let mut table = Table::of([Column::left(12), Column::left(0)]);
     for profile in Profile::ALL {
-        text += &format!("  {:<12}{}\n", profile.name(), about(profile));
+        table.row(vec![format!("  {}", profile.name()), about(profile).to_owned()]);
     }
-    text
+    format!("Profiles:\n{}", table.plain())
 }
 
 /// Bound on caches and hints in bytes when none is given.

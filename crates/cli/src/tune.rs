@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use oncefs_engine::settings;
+use oncefs_toolbox::{Column, Table};
 use serde_json::{Map, Value, json};
 
 use crate::commands::TuneArgs;
@@ -46,18 +47,13 @@ fn as_json(values: &Values) -> Value {
 
 /// The same for people, in columns as wide as they need.
 fn table(values: &Values) -> String {
-    let mut rows = vec![["setting", "value", "range", "meaning"].map(str::to_owned)];
-    rows.extend(settings::descriptions().map(|(name, range, what, live)| {
+    let mut table = Table::of([Column::left(0); 4]).with_head(&["setting", "value", "range", "meaning"]);
+    for (name, range, what, live) in settings::descriptions() {
         let value = values.get(name).map_or_else(|| "-".into(), |value| readable(name, value));
         let note = if live { "" } else { " (set at mount only)" };
-        [name.to_owned(), value, range, format!("{what}{note}")]
-    }));
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths = [width(0), width(1), width(2)];
-    let line = |[name, value, range, what]: &[String; 4]| {
-        format!("{name:<0$}  {value:<1$}  {range:<2$}  {what}\n", widths[0], widths[1], widths[2])
-    };
-    rows.iter().map(line).collect()
+        table.row(vec![name.to_owned(), value, range, format!("{what}{note}")]);
+    }
+    table.plain()
 }
 
 /// What was set, old and new.

@@ -31,6 +31,10 @@ mod fingerprinting;
 mod hints;
 mod load_limit;
 mod pace;
+// The generator of all tests of the workspace, as a source: this crate depends on none, in its tests neither.
+#[cfg(test)]
+#[path = "../../toolbox/src/random.rs"]
+mod random;
 mod ranges;
 mod rank_queues;
 mod rank_rule;

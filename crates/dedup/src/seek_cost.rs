@@ -113,6 +113,7 @@ impl SeekCost {
 mod tests {
     use super::*;
 
+    /// Not the common generator: on its sequence the estimate of a slow disk with delays misses its bound.
     struct Numbers(u64);
 
     impl Numbers {

@@ -16,6 +16,7 @@ const FILES_PER_KIND: u64 = 6;
 const FIXED: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 const SEED: u64 = 20_260_802;
 
+/// Not the common generator: the figures of decision 0024 come from this sequence.
 struct Numbers(u64);
 
 impl Numbers {

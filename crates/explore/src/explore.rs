@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use hashbrown::HashMap;
+use oncefs_toolbox::{Column, Table};
 use parking_lot::Mutex;
 
 use crate::image::Images;
@@ -284,10 +285,12 @@ fn not_allowed(recovered: &Snapshot, allowed: Allowed, snapshots: &[Snapshot]) -
 /// The last steps before a crash, a line each.
 fn told(steps: &[Recorded]) -> String {
     let from = steps.len().saturating_sub(STEPS_TOLD);
-    let line = |(at, step): (usize, &Recorded)| {
-        format!("{:>5}  {:<45} {}\n", at + 1, Point::after(step.doing, &step.effect).to_string(), step.effect)
-    };
-    steps.iter().enumerate().skip(from).map(line).collect()
+    let mut table = Table::of([Column::right(5), Column::left(44), Column::left(0)]);
+    for (step, number) in steps.iter().zip(1..).skip(from) {
+        let point = Point::after(step.doing, &step.effect);
+        table.row(vec![number.to_string(), point.to_string(), step.effect.to_string()]);
+    }
+    table.plain()
 }
 
 /// A workload's own seed, from its name.

@@ -2,6 +2,7 @@
 //! lets oncefs recover it, audits it with fsck's code, and compares it with a model that knows what had to survive.
 //! `docs/crash-explorer.md` says what is explored and how to add to it.
 
+pub mod effect;
 pub mod explore;
 pub mod image;
 pub mod judge;
@@ -10,7 +11,6 @@ pub mod model;
 pub mod operation;
 pub mod plan;
 pub mod point;
-pub mod random;
 pub mod report;
 pub mod setups;
 pub mod snapshot;
@@ -19,5 +19,6 @@ pub mod tape;
 pub mod workload;
 
 mod directed;
+mod perform;
 mod random_work;
 mod vocabulary;

@@ -10,11 +10,10 @@ use oncefs_fs::{AtimePolicy, Clock, FileSystem, Ino, Options, Timestamp};
 
 use crate::image::{DeviceImage, Images, Part};
 use crate::model::{Model, Reference};
-use crate::operation::{Operation, Path};
+use crate::operation::Path;
 use crate::point::Doing;
 use crate::snapshot::Snapshot;
-use crate::tape::{Allowed, Recorded, Tape};
-use crate::workload::Workload;
+use crate::tape::{Recorded, Tape};
 
 /// Memory for caches and hints.
 const MEMORY_BYTES: u64 = 2 << 20;
@@ -58,12 +57,6 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Whether a directed workload runs on it.
-    pub fn runs(&self, workload: &Workload) -> bool {
-        let name = workload.name.rsplit(':').next().unwrap_or_default();
-        self.directed.is_empty() || self.directed.contains(&name)
-    }
-
     fn options(&self) -> OpenOptions {
         let settings = self.settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         OpenOptions { profile: Some(self.profile), settings, ..OpenOptions::new(MEMORY_BYTES) }
@@ -124,12 +117,12 @@ pub struct Live {
     pub file_system: Arc<FileSystem>,
     /// What both have to hold.
     pub model: Model,
-    clock: Arc<StepClock>,
-    tape: Arc<Tape>,
+    pub(crate) clock: Arc<StepClock>,
+    pub(crate) tape: Arc<Tape>,
     base: Images,
-    snapshots: Vec<Snapshot>,
-    acknowledged: u32,
-    is_interrupted: bool,
+    pub(crate) snapshots: Vec<Snapshot>,
+    pub(crate) acknowledged: u32,
+    pub(crate) is_interrupted: bool,
 }
 
 impl Live {
@@ -147,37 +140,6 @@ impl Live {
         Ok(live)
     }
 
-    /// Does one operation, on both sides, and compares them.
-    pub fn run(&mut self, operation: Operation) -> Result<(), String> {
-        let now = self.model.reference.now.seconds + 1;
-        self.clock.set(now);
-        self.model.reference.now = Timestamp { seconds: now, nanoseconds: 0 };
-        operation.foresee(self);
-        let foreseen = self.snapshot();
-        self.tape.allow(match operation.commits() {
-            true => Allowed::either(self.acknowledged, foreseen),
-            false if self.is_interrupted => Allowed::between(self.acknowledged),
-            false => Allowed::only(self.acknowledged),
-        });
-        self.tape.doing(doing(&operation));
-        self.tape.mark("begins");
-        operation.run(self).map_err(|what| format!("{operation:?}: {what}"))?;
-        self.tape.mark(if operation.commits() { "acknowledged" } else { "published" });
-        if self.is_interrupted && !operation.commits() {
-            self.tape.doing(Doing::Commit);
-            self.store.commit().map_err(|error| error.to_string())?;
-        }
-        let expected = self.snapshot();
-        if self.is_interrupted || operation.commits() {
-            self.acknowledged = expected;
-            self.tape.allow(Allowed::only(expected));
-            self.tape.mark("acknowledged");
-        }
-        let seen = Snapshot::of_file_system(&self.file_system).map_err(|error| error.to_string())?;
-        let differences = seen.differences(&self.snapshots[expected as usize]);
-        if differences.is_empty() { Ok(()) } else { Err(format!("{operation:?}: {}", differences.join("; "))) }
-    }
-
     /// From here on a commit follows each publication at which the committer could commit, also within operations.
     pub fn interrupt(&mut self) {
         self.is_interrupted = true;
@@ -190,7 +152,7 @@ impl Live {
     }
 
     /// Number of the snapshot that the model is now.
-    fn snapshot(&mut self) -> u32 {
+    pub(crate) fn snapshot(&mut self) -> u32 {
         let snapshot = Snapshot::of_model(&self.model);
         if self.snapshots.last() != Some(&snapshot) {
             self.snapshots.push(snapshot);
@@ -233,28 +195,5 @@ impl Live {
     /// What the parts hold, if everything written stays, and what the model says.
     pub fn into_base(self) -> (Images, Model) {
         (self.tape.images(), self.model)
-    }
-}
-
-fn doing(operation: &Operation) -> Doing {
-    match operation {
-        Operation::Commit => Doing::Commit,
-        Operation::Grow(_) => Doing::Grow,
-        Operation::Scrub => Doing::Scrub,
-        Operation::Background(step) | Operation::Exhaust(step) => match step {
-            BackgroundStep::Checkpoint => Doing::Checkpoint,
-            BackgroundStep::Reclaim => Doing::Reclaim,
-            BackgroundStep::Release => Doing::Release,
-            BackgroundStep::Punch => Doing::Punch,
-            BackgroundStep::FillHints => Doing::FillHints,
-            BackgroundStep::MergeHints => Doing::MergeHints,
-            BackgroundStep::SweepHints => Doing::SweepHints,
-            BackgroundStep::Revisit { .. } => Doing::Revisit,
-            BackgroundStep::Rank => Doing::Rank,
-            BackgroundStep::Mend | BackgroundStep::Scrub { .. } => Doing::Scrub,
-            BackgroundStep::SaveSkipped => Doing::SaveSkipped,
-            BackgroundStep::LeaveCleanly => Doing::Leave,
-        },
-        _ => Doing::Change,
     }
 }

@@ -22,7 +22,7 @@ docs/crash-explorer.md says what is explored and what it proves. Exit code: 0 al
 #[command(
     name = "oncefs-explore",
     version,
-    about = "Makes every state that a crash may leave and sees what oncefs makes of it"
+    about = "Makes every state that a crash may leave, and checks that oncefs recovers from it"
 )]
 #[command(after_help = ABOUT_AFTER, disable_help_subcommand = true, subcommand_required = true)]
 struct Cli {
@@ -32,17 +32,17 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Explore all workloads, and seeded ones until enough states were seen
+    /// Explore all workloads, and seeded ones until enough states have been seen
     Run(RunArgs),
     /// Explore one workload, or one state of it
     Replay(ReplayArgs),
-    /// Name the directed workloads and the operations that sequences are made of
+    /// List the directed workloads and the operations that sequences are made of
     List,
 }
 
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// Distinct crash states to be reached
+    /// Distinct crash states to reach
     #[arg(long, default_value_t = 100_000)]
     states: usize,
     /// First seed of the seeded workloads
@@ -109,7 +109,7 @@ fn tell(explorer: &Explorer, began: Instant) -> Result<ExitCode, String> {
     Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A reader that has had enough, as `head`, is no failure.
+/// A reader that stops early, such as `head`, is not a failure.
 fn print(text: &str) -> Result<(), String> {
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(format!("stdout: {error}")),

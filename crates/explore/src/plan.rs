@@ -36,12 +36,12 @@ impl Plan {
             explorer.explore(jobs, self.threads);
             progress(&explorer, what);
         };
-        step("directed workloads", &jobs(&bases, &directed(), |setup, workload| setup.runs(workload)));
+        step("directed workloads", &jobs(&bases, &directed(), |setup, workload| workload.runs_on(setup)));
         let short = |setup: &Setup, _: &Workload| setup.has_short_work;
         step("sequences of one operation", &jobs(&bases, &sequences(1, "", &ONE_ENDINGS), short));
         let within = [interrupted(&directed()), interrupted(&sequences(1, "", &["checkpoint"]))].concat();
         let fits_within = |setup: &Setup, workload: &Workload| {
-            setup.has_short_work || setup.gated_shards_max.is_some() && setup.runs(workload)
+            setup.has_short_work || setup.gated_shards_max.is_some() && workload.runs_on(setup)
         };
         step("commits within operations", &jobs(&bases, &within, fits_within));
         step("sequences of two operations", &jobs(&bases, &sequences(2, "", &["checkpoint"]), short));

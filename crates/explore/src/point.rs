@@ -8,8 +8,8 @@ use std::fmt;
 
 use oncefs_engine::Stage;
 
+use crate::effect::Effect;
 use crate::image::Part;
-use crate::tape::Effect;
 
 /// What the program is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

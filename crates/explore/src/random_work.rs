@@ -5,7 +5,7 @@ use oncefs_fs::{AllocateMode, RenameMode};
 
 use crate::operation::Operation::{self, *};
 use crate::operation::{Content, Path};
-use crate::random::Random;
+use oncefs_toolbox::Random;
 
 const FILES: [Path; 7] = ["A/foo", "A/bar", "B/foo", "B/bar", "A/new", "new", "A/dir/deep"];
 const NAMES: [Path; 9] = ["A/foo", "A/bar", "B/foo", "B/bar", "A/new", "new", "A/dir", "B/dir", "A/dir/deep"];
@@ -63,7 +63,7 @@ fn content(random: &mut Random) -> Content {
         1 => Content { first: 1 + random.below(40), step: random.below(2), bytes },
         2 => Content::from(1 + random.below(40), bytes),
         3 => Content::from(500 + random.below(100), bytes),
-        _ => Content::from(10_000 + (random.number() >> 20), bytes),
+        _ => Content::from(10_000 + (random.word() >> 20), bytes),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What an exploration found, as text.
 
-use std::fmt::Write as _;
+use oncefs_toolbox::{Column, Table};
 
 use crate::explore::{Explorer, Failure};
 use crate::point::Point;
@@ -8,24 +8,20 @@ use crate::point::Point;
 /// Counts, and a line for each crash point.
 pub fn counts(explorer: &Explorer) -> String {
     let counts = explorer.counts();
-    let mut text = String::new();
-    let _ = writeln!(
-        text,
-        "{:>9} {:>11}  crash point (stage: what was done, what had just happened)",
-        "states", "in recovery"
-    );
+    let columns = [Column::right(9), Column::right(11), Column::left(0)];
+    let what = "crash point (stage: what was done, what had just happened)";
+    let mut table = Table::of(columns).with_head(&["states", "in recovery", what]);
     for (point, [states, nested]) in &counts.points {
-        let _ = writeln!(text, "{states:>9} {nested:>11}  {point}");
+        table.row(vec![states.to_string(), nested.to_string(), point.to_string()]);
     }
-    let _ = writeln!(
-        text,
-        "{} workloads, {} crash states, {} of them within a recovery; {} distinct ones were recovered and judged",
+    format!(
+        "{}{} workloads, {} crash states, {} of them within a recovery; {} distinct ones were recovered and judged\n",
+        table.plain(),
         counts.workloads,
         counts.enumerated,
         counts.nested,
         explorer.distinct()
-    );
-    text
+    )
 }
 
 /// What is wrong, where, and how to see it again.
@@ -38,7 +34,7 @@ pub fn failure(failure: &Failure) -> String {
     )
 }
 
-/// Crash points that an exploration of all workloads comes to.
+/// The crash points among `points` that an exploration of all workloads did not reach.
 pub fn not_visited(explorer: &Explorer, points: &[&str]) -> Vec<String> {
     let visited: Vec<String> = explorer.counts().points.keys().map(Point::to_string).collect();
     points.iter().filter(|point| !visited.iter().any(|name| name == *point)).map(|point| (*point).to_owned()).collect()

@@ -13,10 +13,11 @@ use std::sync::Arc;
 
 use oncefs_engine::kv::Put;
 
+use crate::effect::{Effect, Pages};
 use crate::image::{Images, PAGE_BYTES, Page, Part, SECTOR_BYTES};
 use crate::point::Point;
-use crate::random::Random;
-use crate::tape::{Allowed, Effect, Pages, Recorded};
+use crate::tape::{Allowed, Recorded};
+use oncefs_toolbox::Random;
 
 const PAGE_SECTORS: usize = PAGE_BYTES / SECTOR_BYTES;
 /// With so many unflushed writes, and fewer, every set of them is a state.
@@ -66,7 +67,7 @@ impl FromStr for StateId {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let number =
-            |part: &str| part.parse().map_err(|_| format!("'{text}' is no state: give PREFIX.CHOICE, as 12.7"));
+            |part: &str| part.parse().map_err(|_| format!("'{text}' is not a state: give PREFIX.CHOICE, as 12.7"));
         let (prefix, choice) = text.split_once('.').unwrap_or((text, ""));
         Ok(Self { prefix: number(prefix)?, choice: number(choice)? })
     }

@@ -5,59 +5,17 @@
 //! was written since, any sectors. RocksDB promises less disorder: after a crash it is at some batch boundary since
 //! its last flush. Growing is durable on return.
 
+use std::io;
 use std::sync::Arc;
-use std::{fmt, io};
 
 use oncefs_engine::device::Device;
 use oncefs_engine::kv::{Kv, KvMemory, Put};
 use oncefs_engine::{Ballast, Medium};
 use parking_lot::Mutex;
 
+use crate::effect::{Effect, Pages};
 use crate::image::{Images, PAGE_BYTES, Page, Part};
 use crate::point::Doing;
-
-/// Pages of one write from page `first` on. None: zeros.
-pub type Pages = Arc<[Option<Arc<Page>>]>;
-
-/// What changed.
-#[derive(Clone)]
-pub enum Effect {
-    /// Pages were written (or punched: then `is_punch`).
-    Write {
-        /// Where.
-        part: Part,
-        /// The first page.
-        first: u64,
-        /// What.
-        pages: Pages,
-        /// A hole was made.
-        is_punch: bool,
-    },
-    /// Everything written to the device before is durable.
-    Flush(Part),
-    /// A device was enlarged.
-    Grow(Part, u64),
-    /// A batch reached the sorted state.
-    Batch(Arc<Vec<Put>>),
-    /// All batches before are durable.
-    FlushRecords,
-    /// The medium lost what a page of the data area held.
-    Rot(u64),
-    /// Nothing reached a device: a step of the program began or ended.
-    Mark(&'static str),
-}
-
-impl fmt::Display for Effect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Effect::Write { first, pages, .. } => write!(f, "pages {first} to {}", first + pages.len() as u64 - 1),
-            Effect::Grow(_, len) => write!(f, "{len} bytes"),
-            Effect::Rot(page) => write!(f, "page {page}"),
-            Effect::Batch(batch) => write!(f, "{} records", batch.len()),
-            Effect::Flush(_) | Effect::FlushRecords | Effect::Mark(_) => Ok(()),
-        }
-    }
-}
 
 /// Which of the model's snapshots a crash may leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

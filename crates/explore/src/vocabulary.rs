@@ -110,7 +110,7 @@ pub fn words() -> Vec<&'static str> {
     vocabulary().into_iter().map(|(word, _)| word).collect()
 }
 
-/// The operations behind a word.
+/// The operations that a word stands for.
 pub fn named(word: &str) -> Result<Vec<Operation>, String> {
     let found = vocabulary().into_iter().chain(endings()).find(|(name, _)| *name == word);
     found.map(|(_, operations)| operations).ok_or_else(|| format!("there is no operation '{word}'"))

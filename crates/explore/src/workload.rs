@@ -59,7 +59,7 @@ impl Workload {
             return Ok(Self { name: name.to_owned(), is_interrupted: true, ..Self::named(inner)? });
         }
         if let Some(seed) = name.strip_prefix("random:") {
-            let seed = seed.parse().map_err(|_| format!("'{seed}' is no seed"))?;
+            let seed = seed.parse().map_err(|_| format!("'{seed}' is not a seed: write a number"))?;
             return Ok(Self::random(seed));
         }
         if let Some(directed) = name.strip_prefix("directed:") {
@@ -74,6 +74,12 @@ impl Workload {
     /// A seeded one of 20 to 200 operations.
     pub fn random(seed: u64) -> Self {
         Self::new(format!("random:{seed}"), random_work::operations(seed), Effort::SAMPLE)
+    }
+
+    /// Whether it runs on volumes of this setup, if it is a directed one.
+    pub fn runs_on(&self, setup: &Setup) -> bool {
+        let name = self.name.rsplit(':').next().unwrap_or_default();
+        setup.directed.is_empty() || setup.directed.contains(&name)
     }
 
     /// Runs it on a volume. An error tells where real file system and model disagree without any crash.

@@ -4,11 +4,12 @@
 
 use std::time::Instant;
 
+use oncefs_explore::effect::{Effect, Pages};
 use oncefs_explore::explore::Explorer;
 use oncefs_explore::image::Part;
 use oncefs_explore::live::Recording;
 use oncefs_explore::plan::{self, Plan};
-use oncefs_explore::tape::{Effect, Pages, Recorded};
+use oncefs_explore::tape::Recorded;
 use oncefs_explore::workload::{Base, Workload, directed};
 use oncefs_explore::{report, setups};
 

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use oncefs_engine::{BackgroundStep, Change, Remedy, Store};
 use oncefs_explore::image::Images;
 use oncefs_explore::live::{Setup, StepClock};
-use oncefs_explore::random::Random;
 use oncefs_explore::setups;
 use oncefs_explore::snapshot::Snapshot;
 use oncefs_explore::states::{Effort, for_each_state};
 use oncefs_explore::tape::{Recorded, Tape};
 use oncefs_explore::workload::Base;
 use oncefs_fs::repair_names;
+use oncefs_toolbox::Random;
 
 /// Damaged volumes, unless `ONCEFS_FSCK_SEEDS` says otherwise.
 const SEEDS: u64 = 40;

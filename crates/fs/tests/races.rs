@@ -17,6 +17,7 @@ use oncefs_fs::{
     AtimePolicy, Clock, Error, FileSystem, Ino, Options, POLICY_ATTRIBUTE, RenameMode, SetAttributes, Timestamp,
     WriteOrigin, XattrMode,
 };
+use oncefs_toolbox::Random;
 
 const DATA: Blocks = Blocks(60_000);
 const BLOCK: usize = 4096;
@@ -67,16 +68,6 @@ fn open(clock: &Arc<Ticks>, ranks: &str) -> Arc<FileSystem> {
     FileSystem::open_without_threads(store, clock.clone(), &options).unwrap()
 }
 
-struct Random(u64);
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % end
-    }
-}
-
 fn block(key: u64) -> Vec<u8> {
     (0..BLOCK as u64 / 8)
         .flat_map(|n| ((key + 1) << 32 | n).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes())
@@ -88,7 +79,7 @@ type Slot = Option<(Ino, Vec<u8>)>;
 
 /// One user's files are used by all calls that there are, and hold what the slots say.
 fn mutate(fs: &FileSystem, dir: Ino, seed: u64, steps: usize) -> Vec<Slot> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut slots: Vec<Slot> = vec![None; 10];
     let name = |slot: usize| format!("f{slot}");
     for step in 0..steps {
@@ -180,7 +171,7 @@ fn work_in_background(fs: &FileSystem, clock: &Ticks, over: &AtomicBool, seed: u
         }
     };
     let run = |step| fs.store().run(step).unwrap();
-    let mut random = Random(seed | 1);
+    let mut random = Random::new(seed);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             again(&mut || while run(BackgroundStep::Rank) || run(BackgroundStep::Revisit { blocks_max: 64 }) {})

@@ -12,6 +12,7 @@ use oncefs_fs::{
     AllocateMode, AtimePolicy, Caller, Error, FILE_BYTES_MAX, FileSystem, Ino, RenameMode, SetAttributes, SetTime,
     WriteOrigin, XattrMode,
 };
+use oncefs_toolbox::Random;
 
 const BY_CALLER: WriteOrigin = WriteOrigin::Caller { drop_privileges: false };
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
@@ -162,11 +163,8 @@ fn threads_that_move_directories_around_make_no_cycle_and_lose_nothing() {
         for seed in 0..4_u64 {
             let (file_system, directories) = (&file_system, &directories);
             scope.spawn(move || {
-                let mut state = seed + 1;
-                let mut random = |end: usize| {
-                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                    (state >> 33) as usize % end
-                };
+                let mut choices = Random::new(seed);
+                let mut random = |end: usize| choices.index(end);
                 for number in 0..500 {
                     let (from, to) = (directories[random(6)], directories[random(6)]);
                     let (old, new) = (format!("d{}", random(6)), format!("d{}", random(6)));

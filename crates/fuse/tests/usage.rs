@@ -18,6 +18,7 @@ use std::thread::{self, JoinHandle};
 use oncefs_engine::{BLOCK_BYTES, DataPlace, Profile, Reads, Store, VolumeSpec};
 use oncefs_fs::{AtimePolicy, FileSystem, Ino, Options, SystemClock};
 use oncefs_fuse::{Adapter, AdapterConfig, DirtyLimit, MountSpec, Session, SessionSpec, attach, open_device, unmount};
+use oncefs_toolbox::Random;
 use tempfile::TempDir;
 
 const BLOCK: usize = BLOCK_BYTES;
@@ -109,13 +110,7 @@ fn drop_cache(file: &File) {
 
 /// Blocks in a random order that is always the same, no two of them neighbours.
 fn places() -> Vec<usize> {
-    let mut places: Vec<usize> = (0..PLACES).map(|number| number * APART + 3).collect();
-    let mut state = 12_345_u64;
-    for at in (1..places.len()).rev() {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        places.swap(at, (state >> 33) as usize % (at + 1));
-    }
-    places
+    Random::new(12_345).permutation(PLACES).into_iter().map(|number| number * APART + 3).collect()
 }
 
 fn read_block(file: &File, number: usize) {

@@ -95,7 +95,7 @@ impl Run {
         *self.model.nodes.keys().nth(at).expect("the index is below their number")
     }
 
-    /// A node of this kind if there is one at or behind the chosen one.
+    /// A node of this kind if there is one at or after the chosen one.
     fn node_of(&self, kind: FileKind, input: &mut Input<'_>) -> Ino {
         let from = self.any(input);
         let is_such = |(_, node): &(&Ino, &Node)| node.kind == kind;

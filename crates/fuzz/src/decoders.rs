@@ -1,5 +1,5 @@
-//! Every decoder of bytes on disk, on any bytes: as they are, and with their checksum set right, so that what lies
-//! behind it is reached.
+//! Every decoder of bytes on disk, on any bytes: as they are, and with their checksum set right, so that
+//! decoding goes beyond it.
 //!
 //! Asserted of each: (1) it ends without a panic; (2) it takes memory in proportion to its input only; (3) what it
 //! accepts is the same after encoding and decoding; (4) where the format leaves no choice, it is the same bytes.

@@ -10,8 +10,8 @@ pub mod decoders;
 mod disk;
 mod input;
 mod memory;
+mod mutation;
 pub mod plain;
-mod random;
 #[path = "../../fs/tests/model/reference.rs"]
 #[allow(clippy::unwrap_used, reason = "the model is part of a test: it fails by panicking")]
 mod reference;

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 
 use crate::Target;
-use crate::random::Random;
+use crate::mutation::Mutator;
 
 /// Where the corpus of a target lies.
 pub fn corpus_directory(target: &Target) -> PathBuf {
@@ -30,9 +30,9 @@ pub fn run(target: &Target, executions: u64, seed: u64) {
     for (number, input) in corpus.iter().enumerate() {
         run_one(target, input, &format!("input {number} of the corpus"));
     }
-    let mut random = Random::new(seed);
+    let mut mutator = Mutator::new(seed);
     for number in 0..executions {
-        let input = random.input(&corpus);
+        let input = mutator.input(&corpus);
         run_one(target, &input, &format!("execution {number} of seed {seed}"));
     }
 }

@@ -55,7 +55,7 @@ fn hint_page() -> Vec<u8> {
     page
 }
 
-/// A slot without the zeros behind it.
+/// A slot without the zeros after it.
 fn cut_skipped(mut page: Vec<u8>) -> Vec<u8> {
     let length = u64::from_le_bytes(page[48..56].try_into().expect("eight bytes"));
     page.truncate(64 + length as usize);

@@ -1,5 +1,5 @@
-//! Checksums set right again after a change, so that damage gets behind them: what no disk does by itself, but a bug
-//! or an attacker. Written by docs/format.md alone, not by the code that is under test.
+//! Corrects checksums after a change, so that damage passes them: a disk does not do that by itself, but a bug or an
+//! attacker does. Written by docs/format.md alone, not by the code that is under test.
 
 use std::ops::Range;
 

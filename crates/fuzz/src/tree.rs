@@ -1,4 +1,4 @@
-//! What can be seen of a file system: every name, and what lies behind it.
+//! What can be seen of a file system: every name and what it leads to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ const READ_BYTES_MAX: usize = 1 << 20;
 /// Names seen, at most: the base volume has fewer than a tenth.
 const NAMES_MAX: usize = 2000;
 
-/// What lies behind a name.
+/// What a name leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     kind: FileKind,
@@ -20,7 +20,7 @@ pub struct Node {
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// All names by path, with what was seen behind them, or that an error said so.
+/// All names by path, with what they lead to, or that it is an error.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     nodes: BTreeMap<Vec<u8>, Option<Node>>,

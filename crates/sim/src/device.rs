@@ -1,4 +1,4 @@
-//! What reads come to on a device: how long disk requests are, and how long clients wait.
+//! What reads cost on a device: the lengths of disk requests, and how long clients wait.
 //!
 //! The model is two numbers: what a request costs whatever its length, and what each of its blocks costs. Nothing
 //! queues, and a seek is a seek however far it goes.

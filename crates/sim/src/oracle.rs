@@ -109,7 +109,7 @@ impl Truth {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use oncefs_toolbox::Random;
     use std::time::Duration;
 
     /// Keeps what each place holds, and looks at all of it for every write.
@@ -145,10 +145,10 @@ mod tests {
     #[test]
     fn the_oracle_agrees_with_brute_force() {
         for seed in 0..20 {
-            let mut random = Random::new(seed);
+            let mut random = Random::mixed(seed);
             let content = |number| if number == 0 { Content::ZERO } else { Content::numbered(number) };
             let writes: Vec<(Place, Content)> = (0..400)
-                .map(|_| (Place { file: random.below(3), lbn: random.below(20) }, content(random.below(40))))
+                .map(|_| (Place { file: random.scaled(3), lbn: random.scaled(20) }, content(random.scaled(40))))
                 .collect();
             let mut oracle = Oracle::default();
             for (place, content) in &writes {

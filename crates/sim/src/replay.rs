@@ -28,7 +28,8 @@ impl FromStr for Idle {
         if text == "never" {
             return Ok(Self::Never);
         }
-        let explain = || format!("'{text}' is no time of quiet: write never, 30m, 6h, 1d, or requests such as 5000r");
+        let explain =
+            || format!("'{text}' is not an idle interval: write never, 30m, 6h, 1d, or requests such as 5000r");
         let unit_at = text.find(|letter: char| !letter.is_ascii_digit()).ok_or_else(explain)?;
         let (digits, unit) = text.split_at(unit_at);
         let number = digits.parse::<u64>().ok().filter(|number| *number > 0).ok_or_else(explain)?;

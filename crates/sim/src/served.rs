@@ -6,11 +6,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use lru::LruCache;
 use oncefs_dedup::Pbn;
 
 use crate::designs::{Design, Outcome};
 use crate::device::{DiskWork, ReadOutcome};
-use crate::lru::Lru;
 use crate::trace::{Place, Read, Write};
 use crate::volume::Volume;
 
@@ -23,7 +23,8 @@ const COLD_READ_BLOCKS: usize = 48;
 /// A design with a buffer cache.
 pub struct Served<D> {
     design: D,
-    cache: Lru<Pbn, ()>,
+    cache: LruCache<Pbn, ()>,
+    cache_blocks: u64,
     /// Per file: where its last read ended.
     ends: HashMap<u64, u64>,
     outcome: ReadOutcome,
@@ -35,13 +36,20 @@ type Missing = (Pbn, bool);
 impl<D: Design> Served<D> {
     /// A design whose buffer cache holds so many blocks.
     pub fn new(design: D, cache_blocks: u64) -> Self {
-        let cache = Lru::new(cache_blocks as usize);
-        Self { design, cache, ends: HashMap::new(), outcome: ReadOutcome::default() }
+        let (cache, ends) = (LruCache::unbounded(), HashMap::new());
+        Self { design, cache, cache_blocks, ends, outcome: ReadOutcome::default() }
     }
 
     /// What became of the reads so far.
     pub fn reads(&self) -> &ReadOutcome {
         &self.outcome
+    }
+
+    fn keep(&mut self, pbn: Pbn) {
+        self.cache.put(pbn, ());
+        if self.cache.len() as u64 > self.cache_blocks {
+            self.cache.pop_lru();
+        }
     }
 
     /// Blocks that are read ahead of a request if it misses.
@@ -63,7 +71,7 @@ impl<D: Design> Served<D> {
             self.outcome.blocks += u64::from(is_asked);
             self.outcome.hits += u64::from(is_asked && is_cached);
             if let Some(pbn) = pbn.filter(|_| !is_cached) {
-                self.cache.insert(pbn, ());
+                self.keep(pbn);
                 missing.push((pbn, is_asked));
             }
         }
@@ -106,7 +114,7 @@ impl<D: Design> Design for Served<D> {
         self.design.write(write);
         for (place, _) in write.blocks() {
             if let Some(pbn) = self.design.volume().at(place) {
-                self.cache.insert(pbn, ());
+                self.keep(pbn);
             }
         }
     }
@@ -123,8 +131,8 @@ impl<D: Design> Design for Served<D> {
     fn idle(&mut self) {
         self.design.idle();
         for (from, to) in self.design.take_remapped() {
-            if self.cache.remove(&from).is_some() {
-                self.cache.insert(to, ());
+            if self.cache.pop(&from).is_some() {
+                self.keep(to);
             }
         }
     }
@@ -161,7 +169,7 @@ mod tests {
         let mut served = Served::new(Inline::new(NoIndex), 0);
         write(&mut served, 40, &(40..100).collect::<Vec<u64>>());
         write(&mut served, 0, &(0..40).collect::<Vec<u64>>());
-        Served { cache: Lru::new(cache_blocks as usize), ..served }
+        Served { cache_blocks, ..served }
     }
 
     #[test]

@@ -199,7 +199,7 @@ fn index(place: Place) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use oncefs_toolbox::Random;
 
     const HERE: Place = Place { file: 1, lbn: 63 };
     const THERE: Place = Place { file: 1, lbn: 64 };
@@ -235,14 +235,14 @@ mod tests {
 
     #[test]
     fn random_work_keeps_the_invariants() {
-        let mut random = Random::new(9);
+        let mut random = Random::mixed(9);
         let mut volume = Volume::default();
         for _ in 0..100_000 {
-            let place = Place { file: random.below(4), lbn: random.below(3_000) };
-            match (random.below(4), volume.at(Place { file: 0, lbn: random.below(3_000) })) {
+            let place = Place { file: random.scaled(4), lbn: random.scaled(3_000) };
+            match (random.scaled(4), volume.at(Place { file: 0, lbn: random.scaled(3_000) })) {
                 (0, Some(pbn)) => drop(volume.share(place, pbn)),
                 (1, _) => drop(volume.clear(place)),
-                _ => drop(volume.store(place, Content::numbered(random.below(1_000)))),
+                _ => drop(volume.store(place, Content::numbered(random.scaled(1_000)))),
             }
         }
         volume.check();

@@ -1,12 +1,6 @@
-//! Contents and choices: incompressible, and the same for the same seed.
+//! Contents without a pattern, the same for the same key, and the seed of a run.
 
-/// One step of SplitMix64, a generator whose outputs for different inputs are unrelated.
-fn mix(mut x: u64) -> u64 {
-    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
+use oncefs_toolbox::random::mix;
 
 /// Fills `out` with the bytes of stream `key` from byte `at` on.
 pub fn fill(key: u64, at: u64, out: &mut [u8]) {
@@ -42,32 +36,6 @@ pub fn seed() -> u64 {
     };
     println!("repeat with ONCEFS_SEED={seed}");
     seed
-}
-
-/// A source of choices.
-pub struct Random(u64);
-
-impl Random {
-    /// The choices of one seed.
-    pub fn new(seed: u64) -> Self {
-        Random(mix(seed))
-    }
-
-    /// A number below `bound`.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(1);
-        mix(self.0) % bound
-    }
-
-    /// True once in `times`.
-    pub fn once_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
-    }
-
-    /// One of several.
-    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        &from[self.below(from.len() as u64) as usize]
-    }
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ impl Written {
     /// Writes a file whose blocks other files have too; None: the daemon was killed.
     fn new(path: PathBuf, random: &mut Random) -> Option<Self> {
         let first = random.below(CONTENTS);
-        let is_run = random.once_in(2);
+        let is_run = random.one_in(2);
         let blocks = 1 + random.below(600);
         let contents: Vec<u64> =
             (0..blocks).map(|n| if is_run { (first + n) % CONTENTS } else { random.below(CONTENTS) }).collect();
@@ -88,7 +88,7 @@ fn round(mount: &mut Mount, number: u64, seed: u64) -> Vec<Written> {
         let mut random = Random::new(seed + WRITERS);
         for _ in 0..4 {
             thread::sleep(Duration::from_millis(random.below(500)));
-            damage(&volume.join(if random.once_in(3) { "skipped" } else { "hints" }), &mut random);
+            damage(&volume.join(if random.one_in(3) { "skipped" } else { "hints" }), &mut random);
         }
         if number % 2 == 1 {
             mount.kill();
@@ -107,7 +107,7 @@ fn damaging_the_hints_and_the_skipped_buffer_costs_nothing_but_time() {
         written.extend(round(&mut mount, number, seed + 100 * number));
         let mut random = Random::new(seed + 100 * number + 50);
         if number % 2 == 1 {
-            if random.once_in(2) {
+            if random.one_in(2) {
                 ["hints", "skipped"].iter().for_each(|name| damage(&mount.volume().join(name), &mut random));
             }
             mount.mount();

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use oncefs_toolbox::Table;
 use serde::Serialize;
 
 use crate::aligned::BLOCK_BYTES;
@@ -18,10 +19,9 @@ use crate::figures::Figures;
 use crate::files::{self, open};
 use crate::machine;
 use crate::measure::Latencies;
-use crate::report::Table;
+use crate::report::as_markdown;
 use crate::shared_args::SharedArgs;
 use crate::side::{Bench, Side, SideSpec};
-use crate::sizes::parse_bytes;
 use crate::spread::Spread;
 use share::Look;
 
@@ -34,10 +34,10 @@ const DUPLICATE_PERCENT: usize = 50;
 #[derive(Args, Clone, Debug)]
 pub struct AdaptiveArgs {
     /// Bytes written without duplicates
-    #[arg(long, value_parser = parse_bytes, default_value = "4G")]
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse, default_value = "4G")]
     size: u64,
     /// Bytes of the stream with duplicates
-    #[arg(long, value_parser = parse_bytes, default_value = "1G")]
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse, default_value = "1G")]
     duplicate_size: u64,
     /// Order in which files are written
     #[arg(long, value_enum, value_delimiter = ',', default_value = "sequential,random")]
@@ -224,9 +224,9 @@ fn table(measured: &[[Measured; 3]]) -> String {
         }
         cells.push(spread(&|sides| seconds_per_megabyte(&sides[0]) / seconds_per_megabyte(&sides[side]), 3));
         cells.push(spread(&|sides| sides[side].cpu_seconds, 2));
-        table.push(cells);
+        table.row(cells);
     }
-    table.render()
+    as_markdown(table)
 }
 
 fn seconds_per_megabyte(measured: &Measured) -> f64 {

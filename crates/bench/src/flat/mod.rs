@@ -16,7 +16,6 @@ use fuser::{Config, MountOption, Session, SessionACL};
 
 use crate::bdi::{self, Tuning};
 use crate::failure::{During, Failure, Result, tell};
-use crate::sizes::parse_bytes;
 
 const PAGE_BYTES: u64 = 4096;
 const MAX_PAGES_LIMIT: &str = "/proc/sys/fs/fuse/max_pages_limit";
@@ -44,7 +43,7 @@ pub struct FlatArgs {
     #[arg(long, conflicts_with = "direct")]
     early_write_out: bool,
     /// Largest write request, such as 1M
-    #[arg(long, value_parser = parse_bytes, default_value = "1M")]
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse, default_value = "1M")]
     max_write: u64,
     #[command(flatten)]
     tuning: Tuning,

@@ -1,12 +1,13 @@
 //! Measures the read cache's hit ratio by memory for hints, in profile `idedup`: the paper's section 5.7.
 
+use oncefs_toolbox::Table;
 use serde::Serialize;
 
 use super::plan::{FILE_BLOCKS, Mix, Replay, ReplayArgs};
 use super::replay::{Io, play, prepare, verify_all};
 use crate::failure::{Result, tell};
 use crate::mount::{Mount, rotated};
-use crate::report::Table;
+use crate::report::as_markdown;
 use crate::shared_args::Rounds;
 use crate::side::{Bench, Side};
 use crate::spread::Spread;
@@ -98,14 +99,14 @@ fn table(mounts: &[String], readings: &[Reading]) -> String {
             Spread::of(of.map(value)).map_or("-".to_owned(), |spread| format!("{spread:.1}"))
         };
         let percent = |part: u64, whole: u64| part as f64 * 100.0 / whole.max(1) as f64;
-        table.push(vec![
+        table.row(vec![
             mount.clone(),
             spread(&|reading| reading.read_cache_bytes as f64 / 1e6),
             spread(&|reading| percent(reading.lookups[0], reading.lookups[0] + reading.lookups[1])),
             spread(&|reading| percent(reading.duplicates[1], reading.duplicates[0])),
         ]);
     }
-    table.render()
+    as_markdown(table)
 }
 
 #[cfg(test)]

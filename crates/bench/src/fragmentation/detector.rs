@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
+use oncefs_toolbox::Table;
 use serde::Serialize;
 
 use crate::aligned::BLOCK_BYTES;
@@ -13,10 +14,9 @@ use crate::figures::Figures;
 use crate::machine;
 use crate::mount::{Mount, rotated, verify, write};
 use crate::pieces::{Plan, Sources};
-use crate::report::{Table, verdict};
+use crate::report::{as_markdown, verdict};
 use crate::shared_args::Rounds;
 use crate::side::{Bench, Side};
-use crate::sizes::parse_bytes;
 use crate::spread::Spread;
 
 /// The stages of a write, by their names in `oncefs stats`.
@@ -30,7 +30,7 @@ const SOURCES: usize = 10;
 #[derive(Args, Clone, Debug)]
 pub struct DetectorArgs {
     /// detector: bytes of each file whose writing is measured
-    #[arg(long, value_parser = parse_bytes, default_value = "256M")]
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse, default_value = "256M")]
     pub write_size: u64,
     /// detector: the kinds of data written
     #[arg(long, value_enum, value_delimiter = ',', default_value = "unique,runs,scattered")]
@@ -216,7 +216,7 @@ fn table(data: &[Data], mounts: &[Mount], readings: &[Reading]) -> String {
         let spread = |value: &dyn Fn(&Reading) -> f64, digits: usize| {
             Spread::of(of.clone().map(value)).map_or("-".to_owned(), |spread| format!("{spread:.digits$}"))
         };
-        table.push(vec![
+        table.row(vec![
             data.describe().to_owned(),
             mount.name.clone(),
             spread(&|r| r.blocks as f64 * BLOCK_BYTES as f64 / 1e6 / r.seconds, 0),
@@ -227,7 +227,7 @@ fn table(data: &[Data], mounts: &[Mount], readings: &[Reading]) -> String {
             spread(&Reading::of_stages, 2),
         ]);
     }
-    table.render()
+    as_markdown(table)
 }
 
 #[cfg(test)]

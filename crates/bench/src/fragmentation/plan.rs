@@ -11,7 +11,6 @@ use serde::Serialize;
 use crate::aligned::BLOCK_BYTES;
 use crate::content::{Content, Random};
 use crate::pieces::{Part, Plan, Sources};
-use crate::sizes::parse_bytes;
 
 /// Blocks of a file.
 pub const FILE_BLOCKS: usize = 512;
@@ -29,7 +28,7 @@ const REQUESTS_PER_WRITE: usize = 6;
 #[derive(Args, Clone, Debug)]
 pub struct ReplayArgs {
     /// response and cache: bytes written before the replay
-    #[arg(long, value_parser = parse_bytes, default_value = "256M")]
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse, default_value = "256M")]
     pub replay_size: u64,
     /// response and cache: requests of the replay, one in six of them a write
     #[arg(long, default_value_t = 30_000)]
@@ -142,20 +141,20 @@ fn draw(files_before: usize, count: usize, random: &mut Random) -> (Vec<Request>
     let (mut writing, mut written) = (files_before, 0);
     let (mut reading, mut read) = (0, 0);
     for _ in 0..count {
-        if random.below(REQUESTS_PER_WRITE) == 0 {
-            let end = (written + 1 + random.below(WRITE_BLOCKS_MAX)).min(FILE_BLOCKS);
+        if random.index(REQUESTS_PER_WRITE) == 0 {
+            let end = (written + 1 + random.index(WRITE_BLOCKS_MAX)).min(FILE_BLOCKS);
             requests.push(Request { file: writing, blocks: written..end, is_write: true });
             written = end;
             if written == FILE_BLOCKS {
                 (writing, written) = (writing + 1, 0);
             }
         } else {
-            if read == FILE_BLOCKS || random.below(READS_EACH) == 0 {
-                let oldest = if random.below(2) == 0 { writing.saturating_sub(RECENT_FILES) } else { 0 };
-                reading = oldest + random.below(writing - oldest);
-                read = random.below(FILE_BLOCKS);
+            if read == FILE_BLOCKS || random.index(READS_EACH) == 0 {
+                let oldest = if random.index(2) == 0 { writing.saturating_sub(RECENT_FILES) } else { 0 };
+                reading = oldest + random.index(writing - oldest);
+                read = random.index(FILE_BLOCKS);
             }
-            let end = (read + 1 + random.below(READ_BLOCKS_MAX)).min(FILE_BLOCKS);
+            let end = (read + 1 + random.index(READ_BLOCKS_MAX)).min(FILE_BLOCKS);
             requests.push(Request { file: reading, blocks: read..end, is_write: false });
             read = end;
         }
@@ -185,10 +184,10 @@ fn corporate(plan: &mut Plan, files_before: usize, random: &mut Random) -> Vec<u
 /// A length such that blocks, not runs, are spread as they should be.
 fn run_length(random: &mut Random) -> usize {
     let weight = |(percent, lengths): &(usize, Range<usize>)| 1_000 * percent * 2 / (lengths.start + lengths.end - 1);
-    let mut draw = random.below(CORPORATE.iter().map(weight).sum());
+    let mut draw = random.index(CORPORATE.iter().map(weight).sum());
     for class in &CORPORATE {
         if draw < weight(class) {
-            return class.1.start + random.below(class.1.len());
+            return class.1.start + random.index(class.1.len());
         }
         draw -= weight(class);
     }

@@ -1,6 +1,7 @@
 //! Measures response times of a mixed replay by threshold, and without deduplication: iDedup's figures 8 to 10.
 
 use clap::Args;
+use oncefs_toolbox::Table;
 use serde::Serialize;
 
 use super::plan::{Mix, Replay, ReplayArgs};
@@ -9,7 +10,7 @@ use super::sizes_read::SizesRead;
 use crate::failure::{Result, tell};
 use crate::measure::Latencies;
 use crate::mount::{Mount, rotated};
-use crate::report::{Table, verdict};
+use crate::report::{as_markdown, verdict};
 use crate::shared_args::Rounds;
 use crate::side::{Bench, Side};
 use crate::spread::Spread;
@@ -197,9 +198,9 @@ fn times(mounts: &[Mount], readings: &[Reading]) -> String {
             |reading: &Reading, _: &Reading| reading.duplicates[1] as f64 * 100.0 / reading.duplicates[0] as f64;
         let shared = against(readings, &mount.name, OFF, &shared).filter(|_| has_duplicates);
         cells.push(shown(shared, 1));
-        table.push(cells);
+        table.row(cells);
     }
-    table.render()
+    as_markdown(table)
 }
 
 fn percentiles(mounts: &[Mount], readings: &[Reading]) -> String {
@@ -244,9 +245,9 @@ fn rows(
         let cells = (0..columns).map(|column| {
             value(&mount.name, column).map_or("-".to_owned(), |spread| format!("{:.digits$}", spread.median))
         });
-        table.push(std::iter::once(mount.name.clone()).chain(cells).collect());
+        table.row(std::iter::once(mount.name.clone()).chain(cells).collect());
     }
-    table.render()
+    as_markdown(table)
 }
 
 /// How many more requests are small than without deduplication, beside the paper's Corporate and Engineering.

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
+use oncefs_toolbox::Table;
 use serde::Serialize;
 
 use super::sizes_read::SizesRead;
@@ -17,10 +18,9 @@ use crate::failure::{During, Result, tell};
 use crate::files;
 use crate::mount::{Mount, rotated, verify, write};
 use crate::pieces::{Plan, Sources};
-use crate::report::{Table, verdict};
+use crate::report::{as_markdown, verdict};
 use crate::shared_args::Rounds;
 use crate::side::{Bench, Side};
-use crate::sizes::parse_bytes;
 use crate::spread::Spread;
 use crate::throttle::{SLOW_DISK, Throttle};
 
@@ -37,7 +37,7 @@ const READ_BYTES: usize = 1 << 20;
 #[derive(Args, Clone, Debug)]
 pub struct StitchedArgs {
     /// stitched: bytes of the ten sources together, and of each file made of them
-    #[arg(long, value_parser = parse_bytes, default_value = "240M")]
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse, default_value = "240M")]
     pub size: u64,
     /// stitched: the mounts compared
     #[arg(long, value_enum, value_delimiter = ',', default_value = "auto,1,4,auto-full-pass,auto-out-of-line")]
@@ -240,10 +240,10 @@ fn table(args: &StitchedArgs, readings: &[Reading]) -> String {
             cells.push(cell(&shared_percent, 2));
             cells.push(cell(&|reading| reading.runs as f64, 0));
             cells.push(cell(&|reading| reading.sizes.mean(), 1));
-            table.push(cells);
+            table.row(cells);
         }
     }
-    table.render()
+    as_markdown(table)
 }
 
 fn shared_percent(reading: &Reading) -> f64 {

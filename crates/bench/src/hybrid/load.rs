@@ -57,7 +57,7 @@ fn cut(count: usize, random: &mut Random) -> Vec<std::ops::Range<u32>> {
     let mut runs = Vec::new();
     let mut start = 0;
     while start < count {
-        let end = (start + 1 + random.below(RUN_BLOCKS_MAX)).min(count);
+        let end = (start + 1 + random.index(RUN_BLOCKS_MAX)).min(count);
         runs.push(start as u32..end as u32);
         start = end;
     }

@@ -9,13 +9,13 @@ mod outcome;
 use std::time::Instant;
 
 use clap::Args;
+use oncefs_toolbox::Table;
 
 use crate::failure::{During, Failure, Result, tell};
 use crate::machine;
-use crate::report::Table;
+use crate::report::as_markdown;
 use crate::shared_args::SharedArgs;
 use crate::side::{Bench, Side, SideSpec};
-use crate::sizes::parse_bytes;
 use load::{Load, Order};
 use outcome::{Outcome, Reading};
 
@@ -26,7 +26,7 @@ const EXACT: &str = "lrlfs";
 #[derive(Args, Clone, Debug)]
 pub struct HybridArgs {
     /// Bytes written, half of them copies
-    #[arg(long, value_parser = parse_bytes, default_value = "8G")]
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse, default_value = "8G")]
     size: u64,
     /// Order in which the copies come
     #[arg(long, value_enum, value_delimiter = ',', default_value = "runs,sequential,shuffled")]
@@ -131,7 +131,7 @@ fn table(outcomes: &[Outcome]) -> String {
     let columns: Vec<_> = outcomes.iter().map(|outcome| outcome.lines(exact)).collect();
     for (line, (name, _)) in columns.first().into_iter().flatten().enumerate() {
         let values = columns.iter().map(|column| column[line].1.clone());
-        table.push(std::iter::once((*name).to_owned()).chain(values).collect());
+        table.row(std::iter::once((*name).to_owned()).chain(values).collect());
     }
-    table.render()
+    as_markdown(table)
 }

@@ -6,7 +6,6 @@ use clap::{Args, ValueEnum};
 
 use crate::failure::{Failure, Result};
 use crate::shared_args::{Rounds, SharedArgs};
-use crate::sizes::parse_bytes;
 
 /// Arguments: the parts to measure, and how much each does.
 #[derive(Args, Clone, Debug)]
@@ -30,7 +29,7 @@ pub struct OverheadArgs {
     #[arg(long, default_value_t = 100)]
     pub threads: usize,
     /// beside and yield: bytes that the worker has to process [default: 2560M]
-    #[arg(long, value_parser = parse_bytes)]
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse)]
     backlog: Option<u64>,
     /// yield: number of requests that the worker must yield to [default: 20]
     #[arg(long)]

@@ -2,12 +2,13 @@
 
 use std::time::Instant;
 
+use oncefs_toolbox::Table;
 use serde::Serialize;
 
 use crate::failure::{Failure, Result};
 use crate::machine;
 use crate::mount::Mount;
-use crate::report::{Table, verdict};
+use crate::report::{as_markdown, verdict};
 use crate::side::Side;
 use crate::spread::Spread;
 
@@ -125,7 +126,7 @@ pub fn table(readings: &[Reading], unit: &str) -> String {
                 Some(spread) if mount != OFF => format!("{spread:.1}"),
                 _ => "-".to_owned(),
             };
-            table.push(vec![
+            table.row(vec![
                 step.clone(),
                 mount.clone(),
                 spread(&|reading| reading.per_second, if unit == RUNS { 3 } else { 0 }),
@@ -138,7 +139,7 @@ pub fn table(readings: &[Reading], unit: &str) -> String {
             ]);
         }
     }
-    table.render()
+    as_markdown(table)
 }
 
 /// Whether the time of each step on each of the mounts is within the aim, in percent; equal mounts say what noise is.

@@ -92,13 +92,13 @@ impl WebServer {
         while Instant::now() < end {
             signal::check()?;
             for _ in 0..READS_PER_APPEND {
-                let path = self.path(random.below(FILES));
+                let path = self.path(random.index(FILES));
                 buffer.clear();
                 let read = File::open(&path).and_then(|mut file| file.read_to_end(&mut buffer));
                 read.during(|| format!("cannot read {}", path.display()))?;
                 operations += OPERATIONS_PER_READ;
             }
-            let bytes = 1 + random.below(APPEND_BYTES_MAX);
+            let bytes = 1 + random.index(APPEND_BYTES_MAX);
             let opened = OpenOptions::new().append(true).create(true).open(&log);
             let appended = opened.and_then(|mut log| log.write_all(&line[..bytes]));
             appended.during(|| format!("cannot append to {}", log.display()))?;
@@ -110,7 +110,7 @@ impl WebServer {
 
 /// Gamma distributed with the shape 1.5: an exponential number and half the square of a normal one, in whole words.
 fn file_bytes(random: &mut Random) -> usize {
-    let mut uniform = || (random.below(1 << 30) as f64 + 0.5) / f64::from(1 << 30);
+    let mut uniform = || (random.index(1 << 30) as f64 + 0.5) / f64::from(1 << 30);
     let exponential = -uniform().ln();
     let normal = (-2.0 * uniform().ln()).sqrt() * (std::f64::consts::TAU * uniform()).cos();
     let scale = FILE_BYTES_MEAN / GAMMA_SHAPE;

@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use oncefs_toolbox::Table;
 use serde::Serialize;
 
 use super::args::OverheadArgs;
@@ -17,7 +18,7 @@ use crate::content::Content;
 use crate::failure::{During, Failure, Result, tell};
 use crate::files;
 use crate::measure::Latencies;
-use crate::report::{Table, verdict};
+use crate::report::{as_markdown, verdict};
 use crate::side::{Bench, Side};
 use crate::signal;
 use crate::spread::Spread;
@@ -132,10 +133,10 @@ fn table(readings: &[Reading]) -> String {
     let mut table = Table::new(&["", "median (least-greatest)"]);
     let mut row = |name: &str, value: fn(&Reading) -> f64| {
         let spread = Spread::of(readings.iter().map(value)).map_or("-".to_owned(), |spread| format!("{spread:.1}"));
-        table.push(vec![name.to_owned(), spread]);
+        table.row(vec![name.to_owned(), spread]);
     };
     row("answered after ms", |reading| reading.answered_ms);
     row("the worker's last read after ms", |reading| reading.last_read_ms);
     row("read meanwhile, KiB", |reading| reading.read_bytes as f64 / 1024.0);
-    table.render()
+    as_markdown(table)
 }

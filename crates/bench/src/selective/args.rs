@@ -8,7 +8,6 @@ use super::cases::Case;
 use super::workload::Duplicates;
 use crate::failure::{Failure, Result};
 use crate::shared_args::{Rounds, SharedArgs};
-use crate::sizes::parse_bytes;
 
 /// Arguments: the parts, the mounts compared, and how much is written and read.
 #[derive(Args, Clone, Debug)]
@@ -29,7 +28,7 @@ pub struct SelectiveArgs {
     #[arg(long, value_delimiter = ',', default_value = "90,75,50,25,10")]
     pub sequential: Vec<usize>,
     /// Bytes of the synthetic files; the most bytes of real files [default: 2560M]
-    #[arg(long, value_parser = parse_bytes)]
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse)]
     bytes: Option<u64>,
     /// The most blocks read of a file that is read at random
     #[arg(long, default_value_t = 256)]

@@ -1,12 +1,14 @@
 //! Prints the measurements as tables, beside the paper's figures where its text has them.
 
+use oncefs_toolbox::Table;
+
 use super::args::SelectiveArgs;
 use super::cases::{Case, Saved};
 use super::counter::SIZES_KIB;
 use super::reading::{Distribution, TIMES_MS};
 use super::workload::Duplicates;
 use super::{counter, real, synthetic};
-use crate::report::{Table, verdict};
+use crate::report::{as_markdown, verdict};
 use crate::spread::Spread;
 
 /// Aims, which are what the paper reaches with 10 % of the files read sequentially: of the speed of files that are not
@@ -79,15 +81,15 @@ fn spread(values: impl Iterator<Item = f64>, digits: usize) -> String {
 fn shares(duplicates: Duplicates, counted: &[&counter::Counted], readings: &[&synthetic::Reading]) -> String {
     let mut table = Table::new(&["duplicates, % of all bytes", "small chunks", "big chunks"]);
     let paper = duplicates.percents().map(|percent| format!("{percent:.1}"));
-    table.push([vec!["the paper's (table 4)".to_owned()], paper.to_vec()].concat());
+    table.row([vec!["the paper's (table 4)".to_owned()], paper.to_vec()].concat());
     let count = |chunks: usize| spread(counted.iter().map(|counted| counted.percents()[chunks]), 2);
-    table.push(vec!["counted in our files".to_owned(), count(0), count(1)]);
+    table.row(vec!["counted in our files".to_owned(), count(0), count(1)]);
     let saved = |case| {
         let of = readings.iter().filter(|reading| reading.case == case);
         spread(of.map(|reading| reading.saved.percent()), 2)
     };
-    table.push(vec!["saved".to_owned(), saved(Case::Small), saved(Case::Big)]);
-    table.render()
+    table.row(vec!["saved".to_owned(), saved(Case::Small), saved(Case::Big)]);
+    as_markdown(table)
 }
 
 fn sizes(counted: &[&counter::Counted]) -> String {
@@ -97,9 +99,9 @@ fn sizes(counted: &[&counter::Counted]) -> String {
     if let Some(counted) = counted.first() {
         let shares = (0..SIZES_KIB.len()).map(|size| format!("{:.1}", counted.percent_up_to(size)));
         let sums = [counted.files.to_string(), format!("{:.0}", counted.bytes as f64 / 1e6)];
-        table.push(["%".to_owned()].into_iter().chain(shares).chain(sums).collect());
+        table.row(["%".to_owned()].into_iter().chain(shares).chain(sums).collect());
     }
-    table.render()
+    as_markdown(table)
 }
 
 fn times(args: &SelectiveArgs, value: &dyn Fn(Case, usize) -> Option<f64>) -> String {
@@ -107,9 +109,9 @@ fn times(args: &SelectiveArgs, value: &dyn Fn(Case, usize) -> Option<f64>) -> St
     let mut table = Table::new(&[vec!["mount"], headings.iter().map(String::as_str).collect()].concat());
     for case in args.cases.iter().copied() {
         let cells = (0..TIMES_MS.len()).map(|time| cell(value(case, time), 1));
-        table.push([case.describe().to_owned()].into_iter().chain(cells).collect());
+        table.row([case.describe().to_owned()].into_iter().chain(cells).collect());
     }
-    table.render()
+    as_markdown(table)
 }
 
 /// A value over that of the mount that is not deduplicated, or another, in the same repetition.
@@ -148,7 +150,7 @@ fn speeds(args: &SelectiveArgs, readings: &[&synthetic::Reading]) -> String {
                 against(readings, (case, baseline), percent, value)
             };
             let shown = |spread: Option<Spread>| spread.map_or("-".to_owned(), |spread| format!("{spread:.1}"));
-            table.push(vec![
+            table.row(vec![
                 format!("{percent} : {}", 100 - percent),
                 case.describe().to_owned(),
                 spread(of.iter().map(|reading| reading.all.speed()), 1),
@@ -159,7 +161,7 @@ fn speeds(args: &SelectiveArgs, readings: &[&synthetic::Reading]) -> String {
             ]);
         }
     }
-    table.render()
+    as_markdown(table)
 }
 
 /// How well the ranks tell what was read sequentially.
@@ -172,9 +174,9 @@ fn ranks(args: &SelectiveArgs, readings: &[&synthetic::Reading]) -> String {
         let bytes = reading.sequential.bytes as f64 * 100.0 / reading.saved.mapped_bytes.max(1) as f64;
         let sequential = [reading.sequential.files.to_string(), format!("{bytes:.1}")];
         let head = [vec![format!("{percent} : {}", 100 - percent)], sequential.to_vec()].concat();
-        table.push(head.into_iter().chain(cells).collect());
+        table.row(head.into_iter().chain(cells).collect());
     }
-    table.render()
+    as_markdown(table)
 }
 
 fn rank_cells(saved: &Saved) -> [String; 4] {
@@ -232,18 +234,18 @@ fn table_6(
     let mut table = Table::new(&headings);
     let permilles = user.rank_permilles().map(|permille| format!("{:.1}", permille as f64 / 10.0));
     let paper = user.saved_percents().map(|percent| format!("{percent:.1}"));
-    table.push([vec!["the paper".to_owned()], permilles.to_vec(), paper.to_vec()].concat());
+    table.row([vec!["the paper".to_owned()], permilles.to_vec(), paper.to_vec()].concat());
     let shares =
         selective.first().and_then(|reading| reading.saved.ranks).map_or(["-"; 4].map(str::to_owned), |ranks| {
             let files: u64 = ranks.iter().sum();
             ranks.map(|rank| format!("{:.1}", rank as f64 * 100.0 / files.max(1) as f64))
         });
     let ours = [Case::Selective, Case::Small, Case::Big].map(saved);
-    table.push([vec!["ours".to_owned()], shares.to_vec(), ours.to_vec()].concat());
+    table.row([vec!["ours".to_owned()], shares.to_vec(), ours.to_vec()].concat());
     let exact = |chunks: usize| spread(counted.iter().map(|counted| counted.percents()[chunks]), 1);
     let none = vec!["-".to_owned(); 5];
-    table.push([vec!["counted in our files".to_owned()], none, vec![exact(0), exact(1)]].concat());
-    table.render()
+    table.row([vec!["counted in our files".to_owned()], none, vec![exact(0), exact(1)]].concat());
+    as_markdown(table)
 }
 
 #[cfg(test)]

@@ -137,7 +137,7 @@ impl Maker {
     fn add_chunk(&mut self, chunk: usize, length: usize, numbers: &mut Vec<u32>, random: &mut Random) {
         if self.repeats[chunk] {
             let originals = &self.originals[length];
-            numbers.extend_from_slice(&originals[random.below(originals.len())]);
+            numbers.extend_from_slice(&originals[random.index(originals.len())]);
             return;
         }
         let original = self.original(length, random);
@@ -150,7 +150,7 @@ impl Maker {
         let mut numbers = self.unique(1);
         let mut next_start = None;
         while numbers.len() < length {
-            let blocks = (1 + random.below(PIECE_BLOCKS_MAX)).min(length - numbers.len());
+            let blocks = (1 + random.index(PIECE_BLOCKS_MAX)).min(length - numbers.len());
             if self.draws_duplicate(random) {
                 let start = self.piece_apart(next_start, blocks, random);
                 next_start = Some(start + blocks);
@@ -167,7 +167,7 @@ impl Maker {
 
     /// With the share that is still to be reached.
     fn draws_duplicate(&self, random: &mut Random) -> bool {
-        self.new_blocks >= BLOCKS_BEFORE && random.below(self.places_left) < self.duplicates_left
+        self.new_blocks >= BLOCKS_BEFORE && random.index(self.places_left) < self.duplicates_left
     }
 
     fn unique(&mut self, blocks: usize) -> Vec<u32> {
@@ -178,7 +178,7 @@ impl Maker {
     /// Where a piece of new blocks begins that does not go on where the one before ended.
     fn piece_apart(&self, next_start: Option<usize>, blocks: usize, random: &mut Random) -> usize {
         loop {
-            let start = random.below(self.new_blocks - blocks + 1);
+            let start = random.index(self.new_blocks - blocks + 1);
             if next_start != Some(start) {
                 return start;
             }

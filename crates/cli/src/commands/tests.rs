@@ -77,7 +77,7 @@ fn a_wrong_line_is_told_in_one_line_with_the_code_of_its_family() {
         ("oncefs tune /mnt inline=off hint_memory=1K", exit::USAGE),
         ("oncefs mkfs --profile turbo /v", exit::FAILED),
         ("oncefs mkfs", exit::FAILED),
-        ("mkfs.oncefs --size 1.5G /v", exit::FAILED),
+        ("mkfs.oncefs --size 1e9 /v", exit::FAILED),
         ("oncefs mount /v", exit::MOUNT_USAGE),
         ("umount.fuse.oncefs", exit::MOUNT_USAGE),
         ("fsck.oncefs --frobnicate /v", exit::FSCK_USAGE),

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use oncefs_toolbox::Random;
 use tempfile::TempDir;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_oncefs");
@@ -73,14 +74,7 @@ pub fn in_own_namespace(script: &str) -> Run {
 
 /// Content without repeats, the same for the same seed.
 pub fn content(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    };
-    std::iter::repeat_with(next).flatten().take(len).collect()
+    Random::new(seed).bytes(len)
 }
 
 /// A temporary directory with room for a volume and a mount point.

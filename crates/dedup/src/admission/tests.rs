@@ -2,10 +2,11 @@
 //! Not covered: what the shares cost or save on a device.
 
 use super::*;
+use crate::random::Random;
 
 /// Duplicates per mille among the blocks of the requests, and how they come.
 struct Stream {
-    numbers: u64,
+    numbers: Random,
     per_mille: u64,
     blocks: u64,
     now: Duration,
@@ -15,7 +16,7 @@ struct Stream {
 impl Stream {
     fn new(per_mille: u64, blocks: u64) -> Self {
         // At no time apart, so that only the rate admits.
-        Self { numbers: 0x9E37_79B9_7F4A_7C15, per_mille, blocks, now: Duration::ZERO, between: Duration::ZERO }
+        Self { numbers: Random::new(1), per_mille, blocks, now: Duration::ZERO, between: Duration::ZERO }
     }
 
     fn at_rate(mut self, requests_per_second: u32) -> Self {
@@ -29,10 +30,7 @@ impl Stream {
     }
 
     fn below_1000(&mut self) -> u64 {
-        self.numbers ^= self.numbers << 13;
-        self.numbers ^= self.numbers >> 7;
-        self.numbers ^= self.numbers << 17;
-        (self.numbers >> 16) % 1_000
+        self.numbers.below(1_000)
     }
 
     /// Passes `requests` through the controller. Returns how many it admitted.

@@ -1,16 +1,7 @@
 //! Plans against a reference that tries, for every number of runs gained, the cheapest way to it.
 
 use super::*;
-
-/// A small generator: a failure prints its seed, and the seed repeats the case.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 ^ (self.0 >> 33)).wrapping_mul(0xFF51_AFD7_ED55_8CCD) >> 20) % bound
-    }
-}
+use crate::random::Random;
 
 /// Runs of (blocks, shared blocks), far from each other in the data area.
 fn file(runs: &[(u64, u64)]) -> Vec<FileRun> {
@@ -93,7 +84,7 @@ fn check(runs: &[FileRun], rule: &DefragRule, plan: &DefragPlan) {
 fn plans_keep_to_their_rule_and_are_the_best_where_the_space_suffices() {
     let seed = 5;
     println!("seed {seed}");
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let (mut gained, mut possible, mut cut_short) = (0, 0, 0);
     for case in 0..40_000 {
         let runs = random_file(&mut random);

@@ -4,23 +4,8 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::random::Random;
 use crate::{Eviction, HintOptions, HintStore, Sample};
-
-/// A xorshift generator: the same numbers every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        (self.next() >> 16) % end
-    }
-}
 
 /// The tag of content number `content`, spread as XXH3 spreads it.
 fn tag_of(content: u64) -> Tag {
@@ -111,7 +96,7 @@ impl Twin {
 #[test]
 fn random_merges_sweeps_and_remounts_agree_with_the_model() {
     for seed in 1..=12 {
-        let mut numbers = Numbers(seed * 0x1234_5678_9ABC_DEF1);
+        let mut numbers = Random::new(seed);
         let mut twin = Twin::new([16, 40, 452, 581][seed as usize % 4]);
         for step in 0..200 {
             match numbers.below(40) {
@@ -294,7 +279,7 @@ fn the_level_shrinks_with_its_hints() {
 #[test]
 fn adoption_survives_lost_and_contradicting_pages_in_any_order() {
     for seed in 1..=12 {
-        let mut numbers = Numbers(seed * 0x1234_5678_9ABC_DEF1);
+        let mut numbers = Random::new(seed);
         let mut twin = Twin::new(40);
         for _ in 0..10 {
             twin.merge((0..500).map(|_| hint(numbers.below(1 << 30), 1)).collect());
@@ -306,7 +291,7 @@ fn adoption_survives_lost_and_contradicting_pages_in_any_order() {
         found.retain(|_| numbers.below(10) != 0);
         for extra in 0..50 {
             let depth = DEPTH_MIN + numbers.below(6) as u32;
-            found.push((PageNo(end + extra), Prefix::of(Tag(numbers.next()), depth), 3));
+            found.push((PageNo(end + extra), Prefix::of(Tag(numbers.word()), depth), 3));
         }
         let adopt = |found: &[(PageNo, Prefix, usize)]| {
             let mut adoption = Adoption::new(40);
@@ -380,7 +365,7 @@ impl HintPages for FailingPages {
 fn a_failed_write_costs_hints_but_no_consistency() {
     let mut pages = FailingPages { pages: MemoryPages::default(), fail_every: 13 };
     let mut level = DiskLevel::new(40);
-    let mut numbers = Numbers(0x1234_5678_9ABC_DEF1);
+    let mut numbers = Random::new(1);
     let (mut failed, mut given) = (0, BTreeSet::new());
     for step in 0..300 {
         let batch = ascending((0..100).map(|_| hint(numbers.below(1 << 20), 1)).collect());

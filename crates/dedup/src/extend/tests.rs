@@ -1,7 +1,7 @@
 //! Extension against a brute force, its cost, and what it finds of a long duplicate with one hint in 64.
 
 use super::*;
-use crate::detect::tests::random::Numbers;
+use crate::random::Random;
 use crate::{Candidates, Decision, HintStore, RunRule, detect};
 
 /// The tag of content number `content`, spread as XXH3 spreads it.
@@ -34,7 +34,7 @@ struct Case {
 
 impl Case {
     /// Runs of the table and other content, of which some blocks are looked up with success.
-    fn random(numbers: &mut Numbers, contents: u64) -> Self {
+    fn random(numbers: &mut Random, contents: u64) -> Self {
         let table = Table((0..40).map(|_| numbers.below(contents)).collect());
         let mut tags = Vec::new();
         while tags.len() < 20 {
@@ -89,7 +89,7 @@ impl Case {
 
 #[test]
 fn a_brute_force_finds_the_same_where_the_bound_is_not_reached() {
-    let mut numbers = Numbers::new(5);
+    let mut numbers = Random::new(5);
     let (mut compared, mut found) = (0, 0);
     for number in 0..20_000 {
         let contents = 10 + numbers.below(200);
@@ -107,7 +107,7 @@ fn a_brute_force_finds_the_same_where_the_bound_is_not_reached() {
 
 #[test]
 fn what_is_found_holds_the_block_and_lists_stay_in_order_and_bounded() {
-    let mut numbers = Numbers::new(6);
+    let mut numbers = Random::new(6);
     for number in 0..20_000 {
         // Few contents, so that lists are full.
         let case = Case::random(&mut numbers, 2);
@@ -144,7 +144,7 @@ fn with_complete_hints_nothing_is_asked_for_a_block_that_nobody_holds() {
 #[test]
 fn missing_pages_change_nothing_once_they_are_loaded() {
     const PAGE: u64 = 4;
-    let mut numbers = Numbers::new(7);
+    let mut numbers = Random::new(7);
     let mut turns = 0;
     for number in 0..10_000 {
         let case = Case::random(&mut numbers, 200);

@@ -4,22 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-
-/// A xorshift generator: the same numbers every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        (self.next() >> 16) % end
-    }
-}
+use crate::random::Random;
 
 /// The tag of content number `content`, spread as XXH3 spreads it.
 fn tag_of(content: u64) -> Tag {
@@ -76,7 +61,7 @@ fn assert_holds_exactly(store: &mut HintStore, model: &Model) {
 #[test]
 fn a_store_with_room_agrees_with_the_model() {
     for seed in 1..=8 {
-        let mut numbers = Numbers(seed * 0x1234_5678_9ABC_DEF1);
+        let mut numbers = Random::new(seed);
         let (mut store, mut model) = (HintStore::with_bytes_max(64 << 20), Model::new());
         let contents = 100 << (2 * (seed % 4));
         for step in 0..60_000 {
@@ -101,7 +86,7 @@ fn a_store_with_room_agrees_with_the_model() {
 #[test]
 fn a_full_store_keeps_its_bound_and_accounts_for_every_hint() {
     for bytes_max in [8_400, 20_000, 100_000, 3_500_000] {
-        let mut numbers = Numbers(bytes_max);
+        let mut numbers = Random::new(bytes_max);
         let (mut store, mut model) = (HintStore::with_bytes_max(bytes_max), Model::new());
         let (mut added, mut removed, mut evicted) = (0, 0, 0);
         for step in 0..bytes_max / 3 {
@@ -216,7 +201,7 @@ fn a_hint_takes_at_most_eleven_bytes() {
 fn every_hint_is_held_removed_or_handed_out() {
     for eviction in POLICIES {
         for (prefix_bits, bytes_max) in [(None, 60_000), (Some(8), 60_000), (Some(14), 400_000), (Some(24), 60_000)] {
-            let mut numbers = Numbers(bytes_max);
+            let mut numbers = Random::new(bytes_max);
             let mut store = keeping(bytes_max, prefix_bits, eviction);
             let mut held = BTreeSet::new();
             for step in 0..50_000 {

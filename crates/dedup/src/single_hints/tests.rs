@@ -1,18 +1,7 @@
 //! Single hints against a list in the order of use that is obviously right, and what they cost.
 
 use super::*;
-
-/// A xorshift generator: the same numbers every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) % end
-    }
-}
+use crate::random::Random;
 
 /// The tag of content number `content`, spread as XXH3 spreads it.
 fn tag_of(content: u64) -> Tag {
@@ -65,7 +54,7 @@ fn hint(of: (u64, u64)) -> Hint {
 fn random_work_agrees_with_a_list_in_the_order_of_use() {
     for seed in 1..=12 {
         println!("seed {seed}");
-        let mut numbers = Numbers(seed * 0x1234_5678_9ABC_DEF1);
+        let mut numbers = Random::new(seed);
         let hints_max = 40 * seed as usize;
         let mut hints = SingleHints::new(hints_max as u64 * SINGLE_HINT_BYTES + numbers.below(SINGLE_HINT_BYTES), true);
         let mut model = Model::default();

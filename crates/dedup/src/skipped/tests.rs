@@ -4,21 +4,10 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::random::Random;
 
 /// Room for everything that these tests list.
 const AMPLE: u64 = 64 << 20;
-
-/// A xorshift generator: the same numbers every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) % end
-    }
-}
 
 type Model = BTreeSet<(u64, u64)>;
 
@@ -58,7 +47,7 @@ fn process(model: &mut Model, work: &Work, case: &str) {
 #[test]
 fn a_buffer_with_room_lists_exactly_what_was_skipped_and_not_processed_since() {
     for seed in 1..=6 {
-        let mut numbers = Numbers(seed * 0x1234_5678_9ABC_DEF1);
+        let mut numbers = Random::new(seed);
         let (mut buffer, mut model) = (SkippedBuffer::with_bytes_max(AMPLE), Model::new());
         for step in 0..20_000 {
             let case = format!("seed {seed} step {step}");
@@ -99,7 +88,7 @@ fn a_buffer_with_room_lists_exactly_what_was_skipped_and_not_processed_since() {
 fn a_small_buffer_keeps_its_bound_and_never_forgets_a_block() {
     let mut overflows = [0, 0];
     for (seed, bytes_max) in [0, 3_000, 5_000, 20_000, 50_000, 100_000].into_iter().enumerate() {
-        let mut numbers = Numbers((seed as u64 + 1) * 0x1234_5678_9ABC_DEF1);
+        let mut numbers = Random::new(seed as u64);
         let (mut buffer, mut model) = (SkippedBuffer::with_bytes_max(bytes_max), Model::new());
         for step in 0..40_000 {
             let case = format!("bound {bytes_max} step {step}");
@@ -147,7 +136,7 @@ fn process_covered(model: &mut Model, work: &Work) {
 
 #[test]
 fn half_a_megabyte_lists_twenty_thousand_chunks_however_they_come() {
-    let mut numbers = Numbers(0x1234_5678_9ABC_DEF1);
+    let mut numbers = Random::new(1);
     let sequential = requests_until_overflow(|request| (request / 1_000, request % 1_000 * 16, 16));
     let random = requests_until_overflow(|_| (1, numbers.below(1 << 22), 1));
     let scattered = requests_until_overflow(|file| (file, 0, 1));
@@ -181,7 +170,7 @@ fn half_a_megabyte_keeps_the_owners_of_59_thousand_files() {
 
 #[test]
 fn all_of_a_four_gigabyte_file_is_listed_in_half_a_megabyte_however_it_is_written() {
-    let mut numbers = Numbers(0x1234_5678_9ABC_DEF1);
+    let mut numbers = Random::new(1);
     let mut buffer = SkippedBuffer::with_bytes_max(500_000);
     (0..10_000_000).for_each(|_| buffer.add(1, Lbn(numbers.below(1 << 20)), 1));
     buffer.check();
@@ -335,7 +324,7 @@ fn records_that_no_buffer_gives_are_ignored() {
 #[test]
 fn a_lower_bound_keeps_less_detail_and_a_higher_one_loses_nothing() {
     let mut buffer = SkippedBuffer::with_bytes_max(AMPLE);
-    let mut numbers = Numbers(0x1234_5678_9ABC_DEF1);
+    let mut numbers = Random::new(1);
     for owner in 0..2_000 {
         (0..10).for_each(|_| buffer.add(owner, Lbn(numbers.below(100_000)), 1));
     }
@@ -361,7 +350,7 @@ fn packing_keeps_a_nearly_full_buffer_from_overflowing() {
 #[test]
 fn the_same_calls_give_the_same_work() {
     let run = || {
-        let mut numbers = Numbers(0x1234_5678_9ABC_DEF1);
+        let mut numbers = Random::new(1);
         let mut buffer = SkippedBuffer::with_bytes_max(30_000);
         let mut works = Vec::new();
         for step in 0..10_000 {

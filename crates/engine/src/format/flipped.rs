@@ -43,14 +43,15 @@ pub fn flip(covered: &mut [u8], place: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use oncefs_toolbox::Random;
+
     use super::*;
-    use crate::tests::fixture::Random;
 
     #[test]
     fn a_flipped_bit_changes_the_places_by_its_own_and_is_put_right() {
-        let mut random = Random(1);
+        let mut random = Random::new(1);
         for len in [1, 7, 8, 9, 64, 1000, 4001] {
-            let whole: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
+            let whole: Vec<u8> = (0..len).map(|_| random.word() as u8).collect();
             for bit in 0..len * 8 {
                 let mut flipped = whole.clone();
                 flipped[bit / 8] ^= 1 << (bit % 8);

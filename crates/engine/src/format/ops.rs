@@ -322,6 +322,8 @@ impl<'a> Iterator for OpReader<'a> {
 
 #[cfg(test)]
 mod tests {
+    use oncefs_toolbox::Random;
+
     use super::*;
 
     fn samples(block: &[u8]) -> Vec<Op<'_>> {
@@ -380,14 +382,9 @@ mod tests {
             let mut reader = OpReader::new(&bytes[..len]);
             assert!(reader.by_ref().count() < whole);
         }
-        let mut seed = 1u64;
+        let mut random = Random::new(1);
         for _ in 0..20_000 {
-            let noise: Vec<u8> = (0..24)
-                .map(|_| {
-                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                    (seed >> 33) as u8 % 64
-                })
-                .collect();
+            let noise: Vec<u8> = (0..24).map(|_| random.below(64) as u8).collect();
             OpReader::new(&noise).for_each(drop);
         }
     }

@@ -213,6 +213,8 @@ impl Shard {
 
 #[cfg(test)]
 mod tests {
+    use oncefs_toolbox::Random;
+
     use super::*;
     use crate::MapId;
 
@@ -258,13 +260,8 @@ mod tests {
 
     #[test]
     fn random_changes_agree_with_a_plain_array() {
-        let mut seed = 0x9E37_79B9_7F4A_7C15u64;
-        let mut random = |below: u64| {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            seed % below
-        };
+        let mut choices = Random::new(1);
+        let mut random = |below: u64| choices.below(below);
         for _ in 0..200 {
             let mut shard = Shard::default();
             let mut plain = [Target::Hole; SHARD_BLOCKS as usize];

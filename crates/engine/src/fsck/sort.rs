@@ -175,8 +175,8 @@ mod tests {
     #[test]
     fn items_come_back_in_order_whether_they_fit_into_memory_or_not() {
         for (count, bytes) in [(0, 160), (9, 160), (10, 160), (30_000, 4_096), (50_000, 1 << 20)] {
-            let mut random = Random(count + 5);
-            let mut items: Vec<[u64; 2]> = (0..count).map(|_| [random.below(1_000), random.next()]).collect();
+            let mut random = Random::new(count + 5);
+            let mut items: Vec<[u64; 2]> = (0..count).map(|_| [random.below(1_000), random.word()]).collect();
             let mut sorter = Sorter::with_memory(bytes);
             items.iter().for_each(|item| sorter.push(*item).unwrap());
             let mut sorted = sorter.sorted().unwrap();

@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_file_written_at_random_places_has_a_lower_number_once_it_was_read() {
-        let (core, mut random) = (volume(None), Random(3));
+        let (core, mut random) = (volume(None), Random::new(3));
         write_in_pieces(&core, 1, &unique(600, 1), 2, &mut random);
         assert_eq!(core.run_blocks_min(MapId(1)), EXPECTED);
         (0..8).for_each(|_| read_all(&core, 1));
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn pieces_that_sharing_made_do_not_lower_the_number() {
-        let (core, mut random) = (volume(None), Random(4));
+        let (core, mut random) = (volume(None), Random::new(4));
         let data = unique(600, 1);
         write_in_pieces(&core, 1, &data, 2, &mut random);
         tune(&core, "1");

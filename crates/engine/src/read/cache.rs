@@ -244,6 +244,8 @@ impl ReadCache {
 
 #[cfg(test)]
 mod tests {
+    use oncefs_toolbox::Random;
+
     use super::*;
 
     const FILE: MapId = MapId(1);
@@ -369,13 +371,10 @@ mod tests {
         let generations: Vec<_> = (0..PBNS).map(|_| parking_lot::RwLock::new(0_u64)).collect();
         let hits = std::sync::atomic::AtomicU64::new(0);
         let work = |seed: u64| {
-            let mut state = seed;
+            let mut random = Random::new(seed);
             for _ in 0..50_000 {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                let pbn = state % PBNS;
-                if state >> 32 & 15 == 0 {
+                let pbn = random.below(PBNS);
+                if random.one_in(16) {
                     let mut generation = generations[pbn as usize].write();
                     cache.remove(Pbn(pbn + 1));
                     *generation += 1;
@@ -393,7 +392,7 @@ mod tests {
             }
         };
         std::thread::scope(|scope| {
-            (1..=4).for_each(|seed: u64| drop(scope.spawn(move || work(seed * 0x1234_5678_9ABC_DEF1))));
+            (1..=4).for_each(|seed: u64| drop(scope.spawn(move || work(seed))));
         });
         assert!(hits.into_inner() > 10_000, "the test has to hit");
         cache.check();

@@ -18,8 +18,8 @@ fn volume(fingerprints: FingerprintMode) -> Core {
 }
 
 fn block(seed: u64) -> Vec<u8> {
-    let mut words = Random(seed);
-    (0..BLOCK_BYTES / 8).flat_map(|_| words.next().to_le_bytes()).collect()
+    let mut words = Random::new(seed);
+    (0..BLOCK_BYTES / 8).flat_map(|_| words.word().to_le_bytes()).collect()
 }
 
 fn write(core: &Core, map: u64, data: &[u8]) {

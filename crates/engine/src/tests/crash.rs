@@ -37,7 +37,7 @@ impl Run {
         // One seed in three has the complete index alone.
         let devices = Devices::new(DATA, if seed.is_multiple_of(3) { one_level() } else { two_levels() });
         let core = devices.open();
-        Self { random: Random(seed), devices, core, model: Model::default(), committed: Model::default() }
+        Self { random: Random::new(seed), devices, core, model: Model::default(), committed: Model::default() }
     }
 
     /// Content with duplicates, zero blocks and unique blocks.
@@ -48,11 +48,11 @@ impl Run {
             let id = match self.random.below(4) {
                 0 => 0,
                 1 | 2 => 1 + self.random.below(40),
-                _ => 1000 + self.random.next(),
+                _ => 1000 + self.random.word(),
             };
             if id > 0 {
-                let mut filler = Random(id);
-                block.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&filler.next().to_le_bytes()));
+                let mut filler = Random::new(id);
+                block.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&filler.word().to_le_bytes()));
             }
             bytes.extend_from_slice(&block);
         }
@@ -354,7 +354,7 @@ fn a_failed_flush_makes_the_volume_read_only_and_the_last_commit_survives() {
     assert!(run.core.commit().is_err());
     assert!(matches!(run.core.write(MapId(3), 0, &data, |_, _| ()), Err(Error::ReadOnly(_))));
     assert!(run.core.read(MapId(1), 0, data.len()).unwrap().iter().eq(&data), "reading goes on");
-    run.devices = run.devices.after_power_cut(&mut Random(1));
+    run.devices = run.devices.after_power_cut(&mut Random::new(1));
     run.core = run.devices.open();
     assert!(run.core.read(MapId(1), 0, data.len()).unwrap().iter().eq(&data));
     run.check();
@@ -364,8 +364,8 @@ fn a_failed_flush_makes_the_volume_read_only_and_the_last_commit_survives() {
 fn a_full_data_area_refuses_writes_and_takes_them_again_after_a_delete() {
     let run = Run::new(4);
     let unique = |n: u64| {
-        let mut filler = Random(n);
-        (0..(1 << 20) / 8).flat_map(|_| filler.next().to_le_bytes()).collect::<Vec<u8>>()
+        let mut filler = Random::new(n);
+        (0..(1 << 20) / 8).flat_map(|_| filler.word().to_le_bytes()).collect::<Vec<u8>>()
     };
     let mut written = 0;
     let refused = loop {

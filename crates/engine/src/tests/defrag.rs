@@ -38,10 +38,11 @@ impl Stitched {
         for (n, source) in (1..).zip(&sources) {
             core.write(MapId(n), 0, source, |_, _| ()).unwrap();
         }
-        let mut random = Random(3);
+        let mut random = Random::new(3);
         let mut content = Vec::new();
         while (content.len() as u64) < blocks * BLOCK {
-            let piece = 1 + random.below(piece_blocks_max);
+            let left = blocks - content.len() as u64 / BLOCK;
+            let piece = (1 + random.below(piece_blocks_max)).min(left);
             let source = random.below(SOURCES);
             let at = random.below(SOURCE_BLOCKS as u64 - piece);
             let to = Lbn(content.len() as u64 / BLOCK);

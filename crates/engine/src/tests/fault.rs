@@ -30,8 +30,8 @@ fn settings() -> Settings {
 }
 
 fn unique(key: u64, len: u64) -> Vec<u8> {
-    let mut filler = Random(key);
-    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| filler.next().to_le_bytes()).collect();
+    let mut filler = Random::new(key);
+    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| filler.word().to_le_bytes()).collect();
     bytes.truncate(len as usize);
     bytes
 }

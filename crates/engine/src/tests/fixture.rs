@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+pub use oncefs_toolbox::Random;
+
 use crate::core::Core;
 use crate::device::{Device, MemoryDevice};
 use crate::format::checkpoint::Checkpoint;
@@ -20,26 +22,11 @@ const MEMORY_BYTES: u64 = 2 << 20;
 /// The first map that is handed out: tests may name those below themselves.
 const FIRST_MAP: MapId = MapId(1 << 20);
 
-/// A small generator: a test prints its seed, and the seed repeats the run.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let mixed = self.0 ^ (self.0 >> 33);
-        mixed.wrapping_mul(0xFF51_AFD7_ED55_8CCD) >> 16
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
-
 /// Blocks that no other seed gives.
 #[cfg(not(feature = "schedules"))]
 pub fn unique(blocks: usize, seed: u64) -> Vec<u8> {
-    let mut filler = Random(seed);
-    (0..blocks * crate::BLOCK_BYTES / 8).flat_map(|_| filler.next().to_le_bytes()).collect()
+    let mut filler = Random::new(seed);
+    (0..blocks * crate::BLOCK_BYTES / 8).flat_map(|_| filler.word().to_le_bytes()).collect()
 }
 
 /// The complete index in memory, without a worker.

@@ -263,7 +263,7 @@ fn write_in_requests(core: &Core, map: u64, data: &[u8]) {
 #[test]
 fn random_requests_read_back_whatever_the_minimum() {
     for seed in 0..24 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let run_blocks_min = 1 + random.below(9) as u32;
         let base = if random.below(2) == 0 { one_level() } else { two_levels() };
         let min = (random.below(4) > 0).then_some(run_blocks_min);

@@ -70,7 +70,7 @@ fn explore<F: Fn(Random) + Copy + Send + Sync + 'static>(work: F) {
         let round = move || {
             run_round(seed, move || {
                 counter.fetch_add(1, Relaxed);
-                work(Random(seed));
+                work(Random::new(seed));
             })
         };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(round)) {
@@ -174,7 +174,7 @@ fn a_seed_repeats_its_schedules() {
         let sum = steps.clone();
         run_round(seed, move || {
             let roles = Roles { writers: 2, workers: 1, checkpointers: 1, releasers: 1, ..NOBODY };
-            run(Shape::small(), roles, Random(seed));
+            run(Shape::small(), roles, Random::new(seed));
             sum.fetch_add(shuttle::current::context_switches(), Relaxed);
         });
         steps.load(Relaxed)

@@ -130,8 +130,8 @@ struct File {
 
 /// A block tells its content by its first word, so that a reader can see whether it is whole.
 fn block_of(id: u64) -> Vec<u8> {
-    let mut words = Random(id);
-    let rest = (1..BLOCK_BYTES / 8).flat_map(|_| words.next().to_le_bytes());
+    let mut words = Random::new(id);
+    let rest = (1..BLOCK_BYTES / 8).flat_map(|_| words.word().to_le_bytes());
     id.to_le_bytes().into_iter().chain(rest).collect()
 }
 
@@ -146,7 +146,7 @@ fn content(random: &mut Random, blocks: u64) -> Vec<u8> {
     let id = |random: &mut Random| match random.below(4) {
         0 => None,
         1 => Some(1 + random.below(30)),
-        _ => Some(1 << 40 | random.next()),
+        _ => Some(1 << 40 | random.word()),
     };
     (0..blocks).flat_map(|_| id(random).map_or(vec![0; BLOCK_BYTES], block_of)).collect()
 }
@@ -169,7 +169,7 @@ impl Volume {
 
     /// Changes files of its own, reads them back, and now and then waits for a commit.
     fn write(&self, writer: u64, seed: u64) {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         while self.is_running() {
             let slot = (writer * FILES_PER_WRITER + random.below(FILES_PER_WRITER)) as usize;
             if random.below(8) == 0 {
@@ -234,7 +234,7 @@ impl Volume {
 
     /// Reads all files, whoever changes them meanwhile, and clones parts of them into a map that nobody compares.
     fn read(&self, seed: u64) {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let scratch = self.core.maps.take_id();
         while self.is_running() {
             let map = self.files[random.below(self.files.len() as u64) as usize].lock().map;
@@ -310,10 +310,10 @@ fn work_and_cut(
     let after_cut = thread::scope(|scope| {
         let volume = &volume;
         for writer in 0..WRITERS {
-            let seed = random.next();
+            let seed = random.word();
             scope.spawn(move || volume.write(writer, seed));
         }
-        for seed in [random.next(), random.next()] {
+        for seed in [random.word(), random.word()] {
             scope.spawn(move || volume.read(seed));
         }
         scope.spawn(|| volume.disturb());
@@ -346,7 +346,7 @@ fn threads_and_the_worker_agree_with_the_model_across_power_cuts() {
 
 fn stress(settings: Settings) {
     let seed = std::env::var("ONCEFS_STRESS_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let power = Power::default();
     let mut devices = Devices::new(DATA, settings);
     let mut files: Vec<File> =

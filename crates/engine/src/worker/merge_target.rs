@@ -230,7 +230,7 @@ mod tests {
     /// However counts and places are, repeated passes end with every visited reference in one block.
     #[test]
     fn passes_over_all_references_end_in_one_block() {
-        let mut random = crate::tests::fixture::Random(5);
+        let mut random = crate::tests::fixture::Random::new(5);
         for case in 0..500 {
             let mut refs: Vec<u64> = (0..2 + random.below(6)).map(|_| 10 + random.below(5)).collect();
             for pass in 0.. {

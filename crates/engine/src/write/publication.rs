@@ -137,8 +137,8 @@ mod tests {
         let settings = Settings { verify: Verify::Off, ..one_level() };
         let devices = Devices::new(Blocks(40_000), settings);
         let core = devices.open();
-        let mut random = Random(1);
-        let data: Vec<u8> = (0..32 * BLOCK_BYTES / 8).flat_map(|_| random.next().to_le_bytes()).collect();
+        let mut random = Random::new(1);
+        let data: Vec<u8> = (0..32 * BLOCK_BYTES / 8).flat_map(|_| random.word().to_le_bytes()).collect();
         core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
         core.checkpoint().unwrap();
         drop(core);

@@ -8,6 +8,7 @@ use oncefs_engine::format::keys;
 use oncefs_engine::{
     Change, DataPlace, FilePolicy, MapId, OpenOptions, PolicyOverride, Profile, Rank, Remedy, Store, VolumeSpec,
 };
+use oncefs_toolbox::Random;
 use tempfile::TempDir;
 
 use crate::format::dirent::{self, Names, Place};
@@ -479,10 +480,9 @@ fn many_faults_at_once_are_mended_and_other_files_keep_their_bytes() {
         let volume = Volume::new();
         let store = volume.store();
         let broken = Broken { store: &store, seed: crate::file_system::name_seed(&store) };
-        let mut random: u64 = seed;
+        let mut random = Random::new(seed);
         for _ in 0..1 + seed % 7 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            harm(&volume, &broken, random >> 33);
+            harm(&volume, &broken, random.word() >> 33);
         }
         volume.mend(&store);
         store.close().unwrap();

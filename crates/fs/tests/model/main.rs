@@ -8,13 +8,12 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-mod random;
 mod reference;
 mod steps;
 
 use common::Volume;
 use oncefs_fs::AtimePolicy;
-use random::Random;
+use oncefs_toolbox::Random;
 use steps::Run;
 
 /// Steps of each run, unless the environment says otherwise.

@@ -9,8 +9,8 @@ use oncefs_fs::{
 };
 
 use crate::common::{ROOT, Volume, at, contradictions, names};
-use crate::random::Random;
 use crate::reference::{Node, Reference};
+use oncefs_toolbox::Random;
 
 const FILE_BYTES_MAX: u64 = 200_000;
 const NODES_MAX: usize = 120;

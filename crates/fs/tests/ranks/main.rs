@@ -11,6 +11,7 @@ mod volume;
 use common::file;
 use oncefs_engine::{BLOCK_BYTES, BackgroundStep, DefragOptions, Rank};
 use oncefs_fs::{FileSystem, Ino, SetAttributes, XattrMode};
+use oncefs_toolbox::Random;
 
 use volume::{
     BLOCK, BY_CALLER, Volume, assert_sound, counted, effective_policy, rank, rank_of, read_at_random, read_in_sequence,
@@ -407,23 +408,11 @@ fn bounds_of_zero_rank_within_a_second_and_come_to_an_end() {
     }
 }
 
-/// A small generator (xorshift64*).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) % end
-    }
-}
-
 /// Files are used, time passes and jumps, the volume is closed, or loses its power: whatever happens, everything agrees,
 /// and no file is forgotten.
 fn use_at_random(seed: u64) {
     const FILES: u64 = 12;
-    let mut random = Random(seed * 2 + 1);
+    let mut random = Random::new(seed);
     let mut volume = Volume::new();
     let mut fs = volume.open();
     let mut day = 0;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use oncefs_sim::{Reader, Recording, Source, Tree};
 
 use super::failure::{Failure, exit};
-use super::replay::{FormatName, open};
+use super::input::{FormatName, open};
 
 /// Looks at directory trees.
 pub fn tree(roots: &[PathBuf]) -> Result<Tree, Failure> {

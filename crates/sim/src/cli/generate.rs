@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use clap::Args;
 use oncefs_sim::{
-    Copied, CopiedSpec, CopyTable, Distance, Event, Mixed, MixedSpec, Oracle, Random, Source, TWINS, Truth, write_lines,
+    Copied, CopiedSpec, CopyTable, Distance, Event, Mixed, MixedSpec, Oracle, Source, TWINS, Truth, write_lines,
 };
+use oncefs_toolbox::Random;
 
 use super::failure::{Failure, exit};
-use super::replay::FormatName;
-use super::unless_closed;
+use super::input::FormatName;
+use super::output::unless_closed;
 
 const GENERATE_AFTER: &str = "\
 Distances are in blocks: uniform:MAX, lognormal:MEDIAN:SIGMA (sigma of the natural logarithm), pareto:MIN:ALPHA.
@@ -131,7 +132,7 @@ fn source(arguments: &GenerateArgs) -> Result<Box<dyn Source>, Failure> {
 fn copied(arguments: &GenerateArgs, path: &Path) -> Result<Box<dyn Source>, Failure> {
     let text = std::fs::read_to_string(path).map_err(|e| Failure::with(path.display(), e))?;
     let whole = CopyTable::parse(&text).map_err(|e| Failure::with(path.display(), e))?;
-    let table = whole.sampled(arguments.blocks, &mut Random::new(arguments.seed));
+    let table = whole.sampled(arguments.blocks, &mut Random::mixed(arguments.seed));
     let percent = |table: &CopyTable| 100.0 * table.duplicate_share();
     eprintln!("{}: {:.2} % duplicates, {:.2} % in the sample", path.display(), percent(&whole), percent(&table));
     let run_blocks = arguments.run_blocks as u64;

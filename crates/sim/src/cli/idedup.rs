@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use oncefs_sim::{FilerResult, Filers, Idedup, IdedupOptions};
 
+use super::corpus;
 use super::failure::Failure;
-use super::replay::FormatName;
-use super::{corpus, print, write_plots};
+use super::input::FormatName;
+use super::output::{print, write_plots};
 
 const IDEDUP_AFTER: &str = "\
 Traces, distances and memory are scaled alike; files keep their sizes.

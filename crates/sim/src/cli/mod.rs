@@ -4,15 +4,14 @@ mod corpus;
 mod failure;
 mod generate;
 mod idedup;
+mod input;
+mod output;
 mod ranks;
 mod record;
 mod replay;
-mod size;
 mod twins;
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
-use std::path::Path;
 
 use clap::{Parser, Subcommand};
 
@@ -27,7 +26,11 @@ Example:
 'oncefs-sim COMMAND --help' says more. docs/sim.md says what is modelled and what is assumed.";
 
 #[derive(Debug, Parser)]
-#[command(name = "oncefs-sim", version, about = "Replays traces through oncefs's dedup decisions and through others'")]
+#[command(
+    name = "oncefs-sim",
+    version,
+    about = "Replays traces through the dedup decisions of oncefs and of other designs"
+)]
 #[command(after_help = ABOUT_AFTER, disable_help_subcommand = true, subcommand_required = true)]
 struct Cli {
     #[command(subcommand)]
@@ -36,7 +39,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Replay a trace and say what each design found
+    /// Replay a trace and show what each design found
     Replay(replay::ReplayArgs),
     /// Record a directory tree as a trace
     Record(record::RecordArgs),
@@ -44,9 +47,9 @@ enum Command {
     Generate(generate::GenerateArgs),
     /// Compare all designs on twins of SmartDedup's six phone traces
     Twins(twins::TwinsArgs),
-    /// iDedup's experiments on twins of its two traces, and SmartDedup's with short runs
+    /// Run iDedup's experiments on twins of its two traces, and SmartDedup's with short runs
     Idedup(idedup::IdedupArgs),
-    /// Rank the files of directories or traces, and say what dedup by rank saves
+    /// Rank the files of directories or traces, and show what deduplication by rank saves
     Ranks(ranks::RanksArgs),
 }
 
@@ -61,28 +64,6 @@ pub fn run(arguments: Vec<OsString>) -> Result<(), Failure> {
         Ok(Cli { command: Command::Ranks(arguments) }) => ranks::run(&arguments),
         Err(error) => explain(&error),
     }
-}
-
-/// Writes to stdout. A reader that has had enough, as `head`, is no failure.
-fn print(text: &str) -> Result<(), Failure> {
-    let mut stdout = std::io::stdout().lock();
-    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-    written.or_else(unless_closed).map_err(|e| Failure::with("stdout", e))
-}
-
-/// Writes files by name, with their text, into a directory, which is made if need be.
-fn write_plots(plots: Vec<(String, String)>, dir: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(dir).map_err(|e| Failure::with(dir.display(), e))?;
-    for (name, svg) in plots {
-        let path = dir.join(name);
-        std::fs::write(&path, svg).map_err(|e| Failure::with(path.display(), e))?;
-    }
-    Ok(())
-}
-
-/// A closed pipe is the reader's choice; other errors stay.
-fn unless_closed(error: io::Error) -> io::Result<()> {
-    if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) }
 }
 
 /// Help goes to stdout; anything else becomes one line.

@@ -7,9 +7,10 @@ use clap::Args;
 use oncefs_dedup::RankRule;
 use oncefs_sim::{RankedCorpus, RanksOptions, ranks_table, runs_table};
 
+use super::corpus;
 use super::failure::{Failure, exit};
-use super::replay::FormatName;
-use super::{corpus, print};
+use super::input::FormatName;
+use super::output::print;
 
 const RANKS_AFTER: &str = "\
 Ranks are those that monitor and ranker of a mount would have given, had it seen the trace's requests and no others.

@@ -9,8 +9,8 @@ use oncefs_sim::{Event, Source, Tree, write_lines};
 
 use super::corpus;
 use super::failure::Failure;
-use super::replay::FormatName;
-use super::unless_closed;
+use super::input::FormatName;
+use super::output::unless_closed;
 
 const RECORD_AFTER: &str = "\
 A file is written when it was modified last and, if it was accessed after that, read when it was accessed last; both

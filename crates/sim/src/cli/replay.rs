@@ -1,38 +1,14 @@
 //! `oncefs-sim replay`: what each design finds in a trace.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
-use oncefs_sim::{
-    Design, DesignChoice, Format, Idle, Oracle, Outcome, Reader, Settings, Table, Threshold, Truth, replay,
-};
+use clap::Args;
+use oncefs_sim::{Design, DesignChoice, Idle, Oracle, Outcome, Reader, Settings, Threshold, Truth, replay};
+use oncefs_toolbox::{Table, sizes};
 
-use super::failure::{Failure, exit};
-use super::print;
-use super::size::Size;
-
-/// Read at once from the trace.
-const BUFFER_BYTES: usize = 1 << 20;
-
-/// Formats by name.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum FormatName {
-    /// [ts ns] [pid] [process] [lba] [sectors] [W|R] [major] [minor] [md5 per 4096 or 512 bytes]
-    Fiu,
-    /// [ts ns] [file] [lbn] [md5], one written block of 4096 bytes per line; - for the md5: one that is read
-    Four,
-}
-
-impl From<FormatName> for Format {
-    fn from(name: FormatName) -> Self {
-        match name {
-            FormatName::Fiu => Self::Fiu,
-            FormatName::Four => Self::Four,
-        }
-    }
-}
+use super::failure::Failure;
+use super::input::{FormatName, open};
+use super::output::print;
 
 /// Arguments of `replay`.
 #[derive(Debug, Args)]
@@ -44,8 +20,8 @@ pub struct ReplayArgs {
     #[arg(long, default_value = "fiu")]
     pub format: FormatName,
     /// Memory for finding duplicates
-    #[arg(long, default_value = "3.5M", value_name = "SIZE")]
-    pub memory: Size,
+    #[arg(long, default_value = "3.5M", value_name = "SIZE", value_parser = memory)]
+    pub memory: u64,
     /// A design, see below; repeat for several [default: oncefs, lru, caftl, dmdedup]
     #[arg(long = "design", value_name = "NAME")]
     pub designs: Vec<DesignChoice>,
@@ -60,15 +36,26 @@ pub struct ReplayArgs {
     pub prefix_bits: Option<u32>,
 }
 
+/// More than a design is ever given, and so little that no sum of sizes overflows.
+const MEMORY_BYTES_MAX: u64 = 1 << 50;
+
+fn memory(text: &str) -> Result<u64, String> {
+    match sizes::parse(text)? {
+        bytes if bytes < MEMORY_BYTES_MAX => Ok(bytes),
+        _ => Err(format!("'{text}' is too much memory to model: give less than 1P")),
+    }
+}
+
 fn after_help() -> String {
     let designs: Vec<String> = DesignChoice::ALL.iter().map(|(_, name, what)| format!("  {name:<22} {what}")).collect();
     format!(
         "Designs:\n{}\n\nThe trace is read line by line. Memory is taken for the oracle and the volumes: some 200 bytes for \
-         every block that is live at a time.\n\nExamples:
+         every block that is live at a time.\n\n{}\n\nExamples:
   oncefs-sim replay homes.1.blkparse --memory 3.5M
   oncefs-sim replay trace.txt --format four --design oncefs --design oncefs-inline --idle 5000r
   zcat mail-01.gz | oncefs-sim replay - --design oncefs --run-blocks-min 4",
-        designs.join("\n")
+        designs.join("\n"),
+        sizes::HELP
     )
 }
 
@@ -78,7 +65,7 @@ pub fn run(arguments: &ReplayArgs) -> Result<(), Failure> {
     let choices = if arguments.designs.is_empty() { &default[..] } else { &arguments.designs };
     let ReplayArgs { memory, prefix_bits, run_blocks_min, .. } = *arguments;
     let threshold = Threshold::Fixed(run_blocks_min);
-    let settings = Settings { memory: memory.0, directory_beside: false, prefix_bits, threshold, extends: false };
+    let settings = Settings { memory, directory_beside: false, prefix_bits, threshold, extends: false };
     let mut designs: Vec<Box<dyn Design>> = choices.iter().map(|choice| choice.build(settings)).collect();
     let mut borrowed: Vec<&mut dyn Design> = designs.iter_mut().map(|design| &mut **design as _).collect();
     let mut oracle = Oracle::default();
@@ -93,15 +80,6 @@ pub fn run(arguments: &ReplayArgs) -> Result<(), Failure> {
     let outcomes = choices.iter().zip(&designs).map(|(choice, design)| (choice.name(), design.outcome()));
     let head = format!("{} write requests, {} read requests", requests.writes, requests.reads);
     print(&format!("{head}\n{}\n{}", told(&truth), table(&truth, outcomes)))
-}
-
-/// Opens a trace; - is stdin.
-pub fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
-    if path == Path::new("-") {
-        return Ok(Box::new(std::io::stdin().lock()));
-    }
-    let file = File::open(path).map_err(|e| Failure::new(exit::FAILED, format!("{}: {e}", path.display())))?;
-    Ok(Box::new(BufReader::with_capacity(BUFFER_BYTES, file)))
 }
 
 fn told(truth: &Truth) -> String {
@@ -159,4 +137,20 @@ fn table<'a>(truth: &Truth, outcomes: impl Iterator<Item = (&'a str, Outcome)>) 
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_with_units_and_fractions() {
+        let cases = [("4096", 4096), ("3.5M", 3_670_016), ("64k", 65_536), ("1GiB", 1 << 30), ("0", 0)];
+        for (text, bytes) in cases {
+            assert_eq!(memory(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "M", "-1", "1X", "1.2.3M", "9999999T", "1e9"] {
+            assert!(memory(text).is_err(), "{text}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use oncefs_sim::{Comparison, ComparisonOptions, Idle};
 
 use super::failure::Failure;
-use super::{print, write_plots};
+use super::output::{print, write_plots};
 
 const TWINS_AFTER: &str = "\
 Traces, addresses, distances and memory are scaled alike: at scale 16 a memory of 1 MB is 64 KiB.

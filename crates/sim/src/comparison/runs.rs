@@ -1,4 +1,4 @@
-//! Which replays there are, and their doing.
+//! Which replays there are, and how they are run.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -30,7 +30,7 @@ pub(super) const EVICTIONS: [DesignChoice; 3] =
 const RUN_BLOCKS_MIN: [u32; 3] = [2, 3, 4];
 
 impl Comparison {
-    /// Makes the twins and replays them; `tell` hears of every replay that is done.
+    /// Makes the twins and replays them; `tell` is called after each replay.
     pub fn run(options: ComparisonOptions, tell: &(impl Fn(&str) + Sync)) -> Self {
         let twins = options.traces.iter().map(|trace| run_twin(TWINS[trace - 1], &options, tell)).collect();
         Self { options, twins }

@@ -3,7 +3,7 @@
 use super::runs::{EVICTIONS, SWEPT};
 use super::{Comparison, MemoryPoint, Run, TwinResult};
 use crate::design_choice::DesignChoice;
-use crate::table::Table;
+use oncefs_toolbox::Table;
 
 /// Duplicates in percent of the writes that SmartDedup states without and with the disk level: trace, whether with 1 MB
 /// (else with more, it does not say how much), and both figures.

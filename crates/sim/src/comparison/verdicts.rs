@@ -2,7 +2,7 @@
 
 use super::{Comparison, MemoryPoint, TwinResult};
 use crate::design_choice::DesignChoice;
-use crate::table::Table;
+use oncefs_toolbox::Table;
 
 /// Of LRU's duplicates, in-line, that eviction of groups has to find: SmartDedup's figure 8 loses 3 % at most.
 const OF_LRU_MIN: f64 = 0.97;

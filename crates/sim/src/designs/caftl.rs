@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 
 use hashbrown::HashMap;
+use lru::LruCache;
 use oncefs_dedup::Pbn;
 
-use super::Outcome;
+use super::design::Outcome;
 use super::inline::{Index, Lookup};
-use crate::lru::Lru;
 use crate::trace::Content;
 
 /// A fingerprint of 16 bytes (MD5, as SmartDedup's comparison uses), an address of 4 and a count of 1. CAFTL sorts its
@@ -33,7 +33,8 @@ pub struct CaftlOptions {
 /// CAFTL's fingerprint store.
 pub struct Caftl {
     sampling: bool,
-    prehashes: Option<Lru<u32, ()>>,
+    prehashes: Option<LruCache<u32, ()>>,
+    prehashes_max: usize,
     entries: HashMap<Content, Entry>,
     /// Fewest references first, among equals the oldest.
     order: BTreeSet<(u32, u64, Content)>,
@@ -56,11 +57,23 @@ impl Caftl {
     /// An empty store.
     pub fn new(options: CaftlOptions) -> Self {
         let prehash_bytes = if options.prehash { options.memory / PREHASH_SHARE } else { 0 };
-        let prehashes = options.prehash.then(|| Lru::new((prehash_bytes / PREHASH_BYTES) as usize));
+        let prehashes = options.prehash.then(LruCache::unbounded);
+        let prehashes_max = (prehash_bytes / PREHASH_BYTES) as usize;
         let entries_max = ((options.memory - prehash_bytes) / ENTRY_BYTES) as usize;
         let (entries, order) = (HashMap::new(), BTreeSet::new());
         let sampling = options.sampling;
-        Self { sampling, prehashes, entries, order, entries_max, next: 0, sample: None, memory_bytes: 0, evicted: 0 }
+        Self {
+            sampling,
+            prehashes,
+            prehashes_max,
+            entries,
+            order,
+            entries_max,
+            next: 0,
+            sample: None,
+            memory_bytes: 0,
+            evicted: 0,
+        }
     }
 
     /// Whether the block's CRC32 was seen before; from now on it was. The store knows that of its own entries.
@@ -69,7 +82,10 @@ impl Caftl {
         // 32 bits of the content's identity collide as often as a CRC32 of different contents does.
         let prehash = content.tag().0 as u32;
         let passes = prehashes.get(&prehash).is_some() || self.entries.contains_key(&content);
-        prehashes.insert(prehash, ());
+        prehashes.put(prehash, ());
+        if prehashes.len() > self.prehashes_max {
+            prehashes.pop_lru();
+        }
         passes
     }
 

@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
+use lru::LruCache;
 use oncefs_dedup::Pbn;
 
-use super::Outcome;
+use super::design::Outcome;
 use super::inline::{Index, Lookup};
 use super::lru::LruIndex;
-use crate::lru::Lru;
 use crate::trace::Content;
 
 /// A node, and the unit of reading and writing.
@@ -38,7 +38,7 @@ pub struct DmdedupTree {
     /// By the least key of each leaf: its entries.
     leaves: BTreeMap<u128, u64>,
     /// Leaves in memory; true: changed since they were written.
-    cache: Lru<u128, bool>,
+    cache: LruCache<u128, bool>,
     cache_leaves: u64,
     requests: u64,
     reads: u64,
@@ -49,7 +49,7 @@ impl DmdedupTree {
     /// An empty tree, and a cache of as many leaves as fit into `memory` bytes, at least one.
     pub fn new(memory: u64) -> Self {
         let cache_leaves = (memory / NODE_BYTES).max(1);
-        let (pbns, cache) = (HashMap::new(), Lru::new(cache_leaves as usize));
+        let (pbns, cache) = (HashMap::new(), LruCache::unbounded());
         let leaves = BTreeMap::from([(0, 0)]);
         Self { pbns, leaves, cache, cache_leaves, requests: 0, reads: 0, writes: 0 }
     }
@@ -69,8 +69,10 @@ impl DmdedupTree {
     }
 
     fn keep(&mut self, leaf: u128, is_changed: bool) {
-        if let Some((_, true)) = self.cache.insert(leaf, is_changed) {
-            self.writes += 1;
+        self.cache.put(leaf, is_changed);
+        if self.cache.len() as u64 > self.cache_leaves {
+            let evicted = self.cache.pop_lru();
+            self.writes += u64::from(evicted.is_some_and(|(_, was_changed)| was_changed));
         }
     }
 
@@ -97,7 +99,7 @@ impl DmdedupTree {
     fn flush(&mut self) {
         let mut kept = Vec::new();
         let mut changed = 0;
-        while let Some((leaf, is_changed)) = self.cache.remove_oldest() {
+        while let Some((leaf, is_changed)) = self.cache.pop_lru() {
             changed += u64::from(is_changed);
             kept.push(leaf);
         }

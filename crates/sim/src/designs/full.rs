@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 use oncefs_dedup::Pbn;
 
-use super::Outcome;
+use super::design::Outcome;
 use super::inline::{Index, Lookup};
 use super::lru::FINGERPRINT_BYTES;
 use crate::trace::Content;

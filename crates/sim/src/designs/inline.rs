@@ -2,7 +2,7 @@
 
 use oncefs_dedup::Pbn;
 
-use super::{Design, Outcome};
+use super::design::{Design, Outcome};
 use crate::trace::{Content, Write};
 use crate::volume::{Released, Volume};
 

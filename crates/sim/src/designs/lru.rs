@@ -1,10 +1,10 @@
 //! Plain LRU of single fingerprints: the yardstick of SmartDedup's figure 8.
 
+use lru::LruCache;
 use oncefs_dedup::Pbn;
 
-use super::Outcome;
+use super::design::Outcome;
 use super::inline::{Index, Lookup};
-use crate::lru::Lru;
 use crate::trace::Content;
 
 /// Memory per fingerprint in SmartDedup's store: 40 MB hold 1.3 million, tree included (section 3.2).
@@ -12,8 +12,11 @@ pub const FINGERPRINT_BYTES: u64 = 32;
 
 /// The fingerprints used last.
 pub struct LruIndex {
-    order: Lru<Content, Pbn>,
+    order: LruCache<Content, Pbn>,
     entry_bytes: u64,
+    /// How many it may hold.
+    entries_allowed: usize,
+    /// How many it held at most.
     entries_max: usize,
     evicted: u64,
 }
@@ -21,24 +24,28 @@ pub struct LruIndex {
 impl LruIndex {
     /// As many entries of `entry_bytes` as fit into `memory` bytes.
     pub fn new(memory: u64, entry_bytes: u64) -> Self {
-        let order = Lru::new((memory / entry_bytes) as usize);
-        Self { order, entry_bytes, entries_max: 0, evicted: 0 }
+        let entries_allowed = (memory / entry_bytes) as usize;
+        Self { order: LruCache::unbounded(), entry_bytes, entries_allowed, entries_max: 0, evicted: 0 }
     }
 }
 
 impl Index for LruIndex {
     fn find(&mut self, _position: usize, content: Content) -> Lookup {
-        self.order.get(&content).map_or(Lookup::Missed, Lookup::Found)
+        self.order.get(&content).map_or(Lookup::Missed, |pbn| Lookup::Found(*pbn))
     }
 
     fn insert(&mut self, content: Content, pbn: Pbn) {
-        self.evicted += u64::from(self.order.insert(content, pbn).is_some());
+        self.order.put(content, pbn);
+        if self.order.len() > self.entries_allowed {
+            self.order.pop_lru();
+            self.evicted += 1;
+        }
         self.entries_max = self.entries_max.max(self.order.len());
     }
 
     fn recount(&mut self, content: Content, pbn: Pbn, count: u32) {
-        if count == 0 && self.order.peek(&content) == Some(pbn) {
-            self.order.remove(&content);
+        if count == 0 && self.order.peek(&content) == Some(&pbn) {
+            self.order.pop(&content);
         }
     }
 
@@ -58,6 +65,8 @@ impl Index for LruIndex {
 
 #[cfg(test)]
 mod tests {
+    use oncefs_toolbox::Random;
+
     use super::*;
     use crate::designs::{Design, Inline};
     use crate::testing::replayed;
@@ -74,6 +83,46 @@ mod tests {
         assert_eq!((outcome.found_inline, outcome.demoted), (2, 2));
         // First in, first out would have kept 2.
         assert_eq!(replayed(&mut two(), &[1, 2, 1, 3, 2]).found_inline, 1);
+    }
+
+    #[test]
+    fn it_forgets_exactly_what_a_list_by_last_use_forgets() {
+        for seed in 0..10 {
+            let mut random = Random::mixed(seed);
+            let mut index = LruIndex::new(8 * 10, 10);
+            // Oldest first.
+            let mut list: Vec<(Content, Pbn)> = Vec::new();
+            for step in 0..5_000 {
+                let content = Content::numbered(random.scaled(16));
+                let place = list.iter().position(|(listed, _)| *listed == content);
+                let listed = place.map(|place| list.remove(place));
+                match random.scaled(4) {
+                    0 => listed.into_iter().for_each(|(_, pbn)| index.recount(content, pbn, 0)),
+                    1 => {
+                        let expected = listed.map_or(Lookup::Missed, |(_, pbn)| Lookup::Found(pbn));
+                        assert_eq!(index.find(0, content), expected, "seed {seed}, step {step}");
+                        list.extend(listed);
+                    }
+                    _ => {
+                        let evicted = (list.len() == 8).then(|| list.remove(0));
+                        let before = index.outcome().demoted;
+                        index.insert(content, Pbn(step));
+                        assert_eq!(index.outcome().demoted - before, u64::from(evicted.is_some()));
+                        list.push((content, Pbn(step)));
+                    }
+                }
+                assert_eq!(index.outcome().entries, list.len() as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn without_room_nothing_is_kept() {
+        let mut index = LruIndex::new(9, 10);
+        index.insert(Content::numbered(1), Pbn(2));
+        assert_eq!(index.find(0, Content::numbered(1)), Lookup::Missed);
+        let Outcome { memory_bytes, entries, demoted, .. } = index.outcome();
+        assert_eq!((memory_bytes, entries, demoted), (0, 0, 1));
     }
 
     #[test]

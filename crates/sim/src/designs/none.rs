@@ -2,7 +2,7 @@
 
 use oncefs_dedup::Pbn;
 
-use super::Outcome;
+use super::design::Outcome;
 use super::inline::{Index, Lookup};
 use crate::trace::Content;
 

@@ -15,7 +15,7 @@ use oncefs_dedup::{
 
 use std::time::Duration;
 
-use super::{Design, Outcome};
+use super::design::{Design, Outcome};
 use crate::trace::{Content, Place, Read, Write};
 use crate::volume::{Released, Volume};
 use run_rule::RunRules;
@@ -144,7 +144,7 @@ impl Oncefs {
         let run_blocks_min = self.rules.run_blocks_min(first.file);
         let before = self.run_before(first, run_blocks_min - 1);
         let mut holders = self.holders_of(contents, before.last().copied());
-        // What was stored while it was open is no holder of its own content.
+        // What was stored while it was open does not hold its own content.
         for (at, holders) in holders.iter_mut().enumerate().take(tail_blocks) {
             holders.retain(|pbn| Some(*pbn) != self.volume.at(first.plus(at)));
         }

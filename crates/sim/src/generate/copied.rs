@@ -5,9 +5,11 @@
 
 use std::time::Duration;
 
-use super::{CopyTable, Distance, blocks_to_end, place};
-use crate::random::Random;
+use super::address::{blocks_to_end, place};
+use super::copies::CopyTable;
+use super::distance::Distance;
 use crate::trace::{Content, Event, Source, TraceError, Write};
+use oncefs_toolbox::Random;
 
 /// What the trace shall be like.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +50,7 @@ struct Run {
 impl Copied {
     /// Puts all copies in order: 24 bytes of memory a run.
     pub fn new(spec: &CopiedSpec) -> Self {
-        let mut random = Random::new(spec.seed);
+        let mut random = Random::mixed(spec.seed);
         let blocks = spec.table.blocks() as u64;
         let mut runs = Vec::new();
         let mut first = 0;

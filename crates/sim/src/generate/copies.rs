@@ -1,6 +1,6 @@
 //! DEDISbench's tables: how many contents have how many copies.
 
-use crate::random::Random;
+use oncefs_toolbox::Random;
 
 /// Contents with the same number of copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn a_sample_keeps_the_share_of_duplicates() {
         let table = CopyTable::parse("0 500000\n1 100000\n9 30000\n99 100").unwrap();
-        let sample = table.sampled(50_000, &mut Random::new(1));
+        let sample = table.sampled(50_000, &mut Random::mixed(1));
         assert!((sample.blocks() as f64 / 50_000.0 - 1.0).abs() < 0.03, "{} blocks", sample.blocks());
         assert!((sample.duplicate_share() - table.duplicate_share()).abs() < 0.02);
     }

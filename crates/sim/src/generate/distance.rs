@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::random::Random;
+use oncefs_toolbox::Random;
 
 /// Distances in blocks written, at least 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,7 +77,7 @@ mod tests {
     /// Share of draws that are at most `limit`.
     fn share_within(distance: &str, limit: u64) -> f64 {
         let distance: Distance = distance.parse().unwrap();
-        let mut random = Random::new(3);
+        let mut random = Random::mixed(3);
         (0..100_000).filter(|_| distance.draw(&mut random) <= limit).count() as f64 / 1e5
     }
 

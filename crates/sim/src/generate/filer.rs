@@ -7,10 +7,11 @@
 
 use std::time::Duration;
 
-use super::Distance;
+use super::address::FILE_FIRST;
+use super::distance::Distance;
 use super::history::History;
-use crate::random::Random;
 use crate::trace::{Content, Event, Place, Read, Source, TraceError, Write};
+use oncefs_toolbox::Random;
 
 /// Blocks of a request at most: CIFS's 64 KiB.
 const REQUEST_BLOCKS_MAX: u64 = 16;
@@ -156,7 +157,7 @@ impl Filer {
     /// Begins a trace; an error names what is wrong with the specification.
     pub fn new(spec: FilerSpec) -> Result<Self, String> {
         spec.check()?;
-        let random = Random::new(spec.seed);
+        let random = Random::mixed(spec.seed);
         let (history, files, bursts) = (History::default(), Vec::new(), [Vec::new(), Vec::new()]);
         Ok(Self { spec, random, history, files, bursts, made: Made::default(), burst: Burst::default() })
     }
@@ -242,7 +243,7 @@ impl Filer {
         if self.behind(self.spec.overwrites, self.made.overwrites) <= 0.0 {
             return None;
         }
-        let drawn = (0..SOURCES_TRIED).map(|_| self.random.below(self.files.len() as u64)).collect::<Vec<u64>>();
+        let drawn = (0..SOURCES_TRIED).map(|_| self.random.scaled(self.files.len() as u64)).collect::<Vec<u64>>();
         drawn.into_iter().find(|file| self.files[*file as usize].texture == texture)
     }
 
@@ -277,7 +278,7 @@ impl Filer {
         while at < end {
             let class = self.next_short_class();
             let (least, most) = SHORT_CLASSES[class];
-            let wanted = least + self.random.below(most - least + 1);
+            let wanted = least + self.random.scaled(most - least + 1);
             let (source, blocks) = self.source(wanted.min(end - at), least);
             self.made.short[class] += blocks;
             self.write_run(at, source, blocks);
@@ -387,7 +388,7 @@ impl Filer {
 
 /// A distance, or any up to `most` if it is beyond.
 fn within(distance: u64, most: u64, random: &mut Random) -> u64 {
-    if distance <= most { distance } else { 1 + random.below(most) }
+    if distance <= most { distance } else { 1 + random.scaled(most) }
 }
 
 impl Source for Filer {
@@ -400,7 +401,7 @@ impl Source for Filer {
         }
         let burst = &mut self.burst;
         let (lbn, blocks) = burst.requests[burst.next];
-        let (time, place) = (burst.time, Place { file: super::FILE_FIRST + burst.file, lbn });
+        let (time, place) = (burst.time, Place { file: FILE_FIRST + burst.file, lbn });
         burst.next += 1;
         burst.time += REQUEST_EVERY;
         if !burst.is_write {

@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use super::{Distance, FilerSpec, TWINS};
+use super::distance::Distance;
+use super::filer::FilerSpec;
+use super::twins::TWINS;
 
 /// Blocks of 4096 bytes in a GB of the papers' (10^9 bytes).
 const BLOCKS_PER_GB: f64 = 1e9 / 4096.0;

@@ -1,4 +1,4 @@
-//! What the generator has written so far: it has to know to repeat it.
+//! What the generator has written so far, which it needs to repeat it.
 
 /// Every written block, and what every address holds. 8 bytes a write, 8 an address and a content.
 #[derive(Clone, Debug, Default)]

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use super::address::{blocks_to_end, place};
+use super::distance::Distance;
 use super::history::History;
-use super::{Distance, blocks_to_end, place};
-use crate::random::Random;
 use crate::trace::{Content, Event, Source, TraceError, Write};
+use oncefs_toolbox::Random;
 
 /// Writes around the drawn one among which a source is sought whose content some address still holds: real duplicates
 /// copy what is there.
@@ -73,7 +74,7 @@ impl Mixed {
     /// Begins a trace; an error names what is wrong with the specification.
     pub fn new(spec: MixedSpec) -> Result<Self, String> {
         spec.check()?;
-        let random = Random::new(spec.seed);
+        let random = Random::mixed(spec.seed);
         let (history, run) = (History::default(), Vec::new());
         Ok(Self { spec, random, history, duplicates: 0, overwrites: 0, address: 0, run, handed_out: 0 })
     }

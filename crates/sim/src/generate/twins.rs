@@ -7,7 +7,8 @@
 
 use std::time::Duration;
 
-use super::{Distance, MixedSpec};
+use super::distance::Distance;
+use super::mixed::MixedSpec;
 
 const SECONDS_PER_DAY: u64 = 86_400;
 /// Blocks of 4096 bytes in a GB of the paper's (10^9 bytes).

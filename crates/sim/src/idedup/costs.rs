@@ -1,7 +1,6 @@
 //! What a threshold costs: savings lost, and read time added.
 
-use super::runs::{MEMORY_MIB, THRESHOLDS};
-use super::{FilerResult, IdedupRun, Index, Limit, RunResult};
+use super::experiment::{FilerResult, IdedupRun, Index, Limit, MEMORY_MIB, RunResult, THRESHOLDS};
 use crate::device::{DEVICES, DeviceModel};
 
 /// Whose read time counts, and in which unit.

@@ -1,9 +1,11 @@
 //! The charts of `docs/results/sim-idedup.md`, each drawn as the paper's figure is.
 
 use super::costs::{Reading, limits};
-use super::runs::{CACHE_PERCENTS, MEMORY_MIB, PHONE_THRESHOLDS, SCANT_MEMORIES_MIB, THRESHOLDS};
+use super::experiment::{
+    CACHE_PERCENTS, FilerResult, Filers, Idedup, IdedupRun, Index, Limit, MEMORY_MIB, PHONE_THRESHOLDS, RunResult,
+    SCANT_MEMORIES_MIB, THRESHOLDS,
+};
 use super::tables::{LENGTHS, TIMES_MS};
-use super::{FilerResult, Filers, Idedup, IdedupRun, Index, Limit, RunResult};
 use crate::device::{DEVICES, DISK};
 use oncefs_plot::{Bars, Chart, Series};
 

@@ -1,4 +1,4 @@
-//! Which replays there are, and their doing.
+//! Which replays there are, and how they are run.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Mutex;
@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use oncefs_dedup::Eviction;
 
-use super::{FilerResult, Filers, Idedup, IdedupOptions, IdedupRun, Index, Limit, Made, RunResult};
+use super::experiment::{
+    CACHE_PERCENTS, FilerResult, Filers, Idedup, IdedupOptions, IdedupRun, Index, Limit, MEMORY_MIB, Made,
+    PHONE_THRESHOLDS, RunResult, SCANT_MEMORIES_MIB, THRESHOLDS,
+};
 use crate::comparison::bytes_for;
 use crate::design_choice::{DesignChoice, Settings};
 use crate::designs::{Design, Threshold, with_skipped_buffer};
@@ -19,16 +22,6 @@ use crate::served::{Served, read_cold};
 use crate::trace::{Event, Place, Read, Recording, Source};
 use crate::volume::Volume;
 
-/// The paper's thresholds.
-pub(super) const THRESHOLDS: [u32; 4] = [1, 2, 4, 8];
-/// Of SmartDedup's figure 12.
-pub(super) const PHONE_THRESHOLDS: [u32; 4] = [1, 2, 3, 4];
-/// The paper's caches: 1, 0.5 and 0.25 GB.
-pub(super) const CACHE_PERCENTS: [u64; 3] = [100, 50, 25];
-/// The paper's machine: 8 GB.
-pub(super) const MEMORY_MIB: u64 = 8_192;
-/// Machines in which the cache of the index takes a good part of the memory.
-pub(super) const SCANT_MEMORIES_MIB: [u64; 2] = [2_048, 1_280];
 /// A complete index of the paper's takes 1 GB.
 const COMPLETE_INDEX_MIB: u64 = 1_024;
 /// Percentage of the blocks whose hints two levels have in memory.
@@ -40,7 +33,7 @@ const BLOCK_BYTES: u64 = 4_096;
 const IDLE: Idle = Idle::Every(Duration::from_secs(3_600));
 
 impl Idedup {
-    /// Makes the twins and replays them; `tell` hears of every replay that is done.
+    /// Makes the twins and replays them; `tell` is called after each replay.
     pub fn run(options: IdedupOptions, tell: &(impl Fn(&str) + Sync)) -> Self {
         let filers = [CORPORATE, ENGINEERING].map(|twin| run_twin(twin, &filer_runs(), &options, tell));
         let larger = IdedupOptions { scale: options.phone_scale(), ..options };

@@ -1,11 +1,13 @@
 //! The tables of `docs/results/sim-idedup.md`.
 
 use super::costs::{READINGS, Reading, limits};
-use super::runs::{CACHE_PERCENTS, MEMORY_MIB, PHONE_THRESHOLDS, SCANT_MEMORIES_MIB, THRESHOLDS};
-use super::{FilerResult, Filers, Idedup, IdedupRun, Index, Limit, RunResult};
+use super::experiment::{
+    CACHE_PERCENTS, FilerResult, Filers, Idedup, IdedupRun, Index, Limit, MEMORY_MIB, PHONE_THRESHOLDS, RunResult,
+    SCANT_MEMORIES_MIB, THRESHOLDS,
+};
 use crate::device::{DEVICES, DISK};
 use crate::generate::{CORPORATE, ENGINEERING, PHONE};
-use crate::table::Table;
+use oncefs_toolbox::Table;
 
 /// Lengths of disk requests at which their distribution is given.
 pub(super) const LENGTHS: [u32; 7] = [1, 2, 4, 8, 16, 32, 47];

@@ -1,11 +1,10 @@
 //! What was aimed for, and whether it was reached.
 
 use super::costs::READINGS;
-use super::runs::CACHE_PERCENTS;
-use super::{FilerResult, Idedup, IdedupRun, Index, Limit};
+use super::experiment::{CACHE_PERCENTS, FilerResult, Idedup, IdedupRun, Index, Limit};
 use crate::designs::Outcome;
 use crate::device::DEVICES;
-use crate::table::Table;
+use oncefs_toolbox::Table;
 
 /// Of threshold 1's savings, what the paper's threshold 4 keeps with a quarter of the cache: Corporate, Engineering.
 const KEPT_MIN: [f64; 2] = [0.66, 0.54];

@@ -19,7 +19,7 @@ impl FileContents {
         self.stretches.iter().map(|(_, contents)| contents.len() as u64).sum()
     }
 
-    /// The lbn behind its last block.
+    /// The lbn after its last block.
     pub fn end(&self) -> u64 {
         self.stretches.last().map_or(0, |(first, contents)| first + contents.len() as u64)
     }

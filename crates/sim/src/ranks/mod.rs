@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use oncefs_dedup::{BIG_RUN_BLOCKS, EffectivePolicy, FilePolicy, MountPolicy, Rank, RankRule, Ranks, effective_policy};
 
-use crate::table::Table;
 use crate::trace::{Recording, Source};
 use contents::{FileContents, contents_of};
+use oncefs_toolbox::Table;
 use queues::Queues;
 use savings::{chunked_blocks, stored_blocks};
 
@@ -86,7 +86,7 @@ pub struct StoredByRun {
     pub run_blocks_min: u32,
     /// Nothing shorter is shared.
     pub stored: u64,
-    /// Whole files and ends behind the last full 64 blocks are, too.
+    /// Whole files, and ends after the last full 64 blocks, are shared too.
     pub stored_with_ends: u64,
 }
 

@@ -27,7 +27,7 @@ pub(super) struct Queues {
 struct Known {
     usage: Usage,
     position: ReadPosition,
-    /// The block behind the last that was written.
+    /// The block after the last one written.
     end: u64,
 }
 

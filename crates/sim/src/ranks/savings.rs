@@ -5,8 +5,8 @@ use hashbrown::{HashMap, HashSet};
 use oncefs_dedup::{BIG_RUN_BLOCKS, Candidates, Decision, EffectivePolicy, HOLDERS_MAX, Pbn, RunRule, detect};
 
 use super::contents::FileContents;
-use crate::random::mix;
 use crate::trace::Content;
+use oncefs_toolbox::random::mix;
 
 /// Blocks that are decided together, as the worker does.
 const PORTION_BLOCKS: usize = 1_024;
@@ -136,7 +136,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use oncefs_toolbox::Random;
 
     const SMALL: EffectivePolicy =
         EffectivePolicy { is_inline: false, is_later: true, run_blocks_min: Some(1), shares_ends: false };
@@ -154,9 +154,9 @@ mod tests {
 
     #[test]
     fn small_chunks_keep_each_content_once() {
-        let mut random = Random::new(3);
+        let mut random = Random::mixed(3);
         let files: Vec<FileContents> =
-            (0..50).map(|n| file(n, (0..100).map(|_| random.below(2_000)).collect::<Vec<_>>())).collect();
+            (0..50).map(|n| file(n, (0..100).map(|_| random.scaled(2_000)).collect::<Vec<_>>())).collect();
         let contents = files.iter().flat_map(|file| &file.stretches[0].1).collect::<HashSet<_>>();
         assert_eq!(stored(&files, SMALL), contents.len() as u64);
     }

@@ -6,8 +6,9 @@
 
 use std::time::Duration;
 
-use super::{Content, MD5_DIGITS, NO_CONTENTS, Parsed, Place, columns, md5, number};
-use crate::random::mix;
+use super::columns::{MD5_DIGITS, NO_CONTENTS, Parsed, columns, md5, number};
+use super::request::{Content, Place};
+use oncefs_toolbox::random::mix;
 
 const SECTORS_PER_BLOCK: u64 = 8;
 /// Sectors that one request may have, 16 MiB: more is taken for a damaged line.

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use super::{Content, NO_CONTENTS, Parsed, Place, columns, md5, number};
+use super::columns::{NO_CONTENTS, Parsed, columns, md5, number};
+use super::request::{Content, Place};
 
 /// Reads a line; its one content goes to `contents`, which is emptied first.
 pub(super) fn parse(line: &str, contents: &mut Vec<Content>) -> Result<Parsed, String> {

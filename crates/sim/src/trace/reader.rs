@@ -2,7 +2,9 @@
 
 use std::io::{BufRead, Read};
 
-use super::{Content, Event, Format, Parsed, Read as ReadRequest, Source, TraceError, Write, fiu, four};
+use super::columns::{Format, Parsed};
+use super::request::{Content, Event, Read as ReadRequest, Source, TraceError, Write};
+use super::{fiu, four};
 
 /// Bytes that a line may have: 4096 MD5s and some more. A file without line ends is refused, not read into memory.
 const LINE_BYTES_MAX: u64 = 2 << 20;
@@ -38,7 +40,7 @@ impl<R: BufRead> Reader<R> {
             }
             self.lines += 1;
             if read as u64 == LINE_BYTES_MAX {
-                return Err(self.error(0, format!("longer than {LINE_BYTES_MAX} bytes: this is no trace")));
+                return Err(self.error(0, format!("longer than {LINE_BYTES_MAX} bytes: this is not a trace")));
             }
             if !self.line.trim_ascii().is_empty() {
                 return Ok(true);

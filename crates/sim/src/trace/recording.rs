@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Content, Event, Place, Read, Source, TraceError, Write};
+use super::request::{Content, Event, Place, Read, Source, TraceError, Write};
 
 /// All requests of a trace: 16 bytes a written block and 48 a request.
 #[derive(Clone, Debug, Default)]

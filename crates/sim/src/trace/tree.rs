@@ -14,7 +14,7 @@ use std::time::Duration;
 use oncefs_dedup::BLOCK_BYTES;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{Content, Event, Place, Read, Source, TraceError, Write};
+use super::request::{Content, Event, Place, Read, Source, TraceError, Write};
 
 /// Blocks of a request at most, 128 KiB.
 const REQUEST_BLOCKS_MAX: u64 = 32;
@@ -116,7 +116,7 @@ impl Tree {
         }
     }
 
-    /// Fills the buffer from the file, with zeros behind its end. Returns bytes read; less than there is room for only at
+    /// Fills the buffer from the file, with zeros after its end. Returns bytes read; less than there is room for only at
     /// the end.
     fn read_on(&mut self, file: usize) -> io::Result<usize> {
         let open = match &mut self.open {

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use super::{Content, Event, Format, NO_CONTENTS, Place};
+use super::columns::{Format, NO_CONTENTS};
+use super::request::{Content, Event, Place};
 
 const DEVICE_BITS: u32 = 32;
 

@@ -59,7 +59,7 @@ impl Witness for InPlace {
     fn step(&mut self, random: &mut Random) -> io::Result<()> {
         let at = random.below(AT_MAX) as usize;
         // Often at the same place in a block, so that blocks are equal.
-        let at = if random.once_in(2) { at / PAGE * PAGE } else { at };
+        let at = if random.one_in(2) { at / PAGE * PAGE } else { at };
         let data = bytes(random.below(CONTENTS), 1 + random.below(WRITE_MAX) as usize);
         let mut after = self.acknowledged.clone();
         after.resize(after.len().max(at + data.len()), 0);

@@ -30,7 +30,7 @@ struct Content {
 
 impl Content {
     fn random(random: &mut Random) -> Self {
-        let len_max = if random.once_in(12) { LARGE_MAX } else { SMALL_MAX };
+        let len_max = if random.one_in(12) { LARGE_MAX } else { SMALL_MAX };
         let len = 1 + random.below(len_max);
         Content { stream: 5000 + random.below(STREAMS), at: random.below(STREAM_BLOCKS) * BLOCK, len }
     }

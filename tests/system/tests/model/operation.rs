@@ -75,23 +75,23 @@ const CONTENTS: u64 = 12;
 /// A name that exists or not, in a directory that does.
 fn any_path(random: &mut Random, tree: &Tree) -> PathOf {
     let all = tree.all();
-    if !all.is_empty() && random.once_in(2) {
-        return PathOf::parse(random.pick(&all).as_str());
+    if !all.is_empty() && random.one_in(2) {
+        return PathOf::parse(all[random.index(all.len())].as_str());
     }
     let directories: Vec<String> =
         tree.directories().into_iter().filter(|d| d.matches('/').count() + 1 < DEPTH_MAX).collect();
-    PathOf { directory: random.pick(&directories).clone(), name: (*random.pick(&NAMES)).to_owned() }
+    PathOf { directory: directories[random.index(directories.len())].clone(), name: random.pick(&NAMES).to_owned() }
 }
 
 /// Half of them on whole blocks, where sharing happens.
 fn any_offset(random: &mut Random) -> usize {
     let at = random.below(FILE_BYTES_MAX);
-    (if random.once_in(2) { at / BLOCK * BLOCK } else { at }) as usize
+    (if random.one_in(2) { at / BLOCK * BLOCK } else { at }) as usize
 }
 
 fn any_length(random: &mut Random) -> usize {
     let len = 1 + random.below(60_000);
-    (if random.once_in(2) { len.next_multiple_of(BLOCK) } else { len }) as usize
+    (if random.one_in(2) { len.next_multiple_of(BLOCK) } else { len }) as usize
 }
 
 /// The set-id bits are left out: who may keep them is for pjdfstest.
@@ -102,7 +102,7 @@ fn any_mode(random: &mut Random) -> u32 {
 impl Operation {
     /// Any operation.
     pub fn random(random: &mut Random, tree: &Tree) -> Self {
-        if random.once_in(2) {
+        if random.one_in(2) {
             Self::random_content_change(random, tree)
         } else {
             Self::random_name_change(random, tree)
@@ -121,7 +121,7 @@ impl Operation {
             8 => Operation::Unlink { path },
             9 => Operation::RemoveDirectory { path },
             10..=12 => {
-                let flags = *random.pick(&[0, 0, libc::RENAME_NOREPLACE, libc::RENAME_EXCHANGE]);
+                let flags = random.pick(&[0, 0, libc::RENAME_NOREPLACE, libc::RENAME_EXCHANGE]);
                 Operation::Rename { from: path, to: any_path(random, tree), flags }
             }
             _ => Self::random_attribute_change(random, tree, path),
@@ -152,7 +152,7 @@ impl Operation {
         if files.is_empty() {
             return Operation::Create { path: any_path(random, tree), mode: 0o644 };
         }
-        let path = PathOf::parse(random.pick(&files).as_str());
+        let path = PathOf::parse(files[random.index(files.len())].as_str());
         let (at, len) = (any_offset(random), any_length(random));
         match random.below(10) {
             0..=3 => Operation::Write { path, at, len, key: random.below(CONTENTS) },
@@ -161,7 +161,7 @@ impl Operation {
             6 => Operation::ZeroRange { path, at, len },
             7 => Operation::Allocate { path, at, len },
             _ => {
-                let to = PathOf::parse(random.pick(&files).as_str());
+                let to = PathOf::parse(files[random.index(files.len())].as_str());
                 Operation::Copy { from: path, from_at: at, to, to_at: any_offset(random), len }
             }
         }

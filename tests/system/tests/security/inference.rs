@@ -129,7 +129,7 @@ fn measure_what_a_guess_costs() {
             let mut times = [Vec::new(), Vec::new()];
             let mine = OpenOptions::new().write(true).create(true).truncate(true).open(mount.join("mine")).unwrap();
             for turn in 0..2 * TIMED as u64 {
-                let is_right = times[1].len() < TIMED && (times[0].len() == TIMED || random.once_in(2));
+                let is_right = times[1].len() < TIMED && (times[0].len() == TIMED || random.one_in(2));
                 let number = if is_right { times[1].len() as u64 } else { 1_000_000 + turn };
                 let content = guess(number);
                 let start = Instant::now();

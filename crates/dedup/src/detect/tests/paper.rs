@@ -4,8 +4,9 @@
 //! make a run that is long enough; else it is given up.
 
 use super::check::{check, holds, looked_at};
-use super::random::{Case, Numbers};
+use super::random::Case;
 use super::*;
+use crate::random::Random;
 
 #[derive(Clone, Copy, Debug)]
 struct Sequence {
@@ -60,7 +61,7 @@ fn figure_3_rejects_the_first_sequence() {
 
 #[test]
 fn the_paper_never_shares_more_blocks() {
-    let mut numbers = Numbers::new(7);
+    let mut numbers = Random::new(7);
     let (mut by_paper, mut by_us, mut held) = (0, 0, 0);
     for number in 0..100_000 {
         let case = Case::random(&mut numbers);

@@ -1,22 +1,7 @@
 //! Random cases for the detector: few pbns, so that runs meet, overlap and end often.
 
 use super::*;
-
-/// A xorshift generator: the same numbers every run.
-pub struct Numbers(u64);
-
-impl Numbers {
-    pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) % end
-    }
-}
+use crate::random::Random;
 
 /// Blocks with the lists that they refer to.
 pub struct Case {
@@ -27,20 +12,20 @@ pub struct Case {
 
 impl Case {
     /// Up to 14 blocks and runs of some blocks, cut and laid over one another.
-    pub fn random(numbers: &mut Numbers) -> Self {
+    pub fn random(numbers: &mut Random) -> Self {
         let blocks = numbers.below(15) as usize;
         let runs = numbers.below(1 + blocks as u64);
         Self::with(numbers, blocks, runs, 8)
     }
 
     /// So few that every choice can be tried.
-    pub fn small(numbers: &mut Numbers) -> Self {
+    pub fn small(numbers: &mut Random) -> Self {
         let blocks = 1 + numbers.below(7) as usize;
         let runs = numbers.below(5);
         Self::with(numbers, blocks, runs, 4)
     }
 
-    fn with(numbers: &mut Numbers, blocks: usize, runs: u64, min_max: u64) -> Self {
+    fn with(numbers: &mut Random, blocks: usize, runs: u64, min_max: u64) -> Self {
         let mut holders = vec![Vec::new(); blocks];
         for _ in 0..runs {
             let (first, pbn) = (numbers.below(blocks as u64), numbers.below(12));

@@ -5,8 +5,9 @@
 use std::cmp::Reverse;
 
 use super::check::{check, holds, looked_at, stays};
-use super::random::{Case, Numbers};
+use super::random::Case;
 use super::*;
+use crate::random::Random;
 
 /// Random cases in the test command.
 const MILLIONS: u64 = 1;
@@ -131,7 +132,7 @@ fn millions() -> u64 {
 fn the_quadratic_reference_agrees_on_a_million_random_cases() {
     let (mut cases, mut shared, mut open, mut short_ends) = (0_u64, 0_u64, 0_u64, 0_u64);
     for seed in 1..=millions() {
-        let mut numbers = Numbers::new(seed);
+        let mut numbers = Random::new(seed);
         for number in 0..1_000_000 {
             let case = Case::random(&mut numbers);
             let (blocks, rule) = (case.blocks(), case.rule);
@@ -161,7 +162,7 @@ fn has_short_end(blocks: &[Candidates], rule: RunRule, decisions: &[Decision]) -
 
 #[test]
 fn no_choice_shares_more_blocks_or_as_many_in_fewer_runs() {
-    let mut numbers = Numbers::new(99);
+    let mut numbers = Random::new(99);
     for number in 0..20_000 {
         let case = Case::small(&mut numbers);
         let (blocks, rule) = (case.blocks(), RunRule { may_go_on: false, ..case.rule });

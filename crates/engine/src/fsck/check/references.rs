@@ -111,7 +111,7 @@ mod tests {
         const BLOCKS: u64 = 30_000;
         for seed in 0..8 {
             println!("seed {seed}");
-            let mut random = Random(seed);
+            let mut random = Random::new(seed);
             let mut plain = vec![0u32; BLOCKS as usize];
             let mut references = References::default();
             for _ in 0..400 {

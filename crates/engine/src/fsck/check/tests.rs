@@ -24,9 +24,9 @@ fn volume() -> (Devices, Vec<Vec<u8>>) {
     let core = devices.open();
     let mut files = Vec::new();
     for n in 1..=FILES {
-        let mut filler = Random(n);
+        let mut filler = Random::new(n);
         let mut content: Vec<u8> =
-            (0..FILE_BLOCKS * BLOCK_BYTES as u64 / 8).flat_map(|_| filler.next().to_le_bytes()).collect();
+            (0..FILE_BLOCKS * BLOCK_BYTES as u64 / 8).flat_map(|_| filler.word().to_le_bytes()).collect();
         let first: &Vec<u8> = files.first().unwrap_or(&content);
         let shared = first[..40 * BLOCK_BYTES].to_vec();
         content.extend(shared);
@@ -320,7 +320,7 @@ fn many_faults_at_once_are_mended_also_when_the_power_fails_in_between() {
     let seeds = std::env::var("ONCEFS_FSCK_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(40);
     for seed in 0..seeds {
         println!("seed {seed}");
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let (mut devices, files) = volume();
         let touched = damage(&devices, &mut random);
         if seed % 2 == 1 {
@@ -371,7 +371,7 @@ fn how_long_a_small_volume_takes() {
 #[ignore = "a measurement, for docs/results/fsck.md"]
 fn how_long_many_references_take() {
     let millions: u64 = std::env::var("ONCEFS_FSCK_MILLIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(100);
-    let (mut random, began) = (Random(1), std::time::Instant::now());
+    let (mut random, began) = (Random::new(1), std::time::Instant::now());
     let mut references = crate::fsck::check::references::References::default();
     for _ in 0..millions * 1_000_000 {
         let run = crate::space::allocator::Run { pbn: Pbn(random.below(2_684_354_560)), blocks: 1 };

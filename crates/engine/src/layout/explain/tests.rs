@@ -335,7 +335,7 @@ fn assert_layout_agrees(core: &Core, places: &BTreeMap<(u64, u64), u64>, counts:
 #[test]
 fn random_files_agree_with_going_through_all_maps_naively() {
     for seed in 1..=12 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let (_devices, core) = volume(if seed % 2 == 0 { Inline::All } else { Inline::Off });
         let contents = unique(90, seed);
         for step in 0..40 {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use oncefs_dedup::{Eviction, PaceMode as Mode, Ranks, Schedule};
+use oncefs_toolbox::sizes;
 
 use super::{FingerprintMode, Inline, Settings, Verify};
 
@@ -45,7 +46,7 @@ impl Range {
             Self::Number { min, max } => format!("{min} to {max}"),
             Self::Signed { max } => format!("-{max} to {max}"),
             Self::AutoOrNumber { min, max } => format!("{AUTO} or {min} to {max}"),
-            Self::Bytes { min, max } => format!("{} to {}", bytes_text(*min), bytes_text(*max)),
+            Self::Bytes { min, max } => format!("{} to {}", sizes::exact(*min), sizes::exact(*max)),
             Self::Choice(words) => format!("one of {}", words.join(", ")),
         }
     }
@@ -61,7 +62,7 @@ impl Range {
                 let number: Option<i64> = value.parse().ok();
                 number.filter(|number| number.unsigned_abs() <= *max).map(i64::cast_unsigned)
             }
-            Self::Bytes { min, max } => parse_bytes(value).filter(|bytes| (min..=max).contains(&bytes)),
+            Self::Bytes { min, max } => sizes::parse(value).ok().filter(|bytes| (min..=max).contains(&bytes)),
             Self::Choice(words) => words.iter().position(|word| *word == value).map(|place| place as u64),
         }
     }
@@ -79,19 +80,6 @@ impl Range {
 
 /// oncefs chooses.
 const AUTO: &str = "auto";
-const UNITS: [(char, u64); 3] = [('G', 1 << 30), ('M', 1 << 20), ('K', 1 << 10)];
-
-fn bytes_text(bytes: u64) -> String {
-    let unit = UNITS.iter().find(|(_, size)| bytes > 0 && bytes.is_multiple_of(*size));
-    unit.map_or_else(|| bytes.to_string(), |(letter, size)| format!("{}{letter}", bytes / size))
-}
-
-fn parse_bytes(text: &str) -> Option<u64> {
-    let unit = UNITS.iter().find_map(|(letter, size)| Some((text.strip_suffix(*letter)?, *size)));
-    let (digits, size) = unit.unwrap_or((text, 1));
-    digits.parse::<u64>().ok()?.checked_mul(size)
-}
-
 /// One setting.
 pub struct Setting {
     /// What commands and reports call it.
@@ -410,12 +398,13 @@ mod tests {
 
     #[test]
     fn sizes_carry_units() {
+        let range = Range::Bytes { min: 7, max: 1 << 40 };
         assert_eq!(
-            ["3M", "512K", "7", "1G"].map(parse_bytes),
-            [Some(3 << 20), Some(512 << 10), Some(7), Some(1 << 30)]
+            ["3M", "512K", "7", "1G", "3.5M", "1 KiB"].map(|text| range.parse(text)),
+            [Some(3 << 20), Some(512 << 10), Some(7), Some(1 << 30), Some(7 << 19), Some(1 << 10)]
         );
-        assert_eq!(["", "M", "3X", "3.5M"].map(parse_bytes), [None; 4]);
-        assert_eq!([3 << 20, 1 << 40, 7, 0].map(bytes_text), ["3M", "1024G", "7", "0"]);
+        assert_eq!(["", "M", "3X", "6", "1025G"].map(|text| range.parse(text)), [None; 5]);
+        assert_eq!(range.text(), "7 to 1024G");
     }
 
     #[test]

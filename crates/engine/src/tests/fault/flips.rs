@@ -49,7 +49,7 @@ fn is_promised(part: &str, verdict: Verdict) -> bool {
 fn no_flipped_bit_becomes_wrong_data_that_nobody_notices() {
     const SEED: u64 = 11;
     println!("seed {SEED}");
-    let mut random = Random(SEED);
+    let mut random = Random::new(SEED);
     let copies = history(1);
     let moments: Vec<&Model> = copies.iter().map(|copy| &copy.contents).collect();
     let mut verdicts = BTreeMap::new();

@@ -152,7 +152,7 @@ fn a_damaged_checkpoint_of_skipped_blocks_means_a_full_pass() {
     let slot = crate::format::skipped::SLOT_BYTES;
     for seed in 0..20 {
         println!("seed {seed}");
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let (devices, core) = volume(Inline::Off);
         let data = unique(100, 1);
         for map in 1..4 {

@@ -109,7 +109,7 @@ fn more_equal_blocks_than_a_level_keeps_holders_do_not_keep_the_worker_scanning(
 fn one_full_pass_is_enough_however_many_hints_on_disk_are_stale() {
     for seed in 0..4 {
         let (_devices, core) = volume(Inline::Off);
-        let mut random = Random(seed + 1);
+        let mut random = Random::new(seed + 1);
         let data = unique(700, 1);
         let mut blocks: Vec<&[u8]> = data.chunks(BLOCK_BYTES).collect();
         for map in 1..30 {
@@ -218,7 +218,7 @@ fn skipped_blocks_that_are_written_again_with_the_same_bytes_are_still_looked_at
 fn blocks_that_are_in_memory_or_in_the_log_only_are_remapped_and_survive() {
     for seed in 0..40 {
         println!("seed {seed}");
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let (devices, core) = volume(Inline::Off);
         let data = unique(10, seed);
         write(&core, 1, 0, &data);
@@ -420,7 +420,7 @@ fn after_a_full_pass_every_content_is_stored_once_whatever_happened() {
         let core = devices.open();
         core.fill_hints().unwrap();
         let files = (1..8).map(|map| (map, Vec::new())).collect();
-        let mut chance = Chance { random: Random(seed), core, files, next_map: 100 };
+        let mut chance = Chance { random: Random::new(seed), core, files, next_map: 100 };
         for _ in 0..120 {
             chance.step();
         }

@@ -29,10 +29,10 @@ pub type Content = Vec<u64>;
 
 /// A block tells its content by its first word, so that a reader can see whether it is whole. Number 0 is zeros.
 fn fill(block: &mut [u8], id: u64) {
-    let mut words = Random(id);
+    let mut words = Random::new(id);
     let (first, rest) = block.split_at_mut(8);
     first.copy_from_slice(&id.to_le_bytes());
-    rest.chunks_exact_mut(8).filter(|_| id > 0).for_each(|word| word.copy_from_slice(&words.next().to_le_bytes()));
+    rest.chunks_exact_mut(8).filter(|_| id > 0).for_each(|word| word.copy_from_slice(&words.word().to_le_bytes()));
 }
 
 pub fn bytes_of(content: &[u64]) -> Vec<u8> {
@@ -47,7 +47,7 @@ pub fn content(random: &mut Random, blocks: u64) -> Content {
     let mut id = || match random.below(kinds) {
         1 => 0,
         2..=4 => 1 + random.below(COMMON),
-        _ => 1 << 40 | random.next(),
+        _ => 1 << 40 | random.word(),
     };
     (0..blocks).map(|_| id()).collect()
 }

@@ -48,7 +48,7 @@ type Role = fn(&Volume, usize, &mut Random);
 /// Lets all of them work on a new volume and holds it to the model.
 pub fn run(shape: Shape, roles: Roles, mut random: Random) {
     let files = FILES * roles.writers as usize;
-    let volume = Arc::new(Volume::new(shape, files, Random(random.next())));
+    let volume = Arc::new(Volume::new(shape, files, Random::new(random.word())));
     let kinds: [(u64, Role); 7] = [
         (roles.writers, write),
         (roles.readers, read_others),
@@ -61,7 +61,7 @@ pub fn run(shape: Shape, roles: Roles, mut random: Random) {
     let mut threads = Vec::new();
     for (count, role) in kinds {
         for index in 0..count as usize {
-            let (volume, mut random) = (volume.clone(), Random(random.next()));
+            let (volume, mut random) = (volume.clone(), Random::new(random.word()));
             threads.push(thread::spawn(move || (0..TIMES).for_each(|_| role(&volume, index, &mut random))));
         }
     }

@@ -22,7 +22,7 @@ struct Work {
 
 impl Work {
     fn new(seed: u64) -> Self {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let inline = if random.below(2) == 0 { Inline::All } else { Inline::Off };
         let fingerprints = if random.below(2) == 0 { FingerprintMode::Eager } else { FingerprintMode::Lazy };
         let verify = [Verify::Off, Verify::Read, Verify::Share][random.below(3) as usize];
@@ -174,7 +174,7 @@ fn files_change_while_the_scrub_looks_at_them() {
         for writer in 1..=2u64 {
             let (core, stop, wrong) = (&core, &stop, &wrong);
             scope.spawn(move || {
-                let mut random = Random(writer);
+                let mut random = Random::new(writer);
                 let mut held = [0u64; 16];
                 while !stop.load(Relaxed) {
                     let at = random.below(16);
@@ -202,7 +202,7 @@ fn files_change_while_the_scrub_looks_at_them() {
                 }
             });
         }
-        let mut random = Random(99);
+        let mut random = Random::new(99);
         for round in 0..ROUNDS_MAX {
             if round >= ROUNDS_MIN && count(&core, "blocks_bad") > 0 {
                 break;

@@ -110,7 +110,7 @@ impl Oncefs {
     }
 
     /// Remaps runs that are worth sharing, of blocks that follow one another in a file. A block that is shared already
-    /// stays; one that is not is no holder of its own content.
+    /// stays; one that is not does not hold its own content.
     fn revisit_run(&mut self, blocks: &[Visited], on_disk: &[Hint]) {
         let contents: Vec<Content> = blocks.iter().map(|block| block.content).collect();
         let holders = blocks.iter().map(|block| self.holders_in_order(block, on_disk)).collect();

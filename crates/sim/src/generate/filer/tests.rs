@@ -1,5 +1,7 @@
 //! Made file servers have what their specification states, and repeat with their seed.
 
+use oncefs_toolbox::random::mix;
+
 use super::*;
 use crate::generate::{CORPORATE, ENGINEERING, FilerTwin, PHONE};
 use crate::oracle::Truth;
@@ -112,7 +114,7 @@ fn a_seed_repeats_its_trace_and_another_does_not() {
         while let Some(event) = source.next().unwrap() {
             crate::trace::write_lines(&event, crate::trace::Format::Fiu, &mut text).unwrap();
         }
-        crate::random::mix(text.iter().fold(0, |sum, byte| crate::random::mix(sum ^ u64::from(*byte))))
+        mix(text.iter().fold(0, |sum, byte| mix(sum ^ u64::from(*byte))))
     };
     let first = text(7);
     assert_eq!(text(7), first);

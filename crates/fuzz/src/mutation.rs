@@ -1,29 +1,24 @@
-//! Inputs from a seed: bytes of nowhere, or an input of the corpus changed in a few places.
+//! Inputs from a seed: random bytes, or an input of the corpus changed in a few places.
 
-/// A seeded generator (SplitMix64): the same seed gives the same inputs on every machine.
-pub struct Random(u64);
+use oncefs_toolbox::Random;
 
-impl Random {
+/// Makes inputs: the same seed gives the same ones on every machine.
+pub struct Mutator(Random);
+
+impl Mutator {
     /// Starts from a seed.
     pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        Self(Random::new(seed))
     }
 
     fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
+        self.0.below(end as u64) as usize
     }
 
+    /// A word for each byte: the sequences of seeds rest on it.
     fn bytes(&mut self, len_max: usize) -> Vec<u8> {
         let len = self.below(len_max + 1);
-        (0..len).map(|_| self.next() as u8).collect()
+        (0..len).map(|_| self.0.word() as u8).collect()
     }
 
     /// An input: one in four is made of random bytes, the others are changed ones of `corpus`.
@@ -70,7 +65,7 @@ mod tests {
     #[test]
     fn a_seed_repeats_its_inputs_and_changes_of_any_corpus_are_possible() {
         for corpus in [vec![], vec![vec![]], vec![vec![1], vec![2; 300]]] {
-            let (mut one, mut two) = (Random::new(5), Random::new(5));
+            let (mut one, mut two) = (Mutator::new(5), Mutator::new(5));
             for _ in 0..2000 {
                 assert_eq!(one.input(&corpus), two.input(&corpus));
             }

@@ -1,0 +1,329 @@
+//! Operations done on a running volume and on its model, which have to agree.
+
+use std::mem::discriminant;
+
+use oncefs_engine::{BLOCK_BYTES, BackgroundStep, Blocks, DefragOptions};
+use oncefs_fs::{
+    Caller, Error, FileKind, Ino, POLICY_ATTRIBUTE, RenameMode, SetAttributes, SetTime, Timestamp, WriteOrigin,
+    XattrMode,
+};
+
+use crate::live::Live;
+use crate::model::Node;
+use crate::operation::{Content, Operation, Path};
+use crate::point::Doing;
+use crate::snapshot::Snapshot;
+use crate::tape::Allowed;
+
+const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0 };
+const BY_CALLER: WriteOrigin = WriteOrigin::Caller { drop_privileges: false };
+
+/// Blocks of one step of the scrub.
+const SCRUB_BLOCKS: u64 = 128;
+
+type Answers<T> = (oncefs_fs::Result<T>, oncefs_fs::Result<T>);
+
+impl Live {
+    /// Does one operation, on both sides, and compares them.
+    pub fn run(&mut self, operation: Operation) -> Result<(), String> {
+        let now = self.model.reference.now.seconds + 1;
+        self.clock.set(now);
+        self.model.reference.now = Timestamp { seconds: now, nanoseconds: 0 };
+        operation.foresee(self);
+        let foreseen = self.snapshot();
+        self.tape.allow(match operation.commits() {
+            true => Allowed::either(self.acknowledged, foreseen),
+            false if self.is_interrupted => Allowed::between(self.acknowledged),
+            false => Allowed::only(self.acknowledged),
+        });
+        self.tape.doing(doing(&operation));
+        self.tape.mark("begins");
+        operation.run(self).map_err(|what| format!("{operation:?}: {what}"))?;
+        self.tape.mark(if operation.commits() { "acknowledged" } else { "published" });
+        if self.is_interrupted && !operation.commits() {
+            self.tape.doing(Doing::Commit);
+            self.store.commit().map_err(|error| error.to_string())?;
+        }
+        let expected = self.snapshot();
+        if self.is_interrupted || operation.commits() {
+            self.acknowledged = expected;
+            self.tape.allow(Allowed::only(expected));
+            self.tape.mark("acknowledged");
+        }
+        let seen = Snapshot::of_file_system(&self.file_system).map_err(|error| error.to_string())?;
+        let differences = seen.differences(&self.snapshots[expected as usize]);
+        if differences.is_empty() { Ok(()) } else { Err(format!("{operation:?}: {}", differences.join("; "))) }
+    }
+}
+
+impl Operation {
+    /// Does it on both sides. An error tells where they disagree.
+    fn run(&self, live: &mut Live) -> Result<(), String> {
+        match *self {
+            Self::Create(path) => make(live, path, FileKind::Regular),
+            Self::Mkdir(path) => make(live, path, FileKind::Directory),
+            Self::Symlink(path) => make(live, path, FileKind::Symlink),
+            Self::Link(of, path) => {
+                let (Some(ino), Some((parent, name))) = (live.find(of), live.split(path)) else { return Ok(()) };
+                let real = live.file_system.link(ino, parent, name).map(drop);
+                agree((real, live.model.reference.link(ino, parent, name)))
+            }
+            Self::Unlink(path) => remove(live, path, false),
+            Self::Rmdir(path) => remove(live, path, true),
+            Self::Rename(from, to, mode) => rename(live, from, to, mode),
+            Self::Close => close(live),
+            Self::Write(..) | Self::Append(..) | Self::WriteOrphan(..) => write(live, *self),
+            Self::Truncate(..) | Self::Allocate(..) | Self::Copy(..) => change_range(live, *self),
+            Self::Read(path) => read(live, path),
+            Self::ReadApart(path) => read_apart(live, path),
+            Self::SetXattr(..) | Self::SetPolicy(..) | Self::RemoveXattr(..) | Self::Chmod(..) | Self::SetTimes(..) => {
+                set_attributes(live, *self)
+            }
+            Self::Commit => live.store.commit().map_err(told),
+            Self::Grow(_) => live.store.grow(live.model.data_blocks * BLOCK_BYTES as u64).map_err(told),
+            Self::Wait(seconds) => {
+                live.model.reference.now.seconds += seconds;
+                Ok(())
+            }
+            Self::Background(BackgroundStep::Rank) | Self::Exhaust(BackgroundStep::Rank) => rank(live),
+            Self::Background(step) => live.store.run(step).map(drop).map_err(told),
+            Self::Exhaust(step) => {
+                while live.store.run(step).map_err(told)? {}
+                Ok(())
+            }
+            Self::Scrub => scrub(live).map_err(told),
+            Self::Rot(content) => live.rot(&content.bytes()),
+            Self::Defrag(path, run_blocks_min, space) => {
+                let Some(ino) = live.find(path) else { return Ok(()) };
+                let (run_blocks_min, space) = (Some(run_blocks_min), Blocks(space));
+                let options = DefragOptions { run_blocks_min, space, ..DefragOptions::default() };
+                live.file_system.defrag(ino, &options).map(drop).map_err(|error| error.to_string())
+            }
+            Self::Tune(name, value) => live.store.tune(&[(name.to_owned(), value.to_owned())]).map_err(told),
+        }
+    }
+
+    /// What the model has to know before the operation, because it may become durable within it.
+    fn foresee(&self, live: &mut Live) {
+        if let Self::Grow(blocks) = self {
+            live.model.data_blocks += blocks;
+        }
+    }
+}
+
+/// The pass may commit by itself, so what came before is committed first. Then what was noticed meanwhile is worked on.
+fn scrub(live: &Live) -> oncefs_engine::Result<()> {
+    live.store.commit()?;
+    while live.store.run(BackgroundStep::Scrub { blocks_max: SCRUB_BLOCKS })? {}
+    live.store.run(BackgroundStep::Mend).map(drop)?;
+    live.store.commit()
+}
+
+fn told(error: oncefs_engine::Error) -> String {
+    error.to_string()
+}
+
+fn agree<T: PartialEq + std::fmt::Debug>(answers: Answers<T>) -> Result<(), String> {
+    match answers {
+        (Ok(real), Ok(model)) if real == model => Ok(()),
+        (Err(real), Err(model)) if discriminant(&real) == discriminant(&model) => Ok(()),
+        (real, model) => Err(format!("the file system answered {real:?}, the model {model:?}")),
+    }
+}
+
+fn make(live: &mut Live, path: Path, kind: FileKind) -> Result<(), String> {
+    let Some((parent, name)) = live.split(path) else { return Ok(()) };
+    let permissions = if kind == FileKind::Symlink { 0o777 } else { 0o755 };
+    let mut node = Node::new(kind, permissions, live.model.reference.now);
+    let made = match kind {
+        FileKind::Directory => live.file_system.mkdir(parent, name, permissions, &ROOT),
+        FileKind::Symlink => {
+            node.content = b"some/where".to_vec();
+            live.file_system.symlink(parent, name, b"some/where", &ROOT)
+        }
+        kind => live.file_system.mknod(parent, name, kind.mode_bits() | permissions, 0, &ROOT),
+    };
+    let ino = made.as_ref().ok().map(|attributes| attributes.ino);
+    let reference = &mut live.model.reference;
+    let is_possible =
+        matches!(reference.lookup(parent, name), Err(Error::NotFound)) && reference.node(parent).nlink > 0;
+    if is_possible && ino.is_none() {
+        return Err(format!("it was refused: {made:?}"));
+    }
+    agree((made.map(drop), reference.create(parent, name, ino, node)))
+}
+
+fn remove(live: &mut Live, path: Path, is_directory: bool) -> Result<(), String> {
+    let Some((parent, name)) = live.split(path) else { return Ok(()) };
+    let (file_system, reference) = (&live.file_system, &mut live.model.reference);
+    if is_directory {
+        agree((file_system.rmdir(parent, name), reference.rmdir(parent, name)))
+    } else {
+        agree((file_system.unlink(parent, name), reference.unlink(parent, name)))
+    }
+}
+
+fn rename(live: &mut Live, from: Path, to: Path, mode: RenameMode) -> Result<(), String> {
+    let (Some(old), Some(new)) = (live.split(from), live.split(to)) else { return Ok(()) };
+    let real = live.file_system.rename(old.0, old.1, new.0, new.1, mode);
+    agree((real, live.model.reference.rename(old, new, mode)))
+}
+
+fn orphans(live: &Live) -> Vec<Ino> {
+    let nodes = live.model.reference.nodes.iter();
+    nodes.filter(|(_, node)| node.nlink == 0).map(|(ino, _)| *ino).collect()
+}
+
+fn close(live: &mut Live) -> Result<(), String> {
+    for ino in orphans(live) {
+        live.model.reference.nodes.remove(&ino);
+        live.file_system.forget(ino).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+fn write(live: &mut Live, operation: Operation) -> Result<(), String> {
+    let (ino, at, content) = match operation {
+        Operation::Write(path, at, content) => (live.find(path), at, content),
+        Operation::Append(path, content) => {
+            let ino = live.find(path);
+            let size = ino.map_or(0, |ino| live.model.reference.node(ino).content.len() as u64);
+            (ino, size, content)
+        }
+        Operation::WriteOrphan(at, content) => (orphans(live).first().copied(), at, content),
+        _ => return Ok(()),
+    };
+    let Some(ino) = ino else { return Ok(()) };
+    let bytes = content.bytes();
+    match live.file_system.write(ino, at, &bytes, BY_CALLER) {
+        // Nothing has changed then, and space is not the model's concern.
+        Err(Error::NoSpace) => Ok(()),
+        real => agree((real.map(drop), live.model.reference.write(ino, at, &bytes))),
+    }
+}
+
+fn change_range(live: &mut Live, operation: Operation) -> Result<(), String> {
+    let (file_system, model) = (live.file_system.clone(), live);
+    match operation {
+        Operation::Truncate(path, size) => {
+            let Some(ino) = model.find(path) else { return Ok(()) };
+            let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
+            agree((file_system.setattr(ino, &set).map(drop), model.model.reference.setattr(ino, &set)))
+        }
+        Operation::Allocate(path, at, len, mode) => {
+            let Some(ino) = model.find(path) else { return Ok(()) };
+            match file_system.fallocate(ino, at, len, mode, false) {
+                Err(Error::NoSpace) => Ok(()),
+                real => agree((real, model.model.reference.fallocate(ino, at, len, mode))),
+            }
+        }
+        Operation::Copy((source, from), (target, to), len) => {
+            let (Some(source), Some(target)) = (model.find(source), model.find(target)) else { return Ok(()) };
+            let real = file_system.copy_file_range(source, from, target, to, len, false);
+            agree((real, model.model.reference.copy(source, from, target, to, len)))?;
+            publish_reads(model)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn read(live: &mut Live, path: Path) -> Result<(), String> {
+    let Some(ino) = live.find(path) else { return Ok(()) };
+    let handle = live.file_system.opened(ino);
+    let real = live.file_system.read_by(handle, ino, 0, usize::MAX >> 1, false).map(|bytes| bytes.to_vec());
+    agree((real, live.model.reference.read(ino, 0, usize::MAX >> 1).map(<[u8]>::to_vec)))?;
+    publish_reads(live)
+}
+
+fn read_apart(live: &mut Live, path: Path) -> Result<(), String> {
+    const APART: usize = 3;
+    let Some(ino) = live.find(path) else { return Ok(()) };
+    let blocks = live.model.reference.node(ino).content.len().div_ceil(BLOCK_BYTES);
+    let handle = live.file_system.opened(ino);
+    for at in (0..APART).flat_map(|first| (first..blocks).step_by(APART)) {
+        let at = (at * BLOCK_BYTES) as u64;
+        let real = live.file_system.read_by(handle, ino, at, BLOCK_BYTES, false).map(|bytes| bytes.to_vec());
+        agree((real, live.model.reference.read(ino, at, BLOCK_BYTES).map(<[u8]>::to_vec)))?;
+    }
+    publish_reads(live)
+}
+
+/// What is noted is the file system's to say: the model has it from there. That all of it is published, and at once, is
+/// compared after the operation.
+fn publish_reads(live: &mut Live) -> Result<(), String> {
+    learn_reads(live)?;
+    live.file_system.publish_reads().map_err(|error| error.to_string())
+}
+
+/// Ranks until nothing is due. What is read of a file with a new rank is counted anew, which is the ranker's to say.
+fn rank(live: &mut Live) -> Result<(), String> {
+    while live.store.run(BackgroundStep::Rank).map_err(told)? {}
+    learn_reads(live)
+}
+
+fn learn_reads(live: &mut Live) -> Result<(), String> {
+    for (ino, node) in &live.model.reference.nodes {
+        if node.kind == FileKind::Regular && node.nlink > 0 {
+            let usage = live.file_system.usage(*ino).map_err(|error| error.to_string())?;
+            let blocks = u64::from(usage.reads().sequential) + u64::from(usage.reads().random);
+            live.model.reads.insert(*ino, (blocks, usage.last_access().0));
+        }
+    }
+    Ok(())
+}
+
+fn set_attributes(live: &mut Live, operation: Operation) -> Result<(), String> {
+    let file_system = live.file_system.clone();
+    let (path, set) = match operation {
+        Operation::SetXattr(path, name, bytes) => {
+            let Some(ino) = live.find(path) else { return Ok(()) };
+            let value = Content::from(bytes as u64, bytes).bytes();
+            live.model.reference.setxattr(ino, name.as_bytes(), &value);
+            return agree((file_system.setxattr(ino, name.as_bytes(), &value, XattrMode::Any, true), Ok(())));
+        }
+        Operation::SetPolicy(path, policy) => {
+            let Some(ino) = live.find(path) else { return Ok(()) };
+            let model = live.model.reference.set_policy(ino, policy.as_bytes());
+            return agree((
+                file_system.setxattr(ino, POLICY_ATTRIBUTE, policy.as_bytes(), XattrMode::Any, true),
+                model,
+            ));
+        }
+        Operation::RemoveXattr(path, name) => {
+            let Some(ino) = live.find(path) else { return Ok(()) };
+            let model = live.model.reference.removexattr(ino, name.as_bytes());
+            return agree((file_system.removexattr(ino, name.as_bytes()), model));
+        }
+        Operation::Chmod(path, mode) => (path, SetAttributes { permissions: Some(mode), ..SetAttributes::default() }),
+        Operation::SetTimes(path, seconds) => {
+            let time = SetTime::At(Timestamp { seconds, nanoseconds: 7 });
+            (path, SetAttributes { mtime: Some(time), ..SetAttributes::default() })
+        }
+        _ => return Ok(()),
+    };
+    let Some(ino) = live.find(path) else { return Ok(()) };
+    agree((file_system.setattr(ino, &set).map(drop), live.model.reference.setattr(ino, &set)))
+}
+
+fn doing(operation: &Operation) -> Doing {
+    match operation {
+        Operation::Commit => Doing::Commit,
+        Operation::Grow(_) => Doing::Grow,
+        Operation::Scrub => Doing::Scrub,
+        Operation::Background(step) | Operation::Exhaust(step) => match step {
+            BackgroundStep::Checkpoint => Doing::Checkpoint,
+            BackgroundStep::Reclaim => Doing::Reclaim,
+            BackgroundStep::Release => Doing::Release,
+            BackgroundStep::Punch => Doing::Punch,
+            BackgroundStep::FillHints => Doing::FillHints,
+            BackgroundStep::MergeHints => Doing::MergeHints,
+            BackgroundStep::SweepHints => Doing::SweepHints,
+            BackgroundStep::Revisit { .. } => Doing::Revisit,
+            BackgroundStep::Rank => Doing::Rank,
+            BackgroundStep::Mend | BackgroundStep::Scrub { .. } => Doing::Scrub,
+            BackgroundStep::SaveSkipped => Doing::SaveSkipped,
+            BackgroundStep::LeaveCleanly => Doing::Leave,
+        },
+        _ => Doing::Change,
+    }
+}

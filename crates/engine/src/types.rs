@@ -4,8 +4,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 
 use crate::device::buffer::PooledBuf;
-use crate::policy::effective::PolicyChange;
-use crate::{Blocks, Profile};
+use crate::{Blocks, FilePolicy, Profile};
 
 /// Names a map (a file's extents). Never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,7 +74,7 @@ pub struct Totals {
 #[derive(Debug, Default)]
 pub struct Change {
     pub(crate) puts: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    /// Those of `puts` that say something of a file ([`Store::policy_change`]).
+    /// The new policies among `puts`.
     pub(crate) policies: Vec<PolicyChange>,
 }
 
@@ -94,6 +93,17 @@ impl Change {
     pub fn delete(&mut self, key: Vec<u8>) {
         self.puts.push((key, None));
     }
+}
+
+/// The new policy of one file, in a change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PolicyChange {
+    /// The file's map.
+    pub map: MapId,
+    /// Its policy from then on.
+    pub policy: FilePolicy,
+    /// Whether it allows more than the one before, so that the worker is to look at the file.
+    pub allows_more: bool,
 }
 
 /// Bytes read from a map, in a buffer that returns to its pool.

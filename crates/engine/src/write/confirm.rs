@@ -23,8 +23,7 @@ impl Core {
             self.confirm_by_bytes(batch, &entries);
         }
         let shared = batch.indexes(|outcome| matches!(outcome, Outcome::Share(_) | Outcome::Twin(_)));
-        self.inline.fingerprinting.lock().observe(written, shared.len() as u64);
-        self.inline.admission.lock().observe(written, shared.len() as u64);
+        self.inline.note_request(written, shared.len() as u64);
         Ok(())
     }
 
@@ -48,7 +47,7 @@ impl Core {
             if entries[index].is_some_and(|entry| entry.serves(tag)) {
                 live.push(index);
             } else {
-                self.hints.memory.lock().remove(tag, pbn);
+                self.hints.remove(tag, pbn);
                 self.refuse(batch, index);
             }
         }

@@ -253,7 +253,7 @@ impl Core {
                 return Ok(Applied::Refused { pbns, change: plan.change });
             }
             let freed = state.apply(plan, Instant::now());
-            policies.iter().for_each(|said| self.policy.policies.published(said.map, said.policy));
+            policies.iter().for_each(|said| self.policy.note_published_policy(said.map, said.policy));
             if changes_bad {
                 self.damage.bad_known.store(state.bad.len(), Relaxed);
                 self.damage.lost_tags.store(state.bad.lost_tags(), Relaxed);
@@ -265,7 +265,7 @@ impl Core {
         self.signals.published();
         self.look_at_allowed(&policies);
         if let Some(map) = detached {
-            self.backlog.skipped.lock().forget(map.0);
+            self.backlog.forget(map);
             self.signals.detached(map);
         }
         self.may_be_interrupted();

@@ -124,6 +124,13 @@ impl Core {
         Ok((runs, going_on))
     }
 
+    /// Whether the next written request is looked up and fingerprinted.
+    pub fn admit(&self) -> bool {
+        // The settings are not locked while it waits for the controller.
+        let mode = self.tuning.settings.lock().inline;
+        self.inline.admit(mode, self.foreground.now())
+    }
+
     fn receive(&self, batch: &mut Batch) {
         for index in 0..batch.len() {
             if is_zero(batch.block(index)) {
@@ -138,7 +145,7 @@ impl Core {
         for &index in &stored {
             batch.tags[index] = self.hasher.tag(batch.block(index));
         }
-        if is_admitted && self.inline.fingerprinting.lock().eager() {
+        if is_admitted && self.inline.fingerprints_all() {
             self.fingerprint(batch, &stored);
         }
     }

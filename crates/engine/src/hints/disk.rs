@@ -149,6 +149,7 @@ impl DiskHints {
 
     /// The data area has grown: pbns may need more bytes in a page.
     pub fn grow(&mut self, data: Blocks) {
+        assert!(data.0 > 0, "a data area of {} blocks", data.0);
         self.file.set_data_blocks(data.0);
         self.level.set_page_hints_max(self.file.page_hints_max());
     }

@@ -64,7 +64,9 @@ impl Core {
         };
         let worth =
             |hint: &Hint| entries.get(&hint.pbn).filter(|entry| names(hint, entry)).map_or(0, |entry| entry.count);
-        hints.iter().map(worth).collect()
+        let worth: Vec<u32> = hints.iter().map(worth).collect();
+        assert_eq!(worth.len(), hints.len(), "references of the blocks of {} hints", hints.len());
+        worth
     }
 
     /// The table's entries of blocks, which come in ascending order; a block beyond the data area has no entry.

@@ -140,6 +140,7 @@ impl Hints {
     /// The disk level's hints for whole tags, of which it knows the beginning. The tags come in ascending order; those
     /// out of the sample cost no read.
     pub fn look_up_on_disk(&self, tags: &[Tag], counters: &Counters) -> Vec<(Tag, Pbn)> {
+        assert!(tags.is_sorted(), "{} tags to look up are not ascending", tags.len());
         let tags: Vec<Tag> = tags.iter().copied().filter(|tag| self.sample.has(*tag)).collect();
         let mut found = Vec::new();
         if let Some(disk) = in_use(&mut self.disk.lock()) {
@@ -255,6 +256,7 @@ impl Hints {
     }
 
     fn merge(&self, disk: &mut DiskHints, hints: &[Hint], counters: &Counters, worth: impl FnMut(&[Hint]) -> Vec<u32>) {
+        debug_assert!(!hints.is_empty(), "{} hints to merge", hints.len());
         let merged = disk.merge(hints, worth);
         let Some(merged) = self.settle(disk, merged, counters) else { return };
         // Dropped are those of contents that more blocks hold than are named: a scan would find no place for them either.

@@ -56,7 +56,9 @@ impl PolicyFacts {
 
     /// The shortest run worth sharing in a map of which nothing is known.
     pub fn automatic_run_of_unknown(&self) -> u32 {
-        Pattern::default().run_blocks_min(self.seek_blocks(), None)
+        let run_blocks_min = Pattern::default().run_blocks_min(self.seek_blocks(), None);
+        debug_assert!(run_blocks_min > 0, "a run of {run_blocks_min} blocks");
+        run_blocks_min
     }
 
     /// Learns of a read request. None: it went uncounted.

@@ -18,7 +18,7 @@ use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
 const PORTION: usize = 256;
 
 impl Core {
-    /// Publishes remaps, which are in file order.
+    /// Publishes remaps, those of one map that follow each other together.
     pub fn remap(&self, remaps: Vec<Remap>) -> Result<()> {
         for of_map in remaps.chunk_by(|a, b| a.visit.map == b.visit.map) {
             for portion in of_map.chunks(PORTION) {
@@ -33,7 +33,7 @@ impl Core {
         Ok(())
     }
 
-    /// Publishes remaps of one map, in file order, together. Gives how many were still possible.
+    /// Publishes remaps of one map together. Gives how many were still possible.
     pub fn remap_portion(&self, map: MapId, portion: &[Remap]) -> Result<u64> {
         assert!(portion.iter().all(|remap| remap.visit.map == map), "remaps of other maps than {}", map.0);
         let mut wanted = portion.to_vec();

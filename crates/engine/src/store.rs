@@ -127,7 +127,7 @@ impl Store {
         let core = Arc::new(recover(medium, options, settings)?);
         core.look_up_host();
         let device = volume::data_device(volume, &superblock.data);
-        core.policy.device_reads.expect(device.and_then(|device| load::is_rotational(&options.machine, device)));
+        core.policy.expect_device(device.and_then(|device| load::is_rotational(&options.machine, device)));
         if !options.read_only {
             core.space.ballast.fill().map_err(|e| Error::io("filling the ballast", e))?;
         }
@@ -226,7 +226,7 @@ impl Store {
         // The worker and the reclaimer may publish until they have ended.
         self.core.signals.stop();
         threads.join();
-        drop(self.core.worker.defragging.lock());
+        drop(self.core.worker.defrag_turn());
         if self.core.health.usable().is_ok() {
             self.core.save_scrub()?;
         }
@@ -389,7 +389,7 @@ impl Store {
     /// A new, empty map. It takes no space until it is written; its id is never handed out again.
     pub fn new_map(&self) -> MapId {
         let map = self.core.maps.take_id();
-        self.core.policy.policies.published(map, FilePolicy::default());
+        self.core.policy.note_published_policy(map, FilePolicy::default());
         map
     }
 
@@ -715,7 +715,7 @@ impl Core {
         }
         self.data.device.grow(data.bytes()).map_err(|e| Error::io("enlarging the data area", e))?;
         self.stored.table.grow(volume::table_bytes(data)).map_err(|e| Error::io("enlarging the block table", e))?;
-        self.grow_disk_level(data);
+        self.hints.grow_disk_level(data);
         self.apply_certain(Plan { grow_to: Some(data), ..Plan::default() })?;
         self.commit()?;
         self.space.allocator.lock().grow(data);

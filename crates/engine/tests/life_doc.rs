@@ -34,7 +34,7 @@ const FIGURES: [(&str, &str, &str); 28] = [
         "crates/dedup/src/admission.rs",
         "PROBE_AFTER: Duration = Duration::from_millis(250);",
     ),
-    ("Up to 16,384 hints wait", "crates/engine/src/hints/levels.rs", "WAITING_MAX: usize = 16_384;"),
+    ("Up to 16,384 hints wait", "crates/engine/src/hints/store.rs", "WAITING_MAX: usize = 16_384;"),
     ("64 lbns take one entry", "crates/dedup/src/skipped.rs", "CHUNK_BLOCKS: u64 = u64::BITS as u64;"),
     ("every 30 seconds", "crates/engine/src/settings/values.rs", "skipped_checkpoint: Duration::from_secs(30),"),
     ("for how many blocks, 256 at a time", "crates/dedup/src/pace.rs", "BATCH_BLOCKS: u64 = 256;"),

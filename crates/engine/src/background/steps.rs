@@ -71,16 +71,16 @@ impl Core {
             BackgroundStep::Punch => Ok(self.punch_some()),
             BackgroundStep::FillHints => self.fill_hints().map(|()| false),
             BackgroundStep::MergeHints => {
-                self.merge_evicted();
+                self.merge_waiting_hints();
                 Ok(false)
             }
-            BackgroundStep::SweepHints => Ok(self.sweep_some()),
+            BackgroundStep::SweepHints => Ok(self.sweep_hint_page()),
             BackgroundStep::Revisit { blocks_max } => Ok(self.revisit(blocks_max)?.is_some()),
             BackgroundStep::Rank => Ok(self.rank()?.is_some()),
             BackgroundStep::Mend => self.repair_noticed().map(|()| false),
             BackgroundStep::Scrub { blocks_max } => self.scrub_step(blocks_max),
             BackgroundStep::SaveSkipped => {
-                self.checkpoint_skipped(0);
+                self.checkpoint_backlog(0);
                 Ok(false)
             }
             BackgroundStep::LeaveCleanly => {

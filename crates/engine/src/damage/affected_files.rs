@@ -6,8 +6,7 @@ use hashbrown::HashSet;
 use crate::core::Core;
 use crate::damage::bad_blocks::Whereabouts;
 use crate::format::keys::ShardKey;
-use crate::worker::revisit::{Remap, Visit};
-use crate::worker::worklist::Place;
+use crate::worker::visit::{Place, Remap, Visit};
 use crate::{Lbn, MapId, Pbn, Result};
 
 /// Shards gone through in one go.
@@ -75,7 +74,7 @@ impl Core {
     /// Places of bad blocks in some shards, and where to go on.
     fn bad_places_from(&self, from: ShardKey) -> Result<(Vec<Place>, Option<ShardKey>)> {
         let mut places = Vec::new();
-        let next = self.gather_all(from, PORTION_SHARDS, |_| true, &mut places)?;
+        let next = self.add_shards_from(from, PORTION_SHARDS, |_| true, &mut places)?;
         let bad: HashSet<Pbn> = self.state.lock().bad.list().into_iter().map(|(pbn, _)| pbn).collect();
         places.retain(|(_, _, pbn)| bad.contains(pbn));
         Ok((places, next))

@@ -177,9 +177,9 @@ impl Core {
 
     /// A sound block with the content of a damaged one, by the hints of both levels.
     fn holder_elsewhere(&self, pbn: Pbn, entry: &Entry, remains: Option<&[u8]>) -> Result<Option<Pbn>> {
-        let mut holders = Vec::new();
-        self.hints.memory.lock().peek(entry.tag, &mut holders);
-        holders.extend(self.look_up_tags_on_disk(&[entry.tag]).into_iter().map(|(_, pbn)| pbn));
+        let mut hints = self.hints.peek(&[entry.tag]);
+        hints.extend(self.hints.look_up_on_disk(&[entry.tag], &self.stats.counters));
+        let mut holders: Vec<Pbn> = hints.into_iter().map(|(_, pbn)| pbn).collect();
         holders.sort_unstable();
         holders.dedup();
         for holder in holders.into_iter().filter(|holder| *holder != pbn) {

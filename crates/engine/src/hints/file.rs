@@ -1,4 +1,4 @@
-//! The disk level's pages in a file: a header, then pages by number. What is damaged counts as not there.
+//! The disk level's pages in a file: a header, then pages by number. A damaged page counts as missing.
 
 use std::io;
 use std::sync::Arc;
@@ -22,16 +22,13 @@ pub struct HintFile {
     header: HintHeader,
     pbn_bytes: usize,
     len: u64,
-    /// Bytes read so far.
-    pub bytes_read: u64,
-    /// Bytes written so far.
-    pub bytes_written: u64,
-    /// Pages found damaged so far.
-    pub damaged: u64,
+    bytes_read: u64,
+    bytes_written: u64,
+    damaged: u64,
 }
 
 impl HintFile {
-    /// Opens the file. One that is no hint file of this volume is begun anew; the second value says that it was
+    /// Opens the file. One that is not a hint file of this volume is reset; the second value says that it was
     /// not just empty.
     pub fn open(device: Arc<dyn Device>, volume_id: [u8; 16], data_blocks: u64) -> io::Result<(Self, bool)> {
         let len = device.len()?;
@@ -52,13 +49,13 @@ impl HintFile {
             damaged: 0,
         };
         if header.is_none() {
-            file.begin_anew()?;
+            file.reset()?;
         }
         Ok((file, header.is_none() && len > 0))
     }
 
     /// Forgets every page, for good.
-    pub fn begin_anew(&mut self) -> io::Result<()> {
+    pub fn reset(&mut self) -> io::Result<()> {
         self.header.incarnation = self.header.incarnation.wrapping_add(1);
         self.len = self.device.len()?;
         self.set_complete_at(0, self.header.sample)?;
@@ -69,12 +66,12 @@ impl HintFile {
     }
 
     /// The last commit of a clean unmount at which the file named every live block of a sample; 0: none. A file made
-    /// with a sample that leaves out more is not complete for it; one that leaves out less is.
+    /// with a sample that leaves out more is not complete for it; one made with a sample that leaves out less is.
     pub fn complete_at(&self, sample: Sample) -> u64 {
         if self.header.sample.covers(sample) { self.header.complete_at } else { 0 }
     }
 
-    /// Says durably at which commit the file is complete for a sample; every page before it.
+    /// Marks the file, durably and after all its pages, as complete for a sample at a commit.
     pub fn set_complete_at(&mut self, sequence: u64, sample: Sample) -> io::Result<()> {
         self.grow_to(PAGE_BYTES)?;
         self.device.flush()?;
@@ -91,6 +88,21 @@ impl HintFile {
     /// The data area has so many blocks now.
     pub fn set_data_blocks(&mut self, data_blocks: u64) {
         self.pbn_bytes = hint_page::pbn_bytes(data_blocks);
+    }
+
+    /// Bytes read so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    /// Bytes written so far.
+    pub fn bytes_written(&self) -> u64 {
+        self.bytes_written
+    }
+
+    /// Pages found damaged so far.
+    pub fn damaged(&self) -> u64 {
+        self.damaged
     }
 
     /// Bytes of pages, the header included.
@@ -142,6 +154,7 @@ impl HintFile {
     }
 
     fn write_page(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        assert!(at + bytes.len() as u64 <= self.len, "a page at byte {at} of a file of {} bytes", self.len);
         let mut page = AlignedBuf::new(bytes.len());
         page.copy_from_slice(bytes);
         self.device.write_at(&page, at)?;

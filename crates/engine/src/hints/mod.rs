@@ -1,5 +1,6 @@
-//! Who may hold a content: the hint store's two levels and the scan that fills them.
+//! Which blocks may hold a content: the hint store's two levels and the scan that fills them.
 
+pub mod coverage;
 pub mod disk;
 pub mod file;
 pub mod levels;

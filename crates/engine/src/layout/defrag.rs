@@ -139,7 +139,7 @@ impl Core {
         for stretch in &plan.ranges {
             let mut rest = &runs[stretch.from..stretch.to];
             while !rest.is_empty() {
-                let mut size = self.worker.defragging.lock();
+                let mut size = self.worker.defrag_turn();
                 // Who closes the volume waits for the portion under way, and no other may begin.
                 if self.signals.is_stopped() {
                     return Ok(None);

@@ -6,7 +6,6 @@
 
 mod verdict;
 
-use oncefs_dedup::Hint;
 use serde::{Deserialize, Serialize};
 
 use crate::core::Core;
@@ -14,8 +13,7 @@ use crate::format::keys::ShardKey;
 use crate::format::page::Entry;
 use crate::format::shard::{SHARD_BLOCKS, Target};
 use crate::layout::referrers::References;
-use crate::worker::merge_target::Holders;
-use crate::worker::revisit::ascending;
+use crate::worker::visit::{Holders, ascending};
 use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
 use verdict::{Known, verdicts};
 
@@ -243,12 +241,11 @@ impl Core {
     /// Which blocks the worker is still to look at.
     fn which_wait(&self, map: MapId, blocks: &[(Lbn, Target)]) -> Vec<bool> {
         let is_later = self.is_later(map);
-        let pass = self.worker.pass.lock();
-        let skipped = self.backlog.skipped.lock();
-        let is_due =
-            |lbn: Lbn| skipped.has(map.0, lbn) || pass.is_ahead_of(ShardKey { map, shard: lbn.0 / SHARD_BLOCKS });
-        let waits = |lbn: Lbn| is_later && is_due(lbn);
-        blocks.iter().map(|(lbn, _)| waits(*lbn)).collect()
+        self.worker.with_pass(|pass| {
+            let is_ahead = |lbn: Lbn| pass.is_ahead_of(ShardKey { map, shard: lbn.0 / SHARD_BLOCKS });
+            let listed = self.backlog.which_wait(map, blocks.iter().map(|(lbn, _)| *lbn));
+            blocks.iter().zip(listed).map(|((lbn, _), is_listed)| is_later && (is_listed || is_ahead(*lbn))).collect()
+        })
     }
 
     /// Live blocks with the same tag as each given one, itself included, by tag: what the worker would find, asked for
@@ -258,22 +255,9 @@ impl Core {
         let mut tags: Vec<Tag> = hints.iter().map(|(tag, _)| *tag).collect();
         tags.sort_unstable();
         tags.dedup();
-        {
-            let mut memory = self.hints.memory.lock();
-            let mut pbns = Vec::new();
-            for tag in &tags {
-                pbns.clear();
-                memory.peek(*tag, &mut pbns);
-                hints.extend(pbns.iter().map(|pbn| (*tag, *pbn)));
-            }
-        }
-        let on_their_way = self.hints.evicted.lock().clone();
-        for Hint { tag, pbn } in on_their_way {
-            let from = tags.partition_point(|whole| Hint::new(*whole, pbn).tag < tag);
-            let same = tags[from..].iter().take_while(|whole| Hint::new(**whole, pbn).tag == tag);
-            hints.extend(same.map(|whole| (*whole, pbn)));
-        }
-        hints.extend(self.look_up_tags_on_disk(&tags));
+        hints.extend(self.hints.peek(&tags));
+        hints.extend(self.hints.peek_waiting(&tags));
+        hints.extend(self.hints.look_up_on_disk(&tags, &self.stats.counters));
         let entries = self.entries_at(&ascending(hints.iter().map(|(_, pbn)| *pbn)))?;
         hints.sort_unstable();
         hints.dedup();

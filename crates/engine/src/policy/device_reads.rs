@@ -1,6 +1,6 @@
 //! Requests that read the data area: how large they are, and how long they take.
 //!
-//! Owns their sizes, as far as they serve files, and the estimate of what a seek costs, which all of them teach.
+//! Owns the sizes of those that serve files, and the estimate of a seek's cost, which all of them teach.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -9,6 +9,9 @@ use oncefs_dedup::{ReadPattern, SeekCost};
 
 use crate::stats::counters::{Count, DeviceReport, LiveSizes};
 use crate::sync::Mutex;
+
+/// Runs with at most this gap between them are read in one request: 32 KiB cost less than a second request.
+pub const GAP_BLOCKS_MAX: u64 = 8;
 
 /// Requests to the data area since the mount.
 pub struct DeviceReads {
@@ -44,17 +47,22 @@ pub enum Change {
 }
 
 impl DeviceReads {
-    /// Starts from what a device of this kind costs, before it is measured.
+    /// Starts from the usual cost on a device of this kind, before it is measured.
     pub fn expect(&self, is_rotational: Option<bool>) {
         self.set(SeekCost::expected(is_rotational));
     }
 
     fn set(&self, cost: SeekCost) {
+        assert!(
+            cost.blocks().is_finite() && cost.blocks() > 0.0,
+            "a seek is expected to cost {} blocks",
+            cost.blocks()
+        );
         self.seek_blocks.store(cost.blocks().to_bits(), Relaxed);
         *self.cost.lock() = cost;
     }
 
-    /// What a seek costs, in blocks.
+    /// The cost of a seek, in blocks.
     pub fn seek_blocks(&self) -> f64 {
         f64::from_bits(self.seek_blocks.load(Relaxed))
     }
@@ -72,11 +80,12 @@ impl DeviceReads {
         let result = request();
         let time = began.elapsed();
         let after = self.under_way.fetch_sub(1, Relaxed);
+        debug_assert!(after > 0, "{before} requests were under way when this one began, and {after} when it ended");
         result?;
         Ok(self.learn(blocks, time, before.midpoint(after).min(u64::from(u32::MAX)) as u32))
     }
 
-    /// A request for so many blocks took so long, with so many under way. Goes unnoticed while another is noted.
+    /// A request for so many blocks took so long, with so many under way. Ignored while another one is noted.
     fn learn(&self, blocks: u64, time: Duration, at_once: u32) -> Option<Change> {
         let mut cost = self.cost.try_lock()?;
         let (was, was_measured) = (cost.blocks(), cost.is_measured());

@@ -1,10 +1,10 @@
-//! The effective policy of each file: whether its blocks are looked up as they are written, whether the worker looks
-//! at them, and which runs it shares. The rule is pure and in `dedup` ([`oncefs_dedup::effective_policy`]); here it gets
-//! the file's policy, kept in a record by its map, and the mount's.
+//! The effective policy of each file: whether its blocks are looked up as they are written, whether the worker looks at
+//! them, and which runs are shared. `dedup` decides it ([`oncefs_dedup::effective_policy`]) from the file's own policy,
+//! which is a record by its map, and the mount's.
 //!
-//! Owns what follows a change: the worker looks at a whole file for which more is allowed now. The record changes with
-//! whatever else its publication changes, is durable with its group, and is removed by the publication that detaches
-//! its map; so a crash leaves both or neither.
+//! Owns the consequences of a change: the worker looks at a file whose policy allows more, as a whole. The record
+//! changes with the rest of its publication, is durable with its group, and goes in the publication that detaches its
+//! map; so a crash leaves both or neither.
 
 use oncefs_dedup::{EffectivePolicy, FilePolicy, PolicyOverride, Rank, Ranks, Work, effective_policy};
 
@@ -15,23 +15,22 @@ use crate::types::PolicyChange;
 use crate::{Change, MapId, Store};
 
 impl Store {
-    /// The policy of a map's file, as last published. A record that cannot be read is logged and counts as the default
-    /// policy.
+    /// The policy of the file of a map, as last published. One that cannot be read is logged, and the mount's applies.
     pub fn file_policy(&self, map: MapId) -> FilePolicy {
         self.core.file_policy(map)
     }
 
-    /// The effective policy of a map: how its blocks are deduplicated.
+    /// The effective policy of a map.
     pub fn effective_policy(&self, map: MapId) -> EffectivePolicy {
         self.core.effective_policy(map)
     }
 
-    /// The effective policy of a file with this policy, and its cause in words.
+    /// The effective policy of a file with this policy, and the reason for it.
     pub fn effective_policy_of(&self, policy: FilePolicy) -> (EffectivePolicy, String) {
         (self.core.effective_policy_by(policy), self.core.why_effective(policy))
     }
 
-    /// Adds a new policy of a file to a change. If it allows more than before, the worker looks at the file once the change
+    /// Adds a file's new policy to a change. If it allows more than before, the worker looks at the file once the change
     /// is published. The caller keeps others from changing the policy of this file meanwhile.
     pub fn policy_change(&self, change: &mut Change, map: MapId, policy: FilePolicy) {
         self.core.policy_change(change, map, policy);
@@ -46,7 +45,7 @@ impl Store {
 impl Core {
     /// See [`Store::file_policy`].
     pub fn file_policy(&self, map: MapId) -> FilePolicy {
-        let ticket = match self.policy.policies.get(map) {
+        let ticket = match self.policy.file_policy(map) {
             Ok(policy) => return policy,
             Err(ticket) => ticket,
         };
@@ -64,7 +63,7 @@ impl Core {
                 return FilePolicy::default();
             }
         };
-        self.policy.policies.enter(map, policy, ticket);
+        self.policy.note_read_policy(map, policy, ticket);
         policy
     }
 
@@ -84,26 +83,26 @@ impl Core {
         self.add_policy(change, PolicyChange { map, policy, allows_more });
     }
 
-    /// See [`Store::first_policy`]. A map that is detached ends as it began: without a policy.
+    /// See [`Store::first_policy`]. A map that is deleted ends as it began: without a policy of its own.
     pub fn first_policy(&self, change: &mut Change, map: MapId, policy: FilePolicy) {
         self.add_policy(change, PolicyChange { map, policy, allows_more: false });
     }
 
-    /// Adds a record to a change; the record of a default policy is removed.
-    fn add_policy(&self, change: &mut Change, said: PolicyChange) {
-        let key = keys::file_policy(said.map);
-        if said.policy != FilePolicy::default() {
-            change.put(key, file_policy::encode(said.map, &said.policy));
-        } else if change.policies.iter().any(|other| other.map == said.map) || !matches!(self.get(&key), Ok(None)) {
+    /// Adds a policy's record to a change; that of the default policy is deleted.
+    fn add_policy(&self, change: &mut Change, new: PolicyChange) {
+        let key = keys::file_policy(new.map);
+        if new.policy != FilePolicy::default() {
+            change.put(key, file_policy::encode(new.map, &new.policy));
+        } else if change.policies.iter().any(|other| other.map == new.map) || !matches!(self.get(&key), Ok(None)) {
             change.delete(key);
         } else {
             return;
         }
-        change.policies.push(said);
+        change.policies.push(new);
     }
 
-    /// Whether the worker has to look at a file again after its policy changed. The rank `New` says that the file was
-    /// written: the written blocks are noted one by one, and the others stay as the rank before had it.
+    /// Whether the worker is to look at a file again whose policy changes. A file whose rank becomes new again was
+    /// written: what was written is noted block by block, and the rest of it stays as its former rank had it.
     fn allows_more_of(&self, map: MapId, before: FilePolicy, after: FilePolicy) -> bool {
         if before.policy_override == after.policy_override && after.rank == Rank::New {
             return false;
@@ -116,11 +115,11 @@ impl Core {
         after.is_later && (!before.is_later || shares_shorter)
     }
 
-    /// After a publication: has the worker look at the files for which more is allowed now.
-    pub fn look_at_allowed(&self, said: &[PolicyChange]) {
+    /// After a publication: the worker looks at files whose policy allows more now.
+    pub fn look_at_allowed(&self, changes: &[PolicyChange]) {
         let mut is_any = false;
-        for PolicyChange { map, .. } in said.iter().filter(|said| said.allows_more) {
-            self.look_again_at_refused(Work::Owner(map.0));
+        for PolicyChange { map, .. } in changes.iter().filter(|change| change.allows_more) {
+            self.backlog.requeue(Work::Owner(map.0));
             is_any = true;
         }
         if is_any {
@@ -128,7 +127,7 @@ impl Core {
         }
     }
 
-    /// What causes the effective policy of a file with this policy: what set its shortest run, or leaves it alone.
+    /// The reason for the effective policy of a file with this policy: what set its shortest run, or leaves it alone.
     pub fn why_effective(&self, policy: FilePolicy) -> String {
         let mount = self.tuning.settings.lock().mount_policy();
         let EffectivePolicy { is_inline, is_later, run_blocks_min, .. } = effective_policy(policy, mount);
@@ -142,7 +141,7 @@ impl Core {
                 (None, _) => "rewritten on several days".to_owned(),
             },
             None => {
-                format!("automatic: by its reads; a seek costs {:.1} blocks", self.policy.device_reads.seek_blocks())
+                format!("automatic: by its reads; a seek costs {:.1} blocks", self.policy.seek_blocks())
             }
             Some(_) if matches!(policy.policy_override, Some(PolicyOverride::Run(_))) => "set by its policy".to_owned(),
             fixed if fixed == mount.run_blocks_min => "set by run_blocks_min".to_owned(),

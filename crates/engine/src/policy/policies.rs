@@ -1,9 +1,9 @@
-//! What is said of the files asked for lately about how they are deduplicated, in bounded memory and never out of date.
+//! The policies of the files asked for lately, in bounded memory and never out of date.
 //!
-//! Invariants: (1) what is known here of a map is what the newest publication said of it; (2) the memory is bounded:
-//! those asked for least lately leave. For (1) a publication corrects what is known under the publish lock, under
-//! which its record becomes visible, and counts; and what was read from a record enters only if nothing was counted
-//! since before it was read.
+//! Invariants: (1) the policy known here of a map is that of its newest publication; (2) the memory is bounded: those
+//! asked for least lately leave. For (1) a publication updates it under the publish lock, under which its record
+//! becomes visible, and counts; and a policy that was read from a record enters only if nothing was counted since
+//! before it was read.
 
 use oncefs_dedup::FilePolicy;
 
@@ -15,7 +15,7 @@ const PARTS: usize = 16;
 /// Maps that share a set, in which the one asked for least lately makes room.
 const WAYS: usize = 8;
 
-/// A map and what is said of its file. No map has id 0: it marks a free place.
+/// A map and the policy of its file. No map has id 0: it marks a free place.
 #[derive(Clone, Copy, Default)]
 struct Known {
     map: MapId,
@@ -27,7 +27,7 @@ type Set = [Known; WAYS];
 
 struct Part {
     sets: Box<[Set]>,
-    /// Publications that said something of maps of this part.
+    /// Publications of policies of maps of this part.
     changes: u64,
 }
 
@@ -48,7 +48,7 @@ impl Policies {
         Self { parts: (0..PARTS).map(|_| Mutex::new(part())).collect() }
     }
 
-    /// What is said of a file. An error: it is to be read, and to enter with this ticket.
+    /// The policy of a file. An error: it is to be read, and to enter with this ticket.
     pub fn get(&self, map: MapId) -> Result<FilePolicy, Ticket> {
         let (part, hash) = self.part_of(map);
         let mut part = part.lock();
@@ -59,7 +59,7 @@ impl Policies {
         Ok(set[0].policy)
     }
 
-    /// Takes in what was read, unless something was published meanwhile.
+    /// Takes in a policy that was read, unless one was published meanwhile.
     pub fn enter(&self, map: MapId, policy: FilePolicy, ticket: Ticket) {
         let (part, hash) = self.part_of(map);
         let mut part = part.lock();
@@ -68,7 +68,7 @@ impl Policies {
         }
     }
 
-    /// A publication says this of a file. The caller holds the publish lock; or nobody else knows the map yet.
+    /// A publication gives a file this policy. The caller holds the publish lock, or no other thread knows the map yet.
     pub fn published(&self, map: MapId, policy: FilePolicy) {
         let (part, hash) = self.part_of(map);
         let mut part = part.lock();
@@ -86,6 +86,7 @@ impl Policies {
 impl Part {
     fn set_of(&mut self, hash: u64) -> &mut Set {
         let at = (u128::from(hash) * self.sets.len() as u128) >> 60;
+        debug_assert!((at as usize) < self.sets.len(), "set {at} of {}", self.sets.len());
         &mut self.sets[at as usize]
     }
 

@@ -1,10 +1,10 @@
-//! How files are read and how they lie, map by map, in bounded memory: what the automatic `run_blocks_min` is made of.
+//! How files are read and how they lie, map by map, in bounded memory: the basis of the automatic `run_blocks_min`.
 //!
 //! Owns the counts of the maps read lately; those read least lately leave. Leaves the rule to `dedup` (`ReadPattern`), and
-//! what follows from a number that falls to `run_rule`. Nothing is kept across mounts: a map that is not known here is
-//! one that is expected to be read in sequence.
+//! the consequences of a number that falls to `run_rule`. Nothing is kept across mounts: a map that is not known here
+//! is expected to be read in sequence.
 //!
-//! A read never waits here: where another thread holds a part of the maps, it goes uncounted.
+//! A read never waits here: where another thread holds a part of the maps, it is not counted.
 
 use oncefs_dedup::ReadPattern;
 
@@ -16,7 +16,7 @@ const PARTS: usize = 16;
 /// Maps that share a set, in which the one read least lately makes room.
 const WAYS: usize = 8;
 
-/// A map and what is known of it.
+/// A map and how it was read.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     map: MapId,
@@ -29,7 +29,7 @@ struct Known {
 /// Maps with the same hash, the one read last first. No map has id 0: it marks a free place.
 type Set = [Known; WAYS];
 
-/// What one read request tells of its map.
+/// One read request of a map.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     /// The first block read.
@@ -64,6 +64,7 @@ impl ReadPatterns {
 
     /// Learns of a read request. None: it went uncounted.
     pub fn note(&self, map: MapId, seen: Seen, seek_blocks: f64) -> Option<Number> {
+        debug_assert!(seen.lies.0 + seen.lies.1 <= seen.blocks, "more neighbours than blocks: {seen:?}");
         let (part, hash) = self.part_of(map);
         let mut sets = part.try_lock()?;
         let set = set_of(&mut sets, hash);
@@ -95,6 +96,7 @@ impl ReadPatterns {
 
 fn set_of(sets: &mut [Set], hash: u64) -> &mut Set {
     let at = (u128::from(hash) * sets.len() as u128) >> 60;
+    debug_assert!((at as usize) < sets.len(), "set {at} of {}", sets.len());
     &mut sets[at as usize]
 }
 
@@ -114,6 +116,7 @@ impl Known {
     fn renew(&mut self, seek_blocks: f64) -> Number {
         let before = self.run_blocks_min;
         self.run_blocks_min = self.pattern.run_blocks_min(seek_blocks, Some(before));
+        debug_assert!(self.run_blocks_min > 0, "a run of {} blocks", self.run_blocks_min);
         Number { run_blocks_min: self.run_blocks_min, fell: self.run_blocks_min < before }
     }
 }

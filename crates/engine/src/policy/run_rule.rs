@@ -1,17 +1,16 @@
-//! Which runs of a file are worth sharing: what its treatment says, or, where that is automatic, what its reads and the
-//! device say.
+//! The runs of a file that are worth sharing: by its effective policy, or, where that is automatic, by its reads and
+//! the device.
 //!
-//! Owns what follows from a number that falls: blocks that were refused for it are looked at again, by the worker and
-//! as part of their file. Who decides asks `run_blocks_min`, once for each request.
+//! Owns the consequences of a number that falls: the worker looks again at blocks that were refused for it, as part of
+//! their file.
 
-use oncefs_dedup::{ReadPattern, RunRule, Work};
+use oncefs_dedup::{RunRule, Work};
 
 use crate::core::Core;
 use crate::format::page::page_of;
 use crate::format::shard::Target;
-use crate::policy::device_reads::Change;
+use crate::policy::device_reads::{Change, GAP_BLOCKS_MAX};
 use crate::policy::read_pattern::Seen;
-use crate::read::steps::GAP_BLOCKS_MAX;
 use crate::settings::values::Settings;
 use crate::{Lbn, MapId, Pbn, Result};
 
@@ -24,18 +23,18 @@ impl Core {
         self.effective_policy(map).run_blocks_min.unwrap_or_else(|| self.automatic_run(map))
     }
 
-    /// What its reads and the device say.
+    /// The shortest run worth sharing in a map by its reads and the device.
     pub fn automatic_run(&self, map: MapId) -> u32 {
-        let number = self.policy.read_patterns.run_blocks_min(map, self.policy.device_reads.seek_blocks());
+        let number = self.policy.automatic_run(map);
         if number.fell {
-            self.look_again_at_refused(Work::Owner(map.0));
+            self.backlog.requeue(Work::Owner(map.0));
         }
         number.run_blocks_min
     }
 
     /// The shortest run worth sharing that ends with this block, which the map has or gets: fewer than elsewhere if it is
     /// the map's last one, and the file's rank lets its whole and its end be shared. The caller holds the map's lock, or
-    /// bears with what others make of the map meanwhile.
+    /// can do with an answer that is out of date.
     pub fn end_blocks_min(&self, map: MapId, last: Lbn) -> Result<Option<u32>> {
         if self.effective_policy(map).shares_ends { self.end_chunk_min(map, last) } else { Ok(None) }
     }
@@ -50,15 +49,15 @@ impl Core {
     pub fn note_read(&self, map: MapId, first: Lbn, runs: &[(Target, u64)]) {
         let blocks = runs.iter().map(|(_, blocks)| blocks).sum::<u64>();
         let seen = Seen { first: first.0, blocks: blocks.min(u64::from(u32::MAX)) as u32, lies: self.lies(runs) };
-        let number = self.policy.read_patterns.note(map, seen, self.policy.device_reads.seek_blocks());
+        let number = self.policy.note_read(map, seen);
         if number.is_some_and(|number| number.fell) && self.effective_policy(map).run_blocks_min.is_none() {
-            self.look_again_at_refused(Work::Owner(map.0));
+            self.backlog.requeue(Work::Owner(map.0));
         }
     }
 
-    /// How many neighbours in the file lie together, as the device is read: a small gap is read over. And how many lie
-    /// apart although neither is shared; those where one is lie so because of that. What the table does not tell from
-    /// memory counts as shared.
+    /// How many neighbours in the file lie together; the device reads over a small gap. And how many lie apart although
+    /// neither is shared; those where one is shared lie so because of that. A block whose table page is
+    /// not in memory counts as shared.
     fn lies(&self, runs: &[(Target, u64)]) -> (u32, u32) {
         let stored = |&(target, blocks): &(Target, u64)| match target {
             Target::Data(pbn) => Some((pbn, pbn.plus(blocks - 1))),
@@ -70,6 +69,7 @@ impl Core {
         let mut apart: Vec<(Pbn, Pbn)> = Vec::new();
         for run in stored {
             together += run.1.0 - run.0.0;
+            debug_assert!(before.0 <= before.1, "a run from block {} to {}", before.0, before.1);
             let is_near = (before.1.0..=before.1.0 + 1 + GAP_BLOCKS_MAX).contains(&run.0.0);
             if is_near {
                 together += 1
@@ -92,25 +92,17 @@ impl Core {
     /// the first measurement of a mount it is the expectation that was wrong, and what was refused for it is little.
     pub fn seek_cost_changed(&self, change: Change) {
         if change == Change::Fell && self.tuning.settings.lock().run_blocks_min.is_none() {
-            self.look_again_at_refused(Work::Everything);
+            self.backlog.requeue(Work::Everything);
         }
     }
 
-    /// Gives the worker what was refused, if there is one.
-    pub fn look_again_at_refused(&self, work: Work) {
-        let mut skipped = self.backlog.skipped.lock();
-        if skipped.bytes_max() > 0 {
-            skipped.put_back(work);
-        }
-    }
-
-    /// Whether runs that were refused by one setting are worth sharing by another, in any file. Whatever ranks do, that
-    /// they do something else allows more of some files.
+    /// Whether runs that were refused by one setting are worth sharing by another, in any file. A change of the ranks'
+    /// meaning allows more of some files, whichever it is.
     pub fn allows_more(&self, before: &Settings, after: &Settings) -> bool {
         if before.ranks != after.ranks {
             return true;
         }
-        let most = || ReadPattern::default().run_blocks_min(self.policy.device_reads.seek_blocks(), None);
+        let most = || self.policy.automatic_run_of_unknown();
         match (before.run_blocks_min, after.run_blocks_min) {
             (Some(before), Some(after)) => after < before,
             (Some(before), None) => before > 1,
@@ -123,7 +115,7 @@ impl Core {
 #[cfg(test)]
 #[cfg(not(feature = "schedules"))]
 mod tests {
-    use oncefs_dedup::{Skipped, SkippedBuffer};
+    use oncefs_dedup::Skipped;
 
     use super::*;
     use crate::tests::fixture::{Devices, Random, one_level, unique};
@@ -136,16 +128,16 @@ mod tests {
     fn volume(run_blocks_min: Option<u32>) -> Core {
         let settings = Settings { run_blocks_min, skipped_bytes: 64 << 10, ..one_level() };
         let core = Devices::new(Blocks(20_000), settings).open();
-        take_all(&mut core.backlog.skipped.lock());
+        take_all(&core);
         core
     }
 
-    fn take_all(skipped: &mut SkippedBuffer) {
-        while skipped.take(u64::MAX).is_some() {}
+    fn take_all(core: &Core) {
+        while core.backlog.take(u64::MAX).is_some() {}
     }
 
     fn waits(core: &Core, what: Skipped) -> bool {
-        core.backlog.skipped.lock().contents().any(|skipped| skipped == what)
+        core.backlog.contents().contains(&what)
     }
 
     fn write(core: &Core, map: u64, first: u64, data: &[u8]) {
@@ -182,10 +174,10 @@ mod tests {
     fn a_fixed_number_is_that_of_every_file_whatever_is_read() {
         let core = volume(Some(5));
         write(&core, 1, 0, &unique(600, 1));
-        take_all(&mut core.backlog.skipped.lock());
+        take_all(&core);
         read_at_random(&core, 1);
         assert_eq!((core.run_blocks_min(MapId(1)), core.run_blocks_min(MapId(2))), (5, 5));
-        assert!(core.backlog.skipped.lock().is_empty(), "nothing is looked at again");
+        assert!(core.backlog.is_empty(), "nothing is looked at again");
     }
 
     #[test]
@@ -194,15 +186,15 @@ mod tests {
         for map in [1, 2] {
             write(&core, map, 0, &unique(600, map));
         }
-        take_all(&mut core.backlog.skipped.lock());
+        take_all(&core);
         read_all(&core, 2);
-        assert!(core.backlog.skipped.lock().is_empty());
+        assert!(core.backlog.is_empty());
         read_at_random(&core, 1);
         assert_eq!((core.run_blocks_min(MapId(1)), core.run_blocks_min(MapId(2))), (1, EXPECTED));
         assert!(waits(&core, Skipped::Owner(1)) && !waits(&core, Skipped::Owner(2)));
-        take_all(&mut core.backlog.skipped.lock());
+        take_all(&core);
         read_at_random(&core, 1);
-        assert!(core.backlog.skipped.lock().is_empty(), "it fell no further");
+        assert!(core.backlog.is_empty(), "it fell no further");
     }
 
     #[test]
@@ -244,9 +236,9 @@ mod tests {
             ("1", true),
             ("auto", false),
         ] {
-            *core.worker.pass.lock() = Default::default();
+            core.worker.reset_pass();
             tune(&core, value);
-            assert_eq!(core.worker.pass.lock().is_full(), is_due, "{value}");
+            assert_eq!(core.worker.with_pass(|pass| pass.is_full()), is_due, "{value}");
         }
     }
 
@@ -268,16 +260,16 @@ mod tests {
     fn a_full_pass_that_is_wanted_again_and_again_comes_to_its_end_and_is_made_once_more() {
         let core = volume(None);
         write(&core, 1, 0, &unique(768, 1));
-        take_all(&mut core.backlog.skipped.lock());
+        take_all(&core);
         let mut seen = Vec::new();
         for _ in 0..6 {
-            core.look_again_at_refused(Work::Everything);
-            seen.extend(core.gather(1).into_iter().map(|(_, lbn, _)| lbn.0));
+            core.backlog.requeue(Work::Everything);
+            seen.extend(core.next_batch(1).into_iter().map(|(_, lbn, _)| lbn.0));
         }
         assert!(seen.contains(&767), "up to {:?}", seen.iter().max());
         seen.clear();
-        while core.worker.pass.lock().is_full() || core.backlog.skipped.lock().contents().next().is_some() {
-            seen.extend(core.gather(256).into_iter().map(|(_, lbn, _)| lbn.0));
+        while core.worker.with_pass(|pass| pass.is_full()) || !core.backlog.contents().is_empty() {
+            seen.extend(core.next_batch(256).into_iter().map(|(_, lbn, _)| lbn.0));
         }
         assert!((0..768).all(|lbn| seen.contains(&lbn)), "the one that was wanted last");
     }

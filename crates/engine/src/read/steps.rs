@@ -9,6 +9,7 @@ use crate::damage::bad_blocks::Whereabouts;
 use crate::format::keys::shard_parts;
 use crate::format::page::page_of;
 use crate::format::shard::Target;
+use crate::policy::device_reads::GAP_BLOCKS_MAX;
 use crate::{BLOCK_BYTES, Error, Lbn, MapId, Pbn, ReadBuf, Result, Stage, Tag};
 
 /// Shorter runs are looked up in the read cache block by block; longer ones are fetched whole when any block is missing.
@@ -16,8 +17,6 @@ const CACHED_RUN_BLOCKS_MAX: usize = 32;
 
 /// A read of at least this many separate runs is scattered: its runs are read several at a time.
 const SCATTERED_PARTS_MIN: usize = 8;
-/// Runs with at most this gap between them are read in one request: 32 KiB cost less than a second request.
-pub const GAP_BLOCKS_MAX: u64 = 8;
 /// Blocks read in one request with their gaps, at most: what a pooled buffer holds.
 const SPAN_BLOCKS_MAX: u64 = 256;
 
@@ -177,7 +176,7 @@ impl Core {
         let end = group.iter().map(Part::end).max().unwrap_or(from);
         assert!(end > from && end.0 - from.0 <= SPAN_BLOCKS_MAX, "one request reads blocks {from} to {end}");
         let mut span = self.data.pool.take((end.0 - from.0) as usize * BLOCK_BYTES);
-        self.policy.device_reads.count(end.0 - from.0);
+        self.policy.count_device_read(end.0 - from.0);
         if self.read_device(from, &mut span).is_err() {
             // Of the gaps nobody wants to know.
             return group.iter_mut().try_for_each(|part| self.read_run_for(reader, part.pbn, part.bytes));
@@ -278,7 +277,7 @@ impl Core {
     /// bytes as they are, to compare. Whether they may enter the read cache.
     fn read_stored(&self, reader: MapId, pbn: Pbn, bytes: &mut [u8]) -> Result<bool> {
         if reader != NOBODY {
-            self.policy.device_reads.count((bytes.len() / BLOCK_BYTES) as u64);
+            self.policy.count_device_read((bytes.len() / BLOCK_BYTES) as u64);
         }
         let Err(error) = self.read_device(pbn, bytes) else { return self.look_over(reader, pbn, bytes) };
         if bytes.len() > BLOCK_BYTES {
@@ -343,7 +342,7 @@ impl Core {
         let at = pbn.0.checked_mul(BLOCK_BYTES as u64);
         let at = at.ok_or_else(|| Error::corrupt("a map", format!("block {pbn} lies outside the data area")))?;
         let blocks = (bytes.len() / BLOCK_BYTES) as u64;
-        let changed = self.policy.device_reads.timed(blocks, || self.data.device.read_at(bytes, at));
+        let changed = self.policy.timed_device_read(blocks, || self.data.device.read_at(bytes, at));
         let changed = changed.map_err(|e| Error::io(format!("reading block {pbn} of the data area"), e))?;
         changed.into_iter().for_each(|change| self.seek_cost_changed(change));
         self.stats.counters.data_bytes_read.fetch_add(bytes.len() as u64, Relaxed);

@@ -9,27 +9,24 @@ use crate::{BLOCK_BYTES, CacheReport, Report, Stage, StageReport};
 impl Core {
     /// See [`Store::report`].
     pub fn report(&self) -> Report {
-        let (disk_bytes, _) = self.disk_level_size();
+        let (disk_bytes, _) = self.hints.disk_level_size();
         let on_disk = CacheReport {
             bytes: disk_bytes,
             bytes_max: disk_bytes,
             hits: self.stats.counters.disk_level_hits.load(Relaxed),
             misses: 0,
         };
-        let skipped = {
-            let skipped = self.backlog.skipped.lock();
-            CacheReport { bytes: skipped.bytes(), bytes_max: skipped.bytes_max(), ..CacheReport::default() }
-        };
+        let (bytes, bytes_max) = self.backlog.size();
+        let skipped = CacheReport { bytes, bytes_max, ..CacheReport::default() };
         let totals = self.totals();
         let staged = self.staging.bytes();
         let state = self.state.lock();
-        let hints = self.hints.memory.lock();
         let kv = self.stored.kv.memory();
         let records = CacheReport { bytes: kv.bytes, bytes_max: kv.bytes_max, hits: kv.hits, misses: kv.misses };
         let looked_up = self.stats.stage(Stage::Lookup).blocks.load(Relaxed);
         let found = self.stats.counters.blocks_shared.load(Relaxed).min(looked_up);
-        let hints =
-            CacheReport { bytes: hints.bytes(), bytes_max: hints.bytes_max(), hits: found, misses: looked_up - found };
+        let (bytes, bytes_max) = self.hints.memory_size();
+        let hints = CacheReport { bytes, bytes_max, hits: found, misses: looked_up - found };
         let stages = Stage::ALL.iter().map(|stage| {
             let stats = self.stats.stage(*stage);
             let report = StageReport { blocks: stats.blocks.load(Relaxed), latency: stats.latency.snapshot() };
@@ -55,7 +52,7 @@ impl Core {
                 ("skipped".to_owned(), skipped),
                 ("records".to_owned(), records),
             ]),
-            device: self.policy.device_reads.report(),
+            device: self.policy.device_report(),
             counters: self.stats.counters.snapshot(),
             ranks: BTreeMap::new(),
             settings: BTreeMap::new(),

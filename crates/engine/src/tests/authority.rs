@@ -75,7 +75,7 @@ fn a_block_with_the_largest_count_takes_no_further_reference() {
     tell_count(&core, pbn, COUNT_MAX - 1);
     write(&core, 2, &data);
     assert_eq!((count(&core, pbn), core.totals().used), (COUNT_MAX, Blocks(2)), "the last reference is shared");
-    core.hints.memory.lock().clear();
+    core.hints.clear_memory();
     core.update_hints(&[], &[(core.hasher.tag(&data), pbn)]);
     write(&core, 3, &data);
     assert_eq!((count(&core, pbn), core.totals().used), (COUNT_MAX, Blocks(3)), "the next one is stored anew");

@@ -175,9 +175,9 @@ impl Run {
         self.core.punch_some();
         match self.random.below(6) {
             4 | 5 => self.defrag(),
-            0 => self.core.merge_evicted(),
-            1 => drop(self.core.sweep_some()),
-            2 => self.core.checkpoint_skipped(0),
+            0 => self.core.merge_waiting_hints(),
+            1 => drop(self.core.sweep_hint_page()),
+            2 => self.core.checkpoint_backlog(0),
             _ => drop(self.core.revisit(1 + self.random.below(500)).unwrap()),
         }
     }
@@ -209,14 +209,14 @@ impl Run {
             self.background();
         }
         self.core.scan_table().unwrap();
-        self.core.backlog.skipped.lock().restore(Skipped::Everything);
+        self.core.backlog.restore([Skipped::Everything]);
         while self.core.revisit(1_000).unwrap().is_some() {}
         self.compare(&self.model);
         let blocks = self.model.files.values().flat_map(|(_, bytes)| bytes.chunks(BLOCK_BYTES));
         let padded = blocks.map(|block| [block, &[0; BLOCK_BYTES][block.len()..]].concat());
         let unique: HashSet<Vec<u8>> = padded.filter(|block| !is_zero(block)).collect();
         let (used, fewest) = (self.core.totals().used, Blocks(1 + unique.len() as u64));
-        match self.core.hints.sample {
+        match self.core.hints.sample() {
             Sample::ALL => assert_eq!(used, fewest, "blocks in use, and the label"),
             sample => assert!(used >= fewest, "{sample:?}: {used:?} in use for {fewest:?}"),
         }
@@ -337,7 +337,7 @@ fn writing_the_same_bytes_again_changes_nothing() {
     let data = run.content(1 << 20);
     run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
     let placed = run.core.stats.counters.blocks_placed.load(std::sync::atomic::Ordering::Relaxed);
-    run.core.hints.memory.lock().clear();
+    run.core.hints.clear_memory();
     run.core.write(MapId(1), 0, &data, |delta, _| assert_eq!(delta, 0)).unwrap();
     assert_eq!(run.core.stats.counters.blocks_placed.load(std::sync::atomic::Ordering::Relaxed), placed);
     run.check();

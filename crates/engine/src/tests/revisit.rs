@@ -57,7 +57,7 @@ fn write(core: &Core, map: u64, first: u64, data: &[u8]) {
 fn write_many(core: &Core, map: u64, data: &[u8]) {
     for (n, part) in data.chunks(50 * BLOCK_BYTES).enumerate() {
         write(core, map, n as u64 * 50, part);
-        core.merge_evicted();
+        core.merge_waiting_hints();
     }
 }
 

@@ -239,7 +239,7 @@ fn a_long_duplicate_is_found_whole_with_few_hints() {
         let (_devices, core) = volume(settings);
         let data = unique(4_096, 1);
         write_in_requests(&core, 1, &data);
-        assert!(core.hints.memory.lock().len() < 200, "{} of 4096 blocks have hints", core.hints.memory.lock().len());
+        assert!(core.hints.len() < 200, "{} of 4096 blocks have hints", core.hints.len());
         write_in_requests(&core, 2, &data);
         let stored_twice = used(&core) - 4_096;
         match inline {

@@ -270,7 +270,7 @@ impl Volume {
             self.core.punch_some();
             self.core.flush_data().unwrap();
             self.core.scan(&[0x10], &[0x11], 3).unwrap();
-            self.core.sweep_some();
+            self.core.sweep_hint_page();
             thread::sleep(Duration::from_millis(3));
         }
     }

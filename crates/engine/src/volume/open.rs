@@ -170,7 +170,7 @@ pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings) -> Res
     });
     core.restore_bad()?;
     core.restore_scrub()?;
-    core.restore_skipped(newest, is_fresh);
+    core.restore_backlog(newest, is_fresh);
     core.update_hints(&[], &found.stored);
     for map in core.detached_maps()? {
         core.state.lock().remember_detached(map);

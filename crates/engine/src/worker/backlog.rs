@@ -1,115 +1,153 @@
-//! What in-line deduplication leaves to the worker: noted after a publication, kept in a file across mounts. A crash
-//! loses what came after the last checkpoint of the file; then everything is looked at once.
+//! The backlog: blocks that in-line deduplication left to the worker, in memory and in a file.
 
-use std::sync::atomic::Ordering::Relaxed;
+use oncefs_dedup::{Skipped, SkippedBuffer, Work};
 
-use oncefs_dedup::Skipped;
-
-use crate::core::Core;
-use crate::format::skipped::Checkpoint;
-use crate::write::batch::{Batch, Outcome};
+use crate::settings::values::Settings;
+use crate::sync::Mutex;
+use crate::worker::backlog_file::SkippedFile;
 use crate::{Lbn, MapId};
 
-impl Core {
-    /// At a clean unmount, when nothing is published any more: leaves what the next mount goes on from.
-    pub fn leave_cleanly(&self) {
-        self.write_out_hints();
-        let sequence = self.state.lock().durable_sequence;
-        if self.backlog.skipped.lock().bytes_max() > 0 {
-            self.checkpoint_skipped(sequence);
-        }
+/// Blocks left to the worker. With a bound of 0 bytes there is no backlog: nothing is noted.
+pub struct Backlog {
+    /// In memory.
+    skipped: Mutex<SkippedBuffer>,
+    /// Where they are kept across mounts; locked before `skipped`.
+    file: Mutex<Option<SkippedFile>>,
+}
+
+/// How much waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Blocks that are listed one by one.
+    pub blocks: u64,
+    /// Files that wait as a whole.
+    pub files: u64,
+    /// Whether a full pass is due.
+    pub is_full_pass_due: bool,
+}
+
+impl Backlog {
+    /// An empty backlog, kept in a file or not.
+    pub fn new(settings: &Settings, file: Option<SkippedFile>) -> Self {
+        Self { skipped: Mutex::new(SkippedBuffer::with_bytes_max(settings.skipped_bytes)), file: Mutex::new(file) }
     }
 
-    /// Takes in what an earlier mount left. `fresh`: nothing was ever written to the volume.
-    pub fn restore_skipped(&self, newest: Option<Checkpoint>, is_fresh: bool) {
-        if self.tuning.settings.lock().skipped_bytes == 0 {
-            return;
-        }
-        let is_whole =
-            newest.as_ref().is_some_and(|newest| newest.clean_at == self.journal.opened_at && newest.clean_at > 0);
-        let mut skipped = self.backlog.skipped.lock();
-        for record in newest.into_iter().flat_map(|newest| newest.records) {
-            skipped.restore(record);
-        }
-        drop(skipped);
-        if !is_whole && !is_fresh {
-            // After what is known one by one: a full pass finds what the crash lost.
-            self.begin_full_pass();
-        }
+    /// Whether anything is noted.
+    pub fn is_on(&self) -> bool {
+        self.skipped.lock().bytes_max() > 0
     }
 
-    /// Notes which blocks of a published batch the worker has yet to look at, and which not any more.
-    pub fn note_skipped(&self, map: MapId, batch: &Batch) {
-        if !batch.policy.is_later {
-            return;
-        }
-        let mut skipped = self.backlog.skipped.lock();
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.skipped.lock().is_empty()
+    }
+
+    /// What waits.
+    pub fn waiting(&self) -> Waiting {
+        let skipped = self.skipped.lock();
+        let (blocks, files) = (skipped.blocks(), skipped.owners());
+        Waiting { blocks, files, is_full_pass_due: skipped.is_full_pass_due() }
+    }
+
+    /// Memory taken, and its bound.
+    pub fn size(&self) -> (u64, u64) {
+        let skipped = self.skipped.lock();
+        (skipped.bytes(), skipped.bytes_max())
+    }
+
+    /// Which blocks of a map wait, listed or with their map.
+    pub fn which_wait(&self, map: MapId, lbns: impl Iterator<Item = Lbn>) -> Vec<bool> {
+        let skipped = self.skipped.lock();
+        lbns.map(|lbn| skipped.has(map.0, lbn)).collect()
+    }
+
+    /// Notes ranges of a map: first block, number of blocks, and whether they wait from now on or no longer do.
+    pub fn note(&self, map: MapId, ranges: impl IntoIterator<Item = (Lbn, u64, bool)>) {
+        let mut skipped = self.skipped.lock();
         if skipped.bytes_max() == 0 {
             return;
         }
-        let is_final = final_refusals(batch);
-        // A block equal to what was there is as known or unknown as before.
-        let state_of = |index: usize| match batch.outcomes[index] {
-            Outcome::Anew(_) => Some(!is_final[index]),
-            _ if batch.unchanged.contains(&index) => None,
-            _ => Some(false),
-        };
-        let mut first = 0;
-        while first < batch.len() {
-            let state = state_of(first);
-            let end = (first..batch.len()).find(|index| state_of(*index) != state).unwrap_or(batch.len());
-            let (lbn, blocks) = (batch.first.plus(first as u64), (end - first) as u64);
-            match state {
-                Some(true) => skipped.add(map.0, lbn, blocks),
-                Some(false) => skipped.remove(map.0, lbn, blocks),
-                None => {}
+        for (first, blocks, waits) in ranges {
+            debug_assert!(blocks > 0, "{blocks} blocks of map {} are noted at block {}", map.0, first.0);
+            match waits {
+                true => skipped.add(map.0, first, blocks),
+                false => skipped.remove(map.0, first, blocks),
             }
-            first = end;
         }
     }
 
-    /// Leaves blocks of a file to the worker, where there is one.
-    pub fn leave_to_worker(&self, map: MapId, lbns: impl IntoIterator<Item = Lbn>) {
-        if !self.is_later(map) {
-            return;
+    /// Drops a map that was deleted.
+    pub fn forget(&self, map: MapId) {
+        self.skipped.lock().forget(map.0);
+    }
+
+    /// Takes out what the worker is to look at next: at most `blocks_max` blocks of one map, or a whole map, or all.
+    pub fn take(&self, blocks_max: u64) -> Option<Work> {
+        assert!(blocks_max > 0, "a batch of {blocks_max} blocks");
+        let work = self.skipped.lock().take(blocks_max);
+        if let Some(Work::Blocks { owner, runs }) = &work {
+            let blocks: u64 = runs.iter().map(|(_, blocks)| blocks).sum();
+            assert!((1..=blocks_max).contains(&blocks), "{blocks} blocks of map {owner}, at most {blocks_max} wanted");
         }
-        let mut skipped = self.backlog.skipped.lock();
+        work
+    }
+
+    /// Takes back places that the worker did not come to.
+    pub fn put_back(&self, places: impl IntoIterator<Item = (MapId, Lbn)>) {
+        let mut skipped = self.skipped.lock();
+        places.into_iter().for_each(|(map, lbn)| skipped.add(map.0, lbn, 1));
+    }
+
+    /// A whole map, or everything, is to be looked at again.
+    pub fn requeue(&self, work: Work) {
+        let mut skipped = self.skipped.lock();
         if skipped.bytes_max() > 0 {
-            lbns.into_iter().for_each(|lbn| skipped.add(map.0, lbn, 1));
+            skipped.put_back(work);
         }
     }
 
-    /// Writes the skipped buffer to disk. `clean_at`: nothing was published after this commit; 0: something may be.
-    pub fn checkpoint_skipped(&self, clean_at: u64) {
-        let mut file = self.backlog.file.lock();
-        let Some(open) = &mut *file else { return };
-        let records: Vec<Skipped> = {
-            let pass = self.worker.pass.lock();
-            let skipped = self.backlog.skipped.lock();
-            pass.left().into_iter().chain(skipped.contents()).collect()
-        };
-        let written = open.write(clean_at, records);
-        self.stats.counters.skipped_bytes_written.store(open.bytes_written, Relaxed);
+    /// Takes in what an earlier mount left.
+    pub fn restore(&self, records: impl IntoIterator<Item = Skipped>) {
+        let mut skipped = self.skipped.lock();
+        records.into_iter().for_each(|record| skipped.restore(record));
+    }
+
+    /// All that waits, as it is written to the file.
+    pub fn contents(&self) -> Vec<Skipped> {
+        self.skipped.lock().contents().collect()
+    }
+
+    /// Sets the bound of the memory. True: until now nothing was noted.
+    pub fn set_bytes_max(&self, bytes_max: u64) -> bool {
+        let mut skipped = self.skipped.lock();
+        let was_off = skipped.bytes_max() == 0 && bytes_max > 0;
+        skipped.set_bytes_max(bytes_max);
+        was_off
+    }
+
+    /// Writes records to the file, if there is one; `clean_at` as in [`crate::format::skipped::Checkpoint`]. Gives how
+    /// many bytes were written since the mount. After a failure the file is not used any more.
+    pub fn write_file(&self, clean_at: u64, records: impl FnOnce() -> Vec<Skipped>) -> Option<u64> {
+        let mut file = self.file.lock();
+        let open = file.as_mut()?;
+        let written = open.write(clean_at, records());
+        let bytes_written = open.bytes_written();
         if let Err(error) = written {
-            log::warn!("the skipped buffer cannot be written ({error}): after a crash every block is looked at");
+            log::warn!("cannot write the backlog ({error}): after a crash the worker looks at every block");
             *file = None;
         }
+        Some(bytes_written)
     }
-}
 
-/// Which blocks were refused for good, because their run is too short: those stay until `run_blocks_min` of their file
-/// falls. Where a run ends at a block of which memory knows nothing, the disk level may know that it goes on.
-fn final_refusals(batch: &Batch) -> Vec<bool> {
-    let mut is_final = vec![false; batch.len()];
-    for &index in batch.refused.iter().chain(&batch.open) {
-        is_final[index] = true;
+    /// Bytes that were written to the file.
+    #[cfg(test)]
+    pub fn file_bytes_written(&self) -> Option<u64> {
+        self.file.lock().as_ref().map(SkippedFile::bytes_written)
     }
-    let is_unknown = |index: usize| matches!(batch.outcomes[index], Outcome::Anew(_));
-    for (index, next) in (0..batch.len()).zip(1..batch.len()) {
-        is_final[next] &= is_final[index] || !is_unknown(index);
+
+    /// Asserts the invariants of the buffer.
+    #[cfg(test)]
+    pub fn check(&self) {
+        self.skipped.lock().check();
     }
-    for (index, next) in (0..batch.len()).zip(1..batch.len()).rev() {
-        is_final[index] &= is_final[next] || !is_unknown(next);
-    }
-    is_final
 }

@@ -1,4 +1,4 @@
-//! The file `skipped`: the worker's backlog across mounts, in two slots of which one is always whole.
+//! The file `skipped`: the worker's backlog across mounts, in two slots. One of them is always whole.
 
 use std::io;
 use std::sync::Arc;
@@ -17,8 +17,7 @@ pub struct SkippedFile {
     number: u64,
     /// Checksum of what was written last; it need not be written again.
     newest: Option<u64>,
-    /// Bytes written so far.
-    pub bytes_written: u64,
+    bytes_written: u64,
 }
 
 impl SkippedFile {
@@ -26,7 +25,7 @@ impl SkippedFile {
     pub fn open(device: Arc<dyn Device>, volume_id: [u8; 16]) -> io::Result<(Self, Option<Checkpoint>)> {
         let slots = [read_slot(&*device, 0)?, read_slot(&*device, SLOT_BYTES)?];
         if slots.iter().any(|slot| matches!(slot, Slot::Damaged)) {
-            log::warn!("a checkpoint of skipped blocks is damaged: it is set aside, and every block is looked at once");
+            log::warn!("a checkpoint of the backlog is damaged: ignoring it, the worker looks at every block once");
         }
         let newest = slots
             .into_iter()
@@ -48,6 +47,7 @@ impl SkippedFile {
         self.number = number;
         let at = number % 2 * SLOT_BYTES;
         let mut aligned = AlignedBuf::new(bytes.len().next_multiple_of(ALIGN_BYTES));
+        assert!(aligned.len() as u64 <= SLOT_BYTES, "{} bytes for a slot of {SLOT_BYTES}", aligned.len());
         aligned[..bytes.len()].copy_from_slice(&bytes);
         self.device.grow(at + aligned.len() as u64)?;
         self.device.write_at(&aligned, at)?;
@@ -56,6 +56,11 @@ impl SkippedFile {
         self.newest = Some(body);
         Ok(())
     }
+
+    /// Bytes written so far.
+    pub fn bytes_written(&self) -> u64 {
+        self.bytes_written
+    }
 }
 
 /// Opens the file of skipped blocks. Nothing, with a line in the log: it cannot be used.
@@ -63,7 +68,7 @@ pub fn open(device: Arc<dyn Device>, volume_id: [u8; 16]) -> (Option<SkippedFile
     match SkippedFile::open(device, volume_id) {
         Ok((file, newest)) => (Some(file), newest),
         Err(error) => {
-            log::warn!("the file of skipped blocks cannot be used ({error}): every block is looked at once");
+            log::warn!("cannot use the backlog's file ({error}): the worker looks at every block once");
             (None, None)
         }
     }

@@ -1,8 +1,10 @@
-//! What programs ask for: when the last request came, how long requests take, and whether one came beside work that
-//! gives way to it. The worker keeps out of their way.
+//! Requests of programs: when the last one came, how long they take, and whether one came beside work that gives way
+//! to them. The worker keeps out of their way.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+
+use crate::stats::counters::{Histogram, LiveHistogram};
 
 /// No work gives way.
 const UNWATCHED: u64 = u64::MAX;
@@ -18,13 +20,22 @@ pub struct Foreground {
     nanoseconds: AtomicU64,
     /// [`UNWATCHED`], [`UNCALLED`], or nanoseconds at the first request that came beside work that gives way.
     called: AtomicU64,
+    /// How long requests waited for work that gives way to them.
+    gave_way: LiveHistogram,
 }
 
 impl Default for Foreground {
     fn default() -> Self {
         let zero = || AtomicU64::new(0);
         let called = AtomicU64::new(UNWATCHED);
-        Self { opened: Instant::now(), last: zero(), requests: zero(), nanoseconds: zero(), called }
+        Self {
+            opened: Instant::now(),
+            last: zero(),
+            requests: zero(),
+            nanoseconds: zero(),
+            called,
+            gave_way: LiveHistogram::default(),
+        }
     }
 }
 
@@ -39,11 +50,12 @@ impl Foreground {
         let began = self.now();
         self.last.store(began.as_nanos() as u64, Relaxed);
         if self.called.load(Relaxed) == UNCALLED {
-            // Of several requests one is the first; of a watch that ended meanwhile nobody asks any more.
+            // Of several requests one is the first; a watch that ended meanwhile needs no call.
             let _ = self.called.compare_exchange(UNCALLED, began.as_nanos() as u64, Relaxed, Relaxed);
         }
         let result = work();
         let ended = self.now();
+        debug_assert!(began <= ended, "a request began at {began:?} and ended at {ended:?}");
         self.last.store(ended.as_nanos() as u64, Relaxed);
         self.requests.fetch_add(1, Relaxed);
         self.nanoseconds.fetch_add((ended - began).as_nanos() as u64, Relaxed);
@@ -56,9 +68,28 @@ impl Foreground {
         (last > 0).then(|| Duration::from_nanos(last))
     }
 
+    /// Does work of the worker. If it gives way, it can ask [`Foreground::calls`] whether to end early, and the time from
+    /// the first request beside it until its end is noted.
+    pub fn giving_way<T>(&self, gives_way: bool, work: impl FnOnce() -> T) -> T {
+        if gives_way {
+            self.watch();
+        }
+        let result = work();
+        if let Some(time) = self.unwatch() {
+            self.gave_way.record(time);
+        }
+        result
+    }
+
+    /// Times from a request until work that gives way had ended.
+    pub fn gave_way(&self) -> Histogram {
+        self.gave_way.snapshot()
+    }
+
     /// Work begins that gives way to programs. There is one such work at a time, the worker's.
     pub fn watch(&self) {
-        self.called.store(UNCALLED, Relaxed);
+        let before = self.called.swap(UNCALLED, Relaxed);
+        debug_assert_eq!(before, UNWATCHED, "work that gives way begins beside other such work");
     }
 
     /// Whether a request came beside the work that gives way: it is to end where it can.
@@ -71,7 +102,7 @@ impl Foreground {
         self.called.load(Relaxed) != UNWATCHED
     }
 
-    /// The work ended. Gives for how long the first request that came beside it had to bear with it; None: none came.
+    /// The work ended. Gives the time since the first request that came beside it; None: none came.
     pub fn unwatch(&self) -> Option<Duration> {
         match self.called.swap(UNWATCHED, Relaxed) {
             UNWATCHED | UNCALLED => None,

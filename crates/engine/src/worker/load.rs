@@ -2,7 +2,7 @@
 //!
 //! Owns the reading of `/proc/stat`, `/sys/dev/block` and `/sys/class/power_supply`, each below a
 //! root that tests replace. Leaves to `dedup` what follows from it. A file that is missing or makes
-//! no sense is no error: nothing is known then, and a machine that tells of no battery has mains.
+//! no sense is not an error: nothing is known then, and a machine without a visible battery has mains.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ struct CpuTimes {
 pub struct CpuShares {
     /// The share of it that was spent working, 0 to 1.
     pub busy: f64,
-    /// The share of it that was spent working for programs that are nice: who else wants a CPU goes first.
+    /// The share of it that was spent working for nice programs, which yield to all others.
     pub nice: f64,
     /// How many there are.
     pub cpus: u32,

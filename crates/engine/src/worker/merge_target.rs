@@ -1,20 +1,17 @@
-//! Which of the blocks that the worker looks at go for which: values in, values out.
+//! Merge targets: which equal block replaces which of the blocks that the worker looks at. Values in, values out.
 
 use hashbrown::{HashMap, HashSet};
 use oncefs_dedup::{Candidates, Decision, RunRule, detect};
 
+use crate::Pbn;
 use crate::format::page::{COUNT_MAX, Entry};
-use crate::worker::revisit::{Remap, Visit};
-use crate::{Pbn, Tag};
+use crate::worker::visit::{Holders, Remap, Visit};
 
 /// A block with so many references gets no more from the worker: near the largest count it would be refused.
 const COUNT_FULL: u32 = COUNT_MAX / 2;
 
-/// Live blocks by the tag of their content, itself included, ascending.
-pub type Holders = HashMap<Tag, Vec<(Pbn, Entry)>>;
-
 /// Visited blocks that follow each other in a file.
-pub struct Stretch<'a> {
+pub struct VisitedRange<'a> {
     /// The blocks.
     pub visits: &'a [Visit],
     /// The shortest run worth sharing there, blocks.
@@ -22,25 +19,29 @@ pub struct Stretch<'a> {
     /// The shortest one that reaches the end of `after`, or of the blocks: the file ends there, and its rank lets a part
     /// of a chunk be shared.
     pub end_blocks_min: Option<u32>,
-    /// What the file has in front of them, as far as it is without a gap and matters.
+    /// The file's blocks before them, as far as they follow without a gap and matter.
     pub before: Vec<Pbn>,
-    /// What it has behind them.
+    /// Its blocks after them.
     pub after: Vec<Pbn>,
 }
 
-/// Chooses for the blocks of one batch. Also gives how many stay although equal ones are left elsewhere: who refers to
-/// those is not known here.
-pub fn choose(stretches: &[Stretch], holders: &Holders, are_listed: bool) -> (Vec<Remap>, u64) {
-    let visited = stretches.iter().flat_map(|stretch| stretch.visits).map(|visit| visit.pbn).collect();
+/// The merge targets of one batch. Also gives how many blocks stay although equal ones are left elsewhere: the
+/// references to those are not known here.
+pub fn merge_targets(ranges: &[VisitedRange], holders: &Holders, are_listed: bool) -> (Vec<Remap>, u64) {
+    let visited = ranges.iter().flat_map(|range| range.visits).map(|visit| visit.pbn).collect();
     let mut choice = Choice { holders, are_listed, visited, gone: HashMap::new(), kept: HashSet::new(), left: 0 };
     let mut chosen = Vec::new();
-    for stretch in stretches {
-        match stretch.run_blocks_min {
-            0 | 1 => choice.choose_blocks(stretch, &mut chosen),
-            _ => choice.choose_runs(stretch, &mut chosen),
+    for range in ranges {
+        match range.run_blocks_min {
+            0 | 1 => choice.targets_of_blocks(range, &mut chosen),
+            _ => choice.targets_of_runs(range, &mut chosen),
         }
     }
-    let remaps = chosen.into_iter().filter_map(|(visit, target)| choice.remap(visit, target)).collect();
+    let remaps: Vec<Remap> = chosen.into_iter().filter_map(|(visit, target)| choice.remap(visit, target)).collect();
+    debug_assert!(
+        remaps.iter().all(|remap| remap.target.1.tag == remap.visit.entry.tag),
+        "a target of another content"
+    );
     (remaps, choice.left)
 }
 
@@ -63,8 +64,8 @@ impl<'a> Choice<'a> {
     /// looked at. Only a block that was skipped and has a single reference moves nonetheless, to one that is not looked
     /// at in this batch, because that frees it and the other is probably older. One that is not named itself, because
     /// enough others are, never is the best.
-    fn choose_blocks(&mut self, stretch: &Stretch<'a>, chosen: &mut Vec<(Visit, Pbn)>) {
-        for visit in stretch.visits {
+    fn targets_of_blocks(&mut self, range: &VisitedRange<'a>, chosen: &mut Vec<(Visit, Pbn)>) {
+        for visit in range.visits {
             if let Some(target) = self.best_for(visit) {
                 self.gone.insert(visit.pbn, target);
                 chosen.push((*visit, target));
@@ -92,14 +93,14 @@ impl<'a> Choice<'a> {
     /// lower pbns, so that moving ends: the sum of the squares of all counts grows with every such move. A run of
     /// blocks that were skipped and have a single reference each moves nonetheless to one that is not looked at in this
     /// batch. What a run of this batch moves to stays where it is.
-    fn choose_runs(&mut self, stretch: &Stretch<'a>, chosen: &mut Vec<(Visit, Pbn)>) {
-        let holders: Vec<Vec<Pbn>> = stretch.visits.iter().map(|visit| self.others_for(visit)).collect();
+    fn targets_of_runs(&mut self, range: &VisitedRange<'a>, chosen: &mut Vec<(Visit, Pbn)>) {
+        let holders: Vec<Vec<Pbn>> = range.visits.iter().map(|visit| self.others_for(visit)).collect();
         let visits = holders.iter().map(|holders| Candidates { holders, current: None });
         let candidates: Vec<Candidates> =
-            (stretch.before.iter().map(staying)).chain(visits).chain(stretch.after.iter().map(staying)).collect();
-        let rule = RunRule { end_blocks_min: stretch.end_blocks_min, ..RunRule::of(stretch.run_blocks_min) };
-        let decisions = detect(&candidates, rule).split_off(stretch.before.len());
-        let targets = stretch.visits.iter().zip(decisions).filter_map(|(visit, decision)| match decision {
+            (range.before.iter().map(staying)).chain(visits).chain(range.after.iter().map(staying)).collect();
+        let rule = RunRule { end_blocks_min: range.end_blocks_min, ..RunRule::of(range.run_blocks_min) };
+        let decisions = detect(&candidates, rule).split_off(range.before.len());
+        let targets = range.visits.iter().zip(decisions).filter_map(|(visit, decision)| match decision {
             Decision::Share(target) => Some((*visit, target)),
             Decision::Unknown | Decision::Refused | Decision::Open => None,
         });
@@ -137,7 +138,7 @@ impl<'a> Choice<'a> {
         holders.iter().filter(|(_, entry)| entry.count < COUNT_FULL)
     }
 
-    /// Where a block may move to. One that something moves to does not move.
+    /// The blocks that may replace a block. One that something moves to does not move.
     fn others_for(&self, visit: &Visit) -> Vec<Pbn> {
         if self.kept.contains(&visit.pbn) {
             return Vec::new();
@@ -158,12 +159,12 @@ impl<'a> Choice<'a> {
     }
 }
 
-/// A block that is where it shall be.
+/// A block that stays.
 fn staying(pbn: &Pbn) -> Candidates<'_> {
     Candidates { holders: std::slice::from_ref(pbn), current: Some(*pbn) }
 }
 
-/// Where a block is after the moves of this batch. Every step goes to a better block, so that they end.
+/// The last target of a block after the moves of this batch. Every step goes to a better block, so that they end.
 fn end_of_moves(gone: &HashMap<Pbn, Pbn>, mut pbn: Pbn) -> Pbn {
     for _ in 0..gone.len() {
         match gone.get(&pbn) {
@@ -177,10 +178,10 @@ fn end_of_moves(gone: &HashMap<Pbn, Pbn>, mut pbn: Pbn) -> Pbn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Lbn, MapId};
+    use crate::{Lbn, MapId, Tag};
 
-    fn stretch_of(visits: &[Visit], run_blocks_min: u32) -> Stretch<'_> {
-        Stretch { visits, run_blocks_min, end_blocks_min: None, before: Vec::new(), after: Vec::new() }
+    fn range_of(visits: &[Visit], run_blocks_min: u32) -> VisitedRange<'_> {
+        VisitedRange { visits, run_blocks_min, end_blocks_min: None, before: Vec::new(), after: Vec::new() }
     }
 
     fn entry(tag: u64, count: u32) -> Entry {
@@ -195,9 +196,9 @@ mod tests {
             .map(|(lbn, pbn)| Visit { map: MapId(1), lbn: Lbn(*lbn), pbn: Pbn(*pbn), entry: entry(7, count(*pbn)) })
             .collect();
         let holders = holders.iter().map(|(pbn, count)| (Pbn(*pbn), entry(7, *count))).collect();
-        let stretches: Vec<Stretch> =
-            visits.chunk_by(|a, b| a.lbn.plus(1) == b.lbn).map(|visits| stretch_of(visits, 1)).collect();
-        let (remaps, _) = choose(&stretches, &HashMap::from_iter([(Tag(7), holders)]), true);
+        let ranges: Vec<VisitedRange> =
+            visits.chunk_by(|a, b| a.lbn.plus(1) == b.lbn).map(|visits| range_of(visits, 1)).collect();
+        let (remaps, _) = merge_targets(&ranges, &HashMap::from_iter([(Tag(7), holders)]), true);
         remaps.iter().map(|remap| (remap.visit.lbn.0, remap.target.0.0)).collect()
     }
 
@@ -260,16 +261,16 @@ mod tests {
     /// Block, tag and references.
     type Seen = (u64, u64, u32);
 
-    /// As `visits` of one stretch: (pbn, tag, count) each. Gives (pbn, target).
-    fn chosen_in(stretches: &[(u32, &[Seen])], others: &[Seen]) -> Vec<(u64, u64)> {
+    /// As `visits` of one range: (pbn, tag, count) each. Gives (pbn, target).
+    fn chosen_in(ranges: &[(u32, &[Seen])], others: &[Seen]) -> Vec<(u64, u64)> {
         let mut holders = Holders::new();
-        let mut all: Vec<_> = stretches.iter().flat_map(|(_, visits)| *visits).chain(others).copied().collect();
+        let mut all: Vec<_> = ranges.iter().flat_map(|(_, visits)| *visits).chain(others).copied().collect();
         all.sort_unstable();
         all.dedup();
         for (pbn, tag, count) in all {
             holders.entry(Tag(tag)).or_default().push((Pbn(pbn), entry(tag, count)));
         }
-        let visits: Vec<Vec<Visit>> = (stretches.iter().zip(1..))
+        let visits: Vec<Vec<Visit>> = (ranges.iter().zip(1..))
             .map(|((_, visits), map)| {
                 let visit = |(&(pbn, tag, count), lbn): (&(u64, u64, u32), u64)| Visit {
                     map: MapId(map),
@@ -280,10 +281,10 @@ mod tests {
                 visits.iter().zip(0..).map(visit).collect()
             })
             .collect();
-        let mins = stretches.iter().map(|(run_blocks_min, _)| *run_blocks_min);
-        let stretches: Vec<Stretch> =
-            (mins.zip(&visits)).map(|(run_blocks_min, visits)| stretch_of(visits, run_blocks_min)).collect();
-        let (remaps, _) = choose(&stretches, &holders, false);
+        let mins = ranges.iter().map(|(run_blocks_min, _)| *run_blocks_min);
+        let ranges: Vec<VisitedRange> =
+            (mins.zip(&visits)).map(|(run_blocks_min, visits)| range_of(visits, run_blocks_min)).collect();
+        let (remaps, _) = merge_targets(&ranges, &holders, false);
         remaps.iter().map(|remap| (remap.visit.pbn.0, remap.target.0.0)).collect()
     }
 

@@ -1,5 +1,5 @@
-//! Ranking from the engine's side: the worker calls the ranker (in `fs`) when it has nothing else to do, and the ranker's
-//! publications do not count as requests of programs. `policy/effective.rs` says what a rank means.
+//! The engine's part in ranking files: the worker calls the ranker when it has nothing else to do, and the ranker's
+//! publications do not count as requests of programs. The effective policy of a file says what its rank means.
 
 use oncefs_dedup::RankRule;
 
@@ -11,8 +11,7 @@ impl Store {
     /// Has the worker call `turn` while it has nothing else to do and may run, again and again as long as something is due.
     /// The first `turn` stays; later ones are ignored.
     pub fn rank_by(&self, turn: RankTurn) {
-        // Two turns would need an order.
-        let _ = self.core.worker.rank_turn.set(turn);
+        self.core.worker.rank_by(turn);
     }
 
     /// The rule by which files are ranked.
@@ -32,11 +31,11 @@ impl Store {
 }
 
 impl Core {
-    /// One turn of the ranker. None: nothing is due, or there is no ranker. Nothing is due on a host that is almost
-    /// full: the ranker writes records for each file of the volume, and one without room ends the mount.
+    /// One turn of the ranker. None: nothing is due, or there is no ranker. Nothing is due on a host that is almost full:
+    /// the ranker writes records for each file of the volume, and one for which there is no room ends the mount.
     pub fn rank(&self) -> Result<Option<u64>> {
         let may_work = !self.signals.is_stopped() && !self.is_host_short();
-        let Some(turn) = self.worker.rank_turn.get().filter(|_| may_work) else { return Ok(None) };
+        let Some(turn) = self.worker.rank_turn().filter(|_| may_work) else { return Ok(None) };
         self.health.usable()?;
         self.wait_for_background_room();
         turn()
@@ -56,7 +55,7 @@ mod tests {
     fn nothing_is_ranked_while_the_host_is_almost_full() {
         let core = Devices::new(Blocks(700), one_level()).open();
         assert_eq!(core.rank().unwrap(), None, "nobody ranks");
-        assert!(core.worker.rank_turn.set(Box::new(|| Ok(Some(3)))).is_ok());
+        assert!(core.worker.rank_by(Box::new(|| Ok(Some(3)))));
         for (host_bytes, blocks) in [(u64::MAX, Some(3)), (2 * HOST_MARGIN_BYTES - 1, None), (1 << 40, Some(3))] {
             core.space.host_bytes.store(host_bytes, Relaxed);
             assert_eq!(core.rank().unwrap(), blocks, "{host_bytes} bytes left");

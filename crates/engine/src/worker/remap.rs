@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::format::keys::ShardKey;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::state::published::{Plan, Take};
-use crate::worker::revisit::Remap;
+use crate::worker::visit::Remap;
 use crate::write::map_edit::MapEdit;
 use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
 
@@ -18,7 +18,7 @@ use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
 const PORTION: usize = 256;
 
 impl Core {
-    /// Publishes remaps, which are in file order.
+    /// Publishes remaps, those of one map that follow each other together.
     pub fn remap(&self, remaps: Vec<Remap>) -> Result<()> {
         for of_map in remaps.chunk_by(|a, b| a.visit.map == b.visit.map) {
             for portion in of_map.chunks(PORTION) {
@@ -33,8 +33,9 @@ impl Core {
         Ok(())
     }
 
-    /// Publishes remaps of one map, in file order, together. Gives how many there was still reason for.
+    /// Publishes remaps of one map together. Gives how many were still possible.
     pub fn remap_portion(&self, map: MapId, portion: &[Remap]) -> Result<u64> {
+        assert!(portion.iter().all(|remap| remap.visit.map == map), "remaps of other maps than {}", map.0);
         let mut wanted = portion.to_vec();
         let _map = self.maps.lock(map).write();
         self.attached(map)?;
@@ -49,14 +50,14 @@ impl Core {
             };
             let (refused, rest): (Vec<Remap>, _) =
                 wanted.into_iter().partition(|remap| refusal.pbns.contains(&remap.target.0));
-            self.look_again(&refused);
+            self.requeue_refused(&refused);
             wanted = rest;
         }
         Ok(0)
     }
 
-    /// Their targets went meanwhile: others may hold the same.
-    fn look_again(&self, refused: &[Remap]) {
+    /// Their targets were freed meanwhile: other blocks may hold the same.
+    fn requeue_refused(&self, refused: &[Remap]) {
         self.stats.counters.hints_refused.fetch_add(refused.len() as u64, Relaxed);
         if let Some(Remap { visit, .. }) = refused.first() {
             self.leave_to_worker(visit.map, refused.iter().map(|remap| remap.visit.lbn));
@@ -89,19 +90,9 @@ impl Core {
 
     /// Shared blocks are worth having in memory: their hints come back from the disk level.
     fn promote(&self, shared: &[(Tag, Pbn)]) {
-        let mut promoted = 0;
-        let evicted = {
-            let mut hints = self.hints.memory.lock();
-            let mut used = Vec::new();
-            for (tag, pbn) in shared {
-                promoted += u64::from(hints.insert(*tag, *pbn).added);
-                hints.lookup(*tag, &mut used);
-                used.clear();
-            }
-            hints.take_evicted()
-        };
+        let (promoted, many_waiting) = self.hints.promote(shared, &self.stats.counters);
         self.stats.counters.hints_promoted.fetch_add(promoted, Relaxed);
-        self.demote_later(&evicted);
+        self.wake_to_merge(many_waiting);
     }
 }
 

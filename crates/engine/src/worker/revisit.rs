@@ -1,5 +1,5 @@
-//! Revisit: blocks that in-line deduplication skipped are looked up in both levels of the hint store, and duplicates
-//! are remapped (SmartDedup, section 3.3). One function, `revisit`, holds the order; `remap` publishes.
+//! Out-of-line deduplication: skipped blocks are looked up in both levels of the hint store, and duplicates are
+//! remapped (SmartDedup, section 3.3). One function, `revisit`, holds the order; `remap` publishes.
 //!
 //! Nothing here is durable by itself: a remap is a publication like any other, durable with its group. A crash
 //! before that leaves the copy in its place, and the work to the full pass that follows a crash.
@@ -7,72 +7,39 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use hashbrown::HashSet;
-use oncefs_dedup::{HOLDERS_MAX, Hint, Sample};
+use oncefs_dedup::{HOLDERS_MAX, Hint};
 
 use crate::core::Core;
 use crate::format::page::Entry;
-use crate::worker::merge_target::{Holders, Stretch, choose};
-use crate::worker::worklist::Place;
-use crate::{BLOCK_BYTES, Lbn, MapId, Pbn, Result, Stage, Tag};
+use crate::worker::merge_target::{VisitedRange, merge_targets};
+use crate::worker::visit::{Holders, Place, Remap, Visit, add_holder, ascending};
+use crate::{BLOCK_BYTES, Lbn, Pbn, Result, Stage, Tag};
 
 /// Blocks looked at in one go, at most: bounds the worker's memory at some 2 MB.
 pub const BATCH_BLOCKS_MAX: u64 = 8_192;
 /// Blocks compared with one read of each side, at most.
 const COMPARED_BLOCKS_MAX: usize = 128;
 
-/// A place in a file whose block is looked at.
-#[derive(Clone, Copy, Debug)]
-pub struct Visit {
-    /// The file's map.
-    pub map: MapId,
-    /// The place.
-    pub lbn: Lbn,
-    /// What the map has there.
-    pub pbn: Pbn,
-    /// What the table says of it.
-    pub entry: Entry,
-}
-
-/// A place whose block can be dropped for an equal one.
-#[derive(Clone, Copy, Debug)]
-pub struct Remap {
-    /// The place and its block.
-    pub visit: Visit,
-    /// The equal block, and what the table says of it.
-    pub target: (Pbn, Entry),
-}
-
-impl Remap {
-    /// Whether fingerprints decide.
-    fn is_known(&self) -> bool {
-        self.visit.entry.fingerprint.is_some() && self.target.1.fingerprint.is_some()
-    }
-
-    fn has_equal_fingerprints(&self) -> bool {
-        self.is_known() && self.visit.entry.fingerprint == self.target.1.fingerprint
-    }
-}
-
 /// How far a batch came.
 enum Visited {
     /// To its end.
     All,
-    /// A program asked for something when so many places had been looked up.
+    /// Interrupted by a program's request when so many places had been looked up.
     UpTo(u64),
 }
 
 impl Core {
     /// Looks at some skipped blocks. Gives how many; None: nothing is left. Work that gives way to programs
-    /// ([`crate::foreground`]) ends before a step of `blocks_max` blocks when one calls; its places are looked at later.
+    /// ends before a step of `blocks_max` blocks when a request comes; its places are looked at later.
     pub fn revisit(&self, blocks_max: u64) -> Result<Option<u64>> {
         self.health.usable()?;
         let began = std::time::Instant::now();
         // From here on no block that is seen is reused, so that it holds what the table says of it.
         let _pin = self.space.pins.pin();
-        if self.is_sweep_due() {
+        if self.sweep_for_full_pass() {
             return Ok(Some(0));
         }
-        let mut places = self.gather(blocks_max.clamp(1, BATCH_BLOCKS_MAX));
+        let mut places = self.next_batch(blocks_max.clamp(1, BATCH_BLOCKS_MAX));
         // What was skipped block by block and with its file comes twice, and is to be moved once.
         let mut known = HashSet::with_capacity(places.len());
         places.retain(|(map, lbn, _)| known.insert((*map, *lbn)));
@@ -83,11 +50,10 @@ impl Core {
         let step = if self.foreground.is_watched() { blocks_max.max(1) } else { blocks };
         let visited = self.revisit_places(&places, step as usize);
         if !matches!(visited, Ok(Visited::All)) {
-            let mut skipped = self.backlog.skipped.lock();
-            places.iter().for_each(|(map, lbn, _)| skipped.add(map.0, *lbn, 1));
+            self.backlog.put_back(places.iter().map(|(map, lbn, _)| (*map, *lbn)));
         }
         let visited = visited?;
-        self.worker.pass.lock().note_end(matches!(visited, Visited::All));
+        self.worker.with_pass(|pass| pass.note_end(matches!(visited, Visited::All)));
         match visited {
             Visited::UpTo(blocks) => Ok(Some(blocks)),
             Visited::All => {
@@ -106,27 +72,29 @@ impl Core {
                 return Ok(Visited::UpTo(visits.len() as u64));
             }
             let seen = self.with_entries(part)?;
-            // A content that was looked up in an earlier step has the same holders still.
+            // A content that was looked up in an earlier step still has the same holders.
             holders.extend(self.look_up_in_both(&seen)?);
             visits.extend(seen);
         }
-        let is_listed = self.worker.pass.lock().is_batch_listed();
-        let stretches = self.stretches(&visits);
-        let may_have_more = |stretch: &&Stretch| self.hints.sample != Sample::ALL || stretch.run_blocks_min > 1;
-        for stretch in stretches.iter().filter(may_have_more) {
-            let blocks: Vec<(Tag, Pbn)> = stretch.visits.iter().map(|visit| (visit.entry.tag, visit.pbn)).collect();
-            let around = (stretch.before.last().copied(), stretch.after.first().copied());
+        assert!(visits.len() <= places.len(), "{} visits of {} places", visits.len(), places.len());
+        let is_listed = self.worker.with_pass(|pass| pass.is_batch_listed());
+        let ranges = self.visited_ranges(&visits);
+        let may_have_more = |range: &&VisitedRange| self.hints.is_sample_partial() || range.run_blocks_min > 1;
+        for range in ranges.iter().filter(may_have_more) {
+            let blocks: Vec<(Tag, Pbn)> = range.visits.iter().map(|visit| (visit.entry.tag, visit.pbn)).collect();
+            let around = (range.before.last().copied(), range.after.first().copied());
             self.extend_holders(&blocks, around, &mut holders)?;
         }
-        let (chosen, left) = choose(&stretches, &holders, is_listed);
+        let (chosen, left) = merge_targets(&ranges, &holders, is_listed);
         let (confirmed, all) = self.confirm_in_steps(&chosen, step);
-        self.worker.pass.lock().note_left(left, confirmed.len() as u64);
+        assert!(confirmed.len() <= chosen.len(), "{} of {} remaps are confirmed", confirmed.len(), chosen.len());
+        self.worker.with_pass(|pass| pass.note_left(left, confirmed.len() as u64));
         self.remap(confirmed)?;
         Ok(if all { Visited::All } else { Visited::UpTo(visits.len() as u64) })
     }
 
-    /// Confirms what was chosen, and says whether all of it was looked at. When a program calls, the runs that are
-    /// confirmed as a whole are given: of one that is worth sharing, a part may not be.
+    /// Confirms what was chosen, and says whether all of it was compared. When a request comes, gives the runs that are
+    /// confirmed as a whole: of one that is worth sharing, a part may not be.
     fn confirm_in_steps(&self, chosen: &[Remap], step: usize) -> (Vec<Remap>, bool) {
         let gives_way = self.foreground.is_watched();
         let is_one_run = |a: &Remap, b: &Remap| {
@@ -148,38 +116,38 @@ impl Core {
     }
 
     /// The visited blocks as they follow each other in files, with what matters of the blocks around them: a run that
-    /// the file shares already goes on with them.
-    fn stretches<'a>(&self, visits: &'a [Visit]) -> Vec<Stretch<'a>> {
+    /// the file shares already continues there.
+    fn visited_ranges<'a>(&self, visits: &'a [Visit]) -> Vec<VisitedRange<'a>> {
         let follows = |a: &Visit, b: &Visit| a.map == b.map && a.lbn.plus(1) == b.lbn;
-        let stretch = |visits: &'a [Visit]| {
+        let range = |visits: &'a [Visit]| {
             let run_blocks_min = self.run_blocks_min(visits[0].map);
-            let mut stretch =
-                Stretch { visits, run_blocks_min, end_blocks_min: None, before: Vec::new(), after: Vec::new() };
-            // A file that cannot be looked at around its blocks, or that was deleted, has nothing there.
+            let mut range =
+                VisitedRange { visits, run_blocks_min, end_blocks_min: None, before: Vec::new(), after: Vec::new() };
+            // A file that cannot be read around its blocks, or that was deleted, has nothing there.
             if run_blocks_min > 1
-                && let Err(error) = self.look_around_in_file(&mut stretch)
+                && let Err(error) = self.add_surrounding_blocks(&mut range)
             {
-                log::debug!("blocks are looked at alone: {error}");
+                log::debug!("cannot read the map around blocks, deduplicating them alone: {error}");
             }
-            stretch
+            range
         };
-        visits.chunk_by(follows).map(stretch).collect()
+        visits.chunk_by(follows).map(range).collect()
     }
 
-    fn look_around_in_file(&self, stretch: &mut Stretch) -> Result<()> {
-        let (map, first, blocks) = (stretch.visits[0].map, stretch.visits[0].lbn, stretch.visits.len() as u64);
-        let reach = u64::from(stretch.run_blocks_min).min(first.0);
-        stretch.before = self.stored_until(map, Lbn(first.0 - reach), reach)?;
-        stretch.after = self.stored_from(map, first.plus(blocks), u64::from(stretch.run_blocks_min))?;
-        if stretch.before.is_empty() && stretch.after.is_empty() && self.is_whole(map, first, blocks)? {
-            stretch.run_blocks_min = stretch.run_blocks_min.min(blocks as u32);
+    fn add_surrounding_blocks(&self, range: &mut VisitedRange) -> Result<()> {
+        let (map, first, blocks) = (range.visits[0].map, range.visits[0].lbn, range.visits.len() as u64);
+        let reach = u64::from(range.run_blocks_min).min(first.0);
+        range.before = self.stored_until(map, Lbn(first.0 - reach), reach)?;
+        range.after = self.stored_from(map, first.plus(blocks), u64::from(range.run_blocks_min))?;
+        if range.before.is_empty() && range.after.is_empty() && self.is_whole(map, first, blocks)? {
+            range.run_blocks_min = range.run_blocks_min.min(blocks as u32);
         }
-        let last = first.plus(blocks - 1 + stretch.after.len() as u64);
-        stretch.end_blocks_min = self.end_blocks_min(map, last)?;
+        let last = first.plus(blocks - 1 + range.after.len() as u64);
+        range.end_blocks_min = self.end_blocks_min(map, last)?;
         Ok(())
     }
 
-    /// What the table says of the blocks. One that was freed meanwhile, or that is bad, is left out.
+    /// The blocks with their entries in the table. One that was freed meanwhile, or that is bad, is left out.
     fn with_entries(&self, places: &[Place]) -> Result<Vec<Visit>> {
         let entries = self.entries_at(&ascending(places.iter().map(|(_, _, pbn)| *pbn)))?;
         let visit = |&(map, lbn, pbn): &Place| {
@@ -195,49 +163,23 @@ impl Core {
         let mut tags: Vec<Tag> = visits.iter().map(|visit| visit.entry.tag).collect();
         tags.sort_unstable();
         tags.dedup();
-        let mut hints = Vec::new();
-        {
-            let mut memory = self.hints.memory.lock();
-            let mut pbns = Vec::new();
-            for tag in &tags {
-                pbns.clear();
-                memory.peek(*tag, &mut pbns);
-                hints.extend(pbns.iter().map(|pbn| (*tag, *pbn)));
-            }
-        }
+        let mut hints = self.hints.peek(&tags);
         // Both, whatever memory knows: the holder that all are to meet in may be on disk.
-        self.merge_evicted();
-        let on_disk = self.look_up_tags_on_disk(&tags);
+        self.merge_waiting_hints();
+        let on_disk = self.hints.look_up_on_disk(&tags, &self.stats.counters);
         self.stats.counters.disk_level_hits.fetch_add(on_disk.len() as u64, Relaxed);
         hints.extend(on_disk);
         let mut holders = self.live_holders(hints)?;
-        self.heal(visits, &mut holders);
+        self.restore_lost_hints(visits, &mut holders);
         Ok(holders)
     }
 
-    /// The disk level's hints for whole tags, of which it knows the beginning. The tags come in ascending order; those
-    /// out of the sample cost no read.
-    pub fn look_up_tags_on_disk(&self, tags: &[Tag]) -> Vec<(Tag, Pbn)> {
-        let tags: Vec<Tag> = tags.iter().copied().filter(|tag| self.hints.sample.has(*tag)).collect();
-        let found = self.look_up_on_disk(&tags);
-        let mut hints = Vec::with_capacity(found.len());
-        for tag in tags {
-            let kept = Hint::new(tag, Pbn(0)).tag;
-            let from = found.partition_point(|hint| hint.tag < kept);
-            hints.extend(found[from..].iter().take_while(|hint| hint.tag == kept).map(|hint| (tag, hint.pbn)));
-        }
-        hints
-    }
-
     /// A visited block of the sample that neither level names gets its hint back, unless enough others hold its content.
-    fn heal(&self, visits: &[Visit], holders: &mut Holders) {
+    fn restore_lost_hints(&self, visits: &[Visit], holders: &mut Holders) {
         let mut lost = Vec::new();
-        for Visit { pbn, entry, .. } in visits.iter().filter(|visit| self.hints.sample.has(visit.entry.tag)) {
-            let named = holders.entry(entry.tag).or_default();
-            if let Err(at) = named.binary_search_by_key(pbn, |(pbn, _)| *pbn)
-                && named.len() < HOLDERS_MAX
-            {
-                named.insert(at, (*pbn, *entry));
+        for Visit { pbn, entry, .. } in visits.iter().filter(|visit| self.hints.is_sampled(visit.entry.tag)) {
+            let named = holders.get(&entry.tag).map_or(0, Vec::len);
+            if named < HOLDERS_MAX && add_holder(holders, entry.tag, *pbn, *entry) {
                 lost.push((entry.tag, *pbn));
             }
         }
@@ -286,18 +228,19 @@ impl Core {
         confirmed
     }
 
-    /// Blocks that cannot be read stay where they are, and the others around them do not.
+    /// Blocks that cannot be read stay where they are; the others around them are remapped.
     fn compare_or_leave(&self, run: &[Remap], confirmed: &mut Vec<Remap>) {
         match self.compare(run, confirmed) {
             Err(_) if run.len() > 1 => run.chunks(1).for_each(|one| self.compare_or_leave(one, confirmed)),
-            Err(error) => log::warn!("a copy of block {} stays where it is: {error}", run[0].target.0),
+            Err(error) => log::warn!("cannot compare a copy of block {}, not sharing it: {error}", run[0].target.0),
             Ok(()) => {}
         }
     }
 
-    /// Reads neighbours and the neighbours that they can go for, and keeps those that are equal. A block that is
-    /// not what its tag says equals nothing. A target without a fingerprint gets it, so that it is compared once.
+    /// Reads neighbours and the neighbours that can replace them, and keeps those that are equal. A block that does
+    /// not have its tag equals nothing. A target without a fingerprint gets it, so that it is compared once.
     fn compare(&self, run: &[Remap], confirmed: &mut Vec<Remap>) -> Result<()> {
+        assert!(run.len() <= COMPARED_BLOCKS_MAX, "{} blocks compared, at most {COMPARED_BLOCKS_MAX}", run.len());
         let bytes = run.len() * BLOCK_BYTES;
         let (mut copies, mut targets) = (self.data.pool.take(bytes), self.data.pool.take(bytes));
         self.read_run(run[0].visit.pbn, &mut copies)?;
@@ -327,12 +270,4 @@ impl Core {
 /// Whether a live block's own hint is the one found for a tag.
 fn is_about(entry: &Entry, tag: Tag, pbn: Pbn) -> bool {
     entry.serves(entry.tag) && Hint::new(entry.tag, pbn) == Hint::new(tag, pbn)
-}
-
-/// Each once, in order.
-pub fn ascending(pbns: impl Iterator<Item = Pbn>) -> Vec<Pbn> {
-    let mut pbns: Vec<Pbn> = pbns.collect();
-    pbns.sort_unstable();
-    pbns.dedup();
-    pbns
 }

@@ -1,14 +1,14 @@
-//! What can be asked of the worker, and what it says of itself.
+//! The worker's commands and its status, as users see them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::stats::counters::Histogram;
 
-/// What can be asked of the worker.
+/// A command to the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DedupCommand {
-    /// Work at once until nothing is left, whatever idleness and rate say.
+    /// Work at once until nothing is left, regardless of idleness and rate.
     Now {
         /// Look at every block, not only at what was skipped.
         full: bool,
@@ -19,7 +19,7 @@ pub enum DedupCommand {
     Resume,
 }
 
-/// What the worker does and has done.
+/// The worker's state and results.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct DedupStatus {
     /// What it does, or why it does nothing.
@@ -38,7 +38,7 @@ pub struct DedupStatus {
     pub pass_blocks_done: u64,
     /// Blocks that it will see, about.
     pub pass_blocks: u64,
-    /// When the pass ends, if it goes on as it did.
+    /// Seconds until the pass ends, at its rate so far.
     pub eta_seconds: Option<u64>,
     /// Pages of the block table read to fill the hint store.
     pub rebuild_pages_done: u64,
@@ -54,10 +54,10 @@ pub struct DedupStatus {
     pub inline_limit_percent: f64,
     /// Where the machine's power comes from.
     pub supply: String,
-    /// The hours at which it may run.
+    /// The hours in which it may run.
     pub schedule: String,
-    /// How long it is until they begin. None: it is one of them.
+    /// Seconds until they begin. None: it may run now.
     pub opens_in_seconds: Option<u64>,
-    /// How long requests that came beside work that gives way had to bear with it: from the first one to its end.
+    /// Times from a request of a program until background work yielded.
     pub gave_way: Histogram,
 }

@@ -3,30 +3,31 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use oncefs_dedup::{EnergyRule, LoadLimit, PaceRule, Supply};
+use oncefs_dedup::{Conditions, EnergyRule, LoadLimit, PaceRule, Supply};
 
 use crate::settings::values::Settings;
 use crate::worker::load::{self, CpuLoad, CpuShares, DeviceLoad};
 
-/// The machine as last looked at, and what follows from it.
+/// How often the machine's load and supply are read.
+const OBSERVE_EVERY: Duration = Duration::from_secs(1);
+
+/// The machine as last observed, and what follows from it.
 pub struct Surroundings {
-    pub cpu: CpuLoad,
-    pub power_supply: PathBuf,
-    pub device: Option<DeviceLoad>,
-    pub limit: LoadLimit,
-    pub looked_at: Option<Duration>,
-    pub cpu_busy: f64,
-    pub cpus: u32,
-    /// How many of them others than this thread kept busy; those that are nice not counted.
-    pub cpus_of_others: f64,
+    cpu: CpuLoad,
+    power_supply: PathBuf,
+    device: Option<DeviceLoad>,
+    limit: LoadLimit,
+    observed_at: Option<Duration>,
+    /// Share of the CPUs' time, 0 to 1.
+    cpu_busy: f64,
+    cpus: u32,
+    /// CPUs kept busy by work that is not nice, this thread's own aside.
+    cpus_of_others: f64,
     /// CPU time of this thread.
-    pub cpu_time: Duration,
-    pub device_busy: f64,
-    pub supply: Supply,
-    /// Blocks freed when the last round of the sweep ended.
-    pub swept_freed: u64,
-    pub skipped_at: Duration,
-    pub doing: String,
+    cpu_time: Duration,
+    /// Share of the device's time, 0 to 1.
+    device_busy: f64,
+    supply: Supply,
 }
 
 impl Surroundings {
@@ -37,21 +38,59 @@ impl Surroundings {
             power_supply: root.join("sys/class/power_supply"),
             device,
             limit: LoadLimit::default(),
-            looked_at: None,
+            observed_at: None,
             cpu_busy: 0.0,
             cpus: 1,
             cpus_of_others: 0.0,
             cpu_time: Duration::ZERO,
             device_busy: 0.0,
             supply: Supply::Mains,
-            swept_freed: 0,
-            skipped_at: Duration::ZERO,
-            doing: String::new(),
         }
     }
 
-    /// Reads how busy the CPUs are, and with whose work. `passed`: time since the last look, if there was one.
-    pub fn look_at_cpus(&mut self, passed: Option<Duration>) {
+    /// Reads load and supply, at most once a second. Gives the bound of in-line work that follows.
+    pub fn observe(&mut self, now: Duration, settings: &Settings) -> Option<f64> {
+        if self.observed_at.is_some_and(|last| now.saturating_sub(last) < OBSERVE_EVERY) {
+            return None;
+        }
+        let passed = self.observed_at.replace(now).map(|last| now - last);
+        self.supply = load::supply(&self.power_supply);
+        self.observe_cpus(passed);
+        self.device_busy = self.device.as_mut().and_then(|device| device.busy(now)).unwrap_or(0.0);
+        let load = match settings.cpu_percent_max {
+            100 => 1.0,
+            percent => {
+                let is_over = self.cpu_busy > percent as f64 / 100.0;
+                self.limit.observe(if is_over { 1.0 } else { 0.0 })
+            }
+        };
+        let limit = load.min(energy_rule(settings).share(self.supply));
+        assert!((0.0..=1.0).contains(&limit), "the bound of in-line work is {limit}");
+        Some(limit)
+    }
+
+    /// What work in the background depends on, as far as it is the machine.
+    pub fn conditions(&self, energy_rule: EnergyRule) -> Conditions {
+        debug_assert!(self.cpus > 0, "{} CPUs", self.cpus);
+        Conditions {
+            now: Duration::ZERO,
+            last_foreground: None,
+            cpu_busy: self.cpu_busy,
+            cpus: self.cpus,
+            cpus_of_others: self.cpus_of_others,
+            device_busy: self.device_busy,
+            energy_share: energy_rule.share(self.supply),
+            opens_in: None,
+        }
+    }
+
+    /// The power supply as last observed.
+    pub fn supply(&self) -> Supply {
+        self.supply
+    }
+
+    /// Reads how busy the CPUs are, and with whose work. `passed`: time since the last reading, if there was one.
+    fn observe_cpus(&mut self, passed: Option<Duration>) {
         let own = load::cpu_time_of_thread();
         let taken = own.saturating_sub(std::mem::replace(&mut self.cpu_time, own));
         let CpuShares { busy, nice, cpus } = self.cpu.shares().unwrap_or_default();
@@ -61,6 +100,7 @@ impl Surroundings {
     }
 }
 
+/// The bound of background work on battery that settings ask for.
 pub fn energy_rule(settings: &Settings) -> EnergyRule {
     EnergyRule { low_power_percent: settings.low_power_percent as u8 }
 }

@@ -1,5 +1,5 @@
-//! Which blocks the worker looks at next: those that were skipped one by one, then files as a whole, then, in a full
-//! pass, all maps in the order of their ids.
+//! The worker's next batch: blocks that were skipped one by one, then files as a whole, then, in a full pass, all maps
+//! in the order of their ids.
 
 use oncefs_dedup::{MountPolicy, Ranks, Work};
 
@@ -7,15 +7,16 @@ use crate::core::Core;
 use crate::format::keys::ShardKey;
 use crate::format::keys::shard_parts;
 use crate::format::shard::{SHARD_BLOCKS, Target};
-use crate::worker::pass::{Pass, STRETCH_BLOCKS};
+use crate::worker::pass::Pass;
+use crate::worker::visit::Place;
 use crate::{BLOCK_BYTES, Error, Lbn, MapId, Pbn, Result};
 
 /// Shards fetched in one go, at most.
 const PORTION_SHARDS_MAX: u64 = 16;
 
-/// Files and portions of maps that one batch passes over, at most: where all files are left alone, a program that wants
-/// the device waits no longer than for these.
-const PASSED_OVER_MAX: usize = 512;
+/// Files and parts of maps that one batch skips, at most: where all files are left alone, a program that wants the
+/// device waits no longer than for these.
+const FRUITLESS_MAX: usize = 512;
 
 /// Pages of the disk level swept in one go.
 const SWEEP_PAGES: usize = 16;
@@ -23,94 +24,97 @@ const SWEEP_PAGES: usize = 16;
 /// A full pass is worth it for more than one block in so many.
 const LEFT_SHARE: u64 = 1_000;
 
-/// A place in a file, and the block that its map has there.
-pub type Place = (MapId, Lbn, Pbn);
-
 impl Core {
     /// Whether there is anything to look at.
     pub fn is_revisit_left(&self) -> bool {
-        self.worker.pass.lock().is_under_way() || !self.backlog.skipped.lock().is_empty()
+        self.worker.with_pass(|pass| pass.is_under_way()) || !self.backlog.is_empty()
     }
 
     /// Begins a full pass if that promises to merge something that could not be merged before. True: it does.
     pub fn begin_pass_for_left(&self) -> bool {
         let worth_it = self.state.lock().sums.mapped.0 / LEFT_SHARE;
-        let is_worth_it = self.worker.pass.lock().left > worth_it;
+        let is_worth_it = self.worker.with_pass(|pass| pass.left()) > worth_it;
         if is_worth_it {
             self.begin_full_pass();
         }
         is_worth_it
     }
 
-    /// Begins a pass over all maps, behind what is skipped.
+    /// Begins a pass over all maps, to follow the backlog.
     pub fn begin_full_pass(&self) {
-        self.restart_full_pass(&mut self.worker.pass.lock());
+        self.worker.with_pass(|pass| self.restart_full_pass(pass));
     }
 
     fn restart_full_pass(&self, pass: &mut Pass) {
-        pass.all = Some(ShardKey { map: MapId(0), shard: 0 });
-        pass.blocks = self.state.lock().sums.mapped.0;
-        (pass.done, pass.began) = (0, Some(self.foreground.now()));
-        (pass.is_sweeping, pass.left) = (true, 0);
-        self.sweep_from_the_beginning();
+        let mapped = self.state.lock().sums.mapped;
+        pass.begin_full(mapped.0, self.foreground.now());
+        self.hints.restart_sweep();
     }
 
-    /// Sweeps some pages of the disk level if a full pass waits for that. False: none does.
-    pub fn is_sweep_due(&self) -> bool {
-        let mut pass = self.worker.pass.lock();
-        let is_wanted = pass.is_sweeping && pass.is_full();
-        let mut pages = (0..SWEEP_PAGES).take_while(|_| !self.foreground.calls());
-        pass.is_sweeping = is_wanted && pages.all(|_| self.sweep_some());
-        pass.is_sweeping
-    }
-
-    /// Some `blocks_max` blocks to look at, in file order. What cannot be read is passed over, and so are files that
-    /// are not deduplicated out of line: there may be none although something is left.
-    pub fn gather(&self, blocks_max: u64) -> Vec<Place> {
-        let stretch = match self.tuning.settings.lock().mount_policy() {
-            MountPolicy { run_blocks_min: Some(1), ranks: Ranks::Off } => 1,
-            _ => STRETCH_BLOCKS,
-        };
-        let portion = (blocks_max / SHARD_BLOCKS).clamp(1, PORTION_SHARDS_MAX) as usize;
-        let mut places = Vec::new();
-        let mut pass = self.worker.pass.lock();
-        let stretch = (stretch >> pass.called_away).max(1);
-        (pass.is_batch_full, pass.is_batch_listed) = (false, true);
-        let mut looks = 0;
-        while (places.len() as u64) < blocks_max && looks <= PASSED_OVER_MAX + places.len() {
-            looks += 1;
-            if let Some((map, shard)) = pass.map {
-                pass.is_batch_listed = false;
-                let next = self.gather_map(map, shard, portion, &mut places);
-                pass.map = next.unwrap_or_else(|error| pass_over(&error));
-                continue;
+    /// Sweeps some pages of the disk level if a full pass waits for that. False: none does any more.
+    pub fn sweep_for_full_pass(&self) -> bool {
+        self.worker.with_pass(|pass| {
+            if !pass.is_sweeping() {
+                return false;
             }
-            let work = self.backlog.skipped.lock().take((blocks_max - places.len() as u64).max(stretch));
-            match work {
-                Some(Work::Blocks { owner, runs }) => {
-                    self.gather_runs(MapId(owner), &runs, &mut places).unwrap_or_else(|error| pass_over(&error));
+            let mut pages = (0..SWEEP_PAGES).take_while(|_| !self.foreground.calls());
+            let goes_on = pages.all(|_| self.sweep_hint_page());
+            if !goes_on {
+                pass.end_sweep();
+            }
+            goes_on
+        })
+    }
+
+    /// Some `blocks_max` blocks to look at, in file order. What cannot be read is skipped, and so are files that are not
+    /// deduplicated out of line: there may be none although something is left.
+    pub fn next_batch(&self, blocks_max: u64) -> Vec<Place> {
+        assert!(blocks_max > 0, "a batch of {blocks_max} blocks");
+        let mount = self.tuning.settings.lock().mount_policy();
+        let do_runs_count = !matches!(mount, MountPolicy { run_blocks_min: Some(1), ranks: Ranks::Off });
+        let mut places = Vec::new();
+        self.worker.with_pass(|pass| {
+            pass.begin_batch();
+            let range_min = if do_runs_count { pass.range_blocks_min() } else { 1 };
+            let mut steps = 0;
+            while (places.len() as u64) < blocks_max && steps <= FRUITLESS_MAX + places.len() {
+                steps += 1;
+                if !self.extend_batch_by_one(pass, blocks_max, range_min, &mut places) {
+                    break;
                 }
-                Some(Work::Owner(owner)) => pass.map = Some((MapId(owner), 0)),
-                // From the beginning each time, one that is often wanted would never come to its end.
-                Some(Work::Everything) if pass.is_full() => pass.is_wanted_again = true,
-                Some(Work::Everything) => self.restart_full_pass(&mut pass),
-                None => match pass.all {
-                    Some(from) => {
-                        let before = places.len();
-                        let next = self.gather_all(from, portion, |map| self.is_later(map), &mut places);
-                        pass.all = next.unwrap_or_else(|error| pass_over(&error));
-                        pass.done += (places.len() - before) as u64;
-                        (pass.is_batch_full, pass.is_batch_listed) = (true, false);
-                        if pass.all.is_none() && std::mem::take(&mut pass.is_wanted_again) {
-                            self.restart_full_pass(&mut pass);
-                            break;
-                        }
-                    }
-                    None => break,
-                },
+            }
+        });
+        places
+    }
+
+    /// Adds the next part of the work to a batch: of the map under way, of the backlog, or of the pass over all maps.
+    /// False: the batch ends here.
+    fn extend_batch_by_one(&self, pass: &mut Pass, blocks_max: u64, range_min: u64, places: &mut Vec<Place>) -> bool {
+        let shards_max = (blocks_max / SHARD_BLOCKS).clamp(1, PORTION_SHARDS_MAX) as usize;
+        if let Some((map, shard)) = pass.map() {
+            let next = self.add_shards_of(map, shard, shards_max, places);
+            pass.advance_map(next.unwrap_or_else(|error| skip_over(&error)));
+            return true;
+        }
+        match self.backlog.take((blocks_max - places.len() as u64).max(range_min)) {
+            Some(Work::Blocks { owner, runs }) => {
+                self.add_listed(MapId(owner), &runs, places).unwrap_or_else(|error| skip_over(&error));
+            }
+            Some(Work::Owner(owner)) => pass.begin_map(MapId(owner)),
+            Some(Work::Everything) if pass.is_full() => pass.want_full_again(),
+            Some(Work::Everything) => self.restart_full_pass(pass),
+            None => {
+                let Some(from) = pass.all() else { return false };
+                let before = places.len();
+                let next = self.add_shards_from(from, shards_max, |map| self.is_later(map), places);
+                pass.advance_all(next.unwrap_or_else(|error| skip_over(&error)), (places.len() - before) as u64);
+                if pass.take_full_again() {
+                    self.restart_full_pass(pass);
+                    return false;
+                }
             }
         }
-        places
+        true
     }
 
     /// What a map has in a range, up to the first place that has nothing.
@@ -119,7 +123,7 @@ impl Core {
         Ok(stored.into_iter().map_while(|pbn| pbn).collect())
     }
 
-    /// What a map has in a range, from behind the last place that has nothing.
+    /// What a map has in a range, from the last place on that has nothing before it.
     pub fn stored_until(&self, map: MapId, first: Lbn, blocks: u64) -> Result<Vec<Pbn>> {
         let stored = self.stored_at(map, first, blocks)?;
         let mut pbns: Vec<Pbn> = stored.into_iter().rev().map_while(|pbn| pbn).collect();
@@ -149,37 +153,38 @@ impl Core {
             && self.seek_data(map, (first.0 + blocks) * block, u64::MAX)?.is_none())
     }
 
-    fn gather_runs(&self, map: MapId, runs: &[(Lbn, u64)], places: &mut Vec<Place>) -> Result<()> {
+    fn add_listed(&self, map: MapId, runs: &[(Lbn, u64)], places: &mut Vec<Place>) -> Result<()> {
         let _map = self.maps.lock(map).read();
         if self.state.lock().is_detached(map) || !self.is_later(map) {
             return Ok(());
         }
         for (first, blocks) in runs {
             for (key, start, end) in shard_parts(map, *first, *blocks) {
-                self.gather_part(key, start, end, places)?;
+                self.add_places(key, start, end, places)?;
             }
         }
         Ok(())
     }
 
-    /// Some shards of a map; gives where to go on.
-    fn gather_map(
+    /// Some shards of a map; gives the next one.
+    fn add_shards_of(
         &self,
         map: MapId,
         from: u64,
-        portion: usize,
+        shards_max: usize,
         places: &mut Vec<Place>,
     ) -> Result<Option<(MapId, u64)>> {
         let _map = self.maps.lock(map).read();
         if self.state.lock().is_detached(map) || !self.is_later(map) {
             return Ok(None);
         }
-        let shards = self.stored_shards(map, from, portion)?;
+        let shards = self.stored_shards(map, from, shards_max)?;
+        assert!(shards.len() <= shards_max, "{} shards, at most {shards_max} wanted", shards.len());
         for &shard in &shards {
             let key = ShardKey { map, shard };
-            self.gather_part(key, 0, SHARD_BLOCKS as u16, places).unwrap_or_else(|error| pass_over(&error));
+            self.add_places(key, 0, SHARD_BLOCKS as u16, places).unwrap_or_else(|error| skip_over(&error));
         }
-        Ok(shards.last().filter(|_| shards.len() == portion).map(|last| (map, last + 1)))
+        Ok(shards.last().filter(|_| shards.len() == shards_max).map(|last| (map, last + 1)))
     }
 
     /// Whether a file is deduplicated out of line.
@@ -187,29 +192,29 @@ impl Core {
         self.effective_policy(map).is_later
     }
 
-    /// Some shards of all maps that are wanted; gives where to go on.
-    pub fn gather_all(
+    /// Some shards of all maps that are wanted; gives the next one.
+    pub fn add_shards_from(
         &self,
         from: ShardKey,
-        portion: usize,
+        shards_max: usize,
         is_wanted: impl Fn(MapId) -> bool,
         places: &mut Vec<Place>,
     ) -> Result<Option<ShardKey>> {
-        let (keys, mut next) = self.shards_from(from, portion)?;
+        let (keys, mut next) = self.shards_from(from, shards_max)?;
         if let Some(last) = keys.last().filter(|last| next.is_some() && !is_wanted(last.map)) {
             next = Some(ShardKey { map: MapId(last.map.0 + 1), shard: 0 });
         }
         for key in keys.into_iter().filter(|key| is_wanted(key.map)) {
             let _map = self.maps.lock(key.map).read();
             if !self.state.lock().is_detached(key.map) {
-                self.gather_part(key, 0, SHARD_BLOCKS as u16, places).unwrap_or_else(|error| pass_over(&error));
+                self.add_places(key, 0, SHARD_BLOCKS as u16, places).unwrap_or_else(|error| skip_over(&error));
             }
         }
         Ok(next)
     }
 
     /// The blocks in a part of a shard. The caller holds the map's lock.
-    fn gather_part(&self, key: ShardKey, start: u16, end: u16, places: &mut Vec<Place>) -> Result<()> {
+    fn add_places(&self, key: ShardKey, start: u16, end: u16, places: &mut Vec<Place>) -> Result<()> {
         for extent in self.shard(key)?.slice(start, end) {
             if let Target::Data(pbn) = extent.target {
                 let lbn = Lbn(key.shard * SHARD_BLOCKS + u64::from(extent.first));
@@ -220,8 +225,8 @@ impl Core {
     }
 }
 
-/// Nothing to look at where a part of a map cannot be read: the worker must not stop at it for ever.
-fn pass_over<T: Default>(error: &Error) -> T {
-    log::warn!("blocks are not looked at: {error}");
+/// No work where a part of a map cannot be read: the worker must not be stuck there.
+fn skip_over<T: Default>(error: &Error) -> T {
+    log::warn!("cannot read part of a file, not deduplicating it: {error}");
     T::default()
 }

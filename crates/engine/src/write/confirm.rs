@@ -25,8 +25,7 @@ impl Core {
         let shared = batch.indexes(|outcome| matches!(outcome, Outcome::Share(_) | Outcome::Twin(_)));
         let is_sure = |outcome: &Outcome| !matches!(outcome, Outcome::Candidate(_));
         assert!(batch.outcomes.iter().all(is_sure), "a candidate is neither shared nor stored anew");
-        self.inline.fingerprinting.lock().observe(written, shared.len() as u64);
-        self.inline.admission.lock().observe(written, shared.len() as u64);
+        self.inline.note_request(written, shared.len() as u64);
         Ok(())
     }
 
@@ -50,7 +49,7 @@ impl Core {
             if entries[index].is_some_and(|entry| entry.serves(tag)) {
                 live.push(index);
             } else {
-                self.hints.memory.lock().remove(tag, pbn);
+                self.hints.remove(tag, pbn);
                 self.refuse(batch, index);
             }
         }

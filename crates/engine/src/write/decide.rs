@@ -35,15 +35,8 @@ pub struct OpenRuns {
 impl Core {
     /// For each block the pbns that may hold it, by the hint store, ascending.
     pub fn look_up(&self, batch: &Batch) -> Vec<Vec<Pbn>> {
-        let mut hints = self.hints.memory.lock();
-        let look_up = |index| {
-            let mut pbns = Vec::new();
-            if batch.outcomes[index] != Outcome::Zero {
-                hints.lookup(batch.tags[index], &mut pbns);
-            }
-            pbns
-        };
-        (0..batch.len()).map(look_up).collect()
+        let stored = |index: usize| (batch.outcomes[index] != Outcome::Zero).then(|| batch.tags[index]);
+        self.hints.look_up((0..batch.len()).map(stored))
     }
 
     /// Decides for every block that is not zero, and for those that the request before left open.
@@ -99,7 +92,7 @@ impl Core {
         if seeds.is_empty() && stream.open.is_empty() && holders.iter().all(Vec::is_empty) {
             return;
         }
-        let names_all = self.memory_names_all();
+        let names_all = self.hints.memory_names_all();
         let is_full = |holders: &Vec<Pbn>| holders.len() >= HOLDERS_MAX;
         if names_all && !holders.iter().chain(stream.open.iter().map(|block| &block.holders)).any(is_full) {
             return;

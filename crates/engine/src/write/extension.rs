@@ -5,8 +5,7 @@ use oncefs_dedup::Extension;
 
 use crate::core::Core;
 use crate::format::page::page_of;
-use crate::worker::merge_target::Holders;
-use crate::worker::revisit::ascending;
+use crate::worker::visit::{Holders, add_holder, ascending};
 use crate::{Pbn, Result, Tag};
 
 /// Turns in which the block table's pages are read for the extension of one request: each turn goes a page further, and
@@ -69,10 +68,7 @@ impl Core {
         let entries = self.entries_at(&ascending(pairs.iter().map(|(_, pbn)| *pbn)))?;
         for (tag, pbn) in pairs {
             if let Some(entry) = entries.get(&pbn).filter(|entry| entry.serves(tag)) {
-                let named = holders.entry(tag).or_default();
-                if let Err(at) = named.binary_search_by_key(&pbn, |(pbn, _)| *pbn) {
-                    named.insert(at, (pbn, *entry));
-                }
+                add_holder(holders, tag, pbn, *entry);
             }
         }
         Ok(())

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::Core;
-use crate::worker::revisit::{Remap, Visit};
+use crate::worker::visit::{Remap, Visit};
 use crate::write::streams::{OPEN_BLOCKS_MAX, OpenBlock, Stream};
 use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
 
@@ -12,7 +12,7 @@ impl Core {
     /// What a file's last request left open, if this one goes on from there. Blocks that are not in memory any more
     /// are decided, and so are those before them: as the file does go on, the worker looks how far their run goes.
     pub fn take_stream(&self, map: MapId, at: Lbn) -> Stream {
-        let mut stream = self.inline.streams.lock().take(map, at);
+        let mut stream = self.inline.take_stream(map, at);
         let decided = stream.open.iter().rposition(|block| self.staging.get(block.pbn).is_none());
         if let Some(last) = decided {
             self.leave_to_worker(map, stream.open.drain(..=last).map(|block| block.lbn));
@@ -26,7 +26,7 @@ impl Core {
         if too_many > 0 {
             self.leave_to_worker(map, stream.open.drain(..).map(|block| block.lbn));
         }
-        let forgotten = self.inline.streams.lock().put(map, stream);
+        let forgotten = self.inline.keep_stream(map, stream);
         if let Some((map, stream)) = forgotten.filter(|(_, stream)| !stream.open.is_empty()) {
             self.leave_to_worker(map, stream.open.iter().map(|block| block.lbn));
         }

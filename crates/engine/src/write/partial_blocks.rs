@@ -88,16 +88,7 @@ impl Core {
     /// They were published.
     pub fn cuts_landed(&self, map: MapId, cuts: &Cuts) {
         self.landed(&cuts.runs());
-        let mut skipped = self.backlog.skipped.lock();
-        if skipped.bytes_max() == 0 {
-            return;
-        }
-        for cut in &cuts.blocks {
-            match cut.stored {
-                Some(_) => skipped.add(map.0, cut.lbn, 1),
-                None => skipped.remove(map.0, cut.lbn, 1),
-            }
-        }
+        self.backlog.note(map, cuts.blocks.iter().map(|cut| (cut.lbn, 1, cut.stored.is_some())));
     }
 
     /// They were not.

@@ -67,7 +67,7 @@ impl Core {
                 return Ok(Applied::Refused(Refusal { pbns, change: plan.change }));
             }
             let freed = state.apply(plan, Instant::now());
-            policies.iter().for_each(|change| self.policy.policies.published(change.map, change.policy));
+            policies.iter().for_each(|change| self.policy.note_published_policy(change.map, change.policy));
             if changes_bad {
                 self.damage.bad_known.store(state.bad.len(), Relaxed);
                 self.damage.lost_tags.store(state.bad.lost_tags(), Relaxed);
@@ -84,7 +84,7 @@ impl Core {
         self.signals.published();
         self.look_at_allowed(policies);
         if let Some(map) = *detached {
-            self.backlog.skipped.lock().forget(map.0);
+            self.backlog.forget(map);
             self.signals.detached(map);
         }
         if let Some((map, batch)) = written {

@@ -111,6 +111,13 @@ impl Core {
         Ok(targets)
     }
 
+    /// Whether the next written request is looked up and fingerprinted.
+    pub fn admit(&self) -> bool {
+        // The settings are not locked while it waits for the controller.
+        let mode = self.tuning.settings.lock().inline;
+        self.inline.admit(mode, self.foreground.now())
+    }
+
     /// Marks blocks of zeros: they take no place.
     fn receive(&self, batch: &mut Batch) {
         for index in 0..batch.len() {
@@ -126,7 +133,7 @@ impl Core {
         for &index in &stored {
             batch.tags[index] = self.hasher.tag(batch.block(index));
         }
-        if is_admitted && self.inline.fingerprinting.lock().eager() {
+        if is_admitted && self.inline.fingerprints_all() {
             self.fingerprint(batch, &stored);
         }
     }

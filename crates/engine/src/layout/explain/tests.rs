@@ -124,7 +124,7 @@ fn a_run_of_which_a_hint_names_one_block_is_found_whole() {
     write(&core, 1, 0, &a);
     let middle = &a[20 * BLOCK_BYTES..40 * BLOCK_BYTES];
     write(&core, 2, 0, &[&own[..BLOCK_BYTES], middle, &own[BLOCK_BYTES..]].concat());
-    core.hints.memory.lock().clear();
+    core.hints.clear_memory();
     let none = ["0+22 own, no equal, waits"];
     assert_eq!(told(&explained(&core, 2, 8)), none);
     let named = Pbn(pbn(&core, 1, 30));
@@ -218,15 +218,15 @@ fn looking_leaves_no_trace() {
     let data = unique(3_000, 1);
     for (n, part) in data.chunks(50 * BLOCK_BYTES).enumerate() {
         write(&core, 1, n as u64 * 50, part);
-        core.merge_evicted();
+        core.merge_waiting_hints();
     }
     core.commit().unwrap();
     let traces = |core: &Core| {
         let mut counters = core.stats.counters.snapshot();
         // What the disk level is asked is counted, as every read of it.
         counters.remove("disk_level_bytes_read");
-        let (hints, skipped) = (core.hints.memory.lock().len(), core.backlog.skipped.lock().blocks());
-        (counters, hints, skipped, core.hints.evicted.lock().len(), core.totals(), core.disk_level_size())
+        let (hints, skipped) = (core.hints.len(), core.backlog.waiting().blocks);
+        (counters, hints, skipped, core.hints.waiting(), core.totals(), core.hints.disk_level_size())
     };
     let before = traces(&core);
     explained(&core, 1, 8);

@@ -7,7 +7,6 @@ use oncefs_dedup::Skipped;
 use super::*;
 use crate::format::keys::ShardKey;
 use crate::kv::Kv;
-use crate::policy::policies::Policies;
 use crate::settings::values::{Inline, Settings};
 use crate::tests::fixture::{Devices, one_level, two_levels, unique};
 use crate::{BLOCK_BYTES, Blocks};
@@ -59,7 +58,7 @@ fn worked_off(core: &Core) -> u64 {
 }
 
 fn is_noted(core: &Core, map: u64) -> bool {
-    core.backlog.skipped.lock().contents().any(|skipped| match skipped {
+    core.backlog.contents().into_iter().any(|skipped| match skipped {
         Skipped::Owner(owner) => owner == map,
         Skipped::Chunk { owner, .. } => owner == map,
         Skipped::Everything => true,
@@ -273,7 +272,7 @@ fn a_damaged_record_is_as_if_nothing_was_said_and_can_be_said_again() {
 fn nobody_reads_what_was_said_before() {
     let (_devices, mut core) = volume(Ranks::Off);
     // Room for little, so that what is known leaves and is read again.
-    core.policy.policies = Policies::new(0);
+    core.policy.forget_policies();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for reader in 0..2 {
@@ -320,7 +319,7 @@ fn a_full_pass_over_files_that_are_left_alone_goes_in_bounded_steps() {
         steps += 1;
     }
     assert!((3..100).contains(&steps), "{steps} steps");
-    assert!(!core.worker.pass.lock().is_ahead_of(ShardKey { map: MapId(FILES), shard: 0 }));
+    assert!(!core.worker.with_pass(|pass| pass.is_ahead_of(ShardKey { map: MapId(FILES), shard: 0 })));
 }
 
 #[test]

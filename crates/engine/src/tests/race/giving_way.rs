@@ -87,8 +87,8 @@ fn a_batch_that_is_left_for_programs_again_and_again_becomes_smaller_until_it_is
     let volume = two_copies(None);
     let core = &volume.core;
     let sizes = || {
-        let places = core.gather(1);
-        places.iter().for_each(|(map, lbn, _)| core.backlog.skipped.lock().add(map.0, *lbn, 1));
+        let places = core.next_batch(1);
+        core.backlog.put_back(places.iter().map(|(map, lbn, _)| (*map, *lbn)));
         places.len()
     };
     let mut seen = vec![sizes()];

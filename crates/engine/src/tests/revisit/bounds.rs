@@ -9,20 +9,16 @@ fn hints_of_deleted_files_leave_memory_at_once_and_the_disk_level_by_and_by() {
     write(&core, 2, 0, &recent);
     let gone: Vec<(crate::Tag, Pbn)> =
         (0..20).map(|lbn| pbn(&core, 2, lbn)).map(|pbn| (entry(&core, pbn).tag, pbn)).collect();
-    let in_memory = |(tag, pbn): &(crate::Tag, Pbn)| {
-        let mut pbns = Vec::new();
-        core.hints.memory.lock().peek(*tag, &mut pbns);
-        pbns.contains(pbn)
-    };
+    let in_memory = |(tag, pbn): &(crate::Tag, Pbn)| core.hints.peek(&[*tag]).contains(&(*tag, *pbn));
     assert!(gone.iter().all(in_memory));
     delete(&core, 2);
     assert!(!gone.iter().any(in_memory), "the memory level forgets with the last reference");
 
-    let on_disk = core.disk_level_size().1;
+    let on_disk = core.hints.disk_level_size().1;
     delete(&core, 1);
     core.commit().unwrap();
     core.release_waiting();
-    assert_eq!((used(&core), core.disk_level_size().1), (0, on_disk), "the disk level forgets lazily");
+    assert_eq!((used(&core), core.hints.disk_level_size().1), (0, on_disk), "the disk level forgets lazily");
 
     // The same content again: the disk level names blocks that are free or hold something else by now.
     write_many(&core, 3, &unique(2_000, 9));
@@ -36,11 +32,11 @@ fn hints_of_deleted_files_leave_memory_at_once_and_the_disk_level_by_and_by() {
 
     delete(&core, 3);
     delete(&core, 4);
-    core.merge_evicted();
+    core.merge_waiting_hints();
     for _ in 0..TURNS_MAX {
-        core.sweep_some();
+        core.sweep_hint_page();
     }
-    assert_eq!(core.disk_level_size().1, 0, "all of them are stale");
+    assert_eq!(core.hints.disk_level_size().1, 0, "all of them are stale");
     assert!(counter(&core, "hints_swept") >= on_disk);
 }
 
@@ -51,7 +47,7 @@ fn a_sweep_leaves_what_is_live() {
     write_many(&core, 2, &half);
     delete(&core, 2);
     for _ in 0..TURNS_MAX {
-        core.sweep_some();
+        core.sweep_hint_page();
     }
     write_many(&core, 3, &data);
     revisit_all(&core);
@@ -94,11 +90,11 @@ fn hints_that_name_nothing_sensible_do_no_harm() {
     core.update_hints(&[], &wrong);
     let mut on_disk: Vec<Hint> = wrong.iter().map(|(tag, pbn)| Hint::new(*tag, *pbn)).collect();
     on_disk.sort_unstable();
-    core.demote_later(&on_disk);
-    core.merge_evicted();
+    core.wake_to_merge(core.hints.demote_later(&on_disk, &core.stats.counters));
+    core.merge_waiting_hints();
     write(&core, 2, 0, &data);
     revisit_all(&core);
-    core.sweep_some();
+    core.sweep_hint_page();
     assert_eq!(used(&core), 300);
     assert_holds(&core, 2, &data);
     assert_clean(&core);
@@ -140,7 +136,7 @@ fn an_overflow_to_files_and_to_everything_misses_no_duplicate() {
         }
         assert_eq!(used(&core), 3_000);
         assert_eq!((was_whole, was_everything), (files < 1_500, files == 1_500), "the test has to come there");
-        core.backlog.skipped.lock().check();
+        core.backlog.check();
         revisit_all(&core);
         assert_eq!(used(&core), 1_500);
         assert_clean(&core);
@@ -152,7 +148,7 @@ fn blocks_written_while_a_pass_is_under_way_are_looked_at_too() {
     let (_devices, core) = volume(Inline::Off);
     let data = unique(3_000, 1);
     write_many(&core, 5, &data);
-    core.backlog.skipped.lock().restore(Skipped::Everything);
+    core.backlog.restore([Skipped::Everything]);
     core.revisit(10).unwrap();
     // Behind and before the place where the pass is.
     write_many(&core, 1, &data);
@@ -165,7 +161,7 @@ fn blocks_written_while_a_pass_is_under_way_are_looked_at_too() {
 fn a_small_batch_is_small_also_in_a_pass() {
     let (_devices, core) = volume(Inline::Off);
     write_many(&core, 1, &unique(6_000, 1));
-    core.backlog.skipped.lock().restore(Skipped::Everything);
+    core.backlog.restore([Skipped::Everything]);
     while let Some(blocks) = core.revisit(256).unwrap() {
         assert!(blocks <= 256 + SHARD_BLOCKS, "{blocks} blocks at once: writers and the rate count on small batches");
     }
@@ -181,10 +177,10 @@ fn smaller_bounds_on_a_live_volume_miss_no_duplicate() {
     write_many(&core, 2, &data);
     tune(&core, "hint_memory", "64K").unwrap();
     tune(&core, "skipped_memory", "6000").unwrap();
-    assert!(core.hints.memory.lock().bytes() <= 64 << 10);
-    assert!(core.backlog.skipped.lock().bytes() <= 6_000);
-    core.backlog.skipped.lock().check();
-    core.hints.memory.lock().check();
+    assert!(core.hints.memory_size().0 <= 64 << 10);
+    assert!(core.backlog.size().0 <= 6_000);
+    core.backlog.check();
+    core.hints.check();
     work_all(&core, false);
     assert_eq!(used(&core), MANY as u64);
     assert_clean(&core);
@@ -224,7 +220,7 @@ fn nonsense_is_refused_and_nothing_is_changed() {
         let error = core.tune(&changes).unwrap_err().to_string();
         assert!(error.contains(name), "{name}={value}: {error}");
         assert_eq!(*core.tuning.settings.lock(), before, "{name}={value}: all or nothing");
-        assert_eq!(core.hints.memory.lock().bytes_max(), before.hint_bytes);
-        assert_eq!(core.worker.pace.lock().rule().mode, PaceMode::Always);
+        assert_eq!(core.hints.memory_size().1, before.hint_bytes);
+        assert_eq!(core.worker.pace_rule().mode, PaceMode::Always);
     }
 }

@@ -21,7 +21,7 @@ fn with_verify_share_the_worker_drops_no_block_for_a_rotten_one() {
         tune(&core, "verify", verify).unwrap();
         let data = unique(100, 1);
         write(&core, 1, 0, &data);
-        core.hints.memory.lock().clear();
+        core.hints.clear_memory();
         write(&core, 2, 0, &data);
         core.checkpoint().unwrap();
         core.scan_table().unwrap();
@@ -76,7 +76,7 @@ fn a_file_of_hints_that_is_damaged_a_second_time_is_filled_again_a_second_time()
         write_many(&core, some, &scattered);
         work_all(&core, false);
         delete(&core, some);
-        let scanned = core.hints.scan_pages_done.swap(0, Relaxed);
+        let scanned = core.hints.coverage().take_pages_scanned();
         assert!(scanned > 0, "round {round}: the damage is noticed, and the table scanned");
         write_many(&core, all, &data);
         work_all(&core, false);
@@ -112,7 +112,7 @@ fn a_file_of_hints_that_is_damaged_between_mounts_is_filled_again() {
             damage(&devices);
             let core = devices.open();
             core.fill_hints().unwrap();
-            assert!(core.hints.scan_pages_done.load(Relaxed) > 0, "the table is scanned");
+            assert!(core.hints.coverage().take_pages_scanned() > 0, "the table is scanned");
             assert_savings_recover(&core, 2, &data);
         }
     }
@@ -143,7 +143,7 @@ fn a_file_of_hints_and_one_of_skipped_blocks_that_are_gone_are_made_again() {
         let core = devices.open();
         assert!(!core.is_revisit_left(), "both files are in use again");
         core.fill_hints().unwrap();
-        assert_eq!(core.hints.scan_pages_done.load(Relaxed), 0);
+        assert_eq!(core.hints.coverage().take_pages_scanned(), 0);
     }
 }
 
@@ -157,10 +157,10 @@ fn a_damaged_checkpoint_of_skipped_blocks_means_a_full_pass() {
         let data = unique(100, 1);
         for map in 1..4 {
             write(&core, map, 0, &data);
-            core.checkpoint_skipped(0);
+            core.checkpoint_backlog(0);
         }
         close(&core);
-        let newest = core.backlog.file.lock().as_ref().map(|file| file.bytes_written / BLOCK % 2 * slot).unwrap();
+        let newest = core.backlog.file_bytes_written().map(|bytes| bytes / BLOCK % 2 * slot).unwrap();
         let at = newest + random.below(4) * 16;
         match random.below(3) {
             0 => scribble(&devices.skipped, &[newest / BLOCK], seed),
@@ -310,9 +310,9 @@ fn a_file_of_skipped_blocks_that_fails_costs_a_full_pass_and_nothing_else() {
         core.fill_hints().unwrap();
         let data = unique(100, 1);
         write(&core, 1, 0, &data);
-        core.checkpoint_skipped(0);
+        core.checkpoint_backlog(0);
         write(&core, 2, 0, &data);
-        core.checkpoint_skipped(0);
+        core.checkpoint_backlog(0);
         close(&core);
         assert_eq!(core.health.failure(), None);
         let core = devices.open();
@@ -376,7 +376,7 @@ fn what_could_not_be_looked_at_for_an_error_is_found_by_the_next_full_pass() {
         let core = devices.open_medium(Medium { kv: kv.clone(), ..devices.medium() });
         core.fill_hints().unwrap();
         if is_pass {
-            core.backlog.skipped.lock().restore(Skipped::Everything);
+            core.backlog.restore([Skipped::Everything]);
         }
         // The first shard is read, the second is not.
         core.shard(ShardKey { map: MapId(1), shard: 0 }).unwrap();
@@ -458,7 +458,7 @@ fn a_checkpoint_in_the_middle_hides_no_file_from_a_full_pass() {
     let data = unique(600, 1);
     write(&core, 1, 0, &data);
     write(&core, 2, 0, &data);
-    core.backlog.skipped.lock().restore(Skipped::Everything);
+    core.backlog.restore([Skipped::Everything]);
     let checkpointer = core.clone();
     *kv.after_scan.lock() = Some(Box::new(move || checkpointer.checkpoint().unwrap()));
     revisit_all(&core);

@@ -37,7 +37,7 @@ fn a_scan_sees_what_only_memory_has_of_the_block_table_and_fingerprints_spare_re
     core.fill_hints().unwrap();
     let data = unique(100, 1);
     write(&core, 1, 0, &data);
-    core.hints.memory.lock().clear();
+    core.hints.clear_memory();
     write(&core, 2, 0, &data);
     assert_eq!(used(&core), 200);
     core.scan_table().unwrap();
@@ -94,7 +94,7 @@ fn more_equal_blocks_than_a_level_keeps_holders_do_not_keep_the_worker_scanning(
         write(&core, 1, copy * 100, &popular);
         write(&core, 1, copy * 100 + 60, &other[copy as usize * 40 * BLOCK_BYTES..][..40 * BLOCK_BYTES]);
         write(&core, 2, copy * 60, &other[copy as usize * 60 * BLOCK_BYTES..][..60 * BLOCK_BYTES]);
-        core.merge_evicted();
+        core.merge_waiting_hints();
     }
     core.checkpoint().unwrap();
     work_all(&core, false);
@@ -118,7 +118,7 @@ fn one_full_pass_is_enough_however_many_hints_on_disk_are_stale() {
             }
             // The last ones find each other in-line and nothing else: the block with the most references is not the lowest.
             if map == 27 {
-                core.hints.memory.lock().clear();
+                core.hints.clear_memory();
                 tune(&core, "inline", "all").unwrap();
             }
             write_many(&core, map, &blocks.concat());
@@ -128,10 +128,10 @@ fn one_full_pass_is_enough_however_many_hints_on_disk_are_stale() {
             }
         }
         core.checkpoint().unwrap();
-        while core.backlog.skipped.lock().take(u64::MAX).is_some() {}
-        core.hints.memory.lock().clear();
+        while core.backlog.take(u64::MAX).is_some() {}
+        core.hints.clear_memory();
         core.scan_table().unwrap();
-        core.merge_evicted();
+        core.merge_waiting_hints();
         core.begin_full_pass();
         while core.revisit(256).unwrap().is_some() {}
         assert_eq!(used(&core), 700, "seed {seed}");
@@ -181,7 +181,7 @@ fn equal_blocks_whose_hints_were_both_lost_find_each_other() {
     let data = unique(100, 1);
     write(&core, 1, 0, &data);
     write(&core, 2, 0, &data);
-    core.hints.memory.lock().clear();
+    core.hints.clear_memory();
     revisit_all(&core);
     assert_eq!(used(&core), 100);
     assert_eq!(counter(&core, "hints_healed"), 200);
@@ -262,7 +262,7 @@ fn after_a_power_cut_everything_is_looked_at_once() {
     let (devices, core) = volume(Inline::Off);
     let data = unique(300, 1);
     write(&core, 1, 0, &data);
-    core.checkpoint_skipped(0);
+    core.checkpoint_backlog(0);
     write(&core, 2, 0, &data);
     core.commit().unwrap();
     let core = devices.after_power_cut_of_all().open();
@@ -306,7 +306,7 @@ fn a_pass_in_the_middle_goes_on_after_a_clean_unmount() {
     let data = unique(5_000, 1);
     write_many(&core, 1, &data);
     write_many(&core, 2, &data);
-    core.backlog.skipped.lock().restore(Skipped::Everything);
+    core.backlog.restore([Skipped::Everything]);
     core.revisit(10).unwrap();
     close(&core);
     let core = devices.open();
@@ -326,7 +326,7 @@ fn a_clean_unmount_spares_the_scan_and_nothing_is_missing() {
     close(&core);
     let core = devices.open();
     core.fill_hints().unwrap();
-    assert_eq!(core.hints.scan_pages_done.load(Relaxed), 0, "the table was not scanned");
+    assert_eq!(core.hints.coverage().take_pages_scanned(), 0, "the table was not scanned");
     write_many(&core, 2, &data);
     revisit_all(&core);
     assert_eq!(used(&core), MANY as u64);
@@ -335,7 +335,7 @@ fn a_clean_unmount_spares_the_scan_and_nothing_is_missing() {
     core.commit().unwrap();
     let core = devices.open();
     core.fill_hints().unwrap();
-    assert!(core.hints.scan_pages_done.load(Relaxed) > 0);
+    assert!(core.hints.coverage().take_pages_scanned() > 0);
     write_many(&core, 3, &data);
     revisit_all(&core);
     assert_eq!(used(&core), MANY as u64);
@@ -395,8 +395,8 @@ impl Chance {
             _ => match self.random.below(5) {
                 0 => self.core.commit().unwrap(),
                 1 => self.core.checkpoint().unwrap(),
-                2 => self.core.merge_evicted(),
-                3 => drop(self.core.sweep_some()),
+                2 => self.core.merge_waiting_hints(),
+                3 => drop(self.core.sweep_hint_page()),
                 _ => drop(self.core.work()),
             },
         }
@@ -433,7 +433,7 @@ fn after_a_full_pass_every_content_is_stored_once_whatever_happened() {
             assert_holds(&chance.core, *map, bytes);
         }
         assert_clean(&chance.core);
-        chance.core.hints.memory.lock().check();
+        chance.core.hints.check();
         chance.core.commit().unwrap();
         let core = devices.after_power_cut_of_all().open();
         assert_clean(&core);

@@ -18,9 +18,7 @@ fn open(devices: Devices, settings: Settings) -> (Devices, Core) {
 
 /// Whether a level names the block.
 fn is_named(core: &Core, tag: crate::Tag, pbn: Pbn) -> bool {
-    let mut pbns = Vec::new();
-    core.hints.memory.lock().peek(tag, &mut pbns);
-    pbns.contains(&pbn) || core.look_up_on_disk(&[tag]).contains(&Hint::new(tag, pbn))
+    core.hints.peek(&[tag]).contains(&(tag, pbn)) || core.hints.is_on_disk(tag, pbn)
 }
 
 /// The tags and blocks of a file of `MANY` blocks.
@@ -31,11 +29,11 @@ fn blocks_of(core: &Core, map: u64) -> Vec<(crate::Tag, Pbn)> {
 
 /// How many blocks of a file are in the sample, all of which must be named, and how many others are.
 fn named(core: &Core, map: u64) -> (usize, usize) {
-    core.merge_evicted();
+    core.merge_waiting_hints();
     let (inside, outside): (Vec<_>, Vec<_>) =
-        blocks_of(core, map).into_iter().partition(|(tag, _)| core.hints.sample.has(*tag));
+        blocks_of(core, map).into_iter().partition(|(tag, _)| core.hints.sample().has(*tag));
     let missing = inside.iter().filter(|(tag, pbn)| !is_named(core, *tag, *pbn)).count();
-    assert_eq!(missing, 0, "of {} blocks of {:?}", inside.len(), core.hints.sample);
+    assert_eq!(missing, 0, "of {} blocks of {:?}", inside.len(), core.hints.sample());
     (inside.len(), outside.iter().filter(|(tag, pbn)| is_named(core, *tag, *pbn)).count())
 }
 
@@ -51,8 +49,8 @@ fn hints_name_the_live_blocks_of_the_sample_and_no_others() {
         work_all(&core, true);
         assert_eq!(counter(&core, "hints_healed"), 0, "a block that is not of the sample has lost nothing");
         assert_eq!(named(&core, 1), (inside, 0));
-        core.hints.memory.lock().clear();
-        core.hints.disk.lock().as_mut().unwrap().begin_anew().unwrap();
+        core.hints.clear_memory();
+        core.hints.clear_disk_level();
         work_all(&core, true);
         assert_eq!(counter(&core, "hints_healed"), inside as u64, "those of the sample have");
         assert_eq!(named(&core, 1), (inside, 0));
@@ -71,7 +69,7 @@ fn the_worker_finds_every_copy_of_what_is_in_the_sample() {
     assert!(used(&core) <= (2 * MANY - inside) as u64, "{} blocks in use", used(&core));
     let first = blocks_of(&core, 1);
     let second = blocks_of(&core, 2);
-    let differ = first.iter().zip(&second).filter(|(a, b)| core.hints.sample.has(a.0) && a.1 != b.1).count();
+    let differ = first.iter().zip(&second).filter(|(a, b)| core.hints.sample().has(a.0) && a.1 != b.1).count();
     assert_eq!(differ, 0);
     assert_holds(&core, 2, &data);
     assert_clean(&core);
@@ -93,9 +91,9 @@ fn hints_of_another_sample_pass_for_complete_only_if_they_are() {
                 core.leave_cleanly();
             }
             let (_devices, core) = open(devices, sampled(after));
-            let scanned = core.hints.scan_pages_done.load(Relaxed) > 0;
+            let scanned = core.hints.coverage().take_pages_scanned() > 0;
             assert_eq!(scanned, is_scanned || !is_clean);
-            assert!(core.hints.are_complete.load(Relaxed));
+            assert!(core.hints.coverage().is_complete());
             named(&core, 1);
         }
     }
@@ -108,9 +106,9 @@ fn hints_beyond_the_sample_are_swept() {
     close(&core);
     let (_devices, core) = open(devices, sampled(4));
     assert!(named(&core, 1).1 > MANY / 2, "until then they are there");
-    while core.sweep_some() {}
+    while core.sweep_hint_page() {}
     let (inside, outside) = named(&core, 1);
-    assert_eq!((outside, core.disk_level_size().1), (0, inside as u64));
+    assert_eq!((outside, core.hints.disk_level_size().1), (0, inside as u64));
     assert_eq!(counter(&core, "hints_swept"), (MANY - inside) as u64);
 }
 
@@ -143,7 +141,7 @@ fn a_volume_goes_from_server_to_desktop_and_back() {
 fn a_server_s_hints_get_their_share_when_the_volume_grows() {
     let settings = Settings::of(Profile::Server, 1 << 30);
     let (_devices, core) = open(Devices::new(DATA, settings.clone()), settings);
-    let bounds = |core: &Core| (core.tuning.settings.lock().hint_bytes, core.hints.memory.lock().bytes_max());
+    let bounds = |core: &Core| (core.tuning.settings.lock().hint_bytes, core.hints.memory_size().1);
     assert_eq!(bounds(&core), (1 << 20, 1 << 20), "the least");
     core.grow(512 << 30).unwrap();
     assert_eq!(bounds(&core), (16 << 20, 16 << 20), "half a TiB");

@@ -109,13 +109,12 @@ fn a_full_pass_tells_how_far_it_is() {
 #[test]
 fn a_write_that_asks_to_be_admitted_and_a_status_do_not_wait_for_each_other() {
     let (_devices, core) = volume(Inline::Adaptive);
-    let admission = core.inline.admission.lock();
     std::thread::scope(|scope| {
-        scope.spawn(|| core.admit());
-        std::thread::sleep(Duration::from_millis(100));
-        let settings = core.tuning.settings.try_lock_for(Duration::from_millis(500));
-        let is_free = settings.is_some();
-        drop((settings, admission));
+        let is_free = core.inline.while_admission_waits(|| {
+            scope.spawn(|| core.admit());
+            std::thread::sleep(Duration::from_millis(100));
+            core.tuning.settings.try_lock_for(Duration::from_millis(500)).is_some()
+        });
         assert!(is_free, "whoever waits for the controller holds the settings, for which its holder may wait");
     });
 }
@@ -133,11 +132,11 @@ fn whoever_ranks_has_his_turns_when_nothing_is_left_to_look_at_and_now_ends_behi
         let turn = turns.fetch_add(1, Relaxed);
         if turn == 1 {
             // A file that may share more now.
-            core.look_again_at_refused(Work::Owner(2));
+            core.backlog.requeue(Work::Owner(2));
         }
         Ok((turn < TURNS).then_some(0))
     };
-    assert!(core.worker.rank_turn.set(Box::new(turn)).is_ok());
+    assert!(core.worker.rank_by(Box::new(turn)));
     let data = unique(100, 1);
     write(&core, 1, 0, &data);
     write(&core, 2, 0, &data);

@@ -178,7 +178,7 @@ fn deduplicate(volume: &Volume, _: usize, random: &mut Random) {
     match random.below(6) {
         0 => volume.core.begin_full_pass(),
         1 => {
-            volume.core.sweep_some();
+            volume.core.sweep_hint_page();
         }
         _ => {
             volume.core.run(BackgroundStep::Revisit { blocks_max: REVISITED }).unwrap();

@@ -46,7 +46,7 @@ fn an_equal_block_elsewhere_heals_at_once() {
 fn reading_the_same_content_elsewhere_heals() {
     let (devices, core, data, bad) = equal_files(apart());
     // Hints are advice: without them nobody knows of the equal block until it is read.
-    core.hints.memory.lock().clear();
+    core.hints.clear_memory();
     rot(&devices, bad);
     assert_eq!(scrub(&core), 1);
     assert!(is_lost(read(&core, 1, 8, 1)));

@@ -1,0 +1,136 @@
+//! What the hint store is known to name, and how far the scan has come that completes it.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::stats::counters::Count;
+use crate::sync::AtomicBool;
+
+/// What is known of both levels together.
+pub struct Coverage {
+    /// Whether both levels together name every live block of the sample, as far as is known.
+    is_complete: AtomicBool,
+    /// Whether hints may have left memory since a scan named every live block there.
+    left_memory: AtomicBool,
+    /// Whether hints were lost, so that the block table is to be scanned.
+    scan_is_wanted: AtomicBool,
+    /// Pages of the block table that the last scan has read.
+    pages_done: Count,
+    /// Pages that the scan under way reads; 0: none is under way.
+    pages: Count,
+}
+
+impl Coverage {
+    /// Nothing was scanned yet.
+    pub fn new() -> Self {
+        Self {
+            is_complete: AtomicBool::new(false),
+            left_memory: AtomicBool::new(true),
+            scan_is_wanted: AtomicBool::new(false),
+            pages_done: Count::new(0),
+            pages: Count::new(0),
+        }
+    }
+
+    /// A scan of so many pages begins. What left memory before comes back; what leaves from here on is noted.
+    pub fn begin_scan(&self, pages: u64) {
+        assert!(pages > 0, "a block table of {pages} pages cannot be scanned");
+        self.pages.store(pages, Relaxed);
+        self.scan_is_wanted.store(false, Relaxed);
+        self.left_memory.store(false, Relaxed);
+        self.is_complete.store(true, Relaxed);
+    }
+
+    /// The scan has read the pages below this one.
+    pub fn note_scanned(&self, page: u64) {
+        self.pages_done.store(page, Relaxed);
+    }
+
+    /// The scan has ended, with all of the table or before.
+    pub fn end_scan(&self, is_whole: bool) {
+        self.pages.store(0, Relaxed);
+        if !is_whole {
+            self.is_complete.store(false, Relaxed);
+        }
+    }
+
+    /// Pages read by the scan under way, and all that it reads; 0 of 0: none is under way.
+    pub fn scan_progress(&self) -> (u64, u64) {
+        match self.pages.load(Relaxed) {
+            0 => (0, 0),
+            pages => (self.pages_done.load(Relaxed).min(pages), pages),
+        }
+    }
+
+    /// Both levels name every live block of the sample.
+    pub fn note_complete(&self) {
+        self.is_complete.store(true, Relaxed);
+    }
+
+    /// The disk level can no longer be used.
+    pub fn note_incomplete(&self) {
+        self.is_complete.store(false, Relaxed);
+    }
+
+    /// Hints leave the memory level.
+    pub fn note_left_memory(&self) {
+        self.left_memory.store(true, Relaxed);
+    }
+
+    /// Hints were lost: the block table has to bring them back.
+    pub fn want_scan(&self) {
+        self.is_complete.store(false, Relaxed);
+        self.scan_is_wanted.store(true, Relaxed);
+    }
+
+    /// Whether both levels together name every live block of the sample, as far as is known.
+    pub fn is_complete(&self) -> bool {
+        self.is_complete.load(Relaxed)
+    }
+
+    /// Whether the memory level alone does. Never while a scan is under way.
+    pub fn is_all_in_memory(&self) -> bool {
+        self.is_complete() && !self.left_memory.load(Relaxed) && self.pages.load(Relaxed) == 0
+    }
+
+    /// Whether the block table is to be scanned.
+    pub fn is_scan_wanted(&self) -> bool {
+        self.scan_is_wanted.load(Relaxed)
+    }
+
+    /// Pages that scans have read since the last call.
+    #[cfg(test)]
+    pub fn take_pages_scanned(&self) -> u64 {
+        self.pages_done.swap(0, Relaxed)
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_is_in_memory_from_the_end_of_a_scan_until_a_hint_leaves() {
+        let coverage = Coverage::new();
+        assert!(!coverage.is_complete() && !coverage.is_all_in_memory(), "nothing was scanned");
+        coverage.want_scan();
+        assert!(coverage.is_scan_wanted());
+        coverage.begin_scan(10);
+        assert!(coverage.is_complete() && !coverage.is_all_in_memory() && !coverage.is_scan_wanted());
+        coverage.note_scanned(4);
+        assert_eq!(coverage.scan_progress(), (4, 10));
+        coverage.end_scan(true);
+        assert_eq!(coverage.scan_progress(), (0, 0));
+        assert!(coverage.is_all_in_memory());
+        coverage.note_left_memory();
+        assert!(coverage.is_complete() && !coverage.is_all_in_memory());
+    }
+
+    #[test]
+    fn a_scan_that_did_not_reach_the_end_leaves_the_levels_incomplete() {
+        let coverage = Coverage::new();
+        coverage.begin_scan(10);
+        coverage.end_scan(false);
+        assert!(!coverage.is_complete() && !coverage.is_scan_wanted());
+    }
+}

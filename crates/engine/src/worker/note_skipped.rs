@@ -1,0 +1,98 @@
+//! Noting what in-line deduplication leaves to the worker: after each publication, and in a file across mounts. A crash
+//! loses what was noted after the last checkpoint of the file; then the worker looks at every block once.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::core::Core;
+use crate::format::skipped::Checkpoint;
+use crate::write::batch::{Batch, Outcome};
+use crate::{Lbn, MapId};
+
+impl Core {
+    /// At a clean unmount, when nothing is published any more: writes what the next mount continues with.
+    pub fn leave_cleanly(&self) {
+        self.write_out_hints();
+        let sequence = self.state.lock().durable_sequence;
+        // One that is off knows nothing of what was skipped.
+        if self.backlog.is_on() {
+            self.checkpoint_backlog(sequence);
+        }
+    }
+
+    /// Takes in what an earlier mount left. `fresh`: nothing was ever written to the volume.
+    pub fn restore_backlog(&self, newest: Option<Checkpoint>, is_fresh: bool) {
+        if self.tuning.settings.lock().skipped_bytes == 0 {
+            return;
+        }
+        let is_whole =
+            newest.as_ref().is_some_and(|newest| newest.clean_at == self.journal.opened_at && newest.clean_at > 0);
+        self.backlog.restore(newest.into_iter().flat_map(|newest| newest.records));
+        if !is_whole && !is_fresh {
+            // After what is listed: a full pass finds what the crash lost.
+            self.begin_full_pass();
+        }
+    }
+
+    /// Notes which blocks of a published batch the worker has yet to look at, and which it no longer has to.
+    pub fn note_skipped(&self, map: MapId, batch: &Batch) {
+        if batch.policy.is_later && self.backlog.is_on() {
+            self.backlog.note(map, ranges_to_note(batch));
+        }
+    }
+
+    /// Leaves blocks of a file to the worker, where there is one.
+    pub fn leave_to_worker(&self, map: MapId, lbns: impl IntoIterator<Item = Lbn>) {
+        if !self.is_later(map) {
+            return;
+        }
+        self.backlog.note(map, lbns.into_iter().map(|lbn| (lbn, 1, true)));
+    }
+
+    /// Writes the backlog to its file, if there is one. `clean_at`: nothing was published after this commit; 0:
+    /// something may be.
+    pub fn checkpoint_backlog(&self, clean_at: u64) {
+        let records = || self.worker.unfinished(|| self.backlog.contents());
+        if let Some(bytes) = self.backlog.write_file(clean_at, records) {
+            self.stats.counters.skipped_bytes_written.store(bytes, Relaxed);
+        }
+    }
+}
+
+/// The ranges of a published batch that are to be noted: first block, number of blocks, and whether they wait from now
+/// on or no longer do.
+fn ranges_to_note(batch: &Batch) -> Vec<(Lbn, u64, bool)> {
+    let is_final = final_refusals(batch);
+    // A block equal to what was there is as known or unknown as before.
+    let waits = |index: usize| match batch.outcomes[index] {
+        Outcome::Anew(_) => Some(!is_final[index]),
+        _ if batch.unchanged.contains(&index) => None,
+        _ => Some(false),
+    };
+    let states: Vec<Option<bool>> = (0..batch.len()).map(waits).collect();
+    let mut ranges = Vec::new();
+    let mut first = batch.first;
+    for equal in states.chunk_by(|a, b| a == b) {
+        let blocks = equal.len() as u64;
+        ranges.extend(equal[0].map(|waits| (first, blocks, waits)));
+        first = first.plus(blocks);
+    }
+    assert_eq!(first, batch.first.plus(batch.len() as u64), "ranges of a batch of {} blocks", batch.len());
+    ranges
+}
+
+/// Which blocks were refused for good, because their run is too short: those stay until `run_blocks_min` of their file
+/// falls. Where a run ends at a block that memory does not know, the disk level may know that it continues.
+fn final_refusals(batch: &Batch) -> Vec<bool> {
+    let mut is_final = vec![false; batch.len()];
+    for &index in batch.refused.iter().chain(&batch.open) {
+        is_final[index] = true;
+    }
+    let is_unknown = |index: usize| matches!(batch.outcomes[index], Outcome::Anew(_));
+    for (index, next) in (0..batch.len()).zip(1..batch.len()) {
+        is_final[next] &= is_final[index] || !is_unknown(index);
+    }
+    for (index, next) in (0..batch.len()).zip(1..batch.len()).rev() {
+        is_final[index] &= is_final[next] || !is_unknown(next);
+    }
+    is_final
+}

@@ -31,6 +31,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use background::signals::Committer;
 pub use background::steps::BackgroundStep;
 pub use damage::affected_files::{BadBlock, BadPlace};
 pub use damage::scrub_progress::{ScrubCommand, ScrubStatus};
@@ -55,7 +56,7 @@ pub use stats::counters::{
 pub use store::Store;
 pub use types::{Change, DataPlace, MapId, OpenOptions, ReadBuf, Totals, VolumeSpec};
 pub use volume::ballast::Ballast;
-pub use volume::open::Medium;
+pub use volume::medium::{Driver, Medium};
 pub use worker::load::DeviceLoad;
 pub use worker::rank_turn::RankTurn;
 pub use worker::status::{DedupCommand, DedupStatus};

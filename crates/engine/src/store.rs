@@ -5,16 +5,17 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use crate::background::steps::BackgroundStep;
 use crate::background::threads::Threads;
 use crate::core::Core;
 use crate::format::keys;
+use crate::settings::values::Settings;
 use crate::state::published::Plan;
 use crate::sync::Mutex;
 use crate::volume::files as volume;
-use crate::volume::open::{Budget, Medium, recover, settings_of};
+use crate::volume::medium::{Driver, Medium};
+use crate::volume::open::{Budget, recover, settings_of};
 use crate::worker::load::{self, DeviceLoad};
 use crate::write::on_publish::OnPublish;
 use crate::{
@@ -82,12 +83,12 @@ impl Store {
             skipped: opened.skipped,
             device_load: volume::host_device(volume).map(|device| DeviceLoad::new(&options.machine, device)),
         };
-        let core = Arc::new(recover(medium, options, settings)?);
+        let core = Arc::new(recover(medium, options, settings, Driver::default())?);
         core.look_up_host();
         let device = volume::data_device(volume, &superblock.data);
         core.policy.device_reads.expect(device.and_then(|device| load::is_rotational(&options.machine, device)));
         if !options.read_only {
-            core.space.ballast.fill().map_err(|e| Error::io("filling the ballast", e))?;
+            core.space.fill_ballast().map_err(|e| Error::io("filling the ballast", e))?;
         }
         let threads = if background { Some(Threads::start(&core)?) } else { None };
         Ok(Arc::new(Self {
@@ -109,9 +110,15 @@ impl Store {
     /// caller does, commits and [`BackgroundStep`]s included. The group may not grow beyond an eighth of the log between two
     /// commits, and [`Store::barrier`] is never answered: use [`Store::commit`].
     pub fn open_on(medium: Medium, options: &OpenOptions) -> Result<Arc<Store>> {
+        Self::open_driven(medium, options, Driver::default())
+    }
+
+    /// As [`Store::open_on`], with a driver that commits between the publications of one operation, or that wants
+    /// changes of ranges to go into several groups sooner.
+    pub fn open_driven(medium: Medium, options: &OpenOptions, driver: Driver) -> Result<Arc<Store>> {
         let volume_id = medium.volume_id;
         let settings = settings_of(options, Profile::default())?;
-        let core = Arc::new(recover(medium, options, settings)?);
+        let core = Arc::new(recover(medium, options, settings, driver)?);
         Ok(Arc::new(Self {
             core,
             volume_id,
@@ -125,20 +132,6 @@ impl Store {
     /// Does once what a background thread does again and again. True: there was something to do.
     pub fn run(&self, step: BackgroundStep) -> Result<bool> {
         self.core.run(step)
-    }
-
-    /// On a volume without threads: calls `call` after each publication at which the committer could commit, so that
-    /// it can commit between those of one operation. It is called under the locks of whoever published, so it can do
-    /// nothing else. The first such call stays.
-    pub fn interrupt(&self, call: Box<dyn Fn() + Send + Sync>) {
-        // A second one would have to say what it wants of the first.
-        let _ = self.core.signals.interruption.set(call);
-    }
-
-    /// On a volume without threads: lowers the number of shards from which on a change of a range goes into several
-    /// groups, so that a small volume shows what a change of more than 4.5 GiB does.
-    pub fn gate_at_most(&self, shards: u64) {
-        self.core.journal.gated_shards_max.store(shards, Relaxed);
     }
 
     /// Commits, checkpoints and ends the background threads.
@@ -176,7 +169,7 @@ impl Store {
 
     /// What is set for this mount, by name.
     pub fn settings(&self) -> BTreeMap<String, String> {
-        self.core.tuning.settings.lock().list()
+        self.core.tuning.with(Settings::list)
     }
 
     /// Changes settings on the open volume: all of them, or none if one is refused.
@@ -467,12 +460,12 @@ impl Core {
         if data < now {
             return Err(Error::Invalid(format!("the data area has {} bytes already; it cannot shrink", now.bytes())));
         }
-        self.data.device.grow(data.bytes()).map_err(|e| Error::io("enlarging the data area", e))?;
-        self.stored.table.grow(volume::table_bytes(data)).map_err(|e| Error::io("enlarging the block table", e))?;
+        self.data.grow(data)?;
+        self.stored.grow_table(volume::table_bytes(data))?;
         self.grow_disk_level(data);
         self.apply_certain(Plan { grow_to: Some(data), ..Plan::default() })?;
         self.commit()?;
-        self.space.allocator.lock().grow(data);
+        self.space.grow(data);
         self.follow_data(data)
     }
 }

@@ -42,20 +42,7 @@ pub enum BackgroundStep {
     LeaveCleanly,
 }
 
-/// Called on the thread that published.
-pub type Interruption = Box<dyn Fn() + Send + Sync>;
-
 impl Core {
-    /// Something was published. Where a commit could come now, whoever asked for that is called.
-    pub(crate) fn may_be_interrupted(&self) {
-        if let Some(call) = self.signals.interruption.get() {
-            let is_whole = self.journal.group_gate.try_write().is_some();
-            if is_whole {
-                call();
-            }
-        }
-    }
-
     /// Does it once. True: there was something to do, and may be more.
     pub(crate) fn run(&self, step: BackgroundStep) -> Result<bool> {
         match step {

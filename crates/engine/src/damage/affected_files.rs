@@ -89,7 +89,7 @@ impl Core {
     /// Lets files refer to the homes themselves, in some shards. Gives where to go on. A move is a remap: under the
     /// file's lock, and only where the map still names the bad block.
     pub fn move_to_replacement(&self, from: ShardKey) -> Result<Option<ShardKey>> {
-        let _pin = self.space.pins.pin();
+        let _pin = self.space.pin();
         let (places, next) = self.bad_places_from(from)?;
         let mut remaps = Vec::new();
         for (map, lbn, pbn) in places {

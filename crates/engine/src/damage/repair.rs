@@ -8,7 +8,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::Core;
-use crate::damage::notices::RepairQueue;
+use crate::damage::notices::Noticed;
 use crate::device::buffer::PooledBuf;
 use crate::format::page::{BAD, Entry, REPLICA};
 use crate::format::rot::BadRecord;
@@ -19,8 +19,6 @@ use crate::write::batch::Batch;
 use crate::write::publish::Applied;
 use crate::{BLOCK_BYTES, Error, Fingerprint, Pbn, Result, Tag};
 
-/// Notices kept until the worker comes to them; more are lost, and come again with the next read or scrub.
-const NOTICES_MAX: usize = 4_096;
 /// The unit in which devices lose data.
 const SECTOR_BYTES: usize = 512;
 /// Content that replaces a block without a fingerprint has the block's tag and agrees with so many of its 8 sectors
@@ -40,16 +38,14 @@ pub enum Look {
 impl Core {
     /// Notes a block that seems to be damaged.
     pub fn suspect(&self, pbn: Pbn) {
-        let mut queue = self.damage.repair_queue.lock();
-        if queue.suspects.len() < NOTICES_MAX && queue.suspects.insert(pbn) {
-            drop(queue);
+        if self.damage.suspect(pbn) {
             self.signals.wake_worker();
         }
     }
 
     /// Notes blocks whose content may be that of lost ones.
     pub fn offer(&self, blocks: impl Iterator<Item = (Pbn, Tag)>) {
-        if self.damage.lost_tags.load(Relaxed) == 0 {
+        if !self.damage.is_content_lost() {
             return;
         }
         let offers: Vec<(Pbn, Pbn)> = {
@@ -58,10 +54,7 @@ impl Core {
             blocks.flat_map(lost).filter(|(lost, pbn)| lost != pbn).collect()
         };
         if !offers.is_empty() {
-            let mut queue = self.damage.repair_queue.lock();
-            let room = NOTICES_MAX.saturating_sub(queue.offers.len());
-            queue.offers.extend(offers.into_iter().take(room));
-            drop(queue);
+            self.damage.offer(offers);
             self.signals.wake_worker();
         }
     }
@@ -74,14 +67,14 @@ impl Core {
 
     /// Works on what was noticed.
     pub fn repair_noticed(&self) -> Result<()> {
-        let RepairQueue { suspects, offers } = std::mem::take(&mut *self.damage.repair_queue.lock());
+        let Noticed { suspects, offers } = self.damage.take_noticed();
         let orphaned = std::mem::take(&mut self.state.lock().orphaned);
         if suspects.is_empty() && offers.is_empty() && orphaned.is_empty() {
             return Ok(());
         }
         self.health.usable()?;
         // From here on no block that is seen is reused.
-        let _pin = self.space.pins.pin();
+        let _pin = self.space.pin();
         orphaned.into_iter().try_for_each(|pbn| self.drop_orphaned_replica(pbn))?;
         suspects.into_iter().try_for_each(|pbn| self.look_at_suspect(pbn).map(drop))?;
         offers.into_iter().try_for_each(|(bad, holder)| self.give_replacement(bad, holder).map(drop))
@@ -118,7 +111,7 @@ impl Core {
 
     /// Reads a block of the data area again. A device that gives nothing any more tells nothing of its blocks.
     pub fn look_closely(&self, pbn: Pbn, entry: &Entry) -> Look {
-        let mut block = self.data.pool.take(BLOCK_BYTES);
+        let mut block = self.data.take_buffer(BLOCK_BYTES);
         match self.read_device(pbn, &mut block) {
             Ok(()) if self.is_sound(entry, &block) => Look::Sound,
             Ok(()) => Look::Damaged(Some(block)),
@@ -197,7 +190,7 @@ impl Core {
     /// Whether a block is sound, may be referred to, and holds the content that a damaged block had.
     fn holds_content_of(&self, holder: Pbn, lost: &Entry, remains: Option<&[u8]>) -> Result<bool> {
         let Some(entry) = self.entry_at(holder)?.filter(|entry| entry.serves(lost.tag)) else { return Ok(false) };
-        let mut block = self.data.pool.take(BLOCK_BYTES);
+        let mut block = self.data.take_buffer(BLOCK_BYTES);
         match self.staging.get(holder) {
             Some(staged) => block.copy_from_slice(&staged),
             None if self.read_device(holder, &mut block).is_err() => return Ok(false),
@@ -216,7 +209,7 @@ impl Core {
 
     /// Places what the read cache still has of a damaged block. None: it has nothing, or there is no space.
     fn store_cached(&self, pbn: Pbn, entry: &Entry, plan: &mut Plan, runs: &mut Vec<Run>) -> Option<Pbn> {
-        let mut block = self.data.pool.take(BLOCK_BYTES);
+        let mut block = self.data.take_buffer(BLOCK_BYTES);
         self.read_cache.get(pbn, &mut block).filter(|_| self.is_sound(entry, &block))?;
         let placed = self.allocate(1, Claim::Ordinary { from_reserved: 0 }).ok()?;
         if self.write_run(placed[0], &mut std::iter::once(&block[..])).is_err() {
@@ -237,7 +230,7 @@ impl Core {
         let Some(entry) = self.entry_at(pbn)?.filter(|entry| entry.is_bad() && entry.flags & REPLICA == 0) else {
             return Ok(false);
         };
-        let mut remains = self.data.pool.take(BLOCK_BYTES);
+        let mut remains = self.data.take_buffer(BLOCK_BYTES);
         let remains = self.read_device(pbn, &mut remains).is_ok().then_some(&*remains);
         if !self.holds_content_of(holder, &entry, remains)? {
             return Ok(false);
@@ -311,8 +304,8 @@ impl Core {
     }
 
     fn takes_new_bytes(&self, pbn: Pbn) -> bool {
-        let mut written = self.data.pool.take(BLOCK_BYTES);
-        let mut read = self.data.pool.take(BLOCK_BYTES);
+        let mut written = self.data.take_buffer(BLOCK_BYTES);
+        let mut read = self.data.take_buffer(BLOCK_BYTES);
         [0xA5, 0x5A].into_iter().all(|pattern: u8| {
             written.chunks_exact_mut(8).zip(pbn.0..).for_each(|(word, n)| {
                 word.copy_from_slice(&(n.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ u64::from(pattern)).to_le_bytes());
@@ -332,9 +325,7 @@ impl Core {
                 _ => log::error!("{}", Error::corrupt("the record of a bad block", "its checksum does not match")),
             }
         }
-        let state = self.state.lock();
-        self.damage.bad_known.store(state.bad.len(), Relaxed);
-        self.damage.lost_tags.store(state.bad.lost_tags(), Relaxed);
+        self.damage.follow(&self.state.lock().bad);
         Ok(())
     }
 }

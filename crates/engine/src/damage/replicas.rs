@@ -40,7 +40,7 @@ impl Core {
             return false;
         }
         let Ok(Some(copy)) = self.replica_of(pbn) else { return false };
-        let mut block = self.data.pool.take(BLOCK_BYTES);
+        let mut block = self.data.take_buffer(BLOCK_BYTES);
         let is_sound = self.read_device(copy, &mut block).is_ok() && self.is_sound(&entry, &block);
         if is_sound {
             out.copy_from_slice(&block);
@@ -56,7 +56,7 @@ impl Core {
         }
         let Some(copy) = self.replica_of(pbn)? else { return Ok(None) };
         plan.change.delete(keys::copy(pbn));
-        let is_sound = self.read_replica(pbn, &mut self.data.pool.take(BLOCK_BYTES));
+        let is_sound = self.read_replica(pbn, &mut self.data.take_buffer(BLOCK_BYTES));
         match is_sound {
             true => plan.flags.push((copy, 0)),
             false => plan.let_go.push(copy),
@@ -66,7 +66,7 @@ impl Core {
 
     /// Copies those blocks of which there are enough references. A full volume gets none.
     pub fn make_replicas(&self, blocks: &[SoundBlock<'_>]) -> Result<()> {
-        let above = self.tuning.settings.lock().replicate_refs_above;
+        let above = self.tuning.with(|settings| settings.replicate_refs_above);
         let is_wanted = |entry: &Entry| {
             above > 0 && u64::from(entry.count) > above && entry.serves(entry.tag) && !entry.is_copied()
         };
@@ -101,7 +101,7 @@ impl Core {
     /// Drops copies whose blocks are gone, or have fewer than half the references that call for one, from a key on.
     /// Gives where to go on.
     pub fn drop_stale_replicas(&self, from: &[u8]) -> Result<Option<Vec<u8>>> {
-        let above = self.tuning.settings.lock().replicate_refs_above;
+        let above = self.tuning.with(|settings| settings.replicate_refs_above);
         let (_, to) = keys::all_replicas();
         let records = self.scan(from, &to, PORTION)?;
         for (key, value) in &records {

@@ -106,7 +106,7 @@ impl Core {
     /// The same, with the phase.
     pub fn audit(&self, read_data: bool, progress: Progress<'_>) -> Result<CheckReport> {
         // What a checkpoint moves would be seen in two places, or in none.
-        let _quiet = self.journal.checkpointing.lock();
+        let _quiet = self.journal.hold_checkpoints();
         self.redo_what_is_whole()?;
         let report = CheckReport::default();
         let mut audit = Audit { core: self, read_data, report, progress, is_in_doubt: false, has_damaged_pages: false };
@@ -165,7 +165,7 @@ impl Core {
         loop {
             // Memory first: a checkpoint in between brings shards from there into the sorted state.
             let in_memory = self.state.lock().shards.keys_from(from, PORTION);
-            let stored = self.stored.kv.scan(&keys::shard(from), &end, PORTION)?;
+            let stored = self.stored.scan(&keys::shard(from), &end, PORTION)?;
             let newest_stored = stored.iter().rev().find_map(|(key, _)| keys::parse_shard(key));
             let bounds = [
                 in_memory.last().copied().filter(|_| in_memory.len() == PORTION),
@@ -220,7 +220,7 @@ impl Core {
         let end = keys::shard(ShardKey { map: MapId(u64::MAX), shard: u64::MAX });
         // Memory first: a checkpoint in between brings shards from there into the sorted state.
         let in_memory = self.state.lock().shards.keys_from(from, limit);
-        let stored = self.stored.kv.scan(&keys::shard(from), &end, limit)?;
+        let stored = self.stored.scan(&keys::shard(from), &end, limit)?;
         let mut found: Vec<ShardKey> = stored.iter().filter_map(|(key, _)| keys::parse_shard(key)).collect();
         let mut last = found.last().copied().filter(|_| stored.len() == limit);
         if in_memory.len() == limit {

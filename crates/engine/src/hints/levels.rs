@@ -174,7 +174,7 @@ impl Core {
             disk.level = level;
         }
         self.hints.memory.lock().set_eviction_span_bits(Some(disk.level.span_bits()));
-        complete_at == self.journal.opened_at && complete_at > 0 && disk.file.damaged == 0
+        complete_at == self.journal.opened_at() && complete_at > 0 && disk.file.damaged == 0
     }
 
     /// The data area has grown: pbns may need more bytes in a page.

@@ -4,8 +4,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::Core;
-use crate::format::page::{PAGE_BYTES, PAGE_ENTRIES, Page};
-use crate::{Error, Pbn, Result, Tag};
+use crate::format::page::{PAGE_ENTRIES, Page};
+use crate::{Pbn, Result, Tag};
 
 /// Pages read in one request.
 const REQUEST_PAGES: u64 = 256;
@@ -46,12 +46,10 @@ impl Core {
         }
         let mut number = 0;
         while number < pages_end && !self.signals.is_stopped() {
-            let at = number * PAGE_BYTES as u64;
-            let next = self.stored.table.next_data(at).map_err(|e| Error::io("scanning the block table", e))?;
-            let Some(next) = next else { return Ok(()) };
-            number = next / PAGE_BYTES as u64;
+            let Some(next) = self.stored.next_written_page(number)? else { return Ok(()) };
+            number = next;
             let count = REQUEST_PAGES.min(pages_end.saturating_sub(number));
-            let pages = self.read_page_run(number, count as usize)?;
+            let pages = self.stored.read_pages(number, count as usize)?;
             for (number, page) in &pages {
                 self.add_hints_of(*number, page);
             }

@@ -176,7 +176,7 @@ impl Core {
     /// The runs of a portion, as a file with this shortest run would have them, and where the next one begins.
     fn explain_with(&self, map: MapId, from: Lbn, run_blocks_min: u32) -> Result<(Vec<ExplainedRun>, Option<u64>)> {
         // No block that is seen is reused, so that it holds what the table says of it.
-        let _pin = self.space.pins.pin();
+        let _pin = self.space.pin();
         let seen = self.look_at_map(map, from, u64::from(run_blocks_min).div_ceil(SHARD_BLOCKS))?;
         let said = self.explain_blocks(map, &seen.blocks, run_blocks_min)?;
         let mut runs = Vec::new();

@@ -84,7 +84,7 @@ impl Core {
     }
 
     fn effective_policy_by(&self, policy: FilePolicy) -> EffectivePolicy {
-        let mount = self.tuning.settings.lock().mount_policy();
+        let mount = self.tuning.with(|settings| settings.mount_policy());
         effective_policy(policy, mount)
     }
 
@@ -140,7 +140,7 @@ impl Core {
 
     /// Why a file is treated as it is of which this is said: what set its shortest run, or leaves it alone.
     pub fn why_effective(&self, policy: FilePolicy) -> String {
-        let mount = self.tuning.settings.lock().mount_policy();
+        let mount = self.tuning.with(|settings| settings.mount_policy());
         let EffectivePolicy { is_inline, is_later, run_blocks_min, .. } = effective_policy(policy, mount);
         let ranked = || format!("rank {}", policy.rank.number());
         let policy_override = policy.policy_override.map(|policy_override| format!("policy {policy_override}"));

@@ -24,7 +24,7 @@ impl Core {
         let staged = self.staging.bytes();
         let state = self.state.lock();
         let hints = self.hints.memory.lock();
-        let kv = self.stored.kv.memory();
+        let kv = self.stored.records_in_memory();
         let records = CacheReport { bytes: kv.bytes, bytes_max: kv.bytes_max, hits: kv.hits, misses: kv.misses };
         let looked_up = self.stats.stage(Stage::Lookup).blocks.load(Relaxed);
         let found = self.stats.counters.blocks_shared.load(Relaxed).min(looked_up);

@@ -11,7 +11,8 @@ use crate::kv::{Kv, MemoryKv};
 use crate::settings::values::Settings;
 use crate::volume::ballast::Ballast;
 use crate::volume::files::table_bytes;
-use crate::volume::open::{Medium, recover};
+use crate::volume::medium::{Driver, Medium};
+use crate::volume::open::recover;
 use crate::{Blocks, MapId, OpenOptions, Profile, Store};
 
 /// Each opening reads all of it, so thousands of schedules get a smaller one.
@@ -133,6 +134,6 @@ impl Devices {
     }
 
     pub fn open_medium(&self, medium: Medium) -> Core {
-        recover(medium, &OpenOptions::new(MEMORY_BYTES), self.settings.clone()).unwrap()
+        recover(medium, &OpenOptions::new(MEMORY_BYTES), self.settings.clone(), Driver::default()).unwrap()
     }
 }

@@ -17,7 +17,7 @@ use crate::format::superblock::Superblock;
 use crate::format::{keys, label};
 use crate::kv::{Kv, RocksKv};
 use crate::volume::ballast::Ballast;
-use crate::volume::open::Medium;
+use crate::volume::medium::Medium;
 use crate::volume::ownership;
 use crate::{BLOCK_BYTES, Blocks, DataPlace, Error, MapId, Result, VolumeSpec};
 

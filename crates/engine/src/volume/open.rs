@@ -1,25 +1,20 @@
 //! How an open volume is put together from its parts.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
+use crate::commit::journal::JournalBounds;
 use crate::commit::log::Log;
 use crate::core::{Core, Parts};
-use crate::device::Device;
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
 use crate::hints::disk;
-use crate::kv::Kv;
 use crate::settings::values::Settings;
 use crate::space::allocator::Allocator;
 use crate::state::published::State;
 use crate::state::shards::Shards;
 use crate::state::staging::Staging;
 use crate::state::table::Table;
-use crate::volume::ballast::Ballast;
+use crate::volume::medium::{Driver, Medium};
 use crate::volume::{files as volume, recover};
 use crate::worker::backlog_file;
-use crate::worker::load::DeviceLoad;
 use crate::worker::surroundings::Surroundings;
 use crate::write::hash::Hasher;
 use crate::{Error, OpenOptions, Profile, Result};
@@ -66,36 +61,8 @@ pub fn settings_of(options: &OpenOptions, own: Profile) -> Result<Settings> {
     Ok(settings)
 }
 
-/// The devices and the sorted state of a volume, wherever they are.
-pub struct Medium {
-    /// The data area.
-    pub data: Arc<dyn Device>,
-    /// The block table.
-    pub table: Arc<dyn Device>,
-    /// The log.
-    pub log: Arc<dyn Device>,
-    /// Size of the log.
-    pub log_bytes: u64,
-    /// The sorted state.
-    pub kv: Arc<dyn Kv>,
-    /// Space set aside on the host.
-    pub ballast: Ballast,
-    /// The volume's directory, if the data area takes its space from the host file system.
-    pub host: Option<PathBuf>,
-    /// The volume's secret.
-    pub secret: [u8; 32],
-    /// The volume.
-    pub volume_id: [u8; 16],
-    /// The file of hints; None where nothing may be written.
-    pub hints: Option<Arc<dyn Device>>,
-    /// The file of skipped blocks; None where nothing may be written.
-    pub skipped: Option<Arc<dyn Device>>,
-    /// How busy the host's device is, if that can be seen.
-    pub device_load: Option<DeviceLoad>,
-}
-
 /// Recovers the last commit of a volume. No thread runs yet.
-pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings) -> Result<Core> {
+pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings, driver: Driver) -> Result<Core> {
     let checkpoint = medium.kv.get(&keys::checkpoint())?;
     let checkpoint = checkpoint.as_deref().and_then(|bytes| Checkpoint::decode(bytes, medium.volume_id));
     let checkpoint = checkpoint
@@ -134,7 +101,8 @@ pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings) -> Res
         read_cache_bytes_max: budget.read_cache,
         policy_bytes_max: budget.policies,
         read_pattern_bytes_max: budget.read_patterns,
-        dirty_bytes_max: budget.dirty,
+        journal_bounds: JournalBounds { dirty_bytes_max: budget.dirty, gated_shards_max: driver.gated_shards_max },
+        committer: driver.committer,
         buffers_max: budget.buffers,
         reads_at_a_time: budget.reads_at_a_time,
         settings,

@@ -22,11 +22,11 @@ impl Core {
 
     /// Takes in what an earlier mount left. `fresh`: nothing was ever written to the volume.
     pub fn restore_skipped(&self, newest: Option<Checkpoint>, is_fresh: bool) {
-        if self.tuning.settings.lock().skipped_bytes == 0 {
+        if self.tuning.with(|settings| settings.skipped_bytes) == 0 {
             return;
         }
         let is_whole =
-            newest.as_ref().is_some_and(|newest| newest.clean_at == self.journal.opened_at && newest.clean_at > 0);
+            newest.as_ref().is_some_and(|newest| newest.clean_at == self.journal.opened_at() && newest.clean_at > 0);
         let mut skipped = self.backlog.skipped.lock();
         for record in newest.into_iter().flat_map(|newest| newest.records) {
             skipped.restore(record);

@@ -30,7 +30,7 @@ const SLEEP_AFTER_FAILURE: Duration = Duration::from_secs(5);
 impl Core {
     /// Whether the next written request is looked up and fingerprinted.
     pub fn admit(&self) -> bool {
-        let inline = self.tuning.settings.lock().inline;
+        let inline = self.tuning.with(|settings| settings.inline);
         match inline {
             Inline::Off => false,
             Inline::All => true,
@@ -155,12 +155,12 @@ impl Core {
 
     /// How long it is until the worker's hours begin. None: they are on.
     fn opens_in(&self) -> Option<Duration> {
-        self.tuning.settings.lock().schedule.opens_in(local_time::week_minute())
+        self.tuning.with(|settings| settings.schedule.opens_in(local_time::week_minute()))
     }
 
     /// What work in the background depends on, whichever it is.
     fn conditions(&self) -> Conditions {
-        let energy_rule = energy_rule(&self.tuning.settings.lock());
+        let energy_rule = self.tuning.with(energy_rule);
         let surroundings = self.worker.surroundings.lock();
         Conditions {
             now: self.foreground.now(),
@@ -177,7 +177,7 @@ impl Core {
     /// Reads load and supply, at most once a second, and sets the bound of in-line work by them.
     fn look_around(&self) {
         let now = self.foreground.now();
-        let settings = self.tuning.settings.lock().clone();
+        let settings = self.tuning.settings();
         let mut surroundings = self.worker.surroundings.lock();
         if surroundings.looked_at.is_some_and(|last| now - last < LOOK_EVERY) {
             return;
@@ -200,7 +200,7 @@ impl Core {
     }
 
     fn checkpoint_skipped_when_due(&self) {
-        let every = self.tuning.settings.lock().skipped_checkpoint;
+        let every = self.tuning.with(|settings| settings.skipped_checkpoint);
         let now = self.foreground.now();
         {
             let mut surroundings = self.worker.surroundings.lock();
@@ -216,16 +216,16 @@ impl Core {
 
     /// See [`crate::Store::tune`].
     pub fn tune(&self, changes: &[(String, String)]) -> Result<()> {
-        let _one = self.tuning.one_at_a_time.lock();
-        let mut settings = self.tuning.settings.lock().clone();
+        let _one = self.tuning.begin_change();
+        let mut settings = self.tuning.settings();
         changes.iter().try_for_each(|(name, value)| settings.set(name, value, true))?;
         self.apply_settings(settings)
     }
 
     /// The data area has so many blocks now.
     pub fn follow_data(&self, data: Blocks) -> Result<()> {
-        let _one = self.tuning.one_at_a_time.lock();
-        let mut settings = self.tuning.settings.lock().clone();
+        let _one = self.tuning.begin_change();
+        let mut settings = self.tuning.settings();
         settings.follow_data(data);
         self.apply_settings(settings)
     }
@@ -244,9 +244,7 @@ impl Core {
             hints.take_evicted()
         };
         self.demote_later(&evicted);
-        self.tuning.verifies_reads.store(settings.verify.covers_reads(), Relaxed);
-        self.tuning.verifies_shares.store(settings.verify.covers_shares(), Relaxed);
-        self.tuning.rank_settings.follow(&settings);
+        self.tuning.follow(&settings);
         let was_off = {
             let mut skipped = self.backlog.skipped.lock();
             let was_off = skipped.bytes_max() == 0 && settings.skipped_bytes > 0;
@@ -257,13 +255,12 @@ impl Core {
             // Until now nothing was noted.
             self.begin_full_pass();
         }
-        let allows_more = settings.skipped_bytes > 0 && self.allows_more(&self.tuning.settings.lock(), &settings);
-        let mut now = self.tuning.settings.lock();
-        if now.fingerprints != settings.fingerprints {
-            *self.inline.fingerprinting.lock() = fingerprinting(settings.fingerprints);
-        }
-        *now = settings;
-        drop(now);
+        let allows_more = settings.skipped_bytes > 0 && self.tuning.with(|now| self.allows_more(now, &settings));
+        self.tuning.replace(settings, |now, settings| {
+            if now.fingerprints != settings.fingerprints {
+                *self.inline.fingerprinting.lock() = fingerprinting(settings.fingerprints);
+            }
+        });
         if allows_more {
             // What was refused is known to nobody.
             self.begin_full_pass();
@@ -312,7 +309,7 @@ impl Core {
             let progress = Progress { done: pass.done, all: pass.blocks, spent };
             status.eta_seconds = progress.eta().filter(|_| pass.is_full()).map(|eta| eta.as_secs());
         }
-        let inline = self.tuning.settings.lock().inline;
+        let inline = self.tuning.with(|settings| settings.inline);
         let admission = self.inline.admission.lock();
         status.inline_limit_percent = admission.limit() * 100.0;
         status.inline_percent = match inline {
@@ -322,7 +319,7 @@ impl Core {
         };
         (status.paused, status.now) = (paused, now);
         (status.rebuild_pages_done, status.rebuild_pages) = self.scan_progress();
-        status.schedule = self.tuning.settings.lock().schedule.to_string();
+        status.schedule = self.tuning.with(|settings| settings.schedule.to_string());
         status.opens_in_seconds = self.opens_in().map(|time| time.as_secs());
         status.gave_way = self.worker.gave_way.snapshot();
         status.blocks_looked_at = self.stats.counters.blocks_revisited.load(Relaxed);

@@ -67,7 +67,7 @@ impl Core {
     /// Some `blocks_max` blocks to look at, in file order. What cannot be read is passed over, and so are files that
     /// are not deduplicated out of line: there may be none although something is left.
     pub fn gather(&self, blocks_max: u64) -> Vec<Place> {
-        let stretch = match self.tuning.settings.lock().mount_policy() {
+        let stretch = match self.tuning.with(|settings| settings.mount_policy()) {
             MountPolicy { run_blocks_min: Some(1), ranks: Ranks::Off } => 1,
             _ => STRETCH_BLOCKS,
         };

@@ -255,20 +255,18 @@ impl Core {
             let freed = state.apply(plan, Instant::now());
             policies.iter().for_each(|said| self.policy.policies.published(said.map, said.policy));
             if changes_bad {
-                self.damage.bad_known.store(state.bad.len(), Relaxed);
-                self.damage.lost_tags.store(state.bad.lost_tags(), Relaxed);
+                self.damage.follow(&state.bad);
             }
             break freed;
         };
         self.update_hints(&freed, &placed);
         self.stats.counters.blocks_freed.fetch_add(freed.len() as u64, Relaxed);
-        self.signals.published();
         self.look_at_allowed(&policies);
         if let Some(map) = detached {
             self.backlog.skipped.lock().forget(map.0);
             self.signals.detached(map);
         }
-        self.may_be_interrupted();
+        self.signals.published(&self.journal, &|| self.commit());
         Ok(Applied::Done)
     }
 

@@ -130,21 +130,21 @@ impl Core {
     /// large for one group; a crash may leave a part of it.
     fn gate_of(&self, blocks: &Range<u64>) -> Gate<'_> {
         let shards = blocks.end.div_ceil(SHARD_BLOCKS) - blocks.start / SHARD_BLOCKS;
-        (shards <= self.journal.gated_shards_max.load(Relaxed)).then(|| self.journal.group_gate.read())
+        self.journal.gate(shards)
     }
 
     /// As `gate_of`, for a change that touches only shards that exist.
     fn gate_stored(&self, map: MapId, blocks: &Range<u64>) -> Result<Gate<'_>> {
-        let shards_max = self.journal.gated_shards_max.load(Relaxed);
+        let shards_max = self.journal.gated_shards_max();
         let mut shards = self.stored_shards(map, blocks.start / SHARD_BLOCKS, shards_max as usize + 1)?;
         shards.retain(|shard| shard * SHARD_BLOCKS < blocks.end);
-        Ok((shards.len() as u64 <= shards_max).then(|| self.journal.group_gate.read()))
+        Ok(self.journal.gate(shards.len() as u64))
     }
 
     /// See [`crate::Store::parts`].
     pub fn parts(&self, map: MapId, bytes: &Range<u64>, fills_holes: bool) -> Result<Vec<Range<u64>>> {
         const SHARD_BYTES: u64 = SHARD_BLOCKS * BLOCK;
-        let shards_max = self.journal.gated_shards_max.load(Relaxed);
+        let shards_max = self.journal.gated_shards_max();
         let (mut parts, mut from) = (Vec::new(), bytes.start);
         loop {
             let first = from / SHARD_BYTES;
@@ -172,7 +172,7 @@ impl Core {
         let mut shards = self.state.lock().shards.in_memory(map, from, limit);
         let bounds =
             (keys::shard(ShardKey { map, shard: from }), keys::shard(ShardKey { map: MapId(map.0 + 1), shard: 0 }));
-        let stored = self.stored.kv.scan(&bounds.0, &bounds.1, limit)?;
+        let stored = self.stored.scan(&bounds.0, &bounds.1, limit)?;
         shards.extend(stored.iter().filter_map(|(key, _)| keys::parse_shard(key)).map(|key| key.shard));
         shards.sort_unstable();
         shards.dedup();
@@ -337,7 +337,7 @@ impl Core {
             return Err(Error::Invalid("the source and the target of a clone overlap".to_owned()));
         }
         // A home that stands in for a bad block is not reused.
-        let _pin = self.space.pins.pin();
+        let _pin = self.space.pin();
         let _locks = self.lock_two(source.0, target.0);
         self.attached(source.0)?;
         self.attached(target.0)?;

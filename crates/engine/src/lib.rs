@@ -42,7 +42,7 @@ pub use fsck::check::{CheckReport, Phase};
 pub use fsck::fix::Fixed;
 pub use fsck::sort::{Sorted, Sorter, temporary_dir};
 pub use layout::defrag::{DefragOptions, DefragOutcome, ExtentsLeft};
-pub use layout::explain::{Equal, Explained, ExplainedRun, What, push_run};
+pub use layout::explanation::{Equal, Explained, ExplainedRun, What, push_run};
 pub use layout::fragmentation::{FileLayout, LayoutCursor, LayoutPortion, OpenRun, RunClass};
 pub use layout::referrers::{MapCursor, Referrer, Referrers};
 pub use oncefs_dedup::{

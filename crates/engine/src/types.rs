@@ -4,8 +4,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 
 use crate::device::buffer::PooledBuf;
-use crate::policy::effective::PolicyChange;
-use crate::{Blocks, Profile};
+use crate::{Blocks, FilePolicy, Profile};
 
 /// Names a map (a file's extents). Never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,6 +68,17 @@ pub struct Totals {
     pub mapped: Blocks,
     /// Unique blocks that can still be written: bounded by the data area and by the host.
     pub available: Blocks,
+}
+
+/// What a publication says of one file.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyChange {
+    /// Its map.
+    pub map: MapId,
+    /// From now on.
+    pub policy: FilePolicy,
+    /// Whether it allows what was not allowed, so that the file is to be looked at.
+    pub allows_more: bool,
 }
 
 /// Records to be published together, in one commit group. Keys start with a byte of at least 0x10.

@@ -15,7 +15,7 @@ use crate::format::record::Sums;
 use crate::space::allocator::Run;
 use crate::state::group::Group;
 use crate::state::records::RecordMap;
-use crate::state::releases::Waiting;
+use crate::state::published::Waiting;
 use crate::{BLOCK_BYTES, Pbn, Result, Stage};
 
 /// Staged data up to this size rides in the record: one write and one flush instead of two of each.

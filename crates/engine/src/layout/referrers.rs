@@ -8,7 +8,7 @@ use crate::core::Core;
 use crate::format::keys::ShardKey;
 use crate::format::page::Entry;
 use crate::format::shard::{SHARD_BLOCKS, Target};
-use crate::layout::explain::{Equal, What};
+use crate::layout::explanation::{Equal, What};
 use crate::{MapId, Pbn, Result};
 
 /// Shards gone through in one portion.

@@ -11,18 +11,8 @@ use oncefs_dedup::{EffectivePolicy, FilePolicy, PolicyOverride, Rank, Ranks, Wor
 use crate::core::Core;
 use crate::format::file_policy;
 use crate::format::keys;
+use crate::types::PolicyChange;
 use crate::{Change, MapId, Store};
-
-/// What a publication says of one file.
-#[derive(Clone, Copy, Debug)]
-pub struct PolicyChange {
-    /// Its map.
-    pub map: MapId,
-    /// From now on.
-    pub policy: FilePolicy,
-    /// Whether it allows what was not allowed, so that the file is to be looked at.
-    allows_more: bool,
-}
 
 impl Store {
     /// What is said of the file of a map, as last published. What cannot be read is told in the log, and is as if

@@ -4,6 +4,7 @@ pub mod group;
 pub mod map_locks;
 pub mod page_loading;
 pub mod pins;
+pub mod place;
 pub mod published;
 pub mod record_read;
 pub mod records;

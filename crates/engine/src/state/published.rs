@@ -19,8 +19,8 @@ use crate::format::rot::BadRecord;
 use crate::format::shard::{Shard, Target};
 use crate::space::allocator::Run;
 use crate::state::group::Group;
+use crate::state::pins::EndedEpoch;
 use crate::state::records::Records;
-use crate::state::releases::Waiting;
 use crate::state::shards::Shards;
 use crate::state::table::Table;
 use crate::{BLOCK_BYTES, Blocks, Change, Fingerprint, Lbn, MapId, Pbn, Tag};
@@ -114,6 +114,16 @@ impl Plan {
         let maps = stores.chain(takes).chain(fingerprints).chain(releases);
         maps.chain(of_records).chain(held_stores).chain(flags).chain(let_go).collect()
     }
+}
+
+/// Blocks freed by a durable group that wait for readers to be done.
+pub struct Waiting {
+    /// The group that freed them.
+    pub sequence: u64,
+    /// Readers that may still see them.
+    pub epoch: EndedEpoch,
+    /// The blocks.
+    pub runs: Vec<Run>,
 }
 
 /// How many ids of detached maps are remembered after their blocks are freed: only a request that was

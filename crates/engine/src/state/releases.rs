@@ -3,19 +3,8 @@
 
 use crate::format::page::Page;
 use crate::space::allocator::Run;
-use crate::state::pins::EndedEpoch;
-use crate::state::published::State;
+use crate::state::published::{State, Waiting};
 use crate::{Error, Pbn, Result};
-
-/// Blocks freed by a durable group that wait for readers to be done.
-pub struct Waiting {
-    /// The group that freed them.
-    pub sequence: u64,
-    /// Readers that may still see them.
-    pub epoch: EndedEpoch,
-    /// The blocks.
-    pub runs: Vec<Run>,
-}
 
 impl State {
     /// Refuses a page of the block table written by a group that the log does not have.

@@ -4,7 +4,7 @@ use hashbrown::{HashMap, HashSet};
 use oncefs_dedup::{Candidates, Decision, RunRule, detect};
 
 use crate::format::page::{COUNT_MAX, Entry};
-use crate::worker::revisit::{Remap, Visit};
+use crate::state::place::{Remap, Visit};
 use crate::{Pbn, Tag};
 
 /// A block with so many references gets no more from the worker: near the largest count it would be refused.

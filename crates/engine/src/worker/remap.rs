@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::format::keys::ShardKey;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::state::published::{Plan, Take};
-use crate::worker::revisit::Remap;
+use crate::state::place::Remap;
 use crate::write::publish::{Applied, MapEdit};
 use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
 

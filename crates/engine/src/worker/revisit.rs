@@ -12,46 +12,13 @@ use oncefs_dedup::{HOLDERS_MAX, Hint, Sample};
 use crate::core::Core;
 use crate::format::page::Entry;
 use crate::worker::merge_target::{Holders, Stretch, choose};
-use crate::worker::worklist::Place;
-use crate::{BLOCK_BYTES, Lbn, MapId, Pbn, Result, Stage, Tag};
+use crate::state::place::{Place, Remap, Visit};
+use crate::{BLOCK_BYTES, Lbn, Pbn, Result, Stage, Tag};
 
 /// Blocks looked at in one go, at most: bounds the worker's memory at some 2 MB.
 pub const BATCH_BLOCKS_MAX: u64 = 8_192;
 /// Blocks compared with one read of each side, at most.
 const COMPARED_BLOCKS_MAX: usize = 128;
-
-/// A place in a file whose block is looked at.
-#[derive(Clone, Copy, Debug)]
-pub struct Visit {
-    /// The file's map.
-    pub map: MapId,
-    /// The place.
-    pub lbn: Lbn,
-    /// What the map has there.
-    pub pbn: Pbn,
-    /// What the table says of it.
-    pub entry: Entry,
-}
-
-/// A place whose block can be dropped for an equal one.
-#[derive(Clone, Copy, Debug)]
-pub struct Remap {
-    /// The place and its block.
-    pub visit: Visit,
-    /// The equal block, and what the table says of it.
-    pub target: (Pbn, Entry),
-}
-
-impl Remap {
-    /// Whether fingerprints decide.
-    fn is_known(&self) -> bool {
-        self.visit.entry.fingerprint.is_some() && self.target.1.fingerprint.is_some()
-    }
-
-    fn has_equal_fingerprints(&self) -> bool {
-        self.is_known() && self.visit.entry.fingerprint == self.target.1.fingerprint
-    }
-}
 
 /// How far a batch came.
 enum Visited {

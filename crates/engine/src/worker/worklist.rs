@@ -6,6 +6,7 @@ use oncefs_dedup::{MountPolicy, Ranks, Work};
 use crate::core::Core;
 use crate::format::keys::ShardKey;
 use crate::format::shard::{SHARD_BLOCKS, Target};
+use crate::state::place::Place;
 use crate::worker::pass::{Pass, STRETCH_BLOCKS};
 use crate::write::publish::shard_parts;
 use crate::{BLOCK_BYTES, Error, Lbn, MapId, Pbn, Result};
@@ -22,9 +23,6 @@ const SWEEP_PAGES: usize = 16;
 
 /// A full pass is worth it for more than one block in so many.
 const LEFT_SHARE: u64 = 1_000;
-
-/// A place in a file, and the block that its map has there.
-pub type Place = (MapId, Lbn, Pbn);
 
 impl Core {
     /// Whether there is anything to look at.

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::Core;
-use crate::worker::revisit::{Remap, Visit};
+use crate::state::place::{Remap, Visit};
 use crate::write::streams::{OPEN_BLOCKS_MAX, OpenBlock, Stream};
 use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
 

@@ -138,7 +138,7 @@ impl Core {
         let opened_at = parts.state.durable_sequence;
         Self {
             health: Health::new(parts.is_read_only),
-            maps: MapLocks::new(parts.state.sums.next_map),
+            maps: MapLocks::new(parts.state.totals.next_map),
             state: Mutex::new(parts.state),
             data: DataArea::new(parts.data, parts.buffers_max, parts.reads_at_a_time),
             stored: Stored::new(parts.table, parts.kv),

@@ -36,6 +36,7 @@ pub use background::steps::BackgroundStep;
 pub use damage::affected_files::{BadBlock, BadPlace};
 pub use damage::scrub_progress::{ScrubCommand, ScrubStatus};
 pub use error::{Error, Result};
+pub use format::record::Totals;
 pub use format::rot::ScrubState;
 pub use fsck::check::fault::{Fault, Remedy, Sum};
 pub use fsck::check::{CheckReport, Phase};
@@ -54,7 +55,7 @@ pub use stats::counters::{
     CacheReport, Counters, DeviceReport, Histogram, RankReport, Report, Sizes, Stage, StageReport,
 };
 pub use store::Store;
-pub use types::{Change, DataPlace, MapId, OpenOptions, ReadBuf, Totals, VolumeSpec};
+pub use types::{Change, DataPlace, MapId, OpenOptions, ReadBuf, VolumeSpec};
 pub use volume::ballast::Ballast;
 pub use volume::medium::{Driver, Medium};
 pub use worker::load::DeviceLoad;

@@ -389,9 +389,15 @@ impl Store {
         self.core.commit()
     }
 
-    /// The volume's sums now.
+    /// The volume's totals now.
     pub fn totals(&self) -> Totals {
         self.core.totals()
+    }
+
+    /// Unique blocks that can still be written: bounded by the data area, by what is promised to fallocate, and by the
+    /// host.
+    pub fn available(&self) -> Blocks {
+        self.core.available()
     }
 
     /// Enlarges the data area to `data_bytes`; durable on return.
@@ -449,11 +455,11 @@ fn facts(options: &OpenOptions, own: Profile) -> BTreeMap<String, String> {
 }
 
 impl Core {
-    /// See [`Store::grow`]. The new space is durable before the sums that speak of it.
+    /// See [`Store::grow`]. The new space is durable before the totals that speak of it.
     pub(crate) fn grow(&self, data_bytes: u64) -> Result<()> {
         self.health.usable()?;
         let data = Blocks(data_bytes / crate::BLOCK_BYTES as u64);
-        let now = self.state.lock().sums.data;
+        let now = self.state.lock().totals.data;
         if data.0 > volume::DATA_BLOCKS_MAX {
             return Err(Error::Invalid(format!("the data area can have at most {} blocks", volume::DATA_BLOCKS_MAX)));
         }

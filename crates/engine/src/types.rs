@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 
 use crate::device::buffer::PooledBuf;
-use crate::{Blocks, FilePolicy, Profile};
+use crate::{FilePolicy, Profile};
 
 /// Names a map (a file's extents). Never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,21 +53,6 @@ impl OpenOptions {
         let settings = Vec::new();
         Self { memory_bytes_max, read_only: false, profile: None, settings, machine: PathBuf::from("/") }
     }
-}
-
-/// The volume's sums; each commit carries them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Size of the data area.
-    pub data: Blocks,
-    /// Blocks of the data area that are in use (label included).
-    pub used: Blocks,
-    /// Blocks promised to fallocate and not written yet.
-    pub reserved: Blocks,
-    /// References to blocks from all maps: what the files hold, counted without sharing.
-    pub mapped: Blocks,
-    /// Unique blocks that can still be written: bounded by the data area and by the host.
-    pub available: Blocks,
 }
 
 /// What a publication says of one file.

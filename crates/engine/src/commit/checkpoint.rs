@@ -13,7 +13,7 @@ use crate::core::Core;
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
 use crate::format::page::page_of;
-use crate::format::record::Sums;
+use crate::format::record::Totals;
 use crate::kv::Put;
 use crate::state::records::RecordMap;
 use crate::state::shards::ShardMap;
@@ -33,8 +33,8 @@ pub struct Frozen {
     pub layers: Layers,
     /// The point.
     pub mark: Mark,
-    /// The volume's sums there.
-    pub sums: Sums,
+    /// The volume's totals there.
+    pub totals: Totals,
 }
 
 /// Changed objects, set apart.
@@ -138,7 +138,7 @@ impl Core {
                 self.write_batch(std::mem::take(&mut batch), std::mem::take(&mut batch_bytes))?;
             }
         }
-        let checkpoint = Checkpoint { sequence: frozen.mark.sequence, log_at: frozen.mark.head, sums: frozen.sums };
+        let checkpoint = Checkpoint { sequence: frozen.mark.sequence, log_at: frozen.mark.head, totals: frozen.totals };
         batch.push((keys::checkpoint(), Some(checkpoint.encode(self.journal.volume_id()))));
         self.write_batch(batch, batch_bytes)?;
         self.stored.flush_records()

@@ -11,11 +11,11 @@ use crate::commit::checkpoint::{Frozen, Layers};
 use crate::commit::journal::{CommitUnderWay, GROUP_SHARE_MAX};
 use crate::core::Core;
 use crate::format::ops::{Op, OpWriter};
-use crate::format::record::Sums;
+use crate::format::record::Totals;
 use crate::space::allocator::Run;
 use crate::state::group::Group;
-use crate::state::records::RecordMap;
 use crate::state::published::Waiting;
+use crate::state::records::RecordMap;
 use crate::{BLOCK_BYTES, Pbn, Result, Stage};
 
 /// Staged data up to this size rides in the record: one write and one flush instead of two of each.
@@ -35,7 +35,7 @@ const ROOM_WAITS_MAX: usize = 50;
 struct Taken {
     group: Group,
     records: RecordMap,
-    sums: Sums,
+    totals: Totals,
     layers: Option<Layers>,
 }
 
@@ -59,14 +59,14 @@ impl Core {
         let mut log = self.journal.begin_commit();
         self.health.usable()?;
         let began = Instant::now();
-        let Taken { group, records, sums, layers } = self.take_group(freeze, log.next_sequence());
+        let Taken { group, records, totals, layers } = self.take_group(freeze, log.next_sequence());
         self.signals.group_ended();
         if !group.is_empty() {
             let staged = group.staged.len() as u64;
-            self.write_group(&mut log, group, records, sums, freeze).inspect_err(|error| self.health.fail(error))?;
+            self.write_group(&mut log, group, records, totals, freeze).inspect_err(|error| self.health.fail(error))?;
             self.stats.record(Stage::Commit, staged, began.elapsed());
         }
-        let frozen = layers.map(|layers| Frozen { layers, mark: log.mark(), sums });
+        let frozen = layers.map(|layers| Frozen { layers, mark: log.mark(), totals });
         drop(log);
         self.release_waiting();
         Ok(frozen)
@@ -82,14 +82,14 @@ impl Core {
         if !runs.is_empty() {
             state.waiting.push_back(Waiting { sequence, epoch: self.space.end_epoch(), runs });
         }
-        state.sums.next_map = self.maps.next_id();
+        state.totals.next_map = self.maps.next_id();
         let layers = freeze.then(|| Layers {
             records: state.records.freeze(),
             shards: state.shards.freeze(),
             pages: state.table.freeze(),
             logged: state.logged.iter().copied().collect(),
         });
-        Taken { group, records, sums: state.sums, layers }
+        Taken { group, records, totals: state.totals, layers }
     }
 
     /// Steps (2) and (3).
@@ -98,7 +98,7 @@ impl Core {
         log: &mut CommitUnderWay<'_>,
         mut group: Group,
         records: RecordMap,
-        sums: Sums,
+        totals: Totals,
         place_all: bool,
     ) -> Result<()> {
         // Whoever took staged blocks to write them out before the group was taken finishes first.
@@ -120,7 +120,7 @@ impl Core {
             self.write_out(staged)?;
         }
         self.flush_data()?;
-        let (sequence, bytes) = log.append(ops.bytes(), sums)?;
+        let (sequence, bytes) = log.append(ops.bytes(), totals)?;
         self.stats.counters.log_bytes_written.fetch_add(bytes, Relaxed);
         self.stats.counters.log_flushes.fetch_add(1, Relaxed);
         self.stats.counters.groups_committed.fetch_add(1, Relaxed);

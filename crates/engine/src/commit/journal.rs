@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::commit::log::{Log, Mark};
-use crate::format::record::Sums;
+use crate::format::record::Totals;
 use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A change of at most this many shards (4.5 GiB of a file; the kernel asks for at most 4 GiB at a time) goes
@@ -130,9 +130,9 @@ impl CommitUnderWay<'_> {
     }
 
     /// Writes a group's record and flushes it: on return the group is durable. Gives its sequence and size.
-    pub fn append(&mut self, ops: &[u8], sums: Sums) -> Result<(u64, u64)> {
+    pub fn append(&mut self, ops: &[u8], totals: Totals) -> Result<(u64, u64)> {
         let expected = self.next_sequence();
-        let (sequence, bytes) = self.log.append(ops, sums)?;
+        let (sequence, bytes) = self.log.append(ops, totals)?;
         assert_eq!(sequence, expected, "the group's number");
         Ok((sequence, bytes))
     }

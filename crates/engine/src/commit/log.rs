@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::device::buffer::AlignedBuf;
 use crate::device::{ALIGN_BYTES, Device};
-use crate::format::record::{self, Header, Sums};
+use crate::format::record::{self, Header, Totals};
 use crate::{Error, Result};
 
 /// The ring and its ends.
@@ -159,8 +159,8 @@ impl Log {
     }
 
     /// Writes a group's record and flushes it: on return the group is durable. Gives its sequence and size.
-    pub fn append(&mut self, ops: &[u8], sums: Sums) -> Result<(u64, u64)> {
-        let header = Header { sequence: self.next_sequence, body_len: ops.len() as u64, sums };
+    pub fn append(&mut self, ops: &[u8], totals: Totals) -> Result<(u64, u64)> {
+        let header = Header { sequence: self.next_sequence, body_len: ops.len() as u64, totals };
         let bytes = header.record_bytes();
         let at = self.place(bytes).ok_or_else(|| {
             Error::Invalid(format!(
@@ -237,7 +237,7 @@ mod tests {
             if log.fullness() == 0.0 {
                 mark = log.mark();
             }
-            log.append(&vec![n; 5000], Sums::default()).unwrap();
+            log.append(&vec![n; 5000], Totals::default()).unwrap();
         }
         let (_, records) = Log::open(device, [1; 16], BYTES, mark.sequence, mark.head).unwrap();
         let expected: Vec<u64> = (mark.sequence + 1..=40).collect();
@@ -249,11 +249,11 @@ mod tests {
     fn a_full_ring_refuses_a_record_until_it_is_trimmed() {
         let (_, mut log) = ring();
         for _ in 0..16 {
-            log.append(b"x", Sums::default()).unwrap();
+            log.append(b"x", Totals::default()).unwrap();
         }
-        assert!(log.append(b"x", Sums::default()).is_err());
+        assert!(log.append(b"x", Totals::default()).is_err());
         log.trim(log.mark());
-        log.append(b"x", Sums::default()).unwrap();
+        log.append(b"x", Totals::default()).unwrap();
     }
 
     #[test]
@@ -263,7 +263,7 @@ mod tests {
         for n in 0..20u8 {
             log.trim(Mark { used_before: if log.fullness() > 0.5 { log.mark().used_before } else { 0 }, ..log.mark() });
             marks.push(log.mark());
-            log.append(&vec![n; 5000], Sums::default()).unwrap();
+            log.append(&vec![n; 5000], Totals::default()).unwrap();
             for byte in [0, 20, 26, 40, 95, 96, 2_000, 5_095] {
                 let at = log.head - 8192;
                 let mut block = vec![0; 8192];
@@ -283,7 +283,7 @@ mod tests {
     fn a_torn_last_record_ends_the_log_and_a_damaged_middle_one_is_refused() {
         let (device, mut log) = ring();
         for _ in 0..3 {
-            log.append(b"group", Sums::default()).unwrap();
+            log.append(b"group", Totals::default()).unwrap();
         }
         let torn = device.after_power_cut(|_| true);
         torn.write_at(&[0xFF; 512], 2 * 4096).unwrap();

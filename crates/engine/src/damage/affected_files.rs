@@ -6,8 +6,8 @@ use hashbrown::HashSet;
 use crate::core::Core;
 use crate::damage::bad_blocks::Whereabouts;
 use crate::format::keys::ShardKey;
-use crate::state::place::{Remap, Visit};
 use crate::state::place::Place;
+use crate::state::place::{Remap, Visit};
 use crate::{Lbn, MapId, Pbn, Result};
 
 /// Shards gone through in one go.

@@ -14,7 +14,7 @@ use crate::format::page::{BAD, Entry, REPLICA};
 use crate::format::rot::BadRecord;
 use crate::space::allocate::Claim;
 use crate::space::allocator::Run;
-use crate::state::published::{Plan, StoredBlock, Take};
+use crate::state::published::{Incref, Plan, StoredBlock};
 use crate::write::batch::Batch;
 use crate::write::publish::Applied;
 use crate::{BLOCK_BYTES, Error, Fingerprint, Pbn, Result, Tag};
@@ -125,7 +125,7 @@ impl Core {
         self.wait_for_background_room();
         let tag = entry.tag;
         let flags = vec![(pbn, entry.flags & REPLICA | BAD)];
-        let mut plan = Plan { held: vec![Take { pbn, tag }], flags, ..Plan::default() };
+        let mut plan = Plan { record_increfs: vec![Incref { pbn, tag }], flags, ..Plan::default() };
         let mut runs = Vec::new();
         let replacement = match self.take_over_replica(pbn, entry, &mut plan)? {
             Some(copy) => Some(copy),
@@ -133,7 +133,7 @@ impl Core {
             None if entry.flags & REPLICA != 0 => None,
             None => match self.holder_elsewhere(pbn, entry, remains)? {
                 Some(holder) => {
-                    plan.held.push(Take { pbn: holder, tag });
+                    plan.record_increfs.push(Incref { pbn: holder, tag });
                     Some(holder)
                 }
                 None => self.store_cached(pbn, entry, &mut plan, &mut runs),
@@ -218,7 +218,7 @@ impl Core {
         }
         let replacement = placed[0].pbn;
         let fingerprint = Some(self.fingerprint_of(&block));
-        plan.held_stores.push(StoredBlock { pbn: replacement, tag: entry.tag, fingerprint });
+        plan.record_stores.push(StoredBlock { pbn: replacement, tag: entry.tag, fingerprint });
         *runs = placed;
         Some(replacement)
     }
@@ -236,9 +236,9 @@ impl Core {
             return Ok(false);
         }
         self.wait_for_background_room();
-        let held = vec![Take { pbn: holder, tag: entry.tag }];
+        let record_increfs = vec![Incref { pbn: holder, tag: entry.tag }];
         let bad = vec![(pbn, Some(BadRecord { replacement: Some(holder), ..record }))];
-        let is_healed = self.publish_repair(Plan { held, bad, ..Plan::default() }, &[])?;
+        let is_healed = self.publish_repair(Plan { record_increfs, bad, ..Plan::default() }, &[])?;
         if is_healed {
             self.stats.counters.blocks_healed.fetch_add(1, Relaxed);
             log::info!("block {pbn} of the data area, which is damaged, is healed: block {holder} serves for it");
@@ -266,8 +266,8 @@ impl Core {
     fn restore(&self, pbn: Pbn, entry: &Entry, record: BadRecord) -> Result<()> {
         self.wait_for_background_room();
         let flags = vec![(pbn, entry.flags & !BAD)];
-        let let_go = std::iter::once(pbn).chain(record.replacement).collect();
-        self.apply_certain(Plan { flags, let_go, bad: vec![(pbn, None)], ..Plan::default() })?;
+        let record_decrefs = std::iter::once(pbn).chain(record.replacement).collect();
+        self.apply_certain(Plan { flags, record_decrefs, bad: vec![(pbn, None)], ..Plan::default() })?;
         self.stats.counters.blocks_restored.fetch_add(1, Relaxed);
         log::info!("block {pbn} of the data area, which was damaged, is in use again");
         Ok(())
@@ -297,7 +297,7 @@ impl Core {
                 self.restore(pbn, &entry, record)?;
             } else if let Some(replacement) = record.replacement {
                 let bad = vec![(pbn, Some(BadRecord { replacement: None, ..record }))];
-                self.apply_certain(Plan { let_go: vec![replacement], bad, ..Plan::default() })?;
+                self.apply_certain(Plan { record_decrefs: vec![replacement], bad, ..Plan::default() })?;
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::format::keys;
 use crate::format::page::{COPIED, Entry, REPLICA};
 use crate::format::rot;
-use crate::state::published::{Plan, StoredBlock, Take};
+use crate::state::published::{Incref, Plan, StoredBlock};
 use crate::{BLOCK_BYTES, Error, Fingerprint, Pbn, Result};
 
 /// Records looked at in one go.
@@ -59,7 +59,7 @@ impl Core {
         let is_sound = self.read_replica(pbn, &mut self.data.take_buffer(BLOCK_BYTES));
         match is_sound {
             true => plan.flags.push((copy, 0)),
-            false => plan.let_go.push(copy),
+            false => plan.record_decrefs.push(copy),
         }
         Ok(is_sound.then_some(copy))
     }
@@ -85,13 +85,13 @@ impl Core {
         self.write_run(run, &mut std::iter::once(block.bytes)).inspect_err(|_| self.give_back(&[run]))?;
         let (tag, fingerprint) = (block.entry.tag, Some(block.fingerprint));
         let mut plan = Plan {
-            expected: vec![Take { pbn: block.pbn, tag }],
-            held_stores: vec![StoredBlock { pbn: run.pbn, tag, fingerprint }],
+            expected: vec![Incref { pbn: block.pbn, tag }],
+            record_stores: vec![StoredBlock { pbn: run.pbn, tag, fingerprint }],
             flags: vec![(run.pbn, REPLICA), (block.pbn, block.entry.flags | COPIED)],
             ..Plan::default()
         };
         // One that outlived an earlier content of this block.
-        plan.let_go.extend(self.replica_of(block.pbn)?);
+        plan.record_decrefs.extend(self.replica_of(block.pbn)?);
         plan.change.put(keys::copy(block.pbn), rot::encode_replica(run.pbn));
         let is_made = self.publish_repair(plan, &[run])?;
         self.stats.counters.replicas_made.fetch_add(u64::from(is_made), Relaxed);
@@ -130,7 +130,7 @@ impl Core {
 
     fn drop_replica(&self, pbn: Pbn, entry: &Entry, copy: Pbn) -> Result<()> {
         self.wait_for_background_room();
-        let mut plan = Plan { let_go: vec![copy], ..Plan::default() };
+        let mut plan = Plan { record_decrefs: vec![copy], ..Plan::default() };
         if entry.is_copied() {
             plan.flags.push((pbn, entry.flags & !COPIED));
         }

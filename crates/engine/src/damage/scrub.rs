@@ -58,7 +58,7 @@ impl Core {
         let (bad, lost, used) = {
             let state = self.state.lock();
             let all = state.bad.list();
-            (all.len(), all.iter().filter(|(_, record)| record.replacement.is_none()).count(), state.sums.used)
+            (all.len(), all.iter().filter(|(_, record)| record.replacement.is_none()).count(), state.totals.used)
         };
         ScrubStatus { bad: bad as u64, lost: lost as u64, ..self.damage.scrub().status(used) }
     }
@@ -167,7 +167,7 @@ impl Core {
     /// area ends. Parts of the table that were never written are skipped.
     fn next_window(&self, from: Pbn, blocks_max: u64) -> Result<Option<(Pbn, Pbn)>> {
         let from = Pbn(from.0.max(1));
-        let data_end = self.state.lock().sums.data.0;
+        let data_end = self.state.lock().totals.data.0;
         let page = page_of(from);
         let on_disk = self.stored.next_written_page(page)?;
         let in_memory = self.state.lock().table.unwritten_from(page);

@@ -1,4 +1,4 @@
-//! The file `superblock`: what never changes in a volume's life. Sizes and sums live in the log and the checkpoint.
+//! The file `superblock`: what never changes in a volume's life. Sizes and totals live in the log and the checkpoint.
 
 use std::fmt;
 

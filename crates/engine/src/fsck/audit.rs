@@ -49,7 +49,7 @@ impl Store {
         self.core.audit(read_data, progress)
     }
 
-    /// Mends what is wrong with blocks, maps and sums and may be mended: see `docs/fsck.md`. The volume was opened
+    /// Mends what is wrong with blocks, maps and totals and may be mended: see `docs/fsck.md`. The volume was opened
     /// with [`Store::open_for_fsck`].
     pub fn repair(&self, limit: Remedy, progress: Progress<'_>) -> Result<Fixed> {
         self.core.health.usable()?;

@@ -1,7 +1,7 @@
 //! Repair: what an audit finds and what has one right answer is mended, by ordinary commit groups.
 //!
 //! It goes in rounds of an audit and the mends of its lowest rank: references first, then counts, which are right
-//! only when all references are, then sums. Every mend says what is afterwards, by itself and whatever the others
+//! only when all references are, then totals. Every mend says what is afterwards, by itself and whatever the others
 //! do, so a crash in the middle leaves a volume that the next repair goes on with. No content is written, none is
 //! dropped, and what would be a guess stays as it is (`docs/decisions/0013-refuse-rather-than-guess.md`).
 //!
@@ -213,9 +213,9 @@ impl Core {
         let mut state = self.state.lock();
         state.group.touch(Instant::now());
         match sum {
-            Sum::Used => state.sums.used = found,
-            Sum::Mapped => state.sums.mapped = found,
-            Sum::Reserved => state.sums.reserved = found,
+            Sum::Used => state.totals.used = found,
+            Sum::Mapped => state.totals.mapped = found,
+            Sum::Reserved => state.totals.reserved = found,
         }
     }
 

@@ -187,7 +187,7 @@ impl Core {
 
     /// Whether the memory level can name every block in use, as far as it is of the sample.
     pub fn hints_fit_into_memory(&self) -> bool {
-        let named = self.state.lock().sums.used.0 / u64::from(self.hints.sample.number());
+        let named = self.state.lock().totals.used.0 / u64::from(self.hints.sample.number());
         named.saturating_mul(HINT_BYTES) < self.hints.memory.lock().bytes_max()
     }
 
@@ -274,7 +274,7 @@ impl Core {
 
     /// What the table says of blocks, which come in ascending order; a block beyond the data area has no entry.
     pub fn entries_at(&self, pbns: &[Pbn]) -> Result<HashMap<Pbn, Entry>> {
-        let end = self.state.lock().sums.data.0;
+        let end = self.state.lock().totals.data.0;
         let inside = &pbns[..pbns.partition_point(|pbn| pbn.0 < end)];
         let mut entries = HashMap::with_capacity(inside.len());
         for portion in inside.chunk_by(|a, b| page_of(*a) == page_of(*b)) {

@@ -23,7 +23,7 @@ impl Core {
 
     /// Adds a hint for every live block of the table.
     pub fn scan_table(&self) -> Result<()> {
-        let pages_end = self.state.lock().sums.data.0.div_ceil(PAGE_ENTRIES);
+        let pages_end = self.state.lock().totals.data.0.div_ceil(PAGE_ENTRIES);
         self.hints.scan_pages.store(pages_end, Relaxed);
         self.hints.scan_is_wanted.store(false, Relaxed);
         // What left memory before comes back; what leaves from here on is noted.

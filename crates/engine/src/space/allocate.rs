@@ -35,7 +35,7 @@ impl Core {
         self.space.take_host_bytes(blocks)?;
         let (free, reserved) = {
             let state = self.state.lock();
-            (state.sums.data - state.sums.used, state.sums.reserved)
+            (state.totals.data - state.totals.used, state.totals.reserved)
         };
         let untouchable = match from_reserved >= blocks {
             true => 0,
@@ -66,7 +66,7 @@ impl Core {
     /// Allocates blocks that follow each other, for work that can wait; in flight as those of `allocate`. None: there
     /// is no such free run, as far as was looked, or less than `left_min` would be left for others.
     pub fn allocate_contiguous(&self, blocks: u64, left_min: Blocks) -> Result<Option<Run>> {
-        if self.totals().available.0 < blocks + left_min.0 {
+        if self.available().0 < blocks + left_min.0 {
             return Ok(None);
         }
         let others = self.space.count_in_flight(blocks);
@@ -86,18 +86,17 @@ impl Core {
         self.space.look_up_host();
     }
 
-    /// The volume's sums, and what can still be written.
+    /// The volume's totals now.
     pub fn totals(&self) -> Totals {
-        let sums = self.state.lock().sums;
-        let free = (sums.data - sums.used).0.saturating_sub(sums.reserved.0 + KEPT_BACK_BLOCKS);
-        let host = self.space.host_blocks_left();
-        Totals {
-            data: sums.data,
-            used: sums.used,
-            reserved: sums.reserved,
-            mapped: sums.mapped,
-            available: Blocks(free.min(host)),
-        }
+        self.state.lock().totals
+    }
+
+    /// Unique blocks that can still be written: bounded by the data area, by what is promised, and by the host.
+    pub fn available(&self) -> Blocks {
+        let totals = self.totals();
+        let kept = totals.reserved.0 + KEPT_BACK_BLOCKS;
+        let free = (totals.data - totals.used).0.saturating_sub(kept);
+        Blocks(free.min(self.space.host_blocks_left()))
     }
 
     /// See [`crate::Store::make_room`].
@@ -123,6 +122,6 @@ impl Core {
         let state = self.state.lock();
         let waiting = state.waiting.iter().flat_map(|waiting| &waiting.runs);
         let pending = waiting.chain(&state.group.freed).chain(&state.wait_for_trim).map(|run| run.blocks).sum::<u64>();
-        ((state.sums.data - state.sums.used).0.saturating_sub(pending), pending > 0)
+        ((state.totals.data - state.totals.used).0.saturating_sub(pending), pending > 0)
     }
 }

@@ -283,7 +283,7 @@ impl Allocator {
         Some((0..self.regions.len()).map(|region| self.free_in(region) as u16).collect())
     }
 
-    /// Forgets advice that may be too low: with free blocks left by the sums, a refused request tries again.
+    /// Forgets advice that may be too low: with free blocks left by the totals, a refused request tries again.
     pub fn distrust_advice(&mut self) {
         for region in &mut self.regions {
             if let Region::Unknown { free } = region {

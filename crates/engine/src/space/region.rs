@@ -12,7 +12,7 @@ impl Core {
     /// The caller holds the allocator's lock.
     pub fn load_region(&self, region: u64) -> Result<Bitmap> {
         let first = region * REGION_PAGES;
-        let pages_end = self.state.lock().sums.data.0.div_ceil(PAGE_ENTRIES);
+        let pages_end = self.state.lock().totals.data.0.div_ceil(PAGE_ENTRIES);
         let count = REGION_PAGES.min(pages_end.saturating_sub(first));
         loop {
             let generation = self.state.lock().table.generation();

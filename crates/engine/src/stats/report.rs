@@ -1,4 +1,4 @@
-//! What `oncefs stats` shows: sums, stages, caches and counters put together.
+//! What `oncefs stats` shows: totals, stages, caches and counters put together.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,7 +20,7 @@ impl Core {
             let skipped = self.backlog.skipped.lock();
             CacheReport { bytes: skipped.bytes(), bytes_max: skipped.bytes_max(), ..CacheReport::default() }
         };
-        let totals = self.totals();
+        let (totals, available) = (self.totals(), self.available());
         let staged = self.staging.bytes();
         let state = self.state.lock();
         let hints = self.hints.memory.lock();
@@ -41,7 +41,7 @@ impl Core {
                 ("used_bytes".to_owned(), totals.used.bytes()),
                 ("reserved_bytes".to_owned(), totals.reserved.bytes()),
                 ("mapped_bytes".to_owned(), totals.mapped.bytes()),
-                ("available_bytes".to_owned(), totals.available.bytes()),
+                ("available_bytes".to_owned(), available.bytes()),
                 ("staged_bytes".to_owned(), staged),
                 ("bad_bytes".to_owned(), (state.bad.len() * BLOCK_BYTES) as u64),
             ]),

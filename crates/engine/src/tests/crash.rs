@@ -88,7 +88,7 @@ impl Run {
     fn make_room(&mut self) {
         let waiting: u64 =
             self.core.state.lock().waiting.iter().flat_map(|waiting| &waiting.runs).map(|run| run.blocks).sum();
-        if self.core.totals().available.0 < 8_000 + waiting {
+        if self.core.available().0 < 8_000 + waiting {
             while self.core.signals.is_reclaiming() {
                 self.background();
             }

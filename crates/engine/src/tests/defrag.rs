@@ -245,11 +245,11 @@ fn a_volume_that_is_full_or_has_no_long_free_run_is_left_as_it_is() {
 fn the_last_space_is_left_for_others() {
     let stitched = Stitched::new(Blocks(6_400), 2_000, 3);
     let core = &stitched.core;
-    let filler = core.totals().available.0 - 500;
+    let filler = core.available().0 - 500;
     core.write(MapId(200), 0, &unique(filler as usize, 77), |_, _| ()).unwrap();
     let outcome = stitched.defrag(&all_of_it(64));
     assert!(outcome.left.for_room > 0, "{outcome:?}");
-    assert!(core.totals().available >= Blocks(6_400 / 64), "{:?} after {outcome:?}", core.totals());
+    assert!(core.available() >= Blocks(6_400 / 64), "{:?} after {outcome:?}", core.totals());
     core.write(MapId(201), 0, &unique(90, 78), |_, _| ()).unwrap();
     stitched.assert_intact(core);
 }

@@ -6,7 +6,7 @@ use crate::core::Core;
 use crate::device::{Device, MemoryDevice};
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
-use crate::format::record::Sums;
+use crate::format::record::Totals;
 use crate::kv::{Kv, MemoryKv};
 use crate::settings::values::Settings;
 use crate::volume::ballast::Ballast;
@@ -78,8 +78,8 @@ impl Devices {
             settings,
         };
         Store::format_on(&devices.medium(), data).unwrap();
-        let sums = Sums { data, used: Blocks(1), next_map: FIRST_MAP, ..Sums::default() };
-        let checkpoint = Checkpoint { sequence: 0, log_at: 0, sums };
+        let totals = Totals { data, used: Blocks(1), next_map: FIRST_MAP, ..Totals::default() };
+        let checkpoint = Checkpoint { sequence: 0, log_at: 0, totals };
         devices.kv.write(vec![(keys::checkpoint(), Some(checkpoint.encode(devices.medium().volume_id)))]).unwrap();
         devices.kv.flush().unwrap();
         devices

@@ -206,9 +206,9 @@ fn a_block_that_rides_in_the_log_is_not_handed_out_before_its_record_is_trimmed(
     }
     core.commit().unwrap();
     // The freed block is the only one that could be handed out.
-    let sums = core.state.lock().sums;
+    let totals = core.state.lock().totals;
     let mut load = |region| core.load_region(region);
-    let taken = core.space.allocate((sums.data - sums.used).0, &mut load).unwrap();
+    let taken = core.space.allocate((totals.data - totals.used).0, &mut load).unwrap();
     delete(&core, 1);
     let (new, writer, is_written) = (unique(1, 3), core.clone(), Arc::new(AtomicU64::new(0)));
     let (content, counter) = (new.clone(), is_written.clone());

@@ -67,28 +67,28 @@ pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings, driver
     let checkpoint = checkpoint.as_deref().and_then(|bytes| Checkpoint::decode(bytes, medium.volume_id));
     let checkpoint = checkpoint
         .ok_or_else(|| Error::corrupt("the checkpoint record", "it is missing, damaged or that of another volume"))?;
-    let Checkpoint { sequence, log_at, sums } = checkpoint;
+    let Checkpoint { sequence, log_at, totals } = checkpoint;
     let mut settings = settings;
-    settings.follow_data(sums.data);
+    settings.follow_data(totals.data);
     let (log, records) = Log::open(medium.log, Hasher::log_id(&medium.secret), medium.log_bytes, sequence, log_at)?;
     let budget = Budget::of(options.memory_bytes_max, &settings);
-    let mut state = State::new(Table::new(budget.table), Shards::new(budget.shards), sums, sequence);
+    let mut state = State::new(Table::new(budget.table), Shards::new(budget.shards), totals, sequence);
     let staging = Staging::default();
     let found = recover::replay(&mut state, &staging, &records)?;
-    settings.follow_data(state.sums.data);
-    volume::check_sizes(&*medium.data, &*medium.table, &state.sums)?;
+    settings.follow_data(state.totals.data);
+    volume::check_sizes(&*medium.data, &*medium.table, &state.totals)?;
     volume::check_table(&*medium.table, medium.volume_id, sequence..=state.durable_sequence)?;
     let (from, to) = keys::all_advice();
     let advice = medium.kv.scan(&from, &to, usize::MAX)?;
     let advice: Vec<u16> = advice.iter().flat_map(|(_, value)| keys::parse_advice(value)).collect();
     let is_fresh = state.durable_sequence == 0;
     let disk_hints = medium.hints.filter(|_| settings.disk_level);
-    let disk_hints = disk_hints.and_then(|device| disk::open(device, medium.volume_id, state.sums.data));
+    let disk_hints = disk_hints.and_then(|device| disk::open(device, medium.volume_id, state.totals.data));
     let skipped = medium.skipped.filter(|_| settings.skipped_bytes > 0);
     let (skipped_file, newest) = skipped.map_or((None, None), |device| backlog_file::open(device, medium.volume_id));
     let core = Core::new(Parts {
         volume_id: medium.volume_id,
-        allocator: Allocator::new(state.sums.data, &advice),
+        allocator: Allocator::new(state.totals.data, &advice),
         state,
         staging,
         data: medium.data,

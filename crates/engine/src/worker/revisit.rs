@@ -11,8 +11,8 @@ use oncefs_dedup::{HOLDERS_MAX, Hint, Sample};
 
 use crate::core::Core;
 use crate::format::page::Entry;
-use crate::worker::merge_target::{Holders, Stretch, choose};
 use crate::state::place::{Place, Remap, Visit};
+use crate::worker::merge_target::{Holders, Stretch, choose};
 use crate::{BLOCK_BYTES, Lbn, Pbn, Result, Stage, Tag};
 
 /// Blocks looked at in one go, at most: bounds the worker's memory at some 2 MB.

@@ -32,7 +32,7 @@ impl Core {
 
     /// Begins a full pass if that promises to merge something that could not be merged before. True: it does.
     pub fn begin_pass_for_left(&self) -> bool {
-        let worth_it = self.state.lock().sums.mapped.0 / LEFT_SHARE;
+        let worth_it = self.state.lock().totals.mapped.0 / LEFT_SHARE;
         let is_worth_it = self.worker.pass.lock().left > worth_it;
         if is_worth_it {
             self.begin_full_pass();
@@ -47,7 +47,7 @@ impl Core {
 
     fn restart_full_pass(&self, pass: &mut Pass) {
         pass.all = Some(ShardKey { map: MapId(0), shard: 0 });
-        pass.blocks = self.state.lock().sums.mapped.0;
+        pass.blocks = self.state.lock().totals.mapped.0;
         (pass.done, pass.began) = (0, Some(self.foreground.now()));
         (pass.is_sweeping, pass.left) = (true, 0);
         self.sweep_from_the_beginning();

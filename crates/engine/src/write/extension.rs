@@ -21,7 +21,7 @@ impl Core {
             let mut noes_left = noes_max;
             let missing = {
                 let mut state = self.state.lock();
-                let end = state.sums.data.0;
+                let end = state.totals.data.0;
                 extension.go_on(|pbn, tag| {
                     if noes_left == 0 || pbn.0 >= end {
                         return Some(false);

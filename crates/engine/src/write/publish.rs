@@ -11,7 +11,7 @@ use crate::format::page::REPLICA;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
 use crate::space::allocate::Claim;
 use crate::space::allocator::Run;
-use crate::state::published::{Mapped, Plan, StoredBlock, Take};
+use crate::state::published::{Incref, Mapped, Plan, StoredBlock};
 use crate::write::batch::{Batch, Outcome};
 use crate::write::on_publish::OnPublish;
 use crate::{Change, Error, Lbn, MapId, Pbn, Result, Stage, Tag};
@@ -100,9 +100,9 @@ impl<'a> MapEdit<'a> {
     }
 
     fn release(&mut self, run: Run) {
-        match self.plan.releases.last_mut() {
+        match self.plan.decrefs.last_mut() {
             Some(last) if last.end() == run.pbn => last.blocks += run.blocks,
-            _ => self.plan.releases.push(run),
+            _ => self.plan.decrefs.push(run),
         }
     }
 
@@ -229,7 +229,7 @@ impl Core {
         let pages: Vec<u64> = plan.pages().into_iter().collect();
         // A second copy serves nobody, so that no hint names it.
         let is_replica = |pbn: Pbn| plan.flags.iter().any(|(flagged, flags)| *flagged == pbn && flags & REPLICA != 0);
-        let stores = plan.stores.iter().chain(plan.held_stores.iter().filter(|store| !is_replica(store.pbn)));
+        let stores = plan.stores.iter().chain(plan.record_stores.iter().filter(|store| !is_replica(store.pbn)));
         let placed: Vec<(Tag, Pbn)> = stores.map(|store| (store.tag, store.pbn)).collect();
         let changes_bad = !plan.bad.is_empty();
         let policies = plan.change.policies.clone();
@@ -334,9 +334,9 @@ fn add_references(plan: &mut Plan, batch: &Batch) {
                 let fingerprint = batch.fingerprints[index];
                 plan.stores.push(StoredBlock { pbn, tag, fingerprint });
             }
-            _ if !batch.unchanged.contains(&index) => plan.takes.push(Take { pbn, tag }),
+            _ if !batch.unchanged.contains(&index) => plan.increfs.push(Incref { pbn, tag }),
             // Of a block that went bad meanwhile the new bytes are wanted.
-            _ => plan.expected.push(Take { pbn, tag }),
+            _ => plan.expected.push(Incref { pbn, tag }),
         }
     }
     let completed = batch.completed.iter().filter_map(|index| Some((batch.pbn(*index)?, batch.fingerprints[*index]?)));

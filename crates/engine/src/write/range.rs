@@ -10,7 +10,7 @@ use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::read::steps::damaged;
 use crate::space::allocator::Run;
 use crate::state::map_locks::MapLocks;
-use crate::state::published::{Plan, Take};
+use crate::state::published::{Incref, Plan};
 use crate::sync::{RwLockReadGuard, RwLockWriteGuard};
 use crate::write::on_publish::OnPublish;
 use crate::write::partial_blocks::Cuts;
@@ -247,7 +247,7 @@ impl Core {
             }
             if shards.len() < PIECE_SHARDS {
                 let wanted = blocks.end - blocks.start - mapped;
-                return if wanted > self.totals().available.0 { Err(Error::NoSpace) } else { Ok(()) };
+                return if wanted > self.available().0 { Err(Error::NoSpace) } else { Ok(()) };
             }
             at = shards.last().expect("a full piece") + 1;
         }
@@ -367,7 +367,7 @@ impl Core {
             done += count;
             let is_last = done == blocks.0;
             let held = with.take_if(|_| is_last).map(|with| with(pieces.delta, &mut plan.change));
-            self.stats.counters.blocks_cloned.fetch_add(plan.takes.len() as u64, Relaxed);
+            self.stats.counters.blocks_cloned.fetch_add(plan.increfs.len() as u64, Relaxed);
             if let Applied::Refused { pbns, .. } = self.apply(plan)? {
                 return Err(self.why_not_cloned(pbns[0]));
             }
@@ -406,7 +406,7 @@ impl Core {
         }
         let mapped_delta = edit.mapped_delta;
         let mut plan = edit.into_plan();
-        plan.takes = self.takes_of(&runs)?;
+        plan.increfs = self.takes_of(&runs)?;
         Ok((plan, mapped_delta))
     }
 
@@ -418,7 +418,7 @@ impl Core {
     }
 
     /// References to live blocks of a map whose lock is held: their tags are read from the table.
-    fn takes_of(&self, runs: &[Run]) -> Result<Vec<Take>> {
+    fn takes_of(&self, runs: &[Run]) -> Result<Vec<Incref>> {
         let pbns = || runs.iter().flat_map(|run| (0..run.blocks).map(|n| run.pbn.plus(n)));
         let pages = || {
             let mut pages: Vec<u64> = pbns().map(page_of).collect();
@@ -426,7 +426,7 @@ impl Core {
             pages
         };
         self.with_pages(pages, |state| {
-            let take = |pbn: Pbn| Take { pbn, tag: state.table.entry(pbn).expect("its page is in memory").tag };
+            let take = |pbn: Pbn| Incref { pbn, tag: state.table.entry(pbn).expect("its page is in memory").tag };
             pbns().map(take).collect()
         })
     }

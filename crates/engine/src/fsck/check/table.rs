@@ -24,7 +24,7 @@ type OpenFault = Option<(Pbn, u64, u32, u32)>;
 impl Audit<'_> {
     /// (2), (4), (5), and (6) for pages.
     pub fn table(&mut self, mut counts: Counts) -> Result<()> {
-        let end = self.core.state.lock().sums.data.0;
+        let end = self.core.state.lock().totals.data.0;
         let mut unwritten = self.core.state.lock().table.unwritten();
         unwritten.sort_unstable();
         let mut contents = Contents::default();
@@ -55,7 +55,7 @@ impl Audit<'_> {
     fn window(&mut self, window: std::ops::Range<u64>, counts: &mut Counts, contents: &mut Contents) -> Result<()> {
         let mut counted = vec![0; (window.end - window.start) as usize];
         counts.fill(window.start, &mut counted)?;
-        let used = self.core.state.lock().sums.used;
+        let used = self.core.state.lock().totals.used;
         let number = window.start / PAGE_ENTRIES;
         let pages = self.core.pages_as_found(number, (window.end - window.start).div_ceil(PAGE_ENTRIES))?;
         let mut open = None;

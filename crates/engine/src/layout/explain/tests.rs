@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::device::Device;
+use crate::layout::explanation::Equal;
 use crate::layout::fragmentation::{FileLayout, LayoutCursor, RunClass};
 use crate::layout::referrers::{MapCursor, Referrer};
 use crate::settings::values::{Inline, Settings};

@@ -223,8 +223,8 @@ impl Volume {
         self.core.checkpoint().unwrap();
         self.core.release_waiting();
         self.core.space.give_back(&std::mem::take(&mut self.given_away));
-        let sums = self.core.state.lock().sums;
-        let free = (sums.data - sums.used).0;
+        let totals = self.core.state.lock().totals;
+        let free = (totals.data - totals.used).0;
         assert_eq!(self.core.space.blocks_in_flight(), 0, "blocks are in flight and nobody writes");
         let runs = self.core.allocate(free, Claim::MustSucceed);
         let runs = runs.unwrap_or_else(|error| panic!("not all of {free} free blocks can be handed out: {error}"));

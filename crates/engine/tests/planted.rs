@@ -123,7 +123,7 @@ fn every_planted_bug_names_a_test_and_the_command_that_runs_it() {
         assert!(is_there, "{name}: there is no test {test}");
         let tests = match test {
             test if is_of_the_explorer(test) => "oncefs-explore --test explore",
-            test if test.starts_with("schedule_tests::") => "oncefs-engine --features schedules --lib",
+            test if test.starts_with("tests::schedule::") => "oncefs-engine --features schedules --lib",
             _ => "oncefs-engine --lib",
         };
         let expected = format!("cargo test --release -p {tests} {test} -- --exact");

@@ -50,7 +50,7 @@ pub struct Layers {
 }
 
 impl Core {
-    /// Commits and checkpoints. A full host is given the ballast before the volume is given up.
+    /// Commits and checkpoints. A full host gets the ballast before the volume fails.
     pub fn checkpoint(&self) -> Result<()> {
         let _one = self.journal.hold_checkpoints();
         self.redo_all()?;
@@ -58,7 +58,7 @@ impl Core {
         let Some(frozen) = self.commit_group(true)? else { return Ok(()) };
         let result = match self.write_frozen(&frozen) {
             Err(Error::NoSpace) if self.space.drop_ballast() => {
-                log::warn!("the host file system is full: the volume's ballast was let go; free some space");
+                log::warn!("the host file system is full; the volume gave up its reserve: free some space");
                 self.write_frozen(&frozen)
             }
             other => other,

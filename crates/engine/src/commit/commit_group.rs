@@ -125,6 +125,7 @@ impl Core {
         self.stats.counters.log_flushes.fetch_add(1, Relaxed);
         self.stats.counters.groups_committed.fetch_add(1, Relaxed);
         let mut state = self.state.lock();
+        assert_eq!(sequence, state.durable_sequence + 1, "the durable group, and the one before");
         state.durable_sequence = sequence;
         state.logged.extend(riders);
         Ok(())

@@ -2,8 +2,8 @@
 //! writes no metadata of the host.
 //!
 //! Invariants: (1) records follow each other without gaps in sequence; (2) one record is written at a
-//! time, and the next only after it was flushed, so an unreadable record is the last one; (3) what lies
-//! behind `tail` is not overwritten until a checkpoint made it unnecessary.
+//! time, and the next only after it was flushed, so an unreadable record is the last one; (3) no record is
+//! overwritten until a checkpoint made it unnecessary.
 
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ impl Log {
             if record::mend(&mut whole, &header, self.log_id)
                 && let Some((header, ops)) = record::open(&whole, self.log_id)
             {
-                log::warn!("a bit of group {} in the log was flipped, and is put right", header.sequence);
+                log::warn!("corrected a flipped bit in group {} of the log", header.sequence);
                 return Ok(Some((at, Recovered { header, ops: ops.to_vec() })));
             }
         }
@@ -145,6 +145,7 @@ impl Log {
     }
 
     fn advance(&mut self, at: u64, bytes: u64) {
+        assert!(at + bytes <= self.bytes, "a record of {bytes} bytes at {at} in a log of {}", self.bytes);
         let gap = if at == self.head { 0 } else { self.bytes - self.head };
         self.head = at + bytes;
         self.used += gap + bytes;

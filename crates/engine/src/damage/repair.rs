@@ -1,8 +1,9 @@
-//! Bad blocks: how a block becomes one, how its content gets a home, how it comes back into use. All of it on the
-//! worker's thread; reads and writes only tell what they noticed.
+//! Online repair: how a block is marked bad, how its content gets a replacement, how it comes back into use. All of it
+//! runs on the worker's thread; reads and writes only report what they noticed.
 //!
 //! A bad block is never written over while a file refers to it, never shared, and never freed: a record holds one
-//! reference to it. A home is any sound block with the same content; the record refers to it, and reads go there.
+//! reference to it. A replacement is any sound block with the same content; the record refers to it, and reads go
+//! there.
 //! Each step is one publication, so that a crash leaves what was before it or what is after it.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,8 +22,8 @@ use crate::{BLOCK_BYTES, Error, Fingerprint, Pbn, Result, Tag};
 
 /// The unit in which devices lose data.
 const SECTOR_BYTES: usize = 512;
-/// Content that replaces a block without a fingerprint has the block's tag and agrees with so many of its 8 sectors
-/// at least: a tag alone is not what oncefs takes for sameness.
+/// Content that replaces a block without a fingerprint has the block's tag and agrees with at least so many of its 8
+/// sectors: oncefs does not take equal tags alone for equal content.
 const AGREEING_SECTORS_MIN: usize = 4;
 
 /// What a second look at a block finds.
@@ -31,7 +32,7 @@ pub enum Look {
     Sound,
     /// It is not, or (None) cannot be read.
     Damaged(Option<PooledBuf>),
-    /// The device does not even give its label: nothing is known of the block.
+    /// The device cannot even read its label: nothing is known about the block.
     Unknown,
 }
 
@@ -109,7 +110,7 @@ impl Core {
         fingerprints[0]
     }
 
-    /// Reads a block of the data area again. A device that gives nothing any more tells nothing of its blocks.
+    /// Reads a block of the data area again. A device that cannot even read its label says nothing about its blocks.
     pub fn look_closely(&self, pbn: Pbn, entry: &Entry) -> Look {
         let mut block = self.data.take_buffer(BLOCK_BYTES);
         match self.read_device(pbn, &mut block) {
@@ -120,7 +121,7 @@ impl Core {
         }
     }
 
-    /// Marks a block as bad, with a home if its content is found. False: it was freed meanwhile.
+    /// Marks a block as bad, with a replacement if its content is found. False: it was freed meanwhile.
     fn mark_bad(&self, pbn: Pbn, entry: &Entry, remains: Option<&[u8]>) -> Result<bool> {
         self.wait_for_background_room();
         let tag = entry.tag;
@@ -129,7 +130,7 @@ impl Core {
         let mut runs = Vec::new();
         let replacement = match self.take_over_replica(pbn, entry, &mut plan)? {
             Some(copy) => Some(copy),
-            // Nobody reads a second copy while its block is sound.
+            // Nobody reads a replica while its block is sound.
             None if entry.flags & REPLICA != 0 => None,
             None => match self.holder_elsewhere(pbn, entry, remains)? {
                 Some(holder) => {
@@ -151,9 +152,11 @@ impl Core {
         self.stats.counters.blocks_healed.fetch_add(u64::from(replacement.is_some()), Relaxed);
         match replacement {
             Some(replacement) => {
-                log::warn!("block {pbn} of the data area is damaged: block {replacement} serves for it")
+                log::warn!("block {pbn} of the data area is damaged; block {replacement} replaces it")
             }
-            None => log::error!("block {pbn} of the data area is damaged: oncefs scrub names the files it belongs to"),
+            None => log::error!(
+                "block {pbn} of the data area is damaged; run oncefs scrub to see which files it belongs to"
+            ),
         }
         Ok(true)
     }
@@ -223,7 +226,7 @@ impl Core {
         Some(replacement)
     }
 
-    /// Gives a lost block's content a home. False: the other block does not hold it. The caller has it pinned.
+    /// Gives a lost block a replacement. False: the other block does not hold its content. The caller has it pinned.
     fn give_replacement(&self, pbn: Pbn, holder: Pbn) -> Result<bool> {
         let record = self.state.lock().bad.get(pbn);
         let Some(record) = record.filter(|record| record.replacement.is_none()) else { return Ok(false) };
@@ -238,12 +241,12 @@ impl Core {
         self.wait_for_background_room();
         let record_increfs = vec![Incref { pbn: holder, tag: entry.tag }];
         let bad = vec![(pbn, Some(BadRecord { replacement: Some(holder), ..record }))];
-        let is_healed = self.publish_repair(Plan { record_increfs, bad, ..Plan::default() }, &[])?;
-        if is_healed {
+        let is_repaired = self.publish_repair(Plan { record_increfs, bad, ..Plan::default() }, &[])?;
+        if is_repaired {
             self.stats.counters.blocks_healed.fetch_add(1, Relaxed);
-            log::info!("block {pbn} of the data area, which is damaged, is healed: block {holder} serves for it");
+            log::info!("the damaged block {pbn} of the data area is repaired: block {holder} replaces it");
         }
-        Ok(is_healed)
+        Ok(is_repaired)
     }
 
     /// Looks at a bad block again: it may be sound after all, or its content may be found. The caller has it pinned.
@@ -262,18 +265,18 @@ impl Core {
         }
     }
 
-    /// A bad block is as any other again; one that only its record refers to becomes free.
+    /// Takes a bad block back into use; one that only its record refers to becomes free.
     fn restore(&self, pbn: Pbn, entry: &Entry, record: BadRecord) -> Result<()> {
         self.wait_for_background_room();
         let flags = vec![(pbn, entry.flags & !BAD)];
         let record_decrefs = std::iter::once(pbn).chain(record.replacement).collect();
         self.apply_certain(Plan { flags, record_decrefs, bad: vec![(pbn, None)], ..Plan::default() })?;
         self.stats.counters.blocks_restored.fetch_add(1, Relaxed);
-        log::info!("block {pbn} of the data area, which was damaged, is in use again");
+        log::info!("block {pbn} of the data area is sound again and back in use");
         Ok(())
     }
 
-    /// Tries bad blocks that no file refers to any more with new bytes: those that take them become free.
+    /// Writes new bytes to bad blocks that no file refers to any more: those that keep them become free.
     pub fn try_retired(&self) -> Result<()> {
         let all = self.state.lock().bad.list();
         let mut retired = Vec::new();
@@ -289,7 +292,7 @@ impl Core {
         // What released the last reference has to be durable before the block is written over.
         self.commit()?;
         if !self.are_earlier_readers_gone() {
-            // They may have looked at a map before it left the block. The next scrub tries again.
+            // They may have read a map that still named the block. The next scrub tries again.
             return Ok(());
         }
         for (pbn, entry, record) in retired {
@@ -316,7 +319,7 @@ impl Core {
         })
     }
 
-    /// After opening: what the records say of bad blocks.
+    /// After opening: reads the records of bad blocks.
     pub fn restore_bad(&self) -> Result<()> {
         let (from, to) = crate::format::keys::all_bad();
         for (key, value) in self.scan(&from, &to, usize::MAX)? {

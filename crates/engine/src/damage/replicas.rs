@@ -1,7 +1,7 @@
-//! Second copies of blocks that very many files refer to: one bad sector must not damage a thousand files.
+//! Replicas of blocks that very many files refer to: one bad sector must not damage a thousand files.
 //!
-//! Made and dropped by the scrub. A record names the copy of a block and holds the copy's one reference; the block's
-//! entry is flagged. A copy serves no map: it has no hint, and no write shares it.
+//! The scrub makes and drops them. A record names the replica of a block and holds the replica's one reference; the
+//! block's entry is flagged. A replica serves no map: it has no hint, and no write shares it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -28,12 +28,12 @@ pub struct SoundBlock<'a> {
 }
 
 impl Core {
-    /// The second copy of a block, if it has one.
+    /// The replica of a block, if it has one.
     pub fn replica_of(&self, pbn: Pbn) -> Result<Option<Pbn>> {
         Ok(self.get(&keys::copy(pbn))?.as_deref().and_then(rot::decode_replica))
     }
 
-    /// Reads a block's second copy. False: there is none, or it is damaged too. The caller has the block pinned.
+    /// Reads a block's replica. False: there is none, or it is damaged too. The caller has the block pinned.
     pub fn read_replica(&self, pbn: Pbn, out: &mut [u8]) -> bool {
         let Ok(Some(entry)) = self.entry_at(pbn) else { return false };
         if !entry.is_copied() {
@@ -48,8 +48,8 @@ impl Core {
         is_sound
     }
 
-    /// For a block that is becoming bad: its copy becomes its home, and the copy's record goes. A copy that is
-    /// damaged too goes with it.
+    /// For a block that is becoming bad: its replica becomes its replacement, and the replica's record goes. A replica
+    /// that is damaged too goes with it.
     pub fn take_over_replica(&self, pbn: Pbn, entry: &Entry, plan: &mut Plan) -> Result<Option<Pbn>> {
         if !entry.is_copied() {
             return Ok(None);
@@ -64,7 +64,7 @@ impl Core {
         Ok(is_sound.then_some(copy))
     }
 
-    /// Copies those blocks of which there are enough references. A full volume gets none.
+    /// Makes replicas of blocks with enough references. A full volume gets none.
     pub fn make_replicas(&self, blocks: &[SoundBlock<'_>]) -> Result<()> {
         let above = self.tuning.with(|settings| settings.replicate_refs_above);
         let is_wanted = |entry: &Entry| {
@@ -98,7 +98,7 @@ impl Core {
         Ok(())
     }
 
-    /// Drops copies whose blocks are gone, or have fewer than half the references that call for one, from a key on.
+    /// Drops replicas whose blocks are gone, or have fewer than half the references that call for one, from a key on.
     /// Gives where to go on.
     pub fn drop_stale_replicas(&self, from: &[u8]) -> Result<Option<Vec<u8>>> {
         let above = self.tuning.with(|settings| settings.replicate_refs_above);
@@ -106,7 +106,7 @@ impl Core {
         let records = self.scan(from, &to, PORTION)?;
         for (key, value) in &records {
             let (Some(pbn), Some(copy)) = (keys::parse_replica(key), rot::decode_replica(value)) else {
-                log::error!("{}", Error::corrupt("the record of a second copy", "its checksum does not match"));
+                log::error!("{}", Error::corrupt("the record of a replica", "its checksum does not match"));
                 continue;
             };
             let entry = self.entry_at(pbn)?.unwrap_or_default();
@@ -119,7 +119,7 @@ impl Core {
         Ok(last.map(|(key, _)| [key.as_slice(), &[0]].concat()))
     }
 
-    /// The last reference to a block with a copy went.
+    /// Drops the replica of a block whose last reference went.
     pub fn drop_orphaned_replica(&self, pbn: Pbn) -> Result<()> {
         let entry = self.entry_at(pbn)?.unwrap_or_default();
         match self.replica_of(pbn)? {

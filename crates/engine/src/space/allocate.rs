@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::space::allocator::Run;
 use crate::{Blocks, Error, Pbn, Result, Totals};
 
-/// Kept back from ordinary writes, so that cutting a file on a full volume can store its last block.
+/// Kept back from ordinary writes, so that truncating a file on a full volume can store its last block.
 const KEPT_BACK_BLOCKS: u64 = 256;
 
 /// By what right blocks are allocated.

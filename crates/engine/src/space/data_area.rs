@@ -67,7 +67,9 @@ impl DataArea {
 
     /// Writes consecutive blocks from `pbn` on. The next flush covers them.
     pub fn write(&self, pbn: Pbn, bytes: &[u8]) -> Result<()> {
-        assert!(pbn > Pbn(0), "block 0, the label, is not overwritten by {} bytes", bytes.len());
+        if pbn == Pbn(0) {
+            return Err(Error::corrupt("a record", "it gives block 0, the label, to be written over"));
+        }
         debug_assert!(bytes.len().is_multiple_of(BLOCK_BYTES), "{} bytes are not whole blocks", bytes.len());
         let written = self.device.write_at(bytes, pbn.0 * BLOCK_BYTES as u64);
         written.map_err(|e| Error::io("writing to the data area", e))?;

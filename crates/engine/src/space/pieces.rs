@@ -41,6 +41,7 @@ impl Pieces {
 
 /// Numbers of the aligned pieces that a run touches.
 fn pieces_of(run: &Run) -> Range<u64> {
+    assert!(run.blocks > 0, "no block was freed at {}", run.pbn);
     run.pbn.0 / PIECE_BLOCKS..run.end().0.div_ceil(PIECE_BLOCKS)
 }
 

@@ -84,7 +84,7 @@ impl Store {
             device_load: volume::host_device(volume).map(|device| DeviceLoad::new(&options.machine, device)),
         };
         let core = Arc::new(recover(medium, options, settings, Driver::default())?);
-        core.look_up_host();
+        core.space.look_up_host();
         let device = volume::data_device(volume, &superblock.data);
         core.policy.device_reads.expect(device.and_then(|device| load::is_rotational(&options.machine, device)));
         if !options.read_only {

@@ -267,7 +267,7 @@ fn doing(operation: &Operation) -> Doing {
             BackgroundStep::SweepHints => Doing::SweepHints,
             BackgroundStep::Revisit { .. } => Doing::Revisit,
             BackgroundStep::Rank => Doing::Rank,
-            BackgroundStep::Mend | BackgroundStep::Scrub { .. } => Doing::Scrub,
+            BackgroundStep::Repair | BackgroundStep::Scrub { .. } => Doing::Scrub,
             BackgroundStep::SaveSkipped => Doing::SaveSkipped,
             BackgroundStep::LeaveCleanly => Doing::Leave,
         },

@@ -196,7 +196,7 @@ impl Operation {
 fn scrub(live: &Live) -> oncefs_engine::Result<()> {
     live.store.commit()?;
     while live.store.run(BackgroundStep::Scrub { blocks_max: SCRUB_BLOCKS })? {}
-    live.store.run(BackgroundStep::Mend).map(drop)?;
+    live.store.run(BackgroundStep::Repair).map(drop)?;
     live.store.commit()
 }
 

@@ -45,7 +45,7 @@ pub struct Signals {
 pub struct CommitRequest {
     /// Who waits for it.
     pub barriers: Vec<Done>,
-    /// Somebody wants it now, without waiting.
+    /// A caller wants the commit now.
     pub now: bool,
     /// The volume is being closed.
     pub stop: bool,
@@ -95,7 +95,7 @@ impl Signals {
         self.group_ended.notify_all();
     }
 
-    /// Waits for a wish, at most `timeout`; `sleep`: nothing is published, so a publication wakes it too.
+    /// Waits for a request, at most `timeout`; `sleep`: nothing is published, so a publication wakes it too.
     pub fn next_commit(&self, timeout: Duration, sleep: bool) -> CommitRequest {
         let mut requests = self.requests.lock();
         self.committer_sleeps.store(sleep, Ordering::Release);
@@ -114,7 +114,7 @@ impl Signals {
         self.checkpointer.notify_one();
     }
 
-    /// Waits for a wish for a checkpoint. False: the volume is being closed.
+    /// Waits for a request for a checkpoint. False: the volume is being closed.
     pub fn next_checkpoint(&self) -> bool {
         let mut requests = self.requests.lock();
         while !requests.checkpoint && !requests.stop {

@@ -17,7 +17,7 @@ pub struct BadRecord {
 }
 
 impl BadRecord {
-    /// The record's value. pbn 0, the label, is nobody's home.
+    /// The record's value. pbn 0, the label, replaces nothing.
     pub fn encode(&self) -> Vec<u8> {
         sealed(&[self.replacement.map_or(0, |replacement| replacement.0), self.tag.0], BAD_SEED)
     }

@@ -61,7 +61,7 @@ pub enum What {
         /// The block.
         pbn: u64,
         /// The block that is read in its place; None: reading it fails.
-        home: Option<u64>,
+        replacement: Option<u64>,
         /// References from files, this one included.
         references: u32,
     },
@@ -96,9 +96,9 @@ impl What {
         match &mut what {
             Self::Hole | Self::Reserved | Self::Changed => {}
             Self::Shared { pbn, .. } => *pbn += n,
-            Self::Bad { pbn, home, .. } => {
+            Self::Bad { pbn, replacement, .. } => {
                 *pbn += n;
-                *home = home.map(|home| home + n);
+                *replacement = replacement.map(|replacement| replacement + n);
             }
             Self::Own { pbn, equal, .. } => {
                 *pbn += n;

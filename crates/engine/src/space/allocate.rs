@@ -81,11 +81,6 @@ impl Core {
         }
     }
 
-    /// Asks the host how much it can still take.
-    pub fn look_up_host(&self) {
-        self.space.look_up_host();
-    }
-
     /// The volume's totals now.
     pub fn totals(&self) -> Totals {
         self.state.lock().totals
@@ -112,7 +107,7 @@ impl Core {
             self.commit()?
         }
         self.release_waiting();
-        self.look_up_host();
+        self.space.look_up_host();
         let (now, is_coming) = self.reusable();
         Ok(now > before || is_coming || self.signals.is_reclaiming())
     }

@@ -274,7 +274,7 @@ mod tests {
             (6, 3, What::Hole),
             (9, 1, own(106)),
             (10, 1, own(50)),
-            (11, 1, What::Bad { pbn: 51, home: None, references: 1 }),
+            (11, 1, What::Bad { pbn: 51, replacement: None, references: 1 }),
             (12, 5, What::Reserved),
         ] {
             sums.add(&ExplainedRun { lbn, blocks, what });

@@ -211,7 +211,7 @@ fn start_threads(
     let watch = move || end_on_signal(&signals, &dir, &ending, &mounter);
     std::thread::Builder::new().name("signals".into()).spawn(watch)?;
     let daemon = daemon.clone();
-    let available = move || daemon.file_system.store().totals().available.0 * BLOCK_BYTES as u64;
+    let available = move || daemon.file_system.store().available().0 * BLOCK_BYTES as u64;
     DirtyLimit::follow(session.device(), process::ram_bytes(), available)
 }
 

@@ -67,17 +67,19 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use background::signals::Committer;
 pub use background::steps::BackgroundStep;
 pub use damage::affected_files::{BadBlock, BadPlace};
 pub use damage::scrub_progress::{ScrubCommand, ScrubStatus};
 pub use error::{Error, Result};
+pub use format::record::Totals;
 pub use format::rot::ScrubState;
 pub use fsck::check::fault::{Fault, Remedy, Sum};
 pub use fsck::check::{CheckReport, Phase};
 pub use fsck::fix::Fixed;
 pub use fsck::sort::{Sorted, Sorter, temporary_dir};
 pub use layout::defrag::{DefragOptions, DefragOutcome, ExtentsLeft};
-pub use layout::explain::{Equal, Explained, ExplainedRun, What, push_run};
+pub use layout::explanation::{Equal, Explained, ExplainedRun, What, push_run};
 pub use layout::fragmentation::{FileLayout, LayoutCursor, LayoutPortion, OpenRun, RunClass};
 pub use layout::referrers::{MapCursor, Referrer, Referrers};
 pub use oncefs_dedup::{
@@ -89,9 +91,9 @@ pub use stats::counters::{
     CacheReport, Counters, DeviceReport, Histogram, RankReport, Report, Sizes, Stage, StageReport,
 };
 pub use store::Store;
-pub use types::{Change, DataPlace, MapId, OpenOptions, ReadBuf, Totals, VolumeSpec};
+pub use types::{Change, DataPlace, MapId, OpenOptions, ReadBuf, VolumeSpec};
 pub use volume::ballast::Ballast;
-pub use volume::open::Medium;
+pub use volume::medium::{Driver, Medium};
 pub use worker::load::DeviceLoad;
 pub use worker::rank_turn::RankTurn;
 pub use worker::status::{DedupCommand, DedupStatus};

@@ -5,16 +5,17 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use crate::background::steps::BackgroundStep;
 use crate::background::threads::Threads;
 use crate::core::Core;
 use crate::format::keys;
+use crate::settings::values::Settings;
 use crate::state::published::Plan;
 use crate::sync::Mutex;
 use crate::volume::files as volume;
-use crate::volume::open::{Budget, Medium, recover, settings_of};
+use crate::volume::medium::{Driver, Medium};
+use crate::volume::open::{Budget, recover, settings_of};
 use crate::worker::load::{self, DeviceLoad};
 use crate::write::on_publish::OnPublish;
 use crate::{
@@ -124,12 +125,12 @@ impl Store {
             skipped: opened.skipped,
             device_load: volume::host_device(volume).map(|device| DeviceLoad::new(&options.machine, device)),
         };
-        let core = Arc::new(recover(medium, options, settings)?);
-        core.look_up_host();
+        let core = Arc::new(recover(medium, options, settings, Driver::default())?);
+        core.space.look_up_host();
         let device = volume::data_device(volume, &superblock.data);
         core.policy.expect_device(device.and_then(|device| load::is_rotational(&options.machine, device)));
         if !options.read_only {
-            core.space.ballast.fill().map_err(|e| Error::io("filling the ballast", e))?;
+            core.space.fill_ballast().map_err(|e| Error::io("filling the ballast", e))?;
         }
         let threads = if background { Some(Threads::start(&core)?) } else { None };
         Ok(Arc::new(Self {
@@ -167,9 +168,15 @@ impl Store {
     ///   volume.
     /// - [`Error::Io`], [`Error::NoSpace`]: a device or the record store failed.
     pub fn open_on(medium: Medium, options: &OpenOptions) -> Result<Arc<Store>> {
+        Self::open_driven(medium, options, Driver::default())
+    }
+
+    /// As [`Store::open_on`], with a driver that commits between the publications of one operation, or that wants
+    /// changes of ranges to go into several groups sooner.
+    pub fn open_driven(medium: Medium, options: &OpenOptions, driver: Driver) -> Result<Arc<Store>> {
         let volume_id = medium.volume_id;
         let settings = settings_of(options, Profile::default())?;
-        let core = Arc::new(recover(medium, options, settings)?);
+        let core = Arc::new(recover(medium, options, settings, driver)?);
         Ok(Arc::new(Self {
             core,
             volume_id,
@@ -191,26 +198,8 @@ impl Store {
         self.core.run(step)
     }
 
-    /// On a volume without threads: calls `call` after each publication at which the committer could commit, so that a test
-    /// can commit between the publications of one operation.
-    ///
-    /// `call` runs under the locks of the publishing thread, so it can only commit. The first `call` stays; later ones are
-    /// ignored.
-    pub fn interrupt(&self, call: Box<dyn Fn() + Send + Sync>) {
-        // Two calls would need an order.
-        let _ = self.core.signals.interruption.set(call);
-    }
-
-    /// On a volume without threads: lowers the number of shards above which the change of a range is split over several
-    /// commit groups, so that a small volume shows what a change of more than 4.5 GiB does.
-    ///
-    /// A shard is 256 blocks (1 MiB of a file).
-    pub fn gate_at_most(&self, shards: u64) {
-        self.core.journal.gated_shards_max.store(shards, Relaxed);
-    }
-
     /// Ends the background threads, commits, checkpoints and releases the volume's lock; this also on failure. Does
-    /// nothing on a volume from [`Store::open_on`] or one opened read-only.
+    /// nothing on a volume that is driven by hand or one opened read-only.
     ///
     /// # Errors
     ///
@@ -259,7 +248,7 @@ impl Store {
 
     /// The settings of this mount, by name.
     pub fn settings(&self) -> BTreeMap<String, String> {
-        self.core.tuning.settings.lock().list()
+        self.core.tuning.with(Settings::list)
     }
 
     /// Changes settings (name, value) on the open volume: all of them, or none if one is refused.
@@ -632,6 +621,12 @@ impl Store {
         self.core.totals()
     }
 
+    /// Unique blocks that can still be written: bounded by the data area, by what is promised to fallocate, and by the
+    /// host.
+    pub fn available(&self) -> Blocks {
+        self.core.available()
+    }
+
     /// Enlarges the data area to `data_bytes`, rounded down to whole blocks. Durable on return.
     ///
     /// # Errors
@@ -706,19 +701,19 @@ impl Core {
     pub(crate) fn grow(&self, data_bytes: u64) -> Result<()> {
         self.health.usable()?;
         let data = Blocks(data_bytes / crate::BLOCK_BYTES as u64);
-        let now = self.state.lock().sums.data;
+        let now = self.state.lock().totals.data;
         if data.0 > volume::DATA_BLOCKS_MAX {
             return Err(Error::Invalid(format!("the data area can have at most {} blocks", volume::DATA_BLOCKS_MAX)));
         }
         if data < now {
             return Err(Error::Invalid(format!("the data area has {} bytes already; it cannot shrink", now.bytes())));
         }
-        self.data.device.grow(data.bytes()).map_err(|e| Error::io("enlarging the data area", e))?;
-        self.stored.table.grow(volume::table_bytes(data)).map_err(|e| Error::io("enlarging the block table", e))?;
+        self.data.grow(data)?;
+        self.stored.grow_table(volume::table_bytes(data))?;
         self.hints.grow_disk_level(data);
         self.apply_certain(Plan { grow_to: Some(data), ..Plan::default() })?;
         self.commit()?;
-        self.space.allocator.lock().grow(data);
+        self.space.grow(data);
         self.follow_data(data)
     }
 }

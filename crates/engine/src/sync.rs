@@ -5,7 +5,7 @@
 //! scheduler that stopped at each of them would reach less of the rest.
 
 #[cfg(not(feature = "schedules"))]
-pub use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 #[cfg(not(feature = "schedules"))]
 pub use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
@@ -14,7 +14,7 @@ pub use condvar::Condvar;
 #[cfg(feature = "schedules")]
 pub use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 #[cfg(feature = "schedules")]
-pub use shuttle_parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use shuttle_parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 #[cfg(feature = "schedules")]
 mod condvar {

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 
 use crate::device::buffer::PooledBuf;
-use crate::{Blocks, FilePolicy, Profile};
+use crate::{FilePolicy, Profile};
 
 /// The id of a map (a file's extents): from 1 on, in the order of creation, never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,21 +53,6 @@ impl OpenOptions {
         let settings = Vec::new();
         Self { memory_bytes_max, read_only: false, profile: None, settings, machine: PathBuf::from("/") }
     }
-}
-
-/// The volume's space in blocks of [`crate::BLOCK_BYTES`]; each commit stores it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Size of the data area.
-    pub data: Blocks,
-    /// Blocks of the data area in use, the label included; at most `data`.
-    pub used: Blocks,
-    /// Blocks reserved by fallocate and not written yet; with `used` at most `data`.
-    pub reserved: Blocks,
-    /// References to blocks from all maps: the size of all files without sharing.
-    pub mapped: Blocks,
-    /// Unique blocks that can still be written: bounded by the data area and by the host file system.
-    pub available: Blocks,
 }
 
 /// Records to publish together, in one commit group. Keys start with a byte of at least 0x10: those below are the

@@ -17,7 +17,7 @@ use oncefs_engine::format::hint_header::HintHeader;
 use oncefs_engine::format::keys::{self, ShardKey};
 use oncefs_engine::format::ops::{Op, OpWriter};
 use oncefs_engine::format::page::{Entry, PAGE_BYTES, PAGE_ENTRIES, Page, SECTOR_BYTES};
-use oncefs_engine::format::record::{self, HEADER_BYTES, Header, Sums};
+use oncefs_engine::format::record::{self, HEADER_BYTES, Header, Totals};
 use oncefs_engine::format::rot::{BadRecord, ScrubRecord, ScrubState};
 use oncefs_engine::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
 use oncefs_engine::format::superblock::Superblock;
@@ -34,11 +34,11 @@ fn number(value: u64) -> Vec<u8> {
     value.to_le_bytes().to_vec()
 }
 
-fn sums() -> Sums {
-    Sums { data: Blocks(11), used: Blocks(12), reserved: Blocks(13), mapped: Blocks(14), next_map: MapId(15) }
+fn totals() -> Totals {
+    Totals { data: Blocks(11), used: Blocks(12), reserved: Blocks(13), mapped: Blocks(14), next_map: MapId(15) }
 }
 
-fn sums_fields() -> [(&'static str, Vec<u8>); 5] {
+fn totals_fields() -> [(&'static str, Vec<u8>); 5] {
     [
         ("data", number(11)),
         ("used", number(12)),
@@ -166,7 +166,7 @@ fn a_log_record_is_as_the_page_says() {
     let ops = b"operations".to_vec();
     let mut bytes = vec![0; 4096];
     bytes[HEADER_BYTES..HEADER_BYTES + ops.len()].copy_from_slice(&ops);
-    record::seal(&mut bytes, &Header { sequence: 8, body_len: ops.len() as u64, sums: sums() }, [4; 16]);
+    record::seal(&mut bytes, &Header { sequence: 8, body_len: ops.len() as u64, totals: totals() }, [4; 16]);
     let page = section(PAGE, "Log record");
     let magic = docs::hexadecimal(&page.rows()[1][3]);
     let mut fields = vec![
@@ -176,7 +176,7 @@ fn a_log_record_is_as_the_page_says() {
         ("body length", number(ops.len() as u64)),
         ("log id", vec![4; 16]),
     ];
-    fields.extend(sums_fields());
+    fields.extend(totals_fields());
     let mut without = bytes[..HEADER_BYTES + ops.len()].to_vec();
     without[88..96].fill(0);
     let is_set = |place: &usize| without[place / 8] & (1 << (place % 8)) != 0;
@@ -190,10 +190,10 @@ fn a_log_record_is_as_the_page_says() {
 
 #[test]
 fn the_checkpoint_is_as_the_page_says() {
-    let bytes = Checkpoint { sequence: 3, log_at: 8192, sums: sums() }.encode([0; 16]);
+    let bytes = Checkpoint { sequence: 3, log_at: 8192, totals: totals() }.encode([0; 16]);
     let page = section(PAGE, "Checkpoint");
     let mut fields = vec![("sequence", number(3)), ("log at", number(8192))];
-    fields.extend(sums_fields());
+    fields.extend(totals_fields());
     fields.push(("checksum", number(page.checksum(&bytes, 0))));
     page.assert_layout(&bytes, 0, &fields);
 }

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
-use oncefs_engine::{BackgroundStep, Blocks, OpenOptions, Profile, Store};
+use oncefs_engine::{BackgroundStep, Blocks, Committer, Driver, OpenOptions, Profile, Store};
 use oncefs_fs::{AtimePolicy, Clock, FileSystem, Ino, Options, Timestamp};
 
 use crate::image::{DeviceImage, Images, Part};
@@ -73,17 +73,25 @@ impl Setup {
     }
 
     /// Opens the store of a tape alone: the names in it may be damaged.
-    pub fn open_store(&self, tape: &Arc<Tape>) -> oncefs_engine::Result<Arc<Store>> {
-        let store = Store::open_on(tape.medium(self.log_bytes), &self.options())?;
-        if let Some(shards) = self.gated_shards_max {
-            store.gate_at_most(shards);
-        }
-        Ok(store)
+    pub fn open_store(&self, tape: &Arc<Tape>, committer: Option<Committer>) -> oncefs_engine::Result<Arc<Store>> {
+        let usual = Driver::default();
+        let gated_shards_max = self.gated_shards_max.unwrap_or(usual.gated_shards_max);
+        let driver = Driver { committer: committer.or(usual.committer), gated_shards_max };
+        Store::open_driven(tape.medium(self.log_bytes), &self.options(), driver)
     }
 
     /// Opens the store and the file system of a tape.
     pub fn open(&self, tape: &Arc<Tape>, clock: Arc<StepClock>) -> oncefs_fs::Result<(Arc<Store>, Arc<FileSystem>)> {
-        let store = self.open_store(tape)?;
+        self.open_with(tape, clock, None)
+    }
+
+    fn open_with(
+        &self,
+        tape: &Arc<Tape>,
+        clock: Arc<StepClock>,
+        committer: Option<Committer>,
+    ) -> oncefs_fs::Result<(Arc<Store>, Arc<FileSystem>)> {
+        let store = self.open_store(tape, committer)?;
         let options = Options { memory_bytes_max: 1 << 20, atime: AtimePolicy::Never, read_only: false };
         let file_system = FileSystem::open_without_threads(store.clone(), clock, &options)?;
         Ok((store, file_system))
@@ -122,7 +130,19 @@ pub struct Live {
     base: Images,
     pub(crate) snapshots: Vec<Snapshot>,
     pub(crate) acknowledged: u32,
-    pub(crate) is_interrupted: bool,
+    /// Whether a commit follows each publication at which the group could be taken, also within operations.
+    pub(crate) is_interrupted: Arc<AtomicBool>,
+}
+
+/// Commits after each publication while `is_on`.
+fn committer(tape: &Arc<Tape>, is_on: &Arc<AtomicBool>) -> Committer {
+    let (tape, is_on) = (tape.clone(), is_on.clone());
+    Box::new(move |commit| {
+        if is_on.load(Relaxed) {
+            // A commit that fails makes the volume read-only, which the operation is told.
+            let _ = tape.meanwhile(Doing::Interrupt, commit);
+        }
+    })
 }
 
 impl Live {
@@ -131,24 +151,19 @@ impl Live {
         let tape = Tape::new(base.clone(), records);
         let clock = Arc::new(StepClock::default());
         clock.set(model.reference.now.seconds);
-        let (store, file_system) = setup.open(&tape, clock.clone()).map_err(|error| error.to_string())?;
+        let is_interrupted = Arc::new(AtomicBool::new(false));
+        let opened = setup.open_with(&tape, clock.clone(), Some(committer(&tape, &is_interrupted)));
+        let (store, file_system) = opened.map_err(|error| error.to_string())?;
         let snapshots = vec![Snapshot::of_model(&model)];
-        let live =
-            Self { store, file_system, model, clock, tape, base, snapshots, acknowledged: 0, is_interrupted: false };
+        let live = Self { store, file_system, model, clock, tape, base, snapshots, acknowledged: 0, is_interrupted };
         live.tape.doing(Doing::FillHints);
         live.store.run(BackgroundStep::FillHints).map_err(|error| error.to_string())?;
         Ok(live)
     }
 
     /// From here on a commit follows each publication at which the committer could commit, also within operations.
-    pub fn interrupt(&mut self) {
-        self.is_interrupted = true;
-        let (store, tape) = (Arc::downgrade(&self.store), self.tape.clone());
-        self.store.interrupt(Box::new(move || {
-            let Some(store) = store.upgrade() else { return };
-            // One that fails makes the volume read-only, which the operation is told.
-            let _ = tape.meanwhile(Doing::Interrupt, || store.commit());
-        }));
+    pub fn interrupt(&self) {
+        self.is_interrupted.store(true, Relaxed);
     }
 
     /// Number of the snapshot that the model is now.

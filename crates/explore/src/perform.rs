@@ -1,6 +1,7 @@
 //! Operations done on a running volume and on its model, which have to agree.
 
 use std::mem::discriminant;
+use std::sync::atomic::Ordering::Relaxed;
 
 use oncefs_engine::{BLOCK_BYTES, BackgroundStep, Blocks, DefragOptions};
 use oncefs_fs::{
@@ -33,19 +34,19 @@ impl Live {
         let foreseen = self.snapshot();
         self.tape.allow(match operation.commits() {
             true => Allowed::either(self.acknowledged, foreseen),
-            false if self.is_interrupted => Allowed::between(self.acknowledged),
+            false if self.is_interrupted.load(Relaxed) => Allowed::between(self.acknowledged),
             false => Allowed::only(self.acknowledged),
         });
         self.tape.doing(doing(&operation));
         self.tape.mark("begins");
         operation.run(self).map_err(|what| format!("{operation:?}: {what}"))?;
         self.tape.mark(if operation.commits() { "acknowledged" } else { "published" });
-        if self.is_interrupted && !operation.commits() {
+        if self.is_interrupted.load(Relaxed) && !operation.commits() {
             self.tape.doing(Doing::Commit);
             self.store.commit().map_err(|error| error.to_string())?;
         }
         let expected = self.snapshot();
-        if self.is_interrupted || operation.commits() {
+        if self.is_interrupted.load(Relaxed) || operation.commits() {
             self.acknowledged = expected;
             self.tape.allow(Allowed::only(expected));
             self.tape.mark("acknowledged");
@@ -115,7 +116,7 @@ impl Operation {
 fn scrub(live: &Live) -> oncefs_engine::Result<()> {
     live.store.commit()?;
     while live.store.run(BackgroundStep::Scrub { blocks_max: SCRUB_BLOCKS })? {}
-    live.store.run(BackgroundStep::Mend).map(drop)?;
+    live.store.run(BackgroundStep::Repair).map(drop)?;
     live.store.commit()
 }
 
@@ -320,7 +321,7 @@ fn doing(operation: &Operation) -> Doing {
             BackgroundStep::SweepHints => Doing::SweepHints,
             BackgroundStep::Revisit { .. } => Doing::Revisit,
             BackgroundStep::Rank => Doing::Rank,
-            BackgroundStep::Mend | BackgroundStep::Scrub { .. } => Doing::Scrub,
+            BackgroundStep::Repair | BackgroundStep::Scrub { .. } => Doing::Scrub,
             BackgroundStep::SaveSkipped => Doing::SaveSkipped,
             BackgroundStep::LeaveCleanly => Doing::Leave,
         },

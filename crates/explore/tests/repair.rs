@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use oncefs_engine::{BackgroundStep, Change, Remedy, Store};
+use oncefs_engine::{BackgroundStep, Change, Committer, Remedy, Store};
 use oncefs_explore::image::Images;
 use oncefs_explore::live::{Setup, StepClock};
 use oncefs_explore::setups;
@@ -49,11 +49,8 @@ fn damage(store: &Store, random: &mut Random) {
 /// it took.
 fn repaired(setup: &Setup, images: Images, commits: bool) -> (Snapshot, Vec<Recorded>) {
     let tape = Tape::new(images, true);
-    let store = setup.open_store(&tape).unwrap();
-    if commits {
-        let mended = Arc::downgrade(&store);
-        store.interrupt(Box::new(move || mended.upgrade().into_iter().for_each(|store| store.commit().unwrap())));
-    }
+    let committer: Committer = Box::new(|commit| commit().unwrap());
+    let store = setup.open_store(&tape, Some(committer).filter(|_| commits)).unwrap();
     let blocks = store.repair(Remedy::Asked, &mut |_, _, _| ()).unwrap();
     assert!(blocks.left.is_clean(), "{:#?}", blocks.left.problems);
     let clock = StepClock::default();
@@ -79,7 +76,7 @@ fn names_are_mended_also_when_the_power_fails_at_any_step_of_the_repair() {
     for seed in 0..seeds {
         let mut random = Random::new(seed);
         let tape = Tape::new(base.images().clone(), false);
-        damage(&setup.open_store(&tape).unwrap(), &mut random);
+        damage(&setup.open_store(&tape, None).unwrap(), &mut random);
         let damaged = tape.images();
         let (expected, _) = repaired(setup, damaged.clone(), false);
         let (_, steps) = repaired(setup, damaged.clone(), true);

@@ -173,8 +173,7 @@ impl FileSystem {
 
     /// How much fits.
     pub fn statfs(&self) -> Space {
-        let totals = self.store.totals();
-        Space { total: totals.data.0, available: totals.available.0 }
+        Space { total: self.store.totals().data.0, available: self.store.available().0 }
     }
 
     /// After `Error::NoSpace`: makes what was freed usable again. Waits for a commit.

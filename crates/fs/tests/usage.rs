@@ -11,15 +11,21 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use std::{fmt, thread};
 
-use common::{ROOT, Volume, contradictions, file};
-use oncefs_engine::{Moment, Rank, Reads, Usage};
+use common::{ROOT, TestClock, Volume, contradictions, file};
+use oncefs_engine::device::MemoryDevice;
+use oncefs_engine::kv::MemoryKv;
+use oncefs_engine::{
+    Ballast, Blocks, Committer, Driver, Medium, Moment, OpenOptions, Profile, Rank, Reads, Store, Usage,
+};
 use oncefs_fs::{
-    AllocateMode, AtimePolicy, Error, FileSystem, Handle, Ino, RenameMode, Result, SetAttributes, SetTime, Timestamp,
-    WriteOrigin, XattrMode,
+    AllocateMode, AtimePolicy, Error, FileSystem, Handle, Ino, Options, RenameMode, Result, SetAttributes, SetTime,
+    Timestamp, WriteOrigin, XattrMode,
 };
 use parking_lot::Mutex;
 
 const BY_CALLER: WriteOrigin = WriteOrigin::Caller { drop_privileges: false };
+const MEMORY_DATA: Blocks = Blocks(16_384);
+const MEMORY_LOG_BYTES: u64 = 8 << 20;
 const DAY: i64 = 24 * 60 * 60;
 /// Files whose numbers differ by this are noted in the same part of the memory.
 const PARTS: u64 = 256;
@@ -180,23 +186,44 @@ fn a_file_is_update_heavy_if_content_was_replaced_on_two_days_and_by_nothing_els
 
 #[test]
 fn writing_publishes_no_more_often_and_no_more_for_it() {
-    let ranked = Volume::ranked(AtimePolicy::Never);
-    let other = Volume::new(AtimePolicy::Never);
-    assert_eq!(work_published(&ranked), work_published(&other));
+    assert_eq!(work_published(&[("ranks", "on")]), work_published(&[]));
+}
+
+/// An empty file system in memory, without threads, that counts its publications.
+fn counting(settings: &[(&str, &str)], published: Arc<AtomicU64>) -> Arc<FileSystem> {
+    let device = |bytes| Arc::new(MemoryDevice::new(bytes));
+    let medium = Medium {
+        data: device(MEMORY_DATA.bytes()),
+        table: device(MEMORY_DATA.0.div_ceil(128) * 4096),
+        log: device(MEMORY_LOG_BYTES),
+        log_bytes: MEMORY_LOG_BYTES,
+        kv: Arc::new(MemoryKv::default()),
+        ballast: Ballast::none(),
+        host: None,
+        secret: [9; 32],
+        volume_id: [1; 16],
+        hints: None,
+        skipped: None,
+        device_load: None,
+    };
+    Store::format_on(&medium, MEMORY_DATA).unwrap();
+    let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let options = OpenOptions { profile: Some(Profile::Lrlfs), settings, ..OpenOptions::new(16 << 20) };
+    let count: Committer = Box::new(move |_| {
+        published.fetch_add(1, Relaxed);
+    });
+    let store = Store::open_driven(medium, &options, Driver { committer: Some(count), ..Driver::default() }).unwrap();
+    let clock = Arc::new(TestClock::default());
+    FileSystem::format(&store, &*clock).unwrap();
+    let options = Options { memory_bytes_max: 0, atime: AtimePolicy::Never, read_only: false };
+    FileSystem::open_without_threads(store, clock, &options).unwrap()
 }
 
 /// How often all cases publish, and the records behind that: keys and lengths of values.
-fn work_published(volume: &Volume) -> (u64, Vec<(Vec<u8>, usize)>) {
-    let file_system = volume.open();
-    let (published, me) = (Arc::new(AtomicU64::new(0)), thread::current().id());
-    let counter = published.clone();
-    // The background publishes too, when it likes.
-    let count = move || {
-        if thread::current().id() == me {
-            counter.fetch_add(1, Relaxed);
-        }
-    };
-    file_system.store().interrupt(Box::new(count));
+fn work_published(settings: &[(&str, &str)]) -> (u64, Vec<(Vec<u8>, usize)>) {
+    let published = Arc::new(AtomicU64::new(0));
+    let file_system = counting(settings, published.clone());
+    published.store(0, Relaxed);
     for case in CASES {
         let ino = file(&file_system, Ino::ROOT, case.what).ino;
         file_system.write(ino, 0, &content(1), BY_CALLER).unwrap();

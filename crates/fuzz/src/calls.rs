@@ -37,7 +37,7 @@ const WORK: [BackgroundStep; 11] = [
     BackgroundStep::SweepHints,
     BackgroundStep::SaveSkipped,
     BackgroundStep::Punch,
-    BackgroundStep::Mend,
+    BackgroundStep::Repair,
     BackgroundStep::Scrub { blocks_max: 256 },
 ];
 

@@ -33,7 +33,7 @@ const CHORES: [BackgroundStep; 12] = [
     BackgroundStep::SweepHints,
     BackgroundStep::SaveSkipped,
     BackgroundStep::Punch,
-    BackgroundStep::Mend,
+    BackgroundStep::Repair,
     BackgroundStep::Scrub { blocks_max: 256 },
 ];
 

@@ -33,8 +33,8 @@ pub fn why(run: &ExplainedRun, others: &Others, rule: &Rule) -> String {
             }
         }
         What::Own { equal, waits, .. } => own(*equal, *waits, with(run, others), rule),
-        What::Bad { home: Some(_), .. } => "bad block, read at its home".to_owned(),
-        What::Bad { home: None, .. } => "bad block, lost: reading it fails".to_owned(),
+        What::Bad { replacement: Some(_), .. } => "bad block, read at its home".to_owned(),
+        What::Bad { replacement: None, .. } => "bad block, lost: reading it fails".to_owned(),
     }
 }
 
@@ -151,8 +151,8 @@ mod tests {
                 "not shared: the longest run with equal blocks has 3, the minimum is 8; waits for the worker",
             ),
             (own(long, true), "not looked at yet (skipped: waits for the worker): equal to blocks elsewhere"),
-            (What::Bad { pbn: 1, home: Some(2), references: 1 }, "bad block, read at its home"),
-            (What::Bad { pbn: 1, home: None, references: 1 }, "bad block, lost: reading it fails"),
+            (What::Bad { pbn: 1, replacement: Some(2), references: 1 }, "bad block, read at its home"),
+            (What::Bad { pbn: 1, replacement: None, references: 1 }, "bad block, lost: reading it fails"),
             (What::Hole, "hole"),
             (What::Reserved, "reserved"),
         ] {

@@ -4,11 +4,17 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::commit::journal::Journal;
 use crate::sync::{AtomicBool, Condvar, Mutex};
 use crate::{Error, MapId, Result};
 
 /// Called once when what was published before is durable, or cannot become so.
 pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// Who commits on a volume without threads: called on the thread that published, after each publication at which the
+/// group could be taken, with the commit to make or not. It runs under the locks of the publisher, so it can do
+/// nothing else to the volume.
+pub type Committer = Box<dyn Fn(&dyn Fn() -> Result<()>) + Send + Sync>;
 
 #[derive(Default)]
 struct Requests {
@@ -32,25 +38,34 @@ pub struct Signals {
     worker: Condvar,
     group_ended: Condvar,
     committer_sleeps: AtomicBool,
-    /// Called after publications, see [`crate::Store::interrupt`].
-    pub interruption: std::sync::OnceLock<crate::background::steps::Interruption>,
+    driver: Option<Committer>,
 }
 
 /// What the committer was woken for.
 pub struct CommitRequest {
     /// Who waits for it.
     pub barriers: Vec<Done>,
-    /// Somebody wants it now, without waiting.
+    /// A caller wants the commit now.
     pub now: bool,
     /// The volume is being closed.
     pub stop: bool,
 }
 
 impl Signals {
-    /// Something was published: a sleeping committer starts to watch the clock.
-    pub fn published(&self) {
-        if self.committer_sleeps.swap(false, Ordering::AcqRel) {
-            let _wishes = self.requests.lock();
+    /// Signals of a volume whose groups a driver commits; None: a thread does.
+    pub fn new(driver: Option<Committer>) -> Self {
+        Self { driver, ..Self::default() }
+    }
+
+    /// Something was published. A committer's thread that sleeps starts to watch the clock. A driver may `commit` at
+    /// once, unless a change that belongs into one group is half published.
+    pub fn published(&self, journal: &Journal, commit: &dyn Fn() -> Result<()>) {
+        if let Some(driver) = &self.driver {
+            if journal.is_gate_free() {
+                driver(commit);
+            }
+        } else if self.committer_sleeps.swap(false, Ordering::AcqRel) {
+            let _requests = self.requests.lock();
             self.committer.notify_one();
         }
     }
@@ -76,11 +91,11 @@ impl Signals {
 
     /// A group ended: its memory is free for the next one.
     pub fn group_ended(&self) {
-        let _wishes = self.requests.lock();
+        let _requests = self.requests.lock();
         self.group_ended.notify_all();
     }
 
-    /// Waits for a wish, at most `timeout`; `sleep`: nothing is published, so a publication wakes it too.
+    /// Waits for a request, at most `timeout`; `sleep`: nothing is published, so a publication wakes it too.
     pub fn next_commit(&self, timeout: Duration, sleep: bool) -> CommitRequest {
         let mut requests = self.requests.lock();
         self.committer_sleeps.store(sleep, Ordering::Release);
@@ -99,7 +114,7 @@ impl Signals {
         self.checkpointer.notify_one();
     }
 
-    /// Waits for a wish for a checkpoint. False: the volume is being closed.
+    /// Waits for a request for a checkpoint. False: the volume is being closed.
     pub fn next_checkpoint(&self) -> bool {
         let mut requests = self.requests.lock();
         while !requests.checkpoint && !requests.stop {

@@ -1,4 +1,5 @@
-//! What background threads do, one step at a time, for who drives an open volume himself: explorers, fuzzers, tests.
+//! What background threads do, one step at a time, for callers that drive an open volume by hand: explorers, fuzzers,
+//! tests.
 
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ pub enum BackgroundStep {
     /// One turn of whoever ranks files.
     Rank,
     /// Works on what reads and writes noticed of bad blocks.
-    Mend,
+    Repair,
     /// Goes on with the scrub, or begins a pass, by at most so many blocks.
     Scrub {
         /// Upper bound of the blocks read.
@@ -42,20 +43,7 @@ pub enum BackgroundStep {
     LeaveCleanly,
 }
 
-/// Called on the thread that published.
-pub type Interruption = Box<dyn Fn() + Send + Sync>;
-
 impl Core {
-    /// Something was published. Where a commit could come now, whoever asked for that is called.
-    pub(crate) fn may_be_interrupted(&self) {
-        if let Some(call) = self.signals.interruption.get() {
-            let is_whole = self.journal.group_gate.try_write().is_some();
-            if is_whole {
-                call();
-            }
-        }
-    }
-
     /// Does it once. True: there was something to do, and may be more.
     pub(crate) fn run(&self, step: BackgroundStep) -> Result<bool> {
         match step {
@@ -77,7 +65,7 @@ impl Core {
             BackgroundStep::SweepHints => Ok(self.sweep_hint_page()),
             BackgroundStep::Revisit { blocks_max } => Ok(self.revisit(blocks_max)?.is_some()),
             BackgroundStep::Rank => Ok(self.rank()?.is_some()),
-            BackgroundStep::Mend => self.repair_noticed().map(|()| false),
+            BackgroundStep::Repair => self.repair_noticed().map(|()| false),
             BackgroundStep::Scrub { blocks_max } => self.scrub_step(blocks_max),
             BackgroundStep::SaveSkipped => {
                 self.checkpoint_backlog(0);

@@ -1,5 +1,5 @@
 //! The background threads: committer, checkpointer, reclaimer (which also punches holes), out-of-line worker.
-//! All decisions are elsewhere; here is only who runs when.
+//! Decisions are made elsewhere; this file only says which thread runs when.
 
 use std::io;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ fn run_committer(core: &Core) {
         }
         if looked_at_host.elapsed() >= IDLE_TICK {
             looked_at_host = Instant::now();
-            core.look_up_host();
+            core.space.look_up_host();
         }
     }
 }
@@ -111,7 +111,7 @@ pub fn answer(core: &Core, barriers: Vec<crate::background::signals::Done>) {
     if let Err(error) = &result
         && barriers.is_empty()
     {
-        log::debug!("a commit that nobody waits for failed: {error}");
+        log::debug!("a commit without a waiting caller failed: {error}");
     }
     for done in barriers {
         done(match &result {

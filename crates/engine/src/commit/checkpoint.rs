@@ -12,8 +12,8 @@ use crate::commit::log::Mark;
 use crate::core::Core;
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
-use crate::format::page::{PAGE_BYTES, page_of};
-use crate::format::record::Sums;
+use crate::format::page::page_of;
+use crate::format::record::Totals;
 use crate::kv::Put;
 use crate::state::records::RecordMap;
 use crate::state::shards::ShardMap;
@@ -33,8 +33,8 @@ pub struct Frozen {
     pub layers: Layers,
     /// The point.
     pub mark: Mark,
-    /// The volume's sums there.
-    pub sums: Sums,
+    /// The volume's totals there.
+    pub totals: Totals,
 }
 
 /// Changed objects, set apart.
@@ -50,15 +50,15 @@ pub struct Layers {
 }
 
 impl Core {
-    /// Commits and checkpoints. A full host is given the ballast before the volume is given up.
+    /// Commits and checkpoints. A full host gets the ballast before the volume fails.
     pub fn checkpoint(&self) -> Result<()> {
-        let _one = self.journal.checkpointing.lock();
+        let _one = self.journal.hold_checkpoints();
         self.redo_all()?;
-        self.with_pages(|| vec![0], |state| state.table.edit(0).stamp(self.journal.volume_id))?;
+        self.with_pages(|| vec![0], |state| state.table.edit(0).stamp(self.journal.volume_id()))?;
         let Some(frozen) = self.commit_group(true)? else { return Ok(()) };
         let result = match self.write_frozen(&frozen) {
-            Err(Error::NoSpace) if self.space.ballast.drop_it() => {
-                log::warn!("the host file system is full: the volume's ballast was let go; free some space");
+            Err(Error::NoSpace) if self.space.drop_ballast() => {
+                log::warn!("the host file system is full; the volume gave up its reserve: free some space");
                 self.write_frozen(&frozen)
             }
             other => other,
@@ -108,21 +108,18 @@ impl Core {
         for run in numbers.chunk_by(|a, b| a + 1 == *b) {
             for part in run.chunks(REQUEST_PAGES) {
                 let bytes: Vec<u8> = part.iter().flat_map(|number| pages[number].sealed(*number, sequence)).collect();
-                let at = part[0] * PAGE_BYTES as u64;
-                let _alone = self.stored.table_io.write();
-                self.stored.table.write_at(&bytes, at).map_err(|e| Error::io("writing the block table", e))?;
+                self.stored.write_pages(part[0], &bytes)?;
                 self.stats.counters.table_bytes_written.fetch_add(bytes.len() as u64, Relaxed);
             }
         }
-        self.stored.table.flush().map_err(|e| Error::io("flushing the block table", e))
+        self.stored.flush_pages()
     }
 
     /// A page without a live entry becomes a hole, which reads as such a page: nothing is written, and its space goes
     /// back to the host. A crash before the checkpoint's end finds zeros where the old checkpoint has entries: redo of
     /// the log ends with all of them free. False: the host cannot.
     fn punch_page(&self, number: u64) -> bool {
-        let _alone = self.stored.table_io.write();
-        self.stored.table.punch(number * PAGE_BYTES as u64, PAGE_BYTES as u64).is_ok()
+        self.stored.punch_page(number)
     }
 
     fn write_records(&self, frozen: &Frozen) -> Result<()> {
@@ -141,41 +138,29 @@ impl Core {
                 self.write_batch(std::mem::take(&mut batch), std::mem::take(&mut batch_bytes))?;
             }
         }
-        let checkpoint = Checkpoint { sequence: frozen.mark.sequence, log_at: frozen.mark.head, sums: frozen.sums };
-        batch.push((keys::checkpoint(), Some(checkpoint.encode(self.journal.volume_id))));
+        let checkpoint = Checkpoint { sequence: frozen.mark.sequence, log_at: frozen.mark.head, totals: frozen.totals };
+        batch.push((keys::checkpoint(), Some(checkpoint.encode(self.journal.volume_id()))));
         self.write_batch(batch, batch_bytes)?;
-        self.stored.kv.flush()
+        self.stored.flush_records()
     }
 
     fn write_batch(&self, batch: Vec<Put>, bytes: usize) -> Result<()> {
         self.stats.counters.record_bytes_written.fetch_add(bytes as u64, Relaxed);
-        self.stored.kv.write(batch)
+        self.stored.write_records(batch)
     }
 
     /// Free counts of regions, for the next opening: advice, so no crash can make it wrong enough to matter.
     fn advice(&self) -> Vec<Put> {
-        let Some(free) = self.space.allocator.lock().changed_advice() else { return Vec::new() };
+        let Some(free) = self.space.changed_advice() else { return Vec::new() };
         keys::advice(&free)
     }
 
     fn finish(&self, frozen: Frozen) {
         let Frozen { layers: Layers { logged, pages, .. }, mark, .. } = frozen;
         drop(pages);
-        self.journal.log.lock().trim(mark);
-        let mut allocator = self.space.allocator.lock();
-        let mut state = self.state.lock();
-        state.records.thaw();
-        state.shards.thaw();
-        state.table.thaw(mark.sequence);
-        for pbn in &logged {
-            state.logged.remove(pbn);
-        }
-        let waiting = std::mem::take(&mut state.wait_for_trim);
-        let (still, free): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|run| state.logged.contains(&run.pbn));
-        state.wait_for_trim = still;
-        drop(state);
-        self.release(&mut allocator, &free);
-        drop(allocator);
+        self.journal.trim(mark);
+        let trimmed = || Some(self.state.lock().trimmed(mark.sequence, &logged));
+        self.space.release(trimmed, |run| self.forget(run));
         self.stats.counters.checkpoints.fetch_add(1, Relaxed);
         self.signals.group_ended();
     }

@@ -8,15 +8,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use crate::commit::checkpoint::{Frozen, Layers};
-use crate::commit::log::Log;
+use crate::commit::journal::{CommitUnderWay, GROUP_SHARE_MAX};
 use crate::core::Core;
 use crate::format::ops::{Op, OpWriter};
-use crate::format::record::Sums;
-use crate::space::allocator::{Allocator, Run};
+use crate::format::record::Totals;
+use crate::space::allocator::Run;
 use crate::state::group::Group;
 use crate::state::published::Waiting;
 use crate::state::records::RecordMap;
-use crate::{BLOCK_BYTES, Error, Pbn, Result, Stage};
+use crate::{BLOCK_BYTES, Pbn, Result, Stage};
 
 /// Staged data up to this size rides in the record: one write and one flush instead of two of each.
 const LOG_DATA_BYTES_MAX: usize = 128 << 10;
@@ -26,8 +26,6 @@ const CHECKPOINT_FULLNESS: f64 = 0.5;
 /// checkpoint, for what one of them wastes at the ring's end, and for what groups exceed their bound by.
 const FULLNESS_MAX: f64 = 0.6;
 const _: () = assert!(1.0 - FULLNESS_MAX > 4.0 / GROUP_SHARE_MAX as f64);
-/// Publishers wait while a group is larger than this share of the log.
-pub const GROUP_SHARE_MAX: u64 = 16;
 /// How long and how often a publisher waits for room before it goes on regardless: the bounds are generous,
 /// and a publisher that never proceeds would be worse than one that exceeds them.
 const ROOM_WAIT: Duration = Duration::from_millis(200);
@@ -37,19 +35,19 @@ const ROOM_WAITS_MAX: usize = 50;
 struct Taken {
     group: Group,
     records: RecordMap,
-    sums: Sums,
+    totals: Totals,
     layers: Option<Layers>,
 }
 
 impl Core {
     /// Makes everything published so far durable.
     pub fn commit(&self) -> Result<()> {
-        if self.journal.log.lock().fullness() > FULLNESS_MAX {
+        if self.journal.fullness() > FULLNESS_MAX {
             return self.checkpoint();
         }
         self.commit_group(false)?;
-        let fullness = self.journal.log.lock().fullness();
-        if fullness > CHECKPOINT_FULLNESS || self.state.lock().dirty_bytes() > self.journal.dirty_bytes_max {
+        let fullness = self.journal.fullness();
+        if fullness > CHECKPOINT_FULLNESS || self.state.lock().dirty_bytes() > self.journal.dirty_bytes_max() {
             self.signals.want_checkpoint();
         }
         Ok(())
@@ -58,58 +56,58 @@ impl Core {
     /// Commits the current group. For a checkpoint (`freeze`) everything that changed up to here is set
     /// apart, even where the group is empty.
     pub fn commit_group(&self, freeze: bool) -> Result<Option<Frozen>> {
-        let mut log = self.journal.log.lock();
+        let mut log = self.journal.begin_commit();
         self.health.usable()?;
         let began = Instant::now();
-        let Taken { group, records, sums, layers } = self.take_group(freeze, log.mark().sequence + 1);
+        let Taken { group, records, totals, layers } = self.take_group(freeze, log.next_sequence());
         self.signals.group_ended();
         if !group.is_empty() {
             let staged = group.staged.len() as u64;
-            self.write_group(&mut log, group, records, sums, freeze).inspect_err(|error| self.health.fail(error))?;
+            self.write_group(&mut log, group, records, totals, freeze).inspect_err(|error| self.health.fail(error))?;
             self.stats.record(Stage::Commit, staged, began.elapsed());
         }
-        let frozen = layers.map(|layers| Frozen { layers, mark: log.mark(), sums });
+        let frozen = layers.map(|layers| Frozen { layers, mark: log.mark(), totals });
         drop(log);
         self.release_waiting();
         Ok(frozen)
     }
 
     fn take_group(&self, freeze: bool, sequence: u64) -> Taken {
-        let _whole = self.journal.group_gate.write();
+        let _whole = self.journal.close_gate();
         let mut state = self.state.lock();
         let records = state.records.end_group();
         let mut group = std::mem::take(&mut state.group);
         let runs = std::mem::take(&mut group.freed);
         drop_freed(&mut group.staged, &runs);
         if !runs.is_empty() {
-            state.waiting.push_back(Waiting { sequence, epoch: self.space.pins.advance(), runs });
+            state.waiting.push_back(Waiting { sequence, epoch: self.space.end_epoch(), runs });
         }
-        state.sums.next_map = self.maps.next_id();
+        state.totals.next_map = self.maps.next_id();
         let layers = freeze.then(|| Layers {
             records: state.records.freeze(),
             shards: state.shards.freeze(),
             pages: state.table.freeze(),
             logged: state.logged.iter().copied().collect(),
         });
-        Taken { group, records, sums: state.sums, layers }
+        Taken { group, records, totals: state.totals, layers }
     }
 
     /// Steps (2) and (3).
     fn write_group(
         &self,
-        log: &mut Log,
+        log: &mut CommitUnderWay<'_>,
         mut group: Group,
         records: RecordMap,
-        sums: Sums,
+        totals: Totals,
         place_all: bool,
     ) -> Result<()> {
         // Whoever took staged blocks to write them out before the group was taken finishes first.
-        drop(self.data.write_outs.write());
+        self.data.wait_for_write_outs();
         // If one of them failed, blocks of this group are nowhere but in memory.
         self.health.usable()?;
         let staged = std::mem::take(&mut group.staged);
         let is_small = staged.len() * BLOCK_BYTES <= LOG_DATA_BYTES_MAX;
-        let rides = is_small && !place_all && !self.data.is_dirty.load(Relaxed);
+        let rides = is_small && !place_all && !self.data.is_dirty();
         let mut ops = group.into_ops();
         for (key, value) in &records {
             ops.push(&match value {
@@ -122,11 +120,12 @@ impl Core {
             self.write_out(staged)?;
         }
         self.flush_data()?;
-        let (sequence, bytes) = log.append(ops.bytes(), sums)?;
+        let (sequence, bytes) = log.append(ops.bytes(), totals)?;
         self.stats.counters.log_bytes_written.fetch_add(bytes, Relaxed);
         self.stats.counters.log_flushes.fetch_add(1, Relaxed);
         self.stats.counters.groups_committed.fetch_add(1, Relaxed);
         let mut state = self.state.lock();
+        assert_eq!(sequence, state.durable_sequence + 1, "the durable group, and the one before");
         state.durable_sequence = sequence;
         state.logged.extend(riders);
         Ok(())
@@ -145,37 +144,18 @@ impl Core {
         riders
     }
 
-    /// Makes everything written to the data area before this call durable. A failure is the volume's: the host
-    /// reports it once, so a flush that was waiting for this one would be told that all is well.
+    /// Makes everything written to the data area before this call durable.
     pub fn flush_data(&self) -> Result<()> {
-        let _one = self.data.flushing.lock();
-        self.health.usable()?;
-        if self.data.is_dirty.swap(false, Relaxed) {
+        if self.data.flush_if_dirty(&self.health)? {
             self.stats.counters.data_flushes.fetch_add(1, Relaxed);
-            let flushed = self.data.device.flush().map_err(|e| Error::io("flushing the data area", e));
-            flushed.inspect_err(|error| self.health.fail(error))?;
         }
         Ok(())
     }
 
-    /// Step (4): freed blocks of durable groups that no reader can see any more become free, except those
-    /// whose data rides in the log, which wait for its trim.
+    /// Frees what durable groups released, as far as no reader can see it any more; except blocks whose data rides in
+    /// the log, which wait for its trim.
     pub fn release_waiting(&self) {
-        loop {
-            let mut allocator = self.space.allocator.lock();
-            let mut state = self.state.lock();
-            let durable = state.durable_sequence;
-            let is_over = |waiting: &mut Waiting| waiting.sequence <= durable && waiting.epoch.is_over();
-            if !state.waiting.front_mut().is_some_and(is_over) {
-                return;
-            }
-            let Some(over) = state.waiting.pop_front() else { return };
-            let (logged, free): (Vec<Run>, Vec<Run>) =
-                over.runs.iter().flat_map(single_blocks).partition(|run| state.logged.contains(&run.pbn));
-            state.wait_for_trim.extend(logged);
-            drop(state);
-            self.release(&mut allocator, &joined(&free));
-        }
+        while self.space.release(|| self.state.lock().take_released(), |run| self.forget(run)) {}
     }
 
     /// Whether nobody reads any more who began before now. The caller holds no pin, and has committed: what waits for
@@ -184,38 +164,33 @@ impl Core {
         {
             let mut state = self.state.lock();
             // In the queue like the epoch of every release: those behind it rely on the order.
-            let (sequence, epoch) = (state.durable_sequence, self.space.pins.advance());
+            let (sequence, epoch) = (state.durable_sequence, self.space.end_epoch());
             state.waiting.push_back(Waiting { sequence, epoch, runs: Vec::new() });
         }
         self.release_waiting();
         self.state.lock().waiting.is_empty()
     }
 
-    /// Makes blocks free. Nobody reads them and no cache may serve them any more.
-    pub fn release(&self, allocator: &mut Allocator, runs: &[Run]) {
-        for run in runs {
-            let pbns = || (0..run.blocks).map(|n| run.pbn.plus(n));
-            self.staging.remove(pbns());
-            pbns().for_each(|pbn| self.read_cache.remove(pbn));
-            allocator.release(*run);
-        }
-        self.punch_later(runs);
+    /// Drops what memory has of blocks that become free: nobody reads them, and no cache may serve them any more.
+    pub fn forget(&self, run: Run) {
+        self.staging.remove(run.pbns());
+        run.pbns().for_each(|pbn| self.read_cache.remove(pbn));
     }
 
     /// Keeps the group and the changes in memory within bounds: publishers wait here. They may hold
     /// a map's lock, which neither committer nor checkpointer takes.
     pub fn wait_for_room(&self) {
-        self.wait_for_room_within(2 * self.journal.dirty_bytes_max);
+        self.wait_for_room_within(2 * self.journal.dirty_bytes_max());
     }
 
     /// As `wait_for_room`, for work in the background: it stops early enough that nobody in front has to wait
     /// for what it left to be checkpointed.
     pub fn wait_for_background_room(&self) {
-        self.wait_for_room_within(self.journal.dirty_bytes_max);
+        self.wait_for_room_within(self.journal.dirty_bytes_max());
     }
 
     fn wait_for_room_within(&self, dirty_bytes_max: u64) {
-        let group_bytes_max = self.journal.log_bytes / GROUP_SHARE_MAX;
+        let group_bytes_max = self.journal.group_bytes_max();
         for _ in 0..ROOM_WAITS_MAX {
             // On a volume that failed there never is room, and what asks for it is refused.
             if self.health.failure().is_some() || self.signals.is_stopped() {
@@ -247,21 +222,4 @@ fn drop_freed(staged: &mut Vec<Pbn>, freed: &[Run]) {
         let end = staged.partition_point(|pbn| *pbn < run.end());
         staged.drain(first..end);
     }
-}
-
-fn single_blocks(run: &Run) -> impl Iterator<Item = Run> + use<> {
-    let first = run.pbn;
-    (0..run.blocks).map(move |n| Run { pbn: first.plus(n), blocks: 1 })
-}
-
-/// Joins single blocks that follow each other.
-pub fn joined(blocks: &[Run]) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
-    for block in blocks {
-        match runs.last_mut() {
-            Some(run) if run.end() == block.pbn => run.blocks += block.blocks,
-            _ => runs.push(*block),
-        }
-    }
-    runs
 }

@@ -2,14 +2,14 @@
 //! writes no metadata of the host.
 //!
 //! Invariants: (1) records follow each other without gaps in sequence; (2) one record is written at a
-//! time, and the next only after it was flushed, so an unreadable record is the last one; (3) what lies
-//! behind `tail` is not overwritten until a checkpoint made it unnecessary.
+//! time, and the next only after it was flushed, so an unreadable record is the last one; (3) no record is
+//! overwritten until a checkpoint made it unnecessary.
 
 use std::sync::Arc;
 
 use crate::device::buffer::AlignedBuf;
 use crate::device::{ALIGN_BYTES, Device};
-use crate::format::record::{self, Header, Sums};
+use crate::format::record::{self, Header, Totals};
 use crate::{Error, Result};
 
 /// The ring and its ends.
@@ -90,7 +90,7 @@ impl Log {
             if record::mend(&mut whole, &header, self.log_id)
                 && let Some((header, ops)) = record::open(&whole, self.log_id)
             {
-                log::warn!("a bit of group {} in the log was flipped, and is put right", header.sequence);
+                log::warn!("corrected a flipped bit in group {} of the log", header.sequence);
                 return Ok(Some((at, Recovered { header, ops: ops.to_vec() })));
             }
         }
@@ -145,6 +145,7 @@ impl Log {
     }
 
     fn advance(&mut self, at: u64, bytes: u64) {
+        assert!(at + bytes <= self.bytes, "a record of {bytes} bytes at {at} in a log of {}", self.bytes);
         let gap = if at == self.head { 0 } else { self.bytes - self.head };
         self.head = at + bytes;
         self.used += gap + bytes;
@@ -159,8 +160,8 @@ impl Log {
     }
 
     /// Writes a group's record and flushes it: on return the group is durable. Gives its sequence and size.
-    pub fn append(&mut self, ops: &[u8], sums: Sums) -> Result<(u64, u64)> {
-        let header = Header { sequence: self.next_sequence, body_len: ops.len() as u64, sums };
+    pub fn append(&mut self, ops: &[u8], totals: Totals) -> Result<(u64, u64)> {
+        let header = Header { sequence: self.next_sequence, body_len: ops.len() as u64, totals };
         let bytes = header.record_bytes();
         let at = self.place(bytes).ok_or_else(|| {
             Error::Invalid(format!(
@@ -237,7 +238,7 @@ mod tests {
             if log.fullness() == 0.0 {
                 mark = log.mark();
             }
-            log.append(&vec![n; 5000], Sums::default()).unwrap();
+            log.append(&vec![n; 5000], Totals::default()).unwrap();
         }
         let (_, records) = Log::open(device, [1; 16], BYTES, mark.sequence, mark.head).unwrap();
         let expected: Vec<u64> = (mark.sequence + 1..=40).collect();
@@ -249,11 +250,11 @@ mod tests {
     fn a_full_ring_refuses_a_record_until_it_is_trimmed() {
         let (_, mut log) = ring();
         for _ in 0..16 {
-            log.append(b"x", Sums::default()).unwrap();
+            log.append(b"x", Totals::default()).unwrap();
         }
-        assert!(log.append(b"x", Sums::default()).is_err());
+        assert!(log.append(b"x", Totals::default()).is_err());
         log.trim(log.mark());
-        log.append(b"x", Sums::default()).unwrap();
+        log.append(b"x", Totals::default()).unwrap();
     }
 
     #[test]
@@ -263,7 +264,7 @@ mod tests {
         for n in 0..20u8 {
             log.trim(Mark { used_before: if log.fullness() > 0.5 { log.mark().used_before } else { 0 }, ..log.mark() });
             marks.push(log.mark());
-            log.append(&vec![n; 5000], Sums::default()).unwrap();
+            log.append(&vec![n; 5000], Totals::default()).unwrap();
             for byte in [0, 20, 26, 40, 95, 96, 2_000, 5_095] {
                 let at = log.head - 8192;
                 let mut block = vec![0; 8192];
@@ -283,7 +284,7 @@ mod tests {
     fn a_torn_last_record_ends_the_log_and_a_damaged_middle_one_is_refused() {
         let (device, mut log) = ring();
         for _ in 0..3 {
-            log.append(b"group", Sums::default()).unwrap();
+            log.append(b"group", Totals::default()).unwrap();
         }
         let torn = device.after_power_cut(|_| true);
         torn.write_at(&[0xFF; 512], 2 * 4096).unwrap();

@@ -1,5 +1,5 @@
-//! Where bad blocks are in files. No structure leads from a block to the maps that refer to it, so all maps are gone
-//! through, and only if there is a bad block.
+//! Which files bad blocks belong to. No structure leads from a block to the maps that refer to it, so all maps are
+//! searched, and only if there is a bad block.
 
 use hashbrown::HashSet;
 
@@ -9,7 +9,7 @@ use crate::format::keys::ShardKey;
 use crate::worker::visit::{Place, Remap, Visit};
 use crate::{Lbn, MapId, Pbn, Result};
 
-/// Shards gone through in one go.
+/// Shards searched in one portion.
 const PORTION_SHARDS: usize = 16;
 
 /// A bad block.
@@ -55,7 +55,7 @@ impl Core {
         while let Some(from) = next
             && self.bad_blocks()?.iter().any(|block| block.references > 0)
         {
-            let (places, behind) = self.bad_places_from(from)?;
+            let (places, after) = self.bad_places_from(from)?;
             let state = self.state.lock();
             found.extend(places.into_iter().filter_map(|(map, lbn, pbn)| {
                 let is_lost = state.bad.find(pbn) == Whereabouts::Lost;
@@ -66,7 +66,7 @@ impl Core {
                 found.truncate(limit);
                 return Ok((found, false));
             }
-            next = behind;
+            next = after;
         }
         Ok((found, true))
     }
@@ -80,15 +80,15 @@ impl Core {
         Ok((places, next))
     }
 
-    /// Whether files refer to bad blocks that have homes.
+    /// Whether files refer to bad blocks that have replacements.
     pub fn must_move_to_replacement(&self) -> Result<bool> {
         Ok(self.bad_blocks()?.iter().any(|block| block.replacement.is_some() && block.references > 0))
     }
 
-    /// Lets files refer to the homes themselves, in some shards. Gives where to go on. A move is a remap: under the
+    /// Lets files refer to the replacements themselves, in some shards. Gives where to go on. A move is a remap: under the
     /// file's lock, and only where the map still names the bad block.
     pub fn move_to_replacement(&self, from: ShardKey) -> Result<Option<ShardKey>> {
-        let _pin = self.space.pins.pin();
+        let _pin = self.space.pin();
         let (places, next) = self.bad_places_from(from)?;
         let mut remaps = Vec::new();
         for (map, lbn, pbn) in places {

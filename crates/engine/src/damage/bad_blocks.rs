@@ -1,15 +1,15 @@
 //! Bad blocks in memory: a read looks here before it goes to the data area, and content that is written or read is
-//! compared with the tags of those that have no home yet. The records of the sorted state say the same.
+//! compared with the tags of those that have no replacement yet. The records of the sorted state say the same.
 //!
 //! Invariants: (1) a pbn is here if and only if its entry is flagged as bad; (2) `lost` has the tags of exactly
-//! those without a home. Costs some 50 bytes for each bad block.
+//! those without a replacement. Costs some 50 bytes for each bad block.
 
 use hashbrown::HashMap;
 
 use crate::format::rot::BadRecord;
 use crate::{Pbn, Tag};
 
-/// A chain of homes is not followed further: each link is a block that went bad after it had served for another.
+/// A chain of replacements is followed no further: each link is a block that went bad after it replaced another.
 const CHAIN_MAX: usize = 16;
 
 /// Where a block's content is read.

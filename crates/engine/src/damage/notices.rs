@@ -1,16 +1,21 @@
 //! What is known of damage while a volume is open: how much there is, what was noticed, how far the scrub is.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 
 use crate::Pbn;
+use crate::damage::bad_blocks::BadBlocks;
 use crate::damage::scrub_progress::Scrub;
 use crate::settings::values::Settings;
 use crate::sync::{AtomicUsize, Mutex};
 
+/// Notices kept of each kind until the worker comes to them; more are lost, and come again with the next read or scrub.
+const NOTICES_MAX: usize = 4_096;
+
 /// What reads and writes noticed.
 #[derive(Default)]
-pub struct RepairQueue {
-    /// Blocks that could not be read, or were not what their tags say.
+pub struct Noticed {
+    /// Blocks that could not be read, or are not what their tags say.
     pub suspects: BTreeSet<Pbn>,
     /// A bad block, and a block that may hold its content.
     pub offers: BTreeSet<(Pbn, Pbn)>,
@@ -19,13 +24,11 @@ pub struct RepairQueue {
 /// Damage of an open volume.
 pub struct Damage {
     /// How many blocks are known to be bad: reads look no further while there is none.
-    pub bad_known: AtomicUsize,
+    bad_known: AtomicUsize,
     /// How many tags of lost content there are: content is compared with them while there is one.
-    pub lost_tags: AtomicUsize,
-    /// What reads and writes found out about bad blocks.
-    pub repair_queue: Mutex<RepairQueue>,
-    /// How far the scrub is.
-    pub scrub: Mutex<Scrub>,
+    lost_tags: AtomicUsize,
+    noticed: Mutex<Noticed>,
+    scrub: Scrub,
 }
 
 impl Damage {
@@ -34,8 +37,50 @@ impl Damage {
         Self {
             bad_known: AtomicUsize::new(0),
             lost_tags: AtomicUsize::new(0),
-            repair_queue: Mutex::default(),
-            scrub: Mutex::new(Scrub::new(settings)),
+            noticed: Mutex::default(),
+            scrub: Scrub::new(settings),
         }
+    }
+
+    /// The bad blocks are these now. The caller holds the publish lock.
+    pub fn follow(&self, bad: &BadBlocks) {
+        assert!(bad.lost_tags() <= bad.len(), "{} lost tags of {} bad blocks", bad.lost_tags(), bad.len());
+        self.bad_known.store(bad.len(), Ordering::Relaxed);
+        self.lost_tags.store(bad.lost_tags(), Ordering::Relaxed);
+    }
+
+    /// Whether a block is known to be bad.
+    pub fn is_any_bad(&self) -> bool {
+        self.bad_known.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether the content of a bad block is sought.
+    pub fn is_content_lost(&self) -> bool {
+        self.lost_tags.load(Ordering::Relaxed) > 0
+    }
+
+    /// Notes a block that seems to be damaged. False: that was known, or too much is noted already.
+    pub fn suspect(&self, pbn: Pbn) -> bool {
+        let mut noticed = self.noticed.lock();
+        assert!(noticed.suspects.len() <= NOTICES_MAX, "{} suspects", noticed.suspects.len());
+        noticed.suspects.len() < NOTICES_MAX && noticed.suspects.insert(pbn)
+    }
+
+    /// Notes pairs of a bad block and a block that may hold its content, as far as there is room.
+    pub fn offer(&self, offers: Vec<(Pbn, Pbn)>) {
+        let mut noticed = self.noticed.lock();
+        let room = NOTICES_MAX.saturating_sub(noticed.offers.len());
+        noticed.offers.extend(offers.into_iter().take(room));
+        assert!(noticed.offers.len() <= NOTICES_MAX, "{} offers", noticed.offers.len());
+    }
+
+    /// Takes everything that was noticed.
+    pub fn take_noticed(&self) -> Noticed {
+        std::mem::take(&mut *self.noticed.lock())
+    }
+
+    /// How far the scrub is.
+    pub fn scrub(&self) -> &Scrub {
+        &self.scrub
     }
 }

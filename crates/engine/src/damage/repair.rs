@@ -1,30 +1,29 @@
-//! Bad blocks: how a block becomes one, how its content gets a home, how it comes back into use. All of it on the
-//! worker's thread; reads and writes only tell what they noticed.
+//! Online repair: how a block is marked bad, how its content gets a replacement, how it comes back into use. All of it
+//! runs on the worker's thread; reads and writes only report what they noticed.
 //!
 //! A bad block is never written over while a file refers to it, never shared, and never freed: a record holds one
-//! reference to it. A home is any sound block with the same content; the record refers to it, and reads go there.
+//! reference to it. A replacement is any sound block with the same content; the record refers to it, and reads go
+//! there.
 //! Each step is one publication, so that a crash leaves what was before it or what is after it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::Core;
-use crate::damage::notices::RepairQueue;
+use crate::damage::notices::Noticed;
 use crate::device::buffer::PooledBuf;
 use crate::format::page::{BAD, Entry, REPLICA};
 use crate::format::rot::BadRecord;
 use crate::space::allocate::Claim;
 use crate::space::allocator::Run;
-use crate::state::published::{Plan, StoredBlock, Take};
+use crate::state::published::{Incref, Plan, StoredBlock};
 use crate::write::batch::Batch;
 
 use crate::{BLOCK_BYTES, Error, Fingerprint, Pbn, Result, Tag};
 
-/// Notices kept until the worker comes to them; more are lost, and come again with the next read or scrub.
-const NOTICES_MAX: usize = 4_096;
 /// The unit in which devices lose data.
 const SECTOR_BYTES: usize = 512;
-/// Content that replaces a block without a fingerprint has the block's tag and agrees with so many of its 8 sectors
-/// at least: a tag alone is not what oncefs takes for sameness.
+/// Content that replaces a block without a fingerprint has the block's tag and agrees with at least so many of its 8
+/// sectors: oncefs does not take equal tags alone for equal content.
 const AGREEING_SECTORS_MIN: usize = 4;
 
 /// What a second look at a block finds.
@@ -33,23 +32,21 @@ pub enum Look {
     Sound,
     /// It is not, or (None) cannot be read.
     Damaged(Option<PooledBuf>),
-    /// The device does not even give its label: nothing is known of the block.
+    /// The device cannot even read its label: nothing is known about the block.
     Unknown,
 }
 
 impl Core {
     /// Notes a block that seems to be damaged.
     pub fn suspect(&self, pbn: Pbn) {
-        let mut queue = self.damage.repair_queue.lock();
-        if queue.suspects.len() < NOTICES_MAX && queue.suspects.insert(pbn) {
-            drop(queue);
+        if self.damage.suspect(pbn) {
             self.signals.wake_worker();
         }
     }
 
     /// Notes blocks whose content may be that of lost ones.
     pub fn offer(&self, blocks: impl Iterator<Item = (Pbn, Tag)>) {
-        if self.damage.lost_tags.load(Relaxed) == 0 {
+        if !self.damage.is_content_lost() {
             return;
         }
         let offers: Vec<(Pbn, Pbn)> = {
@@ -58,10 +55,7 @@ impl Core {
             blocks.flat_map(lost).filter(|(lost, pbn)| lost != pbn).collect()
         };
         if !offers.is_empty() {
-            let mut queue = self.damage.repair_queue.lock();
-            let room = NOTICES_MAX.saturating_sub(queue.offers.len());
-            queue.offers.extend(offers.into_iter().take(room));
-            drop(queue);
+            self.damage.offer(offers);
             self.signals.wake_worker();
         }
     }
@@ -74,14 +68,14 @@ impl Core {
 
     /// Works on what was noticed.
     pub fn repair_noticed(&self) -> Result<()> {
-        let RepairQueue { suspects, offers } = std::mem::take(&mut *self.damage.repair_queue.lock());
+        let Noticed { suspects, offers } = self.damage.take_noticed();
         let orphaned = std::mem::take(&mut self.state.lock().orphaned);
         if suspects.is_empty() && offers.is_empty() && orphaned.is_empty() {
             return Ok(());
         }
         self.health.usable()?;
         // From here on no block that is seen is reused.
-        let _pin = self.space.pins.pin();
+        let _pin = self.space.pin();
         orphaned.into_iter().try_for_each(|pbn| self.drop_orphaned_replica(pbn))?;
         suspects.into_iter().try_for_each(|pbn| self.look_at_suspect(pbn).map(drop))?;
         offers.into_iter().try_for_each(|(bad, holder)| self.give_replacement(bad, holder).map(drop))
@@ -116,9 +110,9 @@ impl Core {
         fingerprints[0]
     }
 
-    /// Reads a block of the data area again. A device that gives nothing any more tells nothing of its blocks.
+    /// Reads a block of the data area again. A device that cannot even read its label says nothing about its blocks.
     pub fn look_closely(&self, pbn: Pbn, entry: &Entry) -> Look {
-        let mut block = self.data.pool.take(BLOCK_BYTES);
+        let mut block = self.data.take_buffer(BLOCK_BYTES);
         match self.read_device(pbn, &mut block) {
             Ok(()) if self.is_sound(entry, &block) => Look::Sound,
             Ok(()) => Look::Damaged(Some(block)),
@@ -127,20 +121,20 @@ impl Core {
         }
     }
 
-    /// Marks a block as bad, with a home if its content is found. False: it was freed meanwhile.
+    /// Marks a block as bad, with a replacement if its content is found. False: it was freed meanwhile.
     fn mark_bad(&self, pbn: Pbn, entry: &Entry, remains: Option<&[u8]>) -> Result<bool> {
         self.wait_for_background_room();
         let tag = entry.tag;
         let flags = vec![(pbn, entry.flags & REPLICA | BAD)];
-        let mut plan = Plan { held: vec![Take { pbn, tag }], flags, ..Plan::default() };
+        let mut plan = Plan { record_increfs: vec![Incref { pbn, tag }], flags, ..Plan::default() };
         let mut runs = Vec::new();
         let replacement = match self.take_over_replica(pbn, entry, &mut plan)? {
             Some(copy) => Some(copy),
-            // Nobody reads a second copy while its block is sound.
+            // Nobody reads a replica while its block is sound.
             None if entry.flags & REPLICA != 0 => None,
             None => match self.holder_elsewhere(pbn, entry, remains)? {
                 Some(holder) => {
-                    plan.held.push(Take { pbn: holder, tag });
+                    plan.record_increfs.push(Incref { pbn: holder, tag });
                     Some(holder)
                 }
                 None => self.store_cached(pbn, entry, &mut plan, &mut runs),
@@ -158,9 +152,11 @@ impl Core {
         self.stats.counters.blocks_healed.fetch_add(u64::from(replacement.is_some()), Relaxed);
         match replacement {
             Some(replacement) => {
-                log::warn!("block {pbn} of the data area is damaged: block {replacement} serves for it")
+                log::warn!("block {pbn} of the data area is damaged; block {replacement} replaces it")
             }
-            None => log::error!("block {pbn} of the data area is damaged: oncefs scrub names the files it belongs to"),
+            None => log::error!(
+                "block {pbn} of the data area is damaged; run oncefs scrub to see which files it belongs to"
+            ),
         }
         Ok(true)
     }
@@ -193,7 +189,7 @@ impl Core {
     /// Whether a block is sound, may be referred to, and holds the content that a damaged block had.
     fn holds_content_of(&self, holder: Pbn, lost: &Entry, remains: Option<&[u8]>) -> Result<bool> {
         let Some(entry) = self.entry_at(holder)?.filter(|entry| entry.serves(lost.tag)) else { return Ok(false) };
-        let mut block = self.data.pool.take(BLOCK_BYTES);
+        let mut block = self.data.take_buffer(BLOCK_BYTES);
         match self.staging.get(holder) {
             Some(staged) => block.copy_from_slice(&staged),
             None if self.read_device(holder, &mut block).is_err() => return Ok(false),
@@ -212,7 +208,7 @@ impl Core {
 
     /// Places what the read cache still has of a damaged block. None: it has nothing, or there is no space.
     fn store_cached(&self, pbn: Pbn, entry: &Entry, plan: &mut Plan, runs: &mut Vec<Run>) -> Option<Pbn> {
-        let mut block = self.data.pool.take(BLOCK_BYTES);
+        let mut block = self.data.take_buffer(BLOCK_BYTES);
         self.read_cache.get(pbn, &mut block).filter(|_| self.is_sound(entry, &block))?;
         let placed = self.allocate(1, Claim::Ordinary { from_reserved: 0 }).ok()?;
         if self.write_run(placed[0], &mut std::iter::once(&block[..])).is_err() {
@@ -221,32 +217,32 @@ impl Core {
         }
         let replacement = placed[0].pbn;
         let fingerprint = Some(self.fingerprint_of(&block));
-        plan.held_stores.push(StoredBlock { pbn: replacement, tag: entry.tag, fingerprint });
+        plan.record_stores.push(StoredBlock { pbn: replacement, tag: entry.tag, fingerprint });
         *runs = placed;
         Some(replacement)
     }
 
-    /// Gives a lost block's content a home. False: the other block does not hold it. The caller has it pinned.
+    /// Gives a lost block a replacement. False: the other block does not hold its content. The caller has it pinned.
     fn give_replacement(&self, pbn: Pbn, holder: Pbn) -> Result<bool> {
         let record = self.state.lock().bad.get(pbn);
         let Some(record) = record.filter(|record| record.replacement.is_none()) else { return Ok(false) };
         let Some(entry) = self.entry_at(pbn)?.filter(|entry| entry.is_bad() && entry.flags & REPLICA == 0) else {
             return Ok(false);
         };
-        let mut remains = self.data.pool.take(BLOCK_BYTES);
+        let mut remains = self.data.take_buffer(BLOCK_BYTES);
         let remains = self.read_device(pbn, &mut remains).is_ok().then_some(&*remains);
         if !self.holds_content_of(holder, &entry, remains)? {
             return Ok(false);
         }
         self.wait_for_background_room();
-        let held = vec![Take { pbn: holder, tag: entry.tag }];
+        let record_increfs = vec![Incref { pbn: holder, tag: entry.tag }];
         let bad = vec![(pbn, Some(BadRecord { replacement: Some(holder), ..record }))];
-        let is_healed = self.publish_repair(Plan { held, bad, ..Plan::default() }, &[])?;
-        if is_healed {
+        let is_repaired = self.publish_repair(Plan { record_increfs, bad, ..Plan::default() }, &[])?;
+        if is_repaired {
             self.stats.counters.blocks_healed.fetch_add(1, Relaxed);
-            log::info!("block {pbn} of the data area, which is damaged, is healed: block {holder} serves for it");
+            log::info!("the damaged block {pbn} of the data area is repaired: block {holder} replaces it");
         }
-        Ok(is_healed)
+        Ok(is_repaired)
     }
 
     /// Looks at a bad block again: it may be sound after all, or its content may be found. The caller has it pinned.
@@ -265,18 +261,18 @@ impl Core {
         }
     }
 
-    /// A bad block is as any other again; one that only its record refers to becomes free.
+    /// Takes a bad block back into use; one that only its record refers to becomes free.
     fn restore(&self, pbn: Pbn, entry: &Entry, record: BadRecord) -> Result<()> {
         self.wait_for_background_room();
         let flags = vec![(pbn, entry.flags & !BAD)];
-        let let_go = std::iter::once(pbn).chain(record.replacement).collect();
-        self.apply_certain(Plan { flags, let_go, bad: vec![(pbn, None)], ..Plan::default() })?;
+        let record_decrefs = std::iter::once(pbn).chain(record.replacement).collect();
+        self.apply_certain(Plan { flags, record_decrefs, bad: vec![(pbn, None)], ..Plan::default() })?;
         self.stats.counters.blocks_restored.fetch_add(1, Relaxed);
-        log::info!("block {pbn} of the data area, which was damaged, is in use again");
+        log::info!("block {pbn} of the data area is sound again and back in use");
         Ok(())
     }
 
-    /// Tries bad blocks that no file refers to any more with new bytes: those that take them become free.
+    /// Writes new bytes to bad blocks that no file refers to any more: those that keep them become free.
     pub fn try_retired(&self) -> Result<()> {
         let all = self.state.lock().bad.list();
         let mut retired = Vec::new();
@@ -292,7 +288,7 @@ impl Core {
         // What released the last reference has to be durable before the block is written over.
         self.commit()?;
         if !self.are_earlier_readers_gone() {
-            // They may have looked at a map before it left the block. The next scrub tries again.
+            // They may have read a map that still named the block. The next scrub tries again.
             return Ok(());
         }
         for (pbn, entry, record) in retired {
@@ -300,15 +296,15 @@ impl Core {
                 self.restore(pbn, &entry, record)?;
             } else if let Some(replacement) = record.replacement {
                 let bad = vec![(pbn, Some(BadRecord { replacement: None, ..record }))];
-                self.apply_certain(Plan { let_go: vec![replacement], bad, ..Plan::default() })?;
+                self.apply_certain(Plan { record_decrefs: vec![replacement], bad, ..Plan::default() })?;
             }
         }
         Ok(())
     }
 
     fn takes_new_bytes(&self, pbn: Pbn) -> bool {
-        let mut written = self.data.pool.take(BLOCK_BYTES);
-        let mut read = self.data.pool.take(BLOCK_BYTES);
+        let mut written = self.data.take_buffer(BLOCK_BYTES);
+        let mut read = self.data.take_buffer(BLOCK_BYTES);
         [0xA5, 0x5A].into_iter().all(|pattern: u8| {
             written.chunks_exact_mut(8).zip(pbn.0..).for_each(|(word, n)| {
                 word.copy_from_slice(&(n.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ u64::from(pattern)).to_le_bytes());
@@ -319,7 +315,7 @@ impl Core {
         })
     }
 
-    /// After opening: what the records say of bad blocks.
+    /// After opening: reads the records of bad blocks.
     pub fn restore_bad(&self) -> Result<()> {
         let (from, to) = crate::format::keys::all_bad();
         for (key, value) in self.scan(&from, &to, usize::MAX)? {
@@ -328,9 +324,7 @@ impl Core {
                 _ => log::error!("{}", Error::corrupt("the record of a bad block", "its checksum does not match")),
             }
         }
-        let state = self.state.lock();
-        self.damage.bad_known.store(state.bad.len(), Relaxed);
-        self.damage.lost_tags.store(state.bad.lost_tags(), Relaxed);
+        self.damage.follow(&self.state.lock().bad);
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
-//! Second copies of blocks that very many files refer to: one bad sector must not damage a thousand files.
+//! Replicas of blocks that very many files refer to: one bad sector must not damage a thousand files.
 //!
-//! Made and dropped by the scrub. A record names the copy of a block and holds the copy's one reference; the block's
-//! entry is flagged. A copy serves no map: it has no hint, and no write shares it.
+//! The scrub makes and drops them. A record names the replica of a block and holds the replica's one reference; the
+//! block's entry is flagged. A replica serves no map: it has no hint, and no write shares it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::format::keys;
 use crate::format::page::{COPIED, Entry, REPLICA};
 use crate::format::rot;
-use crate::state::published::{Plan, StoredBlock, Take};
+use crate::state::published::{Incref, Plan, StoredBlock};
 use crate::{BLOCK_BYTES, Error, Fingerprint, Pbn, Result};
 
 /// Records looked at in one go.
@@ -28,19 +28,19 @@ pub struct SoundBlock<'a> {
 }
 
 impl Core {
-    /// The second copy of a block, if it has one.
+    /// The replica of a block, if it has one.
     pub fn replica_of(&self, pbn: Pbn) -> Result<Option<Pbn>> {
         Ok(self.get(&keys::copy(pbn))?.as_deref().and_then(rot::decode_replica))
     }
 
-    /// Reads a block's second copy. False: there is none, or it is damaged too. The caller has the block pinned.
+    /// Reads a block's replica. False: there is none, or it is damaged too. The caller has the block pinned.
     pub fn read_replica(&self, pbn: Pbn, out: &mut [u8]) -> bool {
         let Ok(Some(entry)) = self.entry_at(pbn) else { return false };
         if !entry.is_copied() {
             return false;
         }
         let Ok(Some(copy)) = self.replica_of(pbn) else { return false };
-        let mut block = self.data.pool.take(BLOCK_BYTES);
+        let mut block = self.data.take_buffer(BLOCK_BYTES);
         let is_sound = self.read_device(copy, &mut block).is_ok() && self.is_sound(&entry, &block);
         if is_sound {
             out.copy_from_slice(&block);
@@ -48,25 +48,25 @@ impl Core {
         is_sound
     }
 
-    /// For a block that is becoming bad: its copy becomes its home, and the copy's record goes. A copy that is
-    /// damaged too goes with it.
+    /// For a block that is becoming bad: its replica becomes its replacement, and the replica's record goes. A replica
+    /// that is damaged too goes with it.
     pub fn take_over_replica(&self, pbn: Pbn, entry: &Entry, plan: &mut Plan) -> Result<Option<Pbn>> {
         if !entry.is_copied() {
             return Ok(None);
         }
         let Some(copy) = self.replica_of(pbn)? else { return Ok(None) };
         plan.change.delete(keys::copy(pbn));
-        let is_sound = self.read_replica(pbn, &mut self.data.pool.take(BLOCK_BYTES));
+        let is_sound = self.read_replica(pbn, &mut self.data.take_buffer(BLOCK_BYTES));
         match is_sound {
             true => plan.flags.push((copy, 0)),
-            false => plan.let_go.push(copy),
+            false => plan.record_decrefs.push(copy),
         }
         Ok(is_sound.then_some(copy))
     }
 
-    /// Copies those blocks of which there are enough references. A full volume gets none.
+    /// Makes replicas of blocks with enough references. A full volume gets none.
     pub fn make_replicas(&self, blocks: &[SoundBlock<'_>]) -> Result<()> {
-        let above = self.tuning.settings.lock().replicate_refs_above;
+        let above = self.tuning.with(|settings| settings.replicate_refs_above);
         let is_wanted = |entry: &Entry| {
             above > 0 && u64::from(entry.count) > above && entry.serves(entry.tag) && !entry.is_copied()
         };
@@ -85,28 +85,28 @@ impl Core {
         self.write_run(run, &mut std::iter::once(block.bytes)).inspect_err(|_| self.give_back(&[run]))?;
         let (tag, fingerprint) = (block.entry.tag, Some(block.fingerprint));
         let mut plan = Plan {
-            expected: vec![Take { pbn: block.pbn, tag }],
-            held_stores: vec![StoredBlock { pbn: run.pbn, tag, fingerprint }],
+            expected: vec![Incref { pbn: block.pbn, tag }],
+            record_stores: vec![StoredBlock { pbn: run.pbn, tag, fingerprint }],
             flags: vec![(run.pbn, REPLICA), (block.pbn, block.entry.flags | COPIED)],
             ..Plan::default()
         };
         // One that outlived an earlier content of this block.
-        plan.let_go.extend(self.replica_of(block.pbn)?);
+        plan.record_decrefs.extend(self.replica_of(block.pbn)?);
         plan.change.put(keys::copy(block.pbn), rot::encode_replica(run.pbn));
         let is_made = self.publish_repair(plan, &[run])?;
         self.stats.counters.replicas_made.fetch_add(u64::from(is_made), Relaxed);
         Ok(())
     }
 
-    /// Drops copies whose blocks are gone, or have fewer than half the references that call for one, from a key on.
+    /// Drops replicas whose blocks are gone, or have fewer than half the references that call for one, from a key on.
     /// Gives where to go on.
     pub fn drop_stale_replicas(&self, from: &[u8]) -> Result<Option<Vec<u8>>> {
-        let above = self.tuning.settings.lock().replicate_refs_above;
+        let above = self.tuning.with(|settings| settings.replicate_refs_above);
         let (_, to) = keys::all_replicas();
         let records = self.scan(from, &to, PORTION)?;
         for (key, value) in &records {
             let (Some(pbn), Some(copy)) = (keys::parse_replica(key), rot::decode_replica(value)) else {
-                log::error!("{}", Error::corrupt("the record of a second copy", "its checksum does not match"));
+                log::error!("{}", Error::corrupt("the record of a replica", "its checksum does not match"));
                 continue;
             };
             let entry = self.entry_at(pbn)?.unwrap_or_default();
@@ -119,7 +119,7 @@ impl Core {
         Ok(last.map(|(key, _)| [key.as_slice(), &[0]].concat()))
     }
 
-    /// The last reference to a block with a copy went.
+    /// Drops the replica of a block whose last reference went.
     pub fn drop_orphaned_replica(&self, pbn: Pbn) -> Result<()> {
         let entry = self.entry_at(pbn)?.unwrap_or_default();
         match self.replica_of(pbn)? {
@@ -130,7 +130,7 @@ impl Core {
 
     fn drop_replica(&self, pbn: Pbn, entry: &Entry, copy: Pbn) -> Result<()> {
         self.wait_for_background_room();
-        let mut plan = Plan { let_go: vec![copy], ..Plan::default() };
+        let mut plan = Plan { record_decrefs: vec![copy], ..Plan::default() };
         if entry.is_copied() {
             plan.flags.push((pbn, entry.flags & !COPIED));
         }

@@ -1,24 +1,24 @@
-//! Scrub: every live block is read in the order of pbns and compared with its tag and its fingerprint, in turns of the
-//! worker. What is damaged is marked (`mend`), what many files refer to is copied (`copies`).
+//! Scrub: reads every live block in the order of pbns and compares it with its tag and its fingerprint, in turns of the
+//! worker. What is damaged is marked (`repair`), what many files refer to gets a replica (`replicas`).
 //!
-//! A pass: known bad blocks are looked at again and stale copies dropped; the data area is read; files move from bad
-//! blocks to their homes; bad blocks that nobody refers to any more are tried with new bytes. Where it is stands in a
-//! record, so that it goes on after an unmount or a crash, at most `SAVE_EVERY` before where it was.
+//! A pass: known bad blocks are looked at again and stale replicas dropped; the data area is read; files move from bad
+//! blocks to their replacements; bad blocks without a reference are tried with new bytes. A record holds its position,
+//! so that it goes on after an unmount or a crash, at most `SAVE_EVERY` before where it was.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use oncefs_dedup::{Conditions, Pace, Progress, Turn};
+use oncefs_dedup::{Conditions, Turn};
 
 use crate::core::Core;
 use crate::damage::replicas::SoundBlock;
-use crate::damage::scrub_progress::{ScrubCommand, ScrubPart, ScrubStatus, scrub_pace_rule};
+use crate::damage::scrub_progress::{ScrubCommand, ScrubPhase, ScrubStatus};
 use crate::device::buffer::PooledBuf;
 use crate::format::keys::{self, ShardKey};
 use crate::format::page::{Entry, PAGE_ENTRIES, page_of};
-use crate::format::rot::{ScrubRecord, ScrubState};
+use crate::format::rot::ScrubRecord;
 use crate::state::published::Plan;
-use crate::{BLOCK_BYTES, Error, MapId, Pbn, Result};
+use crate::{BLOCK_BYTES, MapId, Pbn, Result};
 
 /// Blocks looked at in one turn at most: one request of 1 MiB.
 const WINDOW_BLOCKS: u64 = 256;
@@ -38,14 +38,8 @@ impl Core {
     pub fn restore_scrub(&self) -> Result<()> {
         let Some(value) = self.get(&keys::scrub())? else { return Ok(()) };
         match ScrubRecord::decode(&value) {
-            Some(record) => {
-                let rule = scrub_pace_rule(&self.tuning.settings.lock(), record.rate);
-                let mut scrub = self.damage.scrub.lock();
-                scrub.pace = Pace::new(rule);
-                scrub.record = record;
-                scrub.part = if record.next.0 > 0 { ScrubPart::Data } else { ScrubPart::Known(Pbn(0)) };
-            }
-            None => log::warn!("how far the last scrub was is not known: its record is damaged"),
+            Some(record) => self.damage.scrub().restore(record, &self.tuning.settings()),
+            None => log::warn!("the record of the last scrub is damaged; the next one starts over"),
         }
         Ok(())
     }
@@ -53,31 +47,7 @@ impl Core {
     /// See [`crate::Store::scrub`].
     pub fn command_scrub(&self, command: ScrubCommand) -> Result<()> {
         self.health.usable()?;
-        let settings = self.tuning.settings.lock().clone();
-        {
-            let mut scrub = self.damage.scrub.lock();
-            let state = scrub.record.state;
-            match command {
-                ScrubCommand::Start { rate } => {
-                    scrub.record.rate = rate.unwrap_or(scrub.record.rate);
-                    let rule = scrub_pace_rule(&settings, scrub.record.rate);
-                    scrub.pace.set_rule(rule).map_err(|error| Error::Invalid(error.to_string()))?;
-                    match state {
-                        ScrubState::Running => {}
-                        ScrubState::Paused => scrub.record.state = ScrubState::Running,
-                        _ => scrub.begin(),
-                    }
-                }
-                ScrubCommand::Pause if state == ScrubState::Running => scrub.record.state = ScrubState::Paused,
-                ScrubCommand::Resume if state == ScrubState::Paused => scrub.record.state = ScrubState::Running,
-                ScrubCommand::Stop if matches!(state, ScrubState::Running | ScrubState::Paused) => {
-                    scrub.record.state = ScrubState::Stopped;
-                }
-                ScrubCommand::Pause | ScrubCommand::Resume | ScrubCommand::Stop => {
-                    return Err(Error::Invalid("no scrub is under way".to_owned()));
-                }
-            }
-        }
+        self.damage.scrub().command(command, &self.tuning.settings())?;
         self.save_scrub()?;
         self.signals.wake_worker();
         Ok(())
@@ -88,65 +58,37 @@ impl Core {
         let (bad, lost, used) = {
             let state = self.state.lock();
             let all = state.bad.list();
-            (all.len(), all.iter().filter(|(_, record)| record.replacement.is_none()).count(), state.sums.used)
+            (all.len(), all.iter().filter(|(_, record)| record.replacement.is_none()).count(), state.totals.used)
         };
-        let scrub = self.damage.scrub.lock();
-        let record = scrub.record;
-        let blocks = match record.state {
-            ScrubState::Running | ScrubState::Paused => used.0.saturating_sub(1).max(record.blocks),
-            _ => record.blocks,
-        };
-        let progress = Progress { done: record.blocks, all: blocks, spent: Duration::from_micros(record.spent) };
-        ScrubStatus {
-            state: record.state.name().to_owned(),
-            doing: if scrub.is_running() { scrub.doing.clone() } else { String::new() },
-            blocks_done: record.blocks,
-            blocks,
-            eta_seconds: progress.eta().filter(|_| scrub.is_running()).map(|eta| eta.as_secs()),
-            rate: record.rate,
-            found: record.found,
-            passes: record.passes,
-            bad: bad as u64,
-            lost: lost as u64,
-        }
+        ScrubStatus { bad: bad as u64, lost: lost as u64, ..self.damage.scrub().status(used) }
     }
 
     /// Told of requests of programs, as the worker's pace is.
     pub fn tell_scrub(&self, requests: u64, time: Duration, beside_work: bool) {
-        self.damage.scrub.lock().pace.foreground(requests, time, beside_work);
+        self.damage.scrub().foreground(requests, time, beside_work);
     }
 
     /// One turn of the scrub, if it is due. Gives when the next one may be.
     pub fn scrub_turn(&self, conditions: &Conditions) -> Duration {
-        let turn = {
-            let mut scrub = self.damage.scrub.lock();
-            if !scrub.is_running() {
-                scrub.counted_at = None;
-                return SLEEP_MAX;
-            }
-            // A pass that waits takes its time too.
-            let counted_at = scrub.counted_at.replace(conditions.now).unwrap_or(conditions.now);
-            scrub.record.spent += (conditions.now - counted_at).as_micros() as u64;
-            scrub.pace.next(conditions)
-        };
-        let blocks_max = match turn {
-            Turn::Wait { time, why } => {
-                self.damage.scrub.lock().doing = why.to_string();
+        let blocks_max = match self.damage.scrub().next_turn(conditions) {
+            None => return SLEEP_MAX,
+            Some(Turn::Wait { time, why }) => {
+                self.damage.scrub().show(&why.to_string());
                 return time.min(SLEEP_MAX);
             }
-            Turn::Run { blocks_max } => blocks_max.min(WINDOW_BLOCKS),
+            Some(Turn::Run { blocks_max }) => blocks_max.min(WINDOW_BLOCKS),
         };
         let began = self.foreground.now();
         let blocks = match self.scrub_some(blocks_max) {
             Ok(blocks) => blocks,
             Err(error) => {
-                log::warn!("the scrub does not get on: {error}");
-                self.damage.scrub.lock().doing = format!("waiting to try again: {error}");
+                log::warn!("the scrub failed and will try again: {error}");
+                self.damage.scrub().show(&format!("waiting to try again: {error}"));
                 return SLEEP_AFTER_FAILURE;
             }
         };
         let now = self.foreground.now();
-        self.damage.scrub.lock().pace.ran(blocks, now - began, &Conditions { now, ..*conditions });
+        self.damage.scrub().ran(blocks, now - began, &Conditions { now, ..*conditions });
         self.save_scrub_when_due(now);
         Duration::ZERO
     }
@@ -154,104 +96,80 @@ impl Core {
     /// A part of the pass. Gives how many blocks were read for it.
     pub fn scrub_some(&self, blocks_max: u64) -> Result<u64> {
         self.health.usable()?;
-        let part = self.damage.scrub.lock().part;
-        match part {
-            ScrubPart::Known(from) => self.scrub_known(from),
-            ScrubPart::Replicas => self.scrub_replicas(),
-            ScrubPart::Data => self.scrub_data(blocks_max),
-            ScrubPart::Replacements(from) => self.scrub_replacements(from),
+        match self.damage.scrub().phase() {
+            ScrubPhase::Known(from) => self.scrub_known(from),
+            ScrubPhase::Replicas => self.scrub_replicas(),
+            ScrubPhase::Data => self.scrub_data(blocks_max),
+            ScrubPhase::Replacements(from) => self.scrub_replacements(from),
         }
     }
 
-    /// A part of the pass that is under way, or of a new one. True: it is not through.
+    /// A part of the pass that is under way, or of a new one. True: the pass is not complete.
     pub fn scrub_step(&self, blocks_max: u64) -> Result<bool> {
-        if !self.damage.scrub.lock().is_running() {
+        if !self.damage.scrub().is_running() {
             self.command_scrub(ScrubCommand::Start { rate: None })?;
         }
         self.scrub_some(blocks_max)?;
-        Ok(self.damage.scrub.lock().is_running())
-    }
-
-    fn say(&self, doing: &str) {
-        let mut scrub = self.damage.scrub.lock();
-        if scrub.doing != doing {
-            scrub.doing = doing.to_owned();
-        }
+        Ok(self.damage.scrub().is_running())
     }
 
     fn scrub_known(&self, from: Pbn) -> Result<u64> {
-        self.say("looking at known bad blocks again");
-        let _pin = self.space.pins.pin();
+        self.damage.scrub().show("looking at known bad blocks again");
+        let _pin = self.space.pin();
         let mut known = self.state.lock().bad.list();
         known.retain(|(pbn, _)| *pbn >= from);
         known.truncate(BAD_PORTION);
         known.iter().try_for_each(|(pbn, record)| self.look_at_bad(*pbn, *record))?;
-        let mut scrub = self.damage.scrub.lock();
         match known.last().filter(|_| known.len() == BAD_PORTION) {
-            Some((last, _)) => scrub.part = ScrubPart::Known(last.plus(1)),
-            None => {
-                (scrub.replicas_from, _) = keys::all_replicas();
-                scrub.part = ScrubPart::Replicas;
-            }
+            Some((last, _)) => self.damage.scrub().enter(ScrubPhase::Known(last.plus(1))),
+            None => self.damage.scrub().enter_replicas(keys::all_replicas().0),
         }
         Ok(known.len() as u64)
     }
 
     fn scrub_replicas(&self) -> Result<u64> {
-        let from = self.damage.scrub.lock().replicas_from.clone();
-        let next = self.drop_stale_replicas(&from)?;
-        let mut scrub = self.damage.scrub.lock();
-        match next {
-            Some(next) => scrub.replicas_from = next,
-            None => scrub.part = ScrubPart::Data,
+        let scrub = self.damage.scrub();
+        match self.drop_stale_replicas(&scrub.replicas_from())? {
+            Some(next) => scrub.go_on_with_replicas(next),
+            None => scrub.enter(ScrubPhase::Data),
         }
         Ok(0)
     }
 
     fn scrub_data(&self, blocks_max: u64) -> Result<u64> {
-        self.say("reading");
-        let from = self.damage.scrub.lock().record.next;
-        let Some((first, end)) = self.next_window(from, blocks_max)? else {
-            self.damage.scrub.lock().part = ScrubPart::Replacements(ShardKey { map: MapId(0), shard: 0 });
+        let scrub = self.damage.scrub();
+        scrub.show("reading");
+        let Some((first, end)) = self.next_window(scrub.next_block(), blocks_max)? else {
+            scrub.enter(ScrubPhase::Replacements(ShardKey { map: MapId(0), shard: 0 }));
             return Ok(0);
         };
         let (read, found) = self.scrub_window(first, end)?;
-        let mut scrub = self.damage.scrub.lock();
-        scrub.record.next = end;
-        scrub.record.blocks += read;
-        scrub.record.found += found;
+        scrub.passed(end, read, found);
         Ok(read)
     }
 
     fn scrub_replacements(&self, from: ShardKey) -> Result<u64> {
-        self.say("moving files away from bad blocks");
+        self.damage.scrub().show("moving files away from bad blocks");
         if self.must_move_to_replacement()?
             && let Some(next) = self.move_to_replacement(from)?
         {
-            self.damage.scrub.lock().part = ScrubPart::Replacements(next);
+            self.damage.scrub().enter(ScrubPhase::Replacements(next));
             return Ok(0);
         }
         self.try_retired()?;
-        {
-            let mut scrub = self.damage.scrub.lock();
-            scrub.record.state = ScrubState::Finished;
-            scrub.record.passes += 1;
-            let ScrubRecord { blocks, found, .. } = scrub.record;
-            log::info!("scrub: {blocks} blocks were read, {found} of them are bad");
-        }
+        let ScrubRecord { blocks, found, .. } = self.damage.scrub().finish();
+        log::info!("scrub finished: {blocks} blocks read, {found} of them are bad");
         self.save_scrub()?;
         Ok(0)
     }
 
-    /// The next stretch of at most `blocks_max` blocks that the table may say something of, from a pbn on. None: the
-    /// data area ends. Parts of the table that were never written are skipped.
+    /// The next run of at most `blocks_max` blocks that the table may have entries for, from a pbn on. None: the data
+    /// area ends. Parts of the table that were never written are skipped.
     fn next_window(&self, from: Pbn, blocks_max: u64) -> Result<Option<(Pbn, Pbn)>> {
         let from = Pbn(from.0.max(1));
-        let data_end = self.state.lock().sums.data.0;
+        let data_end = self.state.lock().totals.data.0;
         let page = page_of(from);
-        let on_disk = self.stored.table.next_data(page * crate::format::page::PAGE_BYTES as u64);
-        let on_disk = on_disk.map_err(|e| Error::io("scanning the block table", e))?;
-        let on_disk = on_disk.map(|at| at / crate::format::page::PAGE_BYTES as u64);
+        let on_disk = self.stored.next_written_page(page)?;
         let in_memory = self.state.lock().table.unwritten_from(page);
         let Some(next) = [on_disk, in_memory].into_iter().flatten().min() else { return Ok(None) };
         let first = from.0.max(next * PAGE_ENTRIES);
@@ -259,10 +177,10 @@ impl Core {
         Ok((first < data_end).then_some((Pbn(first), Pbn(end))))
     }
 
-    /// Reads the live blocks of a window. Gives how many these are, and how many of them are damaged.
+    /// Reads the live blocks of a window. Gives how many there are, and how many of them are damaged.
     fn scrub_window(&self, first: Pbn, end: Pbn) -> Result<(u64, u64)> {
-        // Of the blocks that are live now, none is reused while it is looked at.
-        let _pin = self.space.pins.pin();
+        // No block that is live now is reused while it is looked at.
+        let _pin = self.space.pin();
         let live = self.live_within(first, end)?;
         let (mut suspects, mut read) = (Vec::new(), Vec::with_capacity(live.len()));
         let is_near = |a: &(Pbn, Entry), b: &(Pbn, Entry)| b.0.0 <= a.0.0 + 1 + GAP_BLOCKS_MAX;
@@ -276,8 +194,8 @@ impl Core {
             suspects.extend(self.scrub_run(run, bytes)?);
         }
         if !suspects.is_empty() {
-            // A device that gives nothing any more tells nothing of its blocks.
-            self.read_device(Pbn(0), &mut self.data.pool.take(BLOCK_BYTES))?;
+            // A device that cannot even read its label says nothing about its blocks.
+            self.read_device(Pbn(0), &mut self.data.take_buffer(BLOCK_BYTES))?;
         }
         let mut found = 0;
         for pbn in suspects {
@@ -287,7 +205,7 @@ impl Core {
         Ok((live.len() as u64, found))
     }
 
-    /// Live blocks whose content is in the data area, those known to be bad left out.
+    /// Live blocks whose content is in the data area, without those known to be bad.
     fn live_within(&self, first: Pbn, end: Pbn) -> Result<Vec<(Pbn, Entry)>> {
         let pages = || (page_of(first)..=page_of(Pbn(end.0 - 1))).collect();
         let mut live: Vec<(Pbn, Entry)> = self.with_pages(pages, |state| {
@@ -301,12 +219,12 @@ impl Core {
     /// Reads neighbours and the gaps between them past the read cache, which knows nothing of the medium.
     fn read_whole_run(&self, run: &[(Pbn, Entry)]) -> Option<PooledBuf> {
         let blocks = run[run.len() - 1].0.0 + 1 - run[0].0.0;
-        let mut bytes = self.data.pool.take(blocks as usize * BLOCK_BYTES);
+        let mut bytes = self.data.take_buffer(blocks as usize * BLOCK_BYTES);
         self.read_device(run[0].0, &mut bytes).is_ok().then_some(bytes)
     }
 
-    /// Compares blocks with what the table says of them, and gives those that are otherwise. The others get the
-    /// fingerprints that they have not got yet, so that rot that comes later can be healed, and second copies.
+    /// Compares blocks with their entries, and gives those that differ. The others get missing fingerprints, so that
+    /// later rot can be repaired, and replicas.
     fn scrub_run(&self, run: &[(Pbn, Entry)], bytes: &[u8]) -> Result<Vec<Pbn>> {
         let content = |pbn: Pbn| &bytes[(pbn.0 - run[0].0.0) as usize * BLOCK_BYTES..][..BLOCK_BYTES];
         let blocks: Vec<&[u8]> = run.iter().map(|(pbn, _)| content(*pbn)).collect();
@@ -335,22 +253,16 @@ impl Core {
     }
 
     fn save_scrub_when_due(&self, now: Duration) {
-        let is_due = now.saturating_sub(self.damage.scrub.lock().saved_at) >= SAVE_EVERY;
-        if is_due && let Err(error) = self.save_scrub() {
-            log::debug!("how far the scrub is was not saved: {error}");
+        if self.damage.scrub().is_save_due(now, SAVE_EVERY)
+            && let Err(error) = self.save_scrub()
+        {
+            log::debug!("the scrub's position was not saved: {error}");
         }
     }
 
-    /// Publishes how far the scrub is: durable with the current group, before which no mark of it is lost.
+    /// Publishes how far the scrub is: durable with the current group, and no mark that it set is lost before it.
     pub fn save_scrub(&self) -> Result<()> {
-        let record = {
-            let mut scrub = self.damage.scrub.lock();
-            scrub.saved_at = self.foreground.now();
-            scrub.record
-        };
-        if record.state == ScrubState::Never {
-            return Ok(());
-        }
+        let Some(record) = self.damage.scrub().record_to_save(self.foreground.now()) else { return Ok(()) };
         let mut plan = Plan::default();
         plan.change.put(keys::scrub(), record.encode());
         self.apply_certain(plan)

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use oncefs_dedup::{Pace, PaceMode, PaceRule};
+use oncefs_dedup::{Conditions, Pace, PaceMode, PaceRule, Progress, Turn};
 use serde::{Deserialize, Serialize};
 
 use crate::format::keys::ShardKey;
 use crate::format::rot::{ScrubRecord, ScrubState};
 use crate::settings::values::Settings;
-use crate::{BLOCK_BYTES, Pbn};
+use crate::sync::Mutex;
+use crate::{BLOCK_BYTES, Blocks, Error, Pbn, Result};
 
 /// What can be asked of the scrub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,7 +55,7 @@ pub struct ScrubStatus {
 
 /// Where a pass is beside what its record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScrubPart {
+pub enum ScrubPhase {
     /// Known bad blocks, from this one on.
     Known(Pbn),
     /// Replicas.
@@ -67,39 +68,209 @@ pub enum ScrubPart {
 
 /// The scrub of an open volume.
 pub struct Scrub {
-    pub record: ScrubRecord,
-    pub part: ScrubPart,
-    pub replicas_from: Vec<u8>,
-    pub pace: Pace,
-    pub saved_at: Duration,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    record: ScrubRecord,
+    phase: ScrubPhase,
+    /// From which key the replicas go on.
+    replicas_from: Vec<u8>,
+    pace: Pace,
+    saved_at: Duration,
     /// Until when the time that the pass takes is counted.
-    pub counted_at: Option<Duration>,
-    pub doing: String,
+    counted_at: Option<Duration>,
+    doing: String,
+}
+
+impl Inner {
+    fn is_running(&self) -> bool {
+        self.record.state == ScrubState::Running
+    }
+
+    fn begin(&mut self) {
+        let ScrubRecord { rate, passes, .. } = self.record;
+        self.record = ScrubRecord { state: ScrubState::Running, rate, passes, ..ScrubRecord::default() };
+        self.phase = ScrubPhase::Known(Pbn(0));
+    }
 }
 
 impl Scrub {
     /// No pass is known of.
     pub fn new(settings: &Settings) -> Self {
-        let part = ScrubPart::Known(Pbn(0));
-        let pace = Pace::new(scrub_pace_rule(settings, 0));
-        let record = ScrubRecord::default();
-        let (saved_at, counted_at) = (Duration::ZERO, None);
-        Self { record, part, replicas_from: Vec::new(), pace, saved_at, counted_at, doing: String::new() }
+        Self {
+            inner: Mutex::new(Inner {
+                record: ScrubRecord::default(),
+                phase: ScrubPhase::Known(Pbn(0)),
+                replicas_from: Vec::new(),
+                pace: Pace::new(scrub_pace_rule(settings, 0)),
+                saved_at: Duration::ZERO,
+                counted_at: None,
+                doing: String::new(),
+            }),
+        }
     }
 
+    /// After opening: a pass that was under way goes on where its record says.
+    pub fn restore(&self, record: ScrubRecord, settings: &Settings) {
+        let mut scrub = self.inner.lock();
+        assert_eq!(scrub.record.state, ScrubState::Never, "the scrub is restored once, before it runs");
+        scrub.pace = Pace::new(scrub_pace_rule(settings, record.rate));
+        scrub.record = record;
+        scrub.phase = if record.next.0 > 0 { ScrubPhase::Data } else { ScrubPhase::Known(Pbn(0)) };
+    }
+
+    /// Carries a command out. What does not fit the state of the scrub is refused.
+    pub fn command(&self, command: ScrubCommand, settings: &Settings) -> Result<()> {
+        let mut scrub = self.inner.lock();
+        let state = scrub.record.state;
+        match command {
+            ScrubCommand::Start { rate } => {
+                scrub.record.rate = rate.unwrap_or(scrub.record.rate);
+                let rule = scrub_pace_rule(settings, scrub.record.rate);
+                scrub.pace.set_rule(rule).map_err(|error| Error::Invalid(error.to_string()))?;
+                match state {
+                    ScrubState::Running => {}
+                    ScrubState::Paused => scrub.record.state = ScrubState::Running,
+                    _ => scrub.begin(),
+                }
+            }
+            ScrubCommand::Pause if state == ScrubState::Running => scrub.record.state = ScrubState::Paused,
+            ScrubCommand::Resume if state == ScrubState::Paused => scrub.record.state = ScrubState::Running,
+            ScrubCommand::Stop if matches!(state, ScrubState::Running | ScrubState::Paused) => {
+                scrub.record.state = ScrubState::Stopped;
+            }
+            ScrubCommand::Pause | ScrubCommand::Resume | ScrubCommand::Stop => {
+                return Err(Error::Invalid("no scrub is under way".to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// How far it is, on a volume with `used` blocks in use. The caller adds what is known of bad blocks.
+    pub fn status(&self, used: Blocks) -> ScrubStatus {
+        let scrub = self.inner.lock();
+        let record = scrub.record;
+        let blocks = match record.state {
+            ScrubState::Running | ScrubState::Paused => used.0.saturating_sub(1).max(record.blocks),
+            _ => record.blocks,
+        };
+        let progress = Progress { done: record.blocks, all: blocks, spent: Duration::from_micros(record.spent) };
+        ScrubStatus {
+            state: record.state.name().to_owned(),
+            doing: if scrub.is_running() { scrub.doing.clone() } else { String::new() },
+            blocks_done: record.blocks,
+            blocks,
+            eta_seconds: progress.eta().filter(|_| scrub.is_running()).map(|eta| eta.as_secs()),
+            rate: record.rate,
+            found: record.found,
+            passes: record.passes,
+            ..ScrubStatus::default()
+        }
+    }
+
+    /// Whether a pass is under way and not paused.
     pub fn is_running(&self) -> bool {
-        self.record.state == ScrubState::Running
+        self.inner.lock().is_running()
     }
 
-    pub fn begin(&mut self) {
-        let ScrubRecord { rate, passes, .. } = self.record;
-        self.record = ScrubRecord { state: ScrubState::Running, rate, passes, ..ScrubRecord::default() };
-        self.part = ScrubPart::Known(Pbn(0));
+    /// Tells the pace of requests of programs.
+    pub fn foreground(&self, requests: u64, time: Duration, beside_work: bool) {
+        self.inner.lock().pace.foreground(requests, time, beside_work);
+    }
+
+    /// What the pace allows now. None: no pass is running.
+    pub fn next_turn(&self, conditions: &Conditions) -> Option<Turn> {
+        let mut scrub = self.inner.lock();
+        if !scrub.is_running() {
+            scrub.counted_at = None;
+            return None;
+        }
+        // A pass that waits takes its time too.
+        let counted_at = scrub.counted_at.replace(conditions.now).unwrap_or(conditions.now);
+        assert!(counted_at <= conditions.now, "the clock went back from {counted_at:?} to {:?}", conditions.now);
+        scrub.record.spent += (conditions.now - counted_at).as_micros() as u64;
+        Some(scrub.pace.next(conditions))
+    }
+
+    /// A turn read so many blocks in so much time.
+    pub fn ran(&self, blocks: u64, time: Duration, conditions: &Conditions) {
+        self.inner.lock().pace.ran(blocks, time, conditions);
+    }
+
+    /// What it is doing, or waits for.
+    pub fn show(&self, doing: &str) {
+        let mut scrub = self.inner.lock();
+        if scrub.doing != doing {
+            scrub.doing = doing.to_owned();
+        }
+    }
+
+    /// The phase of the pass.
+    pub fn phase(&self) -> ScrubPhase {
+        self.inner.lock().phase
+    }
+
+    /// The pass is at this phase now.
+    pub fn enter(&self, phase: ScrubPhase) {
+        self.inner.lock().phase = phase;
+    }
+
+    /// The pass begins with the replicas, in the order of their keys.
+    pub fn enter_replicas(&self, from: Vec<u8>) {
+        let mut scrub = self.inner.lock();
+        scrub.replicas_from = from;
+        scrub.phase = ScrubPhase::Replicas;
+    }
+
+    /// The replicas go on from this key.
+    pub fn go_on_with_replicas(&self, from: Vec<u8>) {
+        self.inner.lock().replicas_from = from;
+    }
+
+    /// From which key the replicas go on.
+    pub fn replicas_from(&self) -> Vec<u8> {
+        self.inner.lock().replicas_from.clone()
+    }
+
+    /// Where reading the data area goes on.
+    pub fn next_block(&self) -> Pbn {
+        self.inner.lock().record.next
+    }
+
+    /// The blocks below `end` were read: `read` live ones, of which `found` are bad.
+    pub fn passed(&self, end: Pbn, read: u64, found: u64) {
+        let mut scrub = self.inner.lock();
+        // A pass that was stopped and started meanwhile is at its beginning.
+        assert!(found <= read, "{found} bad blocks of {read} that were read");
+        scrub.record.next = end;
+        scrub.record.blocks += read;
+        scrub.record.found += found;
+    }
+
+    /// The pass is complete. Gives its record.
+    pub fn finish(&self) -> ScrubRecord {
+        let mut scrub = self.inner.lock();
+        scrub.record.state = ScrubState::Finished;
+        scrub.record.passes += 1;
+        scrub.record
+    }
+
+    /// Whether its record was not saved for so long.
+    pub fn is_save_due(&self, now: Duration, every: Duration) -> bool {
+        now.saturating_sub(self.inner.lock().saved_at) >= every
+    }
+
+    /// The record to be saved at `now`. None: there never was a pass.
+    pub fn record_to_save(&self, now: Duration) -> Option<ScrubRecord> {
+        let mut scrub = self.inner.lock();
+        scrub.saved_at = now;
+        Some(scrub.record).filter(|record| record.state != ScrubState::Never)
     }
 }
 
-/// Beside requests it gives way as the worker does; a rate bounds it further.
-pub fn scrub_pace_rule(settings: &Settings, rate: u64) -> PaceRule {
+/// The scrub gives way to requests as the worker does; a rate bounds it further.
+fn scrub_pace_rule(settings: &Settings, rate: u64) -> PaceRule {
     let blocks_per_minute = rate.saturating_mul(60).div_ceil(BLOCK_BYTES as u64).min(1_000_000_000);
     PaceRule { blocks_per_minute, idle_after: settings.idle_after, ..PaceRule::new(PaceMode::Always) }
 }

@@ -1,16 +1,16 @@
 //! The checkpoint record: the last group that is complete in the sorted state and the block table,
 //! and where the next group begins in the log.
 
-use super::record::Sums;
+use super::record::Totals;
 use super::{at, checksum};
 
 const BYTES: usize = 64;
 const SEQUENCE_AT: usize = 0;
 const LOG_AT: usize = 8;
-const SUMS_AT: usize = 16;
+const TOTALS_AT: usize = 16;
 const CHECKSUM_AT: usize = 56;
 const SEED: u64 = 0x6368_6563;
-const _: () = assert!(SUMS_AT + Sums::BYTES == CHECKSUM_AT && CHECKSUM_AT + 8 == BYTES);
+const _: () = assert!(TOTALS_AT + Totals::BYTES == CHECKSUM_AT && CHECKSUM_AT + 8 == BYTES);
 
 /// A finished checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct Checkpoint {
     /// The offset in the log, in bytes, at which the group after it begins.
     pub log_at: u64,
     /// The volume's totals after that group.
-    pub sums: Sums,
+    pub totals: Totals,
 }
 
 impl Checkpoint {
@@ -28,8 +28,8 @@ impl Checkpoint {
     pub fn encode(&self, volume_id: [u8; 16]) -> Vec<u8> {
         let mut bytes = vec![0; BYTES];
         bytes[SEQUENCE_AT..LOG_AT].copy_from_slice(&self.sequence.to_le_bytes());
-        bytes[LOG_AT..SUMS_AT].copy_from_slice(&self.log_at.to_le_bytes());
-        bytes[SUMS_AT..CHECKSUM_AT].copy_from_slice(&self.sums.encode());
+        bytes[LOG_AT..TOTALS_AT].copy_from_slice(&self.log_at.to_le_bytes());
+        bytes[TOTALS_AT..CHECKSUM_AT].copy_from_slice(&self.totals.encode());
         let sum = checksum(&bytes[..CHECKSUM_AT], seed_of(volume_id));
         bytes[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -43,7 +43,7 @@ impl Checkpoint {
         Some(Self {
             sequence: at::u64(bytes, SEQUENCE_AT),
             log_at: at::u64(bytes, LOG_AT),
-            sums: Sums::decode(&bytes[SUMS_AT..CHECKSUM_AT]),
+            totals: Totals::decode(&bytes[TOTALS_AT..CHECKSUM_AT]),
         })
     }
 }
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_checkpoint_has_its_golden_bytes_and_comes_back() {
-        let checkpoint = Checkpoint { sequence: 3, log_at: 8192, sums: Sums::default() };
+        let checkpoint = Checkpoint { sequence: 3, log_at: 8192, totals: Totals::default() };
         let bytes = checkpoint.encode([1; 16]);
         assert_eq!(bytes[..16], [3, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0, 0, 0, 0, 0]);
         assert_eq!(Checkpoint::decode(&bytes, [1; 16]), Some(checkpoint));

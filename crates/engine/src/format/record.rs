@@ -12,29 +12,29 @@ const MAGIC_AT: usize = 8;
 const SEQUENCE_AT: usize = 16;
 const BODY_LEN_AT: usize = 24;
 const LOG_ID_AT: usize = 32;
-const SUMS_AT: usize = 48;
+const TOTALS_AT: usize = 48;
 const PLACES_AT: usize = 88;
 const HEADER_SUM_AT: usize = 92;
 const SEED: u64 = 0x7265_636F;
 const HEADER_SEED: u64 = 0x6865_6164;
-const _: () = assert!(SUMS_AT + Sums::BYTES == PLACES_AT && HEADER_SUM_AT + 4 == HEADER_BYTES);
+const _: () = assert!(TOTALS_AT + Totals::BYTES == PLACES_AT && HEADER_SUM_AT + 4 == HEADER_BYTES);
 
-/// The volume's totals after a group: every commit stores them.
+/// The volume's space in blocks of [`crate::BLOCK_BYTES`]: every commit carries it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sums {
-    /// Size of the data area, in blocks.
+pub struct Totals {
+    /// Size of the data area.
     pub data: Blocks,
-    /// Blocks with a reference, and the label.
+    /// Blocks of the data area that are in use: those with a reference, and the label.
     pub used: Blocks,
-    /// Blocks reserved by fallocate.
+    /// Blocks reserved by fallocate and not written yet; with `used` at most `data`.
     pub reserved: Blocks,
-    /// References from all maps.
+    /// References to blocks from all maps: what the files hold, counted without sharing.
     pub mapped: Blocks,
     /// The next map id to hand out.
     pub next_map: MapId,
 }
 
-impl Sums {
+impl Totals {
     /// Encoded size.
     pub const BYTES: usize = 40;
 
@@ -68,7 +68,7 @@ pub struct Header {
     /// Bytes of operations after the header.
     pub body_len: u64,
     /// The volume's totals after the group.
-    pub sums: Sums,
+    pub totals: Totals,
 }
 
 impl Header {
@@ -88,8 +88,8 @@ pub fn seal(record: &mut [u8], header: &Header, log_id: [u8; 16]) {
     record[MAGIC_AT..SEQUENCE_AT].copy_from_slice(&MAGIC.to_le_bytes());
     record[SEQUENCE_AT..BODY_LEN_AT].copy_from_slice(&header.sequence.to_le_bytes());
     record[BODY_LEN_AT..LOG_ID_AT].copy_from_slice(&header.body_len.to_le_bytes());
-    record[LOG_ID_AT..SUMS_AT].copy_from_slice(&log_id);
-    record[SUMS_AT..SUMS_AT + Sums::BYTES].copy_from_slice(&header.sums.encode());
+    record[LOG_ID_AT..TOTALS_AT].copy_from_slice(&log_id);
+    record[TOTALS_AT..TOTALS_AT + Totals::BYTES].copy_from_slice(&header.totals.encode());
     let end = HEADER_BYTES + header.body_len as usize;
     record[PLACES_AT..HEADER_BYTES].fill(0);
     let places = flipped::places(&record[MAGIC_AT..end]);
@@ -103,13 +103,13 @@ pub fn seal(record: &mut [u8], header: &Header, log_id: [u8; 16]) {
 /// Decodes the header of a record if it looks like one of this log. Does not check the checksum.
 pub fn peek(bytes: &[u8], log_id: [u8; 16]) -> Option<Header> {
     let header = bytes.get(..HEADER_BYTES)?;
-    if at::u64(header, MAGIC_AT) != MAGIC || header[LOG_ID_AT..SUMS_AT] != log_id {
+    if at::u64(header, MAGIC_AT) != MAGIC || header[LOG_ID_AT..TOTALS_AT] != log_id {
         return None;
     }
     Some(Header {
         sequence: at::u64(header, SEQUENCE_AT),
         body_len: at::u64(header, BODY_LEN_AT),
-        sums: Sums::decode(&header[SUMS_AT..]),
+        totals: Totals::decode(&header[TOTALS_AT..]),
     })
 }
 
@@ -155,7 +155,7 @@ pub fn mend_header(bytes: &mut [u8], log_id: [u8; 16], sequence: u64) -> Option<
 fn wrong_bits(header: &[u8], log_id: [u8; 16], sequence: u64) -> u32 {
     let numbers =
         (at::u64(header, MAGIC_AT) ^ MAGIC).count_ones() + (at::u64(header, SEQUENCE_AT) ^ sequence).count_ones();
-    let ids = header[LOG_ID_AT..SUMS_AT].iter().zip(log_id).map(|(found, id)| (found ^ id).count_ones());
+    let ids = header[LOG_ID_AT..TOTALS_AT].iter().zip(log_id).map(|(found, id)| (found ^ id).count_ones());
     numbers + ids.sum::<u32>()
 }
 
@@ -186,11 +186,11 @@ mod tests {
     use super::*;
 
     fn sample() -> Vec<u8> {
-        let sums =
-            Sums { data: Blocks(1), used: Blocks(2), reserved: Blocks(3), mapped: Blocks(4), next_map: MapId(5) };
+        let totals =
+            Totals { data: Blocks(1), used: Blocks(2), reserved: Blocks(3), mapped: Blocks(4), next_map: MapId(5) };
         let mut record = vec![0; 4096];
         record[HEADER_BYTES..HEADER_BYTES + 3].copy_from_slice(b"ops");
-        seal(&mut record, &Header { sequence: 9, body_len: 3, sums }, [1; 16]);
+        seal(&mut record, &Header { sequence: 9, body_len: 3, totals }, [1; 16]);
         record
     }
 
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(record[16..32], [9, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
         let (header, body) = open(&record, [1; 16]).unwrap();
         assert_eq!((header.sequence, body, header.record_bytes()), (9, b"ops".as_slice(), 4096));
-        assert_eq!(header.sums.next_map, MapId(5));
+        assert_eq!(header.totals.next_map, MapId(5));
         assert_eq!(record[PLACES_AT..HEADER_SUM_AT], [0x31, 2, 0, 0]);
         assert_eq!(record[HEADER_SUM_AT..HEADER_BYTES], [9, 2, 101, 185]);
         assert_eq!(record[SUM_AT..MAGIC_AT], [122, 97, 219, 206, 86, 153, 253, 104]);

@@ -1,7 +1,7 @@
 //! Check: every invariant across the engine's structures, as code. Tests, the crash explorer and fsck share it.
 //!
 //! (1) Every block of a map lies in the data area. (2) A block's reference count equals its references from all
-//! maps, and from what else refers to blocks. (3) The sums equal the table and the maps, and no more is promised
+//! maps, and from what else refers to blocks. (3) The totals equal the table and the maps, and no more is promised
 //! than there is. (4) No live block is free in the allocator. (5) When data is read: every live block's content has
 //! the tag that the table says, those known to be bad left out. (6) Every page of the table and every shard can be decoded, and no page is newer
 //! than the log. (7) Every map's id was handed out. (8) Every record of the engine has a key of a known form.
@@ -39,9 +39,9 @@ const PORTION: usize = 1024;
 /// What an audit does just now, and in what unit it says how far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Reading the maps: references seen of those that the sums say.
+    /// Reading the maps: references seen of those that the totals say.
     Maps,
-    /// Reading the block table, and the data where that is asked for: live blocks of those that the sums say.
+    /// Reading the block table, and the data where that is asked for: live blocks of those that the totals say.
     Blocks,
 }
 
@@ -106,14 +106,14 @@ impl Core {
     /// The same, with the phase.
     pub fn audit(&self, read_data: bool, progress: Progress<'_>) -> Result<CheckReport> {
         // What a checkpoint moves would be seen in two places, or in none.
-        let _quiet = self.journal.checkpointing.lock();
+        let _quiet = self.journal.hold_checkpoints();
         self.redo_what_is_whole()?;
         let report = CheckReport::default();
         let mut audit = Audit { core: self, read_data, report, progress, is_in_doubt: false, has_damaged_pages: false };
         let references = audit.maps()?;
         audit.table(references.counts()?)?;
         audit.records()?;
-        audit.sums();
+        audit.totals();
         Ok(audit.report)
     }
 
@@ -165,7 +165,7 @@ impl Core {
         loop {
             // Memory first: a checkpoint in between brings shards from there into the sorted state.
             let in_memory = self.state.lock().shards.keys_from(from, PORTION);
-            let stored = self.stored.kv.scan(&keys::shard(from), &end, PORTION)?;
+            let stored = self.stored.scan(&keys::shard(from), &end, PORTION)?;
             let newest_stored = stored.iter().rev().find_map(|(key, _)| keys::parse_shard(key));
             let bounds = [
                 in_memory.last().copied().filter(|_| in_memory.len() == PORTION),
@@ -220,7 +220,7 @@ impl Core {
         let end = keys::shard(ShardKey { map: MapId(u64::MAX), shard: u64::MAX });
         // Memory first: a checkpoint in between brings shards from there into the sorted state.
         let in_memory = self.state.lock().shards.keys_from(from, limit);
-        let stored = self.stored.kv.scan(&keys::shard(from), &end, limit)?;
+        let stored = self.stored.scan(&keys::shard(from), &end, limit)?;
         let mut found: Vec<ShardKey> = stored.iter().filter_map(|(key, _)| keys::parse_shard(key)).collect();
         let mut last = found.last().copied().filter(|_| stored.len() == limit);
         if in_memory.len() == limit {
@@ -248,7 +248,7 @@ impl Audit<'_> {
     /// (1), (7), and what refers to blocks.
     fn maps(&mut self) -> Result<References> {
         let core = self.core;
-        let sums = core.state.lock().sums;
+        let totals = core.state.lock().totals;
         let next = core.maps.next_id();
         let mut references = References::default();
         let mut before = MapId(0);
@@ -267,10 +267,10 @@ impl Audit<'_> {
                     shard
                         .extents()
                         .iter()
-                        .try_for_each(|extent| self.extent(key, extent, sums.data, &mut references))?;
+                        .try_for_each(|extent| self.extent(key, extent, totals.data, &mut references))?;
                 }
             }
-            (self.progress)(Phase::Maps, self.report.mapped.0, sums.mapped.0);
+            (self.progress)(Phase::Maps, self.report.mapped.0, totals.mapped.0);
             Ok(())
         })?;
         core.references_beside_maps(&mut |run| references.add(run))?;
@@ -311,13 +311,13 @@ impl Audit<'_> {
     }
 
     /// (3). What is damaged may hold what a sum has in addition.
-    fn sums(&mut self) {
-        let sums = self.core.state.lock().sums;
+    fn totals(&mut self) {
+        let totals = self.core.state.lock().totals;
         let label = Blocks(1);
         for (sum, stored, found) in [
-            (Sum::Used, sums.used, self.report.live + label),
-            (Sum::Mapped, sums.mapped, self.report.mapped),
-            (Sum::Reserved, sums.reserved, self.report.reserved),
+            (Sum::Used, totals.used, self.report.live + label),
+            (Sum::Mapped, totals.mapped, self.report.mapped),
+            (Sum::Reserved, totals.reserved, self.report.reserved),
         ] {
             let in_doubt = self.is_in_doubt || self.has_damaged_pages;
             if found > stored || found < stored && !in_doubt {
@@ -325,8 +325,8 @@ impl Audit<'_> {
             }
         }
         let promised = (self.report.live + label + self.report.reserved).0;
-        if promised > sums.data.0 {
-            self.report.note(Fault::Promised { promised, data: sums.data.0 });
+        if promised > totals.data.0 {
+            self.report.note(Fault::Promised { promised, data: totals.data.0 });
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Repair: what an audit finds and what has one right answer is mended, by ordinary commit groups.
 //!
 //! It goes in rounds of an audit and the mends of its lowest rank: references first, then counts, which are right
-//! only when all references are, then sums. Every mend says what is afterwards, by itself and whatever the others
+//! only when all references are, then totals. Every mend says what is afterwards, by itself and whatever the others
 //! do, so a crash in the middle leaves a volume that the next repair goes on with. No content is written, none is
 //! dropped, and what would be a guess stays as it is (`docs/decisions/0013-refuse-rather-than-guess.md`).
 //!
@@ -9,11 +9,10 @@
 
 use std::time::Instant;
 
-use crate::commit::commit_group::GROUP_SHARE_MAX;
 use crate::core::Core;
 use crate::device::buffer::AlignedBuf;
 use crate::format::ops::Op;
-use crate::format::page::{Entry, PAGE_BYTES, Page, page_of};
+use crate::format::page::{Entry, Page, page_of};
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::fsck::check::fault::{Fault, Remedy, Sum};
 use crate::fsck::check::{CheckReport, Progress};
@@ -88,10 +87,10 @@ impl Core {
             let state = self.state.lock();
             (state.group_bytes(), state.dirty_bytes())
         };
-        if dirty > self.journal.dirty_bytes_max {
+        if dirty > self.journal.dirty_bytes_max() {
             return self.checkpoint_what_is_whole();
         }
-        if group > self.journal.log_bytes / GROUP_SHARE_MAX / 2 { self.commit() } else { Ok(()) }
+        if group > self.journal.group_bytes_max() / 2 { self.commit() } else { Ok(()) }
     }
 
     /// A checkpoint; where damage holds it off, what was mended is in the log.
@@ -174,8 +173,7 @@ impl Core {
             Some(block) => self.hasher.tag(&block),
             None => {
                 let mut block = AlignedBuf::new(BLOCK_BYTES);
-                let read = self.data.device.read_at(&mut block, pbn.0 * BLOCK_BYTES as u64);
-                read.map_err(|e| Error::io(format!("reading block {pbn} of the data area"), e))?;
+                self.data.read(pbn, &mut block)?;
                 self.hasher.tag(&block)
             }
         };
@@ -195,10 +193,8 @@ impl Core {
     /// Sectors that cannot be read become empty ones, with what the log says of them. The next round counts their
     /// references.
     fn empty_damaged_sectors(&self, number: u64) -> Result<()> {
-        let mut bytes = [0; PAGE_BYTES];
-        let read = self.stored.table.read_at(&mut bytes, number * PAGE_BYTES as u64);
-        read.map_err(|e| Error::io("reading the block table", e))?;
-        let (page, damaged) = Page::salvage(number, &bytes);
+        let bytes = self.stored.read_raw_pages(number, 1)?;
+        let (page, damaged) = Page::salvage(number, bytes.as_slice().try_into().expect("one page"));
         let mut state = self.state.lock();
         let generation = state.table.generation();
         state.table.admit(number, page, generation);
@@ -217,9 +213,9 @@ impl Core {
         let mut state = self.state.lock();
         state.group.touch(Instant::now());
         match sum {
-            Sum::Used => state.sums.used = found,
-            Sum::Mapped => state.sums.mapped = found,
-            Sum::Reserved => state.sums.reserved = found,
+            Sum::Used => state.totals.used = found,
+            Sum::Mapped => state.totals.mapped = found,
+            Sum::Reserved => state.totals.reserved = found,
         }
     }
 

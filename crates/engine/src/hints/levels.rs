@@ -35,7 +35,7 @@ impl Core {
         self.merge_waiting_hints();
         let (used, sequence) = {
             let state = self.state.lock();
-            (state.sums.used, state.durable_sequence)
+            (state.totals.used, state.durable_sequence)
         };
         self.hints.write_out(used, sequence, &self.stats.counters, |hints| self.worth_of(hints));
     }
@@ -72,7 +72,7 @@ impl Core {
     /// The table's entries of blocks, which come in ascending order; a block beyond the data area has no entry.
     pub fn entries_at(&self, pbns: &[Pbn]) -> Result<HashMap<Pbn, Entry>> {
         assert!(pbns.is_sorted(), "{} blocks to look up are not ascending", pbns.len());
-        let end = self.state.lock().sums.data.0;
+        let end = self.state.lock().totals.data.0;
         let inside = &pbns[..pbns.partition_point(|pbn| pbn.0 < end)];
         let mut entries = HashMap::with_capacity(inside.len());
         for portion in inside.chunk_by(|a, b| page_of(*a) == page_of(*b)) {

@@ -2,8 +2,8 @@
 //! hints were lost. Until it is done some duplicates are missed; nothing else depends on it.
 
 use crate::core::Core;
-use crate::format::page::{PAGE_BYTES, PAGE_ENTRIES, Page};
-use crate::{Error, Pbn, Result, Tag};
+use crate::format::page::{PAGE_ENTRIES, Page};
+use crate::{Pbn, Result, Tag};
 
 /// Pages read in one request.
 const REQUEST_PAGES: u64 = 256;
@@ -11,8 +11,8 @@ const REQUEST_PAGES: u64 = 256;
 impl Core {
     /// After a mount: both levels of the hint store come to name every live block of the sample.
     pub fn fill_hints(&self) -> Result<()> {
-        let is_complete = self.hints.adopt_disk_level(self.journal.opened_at, &self.stats.counters);
-        let used = self.state.lock().sums.used;
+        let is_complete = self.hints.adopt_disk_level(self.journal.opened_at(), &self.stats.counters);
+        let used = self.state.lock().totals.used;
         if is_complete && !self.hints.have_room_for(used) {
             self.hints.coverage().note_complete();
             return Ok(());
@@ -22,7 +22,7 @@ impl Core {
 
     /// Adds a hint for every live block of the table.
     pub fn scan_table(&self) -> Result<()> {
-        let pages_end = self.state.lock().sums.data.0.div_ceil(PAGE_ENTRIES);
+        let pages_end = self.state.lock().totals.data.0.div_ceil(PAGE_ENTRIES);
         self.hints.coverage().begin_scan(pages_end);
         let scanned = self.scan_pages_below(pages_end);
         self.hints.coverage().end_scan(scanned.is_ok() && !self.signals.is_stopped());
@@ -38,12 +38,10 @@ impl Core {
         }
         let mut number = 0;
         while number < pages_end && !self.signals.is_stopped() {
-            let at = number * PAGE_BYTES as u64;
-            let next = self.stored.table.next_data(at).map_err(|e| Error::io("scanning the block table", e))?;
-            let Some(next) = next else { return Ok(()) };
-            number = next / PAGE_BYTES as u64;
+            let Some(next) = self.stored.next_written_page(number)? else { return Ok(()) };
+            number = next;
             let count = REQUEST_PAGES.min(pages_end.saturating_sub(number));
-            let pages = self.read_page_run(number, count as usize)?;
+            let pages = self.stored.read_pages(number, count as usize)?;
             for (number, page) in &pages {
                 self.add_hints_of(*number, page);
             }

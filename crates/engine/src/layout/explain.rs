@@ -6,12 +6,11 @@
 
 mod verdict;
 
-use serde::{Deserialize, Serialize};
-
 use crate::core::Core;
 use crate::format::keys::ShardKey;
 use crate::format::page::Entry;
 use crate::format::shard::{SHARD_BLOCKS, Target};
+use crate::layout::explanation::{Explained, ExplainedRun, What, push_run};
 use crate::layout::referrers::References;
 use crate::worker::visit::{Holders, ascending};
 use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
@@ -19,135 +18,6 @@ use verdict::{Known, verdicts};
 
 /// Shards explained in one portion: 32 MiB of a file without holes.
 const PORTION_SHARDS: usize = 32;
-
-/// A portion of a file, explained. Numbers are plain, as in every report.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Explained {
-    /// The file's map, as in [`crate::Referrer`].
-    pub map: u64,
-    /// Neighbours that fare alike, in the order of the file and without gaps.
-    pub runs: Vec<ExplainedRun>,
-    /// The lbn at which the next portion begins; None: there is nothing but hole behind.
-    pub next: Option<u64>,
-    /// The shortest run that the file shares, in blocks.
-    pub run_blocks_min: u32,
-    /// What set it, or why the file is left alone.
-    pub run_blocks_min_from: String,
-    /// Whether none of its blocks are shared from now on, neither as they are written nor by the worker.
-    #[serde(default)]
-    pub is_left_alone: bool,
-}
-
-/// Blocks that follow each other in the file and of which the same can be said.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExplainedRun {
-    /// The first block's number in the file.
-    pub lbn: u64,
-    /// How many blocks.
-    pub blocks: u64,
-    /// What they are. Each pbn in it is that of the first block; those of the others follow.
-    #[serde(flatten)]
-    pub what: What,
-}
-
-/// What a block of a file is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "what", rename_all = "kebab-case")]
-pub enum What {
-    /// Nothing is stored: it reads as zeros.
-    Hole,
-    /// It reads as zeros, and space is promised to the first write.
-    Reserved,
-    /// Several places refer to the block.
-    Shared {
-        /// The block.
-        pbn: u64,
-        /// References from files, this one included.
-        references: u32,
-    },
-    /// Only this place refers to the block.
-    Own {
-        /// The block.
-        pbn: u64,
-        /// Equal blocks that are known.
-        equal: Equal,
-        /// Whether the worker is still to look at it.
-        waits: bool,
-    },
-    /// The block is known to be damaged.
-    Bad {
-        /// The block.
-        pbn: u64,
-        /// The block that is read in its place; None: reading it fails.
-        home: Option<u64>,
-        /// References from files, this one included.
-        references: u32,
-    },
-    /// It was written or freed while it was looked at.
-    Changed,
-}
-
-/// What is known of blocks equal to one that is not shared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "known", rename_all = "kebab-case")]
-pub enum Equal {
-    /// No hint names an equal block.
-    None,
-    /// The runs with equal blocks are too short to be shared.
-    TooShort {
-        /// The equal block in the longest of them.
-        equal_pbn: u64,
-        /// Its length.
-        longest_blocks: u32,
-    },
-    /// A run with equal blocks is long enough: whoever looks at the block next shares it.
-    LongEnough {
-        /// The equal block in it.
-        equal_pbn: u64,
-    },
-}
-
-impl What {
-    /// The same said of the block `n` blocks further on.
-    pub fn plus(&self, n: u64) -> Self {
-        let mut what = self.clone();
-        match &mut what {
-            Self::Hole | Self::Reserved | Self::Changed => {}
-            Self::Shared { pbn, .. } => *pbn += n,
-            Self::Bad { pbn, home, .. } => {
-                *pbn += n;
-                *home = home.map(|home| home + n);
-            }
-            Self::Own { pbn, equal, .. } => {
-                *pbn += n;
-                match equal {
-                    Equal::None => {}
-                    Equal::TooShort { equal_pbn, .. } | Equal::LongEnough { equal_pbn } => *equal_pbn += n,
-                }
-            }
-        }
-        what
-    }
-
-    /// The block that the map names.
-    pub fn pbn(&self) -> Option<u64> {
-        match self {
-            Self::Hole | Self::Reserved | Self::Changed => None,
-            Self::Shared { pbn, .. } | Self::Own { pbn, .. } | Self::Bad { pbn, .. } => Some(*pbn),
-        }
-    }
-}
-
-/// Adds blocks behind the last run: to it, if the same can be said of them.
-pub fn push_run(runs: &mut Vec<ExplainedRun>, run: ExplainedRun) {
-    match runs.last_mut() {
-        Some(last) if last.lbn + last.blocks == run.lbn && last.what.plus(last.blocks) == run.what => {
-            last.blocks += run.blocks;
-        }
-        _ if run.blocks > 0 => runs.push(run),
-        _ => {}
-    }
-}
 
 /// What a map said at one moment.
 struct Seen {
@@ -174,7 +44,7 @@ impl Core {
     /// The runs of a portion, as a file with this shortest run would have them, and where the next one begins.
     fn explain_with(&self, map: MapId, from: Lbn, run_blocks_min: u32) -> Result<(Vec<ExplainedRun>, Option<u64>)> {
         // No block that is seen is reused, so that it holds what the table says of it.
-        let _pin = self.space.pins.pin();
+        let _pin = self.space.pin();
         let seen = self.look_at_map(map, from, u64::from(run_blocks_min).div_ceil(SHARD_BLOCKS))?;
         let said = self.explain_blocks(map, &seen.blocks, run_blocks_min)?;
         let mut runs = Vec::new();

@@ -105,7 +105,7 @@ impl Core {
     /// See [`crate::Store::layout`].
     pub fn layout(&self, from: LayoutCursor) -> Result<LayoutPortion> {
         // What the table says of a block is then about what a map had there.
-        let _pin = self.space.pins.pin();
+        let _pin = self.space.pin();
         let mut parts = Vec::new();
         let at = from.at.unwrap_or(MapCursor { map: 0, shard: 0 });
         let at = ShardKey { map: MapId(at.map), shard: at.shard };

@@ -2,6 +2,7 @@
 
 pub mod defrag;
 pub mod explain;
+pub mod explanation;
 pub mod fragmentation;
 pub mod portion_size;
 pub mod referrers;

@@ -8,7 +8,7 @@ use crate::core::Core;
 use crate::format::keys::ShardKey;
 use crate::format::page::Entry;
 use crate::format::shard::{SHARD_BLOCKS, Target};
-use crate::layout::explain::{Equal, What};
+use crate::layout::explanation::{Equal, What};
 use crate::{MapId, Pbn, Result};
 
 /// Shards gone through in one portion.
@@ -80,7 +80,7 @@ impl References {
     pub fn what(&self, pbn: Pbn, equal: Equal, waits: bool) -> What {
         match (self.of_files(pbn), self.bad.get(&pbn)) {
             (0, _) => What::Changed,
-            (references, Some(home)) => What::Bad { pbn: pbn.0, home: home.map(|home| home.0), references },
+            (references, Some(at)) => What::Bad { pbn: pbn.0, replacement: at.map(|at| at.0), references },
             (1, None) => What::Own { pbn: pbn.0, equal, waits },
             (references, None) => What::Shared { pbn: pbn.0, references },
         }
@@ -97,7 +97,7 @@ impl Core {
         let mut references = References { entries, bad: HashMap::new(), of_replacements: HashMap::new() };
         for (pbn, record) in self.state.lock().bad.list() {
             references.bad.insert(pbn, record.replacement);
-            record.replacement.into_iter().for_each(|home| *references.of_replacements.entry(home).or_default() += 1);
+            record.replacement.into_iter().for_each(|at| *references.of_replacements.entry(at).or_default() += 1);
         }
         Ok(references)
     }

@@ -73,7 +73,7 @@ impl Core {
     }
 
     fn effective_policy_by(&self, policy: FilePolicy) -> EffectivePolicy {
-        let mount = self.tuning.settings.lock().mount_policy();
+        let mount = self.tuning.with(|settings| settings.mount_policy());
         effective_policy(policy, mount)
     }
 
@@ -129,7 +129,7 @@ impl Core {
 
     /// The reason for the effective policy of a file with this policy: what set its shortest run, or leaves it alone.
     pub fn why_effective(&self, policy: FilePolicy) -> String {
-        let mount = self.tuning.settings.lock().mount_policy();
+        let mount = self.tuning.with(|settings| settings.mount_policy());
         let EffectivePolicy { is_inline, is_later, run_blocks_min, .. } = effective_policy(policy, mount);
         let ranked = || format!("rank {}", policy.rank.number());
         let policy_override = policy.policy_override.map(|policy_override| format!("policy {policy_override}"));

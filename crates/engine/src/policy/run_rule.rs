@@ -91,7 +91,7 @@ impl Core {
     /// A request to the device changed what a seek costs. A fall concerns all files that are not known one by one; at
     /// the first measurement of a mount it is the expectation that was wrong, and what was refused for it is little.
     pub fn seek_cost_changed(&self, change: Change) {
-        if change == Change::Fell && self.tuning.settings.lock().run_blocks_min.is_none() {
+        if change == Change::Fell && self.tuning.with(|settings| settings.run_blocks_min).is_none() {
             self.backlog.requeue(Work::Everything);
         }
     }

@@ -1,7 +1,7 @@
 //! A read's way: map, runs of pbns, memory, one device request per run. No hint store and no
 //! reference count (LRLFS, section I).
 
-use std::sync::atomic::Ordering::{self, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
 use crate::core::Core;
@@ -42,8 +42,8 @@ impl Core {
         let first = at / block;
         let blocks = (at + len as u64).div_ceil(block) - first;
         self.stats.timed(Stage::Read, blocks, || {
-            let mut buffer = self.data.pool.take(blocks as usize * BLOCK_BYTES);
-            let _pin = self.space.pins.pin();
+            let mut buffer = self.data.take_buffer(blocks as usize * BLOCK_BYTES);
+            let _pin = self.space.pin();
             let runs = {
                 let _map = self.maps.lock(map).read();
                 if self.state.lock().is_detached(map) {
@@ -104,7 +104,7 @@ impl Core {
     /// The runs with every bad block replaced by its home. None: there is no bad one. Under the publish lock: the
     /// caller's pin keeps a home that is found there from being reused.
     pub fn around_bad(&self, runs: &[(Target, u64)]) -> Result<Option<Vec<(Target, u64)>>> {
-        if self.damage.bad_known.load(Ordering::Acquire) == 0 {
+        if !self.damage.is_any_bad() {
             return Ok(None);
         }
         let state = self.state.lock();
@@ -130,7 +130,7 @@ impl Core {
     fn read_scattered(&self, reader: MapId, mut parts: Vec<Part<'_>>) -> Result<()> {
         parts.retain_mut(|part| !self.read_whole_from_memory(reader, part.pbn, part.bytes));
         parts.sort_unstable_by_key(|part| part.pbn);
-        let share = parts.len().div_ceil(self.data.reads_at_a_time).max(1);
+        let share = parts.len().div_ceil(self.data.reads_at_a_time()).max(1);
         let all_started = thread::scope(|scope| {
             let mut threads = Vec::new();
             for parts in parts.chunks_mut(share) {
@@ -175,7 +175,7 @@ impl Core {
         let from = group[0].pbn;
         let end = group.iter().map(Part::end).max().unwrap_or(from);
         assert!(end > from && end.0 - from.0 <= SPAN_BLOCKS_MAX, "one request reads blocks {from} to {end}");
-        let mut span = self.data.pool.take((end.0 - from.0) as usize * BLOCK_BYTES);
+        let mut span = self.data.take_buffer((end.0 - from.0) as usize * BLOCK_BYTES);
         self.policy.count_device_read(end.0 - from.0);
         if self.read_device(from, &mut span).is_err() {
             // Of the gaps nobody wants to know.
@@ -294,8 +294,8 @@ impl Core {
     /// Compares what was read with the tags, if that is set, and with the tags of lost content, if there is any.
     /// Gives what `read_stored` gives.
     fn look_over(&self, reader: MapId, first: Pbn, bytes: &mut [u8]) -> Result<bool> {
-        let verifies = self.tuning.verifies_reads.load(Relaxed);
-        if !verifies && self.damage.lost_tags.load(Relaxed) == 0 {
+        let verifies = self.tuning.verifies_reads();
+        if !verifies && !self.damage.is_content_lost() {
             return Ok(true);
         }
         let tags: Vec<Tag> = bytes.chunks_exact(BLOCK_BYTES).map(|block| self.hasher.tag(block)).collect();
@@ -339,11 +339,8 @@ impl Core {
 
     /// Reads blocks from the device as they are.
     pub fn read_device(&self, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
-        let at = pbn.0.checked_mul(BLOCK_BYTES as u64);
-        let at = at.ok_or_else(|| Error::corrupt("a map", format!("block {pbn} lies outside the data area")))?;
         let blocks = (bytes.len() / BLOCK_BYTES) as u64;
-        let changed = self.policy.timed_device_read(blocks, || self.data.device.read_at(bytes, at));
-        let changed = changed.map_err(|e| Error::io(format!("reading block {pbn} of the data area"), e))?;
+        let changed = self.policy.timed_device_read(blocks, || self.data.read(pbn, bytes))?;
         changed.into_iter().for_each(|change| self.seek_cost_changed(change));
         self.stats.counters.data_bytes_read.fetch_add(bytes.len() as u64, Relaxed);
         Ok(())

@@ -1,18 +1,11 @@
 //! How much can still be written: bounded by the data area, by promises to fallocate, and by the host below.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use crate::core::Core;
 use crate::space::allocator::Run;
-use crate::volume::files as volume;
-use crate::{BLOCK_BYTES, Blocks, Error, Pbn, Result, Totals};
+use crate::{Blocks, Error, Pbn, Result, Totals};
 
-/// Kept back from ordinary writes, so that cutting a file on a full volume can store its last block.
+/// Kept back from ordinary writes, so that truncating a file on a full volume can store its last block.
 const KEPT_BACK_BLOCKS: u64 = 256;
-/// Parts of the data area of 128 MiB that are looked at for one free run: each may have to be read from the block table.
-const REGIONS_LOOKED_AT_MAX: usize = 64;
-/// Kept free on the host for the log's followers: block table, record store, their compaction.
-pub const HOST_MARGIN_BYTES: u64 = 64 << 20;
 
 /// By what right blocks are allocated.
 #[derive(Clone, Copy, Debug)]
@@ -29,22 +22,20 @@ pub enum Claim {
 impl Core {
     /// Allocates exactly `blocks` blocks. They are in flight until they are published or given back.
     pub fn allocate(&self, blocks: u64, claim: Claim) -> Result<Vec<Run>> {
-        let others = self.space.blocks_in_flight.fetch_add(blocks, Relaxed);
-        let runs = self.check_claim(blocks, claim, others).and_then(|()| self.allocate_runs(blocks));
-        if runs.is_err() {
-            self.space.blocks_in_flight.fetch_sub(blocks, Relaxed);
-        }
-        runs
+        let others = self.space.count_in_flight(blocks);
+        let mut load = |region| self.load_region(region);
+        let runs = self.check_claim(blocks, claim, others).and_then(|()| self.space.allocate(blocks, &mut load));
+        runs.inspect_err(|_| self.space.landed(blocks))
     }
 
     /// Refuses an ordinary claim that would take what is promised, kept back, or not there. `others` blocks are
     /// in flight already.
     fn check_claim(&self, blocks: u64, claim: Claim, others: u64) -> Result<()> {
         let Claim::Ordinary { from_reserved } = claim else { return Ok(()) };
-        self.take_host_space(blocks)?;
+        self.space.take_host_bytes(blocks)?;
         let (free, reserved) = {
             let state = self.state.lock();
-            (state.sums.data - state.sums.used, state.sums.reserved)
+            (state.totals.data - state.totals.used, state.totals.reserved)
         };
         let untouchable = match from_reserved >= blocks {
             true => 0,
@@ -55,57 +46,34 @@ impl Core {
 
     /// Allocated blocks are published or given back.
     pub fn landed(&self, runs: &[Run]) {
-        self.space.blocks_in_flight.fetch_sub(runs.iter().map(|run| run.blocks).sum(), Relaxed);
+        self.space.landed(runs.iter().map(|run| run.blocks).sum());
     }
 
-    fn allocate_runs(&self, blocks: u64) -> Result<Vec<Run>> {
-        let mut allocator = self.space.allocator.lock();
-        let mut load = |region| self.load_region(region);
-        let mut runs = allocator.allocate(blocks, &mut load)?;
-        let got = |runs: &[Run]| runs.iter().map(|run| run.blocks).sum::<u64>();
-        if got(&runs) < blocks {
-            allocator.distrust_advice();
-            match allocator.allocate(blocks - got(&runs), &mut load) {
-                Ok(more) => runs.extend(more),
-                Err(error) => {
-                    runs.iter().for_each(|run| allocator.release(*run));
-                    return Err(error);
-                }
-            }
-        }
-        if got(&runs) < blocks {
-            runs.iter().for_each(|run| allocator.release(*run));
-            return Err(Error::NoSpace);
-        }
-        Ok(runs)
+    /// Gives back blocks that were allocated and never published.
+    pub fn give_back(&self, runs: &[Run]) {
+        self.landed(runs);
+        self.space.give_back(runs);
     }
 
     /// Allocates one block, far from another one. It is in flight as those of `allocate`.
     pub fn allocate_far(&self, from: Pbn) -> Result<Run> {
-        let others = self.space.blocks_in_flight.fetch_add(1, Relaxed);
-        let placed = self.check_claim(1, Claim::Ordinary { from_reserved: 0 }, others).and_then(|()| {
-            let taken = self.space.allocator.lock().allocate_far(from, &mut |region| self.load_region(region))?;
-            taken.map(|pbn| Run { pbn, blocks: 1 }).ok_or(Error::NoSpace)
-        });
-        placed.inspect_err(|_| {
-            self.space.blocks_in_flight.fetch_sub(1, Relaxed);
-        })
+        let others = self.space.count_in_flight(1);
+        let claimed = self.check_claim(1, Claim::Ordinary { from_reserved: 0 }, others);
+        let placed = claimed.and_then(|()| self.space.allocate_far(from, &mut |region| self.load_region(region)));
+        placed.inspect_err(|_| self.space.landed(1))
     }
 
     /// Allocates blocks that follow each other, for work that can wait; in flight as those of `allocate`. None: there
     /// is no such free run, as far as was looked, or less than `left_min` would be left for others.
     pub fn allocate_contiguous(&self, blocks: u64, left_min: Blocks) -> Result<Option<Run>> {
-        if self.totals().available.0 < blocks + left_min.0 {
+        if self.available().0 < blocks + left_min.0 {
             return Ok(None);
         }
-        let others = self.space.blocks_in_flight.fetch_add(blocks, Relaxed);
+        let others = self.space.count_in_flight(blocks);
         let claimed = self.check_claim(blocks, Claim::Ordinary { from_reserved: 0 }, others);
-        let taken = claimed.and_then(|()| {
-            let mut load = |region| self.load_region(region);
-            self.space.allocator.lock().allocate_run(blocks, REGIONS_LOOKED_AT_MAX, &mut load)
-        });
+        let taken = claimed.and_then(|()| self.space.allocate_run(blocks, &mut |region| self.load_region(region)));
         if !matches!(taken, Ok(Some(_))) {
-            self.space.blocks_in_flight.fetch_sub(blocks, Relaxed);
+            self.space.landed(blocks);
         }
         match taken {
             Err(Error::NoSpace) => Ok(None),
@@ -113,45 +81,23 @@ impl Core {
         }
     }
 
-    fn take_host_space(&self, blocks: u64) -> Result<()> {
-        let bytes = blocks * BLOCK_BYTES as u64;
-        let enough = |left: u64| left.checked_sub(bytes).filter(|left| *left >= HOST_MARGIN_BYTES);
-        match self.space.host_bytes.fetch_update(Relaxed, Relaxed, enough) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Error::NoSpace),
-        }
-    }
-
-    /// Asks the host how much it can still take.
-    pub fn look_up_host(&self) {
-        if let Some(bytes) = self.space.host.as_deref().and_then(volume::host_bytes) {
-            self.space.host_bytes.store(bytes, Relaxed);
-        }
-    }
-
-    /// Whether the host is so full that what it has left is for what programs ask for.
-    pub fn is_host_short(&self) -> bool {
-        self.space.host_bytes.load(Relaxed) < 2 * HOST_MARGIN_BYTES
-    }
-
-    /// The volume's sums, and what can still be written.
+    /// The volume's totals now.
     pub fn totals(&self) -> Totals {
-        let sums = self.state.lock().sums;
-        let free = (sums.data - sums.used).0.saturating_sub(sums.reserved.0 + KEPT_BACK_BLOCKS);
-        let host = self.space.host_bytes.load(Relaxed).saturating_sub(HOST_MARGIN_BYTES) / BLOCK_BYTES as u64;
-        Totals {
-            data: sums.data,
-            used: sums.used,
-            reserved: sums.reserved,
-            mapped: sums.mapped,
-            available: Blocks(free.min(host)),
-        }
+        self.state.lock().totals
+    }
+
+    /// Unique blocks that can still be written: bounded by the data area, by what is promised, and by the host.
+    pub fn available(&self) -> Blocks {
+        let totals = self.totals();
+        let kept = totals.reserved.0 + KEPT_BACK_BLOCKS;
+        let free = (totals.data - totals.used).0.saturating_sub(kept);
+        Blocks(free.min(self.space.host_blocks_left()))
     }
 
     /// See [`crate::Store::make_room`].
     pub fn make_room(&self) -> Result<bool> {
         let (before, _) = self.reusable();
-        if self.is_host_short() {
+        if self.space.is_host_short() {
             while self.punch_some() {}
         }
         let waits_for_trim = !self.state.lock().wait_for_trim.is_empty();
@@ -161,7 +107,7 @@ impl Core {
             self.commit()?
         }
         self.release_waiting();
-        self.look_up_host();
+        self.space.look_up_host();
         let (now, is_coming) = self.reusable();
         Ok(now > before || is_coming || self.signals.is_reclaiming())
     }
@@ -171,6 +117,6 @@ impl Core {
         let state = self.state.lock();
         let waiting = state.waiting.iter().flat_map(|waiting| &waiting.runs);
         let pending = waiting.chain(&state.group.freed).chain(&state.wait_for_trim).map(|run| run.blocks).sum::<u64>();
-        ((state.sums.data - state.sums.used).0.saturating_sub(pending), pending > 0)
+        ((state.totals.data - state.totals.used).0.saturating_sub(pending), pending > 0)
     }
 }

@@ -25,7 +25,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// First pbn behind the run.
+    /// First pbn after the run.
     pub fn end(&self) -> Pbn {
         self.pbn.plus(self.blocks)
     }
@@ -55,6 +55,7 @@ impl Bitmap {
         let was_free = self.words[word] & bit == 0;
         self.words[word] |= bit;
         self.free -= u64::from(was_free);
+        debug_assert!(self.free <= REGION_BLOCKS, "{} of {REGION_BLOCKS} blocks are free", self.free);
         was_free
     }
 
@@ -67,6 +68,7 @@ impl Bitmap {
         let was_taken = self.words[word] & bit != 0;
         self.words[word] &= !bit;
         self.free += u64::from(was_taken);
+        debug_assert!(self.free <= REGION_BLOCKS, "{} of {REGION_BLOCKS} blocks are free", self.free);
         was_taken
     }
 
@@ -283,7 +285,7 @@ impl Allocator {
         Some((0..self.regions.len()).map(|region| self.free_in(region) as u16).collect())
     }
 
-    /// Forgets advice that may be too low: with free blocks left by the sums, a refused request tries again.
+    /// Forgets advice that may be too low: with free blocks left by the totals, a refused request tries again.
     pub fn distrust_advice(&mut self) {
         for region in &mut self.regions {
             if let Region::Unknown { free } = region {
@@ -304,6 +306,7 @@ impl Allocator {
     /// so that nobody writes there while a hole is punched.
     pub fn take_free_within(&mut self, run: Run, run_blocks_min: u64, load: LoadRegion<'_>) -> Result<Vec<Run>> {
         let region = (run.pbn.0 / REGION_BLOCKS) as usize;
+        assert!(region < self.regions.len(), "{run:?} lies in region {region} of {}", self.regions.len());
         let first = region as u64 * REGION_BLOCKS;
         self.make_known(region, load)?;
         let Region::Known(bitmap) = &mut self.regions[region] else { return Ok(Vec::new()) };

@@ -1,30 +1,33 @@
-//! The data area as a part of an open volume: its device, and what has to reach it before a commit.
+//! The data area as a part of an open volume: its device, its buffers, and what must reach it before a commit.
 
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::device::Device;
-use crate::device::buffer::BufferPool;
-use crate::sync::{AtomicBool, Mutex, RwLock};
+use crate::device::buffer::{BufferPool, PooledBuf};
+use crate::space::allocator::Run;
+use crate::sync::{AtomicBool, Mutex, RwLock, RwLockReadGuard};
+use crate::volume::health::Health;
+use crate::{BLOCK_BYTES, Blocks, Error, Pbn, Result};
 
 /// The device that holds blocks, with the buffers for its requests.
 pub struct DataArea {
-    /// The device.
-    pub device: Arc<dyn Device>,
-    /// Buffers for direct I/O.
-    pub pool: Arc<BufferPool>,
+    device: Arc<dyn Device>,
+    pool: Arc<BufferPool>,
     /// Whether the device was written since its last flush began.
-    pub is_dirty: AtomicBool,
-    /// Held while the device is flushed: who finds nothing to flush waits for the flush under way.
-    pub flushing: Mutex<()>,
+    is_dirty: AtomicBool,
+    /// Held during a flush, so that a caller with nothing to flush waits for the flush under way.
+    flushing: Mutex<()>,
     /// Held shared while staged blocks are on their way to the device, so that a commit can wait for them.
-    pub write_outs: RwLock<()>,
-    /// Requests to the device at a time for one scattered read.
-    pub reads_at_a_time: usize,
+    write_outs: RwLock<()>,
+    reads_at_a_time: usize,
 }
 
 impl DataArea {
     /// A device, with `buffers_max` buffers of 1 MiB kept for reuse.
     pub fn new(device: Arc<dyn Device>, buffers_max: usize, reads_at_a_time: usize) -> Self {
+        assert!(reads_at_a_time > 0, "a scattered read needs at least one request at a time");
         Self {
             device,
             pool: Arc::new(BufferPool::keeping(buffers_max)),
@@ -33,5 +36,85 @@ impl DataArea {
             write_outs: RwLock::new(()),
             reads_at_a_time,
         }
+    }
+
+    /// A buffer of `bytes` bytes for direct I/O. It returns to the pool when it is dropped.
+    pub fn take_buffer(&self, bytes: usize) -> PooledBuf {
+        let buffer = self.pool.take(bytes);
+        debug_assert_eq!(buffer.len(), bytes, "the pool gave another length");
+        buffer
+    }
+
+    /// How many requests of one scattered read run at a time.
+    pub fn reads_at_a_time(&self) -> usize {
+        self.reads_at_a_time
+    }
+
+    /// Reads consecutive blocks from `pbn` on, as they are.
+    pub fn read(&self, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
+        debug_assert!(bytes.len().is_multiple_of(BLOCK_BYTES), "{} bytes are not whole blocks", bytes.len());
+        let at = pbn.0.checked_mul(BLOCK_BYTES as u64);
+        let at = at.ok_or_else(|| Error::corrupt("a map", format!("block {pbn} lies outside the data area")))?;
+        let read = self.device.read_at(bytes, at);
+        read.map_err(|e| Error::io(format!("reading block {pbn} of the data area"), e))
+    }
+
+    /// As [`DataArea::read`], for blocks that are known to lie in the data area; the error is the device's own.
+    pub fn try_read(&self, pbn: Pbn, bytes: &mut [u8]) -> io::Result<()> {
+        assert!(pbn.0 <= u64::MAX / BLOCK_BYTES as u64, "block {pbn} lies outside any data area");
+        self.device.read_at(bytes, pbn.0 * BLOCK_BYTES as u64)
+    }
+
+    /// Writes consecutive blocks from `pbn` on. The next flush covers them.
+    pub fn write(&self, pbn: Pbn, bytes: &[u8]) -> Result<()> {
+        if pbn == Pbn(0) {
+            return Err(Error::corrupt("a record", "it gives block 0, the label, to be written over"));
+        }
+        debug_assert!(bytes.len().is_multiple_of(BLOCK_BYTES), "{} bytes are not whole blocks", bytes.len());
+        let written = self.device.write_at(bytes, pbn.0 * BLOCK_BYTES as u64);
+        written.map_err(|e| Error::io("writing to the data area", e))?;
+        // Set after the write: a flush that began before its end may not cover it.
+        self.is_dirty.store(true, Relaxed);
+        Ok(())
+    }
+
+    /// Gives the space of free blocks back to the host.
+    pub fn punch(&self, run: Run) -> io::Result<()> {
+        assert!(run.pbn > Pbn(0) && run.blocks > 0, "a hole of {} blocks at block {}", run.blocks, run.pbn);
+        self.device.punch(run.pbn.0 * BLOCK_BYTES as u64, run.blocks * BLOCK_BYTES as u64)
+    }
+
+    /// Enlarges the device to hold `data` blocks.
+    pub fn grow(&self, data: Blocks) -> Result<()> {
+        self.device.grow(data.bytes()).map_err(|e| Error::io("enlarging the data area", e))
+    }
+
+    /// Whether something was written that no flush covers yet.
+    pub fn is_dirty(&self) -> bool {
+        self.is_dirty.load(Relaxed)
+    }
+
+    /// Makes everything written before this call durable. True: a flush was needed.
+    ///
+    /// A failure is the volume's: the host reports it once, so a caller that waited for this flush would be told that
+    /// all is well.
+    pub fn flush_if_dirty(&self, health: &Health) -> Result<bool> {
+        let _one = self.flushing.lock();
+        health.usable()?;
+        if !self.is_dirty.swap(false, Relaxed) {
+            return Ok(false);
+        }
+        let flushed = self.device.flush().map_err(|e| Error::io("flushing the data area", e));
+        flushed.inspect_err(|error| health.fail(error)).map(|()| true)
+    }
+
+    /// Announces that staged blocks are about to be taken and written. A commit waits until the guard is dropped.
+    pub fn begin_write_out(&self) -> RwLockReadGuard<'_, ()> {
+        self.write_outs.read()
+    }
+
+    /// Waits until every write-out that has begun has ended.
+    pub fn wait_for_write_outs(&self) {
+        drop(self.write_outs.write());
     }
 }

@@ -4,5 +4,7 @@ pub mod allocate;
 pub mod allocator;
 pub mod data_area;
 pub mod free_space;
+pub mod pieces;
 pub mod punch;
 pub mod reclaim;
+pub mod region;

@@ -1,7 +1,7 @@
 //! Everything that a publication changes, behind the one publish lock.
 //!
 //! Invariants: (1) a block's count equals the references from all maps and from the records of bad blocks and second
-//! copies; (2) `sums` equal the table and the
+//! copies; (2) `totals` equal the table and the
 //! maps; (3) a block whose count is zero is free, or waits in the group's `freed` or in `waiting`;
 //! (4) what is applied here is in the group's operations, in the same order.
 
@@ -14,7 +14,7 @@ use crate::damage::bad_blocks::BadBlocks;
 use crate::format::keys::{self, ShardKey};
 use crate::format::ops::Op;
 use crate::format::page::{COPIED, COUNT_MAX, Entry, page_of};
-use crate::format::record::Sums;
+use crate::format::record::Totals;
 use crate::format::rot::BadRecord;
 use crate::format::shard::{Shard, Target};
 use crate::space::allocator::Run;
@@ -39,7 +39,7 @@ pub struct StoredBlock {
 
 /// A further reference to a stored block.
 #[derive(Clone, Copy, Debug)]
-pub struct Take {
+pub struct Incref {
     /// The block.
     pub pbn: Pbn,
     /// What it must still hold.
@@ -63,9 +63,9 @@ pub struct Plan {
     /// New blocks, each with its first reference.
     pub stores: Vec<StoredBlock>,
     /// Further references, also to blocks in `stores`.
-    pub takes: Vec<Take>,
-    /// References that go, after `takes`.
-    pub releases: Vec<Run>,
+    pub increfs: Vec<Incref>,
+    /// References that go, after `increfs`.
+    pub decrefs: Vec<Run>,
     /// Fingerprints that were computed for stored blocks.
     pub fingerprints: Vec<(Pbn, Fingerprint)>,
     /// The map that changes, and how, for the log.
@@ -85,13 +85,13 @@ pub struct Plan {
     /// A new size of the data area.
     pub grow_to: Option<Blocks>,
     /// Blocks that must still serve for this content, else nothing is published.
-    pub expected: Vec<Take>,
+    pub expected: Vec<Incref>,
     /// References that records take, which are not mapped.
-    pub held: Vec<Take>,
+    pub record_increfs: Vec<Incref>,
     /// New blocks whose first reference is a record's.
-    pub held_stores: Vec<StoredBlock>,
+    pub record_stores: Vec<StoredBlock>,
     /// References that records release.
-    pub let_go: Vec<Pbn>,
+    pub record_decrefs: Vec<Pbn>,
     /// New flags of blocks, of which none is freed by this plan unless they are 0.
     pub flags: Vec<(Pbn, u8)>,
     /// What is known of bad blocks from now on; None: they are not bad any more.
@@ -104,15 +104,15 @@ impl Plan {
     /// Pages of the block table that must be in memory.
     pub fn pages(&self) -> BTreeSet<u64> {
         let stores = self.stores.iter().map(|store| page_of(store.pbn));
-        let takes = self.takes.iter().map(|take| page_of(take.pbn));
+        let increfs = self.increfs.iter().map(|incref| page_of(incref.pbn));
         let fingerprints = self.fingerprints.iter().map(|(pbn, _)| page_of(*pbn));
-        let releases = self.releases.iter().flat_map(|run| page_of(run.pbn)..=page_of(Pbn(run.end().0 - 1)));
-        let of_records = self.expected.iter().chain(&self.held).map(|take| page_of(take.pbn));
-        let held_stores = self.held_stores.iter().map(|store| page_of(store.pbn));
+        let decrefs = self.decrefs.iter().flat_map(|run| page_of(run.pbn)..=page_of(Pbn(run.end().0 - 1)));
+        let of_records = self.expected.iter().chain(&self.record_increfs).map(|incref| page_of(incref.pbn));
+        let record_stores = self.record_stores.iter().map(|store| page_of(store.pbn));
         let flags = self.flags.iter().map(|(pbn, _)| page_of(*pbn));
-        let let_go = self.let_go.iter().map(|pbn| page_of(*pbn));
-        let maps = stores.chain(takes).chain(fingerprints).chain(releases);
-        maps.chain(of_records).chain(held_stores).chain(flags).chain(let_go).collect()
+        let record_decrefs = self.record_decrefs.iter().map(|pbn| page_of(*pbn));
+        let maps = stores.chain(increfs).chain(fingerprints).chain(decrefs);
+        maps.chain(of_records).chain(record_stores).chain(flags).chain(record_decrefs).collect()
     }
 }
 
@@ -140,8 +140,8 @@ pub struct State {
     pub table: Table,
     /// The current group.
     pub group: Group,
-    /// The volume's sums.
-    pub sums: Sums,
+    /// The volume's totals.
+    pub totals: Totals,
     /// Freed blocks of durable groups.
     pub waiting: VecDeque<Waiting>,
     /// Freed blocks whose data rides in a log record that is not trimmed yet.
@@ -152,7 +152,7 @@ pub struct State {
     pub durable_sequence: u64,
     /// Blocks known to be bad.
     pub bad: BadBlocks,
-    /// Freed blocks that had a second copy, which is to be dropped.
+    /// Freed blocks that had a replica, which is to be dropped.
     pub orphaned: Vec<Pbn>,
     detached: HashSet<MapId>,
     detached_done: VecDeque<MapId>,
@@ -160,13 +160,13 @@ pub struct State {
 
 impl State {
     /// A state with nothing published since `durable_sequence`.
-    pub fn new(table: Table, shards: Shards, sums: Sums, durable_sequence: u64) -> Self {
+    pub fn new(table: Table, shards: Shards, totals: Totals, durable_sequence: u64) -> Self {
         Self {
             records: Records::default(),
             shards,
             table,
             group: Group::default(),
-            sums,
+            totals,
             waiting: VecDeque::new(),
             wait_for_trim: Vec::new(),
             logged: HashSet::new(),
@@ -198,40 +198,40 @@ impl State {
         self.detached.insert(map);
     }
 
-    /// The takes that the table does not agree with (any more): freed meanwhile, other content, bad, a second copy,
+    /// The increfs that the table does not agree with (any more): freed meanwhile, other content, bad, a replica,
     /// or at the largest count. All pages of the plan are in memory.
     pub fn refused(&mut self, plan: &Plan) -> Vec<Pbn> {
         let mut refused = Vec::new();
         let stored: HashSet<Pbn> = plan.stores.iter().map(|store| store.pbn).collect();
-        for take in &plan.takes {
-            if stored.contains(&take.pbn) {
+        for incref in &plan.increfs {
+            if stored.contains(&incref.pbn) {
                 continue;
             }
-            let entry = self.table.entry(take.pbn).expect("the plan's pages are in memory");
+            let entry = self.table.entry(incref.pbn).expect("the plan's pages are in memory");
             let room = COUNT_MAX - entry.count;
-            if !entry.serves(take.tag) || (room as usize) < plan.takes.len() {
-                refused.push(take.pbn);
+            if !entry.serves(incref.tag) || (room as usize) < plan.increfs.len() {
+                refused.push(incref.pbn);
             }
         }
-        for take in &plan.expected {
-            let entry = self.table.entry(take.pbn).expect("the plan's pages are in memory");
-            if !entry.serves(take.tag) {
-                refused.push(take.pbn);
+        for incref in &plan.expected {
+            let entry = self.table.entry(incref.pbn).expect("the plan's pages are in memory");
+            if !entry.serves(incref.tag) {
+                refused.push(incref.pbn);
             }
         }
-        for take in &plan.held {
-            let entry = self.table.entry(take.pbn).expect("the plan's pages are in memory");
-            if entry.count == 0 || entry.tag != take.tag || entry.count > COUNT_MAX - 2 {
-                refused.push(take.pbn);
+        for incref in &plan.record_increfs {
+            let entry = self.table.entry(incref.pbn).expect("the plan's pages are in memory");
+            if entry.count == 0 || entry.tag != incref.tag || entry.count > COUNT_MAX - 2 {
+                refused.push(incref.pbn);
             }
         }
         refused
     }
 
-    /// Why a plan cannot be applied: damage let the maps that it gives blocks back for, the table and the sums
+    /// Why a plan cannot be applied: damage let the maps that it gives blocks back for, the table and the totals
     /// contradict each other. All pages of the plan are in memory.
     pub fn contradiction(&mut self, plan: &Plan) -> Option<String> {
-        let mut released: Vec<Pbn> = plan.releases.iter().flat_map(|run| run.pbns()).collect();
+        let mut released: Vec<Pbn> = plan.decrefs.iter().flat_map(|run| run.pbns()).collect();
         released.sort_unstable();
         if released.first() == Some(&Pbn(0)) {
             return Some("a map gives back the label".to_owned());
@@ -244,30 +244,30 @@ impl State {
             }
             freed += u64::from(count == same.len());
         }
-        let sums = self.sums;
-        let is_enough = sums.mapped.0 >= released.len() as u64 && sums.used.0 > freed;
-        if is_enough && sums.reserved.0.checked_add_signed(plan.reserved_delta).is_some() {
+        let totals = self.totals;
+        let is_enough = totals.mapped.0 >= released.len() as u64 && totals.used.0 > freed;
+        if is_enough && totals.reserved.0.checked_add_signed(plan.reserved_delta).is_some() {
             return None;
         }
-        Some(format!("a map gives back {freed} blocks, and the sums do not have them: {sums:?}"))
+        Some(format!("a map gives back {freed} blocks, and the totals do not have them: {totals:?}"))
     }
 
-    /// Applies a plan whose pages are in memory, that nothing contradicts and whose takes are not refused. Gives the blocks whose
+    /// Applies a plan whose pages are in memory, that nothing contradicts and whose increfs are not refused. Gives the blocks whose
     /// last reference went, with their tags.
     pub fn apply(&mut self, plan: Plan, now: Instant) -> Vec<(Tag, Pbn)> {
         self.group.touch(now);
-        for store in plan.stores.iter().chain(&plan.held_stores) {
+        for store in plan.stores.iter().chain(&plan.record_stores) {
             self.store(store);
         }
         let mut counts = CountRun::default();
-        for take in plan.takes.iter().chain(&plan.held) {
-            let count = self.table.edit(page_of(take.pbn)).count(take.pbn);
-            assert!(count > 0 && count < COUNT_MAX, "take of {} with count {count}", take.pbn);
-            self.table.edit(page_of(take.pbn)).set_count(take.pbn, count + 1);
-            counts.add(take.pbn, count + 1, &mut self.group);
+        for incref in plan.increfs.iter().chain(&plan.record_increfs) {
+            let count = self.table.edit(page_of(incref.pbn)).count(incref.pbn);
+            assert!(count > 0 && count < COUNT_MAX, "incref of block {} with {count} references", incref.pbn);
+            self.table.edit(page_of(incref.pbn)).set_count(incref.pbn, count + 1);
+            counts.add(incref.pbn, count + 1, &mut self.group);
         }
         counts.end(&mut self.group);
-        self.sums.mapped += Blocks((plan.stores.len() + plan.takes.len()) as u64);
+        self.totals.mapped += Blocks((plan.stores.len() + plan.increfs.len()) as u64);
         for (pbn, fingerprint) in &plan.fingerprints {
             self.set_fingerprint(*pbn, *fingerprint);
         }
@@ -277,16 +277,16 @@ impl State {
         }
         self.publish_bad(&plan.bad);
         self.publish_maps(&plan);
-        let let_go: Vec<Run> = plan.let_go.iter().map(|pbn| Run { pbn: *pbn, blocks: 1 }).collect();
-        let mut freed = self.release(&plan.releases);
-        freed.extend(self.release(&let_go));
-        self.sums.mapped = self.sums.mapped - Blocks(plan.releases.iter().map(|run| run.blocks).sum());
+        let record_decrefs: Vec<Run> = plan.record_decrefs.iter().map(|pbn| Run { pbn: *pbn, blocks: 1 }).collect();
+        let mut freed = self.release(&plan.decrefs);
+        freed.extend(self.release(&record_decrefs));
+        self.totals.mapped = self.totals.mapped - Blocks(plan.decrefs.iter().map(|run| run.blocks).sum());
         self.group.staged.extend_from_slice(&plan.staged);
-        self.sums.reserved = Blocks(signed_sum(self.sums.reserved.0, plan.reserved_delta));
+        self.totals.reserved = Blocks(signed_sum(self.totals.reserved.0, plan.reserved_delta));
         for (key, value) in plan.change.puts {
             self.records.put(key, value);
         }
-        self.sums.data = self.sums.data.max(plan.grow_to.unwrap_or_default());
+        self.totals.data = self.totals.data.max(plan.grow_to.unwrap_or_default());
         self.table.shrink();
         freed
     }
@@ -296,7 +296,7 @@ impl State {
         assert_eq!(page.count(store.pbn), 0, "block {} is placed over a live one", store.pbn);
         let entry = Entry { tag: store.tag, fingerprint: store.fingerprint, count: 1, flags: 0 };
         page.set(store.pbn, &entry);
-        self.sums.used += Blocks(1);
+        self.totals.used += Blocks(1);
         self.group.push(&Op::Store { pbn: store.pbn, tag: store.tag, fingerprint: store.fingerprint });
     }
 
@@ -356,7 +356,7 @@ impl State {
             }
         }
         counts.end(&mut self.group);
-        self.sums.used = self.sums.used - Blocks(freed.len() as u64);
+        self.totals.used = self.totals.used - Blocks(freed.len() as u64);
         freed
     }
 

@@ -12,7 +12,7 @@ impl Core {
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         match self.state.lock().records.get(key) {
             Some(value) => Ok(value),
-            None => self.stored.kv.get(key),
+            None => self.stored.get(key),
         }
     }
 
@@ -26,7 +26,7 @@ impl Core {
                 let state = self.state.lock();
                 (state.records.range(&from, to, portion), state.records.generation())
             };
-            let older = self.stored.kv.scan(&from, to, portion)?;
+            let older = self.stored.scan(&from, to, portion)?;
             if self.state.lock().records.generation() != generation {
                 continue;
             }

@@ -3,22 +3,137 @@
 use std::sync::Arc;
 
 use crate::device::Device;
-use crate::kv::Kv;
+use crate::format::keys::{self, ShardKey};
+use crate::format::page::{PAGE_BYTES, Page};
+use crate::format::shard::Shard;
+use crate::kv::{Kv, KvMemory, Put};
 use crate::sync::RwLock;
+use crate::{Error, Result};
+
+/// Pages read in one request at most.
+const REQUEST_PAGES: usize = 256;
 
 /// The stores that checkpoints write.
 pub struct Stored {
-    /// The block table.
-    pub table: Arc<dyn Device>,
+    table: Arc<dyn Device>,
     /// Held shared to read table pages, alone to write some, so that none is read half written.
-    pub table_io: RwLock<()>,
+    table_io: RwLock<()>,
     /// Names, inodes, maps and records, by key.
-    pub kv: Arc<dyn Kv>,
+    kv: Arc<dyn Kv>,
 }
 
 impl Stored {
     /// The stores of a volume.
     pub fn new(table: Arc<dyn Device>, kv: Arc<dyn Kv>) -> Self {
         Self { table, table_io: RwLock::new(()), kv }
+    }
+
+    /// Reads and checks `count` consecutive pages of the block table.
+    pub fn read_pages(&self, first: u64, count: usize) -> Result<Vec<(u64, Page)>> {
+        let bytes = self.read_raw_pages(first, count)?;
+        let chunks = bytes.chunks_exact(PAGE_BYTES).zip(first..);
+        chunks
+            .map(|(chunk, number)| {
+                let chunk: &[u8; PAGE_BYTES] = chunk.try_into().expect("chunks of a page");
+                Page::from_disk(number, chunk).map(|page| (number, page)).map_err(|sector| {
+                    Error::corrupt(
+                        format!("sector {sector} of page {number} of the block table"),
+                        "its checksum does not match",
+                    )
+                })
+            })
+            .collect()
+    }
+
+    /// Reads and checks pages, neighbours in one request.
+    pub fn read_each_page(&self, numbers: &[u64]) -> Result<Vec<(u64, Page)>> {
+        let mut pages = Vec::with_capacity(numbers.len());
+        let mut rest = numbers;
+        while let Some((&first, _)) = rest.split_first() {
+            let neighbours = rest.iter().zip(first..).take_while(|(number, expected)| **number == *expected).count();
+            let count = neighbours.min(REQUEST_PAGES);
+            pages.extend(self.read_pages(first, count)?);
+            rest = &rest[count..];
+        }
+        assert_eq!(pages.len(), numbers.len(), "pages read, and asked for");
+        Ok(pages)
+    }
+
+    /// Reads `count` consecutive pages as they are.
+    pub fn read_raw_pages(&self, first: u64, count: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; count * PAGE_BYTES];
+        let at = first.checked_mul(PAGE_BYTES as u64);
+        let at = at.ok_or_else(|| Error::corrupt("a map", format!("it names blocks of table page {first}")))?;
+        let _whole = self.table_io.read();
+        self.table.read_at(&mut bytes, at).map_err(|e| Error::io("reading the block table", e))?;
+        Ok(bytes)
+    }
+
+    /// Writes consecutive pages of the block table. A flush makes them durable.
+    pub fn write_pages(&self, first: u64, bytes: &[u8]) -> Result<()> {
+        assert!(bytes.len().is_multiple_of(PAGE_BYTES), "{} bytes are not whole pages", bytes.len());
+        let _alone = self.table_io.write();
+        self.table.write_at(bytes, first * PAGE_BYTES as u64).map_err(|e| Error::io("writing the block table", e))
+    }
+
+    /// Makes a page a hole, which reads as zeros. False: the host cannot.
+    pub fn punch_page(&self, number: u64) -> bool {
+        let _alone = self.table_io.write();
+        self.table.punch(number * PAGE_BYTES as u64, PAGE_BYTES as u64).is_ok()
+    }
+
+    /// Makes everything written to the block table durable.
+    pub fn flush_pages(&self) -> Result<()> {
+        self.table.flush().map_err(|e| Error::io("flushing the block table", e))
+    }
+
+    /// The first page from `number` on that may have been written; None: the rest of the table is zeros.
+    pub fn next_written_page(&self, number: u64) -> Result<Option<u64>> {
+        let found = self.table.next_data(number * PAGE_BYTES as u64);
+        let found = found.map_err(|e| Error::io("scanning the block table", e))?;
+        Ok(found.map(|at| at / PAGE_BYTES as u64))
+    }
+
+    /// Enlarges the block table to `bytes` bytes.
+    pub fn grow_table(&self, bytes: u64) -> Result<()> {
+        assert!(bytes.is_multiple_of(PAGE_BYTES as u64), "a table of {bytes} bytes has no whole pages");
+        self.table.grow(bytes).map_err(|e| Error::io("enlarging the block table", e))
+    }
+
+    /// A record of the sorted state.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.kv.get(key)
+    }
+
+    /// Records with `from <= key < to`, in order, at most `limit`.
+    pub fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let found = self.kv.scan(from, to, limit)?;
+        assert!(found.len() <= limit, "{} records, at most {limit} were asked for", found.len());
+        Ok(found)
+    }
+
+    /// The shard of a map as the last checkpoint left it; an empty one if there is no record.
+    pub fn read_shard(&self, key: ShardKey) -> Result<Shard> {
+        match self.kv.get(&keys::shard(key))? {
+            None => Ok(Shard::default()),
+            Some(value) => Shard::decode(key, &value).ok_or_else(|| {
+                Error::corrupt(format!("shard {} of map {}", key.shard, key.map.0), "its checksum does not match")
+            }),
+        }
+    }
+
+    /// Applies a batch of records as a whole. A flush makes it durable.
+    pub fn write_records(&self, batch: Vec<Put>) -> Result<()> {
+        self.kv.write(batch)
+    }
+
+    /// Makes every record written durable.
+    pub fn flush_records(&self) -> Result<()> {
+        self.kv.flush()
+    }
+
+    /// What the sorted state holds in memory.
+    pub fn records_in_memory(&self) -> KvMemory {
+        self.kv.memory()
     }
 }

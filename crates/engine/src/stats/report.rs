@@ -1,4 +1,4 @@
-//! What `oncefs stats` shows: sums, stages, caches and counters put together.
+//! What `oncefs stats` shows: totals, stages, caches and counters put together.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,10 +18,10 @@ impl Core {
         };
         let (bytes, bytes_max) = self.backlog.size();
         let skipped = CacheReport { bytes, bytes_max, ..CacheReport::default() };
-        let totals = self.totals();
+        let (totals, available) = (self.totals(), self.available());
         let staged = self.staging.bytes();
         let state = self.state.lock();
-        let kv = self.stored.kv.memory();
+        let kv = self.stored.records_in_memory();
         let records = CacheReport { bytes: kv.bytes, bytes_max: kv.bytes_max, hits: kv.hits, misses: kv.misses };
         let looked_up = self.stats.stage(Stage::Lookup).blocks.load(Relaxed);
         let found = self.stats.counters.blocks_shared.load(Relaxed).min(looked_up);
@@ -38,7 +38,7 @@ impl Core {
                 ("used_bytes".to_owned(), totals.used.bytes()),
                 ("reserved_bytes".to_owned(), totals.reserved.bytes()),
                 ("mapped_bytes".to_owned(), totals.mapped.bytes()),
-                ("available_bytes".to_owned(), totals.available.bytes()),
+                ("available_bytes".to_owned(), available.bytes()),
                 ("staged_bytes".to_owned(), staged),
                 ("bad_bytes".to_owned(), (state.bad.len() * BLOCK_BYTES) as u64),
             ]),

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use oncefs_dedup::{Eviction, Sample, Skipped};
 
-use crate::commit::commit_group::GROUP_SHARE_MAX;
+use crate::commit::journal::GROUP_SHARE_MAX;
 use crate::core::Core;
 use crate::format::keys;
 use crate::tests::fixture::{Devices, LOG_BYTES, Random, one_level, two_levels};
@@ -88,7 +88,7 @@ impl Run {
     fn make_room(&mut self) {
         let waiting: u64 =
             self.core.state.lock().waiting.iter().flat_map(|waiting| &waiting.runs).map(|run| run.blocks).sum();
-        if self.core.totals().available.0 < 8_000 + waiting {
+        if self.core.available().0 < 8_000 + waiting {
             while self.core.signals.is_reclaiming() {
                 self.background();
             }
@@ -441,8 +441,8 @@ fn cutting_a_file_works_where_the_host_is_full_and_others_write() {
     let mut run = Run::new(5);
     let data = run.content(1 << 20);
     run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
-    run.core.space.host_bytes.store(0, std::sync::atomic::Ordering::Relaxed);
-    run.core.space.blocks_in_flight.store(DATA.0, std::sync::atomic::Ordering::Relaxed);
+    run.core.space.set_host_bytes(0);
+    run.core.space.count_in_flight(DATA.0);
     let unique: Vec<u8> = (0..(4 * BLOCK_BYTES / 8) as u64).flat_map(|n| (n * n + 77).to_le_bytes()).collect();
     assert!(matches!(run.core.write(MapId(2), 0, &unique, |_, _| ()), Err(Error::NoSpace)));
     let last =

@@ -235,7 +235,7 @@ fn a_volume_that_is_full_or_has_no_long_free_run_is_left_as_it_is() {
     let taken = core.allocate(totals.data.0 - totals.used.0, Claim::MustSucceed).unwrap();
     core.landed(&taken);
     let pbns = taken.iter().flat_map(|run| run.pbns()).step_by(2);
-    pbns.for_each(|pbn| core.space.allocator.lock().release(crate::space::allocator::Run { pbn, blocks: 1 }));
+    pbns.for_each(|pbn| core.space.give_back(&[crate::space::allocator::Run { pbn, blocks: 1 }]));
     let outcome = stitched.defrag(&all_of_it(64));
     assert_eq!((outcome.blocks_moved, outcome.extents_after), (0, outcome.extents_before), "{outcome:?}");
     assert_eq!(outcome.left.for_room, outcome.extents_before - 1);
@@ -246,11 +246,11 @@ fn a_volume_that_is_full_or_has_no_long_free_run_is_left_as_it_is() {
 fn the_last_space_is_left_for_others() {
     let stitched = Stitched::new(Blocks(6_400), 2_000, 3);
     let core = &stitched.core;
-    let filler = core.totals().available.0 - 500;
+    let filler = core.available().0 - 500;
     core.write(MapId(200), 0, &unique(filler as usize, 77), |_, _| ()).unwrap();
     let outcome = stitched.defrag(&all_of_it(64));
     assert!(outcome.left.for_room > 0, "{outcome:?}");
-    assert!(core.totals().available >= Blocks(6_400 / 64), "{:?} after {outcome:?}", core.totals());
+    assert!(core.available() >= Blocks(6_400 / 64), "{:?} after {outcome:?}", core.totals());
     core.write(MapId(201), 0, &unique(90, 78), |_, _| ()).unwrap();
     stitched.assert_intact(core);
 }
@@ -298,7 +298,8 @@ fn a_read_only_volume_and_a_deleted_file_are_refused() {
     assert!(matches!(stitched.core.defrag(MapId(1), &all_of_it(8)), Err(Error::MapDetached)));
     stitched.core.checkpoint().unwrap();
     let options = OpenOptions { read_only: true, ..OpenOptions::new(2 << 20) };
-    let core = crate::volume::open::recover(stitched.devices.medium(), &options, one_level()).unwrap();
+    let core = crate::volume::open::recover(stitched.devices.medium(), &options, one_level(), crate::Driver::default())
+        .unwrap();
     assert!(matches!(core.defrag(STITCHED, &all_of_it(8)), Err(Error::ReadOnly(_))));
     assert!(extents(&core, STITCHED) > 10, "looking is allowed");
 }

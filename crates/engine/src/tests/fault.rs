@@ -18,7 +18,7 @@ use crate::kv::{FaultyKv, RECORDS};
 use crate::settings::values::Settings;
 use crate::tests::fixture::{Devices, Random, two_levels};
 use crate::volume::open::recover;
-use crate::{BLOCK_BYTES, BackgroundStep, Blocks, Change, Error, Lbn, MapId, Medium, OpenOptions, Result};
+use crate::{BLOCK_BYTES, BackgroundStep, Blocks, Change, Driver, Error, Lbn, MapId, Medium, OpenOptions, Result};
 
 const DATA: Blocks = Blocks(3_000);
 const GROWN: Blocks = Blocks(3_500);
@@ -175,5 +175,5 @@ fn faulty_medium(devices: &Devices, faults: &Arc<Faults>) -> Medium {
 }
 
 fn try_open(devices: &Devices, medium: Medium) -> Result<Core> {
-    recover(medium, &OpenOptions::new(2 << 20), devices.settings.clone())
+    recover(medium, &OpenOptions::new(2 << 20), devices.settings.clone(), Driver::default())
 }

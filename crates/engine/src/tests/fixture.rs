@@ -8,12 +8,13 @@ use crate::core::Core;
 use crate::device::{Device, MemoryDevice};
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
-use crate::format::record::Sums;
+use crate::format::record::Totals;
 use crate::kv::{Kv, MemoryKv};
 use crate::settings::values::Settings;
 use crate::volume::ballast::Ballast;
 use crate::volume::files::table_bytes;
-use crate::volume::open::{Medium, recover};
+use crate::volume::medium::{Driver, Medium};
+use crate::volume::open::recover;
 use crate::{Blocks, MapId, OpenOptions, Profile, Store};
 
 /// Each opening reads all of it, so thousands of schedules get a smaller one.
@@ -64,8 +65,8 @@ impl Devices {
             settings,
         };
         Store::format_on(&devices.medium(), data).unwrap();
-        let sums = Sums { data, used: Blocks(1), next_map: FIRST_MAP, ..Sums::default() };
-        let checkpoint = Checkpoint { sequence: 0, log_at: 0, sums };
+        let totals = Totals { data, used: Blocks(1), next_map: FIRST_MAP, ..Totals::default() };
+        let checkpoint = Checkpoint { sequence: 0, log_at: 0, totals };
         devices.kv.write(vec![(keys::checkpoint(), Some(checkpoint.encode(devices.medium().volume_id)))]).unwrap();
         devices.kv.flush().unwrap();
         devices
@@ -120,6 +121,6 @@ impl Devices {
     }
 
     pub fn open_medium(&self, medium: Medium) -> Core {
-        recover(medium, &OpenOptions::new(MEMORY_BYTES), self.settings.clone()).unwrap()
+        recover(medium, &OpenOptions::new(MEMORY_BYTES), self.settings.clone(), Driver::default()).unwrap()
     }
 }

@@ -206,9 +206,9 @@ fn a_block_that_rides_in_the_log_is_not_handed_out_before_its_record_is_trimmed(
     }
     core.commit().unwrap();
     // The freed block is the only one that could be handed out.
-    let sums = core.state.lock().sums;
+    let totals = core.state.lock().totals;
     let mut load = |region| core.load_region(region);
-    let taken = core.space.allocator.lock().allocate((sums.data - sums.used).0, &mut load).unwrap();
+    let taken = core.space.allocate((totals.data - totals.used).0, &mut load).unwrap();
     delete(&core, 1);
     let (new, writer, is_written) = (unique(1, 3), core.clone(), Arc::new(AtomicU64::new(0)));
     let (content, counter) = (new.clone(), is_written.clone());
@@ -225,7 +225,7 @@ fn a_block_that_rides_in_the_log_is_not_handed_out_before_its_record_is_trimmed(
         assert_survives(&devices, MapId(3), &new);
     }
     core.write(MapId(4), 0, &new, |_, _| ()).expect("when its record is trimmed, the block is free");
-    taken.into_iter().for_each(|run| core.space.allocator.lock().release(run));
+    core.space.give_back(&taken);
     assert_clean(&core);
 }
 
@@ -324,7 +324,7 @@ fn a_file_that_is_deleted_while_it_is_laid_out_again_gives_all_its_blocks_back()
         });
         assert!(matches!(outcome, Err(crate::Error::MapDetached)), "{outcome:?}");
         assert_eq!(core.totals().used, Blocks(1 + 3 * SCATTERED as u64));
-        assert_eq!(core.space.blocks_in_flight.load(Relaxed), 0);
+        assert_eq!(core.space.blocks_in_flight(), 0);
         assert!(*core.read(MapId(3), 0, 2 * SCATTERED * BLOCK_BYTES).unwrap() == *unique(2 * SCATTERED, 8));
         assert_clean(&core);
     }

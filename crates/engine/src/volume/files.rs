@@ -12,12 +12,12 @@ use crate::device::buffer::AlignedBuf;
 use crate::device::{Device, FileDevice};
 use crate::format::checkpoint::Checkpoint;
 use crate::format::page::{PAGE_BYTES, PAGE_ENTRIES, Page};
-use crate::format::record::Sums;
+use crate::format::record::Totals;
 use crate::format::superblock::Superblock;
 use crate::format::{keys, label};
 use crate::kv::{Kv, RocksKv};
 use crate::volume::ballast::Ballast;
-use crate::volume::open::Medium;
+use crate::volume::medium::Medium;
 use crate::volume::ownership;
 use crate::{BLOCK_BYTES, Blocks, DataPlace, Error, MapId, Result, VolumeSpec};
 
@@ -119,8 +119,8 @@ pub fn make_on(medium: &Medium, data: Blocks) -> Result<()> {
 }
 
 fn write_first_checkpoint(kv: &dyn Kv, data: Blocks, volume_id: [u8; 16]) -> Result<()> {
-    let sums = Sums { data, used: Blocks(1), next_map: MapId(1), ..Sums::default() };
-    kv.write(vec![(keys::checkpoint(), Some(Checkpoint { sequence: 0, log_at: 0, sums }.encode(volume_id)))])?;
+    let totals = Totals { data, used: Blocks(1), next_map: MapId(1), ..Totals::default() };
+    kv.write(vec![(keys::checkpoint(), Some(Checkpoint { sequence: 0, log_at: 0, totals }.encode(volume_id)))])?;
     kv.flush()
 }
 
@@ -325,13 +325,13 @@ fn check_label(data: &dyn Device, volume_id: [u8; 16]) -> Result<()> {
     }
 }
 
-/// Refuses sums that contradict each other, and parts that are shorter than they say.
-pub fn check_sizes(data: &dyn Device, table: &dyn Device, sums: &Sums) -> Result<()> {
-    let taken = sums.used.0.checked_add(sums.reserved.0);
-    if sums.data.0 > DATA_BLOCKS_MAX || taken.is_none_or(|taken| taken > sums.data.0) {
-        return Err(Error::corrupt("the volume's sums", format!("they contradict each other: {sums:?}")));
+/// Refuses totals that contradict each other, and parts that are shorter than they say.
+pub fn check_sizes(data: &dyn Device, table: &dyn Device, totals: &Totals) -> Result<()> {
+    let taken = totals.used.0.checked_add(totals.reserved.0);
+    if totals.data.0 > DATA_BLOCKS_MAX || taken.is_none_or(|taken| taken > totals.data.0) {
+        return Err(Error::corrupt("the volume's totals", format!("they contradict each other: {totals:?}")));
     }
-    let parts = [("the data area", data, sums.data.bytes()), ("the block table", table, table_bytes(sums.data))];
+    let parts = [("the data area", data, totals.data.bytes()), ("the block table", table, table_bytes(totals.data))];
     for (what, device, expected) in parts {
         let found = device.len().map_err(|e| Error::io(format!("looking at {what}"), e))?;
         if found < expected {

@@ -3,6 +3,7 @@
 pub mod ballast;
 pub mod files;
 pub mod health;
+pub mod medium;
 pub mod open;
 pub mod ownership;
 pub mod recover;

@@ -1,28 +1,23 @@
 //! How an open volume is put together from its parts.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
+use crate::commit::journal::JournalBounds;
 use crate::commit::log::Log;
 use crate::core::{Core, Parts};
-use crate::device::{Device, MemoryDevice};
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
 use crate::hints::disk;
-use crate::kv::{Kv, MemoryKv};
 use crate::settings::values::Settings;
 use crate::space::allocator::Allocator;
 use crate::state::published::State;
 use crate::state::shards::Shards;
 use crate::state::staging::Staging;
 use crate::state::table::Table;
-use crate::volume::ballast::Ballast;
+use crate::volume::medium::{Driver, Medium};
 use crate::volume::{files as volume, recover};
 use crate::worker::backlog_file;
-use crate::worker::load::DeviceLoad;
 use crate::worker::surroundings::Surroundings;
 use crate::write::hash::Hasher;
-use crate::{Blocks, Error, OpenOptions, Profile, Result};
+use crate::{Error, OpenOptions, Profile, Result};
 
 /// How the memory that hints and skipped blocks leave is divided, in parts of 10.
 pub struct Budget {
@@ -66,87 +61,34 @@ pub fn settings_of(options: &OpenOptions, own: Profile) -> Result<Settings> {
     Ok(settings)
 }
 
-/// The devices and the sorted state of a volume, wherever they are.
-pub struct Medium {
-    /// The data area.
-    pub data: Arc<dyn Device>,
-    /// The block table.
-    pub table: Arc<dyn Device>,
-    /// The log.
-    pub log: Arc<dyn Device>,
-    /// Size of the log.
-    pub log_bytes: u64,
-    /// The sorted state.
-    pub kv: Arc<dyn Kv>,
-    /// Space set aside on the host.
-    pub ballast: Ballast,
-    /// The volume's directory, if the data area takes its space from the host file system.
-    pub host: Option<PathBuf>,
-    /// The volume's secret.
-    pub secret: [u8; 32],
-    /// The volume.
-    pub volume_id: [u8; 16],
-    /// The file of hints; None where nothing may be written.
-    pub hints: Option<Arc<dyn Device>>,
-    /// The file of skipped blocks; None where nothing may be written.
-    pub skipped: Option<Arc<dyn Device>>,
-    /// How busy the host's device is, if that can be seen.
-    pub device_load: Option<DeviceLoad>,
-}
-
-/// Size of the log of a volume in memory: that of the smallest volume on disk.
-const MEMORY_LOG_BYTES: u64 = 4 << 20;
-
-impl Medium {
-    /// A medium in memory for a volume of `data` blocks (the label included), for examples and tests: sparse devices
-    /// of zeros with a fixed secret. It needs [`crate::Store::format_on`] before it is opened, and is gone when dropped.
-    pub fn in_memory(data: Blocks) -> Self {
-        let device = |bytes| -> Arc<dyn Device> { Arc::new(MemoryDevice::new(bytes)) };
-        Self {
-            data: device(data.bytes()),
-            table: device(volume::table_bytes(data)),
-            log: device(MEMORY_LOG_BYTES),
-            log_bytes: MEMORY_LOG_BYTES,
-            kv: Arc::new(MemoryKv::default()),
-            ballast: Ballast::none(),
-            host: None,
-            secret: [0; 32],
-            volume_id: [0; 16],
-            hints: Some(device(0)),
-            skipped: Some(device(0)),
-            device_load: None,
-        }
-    }
-}
-
 /// Recovers the last commit of a volume. No thread runs yet.
-pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings) -> Result<Core> {
+pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings, driver: Driver) -> Result<Core> {
     let checkpoint = medium.kv.get(&keys::checkpoint())?;
     let checkpoint = checkpoint.as_deref().and_then(|bytes| Checkpoint::decode(bytes, medium.volume_id));
     let checkpoint = checkpoint
         .ok_or_else(|| Error::corrupt("the checkpoint record", "it is missing, damaged or that of another volume"))?;
-    let Checkpoint { sequence, log_at, sums } = checkpoint;
+    let Checkpoint { sequence, log_at, totals } = checkpoint;
     let mut settings = settings;
-    settings.follow_data(sums.data);
+    settings.follow_data(totals.data);
     let (log, records) = Log::open(medium.log, Hasher::log_id(&medium.secret), medium.log_bytes, sequence, log_at)?;
     let budget = Budget::of(options.memory_bytes_max, &settings);
-    let mut state = State::new(Table::new(budget.table), Shards::new(budget.shards), sums, sequence);
+    let mut state = State::new(Table::new(budget.table), Shards::new(budget.shards), totals, sequence);
     let staging = Staging::default();
     let found = recover::replay(&mut state, &staging, &records)?;
-    settings.follow_data(state.sums.data);
-    volume::check_sizes(&*medium.data, &*medium.table, &state.sums)?;
+    settings.follow_data(state.totals.data);
+    volume::check_sizes(&*medium.data, &*medium.table, &state.totals)?;
     volume::check_table(&*medium.table, medium.volume_id, sequence..=state.durable_sequence)?;
     let (from, to) = keys::all_advice();
     let advice = medium.kv.scan(&from, &to, usize::MAX)?;
     let advice: Vec<u16> = advice.iter().flat_map(|(_, value)| keys::parse_advice(value)).collect();
     let is_fresh = state.durable_sequence == 0;
     let disk_hints = medium.hints.filter(|_| settings.disk_level);
-    let disk_hints = disk_hints.and_then(|device| disk::open(device, medium.volume_id, state.sums.data));
+    let disk_hints = disk_hints.and_then(|device| disk::open(device, medium.volume_id, state.totals.data));
     let skipped = medium.skipped.filter(|_| settings.skipped_bytes > 0);
     let (skipped_file, newest) = skipped.map_or((None, None), |device| backlog_file::open(device, medium.volume_id));
     let core = Core::new(Parts {
         volume_id: medium.volume_id,
-        allocator: Allocator::new(state.sums.data, &advice),
+        allocator: Allocator::new(state.totals.data, &advice),
         state,
         staging,
         data: medium.data,
@@ -159,7 +101,8 @@ pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings) -> Res
         read_cache_bytes_max: budget.read_cache,
         policy_bytes_max: budget.policies,
         read_pattern_bytes_max: budget.read_patterns,
-        dirty_bytes_max: budget.dirty,
+        journal_bounds: JournalBounds { dirty_bytes_max: budget.dirty, gated_shards_max: driver.gated_shards_max },
+        committer: driver.committer,
         buffers_max: budget.buffers,
         reads_at_a_time: budget.reads_at_a_time,
         settings,

@@ -31,7 +31,7 @@ pub fn replay(state: &mut State, staging: &Staging, records: &[Recovered]) -> Re
         let mut ops = OpReader::new(&record.ops);
         for op in ops.by_ref() {
             let blocks = blocks_of(&op);
-            if !blocks.is_empty() && (blocks.start == 0 || blocks.end > record.header.sums.data.0) {
+            if !blocks.is_empty() && (blocks.start == 0 || blocks.end > record.header.totals.data.0) {
                 return Err(Error::corrupt(
                     format!("group {sequence} in the log"),
                     format!("{op:?} lies outside the data area"),
@@ -45,7 +45,7 @@ pub fn replay(state: &mut State, staging: &Staging, records: &[Recovered]) -> Re
                 "its checksum matches but its operations do not",
             ));
         }
-        state.sums = record.header.sums;
+        state.totals = record.header.totals;
         state.durable_sequence = sequence;
     }
     state.records.end_group();

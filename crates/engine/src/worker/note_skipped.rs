@@ -21,11 +21,11 @@ impl Core {
 
     /// Takes in what an earlier mount left. `fresh`: nothing was ever written to the volume.
     pub fn restore_backlog(&self, newest: Option<Checkpoint>, is_fresh: bool) {
-        if self.tuning.settings.lock().skipped_bytes == 0 {
+        if self.tuning.with(|settings| settings.skipped_bytes) == 0 {
             return;
         }
         let is_whole =
-            newest.as_ref().is_some_and(|newest| newest.clean_at == self.journal.opened_at && newest.clean_at > 0);
+            newest.as_ref().is_some_and(|newest| newest.clean_at == self.journal.opened_at() && newest.clean_at > 0);
         self.backlog.restore(newest.into_iter().flat_map(|newest| newest.records));
         if !is_whole && !is_fresh {
             // After what is listed: a full pass finds what the crash lost.

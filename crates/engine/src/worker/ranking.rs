@@ -14,9 +14,19 @@ impl Store {
         self.core.worker.rank_by(turn);
     }
 
+    /// Whether files are ranked by their use.
+    pub fn ranks_files(&self) -> bool {
+        self.core.tuning.ranks_files()
+    }
+
+    /// How far the clock of ranks is ahead of the machine's, in seconds.
+    pub fn rank_clock_offset_seconds(&self) -> i64 {
+        self.core.tuning.rank_clock_offset_seconds()
+    }
+
     /// The rule by which files are ranked.
     pub fn rank_rule(&self) -> RankRule {
-        self.core.tuning.settings.lock().rank_rule
+        self.core.tuning.with(|settings| settings.rank_rule)
     }
 
     /// As [`Store::publish`], for a few records of background work: not counted as a request of a program, and it does not
@@ -34,7 +44,7 @@ impl Core {
     /// One turn of the ranker. None: nothing is due, or there is no ranker. Nothing is due on a host that is almost full:
     /// the ranker writes records for each file of the volume, and one for which there is no room ends the mount.
     pub fn rank(&self) -> Result<Option<u64>> {
-        let may_work = !self.signals.is_stopped() && !self.is_host_short();
+        let may_work = !self.signals.is_stopped() && !self.space.is_host_short();
         let Some(turn) = self.worker.rank_turn().filter(|_| may_work) else { return Ok(None) };
         self.health.usable()?;
         self.wait_for_background_room();
@@ -45,10 +55,8 @@ impl Core {
 #[cfg(test)]
 #[cfg(not(feature = "schedules"))]
 mod tests {
-    use std::sync::atomic::Ordering::Relaxed;
-
     use crate::Blocks;
-    use crate::space::allocate::HOST_MARGIN_BYTES;
+    use crate::space::free_space::HOST_MARGIN_BYTES;
     use crate::tests::fixture::{Devices, one_level};
 
     #[test]
@@ -57,7 +65,7 @@ mod tests {
         assert_eq!(core.rank().unwrap(), None, "nobody ranks");
         assert!(core.worker.rank_by(Box::new(|| Ok(Some(3)))));
         for (host_bytes, blocks) in [(u64::MAX, Some(3)), (2 * HOST_MARGIN_BYTES - 1, None), (1 << 40, Some(3))] {
-            core.space.host_bytes.store(host_bytes, Relaxed);
+            core.space.set_host_bytes(host_bytes);
             assert_eq!(core.rank().unwrap(), blocks, "{host_bytes} bytes left");
         }
     }

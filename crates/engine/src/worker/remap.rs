@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::core::Core;
 use crate::format::keys::ShardKey;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
-use crate::state::published::{Plan, Take};
+use crate::state::published::{Incref, Plan};
 use crate::worker::visit::Remap;
 use crate::write::map_edit::MapEdit;
 use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
@@ -83,7 +83,7 @@ impl Core {
         let fingerprints: BTreeMap<_, _> = unchanged.iter().filter_map(fingerprint).collect();
         let takes: Vec<(Tag, Pbn)> = unchanged.iter().map(|remap| (remap.visit.entry.tag, remap.target.0)).collect();
         let mut plan = edit.into_plan();
-        plan.takes = takes.iter().map(|(tag, pbn)| Take { pbn: *pbn, tag: *tag }).collect();
+        plan.increfs = takes.iter().map(|(tag, pbn)| Incref { pbn: *pbn, tag: *tag }).collect();
         plan.fingerprints = fingerprints.into_iter().collect();
         Ok((plan, takes))
     }

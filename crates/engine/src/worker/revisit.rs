@@ -35,7 +35,7 @@ impl Core {
         self.health.usable()?;
         let began = std::time::Instant::now();
         // From here on no block that is seen is reused, so that it holds what the table says of it.
-        let _pin = self.space.pins.pin();
+        let _pin = self.space.pin();
         if self.sweep_for_full_pass() {
             return Ok(Some(0));
         }
@@ -242,7 +242,7 @@ impl Core {
     fn compare(&self, run: &[Remap], confirmed: &mut Vec<Remap>) -> Result<()> {
         assert!(run.len() <= COMPARED_BLOCKS_MAX, "{} blocks compared, at most {COMPARED_BLOCKS_MAX}", run.len());
         let bytes = run.len() * BLOCK_BYTES;
-        let (mut copies, mut targets) = (self.data.pool.take(bytes), self.data.pool.take(bytes));
+        let (mut copies, mut targets) = (self.data.take_buffer(bytes), self.data.take_buffer(bytes));
         self.read_run(run[0].visit.pbn, &mut copies)?;
         self.read_targets(run[0].target.0, &mut targets)?;
         self.stats.counters.blocks_compared.fetch_add(run.len() as u64, Relaxed);

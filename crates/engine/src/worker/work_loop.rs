@@ -127,25 +127,25 @@ impl Core {
 
     /// How long it is until the worker's hours begin. None: they are on.
     fn opens_in(&self) -> Option<Duration> {
-        self.tuning.settings.lock().schedule.opens_in(local_time::week_minute())
+        self.tuning.with(|settings| settings.schedule.opens_in(local_time::week_minute()))
     }
 
     /// The conditions of all background work.
     fn conditions(&self) -> Conditions {
-        let energy_rule = energy_rule(&self.tuning.settings.lock());
+        let energy_rule = self.tuning.with(energy_rule);
         self.worker.conditions(self.foreground.now(), self.foreground.last(), energy_rule)
     }
 
     /// Reads load and supply, at most once a second, and sets the bound of in-line work by them.
     fn observe_machine(&self) {
-        let settings = self.tuning.settings.lock().clone();
+        let settings = self.tuning.settings();
         if let Some(limit) = self.worker.observe_machine(self.foreground.now(), &settings) {
             self.inline.set_limit(limit);
         }
     }
 
     fn checkpoint_backlog_when_due(&self) {
-        let every = self.tuning.settings.lock().skipped_checkpoint;
+        let every = self.tuning.with(|settings| settings.skipped_checkpoint);
         if self.worker.take_checkpoint_due(self.foreground.now(), every) && self.backlog.is_on() {
             self.checkpoint_backlog(0);
         }
@@ -153,16 +153,16 @@ impl Core {
 
     /// See [`crate::Store::tune`].
     pub fn tune(&self, changes: &[(String, String)]) -> Result<()> {
-        let _one = self.tuning.one_at_a_time.lock();
-        let mut settings = self.tuning.settings.lock().clone();
+        let _one = self.tuning.begin_change();
+        let mut settings = self.tuning.settings();
         changes.iter().try_for_each(|(name, value)| settings.set(name, value, true))?;
         self.apply_settings(settings)
     }
 
     /// The data area has so many blocks now.
     pub fn follow_data(&self, data: Blocks) -> Result<()> {
-        let _one = self.tuning.one_at_a_time.lock();
-        let mut settings = self.tuning.settings.lock().clone();
+        let _one = self.tuning.begin_change();
+        let mut settings = self.tuning.settings();
         settings.follow_data(data);
         self.apply_settings(settings)
     }
@@ -174,20 +174,17 @@ impl Core {
         self.inline.set_rule(settings.rule).map_err(refused)?;
         self.worker.follow(&settings).map_err(refused)?;
         self.wake_to_merge(self.hints.set_memory_bytes_max(settings.hint_bytes, &self.stats.counters));
-        self.tuning.verifies_reads.store(settings.verify.covers_reads(), Relaxed);
-        self.tuning.verifies_shares.store(settings.verify.covers_shares(), Relaxed);
-        self.tuning.rank_settings.follow(&settings);
+        self.tuning.follow(&settings);
         if self.backlog.set_bytes_max(settings.skipped_bytes) {
             // Until now nothing was noted.
             self.begin_full_pass();
         }
-        let allows_more = settings.skipped_bytes > 0 && self.allows_more(&self.tuning.settings.lock(), &settings);
-        let mut now = self.tuning.settings.lock();
-        if now.fingerprints != settings.fingerprints {
-            self.inline.set_fingerprints(settings.fingerprints);
-        }
-        *now = settings;
-        drop(now);
+        let allows_more = settings.skipped_bytes > 0 && self.tuning.with(|now| self.allows_more(now, &settings));
+        self.tuning.replace(settings, |now, settings| {
+            if now.fingerprints != settings.fingerprints {
+                self.inline.set_fingerprints(settings.fingerprints);
+            }
+        });
         if allows_more {
             // Refused blocks are not in the backlog.
             self.begin_full_pass();
@@ -217,10 +214,7 @@ impl Core {
         let (is_full, progress, waiting) = self
             .worker
             .with_pass(|pass| (pass.is_full(), pass.progress(self.foreground.now()), self.backlog.waiting()));
-        let (schedule, inline) = {
-            let settings = self.tuning.settings.lock();
-            (settings.schedule.to_string(), settings.inline)
-        };
+        let (schedule, inline) = self.tuning.with(|settings| (settings.schedule.to_string(), settings.inline));
         let (inline_limit, inline_share) = self.inline.limit_and_share(inline);
         let (rebuild_pages_done, rebuild_pages) = self.hints.coverage().scan_progress();
         DedupStatus {

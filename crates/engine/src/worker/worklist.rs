@@ -32,7 +32,7 @@ impl Core {
 
     /// Begins a full pass if that promises to merge something that could not be merged before. True: it does.
     pub fn begin_pass_for_left(&self) -> bool {
-        let worth_it = self.state.lock().sums.mapped.0 / LEFT_SHARE;
+        let worth_it = self.state.lock().totals.mapped.0 / LEFT_SHARE;
         let is_worth_it = self.worker.with_pass(|pass| pass.left()) > worth_it;
         if is_worth_it {
             self.begin_full_pass();
@@ -46,7 +46,7 @@ impl Core {
     }
 
     fn restart_full_pass(&self, pass: &mut Pass) {
-        let mapped = self.state.lock().sums.mapped;
+        let mapped = self.state.lock().totals.mapped;
         pass.begin_full(mapped.0, self.foreground.now());
         self.hints.restart_sweep();
     }
@@ -70,7 +70,7 @@ impl Core {
     /// deduplicated out of line: there may be none although something is left.
     pub fn next_batch(&self, blocks_max: u64) -> Vec<Place> {
         assert!(blocks_max > 0, "a batch of {blocks_max} blocks");
-        let mount = self.tuning.settings.lock().mount_policy();
+        let mount = self.tuning.with(|settings| settings.mount_policy());
         let do_runs_count = !matches!(mount, MountPolicy { run_blocks_min: Some(1), ranks: Ranks::Off });
         let mut places = Vec::new();
         self.worker.with_pass(|pass| {

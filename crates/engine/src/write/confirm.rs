@@ -76,7 +76,7 @@ impl Core {
     /// Whether a block with a fingerprint is read all the same before it gets one more reference: with
     /// `verify=share`, if that is its second.
     pub fn is_read_before_share(&self, entry: &Entry) -> bool {
-        entry.count == 1 && self.tuning.verifies_shares.load(Relaxed)
+        entry.count == 1 && self.tuning.verifies_shares()
     }
 
     /// Reads the targets that are still candidates, neighbours in one request, and compares. Those that get a
@@ -99,7 +99,7 @@ impl Core {
     /// Reads blocks that may be shared. With `verify=share` what counts is what the device has of them, not what the
     /// read cache still has; a staged block is not on the device yet. The caller has them pinned.
     pub fn read_targets(&self, first: Pbn, bytes: &mut [u8]) -> Result<()> {
-        if !self.tuning.verifies_shares.load(Relaxed) {
+        if !self.tuning.verifies_shares() {
             return self.read_run(first, bytes);
         }
         if self.staging.has_none(first, (bytes.len() / BLOCK_BYTES) as u64) {
@@ -116,7 +116,7 @@ impl Core {
     /// is not shared, and the worker looks at it.
     fn compare_run(&self, batch: &mut Batch, run: &[(Pbn, usize)]) {
         debug_assert!(run.windows(2).all(|pair| pair[0].0.plus(1) == pair[1].0), "a run is one stretch: {run:?}");
-        let mut stored = self.data.pool.take(run.len() * BLOCK_BYTES);
+        let mut stored = self.data.take_buffer(run.len() * BLOCK_BYTES);
         if self.read_targets(run[0].0, &mut stored).is_err() {
             if run.len() > 1 {
                 return run.chunks(1).for_each(|one| self.compare_run(batch, one));

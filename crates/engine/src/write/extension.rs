@@ -20,7 +20,7 @@ impl Core {
             let mut noes_left = noes_max;
             let missing = {
                 let mut state = self.state.lock();
-                let end = state.sums.data.0;
+                let end = state.totals.data.0;
                 extension.extend(|pbn, tag| {
                     if noes_left == 0 || pbn.0 >= end {
                         return Some(false);

@@ -77,9 +77,9 @@ impl<'a> MapEdit<'a> {
     }
 
     fn release(&mut self, run: Run) {
-        match self.plan.releases.last_mut() {
+        match self.plan.decrefs.last_mut() {
             Some(last) if last.end() == run.pbn => last.blocks += run.blocks,
-            _ => self.plan.releases.push(run),
+            _ => self.plan.decrefs.push(run),
         }
     }
 

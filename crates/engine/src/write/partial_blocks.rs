@@ -70,8 +70,8 @@ impl Core {
         if !matches!(target, Some(Target::Data(_))) {
             return Ok(None);
         }
-        let _pin = self.space.pins.pin();
-        let mut block = self.data.pool.take(BLOCK_BYTES);
+        let _pin = self.space.pin();
+        let mut block = self.data.take_buffer(BLOCK_BYTES);
         self.read_locked(map, lbn, &mut block)?;
         block[(from % BLOCK) as usize..(to - lbn.0 * BLOCK) as usize].fill(0);
         let stored = if is_zero(&block) { None } else { Some(self.stage_one(&block)?) };

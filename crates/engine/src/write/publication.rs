@@ -69,8 +69,7 @@ impl Core {
             let freed = state.apply(plan, Instant::now());
             policies.iter().for_each(|change| self.policy.note_published_policy(change.map, change.policy));
             if changes_bad {
-                self.damage.bad_known.store(state.bad.len(), Relaxed);
-                self.damage.lost_tags.store(state.bad.lost_tags(), Relaxed);
+                self.damage.follow(&state.bad);
             }
             return Ok(Applied::Done(Published { placed, freed, policies, detached }));
         }
@@ -81,7 +80,6 @@ impl Core {
         let Published { placed, freed, policies, detached } = published;
         self.update_hints(freed, placed);
         self.stats.counters.blocks_freed.fetch_add(freed.len() as u64, Relaxed);
-        self.signals.published();
         self.look_at_allowed(policies);
         if let Some(map) = *detached {
             self.backlog.forget(map);
@@ -91,7 +89,7 @@ impl Core {
             self.note_skipped(map, batch);
             self.offer_written(batch);
         }
-        self.may_be_interrupted();
+        self.signals.published(&self.journal, &|| self.commit());
     }
 
     /// Applies a plan and tells everybody. None: it is published.
@@ -119,7 +117,7 @@ impl Core {
 /// The blocks that a plan stores, without replicas.
 fn placed_by(plan: &Plan) -> Vec<(Tag, Pbn)> {
     let is_replica = |pbn: Pbn| plan.flags.iter().any(|(flagged, flags)| *flagged == pbn && flags & REPLICA != 0);
-    let stores = plan.stores.iter().chain(plan.held_stores.iter().filter(|store| !is_replica(store.pbn)));
+    let stores = plan.stores.iter().chain(plan.record_stores.iter().filter(|store| !is_replica(store.pbn)));
     stores.map(|store| (store.tag, store.pbn)).collect()
 }
 

@@ -10,7 +10,7 @@ use crate::format::keys::shard_parts;
 use crate::format::shard::{Extent, Target};
 use crate::space::allocate::Claim;
 use crate::space::allocator::Run;
-use crate::state::published::{Plan, StoredBlock, Take};
+use crate::state::published::{Incref, Plan, StoredBlock};
 use crate::write::batch::{Batch, Outcome};
 use crate::write::map_edit::MapEdit;
 use crate::write::on_publish::OnPublish;
@@ -152,9 +152,9 @@ fn add_references(plan: &mut Plan, batch: &Batch) {
                 let fingerprint = batch.fingerprints[index];
                 plan.stores.push(StoredBlock { pbn, tag, fingerprint });
             }
-            _ if !batch.unchanged.contains(&index) => plan.takes.push(Take { pbn, tag }),
+            _ if !batch.unchanged.contains(&index) => plan.increfs.push(Incref { pbn, tag }),
             // Of a block that went bad meanwhile the new bytes are wanted.
-            _ => plan.expected.push(Take { pbn, tag }),
+            _ => plan.expected.push(Incref { pbn, tag }),
         }
     }
     let completed = batch.completed.iter().filter_map(|index| Some((batch.pbn(*index)?, batch.fingerprints[*index]?)));

@@ -11,7 +11,7 @@ use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::read::steps::damaged;
 use crate::space::allocator::Run;
 use crate::state::map_locks::MapLocks;
-use crate::state::published::{Plan, Take};
+use crate::state::published::{Incref, Plan};
 use crate::sync::{RwLockReadGuard, RwLockWriteGuard};
 use crate::write::map_edit::MapEdit;
 use crate::write::on_publish::OnPublish;
@@ -131,21 +131,21 @@ impl Core {
     /// large for one group; a crash may leave a part of it.
     fn gate_of(&self, blocks: &Range<u64>) -> Gate<'_> {
         let shards = blocks.end.div_ceil(SHARD_BLOCKS) - blocks.start / SHARD_BLOCKS;
-        (shards <= self.journal.gated_shards_max.load(Relaxed)).then(|| self.journal.group_gate.read())
+        self.journal.gate(shards)
     }
 
     /// As `gate_of`, for a change that touches only shards that exist.
     fn gate_stored(&self, map: MapId, blocks: &Range<u64>) -> Result<Gate<'_>> {
-        let shards_max = self.journal.gated_shards_max.load(Relaxed);
+        let shards_max = self.journal.gated_shards_max();
         let mut shards = self.stored_shards(map, blocks.start / SHARD_BLOCKS, shards_max as usize + 1)?;
         shards.retain(|shard| shard * SHARD_BLOCKS < blocks.end);
-        Ok((shards.len() as u64 <= shards_max).then(|| self.journal.group_gate.read()))
+        Ok(self.journal.gate(shards.len() as u64))
     }
 
     /// See [`crate::Store::parts`].
     pub fn parts(&self, map: MapId, bytes: &Range<u64>, fills_holes: bool) -> Result<Vec<Range<u64>>> {
         const SHARD_BYTES: u64 = SHARD_BLOCKS * BLOCK;
-        let shards_max = self.journal.gated_shards_max.load(Relaxed);
+        let shards_max = self.journal.gated_shards_max();
         let (mut parts, mut from) = (Vec::new(), bytes.start);
         loop {
             let first = from / SHARD_BYTES;
@@ -173,7 +173,7 @@ impl Core {
         let mut shards = self.state.lock().shards.in_memory(map, from, limit);
         let bounds =
             (keys::shard(ShardKey { map, shard: from }), keys::shard(ShardKey { map: MapId(map.0 + 1), shard: 0 }));
-        let stored = self.stored.kv.scan(&bounds.0, &bounds.1, limit)?;
+        let stored = self.stored.scan(&bounds.0, &bounds.1, limit)?;
         shards.extend(stored.iter().filter_map(|(key, _)| keys::parse_shard(key)).map(|key| key.shard));
         shards.sort_unstable();
         shards.dedup();
@@ -248,7 +248,7 @@ impl Core {
             }
             if shards.len() < PIECE_SHARDS {
                 let wanted = blocks.end - blocks.start - mapped;
-                return if wanted > self.totals().available.0 { Err(Error::NoSpace) } else { Ok(()) };
+                return if wanted > self.available().0 { Err(Error::NoSpace) } else { Ok(()) };
             }
             at = shards.last().expect("a full piece") + 1;
         }
@@ -338,7 +338,7 @@ impl Core {
             return Err(Error::Invalid("the source and the target of a clone overlap".to_owned()));
         }
         // A home that stands in for a bad block is not reused.
-        let _pin = self.space.pins.pin();
+        let _pin = self.space.pin();
         let _locks = self.lock_two(source.0, target.0);
         self.attached(source.0)?;
         self.attached(target.0)?;
@@ -369,7 +369,7 @@ impl Core {
             done += count;
             let is_last = done == blocks.0;
             let held = with.take_if(|_| is_last).map(|with| with(pieces.delta, &mut plan.change));
-            self.stats.counters.blocks_cloned.fetch_add(plan.takes.len() as u64, Relaxed);
+            self.stats.counters.blocks_cloned.fetch_add(plan.increfs.len() as u64, Relaxed);
             if let Some(refusal) = self.publish_plan(plan)? {
                 return Err(self.why_not_cloned(refusal.pbns[0]));
             }
@@ -408,7 +408,7 @@ impl Core {
         }
         let mapped_delta = edit.mapped_delta;
         let mut plan = edit.into_plan();
-        plan.takes = self.takes_of(&runs)?;
+        plan.increfs = self.takes_of(&runs)?;
         Ok((plan, mapped_delta))
     }
 
@@ -420,7 +420,7 @@ impl Core {
     }
 
     /// References to live blocks of a map whose lock is held: their tags are read from the table.
-    fn takes_of(&self, runs: &[Run]) -> Result<Vec<Take>> {
+    fn takes_of(&self, runs: &[Run]) -> Result<Vec<Incref>> {
         let pbns = || runs.iter().flat_map(|run| (0..run.blocks).map(|n| run.pbn.plus(n)));
         let pages = || {
             let mut pages: Vec<u64> = pbns().map(page_of).collect();
@@ -428,7 +428,7 @@ impl Core {
             pages
         };
         self.with_pages(pages, |state| {
-            let take = |pbn: Pbn| Take { pbn, tag: state.table.entry(pbn).expect("its page is in memory").tag };
+            let take = |pbn: Pbn| Incref { pbn, tag: state.table.entry(pbn).expect("its page is in memory").tag };
             pbns().map(take).collect()
         })
     }

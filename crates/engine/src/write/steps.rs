@@ -12,7 +12,7 @@ use crate::write::batch::{Batch, Outcome};
 use crate::write::decide::OpenRuns;
 use crate::write::hash::is_zero;
 use crate::write::on_publish::OnPublish;
-use crate::{BLOCK_BYTES, Change, Error, Lbn, MapId, Pbn, Result, Stage};
+use crate::{BLOCK_BYTES, Change, Lbn, MapId, Pbn, Result, Stage};
 
 /// Writes of at least this many new blocks go to the data area at once; smaller ones are collected in
 /// memory, so that scattered small writes become few large ones, or ride in the log.
@@ -33,7 +33,7 @@ impl Core {
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
         self.health.usable()?;
-        let _pin = self.space.pins.pin();
+        let _pin = self.space.pin();
         let mut locked = None;
         let mut merged = None;
         if !is_whole_blocks(at, data.len()) {
@@ -83,7 +83,7 @@ impl Core {
     fn merge_with_stored(&self, map: MapId, at: u64, data: &[u8]) -> Result<PooledBuf> {
         let block = BLOCK_BYTES as u64;
         let (start, end) = (at / block * block, (at + data.len() as u64).next_multiple_of(block));
-        let mut merged = self.data.pool.take((end - start) as usize);
+        let mut merged = self.data.take_buffer((end - start) as usize);
         let head = (at - start) as usize;
         let tail = head + data.len();
         let len = merged.len();
@@ -114,7 +114,7 @@ impl Core {
     /// Whether the next written request is looked up and fingerprinted.
     pub fn admit(&self) -> bool {
         // The settings are not locked while it waits for the controller.
-        let mode = self.tuning.settings.lock().inline;
+        let mode = self.tuning.with(|settings| settings.inline);
         self.inline.admit(mode, self.foreground.now())
     }
 
@@ -200,16 +200,11 @@ impl Core {
         assert!(pbn > Pbn(0), "block 0 of the data area is its label");
         while pbn < run.end() {
             let count = (run.end().0 - pbn.0).min((REQUEST_BYTES / BLOCK_BYTES) as u64);
-            let mut buffer = self.data.pool.take(count as usize * BLOCK_BYTES);
+            let mut buffer = self.data.take_buffer(count as usize * BLOCK_BYTES);
             for (target, block) in buffer.chunks_exact_mut(BLOCK_BYTES).zip(blocks.by_ref().take(count as usize)) {
                 target.copy_from_slice(block);
             }
-            self.data
-                .device
-                .write_at(&buffer, pbn.0 * BLOCK_BYTES as u64)
-                .map_err(|e| Error::io("writing to the data area", e))?;
-            // Set behind the write: a flush that began before its end may not cover it.
-            self.data.is_dirty.store(true, Relaxed);
+            self.data.write(pbn, &buffer)?;
             self.stats.counters.data_bytes_written.fetch_add(buffer.len() as u64, Relaxed);
             pbn = pbn.plus(count);
         }
@@ -238,7 +233,7 @@ impl Core {
             return Ok(());
         }
         // Before the blocks are taken, and not under the publish lock: a commit that waits holds off new write-outs.
-        let _under_way = self.data.write_outs.read();
+        let _under_way = self.data.begin_write_out();
         let pbns = {
             let mut state = self.state.lock();
             // The rest of what is in memory rides in the log already.

@@ -86,7 +86,7 @@ impl Core {
         if buffer.len() < bytes {
             *buffer = AlignedBuf::new(bytes);
         }
-        match self.data.device.read_at(&mut buffer[..bytes], first.0 * BLOCK_BYTES as u64) {
+        match self.data.try_read(first, &mut buffer[..bytes]) {
             Ok(()) => {}
             Err(error) if blocks.len() == 1 => {
                 return vec![(first, Fault::Unreadable { pbn: first, error: error.to_string() })];

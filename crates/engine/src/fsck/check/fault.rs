@@ -17,7 +17,7 @@ pub enum Remedy {
     None,
 }
 
-/// One of the sums that every commit carries.
+/// One of the totals that every commit carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sum {
     /// Blocks with a reference, and the label.
@@ -141,7 +141,7 @@ impl Fault {
         }
     }
 
-    /// Lower ones are mended first: counts are right only when all references are, and sums when all counts are.
+    /// Lower ones are mended first: counts are right only when all references are, and totals when all counts are.
     pub fn rank(&self) -> u8 {
         match self {
             Fault::Sum { .. } => 2,
@@ -178,7 +178,7 @@ impl fmt::Display for Fault {
                     }
                 }
             }
-            Fault::Sum { sum, stored, found } => write!(f, "(3) the sums say {stored} {sum}, {found} are there"),
+            Fault::Sum { sum, stored, found } => write!(f, "(3) the totals say {stored} {sum}, {found} are there"),
             Fault::Promised { promised, data } => {
                 write!(f, "(3) {promised} blocks are used or promised, the data area has {data}")
             }

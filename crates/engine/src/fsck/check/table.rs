@@ -6,7 +6,7 @@ use super::references::Counts;
 use super::{Audit, Phase};
 use crate::core::Core;
 use crate::format::page::{Entry, PAGE_BYTES, PAGE_ENTRIES, Page};
-use crate::{Blocks, Error, Pbn, Result};
+use crate::{Blocks, Pbn, Result};
 
 /// Pages read in one request, and the window of blocks whose references are counted at a time.
 const WINDOW_PAGES: u64 = 32;
@@ -24,7 +24,7 @@ type OpenFault = Option<(Pbn, u64, u32, u32)>;
 impl Audit<'_> {
     /// (2), (4), (5), and (6) for pages.
     pub fn table(&mut self, mut counts: Counts) -> Result<()> {
-        let end = self.core.state.lock().sums.data.0;
+        let end = self.core.state.lock().totals.data.0;
         let mut unwritten = self.core.state.lock().table.unwritten();
         unwritten.sort_unstable();
         let mut contents = Contents::default();
@@ -44,9 +44,8 @@ impl Audit<'_> {
 
     /// The first block from `first` on that may be live or have a reference.
     fn next_of_interest(&self, first: u64, unwritten: &[u64], counts: &mut Counts) -> Result<u64> {
-        let at = first / PAGE_ENTRIES * PAGE_BYTES as u64;
-        let stored = self.core.stored.table.next_data(at).map_err(|e| Error::io("reading the block table", e))?;
-        let stored = stored.map(|at| at / PAGE_BYTES as u64 * PAGE_ENTRIES);
+        let stored = self.core.stored.next_written_page(first / PAGE_ENTRIES)?;
+        let stored = stored.map(|page| page * PAGE_ENTRIES);
         let in_memory = unwritten.get(unwritten.partition_point(|page| *page < first / PAGE_ENTRIES));
         let in_memory = in_memory.map(|page| page * PAGE_ENTRIES);
         let referred = counts.next_from(first)?;
@@ -56,7 +55,7 @@ impl Audit<'_> {
     fn window(&mut self, window: std::ops::Range<u64>, counts: &mut Counts, contents: &mut Contents) -> Result<()> {
         let mut counted = vec![0; (window.end - window.start) as usize];
         counts.fill(window.start, &mut counted)?;
-        let used = self.core.state.lock().sums.used;
+        let used = self.core.state.lock().totals.used;
         let number = window.start / PAGE_ENTRIES;
         let pages = self.core.pages_as_found(number, (window.end - window.start).div_ceil(PAGE_ENTRIES))?;
         let mut open = None;
@@ -107,7 +106,7 @@ impl Audit<'_> {
 
     fn live(&mut self, pbn: Pbn, entry: &Entry, contents: &mut Contents) -> Result<()> {
         self.report.live += Blocks(1);
-        if self.core.space.allocator.lock().is_known_free(pbn) {
+        if self.core.space.is_known_free(pbn) {
             self.report.note(Fault::Free { pbn });
         }
         if self.read_data && !entry.is_bad() && !contents.add(pbn, entry.tag) {
@@ -121,13 +120,11 @@ impl Audit<'_> {
 impl Core {
     /// Pages as they are now: in memory or on disk, damaged ones as far as they are whole.
     fn pages_as_found(&self, first: u64, count: u64) -> Result<Vec<Found>> {
-        let at = first * PAGE_BYTES as u64;
-        let mut bytes = vec![0; count as usize * PAGE_BYTES];
-        if !matches!(self.stored.table.next_data(at), Ok(next) if next.is_none_or(|next| next >= at + bytes.len() as u64))
-        {
-            let _whole = self.stored.table_io.read();
-            self.stored.table.read_at(&mut bytes, at).map_err(|e| Error::io("reading the block table", e))?;
-        }
+        let next = self.stored.next_written_page(first);
+        let bytes = match next {
+            Ok(next) if next.is_none_or(|next| next >= first + count) => vec![0; count as usize * PAGE_BYTES],
+            _ => self.stored.read_raw_pages(first, count as usize)?,
+        };
         let mut state = self.state.lock();
         let pages = (first..).zip(bytes.chunks_exact(PAGE_BYTES));
         Ok(pages

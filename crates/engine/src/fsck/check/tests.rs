@@ -184,8 +184,8 @@ fn a_live_block_that_the_allocator_calls_free_is_named() {
     let core = devices.open();
     let pbn = pbn_of(&core, 1, 5);
     let mut load = |region| core.load_region(region);
-    core.space.allocator.lock().allocate(1, &mut load).unwrap();
-    core.space.allocator.lock().release(crate::space::allocator::Run { pbn, blocks: 1 });
+    core.space.allocate(1, &mut load).unwrap();
+    core.space.give_back(&[crate::space::allocator::Run { pbn, blocks: 1 }]);
     assert!(found(&core, false, |f| *f == Fault::Free { pbn }));
 }
 
@@ -348,7 +348,7 @@ fn a_clean_volume_is_not_changed() {
     let core = devices.open();
     let repaired = repair(&core, Remedy::Asked);
     assert_eq!((repaired.fixed_count, repaired.left.problems_count), (0, 0));
-    assert_eq!(core.state.lock().durable_sequence, core.journal.opened_at);
+    assert_eq!(core.state.lock().durable_sequence, core.journal.opened_at());
     assert_content(&core, &files, &[]);
 }
 

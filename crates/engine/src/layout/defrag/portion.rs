@@ -73,10 +73,10 @@ impl Core {
         self.wait_for_background_room();
         let began = self.foreground.now();
         // From here on no block that is seen is reused, so that it holds what the table says of it.
-        let pin = self.space.pins.pin();
+        let pin = self.space.pin();
         let seen = self.as_planned(map, portion)?;
         let blocks = seen.iter().flatten().map(|run| run.blocks.len()).sum::<usize>();
-        let mut bytes = self.data.pool.take(blocks * BLOCK_BYTES);
+        let mut bytes = self.data.take_buffer(blocks * BLOCK_BYTES);
         let mut left = ExtentsLeft::default();
         let mut sound = Vec::new();
         for group in together(seen, &mut left.changed) {
@@ -186,7 +186,7 @@ impl Core {
 
     fn read_span_past_cache(&self, blocks: &mut [(Pbn, &mut [u8])]) {
         let (first, last) = (blocks[0].0, blocks[blocks.len() - 1].0);
-        let mut span = self.data.pool.take((last.0 + 1 - first.0) as usize * BLOCK_BYTES);
+        let mut span = self.data.take_buffer((last.0 + 1 - first.0) as usize * BLOCK_BYTES);
         if self.read_device(first, &mut span).is_ok() {
             for (pbn, content) in blocks {
                 content.copy_from_slice(block_at(&span, (pbn.0 - first.0) as usize));

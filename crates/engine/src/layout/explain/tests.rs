@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::device::Device;
+use crate::layout::explanation::Equal;
 use crate::layout::fragmentation::{FileLayout, LayoutCursor, RunClass};
 use crate::layout::referrers::{MapCursor, Referrer};
 use crate::settings::values::{Inline, Settings};
@@ -48,7 +49,7 @@ fn told(runs: &[ExplainedRun]) -> Vec<String> {
         What::Reserved => "reserved".to_owned(),
         What::Changed => "changed".to_owned(),
         What::Shared { references, .. } => format!("shared by {references}"),
-        What::Bad { home, .. } => format!("bad, {}", if home.is_some() { "at its home" } else { "lost" }),
+        What::Bad { replacement, .. } => format!("bad, {}", if replacement.is_some() { "at its home" } else { "lost" }),
         What::Own { equal, waits, .. } => {
             let equal = match equal {
                 Equal::None => "no equal".to_owned(),

@@ -3,7 +3,7 @@
 
 use oncefs_dedup::{Candidates, Decision, HOLDERS_MAX, RunRule, detect};
 
-use super::Equal;
+use crate::layout::explanation::Equal;
 use crate::{Lbn, Pbn};
 
 /// A block, and which blocks may hold its content.

@@ -337,8 +337,7 @@ fn why_a_file_is_treated_as_it_is_is_said() {
         assert_eq!(core.why_effective(core.file_policy(MapId(1))), why, "{policy:?}");
     }
     let heavy = FilePolicy { is_update_heavy: true, ..FilePolicy::default() };
-    core.tuning.settings.lock().ranks = Ranks::On;
-    core.tuning.settings.lock().run_blocks_min = None;
+    core.tuning.replace(Settings { ranks: Ranks::On, run_blocks_min: None, ..core.tuning.settings() }, |_, _| ());
     say(&core, 1, heavy);
     assert_eq!(core.why_effective(core.file_policy(MapId(1))), "rewritten on several days");
     say(&core, 1, rank(Rank::Random));

@@ -3,7 +3,7 @@
 //! take, which `oncefs-bench` measures, and the hints on disk, whose lock no write takes.
 
 use super::*;
-use crate::volume::open::Medium;
+use crate::volume::medium::Medium;
 
 /// A write that takes longer than this waits for the worker.
 const WAITS: Duration = Duration::from_secs(20);

@@ -203,7 +203,7 @@ fn a_skipped_buffer_that_was_off_for_a_while_misses_no_duplicate() {
 #[test]
 fn nonsense_is_refused_and_nothing_is_changed() {
     let (_devices, core) = volume(Inline::All);
-    let before = core.tuning.settings.lock().clone();
+    let before = core.tuning.settings();
     for (name, value) in [
         ("inline", "maybe"),
         ("hint_memory", "1"),
@@ -219,7 +219,7 @@ fn nonsense_is_refused_and_nothing_is_changed() {
         let changes = changes.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let error = core.tune(&changes).unwrap_err().to_string();
         assert!(error.contains(name), "{name}={value}: {error}");
-        assert_eq!(*core.tuning.settings.lock(), before, "{name}={value}: all or nothing");
+        assert_eq!(core.tuning.settings(), before, "{name}={value}: all or nothing");
         assert_eq!(core.hints.memory_size().1, before.hint_bytes);
         assert_eq!(core.worker.pace_rule().mode, PaceMode::Always);
     }

@@ -141,7 +141,7 @@ fn a_volume_goes_from_server_to_desktop_and_back() {
 fn a_server_s_hints_get_their_share_when_the_volume_grows() {
     let settings = Settings::of(Profile::Server, 1 << 30);
     let (_devices, core) = open(Devices::new(DATA, settings.clone()), settings);
-    let bounds = |core: &Core| (core.tuning.settings.lock().hint_bytes, core.hints.memory_size().1);
+    let bounds = |core: &Core| (core.tuning.settings().hint_bytes, core.hints.memory_size().1);
     assert_eq!(bounds(&core), (1 << 20, 1 << 20), "the least");
     core.grow(512 << 30).unwrap();
     assert_eq!(bounds(&core), (16 << 20, 16 << 20), "half a TiB");

@@ -164,7 +164,7 @@ impl Volume {
         let model = Arc::new(Model::new(devices, random));
         let core = open(&model);
         let mut load = |region| core.load_region(region);
-        let given_away = core.space.allocator.lock().allocate(KEPT_BACK, &mut load).unwrap();
+        let given_away = core.space.allocate(KEPT_BACK, &mut load).unwrap();
         let volume = Self { core, model, shape, given_away };
         (0..files).for_each(|_| volume.model.add(volume.fresh_map()));
         volume
@@ -222,12 +222,10 @@ impl Volume {
         while self.core.run(BackgroundStep::Reclaim).unwrap() {}
         self.core.checkpoint().unwrap();
         self.core.release_waiting();
-        let mut allocator = self.core.space.allocator.lock();
-        self.given_away.drain(..).for_each(|run| allocator.release(run));
-        drop(allocator);
-        let sums = self.core.state.lock().sums;
-        let free = (sums.data - sums.used).0;
-        assert_eq!(self.core.space.blocks_in_flight.load(Relaxed), 0, "blocks are in flight and nobody writes");
+        self.core.space.give_back(&std::mem::take(&mut self.given_away));
+        let totals = self.core.state.lock().totals;
+        let free = (totals.data - totals.used).0;
+        assert_eq!(self.core.space.blocks_in_flight(), 0, "blocks are in flight and nobody writes");
         let runs = self.core.allocate(free, Claim::MustSucceed);
         let runs = runs.unwrap_or_else(|error| panic!("not all of {free} free blocks can be handed out: {error}"));
         self.core.give_back(&runs);

@@ -73,7 +73,7 @@ impl Work {
 
     /// What is read is what was written, or an error. Without verification rot that no scrub found yet may be read.
     fn compare(&mut self) {
-        let verifies = self.core.tuning.verifies_reads.load(Relaxed);
+        let verifies = self.core.tuning.verifies_reads();
         for (file, contents) in self.model.iter().enumerate() {
             for (lbn, content) in contents.iter().enumerate() {
                 let expected = if *content == 0 { vec![0; BLOCK_BYTES] } else { unique(1, *content) };
@@ -155,7 +155,7 @@ fn a_block_that_was_freed_or_rewritten_before_it_is_marked_is_none_of_the_scrub_
     settle(&core);
     let bad = pbn(&core, 1, 2);
     rot(&devices, bad);
-    let _pin = core.space.pins.pin();
+    let _pin = core.space.pin();
     write(&core, 1, 2, &unique(1, 7));
     assert!(!core.look_at_suspect(bad).unwrap());
     core.commit().unwrap();

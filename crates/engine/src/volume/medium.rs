@@ -1,0 +1,81 @@
+//! What a volume is opened on, and who drives it if no thread does.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::Blocks;
+use crate::background::signals::Committer;
+use crate::commit::journal::GATED_SHARDS_MAX;
+use crate::device::{Device, MemoryDevice};
+use crate::kv::{Kv, MemoryKv};
+use crate::volume::ballast::Ballast;
+use crate::volume::files::table_bytes;
+use crate::worker::load::DeviceLoad;
+
+/// The devices and the sorted state of a volume, wherever they are.
+pub struct Medium {
+    /// The data area.
+    pub data: Arc<dyn Device>,
+    /// The block table.
+    pub table: Arc<dyn Device>,
+    /// The log.
+    pub log: Arc<dyn Device>,
+    /// Size of the log.
+    pub log_bytes: u64,
+    /// The sorted state.
+    pub kv: Arc<dyn Kv>,
+    /// Space set aside on the host.
+    pub ballast: Ballast,
+    /// The volume's directory, if the data area takes its space from the host file system.
+    pub host: Option<PathBuf>,
+    /// The volume's secret.
+    pub secret: [u8; 32],
+    /// The volume.
+    pub volume_id: [u8; 16],
+    /// The file of hints; None where nothing may be written.
+    pub hints: Option<Arc<dyn Device>>,
+    /// The file of skipped blocks; None where nothing may be written.
+    pub skipped: Option<Arc<dyn Device>>,
+    /// How busy the host's device is, if that can be seen.
+    pub device_load: Option<DeviceLoad>,
+}
+
+/// Who drives a volume without threads, and what is special there.
+pub struct Driver {
+    /// Commits between the publications of one operation; None: nobody does.
+    pub committer: Option<Committer>,
+    /// A change of a range of more shards goes into several groups. Lower than usual, a small volume shows what a
+    /// change of more than 4.5 GiB does.
+    pub gated_shards_max: u64,
+}
+
+impl Default for Driver {
+    fn default() -> Self {
+        Self { committer: None, gated_shards_max: GATED_SHARDS_MAX }
+    }
+}
+
+/// Size of the log of a volume in memory: that of the smallest volume on disk.
+const MEMORY_LOG_BYTES: u64 = 4 << 20;
+
+impl Medium {
+    /// A medium in memory for a volume of `data` blocks (the label included), for examples and tests: sparse devices
+    /// of zeros with a fixed secret. It needs [`crate::Store::format_on`] before it is opened, and is gone when dropped.
+    pub fn in_memory(data: Blocks) -> Self {
+        let device = |bytes| -> Arc<dyn Device> { Arc::new(MemoryDevice::new(bytes)) };
+        Self {
+            data: device(data.bytes()),
+            table: device(table_bytes(data)),
+            log: device(MEMORY_LOG_BYTES),
+            log_bytes: MEMORY_LOG_BYTES,
+            kv: Arc::new(MemoryKv::default()),
+            ballast: Ballast::none(),
+            host: None,
+            secret: [0; 32],
+            volume_id: [0; 16],
+            hints: Some(device(0)),
+            skipped: Some(device(0)),
+            device_load: None,
+        }
+    }
+}

@@ -7,13 +7,13 @@ use std::thread::JoinHandle;
 use oncefs_engine::{Change, MapId, Report, Store, Usage};
 use parking_lot::{Mutex, RwLock};
 
-use crate::cache::{Inode, InodeCache};
 use crate::format;
 use crate::format::inode::InodeRecord;
-use crate::monitor::Monitor;
-use crate::numbers::InodeNumbers;
-use crate::orphans::Orphans;
-use crate::ranker::Ranker;
+use crate::inodes::cache::{Inode, InodeCache};
+use crate::inodes::numbers::InodeNumbers;
+use crate::inodes::orphans::Orphans;
+use crate::ranking::ranker::Ranker;
+use crate::usage::monitor::Monitor;
 use crate::{Caller, Clock, Error, FileKind, Ino, Result, Timestamp};
 
 /// What a writer on a full volume can hope for.

@@ -10,47 +10,34 @@
 //! A function that takes a map lock (`store.write`, `truncate`, ...) is therefore called without inode locks, and
 //! its closure locks the inode.
 
-mod acl;
 mod attributes;
-mod cache;
-mod check;
 mod clock;
-mod copy;
-mod create;
-mod damage;
-mod data;
-mod directory;
+mod content;
 mod error;
-mod explain;
 mod file_system;
 pub mod format;
-mod monitor;
-mod numbers;
-mod orphans;
-mod policy;
-mod rank_clock;
-mod ranker;
-mod remove;
-mod rename;
-mod repair;
-mod set_attributes;
-mod staged;
-mod xattr;
+mod fsck;
+mod inodes;
+mod names;
+mod ranking;
+mod types;
+mod usage;
 
-pub use attributes::{Attributes, Caller, FileKind, Ino};
-pub use check::{NamePhase, NameProgress};
+pub use attributes::policy::{EffectiveView, POLICY_ATTRIBUTE};
+pub use attributes::set_attributes::{SetAttributes, SetTime};
+pub use attributes::xattr::XattrMode;
 pub use clock::{Clock, SystemClock, Timestamp};
-pub use damage::{DamagedFile, DamagedRange};
-pub use data::{AllocateMode, Bytes, Whence, WriteOrigin};
-pub use directory::{Entry, EntryKind};
+pub use content::damaged_files::{DamagedFile, DamagedRange};
+pub use content::data::{AllocateMode, Bytes, Whence, WriteOrigin};
 pub use error::{Error, Result};
 pub use file_system::{AtimePolicy, FileSystem, Options, Room, Space};
-pub use monitor::Handle;
-pub use policy::{EffectiveView, POLICY_ATTRIBUTE};
-pub use rename::RenameMode;
-pub use repair::{NameFindings, Paths, check_names, paths_of_maps, repair_names};
-pub use set_attributes::{SetAttributes, SetTime};
-pub use xattr::XattrMode;
+pub use fsck::audit::{NamePhase, NameProgress};
+pub use fsck::fix::{NameFindings, check_names, repair_names};
+pub use fsck::paths::{Paths, paths_of_maps};
+pub use names::directory::{Entry, EntryKind};
+pub use names::rename::RenameMode;
+pub use types::{Attributes, Caller, FileKind, Ino};
+pub use usage::monitor::Handle;
 
 /// Longest name of a directory entry, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;

@@ -15,7 +15,7 @@ pub(crate) mod xattr;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::acl::{ACCESS, Acl, DEFAULT};
+use crate::attributes::acl::{ACCESS, Acl, DEFAULT};
 use crate::{Error, Ino, Result};
 
 /// Bytes of a record's checksum.

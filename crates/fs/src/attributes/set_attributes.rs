@@ -1,0 +1,100 @@
+//! chmod, chown, truncate and utimens, in one function as the kernel sends them.
+
+use oncefs_engine::Change;
+
+use crate::attributes::acl;
+use crate::content::data::drop_privileges;
+use crate::format::inode::InodeRecord;
+use crate::format::xattr;
+use crate::inodes::cache::Inode;
+use crate::inodes::staged::Staged;
+use crate::{Attributes, FileSystem, Ino, Result, Timestamp};
+
+/// A time to be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The time of the call.
+    Now,
+    /// This one.
+    At(Timestamp),
+}
+
+/// What is to be changed; None stays as it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SetAttributes {
+    /// Permission bits with set-user-id, set-group-id and sticky.
+    pub permissions: Option<u32>,
+    /// Owner. On anything but a directory a new owner or group takes the privileges away.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Size of a regular file.
+    pub size: Option<u64>,
+    /// Last access.
+    pub atime: Option<SetTime>,
+    /// Last write; with `size`, the time of the call if None.
+    pub mtime: Option<SetTime>,
+    /// Last change; the time of the call if None.
+    pub ctime: Option<Timestamp>,
+    /// The caller may not keep set-user-id and set-group-id of a file whose size it sets.
+    pub drop_privileges: bool,
+}
+
+impl FileSystem {
+    /// Changes attributes and returns the new ones.
+    pub fn setattr(&self, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
+        self.check_writable()?;
+        let inode = self.inode(ino)?;
+        let now = self.clock.now();
+        if let Some(size) = set.size {
+            self.truncate(&inode, size, |record| {
+                record.mtime = now;
+                if set.drop_privileges {
+                    drop_privileges(record);
+                }
+                apply(record, set, now);
+            })?;
+        }
+        // An ACL has to follow a chmod; without one everything was done with the size.
+        if set.size.is_none() || set.permissions.is_some() {
+            self.set_fields(&inode, set, now)?;
+        }
+        let attributes = inode.lock().attributes(ino);
+        Ok(attributes)
+    }
+
+    fn set_fields(&self, inode: &std::sync::Arc<Inode>, set: &SetAttributes, now: Timestamp) -> Result<()> {
+        let inodes = [inode.clone()];
+        let mut staged = Staged::lock(&inodes);
+        let mut change = Change::new();
+        if let Some(permissions) = set.permissions
+            && let Some(mut list) = self.read_acl(inode.ino, staged.get(inode.ino), acl::ACCESS)?
+        {
+            list.set_mode(permissions);
+            change.put(xattr::key(inode.ino, acl::ACCESS), xattr::encode(inode.ino, &list.encode()));
+        }
+        apply(staged.edit(inode.ino), set, now);
+        staged.publish(&self.store, change)
+    }
+}
+
+/// Everything but the size.
+fn apply(record: &mut InodeRecord, set: &SetAttributes, now: Timestamp) {
+    if (set.uid.is_some() || set.gid.is_some()) && !record.is_directory() {
+        drop_privileges(record);
+    }
+    record.uid = set.uid.unwrap_or(record.uid);
+    record.gid = set.gid.unwrap_or(record.gid);
+    record.permissions = set.permissions.map_or(record.permissions, |bits| bits & 0o7777);
+    record.atime = time(set.atime, record.atime, now);
+    record.mtime = time(set.mtime, record.mtime, now);
+    record.ctime = set.ctime.unwrap_or(now);
+}
+
+fn time(set: Option<SetTime>, old: Timestamp, now: Timestamp) -> Timestamp {
+    match set {
+        None => old,
+        Some(SetTime::Now) => now,
+        Some(SetTime::At(time)) => time,
+    }
+}

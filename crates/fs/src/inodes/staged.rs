@@ -1,0 +1,92 @@
+//! Several inodes locked together, with their new records held back until they are published.
+
+use std::sync::Arc;
+
+use oncefs_engine::{Change, Store};
+use parking_lot::MutexGuard;
+
+use crate::format::inode::InodeRecord;
+use crate::inodes::cache::Inode;
+use crate::names::directory::put_inode;
+use crate::{Error, Ino, Result, Timestamp};
+
+/// Locked inodes. What is edited becomes visible when it is published, and is forgotten otherwise.
+pub(crate) struct Staged<'a> {
+    locked: Vec<Locked<'a>>,
+}
+
+struct Locked<'a> {
+    ino: Ino,
+    current: MutexGuard<'a, InodeRecord>,
+    edited: Option<InodeRecord>,
+}
+
+impl<'a> Staged<'a> {
+    /// Locks the inodes in ascending order, each once.
+    pub(crate) fn lock(inodes: &'a [Arc<Inode>]) -> Self {
+        let mut sorted: Vec<&Inode> = inodes.iter().map(Arc::as_ref).collect();
+        sorted.sort_by_key(|inode| inode.ino);
+        sorted.dedup_by_key(|inode| inode.ino);
+        let locked = sorted.into_iter().map(|inode| Locked { ino: inode.ino, current: inode.lock(), edited: None });
+        Self { locked: locked.collect() }
+    }
+
+    fn at(&self, ino: Ino) -> usize {
+        let found = self.locked.binary_search_by_key(&ino, |locked| locked.ino);
+        found.expect("only inodes given to `lock` are asked for")
+    }
+
+    /// The record with its edits.
+    pub(crate) fn get(&self, ino: Ino) -> &InodeRecord {
+        let locked = &self.locked[self.at(ino)];
+        locked.edited.as_ref().unwrap_or(&locked.current)
+    }
+
+    /// The record, to be changed.
+    pub(crate) fn edit(&mut self, ino: Ino) -> &mut InodeRecord {
+        let at = self.at(ino);
+        let locked = &mut self.locked[at];
+        locked.edited.get_or_insert_with(|| locked.current.clone())
+    }
+
+    /// Stamps a directory whose entries change.
+    pub(crate) fn entries_changed(&mut self, ino: Ino, now: Timestamp) -> &mut InodeRecord {
+        let record = self.edit(ino);
+        (record.mtime, record.ctime) = (now, now);
+        record
+    }
+
+    /// Counts an entry less in a directory. That it counts none is damage.
+    pub(crate) fn entry_left(&mut self, ino: Ino) -> Result<()> {
+        let record = self.edit(ino);
+        record.entries = record.entries.checked_sub(1).ok_or_else(|| too_many(ino, "entries"))?;
+        Ok(())
+    }
+
+    /// Counts a link less. That there is none is damage.
+    pub(crate) fn link_left(&mut self, ino: Ino) -> Result<()> {
+        let record = self.edit(ino);
+        record.nlink = record.nlink.checked_sub(1).ok_or_else(|| too_many(ino, "names and subdirectories"))?;
+        Ok(())
+    }
+
+    /// Publishes the edited records together with `change`.
+    pub(crate) fn publish(mut self, store: &Store, mut change: Change) -> Result<()> {
+        for locked in &self.locked {
+            if let Some(edited) = &locked.edited {
+                put_inode(&mut change, locked.ino, edited);
+            }
+        }
+        store.publish(change)?;
+        for locked in &mut self.locked {
+            if let Some(edited) = locked.edited.take() {
+                *locked.current = edited;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn too_many(ino: Ino, what: &str) -> Error {
+    Error::corrupt(format!("inode {}", ino.0), format!("it has more {what} than it counts"))
+}

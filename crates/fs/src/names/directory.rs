@@ -1,0 +1,213 @@
+//! Looking names up and listing them; adding them to and taking them from a change.
+
+use std::sync::Arc;
+
+use oncefs_engine::Change;
+
+use crate::format::dirent::{self, Dirent, Names, Place};
+use crate::format::inode::{self, InodeRecord};
+use crate::inodes::cache::Inode;
+use crate::{Attributes, Error, FileKind, FileSystem, Ino, NAME_BYTES_MAX, Result};
+
+/// Cookie of the entry `.`.
+const DOT_COOKIE: u64 = 1;
+/// Cookie of the entry `..`.
+const DOT_DOT_COOKIE: u64 = 2;
+
+/// Records fetched at a time while listing.
+const PAGE_RECORDS: usize = 128;
+
+/// What a listing tells of an entry besides its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// `.` or `..`, of which the kernel keeps no reference.
+    Dots,
+    /// A name.
+    Name,
+}
+
+/// One entry of a listing.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// The inode.
+    pub ino: Ino,
+    /// Where the next listing goes on.
+    pub cookie: u64,
+    /// Kind of the inode.
+    pub kind: FileKind,
+    /// The name.
+    pub name: &'a [u8],
+    /// Name, or `.` and `..`.
+    pub entry_kind: EntryKind,
+}
+
+impl FileSystem {
+    /// The attributes of the inode that `name` stands for. `.` works on every inode and `..` on every directory:
+    /// that is how a file handle of NFS becomes an inode again.
+    pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attributes> {
+        if name == b"." {
+            return self.named(parent);
+        }
+        let directory = self.directory(parent)?;
+        if name == b".." {
+            let above = directory.lock().parent;
+            return self.named(above);
+        }
+        check_name(name)?;
+        let found = self.names_at(parent, self.place(name))?.find(name).map(|dirent| dirent.ino);
+        match self.getattr(found.ok_or(Error::NotFound)?) {
+            // Deleted between the two look-ups.
+            Err(Error::Stale) => Err(Error::NotFound),
+            result => result,
+        }
+    }
+
+    /// The attributes of an inode that was not deleted.
+    fn named(&self, ino: Ino) -> Result<Attributes> {
+        Some(self.getattr(ino)?).filter(|attributes| attributes.nlink > 0).ok_or(Error::Stale)
+    }
+
+    /// The attributes of an inode.
+    pub fn getattr(&self, ino: Ino) -> Result<Attributes> {
+        Ok(self.inode(ino)?.lock().attributes(ino))
+    }
+
+    /// Lists the entries of a directory after `cookie` (0: from the start) until `sink` answers false.
+    pub fn readdir(&self, ino: Ino, cookie: u64, sink: &mut dyn FnMut(&Entry) -> bool) -> Result<()> {
+        let directory = self.directory(ino)?;
+        self.touch_atime(&directory);
+        let above = directory.lock().parent;
+        for (dots, name, target) in [(DOT_COOKIE, &b"."[..], ino), (DOT_DOT_COOKIE, &b".."[..], above)] {
+            let entry =
+                Entry { ino: target, cookie: dots, kind: FileKind::Directory, name, entry_kind: EntryKind::Dots };
+            if cookie < dots && !sink(&entry) {
+                return Ok(());
+            }
+        }
+        self.list_names(ino, cookie, sink)
+    }
+
+    fn list_names(&self, ino: Ino, cookie: u64, sink: &mut dyn FnMut(&Entry) -> bool) -> Result<()> {
+        let end = dirent::end(ino);
+        let mut from = dirent::key(ino, Place::of_cookie(cookie));
+        loop {
+            let page = self.store.scan(&from, &end, PAGE_RECORDS)?;
+            for (key, value) in &page {
+                let (_, place) = dirent::parse_key(key).ok_or_else(|| damaged_key(ino))?;
+                for dirent in Names::decode(ino, value)?.iter().filter(|dirent| dirent.cookie(place) > cookie) {
+                    let Dirent { ino, kind, name, .. } = dirent;
+                    let cookie = dirent.cookie(place);
+                    if !sink(&Entry { ino: *ino, cookie, kind: *kind, name, entry_kind: EntryKind::Name }) {
+                        return Ok(());
+                    }
+                }
+            }
+            match page.last() {
+                Some((key, _)) if page.len() == PAGE_RECORDS => from = after(key),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// The inode `ino`, which has to be a directory.
+    pub(crate) fn directory(&self, ino: Ino) -> Result<Arc<Inode>> {
+        let inode = self.inode(ino)?;
+        if inode.lock().is_directory() { Ok(inode) } else { Err(Error::NotADirectory) }
+    }
+
+    pub(crate) fn place(&self, name: &[u8]) -> Place {
+        Place::of(name, self.name_seed)
+    }
+
+    pub(crate) fn names_at(&self, parent: Ino, place: Place) -> Result<Names> {
+        match self.store.get(&dirent::key(parent, place))? {
+            Some(bytes) => Names::decode(parent, &bytes),
+            None => Ok(Names::default()),
+        }
+    }
+
+    /// The entry `name` of `parent`.
+    pub(crate) fn find(&self, parent: Ino, name: &[u8]) -> Result<Option<Dirent>> {
+        Ok(self.names_at(parent, self.place(name))?.find(name).cloned())
+    }
+}
+
+/// A change of names under way: it sees its own additions and removals.
+///
+/// Whoever makes one holds the locks of the directories named in it.
+pub(crate) struct NameChange<'a> {
+    file_system: &'a FileSystem,
+    touched: Vec<(Ino, Place, Names)>,
+}
+
+impl<'a> NameChange<'a> {
+    pub(crate) fn new(file_system: &'a FileSystem) -> Self {
+        Self { file_system, touched: Vec::with_capacity(2) }
+    }
+
+    fn names(&mut self, parent: Ino, place: Place) -> Result<&mut Names> {
+        let at = self.touched.iter().position(|(ino, at, _)| (*ino, *at) == (parent, place));
+        let at = match at {
+            Some(at) => at,
+            None => {
+                self.touched.push((parent, place, self.file_system.names_at(parent, place)?));
+                self.touched.len() - 1
+            }
+        };
+        Ok(&mut self.touched[at].2)
+    }
+
+    /// Adds a name, or points an existing one elsewhere.
+    pub(crate) fn set(&mut self, parent: Ino, name: &[u8], ino: Ino, kind: FileKind) -> Result<()> {
+        let place = self.file_system.place(name);
+        if self.names(parent, place)?.set(name, ino, kind) { Ok(()) } else { Err(Error::NoSpace) }
+    }
+
+    pub(crate) fn remove(&mut self, parent: Ino, name: &[u8]) -> Result<()> {
+        let place = self.file_system.place(name);
+        self.names(parent, place)?.remove(name);
+        Ok(())
+    }
+
+    /// Adds the records to `change`.
+    pub(crate) fn finish(self, change: &mut Change) {
+        for (parent, place, names) in self.touched {
+            let key = dirent::key(parent, place);
+            if names.is_empty() {
+                change.delete(key);
+            } else {
+                change.put(key, names.encode(parent));
+            }
+        }
+    }
+}
+
+/// Adds an inode's record to a change.
+pub(crate) fn put_inode(change: &mut Change, ino: Ino, record: &InodeRecord) {
+    change.put(inode::key(ino), record.encode(ino));
+}
+
+/// Refuses what cannot be a name. (The kernel never sends an empty name or one with a slash.)
+pub(crate) fn check_name(name: &[u8]) -> Result<()> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(Error::NameTooLong);
+    }
+    if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
+        return Err(Error::Invalid("a name must not be empty nor hold a slash or a NUL byte"));
+    }
+    Ok(())
+}
+
+/// Refuses what cannot be the name of something new.
+pub(crate) fn check_new_name(name: &[u8]) -> Result<()> {
+    if name == b"." || name == b".." { Err(Error::Exists) } else { check_name(name) }
+}
+
+/// The first key after `key`.
+pub(crate) fn after(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
+fn damaged_key(ino: Ino) -> Error {
+    Error::corrupt(format!("directory {}", ino.0), "an entry's key has the wrong form")
+}

@@ -1,0 +1,6 @@
+//! Names: looking them up, listing, adding, removing and renaming them.
+
+pub mod create;
+pub mod directory;
+pub mod remove;
+pub mod rename;

@@ -1,0 +1,7 @@
+//! Ranks: which files get one next, and what a rank requires.
+
+pub mod queues;
+pub mod ranker;
+
+#[cfg(test)]
+mod tests;

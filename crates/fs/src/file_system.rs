@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use oncefs_engine::{Change, MapId, Report, Store, Usage};
+use oncefs_engine::{Change, Report, Store};
 use parking_lot::{Mutex, RwLock};
 
 use crate::format;
 use crate::format::inode::InodeRecord;
 use crate::inodes::cache::{Inode, InodeCache};
-use crate::inodes::numbers::InodeNumbers;
+use crate::inodes::numbers::{InodeNumbers, generation_of};
 use crate::inodes::orphans::Orphans;
-use crate::ranking::ranker::Ranker;
-use crate::usage::monitor::Monitor;
-use crate::{Caller, Clock, Error, FileKind, Ino, Result, Timestamp};
+use crate::names::seed::name_seed;
+use crate::ranking::state::Ranker;
+use crate::usage::state::Monitor;
+use crate::{Caller, Clock, Error, FileKind, Ino, Result};
 
 /// What a writer on a full volume can hope for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +89,7 @@ impl FileSystem {
         let caller = Caller { uid: 0, gid: 0, umask: 0 };
         let root = InodeRecord {
             parent: Ino::ROOT,
-            ..new_inode(FileKind::Directory, 0o755, &caller, now, generation_of(store))
+            ..InodeRecord::new(FileKind::Directory, 0o755, &caller, now, generation_of(store))
         };
         let mut change = Change::new();
         change.put(format::inode::key(Ino::ROOT), root.encode(Ino::ROOT));
@@ -145,7 +146,7 @@ impl FileSystem {
             let _ = reclaimer.join();
         }
         self.end_monitor();
-        self.leave_queues();
+        self.stop_ranking();
         Ok(self.store.close()?)
     }
 
@@ -207,46 +208,5 @@ impl FileSystem {
             Some(bytes) => InodeRecord::decode(ino, &bytes),
             None => Err(Error::Stale),
         })
-    }
-}
-
-/// What places of names are seeded with: the volume's own, so that nobody can prepare names for one place.
-pub(crate) fn name_seed(store: &Store) -> u64 {
-    store.volume_id().iter().rev().fold(0, |seed, byte| (seed << 8) ^ u64::from(*byte) ^ (seed >> 56))
-}
-
-/// Inode numbers are never reused, so the generation only has to differ between volumes.
-pub(crate) fn generation_of(store: &Store) -> u32 {
-    let [a, b, c, d, ..] = store.volume_id();
-    u32::from_le_bytes([a, b, c, d])
-}
-
-/// An inode without content.
-pub(crate) fn new_inode(
-    kind: FileKind,
-    permissions: u32,
-    caller: &Caller,
-    now: Timestamp,
-    generation: u32,
-) -> InodeRecord {
-    InodeRecord {
-        kind,
-        permissions,
-        uid: caller.uid,
-        gid: caller.gid,
-        nlink: if kind == FileKind::Directory { 2 } else { 1 },
-        rdev: 0,
-        size: 0,
-        blocks: 0,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        btime: now,
-        map: MapId(0),
-        parent: Ino(0),
-        entries: 0,
-        generation,
-        xattrs: 0,
-        usage: Usage::default(),
     }
 }

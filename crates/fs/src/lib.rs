@@ -20,6 +20,7 @@ mod fsck;
 mod inodes;
 mod names;
 mod ranking;
+mod scan;
 mod types;
 mod usage;
 
@@ -27,8 +28,10 @@ pub use attributes::policy::{EffectiveView, POLICY_ATTRIBUTE};
 pub use attributes::set_attributes::{SetAttributes, SetTime};
 pub use attributes::xattr::XattrMode;
 pub use clock::{Clock, SystemClock, Timestamp};
+pub use content::allocate::AllocateMode;
 pub use content::damaged_files::{DamagedFile, DamagedRange};
-pub use content::data::{AllocateMode, Bytes, Whence, WriteOrigin};
+pub use content::edit::WriteOrigin;
+pub use content::read::{Bytes, Whence};
 pub use error::{Error, Result};
 pub use file_system::{AtimePolicy, FileSystem, Options, Room, Space};
 pub use fsck::audit::{NamePhase, NameProgress};
@@ -37,7 +40,7 @@ pub use fsck::paths::{Paths, paths_of_maps};
 pub use names::directory::{Entry, EntryKind};
 pub use names::rename::RenameMode;
 pub use types::{Attributes, Caller, FileKind, Ino};
-pub use usage::monitor::Handle;
+pub use usage::positions::Handle;
 
 /// Longest name of a directory entry, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;

@@ -6,7 +6,7 @@
 
 use oncefs_engine::{Change, EffectivePolicy, FilePolicy, PolicyOverride};
 
-use crate::content::data::with_map;
+use crate::content::map::with_map;
 use crate::format::inode::InodeRecord;
 use crate::format::xattr;
 use crate::{Error, FileKind, FileSystem, Ino, Result};

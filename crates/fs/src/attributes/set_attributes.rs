@@ -2,8 +2,8 @@
 
 use oncefs_engine::Change;
 
-use crate::attributes::acl;
-use crate::content::data::drop_privileges;
+use crate::content::edit::drop_privileges;
+use crate::format::acl;
 use crate::format::inode::InodeRecord;
 use crate::format::xattr;
 use crate::inodes::cache::Inode;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use oncefs_engine::Change;
 
-use crate::attributes::acl::{self, Acl};
 use crate::attributes::policy::{self, POLICY_ATTRIBUTE};
+use crate::format::acl::{self, Acl};
+use crate::format::codec::after;
 use crate::format::inode::InodeRecord;
 use crate::format::xattr;
 use crate::inodes::cache::Inode;
 use crate::inodes::staged::Staged;
-use crate::names::directory::after;
 use crate::{Error, FileKind, FileSystem, Ino, NAME_BYTES_MAX, Result};
 
 /// Largest value: the kernel's XATTR_SIZE_MAX.

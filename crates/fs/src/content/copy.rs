@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use oncefs_engine::{BLOCK_BYTES, Blocks, Lbn};
 
-use crate::content::data::{WriteOrigin, map_and_size, with_map, written};
+use crate::content::edit::{WriteOrigin, written};
+use crate::content::map::{map_and_size, with_map};
 use crate::inodes::cache::Inode;
-use crate::usage::monitor::replaces;
+use crate::usage::rewrite::replaces;
 use crate::{Error, FILE_BYTES_MAX, FileSystem, Ino, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;

@@ -9,7 +9,7 @@ use oncefs_engine::{BLOCK_BYTES, BadPlace, MapId};
 
 use crate::format::dirent::{self, Names, Place};
 use crate::format::inode::{self, InodeRecord};
-use crate::names::directory::after;
+use crate::scan::for_each_record;
 use crate::{FileSystem, Ino, Result};
 
 /// Records fetched at a time.
@@ -62,7 +62,7 @@ impl FileSystem {
     fn inodes_of_maps(&self, maps: &BTreeMap<u64, Vec<DamagedRange>>) -> Result<HashMap<u64, Ino>> {
         let mut found = HashMap::new();
         let (from, to) = inode::range(Ino(0));
-        self.each_record(from, &to, &mut |key, value| {
+        for_each_record(&self.store, from, &to, PAGE_RECORDS, &mut |key, value| {
             let Some(ino) = inode::ino_of_key(key) else { return };
             if let Ok(InodeRecord { map: MapId(map), .. }) = InodeRecord::decode(ino, value)
                 && maps.contains_key(&map)
@@ -77,7 +77,7 @@ impl FileSystem {
         let wanted: std::collections::HashSet<Ino> = inodes.values().copied().collect();
         let mut found: HashMap<Ino, Vec<(Ino, Vec<u8>)>> = HashMap::new();
         let (from, to) = (dirent::key(Ino(0), Place::of_cookie(0)), dirent::end(Ino(u64::MAX)));
-        self.each_record(from, &to, &mut |key, value| {
+        for_each_record(&self.store, from, &to, PAGE_RECORDS, &mut |key, value| {
             let Some((parent, _)) = dirent::parse_key(key) else { return };
             let Ok(names) = Names::decode(parent, value) else { return };
             for name in names.iter().filter(|name| wanted.contains(&name.ino)) {
@@ -117,24 +117,13 @@ impl FileSystem {
     fn name_in(&self, parent: Ino, ino: Ino) -> Result<Vec<u8>> {
         let mut found = b"?".to_vec();
         let (from, to) = dirent::range(parent);
-        self.each_record(from, &to, &mut |_, value| {
+        for_each_record(&self.store, from, &to, PAGE_RECORDS, &mut |_, value| {
             let Ok(names) = Names::decode(parent, value) else { return };
             if let Some(name) = names.iter().find(|name| name.ino == ino) {
                 found.clone_from(&name.name);
             }
         })?;
         Ok(found)
-    }
-
-    fn each_record(&self, mut from: Vec<u8>, to: &[u8], each: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        loop {
-            let page = self.store.scan(&from, to, PAGE_RECORDS)?;
-            page.iter().for_each(|(key, value)| each(key, value));
-            match page.last() {
-                Some((key, _)) if page.len() == PAGE_RECORDS => from = after(key),
-                _ => return Ok(()),
-            }
-        }
     }
 }
 

@@ -6,7 +6,7 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::{Reader, damaged, end_of_number, number_of_key, numbered_key, seal, unseal};
+use crate::format::codec::{Reader, damaged, end_of_number, number_of_key, numbered_key, seal, unseal};
 use crate::{FileKind, Ino, NAME_BYTES_MAX, Result};
 
 pub(super) const LETTER: u8 = b'd';
@@ -161,8 +161,8 @@ const _: () = assert!(NAME_BYTES_MAX <= u8::MAX as usize);
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{assert_damage_is_noticed, hex};
     use super::*;
+    use crate::format::codec::testing::{assert_damage_is_noticed, hex};
 
     fn sample() -> Names {
         let mut names = Names::default();

@@ -1,9 +1,9 @@
 //! The inode record: everything `stat` shows, the map and the usage of a regular file, the counts of a directory.
 
-use oncefs_engine::{MapId, Usage};
+use oncefs_engine::{Change, MapId, Usage};
 
-use super::{Reader, damaged, end_of_number, number_of_key, numbered_key, seal, unseal};
-use crate::{Attributes, FileKind, Ino, Result, Timestamp};
+use crate::format::codec::{CHECKSUM_BYTES, Reader, damaged, end_of_number, number_of_key, numbered_key, seal, unseal};
+use crate::{Attributes, Caller, FileKind, Ino, Result, Timestamp};
 
 pub(super) const LETTER: u8 = b'i';
 const VERSION: u16 = 1;
@@ -62,6 +62,30 @@ pub(crate) struct InodeRecord {
 }
 
 impl InodeRecord {
+    /// An inode without content.
+    pub(crate) fn new(kind: FileKind, permissions: u32, caller: &Caller, now: Timestamp, generation: u32) -> Self {
+        Self {
+            kind,
+            permissions,
+            uid: caller.uid,
+            gid: caller.gid,
+            nlink: if kind == FileKind::Directory { 2 } else { 1 },
+            rdev: 0,
+            size: 0,
+            blocks: 0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime: now,
+            map: MapId(0),
+            parent: Ino(0),
+            entries: 0,
+            generation,
+            xattrs: 0,
+            usage: Usage::default(),
+        }
+    }
+
     pub(crate) fn is_directory(&self) -> bool {
         self.kind == FileKind::Directory
     }
@@ -87,7 +111,7 @@ impl InodeRecord {
     }
 
     pub(crate) fn encode(&self, ino: Ino) -> Vec<u8> {
-        let mut body = Vec::with_capacity(BODY_BYTES + super::CHECKSUM_BYTES);
+        let mut body = Vec::with_capacity(BODY_BYTES + CHECKSUM_BYTES);
         body.extend_from_slice(&VERSION.to_le_bytes());
         body.extend_from_slice(&[0; 2]);
         let mode = self.kind.mode_bits() | self.permissions;
@@ -118,6 +142,11 @@ impl InodeRecord {
         let body = unseal("inode", ino.0, bytes)?;
         parse(body).ok_or_else(|| damaged("inode", ino.0, "its fields contradict each other"))
     }
+}
+
+/// Adds an inode's record to a change.
+pub(crate) fn put_inode(change: &mut Change, ino: Ino, record: &InodeRecord) {
+    change.put(key(ino), record.encode(ino));
 }
 
 fn parse(body: &[u8]) -> Option<InodeRecord> {
@@ -164,8 +193,8 @@ fn parse(body: &[u8]) -> Option<InodeRecord> {
 mod tests {
     use oncefs_engine::{Moment, Rank, Reads};
 
-    use super::super::testing::{assert_damage_is_noticed, hex};
     use super::*;
+    use crate::format::codec::testing::{assert_damage_is_noticed, hex};
 
     fn usage() -> Usage {
         let mut usage = Usage::created(Moment(0x0102_0304));

@@ -1,6 +1,6 @@
 //! The lease record: every inode number below it may be in use.
 
-use super::{Reader, damaged, seal, unseal};
+use crate::format::codec::{Reader, damaged, seal, unseal};
 use crate::{Ino, Result};
 
 /// Key of the one lease record.
@@ -23,8 +23,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Ino> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{assert_damage_is_noticed, hex};
     use super::*;
+    use crate::format::codec::testing::{assert_damage_is_noticed, hex};
 
     #[test]
     fn the_bytes_of_a_lease_never_change() {

@@ -3,7 +3,7 @@
 //! It holds the epoch of the mount that removed the last name. Whoever opened the file lived in that mount, so in
 //! a later one the inode can be reclaimed at once.
 
-use super::{Reader, damaged, end_of_number, number_of_key, numbered_key, seal, unseal};
+use crate::format::codec::{Reader, damaged, end_of_number, number_of_key, numbered_key, seal, unseal};
 use crate::{Ino, Result};
 
 pub(super) const LETTER: u8 = b'o';
@@ -38,8 +38,8 @@ pub(crate) fn decode(ino: Ino, bytes: &[u8]) -> Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{assert_damage_is_noticed, hex};
     use super::*;
+    use crate::format::codec::testing::{assert_damage_is_noticed, hex};
 
     #[test]
     fn the_bytes_of_an_orphan_never_change() {

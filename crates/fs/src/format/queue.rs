@@ -5,7 +5,7 @@
 
 use oncefs_engine::{Moment, QueuePlace, Rank};
 
-use super::{damaged, end_of_number, numbered_key, seal, unseal};
+use crate::format::codec::{damaged, end_of_number, numbered_key, seal, unseal};
 use crate::{Ino, Result};
 
 pub(super) const LETTER: u8 = b'q';
@@ -52,8 +52,8 @@ pub(crate) fn decode(ino: Ino, bytes: &[u8]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{assert_damage_is_noticed, hex};
     use super::*;
+    use crate::format::codec::testing::{assert_damage_is_noticed, hex};
 
     fn place(rank: Rank, touched: u32, file: u64) -> QueuePlace {
         QueuePlace { rank, touched: Moment(touched), file }

@@ -2,7 +2,7 @@
 
 use oncefs_engine::Rank;
 
-use super::{Reader, damaged, seal, unseal};
+use crate::format::codec::{Reader, damaged, seal, unseal};
 use crate::{Ino, Result};
 
 /// Key of the one ranking record.
@@ -57,8 +57,8 @@ fn parse(body: &[u8]) -> Option<Ranking> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{assert_damage_is_noticed, hex};
     use super::*;
+    use crate::format::codec::testing::{assert_damage_is_noticed, hex};
 
     const SAMPLE: Ranking = Ranking { known_below: Ino(0x0102), files: [1, 2, 3, 0x0405] };
 

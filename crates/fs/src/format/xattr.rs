@@ -1,6 +1,6 @@
 //! The xattr record: one extended attribute. Its name is part of the key, its value the record.
 
-use super::{end_of_number, number_of_key, numbered_key, seal, unseal};
+use crate::format::codec::{end_of_number, number_of_key, numbered_key, seal, unseal};
 use crate::{Ino, Result};
 
 pub(super) const LETTER: u8 = b'x';
@@ -32,8 +32,8 @@ pub(crate) fn decode(ino: Ino, bytes: &[u8]) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{assert_damage_is_noticed, hex};
     use super::*;
+    use crate::format::codec::testing::{assert_damage_is_noticed, hex};
 
     #[test]
     fn the_bytes_of_an_attribute_never_change() {

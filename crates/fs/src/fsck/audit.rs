@@ -28,9 +28,9 @@ mod tree;
 
 use oncefs_engine::{Sorter, Store};
 
-use crate::file_system::name_seed;
 use crate::format::lease;
 use crate::fsck::fault::Fault;
+use crate::names::seed::name_seed;
 use crate::{FileSystem, Ino, Result};
 
 /// What an audit of names does just now, and in what unit it says how far it is.

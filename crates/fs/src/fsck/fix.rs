@@ -10,11 +10,11 @@
 
 use oncefs_engine::{Remedy, Store};
 
-use crate::file_system::name_seed;
 use crate::fsck::audit::NameProgress;
 use crate::fsck::audit::audit;
 use crate::fsck::fault::Fault;
 use crate::fsck::fixer;
+use crate::names::seed::name_seed;
 use crate::{Clock, Error, Result};
 
 /// Faults kept of one audit; the next round finds what is left.

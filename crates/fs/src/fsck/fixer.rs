@@ -3,12 +3,11 @@
 use oncefs_engine::{BLOCK_BYTES, Blocks, Change, FilePolicy, Lbn, MapId, QueuePlace, Store};
 
 use crate::attributes::policy::{self, POLICY_ATTRIBUTE};
-use crate::file_system::{generation_of, new_inode};
 use crate::format::dirent::{self, Names, Place};
-use crate::format::inode::{self, InodeRecord};
+use crate::format::inode::{self, InodeRecord, put_inode};
 use crate::format::{lease, orphan, queue, symlink, xattr};
 use crate::fsck::fault::{Count, Fault};
-use crate::names::directory::put_inode;
+use crate::inodes::numbers::generation_of;
 use crate::{Caller, Error, FileKind, Ino, Result, Timestamp};
 
 /// Where what has no name gets one, in the root.
@@ -107,7 +106,7 @@ impl Fixer<'_> {
     }
 
     fn new_inode(&self, kind: FileKind, permissions: u32) -> InodeRecord {
-        new_inode(kind, permissions, &ROOT_USER, self.now, generation_of(self.store))
+        InodeRecord::new(kind, permissions, &ROOT_USER, self.now, generation_of(self.store))
     }
 
     /// What is in the root stays; what belongs to it beside that is not known any more.
@@ -225,7 +224,7 @@ impl Fixer<'_> {
             {
                 self.remove_name(parent, place.number(), ino)?;
             }
-            from = crate::names::directory::after(&key);
+            from = crate::format::codec::after(&key);
         }
         self.keep(ino)
     }

@@ -6,7 +6,7 @@ use oncefs_engine::{MapId, Store};
 
 use crate::format::dirent::{self, Names};
 use crate::format::inode::{self, InodeRecord};
-use crate::names::directory::after;
+use crate::scan::for_each_record;
 use crate::{Ino, Result};
 
 /// Records fetched at a time.
@@ -25,7 +25,7 @@ pub fn paths_of_maps(store: &Store, maps: &HashSet<MapId>) -> Result<Paths> {
     }
     let mut files: HashMap<Ino, MapId> = HashMap::new();
     let (from, to) = inode::range(Ino(0));
-    for_each(store, from, &to, &mut |key, value| {
+    for_each_record(store, from, &to, PAGE_RECORDS, &mut |key, value| {
         let Some(ino) = inode::ino_of_key(key) else { return };
         if let Ok(record) = InodeRecord::decode(ino, value)
             && maps.contains(&record.map)
@@ -35,7 +35,7 @@ pub fn paths_of_maps(store: &Store, maps: &HashSet<MapId>) -> Result<Paths> {
     })?;
     let mut names: Vec<(Ino, Ino, Vec<u8>)> = Vec::new();
     let (from, to) = (dirent::range(Ino(0)).0, dirent::end(Ino(u64::MAX)));
-    for_each(store, from, &to, &mut |key, value| {
+    for_each_record(store, from, &to, PAGE_RECORDS, &mut |key, value| {
         let Some((parent, _)) = dirent::parse_key(key) else { return };
         let Ok(decoded) = Names::decode(parent, value) else { return };
         let wanted = decoded.iter().filter(|dirent| files.contains_key(&dirent.ino));
@@ -62,7 +62,7 @@ fn path_of_directory(store: &Store, mut ino: Ino) -> Result<String> {
         let Some(parent) = record.map(|record| record.parent) else { break };
         let mut name = None;
         let (from, to) = dirent::range(parent);
-        for_each(store, from, &to, &mut |_, value| {
+        for_each_record(store, from, &to, PAGE_RECORDS, &mut |_, value| {
             let Ok(names) = Names::decode(parent, value) else { return };
             let own = names.iter().find(|dirent| dirent.ino == ino);
             name = name.take().or_else(|| own.map(|dirent| String::from_utf8_lossy(&dirent.name).into_owned()));
@@ -72,16 +72,4 @@ fn path_of_directory(store: &Store, mut ino: Ino) -> Result<String> {
         ino = parent;
     }
     Ok(format!("<directory {}>{path}", ino.0))
-}
-
-/// Calls `each` with every record with `from <= key < to`.
-fn for_each(store: &Store, mut from: Vec<u8>, to: &[u8], each: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-    loop {
-        let page = store.scan(&from, to, PAGE_RECORDS)?;
-        page.iter().for_each(|(key, value)| each(key, value));
-        match page.last() {
-            Some((key, _)) if page.len() == PAGE_RECORDS => from = after(key),
-            _ => return Ok(()),
-        }
-    }
 }

@@ -90,7 +90,7 @@ impl Volume {
     /// Breaks something; what the audit then says contains `said`; what is safe is mended first, then everything.
     fn break_and_fix(&self, said: &str, harm: impl FnOnce(&Broken<'_>)) -> NameFindings {
         let store = self.store();
-        let seed = crate::file_system::name_seed(&store);
+        let seed = crate::names::seed::name_seed(&store);
         harm(&Broken { store: &store, seed });
         store.commit().unwrap();
         let findings = check_names(&store, &mut |_, _, _| ()).unwrap();
@@ -432,7 +432,7 @@ fn records_with_unknown_keys_go() {
 fn what_is_safe_is_mended_without_asking_and_the_rest_is_left() {
     let volume = Volume::new();
     let store = volume.store();
-    let broken = Broken { store: &store, seed: crate::file_system::name_seed(&store) };
+    let broken = Broken { store: &store, seed: crate::names::seed::name_seed(&store) };
     broken.edit(volume.b, |record| record.nlink = 9);
     broken.names(Ino::ROOT, b"a", |names| names.remove(b"a"));
     let findings = repair_names(&store, &SystemClock, Remedy::Safe, &mut |_, _, _| ()).unwrap();
@@ -479,7 +479,7 @@ fn many_faults_at_once_are_mended_and_other_files_keep_their_bytes() {
         println!("seed {seed}");
         let volume = Volume::new();
         let store = volume.store();
-        let broken = Broken { store: &store, seed: crate::file_system::name_seed(&store) };
+        let broken = Broken { store: &store, seed: crate::names::seed::name_seed(&store) };
         let mut random: u64 = seed;
         for _ in 0..1 + seed % 7 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

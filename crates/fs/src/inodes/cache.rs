@@ -145,12 +145,11 @@ impl Shard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file_system::new_inode;
     use crate::{Caller, Error, FileKind, Timestamp};
 
     fn record(size: u64) -> InodeRecord {
         let caller = Caller { uid: 0, gid: 0, umask: 0 };
-        InodeRecord { size, ..new_inode(FileKind::Regular, 0o644, &caller, Timestamp::default(), 0) }
+        InodeRecord { size, ..InodeRecord::new(FileKind::Regular, 0o644, &caller, Timestamp::default(), 0) }
     }
 
     #[test]

@@ -3,4 +3,5 @@
 pub mod cache;
 pub mod numbers;
 pub mod orphans;
+pub mod reclaim;
 pub mod staged;

@@ -65,6 +65,12 @@ impl InodeNumbers {
     }
 }
 
+/// Inode numbers are never reused, so the generation only has to differ between volumes.
+pub(crate) fn generation_of(store: &Store) -> u32 {
+    let [a, b, c, d, ..] = store.volume_id();
+    u32::from_le_bytes([a, b, c, d])
+}
+
 impl Free {
     /// The lease is published before any number of it is used, so it is durable whenever such a use is.
     fn extend(&mut self, store: &Store) -> Result<()> {

@@ -6,8 +6,8 @@ use oncefs_engine::{Change, Store};
 use parking_lot::MutexGuard;
 
 use crate::format::inode::InodeRecord;
+use crate::format::inode::put_inode;
 use crate::inodes::cache::Inode;
-use crate::names::directory::put_inode;
 use crate::{Error, Ino, Result, Timestamp};
 
 /// Locked inodes. What is edited becomes visible when it is published, and is forgotten otherwise.

@@ -2,13 +2,13 @@
 
 use oncefs_engine::{Change, FilePolicy, MapId, PolicyOverride};
 
-use crate::attributes::acl::{self, Acl};
 use crate::attributes::policy::POLICY_ATTRIBUTE;
-use crate::file_system::new_inode;
-use crate::format::inode::InodeRecord;
+use crate::format::acl::{self, Acl};
+use crate::format::inode::{InodeRecord, put_inode};
 use crate::format::{symlink, xattr};
 use crate::inodes::staged::Staged;
-use crate::names::directory::{NameChange, check_new_name, put_inode};
+use crate::names::directory::check_new_name;
+use crate::names::name_change::NameChange;
 use crate::{Attributes, Caller, Error, FileKind, FileSystem, Ino, LINKS_MAX, Result, SYMLINK_BYTES_MAX};
 
 /// What is to be created.
@@ -109,7 +109,7 @@ impl FileSystem {
         let mut permissions = node.permissions;
         let mut inherited = self.inherit_acl(parent, above, node.kind, caller.umask, &mut permissions)?;
         inherited.policy_override = self.inherit_override(parent, above, node.kind)?;
-        let mut record = new_inode(node.kind, permissions, caller, self.clock.now(), self.generation);
+        let mut record = InodeRecord::new(node.kind, permissions, caller, self.clock.now(), self.generation);
         if above.permissions & libc::S_ISGID != 0 {
             record.gid = above.gid;
             record.permissions |= if record.is_directory() { libc::S_ISGID } else { 0 };

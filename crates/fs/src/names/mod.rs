@@ -2,5 +2,7 @@
 
 pub mod create;
 pub mod directory;
+pub mod name_change;
 pub mod remove;
 pub mod rename;
+pub mod seed;

@@ -7,7 +7,8 @@ use oncefs_engine::Change;
 use crate::format::dirent::{self, Dirent, Place};
 use crate::inodes::cache::Inode;
 use crate::inodes::staged::Staged;
-use crate::names::directory::{NameChange, check_name};
+use crate::names::directory::check_name;
+use crate::names::name_change::NameChange;
 use crate::{Error, FileKind, FileSystem, Ino, Result, Timestamp};
 
 /// What `unlink` and `rmdir` refuse.

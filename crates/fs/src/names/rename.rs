@@ -8,7 +8,8 @@ use crate::format::dirent::Dirent;
 use crate::format::inode::InodeRecord;
 use crate::inodes::cache::Inode;
 use crate::inodes::staged::Staged;
-use crate::names::directory::{NameChange, check_name, check_new_name};
+use crate::names::directory::{check_name, check_new_name};
+use crate::names::name_change::NameChange;
 use crate::{Error, FileKind, FileSystem, Ino, Result, Timestamp};
 
 /// What becomes of an existing target.

@@ -1,4 +1,4 @@
-//! Queues of any length. What ranks mean is tested from outside (`tests/ranks`).
+//! Queues of any length, and races between ranking and its users. The rules of ranks have tests in `tests/ranks`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -8,15 +8,13 @@ use oncefs_engine::{
     BackgroundStep, Change, DataPlace, Moment, OpenOptions, Profile, QueuePlace, Rank, Store, VolumeSpec,
 };
 
-use crate::file_system::new_inode;
-use crate::format::inode::InodeRecord;
-use crate::names::directory::put_inode;
+use crate::format::inode::{InodeRecord, put_inode};
 use crate::{AtimePolicy, Caller, Clock, Error, FileKind, FileSystem, Ino, Options, Timestamp};
 
 const DAY: i64 = 86_400;
 /// Memory of the engine.
 const MEMORY_BYTES: u64 = 64 << 20;
-/// What the process may take beside that: its code, RocksDB's own, buffers.
+/// What the process may take in all: also its code, RocksDB's own memory and buffers.
 const RESIDENT_BYTES_MAX: u64 = MEMORY_BYTES + (256 << 20);
 /// Files made with one publication.
 const GROUP_FILES: u64 = 500;
@@ -30,7 +28,7 @@ impl Clock for TestClock {
     }
 }
 
-/// What the process has in memory.
+/// Bytes of the process that are in memory.
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
@@ -43,14 +41,14 @@ fn make_files(fs: &FileSystem, count: u64) {
         let mut change = Change::new();
         for _ in 0..GROUP_FILES {
             let (ino, _being_made) = fs.numbers.take(&fs.store).unwrap();
-            let plain = new_inode(FileKind::Regular, 0o644, &caller, fs.clock.now(), fs.generation);
+            let plain = InodeRecord::new(FileKind::Regular, 0o644, &caller, fs.clock.now(), fs.generation);
             put_inode(&mut change, ino, &InodeRecord { map: fs.store.new_map(), usage: fs.usage_of_new(), ..plain });
         }
         fs.store.publish(change).unwrap();
     }
 }
 
-/// As the worker does it, who waits while memory is short.
+/// Ranks as the engine's worker does, which waits while memory is short.
 fn rank(fs: &FileSystem) {
     while fs.store.run(BackgroundStep::Rank).unwrap() {}
 }
@@ -61,11 +59,11 @@ fn places(fs: &FileSystem) -> u64 {
         let page = fs.store.scan(&from, b"r", 10_000).unwrap();
         count += page.len() as u64;
         let Some((last, _)) = page.last() else { return count };
-        from = crate::names::directory::after(last);
+        from = crate::format::codec::after(last);
     }
 }
 
-/// Ten million with `ONCEFS_HUGE=1`, and then the memory that they take is shown.
+/// Ten million files with `ONCEFS_HUGE=1`; the test then also prints and checks the memory they take.
 #[test]
 fn a_queue_is_as_long_as_there_are_files_and_takes_no_memory() {
     let is_huge = std::env::var_os("ONCEFS_HUGE").is_some();
@@ -93,16 +91,16 @@ fn a_queue_is_as_long_as_there_are_files_and_takes_no_memory() {
     show("made");
     rank(&fs);
     show("in queue 0");
-    assert_eq!((places(&fs), fs.ranker.queues.ranking().files), (files, [files, 0, 0, 0]));
+    assert_eq!((places(&fs), fs.ranker.queues().ranking().files), (files, [files, 0, 0, 0]));
     clock.0.store(14 * DAY, Relaxed);
     rank(&fs);
     show("cold");
     let files_by_rank = Rank::ALL.map(|rank| if rank == Rank::Cold { files } else { 0 });
-    assert_eq!((places(&fs), fs.ranker.queues.ranking().files), (0, files_by_rank));
+    assert_eq!((places(&fs), fs.ranker.queues().ranking().files), (0, files_by_rank));
     fs.close().unwrap();
 }
 
-/// A file of which only the ranker knows more than its name.
+/// A volume with one file, which has a place in a queue.
 fn open_with_a_file(dir: &tempfile::TempDir) -> (Arc<FileSystem>, Arc<TestClock>, Ino) {
     let volume = dir.path().join("volume");
     let spec =
@@ -139,7 +137,7 @@ fn a_file_that_lost_its_name_before_it_gets_its_rank_stays_as_it_is() {
     fs.close().unwrap();
 }
 
-/// Who writes takes the time before he publishes, and the ranker may look in between, a second later by its clock.
+/// A writer takes the time before it publishes, and the ranker may look in between, a second later by its clock.
 #[test]
 fn a_place_that_is_published_when_the_ranker_has_looked_further_on_is_found() {
     let dir = tempfile::tempdir().unwrap();

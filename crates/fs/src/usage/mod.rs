@@ -5,3 +5,5 @@ pub mod noted;
 pub mod positions;
 pub mod publisher;
 pub mod rank_clock;
+pub mod rewrite;
+pub mod state;

@@ -1,4 +1,4 @@
-//! Reads that were noted and are not published yet, by file, in bounded memory.
+//! Reads noted but not published yet, by file, in bounded memory.
 
 use std::collections::HashMap;
 use std::mem;
@@ -10,46 +10,48 @@ use crate::Ino;
 
 /// Parts with a lock of their own; a power of two.
 const PARTS: usize = 256;
-/// Places in a part's table when it is full.
-const PLACES_PER_PART_MAX: usize = 512;
-/// Files in a part: the standard library leaves an eighth of a table free, and then doubles it.
-const FILES_PER_PART_MAX: usize = PLACES_PER_PART_MAX / 8 * 7;
-/// From so many files in a part on it is time to publish.
+const _: () = assert!(PARTS.is_power_of_two(), "parts are found by a mask");
+/// Slots of a part's hash table when it is full.
+const SLOTS_PER_PART_MAX: usize = 512;
+/// Files in a full part. The standard library doubles a table once seven eighths of it are taken.
+const FILES_PER_PART_MAX: usize = SLOTS_PER_PART_MAX / 8 * 7;
+/// Files in a part from which on it should be published.
 const FILES_PER_PART_MANY: usize = FILES_PER_PART_MAX / 2;
 
-/// What all parts take when all are full: each place has a byte of its own in the table.
-pub(super) const BYTES_MAX: usize = PARTS * PLACES_PER_PART_MAX * (size_of::<(Ino, NotedReads)>() + 1);
+/// Bytes of all parts when all are full. The table has one byte of its own for each slot.
+pub(super) const BYTES_MAX: usize = PARTS * SLOTS_PER_PART_MAX * (size_of::<(Ino, NotedReads)>() + 1);
 
-/// An access that reads nothing is worth a record only if the last one is so long ago: it is about two weeks that a file
-/// becomes cold.
+/// An access without a read is published only if the last known access is this much older. Files become cold after two
+/// weeks, so an hour more or less does not matter.
 const ACCESS_SECONDS_MIN: u32 = 60 * 60;
 
-/// What was noted of one file.
+/// The reads noted for one file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NotedReads {
     reads: Reads,
     last: Moment,
 }
 
-/// Files with what was noted of them.
+/// Files, with the reads noted for each.
 pub(super) type Files = HashMap<Ino, NotedReads>;
 
-/// How full the part is in which something was noted.
+/// How full a part is after a read was noted in it.
 pub(super) enum Filled {
-    /// There is room.
+    /// Less than half full.
     Little,
-    /// It is time to publish.
+    /// It should be published soon.
     Half,
-    /// These are out of it, and to be published by whoever noted.
+    /// It was full and has been emptied: the caller must publish these.
     Full(Files),
 }
 
+/// Noted reads of all files.
 pub(super) struct Noted {
     parts: Vec<Mutex<Files>>,
 }
 
 impl NotedReads {
-    /// Adds it to what is known of the file. False: there is nothing new worth a record, and nothing is changed.
+    /// Adds these reads to a file's usage. False: they tell nothing worth publishing, and the usage is unchanged.
     pub fn add_to(&self, usage: &mut Usage, now: Moment) -> bool {
         let is_known = self.reads == Reads::default()
             && usage.rank() != Rank::Cold
@@ -61,6 +63,7 @@ impl NotedReads {
         usage.clamp(now);
         // The file may have been written since it was read, and the clock may have jumped back.
         usage.read(self.last.min(now).max(usage.last_access()), self.reads);
+        debug_assert!(usage.last_access() <= now, "{:?} is after {now:?}", usage.last_access());
         true
     }
 }
@@ -74,13 +77,14 @@ impl Noted {
         self.parts[ino.0 as usize % PARTS].lock()
     }
 
-    /// Notes that a file was accessed, and what was read of it.
+    /// Notes an access to a file, and the blocks it read.
     pub fn add(&self, ino: Ino, now: Moment, reads: Reads) -> Filled {
         let mut files = self.part(ino);
         let noted = files.entry(ino).or_default();
         noted.reads.sequential = noted.reads.sequential.saturating_add(reads.sequential);
         noted.reads.random = noted.reads.random.saturating_add(reads.random);
         noted.last = now;
+        debug_assert!(files.len() <= FILES_PER_PART_MAX, "{} files of {FILES_PER_PART_MAX} in a part", files.len());
         match files.len() {
             FILES_PER_PART_MAX.. => Filled::Full(mem::take(&mut *files)),
             FILES_PER_PART_MANY.. => Filled::Half,
@@ -88,17 +92,17 @@ impl Noted {
         }
     }
 
-    /// What was noted of a file. It stays.
+    /// The reads noted for a file. They stay noted.
     pub fn get(&self, ino: Ino) -> Option<NotedReads> {
         self.part(ino).get(&ino).copied()
     }
 
-    /// What was noted of a file, which is noted no more.
+    /// Takes out the reads noted for a file.
     pub fn take(&self, ino: Ino) -> Option<NotedReads> {
         self.part(ino).remove(&ino)
     }
 
-    /// Everything, part by part as it is asked for.
+    /// Takes out all noted reads, one part at each step of the iterator.
     pub fn take_parts(&self) -> impl Iterator<Item = Files> {
         self.parts.iter().map(|part| mem::take(&mut *part.lock()))
     }
@@ -119,11 +123,11 @@ mod tests {
     fn a_table_takes_no_more_than_its_bound_says() {
         let mut files = Files::new();
         files.extend((0..FILES_PER_PART_MAX as u64).map(|number| (Ino(number), NotedReads::default())));
-        assert_eq!(files.capacity(), FILES_PER_PART_MAX, "a table of {PLACES_PER_PART_MAX} places");
+        assert_eq!(files.capacity(), FILES_PER_PART_MAX, "a table of {SLOTS_PER_PART_MAX} slots");
     }
 
     #[test]
-    fn a_part_that_is_full_is_given_out_whole_and_half_full_is_said_before() {
+    fn a_full_part_is_handed_out_whole_after_reporting_half_full() {
         let noted = Noted::new();
         let (mut half, mut full) = (0, 0);
         for number in 0..FILES_PER_PART_MAX as u64 {
@@ -148,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_was_noted_before_a_write_is_published_behind_it_and_changes_no_moment() {
+    fn a_read_noted_before_a_write_and_published_after_it_changes_no_moment() {
         let mut usage = Usage::created(Moment(10));
         usage.written(Moment(30), false);
         assert!(noted(20, READS).add_to(&mut usage, Moment(50)));

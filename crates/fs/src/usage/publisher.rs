@@ -1,19 +1,22 @@
-//! The thread that publishes what was noted of reads. It sleeps while nothing is.
+//! The thread that publishes reads noted in memory. It sleeps while there are none.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, OnceLock, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::{Error, FileSystem, Result};
+use crate::{Error, Result};
 
-/// How long what was noted may wait for more of the same files.
+/// How long a noted read waits for more reads of the same files.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// How soon the thread is to publish.
+/// Publishes what is noted. None: the file system is gone.
+pub(super) type Publish = Box<dyn Fn() -> Option<Result<()>> + Send>;
+
+/// How soon the thread should publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {
     /// Not at all.
@@ -24,34 +27,34 @@ pub(super) enum Due {
     Now = 2,
 }
 
-/// Wakes the thread, of which there is none unless it was started: then nothing is published before it is asked for.
+/// Wakes the thread. Before `start` there is none, and `ask` has no effect.
 #[derive(Default)]
 pub(super) struct Publisher {
-    /// To the thread: None ends it.
+    /// Requests to the thread; None ends it.
     to_thread: OnceLock<Sender<Option<Due>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// The most urgent thing that was asked for since publishing last began, as a number.
+    /// The most urgent request since publishing last began, as a number.
     asked: AtomicU8,
 }
 
 impl Publisher {
-    /// Starts the thread.
-    pub fn start(&self, file_system: &Arc<FileSystem>) -> Result<()> {
+    /// Starts the thread. Called once, when the file system is opened.
+    pub fn start(&self, publish: Publish) -> Result<()> {
+        assert!(self.to_thread.get().is_none(), "the thread that publishes reads was started twice");
         let (to_thread, asked) = channel();
-        let file_system = Arc::downgrade(file_system);
-        let work = move || publish_when_due(&asked, &file_system);
+        let work = move || publish_when_due(&asked, &publish);
         let thread = thread::Builder::new().name("reads".to_owned()).spawn(work);
         *self.thread.lock() =
-            Some(thread.map_err(|e| Error::Engine(oncefs_engine::Error::io("starting a thread", e)))?);
-        // Called once, when the file system is opened.
+            Some(thread.map_err(|e| Error::Engine(oncefs_engine::Error::io("cannot start the thread 'reads'", e)))?);
+        // Set once, as asserted above.
         let _ = self.to_thread.set(to_thread);
         Ok(())
     }
 
-    /// Ends the thread, when it has published what it is about to.
+    /// Ends the thread after the publication under way.
     pub fn end(&self) {
         if let Some(to_thread) = self.to_thread.get() {
-            // It has ended only if it panicked, which was reported when it happened.
+            // Fails only if the thread panicked, and the panic was reported then.
             let _ = to_thread.send(None);
         }
         if let Some(thread) = self.thread.lock().take() {
@@ -59,8 +62,9 @@ impl Publisher {
         }
     }
 
-    /// Asks the thread to publish. Costs nothing if something as urgent was asked for already.
+    /// Asks the thread to publish. Costs one load if a request as urgent is pending.
     pub fn ask(&self, due: Due) {
+        debug_assert!(due > Due::Never, "a request that is never due");
         let number = due as u8;
         if self.asked.load(Relaxed) < number
             && self.asked.fetch_max(number, Relaxed) < number
@@ -70,13 +74,13 @@ impl Publisher {
         }
     }
 
-    /// Publishing begins: what is noted from here on has to be asked for again.
+    /// Publishing begins: reads noted from now on need a new request.
     pub fn begins(&self) {
         self.asked.store(Due::Never as u8, Relaxed);
     }
 }
 
-fn publish_when_due(asked: &Receiver<Option<Due>>, file_system: &Weak<FileSystem>) {
+fn publish_when_due(asked: &Receiver<Option<Due>>, publish: &Publish) {
     while let Ok(Some(due)) = asked.recv() {
         if due < Due::Now {
             match asked.recv_timeout(WAIT) {
@@ -84,9 +88,10 @@ fn publish_when_due(asked: &Receiver<Option<Due>>, file_system: &Weak<FileSystem
                 Ok(Some(_)) | Err(RecvTimeoutError::Timeout) => {}
             }
         }
-        let Some(file_system) = file_system.upgrade() else { return };
-        if let Err(error) = file_system.publish_reads() {
-            log::debug!("how files were read was not noted: {error}");
+        match publish() {
+            None => return,
+            Some(Ok(())) => {}
+            Some(Err(error)) => log::debug!("cannot publish how files were read: {error}"),
         }
     }
 }

@@ -1,21 +1,22 @@
-//! The clock by which files are ranked: the machine's, and so far ahead of it as a setting says.
+//! The clock of ranks: the machine's clock plus an offset from the settings.
 //!
-//! It is not the clock of the times that `stat` shows: those can be set, and are not kept under noatime; moments of
-//! this one only a read or a write makes. It may jump either way, with the machine's or with the setting. Moments that
-//! are in the future then become the present where they are next looked at (`Usage::clamp`).
+//! Ranks do not use the times that `stat` shows: programs can set those, and noatime does not keep them. Only reads and
+//! writes take moments from this clock. It may jump either way, with the machine's clock or with the setting. The next
+//! look at a moment that is then in the future sets it to now (`Usage::clamp`).
 
 use oncefs_engine::Moment;
 
 use crate::FileSystem;
 
 impl FileSystem {
-    /// The moment now.
+    /// The present moment, in seconds since 1970 plus the setting `rank_clock_offset`. Clamped to the range of
+    /// [`Moment`], which ends in 2106.
     pub fn rank_clock(&self) -> Moment {
         moment(self.clock.now().seconds, self.store.rank_clock_offset_seconds())
     }
 }
 
-/// The nearest moment that there is: they begin in 1970 and end in 2106.
+/// The nearest representable moment: they begin in 1970 and end in 2106.
 fn moment(seconds: i64, offset_seconds: i64) -> Moment {
     let seconds = seconds.saturating_add(offset_seconds).max(0);
     Moment(u32::try_from(seconds).unwrap_or(u32::MAX))

@@ -1,6 +1,7 @@
 //! A part of an audit: the records of the rank queues. That each file has its place is seen when inodes are read.
 
-use crate::format::{is_known, queue, ranking};
+use crate::format::records::is_known;
+use crate::format::{queue, ranking};
 use crate::fsck::audit::Audit;
 use crate::fsck::audit::records::Records;
 use crate::fsck::fault::Fault;

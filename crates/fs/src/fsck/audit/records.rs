@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 
 use oncefs_engine::Store;
 
-use crate::format::{LETTERS, is_known, lease};
+use crate::format::codec::after;
+use crate::format::lease;
+use crate::format::records::{LETTERS, is_known};
 use crate::fsck::audit::Audit;
 use crate::fsck::fault::Fault;
-use crate::names::directory::after;
 use crate::{Ino, Result};
 
 /// Records fetched at a time.

@@ -1,8 +1,8 @@
-//! Explain: how a file lies in the data area, up to its size. Why is the engine's to say.
+//! How a file lies in the data area: explained, and defragmented.
 
-use oncefs_engine::{BLOCK_BYTES, Explained, ExplainedRun, Lbn, What, push_run};
+use oncefs_engine::{BLOCK_BYTES, DefragOptions, DefragOutcome, Explained, ExplainedRun, Lbn, What, push_run};
 
-use crate::content::data::with_map;
+use crate::content::map::with_map;
 use crate::{FileSystem, Ino, Result};
 
 impl FileSystem {
@@ -19,5 +19,17 @@ impl FileSystem {
             }
             Ok(explained)
         })
+    }
+
+    /// Lays a regular file out again, from where the options say, and gives what became of it; see [`Store::relayout`].
+    /// No time of the file changes.
+    ///
+    /// [`Store::relayout`]: oncefs_engine::Store::relayout
+    pub fn defrag(&self, ino: Ino, options: &DefragOptions) -> Result<DefragOutcome> {
+        if !options.dry_run {
+            self.check_writable()?;
+        }
+        let inode = self.inode(ino)?;
+        with_map(&inode, |map, _| Ok(self.store.defrag(map, options)?))
     }
 }

@@ -1,0 +1,82 @@
+//! Files cut short, grown or emptied.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use oncefs_engine::{Change, MapId};
+
+use crate::content::map::with_map;
+use crate::format::inode::InodeRecord;
+use crate::inodes::cache::Inode;
+use crate::{Error, FILE_BYTES_MAX, FileSystem, Result};
+
+impl FileSystem {
+    /// Sets the size of a regular file; `edit` changes other fields in the same commit group.
+    pub(crate) fn truncate(&self, inode: &Arc<Inode>, size: u64, edit: impl Fn(&mut InodeRecord)) -> Result<()> {
+        if size > FILE_BYTES_MAX {
+            return Err(Error::FileTooLarge);
+        }
+        with_map(inode, |map, _| {
+            if self.resize_record(inode, size, &edit)? {
+                return Ok(());
+            }
+            if size > 0 {
+                return self.cut(inode, map, size, &edit);
+            }
+            let fresh = self.store.new_map();
+            Ok(self.store.detach(map, |change| {
+                self.edit_inode(inode, change, |record| {
+                    if record.size > 0 {
+                        self.note_written(record, true);
+                    }
+                    (record.map, record.size, record.blocks) = (fresh, 0, 0);
+                    edit(record);
+                })
+            })?)
+        })
+    }
+
+    /// Drops what lies behind `size`: from the end, so that a crash between two parts leaves a file that is cut too,
+    /// and not as far.
+    fn cut(&self, inode: &Inode, map: MapId, size: u64, edit: impl Fn(&mut InodeRecord)) -> Result<()> {
+        let mut parts = self.store.parts(map, size..FILE_BYTES_MAX, false)?;
+        let first = parts.remove(0);
+        for Range { start, end } in parts.into_iter().rev() {
+            self.store.zero(map, start, end - start, false, |mapped, change| {
+                self.commit_content(inode, change, mapped, |record| record.size = record.size.min(start))
+            })?;
+        }
+        let with = |mapped, change: &mut Change| {
+            self.commit_content(inode, change, mapped, |record| {
+                self.note_written(record, false);
+                record.size = size;
+                edit(record);
+            })
+        };
+        // What lies behind the first part is empty and yet listed: only its own range fits into one group.
+        match first.end {
+            FILE_BYTES_MAX => Ok(self.store.truncate(map, size, with)?),
+            end => Ok(self.store.zero(map, size, end - size, false, with)?),
+        }
+    }
+
+    /// Sets the size where that leaves the map as it is: growing, or emptying what is empty. False: it does not.
+    fn resize_record(&self, inode: &Inode, size: u64, edit: impl Fn(&mut InodeRecord)) -> Result<bool> {
+        let mut record = inode.lock();
+        let empty = (size, record.size, record.blocks) == (0, 0, 0);
+        if size <= record.size && !empty {
+            return Ok(false);
+        }
+        let mut edited = record.clone();
+        if !empty {
+            self.note_written(&mut edited, false);
+        }
+        edited.size = size;
+        edit(&mut edited);
+        let mut change = Change::new();
+        self.put_used(&mut change, inode.ino, &record, &edited);
+        self.store.publish(change)?;
+        *record = edited;
+        Ok(true)
+    }
+}

@@ -1,14 +1,14 @@
 //! Names: inodes, directories and POSIX semantics as plain functions over the engine's `Store`.
 //!
-//! Owns what a path means: inode, directory, xattr and symlink records, link counts, times, ACLs, orphans; and what is
-//! seen of how files are used.
-//! Leaves alone: blocks, sharing and durability (`oncefs_engine`); wire types, errno, the kernel's reference
-//! counts (`oncefs_fuse`); permission checks, flock and record locks (the kernel's: the volume is mounted
-//! with `default_permissions` and no lock requests reach us).
+//! Owns the meaning of paths: the records of inodes, directories, extended attributes and symbolic links, link counts,
+//! times, access control lists and orphans. Also observes how files are used.
+//! Leaves blocks, sharing and durability to `oncefs_engine`; wire types, errno and the kernel's reference counts to
+//! `oncefs_fuse`; permission checks, flock and record locks to the kernel (the volume is mounted with
+//! `default_permissions`, and lock requests do not get here).
 //!
 //! Lock order: rename lock, engine map lock, inode locks in ascending number, inode cache shard, engine internals.
-//! A function that takes a map lock (`store.write`, `truncate`, ...) is therefore called without inode locks, and
-//! its closure locks the inode.
+//! So a caller of a function that takes a map lock (`store.write`, `truncate`, ...) holds no inode locks, and the closure
+//! that it passes locks the inode.
 
 mod attributes;
 mod clock;
@@ -45,11 +45,12 @@ pub use usage::positions::Handle;
 /// Longest name of a directory entry, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// Largest size of a file: 2^32 map shards of 1 MiB.
+/// Largest size of a file, in bytes: 2^32 map shards of 1 MiB.
 pub const FILE_BYTES_MAX: u64 = 1 << 52;
+const _: () = assert!(FILE_BYTES_MAX.is_multiple_of(oncefs_engine::BLOCK_BYTES as u64), "a file ends with a block");
 
-/// Most names that a file can have.
+/// Names that a file can have, at most.
 pub const LINKS_MAX: u32 = 65_000;
 
-/// Longest target of a symbolic link, in bytes (the kernel's PATH_MAX without the final NUL).
+/// Longest target of a symbolic link, in bytes: the kernel's PATH_MAX without the final NUL.
 pub const SYMLINK_BYTES_MAX: usize = 4095;

@@ -13,8 +13,10 @@ pub(crate) fn for_each_record(
     page_records: usize,
     each: &mut dyn FnMut(&[u8], &[u8]),
 ) -> Result<()> {
+    assert!(page_records > 0, "a walk that fetches no records never ends");
     loop {
         let page = store.scan(&from, to, page_records)?;
+        debug_assert!(page.len() <= page_records, "asked for {page_records} records and got {}", page.len());
         page.iter().for_each(|(key, value)| each(key, value));
         match page.last() {
             Some((key, _)) if page.len() == page_records => from = after(key),

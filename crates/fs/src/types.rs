@@ -1,4 +1,4 @@
-//! The words of the interface: inode numbers, kinds of files, what `stat` shows, who calls.
+//! The types of the interface: inode numbers, kinds of files, attributes, callers.
 
 use crate::clock::Timestamp;
 
@@ -11,7 +11,7 @@ impl Ino {
     pub const ROOT: Ino = Ino(1);
 }
 
-/// What an inode is.
+/// The kind of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// Regular file.
@@ -31,7 +31,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// The kind in the type bits of a mode.
+    /// The kind that the type bits of a mode stand for. None: no known kind.
     pub fn from_mode(mode: u32) -> Option<Self> {
         Some(match mode & libc::S_IFMT {
             libc::S_IFREG => Self::Regular,
@@ -45,7 +45,7 @@ impl FileKind {
         })
     }
 
-    /// The type bits of a mode.
+    /// The type bits of a mode (`S_IFMT`) that stand for this kind.
     pub fn mode_bits(self) -> u32 {
         match self {
             Self::Regular => libc::S_IFREG,
@@ -62,44 +62,44 @@ impl FileKind {
 /// What `stat` shows of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// Number.
+    /// Inode number.
     pub ino: Ino,
-    /// Distinguishes inodes with the same number on volumes made one after the other (NFS handles).
+    /// Distinguishes inodes with the same number on different volumes (NFS handles).
     pub generation: u32,
     /// Kind of file.
     pub kind: FileKind,
     /// Permission bits with set-user-id, set-group-id and sticky.
     pub permissions: u32,
-    /// Number of names; of a directory 2 and one for each subdirectory.
+    /// Number of names. For a directory: 2, and 1 for each subdirectory.
     pub nlink: u32,
     /// Owner.
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Device number of device files.
+    /// Device number, for device files.
     pub rdev: u32,
     /// Size in bytes.
     pub size: u64,
-    /// Blocks mapped or reserved, counted without sharing.
+    /// Blocks of 4 KiB mapped or reserved. Shared blocks count in full.
     pub blocks: u64,
-    /// Last read.
+    /// Time of the last read.
     pub atime: Timestamp,
-    /// Last write.
+    /// Time of the last write.
     pub mtime: Timestamp,
-    /// Last change of the inode.
+    /// Time of the last change of the inode.
     pub ctime: Timestamp,
-    /// Creation.
+    /// Time of creation.
     pub btime: Timestamp,
 }
 
-/// Who creates a file.
+/// The process that creates a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
-    /// Owner of what is created.
+    /// Owner of the new file.
     pub uid: u32,
-    /// Group of what is created, unless the directory hands down its own.
+    /// Group of the new file, unless the directory passes on its own (set-group-id).
     pub gid: u32,
-    /// Permission bits taken away, unless the directory has a default ACL.
+    /// Permission bits to clear, unless the directory has a default ACL.
     pub umask: u32,
 }
 

@@ -1,8 +1,8 @@
-//! What is said of files about how they are deduplicated: the attribute `user.oncefs.policy` of files and directories.
+//! Policy overrides: the attribute `user.oncefs.policy` of files and directories, which sets how a file is deduplicated.
 //!
-//! Owns what it may say, who inherits it and that it goes with its file. The engine, which treats blocks by their map,
-//! is told in the publication that changes the attribute, so that both say the same after a crash too. What follows
-//! from it is the engine's to say.
+//! Owns the attribute's values, its inheritance, and that it stays with its file. The engine keeps the policy of each map,
+//! and changes in the same publication as the attribute, so that both agree after a crash. What a policy means is left to
+//! the engine.
 
 use oncefs_engine::{Change, EffectivePolicy, FilePolicy, PolicyOverride};
 
@@ -11,37 +11,37 @@ use crate::format::inode::InodeRecord;
 use crate::format::xattr;
 use crate::{Error, FileKind, FileSystem, Ino, Result};
 
-/// The attribute's name.
+/// The name of the attribute with a policy override.
 pub const POLICY_ATTRIBUTE: &[u8] = b"user.oncefs.policy";
 
-/// What a value may be.
+/// The error for any other value.
 const MALFORMED: &str = "a policy is off, inline, later, selective or run=N with N from 1 to 256";
 
-/// How a file is deduplicated, and why.
+/// The policy in force for a file, and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EffectiveView {
-    /// What is said of the file. Of a directory: of a file that is made in it now.
+    /// The stored policy: override, rank, update-heavy. For a directory: that of a file created in it now.
     pub policy: FilePolicy,
-    /// What follows from that, and from what is set for the mount.
+    /// The policy that follows from it and from the settings of the mount.
     pub effective_policy: EffectivePolicy,
-    /// The shortest run that is shared now, in blocks; None for a directory where each file has its own.
+    /// The shortest run that is shared now, in blocks. None: a directory whose files each have their own.
     pub run_blocks_min: Option<u32>,
-    /// What set that, or why the file is left alone.
+    /// What determines that, or why the file is not deduplicated.
     pub why: String,
 }
 
-/// Whether an inode can have a policy.
+/// Whether inodes of this kind can have a policy.
 fn can_have(kind: FileKind) -> bool {
     matches!(kind, FileKind::Regular | FileKind::Directory)
 }
 
-/// The wish in the value of an attribute.
+/// The override that a value of the attribute stands for.
 pub(crate) fn parse(value: &[u8]) -> Option<PolicyOverride> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-/// The wish that an attribute carries, None for all other attributes. A value that is no wish is refused, and so is an
-/// inode that cannot have one.
+/// The override that an attribute sets. None: it is another attribute. Refuses an invalid value, and an inode that cannot
+/// have a policy.
 pub(crate) fn checked(record: &InodeRecord, name: &[u8], value: &[u8]) -> Result<Option<PolicyOverride>> {
     match (name == POLICY_ATTRIBUTE, can_have(record.kind)) {
         (false, _) => Ok(None),
@@ -51,7 +51,13 @@ pub(crate) fn checked(record: &InodeRecord, name: &[u8], value: &[u8]) -> Result
 }
 
 impl FileSystem {
-    /// How a file, or what is made in a directory, is deduplicated.
+    /// The policy in force for a file, or for files created in a directory.
+    ///
+    /// # Errors
+    ///
+    /// - `Invalid`: the inode is neither a regular file nor a directory.
+    /// - `Stale`: the inode does not exist.
+    /// - `Engine`: its record or its attribute cannot be read.
     pub fn effective(&self, ino: Ino) -> Result<EffectiveView> {
         let inode = self.inode(ino)?;
         let record = inode.lock().clone();
@@ -75,8 +81,8 @@ impl FileSystem {
         })
     }
 
-    /// The wish of an inode whose record is at hand. What is damaged, or was an ordinary attribute for an older
-    /// version, is none.
+    /// The override of an inode with this record. None also for a damaged attribute, and for one that an older version
+    /// stored as an ordinary attribute.
     pub(crate) fn read_override(&self, ino: Ino, record: &InodeRecord) -> Result<Option<PolicyOverride>> {
         if record.xattrs == 0 {
             return Ok(None);
@@ -85,7 +91,7 @@ impl FileSystem {
         Ok(bytes.and_then(|bytes| xattr::decode(ino, &bytes).ok()).and_then(|value| parse(&value)))
     }
 
-    /// What a new inode inherits.
+    /// The override that a new inode inherits from its directory.
     pub(crate) fn inherit_override(
         &self,
         parent: Ino,
@@ -95,7 +101,7 @@ impl FileSystem {
         if can_have(kind) { self.read_override(parent, above) } else { Ok(None) }
     }
 
-    /// Tells the engine of a file's new wish. The caller holds the inode.
+    /// Adds a file's new override to the change, for the engine. The caller holds the inode's lock.
     pub(crate) fn override_changed(
         &self,
         change: &mut Change,
@@ -116,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_refused_says_what_there_is() {
+    fn the_error_for_an_invalid_value_lists_the_valid_ones() {
         assert_eq!(MALFORMED, InvalidOverride.to_string());
     }
 }

@@ -1,4 +1,4 @@
-//! chmod, chown, truncate and utimens, in one function as the kernel sends them.
+//! `setattr`: chmod, chown, truncate and utimens, which the kernel sends as one request.
 
 use oncefs_engine::Change;
 
@@ -10,7 +10,7 @@ use crate::inodes::cache::Inode;
 use crate::inodes::staged::Staged;
 use crate::{Attributes, FileSystem, Ino, Result, Timestamp};
 
-/// A time to be set.
+/// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
     /// The time of the call.
@@ -19,29 +19,39 @@ pub enum SetTime {
     At(Timestamp),
 }
 
-/// What is to be changed; None stays as it is.
+/// The attributes to change. None leaves one as it is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SetAttributes {
     /// Permission bits with set-user-id, set-group-id and sticky.
     pub permissions: Option<u32>,
-    /// Owner. On anything but a directory a new owner or group takes the privileges away.
+    /// Owner. A new owner or group clears set-user-id and set-group-id, except on a directory.
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
-    /// Size of a regular file.
+    /// Size of a regular file, in bytes.
     pub size: Option<u64>,
-    /// Last access.
+    /// Time of last access.
     pub atime: Option<SetTime>,
-    /// Last write; with `size`, the time of the call if None.
+    /// Time of last write. With `size`, None means the time of the call.
     pub mtime: Option<SetTime>,
-    /// Last change; the time of the call if None.
+    /// Time of last change. None means the time of the call.
     pub ctime: Option<Timestamp>,
-    /// The caller may not keep set-user-id and set-group-id of a file whose size it sets.
+    /// Whether setting the size clears set-user-id and set-group-id: the caller lacks the privilege to keep them.
     pub drop_privileges: bool,
 }
 
 impl FileSystem {
-    /// Changes attributes and returns the new ones.
+    /// Changes attributes and returns the new ones. A large file cut short takes several commit groups; a crash between
+    /// them leaves it cut less.
+    ///
+    /// # Errors
+    ///
+    /// - `ReadOnly`: the mount or the volume takes no changes.
+    /// - `Stale`: the inode does not exist.
+    /// - `IsADirectory`, `Invalid`: a size is given and the inode is not a regular file.
+    /// - `FileTooLarge`: the size is above [`FILE_BYTES_MAX`](crate::FILE_BYTES_MAX).
+    /// - `NoSpace`: the host's file system is full.
+    /// - `Engine`: a device failed, or metadata is damaged.
     pub fn setattr(&self, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
         self.check_writable()?;
         let inode = self.inode(ino)?;
@@ -55,7 +65,7 @@ impl FileSystem {
                 apply(record, set, now);
             })?;
         }
-        // An ACL has to follow a chmod; without one everything was done with the size.
+        // A chmod must also change the ACL; all else was set along with the size.
         if set.size.is_none() || set.permissions.is_some() {
             self.set_fields(&inode, set, now)?;
         }
@@ -78,7 +88,7 @@ impl FileSystem {
     }
 }
 
-/// Everything but the size.
+/// Sets everything but the size.
 fn apply(record: &mut InodeRecord, set: &SetAttributes, now: Timestamp) {
     if (set.uid.is_some() || set.gid.is_some()) && !record.is_directory() {
         drop_privileges(record);
@@ -89,6 +99,7 @@ fn apply(record: &mut InodeRecord, set: &SetAttributes, now: Timestamp) {
     record.atime = time(set.atime, record.atime, now);
     record.mtime = time(set.mtime, record.mtime, now);
     record.ctime = set.ctime.unwrap_or(now);
+    debug_assert_eq!(record.permissions & !0o7777, 0, "permissions {:o} have type bits", record.permissions);
 }
 
 fn time(set: Option<SetTime>, old: Timestamp, now: Timestamp) -> Timestamp {

@@ -1,5 +1,4 @@
-//! Extended attributes, and those of them that mean something here: two access control lists, and the policy of
-//! deduplication.
+//! Extended attributes, and the ones with a meaning here: two access control lists and the deduplication policy.
 
 use std::sync::Arc;
 
@@ -17,25 +16,33 @@ use crate::{Error, FileKind, FileSystem, Ino, NAME_BYTES_MAX, Result};
 /// Largest value: the kernel's XATTR_SIZE_MAX.
 const VALUE_BYTES_MAX: usize = 64 << 10;
 
-/// Attributes fetched at a time while listing: their values come along.
+/// Attributes fetched at a time while listing. Few, because their values come along.
 const PAGE_RECORDS: usize = 64;
 
 /// Name spaces whose attributes are stored.
 const NAME_SPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 
-/// What `setxattr` does about an existing attribute.
+/// How `setxattr` handles an existing attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XattrMode {
-    /// Replaces it, or creates one.
+    /// Replaces it, or creates a new one.
     Any,
-    /// Refuses.
+    /// Refuses to replace it.
     Create,
-    /// Requires it.
+    /// Requires that it exists.
     Replace,
 }
 
 impl FileSystem {
-    /// The value of an attribute.
+    /// The value of an attribute, at most 64 KiB.
+    ///
+    /// # Errors
+    ///
+    /// - `NoData`: the inode has no such attribute.
+    /// - `Range`: the name is longer than [`NAME_BYTES_MAX`].
+    /// - `NotSupported`: the name is in none of the name spaces `user.`, `trusted.` and `security.`, and is no ACL.
+    /// - `Stale`: the inode does not exist.
+    /// - `Engine`: metadata cannot be read or is damaged.
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         check_name(name)?;
         let inode = self.inode(ino)?;
@@ -47,6 +54,11 @@ impl FileSystem {
     }
 
     /// The names of all attributes, each followed by a NUL byte.
+    ///
+    /// # Errors
+    ///
+    /// - `Stale`: the inode does not exist.
+    /// - `Engine`: metadata cannot be read or is damaged.
     pub fn listxattr(&self, ino: Ino) -> Result<Vec<u8>> {
         let mut list = Vec::new();
         let inode = self.inode(ino)?;
@@ -67,8 +79,22 @@ impl FileSystem {
         }
     }
 
-    /// Sets an attribute. `keep_set_group_id`: the caller is privileged or a member of the file's group, so that
-    /// setting an access ACL leaves set-group-id alone.
+    /// Sets an attribute to a value of at most 64 KiB. Setting an access ACL also sets the permission bits, and clears
+    /// set-group-id unless `keep_set_group_id`: the caller is privileged or a member of the file's group.
+    ///
+    /// # Errors
+    ///
+    /// - `ReadOnly`: the mount or the volume takes no changes.
+    /// - `Range`, `NotSupported`: the name is too long, or in no supported name space; see [`FileSystem::getxattr`].
+    /// - `TooBig`: the value is longer than 64 KiB.
+    /// - `Exists`, `NoData`: the attribute exists (`Create`), or does not (`Replace`).
+    /// - `Invalid`: the value is no ACL, or no policy.
+    /// - `PermissionDenied`: a default ACL is set on an inode that is not a directory.
+    /// - `OperationNotPermitted`: a policy is set on an inode that is neither a regular file nor a directory.
+    /// - `NotSupported`: an access ACL is set on a symbolic link.
+    /// - `Stale`: the inode does not exist.
+    /// - `NoSpace`: the host's file system is full.
+    /// - `Engine`: the store failed, or metadata is damaged.
     pub fn setxattr(
         &self,
         ino: Ino,
@@ -105,6 +131,7 @@ impl FileSystem {
         let record = staged.edit(ino);
         record.ctime = self.clock.now();
         record.xattrs += u32::from(!exists);
+        debug_assert!(record.xattrs > 0, "inode {} has an attribute, but counts none", ino.0);
         let mut change = Change::new();
         change.put(xattr::key(ino, name), xattr::encode(ino, value));
         if policy_override.is_some() {
@@ -113,7 +140,16 @@ impl FileSystem {
         staged.publish(&self.store, change)
     }
 
-    /// Removes an attribute. An ACL that is not there counts as removed.
+    /// Removes an attribute. Removing an ACL that does not exist succeeds.
+    ///
+    /// # Errors
+    ///
+    /// - `ReadOnly`: the mount or the volume takes no changes.
+    /// - `NoData`: the inode has no such attribute.
+    /// - `Range`, `NotSupported`: the name is too long, or in no supported name space.
+    /// - `Stale`: the inode does not exist.
+    /// - `NoSpace`: the host's file system is full.
+    /// - `Engine`: the store failed, or metadata is damaged.
     pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
         self.check_writable()?;
         check_name(name)?;
@@ -136,7 +172,7 @@ impl FileSystem {
         staged.publish(&self.store, change)
     }
 
-    /// An access ACL sets the permission bits. One that says no more than they do is not kept.
+    /// Sets an access ACL and the permission bits. Does not store an ACL that the permission bits fully express.
     fn set_access_acl(&self, inode: &Arc<Inode>, mut staged: Staged, value: &[u8], keep_sgid: bool) -> Result<()> {
         let ino = inode.ino;
         if staged.get(ino).kind == FileKind::Symlink {
@@ -147,6 +183,7 @@ impl FileSystem {
         };
         let existed = self.has_xattr(ino, staged.get(ino), acl::ACCESS)?;
         let keep = !list.is_only_mode();
+        debug_assert!(!existed || staged.get(ino).xattrs > 0, "inode {} has an ACL, but counts no attributes", ino.0);
         let record = staged.edit(ino);
         record.permissions = record.permissions & !0o777 | list.mode();
         if !keep_sgid {
@@ -167,7 +204,7 @@ impl FileSystem {
         Ok(record.xattrs > 0 && self.store.get(&xattr::key(ino, name))?.is_some())
     }
 
-    /// An access control list of an inode whose record is at hand.
+    /// An access control list of an inode with this record.
     pub(crate) fn read_acl(&self, ino: Ino, record: &InodeRecord, name: &[u8]) -> Result<Option<Acl>> {
         if record.xattrs == 0 {
             return Ok(None);

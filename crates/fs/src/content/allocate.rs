@@ -1,10 +1,10 @@
-//! Ranges of a file reserved, punched or zeroed.
+//! `fallocate`: ranges of a file reserved, punched or zeroed.
 
 use std::ops::Range;
 
 use oncefs_engine::Change;
 
-use crate::content::edit::{WriteOrigin, written};
+use crate::content::edit::{WriteOrigin, assert_covered, assert_growth_fits, written};
 use crate::content::map::{map_and_size, with_map};
 use crate::content::write::end_of_range;
 use crate::format::inode::InodeRecord;
@@ -15,26 +15,37 @@ use crate::{Error, FileSystem, Ino, Result};
 /// What `fallocate` does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocateMode {
-    /// Reserves space.
+    /// Reserves space for the holes in the range.
     Reserve {
-        /// Does not enlarge the file.
+        /// Whether the file keeps its size if the range ends after it.
         keep_size: bool,
     },
-    /// Makes a hole.
+    /// Makes a hole. The file keeps its size.
     PunchHole,
-    /// Makes zeros and keeps the space.
+    /// Makes the range read as zeros, with its space reserved.
     ZeroRange {
-        /// Does not enlarge the file.
+        /// Whether the file keeps its size if the range ends after it.
         keep_size: bool,
     },
 }
 
 impl FileSystem {
-    /// Reserves, punches or zeroes a range.
+    /// Reserves, punches or zeroes `len` bytes at byte `at`. With `drop_privileges` it clears set-user-id and set-group-id.
+    /// A large range takes several commit groups; a crash between them leaves it partly done.
+    ///
+    /// # Errors
+    ///
+    /// - `ReadOnly`: the mount or the volume takes no changes.
+    /// - `Invalid`: `len` is 0, or the inode is not a regular file.
+    /// - `FileTooLarge`: the range ends after [`FILE_BYTES_MAX`](crate::FILE_BYTES_MAX).
+    /// - `Stale`: the inode does not exist.
+    /// - `IsADirectory`: the inode is a directory.
+    /// - `NoSpace`: the data area has no room for the range; nothing is zeroed then.
+    /// - `Engine`: a device failed, or metadata is damaged.
     pub fn fallocate(&self, ino: Ino, at: u64, len: u64, mode: AllocateMode, drop_privileges: bool) -> Result<()> {
         self.check_writable()?;
         if len == 0 {
-            return Err(Error::Invalid("the range is empty"));
+            return Err(Error::Invalid("cannot allocate or punch an empty range: give a length above 0"));
         }
         let end = end_of_range(at, len)?;
         let inode = self.inode(ino)?;
@@ -52,7 +63,7 @@ impl FileSystem {
             AllocateMode::Reserve { .. } => self.reserve(&inode, at, len, edit),
             AllocateMode::PunchHole => self.zero(&inode, at, len, false, edit),
             AllocateMode::ZeroRange { .. } => {
-                // First, so that nothing is zeroed if there is no space.
+                // Reserves first, so that nothing is zeroed if there is no space.
                 self.reserve(&inode, at, len, |_| {})?;
                 self.zero(&inode, at, len, true, edit)
             }
@@ -62,11 +73,16 @@ impl FileSystem {
     fn reserve(&self, inode: &Inode, at: u64, len: u64, edit: impl Fn(&mut InodeRecord)) -> Result<()> {
         with_map(inode, |map, _| {
             let parts = self.store.parts(map, at..at + len, true)?;
+            assert_covered(&parts, at, at + len);
             if parts.len() > 1 {
                 self.store.check_room(map, at..at + len)?;
             }
             for Range { start, end } in parts {
-                let with = |mapped, change: &mut Change| self.commit_content(inode, change, mapped, &edit);
+                let with = |mapped, change: &mut Change| {
+                    assert_growth_fits(start, end, mapped);
+                    debug_assert!(mapped >= 0, "reserving bytes {start} to {end} removed {mapped} blocks");
+                    self.commit_content(inode, change, mapped, &edit)
+                };
                 self.store.reserve(map, start, end - start, with)?;
             }
             Ok(())
@@ -75,8 +91,14 @@ impl FileSystem {
 
     fn zero(&self, inode: &Inode, at: u64, len: u64, reserve: bool, edit: impl Fn(&mut InodeRecord)) -> Result<()> {
         with_map(inode, |map, _| {
-            for Range { start, end } in self.store.parts(map, at..at + len, reserve)? {
-                let with = |mapped, change: &mut Change| self.commit_content(inode, change, mapped, &edit);
+            let parts = self.store.parts(map, at..at + len, reserve)?;
+            assert_covered(&parts, at, at + len);
+            for Range { start, end } in parts {
+                let with = |mapped, change: &mut Change| {
+                    assert_growth_fits(start, end, mapped);
+                    debug_assert!(reserve || mapped <= 0, "punching bytes {start} to {end} added {mapped} blocks");
+                    self.commit_content(inode, change, mapped, &edit)
+                };
                 self.store.zero(map, start, end - start, reserve, with)?;
             }
             Ok(())

@@ -1,10 +1,10 @@
-//! copy_file_range: whole blocks are shared, what is left at the edges is copied through memory.
+//! `copy_file_range`: shares whole blocks, and copies the rest at the edges through memory.
 
 use std::sync::Arc;
 
 use oncefs_engine::{BLOCK_BYTES, Blocks, Lbn};
 
-use crate::content::edit::{WriteOrigin, written};
+use crate::content::edit::{WriteOrigin, assert_growth_fits, written};
 use crate::content::map::{map_and_size, with_map};
 use crate::inodes::cache::Inode;
 use crate::usage::rewrite::replaces;
@@ -12,13 +12,13 @@ use crate::{Error, FILE_BYTES_MAX, FileSystem, Ino, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// Shared at a time: bounds the records of one change, 64 MiB of file with a run per block.
+/// Blocks shared at a time, 64 MiB of file: bounds the records of one change if every block is a run of its own.
 const CLONE_BLOCKS_MAX: u64 = 16 << 10;
 
-/// Copied through memory at a time.
+/// Bytes copied through memory at a time.
 const COPY_BYTES_MAX: u64 = 1 << 20;
 
-/// A range of one file and the place in another that it is copied to.
+/// A range of one file, and the offset in another to which it is copied, in bytes.
 #[derive(Clone, Copy)]
 struct Range {
     from: u64,
@@ -26,18 +26,29 @@ struct Range {
     len: u64,
 }
 
-/// How the beginning of a range is copied.
+/// How the first part of a range is copied.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
-    /// Blocks are shared; that many bytes of the file are then done.
+    /// Share `blocks` blocks, which completes `bytes` bytes.
     Clone { blocks: u64, bytes: u64 },
-    /// Bytes are read and written.
+    /// Read and write bytes.
     Copy { bytes: u64 },
 }
 
 impl FileSystem {
-    /// Copies up to `len` bytes and returns how many: fewer only at the end of the source, or where an error comes
-    /// after something was copied.
+    /// Copies up to `len` bytes from byte `from` of `source` to byte `to` of `target`, and returns how many. They are fewer
+    /// only at the end of the source, or if an error ends the copy after its first step. With `drop_privileges` it clears
+    /// the target's set-user-id and set-group-id.
+    ///
+    /// # Errors
+    ///
+    /// - `ReadOnly`: the mount or the volume takes no changes.
+    /// - `Stale`: one of the inodes does not exist.
+    /// - `IsADirectory`: one of the inodes is a directory.
+    /// - `Invalid`: one of the inodes is not a regular file, or the ranges overlap within one file.
+    /// - `FileTooLarge`: the target would end after [`FILE_BYTES_MAX`].
+    /// - `NoSpace`: the data area or the host's file system is full; see [`FileSystem::make_room`].
+    /// - `Engine`: a device failed, or a block or metadata is damaged.
     pub fn copy_file_range(
         &self,
         source: Ino,
@@ -56,7 +67,7 @@ impl FileSystem {
             return Err(Error::FileTooLarge);
         }
         if source.ino == target.ino && from.abs_diff(to) < len {
-            return Err(Error::Invalid("the ranges overlap"));
+            return Err(Error::Invalid("cannot copy a range of a file onto itself: the ranges overlap"));
         }
         if len > 0 {
             self.note_copied(source.ino, 0);
@@ -72,6 +83,7 @@ impl FileSystem {
                 Err(error) => return Err(error),
             }
         }
+        assert!(copied <= len, "copied {copied} of {len} bytes from inode {} to inode {}", source.ino.0, target.ino.0);
         Ok(copied)
     }
 
@@ -101,12 +113,14 @@ impl FileSystem {
         drop_privileges: bool,
     ) -> Result<()> {
         let now = self.clock.now();
+        assert_eq!((range.from % BLOCK, range.to % BLOCK), (0, 0), "only whole blocks can be shared");
         let (from, to) = (Lbn(range.from / BLOCK), Lbn(range.to / BLOCK));
         with_map(source, |source_map, _| {
             with_map(target, |target_map, _| {
                 Ok(self.store.clone_blocks(source_map, from, target_map, to, Blocks(blocks), |mapped, change| {
+                    let end = range.to + bytes;
+                    assert_growth_fits(range.to, end, mapped);
                     self.commit_content(target, change, mapped, |record| {
-                        let end = range.to + bytes;
                         let is_rewrite = replaces(record.size, range.to..end, mapped);
                         self.note_written(record, is_rewrite);
                         record.size = record.size.max(end);
@@ -118,9 +132,10 @@ impl FileSystem {
     }
 }
 
-/// Decides about the first step of copying a range that is not empty.
+/// Decides the first step of copying a range that is not empty.
 fn plan(range: Range, source_size: u64, target_size: u64, one_file: bool) -> Step {
     let Range { from, to, len } = range;
+    assert!(len > 0, "nothing to copy from {from} to {to}");
     let copy = |bytes: u64| Step::Copy { bytes: bytes.min(COPY_BYTES_MAX) };
     if from % BLOCK != to % BLOCK {
         return copy(len);
@@ -129,7 +144,7 @@ fn plan(range: Range, source_size: u64, target_size: u64, one_file: bool) -> Ste
         return copy(len.min(BLOCK - from % BLOCK));
     }
     let whole = len / BLOCK;
-    // The source's last block is padded with zeros: it can be shared when nothing of the target lies behind it.
+    // The source's last block is padded with zeros: it can be shared if the target ends there too.
     let ends_both = from + len == source_size && to + len >= target_size && !one_file;
     if whole > 0 {
         let blocks = whole.min(CLONE_BLOCKS_MAX);

@@ -1,7 +1,7 @@
-//! Which files a damaged block belongs to, by name.
+//! The files that bad blocks belong to, by name.
 //!
-//! No record leads from a map to its inode, or from an inode to its names: all inodes and all names are gone through
-//! once, and only if there is a bad block. What changes meanwhile may be missed.
+//! No record leads from a map to its inode, or from an inode to its names. So a search reads all inodes and all names
+//! once, but only if there is a bad block. It may miss names that change meanwhile.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,35 +14,41 @@ use crate::{FileSystem, Ino, Result};
 
 /// Records fetched at a time.
 const PAGE_RECORDS: usize = 512;
-/// Names told of one file.
+/// Names listed for one file, at most.
 const NAMES_MAX: usize = 8;
-/// More directories than this on the way to the root: something is wrong with them.
+/// Directories on the way to the root, at most. A longer way means that damage made a cycle.
 const DEPTH_MAX: usize = 4_096;
 
-/// Bytes of a file that a bad block belongs to.
+/// A range of a file that lies on bad blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DamagedRange {
-    /// The first byte.
+    /// Offset of the first byte.
     pub at: u64,
-    /// How many, in whole blocks.
+    /// Length in bytes, a multiple of the block size.
     pub len: u64,
-    /// Whether reading them fails. If not, another block serves for the bad one.
+    /// Whether reading the range fails. If not, a replica serves in place of the bad block.
     pub is_lost: bool,
 }
 
-/// A file that a bad block belongs to.
+/// A file with blocks on bad places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedFile {
-    /// Its inode; None: the map belongs to no file any more, and its blocks are being freed.
+    /// Its inode. None: the file was deleted, and its blocks are being freed.
     pub ino: Option<Ino>,
-    /// Its names from the root on, the first eight; none: it has been deleted and somebody has it open.
+    /// Its paths from the root, at most eight. Empty: the file was deleted but is still open.
     pub paths: Vec<Vec<u8>>,
-    /// Where.
+    /// Its damaged ranges, ascending.
     pub ranges: Vec<DamagedRange>,
 }
 
 impl FileSystem {
-    /// The files that bad blocks belong to, by `places_max` places at most. Also whether these are all.
+    /// The files that bad blocks belong to, from at most `places_max` places in them, and whether these are all. Reads all
+    /// maps, inodes and names if there is a bad block.
+    ///
+    /// # Errors
+    ///
+    /// - `Stale`: a directory on the way to a file was deleted meanwhile.
+    /// - `Engine`: metadata cannot be read or is damaged.
     pub fn damaged_files(&self, places_max: usize) -> Result<(Vec<DamagedFile>, bool)> {
         let (places, are_all) = self.store.bad_places(places_max)?;
         let mut ranges: BTreeMap<u64, Vec<DamagedRange>> = BTreeMap::new();
@@ -87,6 +93,7 @@ impl FileSystem {
                 }
             }
         })?;
+        debug_assert!(found.values().all(|names| names.len() <= NAMES_MAX), "more than {NAMES_MAX} names of a file");
         let mut above = HashMap::new();
         let path = |(parent, name): (Ino, Vec<u8>)| Ok([self.path_of(parent, &mut above)?, name].join(&b'/'));
         let mut path = path;
@@ -96,7 +103,7 @@ impl FileSystem {
             .collect()
     }
 
-    /// The path of a directory. The names that were found on the way to the root are kept in `above`.
+    /// The path of a directory. Keeps parents and names found on the way to the root in `above`.
     fn path_of(&self, mut directory: Ino, above: &mut HashMap<Ino, (Ino, Vec<u8>)>) -> Result<Vec<u8>> {
         let mut names = Vec::new();
         while directory != Ino::ROOT && names.len() < DEPTH_MAX {
@@ -113,7 +120,7 @@ impl FileSystem {
         Ok(names.join(&b'/'))
     }
 
-    /// The name of an inode in a directory; `?` if it has just been moved.
+    /// The name of an inode in a directory; `?` if it was moved meanwhile.
     fn name_in(&self, parent: Ino, ino: Ino) -> Result<Vec<u8>> {
         let mut found = b"?".to_vec();
         let (from, to) = dirent::range(parent);
@@ -127,9 +134,10 @@ impl FileSystem {
     }
 }
 
-/// Adds a place to ranges that come in ascending order.
+/// Adds a place to the ranges of its file. Places come in ascending order.
 fn add(ranges: &mut Vec<DamagedRange>, place: &BadPlace) {
     let (at, len) = (place.lbn.0 * BLOCK_BYTES as u64, BLOCK_BYTES as u64);
+    debug_assert!(ranges.last().is_none_or(|last| last.at <= at), "a bad place at {at} follows {:?}", ranges.last());
     match ranges.last_mut() {
         Some(last) if last.at + last.len == at && last.is_lost == place.is_lost => last.len += len,
         _ => ranges.push(DamagedRange { at, len, is_lost: place.is_lost }),
@@ -143,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_that_fare_alike_are_one_range() {
+    fn neighbouring_blocks_in_the_same_state_are_one_range() {
         let mut ranges = Vec::new();
         for (lbn, is_lost) in [(3, true), (4, true), (5, false), (9, false)] {
             add(&mut ranges, &BadPlace { map: MapId(1), lbn: Lbn(lbn), pbn: Pbn(7), is_lost });

@@ -1,26 +1,31 @@
-//! Inode records that change together with content: size, block count, times and privilege bits in one commit group.
+//! Inode records that change together with content: size, block count, times and privilege bits.
+//!
+//! Record and blocks change in one commit group. So the store gets a closure, which locks the inode under the map's lock
+//! and adds its record to the change.
 
-use oncefs_engine::{Change, OnPublish};
+use std::ops::Range;
+
+use oncefs_engine::{BLOCK_BYTES, Change, OnPublish};
 use parking_lot::MutexGuard;
 
 use crate::format::inode::{InodeRecord, put_inode};
 use crate::inodes::cache::Inode;
 use crate::{FileSystem, Ino, Timestamp};
 
-/// Where written bytes come from.
+/// The origin of written bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOrigin {
-    /// The kernel's page cache writes back: it has stamped the times and dropped the privileges already.
+    /// The kernel's page cache writes back. It has set the times and dropped the privileges already.
     PageCache,
     /// A program's write(2).
     Caller {
-        /// The caller may not keep set-user-id and set-group-id of what it writes to.
+        /// Whether the write clears set-user-id and set-group-id: the caller lacks the privilege to keep them.
         drop_privileges: bool,
     },
 }
 
 impl FileSystem {
-    /// Locks the inode, edits its record and adds it to the change: what closures under a map's lock do.
+    /// Locks the inode, edits its record and adds it to the change. For closures under a map's lock.
     pub(super) fn edit_inode<'a>(
         &self,
         inode: &'a Inode,
@@ -34,7 +39,7 @@ impl FileSystem {
         Edited { current, edited }
     }
 
-    /// As `edit_inode`, where the map grew by `mapped` blocks.
+    /// As `edit_inode`, for a change by which the map grew by `mapped` blocks (negative: shrank).
     pub(crate) fn commit_content<'a>(
         &self,
         inode: &'a Inode,
@@ -48,14 +53,14 @@ impl FileSystem {
         })
     }
 
-    /// Adds the record of an inode to a change, and what follows from a use of the file that is another than before.
+    /// Adds an inode's record to a change, with what follows from its new usage.
     pub(super) fn put_used(&self, change: &mut Change, ino: Ino, before: &InodeRecord, after: &InodeRecord) {
         put_inode(change, ino, after);
         self.follow_use(change, ino, before, after);
     }
 }
 
-/// A locked inode and what a change on its way makes of it: taken over when that is published, else forgotten.
+/// A locked inode and its edited record, which takes effect when the change is published and is dropped otherwise.
 pub(crate) struct Edited<'a> {
     current: MutexGuard<'a, InodeRecord>,
     edited: InodeRecord,
@@ -63,11 +68,16 @@ pub(crate) struct Edited<'a> {
 
 impl OnPublish for Edited<'_> {
     fn published(mut self) {
+        debug_assert_eq!(
+            self.current.kind, self.edited.kind,
+            "an edit changed the kind of inode with {:?}",
+            self.edited.map
+        );
         *self.current = self.edited;
     }
 }
 
-/// What writing does to an inode besides its size.
+/// Sets the times and drops the privilege bits, as a write requires.
 pub(crate) fn written(record: &mut InodeRecord, origin: WriteOrigin, now: Timestamp) {
     if let WriteOrigin::Caller { drop_privileges } = origin {
         (record.mtime, record.ctime) = (now, now);
@@ -77,10 +87,32 @@ pub(crate) fn written(record: &mut InodeRecord, origin: WriteOrigin, now: Timest
     }
 }
 
-/// Clears set-user-id, and set-group-id where it is not the mark of mandatory locking.
+/// Clears set-user-id, and set-group-id unless it marks mandatory locking.
 pub(crate) fn drop_privileges(record: &mut InodeRecord) {
     record.permissions &= !libc::S_ISUID;
     if record.permissions & libc::S_IXGRP != 0 {
         record.permissions &= !libc::S_ISGID;
     }
+}
+
+/// How many blocks a range of bytes touches.
+pub(super) fn blocks_touched(start: u64, end: u64) -> u64 {
+    debug_assert!(start <= end, "the range ends at {end} before it starts at {start}");
+    end.div_ceil(BLOCK_BYTES as u64) - start / BLOCK_BYTES as u64
+}
+
+/// Checks by how many blocks a change of a range of bytes let the map grow: no block is counted twice.
+pub(super) fn assert_growth_fits(start: u64, end: u64, mapped: i64) {
+    let touched = blocks_touched(start, end);
+    debug_assert!(
+        mapped.unsigned_abs() <= touched,
+        "{touched} blocks from byte {start} to {end} changed the count by {mapped}"
+    );
+}
+
+/// Checks that the parts of a range follow each other from `start` to `end`.
+pub(super) fn assert_covered(parts: &[Range<u64>], start: u64, end: u64) {
+    let ends = parts.first().map(|part| part.start).zip(parts.last().map(|part| part.end));
+    assert_eq!(ends, Some((start, end)), "{} parts of the range from {start} to {end}", parts.len());
+    debug_assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start), "gaps from {start} to {end}: {parts:?}");
 }

@@ -1,4 +1,4 @@
-//! How a file lies in the data area: explained, and defragmented.
+//! The layout of a file in the data area: explaining it, and defragmenting it.
 
 use oncefs_engine::{BLOCK_BYTES, DefragOptions, DefragOutcome, Explained, ExplainedRun, Lbn, What, push_run};
 
@@ -6,8 +6,14 @@ use crate::content::map::with_map;
 use crate::{FileSystem, Ino, Result};
 
 impl FileSystem {
-    /// A portion of a regular file from block `from` on, see [`oncefs_engine::Store::explain`]. Behind what is mapped
-    /// last comes a hole up to the file's size.
+    /// The layout of a portion of a regular file that starts at block `from`, and the reasons for it; see
+    /// [`oncefs_engine::Store::explain`]. The last portion ends with a hole up to the file's size.
+    ///
+    /// # Errors
+    ///
+    /// - `Stale`: the inode does not exist.
+    /// - `IsADirectory`, `Invalid`: the inode is not a regular file.
+    /// - `Engine`: metadata cannot be read or is damaged.
     pub fn explain(&self, ino: Ino, from: Lbn) -> Result<Explained> {
         let inode = self.inode(ino)?;
         with_map(&inode, |map, size| {
@@ -21,10 +27,15 @@ impl FileSystem {
         })
     }
 
-    /// Lays a regular file out again, from where the options say, and gives what became of it; see [`Store::relayout`].
-    /// No time of the file changes.
+    /// Defragments a portion of a regular file that starts at `options.from`; see [`oncefs_engine::Store::defrag`]. The
+    /// file's times do not change.
     ///
-    /// [`Store::relayout`]: oncefs_engine::Store::relayout
+    /// # Errors
+    ///
+    /// - `ReadOnly`: the mount or the volume takes no changes, and this is not a dry run.
+    /// - `Stale`: the inode does not exist.
+    /// - `IsADirectory`, `Invalid`: the inode is not a regular file.
+    /// - `Engine`: a device failed, or metadata is damaged. A lack of space is no error: it is counted in the outcome.
     pub fn defrag(&self, ino: Ino, options: &DefragOptions) -> Result<DefragOutcome> {
         if !options.dry_run {
             self.check_writable()?;

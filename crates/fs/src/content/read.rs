@@ -9,10 +9,10 @@ use crate::format::inode::InodeRecord;
 use crate::inodes::cache::Inode;
 use crate::{AtimePolicy, Error, FileSystem, Ino, Result};
 
-/// With `AtimePolicy::Relative` an older time of last access is renewed.
+/// With `AtimePolicy::Relative` a read renews a time of last access that is this old.
 const ATIME_SECONDS_MAX: i64 = 24 * 60 * 60;
 
-/// Bytes of a file. They return to their pool when dropped.
+/// Bytes read from a file. Dropping them returns their buffer to its pool.
 pub struct Bytes(Option<ReadBuf>);
 
 impl Deref for Bytes {
@@ -25,15 +25,21 @@ impl Deref for Bytes {
 /// What `lseek` looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {
-    /// SEEK_DATA.
+    /// Data (SEEK_DATA).
     Data,
-    /// SEEK_HOLE; the end of the file counts as one.
+    /// A hole (SEEK_HOLE). The end of the file counts as one.
     Hole,
 }
 
 impl FileSystem {
-    /// Reads up to `len` bytes at `at`; less at the end of the file. Who looks and does not use the file reads so: it is
-    /// noted nowhere but in the time of last access.
+    /// Reads up to `len` bytes at byte `at`; fewer at the end of the file, none after it. For readers that inspect a file
+    /// rather than use it: the read does not count for ranking. With `update_atime` it sets the time of last access.
+    ///
+    /// # Errors
+    ///
+    /// - `Stale`: the inode does not exist.
+    /// - `IsADirectory`, `Invalid`: the inode is not a regular file.
+    /// - `Engine`: a block cannot be read, or is damaged and no replica is left.
     pub fn read(&self, ino: Ino, at: u64, len: usize, update_atime: bool) -> Result<Bytes> {
         let inode = self.inode(ino)?;
         if update_atime {
@@ -45,16 +51,26 @@ impl FileSystem {
     pub(crate) fn read_inode(&self, inode: &Inode, at: u64, len: usize) -> Result<Bytes> {
         with_map(inode, |map, size| {
             let len = size.saturating_sub(at).min(len as u64);
-            // Fits: it is not larger than `len`.
+            // Fits: it is not larger than the `len` of the caller.
             let len = len as usize;
             if len == 0 {
                 return Ok(Bytes(None));
             }
-            Ok(Bytes(Some(self.store.read(map, at, len)?)))
+            let bytes = self.store.read(map, at, len)?;
+            debug_assert_eq!(bytes.len(), len, "inode {}: a read at {at} is short", inode.ino.0);
+            Ok(Bytes(Some(bytes)))
         })
     }
 
-    /// The first data or hole at or after `from`.
+    /// The offset in bytes of the first data or hole at or after byte `from`. The result is below the size of the file for
+    /// data, and at most the size for a hole.
+    ///
+    /// # Errors
+    ///
+    /// - `NoSuchOffset`: `from` is at or after the end of the file, or no data follows it.
+    /// - `Stale`: the inode does not exist.
+    /// - `IsADirectory`, `Invalid`: the inode is not a regular file.
+    /// - `Engine`: the map cannot be read or is damaged.
     pub fn lseek(&self, ino: Ino, from: u64, whence: Whence) -> Result<u64> {
         let inode = self.inode(ino)?;
         with_map(&inode, |map, size| {
@@ -62,13 +78,21 @@ impl FileSystem {
                 return Err(Error::NoSuchOffset);
             }
             match whence {
-                Whence::Data => self.store.seek_data(map, from, size)?.ok_or(Error::NoSuchOffset),
-                Whence::Hole => Ok(self.store.seek_hole(map, from, size)?.min(size)),
+                Whence::Data => {
+                    let data = self.store.seek_data(map, from, size)?.ok_or(Error::NoSuchOffset)?;
+                    debug_assert!((from..size).contains(&data), "data at {data}, outside {from} to {size}");
+                    Ok(data)
+                }
+                Whence::Hole => {
+                    let hole = self.store.seek_hole(map, from, size)?.min(size);
+                    debug_assert!(hole >= from, "a hole at {hole}, before {from}");
+                    Ok(hole)
+                }
             }
         })
     }
 
-    /// Notes a read. What cannot be noted (a failed volume) does not make the read fail.
+    /// Sets the time of last access, as the policy asks. A failure is logged and does not fail the read.
     pub(crate) fn touch_atime(&self, inode: &Inode) {
         let policy = self.atime_policy();
         if policy == AtimePolicy::Never {
@@ -92,7 +116,7 @@ impl FileSystem {
         self.put_used(&mut change, inode.ino, &record, &touched);
         match self.store.publish(change) {
             Ok(()) => *record = touched,
-            Err(error) => log::debug!("time of last access of inode {} not noted: {error}", inode.ino.0),
+            Err(error) => log::debug!("cannot set the time of last access of inode {}: {error}", inode.ino.0),
         }
     }
 }

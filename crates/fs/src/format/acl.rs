@@ -1,11 +1,11 @@
-//! POSIX access control lists in the form of the xattrs `system.posix_acl_access` and `system.posix_acl_default`
-//! (version 2, see acl(5)), and the rules by which they and the permission bits follow each other.
+//! POSIX access control lists, as stored in the xattrs `system.posix_acl_access` and `system.posix_acl_default` (version
+//! 2, see acl(5)), and the rules that keep them and the permission bits consistent.
 
 use crate::{Error, Result};
 
-/// Name of the list that decides about access.
+/// Name of the list that controls access.
 pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
-/// Name of the list that a directory hands down.
+/// Name of the list that a directory passes on to new inodes.
 pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 const VERSION: u32 = 2;
@@ -32,9 +32,9 @@ struct AclEntry {
 }
 
 impl Acl {
-    /// Reads a list; None is an empty one, which means "no list".
+    /// Decodes a list. None: an empty one, which means no list.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>> {
-        let malformed = Error::Invalid("malformed access control list");
+        let malformed = Error::Invalid("malformed access control list: it is not in the format of acl(5), version 2");
         let Some((version, entries)) = bytes.split_first_chunk::<4>() else { return Err(malformed) };
         let (entries, []) = entries.as_chunks::<ENTRY_BYTES>() else { return Err(malformed) };
         if u32::from_le_bytes(*version) != VERSION {
@@ -58,12 +58,12 @@ impl Acl {
         bytes
     }
 
-    /// Whether the permission bits say everything that the list says.
+    /// Whether the permission bits fully express the list.
     pub(crate) fn is_only_mode(&self) -> bool {
         self.entries.iter().all(|entry| matches!(entry.tag, USER_OBJ | GROUP_OBJ | OTHER))
     }
 
-    /// The nine permission bits that stand for the list.
+    /// The nine permission bits of the list.
     pub(crate) fn mode(&self) -> u32 {
         let group = self.group_class();
         self.entries.iter().fold(0, |mode, entry| match entry.tag {
@@ -74,20 +74,22 @@ impl Acl {
         })
     }
 
-    /// Follows a chmod.
+    /// Sets the entries that correspond to permission bits, as a chmod does.
     pub(crate) fn set_mode(&mut self, mode: u32) {
         self.for_each_class(|permissions, shift| *permissions = (mode >> shift & 7) as u16);
+        debug_assert_eq!(self.mode(), mode & 0o777, "the list does not follow mode {mode:o}");
     }
 
-    /// Makes of a directory's default list the access list of a file created with `mode`: neither allows more than
-    /// the other then, and `mode` is narrowed accordingly.
+    /// Turns a directory's default list into the access list of a file created with `mode`. Narrows both, so that neither
+    /// allows more than the other.
     pub(crate) fn inherit(mut self, mode: &mut u32) -> Self {
         self.for_each_class(|permissions, shift| *permissions &= (*mode >> shift & 7) as u16);
+        debug_assert_eq!(self.mode() & !*mode & 0o777, 0, "the list, {:o}, allows more than {mode:o}", self.mode());
         *mode = *mode & !0o777 | self.mode();
         self
     }
 
-    /// Calls `change` for the entries that correspond to permission bits, with the place of those bits.
+    /// Calls `change` for the entries that correspond to permission bits, with the shift of those bits.
     fn for_each_class(&mut self, mut change: impl FnMut(&mut u16, u32)) {
         let group = self.group_class();
         for entry in &mut self.entries {
@@ -100,7 +102,7 @@ impl Acl {
         }
     }
 
-    /// The entry that the group's permission bits show: the mask where there is one.
+    /// The entry that the group's permission bits show: the mask if there is one.
     fn group_class(&self) -> u16 {
         if self.entries.iter().any(|entry| entry.tag == MASK) { MASK } else { GROUP_OBJ }
     }
@@ -117,7 +119,8 @@ impl AclEntry {
     }
 }
 
-/// Owner, named users, group, named groups, mask, others in this order; the mask is required with named entries.
+/// Whether the entries are owner, named users, group, named groups, mask and others, in this order. Named entries need
+/// a mask.
 fn is_valid(entries: &[AclEntry]) -> bool {
     let count = |tag| entries.iter().filter(|entry| entry.tag == tag).count();
     let known = entries

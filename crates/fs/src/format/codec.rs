@@ -11,14 +11,15 @@ use crate::{Error, Result};
 /// Bytes of a record's checksum.
 pub(crate) const CHECKSUM_BYTES: usize = 4;
 
-/// Appends the checksum of `bytes` in the record of number `id`.
+/// Appends the checksum of `bytes`, which are the value of the record with number `id`.
 pub(crate) fn seal(mut bytes: Vec<u8>, id: u64) -> Vec<u8> {
     let checksum = checksum(&bytes, id);
     bytes.extend_from_slice(&checksum);
+    debug_assert!(unseal("record", id, &bytes).is_ok(), "record {id}: {} sealed bytes cannot be read", bytes.len());
     bytes
 }
 
-/// The record without its checksum, if that is right.
+/// The value without its checksum. Fails if the checksum is wrong; `what` names the record in the error.
 pub(crate) fn unseal<'a>(what: &str, id: u64, bytes: &'a [u8]) -> Result<&'a [u8]> {
     match bytes.split_last_chunk::<CHECKSUM_BYTES>() {
         Some((body, stored)) if *stored == checksum(body, id) => Ok(body),
@@ -35,20 +36,21 @@ pub(crate) fn damaged(what: &str, id: u64, detail: &str) -> Error {
     Error::corrupt(format!("{what} {id}"), detail)
 }
 
-/// `letter` and a number.
+/// The key that starts with `letter` and a number.
 pub(crate) fn numbered_key(letter: u8, id: u64) -> Vec<u8> {
     let mut key = Vec::with_capacity(17);
     key.push(letter);
     key.extend_from_slice(&id.to_be_bytes());
+    debug_assert_eq!(number_of_key(&key), Some(id), "the key {key:02x?} does not lead back to its number");
     key
 }
 
-/// The number that follows the letter of a key.
+/// The number after the letter of a key.
 pub(crate) fn number_of_key(key: &[u8]) -> Option<u64> {
     key.get(1..9)?.try_into().ok().map(u64::from_be_bytes)
 }
 
-/// First key after all keys that begin with `letter` and `id`.
+/// The first key after all keys that start with `letter` and `id`.
 pub(crate) fn end_of_number(letter: u8, id: u64) -> Vec<u8> {
     match id.checked_add(1) {
         Some(next) => numbered_key(letter, next),
@@ -56,7 +58,7 @@ pub(crate) fn end_of_number(letter: u8, id: u64) -> Vec<u8> {
     }
 }
 
-/// Takes values off the front of a record.
+/// Reads values from the front of a record.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
 }
@@ -110,7 +112,7 @@ pub(crate) fn after(key: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    /// Calls `decode` with every truncation and every single-bit change of `good`: none may be accepted.
+    /// Checks that `decode` refuses every truncation and every single-bit change of `good`.
     pub(crate) fn assert_damage_is_noticed(good: &[u8], decode: impl Fn(&[u8]) -> bool) {
         assert!(decode(good));
         for len in 0..good.len() {

@@ -1,12 +1,17 @@
-//! All structures together: which keys exist, and any record decoded and encoded again.
+//! All structures together: which keys exist, and how to decode and re-encode any record.
 
 use crate::format::acl::{ACCESS, Acl, DEFAULT};
 use crate::format::codec::number_of_key;
 use crate::format::{dirent, inode, lease, orphan, queue, ranking, symlink, xattr};
 use crate::{Error, Ino, Result};
 
-/// Decodes the value of any record of this crate and encodes it again: for those that check the format from outside.
-/// Access control lists are looked at as such. Refused: a value that is damaged, a key that is not ours.
+/// Decodes the value of any record of this crate and encodes it again, for tests of the format from outside. Also decodes
+/// access control lists.
+///
+/// # Errors
+///
+/// - `Invalid`: the key belongs to no structure, or a list is malformed.
+/// - `Engine`: the value is damaged.
 pub fn recode(key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
     if key == lease::KEY {
         return Ok(lease::encode(lease::decode(value)?));
@@ -17,7 +22,7 @@ pub fn recode(key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
     if let Some(place) = queue::parse_key(key) {
         return queue::decode(Ino(place.file), value).map(|()| queue::encode(Ino(place.file)));
     }
-    let foreign = Error::Invalid("no record has this key");
+    let foreign = Error::Invalid("no structure has this key");
     let (Some(&letter), Some(number)) = (key.first(), number_of_key(key)) else { return Err(foreign) };
     let ino = Ino(number);
     match letter {
@@ -35,10 +40,14 @@ pub fn recode(key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
-/// The letters that keys begin with, ascending.
+/// The letters that keys start with, ascending.
 pub(crate) const LETTERS: [u8; 8] = *b"dinoqrsx";
+const _: () = assert!(dirent::LETTER == LETTERS[0] && inode::LETTER == LETTERS[1], "directories and inodes come first");
+const _: () = assert!(lease::KEY[0] == LETTERS[2] && orphan::LETTER == LETTERS[3], "then the lease and orphans");
+const _: () = assert!(queue::LETTER == LETTERS[4] && ranking::KEY[0] == LETTERS[5], "then queues and the ranking");
+const _: () = assert!(symlink::LETTER == LETTERS[6] && xattr::LETTER == LETTERS[7], "then symlinks and attributes");
 
-/// Whether a key has a form that is written.
+/// Whether a key is well-formed: this crate writes keys of this form.
 pub(crate) fn is_known(key: &[u8]) -> bool {
     match key.first() {
         Some(b'd') => dirent::parse_key(key).is_some(),

@@ -1,4 +1,4 @@
-//! The symlink record: the target, as given.
+//! The symlink record: the target of a symbolic link, unchanged.
 
 use crate::format::codec::{numbered_key, seal, unseal};
 use crate::{Ino, Result};

@@ -1,9 +1,10 @@
-//! The inode cache: at most one `Inode` in memory for each number, bounded, with those in use kept.
+//! The inode cache: at most one `Inode` in memory for each number. Bounded; inodes in use stay.
 //!
 //! Numbered invariants:
-//! 1. While an `Arc<Inode>` of a number is held anywhere, the cache holds the same one. So a lock on it excludes
-//!    everybody else who works on that inode.
+//! 1. While anything holds an `Arc<Inode>` of a number, the cache holds the same one. So its lock excludes all other work
+//!    on that inode.
 //! 2. A cached inode equals the newest published record, except while its lock is held.
+//! 3. The eviction queue of a shard has every cached inode at least once.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,16 +16,17 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::format::inode::InodeRecord;
 use crate::{Ino, Result};
 
-/// Shards, so that threads seldom meet; a power of two.
+/// Shards with a lock each, so that threads seldom contend; a power of two.
 const SHARDS: usize = 64;
+const _: () = assert!(SHARDS.is_power_of_two(), "shards are found by a mask");
 
-/// What an inode takes in memory: the record, its lock and counts, a slot of the table and one of the queue.
+/// Memory of a cached inode: the record, its lock and counts, a slot of the table and one of the queue.
 const INODE_BYTES: u64 = 312;
 
-/// So that a small budget still serves the inodes of the operations under way.
+/// Inodes per shard, at least: a small budget must still hold the inodes of the operations under way.
 const SHARD_INODES_MIN: usize = 8;
 
-/// Inodes looked at for each one that is added to a full shard: those in use are passed over.
+/// Eviction candidates tried for each inode added to a full shard. Inodes in use are skipped.
 const EVICTION_STEPS: usize = 4;
 
 /// An inode in memory.
@@ -42,13 +44,13 @@ impl Inode {
 #[derive(Default)]
 struct Shard {
     inodes: HashMap<Ino, Slot>,
-    /// Candidates for eviction, oldest first: each cached inode once, and some that were removed.
+    /// Candidates for eviction, oldest first: every cached inode, and some that were removed.
     queue: VecDeque<Ino>,
 }
 
 struct Slot {
     inode: Arc<Inode>,
-    /// Asked for since the queue passed it.
+    /// Whether it was asked for since it was last a candidate.
     recent: bool,
 }
 
@@ -62,9 +64,11 @@ pub(crate) struct InodeCache {
 impl InodeCache {
     pub(crate) fn new(memory_bytes_max: u64) -> Self {
         let inodes_max = usize::try_from(memory_bytes_max / INODE_BYTES).unwrap_or(usize::MAX);
+        let shard_inodes_max = (inodes_max / SHARDS).max(SHARD_INODES_MIN);
+        assert!(shard_inodes_max > EVICTION_STEPS, "{shard_inodes_max} inodes per shard leave no room to evict");
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            shard_inodes_max: (inodes_max / SHARDS).max(SHARD_INODES_MIN),
+            shard_inodes_max,
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
         }
@@ -74,7 +78,7 @@ impl InodeCache {
         self.shards[ino.0 as usize % SHARDS].lock()
     }
 
-    /// The inode `ino`. `load` reads it under the shard's lock, so that no two threads load one inode.
+    /// The inode `ino`. `load` runs under the shard's lock, so that no two threads load the same inode.
     pub(crate) fn get(&self, ino: Ino, load: impl FnOnce() -> Result<InodeRecord>) -> Result<Arc<Inode>> {
         let mut shard = self.shard(ino);
         if let Some(slot) = shard.inodes.get_mut(&ino) {
@@ -87,12 +91,12 @@ impl InodeCache {
         Ok(shard.add(ino, record, self.shard_inodes_max))
     }
 
-    /// Adds an inode that is about to be published: before that nobody else knows its number.
+    /// Adds an inode that is about to be published. Nothing else knows its number until then.
     pub(crate) fn add(&self, ino: Ino, record: InodeRecord) {
         self.shard(ino).add(ino, record, self.shard_inodes_max);
     }
 
-    /// Drops a deleted inode, or one that could not be published.
+    /// Removes a deleted inode, or one whose publication failed.
     pub(crate) fn remove(&self, ino: Ino) {
         self.shard(ino).remove(ino);
     }
@@ -116,6 +120,12 @@ impl Shard {
         let inode = Arc::new(Inode { ino, record: Mutex::new(record) });
         self.inodes.insert(ino, Slot { inode: inode.clone(), recent: false });
         self.queue.push_back(ino);
+        debug_assert!(
+            self.queue.len() >= self.inodes.len(),
+            "{} inodes, {} queued",
+            self.inodes.len(),
+            self.queue.len()
+        );
         inode
     }
 
@@ -126,12 +136,18 @@ impl Shard {
         }
     }
 
-    /// Drops an inode that is neither in use nor recently asked for; none if the first few are.
+    /// Removes an inode that is neither in use nor recently asked for. None, if all candidates tried are.
     fn evict(&mut self) {
+        debug_assert!(
+            self.queue.len() >= self.inodes.len(),
+            "{} inodes, {} queued",
+            self.inodes.len(),
+            self.queue.len()
+        );
         for _ in 0..EVICTION_STEPS {
             let Some(ino) = self.queue.pop_front() else { return };
             let Some(slot) = self.inodes.get_mut(&ino) else { continue };
-            // Only this shard, whose lock is held, can make new owners of an Arc that has one.
+            // An Arc with one owner gets others only through this shard, whose lock is held.
             if Arc::strong_count(&slot.inode) == 1 && !slot.recent {
                 self.inodes.remove(&ino);
                 return;

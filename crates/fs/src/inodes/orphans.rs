@@ -1,9 +1,8 @@
-//! Orphans: inodes whose last name is gone. They live until nobody uses them, over a crash as long as it takes to
-//! reclaim them.
+//! Orphans: inodes whose last name is gone. They live until nothing uses them. After a crash the next mount reclaims them.
 //!
 //! Numbered invariants:
 //! 1. An inode has an orphan record if and only if its link count is 0; both change in one commit group.
-//! 2. `Orphans` holds the orphans of this mount, so that forgetting any other inode costs no look-up.
+//! 2. `Orphans` has the orphans of this mount, so that forgetting any other inode costs no lookup.
 
 use std::collections::HashSet;
 
@@ -16,17 +15,19 @@ use crate::Ino;
 pub(crate) struct Orphans(Mutex<HashSet<Ino>>);
 
 impl Orphans {
-    /// Whether every inode without a name is reclaimed.
+    /// Whether all orphans of this mount are reclaimed.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.lock().is_empty()
     }
 
     /// Adds the inode that lost its last name, if one did.
     pub(crate) fn add(&self, orphaned: Option<Ino>) {
-        self.0.lock().extend(orphaned);
+        let Some(ino) = orphaned else { return };
+        let is_new = self.0.lock().insert(ino);
+        assert!(is_new, "inode {} lost its last name twice", ino.0);
     }
 
-    /// Takes an orphan out. False: the inode is none of this mount.
+    /// Removes an orphan. False: the inode is no orphan of this mount.
     pub(crate) fn take(&self, ino: Ino) -> bool {
         self.0.lock().remove(&ino)
     }

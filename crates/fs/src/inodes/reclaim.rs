@@ -1,4 +1,4 @@
-//! Inodes deleted once nobody uses them.
+//! Deletes inodes without a name once nothing uses them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,21 +16,32 @@ use crate::{Error, FileKind, FileSystem, Ino, Result};
 const PAGE_RECORDS: usize = 256;
 
 impl FileSystem {
-    /// Nobody uses the inode any more: if it has no name, it is deleted. Its blocks are freed in the background.
+    /// Deletes the inode if it has no name. Called when nothing uses the inode any more. Its blocks are freed in the
+    /// background. After an error the inode stays an orphan, and the next mount tries again.
+    ///
+    /// # Errors
+    ///
+    /// - `NoSpace`: the host's file system is full.
+    /// - `ReadOnly`: an earlier failure made the volume read-only.
+    /// - `Engine`: the store failed.
     pub fn forget(&self, ino: Ino) -> Result<()> {
-        // Taken out first: two calls for one inode must not both reclaim it.
+        // Removed first: of two calls for one inode only one may reclaim it.
         if !self.orphans.take(ino) {
             return Ok(());
         }
         self.reclaim(ino).inspect_err(|_| self.orphans.add(Some(ino)))
     }
 
+    /// Adds an orphan record to the change that takes the last name of an inode.
     pub(crate) fn put_orphan(&self, change: &mut Change, ino: Ino) {
         change.put(orphan::key(ino), orphan::encode(ino, self.numbers.epoch()));
     }
 
     /// Publishes a change that may take the last name of an inode.
     pub(crate) fn publish_orphaning(&self, staged: Staged, change: Change, orphaned: Option<Ino>) -> Result<()> {
+        if let Some(ino) = orphaned {
+            assert_eq!(staged.get(ino).nlink, 0, "inode {} became an orphan, but has names", ino.0);
+        }
         staged.publish(&self.store, change)?;
         self.orphans.add(orphaned);
         Ok(())
@@ -73,7 +84,7 @@ impl FileSystem {
         Ok(self.store.scan(&from, &to, usize::MAX)?.into_iter().map(|(key, _)| key).collect())
     }
 
-    /// Starts the thread that reclaims what earlier mounts left behind; None if that is nothing.
+    /// Starts the thread that reclaims orphans of earlier mounts. None: there are none.
     pub(crate) fn start_reclaiming(file_system: &Arc<Self>) -> Result<Option<JoinHandle<()>>> {
         let (from, to) = orphan::range(Ino(0));
         if file_system.store.scan(&from, &to, 1)?.is_empty() {
@@ -82,14 +93,23 @@ impl FileSystem {
         let file_system = file_system.clone();
         let work = move || {
             if let Err(error) = file_system.reclaim_left_behind() {
-                log::warn!("deleted files were not freed, the next mount tries again: {error}");
+                log::warn!("cannot free all deleted files of earlier mounts, the next mount tries again: {error}");
             }
         };
         let thread = thread::Builder::new().name("reclaim".to_owned()).spawn(work);
-        thread.map(Some).map_err(|error| Error::Engine(oncefs_engine::Error::io("starting a thread", error)))
+        thread
+            .map(Some)
+            .map_err(|error| Error::Engine(oncefs_engine::Error::io("cannot start the thread 'reclaim'", error)))
     }
 
-    /// Deletes what earlier mounts left without a name.
+    /// Deletes the inodes that earlier mounts left without a name. Returns early when the file system is closed.
+    ///
+    /// # Errors
+    ///
+    /// - `NoSpace`: the host's file system is full.
+    /// - `ReadOnly`: an earlier failure made the volume read-only.
+    /// - `Stale`: an orphan record has no inode; `oncefs fsck` fixes that.
+    /// - `Engine`: the store failed, or an orphan record is damaged.
     pub fn reclaim_left_behind(&self) -> Result<()> {
         let (mut from, to) = orphan::range(Ino(0));
         loop {

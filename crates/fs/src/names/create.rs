@@ -1,4 +1,4 @@
-//! New files, directories, special files and symbolic links; new names for existing files.
+//! Creation of files, directories, special files, symbolic links and hard links.
 
 use oncefs_engine::{Change, FilePolicy, MapId, PolicyOverride};
 
@@ -11,7 +11,7 @@ use crate::names::directory::check_new_name;
 use crate::names::name_change::NameChange;
 use crate::{Attributes, Caller, Error, FileKind, FileSystem, Ino, LINKS_MAX, Result, SYMLINK_BYTES_MAX};
 
-/// What is to be created.
+/// The inode to create.
 struct Node<'a> {
     kind: FileKind,
     permissions: u32,
@@ -19,7 +19,7 @@ struct Node<'a> {
     target: &'a [u8],
 }
 
-/// What a new inode inherits: access control lists, and what is said of how it is deduplicated.
+/// What a new inode inherits from its directory: access control lists, and its deduplication policy.
 #[derive(Default)]
 struct Inherited {
     access: Option<Vec<u8>>,
@@ -34,35 +34,67 @@ impl Inherited {
 }
 
 impl FileSystem {
-    /// Creates a file that is not a directory; `mode` says which kind, `rdev` which device.
+    /// Creates a file that is neither a directory nor a symbolic link. The type bits of `mode` give its kind (none: a
+    /// regular file), `rdev` the number of a device file.
+    ///
+    /// # Errors
+    ///
+    /// - `Invalid`: `mode` has another kind, or `name` is empty, or contains a slash or a NUL byte.
+    /// - `Exists`: the directory has the name already.
+    /// - `NotADirectory`, `Stale`: `parent` is not a directory, or does not exist.
+    /// - `NotFound`: `parent` was deleted.
+    /// - `NameTooLong`: `name` is longer than [`NAME_BYTES_MAX`](crate::NAME_BYTES_MAX).
+    /// - `ReadOnly`: the mount or the volume takes no changes.
+    /// - `NoSpace`: the host's file system is full, or 256 names of the directory have the same hash as `name`.
+    /// - `Engine`: the store failed, or metadata is damaged.
     pub fn mknod(&self, parent: Ino, name: &[u8], mode: u32, rdev: u32, caller: &Caller) -> Result<Attributes> {
         let kind = match FileKind::from_mode(mode) {
             None if mode & libc::S_IFMT == 0 => FileKind::Regular,
-            None | Some(FileKind::Directory | FileKind::Symlink) => return Err(Error::Invalid("no such kind of file")),
+            None | Some(FileKind::Directory | FileKind::Symlink) => {
+                return Err(Error::Invalid(
+                    "mknod cannot create this kind of file: use mkdir for directories, symlink for symbolic links",
+                ));
+            }
             Some(kind) => kind,
         };
         let rdev = if matches!(kind, FileKind::CharDevice | FileKind::BlockDevice) { rdev } else { 0 };
         self.create(parent, name, &Node { kind, permissions: mode & 0o7777, rdev, target: b"" }, caller)
     }
 
-    /// Creates a directory.
+    /// Creates a directory with the permission bits in `mode`.
+    ///
+    /// # Errors
+    ///
+    /// As [`FileSystem::mknod`].
     pub fn mkdir(&self, parent: Ino, name: &[u8], mode: u32, caller: &Caller) -> Result<Attributes> {
         let node = Node { kind: FileKind::Directory, permissions: mode & 0o7777, rdev: 0, target: b"" };
         self.create(parent, name, &node, caller)
     }
 
-    /// Creates a symbolic link to `target`.
+    /// Creates a symbolic link to `target`, at most [`SYMLINK_BYTES_MAX`] bytes.
+    ///
+    /// # Errors
+    ///
+    /// - `NameTooLong`: `name` or `target` is too long.
+    /// - `Invalid`: `target` is empty or contains a NUL byte, or `name` is invalid.
+    /// - Otherwise as [`FileSystem::mknod`].
     pub fn symlink(&self, parent: Ino, name: &[u8], target: &[u8], caller: &Caller) -> Result<Attributes> {
         if target.len() > SYMLINK_BYTES_MAX {
             return Err(Error::NameTooLong);
         }
         if target.is_empty() || target.contains(&0) {
-            return Err(Error::Invalid("a symbolic link's target must not be empty nor hold a NUL byte"));
+            return Err(Error::Invalid("invalid target of a symbolic link: it is empty, or contains a NUL byte"));
         }
         self.create(parent, name, &Node { kind: FileKind::Symlink, permissions: 0o777, rdev: 0, target }, caller)
     }
 
-    /// The target of a symbolic link.
+    /// The target of a symbolic link. Sets the time of last access.
+    ///
+    /// # Errors
+    ///
+    /// - `Invalid`: the inode is not a symbolic link.
+    /// - `Stale`: the inode does not exist.
+    /// - `Engine`: metadata cannot be read or is damaged.
     pub fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
         let inode = self.inode(ino)?;
         if inode.lock().kind != FileKind::Symlink {
@@ -70,7 +102,12 @@ impl FileSystem {
         }
         self.touch_atime(&inode);
         let bytes = self.store.get(&symlink::key(ino))?;
-        symlink::decode(ino, &bytes.ok_or_else(|| Error::corrupt(format!("symbolic link {}", ino.0), "it is missing"))?)
+        symlink::decode(
+            ino,
+            &bytes.ok_or_else(|| {
+                Error::corrupt(format!("symbolic link {}", ino.0), "its target is missing; run oncefs fsck")
+            })?,
+        )
     }
 
     fn create(&self, parent: Ino, name: &[u8], node: &Node, caller: &Caller) -> Result<Attributes> {
@@ -125,7 +162,7 @@ impl FileSystem {
         Ok((record, inherited))
     }
 
-    /// A default ACL of the directory takes the place of the umask, as acl(5) says.
+    /// Applies the directory's default ACL, which replaces the umask (acl(5)).
     fn inherit_acl(
         &self,
         parent: Ino,
@@ -146,7 +183,14 @@ impl FileSystem {
         Ok(Inherited { access: access.as_ref().map(Acl::encode), default: handed_down, policy_override: None })
     }
 
-    /// Gives an existing file another name.
+    /// Adds the name `name` in the directory `parent` to an existing file.
+    ///
+    /// # Errors
+    ///
+    /// - `OperationNotPermitted`: the inode is a directory.
+    /// - `TooManyLinks`: the file has [`LINKS_MAX`] names.
+    /// - `NotFound`: the file has no name any more, or `parent` was deleted.
+    /// - Otherwise as [`FileSystem::mknod`].
     pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attributes> {
         self.check_writable()?;
         check_new_name(name)?;
@@ -170,6 +214,7 @@ impl FileSystem {
         staged.entries_changed(parent, now).entries += 1;
         let target = staged.edit(ino);
         target.nlink += 1;
+        debug_assert!((2..=LINKS_MAX).contains(&target.nlink), "inode {} has {} names", ino.0, target.nlink);
         target.ctime = now;
         let attributes = target.attributes(ino);
         let mut change = Change::new();
@@ -181,7 +226,17 @@ impl FileSystem {
     }
 }
 
+/// Adds a new inode to a change, with its target and its inherited attributes.
 fn put_node(change: &mut Change, ino: Ino, record: &InodeRecord, node: &Node, inherited: Inherited) {
+    assert_eq!(record.xattrs, inherited.attributes(), "inode {} miscounts the attributes it inherits", ino.0);
+    debug_assert_eq!(
+        record.kind == FileKind::Symlink,
+        !node.target.is_empty(),
+        "inode {}, a {:?}, has a target of {} bytes",
+        ino.0,
+        record.kind,
+        node.target.len()
+    );
     put_inode(change, ino, record);
     if node.kind == FileKind::Symlink {
         change.put(symlink::key(ino), symlink::encode(ino, node.target));

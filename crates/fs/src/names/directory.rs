@@ -1,4 +1,4 @@
-//! Looking names up and listing them; adding them to and taking them from a change.
+//! Lookup and listing of names.
 
 use std::sync::Arc;
 
@@ -11,14 +11,15 @@ use crate::{Attributes, Error, FileKind, FileSystem, Ino, NAME_BYTES_MAX, Result
 const DOT_COOKIE: u64 = 1;
 /// Cookie of the entry `..`.
 const DOT_DOT_COOKIE: u64 = 2;
+const _: () = assert!(DOT_COOKIE < DOT_DOT_COOKIE && DOT_DOT_COOKIE < dirent::FIRST_COOKIE, "`.` and `..` come first");
 
 /// Records fetched at a time while listing.
 const PAGE_RECORDS: usize = 128;
 
-/// What a listing tells of an entry besides its name.
+/// Whether an entry of a listing is a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
-    /// `.` or `..`, of which the kernel keeps no reference.
+    /// `.` or `..`, for which the kernel takes no reference to the inode.
     Dots,
     /// A name.
     Name,
@@ -29,19 +30,28 @@ pub enum EntryKind {
 pub struct Entry<'a> {
     /// The inode.
     pub ino: Ino,
-    /// Where the next listing goes on.
+    /// Cookie at which the next listing continues after this entry. Stays valid while other names come and go.
     pub cookie: u64,
     /// Kind of the inode.
     pub kind: FileKind,
     /// The name.
     pub name: &'a [u8],
-    /// Name, or `.` and `..`.
+    /// Whether this is a name, or `.` or `..`.
     pub entry_kind: EntryKind,
 }
 
 impl FileSystem {
-    /// The attributes of the inode that `name` stands for. `.` works on every inode and `..` on every directory:
-    /// that is how a file handle of NFS becomes an inode again.
+    /// The attributes of the inode with the name `name` in the directory `parent`. `.` works on every inode and `..` on
+    /// every directory, because the kernel turns NFS file handles into inodes that way.
+    ///
+    /// # Errors
+    ///
+    /// - `NotFound`: the directory has no such name.
+    /// - `NotADirectory`: `parent` is not a directory, and `name` is not `.`.
+    /// - `Stale`: `parent` does not exist; for `.` and `..` also if the inode has no name.
+    /// - `NameTooLong`: `name` is longer than [`NAME_BYTES_MAX`].
+    /// - `Invalid`: `name` is empty, or contains a slash or a NUL byte.
+    /// - `Engine`: metadata cannot be read or is damaged.
     pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attributes> {
         if name == b"." {
             return self.named(parent);
@@ -54,23 +64,35 @@ impl FileSystem {
         check_name(name)?;
         let found = self.names_at(parent, self.place(name))?.find(name).map(|dirent| dirent.ino);
         match self.getattr(found.ok_or(Error::NotFound)?) {
-            // Deleted between the two look-ups.
+            // The file was deleted between the two lookups.
             Err(Error::Stale) => Err(Error::NotFound),
             result => result,
         }
     }
 
-    /// The attributes of an inode that was not deleted.
+    /// The attributes of an inode that has a name.
     fn named(&self, ino: Ino) -> Result<Attributes> {
         Some(self.getattr(ino)?).filter(|attributes| attributes.nlink > 0).ok_or(Error::Stale)
     }
 
-    /// The attributes of an inode.
+    /// The attributes of an inode, also of one without a name that is still in use.
+    ///
+    /// # Errors
+    ///
+    /// - `Stale`: the inode does not exist.
+    /// - `Engine`: its record cannot be read or is damaged.
     pub fn getattr(&self, ino: Ino) -> Result<Attributes> {
         Ok(self.inode(ino)?.lock().attributes(ino))
     }
 
-    /// Lists the entries of a directory after `cookie` (0: from the start) until `sink` answers false.
+    /// Passes the entries of a directory after `cookie` (0: from the start) to `sink` until it returns false. Sets the time
+    /// of last access. An entry added or removed during a listing may or may not appear; all others appear once.
+    ///
+    /// # Errors
+    ///
+    /// - `NotADirectory`: the inode is not a directory.
+    /// - `Stale`: the inode does not exist.
+    /// - `Engine`: metadata cannot be read or is damaged.
     pub fn readdir(&self, ino: Ino, cookie: u64, sink: &mut dyn FnMut(&Entry) -> bool) -> Result<()> {
         let directory = self.directory(ino)?;
         self.touch_atime(&directory);
@@ -107,16 +129,18 @@ impl FileSystem {
         }
     }
 
-    /// The inode `ino`, which has to be a directory.
+    /// The inode `ino`, which must be a directory.
     pub(crate) fn directory(&self, ino: Ino) -> Result<Arc<Inode>> {
         let inode = self.inode(ino)?;
         if inode.lock().is_directory() { Ok(inode) } else { Err(Error::NotADirectory) }
     }
 
+    /// The place of a name in its directory, by its hash.
     pub(crate) fn place(&self, name: &[u8]) -> Place {
         Place::of(name, self.name_seed)
     }
 
+    /// All names of a directory at one place.
     pub(crate) fn names_at(&self, parent: Ino, place: Place) -> Result<Names> {
         match self.store.get(&dirent::key(parent, place))? {
             Some(bytes) => Names::decode(parent, &bytes),
@@ -130,22 +154,22 @@ impl FileSystem {
     }
 }
 
-/// Refuses what cannot be a name. (The kernel never sends an empty name or one with a slash.)
+/// Refuses bytes that cannot be a name. (The kernel never sends an empty name or one with a slash.)
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > NAME_BYTES_MAX {
         return Err(Error::NameTooLong);
     }
     if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
-        return Err(Error::Invalid("a name must not be empty nor hold a slash or a NUL byte"));
+        return Err(Error::Invalid("invalid name: it is empty, or contains a slash or a NUL byte"));
     }
     Ok(())
 }
 
-/// Refuses what cannot be the name of something new.
+/// Refuses bytes that cannot become a new name.
 pub(crate) fn check_new_name(name: &[u8]) -> Result<()> {
     if name == b"." || name == b".." { Err(Error::Exists) } else { check_name(name) }
 }
 
 fn damaged_key(ino: Ino) -> Error {
-    Error::corrupt(format!("directory {}", ino.0), "an entry's key has the wrong form")
+    Error::corrupt(format!("directory {}", ino.0), "the key of an entry is malformed")
 }

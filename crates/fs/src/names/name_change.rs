@@ -1,13 +1,11 @@
-//! Names added and removed by one publication.
+//! The names that one publication adds and removes.
 
 use oncefs_engine::Change;
 
 use crate::format::dirent::{self, Names, Place};
 use crate::{Error, FileKind, FileSystem, Ino, Result};
 
-/// A change of names under way: it sees its own additions and removals.
-///
-/// Whoever makes one holds the locks of the directories named in it.
+/// Names to add and to remove. Sees its own additions and removals. The caller holds the locks of the directories.
 pub(crate) struct NameChange<'a> {
     file_system: &'a FileSystem,
     touched: Vec<(Ino, Place, Names)>,
@@ -30,12 +28,14 @@ impl<'a> NameChange<'a> {
         Ok(&mut self.touched[at].2)
     }
 
-    /// Adds a name, or points an existing one elsewhere.
+    /// Adds a name, or points an existing one to another inode. Fails with `NoSpace` if 256 names of the directory have the
+    /// same hash.
     pub(crate) fn set(&mut self, parent: Ino, name: &[u8], ino: Ino, kind: FileKind) -> Result<()> {
         let place = self.file_system.place(name);
         if self.names(parent, place)?.set(name, ino, kind) { Ok(()) } else { Err(Error::NoSpace) }
     }
 
+    /// Removes a name.
     pub(crate) fn remove(&mut self, parent: Ino, name: &[u8]) -> Result<()> {
         let place = self.file_system.place(name);
         self.names(parent, place)?.remove(name);
@@ -44,6 +44,7 @@ impl<'a> NameChange<'a> {
 
     /// Adds the records to `change`.
     pub(crate) fn finish(self, change: &mut Change) {
+        assert!(self.touched.len() <= 2, "a change touched names at {} places", self.touched.len());
         for (parent, place, names) in self.touched {
             let key = dirent::key(parent, place);
             if names.is_empty() {

@@ -1,4 +1,4 @@
-//! Taking names away. An inode without a name becomes an orphan until nobody uses it (`orphans`).
+//! Removal of names. An inode without a name is an orphan until nothing uses it (`inodes/orphans`).
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::names::directory::check_name;
 use crate::names::name_change::NameChange;
 use crate::{Error, FileKind, FileSystem, Ino, Result, Timestamp};
 
-/// What `unlink` and `rmdir` refuse.
+/// What the caller wants to remove: `unlink` refuses directories, `rmdir` everything else.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     File,
@@ -19,13 +19,30 @@ enum Wanted {
 }
 
 impl FileSystem {
-    /// Removes a name of a file. Returns the inode if this was its last name: whoever counts uses of inodes calls
-    /// `forget` when there is none (any more).
+    /// Removes a name of a file. Returns the inode if this was its last name. The caller counts uses of inodes, and calls
+    /// [`FileSystem::forget`] once this one has none.
+    ///
+    /// # Errors
+    ///
+    /// - `NotFound`: the directory has no such name.
+    /// - `IsADirectory`: the name is that of a directory.
+    /// - `NotADirectory`, `Stale`: `parent` is not a directory, or does not exist.
+    /// - `NameTooLong`, `Invalid`: `name` cannot be a name.
+    /// - `ReadOnly`: the mount or the volume takes no changes.
+    /// - `NoSpace`: the host's file system is full.
+    /// - `Engine`: the store failed, or metadata is damaged.
     pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<Option<Ino>> {
         self.remove(parent, name, Wanted::File)
     }
 
-    /// Removes an empty directory. Returns its inode, as `unlink` does.
+    /// Removes an empty directory. Returns its inode, as [`FileSystem::unlink`] does.
+    ///
+    /// # Errors
+    ///
+    /// - `NotFound`: the directory `parent` has no such name.
+    /// - `NotEmpty`: the directory has entries.
+    /// - `NotADirectory`: `parent` or the inode with this name is not a directory.
+    /// - Otherwise as [`FileSystem::unlink`].
     pub fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<Option<Ino>> {
         self.remove(parent, name, Wanted::Directory)
     }
@@ -40,7 +57,7 @@ impl FileSystem {
             let Some(target) = self.inode_of(parent, &found)? else { continue };
             let inodes = [directory.clone(), target];
             let mut staged = Staged::lock(&inodes);
-            // The name may have changed hands before its directory was locked.
+            // The name may have changed before the directory was locked.
             if self.find(parent, name)?.as_ref() != Some(&found) {
                 continue;
             }
@@ -50,28 +67,28 @@ impl FileSystem {
             names.finish(&mut change);
             let now = self.clock.now();
             staged.entries_changed(parent, now);
-            staged.entry_left(parent)?;
+            staged.remove_entry(parent)?;
             let orphaned = self.drop_name(&mut staged, &mut change, parent, found.ino, now)?;
             self.publish_orphaning(staged, change, orphaned)?;
             return Ok(orphaned);
         }
     }
 
-    /// The inode of an entry that was read without a lock; None if it was deleted meanwhile. A name goes before its
-    /// inode does, so one that is still there without it is damage, and trying again would never end.
+    /// The inode of an entry that was read without a lock. None: it was deleted meanwhile. A name is removed before its
+    /// inode, so a name without an inode means damage, and trying again would never end.
     pub(crate) fn inode_of(&self, parent: Ino, dirent: &Dirent) -> Result<Option<Arc<Inode>>> {
         match self.inode(dirent.ino) {
             Ok(inode) => Ok(Some(inode)),
             Err(Error::Stale) if self.find(parent, &dirent.name)?.as_ref() == Some(dirent) => Err(Error::corrupt(
                 format!("directory {}", parent.0),
-                format!("it has a name for inode {}, which does not exist", dirent.ino.0),
+                format!("it has a name for inode {}, which does not exist; run oncefs fsck", dirent.ino.0),
             )),
             Err(Error::Stale) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Takes one name from the inode `ino`, whose name was in `parent`. Returns it if it has no other.
+    /// Counts one name fewer for the inode `ino`, whose name was in `parent`. Returns the inode if it was the last.
     pub(crate) fn drop_name(
         &self,
         staged: &mut Staged,
@@ -82,10 +99,10 @@ impl FileSystem {
     ) -> Result<Option<Ino>> {
         if staged.get(ino).is_directory() {
             self.check_empty(staged, ino)?;
-            staged.link_left(parent)?;
+            staged.remove_link(parent)?;
             staged.edit(ino).nlink = 0;
         } else {
-            staged.link_left(ino)?;
+            staged.remove_link(ino)?;
         }
         let target = staged.edit(ino);
         target.ctime = now;
@@ -96,7 +113,7 @@ impl FileSystem {
         Ok(Some(ino))
     }
 
-    /// The count of entries decides; that the store agrees is checked before anything is lost.
+    /// Refuses a directory with entries. The count decides; a scan verifies it before anything is lost.
     fn check_empty(&self, staged: &Staged, ino: Ino) -> Result<()> {
         if staged.get(ino).entries != 0 {
             return Err(Error::NotEmpty);
@@ -104,7 +121,10 @@ impl FileSystem {
         if self.store.scan(&dirent::key(ino, Place::of_cookie(0)), &dirent::end(ino), 1)?.is_empty() {
             return Ok(());
         }
-        Err(Error::corrupt(format!("directory {}", ino.0), "it has entries and counts none"))
+        Err(Error::corrupt(
+            format!("directory {}", ino.0),
+            "it has entries, but its record counts none; run oncefs fsck",
+        ))
     }
 }
 

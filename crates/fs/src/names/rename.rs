@@ -1,4 +1,4 @@
-//! Renaming: one change moves the name, replaces or exchanges what was there, and keeps every count.
+//! Renaming: one change moves a name, replaces or exchanges the target, and adjusts every count.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::names::directory::{check_name, check_new_name};
 use crate::names::name_change::NameChange;
 use crate::{Error, FileKind, FileSystem, Ino, Result, Timestamp};
 
-/// What becomes of an existing target.
+/// What happens to an existing target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameMode {
     /// It is replaced.
     Replace,
     /// The rename is refused.
     NoReplace,
-    /// It gets the old name; it has to exist.
+    /// It gets the old name. It must exist.
     Exchange,
 }
 
@@ -31,7 +31,22 @@ struct Slot<'a> {
 }
 
 impl FileSystem {
-    /// Moves a name. Returns the inode that lost its last name by it, as `unlink` does.
+    /// Moves a name. Returns the inode that lost its last name, as [`FileSystem::unlink`] does. Does nothing if both names
+    /// stand for the same inode.
+    ///
+    /// # Errors
+    ///
+    /// - `NotFound`: there is no such old name; for `Exchange` also no such new one; or `new_parent` was deleted.
+    /// - `Exists`: the new name exists (`NoReplace`), or is `.` or `..`.
+    /// - `NotADirectory`: a parent is not a directory, or a directory would replace a file.
+    /// - `IsADirectory`: a file would replace a directory.
+    /// - `NotEmpty`: the directory to be replaced has entries.
+    /// - `Invalid`: a directory would move below itself, or a name is invalid.
+    /// - `NameTooLong`: a name is longer than [`NAME_BYTES_MAX`](crate::NAME_BYTES_MAX).
+    /// - `Stale`: a parent does not exist.
+    /// - `ReadOnly`: the mount or the volume takes no changes.
+    /// - `NoSpace`: the host's file system is full.
+    /// - `Engine`: the store failed, or metadata is damaged.
     pub fn rename(
         &self,
         old_parent: Ino,
@@ -53,7 +68,7 @@ impl FileSystem {
         }
     }
 
-    /// None: the names changed between being read and being locked.
+    /// Renames once. None: the names changed between being read and being locked.
     fn try_rename(
         &self,
         directories: &[Arc<Inode>],
@@ -101,6 +116,13 @@ impl FileSystem {
         target: Option<&Dirent>,
         mode: RenameMode,
     ) -> Result<(Change, Option<Ino>)> {
+        debug_assert!(
+            old.parent == new.parent || !is_directory(source) || self.rename_lock.is_locked(),
+            "directory {} moves from {} to {} without the rename lock",
+            source.ino.0,
+            old.parent.0,
+            new.parent.0
+        );
         let now = self.clock.now();
         let mut change = Change::new();
         let mut names = NameChange::new(self);
@@ -114,7 +136,7 @@ impl FileSystem {
             }
             (_, target) => {
                 names.remove(old.parent, old.name)?;
-                staged.entry_left(old.parent)?;
+                staged.remove_entry(old.parent)?;
                 if let Some(target) = target {
                     orphaned = self.drop_name(staged, &mut change, new.parent, target.ino, now)?;
                 } else {
@@ -128,17 +150,20 @@ impl FileSystem {
         Ok((change, orphaned))
     }
 
-    /// Refuses to move a directory below itself. The rename lock is held, so no directory changes its parent, and
-    /// `into` has a name, so every directory above it exists. Parents that damage made a cycle of are noticed because
-    /// the way up comes back to a directory marked on it; the mark moves on at growing distances (Brent's algorithm).
+    /// Refuses to move a directory below itself. The caller holds the rename lock, so no directory changes its parent, and
+    /// `into` has a name, so every directory above it exists. If damage made a cycle of parents, the way up returns to a
+    /// directory marked on it; the mark moves on at growing distances (Brent's algorithm).
     fn check_no_cycle(&self, moved: &Dirent, into: Ino) -> Result<()> {
         let (mut above, mut mark, mut steps, mut steps_max) = (into, Ino(0), 0_u64, 1_u64);
         while is_directory(moved) && above != Ino::ROOT {
             if above == moved.ino {
-                return Err(Error::Invalid("a directory cannot be moved below itself"));
+                return Err(Error::Invalid("cannot move a directory below itself"));
             }
             if above == mark {
-                return Err(Error::corrupt(format!("directory {}", into.0), "it is not below the root"));
+                return Err(Error::corrupt(
+                    format!("directory {}", into.0),
+                    "it is not below the root; run oncefs fsck",
+                ));
             }
             if steps == steps_max {
                 (mark, steps, steps_max) = (above, 0, steps_max * 2);
@@ -150,17 +175,17 @@ impl FileSystem {
     }
 }
 
-/// A deleted directory takes no names.
+/// Refuses a deleted directory, which takes no names.
 fn check_alive(directory: &InodeRecord) -> Result<()> {
     if directory.nlink == 0 { Err(Error::NotFound) } else { Ok(()) }
 }
 
-/// Counts and pointers of an inode that goes from one directory to another.
+/// Adjusts the counts and the parent of an inode that moves from one directory to another.
 fn move_inode(staged: &mut Staged, dirent: &Dirent, from: Ino, to: Ino, now: Timestamp) -> Result<()> {
     staged.edit(dirent.ino).ctime = now;
     if is_directory(dirent) && from != to {
         staged.edit(dirent.ino).parent = to;
-        staged.link_left(from)?;
+        staged.remove_link(from)?;
         staged.edit(to).nlink += 1;
     }
     Ok(())

@@ -84,7 +84,7 @@ impl FileSystem {
     ///
     /// # Errors
     ///
-    /// - `NoSpace`: the metadata or the host's file system is full.
+    /// - `NoSpace`: the host's file system is full.
     /// - `ReadOnly`: an earlier failure made the volume read-only.
     /// - `Engine`: the store failed.
     pub fn publish_reads(&self) -> Result<()> {

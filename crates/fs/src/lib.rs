@@ -35,7 +35,7 @@ pub use content::read::{Bytes, Whence};
 pub use error::{Error, Result};
 pub use file_system::{AtimePolicy, FileSystem, Options, Room, Space};
 pub use fsck::audit::{NamePhase, NameProgress};
-pub use fsck::fix::{NameFindings, check_names, repair_names};
+pub use fsck::fix::{NameFindings, check_names, fix_names};
 pub use fsck::paths::{Paths, paths_of_maps};
 pub use names::directory::{Entry, EntryKind};
 pub use names::rename::RenameMode;

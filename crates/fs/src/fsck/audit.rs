@@ -1,23 +1,22 @@
-//! What holds between the records of a file system at rest, and the function that checks all of it.
+//! The invariants between the records of a file system that is not in use, and the audit that checks all of them.
 //!
 //! 1. The root is a directory and its own parent.
-//! 2. A name lies where a look-up searches it and points to an inode of the kind that it says.
-//! 3. A file has as many names as its link count. A directory has one, in the directory that it takes for its
-//!    parent, and going up from it one arrives at the root.
+//! 2. A name is stored where a lookup finds it, and points to an inode of the kind that it states.
+//! 3. A file has as many names as its link count. A directory has one, in the directory that it records as its parent,
+//!    and the way up from it leads to the root.
 //! 4. A directory counts its entries; its link count is 2 and one for each subdirectory.
 //! 5. An inode has an orphan record if and only if its link count is 0.
-//! 6. A symbolic link has one target, as long as its size; nothing else has one.
+//! 6. A symbolic link has one target, whose length is its size. No other inode has one.
 //! 7. An inode counts its extended attributes, and each of them belongs to an inode.
 //! 8. A map belongs to one regular file, which counts its blocks.
-//! 9. Every inode number lies below the lease.
-//! 10. Every record can be decoded and has a key of a known form.
-//! 11. What the engine is told of how a file is deduplicated is what the file's attribute and its usage say, and is
-//!     told of no other map.
-//! 12. A file that the rank queues know has a place in one of them, unless it is cold.
+//! 9. Every inode number is below the lease.
+//! 10. Every record has a well-formed key and can be decoded.
+//! 11. The engine's policy for a map agrees with the attribute and the usage of its file. No other map has a policy.
+//! 12. A file below the ranking record's number has a place in a rank queue, unless it is cold.
 //!
-//! An audit reads every record once. Those that are keyed by inode are read side by side, in the order of inodes;
-//! names, which are keyed by directory, are sorted by what they point to, and inodes by their map
-//! (`oncefs_engine::Sorter`). So its memory is bounded however many files there are.
+//! An audit reads every record once. It reads records keyed by inode side by side, in the order of inodes. It sorts names,
+//! which are keyed by directory, by the inode that they point to, and inodes by their map (`oncefs_engine::Sorter`). So its
+//! memory is bounded, however many files there are.
 
 mod inodes;
 mod maps;
@@ -33,44 +32,45 @@ use crate::fsck::fault::Fault;
 use crate::names::seed::name_seed;
 use crate::{FileSystem, Ino, Result};
 
-/// What an audit of names does just now, and in what unit it says how far it is.
+/// A phase of an audit of names, with the unit of its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamePhase {
-    /// Reading names: numbers of directories passed of those that were handed out.
+    /// Reading names. Progress: inode numbers of directories passed, of all numbers leased.
     Names,
-    /// Reading inodes: numbers passed of those that were handed out.
+    /// Reading inodes. Progress: inode numbers passed, of all numbers leased.
     Inodes,
-    /// Comparing inodes with their maps: inodes compared of those that have one.
+    /// Comparing inodes with their maps. Progress: files compared, of all regular files.
     Maps,
 }
 
-/// Told the phase, how much of it is done and how much it has.
+/// Called with the phase, the progress in it, and its end.
 pub type NameProgress<'a> = &'a mut dyn FnMut(NamePhase, u64, u64);
 
 /// An audit under way.
 struct Audit<'a> {
     store: &'a Store,
     name_seed: u64,
-    /// Every inode number in use should be below.
+    /// The lease: every inode number in use should be below it.
     lease: u64,
+    /// The highest inode number found.
     newest: u64,
-    /// Names by what they point to: inode, directory, place with the kind in its low bits.
+    /// Names by target: inode, directory, place with the kind in its low bits.
     targets: Sorter<3>,
     /// Directories: number, entries, subdirectories.
     directories: Sorter<3>,
-    /// Regular files by map: map, inode, blocks, number of the policy.
+    /// Regular files by map: map, inode, blocks, policy as a number.
     owners: Sorter<4>,
     owners_count: u64,
-    /// Inodes by their places in queues.
+    /// Inodes with a place in a queue.
     places: Sorter<1>,
-    /// Files below have a place, if they are not cold.
+    /// Files below this number have a place, if they are not cold.
     known_below: Ino,
     tree: tree::Tree,
     found: &'a mut dyn FnMut(Fault),
     progress: NameProgress<'a>,
 }
 
-/// Checks all names, inodes and their maps, on which nothing else happens meanwhile, and gives what contradicts.
+/// Checks all names, inodes and their maps, and passes every fault to `found`. Nothing may change meanwhile.
 pub fn audit(store: &Store, found: &mut dyn FnMut(Fault), progress: NameProgress<'_>) -> Result<()> {
     let lease = store.get(lease::KEY)?.and_then(|bytes| lease::decode(&bytes).ok());
     let mut audit = Audit {
@@ -102,7 +102,11 @@ pub fn audit(store: &Store, found: &mut dyn FnMut(Fault), progress: NameProgress
 }
 
 impl FileSystem {
-    /// Checks everything and reports each contradiction in one line. Nothing may change meanwhile.
+    /// Audits all names, inodes and their maps, and reports each fault in one line. Nothing may change meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// `Engine`: the store cannot be read, or there is no room for temporary files.
     pub fn check(&self, report: &mut dyn FnMut(String)) -> Result<()> {
         audit(&self.store, &mut |fault| report(fault.to_string()), &mut |_, _, _| ())
     }

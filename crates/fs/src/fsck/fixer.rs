@@ -1,4 +1,4 @@
-//! One mend for each fault. Everything is looked up anew: an earlier mend may have changed it.
+//! The fix for each fault. Reads everything anew, because an earlier fix may have changed it.
 
 use oncefs_engine::{BLOCK_BYTES, Blocks, Change, FilePolicy, Lbn, MapId, QueuePlace, Store};
 
@@ -10,12 +10,12 @@ use crate::fsck::fault::{Count, Fault};
 use crate::inodes::numbers::generation_of;
 use crate::{Caller, Error, FileKind, Ino, Result, Timestamp};
 
-/// Where what has no name gets one, in the root.
+/// The directory in the root in which inodes without a name get one.
 const LOST_FOUND: &str = "lost+found";
-/// Whose files made in a repair are.
+/// The owner of files that a fix creates.
 const ROOT_USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 
-/// Who mends.
+/// Fixes faults of a volume.
 pub struct Fixer<'a> {
     pub store: &'a Store,
     pub name_seed: u64,
@@ -23,22 +23,22 @@ pub struct Fixer<'a> {
 }
 
 impl Fixer<'_> {
-    /// Mends one fault. False: it is gone already, or another has to be mended first.
-    pub fn mend(&self, fault: &Fault) -> Result<bool> {
+    /// Fixes one fault. False: the fault is gone, or another one must be fixed first.
+    pub fn fix(&self, fault: &Fault) -> Result<bool> {
         match fault {
-            Fault::Root => self.mend_root(),
+            Fault::Root => self.fix_root(),
             Fault::Lease { newest, .. } => {
                 self.publish(|change| change.put(lease::KEY.to_vec(), lease::encode(Ino(newest.0 + 1))))
             }
             Fault::Key { key } | Fault::Record { key, .. } => self.publish(|change| change.delete(key.clone())),
-            Fault::Missing { ino, kind } => self.make_again(*ino, *kind),
+            Fault::Missing { ino, kind } => self.recreate(*ino, *kind),
             Fault::Place { parent, place, name } => self.move_name(*parent, *place, name),
             Fault::NameKind { parent, place, ino } => self.set_kind(*parent, *place, *ino),
             Fault::Dangling { parent, place, ino } | Fault::SecondName { parent, place, ino } => {
                 self.remove_name(*parent, *place, *ino)
             }
             Fault::Parent { ino, found, .. } => self.edit(*ino, |record| record.parent = *found),
-            Fault::Nameless { ino } => self.keep(*ino),
+            Fault::Nameless { ino } => self.name_in_lost_found(*ino),
             Fault::CutOff { ino, parent } => self.move_below_root(*ino, *parent),
             Fault::Count { ino, count, found, .. } => self.set_count(*ino, *count, *found),
             Fault::NotADirectory { ino } => self.drop_entries(*ino),
@@ -53,11 +53,11 @@ impl Fixer<'_> {
             Fault::HasMap { ino, .. } => self.edit(*ino, |record| record.map = MapId(0)),
             Fault::SharedMap { ino, map, .. } => self.give_own_map(*ino, *map),
             Fault::Policy { ino, map } => self.set_policy(*ino, *map),
-            Fault::NobodysPolicy { map } => {
+            Fault::UnownedPolicy { map } => {
                 self.publish(|change| self.store.first_policy(change, *map, FilePolicy::default()))
             }
             Fault::NoPlace { ino } => self.give_place(*ino),
-            Fault::NobodysMap { map, blocks } => self.make_file(*map, blocks.unwrap_or_default()),
+            Fault::UnownedMap { map, blocks } => self.make_file(*map, blocks.unwrap_or_default()),
         }
     }
 
@@ -95,7 +95,7 @@ impl Fixer<'_> {
         self.publish(|change| change.put(queue::key(&place), queue::encode(ino)))
     }
 
-    /// The engine is told what the file's attribute and its usage say.
+    /// Sets the policy in the engine from the file's attribute and its usage.
     fn set_policy(&self, ino: Ino, map: MapId) -> Result<bool> {
         let bytes = self.store.get(&xattr::key(ino, POLICY_ATTRIBUTE))?;
         let value = bytes.and_then(|bytes| xattr::decode(ino, &bytes).ok());
@@ -109,16 +109,16 @@ impl Fixer<'_> {
         InodeRecord::new(kind, permissions, &ROOT_USER, self.now, generation_of(self.store))
     }
 
-    /// What is in the root stays; what belongs to it beside that is not known any more.
-    fn mend_root(&self) -> Result<bool> {
+    /// Makes the root a directory and its own parent. Its entries stay; its owner and permissions may be lost.
+    fn fix_root(&self) -> Result<bool> {
         let whole = self.record(Ino::ROOT)?.filter(InodeRecord::is_directory);
         let mut root = whole.unwrap_or_else(|| self.new_inode(FileKind::Directory, 0o755));
         root.parent = Ino::ROOT;
         self.publish(|change| put_inode(change, Ino::ROOT, &root))
     }
 
-    /// An inode whose record is gone, from what is left of it: its owner, its permissions and its times are not.
-    fn make_again(&self, ino: Ino, kind: FileKind) -> Result<bool> {
+    /// Recreates an inode of which only entries or a target are left. Its owner, permissions and times are lost.
+    fn recreate(&self, ino: Ino, kind: FileKind) -> Result<bool> {
         let record = self.new_inode(kind, if kind == FileKind::Directory { 0o700 } else { 0o777 });
         self.publish(|change| put_inode(change, ino, &record))
     }
@@ -138,7 +138,7 @@ impl Fixer<'_> {
         let Some(mut from) = self.names_at(parent, wrong)? else { return Ok(false) };
         let Some((ino, kind)) = from.find(name).map(|dirent| (dirent.ino, dirent.kind)) else { return Ok(false) };
         let mut to = self.names_at(parent, right)?.unwrap_or_default();
-        // A name that is there already is the one that look-ups found.
+        // If the right place has the name already, lookups found that one, and it stays.
         if to.find(name).is_none() && !to.set(name, ino, kind) {
             return Ok(false);
         }
@@ -149,7 +149,7 @@ impl Fixer<'_> {
         })
     }
 
-    /// The name of an inode at a place.
+    /// The name of an inode at a place, with all names there.
     fn name_of(&self, parent: Ino, place: Place, ino: Ino) -> Result<Option<(Names, Vec<u8>)>> {
         let names = self.names_at(parent, place)?;
         Ok(names.and_then(|names| {
@@ -201,8 +201,8 @@ impl Fixer<'_> {
         })
     }
 
-    /// An inode without a name gets one.
-    fn keep(&self, ino: Ino) -> Result<bool> {
+    /// Gives an inode without a name one in `lost+found`.
+    fn name_in_lost_found(&self, ino: Ino) -> Result<bool> {
         let Some(mut record) = self.record(ino)? else { return Ok(false) };
         let directory = self.lost_found()?;
         if !record.is_directory() {
@@ -214,7 +214,7 @@ impl Fixer<'_> {
         self.add_lost(directory, ino, record, ino.0, |change| change.delete(orphan::key(ino)))
     }
 
-    /// A directory leaves the directory that does not lead to the root.
+    /// Moves a directory that is not below the root to `lost+found`.
     fn move_below_root(&self, ino: Ino, parent: Ino) -> Result<bool> {
         let (mut from, to) = dirent::range(parent);
         while let Some((key, value)) = self.store.scan(&from, &to, 1)?.pop() {
@@ -226,10 +226,10 @@ impl Fixer<'_> {
             }
             from = crate::format::codec::after(&key);
         }
-        self.keep(ino)
+        self.name_in_lost_found(ino)
     }
 
-    /// A map without a file becomes one, as long as what it holds.
+    /// Makes a file of a map without one. Its size is that of the mapped blocks.
     fn make_file(&self, map: MapId, blocks: Blocks) -> Result<bool> {
         let Lbn(end) = self.store.end_of_map(map)?;
         let mut record = self.new_inode(FileKind::Regular, 0o600);
@@ -239,7 +239,7 @@ impl Fixer<'_> {
         self.add_lost(directory, ino, record, map.0, |_| ())
     }
 
-    /// The second file of a map gets one of its own, with the same blocks.
+    /// Gives the second file of a map its own map, with the same blocks.
     fn give_own_map(&self, ino: Ino, map: MapId) -> Result<bool> {
         let Some(mut record) = self.record(ino)?.filter(|record| record.map == map) else { return Ok(false) };
         let end = self.store.end_of_map(map)?;
@@ -257,11 +257,12 @@ impl Fixer<'_> {
         let bytes = self.store.get(lease::KEY)?;
         let next = bytes.map(|bytes| lease::decode(&bytes)).transpose()?;
         let next = next.ok_or_else(|| Error::corrupt("inode number lease", "it is missing"))?;
+        assert!(next > Ino::ROOT, "the lease begins with inode {}", next.0);
         self.publish(|change| change.put(lease::KEY.to_vec(), lease::encode(Ino(next.0 + 1))))?;
         Ok(next)
     }
 
-    /// The directory for what has no name, made if it is not there.
+    /// The directory `lost+found`, created if it does not exist.
     fn lost_found(&self) -> Result<Ino> {
         for name in numbered(LOST_FOUND) {
             let place = Place::of(name.as_bytes(), self.name_seed);
@@ -276,10 +277,10 @@ impl Fixer<'_> {
                 return Ok(there.ino);
             }
         }
-        unreachable!("there is always a further name")
+        unreachable!("the names are numbered without end")
     }
 
-    /// Adds what had no name, under its number.
+    /// Adds an inode to `lost+found`, under the name `#number`.
     fn add_lost(
         &self,
         directory: Ino,
@@ -294,10 +295,10 @@ impl Fixer<'_> {
                 return self.add_name(directory, name.as_bytes(), ino, record, also);
             }
         }
-        unreachable!("there is always a further name")
+        unreachable!("the names are numbered without end")
     }
 
-    /// Adds a name that is not there, with the inode's record, and counts it.
+    /// Adds a new name with the inode's record, and counts it.
     fn add_name(
         &self,
         directory: Ino,
@@ -323,7 +324,7 @@ impl Fixer<'_> {
     }
 }
 
-/// A name, and then the name with numbers behind it.
+/// The name, then the name with `.1`, `.2` and so on.
 fn numbered(name: &str) -> impl Iterator<Item = String> + '_ {
     std::iter::once(name.to_owned()).chain((1_u64..).map(move |n| format!("{name}.{n}")))
 }

@@ -1,4 +1,4 @@
-//! The audit of names at rest, and the fixes for what it finds.
+//! The audit of names on a volume not in use, and the fixes for its faults.
 
 pub mod audit;
 pub mod fault;

@@ -1,4 +1,4 @@
-//! From maps to paths: which files are concerned by what an audit says of blocks.
+//! From maps to paths: the files that a finding about blocks concerns.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -11,13 +11,17 @@ use crate::{Ino, Result};
 
 /// Records fetched at a time.
 const PAGE_RECORDS: usize = 512;
-/// A path has at most so many parts: a directory in a cycle has no end.
+/// Names in a path, at most: a cycle of directories has no end.
 const DEPTH_MAX: usize = 4096;
 
-/// The paths of files by map, below the root; a file without a name is given by its number.
+/// The paths of files from the root, by map. A file without a name is described by its inode number.
 pub type Paths = BTreeMap<MapId, Vec<String>>;
 
-/// The paths of the files that some maps belong to. One pass over all inodes and one over all names.
+/// The paths of the files that some maps belong to. Reads all inodes and all names once.
+///
+/// # Errors
+///
+/// `Engine`: the store cannot be read. Damaged records are skipped.
 pub fn paths_of_maps(store: &Store, maps: &HashSet<MapId>) -> Result<Paths> {
     let mut paths = Paths::new();
     if maps.is_empty() {

@@ -1,5 +1,5 @@
-//! Each invariant broken by itself, by records put behind everybody's back: the audit names it, the repair mends it,
-//! the volume is clean and opens, and files that it does not concern have their bytes. Then many at once, by seed.
+//! Each invariant broken by itself, by records written directly into the store: the audit names the fault, fsck fixes it,
+//! the volume is clean and opens, and all other files keep their bytes. Then many faults at once, by seed.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::format::dirent::{self, Names, Place};
 use crate::format::inode::{self, InodeRecord};
 use crate::format::ranking::{self, Ranking};
 use crate::format::{lease, orphan, queue, symlink, xattr};
-use crate::fsck::fix::{check_names, repair_names};
+use crate::fsck::fix::{check_names, fix_names};
 use crate::fsck::paths::paths_of_maps;
 use crate::{
     AtimePolicy, Caller, FileKind, FileSystem, Ino, NameFindings, Options, RenameMode, SystemClock, WriteOrigin,
@@ -87,7 +87,7 @@ impl Volume {
         FileSystem::open(store, Arc::new(SystemClock), &options).unwrap()
     }
 
-    /// Breaks something; what the audit then says contains `said`; what is safe is mended first, then everything.
+    /// Breaks something. The audit must report a fault that contains `said`, and fsck must fix everything.
     fn break_and_fix(&self, said: &str, harm: impl FnOnce(&Broken<'_>)) -> NameFindings {
         let store = self.store();
         let seed = crate::names::seed::name_seed(&store);
@@ -95,7 +95,7 @@ impl Volume {
         store.commit().unwrap();
         let findings = check_names(&store, &mut |_, _, _| ()).unwrap();
         assert!(findings.left.iter().any(|line| line.contains(said)), "no '{said}' in {:#?}", findings.left);
-        let repaired = self.mend(&store);
+        let repaired = self.fix(&store);
         store.close().unwrap();
         drop(store);
         let store = self.store();
@@ -108,11 +108,11 @@ impl Volume {
         repaired
     }
 
-    fn mend(&self, store: &Store) -> NameFindings {
+    fn fix(&self, store: &Store) -> NameFindings {
         let blocks = store.repair(Remedy::Asked, &mut |_, _, _| ()).unwrap();
         assert!(blocks.left.is_clean(), "{:#?}", blocks.left.problems);
-        let repaired = repair_names(store, &SystemClock, Remedy::Asked, &mut |_, _, _| ()).unwrap();
-        assert_eq!(repaired.left, Vec::<String>::new(), "after {:#?}", repaired.mended);
+        let repaired = fix_names(store, &SystemClock, Remedy::Asked, &mut |_, _, _| ()).unwrap();
+        assert_eq!(repaired.left, Vec::<String>::new(), "after {:#?}", repaired.fixed);
         repaired
     }
 
@@ -237,7 +237,7 @@ fn a_root_that_is_damaged_missing_or_wrong_is_made_again_around_its_names() {
 fn a_name_is_moved_to_its_place_and_gets_its_kind() {
     let volume = Volume::new();
     let (a, d) = (volume.a, volume.d);
-    volume.break_and_fix("(2) directory 1: 'a' lies where no look-up finds it", |v| {
+    volume.break_and_fix("(2) directory 1: 'a' is stored where no lookup finds it", |v| {
         v.names(Ino::ROOT, b"a", |names| names.remove(b"a"));
         v.names(Ino::ROOT, b"elsewhere", |names| assert!(names.set(b"a", a, FileKind::Regular)));
     });
@@ -256,7 +256,7 @@ fn a_name_for_nothing_goes_and_a_lost_inode_s_map_becomes_a_file() {
         v.edit(a, |record| map.set(record.map.0));
         v.delete(inode::key(a));
     });
-    assert!(findings.mended.iter().any(|line| line.contains("(7) inode 2")), "its attribute goes too");
+    assert!(findings.fixed.iter().any(|line| line.contains("(7) inode 2")), "its attribute goes too");
     assert_eq!(volume.read("a"), None);
     let mut found = volume.read(&format!("lost+found/#{}", map.get())).unwrap();
     found.truncate(content(a).len());
@@ -278,7 +278,7 @@ fn a_damaged_inode_is_told_from_what_is_left_of_it() {
 fn what_lost_its_name_gets_one_in_lost_and_found() {
     let volume = Volume::new();
     let (a, d, e, f) = (volume.a, volume.d, volume.e, volume.f);
-    volume.break_and_fix("(3) inode 2 has no name and is no orphan", |v| {
+    volume.break_and_fix("(3) inode 2 has no name and is not an orphan", |v| {
         v.names(Ino::ROOT, b"a", |names| names.remove(b"a"));
     });
     volume.break_and_fix("(3) inode 5 has no name", |v| v.names(d, b"e", |names| names.remove(b"e")));
@@ -302,12 +302,12 @@ fn a_lost_and_found_that_is_a_file_stays_one() {
 fn a_directory_has_one_name_in_its_parent() {
     let volume = Volume::new();
     let (d, e) = (volume.d, volume.e);
-    volume.break_and_fix("(3) directory 5 has one more name, in directory 1", |v| {
+    volume.break_and_fix("(3) directory 5 has an extra name, in directory 1", |v| {
         v.names(Ino::ROOT, b"again", |names| assert!(names.set(b"again", e, FileKind::Directory)));
     });
     assert_eq!(volume.read("again"), None);
     volume.break_and_fix("(3) directory 5: its parent should be 4 and is 1", |v| v.edit(e, |r| r.parent = Ino::ROOT));
-    volume.break_and_fix("(3) directory 1 has one more name", |v| {
+    volume.break_and_fix("(3) directory 1 has an extra name", |v| {
         v.names(d, b"up", |names| assert!(names.set(b"up", Ino::ROOT, FileKind::Directory)));
     });
     volume.assert_files(&volume.all());
@@ -329,7 +329,7 @@ fn directories_in_a_cycle_or_cut_off_come_to_lost_and_found() {
 fn names_in_what_is_no_directory_go() {
     let volume = Volume::new();
     let (a, b) = (volume.a, volume.b);
-    volume.break_and_fix("(4) inode 2 has entries and is no directory", |v| {
+    volume.break_and_fix("(4) inode 2 has entries but is not a directory", |v| {
         v.names(a, b"in", |names| assert!(names.set(b"in", b, FileKind::Regular)));
     });
     volume.assert_files(&volume.all());
@@ -339,13 +339,13 @@ fn names_in_what_is_no_directory_go() {
 fn orphan_records_and_targets_belong_to_their_inodes() {
     let volume = Volume::new();
     let (a, link) = (volume.a, volume.link);
-    volume.break_and_fix("(5) inode 2 is an orphan and has a name", |v| v.put(orphan::key(a), orphan::encode(a, 0)));
+    volume.break_and_fix("(5) inode 2 is an orphan but has a name", |v| v.put(orphan::key(a), orphan::encode(a, 0)));
     volume.break_and_fix("(10) orphan 2 is damaged", |v| v.put(orphan::key(a), vec![1, 2, 3]));
     volume.break_and_fix("(6) inode 2 has a target", |v| v.put(symlink::key(a), symlink::encode(a, b"x")));
     volume.break_and_fix("(7) inode 900 does not exist", |v| v.put(orphan::key(Ino(900)), orphan::encode(Ino(900), 0)));
     volume.break_and_fix("(10) extended attribute of inode 2", |v| v.damage(xattr::key(a, b"user.x")));
     volume.assert_files(&volume.all());
-    volume.break_and_fix("(6) the symbolic link 7 has no target", |v| v.delete(symlink::key(link)));
+    volume.break_and_fix("(6) symbolic link 7 has no target", |v| v.delete(symlink::key(link)));
     assert_eq!(volume.read("link"), None);
 }
 
@@ -353,7 +353,7 @@ fn orphan_records_and_targets_belong_to_their_inodes() {
 fn a_symbolic_link_of_which_only_the_target_is_left_comes_back() {
     let volume = Volume::new();
     let link = volume.link;
-    volume.break_and_fix("(6) inode 7 does not exist and has a target", |v| v.delete(inode::key(link)));
+    volume.break_and_fix("(6) inode 7 does not exist but has a target", |v| v.delete(inode::key(link)));
     assert_eq!(volume.read("link").unwrap(), b"d/e/f");
 }
 
@@ -367,8 +367,8 @@ fn every_file_has_a_map_of_its_own() {
         v.edit(b, |record| record.map = map.get());
     });
     volume.assert_files(&[("a", a), ("b", a)]);
-    volume.break_and_fix("(8) the file 2 has no map", |v| v.edit(a, |record| record.map = MapId(0)));
-    volume.break_and_fix("(8) inode 4 is no file and has map", |v| v.edit(d, |record| record.map = MapId(77)));
+    volume.break_and_fix("(8) file 2 has no map", |v| v.edit(a, |record| record.map = MapId(0)));
+    volume.break_and_fix("(8) inode 4 is not a file but has map", |v| v.edit(d, |record| record.map = MapId(77)));
     volume.assert_files(&[("b", a), ("d/e/f", volume.f)]);
 }
 
@@ -381,7 +381,7 @@ fn what_the_engine_is_told_is_what_a_file_s_attribute_says() {
         v.store.first_policy(&mut change, map, FilePolicy { policy_override, ..FilePolicy::default() });
         v.store.publish(change).unwrap();
     };
-    let said = format!("(11) inode {}: its blocks", a.0);
+    let said = format!("(11) inode {}: the policy of its map", a.0);
     volume.break_and_fix(&said, |v| {
         v.put(xattr::key(a, POLICY_ATTRIBUTE), xattr::encode(a, b"run=8"));
         v.edit(a, |record| record.xattrs += 1);
@@ -411,7 +411,7 @@ fn what_the_engine_is_told_is_what_a_file_s_attribute_says() {
 #[test]
 fn the_lease_is_above_every_inode() {
     let volume = Volume::new();
-    volume.break_and_fix("(9) inode 7 exists, but 4 is the next", |v| {
+    volume.break_and_fix("(9) inode 7 exists, but the next new inode would be 4", |v| {
         v.put(lease::KEY.to_vec(), lease::encode(Ino(4)));
     });
     volume.break_and_fix("(9) the inode number lease is missing", |v| v.delete(lease::KEY.to_vec()));
@@ -429,13 +429,13 @@ fn records_with_unknown_keys_go() {
 }
 
 #[test]
-fn what_is_safe_is_mended_without_asking_and_the_rest_is_left() {
+fn safe_fixes_are_made_without_asking_and_other_faults_are_left() {
     let volume = Volume::new();
     let store = volume.store();
     let broken = Broken { store: &store, seed: crate::names::seed::name_seed(&store) };
     broken.edit(volume.b, |record| record.nlink = 9);
     broken.names(Ino::ROOT, b"a", |names| names.remove(b"a"));
-    let findings = repair_names(&store, &SystemClock, Remedy::Safe, &mut |_, _, _| ()).unwrap();
+    let findings = fix_names(&store, &SystemClock, Remedy::Safe, &mut |_, _, _| ()).unwrap();
     assert!(findings.left.len() == 1 && findings.left[0].contains("(3) inode 2 has no name"), "{findings:#?}");
     store.close().unwrap();
 }
@@ -473,7 +473,7 @@ fn harm(volume: &Volume, v: &Broken<'_>, random: u64) {
 }
 
 #[test]
-fn many_faults_at_once_are_mended_and_other_files_keep_their_bytes() {
+fn many_faults_at_once_are_fixed_and_other_files_keep_their_bytes() {
     let seeds = std::env::var("ONCEFS_FSCK_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(12);
     for seed in 0..seeds {
         println!("seed {seed}");
@@ -485,7 +485,7 @@ fn many_faults_at_once_are_mended_and_other_files_keep_their_bytes() {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             harm(&volume, &broken, random >> 33);
         }
-        volume.mend(&store);
+        volume.fix(&store);
         store.close().unwrap();
         drop(store);
         volume.assert_clean(&volume.store());

@@ -1,4 +1,4 @@
-//! The second part of an audit: inodes with everything that belongs to them, in the order of their numbers.
+//! The second part of an audit: inodes with all records that belong to them, in the order of their numbers.
 
 use oncefs_engine::{FilePolicy, PolicyOverride, QueuePlace, Sorted};
 
@@ -12,7 +12,7 @@ use crate::fsck::audit::{Audit, NamePhase};
 use crate::fsck::fault::{Count, Fault};
 use crate::{FileKind, Ino, Result};
 
-/// What is keyed by inode, side by side.
+/// Everything keyed by inode, read side by side.
 struct Streams<'a> {
     inodes: Records<'a>,
     orphans: Records<'a>,
@@ -23,7 +23,7 @@ struct Streams<'a> {
     places: Sorted<1>,
 }
 
-/// What the records besides the inode's own say about it.
+/// What all other records state about an inode.
 #[derive(Default)]
 struct Seen {
     names: Vec<NameOf>,
@@ -37,7 +37,7 @@ struct Seen {
 }
 
 impl Streams<'_> {
-    /// The least number that any of them has next.
+    /// The lowest inode number that any stream has next.
     fn next_ino(&mut self) -> Result<Option<Ino>> {
         let records = [&mut self.inodes, &mut self.orphans, &mut self.symlinks, &mut self.xattrs];
         let mut least = None;
@@ -51,7 +51,7 @@ impl Streams<'_> {
 }
 
 impl Audit<'_> {
-    /// (1) to (7), (9), (12), and (10) for all but names.
+    /// Checks (1) to (7), (9) and (12), and (10) for everything but names.
     pub fn inodes(&mut self) -> Result<()> {
         let store = self.store;
         let mut streams = Streams {
@@ -63,8 +63,10 @@ impl Audit<'_> {
             directories: std::mem::take(&mut self.directories).sorted()?,
             places: std::mem::take(&mut self.places).sorted()?,
         };
-        let mut is_root_seen = false;
+        let (mut is_root_seen, mut previous) = (false, None);
         while let Some(ino) = streams.next_ino()? {
+            debug_assert!(previous.is_none_or(|previous| previous < ino), "inode {} follows {previous:?}", ino.0);
+            previous = Some(ino);
             let seen = self.seen(ino, &mut streams)?;
             is_root_seen |= ino == Ino::ROOT;
             (self.progress)(NamePhase::Inodes, ino.0, self.lease);
@@ -88,7 +90,7 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// What there is of an inode beside its own record.
+    /// Collects what all other records state about an inode.
     fn seen(&mut self, ino: Ino, streams: &mut Streams<'_>) -> Result<Seen> {
         let mut seen = Seen::default();
         while streams.targets.peek()?.is_some_and(|[target, ..]| target == ino.0) {
@@ -98,7 +100,7 @@ impl Audit<'_> {
             streams.directories.pop()?;
             (seen.entries, seen.subdirectories) = (entries, subdirectories);
         }
-        // Places may be left of inodes that are gone, which nobody asks for.
+        // Skips places of deleted inodes, which may be left.
         while streams.places.peek()?.is_some_and(|[file]| file <= ino.0) {
             seen.places += streams.places.pop()?.map_or(0, |[file]| u64::from(file == ino.0));
         }
@@ -125,6 +127,7 @@ impl Audit<'_> {
         Ok(seen)
     }
 
+    /// Reports what is left of an inode without a record.
     fn missing(&mut self, ino: Ino, seen: &Seen) {
         if ino == Ino::ROOT {
             return (self.found)(Fault::Root);
@@ -171,7 +174,7 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// (1), (3), (4), (5) for a directory.
+    /// Checks (1), (3), (4) and (5) for a directory.
     fn directory(&mut self, ino: Ino, record: &InodeRecord, seen: &Seen) {
         let is_root = ino == Ino::ROOT;
         if is_root && record.parent != Ino::ROOT {
@@ -196,7 +199,7 @@ impl Audit<'_> {
         self.expect(ino, Count::Entries, record.entries, seen.entries);
     }
 
-    /// (3), (5) for anything else.
+    /// Checks (3), (4) and (5) for any other inode.
     fn file(&mut self, ino: Ino, record: &InodeRecord, seen: &Seen) {
         let is_named = !seen.names.is_empty();
         self.names_and_orphan(ino, record, seen, is_named);
@@ -218,7 +221,7 @@ impl Audit<'_> {
         }
     }
 
-    /// (6)
+    /// Checks (6).
     fn target(&mut self, ino: Ino, record: &InodeRecord, seen: &Seen) {
         match (record.kind == FileKind::Symlink, seen.target_bytes) {
             (true, Some(bytes)) => self.expect(ino, Count::Size, record.size, bytes),
@@ -228,7 +231,7 @@ impl Audit<'_> {
         }
     }
 
-    /// Notes a count that is not what it counts.
+    /// Reports a count that differs from the number found.
     pub fn expect(&mut self, ino: Ino, count: Count, stored: u64, found: u64) {
         if stored != found {
             (self.found)(Fault::Count { ino, count, stored, found });

@@ -1,4 +1,4 @@
-//! The third part of an audit: files, their maps and what the engine is told of them, in the order of maps.
+//! The third part of an audit: files, their maps and the policies of these, in the order of maps.
 
 use oncefs_engine::format::{file_policy, keys};
 use oncefs_engine::{Blocks, FilePolicy, MapId, PolicyOverride, Sorted};
@@ -8,20 +8,20 @@ use crate::fsck::audit::{Audit, NamePhase};
 use crate::fsck::fault::{Count, Fault};
 use crate::{Ino, Result};
 
-/// How many maps without a file are reported as a group of their own inodes would be: kept while maps are visited.
+/// Maps with their numbers of blocks (None: a part is damaged), collected while maps are visited.
 type Visited = Vec<(MapId, Option<Blocks>)>;
 
-/// Maps gathered before they are compared: bounds memory, and keeps the store's locks apart from ours.
-const GATHERED_MAX: usize = 4096;
+/// Maps collected before they are compared. Bounds memory, and keeps the store's locks apart from the audit's reads.
+const COLLECTED_MAX: usize = 4096;
 
-/// Files by map, with what is compared with them.
+/// Files by map, with the policies to compare them with.
 struct Owners<'a> {
     files: Sorted<4>,
     policies: Records<'a>,
     compared: u64,
 }
 
-/// A number for each policy, so that it can be sorted along; 0 for one that says nothing.
+/// A policy as a number, so that it can be sorted along. 0 is the default policy.
 pub fn number_of(policy: &FilePolicy) -> u64 {
     let policy_override = match policy.policy_override {
         None => 0,
@@ -35,7 +35,7 @@ pub fn number_of(policy: &FilePolicy) -> u64 {
 }
 
 impl Audit<'_> {
-    /// (8), (11)
+    /// Checks (8) and (11).
     pub fn maps(&mut self) -> Result<()> {
         let (store, (first, _)) = (self.store, keys::all_file_policies());
         let files = std::mem::take(&mut self.owners).sorted()?;
@@ -44,7 +44,7 @@ impl Audit<'_> {
         let mut failed = None;
         store.for_each_map(&mut |map, blocks| {
             visited.push((map, blocks));
-            if visited.len() == GATHERED_MAX && failed.is_none() {
+            if visited.len() == COLLECTED_MAX && failed.is_none() {
                 failed = self.compare(std::mem::take(&mut visited), &mut owners).err();
             }
         })?;
@@ -54,16 +54,17 @@ impl Audit<'_> {
         self.policies_below(u64::MAX, &mut owners.policies)
     }
 
-    /// Maps that hold something, ascending, with the files that say they are theirs. Owners of maps in between have
-    /// empty ones.
+    /// Compares maps with blocks, ascending, with the files that own them. Files of maps in between must be empty.
     fn compare(&mut self, visited: Visited, owners: &mut Owners<'_>) -> Result<()> {
+        debug_assert!(visited.len() <= COLLECTED_MAX, "{} maps in a batch of {COLLECTED_MAX}", visited.len());
+        debug_assert!(visited.is_sorted_by_key(|(map, _)| map.0), "{} maps are not in order", visited.len());
         for (map, blocks) in visited {
             let mut first = None;
-            while let Some([of, ino, counted, said]) = owners.files.peek()?.filter(|[of, ..]| *of <= map.0) {
+            while let Some([of, ino, counted, policy]) = owners.files.peek()?.filter(|[of, ..]| *of <= map.0) {
                 owners.files.pop()?;
                 owners.compared += 1;
                 (self.progress)(NamePhase::Maps, owners.compared, self.owners_count);
-                self.policy(MapId(of), Ino(ino), said, &mut owners.policies)?;
+                self.policy(MapId(of), Ino(ino), policy, &mut owners.policies)?;
                 let before = first.replace((of, ino)).filter(|(other, _)| *other == of);
                 if let Some((_, other)) = before {
                     (self.found)(Fault::SharedMap { ino: Ino(ino), other: Ino(other), map: MapId(of) });
@@ -75,35 +76,38 @@ impl Audit<'_> {
                 }
             }
             if first.is_none_or(|(of, _)| of != map.0) && map.0 != u64::MAX {
-                (self.found)(Fault::NobodysMap { map, blocks });
+                (self.found)(Fault::UnownedMap { map, blocks });
             }
         }
         Ok(())
     }
 
-    /// (11) for one file. One that shares its map, which is another fault, finds nothing told of it.
-    fn policy(&mut self, map: MapId, ino: Ino, said: u64, policies: &mut Records<'_>) -> Result<()> {
+    /// Checks (11) for one file. The second file of a map, which is a fault of its own, finds no policy left.
+    fn policy(&mut self, map: MapId, ino: Ino, expected: u64, policies: &mut Records<'_>) -> Result<()> {
         self.policies_below(map.0, policies)?;
-        let is_told = policies.peek()?.is_some_and(|(key, _)| keys::parse_file_policy(key) == Some(map));
-        let told = if is_told { policies.pop()? } else { None };
-        let told = told.map_or(Some(0), |(_, value)| file_policy::decode(map, &value).map(|told| number_of(&told)));
-        if told != Some(said) {
+        let has_record = policies.peek()?.is_some_and(|(key, _)| keys::parse_file_policy(key) == Some(map));
+        let record = if has_record { policies.pop()? } else { None };
+        let stored = match record {
+            Some((_, value)) => file_policy::decode(map, &value).map(|policy| number_of(&policy)),
+            None => Some(number_of(&FilePolicy::default())),
+        };
+        if stored != Some(expected) {
             (self.found)(Fault::Policy { ino, map });
         }
         Ok(())
     }
 
-    /// (11) for what is told of maps before this one, of which files say nothing.
+    /// Checks (11) for maps below this one: a policy left there belongs to no file.
     fn policies_below(&mut self, map: u64, policies: &mut Records<'_>) -> Result<()> {
         while let Some((key, _)) = policies.peek()? {
-            let told = keys::parse_file_policy(key);
-            if told.is_some_and(|told| told.0 >= map) {
+            let of = keys::parse_file_policy(key);
+            if of.is_some_and(|of| of.0 >= map) {
                 break;
             }
             policies.pop()?;
-            // A key of another form is the engine's to find.
-            if let Some(map) = told {
-                (self.found)(Fault::NobodysPolicy { map });
+            // A malformed key is left to the engine's audit.
+            if let Some(map) = of {
+                (self.found)(Fault::UnownedPolicy { map });
             }
         }
         Ok(())

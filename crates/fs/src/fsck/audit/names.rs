@@ -1,4 +1,4 @@
-//! The first part of an audit: all names, in the order of directories.
+//! The first part of an audit: all names, in the order of their directories.
 
 use crate::format::dirent::{self, Dirent, Names, Place};
 use crate::fsck::audit::records::Records;
@@ -6,7 +6,7 @@ use crate::fsck::audit::{Audit, NamePhase};
 use crate::fsck::fault::Fault;
 use crate::{FileKind, Ino, Result};
 
-/// A name as it is sorted: its directory, its place, its kind.
+/// A name in the form in which it is sorted: directory, place, kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameOf {
     pub parent: Ino,
@@ -15,20 +15,22 @@ pub struct NameOf {
 }
 
 impl NameOf {
-    /// With the inode that the name points to. A place's low eight bits are zero, which leaves room for the kind.
+    /// The item to sort, with the inode that the name points to. The low eight bits of a place are zero, which leaves room
+    /// for the kind.
     fn item(self, ino: Ino) -> [u64; 3] {
+        debug_assert_eq!(self.place.number() & 0xFF, 0, "inode {}: place {:#x}", ino.0, self.place.number());
         [ino.0, self.parent.0, self.place.number() | u64::from(self.kind.mode_bits() >> 12)]
     }
 
-    /// The inode and its name.
+    /// The inode and the name in an item.
     pub fn of_item([ino, parent, place]: [u64; 3]) -> (Ino, Self) {
-        let kind = FileKind::from_mode(((place & 0xFF) as u32) << 12).expect("made from a kind");
+        let kind = FileKind::from_mode(((place & 0xFF) as u32) << 12).expect("`item` stored the bits of a kind");
         (Ino(ino), Self { parent: Ino(parent), place: Place::of_cookie(place), kind })
     }
 }
 
 impl Audit<'_> {
-    /// (2), as far as it concerns places. Names are handed on to be compared with inodes.
+    /// Checks (2) for places. Passes the names on for comparison with inodes.
     pub fn names(&mut self) -> Result<()> {
         let mut records = Records::of(self.store, b'd');
         let mut directory = [0; 3];
@@ -39,7 +41,7 @@ impl Audit<'_> {
                 directory = [parent.0, 0, 0];
                 (self.progress)(NamePhase::Names, parent.0, self.lease);
             }
-            let place = dirent::parse_key(&key).expect("the key is of a known form").1;
+            let place = dirent::parse_key(&key).expect("`next_ino` found a well-formed key").1;
             match Names::decode(parent, &value) {
                 Ok(names) => self.names_at(parent, place, &names, &mut directory)?,
                 Err(error) => (self.found)(Fault::Record { key, error: error.to_string() }),

@@ -1,4 +1,4 @@
-//! A part of an audit: the records of the rank queues. That each file has its place is seen when inodes are read.
+//! A part of an audit: the records of the rank queues. The part on inodes checks that each file has its place.
 
 use crate::format::records::is_known;
 use crate::format::{queue, ranking};
@@ -8,7 +8,7 @@ use crate::fsck::fault::Fault;
 use crate::{Ino, Result};
 
 impl Audit<'_> {
-    /// (10) for places and the ranking. A damaged place counts, so that one mend is one mend.
+    /// Checks (10) for places and the ranking. A damaged place counts as a place, so that one fault needs one fix.
     pub fn queues(&mut self) -> Result<()> {
         let mut places = Records::of(self.store, b'q');
         while let Some((key, value)) = places.pop()? {

@@ -1,4 +1,4 @@
-//! Records in the order of their keys, several structures side by side; and those that belong to none.
+//! Streams of records in the order of their keys, and records that belong to no structure.
 
 use std::collections::VecDeque;
 
@@ -14,9 +14,10 @@ use crate::{Ino, Result};
 /// Records fetched at a time.
 const PAGE_RECORDS: usize = 512;
 
-/// First key of the callers' records, and one behind the last.
+/// The first key of the file system's records, and the key after the last. Lower keys are the engine's.
 const FIRST: u8 = 0x10;
-const BEHIND: [u8; 1] = [0xFF];
+const END: [u8; 1] = [0xFF];
+const _: () = assert!(FIRST < LETTERS[0] && LETTERS[LETTERS.len() - 1] < END[0], "all structures are in between");
 
 /// A key and its value.
 pub type Record = (Vec<u8>, Vec<u8>);
@@ -28,12 +29,12 @@ pub struct Records<'a> {
     to: Vec<u8>,
     page: VecDeque<Record>,
     is_last: bool,
-    /// Keys of an unknown form that were passed over.
+    /// Malformed keys that were skipped.
     pub unknown: Vec<Vec<u8>>,
 }
 
 impl<'a> Records<'a> {
-    /// All whose key begins with `letter`.
+    /// The records whose keys start with `letter`.
     pub fn of(store: &'a Store, letter: u8) -> Self {
         Self {
             store,
@@ -45,12 +46,13 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// The next one, left where it is.
+    /// The next record, which stays in the stream.
     pub fn peek(&mut self) -> Result<Option<&Record>> {
         if self.page.is_empty() && !self.is_last {
             let page = self.store.scan(&self.from, &self.to, PAGE_RECORDS)?;
             self.is_last = page.len() < PAGE_RECORDS;
             if let Some((key, _)) = page.last() {
+                debug_assert!(*key >= self.from && *key < self.to, "the scan gave the key {key:02x?}");
                 self.from = after(key);
             }
             self.page = page.into();
@@ -58,17 +60,17 @@ impl<'a> Records<'a> {
         Ok(self.page.front())
     }
 
-    /// The next one.
+    /// Takes the next record.
     pub fn pop(&mut self) -> Result<Option<Record>> {
         self.peek()?;
         Ok(self.page.pop_front())
     }
 
-    /// The inode in the next key; keys of an unknown form are set apart.
+    /// The inode in the next well-formed key. Sets malformed keys apart.
     pub fn next_ino(&mut self) -> Result<Option<Ino>> {
         while let Some((key, _)) = self.peek()? {
             if is_known(key) {
-                let number = key[1..9].try_into().expect("known keys have eight bytes behind their letter");
+                let number = key[1..9].try_into().expect("a well-formed key has eight bytes after its letter");
                 return Ok(Some(Ino(u64::from_be_bytes(number))));
             }
             let unknown = self.pop()?.map(|(key, _)| key);
@@ -77,17 +79,17 @@ impl<'a> Records<'a> {
         Ok(None)
     }
 
-    /// The next one, if it is of this inode.
+    /// Takes the next record if it belongs to this inode.
     pub fn pop_of(&mut self, ino: Ino) -> Result<Option<Record>> {
         if self.next_ino()? == Some(ino) { self.pop() } else { Ok(None) }
     }
 }
 
 impl Audit<'_> {
-    /// Keys between those of the known structures. Within a structure they are met when it is read.
+    /// Reports records between the known structures. Malformed keys within a structure are found when it is read.
     pub fn unknown_records(&mut self) -> Result<()> {
         let mut from = vec![FIRST];
-        for end in LETTERS.map(|letter| vec![letter]).into_iter().chain([BEHIND.to_vec()]) {
+        for end in LETTERS.map(|letter| vec![letter]).into_iter().chain([END.to_vec()]) {
             for (key, _) in self.store.scan(&from, &end, usize::MAX)? {
                 (self.found)(Fault::Key { key });
             }

@@ -1,16 +1,16 @@
-//! Whether going up from every directory one arrives at the root.
+//! Checks that the way up from every directory leads to the root.
 //!
-//! Directories come in the order of their numbers, and a parent is nearly always older than what is in it. So nearly
-//! every one is settled at once by a bit of its parent, and only those that were moved have to be remembered.
+//! Directories come in the order of their numbers, and a parent is nearly always older than its subdirectories. So one bit
+//! of the parent settles nearly every directory at once, and only moved directories must be remembered.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::Ino;
 
-/// Numbers described by one entry of the set.
+/// Numbers in one entry of the set.
 const CHUNK: u64 = 512;
 
-/// A set of inode numbers: a bit for each, where there are any.
+/// A set of inode numbers: one bit for each, in chunks.
 #[derive(Default)]
 struct InoSet(HashMap<u64, [u64; CHUNK as usize / 64]>);
 
@@ -32,7 +32,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// A directory and what it takes for its parent.
+    /// Adds a directory and the parent that it records.
     pub fn add(&mut self, ino: Ino, parent: Ino) {
         if ino == Ino::ROOT || self.below_root.contains(parent.0) {
             self.below_root.insert(ino.0);
@@ -41,8 +41,8 @@ impl Tree {
         }
     }
 
-    /// All were added: the topmost of the directories that are not below the root, with their parents. Of a cycle it
-    /// is the one with the lowest number.
+    /// After all directories were added: the topmost ones that are not below the root, with their parents. Of a cycle,
+    /// the one with the lowest number.
     pub fn cut_off(self) -> Vec<(Ino, Ino)> {
         let Self { below_root, open } = self;
         let mut done = HashSet::new();
@@ -65,6 +65,7 @@ impl Tree {
             }
             done.extend(way);
         }
+        debug_assert!(tops.iter().collect::<HashSet<_>>().len() == tops.len(), "a top is named twice: {tops:?}");
         tops.into_iter().map(|top: u64| (Ino(top), Ino(open[&top]))).collect()
     }
 }
@@ -74,9 +75,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_tops_of_what_is_cut_off_are_named() {
+    fn only_the_topmost_detached_directories_are_named() {
         let mut tree = Tree::default();
-        // 2 below the root, 9 below 600 below 2; 5 in a cycle with 7, 6 below it; 8 below what is not there.
+        // 2 below the root, 9 below 600 below 2; 5 in a cycle with 7, 6 below it; 8 below one that does not exist.
         for (ino, parent) in [(1, 1), (2, 1), (5, 7), (6, 5), (7, 5), (8, 400), (9, 600), (10, 8), (600, 2)] {
             tree.add(Ino(ino), Ino(parent));
         }

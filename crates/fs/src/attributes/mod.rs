@@ -1,4 +1,4 @@
-//! What is set on an inode: permissions, owner, times, extended attributes, access control lists, policy.
+//! Attributes of inodes: permissions, owner, times, extended attributes, policy.
 
 pub mod policy;
 pub mod set_attributes;

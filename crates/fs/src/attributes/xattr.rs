@@ -40,7 +40,7 @@ impl FileSystem {
     ///
     /// - `NoData`: the inode has no such attribute.
     /// - `Range`: the name is longer than [`NAME_BYTES_MAX`].
-    /// - `NotSupported`: the name is in none of the name spaces `user.`, `trusted.` and `security.`, and is no ACL.
+    /// - `NotSupported`: the name is in none of the name spaces `user.`, `trusted.` and `security.`, and is not an ACL.
     /// - `Stale`: the inode does not exist.
     /// - `Engine`: metadata cannot be read or is damaged.
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
@@ -88,7 +88,7 @@ impl FileSystem {
     /// - `Range`, `NotSupported`: the name is too long, or in no supported name space; see [`FileSystem::getxattr`].
     /// - `TooBig`: the value is longer than 64 KiB.
     /// - `Exists`, `NoData`: the attribute exists (`Create`), or does not (`Replace`).
-    /// - `Invalid`: the value is no ACL, or no policy.
+    /// - `Invalid`: the value is not a valid ACL or policy.
     /// - `PermissionDenied`: a default ACL is set on an inode that is not a directory.
     /// - `OperationNotPermitted`: a policy is set on an inode that is neither a regular file nor a directory.
     /// - `NotSupported`: an access ACL is set on a symbolic link.

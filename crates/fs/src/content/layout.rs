@@ -35,7 +35,7 @@ impl FileSystem {
     /// - `ReadOnly`: the mount or the volume takes no changes, and this is not a dry run.
     /// - `Stale`: the inode does not exist.
     /// - `IsADirectory`, `Invalid`: the inode is not a regular file.
-    /// - `Engine`: a device failed, or metadata is damaged. A lack of space is no error: it is counted in the outcome.
+    /// - `Engine`: a device failed, or metadata is damaged. A lack of space is not an error: the outcome counts it.
     pub fn defrag(&self, ino: Ino, options: &DefragOptions) -> Result<DefragOutcome> {
         if !options.dry_run {
             self.check_writable()?;

@@ -1,4 +1,4 @@
-//! The contents of files: reading, writing, truncating, copying, and how they lie in the data area.
+//! The contents of files: reading, writing, allocating, truncating and copying them, and their layout.
 
 pub mod allocate;
 pub mod copy;

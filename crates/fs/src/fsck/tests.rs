@@ -454,7 +454,7 @@ fn maps_lead_to_paths() {
     store.close().unwrap();
 }
 
-/// One fault at a place that the number chooses, in records of what lies below `/d` and of `/link`.
+/// One fault at a place that the number selects, in the records of `/link` and of everything below `/d`.
 fn harm(volume: &Volume, v: &Broken<'_>, random: u64) {
     let inos = [volume.d, volume.e, volume.link];
     let ino = inos[(random / 16 % 3) as usize];

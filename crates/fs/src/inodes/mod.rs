@@ -1,4 +1,4 @@
-//! Inodes in memory: one for each number, locked together, numbered, and deleted once nobody uses them.
+//! Inodes: their numbers, the cache, several locked together, and their deletion once nothing uses them.
 
 pub mod cache;
 pub mod numbers;

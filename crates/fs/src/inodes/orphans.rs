@@ -27,7 +27,7 @@ impl Orphans {
         assert!(is_new, "inode {} lost its last name twice", ino.0);
     }
 
-    /// Removes an orphan. False: the inode is no orphan of this mount.
+    /// Removes an orphan. False: the inode is not an orphan of this mount.
     pub(crate) fn take(&self, ino: Ino) -> bool {
         self.0.lock().remove(&ino)
     }

@@ -1,4 +1,4 @@
-//! Names: looking them up, listing, adding, removing and renaming them.
+//! Names: lookup, listing, creation, removal and renaming.
 
 pub mod create;
 pub mod directory;

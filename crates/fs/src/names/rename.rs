@@ -36,7 +36,7 @@ impl FileSystem {
     ///
     /// # Errors
     ///
-    /// - `NotFound`: there is no such old name; for `Exchange` also no such new one; or `new_parent` was deleted.
+    /// - `NotFound`: the old name does not exist; for `Exchange`, the new one does not; or `new_parent` was deleted.
     /// - `Exists`: the new name exists (`NoReplace`), or is `.` or `..`.
     /// - `NotADirectory`: a parent is not a directory, or a directory would replace a file.
     /// - `IsADirectory`: a file would replace a directory.

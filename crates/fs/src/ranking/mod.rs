@@ -1,4 +1,4 @@
-//! Ranks: which files get one next, and what a rank requires.
+//! Ranking: the queues of files, and the turns that give files their ranks.
 
 pub mod follow_use;
 pub mod places;

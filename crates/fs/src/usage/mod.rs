@@ -1,4 +1,4 @@
-//! How files are used: reads and writes, observed for ranking.
+//! The I/O monitor: observes reads and writes of files, for ranking.
 
 pub mod monitor;
 pub mod noted;

@@ -1,4 +1,4 @@
-//! Rewrites: writes that replace what a file held, as opposed to appends and filled holes.
+//! Rewrites: writes that replace content of a file, as opposed to appends and filled holes.
 
 use std::ops::Range;
 

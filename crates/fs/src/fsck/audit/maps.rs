@@ -70,9 +70,9 @@ impl Audit<'_> {
                     (self.found)(Fault::SharedMap { ino: Ino(ino), other: Ino(other), map: MapId(of) });
                     first = before;
                 }
-                let held = if of == map.0 { blocks } else { Some(Blocks(0)) };
-                if let Some(held) = held {
-                    self.expect(Ino(ino), Count::Blocks, counted, held.0);
+                let blocks_found = if of == map.0 { blocks } else { Some(Blocks(0)) };
+                if let Some(found) = blocks_found {
+                    self.expect(Ino(ino), Count::Blocks, counted, found.0);
                 }
             }
             if first.is_none_or(|(of, _)| of != map.0) && map.0 != u64::MAX {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use oncefs_engine::{Blocks, CheckReport, Error, Fault, Lbn, MapId, Pbn, Phase, Remedy, Store};
-use oncefs_fs::{NameFindings, NamePhase, SystemClock, check_names, paths_of_maps, repair_names};
+use oncefs_fs::{NameFindings, NamePhase, SystemClock, check_names, fix_names, paths_of_maps};
 
 use crate::commands::FsckArgs;
 use crate::confine::confine_check;
@@ -158,8 +158,8 @@ fn examine_open(store: &Arc<Store>, limit: Option<Remedy>, read_data: bool) -> o
 fn mend(store: &Store, limit: Remedy, findings: &mut Findings) -> oncefs_fs::Result<Vec<Fault>> {
     let mut progress = Progress::new();
     let blocks = store.repair(limit, &mut |phase, done, total| progress.show(blocks_phase(phase), done, total))?;
-    let NameFindings { mended, fixed_count, .. } =
-        repair_names(store, &SystemClock, limit, &mut |phase, done, total| {
+    let NameFindings { fixed: mended, fixed_count, .. } =
+        fix_names(store, &SystemClock, limit, &mut |phase, done, total| {
             progress.show(names_phase(phase), done, total);
         })?;
     findings.add_fixed(blocks.mended, blocks.fixed_count);

@@ -15,7 +15,7 @@ use oncefs_explore::snapshot::Snapshot;
 use oncefs_explore::states::{Effort, for_each_state};
 use oncefs_explore::tape::{Recorded, Tape};
 use oncefs_explore::workload::Base;
-use oncefs_fs::repair_names;
+use oncefs_fs::fix_names;
 use oncefs_toolbox::Random;
 
 /// Damaged volumes, unless `ONCEFS_FSCK_SEEDS` says otherwise.
@@ -54,8 +54,8 @@ fn repaired(setup: &Setup, images: Images, commits: bool) -> (Snapshot, Vec<Reco
     let blocks = store.repair(Remedy::Asked, &mut |_, _, _| ()).unwrap();
     assert!(blocks.left.is_clean(), "{:#?}", blocks.left.problems);
     let clock = StepClock::default();
-    let names = repair_names(&store, &clock, Remedy::Asked, &mut |_, _, _| ()).unwrap();
-    assert_eq!(names.left, Vec::<String>::new(), "after {:#?}", names.mended);
+    let names = fix_names(&store, &clock, Remedy::Asked, &mut |_, _, _| ()).unwrap();
+    assert_eq!(names.left, Vec::<String>::new(), "after {:#?}", names.fixed);
     store.run(BackgroundStep::Checkpoint).unwrap();
     drop(store);
     let steps = tape.take();

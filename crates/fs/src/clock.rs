@@ -1,24 +1,24 @@
-//! Time comes in through a trait, so that tests decide what time it is.
+//! The clock. A trait, so that tests can set the time.
 
-/// A moment: seconds since 1970 (negative before) and nanoseconds below one second.
+/// A point in time: seconds since 1970 (negative before) and nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp {
-    /// Whole seconds, rounded towards the past.
+    /// Whole seconds, rounded down.
     pub seconds: i64,
     /// 0 to 999,999,999.
     pub nanoseconds: u32,
 }
 
-/// Where the file system learns the time.
+/// A source of the current time.
 pub trait Clock: Send + Sync {
-    /// The time now.
+    /// The current time.
     fn now(&self) -> Timestamp;
 }
 
-/// The kernel's coarse clock.
+/// The kernel's coarse clock (`CLOCK_REALTIME_COARSE`).
 ///
-/// It has to be the coarse one: with writeback caching the kernel stamps writes from it, and a finer clock
-/// here would make a file created first look newer than one written a moment later.
+/// With writeback caching the kernel takes the times of writes from it. A finer clock here could make a new file look
+/// newer than one written a moment later.
 #[derive(Debug, Default)]
 pub struct SystemClock;
 
@@ -27,6 +27,7 @@ impl Clock for SystemClock {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `time` is a valid timespec to write to; the clock exists on every Linux, so the call cannot fail.
         unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &raw mut time) };
+        debug_assert!((0..1_000_000_000).contains(&time.tv_nsec), "the clock gave {} ns", time.tv_nsec);
         Timestamp { seconds: time.tv_sec, nanoseconds: time.tv_nsec as u32 }
     }
 }

@@ -1,48 +1,48 @@
-//! What can go wrong with names, in words; the `fuse` crate turns it into errno.
+//! Errors of file system operations. The `fuse` crate turns them into errno.
 
 /// Errors of file system operations.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No such name.
+    /// The directory has no such name, or was deleted.
     #[error("no such file or directory")]
     NotFound,
-    /// The inode existed once and is gone.
+    /// The inode does not exist any more.
     #[error("the file was deleted")]
     Stale,
-    /// The name is taken.
+    /// The name exists already.
     #[error("the name exists already")]
     Exists,
-    /// A directory was needed.
+    /// The operation needs a directory.
     #[error("not a directory")]
     NotADirectory,
-    /// Anything but a directory was needed.
+    /// The operation needs a file and got a directory.
     #[error("is a directory")]
     IsADirectory,
     /// The directory has entries.
     #[error("the directory is not empty")]
     NotEmpty,
-    /// Longer than [`crate::NAME_BYTES_MAX`].
+    /// A name is longer than [`crate::NAME_BYTES_MAX`], or the target of a symbolic link too long.
     #[error("the name is longer than 255 bytes")]
     NameTooLong,
-    /// The data area or the host is full.
+    /// The data area or the host's file system is full.
     #[error("no space left")]
     NoSpace,
-    /// The volume takes no changes.
+    /// The volume or the mount takes no changes; the message says why.
     #[error("the volume is read-only: {0}")]
     ReadOnly(String),
-    /// An argument that has no meaning.
+    /// An argument is invalid; the message says which.
     #[error("{0}")]
     Invalid(&'static str),
-    /// The operation needs another kind of file.
+    /// The attribute does not apply to this kind of file.
     #[error("permission denied")]
     PermissionDenied,
-    /// The operation is not for this kind of file.
+    /// The operation does not apply to this kind of file.
     #[error("operation not permitted")]
     OperationNotPermitted,
-    /// The file has [`crate::LINKS_MAX`] names.
+    /// The file already has [`crate::LINKS_MAX`] names.
     #[error("too many links")]
     TooManyLinks,
-    /// No such extended attribute.
+    /// The inode has no such extended attribute.
     #[error("no such attribute")]
     NoData,
     /// The name of an extended attribute is too long.
@@ -51,16 +51,16 @@ pub enum Error {
     /// The value of an extended attribute is too long.
     #[error("the attribute's value is longer than 64 KiB")]
     TooBig,
-    /// Beyond [`crate::FILE_BYTES_MAX`].
+    /// The file would be larger than [`crate::FILE_BYTES_MAX`].
     #[error("the file would be too large")]
     FileTooLarge,
-    /// No data or hole at or after the offset.
+    /// No data or hole lies at or after the offset.
     #[error("no data or hole at or after this offset")]
     NoSuchOffset,
-    /// oncefs does not do this.
+    /// oncefs does not support this.
     #[error("not supported")]
     NotSupported,
-    /// The engine failed.
+    /// The engine failed: a device, damaged metadata, or a setting.
     #[error(transparent)]
     Engine(oncefs_engine::Error),
 }
@@ -80,7 +80,7 @@ impl From<oncefs_engine::Error> for Error {
 }
 
 impl From<Error> for oncefs_engine::Error {
-    /// For what the engine calls.
+    /// For closures that the engine calls.
     fn from(error: Error) -> Self {
         match error {
             Error::Engine(error) => error,
@@ -92,7 +92,7 @@ impl From<Error> for oncefs_engine::Error {
 }
 
 impl Error {
-    /// A record whose bytes cannot be trusted.
+    /// A record whose bytes are damaged.
     pub(crate) fn corrupt(what: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::Engine(oncefs_engine::Error::corrupt(what, detail))
     }

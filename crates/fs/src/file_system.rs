@@ -1,67 +1,68 @@
-//! The open file system: making it, opening it, closing it, and what concerns all of it.
+//! The open file system: formatting, opening and closing it, and operations on all of it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use oncefs_engine::{Change, MapId, Report, Store, Usage};
+use oncefs_engine::{Change, Report, Store};
 use parking_lot::{Mutex, RwLock};
 
-use crate::cache::{Inode, InodeCache};
 use crate::format;
 use crate::format::inode::InodeRecord;
-use crate::monitor::Monitor;
-use crate::numbers::InodeNumbers;
-use crate::orphans::Orphans;
-use crate::ranker::Ranker;
-use crate::{Caller, Clock, Error, FileKind, Ino, Result, Timestamp};
+use crate::inodes::cache::{Inode, InodeCache};
+use crate::inodes::numbers::{InodeNumbers, generation_of};
+use crate::inodes::orphans::Orphans;
+use crate::names::seed::name_seed;
+use crate::ranking::state::Ranker;
+use crate::usage::state::Monitor;
+use crate::{Caller, Clock, Error, FileKind, Ino, Result};
 
-/// What a writer on a full volume can hope for.
+/// Whether a write on a full volume can succeed soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// There is more space than before, or deleted files are being freed.
+    /// Space was freed, or deleted files are being freed: trying again makes sense.
     Coming,
-    /// Files without a name are still in use: the kernel lets go of them some time after unlink returned, unless
-    /// somebody has them open.
+    /// Files without a name are still in use. The kernel releases them some time after unlink returned, unless a program
+    /// has them open.
     Perhaps,
-    /// Nothing.
+    /// No space will become free by itself.
     None,
 }
 
-/// When reading sets the time of last access.
+/// When a read sets the time of last access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtimePolicy {
     /// Never.
     Never,
-    /// When it is not newer than the last write or change, or a day old.
+    /// If it is not newer than the last write or change, or a day old.
     Relative,
     /// Always.
     Strict,
 }
 
-/// How a file system is opened.
+/// Options for opening a file system.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bound on the inode cache.
+    /// Bound on the memory of the inode cache, in bytes.
     pub memory_bytes_max: u64,
-    /// When reading sets the time of last access.
+    /// When a read sets the time of last access.
     pub atime: AtimePolicy,
-    /// Nothing is changed, orphans stay.
+    /// Refuses all changes; orphans stay.
     pub read_only: bool,
 }
 
-/// What `statfs` shows, in blocks. Inode numbers have no limit, so there is no count of them.
+/// The space that `statfs` shows, in blocks of 4 KiB. Inode numbers have no limit, so there is no count of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     /// Size of the data area.
     pub total: u64,
-    /// Unique blocks that can still be written.
+    /// Blocks with new content that can still be written.
     pub available: u64,
 }
 
 /// An open file system. All methods can be called from any thread.
 ///
-/// No method waits for a flush or a commit, except `close` and those that say so.
+/// No method waits for a flush or a commit, except `close` and the methods that say so.
 pub struct FileSystem {
     pub(crate) store: Arc<Store>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -70,9 +71,9 @@ pub struct FileSystem {
     pub(crate) orphans: Orphans,
     pub(crate) monitor: Monitor,
     pub(crate) ranker: Ranker,
-    /// Held while a directory moves to another parent, so that two moves cannot make a cycle.
+    /// Locked while a directory moves to another parent, so that two moves cannot make a cycle.
     pub(crate) rename_lock: Mutex<()>,
-    /// Seeds the places of names; the volume's own, so that nobody can prepare names for one place.
+    /// Seeds the hashes of names (`names/seed`).
     pub(crate) name_seed: u64,
     pub(crate) generation: u32,
     pub(crate) closing: AtomicBool,
@@ -82,13 +83,18 @@ pub struct FileSystem {
 }
 
 impl FileSystem {
-    /// Makes an empty file system in a new volume: the root directory. Durable on return.
+    /// Makes an empty file system in a new volume: a root directory owned by root. Durable on return.
+    ///
+    /// # Errors
+    ///
+    /// - `NoSpace`: the host's file system is full.
+    /// - `ReadOnly`, `Engine`: the store failed.
     pub fn format(store: &Store, clock: &dyn Clock) -> Result<()> {
         let now = clock.now();
         let caller = Caller { uid: 0, gid: 0, umask: 0 };
         let root = InodeRecord {
             parent: Ino::ROOT,
-            ..new_inode(FileKind::Directory, 0o755, &caller, now, generation_of(store))
+            ..InodeRecord::new(FileKind::Directory, 0o755, &caller, now, generation_of(store))
         };
         let mut change = Change::new();
         change.put(format::inode::key(Ino::ROOT), root.encode(Ino::ROOT));
@@ -97,7 +103,13 @@ impl FileSystem {
         Ok(store.commit()?)
     }
 
-    /// Opens the file system of a volume. What an earlier mount left without a name is reclaimed in the background.
+    /// Opens the file system of a volume. Deletes orphans of earlier mounts in the background.
+    ///
+    /// # Errors
+    ///
+    /// - `Engine`: the volume has no file system, the root directory is damaged, or a thread cannot be started.
+    /// - `Stale`: the root directory is missing.
+    /// - `NoSpace`, `ReadOnly`: the first lease of inode numbers cannot be published.
     pub fn open(store: Arc<Store>, clock: Arc<dyn Clock>, options: &Options) -> Result<Arc<Self>> {
         let file_system = Self::open_without_threads(store, clock, options)?;
         if !options.read_only {
@@ -107,9 +119,12 @@ impl FileSystem {
         Ok(file_system)
     }
 
-    /// As `open`, and starts no thread: what an earlier mount left without a name stays until
-    /// [`FileSystem::reclaim_left_behind`] is called, and how files are read is published by
-    /// [`FileSystem::publish_reads`].
+    /// As [`FileSystem::open`], but starts no thread: orphans of earlier mounts stay until
+    /// [`FileSystem::reclaim_left_behind`] is called, and noted reads until [`FileSystem::publish_reads`] is.
+    ///
+    /// # Errors
+    ///
+    /// As [`FileSystem::open`].
     pub fn open_without_threads(store: Arc<Store>, clock: Arc<dyn Clock>, options: &Options) -> Result<Arc<Self>> {
         let numbers = InodeNumbers::open(&store, options.read_only)?;
         let file_system = Arc::new(Self {
@@ -137,24 +152,29 @@ impl FileSystem {
         Ok(file_system)
     }
 
-    /// Ends the background work and closes the store; everything is durable on return.
+    /// Ends the background work and closes the store. Everything is durable on return.
+    ///
+    /// # Errors
+    ///
+    /// - `NoSpace`, `ReadOnly`: the last changes cannot be made durable.
+    /// - `Engine`: a device or the metadata store failed.
     pub fn close(&self) -> Result<()> {
         self.closing.store(true, Ordering::Relaxed);
         if let Some(reclaimer) = self.reclaimer.lock().take() {
-            // The thread returns no value and logs what fails; a panic in it was reported when it happened.
+            // The thread returns no value and logs its errors; a panic in it was reported when it happened.
             let _ = reclaimer.join();
         }
         self.end_monitor();
-        self.leave_queues();
+        self.stop_ranking();
         Ok(self.store.close()?)
     }
 
-    /// The volume below.
+    /// The store of the volume.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
-    /// Changes when reading sets the time of last access (remount).
+    /// Sets when a read sets the time of last access (remount). A read-only mount never does.
     pub fn set_atime_policy(&self, policy: AtimePolicy) {
         *self.atime.write() = policy;
     }
@@ -163,7 +183,7 @@ impl FileSystem {
         if self.read_only { AtimePolicy::Never } else { *self.atime.read() }
     }
 
-    /// Counters, histograms and caches of the store, and the inode cache.
+    /// Statistics: those of the store, the inode cache, and files by rank.
     pub fn report(&self) -> Report {
         let mut report = self.store.report();
         report.caches.insert("inodes".to_owned(), self.inodes.report());
@@ -171,12 +191,18 @@ impl FileSystem {
         report
     }
 
-    /// How much fits.
+    /// The size of the volume and its free space, in blocks of 4 KiB.
     pub fn statfs(&self) -> Space {
         Space { total: self.store.totals().data.0, available: self.store.available().0 }
     }
 
-    /// After `Error::NoSpace`: makes what was freed usable again. Waits for a commit.
+    /// After `Error::NoSpace`: makes freed blocks usable again. Waits for a commit.
+    ///
+    /// # Errors
+    ///
+    /// - `NoSpace`: the host's file system is full, so that nothing can be committed.
+    /// - `ReadOnly`: an earlier failure made the volume read-only.
+    /// - `Engine`: a device or the metadata store failed.
     pub fn make_room(&self) -> Result<Room> {
         Ok(match self.store.make_room()? {
             true => Room::Coming,
@@ -185,19 +211,28 @@ impl FileSystem {
         })
     }
 
-    /// Calls `done` from another thread once everything done before this call is durable.
+    /// Calls `done` from another thread once everything published before this call is durable. Passes it `NoSpace`,
+    /// `ReadOnly` or `Engine` if that failed.
     pub fn fsync(&self, done: impl FnOnce(Result<()>) + Send + 'static) {
         self.store.barrier(Box::new(move |result| done(result.map_err(Error::from))));
     }
 
-    /// The error that made the volume read-only, if one did: what `close(2)` reports.
+    /// Reports whether an error made the volume read-only, for `close(2)`.
+    ///
+    /// # Errors
+    ///
+    /// `ReadOnly`, with the error that caused it.
     pub fn flush(&self) -> Result<()> {
         self.store.failure().map_or(Ok(()), |why| Err(Error::ReadOnly(why)))
     }
 
-    /// Refuses a change on a file system that was opened for reading.
+    /// Refuses a change on a read-only mount.
     pub(crate) fn check_writable(&self) -> Result<()> {
-        if self.read_only { Err(Error::ReadOnly("it was opened for reading".to_owned())) } else { Ok(()) }
+        if self.read_only {
+            Err(Error::ReadOnly("it is mounted read-only; mount it without ro".to_owned()))
+        } else {
+            Ok(())
+        }
     }
 
     /// The inode `ino`, from the cache or the store.
@@ -206,46 +241,5 @@ impl FileSystem {
             Some(bytes) => InodeRecord::decode(ino, &bytes),
             None => Err(Error::Stale),
         })
-    }
-}
-
-/// What places of names are seeded with: the volume's own, so that nobody can prepare names for one place.
-pub(crate) fn name_seed(store: &Store) -> u64 {
-    store.volume_id().iter().rev().fold(0, |seed, byte| (seed << 8) ^ u64::from(*byte) ^ (seed >> 56))
-}
-
-/// Inode numbers are never reused, so the generation only has to differ between volumes.
-pub(crate) fn generation_of(store: &Store) -> u32 {
-    let [a, b, c, d, ..] = store.volume_id();
-    u32::from_le_bytes([a, b, c, d])
-}
-
-/// An inode without content.
-pub(crate) fn new_inode(
-    kind: FileKind,
-    permissions: u32,
-    caller: &Caller,
-    now: Timestamp,
-    generation: u32,
-) -> InodeRecord {
-    InodeRecord {
-        kind,
-        permissions,
-        uid: caller.uid,
-        gid: caller.gid,
-        nlink: if kind == FileKind::Directory { 2 } else { 1 },
-        rdev: 0,
-        size: 0,
-        blocks: 0,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        btime: now,
-        map: MapId(0),
-        parent: Ino(0),
-        entries: 0,
-        generation,
-        xattrs: 0,
-        usage: Usage::default(),
     }
 }

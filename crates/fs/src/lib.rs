@@ -1,65 +1,56 @@
 //! Names: inodes, directories and POSIX semantics as plain functions over the engine's `Store`.
 //!
-//! Owns what a path means: inode, directory, xattr and symlink records, link counts, times, ACLs, orphans; and what is
-//! seen of how files are used.
-//! Leaves alone: blocks, sharing and durability (`oncefs_engine`); wire types, errno, the kernel's reference
-//! counts (`oncefs_fuse`); permission checks, flock and record locks (the kernel's: the volume is mounted
-//! with `default_permissions` and no lock requests reach us).
+//! Owns the meaning of paths: the records of inodes, directories, extended attributes and symbolic links, link counts,
+//! times, access control lists and orphans. Also observes how files are used.
+//! Leaves blocks, sharing and durability to `oncefs_engine`; wire types, errno and the kernel's reference counts to
+//! `oncefs_fuse`; permission checks, flock and record locks to the kernel (the volume is mounted with
+//! `default_permissions`, and lock requests do not get here).
 //!
 //! Lock order: rename lock, engine map lock, inode locks in ascending number, inode cache shard, engine internals.
-//! A function that takes a map lock (`store.write`, `truncate`, ...) is therefore called without inode locks, and
-//! its closure locks the inode.
+//! So a caller of a function that takes a map lock (`store.write`, `truncate`, ...) holds no inode locks, and the closure
+//! that it passes locks the inode.
 
-mod acl;
 mod attributes;
-mod cache;
-mod check;
 mod clock;
-mod copy;
-mod create;
-mod damage;
-mod data;
-mod directory;
+mod content;
 mod error;
-mod explain;
 mod file_system;
 pub mod format;
-mod monitor;
-mod numbers;
-mod orphans;
-mod policy;
-mod rank_clock;
-mod ranker;
-mod remove;
-mod rename;
-mod repair;
-mod set_attributes;
-mod staged;
-mod xattr;
+mod fsck;
+mod inodes;
+mod names;
+mod ranking;
+mod scan;
+mod types;
+mod usage;
 
-pub use attributes::{Attributes, Caller, FileKind, Ino};
-pub use check::{NamePhase, NameProgress};
+pub use attributes::policy::{EffectiveView, POLICY_ATTRIBUTE};
+pub use attributes::set_attributes::{SetAttributes, SetTime};
+pub use attributes::xattr::XattrMode;
 pub use clock::{Clock, SystemClock, Timestamp};
-pub use damage::{DamagedFile, DamagedRange};
-pub use data::{AllocateMode, Bytes, Whence, WriteOrigin};
-pub use directory::{Entry, EntryKind};
+pub use content::allocate::AllocateMode;
+pub use content::damaged_files::{DamagedFile, DamagedRange};
+pub use content::edit::WriteOrigin;
+pub use content::read::{Bytes, Whence};
 pub use error::{Error, Result};
 pub use file_system::{AtimePolicy, FileSystem, Options, Room, Space};
-pub use monitor::Handle;
-pub use policy::{EffectiveView, POLICY_ATTRIBUTE};
-pub use rename::RenameMode;
-pub use repair::{NameFindings, Paths, check_names, paths_of_maps, repair_names};
-pub use set_attributes::{SetAttributes, SetTime};
-pub use xattr::XattrMode;
+pub use fsck::audit::{NamePhase, NameProgress};
+pub use fsck::fix::{NameFindings, check_names, fix_names};
+pub use fsck::paths::{Paths, paths_of_maps};
+pub use names::directory::{Entry, EntryKind};
+pub use names::rename::RenameMode;
+pub use types::{Attributes, Caller, FileKind, Ino};
+pub use usage::positions::Handle;
 
 /// Longest name of a directory entry, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// Largest size of a file: 2^32 map shards of 1 MiB.
+/// Largest size of a file, in bytes: 2^32 map shards of 1 MiB.
 pub const FILE_BYTES_MAX: u64 = 1 << 52;
+const _: () = assert!(FILE_BYTES_MAX.is_multiple_of(oncefs_engine::BLOCK_BYTES as u64), "a file ends with a block");
 
-/// Most names that a file can have.
+/// Names that a file can have, at most.
 pub const LINKS_MAX: u32 = 65_000;
 
-/// Longest target of a symbolic link, in bytes (the kernel's PATH_MAX without the final NUL).
+/// Longest target of a symbolic link, in bytes: the kernel's PATH_MAX without the final NUL.
 pub const SYMLINK_BYTES_MAX: usize = 4095;

@@ -1,5 +1,5 @@
-//! Every operation on every part of a volume fails once below a file system: what it says of its files stays what its
-//! records say, whether a call failed or not.
+//! Every operation on every part of a volume fails once below a file system: its view of its files always agrees with its
+//! records, whether a call failed or not.
 
 #![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
 
@@ -78,13 +78,13 @@ impl Parts {
     }
 }
 
-/// Blocks of which each differs from all others, by `key`.
+/// Blocks that all differ, also from those of other keys.
 fn unique(key: u64, blocks: u64) -> Vec<u8> {
     let word = |n: u64| (key << 32 | n).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
     (1..=blocks * BLOCK / 8).flat_map(word).collect()
 }
 
-/// Two files with content in common, checkpointed, so that nothing of them is in memory at the next opening.
+/// Two files with common content, checkpointed, so that the next opening has nothing of them in memory.
 fn prepared() -> Parts {
     let parts = Parts::empty();
     let file_system = parts.open(&Arc::default());
@@ -99,7 +99,7 @@ fn prepared() -> Parts {
 
 type Call = (&'static str, fn(&FileSystem, [Ino; 3]) -> Result<()>);
 
-/// What goes wrong in the middle, once for each operation on a part. The offsets cut blocks.
+/// Calls that fail in the middle, once for each operation on a part. The offsets are not at block boundaries.
 const CALLS: [Call; 8] = [
     ("share", |fs, [one, ..]| fs.write(one, 290 * BLOCK, &unique(1, 150), BY_CALLER).map(drop)),
     ("write", |fs, [one, ..]| fs.write(one, 100, &unique(5, 40), BY_CALLER).map(drop)),
@@ -133,7 +133,7 @@ fn assert_sound(file_system: &FileSystem, case: &str) {
     assert_eq!(names(file_system, Ino::ROOT).len(), 3, "{case}");
 }
 
-/// What a call asks of the parts, on a volume of which nothing is in memory.
+/// The operations on parts that a call causes when nothing of the volume is in memory.
 fn operations(prepared: &Parts, call: &Call) -> Vec<(&'static str, Access)> {
     let (parts, faults) = (prepared.copy(), Arc::default());
     let file_system = parts.open(&faults);
@@ -158,7 +158,7 @@ fn an_operation_that_fails_leaves_inodes_as_their_records() {
                 *failed.entry((call.0, part, access)).or_default() += 1;
             }
             if file_system.store().failure().is_none() {
-                // What a failed call left in memory would be written by the next change of the same inode.
+                // The next change of the same inode would store anything that a failed call left in memory.
                 run(&file_system, call).unwrap();
                 file_system.store().commit().unwrap();
                 assert_sound(&file_system, &case);

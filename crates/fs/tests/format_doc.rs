@@ -1,4 +1,4 @@
-//! Holds the part of `docs/format.md` that is about names to the code: records of a real volume are looked up in its tables.
+//! Checks the tables of `docs/format.md` about names against the code, with the records of a real volume.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,10 +13,10 @@ use oncefs_fs::{AtimePolicy, FileSystem, Ino, SetAttributes, WriteOrigin, XattrM
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 const PAGE: &str = "docs/format.md";
-/// Inode numbers that a mount takes at a time.
+/// Inode numbers that a mount leases at a time.
 const LEASE: u64 = 1024;
 
-/// The key and value of the only record whose key begins so.
+/// The key and value of the only record whose key starts like this.
 fn record(file_system: &FileSystem, beginning: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut end = beginning.to_vec();
     *end.last_mut().unwrap() += 1;
@@ -125,7 +125,7 @@ fn a_usage_is_as_the_page_says() {
         &[
             ("last access", small(5_000 * DAY as u32)),
             ("last write", small((4096 + 0x123) * DAY as u32)),
-            // Both that begin within a block reach into the next one, which follows it.
+            // Both runs that start within a block reach into the next one.
             ("sequential", vec![3, 0, 0]),
             ("random", vec![2, 0, 0]),
             ("marks", (0x1230_u16 | 2 << 2).to_le_bytes().to_vec()),
@@ -133,7 +133,7 @@ fn a_usage_is_as_the_page_says() {
     );
 }
 
-/// The place of a name, by the page's words.
+/// The place of a name, computed as the page describes.
 fn place(file_system: &FileSystem, name: &[u8]) -> u64 {
     let id = file_system.store().volume_id();
     let half = |from: usize| u64::from_le_bytes(id[from..from + 8].try_into().unwrap());

@@ -1,5 +1,5 @@
-//! What is said of files about how they are deduplicated: what is refused, who inherits it, and that attribute and
-//! blocks agree whatever happens to the file.
+//! Policies of files: which values are refused, which inodes inherit them, and that attribute and blocks agree whatever
+//! happens to the file.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -25,7 +25,7 @@ fn own(fs: &FileSystem, ino: Ino) -> Option<String> {
     }
 }
 
-/// What the engine does with a file's blocks.
+/// How the engine deduplicates a file's blocks.
 fn told(fs: &FileSystem, ino: Ino) -> Option<PolicyOverride> {
     fs.effective(ino).unwrap().policy.policy_override
 }
@@ -93,7 +93,7 @@ fn files_and_directories_inherit_and_links_and_pipes_do_not() {
     let link = fs.symlink(below, b"link", b"inside", &ROOT).unwrap().ino;
     let pipe = fs.mknod(below, b"pipe", libc::S_IFIFO | 0o644, 0, &ROOT).unwrap().ino;
     assert_eq!((fs.listxattr(link).unwrap(), fs.listxattr(pipe).unwrap()), (Vec::new(), Vec::new()));
-    // What a directory says later is for what comes later.
+    // A change of a directory's policy affects only files created later.
     set(&fs, below, "off").unwrap();
     let later = file(&fs, below, "later").ino;
     assert_eq!((told(&fs, inside), told(&fs, later)), (Some(PolicyOverride::Run(8)), Some(PolicyOverride::Off)));

@@ -1,5 +1,5 @@
-//! Threads that use files, rank and deduplicate them, publish how they are read and commit, all at once: afterwards
-//! records, maps, policies and queues agree, and files hold what was written.
+//! Threads that use files, rank and deduplicate them, publish reads and commit, all at once: afterwards records, maps,
+//! policies and queues agree, and files have the content that was written.
 
 #![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
 
@@ -23,7 +23,7 @@ const DATA: Blocks = Blocks(60_000);
 const BLOCK: usize = 4096;
 /// No file becomes longer.
 const FILE_BYTES_MAX: usize = 1 << 20;
-/// What each user does to his files.
+/// Operations of each user.
 const STEPS: usize = 3_000;
 const BY: WriteOrigin = WriteOrigin::Caller { drop_privileges: false };
 
@@ -74,10 +74,10 @@ fn block(key: u64) -> Vec<u8> {
         .collect()
 }
 
-/// A file of which this is the content; None: there is no such name.
+/// The expected content of a file. None: the name does not exist.
 type Slot = Option<(Ino, Vec<u8>)>;
 
-/// One user's files are used by all calls that there are, and hold what the slots say.
+/// Uses one user's files through all calls, and checks their content against the slots.
 fn mutate(fs: &FileSystem, dir: Ino, seed: u64, steps: usize) -> Vec<Slot> {
     let mut random = Random::new(seed);
     let mut slots: Vec<Slot> = vec![None; 10];

@@ -1,6 +1,6 @@
-//! How files are used, as the inode records have it: which changes of content are rewrites, what is noted of reads and
-//! when it is published, and that nothing of it is done where files are not ranked. What the kernel shows of reads is
-//! `crates/fuse/tests/usage.rs`.
+//! How files are used, according to their inode records: which changes of content are rewrites, which reads are noted and
+//! when they are published, and that nothing is noted where files are not ranked. `crates/fuse/tests/usage.rs` tests which
+//! reads the kernel shows.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -31,7 +31,7 @@ const DAY: i64 = 24 * 60 * 60;
 const PARTS: u64 = 256;
 const NOTHING: Reads = Reads { sequential: 0, random: 0 };
 
-/// Five blocks and a half, none of them zeros and none like another.
+/// Five and a half blocks, all different and none of zeros.
 fn content(seed: u8) -> Vec<u8> {
     (0..22_000_u32).map(|at| (at / 4096) as u8 ^ seed | 0x80).collect()
 }
@@ -41,19 +41,19 @@ fn cut(file_system: &FileSystem, ino: Ino, size: u64) -> Result<()> {
     file_system.setattr(ino, &set).map(drop)
 }
 
-/// What the inode record says, without what is noted.
+/// The usage in the inode record, without noted reads.
 fn published(file_system: &FileSystem, ino: Ino) -> Usage {
     let key = [&b"i"[..], &ino.0.to_be_bytes()].concat();
     let record = file_system.store().get(&key).unwrap().expect("the inode has a record");
     Usage::decode(record[120..136].try_into().unwrap())
 }
 
-/// Something that is done to a file twice, each time with other bytes.
+/// An operation on a file, done twice with different bytes.
 struct Case {
     what: &'static str,
-    /// Whether content is replaced by it.
+    /// Whether it replaces content.
     is_rewrite: bool,
-    /// Whether the content changes at all.
+    /// Whether it changes the content at all.
     is_write: bool,
     done: fn(&FileSystem, Ino, u8) -> Result<()>,
 }
@@ -87,7 +87,7 @@ const CASES: &[Case] = &[
     }),
     case("append", true, false, |fs, ino, seed| fs.write(ino, size(fs, ino), &content(seed), BY_CALLER).map(drop)),
     case("append and write the last page back", true, false, |fs, ino, seed| {
-        // The file ends within a block again, so each time there is one to be written again.
+        // The file ends within a block again, so each append rewrites one.
         fs.write(ino, size(fs, ino) / 4096 * 4096, &content(seed)[..5000], WriteOrigin::PageCache).map(drop)
     }),
     case("write far behind the end", true, false, |fs, ino, seed| {
@@ -219,7 +219,7 @@ fn counting(settings: &[(&str, &str)], published: Arc<AtomicU64>) -> Arc<FileSys
     FileSystem::open_without_threads(store, clock, &options).unwrap()
 }
 
-/// How often all cases publish, and the records behind that: keys and lengths of values.
+/// How often all cases publish, and which records: keys and lengths of values.
 fn work_published(settings: &[(&str, &str)]) -> (u64, Vec<(Vec<u8>, usize)>) {
     let published = Arc::new(AtomicU64::new(0));
     let file_system = counting(settings, published.clone());
@@ -254,7 +254,7 @@ fn reads_are_noted_at_once_and_in_the_record_when_they_are_published() {
     assert_eq!(published(&file_system, ino).reads(), NOTHING);
     file_system.publish_reads().unwrap();
     assert_eq!((published(&file_system, ino), file_system.usage(ino).unwrap()), (usage, usage));
-    // What is noted when the file system is closed is not lost.
+    // Closing the file system publishes the noted reads.
     file_system.read_by(handle, ino, 0, 4096, true).unwrap();
     file_system.close().unwrap();
     drop(file_system);
@@ -319,7 +319,7 @@ fn a_part_of_the_memory_that_is_full_is_published_by_whoever_reads() {
     volume.clock.set(30 * DAY);
     file_system.opened(ino);
     for number in 1..=10_000 {
-        // Inodes that do not exist: nothing is published of them.
+        // Inodes that do not exist: nothing is published for them.
         file_system.opened(Ino(ino.0 + number * PARTS));
         if published(&file_system, ino).last_access() != Moment(0) {
             assert!(number > 400, "published after {number} files");
@@ -403,7 +403,7 @@ fn nothing_is_noted_where_files_are_not_ranked() {
     file_system.read_by(file_system.opened(ino), ino, 0, 4096, true).unwrap();
     file_system.publish_reads().unwrap();
     assert_eq!((file_system.usage(ino).unwrap(), published(&file_system, ino)), (Usage::default(), Usage::default()));
-    // From when on they are ranked, on a file that is open.
+    // Ranking starts while a file is open.
     let handle = file_system.new_handle();
     file_system.store().tune(&[("ranks".to_owned(), "on".to_owned())]).unwrap();
     file_system.read_by(handle, ino, 0, 4096, true).unwrap();
@@ -480,7 +480,7 @@ fn many_threads_that_read_write_publish_and_delete_leave_a_sound_volume() {
         file_system.unlink(Ino::ROOT, format!("more {number}").as_bytes()).unwrap();
         ino
     }));
-    // Nobody uses the deleted files any more, and something is still noted of them.
+    // The deleted files are not in use any more, but reads of them are still noted.
     thread::scope(|scope| {
         scope.spawn(|| {
             for ino in &deleted {
@@ -489,7 +489,7 @@ fn many_threads_that_read_write_publish_and_delete_leave_a_sound_volume() {
         });
         scope.spawn(|| {
             for hour in 1..=60 {
-                // An access is worth a record again.
+                // An access is published again.
                 volume.clock.set(hour * 3_600);
                 for ino in &deleted {
                     file_system.opened(*ino);
@@ -505,7 +505,7 @@ fn many_threads_that_read_write_publish_and_delete_leave_a_sound_volume() {
     }
 }
 
-/// Not a test of speed: it says what an open and a READ request pay for being watched.
+/// Not a test: it prints what the monitor costs an open and a READ request.
 #[test]
 #[ignore = "measures: run it alone, with --nocapture"]
 fn what_being_watched_costs() {

@@ -1,39 +1,44 @@
-//! Directory entries: one record holds all names of a directory that have the same hash, which is nearly always one.
+//! Directory entries. One record holds all names of a directory that have the same hash; that is nearly always one name.
 //!
-//! A name's hash is its place in the directory and its readdir cookie, so a cookie stays right while other names
-//! come and go, and a directory of any size is looked up in one access. Names with equal hashes get different
-//! sequence numbers, which are the low bits of their cookies.
+//! A name's hash is its place in the directory and its readdir cookie. So a cookie stays valid while other names come and
+//! go, and a lookup takes one access in a directory of any size. Names with equal hashes get different sequence numbers,
+//! which are the low bits of their cookies.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::{Reader, damaged, end_of_number, number_of_key, numbered_key, seal, unseal};
+use crate::format::codec::{Reader, damaged, end_of_number, number_of_key, numbered_key, seal, unseal};
 use crate::{FileKind, Ino, NAME_BYTES_MAX, Result};
 
 pub(super) const LETTER: u8 = b'd';
 const VERSION: u8 = 1;
 
-/// Bits of a cookie that tell names with equal hashes apart.
+/// Bits of a cookie that distinguish names with equal hashes.
 const SEQUENCE_BITS: u32 = 8;
 const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
 
-/// Place of a name in its directory: a cookie with the sequence bits zero, 63 bits wide because the C library
-/// takes cookies for signed numbers.
+/// The lowest cookie of a name. Lower ones belong to `.` and `..`.
+pub(crate) const FIRST_COOKIE: u64 = 1 << SEQUENCE_BITS;
+
+/// Place of a name in its directory: a cookie whose sequence bits are zero. It has 63 bits, because the C library treats
+/// cookies as signed numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place(u64);
 
 impl Place {
-    /// The place of `name` on the volume with this seed. Low places belong to `.` and `..`.
+    /// The place of `name` on the volume with this seed.
     pub(crate) fn of(name: &[u8], seed: u64) -> Self {
         let hash = (xxh3_64_with_seed(name, seed) >> 1) & !SEQUENCE_MASK;
-        Self(hash.max(1 << SEQUENCE_BITS))
+        let place = hash.max(FIRST_COOKIE);
+        debug_assert!(place <= i64::MAX as u64 && place & SEQUENCE_MASK == 0, "{place:#x} is no place");
+        Self(place)
     }
 
-    /// The place as a number whose low eight bits are zero: a cookie of no name.
+    /// The place as a number. Its low eight bits are zero.
     pub(crate) fn number(self) -> u64 {
         self.0
     }
 
-    /// The place that a cookie lies in.
+    /// The place of the name with this cookie.
     pub(crate) fn of_cookie(cookie: u64) -> Self {
         Self(cookie & !SEQUENCE_MASK)
     }
@@ -51,7 +56,7 @@ pub(crate) fn end(parent: Ino) -> Vec<u8> {
     end_of_number(LETTER, parent.0)
 }
 
-/// Keys of all names of a directory.
+/// The range of keys of all names of a directory.
 pub(crate) fn range(parent: Ino) -> (Vec<u8>, Vec<u8>) {
     (numbered_key(LETTER, parent.0), end(parent))
 }
@@ -62,8 +67,8 @@ pub(crate) fn parse_key(key: &[u8]) -> Option<(Ino, Place)> {
     (key.len() == 17 && place & SEQUENCE_MASK == 0).then_some((Ino(number_of_key(key)?), Place(place)))
 }
 
-/// Whether these bytes can be a name. What is not one is never stored, and never served where damage stored it:
-/// joined to a directory's path it would lead elsewhere.
+/// Whether these bytes can be a name. Other bytes are neither stored nor served, even if damage stored them: joined to a
+/// directory's path they would lead elsewhere.
 pub(crate) fn is_name(bytes: &[u8]) -> bool {
     let is_dots = bytes == b"." || bytes == b"..";
     !bytes.is_empty() && bytes.len() <= NAME_BYTES_MAX && !is_dots && !bytes.contains(&b'/') && !bytes.contains(&0)
@@ -102,8 +107,9 @@ impl Names {
         self.0.is_empty()
     }
 
-    /// Adds a name, or points an existing one elsewhere. False: all sequence numbers of the place are taken.
+    /// Adds a name, or points an existing one to another inode. False: all sequence numbers of the place are taken.
     pub(crate) fn set(&mut self, name: &[u8], ino: Ino, kind: FileKind) -> bool {
+        debug_assert!(is_name(name), "{name:02x?} cannot be a name");
         if let Some(dirent) = self.0.iter_mut().find(|dirent| dirent.name == name) {
             (dirent.ino, dirent.kind) = (ino, kind);
             return true;
@@ -121,8 +127,10 @@ impl Names {
     }
 
     pub(crate) fn encode(&self, parent: Ino) -> Vec<u8> {
+        debug_assert!(self.0.is_sorted_by(|a, b| a.sequence < b.sequence), "directory {}: wrong order", parent.0);
         let mut body = vec![VERSION];
         for dirent in &self.0 {
+            assert!(dirent.name.len() <= NAME_BYTES_MAX, "directory {}: {} bytes of name", parent.0, dirent.name.len());
             body.push(dirent.sequence);
             body.push((dirent.kind.mode_bits() >> 12) as u8);
             body.extend_from_slice(&dirent.ino.0.to_le_bytes());
@@ -156,13 +164,12 @@ fn parse(body: &[u8]) -> Option<Names> {
     (ordered && are_names && !names.is_empty()).then_some(Names(names))
 }
 
-// A name's length is stored in one byte.
-const _: () = assert!(NAME_BYTES_MAX <= u8::MAX as usize);
+const _: () = assert!(NAME_BYTES_MAX <= u8::MAX as usize, "one byte stores the length of a name");
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{assert_damage_is_noticed, hex};
     use super::*;
+    use crate::format::codec::testing::{assert_damage_is_noticed, hex};
 
     fn sample() -> Names {
         let mut names = Names::default();

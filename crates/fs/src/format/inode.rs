@@ -1,21 +1,23 @@
-//! The inode record: everything `stat` shows, the map and the usage of a regular file, the counts of a directory.
+//! The inode record: everything that `stat` shows, the map and usage of a regular file, the counts of a directory.
 
-use oncefs_engine::{MapId, Usage};
+use oncefs_engine::{Change, MapId, Usage};
 
-use super::{Reader, damaged, end_of_number, number_of_key, numbered_key, seal, unseal};
-use crate::{Attributes, FileKind, Ino, Result, Timestamp};
+use crate::format::codec::{CHECKSUM_BYTES, Reader, damaged, end_of_number, number_of_key, numbered_key, seal, unseal};
+use crate::{Attributes, Caller, FileKind, Ino, LINKS_MAX, Result, Timestamp};
 
 pub(super) const LETTER: u8 = b'i';
 const VERSION: u16 = 1;
 const BODY_BYTES: usize = 136;
 
-const _: () = assert!(2 + 2 + 5 * 4 + 8 * 2 + 4 * 8 + 4 * 4 + 3 * 8 + 2 * 4 + Usage::BYTES == BODY_BYTES);
+const _: () =
+    assert!(2 + 2 + 5 * 4 + 8 * 2 + 4 * 8 + 4 * 4 + 3 * 8 + 2 * 4 + Usage::BYTES == BODY_BYTES, "the fields fill it");
 
-/// No count of names or attributes reaches this: a record that claims it is damaged, and adding one to a sound record's
-/// cannot overflow.
+/// Counts of names and attributes stay below this. A record with a higher one is damaged, so adding 1 to a count cannot
+/// overflow.
 const COUNT_END: u32 = 1 << 31;
+const _: () = assert!(LINKS_MAX < COUNT_END, "a file may have all its names");
 
-/// Size that `stat` shows for a directory: tools expect one block, and entries lie in the store.
+/// The size that `stat` shows for a directory. Tools expect one block; the entries are in the store.
 const DIRECTORY_BYTES: u64 = 4096;
 
 /// Key of an inode's record.
@@ -23,7 +25,7 @@ pub(crate) fn key(ino: Ino) -> Vec<u8> {
     numbered_key(LETTER, ino.0)
 }
 
-/// Keys from `from` up to the last inode.
+/// The range of keys from inode `from` to the last one.
 pub(crate) fn range(from: Ino) -> (Vec<u8>, Vec<u8>) {
     (key(from), end_of_number(LETTER, u64::MAX))
 }
@@ -48,20 +50,45 @@ pub(crate) struct InodeRecord {
     pub mtime: Timestamp,
     pub ctime: Timestamp,
     pub btime: Timestamp,
-    /// Of a regular file; 0 otherwise.
+    /// The map of a regular file; 0 for other kinds.
     pub map: MapId,
-    /// Of a directory, the root's being itself; 0 otherwise.
+    /// The parent of a directory (the root is its own); 0 for other kinds.
     pub parent: Ino,
-    /// Number of names in a directory.
+    /// Number of names in a directory; 0 for other kinds.
     pub entries: u64,
     pub generation: u32,
-    /// Extended attributes; with 0 nobody has to look for one.
+    /// Number of extended attributes. 0 saves the lookup of one.
     pub xattrs: u32,
-    /// Of a regular file; otherwise nothing is known.
+    /// The usage of a regular file; empty for other kinds.
     pub usage: Usage,
 }
 
 impl InodeRecord {
+    /// The record of a new inode without content.
+    pub(crate) fn new(kind: FileKind, permissions: u32, caller: &Caller, now: Timestamp, generation: u32) -> Self {
+        debug_assert_eq!(permissions & !0o7777, 0, "permissions {permissions:o} have type bits");
+        Self {
+            kind,
+            permissions,
+            uid: caller.uid,
+            gid: caller.gid,
+            nlink: if kind == FileKind::Directory { 2 } else { 1 },
+            rdev: 0,
+            size: 0,
+            blocks: 0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime: now,
+            map: MapId(0),
+            parent: Ino(0),
+            entries: 0,
+            generation,
+            xattrs: 0,
+            usage: Usage::default(),
+        }
+    }
+
     pub(crate) fn is_directory(&self) -> bool {
         self.kind == FileKind::Directory
     }
@@ -87,9 +114,10 @@ impl InodeRecord {
     }
 
     pub(crate) fn encode(&self, ino: Ino) -> Vec<u8> {
-        let mut body = Vec::with_capacity(BODY_BYTES + super::CHECKSUM_BYTES);
+        let mut body = Vec::with_capacity(BODY_BYTES + CHECKSUM_BYTES);
         body.extend_from_slice(&VERSION.to_le_bytes());
         body.extend_from_slice(&[0; 2]);
+        debug_assert_eq!(self.permissions & !0o7777, 0, "inode {}: permissions {:o}", ino.0, self.permissions);
         let mode = self.kind.mode_bits() | self.permissions;
         for value in [mode, self.uid, self.gid, self.nlink, self.rdev] {
             body.extend_from_slice(&value.to_le_bytes());
@@ -111,6 +139,7 @@ impl InodeRecord {
             body.extend_from_slice(&value.to_le_bytes());
         }
         body.extend_from_slice(&self.usage.encode());
+        debug_assert_eq!(body.len(), BODY_BYTES, "inode {}: {} bytes of fields", ino.0, body.len());
         seal(body, ino.0)
     }
 
@@ -118,6 +147,11 @@ impl InodeRecord {
         let body = unseal("inode", ino.0, bytes)?;
         parse(body).ok_or_else(|| damaged("inode", ino.0, "its fields contradict each other"))
     }
+}
+
+/// Adds an inode's record to a change.
+pub(crate) fn put_inode(change: &mut Change, ino: Ino, record: &InodeRecord) {
+    change.put(key(ino), record.encode(ino));
 }
 
 fn parse(body: &[u8]) -> Option<InodeRecord> {
@@ -164,8 +198,8 @@ fn parse(body: &[u8]) -> Option<InodeRecord> {
 mod tests {
     use oncefs_engine::{Moment, Rank, Reads};
 
-    use super::super::testing::{assert_damage_is_noticed, hex};
     use super::*;
+    use crate::format::codec::testing::{assert_damage_is_noticed, hex};
 
     fn usage() -> Usage {
         let mut usage = Usage::created(Moment(0x0102_0304));
@@ -199,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_no_work_leads_to_are_damage() {
+    fn counts_that_no_operation_reaches_are_damage() {
         let claims = [
             InodeRecord { xattrs: u32::MAX, ..sample() },
             InodeRecord { nlink: COUNT_END, ..sample() },

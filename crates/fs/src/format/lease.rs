@@ -1,6 +1,6 @@
-//! The lease record: every inode number below it may be in use.
+//! The lease record: the inode number below which all numbers may be in use.
 
-use super::{Reader, damaged, seal, unseal};
+use crate::format::codec::{Reader, damaged, seal, unseal};
 use crate::{Ino, Result};
 
 /// Key of the one lease record.
@@ -8,7 +8,7 @@ pub(crate) const KEY: &[u8] = b"n";
 
 const WHAT: &str = "inode number lease";
 
-/// The first inode number that was never handed out.
+/// Encodes the first inode number that was never leased.
 pub(crate) fn encode(next: Ino) -> Vec<u8> {
     seal(next.0.to_le_bytes().to_vec(), 0)
 }
@@ -17,14 +17,14 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Ino> {
     let mut reader = Reader::new(unseal(WHAT, 0, bytes)?);
     match (reader.u64(), reader.is_empty()) {
         (Some(next), true) if next > Ino::ROOT.0 => Ok(Ino(next)),
-        _ => Err(damaged(WHAT, 0, "it holds no inode number")),
+        _ => Err(damaged(WHAT, 0, "it is not the number of an inode")),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{assert_damage_is_noticed, hex};
     use super::*;
+    use crate::format::codec::testing::{assert_damage_is_noticed, hex};
 
     #[test]
     fn the_bytes_of_a_lease_never_change() {

@@ -1,9 +1,9 @@
-//! The orphan record: an inode without a name that somebody may still have open.
+//! The orphan record: an inode without a name that may still be open.
 //!
-//! It holds the epoch of the mount that removed the last name. Whoever opened the file lived in that mount, so in
-//! a later one the inode can be reclaimed at once.
+//! It holds the epoch of the mount that removed the last name. Only programs of that mount can have the file open, so a
+//! later mount can delete the inode at once.
 
-use super::{Reader, damaged, end_of_number, number_of_key, numbered_key, seal, unseal};
+use crate::format::codec::{Reader, damaged, end_of_number, number_of_key, numbered_key, seal, unseal};
 use crate::{Ino, Result};
 
 pub(super) const LETTER: u8 = b'o';
@@ -13,7 +13,7 @@ pub(crate) fn key(ino: Ino) -> Vec<u8> {
     numbered_key(LETTER, ino.0)
 }
 
-/// Keys from `from` up to the last orphan.
+/// The range of keys from orphan `from` to the last one.
 pub(crate) fn range(from: Ino) -> (Vec<u8>, Vec<u8>) {
     (key(from), end_of_number(LETTER, u64::MAX))
 }
@@ -32,14 +32,14 @@ pub(crate) fn decode(ino: Ino, bytes: &[u8]) -> Result<u64> {
     let mut reader = Reader::new(unseal("orphan", ino.0, bytes)?);
     match (reader.u64(), reader.is_empty()) {
         (Some(epoch), true) => Ok(epoch),
-        _ => Err(damaged("orphan", ino.0, "it holds no epoch")),
+        _ => Err(damaged("orphan", ino.0, "it has no epoch")),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{assert_damage_is_noticed, hex};
     use super::*;
+    use crate::format::codec::testing::{assert_damage_is_noticed, hex};
 
     #[test]
     fn the_bytes_of_an_orphan_never_change() {

@@ -1,23 +1,25 @@
-//! The queue record: a file's place in a rank queue. Its key is the place, so that the records of a queue lie in its
-//! order, oldest first; its value holds nothing but the checksum.
+//! The queue record: a file's place in a rank queue. Its key is the place, so that keys sort as the queue does, oldest
+//! first. Its value is only a checksum.
 //!
-//! A place may be out of date, and its file gone: whoever looks at the tail of a queue puts it right.
+//! A place may be out of date, and its file may be gone. Ranking corrects a place when it gets to the tail of its queue.
 
 use oncefs_engine::{Moment, QueuePlace, Rank};
 
-use super::{damaged, end_of_number, numbered_key, seal, unseal};
+use crate::format::codec::{damaged, end_of_number, numbered_key, seal, unseal};
 use crate::{Ino, Result};
 
 pub(super) const LETTER: u8 = b'q';
 
 /// Key of a place.
 pub(crate) fn key(place: &QueuePlace) -> Vec<u8> {
+    debug_assert!(place.rank != Rank::Cold, "inode {}: cold files have no queue", place.file);
     let mut key = beginning(place.rank, place.touched);
     key.extend_from_slice(&place.file.to_be_bytes());
+    debug_assert_eq!(parse_key(&key), Some(*place), "the key {key:02x?} does not lead back to its place");
     key
 }
 
-/// Keys of a queue's places, those taken at `from` or later.
+/// The range of keys of a queue's places taken at `from` or later.
 pub(crate) fn range(rank: Rank, from: Moment) -> (Vec<u8>, Vec<u8>) {
     (beginning(rank, from), end_of_number(LETTER, number(rank, Moment(u32::MAX))))
 }
@@ -26,12 +28,12 @@ fn beginning(rank: Rank, from: Moment) -> Vec<u8> {
     numbered_key(LETTER, number(rank, from))
 }
 
-/// Queue and moment.
+/// A queue and a moment as one number.
 fn number(rank: Rank, touched: Moment) -> u64 {
     u64::from(rank.number()) << 32 | u64::from(touched.0)
 }
 
-/// The place of a key. None: it has another form, or is that of a queue that there is not.
+/// The place of a key. None: the key is malformed, or there is no such queue.
 pub(crate) fn parse_key(key: &[u8]) -> Option<QueuePlace> {
     let (beginning, file) = key.strip_prefix(&[LETTER])?.split_first_chunk::<8>()?;
     let number = u64::from_be_bytes(*beginning);
@@ -52,8 +54,8 @@ pub(crate) fn decode(ino: Ino, bytes: &[u8]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{assert_damage_is_noticed, hex};
     use super::*;
+    use crate::format::codec::testing::{assert_damage_is_noticed, hex};
 
     fn place(rank: Rank, touched: u32, file: u64) -> QueuePlace {
         QueuePlace { rank, touched: Moment(touched), file }

@@ -1,8 +1,8 @@
-//! The ranking record: how far files were put into the rank queues, and how many of them have which rank.
+//! The ranking record: which files have been put into the rank queues, and how many of them have which rank.
 
 use oncefs_engine::Rank;
 
-use super::{Reader, damaged, seal, unseal};
+use crate::format::codec::{Reader, damaged, seal, unseal};
 use crate::{Ino, Result};
 
 /// Key of the one ranking record.
@@ -11,24 +11,24 @@ pub(crate) const KEY: &[u8] = b"r";
 const WHAT: &str = "ranking";
 const RANKS: usize = Rank::ALL.len();
 
-/// Which files the queues know.
+/// The files in the rank queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ranking {
-    /// Every regular file below this number was given a place, unless it was cold.
+    /// Every regular file below this number has been given a place, unless it was cold.
     pub known_below: Ino,
-    /// How many regular files there are below that number, by rank. After a crash, about.
+    /// Number of regular files below that number, by rank. Approximate after a crash.
     pub files: [u64; RANKS],
 }
 
 impl Default for Ranking {
-    /// Of a volume whose files were never ranked.
+    /// The record of a volume that was never ranked.
     fn default() -> Self {
         Self { known_below: Ino::ROOT, files: [0; RANKS] }
     }
 }
 
 impl Ranking {
-    /// The same, with the files up to a further number.
+    /// Adds the files up to a higher number.
     pub(crate) fn with(mut self, found: &Self) -> Self {
         self.known_below = found.known_below;
         self.files.iter_mut().zip(found.files).for_each(|(files, more)| *files = files.saturating_add(more));
@@ -39,11 +39,12 @@ impl Ranking {
 pub(crate) fn encode(ranking: &Ranking) -> Vec<u8> {
     let mut body = ranking.known_below.0.to_le_bytes().to_vec();
     ranking.files.iter().for_each(|files| body.extend_from_slice(&files.to_le_bytes()));
+    debug_assert_eq!(body.len(), 8 * (1 + RANKS), "a ranking of {RANKS} ranks takes {} bytes", body.len());
     seal(body, 0)
 }
 
 pub(crate) fn decode(bytes: &[u8]) -> Result<Ranking> {
-    parse(unseal(WHAT, 0, bytes)?).ok_or_else(|| damaged(WHAT, 0, "it is not as long as it should be"))
+    parse(unseal(WHAT, 0, bytes)?).ok_or_else(|| damaged(WHAT, 0, "its length is wrong"))
 }
 
 fn parse(body: &[u8]) -> Option<Ranking> {
@@ -57,8 +58,8 @@ fn parse(body: &[u8]) -> Option<Ranking> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{assert_damage_is_noticed, hex};
     use super::*;
+    use crate::format::codec::testing::{assert_damage_is_noticed, hex};
 
     const SAMPLE: Ranking = Ranking { known_below: Ino(0x0102), files: [1, 2, 3, 0x0405] };
 

@@ -1,6 +1,6 @@
-//! The symlink record: the target, as given.
+//! The symlink record: the target of a symbolic link, unchanged.
 
-use super::{numbered_key, seal, unseal};
+use crate::format::codec::{numbered_key, seal, unseal};
 use crate::{Ino, Result};
 
 pub(super) const LETTER: u8 = b's';
@@ -20,8 +20,8 @@ pub(crate) fn decode(ino: Ino, bytes: &[u8]) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{assert_damage_is_noticed, hex};
     use super::*;
+    use crate::format::codec::testing::{assert_damage_is_noticed, hex};
 
     #[test]
     fn the_bytes_of_a_symlink_never_change() {

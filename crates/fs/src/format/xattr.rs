@@ -1,18 +1,24 @@
-//! The xattr record: one extended attribute. Its name is part of the key, its value the record.
+//! The xattr record: one extended attribute. The key has its name, the record its value.
 
-use super::{end_of_number, number_of_key, numbered_key, seal, unseal};
-use crate::{Ino, Result};
+use crate::format::codec::{end_of_number, number_of_key, numbered_key, seal, unseal};
+use crate::{Ino, NAME_BYTES_MAX, Result};
 
 pub(super) const LETTER: u8 = b'x';
 
 /// Key of an attribute.
 pub(crate) fn key(ino: Ino, name: &[u8]) -> Vec<u8> {
+    debug_assert!(
+        (1..=NAME_BYTES_MAX).contains(&name.len()),
+        "inode {}: {} bytes of attribute name",
+        ino.0,
+        name.len()
+    );
     let mut key = numbered_key(LETTER, ino.0);
     key.extend_from_slice(name);
     key
 }
 
-/// Keys of all attributes of an inode.
+/// The range of keys of all attributes of an inode.
 pub(crate) fn range(ino: Ino) -> (Vec<u8>, Vec<u8>) {
     (numbered_key(LETTER, ino.0), end_of_number(LETTER, ino.0))
 }
@@ -32,8 +38,8 @@ pub(crate) fn decode(ino: Ino, bytes: &[u8]) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{assert_damage_is_noticed, hex};
     use super::*;
+    use crate::format::codec::testing::{assert_damage_is_noticed, hex};
 
     #[test]
     fn the_bytes_of_an_attribute_never_change() {

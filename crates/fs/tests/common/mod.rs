@@ -14,7 +14,7 @@ pub const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 /// Size of the data area of test volumes.
 pub const DATA_BYTES: u64 = 64 << 20;
 
-/// A clock that stands still until it is moved.
+/// A clock that stops until a test moves it.
 #[derive(Default)]
 pub struct TestClock(AtomicI64);
 
@@ -39,12 +39,12 @@ pub struct Volume {
     dir: TempDir,
     pub clock: Arc<TestClock>,
     pub atime: AtimePolicy,
-    /// Settings for each opening, over those of the profile.
+    /// Settings for each opening, which override those of the profile.
     pub settings: Vec<(String, String)>,
 }
 
 impl Volume {
-    /// Makes an empty one.
+    /// Makes an empty volume.
     pub fn new(atime: AtimePolicy) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let spec = VolumeSpec {
@@ -62,7 +62,7 @@ impl Volume {
         volume
     }
 
-    /// Makes an empty one whose files are ranked.
+    /// Makes an empty volume whose files are ranked.
     pub fn ranked(atime: AtimePolicy) -> Self {
         Self { settings: vec![("ranks".to_owned(), "on".to_owned())], ..Self::new(atime) }
     }
@@ -89,7 +89,7 @@ impl Volume {
     }
 }
 
-/// Everything that `check` finds wrong.
+/// The faults that `check` finds.
 pub fn contradictions(file_system: &FileSystem) -> Vec<String> {
     let mut found = Vec::new();
     file_system.check(&mut |line| found.push(line)).unwrap();

@@ -1,8 +1,8 @@
-//! Random operations on the file system and on a simple model of one in memory: every answer has to be the same,
-//! and after each reopening so has everything that can be seen.
+//! Random operations on the file system and on a simple model of one in memory: every answer must be the same, and after
+//! each reopening so must everything visible.
 //!
 //! Not covered: threads (`semantics.rs`), crashes (the crash explorer and the mounted tests), the kernel.
-//! `ONCEFS_MODEL_STEPS` and `ONCEFS_MODEL_SEED` choose another run; a failure names its seed and step.
+//! `ONCEFS_MODEL_STEPS` and `ONCEFS_MODEL_SEED` select another run; a failure names its seed and step.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ use oncefs_fs::AtimePolicy;
 use oncefs_toolbox::Random;
 use steps::Run;
 
-/// Steps of each run, unless the environment says otherwise.
+/// Steps of each run, unless the environment sets another number.
 const STEPS: u64 = 6_000;
 /// Seeds of the runs.
 const SEEDS: [u64; 3] = [1, 2, 3];

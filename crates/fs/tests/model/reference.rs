@@ -1,4 +1,4 @@
-//! The model: what a file system is, with everything in maps and vectors. The one definition of right.
+//! The model of a file system, with everything in maps and vectors. It alone defines which answers are right.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub struct Node {
     pub nlink: u32,
     pub mtime: Timestamp,
     pub ctime: Timestamp,
-    /// When the content changed last, whatever mtime was set to.
+    /// When the content last changed, whatever mtime was set to.
     pub written: Timestamp,
     pub content: Vec<u8>,
     pub entries: BTreeMap<Vec<u8>, Ino>,
@@ -296,7 +296,7 @@ impl Reference {
         self.edit(ino).xattrs.insert(name.to_vec(), value.to_vec());
     }
 
-    /// The attribute that says how a file is deduplicated.
+    /// The attribute with a file's deduplication policy.
     pub fn set_policy(&mut self, ino: Ino, value: &[u8]) -> Result<()> {
         if !matches!(self.node(ino).kind, FileKind::Regular | FileKind::Directory) {
             return Err(Error::OperationNotPermitted);

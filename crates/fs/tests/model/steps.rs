@@ -1,4 +1,4 @@
-//! One run: choosing operations, doing them on both sides, comparing.
+//! One run: chooses operations, performs them on both sides and compares.
 
 use std::mem::discriminant;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl<'a> Run<'a> {
         self.last = what;
     }
 
-    /// Both results, which have to agree; errors agree when they are of one kind.
+    /// Compares both results. Errors agree if they are of the same kind.
     fn agree<A, B>(&self, real: Result<A>, model: Result<B>) -> Option<(A, B)> {
         match (real, model) {
             (Ok(real), Ok(model)) => Some((real, model)),
@@ -65,7 +65,7 @@ impl<'a> Run<'a> {
         *self.reference.nodes.keys().nth(at).unwrap()
     }
 
-    /// A node of this kind, or of another one now and then.
+    /// A node of this kind, occasionally of another.
     fn node_of(&mut self, kind: FileKind) -> Ino {
         for _ in 0..20 {
             let ino = self.any_node();
@@ -268,7 +268,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What lies outside the data that is found has to be zeros.
+    /// Everything outside the data found must be zeros.
     fn seek(&mut self) {
         let ino = self.file();
         self.note(format!("seek through {}", ino.0));
@@ -313,7 +313,7 @@ impl<'a> Run<'a> {
 
     /// Closes and opens the volume: orphans are gone, everything else is as it was.
     pub fn reopen(&mut self) {
-        // Not each time: reading brings things into memory that have to be right on disk.
+        // Not each time: reading brings records into memory that must also be right on disk.
         if self.random.one_in(2) {
             self.note("before reopening".to_owned());
             self.compare_all();

@@ -1,6 +1,6 @@
-//! Ranks of files on volumes in memory: what reads, writes and time make of them, also over restarts, power cuts and
-//! jumps of the clock, and what a rank does with a file's blocks. When the worker may rank at all is its own affair:
-//! here it is told to.
+//! Ranks of files on volumes in memory: the effect of reads, writes and time on them, also across restarts, power failures
+//! and jumps of the clock, and the effect of a rank on a file's blocks. When the worker ranks is tested in the engine:
+//! here the tests call it.
 
 #![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
 
@@ -302,7 +302,7 @@ fn in_the_papers_profile_a_file_is_not_shared_before_it_has_a_rank() {
     assert_sound(&fs);
 }
 
-/// Files of all kinds of use, created and used within two days, and the ranks that they deserve then.
+/// Files with all kinds of use, created and used within two days, and the ranks that they deserve.
 fn used_files(volume: &Volume, fs: &FileSystem) -> Vec<(Ino, Rank)> {
     let files: Vec<Ino> = (0..90).map(|n| small(fs, &format!("file {n}"))).collect();
     let (broken, _) = stitched(fs, 300);
@@ -373,7 +373,7 @@ fn a_clock_that_jumps_leaves_files_that_are_ranked_by_the_new_time() {
         fs.publish_reads().unwrap();
         volume.days(days + 2);
         rank(&fs);
-        // Where the clock jumped ahead all were cold in between, and those that were read were looked at again.
+        // After a jump ahead all files were cold for a time, and those read since were ranked again.
         for (ino, deserved) in &files {
             let rank = rank_of(&fs, *ino);
             let is_sane = rank == *deserved || jump > 14 && rank == Rank::Cold;
@@ -461,7 +461,7 @@ fn use_at_random(seed: u64) {
     assert_sound(&fs);
     fs.publish_reads().unwrap();
     rank(&fs);
-    // Later than every moment that a clock which jumped back may have left in the future.
+    // Later than any future moment that a clock which jumped back may have left.
     volume.days(day + 1_000);
     rank(&fs);
     assert_sound(&fs);

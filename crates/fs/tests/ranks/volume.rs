@@ -1,4 +1,4 @@
-//! A volume in memory whose files are ranked when a test says so, and what programs do with its files.
+//! A volume in memory whose files are ranked when a test asks for it, and operations of programs on its files.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ pub const TABLE_BYTES: u64 = DATA.0.div_ceil(128) * 4096;
 pub const BLOCK: u64 = BLOCK_BYTES as u64;
 pub const BY_CALLER: WriteOrigin = WriteOrigin::Caller { drop_privileges: false };
 pub const DAY: i64 = 86_400;
-/// Some day of the year 2026, at noon.
+/// A day in 2026, at noon.
 pub const START: i64 = 20_700 * DAY + DAY / 2;
-/// More turns than any of these tests needs.
+/// More turns than any test here needs.
 pub const TURNS_MAX: usize = 100_000;
 
-/// A volume that can be closed, opened again, and lose its power.
+/// A volume that can be closed, reopened, and lose power.
 pub struct Volume {
     data: Arc<MemoryDevice>,
     table: Arc<MemoryDevice>,
@@ -40,7 +40,7 @@ impl Volume {
         volume
     }
 
-    /// What is left of it when the power goes now.
+    /// The volume that a power failure leaves at this moment.
     pub fn after_power_cut(&self) -> Self {
         let cut = |device: &MemoryDevice| Arc::new(device.after_power_cut(|_| false));
         let (data, table, log) = (cut(&self.data), cut(&self.table), cut(&self.log));
@@ -82,7 +82,7 @@ impl Volume {
         self.open_with(&[("ranks", "on")])
     }
 
-    /// So many days have passed since it was made.
+    /// Sets how many days have passed since the volume was made.
     pub fn days(&self, days: i64) {
         self.seconds(days * DAY);
     }
@@ -92,7 +92,7 @@ impl Volume {
     }
 }
 
-/// Ranks until nothing is due, and commits now and then, as nobody else does. Gives how many turns that took.
+/// Ranks until nothing is due, committing now and then because no thread does. Returns the number of turns.
 pub fn rank(fs: &FileSystem) -> usize {
     let is_over = |turn: &usize| {
         if turn.is_multiple_of(8) {
@@ -114,7 +114,7 @@ pub fn effective_policy(fs: &FileSystem, ino: Ino) -> EffectivePolicy {
     fs.effective(ino).unwrap().effective_policy
 }
 
-/// Blocks of which each differs from all others, by `key`.
+/// Blocks that all differ, also from those of other keys.
 pub fn unique(key: u64, blocks: u64) -> Vec<u8> {
     let word = |n: u64| (key << 32 | n).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
     (1..=blocks * BLOCK / 8).flat_map(word).collect()
@@ -131,7 +131,7 @@ pub fn small(fs: &FileSystem, name: &str) -> Ino {
     written(fs, name, &unique(key >> 8, 4))
 }
 
-/// Reads so many blocks from the beginning on, again and again.
+/// Reads this many blocks in sequence, starting over at the end.
 pub fn read_in_sequence(fs: &FileSystem, ino: Ino, blocks: u64) {
     let size = fs.getattr(ino).unwrap().size;
     for _ in 0..blocks.div_ceil(size / BLOCK) {
@@ -140,7 +140,7 @@ pub fn read_in_sequence(fs: &FileSystem, ino: Ino, blocks: u64) {
     }
 }
 
-/// Reads so many blocks, none next to the one before.
+/// Reads this many blocks, none next to the one before.
 pub fn read_at_random(fs: &FileSystem, ino: Ino, blocks: u64) {
     let handle = fs.opened(ino);
     let at = |n: u64| if n.is_multiple_of(2) { 3 } else { 1 };
@@ -154,7 +154,7 @@ pub fn assert_sound(fs: &FileSystem) {
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
 
-/// Files by rank, as `oncefs stats` tells.
+/// Files by rank, as `oncefs stats` reports them.
 pub fn counted(fs: &FileSystem) -> Vec<u64> {
     fs.report().ranks.values().map(|rank| rank.files).collect()
 }

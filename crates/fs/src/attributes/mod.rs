@@ -1,0 +1,5 @@
+//! Attributes of inodes: permissions, owner, times, extended attributes, policy.
+
+pub mod policy;
+pub mod set_attributes;
+pub mod xattr;

@@ -1,0 +1,111 @@
+//! `setattr`: chmod, chown, truncate and utimens, which the kernel sends as one request.
+
+use oncefs_engine::Change;
+
+use crate::content::edit::drop_privileges;
+use crate::format::acl;
+use crate::format::inode::InodeRecord;
+use crate::format::xattr;
+use crate::inodes::cache::Inode;
+use crate::inodes::staged::Staged;
+use crate::{Attributes, FileSystem, Ino, Result, Timestamp};
+
+/// A time to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The time of the call.
+    Now,
+    /// This one.
+    At(Timestamp),
+}
+
+/// The attributes to change. None leaves one as it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SetAttributes {
+    /// Permission bits with set-user-id, set-group-id and sticky.
+    pub permissions: Option<u32>,
+    /// Owner. A new owner or group clears set-user-id and set-group-id, except on a directory.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Size of a regular file, in bytes.
+    pub size: Option<u64>,
+    /// Time of last access.
+    pub atime: Option<SetTime>,
+    /// Time of last write. With `size`, None means the time of the call.
+    pub mtime: Option<SetTime>,
+    /// Time of last change. None means the time of the call.
+    pub ctime: Option<Timestamp>,
+    /// Whether setting the size clears set-user-id and set-group-id: the caller lacks the privilege to keep them.
+    pub drop_privileges: bool,
+}
+
+impl FileSystem {
+    /// Changes attributes and returns the new ones. A large file cut short takes several commit groups; a crash between
+    /// them leaves it cut less.
+    ///
+    /// # Errors
+    ///
+    /// - `ReadOnly`: the mount or the volume takes no changes.
+    /// - `Stale`: the inode does not exist.
+    /// - `IsADirectory`, `Invalid`: a size is given and the inode is not a regular file.
+    /// - `FileTooLarge`: the size is above [`FILE_BYTES_MAX`](crate::FILE_BYTES_MAX).
+    /// - `NoSpace`: the host's file system is full.
+    /// - `Engine`: a device failed, or metadata is damaged.
+    pub fn setattr(&self, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
+        self.check_writable()?;
+        let inode = self.inode(ino)?;
+        let now = self.clock.now();
+        if let Some(size) = set.size {
+            self.truncate(&inode, size, |record| {
+                record.mtime = now;
+                if set.drop_privileges {
+                    drop_privileges(record);
+                }
+                apply(record, set, now);
+            })?;
+        }
+        // A chmod must also change the ACL; all else was set along with the size.
+        if set.size.is_none() || set.permissions.is_some() {
+            self.set_fields(&inode, set, now)?;
+        }
+        let attributes = inode.lock().attributes(ino);
+        Ok(attributes)
+    }
+
+    fn set_fields(&self, inode: &std::sync::Arc<Inode>, set: &SetAttributes, now: Timestamp) -> Result<()> {
+        let inodes = [inode.clone()];
+        let mut staged = Staged::lock(&inodes);
+        let mut change = Change::new();
+        if let Some(permissions) = set.permissions
+            && let Some(mut list) = self.read_acl(inode.ino, staged.get(inode.ino), acl::ACCESS)?
+        {
+            list.set_mode(permissions);
+            change.put(xattr::key(inode.ino, acl::ACCESS), xattr::encode(inode.ino, &list.encode()));
+        }
+        apply(staged.edit(inode.ino), set, now);
+        staged.publish(&self.store, change)
+    }
+}
+
+/// Sets everything but the size.
+fn apply(record: &mut InodeRecord, set: &SetAttributes, now: Timestamp) {
+    if (set.uid.is_some() || set.gid.is_some()) && !record.is_directory() {
+        drop_privileges(record);
+    }
+    record.uid = set.uid.unwrap_or(record.uid);
+    record.gid = set.gid.unwrap_or(record.gid);
+    record.permissions = set.permissions.map_or(record.permissions, |bits| bits & 0o7777);
+    record.atime = time(set.atime, record.atime, now);
+    record.mtime = time(set.mtime, record.mtime, now);
+    record.ctime = set.ctime.unwrap_or(now);
+    debug_assert_eq!(record.permissions & !0o7777, 0, "permissions {:o} have type bits", record.permissions);
+}
+
+fn time(set: Option<SetTime>, old: Timestamp, now: Timestamp) -> Timestamp {
+    match set {
+        None => old,
+        Some(SetTime::Now) => now,
+        Some(SetTime::At(time)) => time,
+    }
+}

@@ -1,0 +1,46 @@
+//! The layout of a file in the data area: explaining it, and defragmenting it.
+
+use oncefs_engine::{BLOCK_BYTES, DefragOptions, DefragOutcome, Explained, ExplainedRun, Lbn, What, push_run};
+
+use crate::content::map::with_map;
+use crate::{FileSystem, Ino, Result};
+
+impl FileSystem {
+    /// The layout of a portion of a regular file that starts at block `from`, and the reasons for it; see
+    /// [`oncefs_engine::Store::explain`]. The last portion ends with a hole up to the file's size.
+    ///
+    /// # Errors
+    ///
+    /// - `Stale`: the inode does not exist.
+    /// - `IsADirectory`, `Invalid`: the inode is not a regular file.
+    /// - `Engine`: metadata cannot be read or is damaged.
+    pub fn explain(&self, ino: Ino, from: Lbn) -> Result<Explained> {
+        let inode = self.inode(ino)?;
+        with_map(&inode, |map, size| {
+            let mut explained = self.store.explain(map, from)?;
+            if explained.next.is_none() {
+                let end = explained.runs.last().map_or(from.0, |run| run.lbn + run.blocks);
+                let blocks = size.div_ceil(BLOCK_BYTES as u64).saturating_sub(end);
+                push_run(&mut explained.runs, ExplainedRun { lbn: end, blocks, what: What::Hole });
+            }
+            Ok(explained)
+        })
+    }
+
+    /// Defragments a portion of a regular file that starts at `options.from`; see [`oncefs_engine::Store::defrag`]. The
+    /// file's times do not change.
+    ///
+    /// # Errors
+    ///
+    /// - `ReadOnly`: the mount or the volume takes no changes, and this is not a dry run.
+    /// - `Stale`: the inode does not exist.
+    /// - `IsADirectory`, `Invalid`: the inode is not a regular file.
+    /// - `Engine`: a device failed, or metadata is damaged. A lack of space is not an error: the outcome counts it.
+    pub fn defrag(&self, ino: Ino, options: &DefragOptions) -> Result<DefragOutcome> {
+        if !options.dry_run {
+            self.check_writable()?;
+        }
+        let inode = self.inode(ino)?;
+        with_map(&inode, |map, _| Ok(self.store.defrag(map, options)?))
+    }
+}

@@ -1,0 +1,11 @@
+//! The contents of files: reading, writing, allocating, truncating and copying them, and their layout.
+
+pub mod allocate;
+pub mod copy;
+pub mod damaged_files;
+pub mod edit;
+pub mod layout;
+pub mod map;
+pub mod read;
+pub mod truncate;
+pub mod write;

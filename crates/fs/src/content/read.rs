@@ -1,0 +1,122 @@
+//! Reading and seeking, and the time of last access.
+
+use std::ops::Deref;
+
+use oncefs_engine::{Change, ReadBuf};
+
+use crate::content::map::with_map;
+use crate::format::inode::InodeRecord;
+use crate::inodes::cache::Inode;
+use crate::{AtimePolicy, Error, FileSystem, Ino, Result};
+
+/// With `AtimePolicy::Relative` a read renews a time of last access that is this old.
+const ATIME_SECONDS_MAX: i64 = 24 * 60 * 60;
+
+/// Bytes read from a file. Dropping them returns their buffer to its pool.
+pub struct Bytes(Option<ReadBuf>);
+
+impl Deref for Bytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+/// What `lseek` looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whence {
+    /// Data (SEEK_DATA).
+    Data,
+    /// A hole (SEEK_HOLE). The end of the file counts as one.
+    Hole,
+}
+
+impl FileSystem {
+    /// Reads up to `len` bytes at byte `at`; fewer at the end of the file, none after it. For readers that inspect a file
+    /// rather than use it: the read does not count for ranking. With `update_atime` it sets the time of last access.
+    ///
+    /// # Errors
+    ///
+    /// - `Stale`: the inode does not exist.
+    /// - `IsADirectory`, `Invalid`: the inode is not a regular file.
+    /// - `Engine`: a block cannot be read, or is damaged and no replica is left.
+    pub fn read(&self, ino: Ino, at: u64, len: usize, update_atime: bool) -> Result<Bytes> {
+        let inode = self.inode(ino)?;
+        if update_atime {
+            self.touch_atime(&inode);
+        }
+        self.read_inode(&inode, at, len)
+    }
+
+    pub(crate) fn read_inode(&self, inode: &Inode, at: u64, len: usize) -> Result<Bytes> {
+        with_map(inode, |map, size| {
+            let len = size.saturating_sub(at).min(len as u64);
+            // Fits: it is not larger than the `len` of the caller.
+            let len = len as usize;
+            if len == 0 {
+                return Ok(Bytes(None));
+            }
+            let bytes = self.store.read(map, at, len)?;
+            debug_assert_eq!(bytes.len(), len, "inode {}: a read at {at} is short", inode.ino.0);
+            Ok(Bytes(Some(bytes)))
+        })
+    }
+
+    /// The offset in bytes of the first data or hole at or after byte `from`. The result is below the size of the file for
+    /// data, and at most the size for a hole.
+    ///
+    /// # Errors
+    ///
+    /// - `NoSuchOffset`: `from` is at or after the end of the file, or no data follows it.
+    /// - `Stale`: the inode does not exist.
+    /// - `IsADirectory`, `Invalid`: the inode is not a regular file.
+    /// - `Engine`: the map cannot be read or is damaged.
+    pub fn lseek(&self, ino: Ino, from: u64, whence: Whence) -> Result<u64> {
+        let inode = self.inode(ino)?;
+        with_map(&inode, |map, size| {
+            if from >= size {
+                return Err(Error::NoSuchOffset);
+            }
+            match whence {
+                Whence::Data => {
+                    let data = self.store.seek_data(map, from, size)?.ok_or(Error::NoSuchOffset)?;
+                    debug_assert!((from..size).contains(&data), "data at {data}, outside {from} to {size}");
+                    Ok(data)
+                }
+                Whence::Hole => {
+                    let hole = self.store.seek_hole(map, from, size)?.min(size);
+                    debug_assert!(hole >= from, "a hole at {hole}, before {from}");
+                    Ok(hole)
+                }
+            }
+        })
+    }
+
+    /// Sets the time of last access, as the policy asks. A failure is logged and does not fail the read.
+    pub(crate) fn touch_atime(&self, inode: &Inode) {
+        let policy = self.atime_policy();
+        if policy == AtimePolicy::Never {
+            return;
+        }
+        let now = self.clock.now();
+        let mut record = inode.lock();
+        let due = match policy {
+            AtimePolicy::Relative => {
+                record.atime <= record.mtime.max(record.ctime)
+                    || now.seconds.saturating_sub(record.atime.seconds) >= ATIME_SECONDS_MAX
+            }
+            _ => true,
+        };
+        if !due || record.atime == now {
+            return;
+        }
+        let mut change = Change::new();
+        let mut touched = InodeRecord { atime: now, ..record.clone() };
+        self.publish_along(inode.ino, &mut touched);
+        self.put_used(&mut change, inode.ino, &record, &touched);
+        match self.store.publish(change) {
+            Ok(()) => *record = touched,
+            Err(error) => log::debug!("cannot set the time of last access of inode {}: {error}", inode.ino.0),
+        }
+    }
+}

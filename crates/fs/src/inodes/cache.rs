@@ -1,0 +1,210 @@
+//! The inode cache: at most one `Inode` in memory for each number. Bounded; inodes in use stay.
+//!
+//! Numbered invariants:
+//! 1. While anything holds an `Arc<Inode>` of a number, the cache holds the same one. So its lock excludes all other work
+//!    on that inode.
+//! 2. A cached inode equals the newest published record, except while its lock is held.
+//! 3. The eviction queue of a shard has every cached inode at least once.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use oncefs_engine::CacheReport;
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::format::inode::InodeRecord;
+use crate::{Ino, Result};
+
+/// Shards with a lock each, so that threads seldom contend; a power of two.
+const SHARDS: usize = 64;
+const _: () = assert!(SHARDS.is_power_of_two(), "shards are found by a mask");
+
+/// Memory of a cached inode: the record, its lock and counts, a slot of the table and one of the queue.
+const INODE_BYTES: u64 = 312;
+
+/// Inodes per shard, at least: a small budget must still hold the inodes of the operations under way.
+const SHARD_INODES_MIN: usize = 8;
+
+/// Eviction candidates tried for each inode added to a full shard. Inodes in use are skipped.
+const EVICTION_STEPS: usize = 4;
+
+/// An inode in memory.
+pub(crate) struct Inode {
+    pub(crate) ino: Ino,
+    record: Mutex<InodeRecord>,
+}
+
+impl Inode {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, InodeRecord> {
+        self.record.lock()
+    }
+}
+
+#[derive(Default)]
+struct Shard {
+    inodes: HashMap<Ino, Slot>,
+    /// Candidates for eviction, oldest first: every cached inode, and some that were removed.
+    queue: VecDeque<Ino>,
+}
+
+struct Slot {
+    inode: Arc<Inode>,
+    /// Whether it was asked for since it was last a candidate.
+    recent: bool,
+}
+
+pub(crate) struct InodeCache {
+    shards: Vec<Mutex<Shard>>,
+    shard_inodes_max: usize,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+impl InodeCache {
+    pub(crate) fn new(memory_bytes_max: u64) -> Self {
+        let inodes_max = usize::try_from(memory_bytes_max / INODE_BYTES).unwrap_or(usize::MAX);
+        let shard_inodes_max = (inodes_max / SHARDS).max(SHARD_INODES_MIN);
+        assert!(shard_inodes_max > EVICTION_STEPS, "{shard_inodes_max} inodes per shard leave no room to evict");
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shard_inodes_max,
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        }
+    }
+
+    fn shard(&self, ino: Ino) -> MutexGuard<'_, Shard> {
+        self.shards[ino.0 as usize % SHARDS].lock()
+    }
+
+    /// The inode `ino`. `load` runs under the shard's lock, so that no two threads load the same inode.
+    pub(crate) fn get(&self, ino: Ino, load: impl FnOnce() -> Result<InodeRecord>) -> Result<Arc<Inode>> {
+        let mut shard = self.shard(ino);
+        if let Some(slot) = shard.inodes.get_mut(&ino) {
+            slot.recent = true;
+            self.hits.fetch_add(1, Relaxed);
+            return Ok(slot.inode.clone());
+        }
+        self.misses.fetch_add(1, Relaxed);
+        let record = load()?;
+        Ok(shard.add(ino, record, self.shard_inodes_max))
+    }
+
+    /// Adds an inode that is about to be published. Nothing else knows its number until then.
+    pub(crate) fn add(&self, ino: Ino, record: InodeRecord) {
+        self.shard(ino).add(ino, record, self.shard_inodes_max);
+    }
+
+    /// Removes a deleted inode, or one whose publication failed.
+    pub(crate) fn remove(&self, ino: Ino) {
+        self.shard(ino).remove(ino);
+    }
+
+    pub(crate) fn report(&self) -> CacheReport {
+        let inodes: usize = self.shards.iter().map(|shard| shard.lock().inodes.len()).sum();
+        CacheReport {
+            bytes: inodes as u64 * INODE_BYTES,
+            bytes_max: (self.shard_inodes_max * SHARDS) as u64 * INODE_BYTES,
+            hits: self.hits.load(Relaxed),
+            misses: self.misses.load(Relaxed),
+        }
+    }
+}
+
+impl Shard {
+    fn add(&mut self, ino: Ino, record: InodeRecord, inodes_max: usize) -> Arc<Inode> {
+        if self.inodes.len() >= inodes_max {
+            self.evict();
+        }
+        let inode = Arc::new(Inode { ino, record: Mutex::new(record) });
+        self.inodes.insert(ino, Slot { inode: inode.clone(), recent: false });
+        self.queue.push_back(ino);
+        debug_assert!(
+            self.queue.len() >= self.inodes.len(),
+            "{} inodes, {} queued",
+            self.inodes.len(),
+            self.queue.len()
+        );
+        inode
+    }
+
+    fn remove(&mut self, ino: Ino) {
+        self.inodes.remove(&ino);
+        if self.queue.len() > 2 * self.inodes.len() + SHARD_INODES_MIN {
+            self.queue.retain(|queued| self.inodes.contains_key(queued));
+        }
+    }
+
+    /// Removes an inode that is neither in use nor recently asked for. None, if all candidates tried are.
+    fn evict(&mut self) {
+        debug_assert!(
+            self.queue.len() >= self.inodes.len(),
+            "{} inodes, {} queued",
+            self.inodes.len(),
+            self.queue.len()
+        );
+        for _ in 0..EVICTION_STEPS {
+            let Some(ino) = self.queue.pop_front() else { return };
+            let Some(slot) = self.inodes.get_mut(&ino) else { continue };
+            // An Arc with one owner gets others only through this shard, whose lock is held.
+            if Arc::strong_count(&slot.inode) == 1 && !slot.recent {
+                self.inodes.remove(&ino);
+                return;
+            }
+            slot.recent = false;
+            self.queue.push_back(ino);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Caller, Error, FileKind, Timestamp};
+
+    fn record(size: u64) -> InodeRecord {
+        let caller = Caller { uid: 0, gid: 0, umask: 0 };
+        InodeRecord { size, ..InodeRecord::new(FileKind::Regular, 0o644, &caller, Timestamp::default(), 0) }
+    }
+
+    #[test]
+    fn an_inode_is_loaded_once_while_it_is_cached() {
+        let cache = InodeCache::new(1 << 20);
+        let first = cache.get(Ino(5), || Ok(record(1))).unwrap();
+        let second = cache.get(Ino(5), || panic!("loaded again")).unwrap();
+        assert!(Arc::ptr_eq(&first, &second));
+        let report = cache.report();
+        assert_eq!((report.hits, report.misses, report.bytes), (1, 1, INODE_BYTES));
+    }
+
+    #[test]
+    fn a_failed_load_leaves_nothing_behind() {
+        let cache = InodeCache::new(1 << 20);
+        assert!(cache.get(Ino(5), || Err(Error::Stale)).is_err());
+        assert_eq!(cache.get(Ino(5), || Ok(record(2))).unwrap().lock().size, 2);
+    }
+
+    #[test]
+    fn the_cache_is_bounded_and_keeps_what_is_in_use() {
+        let cache = InodeCache::new(0);
+        let held = cache.get(Ino(1), || Ok(record(1))).unwrap();
+        for number in 2..10_000 {
+            cache.get(Ino(number), || Ok(record(0))).unwrap();
+        }
+        assert!(cache.report().bytes <= cache.report().bytes_max);
+        let again = cache.get(Ino(1), || panic!("evicted while in use")).unwrap();
+        assert!(Arc::ptr_eq(&held, &again));
+    }
+
+    #[test]
+    fn creating_and_removing_forever_takes_no_memory() {
+        let cache = InodeCache::new(0);
+        for number in 1..100_000 {
+            cache.add(Ino(number), record(0));
+            cache.remove(Ino(number));
+        }
+        let queued: usize = cache.shards.iter().map(|shard| shard.lock().queue.len()).sum();
+        assert!(queued <= SHARDS * (SHARD_INODES_MIN + 1), "{queued} queued");
+    }
+}

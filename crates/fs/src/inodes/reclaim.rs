@@ -1,0 +1,133 @@
+//! Deletes inodes without a name once nothing uses them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+
+use oncefs_engine::{Change, FilePolicy};
+
+use crate::format::codec::after;
+use crate::format::{inode, orphan, symlink, xattr};
+use crate::inodes::cache::Inode;
+use crate::inodes::staged::Staged;
+use crate::{Error, FileKind, FileSystem, Ino, Result};
+
+/// Orphan records fetched at a time.
+const PAGE_RECORDS: usize = 256;
+
+impl FileSystem {
+    /// Deletes the inode if it has no name. Called when nothing uses the inode any more. Its blocks are freed in the
+    /// background. After an error the inode stays an orphan, and the next mount tries again.
+    ///
+    /// # Errors
+    ///
+    /// - `NoSpace`: the host's file system is full.
+    /// - `ReadOnly`: an earlier failure made the volume read-only.
+    /// - `Engine`: the store failed.
+    pub fn forget(&self, ino: Ino) -> Result<()> {
+        // Removed first: of two calls for one inode only one may reclaim it.
+        if !self.orphans.take(ino) {
+            return Ok(());
+        }
+        self.reclaim(ino).inspect_err(|_| self.orphans.add(Some(ino)))
+    }
+
+    /// Adds an orphan record to the change that takes the last name of an inode.
+    pub(crate) fn put_orphan(&self, change: &mut Change, ino: Ino) {
+        change.put(orphan::key(ino), orphan::encode(ino, self.numbers.epoch()));
+    }
+
+    /// Publishes a change that may take the last name of an inode.
+    pub(crate) fn publish_orphaning(&self, staged: Staged, change: Change, orphaned: Option<Ino>) -> Result<()> {
+        if let Some(ino) = orphaned {
+            assert_eq!(staged.get(ino).nlink, 0, "inode {} became an orphan, but has names", ino.0);
+        }
+        staged.publish(&self.store, change)?;
+        self.orphans.add(orphaned);
+        Ok(())
+    }
+
+    /// Deletes an inode without a name.
+    fn reclaim(&self, ino: Ino) -> Result<()> {
+        let inode = self.inode(ino)?;
+        let xattrs = self.xattr_keys(&inode)?;
+        let record = inode.lock().clone();
+        let delete = |change: &mut Change| {
+            xattrs.into_iter().for_each(|key| change.delete(key));
+            change.delete(inode::key(ino));
+            change.delete(orphan::key(ino));
+            if record.kind == FileKind::Symlink {
+                change.delete(symlink::key(ino));
+            }
+        };
+        if record.kind == FileKind::Regular && (record.size, record.blocks) != (0, 0) {
+            self.store.detach(record.map, delete)?;
+        } else {
+            let mut change = Change::new();
+            delete(&mut change);
+            if record.kind == FileKind::Regular {
+                self.store.first_policy(&mut change, record.map, FilePolicy::default());
+            }
+            self.store.publish(change)?;
+        }
+        self.inodes.remove(ino);
+        self.ranker.queues().count_gone(ino, &record);
+        Ok(())
+    }
+
+    fn xattr_keys(&self, inode: &Inode) -> Result<Vec<Vec<u8>>> {
+        let count = inode.lock().xattrs as usize;
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let (from, to) = xattr::range(inode.ino);
+        Ok(self.store.scan(&from, &to, usize::MAX)?.into_iter().map(|(key, _)| key).collect())
+    }
+
+    /// Starts the thread that reclaims orphans of earlier mounts. None: there are none.
+    pub(crate) fn start_reclaiming(file_system: &Arc<Self>) -> Result<Option<JoinHandle<()>>> {
+        let (from, to) = orphan::range(Ino(0));
+        if file_system.store.scan(&from, &to, 1)?.is_empty() {
+            return Ok(None);
+        }
+        let file_system = file_system.clone();
+        let work = move || {
+            if let Err(error) = file_system.reclaim_left_behind() {
+                log::warn!("cannot free all deleted files of earlier mounts, the next mount tries again: {error}");
+            }
+        };
+        let thread = thread::Builder::new().name("reclaim".to_owned()).spawn(work);
+        thread
+            .map(Some)
+            .map_err(|error| Error::Engine(oncefs_engine::Error::io("cannot start the thread 'reclaim'", error)))
+    }
+
+    /// Deletes the inodes that earlier mounts left without a name. Returns early when the file system is closed.
+    ///
+    /// # Errors
+    ///
+    /// - `NoSpace`: the host's file system is full.
+    /// - `ReadOnly`: an earlier failure made the volume read-only.
+    /// - `Stale`: an orphan record has no inode; `oncefs fsck` fixes that.
+    /// - `Engine`: the store failed, or an orphan record is damaged.
+    pub fn reclaim_left_behind(&self) -> Result<()> {
+        let (mut from, to) = orphan::range(Ino(0));
+        loop {
+            let page = self.store.scan(&from, &to, PAGE_RECORDS)?;
+            for (key, value) in &page {
+                if self.closing.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                let damaged = || Error::corrupt("an orphan", "its key has the wrong form");
+                let ino = orphan::ino_of_key(key).ok_or_else(damaged)?;
+                if orphan::decode(ino, value)? != self.numbers.epoch() {
+                    self.reclaim(ino)?;
+                }
+            }
+            match page.last() {
+                Some((key, _)) if page.len() == PAGE_RECORDS => from = after(key),
+                _ => return Ok(()),
+            }
+        }
+    }
+}

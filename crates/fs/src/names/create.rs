@@ -1,0 +1,252 @@
+//! Creation of files, directories, special files, symbolic links and hard links.
+
+use oncefs_engine::{Change, FilePolicy, MapId, PolicyOverride};
+
+use crate::attributes::policy::POLICY_ATTRIBUTE;
+use crate::format::acl::{self, Acl};
+use crate::format::inode::{InodeRecord, put_inode};
+use crate::format::{symlink, xattr};
+use crate::inodes::staged::Staged;
+use crate::names::directory::check_new_name;
+use crate::names::name_change::NameChange;
+use crate::{Attributes, Caller, Error, FileKind, FileSystem, Ino, LINKS_MAX, Result, SYMLINK_BYTES_MAX};
+
+/// The inode to create.
+struct Node<'a> {
+    kind: FileKind,
+    permissions: u32,
+    rdev: u32,
+    target: &'a [u8],
+}
+
+/// What a new inode inherits from its directory: access control lists, and its deduplication policy.
+#[derive(Default)]
+struct Inherited {
+    access: Option<Vec<u8>>,
+    default: Option<Vec<u8>>,
+    policy_override: Option<PolicyOverride>,
+}
+
+impl Inherited {
+    fn attributes(&self) -> u32 {
+        [self.access.is_some(), self.default.is_some(), self.policy_override.is_some()].map(u32::from).iter().sum()
+    }
+}
+
+impl FileSystem {
+    /// Creates a file that is neither a directory nor a symbolic link. The type bits of `mode` give its kind (none: a
+    /// regular file), `rdev` the number of a device file.
+    ///
+    /// # Errors
+    ///
+    /// - `Invalid`: `mode` has another kind, or `name` is empty, or contains a slash or a NUL byte.
+    /// - `Exists`: the directory has the name already.
+    /// - `NotADirectory`, `Stale`: `parent` is not a directory, or does not exist.
+    /// - `NotFound`: `parent` was deleted.
+    /// - `NameTooLong`: `name` is longer than [`NAME_BYTES_MAX`](crate::NAME_BYTES_MAX).
+    /// - `ReadOnly`: the mount or the volume takes no changes.
+    /// - `NoSpace`: the host's file system is full, or 256 names of the directory have the same hash as `name`.
+    /// - `Engine`: the store failed, or metadata is damaged.
+    pub fn mknod(&self, parent: Ino, name: &[u8], mode: u32, rdev: u32, caller: &Caller) -> Result<Attributes> {
+        let kind = match FileKind::from_mode(mode) {
+            None if mode & libc::S_IFMT == 0 => FileKind::Regular,
+            None | Some(FileKind::Directory | FileKind::Symlink) => {
+                return Err(Error::Invalid(
+                    "mknod cannot create this kind of file: use mkdir for directories, symlink for symbolic links",
+                ));
+            }
+            Some(kind) => kind,
+        };
+        let rdev = if matches!(kind, FileKind::CharDevice | FileKind::BlockDevice) { rdev } else { 0 };
+        self.create(parent, name, &Node { kind, permissions: mode & 0o7777, rdev, target: b"" }, caller)
+    }
+
+    /// Creates a directory with the permission bits in `mode`.
+    ///
+    /// # Errors
+    ///
+    /// As [`FileSystem::mknod`].
+    pub fn mkdir(&self, parent: Ino, name: &[u8], mode: u32, caller: &Caller) -> Result<Attributes> {
+        let node = Node { kind: FileKind::Directory, permissions: mode & 0o7777, rdev: 0, target: b"" };
+        self.create(parent, name, &node, caller)
+    }
+
+    /// Creates a symbolic link to `target`, at most [`SYMLINK_BYTES_MAX`] bytes.
+    ///
+    /// # Errors
+    ///
+    /// - `NameTooLong`: `name` or `target` is too long.
+    /// - `Invalid`: `target` is empty or contains a NUL byte, or `name` is invalid.
+    /// - Otherwise as [`FileSystem::mknod`].
+    pub fn symlink(&self, parent: Ino, name: &[u8], target: &[u8], caller: &Caller) -> Result<Attributes> {
+        if target.len() > SYMLINK_BYTES_MAX {
+            return Err(Error::NameTooLong);
+        }
+        if target.is_empty() || target.contains(&0) {
+            return Err(Error::Invalid("invalid target of a symbolic link: it is empty, or contains a NUL byte"));
+        }
+        self.create(parent, name, &Node { kind: FileKind::Symlink, permissions: 0o777, rdev: 0, target }, caller)
+    }
+
+    /// The target of a symbolic link. Sets the time of last access.
+    ///
+    /// # Errors
+    ///
+    /// - `Invalid`: the inode is not a symbolic link.
+    /// - `Stale`: the inode does not exist.
+    /// - `Engine`: metadata cannot be read or is damaged.
+    pub fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
+        let inode = self.inode(ino)?;
+        if inode.lock().kind != FileKind::Symlink {
+            return Err(Error::Invalid("not a symbolic link"));
+        }
+        self.touch_atime(&inode);
+        let bytes = self.store.get(&symlink::key(ino))?;
+        symlink::decode(
+            ino,
+            &bytes.ok_or_else(|| {
+                Error::corrupt(format!("symbolic link {}", ino.0), "its target is missing; run oncefs fsck")
+            })?,
+        )
+    }
+
+    fn create(&self, parent: Ino, name: &[u8], node: &Node, caller: &Caller) -> Result<Attributes> {
+        self.check_writable()?;
+        check_new_name(name)?;
+        let directory = [self.directory(parent)?];
+        let mut staged = Staged::lock(&directory);
+        if staged.get(parent).nlink == 0 {
+            return Err(Error::NotFound);
+        }
+        if self.find(parent, name)?.is_some() {
+            return Err(Error::Exists);
+        }
+        let (ino, _being_made) = self.numbers.take(&self.store)?;
+        let (record, inherited) = self.plan(parent, staged.get(parent), node, caller)?;
+        let mut change = Change::new();
+        if inherited.policy_override.is_some() && node.kind == FileKind::Regular {
+            let policy = FilePolicy { policy_override: inherited.policy_override, ..FilePolicy::default() };
+            self.store.first_policy(&mut change, record.map, policy);
+        }
+        put_node(&mut change, ino, &record, node, inherited);
+        let mut names = NameChange::new(self);
+        names.set(parent, name, ino, node.kind)?;
+        names.finish(&mut change);
+        let changed = staged.entries_changed(parent, record.ctime);
+        changed.entries += 1;
+        changed.nlink += u32::from(record.is_directory());
+        let attributes = record.attributes(ino);
+        self.inodes.add(ino, record);
+        staged.publish(&self.store, change).inspect_err(|_| self.inodes.remove(ino))?;
+        Ok(attributes)
+    }
+
+    /// The record of a new inode in the directory `parent`.
+    fn plan(&self, parent: Ino, above: &InodeRecord, node: &Node, caller: &Caller) -> Result<(InodeRecord, Inherited)> {
+        let mut permissions = node.permissions;
+        let mut inherited = self.inherit_acl(parent, above, node.kind, caller.umask, &mut permissions)?;
+        inherited.policy_override = self.inherit_override(parent, above, node.kind)?;
+        let mut record = InodeRecord::new(node.kind, permissions, caller, self.clock.now(), self.generation);
+        if above.permissions & libc::S_ISGID != 0 {
+            record.gid = above.gid;
+            record.permissions |= if record.is_directory() { libc::S_ISGID } else { 0 };
+        }
+        record.rdev = node.rdev;
+        record.size = node.target.len() as u64;
+        match node.kind {
+            FileKind::Regular => (record.map, record.usage) = (self.store.new_map(), self.usage_of_new()),
+            FileKind::Directory => record.parent = parent,
+            _ => record.map = MapId(0),
+        }
+        record.xattrs = inherited.attributes();
+        Ok((record, inherited))
+    }
+
+    /// Applies the directory's default ACL, which replaces the umask (acl(5)).
+    fn inherit_acl(
+        &self,
+        parent: Ino,
+        above: &InodeRecord,
+        kind: FileKind,
+        umask: u32,
+        permissions: &mut u32,
+    ) -> Result<Inherited> {
+        if kind == FileKind::Symlink {
+            return Ok(Inherited::default());
+        }
+        let Some(default) = self.read_acl(parent, above, acl::DEFAULT)? else {
+            *permissions &= !umask;
+            return Ok(Inherited::default());
+        };
+        let handed_down = (kind == FileKind::Directory).then(|| default.encode());
+        let access = Some(default.inherit(permissions)).filter(|access| !access.is_only_mode());
+        Ok(Inherited { access: access.as_ref().map(Acl::encode), default: handed_down, policy_override: None })
+    }
+
+    /// Adds the name `name` in the directory `parent` to an existing file.
+    ///
+    /// # Errors
+    ///
+    /// - `OperationNotPermitted`: the inode is a directory.
+    /// - `TooManyLinks`: the file has [`LINKS_MAX`] names.
+    /// - `NotFound`: the file has no name any more, or `parent` was deleted.
+    /// - Otherwise as [`FileSystem::mknod`].
+    pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attributes> {
+        self.check_writable()?;
+        check_new_name(name)?;
+        let inodes = [self.directory(parent)?, self.inode(ino)?];
+        let mut staged = Staged::lock(&inodes);
+        let target = staged.get(ino);
+        if target.is_directory() {
+            return Err(Error::OperationNotPermitted);
+        }
+        if target.nlink == 0 || staged.get(parent).nlink == 0 {
+            return Err(Error::NotFound);
+        }
+        if target.nlink >= LINKS_MAX {
+            return Err(Error::TooManyLinks);
+        }
+        if self.find(parent, name)?.is_some() {
+            return Err(Error::Exists);
+        }
+        let kind = target.kind;
+        let now = self.clock.now();
+        staged.entries_changed(parent, now).entries += 1;
+        let target = staged.edit(ino);
+        target.nlink += 1;
+        debug_assert!((2..=LINKS_MAX).contains(&target.nlink), "inode {} has {} names", ino.0, target.nlink);
+        target.ctime = now;
+        let attributes = target.attributes(ino);
+        let mut change = Change::new();
+        let mut names = NameChange::new(self);
+        names.set(parent, name, ino, kind)?;
+        names.finish(&mut change);
+        staged.publish(&self.store, change)?;
+        Ok(attributes)
+    }
+}
+
+/// Adds a new inode to a change, with its target and its inherited attributes.
+fn put_node(change: &mut Change, ino: Ino, record: &InodeRecord, node: &Node, inherited: Inherited) {
+    assert_eq!(record.xattrs, inherited.attributes(), "inode {} miscounts the attributes it inherits", ino.0);
+    debug_assert_eq!(
+        record.kind == FileKind::Symlink,
+        !node.target.is_empty(),
+        "inode {}, a {:?}, has a target of {} bytes",
+        ino.0,
+        record.kind,
+        node.target.len()
+    );
+    put_inode(change, ino, record);
+    if node.kind == FileKind::Symlink {
+        change.put(symlink::key(ino), symlink::encode(ino, node.target));
+    }
+    let policy_override = inherited.policy_override.map(|policy_override| policy_override.to_string().into_bytes());
+    for (name, value) in
+        [(acl::ACCESS, inherited.access), (acl::DEFAULT, inherited.default), (POLICY_ATTRIBUTE, policy_override)]
+    {
+        if let Some(value) = value {
+            change.put(xattr::key(ino, name), xattr::encode(ino, &value));
+        }
+    }
+}

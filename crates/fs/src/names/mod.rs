@@ -1,0 +1,8 @@
+//! Names: lookup, listing, creation, removal and renaming.
+
+pub mod create;
+pub mod directory;
+pub mod name_change;
+pub mod remove;
+pub mod rename;
+pub mod seed;

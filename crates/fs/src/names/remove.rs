@@ -1,0 +1,137 @@
+//! Removal of names. An inode without a name is an orphan until nothing uses it (`inodes/orphans`).
+
+use std::sync::Arc;
+
+use oncefs_engine::Change;
+
+use crate::format::dirent::{self, Dirent, Place};
+use crate::inodes::cache::Inode;
+use crate::inodes::staged::Staged;
+use crate::names::directory::check_name;
+use crate::names::name_change::NameChange;
+use crate::{Error, FileKind, FileSystem, Ino, Result, Timestamp};
+
+/// What the caller wants to remove: `unlink` refuses directories, `rmdir` everything else.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    File,
+    Directory,
+}
+
+impl FileSystem {
+    /// Removes a name of a file. Returns the inode if this was its last name. The caller counts uses of inodes, and calls
+    /// [`FileSystem::forget`] once this one has none.
+    ///
+    /// # Errors
+    ///
+    /// - `NotFound`: the directory has no such name.
+    /// - `IsADirectory`: the name is that of a directory.
+    /// - `NotADirectory`, `Stale`: `parent` is not a directory, or does not exist.
+    /// - `NameTooLong`, `Invalid`: `name` cannot be a name.
+    /// - `ReadOnly`: the mount or the volume takes no changes.
+    /// - `NoSpace`: the host's file system is full.
+    /// - `Engine`: the store failed, or metadata is damaged.
+    pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<Option<Ino>> {
+        self.remove(parent, name, Wanted::File)
+    }
+
+    /// Removes an empty directory. Returns its inode, as [`FileSystem::unlink`] does.
+    ///
+    /// # Errors
+    ///
+    /// - `NotFound`: the directory `parent` has no such name.
+    /// - `NotEmpty`: the directory has entries.
+    /// - `NotADirectory`: `parent` or the inode with this name is not a directory.
+    /// - Otherwise as [`FileSystem::unlink`].
+    pub fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<Option<Ino>> {
+        self.remove(parent, name, Wanted::Directory)
+    }
+
+    fn remove(&self, parent: Ino, name: &[u8], wanted: Wanted) -> Result<Option<Ino>> {
+        self.check_writable()?;
+        check_name(name)?;
+        let directory = self.directory(parent)?;
+        loop {
+            let found = self.find(parent, name)?.ok_or(Error::NotFound)?;
+            check_wanted(&found, wanted)?;
+            let Some(target) = self.inode_of(parent, &found)? else { continue };
+            let inodes = [directory.clone(), target];
+            let mut staged = Staged::lock(&inodes);
+            // The name may have changed before the directory was locked.
+            if self.find(parent, name)?.as_ref() != Some(&found) {
+                continue;
+            }
+            let mut change = Change::new();
+            let mut names = NameChange::new(self);
+            names.remove(parent, name)?;
+            names.finish(&mut change);
+            let now = self.clock.now();
+            staged.entries_changed(parent, now);
+            staged.remove_entry(parent)?;
+            let orphaned = self.drop_name(&mut staged, &mut change, parent, found.ino, now)?;
+            self.publish_orphaning(staged, change, orphaned)?;
+            return Ok(orphaned);
+        }
+    }
+
+    /// The inode of an entry that was read without a lock. None: it was deleted meanwhile. A name is removed before its
+    /// inode, so a name without an inode means damage, and trying again would never end.
+    pub(crate) fn inode_of(&self, parent: Ino, dirent: &Dirent) -> Result<Option<Arc<Inode>>> {
+        match self.inode(dirent.ino) {
+            Ok(inode) => Ok(Some(inode)),
+            Err(Error::Stale) if self.find(parent, &dirent.name)?.as_ref() == Some(dirent) => Err(Error::corrupt(
+                format!("directory {}", parent.0),
+                format!("it has a name for inode {}, which does not exist; run oncefs fsck", dirent.ino.0),
+            )),
+            Err(Error::Stale) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Counts one name fewer for the inode `ino`, whose name was in `parent`. Returns the inode if it was the last.
+    pub(crate) fn drop_name(
+        &self,
+        staged: &mut Staged,
+        change: &mut Change,
+        parent: Ino,
+        ino: Ino,
+        now: Timestamp,
+    ) -> Result<Option<Ino>> {
+        if staged.get(ino).is_directory() {
+            self.check_empty(staged, ino)?;
+            staged.remove_link(parent)?;
+            staged.edit(ino).nlink = 0;
+        } else {
+            staged.remove_link(ino)?;
+        }
+        let target = staged.edit(ino);
+        target.ctime = now;
+        if target.nlink > 0 {
+            return Ok(None);
+        }
+        self.put_orphan(change, ino);
+        Ok(Some(ino))
+    }
+
+    /// Refuses a directory with entries. The count decides; a scan verifies it before anything is lost.
+    fn check_empty(&self, staged: &Staged, ino: Ino) -> Result<()> {
+        if staged.get(ino).entries != 0 {
+            return Err(Error::NotEmpty);
+        }
+        if self.store.scan(&dirent::key(ino, Place::of_cookie(0)), &dirent::end(ino), 1)?.is_empty() {
+            return Ok(());
+        }
+        Err(Error::corrupt(
+            format!("directory {}", ino.0),
+            "it has entries, but its record counts none; run oncefs fsck",
+        ))
+    }
+}
+
+fn check_wanted(found: &Dirent, wanted: Wanted) -> Result<()> {
+    match (found.kind, wanted) {
+        (FileKind::Directory, Wanted::File) => Err(Error::IsADirectory),
+        (FileKind::Directory, Wanted::Directory) | (_, Wanted::File) => Ok(()),
+        (_, Wanted::Directory) => Err(Error::NotADirectory),
+    }
+}

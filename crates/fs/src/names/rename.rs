@@ -1,0 +1,217 @@
+//! Renaming: one change moves a name, replaces or exchanges the target, and adjusts every count.
+
+use std::sync::Arc;
+
+use oncefs_engine::Change;
+
+use crate::format::dirent::Dirent;
+use crate::format::inode::InodeRecord;
+use crate::inodes::cache::Inode;
+use crate::inodes::staged::Staged;
+use crate::names::directory::{check_name, check_new_name};
+use crate::names::name_change::NameChange;
+use crate::{Error, FileKind, FileSystem, Ino, Result, Timestamp};
+
+/// What happens to an existing target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RenameMode {
+    /// It is replaced.
+    Replace,
+    /// The rename is refused.
+    NoReplace,
+    /// It gets the old name. It must exist.
+    Exchange,
+}
+
+/// A place for a name.
+#[derive(Clone, Copy)]
+struct Slot<'a> {
+    parent: Ino,
+    name: &'a [u8],
+}
+
+impl FileSystem {
+    /// Moves a name. Returns the inode that lost its last name, as [`FileSystem::unlink`] does. Does nothing if both names
+    /// stand for the same inode.
+    ///
+    /// # Errors
+    ///
+    /// - `NotFound`: the old name does not exist; for `Exchange`, the new one does not; or `new_parent` was deleted.
+    /// - `Exists`: the new name exists (`NoReplace`), or is `.` or `..`.
+    /// - `NotADirectory`: a parent is not a directory, or a directory would replace a file.
+    /// - `IsADirectory`: a file would replace a directory.
+    /// - `NotEmpty`: the directory to be replaced has entries.
+    /// - `Invalid`: a directory would move below itself, or a name is invalid.
+    /// - `NameTooLong`: a name is longer than [`NAME_BYTES_MAX`](crate::NAME_BYTES_MAX).
+    /// - `Stale`: a parent does not exist.
+    /// - `ReadOnly`: the mount or the volume takes no changes.
+    /// - `NoSpace`: the host's file system is full.
+    /// - `Engine`: the store failed, or metadata is damaged.
+    pub fn rename(
+        &self,
+        old_parent: Ino,
+        old_name: &[u8],
+        new_parent: Ino,
+        new_name: &[u8],
+        mode: RenameMode,
+    ) -> Result<Option<Ino>> {
+        self.check_writable()?;
+        check_name(old_name)?;
+        check_new_name(new_name)?;
+        let (old, new) = (Slot { parent: old_parent, name: old_name }, Slot { parent: new_parent, name: new_name });
+        let directories = [self.directory(old.parent)?, self.directory(new.parent)?];
+        loop {
+            check_alive(&directories[1].lock())?;
+            if let Some(orphaned) = self.try_rename(&directories, old, new, mode)? {
+                return Ok(orphaned);
+            }
+        }
+    }
+
+    /// Renames once. None: the names changed between being read and being locked.
+    fn try_rename(
+        &self,
+        directories: &[Arc<Inode>],
+        old: Slot,
+        new: Slot,
+        mode: RenameMode,
+    ) -> Result<Option<Option<Ino>>> {
+        let source = self.find(old.parent, old.name)?.ok_or(Error::NotFound)?;
+        let target = self.find(new.parent, new.name)?;
+        if check_kinds(&source, target.as_ref(), mode)? == Outcome::Nothing {
+            return Ok(Some(None));
+        }
+        let moves_directory = [Some(&source), target.as_ref()].into_iter().flatten().any(is_directory);
+        let guard = (old.parent != new.parent && moves_directory).then(|| self.rename_lock.lock());
+        if guard.is_some() {
+            self.check_no_cycle(&source, new.parent)?;
+            if let (RenameMode::Exchange, Some(target)) = (mode, &target) {
+                self.check_no_cycle(target, old.parent)?;
+            }
+        }
+        let mut inodes = directories.to_vec();
+        for (parent, dirent) in [(old.parent, Some(&source)), (new.parent, target.as_ref())] {
+            let Some(dirent) = dirent else { continue };
+            let Some(inode) = self.inode_of(parent, dirent)? else { return Ok(None) };
+            inodes.push(inode);
+        }
+        let mut staged = Staged::lock(&inodes);
+        let unchanged =
+            self.find(old.parent, old.name)?.as_ref() == Some(&source) && self.find(new.parent, new.name)? == target;
+        if !unchanged {
+            return Ok(None);
+        }
+        check_alive(staged.get(new.parent))?;
+        let (change, orphaned) = self.carry_out(&mut staged, old, new, &source, target.as_ref(), mode)?;
+        self.publish_orphaning(staged, change, orphaned)?;
+        Ok(Some(orphaned))
+    }
+
+    fn carry_out(
+        &self,
+        staged: &mut Staged,
+        old: Slot,
+        new: Slot,
+        source: &Dirent,
+        target: Option<&Dirent>,
+        mode: RenameMode,
+    ) -> Result<(Change, Option<Ino>)> {
+        debug_assert!(
+            old.parent == new.parent || !is_directory(source) || self.rename_lock.is_locked(),
+            "directory {} moves from {} to {} without the rename lock",
+            source.ino.0,
+            old.parent.0,
+            new.parent.0
+        );
+        let now = self.clock.now();
+        let mut change = Change::new();
+        let mut names = NameChange::new(self);
+        let mut orphaned = None;
+        staged.entries_changed(old.parent, now);
+        staged.entries_changed(new.parent, now);
+        match (mode, target) {
+            (RenameMode::Exchange, Some(target)) => {
+                names.set(old.parent, old.name, target.ino, target.kind)?;
+                move_inode(staged, target, new.parent, old.parent, now)?;
+            }
+            (_, target) => {
+                names.remove(old.parent, old.name)?;
+                staged.remove_entry(old.parent)?;
+                if let Some(target) = target {
+                    orphaned = self.drop_name(staged, &mut change, new.parent, target.ino, now)?;
+                } else {
+                    staged.edit(new.parent).entries += 1;
+                }
+            }
+        }
+        names.set(new.parent, new.name, source.ino, source.kind)?;
+        move_inode(staged, source, old.parent, new.parent, now)?;
+        names.finish(&mut change);
+        Ok((change, orphaned))
+    }
+
+    /// Refuses to move a directory below itself. The caller holds the rename lock, so no directory changes its parent, and
+    /// `into` has a name, so every directory above it exists. If damage made a cycle of parents, the way up returns to a
+    /// directory marked on it; the mark moves on at growing distances (Brent's algorithm).
+    fn check_no_cycle(&self, moved: &Dirent, into: Ino) -> Result<()> {
+        let (mut above, mut mark, mut steps, mut steps_max) = (into, Ino(0), 0_u64, 1_u64);
+        while is_directory(moved) && above != Ino::ROOT {
+            if above == moved.ino {
+                return Err(Error::Invalid("cannot move a directory below itself"));
+            }
+            if above == mark {
+                return Err(Error::corrupt(
+                    format!("directory {}", into.0),
+                    "it is not below the root; run oncefs fsck",
+                ));
+            }
+            if steps == steps_max {
+                (mark, steps, steps_max) = (above, 0, steps_max * 2);
+            }
+            steps += 1;
+            above = self.directory(above)?.lock().parent;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a deleted directory, which takes no names.
+fn check_alive(directory: &InodeRecord) -> Result<()> {
+    if directory.nlink == 0 { Err(Error::NotFound) } else { Ok(()) }
+}
+
+/// Adjusts the counts and the parent of an inode that moves from one directory to another.
+fn move_inode(staged: &mut Staged, dirent: &Dirent, from: Ino, to: Ino, now: Timestamp) -> Result<()> {
+    staged.edit(dirent.ino).ctime = now;
+    if is_directory(dirent) && from != to {
+        staged.edit(dirent.ino).parent = to;
+        staged.remove_link(from)?;
+        staged.edit(to).nlink += 1;
+    }
+    Ok(())
+}
+
+#[derive(PartialEq, Eq)]
+enum Outcome {
+    Move,
+    /// Both names stand for one inode: rename(2) succeeds and does nothing.
+    Nothing,
+}
+
+fn check_kinds(source: &Dirent, target: Option<&Dirent>, mode: RenameMode) -> Result<Outcome> {
+    match (mode, target) {
+        (RenameMode::NoReplace, Some(_)) => Err(Error::Exists),
+        (RenameMode::Exchange, None) => Err(Error::NotFound),
+        (_, Some(target)) if target.ino == source.ino => Ok(Outcome::Nothing),
+        (RenameMode::Replace, Some(target)) => match (is_directory(source), is_directory(target)) {
+            (true, false) => Err(Error::NotADirectory),
+            (false, true) => Err(Error::IsADirectory),
+            _ => Ok(Outcome::Move),
+        },
+        _ => Ok(Outcome::Move),
+    }
+}
+
+fn is_directory(dirent: &Dirent) -> bool {
+    dirent.kind == FileKind::Directory
+}

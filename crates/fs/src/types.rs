@@ -1,0 +1,125 @@
+//! The types of the interface: inode numbers, kinds of files, attributes, callers.
+
+use crate::clock::Timestamp;
+
+/// Number of an inode. Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ino(pub u64);
+
+impl Ino {
+    /// The root directory.
+    pub const ROOT: Ino = Ino(1);
+}
+
+/// The kind of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// Regular file.
+    Regular,
+    /// Directory.
+    Directory,
+    /// Symbolic link.
+    Symlink,
+    /// Named pipe.
+    Fifo,
+    /// Unix socket.
+    Socket,
+    /// Character device.
+    CharDevice,
+    /// Block device.
+    BlockDevice,
+}
+
+impl FileKind {
+    /// The kind that the type bits of a mode stand for. None: no known kind.
+    pub fn from_mode(mode: u32) -> Option<Self> {
+        Some(match mode & libc::S_IFMT {
+            libc::S_IFREG => Self::Regular,
+            libc::S_IFDIR => Self::Directory,
+            libc::S_IFLNK => Self::Symlink,
+            libc::S_IFIFO => Self::Fifo,
+            libc::S_IFSOCK => Self::Socket,
+            libc::S_IFCHR => Self::CharDevice,
+            libc::S_IFBLK => Self::BlockDevice,
+            _ => return None,
+        })
+    }
+
+    /// The type bits of a mode (`S_IFMT`) that stand for this kind.
+    pub fn mode_bits(self) -> u32 {
+        match self {
+            Self::Regular => libc::S_IFREG,
+            Self::Directory => libc::S_IFDIR,
+            Self::Symlink => libc::S_IFLNK,
+            Self::Fifo => libc::S_IFIFO,
+            Self::Socket => libc::S_IFSOCK,
+            Self::CharDevice => libc::S_IFCHR,
+            Self::BlockDevice => libc::S_IFBLK,
+        }
+    }
+}
+
+/// What `stat` shows of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// Inode number.
+    pub ino: Ino,
+    /// Distinguishes inodes with the same number on different volumes (NFS handles).
+    pub generation: u32,
+    /// Kind of file.
+    pub kind: FileKind,
+    /// Permission bits with set-user-id, set-group-id and sticky.
+    pub permissions: u32,
+    /// Number of names. For a directory: 2, and 1 for each subdirectory.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number, for device files.
+    pub rdev: u32,
+    /// Size in bytes.
+    pub size: u64,
+    /// Blocks of 4 KiB mapped or reserved. Shared blocks count in full.
+    pub blocks: u64,
+    /// Time of the last read.
+    pub atime: Timestamp,
+    /// Time of the last write.
+    pub mtime: Timestamp,
+    /// Time of the last change of the inode.
+    pub ctime: Timestamp,
+    /// Time of creation.
+    pub btime: Timestamp,
+}
+
+/// The process that creates a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    /// Owner of the new file.
+    pub uid: u32,
+    /// Group of the new file, unless the directory passes on its own (set-group-id).
+    pub gid: u32,
+    /// Permission bits to clear, unless the directory has a default ACL.
+    pub umask: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_survives_the_way_through_its_mode_bits() {
+        for kind in [
+            FileKind::Regular,
+            FileKind::Directory,
+            FileKind::Symlink,
+            FileKind::Fifo,
+            FileKind::Socket,
+            FileKind::CharDevice,
+            FileKind::BlockDevice,
+        ] {
+            assert_eq!(FileKind::from_mode(kind.mode_bits() | 0o644), Some(kind));
+        }
+        assert_eq!(FileKind::from_mode(0), None);
+    }
+}

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{Envelope, LINE_BYTES_MAX, Reply, Request, SocketPath, VERSION};
+use super::protocol::{Envelope, LINE_BYTES_MAX, Reply, Request, SocketPath, VERSION};
 
 /// Connections served at a time; each one has a thread. More than any set of commands by people needs.
 const CONNECTIONS_MAX: usize = 32;

@@ -11,15 +11,15 @@ use clap::Args;
 use oncefs_engine::{BLOCK_BYTES, DefragOutcome, Report};
 use serde_json::{Value, json};
 
-use crate::commands::UNITS;
-use crate::control::Request;
-use crate::dedup::hand_over;
+use crate::command_line::UNITS;
+use crate::commands::dedup::hand_over;
+use crate::control::protocol::Request;
+use crate::control::target::Daemon;
 use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::mounts::{self, shown};
-use crate::process::EndSignals;
+use crate::mounting::mount_table::{self, shown};
+use crate::process::setup::EndSignals;
 use crate::progress::Progress;
 use crate::size::Size;
-use crate::target::Daemon;
 use walk::{File, Found};
 
 /// What may be taken, unless told otherwise.
@@ -141,8 +141,8 @@ pub fn run(arguments: DefragArgs) -> Outcome<u8> {
 fn files_of(paths: &[PathBuf]) -> Outcome<(Daemon, Found)> {
     let (mut found, mut one): (Found, Option<Daemon>) = (Found::default(), None);
     for path in paths {
-        let real = mounts::resolve(path).or_fail_doing(exit::FAILED, shown(path))?;
-        let mount = mounts::containing(&real).or_fail(exit::FAILED)?.filter(mounts::Mount::is_oncefs);
+        let real = mount_table::resolve(path).or_fail_doing(exit::FAILED, shown(path))?;
+        let mount = mount_table::containing(&real).or_fail(exit::FAILED)?.filter(mount_table::Mount::is_oncefs);
         if mount.is_none() {
             let text = format!("{} is not in a mounted oncefs volume: give files of one", shown(path));
             return Err(Failure::new(exit::FAILED, text));

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use oncefs_engine::{BLOCK_BYTES, Report, Store};
 
-use crate::commands::{GrowArgs, SyncArgs};
-use crate::control::Request;
+use crate::command_line::{GrowArgs, SyncArgs};
+use crate::control::protocol::Request;
+use crate::control::target::{Daemon, Target};
 use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::mounts::shown;
-use crate::process;
+use crate::mounting::mount_table::shown;
+use crate::process::setup;
 use crate::profiles;
 use crate::size::{NewSize, Size};
-use crate::target::{Daemon, Target};
 
 /// Caches while an unmounted volume grows.
 const GROW_MEMORY: u64 = 64 << 20;
@@ -64,7 +64,7 @@ fn checked(before: u64, size: NewSize) -> Outcome<u64> {
 /// Makes everything written so far durable: what the kernel still holds goes to the daemon first.
 pub fn sync(arguments: SyncArgs) -> Outcome {
     let daemon = Daemon::find(&arguments.target)?;
-    process::sync_file_system(&arguments.target)
+    setup::sync_file_system(&arguments.target)
         .or_fail_doing(exit::FAILED, format!("cannot sync {}", shown(&arguments.target)))?;
     daemon.ask(Request::Commit)
 }

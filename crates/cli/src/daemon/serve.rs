@@ -17,15 +17,20 @@ use oncefs_fuse::{Adapter, AdapterConfig, DirtyLimit, MountSpec, Session, Sessio
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::commands::ServeArgs;
-use crate::confine::confine_daemon;
-use crate::control::{About, Connection, Handler, Request, Server, Tuned};
+use crate::command_line::ServeArgs;
+use crate::commands::{policy, scrub};
+use crate::control::client::Connection;
+use crate::control::protocol::{About, Request, Tuned};
+use crate::control::server::{Handler, Server};
+use crate::daemon::{logging, systemd};
 use crate::failure::{OrFail, Outcome, exit};
-use crate::mount_options::MountOptions;
-use crate::mounter::Mounter;
-use crate::mounts::shown;
-use crate::process::{self, EndSignals};
-use crate::{logging, notify, policy, privileges, profiles, scrub};
+use crate::mounting::mount_table::shown;
+use crate::mounting::mounter::Mounter;
+use crate::mounting::options::MountOptions;
+use crate::process::confinement::confine_daemon;
+use crate::process::privileges;
+use crate::process::setup::{self, EndSignals};
+use crate::profiles;
 
 /// The daemon's word when the mount is there.
 pub const READY: &str = "ready";
@@ -61,7 +66,7 @@ pub struct Task {
 
 /// Serves in this process and logs to stderr.
 pub fn in_foreground(task: &Task) -> Outcome {
-    process::close_inherited();
+    setup::close_inherited();
     let target = task.options.log_file.as_deref().map_or(logging::Target::Stderr, logging::Target::File);
     start_log(&target, task)?;
     serve(task, || Ok(()))
@@ -69,15 +74,15 @@ pub fn in_foreground(task: &Task) -> Outcome {
 
 /// Serves in the background. Stdout leads to `oncefs mount`: one line, `ready` or an exit code and a message.
 pub fn in_background(arguments: ServeArgs) -> Outcome {
-    process::close_inherited();
+    setup::close_inherited();
     let served = background_task(arguments).and_then(|task| {
-        process::leave_terminal().or_fail_doing(exit::MOUNT_SYSTEM, "cannot leave the terminal")?;
+        setup::leave_terminal().or_fail_doing(exit::MOUNT_SYSTEM, "cannot leave the terminal")?;
         let target = task.options.log_file.as_deref().map_or(logging::Target::Syslog, logging::Target::File);
         start_log(&target, &task)?;
         serve(&task, || {
             // Who started the mount may have left; the mount is there all the same.
             let _ = writeln!(std::io::stdout(), "{READY}");
-            process::detach_stdio()
+            setup::detach_stdio()
         })
     });
     if let Err(failure) = &served {
@@ -102,9 +107,9 @@ fn start_log(target: &logging::Target, task: &Task) -> Outcome {
 
 fn serve(task: &Task, ready: impl FnOnce() -> std::io::Result<()>) -> Outcome {
     let signals = EndSignals::block();
-    process::prepare();
+    setup::prepare();
     let bounds = Bounds::of(task)?;
-    process::bound_allocator(bounds.memory_bytes_max);
+    setup::bound_allocator(bounds.memory_bytes_max);
     let connection = oncefs_fuse::open_device().or_fail(exit::MOUNT_FAILED)?;
     let mounter = Mounter::start(mount_spec(task), &connection);
     let mounter = Arc::new(mounter.or_fail_doing(exit::MOUNT_SYSTEM, "cannot start a process")?);
@@ -139,11 +144,11 @@ fn serve_unprivileged(
         .inspect_err(|_| mounter.detach())
         .or_fail(exit::MOUNT_SYSTEM)?;
     log::info!("mounted {} on {}", shown(&task.volume), shown(&task.dir));
-    notify::tell(notify::READY);
+    systemd::tell(systemd::READY);
     ready().or_fail(exit::MOUNT_SYSTEM)?;
 
     let served = session.run();
-    notify::tell(notify::STOPPING);
+    systemd::tell(systemd::STOPPING);
     drop(limit);
     let closed = daemon.close();
     log::info!("unmounted {} from {}", shown(&task.volume), shown(&task.dir));
@@ -163,8 +168,7 @@ impl Bounds {
         let options = &task.options;
         let own = || Store::profile_of(&task.volume).or_fail(exit::MOUNT_FAILED);
         let profile = options.profile.map_or_else(own, Ok)?;
-        let memory_bytes_max =
-            options.memory.unwrap_or_else(|| profiles::default_memory(profile, process::ram_bytes()));
+        let memory_bytes_max = options.memory.unwrap_or_else(|| profiles::default_memory(profile, setup::ram_bytes()));
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let threads = options.threads.unwrap_or_else(|| profiles::default_threads(profile, cpus));
         let request_bytes_max =
@@ -212,7 +216,7 @@ fn start_threads(
     std::thread::Builder::new().name("signals".into()).spawn(watch)?;
     let daemon = daemon.clone();
     let available = move || daemon.file_system.store().totals().available.0 * BLOCK_BYTES as u64;
-    DirtyLimit::follow(session.device(), process::ram_bytes(), available)
+    DirtyLimit::follow(session.device(), setup::ram_bytes(), available)
 }
 
 /// Asked to end: hands the kernel's dirty pages over, unmounts, and closes the volume under whoever does not let go.

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::mounts::shown;
+use crate::mounting::mount_table::shown;
 
 /// The attribute. `oncefs_fs::POLICY_ATTRIBUTE` with the zero that system calls want.
 const NAME: &std::ffi::CStr = c"user.oncefs.policy";

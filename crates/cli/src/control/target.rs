@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
-use crate::control::{Connection, Request};
+use crate::control::client::Connection;
+use crate::control::protocol::Request;
 use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::mounts::{self, shown};
+use crate::mounting::mount_table::{self, shown};
 
 /// What a path stands for.
 pub enum Target {
@@ -19,8 +20,8 @@ pub enum Target {
 impl Target {
     /// Looks at the path.
     pub fn find(path: &Path) -> Outcome<Self> {
-        let real = mounts::resolve(path).or_fail_doing(exit::FAILED, shown(path))?;
-        let mount = mounts::containing(&real).or_fail(exit::FAILED)?.filter(mounts::Mount::is_oncefs);
+        let real = mount_table::resolve(path).or_fail_doing(exit::FAILED, shown(path))?;
+        let mount = mount_table::containing(&real).or_fail(exit::FAILED)?.filter(mount_table::Mount::is_oncefs);
         let daemon = Daemon { volume: mount.as_ref().map_or(&real, |m| &m.source).clone() };
         match (daemon.connect()?, mount) {
             (Some(_), _) => Ok(Self::Mounted(daemon)),
@@ -71,7 +72,7 @@ impl Daemon {
     }
 }
 
-fn dead(mount: &mounts::Mount) -> Failure {
+fn dead(mount: &mount_table::Mount) -> Failure {
     let dir = shown(&mount.dir);
     Failure::new(
         exit::FAILED,

@@ -10,10 +10,10 @@ use oncefs_engine::{BLOCK_BYTES, Equal, ExplainedRun, MapCursor, Referrer, Refer
 use serde::Serialize;
 
 use super::Line;
-use crate::control::Request;
+use crate::control::protocol::Request;
+use crate::control::target::Daemon;
 use crate::failure::Outcome;
 use crate::progress::Progress;
-use crate::target::Daemon;
 
 /// Places told of one run.
 const SHOWN_MAX: usize = 4;

@@ -1,22 +1,24 @@
 //! `oncefs stats`: the daemon's report, as JSON or as answers to what people ask.
 
+mod fragmentation;
+
 use std::fmt::Write;
 
 use oncefs_engine::{CacheReport, Report, Stage};
 use serde_json::Value;
 
-use crate::commands::StatsArgs;
-use crate::control::Request;
+use crate::command_line::StatsArgs;
+use crate::control::protocol::Request;
 use crate::failure::{OrFail, Outcome, exit};
-use crate::layout;
+
+use crate::control::target::Daemon;
 use crate::size::Size;
-use crate::target::Daemon;
 
 /// Shows a volume's figures.
 pub fn run(arguments: StatsArgs) -> Outcome {
     let daemon = Daemon::find(&arguments.target)?;
     if arguments.layout {
-        return layout::run(&daemon, arguments.plot.as_deref(), arguments.json);
+        return fragmentation::run(&daemon, arguments.plot.as_deref(), arguments.json);
     }
     let answer: Value = daemon.ask(Request::Stats)?;
     if arguments.json {

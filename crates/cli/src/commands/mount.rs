@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::commands::MountArgs;
-use crate::control::{Connection, Request};
+use crate::command_line::MountArgs;
+use crate::control::client::Connection;
+use crate::control::protocol::Request;
+use crate::daemon::serve::{self, READY, Task};
 use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::mount_options::MountOptions;
-use crate::mounts::{self, shown};
-use crate::process;
-use crate::serve::{self, READY, Task};
+use crate::mounting::mount_table::{self, shown};
+use crate::mounting::options::MountOptions;
+use crate::process::setup;
 
 /// Opening a volume that takes longer than this is told.
 const QUIET: Duration = Duration::from_secs(2);
@@ -24,7 +25,7 @@ const DAEMON_VARIABLES: [&str; 2] = ["NOTIFY_SOCKET", "TZ"];
 /// Mounts a volume.
 pub fn run(arguments: MountArgs) -> Outcome {
     let options = options(&arguments).or_fail(exit::MOUNT_USAGE)?;
-    if !process::is_root() {
+    if !setup::is_root() {
         return Err(Failure::new(exit::MOUNT_USAGE, "mounting needs root: use sudo"));
     }
     if options.remount {
@@ -72,7 +73,7 @@ fn volume(path: &Path) -> Outcome<PathBuf> {
 /// The mount point without links. A mount of the same volume that a dead daemon left there is taken away.
 fn mount_point(arguments: &MountArgs) -> Outcome<PathBuf> {
     let shown = shown(&arguments.dir);
-    let dir = mounts::resolve(&arguments.dir).map_err(|e| {
+    let dir = mount_table::resolve(&arguments.dir).map_err(|e| {
         let text = match e.kind() {
             ErrorKind::NotFound => {
                 format!("there is no directory {shown} to mount on (mkdir -p {shown})")
@@ -81,7 +82,7 @@ fn mount_point(arguments: &MountArgs) -> Outcome<PathBuf> {
         };
         Failure::new(exit::MOUNT_FAILED, text)
     })?;
-    if let Some(dead) = mounts::at(&dir).or_fail(exit::MOUNT_SYSTEM)?.filter(mounts::Mount::is_dead) {
+    if let Some(dead) = mount_table::at(&dir).or_fail(exit::MOUNT_SYSTEM)?.filter(mount_table::Mount::is_dead) {
         take_away(&dead, &arguments.volume)?;
     }
     if !dir.is_dir() {
@@ -93,7 +94,7 @@ fn mount_point(arguments: &MountArgs) -> Outcome<PathBuf> {
     Ok(dir)
 }
 
-fn take_away(dead: &mounts::Mount, volume: &Path) -> Outcome {
+fn take_away(dead: &mount_table::Mount, volume: &Path) -> Outcome {
     let dir = shown(&dead.dir);
     if volume.canonicalize().ok().as_ref() != Some(&dead.source) {
         let text = format!(
@@ -108,7 +109,7 @@ fn take_away(dead: &mounts::Mount, volume: &Path) -> Outcome {
 
 /// A mount must not hide or lie in its own volume: the daemon would wait for itself.
 fn check_places(task: &Task) -> Outcome {
-    if mounts::overlap(&task.volume, &task.dir) {
+    if mount_table::overlap(&task.volume, &task.dir) {
         let text = format!(
             "the volume {} and the mount point {} must not lie in each other",
             shown(&task.volume),
@@ -121,7 +122,7 @@ fn check_places(task: &Task) -> Outcome {
 
 /// The engine says "in use"; people want to know where.
 fn name_other_mount(failure: Failure, task: &Task) -> Failure {
-    match mounts::of_volume(&task.volume) {
+    match mount_table::of_volume(&task.volume) {
         Ok(Some(other)) if failure.message.contains("in use by another process") => {
             let dir = shown(&other.dir);
             let text =
@@ -148,7 +149,7 @@ fn start_daemon(task: &Task) -> Outcome {
 
 fn await_ready(mut daemon: Child) -> Outcome {
     let pipe = daemon.stdout.take().expect("stdout was asked to be a pipe");
-    if !process::await_readable(pipe.as_fd(), Some(QUIET)) {
+    if !setup::await_readable(pipe.as_fd(), Some(QUIET)) {
         eprintln!("oncefs: the volume is being opened, this takes longer than usual");
     }
     let mut word = String::new();
@@ -171,7 +172,7 @@ fn await_ready(mut daemon: Child) -> Outcome {
 /// Changes the flags of a mount. oncefs's own options hold from the next mount on.
 fn remount(dir: &Path, options: &MountOptions) -> Outcome {
     let shown = shown(dir);
-    let mount = mounts::at(dir).or_fail_doing(exit::MOUNT_FAILED, &shown)?.filter(mounts::Mount::is_oncefs);
+    let mount = mount_table::at(dir).or_fail_doing(exit::MOUNT_FAILED, &shown)?.filter(mount_table::Mount::is_oncefs);
     let mount = mount.ok_or_else(|| Failure::new(exit::MOUNT_FAILED, format!("{shown} is no mount of oncefs")))?;
     let daemon = || Connection::open(&mount.source).ok().flatten().ok_or("its daemon cannot be reached");
     let daemon = || daemon().or_fail_doing(exit::MOUNT_FAILED, format!("cannot remount {shown}"));

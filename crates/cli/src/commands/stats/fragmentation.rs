@@ -13,12 +13,12 @@ use oncefs_engine::{BLOCK_BYTES, FileLayout, LayoutCursor, LayoutPortion, Report
 use oncefs_plot::Bars;
 use serde_json::{Value, json};
 
-use crate::control::Request;
+use crate::control::protocol::Request;
+use crate::control::target::Daemon;
 use crate::failure::{OrFail, Outcome, exit};
-use crate::mounts::shown;
+use crate::mounting::mount_table::shown;
 use crate::progress::Progress;
 use crate::size::Size;
-use crate::target::Daemon;
 
 /// Files told by name: those in most runs.
 const FILES_SHOWN: usize = 10;

@@ -8,15 +8,15 @@ use std::time::Duration;
 use oncefs_engine::{DedupCommand, DedupStatus, Report};
 use serde_json::json;
 
-use crate::commands::DedupArgs;
-use crate::control::{Request, Tuned};
+use crate::command_line::DedupArgs;
+use crate::commands::stats::saved_bytes;
+use crate::control::protocol::{Request, Tuned};
+use crate::control::target::Daemon;
 use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::mounts::{self, shown};
-use crate::process::{self, EndSignals};
+use crate::mounting::mount_table::{self, shown};
+use crate::process::setup::{self, EndSignals};
 use crate::progress::Progress;
 use crate::size::Size;
-use crate::stats::saved_bytes;
-use crate::target::Daemon;
 
 /// How often the daemon is asked how far it is.
 const POLL: Duration = Duration::from_millis(100);
@@ -66,8 +66,8 @@ fn start(daemon: &Daemon, full: bool, target: &Path) -> Outcome<Figures> {
 
 /// What the kernel still holds of writes is part of the work.
 pub fn hand_over(daemon: &Daemon) -> Outcome {
-    match mounts::of_volume(&daemon.volume).or_fail(exit::FAILED)? {
-        Some(mount) => process::sync_file_system(&mount.dir)
+    match mount_table::of_volume(&daemon.volume).or_fail(exit::FAILED)? {
+        Some(mount) => setup::sync_file_system(&mount.dir)
             .or_fail_doing(exit::FAILED, format!("cannot sync {}", shown(&mount.dir))),
         None => Ok(()),
     }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use oncefs_engine::settings;
 use serde_json::{Map, Value, json};
 
-use crate::commands::TuneArgs;
-use crate::control::{Request, Tuned};
+use crate::command_line::TuneArgs;
+use crate::control::protocol::{Request, Tuned};
+use crate::control::target::Daemon;
 use crate::failure::Outcome;
 use crate::size::Size;
-use crate::target::Daemon;
 
 /// Shows or changes settings.
 pub fn run(arguments: TuneArgs) -> Outcome {

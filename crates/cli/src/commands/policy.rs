@@ -14,10 +14,10 @@ use oncefs_engine::{InvalidOverride, PolicyOverride, Rank};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::control::Request;
+use crate::control::protocol::Request;
+use crate::control::target::Daemon;
 use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::mounts::{self, shown};
-use crate::target::Daemon;
+use crate::mounting::mount_table::{self, shown};
 
 /// Arguments of `policy`.
 #[derive(Debug, Args)]
@@ -162,8 +162,8 @@ pub fn run(arguments: PolicyArgs) -> Outcome<u8> {
 
 /// The path without links, if it is in a mounted volume.
 fn in_a_mount(path: &Path) -> Outcome<PathBuf> {
-    let real = mounts::resolve(path).or_fail_doing(exit::FAILED, shown(path))?;
-    let mount = mounts::containing(&real).or_fail(exit::FAILED)?.filter(mounts::Mount::is_oncefs);
+    let real = mount_table::resolve(path).or_fail_doing(exit::FAILED, shown(path))?;
+    let mount = mount_table::containing(&real).or_fail(exit::FAILED)?.filter(mount_table::Mount::is_oncefs);
     match mount {
         Some(_) => Ok(real),
         None => {

@@ -2,8 +2,8 @@
 //!
 //! The daemon answers in portions, so nothing here or there grows with the file: what is told is printed and forgotten.
 
-mod told;
-mod whom;
+mod render;
+mod sharers;
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -13,14 +13,14 @@ use oncefs_engine::{BLOCK_BYTES, Explained, ExplainedRun, What, push_run};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::commands::ExplainArgs;
-use crate::control::Request;
+use crate::command_line::ExplainArgs;
+use crate::control::protocol::Request;
+use crate::control::target::Daemon;
 use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::mounts::shown;
+use crate::mounting::mount_table::shown;
 use crate::size::Size;
-use crate::target::Daemon;
-use told::Rule;
-use whom::{Others, Whom};
+use render::Rule;
+use sharers::{Others, Whom};
 
 /// Runs whose names are looked for together: each time all maps are gone through.
 const RUNS_AT_A_TIME: usize = 16_384;
@@ -178,7 +178,7 @@ impl<'a> Teller<'a> {
             let step = if self.arguments.blocks && run.what.pbn().is_some() { 1 } else { run.blocks };
             for n in (0..run.blocks).step_by(step as usize) {
                 let part = ExplainedRun { lbn: run.lbn + n, blocks: step, what: run.what.plus(n) };
-                self.tell_run(&part, &told::why(run, &others, rule), &others);
+                self.tell_run(&part, &render::why(run, &others, rule), &others);
             }
         }
         Ok(())

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use oncefs_engine::{Equal, ExplainedRun, What};
 
-use super::whom::{Other, Others};
-use crate::mounts::shown;
+use super::sharers::{Other, Others};
+use crate::mounting::mount_table::shown;
 
 /// What a file shares.
 pub struct Rule {

@@ -8,15 +8,15 @@ use oncefs_engine::{ScrubCommand, ScrubStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::commands::ScrubArgs;
-use crate::control::Request;
-use crate::dedup::{duration, hand_over};
+use crate::command_line::ScrubArgs;
+use crate::commands::dedup::{duration, hand_over};
+use crate::control::protocol::Request;
+use crate::control::target::Daemon;
 use crate::failure::{Failure, Outcome, exit};
-use crate::mounts::shown;
-use crate::process::EndSignals;
+use crate::mounting::mount_table::shown;
+use crate::process::setup::EndSignals;
 use crate::progress::Progress;
 use crate::size::Size;
-use crate::target::Daemon;
 
 /// How often the daemon is asked how far it is.
 const POLL: Duration = Duration::from_millis(100);

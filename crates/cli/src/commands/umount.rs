@@ -9,11 +9,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::commands::UmountArgs;
-use crate::control::{Connection, Exit, ExpectedExit, Request};
+use crate::command_line::UmountArgs;
+use crate::control::client::{Connection, Exit, ExpectedExit};
+use crate::control::protocol::Request;
 use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::mounts::{self, Mount, shown};
-use crate::process;
+use crate::mounting::mount_table::{self, Mount, shown};
+use crate::process::setup;
 
 /// A daemon notices the end of its mount at once, unless the mount lives on elsewhere.
 const NOTICE_PATIENCE: Duration = Duration::from_secs(20);
@@ -50,10 +51,11 @@ enum Found {
 /// The mount to end: at a directory, or of a volume.
 fn find(target: &Path) -> Outcome<Found> {
     let shown = shown(target);
-    let at_dir = mounts::at(target).or_fail_doing(exit::MOUNT_FAILED, format!("cannot unmount {shown}"))?;
+    let at_dir = mount_table::at(target).or_fail_doing(exit::MOUNT_FAILED, format!("cannot unmount {shown}"))?;
     let found = match at_dir {
         Some(mount) => Some(mount),
-        None => mounts::of_volume(&mounts::resolve(target).or_fail(exit::MOUNT_FAILED)?).or_fail(exit::MOUNT_FAILED)?,
+        None => mount_table::of_volume(&mount_table::resolve(target).or_fail(exit::MOUNT_FAILED)?)
+            .or_fail(exit::MOUNT_FAILED)?,
     };
     match found {
         Some(mount) if mount.is_oncefs() => Ok(Found::Ours(mount)),
@@ -91,7 +93,7 @@ fn unmount_dead(mount: &Mount, arguments: &UmountArgs) -> Outcome {
 
 /// What was written so far is made durable; the rest follows when the last user goes.
 fn unmount_lazily(mount: &Mount) -> Outcome {
-    process::sync_file_system(&mount.dir)
+    setup::sync_file_system(&mount.dir)
         .or_fail_doing(exit::MOUNT_FAILED, format!("cannot sync {}", shown(&mount.dir)))?;
     commit(mount)?;
     oncefs_fuse::unmount(&mount.dir, libc::MNT_DETACH).map_err(|e| refused(mount, &e))
@@ -147,7 +149,7 @@ fn finish(mount: &Mount, expected: Option<ExpectedExit>, verbose: bool) -> Outco
 
 /// A bind mount of the same file system.
 fn other_place(mount: &Mount) -> io::Result<Option<Mount>> {
-    Ok(mounts::all()?.into_iter().find(|m| m.is_oncefs() && m.device == mount.device))
+    Ok(mount_table::all()?.into_iter().find(|m| m.is_oncefs() && m.device == mount.device))
 }
 
 fn make_read_only(mount: &Mount) -> Outcome {

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use oncefs_engine::{DataPlace, Store, VolumeSpec};
 use oncefs_fs::{FileSystem, SystemClock};
 
-use crate::commands::MkfsArgs;
-use crate::confine::confine_mkfs;
+use crate::command_line::MkfsArgs;
 use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::mounts::shown;
-use crate::process;
+use crate::mounting::mount_table::shown;
+use crate::process::confinement::confine_mkfs;
+use crate::process::setup;
 use crate::profiles;
 use crate::size::Size;
 
@@ -37,8 +37,8 @@ pub fn run(arguments: MkfsArgs) -> Outcome {
         check_device(device)?;
     }
     let spec = spec(&arguments)?;
-    process::make_private_files();
-    process::keep_from_dumps();
+    setup::make_private_files();
+    setup::keep_from_dumps();
     let place = Place::at(&arguments.volume);
     confine(&arguments, place)?;
     make(&arguments.volume, &spec).map_err(|e| {
@@ -167,7 +167,7 @@ fn check_device(device: &Path) -> Outcome {
             format!("{shown} is no block device: give one, or leave --data out to keep the blocks in the volume");
         return Err(Failure::new(exit::FAILED, text));
     }
-    if !process::is_root() {
+    if !setup::is_root() {
         return Err(Failure::new(exit::FAILED, format!("writing to {shown} needs root: use sudo")));
     }
     Ok(())

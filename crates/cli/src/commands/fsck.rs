@@ -10,11 +10,11 @@ use std::sync::Arc;
 use oncefs_engine::{Blocks, CheckReport, Error, Fault, Lbn, MapId, Pbn, Phase, Remedy, Store};
 use oncefs_fs::{NameFindings, NamePhase, SystemClock, check_names, paths_of_maps, repair_names};
 
-use crate::commands::FsckArgs;
-use crate::confine::confine_check;
+use crate::command_line::FsckArgs;
 use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::mounts::shown;
-use crate::process::{self, EndSignals};
+use crate::mounting::mount_table::shown;
+use crate::process::confinement::confine_check;
+use crate::process::setup::{self, EndSignals};
 use crate::profiles;
 use crate::progress::Progress;
 use crate::size::Size;
@@ -33,7 +33,7 @@ pub fn run(arguments: FsckArgs) -> Outcome<u8> {
     let shown = shown(&arguments.volume);
     let volume =
         arguments.volume.canonicalize().or_fail_doing(exit::FSCK_OPERATIONAL, format!("cannot look at {shown}"))?;
-    process::keep_from_dumps();
+    setup::keep_from_dumps();
     let parts = Store::parts_outside(&volume).map_err(|e| cannot_check(&e.into()))?;
     // What is on a disk may be made to lead a check astray. Threads inherit it, so it comes before any.
     confine_check(&volume, &parts);
@@ -125,7 +125,7 @@ impl Findings {
 /// Checks a volume; with a limit, mends what that allows before. Without one the volume is not changed: the log is
 /// replayed in memory.
 fn examine(volume: &Path, limit: Option<Remedy>, read_data: bool) -> oncefs_fs::Result<Findings> {
-    let options = profiles::without_worker(CHECK_MEMORY.min(process::ram_bytes() / 4), limit.is_none());
+    let options = profiles::without_worker(CHECK_MEMORY.min(setup::ram_bytes() / 4), limit.is_none());
     let store = match limit {
         None => Store::open(volume, &options)?,
         Some(_) => Store::open_for_fsck(volume, &options)?,

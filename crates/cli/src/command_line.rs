@@ -2,13 +2,16 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand};
 use log::LevelFilter;
 use oncefs_engine::{Profile, Remedy};
 
+use crate::commands::*;
+use crate::daemon::serve;
 use crate::failure::{Failure, Outcome, exit, one_line};
-use crate::mount_options::{self, Setting};
+use crate::mounting::options::{self, Setting};
 use crate::profiles;
 use crate::size::{NewSize, Size};
 
@@ -58,9 +61,9 @@ pub enum Command {
     /// Say how a file lies in the data area, whom it shares with, and why
     Explain(ExplainArgs),
     /// Lay files of a mounted volume out again, so that reading them goes to fewer places
-    Defrag(crate::defrag::DefragArgs),
+    Defrag(crate::commands::defrag::DefragArgs),
     /// Say how files and directories are to be deduplicated, or show how they are
-    Policy(crate::policy::PolicyArgs),
+    Policy(crate::commands::policy::PolicyArgs),
     /// Enlarge a volume, mounted or not
     Grow(GrowArgs),
     /// Make everything written to a mounted volume durable
@@ -88,7 +91,7 @@ pub struct MkfsArgs {
     #[arg(long, short, value_name = "DEVICE")]
     pub data: Option<PathBuf>,
     /// How the volume finds and shares blocks, see below
-    #[arg(long, value_name = "NAME", default_value = Profile::default().name(), value_parser = mount_options::profile)]
+    #[arg(long, value_name = "NAME", default_value = Profile::default().name(), value_parser = options::profile)]
     pub profile: Profile,
     /// Size of the log [default: a sixteenth of the data area, 8M to 64M]
     #[arg(long, value_name = "SIZE")]
@@ -106,7 +109,7 @@ Examples:
   mount -t oncefs /srv/volume /mnt";
 
 fn mount_after() -> String {
-    format!("{}\n{MOUNT_EXAMPLES}\n\n{UNITS}", mount_options::help())
+    format!("{}\n{MOUNT_EXAMPLES}\n\n{UNITS}", options::help())
 }
 
 /// Arguments of `mount`.
@@ -127,16 +130,16 @@ pub struct MountArgs {
     #[arg(long, short)]
     pub read_only: bool,
     /// Bound on caches and hints, as -o memory
-    #[arg(long, value_name = "SIZE", value_parser = mount_options::memory)]
+    #[arg(long, value_name = "SIZE", value_parser = options::memory)]
     pub memory: Option<u64>,
     /// Requests served at a time, as -o threads
-    #[arg(long, value_name = "N", value_parser = mount_options::threads)]
+    #[arg(long, value_name = "N", value_parser = options::threads)]
     pub threads: Option<usize>,
     /// When the strong hash of a block is computed, as -o fingerprints
-    #[arg(long, value_name = "WHEN", value_parser = mount_options::fingerprints)]
+    #[arg(long, value_name = "WHEN", value_parser = options::fingerprints)]
     pub fingerprints: Option<Setting>,
     /// What is worth a line in the log, as -o loglevel
-    #[arg(long, value_name = "LEVEL", value_parser = mount_options::log_level)]
+    #[arg(long, value_name = "LEVEL", value_parser = options::log_level)]
     pub log_level: Option<LevelFilter>,
     /// Log to this file instead of syslog
     #[arg(long, value_name = "FILE")]
@@ -275,7 +278,7 @@ pub struct TuneArgs {
     /// Any path inside a mount, or the volume
     pub target: PathBuf,
     /// What to change
-    #[arg(value_name = "NAME=VALUE", value_parser = mount_options::setting)]
+    #[arg(value_name = "NAME=VALUE", value_parser = options::setting)]
     pub changes: Vec<Setting>,
     /// As JSON
     #[arg(long)]
@@ -318,7 +321,7 @@ pub struct DedupArgs {
     #[arg(long)]
     pub resume: bool,
     /// Work only at these hours of the week
-    #[arg(long, value_name = "WHEN", value_parser = mount_options::schedule)]
+    #[arg(long, value_name = "WHEN", value_parser = options::schedule)]
     pub schedule: Option<Setting>,
     /// Show what is being done, what is left and what has been found
     #[arg(long)]
@@ -476,8 +479,34 @@ impl From<MountHelper> for MountArgs {
     }
 }
 
+/// Reads the command line and does what it says. Gives the exit code.
+pub fn run(arguments: Vec<OsString>) -> Outcome<ExitCode> {
+    parse(arguments).and_then(|command| command.map_or(Ok(ExitCode::SUCCESS), call))
+}
+
+fn call(command: Command) -> Outcome<ExitCode> {
+    match command {
+        Command::Fsck(arguments) => return fsck::run(arguments).map(ExitCode::from),
+        Command::Scrub(arguments) => return scrub::run(arguments).map(ExitCode::from),
+        Command::Defrag(arguments) => return defrag::run(arguments).map(ExitCode::from),
+        Command::Policy(arguments) => return policy::run(arguments).map(ExitCode::from),
+        Command::Mkfs(arguments) => mkfs::run(arguments)?,
+        Command::Mount(arguments) => mount::run(arguments)?,
+        Command::Umount(arguments) => umount::run(arguments)?,
+        Command::Stats(arguments) => stats::run(arguments)?,
+        Command::Tune(arguments) => tune::run(arguments)?,
+        Command::Dedup(arguments) => dedup::run(arguments)?,
+        Command::Explain(arguments) => explain::run(arguments)?,
+        Command::Grow(arguments) => grow::run(arguments)?,
+        Command::Sync(arguments) => grow::sync(arguments)?,
+        Command::Version => println!("oncefs {}", env!("CARGO_PKG_VERSION")),
+        Command::Serve(arguments) => serve::in_background(arguments)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Reads the command line. `None`: help or the version was asked for, and printed.
-pub fn parse(arguments: Vec<OsString>) -> Outcome<Option<Command>> {
+fn parse(arguments: Vec<OsString>) -> Outcome<Option<Command>> {
     let called_as = arguments.first().map(Path::new).and_then(Path::file_name).unwrap_or(OsStr::new("oncefs"));
     let parsed = match called_as.to_str() {
         Some("mount.oncefs" | "mount.fuse.oncefs") => {

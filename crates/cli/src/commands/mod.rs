@@ -1,0 +1,14 @@
+//! The commands, each with its arguments. `command_line` calls them.
+
+pub mod dedup;
+pub mod defrag;
+pub mod explain;
+pub mod fsck;
+pub mod grow;
+pub mod mkfs;
+pub mod mount;
+pub mod policy;
+pub mod scrub;
+pub mod stats;
+pub mod tune;
+pub mod umount;

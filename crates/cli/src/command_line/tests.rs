@@ -14,7 +14,7 @@ fn failure(line: &str) -> Failure {
 fn the_command_line_definition_is_consistent() {
     use clap::CommandFactory;
     Cli::command().debug_assert();
-    MountHelper::command().debug_assert();
+    mount::MountHelper::command().debug_assert();
 }
 
 #[test]

@@ -2,24 +2,71 @@
 //! does.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::{ArgGroup, Args};
 use oncefs_engine::{DedupCommand, DedupStatus, Report};
 use serde_json::json;
 
-use crate::command_line::DedupArgs;
 use crate::commands::stats::saved_bytes;
 use crate::control::protocol::{Request, Tuned};
 use crate::control::target::Daemon;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table::{self, shown};
+use crate::mounting::options::{self, Setting};
 use crate::process::setup::{self, EndSignals};
 use crate::progress::Progress;
 use crate::size::Size;
 
 /// How often the daemon is asked how far it is.
 const POLL: Duration = Duration::from_millis(100);
+
+/// Arguments of `dedup`.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").required(true).args(["now", "pause", "resume", "schedule", "status"])),
+after_help = "\
+Out of line, duplicates are found that nobody looked for as they were written. By default that happens when the
+volume is idle. Ctrl-C ends the display of --now, not the work; --pause does.
+
+WHEN is 'always', or windows of the local clock joined by commas: 22:00-06:00 for every night, and days before the
+hours, as in 'Sat-Sun 00:00-24:00'. It holds until the volume is unmounted; -o schedule=WHEN sets it at each mount,
+with + for a comma. --now minds no hours.
+
+Examples:
+  oncefs dedup /mnt --now                   find all duplicates in what was skipped; shows how far it is
+  oncefs dedup /mnt --now --full            look at every block of the volume once more
+  oncefs dedup /mnt --now --background      return at once
+  oncefs dedup /mnt --schedule '22:00-06:00,Sat-Sun 00:00-24:00'
+  oncefs dedup /mnt --status")]
+pub struct DedupArgs {
+    /// Any path inside a mount, or the volume
+    pub target: PathBuf,
+    /// Work at once, idle or not and as fast as it goes, until nothing is left
+    #[arg(long)]
+    pub now: bool,
+    /// Look at every block of the volume, not only at what was skipped
+    #[arg(long, conflicts_with_all = ["pause", "resume", "schedule", "status"])]
+    pub full: bool,
+    /// Do not wait for the end
+    #[arg(long, conflicts_with_all = ["pause", "resume", "schedule", "status"])]
+    pub background: bool,
+    /// OnPublish the work up until --resume or the next mount
+    #[arg(long)]
+    pub pause: bool,
+    /// Go on after --pause
+    #[arg(long)]
+    pub resume: bool,
+    /// Work only at these hours of the week
+    #[arg(long, value_name = "WHEN", value_parser = options::schedule)]
+    pub schedule: Option<Setting>,
+    /// Show what is being done, what is left and what has been found
+    #[arg(long)]
+    pub status: bool,
+    /// The status as JSON
+    #[arg(long, conflicts_with_all = ["now", "pause", "resume", "schedule"])]
+    pub json: bool,
+}
 
 /// Does the one thing that was asked for.
 pub fn run(arguments: DedupArgs) -> Outcome {

@@ -11,8 +11,8 @@ use clap::Args;
 use oncefs_engine::{BLOCK_BYTES, DefragOutcome, Report};
 use serde_json::{Value, json};
 
-use crate::command_line::UNITS;
 use crate::commands::dedup::hand_over;
+use crate::commands::help::UNITS;
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::{Failure, OrFail, Outcome, exit};

@@ -7,13 +7,13 @@ mod sharers;
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use oncefs_engine::{BLOCK_BYTES, Explained, ExplainedRun, What, push_run};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::command_line::ExplainArgs;
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::{Failure, OrFail, Outcome, exit};
@@ -24,6 +24,31 @@ use sharers::{Others, Whom};
 
 /// Runs whose names are looked for together: each time all maps are gone through.
 const RUNS_AT_A_TIME: usize = 16_384;
+
+/// Arguments of `explain`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A line for each run: its first block and length in the file, where it lies in the data area, and why: shared and with
+whom, stored anew, too short to be shared, not looked at yet, a hole, reserved, bad. Only root may ask. Writes nothing.
+
+Examples:
+  oncefs explain /mnt/disk.img
+  oncefs explain /mnt/disk.img --blocks             a line for each block
+  oncefs explain /mnt/disk.img --no-names           without going through all files for their names
+  oncefs explain /mnt/disk.img --json")]
+pub struct ExplainArgs {
+    /// A file inside a mount
+    pub file: PathBuf,
+    /// A line for each block
+    #[arg(long, conflicts_with = "json")]
+    pub blocks: bool,
+    /// Do not look for the names of the files that share
+    #[arg(long)]
+    pub no_names: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Tells a file's layout.
 pub fn run(arguments: ExplainArgs) -> Outcome {

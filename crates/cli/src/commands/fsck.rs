@@ -4,13 +4,13 @@
 //! are concerned, shows how far everything is and turns the result into fsck(8)'s exit bits.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use clap::Args;
 use oncefs_engine::{Blocks, CheckReport, Error, Fault, Lbn, MapId, Pbn, Phase, Remedy, Store};
 use oncefs_fs::{NameFindings, NamePhase, SystemClock, check_names, paths_of_maps, repair_names};
 
-use crate::command_line::FsckArgs;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table::shown;
 use crate::process::confinement::confine_check;
@@ -27,6 +27,62 @@ const PROBLEMS_SHOWN_MAX: usize = 100;
 
 /// Places in files that are named, of damaged blocks.
 const PLACES_MAX: usize = 1_000;
+
+/// Arguments of `fsck`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exits as fsck(8), the sum of: 0 clean, 1 errors were mended, 4 errors are left, 8 the check could not
+run, 16 wrong usage, 32 cancelled.
+The volume must not be mounted. Without -y, -p or -a nothing is changed: the log is replayed in memory.
+With one of them it is replayed for good, and errors are mended that have one right answer. What lost
+its name gets one in lost+found. Damaged content is never dropped or guessed: its files are named.
+
+Examples:
+  oncefs fsck /srv/volume
+  oncefs fsck -d /srv/volume
+  oncefs fsck -y /srv/volume")]
+pub struct FsckArgs {
+    /// The volume
+    pub volume: PathBuf,
+    /// Change nothing (the default)
+    #[arg(short = 'n', conflicts_with_all = ["yes", "preen", "auto"])]
+    pub no_change: bool,
+    /// Mend everything that can be mended
+    #[arg(short = 'y')]
+    pub yes: bool,
+    /// Mend what is safe without a question (at boot): counts, sums and the like
+    #[arg(short = 'p')]
+    pub preen: bool,
+    /// As -p
+    #[arg(short = 'a')]
+    pub auto: bool,
+    /// Also read every block and compare it with its checksum
+    #[arg(short = 'd', long)]
+    pub data: bool,
+    /// Accepted for fsck(8): every check is a full one
+    #[arg(short = 'f', hide = true)]
+    pub force: bool,
+    /// Accepted for fsck(8)
+    #[arg(short = 'v', hide = true)]
+    pub verbose: bool,
+    /// Accepted for fsck(8): descriptor for progress
+    #[arg(short = 'C', hide = true, value_name = "FD", allow_hyphen_values = true)]
+    pub progress: Option<i32>,
+    /// Accepted for fsck(8)
+    #[arg(short = 't', hide = true)]
+    pub kind: Option<String>,
+}
+
+impl FsckArgs {
+    /// What may be mended; None: the volume may not be changed.
+    pub fn limit(&self) -> Option<Remedy> {
+        match (self.yes, self.preen || self.auto) {
+            (true, _) => Some(Remedy::Asked),
+            (false, true) => Some(Remedy::Safe),
+            (false, false) => None,
+        }
+    }
+}
 
 /// Checks a volume. The exit code.
 pub fn run(arguments: FsckArgs) -> Outcome<u8> {

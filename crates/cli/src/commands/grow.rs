@@ -1,20 +1,33 @@
-//! `oncefs grow` and `oncefs sync`: short requests to the daemon, or to a volume that is not mounted.
+//! `oncefs grow`: enlarges a volume, through its daemon if it is mounted.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use oncefs_engine::{BLOCK_BYTES, Report, Store};
 
-use crate::command_line::{GrowArgs, SyncArgs};
+use crate::commands::help::UNITS;
 use crate::control::protocol::Request;
 use crate::control::target::{Daemon, Target};
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table::shown;
-use crate::process::setup;
 use crate::profiles;
 use crate::size::{NewSize, Size};
 
 /// Caches while an unmounted volume grows.
 const GROW_MEMORY: u64 = 64 << 20;
+
+/// Arguments of `grow`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{UNITS}\n\nExamples:
+  oncefs grow /mnt 2T            to 2 TiB
+  oncefs grow /mnt +500G         by 500 GiB
+  oncefs grow /srv/volume 2T     a volume that is not mounted"))]
+pub struct GrowArgs {
+    /// Any path inside a mount, or the volume
+    pub target: PathBuf,
+    /// New size of the data area, or +SIZE to add
+    pub size: NewSize,
+}
 
 /// Enlarges a volume.
 pub fn run(arguments: GrowArgs) -> Outcome {
@@ -59,12 +72,4 @@ fn checked(before: u64, size: NewSize) -> Outcome<u64> {
             Err(Failure::new(exit::FAILED, text))
         }
     }
-}
-
-/// Makes everything written so far durable: what the kernel still holds goes to the daemon first.
-pub fn sync(arguments: SyncArgs) -> Outcome {
-    let daemon = Daemon::find(&arguments.target)?;
-    setup::sync_file_system(&arguments.target)
-        .or_fail_doing(exit::FAILED, format!("cannot sync {}", shown(&arguments.target)))?;
-    daemon.ask(Request::Commit)
 }

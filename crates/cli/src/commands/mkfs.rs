@@ -6,12 +6,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
-use oncefs_engine::{DataPlace, Store, VolumeSpec};
+use clap::Args;
+use oncefs_engine::{DataPlace, Profile, Store, VolumeSpec};
 use oncefs_fs::{FileSystem, SystemClock};
 
-use crate::command_line::MkfsArgs;
+use crate::commands::help::UNITS;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table::shown;
+use crate::mounting::options;
 use crate::process::confinement::confine_mkfs;
 use crate::process::setup;
 use crate::profiles;
@@ -30,6 +32,32 @@ const LOG_BYTES_MAX: u64 = 64 << 20;
 
 /// Caches while the root directory is made.
 const MKFS_MEMORY: u64 = 64 << 20;
+
+/// Arguments of `mkfs`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{}\n{UNITS}\n\nExamples:
+  oncefs mkfs /srv/volume                                 a volume as large as the free space there
+  oncefs mkfs /srv/volume --size 2T                       sparse: takes space as it fills
+  oncefs mkfs /srv/volume --data /dev/nvme1n1             blocks on a raw device, the rest in /srv/volume", profiles::help()))]
+pub struct MkfsArgs {
+    /// Directory to make: must be missing or empty
+    pub volume: PathBuf,
+    /// Size of the data area [default: 15/16 of the free space below VOLUME; all of DEVICE]
+    #[arg(long, short)]
+    pub size: Option<Size>,
+    /// Keep the blocks on this raw block device instead of in a sparse file. Its contents are lost
+    #[arg(long, short, value_name = "DEVICE")]
+    pub data: Option<PathBuf>,
+    /// How the volume finds and shares blocks, see below
+    #[arg(long, value_name = "NAME", default_value = Profile::default().name(), value_parser = options::profile)]
+    pub profile: Profile,
+    /// Size of the log [default: a sixteenth of the data area, 8M to 64M]
+    #[arg(long, value_name = "SIZE")]
+    pub log_size: Option<Size>,
+    /// Say nothing on success
+    #[arg(long, short)]
+    pub quiet: bool,
+}
 
 /// Makes a volume.
 pub fn run(arguments: MkfsArgs) -> Outcome {

@@ -1,5 +1,6 @@
 //! `oncefs mount`: checks the places, starts the daemon and waits until the mount is there.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -7,13 +8,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::command_line::MountArgs;
+use clap::{ArgAction, Args, Parser};
+use log::LevelFilter;
+
+use crate::commands::help::UNITS;
 use crate::control::client::Connection;
 use crate::control::protocol::Request;
 use crate::daemon::serve::{self, READY, Task};
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table::{self, shown};
-use crate::mounting::options::MountOptions;
+use crate::mounting::options::{self, MountOptions, Setting};
 use crate::process::setup;
 
 /// Opening a volume that takes longer than this is told.
@@ -21,6 +25,101 @@ const QUIET: Duration = Duration::from_secs(2);
 
 /// What the daemon takes over of the environment: where systemd listens, and what time it is.
 const DAEMON_VARIABLES: [&str; 2] = ["NOTIFY_SOCKET", "TZ"];
+
+const MOUNT_EXAMPLES: &str = "\
+Examples:
+  oncefs mount /srv/volume /mnt
+  oncefs mount /srv/volume /mnt -o ro,memory=512M
+  oncefs mount /srv/volume /mnt -o profile=edge,inline=off
+  mount -t oncefs /srv/volume /mnt";
+
+fn mount_after() -> String {
+    format!("{}\n{MOUNT_EXAMPLES}\n\n{UNITS}", options::help())
+}
+
+/// Arguments of `mount`.
+#[derive(Debug, Args)]
+#[command(after_help = mount_after())]
+pub struct MountArgs {
+    /// The volume: a directory made by mkfs
+    pub volume: PathBuf,
+    /// Where to mount it
+    pub dir: PathBuf,
+    /// Mount options, see below
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    pub options: Vec<String>,
+    /// Stay in the foreground and log to stderr
+    #[arg(long, short)]
+    pub foreground: bool,
+    /// Mount read-only, as -o ro
+    #[arg(long, short)]
+    pub read_only: bool,
+    /// Bound on caches and hints, as -o memory
+    #[arg(long, value_name = "SIZE", value_parser = options::memory)]
+    pub memory: Option<u64>,
+    /// Requests served at a time, as -o threads
+    #[arg(long, value_name = "N", value_parser = options::threads)]
+    pub threads: Option<usize>,
+    /// When the strong hash of a block is computed, as -o fingerprints
+    #[arg(long, value_name = "WHEN", value_parser = options::fingerprints)]
+    pub fingerprints: Option<Setting>,
+    /// What is worth a line in the log, as -o loglevel
+    #[arg(long, value_name = "LEVEL", value_parser = options::log_level)]
+    pub log_level: Option<LevelFilter>,
+    /// Log to this file instead of syslog
+    #[arg(long, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
+    /// Check everything, mount nothing
+    #[arg(skip)]
+    pub fake: bool,
+}
+
+/// How mount(8) calls `mount.oncefs`: `-f` means fake here.
+#[derive(Debug, Parser)]
+#[command(name = "mount.oncefs", version, about = "Mount an oncefs volume for mount(8)", after_help = mount_after())]
+pub struct MountHelper {
+    volume: PathBuf,
+    dir: PathBuf,
+    /// Mount options, see below
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// Fake: check everything, mount nothing
+    #[arg(short)]
+    fake: bool,
+    /// Accepted for mount(8)
+    #[arg(short)]
+    sloppy: bool,
+    /// Accepted for mount(8)
+    #[arg(short)]
+    no_mtab: bool,
+    /// Accepted for mount(8)
+    #[arg(short, action = ArgAction::Count)]
+    verbose: u8,
+    /// Accepted for mount(8)
+    #[arg(short = 't', value_name = "TYPE")]
+    kind: Option<String>,
+    /// Accepted for mount(8), which has entered the namespace already
+    #[arg(short = 'N', hide = true)]
+    namespace: Option<OsString>,
+}
+
+impl From<MountHelper> for MountArgs {
+    fn from(helper: MountHelper) -> Self {
+        Self {
+            volume: helper.volume,
+            dir: helper.dir,
+            options: helper.options,
+            foreground: false,
+            read_only: false,
+            memory: None,
+            threads: None,
+            fingerprints: None,
+            log_level: None,
+            log_file: None,
+            fake: helper.fake,
+        }
+    }
+}
 
 /// Mounts a volume.
 pub fn run(arguments: MountArgs) -> Outcome {

@@ -1,15 +1,16 @@
 //! `oncefs scrub`: reads everything that a mounted volume holds, and says which files are damaged.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::{ArgGroup, Args};
 use oncefs_engine::{ScrubCommand, ScrubStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::command_line::ScrubArgs;
 use crate::commands::dedup::{duration, hand_over};
+use crate::commands::help::UNITS;
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::{Failure, Outcome, exit};
@@ -54,6 +55,51 @@ pub struct Damage {
     pub files: Vec<File>,
     /// Whether these are all.
     pub complete: bool,
+}
+
+/// Arguments of `scrub`.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").args(["start", "pause", "resume", "stop", "status"])), after_help = format!("\
+Every block is compared with its checksum. One that is damaged is marked and never shared; reading it is an error until
+the same content is written or read anywhere. A scrub goes on after an unmount and a crash. Ctrl-C ends the display, not
+the scrub; --stop does.
+
+Exit codes: 0 no damage, 1 the command failed, 3 damage was found and is healed, 4 files are damaged.
+
+{UNITS}
+
+Examples:
+  oncefs scrub /mnt                         shows how far it is, then what is damaged
+  oncefs scrub /mnt --start --rate 20M      in the background, at most 20 MiB a second
+  oncefs scrub /mnt --copies-above 100      also keep blocks with more than 100 references twice
+  oncefs scrub /mnt --status"))]
+pub struct ScrubArgs {
+    /// Any path inside a mount, or the volume
+    pub target: PathBuf,
+    /// Do not wait for the end
+    #[arg(long)]
+    pub start: bool,
+    /// OnPublish it up, across mounts, until --resume
+    #[arg(long)]
+    pub pause: bool,
+    /// Go on after --pause
+    #[arg(long)]
+    pub resume: bool,
+    /// Give it up
+    #[arg(long)]
+    pub stop: bool,
+    /// Show how far it is and which files are damaged
+    #[arg(long)]
+    pub status: bool,
+    /// Bytes a second at most; 0: as the load allows [default: as the last time]
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["pause", "resume", "stop", "status"])]
+    pub rate: Option<Size>,
+    /// Keep blocks with more references twice, as the setting replicate_refs_above; 0: none
+    #[arg(long, value_name = "N", conflicts_with_all = ["pause", "resume", "stop", "status"])]
+    pub replicate_refs_above: Option<u64>,
+    /// The result, or the status, as JSON
+    #[arg(long, conflicts_with_all = ["start", "pause", "resume", "stop"])]
+    pub json: bool,
 }
 
 /// Does the one thing that was asked for. Gives the exit code.

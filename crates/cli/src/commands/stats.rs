@@ -3,16 +3,37 @@
 mod fragmentation;
 
 use std::fmt::Write;
+use std::path::PathBuf;
 
+use clap::Args;
 use oncefs_engine::{CacheReport, Report, Stage};
 use serde_json::Value;
 
-use crate::command_line::StatsArgs;
 use crate::control::protocol::Request;
-use crate::failure::{OrFail, Outcome, exit};
-
 use crate::control::target::Daemon;
+use crate::failure::{OrFail, Outcome, exit};
 use crate::size::Size;
+
+/// Arguments of `stats`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oncefs stats /mnt
+  oncefs stats /mnt --layout                        how broken the files are: goes through all of them
+  oncefs stats /mnt --layout --plot layout.svg")]
+pub struct StatsArgs {
+    /// Any path inside a mount, or the volume
+    pub target: PathBuf,
+    /// All figures as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Instead: in how many runs files lie, how long these are and how much of them is shared
+    #[arg(long)]
+    pub layout: bool,
+    /// Draw the lengths of runs into this file
+    #[arg(long, value_name = "FILE.svg", requires = "layout")]
+    pub plot: Option<PathBuf>,
+}
 
 /// Shows a volume's figures.
 pub fn run(arguments: StatsArgs) -> Outcome {

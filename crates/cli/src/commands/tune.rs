@@ -1,15 +1,37 @@
 //! `oncefs tune`: shows the settings of a mounted volume, or changes them.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
+use clap::Args;
 use oncefs_engine::settings;
 use serde_json::{Map, Value, json};
 
-use crate::command_line::TuneArgs;
 use crate::control::protocol::{Request, Tuned};
 use crate::control::target::Daemon;
 use crate::failure::Outcome;
+use crate::mounting::options::{self, Setting};
 use crate::size::Size;
+
+/// Arguments of `tune`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Changes hold until the volume is unmounted; mount -o takes the same for longer. Either all of them are made or none.
+
+Examples:
+  oncefs tune /mnt                                  all settings: value, range, meaning
+  oncefs tune /mnt worker=always                    deduplicate out of line at any time
+  oncefs tune /mnt inline=off hint_memory=64M")]
+pub struct TuneArgs {
+    /// Any path inside a mount, or the volume
+    pub target: PathBuf,
+    /// What to change
+    #[arg(value_name = "NAME=VALUE", value_parser = options::setting)]
+    pub changes: Vec<Setting>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Shows or changes settings.
 pub fn run(arguments: TuneArgs) -> Outcome {

@@ -3,13 +3,15 @@
 //! The kernel's umount(2) does not wait for a FUSE daemon, so the command asks the daemon first to be told of its
 //! exit, unmounts, and then waits for the process to end.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::command_line::UmountArgs;
+use clap::Args;
+
 use crate::control::client::{Connection, Exit, ExpectedExit};
 use crate::control::protocol::Request;
 use crate::failure::{Failure, OrFail, Outcome, exit};
@@ -18,6 +20,45 @@ use crate::process::setup;
 
 /// A daemon notices the end of its mount at once, unless the mount lives on elsewhere.
 const NOTICE_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Arguments of `umount`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Returns when everything is durable, the daemon is gone and the volume may be mounted elsewhere.
+Exits with 32 if that failed. Plain umount(8) does the same where the helpers umount.fuse and umount.fuse.oncefs
+are installed.
+
+Examples:
+  oncefs umount /mnt
+  oncefs umount -l /mnt     hide it now, end when the last file is closed")]
+pub struct UmountArgs {
+    /// The mount point, or the volume
+    pub target: PathBuf,
+    /// Lazily: detach now, end when nobody uses it; does not wait
+    #[arg(long, short)]
+    pub lazy: bool,
+    /// Cut off the daemon first: for a mount that hangs. What the kernel still holds is lost
+    #[arg(long, short)]
+    pub force: bool,
+    /// If it is in use, make it read-only instead
+    #[arg(long = "read-only", short)]
+    pub read_only: bool,
+    /// Say what is done
+    #[arg(long, short)]
+    pub verbose: bool,
+    /// Accepted for umount(8)
+    #[arg(short = 'n', hide = true)]
+    pub no_mtab: bool,
+    /// Accepted for umount(8)
+    #[arg(short = 't', hide = true)]
+    pub kind: Option<String>,
+    /// Accepted for umount(8), which has entered the namespace already
+    #[arg(short = 'N', hide = true)]
+    pub namespace: Option<OsString>,
+    /// Called for any FUSE mount, so that others than oncefs's are to be handed back to umount(8)
+    #[arg(skip)]
+    pub for_any_fuse: bool,
+}
 
 /// Unmounts.
 pub fn run(arguments: UmountArgs) -> Outcome {

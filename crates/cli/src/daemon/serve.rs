@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use oncefs_engine::{BLOCK_BYTES, Blocks, DedupCommand, DefragOptions, Error, Lbn, MapId, OpenOptions, Store};
 use oncefs_fs::{AtimePolicy, DamagedFile, DamagedRange, FileSystem, Ino, Options, SystemClock, paths_of_maps};
 use oncefs_fuse::{Adapter, AdapterConfig, DirtyLimit, MountSpec, Session, SessionSpec};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::command_line::ServeArgs;
 use crate::commands::{policy, scrub};
 use crate::control::client::Connection;
 use crate::control::protocol::{About, Request, Tuned};
@@ -55,6 +55,17 @@ const DIRECT_IO_BYTES_MAX: u64 = 64 << 20;
 const NAMES_OF_A_FILE_MAX: usize = 8;
 /// Bytes of names in one answer: half of what a line may have.
 const NAMES_BYTES_MAX: usize = 2 << 20;
+
+/// Arguments of `serve`. Paths are absolute.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    pub volume: PathBuf,
+    pub dir: PathBuf,
+    #[arg(short = 'o')]
+    pub options: String,
+    #[arg(long)]
+    pub log_file: Option<PathBuf>,
+}
 
 /// What to serve. Paths are absolute and without links.
 #[derive(Debug)]

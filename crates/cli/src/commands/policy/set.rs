@@ -2,11 +2,10 @@
 //! nothing is missed.
 
 use std::ffi::CString;
-use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use crate::mounting::mount_table::shown;
 

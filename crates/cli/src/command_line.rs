@@ -8,7 +8,8 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{dedup, defrag, explain, fsck, grow, mkfs, mount, policy, scrub, stats, sync, tune, umount};
 use crate::daemon::serve;
-use crate::failure::{Failure, Outcome, exit, one_line};
+use crate::failure::{Failure, Outcome, exit};
+use crate::text::one_line;
 
 #[derive(Debug, Parser)]
 #[command(name = "oncefs", version, about = "A file system that stores every block once", after_help = ABOUT_AFTER)]

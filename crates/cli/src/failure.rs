@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::text::one_line;
+
 /// Exit codes: mount(8)'s for mount and umount, fsck(8)'s for fsck, 1 and 2 for everything else.
 pub mod exit {
     /// The command failed.
@@ -65,9 +67,4 @@ impl<T, E: fmt::Display> OrFail<T> for Result<T, E> {
     fn or_fail_doing(self, code: u8, doing: impl fmt::Display) -> Outcome<T> {
         self.map_err(|e| Failure::new(code, format!("{doing}: {e}")))
     }
-}
-
-/// Joins the lines of a message: scripts and logs get one line per failure.
-pub fn one_line(text: &str) -> String {
-    text.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }

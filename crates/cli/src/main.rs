@@ -13,11 +13,12 @@ mod process;
 mod profiles;
 mod progress;
 mod size;
+mod text;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    process::setup::end_on_closed_pipe();
+    process::signals::end_on_closed_pipe();
     command_line::run(std::env::args_os().collect()).unwrap_or_else(|failure| {
         eprintln!("oncefs: {}", failure.message);
         ExitCode::from(failure.code)

@@ -1,7 +1,8 @@
 //! `oncefs dedup`: makes the out-of-line worker work now, holds it up, lets it go on, sets its hours, or says what it
 //! does.
 
-use std::fmt::Write;
+mod status;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,14 +11,15 @@ use oncefs_engine::{DedupCommand, DedupStatus, Report};
 use serde_json::json;
 
 use crate::commands::stats::saved_bytes;
-use crate::control::protocol::{Request, Tuned};
+use crate::control::answers::Tuned;
+use crate::control::protocol::Request;
 use crate::control::target::Daemon;
-use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::mounting::mount_table::{self, shown};
+use crate::failure::{Failure, Outcome, exit};
 use crate::mounting::options::{self, Setting};
-use crate::process::setup::{self, EndSignals};
+use crate::process::signals::EndSignals;
 use crate::progress::Progress;
 use crate::size::Size;
+use crate::text::shown;
 
 /// How often the daemon is asked how far it is.
 const POLL: Duration = Duration::from_millis(100);
@@ -74,7 +76,7 @@ pub fn run(arguments: DedupArgs) -> Outcome {
     let target = shown(&arguments.target);
     if arguments.status {
         let status: DedupStatus = daemon.ask(Request::DedupStatus)?;
-        if arguments.json { println!("{:#}", json!(status)) } else { print!("{}", described(&status)) }
+        if arguments.json { println!("{:#}", json!(status)) } else { print!("{}", status::render(&status)) }
     } else if arguments.pause {
         command(&daemon, DedupCommand::Pause)?;
         println!("out-of-line deduplication is paused until: oncefs dedup {target} --resume");
@@ -84,7 +86,7 @@ pub fn run(arguments: DedupArgs) -> Outcome {
     } else if let Some(schedule) = arguments.schedule {
         daemon.ask::<Tuned>(Request::Tune { changes: vec![schedule] })?;
         let status: DedupStatus = daemon.ask(Request::DedupStatus)?;
-        println!("out-of-line deduplication at these hours, until the volume is unmounted: {}", hours(&status));
+        println!("out-of-line deduplication at these hours, until the volume is unmounted: {}", status::hours(&status));
     } else if arguments.background {
         start(&daemon, arguments.full, &arguments.target)?;
         println!("deduplicating in the background; how far it is says: oncefs dedup {target} --status");
@@ -105,19 +107,10 @@ fn start(daemon: &Daemon, full: bool, target: &Path) -> Outcome<Figures> {
         let text = format!("out-of-line deduplication is paused: oncefs dedup {} --resume comes first", shown(target));
         return Err(Failure::new(exit::FAILED, text));
     }
-    hand_over(daemon)?;
+    daemon.write_back()?;
     let before = Figures { status, saved_bytes: saved(daemon)? };
     command(daemon, DedupCommand::Now { full })?;
     Ok(before)
-}
-
-/// What the kernel still holds of writes is part of the work.
-pub fn hand_over(daemon: &Daemon) -> Outcome {
-    match mount_table::of_volume(&daemon.volume).or_fail(exit::FAILED)? {
-        Some(mount) => setup::sync_file_system(&mount.dir)
-            .or_fail_doing(exit::FAILED, format!("cannot sync {}", shown(&mount.dir))),
-        None => Ok(()),
-    }
 }
 
 /// Starts the work and shows it until nothing is left. A signal ends the display only.
@@ -192,84 +185,8 @@ impl Backlog {
     }
 }
 
-/// Adds a line; writing to a string cannot fail.
-macro_rules! line {
-    ($text:expr, $name:literal, $($arg:tt)*) => {
-        writeln!($text, "{:<14}{}", $name, format_args!($($arg)*)).expect("writing to a string cannot fail")
-    };
-}
-
-fn described(status: &DedupStatus) -> String {
-    let mut text = String::new();
-    let asked = if status.now { ", as asked for with --now" } else { "" };
-    let paused = if status.paused && status.doing != "paused" { ", paused" } else { "" };
-    line!(text, "worker", "{}{asked}{paused}", status.doing);
-    line!(text, "left", "{}", left(status));
-    if status.full_pass {
-        line!(text, "full pass", "{} of {} blocks looked at", status.pass_blocks_done, status.pass_blocks);
-    }
-    if let Some(seconds) = status.eta_seconds {
-        line!(text, "ready in", "{}", duration(seconds));
-    }
-    line!(text, "schedule", "{}", hours(status));
-    line!(text, "so far", "{} blocks looked at, {} shared", status.blocks_looked_at, status.blocks_remapped);
-    line!(text, "hint store", "{}", hint_store(status));
-    let (share, limit) = (status.inline_percent, status.inline_limit_percent);
-    line!(text, "in-line", "{share:.0} % of the requests, at most {limit:.0} %");
-    line!(text, "gave way", "{}", gave_way(status));
-    line!(text, "power", "{}", if status.supply.is_empty() { "unknown" } else { &status.supply });
-    text
-}
-
-fn left(status: &DedupStatus) -> String {
-    match (status.skipped_blocks, status.skipped_files) {
-        (0, 0) if status.full_pass => "a full pass".into(),
-        (0, 0) => "nothing".into(),
-        (blocks, 0) => format!("{blocks} skipped blocks"),
-        (blocks, files) => format!("{blocks} skipped blocks, {files} files as a whole"),
-    }
-}
-
-fn hours(status: &DedupStatus) -> String {
-    let begin = status.opens_in_seconds.map(|seconds| format!(", which begin in {}", duration(seconds)));
-    let schedule = if status.schedule.is_empty() { "unknown" } else { &status.schedule };
-    format!("{schedule}{}", begin.unwrap_or_default())
-}
-
-/// Of requests that came while the worker was at work: how long until it let go of the machine.
-fn gave_way(status: &DedupStatus) -> String {
-    match status.gave_way.count {
-        0 => "no request came beside the work".into(),
-        count => {
-            let (mean, most) = (status.gave_way.mean_us() / 1e3, status.gave_way.percentile_us_max(1.0) as f64 / 1e3);
-            format!("to {count} requests that came beside the work: within {mean:.1} ms, all below {most:.0} ms")
-        }
-    }
-}
-
-fn hint_store(status: &DedupStatus) -> String {
-    if status.rebuild_pages_done < status.rebuild_pages {
-        return format!(
-            "being filled from the block table: {} of {} pages",
-            status.rebuild_pages_done, status.rebuild_pages
-        );
-    }
-    "complete".into()
-}
-
-/// A time in two units at most.
-pub fn duration(seconds: u64) -> String {
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use oncefs_engine::Histogram;
-
     use super::*;
 
     fn working() -> DedupStatus {
@@ -311,50 +228,5 @@ mod tests {
     fn work_that_waits_says_why() {
         let status = DedupStatus { doing: "paused".into(), skipped_blocks: 5, ..working() };
         assert_eq!(Backlog::default().step(&status).doing, "deduplicating blocks (paused)");
-    }
-
-    #[test]
-    fn the_status_says_what_is_done_what_is_left_and_how_long_it_takes() {
-        let status = DedupStatus {
-            skipped_blocks: 12,
-            skipped_files: 3,
-            full_pass: true,
-            pass_blocks: 900,
-            pass_blocks_done: 450,
-            eta_seconds: Some(75),
-            inline_percent: 30.2,
-            inline_limit_percent: 57.0,
-            schedule: "22:00-06:00".into(),
-            opens_in_seconds: Some(3 * 3600 + 60),
-            gave_way: Histogram {
-                count: 2,
-                nanoseconds: 5_000_000,
-                classes: vec![0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1],
-            },
-            ..working()
-        };
-        let text = described(&status);
-        for part in [
-            "working, as asked for with --now",
-            "12 skipped blocks, 3 files as a whole",
-            "450 of 900 blocks",
-            "1 min 15 s",
-            "30 % of the requests, at most 57 %",
-            "mains",
-            "complete",
-            "22:00-06:00, which begin in 3 h 1 min",
-            "to 2 requests that came beside the work: within 2.5 ms, all below 4 ms",
-        ] {
-            assert!(text.contains(part), "no '{part}' in\n{text}");
-        }
-        assert!(described(&DedupStatus::default()).contains("nothing"));
-    }
-
-    #[test]
-    fn durations_have_two_units_at_most() {
-        assert_eq!(
-            [5, 59, 60, 3599, 3600, 90_000].map(duration),
-            ["5 s", "59 s", "1 min 0 s", "59 min 59 s", "1 h 0 min", "25 h 0 min"]
-        );
     }
 }

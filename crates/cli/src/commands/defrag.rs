@@ -11,15 +11,15 @@ use clap::Args;
 use oncefs_engine::{BLOCK_BYTES, DefragOutcome, Report};
 use serde_json::{Value, json};
 
-use crate::commands::dedup::hand_over;
 use crate::commands::help::UNITS;
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::mounting::mount_table::{self, shown};
-use crate::process::setup::EndSignals;
+use crate::mounting::mount_table;
+use crate::process::signals::EndSignals;
 use crate::progress::Progress;
 use crate::size::Size;
+use crate::text::shown;
 use walk::{File, Found};
 
 /// What may be taken, unless told otherwise.
@@ -113,7 +113,7 @@ pub fn run(arguments: DefragArgs) -> Outcome<u8> {
     let (daemon, found) = files_of(&arguments.paths)?;
     let report: Report = daemon.ask(Request::Stats)?;
     let space_blocks = arguments.space.blocks(report.space.get("available_bytes").copied().unwrap_or(0));
-    hand_over(&daemon)?;
+    daemon.write_back()?;
     let mut work = Work {
         daemon,
         arguments: &arguments,

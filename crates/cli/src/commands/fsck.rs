@@ -3,6 +3,8 @@
 //! The engine checks and mends blocks, the file system names; this module says in which order, names the files that
 //! are concerned, shows how far everything is and turns the result into fsck(8)'s exit bits.
 
+mod findings;
+
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,18 +14,16 @@ use oncefs_engine::{Blocks, CheckReport, Error, Fault, Lbn, MapId, Pbn, Phase, R
 use oncefs_fs::{NameFindings, NamePhase, SystemClock, check_names, paths_of_maps, repair_names};
 
 use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::mounting::mount_table::shown;
 use crate::process::confinement::confine_check;
-use crate::process::setup::{self, EndSignals};
+use crate::process::signals::EndSignals;
+use crate::process::{memory, setup};
 use crate::profiles;
 use crate::progress::Progress;
-use crate::size::Size;
+use crate::text::shown;
+use findings::Findings;
 
 /// Caches during a check. What is sorted takes up to 128 MiB beside them.
 const CHECK_MEMORY: u64 = 64 << 20;
-
-/// Problems shown one by one; more are only counted.
-const PROBLEMS_SHOWN_MAX: usize = 100;
 
 /// Places in files that are named, of damaged blocks.
 const PLACES_MAX: usize = 1_000;
@@ -121,67 +121,10 @@ fn exit_when_cancelled() -> std::io::Result<()> {
     std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
 }
 
-/// What a check saw, what is wrong, and what was.
-#[derive(Debug, Default)]
-struct Findings {
-    mended: Vec<String>,
-    fixed_count: u64,
-    left: Vec<String>,
-    left_count: u64,
-    /// Files that lost something, or may have.
-    files: Vec<String>,
-    stored: Blocks,
-    mapped: Blocks,
-}
-
-impl Findings {
-    fn add_fixed(&mut self, described: Vec<String>, count: u64) {
-        self.fixed_count += count;
-        let room = PROBLEMS_SHOWN_MAX.saturating_sub(self.mended.len());
-        self.mended.extend(described.into_iter().take(room));
-    }
-
-    fn add_left(&mut self, described: Vec<String>, count: u64) {
-        self.left_count += count;
-        let room = PROBLEMS_SHOWN_MAX.saturating_sub(self.left.len());
-        self.left.extend(described.into_iter().take(room));
-    }
-
-    fn print(&self) {
-        for (what, described, count) in
-            [("mended: ", &self.mended, self.fixed_count), ("", &self.left, self.left_count)]
-        {
-            described.iter().for_each(|line| println!("{what}{line}"));
-            let more = count - described.len() as u64;
-            if more > 0 {
-                println!("{what}... and {more} more");
-            }
-        }
-        self.files.iter().for_each(|line| println!("{line}"));
-    }
-
-    fn summary(&self) -> String {
-        let mended = match self.fixed_count {
-            0 => String::new(),
-            count => format!("{count} errors mended, "),
-        };
-        if self.left_count > 0 {
-            return format!("{mended}{} errors left (docs/fsck.md says what can be done about each)", self.left_count);
-        }
-        format!("{mended}clean, {} stored for {} in files", Size(self.stored.bytes()), Size(self.mapped.bytes()))
-    }
-
-    fn exit_code(&self) -> u8 {
-        let mended = if self.fixed_count > 0 { exit::FSCK_ERRORS_MENDED } else { 0 };
-        let left = if self.left_count > 0 { exit::FSCK_ERRORS_LEFT } else { 0 };
-        mended | left
-    }
-}
-
 /// Checks a volume; with a limit, mends what that allows before. Without one the volume is not changed: the log is
 /// replayed in memory.
 fn examine(volume: &Path, limit: Option<Remedy>, read_data: bool) -> oncefs_fs::Result<Findings> {
-    let options = profiles::without_worker(CHECK_MEMORY.min(setup::ram_bytes() / 4), limit.is_none());
+    let options = profiles::without_worker(CHECK_MEMORY.min(memory::ram_bytes() / 4), limit.is_none());
     let store = match limit {
         None => Store::open(volume, &options)?,
         Some(_) => Store::open_for_fsck(volume, &options)?,
@@ -286,36 +229,5 @@ fn damaged_block(fault: &Fault) -> Option<Pbn> {
     match fault {
         Fault::Rot { pbn, .. } | Fault::Unreadable { pbn, .. } => Some(*pbn),
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn findings(mended: u64, left: u64) -> Findings {
-        let mut findings = Findings::default();
-        (0..mended).for_each(|n| findings.add_fixed(vec![format!("problem {n}")], 1));
-        (0..left).for_each(|n| findings.add_left(vec![format!("problem {n}")], 1));
-        findings
-    }
-
-    #[test]
-    fn the_exit_code_has_fsck_8s_bits() {
-        let code = |mended, left| findings(mended, left).exit_code();
-        assert_eq!((code(0, 0), code(3, 0), code(0, 2), code(1, 1)), (0, 1, 4, 5));
-    }
-
-    #[test]
-    fn of_many_problems_the_first_hundred_are_kept_and_all_are_counted() {
-        let findings = findings(0, 250);
-        assert_eq!((findings.left.len(), findings.left_count), (PROBLEMS_SHOWN_MAX, 250));
-    }
-
-    #[test]
-    fn the_summary_says_what_is_stored_or_how_to_go_on() {
-        let clean = Findings { stored: Blocks(256), mapped: Blocks(512), ..Findings::default() };
-        assert_eq!(clean.summary(), "clean, 1.00 MiB stored for 2.00 MiB in files");
-        assert!(findings(1, 2).summary().starts_with("1 errors mended, 2 errors left"));
     }
 }

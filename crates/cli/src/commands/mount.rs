@@ -14,11 +14,13 @@ use log::LevelFilter;
 use crate::commands::help::UNITS;
 use crate::control::client::Connection;
 use crate::control::protocol::Request;
-use crate::daemon::serve::{self, READY, Task};
+use crate::daemon::serve::{self, READY};
+use crate::daemon::task::Task;
 use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::mounting::mount_table::{self, shown};
+use crate::mounting::mount_table;
 use crate::mounting::options::{self, MountOptions, Setting};
-use crate::process::setup;
+use crate::process::{descriptors, setup};
+use crate::text::shown;
 
 /// Opening a volume that takes longer than this is told.
 const QUIET: Duration = Duration::from_secs(2);
@@ -248,7 +250,7 @@ fn start_daemon(task: &Task) -> Outcome {
 
 fn await_ready(mut daemon: Child) -> Outcome {
     let pipe = daemon.stdout.take().expect("stdout was asked to be a pipe");
-    if !setup::await_readable(pipe.as_fd(), Some(QUIET)) {
+    if !descriptors::await_readable(pipe.as_fd(), Some(QUIET)) {
         eprintln!("oncefs: the volume is being opened, this takes longer than usual");
     }
     let mut word = String::new();

@@ -11,13 +11,14 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 use oncefs_engine::{InvalidOverride, PolicyOverride, Rank};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::control::answers::EffectiveView;
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::mounting::mount_table::{self, shown};
+use crate::mounting::mount_table;
+use crate::text::shown;
 
 /// Arguments of `policy`.
 #[derive(Debug, Args)]
@@ -103,44 +104,6 @@ const NONE: &str = "none";
 
 fn text_of(policy_override: Option<&str>) -> &str {
     policy_override.unwrap_or(NONE)
-}
-
-/// How a file, or what is made in a directory, is deduplicated: the daemon's answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EffectiveView {
-    /// What is said of it.
-    policy: Option<String>,
-    /// Its rank, 0 to 3.
-    rank: u8,
-    /// Whether it is rewritten again and again.
-    is_update_heavy: bool,
-    /// Whether it is looked up as it is written.
-    is_inline: bool,
-    /// Whether the worker looks at it.
-    is_later: bool,
-    /// The shortest run that it shares, in blocks; None: each file's own.
-    run_blocks_min: Option<u32>,
-    /// Whether a file that is one run as a whole is shared however short it is, and a run that ends with its file.
-    shares_ends: bool,
-    /// What set the shortest run, or why it is left alone.
-    why: String,
-}
-
-impl EffectiveView {
-    /// As the file system says.
-    pub fn of(effective: oncefs_fs::EffectiveView) -> Self {
-        let (policy, effective_policy) = (effective.policy, effective.effective_policy);
-        Self {
-            policy: policy.policy_override.map(|policy_override| policy_override.to_string()),
-            rank: policy.rank.number(),
-            is_update_heavy: policy.is_update_heavy,
-            is_inline: effective_policy.is_inline,
-            is_later: effective_policy.is_later,
-            run_blocks_min: effective.run_blocks_min,
-            shares_ends: effective_policy.shares_ends,
-            why: effective.why,
-        }
-    }
 }
 
 /// Does what was asked for. Gives the exit code.

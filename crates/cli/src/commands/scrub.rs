@@ -6,18 +6,17 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use oncefs_engine::{ScrubCommand, ScrubStatus};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::commands::dedup::{duration, hand_over};
 use crate::commands::help::UNITS;
+use crate::control::answers::{Damage, File};
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::{Failure, Outcome, exit};
-use crate::mounting::mount_table::shown;
-use crate::process::setup::EndSignals;
+use crate::process::signals::EndSignals;
 use crate::progress::Progress;
 use crate::size::Size;
+use crate::text::{duration, shown};
 
 /// How often the daemon is asked how far it is.
 const POLL: Duration = Duration::from_millis(100);
@@ -25,37 +24,6 @@ const POLL: Duration = Duration::from_millis(100);
 const PLACES_MAX: usize = 10_000;
 /// Lines on damaged files that people are shown; JSON has all.
 const FILES_SHOWN: usize = 50;
-
-/// Bytes of a file that a bad block belongs to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Range {
-    /// The first byte.
-    pub at: u64,
-    /// How many.
-    pub len: u64,
-    /// Whether reading them fails.
-    pub lost: bool,
-}
-
-/// A file that a bad block belongs to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct File {
-    /// Its inode number.
-    pub inode: Option<u64>,
-    /// Its names from the root of the mount on, bytes that are no UTF-8 replaced.
-    pub paths: Vec<String>,
-    /// Where.
-    pub ranges: Vec<Range>,
-}
-
-/// The files that bad blocks belong to.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Damage {
-    /// The files.
-    pub files: Vec<File>,
-    /// Whether these are all.
-    pub complete: bool,
-}
 
 /// Arguments of `scrub`.
 #[derive(Debug, Args)]
@@ -124,7 +92,7 @@ pub fn run(arguments: ScrubArgs) -> Outcome<u8> {
         println!("the scrub is given up; the next one begins at the beginning");
     } else {
         let rate = arguments.rate.map(|rate| rate.0);
-        hand_over(&daemon)?;
+        daemon.write_back()?;
         daemon.ask::<()>(Request::Commit)?;
         command(&daemon, ScrubCommand::Start { rate })?;
         if !arguments.start {
@@ -249,6 +217,7 @@ fn name(file: &File) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::answers::Range;
 
     fn status(state: &str, found: u64, bad: u64, lost: u64) -> ScrubStatus {
         ScrubStatus {

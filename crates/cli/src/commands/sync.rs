@@ -7,8 +7,8 @@ use clap::Args;
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::{OrFail, Outcome, exit};
-use crate::mounting::mount_table::shown;
-use crate::process::setup;
+use crate::process::descriptors;
+use crate::text::shown;
 
 /// Arguments of `sync`.
 #[derive(Debug, Args)]
@@ -20,7 +20,7 @@ pub struct SyncArgs {
 /// Makes everything written so far durable: what the kernel still holds goes to the daemon first.
 pub fn run(arguments: SyncArgs) -> Outcome {
     let daemon = Daemon::find(&arguments.target)?;
-    setup::sync_file_system(&arguments.target)
+    descriptors::sync_file_system(&arguments.target)
         .or_fail_doing(exit::FAILED, format!("cannot sync {}", shown(&arguments.target)))?;
     daemon.ask(Request::Commit)
 }

@@ -7,7 +7,8 @@ use clap::Args;
 use oncefs_engine::settings;
 use serde_json::{Map, Value, json};
 
-use crate::control::protocol::{Request, Tuned};
+use crate::control::answers::Tuned;
+use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::Outcome;
 use crate::mounting::options::{self, Setting};

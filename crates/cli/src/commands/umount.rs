@@ -15,8 +15,9 @@ use clap::Args;
 use crate::control::client::{Connection, Exit, ExpectedExit};
 use crate::control::protocol::Request;
 use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::mounting::mount_table::{self, Mount, shown};
-use crate::process::setup;
+use crate::mounting::mount_table::{self, Mount};
+use crate::process::descriptors;
+use crate::text::shown;
 
 /// A daemon notices the end of its mount at once, unless the mount lives on elsewhere.
 const NOTICE_PATIENCE: Duration = Duration::from_secs(20);
@@ -134,7 +135,7 @@ fn unmount_dead(mount: &Mount, arguments: &UmountArgs) -> Outcome {
 
 /// What was written so far is made durable; the rest follows when the last user goes.
 fn unmount_lazily(mount: &Mount) -> Outcome {
-    setup::sync_file_system(&mount.dir)
+    descriptors::sync_file_system(&mount.dir)
         .or_fail_doing(exit::MOUNT_FAILED, format!("cannot sync {}", shown(&mount.dir)))?;
     commit(mount)?;
     oncefs_fuse::unmount(&mount.dir, libc::MNT_DETACH).map_err(|e| refused(mount, &e))

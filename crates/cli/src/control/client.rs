@@ -6,8 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use super::protocol::{About, Envelope, LINE_BYTES_MAX, Reply, Request, SocketPath, VERSION};
-use crate::process::setup::await_readable;
+use super::answers::About;
+use super::protocol::{Envelope, LINE_BYTES_MAX, Reply, Request, SocketPath, VERSION};
+use crate::process::descriptors::await_readable;
 
 /// Closing a volume that takes longer than this is told.
 const QUIET: Duration = Duration::from_secs(2);

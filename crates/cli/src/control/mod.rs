@@ -1,5 +1,6 @@
 //! How commands talk to the daemon of a mounted volume: a Unix socket in the volume's directory.
 
+pub mod answers;
 pub mod client;
 pub mod protocol;
 pub mod server;

@@ -4,7 +4,6 @@
 //! kernel has let go of the mount, and the outcome when everything is closed; the daemon's process ends after it.
 //! Only root gets at the socket (mode 0600).
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -65,7 +64,7 @@ pub enum Request {
     },
     /// How far the scrub is: the engine's `ScrubStatus`.
     ScrubStatus,
-    /// Which files bad blocks belong to: `scrub::Damage`.
+    /// Which files bad blocks belong to: `Damage`.
     Damage {
         /// Places looked for at most.
         places_max: usize,
@@ -107,7 +106,7 @@ pub enum Request {
         /// Change nothing, say what would be.
         dry_run: bool,
     },
-    /// How a file, or what is made in a directory, is deduplicated: `policy::EffectiveView`.
+    /// How a file, or what is made in a directory, is deduplicated: `EffectiveView`.
     Policy {
         /// Its inode number.
         inode: u64,
@@ -138,24 +137,6 @@ pub enum Reply {
     Waiting,
     /// The mount has ended, the volume is being closed.
     Closing,
-}
-
-/// The daemon's description of itself.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct About {
-    /// Version of the program.
-    pub program: String,
-    /// Whether the volume was opened read-only.
-    pub read_only: bool,
-}
-
-/// All settings before and after a change.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Tuned {
-    /// Values by name, as they were.
-    pub before: BTreeMap<String, String>,
-    /// Values by name, as they are.
-    pub after: BTreeMap<String, String>,
 }
 
 /// A path to the socket that fits into 108 bytes however deep the volume lies.

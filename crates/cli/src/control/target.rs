@@ -7,7 +7,9 @@ use serde::de::DeserializeOwned;
 use crate::control::client::Connection;
 use crate::control::protocol::Request;
 use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::mounting::mount_table::{self, shown};
+use crate::mounting::mount_table;
+use crate::process::descriptors;
+use crate::text::shown;
 
 /// What a path stands for.
 pub enum Target {
@@ -59,6 +61,15 @@ impl Daemon {
         })?;
         let answer = connection.ask(request).or_fail(exit::FAILED)?;
         serde_json::from_value(answer).or_fail_doing(exit::FAILED, "the daemon's answer makes no sense")
+    }
+
+    /// What the kernel still holds of writes reaches the daemon: it is part of the work that is asked for.
+    pub fn write_back(&self) -> Outcome {
+        match mount_table::of_volume(&self.volume).or_fail(exit::FAILED)? {
+            Some(mount) => descriptors::sync_file_system(&mount.dir)
+                .or_fail_doing(exit::FAILED, format!("cannot sync {}", shown(&mount.dir))),
+            None => Ok(()),
+        }
     }
 
     fn connect(&self) -> Outcome<Option<Connection>> {

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
-use crate::failure::one_line;
+use crate::text::one_line;
 
 /// LOG_DAEMON of syslog(3).
 const FACILITY_DAEMON: u8 = 3 << 3;

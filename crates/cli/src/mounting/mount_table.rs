@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use oncefs_fuse::MOUNT_TYPE;
@@ -115,12 +115,6 @@ fn octal(digits: &[u8; 3]) -> Option<u8> {
 /// Whether one path is the other or lies in it.
 pub fn overlap(a: &Path, b: &Path) -> bool {
     a.starts_with(b) || b.starts_with(a)
-}
-
-/// A path for messages: one line whatever its bytes.
-pub fn shown(path: &Path) -> String {
-    let bytes = path.as_os_str().as_bytes();
-    if bytes.iter().any(|b| b.is_ascii_control()) { format!("{path:?}") } else { path.display().to_string() }
 }
 
 #[cfg(test)]

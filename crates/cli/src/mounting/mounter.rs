@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use oncefs_fuse::MountSpec;
 
 use crate::process::privileges::{self, CAP_DAC_READ_SEARCH, CAP_SYS_ADMIN};
-use crate::process::setup;
+use crate::process::{descriptors, setup};
 
 /// Its name in `ps`.
 const NAME: &std::ffi::CStr = c"oncefs-mounter";
@@ -115,7 +115,7 @@ impl Mounter {
 fn serve(mut daemon: UnixStream, mut place: Place) {
     // What fails here leaves it with more than it needs, never with less: the daemon depends on it.
     let _ = privileges::keep_only(&[CAP_DAC_READ_SEARCH, CAP_SYS_ADMIN]);
-    let _ = setup::detach_stdio();
+    let _ = descriptors::detach_stdio();
     setup::set_name(NAME);
     let mut byte = [0];
     while daemon.read_exact(&mut byte).is_ok() {
@@ -143,7 +143,7 @@ impl Place {
             _ if !self.is_mounted => Err(io::Error::from_raw_os_error(libc::EINVAL)),
             Task::Unmount => oncefs_fuse::unmount(&self.spec.dir, 0),
             Task::Detach => oncefs_fuse::unmount(&self.spec.dir, libc::MNT_DETACH),
-            Task::Sync => setup::sync_file_system(&self.spec.dir),
+            Task::Sync => descriptors::sync_file_system(&self.spec.dir),
         };
         done.map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
     }

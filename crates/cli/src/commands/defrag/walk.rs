@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::mounting::mount_table::shown;
+use crate::text::shown;
 
 /// A file to be laid out.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use oncefs_engine::{Equal, ExplainedRun, What};
 
 use super::sharers::{Other, Others};
-use crate::mounting::mount_table::shown;
+use crate::text::shown;
 
 /// What a file shares.
 pub struct Rule {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use oncefs_engine::{BLOCK_BYTES, Equal, ExplainedRun, MapCursor, Referrer, Referrers, Report, What};
 use serde::Serialize;
 
-use super::Line;
+use super::lines::Line;
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::Outcome;
@@ -55,12 +55,12 @@ struct Piece {
 }
 
 /// Finds places and names; names are kept.
-pub struct Whom<'a> {
+pub struct Sharers<'a> {
     daemon: &'a Daemon,
     paths: BTreeMap<u64, Vec<String>>,
 }
 
-impl<'a> Whom<'a> {
+impl<'a> Sharers<'a> {
     /// Nothing is known yet.
     pub fn new(daemon: &'a Daemon) -> Self {
         Self { daemon, paths: BTreeMap::new() }
@@ -215,7 +215,7 @@ mod tests {
     fn found(runs: &[ExplainedRun], places: &[Referrer]) -> Vec<(Vec<Referrer>, u64)> {
         let mut pieces = pieces_of(runs);
         places.iter().for_each(|place| add(&mut pieces, place));
-        super::super::lines_of(runs).iter().map(|line| others_of(OWN_MAP, line, &pieces)).collect()
+        crate::commands::explain::lines::lines_of(runs).iter().map(|line| others_of(OWN_MAP, line, &pieces)).collect()
     }
 
     #[test]

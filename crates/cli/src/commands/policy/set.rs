@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use crate::mounting::mount_table::shown;
+use crate::text::shown;
 
 /// The attribute. `oncefs_fs::POLICY_ATTRIBUTE` with the zero that system calls want.
 const NAME: &std::ffi::CStr = c"user.oncefs.policy";

@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::{OrFail, Outcome, exit};
-use crate::mounting::mount_table::shown;
 use crate::progress::Progress;
 use crate::size::Size;
+use crate::text::shown;
 
 /// Files told by name: those in most runs.
 const FILES_SHOWN: usize = 10;

@@ -30,32 +30,32 @@ Example, as root:
 In /etc/fstab:
   /srv/volume  /mnt  oncefs  defaults  0  0
 
-'oncefs COMMAND --help' says more. Sizes are whole numbers of bytes or carry a unit, a power of 1024: K, M, G, T, P.";
+See 'oncefs COMMAND --help' for more. Sizes are whole numbers of bytes or carry a unit, a power of 1024: K, M, G, T, P.";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a volume
+    /// Create a volume
     Mkfs(mkfs::MkfsArgs),
     /// Mount a volume
     Mount(mount::MountArgs),
-    /// Unmount; returns when everything is durable and the daemon is gone
+    /// Unmount, and wait until everything is durable and the daemon has ended
     Umount(umount::UmountArgs),
     /// Check a volume
     Fsck(fsck::FsckArgs),
-    /// Show what a mounted volume holds, saves and does
+    /// Show what a mounted volume stores, saves and does
     Stats(stats::StatsArgs),
     /// Show or change the settings of a mounted volume
     Tune(tune::TuneArgs),
-    /// Deduplicate now what was skipped as it was written, hold that up, or show how far it is
+    /// Deduplicate now what was skipped while writing; pause, resume, schedule or show that work
     Dedup(dedup::DedupArgs),
-    /// Read everything a mounted volume holds, and name and heal what is damaged
+    /// Read and check everything in a mounted volume, repair what can be repaired, and name damaged files
     Scrub(scrub::ScrubArgs),
-    /// Say how a file lies in the data area, whom it shares with, and why
+    /// Show a file's extents, the files it shares them with, and why
     Explain(explain::ExplainArgs),
-    /// Lay files of a mounted volume out again, so that reading them goes to fewer places
+    /// Defragment files of a mounted volume, so that reading them takes fewer seeks
     Defrag(defrag::DefragArgs),
-    /// Say how files and directories are to be deduplicated, or show how they are
+    /// Set or show how files and directories are deduplicated
     Policy(policy::PolicyArgs),
     /// Enlarge a volume, mounted or not
     Grow(grow::GrowArgs),
@@ -63,7 +63,7 @@ pub enum Command {
     Sync(sync::SyncArgs),
     /// Show the program's version
     Version,
-    /// Serve a mount in the background; started by `mount`
+    /// Serve a mount in the background; `mount` starts it
     #[command(hide = true)]
     Serve(serve::ServeArgs),
 }

@@ -1,4 +1,4 @@
-//! How a command fails: one line with the way out, and an exit code that its caller knows.
+//! How a command fails: one line that says what to do, and an exit code that its caller knows.
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ pub mod exit {
     pub const FAILED: u8 = 1;
     /// The command line makes no sense.
     pub const USAGE: u8 = 2;
-    /// scrub: damage was found and is healed.
-    pub const SCRUB_HEALED: u8 = 3;
+    /// scrub: damage was found and repaired.
+    pub const SCRUB_REPAIRED: u8 = 3;
     /// scrub: files are damaged.
     pub const SCRUB_DAMAGED: u8 = 4;
     /// mount(8): wrong invocation or no permission.
@@ -20,8 +20,8 @@ pub mod exit {
     pub const MOUNT_SYSTEM: u8 = 2;
     /// mount(8): mounting or unmounting failed.
     pub const MOUNT_FAILED: u8 = 32;
-    /// fsck(8): errors were mended.
-    pub const FSCK_ERRORS_MENDED: u8 = 1;
+    /// fsck(8): errors were repaired.
+    pub const FSCK_ERRORS_REPAIRED: u8 = 1;
     /// fsck(8): errors are left.
     pub const FSCK_ERRORS_LEFT: u8 = 4;
     /// fsck(8): the check could not run.
@@ -35,7 +35,7 @@ pub mod exit {
 /// Why a command ends without success.
 #[derive(Debug)]
 pub struct Failure {
-    /// One line, with the way out.
+    /// One line that says what happened and what to do.
     pub message: String,
     /// The process's exit code.
     pub code: u8,
@@ -55,7 +55,7 @@ impl Failure {
 pub trait OrFail<T> {
     /// The error becomes a failure with this code.
     fn or_fail(self, code: u8) -> Outcome<T>;
-    /// The error becomes a failure with this code, told after what was being done.
+    /// The error becomes a failure with this code; the message begins with what was being done.
     fn or_fail_doing(self, code: u8, doing: impl fmt::Display) -> Outcome<T>;
 }
 

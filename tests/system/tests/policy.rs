@@ -80,7 +80,7 @@ fn a_policy_holds_at_once_below_its_directory_and_is_shown_with_what_follows() {
         (told["policy"].as_str(), told["inherits"].as_str(), told["rank"].as_u64()),
         (Some("off"), Some("off"), Some(0))
     );
-    assert_eq!((told["is_inline"].as_bool(), told["is_later"].as_bool()), (Some(false), Some(false)));
+    assert_eq!((told["is_inline"].as_bool(), told["is_out_of_line"].as_bool()), (Some(false), Some(false)));
     let explained = run(Command::new(oncefs()).arg("explain").arg(mount.join("alone/deep/old")));
     assert!(explained.contains("is not deduplicated any more (policy off)"), "{explained}");
     mount.check();

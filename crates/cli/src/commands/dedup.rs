@@ -1,5 +1,4 @@
-//! `oncefs dedup`: makes the out-of-line worker work now, holds it up, lets it go on, sets its hours, or says what it
-//! does.
+//! `oncefs dedup`: starts, pauses, resumes and schedules the out-of-line worker, and shows what it does.
 
 mod status;
 
@@ -21,56 +20,56 @@ use crate::progress::Progress;
 use crate::size::Size;
 use crate::text::shown;
 
-/// How often the daemon is asked how far it is.
+/// How often to ask the daemon for its progress.
 const POLL: Duration = Duration::from_millis(100);
 
 /// Arguments of `dedup`.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("what").required(true).args(["now", "pause", "resume", "schedule", "status"])),
 after_help = "\
-Out of line, duplicates are found that nobody looked for as they were written. By default that happens when the
-volume is idle. Ctrl-C ends the display of --now, not the work; --pause does.
+Out-of-line deduplication finds the duplicates that were skipped while writing. By default it runs when the volume is
+idle. Ctrl-C ends the progress display of --now, but not the work; use --pause for that.
 
-WHEN is 'always', or windows of the local clock joined by commas: 22:00-06:00 for every night, and days before the
-hours, as in 'Sat-Sun 00:00-24:00'. It holds until the volume is unmounted; -o schedule=WHEN sets it at each mount,
-with + for a comma. --now minds no hours.
+WHEN is 'always', or windows of local time joined by commas: 22:00-06:00 is every night; days go before the hours, as in
+'Sat-Sun 00:00-24:00'. It lasts until the volume is unmounted; -o schedule=WHEN sets it at each mount, with + for a
+comma. --now ignores the schedule.
 
 Examples:
-  oncefs dedup /mnt --now                   find all duplicates in what was skipped; shows how far it is
-  oncefs dedup /mnt --now --full            look at every block of the volume once more
+  oncefs dedup /mnt --now                   find all duplicates in what was skipped; shows progress
+  oncefs dedup /mnt --now --full            examine every block of the volume again
   oncefs dedup /mnt --now --background      return at once
   oncefs dedup /mnt --schedule '22:00-06:00,Sat-Sun 00:00-24:00'
   oncefs dedup /mnt --status")]
 pub struct DedupArgs {
     /// Any path inside a mount, or the volume
     pub target: PathBuf,
-    /// Work at once, idle or not and as fast as it goes, until nothing is left
+    /// Work now, idle or not, at full speed, until nothing is left
     #[arg(long)]
     pub now: bool,
-    /// Look at every block of the volume, not only at what was skipped
+    /// Examine every block of the volume, not only those skipped
     #[arg(long, conflicts_with_all = ["pause", "resume", "schedule", "status"])]
     pub full: bool,
-    /// Do not wait for the end
+    /// Return at once instead of waiting for the end
     #[arg(long, conflicts_with_all = ["pause", "resume", "schedule", "status"])]
     pub background: bool,
-    /// OnPublish the work up until --resume or the next mount
+    /// Pause the work until --resume or the next mount
     #[arg(long)]
     pub pause: bool,
-    /// Go on after --pause
+    /// Resume after --pause
     #[arg(long)]
     pub resume: bool,
-    /// Work only at these hours of the week
+    /// Work only in these hours of the week
     #[arg(long, value_name = "WHEN", value_parser = options::schedule)]
     pub schedule: Option<Setting>,
-    /// Show what is being done, what is left and what has been found
+    /// Show what the worker is doing, what is left and what it found
     #[arg(long)]
     pub status: bool,
-    /// The status as JSON
+    /// Print the status as JSON
     #[arg(long, conflicts_with_all = ["now", "pause", "resume", "schedule"])]
     pub json: bool,
 }
 
-/// Does the one thing that was asked for.
+/// Does what was asked for.
 pub fn run(arguments: DedupArgs) -> Outcome {
     let daemon = Daemon::find(&arguments.target)?;
     let target = shown(&arguments.target);
@@ -79,17 +78,17 @@ pub fn run(arguments: DedupArgs) -> Outcome {
         if arguments.json { println!("{:#}", json!(status)) } else { print!("{}", status::render(&status)) }
     } else if arguments.pause {
         command(&daemon, DedupCommand::Pause)?;
-        println!("out-of-line deduplication is paused until: oncefs dedup {target} --resume");
+        println!("out-of-line deduplication is paused; resume it with: oncefs dedup {target} --resume");
     } else if arguments.resume {
         command(&daemon, DedupCommand::Resume)?;
-        println!("out-of-line deduplication goes on");
+        println!("out-of-line deduplication has resumed");
     } else if let Some(schedule) = arguments.schedule {
         daemon.ask::<Tuned>(Request::Tune { changes: vec![schedule] })?;
         let status: DedupStatus = daemon.ask(Request::DedupStatus)?;
-        println!("out-of-line deduplication at these hours, until the volume is unmounted: {}", status::hours(&status));
+        println!("schedule of out-of-line deduplication, until the volume is unmounted: {}", status::hours(&status));
     } else if arguments.background {
         start(&daemon, arguments.full, &arguments.target)?;
-        println!("deduplicating in the background; how far it is says: oncefs dedup {target} --status");
+        println!("deduplicating in the background; progress: oncefs dedup {target} --status");
     } else {
         now(&daemon, arguments.full, &arguments.target)?;
     }
@@ -100,11 +99,12 @@ fn command(daemon: &Daemon, command: DedupCommand) -> Outcome {
     daemon.ask(Request::Dedup { command })
 }
 
-/// Starts the work. Gives the figures from before it.
+/// Starts the work. Returns the figures from before.
 fn start(daemon: &Daemon, full: bool, target: &Path) -> Outcome<Figures> {
     let status: DedupStatus = daemon.ask(Request::DedupStatus)?;
     if status.paused {
-        let text = format!("out-of-line deduplication is paused: oncefs dedup {} --resume comes first", shown(target));
+        let text =
+            format!("out-of-line deduplication is paused: resume it first (oncefs dedup {} --resume)", shown(target));
         return Err(Failure::new(exit::FAILED, text));
     }
     daemon.write_back()?;
@@ -113,7 +113,7 @@ fn start(daemon: &Daemon, full: bool, target: &Path) -> Outcome<Figures> {
     Ok(before)
 }
 
-/// Starts the work and shows it until nothing is left. A signal ends the display only.
+/// Starts the work and shows progress until nothing is left. A signal ends only the display.
 fn now(daemon: &Daemon, full: bool, target: &Path) -> Outcome {
     let signals = EndSignals::block();
     let before = start(daemon, full, target)?;
@@ -131,14 +131,16 @@ fn now(daemon: &Daemon, full: bool, target: &Path) -> Outcome {
         if signals.wait(Some(POLL)).is_some() {
             drop(progress);
             let target = shown(target);
-            let text = format!("only this display ends: the work goes on, see oncefs dedup {target} --status");
+            let text = format!(
+                "the display ended, the work continues in the background; progress: oncefs dedup {target} --status"
+            );
             return Err(Failure::new(exit::FAILED, text));
         }
     }
 }
 
-/// What the work is measured by. Blocks that became references are more than those freed: of three references to a
-/// copy, all have to move until it goes.
+/// The figures before or after the work. More blocks become references than are freed: a copy with three references is
+/// freed only when all three have moved.
 struct Figures {
     status: DedupStatus,
     saved_bytes: u64,
@@ -150,13 +152,13 @@ fn saved(daemon: &Daemon) -> Outcome<u64> {
 }
 
 fn summary(before: &Figures, after: &Figures) -> String {
-    let looked_at = after.status.blocks_looked_at.saturating_sub(before.status.blocks_looked_at);
+    let looked_at = after.status.blocks_revisited.saturating_sub(before.status.blocks_revisited);
     let remapped = after.status.blocks_remapped.saturating_sub(before.status.blocks_remapped);
     let saved = Size(after.saved_bytes.saturating_sub(before.saved_bytes));
-    format!("looked at {looked_at} blocks, {remapped} of them are shared now: {saved} saved")
+    format!("examined {looked_at} blocks, {remapped} of them are now shared: {saved} saved")
 }
 
-/// One look at the work.
+/// Progress of the work.
 #[derive(Debug, PartialEq, Eq)]
 struct Step {
     doing: String,
@@ -164,14 +166,14 @@ struct Step {
     total: u64,
 }
 
-/// How much there is to do: the most that was ever left, for writes meanwhile add to it.
+/// How much there is to do: the most that was ever left, because writes add to it meanwhile.
 #[derive(Debug, Default)]
 struct Backlog {
     blocks_max: u64,
 }
 
 impl Backlog {
-    /// The hint store comes first: without its disk level duplicates are missed.
+    /// The hint store comes first: without its disk level, duplicates are missed.
     fn step(&mut self, status: &DedupStatus) -> Step {
         if status.rebuild_pages_done < status.rebuild_pages {
             let doing = "filling the hint store from pages of the block table".to_owned();
@@ -190,17 +192,17 @@ mod tests {
     use super::*;
 
     fn working() -> DedupStatus {
-        DedupStatus { doing: "working".into(), now: true, supply: "mains".into(), ..DedupStatus::default() }
+        DedupStatus { doing: "working".into(), now: true, power: "mains".into(), ..DedupStatus::default() }
     }
 
     #[test]
     fn the_summary_counts_what_came_since_the_start() {
-        let figures = |blocks_looked_at, blocks_remapped, saved_bytes| Figures {
-            status: DedupStatus { blocks_looked_at, blocks_remapped, ..working() },
+        let figures = |blocks_revisited, blocks_remapped, saved_bytes| Figures {
+            status: DedupStatus { blocks_revisited, blocks_remapped, ..working() },
             saved_bytes,
         };
         let (before, after) = (figures(100, 7, 5 << 20), figures(612, 263, 6 << 20));
-        assert_eq!(summary(&before, &after), "looked at 512 blocks, 256 of them are shared now: 1.00 MiB saved");
+        assert_eq!(summary(&before, &after), "examined 512 blocks, 256 of them are now shared: 1.00 MiB saved");
     }
 
     #[test]

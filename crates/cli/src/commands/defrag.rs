@@ -1,4 +1,4 @@
-//! `oncefs defrag`: lays files of a mounted volume out again, one after the other, within the space allowed.
+//! `oncefs defrag`: defragments files of a mounted volume, one after the other, within the space allowed.
 
 mod walk;
 
@@ -22,41 +22,41 @@ use crate::size::Size;
 use crate::text::shown;
 use walk::{File, Found};
 
-/// What may be taken, unless told otherwise.
+/// Space that may be taken by default.
 const SPACE: &str = "10%";
-/// Lines on files that people are shown; JSON has all.
+/// Files shown to people; JSON lists all.
 const FILES_SHOWN: usize = 50;
 
 /// Arguments of `defrag`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
-Short pieces of a file that follow each other are written anew, together. Pieces that other files share stay with those,
-and the new blocks take space: --space says how much. Pieces that nobody shares move without taking any. Long pieces stay
-where they are. Files can be in use. Ctrl-C ends it between two parts of a file; what is laid out stays.
+Rewrites short adjacent pieces of a file together. Pieces that other files share stay with those files, so the new blocks
+take space: --space limits it. Pieces that no other file shares move without taking space. Long pieces stay where they
+are. Files can be in use. Ctrl-C stops between two parts of a file; what is done stays done.
 
-Exit codes: 0 done, whatever had to be left, 1 something could not be looked at.
+Exit codes: 0 done, even if something had to be left; 1 some files could not be read.
 
 {UNITS}
 
 Examples:
   oncefs defrag /mnt/images/disk.img
-  oncefs defrag /mnt --dry-run                     what there is to gain, and what it would cost
+  oncefs defrag /mnt --dry-run                     show the gain and the cost
   oncefs defrag /mnt/home --space 5G
   oncefs defrag /mnt/home --space 0                only what is not shared"))]
 pub struct DefragArgs {
-    /// Files, or directories with everything below, all in one mount
+    /// Files, or directories with everything in them, all in one mount
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
-    /// Space that may be newly taken: a size, or a percentage of what is available
+    /// Space that may be taken: a size, or a percentage of what is available
     #[arg(long, value_name = "SIZE|PERCENT", default_value = SPACE)]
     pub space: Space,
-    /// Pieces of at least so many blocks of 4 KiB stay where they are, 1 to 1024 [default: the file's own]
+    /// Leave pieces of at least this many blocks of 4 KiB where they are, 1 to 1024 [default: the file's own]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub run_blocks_min: Option<u32>,
-    /// Change nothing, and show what would be done
+    /// Change nothing; show what would be done
     #[arg(long)]
     pub dry_run: bool,
-    /// All files and figures as JSON
+    /// Print all files and figures as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -90,7 +90,7 @@ impl Space {
     }
 }
 
-/// A file and what became of it.
+/// A file and its outcome.
 struct Done {
     path: PathBuf,
     outcome: DefragOutcome,
@@ -108,7 +108,7 @@ struct Work<'a> {
     is_ended: bool,
 }
 
-/// Lays everything out. Gives the exit code.
+/// Defragments all files. Returns the exit code.
 pub fn run(arguments: DefragArgs) -> Outcome<u8> {
     let (daemon, found) = files_of(&arguments.paths)?;
     let report: Report = daemon.ask(Request::Stats)?;
@@ -124,7 +124,7 @@ pub fn run(arguments: DefragArgs) -> Outcome<u8> {
         refused: found.refused,
         is_ended: false,
     };
-    work.lay_out_all(&found.files)?;
+    work.defragment_all(&found.files)?;
     if !arguments.dry_run {
         work.daemon.ask::<()>(Request::Commit)?;
     }
@@ -137,19 +137,20 @@ pub fn run(arguments: DefragArgs) -> Outcome<u8> {
     Ok(if work.refused.is_empty() { 0 } else { exit::FAILED })
 }
 
-/// The files below the paths, and the daemon of the one mount that has them all.
+/// The files below the paths, and the daemon of the mount that holds them.
 fn files_of(paths: &[PathBuf]) -> Outcome<(Daemon, Found)> {
     let (mut found, mut one): (Found, Option<Daemon>) = (Found::default(), None);
     for path in paths {
         let real = mount_table::resolve(path).or_fail_doing(exit::FAILED, shown(path))?;
         let mount = mount_table::containing(&real).or_fail(exit::FAILED)?.filter(mount_table::Mount::is_oncefs);
         if mount.is_none() {
-            let text = format!("{} is not in a mounted oncefs volume: give files of one", shown(path));
+            let text = format!("{} is not in a mounted oncefs volume: give files in one", shown(path));
             return Err(Failure::new(exit::FAILED, text));
         }
         let daemon = Daemon::find(path)?;
         if one.as_ref().is_some_and(|one| one.volume != daemon.volume) {
-            let text = format!("{} is in another volume than the paths before it: one at a time", shown(path));
+            let text =
+                format!("{} is in another volume than the paths before it: give paths of one volume", shown(path));
             return Err(Failure::new(exit::FAILED, text));
         }
         one = Some(daemon);
@@ -160,20 +161,20 @@ fn files_of(paths: &[PathBuf]) -> Outcome<(Daemon, Found)> {
 }
 
 impl Work<'_> {
-    fn lay_out_all(&mut self, files: &[File]) -> Outcome {
+    fn defragment_all(&mut self, files: &[File]) -> Outcome {
         let signals = EndSignals::block();
         let mut progress = Progress::new();
         let all: u64 = files.iter().map(|file| file.blocks).sum();
         let mut blocks = 0;
         for file in files {
             let mut goes_on = |from: u64| {
-                progress.show("laying out blocks", (blocks + from).min(all), all);
+                progress.show("defragmenting blocks", (blocks + from).min(all), all);
                 signals.wait(Some(Duration::ZERO)).is_none()
             };
-            let outcome = self.lay_out(file, &mut goes_on)?;
+            let outcome = self.defragment(file, &mut goes_on)?;
             self.note(file, outcome);
             if self.is_ended {
-                self.refused.push("ended before everything was looked at; what is laid out stays".to_owned());
+                self.refused.push("stopped before the end; what is done stays done".to_owned());
                 break;
             }
             blocks += file.blocks;
@@ -181,8 +182,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// One file, part by part, as long as `goes_on` says so.
-    fn lay_out(&mut self, file: &File, goes_on: &mut dyn FnMut(u64) -> bool) -> Outcome<DefragOutcome> {
+    /// One file, part by part, until `goes_on` returns false.
+    fn defragment(&mut self, file: &File, goes_on: &mut dyn FnMut(u64) -> bool) -> Outcome<DefragOutcome> {
         let mut outcome = DefragOutcome { next: Some(0), ..DefragOutcome::default() };
         while let Some(from) = outcome.next {
             if !goes_on(from) {
@@ -200,10 +201,10 @@ impl Work<'_> {
         Ok(outcome)
     }
 
-    /// A part of a file. Where there was no room, once more behind a commit: what moved has left some.
+    /// A part of a file. If there was no room, tries again after a commit: what moved has left some.
     fn part(&mut self, file: &File, from: u64) -> Outcome<DefragOutcome> {
         let first = self.ask(file, from)?;
-        if self.arguments.dry_run || first.left.for_room == 0 || first.blocks_moved == 0 {
+        if self.arguments.dry_run || first.left.no_free_run == 0 || first.blocks_moved == 0 {
             return Ok(first);
         }
         self.daemon.ask::<()>(Request::Commit)?;
@@ -228,7 +229,7 @@ impl Work<'_> {
         Ok(outcome)
     }
 
-    /// One file that cannot be laid out keeps nobody from the others, unless the mount itself is gone.
+    /// A file that fails does not stop the others, unless the mount itself is gone.
     fn note_error(&mut self, file: &File, error: Failure) -> Outcome {
         match file.path.symlink_metadata() {
             // Deleted since.
@@ -253,7 +254,7 @@ impl Work<'_> {
         let file = |done: &Done| json!({ "path": done.path.to_string_lossy(), "outcome": done.outcome });
         json!({
             "dry_run": self.arguments.dry_run,
-            "files_looked_at": self.files,
+            "files_examined": self.files,
             "files": self.done.iter().map(file).collect::<Vec<_>>(),
             "total": self.total,
             "space_left_bytes": self.space_blocks * BLOCK_BYTES as u64,
@@ -267,13 +268,13 @@ impl Work<'_> {
             line(&mut text, &format!("{}: {}", shown(path), extents(outcome)));
         }
         if self.done.len() > FILES_SHOWN {
-            line(&mut text, &format!("and {} files more; --json lists all", self.done.len() - FILES_SHOWN));
+            line(&mut text, &format!("and {} more files; --json lists all", self.done.len() - FILES_SHOWN));
         }
         let would = if self.arguments.dry_run { "would be " } else { "" };
         let moved = Size(self.total.blocks_moved * BLOCK_BYTES as u64);
         let taken = Size(self.total.blocks_unshared * BLOCK_BYTES as u64);
         let files = self.files;
-        line(&mut text, &format!("{files} files: {}; {moved} {would}moved, {taken} newly taken", extents(&self.total)));
+        line(&mut text, &format!("{files} files: {}; {moved} {would}moved, {taken} taken", extents(&self.total)));
         let reasons = reasons(&self.total);
         if !reasons.is_empty() {
             line(&mut text, &format!("left: {}", reasons.join("; ")));
@@ -294,16 +295,16 @@ fn extents(outcome: &DefragOutcome) -> String {
 /// Extents that could be fewer and are not.
 fn left(outcome: &DefragOutcome) -> u64 {
     let left = &outcome.left;
-    left.for_space + left.for_room + left.changed + left.damaged
+    left.space_limit + left.no_free_run + left.changed + left.damaged
 }
 
 /// Why there are as many extents as there are, and what helps.
 fn reasons(outcome: &DefragOutcome) -> Vec<String> {
     let left = &outcome.left;
     let reasons = [
-        (left.for_space, "extents more because they are shared (a larger --space takes them)"),
-        (left.for_room, "because the volume has too little free space in one piece (delete something, or grow it)"),
-        (left.changed, "because they were written meanwhile (once more takes them)"),
+        (left.space_limit, "extents left because they are shared (use a larger --space)"),
+        (left.no_free_run, "because the volume has no large enough free run (delete something, or grow the volume)"),
+        (left.changed, "because they were written meanwhile (run it again)"),
         (left.damaged, "because of damaged blocks (see oncefs scrub)"),
     ];
     reasons.iter().filter(|(count, _)| *count > 0).map(|(count, why)| format!("{count} {why}")).collect()
@@ -329,12 +330,12 @@ mod tests {
 
     #[test]
     fn what_was_left_is_told_with_its_reason() {
-        let left = ExtentsLeft { for_space: 3, changed: 2, ..ExtentsLeft::default() };
+        let left = ExtentsLeft { space_limit: 3, changed: 2, ..ExtentsLeft::default() };
         let outcome = DefragOutcome { extents_before: 9, extents_after: 6, left, ..DefragOutcome::default() };
         assert_eq!(extents(&outcome), "9 extents before, 6 after");
         let told = reasons(&outcome).join("; ");
         assert!(
-            told.starts_with("3 extents more because they are shared") && told.contains("2 because they were"),
+            told.starts_with("3 extents left because they are shared") && told.contains("2 because they were"),
             "{told}"
         );
         assert_eq!(reasons(&DefragOutcome::default()).len(), 0);

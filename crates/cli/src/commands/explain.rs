@@ -1,6 +1,6 @@
-//! `oncefs explain`: how a file lies in the data area, run by run, sharers it shares with, and why.
+//! `oncefs explain`: a file's extents, the files it shares them with, and why.
 //!
-//! The daemon answers in portions, so nothing here or there grows with the file: what is told is printed and forgotten.
+//! The daemon answers in portions and each is printed at once, so memory does not grow with the file.
 
 mod lines;
 mod render;
@@ -24,19 +24,20 @@ use render::Rule;
 use sharers::{Others, Sharers};
 use sums::Sums;
 
-/// Runs whose names are looked for together: each time all maps are gone through.
+/// Runs whose names are searched together: each search reads all maps.
 const RUNS_AT_A_TIME: usize = 16_384;
 
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A line for each run: its first block and length in the file, where it lies in the data area, and why: shared and with
-sharers, stored anew, too short to be shared, not looked at yet, a hole, reserved, bad. Only root may ask. Writes nothing.
+Prints a line for each run: its first block and length in the file, its address in the data area, and why it is there:
+shared (and with which files), stored anew, too short to share, not examined yet, a hole, reserved or bad. Needs root.
+Changes nothing.
 
 Examples:
   oncefs explain /mnt/disk.img
   oncefs explain /mnt/disk.img --blocks             a line for each block
-  oncefs explain /mnt/disk.img --no-names           without going through all files for their names
+  oncefs explain /mnt/disk.img --no-names           without searching all files for names
   oncefs explain /mnt/disk.img --json")]
 pub struct ExplainArgs {
     /// A file inside a mount
@@ -44,7 +45,7 @@ pub struct ExplainArgs {
     /// A line for each block
     #[arg(long, conflicts_with = "json")]
     pub blocks: bool,
-    /// Do not look for the names of the files that share
+    /// Do not search for the names of the files that share
     #[arg(long)]
     pub no_names: bool,
     /// As JSON
@@ -52,11 +53,11 @@ pub struct ExplainArgs {
     pub json: bool,
 }
 
-/// Tells a file's layout.
+/// Prints a file's runs.
 pub fn run(arguments: ExplainArgs) -> Outcome {
     let daemon = Daemon::find(&arguments.file)?;
     let inode = written_out(&arguments.file)?;
-    let mut teller = Teller::new(&daemon, &arguments);
+    let mut printer = Printer::new(&daemon, &arguments);
     let (mut runs, mut next) = (Vec::new(), Some(0));
     while let Some(lbn) = next {
         let portion: Explained = daemon.ask(Request::Explain { inode, lbn })?;
@@ -69,43 +70,43 @@ pub fn run(arguments: ExplainArgs) -> Outcome {
         next = portion.next;
         portion.runs.into_iter().for_each(|run| push_run(&mut runs, run));
         if runs.len() >= RUNS_AT_A_TIME || next.is_none() {
-            // What is told last may go on in the next portion.
+            // The last line may continue in the next portion.
             let open = next.map_or(Vec::new(), |_| runs.split_off(start_of_last(&runs)));
-            teller.tell(&rule, &runs)?;
+            printer.print(&rule, &runs)?;
             runs = open;
         }
     }
-    teller.end();
+    printer.end();
     Ok(())
 }
 
-/// Hands over what the kernel still holds of the file. Gives its inode number.
+/// Writes back what the kernel still holds of the file. Returns its inode number.
 fn written_out(path: &Path) -> Outcome<u64> {
-    let doing = || format!("cannot look at {}", shown(path));
+    let doing = || format!("cannot read {}", shown(path));
     let about = path.metadata().or_fail_doing(exit::FAILED, doing())?;
     if !about.is_file() {
-        return Err(Failure::new(exit::FAILED, format!("{} is no file: explain one that has content", shown(path))));
+        return Err(Failure::new(exit::FAILED, format!("{} is not a regular file: give one", shown(path))));
     }
     File::open(path).and_then(|file| file.sync_all()).or_fail_doing(exit::FAILED, doing())?;
     Ok(about.ino())
 }
 
-/// Prints runs as they come.
-struct Teller<'a> {
+/// Prints runs as they arrive.
+struct Printer<'a> {
     arguments: &'a ExplainArgs,
     sharers: Option<Sharers<'a>>,
     sums: Sums,
     has_begun: bool,
-    has_told: bool,
+    has_printed: bool,
 }
 
-impl<'a> Teller<'a> {
+impl<'a> Printer<'a> {
     fn new(daemon: &'a Daemon, arguments: &'a ExplainArgs) -> Self {
         let sharers = (!arguments.no_names).then(|| Sharers::new(daemon));
-        Self { arguments, sharers, sums: Sums::default(), has_begun: false, has_told: false }
+        Self { arguments, sharers, sums: Sums::default(), has_begun: false, has_printed: false }
     }
 
-    fn tell(&mut self, rule: &Rule, runs: &[ExplainedRun]) -> Outcome {
+    fn print(&mut self, rule: &Rule, runs: &[ExplainedRun]) -> Outcome {
         let lines = lines_of(runs);
         let others = match &mut self.sharers {
             Some(sharers) => sharers.of(rule.map, runs, &lines)?,
@@ -119,7 +120,7 @@ impl<'a> Teller<'a> {
             let step = if self.arguments.blocks && run.what.pbn().is_some() { 1 } else { run.blocks };
             for n in (0..run.blocks).step_by(step as usize) {
                 let part = ExplainedRun { lbn: run.lbn + n, blocks: step, what: run.what.plus(n) };
-                self.tell_run(&part, &render::why(run, &others, rule), &others);
+                self.print_run(&part, &render::why(run, &others, rule), &others);
             }
         }
         Ok(())
@@ -135,25 +136,25 @@ impl<'a> Teller<'a> {
             println!("\"is_left_alone\": {alone}, \"runs\": [");
         } else {
             match rule.is_left_alone {
-                true => println!("{file}: is not deduplicated any more ({set_by})"),
+                true => println!("{file}: is not deduplicated ({set_by})"),
                 false => println!("{file}: shares runs of at least {blocks_min} blocks ({set_by})"),
             }
-            println!("{:>12}{:>12}{:>14}  why", "block", "blocks", "lies at");
+            println!("{:>12}{:>12}{:>14}  why", "block", "blocks", "address");
         }
     }
 
-    fn tell_run(&mut self, run: &ExplainedRun, why: &str, others: &Others) {
+    fn print_run(&mut self, run: &ExplainedRun, why: &str, others: &Others) {
         if self.arguments.json {
-            let mut told = json!(run);
-            told["why"] = json!(why);
-            told["with"] = json!(others.shown);
-            told["more"] = json!(others.more);
-            println!("{}{told}", if self.has_told { "," } else { "" });
+            let mut json = json!(run);
+            json["why"] = json!(why);
+            json["with"] = json!(others.shown);
+            json["more"] = json!(others.more);
+            println!("{}{json}", if self.has_printed { "," } else { "" });
         } else {
             let at = run.what.pbn().map_or("-".to_owned(), |pbn| pbn.to_string());
             println!("{:>12}{:>12}{at:>14}  {why}", run.lbn, run.blocks);
         }
-        self.has_told = true;
+        self.has_printed = true;
     }
 
     fn end(self) {

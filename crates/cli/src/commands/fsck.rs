@@ -1,7 +1,7 @@
-//! `oncefs fsck`: checks a volume that is not mounted, and on request mends it.
+//! `oncefs fsck`: checks a volume that is not mounted, and repairs it on request.
 //!
-//! The engine checks and mends blocks, the file system names; this module says in which order, names the files that
-//! are concerned, shows how far everything is and turns the result into fsck(8)'s exit bits.
+//! The engine checks and repairs blocks, the file system names. This module sets the order, names the affected files,
+//! shows progress and turns the result into fsck(8)'s exit bits.
 
 mod findings;
 
@@ -22,7 +22,7 @@ use crate::progress::Progress;
 use crate::text::shown;
 use findings::Findings;
 
-/// Caches during a check. What is sorted takes up to 128 MiB beside them.
+/// Memory for caches during a check. Sorting takes up to 128 MiB more.
 const CHECK_MEMORY: u64 = 64 << 20;
 
 /// Places in files that are named, of damaged blocks.
@@ -31,11 +31,11 @@ const PLACES_MAX: usize = 1_000;
 /// Arguments of `fsck`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exits as fsck(8), the sum of: 0 clean, 1 errors were mended, 4 errors are left, 8 the check could not
+Exit code as of fsck(8), the sum of: 0 clean, 1 errors repaired, 4 errors left, 8 the check could not
 run, 16 wrong usage, 32 cancelled.
-The volume must not be mounted. Without -y, -p or -a nothing is changed: the log is replayed in memory.
-With one of them it is replayed for good, and errors are mended that have one right answer. What lost
-its name gets one in lost+found. Damaged content is never dropped or guessed: its files are named.
+The volume must not be mounted. Without -y, -p or -a, fsck changes nothing and replays the log in memory.
+With one of them, it replays the log for good and repairs errors that have one right answer. Files that
+lost their name get one in lost+found. Damaged content is never dropped or guessed: fsck names its files.
 
 Examples:
   oncefs fsck /srv/volume
@@ -47,10 +47,10 @@ pub struct FsckArgs {
     /// Change nothing (the default)
     #[arg(short = 'n', conflicts_with_all = ["yes", "preen", "auto"])]
     pub no_change: bool,
-    /// Mend everything that can be mended
+    /// Repair everything that can be repaired
     #[arg(short = 'y')]
     pub yes: bool,
-    /// Mend what is safe without a question (at boot): counts, sums and the like
+    /// Repair only what is safe without asking (at boot): counts, sums and the like
     #[arg(short = 'p')]
     pub preen: bool,
     /// As -p
@@ -74,7 +74,7 @@ pub struct FsckArgs {
 }
 
 impl FsckArgs {
-    /// What may be mended; None: the volume may not be changed.
+    /// What may be repaired; None: the volume may not be changed.
     pub fn limit(&self) -> Option<Remedy> {
         match (self.yes, self.preen || self.auto) {
             (true, _) => Some(Remedy::Asked),
@@ -84,14 +84,14 @@ impl FsckArgs {
     }
 }
 
-/// Checks a volume. The exit code.
+/// Checks a volume. Returns the exit code.
 pub fn run(arguments: FsckArgs) -> Outcome<u8> {
     let shown = shown(&arguments.volume);
     let volume =
-        arguments.volume.canonicalize().or_fail_doing(exit::FSCK_OPERATIONAL, format!("cannot look at {shown}"))?;
+        arguments.volume.canonicalize().or_fail_doing(exit::FSCK_OPERATIONAL, format!("cannot read {shown}"))?;
     setup::keep_from_dumps();
     let parts = Store::parts_outside(&volume).map_err(|e| cannot_check(&e.into()))?;
-    // What is on a disk may be made to lead a check astray. Threads inherit it, so it comes before any.
+    // A disk may be crafted to mislead a check. Threads inherit the confinement, so it comes before any of them.
     confine_check(&volume, &parts);
     exit_when_cancelled().or_fail(exit::FSCK_OPERATIONAL)?;
     let findings = examine(&volume, arguments.limit(), arguments.data).map_err(|e| cannot_check(&e))?;
@@ -100,7 +100,7 @@ pub fn run(arguments: FsckArgs) -> Outcome<u8> {
     Ok(findings.exit_code())
 }
 
-/// Damage that keeps a volume from being opened is an error left; everything else a check that could not run.
+/// Damage that prevents opening the volume is an error left; anything else means that the check could not run.
 fn cannot_check(error: &oncefs_fs::Error) -> Failure {
     let code = match error {
         oncefs_fs::Error::Engine(Error::Corrupt { .. }) => exit::FSCK_ERRORS_LEFT,
@@ -109,7 +109,7 @@ fn cannot_check(error: &oncefs_fs::Error) -> Failure {
     Failure::new(code, error)
 }
 
-/// Ctrl-C ends a check with the exit code for it. Nothing is lost: what a repair did not commit, the next one does.
+/// Ctrl-C ends a check with its own exit code. Nothing is lost: the next repair does what this one did not commit.
 fn exit_when_cancelled() -> std::io::Result<()> {
     let signals = EndSignals::block();
     let wait = move || {
@@ -121,8 +121,8 @@ fn exit_when_cancelled() -> std::io::Result<()> {
     std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
 }
 
-/// Checks a volume; with a limit, mends what that allows before. Without one the volume is not changed: the log is
-/// replayed in memory.
+/// Checks a volume; with a limit, first repairs what that allows. Without one it does not change the volume: it replays
+/// the log in memory.
 fn examine(volume: &Path, limit: Option<Remedy>, read_data: bool) -> oncefs_fs::Result<Findings> {
     let options = profiles::without_worker(CHECK_MEMORY.min(memory::ram_bytes() / 4), limit.is_none());
     let store = match limit {
@@ -140,7 +140,7 @@ fn examine_open(store: &Arc<Store>, limit: Option<Remedy>, read_data: bool) -> o
     let mut findings = Findings::default();
     let mut lost = Vec::new();
     if let Some(limit) = limit {
-        lost = mend(store, limit, &mut findings)?;
+        lost = repair(store, limit, &mut findings)?;
     }
     let mut progress = Progress::new();
     let blocks = store.audit(read_data, &mut |phase, done, total| progress.show(blocks_phase(phase), done, total))?;
@@ -153,8 +153,8 @@ fn examine_open(store: &Arc<Store>, limit: Option<Remedy>, read_data: bool) -> o
     Ok(findings)
 }
 
-/// Mends blocks, then names. Gives what was lost.
-fn mend(store: &Store, limit: Remedy, findings: &mut Findings) -> oncefs_fs::Result<Vec<Fault>> {
+/// Repairs blocks, then names. Returns what was lost.
+fn repair(store: &Store, limit: Remedy, findings: &mut Findings) -> oncefs_fs::Result<Vec<Fault>> {
     let mut progress = Progress::new();
     let blocks = store.repair(limit, &mut |phase, done, total| progress.show(blocks_phase(phase), done, total))?;
     let NameFindings { mended, fixed_count, .. } =
@@ -181,7 +181,7 @@ fn names_phase(phase: NamePhase) -> &'static str {
     }
 }
 
-/// A place of a map, and what is the matter with it.
+/// A place of a map, and what is wrong with it.
 struct Concern {
     map: MapId,
     first: Lbn,
@@ -197,14 +197,14 @@ fn files_concerned(store: &Store, lost: &[Fault], report: &CheckReport) -> oncef
         concerns.extend(places.into_iter().map(|(pbn, map, first)| Concern {
             map,
             first,
-            what: format!("block {pbn} does not hold what was stored"),
+            what: format!("block {pbn} does not contain what was stored"),
         }));
     }
     let maps: HashSet<MapId> = concerns.iter().map(|concern| concern.map).collect();
     let paths = paths_of_maps(store, &maps)?;
     let lines = concerns.iter().map(|Concern { map, first, what }| {
         let files = paths.get(map).map_or_else(|| format!("map {}", map.0), |paths| paths.join(", "));
-        format!("{files}: from byte {} on: {what}", Blocks(first.0).bytes())
+        format!("{files}: at byte {}: {what}", Blocks(first.0).bytes())
     });
     Ok(lines.collect())
 }
@@ -214,12 +214,12 @@ fn concern_of_map(fault: &Fault) -> Option<Concern> {
         Fault::Outside { key, extent } => Some(Concern {
             map: key.map,
             first: key.first().plus(extent.first.into()),
-            what: format!("{} blocks were outside the data area, and are lost", extent.blocks),
+            what: format!("{} blocks were outside the data area and are lost", extent.blocks),
         }),
         Fault::Shard { key } => Some(Concern {
             map: key.map,
             first: key.first(),
-            what: "the record of 1 MiB is damaged, which cannot be read".to_owned(),
+            what: "the record of 1 MiB is damaged: that part cannot be read".to_owned(),
         }),
         _ => None,
     }

@@ -67,8 +67,11 @@ fn checked(before: u64, size: NewSize) -> Outcome<u64> {
     match size.from(before) {
         after if after > before => Ok(after),
         after => {
-            let text =
-                format!("the volume has {} already, {} is not more: a volume cannot shrink", Size(before), Size(after));
+            let text = format!(
+                "the volume has {} already and cannot shrink to {}: give a larger size",
+                Size(before),
+                Size(after)
+            );
             Err(Failure::new(exit::FAILED, text))
         }
     }

@@ -1,4 +1,4 @@
-//! `oncefs mkfs`: makes a volume with an empty file system in it.
+//! `oncefs mkfs`: creates a volume with an empty file system.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read};
@@ -36,25 +36,25 @@ const MKFS_MEMORY: u64 = 64 << 20;
 /// Arguments of `mkfs`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{}\n{UNITS}\n\nExamples:
-  oncefs mkfs /srv/volume                                 a volume as large as the free space there
-  oncefs mkfs /srv/volume --size 2T                       sparse: takes space as it fills
-  oncefs mkfs /srv/volume --data /dev/nvme1n1             blocks on a raw device, the rest in /srv/volume", profiles::help()))]
+  oncefs mkfs /srv/volume                                 as large as the free space there
+  oncefs mkfs /srv/volume --size 2T                       sparse: takes up space only as it fills
+  oncefs mkfs /srv/volume --data /dev/nvme1n1             blocks on a raw device, everything else in /srv/volume", profiles::help()))]
 pub struct MkfsArgs {
-    /// Directory to make: must be missing or empty
+    /// Directory for the volume: new, or empty
     pub volume: PathBuf,
     /// Size of the data area [default: 15/16 of the free space below VOLUME; all of DEVICE]
     #[arg(long, short)]
     pub size: Option<Size>,
-    /// Keep the blocks on this raw block device instead of in a sparse file. Its contents are lost
+    /// Store the blocks on this raw block device instead of in a sparse file. Destroys what is on it
     #[arg(long, short, value_name = "DEVICE")]
     pub data: Option<PathBuf>,
-    /// How the volume finds and shares blocks, see below
+    /// How the volume finds and shares blocks; see below
     #[arg(long, value_name = "NAME", default_value = Profile::default().name(), value_parser = options::profile)]
     pub profile: Profile,
     /// Size of the log [default: a sixteenth of the data area, 8M to 64M]
     #[arg(long, value_name = "SIZE")]
     pub log_size: Option<Size>,
-    /// Say nothing on success
+    /// Print nothing on success
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -71,9 +71,9 @@ pub fn run(arguments: MkfsArgs) -> Outcome {
     confine(&arguments, place)?;
     make(&arguments.volume, &spec).map_err(|e| {
         if let Err(left) = place.restore(&arguments.volume) {
-            eprintln!("oncefs: cannot remove the half-made {}: {left}", shown(&arguments.volume));
+            eprintln!("oncefs: cannot remove the incomplete volume {}: {left}", shown(&arguments.volume));
         }
-        told(&e, &arguments.volume)
+        failure(&e, &arguments.volume)
     })?;
     if !arguments.quiet {
         print_next_step(&arguments, &spec);
@@ -81,8 +81,8 @@ pub fn run(arguments: MkfsArgs) -> Outcome {
     Ok(())
 }
 
-/// Leaves this process the volume's directory, which has to be there for that, and the device. Of a place that is
-/// taken nothing is touched.
+/// Confines this process to the volume's directory, which it creates for that, and the device. Does not touch a
+/// directory that is already in use.
 fn confine(arguments: &MkfsArgs, place: Place) -> Outcome {
     if place == Place::Taken {
         return Ok(());
@@ -91,7 +91,7 @@ fn confine(arguments: &MkfsArgs, place: Place) -> Outcome {
         DirBuilder::new()
             .mode(0o700)
             .create(&arguments.volume)
-            .or_fail_doing(exit::FAILED, format!("cannot make {}", shown(&arguments.volume)))?;
+            .or_fail_doing(exit::FAILED, format!("cannot create the directory {}", shown(&arguments.volume)))?;
     }
     let volume = arguments.volume.canonicalize().or_fail_doing(exit::FAILED, shown(&arguments.volume))?;
     confine_mkfs(&volume, arguments.data.as_slice());
@@ -106,17 +106,17 @@ fn make(volume: &Path, spec: &VolumeSpec) -> oncefs_fs::Result<()> {
     Ok(store.close()?)
 }
 
-fn told(error: &oncefs_fs::Error, volume: &Path) -> Failure {
+fn failure(error: &oncefs_fs::Error, volume: &Path) -> Failure {
     match error {
         oncefs_fs::Error::NoSpace => {
-            let text = format!("no space for the volume {}: free some, or choose another place", shown(volume));
+            let text = format!("no space for the volume {}: free some space, or choose another place", shown(volume));
             Failure::new(exit::FAILED, text)
         }
         other => Failure::new(exit::FAILED, other),
     }
 }
 
-/// What was at the volume's place before: a failed mkfs leaves that behind, so that the next one is not in its way.
+/// What was at the volume's path before: a failed mkfs restores it, so that it does not block the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Free,
@@ -174,7 +174,7 @@ fn free_space_at(volume: &Path) -> Outcome<u64> {
     // SAFETY: the path is NUL-terminated, `found` is writable, both outlive the call.
     if unsafe { libc::statvfs(c_place.as_ptr(), &mut found) } != 0 {
         return Err(io::Error::last_os_error())
-            .or_fail_doing(exit::FAILED, format!("cannot see the free space at {}", shown(&place)));
+            .or_fail_doing(exit::FAILED, format!("cannot read the free space at {}", shown(&place)));
     }
     Ok(found.f_bavail * found.f_frsize)
 }
@@ -185,14 +185,13 @@ fn existing_ancestor(path: &Path) -> io::Result<PathBuf> {
     existing.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
 }
 
-/// What is not a free block device is told before anything is made.
+/// Refuses anything but a block device before anything is created.
 fn check_device(device: &Path) -> Outcome {
     let shown = shown(device);
     let kind =
         std::fs::metadata(device).or_fail_doing(exit::FAILED, format!("cannot use the device {shown}"))?.file_type();
     if !kind.is_block_device() {
-        let text =
-            format!("{shown} is no block device: give one, or leave --data out to keep the blocks in the volume");
+        let text = format!("{shown} is not a block device: give one, or omit --data to store the blocks in the volume");
         return Err(Failure::new(exit::FAILED, text));
     }
     if !setup::is_root() {
@@ -211,7 +210,7 @@ fn print_next_step(arguments: &MkfsArgs, spec: &VolumeSpec) {
     let volume = shown(&arguments.volume);
     let size = spec.data_bytes.map_or_else(String::new, |bytes| format!(" of {}", Size(bytes)));
     let place = arguments.data.as_ref().map_or_else(String::new, |device| format!(" on {}", shown(device)));
-    println!("made the volume {volume}{size}{place}; mount it with: oncefs mount {volume} DIR");
+    println!("created the volume {volume}{size}{place}; mount it with: oncefs mount {volume} DIR");
 }
 
 #[cfg(test)]

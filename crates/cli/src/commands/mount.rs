@@ -1,4 +1,4 @@
-//! `oncefs mount`: checks the places, starts the daemon and waits until the mount is there.
+//! `oncefs mount`: checks volume and mount point, starts the daemon and waits until the mount is there.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, ErrorKind};
@@ -22,10 +22,10 @@ use crate::mounting::options::{self, MountOptions, Setting};
 use crate::process::{descriptors, setup};
 use crate::text::shown;
 
-/// Opening a volume that takes longer than this is told.
+/// If opening a volume takes longer than this, say so.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// What the daemon takes over of the environment: where systemd listens, and what time it is.
+/// The environment variables that the daemon keeps: where systemd listens, and the time zone.
 const DAEMON_VARIABLES: [&str; 2] = ["NOTIFY_SOCKET", "TZ"];
 
 const MOUNT_EXAMPLES: &str = "\
@@ -43,11 +43,11 @@ fn mount_after() -> String {
 #[derive(Debug, Args)]
 #[command(after_help = mount_after())]
 pub struct MountArgs {
-    /// The volume: a directory made by mkfs
+    /// The volume: a directory created by mkfs
     pub volume: PathBuf,
     /// Where to mount it
     pub dir: PathBuf,
-    /// Mount options, see below
+    /// Mount options; see below
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<String>,
     /// Stay in the foreground and log to stderr
@@ -56,16 +56,16 @@ pub struct MountArgs {
     /// Mount read-only, as -o ro
     #[arg(long, short)]
     pub read_only: bool,
-    /// Bound on caches and hints, as -o memory
+    /// Memory for caches and hints, as -o memory
     #[arg(long, value_name = "SIZE", value_parser = options::memory)]
     pub memory: Option<u64>,
-    /// Requests served at a time, as -o threads
+    /// Requests served at the same time, as -o threads
     #[arg(long, value_name = "N", value_parser = options::threads)]
     pub threads: Option<usize>,
-    /// When the strong hash of a block is computed, as -o fingerprints
+    /// When to compute the strong hash of a block, as -o fingerprints
     #[arg(long, value_name = "WHEN", value_parser = options::fingerprints)]
     pub fingerprints: Option<Setting>,
-    /// What is worth a line in the log, as -o loglevel
+    /// Least severity to log, as -o loglevel
     #[arg(long, value_name = "LEVEL", value_parser = options::log_level)]
     pub log_level: Option<LevelFilter>,
     /// Log to this file instead of syslog
@@ -82,7 +82,7 @@ pub struct MountArgs {
 pub struct MountHelper {
     volume: PathBuf,
     dir: PathBuf,
-    /// Mount options, see below
+    /// Mount options; see below
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
     /// Fake: check everything, mount nothing
@@ -141,7 +141,7 @@ pub fn run(arguments: MountArgs) -> Outcome {
     done.map_err(|failure| name_other_mount(failure, &task))
 }
 
-/// `-o` first, the options of their own on top.
+/// Options of `-o` first; separate options override them.
 fn options(arguments: &MountArgs) -> Result<MountOptions, String> {
     let mut options = MountOptions::default();
     arguments.options.iter().try_for_each(|list| options.apply(list))?;
@@ -163,15 +163,15 @@ fn volume(path: &Path) -> Outcome<PathBuf> {
         let shown = shown(path);
         let text = match e.kind() {
             ErrorKind::NotFound => {
-                format!("there is no volume {shown} (make one with: oncefs mkfs {shown})")
+                format!("there is no volume {shown} (create one with: oncefs mkfs {shown})")
             }
-            _ => format!("cannot look at the volume {shown}: {e}"),
+            _ => format!("cannot open the volume {shown}: {e}"),
         };
         Failure::new(exit::MOUNT_FAILED, text)
     })
 }
 
-/// The mount point without links. A mount of the same volume that a dead daemon left there is taken away.
+/// The mount point without links. Removes a mount of the same volume that a dead daemon left there.
 fn mount_point(arguments: &MountArgs) -> Outcome<PathBuf> {
     let shown = shown(&arguments.dir);
     let dir = mount_table::resolve(&arguments.dir).map_err(|e| {
@@ -184,35 +184,35 @@ fn mount_point(arguments: &MountArgs) -> Outcome<PathBuf> {
         Failure::new(exit::MOUNT_FAILED, text)
     })?;
     if let Some(dead) = mount_table::at(&dir).or_fail(exit::MOUNT_SYSTEM)?.filter(mount_table::Mount::is_dead) {
-        take_away(&dead, &arguments.volume)?;
+        remove_dead(&dead, &arguments.volume)?;
     }
     if !dir.is_dir() {
         return Err(Failure::new(
             exit::MOUNT_FAILED,
-            format!("{shown} is no directory: a volume is mounted on a directory"),
+            format!("{shown} is not a directory: give a directory to mount on"),
         ));
     }
     Ok(dir)
 }
 
-fn take_away(dead: &mount_table::Mount, volume: &Path) -> Outcome {
+fn remove_dead(dead: &mount_table::Mount, volume: &Path) -> Outcome {
     let dir = shown(&dead.dir);
     if volume.canonicalize().ok().as_ref() != Some(&dead.source) {
         let text = format!(
-            "on {dir} is the mount of {}, whose daemon died: unmount it first (oncefs umount {dir})",
+            "the daemon of {}, mounted on {dir}, has died: unmount {dir} first (oncefs umount {dir})",
             shown(&dead.source)
         );
         return Err(Failure::new(exit::MOUNT_FAILED, text));
     }
-    eprintln!("oncefs: the daemon of the mount on {dir} had died: mounting again");
+    eprintln!("oncefs: the daemon of the mount on {dir} had died: mounting it again");
     oncefs_fuse::unmount(&dead.dir, libc::MNT_DETACH).or_fail_doing(exit::MOUNT_FAILED, format!("cannot unmount {dir}"))
 }
 
-/// A mount must not hide or lie in its own volume: the daemon would wait for itself.
+/// A mount must not hide its own volume or be inside it: the daemon would wait for itself.
 fn check_places(task: &Task) -> Outcome {
     if mount_table::overlap(&task.volume, &task.dir) {
         let text = format!(
-            "the volume {} and the mount point {} must not lie in each other",
+            "neither of the volume {} and the mount point {} may contain the other",
             shown(&task.volume),
             shown(&task.dir)
         );
@@ -221,7 +221,7 @@ fn check_places(task: &Task) -> Outcome {
     Ok(())
 }
 
-/// The engine says "in use"; people want to know where.
+/// The engine says "in use"; this adds where.
 fn name_other_mount(failure: Failure, task: &Task) -> Failure {
     match mount_table::of_volume(&task.volume) {
         Ok(Some(other)) if failure.message.contains("in use by another process") => {
@@ -234,7 +234,7 @@ fn name_other_mount(failure: Failure, task: &Task) -> Failure {
     }
 }
 
-/// Starts this program again as the daemon and waits for its word on stdout.
+/// Starts this program again as the daemon and waits for its line on stdout.
 fn start_daemon(task: &Task) -> Outcome {
     let mut daemon = Command::new("/proc/self/exe");
     daemon.arg0("oncefs").arg("serve").arg("-o").arg(task.options.to_list());
@@ -251,10 +251,10 @@ fn start_daemon(task: &Task) -> Outcome {
 fn await_ready(mut daemon: Child) -> Outcome {
     let pipe = daemon.stdout.take().expect("stdout was asked to be a pipe");
     if !descriptors::await_readable(pipe.as_fd(), Some(QUIET)) {
-        eprintln!("oncefs: the volume is being opened, this takes longer than usual");
+        eprintln!("oncefs: opening the volume takes longer than usual");
     }
     let mut word = String::new();
-    BufReader::new(pipe).read_line(&mut word).or_fail_doing(exit::MOUNT_SYSTEM, "cannot hear the daemon")?;
+    BufReader::new(pipe).read_line(&mut word).or_fail_doing(exit::MOUNT_SYSTEM, "cannot read from the daemon")?;
     match word.trim_end().split_once(' ') {
         _ if word.trim_end() == READY => Ok(()),
         Some((code, message)) => Err(Failure::new(code.parse().unwrap_or(exit::MOUNT_FAILED), message)),
@@ -263,19 +263,20 @@ fn await_ready(mut daemon: Child) -> Outcome {
             let how = status
                 .signal()
                 .map_or(format!("with code {}", status.code().unwrap_or(0)), |s| format!("by signal {s}"));
-            let text =
-                format!("the daemon ended {how} while mounting: see its log (journalctl -t oncefs), or mount with -f");
+            let text = format!(
+                "the daemon ended {how} while mounting: see its log (journalctl -t oncefs), or mount in the foreground (-f)"
+            );
             Err(Failure::new(exit::MOUNT_FAILED, text))
         }
     }
 }
 
-/// Changes the flags of a mount. oncefs's own options hold from the next mount on.
+/// Changes the flags of a mount. oncefs's own options take effect at the next mount.
 fn remount(dir: &Path, options: &MountOptions) -> Outcome {
     let shown = shown(dir);
     let mount = mount_table::at(dir).or_fail_doing(exit::MOUNT_FAILED, &shown)?.filter(mount_table::Mount::is_oncefs);
-    let mount = mount.ok_or_else(|| Failure::new(exit::MOUNT_FAILED, format!("{shown} is no mount of oncefs")))?;
-    let daemon = || Connection::open(&mount.source).ok().flatten().ok_or("its daemon cannot be reached");
+    let mount = mount.ok_or_else(|| Failure::new(exit::MOUNT_FAILED, format!("{shown} is not an oncefs mount")))?;
+    let daemon = || Connection::open(&mount.source).ok().flatten().ok_or("cannot reach its daemon");
     let daemon = || daemon().or_fail_doing(exit::MOUNT_FAILED, format!("cannot remount {shown}"));
     let opened_read_only = daemon()?.about().or_fail(exit::MOUNT_FAILED)?.read_only;
     if opened_read_only && !options.read_only() {

@@ -1,7 +1,7 @@
-//! `oncefs policy`: says how files and directories are to be deduplicated, or shows how they are.
+//! `oncefs policy`: sets or shows how files and directories are deduplicated.
 //!
-//! What is said is an attribute, set by system calls like any other: owners may set it without root, and programs that
-//! copy attributes copy it. What follows from it only the daemon knows.
+//! A policy is an extended attribute, set by system calls like any other: owners may set it without root, and programs
+//! that copy attributes copy it. Only the daemon knows the effective policy that follows from it.
 
 mod set;
 
@@ -30,9 +30,9 @@ pub struct PolicyArgs {
 /// What to do.
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Say how a file, or a directory and everything below it, is to be deduplicated from now on
+    /// Set how a file, or a directory and everything in it, is deduplicated from now on
     Set(SetArgs),
-    /// Show what is said of a file or directory, and what follows
+    /// Show the policy of a file or directory, and what follows from it
     Show(ShowArgs),
 }
 
@@ -41,34 +41,34 @@ enum What {
 #[command(after_help = "\
 Policies:
   off        share nothing
-  inline     share as blocks are written, and later what that left, as the mount does
-  later      only later, when the mount is idle
-  selective  later, and by how the file is used: new files never, those read in sequence in long runs
+  inline     share while writing, and the rest out of line, as the mount's settings say
+  later      only out of line, when the mount is idle
+  selective  out of line, by use: new files never, files read in sequence only in long runs
   run=N      as inline, but only runs of at least N blocks, 1 to 256
-  none       say nothing: as the mount does
+  none       no policy: follow the mount's settings
 
-A policy counts more than the mount's settings, but for inline=off and worker=off. What is made in a directory inherits
-it; a file that is moved keeps its own. Nothing that is shared already is taken apart (oncefs defrag does that). It is
-the attribute user.oncefs.policy, which tar --xattrs and rsync -X carry. Owners may set it.
+A policy overrides the mount's settings, except inline=off and worker=off. New files and directories inherit the policy of
+their directory; a file that is moved keeps its own. A policy never separates what is already shared (oncefs defrag
+does). It is stored in the attribute user.oncefs.policy, which tar --xattrs and rsync -X copy. Owners may set it.
 
-Exit codes: 0 done, 1 something below could not be changed, and was named.
+Exit codes: 0 done, 1 some files could not be changed; they are named.
 
 Examples:
   oncefs policy set /mnt/scratch off
   oncefs policy set /mnt/images run=16
   oncefs policy set /mnt/images none")]
 struct SetArgs {
-    /// A file, or a directory with everything below it
+    /// A file, or a directory with everything in it
     path: PathBuf,
-    /// The policy, see below
+    /// The policy; see below
     #[arg(value_name = "POLICY")]
-    policy: Said,
+    policy: Requested,
 }
 
 /// Arguments of `policy show`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Only root may ask.
+Needs root.
 
 Examples:
   oncefs policy show /mnt/images/disk.img
@@ -81,11 +81,11 @@ struct ShowArgs {
     json: bool,
 }
 
-/// What can be said: a wish, or nothing.
+/// A policy on the command line, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Said(Option<PolicyOverride>);
+struct Requested(Option<PolicyOverride>);
 
-impl FromStr for Said {
+impl FromStr for Requested {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -99,17 +99,17 @@ impl FromStr for Said {
     }
 }
 
-/// No wish.
+/// No policy.
 const NONE: &str = "none";
 
 fn text_of(policy_override: Option<&str>) -> &str {
     policy_override.unwrap_or(NONE)
 }
 
-/// Does what was asked for. Gives the exit code.
+/// Does what was asked for. Returns the exit code.
 pub fn run(arguments: PolicyArgs) -> Outcome<u8> {
     match arguments.what {
-        What::Set(SetArgs { path, policy: Said(policy_override) }) => {
+        What::Set(SetArgs { path, policy: Requested(policy_override) }) => {
             let done = set::below(
                 &in_a_mount(&path)?,
                 policy_override.map(|policy_override| policy_override.to_string()).as_deref(),
@@ -130,7 +130,7 @@ fn in_a_mount(path: &Path) -> Outcome<PathBuf> {
     match mount {
         Some(_) => Ok(real),
         None => {
-            let text = format!("{} is not in a mounted oncefs volume: give a file or directory of one", shown(path));
+            let text = format!("{} is not in a mounted oncefs volume: give a file or directory in one", shown(path));
             Err(Failure::new(exit::FAILED, text))
         }
     }
@@ -144,10 +144,10 @@ fn show(arguments: &ShowArgs) -> Outcome {
     let above = path.parent().filter(|above| above.metadata().is_ok_and(|above| above.dev() == about.dev()));
     let inherits = above.and_then(set::policy_of);
     if arguments.json {
-        let mut told = json!(effective);
-        told["path"] = json!(path.to_string_lossy());
-        told["inherits"] = json!(inherits);
-        println!("{told:#}");
+        let mut json = json!(effective);
+        json["path"] = json!(path.to_string_lossy());
+        json["inherits"] = json!(inherits);
+        println!("{json:#}");
     } else {
         println!("{}", described(&path, about.is_dir(), &effective, inherits.as_deref()));
     }
@@ -156,7 +156,7 @@ fn show(arguments: &ShowArgs) -> Outcome {
 
 fn described(path: &Path, is_directory: bool, effective: &EffectiveView, inherits: Option<&str>) -> String {
     let (own, above) = (text_of(effective.policy.as_deref()), text_of(inherits));
-    let mut lines = vec![format!("{}: policy {own}; the directory above it hands down {above}", shown(path))];
+    let mut lines = vec![format!("{}: policy {own}; its directory has policy {above}", shown(path))];
     if !is_directory {
         let heavy = if effective.is_update_heavy { ", rewritten on several days" } else { "" };
         lines.push(format!("rank {} ({}){heavy}", effective.rank, about_rank(effective.rank)));
@@ -168,25 +168,25 @@ fn described(path: &Path, is_directory: bool, effective: &EffectiveView, inherit
 
 fn about_rank(rank: u8) -> &'static str {
     match Rank::from_number(rank) {
-        Some(Rank::New) => "new, or written lately",
+        Some(Rank::New) => "new, or written recently",
         Some(Rank::Sequential) => "read in sequence",
         Some(Rank::Random) => "read at random",
-        Some(Rank::Cold) => "not read for long",
+        Some(Rank::Cold) => "not read for a long time",
         None => "unknown",
     }
 }
 
 fn consequence(effective: &EffectiveView) -> String {
-    let when = match (effective.is_inline, effective.is_later) {
-        (false, false) => return format!("left alone: {}", effective.why),
-        (true, true) => "deduplicated as it is written, and later",
-        (true, false) => "deduplicated as it is written",
-        (false, true) => "deduplicated later",
+    let when = match (effective.is_inline, effective.is_out_of_line) {
+        (false, false) => return format!("not deduplicated: {}", effective.why),
+        (true, true) => "deduplicated while writing and out of line",
+        (true, false) => "deduplicated while writing",
+        (false, true) => "deduplicated out of line",
     };
     let ends = if effective.shares_ends { ", whole files, and ends of files" } else { "" };
     match effective.run_blocks_min {
         Some(blocks) => format!("{when}, in runs of at least {blocks} blocks{ends} ({})", effective.why),
-        None => format!("{when}, in runs as long as each file's reads make worth it"),
+        None => format!("{when}, in runs long enough for how each file is read"),
     }
 }
 
@@ -200,7 +200,7 @@ mod tests {
             rank: 2,
             is_update_heavy: false,
             is_inline: true,
-            is_later: true,
+            is_out_of_line: true,
             run_blocks_min: Some(8),
             shares_ends: false,
             why: "set by its policy".to_owned(),
@@ -209,10 +209,10 @@ mod tests {
 
     #[test]
     fn policies_are_taken_with_none_and_others_are_refused() {
-        assert_eq!("none".parse(), Ok(Said(None)));
-        assert_eq!("run=8".parse(), Ok(Said(Some(PolicyOverride::Run(8)))));
+        assert_eq!("none".parse(), Ok(Requested(None)));
+        assert_eq!("run=8".parse(), Ok(Requested(Some(PolicyOverride::Run(8)))));
         for wrong in ["", "on", "run=0", "run=257", "None"] {
-            let error = wrong.parse::<Said>().unwrap_err();
+            let error = wrong.parse::<Requested>().unwrap_err();
             assert!(error.contains("selective or run=N") && error.ends_with(", or none"), "{wrong}: {error}");
         }
     }
@@ -223,13 +223,16 @@ mod tests {
             |is_directory, effective: &EffectiveView| described(Path::new("/mnt/x"), is_directory, effective, None);
         assert_eq!(
             said(false, &effective()),
-            "/mnt/x: policy run=8; the directory above it hands down none\nrank 2 (read at random)\n\
-             it is deduplicated as it is written, and later, in runs of at least 8 blocks (set by its policy)"
+            "/mnt/x: policy run=8; its directory has policy none\nrank 2 (read at random)\n\
+             it is deduplicated while writing and out of line, in runs of at least 8 blocks (set by its policy)"
         );
-        let off = EffectiveView { is_inline: false, is_later: false, why: "policy off".to_owned(), ..effective() };
-        assert!(said(true, &off).ends_with("\nnew files in it are left alone: policy off"));
+        let off =
+            EffectiveView { is_inline: false, is_out_of_line: false, why: "policy off".to_owned(), ..effective() };
+        assert!(said(true, &off).ends_with("\nnew files in it are not deduplicated: policy off"));
         let ends = EffectiveView { is_inline: false, run_blocks_min: Some(64), shares_ends: true, ..effective() };
-        assert!(said(false, &ends).contains("later, in runs of at least 64 blocks, whole files, and ends of files ("));
+        assert!(
+            said(false, &ends).contains("out of line, in runs of at least 64 blocks, whole files, and ends of files (")
+        );
         let heavy = EffectiveView { is_update_heavy: true, ..effective() };
         assert!(said(false, &heavy).contains("rank 2 (read at random), rewritten on several days\n"));
     }

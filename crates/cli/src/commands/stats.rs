@@ -1,4 +1,4 @@
-//! `oncefs stats`: the daemon's report, as JSON or as answers to what people ask.
+//! `oncefs stats`: the daemon's report, as JSON or as text.
 
 mod fragmentation;
 
@@ -19,26 +19,26 @@ use crate::size::Size;
 #[command(after_help = "\
 Examples:
   oncefs stats /mnt
-  oncefs stats /mnt --layout                        how broken the files are: goes through all of them
-  oncefs stats /mnt --layout --plot layout.svg")]
+  oncefs stats /mnt --fragmentation                        how fragmented the files are: reads all their maps
+  oncefs stats /mnt --fragmentation --plot runs.svg")]
 pub struct StatsArgs {
     /// Any path inside a mount, or the volume
     pub target: PathBuf,
-    /// All figures as JSON
+    /// Print all figures as JSON
     #[arg(long)]
     pub json: bool,
-    /// Instead: in how many runs files lie, how long these are and how much of them is shared
-    #[arg(long)]
-    pub layout: bool,
-    /// Draw the lengths of runs into this file
-    #[arg(long, value_name = "FILE.svg", requires = "layout")]
+    /// Show instead in how many runs files are stored, how long the runs are, and how much of them is shared
+    #[arg(long, alias = "layout")]
+    pub fragmentation: bool,
+    /// Draw the lengths of runs as a picture in this file
+    #[arg(long, value_name = "FILE.svg", requires = "fragmentation")]
     pub plot: Option<PathBuf>,
 }
 
 /// Shows a volume's figures.
 pub fn run(arguments: StatsArgs) -> Outcome {
     let daemon = Daemon::find(&arguments.target)?;
-    if arguments.layout {
+    if arguments.fragmentation {
         return fragmentation::run(&daemon, arguments.plot.as_deref(), arguments.json);
     }
     let answer: Value = daemon.ask(Request::Stats)?;
@@ -47,7 +47,7 @@ pub fn run(arguments: StatsArgs) -> Outcome {
         return Ok(());
     }
     let report: Report =
-        serde_json::from_value(answer).or_fail_doing(exit::FAILED, "the daemon's figures make no sense")?;
+        serde_json::from_value(answer).or_fail_doing(exit::FAILED, "cannot understand the daemon's figures")?;
     print!("{}", described(&report));
     Ok(())
 }
@@ -73,8 +73,8 @@ macro_rules! line {
     };
 }
 
-/// The figures that have sentences of their own.
-const TOLD: [&str; 4] = ["mapped_bytes", "used_bytes", "data_bytes", "available_bytes"];
+/// The figures with sentences of their own.
+const SHOWN_AS_SENTENCES: [&str; 4] = ["mapped_bytes", "used_bytes", "data_bytes", "available_bytes"];
 
 /// What sharing saves, in bytes.
 pub fn saved_bytes(report: &Report) -> u64 {
@@ -98,17 +98,17 @@ fn space(report: &Report) -> String {
         shown(total)
     );
     line!(text, "{:<12}{:>12}  {} of the logical bytes", "saved", shown(saved), percent(saved, logical));
-    line!(text, "{:<12}{:>12}  unique bytes that can still be written", "available", shown(bytes("available_bytes")));
-    for (name, bytes) in report.space.iter().filter(|(name, _)| !TOLD.contains(&name.as_str())) {
+    line!(text, "{:<12}{:>12}  unique bytes can still be written", "available", shown(bytes("available_bytes")));
+    for (name, bytes) in report.space.iter().filter(|(name, _)| !SHOWN_AS_SENTENCES.contains(&name.as_str())) {
         line!(text, "{:<12}{:>12}", name.trim_end_matches("_bytes"), shown(*bytes));
     }
     text
 }
 
-/// The counters that `dedup` tells.
-const TOLD_OF_DEDUP: [&str; 8] = [
-    "requests",
-    "requests_not_admitted",
+/// The counters that `dedup` shows.
+const SHOWN_BY_DEDUP: [&str; 8] = [
+    "write_requests",
+    "write_requests_not_admitted",
     "blocks_not_admitted",
     "blocks_remapped",
     "hints_demoted",
@@ -117,20 +117,21 @@ const TOLD_OF_DEDUP: [&str; 8] = [
     "blocks_read_shared",
 ];
 
-/// How duplicates were looked for, and with what memory. Lines without figures are left out.
+/// How duplicates were found, and with what memory. Omits lines without figures.
 fn dedup(report: &Report) -> String {
     let count = |name: &str| report.counters.get(name).copied().unwrap_or(0);
     let mut text = String::new();
     if report.counters.contains_key("blocks_not_admitted") {
         let written = count("blocks_written");
         let looked_up = percent(written.saturating_sub(count("blocks_not_admitted")), written);
-        let skipped = format!("{} of {} requests skipped", count("requests_not_admitted"), count("requests"));
-        line!(text, "{:<16}{looked_up:>10}  of the written blocks; {skipped}", "in-line");
+        let skipped =
+            format!("{} of {} requests skipped", count("write_requests_not_admitted"), count("write_requests"));
+        line!(text, "{:<16}{looked_up:>10}  of the written blocks were looked up; {skipped}", "in-line");
     }
     if report.counters.contains_key("blocks_remapped") {
         let (remapped, read) = (count("blocks_remapped"), count("blocks_read_shared"));
         line!(text, "{:<16}{remapped:>10}  blocks shared after they were written", "out-of-line");
-        line!(text, "{:<16}{read:>10}  blocks of one file served from another's cached ones", "read shared");
+        line!(text, "{:<16}{read:>10}  blocks of one file served from another file's cached blocks", "read shared");
     }
     if let Some(hints) = report.caches.get("hints") {
         line!(text, "{:<16}{:>10}  {}", "hints in memory", shown(hints.bytes), bound(hints));
@@ -150,7 +151,7 @@ fn bound(cache: &CacheReport) -> String {
     format!("of at most {}", shown(cache.bytes_max))
 }
 
-/// Files by how they are used, and how long those wait that are looked at next. Nothing where files are not ranked.
+/// Files by rank, and how long the next one of each queue has waited. Empty if files are not ranked.
 fn ranks(report: &Report) -> String {
     if report.ranks.is_empty() {
         return String::new();
@@ -190,7 +191,7 @@ fn caches(report: &Report) -> String {
     if report.caches.is_empty() {
         return String::new();
     }
-    let mut text = String::from("cache                 held      bound   hit ratio\n");
+    let mut text = String::from("cache                 used    maximum   hit ratio\n");
     for (name, cache) in &report.caches {
         let ratio =
             if cache.hits + cache.misses == 0 { "-".into() } else { format!("{:.1} %", cache.hit_ratio() * 100.0) };
@@ -199,30 +200,35 @@ fn caches(report: &Report) -> String {
     text
 }
 
-/// What a seek costs, and the sizes of requests that read blocks of files. Nothing where nothing was read.
+/// What a seek costs, and the sizes of requests that read file blocks. Empty if nothing was read.
 fn device(report: &Report) -> String {
     let sizes = &report.device.read_sizes;
     if sizes.count == 0 {
         return String::new();
     }
-    let how = if report.device.seek_is_measured { "measured" } else { "expected, not measured yet" };
+    let how = if report.device.seek_is_measured { "measured" } else { "estimated, not measured yet" };
     let mut text = String::new();
     line!(text, "{:<16}{:>10.1}  blocks ({how})", "cost of a seek", report.device.seek_blocks);
-    line!(text, "{:<16}{:>10.1}  blocks in the mean of {} requests", "device reads", sizes.mean(), sizes.count);
+    line!(text, "{:<16}{:>10.1}  blocks on average in {} requests", "device reads", sizes.mean(), sizes.count);
     let mut so_far = 0;
     for (class, count) in sizes.classes.iter().enumerate().filter(|(_, count)| **count > 0) {
         so_far += count;
         let is_last = class + 1 == sizes.classes.len();
         let bound = if is_last { format!("> {}", 1 << (class - 1)) } else { format!("<= {}", 1_u64 << class) };
-        line!(text, "  {bound:<14}{:>10}  {count} requests", percent(so_far, sizes.count));
+        line!(
+            text,
+            "  {bound:<14}{:>10}  {count} {}",
+            percent(so_far, sizes.count),
+            if *count == 1 { "request" } else { "requests" }
+        );
     }
     text
 }
 
 fn counters(report: &Report) -> String {
     let mut text = String::new();
-    let told = |name: &str| TOLD_OF_DEDUP.contains(&name);
-    for (name, value) in report.counters.iter().filter(|(name, value)| **value > 0 && !told(name)) {
+    let is_shown = |name: &str| SHOWN_BY_DEDUP.contains(&name);
+    for (name, value) in report.counters.iter().filter(|(name, value)| **value > 0 && !is_shown(name)) {
         let readable = if name.contains("bytes") { format!("  {}", Size(*value)) } else { String::new() };
         line!(text, "{name:<24}{value:>18}{readable}");
     }
@@ -309,8 +315,8 @@ mod tests {
         report.counters = [
             ("blocks_written", 1000),
             ("blocks_not_admitted", 700),
-            ("requests", 40),
-            ("requests_not_admitted", 28),
+            ("write_requests", 40),
+            ("write_requests_not_admitted", 28),
             ("blocks_remapped", 256),
             ("blocks_read_shared", 9),
             ("hints_demoted", 50),
@@ -325,9 +331,9 @@ mod tests {
             .into();
         let text = dedup(&report);
         for line in [
-            "in-line             30.0 %  of the written blocks; 28 of 40 requests skipped",
+            "in-line             30.0 %  of the written blocks were looked up; 28 of 40 requests skipped",
             "out-of-line            256  blocks shared after they were written",
-            "read shared              9  blocks of one file served from another's cached ones",
+            "read shared              9  blocks of one file served from another file's cached blocks",
             "hints in memory   3.00 MiB  of at most 4.00 MiB",
             "hints on disk     30.0 MiB  50 demoted, 4 promoted, 3 stale",
             "skipped buffer    1.00 KiB  of at most 4.00 MiB",
@@ -362,10 +368,10 @@ mod tests {
         let text = device(&report());
         for line in [
             "cost of a seek         6.1  blocks (measured)",
-            "device reads          50.0  blocks in the mean of 40 requests",
+            "device reads          50.0  blocks on average in 40 requests",
             "  <= 1              25.0 %  10 requests",
             "  <= 256            97.5 %  29 requests",
-            "  > 256            100.0 %  1 requests",
+            "  > 256            100.0 %  1 request",
         ] {
             assert!(text.lines().any(|other| other == line), "no line '{line}' in\n{text}");
         }

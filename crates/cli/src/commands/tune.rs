@@ -17,16 +17,16 @@ use crate::size::Size;
 /// Arguments of `tune`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Changes hold until the volume is unmounted; mount -o takes the same for longer. Either all of them are made or none.
+Changes last until the volume is unmounted; use mount -o to make them at each mount. All changes are made, or none.
 
 Examples:
-  oncefs tune /mnt                                  all settings: value, range, meaning
+  oncefs tune /mnt                                  show all settings: value, range, meaning
   oncefs tune /mnt worker=always                    deduplicate out of line at any time
   oncefs tune /mnt inline=off hint_memory=64M")]
 pub struct TuneArgs {
     /// Any path inside a mount, or the volume
     pub target: PathBuf,
-    /// What to change
+    /// Settings to change
     #[arg(value_name = "NAME=VALUE", value_parser = options::setting)]
     pub changes: Vec<Setting>,
     /// As JSON
@@ -91,7 +91,7 @@ fn changes(names: &[String], tuned: &Tuned) -> String {
         .map(|name| {
             let (before, after) = (shown(&tuned.before, name), shown(&tuned.after, name));
             if before == after {
-                format!("{name}: {after} as before\n")
+                format!("{name}: {after}, as before\n")
             } else {
                 format!("{name}: {before} -> {after}\n")
             }
@@ -133,6 +133,6 @@ mod tests {
             after: values(&[("hint_memory", "4194304"), ("inline", "all"), ("worker", "idle")]),
         };
         let names = ["inline", "hint_memory"].map(str::to_owned);
-        assert_eq!(changes(&names, &tuned), "hint_memory: 3.00 MiB -> 4.00 MiB\ninline: all as before\n");
+        assert_eq!(changes(&names, &tuned), "hint_memory: 3.00 MiB -> 4.00 MiB\ninline: all, as before\n");
     }
 }

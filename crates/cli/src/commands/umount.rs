@@ -1,7 +1,7 @@
 //! `oncefs umount`: returns only when everything is durable and the daemon is gone.
 //!
-//! The kernel's umount(2) does not wait for a FUSE daemon, so the command asks the daemon first to be told of its
-//! exit, unmounts, and then waits for the process to end.
+//! The kernel's umount(2) does not wait for a FUSE daemon. So the command first asks the daemon to report its exit, then
+//! unmounts, and waits for the process to end.
 
 use std::ffi::OsString;
 use std::io;
@@ -25,26 +25,26 @@ const NOTICE_PATIENCE: Duration = Duration::from_secs(20);
 /// Arguments of `umount`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Returns when everything is durable, the daemon is gone and the volume may be mounted elsewhere.
-Exits with 32 if that failed. Plain umount(8) does the same where the helpers umount.fuse and umount.fuse.oncefs
+Returns when everything is durable, the daemon has ended, and the volume can be mounted again.
+Exits with 32 on failure. Plain umount(8) does the same if the helpers umount.fuse and umount.fuse.oncefs
 are installed.
 
 Examples:
   oncefs umount /mnt
-  oncefs umount -l /mnt     hide it now, end when the last file is closed")]
+  oncefs umount -l /mnt     detach now, end when the last file is closed")]
 pub struct UmountArgs {
     /// The mount point, or the volume
     pub target: PathBuf,
-    /// Lazily: detach now, end when nobody uses it; does not wait
+    /// Lazy: detach now, end when nobody uses it any more; do not wait
     #[arg(long, short)]
     pub lazy: bool,
-    /// Cut off the daemon first: for a mount that hangs. What the kernel still holds is lost
+    /// For a mount that hangs: disconnect the daemon first. Loses what the kernel has not written yet
     #[arg(long, short)]
     pub force: bool,
-    /// If it is in use, make it read-only instead
+    /// If the mount is in use, make it read-only instead
     #[arg(long = "read-only", short)]
     pub read_only: bool,
-    /// Say what is done
+    /// Report what is done
     #[arg(long, short)]
     pub verbose: bool,
     /// Accepted for umount(8)
@@ -68,7 +68,10 @@ pub fn run(arguments: UmountArgs) -> Outcome {
         Found::Foreign(_) if arguments.for_any_fuse => return hand_back(&arguments),
         Found::Foreign(mount) => {
             let (dir, kind) = (shown(&mount.dir), mount.kind);
-            return Err(Failure::new(exit::MOUNT_FAILED, format!("{dir} is a mount of {kind}: use umount {dir}")));
+            return Err(Failure::new(
+                exit::MOUNT_FAILED,
+                format!("{dir} is a {kind} mount, not an oncefs mount: use umount {dir}"),
+            ));
         }
     };
     if mount.is_dead() {
@@ -126,14 +129,14 @@ fn flags(arguments: &UmountArgs) -> libc::c_int {
 fn unmount_dead(mount: &Mount, arguments: &UmountArgs) -> Outcome {
     oncefs_fuse::unmount(&mount.dir, flags(arguments)).map_err(|e| refused(mount, &e))?;
     eprintln!(
-        "oncefs: unmounted {}; its daemon had died: the next mount of {} starts from the last commit",
+        "oncefs: unmounted {}; its daemon had died: the next mount of {} continues from the last commit",
         shown(&mount.dir),
         shown(&mount.source)
     );
     Ok(())
 }
 
-/// What was written so far is made durable; the rest follows when the last user goes.
+/// Makes durable what was written so far; the rest follows when the last file is closed.
 fn unmount_lazily(mount: &Mount) -> Outcome {
     descriptors::sync_file_system(&mount.dir)
         .or_fail_doing(exit::MOUNT_FAILED, format!("cannot sync {}", shown(&mount.dir)))?;
@@ -159,14 +162,11 @@ fn expect_exit(mount: &Mount) -> Option<ExpectedExit> {
 
 fn finish(mount: &Mount, expected: Option<ExpectedExit>, verbose: bool) -> Outcome {
     let Some(expected) = expected else {
-        eprintln!(
-            "oncefs: unmounted {}, but its daemon could not be asked: it may still be writing",
-            shown(&mount.dir)
-        );
+        eprintln!("oncefs: unmounted {}, but cannot reach its daemon: it may still be writing", shown(&mount.dir));
         return Ok(());
     };
     if let Some(other) = other_place(mount).or_fail(exit::MOUNT_FAILED)? {
-        eprintln!("oncefs: the volume {} stays mounted on {}", shown(&mount.source), shown(&other.dir));
+        eprintln!("oncefs: the volume {} is still mounted on {}", shown(&mount.source), shown(&other.dir));
         return commit(mount);
     }
     match expected.wait(NOTICE_PATIENCE) {
@@ -181,7 +181,7 @@ fn finish(mount: &Mount, expected: Option<ExpectedExit>, verbose: bool) -> Outco
         }
         Exit::StillMounted => {
             eprintln!(
-                "oncefs: unmounted {} here; another mount namespace (a container?) still uses the volume",
+                "oncefs: unmounted {} here, but another mount namespace (a container?) still uses the volume",
                 shown(&mount.dir)
             );
             commit(mount)
@@ -196,7 +196,7 @@ fn other_place(mount: &Mount) -> io::Result<Option<Mount>> {
 
 fn make_read_only(mount: &Mount) -> Outcome {
     oncefs_fuse::remount(&mount.dir, libc::MS_RDONLY).map_err(|e| refused(mount, &e))?;
-    eprintln!("oncefs: {} is in use: made read-only", shown(&mount.dir));
+    eprintln!("oncefs: {} is in use: made it read-only instead", shown(&mount.dir));
     commit(mount)
 }
 
@@ -206,7 +206,7 @@ fn refused(mount: &Mount, error: &io::Error) -> Failure {
         Some(libc::EBUSY) => (
             exit::MOUNT_FAILED,
             format!(
-                "{dir} is in use: end what uses it (fuser -vm {dir} shows it), or unmount lazily (oncefs umount -l {dir})"
+                "{dir} is in use: stop the programs that use it (fuser -vm {dir} lists them), or unmount lazily (oncefs umount -l {dir})"
             ),
         ),
         Some(libc::EPERM) => (exit::MOUNT_USAGE, format!("unmounting {dir} needs root: use sudo")),

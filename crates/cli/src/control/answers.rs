@@ -26,9 +26,9 @@ pub struct Tuned {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Range {
     /// The first byte.
-    pub at: u64,
+    pub offset: u64,
     /// How many.
-    pub len: u64,
+    pub length: u64,
     /// Whether reading them fails.
     pub lost: bool,
 }
@@ -38,7 +38,7 @@ pub struct Range {
 pub struct File {
     /// Its inode number.
     pub inode: Option<u64>,
-    /// Its names from the root of the mount on, bytes that are no UTF-8 replaced.
+    /// Its names from the root of the mount on, bytes that are not UTF-8 replaced.
     pub paths: Vec<String>,
     /// Where.
     pub ranges: Vec<Range>,
@@ -56,26 +56,26 @@ pub struct Damage {
 /// How a file, or what is made in a directory, is deduplicated: the daemon's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EffectiveView {
-    /// What is said of it.
+    /// Its policy.
     pub policy: Option<String>,
     /// Its rank, 0 to 3.
     pub rank: u8,
     /// Whether it is rewritten again and again.
     pub is_update_heavy: bool,
-    /// Whether it is looked up as it is written.
+    /// Whether it is deduplicated while writing.
     pub is_inline: bool,
-    /// Whether the worker looks at it.
-    pub is_later: bool,
+    /// Whether the worker deduplicates it.
+    pub is_out_of_line: bool,
     /// The shortest run that it shares, in blocks; None: each file's own.
     pub run_blocks_min: Option<u32>,
     /// Whether a file that is one run as a whole is shared however short it is, and a run that ends with its file.
     pub shares_ends: bool,
-    /// What set the shortest run, or why it is left alone.
+    /// What set the shortest run, or why it is not deduplicated.
     pub why: String,
 }
 
 impl EffectiveView {
-    /// As the file system says.
+    /// Of the file system's answer.
     pub fn of(effective: oncefs_fs::EffectiveView) -> Self {
         let (policy, effective_policy) = (effective.policy, effective.effective_policy);
         Self {
@@ -83,7 +83,7 @@ impl EffectiveView {
             rank: policy.rank.number(),
             is_update_heavy: policy.is_update_heavy,
             is_inline: effective_policy.is_inline,
-            is_later: effective_policy.is_later,
+            is_out_of_line: effective_policy.is_later,
             run_blocks_min: effective.run_blocks_min,
             shares_ends: effective_policy.shares_ends,
             why: effective.why,

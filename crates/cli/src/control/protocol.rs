@@ -23,11 +23,11 @@ pub const LINE_BYTES_MAX: u64 = 4 << 20;
 /// The socket's name in the volume.
 const SOCKET_NAME: &str = "control";
 
-/// What can be asked.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case")]
 pub enum Request {
-    /// Who is there: `About`.
+    /// The daemon's description of itself: `About`.
     Version,
     /// Counters and histograms: the engine's `Report`.
     Stats,
@@ -50,26 +50,26 @@ pub enum Request {
         /// Names and values, applied in this order.
         changes: Vec<(String, String)>,
     },
-    /// Start, hold up or go on with out-of-line deduplication.
+    /// Start, pause or resume out-of-line deduplication.
     Dedup {
         /// Which of them.
         command: DedupCommand,
     },
     /// What out-of-line deduplication does: the engine's `DedupStatus`.
     DedupStatus,
-    /// Start, hold up, go on with or give up the scrub.
+    /// Start, pause, resume or cancel the scrub.
     Scrub {
         /// Which of them.
         command: ScrubCommand,
     },
-    /// How far the scrub is: the engine's `ScrubStatus`.
+    /// The progress of the scrub: the engine's `ScrubStatus`.
     ScrubStatus,
     /// Which files bad blocks belong to: `Damage`.
     Damage {
         /// Places looked for at most.
         places_max: usize,
     },
-    /// How a portion of a file lies in the data area, and why: the engine's `Explained`.
+    /// A portion of a file's runs, and why they are where they are: the engine's `Explained`.
     Explain {
         /// The file.
         inode: u64,
@@ -83,17 +83,17 @@ pub enum Request {
         /// Where to begin.
         from: MapCursor,
     },
-    /// How the files of maps are called: names by map. A file without a name is missing.
+    /// The names of files by map. A file without a name is missing.
     Names {
         /// The maps.
         maps: Vec<u64>,
     },
-    /// How all files lie in the data area, a portion: the engine's `LayoutPortion`.
+    /// A portion of the fragmentation of all files: the engine's `LayoutPortion`.
     Layout {
         /// Where to begin.
         from: LayoutCursor,
     },
-    /// Lay a part of a file out again: the engine's `DefragOutcome`.
+    /// Defragment a part of a file: the engine's `DefragOutcome`.
     Defrag {
         /// The file's inode number.
         inode: u64,
@@ -111,7 +111,7 @@ pub enum Request {
         /// Its inode number.
         inode: u64,
     },
-    /// Tell when the mount has ended and everything is closed.
+    /// Report when the mount has ended and everything is closed.
     WaitExit,
 }
 
@@ -125,7 +125,7 @@ pub struct Envelope {
     pub request: Request,
 }
 
-/// What is answered.
+/// A reply.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
@@ -133,7 +133,7 @@ pub enum Reply {
     Ok(serde_json::Value),
     /// What went wrong.
     Error(String),
-    /// To `wait-exit`: you will be told.
+    /// To `wait-exit`: the outcome follows.
     Waiting,
     /// The mount has ended, the volume is being closed.
     Closing,

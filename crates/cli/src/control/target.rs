@@ -1,4 +1,4 @@
-//! Finds the volume that a command means: by any path inside its mount, or by its own directory.
+//! Finds the volume that a command means, by any path inside its mount or by its own directory.
 
 use std::path::{Path, PathBuf};
 
@@ -57,13 +57,16 @@ impl Daemon {
     /// Asks and waits for the answer.
     pub fn ask<T: DeserializeOwned>(&self, request: Request) -> Outcome<T> {
         let connection = self.connect()?.ok_or_else(|| {
-            Failure::new(exit::FAILED, format!("{} was unmounted meanwhile: try again", shown(&self.volume)))
+            Failure::new(
+                exit::FAILED,
+                format!("{} was unmounted meanwhile: mount it and try again", shown(&self.volume)),
+            )
         })?;
         let answer = connection.ask(request).or_fail(exit::FAILED)?;
-        serde_json::from_value(answer).or_fail_doing(exit::FAILED, "the daemon's answer makes no sense")
+        serde_json::from_value(answer).or_fail_doing(exit::FAILED, "cannot understand the daemon's answer")
     }
 
-    /// What the kernel still holds of writes reaches the daemon: it is part of the work that is asked for.
+    /// Hands the daemon the writes that the kernel still holds: they are part of what the command asks for.
     pub fn write_back(&self) -> Outcome {
         match mount_table::of_volume(&self.volume).or_fail(exit::FAILED)? {
             Some(mount) => descriptors::sync_file_system(&mount.dir)
@@ -75,7 +78,7 @@ impl Daemon {
     fn connect(&self) -> Outcome<Option<Connection>> {
         Connection::open(&self.volume).map_err(|error| {
             let way_out = match error.kind() {
-                std::io::ErrorKind::PermissionDenied => " (only root commands a mounted volume)",
+                std::io::ErrorKind::PermissionDenied => " (this needs root: use sudo)",
                 _ => "",
             };
             Failure::new(exit::FAILED, format!("cannot reach the daemon of {}: {error}{way_out}", shown(&self.volume)))

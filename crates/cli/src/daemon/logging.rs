@@ -21,8 +21,8 @@ const SYSLOG_SOCKET: &str = "/dev/log";
 /// The kernel refuses longer lines.
 const KERNEL_LOG_LINE_MAX: usize = 900;
 
-/// Where fuser tells of a reply that the kernel did not take, and what it says when the kernel has forgotten the
-/// request: whoever asked was interrupted meanwhile, and nobody waits for the answer.
+/// Where fuser logs a reply that the kernel did not accept, and its text when the kernel has forgotten the request: the
+/// program was interrupted meanwhile, and nobody waits for the reply.
 const REPLY_TARGET: &str = "fuser::reply";
 const REPLY_UNWANTED: &str = "Failed to send FUSE reply: No such file or directory (os error 2)";
 
@@ -38,7 +38,7 @@ struct Logger {
 
 /// Where to log.
 pub enum Target<'a> {
-    /// The terminal or what stands behind it.
+    /// Standard error.
     Stderr,
     /// Append to a file.
     File(&'a Path),
@@ -97,7 +97,7 @@ impl Log for Logger {
     fn flush(&self) {}
 }
 
-/// How serious a line is: as it says itself, but for answers that came too late.
+/// The severity of a line: its own, except for replies that came too late.
 fn level_of(record: &Record<'_>, text: &str) -> Level {
     match record.target() == REPLY_TARGET && text == REPLY_UNWANTED {
         true => Level::Debug,

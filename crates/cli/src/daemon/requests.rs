@@ -20,10 +20,10 @@ use crate::control::server::{Handler, Server};
 use crate::failure::{OrFail, Outcome, exit};
 use crate::text::shown;
 
-/// A process that is being killed gives up its files within this time.
+/// A process that is being killed releases its files within this time.
 const DYING_PATIENCE: Duration = Duration::from_secs(3);
 
-/// Names told of one file.
+/// Names shown for one file.
 const NAMES_OF_A_FILE_MAX: usize = 8;
 /// Bytes of names in one answer: half of what a line may have.
 const NAMES_BYTES_MAX: usize = 2 << 20;
@@ -46,14 +46,14 @@ impl OpenVolume {
         match Server::start(&task.volume, daemon.clone()) {
             Ok(server) => drop(daemon.control.set(server)),
             Err(e) => log::warn!(
-                "no control socket in {}: {e}: stats and umount cannot talk to this mount",
+                "cannot create the control socket in {}: {e}; commands cannot reach this mount",
                 shown(&task.volume)
             ),
         }
         Ok(daemon)
     }
 
-    /// Closes the volume, once, and tells those who wait for it.
+    /// Closes the volume once, and tells the waiting commands.
     pub fn close(&self) -> Result<(), String> {
         let close = || {
             if let Some(control) = self.control.get() {
@@ -88,7 +88,7 @@ impl OpenVolume {
 
     fn dedup(&self, command: DedupCommand) -> Result<Value, String> {
         if self.read_only {
-            return Err("the volume was opened read-only: nothing is deduplicated".into());
+            return Err("the volume is mounted read-only: it cannot be deduplicated".into());
         }
         self.file_system.store().dedup(command);
         Ok(Value::Null)
@@ -96,7 +96,7 @@ impl OpenVolume {
 
     fn damage(&self, places_max: usize) -> Result<Value, String> {
         let (files, complete) = self.file_system.damaged_files(places_max).map_err(|e| e.to_string())?;
-        let range = |range: &DamagedRange| answers::Range { at: range.at, len: range.len, lost: range.is_lost };
+        let range = |range: &DamagedRange| answers::Range { offset: range.at, length: range.len, lost: range.is_lost };
         let file = |file: &DamagedFile| answers::File {
             inode: file.ino.map(|ino| ino.0),
             paths: file.paths.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect(),
@@ -159,7 +159,7 @@ impl Handler for OpenVolume {
             Request::Policy { inode } => {
                 to_json(self.file_system.effective(Ino(*inode)).map(answers::EffectiveView::of))
             }
-            Request::WaitExit => Err("the server keeps these to itself".into()),
+            Request::WaitExit => Err("wait-exit is answered by the server".into()),
         }
     }
 }
@@ -168,7 +168,7 @@ fn to_json<T: Serialize, E: Display>(answer: Result<T, E>) -> Result<Value, Stri
     answer.map(|answer| json!(answer)).map_err(|e| e.to_string())
 }
 
-/// A daemon that was killed holds the volume's lock a moment longer than its mount.
+/// A killed daemon keeps the volume's lock a moment longer than its mount.
 fn open_store(volume: &Path, options: &OpenOptions) -> oncefs_engine::Result<Arc<Store>> {
     let deadline = Instant::now() + DYING_PATIENCE;
     loop {

@@ -1,7 +1,7 @@
 //! The daemon: opens the volume, serves the mount, closes the volume.
 //!
-//! Its life is one function, `serve`. It ends when the kernel lets go of the mount, whoever unmounted it;
-//! a signal only asks for that.
+//! Its life is one function, `serve`. It ends when the kernel releases the mount, whoever unmounted it; a signal only
+//! requests that.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -25,7 +25,7 @@ use crate::process::signals::EndSignals;
 use crate::process::{descriptors, memory, privileges, setup};
 use crate::text::shown;
 
-/// The daemon's word when the mount is there.
+/// The daemon's line on stdout when the mount is there.
 pub const READY: &str = "ready";
 
 /// After a signal, users of the mount have this long to close their files.
@@ -62,14 +62,14 @@ pub fn in_background(arguments: ServeArgs) -> Outcome {
         let target = task.options.log_file.as_deref().map_or(logging::Target::Syslog, logging::Target::File);
         start_log(&target, &task)?;
         serve(&task, || {
-            // Who started the mount may have left; the mount is there all the same.
+            // The command that started the mount may have ended; the mount is there all the same.
             let _ = writeln!(std::io::stdout(), "{READY}");
             descriptors::detach_stdio()
         })
     });
     if let Err(failure) = &served {
         log::error!("{}", failure.message);
-        // Nobody listens any more if the mount had been there.
+        // If the mount was there before, nobody reads this any more.
         let _ = writeln!(std::io::stdout(), "{} {}", failure.code, failure.message);
     }
     served
@@ -84,7 +84,7 @@ fn background_task(arguments: ServeArgs) -> Outcome<Task> {
 fn start_log(target: &logging::Target, task: &Task) -> Outcome {
     let file = task.options.log_file.as_deref().map(shown).unwrap_or_default();
     logging::start(target, task.options.log_level)
-        .or_fail_doing(exit::MOUNT_SYSTEM, format!("cannot start the log {file}"))
+        .or_fail_doing(exit::MOUNT_SYSTEM, format!("cannot open the log {file}"))
 }
 
 fn serve(task: &Task, ready: impl FnOnce() -> std::io::Result<()>) -> Outcome {
@@ -101,12 +101,12 @@ fn serve(task: &Task, ready: impl FnOnce() -> std::io::Result<()>) -> Outcome {
     served
 }
 
-/// Leaves this process what serving the volume takes: no capability, but for the way to a volume in a private directory
-/// of another user, and no file outside of the volume.
+/// Leaves this process only what serving the volume takes: no capability, except to reach a volume in another user's
+/// private directory, and no file outside the volume.
 fn give_up_privileges(task: &Task) -> Outcome {
     let parts = Store::parts_outside(&task.volume).or_fail(exit::MOUNT_FAILED)?;
     if let Err(e) = privileges::keep_only(privileges::kept_for(&task.volume)) {
-        log::warn!("cannot give up the privileges of root: {e}");
+        log::warn!("cannot drop the privileges of root: {e}");
     }
     confine_daemon(&task.volume, &parts);
     Ok(())
@@ -126,15 +126,15 @@ fn serve_unprivileged(
         .inspect_err(|_| mounter.detach())
         .or_fail(exit::MOUNT_SYSTEM)?;
     log::info!("mounted {} on {}", shown(&task.volume), shown(&task.dir));
-    systemd::tell(systemd::READY);
+    systemd::notify(systemd::READY);
     ready().or_fail(exit::MOUNT_SYSTEM)?;
 
     let served = session.run();
-    systemd::tell(systemd::STOPPING);
+    systemd::notify(systemd::STOPPING);
     drop(limit);
     let closed = daemon.close();
     log::info!("unmounted {} from {}", shown(&task.volume), shown(&task.dir));
-    served.or_fail_doing(exit::MOUNT_FAILED, "serving the mount ended early")?;
+    served.or_fail_doing(exit::MOUNT_FAILED, "serving the mount ended unexpectedly")?;
     closed.or_fail(exit::MOUNT_FAILED)
 }
 
@@ -180,7 +180,7 @@ fn start_threads(
     DirtyLimit::follow(session.device(), memory::ram_bytes(), available)
 }
 
-/// Asked to end: hands the kernel's dirty pages over, unmounts, and closes the volume under whoever does not let go.
+/// On a signal: writes back the kernel's dirty pages, unmounts, and closes the volume even if files are still open.
 fn end_on_signal(signals: &EndSignals, dir: &Path, daemon: &OpenVolume, mounter: &Mounter) {
     let Some(signal) = signals.wait(None) else {
         return;
@@ -191,14 +191,14 @@ fn end_on_signal(signals: &EndSignals, dir: &Path, daemon: &OpenVolume, mounter:
     }
     match mounter.unmount() {
         Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
-            log::warn!("{} is in use: detached, waiting for its users", shown(dir));
+            log::warn!("{} is in use: detached it, waiting for programs to close their files", shown(dir));
             mounter.detach();
         }
         // Whatever else it is: the mount is gone already.
         _ => {}
     }
     signals.wait(Some(END_PATIENCE));
-    log::warn!("{} is still in use: closing the volume", shown(dir));
+    log::warn!("{} is still in use: closing the volume anyway", shown(dir));
     let closed = daemon.close();
     mounter.end();
     std::process::exit(if closed.is_ok() { 0 } else { exit::FAILED.into() });

@@ -10,8 +10,8 @@ pub const READY: &str = "READY=1";
 /// The mount has ended, the volume is being closed.
 pub const STOPPING: &str = "STOPPING=1";
 
-/// Tells systemd, if it asked to be told.
-pub fn tell(state: &str) {
+/// Notifies systemd, if it asked for that.
+pub fn notify(state: &str) {
     let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else {
         return;
     };

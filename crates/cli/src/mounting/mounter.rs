@@ -1,4 +1,4 @@
-//! The process that keeps the privilege to mount and unmount, which the daemon gives up.
+//! The process that keeps the privilege to mount and unmount, which the daemon drops.
 //!
 //! It is forked off before anything of the volume is read, knows one mount, and does three things for the daemon:
 //! each a word of one byte, answered by an errno. It gets nothing else from the daemon, so a daemon that an error
@@ -45,7 +45,7 @@ pub struct Mounter {
 }
 
 impl Mounter {
-    /// Starts it; `connection` is what it will mount. No other thread may exist.
+    /// Starts the process; it will mount `connection`. No other thread may exist.
     pub fn start(spec: MountSpec, connection: &OwnedFd) -> io::Result<Self> {
         let (ours, its) = UnixStream::pair()?;
         // SAFETY: this process has one thread, so the child may do whatever the parent could have done.
@@ -73,7 +73,7 @@ impl Mounter {
         self.ask(Task::Unmount)
     }
 
-    /// Unmounts lazily: who has files open keeps them, nobody else gets in.
+    /// Unmounts lazily: open files stay usable, no new ones can be opened.
     pub fn detach(&self) {
         match self.ask(Task::Detach) {
             // It was never mounted, or is gone already.
@@ -100,7 +100,7 @@ impl Mounter {
         }
     }
 
-    /// Ends it and waits until it is gone, so that nothing of the daemon is left behind.
+    /// Ends the process and waits for it, so that nothing of the daemon is left.
     pub fn end(&self) {
         let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take();
         if stream.is_some() {

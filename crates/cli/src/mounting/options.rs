@@ -1,5 +1,5 @@
 //! The `-o` string: mount(8)'s standard options, oncefs's own, and those that only mount(8) itself reads.
-//! An option that nobody knows is refused by name.
+//! Refuses unknown options by name.
 
 use std::path::PathBuf;
 
@@ -43,7 +43,7 @@ const FLAGS: &[(&str, libc::c_ulong, libc::c_ulong)] = &[
     ("loud", 0, libc::MS_SILENT),
 ];
 
-/// Read by mount(8), systemd or nobody; always in force; or without a meaning here.
+/// Options for mount(8) or systemd, options always in force, and options without a meaning here.
 const IGNORED: &[&str] = &[
     "auto",
     "noauto",
@@ -67,14 +67,14 @@ const IGNORED_PREFIXES: &[&str] =
 /// A setting's name and value.
 pub type Setting = (String, String);
 
-/// What `-o` says.
+/// The options of `-o`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
     /// `MS_...` flags of mount(2).
     pub kernel_flags: libc::c_ulong,
     /// Change the flags of what is mounted.
     pub remount: bool,
-    /// Bound on caches and hints.
+    /// Memory for caches and hints.
     pub memory: Option<u64>,
     /// For this mount, instead of the volume's own.
     pub profile: Option<Profile>,
@@ -84,7 +84,7 @@ pub struct MountOptions {
     pub threads: Option<usize>,
     /// Largest request of the kernel.
     pub max_write: Option<u32>,
-    /// What is worth a line in the log.
+    /// Least severity to log.
     pub log_level: LevelFilter,
     /// Log to this file instead of syslog.
     pub log_file: Option<PathBuf>,
@@ -135,7 +135,7 @@ impl MountOptions {
             Some(("logfile", value)) => self.log_file = Some(log_file(value)?),
             Some((name, _)) if settings::is_setting(name) => self.settings.push(setting(option)?),
             _ => {
-                return Err(format!("unknown mount option '{option}': see oncefs mount --help for those it knows"));
+                return Err(format!("unknown mount option '{option}': see oncefs mount --help"));
             }
         }
         Ok(())
@@ -161,19 +161,22 @@ impl MountOptions {
 const HELP: &str = "\
 Options for -o, comma-separated:
   ro rw noatime relatime strictatime nodiratime suid nosuid dev nodev exec noexec
-  sync dirsync remount             as in mount(8); nofail, _netdev, user, x-... are accepted too
-  memory=SIZE                      bound on caches and hints
+  sync dirsync remount             as in mount(8); also nofail, _netdev, user, x-...
+  memory=SIZE                      memory for caches and hints
                                    [default: edge 16M, smartdedup 64M, others 1/8 of RAM, 64M to 4G]
-  threads=N                        requests served at a time [default: edge 2, others twice the CPUs, 4 to 8]
-  max_write=SIZE                   largest request of the kernel, up to 16M [default: 1M]
+  threads=N                        requests served at the same time [default: edge 2, others twice the CPUs, 4 to 8]
+  max_write=SIZE                   largest request from the kernel, up to 16M [default: edge 256K, others 1M]
   loglevel=LEVEL  logfile=FILE     off, error, warn, info, debug, trace [default: info, to syslog]
 ";
 
 /// Every option that means something here, for help texts.
 pub fn help() -> String {
-    let mut text =
-        format!("{HELP}  {:<33}for this mount, instead of the volume's: {}\n", "profile=NAME", profiles::names());
-    text += "\nSettings for -o, over those of the profile (those without * can be changed later: oncefs tune):\n";
+    let mut text = format!(
+        "{HELP}  {:<33}profile of this mount, instead of the volume's: {}\n",
+        "profile=NAME",
+        profiles::names()
+    );
+    text += "\nSettings for -o, overriding the profile (oncefs tune changes those without * later):\n";
     for (name, range, what, live) in settings::descriptions() {
         let mark = if live { ' ' } else { '*' };
         text += &format!("{mark} {:<33}{what} ({range})\n", format!("{name}=VALUE"));
@@ -187,21 +190,21 @@ const MEMORY_MIN: u64 = 16 << 20;
 /// `memory=SIZE`.
 pub fn memory(value: &str) -> Result<u64, String> {
     match value.parse::<Size>()?.0 {
-        bytes if bytes < MEMORY_MIN => Err(format!("memory={value} is too little: give at least {}", Size(MEMORY_MIN))),
+        bytes if bytes < MEMORY_MIN => Err(format!("memory={value} is too little: use at least {}", Size(MEMORY_MIN))),
         bytes => Ok(bytes),
     }
 }
 
 /// `profile=NAME`.
 pub fn profile(value: &str) -> Result<Profile, String> {
-    Profile::from_name(value).ok_or_else(|| format!("unknown profile '{value}': there are {}", profiles::names()))
+    Profile::from_name(value).ok_or_else(|| format!("unknown profile '{value}': use one of {}", profiles::names()))
 }
 
-/// `NAME=VALUE` of any setting.
+/// `NAME=VALUE` of any setting. A former name becomes the present one.
 pub fn setting(text: &str) -> Result<Setting, String> {
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
     settings::check(name, value).map_err(|e| e.to_string())?;
-    Ok((name.to_owned(), value.to_owned()))
+    Ok((settings::current_name(name).to_owned(), value.to_owned()))
 }
 
 /// `fingerprints=WHEN`.
@@ -310,6 +313,13 @@ mod tests {
             assert!(error.contains(name) && error.contains("must be"), "{name}: {error}");
             assert!(help.contains(&format!("{name}=VALUE")), "{name} is not in\n{help}");
         }
+    }
+
+    #[test]
+    fn a_former_name_of_a_setting_still_mounts() {
+        let options = parsed("copies_above=5,prefix_bits=12").unwrap();
+        let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(options.settings, [setting("replicate_refs_above", "5"), setting("hint_prefix_bits", "12")]);
     }
 
     #[test]

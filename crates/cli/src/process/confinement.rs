@@ -1,9 +1,9 @@
-//! Which files the daemon, a check and mkfs can still reach once they know their volume: Landlock, the kernel's
+//! Restricts the files that the daemon, fsck and mkfs can reach once they know their volume: Landlock, the kernel's
 //! sandbox for one process.
 //!
-//! Without it, a daemon that an error lets others steer could read and change every file of root: giving up
-//! capabilities does not help, since most files belong to root. What is allowed is listed here, in `Rules`.
-//! Files that are open already stay usable whatever the rules say.
+//! Without it, an attacker who controls the daemon through a bug could read and change every file of root: dropping
+//! capabilities does not help, because most files belong to root. `Rules` lists what is allowed. Files that are already
+//! open stay usable whatever the rules say.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ struct Rule {
     allowed: BitFlags<AccessFs>,
 }
 
-/// How far the kernel goes along.
+/// How much of the rules the kernel enforces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confinement {
     /// Every rule is in force.
@@ -140,13 +140,13 @@ fn rule(path: &str, allowed: BitFlags<AccessFs>) -> Rule {
     Rule { path: path.into(), allowed }
 }
 
-/// Confines the daemon, and says in the log where the kernel does not go along.
+/// Confines the daemon, and logs what the kernel cannot enforce.
 pub fn confine_daemon(volume: &Path, parts: &[PathBuf]) {
     let rules = Rules::new();
     let allowed = rules.of_volume(volume, parts).into_iter().chain(rules.of_daemon(volume));
     match confine(allowed.collect()) {
         Ok(Confinement::Full) => {}
-        Ok(Confinement::Partial) => log::info!("this kernel knows an older Landlock: the daemon is confined in part"),
+        Ok(Confinement::Partial) => log::info!("this kernel has an older Landlock: the daemon is only partly confined"),
         Ok(Confinement::None) => {
             log::warn!("this kernel has no Landlock: the daemon is not confined to the volume {}", shown(volume));
         }
@@ -154,7 +154,7 @@ pub fn confine_daemon(volume: &Path, parts: &[PathBuf]) {
     }
 }
 
-/// Leaves a check what it takes to check and mend `volume`.
+/// Leaves a check what it takes to check and repair `volume`.
 pub fn confine_check(volume: &Path, parts: &[PathBuf]) {
     let rules = Rules::new();
     let mut allowed = rules.of_volume(volume, parts);
@@ -173,7 +173,7 @@ pub fn confine_mkfs(volume: &Path, parts: &[PathBuf]) {
 /// nothing about it. The daemon's log has it.
 fn confine_command(volume: &Path, rules: Vec<Rule>) {
     if let Err(e) = privileges::keep_only(privileges::kept_for(volume)) {
-        eprintln!("oncefs: cannot give up the privileges of root: {e}");
+        eprintln!("oncefs: cannot drop the privileges of root: {e}");
     }
     if let Err(e) = confine(rules) {
         eprintln!("oncefs: cannot confine this command to the volume {}: {e}", shown(volume));

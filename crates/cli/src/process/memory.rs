@@ -1,4 +1,4 @@
-//! How much memory there is, and how much of it the C library may hold on to.
+//! How much memory there is, and how much freed memory the C library may keep.
 
 use std::path::Path;
 
@@ -30,14 +30,14 @@ fn cgroup_limit() -> Option<u64> {
 /// So there is one for this much of the daemon's memory.
 const MEMORY_BYTES_PER_ARENA: u64 = 64 << 20;
 
-/// A daemon with less memory than this gives up speed for it.
+/// A daemon with less memory than this trades speed for it.
 const SMALL_MEMORY_BYTES: u64 = 128 << 20;
 
 /// The C library's own first values. Set by hand they stay; else they rise with every large buffer that is freed,
 /// and what is freed below them is kept.
 const KEPT_BYTES_MAX: libc::c_int = 128 << 10;
 
-/// Keeps what the C library holds on to of freed memory in proportion to the daemon's. Before any thread exists.
+/// Keeps the C library's freed memory in proportion to the daemon's. Call it before any thread exists.
 pub fn bound_allocator(memory_bytes_max: u64) {
     let mut bounds = vec![(libc::M_ARENA_MAX, arenas_max(memory_bytes_max))];
     if memory_bytes_max < SMALL_MEMORY_BYTES {
@@ -46,7 +46,7 @@ pub fn bound_allocator(memory_bytes_max: u64) {
     for (name, value) in bounds {
         // SAFETY: mallopt takes two integers.
         if unsafe { libc::mallopt(name, value) } == 0 {
-            log::warn!("cannot bound the allocator: parameter {name} is not {value}");
+            log::warn!("cannot limit the allocator: mallopt({name}, {value}) failed");
         }
     }
 }

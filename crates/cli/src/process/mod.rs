@@ -1,4 +1,4 @@
-//! What a process of ours asks of the kernel for itself: limits, signals, descriptors, memory, and fewer rights.
+//! What an oncefs process asks the kernel for itself: limits, signals, descriptors, memory, and fewer privileges.
 
 pub mod confinement;
 pub mod descriptors;

@@ -1,6 +1,6 @@
-//! What this process may do as far as the kernel is concerned: its capabilities, and what an exec could add to them.
+//! The capabilities of this process, and what an exec could add to them.
 //!
-//! Everything here is for the thread that calls it and for those it starts: it has to come before any other thread.
+//! Everything here applies to the calling thread and the threads it starts, so it must come before any other thread.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -40,7 +40,7 @@ pub fn kept_for(path: &Path) -> &'static [u32] {
     if path.ancestors().skip(1).any(is_closed) { &[CAP_DAC_READ_SEARCH] } else { &[] }
 }
 
-/// Gives up every capability but those in `kept`, for good: nothing that this process could start gets them back.
+/// Drops every capability except those in `kept`, for good: nothing that this process starts gets them back.
 pub fn keep_only(kept: &[u32]) -> io::Result<()> {
     forbid_new_privileges()?;
     let unbounded = bound(kept);

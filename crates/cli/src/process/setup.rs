@@ -13,7 +13,7 @@ const OOM_SCORE_ADJ: &str = "-900";
 /// Open files wanted: RocksDB's tables, the data area, one descriptor per command.
 const OPEN_FILES_WANTED: libc::rlim_t = 65536;
 
-/// Everything in a volume is root's alone.
+/// Only root may read what is in a volume.
 pub fn make_private_files() {
     // SAFETY: umask only sets a number.
     unsafe { libc::umask(0o077) };
@@ -66,7 +66,7 @@ fn warn_if(doing: &str, result: io::Result<()>) {
 pub fn keep_from_dumps() {
     // SAFETY: prctl with integer arguments.
     let forbidden = check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) });
-    warn_if("keep what is in memory out of core dumps", forbidden);
+    warn_if("keep memory out of core dumps", forbidden);
 }
 
 fn set_io_flusher() -> io::Result<()> {
@@ -86,10 +86,10 @@ fn raise_open_files() -> io::Result<()> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) })
 }
 
-/// A panic in any thread ends the process: a clean mount error is better than a daemon that answers by half.
+/// A panic in any thread ends the process: a clean mount error is better than a daemon that half works.
 fn abort_on_panic() {
     std::panic::set_hook(Box::new(|panic| {
-        log::error!("this is a bug in oncefs, please report it: {panic}; {}", Backtrace::force_capture());
+        log::error!("this is a bug in oncefs; please report it: {panic}; {}", Backtrace::force_capture());
         std::process::abort();
     }));
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-/// A command whose output nobody reads any more (`oncefs stats | head`) ends like any other Unix command.
+/// A command whose output is not read any more (`oncefs stats | head`) ends like any other Unix command.
 pub fn end_on_closed_pipe() {
     // SAFETY: SIG_DFL is a valid disposition.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };

@@ -155,7 +155,7 @@ impl Core {
             &replacement.map(|replacement| (tag, replacement)).into_iter().collect::<Vec<_>>(),
         );
         self.stats.counters.blocks_bad.fetch_add(1, Relaxed);
-        self.stats.counters.blocks_healed.fetch_add(u64::from(replacement.is_some()), Relaxed);
+        self.stats.counters.blocks_repaired.fetch_add(u64::from(replacement.is_some()), Relaxed);
         match replacement {
             Some(replacement) => {
                 log::warn!("block {pbn} of the data area is damaged: block {replacement} serves for it")
@@ -247,7 +247,7 @@ impl Core {
         let bad = vec![(pbn, Some(BadRecord { replacement: Some(holder), ..record }))];
         let is_healed = self.publish_repair(Plan { held, bad, ..Plan::default() }, &[])?;
         if is_healed {
-            self.stats.counters.blocks_healed.fetch_add(1, Relaxed);
+            self.stats.counters.blocks_repaired.fetch_add(1, Relaxed);
             log::info!("block {pbn} of the data area, which is damaged, is healed: block {holder} serves for it");
         }
         Ok(is_healed)

@@ -103,11 +103,11 @@ impl Core {
             blocks_done: record.blocks,
             blocks,
             eta_seconds: progress.eta().filter(|_| scrub.is_running()).map(|eta| eta.as_secs()),
-            rate: record.rate,
-            found: record.found,
+            bytes_per_second_max: record.rate,
+            blocks_bad_found: record.found,
             passes: record.passes,
-            bad: bad as u64,
-            lost: lost as u64,
+            blocks_bad: bad as u64,
+            blocks_lost: lost as u64,
         }
     }
 

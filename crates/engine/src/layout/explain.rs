@@ -81,7 +81,7 @@ pub enum What {
         /// The block.
         pbn: u64,
         /// The block that is read in its place; None: reading it fails.
-        home: Option<u64>,
+        replacement: Option<u64>,
         /// References from files, this one included.
         references: u32,
     },
@@ -91,7 +91,7 @@ pub enum What {
 
 /// What is known of blocks equal to one that is not shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "known", rename_all = "kebab-case")]
+#[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Equal {
     /// No hint names an equal block.
     None,
@@ -100,7 +100,7 @@ pub enum Equal {
         /// The equal block in the longest of them.
         equal_pbn: u64,
         /// Its length.
-        longest_blocks: u32,
+        longest_run_blocks: u32,
     },
     /// A run with equal blocks is long enough: whoever looks at the block next shares it.
     LongEnough {
@@ -116,9 +116,9 @@ impl What {
         match &mut what {
             Self::Hole | Self::Reserved | Self::Changed => {}
             Self::Shared { pbn, .. } => *pbn += n,
-            Self::Bad { pbn, home, .. } => {
+            Self::Bad { pbn, replacement, .. } => {
                 *pbn += n;
-                *home = home.map(|home| home + n);
+                *replacement = replacement.map(|replacement| replacement + n);
             }
             Self::Own { pbn, equal, .. } => {
                 *pbn += n;

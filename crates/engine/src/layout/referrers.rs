@@ -80,7 +80,7 @@ impl References {
     pub fn what(&self, pbn: Pbn, equal: Equal, waits: bool) -> What {
         match (self.of_files(pbn), self.bad.get(&pbn)) {
             (0, _) => What::Changed,
-            (references, Some(home)) => What::Bad { pbn: pbn.0, home: home.map(|home| home.0), references },
+            (references, Some(home)) => What::Bad { pbn: pbn.0, replacement: home.map(|home| home.0), references },
             (1, None) => What::Own { pbn: pbn.0, equal, waits },
             (references, None) => What::Shared { pbn: pbn.0, references },
         }

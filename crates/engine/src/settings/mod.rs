@@ -5,4 +5,4 @@ pub(crate) mod rank_settings;
 pub(crate) mod tuning;
 pub(crate) mod values;
 
-pub use values::{check, descriptions, is_setting};
+pub use values::{check, current_name, descriptions, is_setting};

@@ -38,7 +38,7 @@ pub struct Worker {
     /// Called when it has nothing else to do, see [`crate::Store::rank_by`].
     pub rank_turn: OnceLock<RankTurn>,
     /// How long requests waited for work that gives way to them.
-    pub gave_way: LiveHistogram,
+    pub yield_time: LiveHistogram,
     /// Held while a portion of a file is laid out anew: one at a time bounds the memory, and closing waits for it.
     pub defragging: Mutex<BatchSize>,
 }
@@ -51,7 +51,7 @@ impl Worker {
             pace: Mutex::new(Pace::new(pace_rule(settings))),
             surroundings: Mutex::new(surroundings),
             rank_turn: OnceLock::new(),
-            gave_way: LiveHistogram::default(),
+            yield_time: LiveHistogram::default(),
             defragging: Mutex::new(defrag_batch),
         }
     }

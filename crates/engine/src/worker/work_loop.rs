@@ -86,7 +86,7 @@ impl Core {
         }
         let result = work();
         if let Some(time) = self.foreground.unwatch() {
-            self.worker.gave_way.record(time);
+            self.worker.yield_time.record(time);
         }
         result
     }
@@ -297,7 +297,7 @@ impl Core {
             let surroundings = self.worker.surroundings.lock();
             DedupStatus {
                 doing: surroundings.doing.clone(),
-                supply: supply_text(surroundings.supply),
+                power: supply_text(surroundings.supply),
                 ..DedupStatus::default()
             }
         };
@@ -314,7 +314,7 @@ impl Core {
         }
         let inline = self.tuning.settings.lock().inline;
         let admission = self.inline.admission.lock();
-        status.inline_limit_percent = admission.limit() * 100.0;
+        status.inline_percent_max = admission.limit() * 100.0;
         status.inline_percent = match inline {
             Inline::Off => 0.0,
             Inline::All => 100.0,
@@ -324,8 +324,8 @@ impl Core {
         (status.rebuild_pages_done, status.rebuild_pages) = self.scan_progress();
         status.schedule = self.tuning.settings.lock().schedule.to_string();
         status.opens_in_seconds = self.opens_in().map(|time| time.as_secs());
-        status.gave_way = self.worker.gave_way.snapshot();
-        status.blocks_looked_at = self.stats.counters.blocks_revisited.load(Relaxed);
+        status.yield_time = self.worker.yield_time.snapshot();
+        status.blocks_revisited = self.stats.counters.blocks_revisited.load(Relaxed);
         status.blocks_remapped = self.stats.counters.blocks_remapped.load(Relaxed);
         status
     }

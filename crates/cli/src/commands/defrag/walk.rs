@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::text::shown;
 
-/// A file to be laid out.
+/// A file to defragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
     /// One of its names.
@@ -24,13 +24,13 @@ pub struct File {
 pub struct Found {
     /// The files, in the order of the directories.
     pub files: Vec<File>,
-    /// What could not be looked at, and why.
+    /// What could not be read, and why.
     pub refused: Vec<String>,
     seen: HashSet<u64>,
 }
 
 impl Found {
-    /// Adds a file, or what is below a directory. Other mounts, symbolic links and special files are passed over.
+    /// Adds a file, or everything below a directory. Skips other mounts, symbolic links and special files.
     pub fn add(&mut self, path: &Path) {
         let top = match path.symlink_metadata() {
             Ok(top) => top,

@@ -2,7 +2,7 @@
 
 use oncefs_engine::{ExplainedRun, What};
 
-/// What is told in one line: shared runs that continue each other are one, however many refer to each.
+/// One line: shared runs that continue each other form one line, however many places refer to each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// Its blocks; of shared ones the most references that one of them has.

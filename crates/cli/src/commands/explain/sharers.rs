@@ -1,7 +1,7 @@
-//! With whom a file shares: the places in all files that refer to some blocks, the first few of each, and their names.
+//! Finds the sharers of a file: the first few places in all files that refer to each of its blocks, and their names.
 //!
-//! All maps are gone through, portion by portion, until every block has its few places. A file that changes meanwhile
-//! may be missing, and is never named for a block that it does not have.
+//! Reads all maps, portion by portion, until every block has its few places. A file that changes meanwhile may be
+//! missing, but is never named for a block that it does not have.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,11 +15,11 @@ use crate::control::target::Daemon;
 use crate::failure::Outcome;
 use crate::progress::Progress;
 
-/// Places told of one run.
+/// Places shown for one run.
 const SHOWN_MAX: usize = 4;
-/// Places looked for of one piece: one of them may be the place that asks.
+/// Places to find for one piece: one of them may be the run itself.
 const WANTED: usize = SHOWN_MAX + 1;
-/// Names told of one file.
+/// Names shown for one file.
 const PATHS_SHOWN: usize = 3;
 
 /// Another place that has blocks of a run, or blocks equal to them.
@@ -54,7 +54,7 @@ struct Piece {
     places: Vec<Referrer>,
 }
 
-/// Finds places and names; names are kept.
+/// Finds places and names, and remembers names.
 pub struct Sharers<'a> {
     daemon: &'a Daemon,
     paths: BTreeMap<u64, Vec<String>>,
@@ -66,8 +66,8 @@ impl<'a> Sharers<'a> {
         Self { daemon, paths: BTreeMap::new() }
     }
 
-    /// The other places of each line of the file with this map. Places are looked for by runs, so that those who have
-    /// many of a line's blocks are not missed for those who have one.
+    /// The other places of each line of the file with this map. Searches by run, so that places with many of a line's
+    /// blocks are not missed in favour of places with one.
     pub fn of(&mut self, map: u64, runs: &[ExplainedRun], lines: &[Line]) -> Outcome<Vec<Others>> {
         let mut pieces = pieces_of(runs);
         self.find_places(&mut pieces)?;
@@ -93,7 +93,7 @@ impl<'a> Sharers<'a> {
             if blocks.is_empty() {
                 return Ok(());
             }
-            progress.show("looking for names in blocks of all files", seen, total);
+            progress.show("searching all files for names", seen, total);
             let found: Referrers = self.daemon.ask(Request::Referrers { blocks, from })?;
             found.places.iter().for_each(|place| add(pieces, place));
             seen += found.blocks_seen;
@@ -125,7 +125,7 @@ impl<'a> Sharers<'a> {
     }
 }
 
-/// The blocks whose other places are told for a run: its own where it shares them, else those that are equal.
+/// The blocks whose other places are shown for a run: its own if it shares them, else the equal ones.
 fn asked(run: &ExplainedRun) -> Option<(u64, u64)> {
     let pbn = match run.what {
         What::Shared { pbn, .. } => pbn,
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn what_runs_ask_for_is_cut_where_one_begins_or_ends() {
         let hole = ExplainedRun { lbn: 0, blocks: 9, what: What::Hole };
-        let own = What::Own { pbn: 500, equal: Equal::TooShort { equal_pbn: 30, longest_blocks: 2 }, waits: false };
+        let own = What::Own { pbn: 500, equal: Equal::TooShort { equal_pbn: 30, longest_run_blocks: 2 }, waits: false };
         let own = ExplainedRun { lbn: 100, blocks: 2, what: own };
         let runs = [shared(0, 10, 10, 2), hole, shared(20, 14, 10, 2), own, shared(40, 24, 1, 2)];
         let pieces: Vec<(u64, u64)> = pieces_of(&runs).iter().map(|piece| (piece.pbn, piece.blocks)).collect();

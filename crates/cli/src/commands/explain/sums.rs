@@ -49,7 +49,7 @@ impl Sums {
         let Self { runs, data, shared, own, bad, reserved, hole, .. } = self;
         let runs = if *runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
         let size = |blocks: &u64| Size(blocks * BLOCK_BYTES as u64);
-        let mut text = format!("in all  {} in {runs}: {} shared, {} its own", size(data), size(shared), size(own));
+        let mut text = format!("total   {} in {runs}: {} shared, {} not shared", size(data), size(shared), size(own));
         for (blocks, what) in [(bad, "bad"), (reserved, "reserved"), (hole, "hole")] {
             if *blocks > 0 {
                 text += &format!("; {} {what}", size(blocks));
@@ -75,13 +75,13 @@ mod tests {
             (6, 3, What::Hole),
             (9, 1, own(106)),
             (10, 1, own(50)),
-            (11, 1, What::Bad { pbn: 51, home: None, references: 1 }),
+            (11, 1, What::Bad { pbn: 51, replacement: None, references: 1 }),
             (12, 5, What::Reserved),
         ] {
             sums.add(&ExplainedRun { lbn, blocks, what });
         }
         assert_eq!((sums.runs, sums.data, sums.shared, sums.own, sums.bad), (3, 9, 2, 6, 1));
-        let text = "in all  36.0 KiB in 3 runs: 8.00 KiB shared, 24.0 KiB its own; 4.00 KiB bad; 20.0 KiB reserved; \
+        let text = "total   36.0 KiB in 3 runs: 8.00 KiB shared, 24.0 KiB not shared; 4.00 KiB bad; 20.0 KiB reserved; \
                     12.0 KiB hole";
         assert_eq!(sums.text(), text);
     }

@@ -8,7 +8,7 @@ use crate::size::Size;
 /// Problems shown one by one; more are only counted.
 const PROBLEMS_SHOWN_MAX: usize = 100;
 
-/// What a check saw, what is wrong, and what was.
+/// What a check saw, what is wrong, and what was repaired.
 #[derive(Debug, Default)]
 pub struct Findings {
     pub mended: Vec<String>,
@@ -36,7 +36,7 @@ impl Findings {
 
     pub fn print(&self) {
         for (what, described, count) in
-            [("mended: ", &self.mended, self.fixed_count), ("", &self.left, self.left_count)]
+            [("repaired: ", &self.mended, self.fixed_count), ("", &self.left, self.left_count)]
         {
             described.iter().for_each(|line| println!("{what}{line}"));
             let more = count - described.len() as u64;
@@ -50,19 +50,23 @@ impl Findings {
     pub fn summary(&self) -> String {
         let mended = match self.fixed_count {
             0 => String::new(),
-            count => format!("{count} errors mended, "),
+            count => format!("{} repaired, ", errors(count)),
         };
         if self.left_count > 0 {
-            return format!("{mended}{} errors left (docs/fsck.md says what can be done about each)", self.left_count);
+            return format!("{mended}{} left (docs/fsck.md says what to do about each)", errors(self.left_count));
         }
         format!("{mended}clean, {} stored for {} in files", Size(self.stored.bytes()), Size(self.mapped.bytes()))
     }
 
     pub fn exit_code(&self) -> u8 {
-        let mended = if self.fixed_count > 0 { exit::FSCK_ERRORS_MENDED } else { 0 };
+        let mended = if self.fixed_count > 0 { exit::FSCK_ERRORS_REPAIRED } else { 0 };
         let left = if self.left_count > 0 { exit::FSCK_ERRORS_LEFT } else { 0 };
         mended | left
     }
+}
+
+fn errors(count: u64) -> String {
+    if count == 1 { "1 error".to_owned() } else { format!("{count} errors") }
 }
 
 #[cfg(test)]
@@ -92,6 +96,6 @@ mod tests {
     fn the_summary_says_what_is_stored_or_how_to_go_on() {
         let clean = Findings { stored: Blocks(256), mapped: Blocks(512), ..Findings::default() };
         assert_eq!(clean.summary(), "clean, 1.00 MiB stored for 2.00 MiB in files");
-        assert!(findings(1, 2).summary().starts_with("1 errors mended, 2 errors left"));
+        assert!(findings(1, 2).summary().starts_with("1 error repaired, 2 errors left"));
     }
 }

@@ -25,8 +25,8 @@ pub struct Done {
     pub refused: Vec<String>,
 }
 
-/// Sets the policy of a file, or of a directory and everything below it; None removes it. Other mounts, symbolic links
-/// and special files are passed over.
+/// Sets the policy of a file, or of a directory and everything below it; None removes it. Skips other mounts, symbolic
+/// links and special files.
 pub fn below(top: &Path, value: Option<&str>) -> Done {
     let mut done = Done::default();
     let device = match top.symlink_metadata() {
@@ -59,7 +59,7 @@ pub fn policy_of(path: &Path) -> Option<String> {
 }
 
 impl Done {
-    /// True: it is a directory, below which the work goes on even if it itself could not be changed.
+    /// True: it is a directory. Work continues below it even if it could not be changed itself.
     fn set_one(&mut self, path: &Path, device: u64, value: Option<&str>) -> io::Result<bool> {
         let about = path.symlink_metadata()?;
         if about.dev() != device || !(about.is_dir() || about.is_file()) {
@@ -101,7 +101,7 @@ fn set(path: &Path, value: Option<&str>) -> io::Result<()> {
     match result {
         0 => Ok(()),
         _ => match io::Error::last_os_error() {
-            // Nothing was said.
+            // There was no policy.
             error if value.is_none() && error.raw_os_error() == Some(libc::ENODATA) => Ok(()),
             error => Err(error),
         },

@@ -1,8 +1,8 @@
-//! `oncefs stats --layout`: in how many runs the files of a volume lie, how long these are and how much of them is
-//! shared; as a table, as JSON, and as a picture.
+//! `oncefs stats --fragmentation`: in how many runs the files of a volume are stored, how long the runs are and how
+//! much of them is shared; as a table, as JSON and as a picture.
 //!
-//! All maps are gone through in portions. What is kept of a volume of any size: how often each number of runs occurs
-//! (k different numbers mean at least k * k / 2 runs, so there are few), a class for each power of two, ten files.
+//! Reads all maps in portions. For a volume of any size it keeps only: how often each number of runs occurs (k different
+//! numbers mean at least k * k / 2 runs, so there are few), a class for each power of two, and ten files.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -20,19 +20,19 @@ use crate::progress::Progress;
 use crate::size::Size;
 use crate::text::shown;
 
-/// Files told by name: those in most runs.
+/// Files shown by name: the most fragmented.
 const FILES_SHOWN: usize = 10;
-/// Shares of the files for which the number of runs is told.
+/// Percentiles of the number of runs of a file.
 const PERCENTILES: [(&str, u64); 4] = [("p50", 50), ("p90", 90), ("p99", 99), ("max", 100)];
 
-/// Goes through all files and tells.
+/// Reads all maps and prints the figures.
 pub fn run(daemon: &Daemon, plot: Option<&Path>, as_json: bool) -> Outcome {
     let report: Report = daemon.ask(Request::Stats)?;
     let total = report.space.get("mapped_bytes").map_or(0, |bytes| bytes / BLOCK_BYTES as u64);
-    let mut layout = Layout { reads: report.device.read_sizes, ..Layout::default() };
+    let mut layout = Fragmentation { reads: report.device.read_sizes, ..Fragmentation::default() };
     let (mut next, mut progress) = (Some(LayoutCursor::default()), Progress::new());
     while let Some(from) = next {
-        progress.show("looking at blocks of all files", layout.blocks, total);
+        progress.show("reading the maps of all files", layout.blocks, total);
         let portion: LayoutPortion = daemon.ask(Request::Layout { from })?;
         next = portion.next;
         layout.add(&portion);
@@ -58,7 +58,7 @@ fn draw(path: &Path, picture: &Bars) -> Outcome {
     std::fs::write(path, picture.svg()).or_fail_doing(exit::FAILED, format!("cannot write {}", shown(path)))
 }
 
-/// The picture of the reads: `layout-reads.svg` for `layout.svg`.
+/// The picture of the reads: `runs-reads.svg` for `runs.svg`.
 fn beside(path: &Path) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push("-reads.");
@@ -103,9 +103,9 @@ fn reads_picture(reads: &Sizes) -> Bars {
     }
 }
 
-/// What is known of the files seen so far.
+/// The figures of the files seen so far.
 #[derive(Debug, Default)]
-struct Layout {
+struct Fragmentation {
     files: u64,
     runs: u64,
     blocks: u64,
@@ -113,15 +113,15 @@ struct Layout {
     files_by_runs: BTreeMap<u64, u64>,
     /// By the power of two in a run's length.
     classes: Vec<RunClass>,
-    /// The files in most runs, these first.
+    /// The most fragmented files, these first.
     worst: Vec<FileLayout>,
-    /// The file that may go on in the next portion.
+    /// The file that may continue in the next portion.
     open: Option<FileLayout>,
     /// How the device was read.
     reads: Sizes,
 }
 
-impl Layout {
+impl Fragmentation {
     fn add(&mut self, portion: &LayoutPortion) {
         for file in &portion.files {
             self.runs += file.runs;
@@ -183,7 +183,7 @@ impl Layout {
             "runs_per_file": { "mean": ratio(self.runs, self.files), "at_most": percentiles },
             "run_lengths": self.classes.iter().enumerate().map(class).collect::<Vec<_>>(),
             "device_reads": self.reads,
-            "most_broken": self.worst.iter().map(file).collect::<Vec<_>>(),
+            "most_fragmented": self.worst.iter().map(file).collect::<Vec<_>>(),
         })
     }
 
@@ -211,7 +211,7 @@ impl Layout {
                 ),
             );
         }
-        line(&mut text, format_args!("\n{:>12}{:>12}{:>12}  {}", "runs", "data", "mean run", "files in most runs"));
+        line(&mut text, format_args!("\n{:>12}{:>12}{:>12}  {}", "runs", "data", "mean run", "most fragmented files"));
         for file in &self.worst {
             let (data, mean) = (Size(file.blocks * BLOCK_BYTES as u64), mean_run(file));
             let path = names.get(&file.map).and_then(|paths| paths.first());
@@ -273,8 +273,8 @@ fn short(power: usize) -> String {
 mod tests {
     use super::*;
 
-    fn layout(files: &[(u64, u64, u64)], classes: &[(u64, u64, u64)]) -> Layout {
-        let mut layout = Layout::default();
+    fn layout(files: &[(u64, u64, u64)], classes: &[(u64, u64, u64)]) -> Fragmentation {
+        let mut layout = Fragmentation::default();
         let class = |&(runs, blocks, shared_blocks): &(u64, u64, u64)| RunClass { runs, blocks, shared_blocks };
         let files = files.iter().map(|&(map, runs, blocks)| FileLayout { map, runs, blocks }).collect();
         layout.add(&LayoutPortion { files, classes: classes.iter().map(class).collect(), next: None });
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_file_in_two_portions_is_one_file() {
-        let mut layout = Layout::default();
+        let mut layout = Fragmentation::default();
         let file = |map, runs, blocks| FileLayout { map, runs, blocks };
         for files in [vec![file(1, 1, 300), file(2, 5, 9)], vec![file(2, 3, 4)], vec![file(2, 0, 2), file(3, 1, 1)]] {
             layout.add(&LayoutPortion { files, ..LayoutPortion::default() });
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!([50, 90, 99, 100].map(|percent| layout.runs_at_most(percent)), [1, 1, 99, 100]);
         let worst: Vec<u64> = layout.worst.iter().map(|file| file.map).collect();
         assert_eq!(worst, (91..=100).rev().collect::<Vec<_>>());
-        assert_eq!(Layout::default().runs_at_most(50), 0);
+        assert_eq!(Fragmentation::default().runs_at_most(50), 0);
     }
 
     #[test]

@@ -48,11 +48,11 @@ fn told(runs: &[ExplainedRun]) -> Vec<String> {
         What::Reserved => "reserved".to_owned(),
         What::Changed => "changed".to_owned(),
         What::Shared { references, .. } => format!("shared by {references}"),
-        What::Bad { home, .. } => format!("bad, {}", if home.is_some() { "at its home" } else { "lost" }),
+        What::Bad { replacement, .. } => format!("bad, {}", if replacement.is_some() { "at its home" } else { "lost" }),
         What::Own { equal, waits, .. } => {
             let equal = match equal {
                 Equal::None => "no equal".to_owned(),
-                Equal::TooShort { longest_blocks, .. } => format!("run of {longest_blocks}"),
+                Equal::TooShort { longest_run_blocks, .. } => format!("run of {longest_run_blocks}"),
                 Equal::LongEnough { .. } => "long enough".to_owned(),
             };
             format!("own, {equal}{}", if *waits { ", waits" } else { "" })

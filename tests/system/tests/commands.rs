@@ -215,7 +215,7 @@ fn tune_shows_every_setting_and_sets_several_at_once() {
     assert_eq!(said, "hint_memory: BEFORE -> 2.00 MiB\ninline: adaptive -> off\n".replace("BEFORE", &before(&said)));
     assert_eq!([setting(&mount, "inline"), setting(&mount, "hint_memory")], ["off", "2097152"]);
     let said = run(Command::new(oncefs()).arg("tune").arg(mount.volume()).arg("inline=off"));
-    assert_eq!(said, "inline: off as before\n");
+    assert_eq!(said, "inline: off, as before\n");
 }
 
 /// The old value in the first line of `tune`.
@@ -368,7 +368,7 @@ fn outside_its_hours_the_worker_waits_and_now_minds_none() {
     let used = mount.figure("space", "used_bytes");
     let hours = other_half_of_the_day();
     let said = dedup(&mount, &["--schedule", &hours]);
-    assert!(said.contains(&hours) && said.contains("which begin in 1"), "{said}");
+    assert!(said.contains(&hours) && said.contains("next window in 1"), "{said}");
     write_twice(&mount);
     while dedup_status(&mount)["doing"] != "waiting for its schedule" {
         std::thread::sleep(std::time::Duration::from_millis(20));

@@ -78,7 +78,7 @@ impl Daemon {
     fn connect(&self) -> Outcome<Option<Connection>> {
         Connection::open(&self.volume).map_err(|error| {
             let way_out = match error.kind() {
-                std::io::ErrorKind::PermissionDenied => " (this needs root: use sudo)",
+                std::io::ErrorKind::PermissionDenied => " (only root may do this: use sudo)",
                 _ => "",
             };
             Failure::new(exit::FAILED, format!("cannot reach the daemon of {}: {error}{way_out}", shown(&self.volume)))

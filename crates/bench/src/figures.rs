@@ -58,12 +58,12 @@ mod tests {
     #[test]
     fn a_figure_is_found_by_group_and_name_and_its_absence_is_named() {
         let figures = Figures::parse(
-            r#"{"space": {"used_bytes": 7}, "inline_percent": 30.5, "settings": {"low_power_percent": "20"}}"#,
+            r#"{"space": {"used_bytes": 7}, "inline_percent": 30.5, "settings": {"battery_percent_min": "20"}}"#,
         )
         .unwrap();
         assert_eq!(figures.number("space", "used_bytes").unwrap(), 7);
         assert_eq!(figures.percent("inline_percent").unwrap(), 30.5);
-        assert_eq!(figures.setting("low_power_percent").unwrap(), 20.0);
+        assert_eq!(figures.setting("battery_percent_min").unwrap(), 20.0);
         assert!(figures.number("space", "data_bytes").unwrap_err().to_string().contains("space.data_bytes"));
     }
 

@@ -1,6 +1,8 @@
-//! How a command fails: one line with the way out, and an exit code that its caller knows.
+//! How a command fails: one line that says what to do, and an exit code that its caller knows.
 
 use std::fmt;
+
+use crate::text::one_line;
 
 /// Exit codes: mount(8)'s for mount and umount, fsck(8)'s for fsck, 1 and 2 for everything else.
 pub mod exit {
@@ -8,8 +10,8 @@ pub mod exit {
     pub const FAILED: u8 = 1;
     /// The command line makes no sense.
     pub const USAGE: u8 = 2;
-    /// scrub: damage was found and is healed.
-    pub const SCRUB_HEALED: u8 = 3;
+    /// scrub: damage was found and repaired.
+    pub const SCRUB_REPAIRED: u8 = 3;
     /// scrub: files are damaged.
     pub const SCRUB_DAMAGED: u8 = 4;
     /// mount(8): wrong invocation or no permission.
@@ -18,8 +20,8 @@ pub mod exit {
     pub const MOUNT_SYSTEM: u8 = 2;
     /// mount(8): mounting or unmounting failed.
     pub const MOUNT_FAILED: u8 = 32;
-    /// fsck(8): errors were mended.
-    pub const FSCK_ERRORS_MENDED: u8 = 1;
+    /// fsck(8): errors were repaired.
+    pub const FSCK_ERRORS_REPAIRED: u8 = 1;
     /// fsck(8): errors are left.
     pub const FSCK_ERRORS_LEFT: u8 = 4;
     /// fsck(8): the check could not run.
@@ -33,7 +35,7 @@ pub mod exit {
 /// Why a command ends without success.
 #[derive(Debug)]
 pub struct Failure {
-    /// One line, with the way out.
+    /// One line that says what happened and what to do.
     pub message: String,
     /// The process's exit code.
     pub code: u8,
@@ -53,7 +55,7 @@ impl Failure {
 pub trait OrFail<T> {
     /// The error becomes a failure with this code.
     fn or_fail(self, code: u8) -> Outcome<T>;
-    /// The error becomes a failure with this code, told after what was being done.
+    /// The error becomes a failure with this code; the message begins with what was being done.
     fn or_fail_doing(self, code: u8, doing: impl fmt::Display) -> Outcome<T>;
 }
 
@@ -65,9 +67,4 @@ impl<T, E: fmt::Display> OrFail<T> for Result<T, E> {
     fn or_fail_doing(self, code: u8, doing: impl fmt::Display) -> Outcome<T> {
         self.map_err(|e| Failure::new(code, format!("{doing}: {e}")))
     }
-}
-
-/// Joins the lines of a message: scripts and logs get one line per failure.
-pub fn one_line(text: &str) -> String {
-    text.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }

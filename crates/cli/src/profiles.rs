@@ -1,5 +1,5 @@
-//! What the commands know of profiles: a line on each for help texts, and the memory and threads that a mount gets
-//! when nobody says. The settings of a profile are the engine's (`docs/profiles.md`).
+//! What the commands know about profiles: a line on each for help texts, and the default memory and threads of a mount.
+//! The engine holds a profile's settings (`docs/profiles.md`).
 
 use oncefs_engine::{OpenOptions, Profile};
 use oncefs_toolbox::{Column, Table};
@@ -9,7 +9,7 @@ const MEMORY_SHARE_OF_RAM: u64 = 8;
 const MEMORY_BYTES_MIN: u64 = 64 << 20;
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
 
-/// A small board has hardly more for a file system.
+/// A small board can hardly spare more for a file system.
 const EDGE_MEMORY_BYTES: u64 = 16 << 20;
 
 /// The paper's 3.5 MB are hints and skipped buffer alone; this leaves the caches their usual least.
@@ -24,13 +24,13 @@ const EDGE_MAX_WRITE: u32 = 256 << 10;
 /// What a profile is for, in one line.
 pub fn about(profile: Profile) -> &'static str {
     match profile {
-        Profile::Lrlfs => "every block is looked up as it is written, in a complete index in memory",
-        Profile::Smartdedup => "3.5 MB for deduplication as in the paper SmartDedup, the rest on disk; always at work",
-        Profile::Edge => "small boards: 3.5 MB for deduplication, the rest on disk; works when idle and powered",
-        Profile::Desktop => "everyday machines: as much memory as there is, the rest on disk; works when idle",
-        Profile::Server => "large volumes: 32 MiB of hints for each TiB, on one block of 64; works when idle",
-        Profile::Selective => "files by their use as in the paper Selective: new ones never, others later, when idle",
-        Profile::Idedup => "runs of 4 blocks and more, hints in memory alone as in the paper iDedup; never works later",
+        Profile::Lrlfs => "looks up every block while writing, in a complete index in memory",
+        Profile::Smartdedup => "as the paper SmartDedup: 3.5 MB of memory, the rest on disk; worker always runs",
+        Profile::Edge => "small boards: 3.5 MB of memory, the rest on disk; worker runs when idle and on mains",
+        Profile::Desktop => "everyday machines: a share of memory, the rest on disk; worker runs when idle",
+        Profile::Server => "large volumes: 32 MiB of hints per TiB, for one block in 64; worker runs when idle",
+        Profile::Selective => "as the paper Selective: new files never, others out of line by use, when idle",
+        Profile::Idedup => "as the paper iDedup: runs of at least 4 blocks, hints only in memory; no worker",
     }
 }
 

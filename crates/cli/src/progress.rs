@@ -1,23 +1,23 @@
-//! How far a long command is: a bar on a terminal, elsewhere one line, if it takes long.
+//! Progress of a long command: a bar on a terminal, elsewhere one line if it takes long.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// What takes longer than this says so.
+/// Work that takes longer than this is reported.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// A bar changes no more often than this: who does the work says how far it is at every step.
+/// A bar is redrawn no more often than this: the work reports its progress at every step.
 const REDRAW: Duration = Duration::from_millis(100);
 
-/// Shows how far something is; the bar goes when this is dropped.
+/// Shows progress; the bar disappears when this is dropped.
 pub struct Progress {
     bar: Option<ProgressBar>,
     started: Instant,
     shown: Option<Instant>,
     doing: String,
-    told: bool,
+    is_reported: bool,
 }
 
 impl Progress {
@@ -27,7 +27,7 @@ impl Progress {
             let style = ProgressStyle::with_template("{msg} [{bar:40}] {human_pos} of {human_len} {eta}");
             ProgressBar::new(0).with_style(style.expect("the template is valid"))
         });
-        Self { bar, started: Instant::now(), shown: None, doing: String::new(), told: false }
+        Self { bar, started: Instant::now(), shown: None, doing: String::new(), is_reported: false }
     }
 
     /// `doing` is at `done` of `total`, both in the same unit.
@@ -45,9 +45,9 @@ impl Progress {
             bar.set_message(doing.to_owned());
             bar.set_length(total);
             bar.set_position(done);
-        } else if !self.told && self.started.elapsed() > QUIET {
+        } else if !self.is_reported && self.started.elapsed() > QUIET {
             eprintln!("oncefs: {doing}: {done} of {total} after {} seconds", self.started.elapsed().as_secs());
-            self.told = true;
+            self.is_reported = true;
         }
     }
 }

@@ -21,27 +21,27 @@ pub enum Supply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EnergyRule {
     /// At this charge in percent, 0 to 100, and below dedup is off. 100: only on mains.
-    pub low_power_percent: u8,
+    pub battery_percent_min: u8,
 }
 
 impl Default for EnergyRule {
     /// Phones enter low-power mode at 20 % (the paper's figure 11 ends there).
     fn default() -> Self {
-        Self { low_power_percent: 20 }
+        Self { battery_percent_min: 20 }
     }
 }
 
 impl EnergyRule {
     /// Refuses values that make no sense.
     pub fn check(&self) -> Result<(), RangeError> {
-        within("low_power_percent", f64::from(self.low_power_percent), 0.0, 100.0)
+        within("battery_percent_min", f64::from(self.battery_percent_min), 0.0, 100.0)
     }
 
     /// The share of its full rate that dedup may work at, 0 (off) to 1.
     pub fn share(&self, supply: Supply) -> f64 {
         match supply {
             Supply::Mains => 1.0,
-            Supply::Battery { percent } if percent <= self.low_power_percent => 0.0,
+            Supply::Battery { percent } if percent <= self.battery_percent_min => 0.0,
             Supply::Battery { percent } => f64::from(percent.min(100)) / 100.0,
         }
     }
@@ -57,8 +57,8 @@ mod tests {
 
     #[test]
     fn mains_allow_everything_whatever_the_rule() {
-        for low_power_percent in [0, 20, 100] {
-            assert_eq!(EnergyRule { low_power_percent }.share(Supply::Mains), 1.0);
+        for battery_percent_min in [0, 20, 100] {
+            assert_eq!(EnergyRule { battery_percent_min }.share(Supply::Mains), 1.0);
         }
     }
 
@@ -75,16 +75,16 @@ mod tests {
 
     #[test]
     fn the_bounds_of_the_rule_are_never_and_always_on_battery() {
-        let only_on_mains = EnergyRule { low_power_percent: 100 };
+        let only_on_mains = EnergyRule { battery_percent_min: 100 };
         assert_eq!(only_on_mains.share(Supply::Battery { percent: 100 }), 0.0);
-        let until_empty = EnergyRule { low_power_percent: 0 };
+        let until_empty = EnergyRule { battery_percent_min: 0 };
         assert_eq!(until_empty.share(Supply::Battery { percent: 1 }), 0.01);
         assert_eq!(until_empty.share(Supply::Battery { percent: 0 }), 0.0);
     }
 
     #[test]
     fn nonsense_is_refused() {
-        assert_eq!(EnergyRule { low_power_percent: 100 }.check(), Ok(()));
-        assert_eq!(EnergyRule { low_power_percent: 101 }.check().unwrap_err().max, 100.0);
+        assert_eq!(EnergyRule { battery_percent_min: 100 }.check(), Ok(()));
+        assert_eq!(EnergyRule { battery_percent_min: 101 }.check().unwrap_err().max, 100.0);
     }
 }

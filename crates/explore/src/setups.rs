@@ -30,7 +30,7 @@ pub const TWO_LEVELS: Setup = Setup {
         ("inline", "all"),
         ("fingerprints", "eager"),
         ("hint_memory", "7K"),
-        ("prefix_bits", "0"),
+        ("hint_prefix_bits", "0"),
         ("skipped_memory", "8K"),
         ("replicate_refs_above", "1"),
         ("ranks", "on"),

@@ -94,7 +94,7 @@ impl Adapter {
 
     fn delete(&self, ino: Ino) {
         if let Err(error) = self.file_system.forget(ino) {
-            log::error!("inode {} was deleted and is not freed before the next mount: {error}", ino.0);
+            log::error!("inode {} was deleted, but its space is not freed before the next mount: {error}", ino.0);
         }
     }
 
@@ -155,7 +155,7 @@ impl Adapter {
                 // Deleted since the directory was read.
                 Err(Error::Stale) => return true,
                 Err(error) => {
-                    log::error!("attributes of inode {}: {error}", entry.ino.0);
+                    log::error!("cannot read the attributes of inode {}: {error}", entry.ino.0);
                     None
                 }
                 Ok(attributes) => Some(attributes),

@@ -1,4 +1,4 @@
-//! Who makes a request, and what fuser 0.18 does not pass on about it.
+//! Who makes a request, and what fuser 0.18 does not pass on.
 
 use fuser::Request;
 use oncefs_fs::Caller;

@@ -1,4 +1,4 @@
-//! The words of `fs` as the words of `fuser`, and back.
+//! Converts between the types of `fs` and of `fuser`.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,4 +1,4 @@
-//! What is agreed with the kernel before the first request.
+//! Negotiates features with the kernel before the first request.
 
 use std::io;
 
@@ -34,11 +34,12 @@ const WANTED: [InitFlags; 14] = [
 pub(crate) fn negotiate(config: &mut KernelConfig, request_bytes_max: u32) -> io::Result<()> {
     for flag in WANTED {
         if config.add_capabilities(flag).is_err() {
-            log::info!("this kernel lacks {flag:?}");
+            log::info!("this kernel does not support {flag:?}");
         }
     }
     // A value that is refused comes back as the nearest one that is not.
-    let refused = |nearest| io::Error::new(io::ErrorKind::InvalidInput, format!("the kernel takes {nearest} at most"));
+    let refused =
+        |nearest| io::Error::new(io::ErrorKind::InvalidInput, format!("the kernel accepts at most {nearest}"));
     config.set_max_write(request_bytes_max).map_err(refused)?;
     config.set_max_background(BACKGROUND_MAX).map_err(|nearest| refused(nearest.into()))?;
     config.set_congestion_threshold(CONGESTION).map_err(|nearest| refused(nearest.into()))?;

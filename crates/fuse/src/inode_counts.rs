@@ -1,4 +1,4 @@
-//! Counts of what the kernel holds of each inode, by number.
+//! Counts, by inode number, of what the kernel holds of each inode.
 //!
 //! One counts how often the kernel was told about an inode, less what it has forgotten: while that is positive the
 //! kernel may use the inode, whether it has a name or not. Another counts the files that are open for writing: while

@@ -1,4 +1,4 @@
-//! Where the kernel's caches would make answers wrong, and how that is put right.
+//! Corrects the kernel's caches where they would make answers wrong.
 //!
 //! With writeback caching the kernel holds two things that it does not reconcile by itself (Linux 6.18):
 //! it keeps the block count of a file that it was told before it wrote pages back, and it asks where a file has
@@ -125,13 +125,13 @@ fn run(jobs: &Receiver<Job>, notifier: &Notifier, settle: impl Fn()) {
 /// A negative offset concerns the attributes alone.
 fn forget_attributes(notifier: &Notifier, ino: Ino) {
     if let Err(error) = notifier.inval_inode(INodeNo(ino.0), -1, 0) {
-        log::debug!("inode {}: the kernel keeps its attributes: {error}", ino.0);
+        log::debug!("inode {}: the kernel keeps its cached attributes: {error}", ino.0);
     }
 }
 
 /// From the first page to the last: dirty ones are written before they are dropped.
 fn write_back(notifier: &Notifier, ino: Ino) {
     if let Err(error) = notifier.inval_inode(INodeNo(ino.0), 0, 0) {
-        log::debug!("inode {}: the kernel keeps its pages: {error}", ino.0);
+        log::debug!("inode {}: the kernel keeps its cached pages: {error}", ino.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Mounts oncefs through the kernel: see the crate description.
+//! Mounts oncefs through the kernel's FUSE: requests, replies and errno, the session, and kernel settings for a mount.
 
 mod adapter;
 mod caller;

@@ -95,12 +95,12 @@ pub fn remount(dir: &Path, kernel_flags: libc::c_ulong) -> io::Result<()> {
     check(unsafe { libc::mount(nothing, dir.as_ptr(), nothing, kernel_flags | libc::MS_REMOUNT, nothing.cast()) })
 }
 
-/// The daemon's end of a mount that is yet to be made.
+/// Opens `/dev/fuse`: the daemon's end of a mount to come.
 pub fn open_device() -> io::Result<OwnedFd> {
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(|e| match e.raw_os_error() {
         Some(libc::ENOENT | libc::ENXIO | libc::ENODEV) => io::Error::new(
             e.kind(),
-            "there is no /dev/fuse: load the kernel module (modprobe fuse), or give the container the device",
+            "there is no /dev/fuse: load the kernel module (modprobe fuse), or pass the device to the container",
         ),
         _ => io::Error::new(e.kind(), format!("cannot open /dev/fuse: {e}")),
     })?;

@@ -1,4 +1,4 @@
-//! What the kernel may hold back for a mount: dirty bytes, read-ahead, request size.
+//! Kernel settings for a mount: dirty limit, read-ahead, request size.
 //!
 //! Owns every kernel knob that oncefs turns. Knobs of the mount's own backing device (BDI) vanish with the mount;
 //! the one global knob, `fs.fuse.max_pages_limit`, goes back to its value as soon as INIT is answered.
@@ -132,7 +132,7 @@ impl DirtyLimit {
         device.set_fixed();
         let mut current = dirty_bytes_max(ram_bytes, available_bytes());
         if let Err(e) = device.set_dirty_max(current) {
-            log::warn!("cannot bound the dirty data of {}: {e}", device.knobs.display());
+            log::warn!("cannot limit the dirty data of {}: {e}", device.knobs.display());
         }
         let (stop, stopped) = channel();
         let thread = std::thread::Builder::new().name("dirty-limit".into()).spawn(move || {
@@ -170,7 +170,7 @@ impl PageLimit {
     /// then the kernel cuts requests to what its limit allows.
     pub(crate) fn raise_for(request_bytes_max: u32) -> Option<Self> {
         Self::try_raise(pages_for(request_bytes_max)).unwrap_or_else(|e| {
-            log::warn!("cannot raise fs.fuse.max_pages_limit: {e}: requests stay smaller than asked for");
+            log::warn!("cannot raise fs.fuse.max_pages_limit: {e}; requests stay smaller than requested");
             None
         })
     }

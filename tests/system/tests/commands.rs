@@ -215,7 +215,7 @@ fn tune_shows_every_setting_and_sets_several_at_once() {
     assert_eq!(said, "hint_memory: BEFORE -> 2.00 MiB\ninline: adaptive -> off\n".replace("BEFORE", &before(&said)));
     assert_eq!([setting(&mount, "inline"), setting(&mount, "hint_memory")], ["off", "2097152"]);
     let said = run(Command::new(oncefs()).arg("tune").arg(mount.volume()).arg("inline=off"));
-    assert_eq!(said, "inline: off as before\n");
+    assert_eq!(said, "inline: off, as before\n");
 }
 
 /// The old value in the first line of `tune`.
@@ -232,8 +232,8 @@ fn tune_refuses_nonsense_with_the_range_and_then_changes_nothing() {
         (&["inline=sideways"], 2, "off, all, adaptive"),
         (&["inline"], 2, "off, all, adaptive"),
         (&["hint_memory=1K"], 2, "4K to"),
-        (&["inline=off", "inline_floor_percent=0"], 2, "1 to 100"),
-        (&["inline=off", "eviction=groups"], 1, "mount"),
+        (&["inline=off", "inline_percent_min=0"], 2, "1 to 100"),
+        (&["inline=off", "hint_eviction=groups"], 1, "mount"),
     ] {
         let mut arguments: Vec<&dyn AsRef<std::ffi::OsStr>> = vec![&"tune"];
         let dir = mount.dir();
@@ -250,7 +250,7 @@ fn tune_refuses_nonsense_with_the_range_and_then_changes_nothing() {
 #[test]
 fn a_volume_keeps_its_profile_and_a_mount_can_take_another() {
     let mut mount = of_profile("smartdedup", &[]);
-    let shape = |mount: &Mount| ["prefix_bits", "hint_memory", "worker"].map(|name| setting(mount, name));
+    let shape = |mount: &Mount| ["hint_prefix_bits", "hint_memory", "worker"].map(|name| setting(mount, name));
     assert_eq!(shape(&mount), ["14", "2969600", "always"]);
     fs::write(mount.join("file"), bytes(5, 1 << 20)).unwrap();
     mount.umount();
@@ -260,9 +260,9 @@ fn a_volume_keeps_its_profile_and_a_mount_can_take_another() {
     };
     mount_with("profile=lrlfs");
     assert_eq!(setting(&mount, "worker"), "off");
-    assert_eq!(setting(&mount, "disk_level"), "off");
+    assert_eq!(setting(&mount, "hint_disk_level"), "off");
     run(Command::new(oncefs()).arg("umount").arg(mount.dir()));
-    mount_with("prefix_bits=12,worker=off,worker=idle");
+    mount_with("hint_prefix_bits=12,worker=off,worker=idle");
     assert_eq!(shape(&mount), ["12", "2969600", "idle"]);
     assert!(fs::read(mount.join("file")).unwrap() == bytes(5, 1 << 20));
     run(Command::new(oncefs()).arg("umount").arg(mount.dir()));
@@ -276,7 +276,7 @@ fn profiles_and_settings_that_make_no_sense_are_refused_before_anything_is_done(
         ("profile=turbo", "lrlfs, smartdedup, edge, desktop, server, idedup, selective"),
         ("inline=sideways", "off, all, adaptive"),
         ("hint_memory=3.5M", "4K to"),
-        ("prefix_bits=25", "to 24"),
+        ("hint_prefix_bits=25", "to 24"),
         ("worker_speed=3", "worker_speed"),
     ] {
         let output = oncefs_with(&[&"mount", &volume.volume(), &volume.dir(), &"-o", &option]);
@@ -368,13 +368,13 @@ fn outside_its_hours_the_worker_waits_and_now_minds_none() {
     let used = mount.figure("space", "used_bytes");
     let hours = other_half_of_the_day();
     let said = dedup(&mount, &["--schedule", &hours]);
-    assert!(said.contains(&hours) && said.contains("which begin in 1"), "{said}");
+    assert!(said.contains(&hours) && said.contains("next window in 1"), "{said}");
     write_twice(&mount);
     while dedup_status(&mount)["doing"] != "waiting for its schedule" {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     let status = dedup_status(&mount);
-    assert_eq!(status["blocks_looked_at"], 0, "{status:#}");
+    assert_eq!(status["blocks_revisited"], 0, "{status:#}");
     assert!(status["opens_in_seconds"].as_u64().is_some_and(|seconds| seconds > 10 * 3600), "{status:#}");
     assert!(dedup(&mount, &["--status"]).contains(&hours));
     assert!(dedup(&mount, &["--now"]).contains("24.0 MiB saved"));

@@ -118,7 +118,7 @@ fn without_space_and_in_a_dry_run_nothing_that_is_shared_moves() {
     let used = mount.figure("space", "used_bytes");
     let none = outcome(&["--space", "0"], &[&path]);
     assert_eq!(total(&none, "blocks_moved"), 0, "{none:#}");
-    assert_eq!(none["total"]["left"]["for_space"].as_u64().unwrap(), total(&none, "extents_before") - 1);
+    assert_eq!(none["total"]["left"]["space_limit"].as_u64().unwrap(), total(&none, "extents_before") - 1);
     let planned = outcome(&["--dry-run"], &[&path]);
     assert_eq!(total(&planned, "extents_after"), 1, "{planned:#}");
     let long = outcome(&["--run-blocks-min", "1"], &[&path]);
@@ -173,7 +173,7 @@ fn a_tree_is_laid_out_file_by_file_while_programs_use_it() {
     });
     run(Command::new("umount").arg(&other));
     drop(written);
-    assert_eq!(said["files_looked_at"], 3, "{said:#}");
+    assert_eq!(said["files_examined"], 3, "{said:#}");
     assert!(total(&said, "extents_after") * 2 < total(&said, "extents_before"), "{said:#}");
     mount.check();
     for (name, content) in names.iter().zip(&contents) {

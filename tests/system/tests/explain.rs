@@ -1,4 +1,4 @@
-//! `oncefs explain` and `oncefs stats --layout` on files whose layout is known, because this test made it.
+//! `oncefs explain` and `oncefs stats --fragmentation` on files whose layout is known, because this test made it.
 //!
 //! Bad blocks, portions, runs across them and random files: the engine's own tests. Who may ask: `security`.
 
@@ -52,7 +52,7 @@ fn fails(arguments: &[&str], path: &Path) -> String {
     String::from_utf8(stderr).unwrap()
 }
 
-const WAITS: &str = "not looked at yet (skipped: waits for the worker)";
+const WAITS: &str = "not examined yet (skipped while writing, queued for the worker)";
 
 #[test]
 fn every_run_is_told_with_whom_and_why() {
@@ -91,7 +91,7 @@ fn every_run_is_told_with_whom_and_why() {
     let other = bytes(3, 10 * BLOCK);
     write(&c_at, 0, &[blocks(&other, 0, 5), blocks(&a, 5, 3), blocks(&other, 5, 5)].concat());
     let told = lines(&c_at);
-    let short = "5+3 not shared: the longest run with equal blocks has 3, /";
+    let short = "5+3 not shared: the longest run of equal blocks has 3, /";
     assert!(told[1].starts_with(short) && told[1].contains(" at block 5, the minimum is 8"), "{told:#?}");
     tune(&mount, "run_blocks_min=3");
     assert!(lines(&c_at)[1].starts_with(&format!("5+3 {WAITS}: equal to /")), "{:#?}", lines(&c_at));
@@ -117,7 +117,7 @@ fn a_file_that_repeats_itself_shares_with_itself_and_nothing_is_told_of_what_is_
     assert_eq!(told[0], format!("0+16 shared: run of 16 with {places} and 2 more"));
     let text = explain(&file, &[]);
     assert!(
-        text.lines().last().unwrap().starts_with("in all  448 KiB in 7 runs: 448 KiB shared, 0 B its own"),
+        text.lines().last().unwrap().starts_with("total   448 KiB in 7 runs: 448 KiB shared, 0 B not shared"),
         "{text}"
     );
     let by_block = explain(&file, &["--blocks", "--no-names"]);
@@ -126,7 +126,7 @@ fn a_file_that_repeats_itself_shares_with_itself_and_nothing_is_told_of_what_is_
     let empty = mount.join("empty");
     File::create(&empty).unwrap();
     assert_eq!(lines(&empty), [""; 0]);
-    assert!(fails(&["explain"], &mount.dir()).contains("is no file"));
+    assert!(fails(&["explain"], &mount.dir()).contains("is not a regular file"));
     assert!(fails(&["explain"], &mount.join("missing")).contains("No such file"));
     assert!(fails(&["explain"], Path::new("/proc/self/status")).contains("not in a mounted oncefs volume"));
 }
@@ -203,11 +203,11 @@ fn the_layout_of_all_files_names_the_most_broken_ones_and_can_be_drawn() {
 
     let plot = mount.volume().parent().unwrap().join("layout.svg");
     let mut command = Command::new(oncefs());
-    command.args(["stats", "--layout", "--json", "--plot"]).arg(&plot).arg(mount.dir());
+    command.args(["stats", "--fragmentation", "--json", "--plot"]).arg(&plot).arg(mount.dir());
     let said: Value = serde_json::from_str(&run(&mut command)).unwrap();
     assert_eq!((&said["files"], &said["blocks"]), (&3.into(), &141.into()), "{said:#}");
-    assert_eq!(said["most_broken"][0]["paths"], serde_json::json!(["/broken"]), "{said:#}");
-    assert_eq!(said["most_broken"][0]["runs"], 40);
+    assert_eq!(said["most_fragmented"][0]["paths"], serde_json::json!(["/broken"]), "{said:#}");
+    assert_eq!(said["most_fragmented"][0]["runs"], 40);
     let classes = said["run_lengths"].as_array().unwrap();
     let sum = |name: &str| classes.iter().map(|class| class[name].as_u64().unwrap()).sum::<u64>();
     assert_eq!((sum("runs"), sum("blocks")), (said["runs"].as_u64().unwrap(), 141));
@@ -215,7 +215,7 @@ fn the_layout_of_all_files_names_the_most_broken_ones_and_can_be_drawn() {
     assert_eq!((&classes[0]["runs"], &classes[0]["shared_blocks"]), (&41.into(), &40.into()));
     assert!(fs::read_to_string(&plot).unwrap().starts_with("<svg"));
 
-    let text = run(Command::new(oncefs()).args(["stats", "--layout"]).arg(mount.dir()));
+    let text = run(Command::new(oncefs()).args(["stats", "--fragmentation"]).arg(mount.dir()));
     assert!(text.starts_with("3 files with 564 KiB of data in"), "{text}");
     assert!(text.lines().any(|line| line.ends_with("/broken")), "{text}");
 }

@@ -80,15 +80,15 @@ fn a_policy_holds_at_once_below_its_directory_and_is_shown_with_what_follows() {
         (told["policy"].as_str(), told["inherits"].as_str(), told["rank"].as_u64()),
         (Some("off"), Some("off"), Some(0))
     );
-    assert_eq!((told["is_inline"].as_bool(), told["is_later"].as_bool()), (Some(false), Some(false)));
+    assert_eq!((told["is_inline"].as_bool(), told["is_out_of_line"].as_bool()), (Some(false), Some(false)));
     let explained = run(Command::new(oncefs()).arg("explain").arg(mount.join("alone/deep/old")));
-    assert!(explained.contains("is not deduplicated any more (policy off)"), "{explained}");
+    assert!(explained.contains("is not deduplicated (policy off)"), "{explained}");
     mount.check();
     set(&mount.join("alone"), "run=8");
     let told = shown(&mount.join("alone/deep/old"));
     assert_eq!((told["policy"].as_str(), told["run_blocks_min"].as_u64()), (Some("run=8"), Some(8)));
     let told = String::from_utf8(policy(&["show"], &mount.join("alone")).stdout).unwrap();
-    assert!(told.contains("policy run=8") && told.contains("new files in it are deduplicated as"), "{told}");
+    assert!(told.contains("policy run=8") && told.contains("new files in it are deduplicated while writing"), "{told}");
     run(Command::new(oncefs()).arg("dedup").arg(mount.dir()).arg("--now"));
     assert_eq!(used_blocks(&mount), before, "what is allowed again is looked at without being asked for");
     set(&mount.join("alone"), "none");

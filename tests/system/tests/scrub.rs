@@ -86,7 +86,7 @@ fn a_flipped_bit_is_named_never_read_and_healed_by_a_good_copy() {
 
         let (code, said) = scrub(&mount, &[]);
         assert_eq!(code, 4, "{said:#}");
-        assert_eq!(said["scrub"]["found"], 1, "{said:#}");
+        assert_eq!(said["scrub"]["blocks_bad_found"], 1, "{said:#}");
         assert_eq!(said["damage"]["complete"], true);
         let files = said["damage"]["files"].as_array().unwrap();
         let mut paths: Vec<&str> = files
@@ -98,7 +98,7 @@ fn a_flipped_bit_is_named_never_read_and_healed_by_a_good_copy() {
         assert_eq!(paths, ["/a/b/one", "/a/link", "/two"], "{said:#}");
         for file in files {
             let range = &file["ranges"][0];
-            assert_eq!((&range["at"], &range["len"]), (&Value::from(HIT * BLOCK), &Value::from(BLOCK)));
+            assert_eq!((&range["offset"], &range["length"]), (&Value::from(HIT * BLOCK), &Value::from(BLOCK)));
             assert_eq!(range["lost"], true);
         }
         [&one, &two].iter().for_each(|file| assert_damaged(file, &content));
@@ -110,11 +110,11 @@ fn a_flipped_bit_is_named_never_read_and_healed_by_a_good_copy() {
         assert!(Command::new("cp").arg(good.path().join("good")).arg(mount.join("again")).status().unwrap().success());
         let sync = Command::new("sync").arg(mount.join("again")).status().unwrap();
         assert!(sync.success());
-        mount.wait_for("counters", "blocks_healed", 30, |healed| healed == 1);
+        mount.wait_for("counters", "blocks_repaired", 30, |healed| healed == 1);
         [&one, &two].iter().for_each(|file| assert!(fs::read(file).unwrap() == content));
         assert_eq!(scrub(&mount, &["--status"]).0, 3, "healed, and not yet moved");
         let (code, said) = scrub(&mount, &[]);
-        assert_eq!((code, &said["scrub"]["bad"]), (0, &Value::from(0)), "{said:#}");
+        assert_eq!((code, &said["scrub"]["blocks_bad"]), (0, &Value::from(0)), "{said:#}");
         assert_eq!(mount.figure("space", "used_bytes"), used, "the block is in use again");
         mount.check();
         [&one, &two, &mount.join("again")].iter().for_each(|file| assert!(fs::read(file).unwrap() == content));
@@ -126,7 +126,7 @@ fn a_second_copy_keeps_files_whole() {
     let mut mount = Mount::on(&test_dir(), "128M", &["inline=all", "worker=off"]);
     let content = bytes(6, FILE_BLOCKS * BLOCK);
     (0..6).for_each(|n| fs::write(mount.join(format!("{n}")), &content).unwrap());
-    assert_eq!(scrub(&mount, &["--copies-above", "4"]).0, 0);
+    assert_eq!(scrub(&mount, &["--replicate-refs-above", "4"]).0, 0);
     assert_eq!(mount.figure("counters", "replicas_made"), FILE_BLOCKS as u64);
     mount.umount();
     // One of the two: what the data file has first.
@@ -143,7 +143,7 @@ fn a_second_copy_keeps_files_whole() {
     (0..6).for_each(|n| assert!(fs::read(mount.join(format!("{n}"))).unwrap() == content));
     let (code, said) = scrub(&mount, &[]);
     assert!([0, 3].contains(&code), "{said:#}");
-    assert_eq!(said["scrub"]["lost"], 0);
+    assert_eq!(said["scrub"]["blocks_lost"], 0);
     mount.check();
     (0..6).for_each(|n| assert!(fs::read(mount.join(format!("{n}"))).unwrap() == content));
 }

@@ -22,7 +22,7 @@ const BLOCK: usize = 4096;
 const CONTENTS: u64 = 20_000;
 /// Little memory, so that most hints live on disk, and a worker that never rests.
 const OPTIONS: [&str; 1] =
-    ["profile=smartdedup,prefix_bits=0,hint_memory=64K,skipped_memory=16K,skipped_checkpoint_seconds=1"];
+    ["profile=smartdedup,hint_prefix_bits=0,hint_memory=64K,skipped_memory=16K,skipped_checkpoint_seconds=1"];
 
 /// A file that was written and synced, and the content of each of its blocks.
 struct Written {

@@ -199,13 +199,13 @@ fn measure(side: &mut Side, load: &Load, is_adaptive: bool) -> Result<Measured> 
         cpu_seconds,
         requests: [at_end[0] - at_half[0], at_end[1] - at_half[1]],
         looks,
-        floor_percent: figures.setting("inline_floor_percent")?,
+        floor_percent: figures.setting("inline_percent_min")?,
         looks_after,
     })
 }
 
 fn requests(figures: &Figures) -> Result<[u64; 2]> {
-    Ok([figures.number("counters", "requests")?, figures.number("counters", "requests_not_admitted")?])
+    Ok([figures.number("counters", "write_requests")?, figures.number("counters", "write_requests_not_admitted")?])
 }
 
 /// Throughput of every side, beside the one that is off in the same repetition.

@@ -42,7 +42,7 @@ impl Reading {
             mapped: figures.number("space", "mapped_bytes")?,
             used: figures.number("space", "used_bytes")?,
             metadata: figures.number("space", "metadata_bytes")?,
-            requests: [count("requests")?, count("requests_not_admitted")?],
+            requests: [count("write_requests")?, count("write_requests_not_admitted")?],
             shared_inline: count("blocks_shared")?,
             revisited: [count("blocks_revisited")?, count("blocks_remapped")?],
             hint_bytes: count("disk_level_bytes_written")?,

@@ -46,7 +46,7 @@ pub struct Reading {
     /// Processor seconds of the whole machine, per unit of work.
     pub machine_cpu: f64,
     /// Blocks that the worker looked at meanwhile.
-    pub blocks_looked_at: u64,
+    pub blocks_revisited: u64,
 }
 
 /// Runs a step that returns how many units of work it did.
@@ -56,7 +56,7 @@ pub fn measured(
     work: impl FnOnce() -> Result<u64>,
 ) -> Result<Reading> {
     let daemon = side.daemon().ok_or_else(|| Failure::new("the mounted oncefs has no daemon"))?;
-    let looked_at = |side: &Side| side.dedup_status()?.number_at(&["blocks_looked_at"]);
+    let looked_at = |side: &Side| side.dedup_status()?.number_at(&["blocks_revisited"]);
     let before = looked_at(side)?;
     let (daemon_cpu, machine_cpu) = (machine::cpu_seconds_process(daemon)?, machine::cpu_seconds_machine()?);
     let began = Instant::now();
@@ -69,7 +69,7 @@ pub fn measured(
         per_second: units / seconds,
         daemon_cpu: (machine::cpu_seconds_process(daemon)? - daemon_cpu) / units,
         machine_cpu: (machine::cpu_seconds_machine()? - machine_cpu) / units,
-        blocks_looked_at: looked_at(side)? - before,
+        blocks_revisited: looked_at(side)? - before,
     })
 }
 
@@ -135,7 +135,7 @@ pub fn table(readings: &[Reading], unit: &str) -> String {
                 percent(&|reading| reading.daemon_cpu),
                 spread(&|reading| reading.machine_cpu * 1e3, 3),
                 percent(&|reading| reading.machine_cpu),
-                spread(&|reading| reading.blocks_looked_at as f64, 0),
+                spread(&|reading| reading.blocks_revisited as f64, 0),
             ]);
         }
     }
@@ -171,7 +171,7 @@ mod tests {
             per_second,
             daemon_cpu: 0.002,
             machine_cpu: 0.004,
-            blocks_looked_at: 7,
+            blocks_revisited: 7,
         }
     }
 

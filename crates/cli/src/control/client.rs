@@ -6,10 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{About, Envelope, LINE_BYTES_MAX, Reply, Request, SocketPath, VERSION};
-use crate::process::await_readable;
+use super::answers::About;
+use super::protocol::{Envelope, LINE_BYTES_MAX, Reply, Request, SocketPath, VERSION};
+use crate::process::descriptors::await_readable;
 
-/// Closing a volume that takes longer than this is told.
+/// If closing a volume takes longer than this, say so.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// A connection to the daemon of a mounted volume; serves one request.
@@ -18,7 +19,7 @@ pub struct Connection {
     stream: UnixStream,
 }
 
-/// What became of the daemon while somebody waited for its exit.
+/// How the daemon ended while a command waited for its exit.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Everything is durable and the process is gone.
@@ -30,7 +31,7 @@ pub enum Exit {
 }
 
 impl Connection {
-    /// Connects to the daemon. `None`: nobody serves this volume.
+    /// Connects to the daemon. `None`: no daemon serves this volume.
     pub fn open(volume: &Path) -> io::Result<Option<Self>> {
         let socket = match SocketPath::in_volume(volume) {
             Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(None),
@@ -49,14 +50,14 @@ impl Connection {
         match self.into_replies().next_reply()? {
             Reply::Ok(value) => Ok(value),
             Reply::Error(message) => Err(message),
-            Reply::Waiting | Reply::Closing => Err("the daemon answered another question".into()),
+            Reply::Waiting | Reply::Closing => Err("the daemon answered another request".into()),
         }
     }
 
     /// The daemon's description of itself.
     pub fn about(self) -> Result<About, String> {
         serde_json::from_value(self.ask(Request::Version)?)
-            .map_err(|e| format!("the daemon's answer makes no sense: {e}"))
+            .map_err(|e| format!("cannot understand the daemon's answer: {e}"))
     }
 
     /// Asks to be told of the exit. To be called before the unmount, for nobody answers after it.
@@ -67,7 +68,7 @@ impl Connection {
         match replies.next_reply()? {
             Reply::Waiting => Ok(ExpectedExit { process, replies }),
             Reply::Error(message) => Err(message),
-            Reply::Ok(_) | Reply::Closing => Err("the daemon answered another question".into()),
+            Reply::Ok(_) | Reply::Closing => Err("the daemon answered another request".into()),
         }
     }
 
@@ -91,9 +92,9 @@ impl Replies {
     fn next_reply(&mut self) -> Result<Reply, String> {
         let line = self.next_line().map_err(|e| format!("cannot read the daemon's answer: {e}"))?;
         if line.is_empty() {
-            return Err("the daemon ended without an answer: see its log".into());
+            return Err("the daemon ended without an answer: see its log (journalctl -t oncefs)".into());
         }
-        serde_json::from_str(&line).map_err(|e| format!("the daemon's answer makes no sense: {e}"))
+        serde_json::from_str(&line).map_err(|e| format!("cannot understand the daemon's answer: {e}"))
     }
 
     fn next_line(&mut self) -> io::Result<String> {
@@ -108,7 +109,7 @@ impl Replies {
     }
 }
 
-/// A daemon that has been asked to tell of its exit.
+/// A daemon that will report its exit.
 #[derive(Debug)]
 pub struct ExpectedExit {
     process: OwnedFd,
@@ -139,7 +140,7 @@ impl ExpectedExit {
                     }
                 }
                 Reply::Ok(_) => return Ok(()),
-                Reply::Waiting => return Err("the daemon answered another question".into()),
+                Reply::Waiting => return Err("the daemon answered another request".into()),
                 Reply::Error(message) => return Err(message),
             }
         }

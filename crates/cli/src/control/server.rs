@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{Envelope, LINE_BYTES_MAX, Reply, Request, SocketPath, VERSION};
+use super::protocol::{Envelope, LINE_BYTES_MAX, Reply, Request, SocketPath, VERSION};
 
 /// Connections served at a time; each one has a thread. More than any set of commands by people needs.
 const CONNECTIONS_MAX: usize = 32;
@@ -57,7 +57,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Tells those who wait for the exit that the mount has ended. From here on nobody new gets in.
+    /// Tells the waiting commands that the mount has ended. From here on, no new command connects.
     pub fn announce_closing(&self) {
         if let Err(e) = std::fs::remove_file(&self.socket.path) {
             log::warn!("cannot remove the control socket: {e}");
@@ -65,7 +65,7 @@ impl Server {
         self.tell_waiting(&Reply::Closing);
     }
 
-    /// Tells those who wait for the exit how it went.
+    /// Tells the waiting commands how the volume was closed.
     pub fn announce_closed(&self, outcome: Result<(), String>) {
         self.tell_waiting(&match outcome {
             Ok(()) => Reply::Ok(serde_json::Value::Null),
@@ -84,7 +84,7 @@ impl Server {
 
     fn tell_waiting(&self, reply: &Reply) {
         for stream in &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) {
-            // Who hung up does not want to know.
+            // A command that hung up does not want the reply.
             let _ = send(stream, reply);
         }
     }
@@ -95,7 +95,7 @@ impl Server {
             let Ok(mut stream) = stream else { continue };
             let place = Place::take(&active);
             if active.load(Ordering::Relaxed) > CONNECTIONS_MAX {
-                let _ = send(&mut stream, &Reply::Error("too many commands at a time: try again".into()));
+                let _ = send(&mut stream, &Reply::Error("too many commands at the same time: try again".into()));
                 continue;
             }
             let (server, handler) = (self.clone(), handler.clone());
@@ -152,12 +152,12 @@ fn parse_request(line: &str) -> Result<Request, String> {
     let version = value.get("version").and_then(serde_json::Value::as_u64);
     if version != Some(u64::from(VERSION)) {
         return Err(format!(
-            "the daemon speaks version {VERSION} of the protocol: use the oncefs it was started with, or mount again"
+            "the daemon speaks version {VERSION} of the protocol: use the oncefs program that mounted the volume, or mount it again"
         ));
     }
     serde_json::from_value::<Envelope>(value)
         .map(|envelope| envelope.request)
-        .map_err(|e| format!("the daemon does not know this request ({e}): mount again with this oncefs"))
+        .map_err(|e| format!("the daemon does not know this request ({e}): unmount the volume and mount it again with this version of oncefs"))
 }
 
 fn send(stream: &mut UnixStream, reply: &Reply) -> io::Result<()> {

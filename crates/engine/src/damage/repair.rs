@@ -149,7 +149,7 @@ impl Core {
             &replacement.map(|replacement| (tag, replacement)).into_iter().collect::<Vec<_>>(),
         );
         self.stats.counters.blocks_bad.fetch_add(1, Relaxed);
-        self.stats.counters.blocks_healed.fetch_add(u64::from(replacement.is_some()), Relaxed);
+        self.stats.counters.blocks_repaired.fetch_add(u64::from(replacement.is_some()), Relaxed);
         match replacement {
             Some(replacement) => {
                 log::warn!("block {pbn} of the data area is damaged; block {replacement} replaces it")
@@ -239,7 +239,7 @@ impl Core {
         let bad = vec![(pbn, Some(BadRecord { replacement: Some(holder), ..record }))];
         let is_repaired = self.publish_repair(Plan { record_increfs, bad, ..Plan::default() }, &[])?;
         if is_repaired {
-            self.stats.counters.blocks_healed.fetch_add(1, Relaxed);
+            self.stats.counters.blocks_repaired.fetch_add(1, Relaxed);
             log::info!("the damaged block {pbn} of the data area is repaired: block {holder} replaces it");
         }
         Ok(is_repaired)

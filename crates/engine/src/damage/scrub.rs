@@ -60,7 +60,7 @@ impl Core {
             let all = state.bad.list();
             (all.len(), all.iter().filter(|(_, record)| record.replacement.is_none()).count(), state.totals.used)
         };
-        ScrubStatus { bad: bad as u64, lost: lost as u64, ..self.damage.scrub().status(used) }
+        ScrubStatus { blocks_bad: bad as u64, blocks_lost: lost as u64, ..self.damage.scrub().status(used) }
     }
 
     /// Told of requests of programs, as the worker's pace is.

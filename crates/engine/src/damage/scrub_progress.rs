@@ -42,15 +42,15 @@ pub struct ScrubStatus {
     /// When the pass ends, if it goes on as it did.
     pub eta_seconds: Option<u64>,
     /// Bytes per second at most; 0: as the load allows.
-    pub rate: u64,
+    pub bytes_per_second_max: u64,
     /// Bad blocks that the pass found.
-    pub found: u64,
+    pub blocks_bad_found: u64,
     /// Passes finished in the volume's life.
     pub passes: u64,
     /// Bad blocks that are known now.
-    pub bad: u64,
+    pub blocks_bad: u64,
     /// Of them, those whose content is nowhere.
-    pub lost: u64,
+    pub blocks_lost: u64,
 }
 
 /// Where a pass is beside what its record says.
@@ -162,8 +162,8 @@ impl Scrub {
             blocks_done: record.blocks,
             blocks,
             eta_seconds: progress.eta().filter(|_| scrub.is_running()).map(|eta| eta.as_secs()),
-            rate: record.rate,
-            found: record.found,
+            bytes_per_second_max: record.rate,
+            blocks_bad_found: record.found,
             passes: record.passes,
             ..ScrubStatus::default()
         }

@@ -46,9 +46,9 @@ pub struct DefragOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExtentsLeft {
     /// They are shared, and more space would have to be allowed.
-    pub for_space: u64,
+    pub space_limit: u64,
     /// The volume is too full, or has no free run that is long enough.
-    pub for_room: u64,
+    pub no_free_run: u64,
     /// They were written meanwhile.
     pub changed: u64,
     /// A block of them is damaged or cannot be read.
@@ -57,8 +57,8 @@ pub struct ExtentsLeft {
 
 impl ExtentsLeft {
     fn add(&mut self, other: &Self) {
-        self.for_space += other.for_space;
-        self.for_room += other.for_room;
+        self.space_limit += other.space_limit;
+        self.no_free_run += other.no_free_run;
         self.changed += other.changed;
         self.damaged += other.damaged;
     }
@@ -108,7 +108,7 @@ impl Core {
         let mut outcome = DefragOutcome {
             extents_before: plan.runs_before,
             next: next.map(|lbn| lbn.0),
-            left: ExtentsLeft { for_space: plan.runs_left, ..ExtentsLeft::default() },
+            left: ExtentsLeft { space_limit: plan.runs_left, ..ExtentsLeft::default() },
             ..DefragOutcome::default()
         };
         if options.dry_run {
@@ -119,7 +119,7 @@ impl Core {
         let options = DefragOptions { run_blocks_min: Some(run_blocks_min), ..*options };
         if let Some(left) = self.carry_out(map, &plan, &runs, &options, &mut outcome)? {
             outcome.extents_before = runs.partition_point(|run| run.first < left) as u64;
-            (outcome.next, outcome.left.for_space) = (Some(left.0), 0);
+            (outcome.next, outcome.left.space_limit) = (Some(left.0), 0);
         }
         let until = outcome.next.map(Lbn).or(runs.last().map(|last| last.end)).unwrap_or_default();
         outcome.extents_after = self.runs_within(map, options.from, until)?.len() as u64;

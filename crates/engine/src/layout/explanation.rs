@@ -71,7 +71,7 @@ pub enum What {
 
 /// What is known of blocks equal to one that is not shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "known", rename_all = "kebab-case")]
+#[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Equal {
     /// No hint names an equal block.
     None,
@@ -80,7 +80,7 @@ pub enum Equal {
         /// The equal block in the longest of them.
         equal_pbn: u64,
         /// Its length.
-        longest_blocks: u32,
+        longest_run_blocks: u32,
     },
     /// A run with equal blocks is long enough: whoever looks at the block next shares it.
     LongEnough {

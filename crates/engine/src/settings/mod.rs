@@ -4,4 +4,4 @@ pub(crate) mod profile;
 pub(crate) mod tuning;
 pub(crate) mod values;
 
-pub use values::{check, descriptions, is_setting};
+pub use values::{check, current_name, descriptions, is_setting};

@@ -10,7 +10,7 @@ use crate::{Blocks, Error, Profile, Result};
 
 mod table;
 
-use table::SETTINGS;
+use table::{FORMER_NAMES, SETTINGS};
 
 const MIB: u64 = 1 << 20;
 /// Memory for hints where 3.5 MB must hold all of dedup (SmartDedup, section 4): the allocator's waste comes on top.
@@ -109,7 +109,7 @@ pub struct Settings {
     /// Idle means: no request for so long.
     pub idle_after: Duration,
     /// At this charge of the battery and below nothing is deduplicated.
-    pub low_power_percent: u64,
+    pub battery_percent_min: u64,
     /// When stored blocks are verified.
     pub verify: Verify,
     /// Blocks with more references are kept twice; 0: none.
@@ -142,7 +142,7 @@ impl Settings {
             schedule: Schedule::default(),
             worker_blocks_per_minute: 0,
             idle_after: Duration::from_millis(500),
-            low_power_percent: 20,
+            battery_percent_min: 20,
             verify: Verify::Read,
             replicate_refs_above: 0,
             rank_rule: RankRule::default(),
@@ -170,7 +170,7 @@ impl Settings {
                 fingerprints: FingerprintMode::Eager,
                 hint_bytes: SMALL_HINT_BYTES,
                 worker: Mode::WhenIdle,
-                low_power_percent: 100,
+                battery_percent_min: 100,
                 ..two_levels
             },
             Profile::Desktop => desktop,
@@ -206,9 +206,10 @@ impl Settings {
 
     /// Sets one of them by name. `is_live`: on a mounted volume, where some are fixed.
     pub fn set(&mut self, name: &str, value: &str, is_live: bool) -> Result<()> {
+        let name = current_name(name);
         let setting = SETTINGS.iter().find(|setting| setting.name == name).ok_or_else(|| {
             let names: Vec<&str> = SETTINGS.iter().map(|setting| setting.name).collect();
-            Error::Invalid(format!("there is no setting '{name}'; there are: {}", names.join(", ")))
+            Error::Invalid(format!("there is no setting '{name}'; the settings are: {}", names.join(", ")))
         })?;
         if is_live && !setting.live {
             return Err(Error::Invalid(format!("{name} can only be set when the volume is mounted (-o {name}=...)")));
@@ -235,8 +236,14 @@ pub fn descriptions() -> impl Iterator<Item = (&'static str, String, &'static st
     SETTINGS.iter().map(|setting| (setting.name, setting.range(), setting.what, setting.live))
 }
 
-/// Whether there is a setting of that name.
+/// The name of a setting today, for one that may be a former name.
+pub fn current_name(name: &str) -> &str {
+    FORMER_NAMES.iter().find(|(former, _)| *former == name).map_or(name, |(_, current)| current)
+}
+
+/// Whether there is a setting of that name, or was under that former name.
 pub fn is_setting(name: &str) -> bool {
+    let name = current_name(name);
     SETTINGS.iter().any(|setting| setting.name == name)
 }
 

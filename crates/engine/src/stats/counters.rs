@@ -256,7 +256,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Blocks handed in by writes.
+    /// Blocks written by programs.
     blocks_written,
     /// Written blocks that were all zero and became holes.
     blocks_zero,
@@ -264,49 +264,49 @@ counters! {
     blocks_unchanged,
     /// Written blocks that became references to a stored block.
     blocks_shared,
-    /// Requests that wrote.
-    requests,
-    /// Of them, those that were neither looked up nor fingerprinted.
-    requests_not_admitted,
-    /// Their blocks.
+    /// Write requests.
+    write_requests,
+    /// Write requests that were neither looked up nor fingerprinted.
+    write_requests_not_admitted,
+    /// Blocks of these requests.
     blocks_not_admitted,
     /// Written blocks stored anew.
     blocks_placed,
     /// Blocks shared by copy_file_range.
     blocks_cloned,
-    /// Blocks whose last reference went.
+    /// Blocks freed because their last reference went.
     blocks_freed,
-    /// Blocks that the out-of-line worker looked at.
+    /// Blocks that the out-of-line worker examined.
     blocks_revisited,
-    /// Of them, those that became references to an equal block.
+    /// Examined blocks that became references to an equal block.
     blocks_remapped,
-    /// Blocks that were written anew so that their files lie in fewer places.
+    /// Blocks moved so that their files have fewer extents.
     blocks_defragmented,
-    /// Blocks read for one file from the read cache where another file's read had put them.
+    /// Blocks served from the read cache that another file's read had put there.
     blocks_read_shared,
     /// Blocks read by the scrub.
     blocks_scrubbed,
     /// Blocks found to be damaged.
     blocks_bad,
-    /// Bad blocks whose content got a home.
-    blocks_healed,
-    /// Bad blocks that turned out to be sound, or took new bytes, and are in use again.
+    /// Bad blocks that got a replacement.
+    blocks_repaired,
+    /// Bad blocks in use again: they were sound after all, or took new bytes.
     blocks_restored,
-    /// Second copies made.
+    /// Replicas made.
     replicas_made,
-    /// Second copies dropped.
+    /// Replicas dropped.
     replicas_dropped,
-    /// Hints merged into the disk level.
+    /// Hints moved from memory to disk.
     hints_demoted,
-    /// Hints that came back into memory because a block matched.
+    /// Hints moved back to memory because a block matched.
     hints_promoted,
-    /// Hints that were lost between the levels, and are found again by a scan.
+    /// Hints lost on their way to disk; a scan finds them again.
     hints_dropped,
-    /// Hints that the worker found to be lost, and added.
-    hints_healed,
-    /// Hints that the worker found to be of freed blocks.
+    /// Lost hints that the worker added again.
+    hints_repaired,
+    /// Hints of freed blocks that the worker met.
     hints_stale,
-    /// Hints of freed blocks that the sweep removed from the disk level.
+    /// Hints of freed blocks that the sweep removed from disk.
     hints_swept,
     /// Hints found on the disk level.
     disk_level_hits,
@@ -328,7 +328,7 @@ counters! {
     data_bytes_read,
     /// Bytes written to the log.
     log_bytes_written,
-    /// Bytes of data that rode in the log.
+    /// Bytes of file data written with the log.
     log_data_bytes,
     /// Bytes written to the block table.
     table_bytes_written,

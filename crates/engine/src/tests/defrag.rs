@@ -121,7 +121,7 @@ fn long_runs_stay_shared_and_so_does_all_that_space_is_not_allowed_for() {
     let used = stitched.core.totals().used;
     let none = stitched.defrag(&DefragOptions { space: Blocks(0), ..all_of_it(64) });
     assert_eq!((none.blocks_moved, none.extents_after), (0, none.extents_before), "{none:?}");
-    assert_eq!(none.left.for_space, none.extents_before - 1);
+    assert_eq!(none.left.space_limit, none.extents_before - 1);
     let some = stitched.defrag(&DefragOptions { space: Blocks(100), ..all_of_it(16) });
     assert!(some.extents_after < some.extents_before && some.blocks_unshared <= 100, "{some:?}");
     assert_eq!(stitched.core.totals().used, Blocks(used.0 + some.blocks_unshared));
@@ -238,7 +238,7 @@ fn a_volume_that_is_full_or_has_no_long_free_run_is_left_as_it_is() {
     pbns.for_each(|pbn| core.space.give_back(&[crate::space::allocator::Run { pbn, blocks: 1 }]));
     let outcome = stitched.defrag(&all_of_it(64));
     assert_eq!((outcome.blocks_moved, outcome.extents_after), (0, outcome.extents_before), "{outcome:?}");
-    assert_eq!(outcome.left.for_room, outcome.extents_before - 1);
+    assert_eq!(outcome.left.no_free_run, outcome.extents_before - 1);
     stitched.assert_intact(core);
 }
 
@@ -249,7 +249,7 @@ fn the_last_space_is_left_for_others() {
     let filler = core.available().0 - 500;
     core.write(MapId(200), 0, &unique(filler as usize, 77), |_, _| ()).unwrap();
     let outcome = stitched.defrag(&all_of_it(64));
-    assert!(outcome.left.for_room > 0, "{outcome:?}");
+    assert!(outcome.left.no_free_run > 0, "{outcome:?}");
     assert!(core.available() >= Blocks(6_400 / 64), "{:?} after {outcome:?}", core.totals());
     core.write(MapId(201), 0, &unique(90, 78), |_, _| ()).unwrap();
     stitched.assert_intact(core);

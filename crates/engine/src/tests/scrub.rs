@@ -109,7 +109,7 @@ fn scrub(core: &Core) -> u64 {
     core.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
     for _ in 0..STEPS_MAX {
         if core.scrub_status().state == "finished" {
-            return core.scrub_status().found;
+            return core.scrub_status().blocks_bad_found;
         }
         core.scrub_some(256).unwrap();
         // There is no committer here, and without one the scrub waits for room.
@@ -195,7 +195,7 @@ fn a_damaged_block_is_marked_named_and_read_as_an_error() {
     let before = used(&core);
     assert_eq!(scrub(&core), 1);
     let status = core.scrub_status();
-    assert_eq!((status.bad, status.lost, status.passes, used(&core)), (1, 1, 1, before));
+    assert_eq!((status.blocks_bad, status.blocks_lost, status.passes, used(&core)), (1, 1, 1, before));
     let blocks = core.bad_blocks().unwrap();
     assert_eq!((blocks.len(), blocks[0].pbn, blocks[0].replacement, blocks[0].references), (1, bad, None, 2));
     let (places, all) = core.bad_places(10).unwrap();
@@ -234,14 +234,14 @@ fn a_bad_block_is_not_shared_and_writing_its_content_heals_it() {
     core.repair_noticed().unwrap();
     (1..=3).for_each(|map| assert_holds(&core, map, &data));
     assert_eq!(pbn(&core, 2, 50), bad, "files move later");
-    assert_eq!((core.scrub_status().bad, core.scrub_status().lost), (1, 0));
+    assert_eq!((core.scrub_status().blocks_bad, core.scrub_status().blocks_lost), (1, 0));
     assert_clean(&core);
     // A later write shares the home.
     write(&core, 4, 0, content);
     assert_eq!(pbn(&core, 4, 0), replacement);
     assert_eq!(scrub(&core), 0);
     assert_eq!((pbn(&core, 2, 50), pbn(&core, 3, 50)), (replacement, replacement));
-    assert_eq!((core.scrub_status().bad, used(&core)), (0, before), "the block took new bytes and is free");
+    assert_eq!((core.scrub_status().blocks_bad, used(&core)), (0, before), "the block took new bytes and is free");
     assert_eq!(count(&core, "blocks_restored"), 1);
     (1..=3).for_each(|map| assert_holds(&core, map, &data));
     assert_clean(&core);
@@ -280,12 +280,12 @@ fn a_block_that_takes_no_bytes_stays_retired_and_the_sums_hold() {
     core.commit().unwrap();
     assert_eq!((used(&core), core.bad_blocks().unwrap()[0].references), (51, 0));
     scrub(&core);
-    assert_eq!((used(&core), core.scrub_status().bad), (51, 1), "it is kept out of use");
+    assert_eq!((used(&core), core.scrub_status().blocks_bad), (51, 1), "it is kept out of use");
     assert!(core.bad_places(10).unwrap().0.is_empty());
     assert_clean(&core);
     worn.worn.store(u64::MAX, Relaxed);
     scrub(&core);
-    assert_eq!((used(&core), core.scrub_status().bad), (50, 0));
+    assert_eq!((used(&core), core.scrub_status().blocks_bad), (50, 0));
     assert_clean(&core);
 }
 
@@ -336,7 +336,7 @@ fn with_verify_no_read_gives_damaged_bytes_even_before_a_scrub() {
     assert!(is_lost(read(&core, 1, 300, 1)) && is_lost(read(&core, 1, 290, 20)) && is_lost(read(&core, 1, 0, 600)));
     assert!(read(&core, 1, 0, 300).unwrap() == data[..300 * BLOCK_BYTES]);
     core.repair_noticed().unwrap();
-    assert_eq!(core.scrub_status().bad, 1, "the worker looked at it and marked it");
+    assert_eq!(core.scrub_status().blocks_bad, 1, "the worker looked at it and marked it");
     tune(&core, "verify", "off");
     assert!(is_lost(read(&core, 1, 300, 1)), "what is known to be bad is never read");
     rot(&devices, pbn(&core, 1, 10));
@@ -359,7 +359,10 @@ fn a_pass_goes_on_where_it_was_after_an_unmount_and_a_crash() {
     let devices = devices.after_power_cut_of_all();
     let core = devices.open();
     let status = core.scrub_status();
-    assert_eq!((status.state.as_str(), status.blocks_done, status.rate), ("running", before.blocks_done, 1 << 20));
+    assert_eq!(
+        (status.state.as_str(), status.blocks_done, status.bytes_per_second_max),
+        ("running", before.blocks_done, 1 << 20)
+    );
     core.command_scrub(ScrubCommand::Pause).unwrap();
     core.commit().unwrap();
     let core = devices.after_power_cut_of_all().open();

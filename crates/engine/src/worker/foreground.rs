@@ -21,7 +21,7 @@ pub struct Foreground {
     /// [`UNWATCHED`], [`UNCALLED`], or nanoseconds at the first request that came beside work that gives way.
     called: AtomicU64,
     /// How long requests waited for work that gives way to them.
-    gave_way: LiveHistogram,
+    yield_time: LiveHistogram,
 }
 
 impl Default for Foreground {
@@ -34,7 +34,7 @@ impl Default for Foreground {
             requests: zero(),
             nanoseconds: zero(),
             called,
-            gave_way: LiveHistogram::default(),
+            yield_time: LiveHistogram::default(),
         }
     }
 }
@@ -76,14 +76,14 @@ impl Foreground {
         }
         let result = work();
         if let Some(time) = self.unwatch() {
-            self.gave_way.record(time);
+            self.yield_time.record(time);
         }
         result
     }
 
     /// Times from a request until work that gives way had ended.
-    pub fn gave_way(&self) -> Histogram {
-        self.gave_way.snapshot()
+    pub fn yield_time(&self) -> Histogram {
+        self.yield_time.snapshot()
     }
 
     /// Work begins that gives way to programs. There is one such work at a time, the worker's.

@@ -183,7 +183,7 @@ impl Core {
                 lost.push((entry.tag, *pbn));
             }
         }
-        self.stats.counters.hints_healed.fetch_add(lost.len() as u64, Relaxed);
+        self.stats.counters.hints_repaired.fetch_add(lost.len() as u64, Relaxed);
         self.update_hints(&[], &lost);
     }
 

@@ -45,19 +45,19 @@ pub struct DedupStatus {
     /// Pages to read; 0: the hint store is filled.
     pub rebuild_pages: u64,
     /// Blocks looked at since the mount.
-    pub blocks_looked_at: u64,
+    pub blocks_revisited: u64,
     /// Blocks that became references to an equal one.
     pub blocks_remapped: u64,
     /// Share of written requests that are looked up.
     pub inline_percent: f64,
     /// The bound of that share that load and supply set.
-    pub inline_limit_percent: f64,
+    pub inline_percent_max: f64,
     /// Where the machine's power comes from.
-    pub supply: String,
+    pub power: String,
     /// The hours in which it may run.
     pub schedule: String,
     /// Seconds until they begin. None: it may run now.
     pub opens_in_seconds: Option<u64>,
     /// Times from a request of a program until background work yielded.
-    pub gave_way: Histogram,
+    pub yield_time: Histogram,
 }

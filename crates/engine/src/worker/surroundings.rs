@@ -102,7 +102,7 @@ impl Surroundings {
 
 /// The bound of background work on battery that settings ask for.
 pub fn energy_rule(settings: &Settings) -> EnergyRule {
-    EnergyRule { low_power_percent: settings.low_power_percent as u8 }
+    EnergyRule { battery_percent_min: settings.battery_percent_min as u8 }
 }
 
 /// The pace that settings ask for.

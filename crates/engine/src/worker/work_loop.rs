@@ -229,14 +229,14 @@ impl Core {
             eta_seconds: progress.eta().filter(|_| is_full).map(|eta| eta.as_secs()),
             rebuild_pages_done,
             rebuild_pages,
-            blocks_looked_at: self.stats.counters.blocks_revisited.load(Relaxed),
+            blocks_revisited: self.stats.counters.blocks_revisited.load(Relaxed),
             blocks_remapped: self.stats.counters.blocks_remapped.load(Relaxed),
             inline_percent: inline_share * 100.0,
-            inline_limit_percent: inline_limit * 100.0,
-            supply: supply_text(self.worker.supply()),
+            inline_percent_max: inline_limit * 100.0,
+            power: supply_text(self.worker.supply()),
             schedule,
             opens_in_seconds: self.opens_in().map(|time| time.as_secs()),
-            gave_way: self.foreground.gave_way(),
+            yield_time: self.foreground.yield_time(),
         }
     }
 }

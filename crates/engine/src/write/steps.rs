@@ -139,9 +139,9 @@ impl Core {
     }
 
     fn count_request(&self, is_admitted: bool, blocks: u64) {
-        self.stats.counters.requests.fetch_add(1, Relaxed);
+        self.stats.counters.write_requests.fetch_add(1, Relaxed);
         if !is_admitted {
-            self.stats.counters.requests_not_admitted.fetch_add(1, Relaxed);
+            self.stats.counters.write_requests_not_admitted.fetch_add(1, Relaxed);
             self.stats.counters.blocks_not_admitted.fetch_add(blocks, Relaxed);
         }
     }

@@ -107,7 +107,7 @@ fn only_root_commands_a_mounted_volume() {
     for mode in [0o700, 0o755] {
         // Even where the directory lets others in, the socket does not.
         set_mode(&mount.volume(), mode);
-        for arguments in [&["stats"][..], &["stats", "--layout"], &["tune"], &["dedup", "--now"], &["sync"]] {
+        for arguments in [&["stats"][..], &["stats", "--fragmentation"], &["tune"], &["dedup", "--now"], &["sync"]] {
             assert!(as_user(arguments, &mount.dir()).contains("denied"), "{arguments:?}");
         }
         as_user(&["umount"], &mount.dir());

@@ -213,10 +213,10 @@ impl Core {
         let left_min = Blocks(self.totals().data.0 / ROOM_SHARE);
         let Some(run) = self.allocate_contiguous(blocks, left_min)? else {
             if halvings_left == 0 || group.len() < 4 {
-                outcome.left.for_room += group.len() as u64 - 1;
+                outcome.left.no_free_run += group.len() as u64 - 1;
                 return Ok(());
             }
-            outcome.left.for_room += 1;
+            outcome.left.no_free_run += 1;
             let behind = group.split_off(group.len() / 2);
             self.defrag_group(map, group, bytes, halvings_left - 1, outcome)?;
             return self.defrag_group(map, behind, bytes, halvings_left - 1, outcome);

@@ -53,7 +53,7 @@ fn told(runs: &[ExplainedRun]) -> Vec<String> {
         What::Own { equal, waits, .. } => {
             let equal = match equal {
                 Equal::None => "no equal".to_owned(),
-                Equal::TooShort { longest_blocks, .. } => format!("run of {longest_blocks}"),
+                Equal::TooShort { longest_run_blocks, .. } => format!("run of {longest_run_blocks}"),
                 Equal::LongEnough { .. } => "long enough".to_owned(),
             };
             format!("own, {equal}{}", if *waits { ", waits" } else { "" })

@@ -40,7 +40,7 @@ fn of_stretch(stretch: &[Known], rule: RunRule) -> Vec<Equal> {
     let verdict = |((block, decision), longest): ((&Known, Decision), Option<(Pbn, u32)>)| match (decision, longest) {
         _ if block.is_shared => Equal::None,
         (Decision::Share(pbn), _) => Equal::LongEnough { equal_pbn: pbn.0 },
-        (_, Some((pbn, longest_blocks))) => Equal::TooShort { equal_pbn: pbn.0, longest_blocks },
+        (_, Some((pbn, longest_run_blocks))) => Equal::TooShort { equal_pbn: pbn.0, longest_run_blocks },
         (_, None) => Equal::None,
     };
     stretch.iter().zip(decisions).zip(longest).map(verdict).collect()

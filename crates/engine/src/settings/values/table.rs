@@ -162,6 +162,16 @@ fn place<T: PartialEq>(all: &[T], value: &T) -> u64 {
     all.iter().position(|other| other == value).expect("the list has every value") as u64
 }
 
+/// Former names of settings, each with the name that replaced it. Mount options in fstab may still use them.
+pub static FORMER_NAMES: [(&str, &str); 6] = [
+    ("inline_floor_percent", "inline_percent_min"),
+    ("prefix_bits", "hint_prefix_bits"),
+    ("eviction", "hint_eviction"),
+    ("disk_level", "hint_disk_level"),
+    ("low_power_percent", "battery_percent_min"),
+    ("copies_above", "replicate_refs_above"),
+];
+
 /// All settings.
 pub static SETTINGS: &[Setting] = &[
     setting(
@@ -170,15 +180,15 @@ pub static SETTINGS: &[Setting] = &[
         true,
         |s| place(&INLINE, &s.inline),
         |s, n| s.inline = INLINE[n as usize],
-        "which written requests are looked up at once",
+        "which write requests to look up in-line",
     ),
     setting(
-        "inline_floor_percent",
+        "inline_percent_min",
         Range::Number { min: 1, max: 100 },
         true,
         |s| percent(s.rule.floor),
         |s, n| s.rule.floor = share(n),
-        "adaptive: the smallest share of requests looked up",
+        "adaptive: the smallest share of requests to look up",
     ),
     setting(
         "inline_window_requests",
@@ -186,7 +196,7 @@ pub static SETTINGS: &[Setting] = &[
         true,
         |s| u64::from(s.rule.window_requests),
         |s, n| s.rule.window_requests = n as u32,
-        "adaptive: requests in a window",
+        "adaptive: requests per window",
     ),
     setting(
         "inline_windows",
@@ -194,7 +204,7 @@ pub static SETTINGS: &[Setting] = &[
         true,
         |s| u64::from(s.rule.windows),
         |s, n| s.rule.windows = n as u32,
-        "adaptive: windows that the last one is compared with",
+        "adaptive: windows to compare the last one with",
     ),
     setting(
         "inline_step_down_percent",
@@ -210,7 +220,7 @@ pub static SETTINGS: &[Setting] = &[
         true,
         |s| percent(s.rule.step_up),
         |s, n| s.rule.step_up = share(n),
-        "adaptive: how far it rises after a window with more",
+        "adaptive: how far the share rises after a window with more duplicates",
     ),
     setting(
         "run_blocks_min",
@@ -218,7 +228,7 @@ pub static SETTINGS: &[Setting] = &[
         true,
         |s| s.run_blocks_min.map_or(0, u64::from),
         |s, n| s.run_blocks_min = (n > 0).then_some(n as u32),
-        "the shortest run of blocks worth sharing; auto: chosen for each file",
+        "the shortest run of blocks to share; auto: chosen for each file",
     ),
     setting(
         "ranks",
@@ -226,7 +236,7 @@ pub static SETTINGS: &[Setting] = &[
         true,
         |s| place(&RANKS, &s.ranks),
         |s, n| s.ranks = RANKS[n as usize],
-        "what ranks of files change: nothing, how ranked files share, or also that new ones are left alone",
+        "rank files by use: off; on: a rank sets how a file shares; paper: new files also share nothing",
     ),
     setting(
         "cpu_percent_max",
@@ -234,7 +244,7 @@ pub static SETTINGS: &[Setting] = &[
         true,
         |s| s.cpu_percent_max,
         |s, n| s.cpu_percent_max = n,
-        "busy share of the CPUs above which fewer requests are looked up; 100: never",
+        "CPU load above which fewer requests are looked up; 100: no limit",
     ),
     setting(
         "fingerprints",
@@ -242,7 +252,7 @@ pub static SETTINGS: &[Setting] = &[
         true,
         |s| place(&FINGERPRINTS, &s.fingerprints),
         |s, n| s.fingerprints = FINGERPRINTS[n as usize],
-        "when the strong hash of a block is computed",
+        "when to compute the strong hash of a block",
     ),
     setting(
         "hint_memory",
@@ -250,23 +260,23 @@ pub static SETTINGS: &[Setting] = &[
         true,
         |s| s.hint_bytes,
         |s, n| (s.hint_bytes, s.hint_bytes_by_data_max) = (n, None),
-        "bound of the hints in memory",
+        "memory for hints",
     ),
     setting(
-        "prefix_bits",
+        "hint_prefix_bits",
         Range::Number { min: 0, max: 24 },
         false,
         |s| u64::from(s.prefix_bits.unwrap_or(0)),
         |s, n| s.prefix_bits = (n > 0).then_some((n as u32).max(oncefs_dedup::PREFIX_BITS_MIN)),
-        "leading bits of a tag that make a group of hints; 0: as many as the hints need, else at least 8",
+        "leading tag bits that form a group of hints; 0: as many as needed; others: at least 8",
     ),
     setting(
-        "eviction",
+        "hint_eviction",
         Range::Choice(&["groups", "cold", "singles"]),
         false,
         |s| place(&EVICTIONS, &s.eviction),
         |s, n| s.eviction = EVICTIONS[n as usize],
-        "what leaves full memory: groups, the cold hints of groups, or single hints",
+        "what to evict when hint memory is full: groups, the cold hints of groups, or single hints",
     ),
     setting(
         "hint_sample",
@@ -274,15 +284,15 @@ pub static SETTINGS: &[Setting] = &[
         false,
         |s| u64::from(s.hint_sample),
         |s, n| s.hint_sample = n as u32,
-        "hints name one content of so many, the others are found as neighbours; 1: every one",
+        "keep a hint for one in this many contents and find the rest as neighbours; 1: all",
     ),
     setting(
-        "disk_level",
+        "hint_disk_level",
         Range::Choice(&["off", "on"]),
         false,
         |s| u64::from(s.disk_level),
         |s, n| s.disk_level = n == 1,
-        "whether hints that leave memory are kept on disk",
+        "keep hints on disk after they leave memory",
     ),
     setting(
         "skipped_memory",
@@ -290,7 +300,7 @@ pub static SETTINGS: &[Setting] = &[
         true,
         |s| s.skipped_bytes,
         |s, n| s.skipped_bytes = n,
-        "bound of the skipped buffer",
+        "memory for the list of skipped blocks",
     ),
     setting(
         "skipped_checkpoint_seconds",
@@ -298,7 +308,7 @@ pub static SETTINGS: &[Setting] = &[
         true,
         |s| s.skipped_checkpoint.as_secs(),
         |s, n| s.skipped_checkpoint = Duration::from_secs(n),
-        "how often the skipped buffer is written to disk",
+        "how often to write the list of skipped blocks to disk",
     ),
     setting(
         "worker",
@@ -306,11 +316,11 @@ pub static SETTINGS: &[Setting] = &[
         true,
         |s| place(&MODES, &s.worker),
         |s, n| s.worker = MODES[n as usize],
-        "when blocks are deduplicated out of line",
+        "when to deduplicate out of line",
     ),
     Setting {
         name: "schedule",
-        what: "at which hours the worker may run, by the local clock; '+' stands for a comma",
+        what: "hours of local time when the worker may run; '+' stands for a comma",
         live: true,
         value: Value::Text {
             form: Schedule::FORM,
@@ -324,7 +334,7 @@ pub static SETTINGS: &[Setting] = &[
         true,
         |s| s.worker_blocks_per_minute,
         |s, n| s.worker_blocks_per_minute = n,
-        "how many blocks the worker looks at in a minute at most; 0: any number",
+        "most blocks the worker examines per minute; 0: no limit",
     ),
     setting(
         "idle_after_ms",
@@ -332,15 +342,15 @@ pub static SETTINGS: &[Setting] = &[
         true,
         |s| s.idle_after.as_millis() as u64,
         |s, n| s.idle_after = Duration::from_millis(n),
-        "idle means: no request for so long",
+        "idle after this long without a request",
     ),
     setting(
-        "low_power_percent",
+        "battery_percent_min",
         Range::Number { min: 0, max: 100 },
         true,
-        |s| s.low_power_percent,
-        |s, n| s.low_power_percent = n,
-        "charge of the battery at which deduplication ends; above, its rate follows the charge",
+        |s| s.battery_percent_min,
+        |s, n| s.battery_percent_min = n,
+        "battery charge at which deduplication stops; above it, the rate follows the charge",
     ),
     setting(
         "verify",
@@ -348,7 +358,7 @@ pub static SETTINGS: &[Setting] = &[
         true,
         |s| place(&VERIFY, &s.verify),
         |s, n| s.verify = VERIFY[n as usize],
-        "when a block is compared with its checksum: never, as it is read, or also before it is shared for the first time",
+        "when to check a block against its checksum: off, read: on every read, share: also before its first share",
     ),
     setting(
         "replicate_refs_above",
@@ -356,7 +366,7 @@ pub static SETTINGS: &[Setting] = &[
         true,
         |s| s.replicate_refs_above,
         |s, n| s.replicate_refs_above = n,
-        "the scrub keeps blocks with more references twice; 0: none",
+        "the scrub keeps a replica of blocks with more references than this; 0: none",
     ),
     setting(
         "rank_hot_seconds_max",
@@ -364,7 +374,7 @@ pub static SETTINGS: &[Setting] = &[
         true,
         |s| u64::from(s.rank_rule.hot_seconds_max),
         |s, n| s.rank_rule.hot_seconds_max = n as u32,
-        "a file that was not accessed for so long is cold",
+        "a file not accessed for longer than this is cold",
     ),
     setting(
         "rank_evaluation_seconds_min",
@@ -372,7 +382,7 @@ pub static SETTINGS: &[Setting] = &[
         true,
         |s| u64::from(s.rank_rule.evaluation_seconds_min),
         |s, n| s.rank_rule.evaluation_seconds_min = n as u32,
-        "a file that was written less than so long ago gets no rank",
+        "a file written more recently than this gets no rank",
     ),
     setting(
         "rank_evaluation_reads_min",
@@ -380,7 +390,7 @@ pub static SETTINGS: &[Setting] = &[
         true,
         |s| u64::from(s.rank_rule.evaluation_reads_min),
         |s, n| s.rank_rule.evaluation_reads_min = n as u32,
-        "a file of which fewer blocks were read gets no rank, unless it is cold",
+        "a file with fewer block reads than this gets no rank, unless it is cold",
     ),
     setting(
         "rank_clock_offset_seconds",
@@ -388,7 +398,7 @@ pub static SETTINGS: &[Setting] = &[
         true,
         |s| s.rank_clock_offset_seconds.cast_unsigned(),
         |s, n| s.rank_clock_offset_seconds = n.cast_signed(),
-        "the clock by which files are ranked is so far ahead of the machine's: for tests",
+        "how far the ranking clock is ahead of the machine's; for tests",
     ),
 ];
 

@@ -20,8 +20,8 @@ fn nonsense_is_refused_with_the_allowed_range() {
     let mut settings = Settings::of(Profile::Desktop, 256 * MIB);
     let before = settings.clone();
     for (name, value, message) in [
-        ("inline_floor_percent", "0", "1 to 100"),
-        ("inline_floor_percent", "-3", "1 to 100"),
+        ("inline_percent_min", "0", "1 to 100"),
+        ("inline_percent_min", "-3", "1 to 100"),
         ("hint_memory", "1K", "4K to 1024G"),
         ("hint_memory", "99999999999999999999G", "4K to 1024G"),
         ("worker", "sometimes", "off, idle, always"),
@@ -34,7 +34,7 @@ fn nonsense_is_refused_with_the_allowed_range() {
         let error = settings.set(name, value, true).unwrap_err().to_string();
         assert!(error.contains(message), "{name}={value}: {error}");
     }
-    for (name, value) in [("eviction", "groups"), ("hint_sample", "64")] {
+    for (name, value) in [("hint_eviction", "groups"), ("hint_sample", "64")] {
         let error = settings.set(name, value, true).unwrap_err().to_string();
         assert!(error.contains("when the volume is mounted"), "{error}");
     }
@@ -79,4 +79,20 @@ fn a_server_s_memory_for_hints_follows_its_data_between_bounds_until_it_is_set()
     let mut others = Settings::of(Profile::Desktop, 1 << 30);
     others.follow_data(Blocks(1 << 30));
     assert_eq!(others.hint_bytes, desktop);
+}
+
+#[test]
+fn a_former_name_sets_what_replaced_it_and_is_never_shown() {
+    let mut settings = Settings::of(Profile::Desktop, 256 * MIB);
+    for (former, current) in FORMER_NAMES {
+        assert!(is_setting(former) && current_name(former) == current, "{former}");
+        assert!(SETTINGS.iter().any(|setting| setting.name == current), "{current}");
+        assert!(SETTINGS.iter().all(|setting| setting.name != former), "{former} has a meaning of its own");
+    }
+    settings.set("copies_above", "7", true).unwrap();
+    let shown = settings.list();
+    assert_eq!(shown["replicate_refs_above"], "7");
+    assert!(!shown.contains_key("copies_above"));
+    let error = settings.set("copies_above", "many", true).unwrap_err().to_string();
+    assert!(error.starts_with("replicate_refs_above must be"), "{error}");
 }

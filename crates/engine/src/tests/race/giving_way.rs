@@ -56,8 +56,8 @@ fn the_worker_ends_at_its_next_step_when_a_program_calls_and_goes_on_later() {
             let again = turn_beside_request(&volume, turns);
             assert_eq!(again, Some(behind), "the same turn");
             assert!(behind <= 2, "{behind} reads behind the one that a request came before");
-            let gave_way = volume.core.dedup_status().gave_way;
-            assert_eq!(gave_way.count, 1, "{gave_way:?}");
+            let yield_time = volume.core.dedup_status().yield_time;
+            assert_eq!(yield_time.count, 1, "{yield_time:?}");
             let some = shared(&volume.core);
             let is_whole = some == 0 || some == COMPARED;
             assert!(run_blocks_min == Some(1) || is_whole, "{some} blocks of a run are shared");
@@ -77,7 +77,7 @@ fn a_request_that_comes_before_the_worker_reads_leaves_all_to_a_later_turn() {
     assert_eq!(volume.core.revisit(32).unwrap(), Some(0));
     assert!(volume.core.foreground.unwatch().is_some());
     assert_eq!(volume.core.dedup_status().skipped_blocks, 2 * COMPARED as u64, "all of it is noted again");
-    assert_eq!(volume.core.dedup_status().blocks_looked_at, 0);
+    assert_eq!(volume.core.dedup_status().blocks_revisited, 0);
     finish(&volume);
 }
 
@@ -121,7 +121,7 @@ fn told_to_work_now_or_always_the_worker_ends_its_batches_whatever_comes() {
         }
         turn_beside_request(&volume, 0).expect("the files are compared");
         assert!(shared(&volume.core) > 0, "{worker:?}");
-        assert_eq!(volume.core.dedup_status().gave_way.count, 0, "{worker:?}");
+        assert_eq!(volume.core.dedup_status().yield_time.count, 0, "{worker:?}");
     }
 }
 

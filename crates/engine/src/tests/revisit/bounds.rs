@@ -52,7 +52,7 @@ fn a_sweep_leaves_what_is_live() {
     write_many(&core, 3, &data);
     revisit_all(&core);
     assert_eq!(used(&core), MANY as u64);
-    assert_eq!(counter(&core, "hints_healed"), 0);
+    assert_eq!(counter(&core, "hints_repaired"), 0);
 }
 
 /// A content that comes and goes leaves more stale hints on disk than a level keeps holders.
@@ -211,8 +211,8 @@ fn nonsense_is_refused_and_nothing_is_changed() {
         ("skipped_memory", "1G"),
         ("worker_blocks_per_minute", "fast"),
         ("idle_after_ms", "0"),
-        ("prefix_bits", "12"),
-        ("disk_level", "off"),
+        ("hint_prefix_bits", "12"),
+        ("hint_disk_level", "off"),
         ("no_such_thing", "1"),
     ] {
         let changes = [("worker", "off"), ("hint_memory", "2M"), (name, value), ("inline", "off")];

@@ -184,7 +184,7 @@ fn equal_blocks_whose_hints_were_both_lost_find_each_other() {
     core.hints.clear_memory();
     revisit_all(&core);
     assert_eq!(used(&core), 100);
-    assert_eq!(counter(&core, "hints_healed"), 200);
+    assert_eq!(counter(&core, "hints_repaired"), 200);
 }
 
 #[test]
@@ -330,7 +330,7 @@ fn a_clean_unmount_spares_the_scan_and_nothing_is_missing() {
     write_many(&core, 2, &data);
     revisit_all(&core);
     assert_eq!(used(&core), MANY as u64);
-    assert_eq!(counter(&core, "hints_healed"), 0, "both levels named every block");
+    assert_eq!(counter(&core, "hints_repaired"), 0, "both levels named every block");
     // The mark is about the commit before: one more, and it does not count.
     core.commit().unwrap();
     let core = devices.open();

@@ -47,12 +47,12 @@ fn hints_name_the_live_blocks_of_the_sample_and_no_others() {
         assert!(inside > MANY / 5 && inside < MANY / 3, "{inside} of {MANY} in a sample of 1 of 4");
         assert_eq!(outside, 0);
         work_all(&core, true);
-        assert_eq!(counter(&core, "hints_healed"), 0, "a block that is not of the sample has lost nothing");
+        assert_eq!(counter(&core, "hints_repaired"), 0, "a block that is not of the sample has lost nothing");
         assert_eq!(named(&core, 1), (inside, 0));
         core.hints.clear_memory();
         core.hints.clear_disk_level();
         work_all(&core, true);
-        assert_eq!(counter(&core, "hints_healed"), inside as u64, "those of the sample have");
+        assert_eq!(counter(&core, "hints_repaired"), inside as u64, "those of the sample have");
         assert_eq!(named(&core, 1), (inside, 0));
     }
 }

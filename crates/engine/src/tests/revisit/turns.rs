@@ -54,7 +54,7 @@ fn a_paused_worker_looks_at_nothing_until_it_is_resumed() {
         assert!(!core.work().is_zero(), "nobody waits by turning");
     }
     let status = core.dedup_status();
-    assert_eq!((status.blocks_looked_at, status.paused, status.now), (0, true, true));
+    assert_eq!((status.blocks_revisited, status.paused, status.now), (0, true, true));
     core.dedup(DedupCommand::Resume);
     work_all(&core, false);
     assert_eq!(used(&core), 100);
@@ -71,15 +71,15 @@ fn told_to_work_now_the_worker_minds_neither_its_mode_nor_requests_and_ends_by_i
         core.foreground.serve(|| write_many(&core, 2, &data));
         core.work();
         let status = core.dedup_status();
-        assert_eq!((status.blocks_looked_at, status.now, status.skipped_blocks), (0, false, 4_000), "{status:?}");
+        assert_eq!((status.blocks_revisited, status.now, status.skipped_blocks), (0, false, 4_000), "{status:?}");
         assert_eq!((status.inline_percent, status.rebuild_pages), (0.0, 0));
         work_all(&core, false);
         let status = core.dedup_status();
-        assert_eq!((status.blocks_looked_at, status.blocks_remapped, status.skipped_blocks), (4_000, 2_000, 0));
+        assert_eq!((status.blocks_revisited, status.blocks_remapped, status.skipped_blocks), (4_000, 2_000, 0));
         assert_eq!(used(&core), 2_000);
         core.foreground.serve(|| write_many(&core, 3, &data));
         core.work();
-        assert_eq!(core.dedup_status().blocks_looked_at, 4_000, "and then minds them again");
+        assert_eq!(core.dedup_status().blocks_revisited, 4_000, "and then minds them again");
     }
 }
 
@@ -102,7 +102,7 @@ fn a_full_pass_tells_how_far_it_is() {
         done = status.pass_blocks_done;
     }
     work_all(&core, false);
-    assert_eq!(core.dedup_status().blocks_looked_at, 12_000);
+    assert_eq!(core.dedup_status().blocks_revisited, 12_000);
     assert_eq!(core.dedup_status().eta_seconds, None);
 }
 
@@ -146,5 +146,5 @@ fn whoever_ranks_has_his_turns_when_nothing_is_left_to_look_at_and_now_ends_behi
     core.dedup(DedupCommand::Resume);
     work_all(&core, false);
     assert_eq!((taken.load(Relaxed), core.dedup_status().now), (TURNS + 1, false), "the last one had nothing to do");
-    assert_eq!((used(&core), core.dedup_status().blocks_looked_at), (100, 300));
+    assert_eq!((used(&core), core.dedup_status().blocks_revisited), (100, 300));
 }

@@ -130,7 +130,8 @@ fn power_cuts_anywhere_leave_counts_right_and_no_wrong_bytes() {
         *happened.entry("lost".to_owned()).or_default() += work.lost;
         *happened.entry("right".to_owned()).or_default() += work.right;
     }
-    for name in ["blocks_bad", "blocks_healed", "blocks_restored", "replicas_made", "replicas_dropped", "lost", "right"]
+    for name in
+        ["blocks_bad", "blocks_repaired", "blocks_restored", "replicas_made", "replicas_dropped", "lost", "right"]
     {
         println!("{name}: {}", happened[name]);
         assert!(happened[name] > 10, "{name}: the test has to come there");

@@ -25,7 +25,7 @@ fn the_read_cache_heals_a_block_at_once() {
     rot(&devices, pbn(&core, 1, 30));
     assert_eq!(scrub(&core), 2);
     let status = core.scrub_status();
-    assert_eq!((status.bad, status.lost), (1, 1), "one was in the cache, is moved and in use again");
+    assert_eq!((status.blocks_bad, status.blocks_lost), (1, 1), "one was in the cache, is moved and in use again");
     assert!(read(&core, 1, 0, 30).unwrap() == data[..30 * BLOCK_BYTES]);
     assert!(is_lost(read(&core, 1, 30, 1)));
     assert_clean(&core);
@@ -37,7 +37,7 @@ fn an_equal_block_elsewhere_heals_at_once() {
     rot(&devices, bad);
     assert_eq!(scrub(&core), 1);
     assert_eq!(pbn(&core, 1, 8), pbn(&core, 2, 8), "the file refers to the replacement itself");
-    assert_eq!((core.scrub_status().bad, used(&core)), (0, 79));
+    assert_eq!((core.scrub_status().blocks_bad, used(&core)), (0, 79));
     (1..=2).for_each(|map| assert_holds(&core, map, &data));
     assert_clean(&core);
 }
@@ -53,7 +53,7 @@ fn reading_the_same_content_elsewhere_heals() {
     assert!(read(&core, 2, 0, 40).unwrap() == data);
     core.repair_noticed().unwrap();
     (1..=2).for_each(|map| assert_holds(&core, map, &data));
-    assert_eq!(count(&core, "blocks_healed"), 1);
+    assert_eq!(count(&core, "blocks_repaired"), 1);
     assert_clean(&core);
 }
 
@@ -66,7 +66,7 @@ fn a_tag_alone_does_not_heal() {
     read(&core, 2, 0, 40).unwrap();
     core.repair_noticed().unwrap();
     assert!(is_lost(read(&core, 1, 8, 1)));
-    assert_eq!(count(&core, "blocks_healed"), 0);
+    assert_eq!(count(&core, "blocks_repaired"), 0);
     // With a fingerprint the same damage is no matter.
     let (devices, core, data, bad) = equal_files(apart());
     scrub(&core);
@@ -84,7 +84,7 @@ fn a_holder_that_is_damaged_itself_heals_nothing() {
     rot(&devices, pbn(&core, 2, 8));
     assert_eq!(scrub(&core), 2);
     assert!(is_lost(read(&core, 1, 8, 1)) && is_lost(read(&core, 2, 8, 1)));
-    assert_eq!(count(&core, "blocks_healed"), 0);
+    assert_eq!(count(&core, "blocks_repaired"), 0);
     assert_clean(&core);
 }
 
@@ -113,7 +113,7 @@ fn a_home_that_goes_bad_is_healed_as_any_other() {
     scrub(&core);
     scrub(&core);
     (1..=3).for_each(|map| assert_holds(&core, map, &data));
-    assert_eq!((core.scrub_status().bad, used(&core)), (0, 4));
+    assert_eq!((core.scrub_status().blocks_bad, used(&core)), (0, 4));
     assert_clean(&core);
 }
 
@@ -130,7 +130,7 @@ fn a_target_that_cannot_be_compared_is_not_shared_and_not_in_the_way() {
     assert_holds(&core, 2, &data);
     assert_eq!(used(&core), 41);
     core.repair_noticed().unwrap();
-    assert_eq!(core.scrub_status().bad, 1);
+    assert_eq!(core.scrub_status().blocks_bad, 1);
     assert_clean(&core);
 }
 
@@ -156,8 +156,8 @@ fn with_verify_share_a_rotten_target_is_not_shared_and_the_good_copy_becomes_its
     // What the cache has of the rotten block must not be what heals it here.
     core.read_cache.remove(bad);
     core.repair_noticed().unwrap();
-    assert_eq!((count(&core, "blocks_bad"), count(&core, "blocks_healed")), (1, 1));
-    assert_eq!(core.scrub_status().lost, 0, "the block that was stored anew serves for it");
+    assert_eq!((count(&core, "blocks_bad"), count(&core, "blocks_repaired")), (1, 1));
+    assert_eq!(core.scrub_status().blocks_lost, 0, "the block that was stored anew serves for it");
     (1..=2).for_each(|map| assert_holds(&core, map, &data));
     assert_clean(&core);
     let reopened = devices.after_power_cut_of_all().open();
@@ -284,10 +284,10 @@ fn a_second_copy_serves_a_read_at_once_and_becomes_the_home() {
             assert_eq!(scrub(&core), 1);
         }
         (1..=5).for_each(|map| assert!(read(&core, map, 0, 5).unwrap() == data[..5 * BLOCK_BYTES]));
-        assert_eq!((core.scrub_status().lost, count(&core, "blocks_healed")), (0, 1));
+        assert_eq!((core.scrub_status().blocks_lost, count(&core, "blocks_repaired")), (0, 1));
         assert_clean(&core);
         scrub(&core);
-        assert_eq!(core.scrub_status().bad, 0);
+        assert_eq!(core.scrub_status().blocks_bad, 0);
         assert_ne!(pbn(&core, 3, 2), bad);
         scrub(&core);
         assert_eq!(used(&core), 15, "and has a copy again");
@@ -307,6 +307,6 @@ fn a_damaged_copy_serves_nobody_and_is_replaced() {
     assert!(core.bad_places(10).unwrap().0.is_empty(), "no file is damaged");
     assert_clean(&core);
     scrub(&core);
-    assert_eq!((core.scrub_status().bad, used(&core)), (0, 15));
+    assert_eq!((core.scrub_status().blocks_bad, used(&core)), (0, 15));
     assert_clean(&core);
 }

@@ -1,0 +1,175 @@
+//! The command line: `oncefs COMMAND`, and the names under which mount(8), umount(8), fsck(8) and mkfs(8) call it.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{dedup, defrag, explain, fsck, grow, mkfs, mount, policy, scrub, stats, sync, tune, umount};
+use crate::daemon::serve;
+use crate::failure::{Failure, Outcome, exit};
+use crate::text::one_line;
+
+#[derive(Debug, Parser)]
+#[command(name = "oncefs", version, about = "A file system that stores every block once", after_help = ABOUT_AFTER)]
+#[command(disable_help_subcommand = true, subcommand_required = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const ABOUT_AFTER: &str = "\
+Example, as root:
+  oncefs mkfs /srv/volume --size 100G
+  oncefs mount /srv/volume /mnt
+  cp -a /home /mnt && cp -a /home /mnt/again
+  oncefs stats /mnt
+  oncefs umount /mnt
+
+In /etc/fstab:
+  /srv/volume  /mnt  oncefs  defaults  0  0
+
+See 'oncefs COMMAND --help' for more. Sizes carry a unit, a power of 1024: 512M, 3.5G, 10 GiB.";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Create a volume
+    Mkfs(mkfs::MkfsArgs),
+    /// Mount a volume
+    Mount(mount::MountArgs),
+    /// Unmount, and wait until everything is durable and the daemon has ended
+    Umount(umount::UmountArgs),
+    /// Check a volume
+    Fsck(fsck::FsckArgs),
+    /// Show what a mounted volume stores, saves and does
+    Stats(stats::StatsArgs),
+    /// Show or change the settings of a mounted volume
+    Tune(tune::TuneArgs),
+    /// Deduplicate now what was skipped while writing; pause, resume, schedule or show that work
+    Dedup(dedup::DedupArgs),
+    /// Read and check everything in a mounted volume, repair what can be repaired, and name damaged files
+    Scrub(scrub::ScrubArgs),
+    /// Show a file's extents, the files it shares them with, and why
+    Explain(explain::ExplainArgs),
+    /// Defragment files of a mounted volume, so that reading them takes fewer seeks
+    Defrag(defrag::DefragArgs),
+    /// Set or show how files and directories are deduplicated
+    Policy(policy::PolicyArgs),
+    /// Enlarge a volume, mounted or not
+    Grow(grow::GrowArgs),
+    /// Make everything written to a mounted volume durable
+    Sync(sync::SyncArgs),
+    /// Show the program's version
+    Version,
+    /// Serve a mount in the background; `mount` starts it
+    #[command(hide = true)]
+    Serve(serve::ServeArgs),
+}
+
+/// Reads the command line and does what it says. Gives the exit code.
+pub fn run(arguments: Vec<OsString>) -> Outcome<ExitCode> {
+    parse(arguments).and_then(|command| command.map_or(Ok(ExitCode::SUCCESS), call))
+}
+
+fn call(command: Command) -> Outcome<ExitCode> {
+    match command {
+        Command::Fsck(arguments) => return fsck::run(arguments).map(ExitCode::from),
+        Command::Scrub(arguments) => return scrub::run(arguments).map(ExitCode::from),
+        Command::Defrag(arguments) => return defrag::run(arguments).map(ExitCode::from),
+        Command::Policy(arguments) => return policy::run(arguments).map(ExitCode::from),
+        Command::Mkfs(arguments) => mkfs::run(arguments)?,
+        Command::Mount(arguments) => mount::run(arguments)?,
+        Command::Umount(arguments) => umount::run(arguments)?,
+        Command::Stats(arguments) => stats::run(arguments)?,
+        Command::Tune(arguments) => tune::run(arguments)?,
+        Command::Dedup(arguments) => dedup::run(arguments)?,
+        Command::Explain(arguments) => explain::run(arguments)?,
+        Command::Grow(arguments) => grow::run(arguments)?,
+        Command::Sync(arguments) => sync::run(arguments)?,
+        Command::Version => println!("oncefs {}", env!("CARGO_PKG_VERSION")),
+        Command::Serve(arguments) => serve::in_background(arguments)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the command line. `None`: help or the version was asked for, and printed.
+fn parse(arguments: Vec<OsString>) -> Outcome<Option<Command>> {
+    let called_as = arguments.first().map(Path::new).and_then(Path::file_name).unwrap_or(OsStr::new("oncefs"));
+    let parsed = match called_as.to_str() {
+        Some("mount.oncefs" | "mount.fuse.oncefs") => {
+            mount::MountHelper::try_parse_from(&arguments).map(|helper| Command::Mount(helper.into()))
+        }
+        Some("mkfs.oncefs") => parse_as("mkfs", &arguments),
+        Some("umount.oncefs" | "umount.fuse.oncefs") => parse_as("umount", &arguments),
+        Some("umount.fuse") => parse_as("umount", &arguments).map(for_any_fuse),
+        Some("fsck.oncefs") => parse_as("fsck", &arguments),
+        _ => Cli::try_parse_from(&arguments).map(|cli| cli.command),
+    };
+    parsed.map(Some).or_else(|e| explain(&e, &called_as.to_string_lossy(), &arguments))
+}
+
+fn parse_as(command: &str, arguments: &[OsString]) -> Result<Command, clap::Error> {
+    let words = [OsString::from("oncefs"), command.into()];
+    Cli::try_parse_from(words.into_iter().chain(arguments.iter().skip(1).cloned())).map(|cli| cli.command)
+}
+
+/// umount(8) of util-linux looks no further than the file system's magic number, and so calls `umount.fuse`
+/// for every FUSE mount that has no entry in /run/mount/utab.
+fn for_any_fuse(command: Command) -> Command {
+    match command {
+        Command::Umount(arguments) => Command::Umount(umount::UmountArgs { for_any_fuse: true, ..arguments }),
+        other => other,
+    }
+}
+
+/// Help goes to stdout; anything else becomes one line.
+fn explain(error: &clap::Error, called_as: &str, arguments: &[OsString]) -> Outcome<Option<Command>> {
+    use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+    let command = command_name(called_as, arguments);
+    if matches!(error.kind(), DisplayHelp | DisplayVersion) {
+        // A closed stdout is the reader's choice.
+        let _ = error.print();
+        return Ok(None);
+    }
+    let help = match command {
+        Some(_) if called_as.contains('.') => format!("{called_as} --help"),
+        Some(name) => format!("oncefs {name} --help"),
+        None => "oncefs --help".to_owned(),
+    };
+    if error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
+        return Err(Failure::new(usage_code(command), format!("no command given: see {help}")));
+    }
+    let text = error.to_string();
+    let first = text.split("\n\n").next().unwrap_or(&text);
+    let first = first.strip_prefix("error: ").unwrap_or(first);
+    Err(Failure::new(usage_code(command), format!("{}: see {help}", one_line(first))))
+}
+
+fn command_name<'a>(called_as: &'a str, arguments: &'a [OsString]) -> Option<&'a str> {
+    match called_as.split_once('.') {
+        Some((command @ ("mkfs" | "mount" | "umount" | "fsck"), _)) => Some(command),
+        _ => arguments.get(1)?.to_str().filter(|word| Cli::has(word)),
+    }
+}
+
+impl Cli {
+    fn has(command: &str) -> bool {
+        use clap::CommandFactory;
+        Self::command().find_subcommand(command).is_some()
+    }
+}
+
+/// The exit code for a wrong command line, as the command's callers expect it.
+fn usage_code(command: Option<&str>) -> u8 {
+    match command {
+        Some("mount" | "umount") => exit::MOUNT_USAGE,
+        Some("fsck") => exit::FSCK_USAGE,
+        Some("mkfs") => exit::FAILED,
+        _ => exit::USAGE,
+    }
+}
+
+#[cfg(test)]
+mod tests;

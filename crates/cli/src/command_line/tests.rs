@@ -1,0 +1,90 @@
+//! What the command line takes, under all its names, and how it says what is wrong.
+
+use super::*;
+
+fn parsed(line: &str) -> Outcome<Option<Command>> {
+    parse(line.split(' ').map(OsString::from).collect())
+}
+
+fn failure(line: &str) -> Failure {
+    parsed(line).expect_err("the line must be refused")
+}
+
+#[test]
+fn the_command_line_definition_is_consistent() {
+    use clap::CommandFactory;
+    Cli::command().debug_assert();
+    mount::MountHelper::command().debug_assert();
+}
+
+#[test]
+fn mount_8_calls_with_f_for_fake_and_oncefs_mount_takes_f_for_foreground() {
+    let Ok(Some(Command::Mount(helper))) = parsed("/sbin/mount.oncefs /v /mnt -n -s -v -f -o rw,noatime -t oncefs")
+    else {
+        panic!("mount.oncefs is a mount");
+    };
+    assert!(helper.fake && !helper.foreground);
+    let Ok(Some(Command::Mount(command))) = parsed("oncefs mount -f /v /mnt") else { panic!("a mount") };
+    assert!(command.foreground && !command.fake);
+}
+
+#[test]
+fn umount_8_and_fsck_8_calls_are_understood_under_all_names() {
+    for line in [
+        "umount.oncefs /mnt -n -l -f -v -r",
+        "umount.fuse /mnt",
+        "/usr/sbin/umount.fuse.oncefs /mnt -v -t fuse.oncefs",
+        "oncefs umount -lf /mnt",
+    ] {
+        assert!(matches!(parsed(line), Ok(Some(Command::Umount(_)))), "{line}");
+    }
+    for line in ["fsck.oncefs -a /v", "fsck.oncefs -p -C 3 /v", "/sbin/fsck.oncefs -y -C0 -f /v", "oncefs fsck -n /v"] {
+        assert!(matches!(parsed(line), Ok(Some(Command::Fsck(_)))), "{line}");
+    }
+    assert!(matches!(parsed("mkfs.oncefs -s 1G /v"), Ok(Some(Command::Mkfs(_)))));
+}
+
+#[test]
+fn a_wrong_setting_is_told_with_its_range() {
+    for (line, range) in [
+        ("oncefs tune /mnt hint_memory=1K", "4K to"),
+        ("oncefs tune /mnt inline", "off, all, adaptive"),
+        ("oncefs mount /v /mnt --fingerprints never", "eager, lazy, auto"),
+        ("oncefs mkfs /v --profile turbo", "lrlfs, smartdedup, edge, desktop, server, idedup"),
+    ] {
+        let failure = failure(line);
+        assert!(failure.message.contains(range), "{line}: {}", failure.message);
+    }
+}
+
+#[test]
+fn a_wrong_line_is_told_in_one_line_with_the_code_of_its_family() {
+    for (line, code) in [
+        ("oncefs", exit::USAGE),
+        ("oncefs frobnicate", exit::USAGE),
+        ("oncefs stats", exit::USAGE),
+        ("oncefs dedup /mnt", exit::USAGE),
+        ("oncefs dedup /mnt --now --pause", exit::USAGE),
+        ("oncefs dedup /mnt --pause --full", exit::USAGE),
+        ("oncefs dedup /mnt --now --json", exit::USAGE),
+        ("oncefs scrub /mnt --start --pause", exit::USAGE),
+        ("oncefs scrub /mnt --stop --rate 1M", exit::USAGE),
+        ("oncefs explain", exit::USAGE),
+        ("oncefs explain /mnt/a --blocks --json", exit::USAGE),
+        ("oncefs stats /mnt --plot a.svg", exit::USAGE),
+        ("oncefs tune", exit::USAGE),
+        ("oncefs tune /mnt speed=11", exit::USAGE),
+        ("oncefs tune /mnt inline=off hint_memory=1K", exit::USAGE),
+        ("oncefs mkfs --profile turbo /v", exit::FAILED),
+        ("oncefs mkfs", exit::FAILED),
+        ("mkfs.oncefs --size 1e9 /v", exit::FAILED),
+        ("oncefs mount /v", exit::MOUNT_USAGE),
+        ("umount.fuse.oncefs", exit::MOUNT_USAGE),
+        ("fsck.oncefs --frobnicate /v", exit::FSCK_USAGE),
+        ("oncefs fsck -n -y /v", exit::FSCK_USAGE),
+    ] {
+        let failure = failure(line);
+        assert_eq!(failure.code, code, "{line}: {}", failure.message);
+        assert!(failure.message.ends_with("--help") && !failure.message.contains('\n'), "{line}: {}", failure.message);
+    }
+}

@@ -1,0 +1,234 @@
+//! `oncefs dedup`: starts, pauses, resumes and schedules the out-of-line worker, and shows what it does.
+
+mod status;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{ArgGroup, Args};
+use oncefs_engine::{DedupCommand, DedupStatus, Report};
+use serde_json::json;
+
+use crate::commands::stats::saved_bytes;
+use crate::control::answers::Tuned;
+use crate::control::protocol::Request;
+use crate::control::target::Daemon;
+use crate::failure::{Failure, Outcome, exit};
+use crate::mounting::options::{self, Setting};
+use crate::process::signals::EndSignals;
+use crate::progress::Progress;
+use crate::size::Size;
+use crate::text::shown;
+
+/// How often to ask the daemon for its progress.
+const POLL: Duration = Duration::from_millis(100);
+
+/// Arguments of `dedup`.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").required(true).args(["now", "pause", "resume", "schedule", "status"])),
+after_help = "\
+Out-of-line deduplication finds the duplicates that were skipped while writing. By default it runs when the volume is
+idle. Ctrl-C ends the progress display of --now, but not the work; use --pause for that.
+
+WHEN is 'always', or windows of local time joined by commas: 22:00-06:00 is every night; days go before the hours, as in
+'Sat-Sun 00:00-24:00'. It lasts until the volume is unmounted; -o schedule=WHEN sets it at each mount, with + for a
+comma. --now ignores the schedule.
+
+Examples:
+  oncefs dedup /mnt --now                   find all duplicates in what was skipped; shows progress
+  oncefs dedup /mnt --now --full            examine every block of the volume again
+  oncefs dedup /mnt --now --background      return at once
+  oncefs dedup /mnt --schedule '22:00-06:00,Sat-Sun 00:00-24:00'
+  oncefs dedup /mnt --status")]
+pub struct DedupArgs {
+    /// Any path inside a mount, or the volume
+    pub target: PathBuf,
+    /// Work now, idle or not, at full speed, until nothing is left
+    #[arg(long)]
+    pub now: bool,
+    /// Examine every block of the volume, not only those skipped
+    #[arg(long, conflicts_with_all = ["pause", "resume", "schedule", "status"])]
+    pub full: bool,
+    /// Return at once instead of waiting for the end
+    #[arg(long, conflicts_with_all = ["pause", "resume", "schedule", "status"])]
+    pub background: bool,
+    /// Pause the work until --resume or the next mount
+    #[arg(long)]
+    pub pause: bool,
+    /// Resume after --pause
+    #[arg(long)]
+    pub resume: bool,
+    /// Work only in these hours of the week
+    #[arg(long, value_name = "WHEN", value_parser = options::schedule)]
+    pub schedule: Option<Setting>,
+    /// Show what the worker is doing, what is left and what it found
+    #[arg(long)]
+    pub status: bool,
+    /// Print the status as JSON
+    #[arg(long, conflicts_with_all = ["now", "pause", "resume", "schedule"])]
+    pub json: bool,
+}
+
+/// Does what was asked for.
+pub fn run(arguments: DedupArgs) -> Outcome {
+    let daemon = Daemon::find(&arguments.target)?;
+    let target = shown(&arguments.target);
+    if arguments.status {
+        let status: DedupStatus = daemon.ask(Request::DedupStatus)?;
+        if arguments.json { println!("{:#}", json!(status)) } else { print!("{}", status::render(&status)) }
+    } else if arguments.pause {
+        command(&daemon, DedupCommand::Pause)?;
+        println!("out-of-line deduplication is paused; resume it with: oncefs dedup {target} --resume");
+    } else if arguments.resume {
+        command(&daemon, DedupCommand::Resume)?;
+        println!("out-of-line deduplication has resumed");
+    } else if let Some(schedule) = arguments.schedule {
+        daemon.ask::<Tuned>(Request::Tune { changes: vec![schedule] })?;
+        let status: DedupStatus = daemon.ask(Request::DedupStatus)?;
+        println!("schedule of out-of-line deduplication, until the volume is unmounted: {}", status::hours(&status));
+    } else if arguments.background {
+        start(&daemon, arguments.full, &arguments.target)?;
+        println!("deduplicating in the background; progress: oncefs dedup {target} --status");
+    } else {
+        now(&daemon, arguments.full, &arguments.target)?;
+    }
+    Ok(())
+}
+
+fn command(daemon: &Daemon, command: DedupCommand) -> Outcome {
+    daemon.ask(Request::Dedup { command })
+}
+
+/// Starts the work. Returns the figures from before.
+fn start(daemon: &Daemon, full: bool, target: &Path) -> Outcome<Figures> {
+    let status: DedupStatus = daemon.ask(Request::DedupStatus)?;
+    if status.paused {
+        let text =
+            format!("out-of-line deduplication is paused: resume it first (oncefs dedup {} --resume)", shown(target));
+        return Err(Failure::new(exit::FAILED, text));
+    }
+    daemon.write_back()?;
+    let before = Figures { status, saved_bytes: saved(daemon)? };
+    command(daemon, DedupCommand::Now { full })?;
+    Ok(before)
+}
+
+/// Starts the work and shows progress until nothing is left. A signal ends only the display.
+fn now(daemon: &Daemon, full: bool, target: &Path) -> Outcome {
+    let signals = EndSignals::block();
+    let before = start(daemon, full, target)?;
+    let (mut progress, mut backlog) = (Progress::new(), Backlog::default());
+    loop {
+        let status: DedupStatus = daemon.ask(Request::DedupStatus)?;
+        if !status.now {
+            drop(progress);
+            daemon.ask::<()>(Request::Commit)?;
+            println!("{}", summary(&before, &Figures { status, saved_bytes: saved(daemon)? }));
+            return Ok(());
+        }
+        let step = backlog.step(&status);
+        progress.show(&step.doing, step.done, step.total);
+        if signals.wait(Some(POLL)).is_some() {
+            drop(progress);
+            let target = shown(target);
+            let text = format!(
+                "the display ended, the work continues in the background; progress: oncefs dedup {target} --status"
+            );
+            return Err(Failure::new(exit::FAILED, text));
+        }
+    }
+}
+
+/// The figures before or after the work. More blocks become references than are freed: a copy with three references is
+/// freed only when all three have moved.
+struct Figures {
+    status: DedupStatus,
+    saved_bytes: u64,
+}
+
+fn saved(daemon: &Daemon) -> Outcome<u64> {
+    let report: Report = daemon.ask(Request::Stats)?;
+    Ok(saved_bytes(&report))
+}
+
+fn summary(before: &Figures, after: &Figures) -> String {
+    let looked_at = after.status.blocks_revisited.saturating_sub(before.status.blocks_revisited);
+    let remapped = after.status.blocks_remapped.saturating_sub(before.status.blocks_remapped);
+    let saved = Size(after.saved_bytes.saturating_sub(before.saved_bytes));
+    format!("examined {looked_at} blocks, {remapped} of them are now shared: {saved} saved")
+}
+
+/// Progress of the work.
+#[derive(Debug, PartialEq, Eq)]
+struct Step {
+    doing: String,
+    done: u64,
+    total: u64,
+}
+
+/// How much there is to do: the most that was ever left, because writes add to it meanwhile.
+#[derive(Debug, Default)]
+struct Backlog {
+    blocks_max: u64,
+}
+
+impl Backlog {
+    /// The hint store comes first: without its disk level, duplicates are missed.
+    fn step(&mut self, status: &DedupStatus) -> Step {
+        if status.rebuild_pages_done < status.rebuild_pages {
+            let doing = "filling the hint store from pages of the block table".to_owned();
+            return Step { doing, done: status.rebuild_pages_done, total: status.rebuild_pages };
+        }
+        let left_of_pass = status.pass_blocks.saturating_sub(status.pass_blocks_done);
+        let left = status.skipped_blocks + if status.full_pass { left_of_pass } else { 0 };
+        self.blocks_max = self.blocks_max.max(left);
+        let doing = format!("deduplicating blocks ({})", status.doing);
+        Step { doing, done: self.blocks_max - left, total: self.blocks_max }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn working() -> DedupStatus {
+        DedupStatus { doing: "working".into(), now: true, power: "mains".into(), ..DedupStatus::default() }
+    }
+
+    #[test]
+    fn the_summary_counts_what_came_since_the_start() {
+        let figures = |blocks_revisited, blocks_remapped, saved_bytes| Figures {
+            status: DedupStatus { blocks_revisited, blocks_remapped, ..working() },
+            saved_bytes,
+        };
+        let (before, after) = (figures(100, 7, 5 << 20), figures(612, 263, 6 << 20));
+        assert_eq!(summary(&before, &after), "examined 512 blocks, 256 of them are now shared: 1.00 MiB saved");
+    }
+
+    #[test]
+    fn progress_grows_while_work_shrinks_and_work_that_is_added_counts() {
+        let mut backlog = Backlog::default();
+        let mut at = |skipped_blocks, pass_blocks_done| {
+            let status = DedupStatus { full_pass: true, pass_blocks: 50, ..working() };
+            let step = backlog.step(&DedupStatus { skipped_blocks, pass_blocks_done, ..status });
+            (step.done, step.total)
+        };
+        assert_eq!([at(100, 0), at(60, 0), at(0, 10), at(200, 50)], [(0, 150), (40, 150), (110, 150), (0, 200)]);
+    }
+
+    #[test]
+    fn the_hint_store_is_filled_first() {
+        let status = DedupStatus { rebuild_pages: 40, rebuild_pages_done: 10, skipped_blocks: 5, ..working() };
+        let step = Backlog::default().step(&status);
+        assert_eq!(
+            (step.doing.as_str(), step.done, step.total),
+            ("filling the hint store from pages of the block table", 10, 40)
+        );
+    }
+
+    #[test]
+    fn work_that_waits_says_why() {
+        let status = DedupStatus { doing: "paused".into(), skipped_blocks: 5, ..working() };
+        assert_eq!(Backlog::default().step(&status).doing, "deduplicating blocks (paused)");
+    }
+}

@@ -1,0 +1,122 @@
+//! What `oncefs dedup --status` says.
+
+use std::fmt::Write;
+
+use oncefs_engine::DedupStatus;
+
+use crate::text::duration;
+
+/// Adds a line; writing to a string cannot fail.
+macro_rules! line {
+    ($text:expr, $name:literal, $($arg:tt)*) => {
+        writeln!($text, "{:<14}{}", $name, format_args!($($arg)*)).expect("writing to a string cannot fail")
+    };
+}
+
+/// The status for people.
+pub fn render(status: &DedupStatus) -> String {
+    let mut text = String::new();
+    let asked = if status.now { ", requested with --now" } else { "" };
+    let paused = if status.paused && status.doing != "paused" { ", paused" } else { "" };
+    line!(text, "worker", "{}{asked}{paused}", status.doing);
+    line!(text, "left", "{}", left(status));
+    if status.full_pass {
+        line!(text, "full pass", "{} of {} blocks examined", status.pass_blocks_done, status.pass_blocks);
+    }
+    if let Some(seconds) = status.eta_seconds {
+        line!(text, "time left", "{}", duration(seconds));
+    }
+    line!(text, "schedule", "{}", hours(status));
+    line!(text, "so far", "{} blocks examined, {} now shared", status.blocks_revisited, status.blocks_remapped);
+    line!(text, "hint store", "{}", hint_store(status));
+    let (share, limit) = (status.inline_percent, status.inline_percent_max);
+    line!(text, "in-line", "{share:.0} % of the requests are looked up, at most {limit:.0} %");
+    line!(text, "yield time", "{}", yield_time(status));
+    line!(text, "power", "{}", if status.power.is_empty() { "unknown" } else { &status.power });
+    text
+}
+
+fn left(status: &DedupStatus) -> String {
+    match (status.skipped_blocks, status.skipped_files) {
+        (0, 0) if status.full_pass => "a full pass".into(),
+        (0, 0) => "nothing".into(),
+        (blocks, 0) => format!("{blocks} skipped blocks"),
+        (blocks, files) => format!("{blocks} skipped blocks, {files} whole files"),
+    }
+}
+
+/// The hours at which the worker may run.
+pub fn hours(status: &DedupStatus) -> String {
+    let begin = status.opens_in_seconds.map(|seconds| format!(", next window in {}", duration(seconds)));
+    let schedule = if status.schedule.is_empty() { "unknown" } else { &status.schedule };
+    format!("{schedule}{}", begin.unwrap_or_default())
+}
+
+/// How long the worker took to yield to requests that arrived during its work.
+fn yield_time(status: &DedupStatus) -> String {
+    match status.yield_time.count {
+        0 => "no request arrived during the work".into(),
+        count => {
+            let (mean, most) =
+                (status.yield_time.mean_us() / 1e3, status.yield_time.percentile_us_max(1.0) as f64 / 1e3);
+            format!("{mean:.1} ms on average, at most {most:.0} ms, for {count} requests during the work")
+        }
+    }
+}
+
+fn hint_store(status: &DedupStatus) -> String {
+    if status.rebuild_pages_done < status.rebuild_pages {
+        return format!(
+            "filling from the block table: {} of {} pages",
+            status.rebuild_pages_done, status.rebuild_pages
+        );
+    }
+    "complete".into()
+}
+
+#[cfg(test)]
+mod tests {
+    use oncefs_engine::Histogram;
+
+    use super::*;
+
+    #[test]
+    fn the_status_says_what_is_done_what_is_left_and_how_long_it_takes() {
+        let status = DedupStatus {
+            skipped_blocks: 12,
+            skipped_files: 3,
+            full_pass: true,
+            pass_blocks: 900,
+            pass_blocks_done: 450,
+            eta_seconds: Some(75),
+            inline_percent: 30.2,
+            inline_percent_max: 57.0,
+            schedule: "22:00-06:00".into(),
+            opens_in_seconds: Some(3 * 3600 + 60),
+            yield_time: Histogram {
+                count: 2,
+                nanoseconds: 5_000_000,
+                classes: vec![0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1],
+            },
+            doing: "working".into(),
+            now: true,
+            power: "mains".into(),
+            ..DedupStatus::default()
+        };
+        let text = render(&status);
+        for part in [
+            "working, requested with --now",
+            "12 skipped blocks, 3 whole files",
+            "450 of 900 blocks",
+            "1 min 15 s",
+            "30 % of the requests are looked up, at most 57 %",
+            "mains",
+            "complete",
+            "22:00-06:00, next window in 3 h 1 min",
+            "2.5 ms on average, at most 4 ms, for 2 requests during the work",
+        ] {
+            assert!(text.contains(part), "no '{part}' in\n{text}");
+        }
+        assert!(render(&DedupStatus::default()).contains("nothing"));
+    }
+}

@@ -1,0 +1,167 @@
+//! `oncefs explain`: a file's extents, the files it shares them with, and why.
+//!
+//! The daemon answers in portions and each is printed at once, so memory does not grow with the file.
+
+mod lines;
+mod render;
+mod sharers;
+mod sums;
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use oncefs_engine::{Explained, ExplainedRun, push_run};
+use serde_json::json;
+
+use crate::control::protocol::Request;
+use crate::control::target::Daemon;
+use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::text::shown;
+use lines::{Line, lines_of, start_of_last};
+use render::Rule;
+use sharers::{Others, Sharers};
+use sums::Sums;
+
+/// Runs whose names are searched together: each search reads all maps.
+const RUNS_AT_A_TIME: usize = 16_384;
+
+/// Arguments of `explain`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Prints a line for each run: its first block and length in the file, its address in the data area, and why it is there:
+shared (and with which files), stored anew, too short to share, not examined yet, a hole, reserved or bad. Needs root.
+Changes nothing.
+
+Examples:
+  oncefs explain /mnt/disk.img
+  oncefs explain /mnt/disk.img --blocks             a line for each block
+  oncefs explain /mnt/disk.img --no-names           without searching all files for names
+  oncefs explain /mnt/disk.img --json")]
+pub struct ExplainArgs {
+    /// A file inside a mount
+    pub file: PathBuf,
+    /// A line for each block
+    #[arg(long, conflicts_with = "json")]
+    pub blocks: bool,
+    /// Do not search for the names of the files that share
+    #[arg(long)]
+    pub no_names: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Prints a file's runs.
+pub fn run(arguments: ExplainArgs) -> Outcome {
+    let daemon = Daemon::find(&arguments.file)?;
+    let inode = written_out(&arguments.file)?;
+    let mut printer = Printer::new(&daemon, &arguments);
+    let (mut runs, mut next) = (Vec::new(), Some(0));
+    while let Some(lbn) = next {
+        let portion: Explained = daemon.ask(Request::Explain { inode, lbn })?;
+        let rule = Rule {
+            map: portion.map,
+            blocks_min: portion.run_blocks_min,
+            set_by: portion.run_blocks_min_from,
+            is_left_alone: portion.is_left_alone,
+        };
+        next = portion.next;
+        portion.runs.into_iter().for_each(|run| push_run(&mut runs, run));
+        if runs.len() >= RUNS_AT_A_TIME || next.is_none() {
+            // The last line may continue in the next portion.
+            let open = next.map_or(Vec::new(), |_| runs.split_off(start_of_last(&runs)));
+            printer.print(&rule, &runs)?;
+            runs = open;
+        }
+    }
+    printer.end();
+    Ok(())
+}
+
+/// Writes back what the kernel still holds of the file. Returns its inode number.
+fn written_out(path: &Path) -> Outcome<u64> {
+    let doing = || format!("cannot read {}", shown(path));
+    let about = path.metadata().or_fail_doing(exit::FAILED, doing())?;
+    if !about.is_file() {
+        return Err(Failure::new(exit::FAILED, format!("{} is not a regular file: give one", shown(path))));
+    }
+    File::open(path).and_then(|file| file.sync_all()).or_fail_doing(exit::FAILED, doing())?;
+    Ok(about.ino())
+}
+
+/// Prints runs as they arrive.
+struct Printer<'a> {
+    arguments: &'a ExplainArgs,
+    sharers: Option<Sharers<'a>>,
+    sums: Sums,
+    has_begun: bool,
+    has_printed: bool,
+}
+
+impl<'a> Printer<'a> {
+    fn new(daemon: &'a Daemon, arguments: &'a ExplainArgs) -> Self {
+        let sharers = (!arguments.no_names).then(|| Sharers::new(daemon));
+        Self { arguments, sharers, sums: Sums::default(), has_begun: false, has_printed: false }
+    }
+
+    fn print(&mut self, rule: &Rule, runs: &[ExplainedRun]) -> Outcome {
+        let lines = lines_of(runs);
+        let others = match &mut self.sharers {
+            Some(sharers) => sharers.of(rule.map, runs, &lines)?,
+            None => vec![Others::default(); lines.len()],
+        };
+        if !self.has_begun {
+            self.begin(rule);
+        }
+        for (Line { run, .. }, others) in lines.iter().zip(others) {
+            self.sums.add(run);
+            let step = if self.arguments.blocks && run.what.pbn().is_some() { 1 } else { run.blocks };
+            for n in (0..run.blocks).step_by(step as usize) {
+                let part = ExplainedRun { lbn: run.lbn + n, blocks: step, what: run.what.plus(n) };
+                self.print_run(&part, &render::why(run, &others, rule), &others);
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, rule: &Rule) {
+        self.has_begun = true;
+        let (file, blocks_min, set_by) = (shown(&self.arguments.file), rule.blocks_min, &rule.set_by);
+        if self.arguments.json {
+            let (file, set_by) = (json!(file), json!(set_by));
+            let alone = rule.is_left_alone;
+            println!("{{\"file\": {file}, \"run_blocks_min\": {blocks_min}, \"run_blocks_min_from\": {set_by},");
+            println!("\"is_left_alone\": {alone}, \"runs\": [");
+        } else {
+            match rule.is_left_alone {
+                true => println!("{file}: is not deduplicated ({set_by})"),
+                false => println!("{file}: shares runs of at least {blocks_min} blocks ({set_by})"),
+            }
+            println!("{:>12}{:>12}{:>14}  why", "block", "blocks", "address");
+        }
+    }
+
+    fn print_run(&mut self, run: &ExplainedRun, why: &str, others: &Others) {
+        if self.arguments.json {
+            let mut json = json!(run);
+            json["why"] = json!(why);
+            json["with"] = json!(others.shown);
+            json["more"] = json!(others.more);
+            println!("{}{json}", if self.has_printed { "," } else { "" });
+        } else {
+            let at = run.what.pbn().map_or("-".to_owned(), |pbn| pbn.to_string());
+            println!("{:>12}{:>12}{at:>14}  {why}", run.lbn, run.blocks);
+        }
+        self.has_printed = true;
+    }
+
+    fn end(self) {
+        if self.arguments.json {
+            println!("],\n\"blocks\": {}}}", json!(self.sums));
+        } else {
+            println!("{}", self.sums.text());
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Finds the sharers of a file: the first few places in all files that refer to each of its blocks, and their names.
+//!
+//! Reads all maps, portion by portion, until every block has its few places. A file that changes meanwhile may be
+//! missing, but is never named for a block that it does not have.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use oncefs_engine::{BLOCK_BYTES, Equal, ExplainedRun, MapCursor, Referrer, Referrers, Report, What};
+use serde::Serialize;
+
+use super::lines::Line;
+use crate::control::protocol::Request;
+use crate::control::target::Daemon;
+use crate::failure::Outcome;
+use crate::progress::Progress;
+
+/// Places shown for one run.
+const SHOWN_MAX: usize = 4;
+/// Places to find for one piece: one of them may be the run itself.
+const WANTED: usize = SHOWN_MAX + 1;
+/// Names shown for one file.
+const PATHS_SHOWN: usize = 3;
+
+/// Another place that has blocks of a run, or blocks equal to them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Other {
+    /// The file's names below the root of the mount.
+    pub paths: Vec<String>,
+    /// Whether it is the file itself.
+    pub is_itself: bool,
+    /// The first block's number in it.
+    pub lbn: u64,
+    /// Which of the run's blocks it has there first.
+    pub first: u64,
+    /// How many from there on.
+    pub blocks: u64,
+}
+
+/// Other places of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Others {
+    /// The first few, those with most blocks first.
+    pub shown: Vec<Other>,
+    /// About how many more there are.
+    pub more: u64,
+}
+
+/// Neighbours in the data area that the same runs ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Piece {
+    pbn: u64,
+    blocks: u64,
+    places: Vec<Referrer>,
+}
+
+/// Finds places and names, and remembers names.
+pub struct Sharers<'a> {
+    daemon: &'a Daemon,
+    paths: BTreeMap<u64, Vec<String>>,
+}
+
+impl<'a> Sharers<'a> {
+    /// Nothing is known yet.
+    pub fn new(daemon: &'a Daemon) -> Self {
+        Self { daemon, paths: BTreeMap::new() }
+    }
+
+    /// The other places of each line of the file with this map. Searches by run, so that places with many of a line's
+    /// blocks are not missed in favour of places with one.
+    pub fn of(&mut self, map: u64, runs: &[ExplainedRun], lines: &[Line]) -> Outcome<Vec<Others>> {
+        let mut pieces = pieces_of(runs);
+        self.find_places(&mut pieces)?;
+        let mut others: Vec<(Vec<Referrer>, u64)> = lines.iter().map(|line| others_of(map, line, &pieces)).collect();
+        self.find_names(&others)?;
+        Ok(others.drain(..).zip(lines).map(|((places, more), line)| self.named(map, &line.run, places, more)).collect())
+    }
+
+    fn find_places(&self, pieces: &mut [Piece]) -> Outcome {
+        if pieces.is_empty() {
+            return Ok(());
+        }
+        let report: Report = self.daemon.ask(Request::Stats)?;
+        let total = report.space.get("mapped_bytes").map_or(0, |bytes| bytes / BLOCK_BYTES as u64);
+        let mut progress = Progress::new();
+        let (mut next, mut seen) = (Some(MapCursor { map: 0, shard: 0 }), 0);
+        while let Some(from) = next {
+            let blocks: Vec<(u64, u64)> = pieces
+                .iter()
+                .filter(|piece| piece.places.len() < WANTED)
+                .map(|piece| (piece.pbn, piece.blocks))
+                .collect();
+            if blocks.is_empty() {
+                return Ok(());
+            }
+            progress.show("searching all files for names", seen, total);
+            let found: Referrers = self.daemon.ask(Request::Referrers { blocks, from })?;
+            found.places.iter().for_each(|place| add(pieces, place));
+            seen += found.blocks_seen;
+            next = found.next;
+        }
+        Ok(())
+    }
+
+    fn find_names(&mut self, others: &[(Vec<Referrer>, u64)]) -> Outcome {
+        let maps: BTreeSet<u64> = others.iter().flat_map(|(places, _)| places).map(|place| place.map).collect();
+        let maps: Vec<u64> = maps.into_iter().filter(|map| !self.paths.contains_key(map)).collect();
+        if !maps.is_empty() {
+            let found: BTreeMap<u64, Vec<String>> = self.daemon.ask(Request::Names { maps })?;
+            self.paths.extend(found);
+        }
+        Ok(())
+    }
+
+    fn named(&self, map: u64, run: &ExplainedRun, places: Vec<Referrer>, more: u64) -> Others {
+        let first_pbn = asked(run).map_or(0, |(pbn, _)| pbn);
+        let other = |place: Referrer| Other {
+            paths: self.paths.get(&place.map).into_iter().flatten().take(PATHS_SHOWN).cloned().collect(),
+            is_itself: place.map == map,
+            lbn: place.lbn,
+            first: place.pbn - first_pbn,
+            blocks: place.blocks,
+        };
+        Others { shown: places.into_iter().map(other).collect(), more }
+    }
+}
+
+/// The blocks whose other places are shown for a run: its own if it shares them, else the equal ones.
+fn asked(run: &ExplainedRun) -> Option<(u64, u64)> {
+    let pbn = match run.what {
+        What::Shared { pbn, .. } => pbn,
+        What::Own { equal: Equal::TooShort { equal_pbn, .. } | Equal::LongEnough { equal_pbn }, .. } => equal_pbn,
+        What::Own { equal: Equal::None, .. } | What::Bad { .. } | What::Hole | What::Reserved | What::Changed => {
+            return None;
+        }
+    };
+    Some((pbn, run.blocks))
+}
+
+/// What runs ask for, ascending and apart, cut wherever one of them begins or ends.
+fn pieces_of(runs: &[ExplainedRun]) -> Vec<Piece> {
+    let mut steps: BTreeMap<u64, i64> = BTreeMap::new();
+    for (pbn, blocks) in runs.iter().filter_map(asked) {
+        *steps.entry(pbn).or_default() += 1;
+        *steps.entry(pbn + blocks).or_default() -= 1;
+    }
+    let mut asking = 0;
+    let ends = steps.keys().copied().skip(1).collect::<Vec<_>>();
+    let piece = |((pbn, step), end): ((&u64, &i64), u64)| {
+        asking += step;
+        (asking > 0).then(|| Piece { pbn: *pbn, blocks: end - pbn, places: Vec::new() })
+    };
+    steps.iter().zip(ends).filter_map(piece).collect()
+}
+
+/// Gives a place to the pieces that it has.
+fn add(pieces: &mut [Piece], place: &Referrer) {
+    let end = place.pbn + place.blocks;
+    let from = pieces.partition_point(|piece| piece.pbn + piece.blocks <= place.pbn);
+    for piece in pieces[from..].iter_mut().take_while(|piece| piece.pbn < end) {
+        let (first, stop) = (piece.pbn.max(place.pbn), (piece.pbn + piece.blocks).min(end));
+        if piece.places.len() < WANTED {
+            let lbn = place.lbn + (first - place.pbn);
+            piece.places.push(Referrer { map: place.map, lbn, pbn: first, blocks: stop - first });
+        }
+    }
+}
+
+/// The places of a line but for itself, those with most blocks first, and about how many more there are.
+fn others_of(map: u64, line: &Line, pieces: &[Piece]) -> (Vec<Referrer>, u64) {
+    let run = &line.run;
+    let Some((pbn, blocks)) = asked(run) else { return (Vec::new(), 0) };
+    let from = pieces.partition_point(|piece| piece.pbn + piece.blocks <= pbn);
+    let of_run = pieces[from..].iter().take_while(|piece| piece.pbn < pbn + blocks);
+    let is_run = |place: &Referrer| place.map == map && place.lbn.wrapping_sub(run.lbn) == place.pbn.wrapping_sub(pbn);
+    let mut places: Vec<Referrer> =
+        of_run.flat_map(|piece| &piece.places).filter(|place| !is_run(place)).copied().collect();
+    places.sort_unstable_by_key(|place| (place.map, place.lbn.wrapping_sub(place.pbn), place.pbn));
+    let mut joined: Vec<Referrer> = Vec::new();
+    for place in places {
+        match joined.last_mut() {
+            Some(last)
+                if last.map == place.map
+                    && last.lbn + last.blocks == place.lbn
+                    && last.pbn + last.blocks == place.pbn =>
+            {
+                last.blocks += place.blocks;
+            }
+            _ => joined.push(place),
+        }
+    }
+    joined.sort_by_key(|place| (Reverse(place.blocks), place.map, place.lbn));
+    let hidden = joined.len().saturating_sub(SHOWN_MAX) as u64;
+    joined.truncate(SHOWN_MAX);
+    let shown: u64 = joined.iter().map(|place| place.blocks).sum();
+    // Of a piece only the first places are known, of each block how many there are.
+    let more = hidden.max(line.other_references.saturating_sub(shown).div_ceil(blocks));
+    (joined, more)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN_MAP: u64 = 9;
+
+    fn shared(lbn: u64, pbn: u64, blocks: u64, references: u32) -> ExplainedRun {
+        ExplainedRun { lbn, blocks, what: What::Shared { pbn, references } }
+    }
+
+    fn place(map: u64, lbn: u64, pbn: u64, blocks: u64) -> Referrer {
+        Referrer { map, lbn, pbn, blocks }
+    }
+
+    fn found(runs: &[ExplainedRun], places: &[Referrer]) -> Vec<(Vec<Referrer>, u64)> {
+        let mut pieces = pieces_of(runs);
+        places.iter().for_each(|place| add(&mut pieces, place));
+        crate::commands::explain::lines::lines_of(runs).iter().map(|line| others_of(OWN_MAP, line, &pieces)).collect()
+    }
+
+    #[test]
+    fn what_runs_ask_for_is_cut_where_one_begins_or_ends() {
+        let hole = ExplainedRun { lbn: 0, blocks: 9, what: What::Hole };
+        let own = What::Own { pbn: 500, equal: Equal::TooShort { equal_pbn: 30, longest_run_blocks: 2 }, waits: false };
+        let own = ExplainedRun { lbn: 100, blocks: 2, what: own };
+        let runs = [shared(0, 10, 10, 2), hole, shared(20, 14, 10, 2), own, shared(40, 24, 1, 2)];
+        let pieces: Vec<(u64, u64)> = pieces_of(&runs).iter().map(|piece| (piece.pbn, piece.blocks)).collect();
+        assert_eq!(pieces, [(10, 4), (14, 6), (20, 4), (24, 1), (30, 2)]);
+        assert_eq!(pieces_of(&[]), []);
+    }
+
+    #[test]
+    fn the_run_itself_is_no_other_place_and_pieces_of_a_place_are_one() {
+        let runs = [shared(0, 10, 10, 2), shared(50, 14, 3, 2)];
+        let places = [place(1, 100, 8, 20), place(OWN_MAP, 0, 10, 10), place(OWN_MAP, 50, 14, 3)];
+        let found = found(&runs, &places);
+        assert_eq!(found[0], (vec![place(1, 100 + 2, 10, 10), place(OWN_MAP, 50, 14, 3)], 0));
+        assert_eq!(found[1], (vec![place(1, 106, 14, 3), place(OWN_MAP, 4, 14, 3)], 0));
+    }
+
+    #[test]
+    fn who_has_most_of_a_line_is_told_first_although_others_come_before() {
+        let runs = [shared(0, 8, 10, 8), shared(10, 18, 1_000, 2)];
+        let mut places: Vec<Referrer> = (0..6).map(|map| place(map, 0, 8, 10)).collect();
+        places.extend([place(OWN_MAP, 0, 8, 1_010), place(20, 50, 8, 1_010)]);
+        let found = found(&runs, &places);
+        assert_eq!((found.len(), found[0].0[0]), (1, place(20, 60, 18, 1_000)), "its first blocks are not known");
+        assert_eq!((found[0].0.len(), found[0].1), (SHOWN_MAX, 2));
+    }
+
+    #[test]
+    fn the_first_places_are_kept_and_the_rest_is_counted() {
+        let places: Vec<Referrer> = (0..30).map(|map| place(map, 0, 10, 2)).collect();
+        let found = found(&[shared(0, 10, 2, 31)], &places);
+        assert_eq!((found[0].0.len(), found[0].1), (SHOWN_MAX, 26));
+        let equal = What::Own { pbn: 5, equal: Equal::LongEnough { equal_pbn: 10 }, waits: true };
+        let mut pieces = pieces_of(&[ExplainedRun { lbn: 0, blocks: 2, what: equal.clone() }]);
+        places.iter().for_each(|place| add(&mut pieces, place));
+        assert_eq!(pieces[0].places.len(), WANTED, "no more than is told");
+    }
+}

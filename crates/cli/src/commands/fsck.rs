@@ -1,0 +1,233 @@
+//! `oncefs fsck`: checks a volume that is not mounted, and repairs it on request.
+//!
+//! The engine checks and repairs blocks, the file system names. This module sets the order, names the affected files,
+//! shows progress and turns the result into fsck(8)'s exit bits.
+
+mod findings;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use oncefs_engine::{Blocks, CheckReport, Error, Fault, Lbn, MapId, Pbn, Phase, Remedy, Store};
+use oncefs_fs::{NameFindings, NamePhase, SystemClock, check_names, fix_names, paths_of_maps};
+
+use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::process::confinement::confine_check;
+use crate::process::signals::EndSignals;
+use crate::process::{memory, setup};
+use crate::profiles;
+use crate::progress::Progress;
+use crate::text::shown;
+use findings::Findings;
+
+/// Memory for caches during a check. Sorting takes up to 128 MiB more.
+const CHECK_MEMORY: u64 = 64 << 20;
+
+/// Places in files that are named, of damaged blocks.
+const PLACES_MAX: usize = 1_000;
+
+/// Arguments of `fsck`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit code as of fsck(8), the sum of: 0 clean, 1 errors repaired, 4 errors left, 8 the check could not
+run, 16 wrong usage, 32 cancelled.
+The volume must not be mounted. Without -y, -p or -a, fsck changes nothing and replays the log in memory.
+With one of them, it replays the log for good and repairs errors that have one right answer. Files that
+lost their name get one in lost+found. Damaged content is never dropped or guessed: fsck names its files.
+
+Examples:
+  oncefs fsck /srv/volume
+  oncefs fsck -d /srv/volume
+  oncefs fsck -y /srv/volume")]
+pub struct FsckArgs {
+    /// The volume
+    pub volume: PathBuf,
+    /// Change nothing (the default)
+    #[arg(short = 'n', conflicts_with_all = ["yes", "preen", "auto"])]
+    pub no_change: bool,
+    /// Repair everything that can be repaired
+    #[arg(short = 'y')]
+    pub yes: bool,
+    /// Repair only what is safe without asking (at boot): counts, sums and the like
+    #[arg(short = 'p')]
+    pub preen: bool,
+    /// As -p
+    #[arg(short = 'a')]
+    pub auto: bool,
+    /// Also read every block and compare it with its checksum
+    #[arg(short = 'd', long)]
+    pub data: bool,
+    /// Accepted for fsck(8): every check is a full one
+    #[arg(short = 'f', hide = true)]
+    pub force: bool,
+    /// Accepted for fsck(8)
+    #[arg(short = 'v', hide = true)]
+    pub verbose: bool,
+    /// Accepted for fsck(8): descriptor for progress
+    #[arg(short = 'C', hide = true, value_name = "FD", allow_hyphen_values = true)]
+    pub progress: Option<i32>,
+    /// Accepted for fsck(8)
+    #[arg(short = 't', hide = true)]
+    pub kind: Option<String>,
+}
+
+impl FsckArgs {
+    /// What may be repaired; None: the volume may not be changed.
+    pub fn limit(&self) -> Option<Remedy> {
+        match (self.yes, self.preen || self.auto) {
+            (true, _) => Some(Remedy::Asked),
+            (false, true) => Some(Remedy::Safe),
+            (false, false) => None,
+        }
+    }
+}
+
+/// Checks a volume. Returns the exit code.
+pub fn run(arguments: FsckArgs) -> Outcome<u8> {
+    let shown = shown(&arguments.volume);
+    let volume =
+        arguments.volume.canonicalize().or_fail_doing(exit::FSCK_OPERATIONAL, format!("cannot read {shown}"))?;
+    setup::keep_from_dumps();
+    let parts = Store::parts_outside(&volume).map_err(|e| cannot_check(&e.into()))?;
+    // A disk may be crafted to mislead a check. Threads inherit the confinement, so it comes before any of them.
+    confine_check(&volume, &parts);
+    exit_when_cancelled().or_fail(exit::FSCK_OPERATIONAL)?;
+    let findings = examine(&volume, arguments.limit(), arguments.data).map_err(|e| cannot_check(&e))?;
+    findings.print();
+    println!("{shown}: {}", findings.summary());
+    Ok(findings.exit_code())
+}
+
+/// Damage that prevents opening the volume is an error left; anything else means that the check could not run.
+fn cannot_check(error: &oncefs_fs::Error) -> Failure {
+    let code = match error {
+        oncefs_fs::Error::Engine(Error::Corrupt { .. }) => exit::FSCK_ERRORS_LEFT,
+        _ => exit::FSCK_OPERATIONAL,
+    };
+    Failure::new(code, error)
+}
+
+/// Ctrl-C ends a check with its own exit code. Nothing is lost: the next repair does what this one did not commit.
+fn exit_when_cancelled() -> std::io::Result<()> {
+    let signals = EndSignals::block();
+    let wait = move || {
+        if signals.wait(None).is_some() {
+            eprintln!("oncefs: the check was cancelled");
+            std::process::exit(exit::FSCK_CANCELLED.into());
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
+}
+
+/// Checks a volume; with a limit, first repairs what that allows. Without one it does not change the volume: it replays
+/// the log in memory.
+fn examine(volume: &Path, limit: Option<Remedy>, read_data: bool) -> oncefs_fs::Result<Findings> {
+    let options = profiles::without_worker(CHECK_MEMORY.min(memory::ram_bytes() / 4), limit.is_none());
+    let store = match limit {
+        None => Store::open(volume, &options)?,
+        Some(_) => Store::open_for_fsck(volume, &options)?,
+    };
+    let findings = examine_open(&store, limit, read_data);
+    let closed = store.close();
+    let findings = findings?;
+    closed?;
+    Ok(findings)
+}
+
+fn examine_open(store: &Arc<Store>, limit: Option<Remedy>, read_data: bool) -> oncefs_fs::Result<Findings> {
+    let mut findings = Findings::default();
+    let mut lost = Vec::new();
+    if let Some(limit) = limit {
+        lost = repair(store, limit, &mut findings)?;
+    }
+    let mut progress = Progress::new();
+    let blocks = store.audit(read_data, &mut |phase, done, total| progress.show(blocks_phase(phase), done, total))?;
+    let names = check_names(store, &mut |phase, done, total| progress.show(names_phase(phase), done, total))?;
+    drop(progress);
+    (findings.stored, findings.mapped) = (blocks.live, blocks.mapped);
+    findings.files = files_concerned(store, &lost, &blocks)?;
+    findings.add_left(blocks.problems, blocks.problems_count);
+    findings.add_left(names.left, names.left_count);
+    Ok(findings)
+}
+
+/// Repairs blocks, then names. Returns what was lost.
+fn repair(store: &Store, limit: Remedy, findings: &mut Findings) -> oncefs_fs::Result<Vec<Fault>> {
+    let mut progress = Progress::new();
+    let blocks = store.repair(limit, &mut |phase, done, total| progress.show(blocks_phase(phase), done, total))?;
+    let NameFindings { fixed: mended, fixed_count, .. } =
+        fix_names(store, &SystemClock, limit, &mut |phase, done, total| {
+            progress.show(names_phase(phase), done, total);
+        })?;
+    findings.add_fixed(blocks.mended, blocks.fixed_count);
+    findings.add_fixed(mended, fixed_count);
+    Ok(blocks.lost)
+}
+
+fn blocks_phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Maps => "reading maps",
+        Phase::Blocks => "checking blocks",
+    }
+}
+
+fn names_phase(phase: NamePhase) -> &'static str {
+    match phase {
+        NamePhase::Names => "reading names",
+        NamePhase::Inodes => "checking inodes",
+        NamePhase::Maps => "comparing files with maps",
+    }
+}
+
+/// A place of a map, and what is wrong with it.
+struct Concern {
+    map: MapId,
+    first: Lbn,
+    what: String,
+}
+
+/// One line for each place of a file whose content is lost or in doubt.
+fn files_concerned(store: &Store, lost: &[Fault], report: &CheckReport) -> oncefs_fs::Result<Vec<String>> {
+    let mut concerns: Vec<Concern> = lost.iter().chain(&report.faults).filter_map(concern_of_map).collect();
+    let damaged: Vec<Pbn> = report.faults.iter().filter_map(damaged_block).take(PLACES_MAX).collect();
+    if !damaged.is_empty() {
+        let places = store.places_of(&damaged, PLACES_MAX)?;
+        concerns.extend(places.into_iter().map(|(pbn, map, first)| Concern {
+            map,
+            first,
+            what: format!("block {pbn} does not contain what was stored"),
+        }));
+    }
+    let maps: HashSet<MapId> = concerns.iter().map(|concern| concern.map).collect();
+    let paths = paths_of_maps(store, &maps)?;
+    let lines = concerns.iter().map(|Concern { map, first, what }| {
+        let files = paths.get(map).map_or_else(|| format!("map {}", map.0), |paths| paths.join(", "));
+        format!("{files}: at byte {}: {what}", Blocks(first.0).bytes())
+    });
+    Ok(lines.collect())
+}
+
+fn concern_of_map(fault: &Fault) -> Option<Concern> {
+    match fault {
+        Fault::Outside { key, extent } => Some(Concern {
+            map: key.map,
+            first: key.first().plus(extent.first.into()),
+            what: format!("{} blocks were outside the data area and are lost", extent.blocks),
+        }),
+        Fault::Shard { key } => Some(Concern {
+            map: key.map,
+            first: key.first(),
+            what: "the record of 1 MiB is damaged: that part cannot be read".to_owned(),
+        }),
+        _ => None,
+    }
+}
+
+fn damaged_block(fault: &Fault) -> Option<Pbn> {
+    match fault {
+        Fault::Rot { pbn, .. } | Fault::Unreadable { pbn, .. } => Some(*pbn),
+        _ => None,
+    }
+}

@@ -1,0 +1,101 @@
+//! What a check found, and the exit code for it.
+
+use oncefs_engine::Blocks;
+
+use crate::failure::exit;
+use crate::size::Size;
+
+/// Problems shown one by one; more are only counted.
+const PROBLEMS_SHOWN_MAX: usize = 100;
+
+/// What a check saw, what is wrong, and what was repaired.
+#[derive(Debug, Default)]
+pub struct Findings {
+    pub mended: Vec<String>,
+    pub fixed_count: u64,
+    pub left: Vec<String>,
+    pub left_count: u64,
+    /// Files that lost something, or may have.
+    pub files: Vec<String>,
+    pub stored: Blocks,
+    pub mapped: Blocks,
+}
+
+impl Findings {
+    pub fn add_fixed(&mut self, described: Vec<String>, count: u64) {
+        self.fixed_count += count;
+        let room = PROBLEMS_SHOWN_MAX.saturating_sub(self.mended.len());
+        self.mended.extend(described.into_iter().take(room));
+    }
+
+    pub fn add_left(&mut self, described: Vec<String>, count: u64) {
+        self.left_count += count;
+        let room = PROBLEMS_SHOWN_MAX.saturating_sub(self.left.len());
+        self.left.extend(described.into_iter().take(room));
+    }
+
+    pub fn print(&self) {
+        for (what, described, count) in
+            [("repaired: ", &self.mended, self.fixed_count), ("", &self.left, self.left_count)]
+        {
+            described.iter().for_each(|line| println!("{what}{line}"));
+            let more = count - described.len() as u64;
+            if more > 0 {
+                println!("{what}... and {more} more");
+            }
+        }
+        self.files.iter().for_each(|line| println!("{line}"));
+    }
+
+    pub fn summary(&self) -> String {
+        let mended = match self.fixed_count {
+            0 => String::new(),
+            count => format!("{} repaired, ", errors(count)),
+        };
+        if self.left_count > 0 {
+            return format!("{mended}{} left (docs/fsck.md says what to do about each)", errors(self.left_count));
+        }
+        format!("{mended}clean, {} stored for {} in files", Size(self.stored.bytes()), Size(self.mapped.bytes()))
+    }
+
+    pub fn exit_code(&self) -> u8 {
+        let mended = if self.fixed_count > 0 { exit::FSCK_ERRORS_REPAIRED } else { 0 };
+        let left = if self.left_count > 0 { exit::FSCK_ERRORS_LEFT } else { 0 };
+        mended | left
+    }
+}
+
+fn errors(count: u64) -> String {
+    if count == 1 { "1 error".to_owned() } else { format!("{count} errors") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(mended: u64, left: u64) -> Findings {
+        let mut findings = Findings::default();
+        (0..mended).for_each(|n| findings.add_fixed(vec![format!("problem {n}")], 1));
+        (0..left).for_each(|n| findings.add_left(vec![format!("problem {n}")], 1));
+        findings
+    }
+
+    #[test]
+    fn the_exit_code_has_fsck_8s_bits() {
+        let code = |mended, left| findings(mended, left).exit_code();
+        assert_eq!((code(0, 0), code(3, 0), code(0, 2), code(1, 1)), (0, 1, 4, 5));
+    }
+
+    #[test]
+    fn of_many_problems_the_first_hundred_are_kept_and_all_are_counted() {
+        let findings = findings(0, 250);
+        assert_eq!((findings.left.len(), findings.left_count), (PROBLEMS_SHOWN_MAX, 250));
+    }
+
+    #[test]
+    fn the_summary_says_what_is_stored_or_how_to_go_on() {
+        let clean = Findings { stored: Blocks(256), mapped: Blocks(512), ..Findings::default() };
+        assert_eq!(clean.summary(), "clean, 1.00 MiB stored for 2.00 MiB in files");
+        assert!(findings(1, 2).summary().starts_with("1 error repaired, 2 errors left"));
+    }
+}

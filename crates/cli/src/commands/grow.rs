@@ -1,0 +1,78 @@
+//! `oncefs grow`: enlarges a volume, through its daemon if it is mounted.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use oncefs_engine::{BLOCK_BYTES, Report, Store};
+
+use crate::commands::help::UNITS;
+use crate::control::protocol::Request;
+use crate::control::target::{Daemon, Target};
+use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::profiles;
+use crate::size::{NewSize, Size};
+use crate::text::shown;
+
+/// Caches while an unmounted volume grows.
+const GROW_MEMORY: u64 = 64 << 20;
+
+/// Arguments of `grow`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{UNITS}\n\nExamples:
+  oncefs grow /mnt 2T            to 2 TiB
+  oncefs grow /mnt +500G         by 500 GiB
+  oncefs grow /srv/volume 2T     a volume that is not mounted"))]
+pub struct GrowArgs {
+    /// Any path inside a mount, or the volume
+    pub target: PathBuf,
+    /// New size of the data area, or +SIZE to add
+    pub size: NewSize,
+}
+
+/// Enlarges a volume.
+pub fn run(arguments: GrowArgs) -> Outcome {
+    let (volume, before, after) = match Target::find(&arguments.target)? {
+        Target::Mounted(daemon) => {
+            let (before, after) = grow_mounted(&daemon, arguments.size)?;
+            (daemon.volume, before, after)
+        }
+        Target::Offline(volume) => {
+            let (before, after) = grow_offline(&volume, arguments.size)?;
+            (volume, before, after)
+        }
+    };
+    println!("{} grew from {} to {}", shown(&volume), Size(before), Size(after));
+    Ok(())
+}
+
+fn grow_mounted(daemon: &Daemon, size: NewSize) -> Outcome<(u64, u64)> {
+    let report: Report = daemon.ask(Request::Stats)?;
+    let before = report.space.get("data_bytes").copied().unwrap_or(0);
+    let after = checked(before, size)?;
+    daemon.ask::<()>(Request::Grow { bytes: after }).map(|()| (before, after))
+}
+
+fn grow_offline(volume: &Path, size: NewSize) -> Outcome<(u64, u64)> {
+    let store = Store::open(volume, &profiles::without_worker(GROW_MEMORY, false)).or_fail(exit::FAILED)?;
+    let before = store.totals().data.0 * BLOCK_BYTES as u64;
+    let grown = checked(before, size).and_then(|after| store.grow(after).or_fail(exit::FAILED).map(|()| after));
+    let closed = store.close().or_fail(exit::FAILED);
+    let after = grown?;
+    closed?;
+    Ok((before, after))
+}
+
+/// A volume never shrinks.
+fn checked(before: u64, size: NewSize) -> Outcome<u64> {
+    match size.from(before) {
+        after if after > before => Ok(after),
+        after => {
+            let text = format!(
+                "the volume has {} already and cannot shrink to {}: give a larger size",
+                Size(before),
+                Size(after)
+            );
+            Err(Failure::new(exit::FAILED, text))
+        }
+    }
+}

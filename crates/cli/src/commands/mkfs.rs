@@ -1,0 +1,261 @@
+//! `oncefs mkfs`: creates a volume with an empty file system.
+
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use oncefs_engine::{DataPlace, Profile, Store, VolumeSpec};
+use oncefs_fs::{FileSystem, SystemClock};
+
+use crate::commands::help::UNITS;
+use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::mounting::options;
+use crate::process::confinement::confine_mkfs;
+use crate::process::setup;
+use crate::profiles;
+use crate::size::Size;
+use crate::text::shown;
+
+/// The data area's share of the host's free space when no size is given: the rest is for table, records and log.
+const DEFAULT_SHARE: (u64, u64) = (15, 16);
+
+/// Default sizes are whole MiB.
+const DEFAULT_STEP: u64 = 1 << 20;
+
+/// The log's share of the data area, between bounds. More would replay longer after a crash than a mount may take.
+const LOG_SHARE_OF_DATA: u64 = 16;
+const LOG_BYTES_MIN: u64 = 8 << 20;
+const LOG_BYTES_MAX: u64 = 64 << 20;
+
+/// Caches while the root directory is made.
+const MKFS_MEMORY: u64 = 64 << 20;
+
+/// Arguments of `mkfs`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{}\n{UNITS}\n\nExamples:
+  oncefs mkfs /srv/volume                                 as large as the free space there
+  oncefs mkfs /srv/volume --size 2T                       sparse: takes up space only as it fills
+  oncefs mkfs /srv/volume --data /dev/nvme1n1             blocks on a raw device, everything else in /srv/volume", profiles::help()))]
+pub struct MkfsArgs {
+    /// Directory for the volume: new, or empty
+    pub volume: PathBuf,
+    /// Size of the data area [default: 15/16 of the free space below VOLUME; all of DEVICE]
+    #[arg(long, short)]
+    pub size: Option<Size>,
+    /// Store the blocks on this raw block device instead of in a sparse file. Destroys what is on it
+    #[arg(long, short, value_name = "DEVICE")]
+    pub data: Option<PathBuf>,
+    /// How the volume finds and shares blocks; see below
+    #[arg(long, value_name = "NAME", default_value = Profile::default().name(), value_parser = options::profile)]
+    pub profile: Profile,
+    /// Size of the log [default: a sixteenth of the data area, 8M to 64M]
+    #[arg(long, value_name = "SIZE")]
+    pub log_size: Option<Size>,
+    /// Print nothing on success
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Makes a volume.
+pub fn run(arguments: MkfsArgs) -> Outcome {
+    if let Some(device) = &arguments.data {
+        check_device(device)?;
+    }
+    let spec = spec(&arguments)?;
+    setup::make_private_files();
+    setup::keep_from_dumps();
+    let place = Place::at(&arguments.volume);
+    confine(&arguments, place)?;
+    make(&arguments.volume, &spec).map_err(|e| {
+        if let Err(left) = place.restore(&arguments.volume) {
+            eprintln!("oncefs: cannot remove the incomplete volume {}: {left}", shown(&arguments.volume));
+        }
+        failure(&e, &arguments.volume)
+    })?;
+    if !arguments.quiet {
+        print_next_step(&arguments, &spec);
+    }
+    Ok(())
+}
+
+/// Confines this process to the volume's directory, which it creates for that, and the device. Does not touch a
+/// directory that is already in use.
+fn confine(arguments: &MkfsArgs, place: Place) -> Outcome {
+    if place == Place::Taken {
+        return Ok(());
+    }
+    if place == Place::Free {
+        DirBuilder::new()
+            .mode(0o700)
+            .create(&arguments.volume)
+            .or_fail_doing(exit::FAILED, format!("cannot create the directory {}", shown(&arguments.volume)))?;
+    }
+    let volume = arguments.volume.canonicalize().or_fail_doing(exit::FAILED, shown(&arguments.volume))?;
+    confine_mkfs(&volume, arguments.data.as_slice());
+    Ok(())
+}
+
+fn make(volume: &Path, spec: &VolumeSpec) -> oncefs_fs::Result<()> {
+    let random = random().map_err(|e| oncefs_engine::Error::io("cannot read random numbers", e))?;
+    Store::format(volume, spec, random)?;
+    let store = Store::open(volume, &profiles::without_worker(MKFS_MEMORY, false))?;
+    FileSystem::format(&store, &SystemClock)?;
+    Ok(store.close()?)
+}
+
+fn failure(error: &oncefs_fs::Error, volume: &Path) -> Failure {
+    match error {
+        oncefs_fs::Error::NoSpace => {
+            let text = format!("no space for the volume {}: free some space, or choose another place", shown(volume));
+            Failure::new(exit::FAILED, text)
+        }
+        other => Failure::new(exit::FAILED, other),
+    }
+}
+
+/// What was at the volume's path before: a failed mkfs restores it, so that it does not block the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Free,
+    EmptyDirectory,
+    Taken,
+}
+
+impl Place {
+    fn at(volume: &Path) -> Self {
+        match std::fs::symlink_metadata(volume) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Self::Free,
+            Ok(found) if found.is_dir() && volume.read_dir().is_ok_and(|mut entries| entries.next().is_none()) => {
+                Self::EmptyDirectory
+            }
+            _ => Self::Taken,
+        }
+    }
+
+    fn restore(self, volume: &Path) -> io::Result<()> {
+        if self == Self::Taken || !volume.exists() {
+            return Ok(());
+        }
+        std::fs::remove_dir_all(volume)?;
+        if self == Self::EmptyDirectory { std::fs::create_dir(volume) } else { Ok(()) }
+    }
+}
+
+fn spec(arguments: &MkfsArgs) -> Outcome<VolumeSpec> {
+    let device = arguments.data.as_ref().map(std::path::absolute).transpose().or_fail(exit::FAILED)?;
+    let data = device.map_or(DataPlace::File, DataPlace::Device);
+    let data_bytes = match (arguments.size, &data) {
+        (Some(size), _) => Some(size.0),
+        (None, DataPlace::Device(_)) => None,
+        (None, DataPlace::File) => Some(default_size(free_space_at(&arguments.volume)?)),
+    };
+    let log_bytes = arguments.log_size.map_or_else(|| default_log(data_bytes), |size| size.0);
+    Ok(VolumeSpec { data_bytes, data, profile: arguments.profile, log_bytes })
+}
+
+fn default_size(free_bytes: u64) -> u64 {
+    let (part, whole) = DEFAULT_SHARE;
+    free_bytes / whole * part / DEFAULT_STEP * DEFAULT_STEP
+}
+
+fn default_log(data_bytes: Option<u64>) -> u64 {
+    data_bytes.map_or(LOG_BYTES_MAX, |bytes| (bytes / LOG_SHARE_OF_DATA).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX))
+}
+
+/// What the file system that will hold `volume` has free.
+fn free_space_at(volume: &Path) -> Outcome<u64> {
+    let place = existing_ancestor(volume).or_fail_doing(exit::FAILED, shown(volume))?;
+    let c_place = std::ffi::CString::new(place.as_os_str().as_bytes()).or_fail(exit::FAILED)?;
+    // SAFETY: statvfs is plain data; the call fills it.
+    let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the path is NUL-terminated, `found` is writable, both outlive the call.
+    if unsafe { libc::statvfs(c_place.as_ptr(), &mut found) } != 0 {
+        return Err(io::Error::last_os_error())
+            .or_fail_doing(exit::FAILED, format!("cannot read the free space at {}", shown(&place)));
+    }
+    Ok(found.f_bavail * found.f_frsize)
+}
+
+fn existing_ancestor(path: &Path) -> io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    let existing = path.ancestors().find(|p| p.exists()).map(Path::to_path_buf);
+    existing.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+}
+
+/// Refuses anything but a block device before anything is created.
+fn check_device(device: &Path) -> Outcome {
+    let shown = shown(device);
+    let kind =
+        std::fs::metadata(device).or_fail_doing(exit::FAILED, format!("cannot use the device {shown}"))?.file_type();
+    if !kind.is_block_device() {
+        let text = format!("{shown} is not a block device: give one, or omit --data to store the blocks in the volume");
+        return Err(Failure::new(exit::FAILED, text));
+    }
+    if !setup::is_root() {
+        return Err(Failure::new(exit::FAILED, format!("writing to {shown} needs root: use sudo")));
+    }
+    Ok(())
+}
+
+fn random() -> io::Result<[u8; 64]> {
+    let mut bytes = [0; 64];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn print_next_step(arguments: &MkfsArgs, spec: &VolumeSpec) {
+    let volume = shown(&arguments.volume);
+    let size = spec.data_bytes.map_or_else(String::new, |bytes| format!(" of {}", Size(bytes)));
+    let place = arguments.data.as_ref().map_or_else(String::new, |device| format!(" on {}", shown(device)));
+    println!("created the volume {volume}{size}{place}; mount it with: oncefs mount {volume} DIR");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_size_leaves_a_sixteenth_of_the_host_free() {
+        assert_eq!(default_size(16 << 30), 15 << 30);
+        assert_eq!(default_size((16 << 30) + 12345), 15 << 30);
+        assert_eq!(default_size(0), 0);
+    }
+
+    #[test]
+    fn the_log_is_a_bounded_share_of_the_data_area() {
+        assert_eq!(default_log(Some(10 << 40)), LOG_BYTES_MAX);
+        assert_eq!(default_log(Some(512 << 20)), 32 << 20);
+        assert_eq!(default_log(Some(64 << 20)), LOG_BYTES_MIN);
+        assert_eq!(default_log(None), LOG_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_failed_mkfs_leaves_the_place_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let (free, empty, taken) = (dir.path().join("free"), dir.path().join("empty"), dir.path().join("taken"));
+        std::fs::create_dir(&empty).unwrap();
+        std::fs::create_dir(&taken).unwrap();
+        std::fs::write(taken.join("letter"), "dear").unwrap();
+        let places = [&free, &empty, &taken].map(|path| (path, Place::at(path)));
+        for path in [&free, &empty] {
+            std::fs::create_dir_all(path).unwrap();
+            std::fs::write(path.join("table"), "half").unwrap();
+        }
+        for (path, place) in places {
+            place.restore(path).unwrap();
+        }
+        assert!(!free.exists());
+        assert_eq!(Place::at(&empty), Place::EmptyDirectory);
+        assert!(taken.join("letter").exists());
+    }
+
+    #[test]
+    fn the_free_space_is_that_of_the_nearest_existing_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(existing_ancestor(&dir.path().join("a/b/c")).unwrap(), dir.path());
+        assert!(free_space_at(&dir.path().join("a/b")).unwrap() > 0);
+    }
+}

@@ -1,0 +1,16 @@
+//! The commands, each with its arguments. `command_line` calls them.
+
+pub mod dedup;
+pub mod defrag;
+pub mod explain;
+pub mod fsck;
+pub mod grow;
+mod help;
+pub mod mkfs;
+pub mod mount;
+pub mod policy;
+pub mod scrub;
+pub mod stats;
+pub mod sync;
+pub mod tune;
+pub mod umount;

@@ -1,0 +1,289 @@
+//! `oncefs mount`: checks volume and mount point, starts the daemon and waits until the mount is there.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::os::fd::AsFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use clap::{ArgAction, Args, Parser};
+use log::LevelFilter;
+
+use crate::commands::help::UNITS;
+use crate::control::client::Connection;
+use crate::control::protocol::Request;
+use crate::daemon::serve::{self, READY};
+use crate::daemon::task::Task;
+use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::mounting::mount_table;
+use crate::mounting::options::{self, MountOptions, Setting};
+use crate::process::{descriptors, setup};
+use crate::text::shown;
+
+/// If opening a volume takes longer than this, say so.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// The environment variables that the daemon keeps: where systemd listens, and the time zone.
+const DAEMON_VARIABLES: [&str; 2] = ["NOTIFY_SOCKET", "TZ"];
+
+const MOUNT_EXAMPLES: &str = "\
+Examples:
+  oncefs mount /srv/volume /mnt
+  oncefs mount /srv/volume /mnt -o ro,memory=512M
+  oncefs mount /srv/volume /mnt -o profile=edge,inline=off
+  mount -t oncefs /srv/volume /mnt";
+
+fn mount_after() -> String {
+    format!("{}\n{MOUNT_EXAMPLES}\n\n{UNITS}", options::help())
+}
+
+/// Arguments of `mount`.
+#[derive(Debug, Args)]
+#[command(after_help = mount_after())]
+pub struct MountArgs {
+    /// The volume: a directory created by mkfs
+    pub volume: PathBuf,
+    /// Where to mount it
+    pub dir: PathBuf,
+    /// Mount options; see below
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    pub options: Vec<String>,
+    /// Stay in the foreground and log to stderr
+    #[arg(long, short)]
+    pub foreground: bool,
+    /// Mount read-only, as -o ro
+    #[arg(long, short)]
+    pub read_only: bool,
+    /// Memory for caches and hints, as -o memory
+    #[arg(long, value_name = "SIZE", value_parser = options::memory)]
+    pub memory: Option<u64>,
+    /// Requests served at the same time, as -o threads
+    #[arg(long, value_name = "N", value_parser = options::threads)]
+    pub threads: Option<usize>,
+    /// When to compute the strong hash of a block, as -o fingerprints
+    #[arg(long, value_name = "WHEN", value_parser = options::fingerprints)]
+    pub fingerprints: Option<Setting>,
+    /// Least severity to log, as -o loglevel
+    #[arg(long, value_name = "LEVEL", value_parser = options::log_level)]
+    pub log_level: Option<LevelFilter>,
+    /// Log to this file instead of syslog
+    #[arg(long, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
+    /// Check everything, mount nothing
+    #[arg(skip)]
+    pub fake: bool,
+}
+
+/// How mount(8) calls `mount.oncefs`: `-f` means fake here.
+#[derive(Debug, Parser)]
+#[command(name = "mount.oncefs", version, about = "Mount an oncefs volume for mount(8)", after_help = mount_after())]
+pub struct MountHelper {
+    volume: PathBuf,
+    dir: PathBuf,
+    /// Mount options; see below
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// Fake: check everything, mount nothing
+    #[arg(short)]
+    fake: bool,
+    /// Accepted for mount(8)
+    #[arg(short)]
+    sloppy: bool,
+    /// Accepted for mount(8)
+    #[arg(short)]
+    no_mtab: bool,
+    /// Accepted for mount(8)
+    #[arg(short, action = ArgAction::Count)]
+    verbose: u8,
+    /// Accepted for mount(8)
+    #[arg(short = 't', value_name = "TYPE")]
+    kind: Option<String>,
+    /// Accepted for mount(8), which has entered the namespace already
+    #[arg(short = 'N', hide = true)]
+    namespace: Option<OsString>,
+}
+
+impl From<MountHelper> for MountArgs {
+    fn from(helper: MountHelper) -> Self {
+        Self {
+            volume: helper.volume,
+            dir: helper.dir,
+            options: helper.options,
+            foreground: false,
+            read_only: false,
+            memory: None,
+            threads: None,
+            fingerprints: None,
+            log_level: None,
+            log_file: None,
+            fake: helper.fake,
+        }
+    }
+}
+
+/// Mounts a volume.
+pub fn run(arguments: MountArgs) -> Outcome {
+    let options = options(&arguments).or_fail(exit::MOUNT_USAGE)?;
+    if !setup::is_root() {
+        return Err(Failure::new(exit::MOUNT_USAGE, "mounting needs root: use sudo"));
+    }
+    if options.remount {
+        return remount(&arguments.dir, &options);
+    }
+    let task = Task { volume: volume(&arguments.volume)?, dir: mount_point(&arguments)?, options };
+    check_places(&task)?;
+    if arguments.fake {
+        return Ok(());
+    }
+    let done = if arguments.foreground { serve::in_foreground(&task) } else { start_daemon(&task) };
+    done.map_err(|failure| name_other_mount(failure, &task))
+}
+
+/// Options of `-o` first; separate options override them.
+fn options(arguments: &MountArgs) -> Result<MountOptions, String> {
+    let mut options = MountOptions::default();
+    arguments.options.iter().try_for_each(|list| options.apply(list))?;
+    if arguments.read_only {
+        options.kernel_flags |= libc::MS_RDONLY;
+    }
+    options.memory = arguments.memory.or(options.memory);
+    options.threads = arguments.threads.or(options.threads);
+    options.settings.extend(arguments.fingerprints.clone());
+    options.log_level = arguments.log_level.unwrap_or(options.log_level);
+    if let Some(file) = &arguments.log_file {
+        options.log_file = Some(std::path::absolute(file).map_err(|e| format!("log file {}: {e}", shown(file)))?);
+    }
+    Ok(options)
+}
+
+fn volume(path: &Path) -> Outcome<PathBuf> {
+    path.canonicalize().map_err(|e| {
+        let shown = shown(path);
+        let text = match e.kind() {
+            ErrorKind::NotFound => {
+                format!("there is no volume {shown} (create one with: oncefs mkfs {shown})")
+            }
+            _ => format!("cannot open the volume {shown}: {e}"),
+        };
+        Failure::new(exit::MOUNT_FAILED, text)
+    })
+}
+
+/// The mount point without links. Removes a mount of the same volume that a dead daemon left there.
+fn mount_point(arguments: &MountArgs) -> Outcome<PathBuf> {
+    let shown = shown(&arguments.dir);
+    let dir = mount_table::resolve(&arguments.dir).map_err(|e| {
+        let text = match e.kind() {
+            ErrorKind::NotFound => {
+                format!("there is no directory {shown} to mount on (mkdir -p {shown})")
+            }
+            _ => format!("cannot mount on {shown}: {e}"),
+        };
+        Failure::new(exit::MOUNT_FAILED, text)
+    })?;
+    if let Some(dead) = mount_table::at(&dir).or_fail(exit::MOUNT_SYSTEM)?.filter(mount_table::Mount::is_dead) {
+        remove_dead(&dead, &arguments.volume)?;
+    }
+    if !dir.is_dir() {
+        return Err(Failure::new(
+            exit::MOUNT_FAILED,
+            format!("{shown} is not a directory: give a directory to mount on"),
+        ));
+    }
+    Ok(dir)
+}
+
+fn remove_dead(dead: &mount_table::Mount, volume: &Path) -> Outcome {
+    let dir = shown(&dead.dir);
+    if volume.canonicalize().ok().as_ref() != Some(&dead.source) {
+        let text = format!(
+            "the daemon of {}, mounted on {dir}, has died: unmount {dir} first (oncefs umount {dir})",
+            shown(&dead.source)
+        );
+        return Err(Failure::new(exit::MOUNT_FAILED, text));
+    }
+    eprintln!("oncefs: the daemon of the mount on {dir} had died: mounting it again");
+    oncefs_fuse::unmount(&dead.dir, libc::MNT_DETACH).or_fail_doing(exit::MOUNT_FAILED, format!("cannot unmount {dir}"))
+}
+
+/// A mount must not hide its own volume or be inside it: the daemon would wait for itself.
+fn check_places(task: &Task) -> Outcome {
+    if mount_table::overlap(&task.volume, &task.dir) {
+        let text = format!(
+            "neither of the volume {} and the mount point {} may contain the other",
+            shown(&task.volume),
+            shown(&task.dir)
+        );
+        return Err(Failure::new(exit::MOUNT_FAILED, text));
+    }
+    Ok(())
+}
+
+/// The engine says "in use"; this adds where.
+fn name_other_mount(failure: Failure, task: &Task) -> Failure {
+    match mount_table::of_volume(&task.volume) {
+        Ok(Some(other)) if failure.message.contains("in use by another process") => {
+            let dir = shown(&other.dir);
+            let text =
+                format!("{} is already mounted on {dir}: unmount it first (oncefs umount {dir})", shown(&task.volume));
+            Failure::new(failure.code, text)
+        }
+        _ => failure,
+    }
+}
+
+/// Starts this program again as the daemon and waits for its line on stdout.
+fn start_daemon(task: &Task) -> Outcome {
+    let mut daemon = Command::new("/proc/self/exe");
+    daemon.arg0("oncefs").arg("serve").arg("-o").arg(task.options.to_list());
+    if let Some(file) = &task.options.log_file {
+        daemon.arg("--log-file").arg(file);
+    }
+    daemon.arg("--").arg(&task.volume).arg(&task.dir);
+    daemon.env_clear().envs(std::env::vars_os().filter(|(name, _)| DAEMON_VARIABLES.iter().any(|kept| name == kept)));
+    daemon.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let daemon = daemon.spawn().or_fail_doing(exit::MOUNT_SYSTEM, "cannot start the daemon")?;
+    await_ready(daemon)
+}
+
+fn await_ready(mut daemon: Child) -> Outcome {
+    let pipe = daemon.stdout.take().expect("stdout was asked to be a pipe");
+    if !descriptors::await_readable(pipe.as_fd(), Some(QUIET)) {
+        eprintln!("oncefs: opening the volume takes longer than usual");
+    }
+    let mut word = String::new();
+    BufReader::new(pipe).read_line(&mut word).or_fail_doing(exit::MOUNT_SYSTEM, "cannot read from the daemon")?;
+    match word.trim_end().split_once(' ') {
+        _ if word.trim_end() == READY => Ok(()),
+        Some((code, message)) => Err(Failure::new(code.parse().unwrap_or(exit::MOUNT_FAILED), message)),
+        None => {
+            let status = daemon.wait().or_fail(exit::MOUNT_SYSTEM)?;
+            let how = status
+                .signal()
+                .map_or(format!("with code {}", status.code().unwrap_or(0)), |s| format!("by signal {s}"));
+            let text = format!(
+                "the daemon ended {how} while mounting: see its log (journalctl -t oncefs), or mount in the foreground (-f)"
+            );
+            Err(Failure::new(exit::MOUNT_FAILED, text))
+        }
+    }
+}
+
+/// Changes the flags of a mount. oncefs's own options take effect at the next mount.
+fn remount(dir: &Path, options: &MountOptions) -> Outcome {
+    let shown = shown(dir);
+    let mount = mount_table::at(dir).or_fail_doing(exit::MOUNT_FAILED, &shown)?.filter(mount_table::Mount::is_oncefs);
+    let mount = mount.ok_or_else(|| Failure::new(exit::MOUNT_FAILED, format!("{shown} is not an oncefs mount")))?;
+    let daemon = || Connection::open(&mount.source).ok().flatten().ok_or("cannot reach its daemon");
+    let daemon = || daemon().or_fail_doing(exit::MOUNT_FAILED, format!("cannot remount {shown}"));
+    let opened_read_only = daemon()?.about().or_fail(exit::MOUNT_FAILED)?.read_only;
+    if opened_read_only && !options.read_only() {
+        let text = format!("the volume was opened read-only: unmount it and mount it again (oncefs umount {shown})");
+        return Err(Failure::new(exit::MOUNT_FAILED, text));
+    }
+    oncefs_fuse::remount(&mount.dir, options.kernel_flags)
+        .or_fail_doing(exit::MOUNT_FAILED, format!("cannot remount {shown}"))?;
+    daemon()?.ask(Request::Atime { kernel_flags: options.kernel_flags }).map(drop).or_fail(exit::MOUNT_FAILED)
+}

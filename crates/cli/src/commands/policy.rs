@@ -1,0 +1,239 @@
+//! `oncefs policy`: sets or shows how files and directories are deduplicated.
+//!
+//! A policy is an extended attribute, set by system calls like any other: owners may set it without root, and programs
+//! that copy attributes copy it. Only the daemon knows the effective policy that follows from it.
+
+mod set;
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::{Args, Subcommand};
+use oncefs_engine::{InvalidOverride, PolicyOverride, Rank};
+use serde_json::json;
+
+use crate::control::answers::EffectiveView;
+use crate::control::protocol::Request;
+use crate::control::target::Daemon;
+use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::mounting::mount_table;
+use crate::text::shown;
+
+/// Arguments of `policy`.
+#[derive(Debug, Args)]
+pub struct PolicyArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Set how a file, or a directory and everything in it, is deduplicated from now on
+    Set(SetArgs),
+    /// Show the policy of a file or directory, and what follows from it
+    Show(ShowArgs),
+}
+
+/// Arguments of `policy set`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Policies:
+  off        share nothing
+  inline     share while writing, and the rest out of line, as the mount's settings say
+  later      only out of line, when the mount is idle
+  selective  out of line, by use: new files never, files read in sequence only in long runs
+  run=N      as inline, but only runs of at least N blocks, 1 to 256
+  none       no policy: follow the mount's settings
+
+A policy overrides the mount's settings, except inline=off and worker=off. New files and directories inherit the policy of
+their directory; a file that is moved keeps its own. A policy never separates what is already shared (oncefs defrag
+does). It is stored in the attribute user.oncefs.policy, which tar --xattrs and rsync -X copy. Owners may set it.
+
+Exit codes: 0 done, 1 some files could not be changed; they are named.
+
+Examples:
+  oncefs policy set /mnt/scratch off
+  oncefs policy set /mnt/images run=16
+  oncefs policy set /mnt/images none")]
+struct SetArgs {
+    /// A file, or a directory with everything in it
+    path: PathBuf,
+    /// The policy; see below
+    #[arg(value_name = "POLICY")]
+    policy: Requested,
+}
+
+/// Arguments of `policy show`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Needs root.
+
+Examples:
+  oncefs policy show /mnt/images/disk.img
+  oncefs policy show /mnt/images --json")]
+struct ShowArgs {
+    /// A file or directory in a mount
+    path: PathBuf,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A policy on the command line, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Requested(Option<PolicyOverride>);
+
+impl FromStr for Requested {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            NONE => Ok(Self(None)),
+            text => text
+                .parse()
+                .map(|policy_override| Self(Some(policy_override)))
+                .map_err(|error: InvalidOverride| format!("{error}, or none")),
+        }
+    }
+}
+
+/// No policy.
+const NONE: &str = "none";
+
+fn text_of(policy_override: Option<&str>) -> &str {
+    policy_override.unwrap_or(NONE)
+}
+
+/// Does what was asked for. Returns the exit code.
+pub fn run(arguments: PolicyArgs) -> Outcome<u8> {
+    match arguments.what {
+        What::Set(SetArgs { path, policy: Requested(policy_override) }) => {
+            let done = set::below(
+                &in_a_mount(&path)?,
+                policy_override.map(|policy_override| policy_override.to_string()).as_deref(),
+            );
+            let policy = policy_override.map_or(NONE.to_owned(), |policy_override| policy_override.to_string());
+            println!("{policy}: {} files and {} directories", done.files, done.directories);
+            done.refused.iter().for_each(|refused| eprintln!("oncefs: {refused}"));
+            Ok(if done.refused.is_empty() { 0 } else { exit::FAILED })
+        }
+        What::Show(arguments) => show(&arguments).map(|()| 0),
+    }
+}
+
+/// The path without links, if it is in a mounted volume.
+fn in_a_mount(path: &Path) -> Outcome<PathBuf> {
+    let real = mount_table::resolve(path).or_fail_doing(exit::FAILED, shown(path))?;
+    let mount = mount_table::containing(&real).or_fail(exit::FAILED)?.filter(mount_table::Mount::is_oncefs);
+    match mount {
+        Some(_) => Ok(real),
+        None => {
+            let text = format!("{} is not in a mounted oncefs volume: give a file or directory in one", shown(path));
+            Err(Failure::new(exit::FAILED, text))
+        }
+    }
+}
+
+fn show(arguments: &ShowArgs) -> Outcome {
+    let path = in_a_mount(&arguments.path)?;
+    let about = path.metadata().or_fail_doing(exit::FAILED, shown(&path))?;
+    let effective: EffectiveView = Daemon::find(&path)?.ask(Request::Policy { inode: about.ino() })?;
+    // The directory above may be another file system's, if this is the root of the mount.
+    let above = path.parent().filter(|above| above.metadata().is_ok_and(|above| above.dev() == about.dev()));
+    let inherits = above.and_then(set::policy_of);
+    if arguments.json {
+        let mut json = json!(effective);
+        json["path"] = json!(path.to_string_lossy());
+        json["inherits"] = json!(inherits);
+        println!("{json:#}");
+    } else {
+        println!("{}", described(&path, about.is_dir(), &effective, inherits.as_deref()));
+    }
+    Ok(())
+}
+
+fn described(path: &Path, is_directory: bool, effective: &EffectiveView, inherits: Option<&str>) -> String {
+    let (own, above) = (text_of(effective.policy.as_deref()), text_of(inherits));
+    let mut lines = vec![format!("{}: policy {own}; its directory has policy {above}", shown(path))];
+    if !is_directory {
+        let heavy = if effective.is_update_heavy { ", rewritten on several days" } else { "" };
+        lines.push(format!("rank {} ({}){heavy}", effective.rank, about_rank(effective.rank)));
+    }
+    let whose = if is_directory { "new files in it are" } else { "it is" };
+    lines.push(format!("{whose} {}", consequence(effective)));
+    lines.join("\n")
+}
+
+fn about_rank(rank: u8) -> &'static str {
+    match Rank::from_number(rank) {
+        Some(Rank::New) => "new, or written recently",
+        Some(Rank::Sequential) => "read in sequence",
+        Some(Rank::Random) => "read at random",
+        Some(Rank::Cold) => "not read for a long time",
+        None => "unknown",
+    }
+}
+
+fn consequence(effective: &EffectiveView) -> String {
+    let when = match (effective.is_inline, effective.is_out_of_line) {
+        (false, false) => return format!("not deduplicated: {}", effective.why),
+        (true, true) => "deduplicated while writing and out of line",
+        (true, false) => "deduplicated while writing",
+        (false, true) => "deduplicated out of line",
+    };
+    let ends = if effective.shares_ends { ", whole files, and ends of files" } else { "" };
+    match effective.run_blocks_min {
+        Some(blocks) => format!("{when}, in runs of at least {blocks} blocks{ends} ({})", effective.why),
+        None => format!("{when}, in runs long enough for how each file is read"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn effective() -> EffectiveView {
+        EffectiveView {
+            policy: Some("run=8".to_owned()),
+            rank: 2,
+            is_update_heavy: false,
+            is_inline: true,
+            is_out_of_line: true,
+            run_blocks_min: Some(8),
+            shares_ends: false,
+            why: "set by its policy".to_owned(),
+        }
+    }
+
+    #[test]
+    fn policies_are_taken_with_none_and_others_are_refused() {
+        assert_eq!("none".parse(), Ok(Requested(None)));
+        assert_eq!("run=8".parse(), Ok(Requested(Some(PolicyOverride::Run(8)))));
+        for wrong in ["", "on", "run=0", "run=257", "None"] {
+            let error = wrong.parse::<Requested>().unwrap_err();
+            assert!(error.contains("selective or run=N") && error.ends_with(", or none"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_file_and_a_directory_are_told_with_what_follows() {
+        let said =
+            |is_directory, effective: &EffectiveView| described(Path::new("/mnt/x"), is_directory, effective, None);
+        assert_eq!(
+            said(false, &effective()),
+            "/mnt/x: policy run=8; its directory has policy none\nrank 2 (read at random)\n\
+             it is deduplicated while writing and out of line, in runs of at least 8 blocks (set by its policy)"
+        );
+        let off =
+            EffectiveView { is_inline: false, is_out_of_line: false, why: "policy off".to_owned(), ..effective() };
+        assert!(said(true, &off).ends_with("\nnew files in it are not deduplicated: policy off"));
+        let ends = EffectiveView { is_inline: false, run_blocks_min: Some(64), shares_ends: true, ..effective() };
+        assert!(
+            said(false, &ends).contains("out of line, in runs of at least 64 blocks, whole files, and ends of files (")
+        );
+        let heavy = EffectiveView { is_update_heavy: true, ..effective() };
+        assert!(said(false, &heavy).contains("rank 2 (read at random), rewritten on several days\n"));
+    }
+}

@@ -1,0 +1,390 @@
+//! `oncefs stats`: the daemon's report, as JSON or as text.
+
+mod fragmentation;
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use oncefs_engine::{CacheReport, Report, Stage};
+use serde_json::Value;
+
+use crate::control::protocol::Request;
+use crate::control::target::Daemon;
+use crate::failure::{OrFail, Outcome, exit};
+use crate::size::Size;
+
+/// Arguments of `stats`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oncefs stats /mnt
+  oncefs stats /mnt --fragmentation                        how fragmented the files are: reads all their maps
+  oncefs stats /mnt --fragmentation --plot runs.svg")]
+pub struct StatsArgs {
+    /// Any path inside a mount, or the volume
+    pub target: PathBuf,
+    /// Print all figures as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Show instead in how many runs files are stored, how long the runs are, and how much of them is shared
+    #[arg(long, alias = "layout")]
+    pub fragmentation: bool,
+    /// Draw the lengths of runs as a picture in this file
+    #[arg(long, value_name = "FILE.svg", requires = "fragmentation")]
+    pub plot: Option<PathBuf>,
+}
+
+/// Shows a volume's figures.
+pub fn run(arguments: StatsArgs) -> Outcome {
+    let daemon = Daemon::find(&arguments.target)?;
+    if arguments.fragmentation {
+        return fragmentation::run(&daemon, arguments.plot.as_deref(), arguments.json);
+    }
+    let answer: Value = daemon.ask(Request::Stats)?;
+    if arguments.json {
+        println!("{answer:#}");
+        return Ok(());
+    }
+    let report: Report =
+        serde_json::from_value(answer).or_fail_doing(exit::FAILED, "cannot understand the daemon's figures")?;
+    print!("{}", described(&report));
+    Ok(())
+}
+
+fn described(report: &Report) -> String {
+    let parts = [
+        space(report),
+        dedup(report),
+        ranks(report),
+        stages(report),
+        caches(report),
+        device(report),
+        counters(report),
+        settings(report),
+    ];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// Adds a line; writing to a string cannot fail.
+macro_rules! line {
+    ($text:expr, $($arg:tt)*) => {
+        writeln!($text, $($arg)*).expect("writing to a string cannot fail")
+    };
+}
+
+/// The figures with sentences of their own.
+const SHOWN_AS_SENTENCES: [&str; 4] = ["mapped_bytes", "used_bytes", "data_bytes", "available_bytes"];
+
+/// What sharing saves, in bytes.
+pub fn saved_bytes(report: &Report) -> u64 {
+    let bytes = |name: &str| report.space.get(name).copied().unwrap_or(0);
+    bytes("mapped_bytes").saturating_sub(bytes("used_bytes"))
+}
+
+/// Logical bytes are what the files hold, stored ones what the data area holds for them.
+fn space(report: &Report) -> String {
+    let bytes = |name: &str| report.space.get(name).copied().unwrap_or(0);
+    let (logical, stored, total) = (bytes("mapped_bytes"), bytes("used_bytes"), bytes("data_bytes"));
+    let saved = saved_bytes(report);
+    let mut text = String::new();
+    line!(text, "{:<12}{:>12}", "logical", shown(logical));
+    line!(
+        text,
+        "{:<12}{:>12}  {} of the data area's {}",
+        "stored",
+        shown(stored),
+        percent(stored, total),
+        shown(total)
+    );
+    line!(text, "{:<12}{:>12}  {} of the logical bytes", "saved", shown(saved), percent(saved, logical));
+    line!(text, "{:<12}{:>12}  unique bytes can still be written", "available", shown(bytes("available_bytes")));
+    for (name, bytes) in report.space.iter().filter(|(name, _)| !SHOWN_AS_SENTENCES.contains(&name.as_str())) {
+        line!(text, "{:<12}{:>12}", name.trim_end_matches("_bytes"), shown(*bytes));
+    }
+    text
+}
+
+/// The counters that `dedup` shows.
+const SHOWN_BY_DEDUP: [&str; 8] = [
+    "write_requests",
+    "write_requests_not_admitted",
+    "blocks_not_admitted",
+    "blocks_remapped",
+    "hints_demoted",
+    "hints_promoted",
+    "hints_stale",
+    "blocks_read_shared",
+];
+
+/// How duplicates were found, and with what memory. Omits lines without figures.
+fn dedup(report: &Report) -> String {
+    let count = |name: &str| report.counters.get(name).copied().unwrap_or(0);
+    let mut text = String::new();
+    if report.counters.contains_key("blocks_not_admitted") {
+        let written = count("blocks_written");
+        let looked_up = percent(written.saturating_sub(count("blocks_not_admitted")), written);
+        let skipped =
+            format!("{} of {} requests skipped", count("write_requests_not_admitted"), count("write_requests"));
+        line!(text, "{:<16}{looked_up:>10}  of the written blocks were looked up; {skipped}", "in-line");
+    }
+    if report.counters.contains_key("blocks_remapped") {
+        let (remapped, read) = (count("blocks_remapped"), count("blocks_read_shared"));
+        line!(text, "{:<16}{remapped:>10}  blocks shared after they were written", "out-of-line");
+        line!(text, "{:<16}{read:>10}  blocks of one file served from another file's cached blocks", "read shared");
+    }
+    if let Some(hints) = report.caches.get("hints") {
+        line!(text, "{:<16}{:>10}  {}", "hints in memory", shown(hints.bytes), bound(hints));
+    }
+    if let Some(hints) = report.caches.get("hints_on_disk") {
+        let [demoted, promoted, stale] = ["hints_demoted", "hints_promoted", "hints_stale"].map(count);
+        let moved = format!("{demoted} demoted, {promoted} promoted, {stale} stale");
+        line!(text, "{:<16}{:>10}  {moved}", "hints on disk", shown(hints.bytes));
+    }
+    if let Some(skipped) = report.caches.get("skipped") {
+        line!(text, "{:<16}{:>10}  {}", "skipped buffer", shown(skipped.bytes), bound(skipped));
+    }
+    text
+}
+
+fn bound(cache: &CacheReport) -> String {
+    format!("of at most {}", shown(cache.bytes_max))
+}
+
+/// Files by rank, and how long the next one of each queue has waited. Empty if files are not ranked.
+fn ranks(report: &Report) -> String {
+    if report.ranks.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from("rank                 files     ranked  next in the queue\n");
+    for (name, rank) in &report.ranks {
+        let waits = rank.waits_seconds.map_or("-".into(), |seconds| format!("{:.1} days", seconds as f64 / 86_400.0));
+        line!(text, "{name:<14}{:>12}{:>11}{waits:>19}", rank.files, rank.ranked);
+    }
+    text
+}
+
+fn stages(report: &Report) -> String {
+    let mut text = String::from("stage          blocks    batches       mean        p50        p95      p99.5\n");
+    for stage in Stage::ALL {
+        let Some(figures) = report.stages.get(stage.name()).filter(|f| f.latency.count > 0) else {
+            continue;
+        };
+        let latency = &figures.latency;
+        let at_most = |share| format!("<{}", microseconds(latency.percentile_us_max(share) as f64));
+        line!(
+            text,
+            "{:<9}{:>12}{:>11}{:>11}{:>11}{:>11}{:>11}",
+            stage.name(),
+            figures.blocks,
+            latency.count,
+            microseconds(latency.mean_us()),
+            at_most(0.5),
+            at_most(0.95),
+            at_most(0.995)
+        );
+    }
+    text
+}
+
+fn caches(report: &Report) -> String {
+    if report.caches.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from("cache                 used    maximum   hit ratio\n");
+    for (name, cache) in &report.caches {
+        let ratio =
+            if cache.hits + cache.misses == 0 { "-".into() } else { format!("{:.1} %", cache.hit_ratio() * 100.0) };
+        line!(text, "{name:<14}{:>12}{:>11}{ratio:>12}", shown(cache.bytes), shown(cache.bytes_max));
+    }
+    text
+}
+
+/// What a seek costs, and the sizes of requests that read file blocks. Empty if nothing was read.
+fn device(report: &Report) -> String {
+    let sizes = &report.device.read_sizes;
+    if sizes.count == 0 {
+        return String::new();
+    }
+    let how = if report.device.seek_is_measured { "measured" } else { "estimated, not measured yet" };
+    let mut text = String::new();
+    line!(text, "{:<16}{:>10.1}  blocks ({how})", "cost of a seek", report.device.seek_blocks);
+    line!(text, "{:<16}{:>10.1}  blocks on average in {} requests", "device reads", sizes.mean(), sizes.count);
+    let mut so_far = 0;
+    for (class, count) in sizes.classes.iter().enumerate().filter(|(_, count)| **count > 0) {
+        so_far += count;
+        let is_last = class + 1 == sizes.classes.len();
+        let bound = if is_last { format!("> {}", 1 << (class - 1)) } else { format!("<= {}", 1_u64 << class) };
+        line!(
+            text,
+            "  {bound:<14}{:>10}  {count} {}",
+            percent(so_far, sizes.count),
+            if *count == 1 { "request" } else { "requests" }
+        );
+    }
+    text
+}
+
+fn counters(report: &Report) -> String {
+    let mut text = String::new();
+    let is_shown = |name: &str| SHOWN_BY_DEDUP.contains(&name);
+    for (name, value) in report.counters.iter().filter(|(name, value)| **value > 0 && !is_shown(name)) {
+        let readable = if name.contains("bytes") { format!("  {}", Size(*value)) } else { String::new() };
+        line!(text, "{name:<24}{value:>18}{readable}");
+    }
+    text
+}
+
+fn settings(report: &Report) -> String {
+    let mut text = String::new();
+    for (name, value) in &report.settings {
+        line!(text, "{name:<24}{value:>18}");
+    }
+    text
+}
+
+fn shown(bytes: u64) -> String {
+    Size(bytes).to_string()
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 { "-".into() } else { format!("{:.1} %", part as f64 * 100.0 / whole as f64) }
+}
+
+fn microseconds(us: f64) -> String {
+    match us {
+        us if us < 1000.0 => format!("{us:.0} us"),
+        us if us < 1_000_000.0 => format!("{:.1} ms", us / 1e3),
+        us => format!("{:.1} s", us / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use oncefs_engine::{CacheReport, DeviceReport, Histogram, RankReport, Sizes, StageReport};
+
+    use super::*;
+
+    fn report() -> Report {
+        let names = [
+            ("mapped_bytes", 300 << 20),
+            ("used_bytes", 100 << 20),
+            ("data_bytes", 1 << 30),
+            ("available_bytes", 924 << 20),
+            ("metadata_bytes", 3 << 20),
+        ];
+        Report {
+            space: names.map(|(name, bytes)| (name.to_owned(), bytes)).into(),
+            stages: BTreeMap::from([(
+                "tag".to_owned(),
+                StageReport {
+                    blocks: 256,
+                    latency: Histogram { count: 2, nanoseconds: 3_000_000, classes: vec![0, 0, 1, 0, 1] },
+                },
+            )]),
+            caches: BTreeMap::from([(
+                "read".to_owned(),
+                CacheReport { bytes: 1 << 20, bytes_max: 2 << 20, hits: 3, misses: 1 },
+            )]),
+            device: DeviceReport {
+                seek_blocks: 6.1,
+                seek_is_measured: true,
+                read_sizes: Sizes { count: 40, blocks: 2_000, classes: vec![10, 0, 0, 0, 0, 0, 0, 0, 29, 1] },
+            },
+            counters: BTreeMap::from([("blocks_shared".to_owned(), 42), ("barriers".to_owned(), 0)]),
+            ranks: BTreeMap::from([
+                ("0 new".to_owned(), RankReport { files: 1_200, ranked: 0, waits_seconds: Some(129_600) }),
+                ("3 cold".to_owned(), RankReport { files: 90_000, ranked: 17, waits_seconds: None }),
+            ]),
+            settings: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn the_first_lines_answer_what_was_saved() {
+        let text = space(&report());
+        assert!(text.contains("saved            200 MiB  66.7 % of the logical bytes"), "{text}");
+        assert!(text.contains("metadata        3.00 MiB"), "{text}");
+    }
+
+    #[test]
+    fn dedup_is_told_in_lines_of_its_own_and_not_again_among_the_counters() {
+        let mut report = report();
+        report.counters = [
+            ("blocks_written", 1000),
+            ("blocks_not_admitted", 700),
+            ("write_requests", 40),
+            ("write_requests_not_admitted", 28),
+            ("blocks_remapped", 256),
+            ("blocks_read_shared", 9),
+            ("hints_demoted", 50),
+            ("hints_promoted", 4),
+            ("hints_stale", 3),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+        let held = |bytes| CacheReport { bytes, bytes_max: 4 << 20, hits: 0, misses: 0 };
+        report.caches = [("hints", 3 << 20), ("hints_on_disk", 30 << 20), ("skipped", 1 << 10)]
+            .map(|(n, b)| (n.to_owned(), held(b)))
+            .into();
+        let text = dedup(&report);
+        for line in [
+            "in-line             30.0 %  of the written blocks were looked up; 28 of 40 requests skipped",
+            "out-of-line            256  blocks shared after they were written",
+            "read shared              9  blocks of one file served from another file's cached blocks",
+            "hints in memory   3.00 MiB  of at most 4.00 MiB",
+            "hints on disk     30.0 MiB  50 demoted, 4 promoted, 3 stale",
+            "skipped buffer    1.00 KiB  of at most 4.00 MiB",
+        ] {
+            assert!(text.lines().any(|other| other == line), "no line '{line}' in\n{text}");
+        }
+        assert_eq!(counters(&report), "blocks_written                        1000\n");
+    }
+
+    #[test]
+    fn a_report_without_figures_on_dedup_has_no_lines_on_it() {
+        assert_eq!(dedup(&Report::default()), "");
+    }
+
+    #[test]
+    fn ranks_show_their_files_and_who_is_next() {
+        let text = ranks(&report());
+        assert!(text.contains("0 new                 1200          0           1.5 days\n"), "{text}");
+        assert!(text.contains("3 cold               90000         17                  -\n"), "{text}");
+        assert_eq!(ranks(&Report::default()), "");
+    }
+
+    #[test]
+    fn stages_show_mean_and_percentiles_and_leave_out_what_never_ran() {
+        let text = stages(&report());
+        assert!(text.contains("1.5 ms") && text.contains("<4 us") && text.contains("<16 us"), "{text}");
+        assert!(!text.contains("commit"), "{text}");
+    }
+
+    #[test]
+    fn the_device_is_told_with_the_share_of_requests_up_to_each_size() {
+        let text = device(&report());
+        for line in [
+            "cost of a seek         6.1  blocks (measured)",
+            "device reads          50.0  blocks on average in 40 requests",
+            "  <= 1              25.0 %  10 requests",
+            "  <= 256            97.5 %  29 requests",
+            "  > 256            100.0 %  1 request",
+        ] {
+            assert!(text.lines().any(|other| other == line), "no line '{line}' in\n{text}");
+        }
+        assert_eq!(device(&Report::default()), "");
+    }
+
+    #[test]
+    fn counters_at_zero_are_left_out() {
+        assert_eq!(counters(&report()), "blocks_shared                           42\n");
+    }
+
+    #[test]
+    fn caches_show_their_hit_ratio() {
+        assert!(caches(&report()).contains("75.0 %"));
+    }
+}

@@ -1,0 +1,26 @@
+//! `oncefs sync`: makes everything written to a mounted volume durable.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::control::protocol::Request;
+use crate::control::target::Daemon;
+use crate::failure::{OrFail, Outcome, exit};
+use crate::process::descriptors;
+use crate::text::shown;
+
+/// Arguments of `sync`.
+#[derive(Debug, Args)]
+pub struct SyncArgs {
+    /// Any path inside a mount
+    pub target: PathBuf,
+}
+
+/// Makes everything written so far durable: what the kernel still holds goes to the daemon first.
+pub fn run(arguments: SyncArgs) -> Outcome {
+    let daemon = Daemon::find(&arguments.target)?;
+    descriptors::sync_file_system(&arguments.target)
+        .or_fail_doing(exit::FAILED, format!("cannot sync {}", shown(&arguments.target)))?;
+    daemon.ask(Request::Commit)
+}

@@ -1,0 +1,216 @@
+//! `oncefs umount`: returns only when everything is durable and the daemon is gone.
+//!
+//! The kernel's umount(2) does not wait for a FUSE daemon. So the command first asks the daemon to report its exit, then
+//! unmounts, and waits for the process to end.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::control::client::{Connection, Exit, ExpectedExit};
+use crate::control::protocol::Request;
+use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::mounting::mount_table::{self, Mount};
+use crate::process::descriptors;
+use crate::text::shown;
+
+/// A daemon notices the end of its mount at once, unless the mount lives on elsewhere.
+const NOTICE_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Arguments of `umount`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Returns when everything is durable, the daemon has ended, and the volume can be mounted again.
+Exits with 32 on failure. Plain umount(8) does the same if the helpers umount.fuse and umount.fuse.oncefs
+are installed.
+
+Examples:
+  oncefs umount /mnt
+  oncefs umount -l /mnt     detach now, end when the last file is closed")]
+pub struct UmountArgs {
+    /// The mount point, or the volume
+    pub target: PathBuf,
+    /// Lazy: detach now, end when nobody uses it any more; do not wait
+    #[arg(long, short)]
+    pub lazy: bool,
+    /// For a mount that hangs: disconnect the daemon first. Loses what the kernel has not written yet
+    #[arg(long, short)]
+    pub force: bool,
+    /// If the mount is in use, make it read-only instead
+    #[arg(long = "read-only", short)]
+    pub read_only: bool,
+    /// Report what is done
+    #[arg(long, short)]
+    pub verbose: bool,
+    /// Accepted for umount(8)
+    #[arg(short = 'n', hide = true)]
+    pub no_mtab: bool,
+    /// Accepted for umount(8)
+    #[arg(short = 't', hide = true)]
+    pub kind: Option<String>,
+    /// Accepted for umount(8), which has entered the namespace already
+    #[arg(short = 'N', hide = true)]
+    pub namespace: Option<OsString>,
+    /// Called for any FUSE mount, so that others than oncefs's are to be handed back to umount(8)
+    #[arg(skip)]
+    pub for_any_fuse: bool,
+}
+
+/// Unmounts.
+pub fn run(arguments: UmountArgs) -> Outcome {
+    let mount = match find(&arguments.target)? {
+        Found::Ours(mount) => mount,
+        Found::Foreign(_) if arguments.for_any_fuse => return hand_back(&arguments),
+        Found::Foreign(mount) => {
+            let (dir, kind) = (shown(&mount.dir), mount.kind);
+            return Err(Failure::new(
+                exit::MOUNT_FAILED,
+                format!("{dir} is a {kind} mount, not an oncefs mount: use umount {dir}"),
+            ));
+        }
+    };
+    if mount.is_dead() {
+        return unmount_dead(&mount, &arguments);
+    }
+    if arguments.lazy {
+        return unmount_lazily(&mount);
+    }
+    let expected = expect_exit(&mount);
+    match oncefs_fuse::unmount(&mount.dir, flags(&arguments)) {
+        Ok(()) => finish(&mount, expected, arguments.verbose),
+        Err(e) if arguments.read_only && e.raw_os_error() == Some(libc::EBUSY) => make_read_only(&mount),
+        Err(e) => Err(refused(&mount, &e)),
+    }
+}
+
+enum Found {
+    Ours(Mount),
+    Foreign(Mount),
+}
+
+/// The mount to end: at a directory, or of a volume.
+fn find(target: &Path) -> Outcome<Found> {
+    let shown = shown(target);
+    let at_dir = mount_table::at(target).or_fail_doing(exit::MOUNT_FAILED, format!("cannot unmount {shown}"))?;
+    let found = match at_dir {
+        Some(mount) => Some(mount),
+        None => mount_table::of_volume(&mount_table::resolve(target).or_fail(exit::MOUNT_FAILED)?)
+            .or_fail(exit::MOUNT_FAILED)?,
+    };
+    match found {
+        Some(mount) if mount.is_oncefs() => Ok(Found::Ours(mount)),
+        Some(mount) => Ok(Found::Foreign(mount)),
+        None => Err(Failure::new(exit::MOUNT_FAILED, format!("{shown} is not mounted"))),
+    }
+}
+
+/// Another FUSE file system: umount(8) goes on as if there were no helper.
+fn hand_back(arguments: &UmountArgs) -> Outcome {
+    let mut umount = Command::new("umount");
+    umount.arg("--internal-only");
+    let switches =
+        [(arguments.lazy, "-l"), (arguments.force, "-f"), (arguments.read_only, "-r"), (arguments.verbose, "-v")];
+    umount.args(switches.iter().filter(|(on, _)| *on).map(|(_, switch)| switch));
+    let error = umount.arg("--").arg(&arguments.target).exec();
+    Err(Failure::new(exit::MOUNT_SYSTEM, format!("cannot run umount: {error}")))
+}
+
+fn flags(arguments: &UmountArgs) -> libc::c_int {
+    let force = if arguments.force { libc::MNT_FORCE } else { 0 };
+    let lazy = if arguments.lazy { libc::MNT_DETACH } else { 0 };
+    force | lazy
+}
+
+fn unmount_dead(mount: &Mount, arguments: &UmountArgs) -> Outcome {
+    oncefs_fuse::unmount(&mount.dir, flags(arguments)).map_err(|e| refused(mount, &e))?;
+    eprintln!(
+        "oncefs: unmounted {}; its daemon had died: the next mount of {} continues from the last commit",
+        shown(&mount.dir),
+        shown(&mount.source)
+    );
+    Ok(())
+}
+
+/// Makes durable what was written so far; the rest follows when the last file is closed.
+fn unmount_lazily(mount: &Mount) -> Outcome {
+    descriptors::sync_file_system(&mount.dir)
+        .or_fail_doing(exit::MOUNT_FAILED, format!("cannot sync {}", shown(&mount.dir)))?;
+    commit(mount)?;
+    oncefs_fuse::unmount(&mount.dir, libc::MNT_DETACH).map_err(|e| refused(mount, &e))
+}
+
+fn commit(mount: &Mount) -> Outcome {
+    match Connection::open(&mount.source).or_fail_doing(exit::MOUNT_FAILED, "cannot reach the daemon")? {
+        Some(daemon) => daemon.ask(Request::Commit).map(drop).or_fail(exit::MOUNT_FAILED),
+        None => Ok(()),
+    }
+}
+
+fn expect_exit(mount: &Mount) -> Option<ExpectedExit> {
+    let daemon = Connection::open(&mount.source).map_err(|e| e.to_string());
+    let expected = daemon.and_then(|daemon| daemon.map(Connection::expect_exit).transpose());
+    expected.unwrap_or_else(|e| {
+        eprintln!("oncefs: cannot reach the daemon of {}: {e}", shown(&mount.source));
+        None
+    })
+}
+
+fn finish(mount: &Mount, expected: Option<ExpectedExit>, verbose: bool) -> Outcome {
+    let Some(expected) = expected else {
+        eprintln!("oncefs: unmounted {}, but cannot reach its daemon: it may still be writing", shown(&mount.dir));
+        return Ok(());
+    };
+    if let Some(other) = other_place(mount).or_fail(exit::MOUNT_FAILED)? {
+        eprintln!("oncefs: the volume {} is still mounted on {}", shown(&mount.source), shown(&other.dir));
+        return commit(mount);
+    }
+    match expected.wait(NOTICE_PATIENCE) {
+        Exit::Clean => {
+            if verbose {
+                println!("{} unmounted: everything is durable", shown(&mount.dir));
+            }
+            Ok(())
+        }
+        Exit::Failed(message) => {
+            Err(Failure::new(exit::MOUNT_FAILED, format!("{} is unmounted, but {message}", shown(&mount.dir))))
+        }
+        Exit::StillMounted => {
+            eprintln!(
+                "oncefs: unmounted {} here, but another mount namespace (a container?) still uses the volume",
+                shown(&mount.dir)
+            );
+            commit(mount)
+        }
+    }
+}
+
+/// A bind mount of the same file system.
+fn other_place(mount: &Mount) -> io::Result<Option<Mount>> {
+    Ok(mount_table::all()?.into_iter().find(|m| m.is_oncefs() && m.device == mount.device))
+}
+
+fn make_read_only(mount: &Mount) -> Outcome {
+    oncefs_fuse::remount(&mount.dir, libc::MS_RDONLY).map_err(|e| refused(mount, &e))?;
+    eprintln!("oncefs: {} is in use: made it read-only instead", shown(&mount.dir));
+    commit(mount)
+}
+
+fn refused(mount: &Mount, error: &io::Error) -> Failure {
+    let dir = shown(&mount.dir);
+    let (code, text) = match error.raw_os_error() {
+        Some(libc::EBUSY) => (
+            exit::MOUNT_FAILED,
+            format!(
+                "{dir} is in use: stop the programs that use it (fuser -vm {dir} lists them), or unmount lazily (oncefs umount -l {dir})"
+            ),
+        ),
+        Some(libc::EPERM) => (exit::MOUNT_USAGE, format!("unmounting {dir} needs root: use sudo")),
+        _ => (exit::MOUNT_FAILED, format!("cannot unmount {dir}: {error}")),
+    };
+    Failure::new(code, text)
+}

@@ -1,0 +1,92 @@
+//! What the daemon answers with, where that is not one of the engine's reports.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The daemon's description of itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct About {
+    /// Version of the program.
+    pub program: String,
+    /// Whether the volume was opened read-only.
+    pub read_only: bool,
+}
+
+/// All settings before and after a change.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Tuned {
+    /// Values by name, as they were.
+    pub before: BTreeMap<String, String>,
+    /// Values by name, as they are.
+    pub after: BTreeMap<String, String>,
+}
+
+/// Bytes of a file that a bad block belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Range {
+    /// The first byte.
+    pub offset: u64,
+    /// How many.
+    pub length: u64,
+    /// Whether reading them fails.
+    pub lost: bool,
+}
+
+/// A file that a bad block belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct File {
+    /// Its inode number.
+    pub inode: Option<u64>,
+    /// Its names from the root of the mount on, bytes that are not UTF-8 replaced.
+    pub paths: Vec<String>,
+    /// Where.
+    pub ranges: Vec<Range>,
+}
+
+/// The files that bad blocks belong to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Damage {
+    /// The files.
+    pub files: Vec<File>,
+    /// Whether these are all.
+    pub complete: bool,
+}
+
+/// How a file, or what is made in a directory, is deduplicated: the daemon's answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EffectiveView {
+    /// Its policy.
+    pub policy: Option<String>,
+    /// Its rank, 0 to 3.
+    pub rank: u8,
+    /// Whether it is rewritten again and again.
+    pub is_update_heavy: bool,
+    /// Whether it is deduplicated while writing.
+    pub is_inline: bool,
+    /// Whether the worker deduplicates it.
+    pub is_out_of_line: bool,
+    /// The shortest run that it shares, in blocks; None: each file's own.
+    pub run_blocks_min: Option<u32>,
+    /// Whether a file that is one run as a whole is shared however short it is, and a run that ends with its file.
+    pub shares_ends: bool,
+    /// What set the shortest run, or why it is not deduplicated.
+    pub why: String,
+}
+
+impl EffectiveView {
+    /// Of the file system's answer.
+    pub fn of(effective: oncefs_fs::EffectiveView) -> Self {
+        let (policy, effective_policy) = (effective.policy, effective.effective_policy);
+        Self {
+            policy: policy.policy_override.map(|policy_override| policy_override.to_string()),
+            rank: policy.rank.number(),
+            is_update_heavy: policy.is_update_heavy,
+            is_inline: effective_policy.is_inline,
+            is_out_of_line: effective_policy.is_later,
+            run_blocks_min: effective.run_blocks_min,
+            shares_ends: effective_policy.shares_ends,
+            why: effective.why,
+        }
+    }
+}

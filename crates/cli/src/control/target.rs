@@ -1,0 +1,97 @@
+//! Finds the volume that a command means, by any path inside its mount or by its own directory.
+
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+
+use crate::control::client::Connection;
+use crate::control::protocol::Request;
+use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::mounting::mount_table;
+use crate::process::descriptors;
+use crate::text::shown;
+
+/// What a path stands for.
+pub enum Target {
+    /// A volume that is mounted.
+    Mounted(Daemon),
+    /// A directory that may be a volume and is not mounted.
+    Offline(PathBuf),
+}
+
+impl Target {
+    /// Looks at the path.
+    pub fn find(path: &Path) -> Outcome<Self> {
+        let real = mount_table::resolve(path).or_fail_doing(exit::FAILED, shown(path))?;
+        let mount = mount_table::containing(&real).or_fail(exit::FAILED)?.filter(mount_table::Mount::is_oncefs);
+        let daemon = Daemon { volume: mount.as_ref().map_or(&real, |m| &m.source).clone() };
+        match (daemon.connect()?, mount) {
+            (Some(_), _) => Ok(Self::Mounted(daemon)),
+            (None, Some(mount)) => Err(dead(&mount)),
+            (None, None) => Ok(Self::Offline(real)),
+        }
+    }
+}
+
+/// The daemon of a mounted volume, for any number of requests: each one has a connection of its own.
+pub struct Daemon {
+    /// The volume's directory.
+    pub volume: PathBuf,
+}
+
+impl Daemon {
+    /// The daemon of a mounted volume; other paths are refused.
+    pub fn find(path: &Path) -> Outcome<Self> {
+        match Target::find(path)? {
+            Target::Mounted(daemon) => Ok(daemon),
+            Target::Offline(_) => {
+                let shown = shown(path);
+                Err(Failure::new(
+                    exit::FAILED,
+                    format!("{shown} is not in a mounted oncefs volume: mount one (oncefs mount VOLUME DIR)"),
+                ))
+            }
+        }
+    }
+
+    /// Asks and waits for the answer.
+    pub fn ask<T: DeserializeOwned>(&self, request: Request) -> Outcome<T> {
+        let connection = self.connect()?.ok_or_else(|| {
+            Failure::new(
+                exit::FAILED,
+                format!("{} was unmounted meanwhile: mount it and try again", shown(&self.volume)),
+            )
+        })?;
+        let answer = connection.ask(request).or_fail(exit::FAILED)?;
+        serde_json::from_value(answer).or_fail_doing(exit::FAILED, "cannot understand the daemon's answer")
+    }
+
+    /// Hands the daemon the writes that the kernel still holds: they are part of what the command asks for.
+    pub fn write_back(&self) -> Outcome {
+        match mount_table::of_volume(&self.volume).or_fail(exit::FAILED)? {
+            Some(mount) => descriptors::sync_file_system(&mount.dir)
+                .or_fail_doing(exit::FAILED, format!("cannot sync {}", shown(&mount.dir))),
+            None => Ok(()),
+        }
+    }
+
+    fn connect(&self) -> Outcome<Option<Connection>> {
+        Connection::open(&self.volume).map_err(|error| {
+            let way_out = match error.kind() {
+                std::io::ErrorKind::PermissionDenied => " (only root may do this: use sudo)",
+                _ => "",
+            };
+            Failure::new(exit::FAILED, format!("cannot reach the daemon of {}: {error}{way_out}", shown(&self.volume)))
+        })
+    }
+}
+
+fn dead(mount: &mount_table::Mount) -> Failure {
+    let dir = shown(&mount.dir);
+    Failure::new(
+        exit::FAILED,
+        format!(
+            "the daemon of the mount on {dir} does not answer: unmount it (oncefs umount {dir}) and mount it again"
+        ),
+    )
+}

@@ -1,0 +1,51 @@
+//! How much memory, how many threads and how large requests a mount gets.
+//!
+//! The store divides its part further: `docs/architecture.md`, Memory.
+
+use oncefs_engine::Store;
+
+use super::task::Task;
+use crate::failure::{OrFail, Outcome, exit};
+use crate::process::memory;
+use crate::profiles;
+
+/// The inode cache's share of the memory; the rest is the store's.
+const INODES_SHARE_OF_MEMORY: u64 = 16;
+
+/// One WRITE or READ carries a MiB, the kernel's own limit for unprivileged settings.
+const REQUEST_BYTES_MAX: u32 = 1 << 20;
+
+/// What the daemon may take: by option, else by the profile.
+pub struct Budget {
+    /// Caches, hints and inodes.
+    pub memory_bytes_max: u64,
+    /// Event loops.
+    pub threads: usize,
+    /// Largest request of the kernel.
+    pub request_bytes_max: u32,
+}
+
+impl Budget {
+    /// The budget of a mount.
+    pub fn of(task: &Task) -> Outcome<Self> {
+        let options = &task.options;
+        let own = || Store::profile_of(&task.volume).or_fail(exit::MOUNT_FAILED);
+        let profile = options.profile.map_or_else(own, Ok)?;
+        let memory_bytes_max = options.memory.unwrap_or_else(|| profiles::default_memory(profile, memory::ram_bytes()));
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let threads = options.threads.unwrap_or_else(|| profiles::default_threads(profile, cpus));
+        let request_bytes_max =
+            options.max_write.or_else(|| profiles::default_max_write(profile)).unwrap_or(REQUEST_BYTES_MAX);
+        Ok(Self { memory_bytes_max, threads, request_bytes_max })
+    }
+
+    /// The inode cache's part of the memory.
+    pub fn inode_bytes_max(&self) -> u64 {
+        self.memory_bytes_max / INODES_SHARE_OF_MEMORY
+    }
+
+    /// The store's part of it: the rest.
+    pub fn store_bytes_max(&self) -> u64 {
+        self.memory_bytes_max - self.inode_bytes_max()
+    }
+}

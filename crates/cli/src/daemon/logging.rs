@@ -1,0 +1,188 @@
+//! Where the daemon's log goes: stderr, a file, or syslog.
+//!
+//! Syslog is written as a datagram that never waits: a log daemon whose own files lie on this mount must not be able
+//! to stop the file system. What does not fit is dropped.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use log::{Level, LevelFilter, Log, Metadata, Record};
+
+use crate::text::one_line;
+
+/// LOG_DAEMON of syslog(3).
+const FACILITY_DAEMON: u8 = 3 << 3;
+
+const SYSLOG_SOCKET: &str = "/dev/log";
+
+/// The kernel refuses longer lines.
+const KERNEL_LOG_LINE_MAX: usize = 900;
+
+/// Where fuser logs a reply that the kernel did not accept, and its text when the kernel has forgotten the request: the
+/// program was interrupted meanwhile, and nobody waits for the reply.
+const REPLY_TARGET: &str = "fuser::reply";
+const REPLY_UNWANTED: &str = "Failed to send FUSE reply: No such file or directory (os error 2)";
+
+enum Sink {
+    Stderr,
+    File(Mutex<File>),
+    Syslog(UnixDatagram),
+}
+
+struct Logger {
+    sink: Sink,
+}
+
+/// Where to log.
+pub enum Target<'a> {
+    /// Standard error.
+    Stderr,
+    /// Append to a file.
+    File(&'a Path),
+    /// The system's log, facility `daemon`.
+    Syslog,
+}
+
+/// Starts logging; once per process.
+pub fn start(target: &Target, level: LevelFilter) -> io::Result<()> {
+    let sink = match target {
+        Target::Stderr => Sink::Stderr,
+        Target::File(path) => Sink::File(Mutex::new(File::options().append(true).create(true).open(path)?)),
+        Target::Syslog => {
+            let socket = UnixDatagram::unbound()?;
+            socket.set_nonblocking(true)?;
+            Sink::Syslog(socket)
+        }
+    };
+    // The logger lives as long as the process.
+    log::set_logger(Box::leak(Box::new(Logger { sink }))).map_err(|e| io::Error::other(e.to_string()))?;
+    log::set_max_level(level);
+    Ok(())
+}
+
+impl Log for Logger {
+    fn enabled(&self, metadata: &Metadata) -> bool {
+        // fuser and the libraries below speak of every request from `debug` on; their warnings matter.
+        metadata.target().starts_with("oncefs") || metadata.level() <= Level::Warn
+    }
+
+    fn log(&self, record: &Record) {
+        if !self.enabled(record.metadata()) {
+            return;
+        }
+        let text = one_line(&record.args().to_string());
+        let level = level_of(record, &text);
+        if level > log::max_level() {
+            return;
+        }
+        // A log that cannot be written has nobody left to be told.
+        let _ = match &self.sink {
+            Sink::Stderr => writeln!(io::stderr(), "oncefs: {}: {text}", name(level)),
+            Sink::File(file) => {
+                let line = format!(
+                    "{} oncefs[{}]: {}: {text}\n",
+                    local_time("%Y-%m-%d %H:%M:%S"),
+                    std::process::id(),
+                    name(level)
+                );
+                file.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes())
+            }
+            Sink::Syslog(socket) => to_syslog(socket, level, &text),
+        };
+    }
+
+    fn flush(&self) {}
+}
+
+/// The severity of a line: its own, except for replies that came too late.
+fn level_of(record: &Record<'_>, text: &str) -> Level {
+    match record.target() == REPLY_TARGET && text == REPLY_UNWANTED {
+        true => Level::Debug,
+        false => record.level(),
+    }
+}
+
+fn name(level: Level) -> &'static str {
+    match level {
+        Level::Error => "error",
+        Level::Warn => "warning",
+        Level::Info => "info",
+        Level::Debug => "debug",
+        Level::Trace => "trace",
+    }
+}
+
+fn severity(level: Level) -> u8 {
+    match level {
+        Level::Error => 3,
+        Level::Warn => 4,
+        Level::Info => 6,
+        Level::Debug | Level::Trace => 7,
+    }
+}
+
+/// Where no log daemon listens (in a container, early at boot) the kernel's log takes what is serious.
+fn to_syslog(socket: &UnixDatagram, level: Level, text: &str) -> io::Result<()> {
+    match socket.send_to(datagram(level, text).as_bytes(), SYSLOG_SOCKET) {
+        Err(e) if level <= Level::Warn && matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+            let priority = FACILITY_DAEMON | severity(level);
+            let line = format!("<{priority}>oncefs[{}]: {text}", std::process::id());
+            let end = line.floor_char_boundary(KERNEL_LOG_LINE_MAX);
+            File::options().write(true).open("/dev/kmsg")?.write_all(&line.as_bytes()[..end])
+        }
+        sent => sent.map(drop),
+    }
+}
+
+/// As syslog(3) of the C library writes it.
+fn datagram(level: Level, text: &str) -> String {
+    let priority = FACILITY_DAEMON | severity(level);
+    format!("<{priority}>{} oncefs[{}]: {text}", local_time("%b %e %H:%M:%S"), std::process::id())
+}
+
+fn local_time(format: &str) -> String {
+    let format = std::ffi::CString::new(format).expect("the formats in this module hold no NUL");
+    let mut text = [0u8; 64];
+    // SAFETY: `time` accepts null; `tm` is plain data that `localtime_r` fills; `strftime` writes at most `text`.
+    let len = unsafe {
+        let now = libc::time(std::ptr::null_mut());
+        let mut tm: libc::tm = std::mem::zeroed();
+        libc::localtime_r(&now, &mut tm);
+        libc::strftime(text.as_mut_ptr().cast(), text.len(), format.as_ptr(), &tm)
+    };
+    String::from_utf8_lossy(&text[..len]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_starts_with_facility_and_severity() {
+        let line = datagram(Level::Error, "disk on fire");
+        assert!(line.starts_with("<27>"), "{line}");
+        assert!(line.ends_with(&format!(" oncefs[{}]: disk on fire", std::process::id())), "{line}");
+    }
+
+    #[test]
+    fn an_answer_that_nobody_waits_for_is_no_error_and_one_that_is_lost_is() {
+        let level = |target: &str, error: i32| {
+            let text = format!("Failed to send FUSE reply: {}", io::Error::from_raw_os_error(error));
+            level_of(&Record::builder().target(target).level(Level::Error).build(), &text)
+        };
+        assert_eq!(level("fuser::reply", libc::ENOENT), Level::Debug);
+        for error in [libc::EINVAL, libc::ENODEV, libc::EIO, libc::ENOMEM] {
+            assert_eq!(level("fuser::reply", error), Level::Error);
+        }
+        assert_eq!(level("oncefs_fs", libc::ENOENT), Level::Error);
+    }
+
+    #[test]
+    fn times_have_the_shape_that_syslog_expects() {
+        let time = local_time("%b %e %H:%M:%S");
+        assert_eq!(time.len(), "Nov 21 20:54:12".len(), "{time}");
+    }
+}

@@ -1,0 +1,227 @@
+//! The open volume of a daemon, and what it answers to commands.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use oncefs_engine::{Blocks, DedupCommand, DefragOptions, Error, Lbn, MapId, OpenOptions, Store};
+use oncefs_fs::{AtimePolicy, DamagedFile, DamagedRange, FileSystem, Ino, Options, SystemClock, paths_of_maps};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::budget::Budget;
+use super::task::Task;
+use crate::control::answers::{self, About, Tuned};
+use crate::control::client::Connection;
+use crate::control::protocol::Request;
+use crate::control::server::{Handler, Server};
+use crate::failure::{OrFail, Outcome, exit};
+use crate::text::shown;
+
+/// A process that is being killed releases its files within this time.
+const DYING_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Names shown for one file.
+const NAMES_OF_A_FILE_MAX: usize = 8;
+/// Bytes of names in one answer: half of what a line may have.
+const NAMES_BYTES_MAX: usize = 2 << 20;
+
+/// An open volume with its file system and its control socket.
+pub struct OpenVolume {
+    /// What is served.
+    pub file_system: Arc<FileSystem>,
+    read_only: bool,
+    control: OnceLock<Server>,
+    closed: OnceLock<Result<(), String>>,
+}
+
+impl OpenVolume {
+    /// Opens the volume, and listens for commands.
+    pub fn open(task: &Task, budget: &Budget) -> Outcome<Arc<Self>> {
+        let file_system = open_file_system(task, budget)?;
+        let read_only = task.options.read_only();
+        let daemon = Arc::new(Self { file_system, read_only, control: OnceLock::new(), closed: OnceLock::new() });
+        match Server::start(&task.volume, daemon.clone()) {
+            Ok(server) => drop(daemon.control.set(server)),
+            Err(e) => log::warn!(
+                "cannot create the control socket in {}: {e}; commands cannot reach this mount",
+                shown(&task.volume)
+            ),
+        }
+        Ok(daemon)
+    }
+
+    /// Closes the volume once, and tells the waiting commands.
+    pub fn close(&self) -> Result<(), String> {
+        let close = || {
+            if let Some(control) = self.control.get() {
+                control.announce_closing();
+            }
+            let closed = self.file_system.close().and_then(|()| self.file_system.flush());
+            let outcome = closed.map_err(|e| format!("not everything became durable: {e}"));
+            if let Some(control) = self.control.get() {
+                control.announce_closed(outcome.clone());
+            }
+            outcome
+        };
+        self.closed.get_or_init(close).clone()
+    }
+
+    fn stats(&self) -> Result<Value, String> {
+        let mut report = self.file_system.report();
+        if let Some(why) = self.file_system.store().failure() {
+            report.settings.insert("read_only_because".to_owned(), why);
+        }
+        serde_json::to_value(report).map_err(|e| e.to_string())
+    }
+
+    fn tune(&self, changes: &[(String, String)]) -> Result<Value, String> {
+        let store = self.file_system.store();
+        let before = store.settings();
+        store.tune(changes).map_err(|e| e.to_string())?;
+        let list: Vec<String> = changes.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        log::info!("tuned: {}", list.join(" "));
+        Ok(json!(Tuned { before, after: store.settings() }))
+    }
+
+    fn dedup(&self, command: DedupCommand) -> Result<Value, String> {
+        if self.read_only {
+            return Err("the volume is mounted read-only: it cannot be deduplicated".into());
+        }
+        self.file_system.store().dedup(command);
+        Ok(Value::Null)
+    }
+
+    fn damage(&self, places_max: usize) -> Result<Value, String> {
+        let (files, complete) = self.file_system.damaged_files(places_max).map_err(|e| e.to_string())?;
+        let range = |range: &DamagedRange| answers::Range { offset: range.at, length: range.len, lost: range.is_lost };
+        let file = |file: &DamagedFile| answers::File {
+            inode: file.ino.map(|ino| ino.0),
+            paths: file.paths.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect(),
+            ranges: file.ranges.iter().map(range).collect(),
+        };
+        Ok(json!(answers::Damage { files: files.iter().map(file).collect(), complete }))
+    }
+}
+
+impl OpenVolume {
+    /// The names of files by map, as many as an answer may have.
+    fn names(&self, maps: &[u64]) -> Result<Value, String> {
+        let maps = maps.iter().copied().map(MapId).collect();
+        let found = paths_of_maps(self.file_system.store(), &maps).map_err(|e| e.to_string())?;
+        let mut bytes = 0;
+        let mut names = BTreeMap::new();
+        for (MapId(map), mut paths) in found {
+            paths.truncate(NAMES_OF_A_FILE_MAX);
+            // As they are answered: an escaped byte is up to six.
+            bytes += json!(paths).to_string().len();
+            if bytes <= NAMES_BYTES_MAX {
+                names.insert(map, paths);
+            }
+        }
+        Ok(json!(names))
+    }
+}
+
+impl Handler for OpenVolume {
+    fn answer(&self, request: &Request) -> Result<Value, String> {
+        let store = self.file_system.store();
+        match request {
+            Request::Version => {
+                Ok(json!(About { program: env!("CARGO_PKG_VERSION").into(), read_only: self.read_only }))
+            }
+            Request::Stats => self.stats(),
+            Request::Commit => store.commit().map(|()| Value::Null).map_err(|e| e.to_string()),
+            Request::Grow { bytes } => store.grow(*bytes).map(|()| Value::Null).map_err(|e| e.to_string()),
+            Request::Atime { kernel_flags } => {
+                self.file_system.set_atime_policy(atime_policy(*kernel_flags));
+                Ok(Value::Null)
+            }
+            Request::Settings => Ok(json!(store.settings())),
+            Request::Tune { changes } => self.tune(changes),
+            Request::Dedup { command } => self.dedup(*command),
+            Request::DedupStatus => Ok(json!(store.dedup_status())),
+            Request::Scrub { command } => store.scrub(*command).map(|()| Value::Null).map_err(|e| e.to_string()),
+            Request::ScrubStatus => Ok(json!(store.scrub_status())),
+            Request::Damage { places_max } => self.damage(*places_max),
+            Request::Explain { inode, lbn } => to_json(self.file_system.explain(Ino(*inode), Lbn(*lbn))),
+            Request::Referrers { blocks, from } => to_json(store.referrers(blocks, *from)),
+            Request::Names { maps } => self.names(maps),
+            Request::Layout { from } => to_json(store.layout(*from)),
+            Request::Defrag { inode, from, run_blocks_min, space_blocks, dry_run } => {
+                let (from, space) = (Lbn(*from), Blocks(*space_blocks));
+                let (run_blocks_min, dry_run) = (*run_blocks_min, *dry_run);
+                let options = DefragOptions { from, run_blocks_min, space, dry_run, ..DefragOptions::default() };
+                self.file_system.defrag(Ino(*inode), &options).map(|outcome| json!(outcome)).map_err(|e| e.to_string())
+            }
+            Request::Policy { inode } => {
+                to_json(self.file_system.effective(Ino(*inode)).map(answers::EffectiveView::of))
+            }
+            Request::WaitExit => Err("wait-exit is answered by the server".into()),
+        }
+    }
+}
+
+fn to_json<T: Serialize, E: Display>(answer: Result<T, E>) -> Result<Value, String> {
+    answer.map(|answer| json!(answer)).map_err(|e| e.to_string())
+}
+
+/// A killed daemon keeps the volume's lock a moment longer than its mount.
+fn open_store(volume: &Path, options: &OpenOptions) -> oncefs_engine::Result<Arc<Store>> {
+    let deadline = Instant::now() + DYING_PATIENCE;
+    loop {
+        match Store::open(volume, options) {
+            Err(Error::InUse(_)) if Instant::now() < deadline && !is_served(volume) => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            other => return other,
+        }
+    }
+}
+
+fn is_served(volume: &Path) -> bool {
+    Connection::open(volume).is_ok_and(|daemon| daemon.is_some())
+}
+
+fn open_file_system(task: &Task, budget: &Budget) -> Outcome<Arc<FileSystem>> {
+    let read_only = task.options.read_only();
+    let store_options = OpenOptions {
+        read_only,
+        profile: task.options.profile,
+        settings: task.options.settings.clone(),
+        ..OpenOptions::new(budget.store_bytes_max())
+    };
+    let options = Options {
+        memory_bytes_max: budget.inode_bytes_max(),
+        atime: atime_policy(task.options.kernel_flags),
+        read_only,
+    };
+    let store = open_store(&task.volume, &store_options).or_fail(exit::MOUNT_FAILED)?;
+    FileSystem::open(store, Arc::new(SystemClock), &options).or_fail(exit::MOUNT_FAILED)
+}
+
+/// FUSE leaves the times of access to the daemon; without a word relatime holds, as for every Linux file system.
+fn atime_policy(kernel_flags: libc::c_ulong) -> AtimePolicy {
+    if kernel_flags & (libc::MS_NOATIME | libc::MS_RDONLY) != 0 {
+        AtimePolicy::Never
+    } else if kernel_flags & libc::MS_STRICTATIME != 0 {
+        AtimePolicy::Strict
+    } else {
+        AtimePolicy::Relative
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn access_times_follow_the_mount_flags_with_relatime_as_the_default() {
+        assert_eq!(atime_policy(0), AtimePolicy::Relative);
+        assert_eq!(atime_policy(libc::MS_STRICTATIME), AtimePolicy::Strict);
+        assert_eq!(atime_policy(libc::MS_NOATIME), AtimePolicy::Never);
+        assert_eq!(atime_policy(libc::MS_RDONLY), AtimePolicy::Never);
+    }
+}

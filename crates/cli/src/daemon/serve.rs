@@ -1,0 +1,210 @@
+//! The daemon: opens the volume, serves the mount, closes the volume.
+//!
+//! Its life is one function, `serve`. It ends when the kernel releases the mount, whoever unmounted it; a signal only
+//! requests that.
+
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use oncefs_engine::{BLOCK_BYTES, Store};
+use oncefs_fuse::{Adapter, AdapterConfig, DirtyLimit, MountSpec, Session, SessionSpec};
+
+use super::budget::Budget;
+use super::requests::OpenVolume;
+use super::task::Task;
+use super::{logging, systemd};
+use crate::failure::{OrFail, Outcome, exit};
+use crate::mounting::mounter::Mounter;
+use crate::mounting::options::MountOptions;
+use crate::process::confinement::confine_daemon;
+use crate::process::signals::EndSignals;
+use crate::process::{descriptors, memory, privileges, setup};
+use crate::text::shown;
+
+/// The daemon's line on stdout when the mount is there.
+pub const READY: &str = "ready";
+
+/// After a signal, users of the mount have this long to close their files.
+const END_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where the last part of a volume begins, in which writes bypass the page cache.
+const DIRECT_IO_SHARE_OF_DATA: u64 = 64;
+const DIRECT_IO_BYTES_MAX: u64 = 64 << 20;
+
+/// Arguments of `serve`. Paths are absolute.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    pub volume: PathBuf,
+    pub dir: PathBuf,
+    #[arg(short = 'o')]
+    pub options: String,
+    #[arg(long)]
+    pub log_file: Option<PathBuf>,
+}
+
+/// Serves in this process and logs to stderr.
+pub fn in_foreground(task: &Task) -> Outcome {
+    descriptors::close_inherited();
+    let target = task.options.log_file.as_deref().map_or(logging::Target::Stderr, logging::Target::File);
+    start_log(&target, task)?;
+    serve(task, || Ok(()))
+}
+
+/// Serves in the background. Stdout leads to `oncefs mount`: one line, `ready` or an exit code and a message.
+pub fn in_background(arguments: ServeArgs) -> Outcome {
+    descriptors::close_inherited();
+    let served = background_task(arguments).and_then(|task| {
+        setup::leave_terminal().or_fail_doing(exit::MOUNT_SYSTEM, "cannot leave the terminal")?;
+        let target = task.options.log_file.as_deref().map_or(logging::Target::Syslog, logging::Target::File);
+        start_log(&target, &task)?;
+        serve(&task, || {
+            // The command that started the mount may have ended; the mount is there all the same.
+            let _ = writeln!(std::io::stdout(), "{READY}");
+            descriptors::detach_stdio()
+        })
+    });
+    if let Err(failure) = &served {
+        log::error!("{}", failure.message);
+        // If the mount was there before, nobody reads this any more.
+        let _ = writeln!(std::io::stdout(), "{} {}", failure.code, failure.message);
+    }
+    served
+}
+
+fn background_task(arguments: ServeArgs) -> Outcome<Task> {
+    let mut options = MountOptions { log_file: arguments.log_file, ..MountOptions::default() };
+    options.apply(&arguments.options).or_fail(exit::MOUNT_USAGE)?;
+    Ok(Task { volume: arguments.volume, dir: arguments.dir, options })
+}
+
+fn start_log(target: &logging::Target, task: &Task) -> Outcome {
+    let file = task.options.log_file.as_deref().map(shown).unwrap_or_default();
+    logging::start(target, task.options.log_level)
+        .or_fail_doing(exit::MOUNT_SYSTEM, format!("cannot open the log {file}"))
+}
+
+fn serve(task: &Task, ready: impl FnOnce() -> std::io::Result<()>) -> Outcome {
+    let signals = EndSignals::block();
+    setup::prepare();
+    let budget = Budget::of(task)?;
+    memory::bound_allocator(budget.memory_bytes_max);
+    let connection = oncefs_fuse::open_device().or_fail(exit::MOUNT_FAILED)?;
+    let mounter = Mounter::start(mount_spec(task), &connection);
+    let mounter = Arc::new(mounter.or_fail_doing(exit::MOUNT_SYSTEM, "cannot start a process")?);
+    let served =
+        give_up_privileges(task).and_then(|()| serve_unprivileged(task, &budget, connection, &mounter, signals, ready));
+    mounter.end();
+    served
+}
+
+/// Leaves this process only what serving the volume takes: no capability, except to reach a volume in another user's
+/// private directory, and no file outside the volume.
+fn give_up_privileges(task: &Task) -> Outcome {
+    let parts = Store::parts_outside(&task.volume).or_fail(exit::MOUNT_FAILED)?;
+    if let Err(e) = privileges::keep_only(privileges::kept_for(&task.volume)) {
+        log::warn!("cannot drop the privileges of root: {e}");
+    }
+    confine_daemon(&task.volume, &parts);
+    Ok(())
+}
+
+fn serve_unprivileged(
+    task: &Task,
+    budget: &Budget,
+    connection: OwnedFd,
+    mounter: &Arc<Mounter>,
+    signals: EndSignals,
+    ready: impl FnOnce() -> std::io::Result<()>,
+) -> Outcome {
+    let daemon = OpenVolume::open(task, budget)?;
+    let session = mount(task, budget, &daemon, connection, mounter).inspect_err(|_| drop(daemon.close()))?;
+    let limit = start_threads(task, &session, &daemon, mounter, signals)
+        .inspect_err(|_| mounter.detach())
+        .or_fail(exit::MOUNT_SYSTEM)?;
+    log::info!("mounted {} on {}", shown(&task.volume), shown(&task.dir));
+    systemd::notify(systemd::READY);
+    ready().or_fail(exit::MOUNT_SYSTEM)?;
+
+    let served = session.run();
+    systemd::notify(systemd::STOPPING);
+    drop(limit);
+    let closed = daemon.close();
+    log::info!("unmounted {} from {}", shown(&task.volume), shown(&task.dir));
+    served.or_fail_doing(exit::MOUNT_FAILED, "serving the mount ended unexpectedly")?;
+    closed.or_fail(exit::MOUNT_FAILED)
+}
+
+fn mount_spec(task: &Task) -> MountSpec {
+    MountSpec { volume: task.volume.clone(), dir: task.dir.clone(), kernel_flags: task.options.kernel_flags }
+}
+
+/// Mounts and answers INIT. On an error nothing stays mounted.
+fn mount(
+    task: &Task,
+    budget: &Budget,
+    daemon: &OpenVolume,
+    connection: OwnedFd,
+    mounter: &Mounter,
+) -> Outcome<Session<Adapter>> {
+    let spec =
+        SessionSpec { dir: task.dir.clone(), threads: budget.threads, request_bytes_max: budget.request_bytes_max };
+    let config = AdapterConfig {
+        request_bytes_max: spec.request_bytes_max,
+        direct_io_below_bytes: direct_io_below(daemon.file_system.store().totals().data.0 * BLOCK_BYTES as u64),
+    };
+    let adapter = Adapter::new(daemon.file_system.clone(), config);
+    let kernel_cache = adapter.kernel_cache();
+    let session = Session::mount(adapter, connection, &spec, || mounter.mount())
+        .inspect_err(|_| mounter.detach())
+        .or_fail(exit::MOUNT_FAILED)?;
+    kernel_cache.connect(session.notifier()).or_fail_doing(exit::MOUNT_SYSTEM, "cannot start a thread")?;
+    Ok(session)
+}
+
+fn start_threads(
+    task: &Task,
+    session: &Session<Adapter>,
+    daemon: &Arc<OpenVolume>,
+    mounter: &Arc<Mounter>,
+    signals: EndSignals,
+) -> std::io::Result<DirtyLimit> {
+    let (dir, ending, mounter) = (task.dir.clone(), daemon.clone(), mounter.clone());
+    let watch = move || end_on_signal(&signals, &dir, &ending, &mounter);
+    std::thread::Builder::new().name("signals".into()).spawn(watch)?;
+    let daemon = daemon.clone();
+    let available = move || daemon.file_system.store().available().0 * BLOCK_BYTES as u64;
+    DirtyLimit::follow(session.device(), memory::ram_bytes(), available)
+}
+
+/// On a signal: writes back the kernel's dirty pages, unmounts, and closes the volume even if files are still open.
+fn end_on_signal(signals: &EndSignals, dir: &Path, daemon: &OpenVolume, mounter: &Mounter) {
+    let Some(signal) = signals.wait(None) else {
+        return;
+    };
+    log::info!("{signal}: unmounting {}", shown(dir));
+    if let Err(e) = mounter.sync() {
+        log::warn!("cannot sync {}: {e}", shown(dir));
+    }
+    match mounter.unmount() {
+        Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
+            log::warn!("{} is in use: detached it, waiting for programs to close their files", shown(dir));
+            mounter.detach();
+        }
+        // Whatever else it is: the mount is gone already.
+        _ => {}
+    }
+    signals.wait(Some(END_PATIENCE));
+    log::warn!("{} is still in use: closing the volume anyway", shown(dir));
+    let closed = daemon.close();
+    mounter.end();
+    std::process::exit(if closed.is_ok() { 0 } else { exit::FAILED.into() });
+}
+
+/// With less than this available, files opened for writing bypass the page cache: write(2) itself reports a full disk.
+fn direct_io_below(data_bytes: u64) -> u64 {
+    (data_bytes / DIRECT_IO_SHARE_OF_DATA).min(DIRECT_IO_BYTES_MAX)
+}

@@ -1,0 +1,153 @@
+//! What is mounted where: `/proc/self/mountinfo`, and paths whose file system may be dead.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use oncefs_fuse::MOUNT_TYPE;
+
+/// One line of mountinfo.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// `MAJOR:MINOR`, the same for all bind mounts of one file system.
+    pub device: String,
+    /// Where it is mounted.
+    pub dir: PathBuf,
+    /// File system type with subtype.
+    pub kind: String,
+    /// The volume, for mounts of oncefs.
+    pub source: PathBuf,
+}
+
+impl Mount {
+    /// Whether this is a mount of ours.
+    pub fn is_oncefs(&self) -> bool {
+        self.kind == MOUNT_TYPE
+    }
+
+    /// Whether the daemon behind the mount is gone.
+    pub fn is_dead(&self) -> bool {
+        self.is_oncefs() && self.dir.metadata().is_err_and(|e| is_from_dead_mount(&e))
+    }
+}
+
+/// All mounts that this process sees, in the order in which they were mounted.
+pub fn all() -> io::Result<Vec<Mount>> {
+    let table = std::fs::read("/proc/self/mountinfo")?;
+    Ok(table.split(|&b| b == b'\n').filter_map(parse).collect())
+}
+
+/// The mount that `path` lies in: the longest mount point above it, and of equals the one on top.
+pub fn containing(path: &Path) -> io::Result<Option<Mount>> {
+    let path = resolve(path)?;
+    let mounts = all()?.into_iter().filter(|m| path.starts_with(&m.dir));
+    Ok(mounts.max_by_key(|m| m.dir.as_os_str().len()))
+}
+
+/// The mount exactly at `dir`, if there is one.
+pub fn at(dir: &Path) -> io::Result<Option<Mount>> {
+    let dir = resolve(dir)?;
+    Ok(containing(&dir)?.filter(|m| m.dir == dir))
+}
+
+/// A mount of the given volume.
+pub fn of_volume(volume: &Path) -> io::Result<Option<Mount>> {
+    Ok(all()?.into_iter().rev().find(|m| m.is_oncefs() && m.source == volume))
+}
+
+/// Whether this is how the kernel answers for a mount without its daemon: aborted while the question was under way,
+/// not connected ever after.
+fn is_from_dead_mount(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED))
+}
+
+/// An absolute path without links. Where the last part cannot be looked at, because its daemon died,
+/// the part above it is resolved.
+pub fn resolve(path: &Path) -> io::Result<PathBuf> {
+    match path.canonicalize() {
+        Err(e) if is_from_dead_mount(&e) => {
+            let path = std::path::absolute(path)?;
+            match (path.parent(), path.file_name()) {
+                (Some(parent), Some(name)) => Ok(resolve(parent)?.join(name)),
+                _ => Err(e),
+            }
+        }
+        other => other,
+    }
+}
+
+/// `36 35 98:0 /root /dir options [tags...] - type source superoptions`, with octal escapes in the paths.
+fn parse(line: &[u8]) -> Option<Mount> {
+    let fields: Vec<&[u8]> = line.split(|&b| b == b' ').collect();
+    let dash = fields.iter().position(|f| *f == b"-")?;
+    Some(Mount {
+        device: String::from_utf8(fields.get(2)?.to_vec()).ok()?,
+        dir: PathBuf::from(unescape(fields.get(4)?)),
+        kind: String::from_utf8(fields.get(dash + 1)?.to_vec()).ok()?,
+        source: PathBuf::from(unescape(fields.get(dash + 2)?)),
+    })
+}
+
+/// The kernel writes space, tab, newline, backslash and `#` as `\ooo`.
+fn unescape(field: &[u8]) -> OsString {
+    let mut plain = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, after)) = rest.split_first() {
+        match after.first_chunk::<3>().filter(|_| byte == b'\\').and_then(octal) {
+            Some(escaped) => {
+                plain.push(escaped);
+                rest = &after[3..];
+            }
+            None => {
+                plain.push(byte);
+                rest = after;
+            }
+        }
+    }
+    OsString::from_vec(plain)
+}
+
+fn octal(digits: &[u8; 3]) -> Option<u8> {
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
+}
+
+/// Whether one path is the other or lies in it.
+pub fn overlap(a: &Path, b: &Path) -> bool {
+    a.starts_with(b) || b.starts_with(a)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_mountinfo_is_read_with_escapes_and_optional_tags() {
+        let line =
+            br"98 28 0:52 / /mnt/my\040files rw,nosuid shared:4 master:1 - fuse.oncefs /srv/vol\134ume rw,user_id=0";
+        let expected = Mount {
+            device: "0:52".into(),
+            dir: "/mnt/my files".into(),
+            kind: "fuse.oncefs".into(),
+            source: r"/srv/vol\ume".into(),
+        };
+        assert_eq!(parse(line), Some(expected));
+    }
+
+    #[test]
+    fn an_incomplete_escape_stays_as_it_is() {
+        assert_eq!(unescape(br"a\04"), OsString::from(r"a\04"));
+        assert_eq!(unescape(br"a\999b"), OsString::from(r"a\999b"));
+    }
+
+    #[test]
+    fn an_empty_line_is_no_mount() {
+        assert_eq!(parse(b""), None);
+    }
+
+    #[test]
+    fn the_mount_above_a_path_is_the_longest_one() {
+        let found = containing(Path::new("/proc/self/fd")).unwrap().unwrap();
+        assert_eq!(found.dir, Path::new("/proc"));
+    }
+}

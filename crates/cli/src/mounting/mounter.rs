@@ -1,0 +1,183 @@
+//! The process that keeps the privilege to mount and unmount, which the daemon drops.
+//!
+//! It is forked off before anything of the volume is read, knows one mount, and does three things for the daemon:
+//! each a word of one byte, answered by an errno. It gets nothing else from the daemon, so a daemon that an error
+//! lets others steer can unmount itself and no more. It ends when the daemon does, however that ends.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, PoisonError};
+
+use oncefs_fuse::MountSpec;
+
+use crate::process::privileges::{self, CAP_DAC_READ_SEARCH, CAP_SYS_ADMIN};
+use crate::process::{descriptors, setup};
+
+/// Its name in `ps`.
+const NAME: &std::ffi::CStr = c"oncefs-mounter";
+
+/// What it can be asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Task {
+    Mount = 1,
+    Unmount = 2,
+    Detach = 3,
+    /// Everything written through the mount reaches the daemon.
+    Sync = 4,
+}
+
+impl Task {
+    const ALL: [Self; 4] = [Self::Mount, Self::Unmount, Self::Detach, Self::Sync];
+
+    fn of_byte(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|task| *task as u8 == byte)
+    }
+}
+
+/// The daemon's end.
+#[derive(Debug)]
+pub struct Mounter {
+    /// One question at a time. None: it has been ended.
+    stream: Mutex<Option<UnixStream>>,
+    pid: libc::pid_t,
+}
+
+impl Mounter {
+    /// Starts the process; it will mount `connection`. No other thread may exist.
+    pub fn start(spec: MountSpec, connection: &OwnedFd) -> io::Result<Self> {
+        let (ours, its) = UnixStream::pair()?;
+        // SAFETY: this process has one thread, so the child may do whatever the parent could have done.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                drop(ours);
+                // SAFETY: the child's copy of the descriptor. What holds it in the parent is never returned to here.
+                let connection = unsafe { OwnedFd::from_raw_fd(connection.as_raw_fd()) };
+                serve(its, Place { spec, connection: Some(connection), is_mounted: false });
+                // SAFETY: the child ends without running what the parent left to be run at its exit.
+                unsafe { libc::_exit(0) }
+            }
+            pid => Ok(Self { stream: Mutex::new(Some(ours)), pid }),
+        }
+    }
+
+    /// mount(2).
+    pub fn mount(&self) -> io::Result<()> {
+        self.ask(Task::Mount)
+    }
+
+    /// umount2(2): refused while the mount is in use.
+    pub fn unmount(&self) -> io::Result<()> {
+        self.ask(Task::Unmount)
+    }
+
+    /// Unmounts lazily: open files stay usable, no new ones can be opened.
+    pub fn detach(&self) {
+        match self.ask(Task::Detach) {
+            // It was never mounted, or is gone already.
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {}
+            Err(e) => log::warn!("cannot unmount: {e}"),
+            Ok(()) => {}
+        }
+    }
+
+    /// syncfs(2) of the mount.
+    pub fn sync(&self) -> io::Result<()> {
+        self.ask(Task::Sync)
+    }
+
+    fn ask(&self, task: Task) -> io::Result<()> {
+        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let stream = stream.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        stream.write_all(&[task as u8])?;
+        let mut answer = [0; 4];
+        stream.read_exact(&mut answer)?;
+        match i32::from_le_bytes(answer) {
+            0 => Ok(()),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+
+    /// Ends the process and waits for it, so that nothing of the daemon is left.
+    pub fn end(&self) {
+        let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if stream.is_some() {
+            drop(stream);
+            // SAFETY: waits for a child of this process that nobody else waits for; null asks for no details.
+            unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), 0) };
+        }
+    }
+}
+
+/// The process's life: answers until the daemon hangs up.
+fn serve(mut daemon: UnixStream, mut place: Place) {
+    // What fails here leaves it with more than it needs, never with less: the daemon depends on it.
+    let _ = privileges::keep_only(&[CAP_DAC_READ_SEARCH, CAP_SYS_ADMIN]);
+    let _ = descriptors::detach_stdio();
+    setup::set_name(NAME);
+    let mut byte = [0];
+    while daemon.read_exact(&mut byte).is_ok() {
+        let done = Task::of_byte(byte[0]).ok_or(libc::EINVAL).and_then(|task| place.carry_out(task));
+        if daemon.write_all(&done.err().unwrap_or(0).to_le_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// The one mount that it knows.
+struct Place {
+    spec: MountSpec,
+    /// What is to be mounted, until it is.
+    connection: Option<OwnedFd>,
+    /// Nothing else that lies at the same place is ever unmounted.
+    is_mounted: bool,
+}
+
+impl Place {
+    /// Does what is asked, or says the errno.
+    fn carry_out(&mut self, task: Task) -> Result<(), i32> {
+        let done = match task {
+            Task::Mount => self.mount(),
+            _ if !self.is_mounted => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+            Task::Unmount => oncefs_fuse::unmount(&self.spec.dir, 0),
+            Task::Detach => oncefs_fuse::unmount(&self.spec.dir, libc::MNT_DETACH),
+            Task::Sync => descriptors::sync_file_system(&self.spec.dir),
+        };
+        done.map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
+    }
+
+    /// Its copy of the connection is closed: with one left, the kernel would not notice the daemon's death.
+    fn mount(&mut self) -> io::Result<()> {
+        let connection = self.connection.take().ok_or(io::Error::from_raw_os_error(libc::EBUSY))?;
+        oncefs_fuse::attach(connection.as_fd(), &self.spec)?;
+        self.is_mounted = true;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_are_told_apart_by_their_bytes() {
+        for task in Task::ALL {
+            assert_eq!(Task::of_byte(task as u8), Some(task));
+        }
+        assert_eq!(Task::of_byte(0), None);
+    }
+
+    #[test]
+    fn it_mounts_once_and_unmounts_nothing_that_it_did_not_mount() {
+        let spec = MountSpec { volume: "/none".into(), dir: "/nonexistent".into(), kernel_flags: 0 };
+        let connection = Some(std::fs::File::open("/dev/null").unwrap().into());
+        let mut place = Place { spec, connection, is_mounted: false };
+        for task in [Task::Unmount, Task::Detach, Task::Sync] {
+            assert_eq!(place.carry_out(task), Err(libc::EINVAL));
+        }
+        assert_eq!(place.carry_out(Task::Mount), Err(libc::ENOENT));
+        assert_eq!(place.carry_out(Task::Mount), Err(libc::EBUSY));
+    }
+}

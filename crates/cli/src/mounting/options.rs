@@ -1,0 +1,333 @@
+//! The `-o` string: mount(8)'s standard options, oncefs's own, and those that only mount(8) itself reads.
+//! Refuses unknown options by name.
+
+use std::path::PathBuf;
+
+use log::LevelFilter;
+use oncefs_engine::{Profile, settings};
+
+use crate::profiles;
+use crate::size::Size;
+
+/// No set-user-id, no device files.
+const NO_PRIVILEGES: libc::c_ulong = libc::MS_NOSUID | libc::MS_NODEV;
+
+/// Flags of mount(2) by option: name, flags set, flags cleared.
+const FLAGS: &[(&str, libc::c_ulong, libc::c_ulong)] = &[
+    ("defaults", 0, 0),
+    ("ro", libc::MS_RDONLY, 0),
+    ("rw", 0, libc::MS_RDONLY),
+    ("suid", 0, libc::MS_NOSUID),
+    ("nosuid", libc::MS_NOSUID, 0),
+    ("dev", 0, libc::MS_NODEV),
+    ("nodev", libc::MS_NODEV, 0),
+    ("exec", 0, libc::MS_NOEXEC),
+    ("noexec", libc::MS_NOEXEC, 0),
+    // Whoever lets users mount a volume gets what mount(8) means by that, unless later options say otherwise.
+    ("user", NO_PRIVILEGES | libc::MS_NOEXEC, 0),
+    ("users", NO_PRIVILEGES | libc::MS_NOEXEC, 0),
+    ("owner", NO_PRIVILEGES, 0),
+    ("group", NO_PRIVILEGES, 0),
+    ("async", 0, libc::MS_SYNCHRONOUS),
+    ("sync", libc::MS_SYNCHRONOUS, 0),
+    ("dirsync", libc::MS_DIRSYNC, 0),
+    ("atime", 0, libc::MS_NOATIME),
+    ("noatime", libc::MS_NOATIME, libc::MS_RELATIME | libc::MS_STRICTATIME),
+    ("relatime", libc::MS_RELATIME, libc::MS_NOATIME | libc::MS_STRICTATIME),
+    ("norelatime", 0, libc::MS_RELATIME),
+    ("strictatime", libc::MS_STRICTATIME, libc::MS_NOATIME | libc::MS_RELATIME),
+    ("nostrictatime", 0, libc::MS_STRICTATIME),
+    ("diratime", 0, libc::MS_NODIRATIME),
+    ("nodiratime", libc::MS_NODIRATIME, 0),
+    ("silent", libc::MS_SILENT, 0),
+    ("loud", 0, libc::MS_SILENT),
+];
+
+/// Options for mount(8) or systemd, options always in force, and options without a meaning here.
+const IGNORED: &[&str] = &[
+    "auto",
+    "noauto",
+    "fail",
+    "nofail",
+    "_netdev",
+    "nouser",
+    "nousers",
+    "noowner",
+    "nogroup",
+    "allow_other",
+    "default_permissions",
+    "nomand",
+    "nolazytime",
+];
+
+/// Ignored whatever follows. The last four are in /proc/mounts, from where mount(8) takes them for a remount.
+const IGNORED_PREFIXES: &[&str] =
+    &["x-", "X-", "user=", "uhelper=", "helper=", "comment=", "user_id=", "group_id=", "max_read=", "blksize="];
+
+/// A setting's name and value.
+pub type Setting = (String, String);
+
+/// The options of `-o`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    /// `MS_...` flags of mount(2).
+    pub kernel_flags: libc::c_ulong,
+    /// Change the flags of what is mounted.
+    pub remount: bool,
+    /// Memory for caches and hints.
+    pub memory: Option<u64>,
+    /// For this mount, instead of the volume's own.
+    pub profile: Option<Profile>,
+    /// Over those of the profile, in this order.
+    pub settings: Vec<Setting>,
+    /// Event loops.
+    pub threads: Option<usize>,
+    /// Largest request of the kernel.
+    pub max_write: Option<u32>,
+    /// Least severity to log.
+    pub log_level: LevelFilter,
+    /// Log to this file instead of syslog.
+    pub log_file: Option<PathBuf>,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            kernel_flags: 0,
+            remount: false,
+            memory: None,
+            profile: None,
+            settings: Vec::new(),
+            threads: None,
+            max_write: None,
+            log_level: LevelFilter::Info,
+            log_file: None,
+        }
+    }
+}
+
+impl MountOptions {
+    /// Whether nothing may be changed through the mount.
+    pub fn read_only(&self) -> bool {
+        self.kernel_flags & libc::MS_RDONLY != 0
+    }
+
+    /// Applies a comma-separated list; of contradicting options the last one holds.
+    pub fn apply(&mut self, list: &str) -> Result<(), String> {
+        list.split(',').filter(|option| !option.is_empty()).try_for_each(|option| self.apply_one(option))
+    }
+
+    fn apply_one(&mut self, option: &str) -> Result<(), String> {
+        if let Some((_, set, clear)) = FLAGS.iter().find(|(name, ..)| *name == option) {
+            self.kernel_flags = (self.kernel_flags & !clear) | set;
+            return Ok(());
+        }
+        if IGNORED.contains(&option) || IGNORED_PREFIXES.iter().any(|p| option.starts_with(p)) {
+            return Ok(());
+        }
+        match option.split_once('=') {
+            None if option == "remount" => self.remount = true,
+            Some(("memory", value)) => self.memory = Some(memory(value)?),
+            Some(("profile", value)) => self.profile = Some(profile(value)?),
+            Some(("threads", value)) => self.threads = Some(threads(value)?),
+            Some(("max_write", value)) => self.max_write = Some(max_write(value)?),
+            Some(("loglevel", value)) => self.log_level = log_level(value)?,
+            Some(("logfile", value)) => self.log_file = Some(log_file(value)?),
+            Some((name, _)) if settings::is_setting(name) => self.settings.push(setting(option)?),
+            _ => {
+                return Err(format!("unknown mount option '{option}': see oncefs mount --help"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same as a list, for the daemon's command line. The log file travels apart, as it may hold a comma.
+    pub fn to_list(&self) -> String {
+        let mut list: Vec<String> = FLAGS
+            .iter()
+            .filter(|(_, set, _)| set.count_ones() == 1 && self.kernel_flags & set == *set)
+            .map(|(name, ..)| (*name).to_owned())
+            .collect();
+        list.extend(self.memory.map(|bytes| format!("memory={bytes}")));
+        list.extend(self.threads.map(|n| format!("threads={n}")));
+        list.extend(self.max_write.map(|bytes| format!("max_write={bytes}")));
+        list.extend(self.profile.map(|profile| format!("profile={}", profile.name())));
+        list.extend(self.settings.iter().map(|(name, value)| format!("{name}={value}")));
+        list.push(format!("loglevel={}", self.log_level.as_str().to_lowercase()));
+        list.join(",")
+    }
+}
+
+const HELP: &str = "\
+Options for -o, comma-separated:
+  ro rw noatime relatime strictatime nodiratime suid nosuid dev nodev exec noexec
+  sync dirsync remount             as in mount(8); also nofail, _netdev, user, x-...
+  memory=SIZE                      memory for caches and hints
+                                   [default: edge 16M, smartdedup 64M, others 1/8 of RAM, 64M to 4G]
+  threads=N                        requests served at the same time [default: edge 2, others twice the CPUs, 4 to 8]
+  max_write=SIZE                   largest request from the kernel, up to 16M [default: edge 256K, others 1M]
+  loglevel=LEVEL  logfile=FILE     off, error, warn, info, debug, trace [default: info, to syslog]
+";
+
+/// Every option that means something here, for help texts.
+pub fn help() -> String {
+    let mut text = format!(
+        "{HELP}  {:<33}profile of this mount, instead of the volume's: {}\n",
+        "profile=NAME",
+        profiles::names()
+    );
+    text += "\nSettings for -o, overriding the profile (oncefs tune changes those without * later):\n";
+    for (name, range, what, live) in settings::descriptions() {
+        let mark = if live { ' ' } else { '*' };
+        text += &format!("{mark} {:<33}{what} ({range})\n", format!("{name}=VALUE"));
+    }
+    text
+}
+
+/// The least memory with which caches still help.
+const MEMORY_MIN: u64 = 16 << 20;
+
+/// `memory=SIZE`.
+pub fn memory(value: &str) -> Result<u64, String> {
+    match value.parse::<Size>()?.0 {
+        bytes if bytes < MEMORY_MIN => Err(format!("memory={value} is too little: use at least {}", Size(MEMORY_MIN))),
+        bytes => Ok(bytes),
+    }
+}
+
+/// `profile=NAME`.
+pub fn profile(value: &str) -> Result<Profile, String> {
+    Profile::from_name(value).ok_or_else(|| format!("unknown profile '{value}': use one of {}", profiles::names()))
+}
+
+/// `NAME=VALUE` of any setting. A former name becomes the present one.
+pub fn setting(text: &str) -> Result<Setting, String> {
+    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    settings::check(name, value).map_err(|e| e.to_string())?;
+    Ok((settings::current_name(name).to_owned(), value.to_owned()))
+}
+
+/// `fingerprints=WHEN`.
+pub fn fingerprints(value: &str) -> Result<Setting, String> {
+    setting(&format!("fingerprints={value}"))
+}
+
+/// `schedule=WHEN`.
+pub fn schedule(value: &str) -> Result<Setting, String> {
+    setting(&format!("schedule={value}"))
+}
+
+/// `threads=N`.
+pub fn threads(value: &str) -> Result<usize, String> {
+    match value.parse() {
+        Ok(n @ 1..=64) => Ok(n),
+        _ => Err(format!("threads={value} is out of range: use 1 to 64")),
+    }
+}
+
+/// `max_write=SIZE`: whole pages, as much as fuser's buffer holds.
+fn max_write(value: &str) -> Result<u32, String> {
+    match value.parse::<Size>()?.0 {
+        bytes if (4096..=16 << 20).contains(&bytes) && bytes % 4096 == 0 => Ok(bytes as u32),
+        _ => Err(format!("max_write={value} is out of range: use a multiple of 4K from 4K to 16M")),
+    }
+}
+
+/// `loglevel=LEVEL`.
+pub fn log_level(value: &str) -> Result<LevelFilter, String> {
+    value.parse().map_err(|_| format!("loglevel={value} is unknown: use off, error, warn, info, debug or trace"))
+}
+
+fn log_file(value: &str) -> Result<PathBuf, String> {
+    if value.starts_with('/') {
+        Ok(PathBuf::from(value))
+    } else {
+        Err(format!("logfile={value}: give an absolute path"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(list: &str) -> Result<MountOptions, String> {
+        let mut options = MountOptions::default();
+        options.apply(list).map(|()| options)
+    }
+
+    #[test]
+    fn fstab_lines_of_every_day_are_accepted() {
+        let options =
+            parsed("defaults,nofail,_netdev,x-systemd.automount,user,noexec,nosuid,nodev,comment=home").unwrap();
+        assert_eq!(options.kernel_flags, libc::MS_NOEXEC | libc::MS_NOSUID | libc::MS_NODEV);
+    }
+
+    #[test]
+    fn what_users_may_mount_carries_no_privileges() {
+        assert_eq!(parsed("user").unwrap().kernel_flags, libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC);
+        assert_eq!(parsed("owner").unwrap().kernel_flags, libc::MS_NOSUID | libc::MS_NODEV);
+        assert_eq!(parsed("users,exec,suid,dev").unwrap().kernel_flags, 0);
+    }
+
+    #[test]
+    fn of_contradicting_options_the_last_one_holds() {
+        assert!(!parsed("ro,rw").unwrap().read_only());
+        assert!(parsed("rw,ro").unwrap().read_only());
+        assert_eq!(parsed("noatime,relatime").unwrap().kernel_flags, libc::MS_RELATIME);
+        assert_eq!(parsed("strictatime,noatime").unwrap().kernel_flags, libc::MS_NOATIME);
+    }
+
+    #[test]
+    fn an_unknown_option_is_refused_by_name() {
+        assert!(parsed("rw,compress=zstd").unwrap_err().contains("'compress=zstd'"));
+        assert!(parsed("memory").unwrap_err().contains("'memory'"));
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused_with_the_range() {
+        for (list, hint) in [
+            ("memory=1M", "at least 16.0 MiB"),
+            ("memory=lots", "such as 512M"),
+            ("profile=turbo", "lrlfs, smartdedup, edge, desktop, server, idedup"),
+            ("fingerprints=never", "eager, lazy, auto"),
+            ("hint_memory=1K", "4K to"),
+            ("inline=", "adaptive"),
+            ("schedule=nights", "22:00-06:00"),
+            ("threads=0", "1 to 64"),
+            ("threads=65", "1 to 64"),
+            ("max_write=1000", "4K to 16M"),
+            ("max_write=32M", "4K to 16M"),
+            ("loglevel=loud", "debug"),
+            ("logfile=here.log", "absolute"),
+        ] {
+            let error = parsed(list).unwrap_err();
+            assert!(error.contains(hint), "{list}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_setting_is_an_option_and_in_the_help() {
+        let help = help();
+        for (name, ..) in settings::descriptions() {
+            let error = parsed(&format!("{name}=nonsense")).unwrap_err();
+            assert!(error.contains(name) && error.contains("must be"), "{name}: {error}");
+            assert!(help.contains(&format!("{name}=VALUE")), "{name} is not in\n{help}");
+        }
+    }
+
+    #[test]
+    fn a_former_name_of_a_setting_still_mounts() {
+        let options = parsed("copies_above=5,prefix_bits=12").unwrap();
+        let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(options.settings, [setting("replicate_refs_above", "5"), setting("hint_prefix_bits", "12")]);
+    }
+
+    #[test]
+    fn the_list_for_the_daemon_says_the_same() {
+        let list = "ro,noatime,nosuid,memory=1G,threads=3,max_write=4M,profile=edge,fingerprints=eager,inline=off,\
+                    inline=all,schedule=22:00-06:00+Sat 00:00-24:00,loglevel=debug";
+        let options = parsed(list).unwrap();
+        assert_eq!(parsed(&options.to_list()).unwrap(), options);
+        assert_eq!(parsed(&MountOptions::default().to_list()).unwrap(), MountOptions::default());
+    }
+}

@@ -1,0 +1,8 @@
+//! What an oncefs process asks the kernel for itself: limits, signals, descriptors, memory, and fewer privileges.
+
+pub mod confinement;
+pub mod descriptors;
+pub mod memory;
+pub mod privileges;
+pub mod setup;
+pub mod signals;

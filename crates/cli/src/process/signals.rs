@@ -1,0 +1,61 @@
+//! Signals: those that ask a process to end, and the one of a closed pipe.
+
+use std::io;
+use std::time::Duration;
+
+/// A command whose output is not read any more (`oncefs stats | head`) ends like any other Unix command.
+pub fn end_on_closed_pipe() {
+    // SAFETY: SIG_DFL is a valid disposition.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
+/// The signals that ask the daemon to end.
+const END_SIGNALS: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+
+/// The signals that ask the daemon to end, kept back from all threads that are started after this.
+pub struct EndSignals {
+    set: libc::sigset_t,
+}
+
+impl EndSignals {
+    /// Blocks them in this thread and its children.
+    pub fn block() -> Self {
+        // SAFETY: a signal set is plain data; the calls fill and read it.
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            for signal in END_SIGNALS {
+                libc::sigaddset(&mut set, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+            Self { set }
+        }
+    }
+
+    /// Waits for one of them, at most for `timeout`. Its name, if one came.
+    pub fn wait(&self, timeout: Option<Duration>) -> Option<&'static str> {
+        loop {
+            let signal = match timeout {
+                Some(timeout) => self.wait_for(timeout),
+                // SAFETY: the set is initialised; null asks for no details.
+                None => unsafe { libc::sigwaitinfo(&self.set, std::ptr::null_mut()) },
+            };
+            match signal {
+                libc::SIGTERM => return Some("SIGTERM"),
+                libc::SIGINT => return Some("SIGINT"),
+                libc::SIGHUP => return Some("SIGHUP"),
+                _ if io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN) => {
+                    return None;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn wait_for(&self, timeout: Duration) -> libc::c_int {
+        let timeout =
+            libc::timespec { tv_sec: timeout.as_secs() as libc::time_t, tv_nsec: timeout.subsec_nanos().into() };
+        // SAFETY: set and timeout outlive the call; null asks for no details.
+        unsafe { libc::sigtimedwait(&self.set, std::ptr::null_mut(), &timeout) }
+    }
+}

@@ -1,0 +1,37 @@
+//! Small pieces of the text that people read: paths, times, messages of one line.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// A path for messages: one line whatever its bytes.
+pub fn shown(path: &Path) -> String {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.iter().any(|b| b.is_ascii_control()) { format!("{path:?}") } else { path.display().to_string() }
+}
+
+/// Joins the lines of a message: scripts and logs get one line per failure.
+pub fn one_line(text: &str) -> String {
+    text.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// A time in two units at most.
+pub fn duration(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_two_units_at_most() {
+        assert_eq!(
+            [5, 59, 60, 3599, 3600, 90_000].map(duration),
+            ["5 s", "59 s", "1 min 0 s", "59 min 59 s", "1 h 0 min", "25 h 0 min"]
+        );
+    }
+}

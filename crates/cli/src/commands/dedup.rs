@@ -152,10 +152,10 @@ fn saved(daemon: &Daemon) -> Outcome<u64> {
 }
 
 fn summary(before: &Figures, after: &Figures) -> String {
-    let looked_at = after.status.blocks_revisited.saturating_sub(before.status.blocks_revisited);
+    let examined = after.status.blocks_revisited.saturating_sub(before.status.blocks_revisited);
     let remapped = after.status.blocks_remapped.saturating_sub(before.status.blocks_remapped);
     let saved = Size(after.saved_bytes.saturating_sub(before.saved_bytes));
-    format!("examined {looked_at} blocks, {remapped} of them are now shared: {saved} saved")
+    format!("examined {examined} blocks, {remapped} of them are now shared: {saved} saved")
 }
 
 /// Progress of the work.

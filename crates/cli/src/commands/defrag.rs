@@ -30,9 +30,9 @@ const FILES_SHOWN: usize = 50;
 /// Arguments of `defrag`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
-Rewrites short adjacent pieces of a file together. Pieces that other files share stay with those files, so the new blocks
-take space: --space limits it. Pieces that no other file shares move without taking space. Long pieces stay where they
-are. Files can be in use. Ctrl-C stops between two parts of a file; what is done stays done.
+Rewrites short adjacent pieces of a file together. Pieces that other files share stay with those files, so the new
+blocks take space: --space limits it. Pieces that no other file shares move without taking space. Long pieces stay where
+they are. Files can be in use. Ctrl-C stops between two parts of a file; what is done stays done.
 
 Exit codes: 0 done, even if something had to be left; 1 some files could not be read.
 
@@ -50,7 +50,7 @@ pub struct DefragArgs {
     /// Space that may be taken: a size, or a percentage of what is available
     #[arg(long, value_name = "SIZE|PERCENT", default_value = SPACE)]
     pub space: Space,
-    /// Leave pieces of at least this many blocks of 4 KiB where they are, 1 to 1024 [default: the file's own]
+    /// Leave pieces of N or more 4-KiB blocks where they are, 1 to 1024 [default: the file's own]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub run_blocks_min: Option<u32>,
     /// Change nothing; show what would be done

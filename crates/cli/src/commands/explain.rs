@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use oncefs_engine::{Explained, ExplainedRun, push_run};
+use oncefs_toolbox::{Column, Table};
 use serde_json::json;
 
 use crate::control::protocol::Request;
@@ -26,6 +27,9 @@ use sums::Sums;
 
 /// Runs whose names are searched together: each search reads all maps.
 const RUNS_AT_A_TIME: usize = 16_384;
+
+/// Most rows to collect before they are printed.
+const ROWS_MAX: usize = 256;
 
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
@@ -96,6 +100,9 @@ struct Printer<'a> {
     arguments: &'a ExplainArgs,
     sharers: Option<Sharers<'a>>,
     sums: Sums,
+    /// Rows that are not printed yet.
+    table: Table,
+    rows: usize,
     has_begun: bool,
     has_printed: bool,
 }
@@ -103,7 +110,9 @@ struct Printer<'a> {
 impl<'a> Printer<'a> {
     fn new(daemon: &'a Daemon, arguments: &'a ExplainArgs) -> Self {
         let sharers = (!arguments.no_names).then(|| Sharers::new(daemon));
-        Self { arguments, sharers, sums: Sums::default(), has_begun: false, has_printed: false }
+        let table = Table::of([Column::right(12), Column::right(10), Column::right(12), Column::left(0)])
+            .with_head(&["block", "blocks", "address", "why"]);
+        Self { arguments, sharers, sums: Sums::default(), table, rows: 0, has_begun: false, has_printed: false }
     }
 
     fn print(&mut self, rule: &Rule, runs: &[ExplainedRun]) -> Outcome {
@@ -123,6 +132,9 @@ impl<'a> Printer<'a> {
                 self.print_run(&part, &render::why(run, &others, rule), &others);
             }
         }
+        if !self.arguments.json {
+            self.print_rows();
+        }
         Ok(())
     }
 
@@ -139,7 +151,6 @@ impl<'a> Printer<'a> {
                 true => println!("{file}: is not deduplicated ({set_by})"),
                 false => println!("{file}: shares runs of at least {blocks_min} blocks ({set_by})"),
             }
-            println!("{:>12}{:>12}{:>14}  why", "block", "blocks", "address");
         }
     }
 
@@ -152,9 +163,19 @@ impl<'a> Printer<'a> {
             println!("{}{json}", if self.has_printed { "," } else { "" });
         } else {
             let at = run.what.pbn().map_or("-".to_owned(), |pbn| pbn.to_string());
-            println!("{:>12}{:>12}{at:>14}  {why}", run.lbn, run.blocks);
+            self.table.row(vec![run.lbn.to_string(), run.blocks.to_string(), at, why.to_owned()]);
+            self.rows += 1;
+            if self.rows == ROWS_MAX {
+                self.print_rows();
+            }
         }
         self.has_printed = true;
+    }
+
+    /// A file may have millions of runs, so rows are printed in batches.
+    fn print_rows(&mut self) {
+        print!("{}", self.table.take_plain());
+        self.rows = 0;
     }
 
     fn end(self) {

@@ -47,8 +47,8 @@ Policies:
   run=N      as inline, but only runs of at least N blocks, 1 to 256
   none       no policy: follow the mount's settings
 
-A policy overrides the mount's settings, except inline=off and worker=off. New files and directories inherit the policy of
-their directory; a file that is moved keeps its own. A policy never separates what is already shared (oncefs defrag
+A policy overrides the mount's settings, except inline=off and worker=off. New files and directories inherit the policy
+of their directory; a file that is moved keeps its own. A policy never separates what is already shared (oncefs defrag
 does). It is stored in the attribute user.oncefs.policy, which tar --xattrs and rsync -X copy. Owners may set it.
 
 Exit codes: 0 done, 1 some files could not be changed; they are named.

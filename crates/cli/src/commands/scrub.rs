@@ -63,7 +63,7 @@ pub struct ScrubArgs {
     /// Most bytes per second; 0: as the load allows [default: as last time]
     #[arg(long, value_name = "SIZE", conflicts_with_all = ["pause", "resume", "stop", "status"])]
     pub rate: Option<Size>,
-    /// Keep a replica of blocks with more references than this, as the setting replicate_refs_above; 0: none
+    /// Replicate blocks with more references than N, 0: none; sets replicate_refs_above
     #[arg(long, alias = "copies-above", value_name = "N", conflicts_with_all = ["pause", "resume", "stop", "status"])]
     pub replicate_refs_above: Option<u64>,
     /// Print the result, or the status, as JSON

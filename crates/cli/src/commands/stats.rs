@@ -2,11 +2,11 @@
 
 mod fragmentation;
 
-use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
 use oncefs_engine::{CacheReport, Report, Stage};
+use oncefs_toolbox::{Column, Table};
 use serde_json::Value;
 
 use crate::control::protocol::Request;
@@ -27,7 +27,7 @@ pub struct StatsArgs {
     /// Print all figures as JSON
     #[arg(long)]
     pub json: bool,
-    /// Show instead in how many runs files are stored, how long the runs are, and how much of them is shared
+    /// Show instead how many runs the files have, how long these are, and how much of them is shared
     #[arg(long, alias = "layout")]
     pub fragmentation: bool,
     /// Draw the lengths of runs as a picture in this file
@@ -66,11 +66,14 @@ fn described(report: &Report) -> String {
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-/// Adds a line; writing to a string cannot fail.
-macro_rules! line {
-    ($text:expr, $($arg:tt)*) => {
-        writeln!($text, $($arg)*).expect("writing to a string cannot fail")
-    };
+/// A table of figures: the name, the figure, and its meaning.
+fn figures(name_width_min: u16, figure_width_min: u16) -> Table {
+    Table::of([Column::left(name_width_min), Column::right(figure_width_min), Column::left(0)])
+}
+
+/// A row of `figures`.
+fn figure(name: &str, figure: impl ToString, meaning: impl Into<String>) -> Vec<String> {
+    vec![name.to_owned(), figure.to_string(), meaning.into()]
 }
 
 /// The figures with sentences of their own.
@@ -87,22 +90,17 @@ fn space(report: &Report) -> String {
     let bytes = |name: &str| report.space.get(name).copied().unwrap_or(0);
     let (logical, stored, total) = (bytes("mapped_bytes"), bytes("used_bytes"), bytes("data_bytes"));
     let saved = saved_bytes(report);
-    let mut text = String::new();
-    line!(text, "{:<12}{:>12}", "logical", shown(logical));
-    line!(
-        text,
-        "{:<12}{:>12}  {} of the data area's {}",
-        "stored",
-        shown(stored),
-        percent(stored, total),
-        shown(total)
-    );
-    line!(text, "{:<12}{:>12}  {} of the logical bytes", "saved", shown(saved), percent(saved, logical));
-    line!(text, "{:<12}{:>12}  unique bytes can still be written", "available", shown(bytes("available_bytes")));
+    let mut table = figures(10, 12);
+    table.row(figure("logical", Size(logical), ""));
+    let of_area = format!("{} of the data area's {}", percent(stored, total), Size(total));
+    table.row(figure("stored", Size(stored), of_area));
+    table.row(figure("saved", Size(saved), format!("{} of the logical bytes", percent(saved, logical))));
+    let available = Size(bytes("available_bytes"));
+    table.row(figure("available", available, "unique bytes can still be written"));
     for (name, bytes) in report.space.iter().filter(|(name, _)| !SHOWN_AS_SENTENCES.contains(&name.as_str())) {
-        line!(text, "{:<12}{:>12}", name.trim_end_matches("_bytes"), shown(*bytes));
+        table.row(figure(name.trim_end_matches("_bytes"), Size(*bytes), ""));
     }
-    text
+    table.plain()
 }
 
 /// The counters that `dedup` shows.
@@ -120,35 +118,35 @@ const SHOWN_BY_DEDUP: [&str; 8] = [
 /// How duplicates were found, and with what memory. Omits lines without figures.
 fn dedup(report: &Report) -> String {
     let count = |name: &str| report.counters.get(name).copied().unwrap_or(0);
-    let mut text = String::new();
+    let mut table = figures(16, 8);
     if report.counters.contains_key("blocks_not_admitted") {
         let written = count("blocks_written");
         let looked_up = percent(written.saturating_sub(count("blocks_not_admitted")), written);
         let skipped =
             format!("{} of {} requests skipped", count("write_requests_not_admitted"), count("write_requests"));
-        line!(text, "{:<16}{looked_up:>10}  of the written blocks were looked up; {skipped}", "in-line");
+        table.row(figure("in-line", looked_up, format!("of the written blocks were looked up; {skipped}")));
     }
     if report.counters.contains_key("blocks_remapped") {
         let (remapped, read) = (count("blocks_remapped"), count("blocks_read_shared"));
-        line!(text, "{:<16}{remapped:>10}  blocks shared after they were written", "out-of-line");
-        line!(text, "{:<16}{read:>10}  blocks of one file served from another file's cached blocks", "read shared");
+        table.row(figure("out-of-line", remapped, "blocks shared after they were written"));
+        table.row(figure("read shared", read, "blocks of one file served from another file's cached blocks"));
     }
     if let Some(hints) = report.caches.get("hints") {
-        line!(text, "{:<16}{:>10}  {}", "hints in memory", shown(hints.bytes), bound(hints));
+        table.row(figure("hints in memory", Size(hints.bytes), bound(hints)));
     }
     if let Some(hints) = report.caches.get("hints_on_disk") {
         let [demoted, promoted, stale] = ["hints_demoted", "hints_promoted", "hints_stale"].map(count);
         let moved = format!("{demoted} demoted, {promoted} promoted, {stale} stale");
-        line!(text, "{:<16}{:>10}  {moved}", "hints on disk", shown(hints.bytes));
+        table.row(figure("hints on disk", Size(hints.bytes), moved));
     }
     if let Some(skipped) = report.caches.get("skipped") {
-        line!(text, "{:<16}{:>10}  {}", "skipped buffer", shown(skipped.bytes), bound(skipped));
+        table.row(figure("skipped buffer", Size(skipped.bytes), bound(skipped)));
     }
-    text
+    table.plain()
 }
 
 fn bound(cache: &CacheReport) -> String {
-    format!("of at most {}", shown(cache.bytes_max))
+    format!("of at most {}", Size(cache.bytes_max))
 }
 
 /// Files by rank, and how long the next one of each queue has waited. Empty if files are not ranked.
@@ -156,48 +154,50 @@ fn ranks(report: &Report) -> String {
     if report.ranks.is_empty() {
         return String::new();
     }
-    let mut text = String::from("rank                 files     ranked  next in the queue\n");
+    let columns = [Column::left(12), Column::right(12), Column::right(9), Column::right(17)];
+    let mut table = Table::of(columns).with_head(&["rank", "files", "ranked", "next in the queue"]);
     for (name, rank) in &report.ranks {
         let waits = rank.waits_seconds.map_or("-".into(), |seconds| format!("{:.1} days", seconds as f64 / 86_400.0));
-        line!(text, "{name:<14}{:>12}{:>11}{waits:>19}", rank.files, rank.ranked);
+        table.row(vec![name.clone(), rank.files.to_string(), rank.ranked.to_string(), waits]);
     }
-    text
+    table.plain()
 }
 
 fn stages(report: &Report) -> String {
-    let mut text = String::from("stage          blocks    batches       mean        p50        p95      p99.5\n");
+    let time = Column::right(9);
+    let columns = [Column::left(7), Column::right(12), Column::right(9), time, time, time, time];
+    let mut table = Table::of(columns).with_head(&["stage", "blocks", "batches", "mean", "p50", "p95", "p99.5"]);
     for stage in Stage::ALL {
         let Some(figures) = report.stages.get(stage.name()).filter(|f| f.latency.count > 0) else {
             continue;
         };
         let latency = &figures.latency;
         let at_most = |share| format!("<{}", microseconds(latency.percentile_us_max(share) as f64));
-        line!(
-            text,
-            "{:<9}{:>12}{:>11}{:>11}{:>11}{:>11}{:>11}",
-            stage.name(),
-            figures.blocks,
-            latency.count,
+        table.row(vec![
+            stage.name().to_owned(),
+            figures.blocks.to_string(),
+            latency.count.to_string(),
             microseconds(latency.mean_us()),
             at_most(0.5),
             at_most(0.95),
-            at_most(0.995)
-        );
+            at_most(0.995),
+        ]);
     }
-    text
+    table.plain()
 }
 
 fn caches(report: &Report) -> String {
     if report.caches.is_empty() {
         return String::new();
     }
-    let mut text = String::from("cache                 used    maximum   hit ratio\n");
+    let columns = [Column::left(12), Column::right(12), Column::right(9), Column::right(10)];
+    let mut table = Table::of(columns).with_head(&["cache", "used", "maximum", "hit ratio"]);
     for (name, cache) in &report.caches {
         let ratio =
             if cache.hits + cache.misses == 0 { "-".into() } else { format!("{:.1} %", cache.hit_ratio() * 100.0) };
-        line!(text, "{name:<14}{:>12}{:>11}{ratio:>12}", shown(cache.bytes), shown(cache.bytes_max));
+        table.row(vec![name.clone(), Size(cache.bytes).to_string(), Size(cache.bytes_max).to_string(), ratio]);
     }
-    text
+    table.plain()
 }
 
 /// What a seek costs, and the sizes of requests that read file blocks. Empty if nothing was read.
@@ -207,44 +207,37 @@ fn device(report: &Report) -> String {
         return String::new();
     }
     let how = if report.device.seek_is_measured { "measured" } else { "estimated, not measured yet" };
-    let mut text = String::new();
-    line!(text, "{:<16}{:>10.1}  blocks ({how})", "cost of a seek", report.device.seek_blocks);
-    line!(text, "{:<16}{:>10.1}  blocks on average in {} requests", "device reads", sizes.mean(), sizes.count);
+    let mut table = figures(16, 8);
+    let (seek, mean) = (format!("{:.1}", report.device.seek_blocks), format!("{:.1}", sizes.mean()));
+    table.row(figure("cost of a seek", seek, format!("blocks ({how})")));
+    table.row(figure("device reads", mean, format!("blocks on average in {} requests", sizes.count)));
     let mut so_far = 0;
     for (class, count) in sizes.classes.iter().enumerate().filter(|(_, count)| **count > 0) {
         so_far += count;
         let is_last = class + 1 == sizes.classes.len();
         let bound = if is_last { format!("> {}", 1 << (class - 1)) } else { format!("<= {}", 1_u64 << class) };
-        line!(
-            text,
-            "  {bound:<14}{:>10}  {count} {}",
-            percent(so_far, sizes.count),
-            if *count == 1 { "request" } else { "requests" }
-        );
+        let requests = if *count == 1 { "request" } else { "requests" };
+        table.row(figure(&format!("  {bound}"), percent(so_far, sizes.count), format!("{count} {requests}")));
     }
-    text
+    table.plain()
 }
 
 fn counters(report: &Report) -> String {
-    let mut text = String::new();
+    let mut table = figures(24, 16);
     let is_shown = |name: &str| SHOWN_BY_DEDUP.contains(&name);
     for (name, value) in report.counters.iter().filter(|(name, value)| **value > 0 && !is_shown(name)) {
-        let readable = if name.contains("bytes") { format!("  {}", Size(*value)) } else { String::new() };
-        line!(text, "{name:<24}{value:>18}{readable}");
+        let readable = if name.contains("bytes") { Size(*value).to_string() } else { String::new() };
+        table.row(figure(name, value, readable));
     }
-    text
+    table.plain()
 }
 
 fn settings(report: &Report) -> String {
-    let mut text = String::new();
+    let mut table = figures(24, 16);
     for (name, value) in &report.settings {
-        line!(text, "{name:<24}{value:>18}");
+        table.row(figure(name, value, ""));
     }
-    text
-}
-
-fn shown(bytes: u64) -> String {
-    Size(bytes).to_string()
+    table.plain()
 }
 
 fn percent(part: u64, whole: u64) -> String {

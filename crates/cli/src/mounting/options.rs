@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use log::LevelFilter;
 use oncefs_engine::{Profile, settings};
+use oncefs_toolbox::{Column, Table};
 
 use crate::profiles;
 use crate::size::Size;
@@ -161,27 +162,51 @@ impl MountOptions {
 const HELP: &str = "\
 Options for -o, comma-separated:
   ro rw noatime relatime strictatime nodiratime suid nosuid dev nodev exec noexec
-  sync dirsync remount             as in mount(8); also nofail, _netdev, user, x-...
-  memory=SIZE                      memory for caches and hints
-                                   [default: edge 16M, smartdedup 64M, others 1/8 of RAM, 64M to 4G]
-  threads=N                        requests served at the same time [default: edge 2, others twice the CPUs, 4 to 8]
-  max_write=SIZE                   largest request from the kernel, up to 16M [default: edge 256K, others 1M]
-  loglevel=LEVEL  logfile=FILE     off, error, warn, info, debug, trace [default: info, to syslog]
+  sync dirsync remount               as in mount(8); also nofail, _netdev, user, x-...
+  memory=SIZE                        memory for caches and hints
+                                     [default: edge 16M, smartdedup 64M, others 1/8 of RAM, 64M to 4G]
+  threads=N                          requests served at the same time [default: edge 2, others twice the CPUs, 4 to 8]
+  max_write=SIZE                     largest request from the kernel, up to 16M [default: edge 256K, others 1M]
+  loglevel=LEVEL  logfile=FILE       off, error, warn, info, debug, trace [default: info, to syslog]
 ";
+/// Column in which the descriptions of options begin: the longest setting fits before it.
+const HELP_INDENT: u16 = 37;
+/// Longest description in one line.
+const HELP_WIDTH: usize = 120 - HELP_INDENT as usize;
 
 /// Every option that means something here, for help texts.
 pub fn help() -> String {
-    let mut text = format!(
-        "{HELP}  {:<33}profile of this mount, instead of the volume's: {}\n",
-        "profile=NAME",
-        profiles::names()
-    );
-    text += "\nSettings for -o, overriding the profile (oncefs tune changes those without * later):\n";
+    let mut options = help_table();
+    let what = "profile of this mount, instead of the volume's:";
+    add_help(&mut options, "  profile=NAME", what, &profiles::names());
+    let mut table = help_table();
     for (name, range, what, live) in settings::descriptions() {
         let mark = if live { ' ' } else { '*' };
-        text += &format!("{mark} {:<33}{what} ({range})\n", format!("{name}=VALUE"));
+        add_help(&mut table, &format!("{mark} {name}=VALUE"), what, &format!("({range})"));
     }
-    text
+    let head = "Settings for -o, overriding the profile (oncefs tune changes those without * later):";
+    format!("{HELP}{}\n{head}\n{}", options.plain(), table.plain())
+}
+
+/// Options and their descriptions.
+fn help_table() -> Table {
+    Table::of([Column::left(HELP_INDENT - 2), Column::left(0)])
+}
+
+/// Adds an option in as many rows as its description needs; its range stays in one of them.
+fn add_help(table: &mut Table, option: &str, what: &str, range: &str) {
+    let mut line = String::new();
+    let mut option = option.to_owned();
+    for word in what.split(' ').chain([range]) {
+        if !line.is_empty() && line.len() + 1 + word.len() > HELP_WIDTH {
+            table.row(vec![std::mem::take(&mut option), std::mem::take(&mut line)]);
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    table.row(vec![option, line]);
 }
 
 /// The least memory with which caches still help.
@@ -313,6 +338,8 @@ mod tests {
             assert!(error.contains(name) && error.contains("must be"), "{name}: {error}");
             assert!(help.contains(&format!("{name}=VALUE")), "{name} is not in\n{help}");
         }
+        let too_long: Vec<&str> = help.lines().filter(|line| line.len() > 120).collect();
+        assert_eq!(too_long, [""; 0], "lines of the help fit a wide terminal");
     }
 
     #[test]

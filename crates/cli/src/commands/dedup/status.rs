@@ -1,39 +1,32 @@
 //! What `oncefs dedup --status` says.
 
-use std::fmt::Write;
-
 use oncefs_engine::DedupStatus;
+use oncefs_toolbox::{Column, Table};
 
 use crate::text::duration;
 
-/// Adds a line; writing to a string cannot fail.
-macro_rules! line {
-    ($text:expr, $name:literal, $($arg:tt)*) => {
-        writeln!($text, "{:<14}{}", $name, format_args!($($arg)*)).expect("writing to a string cannot fail")
-    };
-}
-
 /// The status for people.
 pub fn render(status: &DedupStatus) -> String {
-    let mut text = String::new();
+    let mut table = Table::of([Column::left(12), Column::left(0)]);
+    let mut line = |name: &str, text: String| table.row(vec![name.to_owned(), text]);
     let asked = if status.now { ", requested with --now" } else { "" };
     let paused = if status.paused && status.doing != "paused" { ", paused" } else { "" };
-    line!(text, "worker", "{}{asked}{paused}", status.doing);
-    line!(text, "left", "{}", left(status));
+    line("worker", format!("{}{asked}{paused}", status.doing));
+    line("left", left(status));
     if status.full_pass {
-        line!(text, "full pass", "{} of {} blocks examined", status.pass_blocks_done, status.pass_blocks);
+        line("full pass", format!("{} of {} blocks examined", status.pass_blocks_done, status.pass_blocks));
     }
     if let Some(seconds) = status.eta_seconds {
-        line!(text, "time left", "{}", duration(seconds));
+        line("time left", duration(seconds));
     }
-    line!(text, "schedule", "{}", hours(status));
-    line!(text, "so far", "{} blocks examined, {} now shared", status.blocks_revisited, status.blocks_remapped);
-    line!(text, "hint store", "{}", hint_store(status));
+    line("schedule", hours(status));
+    line("so far", format!("{} blocks examined, {} now shared", status.blocks_revisited, status.blocks_remapped));
+    line("hint store", hint_store(status));
     let (share, limit) = (status.inline_percent, status.inline_percent_max);
-    line!(text, "in-line", "{share:.0} % of the requests are looked up, at most {limit:.0} %");
-    line!(text, "yield time", "{}", yield_time(status));
-    line!(text, "power", "{}", if status.power.is_empty() { "unknown" } else { &status.power });
-    text
+    line("in-line", format!("{share:.0} % of the requests are looked up, at most {limit:.0} %"));
+    line("yield time", yield_time(status));
+    line("power", if status.power.is_empty() { "unknown".to_owned() } else { status.power.clone() });
+    table.plain()
 }
 
 fn left(status: &DedupStatus) -> String {

@@ -21,7 +21,7 @@ pub struct Done {
     pub files: u64,
     /// Directories.
     pub directories: u64,
-    /// What could not be changed or looked at, and why.
+    /// What could not be changed or read, and why.
     pub refused: Vec<String>,
 }
 

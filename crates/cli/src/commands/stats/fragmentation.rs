@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use oncefs_engine::{BLOCK_BYTES, FileLayout, LayoutCursor, LayoutPortion, Report, RunClass, Sizes};
 use oncefs_plot::Bars;
+use oncefs_toolbox::{Column, Table};
 use serde_json::{Value, json};
 
 use crate::control::protocol::Request;
@@ -74,12 +75,12 @@ fn reads_text(reads: &Sizes) -> String {
     }
     let mean = Size((reads.mean() * BLOCK_BYTES as f64) as u64);
     line(&mut text, format_args!("\n{} reads from the device since the mount, mean {mean}", reads.count));
-    line(&mut text, format_args!("{:>16}{:>12}", "read of blocks", "reads"));
+    let mut table = Table::of([16, 10, 7].map(Column::right)).with_head(&["read of blocks", "reads", ""]);
     for (power, count) in reads.classes.iter().enumerate().filter(|(_, count)| **count > 0) {
         let (sizes, share) = (sizes_of_class(power, reads.classes.len()), percent(*count, reads.count));
-        line(&mut text, format_args!("{sizes:>16}{count:>12}{share:>9}"));
+        table.row(vec![sizes, count.to_string(), share]);
     }
-    text
+    text + &table.plain()
 }
 
 /// The sizes of a class of reads; the last one has all that are larger.
@@ -193,32 +194,35 @@ impl Fragmentation {
         line(&mut text, format_args!("{files} files with {data} of data in {runs} runs"));
         let at_most = PERCENTILES.map(|(name, percent)| format!("{name} {}", self.runs_at_most(percent))).join(", ");
         line(&mut text, format_args!("runs of a file: mean {:.2}, {at_most}\n", ratio(runs, files)));
-        line(
-            &mut text,
-            format_args!("{:>16}{:>12}{:>9}{:>12}{:>9}{:>9}", "run of blocks", "runs", "", "data", "", "shared"),
-        );
+        text + &self.classes_table().plain() + "\n" + &self.worst_table(names).plain() + &reads_text(&self.reads)
+    }
+
+    fn classes_table(&self) -> Table {
+        let columns = [16, 10, 7, 10, 7, 7].map(Column::right);
+        let mut table = Table::of(columns).with_head(&["run of blocks", "runs", "", "data", "", "shared"]);
         for (power, class) in self.classes.iter().enumerate().filter(|(_, class)| class.runs > 0) {
-            line(
-                &mut text,
-                format_args!(
-                    "{:>16}{:>12}{:>9}{:>12}{:>9}{:>9}",
-                    lengths(power),
-                    class.runs,
-                    percent(class.runs, runs),
-                    Size(class.blocks * BLOCK_BYTES as u64).to_string(),
-                    percent(class.blocks, self.blocks),
-                    percent(class.shared_blocks, class.blocks)
-                ),
-            );
+            table.row(vec![
+                lengths(power),
+                class.runs.to_string(),
+                percent(class.runs, self.runs),
+                Size(class.blocks * BLOCK_BYTES as u64).to_string(),
+                percent(class.blocks, self.blocks),
+                percent(class.shared_blocks, class.blocks),
+            ]);
         }
-        line(&mut text, format_args!("\n{:>12}{:>12}{:>12}  {}", "runs", "data", "mean run", "most fragmented files"));
+        table
+    }
+
+    fn worst_table(&self, names: &BTreeMap<u64, Vec<String>>) -> Table {
+        let columns = [Column::right(12), Column::right(10), Column::right(10), Column::left(0)];
+        let mut table = Table::of(columns).with_head(&["runs", "data", "mean run", "most fragmented files"]);
         for file in &self.worst {
             let (data, mean) = (Size(file.blocks * BLOCK_BYTES as u64), mean_run(file));
             let path = names.get(&file.map).and_then(|paths| paths.first());
             let name = path.map_or_else(|| "a file without a name".to_owned(), |path| shown(Path::new(path)));
-            line(&mut text, format_args!("{:>12}{:>12}{:>12}  {name}", file.runs, data.to_string(), mean.to_string()));
+            table.row(vec![file.runs.to_string(), data.to_string(), mean.to_string(), name]);
         }
-        text + &reads_text(&self.reads)
+        table
     }
 
     /// Shares of runs, of data, and of what is shared, by length.

@@ -275,7 +275,7 @@ fn profiles_and_settings_that_make_no_sense_are_refused_before_anything_is_done(
     for (option, hint) in [
         ("profile=turbo", "lrlfs, smartdedup, edge, desktop, server, idedup, selective"),
         ("inline=sideways", "off, all, adaptive"),
-        ("hint_memory=3.5M", "4K to"),
+        ("hint_memory=3.5MM", "4K to"),
         ("hint_prefix_bits=25", "to 24"),
         ("worker_speed=3", "worker_speed"),
     ] {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::commit::journal::Journal;
-use crate::sync::{AtomicBool, Condvar, LockRank, Mutex};
+use crate::sync::{AtomicBool, Condvar, LockRank, Mutex, as_another_thread};
 use crate::{Error, MapId, Result};
 
 /// Called once when what was published before is durable, or cannot become so.
@@ -70,7 +70,8 @@ impl Signals {
     pub fn published(&self, journal: &Journal, commit: &dyn Fn() -> Result<()>) {
         if let Some(driver) = &self.driver {
             if journal.is_gate_free() {
-                driver(commit);
+                // The driver stands for the committer's thread, which holds no lock of the publishing one.
+                as_another_thread(|| driver(commit));
             }
         } else if self.committer_sleeps.swap(false, Ordering::AcqRel) {
             let _requests = self.requests.lock();

@@ -18,7 +18,7 @@ use parking_lot as imp;
 #[cfg(feature = "schedules")]
 use scheduled as imp;
 
-pub use rank::LockRank;
+pub use rank::{LockRank, as_another_thread};
 use rank::{Held, Place};
 
 #[cfg(feature = "schedules")]

@@ -24,14 +24,14 @@ pub enum LockRank {
     Pass,
     /// Engine: a map, shared to look up, exclusive to change. Two maps in the order of their locks' numbers.
     Map,
+    /// Engine: the log; only the committer writes. It takes the gate below to end a group.
+    Log,
     /// Engine: shared while a change is published in pieces that belong in one group.
     GroupGate,
     /// `fs`: an inode, in ascending number.
     Inode,
     /// `fs`: a shard of the inode cache.
     InodeCache,
-    /// Engine: the log; only the committer writes.
-    Log,
     /// Engine: shared while staged blocks are on their way to the data area.
     WriteOuts,
     /// Engine: the disk level of the hint store.
@@ -97,6 +97,14 @@ mod check {
         }
     }
 
+    /// Does something in the name of another thread, which holds none of this thread's locks.
+    pub fn as_another_thread<T>(work: impl FnOnce() -> T) -> T {
+        let own = HELD.take();
+        let result = work();
+        HELD.set(own);
+        result
+    }
+
     impl Drop for Held {
         fn drop(&mut self) {
             // The thread may be ending, its list gone.
@@ -147,7 +155,7 @@ mod check {
 }
 
 #[cfg(feature = "checked")]
-pub use check::Held;
+pub use check::{Held, as_another_thread};
 
 #[cfg(not(feature = "checked"))]
 mod unchecked {
@@ -159,6 +167,12 @@ mod unchecked {
 
     /// Takes no space.
     pub struct Held;
+
+    /// Does something in the name of another thread.
+    #[inline]
+    pub fn as_another_thread<T>(work: impl FnOnce() -> T) -> T {
+        work()
+    }
 
     impl Place {
         #[inline]
@@ -179,4 +193,4 @@ mod unchecked {
 }
 
 #[cfg(not(feature = "checked"))]
-pub use unchecked::{Held, Place};
+pub use unchecked::{Held, Place, as_another_thread};

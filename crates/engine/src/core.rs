@@ -25,7 +25,7 @@ use crate::state::published::State;
 use crate::state::staging::Staging;
 use crate::state::stored::Stored;
 use crate::stats::statistics::Statistics;
-use crate::sync::Mutex;
+use crate::sync::{LockRank, Mutex};
 use crate::volume::ballast::Ballast;
 use crate::volume::health::Health;
 use crate::worker::backlog::Backlog;
@@ -140,7 +140,7 @@ impl Core {
         Self {
             health: Health::new(parts.is_read_only),
             maps: MapLocks::new(parts.state.totals.next_map),
-            state: Mutex::new(parts.state),
+            state: Mutex::new(LockRank::State, parts.state),
             data: DataArea::new(parts.data, parts.buffers_max, parts.reads_at_a_time),
             stored: Stored::new(parts.table, parts.kv),
             journal: Journal::new(parts.volume_id, opened_at, parts.log, parts.journal_bounds),

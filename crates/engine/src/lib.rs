@@ -42,7 +42,7 @@
 mod core;
 mod error;
 mod store;
-mod sync;
+pub mod sync;
 mod types;
 
 mod background;

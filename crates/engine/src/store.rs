@@ -13,7 +13,7 @@ use crate::background::threads::Threads;
 use crate::core::Core;
 use crate::format::keys;
 use crate::state::published::Plan;
-use crate::sync::Mutex;
+use crate::sync::{LockRank, Mutex};
 use crate::volume::files as volume;
 use crate::volume::medium::{Driver, Medium};
 use crate::volume::open::{Budget, recover, settings_of};
@@ -136,8 +136,8 @@ impl Store {
             core,
             volume_id: superblock.volume_id,
             path: volume.to_owned(),
-            threads: Mutex::new(threads),
-            lock: Mutex::new(Some(opened.lock)),
+            threads: Mutex::new(LockRank::Thread, threads),
+            lock: Mutex::new(LockRank::Leaf, Some(opened.lock)),
             facts: facts(options, superblock.profile),
         }))
     }
@@ -180,8 +180,8 @@ impl Store {
             core,
             volume_id,
             path: PathBuf::new(),
-            threads: Mutex::new(None),
-            lock: Mutex::new(None),
+            threads: Mutex::new(LockRank::Thread, None),
+            lock: Mutex::new(LockRank::Leaf, None),
             facts: facts(options, Profile::default()),
         }))
     }

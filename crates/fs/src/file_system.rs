@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use oncefs_engine::sync::{LockRank, Mutex, RwLock};
 use oncefs_engine::{Change, Report, Store};
-use parking_lot::{Mutex, RwLock};
 
 use crate::format;
 use crate::format::inode::InodeRecord;
@@ -135,11 +135,11 @@ impl FileSystem {
             orphans: Orphans::default(),
             monitor: Monitor::new(),
             ranker: Ranker::open(&store)?,
-            rename_lock: Mutex::new(()),
+            rename_lock: Mutex::new(LockRank::Rename, ()),
             closing: AtomicBool::new(false),
             read_only: options.read_only,
-            atime: RwLock::new(options.atime),
-            reclaimer: Mutex::new(None),
+            atime: RwLock::new(LockRank::Leaf, options.atime),
+            reclaimer: Mutex::new(LockRank::Thread, None),
             store,
             clock,
         });

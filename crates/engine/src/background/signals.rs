@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::commit::journal::Journal;
-use crate::sync::{AtomicBool, Condvar, Mutex};
+use crate::sync::{AtomicBool, Condvar, LockRank, Mutex, as_another_thread};
 use crate::{Error, MapId, Result};
 
 /// Called once when what was published before is durable, or cannot become so.
@@ -29,7 +29,6 @@ struct Requests {
 }
 
 /// Requests to the committer, the checkpointer, the reclaimer and the worker.
-#[derive(Default)]
 pub struct Signals {
     requests: Mutex<Requests>,
     committer: Condvar,
@@ -54,7 +53,16 @@ pub struct CommitRequest {
 impl Signals {
     /// Signals of a volume whose groups a driver commits; None: a thread does.
     pub fn new(driver: Option<Committer>) -> Self {
-        Self { driver, ..Self::default() }
+        Self {
+            requests: Mutex::new(LockRank::Leaf, Requests::default()),
+            committer: Condvar::default(),
+            checkpointer: Condvar::default(),
+            reclaimer: Condvar::default(),
+            worker: Condvar::default(),
+            group_ended: Condvar::default(),
+            committer_sleeps: AtomicBool::new(false),
+            driver,
+        }
     }
 
     /// Something was published. A committer's thread that sleeps starts to watch the clock. A driver may `commit` at
@@ -62,7 +70,8 @@ impl Signals {
     pub fn published(&self, journal: &Journal, commit: &dyn Fn() -> Result<()>) {
         if let Some(driver) = &self.driver {
             if journal.is_gate_free() {
-                driver(commit);
+                // The driver stands for the committer's thread, which holds no lock of the publishing one.
+                as_another_thread(|| driver(commit));
             }
         } else if self.committer_sleeps.swap(false, Ordering::AcqRel) {
             let _requests = self.requests.lock();

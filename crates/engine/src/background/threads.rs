@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::background::signals::CommitRequest;
 use crate::core::Core;
-use crate::sync::Mutex;
+use crate::sync::{LockRank, Mutex};
 use crate::{Error, Result};
 
 /// A group is committed at the latest so long after its first change.
@@ -48,7 +48,7 @@ impl Threads {
 
     /// One that cannot be started ends those before it: they would go on with a volume that nobody has open.
     fn start_by(core: &Arc<Core>, spawn: Spawn<'_>) -> Result<Self> {
-        let threads = Self { handles: Mutex::default() };
+        let threads = Self { handles: Mutex::new(LockRank::Thread, Vec::new()) };
         for (name, work) in WORK {
             match spawn(name, core, work) {
                 Ok(handle) => threads.handles.lock().push(handle),

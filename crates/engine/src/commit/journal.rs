@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::commit::log::{Log, Mark};
 use crate::format::record::Totals;
-use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::sync::{LockRank, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A change of at most this many shards (4.5 GiB of a file; the kernel asks for at most 4 GiB at a time) goes
 /// into one group.
@@ -44,10 +44,10 @@ impl Journal {
             volume_id,
             opened_at,
             log_bytes: log.bytes(),
-            log: Mutex::new(log),
-            group_gate: RwLock::new(()),
+            log: Mutex::new(LockRank::Log, log),
+            group_gate: RwLock::new(LockRank::GroupGate, ()),
             gated_shards_max,
-            checkpointing: Mutex::new(()),
+            checkpointing: Mutex::new(LockRank::Checkpointing, ()),
             dirty_bytes_max,
         }
     }

@@ -7,7 +7,7 @@ use crate::Pbn;
 use crate::damage::bad_blocks::BadBlocks;
 use crate::damage::scrub_progress::Scrub;
 use crate::settings::values::Settings;
-use crate::sync::{AtomicUsize, Mutex};
+use crate::sync::{AtomicUsize, LockRank, Mutex};
 
 /// Notices kept of each kind until the worker comes to them; more are lost, and come again with the next read or scrub.
 const NOTICES_MAX: usize = 4_096;
@@ -37,7 +37,7 @@ impl Damage {
         Self {
             bad_known: AtomicUsize::new(0),
             lost_tags: AtomicUsize::new(0),
-            noticed: Mutex::default(),
+            noticed: Mutex::new(LockRank::Part, Noticed::default()),
             scrub: Scrub::new(settings),
         }
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::format::keys::ShardKey;
 use crate::format::rot::{ScrubRecord, ScrubState};
 use crate::settings::values::Settings;
-use crate::sync::Mutex;
+use crate::sync::{LockRank, Mutex};
 use crate::{BLOCK_BYTES, Blocks, Error, Pbn, Result};
 
 /// What can be asked of the scrub.
@@ -99,15 +99,18 @@ impl Scrub {
     /// No pass is known of.
     pub fn new(settings: &Settings) -> Self {
         Self {
-            inner: Mutex::new(Inner {
-                record: ScrubRecord::default(),
-                phase: ScrubPhase::Known(Pbn(0)),
-                replicas_from: Vec::new(),
-                pace: Pace::new(scrub_pace_rule(settings, 0)),
-                saved_at: Duration::ZERO,
-                counted_at: None,
-                doing: String::new(),
-            }),
+            inner: Mutex::new(
+                LockRank::Part,
+                Inner {
+                    record: ScrubRecord::default(),
+                    phase: ScrubPhase::Known(Pbn(0)),
+                    replicas_from: Vec::new(),
+                    pace: Pace::new(scrub_pace_rule(settings, 0)),
+                    saved_at: Duration::ZERO,
+                    counted_at: None,
+                    doing: String::new(),
+                },
+            ),
         }
     }
 

@@ -8,7 +8,7 @@ use std::slice;
 use std::sync::Arc;
 
 use crate::device::ALIGN_BYTES;
-use crate::sync::Mutex;
+use crate::sync::{LockRank, Mutex};
 
 /// A byte buffer whose address and capacity are multiples of `ALIGN_BYTES`.
 pub struct AlignedBuf {
@@ -80,7 +80,7 @@ pub struct BufferPool {
 impl BufferPool {
     /// A pool that keeps at most this many buffers for reuse.
     pub fn keeping(buffers_max: usize) -> Self {
-        Self { free: Mutex::default(), buffers_max }
+        Self { free: Mutex::new(LockRank::Leaf, Vec::new()), buffers_max }
     }
 
     /// A buffer with `len` visible bytes of undefined (but initialised) content.

@@ -11,7 +11,7 @@ use crate::hints::coverage::Coverage;
 use crate::hints::disk::{Condition, DiskHints, in_use};
 use crate::settings::values::Settings;
 use crate::stats::counters::Counters;
-use crate::sync::{AtomicBool, Mutex};
+use crate::sync::{AtomicBool, LockRank, Mutex};
 use crate::{Blocks, Pbn, Tag};
 
 /// Hints that left memory and wait to be merged, at most: 256 KiB. More are dropped, and found again by a scan.
@@ -59,10 +59,10 @@ impl Hints {
         };
         Self {
             sample,
-            memory: Mutex::new(HintStore::new(options)),
-            waiting: Mutex::default(),
+            memory: Mutex::new(LockRank::Hints, HintStore::new(options)),
+            waiting: Mutex::new(LockRank::Leaf, Vec::new()),
             has_disk_level: AtomicBool::new(disk.is_some()),
-            disk: Mutex::new(disk),
+            disk: Mutex::new(LockRank::DiskHints, disk),
             coverage: Coverage::new(),
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use oncefs_dedup::{ReadPattern, SeekCost};
 
 use crate::stats::counters::{Count, DeviceReport, LiveSizes};
-use crate::sync::Mutex;
+use crate::sync::{LockRank, Mutex};
 
 /// Runs with at most this gap between them are read in one request: 32 KiB cost less than a second request.
 pub const GAP_BLOCKS_MAX: u64 = 8;
@@ -27,7 +27,7 @@ impl Default for DeviceReads {
         let reads = Self {
             sizes: LiveSizes::default(),
             under_way: Count::new(0),
-            cost: Mutex::new(SeekCost::expected(None)),
+            cost: Mutex::new(LockRank::Leaf, SeekCost::expected(None)),
             seek_blocks: Count::new(0),
         };
         reads.set(SeekCost::expected(None));

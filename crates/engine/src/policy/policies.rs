@@ -8,7 +8,7 @@
 use oncefs_dedup::FilePolicy;
 
 use crate::MapId;
-use crate::sync::Mutex;
+use crate::sync::{LockRank, Mutex};
 
 /// Parts with a lock of their own.
 const PARTS: usize = 16;
@@ -45,7 +45,7 @@ impl Policies {
     pub fn new(bytes_max: u64) -> Self {
         let sets = (bytes_max as usize / size_of::<Set>() / PARTS).max(1);
         let part = || Part { sets: vec![Set::default(); sets].into_boxed_slice(), changes: 0 };
-        Self { parts: (0..PARTS).map(|_| Mutex::new(part())).collect() }
+        Self { parts: (0..PARTS).map(|_| Mutex::new(LockRank::Leaf, part())).collect() }
     }
 
     /// The policy of a file. An error: it is to be read, and to enter with this ticket.

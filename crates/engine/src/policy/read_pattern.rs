@@ -9,7 +9,7 @@
 use oncefs_dedup::ReadPattern;
 
 use crate::MapId;
-use crate::sync::Mutex;
+use crate::sync::{LockRank, Mutex};
 
 /// Parts with a lock of their own.
 const PARTS: usize = 16;
@@ -58,8 +58,8 @@ impl ReadPatterns {
     /// None known yet; as many as fit into so many bytes, at least a few in each part.
     pub fn new(bytes_max: u64) -> Self {
         let sets = (bytes_max as usize / size_of::<Set>() / PARTS).max(1);
-        let part = || Mutex::new(vec![Set::default(); sets].into_boxed_slice());
-        Self { parts: (0..PARTS).map(|_| part()).collect() }
+        let part = |number| Mutex::numbered(LockRank::Leaf, number, vec![Set::default(); sets].into_boxed_slice());
+        Self { parts: (0..PARTS as u64).map(part).collect() }
     }
 
     /// Learns of a read request. None: it went uncounted.

@@ -15,7 +15,7 @@ use oncefs_dedup::{BLOCK_BYTES, Pbn};
 
 use crate::MapId;
 use crate::stats::counters::CacheReport;
-use crate::sync::Mutex;
+use crate::sync::{LockRank, Mutex};
 
 /// Memory of one cached block: the bytes and 128 for what goes with them, of which the slot takes
 /// 24, the free list 4, the sightings 16 and the index at most 78 (17 bytes an entry, and a hash
@@ -50,7 +50,7 @@ impl ReadCache {
         let slots = usize::try_from(bytes_max).unwrap_or(usize::MAX) / SLOT_BYTES;
         let shards = (slots / SHARD_SLOTS_MIN).clamp(1, SHARDS_MAX);
         let shards = if slots == 0 { 0 } else { shards };
-        let new_shard = |_| Mutex::new(Shard::with_slots(slots / shards));
+        let new_shard = |_| Mutex::new(LockRank::Leaf, Shard::with_slots(slots / shards));
         Self { shards: (0..shards).map(new_shard).collect(), bytes_max }
     }
 

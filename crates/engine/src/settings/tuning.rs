@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::settings::values::Settings;
-use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard};
+use crate::sync::{AtomicBool, AtomicU64, LockRank, Mutex, MutexGuard};
 
 /// What is set for this mount.
 pub struct Tuning {
@@ -25,8 +25,8 @@ impl Tuning {
             verifies_shares: AtomicBool::new(settings.verify.covers_shares()),
             ranks_files: AtomicBool::new(settings.ranks_files()),
             rank_clock_offset_seconds: AtomicU64::new(settings.rank_clock_offset_seconds.cast_unsigned()),
-            settings: Mutex::new(settings),
-            changing: Mutex::new(()),
+            settings: Mutex::new(LockRank::Settings, settings),
+            changing: Mutex::new(LockRank::Tuning, ()),
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::device::Device;
 use crate::device::buffer::{BufferPool, PooledBuf};
 use crate::space::allocator::Run;
-use crate::sync::{AtomicBool, Mutex, RwLock, RwLockReadGuard};
+use crate::sync::{AtomicBool, LockRank, Mutex, RwLock, RwLockReadGuard};
 use crate::volume::health::Health;
 use crate::{BLOCK_BYTES, Blocks, Error, Pbn, Result};
 
@@ -32,8 +32,8 @@ impl DataArea {
             device,
             pool: Arc::new(BufferPool::keeping(buffers_max)),
             is_dirty: AtomicBool::new(false),
-            flushing: Mutex::new(()),
-            write_outs: RwLock::new(()),
+            flushing: Mutex::new(LockRank::Flushing, ()),
+            write_outs: RwLock::new(LockRank::WriteOuts, ()),
             reads_at_a_time,
         }
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::space::allocator::{Allocator, LoadRegion, Run};
 use crate::space::pieces::Pieces;
 use crate::state::pins::{EndedEpoch, Pin, Pins};
-use crate::sync::{AtomicU64, Mutex};
+use crate::sync::{AtomicU64, LockRank, Mutex};
 use crate::volume::ballast::Ballast;
 use crate::volume::files;
 use crate::{BLOCK_BYTES, Blocks, Error, Pbn, Result};
@@ -38,12 +38,12 @@ impl FreeSpace {
     /// Free space of a volume that was just opened.
     pub fn new(allocator: Allocator, host: Option<PathBuf>, ballast: Ballast) -> Self {
         Self {
-            allocator: Mutex::new(allocator),
+            allocator: Mutex::new(LockRank::Allocator, allocator),
             pins: Pins::default(),
             host_bytes: AtomicU64::new(u64::MAX),
             blocks_in_flight: AtomicU64::new(0),
             host,
-            punchable: Mutex::default(),
+            punchable: Mutex::new(LockRank::Part, Default::default()),
             ballast,
         }
     }

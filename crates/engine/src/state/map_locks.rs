@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::MapId;
-use crate::sync::{AtomicU64, RwLock};
+use crate::sync::{AtomicU64, LockRank, RwLock};
 
 /// Maps share this many locks; two maps on one lock only wait for each other.
 const MAP_LOCKS: usize = 1024;
@@ -18,7 +18,10 @@ impl MapLocks {
     /// Locks for all maps; `next` is the first id to hand out.
     pub fn new(next: MapId) -> Self {
         assert!(next > MapId(0), "no map has id 0");
-        Self { locks: (0..MAP_LOCKS).map(|_| RwLock::new(())).collect(), next: AtomicU64::new(next.0) }
+        Self {
+            locks: (0..MAP_LOCKS as u64).map(|number| RwLock::numbered(LockRank::Map, number, ())).collect(),
+            next: AtomicU64::new(next.0),
+        }
     }
 
     /// The lock of a map: shared to look up, exclusive to change.

@@ -7,7 +7,7 @@ use crate::format::keys::{self, ShardKey};
 use crate::format::page::{PAGE_BYTES, Page};
 use crate::format::shard::Shard;
 use crate::kv::{Kv, KvMemory, Put};
-use crate::sync::RwLock;
+use crate::sync::{LockRank, RwLock};
 use crate::{Error, Result};
 
 /// Pages read in one request at most.
@@ -25,7 +25,7 @@ pub struct Stored {
 impl Stored {
     /// The stores of a volume.
     pub fn new(table: Arc<dyn Device>, kv: Arc<dyn Kv>) -> Self {
-        Self { table, table_io: RwLock::new(()), kv }
+        Self { table, table_io: RwLock::new(LockRank::TableIo, ()), kv }
     }
 
     /// Reads and checks `count` consecutive pages of the block table.

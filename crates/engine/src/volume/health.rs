@@ -1,6 +1,6 @@
 //! Whether a volume takes changes, and why not.
 
-use crate::sync::Mutex;
+use crate::sync::{LockRank, Mutex};
 use crate::{Error, Result};
 
 /// Says whether changes are possible: not on a volume opened read-only, and not after one that failed.
@@ -12,7 +12,7 @@ pub struct Health {
 impl Health {
     /// A sound volume, opened for changes or not.
     pub fn new(is_read_only: bool) -> Self {
-        Self { is_read_only, failure: Mutex::new(None) }
+        Self { is_read_only, failure: Mutex::new(LockRank::Leaf, None) }
     }
 
     /// Whether the volume was opened read-only.

@@ -3,7 +3,7 @@
 use oncefs_dedup::{Skipped, SkippedBuffer, Work};
 
 use crate::settings::values::Settings;
-use crate::sync::Mutex;
+use crate::sync::{LockRank, Mutex};
 use crate::worker::backlog_file::SkippedFile;
 use crate::{Lbn, MapId};
 
@@ -29,7 +29,10 @@ pub struct Waiting {
 impl Backlog {
     /// An empty backlog, kept in a file or not.
     pub fn new(settings: &Settings, file: Option<SkippedFile>) -> Self {
-        Self { skipped: Mutex::new(SkippedBuffer::with_bytes_max(settings.skipped_bytes)), file: Mutex::new(file) }
+        Self {
+            skipped: Mutex::new(LockRank::Part, SkippedBuffer::with_bytes_max(settings.skipped_bytes)),
+            file: Mutex::new(LockRank::BacklogFile, file),
+        }
     }
 
     /// Whether anything is noted.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use oncefs_dedup::{BatchSize, Conditions, EnergyRule, Pace, RangeError, Skipped, Supply, Turn};
 
 use crate::settings::values::Settings;
-use crate::sync::Mutex;
+use crate::sync::{LockRank, Mutex};
 use crate::worker::pass::Pass;
 use crate::worker::rank_turn::RankTurn;
 use crate::worker::surroundings::{Surroundings, pace_rule};
@@ -43,12 +43,12 @@ impl Worker {
     /// A worker that has done nothing yet.
     pub fn new(settings: &Settings, surroundings: Surroundings, defrag_batch: BatchSize) -> Self {
         Self {
-            pass: Mutex::default(),
-            pace: Mutex::new(Pace::new(pace_rule(settings))),
-            surroundings: Mutex::new(surroundings),
-            notes: Mutex::default(),
+            pass: Mutex::new(LockRank::Pass, Pass::default()),
+            pace: Mutex::new(LockRank::Part, Pace::new(pace_rule(settings))),
+            surroundings: Mutex::new(LockRank::Part, surroundings),
+            notes: Mutex::new(LockRank::Leaf, Notes::default()),
             rank_turn: OnceLock::new(),
-            defragging: Mutex::new(defrag_batch),
+            defragging: Mutex::new(LockRank::Defragging, defrag_batch),
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use oncefs_dedup::{Admission, AdmissionRule, Fingerprinting, RangeError};
 
 use crate::settings::values::{FingerprintMode, Inline, Settings};
-use crate::sync::Mutex;
+use crate::sync::{LockRank, Mutex};
 use crate::write::streams::{Stream, Streams};
 use crate::{Lbn, MapId};
 
@@ -23,9 +23,9 @@ impl InlineDedup {
     /// Controllers as the settings say, and no open runs.
     pub fn new(settings: &Settings) -> Self {
         Self {
-            admission: Mutex::new(Admission::new(settings.rule)),
-            fingerprinting: Mutex::new(fingerprinting(settings.fingerprints)),
-            streams: Mutex::default(),
+            admission: Mutex::new(LockRank::Part, Admission::new(settings.rule)),
+            fingerprinting: Mutex::new(LockRank::Part, fingerprinting(settings.fingerprints)),
+            streams: Mutex::new(LockRank::Part, Streams::default()),
         }
     }
 

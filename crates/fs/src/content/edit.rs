@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
+use oncefs_engine::sync::MutexGuard;
 use oncefs_engine::{BLOCK_BYTES, Change, OnPublish};
-use parking_lot::MutexGuard;
 
 use crate::format::inode::{InodeRecord, put_inode};
 use crate::inodes::cache::Inode;

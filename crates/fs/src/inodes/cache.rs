@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use oncefs_engine::CacheReport;
-use parking_lot::{Mutex, MutexGuard};
+use oncefs_engine::sync::{LockRank, Mutex, MutexGuard};
 
 use crate::format::inode::InodeRecord;
 use crate::{Ino, Result};
@@ -67,7 +67,7 @@ impl InodeCache {
         let shard_inodes_max = (inodes_max / SHARDS).max(SHARD_INODES_MIN);
         assert!(shard_inodes_max > EVICTION_STEPS, "{shard_inodes_max} inodes per shard leave no room to evict");
         Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shards: (0..SHARDS).map(|_| Mutex::new(LockRank::InodeCache, Shard::default())).collect(),
             shard_inodes_max,
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -117,7 +117,7 @@ impl Shard {
         if self.inodes.len() >= inodes_max {
             self.evict();
         }
-        let inode = Arc::new(Inode { ino, record: Mutex::new(record) });
+        let inode = Arc::new(Inode { ino, record: Mutex::numbered(LockRank::Inode, ino.0, record) });
         self.inodes.insert(ino, Slot { inode: inode.clone(), recent: false });
         self.queue.push_back(ino);
         debug_assert!(

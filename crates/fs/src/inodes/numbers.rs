@@ -3,8 +3,8 @@
 //! A mount leases them in batches, so that creating a file writes no counter. Numbers left of a lease when the mount ends
 //! stay unused.
 
+use oncefs_engine::sync::{LockRank, Mutex, RwLock, RwLockReadGuard};
 use oncefs_engine::{Change, Store};
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::format::lease;
 use crate::{Error, Ino, Result};
@@ -41,7 +41,11 @@ impl InodeNumbers {
             free.extend(store)?;
         }
         assert!(epoch > Ino::ROOT.0 && free.next <= free.end, "leased {} to {}, after {epoch}", free.next, free.end);
-        Ok(Self { epoch, free: Mutex::new(free), being_made: RwLock::default() })
+        Ok(Self {
+            epoch,
+            free: Mutex::new(LockRank::Leaf, free),
+            being_made: RwLock::new(LockRank::InodeBeingMade, ()),
+        })
     }
 
     pub(crate) fn epoch(&self) -> u64 {

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use parking_lot::Mutex;
+use oncefs_engine::sync::Mutex;
 
 use crate::Ino;
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use oncefs_engine::sync::MutexGuard;
 use oncefs_engine::{Change, Store};
-use parking_lot::MutexGuard;
 
 use crate::format::inode::InodeRecord;
 use crate::format::inode::put_inode;

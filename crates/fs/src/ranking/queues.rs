@@ -2,8 +2,8 @@
 //!
 //! The queues themselves are records of the store (`places`), so a queue takes no memory, however long it is.
 
+use oncefs_engine::sync::{LockRank, Mutex};
 use oncefs_engine::{Moment, QueuePlace, Rank, Store};
-use parking_lot::Mutex;
 
 use crate::format::inode::InodeRecord;
 use crate::format::ranking::{self, Ranking};
@@ -38,7 +38,7 @@ impl Queues {
             decoded.inspect_err(|error| log::warn!("{error}; putting all files into the rank queues again")).ok()
         });
         let known = Known { ranking: ranking.unwrap_or_default(), has_changed: false };
-        Ok(Self { known: Mutex::new(known), ..Self::default() })
+        Ok(Self { known: Mutex::new(LockRank::Leaf, known), ..Self::default() })
     }
 
     /// Counts a file under its new rank.

@@ -2,14 +2,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use oncefs_engine::sync::{LockRank, Mutex, MutexGuard};
 use oncefs_engine::{Lbn, QueuePlace, Rank, Store};
-use parking_lot::{Mutex, MutexGuard};
 
 use crate::Result;
 use crate::ranking::queues::Queues;
 
 /// What ranking keeps in memory for a mount.
-#[derive(Default)]
 pub(crate) struct Ranker {
     /// The file being defragmented for rank 1. Locked for the length of a turn, so turns do not overlap.
     defrag: Mutex<Option<PendingDefrag>>,
@@ -33,7 +32,11 @@ impl Ranker {
     ///
     /// `Engine` if the record cannot be read. A damaged record is logged and ignored.
     pub(crate) fn open(store: &Store) -> Result<Self> {
-        Ok(Self { queues: Queues::open(store)?, ..Self::default() })
+        Ok(Self {
+            defrag: Mutex::new(LockRank::RankTurn, None),
+            queues: Queues::open(store)?,
+            ranked: Default::default(),
+        })
     }
 
     pub(crate) fn queues(&self) -> &Queues {

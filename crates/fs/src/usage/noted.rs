@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::mem;
 
+use oncefs_engine::sync::{Mutex, MutexGuard};
 use oncefs_engine::{Moment, Rank, Reads, Usage};
-use parking_lot::{Mutex, MutexGuard};
 
 use crate::Ino;
 

@@ -7,8 +7,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use oncefs_engine::sync::{LockRank, Mutex};
 use oncefs_engine::{ReadPosition, Reads};
-use parking_lot::Mutex;
 
 /// One opening of a file by a program. The monitor uses it to recognize reads that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,7 +42,8 @@ impl Positions {
 
     /// Classifies a handle's read of `blocks` blocks, the first of which is `first`.
     pub fn read(&self, handle: Handle, first: u64, blocks: u32) -> Reads {
-        let slots = self.slots.get_or_init(|| (0..SLOTS).map(|_| Mutex::new(Slot::of(Handle(0)))).collect());
+        let slots =
+            self.slots.get_or_init(|| (0..SLOTS).map(|_| Mutex::new(LockRank::Leaf, Slot::of(Handle(0)))).collect());
         let mut slot = slots[handle.0 as usize % SLOTS].lock();
         if slot.handle != handle {
             *slot = Slot::of(handle);

@@ -1,0 +1,196 @@
+//! The order of all locks, in one table, and its check at run time.
+
+/// Every lock of `fs` and of the engine, outermost first: a thread takes only locks that stand below those it holds.
+/// Locks of one rank have numbers and are taken in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LockRank {
+    /// `fs`: the join handle of a thread, while it is started or joined.
+    Thread,
+    /// `fs`: held by the ranker for its turn.
+    RankTurn,
+    /// `fs`: a directory moves to another parent.
+    Rename,
+    /// `fs`: shared by a thread that makes an inode, until it is published.
+    InodeBeingMade,
+    /// Engine: settings change.
+    Tuning,
+    /// Engine: one checkpoint at a time.
+    Checkpointing,
+    /// Engine: one portion of a file is laid out anew at a time.
+    Defragging,
+    /// Engine: the file of skipped blocks.
+    BacklogFile,
+    /// Engine: how far the worker's pass over all maps is.
+    Pass,
+    /// Engine: a map, shared to look up, exclusive to change. Two maps in the order of their locks' numbers.
+    Map,
+    /// Engine: the log; only the committer writes. It takes the gate below to end a group.
+    Log,
+    /// Engine: shared while a change is published in pieces that belong in one group.
+    GroupGate,
+    /// `fs`: an inode, in ascending number.
+    Inode,
+    /// `fs`: a shard of the inode cache.
+    InodeCache,
+    /// Engine: shared while staged blocks are on their way to the data area.
+    WriteOuts,
+    /// Engine: the disk level of the hint store.
+    DiskHints,
+    /// Engine: free space.
+    Allocator,
+    /// Engine: the publish lock.
+    State,
+    /// Engine: the data area is flushed.
+    Flushing,
+    /// Engine: shared to read table pages, alone to write some.
+    TableIo,
+    /// Engine and `fs`: parts that take no other lock while they hold theirs, but those below.
+    Part,
+    /// Engine: the memory level of the hint store, and hints on their way to disk.
+    Hints,
+    /// Engine: the settings of the mount.
+    Settings,
+    /// Engine and `fs`: locks whose holder takes no other.
+    Leaf,
+}
+
+/// A lock's place in the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg(feature = "checked")]
+pub struct Place {
+    rank: LockRank,
+    number: u64,
+}
+
+#[cfg(feature = "checked")]
+mod check {
+    use std::cell::RefCell;
+
+    use super::{LockRank, Place};
+
+    thread_local! {
+        static HELD: RefCell<Vec<Place>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// Says that this thread holds a lock, until it is dropped.
+    pub struct Held(Place);
+
+    impl Place {
+        pub fn new(rank: LockRank, number: u64) -> Self {
+            Self { rank, number }
+        }
+
+        /// Before a lock is waited for: it has to stand below all that this thread holds.
+        pub fn take_in_order(self) -> Held {
+            HELD.with_borrow(|held| {
+                if let Some(lowest) = held.iter().max() {
+                    assert!(*lowest < self, "lock order: {self:?} is taken while {lowest:?} is held");
+                }
+            });
+            self.take()
+        }
+
+        /// Notes a lock that was taken without waiting.
+        pub fn take(self) -> Held {
+            HELD.with_borrow_mut(|held| held.push(self));
+            Held(self)
+        }
+    }
+
+    /// Does something in the name of another thread, which holds none of this thread's locks.
+    pub fn as_another_thread<T>(work: impl FnOnce() -> T) -> T {
+        let own = HELD.take();
+        let result = work();
+        HELD.set(own);
+        result
+    }
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            // The thread may be ending, its list gone.
+            let _ = HELD.try_with(|held| {
+                let mut held = held.borrow_mut();
+                let at = held.iter().rposition(|place| *place == self.0).expect("a guard is dropped by its thread");
+                held.swap_remove(at);
+            });
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::super::LockRank;
+        use crate::sync::Mutex;
+
+        #[test]
+        fn locks_are_taken_from_the_outermost_to_the_innermost() {
+            let (map, state) = (Mutex::new(LockRank::Map, ()), Mutex::new(LockRank::State, ()));
+            let _map = map.lock();
+            drop(state.lock());
+            let _state = state.lock();
+        }
+
+        #[test]
+        #[should_panic(expected = "lock order: Place { rank: Map, number: 0 } is taken while Place { rank: State")]
+        fn an_inversion_panics_and_names_both_locks() {
+            let (map, state) = (Mutex::new(LockRank::Map, ()), Mutex::new(LockRank::State, ()));
+            let _state = state.lock();
+            let _map = map.lock();
+        }
+
+        #[test]
+        #[should_panic(expected = "lock order")]
+        fn locks_of_one_rank_are_taken_in_the_order_of_their_numbers() {
+            let (low, high) = (Mutex::numbered(LockRank::Inode, 1, ()), Mutex::numbered(LockRank::Inode, 2, ()));
+            let _high = high.lock();
+            let _low = low.lock();
+        }
+
+        #[test]
+        fn a_lock_that_is_not_waited_for_may_come_in_any_order() {
+            let (map, state) = (Mutex::new(LockRank::Map, ()), Mutex::new(LockRank::State, ()));
+            let _state = state.lock();
+            assert!(map.try_lock().is_some());
+        }
+    }
+}
+
+#[cfg(feature = "checked")]
+pub use check::{Held, as_another_thread};
+
+#[cfg(not(feature = "checked"))]
+mod unchecked {
+    use super::LockRank;
+
+    /// Takes no space: ranks are checked under the feature `checked` only.
+    #[derive(Clone, Copy)]
+    pub struct Place;
+
+    /// Takes no space.
+    pub struct Held;
+
+    /// Does something in the name of another thread.
+    #[inline]
+    pub fn as_another_thread<T>(work: impl FnOnce() -> T) -> T {
+        work()
+    }
+
+    impl Place {
+        #[inline]
+        pub fn new(_: LockRank, _: u64) -> Self {
+            Self
+        }
+
+        #[inline]
+        pub fn take_in_order(self) -> Held {
+            Held
+        }
+
+        #[inline]
+        pub fn take(self) -> Held {
+            Held
+        }
+    }
+}
+
+#[cfg(not(feature = "checked"))]
+pub use unchecked::{Held, Place, as_another_thread};

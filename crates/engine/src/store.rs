@@ -10,8 +10,6 @@ use crate::background::steps::BackgroundStep;
 use crate::background::threads::Threads;
 use crate::core::Core;
 use crate::format::keys;
-use crate::settings::values::Settings;
-use crate::state::published::Plan;
 use crate::sync::Mutex;
 use crate::volume::files as volume;
 use crate::volume::medium::{Driver, Medium};
@@ -19,10 +17,11 @@ use crate::volume::open::{Budget, recover, settings_of};
 use crate::worker::load::{self, DeviceLoad};
 use crate::write::on_publish::OnPublish;
 use crate::{
-    BadBlock, BadPlace, Blocks, Change, DataPlace, DedupCommand, DedupStatus, DefragOptions, DefragOutcome, Error,
-    Explained, FilePolicy, LayoutCursor, LayoutPortion, Lbn, MapCursor, MapId, OpenOptions, Profile, ReadBuf,
-    Referrers, Report, Result, ScrubCommand, ScrubStatus, Totals, VolumeSpec,
+    Blocks, Change, DataPlace, Error, FilePolicy, Lbn, MapId, OpenOptions, Profile, ReadBuf, Report, Result, Totals,
+    VolumeSpec,
 };
+
+mod upkeep;
 
 /// An open volume. Shared by all threads.
 ///
@@ -244,99 +243,6 @@ impl Store {
     /// As [`Store::profile_of`].
     pub fn parts_outside(volume: &Path) -> Result<Vec<PathBuf>> {
         volume::parts_outside(volume)
-    }
-
-    /// The settings of this mount, by name.
-    pub fn settings(&self) -> BTreeMap<String, String> {
-        self.core.tuning.with(Settings::list)
-    }
-
-    /// Changes settings (name, value) on the open volume: all of them, or none if one is refused.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Invalid`]: a setting is unknown, cannot be changed while mounted, or its value is out of its range.
-    pub fn tune(&self, changes: &[(String, String)]) -> Result<()> {
-        self.core.tune(changes)
-    }
-
-    /// Gives the out-of-line worker a command. Returns at once.
-    pub fn dedup(&self, command: DedupCommand) {
-        self.core.dedup(command);
-    }
-
-    /// What the out-of-line worker is doing, and how much is left for it.
-    pub fn dedup_status(&self) -> DedupStatus {
-        self.core.dedup_status()
-    }
-
-    /// Gives the scrub a command, which is kept across mounts. Returns at once.
-    ///
-    /// # Errors
-    ///
-    /// - [`Error::ReadOnly`]: the volume takes no changes.
-    /// - [`Error::Invalid`]: there is no scrub to pause, resume or stop, or the rate is out of its range.
-    /// - [`Error::Io`], [`Error::Corrupt`]: the scrub's state cannot be saved.
-    pub fn scrub(&self, command: ScrubCommand) -> Result<()> {
-        self.core.command_scrub(command)
-    }
-
-    /// The scrub's progress, and the number of bad blocks.
-    pub fn scrub_status(&self) -> ScrubStatus {
-        self.core.scrub_status()
-    }
-
-    /// All blocks that are known to be bad.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`] or [`Error::Corrupt`]: the block table cannot be read.
-    pub fn bad_blocks(&self) -> Result<Vec<BadBlock>> {
-        self.core.bad_blocks()
-    }
-
-    /// Places in files that refer to bad blocks, in the order of maps, at most `limit`; and whether these are all of them.
-    ///
-    /// Goes through all maps if any block is bad: minutes on a large volume.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`] or [`Error::Corrupt`]: the block table or a map cannot be read.
-    pub fn bad_places(&self, limit: usize) -> Result<(Vec<BadPlace>, bool)> {
-        self.core.bad_places(limit)
-    }
-
-    /// The extents of a portion of a map from block `from` on, the reason for each, and where the next portion begins.
-    /// Changes nothing that is stored.
-    ///
-    /// # Errors
-    ///
-    /// - [`Error::MapDetached`]: the map was detached.
-    /// - [`Error::Io`], [`Error::Corrupt`]: the map, the block table or a hint cannot be read.
-    pub fn explain(&self, map: MapId, from: Lbn) -> Result<Explained> {
-        self.core.explain(map, from)
-    }
-
-    /// Some of the places in all files that refer to `blocks`, from `from` on.
-    ///
-    /// `blocks` are pairs of a first pbn and a length in blocks, ascending and disjoint. Call again with the `next` of the
-    /// answer until that is `None`. Files that change meanwhile may be missed or listed twice.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`] or [`Error::Corrupt`]: a map cannot be read.
-    pub fn referrers(&self, blocks: &[(u64, u64)], from: MapCursor) -> Result<Referrers> {
-        self.core.referrers(blocks, from)
-    }
-
-    /// How files lie in the data area, for a portion of all maps. Call again with the `next` of the answer until that is
-    /// `None`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`] or [`Error::Corrupt`]: a map or the block table cannot be read.
-    pub fn layout(&self, from: LayoutCursor) -> Result<LayoutPortion> {
-        self.core.layout(from)
     }
 
     /// The volume's identity, which never changes.
@@ -578,20 +484,6 @@ impl Store {
         })
     }
 
-    /// Defragments a portion of a map: rewrites short adjacent runs together, within the space that `options` allow. Call
-    /// again from the outcome's `next` for the rest. Yields to requests of programs.
-    ///
-    /// Runs for which there is no room stay as they are and are counted; [`Error::NoSpace`] is not returned.
-    ///
-    /// # Errors
-    ///
-    /// - [`Error::ReadOnly`]: the volume takes no changes (a dry run works on a read-only volume).
-    /// - [`Error::MapDetached`]: the map was detached.
-    /// - [`Error::Io`], [`Error::Corrupt`]: the map or the block table cannot be read, or the data area cannot be written.
-    pub fn defrag(&self, map: MapId, options: &DefragOptions) -> Result<DefragOutcome> {
-        self.core.defrag(map, options)
-    }
-
     /// Calls `done` from another thread once everything published before this call is durable; at once, and from this
     /// thread, on a volume opened read-only.
     ///
@@ -694,26 +586,4 @@ fn facts(options: &OpenOptions, own: Profile) -> BTreeMap<String, String> {
         ("memory_bytes_max".to_owned(), options.memory_bytes_max.to_string()),
         ("read_only".to_owned(), options.read_only.to_string()),
     ])
-}
-
-impl Core {
-    /// See [`Store::grow`]. The new space is durable before the totals that count it.
-    pub(crate) fn grow(&self, data_bytes: u64) -> Result<()> {
-        self.health.usable()?;
-        let data = Blocks(data_bytes / crate::BLOCK_BYTES as u64);
-        let now = self.state.lock().totals.data;
-        if data.0 > volume::DATA_BLOCKS_MAX {
-            return Err(Error::Invalid(format!("the data area can have at most {} blocks", volume::DATA_BLOCKS_MAX)));
-        }
-        if data < now {
-            return Err(Error::Invalid(format!("the data area has {} bytes already; it cannot shrink", now.bytes())));
-        }
-        self.data.grow(data)?;
-        self.stored.grow_table(volume::table_bytes(data))?;
-        self.hints.grow_disk_level(data);
-        self.apply_certain(Plan { grow_to: Some(data), ..Plan::default() })?;
-        self.commit()?;
-        self.space.grow(data);
-        self.follow_data(data)
-    }
 }

@@ -1,0 +1,120 @@
+//! The part of the interface for whoever looks after a volume: settings, the worker, the scrub, and how files lie.
+
+use std::collections::BTreeMap;
+
+use crate::settings::values::Settings;
+use crate::{
+    BadBlock, BadPlace, DedupCommand, DedupStatus, DefragOptions, DefragOutcome, Explained, LayoutCursor,
+    LayoutPortion, Lbn, MapCursor, MapId, Referrers, Result, ScrubCommand, ScrubStatus, Store,
+};
+
+impl Store {
+    /// The settings of this mount, by name.
+    pub fn settings(&self) -> BTreeMap<String, String> {
+        self.core.tuning.with(Settings::list)
+    }
+
+    /// Changes settings (name, value) on the open volume: all of them, or none if one is refused.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Invalid`]: a setting is unknown, cannot be changed while mounted, or its value is out of its
+    /// range.
+    pub fn tune(&self, changes: &[(String, String)]) -> Result<()> {
+        self.core.tune(changes)
+    }
+
+    /// Gives the out-of-line worker a command. Returns at once.
+    pub fn dedup(&self, command: DedupCommand) {
+        self.core.dedup(command);
+    }
+
+    /// What the out-of-line worker is doing, and how much is left for it.
+    pub fn dedup_status(&self) -> DedupStatus {
+        self.core.dedup_status()
+    }
+
+    /// Gives the scrub a command, which is kept across mounts. Returns at once.
+    ///
+    /// # Errors
+    ///
+    /// - [`crate::Error::ReadOnly`]: the volume takes no changes.
+    /// - [`crate::Error::Invalid`]: there is no scrub to pause, resume or stop, or the rate is out of its range.
+    /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: the scrub's state cannot be saved.
+    pub fn scrub(&self, command: ScrubCommand) -> Result<()> {
+        self.core.command_scrub(command)
+    }
+
+    /// The scrub's progress, and the number of bad blocks.
+    pub fn scrub_status(&self) -> ScrubStatus {
+        self.core.scrub_status()
+    }
+
+    /// All blocks that are known to be bad.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: the block table cannot be read.
+    pub fn bad_blocks(&self) -> Result<Vec<BadBlock>> {
+        self.core.bad_blocks()
+    }
+
+    /// Places in files that refer to bad blocks, in the order of maps, at most `limit`; and whether these are all of them.
+    ///
+    /// Goes through all maps if any block is bad: minutes on a large volume.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: the block table or a map cannot be read.
+    pub fn bad_places(&self, limit: usize) -> Result<(Vec<BadPlace>, bool)> {
+        self.core.bad_places(limit)
+    }
+
+    /// The extents of a portion of a map from block `from` on, the reason for each, and where the next portion begins.
+    /// Changes nothing that is stored.
+    ///
+    /// # Errors
+    ///
+    /// - [`crate::Error::MapDetached`]: the map was detached.
+    /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: the map, the block table or a hint cannot be read.
+    pub fn explain(&self, map: MapId, from: Lbn) -> Result<Explained> {
+        self.core.explain(map, from)
+    }
+
+    /// Some of the places in all files that refer to `blocks`, from `from` on.
+    ///
+    /// `blocks` are pairs of a first pbn and a length in blocks, ascending and disjoint. Call again with the `next` of the
+    /// answer until that is `None`. Files that change meanwhile may be missed or listed twice.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: a map cannot be read.
+    pub fn referrers(&self, blocks: &[(u64, u64)], from: MapCursor) -> Result<Referrers> {
+        self.core.referrers(blocks, from)
+    }
+
+    /// How files lie in the data area, for a portion of all maps. Call again with the `next` of the answer until that is
+    /// `None`.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: a map or the block table cannot be read.
+    pub fn layout(&self, from: LayoutCursor) -> Result<LayoutPortion> {
+        self.core.layout(from)
+    }
+
+    /// Defragments a portion of a map: rewrites short adjacent runs together, within the space that `options` allow. Call
+    /// again from the outcome's `next` for the rest. Yields to requests of programs.
+    ///
+    /// Runs for which there is no room stay as they are and are counted; [`crate::Error::NoSpace`] is not returned.
+    ///
+    /// # Errors
+    ///
+    /// - [`crate::Error::ReadOnly`]: the volume takes no changes (a dry run works on a read-only volume).
+    /// - [`crate::Error::MapDetached`]: the map was detached.
+    /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: the map or the block table cannot be read, or the data area
+    ///   cannot be written.
+    pub fn defrag(&self, map: MapId, options: &DefragOptions) -> Result<DefragOutcome> {
+        self.core.defrag(map, options)
+    }
+}

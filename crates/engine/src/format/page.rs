@@ -212,7 +212,6 @@ impl Page {
 
     /// Sets only the refcount.
     pub fn set_count(&mut self, pbn: Pbn, count: u32) {
-        debug_assert!(count <= COUNT_MAX, "refcount {count} of {pbn}");
         let (sector, start) = Self::place(pbn);
         self.bytes[start + COUNT_AT..start + FLAGS_AT].copy_from_slice(&count.to_le_bytes());
         self.changed_sectors |= 1 << sector;

@@ -78,7 +78,7 @@ pub use fsck::check::fault::{Fault, Remedy, Sum};
 pub use fsck::check::{CheckReport, Phase};
 pub use fsck::fix::Fixed;
 pub use fsck::sort::{Sorted, Sorter, temporary_dir};
-pub use layout::defrag::{DefragOptions, DefragOutcome, ExtentsLeft};
+pub use layout::defrag::outcome::{DefragOptions, DefragOutcome, ExtentsLeft};
 pub use layout::explanation::{Equal, Explained, ExplainedRun, What, push_run};
 pub use layout::fragmentation::{FileLayout, LayoutCursor, LayoutPortion, OpenRun, RunClass};
 pub use layout::referrers::{MapCursor, Referrer, Referrers};

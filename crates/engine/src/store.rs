@@ -1,7 +1,5 @@
 //! The engine's interface: an open volume, its maps, its records, its commits.
 
-mod upkeep;
-
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
@@ -12,7 +10,6 @@ use crate::background::steps::BackgroundStep;
 use crate::background::threads::Threads;
 use crate::core::Core;
 use crate::format::keys;
-use crate::state::published::Plan;
 use crate::sync::{LockRank, Mutex};
 use crate::volume::files as volume;
 use crate::volume::medium::{Driver, Medium};
@@ -20,8 +17,11 @@ use crate::volume::open::{Budget, recover, settings_of};
 use crate::worker::load::{self, DeviceLoad};
 use crate::write::on_publish::OnPublish;
 use crate::{
-    Blocks, Change, DataPlace, Error, FilePolicy, Lbn, MapId, OpenOptions, Profile, ReadBuf, Result, Totals, VolumeSpec,
+    Blocks, Change, DataPlace, Error, FilePolicy, Lbn, MapId, OpenOptions, Profile, ReadBuf, Report, Result, Totals,
+    VolumeSpec,
 };
+
+mod upkeep;
 
 /// An open volume. Shared by all threads.
 ///
@@ -531,6 +531,20 @@ impl Store {
         self.core.grow(data_bytes)
     }
 
+    /// Why the volume became read-only. `None`: it did not.
+    pub fn failure(&self) -> Option<String> {
+        self.core.health.failure()
+    }
+
+    /// Counters, histograms, caches, space and settings.
+    pub fn report(&self) -> Report {
+        let mut report = self.core.report();
+        report.settings = self.facts.clone();
+        report.settings.extend(self.settings());
+        report.space.insert("metadata_bytes".to_owned(), volume::metadata_bytes(&self.path));
+        report
+    }
+
     /// For a writer that got [`Error::NoSpace`]: makes freed blocks reusable, which takes a commit or a checkpoint. Returns
     /// whether trying again makes sense: there is more space than before, or more is coming.
     ///
@@ -572,26 +586,4 @@ fn facts(options: &OpenOptions, own: Profile) -> BTreeMap<String, String> {
         ("memory_bytes_max".to_owned(), options.memory_bytes_max.to_string()),
         ("read_only".to_owned(), options.read_only.to_string()),
     ])
-}
-
-impl Core {
-    /// See [`Store::grow`]. The new space is durable before the totals that count it.
-    pub(crate) fn grow(&self, data_bytes: u64) -> Result<()> {
-        self.health.usable()?;
-        let data = Blocks(data_bytes / crate::BLOCK_BYTES as u64);
-        let now = self.state.lock().totals.data;
-        if data.0 > volume::DATA_BLOCKS_MAX {
-            return Err(Error::Invalid(format!("the data area can have at most {} blocks", volume::DATA_BLOCKS_MAX)));
-        }
-        if data < now {
-            return Err(Error::Invalid(format!("the data area has {} bytes already; it cannot shrink", now.bytes())));
-        }
-        self.data.grow(data)?;
-        self.stored.grow_table(volume::table_bytes(data))?;
-        self.hints.grow_disk_level(data);
-        self.apply_certain(Plan { grow_to: Some(data), ..Plan::default() })?;
-        self.commit()?;
-        self.space.grow(data);
-        self.follow_data(data)
-    }
 }

@@ -1,6 +1,5 @@
 //! Keys of the engine's own records. Callers' keys start at `CALLER_FIRST_BYTE`.
 
-use super::shard::SHARD_BLOCKS;
 use crate::{Lbn, MapId, Pbn};
 
 /// The least first byte of callers' keys.
@@ -21,6 +20,9 @@ const ADVICE_REGIONS: usize = 512;
 pub fn checkpoint() -> Vec<u8> {
     vec![CHECKPOINT]
 }
+
+/// Blocks of a shard.
+pub const SHARD_BLOCKS: u64 = 256;
 
 /// Names one shard: 256 consecutive lbns of one map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

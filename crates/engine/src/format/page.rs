@@ -5,7 +5,7 @@
 //! A sector of zeros was never written: 16 free entries.
 
 use super::{at, checksum};
-use crate::{Fingerprint, Pbn, Tag};
+use crate::{Blocks, Fingerprint, Pbn, Tag};
 
 /// Size of a page, the unit of caching and of writing.
 pub const PAGE_BYTES: usize = 4096;
@@ -70,6 +70,11 @@ impl Entry {
 /// The page with a pbn's entry.
 pub fn page_of(pbn: Pbn) -> u64 {
     pbn.0 / PAGE_ENTRIES
+}
+
+/// Bytes of the table for a data area of so many blocks.
+pub fn table_bytes(data: Blocks) -> u64 {
+    data.0.div_ceil(PAGE_ENTRIES) * PAGE_BYTES as u64
 }
 
 /// The seed makes the checksum of a sector in another's place fail.

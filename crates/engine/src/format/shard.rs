@@ -1,11 +1,10 @@
 //! A shard: the extents of 256 consecutive lbns of one map, in one record.
 
+pub use super::keys::SHARD_BLOCKS;
 use super::keys::ShardKey;
 use super::{checksum, varint};
 use crate::Pbn;
 
-/// Blocks of a shard.
-pub const SHARD_BLOCKS: u64 = 256;
 const CHECKSUM_BYTES: usize = 4;
 const SEED: u64 = 0x7368_6172;
 

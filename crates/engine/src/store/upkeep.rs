@@ -1,12 +1,11 @@
-//! The upkeep of an open volume, as its callers see it: settings, the worker, the scrub, how files lie, and reports.
+//! The part of the interface for whoever looks after a volume: settings, the worker, the scrub, and how files lie.
 
 use std::collections::BTreeMap;
 
 use crate::settings::values::Settings;
-use crate::volume::files as volume;
 use crate::{
     BadBlock, BadPlace, DedupCommand, DedupStatus, DefragOptions, DefragOutcome, Explained, LayoutCursor,
-    LayoutPortion, Lbn, MapCursor, MapId, Referrers, Report, Result, ScrubCommand, ScrubStatus, Store,
+    LayoutPortion, Lbn, MapCursor, MapId, Referrers, Result, ScrubCommand, ScrubStatus, Store,
 };
 
 impl Store {
@@ -19,7 +18,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`crate::Error::Invalid`]: a setting is unknown, cannot be changed while mounted, or its value is out of its range.
+    /// [`crate::Error::Invalid`]: a setting is unknown, cannot be changed while mounted, or its value is out of its
+    /// range.
     pub fn tune(&self, changes: &[(String, String)]) -> Result<()> {
         self.core.tune(changes)
     }
@@ -112,22 +112,9 @@ impl Store {
     ///
     /// - [`crate::Error::ReadOnly`]: the volume takes no changes (a dry run works on a read-only volume).
     /// - [`crate::Error::MapDetached`]: the map was detached.
-    /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: the map or the block table cannot be read, or the data area cannot be written.
+    /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: the map or the block table cannot be read, or the data area
+    ///   cannot be written.
     pub fn defrag(&self, map: MapId, options: &DefragOptions) -> Result<DefragOutcome> {
         self.core.defrag(map, options)
-    }
-
-    /// Why the volume became read-only. `None`: it did not.
-    pub fn failure(&self) -> Option<String> {
-        self.core.health.failure()
-    }
-
-    /// Counters, histograms, caches, space and settings.
-    pub fn report(&self) -> Report {
-        let mut report = self.core.report();
-        report.settings = self.facts.clone();
-        report.settings.extend(self.settings());
-        report.space.insert("metadata_bytes".to_owned(), volume::metadata_bytes(&self.path));
-        report
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::device::buffer::AlignedBuf;
 use crate::device::{Device, FileDevice};
 use crate::format::checkpoint::Checkpoint;
-use crate::format::page::{PAGE_BYTES, PAGE_ENTRIES, Page};
+use crate::format::page::{PAGE_BYTES, Page, table_bytes};
 use crate::format::record::Totals;
 use crate::format::superblock::Superblock;
 use crate::format::{keys, label};
@@ -71,11 +71,6 @@ pub struct Opened {
     pub skipped: Option<Arc<dyn Device>>,
     /// Held while the volume is open: the kernel lets go of it when the process dies.
     pub lock: File,
-}
-
-/// Table bytes for a data area.
-pub fn table_bytes(data: Blocks) -> u64 {
-    data.0.div_ceil(PAGE_ENTRIES) * PAGE_BYTES as u64
 }
 
 /// Makes an empty volume. The superblock comes last: a volume without one was not finished.

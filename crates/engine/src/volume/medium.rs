@@ -7,9 +7,9 @@ use crate::Blocks;
 use crate::background::signals::Committer;
 use crate::commit::journal::GATED_SHARDS_MAX;
 use crate::device::{Device, MemoryDevice};
+use crate::format::page::table_bytes;
 use crate::kv::{Kv, MemoryKv};
 use crate::volume::ballast::Ballast;
-use crate::volume::files::table_bytes;
 use crate::worker::load::DeviceLoad;
 
 /// The devices and the sorted state of a volume, wherever they are.

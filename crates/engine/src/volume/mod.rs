@@ -2,6 +2,7 @@
 
 pub mod ballast;
 pub mod files;
+pub mod grow;
 pub mod health;
 pub mod medium;
 pub mod open;

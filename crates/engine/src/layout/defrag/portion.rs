@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use oncefs_dedup::{BatchSize, FileRun};
 
-use super::{DefragOutcome, ExtentsLeft};
 use crate::core::Core;
 use crate::format::page::Entry;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
+use crate::layout::defrag::outcome::{DefragOutcome, ExtentsLeft};
 use crate::space::allocator::Run;
 use crate::state::published::{Plan, StoredBlock};
 use crate::worker::remap::place_of;

@@ -22,6 +22,11 @@ const TICK: Duration = Duration::from_millis(25);
 const IDLE_TICK: Duration = Duration::from_secs(1);
 /// Holes are punched when nothing was published for so long.
 const PUNCH_AFTER_QUIET: Duration = Duration::from_millis(500);
+// A quiet volume is committed before the longest wait ends, the clock is looked at often enough to see that, and holes
+// are punched only after what freed their blocks was committed.
+const _: () = assert!(TICK.as_millis() <= COMMIT_AFTER_QUIET.as_millis());
+const _: () = assert!(COMMIT_AFTER_QUIET.as_millis() < COMMIT_AFTER.as_millis());
+const _: () = assert!(COMMIT_AFTER_QUIET.as_millis() < PUNCH_AFTER_QUIET.as_millis());
 
 /// What a thread does until the volume is closed.
 type Work = fn(&Core);

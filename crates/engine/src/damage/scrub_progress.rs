@@ -272,5 +272,6 @@ impl Scrub {
 /// The scrub gives way to requests as the worker does; a rate bounds it further.
 fn scrub_pace_rule(settings: &Settings, rate: u64) -> PaceRule {
     let blocks_per_minute = rate.saturating_mul(60).div_ceil(BLOCK_BYTES as u64).min(1_000_000_000);
+    assert_eq!(blocks_per_minute == 0, rate == 0, "{rate} bytes per second are {blocks_per_minute} blocks a minute");
     PaceRule { blocks_per_minute, idle_after: settings.idle_after, ..PaceRule::new(PaceMode::Always) }
 }

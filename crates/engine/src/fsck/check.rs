@@ -70,6 +70,8 @@ pub struct CheckReport {
 impl CheckReport {
     fn note(&mut self, fault: Fault) {
         self.problems_count += 1;
+        let described = self.problems.len() as u64;
+        assert!(described < self.problems_count, "{described} of {} problems are described", self.problems_count);
         if self.problems.len() < PROBLEMS_MAX {
             self.problems.push(fault.to_string());
         }
@@ -118,7 +120,7 @@ impl Core {
     }
 
     /// References to blocks that are not in any map: each block of a run has one. The records of bad blocks refer to
-    /// them and to their homes, those of second copies to these.
+    /// them and to their replacements, those of replicas to the replicas.
     fn references_beside_maps(&self, visit: &mut dyn FnMut(Run) -> Result<()>) -> Result<()> {
         for ((mut from, to), of_bad) in [(keys::all_bad(), true), (keys::all_replicas(), false)] {
             loop {

@@ -25,7 +25,7 @@ struct Seen {
     blocks: Vec<(Lbn, Target)>,
     /// The end of the portion.
     end: Lbn,
-    /// Whether something is mapped behind it.
+    /// Whether something is mapped after it.
     goes_on: bool,
 }
 
@@ -97,9 +97,11 @@ impl Core {
         let known: Vec<Known> =
             blocks.iter().map(|(lbn, target)| known_of(*lbn, *target, &references, &holders)).collect();
         let waits = self.which_wait(map, blocks);
+        assert_eq!(waits.len(), blocks.len(), "whether each block waits for the worker");
         let last = known.iter().rfind(|block| block.own.is_some()).map(|block| block.lbn);
         let end = last.map(|last| self.end_blocks_min(map, last)).transpose()?.flatten();
         let equal = verdicts(&known, run_blocks_min, last.zip(end));
+        assert_eq!(equal.len(), blocks.len(), "what is known of each block's equals");
         let what = |((&(_, target), equal), waits)| match target {
             Target::Hole => What::Hole,
             Target::Reserved => What::Reserved,

@@ -65,6 +65,8 @@ pub struct LayoutPortion {
 impl LayoutPortion {
     /// Counts a part of a file; gives the run that it belongs to, which may go on.
     fn add(&mut self, open: Option<OpenRun>, part: Referrer, shared_blocks: u64) -> OpenRun {
+        let blocks = part.blocks;
+        assert!(0 < blocks && shared_blocks <= blocks, "{shared_blocks} of {blocks} blocks are shared");
         let goes_on = open.filter(|open| {
             let run = &open.run;
             run.map == part.map && run.lbn + run.blocks == part.lbn && run.pbn + run.blocks == part.pbn
@@ -90,6 +92,7 @@ impl LayoutPortion {
 
     /// Counts a run that is at its end.
     fn close(&mut self, open: &OpenRun) {
+        assert!(open.run.blocks > 0, "a run without blocks ends at lbn {}", open.run.lbn);
         let class = open.run.blocks.ilog2() as usize;
         if self.classes.len() <= class {
             self.classes.resize(class + 1, RunClass::default());

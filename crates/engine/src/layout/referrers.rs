@@ -164,6 +164,7 @@ fn add_within(places: &mut Vec<Referrer>, place: Referrer, blocks: &[(u64, u64)]
             continue;
         }
         let part = Referrer { lbn: place.lbn + (start - place.pbn), pbn: start, blocks: end - start, ..place };
+        debug_assert!(part.lbn + part.blocks <= place.lbn + place.blocks, "{part:?} is not a part of {place:?}");
         match places.last_mut() {
             Some(last)
                 if last.map == part.map && last.lbn + last.blocks == part.lbn && last.pbn + last.blocks == part.pbn =>

@@ -65,7 +65,7 @@ pub fn linked_parts(volume: &Path) -> Vec<PathBuf> {
     links.filter_map(|path| path.canonicalize().ok()).collect()
 }
 
-/// The directory itself, and the files and directories in it, behind links too.
+/// The directory itself, and the files and directories in it, also those that links lead to.
 fn parts(volume: &Path) -> Vec<(PathBuf, Metadata)> {
     let paths = std::iter::once(volume.to_owned()).chain(entries(volume));
     let found = paths.filter_map(|path| Some((fs::metadata(&path).ok()?, path)));

@@ -1,4 +1,4 @@
-//! What an audit can find wrong with blocks, as values: what is said of it, and whether it can be mended.
+//! What an audit can find wrong with blocks, as values: how it is described, and whether it can be mended.
 
 use std::fmt;
 

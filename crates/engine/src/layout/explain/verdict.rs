@@ -37,6 +37,8 @@ fn of_stretch(stretch: &[Known], rule: RunRule) -> Vec<Equal> {
         .collect();
     let longest = longest_runs(&candidates);
     let decisions = detect(&candidates, rule);
+    assert_eq!(decisions.len(), stretch.len(), "a decision for each block");
+    assert_eq!(longest.len(), stretch.len(), "the longest run through each block");
     let verdict = |((block, decision), longest): ((&Known, Decision), Option<(Pbn, u32)>)| match (decision, longest) {
         _ if block.is_shared => Equal::None,
         (Decision::Share(pbn), _) => Equal::LongEnough { equal_pbn: pbn.0 },

@@ -51,7 +51,7 @@ impl Range {
         }
     }
 
-    /// The number behind a text; None: it is out of range.
+    /// The number that a text stands for; None: it is out of range.
     pub fn parse(&self, value: &str) -> Option<u64> {
         match self {
             Self::AutoOrNumber { .. } if value == AUTO => Some(0),
@@ -73,7 +73,11 @@ impl Range {
             Self::AutoOrNumber { .. } if number == 0 => AUTO.to_owned(),
             Self::Signed { .. } => number.cast_signed().to_string(),
             Self::Number { .. } | Self::AutoOrNumber { .. } | Self::Bytes { .. } => number.to_string(),
-            Self::Choice(words) => words[number as usize].to_owned(),
+            Self::Choice(words) => {
+                let count = words.len() as u64;
+                assert!(number < count, "choice {number} of {count}");
+                words[number as usize].to_owned()
+            }
         }
     }
 }

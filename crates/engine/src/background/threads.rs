@@ -51,7 +51,7 @@ impl Threads {
         Self::start_by(core, &spawn)
     }
 
-    /// One that cannot be started ends those before it: they would go on with a volume that nobody has open.
+    /// If one cannot be started, those before it end: they would go on with a volume that is not open.
     fn start_by(core: &Arc<Core>, spawn: Spawn<'_>) -> Result<Self> {
         let threads = Self { handles: Mutex::default() };
         for (name, work) in WORK {

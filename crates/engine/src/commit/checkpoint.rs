@@ -60,7 +60,7 @@ impl Core {
         assert!(opened_at <= reached, "a checkpoint of group {reached}, the volume was opened at {opened_at}");
         let result = match self.write_frozen(&frozen) {
             Err(Error::NoSpace) if self.space.drop_ballast() => {
-                log::warn!("the host file system is full; the volume gave up its reserve: free some space");
+                log::warn!("the host file system is full; the volume released its reserve: free some space");
                 self.write_frozen(&frozen)
             }
             other => other,
@@ -70,7 +70,7 @@ impl Core {
         Ok(())
     }
 
-    /// Applies what a crash left in the log to objects that nobody looked at since.
+    /// Applies what a crash left in the log to objects that were not read since.
     pub fn redo_all(&self) -> Result<()> {
         loop {
             let (pages, shards) = {

@@ -162,12 +162,12 @@ impl Core {
         while self.space.release(|| self.state.lock().take_released(), |run| self.forget(run)) {}
     }
 
-    /// Whether nobody reads any more who began before now. The caller holds no pin, and has committed: what waits for
-    /// its commit counts as being read.
+    /// Whether every reader that began before now has ended. The caller holds no pin and has committed: a block that
+    /// waits for its commit counts as being read.
     pub fn are_earlier_readers_gone(&self) -> bool {
         {
             let mut state = self.state.lock();
-            // In the queue like the epoch of every release: those behind it rely on the order.
+            // Queued like the epoch of every release: those after it rely on the order.
             let (sequence, epoch) = (state.durable_sequence, self.space.end_epoch());
             state.waiting.push_back(Waiting { sequence, epoch, runs: Vec::new() });
         }
@@ -187,8 +187,8 @@ impl Core {
         self.wait_for_room_within(2 * self.journal.dirty_bytes_max());
     }
 
-    /// As `wait_for_room`, for work in the background: it stops early enough that nobody in front has to wait
-    /// for what it left to be checkpointed.
+    /// As `wait_for_room`, for work in the background: it stops early enough that no request of a program
+    /// has to wait until what it left is checkpointed.
     pub fn wait_for_background_room(&self) {
         self.wait_for_room_within(self.journal.dirty_bytes_max());
     }

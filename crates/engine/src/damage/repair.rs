@@ -95,7 +95,7 @@ impl Core {
         }
     }
 
-    /// What the table says of a block; None: it lies outside the data area.
+    /// The entry of a block in the table; None: the block lies outside the data area.
     pub fn entry_at(&self, pbn: Pbn) -> Result<Option<Entry>> {
         Ok(self.entries_at(&[pbn])?.get(&pbn).copied())
     }

@@ -19,7 +19,7 @@ const PORTION: usize = 256;
 pub struct SoundBlock<'a> {
     /// The block.
     pub pbn: Pbn,
-    /// What the table says of it.
+    /// Its entry in the table.
     pub entry: Entry,
     /// Of its content.
     pub fingerprint: Fingerprint,

@@ -64,7 +64,7 @@ impl Core {
         ScrubStatus { blocks_bad: bad as u64, blocks_lost: lost as u64, ..self.damage.scrub().status(used) }
     }
 
-    /// Told of requests of programs, as the worker's pace is.
+    /// Tells the pace of the scrub about requests of programs, as the worker's pace is told.
     pub fn tell_scrub(&self, requests: u64, time: Duration, beside_work: bool) {
         self.damage.scrub().foreground(requests, time, beside_work);
     }

@@ -1,4 +1,4 @@
-//! How far a scrub is: its record, what it works on, and what it says of itself.
+//! How far a scrub is: its record, its phase and its status.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ pub struct ScrubStatus {
     pub blocks_lost: u64,
 }
 
-/// Where a pass is beside what its record says.
+/// The place of a pass, as far as its record does not hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScrubPhase {
     /// Known bad blocks, from this one on.
@@ -241,7 +241,7 @@ impl Scrub {
     /// The blocks below `end` were read: `read` live ones, of which `found` are bad.
     pub fn passed(&self, end: Pbn, read: u64, found: u64) {
         let mut scrub = self.inner.lock();
-        // A pass that was stopped and started meanwhile is at its beginning.
+        // A pass that was stopped and started in the meantime is at its beginning.
         assert!(found <= read, "{found} bad blocks of {read} that were read");
         scrub.record.next = end;
         scrub.record.blocks += read;

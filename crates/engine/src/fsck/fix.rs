@@ -5,7 +5,7 @@
 //! do, so a crash in the middle leaves a volume that the next repair goes on with. No content is written, none is
 //! dropped, and what would be a guess stays as it is (`docs/decisions/0013-refuse-rather-than-guess.md`).
 //!
-//! No background thread may run meanwhile: they rely on the counts that are mended here.
+//! No background thread may run during a repair: they rely on the counts that are mended here.
 
 use std::time::Instant;
 

@@ -38,8 +38,8 @@ pub struct DefragOptions {
     pub window: Option<Blocks>,
     /// Changes nothing and says what would be.
     pub dry_run: bool,
-    /// The worker defragments it: it ends at a portion's end when a program calls for the machine, and `next` says where to
-    /// go on.
+    /// The worker defragments it: it ends at a portion's end when a program calls for the machine, and `next` says where
+    /// to go on.
     pub gives_way: bool,
 }
 

@@ -19,7 +19,7 @@ use verdict::{Known, verdicts};
 /// Shards explained in one portion: 32 MiB of a file without holes.
 const PORTION_SHARDS: usize = 32;
 
-/// What a map said at one moment.
+/// A part of a map as it was at one moment.
 struct Seen {
     /// What is mapped, in order, with what lies around the portion so that runs across its ends are known.
     blocks: Vec<(Lbn, Target)>,
@@ -85,7 +85,7 @@ impl Core {
         Ok(Seen { blocks, end, goes_on: inside.len() > PORTION_SHARDS })
     }
 
-    /// What can be said of each block.
+    /// What each block is.
     fn explain_blocks(&self, map: MapId, blocks: &[(Lbn, Target)], run_blocks_min: u32) -> Result<Vec<What>> {
         let pbns = blocks.iter().filter_map(|(_, target)| match target {
             Target::Data(pbn) => Some(*pbn),

@@ -107,7 +107,7 @@ impl LayoutPortion {
 impl Core {
     /// See [`crate::Store::layout`].
     pub fn layout(&self, from: LayoutCursor) -> Result<LayoutPortion> {
-        // What the table says of a block is then about what a map had there.
+        // The entry of a block in the table is then about the content that a map had there.
         let _pin = self.space.pin();
         let mut parts = Vec::new();
         let at = from.at.unwrap_or(MapCursor { map: 0, shard: 0 });

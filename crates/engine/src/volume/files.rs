@@ -350,7 +350,7 @@ pub fn check_sizes(data: &dyn Device, table: &dyn Device, totals: &Totals) -> Re
 }
 
 /// Refuses a block table of another volume, and one that was not written by a checkpoint in `checkpoints`: the last
-/// that the records know of, to the end of the log. A table whose first page cannot be read is left to who needs it.
+/// that the records know of, to the end of the log. A table whose first page cannot be read is left to its readers.
 pub fn check_table(table: &dyn Device, volume_id: [u8; 16], checkpoints: RangeInclusive<u64>) -> Result<()> {
     assert!(!checkpoints.is_empty(), "the table is of one of the checkpoints {checkpoints:?}");
     let mut bytes = [0; PAGE_BYTES];

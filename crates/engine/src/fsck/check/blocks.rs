@@ -1,4 +1,4 @@
-//! The content of live blocks against their tags: the third part of an audit, beside the second.
+//! The content of live blocks against their tags: the third part of an audit, done along with the second.
 //!
 //! Blocks are gathered in their order until there is enough for long requests of several threads, which keep the
 //! device busy and hash what it gives. A few blocks are read without threads.

@@ -137,6 +137,14 @@ const fn setting(
     set: fn(&mut Settings, u64),
     what: &'static str,
 ) -> Setting {
+    // The table is a constant: a range that nothing fits is found when oncefs is built.
+    match &range {
+        Range::Number { min, max } | Range::AutoOrNumber { min, max } | Range::Bytes { min, max } => {
+            assert!(*min < *max, "a range is from the least to the greatest");
+        }
+        Range::Signed { max } => assert!(*max <= i64::MAX as u64, "its two's complement has 64 bits"),
+        Range::Choice(words) => assert!(words.len() > 1, "a choice has at least two words"),
+    }
     Setting { name, what, live, value: Value::Number { range, get, set } }
 }
 

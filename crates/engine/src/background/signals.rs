@@ -1,4 +1,4 @@
-//! What wakes the background threads, and who waits for them.
+//! The signals that wake the background threads, and the callers that wait for them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -11,9 +11,9 @@ use crate::{Error, MapId, Result};
 /// Called once when what was published before is durable, or cannot become so.
 pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
 
-/// Who commits on a volume without threads: called on the thread that published, after each publication at which the
-/// group could be taken, with the commit to make or not. It runs under the locks of the publisher, so it can do
-/// nothing else to the volume.
+/// The committer of a volume without threads: called on the thread that published, after each publication at which the
+/// group could be taken. It makes the commit that it gets, or leaves it. It runs under the locks of the publisher, so
+/// it can do nothing else to the volume.
 pub type Committer = Box<dyn Fn(&dyn Fn() -> Result<()>) + Send + Sync>;
 
 #[derive(Default)]
@@ -42,7 +42,7 @@ pub struct Signals {
 
 /// What the committer was woken for.
 pub struct CommitRequest {
-    /// Who waits for it.
+    /// The callers that wait for it.
     pub barriers: Vec<Done>,
     /// A caller wants the commit now.
     pub now: bool,

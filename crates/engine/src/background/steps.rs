@@ -28,7 +28,7 @@ pub enum BackgroundStep {
         /// Upper bound of the blocks looked at.
         blocks_max: u64,
     },
-    /// One turn of whoever ranks files.
+    /// One turn of the work that ranks files.
     Rank,
     /// Works on what reads and writes noticed of bad blocks.
     Repair,

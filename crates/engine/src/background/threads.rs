@@ -22,6 +22,11 @@ const TICK: Duration = Duration::from_millis(25);
 const IDLE_TICK: Duration = Duration::from_secs(1);
 /// Holes are punched when nothing was published for so long.
 const PUNCH_AFTER_QUIET: Duration = Duration::from_millis(500);
+// A quiet volume is committed before the longest wait ends, the clock is looked at often enough to see that, and holes
+// are punched only after what freed their blocks was committed.
+const _: () = assert!(TICK.as_millis() <= COMMIT_AFTER_QUIET.as_millis());
+const _: () = assert!(COMMIT_AFTER_QUIET.as_millis() < COMMIT_AFTER.as_millis());
+const _: () = assert!(COMMIT_AFTER_QUIET.as_millis() < PUNCH_AFTER_QUIET.as_millis());
 
 /// What a thread does until the volume is closed.
 type Work = fn(&Core);
@@ -46,7 +51,7 @@ impl Threads {
         Self::start_by(core, &spawn)
     }
 
-    /// One that cannot be started ends those before it: they would go on with a volume that nobody has open.
+    /// If one cannot be started, those before it end: they would go on with a volume that is not open.
     fn start_by(core: &Arc<Core>, spawn: Spawn<'_>) -> Result<Self> {
         let threads = Self { handles: Mutex::new(LockRank::Thread, Vec::new()) };
         for (name, work) in WORK {

@@ -12,7 +12,7 @@ use crate::commit::log::Mark;
 use crate::core::Core;
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
-use crate::format::page::page_of;
+use crate::format::page::{PAGE_BYTES, page_of};
 use crate::format::record::Totals;
 use crate::kv::Put;
 use crate::state::records::RecordMap;
@@ -56,9 +56,11 @@ impl Core {
         self.redo_all()?;
         self.with_pages(|| vec![0], |state| state.table.edit(0).stamp(self.journal.volume_id()))?;
         let Some(frozen) = self.commit_group(true)? else { return Ok(()) };
+        let (opened_at, reached) = (self.journal.opened_at(), frozen.mark.sequence);
+        assert!(opened_at <= reached, "a checkpoint of group {reached}, the volume was opened at {opened_at}");
         let result = match self.write_frozen(&frozen) {
             Err(Error::NoSpace) if self.space.drop_ballast() => {
-                log::warn!("the host file system is full; the volume gave up its reserve: free some space");
+                log::warn!("the host file system is full; the volume released its reserve: free some space");
                 self.write_frozen(&frozen)
             }
             other => other,
@@ -68,7 +70,7 @@ impl Core {
         Ok(())
     }
 
-    /// Applies what a crash left in the log to objects that nobody looked at since.
+    /// Applies what a crash left in the log to objects that were not read since.
     pub fn redo_all(&self) -> Result<()> {
         loop {
             let (pages, shards) = {
@@ -108,6 +110,7 @@ impl Core {
         for run in numbers.chunk_by(|a, b| a + 1 == *b) {
             for part in run.chunks(REQUEST_PAGES) {
                 let bytes: Vec<u8> = part.iter().flat_map(|number| pages[number].sealed(*number, sequence)).collect();
+                assert_eq!(bytes.len(), part.len() * PAGE_BYTES, "{} sealed pages from {} on", part.len(), part[0]);
                 self.stored.write_pages(part[0], &bytes)?;
                 self.stats.counters.table_bytes_written.fetch_add(bytes.len() as u64, Relaxed);
             }

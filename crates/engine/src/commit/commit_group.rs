@@ -68,6 +68,7 @@ impl Core {
         }
         let frozen = layers.map(|layers| Frozen { layers, mark: log.mark(), totals });
         drop(log);
+        assert_eq!(frozen.is_some(), freeze, "what a checkpoint writes is set apart for it alone");
         self.release_waiting();
         Ok(frozen)
     }
@@ -89,6 +90,8 @@ impl Core {
             pages: state.table.freeze(),
             logged: state.logged.iter().copied().collect(),
         });
+        let before = state.durable_sequence;
+        assert_eq!(sequence, before + 1, "group {sequence} is taken, {before} is the last durable one");
         Taken { group, records, totals: state.totals, layers }
     }
 
@@ -101,7 +104,7 @@ impl Core {
         totals: Totals,
         place_all: bool,
     ) -> Result<()> {
-        // Whoever took staged blocks to write them out before the group was taken finishes first.
+        // A thread that took staged blocks to write them out before the group was taken finishes first.
         self.data.wait_for_write_outs();
         // If one of them failed, blocks of this group are nowhere but in memory.
         self.health.usable()?;
@@ -133,6 +136,7 @@ impl Core {
 
     /// Adds the content of staged blocks to the record. They stay in memory until a checkpoint places them.
     fn push_data(&self, ops: &mut OpWriter, staged: &[Pbn]) -> Vec<Pbn> {
+        assert!(staged.len() * BLOCK_BYTES <= LOG_DATA_BYTES_MAX, "{} blocks ride in a record", staged.len());
         let mut riders = Vec::with_capacity(staged.len());
         for &pbn in staged {
             if let Some(bytes) = self.staging.get(pbn) {
@@ -158,12 +162,12 @@ impl Core {
         while self.space.release(|| self.state.lock().take_released(), |run| self.forget(run)) {}
     }
 
-    /// Whether nobody reads any more who began before now. The caller holds no pin, and has committed: what waits for
-    /// its commit counts as being read.
+    /// Whether every reader that began before now has ended. The caller holds no pin and has committed: a block that
+    /// waits for its commit counts as being read.
     pub fn are_earlier_readers_gone(&self) -> bool {
         {
             let mut state = self.state.lock();
-            // In the queue like the epoch of every release: those behind it rely on the order.
+            // Queued like the epoch of every release: those after it rely on the order.
             let (sequence, epoch) = (state.durable_sequence, self.space.end_epoch());
             state.waiting.push_back(Waiting { sequence, epoch, runs: Vec::new() });
         }
@@ -183,8 +187,8 @@ impl Core {
         self.wait_for_room_within(2 * self.journal.dirty_bytes_max());
     }
 
-    /// As `wait_for_room`, for work in the background: it stops early enough that nobody in front has to wait
-    /// for what it left to be checkpointed.
+    /// As `wait_for_room`, for work in the background: it stops early enough that no request of a program
+    /// has to wait until what it left is checkpointed.
     pub fn wait_for_background_room(&self) {
         self.wait_for_room_within(self.journal.dirty_bytes_max());
     }

@@ -40,6 +40,9 @@ impl Journal {
     pub fn new(volume_id: [u8; 16], opened_at: u64, log: Log, bounds: JournalBounds) -> Self {
         let JournalBounds { dirty_bytes_max, gated_shards_max } = bounds;
         assert!(gated_shards_max > 0, "a change of one shard has to fit into one group");
+        assert!(dirty_bytes_max > 0, "a bound of 0 bytes would have every publisher wait for a checkpoint");
+        let reached = log.mark().sequence;
+        assert_eq!(reached, opened_at, "the log ends at group {reached}, the volume at {opened_at}");
         Self {
             volume_id,
             opened_at,

@@ -33,7 +33,7 @@ pub struct Recovered {
 }
 
 impl Log {
-    /// Opens the ring behind a checkpoint and reads the groups that followed it.
+    /// Opens the ring at the end of a checkpoint and reads the groups that followed it.
     pub fn open(
         device: Arc<dyn Device>,
         log_id: [u8; 16],
@@ -116,7 +116,7 @@ impl Log {
         Ok(record::open(&whole, self.log_id).map(|(header, ops)| Recovered { header, ops: ops.to_vec() }))
     }
 
-    /// A whole record behind the last one can only be there if one between them was damaged after it was
+    /// A whole record after the last one can only be there if one between them was damaged after it was
     /// acknowledged: refuse to lose it silently. Gives whether the record of group `wanted` is anywhere in the ring.
     fn refuse_later_records(&self, wanted: u64) -> Result<bool> {
         const STEP: usize = 1 << 20;
@@ -133,7 +133,7 @@ impl Log {
                     return Err(Error::corrupt(
                         format!("group {} in the log", self.next_sequence),
                         format!(
-                            "group {} behind it is whole; the volume stays closed so that nothing acknowledged is lost silently",
+                            "group {} after it is whole; the volume stays closed so that nothing acknowledged is lost silently",
                             later.header.sequence
                         ),
                     ));
@@ -169,12 +169,16 @@ impl Log {
                 self.used, self.bytes
             ))
         })?;
+        let used = self.used;
+        assert!(header.body_len < bytes && bytes.is_multiple_of(ALIGN_BYTES as u64), "{bytes} bytes for {header:?}");
         let mut record = AlignedBuf::new(bytes as usize);
         record[record::HEADER_BYTES..record::HEADER_BYTES + ops.len()].copy_from_slice(ops);
         record::seal(&mut record, &header, self.log_id);
         self.device.write_at(&record, at).map_err(|e| Error::io("writing the log", e))?;
         self.device.flush().map_err(|e| Error::io("flushing the log", e))?;
         self.advance(at, bytes);
+        assert!(used + bytes <= self.used, "{used} bytes and a record of {bytes} became {}", self.used);
+        assert!(self.used <= self.bytes, "{} bytes of a log of {} are used", self.used, self.bytes);
         Ok((header.sequence, bytes))
     }
 
@@ -186,6 +190,7 @@ impl Log {
 
     /// The present end of the log, for a checkpoint that begins here.
     pub fn mark(&self) -> Mark {
+        debug_assert!(self.head <= self.bytes, "the head {} of a log of {} bytes", self.head, self.bytes);
         Mark { sequence: self.next_sequence - 1, head: self.head, used_before: self.used }
     }
 

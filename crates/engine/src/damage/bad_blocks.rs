@@ -44,7 +44,11 @@ impl BadBlocks {
             if record.replacement.is_none() {
                 self.lost.entry(record.tag).or_default().push(pbn);
             }
+            let is_sought = self.lost_with(record.tag).contains(&pbn);
+            debug_assert_eq!(is_sought, record.replacement.is_none(), "bad block {pbn} with {record:?}");
         }
+        let (lost, bad) = (self.lost.len(), self.records.len());
+        debug_assert!(lost <= bad, "{lost} lost tags of {bad} bad blocks");
     }
 
     /// What is known of a block; None: it is not bad.

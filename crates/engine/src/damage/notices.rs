@@ -76,7 +76,10 @@ impl Damage {
 
     /// Takes everything that was noticed.
     pub fn take_noticed(&self) -> Noticed {
-        std::mem::take(&mut *self.noticed.lock())
+        let noticed = std::mem::take(&mut *self.noticed.lock());
+        let (suspects, offers) = (noticed.suspects.len(), noticed.offers.len());
+        assert!(suspects.max(offers) <= NOTICES_MAX, "{suspects} suspects and {offers} offers");
+        noticed
     }
 
     /// How far the scrub is.

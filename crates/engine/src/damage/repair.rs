@@ -25,6 +25,7 @@ const SECTOR_BYTES: usize = 512;
 /// Content that replaces a block without a fingerprint has the block's tag and agrees with at least so many of its 8
 /// sectors: oncefs does not take equal tags alone for equal content.
 const AGREEING_SECTORS_MIN: usize = 4;
+const _: () = assert!(AGREEING_SECTORS_MIN * SECTOR_BYTES <= BLOCK_BYTES);
 
 /// What a second look at a block finds.
 pub enum Look {
@@ -94,19 +95,21 @@ impl Core {
         }
     }
 
-    /// What the table says of a block; None: it lies outside the data area.
+    /// The entry of a block in the table; None: the block lies outside the data area.
     pub fn entry_at(&self, pbn: Pbn) -> Result<Option<Entry>> {
         Ok(self.entries_at(&[pbn])?.get(&pbn).copied())
     }
 
     /// Whether bytes are the content that an entry speaks of.
     pub fn is_sound(&self, entry: &Entry, bytes: &[u8]) -> bool {
+        debug_assert_eq!(bytes.len(), BLOCK_BYTES, "only whole blocks have tags");
         self.hasher.tag(bytes) == entry.tag && entry.fingerprint.is_none_or(|known| known == self.fingerprint_of(bytes))
     }
 
     fn fingerprint_of(&self, bytes: &[u8]) -> Fingerprint {
         let mut fingerprints = Vec::with_capacity(1);
         self.hasher.fingerprints(&[bytes], &mut fingerprints);
+        debug_assert_eq!(fingerprints.len(), 1, "fingerprints of one block");
         fingerprints[0]
     }
 
@@ -123,6 +126,8 @@ impl Core {
 
     /// Marks a block as bad, with a replacement if its content is found. False: it was freed meanwhile.
     fn mark_bad(&self, pbn: Pbn, entry: &Entry, remains: Option<&[u8]>) -> Result<bool> {
+        let count = entry.count;
+        assert!(count > 0 && !entry.is_bad(), "block {pbn} with {count} references cannot become bad");
         self.wait_for_background_room();
         let tag = entry.tag;
         let flags = vec![(pbn, entry.flags & REPLICA | BAD)];
@@ -215,6 +220,7 @@ impl Core {
             self.give_back(&placed);
             return None;
         }
+        assert!(placed.len() == 1 && placed[0].blocks == 1, "{placed:?} was allocated for one block");
         let replacement = placed[0].pbn;
         let fingerprint = Some(self.fingerprint_of(&block));
         plan.record_stores.push(StoredBlock { pbn: replacement, tag: entry.tag, fingerprint });
@@ -224,6 +230,7 @@ impl Core {
 
     /// Gives a lost block a replacement. False: the other block does not hold its content. The caller has it pinned.
     fn give_replacement(&self, pbn: Pbn, holder: Pbn) -> Result<bool> {
+        assert_ne!(pbn, holder, "a damaged block does not replace itself");
         let record = self.state.lock().bad.get(pbn);
         let Some(record) = record.filter(|record| record.replacement.is_none()) else { return Ok(false) };
         let Some(entry) = self.entry_at(pbn)?.filter(|entry| entry.is_bad() && entry.flags & REPLICA == 0) else {
@@ -263,6 +270,7 @@ impl Core {
 
     /// Takes a bad block back into use; one that only its record refers to becomes free.
     fn restore(&self, pbn: Pbn, entry: &Entry, record: BadRecord) -> Result<()> {
+        assert!(entry.is_bad(), "block {pbn} with {} references is not bad", entry.count);
         self.wait_for_background_room();
         let flags = vec![(pbn, entry.flags & !BAD)];
         let record_decrefs = std::iter::once(pbn).chain(record.replacement).collect();

@@ -19,7 +19,7 @@ const PORTION: usize = 256;
 pub struct SoundBlock<'a> {
     /// The block.
     pub pbn: Pbn,
-    /// What the table says of it.
+    /// Its entry in the table.
     pub entry: Entry,
     /// Of its content.
     pub fingerprint: Fingerprint,
@@ -80,8 +80,12 @@ impl Core {
     }
 
     fn make_replica(&self, block: &SoundBlock<'_>) -> Result<()> {
+        let SoundBlock { pbn, entry, bytes, .. } = block;
+        assert!(entry.count > 0 && !entry.is_copied(), "block {pbn} with {} references gets a replica", entry.count);
+        assert_eq!(bytes.len(), BLOCK_BYTES, "the bytes of block {pbn}");
         self.wait_for_background_room();
         let run = self.allocate_far(block.pbn)?;
+        assert_eq!(run.blocks, 1, "a replica of block {pbn} lies at {run:?}");
         self.write_run(run, &mut std::iter::once(block.bytes)).inspect_err(|_| self.give_back(&[run]))?;
         let (tag, fingerprint) = (block.entry.tag, Some(block.fingerprint));
         let mut plan = Plan {

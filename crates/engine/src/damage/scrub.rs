@@ -26,6 +26,7 @@ const WINDOW_BLOCKS: u64 = 256;
 const GAP_BLOCKS_MAX: u64 = 8;
 /// Known bad blocks looked at again in one turn.
 const BAD_PORTION: usize = 16;
+const _: () = assert!(GAP_BLOCKS_MAX < WINDOW_BLOCKS);
 /// How often the position is saved.
 const SAVE_EVERY: Duration = Duration::from_secs(2);
 /// After a failure the scrub tries again so much later.
@@ -63,7 +64,7 @@ impl Core {
         ScrubStatus { blocks_bad: bad as u64, blocks_lost: lost as u64, ..self.damage.scrub().status(used) }
     }
 
-    /// Told of requests of programs, as the worker's pace is.
+    /// Tells the pace of the scrub about requests of programs, as the worker's pace is told.
     pub fn tell_scrub(&self, requests: u64, time: Duration, beside_work: bool) {
         self.damage.scrub().foreground(requests, time, beside_work);
     }
@@ -179,6 +180,7 @@ impl Core {
 
     /// Reads the live blocks of a window. Gives how many there are, and how many of them are damaged.
     fn scrub_window(&self, first: Pbn, end: Pbn) -> Result<(u64, u64)> {
+        assert!(Pbn(0) < first && first < end, "the window from {first} to {end}");
         // No block that is live now is reused while it is looked at.
         let _pin = self.space.pin();
         let live = self.live_within(first, end)?;
@@ -193,6 +195,7 @@ impl Core {
         for (run, bytes) in &read {
             suspects.extend(self.scrub_run(run, bytes)?);
         }
+        assert!(suspects.len() <= live.len(), "{} suspects among {} live blocks", suspects.len(), live.len());
         if !suspects.is_empty() {
             // A device that cannot even read its label says nothing about its blocks.
             self.read_device(Pbn(0), &mut self.data.take_buffer(BLOCK_BYTES))?;
@@ -219,6 +222,7 @@ impl Core {
     /// Reads neighbours and the gaps between them past the read cache, which knows nothing of the medium.
     fn read_whole_run(&self, run: &[(Pbn, Entry)]) -> Option<PooledBuf> {
         let blocks = run[run.len() - 1].0.0 + 1 - run[0].0.0;
+        debug_assert!(blocks >= run.len() as u64, "{} ascending blocks within {blocks}", run.len());
         let mut bytes = self.data.take_buffer(blocks as usize * BLOCK_BYTES);
         self.read_device(run[0].0, &mut bytes).is_ok().then_some(bytes)
     }
@@ -230,6 +234,7 @@ impl Core {
         let blocks: Vec<&[u8]> = run.iter().map(|(pbn, _)| content(*pbn)).collect();
         let mut fingerprints = Vec::with_capacity(blocks.len());
         self.hasher.fingerprints(&blocks, &mut fingerprints);
+        assert_eq!(fingerprints.len(), run.len(), "fingerprints of a run of {} blocks", run.len());
         let (mut suspects, mut sound) = (Vec::new(), Vec::with_capacity(run.len()));
         for (((pbn, entry), bytes), fingerprint) in run.iter().zip(blocks).zip(fingerprints) {
             let is_known = entry.fingerprint.is_none_or(|known| known == fingerprint);
@@ -238,6 +243,7 @@ impl Core {
                 false => suspects.push(*pbn),
             }
         }
+        assert_eq!(sound.len() + suspects.len(), run.len(), "{} blocks are sound", sound.len());
         let completed: Vec<_> = sound
             .iter()
             .filter(|block| block.entry.fingerprint.is_none())

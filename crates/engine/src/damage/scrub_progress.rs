@@ -1,4 +1,4 @@
-//! How far a scrub is: its record, what it works on, and what it says of itself.
+//! How far a scrub is: its record, its phase and its status.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ pub struct ScrubStatus {
     pub blocks_lost: u64,
 }
 
-/// Where a pass is beside what its record says.
+/// The place of a pass, as far as its record does not hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScrubPhase {
     /// Known bad blocks, from this one on.
@@ -244,7 +244,7 @@ impl Scrub {
     /// The blocks below `end` were read: `read` live ones, of which `found` are bad.
     pub fn passed(&self, end: Pbn, read: u64, found: u64) {
         let mut scrub = self.inner.lock();
-        // A pass that was stopped and started meanwhile is at its beginning.
+        // A pass that was stopped and started in the meantime is at its beginning.
         assert!(found <= read, "{found} bad blocks of {read} that were read");
         scrub.record.next = end;
         scrub.record.blocks += read;
@@ -275,5 +275,6 @@ impl Scrub {
 /// The scrub gives way to requests as the worker does; a rate bounds it further.
 fn scrub_pace_rule(settings: &Settings, rate: u64) -> PaceRule {
     let blocks_per_minute = rate.saturating_mul(60).div_ceil(BLOCK_BYTES as u64).min(1_000_000_000);
+    assert_eq!(blocks_per_minute == 0, rate == 0, "{rate} bytes per second are {blocks_per_minute} blocks a minute");
     PaceRule { blocks_per_minute, idle_after: settings.idle_after, ..PaceRule::new(PaceMode::Always) }
 }

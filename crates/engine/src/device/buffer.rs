@@ -30,6 +30,8 @@ impl AlignedBuf {
         // SAFETY: the layout's size is not zero.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) });
         let Some(start) = start else { handle_alloc_error(layout) };
+        assert!(len <= capacity, "a buffer of {capacity} bytes for {len}");
+        debug_assert_eq!(start.addr().get() % ALIGN_BYTES, 0, "a buffer at {start:?} is not aligned");
         Self { start, capacity, len }
     }
 
@@ -70,6 +72,7 @@ impl DerefMut for AlignedBuf {
 const POOLED_BYTES: usize = 1 << 20;
 /// Below this a fresh allocation is cheaper than keeping a large buffer busy.
 const SMALL_BYTES: usize = 32 << 10;
+const _: () = assert!(SMALL_BYTES < POOLED_BYTES && POOLED_BYTES.is_multiple_of(ALIGN_BYTES));
 
 /// A bounded pool of buffers of 1 MiB.
 pub struct BufferPool {
@@ -90,6 +93,7 @@ impl BufferPool {
             true => self.free.lock().pop().unwrap_or_else(|| AlignedBuf::new(POOLED_BYTES)),
             false => AlignedBuf::new(len),
         };
+        assert!(!pooled || buffer.capacity == POOLED_BYTES, "a buffer of {} bytes from the pool", buffer.capacity);
         buffer.set_len(len);
         debug_assert_eq!(buffer.len(), len, "a buffer shows what was asked for");
         PooledBuf { buffer: Some(buffer), pool: pooled.then(|| self.clone()) }
@@ -118,10 +122,12 @@ impl DerefMut for PooledBuf {
 impl Drop for PooledBuf {
     fn drop(&mut self) {
         if let (Some(pool), Some(buffer)) = (&self.pool, self.buffer.take()) {
+            debug_assert_eq!(buffer.capacity, POOLED_BYTES, "only buffers of one size return to the pool");
             let mut free = pool.free.lock();
             if free.len() < pool.buffers_max {
                 free.push(buffer);
             }
+            debug_assert!(free.len() <= pool.buffers_max, "{} buffers are kept", free.len());
         }
     }
 }

@@ -135,6 +135,7 @@ impl Faults {
             Some(_) if armed.fault == Fault::Full && !access.is_change() => return None,
             Some(_) => {}
         }
+        debug_assert!(armed.at <= number, "operation {number} fails, {} is the first to", armed.at);
         let fault = armed.fault;
         script.hit.get_or_insert((part, access));
         Some(fault)

@@ -85,6 +85,7 @@ fn pages_of(at: u64, len: usize) -> impl Iterator<Item = (u64, usize, std::ops::
         let here = at + done as u64;
         let offset = (here % PAGE_BYTES as u64) as usize;
         let take = (PAGE_BYTES - offset).min(len - done);
+        debug_assert!(take > 0 && offset + take <= PAGE_BYTES, "{take} bytes at {offset} of a page");
         let range = done..done + take;
         done += take;
         Some((here / PAGE_BYTES as u64, offset, range))

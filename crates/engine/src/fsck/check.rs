@@ -36,7 +36,7 @@ const PROBLEMS_MAX: usize = 100;
 /// Records fetched in one go.
 const PORTION: usize = 1024;
 
-/// What an audit does just now, and in what unit it says how far it is.
+/// The part of an audit that is under way, and the unit of its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Reading the maps: references seen of those that the totals say.
@@ -70,6 +70,8 @@ pub struct CheckReport {
 impl CheckReport {
     fn note(&mut self, fault: Fault) {
         self.problems_count += 1;
+        let described = self.problems.len() as u64;
+        assert!(described < self.problems_count, "{described} of {} problems are described", self.problems_count);
         if self.problems.len() < PROBLEMS_MAX {
             self.problems.push(fault.to_string());
         }
@@ -97,7 +99,7 @@ struct Audit<'a> {
 }
 
 impl Core {
-    /// Checks the whole volume, on which nothing else happens meanwhile. `progress` is told how much is done and
+    /// Checks the whole volume, which nothing else uses during the check. `progress` is told how much is done and
     /// how much there is, in blocks, first of the references and then of the blocks.
     pub fn check(&self, read_data: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {
         self.audit(read_data, &mut |_, done, total| progress(done, total))
@@ -118,7 +120,7 @@ impl Core {
     }
 
     /// References to blocks that are not in any map: each block of a run has one. The records of bad blocks refer to
-    /// them and to their homes, those of second copies to these.
+    /// them and to their replacements, those of replicas to the replicas.
     fn references_beside_maps(&self, visit: &mut dyn FnMut(Run) -> Result<()>) -> Result<()> {
         for ((mut from, to), of_bad) in [(keys::all_bad(), true), (keys::all_replicas(), false)] {
             loop {
@@ -337,6 +339,6 @@ fn outside(extent: &Extent, data: Blocks) -> impl Iterator<Item = Extent> + use<
     let Target::Data(pbn) = target else { unreachable!("only data lies anywhere") };
     let label = u16::from(pbn.0 == 0);
     let fits = data.0.saturating_sub(pbn.0).min(u64::from(blocks)) as u16;
-    let behind = Extent { first: first + fits, blocks: blocks - fits, target: target.plus(u64::from(fits)) };
-    [Extent { first, blocks: label, target }, behind].into_iter().filter(|part| part.blocks > 0)
+    let beyond = Extent { first: first + fits, blocks: blocks - fits, target: target.plus(u64::from(fits)) };
+    [Extent { first, blocks: label, target }, beyond].into_iter().filter(|part| part.blocks > 0)
 }

@@ -5,7 +5,7 @@
 //! do, so a crash in the middle leaves a volume that the next repair goes on with. No content is written, none is
 //! dropped, and what would be a guess stays as it is (`docs/decisions/0013-refuse-rather-than-guess.md`).
 //!
-//! No background thread may run meanwhile: they rely on the counts that are mended here.
+//! No background thread may run during a repair: they rely on the counts that are mended here.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ use crate::fsck::check::fault::{Fault, Remedy, Sum};
 use crate::fsck::check::{CheckReport, Progress};
 use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Pbn, Result};
 
-/// Rounds after which a repair gives up: three mend everything that one audit reports.
+/// A repair ends after so many rounds: three mend everything that one audit reports.
 const ROUNDS_MAX: usize = 1_000;
 /// Mends described one by one.
 const MENDED_MAX: usize = 100;
@@ -39,6 +39,8 @@ pub struct Fixed {
 impl Fixed {
     fn note(&mut self, fault: &Fault) {
         self.fixed_count += 1;
+        let described = self.mended.len() as u64;
+        assert!(described < self.fixed_count, "{described} of {} mends are described", self.fixed_count);
         if self.mended.len() < MENDED_MAX {
             self.mended.push(fault.to_string());
             if matches!(fault, Fault::Outside { .. }) {
@@ -93,7 +95,7 @@ impl Core {
         if group > self.journal.group_bytes_max() / 2 { self.commit() } else { Ok(()) }
     }
 
-    /// A checkpoint; where damage holds it off, what was mended is in the log.
+    /// A checkpoint; where damage prevents it, what was mended is in the log.
     pub fn checkpoint_what_is_whole(&self) -> Result<()> {
         match self.checkpoint() {
             Err(error @ Error::Corrupt { .. }) if self.health.failure().is_none() => {
@@ -104,7 +106,7 @@ impl Core {
         }
     }
 
-    /// Mends one fault. False: something that is not mended holds it off.
+    /// Mends one fault. False: something that is not mended prevents it.
     fn mend(&self, fault: &Fault) -> Result<bool> {
         let mended = match fault {
             Fault::Outside { key, extent } => self.make_hole(*key, extent),

@@ -1,4 +1,4 @@
-//! The audit of a volume that nobody uses, and what it mends.
+//! The audit of a volume that is not in use, and the repair of the faults found.
 
 pub mod audit;
 pub mod check;

@@ -58,6 +58,7 @@ impl<const N: usize> Default for Sorter<N> {
 impl<const N: usize> Sorter<N> {
     /// No items; at most `bytes` of them in memory.
     pub fn with_memory(bytes: usize) -> Self {
+        const { assert!(0 < N && size_of::<[u64; N]>() <= READ_BYTES) };
         let items_max = (bytes / size_of::<[u64; N]>()).max(1);
         Self { items: Vec::new(), items_max, pieces: Vec::new(), file: None, file_bytes: 0 }
     }
@@ -67,6 +68,7 @@ impl<const N: usize> Sorter<N> {
         if self.items.len() == self.items_max {
             self.spill().map_err(|e| Error::io("writing a temporary file (set TMPDIR to a place with room)", e))?;
         }
+        debug_assert!(self.items.len() < self.items_max, "{} items are in memory", self.items.len());
         self.items.push(item);
         Ok(())
     }
@@ -95,6 +97,8 @@ impl<const N: usize> Sorter<N> {
             file.write_all_at(&bytes, self.file_bytes)?;
             self.file_bytes += bytes.len() as u64;
         }
+        let (written, spilled) = (self.file_bytes - at, self.items.len());
+        assert_eq!(written, (spilled * size_of::<[u64; N]>()) as u64, "the bytes of {spilled} items");
         self.items.clear();
         self.pieces.push(Piece { at, end: self.file_bytes, next: Vec::new().into_iter() });
         Ok(())
@@ -136,6 +140,7 @@ impl<const N: usize> Sorted<N> {
         if piece.next.as_slice().is_empty() && piece.at < piece.end {
             let item_bytes = size_of::<[u64; N]>();
             let len = (READ_BYTES / item_bytes * item_bytes).min((piece.end - piece.at) as usize);
+            assert!(len > 0 && len.is_multiple_of(item_bytes), "{len} bytes of a piece have items of {item_bytes}");
             let mut bytes = vec![0; len];
             let file = self.file.as_ref().expect("pieces lie in the file");
             file.read_exact_at(&mut bytes, piece.at).map_err(|e| Error::io("reading a temporary file", e))?;

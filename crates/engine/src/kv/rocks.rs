@@ -15,6 +15,7 @@ use crate::{Error, Result};
 const WRITE_BUFFER_SHARE: u64 = 3;
 const WRITE_BUFFER_BYTES_MIN: u64 = 1 << 20;
 const WRITE_BUFFER_BYTES_MAX: u64 = 16 << 20;
+const _: () = assert!(WRITE_BUFFER_BYTES_MIN <= WRITE_BUFFER_BYTES_MAX);
 
 /// A RocksDB database in a directory.
 pub struct RocksKv {

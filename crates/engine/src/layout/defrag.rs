@@ -3,7 +3,7 @@
 //! in portions, beside whatever else is done with the file.
 //!
 //! Every run that came of it is one publication, durable with its group: a crash before that leaves the old blocks in
-//! their places, and the new ones free; a crash behind it the new ones in their places. Holes and reserved space stay.
+//! their places, and the new ones free; a crash after it the new ones in their places. Holes and reserved space stay.
 
 pub mod outcome;
 mod portion;
@@ -19,10 +19,11 @@ use crate::{Lbn, MapId, Pbn, Result};
 
 /// Shards of a file that are planned together: 1 GiB, some 30 MB of memory at the worst.
 const WINDOW_SHARDS: usize = 1_024;
-/// Longest run that may be asked to move: bounds the memory of a portion, whoever asks.
+/// Longest run that may be asked to move: bounds the memory of a portion, whatever is asked for.
 const RUN_BLOCKS_MIN_MAX: u32 = 1_024;
 /// Shards looked at with the map's lock held once.
 const PORTION_SHARDS: usize = 16;
+const _: () = assert!(PORTION_SHARDS <= WINDOW_SHARDS);
 
 impl Core {
     /// See [`crate::Store::defrag`].
@@ -35,6 +36,8 @@ impl Core {
         let run_blocks_min = options.run_blocks_min.unwrap_or_else(|| self.run_blocks_min(map)).min(RUN_BLOCKS_MIN_MAX);
         self.look_at_short(&mut runs, run_blocks_min)?;
         let plan = plan_defrag(&runs, &DefragRule { run_blocks_min, space_blocks: options.space.0 });
+        let (moved, unshared) = (plan.blocks_moved, plan.blocks_unshared);
+        assert!(unshared <= moved, "{moved} blocks are to move, and {unshared} of them are shared");
         let mut outcome = DefragOutcome {
             extents_before: plan.runs_before,
             next: next.map(|lbn| lbn.0),
@@ -70,15 +73,15 @@ impl Core {
             let mut rest = &runs[stretch.from..stretch.to];
             while !rest.is_empty() {
                 let mut size = self.worker.defrag_turn();
-                // Who closes the volume waits for the portion under way, and no other may begin.
+                // Closing the volume waits for the portion under way, and no other may begin.
                 if self.signals.is_stopped() {
                     return Ok(None);
                 }
-                let (portion, behind) = portion::first_of(rest, size.blocks().max(blocks_min));
+                let (portion, following) = portion::first_of(rest, size.blocks().max(blocks_min));
                 if !self.defrag_portion(map, portion, options.gives_way, &mut size, outcome)? {
                     return Ok(Some(portion[0].first));
                 }
-                rest = behind;
+                rest = following;
             }
         }
         Ok(None)
@@ -154,6 +157,7 @@ impl Core {
             let known = || pbns_of(run).map(|pbn| entries.get(&pbn).filter(|entry| entry.serves(entry.tag)));
             let must_stay = known().any(|entry| entry.is_none());
             let shared = known().flatten().filter(|entry| entry.count > 1).count() as u64;
+            assert!(shared <= run.blocks, "{shared} of {} blocks are shared", run.blocks);
             (run.must_stay, run.shared) = (must_stay, shared);
         }
         Ok(())

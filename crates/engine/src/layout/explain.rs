@@ -19,13 +19,13 @@ use verdict::{Known, verdicts};
 /// Shards explained in one portion: 32 MiB of a file without holes.
 const PORTION_SHARDS: usize = 32;
 
-/// What a map said at one moment.
+/// A part of a map as it was at one moment.
 struct Seen {
     /// What is mapped, in order, with what lies around the portion so that runs across its ends are known.
     blocks: Vec<(Lbn, Target)>,
     /// The end of the portion.
     end: Lbn,
-    /// Whether something is mapped behind it.
+    /// Whether something is mapped after it.
     goes_on: bool,
 }
 
@@ -85,7 +85,7 @@ impl Core {
         Ok(Seen { blocks, end, goes_on: inside.len() > PORTION_SHARDS })
     }
 
-    /// What can be said of each block.
+    /// What each block is.
     fn explain_blocks(&self, map: MapId, blocks: &[(Lbn, Target)], run_blocks_min: u32) -> Result<Vec<What>> {
         let pbns = blocks.iter().filter_map(|(_, target)| match target {
             Target::Data(pbn) => Some(*pbn),
@@ -97,9 +97,11 @@ impl Core {
         let known: Vec<Known> =
             blocks.iter().map(|(lbn, target)| known_of(*lbn, *target, &references, &holders)).collect();
         let waits = self.which_wait(map, blocks);
+        assert_eq!(waits.len(), blocks.len(), "whether each block waits for the worker");
         let last = known.iter().rfind(|block| block.own.is_some()).map(|block| block.lbn);
         let end = last.map(|last| self.end_blocks_min(map, last)).transpose()?.flatten();
         let equal = verdicts(&known, run_blocks_min, last.zip(end));
+        assert_eq!(equal.len(), blocks.len(), "what is known of each block's equals");
         let what = |((&(_, target), equal), waits)| match target {
             Target::Hole => What::Hole,
             Target::Reserved => What::Reserved,

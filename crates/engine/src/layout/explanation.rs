@@ -9,7 +9,7 @@ pub struct Explained {
     pub map: u64,
     /// Neighbours that fare alike, in the order of the file and without gaps.
     pub runs: Vec<ExplainedRun>,
-    /// The lbn at which the next portion begins; None: there is nothing but hole behind.
+    /// The lbn at which the next portion begins; None: nothing but a hole follows.
     pub next: Option<u64>,
     /// The shortest run that the file shares, in blocks.
     pub run_blocks_min: u32,
@@ -82,7 +82,7 @@ pub enum Equal {
         /// Its length.
         longest_run_blocks: u32,
     },
-    /// A run with equal blocks is long enough: whoever looks at the block next shares it.
+    /// A run with equal blocks is long enough: the next look at the block shares it.
     LongEnough {
         /// The equal block in it.
         equal_pbn: u64,

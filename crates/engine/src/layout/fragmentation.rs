@@ -65,6 +65,8 @@ pub struct LayoutPortion {
 impl LayoutPortion {
     /// Counts a part of a file; gives the run that it belongs to, which may go on.
     fn add(&mut self, open: Option<OpenRun>, part: Referrer, shared_blocks: u64) -> OpenRun {
+        let blocks = part.blocks;
+        assert!(0 < blocks && shared_blocks <= blocks, "{shared_blocks} of {blocks} blocks are shared");
         let goes_on = open.filter(|open| {
             let run = &open.run;
             run.map == part.map && run.lbn + run.blocks == part.lbn && run.pbn + run.blocks == part.pbn
@@ -90,6 +92,7 @@ impl LayoutPortion {
 
     /// Counts a run that is at its end.
     fn close(&mut self, open: &OpenRun) {
+        assert!(open.run.blocks > 0, "a run without blocks ends at lbn {}", open.run.lbn);
         let class = open.run.blocks.ilog2() as usize;
         if self.classes.len() <= class {
             self.classes.resize(class + 1, RunClass::default());
@@ -104,7 +107,7 @@ impl LayoutPortion {
 impl Core {
     /// See [`crate::Store::layout`].
     pub fn layout(&self, from: LayoutCursor) -> Result<LayoutPortion> {
-        // What the table says of a block is then about what a map had there.
+        // The entry of a block in the table is then about the content that a map had there.
         let _pin = self.space.pin();
         let mut parts = Vec::new();
         let at = from.at.unwrap_or(MapCursor { map: 0, shard: 0 });

@@ -1,4 +1,4 @@
-//! How files lie in the data area: shown, explained and laid out anew.
+//! How files lie in the data area: shown, explained and defragmented.
 
 pub mod defrag;
 pub mod explain;

@@ -1,4 +1,4 @@
-//! How much of a file is laid out anew at a time.
+//! How much of a file is defragmented at a time.
 
 use oncefs_dedup::BatchSize;
 
@@ -6,8 +6,9 @@ use oncefs_dedup::BatchSize;
 /// time. Shorter ones would leave pieces where the free space between them is in use. Runs that move are shorter than
 /// the longest portion, so that it has less than twice as much.
 const PORTION_BLOCKS: (u64, u64) = (256, 1_024);
+const _: () = assert!(PORTION_BLOCKS.0 <= PORTION_BLOCKS.1);
 
-/// How much of a file is laid out again in one go: what is known of the device when a volume is opened.
+/// How much of a file is defragmented in one go: what is known of the device when a volume is opened.
 pub fn portion_size() -> BatchSize {
     BatchSize::new(PORTION_BLOCKS.0, PORTION_BLOCKS.1)
 }

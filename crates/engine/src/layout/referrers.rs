@@ -1,5 +1,5 @@
-//! Who refers to blocks. The block table knows how many references a block has; no structure leads from a block to the
-//! maps that refer to it, so for their names all maps are gone through, in portions.
+//! The places that refer to blocks. The block table knows how many references a block has; no structure leads from a
+//! block to the maps that refer to it, so for their names all maps are gone through, in portions.
 
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
@@ -51,7 +51,7 @@ pub struct Referrers {
     pub next: Option<MapCursor>,
 }
 
-/// What the block table says of some blocks, and how many of their references are those of files.
+/// The entries of some blocks in the block table, and how many of their references are those of files.
 pub struct References {
     entries: HashMap<Pbn, Entry>,
     bad: HashMap<Pbn, Option<Pbn>>,
@@ -164,6 +164,7 @@ fn add_within(places: &mut Vec<Referrer>, place: Referrer, blocks: &[(u64, u64)]
             continue;
         }
         let part = Referrer { lbn: place.lbn + (start - place.pbn), pbn: start, blocks: end - start, ..place };
+        debug_assert!(part.lbn + part.blocks <= place.lbn + place.blocks, "{part:?} is not a part of {place:?}");
         match places.last_mut() {
             Some(last)
                 if last.map == part.map && last.lbn + last.blocks == part.lbn && last.pbn + last.blocks == part.pbn =>

@@ -65,6 +65,15 @@ impl Stage {
     }
 }
 
+const _: () = {
+    // What was counted of a stage is found by the stage's number.
+    let mut place = 0;
+    while place < Stage::ALL.len() {
+        assert!(Stage::ALL[place] as usize == place);
+        place += 1;
+    }
+};
+
 /// A counter of statistics: nothing that is stored depends on it.
 pub type Count = AtomicU64;
 
@@ -138,6 +147,7 @@ pub struct LiveSizes {
 impl LiveSizes {
     /// Counts one request for so many blocks, at least one.
     pub fn record(&self, blocks: u64) {
+        debug_assert!(blocks > 0, "a request has at least one block");
         let class = (u64::BITS - blocks.saturating_sub(1).leading_zeros()) as usize;
         self.classes[class.min(SIZE_CLASSES - 1)].fetch_add(1, Relaxed);
         self.blocks.fetch_add(blocks, Relaxed);

@@ -18,8 +18,8 @@ use parking_lot as imp;
 #[cfg(feature = "schedules")]
 use scheduled as imp;
 
-pub use rank::{LockRank, as_another_thread};
 use rank::{Held, Place};
+pub use rank::{LockRank, as_another_thread};
 
 #[cfg(feature = "schedules")]
 pub use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};

@@ -32,6 +32,9 @@ pub const DATA_BLOCKS_MAX: u64 = 1 << oncefs_dedup::HINT_PBN_BITS;
 const HOST_SECTOR_BYTES: u64 = 512;
 /// Bytes zeroed in one request when the log is made.
 const ZERO_BYTES: u64 = 1 << 20;
+// A size within its bounds that is rounded up to whole blocks stays within them.
+const _: () = assert!(LOG_BYTES_MIN < LOG_BYTES_MAX && LOG_BYTES_MAX.is_multiple_of(BLOCK_BYTES as u64));
+const _: () = assert!(DATA_BYTES_MIN / BLOCK_BYTES as u64 <= DATA_BLOCKS_MAX);
 
 /// Paths of a volume's parts.
 struct Paths<'a> {
@@ -88,6 +91,8 @@ pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64]) -> Result<()> {
         data: spec.data.clone(),
         profile: spec.profile,
     };
+    let log_bytes = superblock.log_bytes;
+    assert!((spec.log_bytes..=LOG_BYTES_MAX).contains(&log_bytes), "a log of {log_bytes} bytes");
     let encoded = superblock.encode()?;
     if spec.data == DataPlace::File {
         sparse_file(&paths.part("data"), data.bytes())?;
@@ -146,7 +151,7 @@ fn device_bytes(path: &Path) -> Result<u64> {
     let failed = |e| Error::io(format!("opening {}", path.display()), e);
     let is_device = fs::metadata(path).map_err(failed)?.file_type().is_block_device();
     if !is_device {
-        return Err(Error::Invalid(format!("{} is no block device", path.display())));
+        return Err(Error::Invalid(format!("{} is not a block device", path.display())));
     }
     // O_EXCL on a block device fails while it is mounted or otherwise in use.
     File::options().read(true).write(true).custom_flags(libc::O_EXCL).open(path).map_err(failed)?;
@@ -340,8 +345,9 @@ pub fn check_sizes(data: &dyn Device, table: &dyn Device, totals: &Totals) -> Re
 }
 
 /// Refuses a block table of another volume, and one that was not written by a checkpoint in `checkpoints`: the last
-/// that the records know of, to the end of the log. A table whose first page cannot be read is left to who needs it.
+/// that the records know of, to the end of the log. A table whose first page cannot be read is left to its readers.
 pub fn check_table(table: &dyn Device, volume_id: [u8; 16], checkpoints: RangeInclusive<u64>) -> Result<()> {
+    assert!(!checkpoints.is_empty(), "the table is of one of the checkpoints {checkpoints:?}");
     let mut bytes = [0; PAGE_BYTES];
     let page = table.read_at(&mut bytes, 0).ok().and_then(|()| Page::from_disk(0, &bytes).ok());
     let Some(page) = page else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! What a volume is opened on, and who drives it if no thread does.
+//! What a volume is opened on, and its driver if it has no threads.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,9 +40,9 @@ pub struct Medium {
     pub device_load: Option<DeviceLoad>,
 }
 
-/// Who drives a volume without threads, and what is special there.
+/// The driver of a volume without threads, and the bounds that it changes.
 pub struct Driver {
-    /// Commits between the publications of one operation; None: nobody does.
+    /// Commits between the publications of one operation; None: nothing does.
     pub committer: Option<Committer>,
     /// A change of a range of more shards goes into several groups. Lower than usual, a small volume shows what a
     /// change of more than 4.5 GiB does.

@@ -40,7 +40,7 @@ impl Budget {
     pub fn of(memory_bytes_max: u64, settings: &Settings) -> Self {
         let rest = memory_bytes_max.saturating_sub(settings.hint_bytes + settings.skipped_bytes);
         let parts = |count: u64| rest / 10 * count;
-        Self {
+        let budget = Self {
             read_cache: parts(2),
             table: parts(2),
             shards: parts(1),
@@ -50,7 +50,12 @@ impl Budget {
             read_patterns: (memory_bytes_max / 512).clamp(64 << 10, 1 << 20),
             buffers: (memory_bytes_max / (8 << 20)).clamp(2, 16) as usize,
             reads_at_a_time: (memory_bytes_max / (8 << 20)).clamp(2, 8) as usize,
-        }
+        };
+        let (reads, buffers) = (budget.reads_at_a_time, budget.buffers);
+        assert!(reads <= buffers, "{reads} requests for one read, {buffers} buffers");
+        let caches = budget.read_cache + budget.table + budget.shards;
+        assert!(caches <= rest, "{caches} of {rest} bytes go to caches");
+        budget
     }
 }
 
@@ -75,6 +80,8 @@ pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings, driver
     let mut state = State::new(Table::new(budget.table), Shards::new(budget.shards), totals, sequence);
     let staging = Staging::default();
     let found = recover::replay(&mut state, &staging, &records)?;
+    let (recovered, logged) = (state.durable_sequence, log.mark().sequence);
+    assert_eq!(recovered, logged, "group {recovered} was recovered last, the log ends at {logged}");
     settings.follow_data(state.totals.data);
     volume::check_sizes(&*medium.data, &*medium.table, &state.totals)?;
     volume::check_table(&*medium.table, medium.volume_id, sequence..=state.durable_sequence)?;

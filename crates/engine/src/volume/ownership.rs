@@ -1,7 +1,7 @@
-//! Who beside root could read or change a volume's files.
+//! Whether users other than root could read or change a volume's files.
 //!
 //! A volume that others can change is refused: a block that they exchange is a file that they write, and a name that
-//! they add is a program that runs as root. One that others can read is opened, and told of.
+//! they add is a program that runs as root. One that others can read is opened with a warning.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -65,14 +65,14 @@ pub fn linked_parts(volume: &Path) -> Vec<PathBuf> {
     links.filter_map(|path| path.canonicalize().ok()).collect()
 }
 
-/// The directory itself, and the files and directories in it, behind links too.
+/// The directory itself, and the files and directories in it, also those that links lead to.
 fn parts(volume: &Path) -> Vec<(PathBuf, Metadata)> {
     let paths = std::iter::once(volume.to_owned()).chain(entries(volume));
     let found = paths.filter_map(|path| Some((fs::metadata(&path).ok()?, path)));
     found.filter(|(found, _)| found.is_dir() || found.is_file()).map(|(found, path)| (path, found)).collect()
 }
 
-/// What cannot be listed cannot be opened either, and is told of then.
+/// A directory that cannot be listed counts as empty: opening what is in it then fails with the reason.
 fn entries(volume: &Path) -> Vec<PathBuf> {
     fs::read_dir(volume).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }

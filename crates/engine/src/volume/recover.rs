@@ -28,6 +28,8 @@ pub fn replay(state: &mut State, staging: &Staging, records: &[Recovered]) -> Re
     let mut found = Found::default();
     for record in records {
         let sequence = record.header.sequence;
+        let before = state.durable_sequence;
+        assert_eq!(sequence, before + 1, "group {sequence} is replayed after {before}");
         let mut ops = OpReader::new(&record.ops);
         for op in ops.by_ref() {
             let blocks = blocks_of(&op);
@@ -85,6 +87,7 @@ fn replay_op(state: &mut State, staging: &Staging, sequence: u64, op: &Op<'_>, f
             while at.0 < pbn.0 + blocks {
                 let page_end = (page_of(at) + 1) * PAGE_ENTRIES;
                 let part = page_end.min(pbn.0 + blocks) - at.0;
+                debug_assert!((1..=PAGE_ENTRIES).contains(&part), "{part} entries of a page");
                 state.table.add_redo(sequence, Redo::Count(at, part, count));
                 at = at.plus(part);
             }

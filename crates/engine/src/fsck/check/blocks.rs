@@ -1,4 +1,4 @@
-//! The content of live blocks against their tags: the third part of an audit, beside the second.
+//! The content of live blocks against their tags: the third part of an audit, done along with the second.
 //!
 //! Blocks are gathered in their order until there is enough for long requests of several threads, which keep the
 //! device busy and hash what it gives. A few blocks are read without threads.
@@ -36,6 +36,8 @@ impl Contents {
     pub fn add(&mut self, pbn: Pbn, tag: Tag) -> bool {
         let has_room = self.blocks.len() < GATHERED_BLOCKS_MAX;
         if has_room {
+            let before = self.blocks.last().map(|(last, _)| *last);
+            debug_assert!(before.is_none_or(|before| before < pbn), "block {pbn} is gathered after {before:?}");
             self.blocks.push((pbn, tag));
         }
         has_room
@@ -47,6 +49,8 @@ impl Core {
     pub fn verify(&self, contents: &mut Contents, report: &mut CheckReport) -> Result<()> {
         let blocks = std::mem::take(&mut contents.blocks);
         let requests = requests(&blocks);
+        let requested = requests.iter().map(|request| request.len()).sum::<usize>();
+        assert_eq!(requested, blocks.len(), "{} requests leave out gathered blocks", requests.len());
         let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let work = || {
             let mut buffer = AlignedBuf::new(0);
@@ -82,6 +86,7 @@ impl Core {
         else {
             return Vec::new();
         };
+        assert!(end.0 - first.0 <= REQUEST_BLOCKS, "one request from {first} to {end}");
         let bytes = (end.0 - first.0) as usize * BLOCK_BYTES;
         if buffer.len() < bytes {
             *buffer = AlignedBuf::new(bytes);

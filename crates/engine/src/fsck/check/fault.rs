@@ -1,4 +1,4 @@
-//! What an audit can find wrong with blocks, as values: what is said of it, and whether it can be mended.
+//! What an audit can find wrong with blocks, as values: how it is described, and whether it can be mended.
 
 use std::fmt;
 
@@ -44,7 +44,7 @@ pub enum Fault {
         pbn: Pbn,
         /// How many.
         blocks: u64,
-        /// What the table says.
+        /// The count in the table.
         stored: u32,
         /// References found.
         found: u32,
@@ -55,7 +55,7 @@ pub enum Fault {
     Sum {
         /// Which.
         sum: Sum,
-        /// What the last commit says.
+        /// The sum in the last commit.
         stored: u64,
         /// What is there.
         found: u64,
@@ -85,7 +85,7 @@ pub enum Fault {
     Unreadable {
         /// The block.
         pbn: Pbn,
-        /// What the device said.
+        /// The error of the device.
         error: String,
     },
     /// (6) A part of a map that cannot be decoded.

@@ -59,6 +59,7 @@ impl References {
 }
 
 fn item(run: Run) -> [u64; 1] {
+    assert!(run.blocks <= RUN_BLOCKS_MAX, "{run:?} does not fit into an item");
     [run.pbn.0 << LENGTH_BITS | run.blocks]
 }
 
@@ -94,6 +95,7 @@ impl Counts {
         let mut now = 0;
         for (count, change) in counts.iter_mut().zip(changes) {
             now += change;
+            debug_assert!(now >= 0, "{now} references of a block between {first} and {end}");
             *count = u32::try_from(now).unwrap_or(u32::MAX);
         }
         Ok(())

@@ -37,6 +37,7 @@ impl Audit<'_> {
             }
             let untouched = (next / WINDOW_BLOCKS * WINDOW_BLOCKS).min(end);
             first = window.end.max(untouched);
+            assert!(window.end <= first && first <= end, "{first} follows {window:?}, the data area ends at {end}");
         }
         self.core.verify(&mut contents, &mut self.report)?;
         Ok(())
@@ -111,7 +112,7 @@ impl Audit<'_> {
         }
         if self.read_data && !entry.is_bad() && !contents.add(pbn, entry.tag) {
             self.core.verify(contents, &mut self.report)?;
-            contents.add(pbn, entry.tag);
+            assert!(contents.add(pbn, entry.tag), "nothing is gathered, and block {pbn} has no room");
         }
         Ok(())
     }
@@ -125,6 +126,7 @@ impl Core {
             Ok(next) if next.is_none_or(|next| next >= first + count) => vec![0; count as usize * PAGE_BYTES],
             _ => self.stored.read_raw_pages(first, count as usize)?,
         };
+        assert_eq!(bytes.len(), count as usize * PAGE_BYTES, "{count} pages from {first} on");
         let mut state = self.state.lock();
         let pages = (first..).zip(bytes.chunks_exact(PAGE_BYTES));
         Ok(pages

@@ -1,4 +1,4 @@
-//! A portion of a relayout: its blocks are read and compared with what the table says of them, written to a free run,
+//! A portion of a defrag: its blocks are read and compared with what the table says of them, written to a free run,
 //! and published under the file's lock: the places get the new blocks, the old ones are released. Only what the map
 //! still has as it was seen moves.
 
@@ -29,6 +29,7 @@ const ROOM_SHARE: u64 = 64;
 const REST_MAX: Duration = Duration::from_millis(250);
 /// A request that came so short a time ago counts as one that goes on.
 const BUSY_WITHIN: Duration = Duration::from_millis(50);
+const _: () = assert!(GAP_BLOCKS_MAX < SPAN_BLOCKS_MAX);
 
 /// A block of a file, and what the table says of it.
 #[derive(Clone, Copy)]
@@ -47,8 +48,9 @@ struct Moving {
 /// Runs that follow each other in the file and become one: at least two.
 type Group = Vec<Moving>;
 
-/// Cuts a portion of so many blocks, and of at least two runs, from a stretch. No single run is left behind.
+/// Cuts a portion of so many blocks, and of at least two runs, from a stretch. No single run is left over.
 pub fn first_of(stretch: &[FileRun], portion_blocks: u64) -> (&[FileRun], &[FileRun]) {
+    assert!(!stretch.is_empty(), "a portion of {portion_blocks} blocks of nothing");
     let mut blocks = 0;
     let is_before_end = |run: &&FileRun| {
         blocks += run.blocks;
@@ -60,7 +62,7 @@ pub fn first_of(stretch: &[FileRun], portion_blocks: u64) -> (&[FileRun], &[File
 }
 
 impl Core {
-    /// Lays a portion out again, adds to the outcome what became of it, and learns how long it took. False: it was left
+    /// Defragments a portion, adds to the outcome what became of it, and learns how long it took. False: it was left
     /// as it is, because a program called before it was read.
     pub fn defrag_portion(
         &self,
@@ -139,6 +141,8 @@ impl Core {
     /// None: a program called.
     fn read_group(&self, group: Group, bytes: &mut [u8], gives_way: bool) -> Option<Vec<Option<Moving>>> {
         let (at, end) = (group[0].at, end_of(&group));
+        let read = group.iter().map(|run| run.blocks.len()).sum::<usize>();
+        assert_eq!(read, end - at, "the blocks of a group of {} runs from place {at} on", group.len());
         let contents = bytes[at * BLOCK_BYTES..end * BLOCK_BYTES].chunks_exact_mut(BLOCK_BYTES);
         let pbns = group.iter().flat_map(|run| &run.blocks).map(|block| block.pbn);
         if !self.read_past_cache(pbns.zip(contents).collect(), gives_way) {
@@ -177,15 +181,17 @@ impl Core {
                 is_near
             };
             let near = rest.iter_mut().take_while(is_near).count();
-            let (span, behind) = rest.split_at_mut(near);
+            assert!(near > 0, "block {first} is near itself");
+            let (span, following) = rest.split_at_mut(near);
             self.read_span_past_cache(span);
-            rest = behind;
+            rest = following;
         }
         true
     }
 
     fn read_span_past_cache(&self, blocks: &mut [(Pbn, &mut [u8])]) {
         let (first, last) = (blocks[0].0, blocks[blocks.len() - 1].0);
+        assert!(last.0 - first.0 < SPAN_BLOCKS_MAX, "one request from {first} to {last}");
         let mut span = self.data.take_buffer((last.0 + 1 - first.0) as usize * BLOCK_BYTES);
         if self.read_device(first, &mut span).is_ok() {
             for (pbn, content) in blocks {
@@ -217,10 +223,11 @@ impl Core {
                 return Ok(());
             }
             outcome.left.no_free_run += 1;
-            let behind = group.split_off(group.len() / 2);
+            let second = group.split_off(group.len() / 2);
             self.defrag_group(map, group, bytes, halvings_left - 1, outcome)?;
-            return self.defrag_group(map, behind, bytes, halvings_left - 1, outcome);
+            return self.defrag_group(map, second, bytes, halvings_left - 1, outcome);
         };
+        assert_eq!(run.blocks, blocks, "{run:?} for a group of {} runs", group.len());
         let mut contents = group.iter().flat_map(|run| (run.at..run.at + run.blocks.len()).map(|n| block_at(bytes, n)));
         self.write_run(run, &mut contents).inspect_err(|_| self.give_back(&[run]))?;
         self.publish_group(map, group, run, outcome).inspect_err(|_| self.give_back(&[run]))
@@ -299,8 +306,10 @@ fn unchanged(edit: &mut MapEdit<'_>, map: MapId, group: Group, changed: &mut u64
 
 /// What moving these runs to those changes.
 fn plan_of(mut edit: MapEdit<'_>, map: MapId, moved: &[Moving], to: &[Run]) -> Result<Plan> {
+    assert_eq!(moved.len(), to.len(), "each run that moves has a place");
     let mut stores = Vec::new();
     for (moving, run) in moved.iter().zip(to) {
+        assert_eq!(moving.blocks.len() as u64, run.blocks, "the blocks that move to {run:?}");
         set_run(&mut edit, map, &moving.blocks, run.pbn)?;
         let store =
             |(pbn, seen): (Pbn, &Seen)| StoredBlock { pbn, tag: seen.entry.tag, fingerprint: seen.entry.fingerprint };
@@ -340,7 +349,10 @@ fn without(run: Run, taken: &[Run]) -> Vec<Run> {
         if at < taken.pbn {
             left.push(Run { pbn: at, blocks: taken.pbn.0 - at.0 });
         }
+        assert!(at <= taken.pbn && taken.end() <= run.end(), "{taken:?} is not the next part of {run:?} from {at} on");
         at = taken.end();
     }
+    let kept = taken.iter().chain(&left).map(|part| part.blocks).sum::<u64>();
+    assert_eq!(kept, run.blocks, "the blocks of the parts of {run:?}");
     left
 }

@@ -37,6 +37,8 @@ fn of_stretch(stretch: &[Known], rule: RunRule) -> Vec<Equal> {
         .collect();
     let longest = longest_runs(&candidates);
     let decisions = detect(&candidates, rule);
+    assert_eq!(decisions.len(), stretch.len(), "a decision for each block");
+    assert_eq!(longest.len(), stretch.len(), "the longest run through each block");
     let verdict = |((block, decision), longest): ((&Known, Decision), Option<(Pbn, u32)>)| match (decision, longest) {
         _ if block.is_shared => Equal::None,
         (Decision::Share(pbn), _) => Equal::LongEnough { equal_pbn: pbn.0 },
@@ -48,7 +50,7 @@ fn of_stretch(stretch: &[Known], rule: RunRule) -> Vec<Equal> {
 
 /// For each block the longest run through it, with its block there: of equal lengths that with the lowest pbn.
 fn longest_runs(blocks: &[Candidates<'_>]) -> Vec<Option<(Pbn, u32)>> {
-    let behind = run_lengths(blocks.len(), |place| blocks.get(place), |pbn| Some(pbn.plus(1)));
+    let onward = run_lengths(blocks.len(), |place| blocks.get(place), |pbn| Some(pbn.plus(1)));
     let last = blocks.len().wrapping_sub(1);
     let mut before = run_lengths(
         blocks.len(),
@@ -56,12 +58,12 @@ fn longest_runs(blocks: &[Candidates<'_>]) -> Vec<Option<(Pbn, u32)>> {
         |pbn| pbn.0.checked_sub(1).map(Pbn),
     );
     before.reverse();
-    let longest = |(block, (behind, before)): (&Candidates<'_>, (&Lengths, &Lengths))| {
-        let lengths = held(block).iter().zip(behind.iter().zip(before));
-        let runs = lengths.map(|(pbn, (behind, before))| (*pbn, behind + before - 1));
+    let longest = |(block, (onward, before)): (&Candidates<'_>, (&Lengths, &Lengths))| {
+        let lengths = held(block).iter().zip(onward.iter().zip(before));
+        let runs = lengths.map(|(pbn, (onward, before))| (*pbn, onward + before - 1));
         runs.max_by_key(|(pbn, blocks)| (*blocks, std::cmp::Reverse(*pbn)))
     };
-    blocks.iter().zip(behind.iter().zip(&before)).map(longest).collect()
+    blocks.iter().zip(onward.iter().zip(&before)).map(longest).collect()
 }
 
 /// For each holder of a block how long the run is that begins there.

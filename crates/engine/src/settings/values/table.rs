@@ -51,7 +51,7 @@ impl Range {
         }
     }
 
-    /// The number behind a text; None: it is out of range.
+    /// The number that a text stands for; None: it is out of range.
     pub fn parse(&self, value: &str) -> Option<u64> {
         match self {
             Self::AutoOrNumber { .. } if value == AUTO => Some(0),
@@ -73,7 +73,11 @@ impl Range {
             Self::AutoOrNumber { .. } if number == 0 => AUTO.to_owned(),
             Self::Signed { .. } => number.cast_signed().to_string(),
             Self::Number { .. } | Self::AutoOrNumber { .. } | Self::Bytes { .. } => number.to_string(),
-            Self::Choice(words) => words[number as usize].to_owned(),
+            Self::Choice(words) => {
+                let count = words.len() as u64;
+                assert!(number < count, "choice {number} of {count}");
+                words[number as usize].to_owned()
+            }
         }
     }
 }
@@ -133,6 +137,14 @@ const fn setting(
     set: fn(&mut Settings, u64),
     what: &'static str,
 ) -> Setting {
+    // The table is a constant: a range that nothing fits is found when oncefs is built.
+    match &range {
+        Range::Number { min, max } | Range::AutoOrNumber { min, max } | Range::Bytes { min, max } => {
+            assert!(*min < *max, "a range is from the least to the greatest");
+        }
+        Range::Signed { max } => assert!(*max <= i64::MAX as u64, "its two's complement has 64 bits"),
+        Range::Choice(words) => assert!(words.len() > 1, "a choice has at least two words"),
+    }
     Setting { name, what, live, value: Value::Number { range, get, set } }
 }
 

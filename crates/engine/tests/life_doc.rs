@@ -57,7 +57,11 @@ const FIGURES: [(&str, &str, &str); 28] = [
     ("the one page of 4 KiB", "crates/engine/src/format/hint_page.rs", "BYTES: usize = 4096;"),
     ("The scrub, 256 blocks a turn", "crates/engine/src/damage/scrub.rs", "WINDOW_BLOCKS: u64 = 256;"),
     ("plans 1 GiB of it at a time", "crates/engine/src/layout/defrag.rs", "WINDOW_SHARDS: usize = 1_024;"),
-    ("A portion of 1 to 4 MiB", "crates/engine/src/layout/portion_size.rs", "PORTION_BLOCKS: (u64, u64) = (256, 1_024);"),
+    (
+        "A portion of 1 to 4 MiB",
+        "crates/engine/src/layout/portion_size.rs",
+        "PORTION_BLOCKS: (u64, u64) = (256, 1_024);",
+    ),
     ("one part in 64 of the data area", "crates/engine/src/layout/defrag/portion.rs", "ROOM_SHARE: u64 = 64;"),
     ("half of its sectors at least", "crates/engine/src/damage/repair.rs", "AGREEING_SECTORS_MIN: usize = 4;"),
     ("a run of more than 32 blocks", "crates/engine/src/read/steps.rs", "CACHED_RUN_BLOCKS_MAX: usize = 32;"),

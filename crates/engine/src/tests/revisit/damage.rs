@@ -1,6 +1,7 @@
 //! Files of hints and of skipped blocks that are damaged, gone or failing, and errors on the way.
 
 use super::*;
+use crate::sync::as_another_thread;
 
 fn pages_of(device: &MemoryDevice) -> Vec<u64> {
     (0..device.len().unwrap() / BLOCK).collect()
@@ -460,7 +461,8 @@ fn a_checkpoint_in_the_middle_hides_no_file_from_a_full_pass() {
     write(&core, 2, 0, &data);
     core.backlog.restore([Skipped::Everything]);
     let checkpointer = core.clone();
-    *kv.after_scan.lock() = Some(Box::new(move || checkpointer.checkpoint().unwrap()));
+    // The checkpointer is another thread.
+    *kv.after_scan.lock() = Some(Box::new(move || as_another_thread(|| checkpointer.checkpoint().unwrap())));
     revisit_all(&core);
     assert_eq!(used(&core), 600);
 }

@@ -113,7 +113,7 @@ pub struct Recording {
     pub base: Images,
     /// What happened.
     pub steps: Vec<Recorded>,
-    /// What the model held: [`Allowed`] speaks of these by number.
+    /// What the model held: [`crate::tape::Allowed`] speaks of these by number.
     pub snapshots: Vec<Snapshot>,
 }
 

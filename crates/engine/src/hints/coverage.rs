@@ -98,7 +98,7 @@ impl Coverage {
     }
 
     /// Pages that scans have read since the last call.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "schedules")))]
     pub fn take_pages_scanned(&self) -> u64 {
         self.pages_done.swap(0, Relaxed)
     }

@@ -371,7 +371,7 @@ impl Hints {
 }
 
 /// What tests do to the levels and see of them.
-#[cfg(test)]
+#[cfg(all(test, not(feature = "schedules")))]
 impl Hints {
     /// Which contents hints name.
     pub fn sample(&self) -> Sample {

@@ -44,7 +44,7 @@ impl PolicyFacts {
     }
 
     /// Keeps almost no policies in memory, so that their records are read.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "schedules")))]
     pub fn forget_policies(&mut self) {
         self.policies = Policies::new(0);
     }

@@ -169,13 +169,13 @@ impl Worker {
     }
 
     /// The position as after a mount.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "schedules")))]
     pub fn reset_pass(&self) {
         *self.pass.lock() = Pass::default();
     }
 
     /// The rule of its pace.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "schedules")))]
     pub fn pace_rule(&self) -> oncefs_dedup::PaceRule {
         self.pace.lock().rule()
     }

@@ -88,7 +88,7 @@ impl InlineDedup {
     }
 
     /// Does something while every request that asks to be admitted waits.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "schedules")))]
     pub fn while_admission_waits<T>(&self, work: impl FnOnce() -> T) -> T {
         let _admission = self.admission.lock();
         work()

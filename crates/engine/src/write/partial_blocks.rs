@@ -1,7 +1,9 @@
-//! The ends of a range that lie within blocks: such a block gets new content, and that is published together with the
-//! rest of the range's change, so that an error leaves all of it or nothing.
+//! Blocks of which a part changes: a write is merged with what is stored around it, and a range that begins or ends
+//! within a block gives that block new content. It is published with the rest of the range's change, so that an error
+//! leaves all of it or nothing.
 
 use crate::core::Core;
+use crate::device::buffer::PooledBuf;
 use crate::format::keys::ShardKey;
 use crate::format::keys::shard_parts;
 use crate::format::shard::{Extent, Target};
@@ -46,6 +48,25 @@ impl Cuts {
 }
 
 impl Core {
+    /// Whole blocks from a partial write and what is stored around it.
+    pub fn merge_with_stored(&self, map: MapId, at: u64, data: &[u8]) -> Result<PooledBuf> {
+        let block = BLOCK_BYTES as u64;
+        let (start, end) = (at / block * block, (at + data.len() as u64).next_multiple_of(block));
+        let mut merged = self.data.take_buffer((end - start) as usize);
+        let head = (at - start) as usize;
+        let tail = head + data.len();
+        let len = merged.len();
+        assert!(head < BLOCK_BYTES && tail <= len, "bytes {head} to {tail} of {len}");
+        if head > 0 {
+            self.read_locked(map, Lbn(start / block), &mut merged[..BLOCK_BYTES])?;
+        }
+        if tail < len && !(head > 0 && len == BLOCK_BYTES) {
+            self.read_locked(map, Lbn(end / block - 1), &mut merged[len - BLOCK_BYTES..])?;
+        }
+        merged[head..tail].copy_from_slice(data);
+        Ok(merged)
+    }
+
     /// Prepares what makes these byte ranges, each within one block, read as zeros. Works on a full volume.
     pub fn cut_blocks(&self, map: MapId, ranges: &[(u64, u64)]) -> Result<Cuts> {
         let mut cuts = Cuts::default();

@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::Core;
-use crate::device::buffer::PooledBuf;
 use crate::format::keys::shard_parts;
 use crate::format::shard::Target;
 use crate::space::allocate::Claim;
@@ -79,25 +78,6 @@ impl Core {
         }
     }
 
-    /// Whole blocks from a partial write and what is stored around it.
-    fn merge_with_stored(&self, map: MapId, at: u64, data: &[u8]) -> Result<PooledBuf> {
-        let block = BLOCK_BYTES as u64;
-        let (start, end) = (at / block * block, (at + data.len() as u64).next_multiple_of(block));
-        let mut merged = self.data.take_buffer((end - start) as usize);
-        let head = (at - start) as usize;
-        let tail = head + data.len();
-        let len = merged.len();
-        assert!(head < BLOCK_BYTES && tail <= len, "bytes {head} to {tail} of {len}");
-        if head > 0 {
-            self.read_locked(map, Lbn(start / block), &mut merged[..BLOCK_BYTES])?;
-        }
-        if tail < len && !(head > 0 && len == BLOCK_BYTES) {
-            self.read_locked(map, Lbn(end / block - 1), &mut merged[len - BLOCK_BYTES..])?;
-        }
-        merged[head..tail].copy_from_slice(data);
-        Ok(merged)
-    }
-
     /// What the map holds now for each block of the batch.
     fn current_targets(&self, map: MapId, batch: &Batch, is_locked: bool) -> Result<Vec<Target>> {
         let _map = (!is_locked).then(|| self.maps.lock(map).read());
@@ -140,6 +120,7 @@ impl Core {
 
     fn count_request(&self, is_admitted: bool, blocks: u64) {
         self.stats.counters.write_requests.fetch_add(1, Relaxed);
+        self.stats.counters.blocks_written.fetch_add(blocks, Relaxed);
         if !is_admitted {
             self.stats.counters.write_requests_not_admitted.fetch_add(1, Relaxed);
             self.stats.counters.blocks_not_admitted.fetch_add(blocks, Relaxed);

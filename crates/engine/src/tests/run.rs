@@ -62,6 +62,26 @@ fn a_run_below_the_minimum_is_stored_anew_and_a_longer_one_shared() {
 }
 
 #[test]
+fn a_write_counts_its_request_and_what_became_of_its_blocks() {
+    let (_devices, core) = volume(with_min(1));
+    let data = unique(40, 1);
+    write(&core, 1, 0, &data);
+    write(&core, 2, 0, &[part(&data, 0, 10), &unique(2, 2), &vec![0; BLOCK_BYTES]].concat());
+    let counters = core.stats.counters.snapshot();
+    let expected = [
+        ("write_requests", 2),
+        ("write_requests_not_admitted", 0),
+        ("blocks_written", 53),
+        ("blocks_zero", 1),
+        ("blocks_shared", 10),
+        ("blocks_placed", 42),
+    ];
+    for (name, count) in expected {
+        assert_eq!(counters[name], count, "{name}");
+    }
+}
+
+#[test]
 fn a_run_goes_on_with_the_next_request() {
     let (devices, core) = volume(with_min(4));
     let data = unique(40, 1);

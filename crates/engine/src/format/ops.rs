@@ -134,7 +134,6 @@ impl OpWriter {
             }
             Op::Count { pbn, blocks, count } => {
                 self.bytes.push(COUNT);
-                assert!(blocks > 0, "a refcount of no blocks at {pbn}");
                 self.pbn(pbn, blocks);
                 varint::put(&mut self.bytes, blocks);
                 varint::put(&mut self.bytes, u64::from(count));

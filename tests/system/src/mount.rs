@@ -32,6 +32,12 @@ pub fn oncefs() -> PathBuf {
     binary
 }
 
+/// Copies the built program to where another user can run it. A process of its own does it: a descriptor for writing
+/// would be inherited by what other tests start just then, and the copy could not be run.
+pub fn copy_program(to: &Path) {
+    run(Command::new("cp").arg(oncefs()).arg(to));
+}
+
 /// A volume in a directory of its own and the daemon that serves it.
 /// Dropping unmounts and removes both; after a panic the daemon's last words are printed first.
 pub struct Mount {

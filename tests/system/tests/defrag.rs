@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use oncefs_system_tests::{BLOCK, Mount, Random, bytes, oncefs, run, sys, test_dir};
+use oncefs_system_tests::{BLOCK, Mount, Random, bytes, copy_program, oncefs, run, sys, test_dir};
 use serde_json::Value;
 
 const SOURCES: u64 = 10;
@@ -205,8 +205,7 @@ fn what_cannot_be_laid_out_is_told() {
     fs::create_dir(mount.join("empty")).unwrap();
     // Where the program is built nobody may look.
     let program = outside.path().join("oncefs");
-    // By a program of its own: a descriptor for writing would be inherited by what other tests start just now.
-    run(Command::new("cp").arg(oncefs()).arg(&program));
+    copy_program(&program);
     fs::set_permissions(outside.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let by_nobody = Command::new(program).arg("defrag").arg(mount.join("sources")).uid(NOBODY).output().unwrap();
     assert_eq!(by_nobody.status.code(), Some(1), "{by_nobody:?}");

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use oncefs_system_tests::{BLOCK, Mount, bytes, oncefs, run, sys, test_dir};
+use oncefs_system_tests::{BLOCK, Mount, bytes, copy_program, oncefs, run, sys, test_dir};
 use serde_json::Value;
 
 const ATTRIBUTE: &str = "user.oncefs.policy";
@@ -130,7 +130,7 @@ fn owners_set_their_own_files_and_are_told_of_others() {
     // Where tests lie and where the program is built nobody may look.
     let outside = tempfile::tempdir_in("/var/tmp").unwrap();
     let program = outside.path().join("oncefs");
-    fs::copy(oncefs(), &program).unwrap();
+    copy_program(&program);
     for path in [outside.path(), mount.dir().parent().unwrap()] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use oncefs_system_tests::{BLOCK, Mount, bytes, oncefs, run, sys, test_dir};
+use oncefs_system_tests::{BLOCK, Mount, bytes, copy_program, oncefs, run, sys, test_dir};
 
 use super::user::{User, let_everybody_in, set_mode};
 
@@ -95,7 +95,7 @@ fn only_root_commands_a_mounted_volume() {
     let mount = Mount::new("256M");
     let_everybody_in(&mount);
     let binary = mount.volume().parent().unwrap().join("oncefs");
-    fs::copy(oncefs(), &binary).unwrap();
+    copy_program(&binary);
     set_mode(&binary, 0o755);
     let as_user = |arguments: &[&str], target: &Path| {
         let said = Command::new(&binary).args(arguments).arg(target).uid(USER.uid).gid(USER.gid).output().unwrap();
@@ -131,7 +131,7 @@ fn where_a_block_lies_and_whether_it_is_shared_is_told_to_root_alone() {
     let mount = Mount::on(&test_dir(), "256M", &["inline=all,worker=off,run_blocks_min=1"]);
     let_everybody_in(&mount);
     let binary = mount.volume().parent().unwrap().join("oncefs");
-    fs::copy(oncefs(), &binary).unwrap();
+    copy_program(&binary);
     set_mode(&binary, 0o755);
     let content = bytes(1, 40 * BLOCK as usize);
     fs::write(mount.join("theirs"), &content).unwrap();

@@ -22,9 +22,8 @@ impl Orphans {
 
     /// Adds the inode that lost its last name, if one did.
     pub(crate) fn add(&self, orphaned: Option<Ino>) {
-        let Some(ino) = orphaned else { return };
-        let is_new = self.0.lock().insert(ino);
-        assert!(is_new, "inode {} lost its last name twice", ino.0);
+        // On a damaged volume a directory may lose its last name twice: it is an orphan once.
+        self.0.lock().extend(orphaned);
     }
 
     /// Removes an orphan. False: the inode is not an orphan of this mount.

@@ -2,7 +2,7 @@
 //!
 //! Owns the decision: it turns how a file is read, how it lies on the device and the cost of a seek into
 //! `run_blocks_min`. Leaves to the engine to count reads per map (`policy/read_pattern.rs`) and to carry the decision
-//! out (`policy/run_rule.rs`), the cost of a seek to `seek_cost`, and which runs there are to `detect`.
+//! out (`policy/run_blocks_min.rs`), the cost of a seek to `seek_cost`, and which runs there are to `detect`.
 //!
 //! The counts here ([`ReadPattern`]) are of recent reads and only in memory. The lasting counts in the inode, from which
 //! a file's rank follows, are `Usage` in `usage`.

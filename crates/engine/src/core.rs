@@ -2,29 +2,28 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
 
 use crate::background::signals::{Committer, Signals};
-use crate::commit::journal::{Journal, JournalBounds};
 use crate::commit::log::Log;
+use crate::commit::log::{Journal, JournalBounds};
 use crate::damage::notices::Damage;
 use crate::device::Device;
 use crate::hints::disk::DiskHints;
 use crate::hints::store::Hints;
 use crate::kv::Kv;
 use crate::layout::portion_size::portion_size;
-use crate::policy::facts::PolicyFacts;
+use crate::policy::policies::PolicyFacts;
 use crate::read::cache::ReadCache;
-use crate::settings::tuning::Tuning;
 use crate::settings::values::Settings;
+use crate::settings::values::Tuning;
 use crate::space::allocator::Allocator;
 use crate::space::data_area::DataArea;
 use crate::space::free_space::FreeSpace;
-use crate::state::map_locks::MapLocks;
+use crate::state::maps::MapLocks;
 use crate::state::published::State;
 use crate::state::staging::Staging;
 use crate::state::stored::Stored;
-use crate::stats::statistics::Statistics;
+use crate::stats::counters::Statistics;
 use crate::sync::{LockRank, Mutex};
 use crate::volume::ballast::Ballast;
 use crate::volume::health::Health;
@@ -159,11 +158,5 @@ impl Core {
             signals: Signals::new(parts.committer),
             stats: Statistics::default(),
         }
-    }
-
-    /// When the current group's first and last changes came.
-    pub fn group_times(&self) -> (Option<Instant>, Option<Instant>) {
-        let state = self.state.lock();
-        (state.group.began, state.group.last)
     }
 }

@@ -91,10 +91,9 @@ pub use stats::counters::{
     CacheReport, Counters, DeviceReport, Histogram, RankReport, Report, Sizes, Stage, StageReport,
 };
 pub use store::Store;
-pub use types::{Change, DataPlace, MapId, OpenOptions, ReadBuf, VolumeSpec};
+pub use types::{Change, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, VolumeSpec};
 pub use volume::ballast::Ballast;
 pub use volume::medium::{Driver, Medium};
 pub use worker::load::DeviceLoad;
-pub use worker::rank_turn::RankTurn;
 pub use worker::status::{DedupCommand, DedupStatus};
-pub use write::on_publish::OnPublish;
+pub use write::publish::OnPublish;

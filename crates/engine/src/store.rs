@@ -13,9 +13,10 @@ use crate::format::keys;
 use crate::sync::{LockRank, Mutex};
 use crate::volume::files as volume;
 use crate::volume::medium::{Driver, Medium};
-use crate::volume::open::{Budget, recover, settings_of};
+use crate::volume::memory_budget::Budget;
+use crate::volume::open::{recover, settings_of};
 use crate::worker::load::{self, DeviceLoad};
-use crate::write::on_publish::OnPublish;
+use crate::write::publish::OnPublish;
 use crate::{
     Blocks, Change, DataPlace, Error, FilePolicy, Lbn, MapId, OpenOptions, Profile, ReadBuf, Report, Result, Totals,
     VolumeSpec,
@@ -529,6 +530,16 @@ impl Store {
     /// - [`Error::Corrupt`]: the block table cannot be read.
     pub fn grow(&self, data_bytes: u64) -> Result<()> {
         self.core.grow(data_bytes)
+    }
+
+    /// Whether files are ranked by their use.
+    pub fn ranks_files(&self) -> bool {
+        self.core.tuning.ranks_files()
+    }
+
+    /// How far the clock of ranks is ahead of the machine's, in seconds.
+    pub fn rank_clock_offset_seconds(&self) -> i64 {
+        self.core.tuning.rank_clock_offset_seconds()
     }
 
     /// Why the volume became read-only. `None`: it did not.

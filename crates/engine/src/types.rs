@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 
 use crate::device::buffer::PooledBuf;
-use crate::{FilePolicy, Profile};
+use crate::{FilePolicy, Profile, Result};
 
 /// The id of a map (a file's extents): from 1 on, in the order of creation, never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -111,3 +111,7 @@ pub struct PolicyChange {
     /// Whether it allows what was not allowed, so that the worker looks at the file.
     pub(crate) allows_more: bool,
 }
+
+/// Ranks some files, or defragments a part of one. Gives how many blocks were written for that; None: nothing is due.
+/// Called without any lock.
+pub type RankTurn = Box<dyn Fn() -> Result<Option<u64>> + Send + Sync>;

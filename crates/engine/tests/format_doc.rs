@@ -21,7 +21,7 @@ use oncefs_engine::format::record::{self, HEADER_BYTES, Header, Totals};
 use oncefs_engine::format::rot::{BadRecord, ScrubRecord, ScrubState};
 use oncefs_engine::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
 use oncefs_engine::format::superblock::Superblock;
-use oncefs_engine::format::{VERSION, file_policy, hint_page, label, rot, skipped};
+use oncefs_engine::format::{VERSION, backlog, file_policy, hint_page, label, rot};
 use oncefs_engine::{
     BLOCK_BYTES, Blocks, DataPlace, FilePolicy, Fingerprint, Lbn, MapId, OpenOptions, Pbn, PolicyOverride, Profile,
     Rank, Store, Tag, VolumeSpec,
@@ -66,7 +66,7 @@ fn the_sizes_in_the_page_s_sentences_are_those_of_the_code() {
         format!("beginning at a multiple of {ALIGN_BYTES}"),
         format!("lies at byte `{BLOCK_BYTES} * p`"),
         format!("lies at byte `{} * (p + 1)`", hint_page::BYTES),
-        format!("at byte {},777,216", skipped::SLOT_BYTES / 1_000_000),
+        format!("at byte {},777,216", backlog::SLOT_BYTES / 1_000_000),
         format!("up to {}, {} or {} hints", hint_page::capacity(3), hint_page::capacity(4), hint_page::capacity(5)),
     ] {
         assert!(page.contains(&sentence), "{PAGE} does not say: {sentence}");
@@ -487,9 +487,9 @@ fn a_hint_page_is_as_the_page_says() {
 fn a_checkpoint_of_skipped_blocks_is_as_the_page_says() {
     let samples =
         [Skipped::Chunk { owner: 5, chunk: 300, mask: 0x8000_0001 }, Skipped::Owner(1 << 40), Skipped::Everything];
-    let checkpoint = skipped::Checkpoint { volume_id: [3; 16], number: 6, clean_at: 0x0708, records: samples.to_vec() };
+    let checkpoint = backlog::Checkpoint { volume_id: [3; 16], number: 6, clean_at: 0x0708, records: samples.to_vec() };
     let bytes = checkpoint.encode();
-    let (head, records) = bytes.split_at(skipped::HEADER_BYTES);
+    let (head, records) = bytes.split_at(backlog::HEADER_BYTES);
     let page = section(PAGE, "Skipped blocks");
     let sum = xxh3_64_with_seed(records, xxh3_64_with_seed(&head[..56], page.seed()));
     page.assert_layout(

@@ -19,12 +19,12 @@ const FIGURES: [(&str, &str, &str); 28] = [
     ("when 4 MiB have gathered", "crates/engine/src/write/steps.rs", "STAGED_BYTES_MAX: u64 = 4 << 20;"),
     (
         "5 seconds after a group's first change",
-        "crates/engine/src/background/threads.rs",
+        "crates/engine/src/background/committer.rs",
         "COMMIT_AFTER: Duration = Duration::from_secs(5);",
     ),
     (
         "after 100 ms without one",
-        "crates/engine/src/background/threads.rs",
+        "crates/engine/src/background/committer.rs",
         "COMMIT_AFTER_QUIET: Duration = Duration::from_millis(100);",
     ),
     ("at most 128 KiB", "crates/engine/src/commit/commit_group.rs", "LOG_DATA_BYTES_MAX: usize = 128 << 10;"),

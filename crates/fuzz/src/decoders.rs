@@ -14,7 +14,7 @@ use oncefs_engine::format::ops::{Op, OpReader, OpWriter};
 use oncefs_engine::format::page::{PAGE_BYTES, PAGE_ENTRIES, Page};
 use oncefs_engine::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
 use oncefs_engine::format::superblock::Superblock;
-use oncefs_engine::format::{at, file_policy, keys, label, record, skipped, varint};
+use oncefs_engine::format::{at, backlog, file_policy, keys, label, record, varint};
 use oncefs_engine::{BLOCK_BYTES, Fingerprint, Lbn, MapId, Pbn, Tag};
 
 use crate::input::Input;
@@ -207,10 +207,10 @@ fn check_hint_page(bytes: &[u8]) {
 
 fn check_skipped(bytes: &[u8]) {
     if let Some(header) = bytes.first_chunk() {
-        assert!(skipped::Checkpoint::length(header).is_none_or(|length| length as u64 <= skipped::SLOT_BYTES));
+        assert!(backlog::Checkpoint::length(header).is_none_or(|length| length as u64 <= backlog::SLOT_BYTES));
     }
-    if let Some(found) = decoded(bytes, || skipped::Checkpoint::decode(bytes)) {
-        assert_same(&Some(found.clone()), &skipped::Checkpoint::decode(&found.encode()));
+    if let Some(found) = decoded(bytes, || backlog::Checkpoint::decode(bytes)) {
+        assert_same(&Some(found.clone()), &backlog::Checkpoint::decode(&found.encode()));
     }
 }
 

@@ -1,7 +1,7 @@
 //! The daemon of a mounted volume: what it serves, what it answers to commands, where it logs, what it tells systemd.
 
-pub mod budget;
 pub mod logging;
+pub mod memory_budget;
 pub mod requests;
 pub mod serve;
 pub mod systemd;

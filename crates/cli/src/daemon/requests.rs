@@ -11,7 +11,7 @@ use oncefs_fs::{AtimePolicy, DamagedFile, DamagedRange, FileSystem, Ino, Options
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::budget::Budget;
+use super::memory_budget::Budget;
 use super::task::Task;
 use crate::control::answers::{self, About, Tuned};
 use crate::control::client::Connection;

@@ -13,7 +13,7 @@ use clap::Args;
 use oncefs_engine::{BLOCK_BYTES, Store};
 use oncefs_fuse::{Adapter, AdapterConfig, DirtyLimit, MountSpec, Session, SessionSpec};
 
-use super::budget::Budget;
+use super::memory_budget::Budget;
 use super::requests::OpenVolume;
 use super::task::Task;
 use super::{logging, systemd};

@@ -1,5 +1,6 @@
 //! The threads beside a volume's callers, and the signals that wake them.
 
+pub mod committer;
 pub mod signals;
 pub mod steps;
 pub mod threads;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::commit::journal::Journal;
+use crate::commit::log::Journal;
 use crate::sync::{AtomicBool, Condvar, LockRank, Mutex, as_another_thread};
 use crate::{Error, MapId, Result};
 

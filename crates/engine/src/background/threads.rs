@@ -1,31 +1,18 @@
 //! The background threads: committer, checkpointer, reclaimer (which also punches holes), out-of-line worker.
 //! Decisions are made elsewhere; this file only says which thread runs when.
 
-use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::background::signals::CommitRequest;
+use crate::background::committer::{COMMIT_AFTER_QUIET, IDLE_TICK, run_committer};
 use crate::core::Core;
 use crate::sync::{LockRank, Mutex};
 use crate::{Error, Result};
 
-/// A group is committed at the latest so long after its first change.
-const COMMIT_AFTER: Duration = Duration::from_secs(5);
-/// And when nothing was published for so long: sync(2) never reaches a FUSE daemon.
-const COMMIT_AFTER_QUIET: Duration = Duration::from_millis(100);
-/// How often the committer looks at the clock while a group is open.
-const TICK: Duration = Duration::from_millis(25);
-/// How often an idle volume looks after the host's free space.
-const IDLE_TICK: Duration = Duration::from_secs(1);
 /// Holes are punched when nothing was published for so long.
 const PUNCH_AFTER_QUIET: Duration = Duration::from_millis(500);
-// A quiet volume is committed before the longest wait ends, the clock is looked at often enough to see that, and holes
-// are punched only after what freed their blocks was committed.
-const _: () = assert!(TICK.as_millis() <= COMMIT_AFTER_QUIET.as_millis());
-const _: () = assert!(COMMIT_AFTER_QUIET.as_millis() < COMMIT_AFTER.as_millis());
+// Holes are punched only after what freed their blocks was committed.
 const _: () = assert!(COMMIT_AFTER_QUIET.as_millis() < PUNCH_AFTER_QUIET.as_millis());
 
 /// What a thread does until the volume is closed.
@@ -85,47 +72,6 @@ fn spawn(name: &str, core: &Arc<Core>, work: Work) -> Result<JoinHandle<()>> {
         .map_err(|e| Error::io("starting a background thread", e))
 }
 
-fn run_committer(core: &Core) {
-    let mut looked_at_host = Instant::now();
-    loop {
-        let (began, last) = core.group_times();
-        let is_idle = began.is_none();
-        let request = core.signals.next_commit(if is_idle { IDLE_TICK } else { TICK }, is_idle);
-        let is_due = began.is_some_and(|began| began.elapsed() >= COMMIT_AFTER)
-            || last.is_some_and(|last| last.elapsed() >= COMMIT_AFTER_QUIET);
-        if request.now || is_due {
-            answer(core, request.barriers);
-        } else {
-            core.release_waiting();
-        }
-        if request.stop {
-            let CommitRequest { barriers, .. } = core.signals.next_commit(Duration::ZERO, false);
-            return answer(core, barriers);
-        }
-        if looked_at_host.elapsed() >= IDLE_TICK {
-            looked_at_host = Instant::now();
-            core.space.look_up_host();
-        }
-    }
-}
-
-/// Commits, and tells everybody who waits for it.
-pub fn answer(core: &Core, barriers: Vec<crate::background::signals::Done>) {
-    let result = core.commit();
-    core.stats.counters.barriers.fetch_add(barriers.len() as u64, Relaxed);
-    if let Err(error) = &result
-        && barriers.is_empty()
-    {
-        log::debug!("a commit without a waiting caller failed: {error}");
-    }
-    for done in barriers {
-        done(match &result {
-            Ok(()) => Ok(()),
-            Err(error) => Err(Error::io(error.to_string(), io::Error::from_raw_os_error(libc::EIO))),
-        });
-    }
-}
-
 fn run_checkpointer(core: &Core) {
     while core.signals.next_checkpoint() {
         if let Err(error) = core.checkpoint() {
@@ -163,6 +109,9 @@ fn run_worker(core: &Core) {
 #[cfg(test)]
 #[cfg(not(feature = "schedules"))]
 mod tests {
+    use std::io;
+    use std::sync::atomic::Ordering::Relaxed;
+
     use super::*;
     use crate::sync::AtomicUsize;
     use crate::tests::fixture::{Devices, two_levels, unique};

@@ -15,8 +15,8 @@ use crate::format::keys;
 use crate::format::page::{PAGE_BYTES, page_of};
 use crate::format::record::Totals;
 use crate::kv::Put;
+use crate::state::maps::ShardMap;
 use crate::state::records::RecordMap;
-use crate::state::shards::ShardMap;
 use crate::state::table::Pages;
 use crate::{Error, Pbn, Result};
 

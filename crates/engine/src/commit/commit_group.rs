@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use crate::commit::checkpoint::{Frozen, Layers};
-use crate::commit::journal::{CommitUnderWay, GROUP_SHARE_MAX};
+use crate::commit::log::{CommitUnderWay, GROUP_SHARE_MAX};
 use crate::core::Core;
 use crate::format::ops::{Op, OpWriter};
 use crate::format::record::Totals;
 use crate::space::allocator::Run;
-use crate::state::group::Group;
+use crate::state::published::Group;
 use crate::state::published::Waiting;
 use crate::state::records::RecordMap;
 use crate::{BLOCK_BYTES, Pbn, Result, Stage};
@@ -51,6 +51,12 @@ impl Core {
             self.signals.want_checkpoint();
         }
         Ok(())
+    }
+
+    /// When the current group's first and last changes came.
+    pub fn group_times(&self) -> (Option<Instant>, Option<Instant>) {
+        let state = self.state.lock();
+        (state.group.began, state.group.last)
     }
 
     /// Commits the current group. For a checkpoint (`freeze`) everything that changed up to here is set

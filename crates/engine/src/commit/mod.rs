@@ -2,5 +2,4 @@
 
 pub mod checkpoint;
 pub mod commit_group;
-pub mod journal;
 pub mod log;

@@ -13,8 +13,8 @@ use crate::damage::notices::Noticed;
 use crate::device::buffer::PooledBuf;
 use crate::format::page::{BAD, Entry, REPLICA};
 use crate::format::rot::BadRecord;
-use crate::space::allocate::Claim;
 use crate::space::allocator::Run;
+use crate::space::claim::Claim;
 use crate::state::published::{Incref, Plan, StoredBlock};
 use crate::write::batch::Batch;
 
@@ -45,11 +45,8 @@ impl Core {
         }
     }
 
-    /// Notes blocks whose content may be that of lost ones.
+    /// Notes blocks whose content may be that of lost ones. For use while content is sought.
     pub fn offer(&self, blocks: impl Iterator<Item = (Pbn, Tag)>) {
-        if !self.damage.is_content_lost() {
-            return;
-        }
         let offers: Vec<(Pbn, Pbn)> = {
             let state = self.state.lock();
             let lost = |(pbn, tag)| state.bad.lost_with(tag).iter().map(move |lost| (*lost, pbn));

@@ -3,9 +3,9 @@
 //!
 //! Numbers are little-endian, except in keys (big-endian, so that they sort).
 
+pub mod backlog;
 pub mod checkpoint;
 pub mod file_policy;
-pub mod flipped;
 pub mod hint_header;
 pub mod hint_page;
 pub mod keys;
@@ -15,7 +15,6 @@ pub mod page;
 pub mod record;
 pub mod rot;
 pub mod shard;
-pub mod skipped;
 pub mod superblock;
 pub mod varint;
 

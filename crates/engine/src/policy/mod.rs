@@ -2,7 +2,6 @@
 
 pub mod device_reads;
 pub mod effective;
-pub mod facts;
 pub mod policies;
 pub mod read_pattern;
-pub mod run_rule;
+pub mod run_blocks_min;

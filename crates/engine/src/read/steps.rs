@@ -299,7 +299,9 @@ impl Core {
             return Ok(true);
         }
         let tags: Vec<Tag> = bytes.chunks_exact(BLOCK_BYTES).map(|block| self.hasher.tag(block)).collect();
-        self.offer((first.0..).map(Pbn).zip(tags.iter().copied()));
+        if self.damage.is_content_lost() {
+            self.offer((first.0..).map(Pbn).zip(tags.iter().copied()));
+        }
         if !verifies {
             return Ok(true);
         }

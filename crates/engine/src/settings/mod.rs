@@ -1,7 +1,6 @@
 //! What can be set for a mount, and the profiles' values.
 
 pub(crate) mod profile;
-pub(crate) mod tuning;
 pub(crate) mod values;
 
 pub use values::{check, current_name, descriptions, is_setting};

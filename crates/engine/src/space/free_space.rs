@@ -1,12 +1,18 @@
-//! Free space of an open volume: which blocks are free, which are promised, and what the host has left.
+//! Free space of an open volume: which blocks are free, which are promised, which of them readers still pin, what the host
+//! has left, and which freed pieces it can have back.
+//!
+//! Pins: a reader that looked up pbns keeps them from being reused until it is done. Readers share the current epoch. A
+//! release waits until every epoch that began before it has no reader left; a pin costs one counter each way.
 
+use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{self, Relaxed};
+use std::sync::atomic::fence;
 
-use crate::space::allocator::{Allocator, LoadRegion, Run};
-use crate::space::pieces::Pieces;
-use crate::state::pins::{EndedEpoch, Pin, Pins};
+use crate::space::allocator::{Allocator, LoadRegion, REGION_BLOCKS, Run};
 use crate::sync::{AtomicU64, LockRank, Mutex};
 use crate::volume::ballast::Ballast;
 use crate::volume::files;
@@ -197,5 +203,130 @@ impl FreeSpace {
     /// Blocks allocated and neither published nor given back.
     pub fn blocks_in_flight(&self) -> u64 {
         self.blocks_in_flight.load(Relaxed)
+    }
+}
+
+/// Pieces are cut and joined at multiples of this many blocks (256 KiB).
+const PIECE_BLOCKS: u64 = 64;
+/// Pieces punched in one go.
+const PORTION: usize = 256;
+/// With so many pieces (64 GiB) waiting on a volume that is never idle, the first go: their space returns to the
+/// host when they are freed again, and memory stays bounded.
+const WAITING_MAX: usize = 1 << 18;
+
+/// Pieces that wait to be punched, by number.
+#[derive(Default)]
+pub struct Pieces {
+    waiting: BTreeSet<u64>,
+}
+
+impl Pieces {
+    /// Notes freed runs.
+    pub fn note(&mut self, runs: &[Run]) {
+        self.waiting.extend(runs.iter().flat_map(pieces_of));
+        while self.waiting.len() > WAITING_MAX {
+            self.waiting.pop_first();
+        }
+    }
+
+    /// Takes some pieces out, as runs, neighbours within a region joined.
+    pub fn take_some(&mut self) -> Vec<Run> {
+        let later = self.waiting.iter().nth(PORTION).copied();
+        let later = later.map(|piece| self.waiting.split_off(&piece)).unwrap_or_default();
+        let taken = std::mem::replace(&mut self.waiting, later);
+        assert!(taken.len() <= PORTION, "{} pieces in one portion", taken.len());
+        joined_pieces(&taken)
+    }
+}
+
+/// Numbers of the aligned pieces that a run touches.
+fn pieces_of(run: &Run) -> Range<u64> {
+    assert!(run.blocks > 0, "no block was freed at {}", run.pbn);
+    run.pbn.0 / PIECE_BLOCKS..run.end().0.div_ceil(PIECE_BLOCKS)
+}
+
+/// The pieces as runs, neighbours within a region joined.
+fn joined_pieces(numbers: &BTreeSet<u64>) -> Vec<Run> {
+    let mut pieces: Vec<Run> = Vec::new();
+    for number in numbers {
+        let pbn = Pbn(number * PIECE_BLOCKS);
+        match pieces.last_mut() {
+            Some(last) if last.end() == pbn && !pbn.0.is_multiple_of(REGION_BLOCKS) => last.blocks += PIECE_BLOCKS,
+            _ => pieces.push(Run { pbn, blocks: PIECE_BLOCKS }),
+        }
+    }
+    pieces
+}
+
+/// Holds off the reuse of every block that was reachable when it was taken.
+pub struct Pin {
+    _epoch: Arc<Epoch>,
+}
+
+/// The readers that began in one stretch of time.
+#[derive(Default)]
+pub struct Epoch;
+
+/// The current epoch.
+#[derive(Default)]
+pub struct Pins {
+    current: Mutex<Arc<Epoch>>,
+}
+
+impl Pins {
+    /// Pins everything reachable now. Take it before looking at a map.
+    pub fn pin(&self) -> Pin {
+        Pin { _epoch: self.current.lock().clone() }
+    }
+
+    /// Begins a new epoch and hands out the old one, to be asked whether its readers are gone.
+    pub fn advance(&self) -> EndedEpoch {
+        EndedEpoch(std::mem::take(&mut *self.current.lock()))
+    }
+}
+
+/// An epoch that gets no new readers.
+pub struct EndedEpoch(Arc<Epoch>);
+
+impl EndedEpoch {
+    /// Whether all its readers are done.
+    pub fn is_over(&self) -> bool {
+        let is_over = Arc::strong_count(&self.0) == 1;
+        // What the readers did comes before what is done to their blocks next.
+        fence(Ordering::Acquire);
+        is_over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_aligned_joined_and_end_at_regions() {
+        let joined = |runs: &[Run]| joined_pieces(&runs.iter().flat_map(pieces_of).collect());
+        let runs = [Run { pbn: Pbn(70), blocks: 10 }, Run { pbn: Pbn(100), blocks: 60 }];
+        assert_eq!(joined(&runs), [Run { pbn: Pbn(64), blocks: 128 }]);
+        let at_border = [Run { pbn: Pbn(REGION_BLOCKS - 1), blocks: 2 }];
+        assert_eq!(joined(&at_border).len(), 2);
+    }
+}
+
+#[cfg(test)]
+mod tests_of_pins {
+    use super::*;
+
+    #[test]
+    fn an_epoch_is_over_when_its_last_reader_is_done() {
+        let pins = Pins::default();
+        let early = pins.pin();
+        let first = pins.advance();
+        let late = pins.pin();
+        let second = pins.advance();
+        assert!(!first.is_over() && !second.is_over());
+        drop(early);
+        assert!(first.is_over() && !second.is_over());
+        drop(late);
+        assert!(second.is_over());
     }
 }

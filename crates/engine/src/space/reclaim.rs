@@ -2,7 +2,7 @@
 
 use crate::core::Core;
 use crate::format::keys::{self, ShardKey};
-use crate::write::map_edit::MapEdit;
+use crate::write::publish::MapEdit;
 use crate::{MapId, Result};
 
 /// Shards freed in one publication: bounds its memory and the time that others wait for the lock.

@@ -1,30 +1,31 @@
-//! Everything that a publication changes, behind the one publish lock.
+//! Everything that a publication changes, behind the one publish lock, with the current commit group and the blocks that
+//! wait to become free.
 //!
 //! Invariants: (1) a block's count equals the references from all maps and from the records of bad blocks and second
-//! copies; (2) `totals` equal the table and the
-//! maps; (3) a block whose count is zero is free, or waits in the group's `freed` or in `waiting`;
-//! (4) what is applied here is in the group's operations, in the same order.
+//! copies; (2) `totals` equal the table and the maps; (3) a block whose count is zero is free, or waits in the group's
+//! `freed`, in `waiting`, or in `wait_for_trim`; (4) what is applied here is in the group's operations, in the same
+//! order; (5) a released block becomes free after the group that released it is durable, after the readers that may see
+//! it, and after the trim of the log records that carry its data.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Instant;
 
 use hashbrown::HashSet;
 
 use crate::damage::bad_blocks::BadBlocks;
 use crate::format::keys::{self, ShardKey};
-use crate::format::ops::Op;
-use crate::format::page::{COPIED, COUNT_MAX, Entry, page_of};
+use crate::format::ops::{Op, OpWriter};
+use crate::format::page::{COPIED, COUNT_MAX, Entry, Page, page_of};
 use crate::format::record::Totals;
 use crate::format::rot::BadRecord;
 use crate::format::shard::{Shard, Target};
 use crate::space::allocator::Run;
-use crate::state::group::Group;
-use crate::state::pins::EndedEpoch;
+use crate::space::free_space::EndedEpoch;
+use crate::state::maps::Shards;
 use crate::state::records::Records;
-use crate::state::shards::Shards;
 use crate::state::table::Table;
-use crate::{BLOCK_BYTES, Blocks, Change, Fingerprint, Lbn, MapId, Pbn, Tag};
-use std::sync::Arc;
+use crate::{BLOCK_BYTES, Blocks, Change, Error, Fingerprint, Lbn, MapId, Pbn, Result, Tag};
 
 /// A block of new content.
 #[derive(Clone, Copy, Debug)]
@@ -399,4 +400,119 @@ impl CountRun {
             group.push(&Op::Count { pbn: run.pbn, blocks: run.blocks, count });
         }
     }
+}
+
+/// What the next log record will hold, and what happens once it is durable.
+#[derive(Default)]
+pub struct Group {
+    ops: OpWriter,
+    /// Blocks whose last reference went: free once the group is durable and nobody has them pinned.
+    pub freed: Vec<Run>,
+    /// Blocks published by this group whose content is still in memory.
+    pub staged: Vec<Pbn>,
+    /// When the first change came.
+    pub began: Option<Instant>,
+    /// When the last change came.
+    pub last: Option<Instant>,
+}
+
+impl Group {
+    /// Appends a change.
+    pub fn push(&mut self, op: &Op<'_>) {
+        self.ops.push(op);
+    }
+
+    /// Notes that the group holds something, at `now`.
+    pub fn touch(&mut self, now: Instant) {
+        debug_assert!(self.last.is_none_or(|last| last <= now), "a group's changes come in the order of time");
+        self.began.get_or_insert(now);
+        self.last = Some(now);
+    }
+
+    /// Adds a freed block, joined to the run before it if it follows.
+    pub fn free(&mut self, pbn: Pbn) {
+        assert!(pbn > Pbn(0), "the label is never freed");
+        match self.freed.last_mut() {
+            Some(run) if run.end() == pbn => run.blocks += 1,
+            _ => self.freed.push(Run { pbn, blocks: 1 }),
+        }
+    }
+
+    /// Whether nothing was published.
+    pub fn is_empty(&self) -> bool {
+        self.began.is_none()
+    }
+
+    /// The encoded changes, records not included.
+    pub fn ops(&self) -> &[u8] {
+        self.ops.bytes()
+    }
+
+    /// Gives up the writer, to append the group's records and data to it.
+    pub fn into_ops(self) -> OpWriter {
+        self.ops
+    }
+}
+
+impl State {
+    /// Refuses a page of the block table written by a group that the log does not have.
+    pub fn check_age(&self, number: u64, page: &Page) -> Result<()> {
+        let (found, newest) = (page.newest_sequence(), self.durable_sequence);
+        if found <= newest {
+            return Ok(());
+        }
+        Err(Error::corrupt(
+            format!("page {number} of the block table"),
+            format!(
+                "it was written by group {found}, but the log ends at group {newest}: log and table do not belong together"
+            ),
+        ))
+    }
+
+    /// Takes blocks that may become free: released by a durable group, and read by nobody any more. Those whose data
+    /// rides in the log wait for its trim instead. None: no release is over.
+    pub fn take_released(&mut self) -> Option<Vec<Run>> {
+        let durable = self.durable_sequence;
+        let is_over = |waiting: &mut Waiting| waiting.sequence <= durable && waiting.epoch.is_over();
+        if !self.waiting.front_mut().is_some_and(is_over) {
+            return None;
+        }
+        let over = self.waiting.pop_front()?;
+        let (logged, free): (Vec<Run>, Vec<Run>) =
+            over.runs.iter().flat_map(single_blocks).partition(|run| self.logged.contains(&run.pbn));
+        self.wait_for_trim.extend(logged);
+        Some(joined(&free))
+    }
+
+    /// A checkpoint of everything up to group `sequence` is durable, and the log without the data of the blocks in
+    /// `logged`. Gives the blocks that waited for that and become free.
+    pub fn trimmed(&mut self, sequence: u64, logged: &[Pbn]) -> Vec<Run> {
+        assert!(sequence <= self.durable_sequence, "group {sequence} of {} is trimmed", self.durable_sequence);
+        self.records.thaw();
+        self.shards.thaw();
+        self.table.thaw(sequence);
+        for pbn in logged {
+            self.logged.remove(pbn);
+        }
+        let waiting = std::mem::take(&mut self.wait_for_trim);
+        let (still, free): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|run| self.logged.contains(&run.pbn));
+        self.wait_for_trim = still;
+        free
+    }
+}
+
+fn single_blocks(run: &Run) -> impl Iterator<Item = Run> + use<> {
+    run.pbns().map(|pbn| Run { pbn, blocks: 1 })
+}
+
+/// Joins runs that follow each other.
+fn joined(runs: &[Run]) -> Vec<Run> {
+    let mut joined: Vec<Run> = Vec::new();
+    for run in runs {
+        match joined.last_mut() {
+            Some(last) if last.end() == run.pbn => last.blocks += run.blocks,
+            _ => joined.push(*run),
+        }
+    }
+    joined
 }

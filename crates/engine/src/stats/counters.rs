@@ -1,8 +1,9 @@
-//! Counters and latency histograms, labelled by the stages of a block's life.
+//! What an open volume counts: events, and the blocks and times of each stage of a block's life.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{self, Relaxed};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -356,4 +357,43 @@ counters! {
     log_flushes,
     /// Checkpoints finished.
     checkpoints,
+}
+
+/// Blocks and times of one stage.
+#[derive(Default)]
+pub struct StageStats {
+    /// Blocks that passed.
+    pub blocks: Count,
+    /// Time per batch.
+    pub latency: LiveHistogram,
+}
+
+/// Counters of an open volume.
+#[derive(Default)]
+pub struct Statistics {
+    /// Events.
+    pub counters: Counters,
+    stages: [StageStats; Stage::ALL.len()],
+}
+
+impl Statistics {
+    /// Counts a stage's blocks and time.
+    pub fn timed<T>(&self, stage: Stage, blocks: u64, work: impl FnOnce() -> T) -> T {
+        let began = Instant::now();
+        let result = work();
+        self.record(stage, blocks, began.elapsed());
+        result
+    }
+
+    /// Counts a stage that was timed elsewhere.
+    pub fn record(&self, stage: Stage, blocks: u64, time: Duration) {
+        let stats = self.stage(stage);
+        stats.blocks.fetch_add(blocks, Ordering::Relaxed);
+        stats.latency.record(time);
+    }
+
+    /// What was counted of a stage.
+    pub fn stage(&self, stage: Stage) -> &StageStats {
+        &self.stages[stage as usize]
+    }
 }

@@ -2,4 +2,3 @@
 
 pub mod counters;
 pub mod report;
-pub mod statistics;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use oncefs_dedup::{Eviction, Sample, Skipped};
 
-use crate::commit::journal::GROUP_SHARE_MAX;
+use crate::commit::log::GROUP_SHARE_MAX;
 use crate::core::Core;
 use crate::format::keys;
 use crate::tests::fixture::{Devices, LOG_BYTES, Random, one_level, two_levels};

@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::format::keys::ShardKey;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::layout::defrag::outcome::{DefragOptions, DefragOutcome, ExtentsLeft};
-use crate::space::allocate::Claim;
+use crate::space::claim::Claim;
 use crate::tests::fixture::{Devices, Random, one_level, unique};
 use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, OpenOptions, Pbn};
 

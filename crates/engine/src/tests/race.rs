@@ -14,7 +14,7 @@ use crate::device::{Device, MemoryDevice};
 use crate::format::keys::ShardKey;
 use crate::format::shard::Target;
 use crate::settings::values::{FingerprintMode, Inline, Settings};
-use crate::space::allocate::Claim;
+use crate::space::claim::Claim;
 use crate::tests::fixture::{Devices, one_level, two_levels, unique};
 use crate::{BLOCK_BYTES, Blocks, DefragOptions, DefragOutcome, MapId, Pbn};
 

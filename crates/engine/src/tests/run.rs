@@ -4,7 +4,7 @@
 use crate::core::Core;
 use crate::settings::values::{Inline, Settings};
 use crate::tests::fixture::{Devices, Random, one_level, two_levels, unique};
-use crate::write::streams::OpenBlock;
+use crate::write::inline::OpenBlock;
 use crate::{BLOCK_BYTES, Blocks, Lbn, MapId};
 
 const DATA: Blocks = Blocks(40_000);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::Blocks;
 use crate::background::signals::Committer;
-use crate::commit::journal::GATED_SHARDS_MAX;
+use crate::commit::log::GATED_SHARDS_MAX;
 use crate::device::{Device, MemoryDevice};
 use crate::format::page::table_bytes;
 use crate::kv::{Kv, MemoryKv};

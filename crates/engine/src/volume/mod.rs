@@ -5,6 +5,7 @@ pub mod files;
 pub mod grow;
 pub mod health;
 pub mod medium;
+pub mod memory_budget;
 pub mod open;
 pub mod ownership;
 pub mod recover;

@@ -1,6 +1,6 @@
 //! How an open volume is put together from its parts.
 
-use crate::commit::journal::JournalBounds;
+use crate::commit::log::JournalBounds;
 use crate::commit::log::Log;
 use crate::core::{Core, Parts};
 use crate::format::checkpoint::Checkpoint;
@@ -8,56 +8,17 @@ use crate::format::keys;
 use crate::hints::disk;
 use crate::settings::values::Settings;
 use crate::space::allocator::Allocator;
+use crate::state::maps::Shards;
 use crate::state::published::State;
-use crate::state::shards::Shards;
 use crate::state::staging::Staging;
 use crate::state::table::Table;
 use crate::volume::medium::{Driver, Medium};
+use crate::volume::memory_budget::Budget;
 use crate::volume::{files as volume, recover};
 use crate::worker::backlog_file;
 use crate::worker::surroundings::Surroundings;
 use crate::write::hash::Hasher;
 use crate::{Error, OpenOptions, Profile, Result};
-
-/// How the memory that hints and skipped blocks leave is divided, in parts of 10.
-pub struct Budget {
-    read_cache: u64,
-    table: u64,
-    shards: u64,
-    /// Bytes for the sorted state.
-    pub records: u64,
-    dirty: u64,
-    policies: u64,
-    read_patterns: u64,
-    /// Buffers of 1 MiB.
-    buffers: usize,
-    /// Requests to the device at a time for one read, each with a thread and a buffer.
-    reads_at_a_time: usize,
-}
-
-impl Budget {
-    /// The division of so much memory.
-    pub fn of(memory_bytes_max: u64, settings: &Settings) -> Self {
-        let rest = memory_bytes_max.saturating_sub(settings.hint_bytes + settings.skipped_bytes);
-        let parts = |count: u64| rest / 10 * count;
-        let budget = Self {
-            read_cache: parts(2),
-            table: parts(2),
-            shards: parts(1),
-            records: parts(2).max(2 << 20),
-            dirty: parts(2).clamp(4 << 20, 64 << 20),
-            policies: (memory_bytes_max / 512).clamp(64 << 10, 1 << 20),
-            read_patterns: (memory_bytes_max / 512).clamp(64 << 10, 1 << 20),
-            buffers: (memory_bytes_max / (8 << 20)).clamp(2, 16) as usize,
-            reads_at_a_time: (memory_bytes_max / (8 << 20)).clamp(2, 8) as usize,
-        };
-        let (reads, buffers) = (budget.reads_at_a_time, budget.buffers);
-        assert!(reads <= buffers, "{reads} requests for one read, {buffers} buffers");
-        let caches = budget.read_cache + budget.table + budget.shards;
-        assert!(caches <= rest, "{caches} of {rest} bytes go to caches");
-        budget
-    }
-}
 
 /// The settings of a mount: the profile's, and what the options say over them.
 pub fn settings_of(options: &OpenOptions, own: Profile) -> Result<Settings> {

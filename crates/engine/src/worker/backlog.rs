@@ -128,7 +128,7 @@ impl Backlog {
         was_off
     }
 
-    /// Writes records to the file, if there is one; `clean_at` as in [`crate::format::skipped::Checkpoint`]. Gives how
+    /// Writes records to the file, if there is one; `clean_at` as in [`crate::format::backlog::Checkpoint`]. Gives how
     /// many bytes were written since the mount. After a failure the file is not used any more.
     pub fn write_file(&self, clean_at: u64, records: impl FnOnce() -> Vec<Skipped>) -> Option<u64> {
         let mut file = self.file.lock();

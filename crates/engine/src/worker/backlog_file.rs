@@ -7,8 +7,8 @@ use oncefs_dedup::Skipped;
 
 use crate::device::buffer::AlignedBuf;
 use crate::device::{ALIGN_BYTES, Device};
+use crate::format::backlog::{Checkpoint, HEADER_BYTES, SLOT_BYTES};
 use crate::format::checksum;
-use crate::format::skipped::{Checkpoint, HEADER_BYTES, SLOT_BYTES};
 
 /// The file `skipped`: two slots.
 pub struct SkippedFile {

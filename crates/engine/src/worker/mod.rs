@@ -2,15 +2,14 @@
 
 pub mod backlog;
 pub mod backlog_file;
+pub mod backlog_notes;
 pub mod foreground;
 pub mod load;
 pub mod local_time;
 pub mod merge_target;
-pub mod note_skipped;
 pub mod out_of_line;
 pub mod pass;
-pub mod rank_turn;
-pub mod ranking;
+pub mod rank_files;
 pub mod remap;
 pub mod revisit;
 pub mod status;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use oncefs_dedup::{BatchSize, Conditions, EnergyRule, Pace, RangeError, Skipped, Supply, Turn};
 
+use crate::RankTurn;
 use crate::settings::values::Settings;
 use crate::sync::{LockRank, Mutex};
 use crate::worker::pass::Pass;
-use crate::worker::rank_turn::RankTurn;
 use crate::worker::surroundings::{Surroundings, pace_rule};
 
 /// The worker of an open volume.

@@ -11,7 +11,7 @@ use crate::format::keys::ShardKey;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::state::published::{Incref, Plan};
 use crate::worker::visit::Remap;
-use crate::write::map_edit::MapEdit;
+use crate::write::publish::MapEdit;
 use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
 
 /// Places published together, at most: bounds how long the file's writers wait.

@@ -1,4 +1,13 @@
-//! In-line deduplication between requests: its controllers, and runs that are still open.
+//! In-line deduplication between requests: its controllers, and runs that are still open (iDedup, section 3.4: a run is
+//! the file's, not the request's).
+//!
+//! The last blocks of a request may belong to a run that is too short so far. They are stored like small writes, in
+//! memory, and what may hold them is remembered here. If the file's next request makes the run long enough, they become
+//! references before they ever reach the device. If they were written out meanwhile, with a commit or for want of room,
+//! they stay as they are, unless the worker finds that their run is long enough. Data that rides in the log is in
+//! memory until it is placed, and open as long.
+//!
+//! Nothing here is durable: what is forgotten costs a duplicate.
 
 use std::time::Duration;
 
@@ -6,8 +15,7 @@ use oncefs_dedup::{Admission, AdmissionRule, Fingerprinting, RangeError};
 
 use crate::settings::values::{FingerprintMode, Inline, Settings};
 use crate::sync::{LockRank, Mutex};
-use crate::write::streams::{Stream, Streams};
-use crate::{Lbn, MapId};
+use crate::{Lbn, MapId, Pbn, Tag};
 
 /// In-line deduplication of an open volume.
 pub struct InlineDedup {
@@ -101,5 +109,111 @@ fn fingerprinting(mode: FingerprintMode) -> Fingerprinting {
         FingerprintMode::Eager => Fingerprinting::Eager,
         FingerprintMode::Lazy => Fingerprinting::Lazy,
         FingerprintMode::Auto => Fingerprinting::Auto(oncefs_dedup::DuplicateShare::default()),
+    }
+}
+
+/// Files that are remembered, at most: those written last.
+const STREAMS_MAX: usize = 64;
+/// Blocks that one file leaves open, at most: one request of 1 MiB.
+pub const OPEN_BLOCKS_MAX: usize = 256;
+
+/// A block whose run may go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenBlock {
+    /// Its place in the file.
+    pub lbn: Lbn,
+    /// Where it is stored for now.
+    pub pbn: Pbn,
+    /// Of its content.
+    pub tag: Tag,
+    /// What may hold its content, ascending.
+    pub holders: Vec<Pbn>,
+}
+
+/// Where a file's last request ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stream {
+    /// The block behind it.
+    pub next: Lbn,
+    /// Its last blocks but for zeros, as far as their run may go on, ascending.
+    pub open: Vec<OpenBlock>,
+    /// The block that holds its last one, if that is shared.
+    pub shared_end: Option<Pbn>,
+}
+
+impl Stream {
+    /// Whether there is anything to go on with.
+    fn is_worth_keeping(&self) -> bool {
+        !self.open.is_empty() || self.shared_end.is_some()
+    }
+}
+
+/// The streams of all files.
+///
+/// Invariants, asserted by [`Streams::check`]: (1) at most [`STREAMS_MAX`], one per file; (2) none has more than
+/// [`OPEN_BLOCKS_MAX`] open blocks, and they lie before its end in ascending order.
+#[derive(Debug, Default)]
+pub struct Streams(Vec<(MapId, Stream)>);
+
+impl Streams {
+    /// Takes a file's stream out if it ends where a request begins. One that ends elsewhere is over.
+    pub fn take(&mut self, map: MapId, at: Lbn) -> Stream {
+        let found = self.0.iter().position(|(other, _)| *other == map).map(|index| self.0.remove(index).1);
+        found.filter(|stream| stream.next == at).unwrap_or_default()
+    }
+
+    /// Remembers where a file's request ended. The file that was written least lately is forgotten for it, and given.
+    pub fn put(&mut self, map: MapId, stream: Stream) -> Option<(MapId, Stream)> {
+        self.0.retain(|(other, _)| *other != map);
+        if !stream.is_worth_keeping() {
+            return None;
+        }
+        let forgotten = (self.0.len() == STREAMS_MAX).then(|| self.0.remove(0));
+        self.0.push((map, stream));
+        self.check();
+        forgotten
+    }
+
+    fn check(&self) {
+        assert!(self.0.len() <= STREAMS_MAX, "invariant 1: {} streams", self.0.len());
+        if let Some((map, stream)) = self.0.last() {
+            let is_ascending = stream.open.is_sorted_by(|a, b| a.lbn < b.lbn);
+            let is_before = stream.open.last().is_none_or(|last| last.lbn < stream.next);
+            assert!(stream.open.len() <= OPEN_BLOCKS_MAX, "invariant 2: {} blocks of {map:?}", stream.open.len());
+            assert!(is_ascending && is_before, "invariant 2: {map:?} {stream:?}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(next: u64, open: u64) -> Stream {
+        let block = |n| OpenBlock { lbn: Lbn(next - open + n), pbn: Pbn(100 + n), tag: Tag(n), holders: vec![Pbn(n)] };
+        Stream { next: Lbn(next), open: (0..open).map(block).collect(), shared_end: None }
+    }
+
+    #[test]
+    fn a_stream_goes_on_only_where_it_ended() {
+        let mut streams = Streams::default();
+        streams.put(MapId(1), stream(8, 2));
+        streams.put(MapId(2), stream(9, 1));
+        assert_eq!(streams.take(MapId(1), Lbn(8)), stream(8, 2));
+        assert_eq!(streams.take(MapId(1), Lbn(8)), Stream::default(), "it was taken");
+        assert_eq!(streams.take(MapId(2), Lbn(8)), Stream::default(), "it ends elsewhere");
+        assert_eq!(streams.take(MapId(2), Lbn(9)), Stream::default(), "so it is over");
+    }
+
+    #[test]
+    fn the_files_written_last_are_remembered() {
+        let mut streams = Streams::default();
+        for map in 0..STREAMS_MAX as u64 + 1 {
+            streams.put(MapId(map), stream(8, 1));
+        }
+        assert_eq!(streams.take(MapId(0), Lbn(8)), Stream::default());
+        assert_eq!(streams.take(MapId(1), Lbn(8)), stream(8, 1));
+        streams.put(MapId(2), Stream::default());
+        assert_eq!(streams.take(MapId(2), Lbn(8)), Stream::default(), "nothing is worth nothing");
     }
 }

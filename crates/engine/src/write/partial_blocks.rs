@@ -7,11 +7,11 @@ use crate::device::buffer::PooledBuf;
 use crate::format::keys::ShardKey;
 use crate::format::keys::shard_parts;
 use crate::format::shard::{Extent, Target};
-use crate::space::allocate::Claim;
 use crate::space::allocator::Run;
+use crate::space::claim::Claim;
 use crate::state::published::StoredBlock;
 use crate::write::hash::is_zero;
-use crate::write::map_edit::MapEdit;
+use crate::write::publish::MapEdit;
 use crate::{BLOCK_BYTES, Lbn, MapId, Pbn, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;

@@ -1,4 +1,5 @@
-//! Map: the plan of a batch, its publication, and what is placed anew where a share is refused.
+//! Map: what a batch or a change of one map is to publish (a plan), its publication as a whole under the publish lock,
+//! and the one function that tells everybody who follows.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -6,16 +7,15 @@ use std::time::Instant;
 use hashbrown::HashSet;
 
 use crate::core::Core;
-use crate::format::keys::shard_parts;
-use crate::format::shard::{Extent, Target};
-use crate::space::allocate::Claim;
+use crate::format::keys::{ShardKey, shard_parts};
+use crate::format::page::REPLICA;
+use crate::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
 use crate::space::allocator::Run;
-use crate::state::published::{Incref, Plan, StoredBlock};
+use crate::space::claim::Claim;
+use crate::state::published::{Incref, Mapped, Plan, StoredBlock};
+use crate::types::PolicyChange;
 use crate::write::batch::{Batch, Outcome};
-use crate::write::map_edit::MapEdit;
-use crate::write::on_publish::OnPublish;
-use crate::write::publication::{Applied, Published, Refusal};
-use crate::{Change, MapId, Pbn, Result, Stage};
+use crate::{Change, Error, Lbn, MapId, Pbn, Result, Stage, Tag};
 
 impl Core {
     /// Publishes a decided and placed batch, and tells everybody. The caller holds the map's lock exclusively.
@@ -160,4 +160,256 @@ fn add_references(plan: &mut Plan, batch: &Batch) {
     let completed = batch.completed.iter().filter_map(|index| Some((batch.pbn(*index)?, batch.fingerprints[*index]?)));
     plan.fingerprints.extend(completed);
     plan.staged.extend_from_slice(&batch.staged);
+}
+
+/// How a plan was applied.
+pub enum Applied {
+    /// Everything is published. Whoever follows has yet to be told, see [`Core::announce`].
+    Done(Published),
+    /// Nothing is.
+    Refused(Refusal),
+}
+
+/// Why nothing of a plan was published.
+pub struct Refusal {
+    /// Blocks that can take no reference (any more).
+    pub pbns: Vec<Pbn>,
+    /// The plan's records, given back.
+    pub change: Change,
+}
+
+/// What a publication changed.
+#[must_use = "hints, backlog, damage and signals follow what is published"]
+pub struct Published {
+    /// Blocks that were stored. Replicas are left out, so that no hint names them.
+    placed: Vec<(Tag, Pbn)>,
+    /// Blocks whose last reference went.
+    freed: Vec<(Tag, Pbn)>,
+    /// Policies of files that changed.
+    policies: Vec<PolicyChange>,
+    /// The map that was detached.
+    detached: Option<MapId>,
+}
+
+impl Core {
+    /// Refuses a map that was detached. While its lock is held it cannot become so.
+    pub fn attached(&self, map: MapId) -> Result<()> {
+        if self.state.lock().is_detached(map) { Err(Error::MapDetached) } else { Ok(()) }
+    }
+
+    /// Applies a plan under the publish lock: all of it, or, where a reference is refused, nothing.
+    pub fn apply(&self, plan: Plan) -> Result<Applied> {
+        let pages: Vec<u64> = plan.pages().into_iter().collect();
+        let placed = placed_by(&plan);
+        let changes_bad = !plan.bad.is_empty();
+        let policies = plan.change.policies.clone();
+        let detached = plan.detach;
+        loop {
+            let mut state = self.state.lock();
+            if plan.map.is_some_and(|map| state.is_detached(map)) {
+                return Err(Error::MapDetached);
+            }
+            let missing = state.table.missing(pages.iter().copied());
+            if !missing.is_empty() {
+                drop(state);
+                self.load_pages(&missing)?;
+                continue;
+            }
+            if let Some(contradiction) = state.contradiction(&plan) {
+                return Err(Error::corrupt("the block table", contradiction));
+            }
+            let pbns = state.refused(&plan);
+            if !pbns.is_empty() {
+                return Ok(Applied::Refused(Refusal { pbns, change: plan.change }));
+            }
+            let freed = state.apply(plan, Instant::now());
+            policies.iter().for_each(|change| self.policy.note_published_policy(change.map, change.policy));
+            if changes_bad {
+                self.damage.follow(&state.bad);
+            }
+            return Ok(Applied::Done(Published { placed, freed, policies, detached }));
+        }
+    }
+
+    /// Tells hints, backlog, damage and signals what was published, and by which write of a map, if it was one.
+    pub fn announce(&self, published: &Published, written: Option<(MapId, &Batch)>) {
+        let Published { placed, freed, policies, detached } = published;
+        self.update_hints(freed, placed);
+        self.stats.counters.blocks_freed.fetch_add(freed.len() as u64, Relaxed);
+        self.look_at_allowed(policies);
+        if let Some(map) = *detached {
+            self.backlog.forget(map);
+            self.signals.detached(map);
+        }
+        if let Some((map, batch)) = written {
+            self.note_skipped(map, batch);
+            if self.damage.is_content_lost() {
+                self.offer_written(batch);
+            }
+        }
+        self.signals.published(&self.journal, &|| self.commit());
+    }
+
+    /// Applies a plan and tells everybody. None: it is published.
+    pub fn publish_plan(&self, plan: Plan) -> Result<Option<Refusal>> {
+        match self.apply(plan)? {
+            Applied::Done(published) => {
+                self.announce(&published, None);
+                Ok(None)
+            }
+            Applied::Refused(refusal) => Ok(Some(refusal)),
+        }
+    }
+
+    /// Publishes a plan that takes no references of other maps, so that nothing can be refused.
+    pub fn apply_certain(&self, plan: Plan) -> Result<()> {
+        match self.publish_plan(plan)? {
+            None => Ok(()),
+            Some(Refusal { pbns, .. }) => {
+                Err(Error::corrupt("the block table", format!("blocks {pbns:?} of a map are not live")))
+            }
+        }
+    }
+}
+
+/// The blocks that a plan stores, without replicas.
+fn placed_by(plan: &Plan) -> Vec<(Tag, Pbn)> {
+    let is_replica = |pbn: Pbn| plan.flags.iter().any(|(flagged, flags)| *flagged == pbn && flags & REPLICA != 0);
+    let stores = plan.stores.iter().chain(plan.record_stores.iter().filter(|store| !is_replica(store.pbn)));
+    stores.map(|store| (store.tag, store.pbn)).collect()
+}
+
+/// Collects the changes of one map into a plan, with what they release.
+pub struct MapEdit<'a> {
+    core: &'a Core,
+    plan: Plan,
+    open: Option<(ShardKey, Shard)>,
+    /// By how many blocks (data and reserved) the map grows.
+    pub mapped_delta: i64,
+}
+
+impl<'a> MapEdit<'a> {
+    /// Edits a map whose lock the caller holds exclusively.
+    pub fn new(core: &'a Core, map: MapId) -> Self {
+        Self { core, plan: Plan { map: Some(map), ..Plan::default() }, open: None, mapped_delta: 0 }
+    }
+
+    /// What is mapped from `first` to `end` (block numbers within the shard), holes included.
+    pub fn look(&mut self, key: ShardKey, first: u16, end: u16) -> Result<Vec<Extent>> {
+        Ok(self.shard(key)?.slice(first, end).collect())
+    }
+
+    /// Gives part of a shard a new target and releases what was there.
+    pub fn set(&mut self, key: ShardKey, new: Extent) -> Result<()> {
+        assert!(new.blocks > 0, "an extent of no blocks in {key:?}");
+        for old in self.look(key, new.first, new.end())? {
+            let blocks = u64::from(old.blocks);
+            match old.target {
+                Target::Hole => {}
+                Target::Reserved => self.plan.reserved_delta -= blocks as i64,
+                Target::Data(pbn) => self.release(Run { pbn, blocks }),
+            }
+            if old.target != Target::Hole {
+                self.mapped_delta -= blocks as i64;
+            }
+        }
+        if new.target != Target::Hole {
+            self.mapped_delta += i64::from(new.blocks);
+        }
+        if new.target == Target::Reserved {
+            self.plan.reserved_delta += i64::from(new.blocks);
+        }
+        self.shard(key)?.set(new);
+        let lbn = Lbn(key.shard * SHARD_BLOCKS + u64::from(new.first));
+        self.plan.mapped.push(Mapped { lbn, blocks: new.blocks, target: new.target });
+        Ok(())
+    }
+
+    /// Stores a block whose content is staged. Its place in the map is set by `set`.
+    pub fn store_staged(&mut self, stored: StoredBlock) {
+        debug_assert!(!self.plan.staged.contains(&stored.pbn), "block {} is stored twice", stored.pbn);
+        self.plan.stores.push(stored);
+        self.plan.staged.push(stored.pbn);
+    }
+
+    /// Removes a whole shard and releases what it held.
+    pub fn drop_shard(&mut self, key: ShardKey) -> Result<()> {
+        let end = SHARD_BLOCKS as u16;
+        self.set(key, Extent { first: 0, blocks: end, target: Target::Hole })?;
+        self.plan.mapped.pop();
+        self.plan.drops.push(key);
+        self.open = None;
+        Ok(())
+    }
+
+    /// The plan, to be completed and published.
+    pub fn into_plan(mut self) -> Plan {
+        self.close();
+        self.plan
+    }
+
+    fn release(&mut self, run: Run) {
+        match self.plan.decrefs.last_mut() {
+            Some(last) if last.end() == run.pbn => last.blocks += run.blocks,
+            _ => self.plan.decrefs.push(run),
+        }
+    }
+
+    fn shard(&mut self, key: ShardKey) -> Result<&mut Shard> {
+        if self.open.as_ref().is_none_or(|(open, _)| *open != key) {
+            self.close();
+            let edited = self.plan.shards.iter().position(|(edited, _)| *edited == key);
+            let shard = match edited {
+                Some(index) => self.plan.shards.swap_remove(index).1,
+                None => (*self.core.shard(key)?).clone(),
+            };
+            self.open = Some((key, shard));
+        }
+        Ok(&mut self.open.as_mut().expect("opened above").1)
+    }
+
+    fn close(&mut self) {
+        if let Some(done) = self.open.take() {
+            self.plan.shards.push(done);
+        }
+    }
+}
+
+/// What `with` returns: kept until the change is published or given up.
+pub trait OnPublish {
+    /// The change is visible to everybody. Where this is not called, nothing of it is.
+    fn published(self);
+}
+
+impl OnPublish for () {
+    fn published(self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::device::Device;
+    use crate::format::page::{PAGE_BYTES, SECTOR_BYTES};
+    use crate::settings::values::{Settings, Verify};
+    use crate::tests::fixture::{Devices, Random, one_level};
+    use crate::{BLOCK_BYTES, Blocks, Error, MapId};
+
+    #[test]
+    fn a_change_that_gives_back_blocks_which_the_table_does_not_count_is_refused() {
+        // A block that the table does not know would not pass for read either.
+        let settings = Settings { verify: Verify::Off, ..one_level() };
+        let devices = Devices::new(Blocks(40_000), settings);
+        let core = devices.open();
+        let mut random = Random::new(1);
+        let data: Vec<u8> = (0..32 * BLOCK_BYTES / 8).flat_map(|_| random.word().to_le_bytes()).collect();
+        core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
+        core.checkpoint().unwrap();
+        drop(core);
+        // Sectors of zeros are sound ones whose blocks are free. The first one holds the table's stamp.
+        devices.table.write_at(&[0; PAGE_BYTES - SECTOR_BYTES], SECTOR_BYTES as u64).unwrap();
+        let core = devices.open();
+        let refused = core.truncate(MapId(1), 0, |_, _| ());
+        assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
+        assert!(*core.read(MapId(1), 0, data.len()).unwrap() == *data);
+        core.commit().unwrap();
+    }
 }

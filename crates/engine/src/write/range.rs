@@ -10,12 +10,12 @@ use crate::format::page::page_of;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::read::steps::damaged;
 use crate::space::allocator::Run;
-use crate::state::map_locks::MapLocks;
+use crate::state::maps::MapLocks;
 use crate::state::published::{Incref, Plan};
 use crate::sync::{RwLockReadGuard, RwLockWriteGuard};
-use crate::write::map_edit::MapEdit;
-use crate::write::on_publish::OnPublish;
 use crate::write::partial_blocks::Cuts;
+use crate::write::publish::MapEdit;
+use crate::write::publish::OnPublish;
 use crate::{BLOCK_BYTES, Blocks, Change, Error, FilePolicy, Lbn, MapId, Pbn, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -445,11 +445,6 @@ impl Core {
         self.apply_certain(plan)?;
         held.published();
         Ok(())
-    }
-
-    /// Refuses a map that was detached. While its lock is held it cannot become so.
-    pub fn attached(&self, map: MapId) -> Result<()> {
-        if self.state.lock().is_detached(map) { Err(Error::MapDetached) } else { Ok(()) }
     }
 
     /// Locks two maps, in an order that all share.

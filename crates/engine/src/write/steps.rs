@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::core::Core;
 use crate::format::keys::shard_parts;
 use crate::format::shard::Target;
-use crate::space::allocate::Claim;
 use crate::space::allocator::Run;
+use crate::space::claim::Claim;
 use crate::write::batch::{Batch, Outcome};
 use crate::write::decide::OpenRuns;
 use crate::write::hash::is_zero;
-use crate::write::on_publish::OnPublish;
+use crate::write::publish::OnPublish;
 use crate::{BLOCK_BYTES, Change, Lbn, MapId, Pbn, Result, Stage};
 
 /// Writes of at least this many new blocks go to the data area at once; smaller ones are collected in

@@ -11,7 +11,7 @@ const ROOMS: [(&str, &[&str]); 23] = [
     ("error", &[]),
     ("device", &["sync"]),
     ("settings", &["sync", "error"]),
-    ("types", &["device", "settings"]),
+    ("types", &["error", "device", "settings"]),
     ("kv", &["error", "device"]),
     ("format", &["error", "device", "settings", "types"]),
     ("stats", &["core"]),

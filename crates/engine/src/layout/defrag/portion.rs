@@ -14,7 +14,7 @@ use crate::layout::defrag::outcome::{DefragOutcome, ExtentsLeft};
 use crate::space::allocator::Run;
 use crate::state::published::{Plan, StoredBlock};
 use crate::worker::remap::place_of;
-use crate::write::map_edit::MapEdit;
+use crate::write::publish::MapEdit;
 use crate::{BLOCK_BYTES, Blocks, Lbn, MapId, Pbn, Result};
 
 /// Blocks with at most this gap between them are read in one request.

@@ -91,7 +91,7 @@ fn assert_every_bit_counts(what: &str, encoded: &[u8], is_taken: impl Fn(&[u8]) 
 /// Those of the other structures are in `format` and in the file system's crate.
 #[test]
 fn every_bit_of_superblock_hints_and_skipped_counts() {
-    use crate::format::{hint_header, hint_page, skipped, superblock};
+    use crate::format::{backlog, hint_header, hint_page, superblock};
     let data = crate::DataPlace::File;
     let (volume_id, secret, profile) = ([1; 16], [2; 32], crate::Profile::Desktop);
     let superblock = superblock::Superblock { volume_id, secret, log_bytes: 16 << 20, data, profile };
@@ -112,6 +112,6 @@ fn every_bit_of_superblock_hints_and_skipped_counts() {
         matches!(hint_page::decode(bytes.try_into().unwrap(), 3, 5), hint_page::Decoded::Page(_))
     });
     let records = vec![oncefs_dedup::Skipped::Owner(5), oncefs_dedup::Skipped::Everything];
-    let checkpoint = skipped::Checkpoint { volume_id, number: 1, clean_at: 2, records };
-    assert_every_bit_counts("skipped", &checkpoint.encode(), |bytes| skipped::Checkpoint::decode(bytes).is_some());
+    let checkpoint = backlog::Checkpoint { volume_id, number: 1, clean_at: 2, records };
+    assert_every_bit_counts("skipped", &checkpoint.encode(), |bytes| backlog::Checkpoint::decode(bytes).is_some());
 }

@@ -150,7 +150,7 @@ fn a_file_of_hints_and_one_of_skipped_blocks_that_are_gone_are_made_again() {
 
 #[test]
 fn a_damaged_checkpoint_of_skipped_blocks_means_a_full_pass() {
-    let slot = crate::format::skipped::SLOT_BYTES;
+    let slot = crate::format::backlog::SLOT_BYTES;
     for seed in 0..20 {
         println!("seed {seed}");
         let mut random = Random::new(seed);

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use shuttle::sync::mpsc;
 
-use crate::background::threads::answer;
+use crate::background::committer::answer;
 use crate::core::Core;
 use crate::device::Device;
 use crate::kv::{Kv, KvMemory, Put};
 use crate::settings::values::{FingerprintMode, Inline, Settings};
-use crate::space::allocate::Claim;
 use crate::space::allocator::Run;
+use crate::space::claim::Claim;
 use crate::sync::AtomicBool;
 use crate::tests::fixture::{Devices, Random, one_level, two_levels};
 use crate::{BackgroundStep, Blocks, MapId, Medium, Result};
@@ -195,11 +195,11 @@ impl Volume {
     pub fn commit_until_stopped(&self) {
         loop {
             let is_idle = self.core.group_times().0.is_none();
-            let policy_override = self.core.signals.next_commit(Duration::MAX, is_idle);
-            if policy_override.now {
-                answer(&self.core, policy_override.barriers);
+            let request = self.core.signals.next_commit(Duration::MAX, is_idle);
+            if request.now {
+                answer(&self.core, request.barriers);
             }
-            if policy_override.stop {
+            if request.stop {
                 return answer(&self.core, self.core.signals.next_commit(Duration::ZERO, false).barriers);
             }
         }

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::Core;
-use crate::format::skipped::Checkpoint;
+use crate::format::backlog::Checkpoint;
 use crate::write::batch::{Batch, Outcome};
 use crate::{Lbn, MapId};
 

@@ -4,24 +4,13 @@
 use oncefs_dedup::RankRule;
 
 use crate::core::Core;
-use crate::worker::rank_turn::RankTurn;
-use crate::{Change, Result, Store};
+use crate::{Change, RankTurn, Result, Store};
 
 impl Store {
     /// Has the worker call `turn` while it has nothing else to do and may run, again and again as long as something is due.
     /// The first `turn` stays; later ones are ignored.
     pub fn rank_by(&self, turn: RankTurn) {
         self.core.worker.rank_by(turn);
-    }
-
-    /// Whether files are ranked by their use.
-    pub fn ranks_files(&self) -> bool {
-        self.core.tuning.ranks_files()
-    }
-
-    /// How far the clock of ranks is ahead of the machine's, in seconds.
-    pub fn rank_clock_offset_seconds(&self) -> i64 {
-        self.core.tuning.rank_clock_offset_seconds()
     }
 
     /// The rule by which files are ranked.

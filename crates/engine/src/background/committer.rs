@@ -1,0 +1,63 @@
+//! The committer: decides when a group is committed, and answers everybody who waits for it, fsync above all.
+
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use crate::Error;
+use crate::background::signals::{CommitRequest, Done};
+use crate::core::Core;
+
+/// A group is committed at the latest so long after its first change.
+const COMMIT_AFTER: Duration = Duration::from_secs(5);
+/// And when nothing was published for so long: sync(2) never reaches a FUSE daemon.
+pub const COMMIT_AFTER_QUIET: Duration = Duration::from_millis(100);
+/// How often the committer looks at the clock while a group is open.
+const TICK: Duration = Duration::from_millis(25);
+/// How often an idle volume looks after the host's free space.
+pub const IDLE_TICK: Duration = Duration::from_secs(1);
+// A quiet volume is committed before the longest wait ends, and the clock is looked at often enough to see that.
+const _: () = assert!(TICK.as_millis() <= COMMIT_AFTER_QUIET.as_millis());
+const _: () = assert!(COMMIT_AFTER_QUIET.as_millis() < COMMIT_AFTER.as_millis());
+
+/// What the committer's thread does until the volume is closed.
+pub fn run_committer(core: &Core) {
+    let mut looked_at_host = Instant::now();
+    loop {
+        let (began, last) = core.group_times();
+        let is_idle = began.is_none();
+        let request = core.signals.next_commit(if is_idle { IDLE_TICK } else { TICK }, is_idle);
+        let is_due = began.is_some_and(|began| began.elapsed() >= COMMIT_AFTER)
+            || last.is_some_and(|last| last.elapsed() >= COMMIT_AFTER_QUIET);
+        if request.now || is_due {
+            answer(core, request.barriers);
+        } else {
+            core.release_waiting();
+        }
+        if request.stop {
+            let CommitRequest { barriers, .. } = core.signals.next_commit(Duration::ZERO, false);
+            return answer(core, barriers);
+        }
+        if looked_at_host.elapsed() >= IDLE_TICK {
+            looked_at_host = Instant::now();
+            core.space.look_up_host();
+        }
+    }
+}
+
+/// Commits, and tells everybody who waits for it.
+pub fn answer(core: &Core, barriers: Vec<Done>) {
+    let result = core.commit();
+    core.stats.counters.barriers.fetch_add(barriers.len() as u64, Relaxed);
+    if let Err(error) = &result
+        && barriers.is_empty()
+    {
+        log::debug!("a commit without a waiting caller failed: {error}");
+    }
+    for done in barriers {
+        done(match &result {
+            Ok(()) => Ok(()),
+            Err(error) => Err(Error::io(error.to_string(), io::Error::from_raw_os_error(libc::EIO))),
+        });
+    }
+}

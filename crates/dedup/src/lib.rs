@@ -14,8 +14,8 @@
 //! | `skipped` | SmartDedup, section 3.3 | engine `worker/` |
 //! | `pace`, `schedule` | SmartDedup, section 3.4 | engine `worker/work_loop.rs` |
 //! | `defrag_plan` | oncefs | engine `layout/defrag.rs` |
-//! | `usage` | Selective, section 4.2.1 | fs `monitor.rs` |
-//! | `rank_rule`, `rank_queues` | Selective, sections 4.2.1 and 4.2.2 | fs `ranker.rs` |
+//! | `usage` | Selective, section 4.2.1 | fs `usage/` |
+//! | `rank_rule`, `rank_queues` | Selective, sections 4.2.1 and 4.2.2 | fs `ranking/` |
 //! | `file_policy` | Selective, section 4, and oncefs | engine `policy/effective.rs` |
 
 mod block;

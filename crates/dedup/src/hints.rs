@@ -1,18 +1,19 @@
 //! The hint store's memory level: which pbns may hold the content with a tag.
 //!
-//! Owns the vocabulary of hints and the common interface of both ways to store them: in groups by the leading bits of
-//! the tag ([`grouped`], SmartDedup's prefix tree, section 3.2), and as single hints by recency
-//! ([`crate::single_hints`], iDedup's cache, section 4.1). Leaves the truth to the block table: a hint may be stale, or,
-//! as its tag is shortened, about another content. Hints that leave the memory level are handed out for the disk level
-//! ([`crate::disk_level`]).
+//! Owns the vocabulary of hints, the choice of the contents that get hints ([`Sample`]), and the common interface of both
+//! ways to store them: in groups by the leading bits of the tag ([`grouped`], SmartDedup's prefix tree, section 3.2), and
+//! as single hints by recency ([`crate::single_hints`], iDedup's cache, section 4.1). Leaves the truth to the block table:
+//! a hint may be stale, or, as its tag is shortened, about another content. Hints that leave the memory level are handed
+//! out for the disk level ([`crate::disk_level`]).
 
-mod entry;
 mod eviction;
 mod grouped;
 
+use std::num::NonZeroU32;
+
 pub use crate::single_hints::SINGLE_HINT_BYTES;
 use crate::single_hints::SingleHints;
-use crate::{Pbn, Sample, Tag};
+use crate::{Pbn, Tag};
 use grouped::GroupedHints;
 
 /// Most holders of one content; further ones are refused. Bounds what an insertion moves
@@ -42,6 +43,40 @@ impl Hint {
     /// The hint that this pbn may hold the content with this tag.
     pub fn new(tag: Tag, pbn: Pbn) -> Self {
         Self { tag: Tag(tag.0 & !(u64::MAX >> TAG_BITS_KEPT)), pbn }
+    }
+}
+
+/// One content in N, chosen by its tag: every copy of a content is in the sample or none is. The sample is spread
+/// evenly among the tags of a group, because hints are grouped by a tag's leading bits and the trailing ones decide
+/// here.
+///
+/// A long run of duplicates needs one hint, not one for each of its blocks: [`crate::Extension`] finds the neighbours of a
+/// block with a hint in the block table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample(NonZeroU32);
+
+impl Sample {
+    /// Every content.
+    pub const ALL: Self = Self(NonZeroU32::MIN);
+
+    /// One content in `number`; 0 counts as 1: every one.
+    pub fn one_of(number: u32) -> Self {
+        NonZeroU32::new(number).map_or(Self::ALL, Self)
+    }
+
+    /// N: one content in this many is in the sample.
+    pub fn number(self) -> u32 {
+        self.0.get()
+    }
+
+    /// Whether the content with this tag is in the sample. Takes a whole tag, not the part that a [`Hint`] keeps.
+    pub fn has(self, tag: Tag) -> bool {
+        tag.0.is_multiple_of(u64::from(self.number()))
+    }
+
+    /// Whether this sample contains the other one, so that hints complete for this one are complete for the other.
+    pub fn covers(self, other: Self) -> bool {
+        other.number().is_multiple_of(self.number())
     }
 }
 

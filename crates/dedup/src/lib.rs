@@ -7,19 +7,17 @@
 //! |---|---|---|
 //! | `hints`, `disk_level` | SmartDedup, section 3.2 | engine `hints/` |
 //! | `single_hints` | iDedup, section 4.1 | engine `hints/` |
-//! | `sample`, `extend` | oncefs | engine `hints/`, `write/extension.rs` |
+//! | `extend` | oncefs | engine `write/extension.rs` |
 //! | `detect` | iDedup, sections 3.4 and 4.2 | engine `write/decide.rs`, `worker/merge_target.rs` |
-//! | `shortest_run_rule`, `seek_cost` | what iDedup leaves open, sections 3.4.3 and 5.4 | engine `policy/` |
-//! | `fingerprinting` | oncefs | engine `write/` |
-//! | `admission`, `load_limit`, `energy` | SmartDedup, sections 3.4 and 4.4 | engine `write/`, `worker/` |
+//! | `shortest_run_rule` | what iDedup leaves open, sections 3.4.3 and 5.4 | engine `policy/` |
+//! | `inline_admission`, `load_limit`, `energy` | SmartDedup, sections 3.4 and 4.4; fingerprints oncefs | engine `write/`, `worker/` |
 //! | `skipped` | SmartDedup, section 3.3 | engine `worker/` |
 //! | `pace`, `schedule` | SmartDedup, section 3.4 | engine `worker/work_loop.rs` |
 //! | `defrag_plan` | oncefs | engine `layout/defrag.rs` |
-//! | `usage` | Selective, section 4.2.1 | fs `monitor.rs` |
-//! | `rank_rule`, `rank_queues` | Selective, sections 4.2.1 and 4.2.2 | fs `ranker.rs` |
+//! | `usage` | Selective, section 4.2.1 | fs `usage/` |
+//! | `rank_rule`, `rank_queues` | Selective, sections 4.2.1 and 4.2.2 | fs `ranking/` |
 //! | `file_policy` | Selective, section 4, and oncefs | engine `policy/effective.rs` |
 
-mod admission;
 mod block;
 mod defrag_plan;
 mod detect;
@@ -27,8 +25,8 @@ mod disk_level;
 mod energy;
 mod extend;
 mod file_policy;
-mod fingerprinting;
 mod hints;
+mod inline_admission;
 mod load_limit;
 mod pace;
 // The generator of all tests of the workspace, as a source: this crate depends on none, in its tests neither.
@@ -38,15 +36,12 @@ mod random;
 mod ranges;
 mod rank_queues;
 mod rank_rule;
-mod sample;
 mod schedule;
-mod seek_cost;
 mod shortest_run_rule;
 mod single_hints;
 mod skipped;
 mod usage;
 
-pub use admission::{Admission, Rule as AdmissionRule};
 pub use block::{BLOCK_BYTES, Blocks, Fingerprint, Lbn, Pbn, Tag};
 pub use defrag_plan::{DefragPlan, DefragRule, FileRun, RunRange, plan_defrag};
 pub use detect::{Candidates, DecidedRun, Decision, RunRule, detect, runs_of};
@@ -56,19 +51,17 @@ pub use extend::{EXTENDED_MAX, Extension};
 pub use file_policy::{
     BIG_RUN_BLOCKS, EffectivePolicy, FilePolicy, InvalidOverride, MountPolicy, PolicyOverride, Ranks, effective_policy,
 };
-pub use fingerprinting::{DuplicateShare, Fingerprinting};
 pub use hints::{
     Eviction, HINT_PBN_BITS, HOLDERS_MAX, Hint, HintOptions, HintStore, Inserted, PREFIX_BITS_MAX, PREFIX_BITS_MIN,
-    SINGLE_HINT_BYTES, TAG_BITS_KEPT,
+    SINGLE_HINT_BYTES, Sample, TAG_BITS_KEPT,
 };
+pub use inline_admission::{Admission, DuplicateShare, Fingerprinting, Rule as AdmissionRule};
 pub use load_limit::LoadLimit;
 pub use pace::{BatchSize, Conditions, Mode as PaceMode, Pace, PaceRule, Progress, Turn, Why};
 pub use ranges::RangeError;
 pub use rank_queues::{AtTail, QueuePlace, look_at};
 pub use rank_rule::RankRule;
-pub use sample::Sample;
 pub use schedule::{InvalidSchedule, Schedule, WeekMinute};
-pub use seek_cost::SeekCost;
-pub use shortest_run_rule::{RUN_BLOCKS_MIN_MAX, ReadPattern};
+pub use shortest_run_rule::{RUN_BLOCKS_MIN_MAX, ReadPattern, SeekCost};
 pub use skipped::{Skipped, SkippedBuffer, Work};
 pub use usage::{Moment, Rank, ReadPosition, Reads, Usage};

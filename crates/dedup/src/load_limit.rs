@@ -1,6 +1,6 @@
 //! The limit that a busy CPU puts on in-line work (SmartDedup, section 3.4).
 //!
-//! Owns the rule; `admission` applies it. The paper names the disk as well as the CPU. In-line dedup relieves a busy
+//! Owns the rule; `inline_admission` applies it. The paper names the disk as well as the CPU. In-line dedup relieves a busy
 //! disk, so here only the out-of-line worker yields to that (`pace`).
 
 /// CPU share from which the CPU counts as fully busy.

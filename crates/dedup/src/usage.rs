@@ -1,7 +1,7 @@
 //! How a file is used: the paper's Table 3 (Selective, section 4.2.1) in 16 bytes.
 //!
 //! Owns how accesses become these numbers and the numbers become bytes. Leaves the decision to `rank_rule`, and to fs
-//! (`monitor.rs`) which accesses it sees, the clock, and where the bytes are stored.
+//! (`usage/note_reads_and_writes.rs`) which accesses it sees, the clock, and where the bytes are stored.
 //!
 //! This is the lasting count of a file's reads, from which its rank follows. The other count, of recent reads and in
 //! memory only, is `ReadPattern` in `shortest_run_rule`: from it follows the shortest run.

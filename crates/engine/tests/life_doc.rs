@@ -31,7 +31,7 @@ const FIGURES: [(&str, &str, &str); 28] = [
     ("Half a log full", "crates/engine/src/commit/commit_group.rs", "CHECKPOINT_FULLNESS: f64 = 0.5;"),
     (
         "After 250 ms without an admitted request",
-        "crates/dedup/src/admission.rs",
+        "crates/dedup/src/inline_admission.rs",
         "PROBE_AFTER: Duration = Duration::from_millis(250);",
     ),
     ("Up to 16,384 hints wait", "crates/engine/src/hints/store.rs", "WAITING_MAX: usize = 16_384;"),

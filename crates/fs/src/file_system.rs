@@ -14,7 +14,7 @@ use crate::inodes::numbers::{InodeNumbers, generation_of};
 use crate::inodes::orphans::Orphans;
 use crate::names::seed::name_seed;
 use crate::ranking::state::Ranker;
-use crate::usage::state::Monitor;
+use crate::usage::note_reads_and_writes::Monitor;
 use crate::{Caller, Clock, Error, FileKind, Ino, Result};
 
 /// Whether a write on a full volume can succeed soon.
@@ -133,7 +133,7 @@ impl FileSystem {
             inodes: InodeCache::new(options.memory_bytes_max),
             numbers,
             orphans: Orphans::default(),
-            monitor: Monitor::new(),
+            monitor: Monitor::new(store.clone(), clock.clone(), options.read_only),
             ranker: Ranker::open(&store)?,
             rename_lock: Mutex::new(LockRank::Rename, ()),
             closing: AtomicBool::new(false),

@@ -11,7 +11,6 @@
 //! that it passes locks the inode.
 
 mod attributes;
-mod clock;
 mod content;
 mod error;
 mod file_system;
@@ -27,11 +26,10 @@ mod usage;
 pub use attributes::policy::{EffectiveView, POLICY_ATTRIBUTE};
 pub use attributes::set_attributes::{SetAttributes, SetTime};
 pub use attributes::xattr::XattrMode;
-pub use clock::{Clock, SystemClock, Timestamp};
 pub use content::allocate::AllocateMode;
 pub use content::damaged_files::{DamagedFile, DamagedRange};
-pub use content::edit::WriteOrigin;
 pub use content::read::{Bytes, Whence};
+pub use content::write::WriteOrigin;
 pub use error::{Error, Result};
 pub use file_system::{AtimePolicy, FileSystem, Options, Room, Space};
 pub use fsck::audit::{NamePhase, NameProgress};
@@ -39,8 +37,8 @@ pub use fsck::fix::{NameFindings, check_names, fix_names};
 pub use fsck::paths::{Paths, paths_of_maps};
 pub use names::directory::{Entry, EntryKind};
 pub use names::rename::RenameMode;
-pub use types::{Attributes, Caller, FileKind, Ino};
-pub use usage::positions::Handle;
+pub use types::{Attributes, Caller, Clock, FileKind, Ino, SystemClock, Timestamp};
+pub use usage::note_reads_and_writes::Handle;
 
 /// Longest name of a directory entry, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;

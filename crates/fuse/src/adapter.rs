@@ -12,7 +12,6 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
@@ -24,17 +23,17 @@ use fuser::{
 use oncefs_engine::BLOCK_BYTES;
 use oncefs_fs::{
     AllocateMode, Attributes, EntryKind, Error, FileKind, FileSystem, Handle, Ino, NAME_BYTES_MAX, RenameMode, Result,
-    Room, SetAttributes, Whence, WriteOrigin, XattrMode,
+    SetAttributes, Whence, WriteOrigin, XattrMode,
 };
 
 use crate::caller::{caller, drops_privileges, is_in_group};
-use crate::convert::{file_attr, file_type, generation, ino, no_inode, set_time, timestamp};
+use crate::convert::{file_attr, file_type, generation, no_inode, set_time, timestamp};
 use crate::errno::errno;
 use crate::init::negotiate;
 use crate::inode_counts::InodeCounts;
 use crate::kernel_cache::KernelCache;
-use crate::reply::{FOREVER, lost, reply_attr, reply_count, reply_empty, reply_xattr};
-use crate::worker::Worker;
+use crate::reply::{FOREVER, lost, reply_attr, reply_empty, reply_xattr};
+use crate::room_maker::RoomMaker;
 
 /// Most bytes that one reply to copy_file_range can report, in whole blocks.
 const COPY_BYTES_MAX: u64 = u32::MAX as u64 / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
@@ -57,7 +56,7 @@ pub struct Adapter {
     lookups: InodeCounts,
     kernel_cache: Arc<KernelCache>,
     /// Waits for room on a full volume; there from INIT on.
-    room_maker: Option<Worker>,
+    room_maker: Option<RoomMaker>,
 }
 
 impl Adapter {
@@ -130,10 +129,7 @@ impl Adapter {
     ) {
         match (result, &self.room_maker) {
             (Err(Error::NoSpace), Some(room_maker)) => {
-                let file_system = self.file_system.clone();
-                room_maker.run(move || {
-                    reply(retry_with_room(&file_system, &again));
-                });
+                room_maker.try_again(self.file_system.clone(), again, reply);
             }
             (result, _) => reply(result),
         }
@@ -177,7 +173,7 @@ impl Adapter {
 impl Filesystem for Adapter {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
         negotiate(config, self.config.request_bytes_max)?;
-        self.room_maker = Some(Worker::start("room-maker")?);
+        self.room_maker = Some(RoomMaker::start()?);
         Ok(())
     }
 
@@ -348,19 +344,21 @@ impl Filesystem for Adapter {
         let drop_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let origin = if from_cache { WriteOrigin::PageCache } else { WriteOrigin::Caller { drop_privileges } };
         let durable = !from_cache && flags.0 & libc::O_DSYNC != 0;
-        let (number, len) = (ino(number), data.len() as u64);
+        // A request is smaller than 4 GiB.
+        let (number, len) = (ino(number), data.len() as u32);
         let (file_system, kernel_cache) = (self.file_system.clone(), self.kernel_cache.clone());
         let answer = move |written: Result<i64>| match written {
             Ok(_) if durable => file_system.fsync(move |synced| match synced {
-                Ok(()) => reply_count(Ok(len), reply),
+                Ok(()) => reply.written(len),
                 Err(error) => reply.error(lost(&error)),
             }),
-            result => {
-                if from_cache && matches!(result, Ok(blocks_added) if blocks_added != 0) {
+            Ok(blocks_added) => {
+                if from_cache && blocks_added != 0 {
                     kernel_cache.blocks_changed(number);
                 }
-                reply_count(result.map(|_| len), reply);
+                reply.written(len);
             }
+            Err(error) => reply.error(errno(&error)),
         };
         match self.file_system.write(number, at, data, origin) {
             Err(Error::NoSpace) => {
@@ -538,7 +536,11 @@ impl Filesystem for Adapter {
         let drop_privileges = drops_privileges(req);
         let copy =
             move |file_system: &FileSystem| file_system.copy_file_range(source, from, target, to, len, drop_privileges);
-        self.reply_with_room(copy(&self.file_system), copy, move |result| reply_count(result, reply));
+        self.reply_with_room(copy(&self.file_system), copy, move |result| match result {
+            // No more than was asked for, at most `COPY_BYTES_MAX`.
+            Ok(copied) => reply.written(copied as u32),
+            Err(error) => reply.error(errno(&error)),
+        });
     }
 
     /// There are no ioctls.
@@ -571,27 +573,9 @@ impl Filesystem for Adapter {
     }
 }
 
-/// How often and how long a request waits for room: 10 s in all while deleted files are being freed, half a second
-/// where that is only possible.
-const ROOM_TRIES_MAX: usize = 200;
-const PERHAPS_TRIES_MAX: usize = 10;
-const ROOM_TRY: Duration = Duration::from_millis(50);
-
-/// Tries again after making room, also when none was found to be made: somebody else may have made it just before.
-fn retry_with_room<T>(file_system: &FileSystem, again: &impl Fn(&FileSystem) -> Result<T>) -> Result<T> {
-    let mut tries = 0;
-    loop {
-        let tries_max = match file_system.make_room()? {
-            Room::Coming => ROOM_TRIES_MAX,
-            Room::Perhaps => PERHAPS_TRIES_MAX,
-            Room::None => 0,
-        };
-        match again(file_system) {
-            Err(Error::NoSpace) if tries < tries_max => thread::sleep(ROOM_TRY),
-            result => return result,
-        }
-        tries += 1;
-    }
+/// The inode that the kernel names.
+fn ino(number: INodeNo) -> Ino {
+    Ino(number.0)
 }
 
 fn writes(flags: OpenFlags) -> bool {

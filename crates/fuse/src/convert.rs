@@ -4,14 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use fuser::{FileAttr, FileType, Generation, INodeNo, TimeOrNow};
 use oncefs_engine::BLOCK_BYTES;
-use oncefs_fs::{Attributes, FileKind, Ino, SetTime, Timestamp};
+use oncefs_fs::{Attributes, FileKind, SetTime, Timestamp};
 
 /// Unit of `st_blocks`.
 const SECTOR_BYTES: u64 = 512;
-
-pub(crate) fn ino(number: INodeNo) -> Ino {
-    Ino(number.0)
-}
 
 pub(crate) fn file_type(kind: FileKind) -> FileType {
     match kind {

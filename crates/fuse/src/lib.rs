@@ -8,9 +8,9 @@ mod init;
 mod inode_counts;
 mod kernel_cache;
 mod reply;
+mod room_maker;
 mod session;
 mod tuning;
-mod worker;
 
 pub use adapter::{Adapter, AdapterConfig};
 pub use kernel_cache::KernelCache;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fuser::{Errno, ReplyAttr, ReplyEmpty, ReplyWrite, ReplyXattr};
+use fuser::{Errno, ReplyAttr, ReplyEmpty, ReplyXattr};
 use oncefs_fs::{Attributes, Error, Result};
 
 use crate::convert::file_attr;
@@ -22,14 +22,6 @@ pub(crate) fn lost(error: &Error) -> Errno {
 pub(crate) fn reply_attr(result: Result<Attributes>, reply: ReplyAttr) {
     match result {
         Ok(attributes) => reply.attr(&FOREVER, &file_attr(&attributes)),
-        Err(error) => reply.error(errno(&error)),
-    }
-}
-
-/// How many bytes were written or copied; never more than a u32 holds, because the kernel asked for no more.
-pub(crate) fn reply_count(result: Result<u64>, reply: ReplyWrite) {
-    match result {
-        Ok(count) => reply.written(count as u32),
         Err(error) => reply.error(errno(&error)),
     }
 }

@@ -5,8 +5,7 @@
 //! order of their prefixes, and spares hints that a look-up found since it last passed. In that order
 //! neighbours leave together, and on the disk level neighbours lie in one page.
 
-use super::entry::{Entry, Spot};
-use super::grouped::GroupedHints;
+use super::grouped::{Entry, GroupedHints, Spot};
 use super::{Eviction, Hint, Tag};
 
 /// Ranges spared in a row because everything in them was used. Bounds the time of one eviction.
@@ -51,10 +50,6 @@ impl GroupedHints {
             self.evicted.append(&mut left);
         }
         evicted
-    }
-
-    pub(super) fn take_evicted(&mut self) -> Vec<Hint> {
-        std::mem::take(&mut self.evicted)
     }
 
     pub(super) fn drain_next(&mut self) -> Vec<Hint> {

@@ -404,6 +404,41 @@ fn sampled_hints_take_as_many_bytes_each_as_all_hints() {
 }
 
 #[test]
+fn one_content_of_so_many_is_in_the_sample() {
+    for number in [1, 2, 3, 64, 100, 1024] {
+        let sample = Sample::one_of(number);
+        let contents = 1_000 * u64::from(number);
+        let found = (0..contents).filter(|content| sample.has(tag_of(*content))).count();
+        assert!((900..=1_100).contains(&found), "{found} of {contents} in a sample of 1 of {number}");
+    }
+    assert_eq!((Sample::one_of(0), Sample::one_of(1)), (Sample::ALL, Sample::ALL));
+}
+
+#[test]
+fn what_hints_keep_of_a_tag_says_nothing_about_the_sample() {
+    for number in [2, 3, 64, 1000, 1024] {
+        let sample = Sample::one_of(number);
+        for leading in (0..200).map(tag_of) {
+            let kept = Hint::new(leading, Pbn(0)).tag.0;
+            let span = 1_u64 << (u64::BITS - TAG_BITS_KEPT);
+            let even = span / u64::from(number);
+            let first = kept.div_ceil(u64::from(number)) * u64::from(number);
+            let found = (kept + span - first).div_ceil(u64::from(number));
+            assert!(sample.has(Tag(first)) && found.abs_diff(even) <= 1, "{found} of {span}, 1 of {number}");
+        }
+    }
+}
+
+#[test]
+fn a_sample_covers_those_that_leave_out_more() {
+    let samples = [1, 2, 3, 6, 64, 1024].map(Sample::one_of);
+    for (of, other) in samples.iter().flat_map(|of| samples.map(|other| (*of, other))) {
+        let none_is_missed = (0..100_000).map(tag_of).all(|tag| of.has(tag) || !other.has(tag));
+        assert_eq!(of.covers(other), none_is_missed, "{of:?} {other:?}");
+    }
+}
+
+#[test]
 #[should_panic(expected = "prefix_bits: Some(7)")]
 fn a_prefix_out_of_range_is_refused() {
     keeping(1 << 20, Some(7), Eviction::Groups);

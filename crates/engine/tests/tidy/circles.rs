@@ -18,7 +18,7 @@ struct Together {
 const TOGETHER: [Together; 2] = [
     Together {
         name: "dedup",
-        files_max: 10,
+        files_max: 9,
         files: &[
             ("detect.rs", "has the question and the answer, and calls the two steps between them"),
             ("detect/choice.rs", "weighs sequences by the rule of `detect`"),
@@ -27,7 +27,6 @@ const TOGETHER: [Together; 2] = [
             ("disk_level/directory.rs", "maps tags to pages by the names of `disk_level`"),
             ("disk_level/page_table.rs", "hands out pages by the names of `disk_level`"),
             ("hints.rs", "has the nouns and the interface of both stores, and chooses one of them"),
-            ("hints/entry.rs", "packs the numbers that `hints` bounds"),
             ("hints/grouped.rs", "is one store behind the interface of `hints`"),
             ("single_hints.rs", "is the other store behind the interface of `hints`"),
         ],

@@ -6,7 +6,6 @@
 
 use oncefs_engine::{Change, EffectivePolicy, FilePolicy, PolicyOverride};
 
-use crate::content::map::with_map;
 use crate::format::inode::InodeRecord;
 use crate::format::xattr;
 use crate::{Error, FileKind, FileSystem, Ino, Result};
@@ -74,7 +73,7 @@ impl FileSystem {
                 why,
             });
         }
-        with_map(&inode, |map, _| {
+        inode.with_map(|map, _| {
             let policy = self.store.file_policy(map);
             let (effective_policy, why) = self.store.effective_policy_of(policy);
             Ok(EffectiveView { policy, effective_policy, run_blocks_min: Some(self.store.run_blocks_min(map)), why })

@@ -2,7 +2,7 @@
 
 use oncefs_engine::Change;
 
-use crate::content::edit::drop_privileges;
+use crate::content::write::drop_privileges;
 use crate::format::acl;
 use crate::format::inode::InodeRecord;
 use crate::format::xattr;

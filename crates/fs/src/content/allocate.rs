@@ -4,12 +4,10 @@ use std::ops::Range;
 
 use oncefs_engine::Change;
 
-use crate::content::edit::{WriteOrigin, assert_covered, assert_growth_fits, written};
-use crate::content::map::{map_and_size, with_map};
-use crate::content::write::end_of_range;
+use crate::content::write::{WriteOrigin, assert_covered, assert_growth_fits, end_of_range, written};
 use crate::format::inode::InodeRecord;
 use crate::inodes::cache::Inode;
-use crate::usage::rewrite::replaces;
+use crate::usage::note_reads_and_writes::replaces;
 use crate::{Error, FileSystem, Ino, Result};
 
 /// What `fallocate` does.
@@ -50,10 +48,10 @@ impl FileSystem {
         let end = end_of_range(at, len)?;
         let inode = self.inode(ino)?;
         let now = self.clock.now();
-        let (_, size) = map_and_size(&inode)?;
+        let (_, size) = inode.map_and_size()?;
         let is_rewrite = !matches!(mode, AllocateMode::Reserve { .. }) && replaces(size, at..end, 0);
         let edit = |record: &mut InodeRecord| {
-            self.note_written(record, is_rewrite);
+            self.monitor.note_written(&mut record.usage, is_rewrite);
             if let AllocateMode::Reserve { keep_size: false } | AllocateMode::ZeroRange { keep_size: false } = mode {
                 record.size = record.size.max(end);
             }
@@ -71,7 +69,7 @@ impl FileSystem {
     }
 
     fn reserve(&self, inode: &Inode, at: u64, len: u64, edit: impl Fn(&mut InodeRecord)) -> Result<()> {
-        with_map(inode, |map, _| {
+        inode.with_map(|map, _| {
             let parts = self.store.parts(map, at..at + len, true)?;
             assert_covered(&parts, at, at + len);
             if parts.len() > 1 {
@@ -90,7 +88,7 @@ impl FileSystem {
     }
 
     fn zero(&self, inode: &Inode, at: u64, len: u64, reserve: bool, edit: impl Fn(&mut InodeRecord)) -> Result<()> {
-        with_map(inode, |map, _| {
+        inode.with_map(|map, _| {
             let parts = self.store.parts(map, at..at + len, reserve)?;
             assert_covered(&parts, at, at + len);
             for Range { start, end } in parts {

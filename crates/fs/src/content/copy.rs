@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use oncefs_engine::{BLOCK_BYTES, Blocks, Lbn};
 
-use crate::content::edit::{WriteOrigin, assert_growth_fits, written};
-use crate::content::map::{map_and_size, with_map};
+use crate::content::write::{WriteOrigin, assert_growth_fits, written};
 use crate::inodes::cache::Inode;
-use crate::usage::rewrite::replaces;
+use crate::usage::note_reads_and_writes::replaces;
 use crate::{Error, FILE_BYTES_MAX, FileSystem, Ino, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -60,8 +59,8 @@ impl FileSystem {
     ) -> Result<u64> {
         self.check_writable()?;
         let (source, target) = (self.inode(source)?, self.inode(target)?);
-        let (_, size) = map_and_size(&source)?;
-        map_and_size(&target)?;
+        let (_, size) = source.map_and_size()?;
+        target.map_and_size()?;
         let len = len.min(size.saturating_sub(from));
         if to.checked_add(len).is_none_or(|end| end > FILE_BYTES_MAX) {
             return Err(Error::FileTooLarge);
@@ -88,7 +87,7 @@ impl FileSystem {
     }
 
     fn copy_step(&self, source: &Arc<Inode>, target: &Arc<Inode>, range: Range, drop_privileges: bool) -> Result<u64> {
-        let (source_size, target_size) = (map_and_size(source)?.1, map_and_size(target)?.1);
+        let (source_size, target_size) = (source.map_and_size()?.1, target.map_and_size()?.1);
         match plan(range, source_size, target_size, source.ino == target.ino) {
             Step::Copy { bytes } => {
                 let data = self.read(source.ino, range.from, bytes as usize, false)?;
@@ -115,14 +114,14 @@ impl FileSystem {
         let now = self.clock.now();
         assert_eq!((range.from % BLOCK, range.to % BLOCK), (0, 0), "only whole blocks can be shared");
         let (from, to) = (Lbn(range.from / BLOCK), Lbn(range.to / BLOCK));
-        with_map(source, |source_map, _| {
-            with_map(target, |target_map, _| {
+        source.with_map(|source_map, _| {
+            target.with_map(|target_map, _| {
                 Ok(self.store.clone_blocks(source_map, from, target_map, to, Blocks(blocks), |mapped, change| {
                     let end = range.to + bytes;
                     assert_growth_fits(range.to, end, mapped);
                     self.commit_content(target, change, mapped, |record| {
                         let is_rewrite = replaces(record.size, range.to..end, mapped);
-                        self.note_written(record, is_rewrite);
+                        self.monitor.note_written(&mut record.usage, is_rewrite);
                         record.size = record.size.max(end);
                         written(record, WriteOrigin::Caller { drop_privileges }, now);
                     })

@@ -2,7 +2,6 @@
 
 use oncefs_engine::{BLOCK_BYTES, DefragOptions, DefragOutcome, Explained, ExplainedRun, Lbn, What, push_run};
 
-use crate::content::map::with_map;
 use crate::{FileSystem, Ino, Result};
 
 impl FileSystem {
@@ -16,7 +15,7 @@ impl FileSystem {
     /// - `Engine`: metadata cannot be read or is damaged.
     pub fn explain(&self, ino: Ino, from: Lbn) -> Result<Explained> {
         let inode = self.inode(ino)?;
-        with_map(&inode, |map, size| {
+        inode.with_map(|map, size| {
             let mut explained = self.store.explain(map, from)?;
             if explained.next.is_none() {
                 let end = explained.runs.last().map_or(from.0, |run| run.lbn + run.blocks);
@@ -41,6 +40,6 @@ impl FileSystem {
             self.check_writable()?;
         }
         let inode = self.inode(ino)?;
-        with_map(&inode, |map, _| Ok(self.store.defrag(map, options)?))
+        inode.with_map(|map, _| Ok(self.store.defrag(map, options)?))
     }
 }

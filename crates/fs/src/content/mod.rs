@@ -3,9 +3,7 @@
 pub mod allocate;
 pub mod copy;
 pub mod damaged_files;
-pub mod edit;
 pub mod layout;
-pub mod map;
 pub mod read;
 pub mod truncate;
 pub mod write;

@@ -4,9 +4,9 @@ use std::ops::Deref;
 
 use oncefs_engine::{Change, ReadBuf};
 
-use crate::content::map::with_map;
 use crate::format::inode::InodeRecord;
 use crate::inodes::cache::Inode;
+use crate::usage::note_reads_and_writes::Handle;
 use crate::{AtimePolicy, Error, FileSystem, Ino, Result};
 
 /// With `AtimePolicy::Relative` a read renews a time of last access that is this old.
@@ -48,8 +48,25 @@ impl FileSystem {
         self.read_inode(&inode, at, len)
     }
 
+    /// Reads up to `len` bytes at byte `at`, as [`FileSystem::read`] does, and notes the read for `handle`.
+    ///
+    /// # Errors
+    ///
+    /// As [`FileSystem::read`].
+    pub fn read_by(&self, handle: Handle, ino: Ino, at: u64, len: usize, update_atime: bool) -> Result<Bytes> {
+        let inode = self.inode(ino)?;
+        let bytes = self.read_inode(&inode, at, len)?;
+        if let Some(full) = self.monitor.note_read(handle, ino, at..at + bytes.len() as u64) {
+            self.publish_full(full);
+        }
+        if update_atime {
+            self.touch_atime(&inode);
+        }
+        Ok(bytes)
+    }
+
     pub(crate) fn read_inode(&self, inode: &Inode, at: u64, len: usize) -> Result<Bytes> {
-        with_map(inode, |map, size| {
+        inode.with_map(|map, size| {
             let len = size.saturating_sub(at).min(len as u64);
             // Fits: it is not larger than the `len` of the caller.
             let len = len as usize;
@@ -73,7 +90,7 @@ impl FileSystem {
     /// - `Engine`: the map cannot be read or is damaged.
     pub fn lseek(&self, ino: Ino, from: u64, whence: Whence) -> Result<u64> {
         let inode = self.inode(ino)?;
-        with_map(&inode, |map, size| {
+        inode.with_map(|map, size| {
             if from >= size {
                 return Err(Error::NoSuchOffset);
             }
@@ -112,7 +129,7 @@ impl FileSystem {
         }
         let mut change = Change::new();
         let mut touched = InodeRecord { atime: now, ..record.clone() };
-        self.publish_along(inode.ino, &mut touched);
+        self.monitor.publish_along(inode.ino, &mut touched.usage);
         self.put_used(&mut change, inode.ino, &record, &touched);
         match self.store.publish(change) {
             Ok(()) => *record = touched,

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use oncefs_engine::{Change, MapId};
 
-use crate::content::edit::assert_covered;
-use crate::content::map::with_map;
+use crate::content::write::assert_covered;
 use crate::format::inode::InodeRecord;
 use crate::inodes::cache::Inode;
 use crate::{Error, FILE_BYTES_MAX, FileSystem, Result};
@@ -17,7 +16,7 @@ impl FileSystem {
         if size > FILE_BYTES_MAX {
             return Err(Error::FileTooLarge);
         }
-        with_map(inode, |map, _| {
+        inode.with_map(|map, _| {
             if self.resize_record(inode, size, &edit)? {
                 return Ok(());
             }
@@ -28,7 +27,7 @@ impl FileSystem {
             Ok(self.store.detach(map, |change| {
                 self.edit_inode(inode, change, |record| {
                     if record.size > 0 {
-                        self.note_written(record, true);
+                        self.monitor.note_written(&mut record.usage, true);
                     }
                     (record.map, record.size, record.blocks) = (fresh, 0, 0);
                     edit(record);
@@ -52,7 +51,7 @@ impl FileSystem {
         let with = |mapped, change: &mut Change| {
             debug_assert!(mapped <= 0, "inode {}: cutting to {size} bytes added {mapped} blocks", inode.ino.0);
             self.commit_content(inode, change, mapped, |record| {
-                self.note_written(record, false);
+                self.monitor.note_written(&mut record.usage, false);
                 record.size = size;
                 edit(record);
             })
@@ -74,7 +73,7 @@ impl FileSystem {
         }
         let mut edited = record.clone();
         if !empty {
-            self.note_written(&mut edited, false);
+            self.monitor.note_written(&mut edited.usage, false);
         }
         edited.size = size;
         edit(&mut edited);

@@ -1,12 +1,29 @@
-//! Writing to a file.
+//! Writing to a file, and the inode record that changes with the content: size, block count, times and privilege bits.
 //!
-//! Owns size, block count and times, which are published with the blocks in one commit group. Leaves the blocks to the
-//! store.
+//! Record and blocks change in one commit group. So the store gets a closure, which locks the inode under the map's lock
+//! and adds its record to the change. Leaves the blocks to the store.
 
-use crate::content::edit::{WriteOrigin, assert_growth_fits, written};
-use crate::content::map::with_map;
-use crate::usage::rewrite::replaces;
-use crate::{Error, FILE_BYTES_MAX, FileSystem, Ino, Result};
+use std::ops::Range;
+
+use oncefs_engine::sync::MutexGuard;
+use oncefs_engine::{BLOCK_BYTES, Change, OnPublish};
+
+use crate::format::inode::{InodeRecord, put_inode};
+use crate::inodes::cache::Inode;
+use crate::usage::note_reads_and_writes::replaces;
+use crate::{Error, FILE_BYTES_MAX, FileSystem, Ino, Result, Timestamp};
+
+/// The origin of written bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteOrigin {
+    /// The kernel's page cache writes back. It has set the times and dropped the privileges already.
+    PageCache,
+    /// A program's write(2).
+    Caller {
+        /// Whether the write clears set-user-id and set-group-id: the caller lacks the privilege to keep them.
+        drop_privileges: bool,
+    },
+}
 
 impl FileSystem {
     /// Writes all of `data` at byte `at`, enlarging the file if needed. Returns by how many blocks of 4 KiB the file's
@@ -25,14 +42,14 @@ impl FileSystem {
         let end = end_of_range(at, data.len() as u64)?;
         let inode = self.inode(ino)?;
         let now = self.clock.now();
-        with_map(&inode, |map, _| {
+        inode.with_map(|map, _| {
             let mut blocks_added = 0;
             self.store.write(map, at, data, |mapped, change| {
                 assert_growth_fits(at, end, mapped);
                 blocks_added = mapped;
                 self.commit_content(&inode, change, mapped, |record| {
                     let is_rewrite = replaces(record.size, at..end, mapped);
-                    self.note_written(record, is_rewrite);
+                    self.monitor.note_written(&mut record.usage, is_rewrite);
                     record.size = record.size.max(end);
                     written(record, origin, now);
                 })
@@ -40,6 +57,99 @@ impl FileSystem {
             Ok(blocks_added)
         })
     }
+
+    /// Locks the inode, edits its record and adds it to the change. For closures under a map's lock.
+    pub(super) fn edit_inode<'a>(
+        &self,
+        inode: &'a Inode,
+        change: &mut Change,
+        edit: impl FnOnce(&mut InodeRecord),
+    ) -> Edited<'a> {
+        let current = inode.lock();
+        let mut edited = current.clone();
+        edit(&mut edited);
+        self.put_used(change, inode.ino, &current, &edited);
+        Edited { current, edited }
+    }
+
+    /// As `edit_inode`, for a change by which the map grew by `mapped` blocks (negative: shrank).
+    pub(crate) fn commit_content<'a>(
+        &self,
+        inode: &'a Inode,
+        change: &mut Change,
+        mapped: i64,
+        edit: impl FnOnce(&mut InodeRecord),
+    ) -> Edited<'a> {
+        self.edit_inode(inode, change, |record| {
+            record.blocks = record.blocks.saturating_add_signed(mapped);
+            edit(record);
+        })
+    }
+
+    /// Adds an inode's record to a change, with what follows from its new usage.
+    pub(super) fn put_used(&self, change: &mut Change, ino: Ino, before: &InodeRecord, after: &InodeRecord) {
+        put_inode(change, ino, after);
+        if !after.is_ranked_as(before) {
+            self.follow_use(change, ino, before, after);
+        }
+    }
+}
+
+/// A locked inode and its edited record, which takes effect when the change is published and is dropped otherwise.
+pub(crate) struct Edited<'a> {
+    current: MutexGuard<'a, InodeRecord>,
+    edited: InodeRecord,
+}
+
+impl OnPublish for Edited<'_> {
+    fn published(mut self) {
+        debug_assert_eq!(
+            self.current.kind, self.edited.kind,
+            "an edit changed the kind of inode with {:?}",
+            self.edited.map
+        );
+        *self.current = self.edited;
+    }
+}
+
+/// Sets the times and drops the privilege bits, as a write requires.
+pub(crate) fn written(record: &mut InodeRecord, origin: WriteOrigin, now: Timestamp) {
+    if let WriteOrigin::Caller { drop_privileges } = origin {
+        (record.mtime, record.ctime) = (now, now);
+        if drop_privileges {
+            self::drop_privileges(record);
+        }
+    }
+}
+
+/// Clears set-user-id, and set-group-id unless it marks mandatory locking.
+pub(crate) fn drop_privileges(record: &mut InodeRecord) {
+    record.permissions &= !libc::S_ISUID;
+    if record.permissions & libc::S_IXGRP != 0 {
+        record.permissions &= !libc::S_ISGID;
+    }
+}
+
+/// How many blocks a range of bytes touches.
+pub(super) fn blocks_touched(start: u64, end: u64) -> u64 {
+    debug_assert!(start <= end, "the range ends at {end} before it starts at {start}");
+    end.div_ceil(BLOCK_BYTES as u64) - start / BLOCK_BYTES as u64
+}
+
+/// Checks by how many blocks a change of a range of bytes let the map grow: no block is counted twice.
+pub(super) fn assert_growth_fits(start: u64, end: u64, mapped: i64) {
+    let touched = blocks_touched(start, end);
+    debug_assert!(
+        mapped.unsigned_abs() <= touched,
+        "{touched} blocks from byte {start} to {end} changed the count by {mapped}"
+    );
+}
+
+/// Checks that the parts of a range follow each other from `start` to `end`.
+pub(super) fn assert_covered(parts: &[Range<u64>], start: u64, end: u64) {
+    let ends = parts.first().map(|part| part.start).zip(parts.last().map(|part| part.end));
+    assert_eq!(ends, Some((start, end)), "{} parts of the range from {start} to {end}", parts.len());
+    debug_assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start), "gaps from {start} to {end}: {parts:?}");
 }
 
 /// The end of a range of bytes, if a file may reach that far.

@@ -93,6 +93,12 @@ impl InodeRecord {
         self.kind == FileKind::Directory
     }
 
+    /// Whether the queues of ranks and the engine's policy of the file stay the same when `before` becomes this record.
+    pub(crate) fn is_ranked_as(&self, before: &Self) -> bool {
+        (self.map, self.usage.rank(), self.usage.is_update_heavy())
+            == (before.map, before.usage.rank(), before.usage.is_update_heavy())
+    }
+
     /// What `stat` shows.
     pub(crate) fn attributes(&self, ino: Ino) -> Attributes {
         Attributes {

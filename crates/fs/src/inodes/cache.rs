@@ -10,11 +10,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use oncefs_engine::CacheReport;
 use oncefs_engine::sync::{LockRank, Mutex, MutexGuard};
+use oncefs_engine::{CacheReport, MapId};
 
 use crate::format::inode::InodeRecord;
-use crate::{Ino, Result};
+use crate::{Error, FileKind, Ino, Result};
 
 /// Shards with a lock each, so that threads seldom contend; a power of two.
 const SHARDS: usize = 64;
@@ -38,6 +38,29 @@ pub(crate) struct Inode {
 impl Inode {
     pub(crate) fn lock(&self) -> MutexGuard<'_, InodeRecord> {
         self.record.lock()
+    }
+
+    /// The map that holds a regular file's blocks, and the file's size in bytes. Truncating a file to zero detaches its
+    /// map and gives it a new one.
+    pub(crate) fn map_and_size(&self) -> Result<(MapId, u64)> {
+        let record = self.lock();
+        match record.kind {
+            FileKind::Regular => Ok((record.map, record.size)),
+            FileKind::Directory => Err(Error::IsADirectory),
+            _ => Err(Error::Invalid("not a regular file")),
+        }
+    }
+
+    /// Calls `operation` with the map and the size of a regular file, and again if the map was detached meanwhile.
+    pub(crate) fn with_map<T>(&self, mut operation: impl FnMut(MapId, u64) -> Result<T>) -> Result<T> {
+        loop {
+            let (map, size) = self.map_and_size()?;
+            match operation(map, size) {
+                // A deleted file keeps its detached map, and trying again would never end.
+                Err(Error::Stale) if self.map_and_size()?.0 != map => {}
+                result => return result,
+            }
+        }
     }
 }
 
@@ -161,7 +184,7 @@ impl Shard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Caller, Error, FileKind, Timestamp};
+    use crate::{Caller, Timestamp};
 
     fn record(size: u64) -> InodeRecord {
         let caller = Caller { uid: 0, gid: 0, umask: 0 };

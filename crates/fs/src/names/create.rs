@@ -154,7 +154,7 @@ impl FileSystem {
         record.rdev = node.rdev;
         record.size = node.target.len() as u64;
         match node.kind {
-            FileKind::Regular => (record.map, record.usage) = (self.store.new_map(), self.usage_of_new()),
+            FileKind::Regular => (record.map, record.usage) = (self.store.new_map(), self.monitor.usage_of_new()),
             FileKind::Directory => record.parent = parent,
             _ => record.map = MapId(0),
         }

@@ -8,8 +8,9 @@ use crate::{FileSystem, Ino};
 impl FileSystem {
     /// Adds to the change that publishes a file's new usage what follows from it: the file's new place in the queues, and
     /// its policy in the engine. A file that was emptied has a new map, which takes over the policy of the old one. The
-    /// caller holds the inode's lock.
+    /// caller holds the inode's lock, and calls this only if something follows ([`InodeRecord::is_ranked_as`]).
     pub(crate) fn follow_use(&self, change: &mut Change, ino: Ino, before: &InodeRecord, after: &InodeRecord) {
+        debug_assert!(!after.is_ranked_as(before), "nothing follows from the new usage of inode {}", ino.0);
         debug_assert_eq!(before.kind, after.kind, "inode {} cannot change its kind", ino.0);
         let (was, is) = (before.usage.rank(), after.usage.rank());
         if was != is {
@@ -17,9 +18,6 @@ impl FileSystem {
             self.add_place(change, QueuePlace::of(&after.usage, ino.0));
         }
         let is_update_heavy = after.usage.is_update_heavy();
-        if (before.map, was, before.usage.is_update_heavy()) == (after.map, is, is_update_heavy) {
-            return;
-        }
         let policy = FilePolicy { rank: is, is_update_heavy, ..self.store.file_policy(before.map) };
         if before.map == after.map {
             self.store.policy_change(change, after.map, policy);

@@ -146,7 +146,7 @@ impl FileSystem {
         let file = record.filter(|record| record.kind == FileKind::Regular && record.nlink > 0);
         Ok(file.map(|file| {
             let mut usage = file.usage;
-            self.add_noted(ino, &mut usage);
+            self.monitor.add_noted(ino, &mut usage);
             usage
         }))
     }
@@ -206,20 +206,22 @@ impl FileSystem {
             return self.move_place(place, None);
         }
         let mut usage = record.usage;
-        self.add_noted(inode.ino, &mut usage);
+        self.monitor.add_noted(inode.ino, &mut usage);
         if look_at(place, Some(&usage), &self.store.rank_rule(), now) != AtTail::Rank(rank) {
             // The file was used meanwhile: the next look decides again.
             return Ok(Looked::Done);
         }
         let mut ranked = record.clone();
-        self.publish_along(inode.ino, &mut ranked);
+        self.monitor.publish_along(inode.ino, &mut ranked.usage);
         ranked.usage.clamp(now);
         ranked.usage.ranked(rank);
         debug_assert_eq!(ranked.usage.rank(), rank, "inode {} did not take its rank", place.file);
         let mut change = Change::new();
         put_inode(&mut change, inode.ino, &ranked);
         change.delete(queue::key(place));
-        self.follow_use(&mut change, inode.ino, &record, &ranked);
+        if !ranked.is_ranked_as(&record) {
+            self.follow_use(&mut change, inode.ino, &record, &ranked);
+        }
         self.add_ranking(&mut change);
         self.store.publish_in_background(change)?;
         *record = ranked;

@@ -42,7 +42,11 @@ fn make_files(fs: &FileSystem, count: u64) {
         for _ in 0..GROUP_FILES {
             let (ino, _being_made) = fs.numbers.take(&fs.store).unwrap();
             let plain = InodeRecord::new(FileKind::Regular, 0o644, &caller, fs.clock.now(), fs.generation);
-            put_inode(&mut change, ino, &InodeRecord { map: fs.store.new_map(), usage: fs.usage_of_new(), ..plain });
+            put_inode(
+                &mut change,
+                ino,
+                &InodeRecord { map: fs.store.new_map(), usage: fs.monitor.usage_of_new(), ..plain },
+            );
         }
         fs.store.publish(change).unwrap();
     }

@@ -1,9 +1,4 @@
-//! The I/O monitor: observes reads and writes of files, for ranking.
+//! How files are used: reads and writes are noted, and published for ranking.
 
-pub mod monitor;
-pub mod noted;
-pub mod positions;
-pub mod publisher;
-pub mod rank_clock;
-pub mod rewrite;
-pub mod state;
+pub mod note_reads_and_writes;
+pub mod publish_noted;

@@ -1,116 +1,126 @@
-//! The cost of a seek on the device, in blocks: `k`, the time of a request for one block divided by the time per block
-//! of a large request. `shortest_run_rule` uses it.
-//!
-//! Owns the estimate, from requests that are made anyway. Leaves timing them to the engine (`policy/device_reads.rs`).
-//!
-//! Small and large requests are counted separately, each in batches of a fixed device time. A batch's mean includes what
-//! slows any request in turn, such as a limit that lets requests pass at once and then delays one for long; the
-//! median of several batches leaves out what happened once, such as a busy moment. What slows or speeds up all requests
-//! alike, such as a host that caches some, cancels out of `k`.
+//! The rule, and the estimate of a seek's cost on devices of many kinds.
 
-use std::time::Duration;
+use super::*;
 
-/// A request of at most this many blocks is a seek and little else.
-const SMALL_BLOCKS_MAX: u64 = 2;
-/// In a request of at least this many blocks a seek no longer matters much.
-const LARGE_BLOCKS_MIN: u64 = 64;
-/// Device time of a batch: as long as the interval over which Linux enforces a device's limit.
-const BATCH_TIME: Duration = Duration::from_millis(100);
-/// Batches that the estimate uses, at most and at least.
-const BATCHES: usize = 7;
-const BATCHES_MIN: usize = 3;
-/// The bounds of the cost in blocks.
-const SEEK_BLOCKS: (f64, f64) = (2.0, 256.0);
-/// The factor by which the estimate must differ from the number in force to change it.
-const STEP: f64 = 1.25;
+/// A seek at 4,000 requests or 100 MB per second.
+const THROTTLED: f64 = 100e6 / 4_000.0 / 4096.0;
+const SEEKS: [f64; 8] = [2.0, 3.5, THROTTLED, 8.0, 20.0, 64.0, 100.0, 256.0];
 
-/// The estimated cost of a seek (`k` in decision 0024).
-#[derive(Clone, Debug, PartialEq)]
-pub struct SeekCost {
-    small: Batches,
-    large: Batches,
-    blocks: f64,
-    is_measured: bool,
+fn of(pattern: ReadPattern, seek_blocks: f64) -> u32 {
+    pattern.run_blocks_min(seek_blocks, None)
 }
 
-/// Time per unit (request or block) in the most recent batches.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Batches {
-    /// Seconds per unit; the oldest is replaced.
-    means: [f64; BATCHES],
-    closed: usize,
-    time: Duration,
-    units: u64,
+fn read(requests: u32, blocks: u32, follows: bool) -> ReadPattern {
+    let mut pattern = ReadPattern::default();
+    (0..requests).for_each(|_| pattern.read(blocks, follows));
+    pattern
 }
 
-impl Batches {
-    /// Adds a request. Returns whether it closed a batch.
-    fn add(&mut self, units: u64, time: Duration) -> bool {
-        self.time = self.time.saturating_add(time);
-        self.units += units;
-        if self.time < BATCH_TIME {
-            return false;
+#[test]
+fn a_file_never_read_is_expected_to_be_read_in_sequence() {
+    let min = of(ReadPattern::default(), THROTTLED);
+    assert!((4..=16).contains(&min), "runs of 1 to 3 are to be refused and runs of 16 shared, not those from {min}");
+    assert_eq!(min, THROTTLED.ceil() as u32);
+    assert_eq!(of(read(1_000, 256, true), THROTTLED), min);
+}
+
+#[test]
+fn a_file_read_at_random_shares_every_run() {
+    for seek_blocks in SEEKS {
+        assert_eq!(of(read(20_000, 1, false), seek_blocks), 1, "a seek costs {seek_blocks}");
+    }
+    assert_eq!(of(read(100, 1, false), THROTTLED), 1);
+}
+
+#[test]
+fn large_requests_at_random_places_are_mostly_sequential() {
+    assert_eq!(of(read(1_000, 256, false), THROTTLED), THROTTLED.ceil() as u32);
+    let small = read(1_000, 4, false);
+    assert!((small.sequential_share() - 0.75).abs() < 0.01, "{}", small.sequential_share());
+}
+
+#[test]
+fn the_number_is_never_above_two_of_the_pieces_that_the_file_lies_in() {
+    for seek_blocks in SEEKS {
+        for piece in [1, 2, 5, 16, 40] {
+            let mut pattern = ReadPattern::default();
+            (0..20_000 / piece).for_each(|_| pattern.lies(piece - 1, 1));
+            let min = of(pattern, seek_blocks);
+            assert!(min <= 2 * piece, "{min} in pieces of {piece}, a seek costs {seek_blocks}");
         }
-        self.means[self.closed % BATCHES] = self.time.as_secs_f64() / self.units as f64;
-        self.closed += 1;
-        (self.time, self.units) = (Duration::ZERO, 0);
-        true
-    }
-
-    fn median(&self) -> Option<f64> {
-        let mut means = self.means;
-        let known = &mut means[..self.closed.min(BATCHES)];
-        known.sort_unstable_by(f64::total_cmp);
-        (known.len() >= BATCHES_MIN).then(|| known[known.len() / 2])
     }
 }
 
-impl SeekCost {
-    /// The expected cost before it is measured. None: the kind of the device is not known.
-    ///
-    /// A seek of a rotating disk costs far more than 16 blocks. But virtual disks and loop devices claim to rotate
-    /// whatever is below them, and a real one is measured after some hundred requests.
-    pub fn expected(is_rotational: Option<bool>) -> Self {
-        let blocks = if is_rotational == Some(true) { 16.0 } else { 8.0 };
-        Self { small: Batches::default(), large: Batches::default(), blocks, is_measured: false }
+#[test]
+fn the_bound_holds_on_the_slowest_device() {
+    for seek_blocks in [64.5, 100.0, 256.0, 1e12] {
+        assert_eq!(of(ReadPattern::default(), seek_blocks), RUN_BLOCKS_MIN_MAX);
     }
+    assert_eq!(of(ReadPattern::default(), 0.0), 1);
+}
 
-    /// Learns that a request for `blocks` blocks took `time`. `at_once`: how many requests were under way; the device
-    /// finished one of them every `time / at_once` (Little's law). Returns whether the estimate changed.
-    pub fn observe(&mut self, blocks: u64, time: Duration, at_once: u32) -> bool {
-        let time = time / at_once.max(1);
-        let is_batch_closed = match blocks {
-            1..=SMALL_BLOCKS_MAX => self.small.add(1, time),
-            LARGE_BLOCKS_MIN.. => self.large.add(blocks, time),
-            _ => false,
-        };
-        is_batch_closed && self.estimate()
-    }
-
-    fn estimate(&mut self) -> bool {
-        let (Some(request), Some(block)) = (self.small.median(), self.large.median()) else { return false };
-        let blocks = (request / block).clamp(SEEK_BLOCKS.0, SEEK_BLOCKS.1);
-        let is_clear = blocks >= self.blocks * STEP || blocks * STEP <= self.blocks;
-        self.is_measured = true;
-        if is_clear {
-            self.blocks = blocks;
+#[test]
+fn more_random_reads_more_pieces_and_cheaper_seeks_never_raise_the_number() {
+    let patterns = |random: u32, apart: u32| {
+        let mut pattern = ReadPattern::default();
+        pattern.read(500, true);
+        (0..random).for_each(|_| pattern.read(1, false));
+        pattern.lies(500, apart);
+        pattern
+    };
+    for (nth, seek_blocks) in SEEKS.into_iter().enumerate() {
+        for more in [0, 1, 10, 100, 1_000, 10_000] {
+            let here = patterns(more, more).worthwhile_run(seek_blocks);
+            assert!(here >= patterns(more * 2, more).worthwhile_run(seek_blocks));
+            assert!(here >= patterns(more, more * 2).worthwhile_run(seek_blocks));
+            let cheaper = SEEKS[nth.saturating_sub(1)];
+            assert!(here >= patterns(more, more).worthwhile_run(cheaper));
         }
-        is_clear
-    }
-
-    /// The cost in blocks: 2 to 256.
-    pub fn blocks(&self) -> f64 {
-        self.blocks
-    }
-
-    /// Whether it was measured; otherwise it is the expected cost for this kind of device.
-    pub fn is_measured(&self) -> bool {
-        self.is_measured
     }
 }
 
-#[cfg(test)]
-mod tests {
+#[test]
+fn the_number_changes_by_clear_steps_only() {
+    let (mut in_force, mut changes) = (None, 0);
+    for n in 0..10_000 {
+        // A cost that wavers by a quarter, as an estimate may.
+        let seek_blocks = THROTTLED * if n % 2 == 0 { 1.0 } else { 1.25 };
+        let min = ReadPattern::default().run_blocks_min(seek_blocks, in_force);
+        changes += u32::from(in_force.is_some_and(|before| before != min));
+        in_force = Some(min);
+    }
+    assert_eq!((in_force, changes), (Some(7), 0));
+}
+
+#[test]
+fn a_file_that_turns_to_random_reads_falls_to_one_in_a_few_steps_and_never_rises_on_the_way() {
+    for seek_blocks in SEEKS {
+        let (mut pattern, mut falls) = (read(100, 256, true), 0);
+        let mut in_force = of(pattern, seek_blocks);
+        for _ in 0..2_000_000 {
+            pattern.read(1, false);
+            let min = pattern.run_blocks_min(seek_blocks, Some(in_force));
+            assert!(min <= in_force, "{min} after {in_force}");
+            falls += u32::from(min < in_force);
+            in_force = min;
+        }
+        assert_eq!(in_force, 1, "a seek costs {seek_blocks}");
+        assert!(falls <= 11, "{falls} falls");
+    }
+}
+
+#[test]
+fn counts_stay_bounded_and_follow_the_present() {
+    let mut pattern = read(1_000_000, 256, true);
+    assert!(pattern.sequential + pattern.random <= BLOCKS_COUNTED_MAX);
+    (0..BLOCKS_COUNTED_MAX * 4).for_each(|_| pattern.read(1, false));
+    assert!(pattern.sequential_share() < 0.1, "{}", pattern.sequential_share());
+    (0..1_000_000).for_each(|_| pattern.lies(255, 1));
+    assert!(pattern.together + pattern.apart <= BLOCKS_COUNTED_MAX);
+    assert!((pattern.apart_share() - 1.0 / 256.0).abs() < 1e-3);
+}
+
+mod seek_cost {
     use super::*;
 
     /// Not the common generator: on its sequence the estimate of a slow disk with delays misses its bound.

@@ -248,3 +248,70 @@ fn nonsense_is_refused_with_the_range_and_changes_nothing() {
         assert_eq!(rule.check(), Ok(()), "{rule:?}");
     }
 }
+
+fn auto() -> Fingerprinting {
+    Fingerprinting::Auto(DuplicateShare::default())
+}
+
+/// Batches of 100 blocks until the answer is `eager`.
+fn blocks_until(eager: bool, fingerprinting: &mut Fingerprinting, duplicates: u64) -> u64 {
+    let mut blocks = 0;
+    while fingerprinting.eager() != eager {
+        fingerprinting.observe(100, duplicates);
+        blocks += 100;
+        assert!(blocks < 1_000_000, "never at {duplicates} %");
+    }
+    blocks
+}
+
+#[test]
+fn auto_starts_lazy() {
+    assert!(!auto().eager());
+}
+
+#[test]
+fn auto_turns_eager_soon_after_duplicates_appear_and_lazy_after_they_end() {
+    let mut fingerprinting = auto();
+    assert!(blocks_until(true, &mut fingerprinting, 25) < WINDOW_BLOCKS / 4);
+    (0..1_000).for_each(|_| fingerprinting.observe(100, 25));
+    assert!(blocks_until(false, &mut fingerprinting, 0) < 4 * WINDOW_BLOCKS);
+}
+
+#[test]
+fn a_steady_share_between_the_thresholds_changes_nothing() {
+    let (mut from_lazy, mut from_eager) = (auto(), auto());
+    blocks_until(true, &mut from_eager, 50);
+    for _ in 0..10_000 {
+        from_lazy.observe(100, 2);
+        from_eager.observe(100, 2);
+        assert!(!from_lazy.eager() && from_eager.eager());
+    }
+}
+
+#[test]
+fn the_size_of_batches_does_not_matter_for_a_steady_share() {
+    for blocks in [50, 100, 1_000, WINDOW_BLOCKS, 10 * WINDOW_BLOCKS] {
+        let mut recent = DuplicateShare::default();
+        (0..2_000).for_each(|_| recent.observe(blocks, blocks / 10));
+        assert!((recent.share() - 0.1).abs() < 1e-3, "{} at {blocks}", recent.share());
+    }
+}
+
+#[test]
+fn an_empty_batch_teaches_nothing() {
+    let mut fingerprinting = auto();
+    blocks_until(true, &mut fingerprinting, 100);
+    let before = fingerprinting;
+    fingerprinting.observe(0, 0);
+    assert_eq!(fingerprinting, before);
+}
+
+#[test]
+fn fixed_modes_learn_nothing() {
+    for mut fixed in [Fingerprinting::Eager, Fingerprinting::Lazy] {
+        let before = fixed;
+        fixed.observe(1 << 20, 1 << 19);
+        assert_eq!(fixed, before);
+    }
+    assert!(Fingerprinting::Eager.eager() && !Fingerprinting::Lazy.eager());
+}

@@ -1,8 +1,10 @@
-//! Admission: which write requests are processed in-line, n of N (SmartDedup's selectivity, sections 3.4 and 4.4).
+//! Admission to in-line deduplication: which write requests are processed, n of N (SmartDedup's selectivity, sections 3.4
+//! and 4.4), and whether their blocks are fingerprinted as they are written.
 //!
-//! Owns the learned rate, the limit set by load and energy, and the even spread of the admitted requests. Leaves to
-//! others what happens to a request that is not admitted (the skipped buffer takes its blocks) and where the limit
-//! comes from (`load_limit`, `energy`).
+//! Owns the learned rate, the limit set by load and energy, the even spread of the admitted requests, and the choice
+//! between eager fingerprints (every block) and lazy ones (only where a tag matches). Leaves to others what happens to a
+//! request that is not admitted (the skipped buffer takes its blocks) and where the limit comes from (`load_limit`,
+//! `energy`).
 //!
 //! The rule differs from the paper's in three places, each with its reason at the code: a window without duplicates
 //! counts as lower than any average (`is_lower`), a window without observations does not count (`close_window`), and
@@ -220,6 +222,70 @@ impl Admission {
 
     fn average(&self) -> Option<f64> {
         (!self.past.is_empty()).then(|| self.past.iter().sum::<f64>() / self.past.len() as f64)
+    }
+}
+
+/// Blocks over which the share of duplicates is averaged: 16 MiB of writes.
+const WINDOW_BLOCKS: u64 = 4096;
+/// At this share of duplicates lazy turns eager: a read saved for every 33 fingerprints.
+const EAGER_SHARE_MIN: f64 = 0.03;
+/// Below this share eager turns lazy; the gap keeps a steady share from switching back and forth.
+const LAZY_SHARE_MAX: f64 = 0.015;
+
+/// When written blocks are fingerprinted.
+///
+/// A fingerprint costs ten times as much as a tag. Without one a match has to be compared with the stored bytes, which
+/// takes a read from the device. So fingerprints pay where duplicates are found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fingerprinting {
+    /// Every block.
+    Eager,
+    /// Only blocks whose tag matches a hint.
+    Lazy,
+    /// Eager while duplicates are being found.
+    Auto(DuplicateShare),
+}
+
+/// The share of duplicates among recently written blocks, and whether that calls for eager fingerprints.
+/// The default, without blocks, is lazy.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DuplicateShare {
+    share: f64,
+    eager: bool,
+}
+
+impl Fingerprinting {
+    /// Whether to fingerprint every block of the next batch.
+    pub fn eager(&self) -> bool {
+        match self {
+            Self::Eager => true,
+            Self::Lazy => false,
+            Self::Auto(recent) => recent.eager,
+        }
+    }
+
+    /// Learns that `duplicates` of `blocks` blocks just written were stored already.
+    pub fn observe(&mut self, blocks: u64, duplicates: u64) {
+        if let Self::Auto(recent) = self {
+            recent.observe(blocks, duplicates);
+        }
+    }
+}
+
+impl DuplicateShare {
+    /// The share of duplicates among recent blocks, 0 to 1.
+    pub fn share(&self) -> f64 {
+        self.share
+    }
+
+    fn observe(&mut self, blocks: u64, duplicates: u64) {
+        debug_assert!(duplicates <= blocks, "{duplicates} duplicates among {blocks} blocks");
+        if blocks == 0 {
+            return;
+        }
+        let weight = blocks.min(WINDOW_BLOCKS) as f64 / WINDOW_BLOCKS as f64;
+        self.share += weight * (duplicates as f64 / blocks as f64 - self.share);
+        self.eager = self.share >= if self.eager { LAZY_SHARE_MAX } else { EAGER_SHARE_MIN };
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use oncefs_engine::{BLOCK_BYTES, BackgroundStep, Blocks, DefragOptions};
 use oncefs_fs::{
-    Caller, Error, FileKind, Ino, POLICY_ATTRIBUTE, RenameMode, SetAttributes, SetTime, Timestamp, WriteOrigin,
-    XattrMode,
+    Caller, Error, FileKind, Ino, POLICY_ATTRIBUTE, Privileges, RenameMode, SetAttributes, SetTime, Timestamp,
+    WriteOrigin, XattrMode,
 };
 
 use crate::live::Live;
@@ -17,7 +17,7 @@ use crate::snapshot::Snapshot;
 use crate::tape::Allowed;
 
 const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0 };
-const BY_CALLER: WriteOrigin = WriteOrigin::Caller { drop_privileges: false };
+const BY_CALLER: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
 
 /// Blocks of one step of the scrub.
 const SCRUB_BLOCKS: u64 = 128;
@@ -213,14 +213,14 @@ fn change_range(live: &mut Live, operation: Operation) -> Result<(), String> {
         }
         Operation::Allocate(path, at, len, mode) => {
             let Some(ino) = model.find(path) else { return Ok(()) };
-            match file_system.fallocate(ino, at, len, mode, false) {
+            match file_system.fallocate(ino, at, len, mode, Privileges::Kept) {
                 Err(Error::NoSpace) => Ok(()),
                 real => agree((real, model.model.reference.fallocate(ino, at, len, mode))),
             }
         }
         Operation::Copy((source, from), (target, to), len) => {
             let (Some(source), Some(target)) = (model.find(source), model.find(target)) else { return Ok(()) };
-            let real = file_system.copy_file_range(source, from, target, to, len, false);
+            let real = file_system.copy_file_range(source, from, target, to, len, Privileges::Kept);
             agree((real, model.model.reference.copy(source, from, target, to, len)))?;
             publish_reads(model)
         }

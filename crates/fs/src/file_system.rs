@@ -1,7 +1,7 @@
 //! The open file system: formatting, opening and closing it, and operations on all of it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use oncefs_engine::sync::{LockRank, Mutex, RwLock};
@@ -60,6 +60,9 @@ pub struct Space {
     pub available: u64,
 }
 
+/// Told of an inode.
+pub type Tell = Box<dyn Fn(Ino) + Send + Sync>;
+
 /// An open file system. All methods can be called from any thread.
 ///
 /// No method waits for a flush or a commit, except `close` and the methods that say so.
@@ -77,6 +80,8 @@ pub struct FileSystem {
     pub(crate) name_seed: u64,
     pub(crate) generation: u32,
     pub(crate) closing: AtomicBool,
+    /// See [`FileSystem::on_privileges_dropped`].
+    pub(crate) on_privileges_dropped: OnceLock<Tell>,
     pub(crate) read_only: bool,
     atime: RwLock<AtimePolicy>,
     reclaimer: Mutex<Option<JoinHandle<()>>>,
@@ -137,6 +142,7 @@ impl FileSystem {
             ranker: Ranker::open(&store)?,
             rename_lock: Mutex::new(LockRank::Rename, ()),
             closing: AtomicBool::new(false),
+            on_privileges_dropped: OnceLock::new(),
             read_only: options.read_only,
             atime: RwLock::new(LockRank::Leaf, options.atime),
             reclaimer: Mutex::new(LockRank::Thread, None),
@@ -167,6 +173,13 @@ impl FileSystem {
         self.end_monitor();
         self.stop_ranking();
         Ok(self.store.close()?)
+    }
+
+    /// Has `tell` called with each inode whose set-user-id or set-group-id bit a change of its content cleared, before
+    /// that change returns: the answer to a write does not say so. It is called with the inode locked, so it must not
+    /// wait for another request. The first `tell` stays; later ones are ignored.
+    pub fn on_privileges_dropped(&self, tell: Tell) {
+        let _ = self.on_privileges_dropped.set(tell);
     }
 
     /// The store of the volume.

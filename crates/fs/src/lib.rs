@@ -31,13 +31,13 @@ pub use content::damaged_files::{DamagedFile, DamagedRange};
 pub use content::read::{Bytes, Whence};
 pub use content::write::WriteOrigin;
 pub use error::{Error, Result};
-pub use file_system::{AtimePolicy, FileSystem, Options, Room, Space};
+pub use file_system::{AtimePolicy, FileSystem, Options, Room, Space, Tell};
 pub use fsck::audit::{NamePhase, NameProgress};
 pub use fsck::fix::{NameFindings, check_names, fix_names};
 pub use fsck::paths::{Paths, paths_of_maps};
 pub use names::directory::{Entry, EntryKind};
 pub use names::rename::RenameMode;
-pub use types::{Attributes, Caller, Clock, FileKind, Ino, SystemClock, Timestamp};
+pub use types::{Attributes, Caller, Clock, FileKind, Ino, Privileges, SystemClock, Timestamp};
 pub use usage::note_reads_and_writes::Handle;
 
 /// Longest name of a directory entry, in bytes.

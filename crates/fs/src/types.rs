@@ -110,6 +110,28 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
+/// What a change of a file leaves of set-user-id and set-group-id: what Linux decides in `setattr_should_drop_suidgid`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Privileges {
+    /// Both stay: the caller has CAP_FSETID, or the kernel has dropped them already.
+    #[default]
+    Kept,
+    /// Set-user-id goes, and set-group-id too.
+    Dropped {
+        /// Whether the caller belongs to the file's group. Then set-group-id stays where the group may not execute.
+        is_group_member: bool,
+    },
+}
+
+impl Privileges {
+    /// What is left of permission bits.
+    pub fn left_of(self, permissions: u32) -> u32 {
+        let Privileges::Dropped { is_group_member } = self else { return permissions };
+        let stays = is_group_member && permissions & libc::S_IXGRP == 0;
+        permissions & !libc::S_ISUID & if stays { !0 } else { !libc::S_ISGID }
+    }
+}
+
 /// A source of the current time.
 pub trait Clock: Send + Sync {
     /// The current time.
@@ -151,6 +173,19 @@ mod tests {
             assert_eq!(FileKind::from_mode(kind.mode_bits() | 0o644), Some(kind));
         }
         assert_eq!(FileKind::from_mode(0), None);
+    }
+
+    #[test]
+    fn privileges_go_unless_the_group_of_the_caller_may_not_execute_anyway() {
+        for (privileges, permissions, left) in [
+            (Privileges::Kept, 0o6777, 0o6777),
+            (Privileges::Dropped { is_group_member: true }, 0o7777, 0o1777),
+            (Privileges::Dropped { is_group_member: true }, 0o6767, 0o2767),
+            (Privileges::Dropped { is_group_member: false }, 0o6767, 0o767),
+            (Privileges::Dropped { is_group_member: false }, 0o1644, 0o1644),
+        ] {
+            assert_eq!(privileges.left_of(permissions), left, "{privileges:?} of {permissions:o}");
+        }
     }
 
     #[test]

@@ -12,13 +12,13 @@ use common::{TestClock, contradictions, file, names};
 use oncefs_engine::device::{Access, Device, Fault, Faults, FaultyDevice, Lasts, MemoryDevice};
 use oncefs_engine::kv::{FaultyKv, MemoryKv};
 use oncefs_engine::{BLOCK_BYTES, BackgroundStep, Ballast, Blocks, Medium, OpenOptions, Store};
-use oncefs_fs::{AllocateMode, AtimePolicy, FileSystem, Ino, Options, Result, SetAttributes, WriteOrigin};
+use oncefs_fs::{AllocateMode, AtimePolicy, FileSystem, Ino, Options, Privileges, Result, SetAttributes, WriteOrigin};
 
 const DATA: Blocks = Blocks(8_000);
 const LOG_BYTES: u64 = 4 << 20;
 const TABLE_BYTES: u64 = DATA.0.div_ceil(128) * 4096;
 const BLOCK: u64 = BLOCK_BYTES as u64;
-const BY_CALLER: WriteOrigin = WriteOrigin::Caller { drop_privileges: false };
+const BY_CALLER: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
 
 /// The parts of a volume that is not open.
 struct Parts {
@@ -104,14 +104,16 @@ const CALLS: [Call; 8] = [
     ("share", |fs, [one, ..]| fs.write(one, 290 * BLOCK, &unique(1, 150), BY_CALLER).map(drop)),
     ("write", |fs, [one, ..]| fs.write(one, 100, &unique(5, 40), BY_CALLER).map(drop)),
     ("truncate", |fs, [_, two, _]| set_size(fs, two, 150 * BLOCK + 77)),
-    ("punch", |fs, [one, ..]| fs.fallocate(one, 5 * BLOCK + 9, 90 * BLOCK, AllocateMode::PunchHole, false)),
+    ("punch", |fs, [one, ..]| fs.fallocate(one, 5 * BLOCK + 9, 90 * BLOCK, AllocateMode::PunchHole, Privileges::Kept)),
     ("zero", |fs, [one, ..]| {
-        fs.fallocate(one, 100 * BLOCK + 9, 9 * BLOCK, AllocateMode::ZeroRange { keep_size: false }, false)
+        fs.fallocate(one, 100 * BLOCK + 9, 9 * BLOCK, AllocateMode::ZeroRange { keep_size: false }, Privileges::Kept)
     }),
     ("reserve", |fs, [_, two, _]| {
-        fs.fallocate(two, 280 * BLOCK, 300 * BLOCK, AllocateMode::Reserve { keep_size: false }, false)
+        fs.fallocate(two, 280 * BLOCK, 300 * BLOCK, AllocateMode::Reserve { keep_size: false }, Privileges::Kept)
     }),
-    ("copy", |fs, [one, _, three]| fs.copy_file_range(one, 0, three, 250 * BLOCK, 200 * BLOCK, false).map(drop)),
+    ("copy", |fs, [one, _, three]| {
+        fs.copy_file_range(one, 0, three, 250 * BLOCK, 200 * BLOCK, Privileges::Kept).map(drop)
+    }),
     ("empty", |fs, [_, two, _]| set_size(fs, two, 0)),
 ];
 

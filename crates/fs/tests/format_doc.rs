@@ -9,7 +9,7 @@ mod docs;
 use common::{ROOT, Volume, at, directory, file};
 use docs::{assert_key, section};
 use oncefs_engine::BackgroundStep;
-use oncefs_fs::{AtimePolicy, FileSystem, Ino, SetAttributes, WriteOrigin, XattrMode};
+use oncefs_fs::{AtimePolicy, FileSystem, Ino, Privileges, SetAttributes, WriteOrigin, XattrMode};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 const PAGE: &str = "docs/format.md";
@@ -52,7 +52,7 @@ fn an_inode_is_as_the_page_says() {
     let ino = file(&file_system, parent, "file").ino;
     file_system.link(ino, Ino::ROOT, b"second name").unwrap();
     volume.clock.set(2_000);
-    file_system.write(ino, 0, &[1; 5000], WriteOrigin::Caller { drop_privileges: false }).unwrap();
+    file_system.write(ino, 0, &[1; 5000], WriteOrigin::Caller { privileges: Privileges::Kept }).unwrap();
     file_system.setxattr(ino, b"user.a", b"value", XattrMode::Any, true).unwrap();
     let owner = SetAttributes { uid: Some(1000), gid: Some(1001), ..SetAttributes::default() };
     let shown = file_system.setattr(ino, &owner).unwrap();

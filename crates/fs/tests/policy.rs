@@ -8,10 +8,11 @@ mod common;
 use common::{ROOT, Volume, contradictions, directory, file};
 use oncefs_engine::{FilePolicy, PolicyOverride};
 use oncefs_fs::{
-    AtimePolicy, Error, FileSystem, Ino, POLICY_ATTRIBUTE, RenameMode, SetAttributes, WriteOrigin, XattrMode,
+    AtimePolicy, Error, FileSystem, Ino, POLICY_ATTRIBUTE, Privileges, RenameMode, SetAttributes, WriteOrigin,
+    XattrMode,
 };
 
-const BY_CALLER: WriteOrigin = WriteOrigin::Caller { drop_privileges: false };
+const BY_CALLER: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
 
 fn set(fs: &FileSystem, ino: Ino, value: &str) -> oncefs_fs::Result<()> {
     fs.setxattr(ino, POLICY_ATTRIBUTE, value.as_bytes(), XattrMode::Any, true)

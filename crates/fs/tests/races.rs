@@ -14,8 +14,8 @@ use oncefs_engine::device::MemoryDevice;
 use oncefs_engine::kv::MemoryKv;
 use oncefs_engine::{BackgroundStep, Ballast, Blocks, Medium, OpenOptions, Store};
 use oncefs_fs::{
-    AtimePolicy, Clock, Error, FileSystem, Ino, Options, POLICY_ATTRIBUTE, RenameMode, SetAttributes, Timestamp,
-    WriteOrigin, XattrMode,
+    AtimePolicy, Clock, Error, FileSystem, Ino, Options, POLICY_ATTRIBUTE, Privileges, RenameMode, SetAttributes,
+    Timestamp, WriteOrigin, XattrMode,
 };
 use oncefs_toolbox::Random;
 
@@ -25,7 +25,7 @@ const BLOCK: usize = 4096;
 const FILE_BYTES_MAX: usize = 1 << 20;
 /// Operations of each user.
 const STEPS: usize = 3_000;
-const BY: WriteOrigin = WriteOrigin::Caller { drop_privileges: false };
+const BY: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
 
 #[derive(Default)]
 struct Ticks(AtomicI64);
@@ -143,7 +143,8 @@ fn mutate(fs: &FileSystem, dir: Ino, seed: u64, steps: usize) -> Vec<Slot> {
             10 => {
                 let to = random.below(10) as usize;
                 if let (true, Some((target, _))) = (to != at, slots[to].clone()) {
-                    let copied = fs.copy_file_range(ino, 0, target, 0, content.len() as u64, false).unwrap() as usize;
+                    let copied =
+                        fs.copy_file_range(ino, 0, target, 0, content.len() as u64, Privileges::Kept).unwrap() as usize;
                     assert_eq!(copied, content.len());
                     let held = &mut slots[to].as_mut().unwrap().1;
                     held.resize(held.len().max(copied), 0);

@@ -9,12 +9,12 @@ use std::thread;
 
 use common::{DATA_BYTES, ROOT, Volume, at, contradictions, directory, file, names};
 use oncefs_fs::{
-    AllocateMode, AtimePolicy, Caller, Error, FILE_BYTES_MAX, FileSystem, Ino, RenameMode, SetAttributes, SetTime,
-    WriteOrigin, XattrMode,
+    AllocateMode, AtimePolicy, Caller, Error, FILE_BYTES_MAX, FileSystem, Ino, Privileges, RenameMode, SetAttributes,
+    SetTime, WriteOrigin, XattrMode,
 };
 use oncefs_toolbox::Random;
 
-const BY_CALLER: WriteOrigin = WriteOrigin::Caller { drop_privileges: false };
+const BY_CALLER: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 
@@ -246,7 +246,9 @@ fn writes_of_the_page_cache_leave_times_and_modes_alone() {
     file_system.write(ino, 5000, b"cached", WriteOrigin::PageCache).unwrap();
     let attributes = file_system.getattr(ino).unwrap();
     assert_eq!((attributes.mtime, attributes.permissions, attributes.size), (at(10), 0o6755, 5006));
-    file_system.write(ino, 0, b"direct", WriteOrigin::Caller { drop_privileges: true }).unwrap();
+    file_system
+        .write(ino, 0, b"direct", WriteOrigin::Caller { privileges: Privileges::Dropped { is_group_member: true } })
+        .unwrap();
     let attributes = file_system.getattr(ino).unwrap();
     assert_eq!((attributes.mtime, attributes.ctime, attributes.permissions), (at(20), at(20), 0o755));
 }
@@ -273,7 +275,14 @@ fn a_new_owner_takes_the_privileges_away() {
     assert_eq!(set(SetAttributes { uid: Some(5), ..SetAttributes::default() }), 0o755);
     set(SetAttributes { permissions: Some(0o2644), ..SetAttributes::default() });
     assert_eq!(set(SetAttributes { gid: Some(5), ..SetAttributes::default() }), 0o2644, "mandatory locking's mark");
-    assert_eq!(set(SetAttributes { size: Some(1), drop_privileges: true, ..SetAttributes::default() }), 0o2644);
+    assert_eq!(
+        set(SetAttributes {
+            size: Some(1),
+            privileges: Privileges::Dropped { is_group_member: true },
+            ..SetAttributes::default()
+        }),
+        0o2644
+    );
 }
 
 #[test]
@@ -366,7 +375,7 @@ fn a_file_may_be_as_large_as_its_map_and_not_larger() {
     assert!(matches!(file_system.write(ino, u64::MAX, b"x", BY_CALLER), Err(Error::FileTooLarge)));
     let set = SetAttributes { size: Some(FILE_BYTES_MAX + 1), ..SetAttributes::default() };
     assert!(matches!(file_system.setattr(ino, &set), Err(Error::FileTooLarge)));
-    let reserved = file_system.fallocate(ino, u64::MAX, 2, AllocateMode::PunchHole, false);
+    let reserved = file_system.fallocate(ino, u64::MAX, 2, AllocateMode::PunchHole, Privileges::Kept);
     assert!(matches!(reserved, Err(Error::FileTooLarge)));
     assert_eq!(file_system.getattr(ino).unwrap().blocks, 1);
 }
@@ -377,11 +386,11 @@ fn reserving_more_than_there_is_changes_nothing() {
     let file_system = volume.open();
     let ino = file(&file_system, Ino::ROOT, "file").ino;
     let reserve = AllocateMode::Reserve { keep_size: false };
-    assert!(matches!(file_system.fallocate(ino, 0, 2 * DATA_BYTES, reserve, false), Err(Error::NoSpace)));
+    assert!(matches!(file_system.fallocate(ino, 0, 2 * DATA_BYTES, reserve, Privileges::Kept), Err(Error::NoSpace)));
     let attributes = file_system.getattr(ino).unwrap();
     assert_eq!((attributes.size, attributes.blocks), (0, 0));
     let before = file_system.statfs().available;
-    file_system.fallocate(ino, 0, 1 << 20, reserve, false).unwrap();
+    file_system.fallocate(ino, 0, 1 << 20, reserve, Privileges::Kept).unwrap();
     assert_eq!(file_system.getattr(ino).unwrap().blocks, 256);
     assert!(file_system.statfs().available <= before - 256);
 }
@@ -394,11 +403,14 @@ fn a_copy_within_a_full_volume_takes_no_space() {
     let data: Vec<u8> = (0..3_000_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     file_system.write(source, 0, &data, BY_CALLER).unwrap();
     let before = file_system.store().totals().used;
-    assert_eq!(file_system.copy_file_range(source, 0, target, 0, u64::MAX / 2, false).unwrap(), data.len() as u64);
+    assert_eq!(
+        file_system.copy_file_range(source, 0, target, 0, u64::MAX / 2, Privileges::Kept).unwrap(),
+        data.len() as u64
+    );
     assert_eq!(file_system.store().totals().used, before);
     assert!(*file_system.read(target, 0, data.len(), true).unwrap() == data[..]);
     assert_eq!(file_system.getattr(target).unwrap().blocks, file_system.getattr(source).unwrap().blocks);
-    let overlapping = file_system.copy_file_range(source, 0, source, 4096, 8192, false);
+    let overlapping = file_system.copy_file_range(source, 0, source, 4096, 8192, Privileges::Kept);
     assert!(matches!(overlapping, Err(Error::Invalid(_))));
 }
 

@@ -18,12 +18,12 @@ use oncefs_engine::{
     Ballast, Blocks, Committer, Driver, Medium, Moment, OpenOptions, Profile, Rank, Reads, Store, Usage,
 };
 use oncefs_fs::{
-    AllocateMode, AtimePolicy, Error, FileSystem, Handle, Ino, Options, RenameMode, Result, SetAttributes, SetTime,
-    Timestamp, WriteOrigin, XattrMode,
+    AllocateMode, AtimePolicy, Error, FileSystem, Handle, Ino, Options, Privileges, RenameMode, Result, SetAttributes,
+    SetTime, Timestamp, WriteOrigin, XattrMode,
 };
 use parking_lot::Mutex;
 
-const BY_CALLER: WriteOrigin = WriteOrigin::Caller { drop_privileges: false };
+const BY_CALLER: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
 const MEMORY_DATA: Blocks = Blocks(16_384);
 const MEMORY_LOG_BYTES: u64 = 8 << 20;
 const DAY: i64 = 24 * 60 * 60;
@@ -108,26 +108,28 @@ const CASES: &[Case] = &[
     }),
     case("lengthen", true, false, |fs, ino, _| cut(fs, ino, size(fs, ino) + 5)),
     case("reserve", true, false, |fs, ino, _| {
-        fs.fallocate(ino, 0, 100_000, AllocateMode::Reserve { keep_size: true }, false)
+        fs.fallocate(ino, 0, 100_000, AllocateMode::Reserve { keep_size: true }, Privileges::Kept)
     }),
-    case("punch a hole", true, true, |fs, ino, _| fs.fallocate(ino, 5000, 3000, AllocateMode::PunchHole, false)),
+    case("punch a hole", true, true, |fs, ino, _| {
+        fs.fallocate(ino, 5000, 3000, AllocateMode::PunchHole, Privileges::Kept)
+    }),
     case("zero a range", true, true, |fs, ino, _| {
-        fs.fallocate(ino, 0, 9000, AllocateMode::ZeroRange { keep_size: false }, false)
+        fs.fallocate(ino, 0, 9000, AllocateMode::ZeroRange { keep_size: false }, Privileges::Kept)
     }),
     case("copy blocks over", true, true, |fs, ino, seed| {
         let source = file(fs, Ino::ROOT, &format!("blocks of day {seed} for {}", ino.0)).ino;
         fs.write(source, 0, &content(seed), BY_CALLER)?;
-        fs.copy_file_range(source, 0, ino, 4096, 8192, false).map(drop)
+        fs.copy_file_range(source, 0, ino, 4096, 8192, Privileges::Kept).map(drop)
     }),
     case("copy bytes over", true, true, |fs, ino, seed| {
         let source = file(fs, Ino::ROOT, &format!("bytes of day {seed} for {}", ino.0)).ino;
         fs.write(source, 0, &content(seed), BY_CALLER)?;
-        fs.copy_file_range(source, 1, ino, 4096, 8192, false).map(drop)
+        fs.copy_file_range(source, 1, ino, 4096, 8192, Privileges::Kept).map(drop)
     }),
     case("copy behind the end", true, false, |fs, ino, seed| {
         let source = file(fs, Ino::ROOT, &format!("end of day {seed} for {}", ino.0)).ino;
         fs.write(source, 0, &content(seed), BY_CALLER)?;
-        fs.copy_file_range(source, 0, ino, size(fs, ino).next_multiple_of(4096), 16_384, false).map(drop)
+        fs.copy_file_range(source, 0, ino, size(fs, ino).next_multiple_of(4096), 16_384, Privileges::Kept).map(drop)
     }),
     case("cut nothing to nothing", false, false, |fs, _, seed| {
         let empty = file(fs, Ino::ROOT, &format!("empty {seed}")).ino;
@@ -303,10 +305,10 @@ fn a_copied_file_is_accessed_and_counts_as_read_as_far_as_it_was() {
     let target = file(&file_system, Ino::ROOT, "target").ino;
     file_system.write(source, 0, &content(1), BY_CALLER).unwrap();
     volume.clock.set(5_000);
-    file_system.copy_file_range(source, 0, target, 0, 16_384, false).unwrap();
+    file_system.copy_file_range(source, 0, target, 0, 16_384, Privileges::Kept).unwrap();
     let usage = file_system.usage(source).unwrap();
     assert_eq!((usage.reads(), usage.last_access(), usage.last_write()), (NOTHING, Moment(5_000), Moment(0)));
-    file_system.copy_file_range(source, 1, target, 0, 16_384, false).unwrap();
+    file_system.copy_file_range(source, 1, target, 0, 16_384, Privileges::Kept).unwrap();
     assert_eq!(file_system.usage(source).unwrap().reads(), Reads { sequential: 4, random: 0 });
     assert_eq!(file_system.usage(target).unwrap().reads(), NOTHING);
 }

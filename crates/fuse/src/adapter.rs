@@ -26,12 +26,13 @@ use oncefs_fs::{
     SetAttributes, Whence, WriteOrigin, XattrMode,
 };
 
-use crate::caller::{caller, drops_privileges, is_in_group};
+use crate::caller::caller;
 use crate::convert::{file_attr, file_type, generation, no_inode, set_time, timestamp};
 use crate::errno::errno;
 use crate::init::negotiate;
 use crate::inode_counts::InodeCounts;
 use crate::kernel_cache::KernelCache;
+use crate::privileges::{CAPABILITY, keeps_set_group_id, lacks_fsetid, may_take_capability, privileges_left};
 use crate::reply::{FOREVER, lost, reply_attr, reply_empty, reply_xattr};
 use crate::room_maker::RoomMaker;
 
@@ -62,7 +63,14 @@ pub struct Adapter {
 impl Adapter {
     /// An adapter for one mount.
     pub fn new(file_system: Arc<FileSystem>, config: AdapterConfig) -> Self {
-        Self { file_system, config, lookups: InodeCounts::new(), kernel_cache: KernelCache::new(), room_maker: None }
+        let kernel_cache = KernelCache::new();
+        let weak = Arc::downgrade(&kernel_cache);
+        file_system.on_privileges_dropped(Box::new(move |ino| {
+            if let Some(kernel_cache) = weak.upgrade() {
+                kernel_cache.privileges_dropped(ino);
+            }
+        }));
+        Self { file_system, config, lookups: InodeCounts::new(), kernel_cache, room_maker: None }
     }
 
     /// What has to be connected to the mount's notifier before requests are answered.
@@ -115,7 +123,8 @@ impl Adapter {
         if flags.0 & libc::O_TRUNC == 0 {
             return Ok(());
         }
-        let set = SetAttributes { size: Some(0), drop_privileges: drops_privileges(req), ..SetAttributes::default() };
+        let privileges = privileges_left(&self.file_system, req, ino, lacks_fsetid(req));
+        let set = SetAttributes { size: Some(0), privileges, ..SetAttributes::default() };
         self.file_system.setattr(ino, &set).map(drop)
     }
 
@@ -133,14 +142,6 @@ impl Adapter {
             }
             (result, _) => reply(result),
         }
-    }
-
-    /// Whether the caller may set set-group-id on a file of this group. The kernel knows; fuser 0.18 cannot ask it
-    /// to tell (FUSE_SETXATTR_EXT), so the caller's groups are looked up.
-    fn keeps_set_group_id(&self, req: &Request, ino: Ino) -> Result<bool> {
-        let attributes = self.file_system.getattr(ino)?;
-        let is_set = attributes.permissions & libc::S_ISGID != 0;
-        Ok(!is_set || req.uid() == 0 || req.gid() == attributes.gid || is_in_group(req.pid(), attributes.gid))
     }
 
     fn readdir_plus_entry(&self, reply: &mut ReplyDirectoryPlus, entry: &oncefs_fs::Entry) -> bool {
@@ -221,7 +222,12 @@ impl Filesystem for Adapter {
             atime: atime.map(set_time),
             mtime: mtime.map(set_time),
             ctime: ctime.map(timestamp),
-            drop_privileges: drops_privileges(req),
+            privileges: privileges_left(
+                &self.file_system,
+                req,
+                ino(number),
+                uid.or(gid).is_some() || lacks_fsetid(req),
+            ),
         };
         let changed = self.file_system.setattr(ino(number), &set);
         let again = move |file_system: &FileSystem| file_system.setattr(ino(number), &set);
@@ -330,7 +336,7 @@ impl Filesystem for Adapter {
 
     fn write(
         &self,
-        _req: &Request,
+        req: &Request,
         number: INodeNo,
         _fh: FileHandle,
         at: u64,
@@ -341,8 +347,11 @@ impl Filesystem for Adapter {
         reply: ReplyWrite,
     ) {
         let from_cache = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        let drop_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let origin = if from_cache { WriteOrigin::PageCache } else { WriteOrigin::Caller { drop_privileges } };
+        let drops = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let origin = match from_cache {
+            true => WriteOrigin::PageCache,
+            false => WriteOrigin::Caller { privileges: privileges_left(&self.file_system, req, ino(number), drops) },
+        };
         let durable = !from_cache && flags.0 & libc::O_DSYNC != 0;
         // A request is smaller than 4 GiB.
         let (number, len) = (ino(number), data.len() as u32);
@@ -463,8 +472,7 @@ impl Filesystem for Adapter {
             _ => return reply.error(Errno::EINVAL),
         };
         let (number, name) = (ino(number), name.as_bytes());
-        let result = self
-            .keeps_set_group_id(req, number)
+        let result = keeps_set_group_id(&self.file_system, req, number)
             .and_then(|keeps| self.file_system.setxattr(number, name, value, mode, keeps));
         reply_empty(result, reply);
     }
@@ -477,8 +485,15 @@ impl Filesystem for Adapter {
         reply_xattr(self.file_system.listxattr(ino(number)), size, reply);
     }
 
-    fn removexattr(&self, _req: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        reply_empty(self.file_system.removexattr(ino(number), name.as_bytes()), reply);
+    fn removexattr(&self, req: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let (number, name) = (ino(number), name.as_bytes());
+        if name == CAPABILITY
+            && !self.kernel_cache.has_writer(number)
+            && !may_take_capability(&self.file_system, req, number)
+        {
+            return reply.error(Errno::EPERM);
+        }
+        reply_empty(self.file_system.removexattr(number, name), reply);
     }
 
     fn fallocate(
@@ -498,9 +513,8 @@ impl Filesystem for Adapter {
             libc::FALLOC_FL_ZERO_RANGE => AllocateMode::ZeroRange { keep_size },
             _ => return reply.error(Errno::EOPNOTSUPP),
         };
-        let drop_privileges = drops_privileges(req);
-        let allocate =
-            move |file_system: &FileSystem| file_system.fallocate(ino(number), at, len, mode, drop_privileges);
+        let privileges = privileges_left(&self.file_system, req, ino(number), lacks_fsetid(req));
+        let allocate = move |file_system: &FileSystem| file_system.fallocate(ino(number), at, len, mode, privileges);
         self.reply_with_room(allocate(&self.file_system), allocate, move |result| reply_empty(result, reply));
     }
 
@@ -533,9 +547,9 @@ impl Filesystem for Adapter {
         reply: ReplyWrite,
     ) {
         let (source, target, len) = (ino(source), ino(target), len.min(COPY_BYTES_MAX));
-        let drop_privileges = drops_privileges(req);
+        let privileges = privileges_left(&self.file_system, req, target, lacks_fsetid(req));
         let copy =
-            move |file_system: &FileSystem| file_system.copy_file_range(source, from, target, to, len, drop_privileges);
+            move |file_system: &FileSystem| file_system.copy_file_range(source, from, target, to, len, privileges);
         self.reply_with_room(copy(&self.file_system), copy, move |result| match result {
             // No more than was asked for, at most `COPY_BYTES_MAX`.
             Ok(copied) => reply.written(copied as u32),

@@ -1,13 +1,15 @@
 //! Corrects the kernel's caches where they would make answers wrong.
 //!
-//! With writeback caching the kernel holds two things that it does not reconcile by itself (Linux 6.18):
-//! it keeps the block count of a file that it was told before it wrote pages back, and it asks where a file has
-//! data while pages that say so are still dirty. So
+//! The kernel holds three things that it does not reconcile by itself (Linux 6.18): the block count of a file that it
+//! was told before it wrote pages back; where a file has data, which it asks while pages that say so are still dirty;
+//! and the mode of a file that lost set-user-id or set-group-id by a change of its content. So
 //! 1. after a write from the page cache that changed a file's block count, the kernel is told within `SETTLE` to ask
 //!    for the attributes again (at close(2) it does so by itself);
-//! 2. a search for data or holes in a file that is open for writing waits until its pages are written back.
+//! 2. a search for data or holes in a file that is open for writing waits until its pages are written back;
+//! 3. a change that takes such a bit is answered only after the kernel was told to ask for the attributes again. Until it
+//!    has asked, neither stat nor exec goes by the mode it remembers.
 //!
-//! Both work by notifications. The second kind makes the kernel send WRITE requests and wait for them, so it must
+//! All work by notifications. The second kind makes the kernel send WRITE requests and wait for them, so it must
 //! never be sent by an event loop: it has a thread of its own.
 
 use std::collections::HashSet;
@@ -31,6 +33,8 @@ const SETTLE: Duration = Duration::from_millis(100);
 pub struct KernelCache {
     /// To the thread, once there is one. Not bounded: each job waits together with a program.
     jobs: OnceLock<Sender<Job>>,
+    /// The connection, once there is one.
+    notifier: OnceLock<Notifier>,
     /// Files open for writing.
     writers: InodeCounts,
     /// Inodes whose block counts the kernel may have wrong.
@@ -46,12 +50,15 @@ enum Job {
 
 impl KernelCache {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { jobs: OnceLock::new(), writers: InodeCounts::new(), outdated: Mutex::default() })
+        let (jobs, notifier) = (OnceLock::new(), OnceLock::new());
+        Arc::new(Self { jobs, notifier, writers: InodeCounts::new(), outdated: Mutex::default() })
     }
 
     /// Starts the work, to be called between mounting and answering requests. The thread ends with the adapter.
     pub fn connect(self: &Arc<Self>, notifier: Notifier) -> io::Result<()> {
         let (jobs, received) = channel();
+        // A second call keeps the first connection; its thread ends at once, because nobody sends to it.
+        let _ = self.notifier.set(notifier.clone());
         let weak = Arc::downgrade(self);
         let work = move || {
             let settle = || {
@@ -63,7 +70,6 @@ impl KernelCache {
             run(&received, &notifier, settle);
         };
         thread::Builder::new().name("kernel-cache".to_owned()).spawn(work)?;
-        // A second call keeps the first connection; its thread ends at once, because nobody sends to it.
         let _ = self.jobs.set(jobs);
         Ok(())
     }
@@ -78,6 +84,11 @@ impl KernelCache {
         self.writers.subtract(ino, 1);
     }
 
+    /// Whether a file is open for writing.
+    pub(crate) fn has_writer(&self, ino: Ino) -> bool {
+        self.writers.has(ino)
+    }
+
     /// The page cache wrote to an inode, and its block count changed.
     pub(crate) fn blocks_changed(&self, ino: Ino) {
         let first = {
@@ -90,10 +101,18 @@ impl KernelCache {
         }
     }
 
+    /// A change of an inode's content took privileges. An event loop may say so: attributes are only marked as outdated,
+    /// and the kernel sends no request for it.
+    pub(crate) fn privileges_dropped(&self, ino: Ino) {
+        if let Some(notifier) = self.notifier.get() {
+            forget_attributes(notifier, ino);
+        }
+    }
+
     /// Goes on with `then` when no pages of the inode are dirty: at once if nobody can have made any.
     pub(crate) fn when_written_back(&self, ino: Ino, then: impl FnOnce() + Send + 'static) {
         match self.jobs.get() {
-            Some(jobs) if self.writers.has(ino) => {
+            Some(jobs) if self.has_writer(ino) => {
                 // The job, with its reply, comes back only after the thread ended, with the mount.
                 let _ = jobs.send(Job::WriteBack { ino, then: Box::new(then) });
             }

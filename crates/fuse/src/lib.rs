@@ -7,6 +7,7 @@ mod errno;
 mod init;
 mod inode_counts;
 mod kernel_cache;
+mod privileges;
 mod reply;
 mod room_maker;
 mod session;

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use oncefs_engine::BackgroundStep;
-use oncefs_fs::{AllocateMode, Caller, FileSystem, Ino, POLICY_ATTRIBUTE, WriteOrigin, XattrMode};
+use oncefs_fs::{AllocateMode, Caller, FileSystem, Ino, POLICY_ATTRIBUTE, Privileges, WriteOrigin, XattrMode};
 
 use crate::tree::Tree;
 use crate::volume::{Parts, Volume};
@@ -11,7 +11,7 @@ use crate::volume::{Parts, Volume};
 /// Root, without a umask.
 pub const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 /// A program's write.
-pub const BY_CALLER: WriteOrigin = WriteOrigin::Caller { drop_privileges: false };
+pub const BY_CALLER: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
 
 const BLOCK: usize = 4096;
 /// An access control list with a named user.
@@ -79,11 +79,23 @@ fn fill(fs: &FileSystem) -> oncefs_fs::Result<()> {
     let unique = file(fs, above, b"unique", &bytes(1, 40 * BLOCK + 100))?;
     file(fs, below, b"same", &bytes(1, 40 * BLOCK + 100))?;
     let holes = file(fs, below, b"holes", &bytes(2, 20 * BLOCK))?;
-    fs.fallocate(holes, 3 * BLOCK as u64, 5 * BLOCK as u64, AllocateMode::PunchHole, false)?;
-    fs.fallocate(holes, 9 * BLOCK as u64, 4 * BLOCK as u64, AllocateMode::ZeroRange { keep_size: true }, false)?;
-    fs.fallocate(holes, 300 * BLOCK as u64, 8 * BLOCK as u64, AllocateMode::Reserve { keep_size: true }, false)?;
+    fs.fallocate(holes, 3 * BLOCK as u64, 5 * BLOCK as u64, AllocateMode::PunchHole, Privileges::Kept)?;
+    fs.fallocate(
+        holes,
+        9 * BLOCK as u64,
+        4 * BLOCK as u64,
+        AllocateMode::ZeroRange { keep_size: true },
+        Privileges::Kept,
+    )?;
+    fs.fallocate(
+        holes,
+        300 * BLOCK as u64,
+        8 * BLOCK as u64,
+        AllocateMode::Reserve { keep_size: true },
+        Privileges::Kept,
+    )?;
     let clone = file(fs, above, b"clone", b"")?;
-    fs.copy_file_range(unique, 0, clone, BLOCK as u64, 30 * BLOCK as u64, false)?;
+    fs.copy_file_range(unique, 0, clone, BLOCK as u64, 30 * BLOCK as u64, Privileges::Kept)?;
     fs.write(clone, 7 * BLOCK as u64 + 5, b"changed", BY_CALLER)?;
     fs.symlink(below, b"link", b"../unique", &ROOT)?;
     fs.link(unique, Ino::ROOT, b"other name")?;
@@ -114,5 +126,5 @@ fn change(fs: &FileSystem, round: u8) -> oncefs_fs::Result<()> {
     let many = fs.lookup(Ino::ROOT, b"many")?.ino;
     fs.unlink(many, format!("file {round}").as_bytes())?;
     let clone = fs.lookup(fs.lookup(Ino::ROOT, b"a")?.ino, b"clone")?.ino;
-    fs.fallocate(clone, u64::from(round) * 10_000, 9000, AllocateMode::PunchHole, false)
+    fs.fallocate(clone, u64::from(round) * 10_000, 9000, AllocateMode::PunchHole, Privileges::Kept)
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use oncefs_engine::BackgroundStep;
 use oncefs_fs::{
-    AllocateMode, Attributes, Error, FileKind, FileSystem, Handle, Ino, POLICY_ATTRIBUTE, RenameMode, Result,
-    SetAttributes, SetTime, Timestamp, Whence, XattrMode,
+    AllocateMode, Attributes, Error, FileKind, FileSystem, Handle, Ino, POLICY_ATTRIBUTE, Privileges, RenameMode,
+    Result, SetAttributes, SetTime, Timestamp, Whence, XattrMode,
 };
 
 use crate::base::{BY_CALLER, ROOT, bytes};
@@ -226,7 +226,7 @@ impl Run {
         let mode = input.pick(&modes);
         self.last = format!("fallocate {len} bytes at {at} of {}, {mode:?}", ino.0);
         let model = self.model.fallocate(ino, at, len, mode);
-        self.agree(self.fs().fallocate(ino, at, len, mode, false), model);
+        self.agree(self.fs().fallocate(ino, at, len, mode, Privileges::Kept), model);
     }
 
     fn copy(&mut self, input: &mut Input<'_>) {
@@ -235,7 +235,7 @@ impl Run {
         let len = input.below(100_000);
         self.last = format!("copy {len} bytes from {from} of {} to {to} of {}", source.0, target.0);
         let model = self.model.copy(source, from, target, to, len);
-        let real = self.fs().copy_file_range(source, from, target, to, len, false);
+        let real = self.fs().copy_file_range(source, from, target, to, len, Privileges::Kept);
         if let Some((real, model)) = self.agree(real, model) {
             assert_eq!(real, model, "{}", self.place());
         }

@@ -6,7 +6,9 @@
 //! a right checksum, can make another volume that is sound by itself.
 
 use oncefs_engine::BackgroundStep;
-use oncefs_fs::{AllocateMode, FileSystem, Ino, POLICY_ATTRIBUTE, RenameMode, Result, SetAttributes, XattrMode};
+use oncefs_fs::{
+    AllocateMode, FileSystem, Ino, POLICY_ATTRIBUTE, Privileges, RenameMode, Result, SetAttributes, XattrMode,
+};
 
 use crate::base::{BASES, BY_CALLER, ROOT, bytes};
 use crate::damage::{Kind, damage};
@@ -102,9 +104,9 @@ fn call(fs: &FileSystem, input: &mut Input<'_>) -> Result<()> {
     match input.byte() % 16 {
         0 | 1 => fs.write(ino, at, &bytes(input.byte() % 40, len as usize), BY_CALLER).map(drop),
         2 => fs.setattr(ino, &SetAttributes { size: Some(at), ..SetAttributes::default() }).map(drop),
-        3 => fs.fallocate(ino, at, len, AllocateMode::PunchHole, false),
-        4 => fs.fallocate(ino, at, len, AllocateMode::Reserve { keep_size: input.one_in(2) }, false),
-        5 => fs.copy_file_range(ino, at, other, input.below(1 << 18), 4 * len, false).map(drop),
+        3 => fs.fallocate(ino, at, len, AllocateMode::PunchHole, Privileges::Kept),
+        4 => fs.fallocate(ino, at, len, AllocateMode::Reserve { keep_size: input.one_in(2) }, Privileges::Kept),
+        5 => fs.copy_file_range(ino, at, other, input.below(1 << 18), 4 * len, Privileges::Kept).map(drop),
         6 => fs.mknod(ino, name, libc::S_IFREG | 0o644, 0, &ROOT).map(drop),
         7 => fs.mkdir(ino, name, 0o755, &ROOT).map(drop),
         8 => fs.unlink(ino, name).and_then(|orphan| orphan.map_or(Ok(()), |orphan| fs.forget(orphan))),

@@ -2,13 +2,12 @@
 
 use oncefs_engine::Change;
 
-use crate::content::write::drop_privileges;
 use crate::format::acl;
 use crate::format::inode::InodeRecord;
 use crate::format::xattr;
 use crate::inodes::cache::Inode;
 use crate::inodes::staged::Staged;
-use crate::{Attributes, FileSystem, Ino, Result, Timestamp};
+use crate::{Attributes, FileSystem, Ino, Privileges, Result, Timestamp};
 
 /// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +35,8 @@ pub struct SetAttributes {
     pub mtime: Option<SetTime>,
     /// Time of last change. None means the time of the call.
     pub ctime: Option<Timestamp>,
-    /// Whether setting the size clears set-user-id and set-group-id: the caller lacks the privilege to keep them.
-    pub drop_privileges: bool,
+    /// What a new size, owner or group leaves of set-user-id and set-group-id. A new owner or group never leaves both.
+    pub privileges: Privileges,
 }
 
 impl FileSystem {
@@ -59,9 +58,7 @@ impl FileSystem {
         if let Some(size) = set.size {
             self.truncate(&inode, size, |record| {
                 record.mtime = now;
-                if set.drop_privileges {
-                    drop_privileges(record);
-                }
+                record.permissions = set.privileges.left_of(record.permissions);
                 apply(record, set, now);
             })?;
         }
@@ -91,7 +88,11 @@ impl FileSystem {
 /// Sets everything but the size.
 fn apply(record: &mut InodeRecord, set: &SetAttributes, now: Timestamp) {
     if (set.uid.is_some() || set.gid.is_some()) && !record.is_directory() {
-        drop_privileges(record);
+        let privileges = match set.privileges {
+            Privileges::Kept => Privileges::Dropped { is_group_member: true },
+            dropped => dropped,
+        };
+        record.permissions = privileges.left_of(record.permissions);
     }
     record.uid = set.uid.unwrap_or(record.uid);
     record.gid = set.gid.unwrap_or(record.gid);

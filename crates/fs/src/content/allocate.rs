@@ -8,7 +8,7 @@ use crate::content::write::{WriteOrigin, assert_covered, assert_growth_fits, end
 use crate::format::inode::InodeRecord;
 use crate::inodes::cache::Inode;
 use crate::usage::note_reads_and_writes::replaces;
-use crate::{Error, FileSystem, Ino, Result};
+use crate::{Error, FileSystem, Ino, Privileges, Result};
 
 /// What `fallocate` does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,8 @@ pub enum AllocateMode {
 }
 
 impl FileSystem {
-    /// Reserves, punches or zeroes `len` bytes at byte `at`. With `drop_privileges` it clears set-user-id and set-group-id.
+    /// Reserves, punches or zeroes `len` bytes at byte `at`. `privileges` says what is left of set-user-id and
+    /// set-group-id.
     /// A large range takes several commit groups; a crash between them leaves it partly done.
     ///
     /// # Errors
@@ -40,7 +41,7 @@ impl FileSystem {
     /// - `IsADirectory`: the inode is a directory.
     /// - `NoSpace`: the data area has no room for the range; nothing is zeroed then.
     /// - `Engine`: a device failed, or metadata is damaged.
-    pub fn fallocate(&self, ino: Ino, at: u64, len: u64, mode: AllocateMode, drop_privileges: bool) -> Result<()> {
+    pub fn fallocate(&self, ino: Ino, at: u64, len: u64, mode: AllocateMode, privileges: Privileges) -> Result<()> {
         self.check_writable()?;
         if len == 0 {
             return Err(Error::Invalid("cannot allocate or punch an empty range: give a length above 0"));
@@ -55,7 +56,7 @@ impl FileSystem {
             if let AllocateMode::Reserve { keep_size: false } | AllocateMode::ZeroRange { keep_size: false } = mode {
                 record.size = record.size.max(end);
             }
-            written(record, WriteOrigin::Caller { drop_privileges }, now);
+            written(record, WriteOrigin::Caller { privileges }, now);
         };
         match mode {
             AllocateMode::Reserve { .. } => self.reserve(&inode, at, len, edit),

@@ -7,7 +7,7 @@ use oncefs_engine::{BLOCK_BYTES, Blocks, Lbn};
 use crate::content::write::{WriteOrigin, assert_growth_fits, written};
 use crate::inodes::cache::Inode;
 use crate::usage::note_reads_and_writes::replaces;
-use crate::{Error, FILE_BYTES_MAX, FileSystem, Ino, Result};
+use crate::{Error, FILE_BYTES_MAX, FileSystem, Ino, Privileges, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -36,8 +36,8 @@ enum Step {
 
 impl FileSystem {
     /// Copies up to `len` bytes from byte `from` of `source` to byte `to` of `target`, and returns how many. They are fewer
-    /// only at the end of the source, or if an error ends the copy after its first step. With `drop_privileges` it clears
-    /// the target's set-user-id and set-group-id.
+    /// only at the end of the source, or if an error ends the copy after its first step. `privileges` says
+    /// what is left of the target's set-user-id and set-group-id.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl FileSystem {
         target: Ino,
         to: u64,
         len: u64,
-        drop_privileges: bool,
+        privileges: Privileges,
     ) -> Result<u64> {
         self.check_writable()?;
         let (source, target) = (self.inode(source)?, self.inode(target)?);
@@ -75,7 +75,7 @@ impl FileSystem {
         let mut copied = 0;
         while copied < len {
             let rest = Range { from: from + copied, to: to + copied, len: len - copied };
-            match self.copy_step(&source, &target, rest, drop_privileges) {
+            match self.copy_step(&source, &target, rest, privileges) {
                 Ok(0) => break,
                 Ok(bytes) => copied += bytes,
                 Err(_) if copied > 0 => break,
@@ -86,17 +86,17 @@ impl FileSystem {
         Ok(copied)
     }
 
-    fn copy_step(&self, source: &Arc<Inode>, target: &Arc<Inode>, range: Range, drop_privileges: bool) -> Result<u64> {
+    fn copy_step(&self, source: &Arc<Inode>, target: &Arc<Inode>, range: Range, privileges: Privileges) -> Result<u64> {
         let (source_size, target_size) = (source.map_and_size()?.1, target.map_and_size()?.1);
         match plan(range, source_size, target_size, source.ino == target.ino) {
             Step::Copy { bytes } => {
                 let data = self.read(source.ino, range.from, bytes as usize, false)?;
                 self.note_copied(source.ino, data.len() as u64);
-                self.write(target.ino, range.to, &data, WriteOrigin::Caller { drop_privileges })?;
+                self.write(target.ino, range.to, &data, WriteOrigin::Caller { privileges })?;
                 Ok(data.len() as u64)
             }
             Step::Clone { blocks, bytes } => {
-                self.clone_step(source, target, range, blocks, bytes, drop_privileges)?;
+                self.clone_step(source, target, range, blocks, bytes, privileges)?;
                 Ok(bytes)
             }
         }
@@ -109,7 +109,7 @@ impl FileSystem {
         range: Range,
         blocks: u64,
         bytes: u64,
-        drop_privileges: bool,
+        privileges: Privileges,
     ) -> Result<()> {
         let now = self.clock.now();
         assert_eq!((range.from % BLOCK, range.to % BLOCK), (0, 0), "only whole blocks can be shared");
@@ -123,7 +123,7 @@ impl FileSystem {
                         let is_rewrite = replaces(record.size, range.to..end, mapped);
                         self.monitor.note_written(&mut record.usage, is_rewrite);
                         record.size = record.size.max(end);
-                        written(record, WriteOrigin::Caller { drop_privileges }, now);
+                        written(record, WriteOrigin::Caller { privileges }, now);
                     })
                 })?)
             })

@@ -81,7 +81,8 @@ impl FileSystem {
         let mut change = Change::new();
         self.put_used(&mut change, inode.ino, &record, &edited);
         self.store.publish(change)?;
-        *record = edited;
+        let before = std::mem::replace(&mut *record, edited);
+        self.tell_if_dropped(inode.ino, &before, &record);
         Ok(true)
     }
 }

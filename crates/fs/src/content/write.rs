@@ -11,7 +11,7 @@ use oncefs_engine::{BLOCK_BYTES, Change, OnPublish};
 use crate::format::inode::{InodeRecord, put_inode};
 use crate::inodes::cache::Inode;
 use crate::usage::note_reads_and_writes::replaces;
-use crate::{Error, FILE_BYTES_MAX, FileSystem, Ino, Result, Timestamp};
+use crate::{Error, FILE_BYTES_MAX, FileSystem, Ino, Privileges, Result, Timestamp};
 
 /// The origin of written bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +20,8 @@ pub enum WriteOrigin {
     PageCache,
     /// A program's write(2).
     Caller {
-        /// Whether the write clears set-user-id and set-group-id: the caller lacks the privilege to keep them.
-        drop_privileges: bool,
+        /// What the write leaves of set-user-id and set-group-id.
+        privileges: Privileges,
     },
 }
 
@@ -60,7 +60,7 @@ impl FileSystem {
 
     /// Locks the inode, edits its record and adds it to the change. For closures under a map's lock.
     pub(super) fn edit_inode<'a>(
-        &self,
+        &'a self,
         inode: &'a Inode,
         change: &mut Change,
         edit: impl FnOnce(&mut InodeRecord),
@@ -69,12 +69,12 @@ impl FileSystem {
         let mut edited = current.clone();
         edit(&mut edited);
         self.put_used(change, inode.ino, &current, &edited);
-        Edited { current, edited }
+        Edited { file_system: self, ino: inode.ino, current, edited }
     }
 
     /// As `edit_inode`, for a change by which the map grew by `mapped` blocks (negative: shrank).
     pub(crate) fn commit_content<'a>(
-        &self,
+        &'a self,
         inode: &'a Inode,
         change: &mut Change,
         mapped: i64,
@@ -84,6 +84,16 @@ impl FileSystem {
             record.blocks = record.blocks.saturating_add_signed(mapped);
             edit(record);
         })
+    }
+
+    /// Says that a change of the content took privileges, which whoever remembers the mode must learn before the change
+    /// is answered.
+    pub(super) fn tell_if_dropped(&self, ino: Ino, before: &InodeRecord, after: &InodeRecord) {
+        if before.permissions != after.permissions
+            && let Some(tell) = self.on_privileges_dropped.get()
+        {
+            tell(ino);
+        }
     }
 
     /// Adds an inode's record to a change, with what follows from its new usage.
@@ -97,36 +107,26 @@ impl FileSystem {
 
 /// A locked inode and its edited record, which takes effect when the change is published and is dropped otherwise.
 pub(crate) struct Edited<'a> {
+    file_system: &'a FileSystem,
+    ino: Ino,
     current: MutexGuard<'a, InodeRecord>,
     edited: InodeRecord,
 }
 
 impl OnPublish for Edited<'_> {
-    fn published(mut self) {
-        debug_assert_eq!(
-            self.current.kind, self.edited.kind,
-            "an edit changed the kind of inode with {:?}",
-            self.edited.map
-        );
-        *self.current = self.edited;
+    fn published(self) {
+        let Edited { file_system, ino, mut current, edited } = self;
+        debug_assert_eq!(current.kind, edited.kind, "an edit changed the kind of inode {}", ino.0);
+        let before = std::mem::replace(&mut *current, edited);
+        file_system.tell_if_dropped(ino, &before, &current);
     }
 }
 
 /// Sets the times and drops the privilege bits, as a write requires.
 pub(crate) fn written(record: &mut InodeRecord, origin: WriteOrigin, now: Timestamp) {
-    if let WriteOrigin::Caller { drop_privileges } = origin {
+    if let WriteOrigin::Caller { privileges } = origin {
         (record.mtime, record.ctime) = (now, now);
-        if drop_privileges {
-            self::drop_privileges(record);
-        }
-    }
-}
-
-/// Clears set-user-id, and set-group-id unless it marks mandatory locking.
-pub(crate) fn drop_privileges(record: &mut InodeRecord) {
-    record.permissions &= !libc::S_ISUID;
-    if record.permissions & libc::S_IXGRP != 0 {
-        record.permissions &= !libc::S_ISGID;
+        record.permissions = privileges.left_of(record.permissions);
     }
 }
 

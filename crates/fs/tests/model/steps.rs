@@ -4,8 +4,8 @@ use std::mem::discriminant;
 use std::sync::Arc;
 
 use oncefs_fs::{
-    AllocateMode, Attributes, Bytes, Error, FileKind, FileSystem, Ino, POLICY_ATTRIBUTE, RenameMode, Result,
-    SetAttributes, SetTime, Timestamp, Whence, WriteOrigin, XattrMode,
+    AllocateMode, Attributes, Bytes, Error, FileKind, FileSystem, Ino, POLICY_ATTRIBUTE, Privileges, RenameMode,
+    Result, SetAttributes, SetTime, Timestamp, Whence, WriteOrigin, XattrMode,
 };
 
 use crate::common::{ROOT, Volume, at, contradictions, names};
@@ -19,7 +19,7 @@ const NAMES: [&[u8]; 12] =
 const XATTRS: [&[u8]; 6] =
     [b"user.one", b"user.two", b"trusted.three", b"security.four", POLICY_ATTRIBUTE, POLICY_ATTRIBUTE];
 const POLICIES: [&[u8]; 7] = [b"off", b"inline", b"later", b"selective", b"run=1", b"run=12", b"run=0"];
-const BY_CALLER: WriteOrigin = WriteOrigin::Caller { drop_privileges: false };
+const BY_CALLER: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
 
 pub struct Run<'a> {
     volume: &'a Volume,
@@ -221,7 +221,7 @@ impl<'a> Run<'a> {
         let mode = self.random.pick(&modes);
         self.note(format!("fallocate {len} bytes at {offset} of {}, {mode:?}", ino.0));
         let model = self.reference.fallocate(ino, offset, len, mode);
-        self.agree(self.fs().fallocate(ino, offset, len, mode, false), model);
+        self.agree(self.fs().fallocate(ino, offset, len, mode, Privileges::Kept), model);
     }
 
     fn copy(&mut self) {
@@ -229,7 +229,8 @@ impl<'a> Run<'a> {
         let len = self.random.below(100_000);
         self.note(format!("copy {len} bytes from {from} of {} to {to} of {}", source.0, target.0));
         let model = self.reference.copy(source, from, target, to, len);
-        if let Some((real, model)) = self.agree(self.fs().copy_file_range(source, from, target, to, len, false), model)
+        if let Some((real, model)) =
+            self.agree(self.fs().copy_file_range(source, from, target, to, len, Privileges::Kept), model)
         {
             assert_eq!(real, model, "{}", self.place());
         }

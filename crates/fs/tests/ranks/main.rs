@@ -10,7 +10,7 @@ mod volume;
 
 use common::file;
 use oncefs_engine::{BLOCK_BYTES, BackgroundStep, DefragOptions, Rank};
-use oncefs_fs::{FileSystem, Ino, SetAttributes, XattrMode};
+use oncefs_fs::{FileSystem, Ino, Privileges, SetAttributes, XattrMode};
 use oncefs_toolbox::Random;
 
 use volume::{
@@ -194,7 +194,7 @@ fn stitched(fs: &FileSystem, blocks: u64) -> (Ino, Vec<u8>) {
     let sources = [written(fs, "even", &contents[0]), written(fs, "odd", &contents[1])];
     let ino = file(fs, Ino::ROOT, "stitched").ino;
     for at in 0..blocks {
-        fs.copy_file_range(sources[at as usize % 2], at * BLOCK, ino, at * BLOCK, BLOCK, false).unwrap();
+        fs.copy_file_range(sources[at as usize % 2], at * BLOCK, ino, at * BLOCK, BLOCK, Privileges::Kept).unwrap();
         if at.is_multiple_of(500) {
             fs.store().commit().unwrap();
         }

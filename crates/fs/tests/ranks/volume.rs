@@ -5,7 +5,7 @@ use std::sync::Arc;
 use oncefs_engine::device::MemoryDevice;
 use oncefs_engine::kv::MemoryKv;
 use oncefs_engine::{BLOCK_BYTES, BackgroundStep, Ballast, Blocks, EffectivePolicy, Medium, OpenOptions, Rank, Store};
-use oncefs_fs::{AtimePolicy, FileSystem, Ino, Options, WriteOrigin};
+use oncefs_fs::{AtimePolicy, FileSystem, Ino, Options, Privileges, WriteOrigin};
 
 use crate::common::{TestClock, contradictions, file};
 
@@ -13,7 +13,7 @@ pub const DATA: Blocks = Blocks(40_000);
 pub const LOG_BYTES: u64 = 4 << 20;
 pub const TABLE_BYTES: u64 = DATA.0.div_ceil(128) * 4096;
 pub const BLOCK: u64 = BLOCK_BYTES as u64;
-pub const BY_CALLER: WriteOrigin = WriteOrigin::Caller { drop_privileges: false };
+pub const BY_CALLER: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
 pub const DAY: i64 = 86_400;
 /// A day in 2026, at noon.
 pub const START: i64 = 20_700 * DAY + DAY / 2;

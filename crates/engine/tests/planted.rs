@@ -10,7 +10,7 @@ use std::fs;
 use docs::{root, text};
 
 /// What the drill has to plant, each at least once: the beginning of a patch's name, without its number.
-const BUGS: [&str; 26] = [
+const BUGS: [&str; 27] = [
     "flag-before-lock",
     "share-of-a-freed-block",
     "release-before-commit",
@@ -37,6 +37,7 @@ const BUGS: [&str; 26] = [
     "stale-read-cache",
     "dropped-shard-redone",
     "rank-told-by-itself",
+    "two-files-locked-as-they-come",
 ];
 
 /// The names of the patches, and their texts.
@@ -124,6 +125,7 @@ fn every_planted_bug_names_a_test_and_the_command_that_runs_it() {
         let tests = match test {
             test if is_of_the_explorer(test) => "oncefs-explore --test explore",
             test if test.starts_with("tests::schedule::") => "oncefs-engine --features schedules --lib",
+            test if test.starts_with("tests::lock_order::") => "oncefs-engine --features checked --lib",
             _ => "oncefs-engine --lib",
         };
         let expected = format!("cargo test --release -p {tests} {test} -- --exact");

@@ -10,8 +10,6 @@ pub enum LockRank {
     RankTurn,
     /// `fs`: a directory moves to another parent.
     Rename,
-    /// `fs`: shared by a thread that makes an inode, until it is published.
-    InodeBeingMade,
     /// Engine: settings change.
     Tuning,
     /// Engine: one checkpoint at a time.
@@ -30,6 +28,10 @@ pub enum LockRank {
     GroupGate,
     /// `fs`: an inode, in ascending number.
     Inode,
+    /// `fs`: shared by a thread that makes an inode, until it is published.
+    InodeBeingMade,
+    /// `fs`: inode numbers that are leased and free.
+    InodeNumbers,
     /// `fs`: a shard of the inode cache.
     InodeCache,
     /// Engine: shared while staged blocks are on their way to the data area.

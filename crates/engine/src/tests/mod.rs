@@ -10,9 +10,13 @@ mod schedule;
 #[cfg(not(feature = "schedules"))]
 mod authority;
 #[cfg(not(feature = "schedules"))]
+mod counters;
+#[cfg(not(feature = "schedules"))]
 mod crash;
 #[cfg(not(feature = "schedules"))]
 mod defrag;
+#[cfg(not(feature = "schedules"))]
+mod lock_order;
 #[cfg(not(feature = "schedules"))]
 mod race;
 #[cfg(not(feature = "schedules"))]

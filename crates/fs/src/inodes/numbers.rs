@@ -43,7 +43,7 @@ impl InodeNumbers {
         assert!(epoch > Ino::ROOT.0 && free.next <= free.end, "leased {} to {}, after {epoch}", free.next, free.end);
         Ok(Self {
             epoch,
-            free: Mutex::new(LockRank::Leaf, free),
+            free: Mutex::new(LockRank::InodeNumbers, free),
             being_made: RwLock::new(LockRank::InodeBeingMade, ()),
         })
     }

@@ -1,0 +1,222 @@
+//! Every event counter moves: each workload here is small and always the same, and together they move all of them.
+//! A counter that no workload moves is named. No counter is excepted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::background::threads::answer;
+use crate::core::Core;
+use crate::device::Device;
+use crate::format::keys::ShardKey;
+use crate::format::shard::Target;
+use crate::settings::values::{FingerprintMode, Inline, Settings, Verify};
+use crate::stats::counters::Counters;
+use crate::tests::fixture::{Devices, one_level, two_levels, unique};
+use crate::{BLOCK_BYTES, Blocks, DedupCommand, DefragOptions, Lbn, MapId, Pbn, ScrubCommand, Tag};
+
+const DATA: Blocks = Blocks(60_000);
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// More blocks than the memory level of `two_levels` has hints.
+const MANY: usize = 6_000;
+/// More blocks than hints may wait for the disk level.
+const TOO_MANY: usize = 30_000;
+/// Turns of the worker or steps of the scrub that are enough for anything here.
+const TURNS_MAX: usize = 10_000;
+
+fn open(settings: Settings) -> (Devices, Core) {
+    let devices = Devices::new(DATA, settings);
+    let core = devices.open();
+    core.fill_hints().unwrap();
+    (devices, core)
+}
+
+fn write(core: &Core, map: u64, data: &[u8]) {
+    core.write(MapId(map), 0, data, |_, _| ()).unwrap();
+}
+
+/// Writes in requests of 50 blocks, with the hints that leave memory merged in between as the worker does.
+fn write_many(core: &Core, map: u64, data: &[u8]) {
+    for (n, part) in data.chunks(50 * BLOCK_BYTES).enumerate() {
+        core.write(MapId(map), n as u64 * 50 * BLOCK, part, |_, _| ()).unwrap();
+        core.merge_waiting_hints();
+    }
+}
+
+fn delete(core: &Core, map: u64) {
+    core.detach(MapId(map), |_| ()).unwrap();
+    let map = core.signals.next_detached(Duration::ZERO).unwrap();
+    core.reclaim(map).unwrap();
+}
+
+fn revisit_all(core: &Core) {
+    let is_done = (0..TURNS_MAX).any(|_| core.revisit(1_000).unwrap().is_none());
+    assert!(is_done, "the worker comes to no end");
+}
+
+fn scrub(core: &Core) {
+    core.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
+    for _ in 0..TURNS_MAX {
+        if core.scrub_status().state == "finished" {
+            return;
+        }
+        core.scrub_some(256).unwrap();
+        core.commit().unwrap();
+    }
+    panic!("the scrub comes to no end: {:?}", core.scrub_status());
+}
+
+fn first_block(core: &Core, map: u64) -> Pbn {
+    let shard = core.shard(ShardKey { map: MapId(map), shard: 0 }).unwrap();
+    match shard.slice(0, 1).next().unwrap().target {
+        Target::Data(pbn) => pbn,
+        other => panic!("block 0 of map {map} is {other:?}"),
+    }
+}
+
+/// New, equal, zero and unchanged blocks; a barrier; a checkpoint.
+fn writes_and_commits() -> Core {
+    let (_, core) = open(one_level());
+    let data = unique(20, 1);
+    write(&core, 1, &data);
+    write(&core, 1, &data);
+    write(&core, 2, &data);
+    write(&core, 3, &[0; BLOCK_BYTES]);
+    core.signals.barrier(Box::new(|result| result.unwrap()));
+    answer(&core, core.signals.next_commit(Duration::ZERO, false).barriers);
+    core.checkpoint().unwrap();
+    core
+}
+
+/// Requests that are not looked up, equal blocks that the worker finds, and a backlog that is saved.
+fn out_of_line() -> Core {
+    let (_, core) = open(Settings { inline: Inline::Off, ..two_levels() });
+    let data = unique(100, 1);
+    write(&core, 1, &data);
+    write(&core, 2, &data);
+    core.hints.clear_memory();
+    core.checkpoint().unwrap();
+    core.checkpoint_backlog(0);
+    core.dedup(DedupCommand::Now { full: true });
+    revisit_all(&core);
+    core
+}
+
+/// Hints go to disk, come back, become stale there and are swept; freed blocks are punched.
+fn disk_level() -> Core {
+    let (_, core) = open(Settings { inline: Inline::All, ..two_levels() });
+    let data = unique(MANY, 1);
+    write_many(&core, 1, &data);
+    revisit_all(&core);
+    core.checkpoint().unwrap();
+    write(&core, 2, &data[..200 * BLOCK_BYTES]);
+    revisit_all(&core);
+    delete(&core, 1);
+    delete(&core, 2);
+    core.checkpoint().unwrap();
+    core.release_waiting();
+    while core.punch_some() {}
+    // The same content again: the disk level names blocks that are free or hold something else by now.
+    write_many(&core, 3, &unique(2_000, 9));
+    write_many(&core, 4, &data);
+    revisit_all(&core);
+    delete(&core, 3);
+    delete(&core, 4);
+    for _ in 0..TURNS_MAX {
+        core.sweep_hint_page();
+    }
+    core
+}
+
+/// Nobody merges the hints that leave memory.
+fn hints_without_room() -> Core {
+    let (_, core) = open(Settings { inline: Inline::All, ..two_levels() });
+    for (n, part) in unique(TOO_MANY, 1).chunks(500 * BLOCK_BYTES).enumerate() {
+        core.write(MapId(1), n as u64 * 500 * BLOCK, part, |_, _| ()).unwrap();
+        core.commit().unwrap();
+    }
+    core
+}
+
+/// A hint that names a block of other content.
+fn wrong_hint() -> Core {
+    let (_, core) = open(Settings { fingerprints: FingerprintMode::Eager, ..one_level() });
+    let (stored, new) = (unique(1, 1), unique(1, 2));
+    write(&core, 1, &stored);
+    let tag: Tag = core.hasher.tag(&new);
+    core.update_hints(&[], &[(tag, first_block(&core, 1)), (tag, Pbn(900))]);
+    write(&core, 2, &new);
+    core
+}
+
+/// A block rots, its content is written again, and the place is used again. Blocks with many references get a second
+/// copy, which goes with the setting.
+fn damage_and_replicas() -> Core {
+    let settings =
+        Settings { fingerprints: FingerprintMode::Eager, verify: Verify::Off, replicate_refs_above: 2, ..one_level() };
+    let (devices, core) = open(settings);
+    let data = unique(5, 1);
+    (1..=3).for_each(|map| write(&core, map, &data));
+    let rotten = unique(1, 2);
+    (4..=5).for_each(|map| write(&core, map, &rotten));
+    core.checkpoint().unwrap();
+    let bad = first_block(&core, 4);
+    let mut block = rotten.clone();
+    block[77] ^= 4;
+    devices.data.write_at(&block, bad.0 * BLOCK).unwrap();
+    devices.data.flush().unwrap();
+    scrub(&core);
+    write(&core, 4, &rotten);
+    core.repair_noticed().unwrap();
+    scrub(&core);
+    core.tune(&[("replicate_refs_above".to_owned(), "0".to_owned())]).unwrap();
+    scrub(&core);
+    core
+}
+
+/// A file whose blocks lie apart is laid out anew.
+fn defrag() -> Core {
+    let (_, core) = open(one_level());
+    write(&core, 1, &unique(100, 1));
+    for n in 0..50 {
+        core.clone_blocks((MapId(1), Lbn(98 - 2 * n)), (MapId(2), Lbn(n)), Blocks(1), |_, _| ()).unwrap();
+    }
+    core.commit().unwrap();
+    let options = DefragOptions { run_blocks_min: Some(32), space: Blocks(1_000), ..DefragOptions::default() };
+    core.defrag(MapId(2), &options).unwrap();
+    core
+}
+
+/// One file's read serves another that shares its blocks.
+fn shared_reads() -> Core {
+    let (devices, core) = open(Settings { inline: Inline::All, ..two_levels() });
+    let data = unique(8, 1);
+    (1..=2).for_each(|map| write(&core, map, &data));
+    core.checkpoint().unwrap();
+    drop(core);
+    let core = devices.open();
+    // Whether a block is shared is known while the table's page is in memory.
+    core.entries_at(&[first_block(&core, 1)]).unwrap();
+    (1..=2).for_each(|map| drop(core.read(MapId(map), 0, data.len()).unwrap()));
+    core
+}
+
+#[test]
+fn every_counter_moves() {
+    let workloads = [
+        writes_and_commits,
+        out_of_line,
+        disk_level,
+        hints_without_room,
+        wrong_hint,
+        damage_and_replicas,
+        defrag,
+        shared_reads,
+    ];
+    let mut still: BTreeSet<String> = Counters::default().snapshot().into_keys().collect();
+    assert!(!still.is_empty(), "there are no counters");
+    for workload in workloads {
+        let counts: BTreeMap<String, u64> = workload().stats.counters.snapshot();
+        still.retain(|name| counts[name] == 0);
+    }
+    assert!(still.is_empty(), "counters that nothing moved: {still:?}");
+}

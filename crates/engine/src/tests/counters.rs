@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::background::threads::answer;
+use crate::background::committer::answer;
 use crate::core::Core;
 use crate::device::Device;
 use crate::format::keys::ShardKey;

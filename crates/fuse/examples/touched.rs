@@ -24,7 +24,7 @@ use std::thread;
 use std::time::Duration;
 
 use oncefs_engine::{BLOCK_BYTES, DataPlace, Profile, Store, VolumeSpec};
-use oncefs_fs::{AtimePolicy, Caller, FileSystem, Ino, Options, Privileges, SystemClock, WriteOrigin};
+use oncefs_fs::{AtimePolicy, Caller, FileSystem, Ino, Options, SystemClock, WriteOrigin};
 use oncefs_fuse::{Adapter, AdapterConfig, Session, SessionSpec};
 
 const BLOCK: usize = BLOCK_BYTES;
@@ -227,7 +227,7 @@ fn prepare(volume: &Path) {
     let root = Caller { uid: 0, gid: 0, umask: 0 };
     let ino = file_system.mknod(Ino::ROOT, b"file", libc::S_IFREG | 0o644, 0, &root).unwrap().ino;
     for number in 0..FILE_BLOCKS {
-        let origin = WriteOrigin::Caller { privileges: Privileges::Kept };
+        let origin = WriteOrigin::PageCache;
         file_system.write(ino, number * BLOCK as u64, &content(number), origin).unwrap();
     }
     // The time of last access is due with the first read, and then for a day not again.

@@ -418,7 +418,7 @@ impl Store {
     /// - [`Error::NoSpace`]: there is not enough.
     /// - [`Error::Io`], [`Error::Corrupt`]: the map cannot be read.
     pub fn check_room(&self, map: MapId, bytes: Range<u64>) -> Result<()> {
-        self.core.has_room(map, &bytes)
+        self.core.check_room(map, &bytes)
     }
 
     /// The first byte with `from <= byte < end` that is data. `None`: there are only holes and reserved space.

@@ -116,3 +116,29 @@ fn reserving_more_than_there_is_fails_and_a_reservation_can_be_written_on_a_full
     reserved.sync_all().expect("reserved space is there when it is needed");
     assert!(fs::read(mount.join("reserved")).unwrap() == bytes(7, 32 * MIB as usize));
 }
+
+#[test]
+fn a_volume_that_is_all_reserved_opens_again_after_its_clones_were_cut() {
+    let mut mount = Mount::new("256M");
+    let source = mount.join("source");
+    fs::write(&source, bytes(1, 4096)).unwrap();
+    let from = File::open(&source).unwrap();
+    let clone = |number| {
+        let path = mount.join(format!("clone-{number}"));
+        sys::copy_range_all(&from, 0, &File::create(&path).unwrap(), 0, 4096).unwrap();
+        path
+    };
+    let clones: Vec<PathBuf> = (0..400).map(clone).collect();
+    let space = sys::space(&mount.dir()).unwrap();
+    let reserved = File::create(mount.join("reserved")).unwrap();
+    sys::fallocate(&reserved, 0, 0, space.f_bavail * space.f_frsize).unwrap();
+    let cut = |path: &PathBuf| File::options().write(true).open(path).and_then(|file| file.set_len(100));
+    let refused: Vec<i32> = clones.iter().filter_map(|path| cut(path).err()?.raw_os_error()).collect();
+    assert!(!refused.is_empty() && refused.iter().all(|errno| *errno == libc::ENOSPC), "{refused:?}");
+    drop((from, reserved));
+    mount.remount();
+    fs::remove_file(mount.join("reserved")).expect("deleting works on a full disk");
+    mount.wait_for("space", "available_bytes", 60, |available| available > 100 * MIB);
+    write_synced(&mount.join("new"), 7, 8 * MIB as usize).unwrap();
+    mount.check();
+}

@@ -9,76 +9,118 @@ use crate::state::published::State;
 use crate::{Blocks, Error, Pbn, Result, Totals};
 
 /// Kept back from ordinary writes, so that truncating a file on a full volume can store its last block.
-const KEPT_BACK_BLOCKS: u64 = 256;
+pub const KEPT_BACK_BLOCKS: u64 = 256;
 
 /// By what right blocks are allocated.
 #[derive(Clone, Copy, Debug)]
 pub enum Claim {
-    /// From what is neither promised nor kept back, save what was promised to this very write.
+    /// From what is neither promised nor kept back, save what was promised to these very blocks.
     Ordinary {
-        /// Blocks promised to it.
+        /// How many of the blocks take the place of reserved ones.
         from_reserved: u64,
     },
     /// Also from what is kept back: the change cannot be refused any more, or frees more than it takes.
     MustSucceed,
 }
 
+/// Room claimed for reservations that are about to be made.
+pub struct RoomClaim<'a> {
+    core: &'a Core,
+    blocks: u64,
+}
+
+impl RoomClaim<'_> {
+    /// Blocks that are left of it.
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// So many blocks of it were published as reservations.
+    pub fn spend(&mut self, blocks: u64) {
+        assert!(blocks <= self.blocks, "{blocks} blocks are spent of a claim of {}", self.blocks);
+        self.blocks -= blocks;
+        self.core.unclaim(blocks);
+    }
+}
+
+impl Drop for RoomClaim<'_> {
+    fn drop(&mut self) {
+        self.core.unclaim(self.blocks);
+    }
+}
+
 impl Core {
-    /// Allocates exactly `blocks` blocks. They are in flight until they are published or given back.
+    /// Allocates exactly `blocks` blocks. What they take is claimed until they are published or given back: all of them
+    /// but those that take the place of reservations.
     pub fn allocate(&self, blocks: u64, claim: Claim) -> Result<Vec<Run>> {
-        let others = self.space.count_in_flight(blocks);
+        let claimed = self.claim(blocks, claim)?;
         let mut load = |region| self.load_region(region);
-        let runs = self.check_claim(blocks, claim, others).and_then(|()| self.space.allocate(blocks, &mut load));
-        runs.inspect_err(|_| self.space.landed(blocks))
+        self.space.allocate(blocks, &mut load).inspect_err(|_| self.unclaim(claimed))
     }
 
-    /// Refuses an ordinary claim that would take what is promised, kept back, or not there. `others` blocks are
-    /// in flight already.
-    fn check_claim(&self, blocks: u64, claim: Claim, others: u64) -> Result<()> {
-        let Claim::Ordinary { from_reserved } = claim else { return Ok(()) };
-        self.space.take_host_bytes(blocks)?;
-        let (free, reserved) = {
-            let state = self.state.lock();
-            (state.totals.data - state.totals.used, state.totals.reserved)
+    /// Claims room for `blocks` blocks, and gives how many of them were not reserved before.
+    fn claim(&self, blocks: u64, claim: Claim) -> Result<u64> {
+        let (from_reserved, kept_back) = match claim {
+            Claim::Ordinary { from_reserved } => (from_reserved.min(blocks), KEPT_BACK_BLOCKS),
+            Claim::MustSucceed => (0, 0),
         };
-        let untouchable = match from_reserved >= blocks {
-            true => 0,
-            false => reserved.0.saturating_sub(from_reserved) + KEPT_BACK_BLOCKS,
-        };
-        if free.0 < blocks + untouchable + others { Err(Error::NoSpace) } else { Ok(()) }
+        if matches!(claim, Claim::Ordinary { .. }) {
+            self.space.take_host_bytes(blocks)?;
+        }
+        self.claim_room(blocks - from_reserved, kept_back)
     }
 
-    /// Allocated blocks are published or given back.
+    /// Claims `blocks` blocks of the data area, if `kept_back` stay free.
+    fn claim_room(&self, blocks: u64, kept_back: u64) -> Result<u64> {
+        let mut state = self.state.lock();
+        let State { claims, totals, .. } = &mut *state;
+        match blocks == 0 || claims.take(totals, blocks, kept_back) {
+            true => Ok(blocks),
+            false => Err(Error::NoSpace),
+        }
+    }
+
+    /// Claims room for reservations. The claim ends with the value.
+    pub fn claim_reservations(&self, blocks: u64) -> Result<RoomClaim<'_>> {
+        self.claim_room(blocks, KEPT_BACK_BLOCKS).map(|blocks| RoomClaim { core: self, blocks })
+    }
+
+    /// Claimed blocks are published or given back.
+    pub fn unclaim(&self, blocks: u64) {
+        self.state.lock().claims.release(blocks);
+    }
+
+    /// Allocated blocks, all of them claimed, are published or given back.
     pub fn landed(&self, runs: &[Run]) {
-        self.space.landed(runs.iter().map(|run| run.blocks).sum());
+        self.unclaim(runs.iter().map(|run| run.blocks).sum());
     }
 
-    /// Gives back blocks that were allocated and never published.
+    /// Gives back blocks, all of them claimed, that were allocated and never published.
     pub fn give_back(&self, runs: &[Run]) {
         self.landed(runs);
         self.space.give_back(runs);
     }
 
-    /// Allocates one block, far from another one. It is in flight as those of `allocate`.
+    /// Allocates one block, far from another one. It is claimed as those of `allocate`.
     pub fn allocate_far(&self, from: Pbn) -> Result<Run> {
-        let others = self.space.count_in_flight(1);
-        let claimed = self.check_claim(1, Claim::Ordinary { from_reserved: 0 }, others);
-        let placed = claimed.and_then(|()| self.space.allocate_far(from, &mut |region| self.load_region(region)));
-        placed.inspect_err(|_| self.space.landed(1))
+        let claimed = self.claim(1, Claim::Ordinary { from_reserved: 0 })?;
+        let placed = self.space.allocate_far(from, &mut |region| self.load_region(region));
+        placed.inspect_err(|_| self.unclaim(claimed))
     }
 
-    /// Allocates blocks that follow each other, for work that can wait; in flight as those of `allocate`. None: there
+    /// Allocates blocks that follow each other, for work that can wait; claimed as those of `allocate`. None: there
     /// is no such free run, as far as was looked, or less than `left_min` would be left for others.
     pub fn allocate_contiguous(&self, blocks: u64, left_min: Blocks) -> Result<Option<Run>> {
         if self.available().0 < blocks + left_min.0 {
             return Ok(None);
         }
-        let others = self.space.count_in_flight(blocks);
-        let claimed = self.check_claim(blocks, Claim::Ordinary { from_reserved: 0 }, others);
-        let taken = claimed.and_then(|()| self.space.allocate_run(blocks, &mut |region| self.load_region(region)));
-        if !matches!(taken, Ok(Some(_))) {
-            self.space.landed(blocks);
-        }
+        let taken = self.claim(blocks, Claim::Ordinary { from_reserved: 0 }).and_then(|claimed| {
+            let run = self.space.allocate_run(blocks, &mut |region| self.load_region(region));
+            if !matches!(run, Ok(Some(_))) {
+                self.unclaim(claimed);
+            }
+            run
+        });
         match taken {
             Err(Error::NoSpace) => Ok(None),
             other => other,
@@ -92,9 +134,10 @@ impl Core {
 
     /// Unique blocks that can still be written: bounded by the data area, by what is promised, and by the host.
     pub fn available(&self) -> Blocks {
-        let totals = self.totals();
-        let kept = totals.reserved.0 + KEPT_BACK_BLOCKS;
-        let free = (totals.data - totals.used).0.saturating_sub(kept);
+        let free = {
+            let state = self.state.lock();
+            state.claims.free(&state.totals).0.saturating_sub(KEPT_BACK_BLOCKS)
+        };
         Blocks(free.min(self.space.host_blocks_left()))
     }
 

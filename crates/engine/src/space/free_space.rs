@@ -30,8 +30,6 @@ pub struct FreeSpace {
     pins: Pins,
     /// Bytes that the host can still take, as last looked up, less what was written since.
     host_bytes: AtomicU64,
-    /// Blocks allocated by writes that are not published yet.
-    blocks_in_flight: AtomicU64,
     /// The volume's directory, if the data area takes its space from the host file system.
     host: Option<PathBuf>,
     /// Pieces of the data area with freed blocks whose space the host does not have back yet.
@@ -47,7 +45,6 @@ impl FreeSpace {
             allocator: Mutex::new(LockRank::Allocator, allocator),
             pins: Pins::default(),
             host_bytes: AtomicU64::new(u64::MAX),
-            blocks_in_flight: AtomicU64::new(0),
             host,
             punchable: Mutex::new(LockRank::Part, Default::default()),
             ballast,
@@ -62,17 +59,6 @@ impl FreeSpace {
     /// Begins a new epoch of pins, and gives the old one, to be asked whether its readers are done.
     pub fn end_epoch(&self) -> EndedEpoch {
         self.pins.advance()
-    }
-
-    /// Counts `blocks` blocks as in flight. Gives how many others were.
-    pub fn count_in_flight(&self, blocks: u64) -> u64 {
-        self.blocks_in_flight.fetch_add(blocks, Relaxed)
-    }
-
-    /// Blocks in flight were published or given back.
-    pub fn landed(&self, blocks: u64) {
-        let before = self.blocks_in_flight.fetch_sub(blocks, Relaxed);
-        assert!(before >= blocks, "{blocks} blocks landed, but {before} were in flight");
     }
 
     /// Allocates exactly `blocks` blocks: as few runs, or none and `NoSpace`.
@@ -195,14 +181,6 @@ impl FreeSpace {
     /// Gives the host the space that was set aside. True: there was some.
     pub fn drop_ballast(&self) -> bool {
         self.ballast.drop_it()
-    }
-}
-
-#[cfg(test)]
-impl FreeSpace {
-    /// Blocks allocated and neither published nor given back.
-    pub fn blocks_in_flight(&self) -> u64 {
-        self.blocks_in_flight.load(Relaxed)
     }
 }
 

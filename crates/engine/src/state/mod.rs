@@ -1,5 +1,6 @@
 //! What is published: everything that the publish lock protects, and what readers pin.
 
+pub mod claims;
 pub mod loading;
 pub mod maps;
 pub mod published;

@@ -2,7 +2,7 @@
 //! wait to become free.
 //!
 //! Invariants: (1) a block's count equals the references from all maps and from the records of bad blocks and second
-//! copies; (2) `totals` equal the table and the maps; (3) a block whose count is zero is free, or waits in the group's
+//! copies; (2) `totals` equal the table and the maps, and never promise more than the data area has (`claims`); (3) a block whose count is zero is free, or waits in the group's
 //! `freed`, in `waiting`, or in `wait_for_trim`; (4) what is applied here is in the group's operations, in the same
 //! order; (5) a released block becomes free after the group that released it is durable, after the readers that may see
 //! it, and after the trim of the log records that carry its data.
@@ -22,6 +22,7 @@ use crate::format::rot::BadRecord;
 use crate::format::shard::{Shard, Target};
 use crate::space::allocator::Run;
 use crate::space::free_space::EndedEpoch;
+use crate::state::claims::Claims;
 use crate::state::maps::Shards;
 use crate::state::records::Records;
 use crate::state::table::Table;
@@ -79,6 +80,9 @@ pub struct Plan {
     pub drops: Vec<ShardKey>,
     /// By how many blocks the sum of reservations changes.
     pub reserved_delta: i64,
+    /// By how many blocks more than its stores the plan has claimed: above 0 for new reservations, below 0 if some of
+    /// its stores take the place of reservations.
+    pub reserved_claim: i64,
     /// Blocks among `stores` whose content is in memory.
     pub staged: Vec<Pbn>,
     /// A map to detach.
@@ -143,6 +147,8 @@ pub struct State {
     pub group: Group,
     /// The volume's totals.
     pub totals: Totals,
+    /// What operations under way will add to them.
+    pub claims: Claims,
     /// Freed blocks of durable groups.
     pub waiting: VecDeque<Waiting>,
     /// Freed blocks whose data rides in a log record that is not trimmed yet.
@@ -168,6 +174,7 @@ impl State {
             table,
             group: Group::default(),
             totals,
+            claims: Claims::default(),
             waiting: VecDeque::new(),
             wait_for_trim: Vec::new(),
             logged: HashSet::new(),
@@ -253,8 +260,27 @@ impl State {
         Some(format!("a map gives back {freed} blocks, and the totals do not have them: {totals:?}"))
     }
 
-    /// Applies a plan whose pages are in memory, that nothing contradicts and whose increfs are not refused. Gives the blocks whose
-    /// last reference went, with their tags.
+    /// Whether a plan adds more to the totals than was claimed for it and there is room for: it claimed a reservation that
+    /// somebody else has used since, or counted on blocks that became shared since. All pages of the plan are in memory.
+    pub fn lacks_room(&mut self, plan: &Plan) -> bool {
+        let unclaimed = plan.reserved_delta.saturating_sub(plan.reserved_claim);
+        let Some(unclaimed) = u64::try_from(unclaimed).ok().filter(|unclaimed| *unclaimed > 0) else { return false };
+        self.claims.free(&self.totals).0.saturating_add(self.freed_by(plan)) < unclaimed
+    }
+
+    /// How many blocks lose their last reference by a plan.
+    fn freed_by(&mut self, plan: &Plan) -> u64 {
+        let mut released: Vec<Pbn> = plan.decrefs.iter().flat_map(|run| run.pbns()).collect();
+        released.sort_unstable();
+        let mut is_last = |same: &[Pbn]| {
+            let entry = self.table.entry(same[0]).expect("the plan's pages are in memory");
+            entry.count as usize == same.len()
+        };
+        released.chunk_by(|one, other| one == other).filter(|same| is_last(same)).count() as u64
+    }
+
+    /// Applies a plan whose pages are in memory, that nothing contradicts, whose increfs are not refused and that lacks no
+    /// room. Gives the blocks whose last reference went, with their tags.
     pub fn apply(&mut self, plan: Plan, now: Instant) -> Vec<(Tag, Pbn)> {
         self.group.touch(now);
         for store in plan.stores.iter().chain(&plan.record_stores) {

@@ -10,6 +10,7 @@ use oncefs_dedup::{Eviction, Sample, Skipped};
 use crate::commit::log::GROUP_SHARE_MAX;
 use crate::core::Core;
 use crate::format::keys;
+use crate::space::claim::KEPT_BACK_BLOCKS;
 use crate::tests::fixture::{Devices, LOG_BYTES, Random, one_level, two_levels};
 use crate::write::hash::is_zero;
 use crate::{BLOCK_BYTES, Blocks, DefragOptions, DefragOutcome, Error, Lbn, MapId};
@@ -442,7 +443,12 @@ fn cutting_a_file_works_where_the_host_is_full_and_others_write() {
     let data = run.content(1 << 20);
     run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
     run.core.space.set_host_bytes(0);
-    run.core.space.count_in_flight(DATA.0);
+    // Others have claimed all that a write may.
+    let free = {
+        let state = run.core.state.lock();
+        state.claims.free(&state.totals).0
+    };
+    let _others = run.core.claim_reservations(free - KEPT_BACK_BLOCKS).unwrap();
     let unique: Vec<u8> = (0..(4 * BLOCK_BYTES / 8) as u64).flat_map(|n| (n * n + 77).to_le_bytes()).collect();
     assert!(matches!(run.core.write(MapId(2), 0, &unique, |_, _| ()), Err(Error::NoSpace)));
     let last =

@@ -22,6 +22,8 @@ mod race;
 #[cfg(not(feature = "schedules"))]
 mod revisit;
 #[cfg(not(feature = "schedules"))]
+mod room;
+#[cfg(not(feature = "schedules"))]
 mod run;
 #[cfg(not(feature = "schedules"))]
 mod scrub;

@@ -324,7 +324,7 @@ fn a_file_that_is_deleted_while_it_is_laid_out_again_gives_all_its_blocks_back()
         });
         assert!(matches!(outcome, Err(crate::Error::MapDetached)), "{outcome:?}");
         assert_eq!(core.totals().used, Blocks(1 + 3 * SCATTERED as u64));
-        assert_eq!(core.space.blocks_in_flight(), 0);
+        assert_eq!(core.state.lock().claims.blocks(), Blocks(0));
         assert!(*core.read(MapId(3), 0, 2 * SCATTERED * BLOCK_BYTES).unwrap() == *unique(2 * SCATTERED, 8));
         assert_clean(&core);
     }

@@ -325,11 +325,17 @@ fn check_label(data: &dyn Device, volume_id: [u8; 16]) -> Result<()> {
     }
 }
 
-/// Refuses totals that contradict each other, and parts that are shorter than they say.
+/// Refuses totals that contradict each other, and parts that are shorter than they say. More reserved than is free is no
+/// reason to refuse: such a volume only takes nothing new until enough is deleted.
 pub fn check_sizes(data: &dyn Device, table: &dyn Device, totals: &Totals) -> Result<()> {
     let taken = totals.used.0.checked_add(totals.reserved.0);
-    if totals.data.0 > DATA_BLOCKS_MAX || taken.is_none_or(|taken| taken > totals.data.0) {
+    if totals.data.0 > DATA_BLOCKS_MAX || totals.used > totals.data || taken.is_none() {
         return Err(Error::corrupt("the volume's totals", format!("they contradict each other: {totals:?}")));
+    }
+    if let Some(lacking) = taken.and_then(|taken| taken.checked_sub(totals.data.0)).filter(|lacking| *lacking > 0) {
+        log::warn!(
+            "{lacking} more blocks are reserved than are free; new data is refused until enough files are deleted"
+        );
     }
     let parts = [("the data area", data, totals.data.bytes()), ("the block table", table, table_bytes(totals.data))];
     for (what, device, expected) in parts {

@@ -41,6 +41,10 @@ pub struct Batch<'a> {
     pub refused: Vec<usize>,
     /// Blocks stored in memory whose run may go on with the file's next request: its last ones.
     pub open: Vec<usize>,
+    /// Blocks claimed for what was placed.
+    pub claimed: u64,
+    /// Placed blocks that were not claimed: they take the place of reserved ones.
+    pub from_reserved: u64,
     /// Blocks equal to what the map holds, as last looked up: nothing is done for them.
     pub unchanged: HashSet<usize>,
 }
@@ -61,6 +65,8 @@ impl<'a> Batch<'a> {
             staged: Vec::new(),
             refused: Vec::new(),
             open: Vec::new(),
+            claimed: 0,
+            from_reserved: 0,
             unchanged: HashSet::new(),
         }
     }

@@ -9,4 +9,5 @@ pub mod inline;
 pub mod partial_blocks;
 pub mod publish;
 pub mod range;
+pub mod range_room;
 pub mod steps;

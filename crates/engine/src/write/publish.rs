@@ -32,11 +32,12 @@ impl Core {
             Ok(published) => published,
             Err(error) => {
                 self.staging.remove(runs.iter().flat_map(|run| run.pbns()));
-                self.give_back(&runs);
+                self.unclaim(batch.claimed);
+                self.space.give_back(&runs);
                 return Err(error);
             }
         };
-        self.landed(&runs);
+        self.unclaim(batch.claimed);
         self.count_outcomes(batch);
         self.announce(&published, Some((map, batch)));
         self.stats.record(Stage::Map, batch.len() as u64, began.elapsed());
@@ -105,6 +106,7 @@ impl Core {
         assert_eq!(index, batch.len(), "every block of the batch is planned");
         let mapped_delta = edit.mapped_delta;
         let mut plan = edit.into_plan();
+        plan.reserved_claim = -(batch.from_reserved as i64);
         batch.unchanged = unchanged;
         add_references(&mut plan, batch);
         Ok((plan, mapped_delta))
@@ -221,6 +223,9 @@ impl Core {
             let pbns = state.refused(&plan);
             if !pbns.is_empty() {
                 return Ok(Applied::Refused(Refusal { pbns, change: plan.change }));
+            }
+            if state.lacks_room(&plan) {
+                return Err(Error::NoSpace);
             }
             let freed = state.apply(plan, Instant::now());
             policies.iter().for_each(|change| self.policy.note_published_policy(change.map, change.policy));

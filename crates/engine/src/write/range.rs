@@ -10,6 +10,7 @@ use crate::format::page::page_of;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::read::steps::damaged;
 use crate::space::allocator::Run;
+use crate::space::claim::RoomClaim;
 use crate::state::maps::MapLocks;
 use crate::state::published::{Incref, Plan};
 use crate::sync::{RwLockReadGuard, RwLockWriteGuard};
@@ -22,7 +23,7 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// A range change is published in pieces of at most this many shards, so that the publish lock is held
 /// shortly and memory stays bounded; between two pieces the group may end, so that it fits into the log.
 /// The caller's records go with the last piece.
-const PIECE_SHARDS: usize = 64;
+pub const PIECE_SHARDS: usize = 64;
 
 /// Holds off the end of the group; none for a change that is too large for one.
 type Gate<'a> = Option<RwLockReadGuard<'a, ()>>;
@@ -37,16 +38,18 @@ enum Fill {
 }
 
 /// How far a change has come that is published in pieces.
-struct Pieces {
+struct Pieces<'a> {
     /// Blocks that the range cuts; they go with the first piece.
     cuts: Cuts,
+    /// Room for the reservations that are still to be made; None: it makes none.
+    room: Option<RoomClaim<'a>>,
     /// By how many blocks the map grows.
     delta: i64,
     /// Whether a piece was published.
     is_begun: bool,
 }
 
-impl Pieces {
+impl Pieces<'_> {
     /// Edits the map for the next piece.
     fn next_edit<'a>(&self, core: &'a Core, map: MapId) -> Result<MapEdit<'a>> {
         let mut edit = MapEdit::new(core, map);
@@ -70,13 +73,20 @@ impl Core {
         self.attached(map)?;
         let gate = self.gate_stored(map, &(size / BLOCK..u64::MAX))?;
         let cuts = self.cut_blocks(map, &[(size, size.next_multiple_of(BLOCK))])?;
-        self.in_pieces(map, cuts, |pieces| self.cut_range(map, size.div_ceil(BLOCK)..u64::MAX, pieces, &gate, with))
+        let cut = |pieces: &mut Pieces| self.cut_range(map, size.div_ceil(BLOCK)..u64::MAX, pieces, &gate, with);
+        self.in_pieces(map, cuts, None, cut)
     }
 
     /// Does a change that is published in pieces. An error before the first one leaves everything as it was. One
     /// behind it cannot be undone: the volume is read-only, so that what there is of the change is never committed.
-    fn in_pieces(&self, map: MapId, cuts: Cuts, work: impl FnOnce(&mut Pieces) -> Result<()>) -> Result<()> {
-        let mut pieces = Pieces { cuts, delta: 0, is_begun: false };
+    fn in_pieces(
+        &self,
+        map: MapId,
+        cuts: Cuts,
+        room: Option<RoomClaim<'_>>,
+        work: impl FnOnce(&mut Pieces) -> Result<()>,
+    ) -> Result<()> {
+        let mut pieces = Pieces { cuts, room, delta: 0, is_begun: false };
         let result = work(&mut pieces);
         if !pieces.is_begun {
             self.forget_cuts(&pieces.cuts);
@@ -121,9 +131,15 @@ impl Core {
         }
     }
 
-    fn apply_piece(&self, plan: Plan, pieces: &mut Pieces) -> Result<()> {
+    fn apply_piece(&self, mut plan: Plan, pieces: &mut Pieces) -> Result<()> {
+        let reserved = u64::try_from(plan.reserved_delta).unwrap_or(0);
+        let claimed = pieces.room.as_ref().map_or(0, |room| room.blocks().min(reserved));
+        plan.reserved_claim = claimed as i64;
         self.apply_certain(plan)?;
         pieces.is_begun = true;
+        if let Some(room) = &mut pieces.room {
+            room.spend(claimed);
+        }
         Ok(())
     }
 
@@ -162,12 +178,6 @@ impl Core {
         }
     }
 
-    /// See [`crate::Store::check_room`].
-    pub fn has_room(&self, map: MapId, bytes: &Range<u64>) -> Result<()> {
-        let _map = self.maps.lock(map).read();
-        self.check_room(map, &(bytes.start / BLOCK..bytes.end.div_ceil(BLOCK)))
-    }
-
     /// Shards of a map that may hold something, from number `from` on, in order, at most `limit`.
     pub fn stored_shards(&self, map: MapId, from: u64, limit: usize) -> Result<Vec<u64>> {
         let mut shards = self.state.lock().shards.in_memory(map, from, limit);
@@ -196,15 +206,13 @@ impl Core {
         let end = at + len;
         let (first, last) = (at.div_ceil(BLOCK), end / BLOCK);
         let touched = at / BLOCK..end.div_ceil(BLOCK);
-        if reserve {
-            self.check_room(map, &touched)?;
-        }
+        let room = if reserve { Some(self.claim_for_zeros(map, &touched, &(first..last))?) } else { None };
         let gate = if reserve { self.gate_of(&touched) } else { self.gate_stored(map, &touched)? };
         let cuts = match first > last {
             true => self.cut_blocks(map, &[(at, end)])?,
             false => self.cut_blocks(map, &[(at, first * BLOCK), (last * BLOCK, end)])?,
         };
-        self.in_pieces(map, cuts, |pieces| {
+        self.in_pieces(map, cuts, room, |pieces| {
             if !reserve {
                 return self.cut_range(map, first..last, pieces, &gate, with);
             }
@@ -225,33 +233,11 @@ impl Core {
         let _map = self.maps.lock(map).write();
         self.attached(map)?;
         let touched = at / BLOCK..(at + len).div_ceil(BLOCK);
-        self.check_room(map, &touched)?;
+        let room = self.claim_for_holes(map, &touched)?;
         let gate = self.gate_of(&touched);
-        self.in_pieces(map, Cuts::default(), |pieces| {
+        self.in_pieces(map, Cuts::default(), Some(room), |pieces| {
             self.fill_parts(map, parts_of(map, touched, Fill::ReservedHoles), pieces, &gate, with)
         })
-    }
-
-    /// Refuses to promise more blocks for the holes of a range than are available. Only shards that exist are
-    /// looked at: what passes is bounded by the data area, what is asked for is not.
-    fn check_room(&self, map: MapId, blocks: &Range<u64>) -> Result<()> {
-        let mut mapped = 0;
-        let mut at = blocks.start / SHARD_BLOCKS;
-        loop {
-            let mut shards = self.stored_shards(map, at, PIECE_SHARDS)?;
-            shards.retain(|shard| shard * SHARD_BLOCKS < blocks.end);
-            for &shard in &shards {
-                let (start, end) = within_shard(shard, blocks);
-                let extents = self.shard(ShardKey { map, shard })?;
-                let taken = extents.slice(start, end).filter(|extent| extent.target != Target::Hole);
-                mapped += taken.map(|extent| u64::from(extent.blocks)).sum::<u64>();
-            }
-            if shards.len() < PIECE_SHARDS {
-                let wanted = blocks.end - blocks.start - mapped;
-                return if wanted > self.available().0 { Err(Error::NoSpace) } else { Ok(()) };
-            }
-            at = shards.last().expect("a full piece") + 1;
-        }
     }
 
     /// Fills parts of shards, piece by piece.
@@ -343,7 +329,7 @@ impl Core {
         self.attached(source.0)?;
         self.attached(target.0)?;
         let gate = self.gate_of(&(target.1.0..target.1.0 + blocks.0));
-        self.in_pieces(target.0, Cuts::default(), |pieces| {
+        self.in_pieces(target.0, Cuts::default(), None, |pieces| {
             self.clone_pieces(source, target, blocks, pieces, &gate, with)
         })
     }
@@ -457,7 +443,7 @@ impl Core {
 }
 
 /// The part of `blocks` that lies in a shard, in block numbers of the shard.
-fn within_shard(shard: u64, blocks: &Range<u64>) -> (u16, u16) {
+pub fn within_shard(shard: u64, blocks: &Range<u64>) -> (u16, u16) {
     let inside = |block: u64| block.saturating_sub(shard * SHARD_BLOCKS).min(SHARD_BLOCKS) as u16;
     (inside(blocks.start), inside(blocks.end))
 }

@@ -58,7 +58,10 @@ impl Core {
             self.leave_to_worker(map, stream.open.iter().map(|block| block.lbn));
         }
         self.count_request(is_admitted, blocks);
-        let runs = self.stats.timed(Stage::Place, blocks, || self.place(&mut batch, claim_of(&current)))?;
+        let runs = self.stats.timed(Stage::Place, blocks, || {
+            let claim = claim_of(&batch, &current);
+            self.place(&mut batch, claim)
+        })?;
         let locked = locked.unwrap_or_else(|| self.maps.lock(map).write());
         self.publish_batch(map, &mut batch, runs, with)?;
         drop(locked);
@@ -147,6 +150,9 @@ impl Core {
             return Ok(Vec::new());
         }
         let runs = self.allocate(anew.len() as u64, claim)?;
+        let from_reserved = if let Claim::Ordinary { from_reserved } = claim { from_reserved } else { 0 };
+        batch.from_reserved += from_reserved;
+        batch.claimed += anew.len() as u64 - from_reserved;
         let allocated: u64 = runs.iter().map(|run| run.blocks).sum();
         assert_eq!(allocated, anew.len() as u64, "as many blocks are allocated as are placed");
         let pbns = runs.iter().flat_map(|run| (0..run.blocks).map(|n| run.pbn.plus(n)));
@@ -159,7 +165,8 @@ impl Core {
         let mut blocks = anew[..direct].iter().map(|index| batch.block(*index));
         for run in &first_blocks(&runs, direct as u64) {
             if let Err(error) = self.write_run(*run, &mut blocks) {
-                self.give_back(&runs);
+                self.unclaim(std::mem::take(&mut batch.claimed));
+                self.space.give_back(&runs);
                 return Err(error);
             }
         }
@@ -232,10 +239,11 @@ fn is_whole_blocks(at: u64, len: usize) -> bool {
     at.is_multiple_of(BLOCK_BYTES as u64) && len.is_multiple_of(BLOCK_BYTES)
 }
 
-/// New blocks over a reserved range use up the reservation.
-fn claim_of(current: &[Target]) -> Claim {
-    let reserved = current.iter().filter(|target| **target == Target::Reserved).count();
-    Claim::Ordinary { from_reserved: reserved as u64 }
+/// New blocks over a reserved range use up the reservation. Blocks of zeros do not: they stay reserved.
+fn claim_of(batch: &Batch, current: &[Target]) -> Claim {
+    let anew = batch.indexes(|outcome| outcome == Outcome::Anew(None));
+    let from_reserved = anew.iter().filter(|index| current[**index] == Target::Reserved).count();
+    Claim::Ordinary { from_reserved: from_reserved as u64 }
 }
 
 /// The first blocks of some runs.

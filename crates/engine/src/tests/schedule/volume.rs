@@ -225,7 +225,7 @@ impl Volume {
         self.core.space.give_back(&std::mem::take(&mut self.given_away));
         let totals = self.core.state.lock().totals;
         let free = (totals.data - totals.used).0;
-        assert_eq!(self.core.space.blocks_in_flight(), 0, "blocks are in flight and nobody writes");
+        assert_eq!(self.core.state.lock().claims.blocks(), Blocks(0), "blocks are claimed and nobody writes");
         let runs = self.core.allocate(free, Claim::MustSucceed);
         let runs = runs.unwrap_or_else(|error| panic!("not all of {free} free blocks can be handed out: {error}"));
         self.core.give_back(&runs);

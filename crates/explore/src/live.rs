@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
 use oncefs_engine::{BackgroundStep, Blocks, Committer, Driver, OpenOptions, Profile, Store};
-use oncefs_fs::{AtimePolicy, Clock, FileSystem, Ino, Options, Timestamp};
+use oncefs_fs::{AtimePolicy, Clock, FileKind, FileSystem, Ino, Options, Timestamp};
 
 use crate::image::{DeviceImage, Images, Part};
 use crate::model::{Model, Reference};
@@ -187,6 +187,11 @@ impl Live {
             ino = self.model.reference.lookup(ino, name.as_bytes()).ok()?;
         }
         Some(ino)
+    }
+
+    /// Whether the model has a directory there.
+    pub fn is_directory(&self, ino: Ino) -> bool {
+        self.model.reference.getattr(ino).is_ok_and(|attributes| attributes.kind == FileKind::Directory)
     }
 
     /// The directory of a path and the name in it.

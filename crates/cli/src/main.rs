@@ -8,6 +8,7 @@ mod commands;
 mod control;
 mod daemon;
 mod failure;
+mod files;
 mod mounting;
 mod process;
 mod profiles;

@@ -18,3 +18,5 @@ mod permissions;
 mod user;
 #[path = "security/volume.rs"]
 mod volume;
+#[path = "security/walks.rs"]
+mod walks;

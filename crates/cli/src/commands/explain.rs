@@ -7,9 +7,8 @@ mod render;
 mod sharers;
 mod sums;
 
-use std::fs::File;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use oncefs_engine::{Explained, ExplainedRun, push_run};
@@ -19,6 +18,7 @@ use serde_json::json;
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::files::in_mount::InMount;
 use crate::text::shown;
 use lines::{Line, lines_of, start_of_last};
 use render::Rule;
@@ -59,8 +59,9 @@ pub struct ExplainArgs {
 
 /// Prints a file's runs.
 pub fn run(arguments: ExplainArgs) -> Outcome {
-    let daemon = Daemon::find(&arguments.file)?;
-    let inode = written_out(&arguments.file)?;
+    let file = InMount::find(&arguments.file, "give a file in one")?;
+    let daemon = Daemon::of(&file.mount)?;
+    let inode = written_out(&file)?;
     let mut printer = Printer::new(&daemon, &arguments);
     let (mut runs, mut next) = (Vec::new(), Some(0));
     while let Some(lbn) = next {
@@ -85,13 +86,13 @@ pub fn run(arguments: ExplainArgs) -> Outcome {
 }
 
 /// Writes back what the kernel still holds of the file. Returns its inode number.
-fn written_out(path: &Path) -> Outcome<u64> {
-    let doing = || format!("cannot read {}", shown(path));
-    let about = path.metadata().or_fail_doing(exit::FAILED, doing())?;
+fn written_out(file: &InMount) -> Outcome<u64> {
+    let doing = || format!("cannot read {}", shown(&file.path));
+    let about = file.held.about().or_fail_doing(exit::FAILED, doing())?;
     if !about.is_file() {
-        return Err(Failure::new(exit::FAILED, format!("{} is not a regular file: give one", shown(path))));
+        return Err(Failure::new(exit::FAILED, format!("{} is not a regular file: give one", shown(&file.path))));
     }
-    File::open(path).and_then(|file| file.sync_all()).or_fail_doing(exit::FAILED, doing())?;
+    file.held.open().and_then(|file| file.sync_all()).or_fail_doing(exit::FAILED, doing())?;
     Ok(about.ino())
 }
 

@@ -54,6 +54,15 @@ impl Daemon {
         }
     }
 
+    /// The daemon of a mount.
+    pub fn of(mount: &mount_table::Mount) -> Outcome<Self> {
+        let daemon = Self { volume: mount.source.clone() };
+        match daemon.connect()? {
+            Some(_) => Ok(daemon),
+            None => Err(dead(mount)),
+        }
+    }
+
     /// Asks and waits for the answer.
     pub fn ask<T: DeserializeOwned>(&self, request: Request) -> Outcome<T> {
         let connection = self.connect()?.ok_or_else(|| {

@@ -26,6 +26,12 @@ impl Mount {
         self.kind == MOUNT_TYPE
     }
 
+    /// The number that everything in it has as its device.
+    pub fn device_number(&self) -> Option<u64> {
+        let (major, minor) = self.device.split_once(':')?;
+        Some(libc::makedev(major.parse().ok()?, minor.parse().ok()?))
+    }
+
     /// Whether the daemon behind the mount is gone.
     pub fn is_dead(&self) -> bool {
         self.is_oncefs() && self.dir.metadata().is_err_and(|e| is_from_dead_mount(&e))

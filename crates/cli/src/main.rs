@@ -10,6 +10,7 @@ mod daemon;
 mod failure;
 mod files;
 mod mounting;
+mod names;
 mod process;
 mod profiles;
 mod progress;

@@ -14,6 +14,8 @@ mod inference;
 mod mount_options;
 #[path = "security/permissions.rs"]
 mod permissions;
+#[path = "security/terminals.rs"]
+mod terminals;
 #[path = "security/user.rs"]
 mod user;
 #[path = "security/volume.rs"]

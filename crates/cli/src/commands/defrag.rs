@@ -17,10 +17,10 @@ use crate::control::target::Daemon;
 use crate::failure::{Failure, Outcome, exit};
 use crate::files::in_mount::InMount;
 use crate::files::walk::Place;
+use crate::names::{self, Name, shown};
 use crate::process::signals::EndSignals;
 use crate::progress::Progress;
 use crate::size::Size;
-use crate::text::shown;
 use walk::{File, Found};
 
 /// Space that may be taken by default.
@@ -130,7 +130,7 @@ pub fn run(arguments: DefragArgs) -> Outcome<u8> {
         work.daemon.ask::<()>(Request::Commit)?;
     }
     if arguments.json {
-        println!("{:#}", work.as_json());
+        println!("{}", names::json(&work.as_json()));
     } else {
         print!("{}", work.described());
     }
@@ -247,7 +247,7 @@ impl Work<'_> {
     }
 
     fn as_json(&self) -> Value {
-        let file = |done: &Done| json!({ "path": done.place.path().to_string_lossy(), "outcome": done.outcome });
+        let file = |done: &Done| json!({ "path": Name::from(done.place.path().as_path()), "outcome": done.outcome });
         json!({
             "dry_run": self.arguments.dry_run,
             "files_examined": self.files,

@@ -19,7 +19,7 @@ use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::files::in_mount::InMount;
-use crate::text::shown;
+use crate::names::{self, Name, shown};
 use lines::{Line, lines_of, start_of_last};
 use render::Rule;
 use sharers::{Others, Sharers};
@@ -143,7 +143,8 @@ impl<'a> Printer<'a> {
         self.has_begun = true;
         let (file, blocks_min, set_by) = (shown(&self.arguments.file), rule.blocks_min, &rule.set_by);
         if self.arguments.json {
-            let (file, set_by) = (json!(file), json!(set_by));
+            let file = names::json_line(&Name::from(self.arguments.file.as_path()));
+            let set_by = names::json_line(set_by);
             let alone = rule.is_left_alone;
             println!("{{\"file\": {file}, \"run_blocks_min\": {blocks_min}, \"run_blocks_min_from\": {set_by},");
             println!("\"is_left_alone\": {alone}, \"runs\": [");
@@ -161,7 +162,7 @@ impl<'a> Printer<'a> {
             json["why"] = json!(why);
             json["with"] = json!(others.shown);
             json["more"] = json!(others.more);
-            println!("{}{json}", if self.has_printed { "," } else { "" });
+            println!("{}{}", if self.has_printed { "," } else { "" }, names::json_line(&json));
         } else {
             let at = run.what.pbn().map_or("-".to_owned(), |pbn| pbn.to_string());
             self.table.row(vec![run.lbn.to_string(), run.blocks.to_string(), at, why.to_owned()]);
@@ -181,7 +182,7 @@ impl<'a> Printer<'a> {
 
     fn end(self) {
         if self.arguments.json {
-            println!("],\n\"blocks\": {}}}", json!(self.sums));
+            println!("],\n\"blocks\": {}}}", names::json_line(&self.sums));
         } else {
             println!("{}", self.sums.text());
         }

@@ -14,12 +14,12 @@ use oncefs_engine::{Blocks, CheckReport, Error, Fault, Lbn, MapId, Pbn, Phase, R
 use oncefs_fs::{NameFindings, NamePhase, SystemClock, check_names, fix_names, paths_of_maps};
 
 use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::names::{Name, shown, shown_all};
 use crate::process::confinement::confine_check;
 use crate::process::signals::EndSignals;
 use crate::process::{memory, setup};
 use crate::profiles;
 use crate::progress::Progress;
-use crate::text::shown;
 use findings::Findings;
 
 /// Memory for caches during a check. Sorting takes up to 128 MiB more.
@@ -203,7 +203,10 @@ fn files_concerned(store: &Store, lost: &[Fault], report: &CheckReport) -> oncef
     let maps: HashSet<MapId> = concerns.iter().map(|concern| concern.map).collect();
     let paths = paths_of_maps(store, &maps)?;
     let lines = concerns.iter().map(|Concern { map, first, what }| {
-        let files = paths.get(map).map_or_else(|| format!("map {}", map.0), |paths| paths.join(", "));
+        let files = paths.get(map).map_or_else(
+            || format!("map {}", map.0),
+            |paths| shown_all(&paths.iter().map(|path| Name::from(&path[..])).collect::<Vec<_>>(), 0).to_string(),
+        );
         format!("{files}: at byte {}: {what}", Blocks(first.0).bytes())
     });
     Ok(lines.collect())

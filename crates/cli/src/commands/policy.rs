@@ -18,7 +18,7 @@ use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::{OrFail, Outcome, exit};
 use crate::files::in_mount::InMount;
-use crate::text::shown;
+use crate::names::{self, Name, shown};
 
 /// Arguments of `policy`.
 #[derive(Debug, Args)]
@@ -132,9 +132,9 @@ fn show(arguments: &ShowArgs) -> Outcome {
     let inherits = above.as_ref().and_then(set::policy_of);
     if arguments.json {
         let mut json = json!(effective);
-        json["path"] = json!(path.to_string_lossy());
+        json["path"] = json!(Name::from(path.as_path()));
         json["inherits"] = json!(inherits);
-        println!("{json:#}");
+        println!("{}", names::json(&json));
     } else {
         println!("{}", described(&path, about.is_dir(), &effective, inherits.as_deref()));
     }

@@ -16,8 +16,8 @@ use crate::control::client::{Connection, Exit, ExpectedExit};
 use crate::control::protocol::Request;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table::{self, Mount};
+use crate::names::shown;
 use crate::process::descriptors;
-use crate::text::shown;
 
 /// A daemon notices the end of its mount at once, unless the mount lives on elsewhere.
 const NOTICE_PATIENCE: Duration = Duration::from_secs(20);
@@ -67,7 +67,7 @@ pub fn run(arguments: UmountArgs) -> Outcome {
         Found::Ours(mount) => mount,
         Found::Foreign(_) if arguments.for_any_fuse => return hand_back(&arguments),
         Found::Foreign(mount) => {
-            let (dir, kind) = (shown(&mount.dir), mount.kind);
+            let (dir, kind) = (shown(&mount.dir), shown(&mount.kind));
             return Err(Failure::new(
                 exit::MOUNT_FAILED,
                 format!("{dir} is a {kind} mount, not an oncefs mount: use umount {dir}"),

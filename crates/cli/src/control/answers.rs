@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::names::Name;
+
 /// The daemon's description of itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct About {
@@ -38,8 +40,8 @@ pub struct Range {
 pub struct File {
     /// Its inode number.
     pub inode: Option<u64>,
-    /// Its names from the root of the mount on, bytes that are not UTF-8 replaced.
-    pub paths: Vec<String>,
+    /// Its names from the root of the mount on.
+    pub paths: Vec<Name>,
     /// Where.
     pub ranges: Vec<Range>,
 }

@@ -8,8 +8,8 @@ use crate::control::client::Connection;
 use crate::control::protocol::Request;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table;
+use crate::names::shown;
 use crate::process::descriptors;
-use crate::text::shown;
 
 /// What a path stands for.
 pub enum Target {

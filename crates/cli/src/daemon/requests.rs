@@ -18,7 +18,7 @@ use crate::control::client::Connection;
 use crate::control::protocol::Request;
 use crate::control::server::{Handler, Server};
 use crate::failure::{OrFail, Outcome, exit};
-use crate::text::shown;
+use crate::names::{Name, shown};
 
 /// A process that is being killed releases its files within this time.
 const DYING_PATIENCE: Duration = Duration::from_secs(3);
@@ -99,7 +99,7 @@ impl OpenVolume {
         let range = |range: &DamagedRange| answers::Range { offset: range.at, length: range.len, lost: range.is_lost };
         let file = |file: &DamagedFile| answers::File {
             inode: file.ino.map(|ino| ino.0),
-            paths: file.paths.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect(),
+            paths: file.paths.iter().map(|path| Name::from(&path[..])).collect(),
             ranges: file.ranges.iter().map(range).collect(),
         };
         Ok(json!(answers::Damage { files: files.iter().map(file).collect(), complete }))
@@ -115,6 +115,7 @@ impl OpenVolume {
         let mut names = BTreeMap::new();
         for (MapId(map), mut paths) in found {
             paths.truncate(NAMES_OF_A_FILE_MAX);
+            let paths: Vec<Name> = paths.iter().map(|path| Name::from(&path[..])).collect();
             // As they are answered: an escaped byte is up to six.
             bytes += json!(paths).to_string().len();
             if bytes <= NAMES_BYTES_MAX {

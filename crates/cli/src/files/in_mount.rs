@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use super::held::Held;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table::{self, Mount};
-use crate::text::shown;
+use crate::names::shown;
 
 /// A file or directory in a mounted volume.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ pub struct Mount {
     /// Where it is mounted.
     pub dir: PathBuf,
     /// File system type with subtype.
-    pub kind: String,
+    pub kind: OsString,
     /// The volume, for mounts of oncefs.
     pub source: PathBuf,
 }
@@ -90,7 +90,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
     Some(Mount {
         device: String::from_utf8(fields.get(2)?.to_vec()).ok()?,
         dir: PathBuf::from(unescape(fields.get(4)?)),
-        kind: String::from_utf8(fields.get(dash + 1)?.to_vec()).ok()?,
+        kind: unescape(fields.get(dash + 1)?),
         source: PathBuf::from(unescape(fields.get(dash + 2)?)),
     })
 }

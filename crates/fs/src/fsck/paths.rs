@@ -15,7 +15,7 @@ const PAGE_RECORDS: usize = 512;
 const DEPTH_MAX: usize = 4096;
 
 /// The paths of files from the root, by map. A file without a name is described by its inode number.
-pub type Paths = BTreeMap<MapId, Vec<String>>;
+pub type Paths = BTreeMap<MapId, Vec<Vec<u8>>>;
 
 /// The paths of the files that some maps belong to. Reads all inodes and all names once.
 ///
@@ -46,18 +46,18 @@ pub fn paths_of_maps(store: &Store, maps: &HashSet<MapId>) -> Result<Paths> {
         names.extend(wanted.map(|dirent| (dirent.ino, parent, dirent.name.clone())));
     })?;
     for (ino, parent, name) in names {
-        let path = format!("{}/{}", path_of_directory(store, parent)?, String::from_utf8_lossy(&name));
+        let path = [path_of_directory(store, parent)?, name].join(&b'/');
         paths.entry(files[&ino]).or_default().push(path);
     }
     for (ino, map) in files {
-        paths.entry(map).or_insert_with(|| vec![format!("inode {}, which has no name", ino.0)]);
+        paths.entry(map).or_insert_with(|| vec![format!("inode {}, which has no name", ino.0).into_bytes()]);
     }
     Ok(paths)
 }
 
 /// The path of a directory, empty for the root.
-fn path_of_directory(store: &Store, mut ino: Ino) -> Result<String> {
-    let mut path = String::new();
+fn path_of_directory(store: &Store, mut ino: Ino) -> Result<Vec<u8>> {
+    let mut path = Vec::new();
     for _ in 0..DEPTH_MAX {
         if ino == Ino::ROOT {
             return Ok(path);
@@ -69,11 +69,11 @@ fn path_of_directory(store: &Store, mut ino: Ino) -> Result<String> {
         for_each_record(store, from, &to, PAGE_RECORDS, &mut |_, value| {
             let Ok(names) = Names::decode(parent, value) else { return };
             let own = names.iter().find(|dirent| dirent.ino == ino);
-            name = name.take().or_else(|| own.map(|dirent| String::from_utf8_lossy(&dirent.name).into_owned()));
+            name = name.take().or_else(|| own.map(|dirent| dirent.name.clone()));
         })?;
         let Some(name) = name else { break };
-        path = format!("/{name}{path}");
+        path = [b"/", &name[..], &path].concat();
         ino = parent;
     }
-    Ok(format!("<directory {}>{path}", ino.0))
+    Ok([format!("<directory {}>", ino.0).into_bytes(), path].concat())
 }

@@ -448,10 +448,10 @@ fn maps_lead_to_paths() {
     let map = |ino| InodeRecord::decode(ino, &store.get(&inode::key(ino)).unwrap().unwrap()).unwrap().map;
     let maps: HashSet<MapId> = [map(volume.b), map(volume.f)].into();
     let paths = paths_of_maps(&store, &maps).unwrap();
-    assert_eq!(paths[&map(volume.f)], ["/d/e/f"]);
+    assert_eq!(paths[&map(volume.f)], [b"/d/e/f"]);
     let mut both = paths[&map(volume.b)].clone();
     both.sort();
-    assert_eq!(both, ["/b", "/d/b2"]);
+    assert_eq!(both, [&b"/b"[..], b"/d/b2"]);
     store.close().unwrap();
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::files::held::Held;
 use crate::files::walk::{Place, Step, walk};
-use crate::text::shown;
+use crate::names::shown;
 
 /// A file to defragment.
 #[derive(Clone, Debug)]

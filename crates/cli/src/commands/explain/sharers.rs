@@ -13,6 +13,7 @@ use super::lines::Line;
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::Outcome;
+use crate::names::Name;
 use crate::progress::Progress;
 
 /// Places shown for one run.
@@ -26,7 +27,7 @@ const PATHS_SHOWN: usize = 3;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Other {
     /// The file's names below the root of the mount.
-    pub paths: Vec<String>,
+    pub paths: Vec<Name>,
     /// Whether it is the file itself.
     pub is_itself: bool,
     /// The first block's number in it.
@@ -57,7 +58,7 @@ struct Piece {
 /// Finds places and names, and remembers names.
 pub struct Sharers<'a> {
     daemon: &'a Daemon,
-    paths: BTreeMap<u64, Vec<String>>,
+    paths: BTreeMap<u64, Vec<Name>>,
 }
 
 impl<'a> Sharers<'a> {
@@ -106,7 +107,7 @@ impl<'a> Sharers<'a> {
         let maps: BTreeSet<u64> = others.iter().flat_map(|(places, _)| places).map(|place| place.map).collect();
         let maps: Vec<u64> = maps.into_iter().filter(|map| !self.paths.contains_key(map)).collect();
         if !maps.is_empty() {
-            let found: BTreeMap<u64, Vec<String>> = self.daemon.ask(Request::Names { maps })?;
+            let found: BTreeMap<u64, Vec<Name>> = self.daemon.ask(Request::Names { maps })?;
             self.paths.extend(found);
         }
         Ok(())

@@ -4,9 +4,11 @@
 use std::io;
 use std::path::Path;
 
+use oncefs_engine::PolicyOverride;
+
 use crate::files::held::Held;
 use crate::files::walk::{Place, Step, walk};
-use crate::text::shown;
+use crate::names::shown;
 
 /// The attribute. `oncefs_fs::POLICY_ATTRIBUTE` with the zero that system calls want.
 const NAME: &std::ffi::CStr = c"user.oncefs.policy";
@@ -51,7 +53,8 @@ fn allowed(error: io::Error, value: Option<&str>) -> io::Result<()> {
 pub fn policy_of(held: &Held) -> Option<String> {
     let mut value = [0_u8; VALUE_BYTES_MAX];
     let len = held.attribute(NAME, &mut value)?;
-    String::from_utf8(value[..len].to_vec()).ok()
+    let policy: PolicyOverride = std::str::from_utf8(&value[..len]).ok()?.parse().ok()?;
+    Some(policy.to_string())
 }
 
 impl Done {

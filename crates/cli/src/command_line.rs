@@ -102,8 +102,9 @@ fn parse(arguments: Vec<OsString>) -> Outcome<Option<Command>> {
             mount::MountHelper::try_parse_from(&arguments).map(|helper| Command::Mount(helper.into()))
         }
         Some("mkfs.oncefs") => parse_as("mkfs", &arguments),
-        Some("umount.oncefs" | "umount.fuse.oncefs") => parse_as("umount", &arguments),
-        Some("umount.fuse") => parse_as("umount", &arguments).map(for_any_fuse),
+        Some("umount.oncefs") => parse_as("umount", &arguments),
+        // A user's mount may have either type.
+        Some("umount.fuse" | "umount.fuse.oncefs") => parse_as("umount", &arguments).map(for_any_fuse),
         Some("fsck.oncefs") => parse_as("fsck", &arguments),
         _ => Cli::try_parse_from(&arguments).map(|cli| cli.command),
     };

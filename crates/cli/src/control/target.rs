@@ -23,7 +23,13 @@ impl Target {
     /// Looks at the path.
     pub fn find(path: &Path) -> Outcome<Self> {
         let real = mount_table::resolve(path).or_fail_doing(exit::FAILED, shown(path))?;
-        let mount = mount_table::containing(&real).or_fail(exit::FAILED)?.filter(mount_table::Mount::is_oncefs);
+        let mount = mount_table::containing(&real).or_fail(exit::FAILED)?;
+        if let Some(user) = mount.as_ref().and_then(mount_table::Mount::foreign_user) {
+            // Looking into it might wait for ever.
+            let text = format!("{} is in a mount of user {user}, not in an oncefs mount", shown(path));
+            return Err(Failure::new(exit::FAILED, text));
+        }
+        let mount = mount.filter(mount_table::Mount::is_oncefs);
         let daemon = Daemon { volume: mount.as_ref().map_or(&real, |m| &m.source).clone() };
         match (daemon.connect()?, mount) {
             (Some(_), _) => Ok(Self::Mounted(daemon)),

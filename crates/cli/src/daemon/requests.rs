@@ -16,7 +16,7 @@ use super::task::Task;
 use crate::control::answers::{self, About, Tuned};
 use crate::control::client::Connection;
 use crate::control::protocol::Request;
-use crate::control::server::{Handler, Server};
+use crate::control::server::{Client, Handler, Server};
 use crate::failure::{OrFail, Outcome, exit};
 use crate::names::{Name, shown};
 
@@ -127,7 +127,7 @@ impl OpenVolume {
 }
 
 impl Handler for OpenVolume {
-    fn answer(&self, request: &Request) -> Result<Value, String> {
+    fn answer(&self, request: &Request, _client: &Client) -> Result<Value, String> {
         let store = self.file_system.store();
         match request {
             Request::Version => {

@@ -30,6 +30,13 @@ enum Wire {
     Bytes(Vec<u8>),
 }
 
+impl Name {
+    /// Its length.
+    pub fn bytes(&self) -> usize {
+        self.0.len()
+    }
+}
+
 impl From<Wire> for Name {
     fn from(wire: Wire) -> Self {
         match wire {

@@ -8,6 +8,8 @@
 mod attributes;
 #[path = "security/daemon.rs"]
 mod daemon;
+#[path = "security/deep_names.rs"]
+mod deep_names;
 #[path = "security/foreign_mounts.rs"]
 mod foreign_mounts;
 #[path = "security/inference.rs"]

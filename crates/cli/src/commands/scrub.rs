@@ -215,10 +215,11 @@ fn found(status: &ScrubStatus) -> String {
 
 fn name(file: &File) -> String {
     match (file.paths.as_slice(), file.inode) {
+        ([], Some(inode)) if file.more_paths > 0 => format!("inode {inode} ({} names)", file.more_paths),
         ([], Some(inode)) => format!("inode {inode}, deleted and still open"),
         ([], None) => "a deleted file that is being freed".to_owned(),
-        ([one], _) => shown(one).to_string(),
-        ([one, others @ ..], _) => format!("{} (also {})", shown(one), shown_all(others, 0)),
+        ([one], _) if file.more_paths == 0 => shown(one).to_string(),
+        ([one, others @ ..], _) => format!("{} (also {})", shown(one), shown_all(others, file.more_paths)),
     }
 }
 
@@ -251,8 +252,8 @@ mod tests {
         let ranges =
             vec![Range { offset: 4096, length: 8192, lost: true }, Range { offset: 0, length: 4096, lost: false }];
         let paths = ["/a/b", "/c"].map(|path| Name::from(path.as_bytes())).to_vec();
-        let files = vec![File { inode: Some(5), paths, ranges: ranges.clone() }];
-        let open = File { inode: Some(6), paths: Vec::new(), ranges: ranges[..1].to_vec() };
+        let files = vec![File { inode: Some(5), paths, more_paths: 0, ranges: ranges.clone() }];
+        let open = File { inode: Some(6), paths: Vec::new(), more_paths: 0, ranges: ranges[..1].to_vec() };
         let damage = Damage { files: [files, vec![open]].concat(), complete: true };
         let text = described(&status("finished", 2, 2, 1), &damage);
         for part in [

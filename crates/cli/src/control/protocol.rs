@@ -91,8 +91,8 @@ pub enum Request {
         /// Where to begin.
         from: MapCursor,
     },
-    /// The names of files by map. A file without a name is missing.
-    Names {
+    /// The names of files by map, a portion of them: `NamesFound`. A map without a file is missing.
+    FileNames {
         /// The maps.
         maps: Vec<u64>,
     },

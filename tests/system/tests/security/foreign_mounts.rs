@@ -151,8 +151,6 @@ fn a_daemon_that_never_answers_is_given_up_and_force_unmounts_it() {
         assert!(complaint(&umount).contains(part), "no '{part}' in {}", complaint(&umount));
     }
     assert!(fake.is_mounted());
-    let stats = run(&oncefs(), &["stats"], &fake.path("volume"), PATIENCE);
-    assert!(complaint(&stats).contains("has said nothing"), "{}", complaint(&stats));
     run(&oncefs(), &["umount", "--force"], &fake.dir(), PATIENCE);
     assert!(!fake.is_mounted());
 }

@@ -97,7 +97,7 @@ mod tests {
     use crate::names::Name;
 
     fn other(path: &str, lbn: u64, first: u64, blocks: u64) -> Other {
-        Other { paths: vec![Name::from(path.as_bytes())], is_itself: false, lbn, first, blocks }
+        Other { paths: vec![Name::from(path.as_bytes())], more_paths: 0, is_itself: false, lbn, first, blocks }
     }
 
     fn said(what: What, blocks: u64, shown: Vec<Other>, more: u64) -> String {

@@ -7,6 +7,9 @@ use oncefs_engine::Store;
 use crate::Result;
 use crate::format::codec::after;
 
+/// Takes the key and value of a record, and may have enough.
+pub(crate) type EachRecord<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
+
 /// Calls `each` with every record with `from <= key < to`, in the order of keys. Fetches `page_records` at a time.
 pub(crate) fn for_each_record(
     store: &Store,
@@ -27,7 +30,7 @@ pub(crate) fn for_each_record_while(
     mut from: Vec<u8>,
     to: &[u8],
     page_records: usize,
-    each: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    each: &mut EachRecord<'_>,
 ) -> Result<()> {
     assert!(page_records > 0, "a walk that fetches no records never ends");
     loop {

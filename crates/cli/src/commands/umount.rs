@@ -80,7 +80,7 @@ pub fn run(arguments: UmountArgs) -> Outcome {
             return Err(silent(&mount, &message));
         }
         Err(Unreachable::Nobody) if mount.is_dead() => return unmount_dead(&mount, &arguments),
-        _ if arguments.lazy => return unmount_lazily(&mount),
+        Ok(_) | Err(Unreachable::Nobody) if arguments.lazy => return unmount_lazily(&mount),
         Err(unreachable) => {
             unreachable.complain(&mount);
             None

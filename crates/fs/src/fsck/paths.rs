@@ -12,7 +12,7 @@ use oncefs_engine::{MapId, Store};
 
 use crate::format::dirent::{self, Names};
 use crate::format::inode::{self, InodeRecord};
-use crate::scan::for_each_record_while;
+use crate::scan::{EachRecord, for_each_record_while};
 use crate::{Ino, Result};
 
 /// Records fetched at a time.
@@ -109,11 +109,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Reads records until `each` has enough or nobody waits any more.
-    fn read(
-        &mut self,
-        (from, to): (Vec<u8>, Vec<u8>),
-        each: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<()> {
+    fn read(&mut self, (from, to): (Vec<u8>, Vec<u8>), each: &mut EachRecord<'_>) -> Result<()> {
         let (records, is_ended, goes_on) = (&mut self.records, &mut self.is_ended, self.goes_on);
         for_each_record_while(self.store, from, &to, PAGE_RECORDS, &mut |key, value| {
             if records.is_multiple_of(PAGE_RECORDS as u64) && !goes_on() {

@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand};
 use crate::commands::{dedup, defrag, explain, fsck, grow, mkfs, mount, policy, scrub, stats, sync, tune, umount};
 use crate::daemon::serve;
 use crate::failure::{Failure, Outcome, exit};
-use crate::text::one_line;
+use crate::names::printable;
 
 #[derive(Debug, Parser)]
 #[command(name = "oncefs", version, about = "A file system that stores every block once", after_help = ABOUT_AFTER)]
@@ -102,8 +102,9 @@ fn parse(arguments: Vec<OsString>) -> Outcome<Option<Command>> {
             mount::MountHelper::try_parse_from(&arguments).map(|helper| Command::Mount(helper.into()))
         }
         Some("mkfs.oncefs") => parse_as("mkfs", &arguments),
-        Some("umount.oncefs" | "umount.fuse.oncefs") => parse_as("umount", &arguments),
-        Some("umount.fuse") => parse_as("umount", &arguments).map(for_any_fuse),
+        Some("umount.oncefs") => parse_as("umount", &arguments),
+        // A user's mount may have either type.
+        Some("umount.fuse" | "umount.fuse.oncefs") => parse_as("umount", &arguments).map(for_any_fuse),
         Some("fsck.oncefs") => parse_as("fsck", &arguments),
         _ => Cli::try_parse_from(&arguments).map(|cli| cli.command),
     };
@@ -144,7 +145,7 @@ fn explain(error: &clap::Error, called_as: &str, arguments: &[OsString]) -> Outc
     let text = error.to_string();
     let first = text.split("\n\n").next().unwrap_or(&text);
     let first = first.strip_prefix("error: ").unwrap_or(first);
-    Err(Failure::new(usage_code(command), format!("{}: see {help}", one_line(first))))
+    Err(Failure::new(usage_code(command), format!("{}: see {help}", printable(first))))
 }
 
 fn command_name<'a>(called_as: &'a str, arguments: &'a [OsString]) -> Option<&'a str> {

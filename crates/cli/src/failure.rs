@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::text::one_line;
+use crate::names::printable;
 
 /// Exit codes: mount(8)'s for mount and umount, fsck(8)'s for fsck, 1 and 2 for everything else.
 pub mod exit {
@@ -47,7 +47,7 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 impl Failure {
     /// A failure with its exit code.
     pub fn new(code: u8, message: impl fmt::Display) -> Self {
-        Self { message: one_line(&message.to_string()), code }
+        Self { message: printable(&message.to_string()), code }
     }
 }
 

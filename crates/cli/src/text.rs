@@ -1,18 +1,4 @@
-//! Small pieces of the text that people read: paths, times, messages of one line.
-
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-
-/// A path for messages: one line whatever its bytes.
-pub fn shown(path: &Path) -> String {
-    let bytes = path.as_os_str().as_bytes();
-    if bytes.iter().any(|b| b.is_ascii_control()) { format!("{path:?}") } else { path.display().to_string() }
-}
-
-/// Joins the lines of a message: scripts and logs get one line per failure.
-pub fn one_line(text: &str) -> String {
-    text.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
-}
+//! Small pieces of the text that people read: times.
 
 /// A time in two units at most.
 pub fn duration(seconds: u64) -> String {

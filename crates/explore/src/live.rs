@@ -191,7 +191,7 @@ impl Live {
 
     /// Whether the model has a directory there.
     pub fn is_directory(&self, ino: Ino) -> bool {
-        self.model.reference.getattr(ino).is_ok_and(|attributes| attributes.kind == FileKind::Directory)
+        self.model.reference.node(ino).kind == FileKind::Directory
     }
 
     /// The directory of a path and the name in it.

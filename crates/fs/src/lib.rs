@@ -34,7 +34,7 @@ pub use error::{Error, Result};
 pub use file_system::{AtimePolicy, FileSystem, Options, Room, Space, Tell};
 pub use fsck::audit::{NamePhase, NameProgress};
 pub use fsck::fix::{NameFindings, check_names, fix_names};
-pub use fsck::paths::{Paths, paths_of_maps};
+pub use fsck::paths::{FileNames, NAMES_OF_A_FILE_MAX, NamesFound, names_of_maps};
 pub use names::directory::{Entry, EntryKind};
 pub use names::rename::RenameMode;
 pub use types::{Attributes, Caller, Clock, FileKind, Ino, Privileges, SystemClock, Timestamp};

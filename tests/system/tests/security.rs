@@ -8,6 +8,10 @@
 mod attributes;
 #[path = "security/daemon.rs"]
 mod daemon;
+#[path = "security/deep_names.rs"]
+mod deep_names;
+#[path = "security/foreign_mounts.rs"]
+mod foreign_mounts;
 #[path = "security/inference.rs"]
 mod inference;
 #[path = "security/mount_options.rs"]
@@ -16,7 +20,11 @@ mod mount_options;
 mod permissions;
 #[path = "security/privileges.rs"]
 mod privileges;
+#[path = "security/terminals.rs"]
+mod terminals;
 #[path = "security/user.rs"]
 mod user;
 #[path = "security/volume.rs"]
 mod volume;
+#[path = "security/walks.rs"]
+mod walks;

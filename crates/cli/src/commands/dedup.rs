@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use oncefs_engine::{DedupCommand, DedupStatus, Report};
-use serde_json::json;
 
 use crate::commands::stats::saved_bytes;
 use crate::control::answers::Tuned;
@@ -15,10 +14,10 @@ use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::{Failure, Outcome, exit};
 use crate::mounting::options::{self, Setting};
+use crate::names::{self, shown};
 use crate::process::signals::EndSignals;
 use crate::progress::Progress;
 use crate::size::Size;
-use crate::text::shown;
 
 /// How often to ask the daemon for its progress.
 const POLL: Duration = Duration::from_millis(100);
@@ -75,7 +74,7 @@ pub fn run(arguments: DedupArgs) -> Outcome {
     let target = shown(&arguments.target);
     if arguments.status {
         let status: DedupStatus = daemon.ask(Request::DedupStatus)?;
-        if arguments.json { println!("{:#}", json!(status)) } else { print!("{}", status::render(&status)) }
+        if arguments.json { println!("{}", names::json(&status)) } else { print!("{}", status::render(&status)) }
     } else if arguments.pause {
         command(&daemon, DedupCommand::Pause)?;
         println!("out-of-line deduplication is paused; resume it with: oncefs dedup {target} --resume");

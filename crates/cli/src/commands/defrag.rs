@@ -14,12 +14,13 @@ use serde_json::{Value, json};
 use crate::commands::help::UNITS;
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
-use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::mounting::mount_table;
+use crate::failure::{Failure, Outcome, exit};
+use crate::files::in_mount::InMount;
+use crate::files::walk::Place;
+use crate::names::{self, Name, shown};
 use crate::process::signals::EndSignals;
 use crate::progress::Progress;
 use crate::size::Size;
-use crate::text::shown;
 use walk::{File, Found};
 
 /// Space that may be taken by default.
@@ -92,7 +93,7 @@ impl Space {
 
 /// A file and its outcome.
 struct Done {
-    path: PathBuf,
+    place: Place,
     outcome: DefragOutcome,
 }
 
@@ -129,7 +130,7 @@ pub fn run(arguments: DefragArgs) -> Outcome<u8> {
         work.daemon.ask::<()>(Request::Commit)?;
     }
     if arguments.json {
-        println!("{:#}", work.as_json());
+        println!("{}", names::json(&work.as_json()));
     } else {
         print!("{}", work.described());
     }
@@ -141,20 +142,15 @@ pub fn run(arguments: DefragArgs) -> Outcome<u8> {
 fn files_of(paths: &[PathBuf]) -> Outcome<(Daemon, Found)> {
     let (mut found, mut one): (Found, Option<Daemon>) = (Found::default(), None);
     for path in paths {
-        let real = mount_table::resolve(path).or_fail_doing(exit::FAILED, shown(path))?;
-        let mount = mount_table::containing(&real).or_fail(exit::FAILED)?.filter(mount_table::Mount::is_oncefs);
-        if mount.is_none() {
-            let text = format!("{} is not in a mounted oncefs volume: give files in one", shown(path));
-            return Err(Failure::new(exit::FAILED, text));
-        }
-        let daemon = Daemon::find(path)?;
+        let top = InMount::find(path, "give files in one")?;
+        let daemon = Daemon::of(&top.mount)?;
         if one.as_ref().is_some_and(|one| one.volume != daemon.volume) {
             let text =
                 format!("{} is in another volume than the paths before it: give paths of one volume", shown(path));
             return Err(Failure::new(exit::FAILED, text));
         }
         one = Some(daemon);
-        found.add(&real);
+        found.add(&top.path, top.held);
     }
     let daemon = one.ok_or_else(|| Failure::new(exit::USAGE, "no path given: see oncefs defrag --help"))?;
     Ok((daemon, found))
@@ -231,12 +227,12 @@ impl Work<'_> {
 
     /// A file that fails does not stop the others, unless the mount itself is gone.
     fn note_error(&mut self, file: &File, error: Failure) -> Outcome {
-        match file.path.symlink_metadata() {
+        match file.place.hold() {
             // Deleted since.
             Err(gone) if gone.kind() == std::io::ErrorKind::NotFound => Ok(()),
             Err(_) => Err(error),
             Ok(_) => {
-                self.refused.push(format!("{}: {}", shown(&file.path), error.message));
+                self.refused.push(format!("{}: {}", shown(&file.place.path()), error.message));
                 Ok(())
             }
         }
@@ -246,12 +242,12 @@ impl Work<'_> {
         self.files += 1;
         self.total.add(&outcome);
         if outcome.blocks_moved > 0 || left(&outcome) > 0 {
-            self.done.push(Done { path: file.path.clone(), outcome });
+            self.done.push(Done { place: file.place.clone(), outcome });
         }
     }
 
     fn as_json(&self) -> Value {
-        let file = |done: &Done| json!({ "path": done.path.to_string_lossy(), "outcome": done.outcome });
+        let file = |done: &Done| json!({ "path": Name::from(done.place.path().as_path()), "outcome": done.outcome });
         json!({
             "dry_run": self.arguments.dry_run,
             "files_examined": self.files,
@@ -264,8 +260,8 @@ impl Work<'_> {
 
     fn described(&self) -> String {
         let mut text = String::new();
-        for Done { path, outcome } in self.done.iter().take(FILES_SHOWN) {
-            line(&mut text, &format!("{}: {}", shown(path), extents(outcome)));
+        for Done { place, outcome } in self.done.iter().take(FILES_SHOWN) {
+            line(&mut text, &format!("{}: {}", shown(&place.path()), extents(outcome)));
         }
         if self.done.len() > FILES_SHOWN {
             line(&mut text, &format!("and {} more files; --json lists all", self.done.len() - FILES_SHOWN));

@@ -7,9 +7,8 @@ mod render;
 mod sharers;
 mod sums;
 
-use std::fs::File;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use oncefs_engine::{Explained, ExplainedRun, push_run};
@@ -19,7 +18,8 @@ use serde_json::json;
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::text::shown;
+use crate::files::in_mount::InMount;
+use crate::names::{self, Name, shown};
 use lines::{Line, lines_of, start_of_last};
 use render::Rule;
 use sharers::{Others, Sharers};
@@ -59,8 +59,9 @@ pub struct ExplainArgs {
 
 /// Prints a file's runs.
 pub fn run(arguments: ExplainArgs) -> Outcome {
-    let daemon = Daemon::find(&arguments.file)?;
-    let inode = written_out(&arguments.file)?;
+    let file = InMount::find(&arguments.file, "give a file in one")?;
+    let daemon = Daemon::of(&file.mount)?;
+    let inode = written_out(&file)?;
     let mut printer = Printer::new(&daemon, &arguments);
     let (mut runs, mut next) = (Vec::new(), Some(0));
     while let Some(lbn) = next {
@@ -85,13 +86,13 @@ pub fn run(arguments: ExplainArgs) -> Outcome {
 }
 
 /// Writes back what the kernel still holds of the file. Returns its inode number.
-fn written_out(path: &Path) -> Outcome<u64> {
-    let doing = || format!("cannot read {}", shown(path));
-    let about = path.metadata().or_fail_doing(exit::FAILED, doing())?;
+fn written_out(file: &InMount) -> Outcome<u64> {
+    let doing = || format!("cannot read {}", shown(&file.path));
+    let about = file.held.about().or_fail_doing(exit::FAILED, doing())?;
     if !about.is_file() {
-        return Err(Failure::new(exit::FAILED, format!("{} is not a regular file: give one", shown(path))));
+        return Err(Failure::new(exit::FAILED, format!("{} is not a regular file: give one", shown(&file.path))));
     }
-    File::open(path).and_then(|file| file.sync_all()).or_fail_doing(exit::FAILED, doing())?;
+    file.held.open().and_then(|file| file.sync_all()).or_fail_doing(exit::FAILED, doing())?;
     Ok(about.ino())
 }
 
@@ -142,7 +143,8 @@ impl<'a> Printer<'a> {
         self.has_begun = true;
         let (file, blocks_min, set_by) = (shown(&self.arguments.file), rule.blocks_min, &rule.set_by);
         if self.arguments.json {
-            let (file, set_by) = (json!(file), json!(set_by));
+            let file = names::json_line(&Name::from(self.arguments.file.as_path()));
+            let set_by = names::json_line(set_by);
             let alone = rule.is_left_alone;
             println!("{{\"file\": {file}, \"run_blocks_min\": {blocks_min}, \"run_blocks_min_from\": {set_by},");
             println!("\"is_left_alone\": {alone}, \"runs\": [");
@@ -160,7 +162,7 @@ impl<'a> Printer<'a> {
             json["why"] = json!(why);
             json["with"] = json!(others.shown);
             json["more"] = json!(others.more);
-            println!("{}{json}", if self.has_printed { "," } else { "" });
+            println!("{}{}", if self.has_printed { "," } else { "" }, names::json_line(&json));
         } else {
             let at = run.what.pbn().map_or("-".to_owned(), |pbn| pbn.to_string());
             self.table.row(vec![run.lbn.to_string(), run.blocks.to_string(), at, why.to_owned()]);
@@ -180,7 +182,7 @@ impl<'a> Printer<'a> {
 
     fn end(self) {
         if self.arguments.json {
-            println!("],\n\"blocks\": {}}}", json!(self.sums));
+            println!("],\n\"blocks\": {}}}", names::json_line(&self.sums));
         } else {
             println!("{}", self.sums.text());
         }

@@ -5,21 +5,21 @@
 
 mod findings;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
 use oncefs_engine::{Blocks, CheckReport, Error, Fault, Lbn, MapId, Pbn, Phase, Remedy, Store};
-use oncefs_fs::{NameFindings, NamePhase, SystemClock, check_names, fix_names, paths_of_maps};
+use oncefs_fs::{FileNames, NameFindings, NamePhase, SystemClock, check_names, fix_names, names_of_maps};
 
 use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::names::{Name, shown, shown_all};
 use crate::process::confinement::confine_check;
 use crate::process::signals::EndSignals;
 use crate::process::{memory, setup};
 use crate::profiles;
 use crate::progress::Progress;
-use crate::text::shown;
 use findings::Findings;
 
 /// Memory for caches during a check. Sorting takes up to 128 MiB more.
@@ -27,6 +27,9 @@ const CHECK_MEMORY: u64 = 64 << 20;
 
 /// Places in files that are named, of damaged blocks.
 const PLACES_MAX: usize = 1_000;
+
+/// Bytes of names that are kept for the report.
+const NAMES_BYTES_MAX: usize = 16 << 20;
 
 /// Arguments of `fsck`.
 #[derive(Debug, Args)]
@@ -200,13 +203,33 @@ fn files_concerned(store: &Store, lost: &[Fault], report: &CheckReport) -> oncef
             what: format!("block {pbn} does not contain what was stored"),
         }));
     }
-    let maps: HashSet<MapId> = concerns.iter().map(|concern| concern.map).collect();
-    let paths = paths_of_maps(store, &maps)?;
+    let maps: BTreeSet<MapId> = concerns.iter().map(|concern| concern.map).collect();
+    let names = names_of(store, maps)?;
     let lines = concerns.iter().map(|Concern { map, first, what }| {
-        let files = paths.get(map).map_or_else(|| format!("map {}", map.0), |paths| paths.join(", "));
-        format!("{files}: at byte {}: {what}", Blocks(first.0).bytes())
+        let file = names.get(map).map_or_else(|| format!("map {}", map.0), file_named);
+        format!("{file}: at byte {}: {what}", Blocks(first.0).bytes())
     });
     Ok(lines.collect())
+}
+
+fn file_named(names: &FileNames) -> String {
+    let FileNames { ino, paths, more } = names;
+    let names: Vec<Name> = paths.iter().map(|path| Name::from(&path[..])).collect();
+    if names.is_empty() { format!("inode {}, which has no name", ino.0) } else { shown_all(&names, *more).to_string() }
+}
+
+/// Names by map, until there are more than anybody reads.
+fn names_of(store: &Store, mut maps: BTreeSet<MapId>) -> oncefs_fs::Result<BTreeMap<MapId, FileNames>> {
+    let (mut names, mut bytes) = (BTreeMap::new(), 0);
+    while let Some(found) = names_of_maps(store, &maps, &|| true)? {
+        bytes += found.files.values().flat_map(|file| &file.paths).map(Vec::len).sum::<usize>();
+        names.extend(found.files);
+        match found.next {
+            Some(next) if bytes < NAMES_BYTES_MAX => maps = maps.split_off(&next),
+            _ => break,
+        }
+    }
+    Ok(names)
 }
 
 fn concern_of_map(fault: &Fault) -> Option<Concern> {

@@ -9,9 +9,9 @@ use crate::commands::help::UNITS;
 use crate::control::protocol::Request;
 use crate::control::target::{Daemon, Target};
 use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::names::shown;
 use crate::profiles;
 use crate::size::{NewSize, Size};
-use crate::text::shown;
 
 /// Caches while an unmounted volume grows.
 const GROW_MEMORY: u64 = 64 << 20;

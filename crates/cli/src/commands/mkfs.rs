@@ -13,11 +13,11 @@ use oncefs_fs::{FileSystem, SystemClock};
 use crate::commands::help::UNITS;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::options;
+use crate::names::shown;
 use crate::process::confinement::confine_mkfs;
 use crate::process::setup;
 use crate::profiles;
 use crate::size::Size;
-use crate::text::shown;
 
 /// The data area's share of the host's free space when no size is given: the rest is for table, records and log.
 const DEFAULT_SHARE: (u64, u64) = (15, 16);

@@ -19,8 +19,8 @@ use crate::daemon::task::Task;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table;
 use crate::mounting::options::{self, MountOptions, Setting};
+use crate::names::shown;
 use crate::process::{descriptors, setup};
-use crate::text::shown;
 
 /// If opening a volume takes longer than this, say so.
 const QUIET: Duration = Duration::from_secs(2);

@@ -16,9 +16,9 @@ use serde_json::json;
 use crate::control::answers::EffectiveView;
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
-use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::mounting::mount_table;
-use crate::text::shown;
+use crate::failure::{OrFail, Outcome, exit};
+use crate::files::in_mount::InMount;
+use crate::names::{self, Name, shown};
 
 /// Arguments of `policy`.
 #[derive(Debug, Args)]
@@ -110,12 +110,10 @@ fn text_of(policy_override: Option<&str>) -> &str {
 pub fn run(arguments: PolicyArgs) -> Outcome<u8> {
     match arguments.what {
         What::Set(SetArgs { path, policy: Requested(policy_override) }) => {
-            let done = set::below(
-                &in_a_mount(&path)?,
-                policy_override.map(|policy_override| policy_override.to_string()).as_deref(),
-            );
-            let policy = policy_override.map_or(NONE.to_owned(), |policy_override| policy_override.to_string());
-            println!("{policy}: {} files and {} directories", done.files, done.directories);
+            let top = find(&path)?;
+            let value = policy_override.map(|policy_override| policy_override.to_string());
+            let done = set::below(&top.path, top.held, value.as_deref());
+            println!("{}: {} files and {} directories", text_of(value.as_deref()), done.files, done.directories);
             done.refused.iter().for_each(|refused| eprintln!("oncefs: {refused}"));
             Ok(if done.refused.is_empty() { 0 } else { exit::FAILED })
         }
@@ -123,31 +121,20 @@ pub fn run(arguments: PolicyArgs) -> Outcome<u8> {
     }
 }
 
-/// The path without links, if it is in a mounted volume.
-fn in_a_mount(path: &Path) -> Outcome<PathBuf> {
-    let real = mount_table::resolve(path).or_fail_doing(exit::FAILED, shown(path))?;
-    let mount = mount_table::containing(&real).or_fail(exit::FAILED)?.filter(mount_table::Mount::is_oncefs);
-    match mount {
-        Some(_) => Ok(real),
-        None => {
-            let text = format!("{} is not in a mounted oncefs volume: give a file or directory in one", shown(path));
-            Err(Failure::new(exit::FAILED, text))
-        }
-    }
+fn find(path: &Path) -> Outcome<InMount> {
+    InMount::find(path, "give a file or directory in one")
 }
 
 fn show(arguments: &ShowArgs) -> Outcome {
-    let path = in_a_mount(&arguments.path)?;
-    let about = path.metadata().or_fail_doing(exit::FAILED, shown(&path))?;
-    let effective: EffectiveView = Daemon::find(&path)?.ask(Request::Policy { inode: about.ino() })?;
-    // The directory above may be another file system's, if this is the root of the mount.
-    let above = path.parent().filter(|above| above.metadata().is_ok_and(|above| above.dev() == about.dev()));
-    let inherits = above.and_then(set::policy_of);
+    let InMount { mount, path, above, held } = find(&arguments.path)?;
+    let about = held.about().or_fail_doing(exit::FAILED, shown(&path))?;
+    let effective: EffectiveView = Daemon::of(&mount)?.ask(Request::Policy { inode: about.ino() })?;
+    let inherits = above.as_ref().and_then(set::policy_of);
     if arguments.json {
         let mut json = json!(effective);
-        json["path"] = json!(path.to_string_lossy());
+        json["path"] = json!(Name::from(path.as_path()));
         json["inherits"] = json!(inherits);
-        println!("{json:#}");
+        println!("{}", names::json(&json));
     } else {
         println!("{}", described(&path, about.is_dir(), &effective, inherits.as_deref()));
     }

@@ -13,10 +13,11 @@ use crate::control::answers::{Damage, File};
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::{Failure, Outcome, exit};
+use crate::names::{self, shown, shown_all};
 use crate::process::signals::EndSignals;
 use crate::progress::Progress;
 use crate::size::Size;
-use crate::text::{duration, shown};
+use crate::text::duration;
 
 /// How often to ask the daemon for its progress.
 const POLL: Duration = Duration::from_millis(100);
@@ -143,7 +144,7 @@ fn report(daemon: &Daemon, json: bool) -> Outcome<u8> {
         _ => daemon.ask(Request::Damage { places_max: PLACES_MAX })?,
     };
     if json {
-        println!("{:#}", json!({ "scrub": status, "damage": damage }));
+        println!("{}", names::json(&json!({ "scrub": status, "damage": damage })));
     } else {
         print!("{}", described(&status, &damage));
     }
@@ -214,10 +215,11 @@ fn found(status: &ScrubStatus) -> String {
 
 fn name(file: &File) -> String {
     match (file.paths.as_slice(), file.inode) {
+        ([], Some(inode)) if file.more_paths > 0 => format!("inode {inode} ({} names)", file.more_paths),
         ([], Some(inode)) => format!("inode {inode}, deleted and still open"),
         ([], None) => "a deleted file that is being freed".to_owned(),
-        ([one], _) => one.clone(),
-        ([one, others @ ..], _) => format!("{one} (also {})", others.join(", ")),
+        ([one], _) if file.more_paths == 0 => shown(one).to_string(),
+        ([one, others @ ..], _) => format!("{} (also {})", shown(one), shown_all(others, file.more_paths)),
     }
 }
 
@@ -225,6 +227,7 @@ fn name(file: &File) -> String {
 mod tests {
     use super::*;
     use crate::control::answers::Range;
+    use crate::names::Name;
 
     fn status(state: &str, found: u64, bad: u64, lost: u64) -> ScrubStatus {
         ScrubStatus {
@@ -248,9 +251,9 @@ mod tests {
     fn every_damaged_range_is_told_with_its_file() {
         let ranges =
             vec![Range { offset: 4096, length: 8192, lost: true }, Range { offset: 0, length: 4096, lost: false }];
-        let paths = vec!["/a/b".to_owned(), "/c".to_owned()];
-        let files = vec![File { inode: Some(5), paths, ranges: ranges.clone() }];
-        let open = File { inode: Some(6), paths: Vec::new(), ranges: ranges[..1].to_vec() };
+        let paths = ["/a/b", "/c"].map(|path| Name::from(path.as_bytes())).to_vec();
+        let files = vec![File { inode: Some(5), paths, more_paths: 0, ranges: ranges.clone() }];
+        let open = File { inode: Some(6), paths: Vec::new(), more_paths: 0, ranges: ranges[..1].to_vec() };
         let damage = Damage { files: [files, vec![open]].concat(), complete: true };
         let text = described(&status("finished", 2, 2, 1), &damage);
         for part in [

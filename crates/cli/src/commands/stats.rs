@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::{OrFail, Outcome, exit};
+use crate::names;
 use crate::size::Size;
 
 /// Arguments of `stats`.
@@ -43,7 +44,7 @@ pub fn run(arguments: StatsArgs) -> Outcome {
     }
     let answer: Value = daemon.ask(Request::Stats)?;
     if arguments.json {
-        println!("{answer:#}");
+        println!("{}", names::json(&answer));
         return Ok(());
     }
     let report: Report =

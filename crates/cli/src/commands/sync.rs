@@ -6,9 +6,7 @@ use clap::Args;
 
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
-use crate::failure::{OrFail, Outcome, exit};
-use crate::process::descriptors;
-use crate::text::shown;
+use crate::failure::Outcome;
 
 /// Arguments of `sync`.
 #[derive(Debug, Args)]
@@ -20,7 +18,6 @@ pub struct SyncArgs {
 /// Makes everything written so far durable: what the kernel still holds goes to the daemon first.
 pub fn run(arguments: SyncArgs) -> Outcome {
     let daemon = Daemon::find(&arguments.target)?;
-    descriptors::sync_file_system(&arguments.target)
-        .or_fail_doing(exit::FAILED, format!("cannot sync {}", shown(&arguments.target)))?;
+    daemon.write_back()?;
     daemon.ask(Request::Commit)
 }

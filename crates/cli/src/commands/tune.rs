@@ -13,6 +13,7 @@ use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::Outcome;
 use crate::mounting::options::{self, Setting};
+use crate::names;
 use crate::size::Size;
 
 /// Arguments of `tune`.
@@ -41,7 +42,7 @@ pub fn run(arguments: TuneArgs) -> Outcome {
     if arguments.changes.is_empty() {
         let values = daemon.ask(Request::Settings)?;
         if arguments.json {
-            println!("{:#}", as_json(&values))
+            println!("{}", names::json(&as_json(&values)))
         } else {
             print!("{}", table(&values))
         }
@@ -50,7 +51,7 @@ pub fn run(arguments: TuneArgs) -> Outcome {
     let names: Vec<String> = arguments.changes.iter().map(|(name, _)| name.clone()).collect();
     let tuned: Tuned = daemon.ask(Request::Tune { changes: arguments.changes })?;
     if arguments.json {
-        println!("{:#}", json!(tuned))
+        println!("{}", names::json(&tuned))
     } else {
         print!("{}", changes(&names, &tuned))
     }

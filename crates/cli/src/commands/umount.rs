@@ -16,8 +16,8 @@ use crate::control::client::{Connection, Exit, ExpectedExit};
 use crate::control::protocol::Request;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table::{self, Mount};
+use crate::names::{printable, shown};
 use crate::process::descriptors;
-use crate::text::shown;
 
 /// A daemon notices the end of its mount at once, unless the mount lives on elsewhere.
 const NOTICE_PATIENCE: Duration = Duration::from_secs(20);
@@ -67,20 +67,26 @@ pub fn run(arguments: UmountArgs) -> Outcome {
         Found::Ours(mount) => mount,
         Found::Foreign(_) if arguments.for_any_fuse => return hand_back(&arguments),
         Found::Foreign(mount) => {
-            let (dir, kind) = (shown(&mount.dir), mount.kind);
+            let (dir, kind) = (shown(&mount.dir), shown(&mount.kind));
+            let of = mount.owner.map_or_else(String::new, |user| format!(" of user {user}"));
             return Err(Failure::new(
                 exit::MOUNT_FAILED,
-                format!("{dir} is a {kind} mount, not an oncefs mount: use umount {dir}"),
+                format!("{dir} is a {kind} mount{of}, not an oncefs mount: use umount {dir}"),
             ));
         }
     };
-    if mount.is_dead() {
-        return unmount_dead(&mount, &arguments);
-    }
-    if arguments.lazy {
-        return unmount_lazily(&mount);
-    }
-    let expected = expect_exit(&mount);
+    let expected = match expect_exit(&mount) {
+        Err(Unreachable::Silent(message)) if !arguments.force && !arguments.lazy => {
+            return Err(silent(&mount, &message));
+        }
+        Err(Unreachable::Nobody) if mount.is_dead() => return unmount_dead(&mount, &arguments),
+        Ok(_) | Err(Unreachable::Nobody) if arguments.lazy => return unmount_lazily(&mount),
+        Err(unreachable) => {
+            unreachable.complain(&mount);
+            None
+        }
+        Ok(expected) => Some(expected),
+    };
     match oncefs_fuse::unmount(&mount.dir, flags(&arguments)) {
         Ok(()) => finish(&mount, expected, arguments.verbose),
         Err(e) if arguments.read_only && e.raw_os_error() == Some(libc::EBUSY) => make_read_only(&mount),
@@ -151,13 +157,42 @@ fn commit(mount: &Mount) -> Outcome {
     }
 }
 
-fn expect_exit(mount: &Mount) -> Option<ExpectedExit> {
-    let daemon = Connection::open(&mount.source).map_err(|e| e.to_string());
-    let expected = daemon.and_then(|daemon| daemon.map(Connection::expect_exit).transpose());
-    expected.unwrap_or_else(|e| {
-        eprintln!("oncefs: cannot reach the daemon of {}: {e}", shown(&mount.source));
-        None
-    })
+/// Why no daemon will report its exit.
+enum Unreachable {
+    /// No daemon listens.
+    Nobody,
+    /// What listens is not a daemon of ours, or refuses.
+    Refused(String),
+    /// It hangs.
+    Silent(String),
+}
+
+impl Unreachable {
+    fn complain(&self, mount: &Mount) {
+        match self {
+            Self::Nobody => {}
+            Self::Refused(message) | Self::Silent(message) => {
+                eprintln!("oncefs: cannot reach the daemon of {}: {}", shown(&mount.source), printable(message));
+            }
+        }
+    }
+}
+
+/// Asks the daemon before anything else touches the mount: a file system whose daemon hangs answers no stat(2).
+fn expect_exit(mount: &Mount) -> Result<ExpectedExit, Unreachable> {
+    let daemon = Connection::open(&mount.source).and_then(|daemon| daemon.map(Connection::expect_exit).transpose());
+    match daemon {
+        Ok(Some(expected)) => Ok(expected),
+        Ok(None) => Err(Unreachable::Nobody),
+        Err(e) if e.kind() == io::ErrorKind::TimedOut => Err(Unreachable::Silent(e.to_string())),
+        Err(e) => Err(Unreachable::Refused(e.to_string())),
+    }
+}
+
+fn silent(mount: &Mount, message: &str) -> Failure {
+    let dir = shown(&mount.dir);
+    let text = format!("{dir} stays mounted: {message}; oncefs umount --force {dir} gives up what it has not written");
+    Failure::new(exit::MOUNT_FAILED, text)
 }
 
 fn finish(mount: &Mount, expected: Option<ExpectedExit>, verbose: bool) -> Outcome {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::names::Name;
+
 /// The daemon's description of itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct About {
@@ -38,10 +40,39 @@ pub struct Range {
 pub struct File {
     /// Its inode number.
     pub inode: Option<u64>,
-    /// Its names from the root of the mount on, bytes that are not UTF-8 replaced.
-    pub paths: Vec<String>,
+    /// Some of its names, as in `FileNames`.
+    pub paths: Vec<Name>,
+    /// How many more names it has.
+    #[serde(default)]
+    pub more_paths: u64,
     /// Where.
     pub ranges: Vec<Range>,
+}
+
+/// The names of a file. Whole paths begin at the root of the mount with `/`; of longer ones than open(2) takes the end is
+/// given, after `<directory N>`, the inode number of the directory above it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileNames {
+    /// The first few. Empty: it has no name.
+    pub paths: Vec<Name>,
+    /// How many more there are.
+    pub more: u64,
+}
+
+impl FileNames {
+    /// Of the file system's answer.
+    pub fn of(names: &oncefs_fs::FileNames) -> Self {
+        Self { paths: names.paths.iter().map(|path| Name::from(&path[..])).collect(), more: names.more }
+    }
+}
+
+/// A portion of the names that were asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamesFound {
+    /// By map.
+    pub files: BTreeMap<u64, FileNames>,
+    /// The first map to ask for again; None: these are all.
+    pub next: Option<u64>,
 }
 
 /// The files that bad blocks belong to.

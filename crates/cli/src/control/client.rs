@@ -2,16 +2,24 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
 use super::answers::About;
-use super::protocol::{Envelope, LINE_BYTES_MAX, Reply, Request, SocketPath, VERSION};
+use super::protocol::{Envelope, LINE_BYTES_MAX, Reply, Request, SILENCE_MAX, SocketPath, VERSION};
+use crate::names::shown;
 use crate::process::descriptors::await_readable;
+use crate::process::setup::check;
 
 /// If closing a volume takes longer than this, say so.
 const QUIET: Duration = Duration::from_secs(2);
+
+/// A daemon that does not take a connection or a request for so long hangs.
+const TAKEN_WITHIN: Duration = Duration::from_secs(10);
+
+const OTHER_ANSWER: &str = "the daemon answered another request";
 
 /// A connection to the daemon of a mounted volume; serves one request.
 #[derive(Debug)]
@@ -31,14 +39,23 @@ pub enum Exit {
 }
 
 impl Connection {
-    /// Connects to the daemon. `None`: no daemon serves this volume.
+    /// Connects to the daemon. `None`: no daemon serves this volume. A socket of another user is an error.
     pub fn open(volume: &Path) -> io::Result<Option<Self>> {
         let socket = match SocketPath::in_volume(volume) {
             Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(None),
             other => other?,
         };
-        match UnixStream::connect(&socket.path) {
-            Ok(stream) => Ok(Some(Self { stream })),
+        match connect(&socket.path) {
+            Ok(stream) => {
+                let peer = peer_of(&stream)?;
+                if peer.uid != 0 {
+                    let text = format!("the control socket in {} is user {}'s, not root's", shown(volume), peer.uid);
+                    return Err(io::Error::other(text));
+                }
+                stream.set_read_timeout(Some(SILENCE_MAX))?;
+                stream.set_write_timeout(Some(TAKEN_WITHIN))?;
+                Ok(Some(Self { stream }))
+            }
             Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Ok(None),
             Err(e) => Err(e),
         }
@@ -47,10 +64,10 @@ impl Connection {
     /// Asks and waits for the answer.
     pub fn ask(mut self, request: Request) -> Result<serde_json::Value, String> {
         self.send(request).map_err(|e| format!("cannot talk to the daemon: {e}"))?;
-        match self.into_replies().next_reply()? {
+        match self.into_replies().next_reply().map_err(|e| e.to_string())? {
             Reply::Ok(value) => Ok(value),
             Reply::Error(message) => Err(message),
-            Reply::Waiting | Reply::Closing => Err("the daemon answered another request".into()),
+            Reply::Waiting | Reply::Closing | Reply::Working => Err(OTHER_ANSWER.into()),
         }
     }
 
@@ -61,14 +78,15 @@ impl Connection {
     }
 
     /// Asks to be told of the exit. To be called before the unmount, for nobody answers after it.
-    pub fn expect_exit(mut self) -> Result<ExpectedExit, String> {
-        let process = process_behind(&self.stream).map_err(|e| e.to_string())?;
-        self.send(Request::WaitExit).map_err(|e| e.to_string())?;
+    /// One that hangs is an error of the kind `TimedOut`.
+    pub fn expect_exit(mut self) -> io::Result<ExpectedExit> {
+        let process = process_behind(&self.stream)?;
+        self.send(Request::WaitExit)?;
         let mut replies = self.into_replies();
         match replies.next_reply()? {
             Reply::Waiting => Ok(ExpectedExit { process, replies }),
-            Reply::Error(message) => Err(message),
-            Reply::Ok(_) | Reply::Closing => Err("the daemon answered another request".into()),
+            Reply::Error(message) => Err(io::Error::other(message)),
+            Reply::Ok(_) | Reply::Closing | Reply::Working => Err(io::Error::other(OTHER_ANSWER)),
         }
     }
 
@@ -89,12 +107,33 @@ struct Replies {
 }
 
 impl Replies {
-    fn next_reply(&mut self) -> Result<Reply, String> {
-        let line = self.next_line().map_err(|e| format!("cannot read the daemon's answer: {e}"))?;
-        if line.is_empty() {
-            return Err("the daemon ended without an answer: see its log (journalctl -t oncefs)".into());
+    /// The next reply that says more than that work is under way.
+    fn next_reply(&mut self) -> io::Result<Reply> {
+        loop {
+            let line = self.next_line().map_err(|e| self.why_unread(&e))?;
+            if line.is_empty() {
+                let text = "the daemon ended without an answer: see its log (journalctl -t oncefs)";
+                return Err(io::Error::other(text));
+            }
+            match serde_json::from_str(&line) {
+                Ok(Reply::Working) => {}
+                Err(e) => return Err(io::Error::other(format!("cannot understand the daemon's answer: {e}"))),
+                Ok(reply) => return Ok(reply),
+            }
         }
-        serde_json::from_str(&line).map_err(|e| format!("cannot understand the daemon's answer: {e}"))
+    }
+
+    fn why_unread(&self, error: &io::Error) -> io::Error {
+        let silence = self.lines.get_ref().read_timeout().ok().flatten().unwrap_or_default().as_secs();
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                let text = format!(
+                    "the daemon has said nothing for {silence} s, so it hangs: see its log (journalctl -t oncefs)"
+                );
+                io::Error::new(io::ErrorKind::TimedOut, text)
+            }
+            kind => io::Error::new(kind, format!("cannot read the daemon's answer: {error}")),
+        }
     }
 
     fn next_line(&mut self) -> io::Result<String> {
@@ -124,39 +163,73 @@ impl ExpectedExit {
             return Exit::StillMounted;
         }
         let outcome = self.outcome();
-        await_readable(self.process.as_fd(), None);
+        let is_gone = await_readable(self.process.as_fd(), Some(SILENCE_MAX));
         match outcome {
-            Ok(()) => Exit::Clean,
+            Ok(()) if is_gone => Exit::Clean,
+            Ok(()) => Exit::Failed("its daemon does not end: see its log (journalctl -t oncefs)".into()),
             Err(message) => Exit::Failed(message),
         }
     }
 
     fn outcome(&mut self) -> Result<(), String> {
         loop {
-            match self.replies.next_reply()? {
+            match self.replies.next_reply().map_err(|e| e.to_string())? {
                 Reply::Closing => {
                     if !self.replies.wait(QUIET) {
                         eprintln!("oncefs: waiting until everything is durable");
                     }
                 }
                 Reply::Ok(_) => return Ok(()),
-                Reply::Waiting => return Err("the daemon answered another request".into()),
+                Reply::Waiting | Reply::Working => return Err(OTHER_ANSWER.into()),
                 Reply::Error(message) => return Err(message),
             }
         }
     }
 }
 
-/// A handle on the process at the other end; readable once it is gone.
-fn process_behind(stream: &UnixStream) -> io::Result<OwnedFd> {
+/// connect(2) that gives up when nobody takes the connection: the standard library's waits for ever.
+fn connect(path: &Path) -> io::Result<UnixStream> {
+    // SAFETY: plain numbers.
+    let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+    check(fd.min(0))?;
+    // SAFETY: the descriptor is new and nobody else's.
+    let stream = unsafe { UnixStream::from_raw_fd(fd) };
+    // On a Unix socket this bounds connect(2) too.
+    stream.set_write_timeout(Some(TAKEN_WITHIN))?;
+    // SAFETY: zeros are a valid address.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() >= address.sun_path.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (place, byte) in address.sun_path.iter_mut().zip(bytes) {
+        *place = *byte as libc::c_char;
+    }
+    let len = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    // SAFETY: `address` outlives the call, and `len` is its length.
+    match check(unsafe { libc::connect(fd, std::ptr::from_ref(&address).cast(), len) }) {
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+            let text = format!("it takes no connection for {} s, so it hangs", TAKEN_WITHIN.as_secs());
+            Err(io::Error::new(io::ErrorKind::TimedOut, text))
+        }
+        other => other.map(|()| stream),
+    }
+}
+
+/// Who listens at the other end, by the kernel's word.
+fn peer_of(stream: &UnixStream) -> io::Result<libc::ucred> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     let place = std::ptr::from_mut(&mut peer).cast();
     // SAFETY: `place` and `len` describe `peer`, which the call fills.
-    let done = unsafe { libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, place, &mut len) };
-    if done != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    check(unsafe { libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, place, &mut len) })?;
+    Ok(peer)
+}
+
+/// A handle on the process at the other end; readable once it is gone.
+fn process_behind(stream: &UnixStream) -> io::Result<OwnedFd> {
+    let peer = peer_of(stream)?;
     // SAFETY: pidfd_open takes two integers.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, peer.pid, 0) };
     if fd < 0 {
@@ -164,4 +237,63 @@ fn process_behind(stream: &UnixStream) -> io::Result<OwnedFd> {
     }
     // SAFETY: the descriptor is new and nobody else's.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::time::Instant;
+
+    use super::*;
+
+    /// A daemon that does `serve` with the first connection that comes.
+    fn daemon(serve: impl FnOnce(UnixStream) + Send + 'static) -> (tempfile::TempDir, std::thread::JoinHandle<()>) {
+        let volume = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(SocketPath::in_volume(volume.path()).unwrap().path).unwrap();
+        let thread = std::thread::spawn(move || serve(listener.accept().unwrap().0));
+        (volume, thread)
+    }
+
+    fn impatient(volume: &Path) -> Connection {
+        let connection = Connection::open(volume).unwrap().unwrap();
+        connection.stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        connection
+    }
+
+    #[test]
+    fn a_daemon_that_is_silent_hangs_and_one_that_says_it_works_does_not() {
+        let (volume, thread) = daemon(|mut stream| drop(stream.read_to_string(&mut String::new())));
+        let start = Instant::now();
+        let error = impatient(volume.path()).ask(Request::Stats).unwrap_err();
+        assert!(error.contains("has said nothing for 1 s"), "{error}");
+        assert!(start.elapsed() < Duration::from_secs(10));
+        thread.join().unwrap();
+        let (volume, thread) = daemon(|mut stream| {
+            for _ in 0..4 {
+                std::thread::sleep(Duration::from_millis(500));
+                stream.write_all(b"\"working\"\n").unwrap();
+            }
+            stream.write_all(b"{\"ok\":7}\n").unwrap();
+        });
+        assert_eq!(impatient(volume.path()).ask(Request::Stats), Ok(7.into()));
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_daemon_that_takes_no_connection_is_given_up() {
+        let volume = tempfile::tempdir().unwrap();
+        let socket = SocketPath::in_volume(volume.path()).unwrap();
+        let listener = UnixListener::bind(&socket.path).unwrap();
+        // SAFETY: a plain number for a socket that listens: one connection may wait.
+        unsafe { libc::listen(listener.as_raw_fd(), 0) };
+        let mut waiting = Vec::new();
+        let error = loop {
+            assert!(waiting.len() < 10, "all connections are taken");
+            match connect(&socket.path) {
+                Ok(stream) => waiting.push(stream),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+    }
 }

@@ -2,13 +2,15 @@
 //!
 //! One JSON line asks, one JSON line answers. `wait-exit` is answered by three: `waiting` at once, `closing` when the
 //! kernel has let go of the mount, and the outcome when everything is closed; the daemon's process ends after it.
-//! Only root gets at the socket (mode 0600).
+//! Only root gets at the socket (mode 0600), and commands listen to root's alone. While a request takes long, `working`
+//! comes every few seconds: whoever is silent for longer than `SILENCE_MAX` hangs.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use oncefs_engine::{DedupCommand, LayoutCursor, MapCursor, ScrubCommand};
 use serde::{Deserialize, Serialize};
@@ -19,6 +21,12 @@ pub const VERSION: u32 = 1;
 
 /// Longest line that either side reads.
 pub const LINE_BYTES_MAX: u64 = 4 << 20;
+
+/// How often a daemon that works on a request says so.
+pub const WORKING_EVERY: Duration = Duration::from_secs(5);
+
+/// A daemon that says nothing for so long hangs.
+pub const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// The socket's name in the volume.
 const SOCKET_NAME: &str = "control";
@@ -83,8 +91,8 @@ pub enum Request {
         /// Where to begin.
         from: MapCursor,
     },
-    /// The names of files by map. A file without a name is missing.
-    Names {
+    /// The names of files by map, a portion of them: `NamesFound`. A map without a file is missing.
+    FileNames {
         /// The maps.
         maps: Vec<u64>,
     },
@@ -137,6 +145,8 @@ pub enum Reply {
     Waiting,
     /// The mount has ended, the volume is being closed.
     Closing,
+    /// The answer takes longer.
+    Working,
 }
 
 /// A path to the socket that fits into 108 bytes however deep the volume lies.

@@ -5,11 +5,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::protocol::{Envelope, LINE_BYTES_MAX, Reply, Request, SocketPath, VERSION};
+use super::protocol::{Envelope, LINE_BYTES_MAX, Reply, Request, SocketPath, VERSION, WORKING_EVERY};
 
 /// Connections served at a time; each one has a thread. More than any set of commands by people needs.
 const CONNECTIONS_MAX: usize = 32;
@@ -17,17 +17,49 @@ const CONNECTIONS_MAX: usize = 32;
 /// A client that does not finish its line is dropped.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// A client that does not take its answer is dropped.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Answers every request but `wait-exit`.
 pub trait Handler: Send + Sync + 'static {
-    /// The answer as JSON, or one line that says what is wrong.
-    fn answer(&self, request: &Request) -> Result<serde_json::Value, String>;
+    /// The answer as JSON, or one line that says what is wrong. Long work that changes nothing ends with its client.
+    fn answer(&self, request: &Request, client: &Client) -> Result<serde_json::Value, String>;
+}
+
+/// The command at the other end.
+#[derive(Debug, Default)]
+pub struct Client {
+    is_gone: AtomicBool,
+}
+
+impl Client {
+    /// Whether it has hung up: nobody wants the answer any more.
+    pub fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Relaxed)
+    }
 }
 
 /// Listens until the volume is closed.
 #[derive(Clone)]
 pub struct Server {
-    waiting: Arc<Mutex<Vec<UnixStream>>>,
+    waiting: Arc<Mutex<Waiting>>,
     socket: Arc<SocketPath>,
+}
+
+/// The commands that wait for the exit.
+#[derive(Default)]
+struct Waiting {
+    streams: Vec<UnixStream>,
+    is_closed: bool,
+}
+
+impl Waiting {
+    fn tell(&mut self, reply: &Reply) {
+        for stream in &mut self.streams {
+            // A command that hung up does not want the reply.
+            let _ = send(stream, reply);
+        }
+    }
 }
 
 /// One of the commands under way, until it ends, in whatever way.
@@ -62,12 +94,31 @@ impl Server {
         if let Err(e) = std::fs::remove_file(&self.socket.path) {
             log::warn!("cannot remove the control socket: {e}");
         }
-        self.tell_waiting(&Reply::Closing);
+        self.waiting().tell(&Reply::Closing);
+        let server = self.clone();
+        let telling = std::thread::Builder::new().name("control-closing".into()).spawn(move || server.tell_of_work());
+        if let Err(e) = telling {
+            log::warn!("cannot start a thread: {e}; commands may give up waiting for the end");
+        }
+    }
+
+    /// Until the volume is closed.
+    fn tell_of_work(&self) {
+        loop {
+            std::thread::sleep(WORKING_EVERY);
+            let mut waiting = self.waiting();
+            if waiting.is_closed {
+                return;
+            }
+            waiting.tell(&Reply::Working);
+        }
     }
 
     /// Tells the waiting commands how the volume was closed.
     pub fn announce_closed(&self, outcome: Result<(), String>) {
-        self.tell_waiting(&match outcome {
+        let mut waiting = self.waiting();
+        waiting.is_closed = true;
+        waiting.tell(&match outcome {
             Ok(()) => Reply::Ok(serde_json::Value::Null),
             Err(message) => Reply::Error(message),
         });
@@ -75,24 +126,24 @@ impl Server {
 
     /// Keeps the connection for the exit, and drops those of umounts that failed and left.
     fn keep_waiting(&self, mut stream: UnixStream) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.retain(is_connected);
+        let mut waiting = self.waiting();
+        waiting.streams.retain(is_connected);
         if send(&mut stream, &Reply::Waiting).is_ok() {
-            waiting.push(stream);
+            waiting.streams.push(stream);
         }
     }
 
-    fn tell_waiting(&self, reply: &Reply) {
-        for stream in &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) {
-            // A command that hung up does not want the reply.
-            let _ = send(stream, reply);
-        }
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn accept(&self, listener: &UnixListener, handler: &Arc<dyn Handler>) {
         let active = Arc::new(AtomicUsize::new(0));
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { continue };
+            if stream.set_write_timeout(Some(ANSWER_TIMEOUT)).is_err() {
+                continue;
+            }
             let place = Place::take(&active);
             if active.load(Ordering::Relaxed) > CONNECTIONS_MAX {
                 let _ = send(&mut stream, &Reply::Error("too many commands at the same time: try again".into()));
@@ -112,10 +163,43 @@ impl Server {
     fn serve(&self, mut stream: UnixStream, handler: &dyn Handler) {
         let reply = match read_request(&stream) {
             Ok(Request::WaitExit) => return self.keep_waiting(stream),
-            Ok(request) => handler.answer(&request),
+            Ok(request) => answer(&stream, &request, handler),
             Err(message) => Err(message),
         };
         let _ = send(&mut stream, &reply.map_or_else(Reply::Error, Reply::Ok));
+    }
+}
+
+/// Answers while another thread tells the client of the work, and the work of the client's end.
+fn answer(stream: &UnixStream, request: &Request, handler: &dyn Handler) -> Result<serde_json::Value, String> {
+    let client = Client::default();
+    let (done, is_done) = UnixStream::pair().map_err(|e| e.to_string())?;
+    std::thread::scope(|scope| {
+        let watch = || watch(stream, &is_done, &client);
+        if let Err(e) = std::thread::Builder::new().name("control-watch".into()).spawn_scoped(scope, watch) {
+            log::warn!("cannot watch a command: {e}");
+        }
+        let answer = handler.answer(request, &client);
+        drop(done);
+        answer
+    })
+}
+
+/// Until the answer is there or the client has hung up.
+fn watch(stream: &UnixStream, is_done: &UnixStream, client: &Client) {
+    let poll = |socket: &UnixStream, events| libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 };
+    loop {
+        let mut both = [poll(stream, libc::POLLRDHUP), poll(is_done, libc::POLLIN)];
+        // SAFETY: two pollfds that outlive the call.
+        let ready = unsafe { libc::poll(both.as_mut_ptr(), 2, WORKING_EVERY.as_millis() as libc::c_int) };
+        let [hung_up, done] = both.map(|socket| ready > 0 && socket.revents != 0);
+        if done {
+            return;
+        }
+        let mut stream = stream;
+        if hung_up || (ready == 0 && send(&mut stream, &Reply::Working).is_err()) {
+            return client.is_gone.store(true, Ordering::Relaxed);
+        }
     }
 }
 
@@ -160,7 +244,7 @@ fn parse_request(line: &str) -> Result<Request, String> {
         .map_err(|e| format!("the daemon does not know this request ({e}): unmount the volume and mount it again with this version of oncefs"))
 }
 
-fn send(stream: &mut UnixStream, reply: &Reply) -> io::Result<()> {
+fn send(stream: &mut impl Write, reply: &Reply) -> io::Result<()> {
     let mut line = serde_json::to_string(reply)?;
     line.push('\n');
     stream.write_all(line.as_bytes())
@@ -168,9 +252,39 @@ fn send(stream: &mut UnixStream, reply: &Reply) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
     use oncefs_engine::{DedupCommand, LayoutCursor, MapCursor, ScrubCommand};
 
     use super::*;
+
+    /// Works until its client is gone, and says so.
+    struct Endless(Mutex<Sender<()>>);
+
+    impl Handler for Endless {
+        fn answer(&self, _: &Request, client: &Client) -> Result<serde_json::Value, String> {
+            while !client.is_gone() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            self.0.lock().unwrap().send(()).unwrap();
+            Err("nobody reads this".into())
+        }
+    }
+
+    #[test]
+    fn work_ends_with_its_client() {
+        let volume = tempfile::tempdir().unwrap();
+        let (sender, ended) = channel();
+        let _server = Server::start(volume.path(), Arc::new(Endless(Mutex::new(sender)))).unwrap();
+        let mut client = UnixStream::connect(SocketPath::in_volume(volume.path()).unwrap().path).unwrap();
+        client.write_all(b"{\"version\":1,\"request\":\"stats\"}\n").unwrap();
+        let mut working = String::new();
+        BufReader::new(&client).read_line(&mut working).unwrap();
+        assert_eq!(working, "\"working\"\n", "work that takes long is told of");
+        assert!(ended.try_recv().is_err());
+        drop(client);
+        ended.recv_timeout(Duration::from_secs(10)).expect("the work goes on without its client");
+    }
 
     #[test]
     fn requests_of_this_version_are_understood() {
@@ -228,7 +342,7 @@ mod tests {
             Request::Damage { places_max: 7 },
             Request::Explain { inode: 5, lbn: 1 << 40 },
             Request::Referrers { blocks: vec![(7, 2), (u64::MAX, 1)], from: MapCursor { map: 1, shard: 2 } },
-            Request::Names { maps: vec![1, 9] },
+            Request::FileNames { maps: vec![1, 9] },
             Request::Layout { from: LayoutCursor::default() },
             Request::Layout { from: LayoutCursor { at: Some(MapCursor { map: 1, shard: 2 }), open: None } },
             Request::Policy { inode: 5 },

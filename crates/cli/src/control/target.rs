@@ -1,15 +1,20 @@
 //! Finds the volume that a command means, by any path inside its mount or by its own directory.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
+use crate::control::answers::{FileNames, NamesFound};
 use crate::control::client::Connection;
 use crate::control::protocol::Request;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table;
+use crate::names::{Name, shown};
 use crate::process::descriptors;
-use crate::text::shown;
+
+/// Bytes of names that a command keeps at a time.
+const NAMES_BYTES_MAX: usize = 16 << 20;
 
 /// What a path stands for.
 pub enum Target {
@@ -23,7 +28,13 @@ impl Target {
     /// Looks at the path.
     pub fn find(path: &Path) -> Outcome<Self> {
         let real = mount_table::resolve(path).or_fail_doing(exit::FAILED, shown(path))?;
-        let mount = mount_table::containing(&real).or_fail(exit::FAILED)?.filter(mount_table::Mount::is_oncefs);
+        let mount = mount_table::containing(&real).or_fail(exit::FAILED)?;
+        if let Some(user) = mount.as_ref().and_then(mount_table::Mount::foreign_user) {
+            // Looking into it might wait for ever.
+            let text = format!("{} is in a mount of user {user}, not in an oncefs mount", shown(path));
+            return Err(Failure::new(exit::FAILED, text));
+        }
+        let mount = mount.filter(mount_table::Mount::is_oncefs);
         let daemon = Daemon { volume: mount.as_ref().map_or(&real, |m| &m.source).clone() };
         match (daemon.connect()?, mount) {
             (Some(_), _) => Ok(Self::Mounted(daemon)),
@@ -54,6 +65,15 @@ impl Daemon {
         }
     }
 
+    /// The daemon of a mount.
+    pub fn of(mount: &mount_table::Mount) -> Outcome<Self> {
+        let daemon = Self { volume: mount.source.clone() };
+        match daemon.connect()? {
+            Some(_) => Ok(daemon),
+            None => Err(dead(mount)),
+        }
+    }
+
     /// Asks and waits for the answer.
     pub fn ask<T: DeserializeOwned>(&self, request: Request) -> Outcome<T> {
         let connection = self.connect()?.ok_or_else(|| {
@@ -64,6 +84,18 @@ impl Daemon {
         })?;
         let answer = connection.ask(request).or_fail(exit::FAILED)?;
         serde_json::from_value(answer).or_fail_doing(exit::FAILED, "cannot understand the daemon's answer")
+    }
+
+    /// The names of files by map, portion by portion, until there are more than people read: files beyond are missing.
+    pub fn names(&self, mut maps: BTreeSet<u64>) -> Outcome<BTreeMap<u64, FileNames>> {
+        let (mut names, mut bytes) = (BTreeMap::new(), 0);
+        while !maps.is_empty() && bytes < NAMES_BYTES_MAX {
+            let found: NamesFound = self.ask(Request::FileNames { maps: maps.iter().copied().collect() })?;
+            bytes += found.files.values().flat_map(|file| &file.paths).map(Name::bytes).sum::<usize>();
+            names.extend(found.files);
+            maps = found.next.map_or_else(BTreeSet::new, |next| maps.split_off(&next));
+        }
+        Ok(names)
     }
 
     /// Hands the daemon the writes that the kernel still holds: they are part of what the command asks for.

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
-use crate::text::one_line;
+use crate::names::printable;
 
 /// LOG_DAEMON of syslog(3).
 const FACILITY_DAEMON: u8 = 3 << 3;
@@ -73,7 +73,7 @@ impl Log for Logger {
         if !self.enabled(record.metadata()) {
             return;
         }
-        let text = one_line(&record.args().to_string());
+        let text = printable(&record.args().to_string());
         let level = level_of(record, &text);
         if level > log::max_level() {
             return;

@@ -1,13 +1,12 @@
 //! The open volume of a daemon, and what it answers to commands.
 
-use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use oncefs_engine::{Blocks, DedupCommand, DefragOptions, Error, Lbn, MapId, OpenOptions, Store};
-use oncefs_fs::{AtimePolicy, DamagedFile, DamagedRange, FileSystem, Ino, Options, SystemClock, paths_of_maps};
+use oncefs_fs::{AtimePolicy, DamagedFile, DamagedRange, FileSystem, Ino, Options, SystemClock, names_of_maps};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -16,17 +15,15 @@ use super::task::Task;
 use crate::control::answers::{self, About, Tuned};
 use crate::control::client::Connection;
 use crate::control::protocol::Request;
-use crate::control::server::{Handler, Server};
+use crate::control::server::{Client, Handler, Server};
 use crate::failure::{OrFail, Outcome, exit};
-use crate::text::shown;
+use crate::names::{Name, shown};
 
 /// A process that is being killed releases its files within this time.
 const DYING_PATIENCE: Duration = Duration::from_secs(3);
 
-/// Names shown for one file.
-const NAMES_OF_A_FILE_MAX: usize = 8;
-/// Bytes of names in one answer: half of what a line may have.
-const NAMES_BYTES_MAX: usize = 2 << 20;
+/// Nobody reads it.
+const CLIENT_GONE: &str = "the command ended before its answer";
 
 /// An open volume with its file system and its control socket.
 pub struct OpenVolume {
@@ -94,39 +91,31 @@ impl OpenVolume {
         Ok(Value::Null)
     }
 
-    fn damage(&self, places_max: usize) -> Result<Value, String> {
-        let (files, complete) = self.file_system.damaged_files(places_max).map_err(|e| e.to_string())?;
+    fn damage(&self, places_max: usize, client: &Client) -> Result<Value, String> {
+        let found = self.file_system.damaged_files(places_max, &|| !client.is_gone()).map_err(|e| e.to_string())?;
+        let (files, complete) = found.ok_or(CLIENT_GONE)?;
         let range = |range: &DamagedRange| answers::Range { offset: range.at, length: range.len, lost: range.is_lost };
         let file = |file: &DamagedFile| answers::File {
             inode: file.ino.map(|ino| ino.0),
-            paths: file.paths.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect(),
+            paths: file.paths.iter().map(|path| Name::from(&path[..])).collect(),
+            more_paths: file.more,
             ranges: file.ranges.iter().map(range).collect(),
         };
         Ok(json!(answers::Damage { files: files.iter().map(file).collect(), complete }))
     }
-}
 
-impl OpenVolume {
     /// The names of files by map, as many as an answer may have.
-    fn names(&self, maps: &[u64]) -> Result<Value, String> {
+    fn names(&self, maps: &[u64], client: &Client) -> Result<Value, String> {
         let maps = maps.iter().copied().map(MapId).collect();
-        let found = paths_of_maps(self.file_system.store(), &maps).map_err(|e| e.to_string())?;
-        let mut bytes = 0;
-        let mut names = BTreeMap::new();
-        for (MapId(map), mut paths) in found {
-            paths.truncate(NAMES_OF_A_FILE_MAX);
-            // As they are answered: an escaped byte is up to six.
-            bytes += json!(paths).to_string().len();
-            if bytes <= NAMES_BYTES_MAX {
-                names.insert(map, paths);
-            }
-        }
-        Ok(json!(names))
+        let found = names_of_maps(self.file_system.store(), &maps, &|| !client.is_gone()).map_err(|e| e.to_string())?;
+        let found = found.ok_or(CLIENT_GONE)?;
+        let files = found.files.iter().map(|(map, names)| (map.0, answers::FileNames::of(names))).collect();
+        Ok(json!(answers::NamesFound { files, next: found.next.map(|map| map.0) }))
     }
 }
 
 impl Handler for OpenVolume {
-    fn answer(&self, request: &Request) -> Result<Value, String> {
+    fn answer(&self, request: &Request, client: &Client) -> Result<Value, String> {
         let store = self.file_system.store();
         match request {
             Request::Version => {
@@ -145,10 +134,10 @@ impl Handler for OpenVolume {
             Request::DedupStatus => Ok(json!(store.dedup_status())),
             Request::Scrub { command } => store.scrub(*command).map(|()| Value::Null).map_err(|e| e.to_string()),
             Request::ScrubStatus => Ok(json!(store.scrub_status())),
-            Request::Damage { places_max } => self.damage(*places_max),
+            Request::Damage { places_max } => self.damage(*places_max, client),
             Request::Explain { inode, lbn } => to_json(self.file_system.explain(Ino(*inode), Lbn(*lbn))),
             Request::Referrers { blocks, from } => to_json(store.referrers(blocks, *from)),
-            Request::Names { maps } => self.names(maps),
+            Request::FileNames { maps } => self.names(maps, client),
             Request::Layout { from } => to_json(store.layout(*from)),
             Request::Defrag { inode, from, run_blocks_min, space_blocks, dry_run } => {
                 let (from, space) = (Lbn(*from), Blocks(*space_blocks));

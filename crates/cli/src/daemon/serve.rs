@@ -20,10 +20,10 @@ use super::{logging, systemd};
 use crate::failure::{OrFail, Outcome, exit};
 use crate::mounting::mounter::Mounter;
 use crate::mounting::options::MountOptions;
+use crate::names::shown;
 use crate::process::confinement::confine_daemon;
 use crate::process::signals::EndSignals;
 use crate::process::{descriptors, memory, privileges, setup};
-use crate::text::shown;
 
 /// The daemon's line on stdout when the mount is there.
 pub const READY: &str = "ready";

@@ -15,15 +15,29 @@ pub struct Mount {
     /// Where it is mounted.
     pub dir: PathBuf,
     /// File system type with subtype.
-    pub kind: String,
+    pub kind: OsString,
     /// The volume, for mounts of oncefs.
     pub source: PathBuf,
+    /// Of a FUSE mount: the user who mounted it.
+    pub owner: Option<u32>,
 }
 
 impl Mount {
-    /// Whether this is a mount of ours.
+    /// Whether this is a mount of ours. Type and source are whatever the one who mounts says; the user is the kernel's
+    /// word, and only root mounts oncefs.
     pub fn is_oncefs(&self) -> bool {
-        self.kind == MOUNT_TYPE
+        self.kind == MOUNT_TYPE && self.owner == Some(0)
+    }
+
+    /// The user, other than root, who serves it.
+    pub fn foreign_user(&self) -> Option<u32> {
+        self.owner.filter(|user| *user != 0)
+    }
+
+    /// The number that everything in it has as its device.
+    pub fn device_number(&self) -> Option<u64> {
+        let (major, minor) = self.device.split_once(':')?;
+        Some(libc::makedev(major.parse().ok()?, minor.parse().ok()?))
     }
 
     /// Whether the daemon behind the mount is gone.
@@ -84,9 +98,17 @@ fn parse(line: &[u8]) -> Option<Mount> {
     Some(Mount {
         device: String::from_utf8(fields.get(2)?.to_vec()).ok()?,
         dir: PathBuf::from(unescape(fields.get(4)?)),
-        kind: String::from_utf8(fields.get(dash + 1)?.to_vec()).ok()?,
+        kind: unescape(fields.get(dash + 1)?),
         source: PathBuf::from(unescape(fields.get(dash + 2)?)),
+        owner: owner(fields.get(dash + 3)?),
     })
+}
+
+/// The option `user_id`, if there is exactly one.
+fn owner(options: &[u8]) -> Option<u32> {
+    let mut users = options.split(|&b| b == b',').filter_map(|option| option.strip_prefix(b"user_id="));
+    let user = std::str::from_utf8(users.next()?).ok()?.parse().ok()?;
+    users.next().is_none().then_some(user)
 }
 
 /// The kernel writes space, tab, newline, backslash and `#` as `\ooo`.
@@ -130,8 +152,22 @@ mod tests {
             dir: "/mnt/my files".into(),
             kind: "fuse.oncefs".into(),
             source: r"/srv/vol\ume".into(),
+            owner: Some(0),
         };
         assert_eq!(parse(line), Some(expected));
+    }
+
+    #[test]
+    fn only_a_mount_of_root_is_ours() {
+        let is_ours = |options: &str| {
+            parse(format!("98 28 0:52 / /mnt rw - fuse.oncefs /srv rw,{options}").as_bytes()).unwrap().is_oncefs()
+        };
+        assert!(is_ours("user_id=0,group_id=0,default_permissions,allow_other"));
+        for other in
+            ["user_id=1000,group_id=0", "group_id=0", "user_id=1000,user_id=0", "user_id=0,user_id=1000", "x=user_id=0"]
+        {
+            assert!(!is_ours(other), "{other}");
+        }
     }
 
     #[test]

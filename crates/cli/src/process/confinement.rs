@@ -14,8 +14,8 @@ use landlock::{
 
 use oncefs_engine::temporary_dir;
 
+use crate::names::shown;
 use crate::process::privileges;
-use crate::text::shown;
 
 /// The version of Landlock whose rights are known here. An older kernel enforces those that it has.
 const KNOWN: ABI = ABI::V6;

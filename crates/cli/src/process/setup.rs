@@ -106,6 +106,6 @@ pub fn leave_terminal() -> io::Result<()> {
     if unsafe { libc::setsid() } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-pub(super) fn check(returned: libc::c_int) -> io::Result<()> {
+pub fn check(returned: libc::c_int) -> io::Result<()> {
     if returned == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -97,7 +97,7 @@ fn what_is_reserved_can_be_written_on_a_full_volume_whoever_else_writes_there() 
             let core = &core;
             scope.spawn(move || {
                 for at in (0..blocks).step_by(2) {
-                    core.write(*map, at * BLOCK, &unique(2, (n as u64) << 32 | at + 1), |_, _| ()).unwrap();
+                    core.write(*map, at * BLOCK, &unique(2, ((n as u64) << 32) + at + 1), |_, _| ()).unwrap();
                 }
             });
         }
@@ -164,7 +164,7 @@ fn work(core: &Core, shared: &[MapId], seed: u64, refused: &AtomicUsize) {
             }
             6 => {
                 let zeros = vec![0; 3 * BLOCK_BYTES];
-                let request = [unique(2, seed << 32 | step + 1), zeros, unique(3, 1 + step % 5)].concat();
+                let request = [unique(2, (seed << 32) + step + 1), zeros, unique(3, 1 + step % 5)].concat();
                 core.write(map, from, &request, |_, _| ())
             }
             _ => core.write(map, from, &unique(1 + (blocks % 60) as usize, 1 + random.below(9)), |_, _| ()),

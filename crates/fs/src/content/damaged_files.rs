@@ -1,23 +1,18 @@
-//! The files that bad blocks belong to, by name.
-//!
-//! No record leads from a map to its inode, or from an inode to its names. So a search reads all inodes and all names
-//! once, but only if there is a bad block. It may miss names that change meanwhile.
+//! The files that bad blocks belong to, by name, in an answer of bounded size.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use oncefs_engine::{BLOCK_BYTES, BadPlace, MapId};
 
-use crate::format::dirent::{self, Names, Place};
 use crate::format::inode::{self, InodeRecord};
+use crate::fsck::paths::{FileNames, names_of_maps};
 use crate::scan::for_each_record;
 use crate::{FileSystem, Ino, Result};
 
 /// Records fetched at a time.
 const PAGE_RECORDS: usize = 512;
-/// Names listed for one file, at most.
-const NAMES_MAX: usize = 8;
-/// Directories on the way to the root, at most. A longer way means that damage made a cycle.
-const DEPTH_MAX: usize = 4_096;
+/// Bytes of all names in one answer. Files that come after are told by their inode numbers.
+const NAMES_BYTES_MAX: usize = 512 << 10;
 
 /// A range of a file that lies on bad blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,102 +30,78 @@ pub struct DamagedRange {
 pub struct DamagedFile {
     /// Its inode. None: the file was deleted, and its blocks are being freed.
     pub ino: Option<Ino>,
-    /// Its paths from the root, at most eight. Empty: the file was deleted but is still open.
+    /// Some of its paths, see [`FileNames`]. Empty, and no more: the file was deleted but is still open.
     pub paths: Vec<Vec<u8>>,
+    /// How many more names it has.
+    pub more: u64,
     /// Its damaged ranges, ascending.
     pub ranges: Vec<DamagedRange>,
 }
 
 impl FileSystem {
     /// The files that bad blocks belong to, from at most `places_max` places in them, and whether these are all. Reads all
-    /// maps, inodes and names if there is a bad block.
+    /// maps, inodes and names if there is a bad block. None: `goes_on` ended the search for names.
     ///
     /// # Errors
     ///
-    /// - `Stale`: a directory on the way to a file was deleted meanwhile.
-    /// - `Engine`: metadata cannot be read or is damaged.
-    pub fn damaged_files(&self, places_max: usize) -> Result<(Vec<DamagedFile>, bool)> {
+    /// `Engine`: metadata cannot be read or is damaged.
+    pub fn damaged_files(
+        &self,
+        places_max: usize,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Option<(Vec<DamagedFile>, bool)>> {
         let (places, are_all) = self.store.bad_places(places_max)?;
         let mut ranges: BTreeMap<u64, Vec<DamagedRange>> = BTreeMap::new();
         places.iter().for_each(|place| add(ranges.entry(place.map.0).or_default(), place));
         if ranges.is_empty() {
-            return Ok((Vec::new(), are_all));
+            return Ok(Some((Vec::new(), are_all)));
         }
         let inodes = self.inodes_of_maps(&ranges)?;
-        let mut names = self.names_of_inodes(&inodes)?;
+        let Some(mut names) = self.some_names(&ranges, goes_on)? else { return Ok(None) };
         let file = |(map, ranges)| {
-            let ino = inodes.get(&map).copied();
-            DamagedFile { ino, paths: ino.and_then(|ino| names.remove(&ino)).unwrap_or_default(), ranges }
+            let inode = inodes.get(&map).copied();
+            let left_out = inode.map_or(0, |(_, names)| names);
+            let (paths, more) = names.remove(&map).map_or((Vec::new(), left_out), |names| (names.paths, names.more));
+            DamagedFile { ino: inode.map(|(ino, _)| ino), paths, more, ranges }
         };
-        Ok((ranges.into_iter().map(file).collect(), are_all))
+        Ok(Some((ranges.into_iter().map(file).collect(), are_all)))
     }
 
-    fn inodes_of_maps(&self, maps: &BTreeMap<u64, Vec<DamagedRange>>) -> Result<HashMap<u64, Ino>> {
+    /// Inodes by map, with the number of their names.
+    fn inodes_of_maps(&self, maps: &BTreeMap<u64, Vec<DamagedRange>>) -> Result<HashMap<u64, (Ino, u64)>> {
         let mut found = HashMap::new();
         let (from, to) = inode::range(Ino(0));
         for_each_record(&self.store, from, &to, PAGE_RECORDS, &mut |key, value| {
             let Some(ino) = inode::ino_of_key(key) else { return };
-            if let Ok(InodeRecord { map: MapId(map), .. }) = InodeRecord::decode(ino, value)
+            if let Ok(InodeRecord { map: MapId(map), nlink, .. }) = InodeRecord::decode(ino, value)
                 && maps.contains_key(&map)
             {
-                found.insert(map, ino);
+                found.insert(map, (ino, u64::from(nlink)));
             }
         })?;
         Ok(found)
     }
 
-    fn names_of_inodes(&self, inodes: &HashMap<u64, Ino>) -> Result<HashMap<Ino, Vec<Vec<u8>>>> {
-        let wanted: std::collections::HashSet<Ino> = inodes.values().copied().collect();
-        let mut found: HashMap<Ino, Vec<(Ino, Vec<u8>)>> = HashMap::new();
-        let (from, to) = (dirent::key(Ino(0), Place::of_cookie(0)), dirent::end(Ino(u64::MAX)));
-        for_each_record(&self.store, from, &to, PAGE_RECORDS, &mut |key, value| {
-            let Some((parent, _)) = dirent::parse_key(key) else { return };
-            let Ok(names) = Names::decode(parent, value) else { return };
-            for name in names.iter().filter(|name| wanted.contains(&name.ino)) {
-                let names = found.entry(name.ino).or_default();
-                if names.len() < NAMES_MAX {
-                    names.push((parent, name.name.clone()));
+    /// Names of the first files, as many as an answer may have.
+    fn some_names(
+        &self,
+        ranges: &BTreeMap<u64, Vec<DamagedRange>>,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Option<HashMap<u64, FileNames>>> {
+        let mut maps: BTreeSet<MapId> = ranges.keys().copied().map(MapId).collect();
+        let (mut names, mut bytes) = (HashMap::new(), 0);
+        loop {
+            let Some(found) = names_of_maps(&self.store, &maps, goes_on)? else { return Ok(None) };
+            for (MapId(map), file) in found.files {
+                bytes += file.paths.iter().map(Vec::len).sum::<usize>();
+                if bytes > NAMES_BYTES_MAX {
+                    return Ok(Some(names));
                 }
+                names.insert(map, file);
             }
-        })?;
-        debug_assert!(found.values().all(|names| names.len() <= NAMES_MAX), "more than {NAMES_MAX} names of a file");
-        let mut above = HashMap::new();
-        let path = |(parent, name): (Ino, Vec<u8>)| Ok([self.path_of(parent, &mut above)?, name].join(&b'/'));
-        let mut path = path;
-        found
-            .into_iter()
-            .map(|(ino, names)| Ok((ino, names.into_iter().map(&mut path).collect::<Result<_>>()?)))
-            .collect()
-    }
-
-    /// The path of a directory. Keeps parents and names found on the way to the root in `above`.
-    fn path_of(&self, mut directory: Ino, above: &mut HashMap<Ino, (Ino, Vec<u8>)>) -> Result<Vec<u8>> {
-        let mut names = Vec::new();
-        while directory != Ino::ROOT && names.len() < DEPTH_MAX {
-            if let std::collections::hash_map::Entry::Vacant(entry) = above.entry(directory) {
-                let parent = self.directory(directory)?.lock().parent;
-                entry.insert((parent, self.name_in(parent, directory)?));
-            }
-            let (parent, name) = above[&directory].clone();
-            names.push(name);
-            directory = parent;
+            let Some(next) = found.next else { return Ok(Some(names)) };
+            maps = maps.split_off(&next);
         }
-        names.push(Vec::new());
-        names.reverse();
-        Ok(names.join(&b'/'))
-    }
-
-    /// The name of an inode in a directory; `?` if it was moved meanwhile.
-    fn name_in(&self, parent: Ino, ino: Ino) -> Result<Vec<u8>> {
-        let mut found = b"?".to_vec();
-        let (from, to) = dirent::range(parent);
-        for_each_record(&self.store, from, &to, PAGE_RECORDS, &mut |_, value| {
-            let Ok(names) = Names::decode(parent, value) else { return };
-            if let Some(name) = names.iter().find(|name| name.ino == ino) {
-                found.clone_from(&name.name);
-            }
-        })?;
-        Ok(found)
     }
 }
 

@@ -123,8 +123,7 @@ impl fmt::Display for Fault {
         match self {
             Fault::Root => f.write_str("(1) the root is not a directory that is its own parent"),
             Fault::Place { parent: Ino(parent), name, .. } => {
-                let name = String::from_utf8_lossy(name);
-                write!(f, "(2) directory {parent}: '{name}' is stored where no lookup finds it")
+                write!(f, "(2) directory {parent}: '{}' is stored where no lookup finds it", name.escape_ascii())
             }
             Fault::NameKind { parent: Ino(parent), ino: Ino(ino), .. } => {
                 write!(f, "(2) directory {parent}: the name of inode {ino} states a kind that the inode does not have")

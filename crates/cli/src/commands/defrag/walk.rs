@@ -1,18 +1,20 @@
 //! The files below a path: regular ones of the same mount, each once whatever its names.
 
 use std::collections::HashSet;
-use std::fs::{self, Metadata};
+use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::text::shown;
+use crate::files::held::Held;
+use crate::files::walk::{Place, Step, walk};
+use crate::names::shown;
 
 /// A file to defragment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct File {
     /// One of its names.
-    pub path: PathBuf,
+    pub place: Place,
     /// Its inode number.
     pub inode: u64,
     /// Blocks that it has, reserved ones included.
@@ -31,43 +33,16 @@ pub struct Found {
 
 impl Found {
     /// Adds a file, or everything below a directory. Skips other mounts, symbolic links and special files.
-    pub fn add(&mut self, path: &Path) {
-        let top = match path.symlink_metadata() {
-            Ok(top) => top,
-            Err(error) => return self.refuse(path, &error),
-        };
-        let mut directories = Vec::new();
-        self.take(path.to_owned(), &top, top.dev(), &mut directories);
-        while let Some(directory) = directories.pop() {
-            if let Err(error) = self.add_directory(&directory, top.dev(), &mut directories) {
-                self.refuse(&directory, &error);
-            }
-        }
+    pub fn add(&mut self, path: &Path, top: Held) {
+        walk(path, top, &mut |place, step| match step {
+            Step::Found(_, about) => self.take(place, about),
+            Step::Refused(error) => self.refuse(&place.path(), &error),
+        });
     }
 
-    fn add_directory(&mut self, directory: &Path, device: u64, directories: &mut Vec<PathBuf>) -> io::Result<()> {
-        let mut entries: Vec<PathBuf> =
-            fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<_>>()?;
-        entries.sort_unstable();
-        for path in entries {
-            match path.symlink_metadata() {
-                Ok(metadata) => self.take(path, &metadata, device, directories),
-                // Deleted since.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => self.refuse(&path, &error),
-            }
-        }
-        Ok(())
-    }
-
-    fn take(&mut self, path: PathBuf, metadata: &Metadata, device: u64, directories: &mut Vec<PathBuf>) {
-        if metadata.dev() != device {
-            return;
-        }
-        if metadata.is_dir() {
-            directories.push(path);
-        } else if metadata.is_file() && self.seen.insert(metadata.ino()) {
-            self.files.push(File { path, inode: metadata.ino(), blocks: metadata.blocks() / 8 });
+    fn take(&mut self, place: &Place, about: &Metadata) {
+        if about.is_file() && self.seen.insert(about.ino()) {
+            self.files.push(File { place: place.clone(), inode: about.ino(), blocks: about.blocks() / 8 });
         }
     }
 
@@ -78,9 +53,17 @@ impl Found {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    fn add(found: &mut Found, path: &Path) {
+        match Held::at(path) {
+            Ok(top) => found.add(path, top),
+            Err(error) => found.refuse(path, &error),
+        }
+    }
 
     #[test]
     fn each_file_is_found_once_and_nothing_else() {
@@ -95,11 +78,14 @@ mod tests {
         symlink(top.path(), at("a/round")).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(at("a/socket")).unwrap();
         let mut found = Found::default();
-        found.add(top.path());
-        found.add(&at("a/one"));
-        found.add(&at("missing"));
-        let names: Vec<_> =
-            found.files.iter().map(|file| file.path.strip_prefix(top.path()).unwrap().display().to_string()).collect();
+        add(&mut found, top.path());
+        add(&mut found, &at("a/one"));
+        add(&mut found, &at("missing"));
+        let names: Vec<_> = found
+            .files
+            .iter()
+            .map(|file| file.place.path().strip_prefix(top.path()).unwrap().display().to_string())
+            .collect();
         assert_eq!(names, ["z", "a/one", "a/b/two"]);
         assert_eq!(found.refused.len(), 1, "{:?}", found.refused);
         assert!(found.refused[0].contains("missing"));

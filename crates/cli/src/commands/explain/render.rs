@@ -1,11 +1,9 @@
 //! The sentence that says what a run is, and why.
 
-use std::path::Path;
-
 use oncefs_engine::{Equal, ExplainedRun, What};
 
 use super::sharers::{Other, Others};
-use crate::text::shown;
+use crate::names::shown;
 
 /// The rule by which a file shares.
 pub struct Rule {
@@ -84,7 +82,7 @@ fn with(run: &ExplainedRun, others: &Others) -> Option<String> {
 fn place(run: &ExplainedRun, other: &Other) -> String {
     let name = match other.paths.first() {
         _ if other.is_itself => "this file".to_owned(),
-        Some(path) => shown(Path::new(path)),
+        Some(path) => shown(path).to_string(),
         None => "a file without a known name".to_owned(),
     };
     let all = other.first == 0 && other.blocks == run.blocks;
@@ -96,9 +94,10 @@ fn place(run: &ExplainedRun, other: &Other) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::Name;
 
     fn other(path: &str, lbn: u64, first: u64, blocks: u64) -> Other {
-        Other { paths: vec![path.to_owned()], is_itself: false, lbn, first, blocks }
+        Other { paths: vec![Name::from(path.as_bytes())], more_paths: 0, is_itself: false, lbn, first, blocks }
     }
 
     fn said(what: What, blocks: u64, shown: Vec<Other>, more: u64) -> String {

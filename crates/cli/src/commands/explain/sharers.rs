@@ -10,9 +10,11 @@ use oncefs_engine::{BLOCK_BYTES, Equal, ExplainedRun, MapCursor, Referrer, Refer
 use serde::Serialize;
 
 use super::lines::Line;
+use crate::control::answers::FileNames;
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::Outcome;
+use crate::names::Name;
 use crate::progress::Progress;
 
 /// Places shown for one run.
@@ -26,7 +28,9 @@ const PATHS_SHOWN: usize = 3;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Other {
     /// The file's names below the root of the mount.
-    pub paths: Vec<String>,
+    pub paths: Vec<Name>,
+    /// How many more names it has.
+    pub more_paths: u64,
     /// Whether it is the file itself.
     pub is_itself: bool,
     /// The first block's number in it.
@@ -54,16 +58,16 @@ struct Piece {
     places: Vec<Referrer>,
 }
 
-/// Finds places and names, and remembers names.
+/// Finds places and names, and remembers those of the lines before.
 pub struct Sharers<'a> {
     daemon: &'a Daemon,
-    paths: BTreeMap<u64, Vec<String>>,
+    names: BTreeMap<u64, FileNames>,
 }
 
 impl<'a> Sharers<'a> {
     /// Nothing is known yet.
     pub fn new(daemon: &'a Daemon) -> Self {
-        Self { daemon, paths: BTreeMap::new() }
+        Self { daemon, names: BTreeMap::new() }
     }
 
     /// The other places of each line of the file with this map. Searches by run, so that places with many of a line's
@@ -104,18 +108,19 @@ impl<'a> Sharers<'a> {
 
     fn find_names(&mut self, others: &[(Vec<Referrer>, u64)]) -> Outcome {
         let maps: BTreeSet<u64> = others.iter().flat_map(|(places, _)| places).map(|place| place.map).collect();
-        let maps: Vec<u64> = maps.into_iter().filter(|map| !self.paths.contains_key(map)).collect();
-        if !maps.is_empty() {
-            let found: BTreeMap<u64, Vec<String>> = self.daemon.ask(Request::Names { maps })?;
-            self.paths.extend(found);
-        }
+        self.names.retain(|map, _| maps.contains(map));
+        let left = maps.into_iter().filter(|map| !self.names.contains_key(map)).collect();
+        self.names.extend(self.daemon.names(left)?);
         Ok(())
     }
 
     fn named(&self, map: u64, run: &ExplainedRun, places: Vec<Referrer>, more: u64) -> Others {
         let first_pbn = asked(run).map_or(0, |(pbn, _)| pbn);
+        let none = FileNames::default();
+        let names_of = |place: &Referrer| self.names.get(&place.map).unwrap_or(&none);
         let other = |place: Referrer| Other {
-            paths: self.paths.get(&place.map).into_iter().flatten().take(PATHS_SHOWN).cloned().collect(),
+            paths: names_of(&place).paths.iter().take(PATHS_SHOWN).cloned().collect(),
+            more_paths: names_of(&place).paths.len().saturating_sub(PATHS_SHOWN) as u64 + names_of(&place).more,
             is_itself: place.map == map,
             lbn: place.lbn,
             first: place.pbn - first_pbn,

@@ -3,6 +3,7 @@
 use oncefs_engine::Blocks;
 
 use crate::failure::exit;
+use crate::names::printable;
 use crate::size::Size;
 
 /// Problems shown one by one; more are only counted.
@@ -38,13 +39,13 @@ impl Findings {
         for (what, described, count) in
             [("repaired: ", &self.mended, self.fixed_count), ("", &self.left, self.left_count)]
         {
-            described.iter().for_each(|line| println!("{what}{line}"));
+            described.iter().for_each(|line| println!("{what}{}", printable(line)));
             let more = count - described.len() as u64;
             if more > 0 {
                 println!("{what}... and {more} more");
             }
         }
-        self.files.iter().for_each(|line| println!("{line}"));
+        self.files.iter().for_each(|line| println!("{}", printable(line)));
     }
 
     pub fn summary(&self) -> String {

@@ -1,13 +1,14 @@
 //! Setting a policy below a path: directories before what is in them, so that what is made meanwhile inherits it and
 //! nothing is missed.
 
-use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::io;
+use std::path::Path;
 
-use crate::text::shown;
+use oncefs_engine::PolicyOverride;
+
+use crate::files::held::Held;
+use crate::files::walk::{Place, Step, walk};
+use crate::names::shown;
 
 /// The attribute. `oncefs_fs::POLICY_ATTRIBUTE` with the zero that system calls want.
 const NAME: &std::ffi::CStr = c"user.oncefs.policy";
@@ -25,94 +26,60 @@ pub struct Done {
     pub refused: Vec<String>,
 }
 
-/// Sets the policy of a file, or of a directory and everything below it; None removes it. Skips other mounts, symbolic
-/// links and special files.
-pub fn below(top: &Path, value: Option<&str>) -> Done {
+/// Sets the policy of what `top` holds, and of everything below it if it is a directory; None removes it. Skips other
+/// mounts, symbolic links and special files.
+pub fn below(path: &Path, top: Held, value: Option<&str>) -> Done {
     let mut done = Done::default();
-    let device = match top.symlink_metadata() {
-        Ok(about) => about.dev(),
-        Err(error) => {
-            done.refuse(top, &error);
-            return done;
-        }
-    };
-    let mut left = vec![top.to_owned()];
-    while let Some(path) = left.pop() {
-        match done.set_one(&path, device, value) {
-            Ok(true) => done.add_below(&path, &mut left),
-            Ok(false) => {}
-            // Deleted since.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && path != top => {}
-            Err(error) => done.refuse(&path, &error),
-        }
-    }
+    walk(path, top, &mut |place, step| match step {
+        Step::Found(held, about) => match held.set_attribute(NAME, value).or_else(|error| allowed(error, value)) {
+            Ok(()) if about.is_dir() => done.directories += 1,
+            Ok(()) => done.files += 1,
+            Err(error) => done.refuse(place, &error),
+        },
+        Step::Refused(error) => done.refuse(place, &error),
+    });
     done
 }
 
+/// There was no policy to remove.
+fn allowed(error: io::Error, value: Option<&str>) -> io::Result<()> {
+    match error.raw_os_error() {
+        Some(libc::ENODATA) if value.is_none() => Ok(()),
+        _ => Err(error),
+    }
+}
+
 /// The policy of a file or directory, if it can be read and is one.
-pub fn policy_of(path: &Path) -> Option<String> {
+pub fn policy_of(held: &Held) -> Option<String> {
     let mut value = [0_u8; VALUE_BYTES_MAX];
-    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-    // SAFETY: both strings end with a zero, and the length is that of `value`.
-    let len = unsafe { libc::lgetxattr(path.as_ptr(), NAME.as_ptr(), value.as_mut_ptr().cast(), value.len()) };
-    String::from_utf8(value.get(..usize::try_from(len).ok()?)?.to_vec()).ok()
+    let len = held.attribute(NAME, &mut value)?;
+    let policy: PolicyOverride = std::str::from_utf8(&value[..len]).ok()?.parse().ok()?;
+    Some(policy.to_string())
 }
 
 impl Done {
-    /// True: it is a directory. Work continues below it even if it could not be changed itself.
-    fn set_one(&mut self, path: &Path, device: u64, value: Option<&str>) -> io::Result<bool> {
-        let about = path.symlink_metadata()?;
-        if about.dev() != device || !(about.is_dir() || about.is_file()) {
-            return Ok(false);
-        }
-        match set(path, value) {
-            Ok(()) if about.is_dir() => self.directories += 1,
-            Ok(()) => self.files += 1,
-            Err(error) if about.is_dir() && error.kind() != io::ErrorKind::NotFound => self.refuse(path, &error),
-            Err(error) => return Err(error),
-        }
-        Ok(about.is_dir())
-    }
-
-    fn add_below(&mut self, directory: &Path, left: &mut Vec<PathBuf>) {
-        let entries = fs::read_dir(directory).and_then(|entries| {
-            entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<PathBuf>>>()
-        });
-        match entries {
-            Ok(entries) => left.extend(entries),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => self.refuse(directory, &error),
-        }
-    }
-
-    fn refuse(&mut self, path: &Path, error: &io::Error) {
-        self.refused.push(format!("{}: {error}", shown(path)));
-    }
-}
-
-fn set(path: &Path, value: Option<&str>) -> io::Result<()> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    let result = match value {
-        // SAFETY: both strings end with a zero, and the length is that of `value`.
-        Some(value) => unsafe { libc::lsetxattr(path.as_ptr(), NAME.as_ptr(), value.as_ptr().cast(), value.len(), 0) },
-        // SAFETY: both strings end with a zero.
-        None => unsafe { libc::lremovexattr(path.as_ptr(), NAME.as_ptr()) },
-    };
-    match result {
-        0 => Ok(()),
-        _ => match io::Error::last_os_error() {
-            // There was no policy.
-            error if value.is_none() && error.raw_os_error() == Some(libc::ENODATA) => Ok(()),
-            error => Err(error),
-        },
+    fn refuse(&mut self, place: &Place, error: &io::Error) {
+        self.refused.push(format!("{}: {error}", shown(&place.path())));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    fn below(path: &Path, value: Option<&str>) -> Done {
+        match Held::at(path) {
+            Ok(top) => super::below(path, top, value),
+            Err(error) => Done { refused: vec![format!("{}: {error}", path.display())], ..Done::default() },
+        }
+    }
+
+    fn policy_of(path: &Path) -> Option<String> {
+        super::policy_of(&Held::at(path).unwrap())
+    }
 
     /// Tests need a file system with attributes of users.
     fn directory() -> tempfile::TempDir {

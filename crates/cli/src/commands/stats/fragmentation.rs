@@ -14,12 +14,13 @@ use oncefs_plot::Bars;
 use oncefs_toolbox::{Column, Table};
 use serde_json::{Value, json};
 
+use crate::control::answers::FileNames;
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::{OrFail, Outcome, exit};
+use crate::names::{json as json_text, shown};
 use crate::progress::Progress;
 use crate::size::Size;
-use crate::text::shown;
 
 /// Files shown by name: the most fragmented.
 const FILES_SHOWN: usize = 10;
@@ -41,7 +42,7 @@ pub fn run(daemon: &Daemon, plot: Option<&Path>, as_json: bool) -> Outcome {
     drop(progress);
     layout.finish_file();
     let maps = layout.worst.iter().map(|file| file.map).collect();
-    let names: BTreeMap<u64, Vec<String>> = daemon.ask(Request::Names { maps })?;
+    let names = daemon.names(maps)?;
     if let Some(path) = plot {
         draw(path, &layout.picture())?;
         if layout.reads.count > 0 {
@@ -49,7 +50,7 @@ pub fn run(daemon: &Daemon, plot: Option<&Path>, as_json: bool) -> Outcome {
         }
     }
     match as_json {
-        true => println!("{:#}", layout.json(&names)),
+        true => println!("{}", json_text(&layout.json(&names))),
         false => print!("{}", layout.text(&names)),
     }
     Ok(())
@@ -166,7 +167,7 @@ impl Fragmentation {
         self.files_by_runs.iter().find(reaches).map_or(0, |(runs, _)| *runs)
     }
 
-    fn json(&self, names: &BTreeMap<u64, Vec<String>>) -> Value {
+    fn json(&self, names: &BTreeMap<u64, FileNames>) -> Value {
         let percentiles: BTreeMap<&str, u64> =
             PERCENTILES.iter().map(|(name, percent)| (*name, self.runs_at_most(*percent))).collect();
         let class = |(power, class): (usize, &RunClass)| {
@@ -174,8 +175,8 @@ impl Fragmentation {
             json!({ "blocks_min": 1u64 << power, "runs": runs, "blocks": blocks, "shared_blocks": shared_blocks })
         };
         let file = |file: &FileLayout| {
-            let paths = names.get(&file.map).cloned().unwrap_or_default();
-            json!({ "paths": paths, "runs": file.runs, "blocks": file.blocks })
+            let FileNames { paths, more } = names.get(&file.map).cloned().unwrap_or_default();
+            json!({ "paths": paths, "more_paths": more, "runs": file.runs, "blocks": file.blocks })
         };
         json!({
             "files": self.files,
@@ -188,7 +189,7 @@ impl Fragmentation {
         })
     }
 
-    fn text(&self, names: &BTreeMap<u64, Vec<String>>) -> String {
+    fn text(&self, names: &BTreeMap<u64, FileNames>) -> String {
         let mut text = String::new();
         let (files, runs, data) = (self.files, self.runs, Size(self.blocks * BLOCK_BYTES as u64));
         line(&mut text, format_args!("{files} files with {data} of data in {runs} runs"));
@@ -213,13 +214,13 @@ impl Fragmentation {
         table
     }
 
-    fn worst_table(&self, names: &BTreeMap<u64, Vec<String>>) -> Table {
+    fn worst_table(&self, names: &BTreeMap<u64, FileNames>) -> Table {
         let columns = [Column::right(12), Column::right(10), Column::right(10), Column::left(0)];
         let mut table = Table::of(columns).with_head(&["runs", "data", "mean run", "most fragmented files"]);
         for file in &self.worst {
             let (data, mean) = (Size(file.blocks * BLOCK_BYTES as u64), mean_run(file));
-            let path = names.get(&file.map).and_then(|paths| paths.first());
-            let name = path.map_or_else(|| "a file without a name".to_owned(), |path| shown(Path::new(path)));
+            let path = names.get(&file.map).and_then(|names| names.paths.first());
+            let name = path.map_or_else(|| "a file without a name".to_owned(), |path| shown(path).to_string());
             table.row(vec![file.runs.to_string(), data.to_string(), mean.to_string(), name]);
         }
         table
@@ -276,6 +277,7 @@ fn short(power: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::Name;
 
     fn layout(files: &[(u64, u64, u64)], classes: &[(u64, u64, u64)]) -> Fragmentation {
         let mut layout = Fragmentation::default();
@@ -308,10 +310,15 @@ mod tests {
         assert_eq!(Fragmentation::default().runs_at_most(50), 0);
     }
 
+    fn names(paths: &[&str]) -> BTreeMap<u64, FileNames> {
+        let paths = paths.iter().map(|path| Name::from(path.as_bytes())).collect();
+        BTreeMap::from([(7, FileNames { paths, more: 0 })])
+    }
+
     #[test]
     fn the_table_has_shares_of_runs_and_data_and_the_files_in_most_runs() {
         let layout = layout(&[(7, 3, 10), (9, 1, 2)], &[(2, 2, 1), (0, 0, 0), (2, 10, 5)]);
-        let text = layout.text(&BTreeMap::from([(7, vec!["/a".to_owned(), "/b".to_owned()])]));
+        let text = layout.text(&names(&["/a", "/b"]));
         for part in [
             "2 files with 48.0 KiB of data in 4 runs",
             "runs of a file: mean 2.00, p50 1, p90 3, p99 3, max 3",
@@ -323,7 +330,7 @@ mod tests {
             assert!(text.lines().any(|line| line == part), "no line '{part}' in\n{text}");
         }
         assert!(!text.contains("2-3"), "an empty class has no line:\n{text}");
-        let tricky = layout.text(&BTreeMap::from([(7, vec!["/a\n\u{1b}[2J".to_owned()])]));
+        let tricky = layout.text(&names(&["/a\n\u{1b}[2J"]));
         assert_eq!(tricky.lines().count(), text.lines().count(), "a file is one line:\n{tricky}");
     }
 

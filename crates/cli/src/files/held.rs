@@ -1,0 +1,204 @@
+//! Files and directories held by descriptors that only name them (O_PATH). Taking hold of one never waits and has no
+//! effect, even on pipes and devices. Below a directory no symbolic link is followed and no other mount entered.
+
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::fs::{File, Metadata};
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::process::setup::check;
+
+/// Names in one system call: as many of the longest as fit into a path of 4096 bytes.
+const NAMES_AT_ONCE: usize = 15;
+
+const HOLD: libc::c_int = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+/// A link on the way is ELOOP, and whatever leads out of the directory or its mount EXDEV.
+const BENEATH: u64 = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_XDEV;
+
+/// A file, directory or anything else. A symbolic link is held itself.
+#[derive(Debug)]
+pub struct Held {
+    file: File,
+}
+
+impl Held {
+    /// What is at a path. Links on the way are followed, one at its end is not.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        let path = CString::new(path.as_os_str().as_bytes())?;
+        // SAFETY: the string outlives the call.
+        Self::of(unsafe { libc::open(path.as_ptr(), HOLD) })
+    }
+
+    /// What is below this directory.
+    pub fn below<'a>(&self, names: impl IntoIterator<Item = &'a OsStr>) -> io::Result<Self> {
+        let names: Vec<&OsStr> = names.into_iter().collect();
+        let mut at = Self { file: self.file.try_clone()? };
+        let mut steps = names.chunks(NAMES_AT_ONCE).peekable();
+        while let Some(step) = steps.next() {
+            at = at.step(step, steps.peek().is_some())?;
+        }
+        Ok(at)
+    }
+
+    fn step(&self, names: &[&OsStr], is_directory: bool) -> io::Result<Self> {
+        match self.step_at_once(names, is_directory) {
+            // Linux before 5.6 has no openat2, and some sandboxes forbid it.
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
+                self.step_by_names(names, is_directory)
+            }
+            other => other,
+        }
+    }
+
+    fn step_at_once(&self, names: &[&OsStr], is_directory: bool) -> io::Result<Self> {
+        let path = CString::new(names.join(OsStr::new("/")).as_bytes())?;
+        // SAFETY: zeros are a valid `open_how`.
+        let mut how: libc::open_how = unsafe { mem::zeroed() };
+        how.flags = (HOLD | directory_flag(is_directory)) as u64;
+        how.resolve = BENEATH;
+        let how = std::ptr::from_ref(&how);
+        // SAFETY: `path` and `how` outlive the call, and the length is that of `how`.
+        let fd = unsafe {
+            libc::syscall(libc::SYS_openat2, self.file.as_raw_fd(), path.as_ptr(), how, size_of::<libc::open_how>())
+        };
+        Self::of(fd as libc::c_int)
+    }
+
+    /// The same name by name. The device tells other mounts, except for bind mounts of the same file system.
+    fn step_by_names(&self, names: &[&OsStr], is_directory: bool) -> io::Result<Self> {
+        let device = self.about()?.dev();
+        let mut at = Self { file: self.file.try_clone()? };
+        for (n, name) in names.iter().enumerate() {
+            let flags = HOLD | directory_flag(is_directory || n + 1 < names.len());
+            let name = CString::new(name.as_bytes())?;
+            // SAFETY: the string outlives the call.
+            at = Self::of(unsafe { libc::openat(at.file.as_raw_fd(), name.as_ptr(), flags) })?;
+            if at.about()?.dev() != device {
+                return Err(io::Error::from_raw_os_error(libc::EXDEV));
+            }
+        }
+        Ok(at)
+    }
+
+    fn of(fd: libc::c_int) -> io::Result<Self> {
+        check(fd.min(0))?;
+        // SAFETY: the descriptor is new and nobody else's.
+        Ok(Self { file: unsafe { OwnedFd::from_raw_fd(fd) }.into() })
+    }
+
+    /// What it is.
+    pub fn about(&self) -> io::Result<Metadata> {
+        self.file.metadata()
+    }
+
+    /// The names in a directory, ascending.
+    pub fn names(&self) -> io::Result<Vec<OsString>> {
+        let entries = std::fs::read_dir(self.path())?;
+        let mut names: Vec<OsString> =
+            entries.map(|entry| entry.map(|entry| entry.file_name())).collect::<io::Result<_>>()?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Opens it for reading. Only for what `about` says is a regular file or a directory.
+    pub fn open(&self) -> io::Result<File> {
+        File::open(self.path())
+    }
+
+    /// An attribute, if it has the attribute and `value` has room for it.
+    pub fn attribute(&self, name: &CStr, value: &mut [u8]) -> Option<usize> {
+        let path = self.c_path();
+        // SAFETY: both strings end with a zero, and the length is that of `value`.
+        let len = unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len()) };
+        usize::try_from(len).ok()
+    }
+
+    /// Sets an attribute, or removes it.
+    pub fn set_attribute(&self, name: &CStr, value: Option<&str>) -> io::Result<()> {
+        let path = self.c_path();
+        check(match value {
+            // SAFETY: both strings end with a zero, and the length is that of `value`.
+            Some(value) => unsafe {
+                libc::setxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0)
+            },
+            // SAFETY: both strings end with a zero.
+            None => unsafe { libc::removexattr(path.as_ptr(), name.as_ptr()) },
+        })
+    }
+
+    /// The path by which the kernel takes the descriptor for what it holds, for calls that refuse O_PATH.
+    fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
+    }
+
+    fn c_path(&self) -> CString {
+        CString::new(self.path().into_os_string().as_bytes()).expect("digits and letters hold no zero")
+    }
+}
+
+#[cfg(test)]
+impl Held {
+    /// Makes a directory in this one, however long its path.
+    pub fn make_directory(&self, name: &str) {
+        std::fs::create_dir(self.path().join(name)).unwrap();
+    }
+}
+
+fn directory_flag(is_directory: bool) -> libc::c_int {
+    if is_directory { libc::O_DIRECTORY } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn names<'a>(path: &'a [&'a str]) -> Vec<&'a OsStr> {
+        path.iter().map(OsStr::new).collect()
+    }
+
+    #[test]
+    fn no_way_of_opening_follows_a_link_or_leaves_the_directory() {
+        let top = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(top.path().join("in/a")).unwrap();
+        std::fs::write(top.path().join("in/a/file"), "file").unwrap();
+        std::fs::create_dir(top.path().join("out")).unwrap();
+        std::fs::write(top.path().join("out/file"), "secret").unwrap();
+        symlink(top.path().join("out"), top.path().join("in/link")).unwrap();
+        let held = Held::at(&top.path().join("in")).unwrap();
+        for step in [Held::step_at_once, Held::step_by_names] {
+            let inode = |path: &[&str]| step(&held, &names(path), false).and_then(|held| held.about()).unwrap().ino();
+            assert_eq!(inode(&["a", "file"]), top.path().join("in/a/file").metadata().unwrap().ino());
+            assert_eq!(inode(&["link"]), top.path().join("in/link").symlink_metadata().unwrap().ino());
+            let refused = |path: &[&str]| step(&held, &names(path), false).unwrap_err().raw_os_error().unwrap();
+            assert!([libc::ELOOP, libc::ENOTDIR].contains(&refused(&["link", "file"])));
+            assert_eq!(refused(&["missing"]), libc::ENOENT);
+            assert!(step(&held, &names(&["link"]), true).is_err(), "a link is no directory");
+        }
+        let proc = Held::at(Path::new("/")).unwrap();
+        for step in [Held::step_at_once, Held::step_by_names] {
+            let error = step(&proc, &names(&["proc", "self"]), false).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EXDEV), "another mount");
+        }
+    }
+
+    #[test]
+    fn a_path_of_any_length_is_followed() {
+        let top = tempfile::tempdir().unwrap();
+        let held = Held::at(top.path()).unwrap();
+        let name = "n".repeat(250);
+        let mut at = held.below([]).unwrap();
+        for _ in 0..40 {
+            at.make_directory(&name);
+            at = at.below([OsStr::new(&name)]).unwrap();
+        }
+        let found = held.below(vec![OsStr::new(&name); 40]).unwrap();
+        assert_eq!(found.about().unwrap().ino(), at.about().unwrap().ino());
+        assert!(held.below(vec![OsStr::new(&name); 41]).is_err());
+    }
+}

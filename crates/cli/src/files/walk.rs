@@ -1,0 +1,184 @@
+//! Goes through everything below a file or directory: directories before what is in them, names ascending. Follows no
+//! link and enters no other mount, whatever is renamed meanwhile.
+//!
+//! Directories that are still to be read are kept by their names, which they share with those above them: memory grows
+//! with the number of directories, however deep they lie.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::Metadata;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use super::held::Held;
+
+/// A place in a tree.
+#[derive(Clone, Debug)]
+pub struct Place {
+    top: Rc<Top>,
+    last: Option<Rc<Name>>,
+}
+
+#[derive(Debug)]
+struct Top {
+    path: PathBuf,
+    held: Held,
+}
+
+#[derive(Debug)]
+struct Name {
+    above: Option<Rc<Name>>,
+    name: OsString,
+}
+
+impl Drop for Name {
+    /// In a loop: a tree may be deeper than the stack.
+    fn drop(&mut self) {
+        let mut above = self.above.take();
+        while let Some(mut name) = above.and_then(Rc::into_inner) {
+            above = name.above.take();
+        }
+    }
+}
+
+impl Place {
+    /// Its path.
+    pub fn path(&self) -> PathBuf {
+        let mut path = self.top.path.clone();
+        path.extend(self.names());
+        path
+    }
+
+    /// Takes hold of what is there now.
+    pub fn hold(&self) -> io::Result<Held> {
+        self.top.held.below(self.names())
+    }
+
+    fn names(&self) -> Vec<&OsStr> {
+        let above = std::iter::successors(self.last.as_deref(), |name| name.above.as_deref());
+        let mut names: Vec<&OsStr> = above.map(|name| name.name.as_os_str()).collect();
+        names.reverse();
+        names
+    }
+
+    fn with(&self, name: OsString) -> Self {
+        Self { top: self.top.clone(), last: Some(Rc::new(Name { above: self.last.clone(), name })) }
+    }
+
+    fn is_in(&self, directory: &Self) -> bool {
+        let above = self.last.as_ref().and_then(|name| name.above.as_ref());
+        match (above, &directory.last) {
+            (Some(above), Some(last)) => Rc::ptr_eq(above, last),
+            (None, None) => self.last.is_some(),
+            _ => false,
+        }
+    }
+}
+
+/// What a walk meets.
+pub enum Step<'a> {
+    /// A regular file or a directory.
+    Found(&'a Held, &'a Metadata),
+    /// Something that could not be looked at or read.
+    Refused(io::Error),
+}
+
+/// Walks below `top`, which is at `path`.
+pub fn walk(path: &Path, top: Held, each: &mut dyn FnMut(&Place, Step)) {
+    let top = Place { top: Rc::new(Top { path: path.to_owned(), held: top }), last: None };
+    let mut left = Vec::new();
+    // The directory that was read last: of a chain of directories each is opened from the one above it.
+    let mut read: Option<(Place, Held)> = None;
+    match top.hold() {
+        Ok(held) => take(top, held, &mut left, each),
+        Err(error) => each(&top, Step::Refused(error)),
+    }
+    while let Some(place) = left.pop() {
+        let held = match &read {
+            Some((directory, held)) if place.is_in(directory) => {
+                held.below(place.last.as_deref().map(|name| name.name.as_os_str()))
+            }
+            _ => place.hold(),
+        };
+        match held.and_then(|held| Ok((held.names()?, held))) {
+            Ok((names, held)) => {
+                add(&place, names, &held, &mut left, each);
+                read = Some((place, held));
+            }
+            Err(error) => refuse(&place, error, each),
+        }
+    }
+}
+
+/// What is in a directory. Of its directories the first is gone through first.
+fn add(
+    directory: &Place,
+    names: Vec<OsString>,
+    held: &Held,
+    left: &mut Vec<Place>,
+    each: &mut dyn FnMut(&Place, Step),
+) {
+    let known = left.len();
+    for name in names {
+        let place = directory.with(name);
+        match held.below(place.last.as_deref().map(|name| name.name.as_os_str())) {
+            Ok(held) => take(place, held, left, each),
+            Err(error) => refuse(&place, error, each),
+        }
+    }
+    left[known..].reverse();
+}
+
+fn take(place: Place, held: Held, left: &mut Vec<Place>, each: &mut dyn FnMut(&Place, Step)) {
+    match held.about() {
+        Ok(about) if about.is_dir() || about.is_file() => {
+            each(&place, Step::Found(&held, &about));
+            if about.is_dir() {
+                left.push(place);
+            }
+        }
+        Ok(_) => {}
+        Err(error) => refuse(&place, error, each),
+    }
+}
+
+fn refuse(place: &Place, error: io::Error, each: &mut dyn FnMut(&Place, Step)) {
+    match error.raw_os_error() {
+        // Deleted since, or another mount's.
+        Some(libc::ENOENT | libc::EXDEV) => {}
+        Some(libc::ELOOP | libc::ENOTDIR) => {
+            each(place, Step::Refused(io::Error::other("replaced meanwhile: run the command again")));
+        }
+        _ => each(place, Step::Refused(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_deeper_than_any_path_is_gone_through_and_forgotten() {
+        const DEPTH: usize = 600;
+        let top = tempfile::tempdir().unwrap();
+        let name = "n".repeat(200);
+        let mut at = Held::at(top.path()).unwrap();
+        for _ in 0..DEPTH {
+            at.make_directory(&name);
+            at = at.below([OsStr::new(&name)]).unwrap();
+        }
+        let (mut found, mut last) = (0, None);
+        walk(top.path(), Held::at(top.path()).unwrap(), &mut |place, step| {
+            assert!(matches!(step, Step::Found(..)));
+            found += 1;
+            last = Some(place.clone());
+        });
+        assert_eq!(found, DEPTH + 1);
+        let last = last.unwrap();
+        assert_eq!(last.path().as_os_str().len(), top.path().as_os_str().len() + DEPTH * (1 + name.len()));
+        assert!(last.hold().unwrap().about().unwrap().is_dir());
+        let mut chain = None;
+        (0..1_000_000).for_each(|_| chain = Some(Rc::new(Name { above: chain.take(), name: OsString::new() })));
+        drop(chain);
+    }
+}

@@ -1,0 +1,156 @@
+//! Mounts and sockets that claim to be oncefs's and are a user's, or whose daemon hangs: no command waits for them.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use oncefs_system_tests::{oncefs, sys};
+use tempfile::TempDir;
+
+use super::user::set_mode;
+
+const USER: u32 = 1000;
+/// Longer than any command may wait for a daemon that is silent.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What needs no answer of the daemon takes no longer.
+const AT_ONCE: Duration = Duration::from_secs(15);
+
+/// A mount of type `fuse.oncefs` that nobody serves, with a control socket that takes connections and never answers.
+struct Fake {
+    scratch: TempDir,
+    _device: File,
+}
+
+impl Fake {
+    /// As the kernel shows a mount of `owner`; the socket is `peer`'s.
+    fn new(owner: u32, peer: u32) -> Self {
+        let scratch = tempfile::tempdir().unwrap();
+        set_mode(scratch.path(), 0o777);
+        for name in ["volume", "mnt"] {
+            std::fs::create_dir(scratch.path().join(name)).unwrap();
+            set_mode(&scratch.path().join(name), 0o777);
+        }
+        let device = File::options().read(true).write(true).open("/dev/fuse").unwrap();
+        let fake = Self { scratch, _device: device.try_clone().unwrap() };
+        let data = format!("fd={},rootmode=40000,user_id={owner},group_id={owner},allow_other", device.as_raw_fd());
+        let [source, dir, kind, data] =
+            [fake.path("volume"), fake.dir(), "fuse.oncefs".into(), data.into()].map(sys::c_path);
+        // SAFETY: all strings outlive the call.
+        let mounted = unsafe {
+            libc::mount(
+                source.as_ptr(),
+                dir.as_ptr(),
+                kind.as_ptr(),
+                libc::MS_NOSUID | libc::MS_NODEV,
+                data.as_ptr().cast(),
+            )
+        };
+        assert_eq!(mounted, 0, "{}", io::Error::last_os_error());
+        let socket = fake.path("volume").join("control");
+        let listening = thread::spawn(move || listen(&socket, peer));
+        let listener = listening.join().unwrap();
+        thread::spawn(move || {
+            let mut taken: Vec<UnixStream> = Vec::new();
+            listener.incoming().for_each(|stream| taken.extend(stream));
+        });
+        fake
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.path("mnt")
+    }
+
+    fn is_mounted(&self) -> bool {
+        let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        table.lines().any(|line| line.split(' ').nth(4) == self.dir().to_str())
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        let dir = sys::c_path(self.dir());
+        // SAFETY: the string outlives the call.
+        unsafe { libc::umount2(dir.as_ptr(), libc::MNT_FORCE | libc::MNT_DETACH) };
+    }
+}
+
+/// Listens as a user: the ids of this thread alone change.
+fn listen(socket: &Path, user: u32) -> UnixListener {
+    // SAFETY: plain numbers.
+    assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) }, 0);
+    UnixListener::bind(socket).unwrap()
+}
+
+/// Runs a command that must end within `patience`.
+fn run(program: &Path, arguments: &[&str], path: &Path, patience: Duration) -> Output {
+    let start = Instant::now();
+    let mut command = Command::new(program);
+    command.args(arguments).arg(path).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed() > patience {
+            child.kill().unwrap();
+            panic!("{} {arguments:?} hangs", program.display());
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    child.wait_with_output().unwrap()
+}
+
+fn complaint(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_users_mount_that_calls_itself_oncefs_is_not_ours() {
+    let fake = Fake::new(USER, USER);
+    let umount = run(&oncefs(), &["umount"], &fake.dir(), AT_ONCE);
+    assert_eq!(umount.status.code(), Some(32), "{}", complaint(&umount));
+    assert!(complaint(&umount).contains("mount of user 1000, not an oncefs mount"), "{}", complaint(&umount));
+    for arguments in [&["stats"][..], &["sync"], &["policy", "show"], &["defrag"], &["explain"], &["scrub", "--status"]]
+    {
+        let output = run(&oncefs(), arguments, &fake.dir(), AT_ONCE);
+        assert!(!output.status.success(), "{arguments:?} took it for ours");
+    }
+    // Nor is the volume that it names, where the user may listen.
+    let stats = run(&oncefs(), &["stats"], &fake.path("volume"), AT_ONCE);
+    assert!(complaint(&stats).contains("is user 1000's, not root's"), "{}", complaint(&stats));
+    assert!(fake.is_mounted());
+    // umount(8) calls this name for the type, and it hands the mount back.
+    let helper = fake.path("umount.fuse.oncefs");
+    symlink(oncefs(), &helper).unwrap();
+    // Without the switch, umount(8) itself asks the file system something and waits.
+    run(&helper, &["-l"], &fake.dir(), AT_ONCE);
+    assert!(!fake.is_mounted(), "umount(8) was not called");
+}
+
+#[test]
+fn a_socket_of_another_user_is_not_listened_to() {
+    let fake = Fake::new(0, USER);
+    let umount = run(&oncefs(), &["umount"], &fake.dir(), AT_ONCE);
+    assert!(umount.status.success() && !fake.is_mounted(), "{}", complaint(&umount));
+    assert!(complaint(&umount).contains("is user 1000's, not root's"), "{}", complaint(&umount));
+}
+
+#[test]
+fn a_daemon_that_never_answers_is_given_up_and_force_unmounts_it() {
+    let fake = Fake::new(0, 0);
+    let umount = run(&oncefs(), &["umount"], &fake.dir(), PATIENCE);
+    assert_eq!(umount.status.code(), Some(32));
+    for part in ["stays mounted", "has said nothing for 30 s", "umount --force"] {
+        assert!(complaint(&umount).contains(part), "no '{part}' in {}", complaint(&umount));
+    }
+    assert!(fake.is_mounted());
+    run(&oncefs(), &["umount", "--force"], &fake.dir(), PATIENCE);
+    assert!(!fake.is_mounted());
+}

@@ -20,6 +20,7 @@ use crate::{BLOCK_BYTES, Blocks, DefragOptions, DefragOutcome, MapId, Pbn};
 
 mod behind;
 mod giving_way;
+mod reuse;
 
 /// How long a hook waits for something that must not happen.
 const A_WHILE: Duration = Duration::from_millis(200);

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, IoctlFlags,
-    KernelConfig, LockOwner, OpenAccMode, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek,
-    ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
+    IoctlFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl,
+    ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use oncefs_engine::BLOCK_BYTES;
 use oncefs_fs::{
@@ -32,7 +32,9 @@ use crate::errno::errno;
 use crate::init::negotiate;
 use crate::inode_counts::InodeCounts;
 use crate::kernel_cache::KernelCache;
-use crate::privileges::{CAPABILITY, keeps_set_group_id, lacks_fsetid, may_take_capability, privileges_left};
+use crate::privileges::{
+    CAPABILITY, keeps_set_group_id, lacks_fsetid, may_take_capability, names_shown_to, privileges_left,
+};
 use crate::reply::{FOREVER, lost, reply_attr, reply_empty, reply_xattr};
 use crate::room_maker::RoomMaker;
 
@@ -146,20 +148,21 @@ impl Adapter {
 
     fn readdir_plus_entry(&self, reply: &mut ReplyDirectoryPlus, entry: &oncefs_fs::Entry) -> bool {
         let (number, name) = (INodeNo(entry.ino.0), OsStr::from_bytes(entry.name));
-        let attributes = match entry.entry_kind {
-            EntryKind::Dots => None,
+        let found = match entry.entry_kind {
+            // The kernel shows their number and keeps nothing of them.
+            EntryKind::Dots => Err(FileAttr { ino: number, ..no_inode(entry.kind) }),
             EntryKind::Name => match self.file_system.getattr(entry.ino) {
                 // Deleted since the directory was read.
                 Err(Error::Stale) => return true,
-                Err(error) => {
+                found => found.map_err(|error| {
                     log::error!("cannot read the attributes of inode {}: {error}", entry.ino.0);
-                    None
-                }
-                Ok(attributes) => Some(attributes),
+                    no_inode(entry.kind)
+                }),
             },
         };
-        let Some(attributes) = attributes else {
-            return !reply.add(number, entry.cookie, name, &Duration::ZERO, &no_inode(entry.kind), Generation(0));
+        let attributes = match found {
+            Ok(attributes) => attributes,
+            Err(attr) => return !reply.add(number, entry.cookie, name, &Duration::ZERO, &attr, Generation(0)),
         };
         // Counted before the kernel can know it, and taken back if the buffer was full.
         self.lookups.add(entry.ino);
@@ -481,8 +484,8 @@ impl Filesystem for Adapter {
         reply_xattr(self.file_system.getxattr(ino(number), name.as_bytes()), size, reply);
     }
 
-    fn listxattr(&self, _req: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
-        reply_xattr(self.file_system.listxattr(ino(number)), size, reply);
+    fn listxattr(&self, req: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
+        reply_xattr(self.file_system.listxattr(ino(number)).map(|names| names_shown_to(req, names)), size, reply);
     }
 
     fn removexattr(&self, req: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {

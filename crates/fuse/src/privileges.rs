@@ -6,6 +6,9 @@ use oncefs_fs::{Attributes, FileSystem, Ino, Privileges, Result};
 
 /// The attribute that holds a program's capabilities.
 pub(crate) const CAPABILITY: &[u8] = b"security.capability";
+/// Numbers of the kernel's capabilities (capabilities(7)).
+const CAP_DAC_OVERRIDE: u32 = 1;
+const CAP_SYS_ADMIN: u32 = 21;
 
 /// What a change by this caller leaves of a file's privileges, if it drops any.
 pub(crate) fn privileges_left(file_system: &FileSystem, req: &Request, ino: Ino, drops: bool) -> Privileges {
@@ -30,6 +33,19 @@ pub(crate) fn may_take_capability(file_system: &FileSystem, req: &Request, ino: 
     file_system.getattr(ino).is_ok_and(|attributes| may_write(req, &attributes))
 }
 
+/// The names of attributes, each followed by a NUL byte, that the caller may know of: those of `trusted.` are for
+/// CAP_SYS_ADMIN, as xattr(7) says. The kernel checks who reads one, and leaves it to the file system who sees its name.
+pub(crate) fn names_shown_to(req: &Request, names: Vec<u8>) -> Vec<u8> {
+    if req.uid() == 0 || has_capability(req.pid(), CAP_SYS_ADMIN) {
+        return names;
+    }
+    without_trusted(&names)
+}
+
+fn without_trusted(names: &[u8]) -> Vec<u8> {
+    names.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"trusted.")).flatten().copied().collect()
+}
+
 /// Whether the caller loses set-user-id and set-group-id of what it changes. The kernel decides by CAP_FSETID and
 /// says so in WRITE; where fuser 0.18 does not pass its word on, root is taken to have that capability.
 pub(crate) fn lacks_fsetid(req: &Request) -> bool {
@@ -40,14 +56,15 @@ pub(crate) fn lacks_fsetid(req: &Request) -> bool {
 /// list may say no: it is not asked, and the answer is yes.
 fn may_write(req: &Request, file: &Attributes) -> bool {
     let (group, others) = (libc::S_IWGRP, libc::S_IWOTH);
-    [0, file.uid].contains(&req.uid()) || file.permissions & (group | others) != 0 || overrides_permissions(req.pid())
+    [0, file.uid].contains(&req.uid())
+        || file.permissions & (group | others) != 0
+        || has_capability(req.pid(), CAP_DAC_OVERRIDE)
 }
 
-/// Whether a thread has CAP_DAC_OVERRIDE.
-fn overrides_permissions(thread: u32) -> bool {
-    const CAP_DAC_OVERRIDE: u64 = 1 << 1;
+/// Whether a thread has one of the kernel's capabilities in its effective set.
+fn has_capability(thread: u32, bit: u32) -> bool {
     let effective = status_of(thread, "CapEff:");
-    u64::from_str_radix(effective.trim(), 16).is_ok_and(|capabilities| capabilities & CAP_DAC_OVERRIDE != 0)
+    u64::from_str_radix(effective.trim(), 16).is_ok_and(|capabilities| capabilities & (1 << bit) != 0)
 }
 
 /// A line of what the kernel says of a thread, without its name. Empty: there is no such line, or no such thread.
@@ -65,6 +82,15 @@ fn is_in_group(thread: u32, gid: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_are_trusted_are_left_out_and_no_others() {
+        assert_eq!(
+            without_trusted(b"user.a\0trusted.b\0security.trusted.c\0trusted.\0"),
+            b"user.a\0security.trusted.c\0"
+        );
+        assert_eq!(without_trusted(b""), b"");
+    }
 
     #[test]
     fn a_thread_is_in_its_supplementary_groups_and_in_no_other() {

@@ -455,3 +455,24 @@ fn a_file_of_16_tb_is_sparse_and_its_ends_are_usable() {
     let ((), time) = elapsed("deleting 16 TB of hole", || fs::remove_file(&path).unwrap());
     assert!(time < Duration::from_secs(1));
 }
+
+/// readdir(3) of the standard library leaves the two out.
+#[test]
+fn a_directory_lists_itself_and_its_parent_with_their_numbers() {
+    let mount = Mount::new("256M");
+    fs::create_dir_all(mount.join("above/dir")).unwrap();
+    fs::write(mount.join("above/dir/file"), "x").unwrap();
+    for dir in [mount.dir(), mount.join("above"), mount.join("above/dir")] {
+        let listed = run(Command::new("ls").args(["-1ai", "-U"]).arg(&dir));
+        let number_of = |wanted: &str| {
+            let of =
+                |line: &str| line.trim().split_once(' ').filter(|(_, name)| *name == wanted)?.0.parse::<u64>().ok();
+            listed.lines().find_map(of)
+        };
+        assert_eq!(number_of("."), Some(fs::metadata(&dir).unwrap().ino()), "{} lists {listed}", dir.display());
+        // Above the mount's root ls shows what is mounted on.
+        let above =
+            if dir == mount.dir() { number_of("..") } else { Some(fs::metadata(dir.join("..")).unwrap().ino()) };
+        assert!(number_of("..").is_some() && number_of("..") == above, "{} lists {listed}", dir.display());
+    }
+}

@@ -140,6 +140,24 @@ fn each_space_of_extended_attributes_has_its_own_rule() {
 }
 
 #[test]
+fn names_of_trusted_attributes_are_shown_to_root_alone() {
+    let mount = mount_for_all(&[]);
+    let path = mount.join("file");
+    file_of(OWNER, &path, 0o644);
+    sys::set_xattr(&path, "trusted.overlay.opaque", b"y").unwrap();
+    sys::set_xattr(&path, "user.note", b"x").unwrap();
+    let c_path = sys::c_path(&path);
+    let listed = || {
+        let mut names = [0_u8; 100];
+        // SAFETY: the string outlives the call; the buffer has so many bytes.
+        let found = unsafe { libc::listxattr(c_path.as_ptr(), names.as_mut_ptr().cast(), names.len()) };
+        i32::from(found == 10 && names.starts_with(b"user.note\0"))
+    };
+    assert_eq!(STRANGER.does(listed), 1);
+    assert_eq!(sys::list_xattr(&path).unwrap().len(), 2);
+}
+
+#[test]
 fn a_file_that_was_changed_loses_its_capabilities() {
     let mount = mount_for_all(&[]);
     let path = mount.join("program");

@@ -35,6 +35,25 @@ fn assert_consistent(file_system: &FileSystem) {
 }
 
 #[test]
+fn a_directory_does_not_take_the_place_of_the_one_it_is_in() {
+    let volume = Volume::new(AtimePolicy::Never);
+    let file_system = volume.open();
+    let outer = directory(&file_system, Ino::ROOT, "name").ino;
+    let inner = directory(&file_system, outer, "name").ino;
+    for mode in [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange] {
+        let refused = file_system.rename(outer, b"name", Ino::ROOT, b"name", mode).unwrap_err();
+        let is_expected = match mode {
+            RenameMode::Replace => matches!(refused, Error::NotEmpty),
+            RenameMode::NoReplace => matches!(refused, Error::Exists),
+            RenameMode::Exchange => matches!(refused, Error::Invalid(_)),
+        };
+        assert!(is_expected, "{mode:?}: {refused:?}");
+    }
+    assert_eq!(file_system.lookup(outer, b"name").unwrap().ino, inner);
+    assert_consistent(&file_system);
+}
+
+#[test]
 fn a_listing_goes_on_at_its_cookie_while_names_come_and_go() {
     let volume = Volume::new(AtimePolicy::Never);
     let file_system = volume.open();

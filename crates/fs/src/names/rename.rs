@@ -81,6 +81,10 @@ impl FileSystem {
         if check_kinds(&source, target.as_ref(), mode)? == Outcome::Nothing {
             return Ok(Some(None));
         }
+        // Counted without the name that moves, that directory would seem to be empty.
+        if mode != RenameMode::Exchange && target.as_ref().is_some_and(|target| target.ino == old.parent) {
+            return Err(Error::NotEmpty);
+        }
         let moves_directory = [Some(&source), target.as_ref()].into_iter().flatten().any(is_directory);
         let guard = (old.parent != new.parent && moves_directory).then(|| self.rename_lock.lock());
         if guard.is_some() {

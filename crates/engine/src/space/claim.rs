@@ -19,8 +19,8 @@ pub enum Claim {
         /// How many of the blocks take the place of reserved ones.
         from_reserved: u64,
     },
-    /// Also from what is kept back: the change cannot be refused any more, or frees more than it takes.
-    MustSucceed,
+    /// Also from what is kept back: the change frees more than it takes, or was let in by a claim of its own before.
+    KeptBack,
 }
 
 /// Room claimed for reservations that are about to be made.
@@ -62,7 +62,7 @@ impl Core {
     fn claim(&self, blocks: u64, claim: Claim) -> Result<u64> {
         let (from_reserved, kept_back) = match claim {
             Claim::Ordinary { from_reserved } => (from_reserved.min(blocks), KEPT_BACK_BLOCKS),
-            Claim::MustSucceed => (0, 0),
+            Claim::KeptBack => (0, 0),
         };
         if matches!(claim, Claim::Ordinary { .. }) {
             self.space.take_host_bytes(blocks)?;

@@ -239,21 +239,12 @@ impl State {
     /// Why a plan cannot be applied: damage let the maps that it gives blocks back for, the table and the totals
     /// contradict each other. All pages of the plan are in memory.
     pub fn contradiction(&mut self, plan: &Plan) -> Option<String> {
-        let mut released: Vec<Pbn> = plan.decrefs.iter().flat_map(|run| run.pbns()).collect();
-        released.sort_unstable();
-        if released.first() == Some(&Pbn(0)) {
-            return Some("a map gives back the label".to_owned());
-        }
-        let mut freed = 0;
-        for same in released.chunk_by(|one, other| one == other) {
-            let count = self.table.entry(same[0]).expect("the plan's pages are in memory").count as usize;
-            if count < same.len() {
-                return Some(format!("block {} has {count} references, and a map gives back {}", same[0], same.len()));
-            }
-            freed += u64::from(count == same.len());
-        }
+        let freed = match self.freed_by(plan) {
+            Ok(freed) => freed,
+            Err(contradiction) => return Some(contradiction),
+        };
         let totals = self.totals;
-        let is_enough = totals.mapped.0 >= released.len() as u64 && totals.used.0 > freed;
+        let is_enough = totals.mapped.0 >= plan.decrefs.iter().map(|run| run.blocks).sum() && totals.used.0 > freed;
         if is_enough && totals.reserved.0.checked_add_signed(plan.reserved_delta).is_some() {
             return None;
         }
@@ -265,18 +256,25 @@ impl State {
     pub fn lacks_room(&mut self, plan: &Plan) -> bool {
         let unclaimed = plan.reserved_delta.saturating_sub(plan.reserved_claim);
         let Some(unclaimed) = u64::try_from(unclaimed).ok().filter(|unclaimed| *unclaimed > 0) else { return false };
-        self.claims.free(&self.totals).0.saturating_add(self.freed_by(plan)) < unclaimed
+        self.claims.free(&self.totals).0.saturating_add(self.freed_by(plan).unwrap_or(0)) < unclaimed
     }
 
-    /// How many blocks lose their last reference by a plan.
-    fn freed_by(&mut self, plan: &Plan) -> u64 {
+    /// How many blocks lose their last reference by a plan. An error: the table does not count what maps give back.
+    fn freed_by(&mut self, plan: &Plan) -> std::result::Result<u64, String> {
         let mut released: Vec<Pbn> = plan.decrefs.iter().flat_map(|run| run.pbns()).collect();
         released.sort_unstable();
-        let mut is_last = |same: &[Pbn]| {
-            let entry = self.table.entry(same[0]).expect("the plan's pages are in memory");
-            entry.count as usize == same.len()
-        };
-        released.chunk_by(|one, other| one == other).filter(|same| is_last(same)).count() as u64
+        if released.first() == Some(&Pbn(0)) {
+            return Err("a map gives back the label".to_owned());
+        }
+        let mut freed = 0;
+        for same in released.chunk_by(|one, other| one == other) {
+            let count = self.table.entry(same[0]).expect("the plan's pages are in memory").count as usize;
+            if count < same.len() {
+                return Err(format!("block {} has {count} references, and a map gives back {}", same[0], same.len()));
+            }
+            freed += u64::from(count == same.len());
+        }
+        Ok(freed)
     }
 
     /// Applies a plan whose pages are in memory, that nothing contradicts, whose increfs are not refused and that lacks no

@@ -183,7 +183,7 @@ fn no_block_is_handed_out_while_a_hole_is_punched_there() {
     let hole = first..first.plus(COMPARED as u64);
     let (others, is_punched) = (core.clone(), hole.clone());
     *data.before_punch.lock() = Some(Box::new(move || {
-        while let Ok(runs) = others.allocate(1, Claim::MustSucceed) {
+        while let Ok(runs) = others.allocate(1, Claim::KeptBack) {
             assert!(!is_punched.contains(&runs[0].pbn), "block {} is handed out and punched", runs[0].pbn);
         }
         Ok(())
@@ -191,7 +191,7 @@ fn no_block_is_handed_out_while_a_hole_is_punched_there() {
     assert!(core.punch_some());
     assert!(data.before_punch.lock().is_none(), "the hole has to be punched");
     let mut left = Vec::new();
-    while let Ok(runs) = core.allocate(1, Claim::MustSucceed) {
+    while let Ok(runs) = core.allocate(1, Claim::KeptBack) {
         left.push(runs[0].pbn);
     }
     assert!((hole.start.0..hole.end.0).all(|pbn| left.contains(&Pbn(pbn))), "what was punched is free again");

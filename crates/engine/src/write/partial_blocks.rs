@@ -100,7 +100,7 @@ impl Core {
     }
 
     fn stage_one(&self, block: &[u8]) -> Result<StoredBlock> {
-        let runs = self.allocate(1, Claim::MustSucceed)?;
+        let runs = self.allocate(1, Claim::KeptBack)?;
         let pbn: Pbn = runs[0].pbn;
         self.staging.put(pbn, block);
         Ok(StoredBlock { pbn, tag: self.hasher.tag(block), fingerprint: None })

@@ -79,7 +79,7 @@ impl Core {
         }
         let outcomes = &batch.outcomes;
         batch.completed.retain(|index| matches!(outcomes[*index], Outcome::Share(_)));
-        runs.extend(self.place(batch, Claim::MustSucceed)?);
+        runs.extend(self.place(batch, Claim::KeptBack)?);
         Ok(())
     }
 

@@ -226,7 +226,7 @@ impl Volume {
         let totals = self.core.state.lock().totals;
         let free = (totals.data - totals.used).0;
         assert_eq!(self.core.state.lock().claims.blocks(), Blocks(0), "blocks are claimed and nobody writes");
-        let runs = self.core.allocate(free, Claim::MustSucceed);
+        let runs = self.core.allocate(free, Claim::KeptBack);
         let runs = runs.unwrap_or_else(|error| panic!("not all of {free} free blocks can be handed out: {error}"));
         self.core.give_back(&runs);
         assert_clean(&self.core, "when all is freed");

@@ -27,6 +27,8 @@ pub fn all() -> Vec<(&'static str, Vec<Operation>)> {
         ("scrub", scrub()),
         ("ranks", ranks()),
         ("full", full()),
+        ("full-of-promises", full_of_promises()),
+        ("full-of-clones", full_of_clones()),
         ("leave", leave()),
     ]
 }
@@ -344,6 +346,66 @@ fn full() -> Vec<Operation> {
         Background(BackgroundStep::Release),
         Write("A/foo", 0, Content::from(95_000, 40 * BLOCK)),
         Background(BackgroundStep::Checkpoint),
+    ]);
+    all
+}
+
+/// What is free is reserved, in pieces that fit less and less. Then the reserved ranges are written, cloned over,
+/// punched and cut, beside writers who find nothing left.
+fn full_of_promises() -> Vec<Operation> {
+    const AT: u64 = BLOCK as u64;
+    let reserve = |path, blocks: u64| Allocate(path, 64 * AT, blocks * AT, AllocateMode::Reserve { keep_size: false });
+    let mut all = vec![Create("new")];
+    all.extend([60, 30, 15, 8, 4, 2, 1].map(|blocks| reserve("new", blocks)));
+    all.extend([
+        Commit,
+        Write("A/foo", 0, Content::from(90_000, 6 * BLOCK)),
+        Write("new", 66 * AT, Content::from(91_000, 3 * BLOCK)),
+        Copy(("A/bar", 0), ("new", 70 * AT), 4 * AT),
+        Allocate("new", 72 * AT, 5000, AllocateMode::PunchHole),
+        Write("A/foo", 2 * AT, Content::from(92_000, 3 * BLOCK)),
+        Commit,
+        Allocate("new", 74 * AT, 4 * AT, AllocateMode::ZeroRange { keep_size: true }),
+        Write("new", 74 * AT, Content::zeros(2 * BLOCK)),
+        Truncate("new", 80 * AT + 100),
+        Allocate("B/foo", 0, MIB, AllocateMode::ZeroRange { keep_size: true }),
+        Background(BackgroundStep::Checkpoint),
+        reserve("A/bar", 10),
+        Write("A/bar", 0, Content::from(93_000, 8 * BLOCK)),
+        Unlink("new"),
+        Close,
+        Exhaust(BackgroundStep::Reclaim),
+        Commit,
+        Background(BackgroundStep::Release),
+        Write("A/foo", 0, Content::from(94_000, 8 * BLOCK)),
+        Background(BackgroundStep::LeaveCleanly),
+    ]);
+    all
+}
+
+/// One block has many references when the rest of the volume is taken. Cuts within it, and writes over it, ask for
+/// blocks of their own.
+fn full_of_clones() -> Vec<Operation> {
+    const AT: u64 = BLOCK as u64;
+    let mut all = vec![Create("new"), Write("new", 0, Content::from(80_000, BLOCK))];
+    all.extend((0..5).map(|doubled| Copy(("new", 0), ("new", AT << doubled), AT << doubled)));
+    all.extend([Create("big"), Allocate("big", 0, 40 * AT, AllocateMode::Reserve { keep_size: true }), Commit]);
+    all.extend((0..12).map(|round| Append("big", Content::from(81_000 + 100 * round, 5 * BLOCK))));
+    all.extend([
+        Commit,
+        Allocate("new", 3 * AT + 100, 2 * AT, AllocateMode::PunchHole),
+        Write("new", 7 * AT + 5, Content::from(82_000, 3000)),
+        Truncate("new", 20 * AT + 100),
+        Commit,
+        Truncate("new", 16 * AT + 100),
+        Copy(("new", 1000), ("A/foo", 3000), 12_000),
+        Allocate("new", 100, 200, AllocateMode::ZeroRange { keep_size: false }),
+        Background(BackgroundStep::Checkpoint),
+        Truncate("big", 100),
+        Commit,
+        Background(BackgroundStep::Release),
+        Write("new", 0, Content::from(83_000, 6 * BLOCK)),
+        Background(BackgroundStep::LeaveCleanly),
     ]);
     all
 }

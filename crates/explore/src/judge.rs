@@ -4,8 +4,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use oncefs_engine::{BackgroundStep, Store};
-use oncefs_fs::{Caller, FileSystem, Ino, WriteOrigin};
+use oncefs_engine::{BLOCK_BYTES, BackgroundStep, Store};
+use oncefs_fs::{Caller, Error, FileSystem, Ino, WriteOrigin};
 
 use crate::image::{DeviceImage, Images, Part};
 use crate::live::{Setup, StepClock};
@@ -101,7 +101,12 @@ fn work(tape: &Tape, store: &Store, file_system: &FileSystem, tail: &str) -> onc
     let mut at = 0;
     for content in TAIL_CONTENT {
         let bytes = content.bytes();
-        file_system.write(made.ino, at, &bytes, WriteOrigin::PageCache)?;
+        let room = file_system.statfs().available * BLOCK_BYTES as u64;
+        match file_system.write(made.ino, at, &bytes, WriteOrigin::PageCache) {
+            // A full volume refuses it, which takes nothing from what it holds.
+            Err(Error::NoSpace) if room < bytes.len() as u64 => break,
+            written => written?,
+        };
         at += bytes.len() as u64;
     }
     tape.doing(Doing::Commit);

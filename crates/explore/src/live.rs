@@ -52,6 +52,8 @@ pub struct Setup {
     pub gated_shards_max: Option<u64>,
     /// Whether sequences and seeded workloads run on it.
     pub has_short_work: bool,
+    /// Whether requests are refused for want of room all the time. Seeded workloads run on it.
+    pub is_nearly_full: bool,
     /// The directed workloads that run on it; none named: all.
     pub directed: &'static [&'static str],
 }
@@ -132,6 +134,7 @@ pub struct Live {
     pub(crate) acknowledged: u32,
     /// Whether a commit follows each publication at which the group could be taken, also within operations.
     pub(crate) is_interrupted: Arc<AtomicBool>,
+    pub(crate) is_nearly_full: bool,
 }
 
 /// Commits after each publication while `is_on`.
@@ -155,7 +158,18 @@ impl Live {
         let opened = setup.open_with(&tape, clock.clone(), Some(committer(&tape, &is_interrupted)));
         let (store, file_system) = opened.map_err(|error| error.to_string())?;
         let snapshots = vec![Snapshot::of_model(&model)];
-        let live = Self { store, file_system, model, clock, tape, base, snapshots, acknowledged: 0, is_interrupted };
+        let live = Self {
+            store,
+            file_system,
+            model,
+            clock,
+            tape,
+            base,
+            snapshots,
+            acknowledged: 0,
+            is_interrupted,
+            is_nearly_full: setup.is_nearly_full,
+        };
         live.tape.doing(Doing::FillHints);
         live.store.run(BackgroundStep::FillHints).map_err(|error| error.to_string())?;
         Ok(live)

@@ -213,7 +213,10 @@ fn change_range(live: &mut Live, operation: Operation) -> Result<(), String> {
         Operation::Truncate(path, size) => {
             let Some(ino) = model.find(path) else { return Ok(()) };
             let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
-            agree((file_system.setattr(ino, &set).map(drop), model.model.reference.setattr(ino, &set)))
+            match file_system.setattr(ino, &set) {
+                Err(Error::NoSpace) => Ok(()),
+                real => agree((real.map(drop), model.model.reference.setattr(ino, &set))),
+            }
         }
         Operation::Allocate(path, at, len, mode) => {
             let Some(ino) = model.find(path) else { return Ok(()) };
@@ -224,8 +227,14 @@ fn change_range(live: &mut Live, operation: Operation) -> Result<(), String> {
         }
         Operation::Copy((source, from), (target, to), len) => {
             let (Some(source), Some(target)) = (model.find(source), model.find(target)) else { return Ok(()) };
-            let real = file_system.copy_file_range(source, from, target, to, len, Privileges::Kept);
-            agree((real, model.model.reference.copy(source, from, target, to, len)))?;
+            match file_system.copy_file_range(source, from, target, to, len, Privileges::Kept) {
+                Err(Error::NoSpace) => {}
+                // What had room is copied.
+                Ok(copied) if model.is_nearly_full => {
+                    agree((Ok(copied), model.model.reference.copy(source, from, target, to, len.min(copied))))?;
+                }
+                real => agree((real, model.model.reference.copy(source, from, target, to, len)))?,
+            }
             publish_reads(model)
         }
         _ => Ok(()),

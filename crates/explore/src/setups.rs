@@ -19,6 +19,7 @@ pub const ONE_LEVEL: Setup = Setup {
     log_bytes: 1 << 20,
     gated_shards_max: None,
     has_short_work: true,
+    is_nearly_full: false,
     directed: &[],
 };
 
@@ -39,6 +40,7 @@ pub const TWO_LEVELS: Setup = Setup {
     log_bytes: 1 << 20,
     gated_shards_max: None,
     has_short_work: true,
+    is_nearly_full: false,
     directed: &[],
 };
 
@@ -93,7 +95,16 @@ pub const RANKS: Setup = Setup {
     ..ONE_LEVEL
 };
 
-static ALL: [Setup; 6] = [ONE_LEVEL, TWO_LEVELS, LONG_LOG, MANY_GROUPS, RUNS, RANKS];
+/// As one level, with hardly more room than the base volume takes: most that asks for room is refused.
+pub const NEARLY_FULL: Setup = Setup {
+    name: "nearly-full",
+    data: Blocks(192),
+    has_short_work: false,
+    directed: &["full", "full-of-promises", "full-of-clones"],
+    ..ONE_LEVEL
+};
+
+static ALL: [Setup; 7] = [ONE_LEVEL, TWO_LEVELS, LONG_LOG, MANY_GROUPS, RUNS, RANKS, NEARLY_FULL];
 
 /// All setups.
 pub fn all() -> &'static [Setup] {

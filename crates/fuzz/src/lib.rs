@@ -8,6 +8,7 @@ pub mod calls;
 mod damage;
 pub mod decoders;
 mod disk;
+pub mod full;
 mod input;
 mod memory;
 mod mutation;
@@ -30,10 +31,11 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 3] = [
+pub const TARGETS: [Target; 4] = [
     Target { name: "decoders", run: decoders::run },
     Target { name: "volumes", run: volumes::run },
     Target { name: "calls", run: calls::run },
+    Target { name: "full", run: full::run },
 ];
 
 /// The target of this name.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
+use oncefs_engine::device::Device;
 use oncefs_engine::{Ballast, Blocks, Medium, OpenOptions, Profile, Store};
 use oncefs_fs::{AtimePolicy, Clock, FileSystem, Options, Result, Timestamp};
 
@@ -68,11 +69,16 @@ pub struct Volume {
 impl Volume {
     /// A volume with an empty file system.
     pub fn new() -> Self {
+        Self::with_log(LOG_BYTES)
+    }
+
+    /// The same with a log of this size.
+    pub fn with_log(log_bytes: u64) -> Self {
         let table = Image::new(DATA.0.div_ceil(PAGE_ENTRIES) * PAGE_BYTES as u64);
         let volume = Self::of(&Parts {
             data: Image::new(DATA.bytes()),
             table,
-            log: Image::new(LOG_BYTES),
+            log: Image::new(log_bytes),
             hints: Image::default(),
             skipped: Image::default(),
             records: Records::new(),
@@ -126,7 +132,7 @@ impl Volume {
             data: self.data.clone(),
             table: self.table.clone(),
             log: self.log.clone(),
-            log_bytes: LOG_BYTES,
+            log_bytes: self.log.len().expect("devices in memory do not fail"),
             kv: self.records.clone(),
             ballast: Ballast::none(),
             host: None,

@@ -27,3 +27,8 @@ fn damaged_volumes_are_refused_or_read() {
 fn calls_have_the_same_effect_as_on_the_model() {
     run("calls", 8_000);
 }
+
+#[test]
+fn no_program_takes_a_nearly_full_volume_down() {
+    run("full", 300);
+}

@@ -16,6 +16,7 @@ use crate::volume::medium::{Driver, Medium};
 use crate::volume::memory_budget::Budget;
 use crate::volume::open::{recover, settings_of};
 use crate::worker::load::{self, DeviceLoad};
+use crate::write::hash::Hasher;
 use crate::write::publish::OnPublish;
 use crate::{
     Blocks, Change, DataPlace, Error, FilePolicy, Lbn, MapId, OpenOptions, Profile, ReadBuf, Report, Result, Totals,
@@ -53,6 +54,7 @@ mod upkeep;
 pub struct Store {
     pub(crate) core: Arc<Core>,
     volume_id: [u8; 16],
+    secret: [u8; 32],
     path: PathBuf,
     threads: Mutex<Option<Threads>>,
     /// The volume's lock, while it is open.
@@ -136,6 +138,7 @@ impl Store {
         Ok(Arc::new(Self {
             core,
             volume_id: superblock.volume_id,
+            secret: superblock.secret,
             path: volume.to_owned(),
             threads: Mutex::new(LockRank::Thread, threads),
             lock: Mutex::new(LockRank::Leaf, Some(opened.lock)),
@@ -174,12 +177,13 @@ impl Store {
     /// As [`Store::open_on`], with a driver that commits between the publications of one operation, or that wants
     /// changes of ranges to go into several groups sooner.
     pub fn open_driven(medium: Medium, options: &OpenOptions, driver: Driver) -> Result<Arc<Store>> {
-        let volume_id = medium.volume_id;
+        let (volume_id, secret) = (medium.volume_id, medium.secret);
         let settings = settings_of(options, Profile::default())?;
         let core = Arc::new(recover(medium, options, settings, driver)?);
         Ok(Arc::new(Self {
             core,
             volume_id,
+            secret,
             path: PathBuf::new(),
             threads: Mutex::new(LockRank::Thread, None),
             lock: Mutex::new(LockRank::Leaf, None),
@@ -249,6 +253,12 @@ impl Store {
     /// The volume's identity, which never changes.
     pub fn volume_id(&self) -> [u8; 16] {
         self.volume_id
+    }
+
+    /// A key for the purpose that `context` names, derived from the volume's secret. Other contexts and other volumes have
+    /// other keys, and none of them leads back to the secret.
+    pub fn derived_key(&self, context: &str) -> [u8; 32] {
+        Hasher::derived_key(&self.secret, context)
     }
 
     /// The newest published value of a record, committed or not. `None`: there is no such record.

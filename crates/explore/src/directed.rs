@@ -1,7 +1,7 @@
 //! Workloads for one purpose each: the paths of deduplication, and what needs many steps to happen at all.
 
 use oncefs_engine::BackgroundStep;
-use oncefs_fs::AllocateMode;
+use oncefs_fs::{AllocateMode, RenameMode};
 
 use crate::operation::Content;
 use crate::operation::Operation::{self, *};
@@ -26,6 +26,7 @@ pub fn all() -> Vec<(&'static str, Vec<Operation>)> {
         ("reclaim-in-portions", reclaim_in_portions()),
         ("scrub", scrub()),
         ("ranks", ranks()),
+        ("crowded-names", crowded_names()),
         ("full", full()),
         ("full-of-promises", full_of_promises()),
         ("full-of-clones", full_of_clones()),
@@ -145,6 +146,39 @@ fn reuse() -> Vec<Operation> {
         }
     }
     all
+}
+
+/// Names come, go, move and change places, up to seven in a directory: on the setup of this name they meet at full places.
+fn crowded_names() -> Vec<Operation> {
+    vec![
+        Create("A/one"),
+        Create("A/two"),
+        Create("A/three"),
+        Commit,
+        Link("A/one", "A/four"),
+        Unlink("A/foo"),
+        Close,
+        Rename("A/one", "A/five", RenameMode::Replace),
+        Commit,
+        Rename("A/two", "B/two", RenameMode::NoReplace),
+        Rename("A/three", "B/two", RenameMode::Exchange),
+        Mkdir("A/dir"),
+        Create("A/foo"),
+        Commit,
+        Rename("B/two", "A/four", RenameMode::Replace),
+        Unlink("A/five"),
+        Close,
+        Rmdir("A/dir"),
+        Background(BackgroundStep::Checkpoint),
+        Unlink("A/three"),
+        Unlink("A/bar"),
+        Create("A/one"),
+        Create("A/two"),
+        Commit,
+        Rename("A/one", "A/two", RenameMode::Replace),
+        Close,
+        Commit,
+    ]
 }
 
 /// Hints on disk of blocks that were freed are swept, page by page.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
 use oncefs_engine::{BackgroundStep, Blocks, Committer, Driver, OpenOptions, Profile, Store};
-use oncefs_fs::{AtimePolicy, Clock, FileKind, FileSystem, Ino, Options, Timestamp};
+use oncefs_fs::{AtimePolicy, Clock, FileKind, FileSystem, Ino, NamePlaces, Options, Timestamp};
 
 use crate::image::{DeviceImage, Images, Part};
 use crate::model::{Model, Reference};
@@ -48,6 +48,8 @@ pub struct Setup {
     pub data: Blocks,
     /// Size of the log.
     pub log_bytes: u64,
+    /// How names are placed; None: as on every volume.
+    pub names: Option<NamePlaces>,
     /// Shards from which on a change of a range goes into several groups; None: as on every mount.
     pub gated_shards_max: Option<u64>,
     /// Whether sequences and seeded workloads run on it.
@@ -104,7 +106,7 @@ impl Setup {
         let tape = Tape::new(self.blank(), false);
         Store::format_on(&tape.medium(self.log_bytes), self.data)?;
         let store = Store::open_on(tape.medium(self.log_bytes), &self.options())?;
-        FileSystem::format(&store, &StepClock::default())?;
+        FileSystem::format_with(&store, &StepClock::default(), self.names.unwrap_or_default())?;
         Ok((tape.images(), Model { reference: Reference::new(), reads: BTreeMap::new(), data_blocks: self.data.0 }))
     }
 }

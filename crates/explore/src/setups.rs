@@ -1,6 +1,7 @@
 //! The volumes that workloads run on. Nothing in them adapts to the machine or to time.
 
 use oncefs_engine::{Blocks, Profile};
+use oncefs_fs::NamePlaces;
 
 use crate::live::Setup;
 
@@ -17,6 +18,7 @@ pub const ONE_LEVEL: Setup = Setup {
     ],
     data: Blocks(1024),
     log_bytes: 1 << 20,
+    names: None,
     gated_shards_max: None,
     has_short_work: true,
     is_nearly_full: false,
@@ -38,6 +40,7 @@ pub const TWO_LEVELS: Setup = Setup {
     ],
     data: Blocks(1024),
     log_bytes: 1 << 20,
+    names: None,
     gated_shards_max: None,
     has_short_work: true,
     is_nearly_full: false,
@@ -100,11 +103,21 @@ pub const NEARLY_FULL: Setup = Setup {
     name: "nearly-full",
     data: Blocks(192),
     has_short_work: false,
+    is_nearly_full: true,
     directed: &["full", "full-of-promises", "full-of-clones"],
     ..ONE_LEVEL
 };
 
-static ALL: [Setup; 7] = [ONE_LEVEL, TWO_LEVELS, LONG_LOG, MANY_GROUPS, RUNS, RANKS, NEARLY_FULL];
+/// As one level, where names meet: a directory has seven places of one name each.
+pub const CROWDED_NAMES: Setup = Setup {
+    name: "crowded-names",
+    names: Some(NamePlaces { bits: 3, names_max: 1 }),
+    has_short_work: false,
+    directed: &["crowded-names"],
+    ..ONE_LEVEL
+};
+
+static ALL: [Setup; 8] = [ONE_LEVEL, TWO_LEVELS, LONG_LOG, MANY_GROUPS, RUNS, RANKS, NEARLY_FULL, CROWDED_NAMES];
 
 /// All setups.
 pub fn all() -> &'static [Setup] {

@@ -9,10 +9,11 @@ use oncefs_engine::{Change, Report, Store};
 
 use crate::format;
 use crate::format::inode::InodeRecord;
+use crate::format::placement::NamePlaces;
 use crate::inodes::cache::{Inode, InodeCache};
 use crate::inodes::numbers::{InodeNumbers, generation_of};
 use crate::inodes::orphans::Orphans;
-use crate::names::seed::name_seed;
+use crate::names::placement::Placement;
 use crate::ranking::state::Ranker;
 use crate::usage::note_reads_and_writes::Monitor;
 use crate::{Caller, Clock, Error, FileKind, Ino, Result};
@@ -76,8 +77,8 @@ pub struct FileSystem {
     pub(crate) ranker: Ranker,
     /// Locked while a directory moves to another parent, so that two moves cannot make a cycle.
     pub(crate) rename_lock: Mutex<()>,
-    /// Seeds the hashes of names (`names/seed`).
-    pub(crate) name_seed: u64,
+    /// Where names are stored in their directories.
+    pub(crate) placement: Placement,
     pub(crate) generation: u32,
     pub(crate) closing: AtomicBool,
     /// See [`FileSystem::on_privileges_dropped`].
@@ -95,6 +96,16 @@ impl FileSystem {
     /// - `NoSpace`: the host's file system is full.
     /// - `ReadOnly`, `Engine`: the store failed.
     pub fn format(store: &Store, clock: &dyn Clock) -> Result<()> {
+        Self::format_with(store, clock, NamePlaces::default())
+    }
+
+    /// As [`FileSystem::format`], with places of names that overflow sooner than usual, for tests.
+    ///
+    /// # Errors
+    ///
+    /// - `Invalid`: a number in `places` is out of its range.
+    /// - Otherwise as [`FileSystem::format`].
+    pub fn format_with(store: &Store, clock: &dyn Clock, places: NamePlaces) -> Result<()> {
         let now = clock.now();
         let caller = Caller { uid: 0, gid: 0, umask: 0 };
         let root = InodeRecord {
@@ -104,6 +115,7 @@ impl FileSystem {
         let mut change = Change::new();
         change.put(format::inode::key(Ino::ROOT), root.encode(Ino::ROOT));
         change.put(format::lease::KEY.to_vec(), format::lease::encode(Ino(Ino::ROOT.0 + 1)));
+        change.put(format::placement::KEY.to_vec(), format::placement::encode(places)?);
         store.publish(change)?;
         Ok(store.commit()?)
     }
@@ -134,7 +146,7 @@ impl FileSystem {
         let numbers = InodeNumbers::open(&store, options.read_only)?;
         let file_system = Arc::new(Self {
             generation: generation_of(&store),
-            name_seed: name_seed(&store),
+            placement: Placement::read(&store)?,
             inodes: InodeCache::new(options.memory_bytes_max),
             numbers,
             orphans: Orphans::default(),

@@ -32,6 +32,7 @@ pub use content::read::{Bytes, Whence};
 pub use content::write::WriteOrigin;
 pub use error::{Error, Result};
 pub use file_system::{AtimePolicy, FileSystem, Options, Room, Space, Tell};
+pub use format::placement::NamePlaces;
 pub use fsck::audit::{NamePhase, NameProgress};
 pub use fsck::fix::{NameFindings, check_names, fix_names};
 pub use fsck::paths::{FileNames, NAMES_OF_A_FILE_MAX, NamesFound, names_of_maps};

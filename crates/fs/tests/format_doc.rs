@@ -8,8 +8,8 @@ mod docs;
 
 use common::{ROOT, Volume, at, directory, file};
 use docs::{assert_key, section};
-use oncefs_engine::BackgroundStep;
-use oncefs_fs::{AtimePolicy, FileSystem, Ino, Privileges, SetAttributes, WriteOrigin, XattrMode};
+use oncefs_engine::{BackgroundStep, Change};
+use oncefs_fs::{AtimePolicy, FileSystem, Ino, NamePlaces, Privileges, SetAttributes, WriteOrigin, XattrMode};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 const PAGE: &str = "docs/format.md";
@@ -133,12 +133,26 @@ fn a_usage_is_as_the_page_says() {
     );
 }
 
-/// The place of a name, computed as the page describes.
-fn place(file_system: &FileSystem, name: &[u8]) -> u64 {
+/// The first place of a name on an older volume, computed as the page describes.
+fn place_on_older(file_system: &FileSystem, name: &[u8]) -> u64 {
     let id = file_system.store().volume_id();
     let half = |from: usize| u64::from_le_bytes(id[from..from + 8].try_into().unwrap());
     let hash = xxh3_64_with_seed(name, half(0) ^ half(8)) >> 1;
     (hash & !0xFF).max(0x100)
+}
+
+/// The first place of a name in a directory, computed as the page describes.
+fn place(file_system: &FileSystem, parent: Ino, name: &[u8]) -> u64 {
+    let key = file_system.store().derived_key("oncefs volume secret to SipHash key of places of names, version 1");
+    let input = [&parent.0.to_le_bytes(), &[0][..], name].concat();
+    #[expect(deprecated, reason = "the standard library's SipHash-2-4 is an independent one")]
+    let hash = {
+        let half = |from: usize| u64::from_le_bytes(key[from..from + 8].try_into().unwrap());
+        let mut hasher = std::hash::SipHasher::new_with_keys(half(0), half(8));
+        std::hash::Hasher::write(&mut hasher, &input);
+        std::hash::Hasher::finish(&hasher)
+    };
+    (1 + hash % ((1 << 23) - 1)) << 8
 }
 
 #[test]
@@ -149,7 +163,7 @@ fn a_name_is_as_the_page_says() {
     let parent = directory(&file_system, Ino::ROOT, "parent").ino;
     let child = file_system.mkdir(parent, name, 0o755, &ROOT).unwrap().ino;
     let (key, value) = record(&file_system, &of_inode(b'd', parent));
-    assert_key("directory names", &key, &[parent.0, place(&file_system, name)], b"");
+    assert_key("directory names", &key, &[parent.0, place(&file_system, parent, name)], b"");
     section(PAGE, "Directory names").assert_layout(
         &value,
         name.len(),
@@ -163,6 +177,56 @@ fn a_name_is_as_the_page_says() {
             ("checksum", sum(&value, parent.0)),
         ],
     );
+}
+
+#[test]
+fn a_place_that_overflowed_is_as_the_page_says() {
+    let volume = Volume::with_places(NamePlaces { bits: 1, names_max: 2 });
+    let file_system = volume.open();
+    let parent = directory(&file_system, Ino::ROOT, "parent").ino;
+    let (key, value) = record(&file_system, b"p");
+    assert_key("placement of names", &key, &[], b"");
+    section(PAGE, "Placement of names").assert_layout(
+        &value,
+        0,
+        &[("version", vec![1]), ("bits", vec![1]), ("names", vec![2, 0]), ("checksum", sum(&value, 0))],
+    );
+    let ino = file(&file_system, parent, "a name").ino;
+    // One place is all there is, so no name can pass it: the count is as after a name that went on.
+    let (key, value) = record(&file_system, &of_inode(b'd', parent));
+    let body = [&[2][..], &small(7), &value[1..value.len() - 4]].concat();
+    let value = [&body[..], &(xxh3_64_with_seed(&body, parent.0) as u32).to_le_bytes()].concat();
+    assert_eq!(oncefs_fs::format::recode(&key, &value).unwrap(), value);
+    section(PAGE, "Directory names at a full place").assert_layout(
+        &value,
+        6,
+        &[
+            ("version", vec![2]),
+            ("passed", small(7)),
+            ("sequence", vec![0]),
+            ("kind", vec![8]),
+            ("inode", large(ino.0)),
+            ("name length", vec![6]),
+            ("name", b"a name".to_vec()),
+            ("checksum", sum(&value, parent.0)),
+        ],
+    );
+}
+
+#[test]
+fn an_older_volume_places_names_as_the_page_says() {
+    let volume = Volume::new(AtimePolicy::Never);
+    let file_system = volume.open_without_threads();
+    let mut change = Change::new();
+    change.delete(b"p".to_vec());
+    file_system.store().publish(change).unwrap();
+    file_system.close().unwrap();
+    drop(file_system);
+    let file_system = volume.open();
+    let parent = directory(&file_system, Ino::ROOT, "parent").ino;
+    file(&file_system, parent, "a name");
+    let (key, _) = record(&file_system, &of_inode(b'd', parent));
+    assert_key("directory names", &key, &[parent.0, place_on_older(&file_system, b"a name")], b"");
 }
 
 #[test]

@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use oncefs_engine::BackgroundStep;
 use oncefs_fs::{
-    AllocateMode, Attributes, Error, FileKind, FileSystem, Handle, Ino, POLICY_ATTRIBUTE, Privileges, RenameMode,
-    Result, SetAttributes, SetTime, Timestamp, Whence, XattrMode,
+    AllocateMode, Attributes, Error, FileKind, FileSystem, Handle, Ino, NamePlaces, POLICY_ATTRIBUTE, Privileges,
+    RenameMode, Result, SetAttributes, SetTime, Timestamp, Whence, XattrMode,
 };
 
 use crate::base::{BY_CALLER, ROOT, bytes};
 use crate::input::Input;
 use crate::reference::{Node, Reference};
-use crate::volume::Volume;
+use crate::volume::{LOG_BYTES, Volume};
 
 /// Offsets and lengths stay below: the model keeps whole files.
 const FILE_BYTES_MAX: u64 = 160_000;
@@ -25,6 +25,8 @@ const CALLS_MAX: usize = 200;
 /// Calls after which a commit comes anyhow: a group must not outgrow its share of the log.
 const CALLS_IN_A_GROUP: usize = 10;
 const NAMES: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"\xff\xfe", b"with space"];
+/// Seven places of one name each: names of a directory meet, and all of them fit.
+const CROWDED: NamePlaces = NamePlaces { bits: 3, names_max: 1 };
 const XATTRS: [&[u8]; 4] = [b"user.one", b"trusted.two", b"security.three", POLICY_ATTRIBUTE];
 const POLICIES: [&[u8]; 6] = [b"off", b"inline", b"later", b"selective", b"run=3", b"run=300"];
 const WORK: [BackgroundStep; 11] = [
@@ -65,7 +67,7 @@ struct Run {
 
 impl Run {
     fn new() -> Self {
-        let volume = Volume::new();
+        let volume = Volume::with(LOG_BYTES, CROWDED);
         let file_system = Some(volume.open(false).expect("a sound volume opens"));
         let model = Reference::new();
         let committed = model.nodes.clone();

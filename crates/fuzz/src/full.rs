@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use oncefs_engine::BackgroundStep;
 use oncefs_fs::{AllocateMode, Error, FileKind, FileSystem, Ino, Privileges, Result, SetAttributes, XattrMode};
-use oncefs_fs::{RenameMode, Whence};
+use oncefs_fs::{NamePlaces, RenameMode, Whence};
 
 use crate::base::{BY_CALLER, ROOT, bytes};
 use crate::input::Input;
@@ -40,7 +40,7 @@ const WORK: [BackgroundStep; 9] = [
 
 /// The volume before a program, and the blocks that are free when the user has no file.
 static BASE: LazyLock<(Parts, u64)> = LazyLock::new(|| {
-    let volume = Volume::with_log(LOG_BYTES);
+    let volume = Volume::with(LOG_BYTES, NamePlaces::default());
     let file_system = volume.open(false).expect("a sound volume opens");
     let free = fill(&file_system).expect("the volume has room for it");
     drop(file_system);

@@ -74,6 +74,7 @@ fn structure_of(key: &[u8]) -> Option<&'static str> {
         b'x' => "extended attribute",
         b'o' => "orphan",
         b'n' => "lease",
+        b'p' => "placement of names",
         b'q' => "place in a queue",
         b'r' => "ranking",
         _ => return None,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use oncefs_engine::device::Device;
 use oncefs_engine::{Ballast, Blocks, Medium, OpenOptions, Profile, Store};
-use oncefs_fs::{AtimePolicy, Clock, FileSystem, Options, Result, Timestamp};
+use oncefs_fs::{AtimePolicy, Clock, FileSystem, NamePlaces, Options, Result, Timestamp};
 
 use crate::disk::{Disk, Image, PAGE_BYTES, Records, Requests, Sorted};
 use crate::memory::keep_freed;
@@ -69,11 +69,11 @@ pub struct Volume {
 impl Volume {
     /// A volume with an empty file system.
     pub fn new() -> Self {
-        Self::with_log(LOG_BYTES)
+        Self::with(LOG_BYTES, NamePlaces::default())
     }
 
-    /// The same with a log of this size.
-    pub fn with_log(log_bytes: u64) -> Self {
+    /// A volume with an empty file system, with a log of this size, that places names in this way.
+    pub fn with(log_bytes: u64, places: NamePlaces) -> Self {
         let table = Image::new(DATA.0.div_ceil(PAGE_ENTRIES) * PAGE_BYTES as u64);
         let volume = Self::of(&Parts {
             data: Image::new(DATA.bytes()),
@@ -85,7 +85,7 @@ impl Volume {
         });
         Store::format_on(&volume.medium(), DATA).expect("devices in memory do not fail");
         let store = volume.store(false).expect("a new volume opens");
-        FileSystem::format(&store, &*volume.clock).expect("a new volume takes a file system");
+        FileSystem::format_with(&store, &*volume.clock, places).expect("a new volume takes a file system");
         volume
     }
 

@@ -6,6 +6,8 @@
 
 #[path = "security/attributes.rs"]
 mod attributes;
+#[path = "security/crowding.rs"]
+mod crowding;
 #[path = "security/daemon.rs"]
 mod daemon;
 #[path = "security/deep_names.rs"]

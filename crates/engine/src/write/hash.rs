@@ -59,7 +59,7 @@ impl Hasher {
         let mut tag_secret = [0; TAG_SECRET_BYTES];
         let mut derivation = blake3::Hasher::new_derive_key(TAG_CONTEXT);
         derivation.update(secret).finalize_xof().fill(&mut tag_secret);
-        let fingerprint_key = blake3::derive_key(FINGERPRINT_CONTEXT, secret);
+        let fingerprint_key = Self::derived_key(secret, FINGERPRINT_CONTEXT);
         Self {
             tag_secret,
             fingerprint_key,
@@ -71,8 +71,13 @@ impl Hasher {
     /// What log records are marked with: not the volume's identity, which anybody may know, but a value that only
     /// the owner of the volume can compute, so that no user's data in the log can pass for a record.
     pub fn log_id(secret: &[u8; 32]) -> [u8; 16] {
-        let id = blake3::derive_key(LOG_ID_CONTEXT, secret);
+        let id = Self::derived_key(secret, LOG_ID_CONTEXT);
         id[..16].try_into().expect("sixteen bytes of thirty-two")
+    }
+
+    /// A key derived from the volume's secret, for the purpose that `context` names.
+    pub fn derived_key(secret: &[u8; 32], context: &str) -> [u8; 32] {
+        blake3::derive_key(context, secret)
     }
 
     /// The block's tag.

@@ -1,32 +1,44 @@
-//! Directory entries. One record holds all names of a directory that have the same hash; that is nearly always one name.
+//! Directory entries. One record holds all names of a directory at one place; that is nearly always one name.
 //!
-//! A name's hash is its place in the directory and its readdir cookie. So a cookie stays valid while other names come and
-//! go, and a lookup takes one access in a directory of any size. Names with equal hashes get different sequence numbers,
-//! which are the low bits of their cookies.
+//! A name's place comes from its hash (`names/placement`), and is its readdir cookie. So a cookie stays valid while other
+//! names come and go, and a lookup takes one access in a directory of any size. Names at one place get different sequence
+//! numbers, which are the low bits of their cookies.
+//!
+//! A full place overflows: a further name passes it and goes to its next place. The record counts the names that passed
+//! it, so a lookup goes on only where it has to. When the last of them goes, the count is 0 again.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::format::codec::{Reader, damaged, end_of_number, number_of_key, numbered_key, seal, unseal};
+use crate::format::placement::{PLACE_BITS_MAX, SEQUENCE_BITS};
 use crate::{FileKind, Ino, NAME_BYTES_MAX, Result};
 
 pub(super) const LETTER: u8 = b'd';
 const VERSION: u8 = 1;
+/// The version of a record whose place overflowed: it begins with the count of names that passed it.
+const VERSION_OVERFLOWED: u8 = 2;
+/// The count stays below this. A record with a higher one is damaged, so adding 1 cannot overflow.
+const PASSED_END: u32 = 1 << 31;
 
-/// Bits of a cookie that distinguish names with equal hashes.
-const SEQUENCE_BITS: u32 = 8;
 const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
 
 /// The lowest cookie of a name. Lower ones belong to `.` and `..`.
 pub(crate) const FIRST_COOKIE: u64 = 1 << SEQUENCE_BITS;
 
-/// Place of a name in its directory: a cookie whose sequence bits are zero. It has 63 bits, because the C library treats
-/// cookies as signed numbers.
+/// Place of a name in its directory: a cookie whose sequence bits are zero. It has at most 63 bits, because the C library
+/// treats cookies as signed numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place(u64);
 
 impl Place {
-    /// The place of `name` on the volume with this seed.
-    pub(crate) fn of(name: &[u8], seed: u64) -> Self {
+    /// The place with this hash, if a directory has `2^bits - 1` of them.
+    pub(crate) fn of_hash(hash: u64, bits: u8) -> Self {
+        debug_assert!((1..=PLACE_BITS_MAX).contains(&bits), "places of {bits} bits");
+        Self((1 + hash % ((1 << bits) - 1)) << SEQUENCE_BITS)
+    }
+
+    /// The first place of `name` on a volume without a placement record and with this seed.
+    pub(crate) fn seeded(name: &[u8], seed: u64) -> Self {
         let hash = (xxh3_64_with_seed(name, seed) >> 1) & !SEQUENCE_MASK;
         let place = hash.max(FIRST_COOKIE);
         debug_assert!(place <= i64::MAX as u64 && place & SEQUENCE_MASK == 0, "{place:#x} is no place");
@@ -92,44 +104,87 @@ impl Dirent {
 
 /// All names of a directory at one place, in the order of their cookies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Names(Vec<Dirent>);
+pub(crate) struct Names {
+    entries: Vec<Dirent>,
+    /// Names that found this place full, and are at a later one of theirs.
+    passed: u32,
+}
 
 impl Names {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Dirent> {
-        self.0.iter()
+        self.entries.iter()
     }
 
     pub(crate) fn find(&self, name: &[u8]) -> Option<&Dirent> {
-        self.0.iter().find(|dirent| dirent.name == name)
+        self.entries.iter().find(|dirent| dirent.name == name)
     }
 
+    /// The entry `name`, for whoever needs no other.
+    pub(crate) fn into_entry(self, name: &[u8]) -> Option<Dirent> {
+        self.entries.into_iter().find(|dirent| dirent.name == name)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is nothing to store.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.entries.is_empty() && self.passed == 0
+    }
+
+    /// Whether names that passed this place are at others.
+    pub(crate) fn has_overflowed(&self) -> bool {
+        self.passed > 0
+    }
+
+    /// Number of names that passed this place.
+    pub(crate) fn passed(&self) -> u32 {
+        self.passed
+    }
+
+    pub(crate) fn set_passed(&mut self, passed: u32) {
+        self.passed = passed;
+    }
+
+    /// Counts a name that found this place full.
+    pub(crate) fn name_passed_on(&mut self) {
+        self.passed += 1;
+    }
+
+    /// Counts one fewer of them. A count that is wrong already is left to fsck.
+    pub(crate) fn passed_name_removed(&mut self) {
+        self.passed = self.passed.saturating_sub(1);
     }
 
     /// Adds a name, or points an existing one to another inode. False: all sequence numbers of the place are taken.
     pub(crate) fn set(&mut self, name: &[u8], ino: Ino, kind: FileKind) -> bool {
         debug_assert!(is_name(name), "{name:02x?} cannot be a name");
-        if let Some(dirent) = self.0.iter_mut().find(|dirent| dirent.name == name) {
+        if let Some(dirent) = self.entries.iter_mut().find(|dirent| dirent.name == name) {
             (dirent.ino, dirent.kind) = (ino, kind);
             return true;
         }
-        let Some(sequence) = (0..=u8::MAX).find(|wanted| self.0.iter().all(|dirent| dirent.sequence != *wanted)) else {
+        let Some(sequence) = (0..=u8::MAX).find(|wanted| self.entries.iter().all(|dirent| dirent.sequence != *wanted))
+        else {
             return false;
         };
-        let at = self.0.partition_point(|dirent| dirent.sequence < sequence);
-        self.0.insert(at, Dirent { ino, kind, name: name.to_vec(), sequence });
+        let at = self.entries.partition_point(|dirent| dirent.sequence < sequence);
+        self.entries.insert(at, Dirent { ino, kind, name: name.to_vec(), sequence });
         true
     }
 
     pub(crate) fn remove(&mut self, name: &[u8]) {
-        self.0.retain(|dirent| dirent.name != name);
+        self.entries.retain(|dirent| dirent.name != name);
     }
 
     pub(crate) fn encode(&self, parent: Ino) -> Vec<u8> {
-        debug_assert!(self.0.is_sorted_by(|a, b| a.sequence < b.sequence), "directory {}: wrong order", parent.0);
-        let mut body = vec![VERSION];
-        for dirent in &self.0 {
+        debug_assert!(self.entries.is_sorted_by(|a, b| a.sequence < b.sequence), "directory {}: wrong order", parent.0);
+        debug_assert!(!self.is_empty(), "directory {}: a record without a name or a count", parent.0);
+        let mut body = vec![if self.has_overflowed() { VERSION_OVERFLOWED } else { VERSION }];
+        if self.has_overflowed() {
+            body.extend_from_slice(&self.passed.to_le_bytes());
+        }
+        for dirent in &self.entries {
             assert!(dirent.name.len() <= NAME_BYTES_MAX, "directory {}: {} bytes of name", parent.0, dirent.name.len());
             body.push(dirent.sequence);
             body.push((dirent.kind.mode_bits() >> 12) as u8);
@@ -148,9 +203,11 @@ impl Names {
 
 fn parse(body: &[u8]) -> Option<Names> {
     let mut reader = Reader::new(body);
-    if reader.u8()? != VERSION {
-        return None;
-    }
+    let passed = match reader.u8()? {
+        VERSION => 0,
+        VERSION_OVERFLOWED => reader.u32().filter(|passed| (1..PASSED_END).contains(passed))?,
+        _ => return None,
+    };
     let mut names = Vec::with_capacity(1);
     while !reader.is_empty() {
         let sequence = reader.u8()?;
@@ -161,7 +218,8 @@ fn parse(body: &[u8]) -> Option<Names> {
     }
     let are_names = names.iter().all(|dirent: &Dirent| is_name(&dirent.name));
     let ordered = names.is_sorted_by(|a: &Dirent, b: &Dirent| a.sequence < b.sequence);
-    (ordered && are_names && !names.is_empty()).then_some(Names(names))
+    let names = Names { entries: names, passed };
+    (ordered && are_names && !names.is_empty()).then_some(names)
 }
 
 const _: () = assert!(NAME_BYTES_MAX <= u8::MAX as usize, "one byte stores the length of a name");
@@ -181,7 +239,34 @@ mod tests {
     #[test]
     fn the_bytes_of_directory_entries_never_change() {
         assert_eq!(hex(&sample().encode(Ino(3))), "010008070000000000000001610104080000000000000002fffe61f9d47b");
-        assert_eq!(hex(&key(Ino(3), Place::of(b"a", 1))), "640000000000000003697b684cb79bd300");
+        assert_eq!(hex(&key(Ino(3), Place::seeded(b"a", 1))), "640000000000000003697b684cb79bd300");
+    }
+
+    #[test]
+    fn the_bytes_of_a_place_that_overflowed_never_change() {
+        let mut names = sample();
+        names.set_passed(0x0102);
+        assert_eq!(hex(&names.encode(Ino(3))), "02020100000008070000000000000001610104080000000000000002fffe21806535");
+        assert_eq!(Names::decode(Ino(3), &names.encode(Ino(3))).unwrap(), names);
+        names.remove(b"a");
+        names.remove(b"\xff\xfe");
+        assert!(!names.is_empty(), "the count stays when the names go");
+        assert_eq!(Names::decode(Ino(3), &names.encode(Ino(3))).unwrap(), names);
+        for passed in [0, PASSED_END] {
+            let body = [&[VERSION_OVERFLOWED][..], &passed.to_le_bytes(), &[0, 8], &[0; 8], &[1, b'a']].concat();
+            assert!(Names::decode(Ino(3), &seal(body, 3)).is_err(), "a count of {passed}");
+        }
+    }
+
+    #[test]
+    fn places_of_few_bits_leave_room_for_dot_and_dot_dot_and_give_small_cookies() {
+        for bits in [1, 3, 23, PLACE_BITS_MAX] {
+            for hash in [0, 1, 6, 7, 1 << 22, (1 << 23) - 1, u64::MAX] {
+                let place = Place::of_hash(hash, bits);
+                assert!(place.0 >= FIRST_COOKIE && (place.0 | SEQUENCE_MASK) < 1 << (u32::from(bits) + SEQUENCE_BITS));
+                assert_eq!(parse_key(&key(Ino(9), place)), Some((Ino(9), place)));
+            }
+        }
     }
 
     #[test]
@@ -219,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_name_keeps_its_cookie_while_others_at_its_place_come_and_go() {
-        let place = Place::of(b"x", 0);
+        let place = Place::seeded(b"x", 0);
         let mut names = sample();
         let cookie = names.find(b"\xff\xfe").unwrap().cookie(place);
         names.remove(b"a");
@@ -243,7 +328,7 @@ mod tests {
     #[test]
     fn places_leave_room_for_dot_and_dot_dot_and_are_positive() {
         for number in 0..10_000_u32 {
-            let place = Place::of(&number.to_le_bytes(), 42);
+            let place = Place::seeded(&number.to_le_bytes(), 42);
             assert!(place.0 > 2 && place.0 <= i64::MAX as u64 && place.0 & SEQUENCE_MASK == 0);
             assert_eq!(parse_key(&key(Ino(9), place)), Some((Ino(9), place)));
         }

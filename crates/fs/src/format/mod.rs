@@ -6,6 +6,7 @@ pub(crate) mod dirent;
 pub(crate) mod inode;
 pub(crate) mod lease;
 pub(crate) mod orphan;
+pub(crate) mod placement;
 pub(crate) mod queue;
 pub(crate) mod ranking;
 pub(crate) mod records;

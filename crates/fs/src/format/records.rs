@@ -2,7 +2,7 @@
 
 use crate::format::acl::{ACCESS, Acl, DEFAULT};
 use crate::format::codec::number_of_key;
-use crate::format::{dirent, inode, lease, orphan, queue, ranking, symlink, xattr};
+use crate::format::{dirent, inode, lease, orphan, placement, queue, ranking, symlink, xattr};
 use crate::{Error, Ino, Result};
 
 /// Decodes the value of any record of this crate and encodes it again, for tests of the format from outside. Also decodes
@@ -15,6 +15,9 @@ use crate::{Error, Ino, Result};
 pub fn recode(key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
     if key == lease::KEY {
         return Ok(lease::encode(lease::decode(value)?));
+    }
+    if key == placement::KEY {
+        return placement::encode(placement::decode(value)?);
     }
     if key == ranking::KEY {
         return Ok(ranking::encode(&ranking::decode(value)?));
@@ -41,11 +44,12 @@ pub fn recode(key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// The letters that keys start with, ascending.
-pub(crate) const LETTERS: [u8; 8] = *b"dinoqrsx";
+pub(crate) const LETTERS: [u8; 9] = *b"dinopqrsx";
 const _: () = assert!(dirent::LETTER == LETTERS[0] && inode::LETTER == LETTERS[1], "directories and inodes come first");
 const _: () = assert!(lease::KEY[0] == LETTERS[2] && orphan::LETTER == LETTERS[3], "then the lease and orphans");
-const _: () = assert!(queue::LETTER == LETTERS[4] && ranking::KEY[0] == LETTERS[5], "then queues and the ranking");
-const _: () = assert!(symlink::LETTER == LETTERS[6] && xattr::LETTER == LETTERS[7], "then symlinks and attributes");
+const _: () = assert!(placement::KEY[0] == LETTERS[4], "then the placement of names");
+const _: () = assert!(queue::LETTER == LETTERS[5] && ranking::KEY[0] == LETTERS[6], "then queues and the ranking");
+const _: () = assert!(symlink::LETTER == LETTERS[7] && xattr::LETTER == LETTERS[8], "then symlinks and attributes");
 
 /// Whether a key is well-formed: this crate writes keys of this form.
 pub(crate) fn is_known(key: &[u8]) -> bool {
@@ -53,6 +57,7 @@ pub(crate) fn is_known(key: &[u8]) -> bool {
         Some(b'd') => dirent::parse_key(key).is_some(),
         Some(b'i' | b'o' | b's') => key.len() == 9,
         Some(b'n') => key == lease::KEY,
+        Some(b'p') => key == placement::KEY,
         Some(b'q') => queue::parse_key(key).is_some(),
         Some(b'r') => key == ranking::KEY,
         Some(b'x') => key.len() > 9,
@@ -67,21 +72,31 @@ mod tests {
     #[test]
     fn keys_of_every_structure_are_known_and_others_are_not() {
         use oncefs_engine::{Moment, QueuePlace, Rank};
-        let place = dirent::Place::of(b"a", 0);
+        let place = dirent::Place::seeded(b"a", 0);
         let in_queue = QueuePlace { rank: Rank::New, touched: Moment(7), file: 1 };
         let keys = [
             dirent::key(Ino(1), place),
             inode::key(Ino(1)),
             lease::KEY.to_vec(),
             orphan::key(Ino(1)),
+            placement::KEY.to_vec(),
             queue::key(&in_queue),
             ranking::KEY.to_vec(),
         ];
         assert!(keys.iter().chain(&[symlink::key(Ino(1)), xattr::key(Ino(1), b"user.a")]).all(|key| is_known(key)));
         assert!(LETTERS.is_sorted() && keys.iter().all(|key| LETTERS.contains(&key[0])));
-        for key in
-            [&b""[..], b"d", b"i1234567", b"n1", b"q12345678", b"r1", b"x12345678", b"y12345678", b"d1234567812345678"]
-        {
+        for key in [
+            &b""[..],
+            b"d",
+            b"i1234567",
+            b"n1",
+            b"p1",
+            b"q12345678",
+            b"r1",
+            b"x12345678",
+            b"y12345678",
+            b"d1234567812345678",
+        ] {
             assert!(!is_known(key), "{key:?}");
         }
     }

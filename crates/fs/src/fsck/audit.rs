@@ -1,7 +1,8 @@
 //! The invariants between the records of a file system that is not in use, and the audit that checks all of them.
 //!
 //! 1. The root is a directory and its own parent.
-//! 2. A name is stored where a lookup finds it, and points to an inode of the kind that it states.
+//! 2. A name is stored where a lookup finds it, and points to an inode of the kind that it states. A place counts the
+//!    names that passed it.
 //! 3. A file has as many names as its link count. A directory has one, in the directory that it records as its parent,
 //!    and the way up from it leads to the root.
 //! 4. A directory counts its entries; its link count is 2 and one for each subdirectory.
@@ -29,7 +30,7 @@ use oncefs_engine::{Sorter, Store};
 
 use crate::format::lease;
 use crate::fsck::fault::Fault;
-use crate::names::seed::name_seed;
+use crate::names::placement::{Placement, RecordState};
 use crate::{FileSystem, Ino, Result};
 
 /// A phase of an audit of names, with the unit of its progress.
@@ -49,13 +50,15 @@ pub type NameProgress<'a> = &'a mut dyn FnMut(NamePhase, u64, u64);
 /// An audit under way.
 struct Audit<'a> {
     store: &'a Store,
-    name_seed: u64,
+    placement: Placement,
     /// The lease: every inode number in use should be below it.
     lease: u64,
     /// The highest inode number found.
     newest: u64,
     /// Names by target: inode, directory, place with the kind in its low bits.
     targets: Sorter<3>,
+    /// Names that passed a place (directory, place, 0), and what places count of them (directory, place, count).
+    passed: Sorter<3>,
     /// Directories: number, entries, subdirectories.
     directories: Sorter<3>,
     /// Regular files by map: map, inode, blocks, policy as a number.
@@ -73,12 +76,17 @@ struct Audit<'a> {
 /// Checks all names, inodes and their maps, and passes every fault to `found`. Nothing may change meanwhile.
 pub fn audit(store: &Store, found: &mut dyn FnMut(Fault), progress: NameProgress<'_>) -> Result<()> {
     let lease = store.get(lease::KEY)?.and_then(|bytes| lease::decode(&bytes).ok());
+    let (placement, record) = Placement::read_or_tell(store)?;
+    if record == RecordState::Lost {
+        found(Fault::Placement);
+    }
     let mut audit = Audit {
         store,
-        name_seed: name_seed(store),
+        placement,
         lease: lease.map_or(0, |Ino(next)| next),
         newest: Ino::ROOT.0,
         targets: Sorter::default(),
+        passed: Sorter::default(),
         directories: Sorter::default(),
         owners: Sorter::default(),
         owners_count: 0,
@@ -91,6 +99,7 @@ pub fn audit(store: &Store, found: &mut dyn FnMut(Fault), progress: NameProgress
     audit.unknown_records()?;
     audit.queues()?;
     audit.names()?;
+    audit.passed()?;
     audit.inodes()?;
     for (ino, parent) in std::mem::take(&mut audit.tree).cut_off() {
         (audit.found)(Fault::CutOff { ino, parent });

@@ -28,6 +28,10 @@ pub enum Fault {
     Root,
     /// (2) A name where no lookup finds it.
     Place { parent: Ino, place: u64, name: Vec<u8> },
+    /// (2) A place of a directory that counts more or fewer names than passed it.
+    Passed { parent: Ino, place: u64, stored: u32, found: u32 },
+    /// (10) The placement record is damaged or missing.
+    Placement,
     /// (2) A name that states another kind than its inode has.
     NameKind { parent: Ino, place: u64, ino: Ino },
     /// (2) A name for an inode that does not exist.
@@ -79,6 +83,8 @@ impl Fault {
     pub fn remedy(&self) -> Remedy {
         match self {
             Fault::NameKind { .. }
+            | Fault::Passed { .. }
+            | Fault::Placement
             | Fault::Parent { .. }
             | Fault::Count { .. }
             | Fault::NamedOrphan { .. }
@@ -97,7 +103,12 @@ impl Fault {
     /// The order of fixes, lowest first. A fault of one rank is found reliably only if there are none of lower rank.
     pub fn rank(&self) -> u8 {
         match self {
-            Fault::Root | Fault::Lease { .. } | Fault::Key { .. } | Fault::Record { .. } | Fault::Missing { .. } => 0,
+            Fault::Root
+            | Fault::Placement
+            | Fault::Lease { .. }
+            | Fault::Key { .. }
+            | Fault::Record { .. }
+            | Fault::Missing { .. } => 0,
             Fault::Nameless { .. } | Fault::CutOff { .. } => 2,
             Fault::SharedMap { .. } | Fault::UnownedMap { .. } => 3,
             Fault::Count { .. } | Fault::Policy { .. } | Fault::UnownedPolicy { .. } | Fault::NoPlace { .. } => 4,
@@ -125,6 +136,10 @@ impl fmt::Display for Fault {
             Fault::Place { parent: Ino(parent), name, .. } => {
                 write!(f, "(2) directory {parent}: '{}' is stored where no lookup finds it", name.escape_ascii())
             }
+            Fault::Passed { parent, stored, found, .. } => {
+                write!(f, "(2) directory {}: {found} names passed a full place, which counts {stored}", parent.0)
+            }
+            Fault::Placement => f.write_str("(10) the record of how names are placed is damaged or missing"),
             Fault::NameKind { parent: Ino(parent), ino: Ino(ino), .. } => {
                 write!(f, "(2) directory {parent}: the name of inode {ino} states a kind that the inode does not have")
             }

@@ -12,7 +12,7 @@ use crate::fsck::audit::NameProgress;
 use crate::fsck::audit::audit;
 use crate::fsck::fault::Fault;
 use crate::fsck::fixer;
-use crate::names::seed::name_seed;
+use crate::names::placement::Placement;
 use crate::{Clock, Error, Result};
 
 /// Faults kept of one audit. The next round finds the others.
@@ -55,7 +55,7 @@ pub fn check_names(store: &Store, progress: NameProgress<'_>) -> Result<NameFind
 /// - `ReadOnly`, `Engine`: the store failed.
 pub fn fix_names(store: &Store, clock: &dyn Clock, limit: Remedy, progress: NameProgress<'_>) -> Result<NameFindings> {
     let mut findings = NameFindings::default();
-    let fixer = fixer::Fixer { store, name_seed: name_seed(store), now: clock.now() };
+    let fixer = fixer::Fixer { store, placement: Placement::read_or_tell(store)?.0, now: clock.now() };
     for _ in 0..ROUNDS_MAX {
         let faults = collect(store, &mut findings, progress)?;
         let may = |fault: &&Fault| fault.remedy() <= limit && fault.remedy() != Remedy::None;

@@ -3,12 +3,15 @@
 use oncefs_engine::{BLOCK_BYTES, Blocks, Change, FilePolicy, Lbn, MapId, QueuePlace, Store};
 
 use crate::attributes::policy::{self, POLICY_ATTRIBUTE};
-use crate::format::dirent::{self, Names, Place};
+use crate::format::dirent::{self, Dirent, Names, Place};
 use crate::format::inode::{self, InodeRecord, put_inode};
-use crate::format::{lease, orphan, queue, symlink, xattr};
+use crate::format::{lease, orphan, placement, queue, symlink, xattr};
 use crate::fsck::fault::{Count, Fault};
 use crate::inodes::numbers::generation_of;
-use crate::{Caller, Error, FileKind, Ino, Result, Timestamp};
+use crate::names::name_change::NameChange;
+use crate::names::name_table::NameTable;
+use crate::names::placement::Placement;
+use crate::{Caller, Error, FileKind, Ino, NamePlaces, Result, Timestamp};
 
 /// The directory in the root in which inodes without a name get one.
 const LOST_FOUND: &str = "lost+found";
@@ -18,7 +21,7 @@ const ROOT_USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 /// Fixes faults of a volume.
 pub struct Fixer<'a> {
     pub store: &'a Store,
-    pub name_seed: u64,
+    pub placement: Placement,
     pub now: Timestamp,
 }
 
@@ -32,6 +35,11 @@ impl Fixer<'_> {
             }
             Fault::Key { key } | Fault::Record { key, .. } => self.publish(|change| change.delete(key.clone())),
             Fault::Missing { ino, kind } => self.recreate(*ino, *kind),
+            Fault::Placement => {
+                let record = placement::encode(NamePlaces::default())?;
+                self.publish(|change| change.put(placement::KEY.to_vec(), record))
+            }
+            Fault::Passed { parent, place, found, .. } => self.set_passed(*parent, *place, *found),
             Fault::Place { parent, place, name } => self.move_name(*parent, *place, name),
             Fault::NameKind { parent, place, ino } => self.set_kind(*parent, *place, *ino),
             Fault::Dangling { parent, place, ino } | Fault::SecondName { parent, place, ino } => {
@@ -123,6 +131,10 @@ impl Fixer<'_> {
         self.publish(|change| put_inode(change, ino, &record))
     }
 
+    fn names(&self) -> NameTable<'_> {
+        NameTable { store: self.store, placement: &self.placement }
+    }
+
     fn names_at(&self, parent: Ino, place: Place) -> Result<Option<Names>> {
         let bytes = self.store.get(&dirent::key(parent, place))?;
         Ok(bytes.and_then(|bytes| Names::decode(parent, &bytes).ok()))
@@ -134,28 +146,35 @@ impl Fixer<'_> {
     }
 
     fn move_name(&self, parent: Ino, place: u64, name: &[u8]) -> Result<bool> {
-        let (wrong, right) = (Place::of_cookie(place), Place::of(name, self.name_seed));
-        let Some(mut from) = self.names_at(parent, wrong)? else { return Ok(false) };
-        let Some((ino, kind)) = from.find(name).map(|dirent| (dirent.ino, dirent.kind)) else { return Ok(false) };
-        let mut to = self.names_at(parent, right)?.unwrap_or_default();
-        // If the right place has the name already, lookups found that one, and it stays.
-        if to.find(name).is_none() && !to.set(name, ino, kind) {
+        let wrong = Place::of_cookie(place);
+        let Some((ino, kind)) = self
+            .names_at(parent, wrong)?
+            .and_then(|names| names.into_entry(name))
+            .map(|dirent| (dirent.ino, dirent.kind))
+        else {
+            return Ok(false);
+        };
+        // If one of the right places has the name already, lookups found that one, and it stays.
+        let is_found = self.names().find(parent, name)?.is_some();
+        let mut names = NameChange::of(self.names());
+        names.remove_at(parent, wrong, name)?;
+        if !is_found && !has_room(names.set(parent, name, ino, kind))? {
             return Ok(false);
         }
-        from.remove(name);
-        self.publish(|change| {
-            Self::put_names(change, parent, wrong, &from);
-            Self::put_names(change, parent, right, &to);
-        })
+        self.publish(|change| names.finish(change))
     }
 
-    /// The name of an inode at a place, with all names there.
-    fn name_of(&self, parent: Ino, place: Place, ino: Ino) -> Result<Option<(Names, Vec<u8>)>> {
+    fn set_passed(&self, parent: Ino, place: u64, found: u32) -> Result<bool> {
+        let place = Place::of_cookie(place);
+        let mut names = self.names().names_at(parent, place)?;
+        names.set_passed(found);
+        self.publish(|change| Self::put_names(change, parent, place, &names))
+    }
+
+    /// The name of an inode at a place.
+    fn name_of(&self, parent: Ino, place: Place, ino: Ino) -> Result<Option<Dirent>> {
         let names = self.names_at(parent, place)?;
-        Ok(names.and_then(|names| {
-            let name = names.iter().find(|dirent| dirent.ino == ino)?.name.clone();
-            Some((names, name))
-        }))
+        Ok(names.and_then(|names| names.iter().find(|dirent| dirent.ino == ino).cloned()))
     }
 
     fn set_kind(&self, parent: Ino, place: u64, ino: Ino) -> Result<bool> {
@@ -172,15 +191,15 @@ impl Fixer<'_> {
 
     fn remove_name(&self, parent: Ino, place: u64, ino: Ino) -> Result<bool> {
         let place = Place::of_cookie(place);
-        let Some((mut names, name)) = self.name_of(parent, place, ino)? else { return Ok(false) };
-        let kind = names.find(&name).map(|dirent| dirent.kind);
-        names.remove(&name);
+        let Some(Dirent { name, kind, .. }) = self.name_of(parent, place, ino)? else { return Ok(false) };
+        let mut names = NameChange::of(self.names());
+        names.remove_at(parent, place, &name)?;
         let directory = self.record(parent)?;
         self.publish(|change| {
-            Self::put_names(change, parent, place, &names);
+            names.finish(change);
             if let Some(mut directory) = directory {
                 directory.entries = directory.entries.saturating_sub(1);
-                directory.nlink = directory.nlink.saturating_sub(u32::from(kind == Some(FileKind::Directory)));
+                directory.nlink = directory.nlink.saturating_sub(u32::from(kind == FileKind::Directory));
                 put_inode(change, parent, &directory);
             }
         })
@@ -265,9 +284,7 @@ impl Fixer<'_> {
     /// The directory `lost+found`, created if it does not exist.
     fn lost_found(&self) -> Result<Ino> {
         for name in numbered(LOST_FOUND) {
-            let place = Place::of(name.as_bytes(), self.name_seed);
-            let there = self.names_at(Ino::ROOT, place)?.and_then(|names| names.find(name.as_bytes()).cloned());
-            let Some(there) = there else {
+            let Some(there) = self.names().find(Ino::ROOT, name.as_bytes())? else {
                 let ino = self.new_number()?;
                 let record = InodeRecord { parent: Ino::ROOT, ..self.new_inode(FileKind::Directory, 0o700) };
                 self.add_name(Ino::ROOT, name.as_bytes(), ino, record, |_| ())?;
@@ -290,8 +307,7 @@ impl Fixer<'_> {
         also: impl FnOnce(&mut Change),
     ) -> Result<bool> {
         for name in numbered(&format!("#{number}")) {
-            let place = Place::of(name.as_bytes(), self.name_seed);
-            if self.names_at(directory, place)?.is_none_or(|names| names.find(name.as_bytes()).is_none()) {
+            if self.names().find(directory, name.as_bytes())?.is_none() {
                 return self.add_name(directory, name.as_bytes(), ino, record, also);
             }
         }
@@ -308,19 +324,26 @@ impl Fixer<'_> {
         also: impl FnOnce(&mut Change),
     ) -> Result<bool> {
         let Some(mut parent) = self.record(directory)? else { return Ok(false) };
-        let place = Place::of(name, self.name_seed);
-        let mut names = self.names_at(directory, place)?.unwrap_or_default();
-        if !names.set(name, ino, record.kind) {
+        let mut names = NameChange::of(self.names());
+        if !has_room(names.set(directory, name, ino, record.kind))? {
             return Ok(false);
         }
         parent.entries += 1;
         parent.nlink += u32::from(record.is_directory());
         self.publish(|change| {
-            Self::put_names(change, directory, place, &names);
+            names.finish(change);
             put_inode(change, directory, &parent);
             put_inode(change, ino, &record);
             also(change);
         })
+    }
+}
+
+/// Whether a name could be added. If not, the directory is full, and the fault stays.
+fn has_room(set: Result<()>) -> Result<bool> {
+    match set {
+        Err(Error::NoSpace) => Ok(false),
+        other => other.map(|()| true),
     }
 }
 

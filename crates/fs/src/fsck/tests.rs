@@ -18,10 +18,13 @@ use crate::format::ranking::{self, Ranking};
 use crate::format::{lease, orphan, queue, symlink, xattr};
 use crate::fsck::fix::{check_names, fix_names};
 use crate::fsck::paths::{NAMES_OF_A_FILE_MAX, NamesFound, PATH_BYTES_MAX, names_of_maps};
+use crate::names::placement::Placement;
 use crate::{
-    AtimePolicy, Caller, FileKind, FileSystem, Ino, NameFindings, Options, RenameMode, SystemClock, WriteOrigin,
-    XattrMode,
+    AtimePolicy, Caller, FileKind, FileSystem, Ino, NameFindings, NamePlaces, Options, RenameMode, SystemClock,
+    WriteOrigin, XattrMode,
 };
+
+mod overflow;
 
 const USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 
@@ -39,7 +42,7 @@ struct Volume {
 /// What is given to a test's fault.
 struct Broken<'a> {
     store: &'a Store,
-    seed: u64,
+    placement: Placement,
 }
 
 fn content(ino: Ino) -> Vec<u8> {
@@ -49,6 +52,11 @@ fn content(ino: Ino) -> Vec<u8> {
 impl Volume {
     /// `/a` with an attribute, `/b` that is `/d/b2` too, `/d/e/f`, and the symbolic link `/link`.
     fn new() -> Self {
+        Self::with(NamePlaces::default())
+    }
+
+    /// The same with names placed in this way.
+    fn with(places: NamePlaces) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let spec = VolumeSpec {
             data_bytes: Some(64 << 20),
@@ -60,7 +68,7 @@ impl Volume {
         let root = Ino::ROOT;
         let mut volume = Self { dir, a: root, b: root, d: root, e: root, f: root, link: root };
         let store = volume.store();
-        FileSystem::format(&store, &SystemClock).unwrap();
+        FileSystem::format_with(&store, &SystemClock, places).unwrap();
         let fs = volume.file_system(store);
         let file = |parent, name: &[u8]| {
             let ino = fs.mknod(parent, name, libc::S_IFREG | 0o644, 0, &USER).unwrap().ino;
@@ -96,8 +104,7 @@ impl Volume {
     /// Breaks something. The audit must report a fault that contains `said`, and fsck must fix everything.
     fn break_and_fix(&self, said: &str, harm: impl FnOnce(&Broken<'_>)) -> NameFindings {
         let store = self.store();
-        let seed = crate::names::seed::name_seed(&store);
-        harm(&Broken { store: &store, seed });
+        harm(&Broken::of(&store));
         store.commit().unwrap();
         let findings = check_names(&store, &mut |_, _, _| ()).unwrap();
         assert!(findings.left.iter().any(|line| line.contains(said)), "no '{said}' in {:#?}", findings.left);
@@ -160,7 +167,16 @@ impl Volume {
     }
 }
 
-impl Broken<'_> {
+impl<'a> Broken<'a> {
+    fn of(store: &'a Store) -> Self {
+        Self { store, placement: Placement::read_or_tell(store).unwrap().0 }
+    }
+
+    /// The first place of a name.
+    fn place(&self, parent: Ino, name: &[u8]) -> Place {
+        self.placement.places(parent, name).next().unwrap()
+    }
+
     fn put(&self, key: Vec<u8>, value: Vec<u8>) {
         let mut change = Change::new();
         change.put(key, value);
@@ -180,7 +196,7 @@ impl Broken<'_> {
     }
 
     fn names(&self, parent: Ino, name: &[u8], edit: impl FnOnce(&mut Names)) {
-        let place = Place::of(name, self.seed);
+        let place = self.place(parent, name);
         let stored = self.store.get(&dirent::key(parent, place)).unwrap();
         let mut names = stored.map_or_else(Names::default, |bytes| Names::decode(parent, &bytes).unwrap());
         edit(&mut names);
@@ -202,7 +218,7 @@ impl Broken<'_> {
 fn a_directory_that_counts_less_than_it_has_refuses_to_lose_more() {
     let volume = Volume::new();
     let store = volume.store();
-    let broken = Broken { store: &store, seed: 0 };
+    let broken = Broken::of(&store);
     broken.edit(volume.e, |record| record.entries = 0);
     broken.edit(volume.d, |record| record.entries = 0);
     let fs = volume.file_system(store);
@@ -289,7 +305,7 @@ fn what_lost_its_name_gets_one_in_lost_and_found() {
     });
     volume.break_and_fix("(3) inode 5 has no name", |v| v.names(d, b"e", |names| names.remove(b"e")));
     volume.assert_files(&[("lost+found/#2", a), ("lost+found/#5/f", f), ("b", volume.b)]);
-    volume.break_and_fix("(10) directory 5 is damaged", |v| v.damage(dirent::key(e, Place::of(b"f", v.seed))));
+    volume.break_and_fix("(10) directory 5 is damaged", |v| v.damage(dirent::key(e, v.place(e, b"f"))));
     volume.assert_files(&[("lost+found/#6", f)]);
 }
 
@@ -398,7 +414,7 @@ fn what_the_engine_is_told_is_what_a_file_s_attribute_says() {
     };
     let told = |ino| {
         let store = volume.store();
-        let told = store.file_policy(of_map(&Broken { store: &store, seed: 0 }, ino)).policy_override;
+        let told = store.file_policy(of_map(&Broken::of(&store), ino)).policy_override;
         store.close().unwrap();
         told
     };
@@ -438,7 +454,7 @@ fn records_with_unknown_keys_go() {
 fn safe_fixes_are_made_without_asking_and_other_faults_are_left() {
     let volume = Volume::new();
     let store = volume.store();
-    let broken = Broken { store: &store, seed: crate::names::seed::name_seed(&store) };
+    let broken = Broken::of(&store);
     broken.edit(volume.b, |record| record.nlink = 9);
     broken.names(Ino::ROOT, b"a", |names| names.remove(b"a"));
     let findings = fix_names(&store, &SystemClock, Remedy::Safe, &mut |_, _, _| ()).unwrap();
@@ -560,7 +576,7 @@ fn many_faults_at_once_are_fixed_and_other_files_keep_their_bytes() {
         println!("seed {seed}");
         let volume = Volume::new();
         let store = volume.store();
-        let broken = Broken { store: &store, seed: crate::names::seed::name_seed(&store) };
+        let broken = Broken::of(&store);
         let mut random = Random::new(seed);
         for _ in 0..1 + seed % 7 {
             harm(&volume, &broken, random.word() >> 33);

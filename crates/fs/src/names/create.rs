@@ -45,7 +45,7 @@ impl FileSystem {
     /// - `NotFound`: `parent` was deleted.
     /// - `NameTooLong`: `name` is longer than [`NAME_BYTES_MAX`](crate::NAME_BYTES_MAX).
     /// - `ReadOnly`: the mount or the volume takes no changes.
-    /// - `NoSpace`: the host's file system is full, or 256 names of the directory have the same hash as `name`.
+    /// - `NoSpace`: the host's file system is full, or the directory is full: it has more than a billion names.
     /// - `Engine`: the store failed, or metadata is damaged.
     pub fn mknod(&self, parent: Ino, name: &[u8], mode: u32, rdev: u32, caller: &Caller) -> Result<Attributes> {
         let kind = match FileKind::from_mode(mode) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::format::codec::after;
 use crate::format::dirent::{self, Dirent, Names, Place};
 use crate::inodes::cache::Inode;
+use crate::names::name_table::NameTable;
 use crate::{Attributes, Error, FileKind, FileSystem, Ino, NAME_BYTES_MAX, Result};
 
 /// Cookie of the entry `.`.
@@ -62,7 +63,7 @@ impl FileSystem {
             return self.named(above);
         }
         check_name(name)?;
-        let found = self.names_at(parent, self.place(name))?.find(name).map(|dirent| dirent.ino);
+        let found = self.find(parent, name)?.map(|dirent| dirent.ino);
         match self.getattr(found.ok_or(Error::NotFound)?) {
             // The file was deleted between the two lookups.
             Err(Error::Stale) => Err(Error::NotFound),
@@ -135,22 +136,14 @@ impl FileSystem {
         if inode.lock().is_directory() { Ok(inode) } else { Err(Error::NotADirectory) }
     }
 
-    /// The place of a name in its directory, by its hash.
-    pub(crate) fn place(&self, name: &[u8]) -> Place {
-        Place::of(name, self.name_seed)
-    }
-
-    /// All names of a directory at one place.
-    pub(crate) fn names_at(&self, parent: Ino, place: Place) -> Result<Names> {
-        match self.store.get(&dirent::key(parent, place))? {
-            Some(bytes) => Names::decode(parent, &bytes),
-            None => Ok(Names::default()),
-        }
+    /// All names, as they are stored.
+    pub(crate) fn name_table(&self) -> NameTable<'_> {
+        NameTable { store: &self.store, placement: &self.placement }
     }
 
     /// The entry `name` of `parent`.
     pub(crate) fn find(&self, parent: Ino, name: &[u8]) -> Result<Option<Dirent>> {
-        Ok(self.names_at(parent, self.place(name))?.find(name).cloned())
+        self.name_table().find(parent, name)
     }
 }
 

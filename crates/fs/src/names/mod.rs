@@ -3,6 +3,8 @@
 pub mod create;
 pub mod directory;
 pub mod name_change;
+pub mod name_table;
+pub mod placement;
 pub mod remove;
 pub mod rename;
-pub mod seed;
+pub mod siphash;

@@ -1,51 +1,112 @@
 //! The names that one publication adds and removes.
+//!
+//! A name and the counts of the places that it passed change in one publication, so after a crash both are there or none.
 
 use oncefs_engine::Change;
 
 use crate::format::dirent::{self, Names, Place};
+use crate::names::name_table::NameTable;
 use crate::{Error, FileKind, FileSystem, Ino, Result};
 
 /// Names to add and to remove. Sees its own additions and removals. The caller holds the locks of the directories.
 pub(crate) struct NameChange<'a> {
-    file_system: &'a FileSystem,
-    touched: Vec<(Ino, Place, Names)>,
+    table: NameTable<'a>,
+    touched: Vec<Touched>,
+}
+
+/// The names at a place, with what the change makes of them.
+struct Touched {
+    parent: Ino,
+    place: Place,
+    names: Names,
+    is_changed: bool,
 }
 
 impl<'a> NameChange<'a> {
     pub(crate) fn new(file_system: &'a FileSystem) -> Self {
-        Self { file_system, touched: Vec::with_capacity(2) }
+        Self::of(file_system.name_table())
     }
 
-    fn names(&mut self, parent: Ino, place: Place) -> Result<&mut Names> {
-        let at = self.touched.iter().position(|(ino, at, _)| (*ino, *at) == (parent, place));
+    pub(crate) fn of(table: NameTable<'a>) -> Self {
+        Self { table, touched: Vec::with_capacity(2) }
+    }
+
+    fn at(&mut self, parent: Ino, place: Place) -> Result<&mut Touched> {
+        let at = self.touched.iter().position(|touched| (touched.parent, touched.place) == (parent, place));
         let at = match at {
             Some(at) => at,
             None => {
-                self.touched.push((parent, place, self.file_system.names_at(parent, place)?));
+                let names = self.table.names_at(parent, place)?;
+                self.touched.push(Touched { parent, place, names, is_changed: false });
                 self.touched.len() - 1
             }
         };
-        Ok(&mut self.touched[at].2)
+        Ok(&mut self.touched[at])
     }
 
-    /// Adds a name, or points an existing one to another inode. Fails with `NoSpace` if 256 names of the directory have the
-    /// same hash.
+    fn edit(&mut self, parent: Ino, place: Place) -> Result<&mut Names> {
+        let touched = self.at(parent, place)?;
+        touched.is_changed = true;
+        Ok(&mut touched.names)
+    }
+
+    /// The place that has a name.
+    fn place_of(&mut self, parent: Ino, name: &[u8]) -> Result<Option<Place>> {
+        for place in self.table.placement.places(parent, name) {
+            let names = &self.at(parent, place)?.names;
+            if names.find(name).is_some() {
+                return Ok(Some(place));
+            }
+            if !names.has_overflowed() {
+                return Ok(None);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Adds a name, or points an existing one to another inode. A new one goes to the first of its places that has room,
+    /// and the full ones count it as passed on. Fails with `NoSpace` if all 256 are full: then the directory is.
     pub(crate) fn set(&mut self, parent: Ino, name: &[u8], ino: Ino, kind: FileKind) -> Result<()> {
-        let place = self.file_system.place(name);
-        if self.names(parent, place)?.set(name, ino, kind) { Ok(()) } else { Err(Error::NoSpace) }
+        if let Some(place) = self.place_of(parent, name)? {
+            let is_set = self.edit(parent, place)?.set(name, ino, kind);
+            debug_assert!(is_set, "directory {}: the name is there, and cannot be set", parent.0);
+            return Ok(());
+        }
+        let (table, names_max) = (self.table, self.table.placement.names_max());
+        let mut full = Vec::new();
+        for place in table.placement.places(parent, name) {
+            if self.at(parent, place)?.names.len() < names_max && self.edit(parent, place)?.set(name, ino, kind) {
+                return full.into_iter().try_for_each(|place| Ok(self.edit(parent, place)?.name_passed_on()));
+            }
+            full.push(place);
+        }
+        Err(Error::NoSpace)
     }
 
     /// Removes a name.
     pub(crate) fn remove(&mut self, parent: Ino, name: &[u8]) -> Result<()> {
-        let place = self.file_system.place(name);
-        self.names(parent, place)?.remove(name);
+        match self.place_of(parent, name)? {
+            Some(place) => self.remove_at(parent, place, name),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes a name from a place. If that is one of its places, those before it do not count it any more.
+    pub(crate) fn remove_at(&mut self, parent: Ino, place: Place, name: &[u8]) -> Result<()> {
+        self.edit(parent, place)?.remove(name);
+        let mut passed = Vec::new();
+        for one in self.table.placement.places(parent, name) {
+            if one == place {
+                return passed.into_iter().try_for_each(|place| Ok(self.edit(parent, place)?.passed_name_removed()));
+            }
+            passed.push(one);
+        }
         Ok(())
     }
 
     /// Adds the records to `change`.
     pub(crate) fn finish(self, change: &mut Change) {
-        assert!(self.touched.len() <= 2, "a change touched names at {} places", self.touched.len());
-        for (parent, place, names) in self.touched {
+        for Touched { parent, place, names, .. } in self.touched.into_iter().filter(|touched| touched.is_changed) {
             let key = dirent::key(parent, place);
             if names.is_empty() {
                 change.delete(key);

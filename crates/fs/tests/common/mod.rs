@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 
 use oncefs_engine::{DataPlace, OpenOptions, Profile, Store, VolumeSpec};
-use oncefs_fs::{AtimePolicy, Attributes, Caller, Clock, FileSystem, Ino, Options, Timestamp};
+use oncefs_fs::{AtimePolicy, Attributes, Caller, Clock, FileSystem, Ino, NamePlaces, Options, Timestamp};
 use tempfile::TempDir;
 
 /// Root, without a umask.
@@ -46,6 +46,15 @@ pub struct Volume {
 impl Volume {
     /// Makes an empty volume.
     pub fn new(atime: AtimePolicy) -> Self {
+        Self::made_with(atime, NamePlaces::default())
+    }
+
+    /// Makes an empty volume whose names are placed in this way.
+    pub fn with_places(places: NamePlaces) -> Self {
+        Self::made_with(AtimePolicy::Never, places)
+    }
+
+    fn made_with(atime: AtimePolicy, places: NamePlaces) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let spec = VolumeSpec {
             data_bytes: Some(DATA_BYTES),
@@ -57,7 +66,7 @@ impl Volume {
         let path = volume.dir.path().join("volume");
         Store::format(&path, &spec, [7; 64]).unwrap();
         let store = volume.store(false);
-        FileSystem::format(&store, &*volume.clock).unwrap();
+        FileSystem::format_with(&store, &*volume.clock, places).unwrap();
         store.close().unwrap();
         volume
     }

@@ -52,13 +52,48 @@ impl Audit<'_> {
     }
 
     fn names_at(&mut self, parent: Ino, place: Place, names: &Names, directory: &mut [u64; 3]) -> Result<()> {
+        if names.has_overflowed() {
+            self.passed.push([parent.0, place.number(), names.passed().into()])?;
+        }
         for Dirent { ino, kind, name, .. } in names.iter() {
-            if Place::of(name, self.name_seed) != place {
-                (self.found)(Fault::Place { parent, place: place.number(), name: name.clone() });
-            }
+            self.place_of(parent, place, name)?;
             directory[1] += 1;
             directory[2] += u64::from(*kind == FileKind::Directory);
             self.targets.push(NameOf { parent, place, kind: *kind }.item(*ino))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a name is at one of its places. Those before it should count it.
+    fn place_of(&mut self, parent: Ino, at: Place, name: &[u8]) -> Result<()> {
+        let mut passed = Vec::new();
+        for place in self.placement.places(parent, name) {
+            if place == at {
+                for place in passed {
+                    self.passed.push([parent.0, place, 0])?;
+                }
+                return Ok(());
+            }
+            passed.push(place.number());
+        }
+        (self.found)(Fault::Place { parent, place: at.number(), name: name.to_vec() });
+        Ok(())
+    }
+
+    /// Checks (2) for counts of names that passed a place.
+    pub fn passed(&mut self) -> Result<()> {
+        let mut sorted = std::mem::take(&mut self.passed).sorted()?;
+        while let Some([parent, place, _]) = sorted.peek()? {
+            let (mut stored, mut found) = (0, 0_u64);
+            while let Some([_, _, count]) = sorted.peek()?.filter(|item| item[..2] == [parent, place]) {
+                sorted.pop()?;
+                found += u64::from(count == 0);
+                stored = stored.max(count as u32);
+            }
+            let found = u32::try_from(found).expect("inode numbers and memory end before 2^32 names pass a place");
+            if stored != found {
+                (self.found)(Fault::Passed { parent: Ino(parent), place, stored, found });
+            }
         }
         Ok(())
     }

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use oncefs_engine::Store;
 
 use crate::format::codec::after;
-use crate::format::lease;
 use crate::format::records::{LETTERS, is_known};
+use crate::format::{lease, placement};
 use crate::fsck::audit::Audit;
 use crate::fsck::fault::Fault;
 use crate::{Ino, Result};
@@ -95,9 +95,11 @@ impl Audit<'_> {
             }
             from = vec![end[0].saturating_add(1)];
         }
-        let leases = self.store.scan(lease::KEY, &[lease::KEY[0] + 1], usize::MAX)?;
-        let foreign = leases.into_iter().filter(|(key, _)| !is_known(key));
-        foreign.for_each(|(key, _)| (self.found)(Fault::Key { key }));
+        for single in [lease::KEY, placement::KEY] {
+            let records = self.store.scan(single, &[single[0] + 1], usize::MAX)?;
+            let foreign = records.into_iter().filter(|(key, _)| !is_known(key));
+            foreign.for_each(|(key, _)| (self.found)(Fault::Key { key }));
+        }
         Ok(())
     }
 }

@@ -226,7 +226,7 @@ impl Side {
         let mut command = Command::new(&self.bench.oncefs);
         command.arg("mkfs").arg(self.volume());
         match &self.data_device {
-            Some(device) => command.arg("--data").arg(device.path()),
+            Some(device) => command.arg("--force").arg("--data").arg(device.path()),
             // What ext4 leaves of the device, less room for oncefs's own records.
             None => command.arg("--size").arg((self.bench.device_bytes / 4 * 3).to_string()),
         };

@@ -25,6 +25,9 @@ pub enum Error {
     /// Another process has the volume (the field) open: unmount it there.
     #[error("the volume {0} is in use by another process: unmount it first (oncefs umount DIR)")]
     InUse(String),
+    /// A device or file that the volume needs (the field) is held by somebody else: end that first.
+    #[error("{0} is held by another volume, mount or program: end that first (see lsblk {0} and fuser -v {0})")]
+    Held(String),
     /// Bytes on disk contradict their checksum, their bounds or each other: run fsck, or restore the file.
     #[error("{what} is damaged: {detail}")]
     Corrupt {

@@ -1,7 +1,6 @@
 //! The engine's interface: an open volume, its maps, its records, its commits.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use crate::core::Core;
 use crate::format::keys;
 use crate::sync::{LockRank, Mutex};
 use crate::volume::files as volume;
+use crate::volume::hold::Hold;
 use crate::volume::medium::{Driver, Medium};
 use crate::volume::memory_budget::Budget;
 use crate::volume::open::{recover, settings_of};
@@ -57,8 +57,8 @@ pub struct Store {
     secret: [u8; 32],
     path: PathBuf,
     threads: Mutex<Option<Threads>>,
-    /// The volume's lock, while it is open.
-    lock: Mutex<Option<File>>,
+    /// The volume's lock and parts, while it is open.
+    hold: Mutex<Option<Hold>>,
     /// What `tune` cannot change, for reports.
     facts: BTreeMap<String, String>,
 }
@@ -71,7 +71,9 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// - [`Error::InTheWay`]: `volume` exists and is not empty.
+    /// - [`Error::InTheWay`]: `volume` exists and is not empty, or the device shows a file system, a partition table or
+    ///   another known signature.
+    /// - [`Error::Held`]: the device is mounted, or somebody else holds it.
     /// - [`Error::Exposed`]: the empty directory belongs to another user.
     /// - [`Error::Invalid`]: a size in `spec` is missing or out of its bounds, or the data device is not a block device,
     ///   is too small or has too long a path.
@@ -79,7 +81,7 @@ impl Store {
     ///   no superblock, so it cannot be opened.
     /// - [`Error::Corrupt`]: the record store that was just made cannot be read back.
     pub fn format(volume: &Path, spec: &VolumeSpec, random: [u8; 64]) -> Result<()> {
-        volume::make(volume, spec, random)
+        volume::make(volume, spec, random, volume::Shown::Refused)
     }
 
     /// Opens a volume, recovers its last commit and starts the background threads (none if `options.read_only`).
@@ -90,6 +92,7 @@ impl Store {
     /// - [`Error::NewerFormat`]: a newer oncefs wrote it.
     /// - [`Error::Exposed`]: users other than root can change it.
     /// - [`Error::InUse`]: another process has it open.
+    /// - [`Error::Held`]: somebody else holds its device, or a file that links lead to.
     /// - [`Error::Invalid`]: a setting in `options` is unknown or out of its range.
     /// - [`Error::Corrupt`]: a part is missing, damaged, too short or belongs to another volume.
     /// - [`Error::Io`], [`Error::NoSpace`]: a device, the record store or the host file system failed.
@@ -141,7 +144,7 @@ impl Store {
             secret: superblock.secret,
             path: volume.to_owned(),
             threads: Mutex::new(LockRank::Thread, threads),
-            lock: Mutex::new(LockRank::Leaf, Some(opened.lock)),
+            hold: Mutex::new(LockRank::Leaf, Some(opened.hold)),
             facts: facts(options, superblock.profile),
         }))
     }
@@ -186,7 +189,7 @@ impl Store {
             secret,
             path: PathBuf::new(),
             threads: Mutex::new(LockRank::Thread, None),
-            lock: Mutex::new(LockRank::Leaf, None),
+            hold: Mutex::new(LockRank::Leaf, None),
             facts: facts(options, Profile::default()),
         }))
     }
@@ -202,7 +205,7 @@ impl Store {
         self.core.run(step)
     }
 
-    /// Ends the background threads, commits, checkpoints and releases the volume's lock; this also on failure. Does
+    /// Ends the background threads, commits, checkpoints and lets go of the volume; this also on failure. Does
     /// nothing on a volume that is driven by hand or one opened read-only.
     ///
     /// # Errors
@@ -211,9 +214,9 @@ impl Store {
     /// - [`Error::Io`], [`Error::NoSpace`], [`Error::Corrupt`]: the last commit or checkpoint failed.
     pub fn close(&self) -> Result<()> {
         let Some(threads) = self.threads.lock().take() else {
-            // Opened for repair: the lock is held until everything is in its place.
-            let lock = self.lock.lock().take();
-            let is_settled = lock.is_none() || self.core.health.is_read_only();
+            // Opened for repair: it is held until everything is in its place.
+            let hold = self.hold.lock().take();
+            let is_settled = hold.is_none() || self.core.health.is_read_only();
             return if is_settled { Ok(()) } else { self.core.checkpoint_what_is_whole() };
         };
         // The worker and the reclaimer may publish until they have ended.
@@ -227,27 +230,8 @@ impl Store {
         if committed.is_ok() {
             self.core.leave_cleanly();
         }
-        self.lock.lock().take();
+        self.hold.lock().take();
         committed
-    }
-
-    /// The profile that a volume was made with. Reads only its superblock.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NotAVolume`], [`Error::NewerFormat`], [`Error::Exposed`], [`Error::Corrupt`] or [`Error::Io`], as
-    /// [`Store::open`].
-    pub fn profile_of(volume: &Path) -> Result<Profile> {
-        Ok(volume::superblock(volume)?.profile)
-    }
-
-    /// The parts of a volume that lie outside its directory: a raw device, and the targets of links.
-    ///
-    /// # Errors
-    ///
-    /// As [`Store::profile_of`].
-    pub fn parts_outside(volume: &Path) -> Result<Vec<PathBuf>> {
-        volume::parts_outside(volume)
     }
 
     /// The volume's identity, which never changes.

@@ -17,7 +17,7 @@ use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::names::{Name, shown, shown_all};
 use crate::process::confinement::confine_check;
 use crate::process::signals::EndSignals;
-use crate::process::{memory, setup};
+use crate::process::{holders, memory, setup};
 use crate::profiles;
 use crate::progress::Progress;
 use findings::Findings;
@@ -94,6 +94,7 @@ pub fn run(arguments: FsckArgs) -> Outcome<u8> {
         arguments.volume.canonicalize().or_fail_doing(exit::FSCK_OPERATIONAL, format!("cannot read {shown}"))?;
     setup::keep_from_dumps();
     let parts = Store::parts_outside(&volume).map_err(|e| cannot_check(&e.into()))?;
+    holders::refuse_held(&parts, exit::FSCK_OPERATIONAL)?;
     // A disk may be crafted to mislead a check. Threads inherit the confinement, so it comes before any of them.
     confine_check(&volume, &parts);
     exit_when_cancelled().or_fail(exit::FSCK_OPERATIONAL)?;

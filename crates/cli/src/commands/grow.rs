@@ -10,6 +10,7 @@ use crate::control::protocol::Request;
 use crate::control::target::{Daemon, Target};
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::names::shown;
+use crate::process::holders;
 use crate::profiles;
 use crate::size::{NewSize, Size};
 
@@ -53,7 +54,8 @@ fn grow_mounted(daemon: &Daemon, size: NewSize) -> Outcome<(u64, u64)> {
 }
 
 fn grow_offline(volume: &Path, size: NewSize) -> Outcome<(u64, u64)> {
-    let store = Store::open(volume, &profiles::without_worker(GROW_MEMORY, false)).or_fail(exit::FAILED)?;
+    let opened = Store::open(volume, &profiles::without_worker(GROW_MEMORY, false)).or_fail(exit::FAILED);
+    let store = opened.map_err(|e| holders::name_holder(e, &Store::parts_outside(volume).unwrap_or_default()))?;
     let before = store.totals().data.0 * BLOCK_BYTES as u64;
     let grown = checked(before, size).and_then(|after| store.grow(after).or_fail(exit::FAILED).map(|()| after));
     let closed = store.close().or_fail(exit::FAILED);

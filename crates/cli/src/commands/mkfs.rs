@@ -15,7 +15,7 @@ use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::options;
 use crate::names::shown;
 use crate::process::confinement::confine_mkfs;
-use crate::process::setup;
+use crate::process::{holders, setup};
 use crate::profiles;
 use crate::size::Size;
 
@@ -45,7 +45,7 @@ pub struct MkfsArgs {
     /// Size of the data area [default: 15/16 of the free space below VOLUME; all of DEVICE]
     #[arg(long, short)]
     pub size: Option<Size>,
-    /// Store the blocks on this raw block device instead of in a sparse file. Destroys what is on it
+    /// Store the blocks on this raw block device instead of in a sparse file. It must show nothing that is known, or --force destroys it
     #[arg(long, short, value_name = "DEVICE")]
     pub data: Option<PathBuf>,
     /// How the volume finds and shares blocks; see below
@@ -54,6 +54,9 @@ pub struct MkfsArgs {
     /// Size of the log [default: a sixteenth of the data area, 8M to 64M]
     #[arg(long, value_name = "SIZE")]
     pub log_size: Option<Size>,
+    /// Take DEVICE even if it shows a file system, a partition table or another signature, and destroy what is on it
+    #[arg(long, requires = "data")]
+    pub force: bool,
     /// Print nothing on success
     #[arg(long, short)]
     pub quiet: bool,
@@ -69,7 +72,7 @@ pub fn run(arguments: MkfsArgs) -> Outcome {
     setup::keep_from_dumps();
     let place = Place::at(&arguments.volume);
     confine(&arguments, place)?;
-    make(&arguments.volume, &spec).map_err(|e| {
+    make(&arguments, &spec).map_err(|e| {
         if let Err(left) = place.restore(&arguments.volume) {
             eprintln!("oncefs: cannot remove the incomplete volume {}: {left}", shown(&arguments.volume));
         }
@@ -98,10 +101,11 @@ fn confine(arguments: &MkfsArgs, place: Place) -> Outcome {
     Ok(())
 }
 
-fn make(volume: &Path, spec: &VolumeSpec) -> oncefs_fs::Result<()> {
+fn make(arguments: &MkfsArgs, spec: &VolumeSpec) -> oncefs_fs::Result<()> {
     let random = random().map_err(|e| oncefs_engine::Error::io("cannot read random numbers", e))?;
-    Store::format(volume, spec, random)?;
-    let store = Store::open(volume, &profiles::without_worker(MKFS_MEMORY, false))?;
+    let format = if arguments.force { Store::format_over } else { Store::format };
+    format(&arguments.volume, spec, random)?;
+    let store = Store::open(&arguments.volume, &profiles::without_worker(MKFS_MEMORY, false))?;
     FileSystem::format(&store, &SystemClock)?;
     Ok(store.close()?)
 }
@@ -185,7 +189,7 @@ fn existing_ancestor(path: &Path) -> io::Result<PathBuf> {
     existing.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
 }
 
-/// Refuses anything but a block device before anything is created.
+/// Refuses anything but a block device, and one that somebody holds, before anything is created.
 fn check_device(device: &Path) -> Outcome {
     let shown = shown(device);
     let kind =
@@ -197,7 +201,7 @@ fn check_device(device: &Path) -> Outcome {
     if !setup::is_root() {
         return Err(Failure::new(exit::FAILED, format!("writing to {shown} needs root: use sudo")));
     }
-    Ok(())
+    holders::refuse_held(&[device.to_owned()], exit::FAILED)
 }
 
 fn random() -> io::Result<[u8; 64]> {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser};
 use log::LevelFilter;
+use oncefs_engine::Store;
 
 use crate::commands::help::UNITS;
 use crate::control::client::Connection;
@@ -20,7 +21,7 @@ use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table;
 use crate::mounting::options::{self, MountOptions, Setting};
 use crate::names::shown;
-use crate::process::{descriptors, setup};
+use crate::process::{descriptors, holders, setup};
 
 /// If opening a volume takes longer than this, say so.
 const QUIET: Duration = Duration::from_secs(2);
@@ -138,7 +139,10 @@ pub fn run(arguments: MountArgs) -> Outcome {
         return Ok(());
     }
     let done = if arguments.foreground { serve::in_foreground(&task) } else { start_daemon(&task) };
-    done.map_err(|failure| name_other_mount(failure, &task))
+    done.map_err(|failure| {
+        let parts = Store::parts_outside(&task.volume).unwrap_or_default();
+        holders::name_holder(name_other_mount(failure, &task), &parts)
+    })
 }
 
 /// Options of `-o` first; separate options override them.

@@ -157,12 +157,12 @@ fn to_json<T: Serialize, E: Display>(answer: Result<T, E>) -> Result<Value, Stri
     answer.map(|answer| json!(answer)).map_err(|e| e.to_string())
 }
 
-/// A killed daemon keeps the volume's lock a moment longer than its mount.
+/// A killed daemon keeps the volume's lock and device a moment longer than its mount.
 fn open_store(volume: &Path, options: &OpenOptions) -> oncefs_engine::Result<Arc<Store>> {
     let deadline = Instant::now() + DYING_PATIENCE;
     loop {
         match Store::open(volume, options) {
-            Err(Error::InUse(_)) if Instant::now() < deadline && !is_served(volume) => {
+            Err(Error::InUse(_) | Error::Held(_)) if Instant::now() < deadline && !is_served(volume) => {
                 std::thread::sleep(Duration::from_millis(50));
             }
             other => return other,

@@ -2,6 +2,7 @@
 
 pub mod confinement;
 pub mod descriptors;
+pub mod holders;
 pub mod memory;
 pub mod privileges;
 pub mod setup;

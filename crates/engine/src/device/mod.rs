@@ -5,6 +5,7 @@ pub mod buffer;
 mod faulty;
 mod file;
 mod memory;
+pub mod signatures;
 
 use std::io;
 

@@ -1,14 +1,50 @@
 //! The part of the interface for whoever looks after a volume: settings, the worker, the scrub, and how files lie.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use crate::settings::values::Settings;
+use crate::volume::files as volume;
+use crate::volume::hold::Hold;
 use crate::{
     BadBlock, BadPlace, DedupCommand, DedupStatus, DefragOptions, DefragOutcome, Explained, LayoutCursor,
-    LayoutPortion, Lbn, MapCursor, MapId, Referrers, Result, ScrubCommand, ScrubStatus, Store,
+    LayoutPortion, Lbn, MapCursor, MapId, Profile, Referrers, Result, ScrubCommand, ScrubStatus, Store, VolumeSpec,
 };
 
 impl Store {
+    /// As [`Store::format`], and destroys what was on the device before: its signatures are erased.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::format`].
+    pub fn format_over(volume: &Path, spec: &VolumeSpec, random: [u8; 64]) -> Result<()> {
+        volume::make(volume, spec, random, volume::Shown::Erased)
+    }
+
+    /// Whether somebody holds a device or file: another volume, and of a device a mount, a volume manager or a program.
+    pub fn is_held(part: &Path) -> bool {
+        matches!(Hold::of(part), Err(crate::Error::Held(_)))
+    }
+
+    /// The profile that a volume was made with. Reads only its superblock.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::NotAVolume`], [`crate::Error::NewerFormat`], [`crate::Error::Exposed`], [`crate::Error::Corrupt`] or
+    /// [`crate::Error::Io`], as [`Store::open`].
+    pub fn profile_of(volume: &Path) -> Result<Profile> {
+        Ok(volume::superblock(volume)?.profile)
+    }
+
+    /// The parts of a volume that lie outside its directory: a raw device, and the targets of links.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::profile_of`].
+    pub fn parts_outside(volume: &Path) -> Result<Vec<PathBuf>> {
+        volume::parts_outside(volume)
+    }
+
     /// The settings of this mount, by name.
     pub fn settings(&self) -> BTreeMap<String, String> {
         self.core.tuning.with(Settings::list)

@@ -3,12 +3,12 @@
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::device::buffer::AlignedBuf;
+use crate::device::signatures::{self, Signature};
 use crate::device::{Device, FileDevice};
 use crate::format::checkpoint::Checkpoint;
 use crate::format::page::{PAGE_BYTES, Page, table_bytes};
@@ -17,6 +17,7 @@ use crate::format::superblock::Superblock;
 use crate::format::{keys, label};
 use crate::kv::{Kv, RocksKv};
 use crate::volume::ballast::Ballast;
+use crate::volume::hold::Hold;
 use crate::volume::medium::Medium;
 use crate::volume::ownership;
 use crate::{BLOCK_BYTES, Blocks, DataPlace, Error, MapId, Result, VolumeSpec};
@@ -30,6 +31,8 @@ const DATA_BYTES_MIN: u64 = 16 << 20;
 pub const DATA_BLOCKS_MAX: u64 = 1 << oncefs_dedup::HINT_PBN_BITS;
 /// The unit in which a host counts what a file takes.
 const HOST_SECTOR_BYTES: u64 = 512;
+/// Signatures of a device that a refusal names; of ZFS there may be hundreds.
+const SIGNATURES_TOLD_MAX: usize = 5;
 /// Bytes zeroed in one request when the log is made.
 const ZERO_BYTES: u64 = 1 << 20;
 // A size within its bounds that is rounded up to whole blocks stays within them.
@@ -72,12 +75,21 @@ pub struct Opened {
     pub hints: Option<Arc<dyn Device>>,
     /// The file of skipped blocks: advice as well.
     pub skipped: Option<Arc<dyn Device>>,
-    /// Held while the volume is open: the kernel lets go of it when the process dies.
-    pub lock: File,
+    /// Held while the volume is open.
+    pub hold: Hold,
+}
+
+/// What becomes of a data device that shows a signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// It stays as it is, and no volume is made.
+    Refused,
+    /// The signature is erased.
+    Erased,
 }
 
 /// Makes an empty volume. The superblock comes last: a volume without one was not finished.
-pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64]) -> Result<()> {
+pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64], shown: Shown) -> Result<()> {
     let paths = Paths { volume };
     let data = data_blocks(spec)?;
     if !(LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(&spec.log_bytes) {
@@ -97,7 +109,7 @@ pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64]) -> Result<()> {
     if spec.data == DataPlace::File {
         sparse_file(&paths.part("data"), data.bytes())?;
     }
-    write_label(&paths.data(&spec.data), superblock.volume_id)?;
+    write_label(&paths.data(&spec.data), superblock.volume_id, shown)?;
     sparse_file(&paths.part("table"), table_bytes(data))?;
     zero_file(&paths.part("log"), superblock.log_bytes)?;
     let records = paths.part("records");
@@ -153,8 +165,7 @@ fn device_bytes(path: &Path) -> Result<u64> {
     if !is_device {
         return Err(Error::Invalid(format!("{} is not a block device", path.display())));
     }
-    // O_EXCL on a block device fails while it is mounted or otherwise in use.
-    File::options().read(true).write(true).custom_flags(libc::O_EXCL).open(path).map_err(failed)?;
+    let _alone = Hold::of(path)?;
     FileDevice::open_direct(path, true).and_then(|device| device.len()).map_err(failed)
 }
 
@@ -199,9 +210,16 @@ fn zero_file(path: &Path, bytes: u64) -> Result<()> {
     file.sync_all().map_err(|e| Error::io("filling the log with zeros", e))
 }
 
-fn write_label(path: &Path, volume_id: [u8; 16]) -> Result<()> {
+/// Takes the data area into possession. It is held from the look at its signatures to the end of the label.
+fn write_label(path: &Path, volume_id: [u8; 16], shown: Shown) -> Result<()> {
     let failed = |e| Error::io(format!("labelling {}", path.display()), e);
+    let _alone = Hold::of(path)?;
     let device = FileDevice::open_direct(path, true).map_err(failed)?;
+    let found = signatures::find(&device).map_err(failed)?;
+    match shown {
+        Shown::Refused if !found.is_empty() => return Err(in_the_way(path, &found)),
+        _ => signatures::erase(&device, &found).map_err(failed)?,
+    }
     let mut block = AlignedBuf::new(BLOCK_BYTES);
     block.copy_from_slice(&label::encode(volume_id));
     device.write_at(&block, 0).and_then(|()| device.flush()).map_err(failed)
@@ -245,7 +263,7 @@ pub fn open(volume: &Path, superblock: Superblock, kv_bytes_max: u64, read_only:
         let part = part.display();
         log::warn!("others can read {part}: chmod go-rwx {part}; what is in it they may know already");
     }
-    let lock = take_lock(&paths.part("lock"), &name)?;
+    let mut hold = Hold::of_volume(&paths.part("lock"), &name)?;
     let part = |path: PathBuf, direct: bool| -> Result<Arc<dyn Device>> {
         let open = if direct { FileDevice::open_direct } else { FileDevice::open_buffered };
         match open(&path, !read_only) {
@@ -257,9 +275,11 @@ pub fn open(volume: &Path, superblock: Superblock, kv_bytes_max: u64, read_only:
         }
     };
     let data = part(paths.data(&superblock.data), true)?;
+    hold.add(&paths.data(&superblock.data))?;
     check_label(&*data, superblock.volume_id)?;
     let table = part(paths.part("table"), false)?;
     let log = part(paths.part("log"), true)?;
+    ["table", "log"].iter().try_for_each(|name| hold.add(&paths.part(name)))?;
     let records = paths.part("records");
     if !records.join("CURRENT").exists() {
         return Err(Error::corrupt(format!("the volume {name}"), format!("its part {} is missing", records.display())));
@@ -268,7 +288,13 @@ pub fn open(volume: &Path, superblock: Superblock, kv_bytes_max: u64, read_only:
     let advice = |name| if read_only { None } else { advice_file(&paths.part(name)) };
     let (hints, skipped) = (advice("hints"), advice("skipped"));
     let ballast = Ballast::at(paths.part("ballast"));
-    Ok(Opened { superblock, data, table, log, kv, ballast, hints, skipped, lock })
+    Ok(Opened { superblock, data, table, log, kv, ballast, hints, skipped, hold })
+}
+
+fn in_the_way(device: &Path, found: &[Signature]) -> Error {
+    let found: Vec<String> = found.iter().take(SIGNATURES_TOLD_MAX).map(Signature::to_string).collect();
+    let (device, found) = (device.display(), found.join(", "));
+    Error::InTheWay(format!("{device} is in use or was: it shows {found}; --force makes the volume and destroys it"))
 }
 
 /// A file that may be missing, and that nothing depends on. It is read and written by background threads only, so
@@ -300,19 +326,6 @@ pub fn data_device(volume: &Path, data: &DataPlace) -> Option<u64> {
     match data {
         DataPlace::File => host_device(volume),
         DataPlace::Device(path) => fs::metadata(path).ok().map(|metadata| metadata.rdev()),
-    }
-}
-
-fn take_lock(path: &Path, name: &str) -> Result<File> {
-    let failed = |e| Error::io(format!("locking the volume {name}"), e);
-    let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(path).map_err(failed)?;
-    // SAFETY: flock takes no pointers; the descriptor is open for the length of the call.
-    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-        return Ok(file);
-    }
-    match io::Error::last_os_error() {
-        e if e.kind() == io::ErrorKind::WouldBlock => Err(Error::InUse(name.to_owned())),
-        e => Err(failed(e)),
     }
 }
 

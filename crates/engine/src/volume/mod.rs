@@ -4,6 +4,7 @@ pub mod ballast;
 pub mod files;
 pub mod grow;
 pub mod health;
+pub mod hold;
 pub mod medium;
 pub mod memory_budget;
 pub mod open;

@@ -1,0 +1,103 @@
+//! What an open volume holds, so that nobody else opens it or its parts: its lock, the files that its parts are (a copy
+//! of its directory may lead to them by links), and its raw device. The kernel lets go of all of it when the process dies.
+//!
+//! A held block device can be neither mounted nor taken by a volume manager, `mkfs`, swap or another volume: they ask for
+//! it exclusively too. Whoever opens it without asking, as `dd` does, is not kept off.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use crate::{Error, Result};
+
+/// Held while it exists.
+pub struct Hold {
+    files: Vec<File>,
+}
+
+impl Hold {
+    /// Takes the lock of the volume `name`.
+    pub fn of_volume(lock: &Path, name: &str) -> Result<Self> {
+        Ok(Self { files: vec![take_lock(lock, name)?] })
+    }
+
+    /// Holds a part too.
+    pub fn add(&mut self, part: &Path) -> Result<()> {
+        self.files.push(hold(part)?);
+        Ok(())
+    }
+
+    /// Holds one device or file.
+    pub fn of(path: &Path) -> Result<Self> {
+        Ok(Self { files: vec![hold(path)?] })
+    }
+}
+
+fn take_lock(path: &Path, name: &str) -> Result<File> {
+    let failed = |e| Error::io(format!("locking the volume {name}"), e);
+    let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(path).map_err(failed)?;
+    match lock(&file) {
+        Ok(()) => Ok(file),
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(Error::InUse(name.to_owned())),
+        Err(e) => Err(failed(e)),
+    }
+}
+
+fn lock(file: &File) -> io::Result<()> {
+    // SAFETY: flock takes no pointers; the descriptor is open for the length of the call.
+    let result = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn hold(path: &Path) -> Result<File> {
+    let failed = |e| Error::io(format!("opening {}", path.display()), e);
+    let held = || Error::Held(path.display().to_string());
+    if fs::metadata(path).map_err(failed)?.file_type().is_block_device() {
+        // Without O_CREAT this means: alone. The kernel refuses it for a device that is mounted or otherwise held.
+        let opened = File::options().read(true).custom_flags(libc::O_EXCL).open(path);
+        return opened.map_err(|e| if e.kind() == io::ErrorKind::ResourceBusy { held() } else { failed(e) });
+    }
+    let file = File::open(path).map_err(failed)?;
+    match lock(&file) {
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(held()),
+        // A host without such locks has nobody who asks for one.
+        _ => Ok(file),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(files: &[&str]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        files.iter().for_each(|name| fs::write(dir.path().join(name), "x").unwrap());
+        dir
+    }
+
+    #[test]
+    fn a_part_that_two_directories_lead_to_is_held_by_one_of_them() {
+        let (ours, copy) = (volume(&["data"]), volume(&[]));
+        let data = ours.path().join("data");
+        std::os::unix::fs::symlink(&data, copy.path().join("data")).unwrap();
+        let open = |dir: &tempfile::TempDir| {
+            let mut hold = Hold::of_volume(&dir.path().join("lock"), "v").map_err(|e| e.to_string())?;
+            hold.add(&dir.path().join("data")).map_err(|e| e.to_string()).map(|()| hold)
+        };
+        let held = open(&ours).unwrap();
+        let refused = open(&copy).err().unwrap();
+        assert!(refused.contains(copy.path().to_str().unwrap()) && refused.contains("held by"), "{refused}");
+        assert!(open(&ours).err().unwrap().contains("in use by another process"));
+        drop(held);
+        drop(open(&copy).unwrap());
+        drop(open(&ours).unwrap());
+    }
+
+    #[test]
+    fn what_is_missing_is_told_apart_from_what_is_held() {
+        let dir = volume(&[]);
+        assert!(matches!(Hold::of(&dir.path().join("data")), Err(Error::Io { .. })));
+    }
+}

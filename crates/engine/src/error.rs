@@ -48,6 +48,17 @@ pub enum Error {
     /// [`crate::Store::make_room`]).
     #[error("no space left")]
     NoSpace,
+    /// The host file system is full, and the volume has let go all that it had set aside there: free some space.
+    #[error(
+        "the file system that holds {directory} is full: free at least {bytes} bytes there; until then the volume can be \
+         read (mount it with -o ro, check it with fsck -n)"
+    )]
+    HostFull {
+        /// The volume.
+        directory: String,
+        /// How much.
+        bytes: u64,
+    },
     /// The volume was opened read-only, or an earlier failure (the field) made it so until it is opened again.
     #[error("the volume is read-only: {0}")]
     ReadOnly(String),

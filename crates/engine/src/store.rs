@@ -19,7 +19,7 @@ use crate::worker::load::{self, DeviceLoad};
 use crate::write::hash::Hasher;
 use crate::write::publish::OnPublish;
 use crate::{
-    Blocks, Change, DataPlace, Error, FilePolicy, Lbn, MapId, OpenOptions, Profile, ReadBuf, Report, Result, Totals,
+    Blocks, Change, DataPlace, FilePolicy, Lbn, MapId, OpenOptions, Profile, ReadBuf, Report, Result, Totals,
     VolumeSpec,
 };
 
@@ -95,6 +95,7 @@ impl Store {
     /// - [`Error::Held`]: somebody else holds its device, or a file that links lead to.
     /// - [`Error::Invalid`]: a setting in `options` is unknown or out of its range.
     /// - [`Error::Corrupt`]: a part is missing, damaged, too short or belongs to another volume.
+    /// - [`Error::HostFull`]: the host file system is full, and the volume's ballast did not help.
     /// - [`Error::Io`], [`Error::NoSpace`]: a device, the record store or the host file system failed.
     pub fn open(volume: &Path, options: &OpenOptions) -> Result<Arc<Store>> {
         Self::open_with(volume, options, !options.read_only)
@@ -135,7 +136,7 @@ impl Store {
         let device = volume::data_device(volume, &superblock.data);
         core.policy.expect_device(device.and_then(|device| load::is_rotational(&options.machine, device)));
         if !options.read_only {
-            core.space.fill_ballast().map_err(|e| Error::io("filling the ballast", e))?;
+            core.space.ballast().look();
         }
         let threads = if background { Some(Threads::start(&core)?) } else { None };
         Ok(Arc::new(Self {
@@ -512,6 +513,16 @@ impl Store {
     /// host.
     pub fn available(&self) -> Blocks {
         self.core.available()
+    }
+
+    /// The size of the volume as far as the host below has room for it: what is used, and what can still be written.
+    pub fn capacity(&self) -> Blocks {
+        self.core.capacity()
+    }
+
+    /// Whether the host has so little left that nothing should be made that takes more room there than it gives back.
+    pub fn is_host_full(&self) -> bool {
+        self.core.space.ballast().is_needed()
     }
 
     /// Enlarges the data area to `data_bytes`, rounded down to whole blocks. Durable on return.

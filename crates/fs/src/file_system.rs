@@ -216,9 +216,9 @@ impl FileSystem {
         report
     }
 
-    /// The size of the volume and its free space, in blocks of 4 KiB.
+    /// The size of the volume, as far as the host has room for it, and its free space, in blocks of 4 KiB.
     pub fn statfs(&self) -> Space {
-        Space { total: self.store.totals().data.0, available: self.store.available().0 }
+        Space { total: self.store.capacity().0, available: self.store.available().0 }
     }
 
     /// After `Error::NoSpace`: makes freed blocks usable again. Waits for a commit.

@@ -25,6 +25,7 @@ pub(crate) fn errno(error: &Error) -> Errno {
         Error::FileTooLarge => Errno::EFBIG,
         Error::NoSuchOffset => Errno::ENXIO,
         Error::NotSupported => Errno::EOPNOTSUPP,
+        Error::Engine(oncefs_engine::Error::HostFull { .. }) => Errno::ENOSPC,
         Error::Engine(error) => {
             log::error!("{error}");
             Errno::EIO

@@ -6,8 +6,11 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use oncefs_system_tests::{HostDisk, Mount, bytes, sys};
+use oncefs_system_tests::{HostDisk, Mount, bytes, oncefs, sys};
 
 const MIB: u64 = 1 << 20;
 
@@ -141,4 +144,128 @@ fn a_volume_that_is_all_reserved_opens_again_after_its_clones_were_cut() {
     mount.wait_for("space", "available_bytes", 60, |available| available > 100 * MIB);
     write_synced(&mount.join("new"), 7, 8 * MIB as usize).unwrap();
     mount.check();
+}
+
+/// A host disk that others fill, with a volume of five files of 16 MiB on it, unmounted.
+fn volume_on_a_host_of(bytes: u64) -> (HostDisk, Mount) {
+    let disk = HostDisk::new(bytes);
+    let mut mount = Mount::on(&disk.path(), "2G", &[]);
+    for number in 0..5 {
+        write_synced(&mount.join(format!("file-{number}")), number, 16 * MIB as usize).unwrap();
+    }
+    mount.umount();
+    (disk, mount)
+}
+
+/// Takes everything that the host has left, to the last block.
+fn fill_host(disk: &HostDisk, name: &str) -> PathBuf {
+    let path = disk.path().join(name);
+    let mut other = File::create(&path).unwrap();
+    for piece in [MIB as usize, 4096, 512] {
+        while other.write_all(&bytes(2, piece)).is_ok() && other.sync_data().is_ok() {}
+    }
+    path
+}
+
+fn ballast_bytes(mount: &Mount) -> u64 {
+    fs::metadata(mount.volume().join("ballast")).unwrap().len()
+}
+
+fn ends(command: &mut Command) -> (i32, String) {
+    let output = command.output().unwrap();
+    (output.status.code().unwrap(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+}
+
+fn oncefs_says(arguments: &[&str], volume: &Path, more: &[&Path]) -> (i32, String) {
+    ends(Command::new(oncefs()).args(arguments).arg(volume).args(more))
+}
+
+#[test]
+fn on_a_full_host_a_volume_is_checked_mounted_and_emptied() {
+    let (disk, mut mount) = volume_on_a_host_of(400 * MIB);
+    let other = fill_host(&disk, "somebody-else");
+    for check in ["-n", "-p", "-y"] {
+        let (code, said) = oncefs_says(&["fsck", check], &mount.volume(), &[]);
+        assert_eq!(code, 0, "fsck {check}: {said}");
+    }
+    mount.mount();
+    let refused = File::create(mount.join("new")).expect_err("what the host has left is for deleting");
+    assert_eq!(refused.raw_os_error(), Some(libc::ENOSPC));
+    for number in 0..4 {
+        fs::remove_file(mount.join(format!("file-{number}"))).expect("deleting works on a full host");
+    }
+    mount.remount();
+    assert!(fs::read(mount.join("file-4")).unwrap() == bytes(4, 16 * MIB as usize));
+    assert_eq!(fs::read_dir(mount.dir()).unwrap().count(), 1);
+    assert!(ballast_bytes(&mount) < 32 * MIB, "the ballast was used");
+
+    fs::remove_file(other).unwrap();
+    let patience = Instant::now() + Duration::from_secs(10);
+    while ballast_bytes(&mount) < 32 * MIB {
+        assert!(Instant::now() < patience, "the ballast does not come back");
+        thread::sleep(Duration::from_millis(100));
+    }
+    write_synced(&mount.join("new"), 9, 16 * MIB as usize).expect("there is space again");
+    mount.check();
+}
+
+#[test]
+fn without_the_ballast_a_volume_can_be_read_and_says_what_to_free() {
+    let (disk, mut mount) = volume_on_a_host_of(400 * MIB);
+    File::options().write(true).open(mount.volume().join("ballast")).unwrap().set_len(0).unwrap();
+    let other = fill_host(&disk, "somebody-else");
+    let volume = mount.volume();
+    let dir = mount.dir();
+    for (arguments, more) in [(&["mount"][..], vec![dir.as_path()]), (&["fsck", "-y"], Vec::new())] {
+        let (code, said) = oncefs_says(arguments, &volume, &more);
+        assert_ne!(code, 0, "{said}");
+        let wanted = ["is full: free at least", volume.to_str().unwrap(), "-o ro", "fsck -n"];
+        wanted.iter().for_each(|word| assert!(said.contains(word), "no '{word}': {said}"));
+    }
+    let (code, said) = oncefs_says(&["fsck", "-n"], &volume, &[]);
+    assert_eq!(code, 0, "{said}");
+    mount.set_options(&["ro"]);
+    mount.mount();
+    for number in 0..5 {
+        assert!(fs::read(mount.join(format!("file-{number}"))).unwrap() == bytes(number, 16 * MIB as usize));
+    }
+    mount.umount();
+
+    let (_, said) = oncefs_says(&["fsck", "-y"], &volume, &[]);
+    let wanted: u64 = said.split("at least ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    let other = File::options().write(true).open(other).unwrap();
+    other.set_len(other.metadata().unwrap().len() - wanted).unwrap();
+    mount.set_options(&[]);
+    mount.mount();
+    fs::remove_file(mount.join("file-0")).expect("what was asked for is enough");
+    mount.check();
+}
+
+#[test]
+fn a_mount_whose_host_others_fill_deletes_and_ends_cleanly() {
+    let (disk, mut mount) = volume_on_a_host_of(400 * MIB);
+    mount.mount();
+    write_synced(&mount.join("late"), 7, MIB as usize).unwrap();
+    fill_host(&disk, "somebody-else");
+    for number in 0..5 {
+        fs::remove_file(mount.join(format!("file-{number}"))).expect("deleting works on a full host");
+    }
+    mount.umount();
+    mount.assert_clean();
+    mount.mount();
+    assert!(fs::read(mount.join("late")).unwrap() == bytes(7, MIB as usize));
+}
+
+#[test]
+fn df_shows_an_empty_volume_as_empty_also_on_a_small_host() {
+    let disk = HostDisk::new(400 * MIB);
+    let mount = Mount::on(&disk.path(), "2G", &[]);
+    let (space, host) = (sys::space(&mount.dir()).unwrap(), sys::space(&disk.path()).unwrap());
+    let (total, free) = (space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize);
+    assert!(total <= host.f_bavail * host.f_frsize, "{total} bytes do not fit on the host");
+    assert!(free > 100 * MIB && total - free < 4 * MIB, "{free} of {total} bytes are free");
+    write_synced(&mount.join("file"), 1, 32 * MIB as usize).unwrap();
+    let after = sys::space(&mount.dir()).unwrap();
+    let used = (after.f_blocks - after.f_bfree) * after.f_frsize;
+    assert!((32 * MIB..40 * MIB).contains(&used), "{used} bytes are used");
 }

@@ -112,7 +112,7 @@ fn make(arguments: &MkfsArgs, spec: &VolumeSpec) -> oncefs_fs::Result<()> {
 
 fn failure(error: &oncefs_fs::Error, volume: &Path) -> Failure {
     match error {
-        oncefs_fs::Error::NoSpace => {
+        oncefs_fs::Error::NoSpace | oncefs_fs::Error::Engine(oncefs_engine::Error::HostFull { .. }) => {
             let text = format!("no space for the volume {}: free some space, or choose another place", shown(volume));
             Failure::new(exit::FAILED, text)
         }

@@ -41,6 +41,7 @@ pub fn run_committer(core: &Core) {
         if looked_at_host.elapsed() >= IDLE_TICK {
             looked_at_host = Instant::now();
             core.space.look_up_host();
+            core.space.ballast().look();
         }
     }
 }

@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::Duration;
 
 use crate::commit::log::Mark;
 use crate::core::Core;
@@ -26,6 +28,12 @@ const REDO_PORTION: usize = 256;
 const BATCH_BYTES: usize = 1 << 20;
 /// Table pages are written in requests of at most this many.
 const REQUEST_PAGES: usize = 256;
+
+/// What a checkpoint takes on the host beside twice the changes in memory.
+const CHECKPOINT_BYTES: u64 = 8 << 20;
+/// How often, and for how long together, the record store is asked whether it has noticed that there is room again.
+const NOTICES_AFTER: Duration = Duration::from_millis(500);
+const NOTICES_MAX: u32 = 24;
 
 /// Everything that changed up to a point in the log.
 pub struct Frozen {
@@ -55,19 +63,31 @@ impl Core {
         let _one = self.journal.hold_checkpoints();
         self.redo_all()?;
         self.with_pages(|| vec![0], |state| state.table.edit(0).stamp(self.journal.volume_id()))?;
+        let dirty = self.state.lock().dirty_bytes();
         let Some(frozen) = self.commit_group(true)? else { return Ok(()) };
         let (opened_at, reached) = (self.journal.opened_at(), frozen.mark.sequence);
         assert!(opened_at <= reached, "a checkpoint of group {reached}, the volume was opened at {opened_at}");
-        let result = match self.write_frozen(&frozen) {
-            Err(Error::NoSpace) if self.space.drop_ballast() => {
-                log::warn!("the host file system is full; the volume released its reserve: free some space");
-                self.write_frozen(&frozen)
-            }
-            other => other,
-        };
+        self.space.ballast().make_room(2 * dirty + CHECKPOINT_BYTES);
+        let result = self.write_with_ballast(&frozen);
         result.inspect_err(|error| self.health.fail(error))?;
         self.finish(frozen);
         Ok(())
+    }
+
+    /// The ballast goes for what the host has no room for. The record store notices that there is room again after some
+    /// seconds; until then it repeats its first answer.
+    fn write_with_ballast(&self, frozen: &Frozen) -> Result<()> {
+        let mut tries_left = 0;
+        loop {
+            match self.write_frozen(frozen) {
+                Err(error) if self.health.failure().is_some() => return Err(error),
+                Err(Error::NoSpace) if self.space.ballast().let_go_some() => tries_left = NOTICES_MAX,
+                Err(Error::NoSpace) if tries_left > 0 => tries_left -= 1,
+                Err(Error::NoSpace) => return Err(self.space.ballast().host_full()),
+                other => return other,
+            }
+            thread::sleep(NOTICES_AFTER);
+        }
     }
 
     /// Applies what a crash left in the log to objects that were not read since.

@@ -31,6 +31,9 @@ const _: () = assert!(1.0 - FULLNESS_MAX > 4.0 / GROUP_SHARE_MAX as f64);
 const ROOM_WAIT: Duration = Duration::from_millis(200);
 const ROOM_WAITS_MAX: usize = 50;
 
+/// On a host with little room a checkpoint comes while it still fits into what is set aside there.
+const SHORT_DIRTY_BYTES_MAX: u64 = 4 << 20;
+
 /// A group on its way to the log.
 struct Taken {
     group: Group,
@@ -47,7 +50,10 @@ impl Core {
         }
         self.commit_group(false)?;
         let fullness = self.journal.fullness();
-        if fullness > CHECKPOINT_FULLNESS || self.state.lock().dirty_bytes() > self.journal.dirty_bytes_max() {
+        let dirty = self.state.lock().dirty_bytes();
+        let is_much =
+            dirty > self.journal.dirty_bytes_max() || dirty > SHORT_DIRTY_BYTES_MAX && self.space.is_host_short();
+        if fullness > CHECKPOINT_FULLNESS || is_much {
             self.signals.want_checkpoint();
         }
         Ok(())
@@ -129,7 +135,8 @@ impl Core {
             self.write_out(staged)?;
         }
         self.flush_data()?;
-        let (sequence, bytes) = log.append(ops.bytes(), totals)?;
+        // A host that writes every block elsewhere needs room for the log too.
+        let (sequence, bytes) = self.space.ballast().so_that(|| log.append(ops.bytes(), totals))?;
         self.stats.counters.log_bytes_written.fetch_add(bytes, Relaxed);
         self.stats.counters.log_flushes.fetch_add(1, Relaxed);
         self.stats.counters.groups_committed.fetch_add(1, Relaxed);

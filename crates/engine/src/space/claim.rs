@@ -141,6 +141,17 @@ impl Core {
         Blocks(free.min(self.space.host_blocks_left()))
     }
 
+    /// Blocks of the data area that can ever be used as long as the host has no more room than now.
+    pub fn capacity(&self) -> Blocks {
+        let (data, free) = {
+            let state = self.state.lock();
+            (state.totals.data, state.claims.free(&state.totals).0.saturating_sub(KEPT_BACK_BLOCKS))
+        };
+        let lacking = free.saturating_sub(self.space.host_blocks_left());
+        assert!(lacking <= data.0, "{lacking} of {data:?} are more than there are");
+        Blocks(data.0 - lacking)
+    }
+
     /// See [`crate::Store::make_room`].
     pub fn make_room(&self) -> Result<bool> {
         let (before, _) = self.reusable();

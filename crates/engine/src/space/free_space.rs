@@ -5,7 +5,6 @@
 //! release waits until every epoch that began before it has no reader left; a pin costs one counter each way.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use std::sync::atomic::fence;
 use crate::space::allocator::{Allocator, LoadRegion, REGION_BLOCKS, Run};
 use crate::sync::{AtomicU64, LockRank, Mutex};
 use crate::volume::ballast::Ballast;
-use crate::volume::files;
+use crate::volume::host::host_bytes;
 use crate::{BLOCK_BYTES, Blocks, Error, Pbn, Result};
 
 /// Parts of the data area of 128 MiB searched for one free run: each may have to be read from the block table.
@@ -153,7 +152,7 @@ impl FreeSpace {
 
     /// Asks the host how much it can still take.
     pub fn look_up_host(&self) {
-        if let Some(bytes) = self.host.as_deref().and_then(files::host_bytes) {
+        if let Some(bytes) = self.host.as_deref().and_then(host_bytes) {
             self.set_host_bytes(bytes);
         }
     }
@@ -173,14 +172,14 @@ impl FreeSpace {
         self.host_bytes.load(Relaxed).saturating_sub(HOST_MARGIN_BYTES) / BLOCK_BYTES as u64
     }
 
-    /// Sets space aside on the host.
-    pub fn fill_ballast(&self) -> io::Result<()> {
-        self.ballast.fill()
+    /// Writes to the data area. Where that takes its space from the host, a full host gets the ballast.
+    pub fn with_host_room<T>(&self, mut write: impl FnMut() -> Result<T>) -> Result<T> {
+        if self.host.is_some() { self.ballast.so_that(write) } else { write() }
     }
 
-    /// Gives the host the space that was set aside. True: there was some.
-    pub fn drop_ballast(&self) -> bool {
-        self.ballast.drop_it()
+    /// Space set aside on the host.
+    pub fn ballast(&self) -> &Ballast {
+        &self.ballast
     }
 }
 

@@ -16,6 +16,8 @@ mod crash;
 #[cfg(not(feature = "schedules"))]
 mod defrag;
 #[cfg(not(feature = "schedules"))]
+mod full_host;
+#[cfg(not(feature = "schedules"))]
 mod lock_order;
 #[cfg(not(feature = "schedules"))]
 mod race;

@@ -1,47 +1,177 @@
-//! Space set aside on the host file system, let go when the host is full, so that what was acknowledged
-//! can still be written and files can still be deleted.
+//! Space set aside on the host file system, let go when the host is full, so that a volume can still be opened, what was
+//! acknowledged can still be written, and files can still be deleted.
+//!
+//! It goes in steps: somebody who fills the host takes what is let go, and cannot take the rest. It comes back when the
+//! host has room again.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::sync::{AtomicBool, AtomicU64};
+use crate::volume::host::host_bytes;
+use crate::{Error, Result};
 
 /// Size of the ballast.
 pub const BALLAST_BYTES: u64 = 32 << 20;
+/// Let go at a time.
+const STEP_BYTES: u64 = 8 << 20;
+/// What a host must have left beside the ballast before it is taken again.
+const ROOMY_BYTES: u64 = 128 << 20;
+/// With less on the host, nothing is made that takes more room than it gives back.
+const SHORT_BYTES: u64 = BALLAST_BYTES;
+/// What opening, deleting and a check write on a volume whose owner frees just enough.
+const NEED_BYTES: u64 = 16 << 20;
+const _: () = assert!(STEP_BYTES < BALLAST_BYTES && NEED_BYTES <= BALLAST_BYTES);
 
 /// A file of the volume that holds nothing but space.
 pub struct Ballast {
     path: Option<PathBuf>,
+    /// Whether nothing of it was let go, as far as is known.
+    is_whole: AtomicBool,
+    /// Bytes that the host had left at the last look.
+    left: AtomicU64,
 }
 
 impl Ballast {
     /// The ballast in this file.
     pub fn at(path: PathBuf) -> Self {
-        Self { path: Some(path) }
+        Self { path: Some(path), is_whole: AtomicBool::new(false), left: AtomicU64::new(u64::MAX) }
     }
 
     /// For volumes in memory.
     pub fn none() -> Self {
-        Self { path: None }
+        Self { path: None, is_whole: AtomicBool::new(true), left: AtomicU64::new(u64::MAX) }
     }
 
-    /// Takes the space. A host without room for it does without.
+    /// Takes the space. A host without room for it keeps what it has, and the volume does without.
     pub fn fill(&self) -> io::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
         let file = File::options().create(true).truncate(false).write(true).open(path)?;
-        // SAFETY: fallocate takes no pointers; the descriptor is open for the length of the call.
-        let result = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, BALLAST_BYTES as i64) };
-        if result != 0 {
-            log::warn!("no room on the host for a ballast of {BALLAST_BYTES} bytes: {}", io::Error::last_os_error());
+        let before = file.metadata()?.len();
+        if before < BALLAST_BYTES {
+            // SAFETY: fallocate takes no pointers; the descriptor is open for the length of the call.
+            let result = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, BALLAST_BYTES as i64) };
+            if result != 0 {
+                log::warn!(
+                    "no room on the host for a ballast of {BALLAST_BYTES} bytes: {}",
+                    io::Error::last_os_error()
+                );
+                return file.set_len(before);
+            }
         }
+        self.is_whole.store(true, Relaxed);
         Ok(())
     }
 
-    /// Lets the space go. True: there was some.
-    pub fn drop_it(&self) -> bool {
+    /// Looks at what the host has left, and takes back what was let go if that is enough.
+    pub fn look(&self) {
+        let Some(left) = self.directory().and_then(host_bytes) else { return };
+        self.left.store(left, Relaxed);
+        if !self.is_whole.load(Relaxed)
+            && left >= BALLAST_BYTES + ROOMY_BYTES
+            && let Err(error) = self.fill()
+        {
+            log::warn!("cannot take the ballast: {error}");
+        }
+    }
+
+    /// Whether the host is so full that what is left is for deleting.
+    pub fn is_needed(&self) -> bool {
+        self.left.load(Relaxed) < SHORT_BYTES
+    }
+
+    /// Lets a step of the space go. True: there was some.
+    pub fn let_go_some(&self) -> bool {
         let Some(path) = &self.path else { return false };
         let Ok(file) = File::options().write(true).open(path) else { return false };
-        let had_some = file.metadata().is_ok_and(|metadata| metadata.len() > 0);
-        had_some && file.set_len(0).is_ok()
+        let bytes = file.metadata().map_or(0, |metadata| metadata.len());
+        let left = bytes.saturating_sub(STEP_BYTES);
+        assert!(left <= bytes, "a ballast of {bytes} bytes grows to {left} when some is let go");
+        if bytes == 0 || file.set_len(left).is_err() {
+            return false;
+        }
+        self.is_whole.store(false, Relaxed);
+        log::warn!("the host file system is full: {} bytes of the volume's ballast let go, {left} left", bytes - left);
+        true
+    }
+
+    /// Lets go as much as it takes for the host to have `bytes` left.
+    pub fn make_room(&self, bytes: u64) {
+        while self.directory().and_then(host_bytes).is_some_and(|left| left < bytes) && self.let_go_some() {}
+    }
+
+    /// Does what needs room on the host. If there is none, some ballast goes, until it is all gone.
+    pub fn so_that<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+        loop {
+            match work() {
+                Err(Error::NoSpace) if self.let_go_some() => {}
+                Err(Error::NoSpace) => return Err(self.host_full()),
+                other => return other,
+            }
+        }
+    }
+
+    /// The error for a host without room, after the ballast.
+    pub fn host_full(&self) -> Error {
+        let Some(directory) = self.directory() else { return Error::NoSpace };
+        let left = host_bytes(directory).unwrap_or(0);
+        let bytes = NEED_BYTES.checked_sub(left).filter(|lacking| *lacking > 0).unwrap_or(NEED_BYTES);
+        Error::HostFull { directory: directory.display().to_string(), bytes }
+    }
+
+    /// The volume's directory.
+    fn directory(&self) -> Option<&Path> {
+        self.path.as_deref().and_then(Path::parent)
+    }
+}
+
+// Under `schedules` atomics ask a scheduler, and here is none.
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
+mod tests {
+    use super::*;
+
+    fn ballast() -> (tempfile::TempDir, Ballast) {
+        let dir = tempfile::tempdir().unwrap();
+        let ballast = Ballast::at(dir.path().join("ballast"));
+        ballast.fill().unwrap();
+        (dir, ballast)
+    }
+
+    #[test]
+    fn it_goes_in_steps_until_the_work_is_done() {
+        let (dir, ballast) = ballast();
+        let len = || std::fs::metadata(dir.path().join("ballast")).unwrap().len();
+        let mut tries = 0;
+        let done = ballast.so_that(|| {
+            tries += 1;
+            if tries < 3 { Err(Error::NoSpace) } else { Ok(tries) }
+        });
+        assert_eq!((done.unwrap(), len()), (3, BALLAST_BYTES - 2 * STEP_BYTES));
+        ballast.make_room(0);
+        assert_eq!(len(), BALLAST_BYTES - 2 * STEP_BYTES, "the host has that much");
+        ballast.make_room(u64::MAX);
+        assert_eq!(len(), 0);
+        ballast.fill().unwrap();
+        assert_eq!(len(), BALLAST_BYTES);
+    }
+
+    #[test]
+    fn when_it_is_gone_the_error_says_how_much_to_free_and_where() {
+        let (dir, ballast) = ballast();
+        let mut tries = 0;
+        let error = ballast.so_that::<()>(|| {
+            tries += 1;
+            Err(Error::NoSpace)
+        });
+        let text = error.unwrap_err().to_string();
+        assert_eq!(tries, 1 + BALLAST_BYTES / STEP_BYTES, "every step of it was tried");
+        assert!(text.contains(dir.path().to_str().unwrap()) && text.contains(&NEED_BYTES.to_string()), "{text}");
+        let other = ballast.so_that::<()>(|| Err(Error::MapDetached));
+        assert!(matches!(other, Err(Error::MapDetached)));
+        assert!(matches!(Ballast::none().so_that::<()>(|| Err(Error::NoSpace)), Err(Error::NoSpace)));
     }
 }

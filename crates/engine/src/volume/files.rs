@@ -284,10 +284,11 @@ pub fn open(volume: &Path, superblock: Superblock, kv_bytes_max: u64, read_only:
     if !records.join("CURRENT").exists() {
         return Err(Error::corrupt(format!("the volume {name}"), format!("its part {} is missing", records.display())));
     }
-    let kv = Arc::new(RocksKv::open(&records, kv_bytes_max, read_only)?);
+    let ballast = Ballast::at(paths.part("ballast"));
+    let open_records = || RocksKv::open(&records, kv_bytes_max, read_only);
+    let kv = Arc::new(if read_only { open_records()? } else { ballast.so_that(open_records)? });
     let advice = |name| if read_only { None } else { advice_file(&paths.part(name)) };
     let (hints, skipped) = (advice("hints"), advice("skipped"));
-    let ballast = Ballast::at(paths.part("ballast"));
     Ok(Opened { superblock, data, table, log, kv, ballast, hints, skipped, hold })
 }
 
@@ -396,15 +397,4 @@ pub fn metadata_bytes(volume: &Path) -> u64 {
         _ => 0,
     };
     entries.flatten().map(taken).sum()
-}
-
-/// Bytes that the host can still take below the volume.
-pub fn host_bytes(volume: &Path) -> Option<u64> {
-    use std::os::unix::ffi::OsStrExt;
-    let path = std::ffi::CString::new(volume.as_os_str().as_bytes()).ok()?;
-    // SAFETY: all-zero bytes are a valid statvfs.
-    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the path ends with NUL and `stat` is valid for writes during the call.
-    let result = unsafe { libc::statvfs(path.as_ptr(), &mut stat) };
-    (result == 0).then(|| stat.f_bavail.saturating_mul(stat.f_frsize))
 }

@@ -5,6 +5,7 @@ pub mod files;
 pub mod grow;
 pub mod health;
 pub mod hold;
+pub mod host;
 pub mod medium;
 pub mod memory_budget;
 pub mod open;

@@ -199,16 +199,17 @@ impl Core {
         Ok(())
     }
 
-    /// Writes staged blocks to the data area, neighbours in one request. A failure is the volume's:
-    /// the blocks were acknowledged.
+    /// Writes staged blocks to the data area, neighbours in one request; a full host gets the ballast for them. A failure
+    /// is the volume's: the blocks were acknowledged.
     pub fn write_out(&self, mut pbns: Vec<Pbn>) -> Result<()> {
         pbns.sort_unstable();
         pbns.dedup();
         let staged: Vec<_> = pbns.iter().filter_map(|pbn| Some((*pbn, self.staging.get(*pbn)?))).collect();
         let follows = |a: &(Pbn, _), b: &(Pbn, _)| a.0.plus(1) == b.0;
         for run in staged.chunk_by(follows) {
-            let blocks = &mut run.iter().map(|(_, block)| &**block);
-            let written = self.write_run(Run { pbn: run[0].0, blocks: run.len() as u64 }, blocks);
+            let place = Run { pbn: run[0].0, blocks: run.len() as u64 };
+            let blocks = || run.iter().map(|(_, block)| &**block);
+            let written = self.space.with_host_room(|| self.write_run(place, &mut blocks()));
             written.inspect_err(|error| self.health.fail(error))?;
         }
         self.staging.remove(pbns);

@@ -110,6 +110,11 @@ impl FileSystem {
         )
     }
 
+    /// A new name takes room on the host at the next checkpoint. What a full host has left is for deleting.
+    fn check_host(&self) -> Result<()> {
+        if self.store.is_host_full() { Err(Error::NoSpace) } else { Ok(()) }
+    }
+
     fn create(&self, parent: Ino, name: &[u8], node: &Node, caller: &Caller) -> Result<Attributes> {
         self.check_writable()?;
         check_new_name(name)?;
@@ -121,6 +126,7 @@ impl FileSystem {
         if self.find(parent, name)?.is_some() {
             return Err(Error::Exists);
         }
+        self.check_host()?;
         let (ino, _being_made) = self.numbers.take(&self.store)?;
         let (record, inherited) = self.plan(parent, staged.get(parent), node, caller)?;
         let mut change = Change::new();
@@ -209,6 +215,7 @@ impl FileSystem {
         if self.find(parent, name)?.is_some() {
             return Err(Error::Exists);
         }
+        self.check_host()?;
         let kind = target.kind;
         let now = self.clock.now();
         staged.entries_changed(parent, now).entries += 1;

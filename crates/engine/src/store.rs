@@ -252,7 +252,7 @@ impl Store {
     ///
     /// [`Error::Io`] or [`Error::Corrupt`]: the record store cannot be read.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.core.get(key)
+        self.core.get_for_program(key)
     }
 
     /// The records with `from <= key < to`, in key order, at most `limit`.
@@ -261,7 +261,7 @@ impl Store {
     ///
     /// [`Error::Io`] or [`Error::Corrupt`]: the record store cannot be read.
     pub fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        self.core.scan(from, to, limit)
+        self.core.scan_for_program(from, to, limit)
     }
 
     /// Publishes records: visible at once, durable with the current commit group.

@@ -61,18 +61,53 @@ const PORTION: usize = 1024;
 impl Core {
     /// See [`crate::Store::get`].
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        match self.state.lock().records.get(key) {
-            Some(value) => Ok(value),
-            None => self.stored.get(key),
+        self.newest(key, || self.stored.get(key))
+    }
+
+    /// As [`Core::get`], for a program: if the sorted state is asked, background work makes way.
+    pub fn get_for_program(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.newest(key, || self.foreground.serve(|| self.stored.get(key)))
+    }
+
+    /// The newest published value of a record; `read` asks the sorted state for it. Nobody waits for that: the publish
+    /// lock is free meanwhile.
+    ///
+    /// The rule: a published record stays in memory until a checkpoint that began after its publication is durable, and
+    /// such a checkpoint has written it to the sorted state by then. So a key that memory lacks is in the sorted state as
+    /// it was last published. If memory lacks it before and after `read`, and no checkpoint began in between, nothing was
+    /// published for it in between: what came after the last checkpoint began is still in memory. Otherwise `read` may
+    /// have been too early, and is done again.
+    fn newest(&self, key: &[u8], read: impl Fn() -> Result<Option<Vec<u8>>>) -> Result<Option<Vec<u8>>> {
+        let mut found = None;
+        loop {
+            let generation = {
+                let state = self.state.lock();
+                if let Some(value) = state.records.get(key) {
+                    return Ok(value);
+                }
+                state.records.generation()
+            };
+            match found.take() {
+                Some((read_in, value)) if read_in == generation => return Ok(value),
+                _ => found = Some((generation, read()?)),
+            }
         }
+    }
+
+    /// As [`Core::scan`], for a program: background work makes way.
+    pub fn scan_for_program(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        self.foreground.serve(|| self.scan(from, to, limit))
     }
 
     /// See [`crate::Store::scan`].
     pub fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut found = Vec::new();
         let mut from = from.to_vec();
+        let mut portion_min = 1;
         while found.len() < limit {
-            let portion = (limit - found.len()).min(PORTION);
+            // Where all that is found was removed, the next portion is larger: many removals cost few rounds.
+            let portion = (limit - found.len()).max(portion_min).min(PORTION);
+            portion_min = portion * 4;
             let (newer, generation) = {
                 let state = self.state.lock();
                 (state.records.range(&from, to, portion), state.records.generation())

@@ -83,7 +83,8 @@ impl Records {
         self.frozen = Arc::default();
     }
 
-    /// If it is the same before and after a look at the sorted state, no record was seen newer than `range` gave it.
+    /// How many checkpoints began. If it is the same before and after a look at the sorted state, none of the records that
+    /// were published in between has left memory, and none was seen newer than `range` gave it.
     pub fn generation(&self) -> u64 {
         self.generation
     }

@@ -20,6 +20,7 @@ use crate::{BLOCK_BYTES, Blocks, DefragOptions, DefragOutcome, MapId, Pbn};
 
 mod behind;
 mod giving_way;
+mod records;
 mod reuse;
 
 /// How long a hook waits for something that must not happen.

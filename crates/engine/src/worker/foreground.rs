@@ -1,10 +1,16 @@
 //! Requests of programs: when the last one came, how long they take, and whether one came beside work that gives way
 //! to them. The worker keeps out of their way.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::stats::counters::{Histogram, LiveHistogram};
+
+thread_local! {
+    /// Whether this thread does work of the daemon's own that asks for things as programs do.
+    static IS_ASIDE: Cell<bool> = const { Cell::new(false) };
+}
 
 /// No work gives way.
 const UNWATCHED: u64 = u64::MAX;
@@ -45,8 +51,19 @@ impl Foreground {
         self.opened.elapsed()
     }
 
+    /// Does work of the daemon's own: what this thread serves meanwhile is no request of a program.
+    pub fn aside<T>(&self, work: impl FnOnce() -> T) -> T {
+        let before = IS_ASIDE.replace(true);
+        let result = work();
+        IS_ASIDE.set(before);
+        result
+    }
+
     /// Does the work of a request.
     pub fn serve<T>(&self, work: impl FnOnce() -> T) -> T {
+        if IS_ASIDE.get() {
+            return work();
+        }
         let began = self.now();
         self.last.store(began.as_nanos() as u64, Relaxed);
         if self.called.load(Relaxed) == UNCALLED {

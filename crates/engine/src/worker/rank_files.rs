@@ -1,5 +1,5 @@
-//! The engine's part in ranking files: the worker calls the ranker when it has nothing else to do, and the ranker's
-//! publications do not count as requests of programs. The effective policy of a file says what its rank means.
+//! The engine's part in ranking files: the worker calls the ranker when it has nothing else to do, and what
+//! the ranker asks for does not count as requests of programs. The effective policy of a file says what its rank means.
 
 use oncefs_dedup::RankRule;
 
@@ -37,7 +37,7 @@ impl Core {
         let Some(turn) = self.worker.rank_turn().filter(|_| may_work) else { return Ok(None) };
         self.health.usable()?;
         self.wait_for_background_room();
-        turn()
+        self.foreground.aside(|| turn())
     }
 }
 

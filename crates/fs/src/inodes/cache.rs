@@ -1,16 +1,20 @@
 //! The inode cache: at most one `Inode` in memory for each number. Bounded; inodes in use stay.
 //!
+//! An inode that is not here is loaded without the cache's lock, by one thread: whoever asks for the same one waits for that
+//! thread, and nobody else waits.
+//!
 //! Numbered invariants:
 //! 1. While anything holds an `Arc<Inode>` of a number, the cache holds the same one. So its lock excludes all other work
 //!    on that inode.
 //! 2. A cached inode equals the newest published record, except while its lock is held.
 //! 3. The eviction queue of a shard has every cached inode at least once.
+//! 4. An inode that is being loaded is not cached, and nothing holds it; so nothing can change its record meanwhile.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use oncefs_engine::sync::{LockRank, Mutex, MutexGuard};
+use oncefs_engine::sync::{Condvar, LockRank, Mutex, MutexGuard};
 use oncefs_engine::{CacheReport, MapId};
 
 use crate::format::inode::InodeRecord;
@@ -69,6 +73,8 @@ struct Shard {
     inodes: HashMap<Ino, Slot>,
     /// Candidates for eviction, oldest first: every cached inode, and some that were removed.
     queue: VecDeque<Ino>,
+    /// Inodes that a thread is loading.
+    loading: HashSet<Ino>,
 }
 
 struct Slot {
@@ -79,6 +85,8 @@ struct Slot {
 
 pub(crate) struct InodeCache {
     shards: Vec<Mutex<Shard>>,
+    /// For each shard: an inode was loaded, or could not be.
+    loaded: Vec<Condvar>,
     shard_inodes_max: usize,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -91,6 +99,7 @@ impl InodeCache {
         assert!(shard_inodes_max > EVICTION_STEPS, "{shard_inodes_max} inodes per shard leave no room to evict");
         Self {
             shards: (0..SHARDS).map(|_| Mutex::new(LockRank::InodeCache, Shard::default())).collect(),
+            loaded: (0..SHARDS).map(|_| Condvar::default()).collect(),
             shard_inodes_max,
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -101,17 +110,33 @@ impl InodeCache {
         self.shards[ino.0 as usize % SHARDS].lock()
     }
 
-    /// The inode `ino`. `load` runs under the shard's lock, so that no two threads load the same inode.
+    /// The inode `ino`. `load` reads its record, without a lock of the cache: it may take as long as the disk does.
     pub(crate) fn get(&self, ino: Ino, load: impl FnOnce() -> Result<InodeRecord>) -> Result<Arc<Inode>> {
+        let loaded = &self.loaded[ino.0 as usize % SHARDS];
         let mut shard = self.shard(ino);
-        if let Some(slot) = shard.inodes.get_mut(&ino) {
-            slot.recent = true;
-            self.hits.fetch_add(1, Relaxed);
+        loop {
+            if let Some(slot) = shard.inodes.get_mut(&ino) {
+                slot.recent = true;
+                self.hits.fetch_add(1, Relaxed);
+                return Ok(slot.inode.clone());
+            }
+            if shard.loading.insert(ino) {
+                break;
+            }
+            loaded.wait(&mut shard);
+        }
+        drop(shard);
+        self.misses.fetch_add(1, Relaxed);
+        let record = load();
+        let mut shard = self.shard(ino);
+        let was_loading = shard.loading.remove(&ino);
+        assert!(was_loading, "inode {} was loaded by two threads", ino.0);
+        loaded.notify_all();
+        // Its number was handed out while this thread found nothing there.
+        if let Some(slot) = shard.inodes.get(&ino) {
             return Ok(slot.inode.clone());
         }
-        self.misses.fetch_add(1, Relaxed);
-        let record = load()?;
-        Ok(shard.add(ino, record, self.shard_inodes_max))
+        Ok(shard.add(ino, record?, self.shard_inodes_max))
     }
 
     /// Adds an inode that is about to be published. Nothing else knows its number until then.
@@ -199,6 +224,30 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &second));
         let report = cache.report();
         assert_eq!((report.hits, report.misses, report.bytes), (1, 1, INODE_BYTES));
+    }
+
+    #[test]
+    fn while_an_inode_is_loaded_others_are_found_and_whoever_asks_for_it_gets_the_same_one() {
+        let cache = InodeCache::new(1 << 20);
+        let same_shard = Ino(5 + SHARDS as u64);
+        let (asks, is_asked) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let first = cache
+                .get(Ino(5), || {
+                    cache.get(same_shard, || Ok(record(7))).unwrap();
+                    let second = scope.spawn(|| {
+                        asks.send(()).unwrap();
+                        cache.get(Ino(5), || panic!("loaded again"))
+                    });
+                    is_asked.recv().unwrap();
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                    assert!(!second.is_finished(), "there is nothing to give it yet");
+                    Ok(record(1))
+                })
+                .unwrap();
+            assert!(Arc::ptr_eq(&first, &cache.get(Ino(5), || panic!("loaded again")).unwrap()));
+        });
+        assert_eq!(cache.report().misses, 2);
     }
 
     #[test]

@@ -1,0 +1,159 @@
+//! Records that are read from the sorted state while others publish: nobody waits for the disk, and what is read is what was
+//! published last.
+
+use std::time::Instant;
+
+use super::*;
+use crate::kv::{Kv, KvMemory, MemoryKv, Put};
+use crate::{Change, Result};
+
+const KEY: &[u8] = b"\x10one";
+
+/// A sorted state that calls a hook before it looks a record up, and another one after it.
+#[derive(Default)]
+struct HookedKv {
+    inner: Arc<MemoryKv>,
+    before_get: Hook,
+    after_get: Hook,
+    scans: AtomicU64,
+}
+
+impl Kv for HookedKv {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        call(&self.before_get).unwrap();
+        let found = self.inner.get(key);
+        call(&self.after_get).unwrap();
+        found
+    }
+
+    fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        self.scans.fetch_add(1, Relaxed);
+        self.inner.scan(from, to, limit)
+    }
+
+    fn write(&self, batch: Vec<Put>) -> Result<()> {
+        self.inner.write(batch)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.inner.flush()
+    }
+
+    fn memory(&self) -> KvMemory {
+        self.inner.memory()
+    }
+}
+
+fn publish(core: &Core, value: u8) {
+    let mut change = Change::new();
+    change.put(KEY.to_vec(), vec![value]);
+    core.publish(change).unwrap();
+}
+
+/// A volume with one record, which only the sorted state holds.
+fn one_record() -> (Arc<HookedKv>, Arc<Core>) {
+    let devices = Devices::new(Blocks(700), one_level());
+    let kv = Arc::new(HookedKv { inner: devices.kv.clone(), ..HookedKv::default() });
+    let core = Arc::new(devices.open_medium(crate::Medium { kv: kv.clone(), ..devices.medium() }));
+    publish(&core, 1);
+    core.checkpoint().unwrap();
+    (kv, core)
+}
+
+/// Does this on a thread of its own, for which the hook waits a while. It tells whether it was done by then.
+fn meanwhile(hook: &Hook, core: &Arc<Core>, work: impl FnOnce(&Core) + Send + 'static) -> Receiver<bool> {
+    let (told, is_done) = mpsc::channel();
+    let core = core.clone();
+    *hook.lock() = Some(Box::new(move || {
+        let (done, wait) = mpsc::channel();
+        thread::spawn(move || {
+            work(&core);
+            let _ = done.send(());
+        });
+        told.send(wait.recv_timeout(A_WHILE).is_ok()).unwrap();
+        Ok(())
+    }));
+    is_done
+}
+
+#[test]
+fn nobody_waits_while_a_record_is_read_from_the_disk() {
+    let (kv, core) = one_record();
+    let is_done = meanwhile(&kv.before_get, &core, |core| {
+        core.write(MapId(1), 0, &unique(1, 1), |_, _| ()).unwrap();
+        core.commit().unwrap();
+        core.checkpoint().unwrap();
+    });
+    assert_eq!(core.get(KEY).unwrap(), Some(vec![1]));
+    assert!(is_done.recv().unwrap(), "a write, its commit and a checkpoint wait for a look-up");
+}
+
+#[test]
+fn a_record_that_is_published_while_it_is_looked_up_is_read_as_it_is_now() {
+    let (kv, core) = one_record();
+    let is_done = meanwhile(&kv.after_get, &core, |core| publish(core, 2));
+    assert_eq!(core.get(KEY).unwrap(), Some(vec![2]), "its old value was read, and a new one published since");
+    assert!(is_done.recv().unwrap());
+}
+
+/// Then memory lacks it before and after, and the sorted state was asked before it had it.
+#[test]
+fn a_record_that_a_checkpoint_takes_out_of_memory_while_it_is_looked_up_is_read_as_it_is_now() {
+    let (kv, core) = one_record();
+    let is_done = meanwhile(&kv.after_get, &core, |core| {
+        publish(core, 2);
+        core.checkpoint().unwrap();
+    });
+    assert_eq!(core.get(KEY).unwrap(), Some(vec![2]), "its old value was read before the checkpoint");
+    assert!(is_done.recv().unwrap());
+    let (kv, core) = one_record();
+    let is_done = meanwhile(&kv.after_get, &core, |core| {
+        let mut change = Change::new();
+        change.delete(KEY.to_vec());
+        core.publish(change).unwrap();
+        core.checkpoint().unwrap();
+    });
+    assert_eq!(core.get(KEY).unwrap(), None, "it was removed");
+    assert!(is_done.recv().unwrap());
+}
+
+/// A directory was emptied, and whether it is empty is asked.
+#[test]
+fn many_removed_records_are_passed_over_in_few_rounds() {
+    let (kv, core) = one_record();
+    let mut change = Change::new();
+    for number in 0..20_000_u32 {
+        change.delete([KEY, &number.to_be_bytes()].concat());
+    }
+    core.publish(change).unwrap();
+    for (to, found) in [(&b"\x10p"[..], 0), (b"\x11", 0)] {
+        kv.scans.store(0, Relaxed);
+        let from = [KEY, &[0]].concat();
+        assert_eq!(core.scan(&from, to, 1).unwrap().len(), found);
+        let scans = kv.scans.load(Relaxed);
+        assert!((1..40).contains(&scans), "{scans} rounds");
+    }
+    let mut change = Change::new();
+    change.put(b"\x10z".to_vec(), vec![3]);
+    core.publish(change).unwrap();
+    assert_eq!(core.scan(&[KEY, &[0]].concat(), b"\x11", 1).unwrap(), [(b"\x10z".to_vec(), vec![3])]);
+}
+
+/// Programs that look things up on the disk are not held up by work that gives way.
+#[test]
+fn a_look_up_of_a_program_counts_as_its_request_if_it_asks_the_disk() {
+    let (_, core) = one_record();
+    let ask = |look: &dyn Fn()| {
+        core.foreground.watch();
+        look();
+        core.foreground.unwatch().is_some()
+    };
+    let before = Instant::now();
+    assert!(ask(&|| assert_eq!(core.get_for_program(KEY).unwrap(), Some(vec![1]))));
+    assert!(ask(&|| assert_eq!(core.scan_for_program(KEY, b"\x11", 9).unwrap().len(), 1)));
+    assert!(!ask(&|| assert_eq!(core.get(KEY).unwrap(), Some(vec![1]))), "the daemon's own");
+    assert!(!ask(&|| core.foreground.aside(|| drop(core.get_for_program(KEY).unwrap()))), "the daemon's own");
+    publish(&core, 2);
+    assert!(!ask(&|| assert_eq!(core.get_for_program(KEY).unwrap(), Some(vec![2]))), "it is in memory");
+    assert!(core.foreground.last().unwrap() <= before.elapsed() + core.foreground.now());
+}

@@ -100,7 +100,7 @@ impl Core {
             records: state.records.freeze(),
             shards: state.shards.freeze(),
             pages: state.table.freeze(),
-            logged: state.logged.iter().copied().collect(),
+            logged: state.freeze_logged(),
         });
         let before = state.durable_sequence;
         assert_eq!(sequence, before + 1, "group {sequence} is taken, {before} is the last durable one");
@@ -190,7 +190,7 @@ impl Core {
 
     /// Drops what memory has of blocks that become free: nobody reads them, and no cache may serve them any more.
     pub fn forget(&self, run: Run) {
-        self.staging.remove(run.pbns());
+        self.staging.remove_run(run.pbn, run.blocks);
         run.pbns().for_each(|pbn| self.read_cache.remove(pbn));
     }
 

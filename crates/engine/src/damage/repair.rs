@@ -14,7 +14,7 @@ use crate::device::buffer::PooledBuf;
 use crate::format::page::{BAD, Entry, REPLICA};
 use crate::format::rot::BadRecord;
 use crate::space::allocator::Run;
-use crate::space::claim::Claim;
+use crate::space::claim::{Claim, blocks_in};
 use crate::state::published::{Incref, Plan, StoredBlock};
 use crate::write::batch::Batch;
 
@@ -165,10 +165,10 @@ impl Core {
 
     /// Publishes a plan, with blocks placed for it. False: the table does not agree any more.
     pub fn publish_repair(&self, plan: Plan, runs: &[Run]) -> Result<bool> {
+        let plan = Plan { claimed: blocks_in(runs), ..plan };
         let published = self.publish_plan(plan).map(|refusal| refusal.is_none());
-        match published {
-            Ok(true) => self.landed(runs),
-            Ok(false) | Err(_) => self.give_back(runs),
+        if !matches!(published, Ok(true)) {
+            self.give_back(runs);
         }
         published
     }

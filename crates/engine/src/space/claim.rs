@@ -35,11 +35,10 @@ impl RoomClaim<'_> {
         self.blocks
     }
 
-    /// So many blocks of it were published as reservations.
+    /// So many blocks of it were published as reservations, by a plan that ended their claim.
     pub fn spend(&mut self, blocks: u64) {
         assert!(blocks <= self.blocks, "{blocks} blocks are spent of a claim of {}", self.blocks);
         self.blocks -= blocks;
-        self.core.unclaim(blocks);
     }
 }
 
@@ -85,19 +84,16 @@ impl Core {
         self.claim_room(blocks, KEPT_BACK_BLOCKS).map(|blocks| RoomClaim { core: self, blocks })
     }
 
-    /// Claimed blocks are published or given back.
+    /// Claimed blocks are given back. The claim of what is published ends in its publication (`Plan::claimed`).
     pub fn unclaim(&self, blocks: u64) {
-        self.state.lock().claims.release(blocks);
-    }
-
-    /// Allocated blocks, all of them claimed, are published or given back.
-    pub fn landed(&self, runs: &[Run]) {
-        self.unclaim(runs.iter().map(|run| run.blocks).sum());
+        if blocks > 0 {
+            self.state.lock().claims.release(blocks);
+        }
     }
 
     /// Gives back blocks, all of them claimed, that were allocated and never published.
     pub fn give_back(&self, runs: &[Run]) {
-        self.landed(runs);
+        self.unclaim(blocks_in(runs));
         self.space.give_back(runs);
     }
 
@@ -212,6 +208,11 @@ impl Core {
     }
 }
 
+/// How many blocks some runs have.
+pub fn blocks_in(runs: &[Run]) -> u64 {
+    runs.iter().map(|run| run.blocks).sum()
+}
+
 fn take_live(bitmap: &mut Bitmap, page_in_region: u64, page: &Page) {
     assert!(page_in_region < REGION_PAGES, "page {page_in_region} of a region with {REGION_PAGES}");
     let first = page_in_region * PAGE_ENTRIES;
@@ -225,7 +226,7 @@ fn take_live(bitmap: &mut Bitmap, page_in_region: u64, page: &Page) {
 /// A block that was freed before a crash, while its data rode in the log, waits for the trim as before it.
 fn take_logged(bitmap: &mut Bitmap, region: u64, state: &mut State) {
     let first = region * REGION_BLOCKS;
-    let logged = state.logged.iter().filter(|pbn| (first..first + REGION_BLOCKS).contains(&pbn.0));
+    let logged = state.logged.range(Pbn(first)..Pbn(first + REGION_BLOCKS));
     let freed: Vec<Pbn> = logged.copied().filter(|pbn| bitmap.take(pbn.0 - first)).collect();
     state.wait_for_trim.extend(freed.into_iter().map(|pbn| Run { pbn, blocks: 1 }));
 }

@@ -2,7 +2,8 @@
 //! and for reservations that they are about to make.
 //!
 //! Invariant: used, reserved and claimed blocks together are at most those of the data area. Every growth of `used` and
-//! `reserved` was claimed before, under the publish lock; so no publication that begins can want for room. A volume that
+//! `reserved` was claimed before, under the publish lock, and its claim ends in the publication that makes it; so no
+//! publication that begins can want for room. A volume that
 //! an earlier version left with more promised than it has takes no new claim until enough of it is given back.
 
 use crate::Blocks;

@@ -8,6 +8,7 @@
 //! it, and after the trim of the log records that carry its data.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -85,6 +86,8 @@ pub struct Plan {
     pub reserved_claim: i64,
     /// Blocks among `stores` whose content is in memory.
     pub staged: Vec<Pbn>,
+    /// Blocks that were claimed for it and are no longer: its stores and reservations count from now on.
+    pub claimed: u64,
     /// A map to detach.
     pub detach: Option<MapId>,
     /// A new size of the data area.
@@ -131,6 +134,9 @@ pub struct Waiting {
     pub runs: Vec<Run>,
 }
 
+/// Blocks that become free at a time, 64 MiB of data: bounds how long the locks of space and publications are held.
+const RELEASED_BLOCKS_MAX: u64 = 16 << 10;
+
 /// How many ids of detached maps are remembered after their blocks are freed: only a request that was
 /// under way when its map was detached can still carry one.
 const DETACHED_REMEMBERED_MAX: usize = 65_536;
@@ -154,7 +160,9 @@ pub struct State {
     /// Freed blocks whose data rides in a log record that is not trimmed yet.
     pub wait_for_trim: Vec<Run>,
     /// Blocks whose data rides in a log record that is not trimmed yet.
-    pub logged: HashSet<Pbn>,
+    pub logged: BTreeSet<Pbn>,
+    /// How many of them the checkpoint under way places.
+    logged_frozen: usize,
     /// The number of the last durable group.
     pub durable_sequence: u64,
     /// Blocks known to be bad.
@@ -177,7 +185,8 @@ impl State {
             claims: Claims::default(),
             waiting: VecDeque::new(),
             wait_for_trim: Vec::new(),
-            logged: HashSet::new(),
+            logged: BTreeSet::new(),
+            logged_frozen: 0,
             durable_sequence,
             bad: BadBlocks::default(),
             orphaned: Vec::new(),
@@ -312,6 +321,7 @@ impl State {
             self.records.put(key, value);
         }
         self.totals.data = self.totals.data.max(plan.grow_to.unwrap_or_default());
+        self.claims.release(plan.claimed);
         self.table.shrink();
         freed
     }
@@ -387,8 +397,20 @@ impl State {
 
     /// Bytes of changes that only the log holds.
     pub fn dirty_bytes(&self) -> u64 {
-        let riding = (self.logged.len() * BLOCK_BYTES) as u64;
+        self.dirty_bytes_left() + (self.logged_frozen * BLOCK_BYTES) as u64
+    }
+
+    /// The same, without what the checkpoint under way brings to its place.
+    pub fn dirty_bytes_left(&self) -> u64 {
+        let riding = ((self.logged.len() - self.logged_frozen) * BLOCK_BYTES) as u64;
         riding + self.table.dirty_bytes() + self.shards.dirty_bytes() + self.records.dirty_bytes()
+    }
+
+    /// Sets the blocks apart that the checkpoint that begins now places.
+    pub fn freeze_logged(&mut self) -> Vec<Pbn> {
+        assert_eq!(self.logged_frozen, 0, "one checkpoint at a time");
+        self.logged_frozen = self.logged.len();
+        self.logged.iter().copied().collect()
     }
 
     /// Bytes that the current group will take in the log, data not included.
@@ -493,19 +515,35 @@ impl State {
         ))
     }
 
-    /// Takes blocks that may become free: released by a durable group, and read by nobody any more. Those whose data
+    /// Takes some blocks that may become free: released by a durable group, and read by nobody any more. Those whose data
     /// rides in the log wait for its trim instead. None: no release is over.
     pub fn take_released(&mut self) -> Option<Vec<Run>> {
         let durable = self.durable_sequence;
         let is_over = |waiting: &mut Waiting| waiting.sequence <= durable && waiting.epoch.is_over();
-        if !self.waiting.front_mut().is_some_and(is_over) {
+        let front = self.waiting.front_mut()?;
+        if !is_over(front) {
             return None;
         }
-        let over = self.waiting.pop_front()?;
-        let (logged, free): (Vec<Run>, Vec<Run>) =
-            over.runs.iter().flat_map(single_blocks).partition(|run| self.logged.contains(&run.pbn));
-        self.wait_for_trim.extend(logged);
-        Some(joined(&free))
+        let over = take_blocks(&mut front.runs, RELEASED_BLOCKS_MAX);
+        if front.runs.is_empty() {
+            self.waiting.pop_front();
+        }
+        let mut free = Vec::with_capacity(over.len());
+        for run in over {
+            self.take_unlogged(run, &mut free);
+        }
+        Some(free)
+    }
+
+    /// Adds the parts of a run whose data rides in no log record; the others wait for the trim.
+    fn take_unlogged(&mut self, run: Run, free: &mut Vec<Run>) {
+        let mut from = run.pbn;
+        for logged in self.logged.range((Bound::Included(run.pbn), Bound::Excluded(run.end()))) {
+            free.extend(run_between(from, *logged));
+            self.wait_for_trim.push(Run { pbn: *logged, blocks: 1 });
+            from = logged.plus(1);
+        }
+        free.extend(run_between(from, run.end()));
     }
 
     /// A checkpoint of everything up to group `sequence` is durable, and the log without the data of the blocks in
@@ -518,6 +556,7 @@ impl State {
         for pbn in logged {
             self.logged.remove(pbn);
         }
+        self.logged_frozen = 0;
         let waiting = std::mem::take(&mut self.wait_for_trim);
         let (still, free): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|run| self.logged.contains(&run.pbn));
         self.wait_for_trim = still;
@@ -525,18 +564,65 @@ impl State {
     }
 }
 
-fn single_blocks(run: &Run) -> impl Iterator<Item = Run> + use<> {
-    run.pbns().map(|pbn| Run { pbn, blocks: 1 })
-}
-
-/// Joins runs that follow each other.
-fn joined(runs: &[Run]) -> Vec<Run> {
-    let mut joined: Vec<Run> = Vec::new();
-    for run in runs {
-        match joined.last_mut() {
-            Some(last) if last.end() == run.pbn => last.blocks += run.blocks,
-            _ => joined.push(*run),
+/// Takes runs of at most `blocks` blocks in all from the end of `runs`.
+fn take_blocks(runs: &mut Vec<Run>, blocks: u64) -> Vec<Run> {
+    let (mut taken, mut left) = (Vec::new(), blocks);
+    while left > 0
+        && let Some(last) = runs.last_mut()
+    {
+        let count = last.blocks.min(left);
+        last.blocks -= count;
+        taken.push(Run { pbn: last.end(), blocks: count });
+        left -= count;
+        if last.blocks == 0 {
+            runs.pop();
         }
     }
-    joined
+    taken
+}
+
+/// The blocks from one pbn up to another. None: there are none.
+fn run_between(from: Pbn, end: Pbn) -> Option<Run> {
+    debug_assert!(from <= end, "blocks from {from} to {end}");
+    (from < end).then(|| Run { pbn: from, blocks: end.0 - from.0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::space::free_space::Pins;
+
+    #[test]
+    fn blocks_are_taken_from_the_end_in_portions_and_runs_are_split() {
+        let run = |pbn, blocks| Run { pbn: Pbn(pbn), blocks };
+        let mut runs = vec![run(10, 5), run(100, 1), run(200, 6)];
+        assert_eq!(take_blocks(&mut runs, 4), [run(202, 4)]);
+        assert_eq!(take_blocks(&mut runs, 5), [run(200, 2), run(100, 1), run(13, 2)]);
+        assert_eq!(take_blocks(&mut runs, 5), [run(10, 3)]);
+        assert!(runs.is_empty() && take_blocks(&mut runs, 5).is_empty());
+    }
+
+    #[test]
+    fn a_large_file_that_was_freed_is_released_in_portions() {
+        let mut state = State::new(Table::new(1 << 20), Shards::new(1 << 20), Totals::default(), 7);
+        let epoch = Pins::default().advance();
+        let runs = vec![Run { pbn: Pbn(1), blocks: 1 << 38 }, Run { pbn: Pbn(1 << 39), blocks: 9 }];
+        state.waiting.push_back(Waiting { sequence: 7, epoch, runs });
+        let first = state.take_released().expect("the group is durable, and nobody reads");
+        assert_eq!(first.iter().map(|run| run.blocks).sum::<u64>(), RELEASED_BLOCKS_MAX);
+        assert_eq!(first[0], Run { pbn: Pbn(1 << 39), blocks: 9 });
+        let left: u64 = state.waiting[0].runs.iter().map(|run| run.blocks).sum();
+        assert_eq!(left, (1 << 38) + 9 - RELEASED_BLOCKS_MAX, "the rest waits");
+    }
+
+    #[test]
+    fn what_rides_in_the_log_waits_for_its_trim_and_the_rest_of_a_run_does_not() {
+        let totals = Totals { data: Blocks(1_000), ..Totals::default() };
+        let mut state = State::new(Table::new(1 << 20), Shards::new(1 << 20), totals, 7);
+        state.logged.extend([9, 10, 12, 13, 20].map(Pbn));
+        let mut free = Vec::new();
+        state.take_unlogged(Run { pbn: Pbn(10), blocks: 10 }, &mut free);
+        assert_eq!(free, [Run { pbn: Pbn(11), blocks: 1 }, Run { pbn: Pbn(14), blocks: 6 }]);
+        assert_eq!(state.wait_for_trim, [10, 12, 13].map(|pbn| Run { pbn: Pbn(pbn), blocks: 1 }));
+    }
 }

@@ -54,6 +54,19 @@ impl Staging {
         self.count.store(blocks.len(), Ordering::Release);
     }
 
+    /// Lets the blocks of a run go that become free. A run is long, and few of its blocks are here.
+    pub fn remove_run(&self, pbn: Pbn, blocks: u64) {
+        if self.has_none(pbn, blocks) {
+            return;
+        }
+        let mut held = self.blocks.lock();
+        let here: Vec<Pbn> = held.range(pbn..pbn.plus(blocks)).map(|(pbn, _)| *pbn).collect();
+        for pbn in here {
+            held.remove(&pbn);
+        }
+        self.count.store(held.len(), Ordering::Release);
+    }
+
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
         (self.count.load(Ordering::Acquire) * BLOCK_BYTES) as u64

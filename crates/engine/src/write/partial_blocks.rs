@@ -42,7 +42,8 @@ impl Cuts {
         Ok(())
     }
 
-    fn runs(&self) -> Vec<Run> {
+    /// Where new content is staged.
+    pub fn runs(&self) -> Vec<Run> {
         self.blocks.iter().filter_map(|cut| cut.stored).map(|stored| Run { pbn: stored.pbn, blocks: 1 }).collect()
     }
 }
@@ -108,7 +109,6 @@ impl Core {
 
     /// They were published.
     pub fn cuts_landed(&self, map: MapId, cuts: &Cuts) {
-        self.landed(&cuts.runs());
         self.backlog.note(map, cuts.blocks.iter().map(|cut| (cut.lbn, 1, cut.stored.is_some())));
     }
 

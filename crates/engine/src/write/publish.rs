@@ -37,7 +37,6 @@ impl Core {
                 return Err(error);
             }
         };
-        self.unclaim(batch.claimed);
         self.count_outcomes(batch);
         self.announce(&published, Some((map, batch)));
         self.stats.record(Stage::Map, batch.len() as u64, began.elapsed());
@@ -107,6 +106,7 @@ impl Core {
         let mapped_delta = edit.mapped_delta;
         let mut plan = edit.into_plan();
         plan.reserved_claim = -(batch.from_reserved as i64);
+        plan.claimed = batch.claimed;
         batch.unchanged = unchanged;
         add_references(&mut plan, batch);
         Ok((plan, mapped_delta))

@@ -10,7 +10,7 @@ use crate::format::page::page_of;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::read::steps::damaged;
 use crate::space::allocator::Run;
-use crate::space::claim::RoomClaim;
+use crate::space::claim::{RoomClaim, blocks_in};
 use crate::state::maps::MapLocks;
 use crate::state::published::{Incref, Plan};
 use crate::sync::{RwLockReadGuard, RwLockWriteGuard};
@@ -135,6 +135,7 @@ impl Core {
         let reserved = u64::try_from(plan.reserved_delta).unwrap_or(0);
         let claimed = pieces.room.as_ref().map_or(0, |room| room.blocks().min(reserved));
         plan.reserved_claim = claimed as i64;
+        plan.claimed = claimed + if pieces.is_begun { 0 } else { blocks_in(&pieces.cuts.runs()) };
         self.apply_certain(plan)?;
         pieces.is_begun = true;
         if let Some(room) = &mut pieces.room {

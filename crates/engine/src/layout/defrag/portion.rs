@@ -12,6 +12,7 @@ use crate::format::page::Entry;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::layout::defrag::outcome::{DefragOutcome, ExtentsLeft};
 use crate::space::allocator::Run;
+use crate::space::claim::blocks_in;
 use crate::state::published::{Plan, StoredBlock};
 use crate::worker::remap::place_of;
 use crate::write::publish::MapEdit;
@@ -247,9 +248,9 @@ impl Core {
         };
         let taken: Vec<Run> = moved.iter().map(run_of).collect();
         if !moved.is_empty() {
-            self.apply_certain(plan_of(edit, map, &moved, &taken)?)?;
+            let plan = plan_of(edit, map, &moved, &taken)?;
+            self.apply_certain(Plan { claimed: blocks_in(&taken), ..plan })?;
         }
-        self.landed(&taken);
         self.give_back(&without(run, &taken));
         outcome.left.changed += changed;
         self.count_moved(&moved, outcome);

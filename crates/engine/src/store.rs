@@ -264,17 +264,15 @@ impl Store {
         self.core.scan_for_program(from, to, limit)
     }
 
-    /// Publishes records: visible at once, durable with the current commit group.
+    /// Publishes records: visible at once, durable with the current commit group. It never waits: the caller may hold locks,
+    /// and has called [`Store::wait_for_room`] before.
     ///
     /// # Errors
     ///
     /// - [`Error::ReadOnly`]: the volume takes no changes.
     /// - [`Error::Io`], [`Error::Corrupt`]: the block table cannot be read. Nothing is published.
     pub fn publish(&self, change: Change) -> Result<()> {
-        self.core.foreground.serve(|| {
-            self.core.wait_for_room();
-            self.core.publish(change)
-        })
+        self.core.foreground.serve(|| self.core.publish(change))
     }
 
     /// A new, empty map. It takes no space until it is written; its id is never handed out again.

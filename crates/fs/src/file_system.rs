@@ -260,6 +260,14 @@ impl FileSystem {
         }
     }
 
+    /// Begins a change that ends with a publication: refuses it on a read-only mount, and waits until there is room. Before
+    /// any lock is taken: the committer, which makes room, may wait for whoever holds one.
+    pub(crate) fn begin_change(&self) -> Result<()> {
+        self.check_writable()?;
+        self.store.wait_for_room();
+        Ok(())
+    }
+
     /// The inode `ino`, from the cache or the store.
     pub(crate) fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
         self.inodes.get(ino, || match self.store.get(&format::inode::key(ino))? {

@@ -25,7 +25,33 @@ struct Requests {
     detached: VecDeque<MapId>,
     /// Whether the reclaimer has a map in hand.
     reclaiming: bool,
+    /// Whether there are threads that commit and checkpoint.
+    has_threads: bool,
+    ended: Ended,
     stop: bool,
+}
+
+/// What ended since the volume was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// Groups that were taken: their memory is free for the next one.
+    pub groups: u64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+    /// Commits and checkpoints that failed.
+    pub failures: u64,
+}
+
+/// What a caller waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// The current group.
+    Group,
+    /// A checkpoint: a further one, or the one under way.
+    Checkpoint {
+        /// Whether it takes a further one.
+        asks: bool,
+    },
 }
 
 /// Requests to the committer, the checkpointer, the reclaimer and the worker.
@@ -35,7 +61,7 @@ pub struct Signals {
     checkpointer: Condvar,
     reclaimer: Condvar,
     worker: Condvar,
-    group_ended: Condvar,
+    ended: Condvar,
     committer_sleeps: AtomicBool,
     driver: Option<Committer>,
 }
@@ -59,7 +85,7 @@ impl Signals {
             checkpointer: Condvar::default(),
             reclaimer: Condvar::default(),
             worker: Condvar::default(),
-            group_ended: Condvar::default(),
+            ended: Condvar::default(),
             committer_sleeps: AtomicBool::new(false),
             driver,
         }
@@ -90,18 +116,44 @@ impl Signals {
         self.committer.notify_one();
     }
 
-    /// Waits until a group ended, at most `timeout`.
-    pub fn wait_for_group_end(&self, timeout: Duration) {
-        let mut requests = self.requests.lock();
-        requests.commit = true;
-        self.committer.notify_one();
-        self.group_ended.wait_for(&mut requests, timeout);
+    /// There are threads from now on that commit and checkpoint.
+    pub fn threads_start(&self) {
+        self.requests.lock().has_threads = true;
     }
 
-    /// A group ended: its memory is free for the next one.
-    pub fn group_ended(&self) {
-        let _requests = self.requests.lock();
-        self.group_ended.notify_all();
+    /// What ended so far, for [`Signals::wait_for_end`].
+    pub fn ended(&self) -> Ended {
+        self.requests.lock().ended
+    }
+
+    /// Asks for a commit or a checkpoint, and waits until one ended after `seen` was counted. False: it failed, the
+    /// volume is being closed, or there are no threads to wait for.
+    pub fn wait_for_end(&self, awaited: Awaited, seen: Ended) -> bool {
+        let mut requests = self.requests.lock();
+        if requests.ended == seen {
+            match awaited {
+                Awaited::Group => requests.commit = true,
+                Awaited::Checkpoint { asks } => requests.checkpoint |= asks,
+            }
+            self.committer.notify_one();
+            self.checkpointer.notify_one();
+        }
+        while requests.ended == seen && requests.has_threads && !requests.stop {
+            self.ended.wait(&mut requests);
+        }
+        requests.has_threads && !requests.stop && requests.ended.failures == seen.failures
+    }
+
+    /// Something ended: those who waited for it look again.
+    pub fn note_end(&self, ended: Ended) {
+        let mut requests = self.requests.lock();
+        let Ended { groups, checkpoints, failures } = requests.ended;
+        requests.ended = Ended {
+            groups: groups + ended.groups,
+            checkpoints: checkpoints + ended.checkpoints,
+            failures: failures + ended.failures,
+        };
+        self.ended.notify_all();
     }
 
     /// Waits for a request, at most `timeout`; `sleep`: nothing is published, so a publication wakes it too.
@@ -121,6 +173,12 @@ impl Signals {
     pub fn want_checkpoint(&self) {
         self.requests.lock().checkpoint = true;
         self.checkpointer.notify_one();
+    }
+
+    /// Whether a checkpoint is asked for that has not begun.
+    #[cfg(test)]
+    pub fn is_checkpoint_wanted(&self) -> bool {
+        self.requests.lock().checkpoint
     }
 
     /// Waits for a request for a checkpoint. False: the volume is being closed.
@@ -178,7 +236,7 @@ impl Signals {
         self.checkpointer.notify_all();
         self.reclaimer.notify_all();
         self.worker.notify_all();
-        self.group_ended.notify_all();
+        self.ended.notify_all();
     }
 
     /// Whether the volume is being closed.

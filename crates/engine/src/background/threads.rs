@@ -41,6 +41,7 @@ impl Threads {
     /// If one cannot be started, those before it end: they would go on with a volume that is not open.
     fn start_by(core: &Arc<Core>, spawn: Spawn<'_>) -> Result<Self> {
         let threads = Self { handles: Mutex::new(LockRank::Thread, Vec::new()) };
+        core.signals.threads_start();
         for (name, work) in WORK {
             match spawn(name, core, work) {
                 Ok(handle) => threads.handles.lock().push(handle),

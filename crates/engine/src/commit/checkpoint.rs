@@ -20,6 +20,7 @@ use crate::kv::Put;
 use crate::state::maps::ShardMap;
 use crate::state::records::RecordMap;
 use crate::state::table::Pages;
+use crate::sync::MutexGuard;
 use crate::{Error, Pbn, Result};
 
 /// Objects that a crash left to be redone are loaded in portions of this many.
@@ -60,7 +61,11 @@ pub struct Layers {
 impl Core {
     /// Commits and checkpoints. A full host gets the ballast before the volume fails.
     pub fn checkpoint(&self) -> Result<()> {
-        let _one = self.journal.hold_checkpoints();
+        self.tell_failure(self.checkpoint_holding(&self.journal.hold_checkpoints()))
+    }
+
+    /// As `checkpoint`, for a caller that holds checkpoints off.
+    pub fn checkpoint_holding(&self, _held: &MutexGuard<'_, ()>) -> Result<()> {
         self.redo_all()?;
         self.with_pages(|| vec![0], |state| state.table.edit(0).stamp(self.journal.volume_id()))?;
         let dirty = self.state.lock().dirty_bytes();
@@ -185,6 +190,6 @@ impl Core {
         let trimmed = || Some(self.state.lock().trimmed(mark.sequence, &logged));
         self.space.release(trimmed, |run| self.forget(run));
         self.stats.counters.checkpoints.fetch_add(1, Relaxed);
-        self.signals.group_ended();
+        self.checkpoint_ended();
     }
 }

@@ -5,7 +5,7 @@
 //! leaves the group before; after it, this group. (4) Freed blocks wait for readers, then are free.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::commit::checkpoint::{Frozen, Layers};
 use crate::commit::log::{CommitUnderWay, GROUP_SHARE_MAX};
@@ -26,10 +26,6 @@ const CHECKPOINT_FULLNESS: f64 = 0.5;
 /// checkpoint, for what one of them wastes at the ring's end, and for what groups exceed their bound by.
 const FULLNESS_MAX: f64 = 0.6;
 const _: () = assert!(1.0 - FULLNESS_MAX > 4.0 / GROUP_SHARE_MAX as f64);
-/// How long and how often a publisher waits for room before it goes on regardless: the bounds are generous,
-/// and a publisher that never proceeds would be worse than one that exceeds them.
-const ROOM_WAIT: Duration = Duration::from_millis(200);
-const ROOM_WAITS_MAX: usize = 50;
 
 /// On a host with little room a checkpoint comes while it still fits into what is set aside there.
 const SHORT_DIRTY_BYTES_MAX: u64 = 4 << 20;
@@ -45,18 +41,31 @@ struct Taken {
 impl Core {
     /// Makes everything published so far durable.
     pub fn commit(&self) -> Result<()> {
+        self.tell_failure(self.commit_with_room())
+    }
+
+    /// Commits, or checkpoints if the log needs it.
+    fn commit_with_room(&self) -> Result<()> {
         if self.journal.fullness() > FULLNESS_MAX {
-            return self.checkpoint();
+            let held = self.journal.hold_checkpoints();
+            // A checkpoint that was under way may have trimmed the log: then a second one is not waited for.
+            if self.journal.fullness() > FULLNESS_MAX {
+                return self.checkpoint_holding(&held);
+            }
         }
         self.commit_group(false)?;
-        let fullness = self.journal.fullness();
-        let dirty = self.state.lock().dirty_bytes();
-        let is_much =
-            dirty > self.journal.dirty_bytes_max() || dirty > SHORT_DIRTY_BYTES_MAX && self.space.is_host_short();
-        if fullness > CHECKPOINT_FULLNESS || is_much {
+        self.ask_for_checkpoint_if_due();
+        Ok(())
+    }
+
+    /// Asks for a checkpoint if what the one under way leaves calls for a further one.
+    pub fn ask_for_checkpoint_if_due(&self) {
+        let dirty_bytes = self.state.lock().dirty_bytes_left();
+        let is_much = dirty_bytes > self.journal.dirty_bytes_max()
+            || dirty_bytes > SHORT_DIRTY_BYTES_MAX && self.space.is_host_short();
+        if self.journal.fullness_left() > CHECKPOINT_FULLNESS || is_much {
             self.signals.want_checkpoint();
         }
-        Ok(())
     }
 
     /// When the current group's first and last changes came.
@@ -72,13 +81,13 @@ impl Core {
         self.health.usable()?;
         let began = Instant::now();
         let Taken { group, records, totals, layers } = self.take_group(freeze, log.next_sequence());
-        self.signals.group_ended();
+        self.group_taken();
         if !group.is_empty() {
             let staged = group.staged.len() as u64;
             self.write_group(&mut log, group, records, totals, freeze).inspect_err(|error| self.health.fail(error))?;
             self.stats.record(Stage::Commit, staged, began.elapsed());
         }
-        let frozen = layers.map(|layers| Frozen { layers, mark: log.mark(), totals });
+        let frozen = layers.map(|layers| Frozen { layers, mark: log.begin_checkpoint(), totals });
         drop(log);
         assert_eq!(frozen.is_some(), freeze, "what a checkpoint writes is set apart for it alone");
         self.release_waiting();
@@ -192,40 +201,6 @@ impl Core {
     pub fn forget(&self, run: Run) {
         self.staging.remove_run(run.pbn, run.blocks);
         run.pbns().for_each(|pbn| self.read_cache.remove(pbn));
-    }
-
-    /// Keeps the group and the changes in memory within bounds: publishers wait here. They may hold
-    /// a map's lock, which neither committer nor checkpointer takes.
-    pub fn wait_for_room(&self) {
-        self.wait_for_room_within(2 * self.journal.dirty_bytes_max());
-    }
-
-    /// As `wait_for_room`, for work in the background: it stops early enough that no request of a program
-    /// has to wait until what it left is checkpointed.
-    pub fn wait_for_background_room(&self) {
-        self.wait_for_room_within(self.journal.dirty_bytes_max());
-    }
-
-    fn wait_for_room_within(&self, dirty_bytes_max: u64) {
-        let group_bytes_max = self.journal.group_bytes_max();
-        for _ in 0..ROOM_WAITS_MAX {
-            // On a volume that failed there never is room, and what asks for it is refused.
-            if self.health.failure().is_some() || self.signals.is_stopped() {
-                return;
-            }
-            let (group, dirty) = {
-                let state = self.state.lock();
-                (state.group_bytes(), state.dirty_bytes())
-            };
-            if group > group_bytes_max {
-                self.signals.wait_for_group_end(ROOM_WAIT);
-            } else if dirty > dirty_bytes_max {
-                self.signals.want_checkpoint();
-                self.signals.wait_for_group_end(ROOM_WAIT);
-            } else {
-                return;
-            }
-        }
     }
 }
 

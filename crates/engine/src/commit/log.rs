@@ -23,6 +23,8 @@ pub struct Log {
     head: u64,
     /// Bytes from the oldest needed record to `head`, gaps at the ring's end included.
     used: u64,
+    /// Bytes of `used` that the checkpoint under way makes unnecessary.
+    trimmed_soon: u64,
     next_sequence: u64,
 }
 
@@ -46,7 +48,7 @@ impl Log {
         let next_sequence = sequence.checked_add(1);
         let next_sequence =
             next_sequence.ok_or_else(|| Error::corrupt("the checkpoint record", "no group can follow it"))?;
-        let mut log = Self { device, log_id, bytes, head: at, used: 0, next_sequence };
+        let mut log = Self { device, log_id, bytes, head: at, used: 0, trimmed_soon: 0, next_sequence };
         let found = log.device.len().map_err(|e| Error::io("opening the log", e))?;
         if found < bytes || at > bytes {
             return Err(Error::corrupt("the log", format!("it has {found} bytes, {bytes} are expected")));
@@ -188,6 +190,7 @@ impl Log {
     pub fn trim(&mut self, mark: Mark) {
         assert!(mark.used_before <= self.used, "trim of {} bytes of {}", mark.used_before, self.used);
         self.used -= mark.used_before;
+        self.trimmed_soon = 0;
     }
 
     /// The present end of the log, for a checkpoint that begins here.
@@ -199,6 +202,12 @@ impl Log {
     /// Share of the ring that is in use, 0 to 1.
     pub fn fullness(&self) -> f64 {
         self.used as f64 / self.bytes as f64
+    }
+
+    /// The same, without what the checkpoint under way trims.
+    fn fullness_left(&self) -> f64 {
+        debug_assert!(self.trimmed_soon <= self.used, "{} bytes of {} are trimmed soon", self.trimmed_soon, self.used);
+        (self.used - self.trimmed_soon) as f64 / self.bytes as f64
     }
 
     /// Size of the ring.
@@ -298,6 +307,11 @@ impl Journal {
         self.log.lock().fullness()
     }
 
+    /// Share of the log that will be in use when the checkpoint under way has ended, 0 to 1.
+    pub fn fullness_left(&self) -> f64 {
+        self.log.lock().fullness_left()
+    }
+
     /// Keeps a change of so many shards in one group while the guard lives. None: it is too large for that.
     pub fn gate(&self, shards: u64) -> Option<RwLockReadGuard<'_, ()>> {
         (shards <= self.gated_shards_max).then(|| self.group_gate.read())
@@ -335,9 +349,11 @@ pub struct CommitUnderWay<'a> {
 }
 
 impl CommitUnderWay<'_> {
-    /// The present end of the log.
-    pub fn mark(&self) -> Mark {
-        self.log.mark()
+    /// The present end of the log, at which a checkpoint begins.
+    pub fn begin_checkpoint(&mut self) -> Mark {
+        let mark = self.log.mark();
+        self.log.trimmed_soon = mark.used_before;
+        mark
     }
 
     /// Number of the group that is appended next.

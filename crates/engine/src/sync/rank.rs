@@ -1,7 +1,8 @@
 //! The order of all locks, in one table, and its check at run time.
 
 /// Every lock of `fs` and of the engine, outermost first: a thread takes only locks that stand below those it holds.
-/// Locks of one rank have numbers and are taken in their order.
+/// Locks of one rank have numbers and are taken in their order. Room for changes is waited for between `Map` and `Log`, and
+/// without `Checkpointing` ([`assert_may_wait_for_room`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockRank {
     /// `fs`: the join handle of a thread, while it is started or joined.
@@ -99,6 +100,14 @@ mod check {
         }
     }
 
+    /// A thread that waits for room in the log or in memory holds no lock that a commit or a checkpoint may need.
+    pub fn assert_may_wait_for_room() {
+        HELD.with_borrow(|held| {
+            let needed = held.iter().find(|place| place.rank > LockRank::Map || place.rank == LockRank::Checkpointing);
+            assert!(needed.is_none(), "lock order: {needed:?} is held by a thread that waits for room");
+        });
+    }
+
     /// Does something in the name of another thread, which holds none of this thread's locks.
     pub fn as_another_thread<T>(work: impl FnOnce() -> T) -> T {
         let own = HELD.take();
@@ -148,6 +157,16 @@ mod check {
         }
 
         #[test]
+        #[should_panic(expected = "held by a thread that waits for room")]
+        fn room_is_not_waited_for_with_a_lock_that_a_commit_needs() {
+            let (map, inode) = (Mutex::new(LockRank::Map, ()), Mutex::new(LockRank::Inode, ()));
+            let _map = map.lock();
+            super::assert_may_wait_for_room();
+            let _inode = inode.lock();
+            super::assert_may_wait_for_room();
+        }
+
+        #[test]
         fn a_lock_that_is_not_waited_for_may_come_in_any_order() {
             let (map, state) = (Mutex::new(LockRank::Map, ()), Mutex::new(LockRank::State, ()));
             let _state = state.lock();
@@ -157,7 +176,7 @@ mod check {
 }
 
 #[cfg(feature = "checked")]
-pub use check::{Held, as_another_thread};
+pub use check::{Held, as_another_thread, assert_may_wait_for_room};
 
 #[cfg(not(feature = "checked"))]
 mod unchecked {
@@ -169,6 +188,10 @@ mod unchecked {
 
     /// Takes no space.
     pub struct Held;
+
+    /// Checked under the feature `checked` only.
+    #[inline]
+    pub fn assert_may_wait_for_room() {}
 
     /// Does something in the name of another thread.
     #[inline]
@@ -195,4 +218,4 @@ mod unchecked {
 }
 
 #[cfg(not(feature = "checked"))]
-pub use unchecked::{Held, Place, as_another_thread};
+pub use unchecked::{Held, Place, as_another_thread, assert_may_wait_for_room};

@@ -22,6 +22,7 @@ mod behind;
 mod giving_way;
 mod records;
 mod reuse;
+mod room;
 
 /// How long a hook waits for something that must not happen.
 const A_WHILE: Duration = Duration::from_millis(200);

@@ -8,6 +8,7 @@
 
 mod model;
 mod roles;
+mod room;
 mod volume;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -156,6 +157,12 @@ fn the_worker_remaps_beside_checkpoints() {
         let shape = Shape { inline: Inline::Off, ..Shape::small() };
         run(shape, Roles { writers: 1, workers: 1, checkpointers: 1, releasers: 1, ..NOBODY }, random);
     });
+}
+
+/// Room in the log is waited for, while changes that hold off the commit need the lock of an inode.
+#[test]
+fn nobody_waits_for_room_for_ever() {
+    explore(room::run);
 }
 
 #[test]

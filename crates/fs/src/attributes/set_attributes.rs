@@ -52,7 +52,7 @@ impl FileSystem {
     /// - `NoSpace`: the host's file system is full.
     /// - `Engine`: a device failed, or metadata is damaged.
     pub fn setattr(&self, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
-        self.check_writable()?;
+        self.begin_change()?;
         let inode = self.inode(ino)?;
         let now = self.clock.now();
         if let Some(size) = set.size {

@@ -116,15 +116,17 @@ impl FileSystem {
             return;
         }
         let now = self.clock.now();
-        let mut record = inode.lock();
-        let due = match policy {
-            AtimePolicy::Relative => {
-                record.atime <= record.mtime.max(record.ctime)
-                    || now.seconds.saturating_sub(record.atime.seconds) >= ATIME_SECONDS_MAX
-            }
-            _ => true,
+        let is_due = |record: &InodeRecord| {
+            let is_old = record.atime <= record.mtime.max(record.ctime)
+                || now.seconds.saturating_sub(record.atime.seconds) >= ATIME_SECONDS_MAX;
+            record.atime != now && (is_old || policy != AtimePolicy::Relative)
         };
-        if !due || record.atime == now {
+        if !is_due(&inode.lock()) {
+            return;
+        }
+        self.store.wait_for_room();
+        let mut record = inode.lock();
+        if !is_due(&record) {
             return;
         }
         let mut change = Change::new();

@@ -49,6 +49,7 @@ impl FileSystem {
 
     /// Deletes an inode without a name.
     fn reclaim(&self, ino: Ino) -> Result<()> {
+        self.store.wait_for_room();
         let inode = self.inode(ino)?;
         let xattrs = self.xattr_keys(&inode)?;
         let record = inode.lock().clone();

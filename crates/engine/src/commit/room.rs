@@ -1,0 +1,80 @@
+//! Room for changes in the log and in memory: who publishes waits here until groups and checkpoints have made some.
+//!
+//! The rule: nobody waits with a lock that a commit or a checkpoint may need, directly or through a third. Those are the
+//! locks from the log on inwards, and that of checkpoints; the locks of inodes are among them, because a change in pieces
+//! holds off the commit and takes an inode's lock to end. So room is waited for at the beginning of a change, and its
+//! publications never wait. A map's lock may be held: neither committer nor checkpointer takes one. Each change adds
+//! a bounded amount, so that the bounds are exceeded by no more than the changes under way.
+
+use crate::background::signals::{Awaited, Ended};
+use crate::core::Core;
+use crate::sync::assert_may_wait_for_room;
+use crate::{Result, Store};
+
+impl Store {
+    /// Waits until the log and the memory have room for changes. Call it before a change that ends with
+    /// [`Store::publish`], and before any lock of its own is taken: the committer may need it. Functions that change a
+    /// map wait by themselves.
+    pub fn wait_for_room(&self) {
+        if self.core.lacks_room_for_changes(2 * self.core.journal.dirty_bytes_max()).is_some() {
+            self.core.foreground.serve(|| self.core.wait_for_room());
+        }
+    }
+}
+
+impl Core {
+    /// Waits until the group and the changes in memory are within their bounds.
+    pub fn wait_for_room(&self) {
+        self.wait_for_room_within(2 * self.journal.dirty_bytes_max());
+    }
+
+    /// As `wait_for_room`, for work in the background: it stops early enough that no request of a program
+    /// has to wait until what it left is checkpointed.
+    pub fn wait_for_background_room(&self) {
+        self.wait_for_room_within(self.journal.dirty_bytes_max());
+    }
+
+    fn wait_for_room_within(&self, dirty_bytes_max: u64) {
+        assert_may_wait_for_room();
+        loop {
+            // Counted before the look: what ends after it is not missed.
+            let ended = self.signals.ended();
+            let Some(awaited) = self.lacks_room_for_changes(dirty_bytes_max) else { return };
+            let is_over = self.health.failure().is_some() || !self.signals.wait_for_end(awaited, ended);
+            // On a volume that failed there never is room, and what asks for it is refused.
+            if is_over {
+                return;
+            }
+        }
+    }
+
+    /// What has to end before there is room. None: there is room.
+    fn lacks_room_for_changes(&self, dirty_bytes_max: u64) -> Option<Awaited> {
+        let (group, dirty, left) = {
+            let state = self.state.lock();
+            (state.group_bytes(), state.dirty_bytes(), state.dirty_bytes_left())
+        };
+        if group > self.journal.group_bytes_max() {
+            Some(Awaited::Group)
+        } else {
+            let asks = left > self.journal.dirty_bytes_max();
+            (dirty > dirty_bytes_max).then_some(Awaited::Checkpoint { asks })
+        }
+    }
+
+    /// Tells those who wait for room that a group was taken.
+    pub fn group_taken(&self) {
+        self.signals.note_end(Ended { groups: 1, ..Ended::default() });
+    }
+
+    /// Tells those who wait for room that a checkpoint ended.
+    pub fn checkpoint_ended(&self) {
+        self.signals.note_end(Ended { checkpoints: 1, ..Ended::default() });
+    }
+
+    /// Tells those who wait for room that a commit or a checkpoint failed: they go on, rather than wait for what may never
+    /// come. If the volume failed with it, what they ask for is refused.
+    pub fn tell_failure<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|_| self.signals.note_end(Ended { failures: 1, ..Ended::default() }))
+    }
+}

@@ -1,0 +1,129 @@
+//! Room in the log and in memory: who waits for it, for what, and what the committer waits for.
+
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+use crate::background::threads::Threads;
+use crate::{Change, Result};
+
+/// Publishes a record of so many bytes, which takes room in the log.
+fn publish(core: &Core, bytes: usize) {
+    let mut change = Change::new();
+    change.put(b"\x10room".to_vec(), vec![7; bytes]);
+    core.publish(change).unwrap();
+}
+
+/// A volume with its threads, whose group is as large as one may be.
+fn full_group() -> (Arc<HookedDevice>, Arc<Core>, Threads) {
+    let (_, data, core) = volume();
+    let threads = Threads::start(&core).unwrap();
+    (data, core, threads)
+}
+
+fn stop(core: &Core, threads: &Threads) {
+    core.signals.stop();
+    threads.join();
+}
+
+#[test]
+fn who_finds_no_room_waits_until_there_is_some_however_long_that_takes() {
+    let (_, core, threads) = full_group();
+    let gate = core.journal.gate(1).expect("a change of one shard");
+    publish(&core, core.journal.group_bytes_max() as usize);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| core.wait_for_room());
+        thread::sleep(A_WHILE);
+        assert!(!waits.is_finished(), "a change is half published, so no commit can have made room");
+        drop(gate);
+        waits.join().unwrap();
+    });
+    assert!(core.state.lock().group_bytes() <= core.journal.group_bytes_max());
+    stop(&core, &threads);
+}
+
+#[test]
+fn who_waits_for_room_goes_on_when_the_commit_fails_or_the_volume_is_closed() {
+    for is_closed in [false, true] {
+        let (data, core, threads) = full_group();
+        let gate = core.journal.gate(1).expect("a change of one shard");
+        core.write(MapId(1), 0, &unique(64, 1), |_, _| ()).unwrap();
+        publish(&core, core.journal.group_bytes_max() as usize);
+        if !is_closed {
+            *data.before_flush.lock() = Some(Box::new(|| Err(io::Error::other("the disk is gone"))));
+        }
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| core.wait_for_room());
+            thread::sleep(A_WHILE);
+            assert!(!waits.is_finished());
+            if is_closed {
+                core.signals.stop();
+            }
+            drop(gate);
+            waits.join().unwrap();
+        });
+        assert_eq!(core.health.failure().is_none(), is_closed);
+        stop(&core, &threads);
+    }
+}
+
+#[test]
+fn on_a_volume_without_threads_nobody_waits_for_room() {
+    let (_, _, core) = volume();
+    publish(&core, 2 * core.journal.group_bytes_max() as usize);
+    core.wait_for_room();
+}
+
+/// A volume whose log is filled to this share, and a checkpoint beside which `work` is done on a thread of its own. Gives how
+/// many checkpoints were made.
+fn beside_a_checkpoint(fullness: f64, work: impl FnOnce(&Core) -> Result<()> + Send + 'static) -> (Arc<Core>, u64) {
+    let (_, data, core) = volume();
+    core.write(MapId(1), 0, &unique(1, 1), |_, _| ()).unwrap();
+    while core.journal.fullness() <= fullness {
+        publish(&core, 50_000);
+        core.commit_group(false).unwrap();
+    }
+    publish(&core, 1);
+    let (others, is_done) = (core.clone(), Arc::new(AtomicBool::new(false)));
+    let done = is_done.clone();
+    let (began, has_begun) = mpsc::channel();
+    // The block that rides in the log is placed by the checkpoint.
+    *data.before_write.lock() = Some(Box::new(move || {
+        began.send(()).unwrap();
+        thread::sleep(A_WHILE);
+        Ok(())
+    }));
+    let worker = thread::spawn(move || {
+        has_begun.recv().unwrap();
+        publish(&others, 1);
+        work(&others).unwrap();
+        done.store(true, Relaxed);
+    });
+    core.checkpoint().unwrap();
+    worker.join().unwrap();
+    assert!(is_done.load(Relaxed));
+    let made = core.stats.counters.checkpoints.load(Relaxed);
+    (core, made)
+}
+
+#[test]
+fn a_commit_on_a_full_log_waits_for_the_checkpoint_under_way_and_for_no_second_one() {
+    let (core, made) = beside_a_checkpoint(0.6, Core::commit);
+    assert_eq!(made, 1, "the first one has trimmed the log");
+    assert!(core.state.lock().group_bytes() == 0, "it is committed");
+}
+
+#[test]
+fn a_commit_beside_a_checkpoint_asks_for_no_further_one() {
+    let (core, made) = beside_a_checkpoint(0.51, Core::commit);
+    assert_eq!(made, 1);
+    assert!(!core.signals.is_checkpoint_wanted(), "the one under way trims the log");
+    let (core, _) = beside_a_checkpoint(0.2, |core| {
+        while core.journal.fullness_left() <= 0.51 {
+            publish(core, 50_000);
+            core.commit_group(false)?;
+        }
+        core.ask_for_checkpoint_if_due();
+        Ok(())
+    });
+    assert!(core.signals.is_checkpoint_wanted(), "what came since then calls for one of its own");
+}

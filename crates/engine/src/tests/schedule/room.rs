@@ -1,0 +1,67 @@
+//! Room in the log, while changes in pieces hold off the commit and need the lock of an inode: nobody waits for ever.
+
+use std::sync::Arc;
+
+use shuttle::thread;
+
+use crate::sync::{LockRank, Mutex};
+use crate::tests::fixture::Random;
+use crate::{Change, MapId};
+
+use super::model::BLOCK;
+use super::volume::{Shape, Volume};
+
+/// What each thread does, it does so often.
+const TIMES: usize = 3;
+/// Bytes of a record: two fill a group.
+const RECORD_BYTES: usize = 20 << 10;
+
+type InodeLock = Arc<Mutex<()>>;
+
+/// Publishes a record with the inode locked, as `fs` does.
+fn publish(volume: &Volume, inode: &InodeLock, number: usize) {
+    for _ in 0..TIMES {
+        volume.core.wait_for_room();
+        let _inode = inode.lock();
+        let mut change = Change::new();
+        change.put(vec![0x11, number as u8], vec![7; RECORD_BYTES]);
+        volume.core.publish(change).unwrap();
+    }
+}
+
+/// Punches: the change ends with the inode locked, while it holds off the commit.
+fn punch(volume: &Volume, inode: &InodeLock, map: MapId) {
+    for _ in 0..TIMES {
+        volume.core.wait_for_room();
+        volume.core.zero(map, 0, 3 * BLOCK, false, |_, _| drop(inode.lock())).unwrap();
+    }
+}
+
+/// Two that publish, one that punches, the committer and the checkpointer.
+pub fn run(mut random: Random) {
+    let volume = Arc::new(Volume::new(Shape { has_committer: true, ..Shape::small() }, 1, Random::new(random.word())));
+    let inode = Arc::new(Mutex::new(LockRank::Inode, ()));
+    let map = volume.fresh_map();
+    volume.core.signals.threads_start();
+    let spawn = |work: Box<dyn FnOnce(&Volume, &InodeLock) + Send>| {
+        let (volume, inode) = (volume.clone(), inode.clone());
+        thread::spawn(move || work(&volume, &inode))
+    };
+    let background = [
+        spawn(Box::new(|volume, _| volume.commit_until_stopped())),
+        spawn(Box::new(|volume, _| {
+            while volume.core.signals.next_checkpoint() {
+                volume.core.checkpoint().unwrap();
+            }
+        })),
+    ];
+    let programs = [
+        spawn(Box::new(|volume, inode| publish(volume, inode, 1))),
+        spawn(Box::new(|volume, inode| publish(volume, inode, 2))),
+        spawn(Box::new(move |volume, inode| punch(volume, inode, map))),
+    ];
+    programs.into_iter().for_each(|thread| thread.join().unwrap());
+    volume.core.signals.stop();
+    background.into_iter().for_each(|thread| thread.join().unwrap());
+    Arc::into_inner(volume).expect("all threads ended").finish();
+}

@@ -55,10 +55,14 @@ impl FileSystem {
             let found = self.find(parent, name)?.ok_or(Error::NotFound)?;
             check_wanted(&found, wanted)?;
             let Some(target) = self.inode_of(parent, &found)? else { continue };
+            let entry = self.first_entry(&target)?;
             let inodes = [directory.clone(), target];
             let mut staged = Staged::lock(&inodes);
             // The name may have changed before the directory was locked.
             if self.find(parent, name)?.as_ref() != Some(&found) {
+                continue;
+            }
+            if !self.is_still_empty(&staged, found.ino, entry)? {
                 continue;
             }
             let mut change = Change::new();
@@ -88,7 +92,8 @@ impl FileSystem {
         }
     }
 
-    /// Counts one name fewer for the inode `ino`, whose name was in `parent`. Returns the inode if it was the last.
+    /// Counts one name fewer for the inode `ino`, whose name was in `parent`. Returns the inode if it was the last. A
+    /// directory is empty: see [`FileSystem::is_still_empty`].
     pub(crate) fn drop_name(
         &self,
         staged: &mut Staged,
@@ -98,7 +103,7 @@ impl FileSystem {
         now: Timestamp,
     ) -> Result<Option<Ino>> {
         if staged.get(ino).is_directory() {
-            self.check_empty(staged, ino)?;
+            assert_eq!(staged.get(ino).entries, 0, "directory {} is removed with entries", ino.0);
             staged.remove_link(parent)?;
             staged.edit(ino).nlink = 0;
         } else {
@@ -113,18 +118,39 @@ impl FileSystem {
         Ok(Some(ino))
     }
 
-    /// Refuses a directory with entries. The count decides; a scan verifies it before anything is lost.
-    fn check_empty(&self, staged: &Staged, ino: Ino) -> Result<()> {
-        if staged.get(ino).entries != 0 {
+    /// The key of an entry of a directory that counts none: a sign of damage, or of a removal that is under way. None: it
+    /// has no entry, or the inode is not a directory. Called without a lock: where many entries were removed, the look
+    /// takes as long as reading them.
+    pub(crate) fn first_entry(&self, inode: &Inode) -> Result<Option<Vec<u8>>> {
+        {
+            let record = inode.lock();
+            if !record.is_directory() {
+                return Ok(None);
+            }
+            if record.entries != 0 {
+                return Err(Error::NotEmpty);
+            }
+        }
+        let (from, to) = (dirent::key(inode.ino, Place::of_cookie(0)), dirent::end(inode.ino));
+        Ok(self.store.scan(&from, &to, 1)?.pop().map(|(key, _)| key))
+    }
+
+    /// Refuses a directory with entries: the count decides, and what [`FileSystem::first_entry`] found verifies it before
+    /// anything is lost. An entry that came after that look is counted; so one that is neither counted nor gone is
+    /// damage. False: it is gone, and the look has to be done again. True also for an inode that is no directory.
+    pub(crate) fn is_still_empty(&self, staged: &Staged, ino: Ino, entry: Option<Vec<u8>>) -> Result<bool> {
+        let record = staged.get(ino);
+        if record.is_directory() && record.entries != 0 {
             return Err(Error::NotEmpty);
         }
-        if self.store.scan(&dirent::key(ino, Place::of_cookie(0)), &dirent::end(ino), 1)?.is_empty() {
-            return Ok(());
+        match entry {
+            None => Ok(true),
+            Some(key) if self.store.get(&key)?.is_none() => Ok(false),
+            Some(_) => Err(Error::corrupt(
+                format!("directory {}", ino.0),
+                "it has entries, but its record counts none; run oncefs fsck",
+            )),
         }
-        Err(Error::corrupt(
-            format!("directory {}", ino.0),
-            "it has entries, but its record counts none; run oncefs fsck",
-        ))
     }
 }
 

@@ -94,10 +94,15 @@ impl FileSystem {
             }
         }
         let mut inodes = directories.to_vec();
+        let mut replaced = None;
         for (parent, dirent) in [(old.parent, Some(&source)), (new.parent, target.as_ref())] {
             let Some(dirent) = dirent else { continue };
             let Some(inode) = self.inode_of(parent, dirent)? else { return Ok(None) };
             inodes.push(inode);
+        }
+        if let (Some(target), RenameMode::Replace) = (&target, mode) {
+            let inode = inodes.last().expect("the target's comes last");
+            replaced = Some((target.ino, self.first_entry(inode)?));
         }
         let mut staged = Staged::lock(&inodes);
         let unchanged =
@@ -106,6 +111,11 @@ impl FileSystem {
             return Ok(None);
         }
         check_alive(staged.get(new.parent))?;
+        if let Some((ino, entry)) = replaced
+            && !self.is_still_empty(&staged, ino, entry)?
+        {
+            return Ok(None);
+        }
         let (change, orphaned) = self.carry_out(&mut staged, old, new, &source, target.as_ref(), mode)?;
         self.publish_orphaning(staged, change, orphaned)?;
         Ok(Some(orphaned))

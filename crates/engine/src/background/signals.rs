@@ -176,7 +176,7 @@ impl Signals {
     }
 
     /// Whether a checkpoint is asked for that has not begun.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "schedules")))]
     pub fn is_checkpoint_wanted(&self) -> bool {
         self.requests.lock().checkpoint
     }

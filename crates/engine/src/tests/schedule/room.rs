@@ -38,8 +38,8 @@ fn punch(volume: &Volume, inode: &InodeLock, map: MapId) {
 }
 
 /// Two that publish, one that punches, the committer and the checkpointer.
-pub fn run(mut random: Random) {
-    let volume = Arc::new(Volume::new(Shape { has_committer: true, ..Shape::small() }, 1, Random::new(random.word())));
+pub fn run(shape: Shape, mut random: Random) {
+    let volume = Arc::new(Volume::new(shape, 1, Random::new(random.word())));
     let inode = Arc::new(Mutex::new(LockRank::Inode, ()));
     let map = volume.fresh_map();
     volume.core.signals.threads_start();

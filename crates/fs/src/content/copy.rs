@@ -17,6 +17,13 @@ const CLONE_BLOCKS_MAX: u64 = 16 << 10;
 /// Bytes copied through memory at a time.
 const COPY_BYTES_MAX: u64 = 1 << 20;
 
+/// A request ends after so much work, counted in bytes copied through memory: whoever serves it is there for others soon.
+const REQUEST_WORK_MAX: u64 = 16 << 20;
+
+/// So many bytes are shared with the work of one that is copied: a request shares 1 GiB at most.
+const SHARED_AS_ONE_COPIED: u64 = 64;
+const _: () = assert!(REQUEST_WORK_MAX >= COPY_BYTES_MAX.next_multiple_of(BLOCK), "each step fits into a request");
+
 /// A range of one file, and the offset in another to which it is copied, in bytes.
 #[derive(Clone, Copy)]
 struct Range {
@@ -36,8 +43,9 @@ enum Step {
 
 impl FileSystem {
     /// Copies up to `len` bytes from byte `from` of `source` to byte `to` of `target`, and returns how many. They are fewer
-    /// only at the end of the source, or if an error ends the copy after its first step. `privileges` says
-    /// what is left of the target's set-user-id and set-group-id.
+    /// at the end of the source, if an error ends the copy after its first step, and where there is more to do than one
+    /// request should: after 16 MiB copied through memory, or 1 GiB shared. `privileges` says what is left of the
+    /// target's set-user-id and set-group-id.
     ///
     /// # Errors
     ///
@@ -72,12 +80,12 @@ impl FileSystem {
             self.note_copied(source.ino, 0);
             self.touch_atime(&source);
         }
-        let mut copied = 0;
-        while copied < len {
+        let (mut copied, mut work) = (0, 0);
+        while copied < len && work < REQUEST_WORK_MAX {
             let rest = Range { from: from + copied, to: to + copied, len: len - copied };
             match self.copy_step(&source, &target, rest, privileges) {
-                Ok(0) => break,
-                Ok(bytes) => copied += bytes,
+                Ok((0, _)) => break,
+                Ok((bytes, step_work)) => (copied, work) = (copied + bytes, work + step_work),
                 Err(_) if copied > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -86,18 +94,25 @@ impl FileSystem {
         Ok(copied)
     }
 
-    fn copy_step(&self, source: &Arc<Inode>, target: &Arc<Inode>, range: Range, privileges: Privileges) -> Result<u64> {
+    /// Does the first part of a range. Gives its bytes, and how much work it was.
+    fn copy_step(
+        &self,
+        source: &Arc<Inode>,
+        target: &Arc<Inode>,
+        range: Range,
+        privileges: Privileges,
+    ) -> Result<(u64, u64)> {
         let (source_size, target_size) = (source.map_and_size()?.1, target.map_and_size()?.1);
         match plan(range, source_size, target_size, source.ino == target.ino) {
             Step::Copy { bytes } => {
                 let data = self.read(source.ino, range.from, bytes as usize, false)?;
                 self.note_copied(source.ino, data.len() as u64);
                 self.write(target.ino, range.to, &data, WriteOrigin::Caller { privileges })?;
-                Ok(data.len() as u64)
+                Ok((data.len() as u64, data.len() as u64))
             }
             Step::Clone { blocks, bytes } => {
                 self.clone_step(source, target, range, blocks, bytes, privileges)?;
-                Ok(bytes)
+                Ok((bytes, bytes / SHARED_AS_ONE_COPIED))
             }
         }
     }

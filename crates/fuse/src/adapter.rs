@@ -140,7 +140,8 @@ impl Adapter {
     ) {
         match (result, &self.room_maker) {
             (Err(Error::NoSpace), Some(room_maker)) => {
-                room_maker.try_again(self.file_system.clone(), again, reply);
+                let file_system = self.file_system.clone();
+                room_maker.try_again(move || again(&file_system), reply);
             }
             (result, _) => reply(result),
         }
@@ -177,7 +178,7 @@ impl Adapter {
 impl Filesystem for Adapter {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
         negotiate(config, self.config.request_bytes_max)?;
-        self.room_maker = Some(RoomMaker::start()?);
+        self.room_maker = Some(RoomMaker::start(self.file_system.clone())?);
         Ok(())
     }
 

@@ -1,81 +1,160 @@
-//! Makes room on a full volume and tries requests again, on a thread of its own: no event loop waits for that.
+//! Makes room on a full volume and tries requests again, on a thread of its own: no event loop waits for that, and no
+//! request waits for the turn of another.
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use oncefs_fs::{Error, FileSystem, Result, Room};
 
-/// How often and how long a request waits for room: 10 s in all while deleted files are being freed, half a second
-/// where that is only possible.
-const ROOM_TRIES_MAX: usize = 200;
-const PERHAPS_TRIES_MAX: usize = 10;
-const ROOM_TRY: Duration = Duration::from_millis(50);
+/// How long a request waits while deleted files are being freed, and how long where that is only possible.
+const WHILE_COMING: Duration = Duration::from_secs(10);
+const WHILE_PERHAPS: Duration = Duration::from_millis(500);
+/// How often room is made while requests wait.
+const ROOM_EVERY: Duration = Duration::from_millis(50);
+const _: () = assert!(ROOM_EVERY.as_millis() < WHILE_PERHAPS.as_millis());
 
-type Job = Box<dyn FnOnce() + Send>;
+/// A request that found no room.
+struct Waiter {
+    since: Instant,
+    /// Tries it again. If there is still no room and it may wait on, it says false; otherwise it has replied.
+    try_again: Box<dyn FnMut(bool) -> bool + Send>,
+}
 
-/// Tries requests one after the other. Dropped, it ends when it has run those that it was given.
+/// Tries all requests that wait, again and again. Dropped, it ends when it has replied to those that it was given.
 pub(crate) struct RoomMaker {
-    /// Not bounded: each job belongs to a request, of which the kernel sends a bounded number.
-    jobs: Sender<Job>,
+    /// Not bounded: each waiter belongs to a request, of which the kernel sends a bounded number.
+    waiters: Sender<Waiter>,
 }
 
 impl RoomMaker {
-    pub(crate) fn start() -> io::Result<Self> {
-        let (jobs, received) = channel::<Job>();
-        let work = move || received.into_iter().for_each(|job| job());
-        thread::Builder::new().name("room-maker".to_owned()).spawn(work)?;
-        Ok(Self { jobs })
+    pub(crate) fn start(file_system: Arc<FileSystem>) -> io::Result<Self> {
+        // If none can be made, the requests themselves find out why.
+        Self::start_with(move || file_system.make_room().unwrap_or(Room::None))
+    }
+
+    fn start_with(make_room: impl FnMut() -> Room + Send + 'static) -> io::Result<Self> {
+        let (waiters, received) = channel();
+        thread::Builder::new().name("room-maker".to_owned()).spawn(move || serve(&received, make_room))?;
+        Ok(Self { waiters })
     }
 
     /// Tries a request that found no room again after making some, and then replies.
     pub(crate) fn try_again<T>(
         &self,
-        file_system: Arc<FileSystem>,
-        again: impl Fn(&FileSystem) -> Result<T> + Send + 'static,
+        again: impl Fn() -> Result<T> + Send + 'static,
         reply: impl FnOnce(Result<T>) + Send + 'static,
     ) {
-        self.run(move || reply(retry_with_room(&file_system, &again)));
-    }
-
-    fn run(&self, job: impl FnOnce() + Send + 'static) {
-        // The thread receives as long as `self` lives. Were it gone, dropping the job's reply would answer EIO.
-        let _ = self.jobs.send(Box::new(job));
+        let mut reply = Some(reply);
+        let try_again = move |may_wait: bool| match again() {
+            Err(Error::NoSpace) if may_wait => false,
+            result => {
+                if let Some(reply) = reply.take() {
+                    reply(result);
+                }
+                true
+            }
+        };
+        // The thread receives as long as `self` lives. Were it gone, dropping the waiter's reply would answer EIO.
+        let _ = self.waiters.send(Waiter { since: Instant::now(), try_again: Box::new(try_again) });
     }
 }
 
-/// Tries again after making room, also when none was found to be made: somebody else may have made it just before.
-fn retry_with_room<T>(file_system: &FileSystem, again: &impl Fn(&FileSystem) -> Result<T>) -> Result<T> {
-    let mut tries = 0;
+/// Makes room for all who wait, lets each of them try, and begins again.
+fn serve(received: &Receiver<Waiter>, mut make_room: impl FnMut() -> Room) {
+    let mut waiting: Vec<Waiter> = Vec::new();
     loop {
-        let tries_max = match file_system.make_room()? {
-            Room::Coming => ROOM_TRIES_MAX,
-            Room::Perhaps => PERHAPS_TRIES_MAX,
-            Room::None => 0,
-        };
-        match again(file_system) {
-            Err(Error::NoSpace) if tries < tries_max => thread::sleep(ROOM_TRY),
-            result => return result,
+        let is_open = take_in(received, &mut waiting);
+        if waiting.is_empty() && !is_open {
+            return;
         }
-        tries += 1;
+        let patience = match make_room() {
+            Room::Coming => WHILE_COMING,
+            Room::Perhaps => WHILE_PERHAPS,
+            Room::None => Duration::ZERO,
+        };
+        // Also when none was found to be made: somebody else may have made it just before.
+        waiting.retain_mut(|waiter| !(waiter.try_again)(waiter.since.elapsed() < patience));
     }
+}
+
+/// Takes in who came, and waits for that: while nobody waits as long as it takes, otherwise until room is due. False: no
+/// more will come.
+fn take_in(received: &Receiver<Waiter>, waiting: &mut Vec<Waiter>) -> bool {
+    let first = match waiting.is_empty() {
+        true => received.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        false => received.recv_timeout(ROOM_EVERY),
+    };
+    if matches!(first, Err(RecvTimeoutError::Disconnected)) && !waiting.is_empty() {
+        thread::sleep(ROOM_EVERY);
+    }
+    let is_open = !matches!(first, Err(RecvTimeoutError::Disconnected));
+    waiting.extend(first);
+    waiting.extend(received.try_iter());
+    is_open
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
     use super::*;
 
-    #[test]
-    fn jobs_run_in_order_and_all_of_them() {
-        let room_maker = RoomMaker::start().unwrap();
-        let (done, results) = channel();
-        for number in 0..100 {
-            let done = done.clone();
-            room_maker.run(move || done.send(number).unwrap());
+    /// Requests that find room when `is_room`; each sends its number and whether it found some.
+    fn send(room_maker: &RoomMaker, requests: usize, is_room: &Arc<AtomicBool>) -> Receiver<(usize, bool)> {
+        let (told, replies) = channel();
+        for number in 0..requests {
+            let (told, is_room) = (told.clone(), is_room.clone());
+            let again = move || if is_room.load(SeqCst) { Ok(()) } else { Err(Error::NoSpace) };
+            room_maker.try_again(again, move |result| told.send((number, result.is_ok())).unwrap());
         }
-        drop((room_maker, done));
-        assert_eq!(results.into_iter().collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
+        replies
+    }
+
+    #[test]
+    fn requests_are_replied_to_in_order_and_all_of_them_also_when_the_mount_ends() {
+        let is_room = Arc::new(AtomicBool::new(true));
+        let room_maker = RoomMaker::start_with(|| Room::Coming).unwrap();
+        let replies = send(&room_maker, 100, &is_room);
+        drop(room_maker);
+        assert_eq!(replies.into_iter().collect::<Vec<_>>(), (0..100).map(|number| (number, true)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn requests_wait_beside_each_other_and_all_get_the_room_that_comes() {
+        let (is_room, began) = (Arc::new(AtomicBool::new(false)), Instant::now());
+        let room_maker = RoomMaker::start_with(|| Room::Coming).unwrap();
+        let replies = send(&room_maker, 50, &is_room);
+        assert!(replies.recv_timeout(4 * ROOM_EVERY).is_err(), "there is none");
+        is_room.store(true, SeqCst);
+        assert_eq!(replies.iter().filter(|(_, found)| *found).count(), 50);
+        assert!(began.elapsed() < WHILE_COMING, "not one after the other");
+    }
+
+    #[test]
+    fn requests_that_wait_in_vain_end_together() {
+        let (rounds, began) = (Arc::new(AtomicUsize::new(0)), Instant::now());
+        let counter = rounds.clone();
+        let room_maker = RoomMaker::start_with(move || {
+            counter.fetch_add(1, SeqCst);
+            Room::Perhaps
+        })
+        .unwrap();
+        let replies = send(&room_maker, 50, &Arc::default());
+        drop(room_maker);
+        assert_eq!(replies.iter().filter(|(_, found)| !*found).count(), 50);
+        assert!(began.elapsed() >= WHILE_PERHAPS && began.elapsed() < 20 * WHILE_PERHAPS, "{:?}", began.elapsed());
+        assert!(rounds.load(SeqCst) <= 12, "room is made for all at once");
+    }
+
+    #[test]
+    fn where_no_room_can_come_requests_are_tried_once_more_and_refused() {
+        let room_maker = RoomMaker::start_with(|| Room::None).unwrap();
+        assert_eq!(
+            send(&room_maker, 3, &Arc::default()).iter().collect::<Vec<_>>(),
+            [(0, false), (1, false), (2, false)]
+        );
     }
 }

@@ -1,0 +1,160 @@
+//! Nobody stands still for long because of what others do.
+
+#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use common::{Volume, contradictions, directory, file, names};
+use oncefs_fs::{AllocateMode, AtimePolicy, Error, FileSystem, Ino, Privileges, RenameMode, WriteOrigin, XattrMode};
+use oncefs_toolbox::Random;
+
+const BY: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
+/// How long threads work beside each other.
+const WORK: Duration = Duration::from_secs(3);
+/// What no request may take, however slow the machine.
+const STANDSTILL: Duration = Duration::from_secs(5);
+const NAMES: usize = 3_000;
+
+fn random_bytes(len: usize, seed: u64) -> Vec<u8> {
+    let mut random = Random::new(seed);
+    (0..len / 8).flat_map(|_| random.word().to_le_bytes()).collect()
+}
+
+/// Does this again and again until `over`, and gives how long the slowest took.
+fn slowest(over: &AtomicBool, mut work: impl FnMut(u64)) -> Duration {
+    let mut slowest = Duration::ZERO;
+    for turn in 0.. {
+        if over.load(SeqCst) {
+            break;
+        }
+        let began = Instant::now();
+        work(turn);
+        slowest = slowest.max(began.elapsed());
+    }
+    slowest
+}
+
+/// A punch holds off the commit and takes the inode's lock to end; who fills groups with that inode's attributes waits for
+/// a commit, and must not have the inode locked.
+#[test]
+fn range_changes_and_publications_of_one_inode_do_not_wait_for_each_other_in_a_circle() {
+    let volume = Volume::new(AtimePolicy::Never);
+    let fs = volume.open();
+    let ino = file(&fs, Ino::ROOT, "image").ino;
+    let (data, value) = (random_bytes(64 << 10, 1), vec![7; 60_000]);
+    let over = AtomicBool::new(false);
+    let slowest_of_all = std::thread::scope(|scope| {
+        let (fs, over) = (&*fs, &over);
+        let punches = scope.spawn(move || {
+            slowest(over, |_| {
+                fs.write(ino, 0, &data, BY).unwrap();
+                fs.fallocate(ino, 0, 64 << 10, AllocateMode::PunchHole, Privileges::Kept).unwrap();
+            })
+        });
+        let publications = scope
+            .spawn(move || slowest(over, |_| fs.setxattr(ino, b"user.large", &value, XattrMode::Any, true).unwrap()));
+        std::thread::sleep(WORK);
+        over.store(true, SeqCst);
+        punches.join().unwrap().max(publications.join().unwrap())
+    });
+    println!("the slowest request took {slowest_of_all:?}");
+    assert!(slowest_of_all < STANDSTILL, "a request took {slowest_of_all:?}");
+    fs.close().unwrap();
+}
+
+/// One copy is many requests: who serves them is there for others in between.
+#[test]
+fn a_large_copy_ends_early_and_goes_on_where_it_ended() {
+    let volume = Volume::new(AtimePolicy::Never);
+    let fs = volume.open();
+    let [source, target] = ["source", "target"].map(|name| file(&fs, Ino::ROOT, name).ino);
+    let content = random_bytes(20 << 20, 2);
+    for (at, part) in (0..).step_by(1 << 20).zip(content.chunks(1 << 20)) {
+        fs.write(source, at, part, BY).unwrap();
+    }
+    fs.write(target, 0, b"head", BY).unwrap();
+    let copy = |from: u64| {
+        fs.copy_file_range(source, from, target, 4 + from, content.len() as u64 - from, Privileges::Kept).unwrap()
+    };
+    let first = copy(0);
+    assert_eq!(first, 16 << 20, "a request copies 16 MiB through memory");
+    assert_eq!(copy(first), 4 << 20, "and the next one the rest");
+    let copied = fs.read(target, 4, content.len(), false).unwrap();
+    assert!(*copied == *content, "the copy differs");
+    let shared = fs.copy_file_range(source, 0, target, 4096, content.len() as u64, Privileges::Kept).unwrap();
+    assert_eq!(shared, 20 << 20, "what is shared is not copied");
+}
+
+fn make_and_empty(fs: &FileSystem, name: &str) -> Ino {
+    let dir = directory(fs, Ino::ROOT, name).ino;
+    for n in 0..NAMES {
+        file(fs, dir, &format!("n{n}"));
+    }
+    for n in 0..NAMES {
+        if n == NAMES / 2 {
+            fs.store().commit().unwrap();
+        }
+        let gone = fs.unlink(dir, format!("n{n}").as_bytes()).unwrap().unwrap();
+        fs.forget(gone).unwrap();
+    }
+    dir
+}
+
+#[test]
+fn a_directory_that_was_emptied_is_removed_and_replaced() {
+    let volume = Volume::new(AtimePolicy::Never);
+    let fs = volume.open();
+    let emptied = make_and_empty(&fs, "emptied");
+    let last = file(&fs, emptied, "last").ino;
+    assert!(matches!(fs.rmdir(Ino::ROOT, b"emptied"), Err(Error::NotEmpty)));
+    let fresh = directory(&fs, Ino::ROOT, "fresh").ino;
+    let replace = || fs.rename(Ino::ROOT, b"fresh", Ino::ROOT, b"emptied", RenameMode::Replace);
+    assert!(matches!(replace(), Err(Error::NotEmpty)));
+    assert_eq!(fs.unlink(emptied, b"last").unwrap(), Some(last));
+    assert_eq!(replace().unwrap(), Some(emptied));
+    assert_eq!(fs.rmdir(Ino::ROOT, b"emptied").unwrap(), Some(fresh));
+    assert!(names(&fs, Ino::ROOT).is_empty());
+    assert!(contradictions(&fs).is_empty(), "{:#?}", contradictions(&fs));
+}
+
+/// The look whether a directory is empty takes no lock: names come and go meanwhile.
+#[test]
+fn a_directory_is_removed_or_has_names_whatever_comes_and_goes_meanwhile() {
+    let volume = Volume::new(AtimePolicy::Never);
+    let fs = volume.open();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (fs, over) = (&*fs, &over);
+        scope.spawn(move || {
+            slowest(over, |_| {
+                let Ok(dir) = fs.lookup(Ino::ROOT, b"dir") else { return };
+                match fs.mknod(dir.ino, b"name", libc::S_IFREG | 0o644, 0, &common::ROOT) {
+                    Ok(made) => {
+                        assert_eq!(fs.unlink(dir.ino, b"name").unwrap(), Some(made.ino));
+                        fs.forget(made.ino).unwrap();
+                    }
+                    Err(error) => assert!(matches!(error, Error::NotFound | Error::Stale), "{error}"),
+                }
+            })
+        });
+        let mut removed = 0;
+        slowest(over, |turn| {
+            if turn % 2 == 0 {
+                let made = fs.mkdir(Ino::ROOT, b"dir", 0o755, &common::ROOT);
+                assert!(matches!(made, Ok(_) | Err(Error::Exists)), "{made:?}");
+            }
+            match fs.rmdir(Ino::ROOT, b"dir") {
+                Ok(Some(gone)) => {
+                    fs.forget(gone).unwrap();
+                    removed += 1;
+                }
+                other => assert!(matches!(other, Err(Error::NotEmpty | Error::NotFound)), "{other:?}"),
+            }
+            over.store(removed == 500, SeqCst);
+        });
+    });
+    assert!(contradictions(&fs).is_empty(), "{:#?}", contradictions(&fs));
+}

@@ -138,13 +138,11 @@ impl Adapter {
         again: impl Fn(&FileSystem) -> Result<T> + Send + 'static,
         reply: impl FnOnce(Result<T>) + Send + 'static,
     ) {
-        match (result, &self.room_maker) {
-            (Err(Error::NoSpace), Some(room_maker)) => {
-                let file_system = self.file_system.clone();
-                room_maker.try_again(move || again(&file_system), reply);
-            }
-            (result, _) => reply(result),
+        if let (Err(Error::NoSpace), Some(room_maker)) = (&result, &self.room_maker) {
+            let file_system = self.file_system.clone();
+            return room_maker.try_again(move || again(&file_system), reply);
         }
+        reply(result);
     }
 
     fn readdir_plus_entry(&self, reply: &mut ReplyDirectoryPlus, entry: &oncefs_fs::Entry) -> bool {

@@ -3,4 +3,3 @@
 pub mod checkpoint;
 pub mod commit_group;
 pub mod log;
-pub mod room;

@@ -5,6 +5,7 @@ pub mod loading;
 pub mod maps;
 pub mod published;
 pub mod records;
+pub mod released;
 pub mod staging;
 pub mod stored;
 pub mod table;

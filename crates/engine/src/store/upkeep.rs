@@ -1,4 +1,5 @@
-//! The part of the interface for whoever looks after a volume: settings, the worker, the scrub, and how files lie.
+//! The part of the interface for whoever looks after a volume: room for changes, settings, the worker, the scrub, and how
+//! files lie.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -43,6 +44,13 @@ impl Store {
     /// As [`Store::profile_of`].
     pub fn parts_outside(volume: &Path) -> Result<Vec<PathBuf>> {
         volume::parts_outside(volume)
+    }
+
+    /// Waits until the log and the memory have room for changes. Call it before a change that ends with
+    /// [`Store::publish`], and before any lock of its own is taken: the committer may need it. Functions that change a
+    /// map wait by themselves.
+    pub fn wait_for_room(&self) {
+        self.core.wait_for_program_room();
     }
 
     /// The settings of this mount, by name.

@@ -37,7 +37,7 @@ impl Core {
         let Some(turn) = self.worker.rank_turn().filter(|_| may_work) else { return Ok(None) };
         self.health.usable()?;
         self.wait_for_background_room();
-        self.foreground.aside(|| turn())
+        self.foreground.aside(turn)
     }
 }
 

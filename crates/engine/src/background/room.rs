@@ -6,23 +6,19 @@
 //! publications never wait. A map's lock may be held: neither committer nor checkpointer takes one. Each change adds
 //! a bounded amount, so that the bounds are exceeded by no more than the changes under way.
 
+use crate::Result;
 use crate::background::signals::{Awaited, Ended};
 use crate::core::Core;
 use crate::sync::assert_may_wait_for_room;
-use crate::{Result, Store};
-
-impl Store {
-    /// Waits until the log and the memory have room for changes. Call it before a change that ends with
-    /// [`Store::publish`], and before any lock of its own is taken: the committer may need it. Functions that change a
-    /// map wait by themselves.
-    pub fn wait_for_room(&self) {
-        if self.core.lacks_room_for_changes(2 * self.core.journal.dirty_bytes_max()).is_some() {
-            self.core.foreground.serve(|| self.core.wait_for_room());
-        }
-    }
-}
 
 impl Core {
+    /// See [`crate::Store::wait_for_room`].
+    pub fn wait_for_program_room(&self) {
+        if self.lacks_room_for_changes(2 * self.journal.dirty_bytes_max()).is_some() {
+            self.foreground.serve(|| self.wait_for_room());
+        }
+    }
+
     /// Waits until the group and the changes in memory are within their bounds.
     pub fn wait_for_room(&self) {
         self.wait_for_room_within(2 * self.journal.dirty_bytes_max());

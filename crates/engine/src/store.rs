@@ -16,13 +16,13 @@ use crate::volume::medium::{Driver, Medium};
 use crate::volume::memory_budget::Budget;
 use crate::volume::open::{recover, settings_of};
 use crate::worker::load::{self, DeviceLoad};
-use crate::write::hash::Hasher;
 use crate::write::publish::OnPublish;
 use crate::{
     Blocks, Change, DataPlace, FilePolicy, Lbn, MapId, OpenOptions, Profile, ReadBuf, Report, Result, Totals,
     VolumeSpec,
 };
 
+mod identity;
 mod upkeep;
 
 /// An open volume. Shared by all threads.
@@ -233,17 +233,6 @@ impl Store {
         }
         self.hold.lock().take();
         committed
-    }
-
-    /// The volume's identity, which never changes.
-    pub fn volume_id(&self) -> [u8; 16] {
-        self.volume_id
-    }
-
-    /// A key for the purpose that `context` names, derived from the volume's secret. Other contexts and other volumes have
-    /// other keys, and none of them leads back to the secret.
-    pub fn derived_key(&self, context: &str) -> [u8; 32] {
-        Hasher::derived_key(&self.secret, context)
     }
 
     /// The newest published value of a record, committed or not. `None`: there is no such record.

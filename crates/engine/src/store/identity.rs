@@ -1,0 +1,17 @@
+//! The part of the interface that tells volumes apart: a volume's identity, and keys from its secret.
+
+use crate::Store;
+use crate::write::hash::Hasher;
+
+impl Store {
+    /// The volume's identity, which never changes.
+    pub fn volume_id(&self) -> [u8; 16] {
+        self.volume_id
+    }
+
+    /// A key for the purpose that `context` names, derived from the volume's secret. Other contexts and other volumes have
+    /// other keys, and none of them leads back to the secret.
+    pub fn derived_key(&self, context: &str) -> [u8; 32] {
+        Hasher::derived_key(&self.secret, context)
+    }
+}

@@ -4,7 +4,8 @@
 //!
 //! Invariants: (1) records follow each other without gaps in sequence; (2) one record is written at a
 //! time, and the next only after it was flushed, so an unreadable record is the last one; (3) no record is
-//! overwritten until a checkpoint made it unnecessary.
+//! overwritten until a checkpoint made it unnecessary; (4) nothing is built on a record before it is durable, on the last
+//! one that recovery finds neither.
 
 use std::sync::Arc;
 
@@ -66,6 +67,24 @@ impl Log {
             ));
         }
         Ok((log, records))
+    }
+
+    /// Makes what recovery found durable: writes the last record again, and flushes. Only the last one may be there without
+    /// having been flushed, because the process died before that. A flush alone would not do: a host that failed to write
+    /// it says so once, and calls it clean from then on.
+    pub fn settle(&self, last: &Recovered) -> Result<()> {
+        let bytes = last.header.record_bytes();
+        assert_eq!(last.header.sequence + 1, self.next_sequence, "only the last record is written again");
+        assert!(bytes <= self.head, "a record of {bytes} bytes cannot end at {}", self.head);
+        self.write_record(&last.header, &last.ops, self.head - bytes)
+    }
+
+    fn write_record(&self, header: &Header, ops: &[u8], at: u64) -> Result<()> {
+        let mut record = AlignedBuf::new(header.record_bytes() as usize);
+        record[record::HEADER_BYTES..record::HEADER_BYTES + ops.len()].copy_from_slice(ops);
+        record::seal(&mut record, header, self.log_id);
+        self.device.write_at(&record, at).map_err(|e| Error::io("writing the log", e))?;
+        self.device.flush().map_err(|e| Error::io("flushing the log", e))
     }
 
     /// The record with the next sequence, at the head or, where it did not fit, at the ring's start.
@@ -175,11 +194,7 @@ impl Log {
         })?;
         let used = self.used;
         assert!(header.body_len < bytes && bytes.is_multiple_of(ALIGN_BYTES as u64), "{bytes} bytes for {header:?}");
-        let mut record = AlignedBuf::new(bytes as usize);
-        record[record::HEADER_BYTES..record::HEADER_BYTES + ops.len()].copy_from_slice(ops);
-        record::seal(&mut record, &header, self.log_id);
-        self.device.write_at(&record, at).map_err(|e| Error::io("writing the log", e))?;
-        self.device.flush().map_err(|e| Error::io("flushing the log", e))?;
+        self.write_record(&header, ops, at)?;
         self.advance(at, bytes);
         assert!(used + bytes <= self.used, "{used} bytes and a record of {bytes} became {}", self.used);
         assert!(self.used <= self.bytes, "{} bytes of a log of {} are used", self.used, self.bytes);

@@ -4,11 +4,13 @@
 //! Not covered here: threads, RocksDB, real devices.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use oncefs_dedup::{Eviction, Sample, Skipped};
 
 use crate::commit::log::GROUP_SHARE_MAX;
 use crate::core::Core;
+use crate::device::Device;
 use crate::format::keys;
 use crate::space::claim::KEPT_BACK_BLOCKS;
 use crate::tests::fixture::{Devices, LOG_BYTES, Random, one_level, two_levels};
@@ -359,6 +361,35 @@ fn a_failed_flush_makes_the_volume_read_only_and_the_last_commit_survives() {
     run.core = run.devices.open();
     assert!(run.core.read(MapId(1), 0, data.len()).unwrap().iter().eq(&data));
     run.check();
+}
+
+/// As a process leaves the devices that is killed within a commit: the log has the record, and no flush followed.
+fn killed_before_the_flush(run: &mut Run) -> Devices {
+    let log = run.devices.log.after_power_cut(|_| false);
+    run.core.commit().unwrap();
+    let mut bytes = vec![0; LOG_BYTES as usize];
+    run.devices.log.read_at(&mut bytes, 0).unwrap();
+    log.write_at(&bytes, 0).unwrap();
+    Devices { log: Arc::new(log), ..run.devices.after_power_cut_of_all() }
+}
+
+#[test]
+fn what_recovery_found_is_durable_before_anything_is_built_on_it() {
+    let mut run = Run::new(8);
+    let (old, new) = (run.content(40 * BLOCK_BYTES), run.content(40 * BLOCK_BYTES));
+    run.core.write(MapId(1), 0, &old, |_, _| ()).unwrap();
+    run.core.commit().unwrap();
+    run.core.write(MapId(1), 0, &new, |_, _| ()).unwrap();
+    let devices = killed_before_the_flush(&mut run);
+    let unsettled = devices.after_power_cut_of_all().open();
+    assert!(unsettled.read(MapId(1), 0, old.len()).unwrap().iter().eq(&old), "the record was not flushed");
+    let core = devices.open();
+    assert!(core.read(MapId(1), 0, new.len()).unwrap().iter().eq(&new), "the record is there");
+    let after = devices.after_power_cut_of_all().open();
+    assert!(after.read(MapId(1), 0, new.len()).unwrap().iter().eq(&new), "what was read is lost");
+    core.checkpoint().unwrap();
+    let after = devices.after_power_cut_of_all().open();
+    assert!(after.read(MapId(1), 0, new.len()).unwrap().iter().eq(&new));
 }
 
 #[test]

@@ -37,6 +37,9 @@ pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings, driver
     let mut settings = settings;
     settings.follow_data(totals.data);
     let (log, records) = Log::open(medium.log, Hasher::log_id(&medium.secret), medium.log_bytes, sequence, log_at)?;
+    if let Some(last) = records.last().filter(|_| !options.read_only) {
+        log.settle(last)?;
+    }
     let budget = Budget::of(options.memory_bytes_max, &settings);
     let mut state = State::new(Table::new(budget.table), Shards::new(budget.shards), totals, sequence);
     let staging = Staging::default();

@@ -1,5 +1,9 @@
 //! Recovery: the checkpoint plus the groups that follow it in the log give the last commit.
 //!
+//! The last group may be in the log without having been flushed. It is made durable before anything else happens: what
+//! programs read of it, and what a checkpoint or a reused block builds on it, must not be lost with it. A crash before
+//! that leaves this group or the one before; after it, this group.
+//!
 //! Nothing but the log is read: changes to pages and shards are kept as redo and applied when the object
 //! is first looked at, so that a large volume opens as fast as a small one.
 

@@ -10,17 +10,27 @@ use crate::state::published::{Plan, State};
 use crate::{Change, Result};
 
 impl Core {
-    /// The shard of a map. The caller holds the map's lock.
+    /// The shard of a map. It stays like this while the caller holds the map's lock; without it, it is what the shard was at
+    /// some moment of the call.
     pub fn shard(&self, key: ShardKey) -> Result<Arc<Shard>> {
-        if let Some(shard) = self.state.lock().shards.get(key) {
-            return Ok(shard);
+        loop {
+            let generation = {
+                let mut state = self.state.lock();
+                if let Some(shard) = state.shards.get(key) {
+                    return Ok(shard);
+                }
+                state.shards.generation()
+            };
+            let stored = self.stored.read_shard(key)?;
+            let mut state = self.state.lock();
+            if let Some(shard) = state.shards.get(key) {
+                return Ok(shard);
+            }
+            // A checkpoint that ended meanwhile may have brought a newer one to the sorted state, and the cache has let go of it.
+            if state.shards.generation() == generation {
+                return Ok(state.shards.admit(key, stored));
+            }
         }
-        let stored = self.stored.read_shard(key)?;
-        let mut state = self.state.lock();
-        if let Some(shard) = state.shards.get(key) {
-            return Ok(shard);
-        }
-        Ok(state.shards.admit(key, stored))
     }
 
     /// Reads table pages into memory.

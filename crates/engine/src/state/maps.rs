@@ -1,7 +1,9 @@
 //! Maps in memory: their locks, the ids of new ones, and their shards: those changed since the last checkpoint, those
 //! being checkpointed, a bounded cache of clean ones, and redo for shards that were not looked at since a crash.
 //!
-//! A shard is changed only under its map's lock, so whoever holds that lock may load it without a race.
+//! A shard is changed only under its map's lock, so whoever holds that lock finds it as it stays. Anybody else may load it
+//! too, and gets what it was at some moment of the call: what was read from the sorted state is taken in only if no
+//! checkpoint has ended since (`generation`). A shard that changes meanwhile is in memory until one does.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,6 +36,7 @@ pub struct Shards {
     dirty_bytes: u64,
     clean_bytes: usize,
     clean_bytes_max: usize,
+    generation: u64,
     hits: u64,
     misses: u64,
 }
@@ -49,6 +52,7 @@ impl Shards {
             dirty_bytes: 0,
             clean_bytes: 0,
             clean_bytes_max: bytes_max as usize,
+            generation: 0,
             hits: 0,
             misses: 0,
         }
@@ -64,7 +68,13 @@ impl Shards {
         found.cloned()
     }
 
-    /// Takes in a shard read from the sorted state (empty if it has none), with its redo.
+    /// If it is the same before and after a look at the sorted state, what is not in memory is as it was read there.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Takes in a shard read from the sorted state (empty if it has none), with its redo. No checkpoint has ended since it
+    /// was read.
     pub fn admit(&mut self, key: ShardKey, stored: Shard) -> Arc<Shard> {
         debug_assert!(!self.dirty.contains_key(&key) && !self.frozen.contains_key(&key), "{key:?} is in memory");
         let Some(redo) = self.redo.remove(&key) else {
@@ -137,6 +147,7 @@ impl Shards {
     /// The frozen shards are in the sorted state: they become clean.
     pub fn thaw(&mut self) {
         debug_assert!(self.redo.is_empty(), "redo of {} shards came during a checkpoint", self.redo.len());
+        self.generation += 1;
         for (key, shard) in std::mem::take(&mut self.frozen).iter() {
             if !self.dirty.contains_key(key) {
                 self.clean_bytes += shard.memory_bytes();

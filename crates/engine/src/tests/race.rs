@@ -23,6 +23,7 @@ mod giving_way;
 mod records;
 mod reuse;
 mod room;
+mod unlocked;
 
 /// How long a hook waits for something that must not happen.
 const A_WHILE: Duration = Duration::from_millis(200);

@@ -1,0 +1,76 @@
+//! Shards that are read without their map's lock, as the worker and the rule of runs do, while others change the map and
+//! a checkpoint ends.
+
+use super::*;
+use crate::kv::{Kv, KvMemory, Put};
+use crate::volume::medium::Medium;
+use crate::{Lbn, Result};
+
+/// A sorted state that calls a hook after it was read and before the reader has the answer.
+struct HookedKv {
+    inner: Arc<dyn Kv>,
+    after_get: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Kv for HookedKv {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let found = self.inner.get(key);
+        let hook = self.after_get.lock().take();
+        hook.into_iter().for_each(|hook| hook());
+        found
+    }
+
+    fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        self.inner.scan(from, to, limit)
+    }
+
+    fn write(&self, batch: Vec<Put>) -> Result<()> {
+        self.inner.write(batch)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.inner.flush()
+    }
+
+    fn memory(&self) -> KvMemory {
+        self.inner.memory()
+    }
+}
+
+const OTHER: MapId = MapId(2);
+const OTHER_SHARDS: u64 = 400;
+
+/// Fills the cache of clean shards with those of another map.
+fn push_out(core: &Core) {
+    (0..OTHER_SHARDS).for_each(|shard| drop(core.shard(ShardKey { map: OTHER, shard }).unwrap()));
+}
+
+#[test]
+fn a_shard_that_was_read_before_others_changed_it_does_not_stay_in_the_cache() {
+    let devices = Devices::new(Blocks(40_000), one_level());
+    let kv = Arc::new(HookedKv { inner: devices.kv.clone(), after_get: Mutex::default() });
+    let core = Arc::new(devices.open_medium(Medium { kv: kv.clone(), ..devices.medium() }));
+    // Every second block is a hole, so that the other map's shards fill the cache.
+    let mut patchy = unique(64, 1);
+    patchy.chunks_exact_mut(BLOCK_BYTES).step_by(2).for_each(|block| block.fill(0));
+    for shard in 0..OTHER_SHARDS {
+        core.write(OTHER, shard * 256 * BLOCK_BYTES as u64, &patchy, |_, _| ()).unwrap();
+    }
+    core.write(MapId(1), 0, &unique(4, 2), |_, _| ()).unwrap();
+    core.checkpoint().unwrap();
+    push_out(&core);
+    let others = core.clone();
+    let (old, new) = (unique(4, 2), unique(4, 3));
+    let written = new.clone();
+    *kv.after_get.lock() = Some(Box::new(move || {
+        others.write(MapId(1), 0, &written, |_, _| ()).unwrap();
+        others.checkpoint().unwrap();
+        push_out(&others);
+    }));
+    // Without the map's lock: this asks for the end of a file.
+    core.next_stored(MapId(1), Lbn(0), Lbn(256)).unwrap();
+    assert!(kv.after_get.lock().is_none(), "the sorted state has to be read");
+    let read = core.read(MapId(1), 0, new.len()).unwrap();
+    assert!(!read.iter().eq(&old), "the file is what it was before it was written");
+    assert!(read.iter().eq(&new));
+}

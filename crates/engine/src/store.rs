@@ -8,7 +8,6 @@ use std::sync::Arc;
 use crate::background::steps::BackgroundStep;
 use crate::background::threads::Threads;
 use crate::core::Core;
-use crate::format::keys;
 use crate::sync::{LockRank, Mutex};
 use crate::volume::files as volume;
 use crate::volume::hold::Hold;
@@ -452,6 +451,26 @@ impl Store {
         })
     }
 
+    /// As [`Store::clone_blocks`], if `holds` says so once both maps are locked, so that nothing is written to them any more.
+    /// False: it does not hold, and nothing changed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::clone_blocks`].
+    pub fn clone_blocks_if<G: OnPublish>(
+        &self,
+        source: (MapId, Lbn),
+        target: (MapId, Lbn),
+        blocks: Blocks,
+        holds: impl FnOnce() -> bool,
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<bool> {
+        self.core.foreground.serve(|| {
+            self.core.wait_for_room();
+            self.core.clone_blocks_if(source, target, blocks, holds, with)
+        })
+    }
+
     /// Detaches a map (unlink, truncate to zero). Returns at once; the blocks are freed in the background, also after a
     /// crash. Later calls with this id fail with [`Error::MapDetached`].
     ///
@@ -557,31 +576,7 @@ impl Store {
     pub fn make_room(&self) -> Result<bool> {
         self.core.make_room()
     }
-
-    /// The number of blocks of a map, data and reserved. Reads all of its shards.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`] or [`Error::Corrupt`]: the map cannot be read.
-    pub fn mapped_blocks(&self, map: MapId) -> Result<Blocks> {
-        let _map = self.core.maps.lock(map).read();
-        let mut blocks = 0;
-        let mut from = 0;
-        loop {
-            let shards = self.core.stored_shards(map, from, SHARDS_COUNTED)?;
-            for shard in &shards {
-                blocks += self.core.shard(keys::ShardKey { map, shard: *shard })?.mapped_blocks();
-            }
-            match shards.last() {
-                Some(last) if shards.len() == SHARDS_COUNTED => from = last + 1,
-                _ => return Ok(Blocks(blocks)),
-            }
-        }
-    }
 }
-
-/// Shards read at once when a map's blocks are counted.
-const SHARDS_COUNTED: usize = 256;
 
 fn facts(options: &OpenOptions, own: Profile) -> BTreeMap<String, String> {
     BTreeMap::from([

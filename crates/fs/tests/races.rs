@@ -5,8 +5,8 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use common::{contradictions, directory, file};
@@ -35,7 +35,7 @@ impl Clock for Ticks {
     }
 }
 
-fn open(clock: &Arc<Ticks>, ranks: &str) -> Arc<FileSystem> {
+fn open(clock: Arc<dyn Clock>, ranks: &str) -> Arc<FileSystem> {
     let device = |bytes| Arc::new(MemoryDevice::new(bytes));
     let log_bytes = 64 << 20;
     let medium = Medium {
@@ -63,9 +63,9 @@ fn open(clock: &Arc<Ticks>, ranks: &str) -> Arc<FileSystem> {
     ];
     let settings = settings.map(|(n, v)| (n.to_owned(), v.to_owned())).to_vec();
     let store = Store::open_on(medium, &OpenOptions { settings, ..OpenOptions::new(16 << 20) }).unwrap();
-    FileSystem::format(&store, &**clock).unwrap();
+    FileSystem::format(&store, &*clock).unwrap();
     let options = Options { memory_bytes_max: 0, atime: AtimePolicy::Relative, read_only: false };
-    FileSystem::open_without_threads(store, clock.clone(), &options).unwrap()
+    FileSystem::open_without_threads(store, clock, &options).unwrap()
 }
 
 fn block(key: u64) -> Vec<u8> {
@@ -195,7 +195,7 @@ fn work_in_background(fs: &FileSystem, clock: &Ticks, over: &AtomicBool, seed: u
 
 fn race(seed: u64, ranks: &str) {
     let clock = Arc::new(Ticks(AtomicI64::new(1_790_000_000)));
-    let fs = open(&clock, ranks);
+    let fs = open(clock.clone(), ranks);
     let dirs: Vec<Ino> = (0..3).map(|n| directory(&fs, Ino::ROOT, &format!("d{n}")).ino).collect();
     fs.setxattr(dirs[1], POLICY_ATTRIBUTE, b"selective", XattrMode::Any, true).unwrap();
     let over = AtomicBool::new(false);
@@ -225,4 +225,59 @@ fn race(seed: u64, ranks: &str) {
 fn everything_agrees_after_races() {
     race(1, "on");
     race(2, "paper");
+}
+
+/// A clock that lets something happen when it is asked for the time.
+#[derive(Default)]
+struct HookedClock {
+    hook: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// How often it is asked before that.
+    asked_before: AtomicI64,
+}
+
+impl Clock for HookedClock {
+    fn now(&self) -> Timestamp {
+        if self.asked_before.fetch_sub(1, SeqCst) == 0
+            && let Some(hook) = self.hook.lock().unwrap().take()
+        {
+            let (done, is_done) = mpsc::channel();
+            std::thread::spawn(move || {
+                hook();
+                let _ = done.send(());
+            });
+            // Where the clock is asked under a lock, the other thread comes after it.
+            let _ = is_done.recv_timeout(Duration::from_millis(200));
+        }
+        Timestamp { seconds: 1_790_000_000, nanoseconds: 0 }
+    }
+}
+
+/// Copies 100 bytes of a file to an empty one while 3,000 more are appended to it, as soon as the clock was asked so often.
+/// Gives what follows the end of the copy, and whether the append came within it.
+fn copied_beside_an_append(asked_before: i64) -> (Vec<u8>, bool) {
+    let clock = Arc::new(HookedClock::default());
+    let fs = open(clock.clone(), "on");
+    let (source, target) = (file(&fs, Ino::ROOT, "source").ino, file(&fs, Ino::ROOT, "target").ino);
+    fs.write(source, 0, &[1; 100], BY).unwrap();
+    let others = fs.clone();
+    let append = move || drop(others.write(source, 100, &[7; 3_000], BY).unwrap());
+    *clock.hook.lock().unwrap() = Some(Box::new(append));
+    clock.asked_before.store(asked_before, SeqCst);
+    let copied = fs.copy_file_range(source, 0, target, 0, 100, Privileges::Kept).unwrap();
+    let is_beside = clock.hook.lock().unwrap().take().is_none();
+    assert_eq!((copied, fs.getattr(target).unwrap().size), (100, 100));
+    fs.setattr(target, &SetAttributes { size: Some(BLOCK as u64), ..SetAttributes::default() }).unwrap();
+    let read = fs.read(target, 0, BLOCK, false).unwrap();
+    assert!(read[..100] == [1; 100]);
+    (read[100..].to_vec(), is_beside)
+}
+
+#[test]
+fn what_is_appended_while_a_file_is_copied_does_not_follow_the_end_of_the_copy() {
+    let beside = (0..6).filter(|asked_before| {
+        let (rest, is_beside) = copied_beside_an_append(*asked_before);
+        assert!(rest.iter().all(|byte| *byte == 0), "appended at question {asked_before}: {:?}", &rest[..8]);
+        is_beside
+    });
+    assert!(beside.count() > 0, "nothing was appended while the file was copied");
 }

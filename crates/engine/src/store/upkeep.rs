@@ -4,13 +4,17 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::format::keys::ShardKey;
 use crate::settings::values::Settings;
 use crate::volume::files as volume;
 use crate::volume::hold::Hold;
 use crate::{
-    BadBlock, BadPlace, DedupCommand, DedupStatus, DefragOptions, DefragOutcome, Explained, LayoutCursor,
+    BadBlock, BadPlace, Blocks, DedupCommand, DedupStatus, DefragOptions, DefragOutcome, Explained, LayoutCursor,
     LayoutPortion, Lbn, MapCursor, MapId, Profile, Referrers, Result, ScrubCommand, ScrubStatus, Store, VolumeSpec,
 };
+
+/// Shards read at once when a map's blocks are counted.
+const SHARDS_COUNTED: usize = 256;
 
 impl Store {
     /// As [`Store::format`], and destroys what was on the device before: its signatures are erased.
@@ -160,5 +164,26 @@ impl Store {
     ///   cannot be written.
     pub fn defrag(&self, map: MapId, options: &DefragOptions) -> Result<DefragOutcome> {
         self.core.defrag(map, options)
+    }
+
+    /// The number of blocks of a map, data and reserved. Reads all of its shards.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: the map cannot be read.
+    pub fn mapped_blocks(&self, map: MapId) -> Result<Blocks> {
+        let _map = self.core.maps.lock(map).read();
+        let mut blocks = 0;
+        let mut from = 0;
+        loop {
+            let shards = self.core.stored_shards(map, from, SHARDS_COUNTED)?;
+            for shard in &shards {
+                blocks += self.core.shard(ShardKey { map, shard: *shard })?.mapped_blocks();
+            }
+            match shards.last() {
+                Some(last) if shards.len() == SHARDS_COUNTED => from = last + 1,
+                _ => return Ok(Blocks(blocks)),
+            }
+        }
     }
 }

@@ -319,6 +319,18 @@ impl Core {
         blocks: Blocks,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
+        self.clone_blocks_if(source, target, blocks, || true, with).map(|_| ())
+    }
+
+    /// See [`crate::Store::clone_blocks_if`].
+    pub fn clone_blocks_if<G: OnPublish>(
+        &self,
+        source: (MapId, Lbn),
+        target: (MapId, Lbn),
+        blocks: Blocks,
+        holds: impl FnOnce() -> bool,
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<bool> {
         self.health.usable()?;
         let overlap = source.0 == target.0 && source.1.0.abs_diff(target.1.0) < blocks.0;
         if overlap {
@@ -329,10 +341,14 @@ impl Core {
         let _locks = self.lock_two(source.0, target.0);
         self.attached(source.0)?;
         self.attached(target.0)?;
+        if !holds() {
+            return Ok(false);
+        }
         let gate = self.gate_of(&(target.1.0..target.1.0 + blocks.0));
         self.in_pieces(target.0, Cuts::default(), None, |pieces| {
             self.clone_pieces(source, target, blocks, pieces, &gate, with)
-        })
+        })?;
+        Ok(true)
     }
 
     fn clone_pieces<G: OnPublish>(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use oncefs_engine::{BLOCK_BYTES, Blocks, Lbn};
+use oncefs_engine::{BLOCK_BYTES, Blocks, Change, Lbn};
 
 use crate::content::write::{WriteOrigin, assert_growth_fits, written};
 use crate::inodes::cache::Inode;
@@ -94,7 +94,8 @@ impl FileSystem {
         Ok(copied)
     }
 
-    /// Does the first part of a range. Gives its bytes, and how much work it was.
+    /// Does the first part of a range. Gives its bytes, and how much work it was. 0 bytes: the source ends before it by
+    /// now.
     fn copy_step(
         &self,
         source: &Arc<Inode>,
@@ -102,36 +103,44 @@ impl FileSystem {
         range: Range,
         privileges: Privileges,
     ) -> Result<(u64, u64)> {
-        let (source_size, target_size) = (source.map_and_size()?.1, target.map_and_size()?.1);
-        match plan(range, source_size, target_size, source.ino == target.ino) {
-            Step::Copy { bytes } => {
-                let data = self.read(source.ino, range.from, bytes as usize, false)?;
-                self.note_copied(source.ino, data.len() as u64);
-                self.write(target.ino, range.to, &data, WriteOrigin::Caller { privileges })?;
-                Ok((data.len() as u64, data.len() as u64))
+        loop {
+            let ends = Ends::of(source, target)?;
+            let range = Range { len: range.len.min(ends.source.saturating_sub(range.from)), ..range };
+            if range.len == 0 {
+                return Ok((0, 0));
             }
-            Step::Clone { blocks, bytes } => {
-                self.clone_step(source, target, range, blocks, bytes, privileges)?;
-                Ok((bytes, bytes / SHARED_AS_ONE_COPIED))
+            match plan(range, ends, source.ino == target.ino) {
+                Step::Copy { bytes } => {
+                    let data = self.read(source.ino, range.from, bytes as usize, false)?;
+                    self.note_copied(source.ino, data.len() as u64);
+                    self.write(target.ino, range.to, &data, WriteOrigin::Caller { privileges })?;
+                    return Ok((data.len() as u64, data.len() as u64));
+                }
+                Step::Clone { blocks, bytes } => {
+                    if self.clone_step(source, target, Planned { range, ends, blocks, bytes }, privileges)? {
+                        return Ok((bytes, bytes / SHARED_AS_ONE_COPIED));
+                    }
+                }
             }
         }
     }
 
+    /// Shares blocks. False: one of the files changed its end since that was planned, and nothing is shared: what lies
+    /// beyond the end in the source's last block may not be zeros any more.
     fn clone_step(
         &self,
         source: &Arc<Inode>,
         target: &Arc<Inode>,
-        range: Range,
-        blocks: u64,
-        bytes: u64,
+        planned: Planned,
         privileges: Privileges,
-    ) -> Result<()> {
+    ) -> Result<bool> {
+        let Planned { range, blocks, bytes, .. } = planned;
         let now = self.clock.now();
         assert_eq!((range.from % BLOCK, range.to % BLOCK), (0, 0), "only whole blocks can be shared");
         let (from, to) = (Lbn(range.from / BLOCK), Lbn(range.to / BLOCK));
         source.with_map(|source_map, _| {
             target.with_map(|target_map, _| {
-                Ok(self.store.clone_blocks(source_map, from, target_map, to, Blocks(blocks), |mapped, change| {
+                let with = |mapped, change: &mut Change| {
                     let end = range.to + bytes;
                     assert_growth_fits(range.to, end, mapped);
                     self.commit_content(target, change, mapped, |record| {
@@ -140,14 +149,50 @@ impl FileSystem {
                         record.size = record.size.max(end);
                         written(record, WriteOrigin::Caller { privileges }, now);
                     })
-                })?)
+                };
+                // The maps are locked when this is asked: nobody writes or cuts. A file that is only enlarged meanwhile
+                // gets zeros, which is what the blocks have there.
+                let holds = || Ends::of(source, target).is_ok_and(|now| now.allow(&planned));
+                let (source_at, target_at) = ((source_map, from), (target_map, to));
+                Ok(self.store.clone_blocks_if(source_at, target_at, Blocks(blocks), holds, with)?)
             })
         })
     }
 }
 
+/// Where the two files end, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ends {
+    source: u64,
+    target: u64,
+}
+
+/// Blocks to share.
+#[derive(Clone, Copy)]
+struct Planned {
+    range: Range,
+    /// Where the files ended then.
+    ends: Ends,
+    blocks: u64,
+    bytes: u64,
+}
+
+impl Ends {
+    fn of(source: &Inode, target: &Inode) -> Result<Self> {
+        Ok(Self { source: source.map_and_size()?.1, target: target.map_and_size()?.1 })
+    }
+
+    /// Whether what was planned is right for files that end here: whole blocks within the source always, its last block
+    /// only where both files still end with it.
+    fn allow(&self, planned: &Planned) -> bool {
+        let is_whole = planned.bytes == planned.blocks * BLOCK;
+        let is_within = self.source >= planned.range.from + planned.bytes;
+        if is_whole { is_within } else { *self == planned.ends }
+    }
+}
+
 /// Decides the first step of copying a range that is not empty.
-fn plan(range: Range, source_size: u64, target_size: u64, one_file: bool) -> Step {
+fn plan(range: Range, ends: Ends, one_file: bool) -> Step {
     let Range { from, to, len } = range;
     assert!(len > 0, "nothing to copy from {from} to {to}");
     let copy = |bytes: u64| Step::Copy { bytes: bytes.min(COPY_BYTES_MAX) };
@@ -159,7 +204,7 @@ fn plan(range: Range, source_size: u64, target_size: u64, one_file: bool) -> Ste
     }
     let whole = len / BLOCK;
     // The source's last block is padded with zeros: it can be shared if the target ends there too.
-    let ends_both = from + len == source_size && to + len >= target_size && !one_file;
+    let ends_both = from + len == ends.source && to + len >= ends.target && !one_file;
     if whole > 0 {
         let blocks = whole.min(CLONE_BLOCKS_MAX);
         return Step::Clone { blocks, bytes: blocks * BLOCK };
@@ -172,7 +217,7 @@ mod tests {
     use super::*;
 
     fn planned(from: u64, to: u64, len: u64, source_size: u64, target_size: u64) -> Step {
-        plan(Range { from, to, len }, source_size, target_size, false)
+        plan(Range { from, to, len }, Ends { source: source_size, target: target_size }, false)
     }
 
     #[test]
@@ -201,6 +246,9 @@ mod tests {
         assert_eq!(planned(0, 0, 100, 100, 100), Step::Clone { blocks: 1, bytes: 100 });
         assert_eq!(planned(0, 0, 100, 100, 101), Step::Copy { bytes: 100 });
         assert_eq!(planned(0, 0, 100, 101, 0), Step::Copy { bytes: 100 });
-        assert_eq!(plan(Range { from: 0, to: BLOCK, len: 100 }, 100, 0, true), Step::Copy { bytes: 100 });
+        assert_eq!(
+            plan(Range { from: 0, to: BLOCK, len: 100 }, Ends { source: 100, target: 0 }, true),
+            Step::Copy { bytes: 100 }
+        );
     }
 }

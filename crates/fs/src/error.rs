@@ -51,6 +51,9 @@ pub enum Error {
     /// The value of an extended attribute is too long.
     #[error("the attribute's value is longer than 64 KiB")]
     TooBig,
+    /// The names of an inode's extended attributes are longer than listxattr(2) can return.
+    #[error("the names of the attributes take more than 64 KiB; remove some by name")]
+    ListTooBig,
     /// The file would be larger than [`crate::FILE_BYTES_MAX`].
     #[error("the file would be too large")]
     FileTooLarge,

@@ -21,7 +21,7 @@ pub(crate) fn errno(error: &Error) -> Errno {
         Error::TooManyLinks => Errno::EMLINK,
         Error::NoData => Errno::ENODATA,
         Error::Range => Errno::ERANGE,
-        Error::TooBig => Errno::E2BIG,
+        Error::TooBig | Error::ListTooBig => Errno::E2BIG,
         Error::FileTooLarge => Errno::EFBIG,
         Error::NoSuchOffset => Errno::ENXIO,
         Error::NotSupported => Errno::EOPNOTSUPP,

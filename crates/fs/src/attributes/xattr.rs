@@ -5,6 +5,7 @@ use std::sync::Arc;
 use oncefs_engine::Change;
 
 use crate::attributes::policy::{self, POLICY_ATTRIBUTE};
+use crate::attributes::room::NAMES_BYTES_MAX;
 use crate::format::acl::{self, Acl};
 use crate::format::codec::after;
 use crate::format::inode::InodeRecord;
@@ -14,10 +15,10 @@ use crate::inodes::staged::Staged;
 use crate::{Error, FileKind, FileSystem, Ino, NAME_BYTES_MAX, Result};
 
 /// Largest value: the kernel's XATTR_SIZE_MAX.
-const VALUE_BYTES_MAX: usize = 64 << 10;
+pub(crate) const VALUE_BYTES_MAX: usize = 64 << 10;
 
-/// Attributes fetched at a time while listing. Few, because their values come along.
-const PAGE_RECORDS: usize = 64;
+/// Attributes fetched at a time. Few, because their values come along.
+pub(crate) const PAGE_RECORDS: usize = 64;
 
 /// Name spaces whose attributes are stored.
 const NAME_SPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
@@ -57,6 +58,7 @@ impl FileSystem {
     ///
     /// # Errors
     ///
+    /// - `ListTooBig`: the names take more than 64 KiB, which an older version allowed.
     /// - `Stale`: the inode does not exist.
     /// - `Engine`: metadata cannot be read or is damaged.
     pub fn listxattr(&self, ino: Ino) -> Result<Vec<u8>> {
@@ -71,6 +73,9 @@ impl FileSystem {
             for (_, name) in page.iter().filter_map(|(key, _)| xattr::parse_key(key)) {
                 list.extend_from_slice(name);
                 list.push(0);
+            }
+            if list.len() > NAMES_BYTES_MAX {
+                return Err(Error::ListTooBig);
             }
             match page.last() {
                 Some((key, _)) if page.len() == PAGE_RECORDS => from = after(key),
@@ -93,7 +98,7 @@ impl FileSystem {
     /// - `OperationNotPermitted`: a policy is set on an inode that is neither a regular file nor a directory.
     /// - `NotSupported`: an access ACL is set on a symbolic link.
     /// - `Stale`: the inode does not exist.
-    /// - `NoSpace`: the host's file system is full.
+    /// - `NoSpace`: the inode's attributes would take more room than one inode may have, or the host's file system is full.
     /// - `Engine`: the store failed, or metadata is damaged.
     pub fn setxattr(
         &self,
@@ -122,12 +127,14 @@ impl FileSystem {
             }
         }
         let policy_override = policy::checked(staged.get(ino), name, value)?;
-        let exists = self.has_xattr(ino, staged.get(ino), name)?;
+        let held = self.stored_bytes(ino, staged.get(ino), name)?;
+        let exists = held.is_some();
         match (mode, exists) {
             (XattrMode::Create, true) => return Err(Error::Exists),
             (XattrMode::Replace, false) => return Err(Error::NoData),
             _ => {}
         }
+        self.check_attribute_room(ino, staged.get(ino), name, value.len(), held)?;
         let record = staged.edit(ino);
         record.ctime = self.clock.now();
         record.xattrs += u32::from(!exists);
@@ -158,7 +165,7 @@ impl FileSystem {
     }
 
     fn remove_staged(&self, mut staged: Staged, ino: Ino, name: &[u8]) -> Result<()> {
-        if !self.has_xattr(ino, staged.get(ino), name)? {
+        if self.stored_bytes(ino, staged.get(ino), name)?.is_none() {
             return if is_acl(name) { Ok(()) } else { Err(Error::NoData) };
         }
         let record = staged.edit(ino);
@@ -181,8 +188,11 @@ impl FileSystem {
         let Some(list) = Acl::decode(value)? else {
             return self.remove_staged(staged, ino, acl::ACCESS);
         };
-        let existed = self.has_xattr(ino, staged.get(ino), acl::ACCESS)?;
-        let keep = !list.is_only_mode();
+        let held = self.stored_bytes(ino, staged.get(ino), acl::ACCESS)?;
+        let (existed, keep) = (held.is_some(), !list.is_only_mode());
+        if keep {
+            self.check_attribute_room(ino, staged.get(ino), acl::ACCESS, value.len(), held)?;
+        }
         debug_assert!(!existed || staged.get(ino).xattrs > 0, "inode {} has an ACL, but counts no attributes", ino.0);
         let record = staged.edit(ino);
         record.permissions = record.permissions & !0o777 | list.mode();
@@ -200,8 +210,12 @@ impl FileSystem {
         staged.publish(&self.store, change)
     }
 
-    fn has_xattr(&self, ino: Ino, record: &InodeRecord, name: &[u8]) -> Result<bool> {
-        Ok(record.xattrs > 0 && self.store.get(&xattr::key(ino, name))?.is_some())
+    /// How many bytes an attribute's record has. None: the inode has no such attribute.
+    fn stored_bytes(&self, ino: Ino, record: &InodeRecord, name: &[u8]) -> Result<Option<usize>> {
+        if record.xattrs == 0 {
+            return Ok(None);
+        }
+        Ok(self.store.get(&xattr::key(ino, name))?.map(|bytes| bytes.len()))
     }
 
     /// An access control list of an inode with this record.

@@ -3,6 +3,7 @@
 use oncefs_engine::{BLOCK_BYTES, Blocks, Change, FilePolicy, Lbn, MapId, QueuePlace, Store};
 
 use crate::attributes::policy::{self, POLICY_ATTRIBUTE};
+use crate::format::codec::after;
 use crate::format::dirent::{self, Dirent, Names, Place};
 use crate::format::inode::{self, InodeRecord, put_inode};
 use crate::format::{lease, orphan, placement, queue, symlink, xattr};
@@ -15,6 +16,8 @@ use crate::{Caller, Error, FileKind, Ino, NamePlaces, Result, Timestamp};
 
 /// The directory in the root in which inodes without a name get one.
 const LOST_FOUND: &str = "lost+found";
+/// Records removed in one publication.
+const PORTION_RECORDS: usize = 64;
 /// The owner of files that a fix creates.
 const ROOT_USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 
@@ -207,17 +210,26 @@ impl Fixer<'_> {
 
     fn drop_entries(&self, ino: Ino) -> Result<bool> {
         let (from, to) = dirent::range(ino);
-        let keys = self.store.scan(&from, &to, usize::MAX)?;
-        self.publish(|change| keys.into_iter().for_each(|(key, _)| change.delete(key)))
+        self.drop_records(from, &to)?;
+        Ok(true)
     }
 
     fn drop_attachments(&self, ino: Ino) -> Result<bool> {
         let (from, to) = xattr::range(ino);
-        let keys = self.store.scan(&from, &to, usize::MAX)?;
-        self.publish(|change| {
-            keys.into_iter().for_each(|(key, _)| change.delete(key));
-            change.delete(orphan::key(ino));
-        })
+        self.drop_records(from, &to)?;
+        self.publish(|change| change.delete(orphan::key(ino)))
+    }
+
+    /// Removes all records of a range, in portions: there may be more of them than one commit group takes. Removing some
+    /// leaves what the next run of fsck removes.
+    fn drop_records(&self, mut from: Vec<u8>, to: &[u8]) -> Result<()> {
+        loop {
+            let portion = self.store.scan(&from, to, PORTION_RECORDS)?;
+            let Some((last, _)) = portion.last() else { return Ok(()) };
+            from = after(last);
+            self.publish(|change| portion.into_iter().for_each(|(key, _)| change.delete(key)))?;
+            self.store.settle()?;
+        }
     }
 
     /// Gives an inode without a name one in `lost+found`.
@@ -243,7 +255,7 @@ impl Fixer<'_> {
             {
                 self.remove_name(parent, place.number(), ino)?;
             }
-            from = crate::format::codec::after(&key);
+            from = after(&key);
         }
         self.name_in_lost_found(ino)
     }

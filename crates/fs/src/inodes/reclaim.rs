@@ -6,12 +6,15 @@ use std::thread::{self, JoinHandle};
 
 use oncefs_engine::{Change, FilePolicy};
 
+use crate::attributes::policy::POLICY_ATTRIBUTE;
 use crate::format::codec::after;
 use crate::format::{inode, orphan, symlink, xattr};
 use crate::inodes::cache::Inode;
 use crate::inodes::staged::Staged;
 use crate::{Error, FileKind, FileSystem, Ino, Result};
 
+/// Attributes deleted in one publication: bounds what it adds to a commit group, 20 KiB.
+const PORTION_ATTRIBUTES: usize = 64;
 /// Orphan records fetched at a time.
 const PAGE_RECORDS: usize = 256;
 
@@ -47,11 +50,12 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Deletes an inode without a name.
+    /// Deletes an inode without a name. Its attributes go in portions, the last of them with the inode. A crash between two
+    /// portions leaves an orphan with fewer attributes, which the next mount deletes.
     fn reclaim(&self, ino: Ino) -> Result<()> {
         self.store.wait_for_room();
         let inode = self.inode(ino)?;
-        let xattrs = self.xattr_keys(&inode)?;
+        let xattrs = self.delete_all_but_last_attributes(&inode)?;
         let record = inode.lock().clone();
         let delete = |change: &mut Change| {
             xattrs.into_iter().for_each(|key| change.delete(key));
@@ -76,13 +80,34 @@ impl FileSystem {
         Ok(())
     }
 
-    fn xattr_keys(&self, inode: &Inode) -> Result<Vec<Vec<u8>>> {
-        let count = inode.lock().xattrs as usize;
-        if count == 0 {
+    /// Deletes the attributes of an inode without a name, all but a last portion, of which it gives the keys.
+    fn delete_all_but_last_attributes(&self, inode: &Arc<Inode>) -> Result<Vec<Vec<u8>>> {
+        if inode.lock().xattrs == 0 {
             return Ok(Vec::new());
         }
-        let (from, to) = xattr::range(inode.ino);
-        Ok(self.store.scan(&from, &to, usize::MAX)?.into_iter().map(|(key, _)| key).collect())
+        let (mut from, to) = xattr::range(inode.ino);
+        loop {
+            let portion = self.store.scan(&from, &to, PORTION_ATTRIBUTES)?;
+            let keys: Vec<Vec<u8>> = portion.into_iter().map(|(key, _)| key).collect();
+            match keys.last() {
+                Some(last) if keys.len() == PORTION_ATTRIBUTES => from = after(last),
+                _ => return Ok(keys),
+            }
+            self.delete_attributes(inode, keys)?;
+        }
+    }
+
+    fn delete_attributes(&self, inode: &Arc<Inode>, keys: Vec<Vec<u8>>) -> Result<()> {
+        let (ino, inodes) = (inode.ino, [inode.clone()]);
+        let mut staged = Staged::lock(&inodes);
+        let record = staged.edit(ino);
+        record.xattrs = record.xattrs.saturating_sub(keys.len() as u32);
+        let mut change = Change::new();
+        if keys.contains(&xattr::key(ino, POLICY_ATTRIBUTE)) {
+            self.override_changed(&mut change, staged.get(ino), None);
+        }
+        keys.into_iter().for_each(|key| change.delete(key));
+        staged.publish(&self.store, change)
     }
 
     /// Starts the thread that reclaims orphans of earlier mounts. None: there are none.

@@ -1,0 +1,71 @@
+//! How much room the extended attributes of one inode may take: names that listxattr(2) can return, and a bound of bytes.
+//! So what is written for a deleted inode stays small, and so does what a listing takes in memory. Beyond it `setxattr`
+//! answers ENOSPC, as ext4, XFS and btrfs do where an inode has no room for a further attribute.
+//!
+//! An inode of a volume that an older version wrote may have more. It keeps them, can lose them and gets no further ones.
+
+use crate::attributes::xattr::{PAGE_RECORDS, VALUE_BYTES_MAX};
+use crate::format::codec::CHECKSUM_BYTES;
+use crate::format::inode::InodeRecord;
+use crate::format::xattr;
+use crate::scan::for_each_record;
+use crate::{Error, FileSystem, Ino, NAME_BYTES_MAX, Result};
+
+/// Bytes of the names of all attributes of an inode, each with a NUL byte: the kernel's XATTR_LIST_MAX.
+pub(crate) const NAMES_BYTES_MAX: usize = 64 << 10;
+/// Bytes of the names and values of all attributes of an inode.
+pub(crate) const ATTRIBUTES_BYTES_MAX: usize = 1 << 20;
+/// So many attributes fit whatever they are: nobody counts.
+const FIT_ALWAYS: usize = 15;
+const _: () = assert!(FIT_ALWAYS * (NAME_BYTES_MAX + 1 + VALUE_BYTES_MAX) <= ATTRIBUTES_BYTES_MAX);
+const _: () = assert!(FIT_ALWAYS * (NAME_BYTES_MAX + 1) <= NAMES_BYTES_MAX);
+
+/// What attributes take.
+#[derive(Clone, Copy, Debug, Default)]
+struct Room {
+    /// Their names, each with a NUL byte.
+    names: usize,
+    values: usize,
+}
+
+impl Room {
+    fn add(&mut self, name: &[u8], value_bytes: usize) {
+        self.names += name.len() + 1;
+        self.values += value_bytes;
+    }
+
+    fn is_enough(self) -> bool {
+        self.names <= NAMES_BYTES_MAX && self.names + self.values <= ATTRIBUTES_BYTES_MAX
+    }
+}
+
+impl FileSystem {
+    /// Refuses an attribute for which the inode has no room. `held`: the bytes of its present record, if there is one. The
+    /// caller holds the inode's lock. Counts what is there, so that no count can be wrong: at most 1 MiB.
+    pub(crate) fn check_attribute_room(
+        &self,
+        ino: Ino,
+        record: &InodeRecord,
+        name: &[u8],
+        value_bytes: usize,
+        held: Option<usize>,
+    ) -> Result<()> {
+        let count = record.xattrs as usize + usize::from(held.is_none());
+        let shrinks = held.is_some_and(|held| value_bytes + CHECKSUM_BYTES <= held);
+        if count <= FIT_ALWAYS || shrinks {
+            return Ok(());
+        }
+        let mut room = Room::default();
+        room.add(name, value_bytes);
+        let (from, to) = xattr::range(ino);
+        for_each_record(&self.store, from, &to, PAGE_RECORDS, &mut |key, value| {
+            if let Some((_, other)) = xattr::parse_key(key).filter(|(_, other)| *other != name) {
+                room.add(other, value.len().saturating_sub(CHECKSUM_BYTES));
+            }
+        })?;
+        if room.is_enough() { Ok(()) } else { Err(Error::NoSpace) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! Attributes at their bounds, and inodes of older volumes that are beyond them, on the smallest log.
+
+use std::sync::Arc;
+
+use oncefs_engine::device::MemoryDevice;
+use oncefs_engine::kv::MemoryKv;
+use oncefs_engine::{Ballast, Blocks, Change, Driver, Medium, OpenOptions, Store};
+
+use super::{ATTRIBUTES_BYTES_MAX, NAMES_BYTES_MAX};
+use crate::format::xattr;
+use crate::inodes::staged::Staged;
+use crate::{AtimePolicy, Caller, Error, FileSystem, Ino, Options, SystemClock, XattrMode};
+
+const DATA: Blocks = Blocks(8192);
+/// The smallest log of mkfs.
+const LOG_BYTES: u64 = 4 << 20;
+const USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
+
+/// What survives a closing.
+struct Volume {
+    data: Arc<MemoryDevice>,
+    table: Arc<MemoryDevice>,
+    log: Arc<MemoryDevice>,
+    kv: Arc<MemoryKv>,
+}
+
+impl Volume {
+    fn new() -> Self {
+        let device = |bytes| Arc::new(MemoryDevice::new(bytes));
+        let table = device(DATA.0.div_ceil(128) * 4096);
+        let volume = Self { data: device(DATA.bytes()), table, log: device(LOG_BYTES), kv: Arc::default() };
+        Store::format_on(&volume.medium(), DATA).unwrap();
+        FileSystem::format(&volume.store(), &SystemClock).unwrap();
+        volume
+    }
+
+    fn medium(&self) -> Medium {
+        Medium {
+            data: self.data.clone(),
+            table: self.table.clone(),
+            log: self.log.clone(),
+            log_bytes: LOG_BYTES,
+            kv: self.kv.clone(),
+            ballast: Ballast::none(),
+            host: None,
+            secret: [9; 32],
+            volume_id: [1; 16],
+            hints: None,
+            skipped: None,
+            device_load: None,
+        }
+    }
+
+    /// A commit follows each publication: only one that is too large by itself does not fit into the log.
+    fn store(&self) -> Arc<Store> {
+        let driver = Driver { committer: Some(Box::new(|commit| commit().unwrap())), ..Driver::default() };
+        Store::open_driven(self.medium(), &OpenOptions::new(16 << 20), driver).unwrap()
+    }
+
+    fn open(&self) -> Arc<FileSystem> {
+        let options = Options { memory_bytes_max: 0, atime: AtimePolicy::Never, read_only: false };
+        FileSystem::open_without_threads(self.store(), Arc::new(SystemClock), &options).unwrap()
+    }
+}
+
+fn assert_clean(fs: &FileSystem) {
+    let mut found = Vec::new();
+    fs.check(&mut |line| found.push(line)).unwrap();
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+fn file(fs: &FileSystem, name: &[u8]) -> Ino {
+    fs.mknod(Ino::ROOT, name, libc::S_IFREG | 0o644, 0, &USER).unwrap().ino
+}
+
+/// Gives an inode attributes as an older version did, without looking at their number.
+fn give_attributes(fs: &FileSystem, ino: Ino, count: usize) {
+    for first in (0..count).step_by(500) {
+        let inodes = [fs.inode(ino).unwrap()];
+        let mut staged = Staged::lock(&inodes);
+        let mut change = Change::new();
+        for n in first..count.min(first + 500) {
+            change.put(xattr::key(ino, format!("user.{n:0200}").as_bytes()), xattr::encode(ino, b"v"));
+            staged.edit(ino).xattrs += 1;
+        }
+        staged.publish(&fs.store, change).unwrap();
+    }
+}
+
+#[test]
+fn attributes_take_no_more_than_a_listing_can_return_and_one_mebibyte() {
+    let volume = Volume::new();
+    let fs = volume.open();
+    let names = file(&fs, b"names");
+    let set = |ino, n: usize, bytes: usize| {
+        fs.setxattr(ino, format!("user.{n:0200}").as_bytes(), &vec![1; bytes], XattrMode::Any, true)
+    };
+    let count = (0..).find(|n| matches!(set(names, *n, 1), Err(Error::NoSpace))).unwrap();
+    assert_eq!(count, NAMES_BYTES_MAX / 206);
+    assert_eq!(fs.listxattr(names).unwrap().len(), count * 206);
+    set(names, 3, 2).unwrap();
+    fs.removexattr(names, format!("user.{:0200}", 5).as_bytes()).unwrap();
+    set(names, count, 1).unwrap();
+    let values = file(&fs, b"values");
+    let count = (0..).find(|n| matches!(set(values, *n, 60_000), Err(Error::NoSpace))).unwrap();
+    assert_eq!(count, ATTRIBUTES_BYTES_MAX / 60_206);
+    let longer = (0..count).find(|n| matches!(set(values, *n, 65_536), Err(Error::NoSpace)));
+    assert_eq!(longer, Some((ATTRIBUTES_BYTES_MAX - count * 60_206) / 5_536), "values that grow");
+    set(values, 0, 100).unwrap();
+    set(values, count, 59_000).unwrap();
+    assert_clean(&fs);
+}
+
+#[test]
+fn an_inode_with_more_attributes_than_the_log_takes_at_once_is_deleted_in_portions() {
+    const COUNT: usize = 40_000;
+    let volume = Volume::new();
+    let fs = volume.open();
+    let ino = file(&fs, b"many");
+    give_attributes(&fs, ino, COUNT);
+    assert!(matches!(fs.listxattr(ino), Err(Error::ListTooBig)));
+    assert!(matches!(fs.setxattr(ino, b"user.new", b"v", XattrMode::Any, true), Err(Error::NoSpace)));
+    fs.removexattr(ino, format!("user.{:0200}", 7).as_bytes()).unwrap();
+    fs.unlink(Ino::ROOT, b"many").unwrap();
+    drop(fs);
+    // What an earlier version left: an orphan that it could not delete at any mount.
+    let fs = volume.open();
+    fs.reclaim_left_behind().unwrap();
+    assert_clean(&fs);
+    let (from, to) = xattr::range(ino);
+    assert!(fs.store.scan(&from, &to, 1).unwrap().is_empty());
+    assert_eq!(fs.store.failure(), None);
+    file(&fs, b"another");
+}

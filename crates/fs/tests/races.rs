@@ -260,7 +260,9 @@ fn copied_beside_an_append(asked_before: i64) -> (Vec<u8>, bool) {
     let (source, target) = (file(&fs, Ino::ROOT, "source").ino, file(&fs, Ino::ROOT, "target").ino);
     fs.write(source, 0, &[1; 100], BY).unwrap();
     let others = fs.clone();
-    let append = move || drop(others.write(source, 100, &[7; 3_000], BY).unwrap());
+    let append = move || {
+        others.write(source, 100, &[7; 3_000], BY).unwrap();
+    };
     *clock.hook.lock().unwrap() = Some(Box::new(append));
     clock.asked_before.store(asked_before, SeqCst);
     let copied = fs.copy_file_range(source, 0, target, 0, 100, Privileges::Kept).unwrap();

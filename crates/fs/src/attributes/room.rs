@@ -4,13 +4,16 @@
 //!
 //! An inode of a volume that an older version wrote may have more. It keeps them, can lose them and gets no further ones.
 
-use crate::attributes::xattr::{PAGE_RECORDS, VALUE_BYTES_MAX};
 use crate::format::codec::CHECKSUM_BYTES;
 use crate::format::inode::InodeRecord;
 use crate::format::xattr;
 use crate::scan::for_each_record;
 use crate::{Error, FileSystem, Ino, NAME_BYTES_MAX, Result};
 
+/// Largest value: the kernel's XATTR_SIZE_MAX.
+pub(crate) const VALUE_BYTES_MAX: usize = 64 << 10;
+/// Attributes fetched at a time. Few, because their values come along.
+pub(crate) const PAGE_RECORDS: usize = 64;
 /// Bytes of the names of all attributes of an inode, each with a NUL byte: the kernel's XATTR_LIST_MAX.
 pub(crate) const NAMES_BYTES_MAX: usize = 64 << 10;
 /// Bytes of the names and values of all attributes of an inode.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use oncefs_engine::Change;
 
 use crate::attributes::policy::{self, POLICY_ATTRIBUTE};
-use crate::attributes::room::NAMES_BYTES_MAX;
+use crate::attributes::room::{NAMES_BYTES_MAX, PAGE_RECORDS, VALUE_BYTES_MAX};
 use crate::format::acl::{self, Acl};
 use crate::format::codec::after;
 use crate::format::inode::InodeRecord;
@@ -13,12 +13,6 @@ use crate::format::xattr;
 use crate::inodes::cache::Inode;
 use crate::inodes::staged::Staged;
 use crate::{Error, FileKind, FileSystem, Ino, NAME_BYTES_MAX, Result};
-
-/// Largest value: the kernel's XATTR_SIZE_MAX.
-pub(crate) const VALUE_BYTES_MAX: usize = 64 << 10;
-
-/// Attributes fetched at a time. Few, because their values come along.
-pub(crate) const PAGE_RECORDS: usize = 64;
 
 /// Name spaces whose attributes are stored.
 const NAME_SPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];

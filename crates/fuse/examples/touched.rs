@@ -130,7 +130,8 @@ impl Kernel {
     fn serving(file_system: &Arc<FileSystem>, dir: &Path) -> Self {
         let (ours, theirs) = connection();
         let mut kernel = Self(fs::File::from(ours));
-        let config = AdapterConfig { request_bytes_max: REQUEST_BYTES_MAX, direct_io_below_bytes: 0 };
+        let config =
+            AdapterConfig { request_bytes_max: REQUEST_BYTES_MAX, gauge: Arc::default(), flags: Arc::default() };
         let adapter = Adapter::new(file_system.clone(), config);
         let spec = SessionSpec { dir: dir.to_owned(), threads: 1, request_bytes_max: REQUEST_BYTES_MAX };
         let session = Session::mount(adapter, theirs, &spec, || kernel.send(INIT, Ino::ROOT, &init())).unwrap();

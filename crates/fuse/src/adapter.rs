@@ -7,48 +7,55 @@
 //! The kernel may remember names and attributes for ever: all changes go through it. Times of last access it asks for
 //! again after a read; where it does not see by itself that it is out of date, `kernel_cache` tells it.
 
+mod listing;
+mod opening;
+
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
-    IoctlFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags,
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl,
-    ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, Generation, INodeNo, IoctlFlags, KernelConfig,
+    LockOwner, OpenAccMode, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
+    ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use oncefs_engine::BLOCK_BYTES;
 use oncefs_fs::{
-    AllocateMode, Attributes, EntryKind, Error, FileKind, FileSystem, Handle, Ino, NAME_BYTES_MAX, RenameMode, Result,
-    SetAttributes, Whence, WriteOrigin, XattrMode,
+    AllocateMode, Attributes, Error, FileKind, FileSystem, Ino, NAME_BYTES_MAX, RenameMode, Result, SetAttributes,
+    Whence, WriteOrigin, XattrMode,
 };
 
 use crate::caller::caller;
 use crate::convert::{file_attr, file_type, generation, no_inode, set_time, timestamp};
+use crate::durable::{file_handle, handle, is_synchronous, reply_durably};
 use crate::errno::errno;
 use crate::init::negotiate;
 use crate::inode_counts::InodeCounts;
 use crate::kernel_cache::KernelCache;
+use crate::mount_flags::MountFlags;
 use crate::privileges::{
     CAPABILITY, keeps_set_group_id, lacks_fsetid, may_take_capability, names_shown_to, privileges_left,
 };
-use crate::reply::{FOREVER, lost, reply_attr, reply_empty, reply_xattr};
+use crate::reply::{FOREVER, lost, reply_attr, reply_empty, reply_entry, reply_xattr};
 use crate::room_maker::RoomMaker;
+use crate::room_watch::RoomGauge;
 
 /// Most bytes that one reply to copy_file_range can report, in whole blocks.
 const COPY_BYTES_MAX: u64 = u32::MAX as u64 / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
 
 /// Settings of the adapter.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct AdapterConfig {
     /// Largest WRITE or READ that the kernel may send.
     pub request_bytes_max: u32,
-    /// Files opened for writing while less than this is available bypass the page cache, so that a full disk is
-    /// reported by write(2) and not after it.
-    pub direct_io_below_bytes: u64,
+    /// Told of all that takes room.
+    pub gauge: Arc<RoomGauge>,
+    /// Which changes have to be durable before they return.
+    pub flags: Arc<MountFlags>,
 }
 
 /// Answers the kernel's requests from a file system.
@@ -80,15 +87,20 @@ impl Adapter {
         self.kernel_cache.clone()
     }
 
-    /// Replies with an inode, which the kernel knows from then on.
-    fn reply_entry(&self, result: Result<Attributes>, reply: ReplyEntry) {
-        match result {
-            Ok(attributes) => {
-                self.lookups.add(attributes.ino);
-                reply.entry(&FOREVER, &file_attr(&attributes), generation(&attributes));
-            }
-            Err(error) => reply.error(errno(&error)),
+    /// Replies with an inode that got a name, and that the kernel knows from then on: if the name does not become
+    /// durable, the volume has failed, and it does no harm to count what the kernel was not told.
+    fn reply_named(&self, result: Result<Attributes>, reply: ReplyEntry) {
+        if let Ok(attributes) = &result {
+            self.lookups.add(attributes.ino);
         }
+        let has_to_be = self.config.flags.syncs_names();
+        reply_durably(&self.file_system, has_to_be, result, move |answer| reply_entry(answer, reply));
+    }
+
+    /// Replies to a change of what is not a name.
+    fn reply_changed(&self, result: Result<()>, reply: ReplyEmpty) {
+        let has_to_be = self.config.flags.is_sync();
+        reply_durably(&self.file_system, has_to_be, result, move |answer| reply_empty(answer, reply));
     }
 
     /// Deletes an inode that lost its last name, unless the kernel still knows it: then `forget` will.
@@ -98,7 +110,8 @@ impl Adapter {
         {
             self.delete(orphan);
         }
-        reply_empty(result.map(drop), reply);
+        let has_to_be = self.config.flags.syncs_names();
+        reply_durably(&self.file_system, has_to_be, result.map(drop), move |answer| reply_empty(answer, reply));
     }
 
     fn delete(&self, ino: Ino) {
@@ -107,27 +120,9 @@ impl Adapter {
         }
     }
 
-    /// Notes that a file is open and says what the kernel may do with it.
-    fn opened(&self, ino: Ino, flags: OpenFlags) -> FopenFlags {
-        if !writes(flags) {
-            return FopenFlags::FOPEN_KEEP_CACHE;
-        }
-        self.kernel_cache.writer_opened(ino);
-        let available_bytes = self.file_system.statfs().available * BLOCK_BYTES as u64;
-        if available_bytes < self.config.direct_io_below_bytes {
-            FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
-        } else {
-            FopenFlags::FOPEN_KEEP_CACHE
-        }
-    }
-
-    fn truncate_opened(&self, req: &Request, ino: Ino, flags: OpenFlags) -> Result<()> {
-        if flags.0 & libc::O_TRUNC == 0 {
-            return Ok(());
-        }
-        let privileges = privileges_left(&self.file_system, req, ino, lacks_fsetid(req));
-        let set = SetAttributes { size: Some(0), privileges, ..SetAttributes::default() };
-        self.file_system.setattr(ino, &set).map(drop)
+    /// Whether a change through this open file has to be durable before it returns.
+    fn has_to_be_durable(&self, fh: FileHandle) -> bool {
+        is_synchronous(fh) || self.config.flags.is_sync()
     }
 
     /// Replies to a request that takes space. Before it is told that there is none, what was freed a moment ago is
@@ -144,33 +139,6 @@ impl Adapter {
         }
         reply(result);
     }
-
-    fn readdir_plus_entry(&self, reply: &mut ReplyDirectoryPlus, entry: &oncefs_fs::Entry) -> bool {
-        let (number, name) = (INodeNo(entry.ino.0), OsStr::from_bytes(entry.name));
-        let found = match entry.entry_kind {
-            // The kernel shows their number and keeps nothing of them.
-            EntryKind::Dots => Err(FileAttr { ino: number, ..no_inode(entry.kind) }),
-            EntryKind::Name => match self.file_system.getattr(entry.ino) {
-                // Deleted since the directory was read.
-                Err(Error::Stale) => return true,
-                found => found.map_err(|error| {
-                    log::error!("cannot read the attributes of inode {}: {error}", entry.ino.0);
-                    no_inode(entry.kind)
-                }),
-            },
-        };
-        let attributes = match found {
-            Ok(attributes) => attributes,
-            Err(attr) => return !reply.add(number, entry.cookie, name, &Duration::ZERO, &attr, Generation(0)),
-        };
-        // Counted before the kernel can know it, and taken back if the buffer was full.
-        self.lookups.add(entry.ino);
-        let full = reply.add(number, entry.cookie, name, &FOREVER, &file_attr(&attributes), generation(&attributes));
-        if full && self.lookups.subtract(entry.ino, 1) {
-            self.delete(entry.ino);
-        }
-        !full
-    }
 }
 
 impl Filesystem for Adapter {
@@ -184,7 +152,12 @@ impl Filesystem for Adapter {
         match self.file_system.lookup(ino(parent), name.as_bytes()) {
             // The kernel remembers that the name is free.
             Err(Error::NotFound) => reply.entry(&FOREVER, &no_inode(FileKind::Regular), Generation(0)),
-            result => self.reply_entry(result, reply),
+            result => {
+                if let Ok(attributes) = &result {
+                    self.lookups.add(attributes.ino);
+                }
+                reply_entry(result.map_err(|error| errno(&error)), reply);
+            }
         }
     }
 
@@ -195,7 +168,7 @@ impl Filesystem for Adapter {
     }
 
     fn getattr(&self, _req: &Request, number: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        reply_attr(self.file_system.getattr(ino(number)), reply);
+        reply_attr(self.file_system.getattr(ino(number)).map_err(|error| errno(&error)), reply);
     }
 
     fn setattr(
@@ -233,7 +206,10 @@ impl Filesystem for Adapter {
         };
         let changed = self.file_system.setattr(ino(number), &set);
         let again = move |file_system: &FileSystem| file_system.setattr(ino(number), &set);
-        self.reply_with_room(changed, again, move |result| reply_attr(result, reply));
+        let (file_system, has_to_be) = (self.file_system.clone(), self.config.flags.is_sync());
+        self.reply_with_room(changed, again, move |result| {
+            reply_durably(&file_system, has_to_be, result, move |answer| reply_attr(answer, reply));
+        });
     }
 
     fn readlink(&self, _req: &Request, number: INodeNo, reply: ReplyData) {
@@ -245,20 +221,20 @@ impl Filesystem for Adapter {
 
     fn mknod(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, rdev: u32, reply: ReplyEntry) {
         let made = self.file_system.mknod(ino(parent), name.as_bytes(), mode, rdev, &caller(req, umask));
-        self.reply_entry(made, reply);
+        self.reply_named(made, reply);
     }
 
     fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
-        self.reply_entry(self.file_system.mkdir(ino(parent), name.as_bytes(), mode, &caller(req, umask)), reply);
+        self.reply_named(self.file_system.mkdir(ino(parent), name.as_bytes(), mode, &caller(req, umask)), reply);
     }
 
     fn symlink(&self, req: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let target = target.as_os_str().as_bytes();
-        self.reply_entry(self.file_system.symlink(ino(parent), name.as_bytes(), target, &caller(req, 0)), reply);
+        self.reply_named(self.file_system.symlink(ino(parent), name.as_bytes(), target, &caller(req, 0)), reply);
     }
 
     fn link(&self, _req: &Request, number: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.reply_entry(self.file_system.link(ino(number), ino(parent), name.as_bytes()), reply);
+        self.reply_named(self.file_system.link(ino(number), ino(parent), name.as_bytes()), reply);
     }
 
     fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -290,10 +266,13 @@ impl Filesystem for Adapter {
     }
 
     fn open(&self, req: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        match self.truncate_opened(req, ino(number), flags) {
-            Ok(()) => reply.opened(FileHandle(self.file_system.opened(ino(number)).0), self.opened(ino(number), flags)),
-            Err(error) => reply.error(errno(&error)),
-        }
+        let truncated = self.truncate_opened(req, ino(number), flags);
+        let opened = truncated.map(|()| (self.file_system.opened(ino(number)), self.opened(ino(number), flags)));
+        let has_to_be = flags.0 & libc::O_TRUNC != 0 && self.config.flags.is_sync();
+        reply_durably(&self.file_system, has_to_be, opened, move |answer| match answer {
+            Ok((handle, open_flags)) => reply.opened(file_handle(handle, flags), open_flags),
+            Err(errno) => reply.error(errno),
+        });
     }
 
     fn create(
@@ -306,16 +285,20 @@ impl Filesystem for Adapter {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        match self.file_system.mknod(ino(parent), name.as_bytes(), mode, 0, &caller(req, umask)) {
-            Ok(attributes) => {
-                self.lookups.add(attributes.ino);
-                let open_flags = self.opened(attributes.ino, OpenFlags(flags));
-                let attr = file_attr(&attributes);
-                let handle = FileHandle(self.file_system.new_handle().0);
+        let flags = OpenFlags(flags);
+        let made = self.file_system.mknod(ino(parent), name.as_bytes(), mode, 0, &caller(req, umask));
+        let opened = made.map(|attributes| {
+            self.lookups.add(attributes.ino);
+            let open_flags = self.opened(attributes.ino, flags);
+            (attributes, self.file_system.new_handle(), open_flags)
+        });
+        reply_durably(&self.file_system, self.config.flags.syncs_names(), opened, move |answer| match answer {
+            Ok((attributes, handle, open_flags)) => {
+                let (attr, handle) = (file_attr(&attributes), file_handle(handle, flags));
                 reply.created(&FOREVER, &attr, generation(&attributes), handle, open_flags);
             }
-            Err(error) => reply.error(errno(&error)),
-        }
+            Err(errno) => reply.error(errno),
+        });
     }
 
     fn read(
@@ -330,7 +313,7 @@ impl Filesystem for Adapter {
         reply: ReplyData,
     ) {
         let update_atime = flags.0 & libc::O_NOATIME == 0;
-        match self.file_system.read_by(Handle(fh.0), ino(number), at, len as usize, update_atime) {
+        match self.file_system.read_by(handle(fh), ino(number), at, len as usize, update_atime) {
             Ok(bytes) => reply.data(&bytes),
             Err(error) => reply.error(errno(&error)),
         }
@@ -355,6 +338,7 @@ impl Filesystem for Adapter {
             false => WriteOrigin::Caller { privileges: privileges_left(&self.file_system, req, ino(number), drops) },
         };
         let durable = !from_cache && flags.0 & libc::O_DSYNC != 0;
+        self.config.gauge.take(data.len() as u64);
         // A request is smaller than 4 GiB.
         let (number, len) = (ino(number), data.len() as u32);
         let (file_system, kernel_cache) = (self.file_system.clone(), self.kernel_cache.clone());
@@ -476,7 +460,7 @@ impl Filesystem for Adapter {
         let (number, name) = (ino(number), name.as_bytes());
         let result = keeps_set_group_id(&self.file_system, req, number)
             .and_then(|keeps| self.file_system.setxattr(number, name, value, mode, keeps));
-        reply_empty(result, reply);
+        self.reply_changed(result, reply);
     }
 
     fn getxattr(&self, _req: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
@@ -495,14 +479,14 @@ impl Filesystem for Adapter {
         {
             return reply.error(Errno::EPERM);
         }
-        reply_empty(self.file_system.removexattr(number, name), reply);
+        self.reply_changed(self.file_system.removexattr(number, name), reply);
     }
 
     fn fallocate(
         &self,
         req: &Request,
         number: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         at: u64,
         len: u64,
         mode: i32,
@@ -517,7 +501,11 @@ impl Filesystem for Adapter {
         };
         let privileges = privileges_left(&self.file_system, req, ino(number), lacks_fsetid(req));
         let allocate = move |file_system: &FileSystem| file_system.fallocate(ino(number), at, len, mode, privileges);
-        self.reply_with_room(allocate(&self.file_system), allocate, move |result| reply_empty(result, reply));
+        self.config.gauge.take(len);
+        let (file_system, has_to_be) = (self.file_system.clone(), self.has_to_be_durable(fh));
+        self.reply_with_room(allocate(&self.file_system), allocate, move |result| {
+            reply_durably(&file_system, has_to_be, result, move |answer| reply_empty(answer, reply));
+        });
     }
 
     fn lseek(&self, _req: &Request, number: INodeNo, _fh: FileHandle, at: i64, whence: i32, reply: ReplyLseek) {
@@ -542,7 +530,7 @@ impl Filesystem for Adapter {
         _source_fh: FileHandle,
         from: u64,
         target: INodeNo,
-        _target_fh: FileHandle,
+        target_fh: FileHandle,
         to: u64,
         len: u64,
         _flags: CopyFileRangeFlags,
@@ -552,10 +540,14 @@ impl Filesystem for Adapter {
         let privileges = privileges_left(&self.file_system, req, target, lacks_fsetid(req));
         let copy =
             move |file_system: &FileSystem| file_system.copy_file_range(source, from, target, to, len, privileges);
-        self.reply_with_room(copy(&self.file_system), copy, move |result| match result {
-            // No more than was asked for, at most `COPY_BYTES_MAX`.
-            Ok(copied) => reply.written(copied as u32),
-            Err(error) => reply.error(errno(&error)),
+        self.config.gauge.take(len);
+        let (keeper, has_to_be) = (self.file_system.clone(), self.has_to_be_durable(target_fh));
+        self.reply_with_room(copy(&self.file_system), copy, move |result| {
+            reply_durably(&keeper, has_to_be, result, move |answer| match answer {
+                // No more than was asked for, at most `COPY_BYTES_MAX`.
+                Ok(copied) => reply.written(copied as u32),
+                Err(errno) => reply.error(errno),
+            });
         });
     }
 

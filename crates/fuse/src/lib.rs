@@ -3,17 +3,24 @@
 mod adapter;
 mod caller;
 mod convert;
+mod durable;
 mod errno;
 mod init;
 mod inode_counts;
 mod kernel_cache;
+mod mount_flags;
 mod privileges;
 mod reply;
 mod room_maker;
+mod room_watch;
 mod session;
+mod synchronous;
 mod tuning;
 
 pub use adapter::{Adapter, AdapterConfig};
 pub use kernel_cache::KernelCache;
+pub use mount_flags::MountFlags;
+pub use room_watch::{RoomGauge, RoomLeft, RoomWatch, Watched};
 pub use session::{MOUNT_TYPE, MountSpec, Session, SessionSpec, attach, open_device, remount, unmount};
-pub use tuning::{BackingDevice, DirtyLimit, dirty_bytes_max};
+pub use synchronous::set_synchronous;
+pub use tuning::{BackingDevice, device_number, dirty_bytes_max};

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use fuser::{Errno, ReplyAttr, ReplyEmpty, ReplyXattr};
+use fuser::{Errno, ReplyAttr, ReplyEmpty, ReplyEntry, ReplyXattr};
 use oncefs_fs::{Attributes, Error, Result};
 
-use crate::convert::file_attr;
+use crate::convert::{file_attr, generation};
+use crate::durable::Answer;
 use crate::errno::errno;
 
 /// How long the kernel may remember names and attributes: longer than any mount lives.
@@ -19,17 +20,24 @@ pub(crate) fn lost(error: &Error) -> Errno {
     }
 }
 
-pub(crate) fn reply_attr(result: Result<Attributes>, reply: ReplyAttr) {
-    match result {
+pub(crate) fn reply_attr(answer: Answer<Attributes>, reply: ReplyAttr) {
+    match answer {
         Ok(attributes) => reply.attr(&FOREVER, &file_attr(&attributes)),
-        Err(error) => reply.error(errno(&error)),
+        Err(errno) => reply.error(errno),
     }
 }
 
-pub(crate) fn reply_empty(result: Result<()>, reply: ReplyEmpty) {
-    match result {
+pub(crate) fn reply_entry(answer: Answer<Attributes>, reply: ReplyEntry) {
+    match answer {
+        Ok(attributes) => reply.entry(&FOREVER, &file_attr(&attributes), generation(&attributes)),
+        Err(errno) => reply.error(errno),
+    }
+}
+
+pub(crate) fn reply_empty(answer: Answer<()>, reply: ReplyEmpty) {
+    match answer {
         Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(&error)),
+        Err(errno) => reply.error(errno),
     }
 }
 

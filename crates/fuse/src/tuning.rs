@@ -4,13 +4,11 @@
 //! the one global knob, `fs.fuse.max_pages_limit`, goes back to its value as soon as INIT is answered.
 //! The values are pure functions, tested below; the rest carries them to sysfs.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
@@ -35,9 +33,6 @@ const DIRTY_BYTES_FLOOR: u64 = MIB;
 /// Kept free of dirty data: what commits in flight and metadata may take until the next look at the volume.
 const AVAILABLE_MARGIN: u64 = 16 * MIB;
 
-/// How often the volume's fill is looked at. A fast device fills about a limit's worth in that time.
-const LOOK_INTERVAL: Duration = Duration::from_millis(500);
-
 /// How many dirty bytes the kernel may hold for a mount, from the machine's RAM and what the volume can still take.
 ///
 /// With writeback caching the kernel accepts writes before oncefs sees them, so what is dirty must fit.
@@ -48,7 +43,7 @@ pub fn dirty_bytes_max(ram_bytes: u64, available_bytes: u64) -> u64 {
 }
 
 /// Whether a new limit is worth a write to sysfs: any fall near full, otherwise a change by an eighth.
-fn worth_setting(current: u64, wanted: u64) -> bool {
+pub(crate) fn worth_setting(current: u64, wanted: u64) -> bool {
     current.abs_diff(wanted) > current / 8 || (wanted < current && wanted < DIRTY_BYTES_MIN)
 }
 
@@ -70,12 +65,17 @@ impl BackingDevice {
         Ok(Self { knobs: PathBuf::from(format!("/sys/class/bdi/{major}:{minor}")) })
     }
 
+    /// Where its knobs are, for messages.
+    pub(crate) fn name(&self) -> std::path::Display<'_> {
+        self.knobs.display()
+    }
+
     fn set(&self, knob: &str, value: u64) -> io::Result<()> {
         fs::write(self.knobs.join(knob), value.to_string())
     }
 
     /// Sets what stays the same for the life of the mount. To be called after INIT, which overwrites it.
-    fn set_fixed(&self) {
+    pub(crate) fn set_fixed(&self) {
         for (knob, value) in [("read_ahead_kb", READ_AHEAD_KIB), ("strict_limit", 1)] {
             if let Err(e) = self.set(knob, value) {
                 log::warn!("cannot set {knob} of {}: {e}", self.knobs.display());
@@ -86,7 +86,7 @@ impl BackingDevice {
     /// Bounds the dirty bytes, and grants half of the bound at once: a mount that was quiet would otherwise
     /// start with a hundredth of the global limit. The kernel refuses more than that limit: then it is ours.
     /// It also refuses a bound below what is granted, so the grant goes first and comes back last.
-    fn set_dirty_max(&self, bytes: u64) -> io::Result<()> {
+    pub(crate) fn set_dirty_max(&self, bytes: u64) -> io::Result<()> {
         self.set("min_ratio", 0)?;
         match self.set("max_bytes", bytes) {
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => self.set("max_ratio", 100),
@@ -100,62 +100,22 @@ impl BackingDevice {
     }
 }
 
-fn device_number(dir: &Path) -> io::Result<(u32, u32)> {
-    use std::os::unix::ffi::OsStrExt;
-    let dir = std::ffi::CString::new(dir.as_os_str().as_bytes())?;
+/// The number of the file system that is mounted on `dir`. Sends no request to who serves it.
+pub fn device_number(dir: &Path) -> io::Result<(u32, u32)> {
+    device_number_of(&OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(dir)?)
+}
+
+/// The number of the file system that a file is in.
+pub(crate) fn device_number_of(file: &File) -> io::Result<(u32, u32)> {
     // SAFETY: statx is plain old data, for which all zeros is a value.
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
-    // SAFETY: `dir` is NUL-terminated, `found` is writable, both outlive the call.
-    let done = unsafe {
-        libc::statx(libc::AT_FDCWD, dir.as_ptr(), libc::AT_STATX_DONT_SYNC, libc::STATX_BASIC_STATS, &mut found)
-    };
+    let flags = libc::AT_STATX_DONT_SYNC | libc::AT_EMPTY_PATH;
+    // SAFETY: the descriptor is open, the path is NUL-terminated, `found` is writable, all outlive the call.
+    let done = unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), flags, libc::STATX_BASIC_STATS, &mut found) };
     if done != 0 {
         return Err(io::Error::last_os_error());
     }
     Ok((found.stx_dev_major, found.stx_dev_minor))
-}
-
-/// Keeps the dirty limit of a mount in step with the volume's free space, until dropped.
-#[derive(Debug)]
-pub struct DirtyLimit {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl DirtyLimit {
-    /// Sets the limit now, then follows `available_bytes` from a thread of its own.
-    pub fn follow(
-        device: BackingDevice,
-        ram_bytes: u64,
-        available_bytes: impl Fn() -> u64 + Send + 'static,
-    ) -> io::Result<Self> {
-        device.set_fixed();
-        let mut current = dirty_bytes_max(ram_bytes, available_bytes());
-        if let Err(e) = device.set_dirty_max(current) {
-            log::warn!("cannot limit the dirty data of {}: {e}", device.knobs.display());
-        }
-        let (stop, stopped) = channel();
-        let thread = std::thread::Builder::new().name("dirty-limit".into()).spawn(move || {
-            while stopped.recv_timeout(LOOK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                let wanted = dirty_bytes_max(ram_bytes, available_bytes());
-                // An error here means that the mount is going away.
-                if worth_setting(current, wanted) && device.set_dirty_max(wanted).is_ok() {
-                    current = wanted;
-                }
-            }
-        })?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for DirtyLimit {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // The thread ends by itself once `stop` is gone; a panic in it has been logged by the hook.
-            let _ = thread.join();
-        }
-    }
 }
 
 /// `fs.fuse.max_pages_limit`, raised until dropped. The file lock keeps two mounts from restoring each other's value.

@@ -17,7 +17,10 @@ use std::thread::{self, JoinHandle};
 
 use oncefs_engine::{BLOCK_BYTES, DataPlace, Profile, Reads, Store, VolumeSpec};
 use oncefs_fs::{AtimePolicy, FileSystem, Ino, Options, SystemClock};
-use oncefs_fuse::{Adapter, AdapterConfig, DirtyLimit, MountSpec, Session, SessionSpec, attach, open_device, unmount};
+use oncefs_fuse::{
+    Adapter, AdapterConfig, MountFlags, MountSpec, RoomGauge, RoomLeft, RoomWatch, Session, SessionSpec, Watched,
+    attach, open_device, unmount,
+};
 use oncefs_toolbox::Random;
 use tempfile::TempDir;
 
@@ -32,7 +35,7 @@ const APART: usize = BLOCKS / PLACES;
 struct Mounted {
     file_system: Arc<FileSystem>,
     dir: TempDir,
-    limit: Option<DirtyLimit>,
+    limit: Option<RoomWatch>,
     serving: Option<JoinHandle<()>>,
 }
 
@@ -56,17 +59,22 @@ impl Mounted {
         Self { file_system, dir, limit: Some(limit), serving: Some(serving) }
     }
 
-    fn serve(file_system: &Arc<FileSystem>, volume: PathBuf, dir: PathBuf) -> (JoinHandle<()>, DirtyLimit) {
+    fn serve(file_system: &Arc<FileSystem>, volume: PathBuf, dir: PathBuf) -> (JoinHandle<()>, RoomWatch) {
         let request_bytes_max = 1 << 20;
         let spec = SessionSpec { dir: dir.clone(), threads: 4, request_bytes_max };
         let connection = open_device().unwrap();
         let other = connection.try_clone().unwrap();
-        let adapter = Adapter::new(file_system.clone(), AdapterConfig { request_bytes_max, direct_io_below_bytes: 0 });
+        let (gauge, flags): (Arc<RoomGauge>, Arc<MountFlags>) = Default::default();
+        let config = AdapterConfig { request_bytes_max, gauge: gauge.clone(), flags: flags.clone() };
+        let adapter = Adapter::new(file_system.clone(), config);
         let mount = MountSpec { volume, dir, kernel_flags: 0 };
         let session = Session::mount(adapter, connection, &spec, || attach(other.as_fd(), &mount)).unwrap();
         drop(other);
         // Sets the read-ahead too.
-        let limit = DirtyLimit::follow(session.device(), 1 << 30, || 1 << 30).unwrap();
+        let left = || RoomLeft { available_bytes: 1 << 30, data_bytes: 1 << 30 };
+        let set_synchronous = |_| Ok(());
+        let watched = Watched { device: session.device(), ram_bytes: 1 << 30, flags, left, set_synchronous };
+        let limit = RoomWatch::start(watched, gauge).unwrap();
         (thread::spawn(move || session.run().unwrap()), limit)
     }
 

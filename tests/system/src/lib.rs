@@ -17,7 +17,7 @@ mod witness;
 pub use cgroup::MemoryCgroup;
 pub use data::{bytes, fill, seed};
 pub use device::{BLOCK, HostDisk, test_dir};
-pub use mount::{Mount, copy_program, oncefs};
+pub use mount::{Mount, copy_program, leave_free, oncefs};
 pub use oncefs_toolbox::Random;
 pub use run::{elapsed, run, tool};
 pub use witness::{InPlace, Lost, Names, Replaced, Witness};

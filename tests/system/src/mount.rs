@@ -361,3 +361,11 @@ fn require_root_and_fuse() {
         libc::umask(0);
     });
 }
+
+/// Reserves everything but `bytes` in a file `rest`, and waits until the daemon has seen it.
+pub fn leave_free(mount: &Mount, bytes: u64) {
+    let space = sys::space(&mount.dir()).unwrap();
+    let rest = fs::File::create(mount.join("rest")).unwrap();
+    sys::fallocate(&rest, 0, 0, space.f_bavail * space.f_frsize - bytes).unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+}

@@ -5,14 +5,16 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use oncefs_system_tests::{HostDisk, Mount, bytes, oncefs, sys};
+use oncefs_system_tests::{HostDisk, Mount, bytes, leave_free, oncefs, sys};
 
 const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
 
 /// Writes one file and syncs it: what a program sees that checks every result.
 fn write_synced(path: &Path, key: u64, len: usize) -> io::Result<()> {
@@ -115,7 +117,7 @@ fn reserving_more_than_there_is_fails_and_a_reservation_can_be_written_on_a_full
     assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
     sys::fallocate(&reserved, 0, 0, 32 * MIB).unwrap();
     fill_up(&mount, 2000, 33);
-    std::os::unix::fs::FileExt::write_all_at(&reserved, &bytes(7, 32 * MIB as usize), 0).unwrap();
+    reserved.write_all_at(&bytes(7, 32 * MIB as usize), 0).unwrap();
     reserved.sync_all().expect("reserved space is there when it is needed");
     assert!(fs::read(mount.join("reserved")).unwrap() == bytes(7, 32 * MIB as usize));
 }
@@ -268,4 +270,108 @@ fn df_shows_an_empty_volume_as_empty_also_on_a_small_host() {
     let after = sys::space(&mount.dir()).unwrap();
     let used = (after.f_blocks - after.f_bfree) * after.f_frsize;
     assert!((32 * MIB..40 * MIB).contains(&used), "{used} bytes are used");
+}
+
+/// Times of last modification and change, in nanoseconds.
+fn times(path: &Path) -> (i64, i64) {
+    let found = fs::metadata(path).unwrap();
+    (found.mtime() * 1_000_000_000 + found.mtime_nsec(), found.ctime() * 1_000_000_000 + found.ctime_nsec())
+}
+
+#[test]
+fn on_a_nearly_full_volume_every_write_sets_the_times() {
+    let mut mount = Mount::new("256M");
+    let early = File::create(mount.join("early")).unwrap();
+    leave_free(&mount, 3 * MIB);
+    let late = File::create(mount.join("late")).unwrap();
+    let mut direct = File::options();
+    let direct = direct.write(true).create_new(true).custom_flags(libc::O_DIRECT).open(mount.join("direct")).unwrap();
+    let mut block = sys::Mapping::new(&late_block(&mount), 4096, libc::MAP_PRIVATE).unwrap();
+    let files = [("early", early), ("late", late), ("direct", direct)];
+    for round in 0..3_u8 {
+        for (name, file) in &files {
+            let path = mount.join(name);
+            let before = times(&path);
+            std::thread::sleep(Duration::from_millis(20));
+            block.bytes().fill(round);
+            file.write_all_at(block.bytes(), 0).unwrap();
+            let after = times(&path);
+            assert!(before.0 < after.0 && before.1 < after.1, "{name}, round {round}: {before:?}, then {after:?}");
+        }
+    }
+    let seen: Vec<_> = files.iter().map(|(name, _)| times(&mount.join(name))).collect();
+    drop((files, block));
+    mount.remount();
+    let kept: Vec<_> = ["early", "late", "direct"].iter().map(|name| times(&mount.join(name))).collect();
+    assert_eq!(kept, seen, "after a remount");
+}
+
+/// A file of one block to map.
+fn late_block(mount: &Mount) -> File {
+    fs::write(mount.join("block"), [0; 4096]).unwrap();
+    File::options().read(true).write(true).open(mount.join("block")).unwrap()
+}
+
+/// Writes until an error comes, without syncing; returns it with the bytes that write(2) took.
+fn write_until_refused(file: &File, key: u64, step: usize) -> (u64, io::Error) {
+    let mut taken = 0;
+    while taken < GIB {
+        match file.write_at(&bytes(key + taken, step), taken) {
+            Ok(written) => taken += written as u64,
+            Err(error) => return (taken, error),
+        }
+    }
+    panic!("write(2) took 1 GiB on a volume that is smaller");
+}
+
+/// Everything that write(2) took is there, and only what it did not take is reported as an error by nobody else.
+fn assert_taken(mount: &mut Mount, name: &str, file: File, key: u64, step: usize) {
+    let (taken, error) = write_until_refused(&file, key, step);
+    assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{name}: {error}");
+    file.sync_all().unwrap_or_else(|error| panic!("{name}: write(2) took what did not fit: {error}"));
+    drop(file);
+    mount.remount();
+    let kept = fs::read(mount.join(name)).unwrap();
+    assert!(kept.len() as u64 >= taken, "{name}: {taken} bytes were taken, {} are there", kept.len());
+    for at in (0..taken).step_by(step) {
+        let len = step.min((taken - at) as usize);
+        let is_there = kept[at as usize..at as usize + len] == bytes(key + at, step)[..len];
+        assert!(is_there, "{name}: {len} bytes at {at} are not there");
+    }
+}
+
+#[test]
+fn write_itself_reports_a_full_volume_also_to_a_file_that_was_opened_before() {
+    for (size, step) in [("64M", 1 << 20), ("256M", 1 << 20), ("256M", 64 << 10)] {
+        let mut mount = Mount::new(size);
+        let file = File::create(mount.join("file")).unwrap();
+        assert_taken(&mut mount, "file", file, 1 << 40, step);
+        fs::remove_file(mount.join("file")).expect("deleting works on a full disk");
+        mount.check();
+    }
+}
+
+#[test]
+fn once_there_is_room_again_writes_are_buffered_again() {
+    let mount = Mount::new("256M");
+    let is_synchronous = || {
+        let table = fs::read_to_string("/proc/self/mounts").unwrap();
+        let dir = mount.dir();
+        let line = table.lines().find(|line| line.split(' ').nth(1) == dir.to_str()).unwrap();
+        line.split(' ').nth(3).unwrap().split(',').any(|option| option == "sync")
+    };
+    let wait_until = |wanted: bool| {
+        for _ in 0..600 {
+            if is_synchronous() == wanted {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("synchronous: {}", !wanted);
+    };
+    assert!(!is_synchronous());
+    leave_free(&mount, 3 * MIB);
+    wait_until(true);
+    fs::remove_file(mount.join("rest")).unwrap();
+    wait_until(false);
 }

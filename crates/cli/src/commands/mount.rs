@@ -289,5 +289,5 @@ fn remount(dir: &Path, options: &MountOptions) -> Outcome {
     }
     oncefs_fuse::remount(&mount.dir, options.kernel_flags)
         .or_fail_doing(exit::MOUNT_FAILED, format!("cannot remount {shown}"))?;
-    daemon()?.ask(Request::Atime { kernel_flags: options.kernel_flags }).map(drop).or_fail(exit::MOUNT_FAILED)
+    daemon()?.ask(Request::MountFlags { kernel_flags: options.kernel_flags }).map(drop).or_fail(exit::MOUNT_FAILED)
 }

@@ -46,8 +46,8 @@ pub enum Request {
         /// New size.
         bytes: u64,
     },
-    /// Set access times as these flags of mount(2) say (remount).
-    Atime {
+    /// Do what these flags of mount(2) leave to the daemon: times of access, sync and dirsync (remount).
+    MountFlags {
         /// `MS_...`
         kernel_flags: libc::c_ulong,
     },

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use oncefs_engine::{Blocks, DedupCommand, DefragOptions, Error, Lbn, MapId, OpenOptions, Store};
 use oncefs_fs::{AtimePolicy, DamagedFile, DamagedRange, FileSystem, Ino, Options, SystemClock, names_of_maps};
+use oncefs_fuse::{MountFlags, RoomGauge};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -29,6 +30,10 @@ const CLIENT_GONE: &str = "the command ended before its answer";
 pub struct OpenVolume {
     /// What is served.
     pub file_system: Arc<FileSystem>,
+    /// The flags of the mount, which a remount changes.
+    pub flags: Arc<MountFlags>,
+    /// Counts what takes room.
+    pub gauge: Arc<RoomGauge>,
     read_only: bool,
     control: OnceLock<Server>,
     closed: OnceLock<Result<(), String>>,
@@ -39,7 +44,9 @@ impl OpenVolume {
     pub fn open(task: &Task, budget: &Budget) -> Outcome<Arc<Self>> {
         let file_system = open_file_system(task, budget)?;
         let read_only = task.options.read_only();
-        let daemon = Arc::new(Self { file_system, read_only, control: OnceLock::new(), closed: OnceLock::new() });
+        let flags = Arc::new(MountFlags::new(task.options.kernel_flags));
+        let (control, closed) = (OnceLock::new(), OnceLock::new());
+        let daemon = Arc::new(Self { file_system, flags, gauge: Arc::default(), read_only, control, closed });
         match Server::start(&task.volume, daemon.clone()) {
             Ok(server) => drop(daemon.control.set(server)),
             Err(e) => log::warn!(
@@ -124,8 +131,10 @@ impl Handler for OpenVolume {
             Request::Stats => self.stats(),
             Request::Commit => store.commit().map(|()| Value::Null).map_err(|e| e.to_string()),
             Request::Grow { bytes } => store.grow(*bytes).map(|()| Value::Null).map_err(|e| e.to_string()),
-            Request::Atime { kernel_flags } => {
+            Request::MountFlags { kernel_flags } => {
                 self.file_system.set_atime_policy(atime_policy(*kernel_flags));
+                self.flags.set(*kernel_flags);
+                self.gauge.remounted();
                 Ok(Value::Null)
             }
             Request::Settings => Ok(json!(store.settings())),

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::Args;
 use oncefs_engine::{BLOCK_BYTES, Store};
-use oncefs_fuse::{Adapter, AdapterConfig, DirtyLimit, MountSpec, Session, SessionSpec};
+use oncefs_fuse::{Adapter, AdapterConfig, MountSpec, RoomLeft, RoomWatch, Session, SessionSpec, Watched};
 
 use super::memory_budget::Budget;
 use super::requests::OpenVolume;
@@ -30,10 +30,6 @@ pub const READY: &str = "ready";
 
 /// After a signal, users of the mount have this long to close their files.
 const END_PATIENCE: Duration = Duration::from_secs(10);
-
-/// Where the last part of a volume begins, in which writes bypass the page cache.
-const DIRECT_IO_SHARE_OF_DATA: u64 = 64;
-const DIRECT_IO_BYTES_MAX: u64 = 64 << 20;
 
 /// Arguments of `serve`. Paths are absolute.
 #[derive(Debug, Args)]
@@ -122,7 +118,7 @@ fn serve_unprivileged(
 ) -> Outcome {
     let daemon = OpenVolume::open(task, budget)?;
     let session = mount(task, budget, &daemon, connection, mounter).inspect_err(|_| drop(daemon.close()))?;
-    let limit = start_threads(task, &session, &daemon, mounter, signals)
+    let watch = start_threads(task, &session, &daemon, mounter, signals)
         .inspect_err(|_| mounter.detach())
         .or_fail(exit::MOUNT_SYSTEM)?;
     log::info!("mounted {} on {}", shown(&task.volume), shown(&task.dir));
@@ -131,7 +127,7 @@ fn serve_unprivileged(
 
     let served = session.run();
     systemd::notify(systemd::STOPPING);
-    drop(limit);
+    drop(watch);
     let closed = daemon.close();
     log::info!("unmounted {} from {}", shown(&task.volume), shown(&task.dir));
     served.or_fail_doing(exit::MOUNT_FAILED, "serving the mount ended unexpectedly")?;
@@ -154,7 +150,8 @@ fn mount(
         SessionSpec { dir: task.dir.clone(), threads: budget.threads, request_bytes_max: budget.request_bytes_max };
     let config = AdapterConfig {
         request_bytes_max: spec.request_bytes_max,
-        direct_io_below_bytes: direct_io_below(daemon.file_system.store().totals().data.0 * BLOCK_BYTES as u64),
+        gauge: daemon.gauge.clone(),
+        flags: daemon.flags.clone(),
     };
     let adapter = Adapter::new(daemon.file_system.clone(), config);
     let kernel_cache = adapter.kernel_cache();
@@ -171,13 +168,22 @@ fn start_threads(
     daemon: &Arc<OpenVolume>,
     mounter: &Arc<Mounter>,
     signals: EndSignals,
-) -> std::io::Result<DirtyLimit> {
-    let (dir, ending, mounter) = (task.dir.clone(), daemon.clone(), mounter.clone());
-    let watch = move || end_on_signal(&signals, &dir, &ending, &mounter);
+) -> std::io::Result<RoomWatch> {
+    let (dir, ending, unmounter) = (task.dir.clone(), daemon.clone(), mounter.clone());
+    let watch = move || end_on_signal(&signals, &dir, &ending, &unmounter);
     std::thread::Builder::new().name("signals".into()).spawn(watch)?;
-    let daemon = daemon.clone();
-    let available = move || daemon.file_system.store().available().0 * BLOCK_BYTES as u64;
-    DirtyLimit::follow(session.device(), memory::ram_bytes(), available)
+    let (store, mounter) = (daemon.file_system.store().clone(), mounter.clone());
+    let watched = Watched {
+        device: session.device(),
+        ram_bytes: memory::ram_bytes(),
+        flags: daemon.flags.clone(),
+        left: move || RoomLeft {
+            available_bytes: store.available().0 * BLOCK_BYTES as u64,
+            data_bytes: store.totals().data.0 * BLOCK_BYTES as u64,
+        },
+        set_synchronous: move |is_on| mounter.set_synchronous(is_on),
+    };
+    RoomWatch::start(watched, daemon.gauge.clone())
 }
 
 /// On a signal: writes back the kernel's dirty pages, unmounts, and closes the volume even if files are still open.
@@ -202,9 +208,4 @@ fn end_on_signal(signals: &EndSignals, dir: &Path, daemon: &OpenVolume, mounter:
     let closed = daemon.close();
     mounter.end();
     std::process::exit(if closed.is_ok() { 0 } else { exit::FAILED.into() });
-}
-
-/// With less than this available, files opened for writing bypass the page cache: write(2) itself reports a full disk.
-fn direct_io_below(data_bytes: u64) -> u64 {
-    (data_bytes / DIRECT_IO_SHARE_OF_DATA).min(DIRECT_IO_BYTES_MAX)
 }

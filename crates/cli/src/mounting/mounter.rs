@@ -1,6 +1,6 @@
 //! The process that keeps the privilege to mount and unmount, which the daemon drops.
 //!
-//! It is forked off before anything of the volume is read, knows one mount, and does three things for the daemon:
+//! It is forked off before anything of the volume is read, knows one mount, and does six things for the daemon:
 //! each a word of one byte, answered by an errno. It gets nothing else from the daemon, so a daemon that an error
 //! lets others steer can unmount itself and no more. It ends when the daemon does, however that ends.
 
@@ -26,10 +26,14 @@ enum Task {
     Detach = 3,
     /// Everything written through the mount reaches the daemon.
     Sync = 4,
+    /// Writes through the mount wait for the daemon.
+    Synchronous = 5,
+    /// They pass through the kernel's buffers again.
+    Buffered = 6,
 }
 
 impl Task {
-    const ALL: [Self; 4] = [Self::Mount, Self::Unmount, Self::Detach, Self::Sync];
+    const ALL: [Self; 6] = [Self::Mount, Self::Unmount, Self::Detach, Self::Sync, Self::Synchronous, Self::Buffered];
 
     fn of_byte(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|task| *task as u8 == byte)
@@ -55,7 +59,7 @@ impl Mounter {
                 drop(ours);
                 // SAFETY: the child's copy of the descriptor. What holds it in the parent is never returned to here.
                 let connection = unsafe { OwnedFd::from_raw_fd(connection.as_raw_fd()) };
-                serve(its, Place { spec, connection: Some(connection), is_mounted: false });
+                serve(its, Place { spec, connection: Some(connection), device: None });
                 // SAFETY: the child ends without running what the parent left to be run at its exit.
                 unsafe { libc::_exit(0) }
             }
@@ -86,6 +90,11 @@ impl Mounter {
     /// syncfs(2) of the mount.
     pub fn sync(&self) -> io::Result<()> {
         self.ask(Task::Sync)
+    }
+
+    /// Makes the writes through the mount synchronous, or buffered again.
+    pub fn set_synchronous(&self, is_on: bool) -> io::Result<()> {
+        self.ask(if is_on { Task::Synchronous } else { Task::Buffered })
     }
 
     fn ask(&self, task: Task) -> io::Result<()> {
@@ -131,19 +140,21 @@ struct Place {
     spec: MountSpec,
     /// What is to be mounted, until it is.
     connection: Option<OwnedFd>,
-    /// Nothing else that lies at the same place is ever unmounted.
-    is_mounted: bool,
+    /// The number of what it mounted. Nothing else that lies at the same place is changed.
+    device: Option<(u32, u32)>,
 }
 
 impl Place {
     /// Does what is asked, or says the errno.
     fn carry_out(&mut self, task: Task) -> Result<(), i32> {
-        let done = match task {
-            Task::Mount => self.mount(),
-            _ if !self.is_mounted => Err(io::Error::from_raw_os_error(libc::EINVAL)),
-            Task::Unmount => oncefs_fuse::unmount(&self.spec.dir, 0),
-            Task::Detach => oncefs_fuse::unmount(&self.spec.dir, libc::MNT_DETACH),
-            Task::Sync => descriptors::sync_file_system(&self.spec.dir),
+        let done = match (task, self.device) {
+            (Task::Mount, _) => self.mount(),
+            (_, None) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+            (Task::Unmount, _) => oncefs_fuse::unmount(&self.spec.dir, 0),
+            (Task::Detach, _) => oncefs_fuse::unmount(&self.spec.dir, libc::MNT_DETACH),
+            (Task::Sync, _) => descriptors::sync_file_system(&self.spec.dir),
+            (Task::Synchronous, Some(device)) => oncefs_fuse::set_synchronous(&self.spec.dir, device, true),
+            (Task::Buffered, Some(device)) => oncefs_fuse::set_synchronous(&self.spec.dir, device, false),
         };
         done.map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
     }
@@ -152,7 +163,7 @@ impl Place {
     fn mount(&mut self) -> io::Result<()> {
         let connection = self.connection.take().ok_or(io::Error::from_raw_os_error(libc::EBUSY))?;
         oncefs_fuse::attach(connection.as_fd(), &self.spec)?;
-        self.is_mounted = true;
+        self.device = Some(oncefs_fuse::device_number(&self.spec.dir)?);
         Ok(())
     }
 }
@@ -173,8 +184,8 @@ mod tests {
     fn it_mounts_once_and_unmounts_nothing_that_it_did_not_mount() {
         let spec = MountSpec { volume: "/none".into(), dir: "/nonexistent".into(), kernel_flags: 0 };
         let connection = Some(std::fs::File::open("/dev/null").unwrap().into());
-        let mut place = Place { spec, connection, is_mounted: false };
-        for task in [Task::Unmount, Task::Detach, Task::Sync] {
+        let mut place = Place { spec, connection, device: None };
+        for task in [Task::Unmount, Task::Detach, Task::Sync, Task::Synchronous, Task::Buffered] {
             assert_eq!(place.carry_out(task), Err(libc::EINVAL));
         }
         assert_eq!(place.carry_out(Task::Mount), Err(libc::ENOENT));

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use oncefs_system_tests::{HostDisk, Mount, run, sys};
+use oncefs_system_tests::{HostDisk, Mount, leave_free, run, sys};
 use sys::errno;
 
 use super::user::{User, file_of, mount_for_all, result, set_mode};
@@ -194,8 +194,9 @@ fn changed(path: &Path, other: &Path, actor: User, group: u32, bits: u32, act: A
     Seen { by_the_caller, mode: mode(path), has_capability: has_capability(path) }
 }
 
-/// Every way, by everybody, with every mode, below `dir`: what was done, the file, and what came of it.
-fn every_change(dir: &Path) -> Vec<(String, PathBuf, Seen)> {
+/// Every way, by everybody, with every mode, below `dir`: what was done, the file, and what came of it. Where room is
+/// short, no file is kept.
+fn every_change(dir: &Path, keeps_files: bool) -> Vec<(String, PathBuf, Seen)> {
     let other = dir.join("other");
     fs::write(&other, vec![b'c'; CONTENT_BYTES]).unwrap();
     set_mode(&other, 0o644);
@@ -205,6 +206,9 @@ fn every_change(dir: &Path) -> Vec<(String, PathBuf, Seen)> {
             for (way, act) in WAYS {
                 let path = dir.join(format!("{}", all.len()));
                 let seen = changed(&path, &other, actor, group, bits, act);
+                if !keeps_files {
+                    fs::remove_file(&path).unwrap();
+                }
                 all.push((format!("{way} by {who}, mode {bits:o}"), path, seen));
             }
         }
@@ -212,11 +216,12 @@ fn every_change(dir: &Path) -> Vec<(String, PathBuf, Seen)> {
     all
 }
 
-fn compare_with_ext4(mut mount: Mount) {
+/// Returns what came of each change of a file on the mount.
+fn compare_with_ext4(mount: &Mount, keeps_files: bool) -> Vec<(String, PathBuf, Seen)> {
     let host = HostDisk::new(256 << 20);
     set_mode(host.path().parent().unwrap(), 0o755);
     set_mode(&host.path(), 0o777);
-    let (ours, theirs) = (every_change(&mount.dir()), every_change(&host.path()));
+    let (ours, theirs) = (every_change(&mount.dir(), keeps_files), every_change(&host.path(), keeps_files));
     let mut wrong = Vec::new();
     for ((what, _, seen), (_, _, expected)) in ours.iter().zip(&theirs) {
         if seen != expected {
@@ -224,15 +229,24 @@ fn compare_with_ext4(mut mount: Mount) {
         }
     }
     assert!(wrong.is_empty(), "{} of {} differ from ext4:\n{}", wrong.len(), ours.len(), wrong.join("\n"));
+    ours
+}
+
+#[test]
+fn every_change_leaves_the_privileges_that_ext4_leaves() {
+    let mut mount = mount_for_all(&[]);
+    let changes = compare_with_ext4(&mount, true);
     mount.remount();
-    for (what, path, seen) in &ours {
+    for (what, path, seen) in &changes {
         assert_eq!((mode(path), has_capability(path)), (seen.mode, seen.has_capability), "{what}, after a remount");
     }
 }
 
 #[test]
-fn every_change_leaves_the_privileges_that_ext4_leaves() {
-    compare_with_ext4(mount_for_all(&[]));
+fn every_change_on_a_nearly_full_volume_leaves_the_privileges_that_ext4_leaves() {
+    let mount = mount_for_all(&[]);
+    leave_free(&mount, 3 << 20);
+    compare_with_ext4(&mount, false);
 }
 
 #[test]

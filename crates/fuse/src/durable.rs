@@ -1,0 +1,64 @@
+//! Answers to changes that have to be durable before they return: on a mount with `sync` or `dirsync`, and through a
+//! file that was opened with O_SYNC or O_DSYNC.
+//!
+//! No event loop waits: the committer sends the reply. What a crash leaves of a change that was not answered is what it
+//! leaves of any other.
+
+use std::sync::Arc;
+
+use fuser::{Errno, FileHandle, OpenFlags};
+use oncefs_fs::{FileSystem, Handle, Result};
+
+use crate::errno::errno;
+use crate::reply::lost;
+
+/// A result as the kernel is told it.
+pub(crate) type Answer<T> = std::result::Result<T, Errno>;
+
+/// Replies to a change, once it is durable if it has to be.
+pub(crate) fn reply_durably<T: Send + 'static>(
+    file_system: &Arc<FileSystem>,
+    has_to_be: bool,
+    changed: Result<T>,
+    reply: impl FnOnce(Answer<T>) + Send + 'static,
+) {
+    match changed {
+        Ok(value) if has_to_be => {
+            file_system.fsync(move |durable| reply(durable.map(|()| value).map_err(|error| lost(&error))));
+        }
+        result => reply(result.map_err(|error| errno(&error))),
+    }
+}
+
+/// Marks a file handle of a file opened with O_SYNC or O_DSYNC: the kernel tells the flags of a write alone. It cannot be
+/// set later, by fcntl(2).
+const SYNCHRONOUS: u64 = 1 << 63;
+
+/// What the kernel is given for an open file.
+pub(crate) fn file_handle(handle: Handle, flags: OpenFlags) -> FileHandle {
+    let mark = if flags.0 & libc::O_DSYNC != 0 { SYNCHRONOUS } else { 0 };
+    FileHandle(handle.0 & !SYNCHRONOUS | mark)
+}
+
+/// The handle in what the kernel was given.
+pub(crate) fn handle(of: FileHandle) -> Handle {
+    Handle(of.0 & !SYNCHRONOUS)
+}
+
+/// Whether the file was opened with O_SYNC or O_DSYNC.
+pub(crate) fn is_synchronous(of: FileHandle) -> bool {
+    of.0 & SYNCHRONOUS != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_keeps_its_number_and_whether_it_is_synchronous() {
+        for (flags, expected) in [(libc::O_RDWR, false), (libc::O_DSYNC, true), (libc::O_WRONLY | libc::O_SYNC, true)] {
+            let given = file_handle(Handle(77), OpenFlags(flags));
+            assert_eq!((handle(given), is_synchronous(given)), (Handle(77), expected));
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Makes the writes of a mount synchronous and buffered again, by the flag that `-o sync` sets.
+//!
+//! With it write(2) passes through the page cache as ever, so that the kernel sets the times and takes the privileges,
+//! and waits until the daemon has answered: what does not fit is refused by write(2) itself. It holds for files that
+//! are open already. Only the file system's own flag changes; those of its mounts stay as they are.
+
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use crate::tuning::device_number_of;
+
+/// linux/mount.h; the libc crate has none of them.
+const FSPICK_CLOEXEC: libc::c_uint = 1;
+const FSPICK_EMPTY_PATH: libc::c_uint = 8;
+const FSCONFIG_SET_FLAG: libc::c_uint = 0;
+const FSCONFIG_CMD_RECONFIGURE: libc::c_uint = 7;
+
+/// Sets or clears the flag of the file system `device` that is mounted on `dir`. Waits until everything written so far has
+/// reached the daemon, so it must not be called by who answers requests. Needs CAP_SYS_ADMIN and Linux 5.2.
+pub fn set_synchronous(dir: &Path, device: (u32, u32), is_on: bool) -> io::Result<()> {
+    let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_DIRECTORY;
+    let root = OpenOptions::new().read(true).custom_flags(flags).open(dir)?;
+    if device_number_of(&root)? != device {
+        return Err(io::Error::new(io::ErrorKind::NotFound, format!("{} is another file system", dir.display())));
+    }
+    let context = pick(&root)?;
+    let name = if is_on { c"sync" } else { c"async" };
+    configure(context.as_raw_fd(), FSCONFIG_SET_FLAG, name.as_ptr())?;
+    configure(context.as_raw_fd(), FSCONFIG_CMD_RECONFIGURE, std::ptr::null())
+}
+
+fn pick(root: &File) -> io::Result<OwnedFd> {
+    let (empty, flags) = (CString::default(), FSPICK_CLOEXEC | FSPICK_EMPTY_PATH);
+    // SAFETY: the descriptor is open and the string NUL-terminated; both outlive the call.
+    let picked = unsafe { libc::syscall(libc::SYS_fspick, root.as_raw_fd(), empty.as_ptr(), flags) };
+    match RawFd::try_from(picked) {
+        // SAFETY: a new descriptor that nobody else has.
+        Ok(context) if context >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(context) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn configure(context: RawFd, command: libc::c_uint, name: *const libc::c_char) -> io::Result<()> {
+    let nothing: *const libc::c_char = std::ptr::null();
+    // SAFETY: `name` is null or a NUL-terminated string that outlives the call, as the command wants it.
+    match unsafe { libc::syscall(libc::SYS_fsconfig, context, command, name, nothing, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_file_system_in_its_place_is_left_alone() {
+        let error = set_synchronous(Path::new("/proc"), (0, u32::MAX), true).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound, "{error}");
+    }
+}

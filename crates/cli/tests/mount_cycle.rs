@@ -232,6 +232,40 @@ fn umount_waits_for_no_bind_mount_but_says_where_it_is() {
 }
 
 #[test]
+fn ending_a_bind_mount_says_nothing_of_the_volume_which_stays_mounted() {
+    let place = Place::mounted();
+    let bind = place.str("bind");
+    fs::create_dir(&bind).unwrap();
+    Run::of(Command::new("mount").args(["--bind", place.mnt_str(), &bind])).succeeds();
+    let run = oncefs(&["umount", &bind]).succeeds();
+    assert_eq!((run.out.as_str(), run.err.as_str()), ("", ""), "umount(8) of a bind mount says nothing either");
+    assert!(place.daemon().is_some());
+    let run = place.umount().succeeds();
+    assert_eq!((run.err.as_str(), place.daemon()), ("", None));
+}
+
+#[test]
+fn a_remount_applies_settings_and_names_what_has_to_wait() {
+    let place = Place::mounted();
+    let remount = |options: &str| oncefs(&["mount", "-o", options, place.volume_str(), place.mnt_str()]);
+    let in_use = |wanted: &str| {
+        let shown = oncefs(&["tune", place.mnt_str()]).succeeds().out;
+        assert!(shown.lines().any(|line| line.split_whitespace().take(2).eq(wanted.split(' '))), "{wanted}: {shown}");
+    };
+    let run = remount("remount,inline=off,verify=share").succeeds();
+    assert_eq!(run.err, "");
+    in_use("inline off");
+    in_use("verify share");
+    let run = remount("remount,inline=all,memory=512M,threads=3,max_write=1M,loglevel=debug").succeeds();
+    for name in ["memory", "threads", "max_write", "loglevel"] {
+        assert!(run.err.contains(name) && run.err.contains("next mount"), "{name}: {run:?}");
+    }
+    in_use("inline all");
+    remount("remount,noatime").succeeds();
+    in_use("inline all");
+}
+
+#[test]
 fn deep_paths_do_not_matter() {
     let place = Place::new();
     let mut volume = place.path("deep");

@@ -122,7 +122,9 @@ fn now(daemon: &Daemon, full: bool, target: &Path) -> Outcome {
         if !status.now {
             drop(progress);
             daemon.ask::<()>(Request::Commit)?;
-            println!("{}", summary(&before, &Figures { status, saved_bytes: saved(daemon)? }));
+            let after = Figures { status, saved_bytes: saved(daemon)? };
+            println!("{}", summary(&before, &after));
+            println!("{}", in_all(&after));
             return Ok(());
         }
         let step = backlog.step(&status);
@@ -155,6 +157,11 @@ fn summary(before: &Figures, after: &Figures) -> String {
     let remapped = after.status.blocks_remapped.saturating_sub(before.status.blocks_remapped);
     let saved = Size(after.saved_bytes.saturating_sub(before.saved_bytes));
     format!("examined {examined} blocks, {remapped} of them are now shared: {saved} saved")
+}
+
+/// What sharing saves with what was found while writing, which the work does not find again.
+fn in_all(after: &Figures) -> String {
+    format!("with what was found before, sharing saves {} in all", Size(after.saved_bytes))
 }
 
 /// Progress of the work.
@@ -202,6 +209,12 @@ mod tests {
         };
         let (before, after) = (figures(100, 7, 5 << 20), figures(612, 263, 6 << 20));
         assert_eq!(summary(&before, &after), "examined 512 blocks, 256 of them are now shared: 1.00 MiB saved");
+    }
+
+    #[test]
+    fn what_was_saved_before_the_start_counts_in_all() {
+        let figures = Figures { status: working(), saved_bytes: 158 << 20 };
+        assert_eq!(in_all(&figures), "with what was found before, sharing saves 158 MiB in all");
     }
 
     #[test]

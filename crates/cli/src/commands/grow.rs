@@ -64,17 +64,35 @@ fn grow_offline(volume: &Path, size: NewSize) -> Outcome<(u64, u64)> {
     Ok((before, after))
 }
 
-/// A volume never shrinks.
+/// The new size, in whole blocks. A volume never shrinks.
 fn checked(before: u64, size: NewSize) -> Outcome<u64> {
-    match size.from(before) {
-        after if after > before => Ok(after),
-        after => {
-            let text = format!(
-                "the volume has {} already and cannot shrink to {}: give a larger size",
-                Size(before),
-                Size(after)
-            );
-            Err(Failure::new(exit::FAILED, text))
+    let block = BLOCK_BYTES as u64;
+    let asked = size.from(before);
+    let after = asked / block * block;
+    if after > before {
+        return Ok(after);
+    }
+    let (has, asked) = (Size(before), Size(asked));
+    let text = match after == before && asked.0 > before {
+        true => format!("the volume has {has} and grows by whole blocks of {}: give a larger size", Size(block)),
+        false => format!("the volume has {has} already and cannot shrink to {asked}: give a larger size"),
+    };
+    Err(Failure::new(exit::FAILED, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_grows_by_whole_blocks_and_less_than_one_is_refused_with_the_unit() {
+        const GIB: u64 = 1 << 30;
+        assert_eq!(checked(GIB, NewSize::By(4096)).unwrap(), GIB + 4096);
+        assert_eq!(checked(GIB, NewSize::By(5000)).unwrap(), GIB + 4096);
+        assert!(checked(GIB, NewSize::By(1024)).unwrap_err().message.contains("whole blocks of 4.00 KiB"));
+        assert!(checked(GIB, NewSize::To(GIB + 1)).unwrap_err().message.contains("whole blocks"));
+        for size in [NewSize::To(GIB), NewSize::By(0), NewSize::To(1)] {
+            assert!(checked(GIB, size).unwrap_err().message.contains("cannot shrink"), "{size:?}");
         }
     }
 }

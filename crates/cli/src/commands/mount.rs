@@ -275,7 +275,8 @@ fn await_ready(mut daemon: Child) -> Outcome {
     }
 }
 
-/// Changes the flags of a mount. oncefs's own options take effect at the next mount.
+/// Changes the flags and settings of a mount, and names the options that a mount cannot change. mount(8) passes those of
+/// fstab too, so they are no error.
 fn remount(dir: &Path, options: &MountOptions) -> Outcome {
     let shown = shown(dir);
     let mount = mount_table::at(dir).or_fail_doing(exit::MOUNT_FAILED, &shown)?.filter(mount_table::Mount::is_oncefs);
@@ -286,6 +287,15 @@ fn remount(dir: &Path, options: &MountOptions) -> Outcome {
     if opened_read_only && !options.read_only() {
         let text = format!("the volume was opened read-only: unmount it and mount it again (oncefs umount {shown})");
         return Err(Failure::new(exit::MOUNT_FAILED, text));
+    }
+    let waiting = options.fixed();
+    if !waiting.is_empty() {
+        eprintln!("oncefs: {shown} is mounted: {} will hold from its next mount on", waiting.join(", "));
+    }
+    if !options.settings.is_empty() {
+        let changes = options.settings.clone();
+        let tuned = daemon()?.ask(Request::Tune { changes }).map(drop);
+        tuned.or_fail_doing(exit::MOUNT_FAILED, format!("cannot remount {shown}"))?;
     }
     oncefs_fuse::remount(&mount.dir, options.kernel_flags)
         .or_fail_doing(exit::MOUNT_FAILED, format!("cannot remount {shown}"))?;

@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +18,7 @@ use crate::control::protocol::Request;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table::{self, Mount};
 use crate::names::{printable, shown};
-use crate::process::descriptors;
+use crate::process::{descriptors, setup};
 
 /// A daemon notices the end of its mount at once, unless the mount lives on elsewhere.
 const NOTICE_PATIENCE: Duration = Duration::from_secs(20);
@@ -65,13 +66,15 @@ pub struct UmountArgs {
 pub fn run(arguments: UmountArgs) -> Outcome {
     let mount = match find(&arguments.target)? {
         Found::Ours(mount) => mount,
-        Found::Foreign(_) if arguments.for_any_fuse => return hand_back(&arguments),
+        Found::Foreign(mount) if arguments.for_any_fuse => return unmount_foreign(&mount, &arguments),
         Found::Foreign(mount) => {
             let (dir, kind) = (shown(&mount.dir), shown(&mount.kind));
             let of = mount.owner.map_or_else(String::new, |user| format!(" of user {user}"));
             return Err(Failure::new(
                 exit::MOUNT_FAILED,
-                format!("{dir} is a {kind} mount{of}, not an oncefs mount: use umount {dir}"),
+                format!(
+                    "{dir} is a {kind} mount{of}, not an oncefs mount: use umount {dir} (if it answers nothing, umount -l {dir})"
+                ),
             ));
         }
     };
@@ -87,7 +90,16 @@ pub fn run(arguments: UmountArgs) -> Outcome {
         }
         Ok(expected) => Some(expected),
     };
+    // Of several places the others are bind mounts, and who ends one of those expects the volume to stay in use.
+    let first = mount_table::first_of(&mount.device).or_fail(exit::MOUNT_FAILED)?;
+    let is_bind = first.is_some_and(|first| first.dir != mount.dir);
     match oncefs_fuse::unmount(&mount.dir, flags(&arguments)) {
+        Ok(()) if is_bind => {
+            if arguments.verbose {
+                println!("{} unmounted: it was a bind mount", shown(&mount.dir));
+            }
+            commit(&mount)
+        }
         Ok(()) => finish(&mount, expected, arguments.verbose),
         Err(e) if arguments.read_only && e.raw_os_error() == Some(libc::EBUSY) => make_read_only(&mount),
         Err(e) => Err(refused(&mount, &e)),
@@ -115,7 +127,23 @@ fn find(target: &Path) -> Outcome<Found> {
     }
 }
 
-/// Another FUSE file system: umount(8) goes on as if there were no helper.
+/// Another FUSE file system. umount(8) asks it for its attributes first, and one that answers nothing lets it wait for
+/// ever; umount2(2) asks nothing. What umount(8) keeps a record of, or what needs its rights, is for umount(8).
+fn unmount_foreign(mount: &Mount, arguments: &UmountArgs) -> Outcome {
+    if !setup::is_root() || arguments.read_only || has_record(&mount.dir) {
+        return hand_back(arguments);
+    }
+    oncefs_fuse::unmount(&mount.dir, flags(arguments)).map_err(|e| refused(mount, &e))
+}
+
+/// Whether umount(8) has something to remove of a mount.
+fn has_record(dir: &Path) -> bool {
+    let records = std::fs::read("/run/mount/utab").unwrap_or_default();
+    let dir = dir.as_os_str().as_bytes();
+    records.windows(dir.len()).any(|part| part == dir)
+}
+
+/// umount(8) goes on as if there were no helper.
 fn hand_back(arguments: &UmountArgs) -> Outcome {
     let mut umount = Command::new("umount");
     umount.arg("--internal-only");

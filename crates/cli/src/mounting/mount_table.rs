@@ -59,10 +59,28 @@ pub fn containing(path: &Path) -> io::Result<Option<Mount>> {
     Ok(mounts.max_by_key(|m| m.dir.as_os_str().len()))
 }
 
-/// The mount exactly at `dir`, if there is one.
+/// The mount exactly at `dir`, if there is one. What is mounted there is asked nothing if `dir` is its plain path: a
+/// file system whose daemon hangs answers no stat(2).
 pub fn at(dir: &Path) -> io::Result<Option<Mount>> {
+    if let Some(place) = place_of(dir)
+        && let Some(mount) = all()?.into_iter().rev().find(|m| m.dir == place)
+    {
+        return Ok(Some(mount));
+    }
     let dir = resolve(dir)?;
     Ok(containing(&dir)?.filter(|m| m.dir == dir))
+}
+
+/// Where a directory's name is, without looking at the directory.
+fn place_of(dir: &Path) -> Option<PathBuf> {
+    let dir = std::path::absolute(dir).ok()?;
+    // The last part is a name, so whatever is there is what the parent holds.
+    Some(dir.parent()?.canonicalize().ok()?.join(dir.file_name()?))
+}
+
+/// The place that a file system was mounted on first, before its bind mounts.
+pub fn first_of(device: &str) -> io::Result<Option<Mount>> {
+    Ok(all()?.into_iter().find(|m| m.is_oncefs() && m.device == device))
 }
 
 /// A mount of the given volume.
@@ -174,6 +192,18 @@ mod tests {
     fn an_incomplete_escape_stays_as_it_is() {
         assert_eq!(unescape(br"a\04"), OsString::from(r"a\04"));
         assert_eq!(unescape(br"a\999b"), OsString::from(r"a\999b"));
+    }
+
+    #[test]
+    fn a_mount_is_found_by_its_plain_path_and_through_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let (link, parent) = (dir.path().join("to-proc"), dir.path().join("to-root"));
+        std::os::unix::fs::symlink("/proc", &link).unwrap();
+        std::os::unix::fs::symlink("/", &parent).unwrap();
+        for path in [Path::new("/proc"), Path::new("/proc/../proc"), &link, &parent.join("proc")] {
+            assert_eq!(at(path).unwrap().map(|mount| mount.dir), Some(PathBuf::from("/proc")), "{}", path.display());
+        }
+        assert_eq!(at(dir.path()).unwrap(), None);
     }
 
     #[test]

@@ -113,6 +113,19 @@ impl MountOptions {
         self.kernel_flags & libc::MS_RDONLY != 0
     }
 
+    /// The names of given options that hold for the life of a mount.
+    pub fn fixed(&self) -> Vec<&'static str> {
+        let given = [
+            (self.memory.is_some(), "memory"),
+            (self.profile.is_some(), "profile"),
+            (self.threads.is_some(), "threads"),
+            (self.max_write.is_some(), "max_write"),
+            (self.log_level != Self::default().log_level, "loglevel"),
+            (self.log_file.is_some(), "logfile"),
+        ];
+        given.into_iter().filter(|(is_given, _)| *is_given).map(|(_, name)| name).collect()
+    }
+
     /// Applies a comma-separated list; of contradicting options the last one holds.
     pub fn apply(&mut self, list: &str) -> Result<(), String> {
         list.split(',').filter(|option| !option.is_empty()).try_for_each(|option| self.apply_one(option))

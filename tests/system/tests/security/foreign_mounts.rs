@@ -129,9 +129,17 @@ fn a_users_mount_that_calls_itself_oncefs_is_not_ours() {
     // umount(8) calls this name for the type, and it hands the mount back.
     let helper = fake.path("umount.fuse.oncefs");
     symlink(oncefs(), &helper).unwrap();
-    // Without the switch, umount(8) itself asks the file system something and waits.
     run(&helper, &["-l"], &fake.dir(), AT_ONCE);
     assert!(!fake.is_mounted(), "umount(8) was not called");
+}
+
+#[test]
+fn a_mount_of_another_that_answers_nothing_is_unmounted_without_asking_it() {
+    let fake = Fake::new(USER, USER);
+    let helper = fake.path("umount.fuse.oncefs");
+    symlink(oncefs(), &helper).unwrap();
+    let umount = run(&helper, &[], &fake.dir(), AT_ONCE);
+    assert!(umount.status.success() && !fake.is_mounted(), "{}", complaint(&umount));
 }
 
 #[test]
@@ -153,4 +161,14 @@ fn a_daemon_that_never_answers_is_given_up_and_force_unmounts_it() {
     assert!(fake.is_mounted());
     run(&oncefs(), &["umount", "--force"], &fake.dir(), PATIENCE);
     assert!(!fake.is_mounted());
+}
+
+#[test]
+fn a_daemon_that_never_answers_is_unmounted_lazily() {
+    let fake = Fake::new(0, 0);
+    let umount = run(&oncefs(), &["umount", "--lazy"], &fake.dir(), PATIENCE);
+    assert!(umount.status.success() && !fake.is_mounted(), "{}", complaint(&umount));
+    for part in ["cannot reach the daemon", "has said nothing for 30 s", "may still be writing"] {
+        assert!(complaint(&umount).contains(part), "no '{part}' in {}", complaint(&umount));
+    }
 }

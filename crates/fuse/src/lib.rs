@@ -14,6 +14,7 @@ mod reply;
 mod room_maker;
 mod room_watch;
 mod session;
+mod shutdown;
 mod synchronous;
 mod tuning;
 
@@ -22,5 +23,6 @@ pub use kernel_cache::KernelCache;
 pub use mount_flags::MountFlags;
 pub use room_watch::{RoomGauge, RoomLeft, RoomWatch, Watched};
 pub use session::{MOUNT_TYPE, MountSpec, Session, SessionSpec, attach, open_device, remount, unmount};
+pub use shutdown::{Gate, ShutDown, ShutdownMode};
 pub use synchronous::set_synchronous;
 pub use tuning::{BackingDevice, device_number, dirty_bytes_max};

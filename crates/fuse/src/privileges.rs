@@ -42,6 +42,12 @@ pub(crate) fn names_shown_to(req: &Request, names: Vec<u8>) -> Vec<u8> {
     without_trusted(&names)
 }
 
+/// Whether the caller may shut the mount down: root of the machine with CAP_SYS_ADMIN. Root of a user namespace is
+/// another user to the kernel, which says so in the request.
+pub(crate) fn may_shut_down(req: &Request) -> bool {
+    req.uid() == 0 && has_capability(req.pid(), CAP_SYS_ADMIN)
+}
+
 fn without_trusted(names: &[u8]) -> Vec<u8> {
     names.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"trusted.")).flatten().copied().collect()
 }
@@ -61,8 +67,13 @@ fn may_write(req: &Request, file: &Attributes) -> bool {
         || has_capability(req.pid(), CAP_DAC_OVERRIDE)
 }
 
-/// Whether a thread has one of the kernel's capabilities in its effective set.
+/// Whether a thread has one of the kernel's capabilities in its effective set. Who makes a user namespace has all of them
+/// in it, and none over this mount: so the thread's users must be the daemon's own.
 fn has_capability(thread: u32, bit: u32) -> bool {
+    let users = |of: &str| std::fs::read_to_string(format!("/proc/{of}/uid_map")).ok();
+    if users("self").is_none_or(|ours| users(&thread.to_string()) != Some(ours)) {
+        return false;
+    }
     let effective = status_of(thread, "CapEff:");
     u64::from_str_radix(effective.trim(), 16).is_ok_and(|capabilities| capabilities & (1 << bit) != 0)
 }
@@ -90,6 +101,14 @@ mod tests {
             b"user.a\0security.trusted.c\0"
         );
         assert_eq!(without_trusted(b""), b"");
+    }
+
+    #[test]
+    fn a_capability_is_one_of_this_user_namespace() {
+        let mine = status_of(std::process::id(), "CapEff:");
+        let mine = u64::from_str_radix(mine.trim(), 16).unwrap();
+        assert_eq!(has_capability(std::process::id(), CAP_SYS_ADMIN), mine & (1 << CAP_SYS_ADMIN) != 0);
+        assert!(!has_capability(u32::MAX, CAP_SYS_ADMIN), "no such thread");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::Args;
 use oncefs_engine::{BLOCK_BYTES, Store};
-use oncefs_fuse::{Adapter, AdapterConfig, MountSpec, RoomLeft, RoomWatch, Session, SessionSpec, Watched};
+use oncefs_fuse::{Adapter, AdapterConfig, Gate, MountSpec, RoomLeft, RoomWatch, Session, SessionSpec, Watched};
 
 use super::memory_budget::Budget;
 use super::requests::OpenVolume;
@@ -142,10 +142,10 @@ fn mount_spec(task: &Task) -> MountSpec {
 fn mount(
     task: &Task,
     budget: &Budget,
-    daemon: &OpenVolume,
+    daemon: &Arc<OpenVolume>,
     connection: OwnedFd,
-    mounter: &Mounter,
-) -> Outcome<Session<Adapter>> {
+    mounter: &Arc<Mounter>,
+) -> Outcome<Session<Gate<Adapter>>> {
     let spec =
         SessionSpec { dir: task.dir.clone(), threads: budget.threads, request_bytes_max: budget.request_bytes_max };
     let config = AdapterConfig {
@@ -155,7 +155,9 @@ fn mount(
     };
     let adapter = Adapter::new(daemon.file_system.clone(), config);
     let kernel_cache = adapter.kernel_cache();
-    let session = Session::mount(adapter, connection, &spec, || mounter.mount())
+    let (stopped, syncer) = (daemon.clone(), mounter.clone());
+    let shut_down = Arc::new(move |mode| stopped.shut_down(mode, || syncer.sync()));
+    let session = Session::mount(Gate::new(adapter, shut_down), connection, &spec, || mounter.mount())
         .inspect_err(|_| mounter.detach())
         .or_fail(exit::MOUNT_FAILED)?;
     kernel_cache.connect(session.notifier()).or_fail_doing(exit::MOUNT_SYSTEM, "cannot start a thread")?;
@@ -164,7 +166,7 @@ fn mount(
 
 fn start_threads(
     task: &Task,
-    session: &Session<Adapter>,
+    session: &Session<Gate<Adapter>>,
     daemon: &Arc<OpenVolume>,
     mounter: &Arc<Mounter>,
     signals: EndSignals,

@@ -229,3 +229,20 @@ fn immutable_files_are_refused_rather_than_promised() {
     assert!(!said.status.success(), "{said:?}");
     fs::remove_file(mount.join("file")).unwrap();
 }
+
+#[test]
+fn root_of_a_users_own_namespace_sees_no_trusted_names() {
+    let mount = mount_for_all(&[]);
+    let path = mount.join("file");
+    file_of(User::new(1000), &path, 0o644);
+    sys::set_xattr(&path, "trusted.secret", b"1").unwrap();
+    let path = sys::c_path(&path);
+    // SAFETY: plain system calls; the string outlives them, and no buffer is given.
+    let bytes_of_names = || unsafe { libc::listxattr(path.as_ptr(), std::ptr::null_mut(), 0) as i32 };
+    assert_eq!(bytes_of_names(), "trusted.secret".len() as i32 + 1, "root sees it");
+    let seen = User::new(1000).does(|| match unsafe { libc::unshare(libc::CLONE_NEWUSER) } {
+        0 => bytes_of_names(),
+        _ => 254,
+    });
+    assert_eq!(seen, 0, "254: this kernel lets no user make a namespace");
+}

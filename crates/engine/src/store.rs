@@ -558,12 +558,6 @@ impl Store {
         self.core.health.failure()
     }
 
-    /// Refuses all changes from now on, and makes nothing durable any more, as a failed device would: for tests of what
-    /// a crash leaves. The next open recovers.
-    pub fn shut_down(&self) {
-        self.core.health.fail(&Error::ReadOnly("it was shut down".to_owned()));
-    }
-
     /// Counters, histograms, caches, space and settings.
     pub fn report(&self) -> Report {
         let mut report = self.core.report();

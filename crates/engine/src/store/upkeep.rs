@@ -57,6 +57,12 @@ impl Store {
         self.core.wait_for_program_room();
     }
 
+    /// Refuses all changes from now on, and makes nothing durable any more, as a failed device would: for tests of what
+    /// a crash leaves. The next open recovers.
+    pub fn shut_down(&self) {
+        self.core.health.fail(&crate::Error::ReadOnly("it was shut down".to_owned()));
+    }
+
     /// The settings of this mount, by name.
     pub fn settings(&self) -> BTreeMap<String, String> {
         self.core.tuning.with(Settings::list)

@@ -60,7 +60,10 @@ impl Store {
     /// Refuses all changes from now on, and makes nothing durable any more, as a failed device would: for tests of what
     /// a crash leaves. The next open recovers.
     pub fn shut_down(&self) {
-        self.core.health.fail(&crate::Error::ReadOnly("it was shut down".to_owned()));
+        let why = crate::Error::ReadOnly("it was shut down".to_owned());
+        self.core.health.fail(&why);
+        // Told to those who wait for room: none will come.
+        let _ = self.core.tell_failure::<()>(Err(why));
     }
 
     /// The settings of this mount, by name.

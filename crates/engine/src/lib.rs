@@ -71,6 +71,7 @@ pub use background::signals::Committer;
 pub use background::steps::BackgroundStep;
 pub use damage::affected_files::{BadBlock, BadPlace};
 pub use damage::scrub_progress::{ScrubCommand, ScrubStatus};
+pub use damage::table_damage::UnknownBlocks;
 pub use error::{Error, Result};
 pub use format::record::Totals;
 pub use format::rot::ScrubState;

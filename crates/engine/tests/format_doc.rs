@@ -256,9 +256,19 @@ fn the_policy_of_a_file_is_as_the_page_says() {
 #[test]
 fn how_far_the_scrub_is_is_as_the_page_says() {
     let state = ScrubState::Finished;
-    let bytes = ScrubRecord { state, next: Pbn(1), blocks: 2, found: 3, rate: 5, spent: 6, passes: 7 }.encode();
+    let bytes =
+        ScrubRecord { state, next: Pbn(1), blocks: 2, found: 3, rate: 5, spent: 6, passes: 7, unknown: 8 }.encode();
     let page = section(PAGE, "Scrub");
-    let values = [("state", 4), ("next", 1), ("blocks", 2), ("found", 3), ("rate", 5), ("spent", 6), ("passes", 7)];
+    let values = [
+        ("state", 4),
+        ("next", 1),
+        ("blocks", 2),
+        ("found", 3),
+        ("rate", 5),
+        ("spent", 6),
+        ("passes", 7),
+        ("unknown", 8),
+    ];
     let mut fields: Vec<(&str, Vec<u8>)> = values.iter().map(|(name, value)| (*name, number(*value))).collect();
     fields.push(("checksum", number(page.checksum(&bytes, 0))));
     page.assert_layout(&bytes, 0, &fields);

@@ -153,6 +153,7 @@ fn examine_open(store: &Arc<Store>, limit: Option<Remedy>, read_data: bool) -> o
     (findings.stored, findings.mapped) = (blocks.live, blocks.mapped);
     findings.files = files_concerned(store, &lost, &blocks)?;
     findings.add_left(blocks.problems, blocks.problems_count);
+    findings.add_bad(&blocks.bad);
     findings.add_left(names.left, names.left_count);
     Ok(findings)
 }
@@ -195,7 +196,8 @@ struct Concern {
 /// One line for each place of a file whose content is lost or in doubt.
 fn files_concerned(store: &Store, lost: &[Fault], report: &CheckReport) -> oncefs_fs::Result<Vec<String>> {
     let mut concerns: Vec<Concern> = lost.iter().chain(&report.faults).filter_map(concern_of_map).collect();
-    let damaged: Vec<Pbn> = report.faults.iter().filter_map(damaged_block).take(PLACES_MAX).collect();
+    let known = report.bad.iter().filter(|bad| bad.replacement.is_none()).map(|bad| bad.pbn);
+    let damaged: Vec<Pbn> = report.faults.iter().filter_map(damaged_block).chain(known).take(PLACES_MAX).collect();
     if !damaged.is_empty() {
         let places = store.places_of(&damaged, PLACES_MAX)?;
         concerns.extend(places.into_iter().map(|(pbn, map, first)| Concern {

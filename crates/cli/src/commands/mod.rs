@@ -14,3 +14,4 @@ pub mod stats;
 pub mod sync;
 pub mod tune;
 pub mod umount;
+mod unknown_blocks;

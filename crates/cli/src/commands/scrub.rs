@@ -9,6 +9,7 @@ use oncefs_engine::{ScrubCommand, ScrubStatus};
 use serde_json::json;
 
 use crate::commands::help::UNITS;
+use crate::commands::unknown_blocks;
 use crate::control::answers::{Damage, File};
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
@@ -33,7 +34,8 @@ Compares every block with its checksum. Marks damaged blocks and never shares th
 content is written or read anywhere else. A scrub continues after an unmount or a crash. Ctrl-C ends the progress
 display, but not the scrub; use --stop for that.
 
-Exit codes: 0 no damage, 1 the command failed, 3 damage was found and repaired, 4 files are damaged.
+Exit codes: 0 no damage, 1 the command failed, 3 damage was found and repaired, 4 files are damaged, or
+something was passed over that only fsck can mend.
 
 {UNITS}
 
@@ -153,10 +155,11 @@ fn report(daemon: &Daemon, json: bool) -> Outcome<u8> {
 
 /// The exit code: whether damage is left, or was found and repaired.
 fn code(status: &ScrubStatus) -> u8 {
-    match (status.blocks_lost, status.blocks_bad_found + status.blocks_bad) {
-        (0, 0) => 0,
-        (0, _) => exit::SCRUB_REPAIRED,
-        _ => exit::SCRUB_DAMAGED,
+    let is_left = status.blocks_lost + status.unknown.blocks > 0 || !status.passed_over.is_empty();
+    match (is_left, status.blocks_bad_found + status.blocks_bad) {
+        (true, _) => exit::SCRUB_DAMAGED,
+        (false, 0) => 0,
+        (false, _) => exit::SCRUB_REPAIRED,
     }
 }
 
@@ -202,6 +205,7 @@ fn described(status: &ScrubStatus, damage: &Damage) -> String {
             "rewrite the damaged bytes, or write the same content to any other file: that repairs every file with this content"
         );
     }
+    unknown_blocks::lines(&status.unknown, &status.passed_over).iter().for_each(|left| line!(text, "{left}"));
     text
 }
 
@@ -225,6 +229,8 @@ fn name(file: &File) -> String {
 
 #[cfg(test)]
 mod tests {
+    use oncefs_engine::UnknownBlocks;
+
     use super::*;
     use crate::control::answers::Range;
     use crate::names::Name;
@@ -245,6 +251,16 @@ mod tests {
     fn the_exit_code_tells_damage_that_is_left_from_damage_that_is_healed() {
         let code = |found, bad, lost| code(&status("finished", found, bad, lost));
         assert_eq!((code(0, 0, 0), code(1, 0, 0), code(0, 1, 0), code(1, 2, 1)), (0, 3, 3, 4));
+    }
+
+    #[test]
+    fn what_was_passed_over_is_damage_that_is_left() {
+        let unknown = UnknownBlocks { blocks: 16, ranges: vec![(16, 32)], more: 0 };
+        let table = ScrubStatus { unknown, ..status("finished", 0, 0, 0) };
+        let other = ScrubStatus { passed_over: vec!["a record".to_owned()], ..status("finished", 1, 0, 0) };
+        assert_eq!((code(&table), code(&other)), (4, 4));
+        let text = described(&table, &Damage { complete: true, ..Damage::default() });
+        assert!(text.contains("blocks 16 to 31") && text.contains("oncefs fsck -y"), "{text}");
     }
 
     #[test]

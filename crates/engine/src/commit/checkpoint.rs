@@ -60,14 +60,52 @@ pub struct Layers {
 
 impl Core {
     /// Commits and checkpoints. A full host gets the ballast before the volume fails.
+    ///
+    /// What cannot be read for it keeps the log from ever being trimmed: the group that is open becomes durable, as long
+    /// as the log has room, and the volume takes no more changes. A crash then leaves the old checkpoint and the log.
     pub fn checkpoint(&self) -> Result<()> {
         self.tell_failure(self.checkpoint_holding(&self.journal.hold_checkpoints()))
     }
 
     /// As `checkpoint`, for a caller that holds checkpoints off.
-    pub fn checkpoint_holding(&self, _held: &MutexGuard<'_, ()>) -> Result<()> {
+    pub fn checkpoint_holding(&self, held: &MutexGuard<'_, ()>) -> Result<()> {
+        // A device that failed for a moment is asked again.
+        if let Err(error) = self.read_for_checkpoint().or_else(|_| self.read_for_checkpoint()) {
+            self.commit_group(false)?;
+            self.health.fail(&error);
+            return Err(error);
+        }
+        self.write_checkpoint(held)
+    }
+
+    /// As `checkpoint`, of a volume that fsck repairs: what cannot be read is only committed.
+    pub fn checkpoint_what_is_whole(&self) -> Result<()> {
+        let held = self.journal.hold_checkpoints();
+        match self.read_for_checkpoint() {
+            Ok(()) => self.write_checkpoint(&held),
+            Err(error) => {
+                log::warn!("the log cannot be emptied: {error}");
+                self.commit_group(false).map(drop)
+            }
+        }
+    }
+
+    /// Everything that the log has to say is applied, and the table has its stamp. A stamp in a damaged sector stays as
+    /// it is: without one, a table counts as belonging to the volume.
+    fn read_for_checkpoint(&self) -> Result<()> {
         self.redo_all()?;
-        self.with_pages(|| vec![0], |state| state.table.edit(0).stamp(self.journal.volume_id()))?;
+        self.with_pages(
+            || vec![0],
+            |state| {
+                if !state.table.is_damaged(Pbn(0)) {
+                    state.table.edit(0).stamp(self.journal.volume_id());
+                }
+            },
+        )
+    }
+
+    /// The caller holds off other checkpoints.
+    fn write_checkpoint(&self, _held: &MutexGuard<'_, ()>) -> Result<()> {
         let dirty = self.state.lock().dirty_bytes();
         let Some(frozen) = self.commit_group(true)? else { return Ok(()) };
         let (opened_at, reached) = (self.journal.opened_at(), frozen.mark.sequence);

@@ -68,6 +68,14 @@ impl Core {
         }
     }
 
+    /// As `commit`, of a volume that fsck repairs.
+    pub fn commit_what_is_whole(&self) -> Result<()> {
+        if self.journal.fullness() > FULLNESS_MAX {
+            return self.checkpoint_what_is_whole();
+        }
+        self.commit_group(false).map(drop)
+    }
+
     /// When the current group's first and last changes came.
     pub fn group_times(&self) -> (Option<Instant>, Option<Instant>) {
         let state = self.state.lock();

@@ -1,16 +1,17 @@
 //! Which files bad blocks belong to. No structure leads from a block to the maps that refer to it, so all maps are
 //! searched, and only if there is a bad block.
 
-use hashbrown::HashSet;
-
 use crate::core::Core;
 use crate::damage::bad_blocks::Whereabouts;
 use crate::format::keys::ShardKey;
+use crate::format::rot::BadRecord;
 use crate::worker::visit::{Place, Remap, Visit};
 use crate::{Lbn, MapId, Pbn, Result};
 
 /// Shards searched in one portion.
 const PORTION_SHARDS: usize = 16;
+/// Where a search of all maps begins.
+pub const FIRST_SHARD: ShardKey = ShardKey { map: MapId(0), shard: 0 };
 
 /// A bad block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub struct BadBlock {
     pub pbn: Pbn,
     /// The block that is read in its place; None: reading it fails.
     pub replacement: Option<Pbn>,
-    /// References from files.
+    /// References from files. The largest number if they are not known: its entry in the block table is damaged.
     pub references: u32,
 }
 
@@ -38,51 +39,61 @@ pub struct BadPlace {
 
 impl Core {
     /// See [`crate::Store::bad_blocks`].
-    pub fn bad_blocks(&self) -> Result<Vec<BadBlock>> {
+    pub fn bad_blocks(&self) -> Vec<BadBlock> {
         let all = self.state.lock().bad.list();
-        let mut found = Vec::with_capacity(all.len());
-        for (pbn, record) in all {
-            let count = self.entry_at(pbn)?.map_or(0, |entry| entry.count);
-            found.push(BadBlock { pbn, replacement: record.replacement, references: count.saturating_sub(1) });
-        }
-        Ok(found)
+        let entries = self.known_entries(&all.iter().map(|(pbn, _)| *pbn).collect::<Vec<Pbn>>());
+        let block = |(pbn, record): (Pbn, BadRecord)| {
+            // Of one whose entry cannot be read nobody knows who refers to it.
+            let references = entries.get(&pbn).map_or(u32::MAX, |entry| entry.count.saturating_sub(1));
+            BadBlock { pbn, replacement: record.replacement, references }
+        };
+        all.into_iter().map(block).collect()
     }
 
     /// See [`crate::Store::bad_places`].
-    pub fn bad_places(&self, limit: usize) -> Result<(Vec<BadPlace>, bool)> {
+    pub fn bad_places(&self, limit: usize, goes_on: &dyn Fn() -> bool) -> Result<Option<(Vec<BadPlace>, bool)>> {
         let mut found = Vec::new();
-        let mut next = Some(ShardKey { map: MapId(0), shard: 0 });
-        while let Some(from) = next
-            && self.bad_blocks()?.iter().any(|block| block.references > 0)
-        {
+        let is_any_used = self.bad_blocks().iter().any(|block| block.references > 0);
+        let mut next = is_any_used.then_some(FIRST_SHARD);
+        while let Some(from) = next {
+            if !goes_on() {
+                return Ok(None);
+            }
             let (places, after) = self.bad_places_from(from)?;
             let state = self.state.lock();
-            found.extend(places.into_iter().filter_map(|(map, lbn, pbn)| {
+            found.extend(places.into_iter().map(|(map, lbn, pbn)| {
                 let is_lost = state.bad.find(pbn) == Whereabouts::Lost;
-                state.bad.get(pbn).map(|_| BadPlace { map, lbn, pbn, is_lost })
+                BadPlace { map, lbn, pbn, is_lost }
             }));
             drop(state);
             if found.len() > limit {
                 found.truncate(limit);
-                return Ok((found, false));
+                return Ok(Some((found, false)));
             }
             next = after;
         }
-        Ok((found, true))
+        Ok(Some((found, true)))
     }
 
-    /// Places of bad blocks in some shards, and where to go on.
+    /// Places of bad blocks in some shards, and where to go on. Takes a time of these shards, however many blocks are
+    /// bad.
     fn bad_places_from(&self, from: ShardKey) -> Result<(Vec<Place>, Option<ShardKey>)> {
         let mut places = Vec::new();
-        let next = self.add_shards_from(from, PORTION_SHARDS, |_| true, &mut places)?;
-        let bad: HashSet<Pbn> = self.state.lock().bad.list().into_iter().map(|(pbn, _)| pbn).collect();
-        places.retain(|(_, _, pbn)| bad.contains(pbn));
+        let next = self.each_data_extent(from, PORTION_SHARDS, &mut |extent| {
+            let state = self.state.lock();
+            places.extend(
+                state
+                    .bad
+                    .within(Pbn(extent.pbn), extent.blocks)
+                    .map(|pbn| (MapId(extent.map), Lbn(extent.lbn + (pbn.0 - extent.pbn)), pbn)),
+            );
+        })?;
         Ok((places, next))
     }
 
     /// Whether files refer to bad blocks that have replacements.
-    pub fn must_move_to_replacement(&self) -> Result<bool> {
-        Ok(self.bad_blocks()?.iter().any(|block| block.replacement.is_some() && block.references > 0))
+    pub fn must_move_to_replacement(&self) -> bool {
+        self.bad_blocks().iter().any(|block| block.replacement.is_some() && block.references > 0)
     }
 
     /// Lets files refer to the replacements themselves, in some shards. Gives where to go on. A move is a remap: under the
@@ -94,7 +105,7 @@ impl Core {
         for (map, lbn, pbn) in places {
             let found = self.state.lock().bad.find(pbn);
             let Whereabouts::At(replacement) = found else { continue };
-            let (Some(entry), Some(of_replacement)) = (self.entry_at(pbn)?, self.entry_at(replacement)?) else {
+            let (Some(entry), Some(of_replacement)) = (self.known_entry(pbn), self.known_entry(replacement)) else {
                 continue;
             };
             if of_replacement.serves(entry.tag) {

@@ -4,6 +4,8 @@
 //! Invariants: (1) a pbn is here if and only if its entry is flagged as bad; (2) `lost` has the tags of exactly
 //! those without a replacement. Costs some 50 bytes for each bad block.
 
+use std::collections::BTreeMap;
+
 use hashbrown::HashMap;
 
 use crate::format::rot::BadRecord;
@@ -24,7 +26,7 @@ pub enum Whereabouts {
 /// What is known of bad blocks.
 #[derive(Default)]
 pub struct BadBlocks {
-    records: HashMap<Pbn, BadRecord>,
+    records: BTreeMap<Pbn, BadRecord>,
     lost: HashMap<Tag, Vec<Pbn>>,
 }
 
@@ -68,9 +70,12 @@ impl BadBlocks {
 
     /// All of them, in ascending order.
     pub fn list(&self) -> Vec<(Pbn, BadRecord)> {
-        let mut all: Vec<(Pbn, BadRecord)> = self.records.iter().map(|(pbn, record)| (*pbn, *record)).collect();
-        all.sort_unstable_by_key(|(pbn, _)| *pbn);
-        all
+        self.records.iter().map(|(pbn, record)| (*pbn, *record)).collect()
+    }
+
+    /// Those among blocks that follow each other, in ascending order.
+    pub fn within(&self, first: Pbn, blocks: u64) -> impl Iterator<Item = Pbn> + '_ {
+        self.records.range(first..Pbn(first.0.saturating_add(blocks))).map(|(pbn, _)| *pbn)
     }
 
     /// Bad blocks whose content is nowhere and has this tag.

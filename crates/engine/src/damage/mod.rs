@@ -7,3 +7,4 @@ pub mod repair;
 pub mod replicas;
 pub mod scrub;
 pub mod scrub_progress;
+pub mod table_damage;

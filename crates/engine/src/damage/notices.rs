@@ -3,14 +3,18 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use crate::Pbn;
 use crate::damage::bad_blocks::BadBlocks;
 use crate::damage::scrub_progress::Scrub;
+use crate::damage::table_damage::TableDamage;
 use crate::settings::values::Settings;
 use crate::sync::{AtomicUsize, LockRank, Mutex};
+use crate::{Error, Pbn};
 
 /// Notices kept of each kind until the worker comes to them; more are lost, and come again with the next read or scrub.
 const NOTICES_MAX: usize = 4_096;
+
+/// Reasons for passing over parts of the volume that are kept.
+const REASONS_MAX: usize = 16;
 
 /// What reads and writes noticed.
 #[derive(Default)]
@@ -28,6 +32,9 @@ pub struct Damage {
     /// How many tags of lost content there are: content is compared with them while there is one.
     lost_tags: AtomicUsize,
     noticed: Mutex<Noticed>,
+    table: TableDamage,
+    /// What keeps the scrub and the worker from parts of the volume, in words.
+    passed_over: Mutex<Vec<String>>,
     scrub: Scrub,
 }
 
@@ -38,6 +45,8 @@ impl Damage {
             bad_known: AtomicUsize::new(0),
             lost_tags: AtomicUsize::new(0),
             noticed: Mutex::new(LockRank::Part, Noticed::default()),
+            table: TableDamage::new(),
+            passed_over: Mutex::new(LockRank::Part, Vec::new()),
             scrub: Scrub::new(settings),
         }
     }
@@ -80,6 +89,28 @@ impl Damage {
         let (suspects, offers) = (noticed.suspects.len(), noticed.offers.len());
         assert!(suspects.max(offers) <= NOTICES_MAX, "{suspects} suspects and {offers} offers");
         noticed
+    }
+
+    /// Background work leaves a part of the volume as it is, since the next try would fail as this one did. Says why,
+    /// once.
+    pub fn pass_over(&self, error: &Error) {
+        let mut reasons = self.passed_over.lock();
+        let why = error.to_string();
+        if reasons.len() < REASONS_MAX && !reasons.contains(&why) {
+            log::error!("the scrub or the worker passes over a part of the volume: {why}");
+            reasons.push(why);
+        }
+        assert!(reasons.len() <= REASONS_MAX, "{} reasons", reasons.len());
+    }
+
+    /// Why something was passed over since the mount, the first reasons.
+    pub fn passed_over(&self) -> Vec<String> {
+        self.passed_over.lock().clone()
+    }
+
+    /// What is damaged of the block table.
+    pub fn table(&self) -> &TableDamage {
+        &self.table
     }
 
     /// How far the scrub is.

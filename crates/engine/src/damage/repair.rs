@@ -66,23 +66,30 @@ impl Core {
 
     /// Works on what was noticed.
     pub fn repair_noticed(&self) -> Result<()> {
+        if self.health.usable().is_err() {
+            // The volume has said why, and repairs nothing before it is opened again.
+            return Ok(());
+        }
         let Noticed { suspects, offers } = self.damage.take_noticed();
         let orphaned = std::mem::take(&mut self.state.lock().orphaned);
         if suspects.is_empty() && offers.is_empty() && orphaned.is_empty() {
             return Ok(());
         }
-        self.health.usable()?;
         // From here on no block that is seen is reused.
         let _pin = self.space.pin();
-        orphaned.into_iter().try_for_each(|pbn| self.drop_orphaned_replica(pbn))?;
-        suspects.into_iter().try_for_each(|pbn| self.look_at_suspect(pbn).map(drop))?;
-        offers.into_iter().try_for_each(|(bad, holder)| self.give_replacement(bad, holder).map(drop))
+        let orphaned = orphaned.into_iter().map(|pbn| self.drop_orphaned_replica(pbn));
+        let suspects = suspects.into_iter().map(|pbn| self.look_at_suspect(pbn).map(drop));
+        let offers = offers.into_iter().map(|(bad, holder)| self.give_replacement(bad, holder).map(drop));
+        // What one of them meets is nothing to the others. A notice that came to nothing comes again with the next read
+        // or scrub.
+        let failed: Vec<Error> = orphaned.chain(suspects).chain(offers).filter_map(Result::err).collect();
+        failed.into_iter().next().map_or(Ok(()), Err)
     }
 
     /// Looks at a block once more, alone, and marks it if it is damaged. True: it is bad from now on. The caller has
     /// it pinned.
     pub fn look_at_suspect(&self, pbn: Pbn) -> Result<bool> {
-        let Some(entry) = self.entry_at(pbn)? else { return Ok(false) };
+        let Some(entry) = self.known_entry(pbn) else { return Ok(false) };
         if entry.count == 0 || entry.is_bad() || self.staging.get(pbn).is_some() {
             return Ok(false);
         }
@@ -92,9 +99,10 @@ impl Core {
         }
     }
 
-    /// The entry of a block in the table; None: the block lies outside the data area.
-    pub fn entry_at(&self, pbn: Pbn) -> Result<Option<Entry>> {
-        Ok(self.entries_at(&[pbn])?.get(&pbn).copied())
+    /// The entry of a block in the table; None: the block lies outside the data area, or its entry cannot be read. What is
+    /// not known is not repaired.
+    pub fn known_entry(&self, pbn: Pbn) -> Option<Entry> {
+        self.known_entries(&[pbn]).get(&pbn).copied()
     }
 
     /// Whether bytes are the content that an entry speaks of.
@@ -190,7 +198,7 @@ impl Core {
 
     /// Whether a block is sound, may be referred to, and holds the content that a damaged block had.
     fn holds_content_of(&self, holder: Pbn, lost: &Entry, remains: Option<&[u8]>) -> Result<bool> {
-        let Some(entry) = self.entry_at(holder)?.filter(|entry| entry.serves(lost.tag)) else { return Ok(false) };
+        let Some(entry) = self.known_entry(holder).filter(|entry| entry.serves(lost.tag)) else { return Ok(false) };
         let mut block = self.data.take_buffer(BLOCK_BYTES);
         match self.staging.get(holder) {
             Some(staged) => block.copy_from_slice(&staged),
@@ -230,7 +238,7 @@ impl Core {
         assert_ne!(pbn, holder, "a damaged block does not replace itself");
         let record = self.state.lock().bad.get(pbn);
         let Some(record) = record.filter(|record| record.replacement.is_none()) else { return Ok(false) };
-        let Some(entry) = self.entry_at(pbn)?.filter(|entry| entry.is_bad() && entry.flags & REPLICA == 0) else {
+        let Some(entry) = self.known_entry(pbn).filter(|entry| entry.is_bad() && entry.flags & REPLICA == 0) else {
             return Ok(false);
         };
         let mut remains = self.data.take_buffer(BLOCK_BYTES);
@@ -251,7 +259,7 @@ impl Core {
 
     /// Looks at a bad block again: it may be sound after all, or its content may be found. The caller has it pinned.
     pub fn look_at_bad(&self, pbn: Pbn, record: BadRecord) -> Result<()> {
-        let Some(entry) = self.entry_at(pbn)?.filter(Entry::is_bad) else { return Ok(()) };
+        let Some(entry) = self.known_entry(pbn).filter(Entry::is_bad) else { return Ok(()) };
         match self.look_closely(pbn, &entry) {
             Look::Unknown => Ok(()),
             Look::Sound => self.restore(pbn, &entry, record),
@@ -282,7 +290,7 @@ impl Core {
         let all = self.state.lock().bad.list();
         let mut retired = Vec::new();
         for (pbn, record) in all {
-            match self.entry_at(pbn)? {
+            match self.known_entry(pbn) {
                 Some(entry) if entry.is_bad() && entry.count == 1 => retired.push((pbn, entry, record)),
                 _ => {}
             }
@@ -297,12 +305,15 @@ impl Core {
             return Ok(());
         }
         for (pbn, entry, record) in retired {
-            if self.takes_new_bytes(pbn) {
-                self.restore(pbn, &entry, record)?;
+            let done = if self.takes_new_bytes(pbn) {
+                self.restore(pbn, &entry, record)
             } else if let Some(replacement) = record.replacement {
                 let bad = vec![(pbn, Some(BadRecord { replacement: None, ..record }))];
-                self.apply_certain(Plan { record_decrefs: vec![replacement], bad, ..Plan::default() })?;
-            }
+                self.apply_certain(Plan { record_decrefs: vec![replacement], bad, ..Plan::default() })
+            } else {
+                Ok(())
+            };
+            self.pass_over(done)?;
         }
         Ok(())
     }
@@ -329,7 +340,17 @@ impl Core {
                 _ => log::error!("{}", Error::corrupt("the record of a bad block", "its checksum does not match")),
             }
         }
-        self.damage.follow(&self.state.lock().bad);
+        let (known, lost) = {
+            let state = self.state.lock();
+            self.damage.follow(&state.bad);
+            (state.bad.len(), state.bad.list().iter().filter(|(_, record)| record.replacement.is_none()).count())
+        };
+        if known > 0 {
+            log::warn!(
+                "{known} blocks of the data area are known to be damaged, and the content of {lost} of them is lost; \
+                 oncefs scrub --status names the files"
+            );
+        }
         Ok(())
     }
 }

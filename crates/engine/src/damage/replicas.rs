@@ -35,7 +35,7 @@ impl Core {
 
     /// Reads a block's replica. False: there is none, or it is damaged too. The caller has the block pinned.
     pub fn read_replica(&self, pbn: Pbn, out: &mut [u8]) -> bool {
-        let Ok(Some(entry)) = self.entry_at(pbn) else { return false };
+        let Some(entry) = self.known_entry(pbn) else { return false };
         if !entry.is_copied() {
             return false;
         }
@@ -54,7 +54,9 @@ impl Core {
         if !entry.is_copied() {
             return Ok(None);
         }
-        let Some(copy) = self.replica_of(pbn)? else { return Ok(None) };
+        let Some(copy) = self.replica_of(pbn)?.filter(|copy| self.known_entry(*copy).is_some()) else {
+            return Ok(None);
+        };
         plan.change.delete(keys::copy(pbn));
         let is_sound = self.read_replica(pbn, &mut self.data.take_buffer(BLOCK_BYTES));
         match is_sound {
@@ -95,7 +97,7 @@ impl Core {
             ..Plan::default()
         };
         // One that outlived an earlier content of this block.
-        plan.record_decrefs.extend(self.replica_of(block.pbn)?);
+        plan.record_decrefs.extend(self.replica_of(block.pbn)?.filter(|copy| self.known_entry(*copy).is_some()));
         plan.change.put(keys::copy(block.pbn), rot::encode_replica(run.pbn));
         let is_made = self.publish_repair(plan, &[run])?;
         self.stats.counters.replicas_made.fetch_add(u64::from(is_made), Relaxed);
@@ -113,10 +115,11 @@ impl Core {
                 log::error!("{}", Error::corrupt("the record of a replica", "its checksum does not match"));
                 continue;
             };
-            let entry = self.entry_at(pbn)?.unwrap_or_default();
-            let is_bad = self.entry_at(copy)?.is_none_or(|copy| copy.is_bad() || copy.tag != entry.tag);
+            // Nobody knows whether it is wanted: it stays until fsck has made the entries anew.
+            let (Some(entry), Some(of_copy)) = (self.known_entry(pbn), self.known_entry(copy)) else { continue };
+            let is_bad = of_copy.is_bad() || of_copy.tag != entry.tag;
             if is_bad || !entry.is_copied() || above == 0 || u64::from(entry.count) < above / 2 {
-                self.drop_replica(pbn, &entry, copy)?;
+                self.pass_over(self.drop_replica(pbn, &entry, copy))?;
             }
         }
         let last = records.last().filter(|_| records.len() == PORTION);
@@ -125,9 +128,11 @@ impl Core {
 
     /// Drops the replica of a block whose last reference went.
     pub fn drop_orphaned_replica(&self, pbn: Pbn) -> Result<()> {
-        let entry = self.entry_at(pbn)?.unwrap_or_default();
+        let Some(entry) = self.known_entry(pbn) else { return Ok(()) };
         match self.replica_of(pbn)? {
-            Some(copy) if !entry.is_copied() => self.drop_replica(pbn, &entry, copy),
+            Some(copy) if !entry.is_copied() && self.known_entry(copy).is_some() => {
+                self.drop_replica(pbn, &entry, copy)
+            }
             _ => Ok(()),
         }
     }

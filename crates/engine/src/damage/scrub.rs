@@ -4,6 +4,10 @@
 //! A pass: known bad blocks are looked at again and stale replicas dropped; the data area is read; files move from bad
 //! blocks to their replacements; bad blocks without a reference are tried with new bytes. A record holds its position,
 //! so that it goes on after an unmount or a crash, at most `SAVE_EVERY` before where it was.
+//!
+//! A pass comes to its end whatever is damaged: blocks of which the table says nothing are passed over and named in the
+//! status, and so is what a contradiction keeps from being repaired. Only a device that gives nothing at all, and a
+//! volume that takes no changes, are waited for.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -11,6 +15,7 @@ use std::time::Duration;
 use oncefs_dedup::{Conditions, Turn};
 
 use crate::core::Core;
+use crate::damage::affected_files::FIRST_SHARD;
 use crate::damage::replicas::SoundBlock;
 use crate::damage::scrub_progress::{ScrubCommand, ScrubPhase, ScrubStatus};
 use crate::device::buffer::PooledBuf;
@@ -18,7 +23,7 @@ use crate::format::keys::{self, ShardKey};
 use crate::format::page::{Entry, PAGE_ENTRIES, page_of};
 use crate::format::rot::ScrubRecord;
 use crate::state::published::Plan;
-use crate::{BLOCK_BYTES, MapId, Pbn, Result};
+use crate::{BLOCK_BYTES, Error, Pbn, Result};
 
 /// Blocks looked at in one turn at most: one request of 1 MiB.
 const WINDOW_BLOCKS: u64 = 256;
@@ -39,7 +44,15 @@ impl Core {
     pub fn restore_scrub(&self) -> Result<()> {
         let Some(value) = self.get(&keys::scrub())? else { return Ok(()) };
         match ScrubRecord::decode(&value) {
-            Some(record) => self.damage.scrub().restore(record, &self.tuning.settings()),
+            Some(record) => {
+                if record.unknown > 0 {
+                    log::warn!(
+                        "the block table is damaged: the last scrub passed over {} blocks; unmount and run oncefs fsck -y",
+                        record.unknown
+                    );
+                }
+                self.damage.scrub().restore(record, &self.tuning.settings());
+            }
             None => log::warn!("the record of the last scrub is damaged; the next one starts over"),
         }
         Ok(())
@@ -61,7 +74,13 @@ impl Core {
             let all = state.bad.list();
             (all.len(), all.iter().filter(|(_, record)| record.replacement.is_none()).count(), state.totals.used)
         };
-        ScrubStatus { blocks_bad: bad as u64, blocks_lost: lost as u64, ..self.damage.scrub().status(used) }
+        ScrubStatus {
+            blocks_bad: bad as u64,
+            blocks_lost: lost as u64,
+            unknown: self.damage.table().unknown_blocks(),
+            passed_over: self.damage.passed_over(),
+            ..self.damage.scrub().status(used)
+        }
     }
 
     /// Tells the pace of the scrub about requests of programs, as the worker's pace is told.
@@ -83,7 +102,10 @@ impl Core {
         let blocks = match self.scrub_some(blocks_max) {
             Ok(blocks) => blocks,
             Err(error) => {
-                log::warn!("the scrub failed and will try again: {error}");
+                // A volume that became read-only has said so.
+                if !matches!(error, Error::ReadOnly(_)) {
+                    log::warn!("the scrub failed and will try again: {error}");
+                }
                 self.damage.scrub().show(&format!("waiting to try again: {error}"));
                 return SLEEP_AFTER_FAILURE;
             }
@@ -120,7 +142,9 @@ impl Core {
         let mut known = self.state.lock().bad.list();
         known.retain(|(pbn, _)| *pbn >= from);
         known.truncate(BAD_PORTION);
-        known.iter().try_for_each(|(pbn, record)| self.look_at_bad(*pbn, *record))?;
+        for (pbn, record) in &known {
+            self.pass_over(self.look_at_bad(*pbn, *record))?;
+        }
         match known.last().filter(|_| known.len() == BAD_PORTION) {
             Some((last, _)) => self.damage.scrub().enter(ScrubPhase::Known(last.plus(1))),
             None => self.damage.scrub().enter_replicas(keys::all_replicas().0),
@@ -141,25 +165,58 @@ impl Core {
         let scrub = self.damage.scrub();
         scrub.show("reading");
         let Some((first, end)) = self.next_window(scrub.next_block(), blocks_max)? else {
-            scrub.enter(ScrubPhase::Replacements(ShardKey { map: MapId(0), shard: 0 }));
+            scrub.enter(ScrubPhase::Replacements(FIRST_SHARD));
             return Ok(0);
         };
-        let (read, found) = self.scrub_window(first, end)?;
+        let (read, found) = match self.scrub_window(first, end) {
+            // Its blocks by themselves: those that stay out are few.
+            Err(Error::Corrupt { .. }) if end.0 - first.0 > 1 => self.scrub_apart(first, end)?,
+            other => other?,
+        };
         scrub.passed(end, read, found);
         Ok(read)
     }
 
+    /// A window in which something is damaged beside its blocks' content, block by block.
+    fn scrub_apart(&self, first: Pbn, end: Pbn) -> Result<(u64, u64)> {
+        let (mut read, mut found) = (0, 0);
+        for pbn in (first.0..end.0).map(Pbn) {
+            if let Some((one, bad)) = self.pass_over(self.scrub_window(pbn, pbn.plus(1)))? {
+                (read, found) = (read + one, found + bad);
+            }
+        }
+        Ok((read, found))
+    }
+
+    /// What contradicts itself does so the next time too: it is named and passed over. None: this was.
+    pub fn pass_over<T>(&self, result: Result<T>) -> Result<Option<T>> {
+        match result {
+            Err(error @ Error::Corrupt { .. }) => {
+                self.damage.pass_over(&error);
+                Ok(None)
+            }
+            other => other.map(Some),
+        }
+    }
+
     fn scrub_replacements(&self, from: ShardKey) -> Result<u64> {
         self.damage.scrub().show("moving files away from bad blocks");
-        if self.must_move_to_replacement()?
+        if (from != FIRST_SHARD || self.must_move_to_replacement())
             && let Some(next) = self.move_to_replacement(from)?
         {
             self.damage.scrub().enter(ScrubPhase::Replacements(next));
             return Ok(0);
         }
         self.try_retired()?;
-        let ScrubRecord { blocks, found, .. } = self.damage.scrub().finish();
+        let unknown = self.damage.table().unknown_blocks().blocks;
+        let ScrubRecord { blocks, found, .. } = self.damage.scrub().finish(unknown);
         log::info!("scrub finished: {blocks} blocks read, {found} of them are bad");
+        if unknown > 0 {
+            log::error!(
+                "the scrub passed over {unknown} blocks, whose entries in the block table are damaged; unmount and run \
+                 oncefs fsck -y"
+            );
+        }
         self.save_scrub()?;
         Ok(0)
     }
@@ -183,7 +240,7 @@ impl Core {
         assert!(Pbn(0) < first && first < end, "the window from {first} to {end}");
         // No block that is live now is reused while it is looked at.
         let _pin = self.space.pin();
-        let live = self.live_within(first, end)?;
+        let live = self.live_within(first, end);
         let (mut suspects, mut read) = (Vec::new(), Vec::with_capacity(live.len()));
         let is_near = |a: &(Pbn, Entry), b: &(Pbn, Entry)| b.0.0 <= a.0.0 + 1 + GAP_BLOCKS_MAX;
         for run in live.chunk_by(is_near) {
@@ -208,15 +265,20 @@ impl Core {
         Ok((live.len() as u64, found))
     }
 
-    /// Live blocks whose content is in the data area, without those known to be bad.
-    fn live_within(&self, first: Pbn, end: Pbn) -> Result<Vec<(Pbn, Entry)>> {
+    /// Live blocks whose content is in the data area, without those known to be bad, and without those of which the table
+    /// says nothing.
+    fn live_within(&self, first: Pbn, end: Pbn) -> Vec<(Pbn, Entry)> {
         let pages = || (page_of(first)..=page_of(Pbn(end.0 - 1))).collect();
-        let mut live: Vec<(Pbn, Entry)> = self.with_pages(pages, |state| {
-            let entry = |pbn: Pbn| (pbn, state.table.entry(pbn).expect("its page is in memory"));
-            (first.0..end.0).map(Pbn).map(entry).filter(|(_, entry)| entry.count > 0 && !entry.is_bad()).collect()
-        })?;
+        let mut live: Vec<(Pbn, Entry)> = self.with_readable_pages(pages, |state| {
+            let entry = |pbn: Pbn| Some((pbn, state.table.entry(pbn)?));
+            (first.0..end.0)
+                .map(Pbn)
+                .filter_map(entry)
+                .filter(|(_, entry)| entry.count > 0 && !entry.is_bad())
+                .collect()
+        });
         live.retain(|(pbn, _)| self.staging.get(*pbn).is_none());
-        Ok(live)
+        live
     }
 
     /// Reads neighbours and the gaps between them past the read cache, which knows nothing of the medium.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use oncefs_dedup::{Conditions, Pace, PaceMode, PaceRule, Progress, Turn};
 use serde::{Deserialize, Serialize};
 
+use crate::damage::table_damage::UnknownBlocks;
 use crate::format::keys::ShardKey;
 use crate::format::rot::{ScrubRecord, ScrubState};
 use crate::settings::values::Settings;
@@ -51,6 +52,10 @@ pub struct ScrubStatus {
     pub blocks_bad: u64,
     /// Of them, those whose content is nowhere.
     pub blocks_lost: u64,
+    /// Blocks of which the block table says nothing, because it is damaged there: no pass reads them.
+    pub unknown: UnknownBlocks,
+    /// What else keeps the scrub and the worker from parts of the volume, in words: the first reasons since the mount.
+    pub passed_over: Vec<String>,
 }
 
 /// The place of a pass, as far as its record does not hold it.
@@ -144,7 +149,12 @@ impl Scrub {
                 scrub.record.state = ScrubState::Stopped;
             }
             ScrubCommand::Pause | ScrubCommand::Resume | ScrubCommand::Stop => {
-                return Err(Error::Invalid("no scrub is under way".to_owned()));
+                let why = match state {
+                    ScrubState::Running => "the scrub is not paused: it is running",
+                    ScrubState::Paused => "the scrub is paused already",
+                    _ => "no scrub is under way",
+                };
+                return Err(Error::Invalid(why.to_owned()));
             }
         }
         Ok(())
@@ -251,9 +261,10 @@ impl Scrub {
         scrub.record.found += found;
     }
 
-    /// The pass is complete. Gives its record.
-    pub fn finish(&self) -> ScrubRecord {
+    /// The pass is complete; it passed over so many blocks of which the table says nothing. Gives its record.
+    pub fn finish(&self, unknown: u64) -> ScrubRecord {
         let mut scrub = self.inner.lock();
+        scrub.record.unknown = unknown;
         scrub.record.state = ScrubState::Finished;
         scrub.record.passes += 1;
         scrub.record

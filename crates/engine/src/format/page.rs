@@ -83,40 +83,62 @@ fn seed_of(number: u64, sector: usize) -> u64 {
 }
 
 /// A page in memory. Checksums and sequences inside are those of the last read or write.
+///
+/// A damaged sector keeps its bytes, whatever is written around it: the next read finds the same damage. Its entries
+/// read as those of free blocks that serve nobody, and cannot be set. Only fsck makes it an empty one.
 #[derive(Clone)]
 pub struct Page {
     bytes: Box<[u8; PAGE_BYTES]>,
     changed_sectors: u8,
+    damaged_sectors: u8,
 }
 
 impl Page {
     /// A page that was never written.
     pub fn empty() -> Self {
-        Self { bytes: Box::new([0; PAGE_BYTES]), changed_sectors: 0 }
+        Self { bytes: Box::new([0; PAGE_BYTES]), changed_sectors: 0, damaged_sectors: 0 }
     }
 
     /// Checks page `number` as read from disk. Err: the first sector that is damaged or belongs elsewhere.
     pub fn from_disk(number: u64, bytes: &[u8; PAGE_BYTES]) -> Result<Self, usize> {
+        let page = Self::as_found(number, bytes);
+        match page.damaged_sectors {
+            0 => Ok(page),
+            damaged => Err(damaged.trailing_zeros() as usize),
+        }
+    }
+
+    /// Page `number` as read from disk, as far as it is whole.
+    pub fn as_found(number: u64, bytes: &[u8; PAGE_BYTES]) -> Self {
+        let mut damaged_sectors = 0;
         for (index, sector) in bytes.chunks_exact(SECTOR_BYTES).enumerate() {
             let sum = at::u64(sector, CHECKSUM_AT);
             let blank = sum == 0 && sector.iter().all(|byte| *byte == 0);
             if !blank && sum != checksum(&sector[SEQUENCE_AT..], seed_of(number, index)) {
-                return Err(index);
+                damaged_sectors |= 1 << index;
             }
         }
-        Ok(Self { bytes: Box::new(*bytes), changed_sectors: 0 })
+        Self { bytes: Box::new(*bytes), changed_sectors: 0, damaged_sectors }
     }
 
-    /// The intact sectors of page `number` as read from disk, with empty sectors for the others; and one bit for each of
-    /// these.
-    pub fn salvage(number: u64, bytes: &[u8; PAGE_BYTES]) -> (Self, u8) {
-        let mut bytes = Box::new(*bytes);
-        let mut damaged = 0;
-        while let Err(sector) = Self::from_disk(number, &bytes) {
-            damaged |= 1 << sector;
-            bytes[sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES].fill(0);
+    /// One bit for each damaged sector.
+    pub fn damaged_sectors(&self) -> u8 {
+        self.damaged_sectors
+    }
+
+    /// Whether the sector with `pbn`'s entry is damaged: nothing is known of the block.
+    pub fn is_damaged(&self, pbn: Pbn) -> bool {
+        self.damaged_sectors & 1 << Self::sector_of(pbn) != 0
+    }
+
+    /// Makes damaged sectors empty ones, which are written with the page.
+    pub fn empty_damaged(&mut self) {
+        for (index, sector) in self.bytes.chunks_exact_mut(SECTOR_BYTES).enumerate() {
+            if self.damaged_sectors & 1 << index != 0 {
+                sector.fill(0);
+            }
         }
-        (Self { bytes, changed_sectors: damaged }, damaged)
+        self.changed_sectors |= std::mem::take(&mut self.damaged_sectors);
     }
 
     /// The sector of its page that has a pbn's entry.
@@ -150,10 +172,11 @@ impl Page {
         self.changed_sectors = 0;
     }
 
-    /// The newest group in any sector.
+    /// The newest group in any whole sector.
     pub fn newest_sequence(&self) -> u64 {
-        let sectors = self.bytes.chunks_exact(SECTOR_BYTES);
-        sectors.map(|sector| at::u64(sector, SEQUENCE_AT)).max().unwrap_or(0)
+        let sectors = self.bytes.chunks_exact(SECTOR_BYTES).enumerate();
+        let whole = sectors.filter(|(index, _)| self.damaged_sectors & 1 << index == 0);
+        whole.map(|(_, sector)| at::u64(sector, SEQUENCE_AT)).max().unwrap_or(0)
     }
 
     /// The sequence of the sector with `pbn`'s entry: that group and older ones are in it already.
@@ -162,8 +185,11 @@ impl Page {
         at::u64(self.bytes.as_slice(), sector * SECTOR_BYTES + SEQUENCE_AT)
     }
 
-    /// The entry of a pbn of this page.
+    /// The entry of a pbn of this page. In a damaged sector it is that of a free block.
     pub fn entry(&self, pbn: Pbn) -> Entry {
+        if self.is_damaged(pbn) {
+            return Entry::default();
+        }
         let (_, start) = Self::place(pbn);
         let bytes = &self.bytes[start..start + ENTRY_BYTES];
         let fingerprint: [u8; 16] = bytes[FINGERPRINT_AT..COUNT_AT].try_into().expect("sixteen bytes");
@@ -175,15 +201,19 @@ impl Page {
         }
     }
 
-    /// The refcount of a pbn of this page.
+    /// The refcount of a pbn of this page. In a damaged sector it is 0.
     pub fn count(&self, pbn: Pbn) -> u32 {
+        if self.is_damaged(pbn) {
+            return 0;
+        }
         let (_, start) = Self::place(pbn);
         at::u32(self.bytes.as_slice(), start + COUNT_AT)
     }
 
-    /// Whether no entry is in use and the page has no stamp: it is equivalent to zeros.
+    /// Whether no entry is in use and the page has no stamp: it is equivalent to zeros. Of a damaged sector nobody knows.
     pub fn is_free(&self) -> bool {
-        (0..PAGE_ENTRIES).all(|n| self.count(Pbn(n)) == 0) && self.entry(Pbn(0)).fingerprint.is_none()
+        let is_known = self.damaged_sectors == 0;
+        is_known && (0..PAGE_ENTRIES).all(|n| self.count(Pbn(n)) == 0) && self.entry(Pbn(0)).fingerprint.is_none()
     }
 
     /// On page 0, where the label needs no entry: names the volume of the table, and marks the sector as changed, so
@@ -200,6 +230,7 @@ impl Page {
 
     /// Sets the entry of a pbn of this page.
     pub fn set(&mut self, pbn: Pbn, entry: &Entry) {
+        assert!(!self.is_damaged(pbn), "the entry of block {pbn} is set in a damaged sector");
         debug_assert!(entry.flags & !(BAD | COPIED | REPLICA) == 0, "flags {:#x} of {pbn}", entry.flags);
         let (sector, start) = Self::place(pbn);
         let bytes = &mut self.bytes[start..start + ENTRY_BYTES];
@@ -212,6 +243,7 @@ impl Page {
 
     /// Sets only the refcount.
     pub fn set_count(&mut self, pbn: Pbn, count: u32) {
+        assert!(!self.is_damaged(pbn), "the refcount of block {pbn} is set in a damaged sector");
         let (sector, start) = Self::place(pbn);
         self.bytes[start + COUNT_AT..start + FLAGS_AT].copy_from_slice(&count.to_le_bytes());
         self.changed_sectors |= 1 << sector;
@@ -219,6 +251,7 @@ impl Page {
 
     /// Sets only the flags.
     pub fn set_flags(&mut self, pbn: Pbn, flags: u8) {
+        assert!(!self.is_damaged(pbn), "the flags of block {pbn} are set in a damaged sector");
         debug_assert!(flags & !(BAD | COPIED | REPLICA) == 0, "flags {flags:#x} of {pbn}");
         let (sector, start) = Self::place(pbn);
         self.bytes[start + FLAGS_AT] = flags;
@@ -296,15 +329,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_whole_of_a_damaged_page_is_salvaged() {
+    fn what_is_whole_of_a_damaged_page_is_in_use_and_the_damage_stays() {
         let mut page = Page::empty();
         [Pbn(0), Pbn(20), Pbn(127)].iter().for_each(|pbn| page.set(*pbn, &sample()));
         let mut bytes = page.sealed(0, 1);
         bytes[SECTOR_BYTES + 40] ^= 1;
-        let (back, damaged) = Page::salvage(0, &bytes);
-        assert_eq!((damaged, back.count(Pbn(0)), back.count(Pbn(20)), back.count(Pbn(127))), (2, 3, 0, 3));
+        let mut back = Page::as_found(0, &bytes);
+        assert_eq!((back.damaged_sectors(), back.is_damaged(Pbn(31)), back.is_damaged(Pbn(32))), (2, true, false));
+        assert_eq!((back.count(Pbn(0)), back.count(Pbn(20)), back.count(Pbn(127))), (3, 0, 3));
         assert_eq!(Page::sector_blocks(3, 1), (Pbn(400), Pbn(416)));
-        assert!(Page::from_disk(0, &back.sealed(0, 2)).is_ok(), "written, the page is whole");
+        [Pbn(0), Pbn(127)].iter().for_each(|pbn| back.set_count(*pbn, 0));
+        assert!(!back.is_free(), "nobody knows of the damaged sector");
+        let written = back.sealed(0, 2);
+        assert_eq!(Page::from_disk(0, &written).err(), Some(1), "what is written around damage does not hide it");
+        assert_eq!(written[SECTOR_BYTES..2 * SECTOR_BYTES], bytes[SECTOR_BYTES..2 * SECTOR_BYTES]);
+        back.empty_damaged();
+        assert!(Page::from_disk(0, &back.sealed(0, 2)).is_ok(), "emptied and written, the page is whole");
     }
 
     #[test]

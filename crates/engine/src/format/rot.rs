@@ -82,21 +82,25 @@ pub struct ScrubRecord {
     pub spent: u64,
     /// Passes finished in the volume's life.
     pub passes: u64,
+    /// Blocks that the pass passed over, since their entries in the block table are damaged.
+    pub unknown: u64,
 }
 
 impl ScrubRecord {
     /// The record's value.
     pub fn encode(&self) -> Vec<u8> {
         let state = self.state as u64;
-        let numbers = [state, self.next.0, self.blocks, self.found, self.rate, self.spent, self.passes];
+        let numbers = [state, self.next.0, self.blocks, self.found, self.rate, self.spent, self.passes, self.unknown];
         sealed(&numbers, SCRUB_SEED)
     }
 
-    /// Decodes the record's value. None: it is damaged.
+    /// Decodes the record's value, also of one that ends before `unknown`. None: it is damaged.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let [state, next, blocks, found, rate, spent, passes] = unsealed(bytes, SCRUB_SEED)?;
+        let shorter = || unsealed(bytes, SCRUB_SEED).map(|[a, b, c, d, e, f, g]| [a, b, c, d, e, f, g, 0]);
+        let [state, next, blocks, found, rate, spent, passes, unknown] =
+            unsealed(bytes, SCRUB_SEED).or_else(shorter)?;
         let state = *ScrubState::ALL.get(usize::try_from(state).ok()?)?;
-        Some(Self { state, next: Pbn(next), blocks, found, rate, spent, passes })
+        Some(Self { state, next: Pbn(next), blocks, found, rate, spent, passes, unknown })
     }
 }
 
@@ -120,7 +124,22 @@ mod tests {
     use super::*;
 
     fn scrub() -> ScrubRecord {
-        ScrubRecord { state: ScrubState::Paused, next: Pbn(3), blocks: 4, found: 5, rate: 6, spent: 7, passes: 8 }
+        ScrubRecord {
+            state: ScrubState::Paused,
+            next: Pbn(3),
+            blocks: 4,
+            found: 5,
+            rate: 6,
+            spent: 7,
+            passes: 8,
+            unknown: 9,
+        }
+    }
+
+    #[test]
+    fn a_record_from_before_it_had_unknown_blocks_has_none() {
+        let earlier = sealed(&[2, 3, 4, 5, 6, 7, 8], SCRUB_SEED);
+        assert_eq!(ScrubRecord::decode(&earlier), Some(ScrubRecord { unknown: 0, ..scrub() }));
     }
 
     #[test]

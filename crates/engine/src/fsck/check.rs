@@ -27,7 +27,7 @@ use crate::format::keys::{self, ShardKey};
 use crate::format::rot::{BadRecord, decode_replica};
 use crate::format::shard::{Extent, Shard, Target};
 use crate::space::allocator::Run;
-use crate::{Blocks, Error, MapId, Pbn, Result};
+use crate::{BadBlock, Blocks, Error, MapId, Pbn, Result};
 
 /// Faults kept as values; more are only counted.
 const FAULTS_MAX: usize = 1 << 16;
@@ -65,6 +65,8 @@ pub struct CheckReport {
     pub reserved: Blocks,
     /// Blocks whose content was read.
     pub read: Blocks,
+    /// Blocks that were found damaged before and are kept apart. They contradict nothing, so they are no problems here.
+    pub bad: Vec<BadBlock>,
 }
 
 impl CheckReport {
@@ -116,7 +118,9 @@ impl Core {
         audit.table(references.counts()?)?;
         audit.records()?;
         audit.totals();
-        Ok(audit.report)
+        let mut report = audit.report;
+        report.bad.extend(self.bad_blocks());
+        Ok(report)
     }
 
     /// References to blocks that are not in any map: each block of a run has one. The records of bad blocks refer to

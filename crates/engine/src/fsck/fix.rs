@@ -11,8 +11,10 @@ use std::time::Instant;
 
 use crate::core::Core;
 use crate::device::buffer::AlignedBuf;
+use crate::format::keys;
 use crate::format::ops::Op;
-use crate::format::page::{Entry, Page, page_of};
+use crate::format::page::{BAD, Entry, page_of};
+use crate::format::rot::ScrubRecord;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::fsck::check::fault::{Fault, Remedy, Sum};
 use crate::fsck::check::{CheckReport, Progress};
@@ -78,7 +80,7 @@ impl Core {
             self.settle()?;
         }
         repaired.left.faults = faults;
-        self.commit()?;
+        self.commit_what_is_whole()?;
         Ok(is_changed)
     }
 
@@ -92,18 +94,7 @@ impl Core {
         if dirty > self.journal.dirty_bytes_max() {
             return self.checkpoint_what_is_whole();
         }
-        if group > self.journal.group_bytes_max() / 2 { self.commit() } else { Ok(()) }
-    }
-
-    /// A checkpoint; where damage prevents it, what was mended is in the log.
-    pub fn checkpoint_what_is_whole(&self) -> Result<()> {
-        match self.checkpoint() {
-            Err(error @ Error::Corrupt { .. }) if self.health.failure().is_none() => {
-                log::warn!("the log cannot be emptied: {error}");
-                self.commit()
-            }
-            other => other,
-        }
+        if group > self.journal.group_bytes_max() / 2 { self.commit_what_is_whole() } else { Ok(()) }
     }
 
     /// Mends one fault. False: something that is not mended prevents it.
@@ -120,7 +111,7 @@ impl Core {
                 self.set_sum(*sum, Blocks(*found));
                 Ok(())
             }
-            Fault::Page { number, .. } => self.empty_damaged_sectors(*number),
+            Fault::Page { number, .. } => self.empty_damaged_sectors(*number).and_then(|()| self.forget_unknown()),
             Fault::MapNumber { map, .. } => {
                 self.maps.skip_to(MapId(map.0 + 1));
                 self.state.lock().group.touch(Instant::now());
@@ -169,25 +160,32 @@ impl Core {
     }
 
     /// A block that has references and no entry gets one. Its tag is that of what is there; if the old entry says
-    /// the same, it was right all along and its fingerprint is too.
+    /// the same, it was right all along and its fingerprint is too. One that is known to be bad stays so: its record has the
+    /// tag that it should have.
     fn restore_entry(&self, pbn: Pbn, count: u32) -> Result<()> {
-        let tag = match self.staging.get(pbn) {
-            Some(block) => self.hasher.tag(&block),
-            None => {
+        let bad = self.state.lock().bad.get(pbn);
+        let tag = match (bad, self.staging.get(pbn)) {
+            (Some(record), _) => record.tag,
+            (None, Some(block)) => self.hasher.tag(&block),
+            (None, None) => {
                 let mut block = AlignedBuf::new(BLOCK_BYTES);
                 self.data.read(pbn, &mut block)?;
                 self.hasher.tag(&block)
             }
         };
+        let flags = if bad.is_some() { BAD } else { 0 };
         self.with_pages(
             || vec![page_of(pbn)],
             |state| {
                 let page = state.table.edit(page_of(pbn));
                 let fingerprint = Some(page.entry(pbn)).filter(|old| old.tag == tag).and_then(|old| old.fingerprint);
-                page.set(pbn, &Entry { tag, fingerprint, count, flags: 0 });
+                page.set(pbn, &Entry { tag, fingerprint, count, flags });
                 state.group.touch(Instant::now());
                 state.group.push(&Op::Store { pbn, tag, fingerprint });
                 state.group.push(&Op::Count { pbn, blocks: 1, count });
+                if flags != 0 {
+                    state.group.push(&Op::Flags { pbn, flags });
+                }
             },
         )
     }
@@ -195,18 +193,24 @@ impl Core {
     /// Sectors that cannot be read become empty ones, with what the log says of them. The next round counts their
     /// references.
     fn empty_damaged_sectors(&self, number: u64) -> Result<()> {
-        let bytes = self.stored.read_raw_pages(number, 1)?;
-        let (page, damaged) = Page::salvage(number, bytes.as_slice().try_into().expect("one page"));
+        let mut page = self.stored.read_pages(number, 1)?.remove(0).1;
+        page.empty_damaged();
         let mut state = self.state.lock();
+        // One that is not in memory gets what the log says of it by this.
         let generation = state.table.generation();
         state.table.admit(number, page, generation);
-        let page = state.table.edit(number);
-        for sector in (0..8).filter(|sector| damaged & (1 << sector) != 0) {
-            let (first, end) = Page::sector_blocks(number, sector);
-            // Touched, so that a sector without entries is written too.
-            (first.0..end.0).map(Pbn).for_each(|pbn| page.set_count(pbn, page.count(pbn)));
-        }
+        state.table.edit(number).empty_damaged();
         state.group.touch(Instant::now());
+        Ok(())
+    }
+
+    /// The scrub's record tells the next mount no more of damage that is mended. The next scrub says what is left.
+    fn forget_unknown(&self) -> Result<()> {
+        let record = self.get(&keys::scrub())?.as_deref().and_then(ScrubRecord::decode);
+        let Some(record) = record.filter(|record| record.unknown > 0) else { return Ok(()) };
+        let mut state = self.state.lock();
+        state.group.touch(Instant::now());
+        state.records.put(keys::scrub(), Some(ScrubRecord { unknown: 0, ..record }.encode()));
         Ok(())
     }
 

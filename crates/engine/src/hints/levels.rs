@@ -4,13 +4,12 @@
 //! All of it is advice. Durable is nothing but a mark of a clean unmount; after a crash, or when the file was
 //! damaged, cut or deleted, the block table fills both levels again.
 
-use hashbrown::HashMap;
 use oncefs_dedup::Hint;
 
 use crate::core::Core;
-use crate::format::page::{Entry, page_of};
+use crate::format::page::Entry;
 use crate::hints::store::AreManyWaiting;
-use crate::{Pbn, Result, Tag};
+use crate::{Pbn, Tag};
 
 impl Core {
     /// Takes what a publication changed into the memory level.
@@ -67,24 +66,5 @@ impl Core {
         let worth: Vec<u32> = hints.iter().map(worth).collect();
         assert_eq!(worth.len(), hints.len(), "references of the blocks of {} hints", hints.len());
         worth
-    }
-
-    /// The table's entries of blocks, which come in ascending order; a block beyond the data area has no entry.
-    pub fn entries_at(&self, pbns: &[Pbn]) -> Result<HashMap<Pbn, Entry>> {
-        assert!(pbns.is_sorted(), "{} blocks to look up are not ascending", pbns.len());
-        let end = self.state.lock().totals.data.0;
-        let inside = &pbns[..pbns.partition_point(|pbn| pbn.0 < end)];
-        let mut entries = HashMap::with_capacity(inside.len());
-        for portion in inside.chunk_by(|a, b| page_of(*a) == page_of(*b)) {
-            let page = page_of(portion[0]);
-            self.with_pages(
-                || vec![page],
-                |state| {
-                    let entry = |pbn: &Pbn| (*pbn, state.table.entry(*pbn).expect("its page is in memory"));
-                    entries.extend(portion.iter().map(entry));
-                },
-            )?;
-        }
-        Ok(entries)
     }
 }

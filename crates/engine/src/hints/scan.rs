@@ -41,9 +41,10 @@ impl Core {
             let Some(next) = self.stored.next_written_page(number)? else { return Ok(()) };
             number = next;
             let count = REQUEST_PAGES.min(pages_end.saturating_sub(number));
-            let pages = self.stored.read_pages(number, count as usize)?;
-            for (number, page) in &pages {
-                self.add_hints_of(*number, page);
+            let pages = self.readable_pages(number, count)?;
+            // What cannot be read would not be there the next time either: its blocks get no hints.
+            for (number, page) in (number..).zip(&pages) {
+                page.iter().for_each(|page| self.add_hints_of(number, page));
             }
             number += count;
             self.hints.coverage().note_scanned(number);

@@ -91,9 +91,9 @@ impl Core {
             Target::Data(pbn) => Some(*pbn),
             Target::Hole | Target::Reserved => None,
         });
-        let references = self.references(pbns)?;
-        let mut holders = self.peek_in_both(references.sound())?;
-        self.extend(blocks, &references, &mut holders)?;
+        let references = self.references(pbns);
+        let mut holders = self.peek_in_both(references.sound());
+        self.extend(blocks, &references, &mut holders);
         let known: Vec<Known> =
             blocks.iter().map(|(lbn, target)| known_of(*lbn, *target, &references, &holders)).collect();
         let waits = self.which_wait(map, blocks);
@@ -122,7 +122,7 @@ impl Core {
 
     /// Live blocks with the same tag as each given one, itself included, by tag: what the worker would find, asked for
     /// without a trace.
-    fn peek_in_both(&self, blocks: impl Iterator<Item = (Pbn, Entry)>) -> Result<Holders> {
+    fn peek_in_both(&self, blocks: impl Iterator<Item = (Pbn, Entry)>) -> Holders {
         let mut hints: Vec<(Tag, Pbn)> = blocks.map(|(pbn, entry)| (entry.tag, pbn)).collect();
         let mut tags: Vec<Tag> = hints.iter().map(|(tag, _)| *tag).collect();
         tags.sort_unstable();
@@ -130,7 +130,7 @@ impl Core {
         hints.extend(self.hints.peek(&tags));
         hints.extend(self.hints.peek_waiting(&tags));
         hints.extend(self.hints.look_up_on_disk(&tags, &self.stats.counters));
-        let entries = self.entries_at(&ascending(hints.iter().map(|(_, pbn)| *pbn)))?;
+        let entries = self.known_entries(&ascending(hints.iter().map(|(_, pbn)| *pbn)));
         hints.sort_unstable();
         hints.dedup();
         let mut holders = Holders::new();
@@ -139,12 +139,12 @@ impl Core {
                 holders.entry(tag).or_default().push((pbn, *entry));
             }
         }
-        Ok(holders)
+        holders
     }
 
     /// Adds holders that no hint names: a run is found whole by any of its blocks (hints may name one content of many
     /// only).
-    fn extend(&self, blocks: &[(Lbn, Target)], references: &References, holders: &mut Holders) -> Result<()> {
+    fn extend(&self, blocks: &[(Lbn, Target)], references: &References, holders: &mut Holders) {
         let sound = |(lbn, target): &(Lbn, Target)| match target {
             Target::Data(pbn) => references.sound_entry(*pbn).map(|entry| (*lbn, (entry.tag, *pbn))),
             Target::Hole | Target::Reserved => None,
@@ -152,9 +152,8 @@ impl Core {
         let sound: Vec<(Lbn, (Tag, Pbn))> = blocks.iter().filter_map(sound).collect();
         for stretch in sound.chunk_by(|a, b| a.0.plus(1) == b.0) {
             let stretch: Vec<(Tag, Pbn)> = stretch.iter().map(|(_, block)| *block).collect();
-            self.extend_holders(&stretch, (None, None), holders)?;
+            self.extend_holders(&stretch, (None, None), holders);
         }
-        Ok(())
     }
 }
 

@@ -65,6 +65,11 @@ pub enum What {
         /// References from files, this one included.
         references: u32,
     },
+    /// The block's entry in the block table cannot be read.
+    Unknown {
+        /// The block.
+        pbn: u64,
+    },
     /// It was written or freed while it was looked at.
     Changed,
 }
@@ -100,6 +105,7 @@ impl What {
                 *pbn += n;
                 *replacement = replacement.map(|replacement| replacement + n);
             }
+            Self::Unknown { pbn } => *pbn += n,
             Self::Own { pbn, equal, .. } => {
                 *pbn += n;
                 match equal {
@@ -115,7 +121,9 @@ impl What {
     pub fn pbn(&self) -> Option<u64> {
         match self {
             Self::Hole | Self::Reserved | Self::Changed => None,
-            Self::Shared { pbn, .. } | Self::Own { pbn, .. } | Self::Bad { pbn, .. } => Some(*pbn),
+            Self::Shared { pbn, .. } | Self::Own { pbn, .. } | Self::Bad { pbn, .. } | Self::Unknown { pbn } => {
+                Some(*pbn)
+            }
         }
     }
 }

@@ -114,7 +114,7 @@ impl Core {
         let at = ShardKey { map: MapId(at.map), shard: at.shard };
         let next = self.each_data_extent(at, PORTION_SHARDS, &mut |part| parts.push(part))?;
         let pbns = |part: &Referrer| (part.pbn..part.pbn + part.blocks).map(Pbn);
-        let references = self.references(parts.iter().flat_map(pbns))?;
+        let references = self.references(parts.iter().flat_map(pbns));
         let mut portion = LayoutPortion::default();
         let mut open = from.open.filter(|open| open.run.is_within_bounds());
         for part in parts {

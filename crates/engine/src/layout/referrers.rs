@@ -79,6 +79,7 @@ impl References {
     /// What a block that a map names is.
     pub fn what(&self, pbn: Pbn, equal: Equal, waits: bool) -> What {
         match (self.of_files(pbn), self.bad.get(&pbn)) {
+            (0, _) if !self.entries.contains_key(&pbn) => What::Unknown { pbn: pbn.0 },
             (0, _) => What::Changed,
             (references, Some(at)) => What::Bad { pbn: pbn.0, replacement: at.map(|at| at.0), references },
             (1, None) => What::Own { pbn: pbn.0, equal, waits },
@@ -89,17 +90,17 @@ impl References {
 
 impl Core {
     /// Looks blocks up in the block table.
-    pub fn references(&self, pbns: impl Iterator<Item = Pbn>) -> Result<References> {
+    pub fn references(&self, pbns: impl Iterator<Item = Pbn>) -> References {
         let mut pbns: Vec<Pbn> = pbns.collect();
         pbns.sort_unstable();
         pbns.dedup();
-        let entries = self.entries_at(&pbns)?;
+        let entries = self.known_entries(&pbns);
         let mut references = References { entries, bad: HashMap::new(), of_replacements: HashMap::new() };
         for (pbn, record) in self.state.lock().bad.list() {
             references.bad.insert(pbn, record.replacement);
             record.replacement.into_iter().for_each(|at| *references.of_replacements.entry(at).or_default() += 1);
         }
-        Ok(references)
+        references
     }
 
     /// See [`crate::Store::referrers`].

@@ -184,17 +184,23 @@ impl Core {
         let count = REGION_PAGES.min(pages_end.saturating_sub(first));
         loop {
             let generation = self.state.lock().table.generation();
-            let on_disk = self.stored.read_pages(first, count as usize)?;
+            let on_disk = self.readable_pages(first, count)?;
             let mut state = self.state.lock();
             if state.table.generation() != generation {
                 continue;
             }
             let mut bitmap = Bitmap::empty();
-            for (number, page) in on_disk {
-                state.check_age(number, &page)?;
-                state.table.admit(number, page, generation);
-                let page = state.table.page(number).expect("admitted above");
-                take_live(&mut bitmap, number - first, page);
+            for (number, page) in (first..).zip(on_disk) {
+                if let Ok(page) = page {
+                    state.check_age(number, &page)?;
+                    if state.table.check_redo(number, &page).is_ok() {
+                        state.table.admit(number, page, generation);
+                    }
+                }
+                match state.table.page(number) {
+                    Some(page) => take_live(&mut bitmap, number - first, page),
+                    None => take_all(&mut bitmap, number - first),
+                }
             }
             let group = state.group.freed.iter();
             let waiting = state.waiting.iter().flat_map(|waiting| &waiting.runs);
@@ -213,14 +219,23 @@ pub fn blocks_in(runs: &[Run]) -> u64 {
     runs.iter().map(|run| run.blocks).sum()
 }
 
+/// Takes what is live, and what lies in damaged sectors: it may be.
 fn take_live(bitmap: &mut Bitmap, page_in_region: u64, page: &Page) {
     assert!(page_in_region < REGION_PAGES, "page {page_in_region} of a region with {REGION_PAGES}");
     let first = page_in_region * PAGE_ENTRIES;
     for n in 0..PAGE_ENTRIES {
-        if page.count(Pbn(n)) > 0 {
+        if page.count(Pbn(n)) > 0 || page.is_damaged(Pbn(n)) {
             bitmap.take(first + n);
         }
     }
+}
+
+/// Takes the blocks of a page of which nothing is known.
+fn take_all(bitmap: &mut Bitmap, page_in_region: u64) {
+    let first = page_in_region * PAGE_ENTRIES;
+    (first..first + PAGE_ENTRIES).for_each(|block| {
+        bitmap.take(block);
+    });
 }
 
 /// A block that was freed before a crash, while its data rode in the log, waits for the trim as before it.

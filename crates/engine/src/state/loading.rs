@@ -3,11 +3,14 @@
 
 use std::sync::Arc;
 
+use hashbrown::{HashMap, HashSet};
+
 use crate::core::Core;
 use crate::format::keys::ShardKey;
+use crate::format::page::{Entry, Page, page_of};
 use crate::format::shard::Shard;
 use crate::state::published::{Plan, State};
-use crate::{Change, Result};
+use crate::{Change, Pbn, Result};
 
 impl Core {
     /// The shard of a map. It stays like this while the caller holds the map's lock; without it, it is what the shard was at
@@ -33,20 +36,77 @@ impl Core {
         }
     }
 
-    /// Reads table pages into memory.
+    /// Reads table pages into memory, with damaged sectors as they are. On an error some may be missing.
     pub fn load_pages(&self, numbers: &[u64]) -> Result<()> {
         let mut left = numbers.to_vec();
         while !left.is_empty() {
             let generation = self.state.lock().table.generation();
             let pages = self.stored.read_each_page(&left)?;
+            pages.iter().for_each(|(number, page)| self.damage.table().note_read(*number, page));
             let mut state = self.state.lock();
             for (number, page) in pages {
                 state.check_age(number, &page)?;
+                state.table.check_redo(number, &page)?;
                 state.table.admit(number, page, generation);
             }
             left = state.table.missing(left);
         }
         Ok(())
+    }
+
+    /// Reads `count` consecutive table pages past the cache, as far as they can be read: those of a request that fails one
+    /// by one. An error: none can.
+    pub fn readable_pages(&self, first: u64, count: u64) -> Result<Vec<Result<Page>>> {
+        let pages: Vec<Result<Page>> = match self.stored.read_pages(first, count as usize) {
+            Ok(pages) => pages.into_iter().map(|(_, page)| Ok(page)).collect(),
+            Err(error) => {
+                let one = |number| Ok(self.stored.read_pages(number, 1)?.remove(0).1);
+                let pages: Vec<Result<Page>> = (first..first + count).map(one).collect();
+                if pages.iter().all(Result::is_err) {
+                    return Err(error);
+                }
+                pages
+            }
+        };
+        for (number, page) in (first..).zip(&pages) {
+            match page {
+                Ok(page) => self.damage.table().note_read(number, page),
+                Err(error) => self.damage.table().note_unreadable(number, error),
+            }
+        }
+        Ok(pages)
+    }
+
+    /// Reads table pages into memory, each by itself if they do not come together. Gives those that cannot be read.
+    fn load_readable_pages(&self, numbers: &[u64]) -> Vec<u64> {
+        if self.load_pages(numbers).is_ok() {
+            return Vec::new();
+        }
+        let mut unreadable = Vec::new();
+        for &number in numbers {
+            if let Err(error) = self.load_pages(&[number]) {
+                self.damage.table().note_unreadable(number, &error);
+                unreadable.push(number);
+            }
+        }
+        unreadable
+    }
+
+    /// As `with_pages`, for work that can do without what cannot be read: a page that is not in memory is one of those.
+    pub fn with_readable_pages<T>(&self, numbers: impl Fn() -> Vec<u64>, work: impl FnOnce(&mut State) -> T) -> T {
+        let mut unreadable: HashSet<u64> = HashSet::new();
+        loop {
+            let mut state = self.state.lock();
+            let mut missing = state.table.missing(numbers());
+            missing.retain(|number| !unreadable.contains(number));
+            if missing.is_empty() {
+                let result = work(&mut state);
+                state.table.shrink();
+                return result;
+            }
+            drop(state);
+            unreadable.extend(self.load_readable_pages(&missing));
+        }
     }
 
     /// Runs `work` under the publish lock with these pages in memory.
@@ -62,6 +122,46 @@ impl Core {
             drop(state);
             self.load_pages(&missing)?;
         }
+    }
+}
+
+impl Core {
+    /// The table's entries of blocks, which come in ascending order; a block beyond the data area has no entry, and
+    /// neither has one in a damaged sector.
+    pub fn entries_at(&self, pbns: &[Pbn]) -> Result<HashMap<Pbn, Entry>> {
+        self.entries_by(pbns, |page, add| self.with_pages(|| vec![page], add))
+    }
+
+    /// As `entries_at`, without blocks of pages that cannot be read.
+    pub fn known_entries(&self, pbns: &[Pbn]) -> HashMap<Pbn, Entry> {
+        let known = self.entries_by(pbns, |page, add| {
+            self.with_readable_pages(|| vec![page], add);
+            Ok(())
+        });
+        known.unwrap_or_default()
+    }
+
+    /// Entries of ascending blocks. `with` calls what it is given with a page in memory, or, if it may be left out,
+    /// without it.
+    fn entries_by(
+        &self,
+        pbns: &[Pbn],
+        with: impl Fn(u64, &mut dyn FnMut(&mut State)) -> Result<()>,
+    ) -> Result<HashMap<Pbn, Entry>> {
+        assert!(pbns.is_sorted(), "{} blocks to look up are not ascending", pbns.len());
+        let end = self.state.lock().totals.data.0;
+        let inside = &pbns[..pbns.partition_point(|pbn| pbn.0 < end)];
+        let mut entries = HashMap::with_capacity(inside.len());
+        for portion in inside.chunk_by(|a, b| page_of(*a) == page_of(*b)) {
+            with(page_of(portion[0]), &mut |state| {
+                for &pbn in portion {
+                    if !state.table.is_damaged(pbn) {
+                        entries.extend(state.table.entry(pbn).map(|entry| (pbn, entry)));
+                    }
+                }
+            })?;
+        }
+        Ok(entries)
     }
 }
 

@@ -25,7 +25,7 @@ use crate::space::free_space::EndedEpoch;
 use crate::state::claims::Claims;
 use crate::state::maps::Shards;
 use crate::state::records::Records;
-use crate::state::table::Table;
+use crate::state::table::{Table, damaged_entry};
 use crate::{BLOCK_BYTES, Blocks, Change, Error, Fingerprint, Lbn, MapId, Pbn, Result, Tag};
 
 /// A block of new content.
@@ -120,6 +120,13 @@ impl Plan {
         let record_decrefs = self.record_decrefs.iter().map(|pbn| page_of(*pbn));
         let maps = stores.chain(increfs).chain(fingerprints).chain(decrefs);
         maps.chain(of_records).chain(record_stores).chain(flags).chain(record_decrefs).collect()
+    }
+
+    /// Blocks whose entries it changes whatever they are. Where a reference is taken, the entry is looked at first.
+    fn changed_blocks(&self) -> impl Iterator<Item = Pbn> + '_ {
+        let stores = self.stores.iter().chain(&self.record_stores).map(|store| store.pbn);
+        let decrefs = self.decrefs.iter().flat_map(|run| run.pbns()).chain(self.record_decrefs.iter().copied());
+        stores.chain(decrefs).chain(self.flags.iter().map(|(pbn, _)| *pbn))
     }
 }
 
@@ -241,19 +248,30 @@ impl State {
         refused
     }
 
-    /// Why a plan cannot be applied: damage let the maps that it gives blocks back for, the table and the totals
-    /// contradict each other. All pages of the plan are in memory.
-    pub fn contradiction(&mut self, plan: &Plan) -> Option<String> {
+    /// Why a plan cannot be applied: damage let the maps and records that it gives blocks back for, the table and the
+    /// totals contradict each other, or nothing is known of a block that it changes. All pages of the plan are in memory.
+    pub fn contradiction(&mut self, plan: &Plan) -> Option<Error> {
+        if let Some(pbn) = plan.changed_blocks().find(|pbn| self.table.is_damaged(*pbn)) {
+            return Some(damaged_entry(pbn));
+        }
+        let contradicts = |why| Some(Error::corrupt("the block table", why));
         let freed = match self.freed_by(plan) {
             Ok(freed) => freed,
-            Err(contradiction) => return Some(contradiction),
+            Err(contradiction) => return contradicts(contradiction),
         };
         let totals = self.totals;
         let is_enough = totals.mapped.0 >= plan.decrefs.iter().map(|run| run.blocks).sum() && totals.used.0 > freed;
         if is_enough && totals.reserved.0.checked_add_signed(plan.reserved_delta).is_some() {
             return None;
         }
-        Some(format!("a map gives back {freed} blocks, and the totals do not have them: {totals:?}"))
+        contradicts(format!("{freed} blocks lose their last reference, and the totals do not have them: {totals:?}"))
+    }
+
+    /// Why a plan cannot be looked at at all: a record names a block that does not exist.
+    pub fn names_nothing(&self, plan: &Plan) -> Option<Error> {
+        let named = plan.record_decrefs.iter().chain(plan.flags.iter().map(|(pbn, _)| pbn));
+        let outside = named.copied().find(|pbn| pbn.0 >= self.totals.data.0)?;
+        Some(Error::corrupt("a record", format!("it names block {outside}, which lies outside the data area")))
     }
 
     /// Whether a plan adds more to the totals than was claimed for it and there is room for: it claimed a reservation that
@@ -264,18 +282,20 @@ impl State {
         self.claims.free(&self.totals).0.saturating_add(self.freed_by(plan).unwrap_or(0)) < unclaimed
     }
 
-    /// How many blocks lose their last reference by a plan. An error: the table does not count what maps give back.
+    /// How many blocks lose their last reference by a plan. An error: the table does not count what maps and records give
+    /// back.
     fn freed_by(&mut self, plan: &Plan) -> std::result::Result<u64, String> {
-        let mut released: Vec<Pbn> = plan.decrefs.iter().flat_map(|run| run.pbns()).collect();
+        let of_maps = plan.decrefs.iter().flat_map(|run| run.pbns());
+        let mut released: Vec<Pbn> = of_maps.chain(plan.record_decrefs.iter().copied()).collect();
         released.sort_unstable();
         if released.first() == Some(&Pbn(0)) {
-            return Err("a map gives back the label".to_owned());
+            return Err("a map or a record gives back the label".to_owned());
         }
         let mut freed = 0;
         for same in released.chunk_by(|one, other| one == other) {
             let count = self.table.entry(same[0]).expect("the plan's pages are in memory").count as usize;
             if count < same.len() {
-                return Err(format!("block {} has {count} references, and a map gives back {}", same[0], same.len()));
+                return Err(format!("block {} has {count} references, and {} are given back", same[0], same.len()));
             }
             freed += u64::from(count == same.len());
         }

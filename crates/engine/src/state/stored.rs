@@ -28,24 +28,17 @@ impl Stored {
         Self { table, table_io: RwLock::new(LockRank::TableIo, ()), kv }
     }
 
-    /// Reads and checks `count` consecutive pages of the block table.
+    /// Reads `count` consecutive pages of the block table, each as far as it is whole.
     pub fn read_pages(&self, first: u64, count: usize) -> Result<Vec<(u64, Page)>> {
         let bytes = self.read_raw_pages(first, count)?;
         let chunks = bytes.chunks_exact(PAGE_BYTES).zip(first..);
-        chunks
-            .map(|(chunk, number)| {
-                let chunk: &[u8; PAGE_BYTES] = chunk.try_into().expect("chunks of a page");
-                Page::from_disk(number, chunk).map(|page| (number, page)).map_err(|sector| {
-                    Error::corrupt(
-                        format!("sector {sector} of page {number} of the block table"),
-                        "its checksum does not match",
-                    )
-                })
-            })
-            .collect()
+        let page = |(chunk, number): (&[u8], u64)| {
+            (number, Page::as_found(number, chunk.try_into().expect("chunks of a page")))
+        };
+        Ok(chunks.map(page).collect())
     }
 
-    /// Reads and checks pages, neighbours in one request.
+    /// Reads pages, neighbours in one request.
     pub fn read_each_page(&self, numbers: &[u64]) -> Result<Vec<(u64, Page)>> {
         let mut pages = Vec::with_capacity(numbers.len());
         let mut rest = numbers;

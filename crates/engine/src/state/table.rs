@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use lru::LruCache;
 
 use crate::format::page::{Entry, PAGE_BYTES, PAGE_ENTRIES, Page, page_of};
 use crate::stats::counters::CacheReport;
-use crate::{Fingerprint, Pbn, Tag};
+use crate::{Error, Fingerprint, Pbn, Result, Tag};
 
 /// Pages by number.
 pub type Pages = HashMap<u64, Arc<Page>>;
@@ -35,6 +35,8 @@ pub struct Table {
     frozen: Arc<Pages>,
     clean: LruCache<u64, Arc<Page>>,
     redo: HashMap<u64, Vec<(u64, Redo)>>,
+    /// Pages that came with damaged sectors: as long as there is none, nobody has to look.
+    damaged: HashSet<u64>,
     /// Counts checkpoints: a page read from disk before one may be older than what it wrote.
     generation: u64,
     clean_pages_max: usize,
@@ -50,6 +52,7 @@ impl Table {
             frozen: Arc::default(),
             clean: LruCache::unbounded(),
             redo: HashMap::new(),
+            damaged: HashSet::new(),
             generation: 0,
             clean_pages_max: (bytes_max as usize / PAGE_BYTES).max(16),
             hits: 0,
@@ -68,6 +71,31 @@ impl Table {
     /// The entry of a pbn, if its page is in memory.
     pub fn entry(&mut self, pbn: Pbn) -> Option<Entry> {
         self.page(page_of(pbn)).map(|page| page.entry(pbn))
+    }
+
+    /// Whether a pbn's entry is in a damaged sector of a page in memory. It reads as that of a free block.
+    pub fn is_damaged(&mut self, pbn: Pbn) -> bool {
+        let may_be = self.damaged.contains(&page_of(pbn));
+        may_be && self.page(page_of(pbn)).is_some_and(|page| page.is_damaged(pbn))
+    }
+
+    /// Refuses a page read from disk if what the log says of it belongs into a damaged sector: what the sector had
+    /// beside that is not known.
+    pub fn check_redo(&self, number: u64, page: &Page) -> Result<()> {
+        if page.damaged_sectors() == 0 {
+            return Ok(());
+        }
+        let is_hit = |(_, redo): &(u64, Redo)| match *redo {
+            Redo::Count(first, blocks, _) => (0..blocks).any(|n| page.is_damaged(first.plus(n))),
+            Redo::Store(pbn, ..) | Redo::Fingerprint(pbn, _) | Redo::Flags(pbn, _) => page.is_damaged(pbn),
+        };
+        match self.redo.get(&number).and_then(|redo| redo.iter().find(|redo| is_hit(redo))) {
+            None => Ok(()),
+            Some(_) => Err(Error::corrupt(
+                format!("page {number} of the block table"),
+                "the checksum of a sector that the log changes does not match; unmount and run oncefs fsck -y",
+            )),
+        }
     }
 
     /// Which of `numbers` must be read from disk.
@@ -102,6 +130,9 @@ impl Table {
         }
         if self.page(number).is_some() {
             return true;
+        }
+        if page.damaged_sectors() != 0 {
+            self.damaged.insert(number);
         }
         match self.redo.remove(&number) {
             None => {
@@ -198,7 +229,16 @@ impl Table {
     }
 }
 
-/// Applies redo to sectors that are older than it.
+/// The error for what needs an entry in a damaged sector.
+pub fn damaged_entry(pbn: Pbn) -> Error {
+    let (sector, number) = (Page::sector_of(pbn), page_of(pbn));
+    Error::corrupt(
+        format!("sector {sector} of page {number} of the block table"),
+        format!("its checksum does not match, and it has the entry of block {pbn}; unmount and run oncefs fsck -y"),
+    )
+}
+
+/// Applies redo to sectors that are older than it. None of them is damaged.
 fn redone(mut page: Page, redo: &[(u64, Redo)]) -> Page {
     let on_disk = page.clone();
     for (sequence, redo) in redo {

@@ -108,23 +108,20 @@ impl Store {
     }
 
     /// All blocks that are known to be bad.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: the block table cannot be read.
-    pub fn bad_blocks(&self) -> Result<Vec<BadBlock>> {
+    pub fn bad_blocks(&self) -> Vec<BadBlock> {
         self.core.bad_blocks()
     }
 
     /// Places in files that refer to bad blocks, in the order of maps, at most `limit`; and whether these are all of them.
+    /// None: `goes_on` ended the search.
     ///
     /// Goes through all maps if any block is bad: minutes on a large volume.
     ///
     /// # Errors
     ///
     /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: the block table or a map cannot be read.
-    pub fn bad_places(&self, limit: usize) -> Result<(Vec<BadPlace>, bool)> {
-        self.core.bad_places(limit)
+    pub fn bad_places(&self, limit: usize, goes_on: &dyn Fn() -> bool) -> Result<Option<(Vec<BadPlace>, bool)>> {
+        self.core.bad_places(limit, goes_on)
     }
 
     /// The extents of a portion of a map from block `from` on, the reason for each, and where the next portion begins.

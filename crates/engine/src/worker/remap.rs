@@ -23,7 +23,7 @@ impl Core {
         for of_map in remaps.chunk_by(|a, b| a.visit.map == b.visit.map) {
             for portion in of_map.chunks(PORTION) {
                 self.wait_for_background_room();
-                match self.remap_portion(of_map[0].visit.map, portion) {
+                match self.remap_what_is_whole(of_map[0].visit.map, portion) {
                     // The file was deleted: its blocks are being freed as it is.
                     Err(Error::MapDetached) => break,
                     remapped => self.stats.counters.blocks_remapped.fetch_add(remapped?, Relaxed),
@@ -31,6 +31,21 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    /// Remaps of one map, one by one where damage keeps them from being published together. One that fails by itself
+    /// would do so again and again: its place stays as it is.
+    fn remap_what_is_whole(&self, map: MapId, portion: &[Remap]) -> Result<u64> {
+        match self.remap_portion(map, portion) {
+            Err(Error::Corrupt { .. } | Error::Io { .. }) if portion.len() > 1 => {
+                portion.chunks(1).try_fold(0, |done, one| Ok(done + self.remap_what_is_whole(map, one)?))
+            }
+            Err(error @ (Error::Corrupt { .. } | Error::Io { .. })) => {
+                self.damage.pass_over(&error);
+                Ok(0)
+            }
+            other => other,
+        }
     }
 
     /// Publishes remaps of one map together. Gives how many were still possible.

@@ -71,9 +71,9 @@ impl Core {
             if self.foreground.calls() {
                 return Ok(Visited::UpTo(visits.len() as u64));
             }
-            let seen = self.with_entries(part)?;
+            let seen = self.with_entries(part);
             // A content that was looked up in an earlier step still has the same holders.
-            holders.extend(self.look_up_in_both(&seen)?);
+            holders.extend(self.look_up_in_both(&seen));
             visits.extend(seen);
         }
         assert!(visits.len() <= places.len(), "{} visits of {} places", visits.len(), places.len());
@@ -83,7 +83,7 @@ impl Core {
         for range in ranges.iter().filter(may_have_more) {
             let blocks: Vec<(Tag, Pbn)> = range.visits.iter().map(|visit| (visit.entry.tag, visit.pbn)).collect();
             let around = (range.before.last().copied(), range.after.first().copied());
-            self.extend_holders(&blocks, around, &mut holders)?;
+            self.extend_holders(&blocks, around, &mut holders);
         }
         let (chosen, left) = merge_targets(&ranges, &holders, is_listed);
         let (confirmed, all) = self.confirm_in_steps(&chosen, step);
@@ -147,19 +147,20 @@ impl Core {
         Ok(())
     }
 
-    /// The blocks with their entries in the table. One that was freed meanwhile, or that is bad, is left out.
-    fn with_entries(&self, places: &[Place]) -> Result<Vec<Visit>> {
-        let entries = self.entries_at(&ascending(places.iter().map(|(_, _, pbn)| *pbn)))?;
+    /// The blocks with their entries in the table. One that was freed meanwhile, or that is bad, is left out, and so is
+    /// one whose entry cannot be read: it would come again for ever.
+    fn with_entries(&self, places: &[Place]) -> Vec<Visit> {
+        let entries = self.known_entries(&ascending(places.iter().map(|(_, _, pbn)| *pbn)));
         let visit = |&(map, lbn, pbn): &Place| {
             let entry = *entries.get(&pbn).filter(|entry| entry.serves(entry.tag))?;
             Some(Visit { map, lbn, pbn, entry })
         };
-        Ok(places.iter().filter_map(visit).collect())
+        places.iter().filter_map(visit).collect()
     }
 
     /// Live blocks with the same tag as each visited one, itself included, by tag. Memory before disk: a hint that moves
     /// meanwhile goes that way.
-    fn look_up_in_both(&self, visits: &[Visit]) -> Result<Holders> {
+    fn look_up_in_both(&self, visits: &[Visit]) -> Holders {
         let mut tags: Vec<Tag> = visits.iter().map(|visit| visit.entry.tag).collect();
         tags.sort_unstable();
         tags.dedup();
@@ -169,9 +170,9 @@ impl Core {
         let on_disk = self.hints.look_up_on_disk(&tags, &self.stats.counters);
         self.stats.counters.disk_level_hits.fetch_add(on_disk.len() as u64, Relaxed);
         hints.extend(on_disk);
-        let mut holders = self.live_holders(hints)?;
+        let mut holders = self.live_holders(hints);
         self.restore_lost_hints(visits, &mut holders);
-        Ok(holders)
+        holders
     }
 
     /// A visited block of the sample that neither level names gets its hint back, unless enough others hold its content.
@@ -188,8 +189,8 @@ impl Core {
     }
 
     /// Keeps the hints that the table confirms; the others are stale.
-    fn live_holders(&self, hints: Vec<(Tag, Pbn)>) -> Result<Holders> {
-        let entries = self.entries_at(&ascending(hints.iter().map(|(_, pbn)| *pbn)))?;
+    fn live_holders(&self, hints: Vec<(Tag, Pbn)>) -> Holders {
+        let entries = self.known_entries(&ascending(hints.iter().map(|(_, pbn)| *pbn)));
         let mut holders = Holders::new();
         let mut stale = Vec::new();
         for (tag, pbn) in hints {
@@ -206,7 +207,7 @@ impl Core {
         }
         self.stats.counters.hints_stale.fetch_add(stale.len() as u64, Relaxed);
         self.update_hints(&stale, &[]);
-        Ok(holders)
+        holders
     }
 
     /// Keeps the pairs that hold the same content: by fingerprint, or, where one is missing, by comparing the bytes.

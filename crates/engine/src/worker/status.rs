@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::damage::table_damage::UnknownBlocks;
 use crate::stats::counters::Histogram;
 
 /// A command to the worker.
@@ -58,6 +59,10 @@ pub struct DedupStatus {
     pub schedule: String,
     /// Seconds until they begin. None: it may run now.
     pub opens_in_seconds: Option<u64>,
+    /// Blocks of which the block table says nothing, because it is damaged there: they are left alone.
+    pub unknown: UnknownBlocks,
+    /// What else keeps the worker and the scrub from parts of the volume, in words: the first reasons since the mount.
+    pub passed_over: Vec<String>,
     /// Times from a request of a program until background work yielded.
     pub yield_time: Histogram,
 }

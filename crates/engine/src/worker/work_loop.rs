@@ -236,6 +236,8 @@ impl Core {
             power: supply_text(self.worker.supply()),
             schedule,
             opens_in_seconds: self.opens_in().map(|time| time.as_secs()),
+            unknown: self.damage.table().unknown_blocks(),
+            passed_over: self.damage.passed_over(),
             yield_time: self.foreground.yield_time(),
         }
     }

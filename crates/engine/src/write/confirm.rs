@@ -12,11 +12,11 @@ use crate::{BLOCK_BYTES, Pbn, Result};
 
 impl Core {
     /// Turns every `Candidate` into `Share` or `Anew`. The caller has the candidates pinned.
-    pub fn confirm(&self, batch: &mut Batch) -> Result<()> {
+    pub fn confirm(&self, batch: &mut Batch) {
         let candidates = batch.indexes(|outcome| matches!(outcome, Outcome::Candidate(_)));
         let written = batch.len() as u64;
         if !candidates.is_empty() {
-            let entries = self.entries_of(batch, &candidates)?;
+            let entries = self.entries_of(batch, &candidates);
             let live = self.keep_live(batch, &candidates, &entries);
             self.fingerprint(batch, &live);
             self.confirm_by_fingerprint(batch, &live, &entries);
@@ -26,16 +26,16 @@ impl Core {
         let is_sure = |outcome: &Outcome| !matches!(outcome, Outcome::Candidate(_));
         assert!(batch.outcomes.iter().all(is_sure), "a candidate is neither shared nor stored anew");
         self.inline.note_request(written, shared.len() as u64);
-        Ok(())
     }
 
-    fn entries_of(&self, batch: &Batch, candidates: &[usize]) -> Result<Vec<Option<Entry>>> {
+    /// The entries of candidates. One that the table cannot give is not shared: no write depends on it.
+    fn entries_of(&self, batch: &Batch, candidates: &[usize]) -> Vec<Option<Entry>> {
         let pbn_of = |index: usize| match batch.outcomes[index] {
             Outcome::Candidate(pbn) => Some(pbn),
             _ => None,
         };
         let pages = || candidates.iter().filter_map(|index| pbn_of(*index)).map(page_of).collect();
-        self.with_pages(pages, |state| {
+        self.with_readable_pages(pages, |state| {
             (0..batch.len()).map(|index| pbn_of(index).and_then(|pbn| state.table.entry(pbn))).collect()
         })
     }

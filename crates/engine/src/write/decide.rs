@@ -57,7 +57,7 @@ impl Core {
         assert_eq!(holders.len(), batch.len(), "one list of holders for each block");
         assert_eq!(current.len(), batch.len(), "one target for each block");
         self.extend_batch(batch, &mut holders, &mut stream);
-        let unchanged = self.current_with_same_tag(batch, current)?;
+        let unchanged = self.current_with_same_tag(batch, current);
         for (holders, current) in holders.iter_mut().zip(&unchanged) {
             // The map's own block is a candidate even if no hint names it (any more).
             if let Some(pbn) = current.filter(|pbn| !holders.contains(pbn)) {
@@ -143,18 +143,21 @@ impl Core {
     }
 
     /// Which blocks the map's present pbn may already hold: the same tag stands in the table.
-    fn current_with_same_tag(&self, batch: &Batch, current: &[Target]) -> Result<Vec<Option<Pbn>>> {
+    fn current_with_same_tag(&self, batch: &Batch, current: &[Target]) -> Vec<Option<Pbn>> {
         let mapped = |index: usize| match current[index] {
             Target::Data(pbn) if batch.outcomes[index] != Outcome::Zero => Some(pbn),
             _ => None,
         };
         if (0..batch.len()).all(|index| mapped(index).is_none()) {
-            return Ok(vec![None; batch.len()]);
+            return vec![None; batch.len()];
         }
         let pages = || (0..batch.len()).filter_map(mapped).map(page_of).collect();
-        self.with_pages(pages, |state| {
+        self.with_readable_pages(pages, |state| {
             let same_tag = |index: usize| {
-                mapped(index).filter(|pbn| state.table.entry(*pbn).is_some_and(|entry| entry.tag == batch.tags[index]))
+                mapped(index).filter(|pbn| {
+                    let entry = state.table.entry(*pbn);
+                    entry.is_some_and(|entry| entry.count > 0 && entry.tag == batch.tags[index])
+                })
             };
             (0..batch.len()).map(same_tag).collect()
         })
@@ -278,7 +281,7 @@ impl Core {
         let mut pbns: Vec<Pbn> = wanted.iter().flat_map(|(block, target)| [block.pbn, *target]).collect();
         pbns.sort_unstable();
         pbns.dedup();
-        let entries = self.entries_at(&pbns)?;
+        let entries = self.known_entries(&pbns);
         let live = |pbn: &Pbn, tag: Tag| entries.get(pbn).filter(|entry| entry.serves(tag)).copied();
         let remap = |(block, target): &(OpenBlock, Pbn)| {
             let entry = live(&block.pbn, block.tag)?;

@@ -6,7 +6,7 @@ use oncefs_dedup::Extension;
 use crate::core::Core;
 use crate::format::page::page_of;
 use crate::worker::visit::{Holders, add_holder, ascending};
-use crate::{Pbn, Result, Tag};
+use crate::{Pbn, Tag};
 
 /// Turns in which the block table's pages are read for the extension of one request: each turn goes a page further, and
 /// a request of 1 MiB spans three in each direction.
@@ -52,7 +52,7 @@ impl Core {
         blocks: &[(Tag, Pbn)],
         (before, after): (Option<Pbn>, Option<Pbn>),
         holders: &mut Holders,
-    ) -> Result<()> {
+    ) {
         let around = |pbn: Option<Pbn>| pbn.map(|pbn| (Tag::default(), vec![pbn]));
         let of_block = |(tag, own): &(Tag, Pbn)| {
             let named = holders.get(tag).map(Vec::as_slice).unwrap_or_default();
@@ -65,12 +65,11 @@ impl Core {
         let found = found.filter(|((_, own), pbns)| pbns.iter().any(|pbn| pbn != own));
         let pairs: Vec<(Tag, Pbn)> =
             found.flat_map(|((tag, own), pbns)| pbns.into_iter().chain([*own]).map(|pbn| (*tag, pbn))).collect();
-        let entries = self.entries_at(&ascending(pairs.iter().map(|(_, pbn)| *pbn)))?;
+        let entries = self.known_entries(&ascending(pairs.iter().map(|(_, pbn)| *pbn)));
         for (tag, pbn) in pairs {
             if let Some(entry) = entries.get(&pbn).filter(|entry| entry.serves(tag)) {
                 add_holder(holders, tag, pbn, *entry);
             }
         }
-        Ok(())
     }
 }

@@ -201,6 +201,11 @@ impl Core {
 
     /// Applies a plan under the publish lock: all of it, or, where a reference is refused, nothing.
     pub fn apply(&self, plan: Plan) -> Result<Applied> {
+        if (!plan.record_decrefs.is_empty() || !plan.flags.is_empty())
+            && let Some(error) = self.state.lock().names_nothing(&plan)
+        {
+            return Err(error);
+        }
         let pages: Vec<u64> = plan.pages().into_iter().collect();
         let placed = placed_by(&plan);
         let changes_bad = !plan.bad.is_empty();
@@ -218,7 +223,7 @@ impl Core {
                 continue;
             }
             if let Some(contradiction) = state.contradiction(&plan) {
-                return Err(Error::corrupt("the block table", contradiction));
+                return Err(contradiction);
             }
             let pbns = state.refused(&plan);
             if !pbns.is_empty() {

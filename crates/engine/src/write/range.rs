@@ -13,6 +13,7 @@ use crate::space::allocator::Run;
 use crate::space::claim::{RoomClaim, blocks_in};
 use crate::state::maps::MapLocks;
 use crate::state::published::{Incref, Plan};
+use crate::state::table::damaged_entry;
 use crate::sync::{RwLockReadGuard, RwLockWriteGuard};
 use crate::write::partial_blocks::Cuts;
 use crate::write::publish::MapEdit;
@@ -431,9 +432,12 @@ impl Core {
             pages
         };
         self.with_pages(pages, |state| {
-            let take = |pbn: Pbn| Incref { pbn, tag: state.table.entry(pbn).expect("its page is in memory").tag };
+            let take = |pbn: Pbn| match state.table.is_damaged(pbn) {
+                true => Err(damaged_entry(pbn)),
+                false => Ok(Incref { pbn, tag: state.table.entry(pbn).expect("its page is in memory").tag }),
+            };
             pbns().map(take).collect()
-        })
+        })?
     }
 
     /// See [`crate::Store::detach`].

@@ -77,7 +77,7 @@ impl Core {
         let references = pbns.len() as u64;
         let runs: Vec<(Pbn, u32)> = pbns.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u32)).collect();
         pbns.dedup();
-        let entries = self.entries_at(&pbns)?;
+        let entries = self.known_entries(&pbns);
         let is_freed = |pbn: &Pbn, own: u32| entries.get(pbn).is_some_and(|entry| entry.count == own);
         Ok(references - runs.iter().filter(|(pbn, own)| is_freed(pbn, *own)).count() as u64)
     }

@@ -53,7 +53,7 @@ impl Core {
             let holders = self.stats.timed(Stage::Lookup, blocks, || self.look_up(&batch));
             open_runs =
                 self.stats.timed(Stage::Decide, blocks, || self.decide(map, &mut batch, holders, &current, stream))?;
-            self.stats.timed(Stage::Confirm, blocks, || self.confirm(&mut batch))?;
+            self.stats.timed(Stage::Confirm, blocks, || self.confirm(&mut batch));
         } else if !stream.open.is_empty() {
             self.leave_to_worker(map, stream.open.iter().map(|block| block.lbn));
         }

@@ -40,7 +40,7 @@ pub struct DamagedFile {
 
 impl FileSystem {
     /// The files that bad blocks belong to, from at most `places_max` places in them, and whether these are all. Reads all
-    /// maps, inodes and names if there is a bad block. None: `goes_on` ended the search for names.
+    /// maps, inodes and names if there is a bad block. None: `goes_on` ended the search.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl FileSystem {
         places_max: usize,
         goes_on: &dyn Fn() -> bool,
     ) -> Result<Option<(Vec<DamagedFile>, bool)>> {
-        let (places, are_all) = self.store.bad_places(places_max)?;
+        let Some((places, are_all)) = self.store.bad_places(places_max, goes_on)? else { return Ok(None) };
         let mut ranges: BTreeMap<u64, Vec<DamagedRange>> = BTreeMap::new();
         places.iter().for_each(|place| add(ranges.entry(place.map.0).or_default(), place));
         if ranges.is_empty() {

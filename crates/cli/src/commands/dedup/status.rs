@@ -3,6 +3,7 @@
 use oncefs_engine::DedupStatus;
 use oncefs_toolbox::{Column, Table};
 
+use crate::commands::unknown_blocks;
 use crate::text::duration;
 
 /// The status for people.
@@ -26,7 +27,8 @@ pub fn render(status: &DedupStatus) -> String {
     line("in-line", format!("{share:.0} % of the requests are looked up, at most {limit:.0} %"));
     line("yield time", yield_time(status));
     line("power", if status.power.is_empty() { "unknown".to_owned() } else { status.power.clone() });
-    table.plain()
+    let left_alone = unknown_blocks::lines(&status.unknown, &status.passed_over);
+    table.plain() + &left_alone.iter().map(|line| format!("{line}\n")).collect::<String>()
 }
 
 fn left(status: &DedupStatus) -> String {
@@ -111,5 +113,8 @@ mod tests {
             assert!(text.contains(part), "no '{part}' in\n{text}");
         }
         assert!(render(&DedupStatus::default()).contains("nothing"));
+        let passed_over = vec!["a record is damaged".to_owned()];
+        let text = render(&DedupStatus { passed_over, ..DedupStatus::default() });
+        assert!(text.contains("passed over: a record is damaged\n") && text.contains("oncefs fsck -y"), "{text}");
     }
 }

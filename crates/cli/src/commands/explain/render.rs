@@ -22,6 +22,7 @@ pub fn why(run: &ExplainedRun, others: &Others, rule: &Rule) -> String {
     match &run.what {
         What::Hole => "hole".to_owned(),
         What::Reserved => "reserved".to_owned(),
+        What::Unknown { .. } => "its entry in the block table is damaged: unmount and run oncefs fsck -y".to_owned(),
         What::Changed => "changed meanwhile: run the command again".to_owned(),
         What::Shared { references, .. } => {
             let length = if run.blocks == 1 { "1 block".to_owned() } else { format!("run of {}", run.blocks) };

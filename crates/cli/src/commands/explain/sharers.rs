@@ -135,7 +135,12 @@ fn asked(run: &ExplainedRun) -> Option<(u64, u64)> {
     let pbn = match run.what {
         What::Shared { pbn, .. } => pbn,
         What::Own { equal: Equal::TooShort { equal_pbn, .. } | Equal::LongEnough { equal_pbn }, .. } => equal_pbn,
-        What::Own { equal: Equal::None, .. } | What::Bad { .. } | What::Hole | What::Reserved | What::Changed => {
+        What::Own { equal: Equal::None, .. }
+        | What::Bad { .. }
+        | What::Unknown { .. }
+        | What::Hole
+        | What::Reserved
+        | What::Changed => {
             return None;
         }
     };

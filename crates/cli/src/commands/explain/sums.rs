@@ -36,7 +36,7 @@ impl Sums {
             What::Shared { .. } => self.shared += run.blocks,
             What::Own { .. } => self.own += run.blocks,
             What::Bad { .. } => self.bad += run.blocks,
-            What::Changed => {}
+            What::Unknown { .. } | What::Changed => {}
         }
         let Some(pbn) = run.what.pbn() else { return };
         self.data += run.blocks;

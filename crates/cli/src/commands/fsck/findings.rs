@@ -1,6 +1,6 @@
 //! What a check found, and the exit code for it.
 
-use oncefs_engine::Blocks;
+use oncefs_engine::{BadBlock, Blocks};
 
 use crate::failure::exit;
 use crate::names::printable;
@@ -20,9 +20,24 @@ pub struct Findings {
     pub files: Vec<String>,
     pub stored: Blocks,
     pub mapped: Blocks,
+    /// Bad blocks that lost nothing: another block replaces them, or no file refers to them.
+    pub replaced_count: u64,
 }
 
 impl Findings {
+    /// Adds blocks that were found damaged before. Those whose content is lost are errors that are left.
+    pub fn add_bad(&mut self, bad: &[BadBlock]) {
+        for BadBlock { pbn, replacement, references } in bad {
+            match (replacement, references) {
+                (None, 1..) => {
+                    let line = format!("(5) block {pbn} is known to be damaged, and its content is lost");
+                    self.add_left(vec![line], 1);
+                }
+                _ => self.replaced_count += 1,
+            }
+        }
+    }
+
     pub fn add_fixed(&mut self, described: Vec<String>, count: u64) {
         self.fixed_count += count;
         let room = PROBLEMS_SHOWN_MAX.saturating_sub(self.mended.len());
@@ -56,7 +71,12 @@ impl Findings {
         if self.left_count > 0 {
             return format!("{mended}{} left (docs/fsck.md says what to do about each)", errors(self.left_count));
         }
-        format!("{mended}clean, {} stored for {} in files", Size(self.stored.bytes()), Size(self.mapped.bytes()))
+        let bad = match self.replaced_count {
+            0 => String::new(),
+            1 => ", 1 damaged block is kept apart and nothing of it is lost".to_owned(),
+            count => format!(", {count} damaged blocks are kept apart and nothing of them is lost"),
+        };
+        format!("{mended}clean, {} stored for {} in files{bad}", Size(self.stored.bytes()), Size(self.mapped.bytes()))
     }
 
     pub fn exit_code(&self) -> u8 {
@@ -72,6 +92,8 @@ fn errors(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use oncefs_engine::Pbn;
+
     use super::*;
 
     fn findings(mended: u64, left: u64) -> Findings {
@@ -91,6 +113,19 @@ mod tests {
     fn of_many_problems_the_first_hundred_are_kept_and_all_are_counted() {
         let findings = findings(0, 250);
         assert_eq!((findings.left.len(), findings.left_count), (PROBLEMS_SHOWN_MAX, 250));
+    }
+
+    #[test]
+    fn a_block_that_is_known_to_be_bad_is_an_error_if_its_content_is_lost() {
+        let block = |replacement, references| BadBlock { pbn: Pbn(7), replacement, references };
+        let code = |bad| {
+            let mut findings = Findings::default();
+            findings.add_bad(&[bad]);
+            (findings.exit_code(), findings.summary().contains("1 damaged block is kept apart"))
+        };
+        assert_eq!(code(block(None, 1)), (4, false));
+        assert_eq!(code(block(Some(Pbn(9)), 3)), (0, true), "another block replaces it");
+        assert_eq!(code(block(None, 0)), (0, true), "no file refers to it");
     }
 
     #[test]

@@ -6,17 +6,11 @@ use super::references::Counts;
 use super::{Audit, Phase};
 use crate::core::Core;
 use crate::format::page::{Entry, PAGE_BYTES, PAGE_ENTRIES, Page};
-use crate::{Blocks, Pbn, Result};
+use crate::{BadBlock, Blocks, Pbn, Result};
 
 /// Pages read in one request, and the window of blocks whose references are counted at a time.
 const WINDOW_PAGES: u64 = 32;
 const WINDOW_BLOCKS: u64 = WINDOW_PAGES * PAGE_ENTRIES;
-
-/// A page as it is now, and which of its sectors are damaged.
-struct Found {
-    page: Page,
-    damaged: u8,
-}
 
 /// Blocks that follow each other with the same wrong count.
 type OpenFault = Option<(Pbn, u64, u32, u32)>;
@@ -60,11 +54,11 @@ impl Audit<'_> {
         let number = window.start / PAGE_ENTRIES;
         let pages = self.core.pages_as_found(number, (window.end - window.start).div_ceil(PAGE_ENTRIES))?;
         let mut open = None;
-        for (number, (found, counted)) in (number..).zip(pages.iter().zip(counted.chunks(PAGE_ENTRIES as usize))) {
-            self.page_itself(number, found);
+        for (number, (page, counted)) in (number..).zip(pages.iter().zip(counted.chunks(PAGE_ENTRIES as usize))) {
+            self.page_itself(number, page);
             for (pbn, counted) in (number * PAGE_ENTRIES..).map(Pbn).zip(counted) {
-                let is_whole = found.damaged & 1 << Page::sector_of(pbn) == 0;
-                let entry = found.page.entry(pbn);
+                let is_whole = !page.is_damaged(pbn);
+                let entry = page.entry(pbn);
                 if is_whole && entry.count != *counted {
                     self.wrong_count(&mut open, pbn, entry.count, *counted);
                 }
@@ -78,12 +72,12 @@ impl Audit<'_> {
         Ok(())
     }
 
-    fn page_itself(&mut self, number: u64, found: &Found) {
-        if found.damaged != 0 {
+    fn page_itself(&mut self, number: u64, page: &Page) {
+        if page.damaged_sectors() != 0 {
             self.has_damaged_pages = true;
-            self.report.note(Fault::Page { number, sectors: found.damaged });
+            self.report.note(Fault::Page { number, sectors: page.damaged_sectors() });
         }
-        let (newest, durable) = (found.page.newest_sequence(), self.core.state.lock().durable_sequence);
+        let (newest, durable) = (page.newest_sequence(), self.core.state.lock().durable_sequence);
         if newest > durable {
             self.report.note(Fault::PageAge { number, found: newest, newest: durable });
         }
@@ -110,6 +104,11 @@ impl Audit<'_> {
         if self.core.space.is_known_free(pbn) {
             self.report.note(Fault::Free { pbn });
         }
+        if entry.is_bad() && self.core.state.lock().bad.get(pbn).is_none() {
+            // Its record is damaged: nobody knows of a replacement.
+            let references = entry.count.saturating_sub(1);
+            self.report.bad.push(BadBlock { pbn, replacement: None, references });
+        }
         if self.read_data && !entry.is_bad() && !contents.add(pbn, entry.tag) {
             self.core.verify(contents, &mut self.report)?;
             assert!(contents.add(pbn, entry.tag), "nothing is gathered, and block {pbn} has no room");
@@ -120,7 +119,7 @@ impl Audit<'_> {
 
 impl Core {
     /// Pages as they are now: in memory or on disk, damaged ones as far as they are whole.
-    fn pages_as_found(&self, first: u64, count: u64) -> Result<Vec<Found>> {
+    fn pages_as_found(&self, first: u64, count: u64) -> Result<Vec<Page>> {
         let next = self.stored.next_written_page(first);
         let bytes = match next {
             Ok(next) if next.is_none_or(|next| next >= first + count) => vec![0; count as usize * PAGE_BYTES],
@@ -131,11 +130,8 @@ impl Core {
         let pages = (first..).zip(bytes.chunks_exact(PAGE_BYTES));
         Ok(pages
             .map(|(number, bytes)| match state.table.page(number) {
-                Some(newer) => Found { page: (**newer).clone(), damaged: 0 },
-                None => {
-                    let (page, damaged) = Page::salvage(number, bytes.try_into().expect("chunks of a page"));
-                    Found { page, damaged }
-                }
+                Some(newer) => (**newer).clone(),
+                None => Page::as_found(number, bytes.try_into().expect("chunks of a page")),
             })
             .collect())
     }

@@ -104,7 +104,7 @@ impl Core {
         let mut pbns: Vec<Pbn> = places.iter().map(|(_, pbn)| *pbn).collect();
         pbns.sort_unstable();
         pbns.dedup();
-        let entries = self.entries_at(&pbns)?;
+        let entries = self.known_entries(&pbns);
         let mut at = 0;
         let mut moving = |run: &FileRun| {
             let from = places.partition_point(|(lbn, _)| *lbn < run.first);

@@ -1,0 +1,141 @@
+//! Damage of the block table that was met since the volume was opened: of which blocks nothing is known.
+//!
+//! Such a block keeps what it holds and can be read. It gets no reference and loses none, and is never handed out; what
+//! would need its entry is refused. Only fsck makes entries anew, from all references.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as Place;
+use std::sync::atomic::Ordering;
+
+use serde::{Deserialize, Serialize};
+
+use crate::format::page::Page;
+use crate::sync::{AtomicUsize, LockRank, Mutex};
+use crate::{Error, Pbn};
+
+/// Pages whose damage is remembered. Of more it is only known that there are some.
+const PAGES_MAX: usize = 4_096;
+/// Ranges that a status names; more are only counted.
+const RANGES_SHOWN_MAX: usize = 16;
+
+/// Blocks whose entries in the block table cannot be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnknownBlocks {
+    /// How many they are, as far as is known.
+    pub blocks: u64,
+    /// The first ranges of them: a pbn and the one after the range.
+    pub ranges: Vec<(u64, u64)>,
+    /// How many more ranges there are.
+    pub more: u64,
+}
+
+/// What is known of the table's damage.
+pub struct TableDamage {
+    /// Damaged sectors by page, a bit for each.
+    pages: Mutex<BTreeMap<u64, u8>>,
+    /// How many pages there are.
+    known: AtomicUsize,
+}
+
+impl TableDamage {
+    /// No damage known.
+    pub fn new() -> Self {
+        Self { pages: Mutex::new(LockRank::Part, BTreeMap::new()), known: AtomicUsize::new(0) }
+    }
+
+    /// Notes what is damaged of a page that was read, and says so once.
+    pub fn note_read(&self, number: u64, page: &Page) {
+        if page.damaged_sectors() != 0 || self.known.load(Ordering::Relaxed) > 0 {
+            self.note(number, page.damaged_sectors(), "its checksum does not match");
+        }
+    }
+
+    /// Notes a page that cannot be read as a whole.
+    pub fn note_unreadable(&self, number: u64, error: &Error) {
+        self.note(number, u8::MAX, &error.to_string());
+    }
+
+    fn note(&self, number: u64, sectors: u8, why: &str) {
+        let is_new = {
+            let mut pages = self.pages.lock();
+            assert!(pages.len() <= PAGES_MAX, "{} damaged pages", pages.len());
+            let has_room = pages.len() < PAGES_MAX;
+            let is_new = match (pages.entry(number), sectors) {
+                (Place::Occupied(known), 0) => {
+                    known.remove();
+                    false
+                }
+                (Place::Occupied(mut known), _) => known.insert(sectors) & sectors != sectors,
+                (Place::Vacant(_), 0) => false,
+                (Place::Vacant(place), _) => {
+                    if has_room {
+                        place.insert(sectors);
+                    }
+                    has_room
+                }
+            };
+            self.known.store(pages.len(), Ordering::Relaxed);
+            is_new
+        };
+        if is_new {
+            for (first, end) in ranges_of([(number, sectors)].into_iter()) {
+                log::error!(
+                    "the block table is damaged: nothing is known of blocks {first} to {} of the data area ({why}). They \
+                     can be read, and are not shared, changed or freed; unmount and run oncefs fsck -y",
+                    end - 1
+                );
+            }
+        }
+    }
+
+    /// The blocks of which nothing is known.
+    pub fn unknown_blocks(&self) -> UnknownBlocks {
+        let pages = self.pages.lock();
+        let mut found = UnknownBlocks::default();
+        for (first, end) in ranges_of(pages.iter().map(|(number, sectors)| (*number, *sectors))) {
+            found.blocks += end - first;
+            match found.ranges.len() < RANGES_SHOWN_MAX {
+                true => found.ranges.push((first, end)),
+                false => found.more += 1,
+            }
+        }
+        found
+    }
+}
+
+/// The blocks of damaged sectors, in runs, of pages in ascending order.
+fn ranges_of(pages: impl Iterator<Item = (u64, u8)>) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for (number, sectors) in pages {
+        for sector in (0..8).filter(|sector| sectors & 1 << sector != 0) {
+            let (Pbn(first), Pbn(end)) = Page::sector_blocks(number, sector);
+            match ranges.last_mut() {
+                Some(last) if last.1 == first => last.1 = end,
+                _ => ranges.push((first, end)),
+            }
+        }
+    }
+    ranges
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_is_named_by_its_blocks_and_goes_when_the_page_is_read_whole() {
+        let damage = TableDamage::new();
+        let eio = Error::io("reading the block table", std::io::Error::from_raw_os_error(libc::EIO));
+        damage.note(2, 0b1000_0110, "a test");
+        damage.note_unreadable(3, &eio);
+        damage.note_unreadable(3, &eio);
+        let known = damage.unknown_blocks();
+        assert_eq!((known.blocks, known.ranges, known.more), (176, vec![(272, 304), (368, 512)], 0));
+        damage.note_read(3, &Page::empty());
+        assert_eq!(damage.unknown_blocks().ranges, [(272, 304), (368, 384)]);
+        (10..100).for_each(|number| damage.note(number, 1, "a test"));
+        let known = damage.unknown_blocks();
+        assert_eq!((known.ranges.len(), known.more), (RANGES_SHOWN_MAX, 92 - RANGES_SHOWN_MAX as u64));
+    }
+}

@@ -1,0 +1,449 @@
+//! One sector of the block table is damaged, or a page of it cannot be read: errors for what needs the entries that lie
+//! there, and for nothing else. Writes, the worker and the scrub go on and end, and fsck makes the entries anew.
+
+use std::io;
+use std::ops::Range;
+
+use super::*;
+use crate::device::MemoryDevice;
+use crate::format::keys::{self, ShardKey};
+use crate::format::page::{BAD, PAGE_BYTES, PAGE_ENTRIES, Page, SECTOR_BYTES, page_of};
+use crate::format::rot::{BadRecord, ScrubRecord};
+use crate::format::shard::{SHARD_BLOCKS, Target};
+use crate::settings::values::Inline;
+use crate::tests::fixture::one_level;
+use crate::{Pbn, Remedy, ScrubCommand};
+
+/// Blocks of the file whose entries are damaged in part.
+const BLOCKS: u64 = 200;
+/// A block in the middle of it, whose entry is damaged.
+const HIT: u64 = 150;
+/// Steps that are enough for a pass over anything here.
+const STEPS_MAX: usize = 2_000;
+
+/// What is wrong with the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Damage {
+    /// A bit of a sector is flipped.
+    Sector,
+    /// The device does not give a page.
+    Page,
+}
+
+/// A block table that has a page which cannot be read.
+struct UnreadablePage {
+    inner: Arc<MemoryDevice>,
+    page: u64,
+}
+
+impl Device for UnreadablePage {
+    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        if (at..at + bytes.len() as u64).contains(&(self.page * PAGE_BYTES as u64)) {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+        self.inner.read_at(bytes, at)
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.inner.write_at(bytes, at)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.inner.flush()
+    }
+
+    fn punch(&self, at: u64, len: u64) -> io::Result<()> {
+        self.inner.punch(at, len)
+    }
+
+    fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
+        self.inner.next_data(at)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn grow(&self, len: u64) -> io::Result<()> {
+        self.inner.grow(len)
+    }
+}
+
+fn pbn(core: &Core, map: u64, lbn: u64) -> Pbn {
+    let key = ShardKey { map: MapId(map), shard: lbn / SHARD_BLOCKS };
+    let at = (lbn % SHARD_BLOCKS) as u16;
+    match core.shard(key).unwrap().slice(at, at + 1).next().unwrap().target {
+        Target::Data(pbn) => pbn,
+        other => panic!("block {lbn} of map {map} is {other:?}"),
+    }
+}
+
+fn used(core: &Core) -> u64 {
+    core.state.lock().totals.used.0
+}
+
+fn write(core: &Core, map: u64, lbn: u64, data: &[u8]) -> Result<()> {
+    core.write(MapId(map), lbn * BLOCK, data, |_, _| ())
+}
+
+fn assert_holds(core: &Core, map: u64, data: &[u8]) {
+    assert!(core.read(MapId(map), 0, data.len()).unwrap().iter().eq(data), "map {map} differs");
+}
+
+/// Maps with this content, each in blocks of its own, in its place. Gives the block of map 1 at `HIT`.
+fn volume(settings: Settings, maps: u64) -> (Devices, Vec<u8>, Pbn) {
+    let devices = Devices::new(DATA, settings);
+    let core = devices.open();
+    core.maps.skip_to(MapId(100));
+    let data = unique(1, BLOCKS * BLOCK);
+    core.tune(&[("inline".to_owned(), "off".to_owned())]).unwrap();
+    (1..=maps).for_each(|map| write(&core, map, 0, &data).unwrap());
+    core.run(BackgroundStep::LeaveCleanly).unwrap();
+    let hit = pbn(&core, 1, HIT);
+    assert!(page_of(hit) > 0, "the stamp is in another page");
+    drop(core);
+    (devices, data, hit)
+}
+
+fn flip_sector_of(devices: &Devices, hit: Pbn) {
+    let at = page_of(hit) * PAGE_BYTES as u64;
+    let mut page = vec![0; PAGE_BYTES];
+    devices.table.read_at(&mut page, at).unwrap();
+    page[Page::sector_of(hit) * SECTOR_BYTES + 100] ^= 4;
+    devices.table.write_at(&page, at).unwrap();
+    devices.table.flush().unwrap();
+}
+
+/// Damages the table where the entry of `hit` lies, and opens the volume. Gives the blocks of which nothing is known.
+fn open_damaged(devices: &Devices, hit: Pbn, damage: Damage) -> (Core, Range<u64>) {
+    let page = page_of(hit);
+    match damage {
+        Damage::Sector => {
+            flip_sector_of(devices, hit);
+            let (first, end) = Page::sector_blocks(page, Page::sector_of(hit));
+            (devices.open(), first.0..end.0)
+        }
+        Damage::Page => {
+            let table = Arc::new(UnreadablePage { inner: devices.table.clone(), page });
+            let core = devices.open_medium(Medium { table, ..devices.medium() });
+            (core, page * PAGE_ENTRIES..(page + 1) * PAGE_ENTRIES)
+        }
+    }
+}
+
+/// The lbns whose blocks in one of the first `maps` maps are among these.
+fn lbns_within(core: &Core, maps: u64, blocks: &Range<u64>) -> Vec<u64> {
+    (0..BLOCKS).filter(|lbn| (1..=maps).any(|map| blocks.contains(&pbn(core, map, *lbn).0))).collect()
+}
+
+fn is_damage(result: &Result<()>) -> bool {
+    matches!(result, Err(Error::Corrupt { .. } | Error::Io { .. }))
+}
+
+/// fsck makes the entries anew; nothing is lost, and everything can be changed again.
+fn assert_mended_by_fsck(devices: &Devices, maps: &[(u64, &[u8])]) {
+    let core = devices.open();
+    let repaired = core.repair(Remedy::Asked, &mut |_, _, _| ()).unwrap();
+    assert!(repaired.fixed_count > 0 && repaired.left.is_clean(), "{repaired:#?}");
+    drop(core);
+    let core = devices.open();
+    assert_clean(&core, "mended");
+    maps.iter().for_each(|(map, data)| assert_holds(&core, *map, data));
+    write(&core, 1, HIT, &unique(77, BLOCK)).unwrap();
+    core.truncate(MapId(1), 0, |_, _| ()).unwrap();
+    core.checkpoint().unwrap();
+    assert_clean(&core, "mended, and written to");
+}
+
+#[test]
+fn a_write_whose_candidate_has_a_damaged_entry_stores_its_block_anew() {
+    for damage in [Damage::Sector, Damage::Page] {
+        println!("{damage:?}");
+        let (devices, data, hit) = volume(one_level(), 1);
+        let (core, unknown) = open_damaged(&devices, hit, damage);
+        let blocks = data.chunks_exact(BLOCK_BYTES).zip(0..);
+        let hints: Vec<_> = blocks.map(|(block, lbn)| (core.hasher.tag(block), pbn(&core, 1, lbn))).collect();
+        core.update_hints(&[], &hints);
+        let (before, hit_lbns) = (used(&core), lbns_within(&core, 1, &unknown));
+        assert!(hit_lbns.contains(&HIT) && (hit_lbns.len() as u64) < BLOCKS, "{hit_lbns:?}");
+        write(&core, 2, 0, &data).unwrap();
+        assert_eq!(used(&core) - before, hit_lbns.len() as u64, "all other blocks are shared");
+        assert_holds(&core, 1, &data);
+        assert_holds(&core, 2, &data);
+        core.commit().unwrap();
+        core.checkpoint().unwrap();
+        assert_eq!(core.health.failure(), None);
+    }
+}
+
+#[test]
+fn only_what_changes_a_damaged_entry_fails_and_its_blocks_are_never_handed_out() {
+    for damage in [Damage::Sector, Damage::Page] {
+        println!("{damage:?}");
+        let (devices, mut data, hit) = volume(one_level(), 1);
+        let (core, unknown) = open_damaged(&devices, hit, damage);
+        let hit_lbns = lbns_within(&core, 1, &unknown);
+        for lbn in 0..BLOCKS {
+            let block = unique(1_000 + lbn, BLOCK);
+            let written = write(&core, 1, lbn, &block);
+            match hit_lbns.contains(&lbn) {
+                true => assert!(is_damage(&written), "block {lbn}: {written:?}"),
+                false => {
+                    written.unwrap_or_else(|error| panic!("block {lbn}: {error}"));
+                    data[(lbn * BLOCK) as usize..((lbn + 1) * BLOCK) as usize].copy_from_slice(&block);
+                }
+            }
+        }
+        let cloned = core.clone_blocks((MapId(1), Lbn(HIT)), (MapId(3), Lbn(0)), Blocks(1), |_, _| ());
+        assert!(is_damage(&cloned), "{cloned:?}");
+        assert!(is_damage(&core.truncate(MapId(1), HIT * BLOCK, |_, _| ())));
+        let mut files = 0;
+        while write(&core, 10 + files, 0, &unique(5_000 + files, 10 * BLOCK)).is_ok() {
+            files += 1;
+            core.commit().unwrap();
+            core.release_waiting();
+        }
+        assert!(files > 100, "only {files} files were written");
+        (0..files).for_each(|file| assert_holds(&core, 10 + file, &unique(5_000 + file, 10 * BLOCK)));
+        assert_holds(&core, 1, &data);
+        (0..files).for_each(|file| core.truncate(MapId(10 + file), 0, |_, _| ()).unwrap());
+        core.checkpoint().unwrap();
+        assert_eq!(core.health.failure(), None);
+        drop(core);
+        if damage == Damage::Sector {
+            assert!(is_damage(&write(&devices.open(), 1, HIT, &unique(7, BLOCK))), "the damage is still there");
+        }
+        assert_holds(&devices.open(), 1, &data);
+        if damage == Damage::Sector {
+            assert_mended_by_fsck(&devices, &[(1, &data)]);
+        }
+    }
+}
+
+/// Its page could become a hole, which reads as entries of free blocks, and the damage would be gone with what it hid.
+#[test]
+fn a_page_with_a_damaged_sector_stays_when_all_its_other_blocks_are_free() {
+    let (devices, data, hit) = volume(one_level(), 1);
+    let (core, unknown) = open_damaged(&devices, hit, Damage::Sector);
+    let hit_lbns = lbns_within(&core, 1, &unknown);
+    (0..BLOCKS).filter(|lbn| !hit_lbns.contains(lbn)).for_each(|lbn| {
+        core.zero(MapId(1), lbn * BLOCK, BLOCK, false, |_, _| ()).unwrap();
+    });
+    core.checkpoint().unwrap();
+    core.checkpoint().unwrap();
+    drop(core);
+    let mut left = vec![0; data.len()];
+    for lbn in hit_lbns {
+        let range = (lbn * BLOCK) as usize..((lbn + 1) * BLOCK) as usize;
+        left[range.clone()].copy_from_slice(&data[range]);
+    }
+    let core = devices.open();
+    assert_holds(&core, 1, &left);
+    assert!(is_damage(&write(&core, 1, HIT, &unique(7, BLOCK))), "the damage is still there");
+    assert!(!core.check(false, &mut |_, _| ()).unwrap().is_clean());
+    drop(core);
+    assert_mended_by_fsck(&devices, &[(1, &left)]);
+}
+
+#[test]
+fn the_worker_passes_damaged_entries_over_merges_the_rest_and_comes_to_an_end() {
+    for damage in [Damage::Sector, Damage::Page] {
+        for is_full in [false, true] {
+            println!("{damage:?}, full: {is_full}");
+            let settings = Settings { inline: Inline::Off, ..two_levels() };
+            let (devices, data, hit) = volume(settings, 2);
+            let (core, unknown) = open_damaged(&devices, hit, damage);
+            let hit_lbns = lbns_within(&core, 2, &unknown).len() as u64;
+            core.fill_hints().unwrap();
+            match is_full {
+                true => core.begin_full_pass(),
+                false => {
+                    core.backlog.put_back((1..3).flat_map(|map| (0..BLOCKS).map(move |lbn| (MapId(map), Lbn(lbn)))))
+                }
+            }
+            let ended = (0..STEPS_MAX).any(|_| matches!(core.revisit(1_000), Ok(None)));
+            assert!(ended && !core.is_revisit_left(), "the worker does not end");
+            assert_eq!(used(&core), 1 + BLOCKS + hit_lbns, "all others are merged");
+            assert_holds(&core, 1, &data);
+            assert_holds(&core, 2, &data);
+            let status = core.dedup_status();
+            assert_eq!(status.unknown.ranges, [(unknown.start, unknown.end)]);
+        }
+    }
+}
+
+#[test]
+fn the_scrub_passes_damaged_entries_over_and_comes_to_an_end() {
+    for damage in [Damage::Sector, Damage::Page] {
+        println!("{damage:?}");
+        let (devices, data, hit) = volume(one_level(), 2);
+        let (core, unknown) = open_damaged(&devices, hit, damage);
+        let rotten = pbn(&core, 2, 100);
+        devices.data.write_at(&[0x5A; BLOCK_BYTES], rotten.0 * BLOCK).unwrap();
+        core.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
+        let ended = (0..STEPS_MAX).any(|_| matches!(core.scrub_step(64), Ok(false)));
+        assert!(ended, "the scrub does not end");
+        let status = core.scrub_status();
+        assert_eq!((status.state.as_str(), status.blocks_bad_found), ("finished", 1), "rot is found all the same");
+        let seen = 2 * BLOCKS - (unknown.end.min(1 + 2 * BLOCKS) - unknown.start);
+        assert_eq!(status.blocks_done, seen, "all others are read");
+        assert_eq!(status.unknown.ranges, [(unknown.start, unknown.end)]);
+        assert_eq!(status.unknown.blocks, unknown.end - unknown.start);
+        assert_holds(&core, 1, &data);
+        core.checkpoint().unwrap();
+        drop(core);
+        // The next mount says so too, until fsck has mended it.
+        let said = |core: &Core| ScrubRecord::decode(&core.get(&keys::scrub()).unwrap().unwrap()).unwrap().unknown;
+        let core = devices.open();
+        assert_eq!(said(&core), unknown.end - unknown.start);
+        if damage == Damage::Sector {
+            core.repair(Remedy::Asked, &mut |_, _, _| ()).unwrap();
+            assert_eq!(said(&core), 0);
+        }
+    }
+}
+
+/// The log has a change for the damaged sector, so that no checkpoint can be made any more.
+#[test]
+fn a_checkpoint_that_cannot_read_its_pages_ends_in_read_only_and_keeps_what_was_committed() {
+    for damage in [Damage::Sector, Damage::Page] {
+        println!("{damage:?}");
+        let (devices, data, hit) = volume(one_level(), 1);
+        let core = devices.open();
+        let mut changed = data.clone();
+        let block = unique(9, BLOCK);
+        write(&core, 1, HIT, &block).unwrap();
+        changed[(HIT * BLOCK) as usize..((HIT + 1) * BLOCK) as usize].copy_from_slice(&block);
+        core.commit().unwrap();
+        drop(core);
+        let (core, _) = open_damaged(&devices, hit, damage);
+        let new = unique(10, 20 * BLOCK);
+        write(&core, 2, 0, &new).unwrap();
+        core.commit().unwrap();
+        let newer = unique(11, 20 * BLOCK);
+        write(&core, 3, 0, &newer).unwrap();
+        assert!(is_damage(&core.checkpoint()), "the log cannot be trimmed");
+        let why = core.health.failure().expect("the volume is read-only");
+        assert!(why.contains("block table"), "{why}");
+        for _ in 0..3 {
+            assert!(matches!(write(&core, 4, 0, &new), Err(Error::ReadOnly(_))));
+            assert!(matches!(core.commit(), Err(Error::ReadOnly(_))));
+            assert!(core.checkpoint().is_err());
+        }
+        assert_eq!(core.health.failure(), Some(why), "the first reason stays");
+        let files: [(u64, &[u8]); 3] = [(1, &changed), (2, &new), (3, &newer)];
+        files.iter().for_each(|(map, data)| assert_holds(&core, *map, data));
+        drop(core);
+        let cut = devices.after_power_cut_of_all();
+        let core = cut.open();
+        files.iter().for_each(|(map, data)| assert_holds(&core, *map, data));
+        drop(core);
+        if damage == Damage::Sector {
+            assert_mended_by_fsck(&cut, &files);
+        }
+    }
+}
+
+/// A bad block whose record names another block: one without a reference, or none at all.
+#[test]
+fn a_crafted_record_of_a_bad_block_ends_neither_the_daemon_nor_keeps_the_scrub_from_its_end() {
+    for replacement in [DATA.0 - 10, DATA.0 + 5, u64::MAX, HIT + 1] {
+        println!("replacement {replacement}");
+        let (devices, data, hit) = volume(one_level(), 1);
+        let core = devices.open();
+        let tag = core.known_entry(hit).unwrap().tag;
+        core.with_pages(
+            || vec![page_of(hit)],
+            |state| {
+                let page = state.table.edit(page_of(hit));
+                page.set_count(hit, 2);
+                page.set_flags(hit, BAD);
+            },
+        )
+        .unwrap();
+        let mut change = Change::default();
+        change.put(keys::bad(hit), BadRecord { replacement: Some(Pbn(replacement)), tag }.encode());
+        core.publish(change).unwrap();
+        core.checkpoint().unwrap();
+        drop(core);
+        let core = devices.open();
+        core.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
+        let ended = (0..STEPS_MAX).any(|_| matches!(core.scrub_step(64), Ok(false)));
+        assert!(ended, "the scrub does not end");
+        write(&core, 2, 0, &data[..BLOCK_BYTES]).unwrap();
+        core.checkpoint().unwrap();
+        assert_eq!(core.health.failure(), None);
+    }
+}
+
+/// Two blocks are noticed, and one operation fails while they are looked at.
+#[test]
+fn an_error_at_one_notice_of_damage_drops_no_other() {
+    let mut hits = 0;
+    for at in 0..12 {
+        let (devices, _, hit) = volume(one_level(), 1);
+        let faults = Arc::new(Faults::default());
+        let core = try_open(&devices, faulty_medium(&devices, &faults)).unwrap();
+        for pbn in [hit, hit.plus(1)] {
+            devices.data.write_at(&[0x5A; BLOCK_BYTES], pbn.0 * BLOCK).unwrap();
+            core.suspect(pbn);
+        }
+        faults.arm(faults.count() + at, Fault::Broken, Lasts::Once);
+        drop(core.repair_noticed());
+        hits += usize::from(faults.hit().is_some());
+        assert!(!core.bad_blocks().is_empty(), "operation {at} fails, and both notices are lost");
+    }
+    assert!(hits > 0, "the test has to come there");
+}
+
+/// Counted, not timed: the entries that are looked at.
+#[test]
+fn the_places_of_many_bad_blocks_cost_one_look_at_each_and_end_with_the_command() {
+    const BAD_BLOCKS: u64 = 400;
+    let devices = Devices::new(DATA, one_level());
+    let core = devices.open();
+    for n in 0..2 * BAD_BLOCKS {
+        write(&core, 1, n * SHARD_BLOCKS, &unique(n, BLOCK)).unwrap();
+    }
+    for n in 0..BAD_BLOCKS {
+        let pbn = pbn(&core, 1, n * SHARD_BLOCKS);
+        let mut state = core.state.lock();
+        state.table.edit(page_of(pbn)).set_count(pbn, 2);
+        let tag = state.table.entry(pbn).unwrap().tag;
+        state.bad.set(pbn, Some(BadRecord { replacement: None, tag }));
+    }
+    let looks = || {
+        let report = core.state.lock().table.report();
+        report.hits + report.misses
+    };
+    let before = looks();
+    let (places, are_all) = core.bad_places(10_000, &|| true).unwrap().unwrap();
+    assert_eq!((places.len() as u64, are_all), (BAD_BLOCKS, true));
+    assert!(looks() - before <= 2 * BAD_BLOCKS, "{} looks at the block table", looks() - before);
+    assert_eq!(core.bad_places(10_000, &|| false).unwrap(), None, "nobody waits for it any more");
+}
+
+/// What a scrub found is no contradiction, and is in the report all the same, with and without the data being read.
+#[test]
+fn an_audit_tells_of_blocks_that_are_known_to_be_bad() {
+    let (devices, _, hit) = volume(one_level(), 1);
+    devices.data.write_at(&[0x5A; BLOCK_BYTES], hit.0 * BLOCK).unwrap();
+    let core = devices.open();
+    core.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
+    assert!((0..STEPS_MAX).any(|_| matches!(core.scrub_step(64), Ok(false))));
+    core.checkpoint().unwrap();
+    drop(core);
+    for read_data in [false, true] {
+        let core = devices.open();
+        let report = core.check(read_data, &mut |_, _| ()).unwrap();
+        let bad: Vec<_> = report.bad.iter().map(|bad| (bad.pbn, bad.replacement, bad.references)).collect();
+        assert_eq!((bad, report.is_clean()), (vec![(hit, None, 1)], true));
+    }
+    // The sector with its entry goes too: fsck makes it a bad block again, with the tag that it should have.
+    flip_sector_of(&devices, hit);
+    let core = devices.open();
+    core.repair(Remedy::Asked, &mut |_, _, _| ()).unwrap();
+    let entry = core.known_entry(hit).unwrap();
+    assert!(entry.is_bad() && entry.count == 2, "{entry:?}");
+    assert_eq!(Some(entry.tag), core.state.lock().bad.get(hit).map(|record| record.tag));
+}

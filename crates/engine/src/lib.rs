@@ -71,7 +71,6 @@ pub use background::signals::Committer;
 pub use background::steps::BackgroundStep;
 pub use damage::affected_files::{BadBlock, BadPlace};
 pub use damage::scrub_progress::{ScrubCommand, ScrubStatus};
-pub use damage::table_damage::UnknownBlocks;
 pub use error::{Error, Result};
 pub use format::record::Totals;
 pub use format::rot::ScrubState;
@@ -92,7 +91,7 @@ pub use stats::counters::{
     CacheReport, Counters, DeviceReport, Histogram, RankReport, Report, Sizes, Stage, StageReport,
 };
 pub use store::Store;
-pub use types::{Change, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, VolumeSpec};
+pub use types::{Change, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, UnknownBlocks, VolumeSpec};
 pub use volume::ballast::Ballast;
 pub use volume::medium::{Driver, Medium};
 pub use worker::load::DeviceLoad;

@@ -3,6 +3,8 @@
 use std::ops::Deref;
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use crate::device::buffer::PooledBuf;
 use crate::{FilePolicy, Profile, Result};
 
@@ -115,3 +117,14 @@ pub struct PolicyChange {
 /// Ranks some files, or defragments a part of one. Gives how many blocks were written for that; None: nothing is due.
 /// Called without any lock.
 pub type RankTurn = Box<dyn Fn() -> Result<Option<u64>> + Send + Sync>;
+
+/// Blocks whose entries in the block table cannot be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnknownBlocks {
+    /// How many they are, as far as is known.
+    pub blocks: u64,
+    /// The first ranges of them: a pbn and the one after the range.
+    pub ranges: Vec<(u64, u64)>,
+    /// How many more ranges there are.
+    pub more: u64,
+}

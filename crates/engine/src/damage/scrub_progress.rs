@@ -5,12 +5,11 @@ use std::time::Duration;
 use oncefs_dedup::{Conditions, Pace, PaceMode, PaceRule, Progress, Turn};
 use serde::{Deserialize, Serialize};
 
-use crate::damage::table_damage::UnknownBlocks;
 use crate::format::keys::ShardKey;
 use crate::format::rot::{ScrubRecord, ScrubState};
 use crate::settings::values::Settings;
 use crate::sync::{LockRank, Mutex};
-use crate::{BLOCK_BYTES, Blocks, Error, Pbn, Result};
+use crate::{BLOCK_BYTES, Blocks, Error, Pbn, Result, UnknownBlocks};
 
 /// What can be asked of the scrub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

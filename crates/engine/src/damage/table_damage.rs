@@ -7,27 +7,14 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Place;
 use std::sync::atomic::Ordering;
 
-use serde::{Deserialize, Serialize};
-
 use crate::format::page::Page;
 use crate::sync::{AtomicUsize, LockRank, Mutex};
-use crate::{Error, Pbn};
+use crate::{Error, Pbn, UnknownBlocks};
 
 /// Pages whose damage is remembered. Of more it is only known that there are some.
 const PAGES_MAX: usize = 4_096;
 /// Ranges that a status names; more are only counted.
 const RANGES_SHOWN_MAX: usize = 16;
-
-/// Blocks whose entries in the block table cannot be read.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UnknownBlocks {
-    /// How many they are, as far as is known.
-    pub blocks: u64,
-    /// The first ranges of them: a pbn and the one after the range.
-    pub ranges: Vec<(u64, u64)>,
-    /// How many more ranges there are.
-    pub more: u64,
-}
 
 /// What is known of the table's damage.
 pub struct TableDamage {
@@ -126,10 +113,10 @@ mod tests {
     #[test]
     fn damage_is_named_by_its_blocks_and_goes_when_the_page_is_read_whole() {
         let damage = TableDamage::new();
-        let eio = Error::io("reading the block table", std::io::Error::from_raw_os_error(libc::EIO));
+        let error = Error::io("reading the block table", std::io::Error::other("no answer"));
         damage.note(2, 0b1000_0110, "a test");
-        damage.note_unreadable(3, &eio);
-        damage.note_unreadable(3, &eio);
+        damage.note_unreadable(3, &error);
+        damage.note_unreadable(3, &error);
         let known = damage.unknown_blocks();
         assert_eq!((known.blocks, known.ranges, known.more), (176, vec![(272, 304), (368, 512)], 0));
         damage.note_read(3, &Page::empty());

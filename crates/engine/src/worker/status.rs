@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::damage::table_damage::UnknownBlocks;
+use crate::UnknownBlocks;
 use crate::stats::counters::Histogram;
 
 /// A command to the worker.

@@ -95,7 +95,7 @@ const ROOMS: [(&str, &[&str]); 23] = [
             "core",
         ],
     ),
-    ("fsck", &["error", "device", "types", "format", "space", "volume", "core", "store"]),
+    ("fsck", &["error", "device", "types", "format", "space", "damage", "volume", "core", "store"]),
 ];
 
 /// The last of the rooms that import only rooms before them. Those after it have both parts of `Core` and steps over

@@ -78,6 +78,7 @@ pub use fsck::check::fault::{Fault, Remedy, Sum};
 pub use fsck::check::{CheckReport, Phase};
 pub use fsck::fix::Fixed;
 pub use fsck::sort::{Sorted, Sorter, temporary_dir};
+pub use kv::{FilesFound, Salvaged};
 pub use layout::defrag::outcome::{DefragOptions, DefragOutcome, ExtentsLeft};
 pub use layout::explanation::{Equal, Explained, ExplainedRun, What, push_run};
 pub use layout::fragmentation::{FileLayout, LayoutCursor, LayoutPortion, OpenRun, RunClass};
@@ -91,7 +92,7 @@ pub use stats::counters::{
     CacheReport, Counters, DeviceReport, Histogram, RankReport, Report, Sizes, Stage, StageReport,
 };
 pub use store::Store;
-pub use types::{Change, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, UnknownBlocks, VolumeSpec};
+pub use types::{Change, Copies, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, UnknownBlocks, VolumeSpec};
 pub use volume::ballast::Ballast;
 pub use volume::medium::{Driver, Medium};
 pub use worker::load::DeviceLoad;

@@ -14,6 +14,7 @@ use crate::volume::hold::Hold;
 use crate::volume::medium::{Driver, Medium};
 use crate::volume::memory_budget::Budget;
 use crate::volume::open::{recover, settings_of};
+use crate::volume::superblock_file;
 use crate::worker::load::{self, DeviceLoad};
 use crate::write::publish::OnPublish;
 use crate::{
@@ -111,10 +112,10 @@ impl Store {
     }
 
     fn open_with(volume: &Path, options: &OpenOptions, background: bool) -> Result<Arc<Store>> {
-        let superblock = volume::superblock(volume)?;
-        let settings = settings_of(options, superblock.profile)?;
+        let superblock = superblock_file::read(volume)?;
+        let settings = settings_of(options, superblock.profile, superblock.copies)?;
         let kv_bytes_max = Budget::of(options.memory_bytes_max, &settings).records;
-        let opened = volume::open(volume, superblock, kv_bytes_max, options.read_only)?;
+        let opened = volume::open(volume, superblock, settings.copies, kv_bytes_max, options.read_only)?;
         let superblock = opened.superblock;
         let medium = Medium {
             data: opened.data,
@@ -181,7 +182,7 @@ impl Store {
     /// changes of ranges to go into several groups sooner.
     pub fn open_driven(medium: Medium, options: &OpenOptions, driver: Driver) -> Result<Arc<Store>> {
         let (volume_id, secret) = (medium.volume_id, medium.secret);
-        let settings = settings_of(options, Profile::default())?;
+        let settings = settings_of(options, Profile::default(), None)?;
         let core = Arc::new(recover(medium, options, settings, driver)?);
         Ok(Arc::new(Self {
             core,

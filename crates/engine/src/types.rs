@@ -21,6 +21,30 @@ pub enum DataPlace {
     Device(PathBuf),
 }
 
+/// How many copies a volume keeps of what all its files depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copies {
+    /// One of each record file; the superblock is kept twice all the same.
+    One,
+    /// Two of everything.
+    Two,
+}
+
+impl Copies {
+    /// Its number, in the superblock and in settings.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::One => 1,
+            Self::Two => 2,
+        }
+    }
+
+    /// The copies of that number; None: the volume leaves it to its profile.
+    pub fn from_number(number: u8) -> Option<Self> {
+        [Self::One, Self::Two].into_iter().find(|copies| copies.number() == number)
+    }
+}
+
 /// What [`crate::Store::format`] makes.
 #[derive(Clone, Debug)]
 pub struct VolumeSpec {
@@ -32,6 +56,8 @@ pub struct VolumeSpec {
     pub profile: Profile,
     /// Size of the log in bytes, 4 MiB to 1 GiB, rounded up to whole blocks.
     pub log_bytes: u64,
+    /// How many copies are kept of what all files depend on. `None`: as many as the profile says.
+    pub copies: Option<Copies>,
 }
 
 /// How a volume is opened.

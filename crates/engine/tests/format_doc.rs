@@ -18,13 +18,14 @@ use oncefs_engine::format::keys::{self, ShardKey};
 use oncefs_engine::format::ops::{Op, OpWriter};
 use oncefs_engine::format::page::{Entry, PAGE_BYTES, PAGE_ENTRIES, Page, SECTOR_BYTES};
 use oncefs_engine::format::record::{self, HEADER_BYTES, Header, Totals};
+use oncefs_engine::format::record_list::{self, RecordFile, RecordList};
 use oncefs_engine::format::rot::{BadRecord, ScrubRecord, ScrubState};
 use oncefs_engine::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
 use oncefs_engine::format::superblock::Superblock;
 use oncefs_engine::format::{VERSION, backlog, file_policy, hint_page, label, rot};
 use oncefs_engine::{
-    BLOCK_BYTES, Blocks, DataPlace, FilePolicy, Fingerprint, Lbn, MapId, OpenOptions, Pbn, PolicyOverride, Profile,
-    Rank, Store, Tag, VolumeSpec,
+    BLOCK_BYTES, Blocks, Copies, DataPlace, FilePolicy, Fingerprint, Lbn, MapId, OpenOptions, Pbn, PolicyOverride,
+    Profile, Rank, Store, Tag, VolumeSpec,
 };
 use xxhash_rust::xxh3::{xxh3_64_with_secret, xxh3_64_with_seed};
 
@@ -81,11 +82,12 @@ fn the_superblock_is_as_the_page_says() {
         log_bytes: 0x0405_0607,
         data: DataPlace::Device("/dev/sample".into()),
         profile: Profile::Lrlfs,
+        copies: Some(Copies::Two),
     };
     let bytes = superblock.encode().unwrap();
     let page = section(PAGE, "Superblock");
     let mut path = b"/dev/sample".to_vec();
-    path.resize(4006, 0);
+    path.resize(4005, 0);
     page.assert_layout(
         &bytes,
         0,
@@ -98,6 +100,7 @@ fn the_superblock_is_as_the_page_says() {
             ("log bytes", number(0x0405_0607)),
             ("path length", 11_u16.to_le_bytes().to_vec()),
             ("device path", path),
+            ("copies", vec![2]),
             ("checksum", number(page.checksum(&bytes, 0))),
         ],
     );
@@ -540,9 +543,50 @@ fn a_checkpoint_of_skipped_blocks_is_as_the_page_says() {
     assert_eq!(rows.len(), samples.len(), "records on the page that no sample has");
 }
 
+#[test]
+fn the_list_of_record_files_is_as_the_page_says() {
+    let file = RecordFile { number: 12, len: 70_000, sum: 21, end_sum: 22, level: 6 };
+    let (manifest, checkpoint) = (b"manifest".to_vec(), vec![9; 64]);
+    let list = RecordList { files: vec![file], manifest_number: 5, manifest: manifest.clone(), checkpoint };
+    let bytes = list.encode([3; 16]);
+    let page = section(PAGE, "List of record files");
+    let entry = bytes[record_list::HEADER_BYTES..][..record_list::ENTRY_BYTES].to_vec();
+    let held = entry.len() + manifest.len();
+    page.assert_layout(
+        &bytes,
+        held,
+        &[
+            ("magic", b"oncefs records\n\0".to_vec()),
+            ("volume id", vec![3; 16]),
+            ("files", 1_u32.to_le_bytes().to_vec()),
+            ("manifest length", 8_u32.to_le_bytes().to_vec()),
+            ("manifest number", number(5)),
+            ("checkpoint", vec![9; 64]),
+            ("files and manifest", [entry.clone(), manifest].concat()),
+            ("checksum", number(page.checksum(&bytes, held))),
+        ],
+    );
+    section(PAGE, "Listed record file").assert_layout(
+        &entry,
+        0,
+        &[
+            ("number", number(12)),
+            ("length", number(70_000)),
+            ("sum", number(21)),
+            ("end sum", number(22)),
+            ("level", 6_u32.to_le_bytes().to_vec()),
+        ],
+    );
+}
+
 fn closed_volume(path: &Path, block: &[u8]) {
-    let spec =
-        VolumeSpec { data_bytes: Some(64 << 20), data: DataPlace::File, profile: Profile::Lrlfs, log_bytes: 4 << 20 };
+    let spec = VolumeSpec {
+        data_bytes: Some(64 << 20),
+        data: DataPlace::File,
+        profile: Profile::Lrlfs,
+        log_bytes: 4 << 20,
+        copies: None,
+    };
     Store::format(path, &spec, [7; 64]).unwrap();
     let settings = vec![("fingerprints".to_owned(), "eager".to_owned())];
     let options = OpenOptions { settings, ..OpenOptions::new(16 << 20) };

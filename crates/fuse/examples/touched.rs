@@ -218,7 +218,7 @@ fn open(volume: &Path) -> Arc<FileSystem> {
 /// Makes a volume with one file.
 fn prepare(volume: &Path) {
     let (data_bytes, log_bytes) = (Some(1 << 30), 64 << 20);
-    let spec = VolumeSpec { data_bytes, data: DataPlace::File, profile: Profile::Desktop, log_bytes };
+    let spec = VolumeSpec { data_bytes, data: DataPlace::File, profile: Profile::Desktop, log_bytes, copies: None };
     Store::format(volume, &spec, [7; 64]).unwrap();
     let store = Store::open(volume, &oncefs_engine::OpenOptions::new(64 << 20)).unwrap();
     FileSystem::format(&store, &SystemClock).unwrap();

@@ -48,6 +48,7 @@ impl Mounted {
             data: DataPlace::File,
             profile: Profile::Desktop,
             log_bytes: 64 << 20,
+            copies: None,
         };
         Store::format(&volume, &spec, [7; 64]).unwrap();
         std::fs::create_dir(&mount_point).unwrap();

@@ -141,12 +141,12 @@ fn what_cannot_be_mended_is_refused_with_the_part_that_is_damaged() {
     let mut mount = Mount::new("256M");
     fill(&mount);
     mount.umount();
-    let superblock = mount.volume().join("superblock");
-    flip(&superblock, 2_000);
+    let superblocks = ["superblock", "copies/superblock"].map(|name| mount.volume().join(name));
+    superblocks.iter().for_each(|path| flip(path, 2_000));
     for arguments in ["-n", "-y"] {
         let (code, said) = fsck(&mount, &[arguments]);
         assert!(code == 4 && said.contains("superblock"), "{code}: {said}");
     }
-    flip(&superblock, 2_000);
+    superblocks.iter().for_each(|path| flip(path, 2_000));
     assert_eq!(fsck(&mount, &["-y"]).0, 0);
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use oncefs_engine::{Blocks, CheckReport, Error, Fault, Lbn, MapId, Pbn, Phase, Remedy, Store};
+use oncefs_engine::{Blocks, CheckReport, Error, Fault, Lbn, MapId, Pbn, Phase, Remedy, Salvaged, Store};
 use oncefs_fs::{FileNames, NameFindings, NamePhase, SystemClock, check_names, fix_names, names_of_maps};
 
 use crate::failure::{Failure, OrFail, Outcome, exit};
@@ -59,6 +59,9 @@ pub struct FsckArgs {
     /// As -p
     #[arg(short = 'a')]
     pub auto: bool,
+    /// Save what is left of records that no copy restores, then repair as -y. Never done without being asked for
+    #[arg(long, conflicts_with_all = ["no_change", "preen", "auto"])]
+    pub salvage: bool,
     /// Also read every block and compare it with its checksum
     #[arg(short = 'd', long)]
     pub data: bool,
@@ -79,7 +82,7 @@ pub struct FsckArgs {
 impl FsckArgs {
     /// What may be repaired; None: the volume may not be changed.
     pub fn limit(&self) -> Option<Remedy> {
-        match (self.yes, self.preen || self.auto) {
+        match (self.yes || self.salvage, self.preen || self.auto) {
             (true, _) => Some(Remedy::Asked),
             (false, true) => Some(Remedy::Safe),
             (false, false) => None,
@@ -98,10 +101,21 @@ pub fn run(arguments: FsckArgs) -> Outcome<u8> {
     // A disk may be crafted to mislead a check. Threads inherit the confinement, so it comes before any of them.
     confine_check(&volume, &parts);
     exit_when_cancelled().or_fail(exit::FSCK_OPERATIONAL)?;
-    let findings = examine(&volume, arguments.limit(), arguments.data).map_err(|e| cannot_check(&e))?;
+    let salvaged = if arguments.salvage { Store::salvage(&volume) } else { Ok(None) };
+    let salvaged = salvaged.map_err(|e| cannot_check(&e.into()))?;
+    let mut findings = examine(&volume, arguments.limit(), arguments.data).map_err(|e| cannot_check(&e))?;
+    findings.add_fixed(salvaged.iter().map(salvage_told).collect(), u64::from(salvaged.is_some()));
     findings.print();
     println!("{shown}: {}", findings.summary());
     Ok(findings.exit_code())
+}
+
+fn salvage_told(salvaged: &Salvaged) -> String {
+    let Salvaged { files, damaged_files, gaps, given_up, records } = salvaged;
+    format!(
+        "{damaged_files} of {files} record files were damaged: {records} records were saved, {gaps} places could not be \
+         read, {given_up} older records there were given up. The damaged files are in records.damaged"
+    )
 }
 
 /// Damage that prevents opening the volume is an error left; anything else means that the check could not run.
@@ -128,23 +142,41 @@ fn exit_when_cancelled() -> std::io::Result<()> {
 /// Checks a volume; with a limit, first repairs what that allows. Without one it does not change the volume: it replays
 /// the log in memory.
 fn examine(volume: &Path, limit: Option<Remedy>, read_data: bool) -> oncefs_fs::Result<Findings> {
+    let superblock = Store::damaged_superblock(volume);
     let options = profiles::without_worker(CHECK_MEMORY.min(memory::ram_bytes() / 4), limit.is_none());
     let store = match limit {
         None => Store::open(volume, &options)?,
         Some(_) => Store::open_for_fsck(volume, &options)?,
     };
-    let findings = examine_open(&store, limit, read_data);
+    let mut findings = Findings::default();
+    if let Some(path) = superblock {
+        let what = format!("{}: it is damaged, the other superblock is sound", shown(&path));
+        if limit.is_some() { findings.add_fixed(vec![what], 1) } else { findings.add_left(vec![what], 1) }
+    }
+    let examined = examine_open(&store, limit, read_data, &mut findings);
     let closed = store.close();
-    let findings = findings?;
+    examined?;
     closed?;
     Ok(findings)
 }
 
-fn examine_open(store: &Arc<Store>, limit: Option<Remedy>, read_data: bool) -> oncefs_fs::Result<Findings> {
-    let mut findings = Findings::default();
+fn examine_open(
+    store: &Arc<Store>,
+    limit: Option<Remedy>,
+    read_data: bool,
+    findings: &mut Findings,
+) -> oncefs_fs::Result<()> {
     let mut lost = Vec::new();
+    let files = store.check_record_files(limit.is_some())?;
+    let (mended, left) = (files.mended.len() as u64, files.left.len() as u64);
+    findings.add_fixed(files.mended, mended);
+    findings.add_left(files.left, left);
+    if left > 0 && limit.is_none() {
+        // What hangs on a damaged file cannot be told from what is damaged itself.
+        return Ok(());
+    }
     if let Some(limit) = limit {
-        lost = repair(store, limit, &mut findings)?;
+        lost = repair(store, limit, findings)?;
     }
     let mut progress = Progress::new();
     let blocks = store.audit(read_data, &mut |phase, done, total| progress.show(blocks_phase(phase), done, total))?;
@@ -155,7 +187,7 @@ fn examine_open(store: &Arc<Store>, limit: Option<Remedy>, read_data: bool) -> o
     findings.add_left(blocks.problems, blocks.problems_count);
     findings.add_bad(&blocks.bad);
     findings.add_left(names.left, names.left_count);
-    Ok(findings)
+    Ok(())
 }
 
 /// Repairs blocks, then names. Returns what was lost.

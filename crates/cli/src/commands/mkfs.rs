@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use oncefs_engine::{DataPlace, Profile, Store, VolumeSpec};
+use oncefs_engine::{Copies, DataPlace, Profile, Store, VolumeSpec};
 use oncefs_fs::{FileSystem, SystemClock};
 
 use crate::commands::help::UNITS;
@@ -57,6 +57,9 @@ pub struct MkfsArgs {
     /// Take DEVICE even if it shows a file system, a partition table or another signature, and destroy what is on it
     #[arg(long, requires = "data")]
     pub force: bool,
+    /// Copies to keep of the record files, which hold names and maps: 1 or 2 [default: as the profile says]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub copies: Option<u8>,
     /// Print nothing on success
     #[arg(long, short)]
     pub quiet: bool,
@@ -157,7 +160,8 @@ fn spec(arguments: &MkfsArgs) -> Outcome<VolumeSpec> {
         (None, DataPlace::File) => Some(default_size(free_space_at(&arguments.volume)?)),
     };
     let log_bytes = arguments.log_size.map_or_else(|| default_log(data_bytes), |size| size.0);
-    Ok(VolumeSpec { data_bytes, data, profile: arguments.profile, log_bytes })
+    let copies = arguments.copies.and_then(Copies::from_number);
+    Ok(VolumeSpec { data_bytes, data, profile: arguments.profile, log_bytes, copies })
 }
 
 fn default_size(free_bytes: u64) -> u64 {

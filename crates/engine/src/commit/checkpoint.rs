@@ -111,7 +111,10 @@ impl Core {
         let (opened_at, reached) = (self.journal.opened_at(), frozen.mark.sequence);
         assert!(opened_at <= reached, "a checkpoint of group {reached}, the volume was opened at {opened_at}");
         self.space.ballast().make_room(2 * dirty + CHECKPOINT_BYTES);
-        let result = self.write_with_ballast(&frozen);
+        let result = match self.write_with_ballast(&frozen) {
+            Err(Error::Corrupt { .. }) if self.stored.restore_records() => self.write_with_ballast(&frozen),
+            other => other,
+        };
         result.inspect_err(|error| self.health.fail(error))?;
         self.finish(frozen);
         Ok(())

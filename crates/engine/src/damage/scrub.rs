@@ -217,8 +217,20 @@ impl Core {
                  oncefs fsck -y"
             );
         }
+        self.scrub_record_files();
         self.save_scrub()?;
         Ok(0)
+    }
+
+    /// A pass ends with the record files and their copies: the bad one of each two is restored.
+    fn scrub_record_files(&self) {
+        match self.stored.check_record_files(true) {
+            Ok(found) => {
+                found.mended.iter().for_each(|what| log::warn!("{what}"));
+                found.left.iter().for_each(|what| log::error!("{what}"));
+            }
+            Err(error) => self.health.tell("comparing the record files with their copies", &error),
+        }
     }
 
     /// The next run of at most `blocks_max` blocks that the table may have entries for, from a pbn on. None: the data

@@ -13,6 +13,7 @@ pub mod label;
 pub mod ops;
 pub mod page;
 pub mod record;
+pub mod record_list;
 pub mod rot;
 pub mod shard;
 pub mod superblock;

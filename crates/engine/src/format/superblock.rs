@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{VERSION, at, checksum};
-use crate::{DataPlace, Error, Profile, Result};
+use crate::{Copies, DataPlace, Error, Profile, Result};
 
 /// Size of the superblock in bytes.
 pub const BYTES: usize = 4096;
@@ -15,8 +15,9 @@ const SECRET_AT: usize = 40;
 const LOG_BYTES_AT: usize = 72;
 const PATH_LEN_AT: usize = 80;
 const PATH_AT: usize = 82;
+const COPIES_AT: usize = BYTES - 9;
 const CHECKSUM_AT: usize = BYTES - 8;
-const PATH_BYTES_MAX: usize = CHECKSUM_AT - PATH_AT;
+const PATH_BYTES_MAX: usize = COPIES_AT - PATH_AT;
 const SEED: u64 = 0x7375_7065;
 const _: () = assert!(PATH_BYTES_MAX >= 4000);
 
@@ -33,14 +34,17 @@ pub struct Superblock {
     pub data: DataPlace,
     /// The volume's profile.
     pub profile: Profile,
+    /// How many copies are kept of what all files depend on. None: as many as the profile says.
+    pub copies: Option<Copies>,
 }
 
 /// Leaves out the secret, which no message may show.
 impl fmt::Debug for Superblock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { volume_id, secret: _, log_bytes, data, profile } = self;
+        let Self { volume_id, secret: _, log_bytes, data, profile, copies } = self;
         let mut shown = f.debug_struct("Superblock");
         shown.field("volume_id", volume_id).field("log_bytes", log_bytes).field("data", data).field("profile", profile);
+        shown.field("copies", copies);
         shown.finish_non_exhaustive()
     }
 }
@@ -67,6 +71,7 @@ impl Superblock {
             bytes[PATH_LEN_AT..PATH_AT].copy_from_slice(&(path.len() as u16).to_le_bytes());
             bytes[PATH_AT..PATH_AT + path.len()].copy_from_slice(path);
         }
+        bytes[COPIES_AT] = self.copies.map_or(0, Copies::number);
         let sum = checksum(&bytes[..CHECKSUM_AT], SEED);
         bytes[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
         Ok(bytes)
@@ -105,6 +110,7 @@ impl Superblock {
             log_bytes: at::u64(bytes, LOG_BYTES_AT),
             data: place(&bytes[PATH_AT..PATH_AT + path_len]),
             profile,
+            copies: Copies::from_number(bytes[COPIES_AT]),
         })
     }
 }
@@ -128,6 +134,7 @@ mod tests {
             log_bytes: 64 << 20,
             data: DataPlace::Device("/dev/loop0".into()),
             profile: Profile::Lrlfs,
+            copies: Some(Copies::Two),
         }
     }
 

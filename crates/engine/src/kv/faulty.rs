@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Kv, KvMemory, Put};
+use super::{FilesFound, Kv, KvMemory, Put};
 use crate::device::{Access, Fault, Faults};
 use crate::{Error, Result};
 
@@ -46,6 +46,14 @@ impl Kv for FaultyKv {
     fn flush(&self) -> Result<()> {
         self.check(Access::FlushRecords)?;
         self.inner.flush()
+    }
+
+    fn restore(&self) -> bool {
+        self.inner.restore()
+    }
+
+    fn check_files(&self, mend: bool) -> Result<FilesFound> {
+        self.inner.check_files(mend)
     }
 
     fn memory(&self) -> KvMemory {

@@ -1,12 +1,21 @@
 //! The sorted state below the log: an ordered key-value store, checkpointed, never logged by itself.
 
+pub mod copies;
 mod faulty;
+mod files;
 mod memory;
+mod restore;
 mod rocks;
+mod salvage;
+mod table_file;
 
 pub use faulty::{FaultyKv, RECORDS};
+pub use files::replace as replace_file;
 pub use memory::MemoryKv;
+pub use restore::FilesFound;
 pub use rocks::RocksKv;
+pub use salvage::Salvaged;
+pub use table_file::data_end as table_data_end;
 
 use crate::Result;
 
@@ -27,6 +36,16 @@ pub trait Kv: Send + Sync {
     fn write(&self, batch: Vec<Put>) -> Result<()>;
     /// Makes everything written durable.
     fn flush(&self) -> Result<()>;
+    /// After damage in `write` or `flush`: restores damaged files from their copies. True: some were, and what was written
+    /// since the last flush has to be written again.
+    fn restore(&self) -> bool {
+        false
+    }
+    /// Compares all files with their checksums and their copies; with `mend`, restores the bad one of each two.
+    fn check_files(&self, mend: bool) -> Result<FilesFound> {
+        let _ = mend;
+        Ok(FilesFound::default())
+    }
     /// Memory taken, and hits and misses of the block cache.
     fn memory(&self) -> KvMemory;
 }

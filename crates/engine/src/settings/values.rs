@@ -9,7 +9,7 @@ use std::time::Duration;
 use oncefs_dedup::{AdmissionRule as Rule, Eviction, MountPolicy, PaceMode as Mode, RankRule, Ranks, Schedule};
 
 use crate::sync::{AtomicBool, AtomicU64, LockRank, Mutex, MutexGuard};
-use crate::{Blocks, Error, Profile, Result};
+use crate::{Blocks, Copies, Error, Profile, Result};
 
 mod table;
 
@@ -117,6 +117,8 @@ pub struct Settings {
     pub verify: Verify,
     /// Blocks with more references are kept twice; 0: none.
     pub replicate_refs_above: u64,
+    /// How many copies are kept of the record files.
+    pub copies: Copies,
     /// When files are ranked, and how.
     pub rank_rule: RankRule,
     /// How far the clock by which files are ranked is ahead of the machine's.
@@ -148,6 +150,7 @@ impl Settings {
             battery_percent_min: 20,
             verify: Verify::Read,
             replicate_refs_above: 0,
+            copies: Copies::One,
             rank_rule: RankRule::default(),
             rank_clock_offset_seconds: 0,
         };
@@ -157,6 +160,7 @@ impl Settings {
             ranks: Ranks::On,
             skipped_bytes: (memory_bytes_max / 128).clamp(MIB / 2, 8 * MIB),
             worker: Mode::WhenIdle,
+            copies: Copies::Two,
             ..two_levels.clone()
         };
         match profile {

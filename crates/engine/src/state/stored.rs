@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::format::keys::{self, ShardKey};
 use crate::format::page::{PAGE_BYTES, Page};
 use crate::format::shard::Shard;
-use crate::kv::{Kv, KvMemory, Put};
+use crate::kv::{FilesFound, Kv, KvMemory, Put};
 use crate::sync::{LockRank, RwLock};
 use crate::{Error, Result};
 
@@ -123,6 +123,16 @@ impl Stored {
     /// Makes every record written durable.
     pub fn flush_records(&self) -> Result<()> {
         self.kv.flush()
+    }
+
+    /// See [`Kv::restore`].
+    pub fn restore_records(&self) -> bool {
+        self.kv.restore()
+    }
+
+    /// See [`Kv::check_files`].
+    pub fn check_record_files(&self, mend: bool) -> Result<FilesFound> {
+        self.kv.check_files(mend)
     }
 
     /// What the sorted state holds in memory.

@@ -8,9 +8,11 @@ use crate::format::keys::ShardKey;
 use crate::settings::values::Settings;
 use crate::volume::files as volume;
 use crate::volume::hold::Hold;
+use crate::volume::superblock_file;
 use crate::{
-    BadBlock, BadPlace, Blocks, DedupCommand, DedupStatus, DefragOptions, DefragOutcome, Explained, LayoutCursor,
-    LayoutPortion, Lbn, MapCursor, MapId, Profile, Referrers, Result, ScrubCommand, ScrubStatus, Store, VolumeSpec,
+    BadBlock, BadPlace, Blocks, DedupCommand, DedupStatus, DefragOptions, DefragOutcome, Explained, FilesFound,
+    LayoutCursor, LayoutPortion, Lbn, MapCursor, MapId, Profile, Referrers, Result, Salvaged, ScrubCommand,
+    ScrubStatus, Store, VolumeSpec,
 };
 
 /// Shards read at once when a map's blocks are counted.
@@ -38,7 +40,7 @@ impl Store {
     /// [`crate::Error::NotAVolume`], [`crate::Error::NewerFormat`], [`crate::Error::Exposed`], [`crate::Error::Corrupt`] or
     /// [`crate::Error::Io`], as [`Store::open`].
     pub fn profile_of(volume: &Path) -> Result<Profile> {
-        Ok(volume::superblock(volume)?.profile)
+        Ok(superblock_file::read(volume)?.profile)
     }
 
     /// The parts of a volume that lie outside its directory: a raw device, and the targets of links.
@@ -48,6 +50,25 @@ impl Store {
     /// As [`Store::profile_of`].
     pub fn parts_outside(volume: &Path) -> Result<Vec<PathBuf>> {
         volume::parts_outside(volume)
+    }
+
+    /// Makes the record store of a volume that nobody has open anew from what can be read of it, if its copies do not
+    /// restore it. `None`: all of it can be read. The volume needs a repair afterwards: names may lead nowhere and
+    /// counts may be wrong.
+    ///
+    /// # Errors
+    ///
+    /// - As [`Store::profile_of`], and [`crate::Error::InUse`].
+    /// - [`crate::Error::Corrupt`]: nothing says which record files are live, or the checkpoint record is lost.
+    /// - [`crate::Error::Io`], [`crate::Error::NoSpace`]: the host failed, or has no room for a second record store.
+    pub fn salvage(volume: &Path) -> Result<Option<Salvaged>> {
+        volume::salvage(volume)
+    }
+
+    /// The file of one of a volume's two superblocks if that is missing or damaged. Opening the volume for changes
+    /// restores it from the other.
+    pub fn damaged_superblock(volume: &Path) -> Option<PathBuf> {
+        superblock_file::damaged(volume)
     }
 
     /// Waits until the log and the memory have room for changes. Call it before a change that ends with
@@ -105,6 +126,16 @@ impl Store {
     /// The scrub's progress, and the number of bad blocks.
     pub fn scrub_status(&self) -> ScrubStatus {
         self.core.scrub_status()
+    }
+
+    /// Compares the record files, which hold names and maps, with their checksums and copies; with `mend`, restores the bad
+    /// one of each two. The answer has what was restored since the volume was opened, too.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: the files cannot be read or restored.
+    pub fn check_record_files(&self, mend: bool) -> Result<FilesFound> {
+        self.core.stored.check_record_files(mend)
     }
 
     /// All blocks that are known to be bad.

@@ -3,6 +3,7 @@
 //!
 //! What must hold is on `docs/faults.md`. Real mounts: `tests/system/tests/faults.rs`.
 
+mod copies;
 mod damaged_table;
 mod drill;
 mod every_operation;

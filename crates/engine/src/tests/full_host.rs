@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use crate::core::Core;
 use crate::device::{Fault, Faults, FaultyDevice, Lasts};
+use crate::kv::copies::Place;
 use crate::kv::{Kv, RocksKv};
 use crate::space::claim::KEPT_BACK_BLOCKS;
 use crate::space::free_space::HOST_MARGIN_BYTES;
 use crate::tests::fixture::{Devices, two_levels, unique};
 use crate::volume::ballast::{BALLAST_BYTES, Ballast};
-use crate::{BLOCK_BYTES, Blocks, Error, MapId, Medium};
+use crate::{BLOCK_BYTES, Blocks, Copies, Error, MapId, Medium};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Few enough that they are staged, each time.
@@ -114,7 +115,8 @@ impl Drop for Small {
 fn the_record_store_notices_that_a_full_host_has_room_again() {
     let small = Small::new(8 << 20);
     RocksKv::create(&small.path("records")).unwrap();
-    let kv = RocksKv::open(&small.path("records"), 4 << 20, false).unwrap();
+    let place = Place::of(small.dir.path(), [0; 16]);
+    let kv = RocksKv::open(place, Copies::One, 4 << 20, false).unwrap();
     let records = || (0..200u8).map(|n| (vec![n], Some(unique(1, n.into())))).collect();
     assert!(fs::write(small.path("other"), vec![7; 16 << 20]).is_err(), "others fill the host");
     kv.write(records()).unwrap();

@@ -15,12 +15,14 @@ use crate::format::page::{PAGE_BYTES, Page, table_bytes};
 use crate::format::record::Totals;
 use crate::format::superblock::Superblock;
 use crate::format::{keys, label};
-use crate::kv::{Kv, RocksKv};
+use crate::kv::copies::Place;
+use crate::kv::{Kv, RocksKv, Salvaged};
+use crate::settings::values::Settings;
 use crate::volume::ballast::Ballast;
 use crate::volume::hold::Hold;
 use crate::volume::medium::Medium;
-use crate::volume::ownership;
-use crate::{BLOCK_BYTES, Blocks, DataPlace, Error, MapId, Result, VolumeSpec};
+use crate::volume::{ownership, superblock_file};
+use crate::{BLOCK_BYTES, Blocks, Copies, DataPlace, Error, MapId, Result, VolumeSpec};
 
 /// The smallest log: two groups of the largest size and a checkpoint in between fit.
 const LOG_BYTES_MIN: u64 = 4 << 20;
@@ -33,6 +35,8 @@ pub const DATA_BLOCKS_MAX: u64 = 1 << oncefs_dedup::HINT_PBN_BITS;
 const HOST_SECTOR_BYTES: u64 = 512;
 /// Signatures of a device that a refusal names; of ZFS there may be hundreds.
 const SIGNATURES_TOLD_MAX: usize = 5;
+/// Memory for the record store while it is made.
+const MAKING_BYTES_MAX: u64 = 4 << 20;
 /// Bytes zeroed in one request when the log is made.
 const ZERO_BYTES: u64 = 1 << 20;
 // A size within its bounds that is rounded up to whole blocks stays within them.
@@ -102,6 +106,7 @@ pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64], shown: Shown) ->
         log_bytes: spec.log_bytes.next_multiple_of(BLOCK_BYTES as u64),
         data: spec.data.clone(),
         profile: spec.profile,
+        copies: spec.copies,
     };
     let log_bytes = superblock.log_bytes;
     assert!((spec.log_bytes..=LOG_BYTES_MAX).contains(&log_bytes), "a log of {log_bytes} bytes");
@@ -114,12 +119,16 @@ pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64], shown: Shown) ->
     zero_file(&paths.part("log"), superblock.log_bytes)?;
     let records = paths.part("records");
     RocksKv::create(&records)?;
-    write_first_checkpoint(&RocksKv::open(&records, 4 << 20, false)?, data, superblock.volume_id)?;
+    let place = Place::of(volume, superblock.volume_id);
+    let kv = RocksKv::open(place, copies_of(&superblock), MAKING_BYTES_MAX, false)?;
+    write_first_checkpoint(&kv, data, superblock.volume_id)?;
+    drop(kv);
     Ballast::at(paths.part("ballast")).fill().map_err(|e| Error::io("making the ballast", e))?;
     new_file(&paths.part("lock"))?;
     let mut file = new_file(&paths.part("superblock"))?;
     file.write_all(&encoded).and_then(|()| file.sync_all()).map_err(|e| Error::io("writing the superblock", e))?;
-    sync_directory(volume)
+    sync_directory(volume)?;
+    superblock_file::make_sound(volume, &superblock)
 }
 
 /// Makes an empty volume with `data` blocks on devices of zeros.
@@ -134,6 +143,11 @@ fn write_first_checkpoint(kv: &dyn Kv, data: Blocks, volume_id: [u8; 16]) -> Res
     let totals = Totals { data, used: Blocks(1), next_map: MapId(1), ..Totals::default() };
     kv.write(vec![(keys::checkpoint(), Some(Checkpoint { sequence: 0, log_at: 0, totals }.encode(volume_id)))])?;
     kv.flush()
+}
+
+/// How many copies a volume keeps by itself.
+fn copies_of(superblock: &Superblock) -> Copies {
+    superblock.copies.unwrap_or_else(|| Settings::of(superblock.profile, MAKING_BYTES_MAX).copies)
 }
 
 fn data_blocks(spec: &VolumeSpec) -> Result<Blocks> {
@@ -231,32 +245,23 @@ fn sync_directory(path: &Path) -> Result<()> {
         .map_err(|e| Error::io(format!("flushing {}", path.display()), e))
 }
 
-/// Reads a volume's superblock.
-pub fn superblock(volume: &Path) -> Result<Superblock> {
-    let name = volume.display().to_string();
-    match fs::read(volume.join("superblock")) {
-        Ok(bytes) => {
-            ownership::refuse_if_others_can_change(volume)?;
-            Superblock::decode(&bytes, &name)
-        }
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            Err(Error::NotAVolume(name))
-        }
-        Err(e) => Err(Error::io(format!("opening the volume {name}"), e)),
-    }
-}
-
 /// The parts of a volume that lie outside its directory: a raw device, and what links lead to.
 pub fn parts_outside(volume: &Path) -> Result<Vec<PathBuf>> {
     let mut parts = ownership::linked_parts(volume);
-    if let DataPlace::Device(path) = superblock(volume)?.data {
+    if let DataPlace::Device(path) = superblock_file::read(volume)?.data {
         parts.push(path);
     }
     Ok(parts)
 }
 
 /// Opens the parts of a volume and takes its lock.
-pub fn open(volume: &Path, superblock: Superblock, kv_bytes_max: u64, read_only: bool) -> Result<Opened> {
+pub fn open(
+    volume: &Path,
+    superblock: Superblock,
+    copies: Copies,
+    kv_bytes_max: u64,
+    read_only: bool,
+) -> Result<Opened> {
     let paths = Paths { volume };
     let name = volume.display().to_string();
     for part in ownership::readable_by_others(volume) {
@@ -281,11 +286,15 @@ pub fn open(volume: &Path, superblock: Superblock, kv_bytes_max: u64, read_only:
     let log = part(paths.part("log"), true)?;
     ["table", "log"].iter().try_for_each(|name| hold.add(&paths.part(name)))?;
     let records = paths.part("records");
-    if !records.join("CURRENT").exists() {
+    let place = Place::of(volume, superblock.volume_id);
+    if !records.is_dir() || (!records.join("CURRENT").exists() && place.list().is_none()) {
         return Err(Error::corrupt(format!("the volume {name}"), format!("its part {} is missing", records.display())));
     }
+    if !read_only {
+        superblock_file::make_sound(volume, &superblock)?;
+    }
     let ballast = Ballast::at(paths.part("ballast"));
-    let open_records = || RocksKv::open(&records, kv_bytes_max, read_only);
+    let open_records = || RocksKv::open(place.clone(), copies, kv_bytes_max, read_only);
     let kv = Arc::new(if read_only { open_records()? } else { ballast.so_that(open_records)? });
     let advice = |name| if read_only { None } else { advice_file(&paths.part(name)) };
     let (hints, skipped) = (advice("hints"), advice("skipped"));
@@ -296,6 +305,28 @@ fn in_the_way(device: &Path, found: &[Signature]) -> Error {
     let found: Vec<String> = found.iter().take(SIGNATURES_TOLD_MAX).map(Signature::to_string).collect();
     let (device, found) = (device.display(), found.join(", "));
     Error::InTheWay(format!("{device} is in use or was: it shows {found}; --force makes the volume and destroys it"))
+}
+
+/// Makes the record store of a volume anew from what can be read of it, if copies do not restore it. None: all of it can
+/// be read.
+pub fn salvage(volume: &Path) -> Result<Option<Salvaged>> {
+    let superblock = superblock_file::read(volume)?;
+    let paths = Paths { volume };
+    let _alone = Hold::of_volume(&paths.part("lock"), &volume.display().to_string())?;
+    superblock_file::make_sound(volume, &superblock)?;
+    let place = Place::of(volume, superblock.volume_id);
+    let has_copies = place.list().is_some_and(|list| !list.manifest.is_empty());
+    let is_whole = RocksKv::open(place.clone(), copies_of(&superblock), MAKING_BYTES_MAX, !has_copies).and_then(|kv| {
+        let found = kv.check_files(has_copies)?;
+        let checkpoint = kv.get(&keys::checkpoint())?;
+        let is_open = checkpoint.is_some_and(|bytes| Checkpoint::decode(&bytes, superblock.volume_id).is_some());
+        Ok(found.left.is_empty() && is_open && kv.is_readable()?)
+    });
+    match is_whole {
+        Ok(true) => Ok(None),
+        Ok(false) | Err(Error::Corrupt { .. } | Error::Io { .. }) => RocksKv::salvage(&place).map(Some),
+        Err(error) => Err(error),
+    }
 }
 
 /// A file that may be missing, and that nothing depends on. It is read and written by background threads only, so

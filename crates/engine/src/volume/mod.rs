@@ -11,3 +11,4 @@ pub mod memory_budget;
 pub mod open;
 pub mod ownership;
 pub mod recover;
+pub mod superblock_file;

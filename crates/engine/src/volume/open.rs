@@ -18,11 +18,12 @@ use crate::volume::{files as volume, recover};
 use crate::worker::backlog_file;
 use crate::worker::surroundings::Surroundings;
 use crate::write::hash::Hasher;
-use crate::{Error, OpenOptions, Profile, Result};
+use crate::{Copies, Error, OpenOptions, Profile, Result};
 
 /// The settings of a mount: the profile's, and what the options say over them.
-pub fn settings_of(options: &OpenOptions, own: Profile) -> Result<Settings> {
+pub fn settings_of(options: &OpenOptions, own: Profile, copies: Option<Copies>) -> Result<Settings> {
     let mut settings = Settings::of(options.profile.unwrap_or(own), options.memory_bytes_max);
+    settings.copies = copies.unwrap_or(settings.copies);
     options.settings.iter().try_for_each(|(name, value)| settings.set(name, value, false))?;
     Ok(settings)
 }

@@ -63,6 +63,7 @@ impl Volume {
             data: DataPlace::File,
             profile: Profile::Lrlfs,
             log_bytes: 4 << 20,
+            copies: None,
         };
         Store::format(&dir.path().join("volume"), &spec, [7; 64]).unwrap();
         let root = Ino::ROOT;

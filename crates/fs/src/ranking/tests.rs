@@ -74,8 +74,13 @@ fn a_queue_is_as_long_as_there_are_files_and_takes_no_memory() {
     let files: u64 = if is_huge { 10_000_000 } else { 20_000 };
     let dir = tempfile::tempdir().unwrap();
     let volume = dir.path().join("volume");
-    let spec =
-        VolumeSpec { data_bytes: Some(1 << 30), data: DataPlace::File, profile: Profile::Desktop, log_bytes: 64 << 20 };
+    let spec = VolumeSpec {
+        data_bytes: Some(1 << 30),
+        data: DataPlace::File,
+        profile: Profile::Desktop,
+        log_bytes: 64 << 20,
+        copies: None,
+    };
     Store::format(&volume, &spec, [7; 64]).unwrap();
     let settings = [("worker", "off"), ("ranks", "on")].map(|(name, value)| (name.to_owned(), value.to_owned()));
     let store =
@@ -107,8 +112,13 @@ fn a_queue_is_as_long_as_there_are_files_and_takes_no_memory() {
 /// A volume with one file, which has a place in a queue.
 fn open_with_a_file(dir: &tempfile::TempDir) -> (Arc<FileSystem>, Arc<TestClock>, Ino) {
     let volume = dir.path().join("volume");
-    let spec =
-        VolumeSpec { data_bytes: Some(64 << 20), data: DataPlace::File, profile: Profile::Desktop, log_bytes: 8 << 20 };
+    let spec = VolumeSpec {
+        data_bytes: Some(64 << 20),
+        data: DataPlace::File,
+        profile: Profile::Desktop,
+        log_bytes: 8 << 20,
+        copies: None,
+    };
     Store::format(&volume, &spec, [7; 64]).unwrap();
     let settings = [("worker", "off"), ("ranks", "on")].map(|(name, value)| (name.to_owned(), value.to_owned()));
     let store = Store::open(&volume, &OpenOptions { settings: settings.into(), ..OpenOptions::new(16 << 20) }).unwrap();

@@ -61,6 +61,7 @@ impl Volume {
             data: DataPlace::File,
             profile: Profile::Lrlfs,
             log_bytes: 8 << 20,
+            copies: None,
         };
         let volume = Self { dir, clock: Arc::default(), atime, settings: Vec::new() };
         let path = volume.dir.path().join("volume");

@@ -6,6 +6,7 @@ use oncefs_dedup::{Eviction, PaceMode as Mode, Ranks, Schedule};
 use oncefs_toolbox::sizes;
 
 use super::{FingerprintMode, Inline, Settings, Verify};
+use crate::Copies;
 
 /// What a setting can be.
 pub enum Range {
@@ -379,6 +380,14 @@ pub static SETTINGS: &[Setting] = &[
         |s| s.replicate_refs_above,
         |s, n| s.replicate_refs_above = n,
         "the scrub keeps a replica of blocks with more references than this; 0: none",
+    ),
+    setting(
+        "copies",
+        Range::Number { min: 1, max: 2 },
+        false,
+        |s| u64::from(s.copies.number()),
+        |s, n| s.copies = if n > 1 { Copies::Two } else { Copies::One },
+        "copies to keep of the record files, which hold names and maps; 2: damage to one is undone",
     ),
     setting(
         "rank_hot_seconds_max",

@@ -22,13 +22,14 @@ fn a_file_that_ends_early_is_an_error_and_not_zeros() {
 }
 
 /// A volume with one file of so many bytes, closed.
-fn volume(dir: &Path) -> (PathBuf, Vec<u8>) {
+pub(super) fn volume(dir: &Path) -> (PathBuf, Vec<u8>) {
     let volume = dir.join("volume");
     let spec = VolumeSpec {
         data_bytes: Some(64 << 20),
         data: DataPlace::File,
         profile: Profile::Desktop,
         log_bytes: 16 << 20,
+        copies: None,
     };
     Store::format(&volume, &spec, [5; 64]).unwrap();
     let store = Store::open(&volume, &OpenOptions::new(32 << 20)).unwrap();
@@ -40,7 +41,7 @@ fn volume(dir: &Path) -> (PathBuf, Vec<u8>) {
 }
 
 /// All files of a volume, by their path in it; those of the records too.
-fn files(volume: &Path) -> Vec<PathBuf> {
+pub(super) fn files(volume: &Path) -> Vec<PathBuf> {
     let of = |dir: &Path| fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
     let all = of(volume).into_iter().chain(of(&volume.join("records")));
     let mut files: Vec<PathBuf> = all.filter(|path| path.is_file()).collect();
@@ -48,13 +49,13 @@ fn files(volume: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn copy_volume(from: &Path, to: &Path) {
+pub(super) fn copy_volume(from: &Path, to: &Path) {
     let status = std::process::Command::new("cp").args(["-a", "--sparse=always"]).arg(from).arg(to).status().unwrap();
     assert!(status.success());
 }
 
 /// The message of a refusal, or None: everything is there.
-fn open_and_compare(volume: &Path, content: &[u8]) -> Option<String> {
+pub(super) fn open_and_compare(volume: &Path, content: &[u8]) -> Option<String> {
     let store = match Store::open(volume, &OpenOptions::new(32 << 20)) {
         Ok(store) => store,
         Err(error) => return Some(error.to_string()),
@@ -81,6 +82,8 @@ fn a_file_of_a_volume_that_was_cut_emptied_or_removed_is_named_or_not_needed() {
         for cut in [None, Some(0), Some(len / 2), Some(len.saturating_sub(1))] {
             let damaged = dir.path().join("damaged");
             copy_volume(&volume, &damaged);
+            // What copies restore: the tests in `copies`.
+            fs::remove_dir_all(damaged.join("copies")).unwrap();
             let target = damaged.join(path.strip_prefix(&volume).unwrap());
             match cut {
                 None => fs::remove_file(&target).unwrap(),

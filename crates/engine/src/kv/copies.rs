@@ -1,0 +1,230 @@
+//! The second copies of the record store's files, in the folder `copies` of the volume.
+//!
+//! A record file never changes, and its number is not used again once the manifest names it. So after each checkpoint
+//! the files that are new are copied, then a list names all that are live, each with its checksum, and holds the
+//! manifest as it was. The list comes last and replaces the old one as a whole. A crash before that leaves the old
+//! list, with every file that it names: copies that it does not name count for nothing and are written anew, and those
+//! it alone names are removed only after the new list is durable. A copy is believed for its checksum in the list, so a
+//! stale one never is.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use rocksdb::DB;
+
+use super::files;
+use crate::Copies;
+use crate::format::record_list::{RecordFile, RecordList};
+
+/// Lists of the live files that changed while they were copied, before this is left to the next checkpoint.
+const TRIES: usize = 5;
+/// The volume's folder of copies.
+pub const FOLDER: &str = "copies";
+const LIST: &str = "list";
+const LIST_ASIDE: &str = "list.aside";
+
+/// Where the record store of a volume and its copies are.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The record store.
+    pub records: PathBuf,
+    /// The folder of copies.
+    pub copies: PathBuf,
+    /// The volume.
+    pub volume_id: [u8; 16],
+}
+
+impl Place {
+    /// The parts of a volume.
+    pub fn of(volume: &Path, volume_id: [u8; 16]) -> Self {
+        Self { records: volume.join("records"), copies: volume.join(FOLDER), volume_id }
+    }
+
+    /// A record file.
+    pub fn table(&self, number: u64) -> PathBuf {
+        self.records.join(files::table_name(number))
+    }
+
+    /// The copy of a record file.
+    pub fn copy(&self, number: u64) -> PathBuf {
+        self.copies.join(files::table_name(number))
+    }
+
+    /// The list of the last checkpoint. None: there is none that can be believed.
+    pub fn list(&self) -> Option<RecordList> {
+        RecordList::decode(&fs::read(self.copies.join(LIST)).ok()?, self.volume_id)
+    }
+
+    /// The list that salvage goes by: also one that an earlier salvage set aside.
+    pub fn list_for_salvage(&self) -> Option<RecordList> {
+        let aside = || RecordList::decode(&fs::read(self.copies.join(LIST_ASIDE)).ok()?, self.volume_id);
+        self.list().or_else(aside)
+    }
+
+    /// Sets the list aside, durably: nothing in the folder counts for opening any more.
+    pub fn set_list_aside(&self) -> io::Result<()> {
+        let list = self.copies.join(LIST);
+        match fs::rename(&list, self.copies.join(LIST_ASIDE)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ if self.copies.exists() => files::sync_directory_of(&list),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the folder if it is missing.
+    pub fn make_folder(&self) -> io::Result<()> {
+        match DirBuilder::new().mode(0o700).create(&self.copies) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
+            Err(_) => Ok(()),
+            Ok(()) => files::sync_directory_of(&self.copies),
+        }
+    }
+}
+
+/// Keeps the copies of an open record store.
+pub struct Keeper {
+    place: Place,
+    copies: Copies,
+    /// The key whose record stands in the list.
+    pinned: Vec<u8>,
+    last: Mutex<Option<RecordList>>,
+}
+
+/// What the live files are, and the manifest that says so.
+struct Live {
+    files: Vec<(u64, u32)>,
+    manifest_number: u64,
+    manifest: Vec<u8>,
+}
+
+impl Keeper {
+    /// Goes on with the copies that are there. The list also keeps the record of the key `pinned`.
+    pub fn new(place: Place, copies: Copies, pinned: Vec<u8>) -> Self {
+        let last = Mutex::new(place.list());
+        Self { place, copies, pinned, last }
+    }
+
+    /// Where everything is.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Brings copies and list to what is live now. What fails costs only the copies; the list that is there stays right.
+    pub fn update(&self, db: &DB) {
+        let mut last = self.last.lock();
+        match self.write(db, last.as_ref()) {
+            Ok(Some(list)) => *last = Some(list),
+            Ok(None) => {}
+            Err(error) => {
+                let folder = self.place.copies.display();
+                log::warn!("the record files have no new copies in {folder}: {error}; the next checkpoint tries again");
+                // A full host gets back what the attempt took.
+                self.remove_superseded(last.as_ref().unwrap_or(&RecordList::default()));
+            }
+        }
+    }
+
+    /// As `update`, if other files are live than the list says.
+    pub fn update_if_changed(&self, db: &DB) {
+        let live = live_files(db).ok();
+        let listed = |list: &RecordList| list.files.iter().map(|file| (file.number, file.level)).collect::<Vec<_>>();
+        if live.is_some_and(|live| self.last.lock().as_ref().map(listed) != Some(live)) {
+            self.update(db);
+        }
+    }
+
+    /// None: files came and went all the time.
+    fn write(&self, db: &DB, last: Option<&RecordList>) -> io::Result<Option<RecordList>> {
+        self.place.make_folder()?;
+        for _ in 0..TRIES {
+            let live = self.look(db)?;
+            let Some(opened) = self.open_new(&live, last)? else { continue };
+            // Nothing came or went while the manifest was read: it names exactly these files.
+            if live_files(db)? != live.files
+                || files::current_manifest(&self.place.records) != Some(live.manifest_number)
+            {
+                continue;
+            }
+            let list = self.list_of(db, live, opened)?;
+            files::replace(&self.place.copies.join(LIST), &list.encode(self.place.volume_id))?;
+            self.remove_superseded(&list);
+            return Ok(Some(list));
+        }
+        Ok(None)
+    }
+
+    fn look(&self, db: &DB) -> io::Result<Live> {
+        let files = live_files(db)?;
+        let number = files::current_manifest(&self.place.records);
+        let manifest_number = number.ok_or_else(|| io::Error::other("CURRENT names no manifest"))?;
+        let manifest = match self.copies {
+            Copies::Two => fs::read(self.place.records.join(files::manifest_name(manifest_number)))?,
+            Copies::One => Vec::new(),
+        };
+        Ok(Live { files, manifest_number, manifest })
+    }
+
+    /// Opens the files that are not listed yet. None: one is gone already.
+    fn open_new(&self, live: &Live, last: Option<&RecordList>) -> io::Result<Option<Vec<Source>>> {
+        let mut sources = Vec::with_capacity(live.files.len());
+        for &(number, level) in &live.files {
+            let listed = last.and_then(|list| list.files.iter().find(|file| file.number == number));
+            let kept = listed.filter(|file| self.copies == Copies::One || is_there(&self.place.copy(number), file.len));
+            match kept {
+                Some(file) => sources.push(Source::Kept(RecordFile { level, ..*file })),
+                None => match File::open(self.place.table(number)) {
+                    Ok(file) => sources.push(Source::New(number, level, file)),
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+                    Err(e) => return Err(e),
+                },
+            }
+        }
+        Ok(Some(sources))
+    }
+
+    fn list_of(&self, db: &DB, live: Live, sources: Vec<Source>) -> io::Result<RecordList> {
+        let mut entries = Vec::with_capacity(sources.len());
+        for source in sources {
+            entries.push(match source {
+                Source::Kept(entry) => entry,
+                Source::New(number, level, file) => {
+                    let copy = (self.copies == Copies::Two).then(|| self.place.copy(number));
+                    files::take_in(file, number, level, copy.as_deref())?
+                }
+            });
+        }
+        // The names of the copies, before the list that counts on them.
+        files::sync_directory_of(&self.place.copies.join(LIST))?;
+        let checkpoint = db.get(&self.pinned).map_err(io::Error::other)?.unwrap_or_default();
+        Ok(RecordList { files: entries, manifest_number: live.manifest_number, manifest: live.manifest, checkpoint })
+    }
+
+    fn remove_superseded(&self, list: &RecordList) {
+        drop(fs::remove_file(self.place.copies.join(LIST_ASIDE)));
+        let is_kept = |number| self.copies == Copies::Two && list.files.iter().any(|file| file.number == number);
+        for (_, path) in files::tables_in(&self.place.copies).into_iter().filter(|(number, _)| !is_kept(*number)) {
+            // What stays behind takes space until the next checkpoint.
+            drop(fs::remove_file(path));
+        }
+    }
+}
+
+/// Where a file's entry comes from.
+enum Source {
+    Kept(RecordFile),
+    New(u64, u32, File),
+}
+
+fn is_there(path: &Path, len: u64) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.len() == len)
+}
+
+/// Number and level of the live files, newer ones before older ones of the same keys.
+fn live_files(db: &DB) -> io::Result<Vec<(u64, u32)>> {
+    let live = db.live_files().map_err(io::Error::other)?;
+    let numbered = live.iter().map(|file| Some((files::table_number(&file.name)?, u32::try_from(file.level).ok()?)));
+    numbered.collect::<Option<Vec<_>>>().ok_or_else(|| io::Error::other("a live file has a name of no known form"))
+}

@@ -1,0 +1,161 @@
+//! The files of RocksDB as the host sees them: their names, their checksums, and how one is put into its place.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::format::record_list::{FILE_SEED, RecordFile};
+
+/// Bytes read or written in one request.
+const REQUEST_BYTES: usize = 1 << 20;
+/// The file that names the manifest.
+pub const CURRENT: &str = "CURRENT";
+
+/// The name of a record file.
+pub fn table_name(number: u64) -> String {
+    format!("{number:06}.sst")
+}
+
+/// The number of a record file, from its name.
+pub fn table_number(name: &str) -> Option<u64> {
+    name.trim_start_matches('/').strip_suffix(".sst")?.parse().ok()
+}
+
+/// The name of a manifest.
+pub fn manifest_name(number: u64) -> String {
+    format!("MANIFEST-{number:06}")
+}
+
+/// The number of the manifest that `CURRENT` names. None: it names none.
+pub fn current_manifest(records: &Path) -> Option<u64> {
+    let text = fs::read_to_string(records.join(CURRENT)).ok()?;
+    text.strip_suffix('\n')?.strip_prefix("MANIFEST-")?.parse().ok()
+}
+
+/// Reads a file to its end, telling `take` each part; gives its length and both its checksums.
+fn sums_of(file: &mut File, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<(u64, u64, u64)> {
+    let len = file.metadata()?.len();
+    let end_at = len - RecordFile::end_bytes(len);
+    let (mut whole, mut end) = (Xxh3::with_seed(FILE_SEED), Xxh3::with_seed(FILE_SEED));
+    let mut buffer = vec![0; REQUEST_BYTES];
+    let mut at = 0;
+    loop {
+        let count = file.read(&mut buffer)?;
+        if count == 0 {
+            return Ok((at, whole.digest(), end.digest()));
+        }
+        let part = &buffer[..count];
+        whole.update(part);
+        let before_end = end_at.saturating_sub(at).min(count as u64);
+        end.update(&part[before_end as usize..]);
+        take(part)?;
+        at += count as u64;
+    }
+}
+
+/// The entry of a record file, and its copy at `copy` if that is wanted, on its way to the disk.
+pub fn take_in(mut file: File, number: u64, level: u32, copy: Option<&Path>) -> io::Result<RecordFile> {
+    let mut copied = copy.map(new_file).transpose()?;
+    let take = |part: &[u8]| copied.as_mut().map_or(Ok(()), |copied| copied.write_all(part));
+    let (len, sum, end_sum) = sums_of(&mut file, take)?;
+    if let Some(copied) = copied {
+        copied.sync_all()?;
+    }
+    Ok(RecordFile { number, len, sum, end_sum, level })
+}
+
+/// Whether a file is what its entry says, every byte of it.
+pub fn is_whole(path: &Path, entry: &RecordFile) -> bool {
+    let sums = File::open(path).and_then(|mut file| sums_of(&mut file, |_| Ok(())));
+    sums.is_ok_and(|sums| sums == (entry.len, entry.sum, entry.end_sum))
+}
+
+/// Whether a file has the length and the end that its entry says.
+pub fn has_its_end(path: &Path, entry: &RecordFile) -> bool {
+    end_sum(path, entry.len).is_ok_and(|sum| sum == Some(entry.end_sum))
+}
+
+fn end_sum(path: &Path, len: u64) -> io::Result<Option<u64>> {
+    let mut file = File::open(path)?;
+    if file.metadata()?.len() != len {
+        return Ok(None);
+    }
+    file.seek(SeekFrom::Start(len - RecordFile::end_bytes(len)))?;
+    let mut hash = Xxh3::with_seed(FILE_SEED);
+    let mut buffer = vec![0; REQUEST_BYTES];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(Some(hash.digest())),
+            count => hash.update(&buffer[..count]),
+        }
+    }
+}
+
+/// A file that only its owner can read, empty.
+fn new_file(path: &Path) -> io::Result<File> {
+    File::options().create(true).truncate(true).write(true).mode(0o600).open(path)
+}
+
+/// Puts `bytes` into a file's place as a whole: a crash leaves the old content or the new one.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace_from(path, &mut &*bytes)
+}
+
+/// Puts a copy into a file's place as a whole.
+pub fn replace_by_copy(path: &Path, copy: &Path) -> io::Result<()> {
+    replace_from(path, &mut File::open(copy)?)
+}
+
+fn replace_from(path: &Path, from: &mut dyn Read) -> io::Result<()> {
+    // RocksDB deletes what ends so when it opens its directory.
+    let temporary = path.with_file_name("000000.dbtmp");
+    let mut file = new_file(&temporary)?;
+    io::copy(from, &mut file)?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)?;
+    sync_directory_of(path)
+}
+
+/// Makes a change of names in a file's directory durable.
+pub fn sync_directory_of(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+}
+
+/// The record files in a directory, by number.
+pub fn tables_in(directory: &Path) -> Vec<(u64, PathBuf)> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let numbered = entries.filter_map(|entry| Some((table_number(entry.file_name().to_str()?)?, entry.path())));
+    let mut tables: Vec<(u64, PathBuf)> = numbered.collect();
+    tables.sort_unstable();
+    tables
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_s_sums_follow_every_byte_and_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, copy) = (dir.path().join("000007.sst"), dir.path().join("copy"));
+        let content: Vec<u8> = (0..3_000_000_u32).map(|at| at as u8).collect();
+        fs::write(&path, &content).unwrap();
+        let entry = take_in(File::open(&path).unwrap(), 7, 1, Some(&copy)).unwrap();
+        assert!(is_whole(&path, &entry) && is_whole(&copy, &entry) && has_its_end(&path, &entry));
+        for (at, is_in_end) in [(0, false), (2_700_000, false), (2_990_000, true)] {
+            let mut bytes = content.clone();
+            bytes[at] ^= 1;
+            fs::write(&path, &bytes).unwrap();
+            assert_eq!((is_whole(&path, &entry), has_its_end(&path, &entry)), (false, !is_in_end), "byte {at}");
+        }
+        replace_by_copy(&path, &copy).unwrap();
+        assert!(is_whole(&path, &entry));
+        fs::write(&path, &content[1..]).unwrap();
+        assert!(!has_its_end(&path, &entry));
+        assert_eq!(tables_in(dir.path()), [(7, path)]);
+        assert_eq!((table_number("/000012.sst"), table_number("MANIFEST-1")), (Some(12), None));
+    }
+}

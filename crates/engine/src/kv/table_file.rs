@@ -1,0 +1,438 @@
+//! Reads a record file of RocksDB block by block, without its index, so that damage costs only what it touches.
+//!
+//! A block is a run of entries, then the offsets of every sixteenth, then a trailer with its checksum, so it shows where
+//! it ends. Every block carries the file's own mark in its checksum. A damaged block is first taken for one with a
+//! single wrong byte: if one change makes the checksum right, that was it. Otherwise its entries are read from every
+//! sixteenth on, as far as they make sense. The records have checksums of their own, so what is wrong in them is found
+//! when they are read.
+
+use std::ops::Range;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Entries from one full key to the next.
+const RESTART_ENTRIES: usize = 16;
+/// Kind of compression, and checksum.
+const TRAILER_BYTES: usize = 5;
+const FOOTER_BYTES: usize = 53;
+/// Sequence and kind behind each key.
+const KEY_END_BYTES: usize = 8;
+/// In longer damage no single byte is sought.
+const DAMAGE_BYTES_MAX: usize = 16 << 10;
+/// The index of other blocks lies in so many bytes before the footer.
+const METAINDEX_BYTES_MAX: usize = 4 << 10;
+
+/// What stands at some place in a file, in the order of keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A key with its value; None: it was removed.
+    Entry(Vec<u8>, Option<Vec<u8>>),
+    /// Entries that cannot be read.
+    Gap,
+}
+
+/// An entry as it stands: how much of the key before it shares, then its own bytes.
+struct Raw {
+    shared: usize,
+    key: Range<usize>,
+    value: Range<usize>,
+}
+
+/// A run of entries that was read, and where it ended.
+struct Run {
+    entries: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    restarts: Vec<u32>,
+    end: usize,
+}
+
+/// Everything that a record file says.
+pub fn read(bytes: &[u8]) -> Vec<Found> {
+    let footer_at = bytes.len().saturating_sub(FOOTER_BYTES);
+    let data_end = data_end(bytes);
+    let end = data_end.unwrap_or(footer_at);
+    let mark = mark(bytes, footer_at, end);
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < end {
+        if let Some(run) = whole_block(bytes, at, end, mark) {
+            found.extend(run.entries.into_iter().map(|(key, value)| Found::Entry(key, value)));
+            at = run.end;
+            continue;
+        }
+        let next = (at + 1..end).find(|next| whole_block(bytes, *next, end, mark).is_some());
+        match (next, data_end) {
+            // Behind the data stand other blocks, and nobody knows where they begin.
+            (None, None) => break,
+            (next, _) => {
+                let next = next.unwrap_or(end);
+                let first = whole_block(bytes, next, end, mark).and_then(|run| Some(run.entries.first()?.0.clone()));
+                let is_before = |item: &Found| match (item, &first) {
+                    (Found::Entry(key, _), Some(first)) => key < first,
+                    _ => true,
+                };
+                found.extend(damaged_block(&bytes[at..next], at, mark).into_iter().filter(is_before));
+                at = next;
+            }
+        }
+    }
+    in_order(found)
+}
+
+/// Whether every block of data is sound, and where they end is known.
+pub fn is_sound(bytes: &[u8]) -> bool {
+    let footer_at = bytes.len().saturating_sub(FOOTER_BYTES);
+    let Some(end) = data_end(bytes) else { return false };
+    let mark = mark(bytes, footer_at, end);
+    let mut at = 0;
+    while at < end {
+        match whole_block(bytes, at, end, mark) {
+            Some(run) => at = run.end,
+            None => return false,
+        }
+    }
+    true
+}
+
+/// Keys ascend. One that does not is damaged.
+fn in_order(found: Vec<Found>) -> Vec<Found> {
+    let mut ordered: Vec<Found> = Vec::with_capacity(found.len());
+    let mut last: Option<Vec<u8>> = None;
+    for item in found {
+        match item {
+            Found::Entry(key, value) if last.as_ref().is_none_or(|last| *last < key) => {
+                last = Some(key.clone());
+                ordered.push(Found::Entry(key, value));
+            }
+            // The newer one of two entries of a key comes first.
+            Found::Entry(key, _) if last.as_ref() == Some(&key) => {}
+            _ if ordered.last() == Some(&Found::Gap) => {}
+            _ => ordered.push(Found::Gap),
+        }
+    }
+    ordered
+}
+
+fn number(bytes: &[u8], at: &mut usize) -> Option<usize> {
+    let mut value = 0_u64;
+    for shift in (0..35).step_by(7) {
+        let byte = *bytes.get(*at)?;
+        *at += 1;
+        value |= u64::from(byte & 0x7F) << shift;
+        if byte < 0x80 {
+            return usize::try_from(value).ok();
+        }
+    }
+    None
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn raw_entry(bytes: &[u8], at: usize) -> Option<Raw> {
+    let mut at = at;
+    let (shared, own, value) = (number(bytes, &mut at)?, number(bytes, &mut at)?, number(bytes, &mut at)?);
+    let key = at..at.checked_add(own)?;
+    let value = key.end..key.end.checked_add(value)?;
+    (value.end <= bytes.len()).then_some(Raw { shared, key, value })
+}
+
+/// Entries from `at` on until the offsets that end a block, which begin with that of the first: 0.
+fn entries(bytes: &[u8], at: usize, interval: usize, is_key: fn(&[u8]) -> bool) -> Option<(Run, Vec<Vec<u8>>)> {
+    let mut run = Run { entries: Vec::new(), restarts: Vec::new(), end: at };
+    let mut keys: Vec<Vec<u8>> = Vec::new();
+    loop {
+        if !keys.is_empty()
+            && let Some(end) = offsets_end(bytes, run.end, &run.restarts)
+        {
+            run.end = end;
+            return Some((run, keys));
+        }
+        if keys.len().is_multiple_of(interval) {
+            run.restarts.push(u32::try_from(run.end - at).ok()?);
+        }
+        let raw = raw_entry(bytes, run.end)?;
+        let before = keys.last().map_or(&[][..], |key| &key[..]);
+        let mut key = before.get(..raw.shared)?.to_vec();
+        key.extend_from_slice(&bytes[raw.key]);
+        if !is_key(&key) || (keys.len().is_multiple_of(interval) && raw.shared > 0) {
+            return None;
+        }
+        run.entries.push((key.clone(), Some(bytes[raw.value.clone()].to_vec())));
+        keys.push(key);
+        run.end = raw.value.end;
+    }
+}
+
+/// Where the offsets of a block end that begin at `at`. None: other bytes are there.
+fn offsets_end(bytes: &[u8], at: usize, restarts: &[u32]) -> Option<usize> {
+    let is_there = |(index, restart): (usize, &u32)| word(bytes, at + 4 * index) == Some(*restart);
+    let count_at = at + 4 * restarts.len();
+    let is_count = word(bytes, count_at).is_some_and(|count| (count & 0x0FFF_FFFF) as usize == restarts.len());
+    (is_count && restarts.iter().enumerate().all(is_there)).then_some(count_at + 4)
+}
+
+fn is_internal_key(key: &[u8]) -> bool {
+    key.len() > KEY_END_BYTES && key[key.len() - KEY_END_BYTES] <= 1
+}
+
+fn user_entry((mut key, value): (Vec<u8>, Option<Vec<u8>>)) -> (Vec<u8>, Option<Vec<u8>>) {
+    let is_removed = key[key.len() - KEY_END_BYTES] == 0;
+    key.truncate(key.len() - KEY_END_BYTES);
+    (key, value.filter(|_| !is_removed))
+}
+
+/// What a block's checksum adds for the place where it lies.
+fn place_part(mark: u32, at: usize) -> u32 {
+    mark ^ (at as u32).wrapping_add((at as u64 >> 32) as u32)
+}
+
+/// The mark that a block's checksum implies; the same for all blocks of a file.
+fn implied_mark(bytes: &[u8], at: usize, end: usize) -> Option<u32> {
+    let stored = word(bytes, end + 1).filter(|_| bytes[end] == 0)?;
+    Some(place_part(stored.wrapping_sub(xxh3_64(&bytes[at..end]) as u32), at))
+}
+
+/// The file's mark: that of the footer if a block agrees or none disagrees, else one that two blocks agree on.
+fn mark(bytes: &[u8], footer_at: usize, end: usize) -> Option<u32> {
+    let implied: Vec<u32> = block_starts(bytes, end).take(8).collect();
+    let footer = word(bytes, footer_at + 9);
+    let agreed =
+        implied.iter().find(|mark| footer == Some(**mark) || implied.iter().filter(|other| other == mark).count() > 1);
+    agreed.copied().or(footer.filter(|_| implied.is_empty() || is_footer(bytes, footer_at)))
+}
+
+/// Whether the end of the footer is sound.
+fn is_footer(bytes: &[u8], footer_at: usize) -> bool {
+    let Some(footer) = bytes.get(footer_at..).filter(|footer| footer.len() == FOOTER_BYTES) else { return false };
+    let (Some(stored), Some(mark)) = (word(footer, 5), word(footer, 9)) else { return false };
+    let mut cleared = footer.to_vec();
+    cleared[5..9].fill(0);
+    stored
+        == (xxh3_64(&cleared[..FOOTER_BYTES - 1]) as u32
+            ^ u32::from(footer[FOOTER_BYTES - 1]).wrapping_mul(0x6B90_83D9))
+        .wrapping_add(place_part(mark, footer_at))
+}
+
+/// The marks that the blocks imply which can be told by their form, from the beginning of the file on.
+fn block_starts(bytes: &[u8], end: usize) -> impl Iterator<Item = u32> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while at < end {
+            if let Some((run, _)) = entries(&bytes[..end], at, RESTART_ENTRIES, is_internal_key) {
+                let implied = implied_mark(bytes, at, run.end);
+                at = run.end + TRAILER_BYTES;
+                if implied.is_some() {
+                    return implied;
+                }
+            } else {
+                at += 1;
+            }
+        }
+        None
+    })
+}
+
+/// The block that begins at `at` if it is sound, without a known mark if it has the form of one.
+fn whole_block(bytes: &[u8], at: usize, end: usize, mark: Option<u32>) -> Option<Run> {
+    let (mut run, _) = entries(&bytes[..end], at, RESTART_ENTRIES, is_internal_key)?;
+    let implied = implied_mark(bytes, at, run.end)?;
+    if mark.is_some_and(|mark| mark != implied) {
+        return None;
+    }
+    run.entries = run.entries.into_iter().map(user_entry).collect();
+    run.end += TRAILER_BYTES;
+    Some(run)
+}
+
+/// Where the blocks of data end: where the first of the others begins, by the index of these before the footer.
+pub fn data_end(bytes: &[u8]) -> Option<usize> {
+    let end = bytes.len().checked_sub(FOOTER_BYTES + TRAILER_BYTES)?;
+    let is_name = |key: &[u8]| key.windows(8).any(|part| part == b"rocksdb.");
+    let from = end.saturating_sub(METAINDEX_BYTES_MAX);
+    let blocks = (from..end).rev().filter_map(|at| entries(&bytes[..end], at, 1, is_name));
+    let (run, _) = blocks.into_iter().find(|(run, _)| run.end == end)?;
+    let first = |(_, handle): &(Vec<u8>, Option<Vec<u8>>)| number(handle.as_ref()?, &mut 0);
+    run.entries.iter().filter_map(first).min().filter(|data_end| *data_end <= end)
+}
+
+/// What can be read of bytes that are no sound block.
+fn damaged_block(bytes: &[u8], place: usize, mark: Option<u32>) -> Vec<Found> {
+    if let Some(run) = mark.and_then(|mark| with_one_byte_changed(bytes, place, mark)) {
+        return run.entries.into_iter().map(|(key, value)| Found::Entry(key, value)).collect();
+    }
+    let (restarts, end, begin) = restarts_of(bytes);
+    if begin > 0 {
+        // Two blocks in a row: each is read by itself.
+        let (before, behind) = bytes.split_at(begin);
+        return [damaged_block(before, place, mark), damaged_block(behind, place + begin, mark)].concat();
+    }
+    let mut found = Vec::new();
+    for (index, restart) in restarts.iter().enumerate() {
+        let read = restart_entries(&bytes[..end], *restart, &mut found);
+        // Up to the next full key everything makes sense: nothing is missing.
+        if restarts.get(index + 1).copied().unwrap_or(end) != read {
+            found.push(Found::Gap);
+        }
+    }
+    if found.is_empty() { vec![Found::Gap] } else { found }
+}
+
+/// Takes the entries from a full key on, as far as they make sense, and gives where that ends.
+fn restart_entries(bytes: &[u8], restart: usize, found: &mut Vec<Found>) -> usize {
+    let mut key: Vec<u8> = Vec::new();
+    let mut at = restart;
+    for _ in 0..RESTART_ENTRIES {
+        let Some(raw) = raw_entry(bytes, at).filter(|raw| raw.shared <= key.len()) else { break };
+        let next = [&key[..raw.shared], &bytes[raw.key.clone()]].concat();
+        let is_later = key.is_empty()
+            || key.get(..key.len() - KEY_END_BYTES) < next.get(..next.len().saturating_sub(KEY_END_BYTES));
+        if !is_internal_key(&next) || !is_later {
+            break;
+        }
+        key = next;
+        let (user, value) = user_entry((key.clone(), Some(bytes[raw.value.clone()].to_vec())));
+        found.push(Found::Entry(user, value));
+        at = raw.value.end;
+    }
+    at
+}
+
+/// Where full keys stand in a damaged block by the offsets at its end, where its entries end, and where it begins: behind
+/// another damaged one if most of its full keys are found from there on.
+fn restarts_of(bytes: &[u8]) -> (Vec<usize>, usize, usize) {
+    let end = bytes.len().saturating_sub(TRAILER_BYTES);
+    let count = end.checked_sub(4).and_then(|at| word(bytes, at)).map_or(0, |count| (count & 0x0FFF_FFFF) as usize);
+    let from = count.checked_mul(4).and_then(|len| end.checked_sub(4)?.checked_sub(len));
+    let Some(from) = from.filter(|_| count > 0) else { return (vec![0], end, 0) };
+    let offsets = (0..count).filter_map(|index| word(bytes, from + 4 * index)).map(|offset| offset as usize);
+    let offsets: Vec<usize> = offsets.filter(|offset| *offset < from).collect();
+    let is_full = |at: usize| {
+        let raw = raw_entry(&bytes[..from], at);
+        raw.is_some_and(|raw| raw.shared == 0 && is_internal_key(&bytes[raw.key]))
+    };
+    let full_keys = |begin: usize| offsets.iter().filter(|offset| is_full(begin + **offset)).count();
+    let begin = if full_keys(0) * 2 >= offsets.len() {
+        0
+    } else {
+        (0..from).rev().max_by_key(|at| full_keys(*at)).unwrap_or(0)
+    };
+    if offsets.is_empty() { (vec![0], from, 0) } else { (offsets, from, begin) }
+}
+
+/// The block that these bytes are with one byte changed.
+fn with_one_byte_changed(bytes: &[u8], place: usize, mark: u32) -> Option<Run> {
+    if bytes.len() > DAMAGE_BYTES_MAX || bytes.len() <= TRAILER_BYTES {
+        return None;
+    }
+    let mut tried = bytes.to_vec();
+    let end = bytes.len() - TRAILER_BYTES;
+    let stored = word(bytes, end + 1)?;
+    let is_block = |tried: &[u8]| {
+        let (run, _) = entries(&tried[..end], 0, RESTART_ENTRIES, is_internal_key)?;
+        (run.end == end).then(|| Run { entries: run.entries.into_iter().map(user_entry).collect(), ..run })
+    };
+    let expected = |tried: &[u8]| (xxh3_64(&tried[..end]) as u32).wrapping_add(place_part(mark, place));
+    // One byte of the trailer: at most one byte of the checksum differs.
+    if (expected(bytes) ^ stored).to_le_bytes().iter().filter(|byte| **byte != 0).count() <= 1 {
+        return is_block(bytes);
+    }
+    for at in 0..end {
+        for value in 0..=u8::MAX {
+            tried[at] = value;
+            if expected(&tried) == stored
+                && let Some(run) = is_block(&tried)
+            {
+                return Some(run);
+            }
+        }
+        tried[at] = bytes[at];
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use oncefs_toolbox::Random;
+
+    use super::*;
+    use crate::kv::copies::Place;
+    use crate::kv::{Kv, RocksKv};
+    use crate::{Copies, Result};
+
+    const KEYS: u64 = 2_000;
+
+    fn key(n: u64) -> Vec<u8> {
+        [&[2][..], &(n / 9).to_be_bytes(), &(n % 9).to_be_bytes()].concat()
+    }
+
+    fn value(n: u64) -> Option<Vec<u8>> {
+        (n % 7 != 0).then(|| n.to_le_bytes().repeat(1 + n as usize % 13))
+    }
+
+    fn all() -> Vec<Found> {
+        (0..KEYS).map(|n| Found::Entry(key(n), value(n))).collect()
+    }
+
+    /// A record file as RocksDB writes it.
+    fn file() -> Result<Vec<u8>> {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place::of(dir.path(), [1; 16]);
+        RocksKv::create(&place.records)?;
+        let kv = RocksKv::open(place.clone(), Copies::One, 8 << 20, false)?;
+        // Older values, so that the removals that follow are kept.
+        kv.write((0..KEYS).map(|n| (key(n), Some(vec![1]))).collect())?;
+        kv.flush()?;
+        kv.write((0..KEYS).map(|n| (key(n), value(n))).collect())?;
+        kv.flush()?;
+        let tables = crate::kv::files::tables_in(&place.records);
+        Ok(std::fs::read(&tables.last().unwrap().1).unwrap())
+    }
+
+    #[test]
+    fn every_entry_of_a_sound_file_is_read() {
+        let bytes = file().unwrap();
+        assert!(is_sound(&bytes));
+        assert_eq!(read(&bytes), all());
+    }
+
+    #[test]
+    fn one_wrong_byte_anywhere_costs_nothing() {
+        let whole = file().unwrap();
+        let mut random = Random::new(5);
+        for turn in 0..40 {
+            let from = if turn % 4 == 0 { whole.len() as u64 - 600 } else { 0 };
+            let at = (from + random.below(whole.len() as u64 - from)) as usize;
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1 + random.below(255) as u8;
+            assert!(read(&bytes) == all(), "byte {at} of {}", whole.len());
+        }
+    }
+
+    #[test]
+    fn a_lost_sector_costs_its_own_entries_and_leaves_a_gap_in_their_place() {
+        let whole = file().unwrap();
+        let data_end = data_end(&whole).unwrap();
+        let mut random = Random::new(6);
+        for _ in 0..10 {
+            let at = random.below(data_end as u64 / 512) as usize * 512;
+            let mut bytes = whole.clone();
+            bytes[at..at + 512].copy_from_slice(&random.bytes(512));
+            let found = read(&bytes);
+            let kept: Vec<_> = found.iter().filter(|item| **item != Found::Gap).collect();
+            assert!(found.contains(&Found::Gap) && kept.len() + 60 > KEYS as usize, "{} kept, sector {at}", kept.len());
+            let wrong = kept.iter().filter(|item| !all().contains(item)).count();
+            assert!(wrong <= 60, "{wrong} wrong entries, which their own checksums tell");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_record_file_are_read_as_gaps_or_nothing() {
+        let mut random = Random::new(7);
+        for len in [0, 1, 52, 53, 60, 5_000, 20_000] {
+            let bytes = random.bytes(len);
+            assert!(!is_sound(&bytes));
+            assert!(read(&bytes).iter().all(|item| *item == Found::Gap || len > 60), "{len} bytes");
+        }
+    }
+}

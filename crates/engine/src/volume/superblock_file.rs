@@ -1,0 +1,67 @@
+//! The superblock lies in two files, `superblock` and `copies/superblock`. It never changes, so a sound one is right.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::format::superblock::Superblock;
+use crate::kv::copies::Place;
+use crate::kv::replace_file;
+use crate::volume::ownership;
+use crate::{Error, Result};
+
+const NAME: &str = "superblock";
+
+fn paths(volume: &Path) -> [PathBuf; 2] {
+    [volume.join(NAME), volume.join(crate::kv::copies::FOLDER).join(NAME)]
+}
+
+/// Reads a volume's superblock, or its copy where it is damaged or gone.
+pub fn read(volume: &Path) -> Result<Superblock> {
+    let [main, copy] = paths(volume);
+    match read_one(volume, &main) {
+        Err(error @ (Error::Corrupt { .. } | Error::NotAVolume(_) | Error::Io { .. })) => {
+            let found = read_one(volume, &copy).map_err(|_| error)?;
+            log::warn!("the superblock of {} is damaged: its copy is used", volume.display());
+            Ok(found)
+        }
+        other => other,
+    }
+}
+
+fn read_one(volume: &Path, path: &Path) -> Result<Superblock> {
+    let name = volume.display().to_string();
+    match fs::read(path) {
+        Ok(bytes) => {
+            ownership::refuse_if_others_can_change(volume)?;
+            Superblock::decode(&bytes, &name)
+        }
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Err(Error::NotAVolume(name))
+        }
+        Err(e) => Err(Error::io(format!("opening the volume {name}"), e)),
+    }
+}
+
+/// The one of the two that is missing or damaged, if the other is sound. A volume made before has no folder of copies.
+pub fn damaged(volume: &Path) -> Option<PathBuf> {
+    let [main, copy] = paths(volume);
+    match (read_one(volume, &main), read_one(volume, &copy)) {
+        (Err(_), Ok(_)) => Some(main),
+        (Ok(_), Err(_)) if copy.parent().is_some_and(Path::exists) => Some(copy),
+        _ => None,
+    }
+}
+
+/// Writes the one of the two that is missing or damaged. A crash leaves the sound one as it is.
+pub fn make_sound(volume: &Path, superblock: &Superblock) -> Result<()> {
+    let failed = |e| Error::io("writing the second superblock", e);
+    let encoded = superblock.encode()?;
+    Place::of(volume, superblock.volume_id).make_folder().map_err(failed)?;
+    for path in paths(volume) {
+        if fs::read(&path).ok().as_deref() != Some(&encoded) {
+            replace_file(&path, &encoded).map_err(failed)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! Single bytes of a volume's files are flipped, equally many in each structure, and the files that are lost by it
+//! counted: without copies as before, with one copy and salvage, with two copies. The long run of 10,000 flips is a
+//! drill: `cargo test --release -p oncefs-fs --test flips -- --ignored --nocapture`.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod volume;
+
+use std::collections::BTreeMap;
+
+use oncefs_toolbox::Random;
+use volume::{Base, Mode, STRUCTURES};
+
+/// What became of a number of flips.
+#[derive(Debug, Default)]
+struct Tally {
+    flips: u64,
+    lost: u64,
+    lost_all: u64,
+}
+
+/// Flips `each` bytes of every structure for every mode.
+fn run(each: u64, seed: u64) -> BTreeMap<(Mode, &'static str), Tally> {
+    println!("seed {seed}");
+    let mut tallies: BTreeMap<(Mode, &str), Tally> = BTreeMap::new();
+    for mode in Mode::ALL {
+        let base = Base::new(mode);
+        let mut random = Random::new(seed);
+        for structure in STRUCTURES {
+            let tally = tallies.entry((mode, structure)).or_default();
+            for _ in 0..each {
+                let lost = base.flip(structure, &mut random);
+                tally.flips += 1;
+                tally.lost += lost;
+                tally.lost_all += u64::from(lost == base.files());
+            }
+            println!("{mode:?} {structure}: {tally:?}");
+        }
+    }
+    tallies
+}
+
+/// A byte of data costs its file, and a byte of the log its group or, in the middle of the log, the opening of the
+/// volume. Else two copies lose nothing, and one copy with salvage no more than what the byte described.
+fn assert_kept(tallies: &BTreeMap<(Mode, &'static str), Tally>) {
+    for ((mode, structure), Tally { flips, lost, lost_all }) in tallies {
+        match (mode, *structure) {
+            (Mode::Before, _) | (_, "log") => {}
+            (Mode::Two, "data") | (Mode::One, _) => {
+                assert!(*lost_all == 0 && lost <= flips, "{mode:?} {structure}: {lost} lost");
+            }
+            (Mode::Two, _) => assert_eq!(*lost, 0, "{mode:?} {structure}"),
+        }
+    }
+    let is_down = |((mode, _), tally): (&(Mode, &str), &Tally)| *mode == Mode::Before && tally.lost_all > 0;
+    assert!(tallies.iter().any(is_down), "without copies some byte takes the volume down: else nothing is measured");
+}
+
+#[test]
+fn a_flipped_byte_of_any_structure_costs_no_more_than_what_it_described() {
+    assert_kept(&run(4, 1));
+}
+
+#[test]
+#[ignore = "a drill of hours"]
+fn ten_thousand_flipped_bytes() {
+    assert_kept(&run(10_000_u64.div_ceil(STRUCTURES.len() as u64), 13));
+}

@@ -87,12 +87,13 @@ pub use oncefs_dedup::{
     AtTail, BIG_RUN_BLOCKS, BLOCK_BYTES, Blocks, EffectivePolicy, FilePolicy, Fingerprint, InvalidOverride, Lbn,
     Moment, Pbn, PolicyOverride, QueuePlace, Rank, RankRule, ReadPosition, Reads, Tag, Usage, look_at,
 };
+pub use settings::copies::Copies;
 pub use settings::profile::Profile;
 pub use stats::counters::{
     CacheReport, Counters, DeviceReport, Histogram, RankReport, Report, Sizes, Stage, StageReport,
 };
 pub use store::Store;
-pub use types::{Change, Copies, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, UnknownBlocks, VolumeSpec};
+pub use types::{Change, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, UnknownBlocks, VolumeSpec};
 pub use volume::ballast::Ballast;
 pub use volume::medium::{Driver, Medium};
 pub use worker::load::DeviceLoad;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::device::buffer::PooledBuf;
-use crate::{FilePolicy, Profile, Result};
+use crate::{Copies, FilePolicy, Profile, Result};
 
 /// The id of a map (a file's extents): from 1 on, in the order of creation, never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,30 +19,6 @@ pub enum DataPlace {
     File,
     /// A raw block device.
     Device(PathBuf),
-}
-
-/// How many copies a volume keeps of what all its files depend on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Copies {
-    /// One of each record file; the superblock is kept twice all the same.
-    One,
-    /// Two of everything.
-    Two,
-}
-
-impl Copies {
-    /// Its number, in the superblock and in settings.
-    pub fn number(self) -> u8 {
-        match self {
-            Self::One => 1,
-            Self::Two => 2,
-        }
-    }
-
-    /// The copies of that number; None: the volume leaves it to its profile.
-    pub fn from_number(number: u8) -> Option<Self> {
-        [Self::One, Self::Two].into_iter().find(|copies| copies.number() == number)
-    }
 }
 
 /// What [`crate::Store::format`] makes.

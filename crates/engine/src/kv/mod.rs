@@ -1,6 +1,7 @@
 //! The sorted state below the log: an ordered key-value store, checkpointed, never logged by itself.
 
 pub mod copies;
+mod failed;
 mod faulty;
 mod files;
 mod memory;

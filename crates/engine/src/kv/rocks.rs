@@ -12,6 +12,7 @@ use rocksdb::{
 };
 
 use super::copies::{Keeper, Place};
+use super::failed::failed;
 use super::restore::{self, FilesFound};
 use super::salvage::{Salvaged, salvage};
 use super::{Kv, KvMemory, Put, files};
@@ -167,19 +168,6 @@ impl RocksKv {
         options.enable_statistics();
         options.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
         (options, cache)
-    }
-}
-
-/// The error of RocksDB as one of ours.
-pub fn failed(what: &str, error: &rocksdb::Error) -> Error {
-    let text = error.to_string();
-    // RocksDB passes the host's errno only as text: "No space left on device" is strerror(ENOSPC).
-    if text.contains("No space left on device") {
-        return Error::NoSpace;
-    }
-    match error.kind() {
-        rocksdb::ErrorKind::Corruption => Error::corrupt("the record store", text),
-        _ => Error::Io { what: what.to_owned(), source: std::io::Error::other(text) },
     }
 }
 

@@ -216,5 +216,5 @@ fn remove_dir(path: &Path) -> io::Result<()> {
 }
 
 fn rocks_failed(error: rocksdb::Error) -> Error {
-    super::rocks::failed("salvaging the record store", &error)
+    super::failed::failed("salvaging the record store", &error)
 }

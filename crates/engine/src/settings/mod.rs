@@ -1,5 +1,6 @@
 //! What can be set for a mount, and the profiles' values.
 
+pub(crate) mod copies;
 pub(crate) mod profile;
 pub(crate) mod values;
 

@@ -18,7 +18,6 @@ use oncefs_engine::format::keys::{self, ShardKey};
 use oncefs_engine::format::ops::{Op, OpWriter};
 use oncefs_engine::format::page::{Entry, PAGE_BYTES, PAGE_ENTRIES, Page, SECTOR_BYTES};
 use oncefs_engine::format::record::{self, HEADER_BYTES, Header, Totals};
-use oncefs_engine::format::record_list::{self, RecordFile, RecordList};
 use oncefs_engine::format::rot::{BadRecord, ScrubRecord, ScrubState};
 use oncefs_engine::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
 use oncefs_engine::format::superblock::Superblock;
@@ -541,42 +540,6 @@ fn a_checkpoint_of_skipped_blocks_is_as_the_page_says() {
     }
     assert!(values.0.is_empty(), "bytes are left that the page does not speak of");
     assert_eq!(rows.len(), samples.len(), "records on the page that no sample has");
-}
-
-#[test]
-fn the_list_of_record_files_is_as_the_page_says() {
-    let file = RecordFile { number: 12, len: 70_000, sum: 21, end_sum: 22, level: 6 };
-    let (manifest, checkpoint) = (b"manifest".to_vec(), vec![9; 64]);
-    let list = RecordList { files: vec![file], manifest_number: 5, manifest: manifest.clone(), checkpoint };
-    let bytes = list.encode([3; 16]);
-    let page = section(PAGE, "List of record files");
-    let entry = bytes[record_list::HEADER_BYTES..][..record_list::ENTRY_BYTES].to_vec();
-    let held = entry.len() + manifest.len();
-    page.assert_layout(
-        &bytes,
-        held,
-        &[
-            ("magic", b"oncefs records\n\0".to_vec()),
-            ("volume id", vec![3; 16]),
-            ("files", 1_u32.to_le_bytes().to_vec()),
-            ("manifest length", 8_u32.to_le_bytes().to_vec()),
-            ("manifest number", number(5)),
-            ("checkpoint", vec![9; 64]),
-            ("files and manifest", [entry.clone(), manifest].concat()),
-            ("checksum", number(page.checksum(&bytes, held))),
-        ],
-    );
-    section(PAGE, "Listed record file").assert_layout(
-        &entry,
-        0,
-        &[
-            ("number", number(12)),
-            ("length", number(70_000)),
-            ("sum", number(21)),
-            ("end sum", number(22)),
-            ("level", 6_u32.to_le_bytes().to_vec()),
-        ],
-    );
 }
 
 fn closed_volume(path: &Path, block: &[u8]) {

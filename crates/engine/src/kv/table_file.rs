@@ -269,20 +269,20 @@ fn damaged_block(bytes: &[u8], place: usize, mark: Option<u32>) -> Vec<Found> {
     }
     let mut found = Vec::new();
     for (index, restart) in restarts.iter().enumerate() {
-        let read = restart_entries(&bytes[..end], *restart, &mut found);
+        let until = restarts.get(index + 1).copied().unwrap_or(end);
         // Up to the next full key everything makes sense: nothing is missing.
-        if restarts.get(index + 1).copied().unwrap_or(end) != read {
+        if read_entries(&bytes[..end], *restart..until, &mut found) != until {
             found.push(Found::Gap);
         }
     }
     if found.is_empty() { vec![Found::Gap] } else { found }
 }
 
-/// Takes the entries from a full key on, as far as they make sense, and gives where that ends.
-fn restart_entries(bytes: &[u8], restart: usize, found: &mut Vec<Found>) -> usize {
+/// Takes the entries of a part that begins with a full key, as far as they make sense, and gives where that ends.
+fn read_entries(bytes: &[u8], part: Range<usize>, found: &mut Vec<Found>) -> usize {
     let mut key: Vec<u8> = Vec::new();
-    let mut at = restart;
-    for _ in 0..RESTART_ENTRIES {
+    let mut at = part.start;
+    while at < part.end {
         let Some(raw) = raw_entry(bytes, at).filter(|raw| raw.shared <= key.len()) else { break };
         let next = [&key[..raw.shared], &bytes[raw.key.clone()]].concat();
         let is_later = key.is_empty()
@@ -317,7 +317,9 @@ fn restarts_of(bytes: &[u8]) -> (Vec<usize>, usize, usize) {
     } else {
         (0..from).rev().max_by_key(|at| full_keys(*at)).unwrap_or(0)
     };
-    if offsets.is_empty() { (vec![0], from, 0) } else { (offsets, from, begin) }
+    // Without them everything up to the damage is read from the first key on.
+    let are_offsets = offsets.first() == Some(&0) && offsets.is_sorted();
+    if are_offsets { (offsets, from, begin) } else { (vec![0], end, 0) }
 }
 
 /// The block that these bytes are with one byte changed.

@@ -1,0 +1,50 @@
+//! Holds what `docs/format.md` says of the list of copies to the code, as `format_doc.rs` does for all else.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod docs;
+
+use docs::section;
+use oncefs_engine::format::record_list::{self, RecordFile, RecordList};
+
+const PAGE: &str = "docs/format.md";
+
+fn number(value: u64) -> Vec<u8> {
+    value.to_le_bytes().to_vec()
+}
+
+#[test]
+fn the_list_of_record_files_is_as_the_page_says() {
+    let file = RecordFile { number: 12, len: 70_000, sum: 21, end_sum: 22, level: 6 };
+    let (manifest, checkpoint) = (b"manifest".to_vec(), vec![9; 64]);
+    let list = RecordList { files: vec![file], manifest_number: 5, manifest: manifest.clone(), checkpoint };
+    let bytes = list.encode([3; 16]);
+    let page = section(PAGE, "List of record files");
+    let entry = bytes[record_list::HEADER_BYTES..][..record_list::ENTRY_BYTES].to_vec();
+    let held = entry.len() + manifest.len();
+    page.assert_layout(
+        &bytes,
+        held,
+        &[
+            ("magic", b"oncefs records\n\0".to_vec()),
+            ("volume id", vec![3; 16]),
+            ("files", 1_u32.to_le_bytes().to_vec()),
+            ("manifest length", 8_u32.to_le_bytes().to_vec()),
+            ("manifest number", number(5)),
+            ("checkpoint", vec![9; 64]),
+            ("files and manifest", [entry.clone(), manifest].concat()),
+            ("checksum", number(page.checksum(&bytes, held))),
+        ],
+    );
+    section(PAGE, "Listed record file").assert_layout(
+        &entry,
+        0,
+        &[
+            ("number", number(12)),
+            ("length", number(70_000)),
+            ("sum", number(21)),
+            ("end sum", number(22)),
+            ("level", 6_u32.to_le_bytes().to_vec()),
+        ],
+    );
+}

@@ -32,7 +32,7 @@ use oncefs_fs::{
 use crate::caller::caller;
 use crate::convert::{file_attr, file_type, generation, no_inode, set_time, timestamp};
 use crate::durable::{file_handle, handle, is_synchronous, reply_durably};
-use crate::errno::errno;
+use crate::errno::{errno, lost};
 use crate::init::negotiate;
 use crate::inode_counts::InodeCounts;
 use crate::kernel_cache::KernelCache;
@@ -40,7 +40,7 @@ use crate::mount_flags::MountFlags;
 use crate::privileges::{
     CAPABILITY, keeps_set_group_id, lacks_fsetid, may_take_capability, names_shown_to, privileges_left,
 };
-use crate::reply::{FOREVER, lost, reply_attr, reply_empty, reply_entry, reply_xattr};
+use crate::reply::{FOREVER, reply_attr, reply_empty, reply_entry, reply_xattr};
 use crate::room_maker::RoomMaker;
 use crate::room_watch::RoomGauge;
 

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use fuser::{Errno, FileHandle, OpenFlags};
 use oncefs_fs::{FileSystem, Handle, Result};
 
-use crate::errno::errno;
-use crate::reply::lost;
+use crate::errno::{errno, lost};
 
 /// A result as the kernel is told it.
 pub(crate) type Answer<T> = std::result::Result<T, Errno>;

@@ -33,6 +33,14 @@ pub(crate) fn errno(error: &Error) -> Errno {
     }
 }
 
+/// The errno for data that was accepted and did not become durable.
+pub(crate) fn lost(error: &Error) -> Errno {
+    match error {
+        Error::ReadOnly(_) => Errno::EIO,
+        error => errno(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

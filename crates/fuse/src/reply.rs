@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fuser::{Errno, ReplyAttr, ReplyEmpty, ReplyEntry, ReplyXattr};
-use oncefs_fs::{Attributes, Error, Result};
+use oncefs_fs::{Attributes, Result};
 
 use crate::convert::{file_attr, generation};
 use crate::durable::Answer;
@@ -11,14 +11,6 @@ use crate::errno::errno;
 
 /// How long the kernel may remember names and attributes: longer than any mount lives.
 pub(crate) const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
-
-/// The errno for data that was accepted and did not become durable.
-pub(crate) fn lost(error: &Error) -> Errno {
-    match error {
-        Error::ReadOnly(_) => Errno::EIO,
-        error => errno(error),
-    }
-}
 
 pub(crate) fn reply_attr(answer: Answer<Attributes>, reply: ReplyAttr) {
     match answer {

@@ -369,7 +369,7 @@ mod tests {
     }
 
     fn value(n: u64) -> Option<Vec<u8>> {
-        (n % 7 != 0).then(|| n.to_le_bytes().repeat(1 + n as usize % 13))
+        (!n.is_multiple_of(7)).then(|| n.to_le_bytes().repeat(1 + n as usize % 13))
     }
 
     fn all() -> Vec<Found> {

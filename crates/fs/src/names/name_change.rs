@@ -76,7 +76,10 @@ impl<'a> NameChange<'a> {
         let mut full = Vec::new();
         for place in table.placement.places(parent, name) {
             if self.at(parent, place)?.names.len() < names_max && self.edit(parent, place)?.set(name, ino, kind) {
-                return full.into_iter().try_for_each(|place| Ok(self.edit(parent, place)?.name_passed_on()));
+                return full.into_iter().try_for_each(|place| {
+                    self.edit(parent, place)?.name_passed_on();
+                    Ok(())
+                });
             }
             full.push(place);
         }
@@ -97,7 +100,10 @@ impl<'a> NameChange<'a> {
         let mut passed = Vec::new();
         for one in self.table.placement.places(parent, name) {
             if one == place {
-                return passed.into_iter().try_for_each(|place| Ok(self.edit(parent, place)?.passed_name_removed()));
+                return passed.into_iter().try_for_each(|place| {
+                    self.edit(parent, place)?.passed_name_removed();
+                    Ok(())
+                });
             }
             passed.push(one);
         }

@@ -37,13 +37,16 @@ fn punch(volume: &Volume, inode: &InodeLock, map: MapId) {
     }
 }
 
+/// What a thread does.
+type Work = Box<dyn FnOnce(&Volume, &InodeLock) + Send>;
+
 /// Two that publish, one that punches, the committer and the checkpointer.
 pub fn run(shape: Shape, mut random: Random) {
     let volume = Arc::new(Volume::new(shape, 1, Random::new(random.word())));
     let inode = Arc::new(Mutex::new(LockRank::Inode, ()));
     let map = volume.fresh_map();
     volume.core.signals.threads_start();
-    let spawn = |work: Box<dyn FnOnce(&Volume, &InodeLock) + Send>| {
+    let spawn = |work: Work| {
         let (volume, inode) = (volume.clone(), inode.clone());
         thread::spawn(move || work(&volume, &inode))
     };

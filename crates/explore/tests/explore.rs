@@ -173,7 +173,8 @@ fn outline(steps: &[Recorded]) -> Vec<String> {
 fn a_workload_does_the_same_each_time() {
     for setup in setups::all() {
         let bases = [Base::make(setup).unwrap(), Base::make(setup).unwrap()];
-        for workload in directed().into_iter().chain((0..4).map(Workload::random)) {
+        let fitting = directed().into_iter().filter(|workload| workload.runs_on(setup));
+        for workload in fitting.chain((0..4).map(Workload::random)) {
             let [first, second] = [0, 1].map(|at| outline(&workload.run(&bases[at]).unwrap().steps));
             let differs = first.iter().zip(&second).position(|(a, b)| a != b);
             assert_eq!(differs, None, "{}/{}: step of the first difference", setup.name, workload.name);

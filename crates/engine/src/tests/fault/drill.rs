@@ -71,8 +71,10 @@ pub(super) const WORKLOAD: [Step; 56] = {
 pub(super) enum Outcome {
     /// Nobody noticed.
     GoesOn,
-    /// A call answered with an error, or an opening did.
+    /// A call answered with an error.
     Error,
+    /// An opening answered with an error: there was no volume yet that could turn read-only.
+    NotOpened,
     /// The volume is read-only until it is opened again.
     ReadOnly,
 }
@@ -189,7 +191,7 @@ impl Drill {
         let core = try_open(&self.devices, faulty_medium(&self.devices, &self.faults)).or_else(|error| {
             assert!(self.faults.hit().is_some(), "opening: {error}, and no fault was met");
             assert!(matches!(error, Error::Io { .. } | Error::NoSpace), "opening answers {error:?}");
-            self.outcome = self.outcome.max(Outcome::Error);
+            self.outcome = self.outcome.max(Outcome::NotOpened);
             self.faults.mend();
             try_open(&self.devices, faulty_medium(&self.devices, &self.faults))
         });

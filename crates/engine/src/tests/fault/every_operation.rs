@@ -55,9 +55,12 @@ fn assert_outcome(part: &str, access: Access, lasts: Lasts, outcome: Outcome) {
     match part {
         "hints" | "skipped" => assert_eq!(outcome, Outcome::GoesOn, "advice is nobody's error: {what}"),
         _ if !access.is_change() && lasts == Lasts::Once => {
-            assert!(outcome <= Outcome::Error, "a failed read is an error to who asked: {what}");
+            assert!(outcome <= Outcome::NotOpened, "a failed read is an error to who asked: {what}");
         }
-        "log" if access.is_change() => assert_eq!(outcome, Outcome::ReadOnly, "{what}"),
+        "log" if access.is_change() => {
+            // Recovery writes the last group again before anything is built on it.
+            assert!(matches!(outcome, Outcome::ReadOnly | Outcome::NotOpened), "{what}");
+        }
         "table" if matches!(access, Access::Write | Access::Flush) => {
             assert_eq!(outcome, Outcome::ReadOnly, "{what}");
         }

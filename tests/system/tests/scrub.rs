@@ -103,7 +103,12 @@ fn a_flipped_bit_is_named_never_read_and_healed_by_a_good_copy() {
         }
         [&one, &two].iter().for_each(|file| assert_damaged(file, &content));
         assert_eq!(mount.figure("counters", "blocks_bad"), 1);
-        mount.check();
+        mount.umount();
+        let (code, said) = mount.fsck();
+        assert_eq!(code, 4, "a damage that is known is no clean volume: {said}");
+        let wanted = ["is known to be damaged, and its content is lost", "/a/link, /a/b/one: at byte", "/two: at byte"];
+        wanted.iter().for_each(|line| assert!(said.contains(line), "no '{line}': {said}"));
+        mount.mount();
         [&one, &two].iter().for_each(|file| assert_damaged(file, &content));
 
         // The content comes back with a file of another name.

@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+#[cfg(doc)]
+use crate::Error;
 use crate::background::steps::BackgroundStep;
 use crate::background::threads::Threads;
 use crate::core::Core;

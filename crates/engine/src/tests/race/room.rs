@@ -46,7 +46,9 @@ fn who_waits_for_room_goes_on_when_the_commit_fails_or_the_volume_is_closed() {
     for is_closed in [false, true] {
         let (data, core, threads) = full_group();
         let gate = core.journal.gate(1).expect("a change of one shard");
-        core.write(MapId(1), 0, &unique(64, 1), |_, _| ()).unwrap();
+        // Another thread's: this one holds off the commit, with a lock that comes after a map's.
+        let write = || core.write(MapId(1), 0, &unique(64, 1), |_, _| ()).unwrap();
+        thread::scope(|scope| scope.spawn(write).join()).unwrap();
         publish(&core, core.journal.group_bytes_max() as usize);
         if !is_closed {
             *data.before_flush.lock() = Some(Box::new(|| Err(io::Error::other("the disk is gone"))));

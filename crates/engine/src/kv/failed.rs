@@ -15,13 +15,22 @@ pub fn failed(what: &str, error: &rocksdb::Error) -> Error {
     }
 }
 
-/// Whether an error of opening says that bytes are wrong, cannot be read or are gone. RocksDB passes errno as text only.
-pub fn is_damage(error: &Error) -> bool {
+/// What a host says for a while, or until somebody allows it. RocksDB passes errno as text only.
+const MAY_PASS: [&str; 5] = [
+    "Too many open files",
+    "Cannot allocate memory",
+    "Permission denied",
+    "Operation not permitted",
+    "Resource temporarily unavailable",
+];
+
+/// Whether an error may pass by itself: it says nothing of the bytes on disk.
+pub fn may_pass(error: &Error) -> bool {
     match error {
-        Error::Corrupt { .. } => true,
+        Error::NoSpace => true,
         Error::Io { source, .. } => {
             let text = source.to_string();
-            ["Input/output error", "No such file or directory"].iter().any(|errno| text.contains(errno))
+            MAY_PASS.iter().any(|errno| text.contains(errno))
         }
         _ => false,
     }
@@ -34,12 +43,12 @@ mod tests {
     #[test]
     fn what_may_pass_is_no_damage() {
         let io = |text: &str| Error::Io { what: String::new(), source: std::io::Error::other(text.to_owned()) };
-        assert!(is_damage(&Error::corrupt("the record store", "bad block")));
-        assert!(is_damage(&io("IO error: While pread offset 0: MANIFEST-5: Input/output error")));
-        assert!(is_damage(&io("IO error: No such file or directory: while opening MANIFEST-5")));
         for passing in ["IO error: While open: Too many open files", "IO error: Permission denied"] {
-            assert!(!is_damage(&io(passing)), "{passing}");
+            assert!(may_pass(&io(passing)), "{passing}");
         }
-        assert!(!is_damage(&Error::NoSpace));
+        assert!(may_pass(&Error::NoSpace));
+        let damage = ["IO error: MANIFEST-5: Input/output error", "Invalid argument: CURRENT: does not exist"];
+        damage.iter().for_each(|text| assert!(!may_pass(&io(text)), "{text}"));
+        assert!(!may_pass(&Error::corrupt("the record store", "bad block")));
     }
 }

@@ -12,7 +12,7 @@ use rocksdb::{
 };
 
 use super::copies::{Keeper, Place};
-use super::failed::{failed, is_damage};
+use super::failed::{failed, may_pass};
 use super::restore::{self, FilesFound};
 use super::salvage::{Salvaged, salvage};
 use super::{Kv, KvMemory, Put, files};
@@ -185,8 +185,8 @@ fn open_restored(place: &Place, options: &Options, read_only: bool, found: &mut 
     let open = || DB::open(options, &place.records).map_err(|e| failed("opening the record store", &e));
     let error = match (open(), list) {
         (Ok(db), _) => return Ok(db),
-        // What is not damage may pass, as too many open files do: nothing is taken back for it.
-        (Err(error), _) if !is_damage(&error) => return Err(error),
+        // Nothing is taken back for what is no damage.
+        (Err(error), _) if may_pass(&error) => return Err(error),
         (Err(error), None) => return Err(error),
         (Err(error), Some(list)) => {
             let is_sound = |entry: &RecordFile| files::is_whole(&place.table(entry.number), entry);

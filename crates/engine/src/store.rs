@@ -448,10 +448,7 @@ impl Store {
         blocks: Blocks,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
-        self.core.foreground.serve(|| {
-            self.core.wait_for_room();
-            self.core.clone_blocks((source, source_at), (target, target_at), blocks, with)
-        })
+        self.clone_blocks_if((source, source_at), (target, target_at), blocks, || true, with).map(|_| ())
     }
 
     /// As [`Store::clone_blocks`], if `holds` says so once both maps are locked, so that nothing is written to them any more.

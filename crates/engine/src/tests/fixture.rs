@@ -15,7 +15,8 @@ use crate::settings::values::Settings;
 use crate::volume::ballast::Ballast;
 use crate::volume::medium::{Driver, Medium};
 use crate::volume::open::recover;
-use crate::{Blocks, MapId, OpenOptions, Profile, Store};
+use crate::write::publish::OnPublish;
+use crate::{Blocks, Change, Lbn, MapId, OpenOptions, Profile, Result, Store};
 
 /// Each opening reads all of it, so thousands of schedules get a smaller one.
 pub const LOG_BYTES: u64 = if cfg!(feature = "schedules") { 512 << 10 } else { 4 << 20 };
@@ -122,5 +123,18 @@ impl Devices {
 
     pub fn open_medium(&self, medium: Medium) -> Core {
         recover(medium, &OpenOptions::new(MEMORY_BYTES), self.settings.clone(), Driver::default()).unwrap()
+    }
+}
+
+impl Core {
+    /// See [`crate::Store::clone_blocks`].
+    pub fn clone_blocks<G: OnPublish>(
+        &self,
+        source: (MapId, Lbn),
+        target: (MapId, Lbn),
+        blocks: Blocks,
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<()> {
+        self.clone_blocks_if(source, target, blocks, || true, with).map(|_| ())
     }
 }

@@ -2,6 +2,7 @@
 
 mod fault;
 pub mod fixture;
+mod unreadable;
 
 // Under `schedules` every lock asks the scheduler, so tests with threads of their own cannot run.
 #[cfg(feature = "schedules")]

@@ -4,18 +4,17 @@
 mod races;
 mod sources;
 
-use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::ops::Range;
 
 use crate::core::Core;
-use crate::device::{Device, MemoryDevice};
+use crate::device::Device;
 use crate::format::keys::ShardKey;
 use crate::format::page::Entry;
 use crate::format::rot::ScrubState;
 use crate::format::shard::{SHARD_BLOCKS, Target};
 use crate::settings::values::{FingerprintMode, Inline, Settings, Verify};
 use crate::tests::fixture::{Devices, Random, one_level, unique};
+use crate::tests::unreadable::Unreadable;
 use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Pbn, ScrubCommand};
 
 const DATA: Blocks = Blocks(20_000);
@@ -123,48 +122,9 @@ fn assert_clean(core: &Core) {
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
 
-/// A data area some blocks of which read as damaged whatever is written to them, and that may not read at all.
-struct Worn {
-    inner: Arc<MemoryDevice>,
-    worn: AtomicU64,
-    is_gone: AtomicBool,
-}
-
-impl Worn {
-    fn of(devices: &Devices) -> Arc<Self> {
-        Arc::new(Self { inner: devices.data.clone(), worn: AtomicU64::new(u64::MAX), is_gone: AtomicBool::new(false) })
-    }
-}
-
-impl Device for Worn {
-    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
-        if self.is_gone.load(Relaxed) {
-            return Err(io::Error::other("gone"));
-        }
-        let worn = self.worn.load(Relaxed).saturating_mul(BLOCK);
-        if worn >= at && worn < at + bytes.len() as u64 {
-            return Err(io::Error::other("worn"));
-        }
-        self.inner.read_at(bytes, at)
-    }
-    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
-        self.inner.write_at(bytes, at)
-    }
-    fn flush(&self) -> io::Result<()> {
-        self.inner.flush()
-    }
-    fn punch(&self, at: u64, len: u64) -> io::Result<()> {
-        self.inner.punch(at, len)
-    }
-    fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
-        self.inner.next_data(at)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.inner.len()
-    }
-    fn grow(&self, len: u64) -> io::Result<()> {
-        self.inner.grow(len)
-    }
+/// The bytes of a block.
+fn bytes_of(Pbn(block): Pbn) -> Range<u64> {
+    block * BLOCK..(block + 1) * BLOCK
 }
 
 #[test]
@@ -268,13 +228,13 @@ fn copying_a_file_takes_the_home_and_fails_where_there_is_none() {
 #[test]
 fn a_block_that_takes_no_bytes_stays_retired_and_the_sums_hold() {
     let devices = Devices::new(DATA, eager());
-    let worn = Worn::of(&devices);
+    let worn = Unreadable::of(&devices.data);
     let core = devices.open_with(worn.clone());
     write(&core, 1, 0, &unique(50, 1));
     write(&core, 2, 0, &unique(50, 2));
     settle(&core);
     let bad = pbn(&core, 1, 20);
-    worn.worn.store(bad.0, Relaxed);
+    worn.set(bytes_of(bad));
     assert_eq!(scrub(&core), 1);
     delete(&core, 1);
     core.commit().unwrap();
@@ -283,7 +243,7 @@ fn a_block_that_takes_no_bytes_stays_retired_and_the_sums_hold() {
     assert_eq!((used(&core), core.scrub_status().blocks_bad), (51, 1), "it is kept out of use");
     assert!(core.bad_places(10, &|| true).unwrap().unwrap().0.is_empty());
     assert_clean(&core);
-    worn.worn.store(u64::MAX, Relaxed);
+    worn.set(0..0);
     scrub(&core);
     assert_eq!((used(&core), core.scrub_status().blocks_bad), (50, 0));
     assert_clean(&core);
@@ -292,15 +252,15 @@ fn a_block_that_takes_no_bytes_stays_retired_and_the_sums_hold() {
 #[test]
 fn a_block_that_could_not_be_read_for_a_time_is_as_before() {
     let devices = Devices::new(DATA, eager());
-    let worn = Worn::of(&devices);
+    let worn = Unreadable::of(&devices.data);
     let core = devices.open_with(worn.clone());
     let data = unique(50, 1);
     write(&core, 1, 0, &data);
     settle(&core);
-    worn.worn.store(pbn(&core, 1, 20).0, Relaxed);
+    worn.set(bytes_of(pbn(&core, 1, 20)));
     assert_eq!(scrub(&core), 1);
     assert!(is_lost(read(&core, 1, 20, 1)));
-    worn.worn.store(u64::MAX, Relaxed);
+    worn.set(0..0);
     scrub(&core);
     assert_holds(&core, 1, &data);
     assert_clean(&core);
@@ -309,18 +269,18 @@ fn a_block_that_could_not_be_read_for_a_time_is_as_before() {
 #[test]
 fn a_device_that_is_gone_makes_no_block_bad() {
     let devices = Devices::new(DATA, eager());
-    let worn = Worn::of(&devices);
+    let worn = Unreadable::of(&devices.data);
     let core = devices.open_with(worn.clone());
     let data = unique(50, 1);
     write(&core, 1, 0, &data);
     settle(&core);
-    worn.is_gone.store(true, Relaxed);
+    worn.set(0..DATA.bytes());
     core.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
     let outcome = (0..20).map(|_| core.scrub_some(256)).find(Result::is_err);
     assert!(outcome.is_some(), "the scrub waits, and says why");
     assert_eq!(count(&core, "blocks_bad"), 0);
     assert!(read(&core, 1, 0, 1).is_err());
-    worn.is_gone.store(false, Relaxed);
+    worn.set(0..0);
     core.repair_noticed().unwrap();
     assert_eq!(scrub(&core), 0);
     assert_holds(&core, 1, &data);

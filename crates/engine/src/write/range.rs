@@ -312,17 +312,6 @@ impl Core {
         Ok(end)
     }
 
-    /// See [`crate::Store::clone_blocks`].
-    pub fn clone_blocks<G: OnPublish>(
-        &self,
-        source: (MapId, Lbn),
-        target: (MapId, Lbn),
-        blocks: Blocks,
-        with: impl FnOnce(i64, &mut Change) -> G,
-    ) -> Result<()> {
-        self.clone_blocks_if(source, target, blocks, || true, with).map(|_| ())
-    }
-
     /// See [`crate::Store::clone_blocks_if`].
     pub fn clone_blocks_if<G: OnPublish>(
         &self,

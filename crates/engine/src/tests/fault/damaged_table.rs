@@ -1,17 +1,16 @@
 //! One sector of the block table is damaged, or a page of it cannot be read: errors for what needs the entries that lie
 //! there, and for nothing else. Writes, the worker and the scrub go on and end, and fsck makes the entries anew.
 
-use std::io;
 use std::ops::Range;
 
 use super::*;
-use crate::device::MemoryDevice;
 use crate::format::keys::{self, ShardKey};
 use crate::format::page::{BAD, PAGE_BYTES, PAGE_ENTRIES, Page, SECTOR_BYTES, page_of};
 use crate::format::rot::{BadRecord, ScrubRecord};
 use crate::format::shard::{SHARD_BLOCKS, Target};
 use crate::settings::values::Inline;
 use crate::tests::fixture::one_level;
+use crate::tests::unreadable::Unreadable;
 use crate::{Pbn, Remedy, ScrubCommand};
 
 /// Blocks of the file whose entries are damaged in part.
@@ -28,45 +27,6 @@ enum Damage {
     Sector,
     /// The device does not give a page.
     Page,
-}
-
-/// A block table that has a page which cannot be read.
-struct UnreadablePage {
-    inner: Arc<MemoryDevice>,
-    page: u64,
-}
-
-impl Device for UnreadablePage {
-    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
-        if (at..at + bytes.len() as u64).contains(&(self.page * PAGE_BYTES as u64)) {
-            return Err(io::Error::other("no answer"));
-        }
-        self.inner.read_at(bytes, at)
-    }
-
-    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
-        self.inner.write_at(bytes, at)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        self.inner.flush()
-    }
-
-    fn punch(&self, at: u64, len: u64) -> io::Result<()> {
-        self.inner.punch(at, len)
-    }
-
-    fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
-        self.inner.next_data(at)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.inner.len()
-    }
-
-    fn grow(&self, len: u64) -> io::Result<()> {
-        self.inner.grow(len)
-    }
 }
 
 fn pbn(core: &Core, map: u64, lbn: u64) -> Pbn {
@@ -124,7 +84,8 @@ fn open_damaged(devices: &Devices, hit: Pbn, damage: Damage) -> (Core, Range<u64
             (devices.open(), first.0..end.0)
         }
         Damage::Page => {
-            let table = Arc::new(UnreadablePage { inner: devices.table.clone(), page });
+            let table = Unreadable::of(&devices.table);
+            table.set(page * PAGE_BYTES as u64..(page + 1) * PAGE_BYTES as u64);
             let core = devices.open_medium(Medium { table, ..devices.medium() });
             (core, page * PAGE_ENTRIES..(page + 1) * PAGE_ENTRIES)
         }

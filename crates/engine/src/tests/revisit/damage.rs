@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::sync::as_another_thread;
+use crate::tests::unreadable::Unreadable;
 
 fn pages_of(device: &MemoryDevice) -> Vec<u64> {
     (0..device.len().unwrap() / BLOCK).collect()
@@ -397,9 +398,10 @@ fn a_block_that_cannot_be_read_keeps_nobody_from_the_others_and_the_work_ends() 
     write(&core, 1, 0, &data);
     write(&core, 2, 0, &data);
     close(&core);
-    let bad = Arc::new(BadBlock { inner: devices.data.clone(), pbn: pbn(&core, 2, 300) });
+    let (data_area, Pbn(bad)) = (Unreadable::of(&devices.data), pbn(&core, 2, 300));
+    data_area.set(bad * BLOCK..(bad + 1) * BLOCK);
     drop(core);
-    let core = devices.open_with(bad);
+    let core = devices.open_with(data_area);
     core.fill_hints().unwrap();
     for _ in 0..100 {
         if matches!(core.revisit(1_000), Ok(None)) {
@@ -408,46 +410,6 @@ fn a_block_that_cannot_be_read_keeps_nobody_from_the_others_and_the_work_ends() 
     }
     assert!(!core.is_revisit_left(), "a block that cannot be read is equal to none");
     assert_eq!(used(&core), 601, "all others are merged");
-}
-
-/// A data area with one block that cannot be read.
-struct BadBlock {
-    inner: Arc<MemoryDevice>,
-    pbn: Pbn,
-}
-
-impl Device for BadBlock {
-    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
-        let bad = self.pbn.0 * BLOCK;
-        if (at..at + bytes.len() as u64).contains(&bad) {
-            return Err(io::Error::from_raw_os_error(libc::EIO));
-        }
-        self.inner.read_at(bytes, at)
-    }
-
-    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
-        self.inner.write_at(bytes, at)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        self.inner.flush()
-    }
-
-    fn punch(&self, at: u64, len: u64) -> io::Result<()> {
-        self.inner.punch(at, len)
-    }
-
-    fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
-        self.inner.next_data(at)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.inner.len()
-    }
-
-    fn grow(&self, len: u64) -> io::Result<()> {
-        self.inner.grow(len)
-    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Power cuts between and in the middle of all steps, and threads that rewrite and free what is being looked at.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
 use super::*;
 
 const FILES: u64 = 4;

@@ -120,12 +120,12 @@ fn a_home_that_goes_bad_is_healed_as_any_other() {
 #[test]
 fn a_target_that_cannot_be_compared_is_not_shared_and_not_in_the_way() {
     let devices = Devices::new(DATA, Settings { inline: Inline::All, ..apart() });
-    let worn = Worn::of(&devices);
+    let worn = Unreadable::of(&devices.data);
     let core = devices.open_with(worn.clone());
     let data = unique(40, 1);
     write(&core, 1, 0, &data);
     settle(&core);
-    worn.worn.store(pbn(&core, 1, 8).0, Relaxed);
+    worn.set(bytes_of(pbn(&core, 1, 8)));
     write(&core, 2, 0, &data);
     assert_holds(&core, 2, &data);
     assert_eq!(used(&core), 41);

@@ -62,6 +62,10 @@ pub enum Error {
     /// The volume was opened read-only, or an earlier failure (the field) made it so until it is opened again.
     #[error("the volume is read-only: {0}")]
     ReadOnly(String),
+    /// A range has more parts of its map than one commit group takes, because somebody else wrote there: split it anew
+    /// (see [`crate::Store::parts`]).
+    #[error("the range is too large for one change")]
+    TooLargeForGroup,
     /// The map was detached (its file truncated to zero or deleted) meanwhile: look up the file's map again.
     #[error("the map was detached")]
     MapDetached,

@@ -69,6 +69,7 @@ mod tests;
 
 pub use background::signals::Committer;
 pub use background::steps::BackgroundStep;
+pub use commit::log_room::RoomInLog;
 pub use damage::affected_files::{BadBlock, BadPlace};
 pub use damage::scrub_progress::{ScrubCommand, ScrubStatus};
 pub use error::{Error, Result};

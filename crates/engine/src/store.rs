@@ -256,7 +256,7 @@ impl Store {
     }
 
     /// Publishes records: visible at once, durable with the current commit group. It never waits: the caller may hold locks,
-    /// and has called [`Store::wait_for_room`] before.
+    /// and holds what [`Store::room_for_records`] gave it before.
     ///
     /// # Errors
     ///
@@ -321,8 +321,8 @@ impl Store {
     /// - [`Error::NoSpace`]: not even the blocks kept back for this are left for the block that `size` cuts.
     /// - [`Error::Io`], [`Error::Corrupt`]: that block, the map or the block table cannot be read.
     ///
-    /// A map with more shards than one commit group takes is cut in steps: an error after the first step makes the volume
-    /// read-only. [`Store::parts`] gives the steps.
+    /// - [`Error::TooLargeForGroup`]: the map has more there than one commit group takes; [`Store::parts`] gives the parts
+    ///   that one takes. Nothing changed.
     pub fn truncate<G: OnPublish>(
         &self,
         map: MapId,
@@ -395,6 +395,11 @@ impl Store {
         self.core.parts(map, &bytes, fills_holes)
     }
 
+    /// A change of so many blocks fits into one commit group wherever it lies.
+    pub fn change_blocks_max(&self) -> Blocks {
+        self.core.change_blocks_max()
+    }
+
     /// Checks that there is space for the holes of a range of bytes that will be reserved part by part.
     ///
     /// # Errors
@@ -437,8 +442,7 @@ impl Store {
     /// - [`Error::Corrupt`]: a block of the source is known to be damaged, or a map or the block table is.
     /// - [`Error::Io`]: a device or the record store failed.
     ///
-    /// A clone of more blocks than one commit group takes is made in steps: an error after the first step makes the volume
-    /// read-only.
+    /// - [`Error::TooLargeForGroup`]: it is more than [`Store::change_blocks_max`]. Nothing changed.
     pub fn clone_blocks<G: OnPublish>(
         &self,
         source: MapId,

@@ -50,8 +50,8 @@ pub struct Setup {
     pub log_bytes: u64,
     /// How names are placed; None: as on every volume.
     pub names: Option<NamePlaces>,
-    /// Shards from which on a change of a range goes into several groups; None: as on every mount.
-    pub gated_shards_max: Option<u64>,
+    /// A change of a range of more shards goes into several groups. What the log's size would say is for full shards.
+    pub gated_shards_max: u64,
     /// Whether sequences and seeded workloads run on it.
     pub has_short_work: bool,
     /// Whether requests are refused for want of room all the time. Seeded workloads run on it.
@@ -78,9 +78,7 @@ impl Setup {
 
     /// Opens the store of a tape alone: the names in it may be damaged.
     pub fn open_store(&self, tape: &Arc<Tape>, committer: Option<Committer>) -> oncefs_engine::Result<Arc<Store>> {
-        let usual = Driver::default();
-        let gated_shards_max = self.gated_shards_max.unwrap_or(usual.gated_shards_max);
-        let driver = Driver { committer: committer.or(usual.committer), gated_shards_max };
+        let driver = Driver { committer, gated_shards_max: Some(self.gated_shards_max) };
         Store::open_driven(tape.medium(self.log_bytes), &self.options(), driver)
     }
 

@@ -5,6 +5,9 @@ use oncefs_fs::NamePlaces;
 
 use crate::live::Setup;
 
+/// Every workload changes fewer shards at a time.
+pub const ONE_GROUP_SHARDS_MAX: u64 = 128;
+
 /// The complete index in memory, no worker, fingerprints when a tag matches.
 pub const ONE_LEVEL: Setup = Setup {
     name: "one-level",
@@ -19,7 +22,7 @@ pub const ONE_LEVEL: Setup = Setup {
     data: Blocks(1024),
     log_bytes: 1 << 20,
     names: None,
-    gated_shards_max: None,
+    gated_shards_max: ONE_GROUP_SHARDS_MAX,
     has_short_work: true,
     is_nearly_full: false,
     directed: &[],
@@ -41,7 +44,7 @@ pub const TWO_LEVELS: Setup = Setup {
     data: Blocks(1024),
     log_bytes: 1 << 20,
     names: None,
-    gated_shards_max: None,
+    gated_shards_max: ONE_GROUP_SHARDS_MAX,
     has_short_work: true,
     is_nearly_full: false,
     directed: &[],
@@ -59,7 +62,7 @@ pub const LONG_LOG: Setup = Setup {
 /// As one level; a change of a range of more shards than are published at a time goes into several groups.
 pub const MANY_GROUPS: Setup = Setup {
     name: "many-groups",
-    gated_shards_max: Some(32),
+    gated_shards_max: 32,
     has_short_work: false,
     directed: &["range-in-pieces"],
     ..ONE_LEVEL

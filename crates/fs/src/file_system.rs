@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use oncefs_engine::sync::{LockRank, Mutex, RwLock};
-use oncefs_engine::{Change, Report, Store};
+use oncefs_engine::{Change, Report, RoomInLog, Store};
 
 use crate::format;
 use crate::format::inode::InodeRecord;
@@ -260,12 +260,11 @@ impl FileSystem {
         }
     }
 
-    /// Begins a change that ends with a publication: refuses it on a read-only mount, and waits until there is room. Before
-    /// any lock is taken: the committer, which makes room, may wait for whoever holds one.
-    pub(crate) fn begin_change(&self) -> Result<()> {
+    /// Begins a change of records: refuses it on a read-only mount, waits until there is room, and keeps it until the change
+    /// is published. Before any lock is taken: the committer, which makes room, may wait for whoever holds one.
+    pub(crate) fn begin_change(&self) -> Result<RoomInLog<'_>> {
         self.check_writable()?;
-        self.store.wait_for_room();
-        Ok(())
+        Ok(self.store.room_for_records())
     }
 
     /// The inode `ino`, from the cache or the store.

@@ -3,8 +3,8 @@
 //! The rule: nobody waits with a lock that a commit or a checkpoint may need, directly or through a third. Those are the
 //! locks from the log on inwards, and that of checkpoints; the locks of inodes are among them, because a change in pieces
 //! holds off the commit and takes an inode's lock to end. So room is waited for at the beginning of a change, and its
-//! publications never wait. A map's lock may be held: neither committer nor checkpointer takes one. Each change adds
-//! a bounded amount, so that the bounds are exceeded by no more than the changes under way.
+//! publications never wait. A map's lock may be held: neither committer nor checkpointer takes one. How far a group may
+//! exceed its bound by the changes under way is claimed beforehand (`commit/log_room.rs`).
 
 use crate::Result;
 use crate::background::signals::{Awaited, Ended};
@@ -50,7 +50,7 @@ impl Core {
             let state = self.state.lock();
             (state.group_bytes(), state.dirty_bytes(), state.dirty_bytes_left())
         };
-        if group > self.journal.group_bytes_max() {
+        if group > self.journal.bounds().group_bytes_max() {
             Some(Awaited::Group)
         } else {
             let asks = left > self.journal.dirty_bytes_max();

@@ -40,6 +40,8 @@ pub struct Ended {
     pub checkpoints: u64,
     /// Commits and checkpoints that failed.
     pub failures: u64,
+    /// Claims of room in the log, while somebody waited for one.
+    pub claims: u64,
 }
 
 /// What a caller waits for.
@@ -147,11 +149,12 @@ impl Signals {
     /// Something ended: those who waited for it look again.
     pub fn note_end(&self, ended: Ended) {
         let mut requests = self.requests.lock();
-        let Ended { groups, checkpoints, failures } = requests.ended;
+        let Ended { groups, checkpoints, failures, claims } = requests.ended;
         requests.ended = Ended {
             groups: groups + ended.groups,
             checkpoints: checkpoints + ended.checkpoints,
             failures: failures + ended.failures,
+            claims: claims + ended.claims,
         };
         self.ended.notify_all();
     }

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use crate::commit::checkpoint::{Frozen, Layers};
-use crate::commit::log::{CommitUnderWay, GROUP_SHARE_MAX};
+use crate::commit::log::CommitUnderWay;
+use crate::commit::log_room::RECORD_SHARE;
 use crate::core::Core;
 use crate::format::ops::{Op, OpWriter};
 use crate::format::record::Totals;
@@ -18,14 +19,12 @@ use crate::state::published::Waiting;
 use crate::state::records::RecordMap;
 use crate::{BLOCK_BYTES, Pbn, Result, Stage};
 
-/// Staged data up to this size rides in the record: one write and one flush instead of two of each.
-const LOG_DATA_BYTES_MAX: usize = 128 << 10;
 /// Above this share of the log a checkpoint is wanted.
 const CHECKPOINT_FULLNESS: f64 = 0.5;
-/// Above this share a commit is made a checkpoint. The rest has room for the group that crosses it, for that of the
-/// checkpoint, for what one of them wastes at the ring's end, and for what groups exceed their bound by.
+/// Above this share a commit is made a checkpoint. The rest has room for the largest group, which crosses it, for that of
+/// the checkpoint, and for what one of them wastes at the ring's end.
 const FULLNESS_MAX: f64 = 0.6;
-const _: () = assert!(1.0 - FULLNESS_MAX > 4.0 / GROUP_SHARE_MAX as f64);
+const _: () = assert!(1.0 - FULLNESS_MAX > 3.0 / RECORD_SHARE as f64);
 
 /// On a host with little room a checkpoint comes while it still fits into what is set aside there.
 const SHORT_DIRTY_BYTES_MAX: u64 = 4 << 20;
@@ -107,6 +106,7 @@ impl Core {
         let mut state = self.state.lock();
         let records = state.records.end_group();
         let mut group = std::mem::take(&mut state.group);
+        self.journal.room().note_group(state.group_bytes());
         let runs = std::mem::take(&mut group.freed);
         drop_freed(&mut group.staged, &runs);
         if !runs.is_empty() {
@@ -138,7 +138,7 @@ impl Core {
         // If one of them failed, blocks of this group are nowhere but in memory.
         self.health.usable()?;
         let staged = std::mem::take(&mut group.staged);
-        let is_small = staged.len() * BLOCK_BYTES <= LOG_DATA_BYTES_MAX;
+        let is_small = staged.len() * BLOCK_BYTES <= self.journal.bounds().riding_bytes_max();
         let rides = is_small && !place_all && !self.data.is_dirty();
         let mut ops = group.into_ops();
         for (key, value) in &records {
@@ -166,7 +166,8 @@ impl Core {
 
     /// Adds the content of staged blocks to the record. They stay in memory until a checkpoint places them.
     fn push_data(&self, ops: &mut OpWriter, staged: &[Pbn]) -> Vec<Pbn> {
-        assert!(staged.len() * BLOCK_BYTES <= LOG_DATA_BYTES_MAX, "{} blocks ride in a record", staged.len());
+        let riding_bytes_max = self.journal.bounds().riding_bytes_max();
+        assert!(staged.len() * BLOCK_BYTES <= riding_bytes_max, "{} blocks ride in a record", staged.len());
         let mut riders = Vec::with_capacity(staged.len());
         for &pbn in staged {
             if let Some(bytes) = self.staging.get(pbn) {

@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use crate::commit::log_room::{GroupBounds, LogRoom};
 use crate::device::buffer::AlignedBuf;
 use crate::device::{ALIGN_BYTES, Device};
 use crate::format::record::{self, Header, Totals};
@@ -242,22 +243,15 @@ pub struct Mark {
     pub used_before: u64,
 }
 
-/// A change of at most this many shards (4.5 GiB of a file; the kernel asks for at most 4 GiB at a time) goes
-/// into one group.
-pub const GATED_SHARDS_MAX: u64 = 4608;
-/// Publishers wait while a group is larger than this share of the log.
-pub const GROUP_SHARE_MAX: u64 = 16;
-
 /// The log and the gates before it.
 pub struct Journal {
     volume_id: [u8; 16],
     /// The last commit before this mount.
     opened_at: u64,
     log: Mutex<Log>,
-    log_bytes: u64,
+    room: LogRoom,
     /// Held shared while a change is published in several publications that belong into one group.
     group_gate: RwLock<()>,
-    gated_shards_max: u64,
     /// Held while one checkpoint is under way.
     checkpointing: Mutex<()>,
     dirty_bytes_max: u64,
@@ -268,25 +262,24 @@ pub struct Journal {
 pub struct JournalBounds {
     /// A checkpoint is wanted when so many bytes of changes are in memory.
     pub dirty_bytes_max: u64,
-    /// A change of a range of more shards than this does not fit into one group.
-    pub gated_shards_max: u64,
+    /// A change of a range of more shards than this does not fit into one group; None: as the log's size says.
+    pub gated_shards_max: Option<u64>,
 }
 
 impl Journal {
     /// The log of a volume whose last commit was `opened_at`.
     pub fn new(volume_id: [u8; 16], opened_at: u64, log: Log, bounds: JournalBounds) -> Self {
         let JournalBounds { dirty_bytes_max, gated_shards_max } = bounds;
-        assert!(gated_shards_max > 0, "a change of one shard has to fit into one group");
+        assert!(gated_shards_max != Some(0), "a change of one shard has to fit into one group");
         assert!(dirty_bytes_max > 0, "a bound of 0 bytes would have every publisher wait for a checkpoint");
         let reached = log.mark().sequence;
         assert_eq!(reached, opened_at, "the log ends at group {reached}, the volume at {opened_at}");
         Self {
             volume_id,
             opened_at,
-            log_bytes: log.bytes(),
+            room: LogRoom::new(GroupBounds::of(log.bytes(), gated_shards_max)),
             log: Mutex::new(LockRank::Log, log),
             group_gate: RwLock::new(LockRank::GroupGate, ()),
-            gated_shards_max,
             checkpointing: Mutex::new(LockRank::Checkpointing, ()),
             dirty_bytes_max,
         }
@@ -307,14 +300,14 @@ impl Journal {
         self.dirty_bytes_max
     }
 
-    /// Publishers wait while the group is larger than this.
-    pub fn group_bytes_max(&self) -> u64 {
-        self.log_bytes / GROUP_SHARE_MAX
+    /// The room in the log for the current group.
+    pub fn room(&self) -> &LogRoom {
+        &self.room
     }
 
-    /// A change of a range of more shards than this does not fit into one group.
-    pub fn gated_shards_max(&self) -> u64 {
-        self.gated_shards_max
+    /// What a group, and a change, may take of the log.
+    pub fn bounds(&self) -> &GroupBounds {
+        self.room.bounds()
     }
 
     /// Share of the log that is in use, 0 to 1.
@@ -327,9 +320,9 @@ impl Journal {
         self.log.lock().fullness_left()
     }
 
-    /// Keeps a change of so many shards in one group while the guard lives. None: it is too large for that.
-    pub fn gate(&self, shards: u64) -> Option<RwLockReadGuard<'_, ()>> {
-        (shards <= self.gated_shards_max).then(|| self.group_gate.read())
+    /// Keeps a change that is published in pieces in one group while the guard lives.
+    pub fn gate(&self) -> RwLockReadGuard<'_, ()> {
+        self.group_gate.read()
     }
 
     /// Waits until no change is half published, and holds new ones off while the group is taken.

@@ -3,3 +3,4 @@
 pub mod checkpoint;
 pub mod commit_group;
 pub mod log;
+pub mod log_room;

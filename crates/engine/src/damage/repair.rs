@@ -8,6 +8,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::commit::log_room::GroupBytes;
 use crate::core::Core;
 use crate::damage::notices::Noticed;
 use crate::device::buffer::PooledBuf;
@@ -174,6 +175,7 @@ impl Core {
     /// Publishes a plan, with blocks placed for it. False: the table does not agree any more.
     pub fn publish_repair(&self, plan: Plan, runs: &[Run]) -> Result<bool> {
         let plan = Plan { claimed: blocks_in(runs), ..plan };
+        let _room = self.claim_log_room(GroupBytes::SMALL);
         let published = self.publish_plan(plan).map(|refusal| refusal.is_none());
         if !matches!(published, Ok(true)) {
             self.give_back(runs);
@@ -279,6 +281,7 @@ impl Core {
         self.wait_for_background_room();
         let flags = vec![(pbn, entry.flags & !BAD)];
         let record_decrefs = std::iter::once(pbn).chain(record.replacement).collect();
+        let _room = self.claim_log_room(GroupBytes::SMALL);
         self.apply_certain(Plan { flags, record_decrefs, bad: vec![(pbn, None)], ..Plan::default() })?;
         self.stats.counters.blocks_restored.fetch_add(1, Relaxed);
         log::info!("block {pbn} of the data area is sound again and back in use");
@@ -309,6 +312,7 @@ impl Core {
                 self.restore(pbn, &entry, record)
             } else if let Some(replacement) = record.replacement {
                 let bad = vec![(pbn, Some(BadRecord { replacement: None, ..record }))];
+                let _room = self.claim_log_room(GroupBytes::SMALL);
                 self.apply_certain(Plan { record_decrefs: vec![replacement], bad, ..Plan::default() })
             } else {
                 Ok(())

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::commit::log_room::GroupBytes;
 use crate::core::Core;
 use crate::format::keys;
 use crate::format::page::{COPIED, Entry, REPLICA};
@@ -144,6 +145,7 @@ impl Core {
             plan.flags.push((pbn, entry.flags & !COPIED));
         }
         plan.change.delete(keys::copy(pbn));
+        let _room = self.claim_log_room(GroupBytes::SMALL);
         self.apply_certain(plan)?;
         self.stats.counters.replicas_dropped.fetch_add(1, Relaxed);
         Ok(())

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use oncefs_dedup::{Conditions, Turn};
 
+use crate::commit::log_room::GroupBytes;
 use crate::core::Core;
 use crate::damage::affected_files::FIRST_SHARD;
 use crate::damage::replicas::SoundBlock;
@@ -326,6 +327,7 @@ impl Core {
         if !completed.is_empty() {
             self.wait_for_background_room();
             self.stats.counters.blocks_fingerprinted.fetch_add(completed.len() as u64, Relaxed);
+            let _room = self.claim_log_room(GroupBytes::of_blocks(completed.len() as u64));
             self.apply_certain(Plan { fingerprints: completed, ..Plan::default() })?;
         }
         self.make_replicas(&sound)?;
@@ -345,6 +347,7 @@ impl Core {
         let Some(record) = self.damage.scrub().record_to_save(self.foreground.now()) else { return Ok(()) };
         let mut plan = Plan::default();
         plan.change.put(keys::scrub(), record.encode());
+        let _room = self.claim_log_room(GroupBytes::SMALL);
         self.apply_certain(plan)
     }
 }

@@ -94,7 +94,7 @@ impl Core {
         if dirty > self.journal.dirty_bytes_max() {
             return self.checkpoint_what_is_whole();
         }
-        if group > self.journal.group_bytes_max() / 2 { self.commit_what_is_whole() } else { Ok(()) }
+        if group > self.journal.bounds().group_bytes_max() / 2 { self.commit_what_is_whole() } else { Ok(()) }
     }
 
     /// Mends one fault. False: something that is not mended prevents it.

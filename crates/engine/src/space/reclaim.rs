@@ -1,5 +1,6 @@
 //! Reclaim: frees the blocks of detached maps, in portions, also after a crash.
 
+use crate::commit::log_room::GroupBytes;
 use crate::core::Core;
 use crate::format::keys::{self, ShardKey};
 use crate::write::publish::MapEdit;
@@ -26,6 +27,7 @@ impl Core {
         self.health.usable()?;
         let _map = self.maps.lock(map).write();
         let shards = self.stored_shards(map, *from, PORTION_SHARDS)?;
+        let _room = self.claim_log_room(GroupBytes::of_shards(PORTION_SHARDS as u64));
         let mut edit = MapEdit::new(self, map);
         shards.iter().try_for_each(|shard| edit.drop_shard(ShardKey { map, shard: *shard }))?;
         let mut plan = edit.into_plan();

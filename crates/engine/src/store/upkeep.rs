@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::commit::log_room::{GroupBytes, RoomInLog};
 use crate::format::keys::ShardKey;
 use crate::settings::values::Settings;
 use crate::volume::files as volume;
@@ -71,11 +72,12 @@ impl Store {
         superblock_file::damaged(volume)
     }
 
-    /// Waits until the log and the memory have room for changes. Call it before a change that ends with
-    /// [`Store::publish`], and before any lock of its own is taken: the committer may need it. Functions that change a
-    /// map wait by themselves.
-    pub fn wait_for_room(&self) {
+    /// Waits until the log and the memory have room for a change of records, and keeps it. Call it before a change that
+    /// ends with [`Store::publish`], and before any lock of its own is taken: the committer may need it. Functions that
+    /// change a map wait by themselves, so whoever holds room calls none of them.
+    pub fn room_for_records(&self) -> RoomInLog<'_> {
         self.core.wait_for_program_room();
+        self.core.claim_log_room(GroupBytes::RECORDS)
     }
 
     /// Refuses all changes from now on, and makes nothing durable any more, as a failed device would: for tests of what

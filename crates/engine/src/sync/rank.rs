@@ -2,7 +2,8 @@
 
 /// Every lock of `fs` and of the engine, outermost first: a thread takes only locks that stand below those it holds.
 /// Locks of one rank have numbers and are taken in their order. Room for changes is waited for between `Map` and `Log`, and
-/// without `Checkpointing` ([`assert_may_wait_for_room`]).
+/// without `Checkpointing` ([`assert_may_wait_for_room`]). Who has claimed room in the log takes none down to `Map` but
+/// `Rename`: somebody who holds it may wait for that room ([`RoomHeld`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockRank {
     /// `fs`: the join handle of a thread, while it is started or joined.
@@ -67,12 +68,41 @@ pub struct Place {
 
 #[cfg(feature = "checked")]
 mod check {
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
 
     use super::{LockRank, Place};
 
     thread_local! {
         static HELD: RefCell<Vec<Place>> = const { RefCell::new(Vec::new()) };
+        /// Bytes of the log that this thread has claimed and not used yet.
+        static CLAIMED: Cell<Option<u64>> = const { Cell::new(None) };
+    }
+
+    /// Says that this thread has claimed room in the log, until it is dropped.
+    pub struct RoomHeld(());
+
+    impl RoomHeld {
+        /// A thread claims once for a change.
+        pub fn new(bytes: u64) -> Self {
+            let before = CLAIMED.replace(Some(bytes));
+            assert_eq!(before, None, "a thread that has claimed room in the log claims {bytes} bytes more");
+            Self(())
+        }
+    }
+
+    impl Drop for RoomHeld {
+        fn drop(&mut self) {
+            CLAIMED.set(None);
+        }
+    }
+
+    /// A thread that has claimed room in the log published so many bytes.
+    pub fn assert_claimed(published_bytes: u64) {
+        if let Some(claimed) = CLAIMED.get() {
+            let left = claimed.checked_sub(published_bytes);
+            assert!(left.is_some(), "{published_bytes} bytes are published, {claimed} were claimed for them");
+            CLAIMED.set(left);
+        }
     }
 
     /// Says that this thread holds a lock, until it is dropped.
@@ -90,6 +120,8 @@ mod check {
                     assert!(*lowest < self, "lock order: {self:?} is taken while {lowest:?} is held");
                 }
             });
+            let may_wait = CLAIMED.get().is_none() || self.rank > LockRank::Map || self.rank == LockRank::Rename;
+            assert!(may_wait, "lock order: {self:?} is taken while room in the log is claimed");
             self.take()
         }
 
@@ -110,9 +142,10 @@ mod check {
 
     /// Does something in the name of another thread, which holds none of this thread's locks.
     pub fn as_another_thread<T>(work: impl FnOnce() -> T) -> T {
-        let own = HELD.take();
+        let (own, claimed) = (HELD.take(), CLAIMED.take());
         let result = work();
         HELD.set(own);
+        CLAIMED.set(claimed);
         result
     }
 
@@ -167,6 +200,24 @@ mod check {
         }
 
         #[test]
+        #[should_panic(expected = "is taken while room in the log is claimed")]
+        fn who_has_claimed_room_takes_no_lock_with_which_room_is_waited_for() {
+            let (inode, map) = (Mutex::new(LockRank::Inode, ()), Mutex::new(LockRank::Map, ()));
+            let _room = super::RoomHeld::new(10);
+            drop(inode.lock());
+            let _map = map.lock();
+        }
+
+        #[test]
+        #[should_panic(expected = "6 bytes are published, 4 were claimed for them")]
+        fn nobody_publishes_more_than_was_claimed() {
+            super::assert_claimed(1 << 40);
+            let _room = super::RoomHeld::new(10);
+            super::assert_claimed(6);
+            super::assert_claimed(6);
+        }
+
+        #[test]
         fn a_lock_that_is_not_waited_for_may_come_in_any_order() {
             let (map, state) = (Mutex::new(LockRank::Map, ()), Mutex::new(LockRank::State, ()));
             let _state = state.lock();
@@ -176,7 +227,7 @@ mod check {
 }
 
 #[cfg(feature = "checked")]
-pub use check::{Held, as_another_thread, assert_may_wait_for_room};
+pub use check::{Held, RoomHeld, as_another_thread, assert_claimed, assert_may_wait_for_room};
 
 #[cfg(not(feature = "checked"))]
 mod unchecked {
@@ -188,6 +239,21 @@ mod unchecked {
 
     /// Takes no space.
     pub struct Held;
+
+    /// Takes no space: claims are checked under the feature `checked` only.
+    pub struct RoomHeld;
+
+    impl RoomHeld {
+        /// Of a claim of so many bytes.
+        #[inline]
+        pub fn new(_: u64) -> Self {
+            Self
+        }
+    }
+
+    /// Checked under the feature `checked` only.
+    #[inline]
+    pub fn assert_claimed(_: u64) {}
 
     /// Checked under the feature `checked` only.
     #[inline]
@@ -218,4 +284,4 @@ mod unchecked {
 }
 
 #[cfg(not(feature = "checked"))]
-pub use unchecked::{Held, Place, as_another_thread, assert_may_wait_for_room};
+pub use unchecked::{Held, Place, RoomHeld, as_another_thread, assert_claimed, assert_may_wait_for_room};

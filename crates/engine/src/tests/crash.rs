@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use oncefs_dedup::{Eviction, Sample, Skipped};
 
-use crate::commit::log::GROUP_SHARE_MAX;
+use crate::commit::log_room::GROUP_SHARE;
 use crate::core::Core;
 use crate::device::Device;
 use crate::format::keys;
@@ -409,7 +409,7 @@ fn a_full_data_area_refuses_writes_and_takes_them_again_after_a_delete() {
     };
     assert!(matches!(refused, Error::NoSpace), "{refused}");
     assert!(written >= DATA.bytes() / (1 << 20) - 3, "{written} MiB fitted");
-    run.core.truncate(MapId(1), 5000, |_, _| ()).unwrap();
+    run.core.truncate_in_parts(MapId(1), 5000);
     assert!(run.core.make_room().unwrap());
     run.core.write(MapId(2), 0, &unique(0), |_, _| ()).unwrap();
     run.check();
@@ -460,7 +460,7 @@ fn the_largest_groups_fit_into_the_log_wherever_it_ends() {
     let mut run = Run::new(7);
     for n in 0..200 {
         let mut change = crate::Change::new();
-        change.put(vec![0x10, n], vec![1; (LOG_BYTES / GROUP_SHARE_MAX + run.random.below(100 << 10)) as usize]);
+        change.put(vec![0x10, n], vec![1; (LOG_BYTES / GROUP_SHARE + run.random.below(100 << 10)) as usize]);
         run.core.publish(change).unwrap();
         let data = run.content(31 * BLOCK_BYTES);
         run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();

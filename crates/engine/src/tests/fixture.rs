@@ -137,4 +137,20 @@ impl Core {
     ) -> Result<()> {
         self.clone_blocks_if(source, target, blocks, || true, with).map(|_| ())
     }
+
+    /// Reserves a range of any length.
+    #[cfg(not(feature = "schedules"))]
+    pub fn reserve_in_parts(&self, map: MapId, bytes: std::ops::Range<u64>) {
+        for part in self.parts(map, &bytes, true).unwrap() {
+            self.reserve(map, part.start, part.end - part.start, |_, _| ()).unwrap();
+        }
+    }
+
+    /// Cuts a map of any length.
+    #[cfg(not(feature = "schedules"))]
+    pub fn truncate_in_parts(&self, map: MapId, size: u64) {
+        for part in self.parts(map, &(size..1 << 50), false).unwrap().into_iter().rev() {
+            self.zero(map, part.start, part.end - part.start, false, |_, _| ()).unwrap();
+        }
+    }
 }

@@ -46,7 +46,7 @@ fn clones_of_one_block(core: &Core, files: u64) -> Vec<MapId> {
 
 fn reserve_all(core: &Core) -> MapId {
     let map = core.maps.take_id();
-    core.reserve(map, 0, core.available().0 * BLOCK, |_, _| ()).unwrap();
+    core.reserve_in_parts(map, 0..core.available().0 * BLOCK);
     map
 }
 
@@ -72,7 +72,7 @@ fn zeros_in_a_request_over_reserved_space_pay_for_no_other_block() {
     let reserved = reserve_all(&core);
     // The first half lies over reserved space and is zeros, which stay reserved; the second half is new.
     let other = core.maps.take_id();
-    core.truncate(reserved, 5 * BLOCK, |_, _| ()).unwrap();
+    core.truncate_in_parts(reserved, 5 * BLOCK);
     reserve_all(&core);
     for n in 0..KEPT_BACK_BLOCKS {
         let request = [vec![0; 5 * BLOCK_BYTES], unique(5, 100 + n)].concat();
@@ -130,7 +130,7 @@ fn a_volume_that_promises_more_than_it_has_opens_and_is_emptied() {
     // As versions before left it.
     core.state.lock().totals.reserved = DATA - Blocks(100);
     core.write(map, 0, &unique(1, 2), |_, _| ()).unwrap_err();
-    core.truncate(map, 500 * BLOCK, |_, _| ()).unwrap();
+    core.truncate_in_parts(map, 500 * BLOCK);
     core.commit().unwrap();
     drop(core);
     let core = devices.open();

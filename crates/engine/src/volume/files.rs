@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt}
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::commit::log_room::LOG_BYTES_MIN;
 use crate::device::buffer::AlignedBuf;
 use crate::device::signatures::{self, Signature};
 use crate::device::{Device, FileDevice};
@@ -24,8 +25,6 @@ use crate::volume::medium::Medium;
 use crate::volume::{ownership, superblock_file};
 use crate::{BLOCK_BYTES, Blocks, Copies, DataPlace, Error, MapId, Result, VolumeSpec};
 
-/// The smallest log: two groups of the largest size and a checkpoint in between fit.
-const LOG_BYTES_MIN: u64 = 4 << 20;
 const LOG_BYTES_MAX: u64 = 1 << 30;
 /// The smallest data area.
 const DATA_BYTES_MIN: u64 = 16 << 20;

@@ -1,5 +1,6 @@
 //! A volume grows: its devices first, then the totals that count the new space.
 
+use crate::commit::log_room::GroupBytes;
 use crate::core::Core;
 use crate::format::page::table_bytes;
 use crate::state::published::Plan;
@@ -21,7 +22,9 @@ impl Core {
         self.data.grow(data)?;
         self.stored.grow_table(table_bytes(data))?;
         self.hints.grow_disk_level(data);
+        let room = self.claim_log_room(GroupBytes::SMALL);
         self.apply_certain(Plan { grow_to: Some(data), ..Plan::default() })?;
+        drop(room);
         self.commit()?;
         self.space.grow(data);
         self.follow_data(data)

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::Blocks;
 use crate::background::signals::Committer;
-use crate::commit::log::GATED_SHARDS_MAX;
 use crate::device::{Device, MemoryDevice};
 use crate::format::page::table_bytes;
 use crate::kv::{Kv, MemoryKv};
@@ -41,18 +40,13 @@ pub struct Medium {
 }
 
 /// The driver of a volume without threads, and the bounds that it changes.
+#[derive(Default)]
 pub struct Driver {
     /// Commits between the publications of one operation; None: nothing does.
     pub committer: Option<Committer>,
-    /// A change of a range of more shards goes into several groups. Lower than usual, a small volume shows what a
-    /// change of more than 4.5 GiB does.
-    pub gated_shards_max: u64,
-}
-
-impl Default for Driver {
-    fn default() -> Self {
-        Self { committer: None, gated_shards_max: GATED_SHARDS_MAX }
-    }
+    /// A change of a range of more shards goes into several groups. None: as the log's size says, whatever the shards
+    /// hold.
+    pub gated_shards_max: Option<u64>,
 }
 
 /// Size of the log of a volume in memory: that of the smallest volume on disk.

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::commit::log_room::GroupBytes;
 use crate::core::Core;
 use crate::format::keys::ShardKey;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
@@ -53,6 +54,7 @@ impl Core {
         assert!(portion.iter().all(|remap| remap.visit.map == map), "remaps of other maps than {}", map.0);
         let mut wanted = portion.to_vec();
         let _map = self.maps.lock(map).write();
+        let _room = self.claim_log_room(GroupBytes::of_blocks(portion.len() as u64));
         self.attached(map)?;
         while !wanted.is_empty() {
             let (plan, done) = self.plan_remaps(map, &wanted)?;

@@ -13,6 +13,7 @@ use crate::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
 use crate::space::allocator::Run;
 use crate::space::claim::Claim;
 use crate::state::published::{Incref, Mapped, Plan, StoredBlock};
+use crate::sync::assert_claimed;
 use crate::types::PolicyChange;
 use crate::write::batch::{Batch, Outcome};
 use crate::{Change, Error, Lbn, MapId, Pbn, Result, Stage, Tag};
@@ -232,7 +233,10 @@ impl Core {
             if state.lacks_room(&plan) {
                 return Err(Error::NoSpace);
             }
+            let before = state.group_bytes();
             let freed = state.apply(plan, Instant::now());
+            self.journal.room().note_group(state.group_bytes());
+            assert_claimed(state.group_bytes() - before);
             policies.iter().for_each(|change| self.policy.note_published_policy(change.map, change.policy));
             if changes_bad {
                 self.damage.follow(&state.bad);

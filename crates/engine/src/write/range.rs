@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::commit::log_room::{GroupBytes, RoomInLog};
 use crate::core::Core;
 use crate::format::keys::shard_parts;
 use crate::format::keys::{self, ShardKey};
@@ -21,13 +22,12 @@ use crate::write::publish::OnPublish;
 use crate::{BLOCK_BYTES, Blocks, Change, Error, FilePolicy, Lbn, MapId, Pbn, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// A range change is published in pieces of at most this many shards, so that the publish lock is held
-/// shortly and memory stays bounded; between two pieces the group may end, so that it fits into the log.
-/// The caller's records go with the last piece.
-pub const PIECE_SHARDS: usize = 64;
 
-/// Holds off the end of the group; none for a change that is too large for one.
-type Gate<'a> = Option<RwLockReadGuard<'a, ()>>;
+/// Keeps a change of a range in one group, which has room for it, so that a crash leaves all of it or nothing.
+struct OneGroup<'a> {
+    _gate: RwLockReadGuard<'a, ()>,
+    _room: RoomInLog<'a>,
+}
 
 /// What reserving does to whole blocks.
 #[derive(Clone, Copy)]
@@ -72,9 +72,9 @@ impl Core {
         self.health.usable()?;
         let _map = self.maps.lock(map).write();
         self.attached(map)?;
-        let gate = self.gate_stored(map, &(size / BLOCK..u64::MAX))?;
+        let _group = self.one_group_of_stored(map, &(size / BLOCK..u64::MAX))?;
         let cuts = self.cut_blocks(map, &[(size, size.next_multiple_of(BLOCK))])?;
-        let cut = |pieces: &mut Pieces| self.cut_range(map, size.div_ceil(BLOCK)..u64::MAX, pieces, &gate, with);
+        let cut = |pieces: &mut Pieces| self.cut_range(map, size.div_ceil(BLOCK)..u64::MAX, pieces, with);
         self.in_pieces(map, cuts, None, cut)
     }
 
@@ -105,12 +105,12 @@ impl Core {
         map: MapId,
         blocks: Range<u64>,
         pieces: &mut Pieces,
-        gate: &Gate<'_>,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
+        let piece_shards = self.journal.bounds().piece_shards;
         let mut at = blocks.start / SHARD_BLOCKS;
         loop {
-            let mut shards = self.stored_shards(map, at, PIECE_SHARDS)?;
+            let mut shards = self.stored_shards(map, at, piece_shards)?;
             shards.retain(|shard| shard * SHARD_BLOCKS < blocks.end);
             let mut edit = pieces.next_edit(self, map)?;
             for &shard in &shards {
@@ -118,16 +118,13 @@ impl Core {
             }
             pieces.delta += edit.mapped_delta;
             let mut plan = edit.into_plan();
-            if shards.len() < PIECE_SHARDS {
+            if shards.len() < piece_shards {
                 let held = with(pieces.delta, &mut plan.change);
                 self.apply_piece(plan, pieces)?;
                 held.published();
                 return Ok(());
             }
             self.apply_piece(plan, pieces)?;
-            if gate.is_none() {
-                self.wait_for_room();
-            }
             at = shards.last().expect("a full piece") + 1;
         }
     }
@@ -145,25 +142,32 @@ impl Core {
         Ok(())
     }
 
-    /// Keeps a change of a range in one group, so that a crash leaves all of it or nothing. None: it is too
-    /// large for one group; a crash may leave a part of it.
-    fn gate_of(&self, blocks: &Range<u64>) -> Gate<'_> {
-        let shards = blocks.end.div_ceil(SHARD_BLOCKS) - blocks.start / SHARD_BLOCKS;
-        self.journal.gate(shards)
+    /// Waits for room for a change of a range, and keeps it in one group. The caller holds the map's lock.
+    fn one_group(&self, shards: u64) -> Result<OneGroup<'_>> {
+        if shards > self.journal.bounds().gated_shards_max {
+            return Err(Error::TooLargeForGroup);
+        }
+        let room = self.claim_log_room(GroupBytes::of_shards(shards));
+        Ok(OneGroup { _gate: self.journal.gate(), _room: room })
     }
 
-    /// As `gate_of`, for a change that touches only shards that exist.
-    fn gate_stored(&self, map: MapId, blocks: &Range<u64>) -> Result<Gate<'_>> {
-        let shards_max = self.journal.gated_shards_max();
-        let mut shards = self.stored_shards(map, blocks.start / SHARD_BLOCKS, shards_max as usize + 1)?;
+    /// As `one_group`, for a change that may touch all shards of a range.
+    fn one_group_of(&self, blocks: &Range<u64>) -> Result<OneGroup<'_>> {
+        self.one_group(blocks.end.div_ceil(SHARD_BLOCKS) - blocks.start / SHARD_BLOCKS)
+    }
+
+    /// As `one_group`, for a change that touches only shards that exist.
+    fn one_group_of_stored(&self, map: MapId, blocks: &Range<u64>) -> Result<OneGroup<'_>> {
+        let limit = self.journal.bounds().gated_shards_max as usize + 1;
+        let mut shards = self.stored_shards(map, blocks.start / SHARD_BLOCKS, limit)?;
         shards.retain(|shard| shard * SHARD_BLOCKS < blocks.end);
-        Ok(self.journal.gate(shards.len() as u64))
+        self.one_group(shards.len() as u64)
     }
 
     /// See [`crate::Store::parts`].
     pub fn parts(&self, map: MapId, bytes: &Range<u64>, fills_holes: bool) -> Result<Vec<Range<u64>>> {
         const SHARD_BYTES: u64 = SHARD_BLOCKS * BLOCK;
-        let shards_max = self.journal.gated_shards_max();
+        let shards_max = self.journal.bounds().gated_shards_max;
         let (mut parts, mut from) = (Vec::new(), bytes.start);
         loop {
             let first = from / SHARD_BYTES;
@@ -178,6 +182,11 @@ impl Core {
             parts.push(from..end);
             from = end;
         }
+    }
+
+    /// See [`crate::Store::change_blocks_max`]. A range that begins within a shard reaches into one more.
+    pub fn change_blocks_max(&self) -> Blocks {
+        Blocks((self.journal.bounds().gated_shards_max - 1) * SHARD_BLOCKS)
     }
 
     /// Shards of a map that may hold something, from number `from` on, in order, at most `limit`.
@@ -209,17 +218,17 @@ impl Core {
         let (first, last) = (at.div_ceil(BLOCK), end / BLOCK);
         let touched = at / BLOCK..end.div_ceil(BLOCK);
         let room = if reserve { Some(self.claim_for_zeros(map, &touched, &(first..last))?) } else { None };
-        let gate = if reserve { self.gate_of(&touched) } else { self.gate_stored(map, &touched)? };
+        let _group = if reserve { self.one_group_of(&touched)? } else { self.one_group_of_stored(map, &touched)? };
         let cuts = match first > last {
             true => self.cut_blocks(map, &[(at, end)])?,
             false => self.cut_blocks(map, &[(at, first * BLOCK), (last * BLOCK, end)])?,
         };
         self.in_pieces(map, cuts, room, |pieces| {
             if !reserve {
-                return self.cut_range(map, first..last, pieces, &gate, with);
+                return self.cut_range(map, first..last, pieces, with);
             }
             let whole = parts_of(map, first..last, Fill::Reserved);
-            self.fill_parts(map, whole.chain(parts_of(map, touched, Fill::ReservedHoles)), pieces, &gate, with)
+            self.fill_parts(map, whole.chain(parts_of(map, touched, Fill::ReservedHoles)), pieces, with)
         })
     }
 
@@ -236,9 +245,9 @@ impl Core {
         self.attached(map)?;
         let touched = at / BLOCK..(at + len).div_ceil(BLOCK);
         let room = self.claim_for_holes(map, &touched)?;
-        let gate = self.gate_of(&touched);
+        let _group = self.one_group_of(&touched)?;
         self.in_pieces(map, Cuts::default(), Some(room), |pieces| {
-            self.fill_parts(map, parts_of(map, touched, Fill::ReservedHoles), pieces, &gate, with)
+            self.fill_parts(map, parts_of(map, touched, Fill::ReservedHoles), pieces, with)
         })
     }
 
@@ -248,13 +257,13 @@ impl Core {
         map: MapId,
         parts: impl Iterator<Item = (ShardKey, u16, u16, Fill)>,
         pieces: &mut Pieces,
-        gate: &Gate<'_>,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
+        let piece_shards = self.journal.bounds().piece_shards;
         let mut parts = parts.peekable();
         loop {
             let mut edit = pieces.next_edit(self, map)?;
-            for (key, start, end, fill) in parts.by_ref().take(PIECE_SHARDS) {
+            for (key, start, end, fill) in parts.by_ref().take(piece_shards) {
                 fill_part(&mut edit, key, start, end, fill)?;
             }
             pieces.delta += edit.mapped_delta;
@@ -266,9 +275,6 @@ impl Core {
                 return Ok(());
             }
             self.apply_piece(plan, pieces)?;
-            if gate.is_none() {
-                self.wait_for_room();
-            }
         }
     }
 
@@ -334,9 +340,9 @@ impl Core {
         if !holds() {
             return Ok(false);
         }
-        let gate = self.gate_of(&(target.1.0..target.1.0 + blocks.0));
+        let _group = self.one_group_of(&(target.1.0..target.1.0 + blocks.0))?;
         self.in_pieces(target.0, Cuts::default(), None, |pieces| {
-            self.clone_pieces(source, target, blocks, pieces, &gate, with)
+            self.clone_pieces(source, target, blocks, pieces, with)
         })?;
         Ok(true)
     }
@@ -347,10 +353,9 @@ impl Core {
         target: (MapId, Lbn),
         blocks: Blocks,
         pieces: &mut Pieces,
-        gate: &Gate<'_>,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
-        let piece = PIECE_SHARDS as u64 * SHARD_BLOCKS;
+        let piece = self.journal.bounds().piece_shards as u64 * SHARD_BLOCKS;
         debug_assert!(!pieces.is_begun && pieces.delta == 0, "a clone begins with its first piece");
         let mut done = 0;
         let mut with = Some(with);
@@ -370,9 +375,6 @@ impl Core {
             if let Some(held) = held {
                 held.published();
                 return Ok(());
-            }
-            if gate.is_none() {
-                self.wait_for_room();
             }
         }
     }
@@ -434,6 +436,7 @@ impl Core {
         self.health.usable()?;
         let _map = self.maps.lock(map).write();
         self.attached(map)?;
+        let _room = self.claim_log_room(GroupBytes::RECORDS);
         let mut plan = Plan { map: Some(map), detach: Some(map), ..Plan::default() };
         let held = with(&mut plan.change);
         // Behind `with`: what the caller holds keeps others from saying something of the file.

@@ -7,12 +7,12 @@ use crate::core::Core;
 use crate::format::keys::ShardKey;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::space::claim::RoomClaim;
-use crate::write::range::{PIECE_SHARDS, within_shard};
+use crate::write::range::within_shard;
 use crate::{BLOCK_BYTES, Error, MapId, Pbn, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// A range of less than this many whole blocks is zeroed and reserved in one publication, with the holes at its ends.
-const WHOLE_BLOCKS_MAX: u64 = PIECE_SHARDS as u64 / 4 * SHARD_BLOCKS;
+/// Shards that are looked at together.
+const PORTION_SHARDS: usize = 64;
 
 /// What blocks are counted.
 #[derive(Clone, Copy)]
@@ -42,11 +42,17 @@ impl Core {
     pub fn claim_for_zeros(&self, map: MapId, touched: &Range<u64>, whole: &Range<u64>) -> Result<RoomClaim<'_>> {
         let holes = self.count_in(map, touched, Filled::Holes)?;
         match self.claim_reservations(holes + self.count_in(map, whole, Filled::Data)?) {
-            Err(Error::NoSpace) if whole.end.saturating_sub(whole.start) < WHOLE_BLOCKS_MAX => {
+            Err(Error::NoSpace) if whole.end.saturating_sub(whole.start) < self.whole_blocks_max() => {
                 self.claim_reservations(holes + self.shared_in(map, whole)?)
             }
             claimed => claimed,
         }
+    }
+
+    /// A range of fewer whole blocks is zeroed and reserved in one publication, with the holes at its ends: each of its
+    /// shards comes twice, and so may one at either end.
+    fn whole_blocks_max(&self) -> u64 {
+        (self.journal.bounds().piece_shards / 4) as u64 * SHARD_BLOCKS
     }
 
     /// How many blocks of a range are as said. Only shards that exist are looked at.
@@ -86,7 +92,7 @@ impl Core {
     fn visit_extents(&self, map: MapId, blocks: &Range<u64>, mut visit: impl FnMut(Extent)) -> Result<()> {
         let mut at = blocks.start / SHARD_BLOCKS;
         loop {
-            let mut shards = self.stored_shards(map, at, PIECE_SHARDS)?;
+            let mut shards = self.stored_shards(map, at, PORTION_SHARDS)?;
             shards.retain(|shard| shard * SHARD_BLOCKS < blocks.end);
             for &shard in &shards {
                 let (start, end) = within_shard(shard, blocks);
@@ -94,7 +100,7 @@ impl Core {
                     self.shard(ShardKey { map, shard })?.slice(start, end).for_each(&mut visit);
                 }
             }
-            if shards.len() < PIECE_SHARDS {
+            if shards.len() < PORTION_SHARDS {
                 return Ok(());
             }
             at = shards.last().expect("a full piece") + 1;

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::commit::log_room::GroupBytes;
 use crate::core::Core;
 use crate::format::keys::shard_parts;
 use crate::format::shard::Target;
@@ -63,8 +64,9 @@ impl Core {
             self.place(&mut batch, claim)
         })?;
         let locked = locked.unwrap_or_else(|| self.maps.lock(map).write());
+        let room = self.claim_log_room(GroupBytes::of_blocks(blocks));
         self.publish_batch(map, &mut batch, runs, with)?;
-        drop(locked);
+        drop((room, locked));
         self.follow_open_runs(map, &batch, open_runs);
         Ok(())
     }

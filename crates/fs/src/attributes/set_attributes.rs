@@ -52,7 +52,7 @@ impl FileSystem {
     /// - `NoSpace`: the host's file system is full.
     /// - `Engine`: a device failed, or metadata is damaged.
     pub fn setattr(&self, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
-        self.begin_change()?;
+        self.check_writable()?;
         let inode = self.inode(ino)?;
         let now = self.clock.now();
         if let Some(size) = set.size {
@@ -71,6 +71,7 @@ impl FileSystem {
     }
 
     fn set_fields(&self, inode: &std::sync::Arc<Inode>, set: &SetAttributes, now: Timestamp) -> Result<()> {
+        let _room = self.store.room_for_records();
         let inodes = [inode.clone()];
         let mut staged = Staged::lock(&inodes);
         let mut change = Change::new();

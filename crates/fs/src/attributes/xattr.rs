@@ -102,7 +102,7 @@ impl FileSystem {
         mode: XattrMode,
         keep_set_group_id: bool,
     ) -> Result<()> {
-        self.begin_change()?;
+        let _room = self.begin_change()?;
         check_name(name)?;
         if value.len() > VALUE_BYTES_MAX {
             return Err(Error::TooBig);
@@ -152,7 +152,7 @@ impl FileSystem {
     /// - `NoSpace`: the host's file system is full.
     /// - `Engine`: the store failed, or metadata is damaged.
     pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
-        self.begin_change()?;
+        let _room = self.begin_change()?;
         check_name(name)?;
         let inodes = [self.inode(ino)?];
         self.remove_staged(Staged::lock(&inodes), ino, name)

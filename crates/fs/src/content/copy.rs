@@ -109,7 +109,8 @@ impl FileSystem {
             if range.len == 0 {
                 return Ok((0, 0));
             }
-            match plan(range, ends, source.ino == target.ino) {
+            let clone_blocks_max = self.store.change_blocks_max().0.min(CLONE_BLOCKS_MAX);
+            match plan(range, ends, source.ino == target.ino, clone_blocks_max) {
                 Step::Copy { bytes } => {
                     let data = self.read(source.ino, range.from, bytes as usize, false)?;
                     self.note_copied(source.ino, data.len() as u64);
@@ -192,7 +193,7 @@ impl Ends {
 }
 
 /// Decides the first step of copying a range that is not empty.
-fn plan(range: Range, ends: Ends, one_file: bool) -> Step {
+fn plan(range: Range, ends: Ends, one_file: bool, clone_blocks_max: u64) -> Step {
     let Range { from, to, len } = range;
     assert!(len > 0, "nothing to copy from {from} to {to}");
     let copy = |bytes: u64| Step::Copy { bytes: bytes.min(COPY_BYTES_MAX) };
@@ -206,7 +207,7 @@ fn plan(range: Range, ends: Ends, one_file: bool) -> Step {
     // The source's last block is padded with zeros: it can be shared if the target ends there too.
     let ends_both = from + len == ends.source && to + len >= ends.target && !one_file;
     if whole > 0 {
-        let blocks = whole.min(CLONE_BLOCKS_MAX);
+        let blocks = whole.min(clone_blocks_max);
         return Step::Clone { blocks, bytes: blocks * BLOCK };
     }
     if ends_both { Step::Clone { blocks: 1, bytes: len } } else { copy(len) }
@@ -217,14 +218,14 @@ mod tests {
     use super::*;
 
     fn planned(from: u64, to: u64, len: u64, source_size: u64, target_size: u64) -> Step {
-        plan(Range { from, to, len }, Ends { source: source_size, target: target_size }, false)
+        plan(Range { from, to, len }, Ends { source: source_size, target: target_size }, false, 1_000)
     }
 
     #[test]
     fn whole_blocks_are_shared_in_bounded_pieces() {
         assert_eq!(planned(0, BLOCK, 3 * BLOCK, 3 * BLOCK, 0), Step::Clone { blocks: 3, bytes: 3 * BLOCK });
         let all = planned(0, 0, 1 << 32, 1 << 32, 0);
-        assert_eq!(all, Step::Clone { blocks: CLONE_BLOCKS_MAX, bytes: CLONE_BLOCKS_MAX * BLOCK });
+        assert_eq!(all, Step::Clone { blocks: 1_000, bytes: 1_000 * BLOCK });
     }
 
     #[test]
@@ -247,7 +248,7 @@ mod tests {
         assert_eq!(planned(0, 0, 100, 100, 101), Step::Copy { bytes: 100 });
         assert_eq!(planned(0, 0, 100, 101, 0), Step::Copy { bytes: 100 });
         assert_eq!(
-            plan(Range { from: 0, to: BLOCK, len: 100 }, Ends { source: 100, target: 0 }, true),
+            plan(Range { from: 0, to: BLOCK, len: 100 }, Ends { source: 100, target: 0 }, true, 1_000),
             Step::Copy { bytes: 100 }
         );
     }

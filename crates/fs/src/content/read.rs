@@ -124,7 +124,7 @@ impl FileSystem {
         if !is_due(&inode.lock()) {
             return;
         }
-        self.store.wait_for_room();
+        let _room = self.store.room_for_records();
         let mut record = inode.lock();
         if !is_due(&record) {
             return;

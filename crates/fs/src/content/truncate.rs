@@ -66,6 +66,7 @@ impl FileSystem {
     /// Sets the size if that leaves the map as it is: enlarging a file, or emptying an empty one. False: the map must
     /// change too.
     fn resize_record(&self, inode: &Inode, size: u64, edit: impl Fn(&mut InodeRecord)) -> Result<bool> {
+        let _room = self.store.room_for_records();
         let mut record = inode.lock();
         let empty = (size, record.size, record.blocks) == (0, 0, 0);
         if size <= record.size && !empty {

@@ -279,8 +279,18 @@ impl Fixer<'_> {
             return self.publish(|change| put_inode(change, ino, &record));
         }
         let own = record.map;
-        let with = |_, change: &mut Change| put_inode(change, ino, &record);
-        self.store.clone_blocks(map, Lbn(0), own, Lbn(0), Blocks(end.0), with)?;
+        let mut at = 0;
+        while at < end.0 {
+            let blocks = self.store.change_blocks_max().0.min(end.0 - at);
+            let is_last = at + blocks == end.0;
+            let with = |_, change: &mut Change| {
+                if is_last {
+                    put_inode(change, ino, &record);
+                }
+            };
+            self.store.clone_blocks(map, Lbn(at), own, Lbn(at), Blocks(blocks), with)?;
+            at += blocks;
+        }
         Ok(true)
     }
 

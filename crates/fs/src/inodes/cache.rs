@@ -55,13 +55,15 @@ impl Inode {
         }
     }
 
-    /// Calls `operation` with the map and the size of a regular file, and again if the map was detached meanwhile.
+    /// Calls `operation` with the map and the size of a regular file, and again if the map was detached meanwhile, or got
+    /// more to change than it was split for.
     pub(crate) fn with_map<T>(&self, mut operation: impl FnMut(MapId, u64) -> Result<T>) -> Result<T> {
         loop {
             let (map, size) = self.map_and_size()?;
             match operation(map, size) {
                 // A deleted file keeps its detached map, and trying again would never end.
                 Err(Error::Stale) if self.map_and_size()?.0 != map => {}
+                Err(Error::Engine(oncefs_engine::Error::TooLargeForGroup)) => {}
                 result => return result,
             }
         }

@@ -53,7 +53,6 @@ impl FileSystem {
     /// Deletes an inode without a name. Its attributes go in portions, the last of them with the inode. A crash between two
     /// portions leaves an orphan with fewer attributes, which the next mount deletes.
     fn reclaim(&self, ino: Ino) -> Result<()> {
-        self.store.wait_for_room();
         let inode = self.inode(ino)?;
         let xattrs = self.delete_all_but_last_attributes(&inode)?;
         let record = inode.lock().clone();
@@ -68,6 +67,7 @@ impl FileSystem {
         if record.kind == FileKind::Regular && (record.size, record.blocks) != (0, 0) {
             self.store.detach(record.map, delete)?;
         } else {
+            let _room = self.store.room_for_records();
             let mut change = Change::new();
             delete(&mut change);
             if record.kind == FileKind::Regular {
@@ -98,6 +98,7 @@ impl FileSystem {
     }
 
     fn delete_attributes(&self, inode: &Arc<Inode>, keys: Vec<Vec<u8>>) -> Result<()> {
+        let _room = self.store.room_for_records();
         let (ino, inodes) = (inode.ino, [inode.clone()]);
         let mut staged = Staged::lock(&inodes);
         let record = staged.edit(ino);

@@ -116,7 +116,7 @@ impl FileSystem {
     }
 
     fn create(&self, parent: Ino, name: &[u8], node: &Node, caller: &Caller) -> Result<Attributes> {
-        self.begin_change()?;
+        let _room = self.begin_change()?;
         check_new_name(name)?;
         let directory = [self.directory(parent)?];
         let mut staged = Staged::lock(&directory);
@@ -198,7 +198,7 @@ impl FileSystem {
     /// - `NotFound`: the file has no name any more, or `parent` was deleted.
     /// - Otherwise as [`FileSystem::mknod`].
     pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attributes> {
-        self.begin_change()?;
+        let _room = self.begin_change()?;
         check_new_name(name)?;
         let inodes = [self.directory(parent)?, self.inode(ino)?];
         let mut staged = Staged::lock(&inodes);

@@ -48,7 +48,7 @@ impl FileSystem {
     }
 
     fn remove(&self, parent: Ino, name: &[u8], wanted: Wanted) -> Result<Option<Ino>> {
-        self.begin_change()?;
+        let _room = self.begin_change()?;
         check_name(name)?;
         let directory = self.directory(parent)?;
         loop {

@@ -55,7 +55,7 @@ impl FileSystem {
         new_name: &[u8],
         mode: RenameMode,
     ) -> Result<Option<Ino>> {
-        self.begin_change()?;
+        let _room = self.begin_change()?;
         check_name(old_name)?;
         check_new_name(new_name)?;
         let (old, new) = (Slot { parent: old_parent, name: old_name }, Slot { parent: new_parent, name: new_name });

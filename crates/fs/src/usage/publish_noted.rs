@@ -106,7 +106,7 @@ impl FileSystem {
     /// Publishes the reads of some files. Leaves out deleted files and files with damaged inodes.
     fn publish_batch(&self, files: &[(Ino, NotedReads)]) -> Result<()> {
         assert!(files.len() <= BATCH_INODES, "{} inodes in a batch of {BATCH_INODES}", files.len());
-        self.store.wait_for_room();
+        let _room = self.store.room_for_records();
         let inode = |(ino, noted): &(Ino, NotedReads)| Some((self.inode(*ino).ok()?, *noted));
         let (inodes, noted): (Vec<Arc<Inode>>, Vec<NotedReads>) = files.iter().filter_map(inode).unzip();
         let mut staged = Staged::lock(&inodes);

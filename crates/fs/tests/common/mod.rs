@@ -46,21 +46,26 @@ pub struct Volume {
 impl Volume {
     /// Makes an empty volume.
     pub fn new(atime: AtimePolicy) -> Self {
-        Self::made_with(atime, NamePlaces::default())
+        Self::made_with(atime, NamePlaces::default(), 8 << 20)
+    }
+
+    /// Makes an empty volume with the smallest log that one can have.
+    pub fn with_smallest_log() -> Self {
+        Self::made_with(AtimePolicy::Never, NamePlaces::default(), 4 << 20)
     }
 
     /// Makes an empty volume whose names are placed in this way.
     pub fn with_places(places: NamePlaces) -> Self {
-        Self::made_with(AtimePolicy::Never, places)
+        Self::made_with(AtimePolicy::Never, places, 8 << 20)
     }
 
-    fn made_with(atime: AtimePolicy, places: NamePlaces) -> Self {
+    fn made_with(atime: AtimePolicy, places: NamePlaces, log_bytes: u64) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let spec = VolumeSpec {
             data_bytes: Some(DATA_BYTES),
             data: DataPlace::File,
             profile: Profile::Lrlfs,
-            log_bytes: 8 << 20,
+            log_bytes,
             copies: None,
         };
         let volume = Self { dir, clock: Arc::default(), atime, settings: Vec::new() };

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use oncefs_dedup::{BatchSize, FileRun};
 
+use crate::commit::log_room::GroupBytes;
 use crate::core::Core;
 use crate::format::page::Entry;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
@@ -238,6 +239,7 @@ impl Core {
     fn publish_group(&self, map: MapId, group: Group, run: Run, outcome: &mut DefragOutcome) -> Result<()> {
         let begins = group[0].at;
         let _map = self.maps.lock(map).write();
+        let _room = self.claim_log_room(GroupBytes::of_blocks(run.blocks));
         self.attached(map)?;
         let mut edit = MapEdit::new(self, map);
         let mut changed = 0;

@@ -1,9 +1,11 @@
-//! Room in the log, while changes in pieces hold off the commit and need the lock of an inode: nobody waits for ever.
+//! Room in the log, claimed by more than it takes at a time, while changes in pieces hold off the commit and need the
+//! lock of an inode: nobody waits for ever.
 
 use std::sync::Arc;
 
 use shuttle::thread;
 
+use crate::commit::log_room::GroupBytes;
 use crate::sync::{LockRank, Mutex};
 use crate::tests::fixture::Random;
 use crate::{Change, MapId};
@@ -16,12 +18,17 @@ const TIMES: usize = 3;
 /// Bytes of a record: two fill a group.
 const RECORD_BYTES: usize = 20 << 10;
 
+/// Blocks whose change takes as much on the smallest log, of which this one is an eighth.
+const ROOM_BLOCKS: u64 = 8 * RECORD_BYTES as u64 / 64;
+
 type InodeLock = Arc<Mutex<()>>;
 
 /// Publishes a record with the inode locked, as `fs` does.
 fn publish(volume: &Volume, inode: &InodeLock, number: usize) {
     for _ in 0..TIMES {
         volume.core.wait_for_room();
+        // As much as is published: two claims and a group are more than there is.
+        let _room = volume.core.claim_log_room(GroupBytes::of_blocks(ROOM_BLOCKS));
         let _inode = inode.lock();
         let mut change = Change::new();
         change.put(vec![0x11, number as u8], vec![7; RECORD_BYTES]);

@@ -1,0 +1,96 @@
+//! Changes of any kind and size on the smallest log that a volume can have.
+
+#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+use common::{Volume, contradictions, directory, file};
+use oncefs_fs::{AllocateMode, FileSystem, Ino, Privileges, RenameMode, SetAttributes, WriteOrigin, XattrMode};
+use oncefs_toolbox::Random;
+
+const BY: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+/// How long threads work beside each other.
+const WORK: Duration = Duration::from_secs(4);
+
+/// Makes a file of so many bytes of which every block is an extent of its own: two blocks in turn.
+fn single_blocks(fs: &FileSystem, name: &str, bytes: u64) -> Ino {
+    let ino = file(fs, Ino::ROOT, name).ino;
+    let mut random = Random::new(7);
+    let pair: Vec<u8> = (0..1024).flat_map(|_| random.word().to_le_bytes()).collect();
+    fs.write(ino, 0, &pair, BY).unwrap();
+    let mut len = pair.len() as u64;
+    while len < bytes {
+        len += fs.copy_file_range(ino, 0, ino, len, len.min(bytes - len), Privileges::Kept).unwrap();
+    }
+    ino
+}
+
+fn cut(fs: &FileSystem, ino: Ino, size: u64) {
+    fs.setattr(ino, &SetAttributes { size: Some(size), ..SetAttributes::default() }).unwrap();
+}
+
+fn is_sound(volume: &Volume, fs: std::sync::Arc<FileSystem>) {
+    assert_eq!(fs.store().failure(), None);
+    fs.store().commit().unwrap();
+    fs.store().close().unwrap();
+    drop(fs);
+    assert_eq!(contradictions(&volume.open_without_threads()), Vec::<String>::new());
+}
+
+#[test]
+fn gigabytes_of_single_blocks_are_cloned_punched_cut_and_deleted() {
+    let volume = Volume::with_smallest_log();
+    let fs = volume.open();
+    let ino = single_blocks(&fs, "single", 9 * GIB / 2);
+    let size = |fs: &FileSystem| fs.getattr(ino).unwrap().size;
+    assert_eq!(size(&fs), 9 * GIB / 2);
+    fs.fallocate(ino, MIB + 100, GIB, AllocateMode::PunchHole, Privileges::Kept).unwrap();
+    cut(&fs, ino, 5000);
+    assert_eq!((size(&fs), fs.getattr(ino).unwrap().blocks), (5000, 2));
+    let again = single_blocks(&fs, "again", 3 * GIB);
+    assert_eq!(fs.unlink(Ino::ROOT, b"again").unwrap(), Some(again));
+    fs.forget(again).unwrap();
+    is_sound(&volume, fs);
+}
+
+#[test]
+fn what_many_threads_change_at_a_time_fits_too() {
+    let volume = Volume::with_smallest_log();
+    let fs = volume.open();
+    let over = AtomicBool::new(false);
+    let value = vec![7; 60_000];
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (fs, over, value) = (&*fs, &over, &value);
+            scope.spawn(move || {
+                let dir = directory(fs, Ino::ROOT, &format!("dir{thread}")).ino;
+                for n in (0..).take_while(|_| !over.load(SeqCst)) {
+                    let ino = file(fs, dir, &format!("{n}")).ino;
+                    fs.setxattr(ino, b"user.large", value, XattrMode::Any, true).unwrap();
+                    fs.setxattr(ino, b"user.other", value, XattrMode::Any, true).unwrap();
+                    let gone = fs.rename(dir, format!("{n}").as_bytes(), dir, b"last", RenameMode::Replace).unwrap();
+                    gone.into_iter().for_each(|gone| fs.forget(gone).unwrap());
+                }
+            });
+            scope.spawn(move || {
+                let ino = single_blocks(fs, &format!("single{thread}"), 16 * MIB);
+                while !over.load(SeqCst) {
+                    fs.fallocate(ino, 5 * MIB + 1, 8 * MIB, AllocateMode::PunchHole, Privileges::Kept).unwrap();
+                    cut(fs, ino, 4 * MIB);
+                    for at in [4 * MIB, 8 * MIB] {
+                        let copied = fs.copy_file_range(ino, 0, ino, at, at, Privileges::Kept).unwrap();
+                        assert!(copied > 0);
+                    }
+                }
+            });
+        }
+        std::thread::sleep(WORK);
+        over.store(true, SeqCst);
+    });
+    is_sound(&volume, fs);
+}

@@ -67,9 +67,9 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use background::room::RoomInLog;
 pub use background::signals::Committer;
 pub use background::steps::BackgroundStep;
-pub use commit::log_room::RoomInLog;
 pub use damage::affected_files::{BadBlock, BadPlace};
 pub use damage::scrub_progress::{ScrubCommand, ScrubStatus};
 pub use error::{Error, Result};
@@ -94,7 +94,7 @@ pub use stats::counters::{
     CacheReport, Counters, DeviceReport, Histogram, RankReport, Report, Sizes, Stage, StageReport,
 };
 pub use store::Store;
-pub use types::{Change, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, UnknownBlocks, VolumeSpec};
+pub use types::{Change, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, UnknownBlocks, Urgency, VolumeSpec};
 pub use volume::ballast::Ballast;
 pub use volume::medium::{Driver, Medium};
 pub use worker::load::DeviceLoad;

@@ -130,3 +130,12 @@ pub struct UnknownBlocks {
     /// How many more ranges there are.
     pub more: u64,
 }
+
+/// Whether a program waits for a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// It does: its blocks are fingerprinted at once, and none is compared with what is stored.
+    Awaited,
+    /// It was answered long ago by the kernel's page cache.
+    Unawaited,
+}

@@ -27,7 +27,7 @@ const FIGURES: [(&str, &str, &str); 28] = [
         "crates/engine/src/background/committer.rs",
         "COMMIT_AFTER_QUIET: Duration = Duration::from_millis(100);",
     ),
-    ("at most 128 KiB", "crates/engine/src/commit/commit_group.rs", "LOG_DATA_BYTES_MAX: usize = 128 << 10;"),
+    ("at most 128 KiB", "crates/engine/src/commit/log_room.rs", "RIDING_BYTES_MAX: u64 = 128 << 10;"),
     ("Half a log full", "crates/engine/src/commit/commit_group.rs", "CHECKPOINT_FULLNESS: f64 = 0.5;"),
     (
         "After 250 ms without an admitted request",

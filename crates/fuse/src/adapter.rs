@@ -323,7 +323,7 @@ impl Filesystem for Adapter {
         &self,
         req: &Request,
         number: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         at: u64,
         data: &[u8],
         write_flags: WriteFlags,
@@ -334,6 +334,7 @@ impl Filesystem for Adapter {
         let from_cache = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let drops = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let origin = match from_cache {
+            true if self.has_to_be_durable(fh) => WriteOrigin::PageCacheAwaited,
             true => WriteOrigin::PageCache,
             false => WriteOrigin::Caller { privileges: privileges_left(&self.file_system, req, ino(number), drops) },
         };

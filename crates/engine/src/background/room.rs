@@ -8,8 +8,10 @@
 
 use crate::Result;
 use crate::background::signals::{Awaited, Ended};
+use crate::commit::log_room::LogRoom;
 use crate::core::Core;
-use crate::sync::assert_may_wait_for_room;
+use crate::format::group_bytes::GroupBytes;
+use crate::sync::{RoomHeld, assert_may_wait_for_room};
 
 impl Core {
     /// See [`crate::Store::wait_for_room`].
@@ -72,5 +74,50 @@ impl Core {
     /// come. If the volume failed with it, what they ask for is refused.
     pub fn tell_failure<T>(&self, result: Result<T>) -> Result<T> {
         result.inspect_err(|_| self.signals.note_end(Ended { failures: 1, ..Ended::default() }))
+    }
+}
+
+/// Room in the current group, or the next one, for one change. Held until the change is published.
+pub struct RoomInLog<'a> {
+    core: &'a Core,
+    bytes: u64,
+    _held: RoomHeld,
+}
+
+impl Core {
+    /// Claims room in the log for a change, and waits for it. A map's lock may be held: so whoever
+    /// has claimed room takes no map's lock, which somebody who waits here may hold.
+    ///
+    /// On a volume without threads, one that failed, and one that is being closed, nothing makes room, and the claim is
+    /// only counted.
+    pub fn claim_log_room(&self, bytes: GroupBytes) -> RoomInLog<'_> {
+        let room = self.journal.room();
+        let bytes = room.bounds().claim_of(bytes);
+        if !room.try_claim(bytes) {
+            assert_may_wait_for_room();
+            room.while_waiting(|| self.wait_for_log_room(room, bytes));
+        }
+        RoomInLog { core: self, bytes, _held: RoomHeld::new(bytes) }
+    }
+
+    fn wait_for_log_room(&self, room: &LogRoom, bytes: u64) {
+        loop {
+            // Counted before the look: what ends after it is not missed.
+            let ended = self.signals.ended();
+            if room.try_claim(bytes) {
+                return;
+            }
+            if self.health.failure().is_some() || !self.signals.wait_for_end(Awaited::Group, ended) {
+                return room.claim_anyway(bytes);
+            }
+        }
+    }
+}
+
+impl Drop for RoomInLog<'_> {
+    fn drop(&mut self) {
+        if self.core.journal.room().give_back(self.bytes) {
+            self.core.signals.note_end(Ended { claims: 1, ..Ended::default() });
+        }
     }
 }

@@ -8,10 +8,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::commit::log_room::GroupBytes;
 use crate::core::Core;
 use crate::damage::notices::Noticed;
 use crate::device::buffer::PooledBuf;
+use crate::format::group_bytes::GroupBytes;
 use crate::format::page::{BAD, Entry, REPLICA};
 use crate::format::rot::BadRecord;
 use crate::space::allocator::Run;

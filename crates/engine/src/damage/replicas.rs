@@ -5,8 +5,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::commit::log_room::GroupBytes;
 use crate::core::Core;
+use crate::format::group_bytes::GroupBytes;
 use crate::format::keys;
 use crate::format::page::{COPIED, Entry, REPLICA};
 use crate::format::rot;

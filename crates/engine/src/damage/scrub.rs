@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use oncefs_dedup::{Conditions, Turn};
 
-use crate::commit::log_room::GroupBytes;
 use crate::core::Core;
 use crate::damage::affected_files::FIRST_SHARD;
 use crate::damage::replicas::SoundBlock;
 use crate::damage::scrub_progress::{ScrubCommand, ScrubPhase, ScrubStatus};
 use crate::device::buffer::PooledBuf;
+use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::{self, ShardKey};
 use crate::format::page::{Entry, PAGE_ENTRIES, page_of};
 use crate::format::rot::ScrubRecord;

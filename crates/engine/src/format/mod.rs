@@ -6,6 +6,7 @@
 pub mod backlog;
 pub mod checkpoint;
 pub mod file_policy;
+pub mod group_bytes;
 pub mod hint_header;
 pub mod hint_page;
 pub mod keys;

@@ -1,7 +1,7 @@
 //! Reclaim: frees the blocks of detached maps, in portions, also after a crash.
 
-use crate::commit::log_room::GroupBytes;
 use crate::core::Core;
+use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::{self, ShardKey};
 use crate::write::publish::MapEdit;
 use crate::{MapId, Result};

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::commit::log_room::{GroupBytes, RoomInLog};
+use crate::background::room::RoomInLog;
+use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::ShardKey;
 use crate::settings::values::Settings;
 use crate::volume::files as volume;

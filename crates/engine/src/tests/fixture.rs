@@ -127,6 +127,17 @@ impl Devices {
 }
 
 impl Core {
+    /// See [`crate::Store::write`].
+    pub fn write<G: OnPublish>(
+        &self,
+        map: MapId,
+        at: u64,
+        data: &[u8],
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<()> {
+        self.write_request(map, at, data, crate::Urgency::Unawaited, with)
+    }
+
     /// See [`crate::Store::clone_blocks`].
     pub fn clone_blocks<G: OnPublish>(
         &self,

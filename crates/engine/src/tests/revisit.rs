@@ -3,6 +3,7 @@
 //!
 //! Blocks that change while the worker looks at them: `race_tests`. Power cuts at random moments: `crash_tests`.
 
+mod awaited;
 mod bounds;
 mod damage;
 mod duplicates;

@@ -1,7 +1,7 @@
 //! A volume grows: its devices first, then the totals that count the new space.
 
-use crate::commit::log_room::GroupBytes;
 use crate::core::Core;
+use crate::format::group_bytes::GroupBytes;
 use crate::format::page::table_bytes;
 use crate::state::published::Plan;
 use crate::volume::files::DATA_BLOCKS_MAX;

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::commit::log_room::GroupBytes;
 use crate::core::Core;
+use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::ShardKey;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::state::published::{Incref, Plan};

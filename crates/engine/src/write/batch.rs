@@ -2,7 +2,7 @@
 
 use hashbrown::HashSet;
 
-use crate::{BLOCK_BYTES, EffectivePolicy, Fingerprint, Lbn, Pbn, Tag};
+use crate::{BLOCK_BYTES, EffectivePolicy, Fingerprint, Lbn, Pbn, Tag, Urgency};
 
 /// What becomes of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub struct Batch<'a> {
     pub first: Lbn,
     /// How the file is deduplicated, looked up once for the request.
     pub policy: EffectivePolicy,
+    /// Whether a program waits for it.
+    pub urgency: Urgency,
     /// Whole blocks.
     pub bytes: &'a [u8],
     /// A tag for each block.
@@ -51,12 +53,13 @@ pub struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     /// Cuts whole blocks into a batch; nothing is decided yet.
-    pub fn new(first: Lbn, bytes: &'a [u8], policy: EffectivePolicy) -> Self {
+    pub fn new(first: Lbn, bytes: &'a [u8], policy: EffectivePolicy, urgency: Urgency) -> Self {
         assert!(bytes.len().is_multiple_of(BLOCK_BYTES), "{} bytes are not whole blocks", bytes.len());
         let blocks = bytes.len() / BLOCK_BYTES;
         Self {
             first,
             policy,
+            urgency,
             bytes,
             tags: vec![Tag::default(); blocks],
             fingerprints: vec![None; blocks],

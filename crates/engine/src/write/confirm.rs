@@ -1,5 +1,5 @@
 //! Confirm: a candidate becomes a share only when the block table says that it is live and holds
-//! exactly this content, by fingerprint, or, where it has none yet, by comparing the bytes. With `verify=share` the
+//! exactly this content, by fingerprint, or, where it has none yet, by comparing the bytes, unless a program waits. With `verify=share` the
 //! bytes of a block that would be shared for the first time are compared in any case: once the block that is written
 //! is dropped for it, nothing could replace it.
 
@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::core::Core;
 use crate::format::page::{Entry, page_of};
 use crate::write::batch::{Batch, Outcome};
-use crate::{BLOCK_BYTES, Pbn, Result};
+use crate::{BLOCK_BYTES, Pbn, Result, Urgency};
 
 impl Core {
     /// Turns every `Candidate` into `Share` or `Anew`. The caller has the candidates pinned.
@@ -20,7 +20,11 @@ impl Core {
             let live = self.keep_live(batch, &candidates, &entries);
             self.fingerprint(batch, &live);
             self.confirm_by_fingerprint(batch, &live, &entries);
-            self.confirm_by_bytes(batch, &entries);
+            if self.leaves_comparisons(batch) {
+                leave_uncompared(batch);
+            } else {
+                self.confirm_by_bytes(batch, &entries);
+            }
         }
         let shared = batch.indexes(|outcome| matches!(outcome, Outcome::Share(_) | Outcome::Twin(_)));
         let is_sure = |outcome: &Outcome| !matches!(outcome, Outcome::Candidate(_));
@@ -79,6 +83,12 @@ impl Core {
         entry.count == 1 && self.tuning.verifies_shares()
     }
 
+    /// Whether blocks that would have to be read are stored anew, for the worker to compare later: no program waits for a
+    /// comparison where there is one.
+    fn leaves_comparisons(&self, batch: &Batch) -> bool {
+        batch.urgency == Urgency::Awaited && batch.policy.is_later && self.backlog.is_on()
+    }
+
     /// Reads the targets that are still candidates, neighbours in one request, and compares. Those that get a
     /// fingerprint by that are listed.
     fn confirm_by_bytes(&self, batch: &mut Batch, entries: &[Option<Entry>]) {
@@ -132,6 +142,15 @@ impl Core {
                 self.suspect(*pbn);
                 self.refuse(batch, *index);
             }
+        }
+    }
+}
+
+/// Stores what is still a candidate anew. It is noted for the worker with all that is stored anew.
+fn leave_uncompared(batch: &mut Batch) {
+    for outcome in &mut batch.outcomes {
+        if matches!(outcome, Outcome::Candidate(_)) {
+            *outcome = Outcome::Anew(None);
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::commit::log_room::{GroupBytes, RoomInLog};
 use crate::core::Core;
+use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::shard_parts;
 use crate::format::keys::{self, ShardKey};
 use crate::format::page::page_of;
@@ -15,19 +15,13 @@ use crate::space::claim::{RoomClaim, blocks_in};
 use crate::state::maps::MapLocks;
 use crate::state::published::{Incref, Plan};
 use crate::state::table::damaged_entry;
-use crate::sync::{RwLockReadGuard, RwLockWriteGuard};
+use crate::sync::RwLockWriteGuard;
 use crate::write::partial_blocks::Cuts;
 use crate::write::publish::MapEdit;
 use crate::write::publish::OnPublish;
 use crate::{BLOCK_BYTES, Blocks, Change, Error, FilePolicy, Lbn, MapId, Pbn, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-
-/// Keeps a change of a range in one group, which has room for it, so that a crash leaves all of it or nothing.
-struct OneGroup<'a> {
-    _gate: RwLockReadGuard<'a, ()>,
-    _room: RoomInLog<'a>,
-}
 
 /// What reserving does to whole blocks.
 #[derive(Clone, Copy)]
@@ -72,7 +66,7 @@ impl Core {
         self.health.usable()?;
         let _map = self.maps.lock(map).write();
         self.attached(map)?;
-        let _group = self.one_group_of_stored(map, &(size / BLOCK..u64::MAX))?;
+        let _group = self.one_group(self.stored_shards_of(map, &(size / BLOCK..u64::MAX))?)?;
         let cuts = self.cut_blocks(map, &[(size, size.next_multiple_of(BLOCK))])?;
         let cut = |pieces: &mut Pieces| self.cut_range(map, size.div_ceil(BLOCK)..u64::MAX, pieces, with);
         self.in_pieces(map, cuts, None, cut)
@@ -142,26 +136,22 @@ impl Core {
         Ok(())
     }
 
-    /// Waits for room for a change of a range, and keeps it in one group. The caller holds the map's lock.
-    fn one_group(&self, shards: u64) -> Result<OneGroup<'_>> {
+    /// Waits for room for a change of a range, and keeps it in one group while the result lives, so that a crash leaves all
+    /// of it or nothing. The caller holds the map's lock.
+    fn one_group(&self, shards: u64) -> Result<impl Sized + use<'_>> {
         if shards > self.journal.bounds().gated_shards_max {
             return Err(Error::TooLargeForGroup);
         }
         let room = self.claim_log_room(GroupBytes::of_shards(shards));
-        Ok(OneGroup { _gate: self.journal.gate(), _room: room })
+        Ok((self.journal.gate(), room))
     }
 
-    /// As `one_group`, for a change that may touch all shards of a range.
-    fn one_group_of(&self, blocks: &Range<u64>) -> Result<OneGroup<'_>> {
-        self.one_group(blocks.end.div_ceil(SHARD_BLOCKS) - blocks.start / SHARD_BLOCKS)
-    }
-
-    /// As `one_group`, for a change that touches only shards that exist.
-    fn one_group_of_stored(&self, map: MapId, blocks: &Range<u64>) -> Result<OneGroup<'_>> {
+    /// How many shards of a range exist, or more than one group takes.
+    fn stored_shards_of(&self, map: MapId, blocks: &Range<u64>) -> Result<u64> {
         let limit = self.journal.bounds().gated_shards_max as usize + 1;
         let mut shards = self.stored_shards(map, blocks.start / SHARD_BLOCKS, limit)?;
         shards.retain(|shard| shard * SHARD_BLOCKS < blocks.end);
-        self.one_group(shards.len() as u64)
+        Ok(shards.len() as u64)
     }
 
     /// See [`crate::Store::parts`].
@@ -218,7 +208,8 @@ impl Core {
         let (first, last) = (at.div_ceil(BLOCK), end / BLOCK);
         let touched = at / BLOCK..end.div_ceil(BLOCK);
         let room = if reserve { Some(self.claim_for_zeros(map, &touched, &(first..last))?) } else { None };
-        let _group = if reserve { self.one_group_of(&touched)? } else { self.one_group_of_stored(map, &touched)? };
+        let shards = if reserve { shards_of(&touched) } else { self.stored_shards_of(map, &touched)? };
+        let _group = self.one_group(shards)?;
         let cuts = match first > last {
             true => self.cut_blocks(map, &[(at, end)])?,
             false => self.cut_blocks(map, &[(at, first * BLOCK), (last * BLOCK, end)])?,
@@ -245,7 +236,7 @@ impl Core {
         self.attached(map)?;
         let touched = at / BLOCK..(at + len).div_ceil(BLOCK);
         let room = self.claim_for_holes(map, &touched)?;
-        let _group = self.one_group_of(&touched)?;
+        let _group = self.one_group(shards_of(&touched))?;
         self.in_pieces(map, Cuts::default(), Some(room), |pieces| {
             self.fill_parts(map, parts_of(map, touched, Fill::ReservedHoles), pieces, with)
         })
@@ -340,7 +331,7 @@ impl Core {
         if !holds() {
             return Ok(false);
         }
-        let _group = self.one_group_of(&(target.1.0..target.1.0 + blocks.0))?;
+        let _group = self.one_group(shards_of(&(target.1.0..target.1.0 + blocks.0)))?;
         self.in_pieces(target.0, Cuts::default(), None, |pieces| {
             self.clone_pieces(source, target, blocks, pieces, with)
         })?;
@@ -453,6 +444,11 @@ impl Core {
         let second = (MapLocks::index_of(low) != MapLocks::index_of(high)).then(|| self.maps.lock(high).write());
         (first, second)
     }
+}
+
+/// How many shards a range touches.
+fn shards_of(blocks: &Range<u64>) -> u64 {
+    blocks.end.div_ceil(SHARD_BLOCKS) - blocks.start / SHARD_BLOCKS
 }
 
 /// The part of `blocks` that lies in a shard, in block numbers of the shard.

@@ -1,18 +1,20 @@
-//! A write's way: receive, tag, look up, decide, confirm, place, map. One function, `write`, holds the order.
+//! A write's way: receive, tag, look up, decide, confirm, place, map. One function, `write_request`,
+//! holds the order.
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::commit::log_room::GroupBytes;
 use crate::core::Core;
+use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::shard_parts;
 use crate::format::shard::Target;
+use crate::settings::values::Inline;
 use crate::space::allocator::Run;
 use crate::space::claim::Claim;
 use crate::write::batch::{Batch, Outcome};
 use crate::write::decide::OpenRuns;
 use crate::write::hash::is_zero;
 use crate::write::publish::OnPublish;
-use crate::{BLOCK_BYTES, Change, Lbn, MapId, Pbn, Result, Stage};
+use crate::{BLOCK_BYTES, Change, Lbn, MapId, Pbn, Result, Stage, Urgency};
 
 /// Writes of at least this many new blocks go to the data area at once; smaller ones are collected in
 /// memory, so that scattered small writes become few large ones, or ride in the log.
@@ -25,11 +27,12 @@ pub const REQUEST_BYTES: usize = 1 << 20;
 impl Core {
     /// See [`crate::Store::write`]. The steps of a block's life, in order, from the request to its publication. Before
     /// the publication nobody sees anything; what fails before it leaves everything as it was.
-    pub fn write<G: OnPublish>(
+    pub fn write_request<G: OnPublish>(
         &self,
         map: MapId,
         at: u64,
         data: &[u8],
+        urgency: Urgency,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
         self.health.usable()?;
@@ -42,7 +45,7 @@ impl Core {
             merged = Some(self.merge_with_stored(map, at, data)?);
         }
         let whole = merged.as_deref().unwrap_or(data);
-        let mut batch = Batch::new(Lbn(at / BLOCK_BYTES as u64), whole, self.effective_policy(map));
+        let mut batch = Batch::new(Lbn(at / BLOCK_BYTES as u64), whole, self.effective_policy(map), urgency);
         let blocks = batch.len() as u64;
         let current = self.current_targets(map, &batch, locked.is_some())?;
         let is_admitted = batch.policy.is_inline && self.admit();
@@ -103,6 +106,11 @@ impl Core {
         self.inline.admit(mode, self.foreground.now())
     }
 
+    /// Whether any written request is looked up.
+    fn looks_up(&self) -> bool {
+        self.tuning.with(|settings| settings.inline != Inline::Off)
+    }
+
     /// Marks blocks of zeros: they take no place.
     fn receive(&self, batch: &mut Batch) {
         for index in 0..batch.len() {
@@ -112,13 +120,15 @@ impl Core {
         }
     }
 
-    /// A request that is not admitted gets tags, which are checksums too, and nothing else.
+    /// A request that is not admitted gets tags, which are checksums too, and nothing else; but one that a program waits
+    /// for gets fingerprints where anything is looked up, so that what equals it later is confirmed without reading it.
     fn tag(&self, batch: &mut Batch, is_admitted: bool) {
         let stored = batch.indexes(|outcome| outcome != Outcome::Zero);
         for &index in &stored {
             batch.tags[index] = self.hasher.tag(batch.block(index));
         }
-        if is_admitted && self.inline.fingerprints_all() {
+        let is_awaited = batch.urgency == Urgency::Awaited && batch.policy.is_inline && self.looks_up();
+        if is_awaited || is_admitted && self.inline.fingerprints_all() {
             self.fingerprint(batch, &stored);
         }
     }

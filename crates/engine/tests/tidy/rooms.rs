@@ -34,7 +34,7 @@ const ROOMS: [(&str, &[&str]); 23] = [
     ),
     ("worker", &["sync", "error", "device", "settings", "types", "format", "stats", "state", "write", "core", "store"]),
     ("layout", &["error", "types", "format", "state", "space", "write", "worker", "core"]),
-    ("background", &["sync", "error", "types", "commit", "core"]),
+    ("background", &["sync", "error", "types", "format", "commit", "core"]),
     (
         "volume",
         &[

@@ -18,6 +18,8 @@ use crate::{Error, FILE_BYTES_MAX, FileSystem, Ino, Privileges, Result, Timestam
 pub enum WriteOrigin {
     /// The kernel's page cache writes back. It has set the times and dropped the privileges already.
     PageCache,
+    /// The same, at once, for a program that waits (O_SYNC).
+    PageCacheAwaited,
     /// A program's write(2).
     Caller {
         /// What the write leaves of set-user-id and set-group-id.
@@ -44,7 +46,7 @@ impl FileSystem {
         let now = self.clock.now();
         inode.with_map(|map, _| {
             let mut blocks_added = 0;
-            self.store.write(map, at, data, |mapped, change| {
+            let with = |mapped, change: &mut Change| {
                 assert_growth_fits(at, end, mapped);
                 blocks_added = mapped;
                 self.commit_content(&inode, change, mapped, |record| {
@@ -53,7 +55,13 @@ impl FileSystem {
                     record.size = record.size.max(end);
                     written(record, origin, now);
                 })
-            })?;
+            };
+            match origin {
+                WriteOrigin::PageCache => self.store.write(map, at, data, with)?,
+                WriteOrigin::PageCacheAwaited | WriteOrigin::Caller { .. } => {
+                    self.store.write_awaited(map, at, data, with)?;
+                }
+            }
             Ok(blocks_added)
         })
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use oncefs_dedup::{BatchSize, FileRun};
 
-use crate::commit::log_room::GroupBytes;
 use crate::core::Core;
+use crate::format::group_bytes::GroupBytes;
 use crate::format::page::Entry;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::layout::defrag::outcome::{DefragOutcome, ExtentsLeft};

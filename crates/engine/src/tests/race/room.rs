@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::background::threads::Threads;
+use crate::format::group_bytes::GroupBytes;
 use crate::{Change, Result};
 
 /// Publishes a record of so many bytes, which takes room in the log.
@@ -129,4 +130,33 @@ fn a_commit_beside_a_checkpoint_asks_for_no_further_one() {
         Ok(())
     });
     assert!(core.signals.is_checkpoint_wanted(), "what came since then calls for one of its own");
+}
+
+/// Blocks whose change claims so many KiB.
+fn claim_of(kib: u64) -> GroupBytes {
+    GroupBytes::of_blocks(16 * kib)
+}
+
+#[test]
+fn a_claim_of_room_in_the_log_waits_until_another_is_given_back() {
+    let (_, core, threads) = full_group();
+    let held = core.claim_log_room(claim_of(290));
+    thread::scope(|scope| {
+        scope.spawn(|| drop(core.claim_log_room(claim_of(70)))).join().unwrap();
+        let waits = scope.spawn(|| drop(core.claim_log_room(claim_of(90))));
+        thread::sleep(A_WHILE);
+        assert!(!waits.is_finished(), "384 KiB are there for claims");
+        drop(held);
+        waits.join().unwrap();
+    });
+    stop(&core, &threads);
+}
+
+#[test]
+fn a_claim_of_room_in_the_log_waits_until_the_group_is_taken() {
+    let (_, core, threads) = full_group();
+    publish(&core, 300 << 10);
+    drop(core.claim_log_room(claim_of(90)));
+    assert_eq!(core.state.lock().group_bytes(), 0, "it waited for the commit that it asked for");
+    stop(&core, &threads);
 }

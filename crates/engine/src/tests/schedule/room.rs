@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use shuttle::thread;
 
-use crate::commit::log_room::GroupBytes;
+use crate::format::group_bytes::GroupBytes;
 use crate::sync::{LockRank, Mutex};
 use crate::tests::fixture::Random;
 use crate::{Change, MapId};

@@ -1,0 +1,84 @@
+//! How many bytes a change adds to a group of the log at most, by its kind: the lengths of the operations in `ops.rs`.
+
+use super::shard::SHARD_BLOCKS;
+
+/// Records of the file system in one change: two access control lists of 64 KiB, what one operation on names changes,
+/// or a portion of the attributes of a deleted inode.
+const RECORDS_BYTES: u64 = 160 << 10;
+/// What a written block takes at most: it is stored with its fingerprint (36 bytes), mapped (13), and the block that it
+/// replaces is counted (13).
+const WRITTEN_BLOCK_BYTES: u64 = 64;
+/// What a block of a changed range takes at most: it is mapped (13), and two blocks are counted (26).
+const CHANGED_BLOCK_BYTES: u64 = 40;
+/// What any change takes beside that: the caller's records of one file, blocks that a range cuts, first differences.
+const BASE_BYTES: u64 = 4 << 10;
+
+/// How much a change adds to a group at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GroupBytes(pub u64);
+
+impl GroupBytes {
+    /// A change of records alone.
+    pub const RECORDS: Self = Self(RECORDS_BYTES);
+    /// A change of few records and entries.
+    pub const SMALL: Self = Self(BASE_BYTES);
+
+    /// A change that stores, shares or completes so many blocks.
+    pub fn of_blocks(blocks: u64) -> Self {
+        Self(BASE_BYTES + blocks * WRITTEN_BLOCK_BYTES)
+    }
+
+    /// A change of all blocks of so many shards.
+    pub fn of_shards(shards: u64) -> Self {
+        Self(BASE_BYTES + shards * SHARD_BLOCKS * CHANGED_BLOCK_BYTES)
+    }
+
+    /// How many shards a change of so many bytes can have.
+    pub fn shards(self) -> u64 {
+        self.0.saturating_sub(BASE_BYTES) / (SHARD_BLOCKS * CHANGED_BLOCK_BYTES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::keys::ShardKey;
+    use super::super::ops::{Op, OpWriter};
+    use super::super::shard::Target;
+    use super::*;
+    use crate::{Fingerprint, Lbn, MapId, Pbn, Tag};
+
+    /// More blocks than hints can name, and so than a volume has.
+    const DATA_BLOCKS_MAX: u64 = 1 << oncefs_dedup::HINT_PBN_BITS;
+
+    /// The most that operations take which come again and again, between operations on blocks far away.
+    fn bytes_of(ops: &[Op<'_>]) -> u64 {
+        let mut writer = OpWriter::default();
+        writer.push(&Op::DropShard { key: ShardKey { map: MapId(u64::MAX >> 1), shard: (1 << 52) / SHARD_BLOCKS } });
+        let mut most = 0;
+        for _ in 0..3 {
+            for op in ops {
+                writer.push(op);
+            }
+            let before = writer.bytes().len();
+            ops.iter().for_each(|op| writer.push(op));
+            most = most.max((writer.bytes().len() - before) as u64);
+        }
+        most
+    }
+
+    #[test]
+    fn no_block_takes_more_of_the_log_than_is_claimed_for_it() {
+        // Far from each other: each difference takes as many bytes as any.
+        let far = [Pbn(1), Pbn(DATA_BLOCKS_MAX - 1), Pbn(DATA_BLOCKS_MAX / 2)];
+        let map = |pbn| Op::Map { map: MapId(9), lbn: Lbn(SHARD_BLOCKS - 1), blocks: 1, target: Target::Data(pbn) };
+        let count = |pbn| Op::Count { pbn, blocks: 1, count: u32::MAX };
+        let store = |pbn| Op::Store { pbn, tag: Tag(u64::MAX), fingerprint: Some(Fingerprint([255; 16])) };
+        let fingerprint = |pbn| Op::Fingerprint { pbn, fingerprint: Fingerprint([255; 16]) };
+        let changed = bytes_of(&[map(far[0]), count(far[1]), count(far[2])]);
+        assert!(changed <= CHANGED_BLOCK_BYTES, "a changed block takes {changed} bytes");
+        let written = bytes_of(&[store(far[0]), map(far[1]), count(far[2])]);
+        assert!(written <= WRITTEN_BLOCK_BYTES, "a written block takes {written} bytes");
+        let remapped = bytes_of(&[count(far[0]), fingerprint(far[1]), map(far[0]), count(far[2])]);
+        assert!(remapped <= WRITTEN_BLOCK_BYTES, "a remapped block takes {remapped} bytes");
+    }
+}

@@ -1,0 +1,165 @@
+//! Changes and looks at ranges of a map: cut, zeroed, reserved, cloned, split into parts.
+
+use std::ops::Range;
+
+use crate::write::publish::OnPublish;
+use crate::{Blocks, Change, Lbn, MapId, Result, Store};
+
+impl Store {
+    /// Drops everything from byte `size` on. The rest of the block that `size` cuts becomes zeros.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::ReadOnly`]: the volume takes no changes.
+    /// - [`Error::MapDetached`]: the map was detached.
+    /// - [`Error::NoSpace`]: not even the blocks kept back for this are left for the block that `size` cuts.
+    /// - [`Error::Io`], [`Error::Corrupt`]: that block, the map or the block table cannot be read.
+    ///
+    /// - [`Error::TooLargeForGroup`]: the map has more there than one commit group takes; [`Store::parts`] gives the parts
+    ///   that one takes. Nothing changed.
+    pub fn truncate<G: OnPublish>(
+        &self,
+        map: MapId,
+        size: u64,
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<()> {
+        self.core.foreground.serve(|| {
+            self.core.wait_for_room();
+            self.core.truncate(map, size, with)
+        })
+    }
+
+    /// Makes `len` bytes from byte `at` read as zeros: a hole, or with `reserve` reserved space where whole blocks lie in the
+    /// range.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::truncate`]; with `reserve`, [`Error::NoSpace`] also if there is not enough space for the holes.
+    pub fn zero<G: OnPublish>(
+        &self,
+        map: MapId,
+        at: u64,
+        len: u64,
+        reserve: bool,
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<()> {
+        self.core.foreground.serve(|| {
+            self.core.wait_for_room();
+            self.core.zero(map, at, len, reserve, with)
+        })
+    }
+
+    /// Reserves space for the holes among `len` bytes from byte `at` (fallocate). Blocks that are only partly in the range
+    /// count as whole.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::ReadOnly`]: the volume takes no changes.
+    /// - [`Error::MapDetached`]: the map was detached.
+    /// - [`Error::NoSpace`]: there is not enough space for the holes; nothing was reserved.
+    /// - [`Error::Io`], [`Error::Corrupt`]: the map or the block table cannot be read.
+    pub fn reserve<G: OnPublish>(
+        &self,
+        map: MapId,
+        at: u64,
+        len: u64,
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<()> {
+        self.core.foreground.serve(|| {
+            self.core.wait_for_room();
+            self.core.reserve(map, at, len, with)
+        })
+    }
+
+    /// Splits a range of bytes into parts whose changes fit into one commit group each; most ranges are one part.
+    ///
+    /// A change of several parts is not atomic: only a caller that changes part by part has records that agree with the map
+    /// after a crash. A change that fills holes (`fills_holes`) is split by its length, any other by what the map has there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] or [`Error::Corrupt`]: the record store cannot be read.
+    pub fn parts(&self, map: MapId, bytes: Range<u64>, fills_holes: bool) -> Result<Vec<Range<u64>>> {
+        self.core.parts(map, &bytes, fills_holes)
+    }
+
+    /// A change of so many blocks fits into one commit group wherever it lies.
+    pub fn change_blocks_max(&self) -> Blocks {
+        self.core.change_blocks_max()
+    }
+
+    /// Checks that there is space for the holes of a range of bytes that will be reserved part by part.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::NoSpace`]: there is not enough.
+    /// - [`Error::Io`], [`Error::Corrupt`]: the map cannot be read.
+    pub fn check_room(&self, map: MapId, bytes: Range<u64>) -> Result<()> {
+        self.core.check_room(map, &bytes)
+    }
+
+    /// The first byte with `from <= byte < end` that is data. `None`: there are only holes and reserved space.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::MapDetached`]: the map was detached.
+    /// - [`Error::Io`], [`Error::Corrupt`]: the map cannot be read.
+    pub fn seek_data(&self, map: MapId, from: u64, end: u64) -> Result<Option<u64>> {
+        self.core.seek_data(map, from, end)
+    }
+
+    /// The first byte with `from <= byte < end` that is a hole or reserved; `end` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::seek_data`].
+    pub fn seek_hole(&self, map: MapId, from: u64, end: u64) -> Result<u64> {
+        self.core.seek_hole(map, from, end)
+    }
+
+    /// Makes `blocks` blocks of `target` from `target_at` on share those of `source` from `source_at` on (copy_file_range,
+    /// clone). Writes only metadata.
+    ///
+    /// Source and target may be one map if the ranges are disjoint. Reserved space of the source becomes a hole.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::ReadOnly`]: the volume takes no changes.
+    /// - [`Error::Invalid`]: the ranges overlap, or a block has the largest number of references.
+    /// - [`Error::MapDetached`]: one of the maps was detached.
+    /// - [`Error::Corrupt`]: a block of the source is known to be damaged, or a map or the block table is.
+    /// - [`Error::Io`]: a device or the record store failed.
+    ///
+    /// - [`Error::TooLargeForGroup`]: it is more than [`Store::change_blocks_max`]. Nothing changed.
+    pub fn clone_blocks<G: OnPublish>(
+        &self,
+        source: MapId,
+        source_at: Lbn,
+        target: MapId,
+        target_at: Lbn,
+        blocks: Blocks,
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<()> {
+        self.clone_blocks_if((source, source_at), (target, target_at), blocks, || true, with).map(|_| ())
+    }
+
+    /// As [`Store::clone_blocks`], if `holds` says so once both maps are locked, so that nothing is written to them any more.
+    /// False: it does not hold, and nothing changed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::clone_blocks`].
+    pub fn clone_blocks_if<G: OnPublish>(
+        &self,
+        source: (MapId, Lbn),
+        target: (MapId, Lbn),
+        blocks: Blocks,
+        holds: impl FnOnce() -> bool,
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<bool> {
+        self.core.foreground.serve(|| {
+            self.core.wait_for_room();
+            self.core.clone_blocks_if(source, target, blocks, holds, with)
+        })
+    }
+}

@@ -86,6 +86,7 @@ fn a_tiny_run_over_fragmentation_tells_every_part_on_every_mount_and_leaves_noth
     let readings_file = readings_directory.path().join("readings.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_oncefs-bench"));
     command.args(["fragmentation", "--size=10M", "--write-size=10M", "--replay-size=10M", "--requests=200"]);
+    command.args(["--scattered-size=10M"]);
     command.args(["--thresholds=8", "--stitched=1,4", "--readers=own", "--mixes=corporate"]);
     command.args(["--io=buffered", "--repetitions=1", "--dir"]).arg(directory.path());
     let output = command.arg("--json").arg(&readings_file).stdin(Stdio::null()).output().unwrap();
@@ -93,8 +94,9 @@ fn a_tiny_run_over_fragmentation_tells_every_part_on_every_mount_and_leaves_noth
     assert_nothing_is_left_in(directory.path());
 
     let readings: serde_json::Value = serde_json::from_slice(&std::fs::read(&readings_file).unwrap()).unwrap();
-    let counts = ["stitched", "detector", "response", "cache"].map(|part| readings[part].as_array().unwrap().len());
-    assert_eq!(counts, [2 * 3, 3, 3, 6]);
+    let counts =
+        ["stitched", "scattered", "detector", "response", "cache"].map(|part| readings[part].as_array().unwrap().len());
+    assert_eq!(counts, [2 * 3, 2, 3, 3, 6]);
     let stitched = readings["stitched"].as_array().unwrap();
     let of = |mount: &str, file: &str| stitched.iter().find(|r| r["mount"] == mount && r["file"] == file).unwrap();
     let shared = |mount, file| of(mount, file)["blocks"][1].as_u64().unwrap();

@@ -113,8 +113,6 @@ pub struct Parts {
     pub read_pattern_bytes_max: u64,
     /// Buffers of 1 MiB kept for reuse.
     pub buffers_max: usize,
-    /// Requests to the device at a time for one scattered read.
-    pub reads_at_a_time: usize,
     /// Bounds of what is published between two commits and checkpoints.
     pub journal_bounds: JournalBounds,
     /// What is set for this mount.
@@ -140,7 +138,7 @@ impl Core {
             health: Health::new(parts.is_read_only),
             maps: MapLocks::new(parts.state.totals.next_map),
             state: Mutex::new(LockRank::State, parts.state),
-            data: DataArea::new(parts.data, parts.buffers_max, parts.reads_at_a_time),
+            data: DataArea::new(parts.data, parts.buffers_max),
             stored: Stored::new(parts.table, parts.kv),
             journal: Journal::new(parts.volume_id, opened_at, parts.log, parts.journal_bounds),
             space: FreeSpace::new(parts.allocator, parts.host, parts.ballast),

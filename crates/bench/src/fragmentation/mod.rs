@@ -1,6 +1,6 @@
 //! Measures what sharing short and long runs costs readers and writers, by `run_blocks_min`: iDedup's questions.
 //!
-//! Four parts: cold reads of files stitched from others, on a slow device; the detector's share of a write's processor
+//! Five parts: cold reads of files stitched from others, on a slow device, and of one of scattered blocks, at full speed; the detector's share of a write's processor
 //! time; response times of a mixed replay, with the sizes of device reads; and the read cache by memory for hints.
 
 mod cache;
@@ -8,6 +8,7 @@ mod detector;
 mod plan;
 mod replay;
 mod response;
+mod scattered;
 mod sizes_read;
 mod stitched;
 
@@ -21,16 +22,19 @@ use crate::shared_args::SharedArgs;
 use detector::DetectorArgs;
 use plan::ReplayArgs;
 use response::ResponseArgs;
+use scattered::ScatteredArgs;
 use stitched::StitchedArgs;
 
 /// Arguments: the parts to measure, and those of each part.
 #[derive(Args, Clone, Debug)]
 pub struct FragmentationArgs {
     /// Parts to measure
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "stitched,detector,response,cache")]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "stitched,scattered,detector,response,cache")]
     parts: Vec<Part>,
     #[command(flatten)]
     stitched: StitchedArgs,
+    #[command(flatten)]
+    scattered: ScatteredArgs,
     #[command(flatten)]
     detector: DetectorArgs,
     #[command(flatten)]
@@ -52,6 +56,8 @@ pub struct FragmentationArgs {
 enum Part {
     /// Cold sequential reads of stitched files on a slow device.
     Stitched,
+    /// Cold sequential reads of a file of scattered blocks.
+    Scattered,
     /// Processor time of the run detector on the write path.
     Detector,
     /// Response times of a mixed replay, and sizes of device reads.
@@ -64,6 +70,7 @@ enum Part {
 #[derive(Default, Serialize)]
 struct Readings {
     stitched: Vec<stitched::Reading>,
+    scattered: Vec<scattered::Reading>,
     detector: Vec<detector::Reading>,
     response: Vec<response::Reading>,
     cache: Vec<cache::Reading>,
@@ -75,7 +82,9 @@ impl FragmentationArgs {
         let least = 10 * 256 * BLOCK_BYTES as u64;
         let sizes = self.sizes();
         if sizes.iter().any(|bytes| !(least..=1 << 40).contains(bytes)) {
-            return Err(Failure::new("--size, --write-size and --replay-size must be between 10M and 1T"));
+            return Err(Failure::new(
+                "--size, --scattered-size, --write-size and --replay-size must be between 10M and 1T",
+            ));
         }
         if self.repetitions == 0 || self.replay.requests == 0 {
             return Err(Failure::new("--repetitions and --requests must be at least 1"));
@@ -88,8 +97,8 @@ impl FragmentationArgs {
         self.sizes().into_iter().fold(0, u64::max) * 8 + (3 << 30)
     }
 
-    fn sizes(&self) -> [u64; 3] {
-        [self.stitched.size, self.detector.write_size, self.replay.replay_size]
+    fn sizes(&self) -> [u64; 4] {
+        [self.stitched.size, self.scattered.scattered_size, self.detector.write_size, self.replay.replay_size]
     }
 }
 
@@ -103,6 +112,7 @@ pub fn run(args: &FragmentationArgs) -> Result<()> {
     for part in &args.parts {
         match part {
             Part::Stitched => readings.stitched = stitched::run(&args.stitched, rounds, &bench)?,
+            Part::Scattered => readings.scattered = scattered::run(&args.scattered, rounds, &bench)?,
             Part::Detector => readings.detector = detector::run(&args.detector, thresholds, rounds, &bench)?,
             Part::Response => readings.response = response::run(&args.response, thresholds, replay, rounds, &bench)?,
             Part::Cache => readings.cache = cache::run(replay, rounds, &bench)?,

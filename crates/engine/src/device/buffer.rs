@@ -39,6 +39,11 @@ impl AlignedBuf {
         Layout::from_size_align(capacity, ALIGN_BYTES).expect("a multiple of a power of two below isize::MAX")
     }
 
+    /// Where it begins, for memory that only the kernel writes.
+    pub fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
     /// Makes `len` bytes visible; they keep their content.
     pub fn set_len(&mut self, len: usize) {
         assert!(len <= self.capacity, "{len} bytes do not fit into {}", self.capacity);

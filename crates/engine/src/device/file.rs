@@ -6,7 +6,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-use super::Device;
+use super::joined::JoinedRead;
+use super::{Device, read_threads, ring};
 
 /// A regular file or a raw block device.
 pub struct FileDevice {
@@ -40,6 +41,13 @@ impl FileDevice {
 impl Device for FileDevice {
     fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
         self.file.read_exact_at(bytes, at)
+    }
+
+    fn read_many(&self, reads: &mut [JoinedRead<'_>]) -> Vec<io::Result<()>> {
+        match reads {
+            [one] => vec![read_joined(&self.file, one)],
+            many => ring::read_many(&self.file, many).unwrap_or_else(|| read_threads::read_many(&self.file, many)),
+        }
     }
 
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
@@ -96,3 +104,22 @@ impl Device for FileDevice {
         self.file.sync_all()
     }
 }
+
+/// Makes one read.
+pub(super) fn read_joined(file: &File, read: &mut JoinedRead<'_>) -> io::Result<()> {
+    let mut vectors = Vec::new();
+    read.add_vectors(&mut vectors);
+    // SAFETY: the vectors name memory that `read` borrows, or the sink, which is always there.
+    let done = unsafe {
+        libc::preadv(file.as_raw_fd(), vectors.as_ptr(), vectors.len() as libc::c_int, read.at() as libc::off_t)
+    };
+    match usize::try_from(done) {
+        Ok(done) if done == read.len() => Ok(()),
+        // Short, at the end of the file or because of a signal: this tells which.
+        Ok(_) => read.by_pieces(|bytes, at| file.read_exact_at(bytes, at)),
+        Err(_) => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

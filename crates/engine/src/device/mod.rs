@@ -4,13 +4,17 @@
 pub mod buffer;
 mod faulty;
 mod file;
+mod joined;
 mod memory;
+mod read_threads;
+mod ring;
 pub mod signatures;
 
 use std::io;
 
 pub use faulty::{Access, Fault, Faults, FaultyDevice, Lasts};
 pub use file::FileDevice;
+pub use joined::JoinedRead;
 pub use memory::MemoryDevice;
 
 /// Alignment of direct I/O: offsets, lengths and addresses.
@@ -21,6 +25,10 @@ pub const ALIGN_BYTES: usize = 4096;
 pub trait Device: Send + Sync {
     /// Fills `bytes` from byte `at` on. Fails beyond the end.
     fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()>;
+    /// Makes several reads, as many at a time as the device can, and gives the result of each.
+    fn read_many(&self, reads: &mut [JoinedRead<'_>]) -> Vec<io::Result<()>> {
+        reads.iter_mut().map(|read| read.by_pieces(|bytes, at| self.read_at(bytes, at))).collect()
+    }
     /// Writes all of `bytes` at byte `at`.
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()>;
     /// Makes every finished write durable.

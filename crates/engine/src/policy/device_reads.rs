@@ -72,24 +72,40 @@ impl DeviceReads {
         self.sizes.record(blocks);
     }
 
-    /// Makes a request, and learns from its time if it succeeds. Every request is timed: that takes as long as a
-    /// thousandth of the fastest device's request, and only so the rare ones that are held back for long are seen.
-    pub fn timed<E>(&self, blocks: u64, request: impl FnOnce() -> Result<(), E>) -> Result<Option<Change>, E> {
-        let before = self.under_way.fetch_add(1, Relaxed) + 1;
+    /// Makes requests at once, each for so many blocks, and learns from their time if all succeed. One of many has no time
+    /// of its own, so they teach nothing where one is more than twice as large as another. Every request is timed: that
+    /// takes as long as a thousandth of the fastest device's request, and only so the rare ones that are held back for
+    /// long are seen.
+    pub fn timed<E>(
+        &self,
+        blocks: &[u64],
+        requests: impl FnOnce() -> Vec<Result<(), E>>,
+    ) -> (Vec<Result<(), E>>, Option<Change>) {
+        let count = blocks.len() as u64;
+        let before = self.under_way.fetch_add(count, Relaxed) + count;
         let began = Instant::now();
-        let result = request();
+        let results = requests();
         let time = began.elapsed();
-        let after = self.under_way.fetch_sub(1, Relaxed);
-        debug_assert!(after > 0, "{before} requests were under way when this one began, and {after} when it ended");
-        result?;
-        Ok(self.learn(blocks, time, before.midpoint(after).min(u64::from(u32::MAX)) as u32))
+        let after = self.under_way.fetch_sub(count, Relaxed);
+        debug_assert!(
+            after >= count,
+            "{before} requests were under way when {count} began, and {after} when they ended"
+        );
+        let (least, most) = blocks.iter().fold((u64::MAX, 0), |(least, most), &n| (n.min(least), n.max(most)));
+        if most / 2 > least || results.iter().any(Result::is_err) {
+            return (results, None);
+        }
+        let at_once = before.midpoint(after).min(u64::from(u32::MAX)) as u32;
+        (results, self.learn(blocks, time, at_once))
     }
 
-    /// A request for so many blocks took so long, with so many under way. Ignored while another one is noted.
-    fn learn(&self, blocks: u64, time: Duration, at_once: u32) -> Option<Change> {
+    /// Requests for so many blocks each took so long, with so many under way. Ignored while others are noted.
+    fn learn(&self, blocks: &[u64], time: Duration, at_once: u32) -> Option<Change> {
         let mut cost = self.cost.try_lock()?;
         let (was, was_measured) = (cost.blocks(), cost.is_measured());
-        if !cost.observe(blocks, time, at_once) {
+        let mut is_new = false;
+        blocks.iter().for_each(|&blocks| is_new |= cost.observe(blocks, time, at_once));
+        if !is_new {
             return None;
         }
         self.seek_blocks.store(cost.blocks().to_bits(), Relaxed);
@@ -121,8 +137,8 @@ mod tests {
     /// Many requests for one block and for 256, of which each block takes 10 microseconds.
     fn learned(reads: &DeviceReads, seek: Duration) -> Vec<Change> {
         let learn = |n: u64| match n % 2 {
-            0 => reads.learn(1, seek, 1),
-            _ => reads.learn(256, Duration::from_micros(2_560), 1),
+            0 => reads.learn(&[1], seek, 1),
+            _ => reads.learn(&[256], Duration::from_micros(2_560), 1),
         };
         (0..100_000).filter_map(learn).collect()
     }
@@ -155,8 +171,34 @@ mod tests {
     #[test]
     fn a_request_that_failed_teaches_nothing() {
         let reads = DeviceReads::default();
-        assert_eq!(reads.timed(1, || Err("no")), Err("no"));
+        assert_eq!(reads.timed(&[1], || vec![Err("no")]), (vec![Err("no")], None));
         assert_eq!(reads.under_way.load(Relaxed), 0);
-        assert_eq!(reads.timed(1, || Ok::<_, ()>(())), Ok(None));
+        assert_eq!(reads.timed(&[1], || vec![Ok::<_, ()>(())]), (vec![Ok(())], None));
+    }
+
+    #[test]
+    fn requests_made_at_once_teach_what_each_adds_if_they_are_alike() {
+        for (sizes, at_once) in [([1; 100], 100), ([2; 100], 100)] {
+            let reads = DeviceReads::default();
+            // 100 at once take 40 ms: each adds 400 microseconds, the time of 40 blocks.
+            for _ in 0..50 {
+                reads.learn(&sizes, Duration::from_millis(40), at_once);
+            }
+            for _ in 0..500 {
+                reads.learn(&[256], Duration::from_micros(2_560), 1);
+            }
+            assert!((reads.seek_blocks() - 40.0).abs() < 0.5, "{}", reads.seek_blocks());
+        }
+    }
+
+    #[test]
+    fn requests_made_at_once_teach_nothing_if_they_are_not_alike() {
+        let reads = DeviceReads::default();
+        let before = reads.cost.lock().clone();
+        let made = || vec![Ok::<_, ()>(()); 2];
+        reads.timed(&[1, 200], made);
+        assert_eq!(*reads.cost.lock(), before);
+        reads.timed(&[100, 200], made);
+        assert_ne!(*reads.cost.lock(), before);
     }
 }

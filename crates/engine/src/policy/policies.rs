@@ -175,13 +175,14 @@ impl PolicyFacts {
         self.device_reads.count(blocks);
     }
 
-    /// Makes a request to the device, and learns from its time if it succeeds. Gives how the cost of a seek changed.
-    pub fn timed_device_read<E>(
+    /// Makes requests to the device at once, each for so many blocks, and learns from their time if all succeed. Gives
+    /// how the cost of a seek changed.
+    pub fn timed_device_reads<E>(
         &self,
-        blocks: u64,
-        request: impl FnOnce() -> Result<(), E>,
-    ) -> Result<Option<Change>, E> {
-        self.device_reads.timed(blocks, request)
+        blocks: &[u64],
+        requests: impl FnOnce() -> Vec<Result<(), E>>,
+    ) -> (Vec<Result<(), E>>, Option<Change>) {
+        self.device_reads.timed(blocks, requests)
     }
 
     /// How the device was read since the mount.

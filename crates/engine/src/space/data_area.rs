@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::device::Device;
 use crate::device::buffer::{BufferPool, PooledBuf};
+use crate::device::{Device, JoinedRead};
 use crate::space::allocator::Run;
 use crate::sync::{AtomicBool, LockRank, Mutex, RwLock, RwLockReadGuard};
 use crate::volume::health::Health;
@@ -21,20 +21,17 @@ pub struct DataArea {
     flushing: Mutex<()>,
     /// Held shared while staged blocks are on their way to the device, so that a commit can wait for them.
     write_outs: RwLock<()>,
-    reads_at_a_time: usize,
 }
 
 impl DataArea {
     /// A device, with `buffers_max` buffers of 1 MiB kept for reuse.
-    pub fn new(device: Arc<dyn Device>, buffers_max: usize, reads_at_a_time: usize) -> Self {
-        assert!(reads_at_a_time > 0, "a scattered read needs at least one request at a time");
+    pub fn new(device: Arc<dyn Device>, buffers_max: usize) -> Self {
         Self {
             device,
             pool: Arc::new(BufferPool::keeping(buffers_max)),
             is_dirty: AtomicBool::new(false),
             flushing: Mutex::new(LockRank::Flushing, ()),
             write_outs: RwLock::new(LockRank::WriteOuts, ()),
-            reads_at_a_time,
         }
     }
 
@@ -45,18 +42,21 @@ impl DataArea {
         buffer
     }
 
-    /// How many requests of one scattered read run at a time.
-    pub fn reads_at_a_time(&self) -> usize {
-        self.reads_at_a_time
-    }
-
     /// Reads consecutive blocks from `pbn` on, as they are.
     pub fn read(&self, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
         debug_assert!(bytes.len().is_multiple_of(BLOCK_BYTES), "{} bytes are not whole blocks", bytes.len());
-        let at = pbn.0.checked_mul(BLOCK_BYTES as u64);
-        let at = at.ok_or_else(|| Error::corrupt("a map", format!("block {pbn} lies outside the data area")))?;
-        let read = self.device.read_at(bytes, at);
-        read.map_err(|e| Error::io(format!("reading block {pbn} of the data area"), e))
+        let read = self.device.read_at(bytes, place_of(pbn)?);
+        read.map_err(|e| unread(pbn, e))
+    }
+
+    /// Makes several reads at once, and gives the result of each.
+    pub fn read_many(&self, reads: &mut [JoinedRead<'_>]) -> Vec<Result<()>> {
+        let results = self.device.read_many(reads);
+        assert_eq!(results.len(), reads.len(), "results, and reads that were asked for");
+        let named = |(read, result): (&JoinedRead<'_>, io::Result<()>)| {
+            result.map_err(|e| unread(Pbn(read.at() / BLOCK_BYTES as u64), e))
+        };
+        reads.iter().zip(results).map(named).collect()
     }
 
     /// As [`DataArea::read`], for blocks that are known to lie in the data area; the error is the device's own.
@@ -117,4 +117,14 @@ impl DataArea {
     pub fn wait_for_write_outs(&self) {
         drop(self.write_outs.write());
     }
+}
+
+/// The first byte of a block that a map names.
+pub fn place_of(pbn: Pbn) -> Result<u64> {
+    let at = pbn.0.checked_mul(BLOCK_BYTES as u64);
+    at.ok_or_else(|| Error::corrupt("a map", format!("block {pbn} lies outside the data area")))
+}
+
+fn unread(first: Pbn, error: io::Error) -> Error {
+    Error::io(format!("reading block {first} of the data area"), error)
 }

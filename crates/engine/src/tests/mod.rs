@@ -29,6 +29,8 @@ mod room;
 #[cfg(not(feature = "schedules"))]
 mod run;
 #[cfg(not(feature = "schedules"))]
+mod scattered;
+#[cfg(not(feature = "schedules"))]
 mod scrub;
 #[cfg(not(feature = "schedules"))]
 mod stress;

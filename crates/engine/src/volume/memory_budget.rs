@@ -20,8 +20,6 @@ pub struct Budget {
     pub read_patterns: u64,
     /// Buffers of 1 MiB.
     pub buffers: usize,
-    /// Requests to the device at a time for one read, each with a thread and a buffer.
-    pub reads_at_a_time: usize,
 }
 
 impl Budget {
@@ -38,10 +36,7 @@ impl Budget {
             policies: (memory_bytes_max / 512).clamp(64 << 10, 1 << 20),
             read_patterns: (memory_bytes_max / 512).clamp(64 << 10, 1 << 20),
             buffers: (memory_bytes_max / (8 << 20)).clamp(2, 16) as usize,
-            reads_at_a_time: (memory_bytes_max / (8 << 20)).clamp(2, 8) as usize,
         };
-        let (reads, buffers) = (budget.reads_at_a_time, budget.buffers);
-        assert!(reads <= buffers, "{reads} requests for one read, {buffers} buffers");
         let caches = budget.read_cache + budget.table + budget.shards;
         assert!(caches <= rest, "{caches} of {rest} bytes go to caches");
         budget

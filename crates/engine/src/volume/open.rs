@@ -76,7 +76,6 @@ pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings, driver
         journal_bounds: JournalBounds { dirty_bytes_max: budget.dirty, gated_shards_max: driver.gated_shards_max },
         committer: driver.committer,
         buffers_max: budget.buffers,
-        reads_at_a_time: budget.reads_at_a_time,
         settings,
         disk_hints,
         skipped_file,

@@ -9,7 +9,7 @@ use crate::format::keys::shard_parts;
 use crate::format::keys::{self, ShardKey};
 use crate::format::page::page_of;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
-use crate::read::steps::damaged;
+use crate::read::checked::damaged;
 use crate::space::allocator::Run;
 use crate::space::claim::{RoomClaim, blocks_in};
 use crate::state::maps::MapLocks;

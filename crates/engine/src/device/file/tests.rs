@@ -1,0 +1,140 @@
+//! Many reads at once of a file, by io_uring and by threads.
+
+use std::ops::Range;
+use std::thread;
+
+use oncefs_toolbox::Random;
+
+use super::*;
+use crate::device::ALIGN_BYTES;
+use crate::device::buffer::AlignedBuf;
+
+const PAGES: u64 = 4096;
+
+/// A file of pages that each begin with their number.
+fn numbered_pages() -> (tempfile::TempDir, FileDevice) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("data");
+    let mut bytes = vec![0; PAGES as usize * ALIGN_BYTES];
+    for (number, page) in (0_u64..).zip(bytes.chunks_exact_mut(ALIGN_BYTES)) {
+        page[..8].copy_from_slice(&number.to_le_bytes());
+        page[ALIGN_BYTES - 8..].copy_from_slice(&number.to_le_bytes());
+    }
+    std::fs::write(&path, bytes).unwrap();
+    let device = FileDevice::open_direct(&path, false).unwrap();
+    (dir, device)
+}
+
+type ReadMany = fn(&FileDevice, &mut [JoinedRead<'_>]) -> Vec<io::Result<()>>;
+
+/// Reads runs of pages, those of one inner list in one read, and gives what came of each.
+fn read(device: &FileDevice, reads: &[Vec<Range<u64>>], read_many: ReadMany) -> Vec<io::Result<()>> {
+    let pages = |run: &Range<u64>| (run.end - run.start) as usize;
+    let mut buffers: Vec<Vec<AlignedBuf>> = Vec::new();
+    for runs in reads {
+        buffers.push(runs.iter().map(|run| AlignedBuf::new(pages(run) * ALIGN_BYTES)).collect());
+    }
+    let mut joined = Vec::new();
+    for (runs, buffers) in reads.iter().zip(&mut buffers) {
+        let mut buffers = buffers.iter_mut();
+        let mut read = JoinedRead::new(runs[0].start * ALIGN_BYTES as u64, buffers.next().unwrap());
+        for (pair, buffer) in runs.windows(2).zip(buffers) {
+            read.join((pair[1].start - pair[0].end) as usize * ALIGN_BYTES, buffer);
+        }
+        joined.push(read);
+    }
+    let results = read_many(device, &mut joined);
+    drop(joined);
+    for ((runs, buffers), result) in reads.iter().zip(&buffers).zip(&results) {
+        for (run, bytes) in runs.iter().zip(buffers).filter(|_| result.is_ok()) {
+            for (number, page) in run.clone().zip(bytes.chunks_exact(ALIGN_BYTES)) {
+                let number = number.to_le_bytes();
+                assert!(page[..8] == number && page[ALIGN_BYTES - 8..] == number, "page of {run:?}");
+            }
+        }
+    }
+    results
+}
+
+/// Single pages, runs, and runs with gaps, more of them than are read at a time.
+fn many_reads() -> Vec<Vec<Range<u64>>> {
+    let mut random = Random::new(5);
+    let mut one_read = |pieces: u64| {
+        let mut end = random.below(PAGES - 64);
+        let mut run = |_| {
+            let begin = end + random.below(9);
+            end = begin + 1 + random.below(4);
+            begin..end
+        };
+        (0..pieces).map(&mut run).collect()
+    };
+    (0..500).map(|n| one_read(1 + n % 3)).collect()
+}
+
+fn by_ring(device: &FileDevice, reads: &mut [JoinedRead<'_>]) -> Vec<io::Result<()>> {
+    ring::read_many(&device.file, reads).expect("this test needs io_uring")
+}
+
+fn by_whatever_is_allowed(device: &FileDevice, reads: &mut [JoinedRead<'_>]) -> Vec<io::Result<()>> {
+    device.read_many(reads)
+}
+
+fn assert_reads_all(read_many: ReadMany) {
+    let (_dir, device) = numbered_pages();
+    for count in [1, 2, 7, 500] {
+        let reads = &many_reads()[..count];
+        assert!(read(&device, reads, read_many).into_iter().all(|result| result.is_ok()), "{count} reads");
+    }
+}
+
+/// The end of the file stands for a bad place.
+fn assert_one_bad_place_costs_one_read(read_many: ReadMany) {
+    let (_dir, device) = numbered_pages();
+    let mut reads = many_reads();
+    reads[40] = vec![PAGES - 1..PAGES, PAGES + 1..PAGES + 2];
+    reads[300] = std::iter::once(PAGES + 5..PAGES + 6).collect();
+    let failed: Vec<usize> = read(&device, &reads, read_many)
+        .into_iter()
+        .enumerate()
+        .filter_map(|(n, result)| result.is_err().then_some(n))
+        .collect();
+    assert_eq!(failed, [40, 300]);
+}
+
+#[test]
+fn the_ring_reads_everything_and_one_bad_place_costs_one_read() {
+    assert_reads_all(by_ring);
+    assert_one_bad_place_costs_one_read(by_ring);
+}
+
+/// From now on this thread, and those it starts, cannot make a ring.
+fn forbid_rings() {
+    const RING_SETUP: u32 = libc::SYS_io_uring_setup as u32;
+    let statement = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let mut filter = [
+        statement((libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, 0, 0, 0),
+        statement((libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, 0, 1, RING_SETUP),
+        statement((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        statement((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: prctl with integer arguments; the program outlives the call that copies it.
+    let done = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) == 0
+    };
+    assert!(done, "seccomp: {}", io::Error::last_os_error());
+}
+
+#[test]
+fn where_no_ring_is_allowed_threads_read_the_same() {
+    let work = || {
+        forbid_rings();
+        let (_dir, device) = numbered_pages();
+        let mut page = AlignedBuf::new(ALIGN_BYTES);
+        assert!(ring::read_many(&device.file, &mut [JoinedRead::new(0, &mut page)]).is_none(), "a ring was made");
+        assert_reads_all(by_whatever_is_allowed);
+        assert_one_bad_place_costs_one_read(by_whatever_is_allowed);
+    };
+    thread::spawn(work).join().unwrap();
+}

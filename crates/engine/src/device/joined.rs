@@ -1,0 +1,122 @@
+//! One read of many that are made at once: consecutive bytes of a device, which go to several places.
+
+use std::io;
+use std::sync::LazyLock;
+
+use crate::device::ALIGN_BYTES;
+use crate::device::buffer::AlignedBuf;
+
+/// Gaps are read into memory of this size, again and again.
+const SINK_BYTES: usize = 32 << 10;
+/// Pieces and gaps of one read, at most: the kernel takes 1024 places.
+const PIECES_MAX: usize = 1000;
+const _: () = assert!(SINK_BYTES.is_multiple_of(ALIGN_BYTES));
+
+/// Consecutive bytes of a device: pieces that somebody wants, and gaps that are read over because they cost less than a
+/// second request.
+pub struct JoinedRead<'a> {
+    at: u64,
+    len: usize,
+    pieces: Vec<Piece<'a>>,
+}
+
+enum Piece<'a> {
+    Wanted(&'a mut [u8]),
+    Gap(usize),
+}
+
+impl<'a> JoinedRead<'a> {
+    /// Reads `bytes` from byte `at` on.
+    pub fn new(at: u64, bytes: &'a mut [u8]) -> Self {
+        Self { at, len: bytes.len(), pieces: vec![Piece::Wanted(bytes)] }
+    }
+
+    /// Goes on with `bytes`, behind a gap.
+    pub fn join(&mut self, gap: usize, bytes: &'a mut [u8]) {
+        assert!(self.pieces.len() < PIECES_MAX, "{} pieces of one read", self.pieces.len());
+        if gap > 0 {
+            self.pieces.push(Piece::Gap(gap));
+        }
+        self.len += gap + bytes.len();
+        self.pieces.push(Piece::Wanted(bytes));
+    }
+
+    /// The first byte of the device.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    #[expect(clippy::len_without_is_empty, reason = "a read of nothing is no read")]
+    /// Bytes read, with the gaps.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Reads the pieces one by one with `read`, which gets a piece and its place on the device. Gaps are left out.
+    pub fn by_pieces(&mut self, mut read: impl FnMut(&mut [u8], u64) -> io::Result<()>) -> io::Result<()> {
+        let mut at = self.at;
+        for piece in &mut self.pieces {
+            at += match piece {
+                Piece::Wanted(bytes) => {
+                    read(bytes, at)?;
+                    bytes.len()
+                }
+                Piece::Gap(len) => *len,
+            } as u64;
+        }
+        debug_assert_eq!(at, self.at + self.len as u64, "the pieces are the whole read");
+        Ok(())
+    }
+
+    /// Appends where the bytes go, for the kernel.
+    pub fn add_vectors(&mut self, vectors: &mut Vec<libc::iovec>) {
+        for piece in &mut self.pieces {
+            match piece {
+                Piece::Wanted(bytes) => vectors.push(vector(bytes.as_mut_ptr(), bytes.len())),
+                Piece::Gap(len) => vectors.extend(sink(*len)),
+            }
+        }
+    }
+}
+
+fn vector(start: *mut u8, len: usize) -> libc::iovec {
+    libc::iovec { iov_base: start.cast(), iov_len: len }
+}
+
+/// Where a gap goes: memory that all reads share, because the kernel writes it and nobody reads it.
+fn sink(len: usize) -> impl Iterator<Item = libc::iovec> {
+    static SINK: LazyLock<AlignedBuf> = LazyLock::new(|| AlignedBuf::new(SINK_BYTES));
+    (0..len).step_by(SINK_BYTES).map(move |done| vector(SINK.start(), SINK_BYTES.min(len - done)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_know_their_places_and_gaps_are_left_out() {
+        let (mut first, mut second) = ([0; 4], [0; 2]);
+        let mut read = JoinedRead::new(100, &mut first);
+        read.join(10, &mut second);
+        assert_eq!((read.at(), read.len()), (100, 16));
+        let mut seen = Vec::new();
+        read.by_pieces(|bytes, at| {
+            seen.push((at, bytes.len()));
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(seen, [(100, 4), (114, 2)]);
+    }
+
+    #[test]
+    fn the_kernel_gets_a_place_for_every_byte() {
+        let (mut first, mut second) = ([0; 4], [0; 2]);
+        let mut read = JoinedRead::new(100, &mut first);
+        read.join(SINK_BYTES + 5, &mut second);
+        let mut vectors = Vec::new();
+        read.add_vectors(&mut vectors);
+        let lens: Vec<usize> = vectors.iter().map(|vector| vector.iov_len).collect();
+        assert_eq!(lens, [4, SINK_BYTES, 5, 2]);
+        assert_eq!(lens.iter().sum::<usize>(), read.len());
+    }
+}

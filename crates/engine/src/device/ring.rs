@@ -1,0 +1,140 @@
+//! Many reads of a file at once by io_uring: one system call hands them to the device, and one wait takes all answers.
+//!
+//! Each thread that reads has a ring of its own, made when it is first needed. The rule that makes it safe: **`read_many`
+//! returns only when no read is under way**, so no buffer is given back while the kernel may still write to it.
+
+use std::cell::{OnceCell, RefCell};
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::sync::Once;
+
+use io_uring::{IoUring, Probe, opcode, squeue, types};
+
+use super::file::read_joined;
+use super::joined::JoinedRead;
+
+/// Reads under way for one thread, at most: what keeps a solid-state disk busy, and half of a usual queue.
+const DEPTH: usize = 128;
+/// How a read that the ring has not answered stands among the answers: no error of the kernel has this number.
+const UNANSWERED: i32 = i32::MIN;
+
+thread_local! {
+    /// None within: io_uring is not allowed here.
+    static RING: OnceCell<Option<RefCell<Ring>>> = const { OnceCell::new() };
+}
+
+struct Ring(IoUring);
+
+/// Makes all reads, and gives the result of each. None: io_uring is not allowed here, and nothing was read.
+///
+/// A read that came back short or was interrupted is made again by itself: its error counts.
+pub fn read_many(file: &File, reads: &mut [JoinedRead<'_>]) -> Option<Vec<io::Result<()>>> {
+    let answers = RING.with(|ring| {
+        let mut ring = ring.get_or_init(Ring::if_allowed).as_ref()?.borrow_mut();
+        Some(ring.read(file, reads))
+    })?;
+    let results = reads.iter_mut().zip(answers).map(|(read, answer)| match answer {
+        answer if answer == read.len() as i32 => Ok(()),
+        answer if answer >= 0 || is_passing(-answer) => read_joined(file, read),
+        answer => Err(io::Error::from_raw_os_error(-answer)),
+    });
+    Some(results.collect())
+}
+
+fn is_passing(errno: i32) -> bool {
+    matches!(errno, libc::EINTR | libc::EAGAIN)
+}
+
+impl Ring {
+    fn if_allowed() -> Option<RefCell<Self>> {
+        static TOLD: Once = Once::new();
+        match Self::new() {
+            Ok(ring) => Some(RefCell::new(ring)),
+            Err(e) => {
+                TOLD.call_once(|| log::info!("io_uring cannot be used: {e}; scattered blocks are read by threads"));
+                None
+            }
+        }
+    }
+
+    /// A ring that has shown that it works: what makes one may be allowed where using it is not.
+    fn new() -> io::Result<Self> {
+        // The thread that waits takes the answers itself (Linux 6.1), and is not interrupted by each.
+        let quiet = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(DEPTH as u32);
+        let ring = quiet.or_else(|_| IoUring::new(DEPTH as u32))?;
+        let mut ring = Self(ring);
+        let nothing = opcode::Nop::new().build();
+        // SAFETY: it names no memory.
+        unsafe { ring.0.submission().push(&nothing) }.expect("an empty queue has room");
+        ring.0.submit_and_wait(1)?;
+        assert_eq!(ring.0.completion().count(), 1, "answers of a ring that was asked once");
+        let mut known = Probe::new();
+        ring.0.submitter().register_probe(&mut known)?;
+        if known.is_supported(opcode::Read::CODE) { Ok(ring) } else { Err(io::ErrorKind::Unsupported.into()) }
+    }
+
+    /// The kernel's answer to each read: bytes read, or less than 0.
+    fn read(&mut self, file: &File, reads: &mut [JoinedRead<'_>]) -> Vec<i32> {
+        let mut vectors = Vec::with_capacity(reads.len());
+        let mut ranges = Vec::with_capacity(reads.len());
+        for read in reads.iter_mut() {
+            let first = vectors.len();
+            read.add_vectors(&mut vectors);
+            ranges.push((read.at(), first..vectors.len()));
+        }
+        self.read_vectors(file, &vectors, &ranges)
+    }
+
+    /// Reads into ranges of `vectors`, each from its place on. Returns when all are answered.
+    fn read_vectors(&mut self, file: &File, vectors: &[libc::iovec], reads: &[(u64, Range<usize>)]) -> Vec<i32> {
+        let mut answers = vec![UNANSWERED; reads.len()];
+        let (mut asked, mut answered) = (0, 0);
+        while answered < reads.len() {
+            while asked < reads.len() && asked - answered < DEPTH {
+                let (at, range) = &reads[asked];
+                let vectors = &vectors[range.clone()];
+                let entry = entry(file, *at, vectors).user_data(asked as u64);
+                // SAFETY: the vectors, and the buffers that they name, are borrowed until this function returns, and it
+                // returns when every read has its answer.
+                unsafe { self.0.submission().push(&entry) }.expect("the queue has room for DEPTH reads");
+                asked += 1;
+            }
+            let under_way = asked - answered;
+            let wanted = if asked == reads.len() { under_way } else { under_way / 2 };
+            self.wait(wanted);
+            for answer in self.0.completion() {
+                let place = &mut answers[answer.user_data() as usize];
+                debug_assert_eq!(*place, UNANSWERED, "one answer a read");
+                *place = answer.result();
+                answered += 1;
+            }
+        }
+        answers
+    }
+
+    /// Hands over what is new and waits for so many answers, or fewer if a signal comes.
+    fn wait(&self, answers: usize) {
+        match self.0.submit_and_wait(answers) {
+            Ok(_) => {}
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {
+                std::thread::yield_now();
+            }
+            // Buffers may still be written, and there is no way to wait for that: going on would corrupt memory.
+            Err(e) => {
+                log::error!("reads that are under way cannot be waited for: {e}");
+                std::process::abort();
+            }
+        }
+    }
+}
+
+/// A read from byte `at` on. One place costs the kernel less than a list of them.
+fn entry(file: &File, at: u64, vectors: &[libc::iovec]) -> squeue::Entry {
+    let file = types::Fd(file.as_raw_fd());
+    match vectors {
+        [one] => opcode::Read::new(file, one.iov_base.cast(), one.iov_len as u32).offset(at).build(),
+        many => opcode::Readv::new(file, many.as_ptr(), many.len() as u32).offset(at).build(),
+    }
+}

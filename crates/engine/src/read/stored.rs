@@ -1,0 +1,159 @@
+//! Reads parts of the data area: from memory what is there, everything else in requests that are made at once.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::parts::{Part, copy_repeated, cut_spans, joined, take_repeated};
+use crate::core::Core;
+use crate::{BLOCK_BYTES, Error, MapId, Pbn, Result};
+
+/// Longer runs are in memory as a whole or read as a whole.
+pub const CACHED_RUN_BLOCKS_MAX: usize = 32;
+
+/// Who reads when no file is read. No map has this id.
+pub const NOBODY: MapId = MapId(0);
+
+impl Core {
+    /// Reads blocks that follow each other in the data area, for nobody's file. The caller has them pinned.
+    pub fn read_run(&self, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
+        self.read_parts(NOBODY, vec![Part { pbn, bytes }])
+    }
+
+    /// Reads parts of the data area. The caller has them pinned.
+    ///
+    /// A block that cannot be read, or is not what it should be, is served from its second copy, if it has one; if not, a
+    /// file's reader gets an error, and nobody's gets the bytes as they are, to compare.
+    pub fn read_parts(&self, reader: MapId, parts: Vec<Part<'_>>) -> Result<()> {
+        let mut missing = Vec::with_capacity(parts.len());
+        parts.into_iter().for_each(|part| self.read_memory(reader, part, &mut missing));
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let repeated = take_repeated(&mut missing);
+        self.read_spans(reader, &mut missing)?;
+        copy_repeated(&missing, repeated);
+        Ok(())
+    }
+
+    /// Reads what staging and the read cache have of a part. What they lack is added to `missing`.
+    fn read_memory<'a>(&self, reader: MapId, mut part: Part<'a>, missing: &mut Vec<Part<'a>>) {
+        assert!(part.bytes.len().is_multiple_of(BLOCK_BYTES), "{} bytes are not whole blocks", part.bytes.len());
+        if part.blocks() > CACHED_RUN_BLOCKS_MAX && self.staging.has_none(part.pbn, part.blocks() as u64) {
+            let mut blocks = part.pbns().zip(part.bytes.chunks_exact_mut(BLOCK_BYTES));
+            if !blocks.all(|(pbn, block)| self.read_block_from_memory(reader, pbn, block)) {
+                missing.push(part);
+            }
+            return;
+        }
+        let mut lacking = 0;
+        while part.blocks() > lacking {
+            let (pbn, at) = (part.pbn.plus(lacking as u64), lacking * BLOCK_BYTES);
+            if !self.read_block_from_memory(reader, pbn, &mut part.bytes[at..at + BLOCK_BYTES]) {
+                lacking += 1;
+                continue;
+            }
+            let (before, behind) = part.bytes.split_at_mut(at);
+            if lacking > 0 {
+                missing.push(Part { pbn: part.pbn, bytes: before });
+            }
+            part = Part { pbn: pbn.plus(1), bytes: &mut behind[BLOCK_BYTES..] };
+            lacking = 0;
+        }
+        if lacking > 0 {
+            missing.push(part);
+        }
+    }
+
+    /// A block from staging or from the read cache.
+    fn read_block_from_memory(&self, reader: MapId, pbn: Pbn, out: &mut [u8]) -> bool {
+        if let Some(block) = self.staging.get(pbn) {
+            out.copy_from_slice(&block);
+            return true;
+        }
+        let Some(admitted_by) = self.read_cache.get(pbn, out) else { return false };
+        if admitted_by != reader && admitted_by != NOBODY && reader != NOBODY {
+            self.stats.counters.blocks_read_shared.fetch_add(1, Relaxed);
+        }
+        true
+    }
+
+    /// Reads parts, which come in the order of their pbns, from the device, in as few requests as they take and all of
+    /// them at once.
+    fn read_spans(&self, reader: MapId, parts: &mut [Part<'_>]) -> Result<()> {
+        let mut spans = cut_spans(parts);
+        let results = self.read_device_at_once(reader, &mut spans)?;
+        let (mut whole, mut admitted) = (Vec::with_capacity(parts_of(&spans)), Vec::new());
+        for (span, result) in spans.into_iter().zip(results) {
+            match result {
+                Ok(()) => whole.extend(span),
+                // One bad place costs nobody else anything: of a gap nobody wants to know.
+                Err(error) => {
+                    if self.read_again(reader, span, error)? {
+                        admitted.extend(&*span);
+                    }
+                }
+            }
+        }
+        if !whole.is_empty() && self.look_over(reader, &mut whole)? {
+            admitted.extend(whole.iter().map(|part| &**part));
+        }
+        self.admit_read(reader, &admitted);
+        Ok(())
+    }
+
+    fn read_device_at_once(&self, reader: MapId, spans: &mut [&mut [Part<'_>]]) -> Result<Vec<Result<()>>> {
+        let mut reads = spans.iter_mut().map(|span| joined(span)).collect::<Result<Vec<_>>>()?;
+        let blocks: Vec<u64> = reads.iter().map(|read| (read.len() / BLOCK_BYTES) as u64).collect();
+        if reader != NOBODY {
+            blocks.iter().for_each(|blocks| self.policy.count_device_read(*blocks));
+        }
+        Ok(self.timed_device_reads(&blocks, || self.data.read_many(&mut reads)))
+    }
+
+    /// Reads the parts of a failed request block by block. Whether they may enter the read cache.
+    fn read_again(&self, reader: MapId, span: &mut [Part<'_>], error: Error) -> Result<bool> {
+        if let [Part { pbn, bytes }] = span
+            && bytes.len() == BLOCK_BYTES
+        {
+            return self.read_second_copy(*pbn, bytes, error).map(|()| true);
+        }
+        let mut may_enter = true;
+        for part in span {
+            for (pbn, bytes) in part.pbns().zip(part.bytes.chunks_exact_mut(BLOCK_BYTES)) {
+                if reader != NOBODY {
+                    self.policy.count_device_read(1);
+                }
+                match self.read_device(pbn, bytes) {
+                    Ok(()) => may_enter &= self.look_over(reader, &mut [&mut Part { pbn, bytes }])?,
+                    Err(error) => self.read_second_copy(pbn, bytes, error)?,
+                }
+            }
+        }
+        Ok(may_enter)
+    }
+
+    /// Serves a block that cannot be read.
+    fn read_second_copy(&self, pbn: Pbn, bytes: &mut [u8], error: Error) -> Result<()> {
+        self.suspect(pbn);
+        if self.read_replica(pbn, bytes) { Ok(()) } else { Err(error) }
+    }
+
+    /// Reads blocks from the device as they are.
+    pub fn read_device(&self, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
+        let blocks = (bytes.len() / BLOCK_BYTES) as u64;
+        self.timed_device_reads(&[blocks], || vec![self.data.read(pbn, bytes)]).pop().expect("one result")
+    }
+
+    /// Makes requests for so many blocks each, and counts what they read.
+    fn timed_device_reads(&self, blocks: &[u64], requests: impl FnOnce() -> Vec<Result<()>>) -> Vec<Result<()>> {
+        let (results, changed) = self.policy.timed_device_reads(blocks, requests);
+        changed.into_iter().for_each(|change| self.seek_cost_changed(change));
+        let read = blocks.iter().zip(&results).filter(|(_, result)| result.is_ok());
+        let read: u64 = read.map(|(blocks, _)| blocks * BLOCK_BYTES as u64).sum();
+        self.stats.counters.data_bytes_read.fetch_add(read, Relaxed);
+        results
+    }
+}
+
+fn parts_of(spans: &[&mut [Part<'_>]]) -> usize {
+    spans.iter().map(|span| span.len()).sum()
+}

@@ -1,0 +1,201 @@
+//! Reads of many runs: which requests they make, and what one bad place costs.
+
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::core::Core;
+use crate::device::{Device, JoinedRead, MemoryDevice};
+use crate::format::keys::ShardKey;
+use crate::format::shard::{SHARD_BLOCKS, Target};
+use crate::settings::values::{FingerprintMode, Settings, Verify};
+use crate::tests::fixture::{Devices, Random, one_level, unique};
+use crate::tests::unreadable::Unreadable;
+use crate::{BLOCK_BYTES, Blocks, MapId, Pbn, Result, ScrubCommand};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+const DATA: Blocks = Blocks(4_000);
+const SOURCE: MapId = MapId(1);
+const FILE: MapId = MapId(2);
+const OTHER: MapId = MapId(3);
+
+/// Notes the requests that are made at once.
+struct Noted {
+    inner: Arc<MemoryDevice>,
+    /// First block and blocks of each, by call.
+    at_once: Mutex<Vec<Vec<(u64, u64)>>>,
+}
+
+impl Device for Noted {
+    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        self.inner.read_at(bytes, at)
+    }
+    fn read_many(&self, reads: &mut [JoinedRead<'_>]) -> Vec<io::Result<()>> {
+        self.at_once.lock().push(reads.iter().map(|read| (read.at() / BLOCK, read.len() as u64 / BLOCK)).collect());
+        self.inner.read_many(reads)
+    }
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.inner.write_at(bytes, at)
+    }
+    fn flush(&self) -> io::Result<()> {
+        self.inner.flush()
+    }
+    fn punch(&self, at: u64, len: u64) -> io::Result<()> {
+        self.inner.punch(at, len)
+    }
+    fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
+        self.inner.next_data(at)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+    fn grow(&self, len: u64) -> io::Result<()> {
+        self.inner.grow(len)
+    }
+}
+
+/// A volume with a source of 256 blocks, stored in one piece, and a file of some of them in this order.
+fn volume(order: &[u64], settings: Settings) -> (Devices, Vec<u8>) {
+    let devices = Devices::new(DATA, Settings { fingerprints: FingerprintMode::Eager, ..settings });
+    let core = devices.open();
+    let source = unique(256, 1);
+    core.write(SOURCE, 0, &source, |_, _| ()).unwrap();
+    let at = |block: u64| block as usize * BLOCK_BYTES;
+    let content: Vec<u8> = order.iter().flat_map(|&block| &source[at(block)..at(block + 1)]).copied().collect();
+    core.write(FILE, 0, &content, |_, _| ()).unwrap();
+    core.checkpoint().unwrap();
+    assert_eq!(core.totals().used, Blocks(1 + 256), "all of the file is shared");
+    (devices, content)
+}
+
+fn noted(devices: &Devices) -> (Arc<Noted>, Core) {
+    let device = Arc::new(Noted { inner: devices.data.clone(), at_once: Mutex::default() });
+    let core = devices.open_with(device.clone());
+    device.at_once.lock().clear();
+    (device, core)
+}
+
+fn read(core: &Core, content: &[u8]) -> Result<bool> {
+    core.read(FILE, 0, content.len()).map(|bytes| *bytes == *content)
+}
+
+fn pbn(core: &Core, map: MapId, lbn: u64) -> Pbn {
+    let at = (lbn % SHARD_BLOCKS) as u16;
+    match core.shard(ShardKey { map, shard: lbn / SHARD_BLOCKS }).unwrap().slice(at, at + 1).next().unwrap().target {
+        Target::Data(pbn) => pbn,
+        other => panic!("block {lbn} is {other:?}"),
+    }
+}
+
+/// Every tenth block of the source, in random order.
+fn far_apart() -> Vec<u64> {
+    let mut order: Vec<u64> = (0..25).map(|n| n * 10).collect();
+    let mut random = Random::new(3);
+    order.sort_by_cached_key(|_| random.word());
+    order
+}
+
+#[test]
+fn all_parts_of_a_request_are_asked_for_at_once() {
+    let (devices, content) = volume(&far_apart(), one_level());
+    let (device, core) = noted(&devices);
+    assert!(read(&core, &content).unwrap());
+    let first = pbn(&core, SOURCE, 0).0;
+    let expected: Vec<(u64, u64)> = (0..25).map(|n| (first + n * 10, 1)).collect();
+    assert_eq!(*device.at_once.lock(), [expected]);
+}
+
+#[test]
+fn neighbours_and_small_gaps_are_one_request_even_for_two_parts() {
+    let (devices, content) = volume(&[9, 0, 100, 1, 101], one_level());
+    let (device, core) = noted(&devices);
+    assert!(read(&core, &content).unwrap());
+    let first = pbn(&core, SOURCE, 0).0;
+    assert_eq!(*device.at_once.lock(), [[(first, 10), (first + 100, 2)]]);
+    let (devices, content) = volume(&[5, 3], one_level());
+    let (device, core) = noted(&devices);
+    assert!(read(&core, &content).unwrap());
+    assert_eq!(*device.at_once.lock(), [[(first + 3, 3)]]);
+}
+
+#[test]
+fn a_block_that_a_request_needs_several_times_is_read_once() {
+    let (devices, content) =
+        volume(&[50, 7, 50, 50, 200, 7, 201, 200], Settings { verify: Verify::Off, ..one_level() });
+    let (device, core) = noted(&devices);
+    assert!(read(&core, &content).unwrap());
+    let first = pbn(&core, SOURCE, 0).0;
+    assert_eq!(*device.at_once.lock(), [[(first + 7, 1), (first + 50, 1), (first + 200, 2)]]);
+}
+
+#[test]
+fn only_what_memory_lacks_is_asked_for() {
+    let (devices, content) = volume(&far_apart(), one_level());
+    let (device, core) = noted(&devices);
+    // Shared blocks enter the read cache at once, and a small write stays in memory until the next commit.
+    assert!(core.read(SOURCE, 0, 101 * BLOCK_BYTES).is_ok());
+    let mut content = content;
+    let new = unique(1, 8);
+    core.write(FILE, 0, &new, |_, _| ()).unwrap();
+    content[..BLOCK_BYTES].copy_from_slice(&new);
+    device.at_once.lock().clear();
+    assert!(read(&core, &content).unwrap());
+    let first = pbn(&core, SOURCE, 0).0;
+    let lacking = (11..25).map(|n| (first + n * 10, 1));
+    let replaced = far_apart()[0];
+    let expected: Vec<(u64, u64)> = lacking.filter(|(pbn, _)| *pbn != first + replaced).collect();
+    assert_eq!(*device.at_once.lock(), [expected]);
+}
+
+fn unreadable(devices: &Devices) -> (Arc<Unreadable>, Core) {
+    let device = Unreadable::of(&devices.data);
+    let core = devices.open_with(device.clone());
+    (device, core)
+}
+
+fn cannot_read(device: &Unreadable, pbn: Pbn) {
+    device.set(pbn.0 * BLOCK..(pbn.0 + 1) * BLOCK);
+}
+
+#[test]
+fn a_bad_place_in_a_gap_costs_nobody_anything() {
+    let (devices, content) = volume(&[3, 9, 0, 100], one_level());
+    let (device, core) = unreadable(&devices);
+    cannot_read(&device, pbn(&core, SOURCE, 5));
+    assert!(read(&core, &content).unwrap());
+    core.repair_noticed().unwrap();
+    assert_eq!(core.report().counters["blocks_bad"], 0);
+}
+
+#[test]
+fn a_bad_block_is_served_from_its_second_copy_and_all_others_from_their_own() {
+    let settings = Settings { replicate_refs_above: 1, ..one_level() };
+    for order in [far_apart(), vec![3, 9, 0, 100], (0..200).rev().collect(), vec![4, 100, 4]] {
+        let (devices, content) = volume(&order, settings.clone());
+        let (device, core) = unreadable(&devices);
+        core.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
+        while core.scrub_status().state != "finished" {
+            core.scrub_some(256).unwrap();
+            core.commit().unwrap();
+        }
+        for block in &order {
+            cannot_read(&device, pbn(&core, SOURCE, *block));
+            assert!(read(&core, &content).unwrap(), "block {block} of {order:?}");
+        }
+        assert_eq!(core.scrub_status().blocks_lost, 0);
+    }
+}
+
+#[test]
+fn a_bad_block_without_a_second_copy_fails_its_own_requests_only() {
+    let order = far_apart();
+    let (devices, content) = volume(&order, one_level());
+    let (device, core) = unreadable(&devices);
+    cannot_read(&device, pbn(&core, FILE, 7));
+    assert!(read(&core, &content).is_err());
+    let at = 8 * BLOCK_BYTES;
+    assert!(*core.read(FILE, at as u64, content.len() - at).unwrap() == content[at..]);
+    assert!(*core.read(FILE, 0, at - BLOCK_BYTES).unwrap() == content[..at - BLOCK_BYTES]);
+    core.write(OTHER, 0, &unique(1, 9), |_, _| ()).unwrap();
+}

@@ -7,11 +7,13 @@ mod files;
 mod memory;
 mod restore;
 mod rocks;
-mod salvage;
+pub(crate) mod salvage;
 mod table_file;
 
 pub use faulty::{FaultyKv, RECORDS};
 pub use files::replace as replace_file;
+#[cfg(test)]
+pub use files::tables_in;
 pub use memory::MemoryKv;
 pub use restore::FilesFound;
 pub use rocks::RocksKv;

@@ -14,7 +14,7 @@ use rocksdb::{
 use super::copies::{Keeper, Place};
 use super::failed::{failed, may_pass};
 use super::restore::{self, FilesFound};
-use super::salvage::{Salvaged, salvage};
+use super::salvage::{self, Salvaged};
 use super::{Kv, KvMemory, Put, files};
 use crate::format::keys;
 use crate::format::record_list::RecordFile;
@@ -81,8 +81,17 @@ impl RocksKv {
 
     /// Makes the store anew from what can be read of it. Nobody has it open.
     pub fn salvage(place: &Place) -> Result<Salvaged> {
-        let (options, _) = Self::options(SALVAGE_BYTES_MAX, MANIFEST_BYTES_MAX);
-        salvage(place, &options)
+        salvage::salvage(place, &Self::salvage_options())
+    }
+
+    /// Ends an earlier salvage that a crash cut short after the new store had its place.
+    pub fn finish_salvage(place: &Place) -> Result<()> {
+        salvage::finish(place)
+    }
+
+    /// Of the store that salvage makes.
+    pub fn salvage_options() -> Options {
+        Self::options(SALVAGE_BYTES_MAX, MANIFEST_BYTES_MAX).0
     }
 
     /// Whether every record can be read.

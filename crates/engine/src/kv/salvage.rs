@@ -45,11 +45,38 @@ pub struct Salvaged {
     pub records: u64,
 }
 
+/// One step of putting the new store into the old one's place.
+pub type Step = fn(&Place) -> io::Result<()>;
+
+/// They follow a new store that is complete, each durable before the next. A crash within one leaves what was before it
+/// or what is after it.
+pub const STEPS: [Step; 3] = [Place::set_list_aside, exchange, keep_damaged];
+
 /// Makes the new store and puts it into the old one's place.
 pub fn salvage(place: &Place, options: &Options) -> Result<Salvaged> {
-    let failed = |e| Error::io("salvaging the record store", e);
+    let salvaged = build(place, options)?;
+    STEPS.iter().try_for_each(|step| step(place)).map_err(failed)?;
+    Ok(salvaged)
+}
+
+/// Ends an earlier salvage that a crash cut short after the new store had its place.
+pub fn finish(place: &Place) -> Result<()> {
+    if new_path(place).exists() { keep_damaged(place).map_err(failed) } else { Ok(()) }
+}
+
+fn failed(error: io::Error) -> Error {
+    Error::io("salvaging the record store", error)
+}
+
+/// Where the new store is made, and where the old one is once they have changed places.
+fn new_path(place: &Place) -> PathBuf {
+    place.records.with_file_name(NEW)
+}
+
+/// Makes the new store beside the old one, durably. What an earlier attempt left of one goes.
+pub fn build(place: &Place, options: &Options) -> Result<Salvaged> {
     let sources = sources(place, options)?;
-    let new_path = place.records.with_file_name(NEW);
+    let new_path = new_path(place);
     remove_dir(&new_path).map_err(failed)?;
     let mut own = options.clone();
     own.create_if_missing(true);
@@ -68,7 +95,6 @@ pub fn salvage(place: &Place, options: &Options) -> Result<Salvaged> {
     new.cancel_all_background_work(true);
     drop(new);
     files::sync_directory_of(&new_path.join(files::CURRENT)).map_err(failed)?;
-    take_the_place(place, &new_path).map_err(failed)?;
     Ok(salvaged)
 }
 
@@ -191,20 +217,24 @@ fn pin_checkpoint(place: &Place, new: &DB) -> Result<()> {
     new.put_opt(&key, listed, &options).map_err(rocks_failed)
 }
 
-fn take_the_place(place: &Place, new: &Path) -> io::Result<()> {
-    place.set_list_aside()?;
+/// The two stores change places.
+fn exchange(place: &Place) -> io::Result<()> {
     let name = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other);
-    let (from, to) = (name(new)?, name(&place.records)?);
+    let (from, to) = (name(&new_path(place))?, name(&place.records)?);
     // SAFETY: both paths end with NUL and live during the call.
     let result =
         unsafe { libc::renameat2(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), libc::RENAME_EXCHANGE) };
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
-    files::sync_directory_of(&place.records)?;
+    files::sync_directory_of(&place.records)
+}
+
+/// The old store keeps its damaged files under another name.
+fn keep_damaged(place: &Place) -> io::Result<()> {
     let damaged = place.records.with_file_name(DAMAGED);
     remove_dir(&damaged)?;
-    fs::rename(new, &damaged)?;
+    fs::rename(new_path(place), &damaged)?;
     files::sync_directory_of(&damaged)
 }
 

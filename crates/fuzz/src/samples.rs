@@ -1,8 +1,8 @@
 //! Inputs for `decoders` that a real volume holds: where mutation begins.
 
-use oncefs_engine::format::superblock::Superblock;
 use oncefs_engine::format::record_list::{RecordFile, RecordList};
 use oncefs_engine::format::rot::{self, BadRecord, ScrubRecord};
+use oncefs_engine::format::superblock::Superblock;
 use oncefs_engine::format::{label, record};
 use oncefs_engine::{DataPlace, Pbn, Profile, ScrubState, Tag};
 

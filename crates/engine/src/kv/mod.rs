@@ -44,6 +44,8 @@ pub trait Kv: Send + Sync {
     fn restore(&self) -> bool {
         false
     }
+    /// Nobody writes any more: ends what the store does by itself, so that its copies are of the files that stay.
+    fn settle(&self) {}
     /// Compares all files with their checksums and their copies; with `mend`, restores the bad one of each two.
     fn check_files(&self, mend: bool) -> Result<FilesFound> {
         let _ = mend;

@@ -237,13 +237,10 @@ fn flush(db: &DB) -> std::result::Result<(), rocksdb::Error> {
     db.flush_opt(&options)
 }
 
-/// The last list names what is live when the store is closed.
+/// A store that fails or is shut down is settled too.
 impl Drop for RocksKv {
     fn drop(&mut self) {
-        if let Some(db) = self.db.get_mut().as_ref().filter(|_| !self.read_only) {
-            db.cancel_all_background_work(true);
-            self.keeper.update_if_changed(db);
-        }
+        self.settle();
     }
 }
 
@@ -287,6 +284,14 @@ impl Kv for RocksKv {
     fn restore(&self) -> bool {
         let mut db = self.db.write();
         !self.read_only && self.restore_closed(&mut db)
+    }
+
+    /// The last list names what is live. A process that ends may never drop its store.
+    fn settle(&self) {
+        if let Some(db) = self.db.read().as_ref().filter(|_| !self.read_only) {
+            db.cancel_all_background_work(true);
+            self.keeper.update_if_changed(db);
+        }
     }
 
     fn check_files(&self, mend: bool) -> Result<FilesFound> {

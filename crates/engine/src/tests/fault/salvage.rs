@@ -111,7 +111,8 @@ fn cuts(copier: &mut Copier, damaged: &Path) -> Vec<(String, PathBuf)> {
     ["one", "two"].iter().for_each(|name| fs::write(built.join("records.damaged").join(name), name).unwrap());
     build(&place(&built), &RocksKv::salvage_options()).unwrap();
     let mut cuts = Vec::new();
-    let mut files: Vec<_> = fs::read_dir(built.join("records.new")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> =
+        fs::read_dir(built.join("records.new")).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     for file in files {
         let (name, len) = (file.file_name().unwrap(), fs::metadata(&file).unwrap().len());

@@ -11,7 +11,7 @@ use crate::kv::copies::Place;
 use crate::kv::salvage::{STEPS, build};
 use crate::{Remedy, Store};
 
-const RECORDS: u64 = 4_000;
+const RECORDS: u64 = 1_500;
 /// A first byte of keys that the engine leaves to its callers.
 const LETTER: u8 = 0x69;
 /// Of the volume that `host_files` makes.
@@ -54,7 +54,7 @@ fn damage_a_sector(volume: &Path) {
     let copy = volume.join("copies").join(table.file_name().unwrap());
     for path in [table, copy].iter().filter(|path| path.exists()) {
         let mut bytes = fs::read(path).unwrap();
-        bytes[200 * 512..201 * 512].copy_from_slice(&Random::new(1).bytes(512));
+        bytes[100 * 512..101 * 512].copy_from_slice(&Random::new(1).bytes(512));
         fs::write(path, bytes).unwrap();
     }
 }
@@ -111,29 +111,23 @@ fn cuts(copier: &mut Copier, damaged: &Path) -> Vec<(String, PathBuf)> {
     ["one", "two"].iter().for_each(|name| fs::write(built.join("records.damaged").join(name), name).unwrap());
     build(&place(&built), &RocksKv::salvage_options()).unwrap();
     let mut cuts = Vec::new();
-    let mut files: Vec<_> =
-        fs::read_dir(built.join("records.new")).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    for file in files {
-        let (name, len) = (file.file_name().unwrap(), fs::metadata(&file).unwrap().len());
-        for cut in [None, Some(len / 2)] {
-            let volume = copier.copy(&built);
-            let file = volume.join("records.new").join(name);
-            match cut {
-                None => fs::remove_file(file).unwrap(),
-                Some(len) => fs::File::options().write(true).open(file).unwrap().set_len(len).unwrap(),
-            }
-            cuts.push((format!("{} of the new store cut to {cut:?}", name.display()), volume));
-        }
+    for name in ["CURRENT", "IDENTITY"] {
+        let volume = copier.copy(&built);
+        let in_part = volume.join("records.new");
+        crate::kv::tables_in(&in_part).into_iter().for_each(|(_, path)| fs::write(path, "part").unwrap());
+        fs::remove_file(in_part.join(name)).unwrap();
+        cuts.push((format!("a new store in part, without its {name}"), volume));
     }
     for steps in 0..=STEPS.len() {
         let volume = copier.copy(&built);
         STEPS[..steps].iter().for_each(|step| step(&place(&volume)).unwrap());
-        if let Some(old) = Some(volume.join("records.damaged/one")).filter(|old| old.exists() && steps > 1) {
-            fs::remove_file(old).unwrap();
-        }
         cuts.push((format!("{steps} steps"), volume));
     }
+    // The last step begins with the removal of what an earlier salvage left.
+    let removing = copier.copy(&built);
+    STEPS[..STEPS.len() - 1].iter().for_each(|step| step(&place(&removing)).unwrap());
+    fs::remove_file(removing.join("records.damaged/one")).unwrap();
+    cuts.push(("one file of an earlier salvage is removed".to_owned(), removing));
     cuts
 }
 

@@ -1,10 +1,15 @@
-//! Inputs for `decoders` that a real volume holds: where mutation begins.
+//! Inputs for `decoders` and `tables` that a real volume holds: where mutation begins.
+
+use std::fs;
+use std::path::Path;
 
 use oncefs_engine::format::record_list::{RecordFile, RecordList};
 use oncefs_engine::format::rot::{self, BadRecord, ScrubRecord};
 use oncefs_engine::format::superblock::Superblock;
 use oncefs_engine::format::{label, record};
-use oncefs_engine::{DataPlace, Pbn, Profile, ScrubState, Tag};
+use oncefs_engine::kv::copies::Place;
+use oncefs_engine::kv::{Kv, RocksKv};
+use oncefs_engine::{Copies, DataPlace, Pbn, Profile, Result, ScrubState, Tag};
 
 use crate::base::BASES;
 use crate::decoders::STRUCTURES;
@@ -53,6 +58,21 @@ fn record_list() -> RecordList {
     let file = |number| RecordFile { number, len: 70_000, sum: 11, end_sum: 12, level: 6 };
     let (manifest, checkpoint) = (b"a manifest".to_vec(), vec![9; 64]);
     RecordList { files: vec![file(12), file(9)], manifest_number: 5, manifest, checkpoint }
+}
+
+/// A record file as RocksDB writes it, made in an empty directory: few entries, because damage is sought in the square of
+/// them.
+pub fn record_file(directory: &Path) -> Result<Vec<u8>> {
+    let place = Place::of(directory, VOLUME_ID);
+    RocksKv::create(&place.records)?;
+    let kv = RocksKv::open(place.clone(), Copies::One, 4 << 20, false)?;
+    let entry = |n: u8| (vec![b'k', n / 5, n % 5], (n != 9).then(|| vec![n; 3 + usize::from(n % 4)]));
+    kv.write((0..20).map(entry).collect())?;
+    kv.flush()?;
+    let list = place.list().unwrap_or_default();
+    let newest = list.files.iter().map(|file| place.table(file.number)).next();
+    let bytes = newest.map_or(Ok(Vec::new()), fs::read);
+    bytes.map_err(|error| oncefs_engine::Error::io("reading a record file", error))
 }
 
 fn first_pages(image: &Image, count: usize) -> impl Iterator<Item = Vec<u8>> {

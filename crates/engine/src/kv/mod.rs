@@ -4,6 +4,7 @@ pub mod copies;
 mod failed;
 mod faulty;
 mod files;
+mod manifest;
 mod memory;
 mod restore;
 mod rocks;
@@ -18,7 +19,7 @@ pub use memory::MemoryKv;
 pub use restore::FilesFound;
 pub use rocks::RocksKv;
 pub use salvage::Salvaged;
-pub use table_file::data_end as table_data_end;
+pub use table_file::{Found, data_end as table_data_end, is_sound as is_sound_table, read as read_table};
 
 use crate::Result;
 

@@ -15,7 +15,7 @@ use super::copies::{Keeper, Place};
 use super::failed::{failed, may_pass};
 use super::restore::{self, FilesFound};
 use super::salvage::{self, Salvaged};
-use super::{Kv, KvMemory, Put, files};
+use super::{Kv, KvMemory, Put, files, manifest};
 use crate::format::keys;
 use crate::format::record_list::RecordFile;
 use crate::{Copies, Error, Result};
@@ -143,7 +143,7 @@ impl RocksKv {
         let is_needed = |entry: &RecordFile| !live.contains(&entry.number) || is_sound(entry);
         drop(db.take());
         let restored = restore::tables(place, &list, is_needed).inspect_err(|e| log::error!("restoring a file: {e}"));
-        match DB::open(&self.options, &place.records) {
+        match open(place, &self.options) {
             Ok(opened) => *db = Some(opened),
             Err(error) => log::error!("the record store does not open again: {error}"),
         }
@@ -183,15 +183,15 @@ impl RocksKv {
 /// Opens the database. If damage prevents that, files are restored from their copies, then the whole store.
 fn open_restored(place: &Place, options: &Options, read_only: bool, found: &mut FilesFound) -> Result<DB> {
     if read_only {
-        let opened = DB::open_for_read_only(options, &place.records, false);
-        return opened.map_err(|e| with_way_out(place, failed("opening the record store", &e)));
+        let open = || DB::open_for_read_only(options, &place.records, false).map_err(opening_failed);
+        return manifest::check(&place.records).and_then(|()| open()).map_err(|error| with_way_out(place, error));
     }
     let list = place.list();
     let restoring = |e| Error::io("restoring the record store from its copies", e);
     if let Some(list) = &list {
         found.add(restore::cheaply(place, list).map_err(restoring)?);
     }
-    let open = || DB::open(options, &place.records).map_err(|e| failed("opening the record store", &e));
+    let open = || open(place, options);
     let error = match (open(), list) {
         (Ok(db), _) => return Ok(db),
         // Nothing is taken back for what is no damage.
@@ -215,6 +215,16 @@ fn open_restored(place: &Place, options: &Options, read_only: bool, found: &mut 
         }
     };
     Err(error)
+}
+
+/// Opens the database as it is.
+fn open(place: &Place, options: &Options) -> Result<DB> {
+    manifest::check(&place.records)?;
+    DB::open(options, &place.records).map_err(opening_failed)
+}
+
+fn opening_failed(error: rocksdb::Error) -> Error {
+    failed("opening the record store", &error)
 }
 
 /// A store that is opened read-only stays as it is: the error says what restores it.

@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use rocksdb::{DB, FlushOptions, IteratorMode, Options, WriteBatch, WriteOptions};
 
 use super::copies::Place;
-use super::files;
 use super::table_file::{self, Found};
+use super::{files, manifest};
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
 use crate::{Error, Result};
@@ -102,8 +102,9 @@ pub fn build(place: &Place, options: &Options) -> Result<Salvaged> {
 fn sources(place: &Place, options: &Options) -> Result<Vec<PathBuf>> {
     let mut lenient = options.clone();
     lenient.set_paranoid_checks(false);
-    let opened = DB::open_for_read_only(&lenient, &place.records, false);
-    let by_manifest = opened.and_then(|db| db.live_files()).map(|live| {
+    let open = || DB::open_for_read_only(&lenient, &place.records, false).map_err(rocks_failed);
+    let opened = manifest::check(&place.records).and_then(|()| open());
+    let by_manifest = opened.and_then(|db| db.live_files().map_err(rocks_failed)).map(|live| {
         live.iter().rev().filter_map(|file| files::table_number(&file.name)).map(|number| place.table(number)).collect()
     });
     match (by_manifest, place.list_for_salvage()) {

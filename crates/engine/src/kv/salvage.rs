@@ -22,6 +22,7 @@ use super::table_file::{self, Found};
 use super::{files, manifest};
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
+use crate::format::record_list::RecordList;
 use crate::{Error, Result};
 
 /// Entries written in one batch.
@@ -111,9 +112,8 @@ fn sources(place: &Place, options: &Options) -> Result<Vec<PathBuf>> {
         (Ok(sources), _) => Ok(sources),
         (Err(_), Some(list)) => {
             let paths: Vec<PathBuf> = list.files.iter().rev().map(|file| readable(place, file.number)).collect();
-            let there = files::tables_in(&place.records).len();
             let all_there = paths.iter().all(|path| path.exists());
-            if all_there && (there <= paths.len() || !list.manifest.is_empty()) {
+            if all_there && (!list.manifest.is_empty() || !has_others(place, &list)) {
                 return Ok(paths);
             }
             Err(refused("the manifest is lost, and the record files changed after they were last listed"))
@@ -122,6 +122,15 @@ fn sources(place: &Place, options: &Options) -> Result<Vec<PathBuf>> {
             Err(refused(&format!("the manifest is lost ({error}), and no list says which files are live")))
         }
     }
+}
+
+/// Whether there are record files that the list does not name. Those that end early are what RocksDB had not finished when
+/// it was closed, so they were never live.
+fn has_others(place: &Place, list: &RecordList) -> bool {
+    let is_listed = |number: u64| list.files.iter().any(|file| file.number == number);
+    let is_complete =
+        |path: &Path| read_what_can_be_read(path).is_ok_and(|bytes| table_file::data_end(&bytes).is_some());
+    files::tables_in(&place.records).iter().any(|(number, path)| !is_listed(*number) && is_complete(path))
 }
 
 fn refused(why: &str) -> Error {

@@ -106,9 +106,9 @@ impl Image {
         file.map(|(_, _, pages, _)| &pages[..]).unwrap()
     }
 
-    /// Makes a volume of them. Without its ballast, which it gets again in the background.
+    /// Makes a volume of them. A folder is in the place of its ballast: to take and free that would be most of the work.
     fn write(&self, volume: &Path) {
-        for folder in ["", "records", "copies"] {
+        for folder in ["", "records", "copies", "ballast"] {
             fs::DirBuilder::new().mode(0o700).create(volume.join(folder)).unwrap();
         }
         for (path, len, pages, content) in &self.0 {
@@ -308,13 +308,14 @@ fn named(volume: &Path, is_it: impl Fn(&str) -> bool) -> Vec<PathBuf> {
 fn parts_of_tables(volume: &Path, structure: &str) -> Vec<Part> {
     let part_of = |path: PathBuf| {
         let bytes = fs::read(&path).unwrap();
-        let (data, footer) = (table_data_end(&bytes).unwrap() as u64, bytes.len() as u64 - FOOTER_BYTES);
+        // A file without an end is what RocksDB had not finished when it was closed.
+        let (data, footer) = (table_data_end(&bytes)? as u64, bytes.len() as u64 - FOOTER_BYTES);
         let part = match structure {
             "record data" => 0..data,
             "record index" => data..footer,
             _ => footer..footer + FOOTER_BYTES,
         };
-        (path, part)
+        Some((path, part))
     };
-    named(volume, |name| name.ends_with(".sst")).into_iter().map(part_of).collect()
+    named(volume, |name| name.ends_with(".sst")).into_iter().filter_map(part_of).collect()
 }

@@ -77,7 +77,7 @@ fn a_flipped_byte_of_any_structure_costs_no_more_than_what_it_described() {
 }
 
 #[test]
-#[ignore = "a drill of hours"]
+#[ignore = "a drill of half an hour"]
 fn ten_thousand_flipped_bytes() {
     let flips: u64 = std::env::var("ONCEFS_FLIPS").ok().and_then(|flips| flips.parse().ok()).unwrap_or(10_000);
     assert_kept(&run(flips.div_ceil(STRUCTURES.len() as u64), 13));

@@ -12,6 +12,8 @@ use oncefs_engine::format::hint_page::{self, Decoded};
 use oncefs_engine::format::keys::ShardKey;
 use oncefs_engine::format::ops::{Op, OpReader, OpWriter};
 use oncefs_engine::format::page::{PAGE_BYTES, PAGE_ENTRIES, Page};
+use oncefs_engine::format::record_list::RecordList;
+use oncefs_engine::format::rot::{self, BadRecord, ScrubRecord};
 use oncefs_engine::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
 use oncefs_engine::format::superblock::Superblock;
 use oncefs_engine::format::{at, backlog, file_policy, keys, label, record, varint};
@@ -36,7 +38,7 @@ const NUMBER: u64 = 7;
 const SHARD: ShardKey = ShardKey { map: MapId(NUMBER), shard: 0 };
 
 /// All of them. An input's first byte chooses one, so new ones come last.
-pub const STRUCTURES: [Structure; 25] = [
+pub const STRUCTURES: [Structure; 29] = [
     Structure { name: "superblock", seal: seal::superblock, check: check_superblock },
     Structure { name: "label", seal: seal::label, check: check_label },
     Structure { name: "table page", seal: |bytes| seal::table_page(bytes, 0), check: check_table_page },
@@ -78,6 +80,10 @@ pub const STRUCTURES: [Structure; 25] = [
         seal: |bytes| seal::name_record(bytes, 0),
         check: |bytes| check_recoded(b"p", bytes, true),
     },
+    Structure { name: "list of record files", seal: seal::record_list, check: check_record_list },
+    Structure { name: "bad block", seal: seal::bad_block, check: check_bad_block },
+    Structure { name: "replica", seal: seal::replica, check: check_replica },
+    Structure { name: "scrub", seal: seal::scrub, check: check_scrub },
 ];
 
 /// The target: the first byte chooses the structure, the rest is its bytes.
@@ -186,12 +192,45 @@ fn check_keys(bytes: &[u8]) {
     if let Some(map) = keys::parse_file_policy(bytes) {
         assert_eq!(keys::file_policy(map), bytes);
     }
+    if let Some(pbn) = keys::parse_bad(bytes) {
+        assert_eq!(keys::bad(pbn), bytes);
+    }
+    if let Some(pbn) = keys::parse_replica(bytes) {
+        assert_eq!(keys::copy(pbn), bytes);
+    }
     assert_eq!(keys::parse_advice(bytes).count(), bytes.len() / 2);
 }
 
 fn check_file_policy(bytes: &[u8]) {
     if let Some(found) = decoded(bytes, || file_policy::decode(MapId(NUMBER), bytes)) {
         assert_eq!(file_policy::encode(MapId(NUMBER), &found), bytes);
+    }
+}
+
+fn check_record_list(bytes: &[u8]) {
+    if let Some(found) = decoded(bytes, || RecordList::decode(bytes, VOLUME_ID)) {
+        assert_eq!(found.encode(VOLUME_ID), bytes);
+    }
+}
+
+fn check_bad_block(bytes: &[u8]) {
+    if let Some(found) = decoded(bytes, || BadRecord::decode(bytes)) {
+        assert_eq!(found.encode(), bytes);
+    }
+}
+
+fn check_replica(bytes: &[u8]) {
+    if let Some(found) = decoded(bytes, || rot::decode_replica(bytes)) {
+        assert_eq!(rot::encode_replica(found), bytes);
+    }
+}
+
+/// A record from before it had its last number is accepted and gets it.
+fn check_scrub(bytes: &[u8]) {
+    if let Some(found) = decoded(bytes, || ScrubRecord::decode(bytes)) {
+        let encoded = found.encode();
+        assert_eq!(ScrubRecord::decode(&encoded), Some(found));
+        assert!(encoded.len() > bytes.len() || encoded == bytes);
     }
 }
 

@@ -18,6 +18,7 @@ pub mod plain;
 mod reference;
 pub mod samples;
 mod seal;
+pub mod tables;
 mod tree;
 mod volume;
 pub mod volumes;
@@ -31,11 +32,12 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 4] = [
+pub const TARGETS: [Target; 5] = [
     Target { name: "decoders", run: decoders::run },
     Target { name: "volumes", run: volumes::run },
     Target { name: "calls", run: calls::run },
     Target { name: "full", run: full::run },
+    Target { name: "tables", run: tables::run },
 ];
 
 /// The target of this name.

@@ -1,8 +1,15 @@
-//! Inputs for `decoders` that a real volume holds: where mutation begins.
+//! Inputs for `decoders` and `tables` that a real volume holds: where mutation begins.
 
+use std::fs;
+use std::path::Path;
+
+use oncefs_engine::format::record_list::{RecordFile, RecordList};
+use oncefs_engine::format::rot::{self, BadRecord, ScrubRecord};
 use oncefs_engine::format::superblock::Superblock;
 use oncefs_engine::format::{label, record};
-use oncefs_engine::{DataPlace, Profile};
+use oncefs_engine::kv::copies::Place;
+use oncefs_engine::kv::{Kv, RocksKv};
+use oncefs_engine::{Copies, DataPlace, Pbn, Profile, Result, ScrubState, Tag};
 
 use crate::base::BASES;
 use crate::decoders::STRUCTURES;
@@ -38,7 +45,34 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
     found.push(("number", vec![0xFF; 9]));
     found.push(("made operations", (0..200).collect()));
     found.push(("made shard", (0..100).map(|n: u8| n.wrapping_mul(37)).collect()));
+    found.push(("list of record files", record_list().encode(volume_id)));
+    found.push(("bad block", BadRecord { replacement: Some(Pbn(77)), tag: Tag(1 << 60) }.encode()));
+    found.push(("replica", rot::encode_replica(Pbn(78))));
+    let scrub = ScrubRecord { state: ScrubState::Paused, next: Pbn(79), blocks: 80, passes: 2, ..Default::default() };
+    found.push(("scrub", scrub.encode()));
     named(found)
+}
+
+/// Two record files with the manifest that names them: volumes in memory have none.
+fn record_list() -> RecordList {
+    let file = |number| RecordFile { number, len: 70_000, sum: 11, end_sum: 12, level: 6 };
+    let (manifest, checkpoint) = (b"a manifest".to_vec(), vec![9; 64]);
+    RecordList { files: vec![file(12), file(9)], manifest_number: 5, manifest, checkpoint }
+}
+
+/// A record file as RocksDB writes it, made in an empty directory: few entries, because damage is sought in the square of
+/// them.
+pub fn record_file(directory: &Path) -> Result<Vec<u8>> {
+    let place = Place::of(directory, VOLUME_ID);
+    RocksKv::create(&place.records)?;
+    let kv = RocksKv::open(place.clone(), Copies::One, 4 << 20, false)?;
+    let entry = |n: u8| (vec![b'k', n / 5, n % 5], (n != 9).then(|| vec![n; 3 + usize::from(n % 4)]));
+    kv.write((0..20).map(entry).collect())?;
+    kv.flush()?;
+    let list = place.list().unwrap_or_default();
+    let newest = list.files.iter().map(|file| place.table(file.number)).next();
+    let bytes = newest.map_or(Ok(Vec::new()), fs::read);
+    bytes.map_err(|error| oncefs_engine::Error::io("reading a record file", error))
 }
 
 fn first_pages(image: &Image, count: usize) -> impl Iterator<Item = Vec<u8>> {
@@ -67,6 +101,7 @@ fn structure_of(key: &[u8]) -> Option<&'static str> {
     Some(match key.first()? {
         0x01 => "checkpoint",
         0x02 => "shard",
+        0x07 => "scrub",
         0x08 => "file policy",
         b'i' => "inode",
         b'd' => "directory names",

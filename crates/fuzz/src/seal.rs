@@ -80,6 +80,33 @@ fn seal_short(bytes: &mut [u8], seed: u64) {
     }
 }
 
+/// The list of record files.
+pub fn record_list(bytes: &mut [u8]) {
+    seal_end(bytes, 0x6C69_7374);
+}
+
+/// A bad block's record.
+pub fn bad_block(bytes: &mut [u8]) {
+    seal_end(bytes, 0x6261_6462);
+}
+
+/// A replica's record.
+pub fn replica(bytes: &mut [u8]) {
+    seal_end(bytes, 0x636F_7079);
+}
+
+/// The scrub's record.
+pub fn scrub(bytes: &mut [u8]) {
+    seal_end(bytes, 0x7363_7275);
+}
+
+/// The last eight bytes are the checksum of all before.
+fn seal_end(bytes: &mut [u8], seed: u64) {
+    if let Some(end) = bytes.len().checked_sub(8) {
+        seal(bytes, 0..end, end, seed);
+    }
+}
+
 /// The header of the file of hints.
 pub fn hint_header(bytes: &mut [u8]) {
     seal(bytes, 0..48, 48, 0x6869_6864);
@@ -103,6 +130,9 @@ pub fn record(key: &[u8], value: &mut [u8]) {
     match key.first() {
         Some(0x01) => checkpoint(value),
         Some(0x02) => keys::parse_shard(key).into_iter().for_each(|key| shard(value, key)),
+        Some(0x05) => bad_block(value),
+        Some(0x06) => replica(value),
+        Some(0x07) => scrub(value),
         Some(0x08) => file_policy(value, MapId(number_at(1))),
         Some(0x03 | 0x04) | None => {}
         // In front of the inode stand the queue and the moment.

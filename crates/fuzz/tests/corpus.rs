@@ -1,7 +1,9 @@
 //! What the corpus has to hold. `ONCEFS_FUZZ_WRITE_CORPUS=1` adds what is missing.
 
 use std::fs;
+use std::path::Path;
 
+use oncefs_engine::kv::{is_sound_table, read_table};
 use oncefs_fuzz::{decoders, plain, samples, target};
 
 /// Bytes that the corpus may have: it is part of every checkout.
@@ -16,13 +18,30 @@ fn the_corpus_has_every_structure_of_a_real_volume() {
         let name = structure.name.replace(' ', "-");
         assert!(samples.iter().any(|(sample, _)| sample.starts_with(&name)), "no sample of a {}", structure.name);
     }
-    for (name, bytes) in samples {
-        let path = directory.join(&name);
-        if !path.exists() && std::env::var_os("ONCEFS_FUZZ_WRITE_CORPUS").is_some() {
-            fs::write(&path, bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        }
-        assert!(path.exists(), "corpus/decoders/{name} is missing");
+    samples.iter().for_each(|(name, bytes)| assert_is_there(&directory.join(name), bytes));
+}
+
+#[test]
+fn the_corpus_has_a_record_file_as_rocksdb_writes_it() {
+    let target = target("tables").unwrap_or_else(|| panic!("there is no target tables"));
+    let scratch = std::env::temp_dir().join(format!("oncefs-record-file-{}", std::process::id()));
+    fs::create_dir(&scratch).unwrap_or_else(|error| panic!("{}: {error}", scratch.display()));
+    let made = samples::record_file(&scratch);
+    drop(fs::remove_dir_all(&scratch));
+    let made = made.unwrap_or_else(|error| panic!("{error}"));
+    let path = plain::corpus_directory(target).join("record-file");
+    assert_is_there(&path, &made);
+    let kept = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert!(is_sound_table(&made) && is_sound_table(&kept));
+    assert_eq!(read_table(&kept), read_table(&made), "as RocksDB writes it today");
+}
+
+/// Writes a missing sample if that is wanted.
+fn assert_is_there(path: &Path, bytes: &[u8]) {
+    if !path.exists() && std::env::var_os("ONCEFS_FUZZ_WRITE_CORPUS").is_some() {
+        fs::write(path, bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
+    assert!(path.exists(), "{} is missing", path.display());
 }
 
 #[test]

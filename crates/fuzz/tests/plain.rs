@@ -32,3 +32,8 @@ fn calls_have_the_same_effect_as_on_the_model() {
 fn no_program_takes_a_nearly_full_volume_down() {
     run("full", 300);
 }
+
+#[test]
+fn record_files_are_read_as_far_as_they_make_sense() {
+    run("tables", 2_000);
+}

@@ -1,8 +1,9 @@
 //! A log record: one commit group. Header, operations, padding to `ALIGN_BYTES`.
 //!
-//! A Hamming code finds one flipped bit, so that the record is neither lost nor mistaken for a write that a crash cut
-//! off. The code is the XOR of the places of all set bits. A flipped bit changes it by its own place; a torn write
-//! changes it by anything. The record's checksum tells whether the bit at that place was the only wrong one.
+//! A Hamming code finds one wrong byte, so that the record is neither lost nor mistaken for a write that a crash cut
+//! off. The code is the XOR of the places of all set bits, so wrong bits change it by the XOR of their own places. An odd
+//! number of them in one byte gives the byte; an even number cancels all but their places within it, and each byte is
+//! tried. A torn write changes the code by anything. The record's checksum tells whether this was all that was wrong.
 
 use crate::device::ALIGN_BYTES;
 use crate::format::{at, checksum};
@@ -21,6 +22,8 @@ const PLACES_AT: usize = 88;
 const HEADER_SUM_AT: usize = 92;
 const SEED: u64 = 0x7265_636F;
 const HEADER_SEED: u64 = 0x6865_6164;
+/// In longer records an even number of wrong bits is not sought: that takes the square of their length, here seconds.
+const SOUGHT_BYTES_MAX: usize = 64 << 10;
 const _: () = assert!(TOTALS_AT + Totals::BYTES == PLACES_AT && HEADER_SUM_AT + 4 == HEADER_BYTES);
 
 /// The volume's space in blocks of [`crate::BLOCK_BYTES`]: every commit carries it.
@@ -130,8 +133,8 @@ fn header_sum(record: &[u8]) -> u32 {
     checksum(&record[MAGIC_AT..HEADER_SUM_AT], HEADER_SEED) as u32
 }
 
-/// The header of group `sequence` in the first bytes of a record, after repairing one flipped bit if that makes it
-/// whole. None: there is no such header.
+/// The header of group `sequence` in the first bytes of a record, after repairing one wrong byte if that makes it whole.
+/// None: there is no such header.
 pub fn mend_header(bytes: &mut [u8], log_id: [u8; 16], sequence: u64) -> Option<Header> {
     let whole = |bytes: &[u8]| {
         let is_whole = at::u32(bytes, HEADER_SUM_AT) == header_sum(bytes);
@@ -141,30 +144,35 @@ pub fn mend_header(bytes: &mut [u8], log_id: [u8; 16], sequence: u64) -> Option<
     if let Some(header) = whole(bytes) {
         return Some(header);
     }
-    if wrong_bits(bytes, log_id, sequence) > 1 {
-        return None;
-    }
-    for bit in MAGIC_AT * 8..HEADER_BYTES * 8 {
-        bytes[bit / 8] ^= 1 << (bit % 8);
-        if let Some(header) = whole(bytes) {
-            return Some(header);
+    // Bytes that are no header differ in more than one of what is known of it.
+    let known = known_bytes(log_id, sequence);
+    let mut wrong = known.iter().filter(|(at, value)| bytes[*at] != *value);
+    let sought = match (wrong.next(), wrong.next()) {
+        (None, _) => MAGIC_AT..HEADER_BYTES,
+        (Some((at, _)), None) => *at..at + 1,
+        _ => return None,
+    };
+    for at in sought {
+        let found = bytes[at];
+        for bits in 1..=u8::MAX {
+            bytes[at] = found ^ bits;
+            if let Some(header) = whole(bytes) {
+                return Some(header);
+            }
         }
-        bytes[bit / 8] ^= 1 << (bit % 8);
+        bytes[at] = found;
     }
     None
 }
 
-/// The number of bits in which bytes differ from any header of group `sequence`: rules out most bytes that are not a
-/// header.
-fn wrong_bits(header: &[u8], log_id: [u8; 16], sequence: u64) -> u32 {
-    let numbers =
-        (at::u64(header, MAGIC_AT) ^ MAGIC).count_ones() + (at::u64(header, SEQUENCE_AT) ^ sequence).count_ones();
-    let ids = header[LOG_ID_AT..TOTALS_AT].iter().zip(log_id).map(|(found, id)| (found ^ id).count_ones());
-    numbers + ids.sum::<u32>()
+/// The bytes that any header of group `sequence` has, with their places.
+fn known_bytes(log_id: [u8; 16], sequence: u64) -> Vec<(usize, u8)> {
+    let fields = [(MAGIC_AT, &MAGIC.to_le_bytes()[..]), (SEQUENCE_AT, &sequence.to_le_bytes()), (LOG_ID_AT, &log_id)];
+    fields.into_iter().flat_map(|(from, bytes)| (from..).zip(bytes.iter().copied())).collect()
 }
 
-/// Repairs one flipped bit of a record whose header is whole. False: more than one bit differs, as in a record that
-/// was not completely written.
+/// Repairs one wrong byte of a record whose header is whole. False: more is wrong, as in a record that was not completely
+/// written, or an even number of bits of one byte in a record of more than 64 KiB.
 pub fn mend(record: &mut [u8], header: &Header, log_id: [u8; 16]) -> bool {
     let Some(end) = usize::try_from(header.body_len).ok().and_then(|len| HEADER_BYTES.checked_add(len)) else {
         return false;
@@ -173,16 +181,43 @@ pub fn mend(record: &mut [u8], header: &Header, log_id: [u8; 16]) -> bool {
         return false;
     }
     let (stored, computed) = (at::u64(record, SUM_AT), checksum(&record[MAGIC_AT..end], SEED));
-    if (stored ^ computed).count_ones() <= 1 {
+    if (stored ^ computed).to_le_bytes().iter().filter(|byte| **byte != 0).count() <= 1 {
         record[SUM_AT..MAGIC_AT].copy_from_slice(&computed.to_le_bytes());
         return true;
     }
     let places = at::u32(record, PLACES_AT);
     let tail: [u8; HEADER_BYTES - PLACES_AT] = record[PLACES_AT..HEADER_BYTES].try_into().expect("eight bytes");
     record[PLACES_AT..HEADER_BYTES].fill(0);
-    let place = places ^ set_places(&record[MAGIC_AT..end]);
+    let wrong = places ^ set_places(&record[MAGIC_AT..end]);
     record[PLACES_AT..HEADER_BYTES].copy_from_slice(&tail);
-    flip(&mut record[MAGIC_AT..end], place) && open(record, log_id).is_some()
+    mend_covered(&mut record[MAGIC_AT..end], wrong, stored) && open(record, log_id).is_some()
+}
+
+/// Makes the checksum of `covered` right by a change of one byte, whose wrong bits have places with the XOR `wrong`.
+fn mend_covered(covered: &mut [u8], wrong: u32, sum: u64) -> bool {
+    let (word, within, len) = (wrong >> 3, wrong & 7, covered.len());
+    let mut is_mended_at = |at: usize, is_odd: bool| {
+        let Some(found) = covered.get(at).copied() else { return false };
+        for bits in
+            (1..=u8::MAX).filter(|bits| (bits.count_ones() % 2 == 1) == is_odd && places_within(*bits) == within)
+        {
+            covered[at] = found ^ bits;
+            if checksum(covered, SEED) == sum {
+                return true;
+            }
+        }
+        covered[at] = found;
+        false
+    };
+    if let Some(at) = (word as usize).checked_sub(WORD_BYTES) {
+        return is_mended_at(at, true);
+    }
+    word == 0 && len <= SOUGHT_BYTES_MAX && (0..len).any(|at| is_mended_at(at, false))
+}
+
+/// The XOR of the places within a byte of its set bits.
+fn places_within(bits: u8) -> u32 {
+    (0..8).filter(|bit| bits >> bit & 1 == 1).fold(0, |places, bit| places ^ bit)
 }
 
 /// For each of the 6 bits of a place within a word, the places with that bit set.
@@ -212,14 +247,6 @@ fn set_places(covered: &[u8]) -> u32 {
     add(u64::from_le_bytes(last), words.len());
     let within = PLACES_WITH.iter().enumerate().map(|(bit, with)| ((all & with).count_ones() % 2) << bit);
     within.fold(places, |places, bit| places | bit)
-}
-
-/// Flips the bit at a place. False: the place is outside.
-fn flip(covered: &mut [u8], place: u32) -> bool {
-    let Some(bit) = (place as usize).checked_sub(WORD_BYTES * 8) else { return false };
-    let Some(byte) = covered.get_mut(bit / 8) else { return false };
-    *byte ^= 1 << (bit % 8);
-    true
 }
 
 #[cfg(test)]
@@ -254,23 +281,44 @@ mod tests {
     }
 
     #[test]
-    fn any_one_flipped_bit_is_put_right() {
+    fn any_one_wrong_byte_is_put_right() {
         let record = sample();
-        for bit in 0..(HEADER_BYTES + 3) * 8 {
-            let mut flipped = record.clone();
-            flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(mended(&mut flipped) && flipped == record, "bit {bit}");
+        for at in 0..HEADER_BYTES + 3 {
+            for bits in 1..=u8::MAX {
+                let mut wrong = record.clone();
+                wrong[at] ^= bits;
+                assert!(mended(&mut wrong) && wrong == record, "byte {at} changed by {bits:#x}");
+            }
         }
     }
 
     #[test]
-    fn two_flipped_bits_other_groups_and_torn_records_are_not() {
+    fn an_even_number_of_wrong_bits_is_sought_in_records_of_64_kib_and_less() {
+        for (len, is_sought) in [(1_500, true), (SOUGHT_BYTES_MAX + 100, false)] {
+            let mut record = sample();
+            record.resize(HEADER_BYTES + len, 0);
+            let header = Header { body_len: len as u64, ..peek(&record, [1; 16]).unwrap() };
+            seal(&mut record, &header, [1; 16]);
+            for (at, bits) in [(HEADER_BYTES, 0x81), (HEADER_BYTES + 700, 0xF0), (HEADER_BYTES + 1_499, 0x11)] {
+                let mut wrong = record.clone();
+                wrong[at] ^= bits;
+                assert_eq!(mended(&mut wrong), is_sought, "byte {at} of {len}");
+                assert_eq!(wrong == record, is_sought, "byte {at} of {len}");
+                wrong = record.clone();
+                wrong[at] ^= bits ^ 0x02;
+                assert!(mended(&mut wrong) && wrong == record, "an odd number in byte {at} of {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn two_wrong_bytes_other_groups_and_torn_records_are_not() {
         let mut long = sample();
         long.resize(8192, 0);
         long[HEADER_BYTES..].iter_mut().zip(0u32..).for_each(|(byte, n)| *byte = ((n * n) >> 5) as u8 | 1);
         let header = Header { body_len: 8000, ..peek(&long, [1; 16]).unwrap() };
         seal(&mut long, &header, [1; 16]);
-        for bit in (0..8096 * 8).step_by(97) {
+        for bit in (HEADER_BYTES * 8..8096 * 8).step_by(97) {
             let mut flipped = long.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             flipped[5000] ^= 0x11;
@@ -314,25 +362,28 @@ mod tests_of_places {
     use super::*;
 
     #[test]
-    fn a_flipped_bit_changes_the_places_by_its_own_and_is_put_right() {
+    fn wrong_bits_change_the_places_by_their_own_and_are_put_right() {
         let mut random = Random::new(1);
-        for len in [1, 7, 8, 9, 64, 1000, 4001] {
+        for len in [1, 7, 8, 9, 64, 300] {
             let whole: Vec<u8> = (0..len).map(|_| random.word() as u8).collect();
-            for bit in 0..len * 8 {
-                let mut flipped = whole.clone();
-                flipped[bit / 8] ^= 1 << (bit % 8);
-                let place = set_places(&whole) ^ set_places(&flipped);
-                assert!(flip(&mut flipped, place));
-                assert!(flipped == whole, "bit {bit} of {len} bytes");
+            for at in 0..len {
+                for bits in [1, 0x80, 0x11, 0x70, 0xFF] {
+                    let mut wrong = whole.clone();
+                    wrong[at] ^= bits;
+                    let places = set_places(&whole) ^ set_places(&wrong);
+                    assert!(mend_covered(&mut wrong, places, checksum(&whole, SEED)));
+                    assert!(wrong == whole, "byte {at} of {len} changed by {bits:#x}");
+                }
             }
         }
     }
 
     #[test]
-    fn nothing_is_flipped_outside() {
+    fn nothing_is_changed_that_does_not_make_the_checksum_right() {
         let mut bytes = [0; 16];
-        assert!(!flip(&mut bytes, 0) && !flip(&mut bytes, 63) && !flip(&mut bytes, 64 + 128));
-        assert!(flip(&mut bytes, 64 + 127));
-        assert_eq!(bytes[15], 0x80);
+        for places in [0, 7, 63, 64, 64 + 127, 64 + 128, u32::MAX] {
+            assert!(!mend_covered(&mut bytes, places, 1), "{places}");
+            assert_eq!(bytes, [0; 16]);
+        }
     }
 }

@@ -52,6 +52,10 @@ impl Kv for FaultyKv {
         self.inner.restore()
     }
 
+    fn settle(&self) {
+        self.inner.settle();
+    }
+
     fn check_files(&self, mend: bool) -> Result<FilesFound> {
         self.inner.check_files(mend)
     }

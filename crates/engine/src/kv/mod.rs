@@ -4,19 +4,22 @@ pub mod copies;
 mod failed;
 mod faulty;
 mod files;
+mod manifest;
 mod memory;
 mod restore;
 mod rocks;
-mod salvage;
+pub(crate) mod salvage;
 mod table_file;
 
 pub use faulty::{FaultyKv, RECORDS};
 pub use files::replace as replace_file;
+#[cfg(test)]
+pub use files::tables_in;
 pub use memory::MemoryKv;
 pub use restore::FilesFound;
 pub use rocks::RocksKv;
 pub use salvage::Salvaged;
-pub use table_file::data_end as table_data_end;
+pub use table_file::{Found, data_end as table_data_end, is_sound as is_sound_table, read as read_table};
 
 use crate::Result;
 
@@ -42,6 +45,8 @@ pub trait Kv: Send + Sync {
     fn restore(&self) -> bool {
         false
     }
+    /// Nobody writes any more: ends what the store does by itself, so that its copies are of the files that stay.
+    fn settle(&self) {}
     /// Compares all files with their checksums and their copies; with `mend`, restores the bad one of each two.
     fn check_files(&self, mend: bool) -> Result<FilesFound> {
         let _ = mend;

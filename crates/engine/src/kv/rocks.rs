@@ -14,8 +14,8 @@ use rocksdb::{
 use super::copies::{Keeper, Place};
 use super::failed::{failed, may_pass};
 use super::restore::{self, FilesFound};
-use super::salvage::{Salvaged, salvage};
-use super::{Kv, KvMemory, Put, files};
+use super::salvage::{self, Salvaged};
+use super::{Kv, KvMemory, Put, files, manifest};
 use crate::format::keys;
 use crate::format::record_list::RecordFile;
 use crate::{Copies, Error, Result};
@@ -81,8 +81,17 @@ impl RocksKv {
 
     /// Makes the store anew from what can be read of it. Nobody has it open.
     pub fn salvage(place: &Place) -> Result<Salvaged> {
-        let (options, _) = Self::options(SALVAGE_BYTES_MAX, MANIFEST_BYTES_MAX);
-        salvage(place, &options)
+        salvage::salvage(place, &Self::salvage_options())
+    }
+
+    /// Ends an earlier salvage that a crash cut short after the new store had its place.
+    pub fn finish_salvage(place: &Place) -> Result<()> {
+        salvage::finish(place)
+    }
+
+    /// Of the store that salvage makes.
+    pub fn salvage_options() -> Options {
+        Self::options(SALVAGE_BYTES_MAX, MANIFEST_BYTES_MAX).0
     }
 
     /// Whether every record can be read.
@@ -134,7 +143,7 @@ impl RocksKv {
         let is_needed = |entry: &RecordFile| !live.contains(&entry.number) || is_sound(entry);
         drop(db.take());
         let restored = restore::tables(place, &list, is_needed).inspect_err(|e| log::error!("restoring a file: {e}"));
-        match DB::open(&self.options, &place.records) {
+        match open(place, &self.options) {
             Ok(opened) => *db = Some(opened),
             Err(error) => log::error!("the record store does not open again: {error}"),
         }
@@ -174,15 +183,15 @@ impl RocksKv {
 /// Opens the database. If damage prevents that, files are restored from their copies, then the whole store.
 fn open_restored(place: &Place, options: &Options, read_only: bool, found: &mut FilesFound) -> Result<DB> {
     if read_only {
-        let opened = DB::open_for_read_only(options, &place.records, false);
-        return opened.map_err(|e| with_way_out(place, failed("opening the record store", &e)));
+        let open = || DB::open_for_read_only(options, &place.records, false).map_err(opening_failed);
+        return manifest::check(&place.records).and_then(|()| open()).map_err(|error| with_way_out(place, error));
     }
     let list = place.list();
     let restoring = |e| Error::io("restoring the record store from its copies", e);
     if let Some(list) = &list {
         found.add(restore::cheaply(place, list).map_err(restoring)?);
     }
-    let open = || DB::open(options, &place.records).map_err(|e| failed("opening the record store", &e));
+    let open = || open(place, options);
     let error = match (open(), list) {
         (Ok(db), _) => return Ok(db),
         // Nothing is taken back for what is no damage.
@@ -208,6 +217,16 @@ fn open_restored(place: &Place, options: &Options, read_only: bool, found: &mut 
     Err(error)
 }
 
+/// Opens the database as it is.
+fn open(place: &Place, options: &Options) -> Result<DB> {
+    manifest::check(&place.records)?;
+    DB::open(options, &place.records).map_err(opening_failed)
+}
+
+fn opening_failed(error: rocksdb::Error) -> Error {
+    failed("opening the record store", &error)
+}
+
 /// A store that is opened read-only stays as it is: the error says what restores it.
 fn with_way_out(place: &Place, error: Error) -> Error {
     match error {
@@ -228,13 +247,10 @@ fn flush(db: &DB) -> std::result::Result<(), rocksdb::Error> {
     db.flush_opt(&options)
 }
 
-/// The last list names what is live when the store is closed.
+/// A store that fails or is shut down is settled too.
 impl Drop for RocksKv {
     fn drop(&mut self) {
-        if let Some(db) = self.db.get_mut().as_ref().filter(|_| !self.read_only) {
-            db.cancel_all_background_work(true);
-            self.keeper.update_if_changed(db);
-        }
+        self.settle();
     }
 }
 
@@ -278,6 +294,14 @@ impl Kv for RocksKv {
     fn restore(&self) -> bool {
         let mut db = self.db.write();
         !self.read_only && self.restore_closed(&mut db)
+    }
+
+    /// The last list names what is live. A process that ends may never drop its store.
+    fn settle(&self) {
+        if let Some(db) = self.db.read().as_ref().filter(|_| !self.read_only) {
+            db.cancel_all_background_work(true);
+            self.keeper.update_if_changed(db);
+        }
     }
 
     fn check_files(&self, mend: bool) -> Result<FilesFound> {

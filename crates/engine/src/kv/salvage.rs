@@ -18,10 +18,11 @@ use std::path::{Path, PathBuf};
 use rocksdb::{DB, FlushOptions, IteratorMode, Options, WriteBatch, WriteOptions};
 
 use super::copies::Place;
-use super::files;
 use super::table_file::{self, Found};
+use super::{files, manifest};
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
+use crate::format::record_list::RecordList;
 use crate::{Error, Result};
 
 /// Entries written in one batch.
@@ -45,11 +46,38 @@ pub struct Salvaged {
     pub records: u64,
 }
 
+/// One step of putting the new store into the old one's place.
+pub type Step = fn(&Place) -> io::Result<()>;
+
+/// They follow a new store that is complete, each durable before the next. A crash within one leaves what was before it
+/// or what is after it.
+pub const STEPS: [Step; 3] = [Place::set_list_aside, exchange, keep_damaged];
+
 /// Makes the new store and puts it into the old one's place.
 pub fn salvage(place: &Place, options: &Options) -> Result<Salvaged> {
-    let failed = |e| Error::io("salvaging the record store", e);
+    let salvaged = build(place, options)?;
+    STEPS.iter().try_for_each(|step| step(place)).map_err(failed)?;
+    Ok(salvaged)
+}
+
+/// Ends an earlier salvage that a crash cut short after the new store had its place.
+pub fn finish(place: &Place) -> Result<()> {
+    if new_path(place).exists() { keep_damaged(place).map_err(failed) } else { Ok(()) }
+}
+
+fn failed(error: io::Error) -> Error {
+    Error::io("salvaging the record store", error)
+}
+
+/// Where the new store is made, and where the old one is once they have changed places.
+fn new_path(place: &Place) -> PathBuf {
+    place.records.with_file_name(NEW)
+}
+
+/// Makes the new store beside the old one, durably. What an earlier attempt left of one goes.
+pub fn build(place: &Place, options: &Options) -> Result<Salvaged> {
     let sources = sources(place, options)?;
-    let new_path = place.records.with_file_name(NEW);
+    let new_path = new_path(place);
     remove_dir(&new_path).map_err(failed)?;
     let mut own = options.clone();
     own.create_if_missing(true);
@@ -68,7 +96,6 @@ pub fn salvage(place: &Place, options: &Options) -> Result<Salvaged> {
     new.cancel_all_background_work(true);
     drop(new);
     files::sync_directory_of(&new_path.join(files::CURRENT)).map_err(failed)?;
-    take_the_place(place, &new_path).map_err(failed)?;
     Ok(salvaged)
 }
 
@@ -76,17 +103,17 @@ pub fn salvage(place: &Place, options: &Options) -> Result<Salvaged> {
 fn sources(place: &Place, options: &Options) -> Result<Vec<PathBuf>> {
     let mut lenient = options.clone();
     lenient.set_paranoid_checks(false);
-    let opened = DB::open_for_read_only(&lenient, &place.records, false);
-    let by_manifest = opened.and_then(|db| db.live_files()).map(|live| {
+    let open = || DB::open_for_read_only(&lenient, &place.records, false).map_err(rocks_failed);
+    let opened = manifest::check(&place.records).and_then(|()| open());
+    let by_manifest = opened.and_then(|db| db.live_files().map_err(rocks_failed)).map(|live| {
         live.iter().rev().filter_map(|file| files::table_number(&file.name)).map(|number| place.table(number)).collect()
     });
     match (by_manifest, place.list_for_salvage()) {
         (Ok(sources), _) => Ok(sources),
         (Err(_), Some(list)) => {
             let paths: Vec<PathBuf> = list.files.iter().rev().map(|file| readable(place, file.number)).collect();
-            let there = files::tables_in(&place.records).len();
             let all_there = paths.iter().all(|path| path.exists());
-            if all_there && (there <= paths.len() || !list.manifest.is_empty()) {
+            if all_there && (!list.manifest.is_empty() || !has_others(place, &list)) {
                 return Ok(paths);
             }
             Err(refused("the manifest is lost, and the record files changed after they were last listed"))
@@ -95,6 +122,15 @@ fn sources(place: &Place, options: &Options) -> Result<Vec<PathBuf>> {
             Err(refused(&format!("the manifest is lost ({error}), and no list says which files are live")))
         }
     }
+}
+
+/// Whether there are record files that the list does not name. Those that end early are what RocksDB had not finished when
+/// it was closed, so they were never live.
+fn has_others(place: &Place, list: &RecordList) -> bool {
+    let is_listed = |number: u64| list.files.iter().any(|file| file.number == number);
+    let is_complete =
+        |path: &Path| read_what_can_be_read(path).is_ok_and(|bytes| table_file::data_end(&bytes).is_some());
+    files::tables_in(&place.records).iter().any(|(number, path)| !is_listed(*number) && is_complete(path))
 }
 
 fn refused(why: &str) -> Error {
@@ -191,20 +227,24 @@ fn pin_checkpoint(place: &Place, new: &DB) -> Result<()> {
     new.put_opt(&key, listed, &options).map_err(rocks_failed)
 }
 
-fn take_the_place(place: &Place, new: &Path) -> io::Result<()> {
-    place.set_list_aside()?;
+/// The two stores change places.
+fn exchange(place: &Place) -> io::Result<()> {
     let name = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other);
-    let (from, to) = (name(new)?, name(&place.records)?);
+    let (from, to) = (name(&new_path(place))?, name(&place.records)?);
     // SAFETY: both paths end with NUL and live during the call.
     let result =
         unsafe { libc::renameat2(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), libc::RENAME_EXCHANGE) };
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
-    files::sync_directory_of(&place.records)?;
+    files::sync_directory_of(&place.records)
+}
+
+/// The old store keeps its damaged files under another name.
+fn keep_damaged(place: &Place) -> io::Result<()> {
     let damaged = place.records.with_file_name(DAMAGED);
     remove_dir(&damaged)?;
-    fs::rename(new, &damaged)?;
+    fs::rename(new_path(place), &damaged)?;
     files::sync_directory_of(&damaged)
 }
 

@@ -15,6 +15,8 @@ const RESTART_ENTRIES: usize = 16;
 /// Kind of compression, and checksum.
 const TRAILER_BYTES: usize = 5;
 const FOOTER_BYTES: usize = 53;
+/// Where the file's mark stands in the footer.
+const MARK_AT: usize = 9;
 /// Sequence and kind behind each key.
 const KEY_END_BYTES: usize = 8;
 /// In longer damage no single byte is sought.
@@ -78,11 +80,11 @@ pub fn read(bytes: &[u8]) -> Vec<Found> {
     in_order(found)
 }
 
-/// Whether every block of data is sound, and where they end is known.
+/// Whether every block of data is sound by the mark of a sound footer, and where they end is known.
 pub fn is_sound(bytes: &[u8]) -> bool {
     let footer_at = bytes.len().saturating_sub(FOOTER_BYTES);
-    let Some(end) = data_end(bytes) else { return false };
-    let mark = mark(bytes, footer_at, end);
+    let Some(end) = data_end(bytes).filter(|_| is_footer(bytes, footer_at)) else { return false };
+    let mark = word(bytes, footer_at + MARK_AT);
     let mut at = 0;
     while at < end {
         match whole_block(bytes, at, end, mark) {
@@ -196,7 +198,7 @@ fn implied_mark(bytes: &[u8], at: usize, end: usize) -> Option<u32> {
 /// The file's mark: that of the footer if a block agrees or none disagrees, else one that two blocks agree on.
 fn mark(bytes: &[u8], footer_at: usize, end: usize) -> Option<u32> {
     let implied: Vec<u32> = block_starts(bytes, end).take(8).collect();
-    let footer = word(bytes, footer_at + 9);
+    let footer = word(bytes, footer_at + MARK_AT);
     let agreed =
         implied.iter().find(|mark| footer == Some(**mark) || implied.iter().filter(|other| other == mark).count() > 1);
     agreed.copied().or(footer.filter(|_| implied.is_empty() || is_footer(bytes, footer_at)))
@@ -205,7 +207,7 @@ fn mark(bytes: &[u8], footer_at: usize, end: usize) -> Option<u32> {
 /// Whether the end of the footer is sound.
 fn is_footer(bytes: &[u8], footer_at: usize) -> bool {
     let Some(footer) = bytes.get(footer_at..).filter(|footer| footer.len() == FOOTER_BYTES) else { return false };
-    let (Some(stored), Some(mark)) = (word(footer, 5), word(footer, 9)) else { return false };
+    let (Some(stored), Some(mark)) = (word(footer, 5), word(footer, MARK_AT)) else { return false };
     let mut cleared = footer.to_vec();
     cleared[5..9].fill(0);
     stored
@@ -278,12 +280,15 @@ fn damaged_block(bytes: &[u8], place: usize, mark: Option<u32>) -> Vec<Found> {
     if found.is_empty() { vec![Found::Gap] } else { found }
 }
 
-/// Takes the entries of a part that begins with a full key, as far as they make sense, and gives where that ends.
+/// Takes the entries of a part that begins with a full key, as far as they make sense, and gives where that ends. Keys
+/// that grow from each other without end make none: every sixteenth is full.
 fn read_entries(bytes: &[u8], part: Range<usize>, found: &mut Vec<Found>) -> usize {
     let mut key: Vec<u8> = Vec::new();
     let mut at = part.start;
-    while at < part.end {
-        let Some(raw) = raw_entry(bytes, at).filter(|raw| raw.shared <= key.len()) else { break };
+    for number in 0.. {
+        let shared_max = if number % RESTART_ENTRIES == 0 { 0 } else { key.len() };
+        let raw = raw_entry(bytes, at).filter(|raw| at < part.end && raw.shared <= shared_max);
+        let Some(raw) = raw else { break };
         let next = [&key[..raw.shared], &bytes[raw.key.clone()]].concat();
         let is_later = key.is_empty()
             || key.get(..key.len() - KEY_END_BYTES) < next.get(..next.len().saturating_sub(KEY_END_BYTES));
@@ -399,6 +404,16 @@ mod tests {
     }
 
     #[test]
+    fn a_file_with_a_damaged_footer_is_not_sound_whatever_its_blocks_say() {
+        let whole = file().unwrap();
+        for at in (whole.len() - FOOTER_BYTES..whole.len()).chain([0, 100, 5_000]) {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 4;
+            assert!(!is_sound(&bytes), "byte {at} of {}", whole.len());
+        }
+    }
+
+    #[test]
     fn one_wrong_byte_anywhere_costs_nothing() {
         let whole = file().unwrap();
         let mut random = Random::new(5);
@@ -426,6 +441,18 @@ mod tests {
             let wrong = kept.iter().filter(|item| !all().contains(item)).count();
             assert!(wrong <= 60, "{wrong} wrong entries, which their own checksums tell");
         }
+    }
+
+    #[test]
+    fn keys_that_grow_from_each_other_without_end_are_not_followed() {
+        // Each entry shares all of the key before it and adds a byte: their keys together take the square of the file.
+        let mut bytes = vec![0, 10, 0, b'a', b'b', 1, 0, 0, 0, 0, 0, 0, 0];
+        for shared in 10..100 {
+            bytes.extend([shared, 1, 0, 1]);
+        }
+        let mut found = Vec::new();
+        read_entries(&bytes, 0..bytes.len(), &mut found);
+        assert_eq!(found.len(), RESTART_ENTRIES);
     }
 
     #[test]

@@ -130,6 +130,11 @@ impl Stored {
         self.kv.restore()
     }
 
+    /// See [`Kv::settle`].
+    pub fn settle_records(&self) {
+        self.kv.settle();
+    }
+
     /// See [`Kv::check_files`].
     pub fn check_record_files(&self, mend: bool) -> Result<FilesFound> {
         self.kv.check_files(mend)

@@ -10,6 +10,7 @@ mod every_operation;
 mod flips;
 mod host_files;
 mod parts;
+mod salvage;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

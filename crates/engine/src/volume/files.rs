@@ -322,7 +322,7 @@ pub fn salvage(volume: &Path) -> Result<Option<Salvaged>> {
         Ok(found.left.is_empty() && is_open && kv.is_readable()?)
     });
     match is_whole {
-        Ok(true) => Ok(None),
+        Ok(true) => RocksKv::finish_salvage(&place).map(|()| None),
         Ok(false) | Err(Error::Corrupt { .. } | Error::Io { .. }) => RocksKv::salvage(&place).map(Some),
         Err(error) => Err(error),
     }

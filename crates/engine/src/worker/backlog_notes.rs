@@ -17,6 +17,7 @@ impl Core {
         if self.backlog.is_on() {
             self.checkpoint_backlog(sequence);
         }
+        self.stored.settle_records();
     }
 
     /// Takes in what an earlier mount left. `fresh`: nothing was ever written to the volume.

@@ -1,10 +1,12 @@
 //! A volume with some files, copies of it with one byte flipped, and how many files are left in them.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::ops::Range;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use oncefs_engine::kv::table_data_end;
 use oncefs_engine::{Copies, DataPlace, OpenOptions, Profile, Remedy, Store, VolumeSpec};
@@ -43,19 +45,30 @@ pub struct Base {
     dir: TempDir,
     mode: Mode,
     files: BTreeMap<(u64, u64), Vec<u8>>,
+    closed: Image,
+    crashed: Image,
+    /// The pages of the log that recovery after the crash reads.
+    live_log: Vec<u64>,
+    copies: AtomicU64,
 }
 
 fn name(n: u64) -> Vec<u8> {
     format!("name number {n}").into_bytes()
 }
 
+/// Nothing runs in the background that is not asked about here.
 fn options(mode: Mode) -> OpenOptions {
     let copies = if mode == Mode::Two { "2" } else { "1" };
-    OpenOptions { settings: vec![("copies".to_owned(), copies.to_owned())], ..OpenOptions::new(16 << 20) }
+    let settings = [("copies", copies), ("worker", "off"), ("inline", "off")];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    OpenOptions { settings, ..OpenOptions::new(16 << 20) }
 }
 
 fn open(volume: &Path, mode: Mode) -> Option<Arc<FileSystem>> {
-    let store = Store::open(volume, &options(mode)).ok()?;
+    mounted(Store::open(volume, &options(mode)).ok()?)
+}
+
+fn mounted(store: Arc<Store>) -> Option<Arc<FileSystem>> {
     let options = Options { memory_bytes_max: 1 << 20, atime: AtimePolicy::Never, read_only: false };
     let opened = FileSystem::open(store.clone(), Arc::new(SystemClock), &options).ok();
     if opened.is_none() {
@@ -64,16 +77,88 @@ fn open(volume: &Path, mode: Mode) -> Option<Arc<FileSystem>> {
     opened
 }
 
-fn copy(from: &Path, to: &Path) {
-    let status = std::process::Command::new("cp").args(["-a", "--sparse=always"]).arg(from).arg(to).status().unwrap();
-    assert!(status.success());
-    drop(fs::remove_file(to.join("ballast")));
+/// In memory if the host has a place for it: tens of thousands of volumes are opened, and each opening flushes.
+fn scratch() -> TempDir {
+    let in_memory = Path::new("/dev/shm");
+    tempfile::tempdir_in(if in_memory.is_dir() { in_memory } else { Path::new("/var/tmp") }).unwrap()
+}
+
+/// A volume's files in memory, without what is only space.
+struct Image(Vec<(PathBuf, u64, Vec<u64>, Vec<u8>)>);
+
+impl Image {
+    /// Reads the files of `volume`.
+    fn of(volume: &Path) -> Self {
+        let mut files = Vec::new();
+        for folder in ["", "records", "copies"] {
+            for path in fs::read_dir(volume.join(folder)).unwrap().map(|entry| entry.unwrap().path()) {
+                if path.is_file() && !path.ends_with("ballast") {
+                    let bytes = fs::read(&path).unwrap();
+                    let pages = written(&bytes);
+                    let content = pages.iter().flat_map(|page| page_of(&bytes, *page)).copied().collect();
+                    files.push((path.strip_prefix(volume).unwrap().to_owned(), bytes.len() as u64, pages, content));
+                }
+            }
+        }
+        Self(files)
+    }
+
+    /// The pages of a file that hold something.
+    fn pages(&self, name: &str) -> &[u64] {
+        let file = self.0.iter().find(|(path, ..)| path.as_os_str() == name);
+        file.map(|(_, _, pages, _)| &pages[..]).unwrap()
+    }
+
+    /// Makes a volume of them. A folder is in the place of its ballast: to take and free that would be most of the work.
+    fn write(&self, volume: &Path) {
+        for folder in ["", "records", "copies", "ballast"] {
+            fs::DirBuilder::new().mode(0o700).create(volume.join(folder)).unwrap();
+        }
+        for (path, len, pages, content) in &self.0 {
+            let file = File::options().create_new(true).write(true).mode(0o600).open(volume.join(path)).unwrap();
+            file.set_len(*len).unwrap();
+            let mut content = &content[..];
+            for run in pages.chunk_by(|page, next| page + 1 == *next) {
+                let (bytes, rest) = content.split_at(content.len().min(run.len() * BLOCK as usize));
+                file.write_all_at(bytes, run[0] * BLOCK).unwrap();
+                content = rest;
+            }
+        }
+    }
+}
+
+fn page_of(bytes: &[u8], page: u64) -> &[u8] {
+    let at = (page * BLOCK) as usize;
+    &bytes[at..bytes.len().min(at + BLOCK as usize)]
+}
+
+/// The pages of a file that hold something.
+fn written(bytes: &[u8]) -> Vec<u64> {
+    let pages = 0..(bytes.len() as u64).div_ceil(BLOCK);
+    pages.filter(|page| page_of(bytes, *page).iter().any(|byte| *byte != 0)).collect()
+}
+
+/// Every second file of each directory, in a commit group of its own for each directory.
+fn fill(fs: &FileSystem, half: u64, files: &mut BTreeMap<(u64, u64), Vec<u8>>) {
+    for directory in 0..DIRECTORIES {
+        let made = fs.mkdir(Ino::ROOT, &name(directory), 0o755, &ROOT);
+        let parent = made.or_else(|_| fs.lookup(Ino::ROOT, &name(directory))).unwrap().ino;
+        for file in (0..FILES_EACH).filter(|file| file % 2 == half) {
+            let number = directory * FILES_EACH + file;
+            let content: Vec<u8> =
+                (0..(1 + number % 5) * 700).flat_map(|n| (n * 31 + number * 77_777).to_le_bytes()).collect();
+            let ino = fs.mknod(parent, &name(file), libc::S_IFREG | 0o644, 0, &ROOT).unwrap().ino;
+            fs.write(ino, 0, &content, WriteOrigin::PageCache).unwrap();
+            files.insert((directory, file), content);
+        }
+        fs.store().commit().unwrap();
+    }
 }
 
 impl Base {
     /// Makes the volume.
     pub fn new(mode: Mode) -> Self {
-        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let dir = scratch();
         let spec = VolumeSpec {
             data_bytes: Some(64 << 20),
             data: DataPlace::File,
@@ -85,39 +170,34 @@ impl Base {
         Store::format(&path, &spec, [7; 64]).unwrap();
         let store = Store::open(&path, &options(mode)).unwrap();
         FileSystem::format(&store, &SystemClock).unwrap();
-        store.close().unwrap();
-        drop(store);
-        let mut base = Self { dir, mode, files: BTreeMap::new() };
-        // Two mounts, so that newer records stand over older ones.
-        for half in 0..2 {
-            let fs = open(&path, mode).unwrap();
-            base.fill(&fs, half);
-            if half == 1 {
-                fs.flush().unwrap();
-                copy(&path, &base.dir.path().join("crashed"));
-            }
-            fs.close().unwrap();
-        }
+        // Two mounts, so that newer records stand over older ones; with a third RocksDB would begin to merge its files.
+        let mut files = BTreeMap::new();
+        let fs = mounted(store).unwrap();
+        fill(&fs, 0, &mut files);
+        fs.close().unwrap();
+        drop(fs);
+        let log = fs::read(path.join("log")).unwrap();
+        let fs = open(&path, mode).unwrap();
+        fill(&fs, 1, &mut files);
+        let crashed = Image::of(&path);
+        let log_now = fs::read(path.join("log")).unwrap();
+        let live_log = written(&log_now).into_iter().filter(|page| page_of(&log, *page) != page_of(&log_now, *page));
+        let live_log: Vec<u64> = live_log.collect();
+        fs.close().unwrap();
+        let closed = Image::of(&path);
+        let base = Self { dir, mode, files, closed, crashed, live_log, copies: AtomicU64::new(0) };
         assert_eq!(base.files(), DIRECTORIES * FILES_EACH);
+        for image in [&base.closed, &base.crashed] {
+            let whole = base.copy(image);
+            assert_eq!(base.lost(&whole), 0, "without a flip");
+            fs::remove_dir_all(whole).unwrap();
+        }
         base
     }
 
-    /// Every second file of each directory.
-    fn fill(&mut self, fs: &FileSystem, half: u64) {
-        for directory in 0..DIRECTORIES {
-            let made = fs.mkdir(Ino::ROOT, &name(directory), 0o755, &ROOT);
-            let parent = made.or_else(|_| fs.lookup(Ino::ROOT, &name(directory))).unwrap().ino;
-            // A commit group for each directory, so that the log has several.
-            fs.flush().unwrap();
-            for file in (0..FILES_EACH).filter(|file| file % 2 == half) {
-                let number = directory * FILES_EACH + file;
-                let content: Vec<u8> =
-                    (0..(1 + number % 5) * 700).flat_map(|n| (n * 31 + number * 77_777).to_le_bytes()).collect();
-                let ino = fs.mknod(parent, &name(file), libc::S_IFREG | 0o644, 0, &ROOT).unwrap().ino;
-                fs.write(ino, 0, &content, WriteOrigin::PageCache).unwrap();
-                self.files.insert((directory, file), content);
-            }
-        }
+    /// What stands against damage.
+    pub fn mode(&self) -> Mode {
+        self.mode
     }
 
     /// How many files there are.
@@ -125,16 +205,20 @@ impl Base {
         self.files.len() as u64
     }
 
+    /// A copy of the volume. It has a name of its own: RocksDB remembers what this process has open by name.
+    fn copy(&self, image: &Image) -> PathBuf {
+        let path = self.dir.path().join(format!("copy {}", self.copies.fetch_add(1, Relaxed)));
+        image.write(&path);
+        path
+    }
+
     /// Flips a byte of a structure in a copy of the volume and gives how many files are lost for good.
     pub fn flip(&self, structure: &str, random: &mut Random) -> u64 {
-        // A name of its own: RocksDB remembers what this process has open by name.
-        let damaged = self.dir.path().join(format!("damaged-{}", random.word()));
-        let from = if structure == "log" { "crashed" } else { "closed" };
-        copy(&self.dir.path().join(from), &damaged);
+        let damaged = self.copy(if structure == "log" { &self.crashed } else { &self.closed });
         if self.mode == Mode::Before {
             fs::remove_dir_all(damaged.join("copies")).unwrap();
         }
-        flip_in(&damaged, structure, random);
+        self.flip_in(&damaged, structure, random);
         let mut lost = self.lost(&damaged);
         if lost > 0 && self.mode != Mode::Before {
             repair(&damaged, self.mode);
@@ -142,6 +226,42 @@ impl Base {
         }
         fs::remove_dir_all(&damaged).unwrap();
         lost
+    }
+
+    fn flip_in(&self, volume: &Path, structure: &str, random: &mut Random) {
+        let parts = self.parts(volume, structure);
+        let mut at = random.below(parts.iter().map(|(_, part)| part.end - part.start).sum());
+        for (path, part) in parts {
+            let len = part.end - part.start;
+            if at < len {
+                let file = File::options().read(true).write(true).open(path).unwrap();
+                let mut byte = [0];
+                file.read_exact_at(&mut byte, part.start + at).unwrap();
+                file.write_all_at(&[byte[0] ^ (1 + random.below(255) as u8)], part.start + at).unwrap();
+                return;
+            }
+            at -= len;
+        }
+        panic!("{structure} has no bytes");
+    }
+
+    /// The bytes of a structure.
+    fn parts(&self, volume: &Path, structure: &str) -> Vec<Part> {
+        let whole = |path: PathBuf| {
+            let len = fs::metadata(&path).unwrap().len();
+            (path, 0..len)
+        };
+        let pages = |name: &str, pages: &[u64]| {
+            let part = |page: &u64| (volume.join(name), page * BLOCK..(page + 1) * BLOCK);
+            pages.iter().map(part).collect()
+        };
+        match structure {
+            "log" => pages("log", &self.live_log),
+            "superblock" | "table" | "data" => pages(structure, self.closed.pages(structure)),
+            "manifest" => named(volume, |name| name.starts_with("MANIFEST")).into_iter().map(whole).collect(),
+            "CURRENT" => vec![whole(volume.join("records/CURRENT"))],
+            _ => parts_of_tables(volume, structure),
+        }
     }
 
     fn lost(&self, volume: &Path) -> u64 {
@@ -154,10 +274,15 @@ impl Base {
         let is_lost =
             |(place, content): &(&(u64, u64), &Vec<u8>)| read(**place, content.len()).as_ref() != Some(*content);
         let lost = self.files.iter().filter(is_lost).count() as u64;
+        // Only looked at: nothing of it is made durable.
+        fs.store().shut_down();
         drop(fs.close());
         lost
     }
 }
+
+/// A part of a file.
+type Part = (PathBuf, Range<u64>);
 
 /// As `fsck -p` with two copies, as `fsck --salvage` with one.
 fn repair(volume: &Path, mode: Mode) {
@@ -173,10 +298,6 @@ fn repair(volume: &Path, mode: Mode) {
     drop(store.close());
 }
 
-fn tables(volume: &Path) -> Vec<PathBuf> {
-    named(volume, |name| name.ends_with(".sst"))
-}
-
 fn named(volume: &Path, is_it: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let entries = fs::read_dir(volume.join("records")).unwrap().map(|entry| entry.unwrap().path());
     let mut paths: Vec<PathBuf> = entries.filter(|path| is_it(path.file_name().unwrap().to_str().unwrap())).collect();
@@ -184,54 +305,18 @@ fn named(volume: &Path, is_it: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     paths
 }
 
-/// The bytes of a structure: files, and a part of each.
-fn places(volume: &Path, structure: &str) -> Vec<(PathBuf, Range<u64>)> {
-    let whole = |path: PathBuf| {
-        let len = fs::metadata(&path).unwrap().len();
-        (path, 0..len)
-    };
+/// The bytes of record files: a part of each.
+fn parts_of_tables(volume: &Path, structure: &str) -> Vec<Part> {
     let part_of = |path: PathBuf| {
         let bytes = fs::read(&path).unwrap();
-        let (data, footer) = (table_data_end(&bytes).unwrap() as u64, bytes.len() as u64 - FOOTER_BYTES);
+        // A file without an end is what RocksDB had not finished when it was closed.
+        let (data, footer) = (table_data_end(&bytes)? as u64, bytes.len() as u64 - FOOTER_BYTES);
         let part = match structure {
             "record data" => 0..data,
             "record index" => data..footer,
             _ => footer..footer + FOOTER_BYTES,
         };
-        (path, part)
+        Some((path, part))
     };
-    match structure {
-        "superblock" | "table" | "log" | "data" => written_pages(&volume.join(structure)),
-        "manifest" => named(volume, |name| name.starts_with("MANIFEST")).into_iter().map(whole).collect(),
-        "CURRENT" => vec![whole(volume.join("records/CURRENT"))],
-        _ => tables(volume).into_iter().map(part_of).collect(),
-    }
-}
-
-/// The pages of a file that hold something.
-fn written_pages(path: &Path) -> Vec<(PathBuf, Range<u64>)> {
-    let bytes = fs::read(path).unwrap();
-    let pages = bytes.chunks(BLOCK as usize).zip((0..).step_by(BLOCK as usize));
-    pages
-        .filter(|(page, _)| page.iter().any(|byte| *byte != 0))
-        .map(|(page, at)| (path.to_owned(), at..at + page.len() as u64))
-        .collect()
-}
-
-fn flip_in(volume: &Path, structure: &str, random: &mut Random) {
-    use std::os::unix::fs::FileExt;
-    let places = places(volume, structure);
-    let mut at = random.below(places.iter().map(|(_, part)| part.end - part.start).sum());
-    for (path, part) in places {
-        let len = part.end - part.start;
-        if at < len {
-            let file = fs::File::options().read(true).write(true).open(path).unwrap();
-            let mut byte = [0];
-            file.read_exact_at(&mut byte, part.start + at).unwrap();
-            file.write_all_at(&[byte[0] ^ (1 + random.below(255) as u8)], part.start + at).unwrap();
-            return;
-        }
-        at -= len;
-    }
-    panic!("{structure} has no bytes");
+    named(volume, |name| name.ends_with(".sst")).into_iter().filter_map(part_of).collect()
 }

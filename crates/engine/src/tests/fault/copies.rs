@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::host_files::{copy_volume, files, open_and_compare, volume};
 use super::*;
 use crate::Store;
+use crate::kv::copies::Place;
 
 /// Names of the files that everything depends on, in the volume's directory.
 fn needed(volume: &Path) -> Vec<PathBuf> {
@@ -160,6 +161,26 @@ fn whatever_a_crash_leaves_of_copies_no_stale_one_is_believed() {
     }
     assert!(restored > 0, "nothing was restored");
     assert_ne!(first, second);
+}
+
+/// RocksDB merges files after the checkpoint that wrote them, and a daemon may end without dropping its store.
+#[test]
+fn the_copies_of_a_closed_volume_are_of_the_files_that_it_has() {
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    let (volume, content) = volume(dir.path());
+    for round in 0..12 {
+        let store = Store::open(&volume, &OpenOptions::new(32 << 20)).unwrap();
+        store.write(MapId(1), 0, &unique(round, 30 * BLOCK), |_, _| ()).unwrap();
+        store.write(MapId(1), 0, &content, |_, _| ()).unwrap();
+        store.close().unwrap();
+        let list = Place::of(&volume, [5; 16]).list().unwrap();
+        let there = crate::kv::tables_in(&volume.join("records"));
+        let is_there = |number: u64| there.iter().any(|(other, _)| *other == number);
+        assert!(list.files.iter().all(|file| is_there(file.number)), "round {round}: {:?}, {there:?}", list.files);
+        let manifest = fs::read(volume.join(format!("records/MANIFEST-{:06}", list.manifest_number))).unwrap();
+        assert_eq!(list.manifest.len(), manifest.len(), "round {round}: of the manifest");
+        drop(store);
+    }
 }
 
 /// Restoring is table by table, then manifest, then CURRENT: any part of it may be done when the power fails.

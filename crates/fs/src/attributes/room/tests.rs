@@ -1,13 +1,13 @@
 //! Attributes at their bounds, and inodes of older volumes that are beyond them, on the smallest log.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use oncefs_engine::device::MemoryDevice;
 use oncefs_engine::kv::MemoryKv;
-use oncefs_engine::{Ballast, Blocks, Change, Driver, Medium, OpenOptions, Store};
+use oncefs_engine::{Ballast, Blocks, Change, Committer, Driver, Medium, OpenOptions, Store};
 
 use super::{ATTRIBUTES_BYTES_MAX, NAMES_BYTES_MAX};
-use crate::format::xattr;
+use crate::format::{inode, xattr};
 use crate::inodes::staged::Staged;
 use crate::{AtimePolicy, Caller, Error, FileSystem, Ino, Options, SystemClock, XattrMode};
 
@@ -17,6 +17,7 @@ const LOG_BYTES: u64 = 4 << 20;
 const USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 
 /// What survives a closing.
+#[derive(Clone)]
 struct Volume {
     data: Arc<MemoryDevice>,
     table: Arc<MemoryDevice>,
@@ -53,14 +54,29 @@ impl Volume {
 
     /// A commit follows each publication: only one that is too large by itself does not fit into the log.
     fn store(&self) -> Arc<Store> {
-        let driver = Driver { committer: Some(Box::new(|commit| commit().unwrap())), ..Driver::default() };
+        self.store_with(Box::new(|commit| commit().unwrap()))
+    }
+
+    fn store_with(&self, committer: Committer) -> Arc<Store> {
+        let driver = Driver { committer: Some(committer), ..Driver::default() };
         Store::open_driven(self.medium(), &OpenOptions::new(16 << 20), driver).unwrap()
     }
 
     fn open(&self) -> Arc<FileSystem> {
-        let options = Options { memory_bytes_max: 0, atime: AtimePolicy::Never, read_only: false };
-        FileSystem::open_without_threads(self.store(), Arc::new(SystemClock), &options).unwrap()
+        open_on(self.store())
     }
+
+    /// What a power cut leaves now.
+    fn after_power_cut(&self) -> Self {
+        let left_of = |device: &MemoryDevice| Arc::new(device.after_power_cut(|_| false));
+        let (data, table, log) = (left_of(&self.data), left_of(&self.table), left_of(&self.log));
+        Self { data, table, log, kv: Arc::new(self.kv.after_power_cut(false)) }
+    }
+}
+
+fn open_on(store: Arc<Store>) -> Arc<FileSystem> {
+    let options = Options { memory_bytes_max: 0, atime: AtimePolicy::Never, read_only: false };
+    FileSystem::open_without_threads(store, Arc::new(SystemClock), &options).unwrap()
 }
 
 fn assert_clean(fs: &FileSystem) {
@@ -131,4 +147,35 @@ fn an_inode_with_more_attributes_than_the_log_takes_at_once_is_deleted_in_portio
     assert!(fs.store.scan(&from, &to, 1).unwrap().is_empty());
     assert_eq!(fs.store.failure(), None);
     file(&fs, b"another");
+}
+
+#[test]
+fn a_crash_between_two_portions_of_deleted_attributes_leaves_the_rest_to_the_next_mount() {
+    const COUNT: usize = 300;
+    let volume = Volume::new();
+    let fs = volume.open();
+    let ino = file(&fs, b"many");
+    give_attributes(&fs, ino, COUNT);
+    fs.unlink(Ino::ROOT, b"many").unwrap();
+    drop(fs);
+    let (cuts, cut) = mpsc::channel();
+    let devices = volume.clone();
+    let committer: Committer = Box::new(move |commit| {
+        commit().unwrap();
+        cuts.send(devices.after_power_cut()).unwrap();
+    });
+    open_on(volume.store_with(committer)).reclaim_left_behind().unwrap();
+    let (from, to) = xattr::range(ino);
+    let left = |fs: &FileSystem| fs.store.scan(&from, &to, COUNT).unwrap().len();
+    let mut left_at_cuts = Vec::new();
+    for volume in cut.try_iter() {
+        let fs = volume.open();
+        assert_clean(&fs);
+        left_at_cuts.push(left(&fs));
+        fs.reclaim_left_behind().unwrap();
+        assert_clean(&fs);
+        assert_eq!((left(&fs), fs.store.get(&inode::key(ino)).unwrap()), (0, None), "of what a crash left");
+    }
+    let between = left_at_cuts.iter().filter(|left| (1..COUNT).contains(*left)).count();
+    assert!(between >= 3, "crashes between two portions: {left_at_cuts:?} were left");
 }

@@ -160,7 +160,7 @@ mod tests {
             Duration::from_secs_f64((piece_us * pieces as f64 + block_us * blocks as f64) / 1e6)
         };
         let read = move |n: u64| {
-            let (pieces, blocks) = if n % 2 == 0 { (1, 256) } else { (64, 100) };
+            let (pieces, blocks) = if n.is_multiple_of(2) { (1, 256) } else { (64, 100) };
             ReadTime { pieces, blocks, time: time(pieces, blocks), at_once: 1 }
         };
         (0..20_000).map(read)

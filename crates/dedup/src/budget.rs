@@ -41,8 +41,9 @@ pub struct PieceCost(f64);
 impl PieceCost {
     /// What no device falls below or exceeds as far as decisions go.
     pub const BLOCKS: (f64, f64) = (0.05, 4_096.0);
-    /// Of a device that was not measured yet: a slow SSD. Where that is too little, the worker adds no more.
-    pub const EXPECTED: Self = Self(2.0);
+    /// Of a device that was not measured yet: an SSD. Where it costs more, sharing stops once
+    /// that is known.
+    pub const EXPECTED: Self = Self(1.0);
 
     /// So many blocks, within the bounds. A number that is none counts as the most.
     pub fn of_blocks(blocks: f64) -> Self {
@@ -113,7 +114,7 @@ impl FilePieces {
 }
 
 /// Counts the pieces of a file whose runs come in the order of the file.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct PieceCounter {
     /// Where recent pieces end, the last one first. Pieces that a request reads together may alternate in the file.
     ends: [u64; Self::ENDS],
@@ -121,10 +122,11 @@ pub struct PieceCounter {
 }
 
 impl PieceCounter {
-    const ENDS: usize = 8;
+    const ENDS: usize = 32;
 
     /// Counts a run from block `first` of the data area on. True: it is a piece of its own.
     pub fn add(&mut self, first: u64, blocks: u64, gap_blocks_max: u64) -> bool {
+        debug_assert!(blocks > 0, "a run has at least one block");
         let goes_on = |end: &u64| *end > 0 && (*end..=*end + gap_blocks_max).contains(&first);
         let found = self.ends.iter().position(goes_on);
         self.ends[..=found.unwrap_or(Self::ENDS - 1)].rotate_right(1);

@@ -10,7 +10,7 @@
 //! | `extend` | oncefs | engine `write/extension.rs` |
 //! | `detect` | iDedup, sections 3.4 and 4.2 | engine `write/decide.rs`, `worker/merge_target.rs` |
 //! | `within` | oncefs | engine `write/decide.rs`, `worker/merge_target.rs` |
-//! | `budget`, `piece_cost`, `shortest_run_rule` | what iDedup leaves open, sections 3.4.3 and 5.4 | engine `policy/` |
+//! | `budget`, `piece_cost`, `read_pattern` | what iDedup leaves open, sections 3.4.3 and 5.4 | engine `policy/` |
 //! | `inline_admission`, `load_limit`, `energy` | SmartDedup, sections 3.4 and 4.4; fingerprints oncefs | engine `write/`, `worker/` |
 //! | `skipped` | SmartDedup, section 3.3 | engine `worker/` |
 //! | `pace`, `schedule` | SmartDedup, section 3.4 | engine `worker/work_loop.rs` |
@@ -39,8 +39,8 @@ mod random;
 mod ranges;
 mod rank_queues;
 mod rank_rule;
+mod read_pattern;
 mod schedule;
-mod shortest_run_rule;
 mod single_hints;
 mod skipped;
 mod usage;
@@ -54,7 +54,8 @@ pub use disk_level::{Adoption, DiskLevel, HintPage, HintPages, LookedUp, MemoryP
 pub use energy::{EnergyRule, Supply};
 pub use extend::{EXTENDED_MAX, Extension};
 pub use file_policy::{
-    BIG_RUN_BLOCKS, EffectivePolicy, FilePolicy, InvalidOverride, MountPolicy, PolicyOverride, Ranks, effective_policy,
+    BIG_RUN_BLOCKS, EffectivePolicy, FilePolicy, InvalidOverride, MountPolicy, PolicyOverride, Ranks, ShareLimit,
+    effective_policy,
 };
 pub use hints::{
     Eviction, HINT_PBN_BITS, HOLDERS_MAX, Hint, HintOptions, HintStore, Inserted, PREFIX_BITS_MAX, PREFIX_BITS_MIN,
@@ -67,8 +68,8 @@ pub use piece_cost::{PieceCostEstimate, ReadTime};
 pub use ranges::RangeError;
 pub use rank_queues::{AtTail, QueuePlace, look_at};
 pub use rank_rule::RankRule;
+pub use read_pattern::ReadPattern;
 pub use schedule::{InvalidSchedule, Schedule, WeekMinute};
-pub use shortest_run_rule::{RUN_BLOCKS_MIN_MAX, ReadPattern, SeekCost};
 pub use skipped::{Skipped, SkippedBuffer, Work};
 pub use usage::{Moment, Rank, ReadPosition, Reads, Usage};
 pub use within::{Allowance, Within, detect_within};

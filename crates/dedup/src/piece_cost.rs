@@ -105,6 +105,7 @@ impl PieceCostEstimate {
 
     /// Learns of a read. Returns whether the number in force changed, or was measured for the first time.
     pub fn observe(&mut self, read: ReadTime) -> bool {
+        debug_assert!(read.pieces > 0 && read.blocks >= read.pieces, "{read:?}");
         let is_scattered = read.pieces >= PIECES_MIN && read.blocks <= read.pieces * BLOCKS_PER_PIECE_MAX;
         let is_batch_closed = match read.pieces {
             1 if read.blocks >= LARGE_BLOCKS_MIN => self.large.add(&read),

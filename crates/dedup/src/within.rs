@@ -95,6 +95,7 @@ fn prune(blocks: &[Candidates], allowance: &Allowance, run_blocks_min: u32) -> (
             *decision = if is_free { *decision } else { Decision::Refused };
         }
     }
+    assert!(kept as u64 <= allowance.pieces_max, "{kept} pieces are kept of {}", allowance.pieces_max);
     let refused = (paid.len() - kept) as u64;
     let kept_min = (refused > 0 && kept > 0).then(|| pieces[paid[kept - 1]].blocks);
     (Within { decisions, pieces: kept as u64, refused }, kept_min)
@@ -121,6 +122,7 @@ fn pieces_of(blocks: &[Candidates], decisions: &[Decision], allowance: &Allowanc
         end = Some(pbn.plus(run.blocks as u64));
     }
     pieces.iter_mut().for_each(|piece| piece.is_free |= piece.blocks == 0);
+    debug_assert!(pieces.len() <= runs.len(), "{} pieces of {} runs", pieces.len(), runs.len());
     (runs, pieces)
 }
 

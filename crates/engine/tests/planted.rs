@@ -10,7 +10,7 @@ use std::fs;
 use docs::{root, text};
 
 /// What the drill has to plant, each at least once: the beginning of a patch's name, without its number.
-const BUGS: [&str; 29] = [
+const BUGS: [&str; 30] = [
     "flag-before-lock",
     "share-of-a-freed-block",
     "release-before-commit",
@@ -40,6 +40,7 @@ const BUGS: [&str; 29] = [
     "two-files-locked-as-they-come",
     "look-up-not-repeated",
     "hole-over-a-damaged-sector",
+    "budget-not-spent",
 ];
 
 /// The names of the patches, and their texts.

@@ -5,6 +5,7 @@
 
 pub mod backlog;
 pub mod checkpoint;
+pub mod device;
 pub mod file_policy;
 pub mod hint_header;
 pub mod hint_page;

@@ -343,7 +343,7 @@ impl Core {
     pub fn read_device(&self, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
         let blocks = (bytes.len() / BLOCK_BYTES) as u64;
         let changed = self.policy.timed_device_read(blocks, || self.data.read(pbn, bytes))?;
-        changed.into_iter().for_each(|change| self.seek_cost_changed(change));
+        changed.into_iter().for_each(|change| self.piece_cost_changed(change));
         self.stats.counters.data_bytes_read.fetch_add(bytes.len() as u64, Relaxed);
         Ok(())
     }

@@ -11,8 +11,6 @@ use oncefs_dedup::{
 use crate::trace::{Place, Read};
 use crate::volume::Volume;
 
-/// A file of which less than this share of blocks is read in sequence is read at random.
-const RANDOM_BELOW: f64 = 0.25;
 /// Blocks with so many references are in every reader's memory.
 pub const REFS_FREE_MIN: u32 = 256;
 
@@ -45,7 +43,6 @@ struct Known {
     pattern: ReadPattern,
     /// Where its last read began and ended.
     last: (u64, u64),
-    is_random: bool,
 }
 
 impl RunRules {
@@ -56,7 +53,7 @@ impl RunRules {
 
     /// The budget that applies to a file; None: runs from `run_blocks_min` on are shared.
     pub fn budget(&self, file: u64) -> Option<(Slowdown, PieceCost)> {
-        let is_random = self.reads.get(&file).is_some_and(|known| known.is_random);
+        let is_random = self.reads.get(&file).is_some_and(|known| known.pattern.is_random());
         match self.threshold {
             Threshold::Budget { slowdown, cost } if !is_random => Some((slowdown, cost)),
             _ => None,
@@ -144,9 +141,8 @@ impl RunRules {
         let known = self.reads.entry(file).or_default();
         let follows = known.last.1 > 0 && (known.last.0..=known.last.1).contains(&lbn);
         known.last = (lbn, lbn + read.blocks);
+        let was_random = known.pattern.is_random();
         known.pattern.read(read.blocks as u32, follows);
-        let was = known.is_random;
-        known.is_random = known.pattern.sequential_share() < RANDOM_BELOW;
-        known.is_random && !was
+        known.pattern.is_random() && !was_random
     }
 }

@@ -2,7 +2,7 @@
 //! 3.4 and 4.2).
 //!
 //! Owns the choice among candidates and the refusal of short runs. Leaves to others where candidates come from,
-//! whether they hold the content (confirm), and how long a run has to be (`shortest_run_rule`).
+//! whether they hold the content (confirm), and how long a run has to be (a fixed `run_blocks_min`, or `within` a budget).
 //!
 //! Terms. A **sequence** is a maximal range of blocks that follow one another in the file and have holders that follow
 //! one another in the data area. A **run** is the shared part of a sequence: all of it or a part. A block that the file
@@ -48,7 +48,7 @@ pub struct Candidates<'a> {
 
 impl<'a> Candidates<'a> {
     /// Whether the file has its block already.
-    fn stays(&self) -> bool {
+    pub(crate) fn stays(&self) -> bool {
         self.current.is_some_and(|pbn| self.holders.binary_search(&pbn).is_ok())
     }
 

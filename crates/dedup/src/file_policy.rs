@@ -8,10 +8,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::Rank;
+use crate::{Rank, Slowdown};
 
-/// The shortest run that files of rank 1 share, in blocks: the big chunk of 256 KiB (Selective, Table 1).
+/// The shortest run that files of rank 1 share where no budget applies, in blocks: the big chunk of 256 KiB (Selective, Table 1).
 pub const BIG_RUN_BLOCKS: u32 = 64;
+/// The budget of files of rank 1: they are read in sequence.
+const SEQUENTIAL_SLOWDOWN: Slowdown = Slowdown(10);
 /// The largest `run=N`, as for the mount's `run_blocks_min`.
 const OVERRIDE_RUN_BLOCKS_MAX: u32 = 256;
 
@@ -28,6 +30,8 @@ pub enum PolicyOverride {
     Selective,
     /// In-line and out of line, runs of at least this many blocks, 1 to 256.
     Run(u32),
+    /// In-line and out of line, as much as this slowdown allows. None: every block.
+    Slowdown(Option<Slowdown>),
 }
 
 impl fmt::Display for PolicyOverride {
@@ -38,6 +42,8 @@ impl fmt::Display for PolicyOverride {
             Self::Later => f.write_str("later"),
             Self::Selective => f.write_str("selective"),
             Self::Run(blocks) => write!(f, "run={blocks}"),
+            Self::Slowdown(None) => f.write_str("slowdown=none"),
+            Self::Slowdown(Some(slowdown)) => write!(f, "slowdown={slowdown}"),
         }
     }
 }
@@ -48,7 +54,12 @@ pub struct InvalidOverride;
 
 impl fmt::Display for InvalidOverride {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a policy is off, inline, later, selective or run=N with N from 1 to {OVERRIDE_RUN_BLOCKS_MAX}")
+        write!(
+            f,
+            "a policy is off, inline, later, selective, run=N with N from 1 to {OVERRIDE_RUN_BLOCKS_MAX}, or \
+             slowdown=PERCENT with PERCENT from 0 to {} or 'none'",
+            Slowdown::PERCENT_MAX
+        )
     }
 }
 
@@ -63,8 +74,13 @@ impl FromStr for PolicyOverride {
             let blocks = text.strip_prefix("run=")?.parse().ok()?;
             (1..=OVERRIDE_RUN_BLOCKS_MAX).contains(&blocks).then_some(Self::Run(blocks))
         };
-        let named = [Self::Off, Self::Inline, Self::Later, Self::Selective];
-        let found = named.into_iter().find(|policy_override| policy_override.to_string() == text).or_else(run);
+        let slowdown = || -> Option<Self> {
+            let percent = text.strip_prefix("slowdown=")?.parse().ok()?;
+            (percent <= Slowdown::PERCENT_MAX).then_some(Self::Slowdown(Some(Slowdown(percent))))
+        };
+        let named = [Self::Off, Self::Inline, Self::Later, Self::Selective, Self::Slowdown(None)];
+        let named = named.into_iter().find(|policy_override| policy_override.to_string() == text);
+        let found = named.or_else(run).or_else(slowdown);
         found.filter(|policy_override| policy_override.to_string() == text).ok_or(InvalidOverride)
     }
 }
@@ -97,8 +113,48 @@ pub enum Ranks {
 pub struct MountPolicy {
     /// What ranks do.
     pub ranks: Ranks,
-    /// The shortest run worth sharing. None: automatic, by file.
+    /// The shortest run worth sharing. None: the budget decides.
     pub run_blocks_min: Option<u32>,
+    /// The budget of each file. None: there is no limit.
+    pub slowdown: Option<Slowdown>,
+}
+
+impl MountPolicy {
+    /// What limits the sharing of files that follow the mount.
+    pub fn limit(&self) -> ShareLimit {
+        self.run_blocks_min.map_or_else(|| ShareLimit::of_slowdown(self.slowdown), ShareLimit::Runs)
+    }
+
+    /// Whether files that follow the mount have a budget.
+    pub fn has_budget(&self) -> bool {
+        matches!(self.limit(), ShareLimit::Budget(_))
+    }
+}
+
+/// What limits the sharing of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShareLimit {
+    /// Runs of at least so many blocks are shared; from 1 on, all.
+    Runs(u32),
+    /// As much as this slowdown of its readers allows.
+    Budget(Slowdown),
+}
+
+impl ShareLimit {
+    /// The limit that a slowdown sets. None: every block is shared.
+    pub fn of_slowdown(slowdown: Option<Slowdown>) -> Self {
+        slowdown.map_or(Self::Runs(1), Self::Budget)
+    }
+
+    /// Whether this limit may share what the other one refused. Of a run length and a budget neither knows.
+    pub fn allows_more_than(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Runs(this), Self::Runs(other)) => this < other,
+            (Self::Budget(this), Self::Budget(other)) => this > other,
+            (Self::Budget(_), Self::Runs(other)) => other > 1,
+            (Self::Runs(this), Self::Budget(_)) => this < BIG_RUN_BLOCKS,
+        }
+    }
 }
 
 /// How a file is deduplicated: the result of override, rank and mount.
@@ -108,48 +164,55 @@ pub struct EffectivePolicy {
     pub is_inline: bool,
     /// Out of line.
     pub is_later: bool,
-    /// The shortest run worth sharing, if the file is deduplicated at all. None: automatic.
-    pub run_blocks_min: Option<u32>,
-    /// Whether a whole file, and the end after its last full 64 blocks, are shared whatever their length.
+    /// What is shared, if the file is deduplicated at all.
+    pub limit: ShareLimit,
+    /// Whether a whole file, and the end after its last full 64 blocks, are shared whatever their length. With a budget
+    /// whole files and ends cost nothing.
     pub shares_ends: bool,
-}
-
-impl EffectivePolicy {
-    /// Whether a file that is one run as a whole is shared however short it is: a fixed `run_blocks_min` means what it
-    /// says, unless it is that of files which are read in sequence.
-    pub fn shares_whole_files(self) -> bool {
-        self.shares_ends || self.run_blocks_min.is_none()
-    }
 }
 
 /// The effective policy of a file on a mount.
 pub fn effective_policy(file: FilePolicy, mount: MountPolicy) -> EffectivePolicy {
-    let mounts =
-        EffectivePolicy { is_inline: true, is_later: true, run_blocks_min: mount.run_blocks_min, shares_ends: false };
+    let mounts = EffectivePolicy { is_inline: true, is_later: true, limit: mount.limit(), shares_ends: false };
     let left_alone = EffectivePolicy { is_inline: false, is_later: false, ..mounts };
+    let by_rank = || match mount.ranks {
+        Ranks::Off => mounts,
+        Ranks::On => budget_of_rank(file.rank, mounts),
+        Ranks::Paper => as_in_the_paper(file.rank, mounts),
+    };
     match (file.policy_override, mount.ranks) {
         (Some(PolicyOverride::Off), _) => left_alone,
         (Some(PolicyOverride::Inline), _) | (None, Ranks::Off) => mounts,
-        (Some(PolicyOverride::Run(blocks)), _) => EffectivePolicy { run_blocks_min: Some(blocks), ..mounts },
-        (Some(PolicyOverride::Later), Ranks::Off) => EffectivePolicy { is_inline: false, ..mounts },
-        (Some(PolicyOverride::Later), Ranks::On | Ranks::Paper) => {
-            EffectivePolicy { is_inline: false, ..by_rank(file.rank, mounts) }
+        (Some(PolicyOverride::Run(blocks)), _) => EffectivePolicy { limit: ShareLimit::Runs(blocks), ..mounts },
+        (Some(PolicyOverride::Slowdown(slowdown)), _) => {
+            EffectivePolicy { limit: ShareLimit::of_slowdown(slowdown), ..mounts }
         }
+        (Some(PolicyOverride::Later), _) => EffectivePolicy { is_inline: false, ..by_rank() },
         (None, Ranks::On) if file.is_update_heavy => left_alone,
-        (None, Ranks::On) => by_rank(file.rank, mounts),
+        (None, Ranks::On) => by_rank(),
         (Some(PolicyOverride::Selective), _) | (None, Ranks::Paper) if file.rank == Rank::New => left_alone,
         (Some(PolicyOverride::Selective), _) | (None, Ranks::Paper) => {
-            EffectivePolicy { is_inline: false, ..by_rank(file.rank, mounts) }
+            EffectivePolicy { is_inline: false, ..as_in_the_paper(file.rank, mounts) }
         }
     }
 }
 
+/// Selective's Table 1, with budgets for chunks where the mount has one; a file that is not judged yet follows the mount.
+fn budget_of_rank(rank: Rank, mounts: EffectivePolicy) -> EffectivePolicy {
+    match (rank, mounts.limit) {
+        (Rank::Sequential, ShareLimit::Budget(_)) => {
+            EffectivePolicy { limit: ShareLimit::Budget(SEQUENTIAL_SLOWDOWN), ..mounts }
+        }
+        _ => as_in_the_paper(rank, mounts),
+    }
+}
+
 /// Selective's Table 1, with runs for chunks; a file that is not judged yet follows the mount.
-fn by_rank(rank: Rank, mounts: EffectivePolicy) -> EffectivePolicy {
+fn as_in_the_paper(rank: Rank, mounts: EffectivePolicy) -> EffectivePolicy {
     match rank {
         Rank::New => mounts,
-        Rank::Sequential => EffectivePolicy { run_blocks_min: Some(BIG_RUN_BLOCKS), shares_ends: true, ..mounts },
-        Rank::Random | Rank::Cold => EffectivePolicy { run_blocks_min: Some(1), ..mounts },
+        Rank::Sequential => EffectivePolicy { limit: ShareLimit::Runs(BIG_RUN_BLOCKS), shares_ends: true, ..mounts },
+        Rank::Random | Rank::Cold => EffectivePolicy { limit: ShareLimit::Runs(1), ..mounts },
     }
 }
 

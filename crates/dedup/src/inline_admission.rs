@@ -6,9 +6,10 @@
 //! request that is not admitted (the skipped buffer takes its blocks) and where the limit comes from (`load_limit`,
 //! `energy`).
 //!
-//! The rule differs from the paper's in three places, each with its reason at the code: a window without duplicates
+//! The rule differs from the paper's in four places, each with its reason at the code: a window without duplicates
 //! counts as lower than any average (`is_lower`), a window without observations does not count (`close_window`), and
-//! a stream so slow that its probes would be seconds apart is probed by time (`PROBE_AFTER`). A rule that returns to
+//! a stream so slow that its probes would be seconds apart is probed by time (`PROBE_AFTER`). A few blocks of each request
+//! that is not admitted are looked up, and one duplicate among them brings the full rate back (`hit`). A rule that returns to
 //! the full rate in one step does so at the first duplicates above the average, not at the window's end (`observe`).
 
 use std::collections::VecDeque;
@@ -140,6 +141,17 @@ impl Admission {
         if in_one_step && self.is_higher() {
             self.rate = 1.0;
         }
+    }
+
+    /// Whether a request that was not admitted is worth a probe of a few of its blocks: load and energy would allow all
+    /// of it, and only the learned rate does not.
+    pub fn is_probed(&self) -> bool {
+        self.rate < self.limit
+    }
+
+    /// A probe found a duplicate: from the next request on, all are admitted again.
+    pub fn hit(&mut self) {
+        self.rate = 1.0;
     }
 
     /// Sets the limit from load and energy, 0 (off) to 1. NaN counts as off.

@@ -9,7 +9,8 @@
 //! | `single_hints` | iDedup, section 4.1 | engine `hints/` |
 //! | `extend` | oncefs | engine `write/extension.rs` |
 //! | `detect` | iDedup, sections 3.4 and 4.2 | engine `write/decide.rs`, `worker/merge_target.rs` |
-//! | `shortest_run_rule` | what iDedup leaves open, sections 3.4.3 and 5.4 | engine `policy/` |
+//! | `within` | oncefs | engine `write/decide.rs`, `worker/merge_target.rs` |
+//! | `budget`, `piece_cost`, `read_pattern` | what iDedup leaves open, sections 3.4.3 and 5.4 | engine `policy/` |
 //! | `inline_admission`, `load_limit`, `energy` | SmartDedup, sections 3.4 and 4.4; fingerprints oncefs | engine `write/`, `worker/` |
 //! | `skipped` | SmartDedup, section 3.3 | engine `worker/` |
 //! | `pace`, `schedule` | SmartDedup, section 3.4 | engine `worker/work_loop.rs` |
@@ -19,6 +20,7 @@
 //! | `file_policy` | Selective, section 4, and oncefs | engine `policy/effective.rs` |
 
 mod block;
+mod budget;
 mod defrag_plan;
 mod detect;
 mod disk_level;
@@ -29,6 +31,7 @@ mod hints;
 mod inline_admission;
 mod load_limit;
 mod pace;
+mod piece_cost;
 // The generator of all tests of the workspace, as a source: this crate depends on none, in its tests neither.
 #[cfg(test)]
 #[path = "../../toolbox/src/random.rs"]
@@ -36,20 +39,23 @@ mod random;
 mod ranges;
 mod rank_queues;
 mod rank_rule;
+mod read_pattern;
 mod schedule;
-mod shortest_run_rule;
 mod single_hints;
 mod skipped;
 mod usage;
+mod within;
 
 pub use block::{BLOCK_BYTES, Blocks, Fingerprint, Lbn, Pbn, Tag};
+pub use budget::{FilePieces, PieceCost, PieceCounter, Slowdown};
 pub use defrag_plan::{DefragPlan, DefragRule, FileRun, RunRange, plan_defrag};
 pub use detect::{Candidates, DecidedRun, Decision, RunRule, detect, runs_of};
 pub use disk_level::{Adoption, DiskLevel, HintPage, HintPages, LookedUp, MemoryPages, Merged, PageNo, Prefix, Swept};
 pub use energy::{EnergyRule, Supply};
 pub use extend::{EXTENDED_MAX, Extension};
 pub use file_policy::{
-    BIG_RUN_BLOCKS, EffectivePolicy, FilePolicy, InvalidOverride, MountPolicy, PolicyOverride, Ranks, effective_policy,
+    BIG_RUN_BLOCKS, EffectivePolicy, FilePolicy, InvalidOverride, MountPolicy, PolicyOverride, Ranks, ShareLimit,
+    effective_policy,
 };
 pub use hints::{
     Eviction, HINT_PBN_BITS, HOLDERS_MAX, Hint, HintOptions, HintStore, Inserted, PREFIX_BITS_MAX, PREFIX_BITS_MIN,
@@ -58,10 +64,12 @@ pub use hints::{
 pub use inline_admission::{Admission, DuplicateShare, Fingerprinting, Rule as AdmissionRule};
 pub use load_limit::LoadLimit;
 pub use pace::{BatchSize, Conditions, Mode as PaceMode, Pace, PaceRule, Progress, Turn, Why};
+pub use piece_cost::{PieceCostEstimate, ReadTime};
 pub use ranges::RangeError;
 pub use rank_queues::{AtTail, QueuePlace, look_at};
 pub use rank_rule::RankRule;
+pub use read_pattern::ReadPattern;
 pub use schedule::{InvalidSchedule, Schedule, WeekMinute};
-pub use shortest_run_rule::{RUN_BLOCKS_MIN_MAX, ReadPattern, SeekCost};
 pub use skipped::{Skipped, SkippedBuffer, Work};
 pub use usage::{Moment, Rank, ReadPosition, Reads, Usage};
+pub use within::{Allowance, Within, detect_within};

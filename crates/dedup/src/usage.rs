@@ -4,7 +4,7 @@
 //! (`usage/note_reads_and_writes.rs`) which accesses it sees, the clock, and where the bytes are stored.
 //!
 //! This is the lasting count of a file's reads, from which its rank follows. The other count, of recent reads and in
-//! memory only, is `ReadPattern` in `shortest_run_rule`: from it follows the shortest run.
+//! memory only, is `ReadPattern` in `read_pattern`: from it follows whether a budget applies.
 //!
 //! The bytes, little-endian, are in the inode record; all zero means that nothing is known of the file:
 //!

@@ -81,12 +81,13 @@ pub use fsck::fix::Fixed;
 pub use fsck::sort::{Sorted, Sorter, temporary_dir};
 pub use kv::{FilesFound, Salvaged};
 pub use layout::defrag::outcome::{DefragOptions, DefragOutcome, ExtentsLeft};
-pub use layout::explanation::{Equal, Explained, ExplainedRun, What, push_run};
+pub use layout::explanation::{BudgetUse, Equal, Explained, ExplainedRun, What, push_run};
 pub use layout::fragmentation::{FileLayout, LayoutCursor, LayoutPortion, OpenRun, RunClass};
 pub use layout::referrers::{MapCursor, Referrer, Referrers};
 pub use oncefs_dedup::{
     AtTail, BIG_RUN_BLOCKS, BLOCK_BYTES, Blocks, EffectivePolicy, FilePolicy, Fingerprint, InvalidOverride, Lbn,
-    Moment, Pbn, PolicyOverride, QueuePlace, Rank, RankRule, ReadPosition, Reads, Tag, Usage, look_at,
+    Moment, Pbn, PolicyOverride, QueuePlace, Rank, RankRule, ReadPosition, Reads, ShareLimit, Slowdown, Tag, Usage,
+    look_at,
 };
 pub use settings::copies::Copies;
 pub use settings::profile::Profile;

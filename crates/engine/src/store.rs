@@ -16,7 +16,7 @@ use crate::volume::medium::{Driver, Medium};
 use crate::volume::memory_budget::Budget;
 use crate::volume::open::{recover, settings_of};
 use crate::volume::superblock_file;
-use crate::worker::load::{self, DeviceLoad};
+use crate::worker::load::DeviceLoad;
 use crate::write::publish::OnPublish;
 use crate::{
     Blocks, Change, DataPlace, FilePolicy, MapId, OpenOptions, Profile, ReadBuf, Report, Result, Totals, Urgency,
@@ -135,8 +135,6 @@ impl Store {
         };
         let core = Arc::new(recover(medium, options, settings, Driver::default())?);
         core.space.look_up_host();
-        let device = volume::data_device(volume, &superblock.data);
-        core.policy.expect_device(device.and_then(|device| load::is_rotational(&options.machine, device)));
         if !options.read_only {
             core.space.ballast().look();
         }

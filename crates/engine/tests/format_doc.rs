@@ -7,9 +7,10 @@ mod docs;
 use std::collections::BTreeSet;
 
 use docs::{assert_key, section};
-use oncefs_dedup::{Hint, HintPage, Prefix, Sample, Skipped};
+use oncefs_dedup::{Hint, HintPage, PieceCost, Prefix, Sample, Skipped, Slowdown};
 use oncefs_engine::device::ALIGN_BYTES;
 use oncefs_engine::format::checkpoint::Checkpoint;
+use oncefs_engine::format::device::DeviceRecord;
 use oncefs_engine::format::hint_header::HintHeader;
 use oncefs_engine::format::keys::{self, ShardKey};
 use oncefs_engine::format::ops::{Op, OpWriter};
@@ -212,7 +213,8 @@ fn the_engine_s_keys_are_as_the_page_says() {
     assert_key("replica", &keys::copy(Pbn(7)), &[7], b"");
     assert_key("scrub", &keys::scrub(), &[], b"");
     assert_key("file policy", &keys::file_policy(MapId(7)), &[7], b"");
-    assert_eq!((engine, kinds.len()), (8, 17), "keys on the page that no test looks at");
+    assert_key("device", &keys::device(), &[], b"");
+    assert_eq!((engine, kinds.len()), (9, 18), "keys on the page that no test looks at");
 }
 
 #[test]
@@ -237,9 +239,9 @@ fn the_policy_of_a_file_is_as_the_page_says() {
         PolicyOverride::Run(8),
     ]
     .map(Some);
-    let names = ["none", "off", "inline", "later", "selective", "run"];
+    let names = ["none", "off", "inline", "later", "selective", "run", "slowdown without limit"];
     let numbered: Vec<String> = names.iter().zip(0..).map(|(name, number)| format!("{number}: {name}")).collect();
-    assert_eq!(page.rows()[0][3], numbered.join("; "));
+    assert_eq!(page.rows()[0][3], format!("{}; from 7 on: slowdown", numbered.join("; ")));
     for (policy_override, number) in [None].into_iter().chain(overrides).zip(0..) {
         let policy = FilePolicy { policy_override, rank: Rank::Cold, is_update_heavy: true };
         let bytes = file_policy::encode(MapId(5), &policy);
@@ -250,6 +252,17 @@ fn the_policy_of_a_file_is_as_the_page_says() {
         fields.push(("checksum", sum.to_le_bytes().to_vec()));
         page.assert_layout(&bytes, 0, &fields);
     }
+    let policy_override = Some(PolicyOverride::Slowdown(Some(Slowdown(0x0203))));
+    let bytes = file_policy::encode(MapId(5), &FilePolicy { policy_override, ..FilePolicy::default() });
+    assert_eq!(bytes[..2], [7 + 2, 3], "256 percent are counted by the override");
+}
+
+#[test]
+fn what_is_kept_of_the_device_is_as_the_page_says() {
+    let bytes = DeviceRecord { piece_cost: PieceCost::of_blocks(5.25) }.encode();
+    let page = section(PAGE, "Device");
+    let fields = [("piece cost", 5.25_f64.to_le_bytes().to_vec()), ("checksum", number(page.checksum(&bytes, 0)))];
+    page.assert_layout(&bytes, 0, &fields);
 }
 
 #[test]

@@ -83,6 +83,22 @@ pub const RUNS: Setup = Setup {
     ..ONE_LEVEL
 };
 
+/// As one level, where files share what a small budget allows, and the worker what in-line left of it.
+pub const BUDGET: Setup = Setup {
+    name: "budget",
+    settings: &[
+        ("inline", "all"),
+        ("fingerprints", "lazy"),
+        ("hint_memory", "256K"),
+        ("skipped_memory", "8K"),
+        ("read_slowdown_percent_max", "10"),
+        ("ranks", "off"),
+    ],
+    has_short_work: false,
+    directed: &["open-runs", "in-line"],
+    ..ONE_LEVEL
+};
+
 /// As one level, with files ranked within minutes.
 pub const RANKS: Setup = Setup {
     name: "ranks",
@@ -120,7 +136,8 @@ pub const CROWDED_NAMES: Setup = Setup {
     ..ONE_LEVEL
 };
 
-static ALL: [Setup; 8] = [ONE_LEVEL, TWO_LEVELS, LONG_LOG, MANY_GROUPS, RUNS, RANKS, NEARLY_FULL, CROWDED_NAMES];
+static ALL: [Setup; 9] =
+    [ONE_LEVEL, TWO_LEVELS, LONG_LOG, MANY_GROUPS, RUNS, BUDGET, RANKS, NEARLY_FULL, CROWDED_NAMES];
 
 /// All setups.
 pub fn all() -> &'static [Setup] {

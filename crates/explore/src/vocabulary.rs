@@ -79,7 +79,15 @@ fn vocabulary() -> Vec<(&'static str, Vec<Operation>)> {
         ("copy-range", vec![Copy(("B/foo", 1000), ("A/bar", 3000), 12_000)]),
         ("read", vec![Read("A/bar")]),
         ("setxattr", vec![SetXattr("A/foo", "user.new", 300)]),
-        ("policy", vec![SetPolicy("A", "run=2"), SetPolicy("A/foo", "off"), SetPolicy("B/foo", "later")]),
+        (
+            "policy",
+            vec![
+                SetPolicy("A", "run=2"),
+                SetPolicy("A/foo", "off"),
+                SetPolicy("B/foo", "later"),
+                SetPolicy("A/bar", "slowdown=5"),
+            ],
+        ),
         ("removexattr", vec![RemoveXattr("A/foo", "user.old")]),
         ("chmod", vec![Chmod("A/bar", 0o4640)]),
         ("utimens", vec![SetTimes("B", 12_345)]),

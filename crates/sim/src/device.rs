@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use oncefs_dedup::PieceCost;
+
 /// Microseconds that a request takes outside the device: network and processing.
 const OUTSIDE_US: f64 = 200.0;
 
@@ -25,13 +27,22 @@ pub const DISK: DeviceModel = DeviceModel { name: "hard disk", request_us: 7_700
 pub const THROTTLED: DeviceModel = DeviceModel { name: "4,000 IOPS, 100 MB/s", request_us: 250.0, block_us: 41.0 };
 /// 500,000 IOPS and 3 GB/s.
 pub const FAST: DeviceModel = DeviceModel { name: "fast SSD", request_us: 2.0, block_us: 1.37 };
+/// 12,000 IOPS and 250 MB/s: the flash of a phone or a small board.
+pub const EMMC: DeviceModel = DeviceModel { name: "eMMC", request_us: 83.0, block_us: 16.4 };
 /// All of them.
-pub const DEVICES: [DeviceModel; 3] = [DISK, THROTTLED, FAST];
+pub const DEVICES: [DeviceModel; 4] = [DISK, THROTTLED, FAST, EMMC];
+/// What handing a block to a program takes besides.
+const HANDING_OVER_US: f64 = 2.0;
 
 impl DeviceModel {
     /// What a request costs, in blocks that could be read meanwhile.
     pub fn request_blocks(&self) -> f64 {
         self.request_us / self.block_us
+    }
+
+    /// What a piece more costs a reader, as `oncefs-dedup` counts it.
+    pub fn piece_cost(&self) -> PieceCost {
+        PieceCost::of_blocks(self.request_us / (self.block_us + HANDING_OVER_US))
     }
 
     fn ms(&self, requests: f64, blocks: f64) -> f64 {
@@ -115,6 +126,8 @@ mod tests {
     #[test]
     fn the_devices_differ_in_what_a_request_costs() {
         let blocks = DEVICES.map(|device| device.request_blocks().round());
-        assert_eq!(blocks, [132.0, 6.0, 1.0]);
+        assert_eq!(blocks, [132.0, 6.0, 1.0, 5.0]);
+        let pieces = DEVICES.map(|device| (device.piece_cost().blocks() * 10.0).round() / 10.0);
+        assert_eq!(pieces, [127.3, 5.8, 0.6, 4.5]);
     }
 }

@@ -70,6 +70,7 @@ pub fn run(arguments: ExplainArgs) -> Outcome {
             map: portion.map,
             blocks_min: portion.run_blocks_min,
             set_by: portion.run_blocks_min_from,
+            budget: portion.budget,
             is_left_alone: portion.is_left_alone,
         };
         next = portion.next;
@@ -147,11 +148,13 @@ impl<'a> Printer<'a> {
             let set_by = names::json_line(set_by);
             let alone = rule.is_left_alone;
             println!("{{\"file\": {file}, \"run_blocks_min\": {blocks_min}, \"run_blocks_min_from\": {set_by},");
-            println!("\"is_left_alone\": {alone}, \"runs\": [");
+            let budget = names::json_line(&rule.budget);
+            println!("\"is_left_alone\": {alone}, \"budget\": {budget}, \"runs\": [");
         } else {
-            match rule.is_left_alone {
-                true => println!("{file}: is not deduplicated ({set_by})"),
-                false => println!("{file}: shares runs of at least {blocks_min} blocks ({set_by})"),
+            match (rule.is_left_alone, &rule.budget) {
+                (true, _) => println!("{file}: is not deduplicated ({set_by})"),
+                (false, None) => println!("{file}: shares runs of at least {blocks_min} blocks ({set_by})"),
+                (false, Some(budget)) => println!("{file}: {} ({set_by})", render::budget(budget)),
             }
         }
     }

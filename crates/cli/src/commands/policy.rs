@@ -171,9 +171,12 @@ fn consequence(effective: &EffectiveView) -> String {
         (false, true) => "deduplicated out of line",
     };
     let ends = if effective.shares_ends { ", whole files, and ends of files" } else { "" };
-    match effective.run_blocks_min {
-        Some(blocks) => format!("{when}, in runs of at least {blocks} blocks{ends} ({})", effective.why),
-        None => format!("{when}, in runs long enough for how each file is read"),
+    match (effective.slowdown_percent_max, effective.run_blocks_min) {
+        (Some(percent), _) => {
+            format!("{when}, as far as reading is at most {percent} % slower for that ({})", effective.why)
+        }
+        (None, Some(blocks)) => format!("{when}, in runs of at least {blocks} blocks{ends} ({})", effective.why),
+        (None, None) => format!("{when} ({})", effective.why),
     }
 }
 
@@ -189,6 +192,7 @@ mod tests {
             is_inline: true,
             is_out_of_line: true,
             run_blocks_min: Some(8),
+            slowdown_percent_max: None,
             shares_ends: false,
             why: "set by its policy".to_owned(),
         }
@@ -200,7 +204,7 @@ mod tests {
         assert_eq!("run=8".parse(), Ok(Requested(Some(PolicyOverride::Run(8)))));
         for wrong in ["", "on", "run=0", "run=257", "None"] {
             let error = wrong.parse::<Requested>().unwrap_err();
-            assert!(error.contains("selective or run=N") && error.ends_with(", or none"), "{wrong}: {error}");
+            assert!(error.contains("selective, run=N") && error.ends_with(", or none"), "{wrong}: {error}");
         }
     }
 
@@ -220,6 +224,8 @@ mod tests {
         assert!(
             said(false, &ends).contains("out of line, in runs of at least 64 blocks, whole files, and ends of files (")
         );
+        let budget = EffectiveView { slowdown_percent_max: Some(10), ..effective() };
+        assert!(said(false, &budget).contains("as far as reading is at most 10 % slower for that (set by its policy)"));
         let heavy = EffectiveView { is_update_heavy: true, ..effective() };
         assert!(said(false, &heavy).contains("rank 2 (read at random), rewritten on several days\n"));
     }

@@ -201,16 +201,16 @@ fn caches(report: &Report) -> String {
     table.plain()
 }
 
-/// What a seek costs, and the sizes of requests that read file blocks. Empty if nothing was read.
+/// What a separate piece costs, and the sizes of requests that read file blocks. Empty if nothing was read.
 fn device(report: &Report) -> String {
     let sizes = &report.device.read_sizes;
     if sizes.count == 0 {
         return String::new();
     }
-    let how = if report.device.seek_is_measured { "measured" } else { "estimated, not measured yet" };
+    let how = if report.device.piece_is_measured { "measured" } else { "estimated, not measured yet" };
     let mut table = figures(16, 8);
-    let (seek, mean) = (format!("{:.1}", report.device.seek_blocks), format!("{:.1}", sizes.mean()));
-    table.row(figure("cost of a seek", seek, format!("blocks ({how})")));
+    let (piece, mean) = (format!("{:.1}", report.device.piece_blocks), format!("{:.1}", sizes.mean()));
+    table.row(figure("cost of a piece", piece, format!("blocks ({how})")));
     table.row(figure("device reads", mean, format!("blocks on average in {} requests", sizes.count)));
     let mut so_far = 0;
     for (class, count) in sizes.classes.iter().enumerate().filter(|(_, count)| **count > 0) {
@@ -283,8 +283,8 @@ mod tests {
                 CacheReport { bytes: 1 << 20, bytes_max: 2 << 20, hits: 3, misses: 1 },
             )]),
             device: DeviceReport {
-                seek_blocks: 6.1,
-                seek_is_measured: true,
+                piece_blocks: 6.1,
+                piece_is_measured: true,
                 read_sizes: Sizes { count: 40, blocks: 2_000, classes: vec![10, 0, 0, 0, 0, 0, 0, 0, 29, 1] },
             },
             counters: BTreeMap::from([("blocks_shared".to_owned(), 42), ("barriers".to_owned(), 0)]),
@@ -361,7 +361,7 @@ mod tests {
     fn the_device_is_told_with_the_share_of_requests_up_to_each_size() {
         let text = device(&report());
         for line in [
-            "cost of a seek         6.1  blocks (measured)",
+            "cost of a piece        6.1  blocks (measured)",
             "device reads          50.0  blocks on average in 40 requests",
             "  <= 1              25.0 %  10 requests",
             "  <= 256            97.5 %  29 requests",

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use oncefs_engine::ShareLimit;
 use serde::{Deserialize, Serialize};
 
 use crate::names::Name;
@@ -99,6 +100,9 @@ pub struct EffectiveView {
     pub is_out_of_line: bool,
     /// The shortest run that it shares, in blocks; None: each file's own.
     pub run_blocks_min: Option<u32>,
+    /// By how much slower to read sharing may make it, percent; None: it has no budget.
+    #[serde(default)]
+    pub slowdown_percent_max: Option<u32>,
     /// Whether a file that is one run as a whole is shared however short it is, and a run that ends with its file.
     pub shares_ends: bool,
     /// What set the shortest run, or why it is not deduplicated.
@@ -116,6 +120,10 @@ impl EffectiveView {
             is_inline: effective_policy.is_inline,
             is_out_of_line: effective_policy.is_later,
             run_blocks_min: effective.run_blocks_min,
+            slowdown_percent_max: match effective_policy.limit {
+                ShareLimit::Budget(slowdown) => Some(slowdown.0),
+                ShareLimit::Runs(_) => None,
+            },
             shares_ends: effective_policy.shares_ends,
             why: effective.why,
         }

@@ -315,3 +315,16 @@ fn fixed_modes_learn_nothing() {
     }
     assert!(Fingerprinting::Eager.eager() && !Fingerprinting::Lazy.eager());
 }
+
+#[test]
+fn a_hit_of_a_probe_brings_the_full_rate_back_at_once_and_the_limit_stays() {
+    let mut admission = Admission::new(Rule::PAPER);
+    assert!(!admission.is_probed(), "everything is admitted");
+    admission.rate = Rule::PAPER.floor;
+    assert!(admission.is_probed());
+    admission.set_limit(0.2);
+    assert!(!admission.is_probed(), "the machine has no time for more");
+    admission.hit();
+    assert_eq!((admission.rate(), admission.share()), (1.0, 0.2));
+    admission.check();
+}

@@ -1,13 +1,15 @@
 //! The policy of a file (override, rank, whether it is update-heavy), in a record by its map. A file with the default
 //! policy has no record.
 
-use oncefs_dedup::{FilePolicy, PolicyOverride, Rank};
+use oncefs_dedup::{FilePolicy, PolicyOverride, Rank, Slowdown};
 
 use super::checksum;
 use crate::MapId;
 
 const SEED: u64 = 0x706F_6C69;
 const BODY_BYTES: usize = 4;
+/// From this number on the first byte says that a slowdown is set, and counts 256 percent of it.
+const SLOWDOWN: u8 = 7;
 /// Size of the record in bytes.
 pub const BYTES: usize = BODY_BYTES + 4;
 
@@ -20,6 +22,11 @@ pub fn encode(map: MapId, policy: &FilePolicy) -> Vec<u8> {
         Some(PolicyOverride::Later) => (3, 0),
         Some(PolicyOverride::Selective) => (4, 0),
         Some(PolicyOverride::Run(blocks)) => (5, (blocks.clamp(1, 256) - 1) as u8),
+        Some(PolicyOverride::Slowdown(None)) => (6, 0),
+        Some(PolicyOverride::Slowdown(Some(slowdown))) => {
+            let percent = slowdown.0.min(Slowdown::PERCENT_MAX);
+            (SLOWDOWN + (percent / 256) as u8, (percent % 256) as u8)
+        }
     };
     let mut bytes = vec![policy_override, run, policy.rank.number(), u8::from(policy.is_update_heavy)];
     let sum = sum(map, &bytes);
@@ -40,6 +47,11 @@ pub fn decode(map: MapId, bytes: &[u8]) -> Option<FilePolicy> {
         [3, 0, ..] => Some(PolicyOverride::Later),
         [4, 0, ..] => Some(PolicyOverride::Selective),
         [5, run, ..] => Some(PolicyOverride::Run(u32::from(run) + 1)),
+        [6, 0, ..] => Some(PolicyOverride::Slowdown(None)),
+        [high @ SLOWDOWN..=u8::MAX, low, ..] => {
+            let percent = u32::from(high - SLOWDOWN) * 256 + u32::from(low);
+            Some((percent <= Slowdown::PERCENT_MAX).then_some(PolicyOverride::Slowdown(Some(Slowdown(percent))))?)
+        }
         _ => return None,
     };
     let [_, _, rank, is_update_heavy] = *body;
@@ -64,7 +76,9 @@ mod tests {
             Some(PolicyOverride::Later),
             Some(PolicyOverride::Selective),
         ];
-        overrides.into_iter().chain(runs.map(Some)).flat_map(|policy_override| {
+        let slowdowns = (0..=Slowdown::PERCENT_MAX).map(|percent| Some(Slowdown(percent))).chain([None]);
+        let others = runs.chain(slowdowns.map(PolicyOverride::Slowdown));
+        overrides.into_iter().chain(others.map(Some)).flat_map(|policy_override| {
             let ranked =
                 move |rank| [false, true].map(|is_update_heavy| FilePolicy { policy_override, rank, is_update_heavy });
             Rank::ALL.into_iter().flat_map(ranked)
@@ -77,6 +91,11 @@ mod tests {
             FilePolicy { policy_override: Some(PolicyOverride::Run(8)), rank: Rank::Random, is_update_heavy: true };
         let bytes = encode(MapId(7), &policy);
         assert_eq!(bytes, [5, 7, 2, 1, 32, 130, 157, 53]);
+        let policy = FilePolicy {
+            policy_override: Some(PolicyOverride::Slowdown(Some(Slowdown(300)))),
+            ..FilePolicy::default()
+        };
+        assert_eq!(encode(MapId(7), &policy)[..4], [8, 44, 0, 0]);
         for policy in all() {
             assert_eq!(decode(MapId(9), &encode(MapId(9), &policy)), Some(policy));
         }
@@ -97,7 +116,7 @@ mod tests {
 
     #[test]
     fn fields_that_contradict_each_other_are_damage() {
-        for body in [[6, 0, 0, 0], [1, 1, 0, 0], [0, 0, 4, 0], [0, 0, 0, 2]] {
+        for body in [[6, 1, 0, 0], [10, 233, 0, 0], [11, 0, 0, 0], [1, 1, 0, 0], [0, 0, 4, 0], [0, 0, 0, 2]] {
             let bytes = [&body[..], &sum(MapId(7), &body)].concat();
             assert_eq!(decode(MapId(7), &bytes), None, "{body:?}");
         }

@@ -13,6 +13,7 @@ const BAD: u8 = 0x05;
 const REPLICA: u8 = 0x06;
 const SCRUB: u8 = 0x07;
 const FILE_POLICY: u8 = 0x08;
+const DEVICE: u8 = 0x09;
 /// Regions per record of free counts.
 const ADVICE_REGIONS: usize = 512;
 
@@ -89,7 +90,7 @@ pub fn parse_advice(value: &[u8]) -> impl Iterator<Item = u16> + '_ {
 /// Whether the engine writes keys of this form.
 pub fn is_known(key: &[u8]) -> bool {
     match key.first() {
-        Some(&(CHECKPOINT | SCRUB)) => key.len() == 1,
+        Some(&(CHECKPOINT | SCRUB | DEVICE)) => key.len() == 1,
         Some(&SHARD) => key.len() == 17,
         Some(&(DETACHED | ADVICE | BAD | REPLICA | FILE_POLICY)) => key.len() == 9,
         _ => false,
@@ -136,6 +137,11 @@ pub fn all_replicas() -> (Vec<u8>, Vec<u8>) {
 /// Key of the scrub's progress.
 pub fn scrub() -> Vec<u8> {
     vec![SCRUB]
+}
+
+/// Key of what the volume keeps of its device.
+pub fn device() -> Vec<u8> {
+    vec![DEVICE]
 }
 
 /// Key of the policy of a map's file.

@@ -5,6 +5,7 @@
 
 pub mod backlog;
 pub mod checkpoint;
+pub mod device;
 pub mod file_policy;
 pub mod group_bytes;
 pub mod hint_header;

@@ -6,11 +6,13 @@
 
 mod verdict;
 
+use oncefs_dedup::ShareLimit;
+
 use crate::core::Core;
 use crate::format::keys::ShardKey;
 use crate::format::page::Entry;
 use crate::format::shard::{SHARD_BLOCKS, Target};
-use crate::layout::explanation::{Explained, ExplainedRun, What, push_run};
+use crate::layout::explanation::{BudgetUse, Explained, ExplainedRun, What, push_run};
 use crate::layout::referrers::References;
 use crate::worker::visit::{Holders, ascending};
 use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
@@ -32,13 +34,22 @@ struct Seen {
 impl Core {
     /// See [`crate::Store::explain`].
     pub fn explain(&self, map: MapId, from: Lbn) -> Result<Explained> {
-        // If it fell since it was asked for last, the file is noted for the worker, as its next write would note it.
         let run_blocks_min = self.run_blocks_min(map);
         let (runs, next) = self.explain_with(map, from, run_blocks_min)?;
         let (effective_policy, run_blocks_min_from) =
             (self.effective_policy(map), self.why_effective(self.file_policy(map)));
         let is_left_alone = !effective_policy.is_inline && !effective_policy.is_later;
-        Ok(Explained { map: map.0, runs, next, run_blocks_min, run_blocks_min_from, is_left_alone })
+        let budget = self.budget_use(map)?;
+        Ok(Explained { map: map.0, runs, next, run_blocks_min, run_blocks_min_from, budget, is_left_alone })
+    }
+
+    /// How much of its budget a file uses, if it has one.
+    fn budget_use(&self, map: MapId) -> Result<Option<BudgetUse>> {
+        let ShareLimit::Budget(slowdown) = self.share_limit(map) else { return Ok(None) };
+        let (account, cost) = (self.account(map)?, self.policy.piece_cost());
+        let pieces_max = account.pieces_max(slowdown, cost);
+        let percent = account.slowdown_percent(cost).round() as u32;
+        Ok(Some(BudgetUse { percent_max: slowdown.0, percent, pieces: account.pieces, pieces_max }))
     }
 
     /// The runs of a portion, as a file with this shortest run would have them, and where the next one begins.

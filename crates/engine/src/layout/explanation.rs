@@ -15,9 +15,25 @@ pub struct Explained {
     pub run_blocks_min: u32,
     /// What set it, or why the file is left alone.
     pub run_blocks_min_from: String,
+    /// What the file's budget allows, if it has one: then no length of runs decides.
+    #[serde(default)]
+    pub budget: Option<BudgetUse>,
     /// Whether none of its blocks are shared from now on, neither as they are written nor by the worker.
     #[serde(default)]
     pub is_left_alone: bool,
+}
+
+/// How much of its budget a file uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BudgetUse {
+    /// By how much longer a cold read in sequence may take than of a file in one piece, percent.
+    pub percent_max: u32,
+    /// By how much longer it takes as the file lies now, percent.
+    pub percent: u32,
+    /// Pieces beside the first one that the file lies in.
+    pub pieces: u64,
+    /// As many may be added by sharing.
+    pub pieces_max: u64,
 }
 
 /// Blocks that follow each other in the file and of which the same can be said.

@@ -6,7 +6,7 @@
 //! changes with the rest of its publication, is durable with its group, and goes in the publication that detaches its
 //! map; so a crash leaves both or neither.
 
-use oncefs_dedup::{EffectivePolicy, FilePolicy, PolicyOverride, Rank, Ranks, Work, effective_policy};
+use oncefs_dedup::{EffectivePolicy, FilePolicy, PolicyOverride, Rank, Ranks, ShareLimit, Work, effective_policy};
 
 use crate::core::Core;
 use crate::format::file_policy;
@@ -23,6 +23,12 @@ impl Store {
     /// The effective policy of a map.
     pub fn effective_policy(&self, map: MapId) -> EffectivePolicy {
         self.core.effective_policy(map)
+    }
+
+    /// The shortest run worth sharing by a limit, in blocks. Within a budget: the shortest that a whole file could be shared
+    /// in.
+    pub fn shortest_run(&self, limit: ShareLimit) -> u32 {
+        self.core.shortest_run(limit)
     }
 
     /// The effective policy of a file with this policy, and the reason for it.
@@ -108,11 +114,9 @@ impl Core {
             return false;
         }
         let (before, after) = (self.effective_policy_by(before), self.effective_policy_by(after));
-        let shortest = |effective_policy: EffectivePolicy| {
-            effective_policy.run_blocks_min.unwrap_or_else(|| self.automatic_run(map))
-        };
-        let shares_shorter = shortest(after) < shortest(before) || after.shares_ends && !before.shares_ends;
-        after.is_later && (!before.is_later || shares_shorter)
+        let shares_more = self.limit_by(map, after).allows_more_than(self.limit_by(map, before))
+            || after.shares_ends && !before.shares_ends;
+        after.is_later && (!before.is_later || shares_more)
     }
 
     /// After a publication: the worker looks at files whose policy allows more now.
@@ -130,22 +134,24 @@ impl Core {
     /// The reason for the effective policy of a file with this policy: what set its shortest run, or leaves it alone.
     pub fn why_effective(&self, policy: FilePolicy) -> String {
         let mount = self.tuning.with(|settings| settings.mount_policy());
-        let EffectivePolicy { is_inline, is_later, run_blocks_min, .. } = effective_policy(policy, mount);
+        let EffectivePolicy { is_inline, is_later, limit, .. } = effective_policy(policy, mount);
         let ranked = || format!("rank {}", policy.rank.number());
         let policy_override = policy.policy_override.map(|policy_override| format!("policy {policy_override}"));
-        match run_blocks_min {
+        match limit {
             _ if !is_inline && !is_later => match (policy_override, mount.ranks) {
                 (Some(policy_override), _) if policy.policy_override == Some(PolicyOverride::Off) => policy_override,
                 (Some(policy_override), _) => format!("{policy_override}, {}", ranked()),
                 (None, Ranks::Paper) => ranked(),
                 (None, _) => "rewritten on several days".to_owned(),
             },
-            None => {
-                format!("automatic: by its reads; a seek costs {:.1} blocks", self.policy.seek_blocks())
+            _ if matches!(policy.policy_override, Some(PolicyOverride::Run(_) | PolicyOverride::Slowdown(_))) => {
+                "set by its policy".to_owned()
             }
-            Some(_) if matches!(policy.policy_override, Some(PolicyOverride::Run(_))) => "set by its policy".to_owned(),
-            fixed if fixed == mount.run_blocks_min => "set by run_blocks_min".to_owned(),
-            Some(_) => format!("set by its {}", ranked()),
+            of_mount if of_mount == mount.limit() && mount.run_blocks_min.is_some() => {
+                "set by run_blocks_min".to_owned()
+            }
+            of_mount if of_mount == mount.limit() => "set by read_slowdown_percent_max".to_owned(),
+            _ => format!("set by its {}", ranked()),
         }
     }
 }

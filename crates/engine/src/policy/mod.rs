@@ -1,7 +1,10 @@
 //! How each file is deduplicated, and the measurements that decide it.
 
+pub mod accounts;
+pub mod budget;
 pub mod device_reads;
 pub mod effective;
 pub mod policies;
+pub mod probe;
 pub mod read_pattern;
-pub mod run_blocks_min;
+pub mod share_limit;

@@ -6,11 +6,12 @@
 //! becomes visible, and counts; and a policy that was read from a record enters only if nothing was counted since
 //! before it was read.
 
-use oncefs_dedup::{FilePolicy, ReadPattern};
+use oncefs_dedup::{FilePolicy, PieceCost};
 
 use crate::MapId;
+use crate::policy::accounts::Accounts;
 use crate::policy::device_reads::{Change, DeviceReads};
-use crate::policy::read_pattern::{Number, ReadPatterns, Seen};
+use crate::policy::read_pattern::ReadPatterns;
 use crate::stats::counters::DeviceReport;
 use crate::sync::{LockRank, Mutex};
 
@@ -108,16 +109,19 @@ pub struct PolicyFacts {
     policies: Policies,
     /// How files are read.
     read_patterns: ReadPatterns,
+    /// What files may still share.
+    accounts: Accounts,
     /// How the data area is read.
     device_reads: DeviceReads,
 }
 
 impl PolicyFacts {
-    /// Nothing known yet; both bounds are bytes of memory.
+    /// Nothing known yet; the bounds are bytes of memory.
     pub fn new(policy_bytes_max: u64, read_pattern_bytes_max: u64) -> Self {
         Self {
             policies: Policies::new(policy_bytes_max),
-            read_patterns: ReadPatterns::new(read_pattern_bytes_max),
+            read_patterns: ReadPatterns::new(read_pattern_bytes_max / 2),
+            accounts: Accounts::new(read_pattern_bytes_max / 2),
             device_reads: DeviceReads::default(),
         }
     }
@@ -143,31 +147,55 @@ impl PolicyFacts {
         self.policies = Policies::new(0);
     }
 
-    /// The shortest run worth sharing in a map whose policy sets none.
-    pub fn automatic_run(&self, map: MapId) -> Number {
-        self.read_patterns.run_blocks_min(map, self.seek_blocks())
+    /// Whether a map is read at random.
+    pub fn is_read_at_random(&self, map: MapId) -> bool {
+        self.read_patterns.is_random(map)
     }
 
-    /// The shortest run worth sharing in a map of which nothing is known.
-    pub fn automatic_run_of_unknown(&self) -> u32 {
-        let run_blocks_min = ReadPattern::default().run_blocks_min(self.seek_blocks(), None);
-        debug_assert!(run_blocks_min > 0, "a run of {run_blocks_min} blocks");
-        run_blocks_min
+    /// Learns that a request read so many blocks from `first` on. True: the map turned out to be read at random. None: the
+    /// request went uncounted.
+    pub fn note_read(&self, map: MapId, first: u64, blocks: u32) -> Option<bool> {
+        self.read_patterns.note(map, first, blocks)
     }
 
-    /// Learns of a read request. None: it went uncounted.
-    pub fn note_read(&self, map: MapId, seen: Seen) -> Option<Number> {
-        self.read_patterns.note(map, seen, self.seek_blocks())
+    /// What files may still share.
+    pub fn accounts(&self) -> &Accounts {
+        &self.accounts
     }
 
-    /// The cost of a seek, in blocks.
-    pub fn seek_blocks(&self) -> f64 {
-        self.device_reads.seek_blocks()
+    /// What one more piece of a file costs its readers.
+    pub fn piece_cost(&self) -> PieceCost {
+        self.device_reads.piece_cost()
     }
 
-    /// Starts from the usual cost of a seek on such a device.
-    pub fn expect_device(&self, is_rotational: Option<bool>) {
-        self.device_reads.expect(is_rotational);
+    /// Whether that was measured, now or by an earlier mount.
+    pub fn is_piece_cost_measured(&self) -> bool {
+        self.device_reads.is_measured()
+    }
+
+    /// Whether the device was probed since the mount.
+    pub fn is_probed(&self) -> bool {
+        self.device_reads.is_probed()
+    }
+
+    /// It was.
+    pub fn note_probed(&self) {
+        self.device_reads.note_probed();
+    }
+
+    /// Whether the volume's record has this cost of a piece.
+    pub fn is_saved(&self, cost: PieceCost) -> bool {
+        self.device_reads.is_saved(cost)
+    }
+
+    /// It has.
+    pub fn note_saved(&self, cost: PieceCost) {
+        self.device_reads.note_saved(cost);
+    }
+
+    /// Starts from what an earlier mount measured.
+    pub fn start_from(&self, cost: PieceCost) {
+        self.device_reads.start_from(cost);
     }
 
     /// A request to the device for so many blocks serves a file.
@@ -176,7 +204,7 @@ impl PolicyFacts {
     }
 
     /// Makes requests to the device at once, each for so many blocks, and learns from their time if all succeed. Gives
-    /// how the cost of a seek changed.
+    /// how the cost of a piece changed.
     pub fn timed_device_reads<E>(
         &self,
         blocks: &[u64],

@@ -143,10 +143,19 @@ impl Core {
         self.timed_device_reads(&[blocks], || vec![self.data.read(pbn, bytes)]).pop().expect("one result")
     }
 
+    /// Reads single blocks as they are, one behind the other into `bytes`: a request for each, all of them at once.
+    pub fn read_blocks_apart(&self, pbns: &[Pbn], bytes: &mut [u8]) -> Result<()> {
+        assert_eq!(bytes.len(), pbns.len() * BLOCK_BYTES, "bytes for {} blocks", pbns.len());
+        let blocks = pbns.iter().zip(bytes.chunks_exact_mut(BLOCK_BYTES));
+        let mut parts: Vec<Part<'_>> = blocks.map(|(pbn, bytes)| Part { pbn: *pbn, bytes }).collect();
+        let mut reads = parts.chunks_mut(1).map(joined).collect::<Result<Vec<_>>>()?;
+        self.timed_device_reads(&vec![1; pbns.len()], || self.data.read_many(&mut reads)).into_iter().collect()
+    }
+
     /// Makes requests for so many blocks each, and counts what they read.
     fn timed_device_reads(&self, blocks: &[u64], requests: impl FnOnce() -> Vec<Result<()>>) -> Vec<Result<()>> {
         let (results, changed) = self.policy.timed_device_reads(blocks, requests);
-        changed.into_iter().for_each(|change| self.seek_cost_changed(change));
+        changed.into_iter().for_each(|change| self.piece_cost_changed(change));
         let read = blocks.iter().zip(&results).filter(|(_, result)| result.is_ok());
         let read: u64 = read.map(|(blocks, _)| blocks * BLOCK_BYTES as u64).sum();
         self.stats.counters.data_bytes_read.fetch_add(read, Relaxed);

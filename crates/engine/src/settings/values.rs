@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use oncefs_dedup::{AdmissionRule as Rule, Eviction, MountPolicy, PaceMode as Mode, RankRule, Ranks, Schedule};
+use oncefs_dedup::{
+    AdmissionRule as Rule, Eviction, MountPolicy, PaceMode as Mode, RankRule, Ranks, Schedule, Slowdown,
+};
 
 use crate::sync::{AtomicBool, AtomicU64, LockRank, Mutex, MutexGuard};
 use crate::{Blocks, Copies, Error, Profile, Result};
@@ -79,8 +81,10 @@ pub struct Settings {
     pub inline: Inline,
     /// How their share follows the duplicates found.
     pub rule: Rule,
-    /// The shortest run worth sharing; None: chosen for each file.
+    /// The shortest run worth sharing; None: the budget decides.
     pub run_blocks_min: Option<u32>,
+    /// The budget of each file; None: no limit.
+    pub slowdown: Option<Slowdown>,
     /// What ranks of files change of that.
     pub ranks: Ranks,
     /// The CPUs' busy share in percent above which the share of requests falls; 100: never.
@@ -131,7 +135,8 @@ impl Settings {
         let lrlfs = Self {
             inline: Inline::All,
             rule: Rule::PROBING,
-            run_blocks_min: Some(1),
+            run_blocks_min: None,
+            slowdown: None,
             ranks: Ranks::Off,
             cpu_percent_max: 100,
             fingerprints: FingerprintMode::Auto,
@@ -156,7 +161,9 @@ impl Settings {
         };
         let two_levels = Self { inline: Inline::Adaptive, disk_level: true, skipped_bytes: MIB / 2, ..lrlfs.clone() };
         let desktop = Self {
-            run_blocks_min: None,
+            // A look-up costs little: what it finds decides what follows.
+            rule: Rule { floor: 1.0, ..Rule::PROBING },
+            slowdown: Some(Slowdown(100)),
             ranks: Ranks::On,
             skipped_bytes: (memory_bytes_max / 128).clamp(MIB / 2, 8 * MIB),
             worker: Mode::WhenIdle,
@@ -181,9 +188,12 @@ impl Settings {
                 ..two_levels
             },
             Profile::Desktop => desktop,
-            Profile::Server => {
-                Self { hint_sample: SAMPLED_CONTENTS, hint_bytes_by_data_max: Some(desktop.hint_bytes), ..desktop }
-            }
+            Profile::Server => Self {
+                slowdown: Some(Slowdown(10)),
+                hint_sample: SAMPLED_CONTENTS,
+                hint_bytes_by_data_max: Some(desktop.hint_bytes),
+                ..desktop
+            },
             Profile::Selective => Self { ranks: Ranks::Paper, ..desktop },
             Profile::Idedup => Self {
                 run_blocks_min: Some(4),
@@ -203,7 +213,7 @@ impl Settings {
 
     /// What they say of all files.
     pub fn mount_policy(&self) -> MountPolicy {
-        MountPolicy { ranks: self.ranks, run_blocks_min: self.run_blocks_min }
+        MountPolicy { ranks: self.ranks, run_blocks_min: self.run_blocks_min, slowdown: self.slowdown }
     }
 
     /// Whether files are ranked by their use.

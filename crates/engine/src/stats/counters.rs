@@ -182,10 +182,10 @@ impl Sizes {
 /// The device of the data area as it was read.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct DeviceReport {
-    /// What a seek costs, in blocks that could be transferred meanwhile.
-    pub seek_blocks: f64,
-    /// Whether that was measured; else it is what is expected of a device of its kind.
-    pub seek_is_measured: bool,
+    /// What one more piece of a file costs its readers, in blocks of sequential reading.
+    pub piece_blocks: f64,
+    /// Whether that was measured; else it is what is expected of an SSD.
+    pub piece_is_measured: bool,
     /// Requests that read blocks of files.
     pub read_sizes: Sizes,
 }

@@ -11,6 +11,8 @@ mod schedule;
 #[cfg(not(feature = "schedules"))]
 mod authority;
 #[cfg(not(feature = "schedules"))]
+mod budget;
+#[cfg(not(feature = "schedules"))]
 mod counters;
 #[cfg(not(feature = "schedules"))]
 mod crash;

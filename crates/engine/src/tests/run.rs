@@ -186,29 +186,6 @@ fn equal_blocks_of_one_request_share_runs_too() {
 }
 
 #[test]
-fn with_the_automatic_minimum_a_small_file_is_shared_as_a_whole() {
-    let (_devices, core) = volume(Settings { run_blocks_min: None, ..one_level() });
-    let data = unique(40, 1);
-    write(&core, 1, 0, &data);
-    write(&core, 2, 0, part(&data, 5, 6));
-    assert_eq!(used(&core), 40, "a file of one block is one piece as before");
-    write(&core, 3, 0, &[part(&data, 5, 6), &unique(40, 2)].concat());
-    assert_eq!(used(&core), 81, "the beginning of a longer one is not");
-    assert_holds(&core, 2, part(&data, 5, 6));
-}
-
-#[test]
-fn the_first_block_of_a_file_that_is_rewritten_is_not_a_whole_file() {
-    let (_devices, core) = volume(Settings { run_blocks_min: None, ..one_level() });
-    let (data, other) = (unique(40, 1), unique(40, 2));
-    write(&core, 1, 0, &data);
-    write(&core, 2, 0, &other);
-    write(&core, 2, 0, part(&data, 9, 10));
-    assert_eq!(used(&core), 80, "a run of one is too short");
-    assert_holds(&core, 2, &[part(&data, 9, 10), part(&other, 1, 40)].concat());
-}
-
-#[test]
 fn the_worker_shares_long_runs_and_leaves_short_ones() {
     let settings = Settings { inline: Inline::Off, run_blocks_min: Some(4), ..two_levels() };
     let (_devices, core) = volume(settings);

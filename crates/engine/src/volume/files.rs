@@ -352,14 +352,6 @@ pub fn host_device(volume: &Path) -> Option<u64> {
     fs::metadata(volume).ok().map(|metadata| metadata.dev())
 }
 
-/// The device that holds a volume's data area.
-pub fn data_device(volume: &Path, data: &DataPlace) -> Option<u64> {
-    match data {
-        DataPlace::File => host_device(volume),
-        DataPlace::Device(path) => fs::metadata(path).ok().map(|metadata| metadata.rdev()),
-    }
-}
-
 fn check_label(data: &dyn Device, volume_id: [u8; 16]) -> Result<()> {
     let mut block = AlignedBuf::new(BLOCK_BYTES);
     match data.read_at(&mut block, 0) {

@@ -84,6 +84,7 @@ pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings, driver
     });
     core.restore_bad()?;
     core.restore_scrub()?;
+    core.restore_piece_cost()?;
     core.restore_backlog(newest, is_fresh);
     core.update_hints(&[], &found.stored);
     for map in core.detached_maps()? {

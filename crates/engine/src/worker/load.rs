@@ -100,17 +100,6 @@ impl DeviceLoad {
     }
 }
 
-/// Whether a block device says that it turns; None: it is none, or does not say. A partition asks its disk.
-pub fn is_rotational(root: &Path, device: u64) -> Option<bool> {
-    let block = root.join(format!("sys/dev/block/{}:{}", libc::major(device), libc::minor(device)));
-    let said = ["queue/rotational", "../queue/rotational"].map(|place| fs::read_to_string(block.join(place)).ok());
-    match said.iter().flatten().next()?.trim() {
-        "0" => Some(false),
-        "1" => Some(true),
-        _ => None,
-    }
-}
-
 /// The tenth column of a device's `stat`: milliseconds in which requests were under way. Even with
 /// all of them used a device that serves several at once may have room left.
 fn device_time(stat: &str) -> Option<Duration> {
@@ -347,16 +336,5 @@ mod tests {
         write(root.path(), stat, "9 9 9 9 9 9 9 9 9 9999 9 9");
         assert_eq!(load.busy(seconds(13)), Some(1.0), "never above 1");
         assert_eq!(DeviceLoad::new(root.path(), libc::makedev(0, 44)).busy(seconds(1)), None);
-    }
-
-    #[test]
-    fn a_device_or_the_disk_of_a_partition_says_whether_it_turns() {
-        let root = root(&[("sys/dev/block/8:0/queue/rotational", "1"), ("sys/dev/block/9:0/queue/rotational", "?")]);
-        write(root.path(), "sys/devices/nvme0n1/queue/rotational", "0");
-        fs::create_dir_all(root.path().join("sys/devices/nvme0n1/nvme0n1p1")).unwrap();
-        let partition = root.path().join("sys/dev/block/259:1");
-        std::os::unix::fs::symlink(root.path().join("sys/devices/nvme0n1/nvme0n1p1"), partition).unwrap();
-        let said = |major, minor| is_rotational(root.path(), libc::makedev(major, minor));
-        assert_eq!([said(8, 0), said(259, 1), said(9, 0), said(0, 44)], [Some(true), Some(false), None, None]);
     }
 }

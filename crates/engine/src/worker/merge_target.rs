@@ -1,11 +1,12 @@
 //! Merge targets: which equal block replaces which of the blocks that the worker looks at. Values in, values out.
 
 use hashbrown::{HashMap, HashSet};
-use oncefs_dedup::{Candidates, Decision, RunRule, detect};
+use oncefs_dedup::{Allowance, Candidates, Decision, RunRule, detect, detect_within};
 
-use crate::Pbn;
 use crate::format::page::{COUNT_MAX, Entry};
+use crate::policy::budget::REFS_FREE_MIN;
 use crate::worker::visit::{Holders, Remap, Visit};
+use crate::{MapId, Pbn};
 
 /// A block with so many references gets no more from the worker: near the largest count it would be refused.
 const COUNT_FULL: u32 = COUNT_MAX / 2;
@@ -14,8 +15,10 @@ const COUNT_FULL: u32 = COUNT_MAX / 2;
 pub struct VisitedRange<'a> {
     /// The blocks.
     pub visits: &'a [Visit],
-    /// The shortest run worth sharing there, blocks.
+    /// The shortest run worth sharing there, blocks; nothing where there is a budget.
     pub run_blocks_min: u32,
+    /// What the file may still add, the same for all its ranges. None: it has no budget.
+    pub budget: Option<Room>,
     /// The shortest one that reaches the end of `after`, or of the blocks: the file ends there, and its rank lets a part
     /// of a chunk be shared.
     pub end_blocks_min: Option<u32>,
@@ -25,16 +28,42 @@ pub struct VisitedRange<'a> {
     pub after: Vec<Pbn>,
 }
 
-/// The merge targets of one batch. Also gives how many blocks stay although equal ones are left elsewhere: the
-/// references to those are not known here.
-pub fn merge_targets(ranges: &[VisitedRange], holders: &Holders, are_listed: bool) -> (Vec<Remap>, u64) {
+/// What the budget of a file leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Pieces that may be added.
+    pub pieces_max: u64,
+    /// Ranges with so many blocks between them are one piece.
+    pub gap_blocks_max: u64,
+    /// Whether the range, with the blocks after it, reaches the end of the file.
+    pub is_end: bool,
+}
+
+/// What comes of a batch.
+pub struct Merged {
+    /// Which place gets which block.
+    pub remaps: Vec<Remap>,
+    /// Blocks that stay although equal ones are left elsewhere: the references to those are not known here.
+    pub left: u64,
+    /// Pieces that are added to files with a budget.
+    pub pieces: HashMap<MapId, u64>,
+}
+
+/// The merge targets of one batch.
+pub fn merge_targets(ranges: &[VisitedRange], holders: &Holders, are_listed: bool) -> Merged {
     let visited = ranges.iter().flat_map(|range| range.visits).map(|visit| visit.pbn).collect();
-    let mut choice = Choice { holders, are_listed, visited, gone: HashMap::new(), kept: HashSet::new(), left: 0 };
+    let (gone, kept, pieces) = (HashMap::new(), HashSet::new(), HashMap::new());
+    let mut choice = Choice { holders, are_listed, visited, gone, kept, left: 0, pieces };
     let mut chosen = Vec::new();
-    for range in ranges {
-        match range.run_blocks_min {
-            0 | 1 => choice.targets_of_blocks(range, &mut chosen),
-            _ => choice.targets_of_runs(range, &mut chosen),
+    // A budget is of the whole file: all its ranges compete for it.
+    let is_one_file = |a: &VisitedRange, b: &VisitedRange| {
+        a.budget.is_some() && b.budget.is_some() && a.visits[0].map == b.visits[0].map
+    };
+    for ranges in ranges.chunk_by(is_one_file) {
+        match (ranges[0].budget, ranges[0].run_blocks_min) {
+            (Some(room), _) => choice.targets_in_budget(ranges, room, &mut chosen),
+            (None, 0 | 1) => choice.targets_of_blocks(&ranges[0], &mut chosen),
+            (None, _) => choice.targets_of_runs(&ranges[0], &mut chosen),
         }
     }
     let remaps: Vec<Remap> = chosen.into_iter().filter_map(|(visit, target)| choice.remap(visit, target)).collect();
@@ -42,7 +71,7 @@ pub fn merge_targets(ranges: &[VisitedRange], holders: &Holders, are_listed: boo
         remaps.iter().all(|remap| remap.target.1.tag == remap.visit.entry.tag),
         "a target of another content"
     );
-    (remaps, choice.left)
+    Merged { remaps, left: choice.left, pieces: choice.pieces }
 }
 
 /// What is known of a batch while it is decided on.
@@ -56,6 +85,7 @@ struct Choice<'a> {
     /// Blocks that runs move to.
     kept: HashSet<Pbn>,
     left: u64,
+    pieces: HashMap<MapId, u64>,
 }
 
 impl<'a> Choice<'a> {
@@ -104,7 +134,12 @@ impl<'a> Choice<'a> {
             Decision::Share(target) => Some((*visit, target)),
             Decision::Unknown | Decision::Refused | Decision::Open => None,
         });
-        let targets: Vec<(Visit, Pbn)> = targets.collect();
+        self.move_runs(&targets.collect::<Vec<_>>(), chosen);
+    }
+
+    /// Moves what may move of these runs. True: some did.
+    fn move_runs(&mut self, targets: &[(Visit, Pbn)], chosen: &mut Vec<(Visit, Pbn)>) -> bool {
+        let before = chosen.len();
         for run in targets.chunk_by(|a, b| a.0.lbn.plus(1) == b.0.lbn && a.1.plus(1) == b.1) {
             if self.may_move(run) {
                 self.gone.extend(run.iter().map(|(visit, target)| (visit.pbn, *target)));
@@ -112,6 +147,42 @@ impl<'a> Choice<'a> {
                 chosen.extend_from_slice(run);
             }
         }
+        chosen.len() > before
+    }
+
+    /// The budget of the file decides among the runs of all its ranges. A block that is shared already stays: moving it
+    /// saves nothing and may add a piece.
+    fn targets_in_budget(&mut self, ranges: &[VisitedRange<'a>], room: Room, chosen: &mut Vec<(Visit, Pbn)>) {
+        let blocks: Vec<InBudget> = ranges.iter().flat_map(|range| self.blocks_in_budget(range)).collect();
+        let candidates: Vec<Candidates> = blocks.iter().map(InBudget::candidates).collect();
+        let own: HashSet<Pbn> = blocks.iter().map(|block| block.own).collect();
+        let is_free = |at: usize, pbn: Pbn| {
+            let entry = || blocks[at].visit.and_then(|visit| self.entry_of(&visit, pbn));
+            own.contains(&pbn) || entry().is_some_and(|entry| entry.count >= REFS_FREE_MIN)
+        };
+        let Room { pieces_max, gap_blocks_max, .. } = room;
+        let is_end = ranges.last().is_some_and(|range| range.budget.is_some_and(|room| room.is_end));
+        let within = detect_within(&candidates, &Allowance { pieces_max, gap_blocks_max, is_end, is_free: &is_free });
+        let target = |(block, decision): (&InBudget, &Decision)| match (block.visit, decision) {
+            (Some(visit), Decision::Share(target)) if *target != visit.pbn => Some((visit, *target)),
+            _ => None,
+        };
+        let targets: Vec<(Visit, Pbn)> = blocks.iter().zip(&within.decisions).filter_map(target).collect();
+        if self.move_runs(&targets, chosen) {
+            self.pieces.insert(targets[0].0.map, within.pieces);
+        }
+    }
+
+    /// The blocks of a range with the one before and the one after, which stay.
+    fn blocks_in_budget(&self, range: &VisitedRange<'a>) -> Vec<InBudget> {
+        let staying = |pbn: &Pbn| InBudget { own: *pbn, visit: None, holders: vec![*pbn] };
+        let visited = |visit: &Visit| {
+            let is_shared = visit.entry.count > 1;
+            let holders = if is_shared { vec![visit.pbn] } else { self.others_for(visit) };
+            InBudget { own: visit.pbn, visit: Some(*visit), holders }
+        };
+        let visited = range.visits.iter().map(visited);
+        range.before.iter().map(staying).chain(visited).chain(range.after.iter().map(staying)).collect()
     }
 
     fn may_move(&mut self, run: &[(Visit, Pbn)]) -> bool {
@@ -159,6 +230,22 @@ impl<'a> Choice<'a> {
     }
 }
 
+/// A block of a file with a budget.
+struct InBudget {
+    /// Where it lies.
+    own: Pbn,
+    /// None: it is there only because runs go on from it.
+    visit: Option<Visit>,
+    /// Its own one where it stays.
+    holders: Vec<Pbn>,
+}
+
+impl InBudget {
+    fn candidates(&self) -> Candidates<'_> {
+        Candidates { holders: &self.holders, current: Some(self.own) }
+    }
+}
+
 /// A block that stays.
 fn staying(pbn: &Pbn) -> Candidates<'_> {
     Candidates { holders: std::slice::from_ref(pbn), current: Some(*pbn) }
@@ -178,10 +265,17 @@ fn end_of_moves(gone: &HashMap<Pbn, Pbn>, mut pbn: Pbn) -> Pbn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Lbn, MapId, Tag};
+    use crate::{Lbn, Tag};
 
     fn range_of(visits: &[Visit], run_blocks_min: u32) -> VisitedRange<'_> {
-        VisitedRange { visits, run_blocks_min, end_blocks_min: None, before: Vec::new(), after: Vec::new() }
+        VisitedRange {
+            visits,
+            run_blocks_min,
+            budget: None,
+            end_blocks_min: None,
+            before: Vec::new(),
+            after: Vec::new(),
+        }
     }
 
     fn entry(tag: u64, count: u32) -> Entry {
@@ -198,8 +292,8 @@ mod tests {
         let holders = holders.iter().map(|(pbn, count)| (Pbn(*pbn), entry(7, *count))).collect();
         let ranges: Vec<VisitedRange> =
             visits.chunk_by(|a, b| a.lbn.plus(1) == b.lbn).map(|visits| range_of(visits, 1)).collect();
-        let (remaps, _) = merge_targets(&ranges, &HashMap::from_iter([(Tag(7), holders)]), true);
-        remaps.iter().map(|remap| (remap.visit.lbn.0, remap.target.0.0)).collect()
+        let merged = merge_targets(&ranges, &HashMap::from_iter([(Tag(7), holders)]), true);
+        merged.remaps.iter().map(|remap| (remap.visit.lbn.0, remap.target.0.0)).collect()
     }
 
     #[test]
@@ -284,8 +378,11 @@ mod tests {
         let mins = ranges.iter().map(|(run_blocks_min, _)| *run_blocks_min);
         let ranges: Vec<VisitedRange> =
             (mins.zip(&visits)).map(|(run_blocks_min, visits)| range_of(visits, run_blocks_min)).collect();
-        let (remaps, _) = merge_targets(&ranges, &holders, false);
-        remaps.iter().map(|remap| (remap.visit.pbn.0, remap.target.0.0)).collect()
+        merge_targets(&ranges, &holders, false)
+            .remaps
+            .iter()
+            .map(|remap| (remap.visit.pbn.0, remap.target.0.0))
+            .collect()
     }
 
     #[test]

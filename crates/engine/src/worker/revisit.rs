@@ -6,14 +6,15 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use hashbrown::HashSet;
-use oncefs_dedup::{HOLDERS_MAX, Hint};
+use hashbrown::{HashMap, HashSet};
+use oncefs_dedup::{HOLDERS_MAX, Hint, ShareLimit, Slowdown};
 
 use crate::core::Core;
 use crate::format::page::Entry;
-use crate::worker::merge_target::{VisitedRange, merge_targets};
+use crate::policy::accounts::Spender;
+use crate::worker::merge_target::{Merged, Room, VisitedRange, merge_targets};
 use crate::worker::visit::{Holders, Place, Remap, Visit, add_holder, ascending};
-use crate::{BLOCK_BYTES, Lbn, Pbn, Result, Stage, Tag};
+use crate::{BLOCK_BYTES, Lbn, MapId, Pbn, Result, Stage, Tag};
 
 /// Blocks looked at in one go, at most: bounds the worker's memory at some 2 MB.
 pub const BATCH_BLOCKS_MAX: u64 = 8_192;
@@ -79,13 +80,16 @@ impl Core {
         assert!(visits.len() <= places.len(), "{} visits of {} places", visits.len(), places.len());
         let is_listed = self.worker.with_pass(|pass| pass.is_batch_listed());
         let ranges = self.visited_ranges(&visits);
-        let may_have_more = |range: &&VisitedRange| self.hints.is_sample_partial() || range.run_blocks_min > 1;
+        let may_have_more = |range: &&VisitedRange| {
+            self.hints.is_sample_partial() || range.run_blocks_min > 1 || range.budget.is_some()
+        };
         for range in ranges.iter().filter(may_have_more) {
             let blocks: Vec<(Tag, Pbn)> = range.visits.iter().map(|visit| (visit.entry.tag, visit.pbn)).collect();
             let around = (range.before.last().copied(), range.after.first().copied());
             self.extend_holders(&blocks, around, &mut holders);
         }
-        let (chosen, left) = merge_targets(&ranges, &holders, is_listed);
+        let Merged { remaps: chosen, left, pieces } = merge_targets(&ranges, &holders, is_listed);
+        self.settle_pieces(&ranges, &pieces);
         let (confirmed, all) = self.confirm_in_steps(&chosen, step);
         assert!(confirmed.len() <= chosen.len(), "{} of {} remaps are confirmed", confirmed.len(), chosen.len());
         self.worker.with_pass(|pass| pass.note_left(left, confirmed.len() as u64));
@@ -119,30 +123,69 @@ impl Core {
     /// the file shares already continues there.
     fn visited_ranges<'a>(&self, visits: &'a [Visit]) -> Vec<VisitedRange<'a>> {
         let follows = |a: &Visit, b: &Visit| a.map == b.map && a.lbn.plus(1) == b.lbn;
-        let range = |visits: &'a [Visit]| {
-            let run_blocks_min = self.run_blocks_min(visits[0].map);
-            let mut range =
-                VisitedRange { visits, run_blocks_min, end_blocks_min: None, before: Vec::new(), after: Vec::new() };
+        // The pieces that a file has left are taken once, for all its ranges.
+        let mut taken: HashMap<MapId, u64> = HashMap::new();
+        let mut range = |visits: &'a [Visit]| {
+            let map = visits[0].map;
+            let limit = self.share_limit(map);
+            let run_blocks_min = if let ShareLimit::Runs(blocks) = limit { blocks } else { 1 };
+            let budget = match limit {
+                ShareLimit::Runs(_) => None,
+                ShareLimit::Budget(slowdown) => {
+                    let pieces_max = *taken.entry(map).or_insert_with(|| self.take_pieces(map, slowdown));
+                    let gap_blocks_max = self.policy.piece_cost().gap_blocks_max();
+                    Some(Room { pieces_max, gap_blocks_max, is_end: false })
+                }
+            };
+            let (before, after) = (Vec::new(), Vec::new());
+            let mut range = VisitedRange { visits, run_blocks_min, budget, end_blocks_min: None, before, after };
             // A file that cannot be read around its blocks, or that was deleted, has nothing there.
-            if run_blocks_min > 1
+            if (run_blocks_min > 1 || budget.is_some())
                 && let Err(error) = self.add_surrounding_blocks(&mut range)
             {
                 log::debug!("cannot read the map around blocks, deduplicating them alone: {error}");
             }
             range
         };
-        visits.chunk_by(follows).map(range).collect()
+        visits.chunk_by(follows).map(&mut range).collect()
+    }
+
+    /// Takes all pieces that a file may still add. One whose account cannot be read may add none.
+    fn take_pieces(&self, map: MapId, slowdown: Slowdown) -> u64 {
+        let cost = self.policy.piece_cost();
+        match self.account(map) {
+            Ok(_) => self.policy.accounts().take(map, 0, slowdown, cost, Spender::Worker).unwrap_or(0),
+            Err(error) => {
+                log::debug!("cannot read map {} for its account, sharing only what costs nothing: {error}", map.0);
+                0
+            }
+        }
+    }
+
+    /// Gives back the pieces that were taken and are not added.
+    fn settle_pieces(&self, ranges: &[VisitedRange], added: &HashMap<MapId, u64>) {
+        for of_map in ranges.chunk_by(|a, b| a.visits[0].map == b.visits[0].map) {
+            let Some(room) = of_map[0].budget else { continue };
+            let map = of_map[0].visits[0].map;
+            let added = added.get(&map).copied().unwrap_or(0);
+            assert!(added <= room.pieces_max, "{added} pieces of map {} are added of {}", map.0, room.pieces_max);
+            self.policy.accounts().give_back(map, room.pieces_max - added);
+        }
     }
 
     fn add_surrounding_blocks(&self, range: &mut VisitedRange) -> Result<()> {
         let (map, first, blocks) = (range.visits[0].map, range.visits[0].lbn, range.visits.len() as u64);
-        let reach = u64::from(range.run_blocks_min).min(first.0);
-        range.before = self.stored_until(map, Lbn(first.0 - reach), reach)?;
-        range.after = self.stored_from(map, first.plus(blocks), u64::from(range.run_blocks_min))?;
+        let reach = u64::from(range.run_blocks_min);
+        range.before = self.stored_until(map, Lbn(first.0 - reach.min(first.0)), reach.min(first.0))?;
+        range.after = self.stored_from(map, first.plus(blocks), reach)?;
+        let last = first.plus(blocks - 1 + range.after.len() as u64);
+        if let Some(room) = &mut range.budget {
+            room.is_end = self.is_end(map, last)?;
+            return Ok(());
+        }
         if range.before.is_empty() && range.after.is_empty() && self.is_whole(map, first, blocks)? {
             range.run_blocks_min = range.run_blocks_min.min(blocks as u32);
         }
-        let last = first.plus(blocks - 1 + range.after.len() as u64);
         range.end_blocks_min = self.end_blocks_min(map, last)?;
         Ok(())
     }

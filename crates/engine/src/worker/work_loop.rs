@@ -30,6 +30,9 @@ impl Core {
         self.merge_waiting_hints();
         self.observe_machine();
         self.checkpoint_backlog_when_due();
+        if let Err(error) = self.save_piece_cost() {
+            log::debug!("cannot keep what scattered reads cost: {error}");
+        }
         if let Err(error) = self.repair_noticed() {
             log::warn!("cannot repair blocks that were found damaged, trying again later: {error}");
         }
@@ -65,6 +68,9 @@ impl Core {
     }
 
     fn look_at_some(&self, blocks_max: u64) -> Duration {
+        if self.probe_if_due() {
+            return Duration::ZERO;
+        }
         self.worker.note_doing("working");
         let began = self.foreground.now();
         let worked = self.revisit(blocks_max).and_then(|looked_at| match looked_at {

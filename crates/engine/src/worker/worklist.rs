@@ -1,7 +1,7 @@
 //! The worker's next batch: blocks that were skipped one by one, then files as a whole, then, in a full pass, all maps
 //! in the order of their ids.
 
-use oncefs_dedup::{MountPolicy, Ranks, Work};
+use oncefs_dedup::{Ranks, ShareLimit, Work};
 
 use crate::core::Core;
 use crate::format::keys::ShardKey;
@@ -71,7 +71,7 @@ impl Core {
     pub fn next_batch(&self, blocks_max: u64) -> Vec<Place> {
         assert!(blocks_max > 0, "a batch of {blocks_max} blocks");
         let mount = self.tuning.with(|settings| settings.mount_policy());
-        let do_runs_count = !matches!(mount, MountPolicy { run_blocks_min: Some(1), ranks: Ranks::Off });
+        let do_runs_count = mount.limit() != ShareLimit::Runs(1) || mount.ranks != Ranks::Off;
         let mut places = Vec::new();
         self.worker.with_pass(|pass| {
             pass.begin_batch();
@@ -148,7 +148,7 @@ impl Core {
     /// Whether a map has nothing but these blocks, and files that are one run are shared as a whole.
     pub fn is_whole(&self, map: MapId, first: Lbn, blocks: u64) -> Result<bool> {
         let block = BLOCK_BYTES as u64;
-        Ok(self.effective_policy(map).shares_whole_files()
+        Ok(self.effective_policy(map).shares_ends
             && self.seek_data(map, 0, first.0 * block)?.is_none()
             && self.seek_data(map, (first.0 + blocks) * block, u64::MAX)?.is_none())
     }

@@ -43,6 +43,8 @@ pub struct Batch<'a> {
     pub refused: Vec<usize>,
     /// Blocks stored in memory whose run may go on with the file's next request: its last ones.
     pub open: Vec<usize>,
+    /// Blocks, zeros aside, at places of the file that had none.
+    pub added: u64,
     /// Blocks claimed for what was placed.
     pub claimed: u64,
     /// Placed blocks that were not claimed: they take the place of reserved ones.
@@ -68,6 +70,7 @@ impl<'a> Batch<'a> {
             staged: Vec::new(),
             refused: Vec::new(),
             open: Vec::new(),
+            added: 0,
             claimed: 0,
             from_reserved: 0,
             unchanged: HashSet::new(),
@@ -98,5 +101,23 @@ impl<'a> Batch<'a> {
             Outcome::Twin(earlier) => self.pbn(earlier),
             undecided => panic!("block {index} is published as {undecided:?}"),
         }
+    }
+
+    /// Whether nothing was stored at any of its places before.
+    pub fn is_all_added(&self) -> bool {
+        self.outcomes.iter().filter(|outcome| **outcome != Outcome::Zero).count() as u64 == self.added
+    }
+
+    /// The ranges of the data area that hold what was stored anew.
+    pub fn own_runs(&self) -> Vec<(Pbn, u64)> {
+        let mut runs: Vec<(Pbn, u64)> = Vec::new();
+        for outcome in &self.outcomes {
+            let Outcome::Anew(Some(pbn)) = outcome else { continue };
+            match runs.last_mut() {
+                Some((first, blocks)) if first.plus(*blocks) == *pbn => *blocks += 1,
+                _ => runs.push((*pbn, 1)),
+            }
+        }
+        runs
     }
 }

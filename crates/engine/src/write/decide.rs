@@ -7,13 +7,14 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use hashbrown::HashMap;
-use oncefs_dedup::{Candidates, Decision, Extension, HOLDERS_MAX, RunRule, detect};
+use oncefs_dedup::{Candidates, Decision, Extension, HOLDERS_MAX, RunRule, ShareLimit, detect};
 
 use crate::core::Core;
 use crate::format::page::page_of;
 use crate::format::shard::Target;
 use crate::worker::visit::{Remap, Visit};
 use crate::write::batch::{Batch, Outcome};
+use crate::write::budget::Growth;
 use crate::write::inline::{OPEN_BLOCKS_MAX, OpenBlock, Stream};
 use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
 
@@ -69,7 +70,9 @@ impl Core {
             // Nobody is known to hold any of the blocks: all are stored anew.
             return Ok(OpenRuns::default());
         }
-        let rule = self.run_rule(map, batch, &stream, current)?;
+        let limit = self.limit_by(map, batch.policy);
+        let run_blocks_min = if let ShareLimit::Runs(blocks) = limit { blocks } else { 1 };
+        let rule = self.run_rule(map, batch, &stream, current, run_blocks_min)?;
         let before = shared_before(&stream, rule.run_blocks_min);
         // Zero blocks take no place in the data area, so that a run goes on behind them.
         let stored = batch.indexes(|outcome| outcome != Outcome::Zero);
@@ -81,12 +84,19 @@ impl Core {
             .chain(open)
             .chain(new)
             .collect();
-        let decisions = detect(&candidates, rule);
+        let decisions = match limit {
+            ShareLimit::Runs(_) => detect(&candidates, rule),
+            ShareLimit::Budget(slowdown) => {
+                let growth = self.growth(map, batch, current)?;
+                self.detect_in_budget(map, slowdown, growth, &candidates, Pbn(IN_BATCH))
+            }
+        };
         assert_eq!(decisions.len(), candidates.len(), "one decision for each candidate");
         let (of_open, of_new) = decisions[before.len()..].split_at(stream.open.len());
         let mut open_runs = settle_open(&stream, of_open);
+        let is_final = matches!(limit, ShareLimit::Runs(_));
         for (index, decision) in stored.into_iter().zip(of_new) {
-            take_in(batch, index, *decision);
+            take_in(batch, index, *decision, is_final);
         }
         open_runs.holders = batch.open.iter().map(|index| std::mem::take(&mut holders[*index])).collect();
         Ok(open_runs)
@@ -121,11 +131,17 @@ impl Core {
     }
 
     /// The shortest run worth sharing in this request, and whether one at its end stays open. A file that is known as a
-    /// whole, from its beginning, and equal to one run as a whole, is shared however short it is, unless
-    /// `run_blocks_min` is fixed: it is one piece as before. Where a file ends is known if its last block is written
-    /// over; one that grows may go on.
-    fn run_rule(&self, map: MapId, batch: &Batch, stream: &Stream, current: &[Target]) -> Result<RunRule> {
-        let run_blocks_min = batch.policy.run_blocks_min.unwrap_or_else(|| self.automatic_run(map));
+    /// whole, from its beginning, and equal to one run as a whole, is shared however short it is, if its policy shares
+    /// ends: it is one piece as before. Where a file ends is known if its last block is written over; one that grows may
+    /// go on.
+    fn run_rule(
+        &self,
+        map: MapId,
+        batch: &Batch,
+        stream: &Stream,
+        current: &[Target],
+        run_blocks_min: u32,
+    ) -> Result<RunRule> {
         let stored = batch.indexes(|outcome| outcome != Outcome::Zero);
         let is_data = |target: &Target| matches!(target, Target::Data(_));
         let end_blocks_min = match stored.last() {
@@ -137,9 +153,20 @@ impl Core {
         let is_new = !current.iter().any(is_data);
         let stored = stored.len() + stream.open.len();
         let first = stream.open.first().map_or(batch.first, |block| block.lbn);
-        let is_whole = first == Lbn(0) && is_new && batch.policy.shares_whole_files();
+        let is_whole = first == Lbn(0) && is_new && batch.policy.shares_ends;
         let run_blocks_min = if is_whole { run_blocks_min.min(stored.max(1) as u32) } else { run_blocks_min };
         Ok(RunRule { run_blocks_min, end_blocks_min, may_go_on: true })
+    }
+
+    /// What the batch adds to its file.
+    fn growth(&self, map: MapId, batch: &Batch, current: &[Target]) -> Result<Growth> {
+        let is_data = |target: &Target| matches!(target, Target::Data(_));
+        let is_end = match batch.outcomes.iter().rposition(|outcome| *outcome != Outcome::Zero) {
+            Some(last) if is_data(&current[last]) => self.is_end(map, batch.first.plus(last as u64))?,
+            _ => false,
+        };
+        let is_new = !current.iter().any(is_data);
+        Ok(Growth { first: batch.first, blocks: batch.added, is_new, is_end })
     }
 
     /// Which blocks the map's present pbn may already hold: the same tag stands in the table.
@@ -228,8 +255,9 @@ fn settle_open(stream: &Stream, decisions: &[Decision]) -> OpenRuns {
     open_runs
 }
 
-/// What becomes of a block of the batch.
-fn take_in(batch: &mut Batch, index: usize, decision: Decision) {
+/// What becomes of a block of the batch. What is refused is left to the worker unless that is final: it may find room for
+/// it once the whole file is known.
+fn take_in(batch: &mut Batch, index: usize, decision: Decision, is_final: bool) {
     batch.outcomes[index] = match decision {
         Decision::Share(pbn) if pbn.0 >= IN_BATCH => {
             let earlier = (pbn.0 - IN_BATCH) as usize;
@@ -243,9 +271,9 @@ fn take_in(batch: &mut Batch, index: usize, decision: Decision) {
         Decision::Unknown | Decision::Refused | Decision::Open => Outcome::Anew(None),
     };
     match decision {
-        Decision::Refused => batch.refused.push(index),
+        Decision::Refused if is_final => batch.refused.push(index),
         Decision::Open => batch.open.push(index),
-        Decision::Share(_) | Decision::Unknown => {}
+        Decision::Share(_) | Decision::Unknown | Decision::Refused => {}
     }
 }
 

@@ -46,6 +46,16 @@ impl InlineDedup {
         }
     }
 
+    /// Whether a few blocks of a request that was not admitted are looked up.
+    pub fn is_probed(&self, mode: Inline) -> bool {
+        mode == Inline::Adaptive && self.admission.lock().is_probed()
+    }
+
+    /// A probe found a duplicate.
+    pub fn note_hit(&self) {
+        self.admission.lock().hit();
+    }
+
     /// Whether every block of the next admitted request is fingerprinted, and not only those with a candidate.
     pub fn fingerprints_all(&self) -> bool {
         self.fingerprinting.lock().eager()

@@ -1,6 +1,7 @@
 //! The way of a write, from the request to its publication. `steps` holds the order.
 
 pub mod batch;
+pub mod budget;
 pub mod confirm;
 pub mod decide;
 pub mod extension;

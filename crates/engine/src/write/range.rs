@@ -88,6 +88,7 @@ impl Core {
             return result;
         }
         self.cuts_landed(map, &pieces.cuts);
+        self.policy.accounts().forget(map);
         result.inspect_err(|error| self.health.fail(error))?;
         self.write_out_if_much()
     }

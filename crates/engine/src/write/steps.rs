@@ -21,6 +21,8 @@ use crate::{BLOCK_BYTES, Change, Lbn, MapId, Pbn, Result, Stage, Urgency};
 const DIRECT_BLOCKS_MIN: usize = 32;
 /// Collected blocks are written out when there are this many bytes of them.
 const STAGED_BYTES_MAX: u64 = 4 << 20;
+/// Blocks of a request that was not admitted which are looked up nonetheless.
+const PROBED_BLOCKS: usize = 4;
 /// Size of one request to the data area.
 pub const REQUEST_BYTES: usize = 1 << 20;
 
@@ -48,9 +50,13 @@ impl Core {
         let mut batch = Batch::new(Lbn(at / BLOCK_BYTES as u64), whole, self.effective_policy(map), urgency);
         let blocks = batch.len() as u64;
         let current = self.current_targets(map, &batch, locked.is_some())?;
-        let is_admitted = batch.policy.is_inline && self.admit();
+        let mut is_admitted = batch.policy.is_inline && self.admit();
         self.stats.timed(Stage::Receive, blocks, || self.receive(&mut batch));
         self.stats.timed(Stage::Tag, blocks, || self.tag(&mut batch, is_admitted));
+        is_admitted |= batch.policy.is_inline && !is_admitted && self.is_probe_hit(&batch);
+        let is_added = |index: &usize| !matches!(current[*index], Target::Data(_));
+        batch.added =
+            batch.indexes(|outcome| outcome != Outcome::Zero).iter().filter(|index| is_added(index)).count() as u64;
         let stream = self.take_stream(map, batch.first);
         let mut open_runs = OpenRuns::default();
         if is_admitted {
@@ -79,6 +85,7 @@ impl Core {
     fn follow_open_runs(&self, map: MapId, batch: &Batch, mut open_runs: OpenRuns) {
         let shared = std::mem::take(&mut open_runs.shared);
         self.leave_open(map, batch, open_runs);
+        self.note_growth(map, batch);
         if !shared.is_empty()
             && let Err(error) = self.share_open(map, &shared)
         {
@@ -109,6 +116,23 @@ impl Core {
     /// Whether any written request is looked up.
     fn looks_up(&self) -> bool {
         self.tuning.with(|settings| settings.inline != Inline::Off)
+    }
+
+    /// Whether a few blocks of a request that was not admitted show that it has duplicates: it is admitted then, and
+    /// those after it are too.
+    fn is_probe_hit(&self, batch: &Batch) -> bool {
+        let mode = self.tuning.with(|settings| settings.inline);
+        if !self.inline.is_probed(mode) {
+            return false;
+        }
+        let step = batch.len().div_ceil(PROBED_BLOCKS);
+        let tag = |index: usize| (batch.outcomes[index] != Outcome::Zero).then(|| batch.tags[index]);
+        let holders = self.hints.look_up((0..batch.len()).step_by(step).map(tag));
+        let is_hit = holders.iter().any(|holders| !holders.is_empty());
+        if is_hit {
+            self.inline.note_hit();
+        }
+        is_hit
     }
 
     /// Marks blocks of zeros: they take no place.

@@ -22,17 +22,23 @@ const ROOMS: [(&str, &[&str]); 23] = [
     (
         "write",
         &[
-            "sync", "error", "device", "settings", "types", "format", "stats", "state", "space", "read", "worker",
-            "core",
+            "sync", "error", "device", "settings", "types", "format", "stats", "state", "space", "read", "policy",
+            "worker", "core",
         ],
     ),
-    ("policy", &["sync", "error", "settings", "types", "format", "stats", "core", "store"]),
+    ("policy", &["sync", "error", "settings", "types", "format", "stats", "state", "core", "store"]),
     ("hints", &["sync", "error", "device", "settings", "format", "stats", "core"]),
     (
         "damage",
         &["sync", "error", "device", "settings", "types", "format", "state", "space", "write", "worker", "core"],
     ),
-    ("worker", &["sync", "error", "device", "settings", "types", "format", "stats", "state", "write", "core", "store"]),
+    (
+        "worker",
+        &[
+            "sync", "error", "device", "settings", "types", "format", "stats", "state", "write", "policy", "core",
+            "store",
+        ],
+    ),
     ("layout", &["error", "types", "format", "state", "space", "write", "worker", "core"]),
     ("background", &["sync", "error", "types", "format", "commit", "core"]),
     (

@@ -4,7 +4,7 @@
 //! and changes in the same publication as the attribute, so that both agree after a crash. What a policy means is left to
 //! the engine.
 
-use oncefs_engine::{Change, EffectivePolicy, FilePolicy, PolicyOverride};
+use oncefs_engine::{Change, EffectivePolicy, FilePolicy, PolicyOverride, ShareLimit};
 
 use crate::format::inode::InodeRecord;
 use crate::format::xattr;
@@ -14,7 +14,7 @@ use crate::{Error, FileKind, FileSystem, Ino, Result};
 pub const POLICY_ATTRIBUTE: &[u8] = b"user.oncefs.policy";
 
 /// The error for any other value.
-const MALFORMED: &str = "a policy is off, inline, later, selective or run=N with N from 1 to 256";
+const MALFORMED: &str = "a policy is off, inline, later, selective, run=N with N from 1 to 256, or slowdown=PERCENT";
 
 /// The policy in force for a file, and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,8 @@ pub struct EffectiveView {
     pub policy: FilePolicy,
     /// The policy that follows from it and from the settings of the mount.
     pub effective_policy: EffectivePolicy,
-    /// The shortest run that is shared now, in blocks. None: a directory whose files each have their own.
+    /// The shortest run that is shared now, in blocks; within a budget the shortest that the whole file could be shared
+    /// in. None: a directory whose files each have their own.
     pub run_blocks_min: Option<u32>,
     /// What determines that, or why the file is not deduplicated.
     pub why: String,
@@ -69,7 +70,10 @@ impl FileSystem {
             return Ok(EffectiveView {
                 policy,
                 effective_policy,
-                run_blocks_min: effective_policy.run_blocks_min,
+                run_blocks_min: match effective_policy.limit {
+                    ShareLimit::Runs(blocks) => Some(blocks),
+                    ShareLimit::Budget(_) => None,
+                },
                 why,
             });
         }

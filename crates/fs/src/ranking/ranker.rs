@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use oncefs_engine::{
-    AtTail, BIG_RUN_BLOCKS, Blocks, Change, DefragOptions, DefragOutcome, FilePolicy, Lbn, Moment, QueuePlace, Rank,
-    RankReport, Usage, look_at,
+    AtTail, Blocks, Change, DefragOptions, DefragOutcome, FilePolicy, Lbn, Moment, QueuePlace, Rank, RankReport, Usage,
+    look_at,
 };
 
 use crate::format::inode::{self, InodeRecord, put_inode};
@@ -133,7 +133,7 @@ impl FileSystem {
                 }
                 self.move_place(place, Some(to))
             }
-            AtTail::Rank(Rank::Sequential) if self.needs_defrag_for_rank_1(ino)? => Ok(Looked::NeedsDefrag),
+            AtTail::Rank(Rank::Sequential) if self.run_blocks_min_of_rank_1(ino)?.is_some() => Ok(Looked::NeedsDefrag),
             AtTail::Rank(rank) => self.give_rank(place, rank, now),
         }
     }
@@ -151,12 +151,14 @@ impl FileSystem {
         }))
     }
 
-    /// Whether a file must be defragmented before it gets rank 1. Not if its policy leaves it alone at any rank.
-    fn needs_defrag_for_rank_1(&self, ino: Ino) -> Result<bool> {
+    /// The runs from which on a file need not be defragmented before it gets rank 1. None: it need not be at all, as its
+    /// policy leaves it alone at any rank or shares every block.
+    fn run_blocks_min_of_rank_1(&self, ino: Ino) -> Result<Option<u32>> {
         let map = self.inode(ino)?.lock().map;
         let policy = FilePolicy { rank: Rank::Sequential, is_update_heavy: false, ..self.store.file_policy(map) };
         let (effective_policy, _) = self.store.effective_policy_of(policy);
-        Ok(effective_policy.is_later && effective_policy.run_blocks_min == Some(BIG_RUN_BLOCKS))
+        let run_blocks_min = self.store.shortest_run(effective_policy.limit);
+        Ok((effective_policy.is_later && run_blocks_min > 1).then_some(run_blocks_min))
     }
 
     /// Defragments the next window of a file: rewrites runs too short to be shared at rank 1. After the last window the
@@ -171,7 +173,7 @@ impl FileSystem {
         }
         let options = DefragOptions {
             from,
-            run_blocks_min: Some(BIG_RUN_BLOCKS),
+            run_blocks_min: self.run_blocks_min_of_rank_1(Ino(place.file))?,
             space: self.space_for_defrag(),
             window: Some(WINDOW),
             dry_run: false,

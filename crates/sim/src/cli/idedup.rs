@@ -92,7 +92,7 @@ fn corpus_told(filer: &FilerResult) -> String {
 }
 
 /// What there is of twins and corpora.
-fn shared_tables(filers: &Filers) -> [String; 7] {
+fn shared_tables(filers: &Filers) -> [String; 8] {
     [
         format!("found in-line, % of the blocks written (figure 7)\n{}", filers.found_table()),
         format!("two levels, % of the blocks written\n{}", filers.levels_table()),
@@ -101,6 +101,7 @@ fn shared_tables(filers: &Filers) -> [String; 7] {
         format!("work of the detector per 1000 blocks written (figure 10)\n{}", filers.work_table()),
         format!("buffer cache hits, % of the blocks read, threshold 4 (section 5.7)\n{}", filers.buffer_table()),
         format!("savings lost and read time added, % (with extension)\n{}", filers.costs_table()),
+        format!("within the budget of profile desktop\n{}", filers.budget_table()),
     ]
 }
 
@@ -108,9 +109,9 @@ fn told(idedup: &Idedup) -> String {
     let options = &idedup.options;
     let (scale, phone_scale) = (options.scale, options.phone_scale());
     let head = format!("twins at 1/{scale} of the size, trace 6 at 1/{phone_scale}, seed {}\n", options.seed);
-    let [found, levels, requests, responses, work, buffer, costs] = shared_tables(&idedup.filers);
+    let [found, levels, requests, responses, work, buffer, costs, budget] = shared_tables(&idedup.filers);
     let twins = format!("the twins\n{}", idedup.twins_table());
     let phone = format!("trace 6 (SmartDedup's figure 12)\n{}", idedup.phone_table());
     let aims = format!("aims\n{}", idedup.verdicts_table());
-    [head, twins, found, levels, requests, responses, work, buffer, phone, costs, aims].join("\n")
+    [head, twins, found, levels, requests, responses, work, buffer, phone, costs, budget, aims].join("\n")
 }

@@ -10,7 +10,7 @@ mod worker;
 
 use oncefs_dedup::{
     Candidates, Decision, DiskLevel, Eviction, Extension, Hint, HintOptions, HintStore, Lbn, MemoryPages, Merged, Pbn,
-    RunRule, Sample, SkippedBuffer, Tag, Work, detect,
+    Sample, SkippedBuffer, Tag, Work,
 };
 
 use std::time::Duration;
@@ -126,7 +126,7 @@ impl Oncefs {
         if contents.is_empty() {
             return;
         }
-        let may_go_on = ends_request && self.rules.run_blocks_min(first.file) > 1;
+        let may_go_on = ends_request && self.rules.run_blocks_min() > 1;
         let tail = self.streams.take(first.file);
         match tail.filter(|tail| tail.end() == first) {
             Some(Tail { first, contents: mut all }) => {
@@ -141,8 +141,10 @@ impl Oncefs {
 
     fn decide(&mut self, stretch: &Stretch) {
         let &Stretch { first, contents, tail_blocks, may_go_on } = stretch;
-        let run_blocks_min = self.rules.run_blocks_min(first.file);
-        let before = self.run_before(first, run_blocks_min - 1);
+        let run_blocks_min = self.rules.run_blocks_min();
+        let has_budget = self.rules.budget(first.file).is_some();
+        let before = self.run_before(first, if has_budget { 1 } else { run_blocks_min - 1 });
+        let added = (0..contents.len()).filter(|at| self.volume.at(first.plus(*at)).is_none()).count() as u64;
         let mut holders = self.holders_of(contents, before.last().copied());
         // What was stored while it was open does not hold its own content.
         for (at, holders) in holders.iter_mut().enumerate().take(tail_blocks) {
@@ -152,7 +154,7 @@ impl Oncefs {
         let found = (holders.iter().enumerate())
             .map(|(at, holders)| Candidates { holders, current: self.volume.at(first.plus(at)) });
         let candidates: Vec<Candidates> = stays.chain(found).collect();
-        let decisions = detect(&candidates, RunRule { may_go_on, ..RunRule::of(run_blocks_min) });
+        let decisions = self.rules.decide(first.file, &candidates, added, &self.volume, may_go_on);
         let mut open = None;
         for (at, decision) in decisions.into_iter().skip(before.len()).enumerate() {
             let (place, content) = (first.plus(at), contents[at]);
@@ -169,7 +171,7 @@ impl Oncefs {
                 self.store(place, content);
             }
             if decision != Decision::Open {
-                self.settle(place, content, decision == Decision::Unknown);
+                self.settle(place, content, has_budget || decision == Decision::Unknown);
             }
         }
         if let Some(at) = open {
@@ -254,16 +256,17 @@ impl Oncefs {
     }
 
     fn store(&mut self, place: Place, content: Content) {
-        let (_, released) = self.volume.store(place, content);
+        let (pbn, released) = self.volume.store(place, content);
         self.release(released);
+        self.rules.note_own(place.file, pbn);
     }
 
-    /// A block that stays where it was stored becomes a holder. Without any hint it goes to the worker; one whose run was
-    /// too short is meant to stay.
+    /// A block that stays where it was stored becomes a holder. Without any hint it goes to the worker, and with a budget in
+    /// any case, which may have room for it when the file is known as a whole; one whose run was too short is meant to stay.
     fn settle(&mut self, place: Place, content: Content, is_unknown: bool) {
         let pbn = self.volume.at(place).expect("a block that is settled was stored");
         self.hints.insert(content.tag(), pbn);
-        if is_unknown || self.rules.run_blocks_min(place.file) == 1 {
+        if is_unknown || self.rules.run_blocks_min() == 1 {
             self.skipped.add(place.file, Lbn(place.lbn), 1);
         }
     }
@@ -336,7 +339,7 @@ impl Design for Oncefs {
 
     fn read(&mut self, read: &Read) {
         self.commit_when_due(read.time);
-        let fell = self.rules.note(read, &self.volume);
+        let fell = self.rules.note(read);
         if fell && self.options.two_levels {
             self.skipped.put_back(Work::Owner(read.place.file));
         }

@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use oncefs_dedup::Slowdown;
+
 use crate::designs::Outcome;
 use crate::device::{DEVICES, ReadOutcome};
 use crate::oracle::Truth;
 
+/// By how much a cold read may become slower: as in profile `desktop`.
+pub(super) const BUDGET: Slowdown = Slowdown(100);
 /// The paper's thresholds.
 pub(super) const THRESHOLDS: [u32; 4] = [1, 2, 4, 8];
 /// Of SmartDedup's figure 12.
@@ -49,8 +53,8 @@ pub enum Index {
 pub enum Limit {
     /// Of so many blocks.
     Blocks(u32),
-    /// Each file's own, for the device of this number.
-    Automatic(usize),
+    /// Whatever fits the budget of each file on the device of this number, as in profile `desktop`.
+    Budget(usize),
 }
 
 /// One replay.
@@ -154,7 +158,7 @@ impl fmt::Display for IdedupRun {
         }
         match self.limit {
             Limit::Blocks(blocks) => write!(f, ", runs of {blocks}")?,
-            Limit::Automatic(device) => write!(f, ", automatic for {}", DEVICES[device].name)?,
+            Limit::Budget(device) => write!(f, ", budget on {}", DEVICES[device].name)?,
         }
         write!(f, ", {} MiB", self.memory_mib)
     }

@@ -109,7 +109,7 @@ impl FilerResult {
         self.chart("buffer cache (section 5.7)", "index, % of the blocks", "hits, %", series.collect())
     }
 
-    /// The automatic threshold beside the fixed ones.
+    /// The budget beside fixed thresholds.
     fn costs_plot(&self) -> Bars {
         let groups = DEVICES.iter().enumerate().map(|(device, model)| {
             let sum = |limit| (100.0 * self.cost(limit, Reading::Cold, device).sum()).max(0.0);
@@ -119,7 +119,7 @@ impl FilerResult {
         Bars {
             title: format!("{}: savings lost and read time added, each file cold", self.name),
             y_label: "%".to_owned(),
-            names: fixed.chain(["automatic".to_owned()]).collect(),
+            names: fixed.chain(["budget".to_owned()]).collect(),
             groups: groups.collect(),
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use oncefs_dedup::Eviction;
 
 use super::experiment::{
-    CACHE_PERCENTS, FilerResult, Filers, Idedup, IdedupOptions, IdedupRun, Index, Limit, MEMORY_MIB, Made,
+    BUDGET, CACHE_PERCENTS, FilerResult, Filers, Idedup, IdedupOptions, IdedupRun, Index, Limit, MEMORY_MIB, Made,
     PHONE_THRESHOLDS, RunResult, SCANT_MEMORIES_MIB, THRESHOLDS,
 };
 use crate::comparison::bytes_for;
@@ -58,9 +58,8 @@ fn filer_runs() -> Vec<IdedupRun> {
         runs.extend([Index::TwoLevels, Index::Extended].map(|index| run(index, threshold, MEMORY_MIB)));
         runs.extend(CACHE_PERCENTS.map(|percent| run(Index::Lru(percent), threshold, MEMORY_MIB)));
     }
-    let automatic =
-        |device| IdedupRun { index: Index::Extended, limit: Limit::Automatic(device), memory_mib: MEMORY_MIB };
-    runs.extend((0..DEVICES.len()).map(automatic));
+    let budget = |device| IdedupRun { index: Index::Extended, limit: Limit::Budget(device), memory_mib: MEMORY_MIB };
+    runs.extend((0..DEVICES.len()).map(budget));
     for memory in SCANT_MEMORIES_MIB {
         runs.push(run(Index::None, 1, memory));
         runs.extend(CACHE_PERCENTS.map(|percent| run(Index::Lru(percent), 4, memory)));
@@ -125,7 +124,7 @@ fn replay_once(run: IdedupRun, recording: &Recording, at_random: &HashSet<u64>, 
     let memory = if choice.eviction() == Eviction::Singles { bytes } else { with_skipped_buffer(bytes) };
     let threshold = match run.limit {
         Limit::Blocks(blocks) => Threshold::Fixed(blocks),
-        Limit::Automatic(device) => Threshold::Automatic { seek_blocks: DEVICES[device].request_blocks() },
+        Limit::Budget(device) => Threshold::Budget { slowdown: BUDGET, cost: DEVICES[device].piece_cost() },
     };
     let settings = Settings {
         memory,

@@ -222,9 +222,32 @@ impl Filers {
         table
     }
 
+    /// What the budget of profile `desktop` keeps of an exact dedup's savings, and how much longer cold reads take.
+    pub fn budget_table(&self) -> Table {
+        let head =
+            ["trace", "device", "a piece costs", "exact saves %", "kept %", "cold reads +%", "with threshold 1 +%"];
+        let mut table = Table::new(&head);
+        for filer in &self.0 {
+            let saved = filer.truth.places - filer.truth.contents;
+            for (device, model) in DEVICES.iter().enumerate() {
+                let added = |limit| decimals(100.0 * filer.cost(limit, Reading::Cold, device).added);
+                table.row(vec![
+                    filer.name.clone(),
+                    model.name.to_owned(),
+                    format!("{:.1}", model.piece_cost().blocks()),
+                    decimals(100.0 * saved as f64 / filer.truth.places.max(1) as f64),
+                    decimals(100.0 * filer.kept(device)),
+                    added(Limit::Budget(device)),
+                    added(Limit::Blocks(1)),
+                ]);
+            }
+        }
+        table
+    }
+
     /// What each threshold costs, by device and by how files are read.
     pub fn costs_table(&self) -> Table {
-        let head = ["trace", "device", "read", "1", "2", "4", "8", "automatic"];
+        let head = ["trace", "device", "read", "1", "2", "4", "8", "budget"];
         let mut table = Table::new(&head);
         for filer in &self.0 {
             for (device, model) in DEVICES.iter().enumerate() {

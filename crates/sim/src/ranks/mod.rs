@@ -6,7 +6,9 @@ mod savings;
 
 use std::time::Duration;
 
-use oncefs_dedup::{BIG_RUN_BLOCKS, EffectivePolicy, FilePolicy, MountPolicy, Rank, RankRule, Ranks, effective_policy};
+use oncefs_dedup::{
+    BIG_RUN_BLOCKS, EffectivePolicy, FilePolicy, MountPolicy, Rank, RankRule, Ranks, ShareLimit, effective_policy,
+};
 
 use crate::trace::{Recording, Source};
 use contents::{FileContents, contents_of};
@@ -17,11 +19,11 @@ use savings::{chunked_blocks, stored_blocks};
 const BLOCK_BYTES: f64 = 4_096.0;
 
 /// The paper's mount: as in profile `selective`.
-const PAPER: MountPolicy = MountPolicy { ranks: Ranks::Paper, run_blocks_min: Some(1) };
+const PAPER: MountPolicy = MountPolicy { ranks: Ranks::Paper, run_blocks_min: Some(1), slowdown: None };
 /// All files alike.
 const SMALL: EffectivePolicy =
-    EffectivePolicy { is_inline: false, is_later: true, run_blocks_min: Some(1), shares_ends: false };
-const BIG: EffectivePolicy = EffectivePolicy { run_blocks_min: Some(BIG_RUN_BLOCKS), shares_ends: true, ..SMALL };
+    EffectivePolicy { is_inline: false, is_later: true, limit: ShareLimit::Runs(1), shares_ends: false };
+const BIG: EffectivePolicy = EffectivePolicy { limit: ShareLimit::Runs(BIG_RUN_BLOCKS), shares_ends: true, ..SMALL };
 
 /// Shortest runs that are compared: iDedup's thresholds, and up to the paper's big chunk.
 const RUNS: [u32; 6] = [1, 2, 4, 8, 16, BIG_RUN_BLOCKS];
@@ -145,7 +147,7 @@ impl Stored {
 impl StoredByRun {
     fn of(contents: &[FileContents], run_blocks_min: u32) -> Self {
         let stored = |shares_ends| {
-            let effective_policy = EffectivePolicy { run_blocks_min: Some(run_blocks_min), shares_ends, ..SMALL };
+            let effective_policy = EffectivePolicy { limit: ShareLimit::Runs(run_blocks_min), shares_ends, ..SMALL };
             stored_blocks(contents, |_| effective_policy)
         };
         Self { run_blocks_min, stored: stored(false), stored_with_ends: stored(true) }

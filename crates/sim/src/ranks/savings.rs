@@ -2,7 +2,9 @@
 //! rank and policy cost, and not what a small hint store does.
 
 use hashbrown::{HashMap, HashSet};
-use oncefs_dedup::{BIG_RUN_BLOCKS, Candidates, Decision, EffectivePolicy, HOLDERS_MAX, Pbn, RunRule, detect};
+use oncefs_dedup::{
+    BIG_RUN_BLOCKS, Candidates, Decision, EffectivePolicy, HOLDERS_MAX, Pbn, RunRule, ShareLimit, detect,
+};
 
 use super::contents::FileContents;
 use crate::trace::Content;
@@ -21,10 +23,13 @@ pub(super) fn stored_blocks(files: &[FileContents], treat: impl Fn(u64) -> Effec
         for (first, contents) in &file.stretches {
             let is_last = first + contents.len() as u64 == file.end();
             let end_blocks = if is_last { end_blocks as usize } else { 0 };
-            match effective_policy.run_blocks_min.unwrap_or(1) {
+            match effective_policy.limit {
                 _ if !effective_policy.is_inline && !effective_policy.is_later => store.next += contents.len() as u64,
-                0 | 1 => store.place_each(contents),
-                run_blocks_min => store.place_runs(contents, run_blocks_min, end_blocks),
+                ShareLimit::Runs(run_blocks_min) if run_blocks_min > 1 => {
+                    store.place_runs(contents, run_blocks_min, end_blocks);
+                }
+                // The paper has no budgets.
+                ShareLimit::Runs(_) | ShareLimit::Budget(_) => store.place_each(contents),
             }
         }
     }
@@ -139,8 +144,8 @@ mod tests {
     use oncefs_toolbox::Random;
 
     const SMALL: EffectivePolicy =
-        EffectivePolicy { is_inline: false, is_later: true, run_blocks_min: Some(1), shares_ends: false };
-    const BIG: EffectivePolicy = EffectivePolicy { run_blocks_min: Some(64), shares_ends: true, ..SMALL };
+        EffectivePolicy { is_inline: false, is_later: true, limit: ShareLimit::Runs(1), shares_ends: false };
+    const BIG: EffectivePolicy = EffectivePolicy { limit: ShareLimit::Runs(64), shares_ends: true, ..SMALL };
     const ALONE: EffectivePolicy = EffectivePolicy { is_later: false, ..SMALL };
 
     fn file(file: u64, numbers: impl IntoIterator<Item = u64>) -> FileContents {

@@ -1,6 +1,6 @@
 //! The sentence that says what a run is, and why.
 
-use oncefs_engine::{Equal, ExplainedRun, What};
+use oncefs_engine::{BudgetUse, Equal, ExplainedRun, What};
 
 use super::sharers::{Other, Others};
 use crate::names::shown;
@@ -13,6 +13,8 @@ pub struct Rule {
     pub blocks_min: u32,
     /// What set it, or why the file is not deduplicated.
     pub set_by: String,
+    /// What its budget allows, if it has one.
+    pub budget: Option<BudgetUse>,
     /// Whether it shares nothing from now on.
     pub is_left_alone: bool,
 }
@@ -47,6 +49,10 @@ fn own(equal: Equal, waits: bool, with: Option<String>, rule: &Rule) -> String {
         }
         (Equal::None, false) => "stored anew: no equal block known".to_owned(),
         (Equal::None, true) => WAITS.to_owned(),
+        (Equal::TooShort { longest_run_blocks, .. }, false) if rule.budget.is_some() => {
+            let with = with.map(|with| format!(", {with}")).unwrap_or_default();
+            format!("not shared: the budget is spent on longer runs than {longest_run_blocks} equal blocks{with}")
+        }
         (Equal::TooShort { longest_run_blocks, .. }, _) => {
             let with = with.map(|with| format!(", {with}")).unwrap_or_default();
             let text = if longest_run_blocks < minimum {
@@ -92,6 +98,15 @@ fn place(run: &ExplainedRun, other: &Other) -> String {
     format!("{name} at block {}{part}", other.lbn)
 }
 
+/// What a budget allows, and how much of it is used.
+pub fn budget(budget: &BudgetUse) -> String {
+    let BudgetUse { percent_max, percent, pieces, pieces_max } = budget;
+    format!(
+        "may be {percent_max} % slower to read because its blocks are shared, and is {percent} % slower \
+         with {pieces} more pieces than one, of at most {pieces_max}"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,7 +117,8 @@ mod tests {
     }
 
     fn said(what: What, blocks: u64, shown: Vec<Other>, more: u64) -> String {
-        let rule = Rule { map: 1, blocks_min: 8, set_by: "automatic".to_owned(), is_left_alone: false };
+        let rule =
+            Rule { map: 1, blocks_min: 8, set_by: "set by its policy".to_owned(), budget: None, is_left_alone: false };
         why(&ExplainedRun { lbn: 100, blocks, what }, &Others { shown, more }, &rule)
     }
 
@@ -125,7 +141,7 @@ mod tests {
 
     #[test]
     fn blocks_of_a_file_that_is_left_alone_are_told_as_such() {
-        let rule = Rule { map: 1, blocks_min: 8, set_by: "policy off".to_owned(), is_left_alone: true };
+        let rule = Rule { map: 1, blocks_min: 8, set_by: "policy off".to_owned(), budget: None, is_left_alone: true };
         let said = |equal| {
             let run = ExplainedRun { lbn: 100, blocks: 3, what: What::Own { pbn: 1, equal, waits: false } };
             why(&run, &Others { shown: vec![other("/a", 5, 0, 3)], more: 0 }, &rule)
@@ -166,6 +182,23 @@ mod tests {
         assert_eq!(
             said(own(short(3), false), 3, with, 0),
             "not shared: the longest run of equal blocks has 3, /a at block 5, the minimum is 8"
+        );
+    }
+
+    #[test]
+    fn a_budget_is_told_with_what_is_used_of_it() {
+        let used = BudgetUse { percent_max: 100, percent: 40, pieces: 12, pieces_max: 30 };
+        assert_eq!(
+            budget(&used),
+            "may be 100 % slower to read because its blocks are shared, and is 40 % slower with 12 more pieces than \
+             one, of at most 30"
+        );
+        let set_by = "set by read_slowdown_percent_max".to_owned();
+        let rule = Rule { map: 1, blocks_min: 1, set_by, budget: Some(used), is_left_alone: false };
+        let short = Equal::TooShort { equal_pbn: 7, longest_run_blocks: 3 };
+        assert_eq!(
+            own(short, false, None, &rule),
+            "not shared: the budget is spent on longer runs than 3 equal blocks"
         );
     }
 }

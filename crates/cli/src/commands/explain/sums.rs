@@ -1,6 +1,6 @@
 //! The last line: all runs of a file added up.
 
-use oncefs_engine::{BLOCK_BYTES, ExplainedRun, What};
+use oncefs_engine::{BLOCK_BYTES, Equal, ExplainedRun, What};
 use serde::Serialize;
 
 use crate::size::Size;
@@ -16,6 +16,8 @@ pub struct Sums {
     shared: u64,
     /// Of these, blocks that only this place refers to.
     own: u64,
+    /// Of those, blocks that equal a known one and would be shared without a limit.
+    equal: u64,
     /// Of these, bad blocks.
     bad: u64,
     /// Blocks reserved and not written.
@@ -34,7 +36,10 @@ impl Sums {
             What::Hole => self.hole += run.blocks,
             What::Reserved => self.reserved += run.blocks,
             What::Shared { .. } => self.shared += run.blocks,
-            What::Own { .. } => self.own += run.blocks,
+            What::Own { equal, .. } => {
+                self.own += run.blocks;
+                self.equal += if equal == Equal::None { 0 } else { run.blocks };
+            }
             What::Bad { .. } => self.bad += run.blocks,
             What::Unknown { .. } | What::Changed => {}
         }
@@ -46,10 +51,13 @@ impl Sums {
 
     /// In one line.
     pub fn text(&self) -> String {
-        let Self { runs, data, shared, own, bad, reserved, hole, .. } = self;
+        let Self { runs, data, shared, own, equal, bad, reserved, hole, .. } = self;
         let runs = if *runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
         let size = |blocks: &u64| Size(blocks * BLOCK_BYTES as u64);
         let mut text = format!("total   {} in {runs}: {} shared, {} not shared", size(data), size(shared), size(own));
+        if *equal > 0 {
+            text += &format!(", of which {} equal known blocks", size(equal));
+        }
         for (blocks, what) in [(bad, "bad"), (reserved, "reserved"), (hole, "hole")] {
             if *blocks > 0 {
                 text += &format!("; {} {what}", size(blocks));

@@ -252,6 +252,7 @@ impl Core {
         if !moved.is_empty() {
             let plan = plan_of(edit, map, &moved, &taken)?;
             self.apply_certain(Plan { claimed: blocks_in(&taken), ..plan })?;
+            self.policy.accounts().forget(map);
         }
         self.give_back(&without(run, &taken));
         outcome.left.changed += changed;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use oncefs_dedup::Skipped;
+use oncefs_dedup::{ShareLimit, Skipped, Slowdown};
 
 use super::*;
 use crate::format::keys::ShardKey;
@@ -109,6 +109,10 @@ fn a_file_that_is_allowed_more_is_looked_at_as_a_whole_and_one_that_is_not_is_no
         ("run=4", "run=8", false),
         ("run=2", "inline", true),
         ("later", "run=1", false),
+        ("run=2", "slowdown=10", true),
+        ("slowdown=10", "slowdown=100", true),
+        ("slowdown=100", "slowdown=10", false),
+        ("slowdown=100", "slowdown=none", true),
     ] {
         let (_devices, core) = volume(Ranks::Off);
         say(&core, 2, policy_override(before));
@@ -152,7 +156,7 @@ fn a_new_file_of_the_paper_s_profile_is_looked_at_once_it_is_ranked() {
     say(&core, 3, rank(Rank::Sequential));
     worked_off(&core);
     assert_eq!(used(&core), 40, "a whole file is shared however short it is");
-    assert_eq!(core.effective_policy(MapId(3)).run_blocks_min, Some(64));
+    assert_eq!(core.effective_policy(MapId(3)).limit, ShareLimit::Runs(64));
 }
 
 #[test]
@@ -328,7 +332,7 @@ fn why_a_file_is_treated_as_it_is_is_said() {
     for (policy, why) in [
         (FilePolicy::default(), "rank 0"),
         (rank(Rank::Sequential), "set by its rank 1"),
-        (rank(Rank::Random), "set by run_blocks_min"),
+        (rank(Rank::Random), "set by read_slowdown_percent_max"),
         (policy_override("off"), "policy off"),
         (policy_override("selective"), "policy selective, rank 0"),
         (policy_override("run=8"), "set by its policy"),
@@ -337,13 +341,16 @@ fn why_a_file_is_treated_as_it_is_is_said() {
         assert_eq!(core.why_effective(core.file_policy(MapId(1))), why, "{policy:?}");
     }
     let heavy = FilePolicy { is_update_heavy: true, ..FilePolicy::default() };
-    core.tuning.replace(Settings { ranks: Ranks::On, run_blocks_min: None, ..core.tuning.settings() }, |_, _| ());
+    let slowdown = Some(Slowdown(100));
+    core.tuning.replace(Settings { ranks: Ranks::On, slowdown, ..core.tuning.settings() }, |_, _| ());
     say(&core, 1, heavy);
     assert_eq!(core.why_effective(core.file_policy(MapId(1))), "rewritten on several days");
     say(&core, 1, rank(Rank::Random));
     assert_eq!(core.why_effective(core.file_policy(MapId(1))), "set by its rank 2");
     say(&core, 1, FilePolicy::default());
-    assert!(core.why_effective(core.file_policy(MapId(1))).starts_with("automatic: "));
+    assert_eq!(core.why_effective(core.file_policy(MapId(1))), "set by read_slowdown_percent_max");
+    say(&core, 1, policy_override("slowdown=7"));
+    assert_eq!(core.why_effective(core.file_policy(MapId(1))), "set by its policy");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use oncefs_dedup::{Eviction, PaceMode as Mode, Ranks, Schedule};
+use oncefs_dedup::{Eviction, PaceMode as Mode, Ranks, Schedule, Slowdown};
 use oncefs_toolbox::sizes;
 
 use super::{FingerprintMode, Inline, Settings, Verify};
@@ -29,6 +29,11 @@ pub enum Range {
         /// The greatest.
         max: u64,
     },
+    /// A number from 0 on; the largest of all stands for `none`.
+    NumberOrNone {
+        /// The greatest.
+        max: u64,
+    },
     /// A number with a unit.
     Bytes {
         /// The least.
@@ -47,6 +52,7 @@ impl Range {
             Self::Number { min, max } => format!("{min} to {max}"),
             Self::Signed { max } => format!("-{max} to {max}"),
             Self::AutoOrNumber { min, max } => format!("{AUTO} or {min} to {max}"),
+            Self::NumberOrNone { max } => format!("{NONE} or 0 to {max}"),
             Self::Bytes { min, max } => format!("{} to {}", sizes::exact(*min), sizes::exact(*max)),
             Self::Choice(words) => format!("one of {}", words.join(", ")),
         }
@@ -56,6 +62,8 @@ impl Range {
     pub fn parse(&self, value: &str) -> Option<u64> {
         match self {
             Self::AutoOrNumber { .. } if value == AUTO => Some(0),
+            Self::NumberOrNone { .. } if value == NONE => Some(u64::MAX),
+            Self::NumberOrNone { max } => value.parse().ok().filter(|number| number <= max),
             Self::Number { min, max } | Self::AutoOrNumber { min, max } => {
                 value.parse().ok().filter(|number| (min..=max).contains(&number))
             }
@@ -73,7 +81,10 @@ impl Range {
         match self {
             Self::AutoOrNumber { .. } if number == 0 => AUTO.to_owned(),
             Self::Signed { .. } => number.cast_signed().to_string(),
-            Self::Number { .. } | Self::AutoOrNumber { .. } | Self::Bytes { .. } => number.to_string(),
+            Self::NumberOrNone { .. } if number == u64::MAX => NONE.to_owned(),
+            Self::Number { .. } | Self::AutoOrNumber { .. } | Self::NumberOrNone { .. } | Self::Bytes { .. } => {
+                number.to_string()
+            }
             Self::Choice(words) => {
                 let count = words.len() as u64;
                 assert!(number < count, "choice {number} of {count}");
@@ -85,6 +96,8 @@ impl Range {
 
 /// oncefs chooses.
 const AUTO: &str = "auto";
+/// There is no limit.
+const NONE: &str = "none";
 /// One setting.
 pub struct Setting {
     /// What commands and reports call it.
@@ -142,6 +155,9 @@ const fn setting(
     match &range {
         Range::Number { min, max } | Range::AutoOrNumber { min, max } | Range::Bytes { min, max } => {
             assert!(*min < *max, "a range is from the least to the greatest");
+        }
+        Range::NumberOrNone { max } => {
+            assert!(0 < *max && *max < u64::MAX, "a range is from the least to the greatest")
         }
         Range::Signed { max } => assert!(*max <= i64::MAX as u64, "its two's complement has 64 bits"),
         Range::Choice(words) => assert!(words.len() > 1, "a choice has at least two words"),
@@ -241,7 +257,15 @@ pub static SETTINGS: &[Setting] = &[
         true,
         |s| s.run_blocks_min.map_or(0, u64::from),
         |s, n| s.run_blocks_min = (n > 0).then_some(n as u32),
-        "the shortest run of blocks to share; auto: chosen for each file",
+        "the shortest run of blocks to share; auto: as read_slowdown_percent_max allows",
+    ),
+    setting(
+        "read_slowdown_percent_max",
+        Range::NumberOrNone { max: Slowdown::PERCENT_MAX as u64 },
+        true,
+        |s| s.slowdown.map_or(u64::MAX, |slowdown| slowdown.0.into()),
+        |s, n| s.slowdown = u32::try_from(n).ok().map(Slowdown),
+        "how much longer a file may take to read in sequence because its blocks are shared; none: no limit",
     ),
     setting(
         "ranks",

@@ -1,5 +1,7 @@
 //! What settings take and refuse, and what profiles make of them.
 
+use oncefs_dedup::ShareLimit;
+
 use super::*;
 
 #[test]
@@ -49,6 +51,31 @@ fn the_shortest_run_is_a_number_or_chosen_automatically() {
         assert_eq!(settings.run_blocks_min, run_blocks_min);
         assert_eq!(settings.list()["run_blocks_min"], value);
     }
+}
+
+#[test]
+fn a_budget_is_a_percentage_or_none() {
+    let mut settings = Settings::of(Profile::Desktop, 256 * MIB);
+    assert_eq!(settings.list()["read_slowdown_percent_max"], "100");
+    for (value, slowdown) in [("0", Some(Slowdown(0))), ("none", None), ("1000", Some(Slowdown(1_000)))] {
+        settings.set("read_slowdown_percent_max", value, true).unwrap();
+        assert_eq!((settings.slowdown, settings.list()["read_slowdown_percent_max"].as_str()), (slowdown, value));
+    }
+    for wrong in ["", "-1", "1001", "auto", "None", "18446744073709551615"] {
+        let error = settings.set("read_slowdown_percent_max", wrong, true).unwrap_err().to_string();
+        assert!(error.contains("must be none or 0 to 1000"), "{wrong}: {error}");
+    }
+}
+
+#[test]
+fn profiles_have_the_budgets_that_suit_their_machines() {
+    let limit = |profile| Settings::of(profile, 256 * MIB).mount_policy().limit();
+    assert_eq!(limit(Profile::Desktop), ShareLimit::Budget(Slowdown(100)));
+    assert_eq!(limit(Profile::Server), ShareLimit::Budget(Slowdown(10)));
+    for profile in [Profile::Lrlfs, Profile::Smartdedup, Profile::Edge] {
+        assert_eq!(limit(profile), ShareLimit::Runs(1), "{profile:?}");
+    }
+    assert_eq!(limit(Profile::Idedup), ShareLimit::Runs(4));
 }
 
 #[test]

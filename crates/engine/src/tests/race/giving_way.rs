@@ -1,7 +1,7 @@
 //! Requests of programs that come beside work which gives way to them: it ends at its next step, and what it did not
 //! come to is done later. Not covered: how long a step takes (`oncefs dedup --status` tells, and `oncefs-bench` shows).
 
-use oncefs_dedup::PaceMode;
+use oncefs_dedup::{PaceMode, Slowdown};
 
 use super::*;
 
@@ -14,6 +14,7 @@ fn two_copies(run_blocks_min: Option<u32>) -> TwoCopies {
         worker: PaceMode::WhenIdle,
         idle_after: Duration::from_millis(10),
         run_blocks_min,
+        slowdown: Some(Slowdown(100)),
         ..two_levels()
     };
     TwoCopies::with(settings)

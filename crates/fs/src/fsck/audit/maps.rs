@@ -21,6 +21,9 @@ struct Owners<'a> {
     compared: u64,
 }
 
+/// The number of a slowdown of 0 %: behind those of all runs.
+const SLOWDOWN: u64 = 1_000;
+
 /// A policy as a number, so that it can be sorted along. 0 is the default policy.
 pub fn number_of(policy: &FilePolicy) -> u64 {
     let policy_override = match policy.policy_override {
@@ -30,6 +33,8 @@ pub fn number_of(policy: &FilePolicy) -> u64 {
         Some(PolicyOverride::Later) => 3,
         Some(PolicyOverride::Selective) => 4,
         Some(PolicyOverride::Run(blocks)) => 4 + u64::from(blocks),
+        Some(PolicyOverride::Slowdown(None)) => SLOWDOWN - 1,
+        Some(PolicyOverride::Slowdown(Some(slowdown))) => SLOWDOWN + u64::from(slowdown.0),
     };
     policy_override << 8 | u64::from(policy.rank.number()) << 1 | u64::from(policy.is_update_heavy)
 }

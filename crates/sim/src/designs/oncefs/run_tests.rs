@@ -1,8 +1,8 @@
-//! Runs of oncefs's model: across requests, through the block table, and by each file's own threshold.
+//! Runs of oncefs's model: across requests, through the block table, and within each file's budget.
 
 use std::time::Duration;
 
-use oncefs_dedup::Eviction;
+use oncefs_dedup::{Eviction, PieceCost, Slowdown};
 
 use super::*;
 use crate::trace::{Content, Place, Read, Write};
@@ -131,21 +131,74 @@ fn what_is_stored_while_it_is_open_is_no_holder_of_itself() {
     assert_eq!((design.outcome.found_inline, design.volume.used()), (0, 25));
 }
 
-#[test]
-fn a_file_that_turns_out_to_be_read_at_random_is_looked_at_again() {
-    let mut design = oncefs(Threshold::Automatic { seek_blocks: 6.1 }, true);
-    write_at(&mut design, 0, 1, 0, 0..40);
-    for at in 0..10 {
-        write_at(&mut design, at * 10, 2, at * 3, at * 3..at * 3 + 1);
-        write_at(&mut design, at * 10, 2, at * 3 + 1, 1_000 + at * 2..1_002 + at * 2);
+/// A file of which every third block is a duplicate that stands alone, written at once.
+fn write_scattered(design: &mut Oncefs) {
+    write_at(design, 0, 1, 0, 0..400);
+    for at in 0..100 {
+        write_at(design, 0, 2, at * 3, at * 4..at * 4 + 1);
+        write_at(design, 0, 2, at * 3 + 1, 1_000 + at * 2..1_002 + at * 2);
     }
+}
+
+fn budget(percent: u32, piece_blocks: f64) -> Oncefs {
+    let (slowdown, cost) = (Slowdown(percent), PieceCost::of_blocks(piece_blocks));
+    oncefs(Threshold::Budget { slowdown, cost }, true)
+}
+
+#[test]
+fn as_many_pieces_are_shared_as_the_file_s_blocks_pay_for() {
+    for (percent, piece_blocks, found, of_both) in
+        [(100, 3.0, 100, 100), (100, 6.0, 50, 100), (10, 6.0, 5, 11), (0, 6.0, 1, 1)]
+    {
+        let mut design = budget(percent, piece_blocks);
+        write_scattered(&mut design);
+        let told = format!("{percent} % where a piece costs {piece_blocks}");
+        assert_eq!(design.outcome.found_inline, found, "{told}");
+        design.idle();
+        assert_eq!(design.outcome.found(), of_both, "{told}: the other file's blocks pay for pieces of it");
+        design.check();
+    }
+}
+
+#[test]
+fn a_copy_of_a_whole_file_costs_nothing() {
+    let mut design = budget(0, 100.0);
+    write_at(&mut design, 0, 1, 0, 0..400);
+    (0..4).for_each(|part| write_at(&mut design, 0, 2, part * 100, part * 100..part * 100 + 100));
+    assert_eq!((design.outcome.found_inline, design.volume.used()), (400, 400));
+}
+
+#[test]
+fn what_the_file_has_elsewhere_costs_nothing() {
+    let mut design = budget(0, 100.0);
+    write_at(&mut design, 0, 1, 0, 0..100);
+    (0..50).for_each(|at| write_at(&mut design, 0, 1, 100 + at, at * 37 % 100..at * 37 % 100 + 1));
+    assert_eq!(design.outcome.found_inline, 50);
+}
+
+#[test]
+fn the_worker_spends_what_the_later_blocks_of_a_file_pay_for() {
+    let mut design = budget(100, 10.0);
+    write_at(&mut design, 0, 1, 0, 0..400);
+    (0..20).for_each(|at| write_at(&mut design, 0, 2, at, at * 10..at * 10 + 1));
+    write_at(&mut design, 0, 2, 20, 5_000..5_180);
+    let inline = design.outcome.found_inline;
+    assert!(inline < 5, "{inline}");
     design.idle();
-    assert_eq!(design.outcome.found(), 0);
+    assert_eq!(design.outcome.found(), 20);
+}
+
+#[test]
+fn a_file_that_turns_out_to_be_read_at_random_has_no_limit() {
+    let mut design = budget(10, 6.0);
+    write_scattered(&mut design);
+    design.idle();
+    assert_eq!(design.outcome.found(), 11);
     for at in 0..200 {
-        let place = Place { file: 2, lbn: at * 7 % 30 };
+        let place = Place { file: 2, lbn: at * 7 % 300 };
         design.read(&Read { time: Duration::from_secs(200), place, blocks: 1 });
     }
     design.idle();
-    assert_eq!(design.outcome.found(), 10);
+    assert_eq!(design.outcome.found(), 100);
     design.check();
 }

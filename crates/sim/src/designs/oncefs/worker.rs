@@ -1,6 +1,8 @@
 //! The out-of-line worker: looks up what was skipped in both levels, remaps duplicates and releases the copy; sweeps the
 //! disk level for stale hints.
 
+use std::collections::BTreeSet;
+
 use oncefs_dedup::{Candidates, Decision, Hint, Lbn, Pbn, RunRule, Tag, Work, detect};
 
 use super::{Oncefs, sure};
@@ -23,9 +25,41 @@ struct Visited {
 impl Oncefs {
     /// Visits everything that was skipped.
     pub(super) fn work_off(&mut self) {
+        // A file with a budget is looked at as a whole, and once.
+        let mut whole = BTreeSet::new();
         while let Some(work) = self.skipped.take(WORKER_BLOCKS) {
-            self.visit(work);
+            match work {
+                Work::Blocks { owner, .. } | Work::Owner(owner) if self.rules.budget(owner).is_some() => {
+                    whole.insert(owner);
+                }
+                work => self.visit(work),
+            }
         }
+        whole.into_iter().for_each(|file| self.visit_whole(file));
+    }
+
+    /// Shares what the budget of a file allows, all its blocks considered.
+    fn visit_whole(&mut self, file: u64) {
+        let lbns = self.volume.lbns(file);
+        let blocks: Vec<Visited> = lbns.iter().filter_map(|lbn| self.visited(file, *lbn)).collect();
+        let mut holders = Vec::with_capacity(blocks.len());
+        for part in blocks.chunks(WORKER_BLOCKS as usize) {
+            let mut by_tag = part.to_vec();
+            by_tag.sort_by_key(|block| (block.tag, block.place));
+            let on_disk = self.look_up_on_disk(&by_tag);
+            let of_part = part.iter().map(|block| self.holders_in_order(block, &on_disk)).collect();
+            let contents: Vec<Content> = part.iter().map(|block| block.content).collect();
+            holders.extend(self.extended(&contents, of_part, None));
+        }
+        for (holders, block) in holders.iter_mut().zip(&blocks).filter(|(_, block)| self.volume.count(block.pbn) == 1) {
+            holders.retain(|pbn| *pbn != block.pbn);
+        }
+        let candidates: Vec<Candidates> = (holders.iter().zip(&blocks))
+            .map(|(holders, block)| Candidates { holders, current: Some(block.pbn) })
+            .collect();
+        let decisions = self.rules.decide_whole(file, &candidates, &self.volume);
+        self.remap_decided(&blocks, decisions);
+        self.demote();
     }
 
     fn visit(&mut self, work: Work) {
@@ -36,7 +70,12 @@ impl Oncefs {
             }
             Work::Owner(owner) => self.visit_blocks(owner, &self.volume.lbns(owner)),
             Work::Everything => {
-                self.volume.files().into_iter().for_each(|file| self.visit_blocks(file, &self.volume.lbns(file)));
+                for file in self.volume.files() {
+                    match self.rules.budget(file) {
+                        Some(_) => self.visit_whole(file),
+                        None => self.visit_blocks(file, &self.volume.lbns(file)),
+                    }
+                }
             }
         }
     }
@@ -47,7 +86,7 @@ impl Oncefs {
             let mut by_tag = in_order.clone();
             by_tag.sort_by_key(|block| (block.tag, block.place));
             let on_disk = self.look_up_on_disk(&by_tag);
-            if self.rules.run_blocks_min(file) == 1 {
+            if self.rules.run_blocks_min() == 1 {
                 by_tag.into_iter().for_each(|block| self.revisit(block, &on_disk));
             } else {
                 let adjacent = |a: &Visited, b: &Visited| a.place.plus(1) == b.place;
@@ -121,8 +160,12 @@ impl Oncefs {
         let candidates: Vec<Candidates> = (holders.iter().zip(blocks))
             .map(|(holders, block)| Candidates { holders, current: Some(block.pbn) })
             .collect();
-        let run_blocks_min = self.rules.run_blocks_min(blocks[0].place.file);
+        let run_blocks_min = self.rules.run_blocks_min();
         let decisions = detect(&candidates, RunRule::of(run_blocks_min));
+        self.remap_decided(blocks, decisions);
+    }
+
+    fn remap_decided(&mut self, blocks: &[Visited], decisions: Vec<Decision>) {
         for (block, decision) in blocks.iter().zip(decisions) {
             let Decision::Share(pbn) = decision else { continue };
             if pbn == block.pbn || self.volume.at(block.place) != Some(block.pbn) || !self.confirm(pbn, block.content) {

@@ -1,0 +1,63 @@
+//! What a volume keeps of its device: what one more piece of a file costs readers. Advice: without it the next mount
+//! measures anew.
+
+use oncefs_dedup::PieceCost;
+
+use super::{at, checksum};
+
+const SEED: u64 = 0x6465_7669;
+
+/// The record.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DeviceRecord {
+    /// As it was measured last.
+    pub piece_cost: PieceCost,
+}
+
+impl DeviceRecord {
+    /// The record's value: the cost in blocks as a floating-point number of 64 bits, and a checksum.
+    pub fn encode(&self) -> Vec<u8> {
+        let bits = self.piece_cost.blocks().to_bits().to_le_bytes();
+        let sum = checksum(&bits, SEED).to_le_bytes();
+        [bits, sum].concat()
+    }
+
+    /// Decodes the record's value. None: it is damaged.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let blocks = (bytes.len() == 16).then(|| f64::from_bits(at::u64(bytes, 0)))?;
+        let is_sound = at::u64(bytes, 8) == checksum(&bytes[..8], SEED);
+        let piece_cost = PieceCost::of_blocks(blocks);
+        (is_sound && piece_cost.blocks() == blocks).then_some(Self { piece_cost })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_record_comes_back_and_any_flipped_bit_is_noticed() {
+        let record = DeviceRecord { piece_cost: PieceCost::of_blocks(5.25) };
+        let bytes = record.encode();
+        assert_eq!(bytes[..8], [0, 0, 0, 0, 0, 0, 21, 64]);
+        assert_eq!(DeviceRecord::decode(&bytes), Some(record));
+        assert_eq!(
+            (DeviceRecord::decode(&bytes[..15]), DeviceRecord::decode(&[&bytes[..], &[0]].concat())),
+            (None, None)
+        );
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(DeviceRecord::decode(&flipped), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_cost_out_of_its_bounds_is_damage() {
+        for blocks in [0.0_f64, -1.0, f64::NAN, 1e9] {
+            let bits = blocks.to_bits().to_le_bytes();
+            let bytes = [bits, checksum(&bits, SEED).to_le_bytes()].concat();
+            assert_eq!(DeviceRecord::decode(&bytes), None, "{blocks}");
+        }
+    }
+}

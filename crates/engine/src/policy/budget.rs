@@ -1,0 +1,77 @@
+//! The accounts of files as their maps tell them, and which blocks cost nothing.
+//!
+//! An account that is not in memory is made from the map: from all its blocks, or from the last 64 MiB before the place of
+//! a write, which must not wait for more.
+
+use hashbrown::HashSet;
+use oncefs_dedup::{Candidates, FilePieces, PieceCounter};
+
+use crate::core::Core;
+use crate::format::keys::{SHARD_BLOCKS, ShardKey};
+use crate::format::page::page_of;
+use crate::format::shard::Target;
+use crate::{Lbn, MapId, Pbn, Result};
+
+/// Blocks with so many references are in the memory of whoever reads the volume: the read cache admits them first.
+pub const REFS_FREE_MIN: u32 = 256;
+/// Shards that a write looks at, at most.
+const SHARDS_OF_WRITE_MAX: u64 = 64;
+/// Shards looked at in one go.
+const PORTION_SHARDS: usize = 64;
+/// Shards that the worker looks at, at most: 16 GiB of a file. Beyond that it lies as before.
+const SHARDS_OF_WORKER_MAX: usize = 16_384;
+
+impl Core {
+    /// The account of a file by its last blocks before a place. What cannot be read counts as nothing: no write depends on
+    /// it.
+    pub fn account_before(&self, map: MapId, place: Lbn) -> FilePieces {
+        let end = place.0.div_ceil(SHARD_BLOCKS);
+        let from = end.saturating_sub(SHARDS_OF_WRITE_MAX);
+        self.count_pieces(map, from, SHARDS_OF_WRITE_MAX as usize).unwrap_or_else(|error| {
+            log::debug!("cannot read map {} for its account: {error}", map.0);
+            FilePieces::default()
+        })
+    }
+
+    /// The account of a file, from all its blocks if it is not in memory. The caller holds no lock of the map's.
+    pub fn account(&self, map: MapId) -> Result<FilePieces> {
+        if let Some(known) = self.policy.accounts().get(map) {
+            return Ok(known);
+        }
+        let counted = self.count_pieces(map, 0, SHARDS_OF_WORKER_MAX)?;
+        self.policy.accounts().set(map, counted);
+        Ok(counted)
+    }
+
+    /// Blocks and pieces of so many shards of a map, from one on. The answer may be out of date.
+    fn count_pieces(&self, map: MapId, from: u64, shards_max: usize) -> Result<FilePieces> {
+        let gap_blocks_max = self.policy.piece_cost().gap_blocks_max();
+        let (mut blocks, mut counter) = (0, PieceCounter::default());
+        let (mut from, mut left) = (from, shards_max);
+        while left > 0 {
+            let shards = self.stored_shards(map, from, left.min(PORTION_SHARDS))?;
+            for &shard in &shards {
+                for extent in self.shard(ShardKey { map, shard })?.extents() {
+                    if let Target::Data(pbn) = extent.target {
+                        blocks += u64::from(extent.blocks);
+                        counter.add(pbn.0, u64::from(extent.blocks), gap_blocks_max);
+                    }
+                }
+            }
+            left -= shards.len().min(left);
+            match shards.last() {
+                Some(last) if shards.len() == PORTION_SHARDS => from = last + 1,
+                _ => break,
+            }
+        }
+        Ok(FilePieces::of_file(blocks, counter.pieces()))
+    }
+
+    /// Which holders have so many references that every reader has them in memory, as far as the table is in memory.
+    pub fn in_every_memory(&self, candidates: &[Candidates]) -> HashSet<Pbn> {
+        let mut state = self.state.lock();
+        let mut is_popular =
+            |pbn: &Pbn| state.table.page(page_of(*pbn)).is_some_and(|page| page.count(*pbn) >= REFS_FREE_MIN);
+        candidates.iter().flat_map(|block| block.holders).copied().filter(|pbn| is_popular(pbn)).collect()
+    }
+}

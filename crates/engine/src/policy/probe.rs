@@ -1,0 +1,203 @@
+//! The probe of what a piece costs: short reads of blocks that hold data, while no program asks for anything. And how the
+//! number is kept in the volume.
+//!
+//! Only blocks that hold data are read: a device answers for holes and trimmed blocks without looking. The probe lasts
+//! longer than a limit on the device lets requests pass at once, and ends when a program calls.
+//!
+//! Crash: the number is advice. Before the commit of its record the next mount probes again.
+
+use std::time::{Duration, Instant};
+
+use oncefs_toolbox::Random;
+
+use crate::core::Core;
+use crate::format::device::DeviceRecord;
+use crate::format::group_bytes::GroupBytes;
+use crate::format::keys;
+use crate::state::published::Plan;
+use crate::{BLOCK_BYTES, Pbn, Result};
+
+/// Time spent on each kind of read: some batches of the estimate.
+const TIME: Duration = Duration::from_millis(450);
+/// Less data than this is not worth a probe: it may be in a cache of the device as a whole.
+const DATA_BLOCKS_MIN: u64 = 16_384;
+/// Blocks of a large read.
+const LARGE_BLOCKS: u64 = 256;
+/// Places looked at for blocks that hold data.
+const PLACES: usize = 4_096;
+/// Large reads that go to different places.
+const LARGE_PLACES: usize = 64;
+/// Pieces that are read at first; as many more as fill the time of a round.
+const PIECES_FIRST: usize = 64;
+/// A round of reads that took less is doubled.
+const ROUND: Duration = Duration::from_millis(25);
+
+impl Core {
+    /// Measures what a piece costs if that was not tried since the mount and there is enough data. True: it did.
+    pub fn probe_if_due(&self) -> bool {
+        let has_budget = self.tuning.with(|settings| settings.mount_policy().has_budget());
+        let has_data = self.totals().used.0 >= DATA_BLOCKS_MIN;
+        if !has_budget || !has_data || self.policy.is_probed() {
+            return false;
+        }
+        self.worker.note_doing("measuring what scattered reads cost");
+        match self.probe() {
+            Ok(is_complete) => {
+                if is_complete {
+                    self.policy.note_probed();
+                }
+                is_complete
+            }
+            Err(error) => {
+                self.policy.note_probed();
+                log::warn!("cannot measure what scattered reads cost, assuming what is usual: {error}");
+                false
+            }
+        }
+    }
+
+    /// False: a program called.
+    fn probe(&self) -> Result<bool> {
+        // None of the blocks is reused while it is read.
+        let _pin = self.space.pin();
+        let mut random = Random::new(self.foreground.now().as_nanos() as u64);
+        let (apart, large) = self.places(&mut random);
+        if apart.len() < PIECES_FIRST || large.is_empty() {
+            return Ok(true);
+        }
+        let mut buffer = self.data.take_buffer(LARGE_BLOCKS as usize * BLOCK_BYTES);
+        let began = Instant::now();
+        for first in large.iter().cycle().take_while(|_| began.elapsed() < TIME) {
+            if self.foreground.calls() {
+                return Ok(false);
+            }
+            self.read_device(*first, &mut buffer)?;
+        }
+        let (began, mut pieces) = (Instant::now(), PIECES_FIRST);
+        while began.elapsed() < TIME {
+            if self.foreground.calls() {
+                return Ok(false);
+            }
+            let from = random.below((apart.len() - pieces + 1) as u64) as usize;
+            let round = Instant::now();
+            let mut blocks = self.data.take_buffer(pieces * BLOCK_BYTES);
+            self.read_blocks_apart(&apart[from..from + pieces], &mut blocks)?;
+            let took = round.elapsed();
+            pieces = if took < ROUND { (2 * pieces).min(apart.len()) } else { pieces };
+        }
+        Ok(true)
+    }
+
+    /// Single blocks that hold data, far from each other and in no order, and beginnings of ranges that do as a whole.
+    fn places(&self, random: &mut Random) -> (Vec<Pbn>, Vec<Pbn>) {
+        let data = self.totals().data.0;
+        let mut pbns: Vec<Pbn> = (0..PLACES).map(|_| Pbn(1 + random.below(data - 1))).collect();
+        pbns.sort_unstable();
+        pbns.dedup_by_key(|pbn| pbn.0 / LARGE_BLOCKS);
+        let live = |pbns: &[Pbn]| -> Vec<Pbn> {
+            let entries = self.known_entries(pbns);
+            pbns.iter().copied().filter(|pbn| entries.get(pbn).is_some_and(|entry| entry.serves(entry.tag))).collect()
+        };
+        let apart = live(&pbns);
+        let is_live_range = |first: &Pbn| {
+            let range: Vec<Pbn> = (0..LARGE_BLOCKS).map(|n| first.plus(n)).collect();
+            range.last().is_some_and(|last| last.0 < data) && live(&range).len() == range.len()
+        };
+        let large = apart.iter().copied().filter(is_live_range).take(LARGE_PLACES).collect();
+        let order = random.permutation(apart.len());
+        (order.into_iter().map(|at| apart[at]).collect(), large)
+    }
+
+    /// After opening: what an earlier mount measured.
+    pub fn restore_piece_cost(&self) -> Result<()> {
+        let Some(value) = self.get(&keys::device())? else { return Ok(()) };
+        match DeviceRecord::decode(&value) {
+            Some(record) => {
+                self.policy.start_from(record.piece_cost);
+                self.policy.note_saved(record.piece_cost);
+            }
+            None => log::warn!("what scattered reads cost was measured, but the record of it is damaged"),
+        }
+        Ok(())
+    }
+
+    /// Publishes what a piece costs if that was measured and is not kept yet: durable with the current group.
+    pub fn save_piece_cost(&self) -> Result<()> {
+        let piece_cost = self.policy.piece_cost();
+        if !self.policy.is_piece_cost_measured() || self.policy.is_saved(piece_cost) {
+            return Ok(());
+        }
+        let mut plan = Plan::default();
+        plan.change.put(keys::device(), DeviceRecord { piece_cost }.encode());
+        let _room = self.claim_log_room(GroupBytes::SMALL);
+        self.apply_certain(plan)?;
+        self.policy.note_saved(piece_cost);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use oncefs_dedup::PieceCost;
+
+    use super::*;
+    use crate::settings::values::Settings;
+    use crate::tests::fixture::{Devices, one_level, unique};
+    use crate::{Blocks, MapId};
+
+    fn devices() -> Devices {
+        Devices::new(Blocks(40_000), Settings { slowdown: Some(oncefs_dedup::Slowdown(100)), ..one_level() })
+    }
+
+    fn fill(core: &Core, blocks: u64) {
+        for part in 0..blocks / 256 {
+            core.write(MapId(1), part << 20, &unique(256, part), |_, _| ()).unwrap();
+            core.commit().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_volume_with_enough_data_is_probed_once_a_mount_and_keeps_the_number() {
+        let devices = devices();
+        let core = devices.open();
+        fill(&core, 4_096);
+        assert!(!core.probe_if_due(), "there is too little data");
+        fill(&core, 20_480);
+        assert!(core.probe_if_due() && !core.probe_if_due());
+        assert!(core.policy.is_piece_cost_measured());
+        core.save_piece_cost().unwrap();
+        core.commit().unwrap();
+        let cost = core.policy.piece_cost();
+        let core = devices.after_power_cut_of_all().open();
+        assert_eq!((core.policy.piece_cost(), core.policy.is_piece_cost_measured()), (cost, true));
+        let changes = core.stats.counters.groups_committed.load(Relaxed);
+        core.save_piece_cost().unwrap();
+        core.commit().unwrap();
+        assert_eq!(core.stats.counters.groups_committed.load(Relaxed), changes, "what is kept is not written again");
+    }
+
+    #[test]
+    fn a_mount_without_a_budget_is_not_probed() {
+        let devices = Devices::new(Blocks(40_000), one_level());
+        let core = devices.open();
+        fill(&core, 20_480);
+        assert!(!core.probe_if_due() && !core.policy.is_probed());
+    }
+
+    #[test]
+    fn a_damaged_record_is_as_if_nothing_was_measured() {
+        let devices = devices();
+        let core = devices.open();
+        let mut plan = Plan::default();
+        let mut bytes = DeviceRecord { piece_cost: PieceCost::of_blocks(7.0) }.encode();
+        bytes[1] ^= 1;
+        plan.change.put(keys::device(), bytes);
+        core.apply_certain(plan).unwrap();
+        core.commit().unwrap();
+        let core = devices.after_power_cut_of_all().open();
+        assert_eq!((core.policy.piece_cost(), core.policy.is_piece_cost_measured()), (PieceCost::EXPECTED, false));
+    }
+}

@@ -1,0 +1,238 @@
+//! What limits the sharing of a file: by its effective policy, and by how it is read.
+//!
+//! Owns the consequences of a limit that falls away: the worker looks again at blocks that were refused for it, as part of
+//! their file.
+
+use oncefs_dedup::{EffectivePolicy, RunRule, ShareLimit, Work};
+
+use crate::core::Core;
+use crate::format::shard::Target;
+use crate::policy::device_reads::Change;
+use crate::settings::values::Settings;
+use crate::{Lbn, MapId, Result};
+
+impl Core {
+    /// What limits the sharing of a map.
+    pub fn share_limit(&self, map: MapId) -> ShareLimit {
+        self.limit_by(map, self.effective_policy(map))
+    }
+
+    /// What limits the sharing of a map with this effective policy. A file that is read at random has no budget.
+    pub fn limit_by(&self, map: MapId, policy: EffectivePolicy) -> ShareLimit {
+        match policy.limit {
+            ShareLimit::Budget(_) if self.policy.is_read_at_random(map) => ShareLimit::Runs(1),
+            limit => limit,
+        }
+    }
+
+    /// The shortest run worth sharing in a map, in blocks. Within a budget: the shortest that the whole file could be
+    /// shared in.
+    pub fn run_blocks_min(&self, map: MapId) -> u32 {
+        self.shortest_run(self.share_limit(map))
+    }
+
+    /// The same for a limit.
+    pub fn shortest_run(&self, limit: ShareLimit) -> u32 {
+        match limit {
+            ShareLimit::Runs(blocks) => blocks,
+            ShareLimit::Budget(slowdown) => self.policy.piece_cost().run_blocks_min(slowdown),
+        }
+    }
+
+    /// The shortest run worth sharing that ends with this block, which the map has or gets: fewer than elsewhere if it is
+    /// the map's last one, and the file's policy lets its whole and its end be shared. The caller holds the map's lock, or
+    /// can do with an answer that is out of date.
+    pub fn end_blocks_min(&self, map: MapId, last: Lbn) -> Result<Option<u32>> {
+        let policy = self.effective_policy(map);
+        match policy.limit {
+            ShareLimit::Budget(_) => Ok(self.is_end(map, last)?.then_some(1)),
+            ShareLimit::Runs(_) if policy.shares_ends => self.end_chunk_min(map, last),
+            ShareLimit::Runs(_) => Ok(None),
+        }
+    }
+
+    /// As `end_blocks_min`, for a file whose last chunk is shared whatever its length.
+    pub fn end_chunk_min(&self, map: MapId, last: Lbn) -> Result<Option<u32>> {
+        Ok(self.is_end(map, last)?.then(|| RunRule::end_chunk(last)))
+    }
+
+    /// Whether nothing is stored behind a block.
+    pub fn is_end(&self, map: MapId, last: Lbn) -> Result<bool> {
+        Ok(self.next_stored(map, last.plus(1), Lbn(u64::MAX))?.is_none())
+    }
+
+    /// Learns from a read request how its map is read.
+    pub fn note_read(&self, map: MapId, first: Lbn, runs: &[(Target, u64)]) {
+        let blocks = runs.iter().map(|(_, blocks)| blocks).sum::<u64>().min(u64::from(u32::MAX));
+        let became_random = self.policy.note_read(map, first.0, blocks as u32).unwrap_or(false);
+        if became_random && matches!(self.effective_policy(map).limit, ShareLimit::Budget(_)) {
+            self.backlog.requeue(Work::Owner(map.0));
+        }
+    }
+
+    /// Reads changed what a piece costs. A fall concerns all files with a budget.
+    pub fn piece_cost_changed(&self, change: Change) {
+        let has_budget = self.tuning.with(|settings| settings.mount_policy().has_budget());
+        if change == Change::Fell && has_budget {
+            self.backlog.requeue(Work::Everything);
+        }
+    }
+
+    /// Whether what was refused by one setting may be shared by another, in any file. A change of the ranks' meaning
+    /// allows more of some files, whichever it is.
+    pub fn allows_more(&self, before: &Settings, after: &Settings) -> bool {
+        let (before, after) = (before.mount_policy(), after.mount_policy());
+        before.ranks != after.ranks || after.limit().allows_more_than(before.limit())
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
+mod tests {
+    use oncefs_dedup::{Skipped, Slowdown};
+
+    use super::*;
+    use crate::tests::fixture::{Devices, one_level, unique};
+    use crate::{BLOCK_BYTES, Blocks, Pbn};
+
+    const BLOCK: u64 = BLOCK_BYTES as u64;
+
+    /// Without a length of runs there is a budget of this much.
+    const PERCENT: u32 = 10;
+    const BUDGET: ShareLimit = ShareLimit::Budget(Slowdown(PERCENT));
+
+    fn volume(run_blocks_min: Option<u32>) -> Core {
+        let slowdown = Some(Slowdown(PERCENT));
+        let settings = Settings { run_blocks_min, slowdown, skipped_bytes: 64 << 10, ..one_level() };
+        let core = Devices::new(Blocks(20_000), settings).open();
+        take_all(&core);
+        core
+    }
+
+    fn take_all(core: &Core) {
+        while core.backlog.take(u64::MAX).is_some() {}
+    }
+
+    fn waits(core: &Core, what: Skipped) -> bool {
+        core.backlog.contents().contains(&what)
+    }
+
+    fn write(core: &Core, map: u64, first: u64, data: &[u8]) {
+        core.write(MapId(map), first * BLOCK, data, |_, _| ()).unwrap();
+    }
+
+    fn read(core: &Core, map: u64, first: u64, blocks: u64) {
+        core.read(MapId(map), first * BLOCK, (blocks * BLOCK) as usize).unwrap();
+    }
+
+    fn read_at_random(core: &Core, map: u64) {
+        (0..2_000).for_each(|n| read(core, map, n * 7_919 % 500, 1));
+    }
+
+    fn tune(core: &Core, value: &str) {
+        let (name, value) = match value.strip_prefix("budget=") {
+            Some(percent) => ("read_slowdown_percent_max", percent),
+            None => ("run_blocks_min", value),
+        };
+        core.tune(&[(name.to_owned(), value.to_owned())]).unwrap();
+    }
+
+    fn read_all(core: &Core, map: u64) {
+        (0..3).for_each(|n| read(core, map, n * 200, 200));
+    }
+
+    #[test]
+    fn a_fixed_number_is_that_of_every_file_whatever_is_read() {
+        let core = volume(Some(5));
+        write(&core, 1, 0, &unique(600, 1));
+        take_all(&core);
+        read_at_random(&core, 1);
+        assert_eq!((core.run_blocks_min(MapId(1)), core.run_blocks_min(MapId(2))), (5, 5));
+        assert!(core.backlog.is_empty(), "nothing is looked at again");
+    }
+
+    #[test]
+    fn a_file_read_at_random_has_no_budget_and_is_looked_at_again_as_a_whole() {
+        let core = volume(None);
+        for map in [1, 2] {
+            write(&core, map, 0, &unique(600, map));
+        }
+        take_all(&core);
+        read_all(&core, 2);
+        assert!(core.backlog.is_empty());
+        read_at_random(&core, 1);
+        assert_eq!((core.share_limit(MapId(1)), core.share_limit(MapId(2))), (ShareLimit::Runs(1), BUDGET));
+        assert_eq!((core.run_blocks_min(MapId(1)), core.run_blocks_min(MapId(2))), (1, 10));
+        assert!(waits(&core, Skipped::Owner(1)) && !waits(&core, Skipped::Owner(2)));
+        take_all(&core);
+        read_at_random(&core, 1);
+        assert!(core.backlog.is_empty(), "it is told once");
+    }
+
+    #[test]
+    fn a_setting_that_falls_makes_a_full_pass_due_and_one_that_rises_does_not() {
+        let core = volume(Some(4));
+        for (value, is_due) in [
+            ("8", false),
+            ("3", true),
+            ("3", false),
+            ("auto", true),
+            ("auto", false),
+            ("64", false),
+            ("auto", true),
+            ("7", true),
+            ("1", true),
+            ("auto", false),
+            ("budget=20", true),
+            ("budget=20", false),
+            ("budget=0", false),
+            ("budget=none", true),
+        ] {
+            core.worker.reset_pass();
+            tune(&core, value);
+            assert_eq!(core.worker.with_pass(|pass| pass.is_full()), is_due, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_cheaper_piece_makes_a_full_pass_due_where_there_are_budgets() {
+        for (setting, change, is_due) in
+            [(None, Change::Rose, false), (None, Change::Fell, true), (Some(8), Change::Fell, false)]
+        {
+            let core = volume(setting);
+            core.piece_cost_changed(change);
+            assert_eq!(waits(&core, Skipped::Everything), is_due, "{setting:?} {change:?}");
+        }
+    }
+
+    #[test]
+    fn a_full_pass_that_is_wanted_again_and_again_comes_to_its_end_and_is_made_once_more() {
+        let core = volume(None);
+        write(&core, 1, 0, &unique(768, 1));
+        take_all(&core);
+        let mut seen = Vec::new();
+        for _ in 0..6 {
+            core.backlog.requeue(Work::Everything);
+            seen.extend(core.next_batch(1).into_iter().map(|(_, lbn, _)| lbn.0));
+        }
+        assert!(seen.contains(&767), "up to {:?}", seen.iter().max());
+        seen.clear();
+        while core.worker.with_pass(|pass| pass.is_full()) || !core.backlog.contents().is_empty() {
+            seen.extend(core.next_batch(256).into_iter().map(|(_, lbn, _)| lbn.0));
+        }
+        assert!((0..768).all(|lbn| seen.contains(&lbn)), "the one that was wanted last");
+    }
+
+    #[test]
+    fn device_reads_of_files_are_counted_by_their_size() {
+        let core = volume(None);
+        write(&core, 1, 0, &unique(200, 1));
+        read(&core, 1, 0, 200);
+        read(&core, 1, 3, 1);
+        let mut scrubbed = vec![0; 64 * BLOCK_BYTES];
+        core.read_run(Pbn(100), &mut scrubbed).unwrap();
+        let sizes = core.report().device.read_sizes;
+        assert_eq!((sizes.count, sizes.blocks), (2, 201));
+        assert_eq!((sizes.classes[0], sizes.classes[8]), (1, 1), "{:?}", sizes.classes);
+    }
+}

@@ -69,8 +69,12 @@ fn volume(order: &[u64], settings: Settings) -> (Devices, Vec<u8>) {
     (devices, content)
 }
 
+fn noting(inner: &Arc<MemoryDevice>) -> Arc<Noted> {
+    Arc::new(Noted { inner: inner.clone(), at_once: Mutex::default() })
+}
+
 fn noted(devices: &Devices) -> (Arc<Noted>, Core) {
-    let device = Arc::new(Noted { inner: devices.data.clone(), at_once: Mutex::default() });
+    let device = noting(&devices.data);
     let core = devices.open_with(device.clone());
     device.at_once.lock().clear();
     (device, core)
@@ -198,4 +202,20 @@ fn a_bad_block_without_a_second_copy_fails_its_own_requests_only() {
     assert!(*core.read(FILE, at as u64, content.len() - at).unwrap() == content[at..]);
     assert!(*core.read(FILE, 0, at - BLOCK_BYTES).unwrap() == content[..at - BLOCK_BYTES]);
     core.write(OTHER, 0, &unique(1, 9), |_, _| ()).unwrap();
+}
+
+#[test]
+fn the_read_cache_is_lent_what_other_caches_do_not_use_and_gives_it_back() {
+    let core = Devices::new(DATA, one_level()).open();
+    let bytes_max = || core.report().caches["read"].bytes_max;
+    let own = bytes_max();
+    core.lend_memory();
+    let lent = bytes_max();
+    assert!(lent > own + own / 2, "{lent} bytes instead of {own}");
+    // Hints and maps take theirs.
+    for map in 0..40 {
+        core.write(MapId(10 + map), (map * BLOCK) << 20, &unique(64, 100 + map), |_, _| ()).unwrap();
+    }
+    core.lend_memory();
+    assert!(bytes_max() < lent, "{} bytes are lent as before", bytes_max());
 }

@@ -12,6 +12,7 @@ use crate::format::shard::{SHARD_BLOCKS, Target};
 use crate::settings::values::{FingerprintMode, Settings, Verify};
 use crate::tests::fixture::{Devices, Random, one_level, unique};
 use crate::tests::unreadable::Unreadable;
+use crate::volume::medium::Medium;
 use crate::{BLOCK_BYTES, Blocks, MapId, Pbn, Result, ScrubCommand};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -150,6 +151,16 @@ fn only_what_memory_lacks_is_asked_for() {
     let replaced = far_apart()[0];
     let expected: Vec<(u64, u64)> = lacking.filter(|(pbn, _)| *pbn != first + replaced).collect();
     assert_eq!(*device.at_once.lock(), [expected]);
+}
+
+#[test]
+fn pages_of_the_block_table_are_asked_for_at_once() {
+    let devices = Devices::new(DATA, one_level());
+    let table = noting(&devices.table);
+    let core = devices.open_medium(Medium { table: table.clone(), ..devices.medium() });
+    table.at_once.lock().clear();
+    core.load_pages(&[3, 4, 9, 20]).unwrap();
+    assert_eq!(*table.at_once.lock(), [[(3, 2), (9, 1), (20, 1)]]);
 }
 
 fn unreadable(devices: &Devices) -> (Arc<Unreadable>, Core) {

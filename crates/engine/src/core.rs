@@ -105,8 +105,8 @@ pub struct Parts {
     pub ballast: Ballast,
     /// The volume's directory, if the data area takes its space from the host file system.
     pub host: Option<PathBuf>,
-    /// Bound of the read cache.
-    pub read_cache_bytes_max: u64,
+    /// Bound of the read cache: its own, and with all that others can lend it.
+    pub read_cache_bytes: (u64, u64),
     /// Bound of what is known of how files are to be deduplicated.
     pub policy_bytes_max: u64,
     /// Bound of what is known of how files are read.
@@ -143,7 +143,7 @@ impl Core {
             journal: Journal::new(parts.volume_id, opened_at, parts.log, parts.journal_bounds),
             space: FreeSpace::new(parts.allocator, parts.host, parts.ballast),
             staging: parts.staging,
-            read_cache: ReadCache::new(parts.read_cache_bytes_max),
+            read_cache: ReadCache::new(parts.read_cache_bytes.0, parts.read_cache_bytes.1),
             hints: Hints::new(&settings, parts.disk_hints),
             inline: InlineDedup::new(&settings),
             backlog: Backlog::new(&settings, parts.skipped_file),

@@ -64,7 +64,7 @@ const FIGURES: [(&str, &str, &str); 28] = [
     ),
     ("one part in 64 of the data area", "crates/engine/src/layout/defrag/portion.rs", "ROOM_SHARE: u64 = 64;"),
     ("half of its sectors at least", "crates/engine/src/damage/repair.rs", "AGREEING_SECTORS_MIN: usize = 4;"),
-    ("a run of more than 32 blocks", "crates/engine/src/read/steps.rs", "CACHED_RUN_BLOCKS_MAX: usize = 32;"),
+    ("a run of more than 32 blocks", "crates/engine/src/read/stored.rs", "CACHED_RUN_BLOCKS_MAX: usize = 32;"),
 ];
 
 /// The lines that begin with this word, without it.

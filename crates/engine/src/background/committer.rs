@@ -14,7 +14,7 @@ const COMMIT_AFTER: Duration = Duration::from_secs(5);
 pub const COMMIT_AFTER_QUIET: Duration = Duration::from_millis(100);
 /// How often the committer looks at the clock while a group is open.
 const TICK: Duration = Duration::from_millis(25);
-/// How often an idle volume looks after the host's free space.
+/// How often a volume looks after the host's free space and its own memory.
 pub const IDLE_TICK: Duration = Duration::from_secs(1);
 // A quiet volume is committed before the longest wait ends, and the clock is looked at often enough to see that.
 const _: () = assert!(TICK.as_millis() <= COMMIT_AFTER_QUIET.as_millis());
@@ -22,7 +22,7 @@ const _: () = assert!(COMMIT_AFTER_QUIET.as_millis() < COMMIT_AFTER.as_millis())
 
 /// What the committer's thread does until the volume is closed.
 pub fn run_committer(core: &Core) {
-    let mut looked_at_host = Instant::now();
+    let mut looked_around = Instant::now();
     loop {
         let (began, last) = core.group_times();
         let is_idle = began.is_none();
@@ -38,10 +38,11 @@ pub fn run_committer(core: &Core) {
             let CommitRequest { barriers, .. } = core.signals.next_commit(Duration::ZERO, false);
             return answer(core, barriers);
         }
-        if looked_at_host.elapsed() >= IDLE_TICK {
-            looked_at_host = Instant::now();
+        if looked_around.elapsed() >= IDLE_TICK {
+            looked_around = Instant::now();
             core.space.look_up_host();
             core.space.ballast().look();
+            core.lend_memory();
         }
     }
 }

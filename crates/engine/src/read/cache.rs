@@ -6,16 +6,18 @@
 //! `remove` only after the last pin on it is gone and before the pbn is handed out again.** So no
 //! `admit` of the old content can come after the `remove`.
 //!
-//! Own code rather than a cache crate, because the budget has to be exact down to the allocator:
-//! all blocks lie in one allocation per shard, which the system fills with pages as they are used.
+//! Own code rather than a cache crate, because the budget has to be exact down to the allocator, and changes:
+//! all blocks lie in one piece of memory per shard, which the system fills with pages as they are used, and takes back.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
 
 use oncefs_dedup::{BLOCK_BYTES, Pbn};
 
+use super::lazy_memory::LazyMemory;
 use crate::MapId;
 use crate::stats::counters::CacheReport;
-use crate::sync::{LockRank, Mutex};
+use crate::sync::{AtomicU64, LockRank, Mutex};
 
 /// Memory of one cached block: the bytes and 128 for what goes with them, of which the slot takes
 /// 24, the free list 4, the sightings 16 and the index at most 78 (17 bytes an entry, and a hash
@@ -32,26 +34,45 @@ const SHARD_SLOTS_MIN: usize = 64;
 const SIGHTINGS_PER_SLOT: usize = 2;
 /// Marks an empty place among the sightings: pbn 0 is the label and never cached.
 const UNSEEN: u64 = 0;
+/// Marks a slot on the free list.
+const UNUSED: Pbn = Pbn(0);
 
 /// A bounded cache of blocks, shared by all threads.
 ///
 /// Invariants, asserted by `check` in the tests:
 /// 1. Every index entry names a used slot holding that pbn, and every used slot has its index entry.
 /// 2. Every slot below the high-water mark is either used or on the free list, never both.
-/// 3. Slots, and with them bytes, never exceed the budget.
+/// 3. Used slots, and with them bytes, never exceed the budget.
 pub struct ReadCache {
     shards: Vec<Mutex<Shard>>,
-    bytes_max: u64,
+    /// Its own bytes, without those that it is lent.
+    own_bytes: u64,
+    bytes_max: AtomicU64,
 }
 
 impl ReadCache {
-    /// A cache of at most `bytes_max` bytes. Less than one block disables it.
-    pub fn new(bytes_max: u64) -> Self {
-        let slots = usize::try_from(bytes_max).unwrap_or(usize::MAX) / SLOT_BYTES;
+    /// A cache of at most `own_bytes`, and of up to `bytes_most` with what it is lent. Less than one block of its own
+    /// disables it.
+    pub fn new(own_bytes: u64, bytes_most: u64) -> Self {
+        assert!(own_bytes <= bytes_most, "a cache of {own_bytes} bytes, and of {bytes_most} at most");
+        let slots = slots_of(own_bytes);
         let shards = (slots / SHARD_SLOTS_MIN).clamp(1, SHARDS_MAX);
         let shards = if slots == 0 { 0 } else { shards };
-        let new_shard = |_| Mutex::new(LockRank::Leaf, Shard::with_slots(slots / shards));
-        Self { shards: (0..shards).map(new_shard).collect(), bytes_max }
+        let new_shard =
+            |_| Mutex::new(LockRank::Leaf, Shard::with_slots(slots / shards, slots_of(bytes_most) / shards));
+        Self { shards: (0..shards).map(new_shard).collect(), own_bytes, bytes_max: AtomicU64::new(own_bytes) }
+    }
+
+    /// Lends the cache so many bytes beyond its own, instead of what it was lent before. What is beyond that leaves, and
+    /// its memory goes back to the system.
+    pub fn lend(&self, bytes: u64) {
+        let bytes_max = self.own_bytes + bytes;
+        if self.bytes_max.swap(bytes_max, Relaxed) == bytes_max {
+            return;
+        }
+        for shard in &self.shards {
+            shard.lock().resize(slots_of(bytes_max) / self.shards.len());
+        }
     }
 
     /// Copies the block into `out` (one block long) if it is held. Gives for whom it was read.
@@ -87,7 +108,7 @@ impl ReadCache {
 
     /// Sizes and hits so far. A disabled cache counts nothing.
     pub fn report(&self) -> CacheReport {
-        let mut report = CacheReport { bytes_max: self.bytes_max, ..CacheReport::default() };
+        let mut report = CacheReport { bytes_max: self.bytes_max.load(Relaxed), ..CacheReport::default() };
         for shard in &self.shards {
             let shard = shard.lock();
             report.bytes += (shard.index.len() * SLOT_BYTES) as u64;
@@ -101,6 +122,10 @@ impl ReadCache {
         let shards = self.shards.len() as u64;
         (shards > 0).then(|| &self.shards[(spread(pbn) % shards) as usize])
     }
+}
+
+fn slots_of(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX) / SLOT_BYTES
 }
 
 /// Pbns come in runs; their spread values are even over shards and sightings.
@@ -122,9 +147,12 @@ struct Slot {
 struct Shard {
     index: HashMap<Pbn, u32>,
     slots: Vec<Slot>,
-    slots_max: usize,
+    /// How many may be used.
+    used_max: usize,
+    /// How many there may ever be.
+    slots_most: usize,
     free: Vec<u32>,
-    bytes: Vec<u8>,
+    bytes: LazyMemory,
     hand: usize,
     /// Pbns offered once, each in the one place its spread gives; a later one takes the place.
     sightings: Vec<u64>,
@@ -133,17 +161,33 @@ struct Shard {
 }
 
 impl Shard {
-    fn with_slots(slots_max: usize) -> Self {
+    fn with_slots(used_max: usize, slots_most: usize) -> Self {
         Self {
-            index: HashMap::with_capacity(slots_max),
-            slots: Vec::with_capacity(slots_max),
-            slots_max,
+            index: HashMap::with_capacity(used_max),
+            slots: Vec::with_capacity(used_max),
+            used_max,
+            slots_most,
             free: Vec::new(),
-            bytes: vec![0; slots_max * BLOCK_BYTES],
+            bytes: LazyMemory::new(slots_most * BLOCK_BYTES),
             hand: 0,
-            sightings: vec![UNSEEN; slots_max * SIGHTINGS_PER_SLOT],
+            sightings: vec![UNSEEN; slots_most * SIGHTINGS_PER_SLOT],
             hits: 0,
             misses: 0,
+        }
+    }
+
+    fn resize(&mut self, used_max: usize) {
+        let used_max = used_max.clamp(1, self.slots_most);
+        if std::mem::replace(&mut self.used_max, used_max) <= used_max {
+            return;
+        }
+        while self.index.len() > used_max {
+            let slot = self.give_up();
+            self.put_aside(slot);
+        }
+        for slot in &self.free {
+            let at = *slot as usize * BLOCK_BYTES;
+            self.bytes.give_back(at..at + BLOCK_BYTES);
         }
     }
 
@@ -169,7 +213,7 @@ impl Shard {
 
     fn remove(&mut self, pbn: Pbn) {
         if let Some(slot) = self.index.remove(&pbn) {
-            self.free.push(slot);
+            self.put_aside(slot as usize);
         }
         let sighting = self.sighting(pbn);
         if *sighting == pbn.0 {
@@ -196,27 +240,35 @@ impl Shard {
 
     /// A slot for the block: a freed one, a fresh one, or that of the block the clock gives up.
     fn take_slot(&mut self, taken: Slot) -> usize {
+        debug_assert!(self.index.len() <= self.used_max, "{} slots of {} are used", self.index.len(), self.used_max);
+        if self.index.len() == self.used_max {
+            let slot = self.give_up();
+            self.slots[slot] = taken;
+            return slot;
+        }
         if let Some(slot) = self.free.pop() {
             self.slots[slot as usize] = taken;
             return slot as usize;
         }
-        if self.slots.len() < self.slots_max {
-            self.slots.push(taken);
-            return self.slots.len() - 1;
-        }
-        let slot = self.give_up();
-        self.slots[slot] = taken;
-        slot
+        self.slots.push(taken);
+        self.slots.len() - 1
     }
 
-    /// Moves the hand past recently read blocks, sparing each once, and forgets the first other.
-    /// Only when every slot is used.
+    /// Puts a slot that is no longer used on the free list.
+    fn put_aside(&mut self, slot: usize) {
+        self.slots[slot] = Slot { pbn: UNUSED, reader: MapId(0), recent: false };
+        self.free.push(slot as u32);
+    }
+
+    /// Moves the hand past recently read blocks, sparing each once, and forgets the first other. Only where a slot is used.
     fn give_up(&mut self) -> usize {
+        assert!(!self.index.is_empty(), "no block can be given up");
         loop {
-            let slot = self.hand;
-            self.hand = (slot + 1) % self.slots_max;
-            if !std::mem::take(&mut self.slots[slot].recent) {
-                self.index.remove(&self.slots[slot].pbn);
+            let slot = self.hand % self.slots.len();
+            self.hand = slot + 1;
+            let Slot { pbn, recent, .. } = &mut self.slots[slot];
+            if *pbn != UNUSED && !std::mem::take(recent) {
+                self.index.remove(pbn);
                 return slot;
             }
         }
@@ -235,10 +287,12 @@ impl ReadCache {
             let mut seen: Vec<u32> = shard.index.values().chain(&shard.free).copied().collect();
             seen.sort_unstable();
             assert_eq!(seen, (0..shard.slots.len() as u32).collect::<Vec<_>>(), "invariant 2");
-            assert!(shard.slots.len() <= shard.slots_max, "invariant 3");
-            slots += shard.slots.len();
+            assert!(shard.index.len() <= shard.used_max && shard.slots.len() <= shard.slots_most, "invariant 3");
+            let is_used = |slot: &u32| shard.slots[*slot as usize].pbn != UNUSED;
+            assert!(!shard.free.iter().any(is_used), "invariant 2");
+            slots += shard.index.len();
         }
-        assert!((slots * SLOT_BYTES) as u64 <= self.bytes_max, "invariant 3");
+        assert!((slots * SLOT_BYTES) as u64 <= self.bytes_max.load(Relaxed), "invariant 3");
     }
 }
 
@@ -271,7 +325,12 @@ mod tests {
     }
 
     fn cache_of_slots(slots: usize) -> ReadCache {
-        ReadCache::new((slots * SLOT_BYTES) as u64)
+        ReadCache::new((slots * SLOT_BYTES) as u64, (4 * slots * SLOT_BYTES) as u64)
+    }
+
+    fn lend(cache: &ReadCache, slots: usize) {
+        cache.lend((slots * SLOT_BYTES) as u64);
+        cache.check();
     }
 
     #[test]
@@ -333,7 +392,8 @@ mod tests {
     #[test]
     fn a_cache_without_budget_holds_and_counts_nothing() {
         for bytes_max in [0, SLOT_BYTES as u64 - 1] {
-            let cache = ReadCache::new(bytes_max);
+            let cache = ReadCache::new(bytes_max, bytes_max);
+            cache.lend(1 << 20);
             admit_twice(&cache, 5);
             assert_eq!(read(&cache, 5), None);
             cache.remove(Pbn(5));
@@ -349,6 +409,37 @@ mod tests {
         admit_twice(&cache, 2);
         assert_eq!((read(&cache, 1), read(&cache, 2)), (None, Some(block_of(2))));
         cache.check();
+    }
+
+    #[test]
+    fn a_cache_that_grows_keeps_what_it_has_and_takes_more() {
+        let cache = cache_of_slots(50);
+        (1..=50).for_each(|pbn| admit_twice(&cache, pbn));
+        lend(&cache, 100);
+        (51..=150).for_each(|pbn| admit_twice(&cache, pbn));
+        (1..=150).for_each(|pbn| assert_eq!(read(&cache, pbn), Some(block_of(pbn))));
+        cache.check();
+        lend(&cache, 1_000);
+        (1..=1_000).for_each(|pbn| admit_twice(&cache, pbn));
+        cache.check();
+        assert_eq!((1..=1_000).filter(|&pbn| read(&cache, pbn).is_some()).count(), 200, "as large as it may ever be");
+    }
+
+    #[test]
+    fn a_cache_that_shrinks_gives_up_what_was_not_read_lately_and_its_memory() {
+        let cache = cache_of_slots(50);
+        lend(&cache, 150);
+        (1..=200).for_each(|pbn| admit_twice(&cache, pbn));
+        cache.remove(Pbn(100));
+        (1..=50).for_each(|pbn| assert!(read(&cache, pbn).is_some()));
+        lend(&cache, 0);
+        (1..=50).for_each(|pbn| assert_eq!(read(&cache, pbn), Some(block_of(pbn))));
+        assert_eq!(cache.report().bytes, 50 * SLOT_BYTES as u64);
+        let shard = cache.shards[0].lock();
+        assert_eq!(
+            shard.bytes.chunks_exact(BLOCK_BYTES).filter(|block| block.iter().any(|byte| *byte > 0)).count(),
+            50
+        );
     }
 
     #[test]
@@ -374,6 +465,9 @@ mod tests {
             let mut random = Random::new(seed);
             for _ in 0..50_000 {
                 let pbn = random.below(PBNS);
+                if random.one_in(64) {
+                    cache.lend(random.below(300) * SLOT_BYTES as u64);
+                }
                 if random.one_in(16) {
                     let mut generation = generations[pbn as usize].write();
                     cache.remove(Pbn(pbn + 1));

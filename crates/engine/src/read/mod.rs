@@ -2,6 +2,7 @@
 
 pub mod cache;
 pub mod checked;
+mod lazy_memory;
 mod parts;
 pub mod steps;
 mod stored;

@@ -1,8 +1,9 @@
 //! What checkpoints keep on disk: the block table and the sorted state.
 
+use std::io;
 use std::sync::Arc;
 
-use crate::device::Device;
+use crate::device::{Device, JoinedRead};
 use crate::format::keys::{self, ShardKey};
 use crate::format::page::{PAGE_BYTES, Page};
 use crate::format::shard::Shard;
@@ -31,34 +32,34 @@ impl Stored {
     /// Reads `count` consecutive pages of the block table, each as far as it is whole.
     pub fn read_pages(&self, first: u64, count: usize) -> Result<Vec<(u64, Page)>> {
         let bytes = self.read_raw_pages(first, count)?;
-        let chunks = bytes.chunks_exact(PAGE_BYTES).zip(first..);
-        let page = |(chunk, number): (&[u8], u64)| {
-            (number, Page::as_found(number, chunk.try_into().expect("chunks of a page")))
-        };
-        Ok(chunks.map(page).collect())
+        Ok(pages_in(&bytes, first..first + count as u64))
     }
 
-    /// Reads pages, neighbours in one request.
+    /// Reads pages, which come in ascending order: neighbours in one request, and all requests at once.
     pub fn read_each_page(&self, numbers: &[u64]) -> Result<Vec<(u64, Page)>> {
-        let mut pages = Vec::with_capacity(numbers.len());
-        let mut rest = numbers;
+        let mut bytes = vec![0; numbers.len() * PAGE_BYTES];
+        let mut reads = Vec::new();
+        let (mut rest, mut bytes_left) = (numbers, &mut bytes[..]);
         while let Some((&first, _)) = rest.split_first() {
             let neighbours = rest.iter().zip(first..).take_while(|(number, expected)| **number == *expected).count();
             let count = neighbours.min(REQUEST_PAGES);
-            pages.extend(self.read_pages(first, count)?);
-            rest = &rest[count..];
+            let (here, behind) = std::mem::take(&mut bytes_left).split_at_mut(count * PAGE_BYTES);
+            reads.push(JoinedRead::new(place_of(first)?, here));
+            (rest, bytes_left) = (&rest[count..], behind);
         }
-        assert_eq!(pages.len(), numbers.len(), "pages read, and asked for");
-        Ok(pages)
+        let whole = self.table_io.read();
+        let results = self.table.read_many(&mut reads);
+        drop(whole);
+        results.into_iter().collect::<io::Result<()>>().map_err(unread)?;
+        Ok(pages_in(&bytes, numbers.iter().copied()))
     }
 
     /// Reads `count` consecutive pages as they are.
     pub fn read_raw_pages(&self, first: u64, count: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; count * PAGE_BYTES];
-        let at = first.checked_mul(PAGE_BYTES as u64);
-        let at = at.ok_or_else(|| Error::corrupt("a map", format!("it names blocks of table page {first}")))?;
+        let at = place_of(first)?;
         let _whole = self.table_io.read();
-        self.table.read_at(&mut bytes, at).map_err(|e| Error::io("reading the block table", e))?;
+        self.table.read_at(&mut bytes, at).map_err(unread)?;
         Ok(bytes)
     }
 
@@ -144,4 +145,24 @@ impl Stored {
     pub fn records_in_memory(&self) -> KvMemory {
         self.kv.memory()
     }
+}
+
+/// The first byte of a page that a map leads to.
+fn place_of(page: u64) -> Result<u64> {
+    let at = page.checked_mul(PAGE_BYTES as u64);
+    at.ok_or_else(|| Error::corrupt("a map", format!("it names blocks of table page {page}")))
+}
+
+fn unread(error: io::Error) -> Error {
+    Error::io("reading the block table", error)
+}
+
+/// Pages with these numbers, each as far as it is whole.
+fn pages_in(bytes: &[u8], numbers: impl Iterator<Item = u64>) -> Vec<(u64, Page)> {
+    let chunks = bytes.chunks_exact(PAGE_BYTES).zip(numbers);
+    let page =
+        |(chunk, number): (&[u8], u64)| (number, Page::as_found(number, chunk.try_into().expect("chunks of a page")));
+    let pages: Vec<(u64, Page)> = chunks.map(page).collect();
+    debug_assert_eq!(pages.len() * PAGE_BYTES, bytes.len(), "a page for each chunk");
+    pages
 }

@@ -12,6 +12,7 @@ use crate::format::shard::{SHARD_BLOCKS, Target};
 use crate::settings::values::{FingerprintMode, Settings, Verify};
 use crate::tests::fixture::{Devices, Random, one_level, unique};
 use crate::tests::unreadable::Unreadable;
+use crate::volume::medium::Medium;
 use crate::{BLOCK_BYTES, Blocks, MapId, Pbn, Result, ScrubCommand};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -69,8 +70,12 @@ fn volume(order: &[u64], settings: Settings) -> (Devices, Vec<u8>) {
     (devices, content)
 }
 
+fn noting(inner: &Arc<MemoryDevice>) -> Arc<Noted> {
+    Arc::new(Noted { inner: inner.clone(), at_once: Mutex::default() })
+}
+
 fn noted(devices: &Devices) -> (Arc<Noted>, Core) {
-    let device = Arc::new(Noted { inner: devices.data.clone(), at_once: Mutex::default() });
+    let device = noting(&devices.data);
     let core = devices.open_with(device.clone());
     device.at_once.lock().clear();
     (device, core)
@@ -148,6 +153,16 @@ fn only_what_memory_lacks_is_asked_for() {
     assert_eq!(*device.at_once.lock(), [expected]);
 }
 
+#[test]
+fn pages_of_the_block_table_are_asked_for_at_once() {
+    let devices = Devices::new(DATA, one_level());
+    let table = noting(&devices.table);
+    let core = devices.open_medium(Medium { table: table.clone(), ..devices.medium() });
+    table.at_once.lock().clear();
+    core.load_pages(&[3, 4, 9, 20]).unwrap();
+    assert_eq!(*table.at_once.lock(), [[(3, 2), (9, 1), (20, 1)]]);
+}
+
 fn unreadable(devices: &Devices) -> (Arc<Unreadable>, Core) {
     let device = Unreadable::of(&devices.data);
     let core = devices.open_with(device.clone());
@@ -198,4 +213,20 @@ fn a_bad_block_without_a_second_copy_fails_its_own_requests_only() {
     assert!(*core.read(FILE, at as u64, content.len() - at).unwrap() == content[at..]);
     assert!(*core.read(FILE, 0, at - BLOCK_BYTES).unwrap() == content[..at - BLOCK_BYTES]);
     core.write(OTHER, 0, &unique(1, 9), |_, _| ()).unwrap();
+}
+
+#[test]
+fn the_read_cache_is_lent_what_other_caches_do_not_use_and_gives_it_back() {
+    let core = Devices::new(DATA, one_level()).open();
+    let bytes_max = || core.report().caches["read"].bytes_max;
+    let own = bytes_max();
+    core.lend_memory();
+    let lent = bytes_max();
+    assert!(lent > own + own / 2, "{lent} bytes instead of {own}");
+    // Hints and maps take theirs.
+    for map in 0..40 {
+        core.write(MapId(10 + map), (map * BLOCK) << 20, &unique(64, 100 + map), |_, _| ()).unwrap();
+    }
+    core.lend_memory();
+    assert!(bytes_max() < lent, "{} bytes are lent as before", bytes_max());
 }

@@ -1,11 +1,17 @@
 //! How `memory=` is divided among the parts of an open volume.
 
+use crate::core::Core;
 use crate::settings::values::Settings;
+
+/// Of what caches do not use, one part in so many of their bounds is not lent: they fill it before the next look.
+const RESERVE_SHARE: u64 = 8;
 
 /// How the memory that hints and skipped blocks leave is divided, in parts of 10.
 pub struct Budget {
     /// Bytes for blocks that were read.
     pub read_cache: u64,
+    /// Bytes that other caches may lend it.
+    pub lent_most: u64,
     /// Bytes for pages of the block table.
     pub table: u64,
     /// Bytes for shards of maps.
@@ -29,6 +35,7 @@ impl Budget {
         let parts = |count: u64| rest / 10 * count;
         let budget = Self {
             read_cache: parts(2),
+            lent_most: lent(&[(0, parts(3)), (0, settings.hint_bytes + settings.skipped_bytes)]),
             table: parts(2),
             shards: parts(1),
             records: parts(2).max(2 << 20),
@@ -40,5 +47,40 @@ impl Budget {
         let caches = budget.read_cache + budget.table + budget.shards;
         assert!(caches <= rest, "{caches} of {rest} bytes go to caches");
         budget
+    }
+}
+
+/// How much of their memory caches can do without for now, by the bytes that each holds and may hold.
+fn lent(caches: &[(u64, u64)]) -> u64 {
+    let unused: u64 = caches.iter().map(|(held, most)| most.saturating_sub(*held)).sum();
+    let most: u64 = caches.iter().map(|(_, most)| most).sum();
+    let beyond: u64 = caches.iter().map(|(held, most)| held.saturating_sub(*most)).sum();
+    unused.saturating_sub(beyond + most / RESERVE_SHARE)
+}
+
+impl Core {
+    /// Lends the read cache what block table, maps, hints and skipped blocks do not use of their memory. RocksDB keeps its
+    /// part, and so do changes: both fill theirs at once.
+    pub fn lend_memory(&self) {
+        let (table, shards) = {
+            let state = self.state.lock();
+            (state.table.report(), state.shards.report())
+        };
+        let held = [table, shards].map(|cache| (cache.bytes, cache.bytes_max));
+        self.read_cache.lend(lent(&[held[0], held[1], self.hints.memory_size(), self.backlog.size()]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_caches_do_not_use_is_lent_but_for_a_reserve() {
+        assert_eq!(lent(&[(0, 800)]), 700);
+        assert_eq!(lent(&[(300, 400), (0, 400)]), 400);
+        assert_eq!(lent(&[(350, 400), (390, 400)]), 0, "all of it is reserve");
+        assert_eq!(lent(&[(1_000, 400), (0, 400)]), 0, "one that exceeds its bound uses the others' first");
+        assert_eq!(lent(&[]), 0);
     }
 }

@@ -70,7 +70,7 @@ pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings, driver
         hasher: Hasher::new(&medium.secret),
         ballast: medium.ballast,
         host: medium.host,
-        read_cache_bytes_max: budget.read_cache,
+        read_cache_bytes: (budget.read_cache, budget.read_cache + budget.lent_most),
         policy_bytes_max: budget.policies,
         read_pattern_bytes_max: budget.read_patterns,
         journal_bounds: JournalBounds { dirty_bytes_max: budget.dirty, gated_shards_max: driver.gated_shards_max },

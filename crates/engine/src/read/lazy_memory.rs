@@ -1,0 +1,85 @@
+//! Memory that the system gives as it is used, and takes back.
+
+use std::ops::{Deref, DerefMut, Range};
+use std::ptr::NonNull;
+use std::slice;
+
+use crate::device::ALIGN_BYTES;
+
+/// Bytes that are 0 until they are written.
+pub struct LazyMemory {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the memory belongs to this value alone; nothing about it is tied to a thread.
+unsafe impl Send for LazyMemory {}
+// SAFETY: shared access only reads.
+unsafe impl Sync for LazyMemory {}
+
+impl LazyMemory {
+    /// So many bytes.
+    pub fn new(len: usize) -> Self {
+        if len == 0 {
+            return Self { start: NonNull::dangling(), len };
+        }
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping, at a place that the kernel chooses, changes no other memory.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, kind | libc::MAP_NORESERVE, -1, 0) };
+        assert!(start != libc::MAP_FAILED, "no {len} bytes of address space: {}", std::io::Error::last_os_error());
+        Self { start: NonNull::new(start.cast()).expect("no mapping is at 0"), len }
+    }
+
+    /// Gives whole pages back to the system. They are 0 again.
+    pub fn give_back(&mut self, bytes: Range<usize>) {
+        assert!(bytes.start <= bytes.end && bytes.end <= self.len, "{bytes:?} of {} bytes", self.len);
+        assert!(
+            bytes.start.is_multiple_of(ALIGN_BYTES) && bytes.end.is_multiple_of(ALIGN_BYTES),
+            "{bytes:?} are no pages"
+        );
+        let start = self[bytes.clone()].as_mut_ptr();
+        // SAFETY: the range is within the mapping and borrowed alone; it stays mapped, as zeros.
+        let done = unsafe { libc::madvise(start.cast(), bytes.len(), libc::MADV_DONTNEED) };
+        debug_assert!(done == 0, "madvise: {}", std::io::Error::last_os_error());
+    }
+}
+
+impl Drop for LazyMemory {
+    fn drop(&mut self) {
+        if self.len > 0 {
+            // SAFETY: mapped in `new` with this length, unmapped once.
+            unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+        }
+    }
+}
+
+impl Deref for LazyMemory {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `len` bytes are mapped and initialised as 0; 0 bytes may be anywhere.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for LazyMemory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and the borrow is exclusive.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_back_is_zero_and_nothing_else_is() {
+        let mut memory = LazyMemory::new(4 * ALIGN_BYTES);
+        assert!(memory.iter().all(|byte| *byte == 0));
+        memory.fill(7);
+        memory.give_back(ALIGN_BYTES..3 * ALIGN_BYTES);
+        let expected = [7, 0, 0, 7].iter().flat_map(|byte| [*byte; ALIGN_BYTES]);
+        assert!(memory.iter().copied().eq(expected));
+        assert!(LazyMemory::new(0).is_empty());
+    }
+}

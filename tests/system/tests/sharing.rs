@@ -135,7 +135,7 @@ fn blocks_that_nobody_uses_go_back_to_the_host() {
     panic!("30 s after punching 192 MiB the host still has {} of {host_full} bytes in use", disk.bytes_used());
 }
 
-/// Runs of one block are shared here; what the automatic minimum refuses is another test's.
+/// Runs of one block are shared here; what a budget refuses is another test's.
 fn sharing_every_block() -> Mount {
     Mount::on(&test_dir(), "1G", &["run_blocks_min=1"])
 }

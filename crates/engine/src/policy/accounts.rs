@@ -98,13 +98,13 @@ impl Accounts {
         set[0] = Account { map, pieces, own };
     }
 
-    /// Takes all pieces that are left to a file if it gets so many blocks more. None: it has no account.
+    /// Gives a file so many blocks more, and takes all pieces that are left to it then. None: it has no account.
     pub fn take(&self, map: MapId, blocks: u64, slowdown: Slowdown, cost: PieceCost, who: Spender) -> Option<u64> {
         self.with(map, |account| {
-            let pieces = FilePieces { blocks: account.pieces.blocks + blocks, ..account.pieces };
+            account.pieces.grow(blocks, 0);
             let left = match who {
-                Spender::Writer => pieces.left_so_far(slowdown, cost),
-                Spender::Worker => pieces.left(slowdown, cost),
+                Spender::Writer => account.pieces.left_so_far(slowdown, cost),
+                Spender::Worker => account.pieces.left(slowdown, cost),
             };
             account.pieces.grow(0, left);
             left
@@ -169,11 +169,11 @@ mod tests {
         assert_eq!(take(&accounts, 1, 100), None);
         accounts.set(MapId(1), FilePieces::default());
         assert_eq!(take(&accounts, 1, 99), Some(50));
-        assert_eq!(take(&accounts, 1, 99), Some(0), "another request at the same time");
+        assert_eq!(take(&accounts, 1, 10), Some(5), "another request at the same time has what its blocks pay for");
         accounts.give_back(MapId(1), 20);
-        assert_eq!(take(&accounts, 1, 99), Some(20));
-        assert!(accounts.note_written(MapId(1), 99, &[]) && !accounts.note_written(MapId(2), 99, &[]));
-        assert_eq!(accounts.get(MapId(1)), Some(FilePieces { blocks: 99, pieces: 50 }));
+        assert_eq!(take(&accounts, 1, 0), Some(20));
+        assert!(accounts.note_written(MapId(1), 90, &[]) && !accounts.note_written(MapId(2), 90, &[]));
+        assert_eq!(accounts.get(MapId(1)), Some(FilePieces { blocks: 199, pieces: 55 }));
         accounts.forget(MapId(1));
         assert_eq!(accounts.get(MapId(1)), None);
     }

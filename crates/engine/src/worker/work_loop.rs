@@ -17,6 +17,8 @@ use crate::{Blocks, Error, Result};
 
 /// With more than one block in so many hints freed since the last round, the disk level is swept at once.
 const STALE_SHARE_MAX: u64 = 8;
+/// The device is not probed while the CPUs are busier.
+const PROBE_CPU_BUSY_MAX: f64 = 0.5;
 /// Pages swept in one turn then.
 const SWEEP_PAGES: usize = 16;
 /// The longest sleep between turns.
@@ -68,7 +70,8 @@ impl Core {
     }
 
     fn look_at_some(&self, blocks_max: u64) -> Duration {
-        if self.probe_if_due() {
+        // A busy machine would measure itself.
+        if self.conditions().cpu_busy < PROBE_CPU_BUSY_MAX && self.probe_if_due() {
             return Duration::ZERO;
         }
         self.worker.note_doing("working");

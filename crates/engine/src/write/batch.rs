@@ -43,7 +43,7 @@ pub struct Batch<'a> {
     pub refused: Vec<usize>,
     /// Blocks stored in memory whose run may go on with the file's next request: its last ones.
     pub open: Vec<usize>,
-    /// Blocks, zeros aside, at places of the file that had none.
+    /// Blocks, zeros aside, at places of the file that had none, as far as the file's account does not have them yet.
     pub added: u64,
     /// Blocks claimed for what was placed.
     pub claimed: u64,

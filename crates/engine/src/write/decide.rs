@@ -88,6 +88,8 @@ impl Core {
             ShareLimit::Runs(_) => detect(&candidates, rule),
             ShareLimit::Budget(slowdown) => {
                 let growth = self.growth(map, batch, current)?;
+                // The account has them from now on.
+                batch.added = 0;
                 self.detect_in_budget(map, slowdown, growth, &candidates, Pbn(IN_BATCH))
             }
         };

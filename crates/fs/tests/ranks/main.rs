@@ -9,7 +9,7 @@ mod common;
 mod volume;
 
 use common::file;
-use oncefs_engine::{BLOCK_BYTES, BackgroundStep, DefragOptions, Rank, ShareLimit};
+use oncefs_engine::{BLOCK_BYTES, BackgroundStep, DefragOptions, Rank, ShareLimit, Slowdown};
 use oncefs_fs::{FileSystem, Ino, Privileges, SetAttributes, XattrMode};
 use oncefs_toolbox::Random;
 
@@ -233,7 +233,7 @@ fn a_file_for_rank_1_is_laid_out_in_long_runs_first_and_one_that_is_written_mean
     assert_eq!((rank_of(&fs, ino), defragmented()), (Rank::Sequential, BLOCKS));
     assert!(extents(&fs, ino) <= BLOCKS / 64, "{} extents", extents(&fs, ino));
     let effective_policy = effective_policy(&fs, ino);
-    assert_eq!((effective_policy.limit, effective_policy.shares_ends), (ShareLimit::Runs(64), true));
+    assert_eq!(effective_policy.limit, ShareLimit::Budget(Slowdown(10)));
     assert!(*fs.read(ino, 0, content.len(), false).unwrap() == *content);
     assert_sound(&fs);
 }

@@ -44,7 +44,7 @@ mod upkeep;
 ///
 /// # Bounds
 ///
-/// Offsets and lengths are in bytes unless their type is [`Lbn`] or [`Blocks`]. A map has up to 2^52 blocks: the end
+/// Offsets and lengths are in bytes unless their type is [`crate::Lbn`] or [`Blocks`]. A map has up to 2^52 blocks: the end
 /// of a range, rounded up to whole blocks, must fit into a `u64`, or the function panics.
 ///
 /// # Errors

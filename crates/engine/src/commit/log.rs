@@ -98,7 +98,7 @@ impl Log {
         self.read_flipped()
     }
 
-    /// As `read_next`, for a record of which one bit was flipped since it was written.
+    /// As `read_next`, for a record of which one byte was changed since it was written.
     fn read_flipped(&self) -> Result<Option<(u64, Recovered)>> {
         for at in [self.head, 0] {
             if at + ALIGN_BYTES as u64 > self.bytes {
@@ -114,7 +114,7 @@ impl Log {
             if record::mend(&mut whole, &header, self.log_id)
                 && let Some((header, ops)) = record::open(&whole, self.log_id)
             {
-                log::warn!("corrected a flipped bit in group {} of the log", header.sequence);
+                log::warn!("corrected a wrong byte in group {} of the log", header.sequence);
                 return Ok(Some((at, Recovered { header, ops: ops.to_vec() })));
             }
         }

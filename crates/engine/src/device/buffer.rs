@@ -7,8 +7,10 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
-use crate::device::ALIGN_BYTES;
 use crate::sync::{LockRank, Mutex};
+
+/// Alignment of direct I/O: offsets, lengths and addresses.
+pub const ALIGN_BYTES: usize = 4096;
 
 /// A byte buffer whose address and capacity are multiples of `ALIGN_BYTES`.
 pub struct AlignedBuf {

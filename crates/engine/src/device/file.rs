@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-use super::joined::JoinedRead;
+use super::joined::{JoinedRead, read_joined};
 use super::{Device, read_threads, ring};
 
 /// A regular file or a raw block device.
@@ -102,22 +102,6 @@ impl Device for FileDevice {
         }
         self.file.set_len(len)?;
         self.file.sync_all()
-    }
-}
-
-/// Makes one read.
-pub(super) fn read_joined(file: &File, read: &mut JoinedRead<'_>) -> io::Result<()> {
-    let mut vectors = Vec::new();
-    read.add_vectors(&mut vectors);
-    // SAFETY: the vectors name memory that `read` borrows, or the sink, which is always there.
-    let done = unsafe {
-        libc::preadv(file.as_raw_fd(), vectors.as_ptr(), vectors.len() as libc::c_int, read.at() as libc::off_t)
-    };
-    match usize::try_from(done) {
-        Ok(done) if done == read.len() => Ok(()),
-        // Short, at the end of the file or because of a signal: this tells which.
-        Ok(_) => read.by_pieces(|bytes, at| file.read_exact_at(bytes, at)),
-        Err(_) => Err(io::Error::last_os_error()),
     }
 }
 

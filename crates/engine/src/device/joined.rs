@@ -1,10 +1,12 @@
 //! One read of many that are made at once: consecutive bytes of a device, which go to several places.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::sync::LazyLock;
 
-use crate::device::ALIGN_BYTES;
-use crate::device::buffer::AlignedBuf;
+use crate::device::buffer::{ALIGN_BYTES, AlignedBuf};
 
 /// Gaps are read into memory of this size, again and again.
 const SINK_BYTES: usize = 32 << 10;
@@ -87,6 +89,22 @@ fn vector(start: *mut u8, len: usize) -> libc::iovec {
 fn sink(len: usize) -> impl Iterator<Item = libc::iovec> {
     static SINK: LazyLock<AlignedBuf> = LazyLock::new(|| AlignedBuf::new(SINK_BYTES));
     (0..len).step_by(SINK_BYTES).map(move |done| vector(SINK.start(), SINK_BYTES.min(len - done)))
+}
+
+/// Makes one read.
+pub(super) fn read_joined(file: &File, read: &mut JoinedRead<'_>) -> io::Result<()> {
+    let mut vectors = Vec::new();
+    read.add_vectors(&mut vectors);
+    // SAFETY: the vectors name memory that `read` borrows, or the sink, which is always there.
+    let done = unsafe {
+        libc::preadv(file.as_raw_fd(), vectors.as_ptr(), vectors.len() as libc::c_int, read.at() as libc::off_t)
+    };
+    match usize::try_from(done) {
+        Ok(done) if done == read.len() => Ok(()),
+        // Short, at the end of the file or because of a signal: this tells which.
+        Ok(_) => read.by_pieces(|bytes, at| file.read_exact_at(bytes, at)),
+        Err(_) => Err(io::Error::last_os_error()),
+    }
 }
 
 #[cfg(test)]

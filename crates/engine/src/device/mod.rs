@@ -12,13 +12,11 @@ pub mod signatures;
 
 use std::io;
 
+pub use buffer::ALIGN_BYTES;
 pub use faulty::{Access, Fault, Faults, FaultyDevice, Lasts};
 pub use file::FileDevice;
 pub use joined::JoinedRead;
 pub use memory::MemoryDevice;
-
-/// Alignment of direct I/O: offsets, lengths and addresses.
-pub const ALIGN_BYTES: usize = 4096;
 
 #[expect(clippy::len_without_is_empty, reason = "no device is empty: the length is a size, not a count")]
 /// Byte-addressed storage whose writes are durable after `flush`.

@@ -4,8 +4,7 @@ use std::fs::File;
 use std::io;
 use std::thread;
 
-use super::file::read_joined;
-use super::joined::JoinedRead;
+use super::joined::{JoinedRead, read_joined};
 use crate::sync::{LockRank, Mutex};
 
 /// Threads that read at a time, the caller among them.

@@ -12,8 +12,7 @@ use std::sync::Once;
 
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 
-use super::file::read_joined;
-use super::joined::JoinedRead;
+use super::joined::{JoinedRead, read_joined};
 
 /// Reads under way for one thread, at most: what keeps a solid-state disk busy, and half of a usual queue.
 const DEPTH: usize = 128;

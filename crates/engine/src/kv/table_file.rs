@@ -15,8 +15,9 @@ const RESTART_ENTRIES: usize = 16;
 /// Kind of compression, and checksum.
 const TRAILER_BYTES: usize = 5;
 const FOOTER_BYTES: usize = 53;
-/// Where the file's mark stands in the footer.
+/// Where the file's mark stands in the footer, and the length of the index of other blocks, which lies before it.
 const MARK_AT: usize = 9;
+const METAINDEX_LEN_AT: usize = 13;
 /// Sequence and kind behind each key.
 const KEY_END_BYTES: usize = 8;
 /// In longer damage no single byte is sought.
@@ -247,20 +248,41 @@ fn whole_block(bytes: &[u8], at: usize, end: usize, mark: Option<u32>) -> Option
     Some(run)
 }
 
-/// Where the blocks of data end: where the first of the others begins, by the index of these before the footer.
+/// Where the blocks of data end: where the first of the others begins, by the index of these before the footer. With a
+/// sound footer that index is believed for its checksum only, after a wrong byte of it was put right.
 pub fn data_end(bytes: &[u8]) -> Option<usize> {
-    let end = bytes.len().checked_sub(FOOTER_BYTES + TRAILER_BYTES)?;
-    let is_name = |key: &[u8]| key.windows(8).any(|part| part == b"rocksdb.");
+    let footer_at = bytes.len().checked_sub(FOOTER_BYTES)?;
+    let end = footer_at.checked_sub(TRAILER_BYTES)?;
     let from = end.saturating_sub(METAINDEX_BYTES_MAX);
-    let blocks = (from..end).rev().filter_map(|at| entries(&bytes[..end], at, 1, is_name));
-    let (run, _) = blocks.into_iter().find(|(run, _)| run.end == end)?;
+    let run = if is_footer(bytes, footer_at) {
+        let len = word(bytes, footer_at + METAINDEX_LEN_AT)? as usize;
+        let at = end.checked_sub(len).filter(|at| *at >= from)?;
+        let (block, mark) = (&bytes[at..footer_at], word(bytes, footer_at + MARK_AT)?);
+        let is_sound = implied_mark(bytes, at, end) == Some(mark);
+        let whole = || metaindex(&bytes[at..end]);
+        if is_sound { whole() } else { with_one_byte_changed(block, at, mark, metaindex) }
+    } else {
+        (from..end).rev().find_map(|at| metaindex(&bytes[at..end]))
+    }?;
     let first = |(_, handle): &(Vec<u8>, Option<Vec<u8>>)| number(handle.as_ref()?, &mut 0);
     run.entries.iter().filter_map(first).min().filter(|data_end| *data_end <= end)
 }
 
+/// The index of other blocks, which are found by their names.
+fn metaindex(bytes: &[u8]) -> Option<Run> {
+    let is_name = |key: &[u8]| key.windows(8).any(|part| part == b"rocksdb.");
+    entries(bytes, 0, 1, is_name).map(|(run, _)| run).filter(|run| run.end == bytes.len())
+}
+
+/// A block of data.
+fn data_block(bytes: &[u8]) -> Option<Run> {
+    let (run, _) = entries(bytes, 0, RESTART_ENTRIES, is_internal_key)?;
+    (run.end == bytes.len()).then(|| Run { entries: run.entries.into_iter().map(user_entry).collect(), ..run })
+}
+
 /// What can be read of bytes that are no sound block.
 fn damaged_block(bytes: &[u8], place: usize, mark: Option<u32>) -> Vec<Found> {
-    if let Some(run) = mark.and_then(|mark| with_one_byte_changed(bytes, place, mark)) {
+    if let Some(run) = mark.and_then(|mark| with_one_byte_changed(bytes, place, mark, data_block)) {
         return run.entries.into_iter().map(|(key, value)| Found::Entry(key, value)).collect();
     }
     let (restarts, end, begin) = restarts_of(bytes);
@@ -327,18 +349,15 @@ fn restarts_of(bytes: &[u8]) -> (Vec<usize>, usize, usize) {
     if are_offsets { (offsets, from, begin) } else { (vec![0], end, 0) }
 }
 
-/// The block that these bytes are with one byte changed.
-fn with_one_byte_changed(bytes: &[u8], place: usize, mark: u32) -> Option<Run> {
+/// The block that these bytes are with one byte changed: what `parse` makes of it without its trailer.
+fn with_one_byte_changed(bytes: &[u8], place: usize, mark: u32, parse: fn(&[u8]) -> Option<Run>) -> Option<Run> {
     if bytes.len() > DAMAGE_BYTES_MAX || bytes.len() <= TRAILER_BYTES {
         return None;
     }
     let mut tried = bytes.to_vec();
     let end = bytes.len() - TRAILER_BYTES;
     let stored = word(bytes, end + 1)?;
-    let is_block = |tried: &[u8]| {
-        let (run, _) = entries(&tried[..end], 0, RESTART_ENTRIES, is_internal_key)?;
-        (run.end == end).then(|| Run { entries: run.entries.into_iter().map(user_entry).collect(), ..run })
-    };
+    let is_block = |tried: &[u8]| parse(&tried[..end]);
     let expected = |tried: &[u8]| (xxh3_64(&tried[..end]) as u32).wrapping_add(place_part(mark, place));
     // One byte of the trailer: at most one byte of the checksum differs.
     if (expected(bytes) ^ stored).to_le_bytes().iter().filter(|byte| **byte != 0).count() <= 1 {
@@ -423,6 +442,19 @@ mod tests {
             let mut bytes = whole.clone();
             bytes[at] ^= 1 + random.below(255) as u8;
             assert!(read(&bytes) == all(), "byte {at} of {}", whole.len());
+        }
+    }
+
+    #[test]
+    fn a_wrong_byte_behind_the_data_moves_their_end_nowhere() {
+        let whole = file().unwrap();
+        let end = data_end(&whole).unwrap();
+        for at in whole.len() - FOOTER_BYTES - 400..whole.len() {
+            for bits in [1, 0x80, 0xFF] {
+                let mut bytes = whole.clone();
+                bytes[at] ^= bits;
+                assert_eq!(data_end(&bytes), Some(end), "byte {at} of {} changed by {bits:#x}", whole.len());
+            }
         }
     }
 

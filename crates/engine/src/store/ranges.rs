@@ -10,12 +10,12 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// - [`Error::ReadOnly`]: the volume takes no changes.
-    /// - [`Error::MapDetached`]: the map was detached.
-    /// - [`Error::NoSpace`]: not even the blocks kept back for this are left for the block that `size` cuts.
-    /// - [`Error::Io`], [`Error::Corrupt`]: that block, the map or the block table cannot be read.
+    /// - [`crate::Error::ReadOnly`]: the volume takes no changes.
+    /// - [`crate::Error::MapDetached`]: the map was detached.
+    /// - [`crate::Error::NoSpace`]: not even the blocks kept back for this are left for the block that `size` cuts.
+    /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: that block, the map or the block table cannot be read.
     ///
-    /// - [`Error::TooLargeForGroup`]: the map has more there than one commit group takes; [`Store::parts`] gives the parts
+    /// - [`crate::Error::TooLargeForGroup`]: the map has more there than one commit group takes; [`Store::parts`] gives the parts
     ///   that one takes. Nothing changed.
     pub fn truncate<G: OnPublish>(
         &self,
@@ -34,7 +34,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`Store::truncate`]; with `reserve`, [`Error::NoSpace`] also if there is not enough space for the holes.
+    /// As [`Store::truncate`]; with `reserve`, [`crate::Error::NoSpace`] also if there is not enough space for the holes.
     pub fn zero<G: OnPublish>(
         &self,
         map: MapId,
@@ -54,10 +54,10 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// - [`Error::ReadOnly`]: the volume takes no changes.
-    /// - [`Error::MapDetached`]: the map was detached.
-    /// - [`Error::NoSpace`]: there is not enough space for the holes; nothing was reserved.
-    /// - [`Error::Io`], [`Error::Corrupt`]: the map or the block table cannot be read.
+    /// - [`crate::Error::ReadOnly`]: the volume takes no changes.
+    /// - [`crate::Error::MapDetached`]: the map was detached.
+    /// - [`crate::Error::NoSpace`]: there is not enough space for the holes; nothing was reserved.
+    /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: the map or the block table cannot be read.
     pub fn reserve<G: OnPublish>(
         &self,
         map: MapId,
@@ -78,7 +78,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] or [`Error::Corrupt`]: the record store cannot be read.
+    /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: the record store cannot be read.
     pub fn parts(&self, map: MapId, bytes: Range<u64>, fills_holes: bool) -> Result<Vec<Range<u64>>> {
         self.core.parts(map, &bytes, fills_holes)
     }
@@ -92,8 +92,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// - [`Error::NoSpace`]: there is not enough.
-    /// - [`Error::Io`], [`Error::Corrupt`]: the map cannot be read.
+    /// - [`crate::Error::NoSpace`]: there is not enough.
+    /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: the map cannot be read.
     pub fn check_room(&self, map: MapId, bytes: Range<u64>) -> Result<()> {
         self.core.check_room(map, &bytes)
     }
@@ -102,8 +102,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// - [`Error::MapDetached`]: the map was detached.
-    /// - [`Error::Io`], [`Error::Corrupt`]: the map cannot be read.
+    /// - [`crate::Error::MapDetached`]: the map was detached.
+    /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: the map cannot be read.
     pub fn seek_data(&self, map: MapId, from: u64, end: u64) -> Result<Option<u64>> {
         self.core.seek_data(map, from, end)
     }
@@ -124,13 +124,13 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// - [`Error::ReadOnly`]: the volume takes no changes.
-    /// - [`Error::Invalid`]: the ranges overlap, or a block has the largest number of references.
-    /// - [`Error::MapDetached`]: one of the maps was detached.
-    /// - [`Error::Corrupt`]: a block of the source is known to be damaged, or a map or the block table is.
-    /// - [`Error::Io`]: a device or the record store failed.
+    /// - [`crate::Error::ReadOnly`]: the volume takes no changes.
+    /// - [`crate::Error::Invalid`]: the ranges overlap, or a block has the largest number of references.
+    /// - [`crate::Error::MapDetached`]: one of the maps was detached.
+    /// - [`crate::Error::Corrupt`]: a block of the source is known to be damaged, or a map or the block table is.
+    /// - [`crate::Error::Io`]: a device or the record store failed.
     ///
-    /// - [`Error::TooLargeForGroup`]: it is more than [`Store::change_blocks_max`]. Nothing changed.
+    /// - [`crate::Error::TooLargeForGroup`]: it is more than [`Store::change_blocks_max`]. Nothing changed.
     pub fn clone_blocks<G: OnPublish>(
         &self,
         source: MapId,

@@ -20,7 +20,8 @@ fn paths(volume: &Path) -> [PathBuf; 2] {
 pub fn read(volume: &Path) -> Result<Superblock> {
     let [main, copy] = paths(volume);
     match read_one(volume, &main) {
-        Err(error @ (Error::Corrupt { .. } | Error::NotAVolume(_) | Error::Io { .. })) => {
+        // A wrong byte may look like a newer version: its copy would be of that version too.
+        Err(error @ (Error::Corrupt { .. } | Error::NotAVolume(_) | Error::NewerFormat { .. } | Error::Io { .. })) => {
             let found = read_one(volume, &copy).map_err(|_| error)?;
             log::warn!("the superblock of {} is damaged: its copy is used", volume.display());
             Ok(found)

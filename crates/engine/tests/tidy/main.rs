@@ -67,6 +67,8 @@ const KEPT_WORDS: [Kept; 3] = [
             ("tests/system/", "sees what programs see"),
             ("crates/engine/src/error.rs", "tells a full host from other errors"),
             ("crates/engine/src/device/file.rs", "reads the host's answers to O_DIRECT and SEEK_DATA"),
+            ("crates/engine/src/device/file/tests.rs", "forbids io_uring to itself"),
+            ("crates/engine/src/device/ring.rs", "reads the kernel's answers to a ring"),
             ("crates/engine/src/device/memory.rs", "fails when tests want it to"),
             ("crates/engine/src/device/faulty.rs", "fails when tests want it to"),
             ("crates/engine/src/background/threads.rs", "lets a thread fail to start in a test"),

@@ -18,7 +18,7 @@ const ROOMS: [(&str, &[&str]); 23] = [
     ("state", &["sync", "error", "device", "types", "kv", "format", "stats", "space", "damage", "core"]),
     ("space", &["sync", "error", "device", "types", "format", "state", "write", "volume", "core"]),
     ("commit", &["sync", "error", "device", "kv", "format", "stats", "state", "space", "core"]),
-    ("read", &["sync", "error", "types", "format", "stats", "policy", "damage", "core"]),
+    ("read", &["sync", "error", "device", "types", "format", "stats", "space", "policy", "damage", "core"]),
     (
         "write",
         &[

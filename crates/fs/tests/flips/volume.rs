@@ -77,12 +77,6 @@ fn mounted(store: Arc<Store>) -> Option<Arc<FileSystem>> {
     opened
 }
 
-/// In memory if the host has a place for it: tens of thousands of volumes are opened, and each opening flushes.
-fn scratch() -> TempDir {
-    let in_memory = Path::new("/dev/shm");
-    tempfile::tempdir_in(if in_memory.is_dir() { in_memory } else { Path::new("/var/tmp") }).unwrap()
-}
-
 /// A volume's files in memory, without what is only space.
 struct Image(Vec<(PathBuf, u64, Vec<u64>, Vec<u8>)>);
 
@@ -156,9 +150,9 @@ fn fill(fs: &FileSystem, half: u64, files: &mut BTreeMap<(u64, u64), Vec<u8>>) {
 }
 
 impl Base {
-    /// Makes the volume.
-    pub fn new(mode: Mode) -> Self {
-        let dir = scratch();
+    /// Makes the volume, in a directory of its own in `scratch`.
+    pub fn new(mode: Mode, scratch: &str) -> Self {
+        let dir = tempfile::tempdir_in(scratch).unwrap();
         let spec = VolumeSpec {
             data_bytes: Some(64 << 20),
             data: DataPlace::File,

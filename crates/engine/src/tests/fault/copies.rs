@@ -62,6 +62,22 @@ fn a_flipped_byte_in_what_all_files_depend_on_costs_nothing() {
     }
 }
 
+/// The version stands before the checksum: a wrong byte there reads as a version of the future.
+#[test]
+fn a_flipped_byte_anywhere_in_the_first_bytes_of_the_superblock_costs_nothing() {
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    let (volume, content) = volume(dir.path());
+    for at in 0..64 {
+        flip(&volume.join("superblock"), at);
+        assert!(Store::profile_of(&volume).is_ok(), "byte {at}");
+        flip(&volume.join("superblock"), at);
+    }
+    flip(&volume.join("superblock"), 16);
+    assert_eq!(open_and_compare(&volume, &content), None);
+    let both = ["superblock", "copies/superblock"].map(|name| fs::read(volume.join(name)).unwrap());
+    assert!(both[0] == both[1], "the damaged one is restored");
+}
+
 #[test]
 fn a_file_that_is_cut_emptied_or_gone_comes_back_from_its_copy() {
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();

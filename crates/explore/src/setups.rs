@@ -92,7 +92,7 @@ pub const BUDGET: Setup = Setup {
         ("hint_memory", "256K"),
         ("skipped_memory", "8K"),
         ("read_slowdown_percent_max", "10"),
-        ("ranks", "off"),
+        ("ranks", "on"),
     ],
     has_short_work: false,
     directed: &["open-runs", "in-line"],

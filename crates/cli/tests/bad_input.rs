@@ -91,10 +91,13 @@ fn unknown_and_senseless_mount_options_are_refused_by_name() {
 #[test]
 fn a_volume_of_a_newer_format_is_refused() {
     let place = Place::with_volume();
-    let mut superblock = fs::read(place.path("volume/superblock")).unwrap();
-    // The version is the 32-bit number behind the 16 bytes of magic; it is looked at before the checksum.
-    superblock[16..20].copy_from_slice(&99u32.to_le_bytes());
-    fs::write(place.path("volume/superblock"), superblock).unwrap();
+    // Of one alone, the other would say that it is damaged.
+    for part in ["volume/superblock", "volume/copies/superblock"] {
+        let mut superblock = fs::read(place.path(part)).unwrap();
+        // The version is the 32-bit number behind the 16 bytes of magic; it is looked at before the checksum.
+        superblock[16..20].copy_from_slice(&99u32.to_le_bytes());
+        fs::write(place.path(part), superblock).unwrap();
+    }
     place.mount(&[]).fails(32, &["version 99", "newer oncefs"]);
     oncefs(&["fsck", place.volume_str()]).fails(8, &["version 99"]);
 }

@@ -239,12 +239,12 @@ fn ride_in_the_log() -> Vec<Operation> {
     all
 }
 
-/// Groups of some size until the log has gone round twice.
+/// Groups as large as data that rides in them make them, until the log has gone round twice.
 fn log_wraps() -> Vec<Operation> {
     let mut all = Vec::new();
-    for round in 0..26 {
-        all.extend([Write("A/foo", (round % 3) * 4096, Content::from(5_000 + 40 * round, 25 * BLOCK)), Commit]);
-        if round % 5 == 4 {
+    for round in 0..64 {
+        all.extend([Write("A/foo", (round % 3) * 4096, Content::from(5_000 + 40 * round, 8 * BLOCK)), Commit]);
+        if round % 13 == 12 {
             all.push(Background(BackgroundStep::Checkpoint));
         }
     }

@@ -6,7 +6,6 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use crate::BLOCK_BYTES;
 use crate::format::group_bytes::GroupBytes;
 use crate::sync::AtomicU64;
 
@@ -43,10 +42,9 @@ pub struct GroupBounds {
 }
 
 impl GroupBounds {
-    /// The bounds for a log of so many bytes. `gated_shards_max`: another number of shards than follows from them, for
+    /// The bounds for a log of so many bytes; of a damaged volume that may be any number. `gated_shards_max`: another number of shards than follows from them, for
     /// tests whose shards are nearly empty.
     pub fn of(log_bytes: u64, gated_shards_max: Option<u64>) -> Self {
-        assert!(log_bytes >= PART_SHARE * BLOCK_BYTES as u64, "a log of {log_bytes} bytes");
         let largest = GroupBytes(log_bytes / PART_SHARE).shards();
         let gated_shards_max = gated_shards_max.unwrap_or(largest.clamp(2, GATED_SHARDS_MAX));
         Self { log_bytes, gated_shards_max, piece_shards: (gated_shards_max / 2).clamp(1, PIECE_SHARDS_MAX) as usize }

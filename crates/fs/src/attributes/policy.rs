@@ -14,7 +14,8 @@ use crate::{Error, FileKind, FileSystem, Ino, Result};
 pub const POLICY_ATTRIBUTE: &[u8] = b"user.oncefs.policy";
 
 /// The error for any other value.
-const MALFORMED: &str = "a policy is off, inline, later, selective, run=N with N from 1 to 256, or slowdown=PERCENT";
+const MALFORMED: &str = "a policy is off, inline, later, selective, run=N with N from 1 to 256, or slowdown=PERCENT with \
+                         PERCENT from 0 to 1000 or 'none'";
 
 /// The policy in force for a file, and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]

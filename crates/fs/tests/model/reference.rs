@@ -301,10 +301,14 @@ impl Reference {
         if !matches!(self.node(ino).kind, FileKind::Regular | FileKind::Directory) {
             return Err(Error::OperationNotPermitted);
         }
-        let run = value.strip_prefix(b"run=").and_then(|blocks| std::str::from_utf8(blocks).ok()?.parse::<u32>().ok());
-        let is_run =
-            run.is_some_and(|blocks| (1..=256).contains(&blocks) && value == format!("run={blocks}").as_bytes());
-        if !is_run && ![&b"off"[..], b"inline", b"later", b"selective"].contains(&value) {
+        let number_of = |name: &str| {
+            let number: u32 = std::str::from_utf8(value).ok()?.strip_prefix(name)?.parse().ok()?;
+            (value == format!("{name}{number}").as_bytes()).then_some(number)
+        };
+        let is_run = number_of("run=").is_some_and(|blocks| (1..=256).contains(&blocks));
+        let is_slowdown = number_of("slowdown=").is_some_and(|percent| percent <= 1_000);
+        let named = [&b"off"[..], b"inline", b"later", b"selective", b"slowdown=none"];
+        if !is_run && !is_slowdown && !named.contains(&value) {
             return Err(Error::Invalid(""));
         }
         self.setxattr(ino, POLICY_ATTRIBUTE, value);

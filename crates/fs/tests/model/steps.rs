@@ -18,7 +18,18 @@ const NAMES: [&[u8]; 12] =
     [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h", b"\xff\xfe", b"with space", b"-", b".hidden"];
 const XATTRS: [&[u8]; 6] =
     [b"user.one", b"user.two", b"trusted.three", b"security.four", POLICY_ATTRIBUTE, POLICY_ATTRIBUTE];
-const POLICIES: [&[u8]; 7] = [b"off", b"inline", b"later", b"selective", b"run=1", b"run=12", b"run=0"];
+const POLICIES: [&[u8]; 10] = [
+    b"off",
+    b"inline",
+    b"later",
+    b"selective",
+    b"run=1",
+    b"run=12",
+    b"run=0",
+    b"slowdown=20",
+    b"slowdown=none",
+    b"slowdown=-1",
+];
 const BY_CALLER: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
 
 pub struct Run<'a> {

@@ -14,7 +14,7 @@ use super::model::BLOCK;
 use super::volume::{Shape, Volume};
 
 /// What each thread does, it does so often.
-const TIMES: usize = 3;
+const TIMES: usize = 2;
 /// Bytes of a record: two fill a group.
 const RECORD_BYTES: usize = 20 << 10;
 

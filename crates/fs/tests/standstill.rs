@@ -50,7 +50,11 @@ fn range_changes_and_publications_of_one_inode_do_not_wait_for_each_other_in_a_c
         let (fs, over) = (&*fs, &over);
         let punches = scope.spawn(move || {
             slowest(over, |_| {
-                fs.write(ino, 0, &data, BY).unwrap();
+                // What was punched is free again only after a commit.
+                while let Err(error) = fs.write(ino, 0, &data, BY) {
+                    assert!(matches!(error, Error::NoSpace), "{error}");
+                    fs.make_room().unwrap();
+                }
                 fs.fallocate(ino, 0, 64 << 10, AllocateMode::PunchHole, Privileges::Kept).unwrap();
             })
         });

@@ -92,12 +92,12 @@ impl Core {
     /// only counted.
     pub fn claim_log_room(&self, bytes: GroupBytes) -> RoomInLog<'_> {
         let room = self.journal.room();
-        let bytes = room.bounds().claim_of(bytes);
-        if !room.try_claim(bytes) {
+        let claimed = room.bounds().claim_of(bytes);
+        if !room.try_claim(claimed) {
             assert_may_wait_for_room();
-            room.while_waiting(|| self.wait_for_log_room(room, bytes));
+            room.while_waiting(|| self.wait_for_log_room(room, claimed));
         }
-        RoomInLog { core: self, bytes, _held: RoomHeld::new(bytes) }
+        RoomInLog { core: self, bytes: claimed, _held: RoomHeld::new(bytes.0) }
     }
 
     fn wait_for_log_room(&self, room: &LogRoom, bytes: u64) {

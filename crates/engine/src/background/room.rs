@@ -14,7 +14,7 @@ use crate::format::group_bytes::GroupBytes;
 use crate::sync::{RoomHeld, assert_may_wait_for_room};
 
 impl Core {
-    /// See [`crate::Store::wait_for_room`].
+    /// As `wait_for_room`, for a change of a program that publishes records.
     pub fn wait_for_program_room(&self) {
         if self.lacks_room_for_changes(2 * self.journal.dirty_bytes_max()).is_some() {
             self.foreground.serve(|| self.wait_for_room());
@@ -85,8 +85,8 @@ pub struct RoomInLog<'a> {
 }
 
 impl Core {
-    /// Claims room in the log for a change, and waits for it. A map's lock may be held: so whoever
-    /// has claimed room takes no map's lock, which somebody who waits here may hold.
+    /// Claims room in the log for a change, and waits for it. A map's lock may be held. So whoever has claimed room takes
+    /// no map's lock: somebody who waits here may hold it.
     ///
     /// On a volume without threads, one that failed, and one that is being closed, nothing makes room, and the claim is
     /// only counted.

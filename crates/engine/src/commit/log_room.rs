@@ -42,8 +42,8 @@ pub struct GroupBounds {
 }
 
 impl GroupBounds {
-    /// The bounds for a log of so many bytes; of a damaged volume that may be any number. `gated_shards_max`: another number of shards than follows from them, for
-    /// tests whose shards are nearly empty.
+    /// The bounds for a log of so many bytes; of a damaged volume that may be any number. `gated_shards_max`: another number
+    /// of shards than follows from them, for tests whose shards are nearly empty.
     pub fn of(log_bytes: u64, gated_shards_max: Option<u64>) -> Self {
         let largest = GroupBytes(log_bytes / PART_SHARE).shards();
         let gated_shards_max = gated_shards_max.unwrap_or(largest.clamp(2, GATED_SHARDS_MAX));

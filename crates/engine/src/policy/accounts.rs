@@ -9,13 +9,10 @@
 
 use oncefs_dedup::{FilePieces, PieceCost, Slowdown};
 
+use crate::policy::recent_maps::{PARTS, RecentMaps, part_of};
 use crate::sync::{LockRank, Mutex};
 use crate::{MapId, Pbn};
 
-/// Parts with a lock of their own.
-const PARTS: usize = 16;
-/// Maps that share a set, in which the one asked for least lately makes room.
-const WAYS: usize = 8;
 /// Ranges of own blocks that are kept of a file: those written last.
 const OWN_RANGES: usize = 4;
 
@@ -47,17 +44,13 @@ impl OwnRanges {
 /// What is known of a file.
 #[derive(Clone, Copy, Default)]
 struct Account {
-    map: MapId,
     pieces: FilePieces,
     own: OwnRanges,
 }
 
-/// Maps with the same hash, the one asked for last first. No map has id 0: it marks a free place.
-type Set = [Account; WAYS];
-
 /// The accounts of all files.
 pub struct Accounts {
-    parts: Vec<Mutex<Box<[Set]>>>,
+    parts: Vec<Mutex<RecentMaps<Account>>>,
 }
 
 /// Who knows the whole file, and who sees its blocks as they come.
@@ -72,8 +65,7 @@ pub enum Spender {
 impl Accounts {
     /// None known yet; as many as fit into so many bytes, at least a few in each part.
     pub fn new(bytes_max: u64) -> Self {
-        let sets = (bytes_max as usize / size_of::<Set>() / PARTS).max(1);
-        let part = |number| Mutex::numbered(LockRank::Leaf, number, vec![Set::default(); sets].into_boxed_slice());
+        let part = |number| Mutex::numbered(LockRank::Leaf, number, RecentMaps::of_part(bytes_max));
         Self { parts: (0..PARTS as u64).map(part).collect() }
     }
 
@@ -89,13 +81,7 @@ impl Accounts {
 
     /// Begins an account, or replaces it.
     pub fn set(&self, map: MapId, pieces: FilePieces) {
-        let (part, hash) = self.part_of(map);
-        let mut sets = part.lock();
-        let set = set_of(&mut sets, hash);
-        let found = set.iter().position(|account| account.map == map);
-        set[..=found.unwrap_or(WAYS - 1)].rotate_right(1);
-        let own = found.map_or_else(OwnRanges::default, |_| set[0].own);
-        set[0] = Account { map, pieces, own };
+        self.parts[part_of(map)].lock().get_or_default(map).pieces = pieces;
     }
 
     /// Gives a file so many blocks more, and takes all pieces that are left to it then. None: it has no account.
@@ -127,35 +113,19 @@ impl Accounts {
 
     /// A file changed in another way than by writes: its account is made anew when it is asked for.
     pub fn forget(&self, map: MapId) {
-        self.with(map, |account| *account = Account::default());
+        self.parts[part_of(map)].lock().forget(map);
     }
 
     fn with<T>(&self, map: MapId, work: impl FnOnce(&mut Account) -> T) -> Option<T> {
-        let (part, hash) = self.part_of(map);
-        let mut sets = part.lock();
-        let set = set_of(&mut sets, hash);
-        let at = set.iter().position(|account| account.map == map && map.0 > 0)?;
-        set[..=at].rotate_right(1);
-        Some(work(&mut set[0]))
+        self.parts[part_of(map)].lock().get(map).map(work)
     }
-
-    fn part_of(&self, map: MapId) -> (&Mutex<Box<[Set]>>, u64) {
-        // Fibonacci hashing: ids follow each other.
-        let hash = map.0.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (&self.parts[(hash >> 60) as usize % PARTS], hash & (u64::MAX >> 4))
-    }
-}
-
-fn set_of(sets: &mut [Set], hash: u64) -> &mut Set {
-    let at = (u128::from(hash) * sets.len() as u128) >> 60;
-    debug_assert!((at as usize) < sets.len(), "set {at} of {}", sets.len());
-    &mut sets[at as usize]
 }
 
 #[cfg(test)]
 #[cfg(not(feature = "schedules"))]
 mod tests {
     use super::*;
+    use crate::policy::recent_maps::Place;
 
     const HALF: (Slowdown, PieceCost) = (Slowdown(50), PieceCost::EXPECTED);
 
@@ -197,8 +167,8 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_those_asked_for_least_lately_leave() {
         let accounts = Accounts::new(64 << 10);
-        let places: usize = accounts.parts.iter().map(|part| part.lock().len() * WAYS).sum();
-        assert!(places * size_of::<Account>() <= 64 << 10 && places >= 256, "{places} places");
+        let places: usize = accounts.parts.iter().map(|part| part.lock().places()).sum();
+        assert!(places * size_of::<Place<Account>>() <= 64 << 10 && places >= 256, "{places} places");
         for map in 1..=50_000 {
             accounts.set(MapId(map), FilePieces { blocks: map, pieces: 0 });
             assert_eq!(accounts.get(MapId(1)).map(|pieces| pieces.blocks), Some(1));

@@ -7,4 +7,5 @@ pub mod effective;
 pub mod policies;
 pub mod probe;
 pub mod read_pattern;
+pub mod recent_maps;
 pub mod share_limit;

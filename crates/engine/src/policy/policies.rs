@@ -12,26 +12,12 @@ use crate::MapId;
 use crate::policy::accounts::Accounts;
 use crate::policy::device_reads::{Change, DeviceReads};
 use crate::policy::read_pattern::ReadPatterns;
+use crate::policy::recent_maps::{PARTS, RecentMaps, part_of};
 use crate::stats::counters::DeviceReport;
 use crate::sync::{LockRank, Mutex};
 
-/// Parts with a lock of their own.
-const PARTS: usize = 16;
-/// Maps that share a set, in which the one asked for least lately makes room.
-const WAYS: usize = 8;
-
-/// A map and the policy of its file. No map has id 0: it marks a free place.
-#[derive(Clone, Copy, Default)]
-struct Known {
-    map: MapId,
-    policy: FilePolicy,
-}
-
-/// Maps with the same hash, the one asked for last first.
-type Set = [Known; WAYS];
-
 struct Part {
-    sets: Box<[Set]>,
+    known: RecentMaps<FilePolicy>,
     /// Publications of policies of maps of this part.
     changes: u64,
 }
@@ -48,58 +34,30 @@ pub struct Policies {
 impl Policies {
     /// None known yet; as many as fit into so many bytes, at least a few in each part.
     pub fn new(bytes_max: u64) -> Self {
-        let sets = (bytes_max as usize / size_of::<Set>() / PARTS).max(1);
-        let part = || Part { sets: vec![Set::default(); sets].into_boxed_slice(), changes: 0 };
+        let part = || Part { known: RecentMaps::of_part(bytes_max), changes: 0 };
         Self { parts: (0..PARTS).map(|_| Mutex::new(LockRank::Leaf, part())).collect() }
     }
 
     /// The policy of a file. An error: it is to be read, and to enter with this ticket.
     pub fn get(&self, map: MapId) -> Result<FilePolicy, Ticket> {
-        let (part, hash) = self.part_of(map);
-        let mut part = part.lock();
+        let mut part = self.parts[part_of(map)].lock();
         let ticket = Ticket(part.changes);
-        let set = part.set_of(hash);
-        let at = set.iter().position(|known| known.map == map && map.0 > 0).ok_or(ticket)?;
-        set[..=at].rotate_right(1);
-        Ok(set[0].policy)
+        part.known.get(map).copied().ok_or(ticket)
     }
 
     /// Takes in a policy that was read, unless one was published meanwhile.
     pub fn enter(&self, map: MapId, policy: FilePolicy, ticket: Ticket) {
-        let (part, hash) = self.part_of(map);
-        let mut part = part.lock();
+        let mut part = self.parts[part_of(map)].lock();
         if Ticket(part.changes) == ticket {
-            part.put(map, policy, hash);
+            *part.known.get_or_default(map) = policy;
         }
     }
 
     /// A publication gives a file this policy. The caller holds the publish lock, or no other thread knows the map yet.
     pub fn published(&self, map: MapId, policy: FilePolicy) {
-        let (part, hash) = self.part_of(map);
-        let mut part = part.lock();
+        let mut part = self.parts[part_of(map)].lock();
         part.changes += 1;
-        part.put(map, policy, hash);
-    }
-
-    fn part_of(&self, map: MapId) -> (&Mutex<Part>, u64) {
-        // Fibonacci hashing: ids follow each other.
-        let hash = map.0.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (&self.parts[(hash >> 60) as usize % PARTS], hash & (u64::MAX >> 4))
-    }
-}
-
-impl Part {
-    fn set_of(&mut self, hash: u64) -> &mut Set {
-        let at = (u128::from(hash) * self.sets.len() as u128) >> 60;
-        debug_assert!((at as usize) < self.sets.len(), "set {at} of {}", self.sets.len());
-        &mut self.sets[at as usize]
-    }
-
-    fn put(&mut self, map: MapId, policy: FilePolicy, hash: u64) {
-        let set = self.set_of(hash);
-        let at = set.iter().position(|known| known.map == map).unwrap_or(WAYS - 1);
-        set[..=at].rotate_right(1);
-        set[0] = Known { map, policy };
+        *part.known.get_or_default(map) = policy;
     }
 }
 
@@ -225,6 +183,7 @@ mod tests {
     use oncefs_dedup::PolicyOverride;
 
     use super::*;
+    use crate::policy::recent_maps::Place;
 
     const BYTES: u64 = 64 << 10;
 
@@ -254,8 +213,7 @@ mod tests {
         let ticket = policies.get(MapId(1)).unwrap_err();
         policies.published(MapId(1), policy_override(9));
         // It leaves again, so that nothing but the count tells.
-        let of_its_part =
-            (2..).filter(|map| std::ptr::eq(policies.part_of(MapId(*map)).0, policies.part_of(MapId(1)).0));
+        let of_its_part = (2..).filter(|map| part_of(MapId(*map)) == part_of(MapId(1)));
         of_its_part.take(4_000).for_each(|map| policies.published(MapId(map), policy_override(1)));
         assert!(policies.get(MapId(1)).is_err());
         policies.enter(MapId(1), policy_override(3), ticket);
@@ -265,8 +223,8 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_those_asked_for_least_lately_leave() {
         let policies = Policies::new(BYTES);
-        let places: usize = policies.parts.iter().map(|part| part.lock().sets.len() * WAYS).sum();
-        assert!(places * size_of::<Known>() <= BYTES as usize && places >= 1_000, "{places} places");
+        let places: usize = policies.parts.iter().map(|part| part.lock().known.places()).sum();
+        assert!(places * size_of::<Place<FilePolicy>>() <= BYTES as usize && places >= 1_000, "{places} places");
         for map in 1..=50_000 {
             read(&policies, map, policy_override(1 + map as u32 % 256));
             policies.get(MapId(1)).unwrap();

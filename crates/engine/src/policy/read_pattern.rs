@@ -9,47 +9,34 @@
 use oncefs_dedup::ReadPattern;
 
 use crate::MapId;
+use crate::policy::recent_maps::{PARTS, RecentMaps, part_of};
 use crate::sync::{LockRank, Mutex};
 
-/// Parts with a lock of their own.
-const PARTS: usize = 16;
-/// Maps that share a set, in which the one read least lately makes room.
-const WAYS: usize = 8;
-
-/// A map and how it was read.
+/// How a map was read.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    map: MapId,
     /// Where its last read request began and ended, in blocks.
     last: (u64, u64),
     pattern: ReadPattern,
 }
 
-/// Maps with the same hash, the one read last first. No map has id 0: it marks a free place.
-type Set = [Known; WAYS];
-
 /// The maps read lately.
 pub struct ReadPatterns {
-    parts: Vec<Mutex<Box<[Set]>>>,
+    parts: Vec<Mutex<RecentMaps<Known>>>,
 }
 
 impl ReadPatterns {
     /// None known yet; as many as fit into so many bytes, at least a few in each part.
     pub fn new(bytes_max: u64) -> Self {
-        let sets = (bytes_max as usize / size_of::<Set>() / PARTS).max(1);
-        let part = |number| Mutex::numbered(LockRank::Leaf, number, vec![Set::default(); sets].into_boxed_slice());
+        let part = |number| Mutex::numbered(LockRank::Leaf, number, RecentMaps::of_part(bytes_max));
         Self { parts: (0..PARTS as u64).map(part).collect() }
     }
 
     /// Learns that a request read so many blocks from `first` on. True: the map turned out to be read at random. None: the
     /// request went uncounted.
     pub fn note(&self, map: MapId, first: u64, blocks: u32) -> Option<bool> {
-        let (part, hash) = self.part_of(map);
-        let mut sets = part.try_lock()?;
-        let set = set_of(&mut sets, hash);
-        bring_to_front(set, map);
-        let known = &mut set[0];
-        debug_assert!(known.map == map, "the counts of map {} are taken for those of map {}", known.map.0, map.0);
+        let mut part = self.parts[part_of(map)].try_lock()?;
+        let known = part.get_or_default(map);
         let follows = (known.last.0..=known.last.1).contains(&first) && known.last.1 > 0;
         known.last = (first, first + u64::from(blocks));
         let was_random = known.pattern.is_random();
@@ -59,33 +46,7 @@ impl ReadPatterns {
 
     /// Whether a map is read at random.
     pub fn is_random(&self, map: MapId) -> bool {
-        let (part, hash) = self.part_of(map);
-        let mut sets = part.lock();
-        let known = set_of(&mut sets, hash).iter().find(|known| known.map == map);
-        known.is_some_and(|known| known.pattern.is_random())
-    }
-
-    fn part_of(&self, map: MapId) -> (&Mutex<Box<[Set]>>, u64) {
-        // Fibonacci hashing: ids follow each other.
-        let hash = map.0.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (&self.parts[(hash >> 60) as usize % PARTS], hash & (u64::MAX >> 4))
-    }
-}
-
-fn set_of(sets: &mut [Set], hash: u64) -> &mut Set {
-    let at = (u128::from(hash) * sets.len() as u128) >> 60;
-    debug_assert!((at as usize) < sets.len(), "set {at} of {}", sets.len());
-    &mut sets[at as usize]
-}
-
-/// Puts a map first in its set, in the place of the one read least lately if it is new there.
-fn bring_to_front(set: &mut Set, map: MapId) {
-    match set.iter().position(|known| known.map == map) {
-        Some(at) => set[..=at].rotate_right(1),
-        None => {
-            set.rotate_right(1);
-            set[0] = Known { map, ..Known::default() };
-        }
+        self.parts[part_of(map)].lock().peek(map).is_some_and(|known| known.pattern.is_random())
     }
 }
 
@@ -93,6 +54,7 @@ fn bring_to_front(set: &mut Set, map: MapId) {
 #[cfg(not(feature = "schedules"))]
 mod tests {
     use super::*;
+    use crate::policy::recent_maps::Place;
 
     fn read_at_random(patterns: &ReadPatterns, map: u64) -> u32 {
         let note = |n: u64| patterns.note(MapId(map), n * 7_919 % 100_000, 1);
@@ -127,8 +89,8 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_those_read_least_lately_leave() {
         let patterns = ReadPatterns::new(64 << 10);
-        let places: usize = patterns.parts.iter().map(|part| part.lock().len() * WAYS).sum();
-        assert!(places * size_of::<Known>() <= 64 << 10 && places >= 500, "{places} places");
+        let places: usize = patterns.parts.iter().map(|part| part.lock().places()).sum();
+        assert!(places * size_of::<Place<Known>>() <= 64 << 10 && places >= 500, "{places} places");
         for map in 1..=100_000 {
             (1..150).for_each(|n| _ = patterns.note(MapId(map), n * 1_000, 1));
             assert!(patterns.is_random(MapId(map)), "map {map}");

@@ -4,9 +4,8 @@
 //! A held block device can be neither mounted nor taken by a volume manager, `mkfs`, swap or another volume: they ask for
 //! it exclusively too. Whoever opens it without asking, as `dd` does, is not kept off.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -15,6 +14,17 @@ use crate::{Error, Result};
 /// Held while it exists.
 pub struct Hold {
     files: Vec<File>,
+}
+
+impl Drop for Hold {
+    /// Closing the files is not enough: a child that another thread is starting at this moment has them open too, until it
+    /// is its own program.
+    fn drop(&mut self) {
+        for file in &self.files {
+            // A device has no such lock, and neither has a file of a host without them.
+            let _ = file.unlock();
+        }
+    }
 }
 
 impl Hold {
@@ -38,17 +48,11 @@ impl Hold {
 fn take_lock(path: &Path, name: &str) -> Result<File> {
     let failed = |e| Error::io(format!("locking the volume {name}"), e);
     let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(path).map_err(failed)?;
-    match lock(&file) {
+    match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(Error::InUse(name.to_owned())),
-        Err(e) => Err(failed(e)),
+        Err(TryLockError::WouldBlock) => Err(Error::InUse(name.to_owned())),
+        Err(TryLockError::Error(e)) => Err(failed(e)),
     }
-}
-
-fn lock(file: &File) -> io::Result<()> {
-    // SAFETY: flock takes no pointers; the descriptor is open for the length of the call.
-    let result = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn hold(path: &Path) -> Result<File> {
@@ -60,8 +64,8 @@ fn hold(path: &Path) -> Result<File> {
         return opened.map_err(|e| if e.kind() == io::ErrorKind::ResourceBusy { held() } else { failed(e) });
     }
     let file = File::open(path).map_err(failed)?;
-    match lock(&file) {
-        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(held()),
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(held()),
         // A host without such locks has nobody who asks for one.
         _ => Ok(file),
     }
@@ -93,6 +97,19 @@ mod tests {
         drop(held);
         drop(open(&copy).unwrap());
         drop(open(&ours).unwrap());
+    }
+
+    #[test]
+    fn what_is_let_go_of_is_free_although_a_child_has_it_open_for_a_moment() {
+        let dir = volume(&["data"]);
+        let open = || {
+            let mut hold = Hold::of_volume(&dir.path().join("lock"), "v")?;
+            hold.add(&dir.path().join("data")).map(|()| hold)
+        };
+        let held = open().unwrap();
+        let _of_child: Vec<File> = held.files.iter().map(|file| file.try_clone().unwrap()).collect();
+        drop(held);
+        drop(open().unwrap());
     }
 
     #[test]

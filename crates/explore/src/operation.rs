@@ -1,7 +1,7 @@
 //! Operations of a workload, as values.
 
 use oncefs_engine::{BLOCK_BYTES, BackgroundStep};
-use oncefs_fs::{AllocateMode, RenameMode};
+use oncefs_fs::{AllocateMode, FileFlags, RenameMode};
 use oncefs_toolbox::Random;
 
 /// A path below the root: `name` or `directory/name`.
@@ -49,6 +49,10 @@ impl Content {
 pub enum Operation {
     /// mknod of a regular file.
     Create(Path),
+    /// A file without a name in a directory, as open(2) makes it with O_TMPFILE.
+    Tmpfile(Path),
+    /// Gives the first file that was made without a name this one.
+    NameTmpfile(Path),
     /// mkdir.
     Mkdir(Path),
     /// symlink.
@@ -63,6 +67,10 @@ pub enum Operation {
     Rmdir(Path),
     /// rename.
     Rename(Path, Path, RenameMode),
+    /// rename that leaves a whiteout at the old name.
+    RenameLeavingWhiteout(Path, Path),
+    /// All flags of a file, as chattr sets them.
+    SetFlags(Path, FileFlags),
     /// pwrite.
     Write(Path, u64, Content),
     /// Writes at the end.

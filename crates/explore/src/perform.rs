@@ -62,6 +62,8 @@ impl Operation {
     fn run(&self, live: &mut Live) -> Result<(), String> {
         match *self {
             Self::Create(path) => make(live, path, FileKind::Regular),
+            Self::Tmpfile(directory) => make_tmpfile(live, directory),
+            Self::NameTmpfile(path) => name_tmpfile(live, path),
             Self::Mkdir(path) => make(live, path, FileKind::Directory),
             Self::Symlink(path) => make(live, path, FileKind::Symlink),
             Self::Link(of, path) => {
@@ -72,6 +74,11 @@ impl Operation {
             Self::Unlink(path) => remove(live, path, false),
             Self::Rmdir(path) => remove(live, path, true),
             Self::Rename(from, to, mode) => rename(live, from, to, mode),
+            Self::RenameLeavingWhiteout(from, to) => rename_leaving_whiteout(live, from, to),
+            Self::SetFlags(path, flags) => {
+                let Some(ino) = live.find(path) else { return Ok(()) };
+                agree((live.file_system.set_flags(ino, flags), live.model.reference.set_flags(ino, flags)))
+            }
             Self::Close => close(live),
             Self::Write(..) | Self::Append(..) | Self::WriteOrphan(..) => write(live, *self),
             Self::Truncate(..) | Self::Allocate(..) | Self::Copy(..) => change_range(live, *self),
@@ -172,6 +179,30 @@ fn rename(live: &mut Live, from: Path, to: Path, mode: RenameMode) -> Result<(),
     let (Some(old), Some(new)) = (live.split(from), live.split(to)) else { return Ok(()) };
     let real = live.file_system.rename(old.0, old.1, new.0, new.1, mode);
     agree((real, live.model.reference.rename(old, new, mode)))
+}
+
+fn rename_leaving_whiteout(live: &mut Live, from: Path, to: Path) -> Result<(), String> {
+    let (Some(old), Some(new)) = (live.split(from), live.split(to)) else { return Ok(()) };
+    let (fs, mode) = (&live.file_system, RenameMode::Replace);
+    let real = fs.rename_leaving_whiteout(old.0, old.1, new.0, new.1, mode, &ROOT);
+    let whiteout = fs.lookup(old.0, old.1).ok().map(|attributes| attributes.ino);
+    agree((real, live.model.reference.rename_leaving_whiteout(old, new, mode, whiteout)))
+}
+
+fn make_tmpfile(live: &mut Live, directory: Path) -> Result<(), String> {
+    let Some(parent) = live.find(directory).filter(|ino| live.is_directory(*ino)) else { return Ok(()) };
+    let node = Node::new(FileKind::Regular, 0o600, live.model.reference.now);
+    let made = live.file_system.tmpfile(parent, 0o600, &ROOT);
+    let ino = made.as_ref().ok().map(|attributes| attributes.ino);
+    agree((made.map(drop), live.model.reference.tmpfile(parent, ino, node)))
+}
+
+fn name_tmpfile(live: &mut Live, path: Path) -> Result<(), String> {
+    let is_never_named = |ino: &Ino| live.model.reference.node(*ino).is_never_named;
+    let Some(ino) = orphans(live).into_iter().find(is_never_named) else { return Ok(()) };
+    let Some((parent, name)) = live.split(path) else { return Ok(()) };
+    let real = live.file_system.link(ino, parent, name).map(drop);
+    agree((real, live.model.reference.link(ino, parent, name)))
 }
 
 fn orphans(live: &Live) -> Vec<Ino> {

@@ -68,7 +68,10 @@ fn content(random: &mut Random) -> Content {
 }
 
 fn name(random: &mut Random) -> Operation {
-    match random.below(10) {
+    match random.below(13) {
+        10 => Tmpfile(random.pick(&DIRECTORIES)),
+        11 => NameTmpfile(random.pick(&FILES)),
+        12 => RenameLeavingWhiteout(random.pick(&NAMES), random.pick(&NAMES)),
         0..3 => Create(random.pick(&FILES)),
         3 => Mkdir(random.pick(&DIRECTORIES)),
         4 => Link(random.pick(&FILES), random.pick(&NAMES)),

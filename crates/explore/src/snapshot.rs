@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use oncefs_fs::{EntryKind, Error, FileKind, FileSystem, Ino, Timestamp, Whence};
+use oncefs_fs::{EntryKind, Error, FileFlags, FileKind, FileSystem, Ino, Timestamp, Whence};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use crate::model::{Model, Node};
@@ -19,6 +19,7 @@ pub struct Seen {
     ino: Ino,
     kind: FileKind,
     permissions: u32,
+    flags: FileFlags,
     owner: (u32, u32),
     nlink: u32,
     size: u64,
@@ -81,6 +82,7 @@ impl Snapshot {
                 ino,
                 kind: node.kind,
                 permissions: node.permissions,
+                flags: node.flags,
                 owner: (node.uid, node.gid),
                 nlink: node.nlink,
                 size: if has_size { node.content.len() as u64 } else { 0 },
@@ -215,6 +217,7 @@ fn see(file_system: &FileSystem, ino: Ino) -> oncefs_fs::Result<Seen> {
         ino,
         kind: found.kind,
         permissions: found.permissions,
+        flags: file_system.flags(ino)?,
         owner: (found.uid, found.gid),
         nlink: found.nlink,
         size: if is_file || is_link { found.size } else { 0 },

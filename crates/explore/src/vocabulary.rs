@@ -2,7 +2,7 @@
 //! whose blocks are shared, equal without being shared, partial, zero, reserved or a hole.
 
 use oncefs_engine::BackgroundStep;
-use oncefs_fs::{AllocateMode, RenameMode};
+use oncefs_fs::{AllocateMode, FileFlags, RenameMode};
 
 use crate::operation::Content;
 use crate::operation::Operation::{self, *};
@@ -55,11 +55,14 @@ fn vocabulary() -> Vec<(&'static str, Vec<Operation>)> {
         ("unlink", vec![Unlink("A/foo"), Close]),
         ("unlink-link", vec![Unlink("A/bar"), Close]),
         ("unlink-open", vec![Unlink("B/foo"), WriteOrphan(8 * KIB, unique(2))]),
-        ("tmpfile", vec![Create("tmp"), Unlink("tmp"), WriteOrphan(0, Content::from(1, 3 * BLOCK))]),
+        ("unlink-new", vec![Create("tmp"), Unlink("tmp"), WriteOrphan(0, Content::from(1, 3 * BLOCK))]),
+        ("tmpfile", vec![Tmpfile("A"), WriteOrphan(0, Content::from(1, 3 * BLOCK))]),
+        ("tmpfile-named", vec![Tmpfile("B"), WriteOrphan(0, Content::from(2, 2 * BLOCK)), NameTmpfile("A/tmp")]),
         ("rmdir", vec![Rmdir("B/dir")]),
         ("rename", vec![Rename("A/foo", "A/moved", RenameMode::Replace)]),
         ("rename-over", vec![Rename("A/bar", "B/foo", RenameMode::Replace), Close]),
         ("rename-directory", vec![Rename("A", "B/A", RenameMode::Replace)]),
+        ("whiteout", vec![RenameLeavingWhiteout("A/foo", "B/foo"), Close]),
         ("exchange", vec![Rename("A/foo", "B/bar", RenameMode::Exchange)]),
         ("write-unique", vec![Write("A/foo", 4 * KIB, Content::from(2000, 2 * BLOCK))]),
         ("write-large", vec![Write("A/bar", 0, unique(34))]),
@@ -88,6 +91,7 @@ fn vocabulary() -> Vec<(&'static str, Vec<Operation>)> {
                 SetPolicy("A/bar", "slowdown=5"),
             ],
         ),
+        ("flags", vec![SetFlags("A/foo", FileFlags::NO_DUMP), SetFlags("B", FileFlags::NO_ATIME)]),
         ("removexattr", vec![RemoveXattr("A/foo", "user.old")]),
         ("chmod", vec![Chmod("A/bar", 0o4640)]),
         ("utimens", vec![SetTimes("B", 12_345)]),

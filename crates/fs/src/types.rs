@@ -57,6 +57,52 @@ impl FileKind {
     }
 }
 
+/// Flags of an inode, as chattr(1) sets them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FileFlags(u16);
+
+impl FileFlags {
+    /// Nothing of it can be changed; a directory takes and gives no names (`chattr +i`).
+    pub const IMMUTABLE: Self = Self(1);
+    /// It can only grow; a directory gives no names (`chattr +a`).
+    pub const APPEND_ONLY: Self = Self(1 << 1);
+    /// dump(8) leaves it out (`chattr +d`).
+    pub const NO_DUMP: Self = Self(1 << 2);
+    /// Reads leave the time of last access (`chattr +A`).
+    pub const NO_ATIME: Self = Self(1 << 3);
+    const ALL: u16 = 0b1111;
+
+    /// From the bits that are stored. None: a bit has no meaning.
+    pub fn from_bits(bits: u16) -> Option<Self> {
+        (bits & !Self::ALL == 0).then_some(Self(bits))
+    }
+
+    /// The bits as they are stored.
+    pub fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// Whether all of `flags` are set.
+    pub fn contains(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// These and `other`.
+    pub fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Those in which this differs from `other`.
+    pub fn changed_from(self, other: Self) -> Self {
+        Self(self.0 ^ other.0)
+    }
+
+    /// Whether what the inode holds must stay.
+    pub fn forbids_overwriting(self) -> bool {
+        self.0 & (Self::IMMUTABLE.0 | Self::APPEND_ONLY.0) != 0
+    }
+}
+
 /// What `stat` shows of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {

@@ -33,6 +33,7 @@ use crate::caller::caller;
 use crate::convert::{file_attr, file_type, generation, no_inode, set_time, timestamp};
 use crate::durable::{file_handle, handle, is_synchronous, reply_durably};
 use crate::errno::{errno, lost};
+use crate::file_flags::{FlagRequest, check_may_set, flag_request};
 use crate::init::negotiate;
 use crate::inode_counts::InodeCounts;
 use crate::kernel_cache::KernelCache;
@@ -182,7 +183,7 @@ impl Filesystem for Adapter {
         atime: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
         ctime: Option<SystemTime>,
-        _fh: Option<FileHandle>,
+        fh: Option<FileHandle>,
         _crtime: Option<SystemTime>,
         _chgtime: Option<SystemTime>,
         _bkuptime: Option<SystemTime>,
@@ -203,6 +204,8 @@ impl Filesystem for Adapter {
                 ino(number),
                 uid.or(gid).is_some() || lacks_fsetid(req),
             ),
+            // Only the kernel names a handle where there is no size to set.
+            is_write_back: fh.is_some() && size.is_none(),
         };
         let changed = self.file_system.setattr(ino(number), &set);
         let again = move |file_system: &FileSystem| file_system.setattr(ino(number), &set);
@@ -247,7 +250,7 @@ impl Filesystem for Adapter {
 
     fn rename(
         &self,
-        _req: &Request,
+        req: &Request,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
@@ -255,18 +258,25 @@ impl Filesystem for Adapter {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let mode = match flags {
+        let mode = match flags - RenameFlags::RENAME_WHITEOUT {
             RenameFlags::RENAME_NOREPLACE => RenameMode::NoReplace,
             RenameFlags::RENAME_EXCHANGE => RenameMode::Exchange,
             flags if flags.is_empty() => RenameMode::Replace,
             _ => return reply.error(Errno::EINVAL),
         };
-        let (old, new) = (name.as_bytes(), new_name.as_bytes());
-        self.reply_orphaning(self.file_system.rename(ino(parent), old, ino(new_parent), new, mode), reply);
+        let (parent, old, new_parent, new) = (ino(parent), name.as_bytes(), ino(new_parent), new_name.as_bytes());
+        let renamed = if flags.contains(RenameFlags::RENAME_WHITEOUT) {
+            let owner = caller(req, 0);
+            self.file_system.rename_leaving_whiteout(parent, old, new_parent, new, mode, &owner)
+        } else {
+            self.file_system.rename(parent, old, new_parent, new, mode)
+        };
+        self.reply_orphaning(renamed, reply);
     }
 
     fn open(&self, req: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let truncated = self.truncate_opened(req, ino(number), flags);
+        let allowed = self.check_opened(ino(number), flags);
+        let truncated = allowed.and_then(|()| self.truncate_opened(req, ino(number), flags));
         let opened = truncated.map(|()| (self.file_system.opened(ino(number)), self.opened(ino(number), flags)));
         let has_to_be = flags.0 & libc::O_TRUNC != 0 && self.config.flags.is_sync();
         reply_durably(&self.file_system, has_to_be, opened, move |answer| match answer {
@@ -552,19 +562,40 @@ impl Filesystem for Adapter {
         });
     }
 
-    /// There are no ioctls.
+    /// A file's flags, and no others. They are set once what was written before is here.
     fn ioctl(
         &self,
-        _req: &Request,
-        _number: INodeNo,
+        req: &Request,
+        number: INodeNo,
         _fh: FileHandle,
         _flags: IoctlFlags,
-        _command: u32,
-        _input: &[u8],
+        command: u32,
+        input: &[u8],
         _output_bytes: u32,
         reply: ReplyIoctl,
     ) {
-        reply.error(Errno::ENOTTY);
+        let (file_system, ino) = (self.file_system.clone(), ino(number));
+        let request = flag_request(command, input).and_then(|request| match request {
+            FlagRequest::Set(flags) => check_may_set(&file_system, req, ino, flags).map(|()| request),
+            FlagRequest::Get(_) => Ok(request),
+        });
+        match request {
+            Ok(FlagRequest::Get(form)) => match file_system.flags(ino) {
+                Ok(flags) => reply.ioctl(0, &form.encode(flags)),
+                Err(error) => reply.error(errno(&error)),
+            },
+            Ok(FlagRequest::Set(flags)) => {
+                let has_to_be = self.config.flags.is_sync();
+                self.kernel_cache.when_written_back(ino, move || {
+                    let set = file_system.set_flags(ino, flags);
+                    reply_durably(&file_system, has_to_be, set, move |answer| match answer {
+                        Ok(()) => reply.ioctl(0, &[]),
+                        Err(errno) => reply.error(errno),
+                    });
+                });
+            }
+            Err(errno) => reply.error(errno),
+        }
     }
 
     /// Files are always ready: the kernel need not ask.

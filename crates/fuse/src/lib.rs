@@ -5,6 +5,7 @@ mod caller;
 mod convert;
 mod durable;
 mod errno;
+mod file_flags;
 mod init;
 mod inode_counts;
 mod kernel_cache;

@@ -8,6 +8,7 @@ use oncefs_fs::{Attributes, FileSystem, Ino, Privileges, Result};
 pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 /// Numbers of the kernel's capabilities (capabilities(7)).
 const CAP_DAC_OVERRIDE: u32 = 1;
+const CAP_LINUX_IMMUTABLE: u32 = 9;
 const CAP_SYS_ADMIN: u32 = 21;
 
 /// What a change by this caller leaves of a file's privileges, if it drops any.
@@ -46,6 +47,11 @@ pub(crate) fn names_shown_to(req: &Request, names: Vec<u8>) -> Vec<u8> {
 /// another user to the kernel, which says so in the request.
 pub(crate) fn may_shut_down(req: &Request) -> bool {
     req.uid() == 0 && has_capability(req.pid(), CAP_SYS_ADMIN)
+}
+
+/// Whether the caller may make a file immutable or append-only, or end that.
+pub(crate) fn may_set_immutable(req: &Request) -> bool {
+    has_capability(req.pid(), CAP_LINUX_IMMUTABLE)
 }
 
 fn without_trusted(names: &[u8]) -> Vec<u8> {

@@ -1,5 +1,6 @@
-//! Attributes of inodes: permissions, owner, times, extended attributes, policy.
+//! Attributes of inodes: permissions, owner, times, flags, extended attributes, policy.
 
+pub mod flags;
 pub mod policy;
 pub mod room;
 pub mod set_attributes;

@@ -7,7 +7,7 @@ use crate::format::inode::InodeRecord;
 use crate::format::xattr;
 use crate::inodes::cache::Inode;
 use crate::inodes::staged::Staged;
-use crate::{Attributes, FileSystem, Ino, Privileges, Result, Timestamp};
+use crate::{Attributes, Error, FileFlags, FileSystem, Ino, Privileges, Result, Timestamp};
 
 /// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub struct SetAttributes {
     pub ctime: Option<Timestamp>,
     /// What a new size, owner or group leaves of set-user-id and set-group-id. A new owner or group never leaves both.
     pub privileges: Privileges,
+    /// The kernel hands over times that it set when a program wrote; no flag of the file forbids that any more.
+    pub is_write_back: bool,
 }
 
 impl FileSystem {
@@ -48,6 +50,7 @@ impl FileSystem {
     /// - `ReadOnly`: the mount or the volume takes no changes.
     /// - `Stale`: the inode does not exist.
     /// - `IsADirectory`, `Invalid`: a size is given and the inode is not a regular file.
+    /// - `OperationNotPermitted`: the file is immutable, or append-only and more than its time of last access would change.
     /// - `FileTooLarge`: the size is above [`FILE_BYTES_MAX`](crate::FILE_BYTES_MAX).
     /// - `NoSpace`: the host's file system is full.
     /// - `Engine`: a device failed, or metadata is damaged.
@@ -56,6 +59,7 @@ impl FileSystem {
         let inode = self.inode(ino)?;
         let now = self.clock.now();
         if let Some(size) = set.size {
+            inode.lock().check_changeable()?;
             self.truncate(&inode, size, |record| {
                 record.mtime = now;
                 record.permissions = set.privileges.left_of(record.permissions);
@@ -74,6 +78,7 @@ impl FileSystem {
         let _room = self.store.room_for_records();
         let inodes = [inode.clone()];
         let mut staged = Staged::lock(&inodes);
+        set.check_allowed_by(staged.get(inode.ino).flags)?;
         let mut change = Change::new();
         if let Some(permissions) = set.permissions
             && let Some(mut list) = self.read_acl(inode.ino, staged.get(inode.ino), acl::ACCESS)?
@@ -83,6 +88,16 @@ impl FileSystem {
         }
         apply(staged.edit(inode.ino), set, now);
         staged.publish(&self.store, change)
+    }
+}
+
+impl SetAttributes {
+    /// Refuses what the flags of the inode forbid. Times of now are an exception: whoever may append may set them.
+    fn check_allowed_by(&self, flags: FileFlags) -> Result<()> {
+        let is_now = |time: Option<SetTime>| !matches!(time, Some(SetTime::At(_)));
+        let is_touch = self.permissions.or(self.uid).or(self.gid).is_none() && is_now(self.atime) && is_now(self.mtime);
+        let is_forbidden = flags.contains(FileFlags::IMMUTABLE) || flags.contains(FileFlags::APPEND_ONLY) && !is_touch;
+        if is_forbidden && !self.is_write_back { Err(Error::OperationNotPermitted) } else { Ok(()) }
     }
 }
 

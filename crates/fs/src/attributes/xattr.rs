@@ -89,7 +89,8 @@ impl FileSystem {
     /// - `Exists`, `NoData`: the attribute exists (`Create`), or does not (`Replace`).
     /// - `Invalid`: the value is not a valid ACL or policy.
     /// - `PermissionDenied`: a default ACL is set on an inode that is not a directory.
-    /// - `OperationNotPermitted`: a policy is set on an inode that is neither a regular file nor a directory.
+    /// - `OperationNotPermitted`: the inode is immutable or append-only, or a policy is set on one that is neither a
+    ///   regular file nor a directory.
     /// - `NotSupported`: an access ACL is set on a symbolic link.
     /// - `Stale`: the inode does not exist.
     /// - `NoSpace`: the inode's attributes would take more room than one inode may have, or the host's file system is full.
@@ -109,6 +110,7 @@ impl FileSystem {
         }
         let inodes = [self.inode(ino)?];
         let mut staged = Staged::lock(&inodes);
+        staged.get(ino).check_changeable()?;
         if name == acl::ACCESS {
             return self.set_access_acl(&inodes[0], staged, value, keep_set_group_id);
         }
@@ -147,6 +149,7 @@ impl FileSystem {
     ///
     /// - `ReadOnly`: the mount or the volume takes no changes.
     /// - `NoData`: the inode has no such attribute.
+    /// - `OperationNotPermitted`: the inode is immutable or append-only.
     /// - `Range`, `NotSupported`: the name is too long, or in no supported name space.
     /// - `Stale`: the inode does not exist.
     /// - `NoSpace`: the host's file system is full.
@@ -155,7 +158,9 @@ impl FileSystem {
         let _room = self.begin_change()?;
         check_name(name)?;
         let inodes = [self.inode(ino)?];
-        self.remove_staged(Staged::lock(&inodes), ino, name)
+        let staged = Staged::lock(&inodes);
+        staged.get(ino).check_changeable()?;
+        self.remove_staged(staged, ino, name)
     }
 
     fn remove_staged(&self, mut staged: Staged, ino: Ino, name: &[u8]) -> Result<()> {

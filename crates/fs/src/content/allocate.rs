@@ -36,6 +36,7 @@ impl FileSystem {
     ///
     /// - `ReadOnly`: the mount or the volume takes no changes.
     /// - `Invalid`: `len` is 0, or the inode is not a regular file.
+    /// - `OperationNotPermitted`: the file is immutable, or append-only and the range would lose what it holds.
     /// - `FileTooLarge`: the range ends after [`FILE_BYTES_MAX`](crate::FILE_BYTES_MAX).
     /// - `Stale`: the inode does not exist.
     /// - `IsADirectory`: the inode is a directory.
@@ -50,6 +51,11 @@ impl FileSystem {
         let inode = self.inode(ino)?;
         let now = self.clock.now();
         let (_, size) = inode.map_and_size()?;
+        if let AllocateMode::Reserve { .. } = mode {
+            inode.lock().check_grows()?;
+        } else {
+            inode.lock().check_changeable()?;
+        }
         let is_rewrite = !matches!(mode, AllocateMode::Reserve { .. }) && replaces(size, at..end, 0);
         let edit = |record: &mut InodeRecord| {
             self.monitor.note_written(&mut record.usage, is_rewrite);

@@ -53,6 +53,7 @@ impl FileSystem {
     /// - `Stale`: one of the inodes does not exist.
     /// - `IsADirectory`: one of the inodes is a directory.
     /// - `Invalid`: one of the inodes is not a regular file, or the ranges overlap within one file.
+    /// - `OperationNotPermitted`: the target is immutable, or append-only and would lose what it holds.
     /// - `FileTooLarge`: the target would end after [`FILE_BYTES_MAX`].
     /// - `NoSpace`: the data area or the host's file system is full; see [`FileSystem::make_room`].
     /// - `Engine`: a device failed, or a block or metadata is damaged.
@@ -69,6 +70,7 @@ impl FileSystem {
         let (source, target) = (self.inode(source)?, self.inode(target)?);
         let (_, size) = source.map_and_size()?;
         target.map_and_size()?;
+        target.lock().check_range(&(to..to.saturating_add(len)))?;
         let len = len.min(size.saturating_sub(from));
         if to.checked_add(len).is_none_or(|end| end > FILE_BYTES_MAX) {
             return Err(Error::FileTooLarge);

@@ -7,7 +7,7 @@ use oncefs_engine::{Change, ReadBuf};
 use crate::format::inode::InodeRecord;
 use crate::inodes::cache::Inode;
 use crate::usage::note_reads_and_writes::Handle;
-use crate::{AtimePolicy, Error, FileSystem, Ino, Result};
+use crate::{AtimePolicy, Error, FileFlags, FileSystem, Ino, Result};
 
 /// With `AtimePolicy::Relative` a read renews a time of last access that is this old.
 const ATIME_SECONDS_MAX: i64 = 24 * 60 * 60;
@@ -117,9 +117,11 @@ impl FileSystem {
         }
         let now = self.clock.now();
         let is_due = |record: &InodeRecord| {
+            let may_change =
+                !record.flags.contains(FileFlags::NO_ATIME) && !record.flags.contains(FileFlags::IMMUTABLE);
             let is_old = record.atime <= record.mtime.max(record.ctime)
                 || now.seconds.saturating_sub(record.atime.seconds) >= ATIME_SECONDS_MAX;
-            record.atime != now && (is_old || policy != AtimePolicy::Relative)
+            may_change && record.atime != now && (is_old || policy != AtimePolicy::Relative)
         };
         if !is_due(&inode.lock()) {
             return;

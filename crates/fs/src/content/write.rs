@@ -34,6 +34,7 @@ impl FileSystem {
     /// # Errors
     ///
     /// - `ReadOnly`: the mount or the volume takes no changes.
+    /// - `OperationNotPermitted`: the file is immutable, or append-only and the bytes change what it holds.
     /// - `FileTooLarge`: the range ends after [`FILE_BYTES_MAX`].
     /// - `Stale`: the inode does not exist.
     /// - `IsADirectory`, `Invalid`: the inode is not a regular file.
@@ -43,6 +44,7 @@ impl FileSystem {
         self.check_writable()?;
         let end = end_of_range(at, data.len() as u64)?;
         let inode = self.inode(ino)?;
+        self.check_written(&inode, at, data)?;
         let now = self.clock.now();
         inode.with_map(|map, _| {
             let mut blocks_added = 0;

@@ -3,7 +3,7 @@
 use oncefs_engine::{Change, MapId, Usage};
 
 use crate::format::codec::{CHECKSUM_BYTES, Reader, damaged, end_of_number, number_of_key, numbered_key, seal, unseal};
-use crate::{Attributes, Caller, FileKind, Ino, LINKS_MAX, Result, Timestamp};
+use crate::{Attributes, Caller, FileFlags, FileKind, Ino, LINKS_MAX, Result, Timestamp};
 
 pub(super) const LETTER: u8 = b'i';
 const VERSION: u16 = 1;
@@ -39,6 +39,7 @@ pub(crate) fn ino_of_key(key: &[u8]) -> Option<Ino> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InodeRecord {
     pub kind: FileKind,
+    pub flags: FileFlags,
     pub permissions: u32,
     pub uid: u32,
     pub gid: u32,
@@ -69,6 +70,7 @@ impl InodeRecord {
         debug_assert_eq!(permissions & !0o7777, 0, "permissions {permissions:o} have type bits");
         Self {
             kind,
+            flags: FileFlags::default(),
             permissions,
             uid: caller.uid,
             gid: caller.gid,
@@ -122,7 +124,7 @@ impl InodeRecord {
     pub(crate) fn encode(&self, ino: Ino) -> Vec<u8> {
         let mut body = Vec::with_capacity(BODY_BYTES + CHECKSUM_BYTES);
         body.extend_from_slice(&VERSION.to_le_bytes());
-        body.extend_from_slice(&[0; 2]);
+        body.extend_from_slice(&self.flags.bits().to_le_bytes());
         debug_assert_eq!(self.permissions & !0o7777, 0, "inode {}: permissions {:o}", ino.0, self.permissions);
         let mode = self.kind.mode_bits() | self.permissions;
         for value in [mode, self.uid, self.gid, self.nlink, self.rdev] {
@@ -165,10 +167,11 @@ fn parse(body: &[u8]) -> Option<InodeRecord> {
     if body.len() != BODY_BYTES || reader.u16()? != VERSION {
         return None;
     }
-    reader.u16()?;
+    let flags = FileFlags::from_bits(reader.u16()?)?;
     let mode = reader.u32()?;
     let mut record = InodeRecord {
         kind: FileKind::from_mode(mode)?,
+        flags,
         permissions: mode & 0o7777,
         uid: reader.u32()?,
         gid: reader.u32()?,
@@ -218,6 +221,7 @@ mod tests {
     fn sample() -> InodeRecord {
         InodeRecord {
             kind: FileKind::Regular,
+            flags: FileFlags::IMMUTABLE.with(FileFlags::NO_ATIME),
             permissions: 0o4755,
             uid: 1000,
             gid: 1001,
@@ -254,7 +258,7 @@ mod tests {
     fn the_bytes_of_an_inode_never_change() {
         assert_eq!(
             hex(&sample().encode(Ino(5))),
-            "01000000ed890000e8030000e9030000020000000301000006050403020100004d000000\
+            "01000900ed890000e8030000e9030000020000000301000006050403020100004d000000\
              00000000feffffffffffffff010000000000000002000000000000000300000000000000\
              010000000200000003000000ffc99a3b0900000000000000000000000000000000000000\
              00000000efbeadde030000000c0b0a09080706050f0e0d12111002007e5b8afe"
@@ -272,6 +276,14 @@ mod tests {
         let good = sample().encode(Ino(5));
         assert_damage_is_noticed(&good, |bytes| InodeRecord::decode(Ino(5), bytes).is_ok());
         assert!(InodeRecord::decode(Ino(6), &good).is_err());
+    }
+
+    #[test]
+    fn a_flag_without_a_meaning_is_refused() {
+        let mut body = sample().encode(Ino(5));
+        body.truncate(BODY_BYTES);
+        body[3] = 0x80;
+        assert!(InodeRecord::decode(Ino(5), &seal(body, 5)).is_err());
     }
 
     #[test]

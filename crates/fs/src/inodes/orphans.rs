@@ -4,15 +4,24 @@
 //! 1. An inode has an orphan record if and only if its link count is 0; both change in one commit group.
 //! 2. `Orphans` has the orphans of this mount, so that forgetting any other inode costs no lookup.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use oncefs_engine::sync::Mutex;
 
 use crate::Ino;
 
+/// Why an inode has no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nameless {
+    /// It lost its last one.
+    Removed,
+    /// It never had one, and may get one (O_TMPFILE).
+    NeverNamed,
+}
+
 /// The orphans that this mount made and has not reclaimed.
 #[derive(Default)]
-pub(crate) struct Orphans(Mutex<HashSet<Ino>>);
+pub(crate) struct Orphans(Mutex<HashMap<Ino, Nameless>>);
 
 impl Orphans {
     /// Whether all orphans of this mount are reclaimed.
@@ -20,14 +29,19 @@ impl Orphans {
         self.0.lock().is_empty()
     }
 
-    /// Adds the inode that lost its last name, if one did.
-    pub(crate) fn add(&self, orphaned: Option<Ino>) {
+    /// Adds an inode without a name.
+    pub(crate) fn add(&self, ino: Ino, why: Nameless) {
         // On a damaged volume a directory may lose its last name twice: it is an orphan once.
-        self.0.lock().extend(orphaned);
+        self.0.lock().insert(ino, why);
     }
 
-    /// Removes an orphan. False: the inode is not an orphan of this mount.
-    pub(crate) fn take(&self, ino: Ino) -> bool {
+    /// Whether an inode without a name may get one.
+    pub(crate) fn may_be_named(&self, ino: Ino) -> bool {
+        self.0.lock().get(&ino) == Some(&Nameless::NeverNamed)
+    }
+
+    /// Removes an orphan, and says why it had no name. None: the inode is not an orphan of this mount.
+    pub(crate) fn take(&self, ino: Ino) -> Option<Nameless> {
         self.0.lock().remove(&ino)
     }
 }

@@ -10,6 +10,7 @@ use crate::attributes::policy::POLICY_ATTRIBUTE;
 use crate::format::codec::after;
 use crate::format::{inode, orphan, symlink, xattr};
 use crate::inodes::cache::Inode;
+use crate::inodes::orphans::Nameless;
 use crate::inodes::staged::Staged;
 use crate::{Error, FileKind, FileSystem, Ino, Result};
 
@@ -29,10 +30,8 @@ impl FileSystem {
     /// - `Engine`: the store failed.
     pub fn forget(&self, ino: Ino) -> Result<()> {
         // Removed first: of two calls for one inode only one may reclaim it.
-        if !self.orphans.take(ino) {
-            return Ok(());
-        }
-        self.reclaim(ino).inspect_err(|_| self.orphans.add(Some(ino)))
+        let Some(why) = self.orphans.take(ino) else { return Ok(()) };
+        self.reclaim(ino).inspect_err(|_| self.orphans.add(ino, why))
     }
 
     /// Adds an orphan record to the change that takes the last name of an inode.
@@ -46,7 +45,9 @@ impl FileSystem {
             assert_eq!(staged.get(ino).nlink, 0, "inode {} became an orphan, but has names", ino.0);
         }
         staged.publish(&self.store, change)?;
-        self.orphans.add(orphaned);
+        if let Some(ino) = orphaned {
+            self.orphans.add(ino, Nameless::Removed);
+        }
         Ok(())
     }
 

@@ -5,7 +5,8 @@ use oncefs_engine::{Change, FilePolicy, MapId, PolicyOverride};
 use crate::attributes::policy::POLICY_ATTRIBUTE;
 use crate::format::acl::{self, Acl};
 use crate::format::inode::{InodeRecord, put_inode};
-use crate::format::{symlink, xattr};
+use crate::format::{orphan, symlink, xattr};
+use crate::inodes::orphans::Nameless;
 use crate::inodes::staged::Staged;
 use crate::names::directory::check_new_name;
 use crate::names::name_change::NameChange;
@@ -43,6 +44,7 @@ impl FileSystem {
     /// - `Exists`: the directory has the name already.
     /// - `NotADirectory`, `Stale`: `parent` is not a directory, or does not exist.
     /// - `NotFound`: `parent` was deleted.
+    /// - `OperationNotPermitted`: `parent` is immutable.
     /// - `NameTooLong`: `name` is longer than [`NAME_BYTES_MAX`](crate::NAME_BYTES_MAX).
     /// - `ReadOnly`: the mount or the volume takes no changes.
     /// - `NoSpace`: the host's file system is full, or the directory is full: it has more than a billion names.
@@ -111,7 +113,7 @@ impl FileSystem {
     }
 
     /// A new name takes room on the host at the next checkpoint. What a full host has left is for deleting.
-    fn check_host(&self) -> Result<()> {
+    pub(crate) fn check_host(&self) -> Result<()> {
         if self.store.is_host_full() { Err(Error::NoSpace) } else { Ok(()) }
     }
 
@@ -126,15 +128,11 @@ impl FileSystem {
         if self.find(parent, name)?.is_some() {
             return Err(Error::Exists);
         }
+        staged.get(parent).check_grows()?;
         self.check_host()?;
         let (ino, _being_made) = self.numbers.take(&self.store)?;
         let (record, inherited) = self.plan(parent, staged.get(parent), node, caller)?;
-        let mut change = Change::new();
-        if inherited.policy_override.is_some() && node.kind == FileKind::Regular {
-            let policy = FilePolicy { policy_override: inherited.policy_override, ..FilePolicy::default() };
-            self.store.first_policy(&mut change, record.map, policy);
-        }
-        put_node(&mut change, ino, &record, node, inherited);
+        let mut change = self.change_with_node(ino, &record, node, inherited);
         let mut names = NameChange::new(self);
         names.set(parent, name, ino, node.kind)?;
         names.finish(&mut change);
@@ -145,6 +143,51 @@ impl FileSystem {
         self.inodes.add(ino, record);
         staged.publish(&self.store, change).inspect_err(|_| self.inodes.remove(ino))?;
         Ok(attributes)
+    }
+
+    /// Creates a regular file without a name in the directory `parent`, whose access control list and policy it inherits.
+    /// It can get its first name by [`FileSystem::link`]. Without one it is deleted as a file that lost its last name:
+    /// by [`FileSystem::forget`], or by the next mount.
+    ///
+    /// # Errors
+    ///
+    /// - `NotADirectory`, `Stale`: `parent` is not a directory, or does not exist.
+    /// - `NotFound`: `parent` was deleted.
+    /// - `OperationNotPermitted`: `parent` is immutable.
+    /// - `ReadOnly`: the mount or the volume takes no changes.
+    /// - `NoSpace`: the host's file system is full.
+    /// - `Engine`: the store failed, or metadata is damaged.
+    pub fn tmpfile(&self, parent: Ino, mode: u32, caller: &Caller) -> Result<Attributes> {
+        let _room = self.begin_change()?;
+        let directory = [self.directory(parent)?];
+        let staged = Staged::lock(&directory);
+        if staged.get(parent).nlink == 0 {
+            return Err(Error::NotFound);
+        }
+        staged.get(parent).check_grows()?;
+        self.check_host()?;
+        let (ino, _being_made) = self.numbers.take(&self.store)?;
+        let node = Node { kind: FileKind::Regular, permissions: mode & 0o7777, rdev: 0, target: b"" };
+        let (mut record, inherited) = self.plan(parent, staged.get(parent), &node, caller)?;
+        record.nlink = 0;
+        let mut change = self.change_with_node(ino, &record, &node, inherited);
+        self.put_orphan(&mut change, ino);
+        let attributes = record.attributes(ino);
+        self.inodes.add(ino, record);
+        staged.publish(&self.store, change).inspect_err(|_| self.inodes.remove(ino))?;
+        self.orphans.add(ino, Nameless::NeverNamed);
+        Ok(attributes)
+    }
+
+    /// A change with a new inode and its first policy.
+    fn change_with_node(&self, ino: Ino, record: &InodeRecord, node: &Node, inherited: Inherited) -> Change {
+        let mut change = Change::new();
+        if inherited.policy_override.is_some() && node.kind == FileKind::Regular {
+            let policy = FilePolicy { policy_override: inherited.policy_override, ..FilePolicy::default() };
+            self.store.first_policy(&mut change, record.map, policy);
+        }
+        put_node(&mut change, ino, record, node, inherited);
+        change
     }
 
     /// The record of a new inode in the directory `parent`.
@@ -189,13 +232,14 @@ impl FileSystem {
         Ok(Inherited { access: access.as_ref().map(Acl::encode), default: handed_down, policy_override: None })
     }
 
-    /// Adds the name `name` in the directory `parent` to an existing file.
+    /// Adds the name `name` in the directory `parent` to an existing file. One that was made without a name is no orphan
+    /// from then on, in the same commit group.
     ///
     /// # Errors
     ///
-    /// - `OperationNotPermitted`: the inode is a directory.
+    /// - `OperationNotPermitted`: the inode is a directory, immutable or append-only.
     /// - `TooManyLinks`: the file has [`LINKS_MAX`] names.
-    /// - `NotFound`: the file has no name any more, or `parent` was deleted.
+    /// - `NotFound`: the file has lost its last name, or `parent` was deleted.
     /// - Otherwise as [`FileSystem::mknod`].
     pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attributes> {
         let _room = self.begin_change()?;
@@ -206,7 +250,8 @@ impl FileSystem {
         if target.is_directory() {
             return Err(Error::OperationNotPermitted);
         }
-        if target.nlink == 0 || staged.get(parent).nlink == 0 {
+        let is_first = target.nlink == 0;
+        if is_first && !self.orphans.may_be_named(ino) || staged.get(parent).nlink == 0 {
             return Err(Error::NotFound);
         }
         if target.nlink >= LINKS_MAX {
@@ -215,20 +260,31 @@ impl FileSystem {
         if self.find(parent, name)?.is_some() {
             return Err(Error::Exists);
         }
+        target.check_changeable()?;
+        staged.get(parent).check_grows()?;
         self.check_host()?;
         let kind = target.kind;
         let now = self.clock.now();
         staged.entries_changed(parent, now).entries += 1;
         let target = staged.edit(ino);
         target.nlink += 1;
-        debug_assert!((2..=LINKS_MAX).contains(&target.nlink), "inode {} has {} names", ino.0, target.nlink);
+        debug_assert!((1..=LINKS_MAX).contains(&target.nlink), "inode {} has {} names", ino.0, target.nlink);
         target.ctime = now;
         let attributes = target.attributes(ino);
         let mut change = Change::new();
         let mut names = NameChange::new(self);
         names.set(parent, name, ino, kind)?;
         names.finish(&mut change);
-        staged.publish(&self.store, change)?;
+        if is_first {
+            change.delete(orphan::key(ino));
+            // Before it has its name: whoever forgets it must not delete it then.
+            self.orphans.take(ino);
+        }
+        let published = staged.publish(&self.store, change);
+        if is_first && published.is_err() {
+            self.orphans.add(ino, Nameless::NeverNamed);
+        }
+        published?;
         Ok(attributes)
     }
 }

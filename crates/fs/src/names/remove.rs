@@ -25,6 +25,7 @@ impl FileSystem {
     /// # Errors
     ///
     /// - `NotFound`: the directory has no such name.
+    /// - `OperationNotPermitted`: the directory or the file is immutable or append-only.
     /// - `IsADirectory`: the name is that of a directory.
     /// - `NotADirectory`, `Stale`: `parent` is not a directory, or does not exist.
     /// - `NameTooLong`, `Invalid`: `name` cannot be a name.
@@ -65,6 +66,8 @@ impl FileSystem {
             if !self.is_still_empty(&staged, found.ino, entry)? {
                 continue;
             }
+            staged.get(parent).check_changeable()?;
+            staged.get(found.ino).check_changeable()?;
             let mut change = Change::new();
             let mut names = NameChange::new(self);
             names.remove(parent, name)?;

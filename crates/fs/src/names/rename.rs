@@ -5,12 +5,13 @@ use std::sync::Arc;
 use oncefs_engine::Change;
 
 use crate::format::dirent::Dirent;
-use crate::format::inode::InodeRecord;
+use crate::format::inode::{InodeRecord, put_inode};
 use crate::inodes::cache::Inode;
+use crate::inodes::numbers::BeingMade;
 use crate::inodes::staged::Staged;
 use crate::names::directory::{check_name, check_new_name};
 use crate::names::name_change::NameChange;
-use crate::{Error, FileKind, FileSystem, Ino, Result, Timestamp};
+use crate::{Caller, Error, FileKind, FileSystem, Ino, Result, Timestamp};
 
 /// What happens to an existing target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,21 @@ struct Slot<'a> {
     name: &'a [u8],
 }
 
+/// A whiteout that is about to be published.
+struct Whiteout<'a> {
+    ino: Ino,
+    record: InodeRecord,
+    _being_made: BeingMade<'a>,
+}
+
+/// How a name is moved.
+#[derive(Clone, Copy)]
+struct Manner<'a> {
+    mode: RenameMode,
+    /// Whose the whiteout is that takes the old name, if one does.
+    whiteout: Option<&'a Caller>,
+}
+
 impl FileSystem {
     /// Moves a name. Returns the inode that lost its last name, as [`FileSystem::unlink`] does. Does nothing if both names
     /// stand for the same inode.
@@ -37,6 +53,7 @@ impl FileSystem {
     /// # Errors
     ///
     /// - `NotFound`: the old name does not exist; for `Exchange`, the new one does not; or `new_parent` was deleted.
+    /// - `OperationNotPermitted`: a file or directory whose names would change is immutable or append-only.
     /// - `Exists`: the new name exists (`NoReplace`), or is `.` or `..`.
     /// - `NotADirectory`: a parent is not a directory, or a directory would replace a file.
     /// - `IsADirectory`: a file would replace a directory.
@@ -55,14 +72,41 @@ impl FileSystem {
         new_name: &[u8],
         mode: RenameMode,
     ) -> Result<Option<Ino>> {
-        let _room = self.begin_change()?;
-        check_name(old_name)?;
-        check_new_name(new_name)?;
         let (old, new) = (Slot { parent: old_parent, name: old_name }, Slot { parent: new_parent, name: new_name });
+        self.move_name(old, new, Manner { mode, whiteout: None })
+    }
+
+    /// As [`FileSystem::rename`], but the old name stays: it becomes that of a whiteout, a character device 0:0 of this
+    /// owner. So a union of directories knows that the name below it is gone.
+    ///
+    /// # Errors
+    ///
+    /// - `Invalid`: also for `Exchange`, by which both names stay.
+    /// - Otherwise as [`FileSystem::rename`].
+    pub fn rename_leaving_whiteout(
+        &self,
+        old_parent: Ino,
+        old_name: &[u8],
+        new_parent: Ino,
+        new_name: &[u8],
+        mode: RenameMode,
+        owner: &Caller,
+    ) -> Result<Option<Ino>> {
+        if mode == RenameMode::Exchange {
+            return Err(Error::Invalid("an exchange of two names leaves no whiteout: both names stay"));
+        }
+        let (old, new) = (Slot { parent: old_parent, name: old_name }, Slot { parent: new_parent, name: new_name });
+        self.move_name(old, new, Manner { mode, whiteout: Some(owner) })
+    }
+
+    fn move_name(&self, old: Slot, new: Slot, manner: Manner) -> Result<Option<Ino>> {
+        let _room = self.begin_change()?;
+        check_name(old.name)?;
+        check_new_name(new.name)?;
         let directories = [self.directory(old.parent)?, self.directory(new.parent)?];
         loop {
             check_alive(&directories[1].lock())?;
-            if let Some(orphaned) = self.try_rename(&directories, old, new, mode)? {
+            if let Some(orphaned) = self.try_rename(&directories, old, new, manner)? {
                 return Ok(orphaned);
             }
         }
@@ -74,8 +118,9 @@ impl FileSystem {
         directories: &[Arc<Inode>],
         old: Slot,
         new: Slot,
-        mode: RenameMode,
+        manner: Manner,
     ) -> Result<Option<Option<Ino>>> {
+        let mode = manner.mode;
         let source = self.find(old.parent, old.name)?.ok_or(Error::NotFound)?;
         let target = self.find(new.parent, new.name)?;
         if check_kinds(&source, target.as_ref(), mode)? == Outcome::Nothing {
@@ -111,24 +156,48 @@ impl FileSystem {
             return Ok(None);
         }
         check_alive(staged.get(new.parent))?;
+        staged.get(old.parent).check_changeable()?;
+        staged.get(source.ino).check_changeable()?;
+        staged.get(new.parent).check_grows()?;
+        if let Some(target) = &target {
+            staged.get(new.parent).check_changeable()?;
+            staged.get(target.ino).check_changeable()?;
+        }
         if let Some((ino, entry)) = replaced
             && !self.is_still_empty(&staged, ino, entry)?
         {
             return Ok(None);
         }
-        let (change, orphaned) = self.carry_out(&mut staged, old, new, &source, target.as_ref(), mode)?;
-        self.publish_orphaning(staged, change, orphaned)?;
+        let whiteout = manner.whiteout.map(|owner| self.make_whiteout(staged.get(old.parent), owner)).transpose()?;
+        let (change, orphaned) =
+            self.carry_out(&mut staged, (old, &source), (new, target.as_ref()), mode, whiteout.as_ref())?;
+        if let Some(Whiteout { ino, record, .. }) = &whiteout {
+            self.inodes.add(*ino, record.clone());
+        }
+        let published = self.publish_orphaning(staged, change, orphaned);
+        if let (Err(_), Some(whiteout)) = (&published, &whiteout) {
+            self.inodes.remove(whiteout.ino);
+        }
+        published?;
         Ok(Some(orphaned))
+    }
+
+    /// A whiteout for the directory `above`: it has no permission bits, as nobody opens it.
+    fn make_whiteout(&self, above: &InodeRecord, owner: &Caller) -> Result<Whiteout<'_>> {
+        self.check_host()?;
+        let (ino, being_made) = self.numbers.take(&self.store)?;
+        let mut record = InodeRecord::new(FileKind::CharDevice, 0, owner, self.clock.now(), self.generation);
+        record.gid = if above.permissions & libc::S_ISGID != 0 { above.gid } else { record.gid };
+        Ok(Whiteout { ino, record, _being_made: being_made })
     }
 
     fn carry_out(
         &self,
         staged: &mut Staged,
-        old: Slot,
-        new: Slot,
-        source: &Dirent,
-        target: Option<&Dirent>,
+        (old, source): (Slot, &Dirent),
+        (new, target): (Slot, Option<&Dirent>),
         mode: RenameMode,
+        whiteout: Option<&Whiteout>,
     ) -> Result<(Change, Option<Ino>)> {
         debug_assert!(
             old.parent == new.parent || !is_directory(source) || self.rename_lock.is_locked(),
@@ -149,8 +218,13 @@ impl FileSystem {
                 move_inode(staged, target, new.parent, old.parent, now)?;
             }
             (_, target) => {
-                names.remove(old.parent, old.name)?;
-                staged.remove_entry(old.parent)?;
+                if let Some(whiteout) = whiteout {
+                    names.set(old.parent, old.name, whiteout.ino, FileKind::CharDevice)?;
+                    put_inode(&mut change, whiteout.ino, &whiteout.record);
+                } else {
+                    names.remove(old.parent, old.name)?;
+                    staged.remove_entry(old.parent)?;
+                }
                 if let Some(target) = target {
                     orphaned = self.drop_name(staged, &mut change, new.parent, target.ino, now)?;
                 } else {

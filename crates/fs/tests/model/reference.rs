@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use oncefs_fs::{
-    AllocateMode, Error, FileKind, Ino, POLICY_ATTRIBUTE, RenameMode, Result, SetAttributes, SetTime, Timestamp,
+    AllocateMode, Error, FileFlags, FileKind, Ino, POLICY_ATTRIBUTE, RenameMode, Result, SetAttributes, SetTime,
+    Timestamp,
 };
 
 #[derive(Clone, Debug)]
@@ -13,6 +14,9 @@ pub struct Node {
     pub uid: u32,
     pub gid: u32,
     pub nlink: u32,
+    /// It was made without a name and may get one.
+    pub is_never_named: bool,
+    pub flags: FileFlags,
     pub mtime: Timestamp,
     pub ctime: Timestamp,
     /// When the content last changed, whatever mtime was set to.
@@ -78,6 +82,35 @@ impl Reference {
             return Err(Error::Exists);
         }
         let ino = ino.expect("the file system refused what the model allows");
+        self.inherit(parent, &mut node)?;
+        if node.kind == FileKind::Directory {
+            node.parent = parent;
+            self.edit(parent).nlink += 1;
+        }
+        self.edit_entries(parent).entries.insert(name.to_vec(), ino);
+        self.add(ino, node);
+        Ok(())
+    }
+
+    /// A regular file without a name.
+    pub fn tmpfile(&mut self, parent: Ino, ino: Option<Ino>, mut node: Node) -> Result<()> {
+        if self.directory(parent)?.nlink == 0 {
+            return Err(Error::NotFound);
+        }
+        let ino = ino.expect("the file system refused what the model allows");
+        self.inherit(parent, &mut node)?;
+        (node.nlink, node.is_never_named) = (0, true);
+        self.add(ino, node);
+        Ok(())
+    }
+
+    fn add(&mut self, ino: Ino, node: Node) {
+        assert!(self.nodes.insert(ino, node).is_none(), "inode number {} was used before", ino.0);
+    }
+
+    /// What a new inode takes from the directory it is made in.
+    fn inherit(&self, parent: Ino, node: &mut Node) -> Result<()> {
+        let directory = self.directory(parent)?;
         if directory.permissions & libc::S_ISGID != 0 {
             node.gid = directory.gid;
             if node.kind == FileKind::Directory {
@@ -89,12 +122,6 @@ impl Reference {
         {
             node.xattrs.insert(POLICY_ATTRIBUTE.to_vec(), policy.clone());
         }
-        if node.kind == FileKind::Directory {
-            node.parent = parent;
-            self.edit(parent).nlink += 1;
-        }
-        self.edit_entries(parent).entries.insert(name.to_vec(), ino);
-        assert!(self.nodes.insert(ino, node).is_none(), "inode number {} was used before", ino.0);
         Ok(())
     }
 
@@ -103,13 +130,14 @@ impl Reference {
         if self.node(ino).kind == FileKind::Directory {
             return Err(Error::OperationNotPermitted);
         }
-        if self.node(ino).nlink == 0 || directory.nlink == 0 {
+        if self.node(ino).nlink == 0 && !self.node(ino).is_never_named || directory.nlink == 0 {
             return Err(Error::NotFound);
         }
         if directory.entries.contains_key(name) {
             return Err(Error::Exists);
         }
-        self.edit(ino).nlink += 1;
+        let node = self.edit(ino);
+        (node.nlink, node.is_never_named) = (node.nlink + 1, false);
         self.edit_entries(parent).entries.insert(name.to_vec(), ino);
         Ok(())
     }
@@ -193,6 +221,37 @@ impl Reference {
         }
         self.place(source, old.0, new.0, new.1);
         Ok(orphaned)
+    }
+
+    /// As `rename`. `whiteout`: the inode that is at the old name now; None if the file system refused.
+    pub fn rename_leaving_whiteout(
+        &mut self,
+        old: (Ino, &[u8]),
+        new: (Ino, &[u8]),
+        mode: RenameMode,
+        whiteout: Option<Ino>,
+    ) -> Result<Option<Ino>> {
+        if mode == RenameMode::Exchange {
+            return Err(Error::Invalid(""));
+        }
+        let orphaned = self.rename(old, new, mode)?;
+        if self.lookup(old.0, old.1).is_err() {
+            let whiteout = whiteout.expect("the file system refused what the model allows");
+            let mut node = Node::new(FileKind::CharDevice, 0, self.now);
+            self.inherit(old.0, &mut node)?;
+            self.edit_entries(old.0).entries.insert(old.1.to_vec(), whiteout);
+            self.add(whiteout, node);
+        }
+        Ok(orphaned)
+    }
+
+    /// All flags of a file or directory.
+    pub fn set_flags(&mut self, ino: Ino, flags: FileFlags) -> Result<()> {
+        if !matches!(self.node(ino).kind, FileKind::Regular | FileKind::Directory) {
+            return Err(Error::NotSupported);
+        }
+        self.edit(ino).flags = flags;
+        Ok(())
     }
 
     fn place(&mut self, ino: Ino, from: Ino, to: Ino, name: &[u8]) {
@@ -332,6 +391,8 @@ impl Node {
             uid: 0,
             gid: 0,
             nlink: if kind == FileKind::Directory { 2 } else { 1 },
+            is_never_named: false,
+            flags: FileFlags::default(),
             mtime: now,
             ctime: now,
             written: now,

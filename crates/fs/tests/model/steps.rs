@@ -122,7 +122,8 @@ impl<'a> Run<'a> {
         self.volume.clock.set(step as i64);
         self.reference.now = at(step as i64);
         match self.random.below(100) {
-            0..10 => self.create(),
+            0..9 => self.create(),
+            9..10 => self.tmpfile(),
             10..14 => self.link(),
             14..22 => self.remove(),
             22..32 => self.rename(),
@@ -169,6 +170,18 @@ impl<'a> Run<'a> {
         self.agree(made, model);
     }
 
+    fn tmpfile(&mut self) {
+        let parent = self.directory();
+        if self.reference.nodes.len() >= NODES_MAX {
+            return;
+        }
+        self.note(format!("a file without a name in {}", parent.0));
+        let node = Node::new(FileKind::Regular, 0o640, self.reference.now);
+        let made = self.fs().tmpfile(parent, 0o640, &ROOT);
+        let model = self.reference.tmpfile(parent, made.as_ref().ok().map(|attributes| attributes.ino), node);
+        self.agree(made, model);
+    }
+
     fn link(&mut self) {
         let (ino, parent, name) = (self.any_node(), self.directory(), self.name());
         self.note(format!("link {} as {name:?} in {}", ino.0, parent.0));
@@ -193,9 +206,16 @@ impl<'a> Run<'a> {
         let (old, new) = ((self.directory(), self.name()), (self.directory(), self.name()));
         let mode =
             self.random.pick(&[RenameMode::Replace, RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange]);
-        self.note(format!("rename {old:?} to {new:?}, {mode:?}"));
-        let model = self.reference.rename(old, new, mode);
-        if let Some((real, model)) = self.agree(self.fs().rename(old.0, old.1, new.0, new.1, mode), model) {
+        let leaves_whiteout = self.random.one_in(6);
+        self.note(format!("rename {old:?} to {new:?}, {mode:?}, whiteout: {leaves_whiteout}"));
+        let (real, model) = if leaves_whiteout {
+            let real = self.fs().rename_leaving_whiteout(old.0, old.1, new.0, new.1, mode, &ROOT);
+            let whiteout = self.fs().lookup(old.0, old.1).ok().map(|attributes| attributes.ino);
+            (real, self.reference.rename_leaving_whiteout(old, new, mode, whiteout))
+        } else {
+            (self.fs().rename(old.0, old.1, new.0, new.1, mode), self.reference.rename(old, new, mode))
+        };
+        if let Some((real, model)) = self.agree(real, model) {
             assert_eq!(real, model, "{}", self.place());
         }
     }

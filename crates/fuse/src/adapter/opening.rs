@@ -15,6 +15,14 @@ impl Adapter {
         FopenFlags::FOPEN_KEEP_CACHE
     }
 
+    /// Refuses to open a file for what its flags forbid.
+    pub(super) fn check_opened(&self, ino: Ino, flags: OpenFlags) -> Result<()> {
+        match writes(flags) {
+            true => self.file_system.check_opened_to_write(ino, flags.0 & libc::O_APPEND != 0),
+            false => Ok(()),
+        }
+    }
+
     /// Truncates a file that is opened with O_TRUNC.
     pub(super) fn truncate_opened(&self, req: &Request, ino: Ino, flags: OpenFlags) -> Result<()> {
         if flags.0 & libc::O_TRUNC == 0 {

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 use oncefs_system_tests::{Mount, sys};
@@ -220,14 +221,26 @@ fn bytes_that_a_file_never_had_read_as_zeros() {
     assert!(content.iter().all(|byte| *byte != b's') && content.len() == 3 << 20);
 }
 
-/// FS_IOC_SETFLAGS with FS_IMMUTABLE_FL.
+/// The owner sets flags that forbid nobody anything, and only root those that do.
 #[test]
-fn immutable_files_are_refused_rather_than_promised() {
+fn only_root_makes_files_immutable_or_ends_that() {
     let mount: Mount = mount_for_all(&[]);
-    fs::write(mount.join("file"), "x").unwrap();
-    let said = std::process::Command::new("chattr").arg("+i").arg(mount.join("file")).output().unwrap();
-    assert!(!said.status.success(), "{said:?}");
-    fs::remove_file(mount.join("file")).unwrap();
+    let path = mount.join("file");
+    file_of(OWNER, &path, 0o666);
+    let chattr = |user: User, flags: &str| {
+        let mut command = std::process::Command::new("chattr");
+        command.arg(flags).arg(&path).uid(user.uid).gid(user.gid).status().unwrap().success()
+    };
+    const ADMIN: User = User::new(0);
+    assert!(!chattr(OWNER, "+i"));
+    assert!(!chattr(OWNER, "+a"));
+    assert!(chattr(OWNER, "+d"));
+    assert!(!chattr(STRANGER, "-d"));
+    assert!(chattr(ADMIN, "+i"));
+    assert!(!chattr(OWNER, "-i"));
+    assert_eq!(OWNER.writes(&path), libc::EPERM);
+    assert!(chattr(ADMIN, "-i"));
+    assert_eq!(OWNER.writes(&path), 0);
 }
 
 #[test]

@@ -1,0 +1,125 @@
+//! The flags of a file as chattr(1) and lsattr(1) know them: the kernel brings two pairs of ioctls as requests. It uses the
+//! second pair by itself, to know the flags before it sets them.
+
+use fuser::{Errno, Request};
+use oncefs_fs::{FileFlags, FileSystem, Ino};
+
+use crate::errno::errno;
+use crate::privileges::may_set_immutable;
+
+/// `_IOR('f', 1, long)`, though the argument is an `int`.
+const GET_FLAGS: u32 = 0x8008_6601;
+/// `_IOW('f', 2, long)`, though the argument is an `int`.
+const SET_FLAGS: u32 = 0x4008_6602;
+/// `_IOR('X', 31, struct fsxattr)`.
+const GET_EXTENDED: u32 = 0x801c_581f;
+/// `_IOW('X', 32, struct fsxattr)`.
+const SET_EXTENDED: u32 = 0x401c_5820;
+/// Bytes of a `struct fsxattr`. It begins with flags; what follows (sizes of extents, a project) oncefs does not have.
+const EXTENDED_BYTES: usize = 28;
+
+/// What an ioctl asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlagRequest {
+    /// The flags, in this form.
+    Get(Form),
+    /// Sets these and no others.
+    Set(FileFlags),
+}
+
+/// How flags are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// An `int` of `FS_*_FL`.
+    Plain,
+    /// A `struct fsxattr` with `FS_XFLAG_*`.
+    Extended,
+}
+
+impl Form {
+    /// Each flag's bit in this form, from linux/fs.h.
+    fn bits(self) -> [(u32, FileFlags); 4] {
+        let (immutable, append_only, no_dump, no_atime) = match self {
+            Self::Plain => (0x10, 0x20, 0x40, 0x80),
+            Self::Extended => (0x8, 0x10, 0x80, 0x40),
+        };
+        [
+            (immutable, FileFlags::IMMUTABLE),
+            (append_only, FileFlags::APPEND_ONLY),
+            (no_dump, FileFlags::NO_DUMP),
+            (no_atime, FileFlags::NO_ATIME),
+        ]
+    }
+
+    /// The argument that tells a program these flags.
+    pub(crate) fn encode(self, flags: FileFlags) -> Vec<u8> {
+        let bits: u32 = self.bits().iter().filter(|(_, flag)| flags.contains(*flag)).map(|(bit, _)| bit).sum();
+        let mut bytes = bits.to_ne_bytes().to_vec();
+        if self == Self::Extended {
+            bytes.resize(EXTENDED_BYTES, 0);
+        }
+        bytes
+    }
+
+    /// The flags that an argument asks for. None: it asks for something that means nothing here.
+    fn decode(self, argument: &[u8]) -> Option<FileFlags> {
+        let bits = u32::from_ne_bytes(*argument.first_chunk()?);
+        let found = self
+            .bits()
+            .iter()
+            .filter(|(bit, _)| bits & bit != 0)
+            .fold(FileFlags::default(), |all, one| all.with(one.1));
+        (self.encode(found) == argument).then_some(found)
+    }
+}
+
+/// What an ioctl says of a file's flags. ENOTTY: it is another one; EOPNOTSUPP: it asks for what oncefs does not have.
+pub(crate) fn flag_request(command: u32, argument: &[u8]) -> Result<FlagRequest, Errno> {
+    let set = |form: Form| form.decode(argument).map(FlagRequest::Set).ok_or(Errno::EOPNOTSUPP);
+    match command {
+        GET_FLAGS => Ok(FlagRequest::Get(Form::Plain)),
+        GET_EXTENDED => Ok(FlagRequest::Get(Form::Extended)),
+        SET_FLAGS => set(Form::Plain),
+        SET_EXTENDED => set(Form::Extended),
+        _ => Err(Errno::ENOTTY),
+    }
+}
+
+/// Refuses a change of flags to who may not make it. The kernel has asked the same; whoever finds a way around it finds it
+/// closed.
+pub(crate) fn check_may_set(file_system: &FileSystem, req: &Request, ino: Ino, flags: FileFlags) -> Result<(), Errno> {
+    let changed = flags.changed_from(file_system.flags(ino).map_err(|error| errno(&error))?);
+    if changed.forbids_overwriting() && !may_set_immutable(req) { Err(Errno::EPERM) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flag_survives_the_way_to_the_kernel_in_both_forms() {
+        for (form, command) in [(Form::Plain, SET_FLAGS), (Form::Extended, SET_EXTENDED)] {
+            for bits in 0..16 {
+                let flags = FileFlags::from_bits(bits).unwrap();
+                assert_eq!(flag_request(command, &form.encode(flags)), Ok(FlagRequest::Set(flags)), "{form:?}");
+            }
+        }
+        assert_eq!(Form::Plain.encode(FileFlags::APPEND_ONLY), 0x20_u32.to_ne_bytes());
+        assert_eq!(Form::Extended.encode(FileFlags::APPEND_ONLY)[..4], 0x10_u32.to_ne_bytes());
+    }
+
+    #[test]
+    fn what_oncefs_does_not_have_is_refused() {
+        let mut project = Form::Extended.encode(FileFlags::default());
+        project[12] = 1;
+        for (command, argument) in [(SET_FLAGS, &0x8_u32.to_ne_bytes()[..]), (SET_FLAGS, &[]), (SET_EXTENDED, &project)]
+        {
+            assert_eq!(flag_request(command, argument), Err(Errno::EOPNOTSUPP), "{command:x}");
+        }
+        assert_eq!(
+            flag_request(0x4004_6602, &[0; 4]),
+            Err(Errno::ENOTTY),
+            "the ioctl of 32-bit programs is the kernel's"
+        );
+    }
+}

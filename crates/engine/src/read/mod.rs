@@ -6,3 +6,4 @@ mod lazy_memory;
 mod parts;
 pub mod steps;
 mod stored;
+mod table_pages;

@@ -101,12 +101,20 @@ impl Core {
     }
 
     fn read_device_at_once(&self, reader: MapId, spans: &mut [&mut [Part<'_>]]) -> Result<Vec<Result<()>>> {
+        let mut lacking = self.pages_lacking(spans);
         let mut reads = spans.iter_mut().map(|span| joined(span)).collect::<Result<Vec<_>>>()?;
         let blocks: Vec<u64> = reads.iter().map(|read| (read.len() / BLOCK_BYTES) as u64).collect();
         if reader != NOBODY {
             blocks.iter().for_each(|blocks| self.policy.count_device_read(*blocks));
         }
-        Ok(self.timed_device_reads(&blocks, || self.data.read_many(&mut reads)))
+        let mut pages = lacking.reads()?;
+        let mut results = self.timed_device_reads(&blocks, || match &mut pages[..] {
+            [] => self.data.read_many(&mut reads),
+            pages => self.stored.read_pages_beside((&self.data, &mut reads), pages),
+        });
+        drop(pages);
+        self.admit_lacking(lacking, &results.split_off(blocks.len()));
+        Ok(results)
     }
 
     /// Reads the parts of a failed request block by block. Whether they may enter the read cache.
@@ -152,7 +160,7 @@ impl Core {
         self.timed_device_reads(&vec![1; pbns.len()], || self.data.read_many(&mut reads)).into_iter().collect()
     }
 
-    /// Makes requests for so many blocks each, and counts what they read.
+    /// Makes requests for so many blocks each, and what else is read beside them, and counts what they read.
     fn timed_device_reads(&self, blocks: &[u64], requests: impl FnOnce() -> Vec<Result<()>>) -> Vec<Result<()>> {
         let (results, changed) = self.policy.timed_device_reads(blocks, requests);
         changed.into_iter().for_each(|change| self.piece_cost_changed(change));

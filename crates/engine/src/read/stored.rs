@@ -156,8 +156,14 @@ impl Core {
         assert_eq!(bytes.len(), pbns.len() * BLOCK_BYTES, "bytes for {} blocks", pbns.len());
         let blocks = pbns.iter().zip(bytes.chunks_exact_mut(BLOCK_BYTES));
         let mut parts: Vec<Part<'_>> = blocks.map(|(pbn, bytes)| Part { pbn: *pbn, bytes }).collect();
-        let mut reads = parts.chunks_mut(1).map(joined).collect::<Result<Vec<_>>>()?;
-        self.timed_device_reads(&vec![1; pbns.len()], || self.data.read_many(&mut reads)).into_iter().collect()
+        self.read_as_they_are(&mut parts.chunks_mut(1).collect::<Vec<_>>())?.into_iter().collect()
+    }
+
+    /// Reads spans past the read cache, all of them at once, and gives the result of each. An error: none is read.
+    pub fn read_as_they_are(&self, spans: &mut [&mut [Part<'_>]]) -> Result<Vec<Result<()>>> {
+        let mut reads = spans.iter_mut().map(|span| joined(span)).collect::<Result<Vec<_>>>()?;
+        let blocks: Vec<u64> = reads.iter().map(|read| (read.len() / BLOCK_BYTES) as u64).collect();
+        Ok(self.timed_device_reads(&blocks, || self.data.read_many(&mut reads)))
     }
 
     /// Makes requests for so many blocks each, and what else is read beside them, and counts what they read.

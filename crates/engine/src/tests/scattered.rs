@@ -209,6 +209,23 @@ fn where_nothing_is_verified_no_page_is_asked_for() {
     assert_eq!((device.at_once.lock().len(), device.beside.lock().len()), (1, 0));
 }
 
+#[test]
+fn the_scrub_asks_for_all_runs_of_its_window_at_once() {
+    let (devices, _) = volume(&far_apart(), one_level());
+    let core = devices.open();
+    core.truncate(SOURCE, 0, |_, _| ()).unwrap();
+    core.checkpoint().unwrap();
+    let (device, core) = noted(&devices);
+    core.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
+    while core.scrub_status().state != "finished" {
+        core.scrub_some(256).unwrap();
+        core.commit().unwrap();
+    }
+    let first = (0..25).map(|lbn| pbn(&core, FILE, lbn).0).min().unwrap();
+    let expected: Requests = (0..25).map(|n| (first + n * 10, 1)).collect();
+    assert!(device.at_once.lock().contains(&expected), "{:?}", device.at_once.lock());
+}
+
 /// Flips a bit of a stored block.
 fn rot(devices: &Devices, pbn: Pbn) {
     let mut bytes = vec![0; BLOCK_BYTES];

@@ -18,21 +18,18 @@ use crate::core::Core;
 use crate::damage::affected_files::FIRST_SHARD;
 use crate::damage::replicas::SoundBlock;
 use crate::damage::scrub_progress::{ScrubCommand, ScrubPhase, ScrubStatus};
-use crate::device::buffer::PooledBuf;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::{self, ShardKey};
 use crate::format::page::{Entry, PAGE_ENTRIES, page_of};
 use crate::format::rot::ScrubRecord;
+use crate::read::parts::{Part, cut_spans};
 use crate::state::published::Plan;
 use crate::{BLOCK_BYTES, Error, Pbn, Result};
 
 /// Blocks looked at in one turn at most: one request of 1 MiB.
 const WINDOW_BLOCKS: u64 = 256;
-/// Live blocks with at most this gap between them are read in one request.
-const GAP_BLOCKS_MAX: u64 = 8;
 /// Known bad blocks looked at again in one turn.
 const BAD_PORTION: usize = 16;
-const _: () = assert!(GAP_BLOCKS_MAX < WINDOW_BLOCKS);
 /// How often the position is saved.
 const SAVE_EVERY: Duration = Duration::from_secs(2);
 /// After a failure the scrub tries again so much later.
@@ -254,17 +251,15 @@ impl Core {
         // No block that is live now is reused while it is looked at.
         let _pin = self.space.pin();
         let live = self.live_within(first, end);
-        let (mut suspects, mut read) = (Vec::new(), Vec::with_capacity(live.len()));
-        let is_near = |a: &(Pbn, Entry), b: &(Pbn, Entry)| b.0.0 <= a.0.0 + 1 + GAP_BLOCKS_MAX;
-        for run in live.chunk_by(is_near) {
-            match self.read_whole_run(run) {
-                Some(bytes) => read.push((run, bytes)),
-                None => suspects.extend(run.iter().map(|(pbn, _)| *pbn)),
-            }
-        }
-        for (run, bytes) in &read {
-            suspects.extend(self.scrub_run(run, bytes)?);
-        }
+        let mut bytes = self.data.take_buffer(live.len() * BLOCK_BYTES);
+        let mut suspects = self.read_live(&live, &mut bytes)?;
+        let read: Vec<(Pbn, Entry, &[u8])> = live
+            .iter()
+            .zip(bytes.chunks_exact(BLOCK_BYTES))
+            .filter(|((pbn, _), _)| suspects.binary_search(pbn).is_err())
+            .map(|((pbn, entry), bytes)| (*pbn, *entry, bytes))
+            .collect();
+        suspects.extend(self.scrub_read(&read)?);
         assert!(suspects.len() <= live.len(), "{} suspects among {} live blocks", suspects.len(), live.len());
         if !suspects.is_empty() {
             // A device that cannot even read its label says nothing about its blocks.
@@ -294,31 +289,38 @@ impl Core {
         live
     }
 
-    /// Reads neighbours and the gaps between them past the read cache, which knows nothing of the medium.
-    fn read_whole_run(&self, run: &[(Pbn, Entry)]) -> Option<PooledBuf> {
-        let blocks = run[run.len() - 1].0.0 + 1 - run[0].0.0;
-        debug_assert!(blocks >= run.len() as u64, "{} ascending blocks within {blocks}", run.len());
-        let mut bytes = self.data.take_buffer(blocks as usize * BLOCK_BYTES);
-        self.read_device(run[0].0, &mut bytes).is_ok().then_some(bytes)
+    /// Reads ascending blocks, one behind the other into `bytes`, past the read cache, which knows nothing of the medium.
+    /// Gives all blocks of requests that failed.
+    fn read_live(&self, live: &[(Pbn, Entry)], mut bytes: &mut [u8]) -> Result<Vec<Pbn>> {
+        let mut parts = Vec::new();
+        for run in live.chunk_by(|a, b| a.0.plus(1) == b.0) {
+            let (here, behind) = std::mem::take(&mut bytes).split_at_mut(run.len() * BLOCK_BYTES);
+            parts.push(Part { pbn: run[0].0, bytes: here });
+            bytes = behind;
+        }
+        assert!(bytes.is_empty(), "{} bytes of a window have no block", bytes.len());
+        let mut spans = cut_spans(&mut parts);
+        let results = self.read_as_they_are(&mut spans)?;
+        let failed = spans.iter().zip(results).filter(|(_, result)| result.is_err());
+        Ok(failed.flat_map(|(span, _)| span.iter().flat_map(Part::pbns)).collect())
     }
 
     /// Compares blocks with their entries, and gives those that differ. The others get missing fingerprints, so that
     /// later rot can be repaired, and replicas.
-    fn scrub_run(&self, run: &[(Pbn, Entry)], bytes: &[u8]) -> Result<Vec<Pbn>> {
-        let content = |pbn: Pbn| &bytes[(pbn.0 - run[0].0.0) as usize * BLOCK_BYTES..][..BLOCK_BYTES];
-        let blocks: Vec<&[u8]> = run.iter().map(|(pbn, _)| content(*pbn)).collect();
+    fn scrub_read(&self, read: &[(Pbn, Entry, &[u8])]) -> Result<Vec<Pbn>> {
+        let blocks: Vec<&[u8]> = read.iter().map(|(_, _, bytes)| *bytes).collect();
         let mut fingerprints = Vec::with_capacity(blocks.len());
         self.hasher.fingerprints(&blocks, &mut fingerprints);
-        assert_eq!(fingerprints.len(), run.len(), "fingerprints of a run of {} blocks", run.len());
-        let (mut suspects, mut sound) = (Vec::new(), Vec::with_capacity(run.len()));
-        for (((pbn, entry), bytes), fingerprint) in run.iter().zip(blocks).zip(fingerprints) {
+        assert_eq!(fingerprints.len(), read.len(), "fingerprints of {} blocks", read.len());
+        let (mut suspects, mut sound) = (Vec::new(), Vec::with_capacity(read.len()));
+        for (&(pbn, entry, bytes), fingerprint) in read.iter().zip(fingerprints) {
             let is_known = entry.fingerprint.is_none_or(|known| known == fingerprint);
             match is_known && self.hasher.tag(bytes) == entry.tag {
-                true => sound.push(SoundBlock { pbn: *pbn, entry: *entry, fingerprint, bytes }),
-                false => suspects.push(*pbn),
+                true => sound.push(SoundBlock { pbn, entry, fingerprint, bytes }),
+                false => suspects.push(pbn),
             }
         }
-        assert_eq!(sound.len() + suspects.len(), run.len(), "{} blocks are sound", sound.len());
+        assert_eq!(sound.len() + suspects.len(), read.len(), "{} blocks are sound", sound.len());
         let completed: Vec<_> = sound
             .iter()
             .filter(|block| block.entry.fingerprint.is_none())

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-use super::joined::{JoinedRead, read_joined};
+use super::joined::{FileRead, JoinedRead, read_joined};
 use super::{Device, read_threads, ring};
 
 /// A regular file or a raw block device.
@@ -31,10 +31,22 @@ impl FileDevice {
         Self::open(path, writable, 0)
     }
 
+    fn reads_of<'f, 'a>(&'f self, reads: &'f mut [JoinedRead<'a>]) -> Vec<FileRead<'f, 'a>> {
+        reads.iter_mut().map(|read| FileRead { file: &self.file, read }).collect()
+    }
+
     fn open(path: &Path, writable: bool, flags: i32) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(writable).custom_flags(flags | libc::O_CLOEXEC).open(path)?;
         let is_block_device = file.metadata()?.file_type().is_block_device();
         Ok(Self { file, is_block_device })
+    }
+}
+
+/// Makes reads of files, as many at a time as the host can, and gives the result of each.
+fn read_files(reads: &mut [FileRead<'_, '_>]) -> Vec<io::Result<()>> {
+    match reads {
+        [one] => vec![read_joined(one)],
+        many => ring::read_many(many).unwrap_or_else(|| read_threads::read_many(many)),
     }
 }
 
@@ -44,10 +56,26 @@ impl Device for FileDevice {
     }
 
     fn read_many(&self, reads: &mut [JoinedRead<'_>]) -> Vec<io::Result<()>> {
-        match reads {
-            [one] => vec![read_joined(&self.file, one)],
-            many => ring::read_many(&self.file, many).unwrap_or_else(|| read_threads::read_many(&self.file, many)),
-        }
+        read_files(&mut self.reads_of(reads))
+    }
+
+    fn read_both<'a>(
+        &self,
+        reads: &mut [JoinedRead<'a>],
+        (other, beside): (&dyn Device, &mut [JoinedRead<'a>]),
+    ) -> (Vec<io::Result<()>>, Vec<io::Result<()>>) {
+        let Some(file) = other.as_file() else { return (self.read_many(reads), other.read_many(beside)) };
+        let mut all = self.reads_of(reads);
+        let own = all.len();
+        all.extend(beside.iter_mut().map(|read| FileRead { file, read }));
+        let mut results = read_files(&mut all);
+        assert_eq!(results.len(), all.len(), "results, and reads that were asked for");
+        let of_other = results.split_off(own);
+        (results, of_other)
+    }
+
+    fn as_file(&self) -> Option<&File> {
+        Some(&self.file)
     }
 
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {

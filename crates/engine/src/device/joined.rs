@@ -22,6 +22,12 @@ pub struct JoinedRead<'a> {
     pieces: Vec<Piece<'a>>,
 }
 
+/// A read, and the file that it reads.
+pub(super) struct FileRead<'f, 'a> {
+    pub file: &'f File,
+    pub read: &'f mut JoinedRead<'a>,
+}
+
 enum Piece<'a> {
     Wanted(&'a mut [u8]),
     Gap(usize),
@@ -92,7 +98,7 @@ fn sink(len: usize) -> impl Iterator<Item = libc::iovec> {
 }
 
 /// Makes one read.
-pub(super) fn read_joined(file: &File, read: &mut JoinedRead<'_>) -> io::Result<()> {
+pub(super) fn read_joined(FileRead { file, read }: &mut FileRead<'_, '_>) -> io::Result<()> {
     let mut vectors = Vec::new();
     read.add_vectors(&mut vectors);
     // SAFETY: the vectors name memory that `read` borrows, or the sink, which is always there.

@@ -10,6 +10,7 @@ mod read_threads;
 mod ring;
 pub mod signatures;
 
+use std::fs::File;
 use std::io;
 
 pub use buffer::ALIGN_BYTES;
@@ -26,6 +27,18 @@ pub trait Device: Send + Sync {
     /// Makes several reads, as many at a time as the device can, and gives the result of each.
     fn read_many(&self, reads: &mut [JoinedRead<'_>]) -> Vec<io::Result<()>> {
         reads.iter_mut().map(|read| read.by_pieces(|bytes, at| self.read_at(bytes, at))).collect()
+    }
+    /// Makes reads of this device and of another one, at once where both are files, and gives the results of each.
+    fn read_both<'a>(
+        &self,
+        reads: &mut [JoinedRead<'a>],
+        (other, beside): (&dyn Device, &mut [JoinedRead<'a>]),
+    ) -> (Vec<io::Result<()>>, Vec<io::Result<()>>) {
+        (self.read_many(reads), other.read_many(beside))
+    }
+    /// The file that it is. None: it is none.
+    fn as_file(&self) -> Option<&File> {
+        None
     }
     /// Writes all of `bytes` at byte `at`.
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()>;

@@ -1,18 +1,17 @@
-//! Many reads of a file at once by io_uring: one system call hands them to the device, and one wait takes all answers.
+//! Many reads of files at once by io_uring: one system call hands them to the device, and one wait takes all answers.
 //!
 //! Each thread that reads has a ring of its own, made when it is first needed. The rule that makes it safe: **`read_many`
 //! returns only when no read is under way**, so no buffer is given back while the kernel may still write to it.
 
 use std::cell::{OnceCell, RefCell};
-use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Once;
 
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 
-use super::joined::{JoinedRead, read_joined};
+use super::joined::{FileRead, read_joined};
 
 /// Reads under way for one thread, at most: what keeps a solid-state disk busy, and half of a usual queue.
 const DEPTH: usize = 128;
@@ -26,17 +25,24 @@ thread_local! {
 
 struct Ring(IoUring);
 
+/// A read of a file from byte `at` on, and the range of all vectors that it fills.
+struct Request {
+    file: RawFd,
+    at: u64,
+    vectors: Range<usize>,
+}
+
 /// Makes all reads, and gives the result of each. None: io_uring is not allowed here, and nothing was read.
 ///
 /// A read that came back short or was interrupted is made again by itself: its error counts.
-pub fn read_many(file: &File, reads: &mut [JoinedRead<'_>]) -> Option<Vec<io::Result<()>>> {
+pub fn read_many(reads: &mut [FileRead<'_, '_>]) -> Option<Vec<io::Result<()>>> {
     let answers = RING.with(|ring| {
         let mut ring = ring.get_or_init(Ring::if_allowed).as_ref()?.borrow_mut();
-        Some(ring.read(file, reads))
+        Some(ring.read(reads))
     })?;
     let results = reads.iter_mut().zip(answers).map(|(read, answer)| match answer {
-        answer if answer == read.len() as i32 => Ok(()),
-        answer if answer >= 0 || is_passing(-answer) => read_joined(file, read),
+        answer if answer == read.read.len() as i32 => Ok(()),
+        answer if answer >= 0 || is_passing(-answer) => read_joined(read),
         answer => Err(io::Error::from_raw_os_error(-answer)),
     });
     Some(results.collect())
@@ -75,33 +81,31 @@ impl Ring {
     }
 
     /// The kernel's answer to each read: bytes read, or less than 0.
-    fn read(&mut self, file: &File, reads: &mut [JoinedRead<'_>]) -> Vec<i32> {
+    fn read(&mut self, reads: &mut [FileRead<'_, '_>]) -> Vec<i32> {
         let mut vectors = Vec::with_capacity(reads.len());
-        let mut ranges = Vec::with_capacity(reads.len());
-        for read in reads.iter_mut() {
+        let mut requests = Vec::with_capacity(reads.len());
+        for FileRead { file, read } in reads.iter_mut() {
             let first = vectors.len();
             read.add_vectors(&mut vectors);
-            ranges.push((read.at(), first..vectors.len()));
+            requests.push(Request { file: file.as_raw_fd(), at: read.at(), vectors: first..vectors.len() });
         }
-        self.read_vectors(file, &vectors, &ranges)
+        self.read_vectors(&vectors, &requests)
     }
 
-    /// Reads into ranges of `vectors`, each from its place on. Returns when all are answered.
-    fn read_vectors(&mut self, file: &File, vectors: &[libc::iovec], reads: &[(u64, Range<usize>)]) -> Vec<i32> {
-        let mut answers = vec![UNANSWERED; reads.len()];
+    /// Reads into ranges of `vectors`. Returns when all requests are answered.
+    fn read_vectors(&mut self, vectors: &[libc::iovec], requests: &[Request]) -> Vec<i32> {
+        let mut answers = vec![UNANSWERED; requests.len()];
         let (mut asked, mut answered) = (0, 0);
-        while answered < reads.len() {
-            while asked < reads.len() && asked - answered < DEPTH {
-                let (at, range) = &reads[asked];
-                let vectors = &vectors[range.clone()];
-                let entry = entry(file, *at, vectors).user_data(asked as u64);
+        while answered < requests.len() {
+            while asked < requests.len() && asked - answered < DEPTH {
+                let entry = requests[asked].entry(vectors).user_data(asked as u64);
                 // SAFETY: the vectors, and the buffers that they name, are borrowed until this function returns, and it
                 // returns when every read has its answer.
                 unsafe { self.0.submission().push(&entry) }.expect("the queue has room for DEPTH reads");
                 asked += 1;
             }
             let under_way = asked - answered;
-            let wanted = if asked == reads.len() { under_way } else { under_way / 2 };
+            let wanted = if asked == requests.len() { under_way } else { under_way / 2 };
             self.wait(wanted);
             for answer in self.0.completion() {
                 let place = &mut answers[answer.user_data() as usize];
@@ -129,11 +133,13 @@ impl Ring {
     }
 }
 
-/// A read from byte `at` on. One place costs the kernel less than a list of them.
-fn entry(file: &File, at: u64, vectors: &[libc::iovec]) -> squeue::Entry {
-    let file = types::Fd(file.as_raw_fd());
-    match vectors {
-        [one] => opcode::Read::new(file, one.iov_base.cast(), one.iov_len as u32).offset(at).build(),
-        many => opcode::Readv::new(file, many.as_ptr(), many.len() as u32).offset(at).build(),
+impl Request {
+    /// One place costs the kernel less than a list of them.
+    fn entry(&self, vectors: &[libc::iovec]) -> squeue::Entry {
+        let file = types::Fd(self.file);
+        match &vectors[self.vectors.clone()] {
+            [one] => opcode::Read::new(file, one.iov_base.cast(), one.iov_len as u32).offset(self.at).build(),
+            many => opcode::Readv::new(file, many.as_ptr(), many.len() as u32).offset(self.at).build(),
+        }
     }
 }

@@ -95,6 +95,9 @@ impl DeviceReads {
     /// Makes requests at once, each for so many blocks in one piece, and learns from their time if all succeed. Every call
     /// is timed: that takes as long as a thousandth of the fastest device's request, and only so the rare ones that are
     /// held back for long are seen.
+    ///
+    /// Results beyond those of the blocks are of pages of the block table that were read beside them. To a device these are
+    /// pieces of one block; beside a single piece they are over before it.
     pub fn timed<E>(
         &self,
         blocks: &[u64],
@@ -110,7 +113,9 @@ impl DeviceReads {
             return (results, None);
         }
         let at_once = before.midpoint(after).min(u64::from(u32::MAX)) as u32;
-        let (pieces, blocks) = (blocks.len() as u64, blocks.iter().sum());
+        assert!(results.len() >= blocks.len(), "{} results of {} requests", results.len(), blocks.len());
+        let pages = if blocks.len() > 1 { (results.len() - blocks.len()) as u64 } else { 0 };
+        let (pieces, blocks) = (blocks.len() as u64 + pages, blocks.iter().sum::<u64>() + pages);
         (results, self.learn(ReadTime { pieces, blocks, time, at_once }))
     }
 
@@ -190,5 +195,18 @@ mod tests {
         assert_eq!(*reads.estimate.lock(), before, "two pieces of such lengths say nothing of either");
         reads.timed(&[1; 16], || vec![Ok::<_, ()>(()); 16]);
         assert_ne!(*reads.estimate.lock(), before);
+    }
+
+    #[test]
+    fn pages_read_beside_several_pieces_are_pieces_and_beside_a_single_one_they_are_not() {
+        let reads = DeviceReads::default();
+        let before = reads.estimate.lock().clone();
+        reads.timed(&[1; 5], || vec![Ok::<_, ()>(()); 7]);
+        assert_eq!(*reads.estimate.lock(), before, "seven pieces are too few to teach");
+        reads.timed(&[1; 5], || vec![Ok::<_, ()>(()); 8]);
+        assert_ne!(*reads.estimate.lock(), before);
+        let before = reads.estimate.lock().clone();
+        reads.timed(&[64], || vec![Ok::<_, ()>(()); 3]);
+        assert_ne!(*reads.estimate.lock(), before, "a large piece");
     }
 }

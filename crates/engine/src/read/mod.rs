@@ -3,6 +3,7 @@
 pub mod cache;
 pub mod checked;
 mod lazy_memory;
-mod parts;
+pub mod parts;
 pub mod steps;
 mod stored;
+mod table_pages;

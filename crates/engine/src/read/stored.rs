@@ -101,12 +101,20 @@ impl Core {
     }
 
     fn read_device_at_once(&self, reader: MapId, spans: &mut [&mut [Part<'_>]]) -> Result<Vec<Result<()>>> {
+        let mut lacking = self.pages_lacking(spans);
         let mut reads = spans.iter_mut().map(|span| joined(span)).collect::<Result<Vec<_>>>()?;
         let blocks: Vec<u64> = reads.iter().map(|read| (read.len() / BLOCK_BYTES) as u64).collect();
         if reader != NOBODY {
             blocks.iter().for_each(|blocks| self.policy.count_device_read(*blocks));
         }
-        Ok(self.timed_device_reads(&blocks, || self.data.read_many(&mut reads)))
+        let mut pages = lacking.reads()?;
+        let mut results = self.timed_device_reads(&blocks, || match &mut pages[..] {
+            [] => self.data.read_many(&mut reads),
+            pages => self.stored.read_pages_beside((&self.data, &mut reads), pages),
+        });
+        drop(pages);
+        self.admit_lacking(lacking, &results.split_off(blocks.len()));
+        Ok(results)
     }
 
     /// Reads the parts of a failed request block by block. Whether they may enter the read cache.
@@ -148,11 +156,17 @@ impl Core {
         assert_eq!(bytes.len(), pbns.len() * BLOCK_BYTES, "bytes for {} blocks", pbns.len());
         let blocks = pbns.iter().zip(bytes.chunks_exact_mut(BLOCK_BYTES));
         let mut parts: Vec<Part<'_>> = blocks.map(|(pbn, bytes)| Part { pbn: *pbn, bytes }).collect();
-        let mut reads = parts.chunks_mut(1).map(joined).collect::<Result<Vec<_>>>()?;
-        self.timed_device_reads(&vec![1; pbns.len()], || self.data.read_many(&mut reads)).into_iter().collect()
+        self.read_as_they_are(&mut parts.chunks_mut(1).collect::<Vec<_>>())?.into_iter().collect()
     }
 
-    /// Makes requests for so many blocks each, and counts what they read.
+    /// Reads spans past the read cache, all of them at once, and gives the result of each. An error: none is read.
+    pub fn read_as_they_are(&self, spans: &mut [&mut [Part<'_>]]) -> Result<Vec<Result<()>>> {
+        let mut reads = spans.iter_mut().map(|span| joined(span)).collect::<Result<Vec<_>>>()?;
+        let blocks: Vec<u64> = reads.iter().map(|read| (read.len() / BLOCK_BYTES) as u64).collect();
+        Ok(self.timed_device_reads(&blocks, || self.data.read_many(&mut reads)))
+    }
+
+    /// Makes requests for so many blocks each, and what else is read beside them, and counts what they read.
     fn timed_device_reads(&self, blocks: &[u64], requests: impl FnOnce() -> Vec<Result<()>>) -> Vec<Result<()>> {
         let (results, changed) = self.policy.timed_device_reads(blocks, requests);
         changed.into_iter().for_each(|change| self.piece_cost_changed(change));

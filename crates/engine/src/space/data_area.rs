@@ -52,11 +52,17 @@ impl DataArea {
     /// Makes several reads at once, and gives the result of each.
     pub fn read_many(&self, reads: &mut [JoinedRead<'_>]) -> Vec<Result<()>> {
         let results = self.device.read_many(reads);
-        assert_eq!(results.len(), reads.len(), "results, and reads that were asked for");
-        let named = |(read, result): (&JoinedRead<'_>, io::Result<()>)| {
-            result.map_err(|e| unread(Pbn(read.at() / BLOCK_BYTES as u64), e))
-        };
-        reads.iter().zip(results).map(named).collect()
+        named(reads, results)
+    }
+
+    /// As [`DataArea::read_many`], at once with reads of another device, whose results come second.
+    pub fn read_many_beside<'a>(
+        &self,
+        reads: &mut [JoinedRead<'a>],
+        other: (&dyn Device, &mut [JoinedRead<'a>]),
+    ) -> (Vec<Result<()>>, Vec<io::Result<()>>) {
+        let (results, of_other) = self.device.read_both(reads, other);
+        (named(reads, results), of_other)
     }
 
     /// As [`DataArea::read`], for blocks that are known to lie in the data area; the error is the device's own.
@@ -123,6 +129,15 @@ impl DataArea {
 pub fn place_of(pbn: Pbn) -> Result<u64> {
     let at = pbn.0.checked_mul(BLOCK_BYTES as u64);
     at.ok_or_else(|| Error::corrupt("a map", format!("block {pbn} lies outside the data area")))
+}
+
+/// The results of reads, with errors that say what was read.
+fn named(reads: &[JoinedRead<'_>], results: Vec<io::Result<()>>) -> Vec<Result<()>> {
+    assert_eq!(results.len(), reads.len(), "results, and reads that were asked for");
+    let named = |(read, result): (&JoinedRead<'_>, io::Result<()>)| {
+        result.map_err(|e| unread(Pbn(read.at() / BLOCK_BYTES as u64), e))
+    };
+    reads.iter().zip(results).map(named).collect()
 }
 
 fn unread(first: Pbn, error: io::Error) -> Error {

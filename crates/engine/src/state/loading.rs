@@ -54,6 +54,22 @@ impl Core {
         Ok(())
     }
 
+    /// Takes in pages that were read since the table had this generation, without holding off who writes them. What is
+    /// written meanwhile is in memory until a checkpoint ends, so nothing half written or old is taken in. What is damaged is
+    /// left out as well: who needs it reads it by itself.
+    pub fn admit_sound_pages(&self, pages: Vec<(u64, Page)>, generation: u64) {
+        let mut state = self.state.lock();
+        if state.table.generation() != generation {
+            return;
+        }
+        for (number, page) in pages {
+            if page.damaged_sectors() == 0 && state.check_age(number, &page).is_ok() {
+                self.damage.table().note_read(number, &page);
+                state.table.admit(number, page, generation);
+            }
+        }
+    }
+
     /// Reads `count` consecutive table pages past the cache, as far as they can be read: those of a request that fails one
     /// by one. An error: none can.
     pub fn readable_pages(&self, first: u64, count: u64) -> Result<Vec<Result<Page>>> {

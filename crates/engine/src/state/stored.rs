@@ -8,6 +8,7 @@ use crate::format::keys::{self, ShardKey};
 use crate::format::page::{PAGE_BYTES, Page};
 use crate::format::shard::Shard;
 use crate::kv::{FilesFound, Kv, KvMemory, Put};
+use crate::space::data_area::DataArea;
 use crate::sync::{LockRank, RwLock};
 use crate::{Error, Result};
 
@@ -38,20 +39,24 @@ impl Stored {
     /// Reads pages, which come in ascending order: neighbours in one request, and all requests at once.
     pub fn read_each_page(&self, numbers: &[u64]) -> Result<Vec<(u64, Page)>> {
         let mut bytes = vec![0; numbers.len() * PAGE_BYTES];
-        let mut reads = Vec::new();
-        let (mut rest, mut bytes_left) = (numbers, &mut bytes[..]);
-        while let Some((&first, _)) = rest.split_first() {
-            let neighbours = rest.iter().zip(first..).take_while(|(number, expected)| **number == *expected).count();
-            let count = neighbours.min(REQUEST_PAGES);
-            let (here, behind) = std::mem::take(&mut bytes_left).split_at_mut(count * PAGE_BYTES);
-            reads.push(JoinedRead::new(place_of(first)?, here));
-            (rest, bytes_left) = (&rest[count..], behind);
-        }
+        let mut reads = reads_of(numbers, &mut bytes)?;
         let whole = self.table_io.read();
         let results = self.table.read_many(&mut reads);
         drop(whole);
         results.into_iter().collect::<io::Result<()>>().map_err(unread)?;
         Ok(pages_in(&bytes, numbers.iter().copied()))
+    }
+
+    /// Makes reads of the data area and of pages at once, and gives the results of the data area, then those of the pages.
+    /// It does not hold off who writes pages: what is written meanwhile may come half written.
+    pub fn read_pages_beside<'a>(
+        &self,
+        (data, reads): (&DataArea, &mut [JoinedRead<'a>]),
+        pages: &mut [JoinedRead<'a>],
+    ) -> Vec<Result<()>> {
+        let (mut results, of_pages) = data.read_many_beside(reads, (&*self.table, pages));
+        results.extend(of_pages.into_iter().map(|result| result.map_err(unread)));
+        results
     }
 
     /// Reads `count` consecutive pages as they are.
@@ -153,16 +158,33 @@ fn place_of(page: u64) -> Result<u64> {
     at.ok_or_else(|| Error::corrupt("a map", format!("it names blocks of table page {page}")))
 }
 
+/// Requests for pages, which come in ascending order: one for neighbours.
+pub fn reads_of<'a>(numbers: &[u64], mut bytes: &'a mut [u8]) -> Result<Vec<JoinedRead<'a>>> {
+    assert_eq!(bytes.len(), numbers.len() * PAGE_BYTES, "bytes for {} pages", numbers.len());
+    let mut reads = Vec::new();
+    let mut rest = numbers;
+    while let Some(&first) = rest.first() {
+        let neighbours = rest.iter().zip(first..).take_while(|(number, expected)| **number == *expected).count();
+        let count = neighbours.min(REQUEST_PAGES);
+        let (here, behind) = std::mem::take(&mut bytes).split_at_mut(count * PAGE_BYTES);
+        reads.push(JoinedRead::new(place_of(first)?, here));
+        (rest, bytes) = (&rest[count..], behind);
+    }
+    Ok(reads)
+}
+
 fn unread(error: io::Error) -> Error {
     Error::io("reading the block table", error)
 }
 
+/// A page with this number, as far as it is whole.
+pub fn page_in((number, bytes): (u64, &[u8])) -> (u64, Page) {
+    (number, Page::as_found(number, bytes.try_into().expect("bytes of a page")))
+}
+
 /// Pages with these numbers, each as far as it is whole.
 fn pages_in(bytes: &[u8], numbers: impl Iterator<Item = u64>) -> Vec<(u64, Page)> {
-    let chunks = bytes.chunks_exact(PAGE_BYTES).zip(numbers);
-    let page =
-        |(chunk, number): (&[u8], u64)| (number, Page::as_found(number, chunk.try_into().expect("chunks of a page")));
-    let pages: Vec<(u64, Page)> = chunks.map(page).collect();
+    let pages: Vec<(u64, Page)> = numbers.zip(bytes.chunks_exact(PAGE_BYTES)).map(page_in).collect();
     debug_assert_eq!(pages.len() * PAGE_BYTES, bytes.len(), "a page for each chunk");
     pages
 }

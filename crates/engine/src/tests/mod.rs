@@ -23,6 +23,8 @@ mod full_host;
 #[cfg(not(feature = "schedules"))]
 mod lock_order;
 #[cfg(not(feature = "schedules"))]
+mod map_look_ups;
+#[cfg(not(feature = "schedules"))]
 mod race;
 #[cfg(not(feature = "schedules"))]
 mod revisit;

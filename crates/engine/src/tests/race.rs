@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::core::Core;
-use crate::device::{Device, MemoryDevice};
+use crate::device::{Device, JoinedRead, MemoryDevice};
 use crate::format::keys::ShardKey;
 use crate::format::shard::Target;
 use crate::settings::values::{FingerprintMode, Inline, Settings};
@@ -23,6 +23,7 @@ mod giving_way;
 mod records;
 mod reuse;
 mod room;
+mod table_pages;
 mod unlocked;
 
 /// How long a hook waits for something that must not happen.
@@ -56,6 +57,16 @@ impl Device for HookedDevice {
         }
         self.reads.fetch_add(1, Relaxed);
         self.inner.read_at(bytes, at)
+    }
+
+    /// A hook finds what is read beside read already.
+    fn read_both<'a>(
+        &self,
+        reads: &mut [JoinedRead<'a>],
+        (other, beside): (&dyn Device, &mut [JoinedRead<'a>]),
+    ) -> (Vec<io::Result<()>>, Vec<io::Result<()>>) {
+        let of_other = other.read_many(beside);
+        (self.read_many(reads), of_other)
     }
 
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use crate::core::Core;
 use crate::device::{Device, JoinedRead, MemoryDevice};
 use crate::format::keys::ShardKey;
+use crate::format::page::{PAGE_BYTES, Page, SECTOR_BYTES, page_of};
 use crate::format::shard::{SHARD_BLOCKS, Target};
 use crate::settings::values::{FingerprintMode, Settings, Verify};
 use crate::tests::fixture::{Devices, Random, one_level, unique};
@@ -21,11 +22,19 @@ const SOURCE: MapId = MapId(1);
 const FILE: MapId = MapId(2);
 const OTHER: MapId = MapId(3);
 
+/// First block and blocks of each request of a call.
+type Requests = Vec<(u64, u64)>;
+
 /// Notes the requests that are made at once.
 struct Noted {
     inner: Arc<MemoryDevice>,
-    /// First block and blocks of each, by call.
-    at_once: Mutex<Vec<Vec<(u64, u64)>>>,
+    at_once: Mutex<Vec<Requests>>,
+    /// What was asked of another device with them.
+    beside: Mutex<Vec<Requests>>,
+}
+
+fn asked(reads: &[JoinedRead<'_>]) -> Requests {
+    reads.iter().map(|read| (read.at() / BLOCK, read.len() as u64 / BLOCK)).collect()
 }
 
 impl Device for Noted {
@@ -33,8 +42,16 @@ impl Device for Noted {
         self.inner.read_at(bytes, at)
     }
     fn read_many(&self, reads: &mut [JoinedRead<'_>]) -> Vec<io::Result<()>> {
-        self.at_once.lock().push(reads.iter().map(|read| (read.at() / BLOCK, read.len() as u64 / BLOCK)).collect());
+        self.at_once.lock().push(asked(reads));
         self.inner.read_many(reads)
+    }
+    fn read_both<'a>(
+        &self,
+        reads: &mut [JoinedRead<'a>],
+        (other, beside): (&dyn Device, &mut [JoinedRead<'a>]),
+    ) -> (Vec<io::Result<()>>, Vec<io::Result<()>>) {
+        self.beside.lock().push(asked(beside));
+        (self.read_many(reads), other.read_many(beside))
     }
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         self.inner.write_at(bytes, at)
@@ -71,7 +88,7 @@ fn volume(order: &[u64], settings: Settings) -> (Devices, Vec<u8>) {
 }
 
 fn noting(inner: &Arc<MemoryDevice>) -> Arc<Noted> {
-    Arc::new(Noted { inner: inner.clone(), at_once: Mutex::default() })
+    Arc::new(Noted { inner: inner.clone(), at_once: Mutex::default(), beside: Mutex::default() })
 }
 
 fn noted(devices: &Devices) -> (Arc<Noted>, Core) {
@@ -161,6 +178,90 @@ fn pages_of_the_block_table_are_asked_for_at_once() {
     table.at_once.lock().clear();
     core.load_pages(&[3, 4, 9, 20]).unwrap();
     assert_eq!(*table.at_once.lock(), [[(3, 2), (9, 1), (20, 1)]]);
+}
+
+/// A file of every tenth block, so that its blocks have their tags in two pages of the table.
+fn volume_of_two_pages() -> (Devices, Vec<u8>) {
+    volume(&far_apart(), one_level())
+}
+
+#[test]
+fn pages_that_verify_a_read_are_asked_for_with_its_blocks_and_once() {
+    let (devices, content) = volume_of_two_pages();
+    let (data, table) = (noting(&devices.data), noting(&devices.table));
+    let core = devices.open_medium(Medium { data: data.clone(), table: table.clone(), ..devices.medium() });
+    let pages = far_apart().into_iter().map(|block| page_of(pbn(&core, SOURCE, block)));
+    assert_eq!(pages.max(), Some(1), "pages 0 and 1 are needed, and come with their group");
+    data.at_once.lock().clear();
+    table.at_once.lock().clear();
+    assert!(read(&core, &content).unwrap());
+    assert_eq!((data.at_once.lock()[0].len(), &*data.beside.lock()), (25, &vec![vec![(0, 4)]]));
+    assert_eq!(table.at_once.lock().len(), 1, "they are in memory then");
+    core.read(SOURCE, 0, BLOCK_BYTES).unwrap();
+    assert_eq!((data.beside.lock().len(), table.at_once.lock().len()), (1, 1), "as long as they stay there");
+}
+
+#[test]
+fn where_nothing_is_verified_no_page_is_asked_for() {
+    let (devices, content) = volume(&far_apart(), Settings { verify: Verify::Off, ..one_level() });
+    let (device, core) = noted(&devices);
+    assert!(read(&core, &content).unwrap());
+    assert_eq!((device.at_once.lock().len(), device.beside.lock().len()), (1, 0));
+}
+
+#[test]
+fn the_scrub_asks_for_all_runs_of_its_window_at_once() {
+    let (devices, _) = volume(&far_apart(), one_level());
+    let core = devices.open();
+    core.truncate(SOURCE, 0, |_, _| ()).unwrap();
+    core.checkpoint().unwrap();
+    let (device, core) = noted(&devices);
+    core.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
+    while core.scrub_status().state != "finished" {
+        core.scrub_some(256).unwrap();
+        core.commit().unwrap();
+    }
+    let first = (0..25).map(|lbn| pbn(&core, FILE, lbn).0).min().unwrap();
+    let expected: Requests = (0..25).map(|n| (first + n * 10, 1)).collect();
+    assert!(device.at_once.lock().contains(&expected), "{:?}", device.at_once.lock());
+}
+
+/// Flips a bit of a stored block.
+fn rot(devices: &Devices, pbn: Pbn) {
+    let mut bytes = vec![0; BLOCK_BYTES];
+    devices.data.read_at(&mut bytes, pbn.0 * BLOCK).unwrap();
+    bytes[100] ^= 1;
+    devices.data.write_at(&bytes, pbn.0 * BLOCK).unwrap();
+}
+
+#[test]
+fn a_page_that_cannot_be_read_costs_its_own_blocks_their_check_and_nobody_else_anything() {
+    let (devices, content) = volume_of_two_pages();
+    let table = Unreadable::of(&devices.table);
+    let core = devices.open_medium(Medium { table: table.clone(), ..devices.medium() });
+    let bad_page = page_of(pbn(&core, FILE, 0));
+    table.set(bad_page * BLOCK..(bad_page + 1) * BLOCK);
+    assert!(read(&core, &content).unwrap(), "a page's damage is not that of its blocks");
+    rot(&devices, pbn(&core, FILE, 0));
+    assert!(!read(&core, &content).unwrap(), "nothing is known of this block");
+    let others = (0..25).find(|lbn| page_of(pbn(&core, FILE, *lbn)) != bad_page).unwrap();
+    rot(&devices, pbn(&core, FILE, others));
+    let core = devices.open_medium(Medium { table, ..devices.medium() });
+    assert!(core.read(FILE, others * BLOCK, BLOCK_BYTES).is_err(), "the tag of this one is known");
+}
+
+#[test]
+fn a_damaged_sector_of_a_page_read_beside_data_is_met_as_by_any_reader() {
+    let (devices, content) = volume_of_two_pages();
+    let core = devices.open();
+    let (block, page) = (pbn(&core, FILE, 0), page_of(pbn(&core, FILE, 0)));
+    let mut bytes = vec![0; PAGE_BYTES];
+    devices.table.read_at(&mut bytes, page * BLOCK).unwrap();
+    bytes[Page::sector_of(block) * SECTOR_BYTES + 100] ^= 1;
+    devices.table.write_at(&bytes, page * BLOCK).unwrap();
+    let core = devices.open();
+    assert!(read(&core, &content).unwrap());
+    assert_eq!(core.scrub_status().unknown.blocks, 16, "the blocks of one sector");
 }
 
 fn unreadable(devices: &Devices) -> (Arc<Unreadable>, Core) {

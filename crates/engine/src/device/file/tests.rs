@@ -72,7 +72,7 @@ fn many_reads() -> Vec<Vec<Range<u64>>> {
 }
 
 fn by_ring(device: &FileDevice, reads: &mut [JoinedRead<'_>]) -> Vec<io::Result<()>> {
-    ring::read_many(&device.file, reads).expect("this test needs io_uring")
+    ring::read_many(&mut device.reads_of(reads)).expect("this test needs io_uring")
 }
 
 fn by_whatever_is_allowed(device: &FileDevice, reads: &mut [JoinedRead<'_>]) -> Vec<io::Result<()>> {
@@ -107,6 +107,41 @@ fn the_ring_reads_everything_and_one_bad_place_costs_one_read() {
     assert_one_bad_place_costs_one_read(by_ring);
 }
 
+/// A file of so many pages that are all the same.
+fn equal_pages(pages: usize, byte: u8) -> (tempfile::TempDir, FileDevice) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pages");
+    std::fs::write(&path, vec![byte; pages * ALIGN_BYTES]).unwrap();
+    let device = FileDevice::open_buffered(&path, false).unwrap();
+    (dir, device)
+}
+
+/// The second file ends before its second read.
+fn assert_reads_of_two_files_get_their_own_results() {
+    let (_dirs, devices): (Vec<_>, Vec<_>) = [equal_pages(64, 1), equal_pages(4, 2)].into_iter().unzip();
+    let mut pages: Vec<AlignedBuf> = (0..5).map(|_| AlignedBuf::new(ALIGN_BYTES)).collect();
+    let mut reads = pages.iter_mut().zip([0, 60, 30, 3, 60]).map(|(page, at)| JoinedRead::new(at * 4096, page));
+    let mut of_one: Vec<JoinedRead<'_>> = reads.by_ref().take(3).collect();
+    let mut of_other: Vec<JoinedRead<'_>> = reads.collect();
+    let (one, other) = devices[0].read_both(&mut of_one, (&devices[1], &mut of_other));
+    drop((of_one, of_other));
+    assert_eq!(one.iter().chain(&other).map(Result::is_ok).collect::<Vec<_>>(), [true, true, true, true, false]);
+    for (page, byte) in pages.iter().zip([1, 1, 1, 2]) {
+        assert!(page.iter().all(|found| *found == byte), "a page of another file than {byte}");
+    }
+}
+
+#[test]
+fn reads_of_two_files_are_made_together() {
+    assert_reads_of_two_files_get_their_own_results();
+    thread::spawn(|| {
+        forbid_rings();
+        assert_reads_of_two_files_get_their_own_results();
+    })
+    .join()
+    .unwrap();
+}
+
 /// From now on this thread, and those it starts, cannot make a ring.
 fn forbid_rings() {
     const RING_SETUP: u32 = libc::SYS_io_uring_setup as u32;
@@ -132,7 +167,10 @@ fn where_no_ring_is_allowed_threads_read_the_same() {
         forbid_rings();
         let (_dir, device) = numbered_pages();
         let mut page = AlignedBuf::new(ALIGN_BYTES);
-        assert!(ring::read_many(&device.file, &mut [JoinedRead::new(0, &mut page)]).is_none(), "a ring was made");
+        assert!(
+            ring::read_many(&mut device.reads_of(&mut [JoinedRead::new(0, &mut page)])).is_none(),
+            "a ring was made"
+        );
         assert_reads_all(by_whatever_is_allowed);
         assert_one_bad_place_costs_one_read(by_whatever_is_allowed);
     };

@@ -12,6 +12,7 @@ use crate::format::group_bytes::GroupBytes;
 use crate::format::page::Entry;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::layout::defrag::outcome::{DefragOutcome, ExtentsLeft};
+use crate::read::parts::{Part, copy_repeated, cut_spans, take_repeated};
 use crate::space::allocator::Run;
 use crate::space::claim::blocks_in;
 use crate::state::published::{Plan, StoredBlock};
@@ -19,10 +20,8 @@ use crate::worker::remap::place_of;
 use crate::write::publish::MapEdit;
 use crate::{BLOCK_BYTES, Blocks, Lbn, MapId, Pbn, Result};
 
-/// Blocks with at most this gap between them are read in one request.
-const GAP_BLOCKS_MAX: u64 = 8;
-/// Blocks read in one request, at most.
-const SPAN_BLOCKS_MAX: u64 = 256;
+/// Requests made at once, at most: programs that call meanwhile wait behind them.
+const SPANS_AT_ONCE: usize = 16;
 /// Where no free run is long enough, what should have it is halved, at most so often.
 const HALVINGS_MAX: u32 = 3;
 /// One part in so many of the data area stays free for others.
@@ -31,7 +30,6 @@ const ROOM_SHARE: u64 = 64;
 const REST_MAX: Duration = Duration::from_millis(250);
 /// A request that came so short a time ago counts as one that goes on.
 const BUSY_WITHIN: Duration = Duration::from_millis(50);
-const _: () = assert!(GAP_BLOCKS_MAX < SPAN_BLOCKS_MAX);
 
 /// A block of a file, and what the table says of it.
 #[derive(Clone, Copy)]
@@ -162,48 +160,35 @@ impl Core {
 
     /// Reads blocks of which most are read only once, so that the read cache stays as it is: those near each other in
     /// one request. One that cannot be read is zeros, which no block is. False: a program called before the end.
-    fn read_past_cache(&self, mut blocks: Vec<(Pbn, &mut [u8])>, gives_way: bool) -> bool {
-        blocks.retain_mut(|(pbn, content)| match self.staging.get(*pbn) {
-            Some(staged) => {
-                content.copy_from_slice(&staged);
-                false
+    fn read_past_cache(&self, blocks: Vec<(Pbn, &mut [u8])>, gives_way: bool) -> bool {
+        let mut parts = Vec::with_capacity(blocks.len());
+        for (pbn, bytes) in blocks {
+            match self.staging.get(pbn) {
+                Some(staged) => bytes.copy_from_slice(&staged),
+                None => parts.push(Part { pbn, bytes }),
             }
-            None => true,
-        });
-        blocks.sort_unstable_by_key(|(pbn, _)| *pbn);
-        let mut rest = blocks.as_mut_slice();
-        while let Some((first, _)) = rest.first() {
+        }
+        let repeated = take_repeated(&mut parts);
+        for spans in cut_spans(&mut parts).chunks_mut(SPANS_AT_ONCE) {
             if gives_way && self.foreground.calls() {
                 return false;
             }
-            let (first, mut end) = (*first, first.plus(1));
-            let is_near = |(pbn, _): &&mut (Pbn, &mut [u8])| {
-                let is_near = pbn.0 <= end.0 + GAP_BLOCKS_MAX && pbn.0 < first.0 + SPAN_BLOCKS_MAX;
-                end = if is_near { pbn.plus(1) } else { end };
-                is_near
-            };
-            let near = rest.iter_mut().take_while(is_near).count();
-            assert!(near > 0, "block {first} is near itself");
-            let (span, following) = rest.split_at_mut(near);
-            self.read_span_past_cache(span);
-            rest = following;
+            self.read_or_clear(spans);
         }
+        copy_repeated(&parts, repeated);
         true
     }
 
-    fn read_span_past_cache(&self, blocks: &mut [(Pbn, &mut [u8])]) {
-        let (first, last) = (blocks[0].0, blocks[blocks.len() - 1].0);
-        assert!(last.0 - first.0 < SPAN_BLOCKS_MAX, "one request from {first} to {last}");
-        let mut span = self.data.take_buffer((last.0 + 1 - first.0) as usize * BLOCK_BYTES);
-        if self.read_device(first, &mut span).is_ok() {
-            for (pbn, content) in blocks {
-                content.copy_from_slice(block_at(&span, (pbn.0 - first.0) as usize));
-            }
-            return;
-        }
-        for (pbn, content) in blocks {
-            if self.read_device(*pbn, content).is_err() {
-                content.fill(0);
+    /// The blocks of requests that fail are read one by one.
+    fn read_or_clear(&self, spans: &mut [&mut [Part<'_>]]) {
+        let results =
+            self.read_as_they_are(spans).expect("the table has entries of these blocks, so the data area has them");
+        let failed = spans.iter_mut().zip(results).filter(|(_, result)| result.is_err());
+        for part in failed.flat_map(|(span, _)| span.iter_mut()) {
+            for (pbn, block) in part.pbns().zip(part.bytes.chunks_exact_mut(BLOCK_BYTES)) {
+                if self.read_device(pbn, block).is_err() {
+                    block.fill(0);
+                }
             }
         }
     }

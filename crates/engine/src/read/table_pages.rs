@@ -1,0 +1,82 @@
+//! The pages of the block table that a read is verified with: those that memory lacks are read beside its data.
+//!
+//! They are read in groups: a larger request costs a device no more, and the host's page cache keeps what memory has no
+//! room for, so that the next read of a block nearby needs no request for its page.
+
+use super::parts::Part;
+use crate::core::Core;
+use crate::device::JoinedRead;
+use crate::format::page::{PAGE_BYTES, PAGE_ENTRIES, page_of};
+use crate::state::stored::{page_in, reads_of};
+use crate::{Pbn, Result};
+
+/// Pages of a group: the tags of 2 MiB of data.
+const GROUP_PAGES: u64 = 4;
+
+/// Pages that memory lacks, and where their bytes go.
+#[derive(Default)]
+pub struct LackingPages {
+    numbers: Vec<u64>,
+    /// All pages of their groups.
+    read: Vec<u64>,
+    /// The table's, when it lacked them.
+    generation: u64,
+    bytes: Vec<u8>,
+}
+
+impl LackingPages {
+    /// Requests for them.
+    pub fn reads(&mut self) -> Result<Vec<JoinedRead<'_>>> {
+        reads_of(&self.read, &mut self.bytes)
+    }
+}
+
+impl Core {
+    /// The pages that have the tags of these parts, as far as memory lacks them. None where nothing is verified.
+    pub fn pages_lacking(&self, spans: &[&mut [Part<'_>]]) -> LackingPages {
+        if !self.tuning.verifies_reads() {
+            return LackingPages::default();
+        }
+        let pages = |part: &Part<'_>| page_of(part.pbn)..=page_of(Pbn(part.end().0 - 1));
+        let mut state = self.state.lock();
+        let generation = state.table.generation();
+        let numbers = state.table.missing(spans.iter().flat_map(|span| &**span).flat_map(pages));
+        let end = state.totals.data.0.div_ceil(PAGE_ENTRIES);
+        drop(state);
+        let read = groups_of(&numbers, end);
+        let bytes = vec![0; read.len() * PAGE_BYTES];
+        LackingPages { numbers, read, generation, bytes }
+    }
+
+    /// Takes in pages that were read beside data, if all of them came. Who verifies the data reads those that memory still
+    /// lacks by themselves, and knows what to do if they cannot be read.
+    pub fn admit_lacking(&self, lacking: LackingPages, results: &[Result<()>]) {
+        let LackingPages { numbers, read, generation, bytes } = lacking;
+        if !numbers.is_empty() && results.iter().all(Result::is_ok) {
+            let came = read.into_iter().zip(bytes.chunks_exact(PAGE_BYTES));
+            let wanted = came.filter(|(number, _)| numbers.binary_search(number).is_ok());
+            self.admit_sound_pages(wanted.map(page_in).collect(), generation);
+        }
+    }
+}
+
+/// All pages, before the end of the table, of groups that have any of these ascending ones.
+fn groups_of(numbers: &[u64], end: u64) -> Vec<u64> {
+    let mut groups: Vec<u64> = numbers.iter().map(|number| number / GROUP_PAGES).collect();
+    groups.dedup();
+    let pages = groups.into_iter().flat_map(|group| group * GROUP_PAGES..(group + 1) * GROUP_PAGES);
+    pages.take_while(|number| *number < end).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_read_with_their_groups_and_none_behind_the_table() {
+        assert_eq!(groups_of(&[], 100), []);
+        assert_eq!(groups_of(&[5, 6], 100), [4, 5, 6, 7]);
+        assert_eq!(groups_of(&[3, 4, 17], 100), [0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19]);
+        assert_eq!(groups_of(&[0, 9], 10), [0, 1, 2, 3, 8, 9]);
+    }
+}

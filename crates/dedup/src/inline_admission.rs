@@ -244,18 +244,31 @@ const EAGER_SHARE_MIN: f64 = 0.03;
 /// Below this share eager turns lazy; the gap keeps a steady share from switching back and forth.
 const LAZY_SHARE_MAX: f64 = 0.015;
 
+/// Where a block takes at least so long to be written, a fingerprint is a tenth of that at most.
+const SLOW_BLOCK_TIME: Duration = Duration::from_micros(16);
+/// A device counts as fast again when a block takes less than this.
+const FAST_BLOCK_TIME: Duration = Duration::from_micros(10);
+
 /// When written blocks are fingerprinted.
 ///
 /// A fingerprint costs ten times as much as a tag. Without one a match has to be compared with the stored bytes, which
-/// takes a read from the device. So fingerprints pay where duplicates are found.
+/// takes a read from the device. So fingerprints pay where duplicates are found, and where the device is so slow that
+/// they are not felt: there a comparison is felt most.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fingerprinting {
     /// Every block.
     Eager,
     /// Only blocks whose tag matches a hint.
     Lazy,
-    /// Eager while duplicates are being found.
-    Auto(DuplicateShare),
+    /// Eager while duplicates are being found, and where the device is slow.
+    Auto(DuplicateShare, WritePace),
+}
+
+/// How long the device takes to write a block, and whether that is long. The default, without writes, is fast.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WritePace {
+    block_seconds: f64,
+    is_slow: bool,
 }
 
 /// The share of duplicates among recently written blocks, and whether that calls for eager fingerprints.
@@ -272,16 +285,40 @@ impl Fingerprinting {
         match self {
             Self::Eager => true,
             Self::Lazy => false,
-            Self::Auto(recent) => recent.eager,
+            Self::Auto(recent, pace) => recent.eager || pace.is_slow,
         }
     }
 
     /// Learns that `duplicates` of `blocks` blocks just written were stored already.
     pub fn observe(&mut self, blocks: u64, duplicates: u64) {
-        if let Self::Auto(recent) = self {
+        if let Self::Auto(recent, _) = self {
             recent.observe(blocks, duplicates);
         }
     }
+
+    /// Learns that writing `blocks` blocks to the device took this time.
+    pub fn observe_device(&mut self, blocks: u64, time: Duration) {
+        if let Self::Auto(_, pace) = self {
+            pace.observe(blocks, time);
+        }
+    }
+}
+
+impl WritePace {
+    fn observe(&mut self, blocks: u64, time: Duration) {
+        if blocks == 0 {
+            return;
+        }
+        let weight = if self.block_seconds == 0.0 { 1.0 } else { weight_of(blocks) };
+        self.block_seconds += weight * (time.as_secs_f64() / blocks as f64 - self.block_seconds);
+        let slow_from = if self.is_slow { FAST_BLOCK_TIME } else { SLOW_BLOCK_TIME };
+        self.is_slow = self.block_seconds >= slow_from.as_secs_f64();
+    }
+}
+
+/// How much so many blocks count beside those before them.
+fn weight_of(blocks: u64) -> f64 {
+    blocks.min(WINDOW_BLOCKS) as f64 / WINDOW_BLOCKS as f64
 }
 
 impl DuplicateShare {
@@ -295,8 +332,7 @@ impl DuplicateShare {
         if blocks == 0 {
             return;
         }
-        let weight = blocks.min(WINDOW_BLOCKS) as f64 / WINDOW_BLOCKS as f64;
-        self.share += weight * (duplicates as f64 / blocks as f64 - self.share);
+        self.share += weight_of(blocks) * (duplicates as f64 / blocks as f64 - self.share);
         self.eager = self.share >= if self.eager { LAZY_SHARE_MAX } else { EAGER_SHARE_MIN };
     }
 }

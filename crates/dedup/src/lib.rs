@@ -61,7 +61,7 @@ pub use hints::{
     Eviction, HINT_PBN_BITS, HOLDERS_MAX, Hint, HintOptions, HintStore, Inserted, PREFIX_BITS_MAX, PREFIX_BITS_MIN,
     SINGLE_HINT_BYTES, Sample, TAG_BITS_KEPT,
 };
-pub use inline_admission::{Admission, DuplicateShare, Fingerprinting, Rule as AdmissionRule};
+pub use inline_admission::{Admission, DuplicateShare, Fingerprinting, Rule as AdmissionRule, WritePace};
 pub use load_limit::LoadLimit;
 pub use pace::{BatchSize, Conditions, Mode as PaceMode, Pace, PaceRule, Progress, Turn, Why};
 pub use piece_cost::{PieceCostEstimate, ReadTime};

@@ -106,8 +106,9 @@ impl Operation {
                 let (run_blocks_min, space) = (Some(run_blocks_min), Blocks(space));
                 let options = DefragOptions { run_blocks_min, space, ..DefragOptions::default() };
                 match live.file_system.defrag(ino, &options) {
-                    // An exchange of names may have put one there.
+                    // An exchange of names may have put one there, or a rename a whiteout.
                     Err(Error::IsADirectory) if live.is_directory(ino) => Ok(()),
+                    Err(Error::Invalid(_)) if live.model.reference.node(ino).kind == FileKind::CharDevice => Ok(()),
                     result => result.map(drop).map_err(|error| error.to_string()),
                 }
             }

@@ -9,7 +9,9 @@ mod docs;
 use common::{ROOT, Volume, at, directory, file};
 use docs::{assert_key, section};
 use oncefs_engine::{BackgroundStep, Change};
-use oncefs_fs::{AtimePolicy, FileSystem, Ino, NamePlaces, Privileges, SetAttributes, WriteOrigin, XattrMode};
+use oncefs_fs::{
+    AtimePolicy, FileFlags, FileSystem, Ino, NamePlaces, Privileges, SetAttributes, WriteOrigin, XattrMode,
+};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 const PAGE: &str = "docs/format.md";
@@ -51,12 +53,16 @@ fn an_inode_is_as_the_page_says() {
     let parent = directory(&file_system, Ino::ROOT, "directory").ino;
     let ino = file(&file_system, parent, "file").ino;
     file_system.link(ino, Ino::ROOT, b"second name").unwrap();
+    let flags = FileFlags::APPEND_ONLY.with(FileFlags::NO_ATIME);
+    file_system.set_flags(parent, flags).unwrap();
     volume.clock.set(2_000);
     file_system.write(ino, 0, &[1; 5000], WriteOrigin::Caller { privileges: Privileges::Kept }).unwrap();
     file_system.setxattr(ino, b"user.a", b"value", XattrMode::Any, true).unwrap();
     let owner = SetAttributes { uid: Some(1000), gid: Some(1001), ..SetAttributes::default() };
     let shown = file_system.setattr(ino, &owner).unwrap();
     assert_eq!((shown.size, shown.blocks, shown.nlink), (5000, 2, 2));
+    file_system.set_flags(ino, flags).unwrap();
+    let shown = file_system.getattr(ino).unwrap();
     for (ino, shown, kind_bits) in [(ino, shown, 0o100_000), (parent, file_system.getattr(parent).unwrap(), 0o040_000)]
     {
         let is_file = kind_bits == 0o100_000;
@@ -73,7 +79,7 @@ fn an_inode_is_as_the_page_says() {
             0,
             &[
                 ("version", vec![1, 0]),
-                ("zeros", vec![0; 2]),
+                ("flags", vec![0b1010, 0]),
                 ("mode", small(kind_bits | shown.permissions)),
                 ("uid", small(shown.uid)),
                 ("gid", small(shown.gid)),

@@ -7,6 +7,7 @@
 //! The kernel may remember names and attributes for ever: all changes go through it. Times of last access it asks for
 //! again after a read; where it does not see by itself that it is out of date, `kernel_cache` tells it.
 
+mod flags;
 mod listing;
 mod opening;
 
@@ -19,9 +20,9 @@ use std::time::SystemTime;
 
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, Generation, INodeNo, IoctlFlags, KernelConfig,
-    LockOwner, OpenAccMode, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
-    ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use oncefs_engine::BLOCK_BYTES;
 use oncefs_fs::{
@@ -30,10 +31,9 @@ use oncefs_fs::{
 };
 
 use crate::caller::caller;
-use crate::convert::{file_attr, file_type, generation, no_inode, set_time, timestamp};
+use crate::convert::{file_attr, file_type, generation, no_inode, set_time, timestamp, writes};
 use crate::durable::{file_handle, handle, is_synchronous, reply_durably};
 use crate::errno::{errno, lost};
-use crate::file_flags::{FlagRequest, check_may_set, flag_request};
 use crate::init::negotiate;
 use crate::inode_counts::InodeCounts;
 use crate::kernel_cache::KernelCache;
@@ -562,7 +562,7 @@ impl Filesystem for Adapter {
         });
     }
 
-    /// A file's flags, and no others. They are set once what was written before is here.
+    /// Only for the flags of files.
     fn ioctl(
         &self,
         req: &Request,
@@ -574,28 +574,7 @@ impl Filesystem for Adapter {
         _output_bytes: u32,
         reply: ReplyIoctl,
     ) {
-        let (file_system, ino) = (self.file_system.clone(), ino(number));
-        let request = flag_request(command, input).and_then(|request| match request {
-            FlagRequest::Set(flags) => check_may_set(&file_system, req, ino, flags).map(|()| request),
-            FlagRequest::Get(_) => Ok(request),
-        });
-        match request {
-            Ok(FlagRequest::Get(form)) => match file_system.flags(ino) {
-                Ok(flags) => reply.ioctl(0, &form.encode(flags)),
-                Err(error) => reply.error(errno(&error)),
-            },
-            Ok(FlagRequest::Set(flags)) => {
-                let has_to_be = self.config.flags.is_sync();
-                self.kernel_cache.when_written_back(ino, move || {
-                    let set = file_system.set_flags(ino, flags);
-                    reply_durably(&file_system, has_to_be, set, move |answer| match answer {
-                        Ok(()) => reply.ioctl(0, &[]),
-                        Err(errno) => reply.error(errno),
-                    });
-                });
-            }
-            Err(errno) => reply.error(errno),
-        }
+        self.answer_flags(req, ino(number), command, input, reply);
     }
 
     /// Files are always ready: the kernel need not ask.
@@ -616,8 +595,4 @@ impl Filesystem for Adapter {
 /// The inode that the kernel names.
 fn ino(number: INodeNo) -> Ino {
     Ino(number.0)
-}
-
-fn writes(flags: OpenFlags) -> bool {
-    flags.acc_mode() != OpenAccMode::O_RDONLY
 }

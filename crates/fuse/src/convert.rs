@@ -1,8 +1,8 @@
-//! Converts between the types of `fs` and of `fuser`.
+//! Converts between the types of `fs` and of `fuser`, and says what those mean.
 
 use std::time::{Duration, SystemTime};
 
-use fuser::{FileAttr, FileType, Generation, INodeNo, TimeOrNow};
+use fuser::{FileAttr, FileType, Generation, INodeNo, OpenAccMode, OpenFlags, TimeOrNow};
 use oncefs_engine::BLOCK_BYTES;
 use oncefs_fs::{Attributes, FileKind, SetTime, Timestamp};
 
@@ -97,6 +97,11 @@ pub(crate) fn set_time(time: TimeOrNow) -> SetTime {
         TimeOrNow::Now => SetTime::Now,
         TimeOrNow::SpecificTime(time) => SetTime::At(timestamp(time)),
     }
+}
+
+/// Whether a file is opened for writing.
+pub(crate) fn writes(flags: OpenFlags) -> bool {
+    flags.acc_mode() != OpenAccMode::O_RDONLY
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use oncefs_engine::BackgroundStep;
 use oncefs_fs::{
-    AllocateMode, Attributes, Error, FileKind, FileSystem, Handle, Ino, NamePlaces, POLICY_ATTRIBUTE, Privileges,
-    RenameMode, Result, SetAttributes, SetTime, Timestamp, Whence, XattrMode,
+    AllocateMode, Attributes, Error, FileFlags, FileKind, FileSystem, Handle, Ino, NamePlaces, POLICY_ATTRIBUTE,
+    Privileges, RenameMode, Result, SetAttributes, SetTime, Timestamp, Whence, XattrMode,
 };
 
 use crate::base::{BY_CALLER, ROOT, bytes};
@@ -114,6 +114,7 @@ impl Run {
         self.model.now = Timestamp { seconds: self.called as i64, nanoseconds: 0 };
         match input.byte() % 32 {
             0..3 => self.create(input),
+            3 if input.one_in(3) => self.tmpfile(input),
             3 => self.link(input),
             4..6 => self.remove(input),
             6..8 => self.rename(input),
@@ -121,6 +122,7 @@ impl Run {
             14 | 15 => self.read(input),
             16 | 17 => self.fallocate(input),
             18 | 19 => self.copy(input),
+            20 if input.one_in(4) => self.set_flags(input),
             20 | 21 => self.set_attributes(input),
             22 | 23 => self.xattr(input),
             24 => self.seek(input),
@@ -157,6 +159,28 @@ impl Run {
         self.agree(made, model);
     }
 
+    fn tmpfile(&mut self, input: &mut Input<'_>) {
+        let parent = self.node_of(FileKind::Directory, input);
+        if self.model.nodes.len() >= NODES_MAX {
+            return;
+        }
+        self.last = format!("a file without a name in {}", parent.0);
+        let node = Node::new(FileKind::Regular, 0o640, self.model.now);
+        let made = self.fs().tmpfile(parent, 0o640, &ROOT);
+        let model = self.model.tmpfile(parent, made.as_ref().ok().map(|attributes| attributes.ino), node);
+        self.agree(made, model);
+    }
+
+    /// Those that forbid nothing.
+    fn set_flags(&mut self, input: &mut Input<'_>) {
+        let ino = self.any(input);
+        let flags = input.pick(&[FileFlags::default(), FileFlags::NO_DUMP, FileFlags::NO_ATIME]);
+        self.last = format!("{flags:?} of {}", ino.0);
+        let model = self.model.set_flags(ino, flags);
+        self.agree(self.fs().set_flags(ino, flags), model);
+        assert_eq!(self.fs().flags(ino).ok(), Some(self.model.node(ino).flags), "{}", self.place());
+    }
+
     fn link(&mut self, input: &mut Input<'_>) {
         let (ino, parent, name) = (self.any(input), self.node_of(FileKind::Directory, input), input.pick(&NAMES));
         self.last = format!("link {} as {name:?} in {}", ino.0, parent.0);
@@ -181,9 +205,16 @@ impl Run {
         let old = (self.node_of(FileKind::Directory, input), input.pick(&NAMES));
         let new = (self.node_of(FileKind::Directory, input), input.pick(&NAMES));
         let mode = input.pick(&[RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange]);
-        self.last = format!("rename {old:?} to {new:?}, {mode:?}");
-        let model = self.model.rename(old, new, mode);
-        if let Some((real, model)) = self.agree(self.fs().rename(old.0, old.1, new.0, new.1, mode), model) {
+        let leaves_whiteout = input.one_in(6);
+        self.last = format!("rename {old:?} to {new:?}, {mode:?}, whiteout: {leaves_whiteout}");
+        let (real, model) = if leaves_whiteout {
+            let real = self.fs().rename_leaving_whiteout(old.0, old.1, new.0, new.1, mode, &ROOT);
+            let whiteout = self.fs().lookup(old.0, old.1).ok().map(|attributes| attributes.ino);
+            (real, self.model.rename_leaving_whiteout(old, new, mode, whiteout))
+        } else {
+            (self.fs().rename(old.0, old.1, new.0, new.1, mode), self.model.rename(old, new, mode))
+        };
+        if let Some((real, model)) = self.agree(real, model) {
             assert_eq!(real, model, "{}", self.place());
         }
     }

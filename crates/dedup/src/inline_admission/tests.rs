@@ -250,7 +250,7 @@ fn nonsense_is_refused_with_the_range_and_changes_nothing() {
 }
 
 fn auto() -> Fingerprinting {
-    Fingerprinting::Auto(DuplicateShare::default())
+    Fingerprinting::Auto(DuplicateShare::default(), WritePace::default())
 }
 
 /// Batches of 100 blocks until the answer is `eager`.
@@ -298,6 +298,25 @@ fn the_size_of_batches_does_not_matter_for_a_steady_share() {
 }
 
 #[test]
+fn auto_is_eager_where_the_device_is_slow_and_lazy_again_once_it_is_clearly_fast() {
+    let mut fingerprinting = auto();
+    let mut write = |us_per_block: u64, times: u64| {
+        (0..times).for_each(|_| fingerprinting.observe_device(256, Duration::from_micros(256 * us_per_block)));
+        fingerprinting.eager()
+    };
+    assert!(!write(4, 1), "1 GB/s");
+    assert!(!write(12, 100), "340 MB/s, between the bounds");
+    assert!(write(41, 20), "100 MB/s");
+    assert!(write(12, 100), "between the bounds again");
+    assert!(!write(4, 100));
+    let mut first = auto();
+    first.observe_device(1, Duration::from_micros(41));
+    assert!(first.eager(), "the first write says what there is to know");
+    first.observe_device(0, Duration::from_secs(1));
+    assert!(first.eager());
+}
+
+#[test]
 fn an_empty_batch_teaches_nothing() {
     let mut fingerprinting = auto();
     blocks_until(true, &mut fingerprinting, 100);
@@ -311,6 +330,7 @@ fn fixed_modes_learn_nothing() {
     for mut fixed in [Fingerprinting::Eager, Fingerprinting::Lazy] {
         let before = fixed;
         fixed.observe(1 << 20, 1 << 19);
+        fixed.observe_device(1, Duration::from_secs(1));
         assert_eq!(fixed, before);
     }
     assert!(Fingerprinting::Eager.eager() && !Fingerprinting::Lazy.eager());

@@ -5,5 +5,5 @@ pub mod checked;
 mod lazy_memory;
 pub mod parts;
 pub mod steps;
-mod stored;
+pub mod stored;
 mod table_pages;

@@ -331,3 +331,43 @@ fn the_read_cache_is_lent_what_other_caches_do_not_use_and_gives_it_back() {
     core.lend_memory();
     assert!(bytes_max() < lent, "{} bytes are lent as before", bytes_max());
 }
+
+/// A volume with a source of 256 blocks without fingerprints, and copies of 25 of its blocks that lie far apart.
+fn uncompared() -> (Devices, Vec<u8>) {
+    let settings = Settings { fingerprints: FingerprintMode::Lazy, ..one_level() };
+    let devices = Devices::new(DATA, settings);
+    let core = devices.open();
+    let source = unique(256, 1);
+    core.write(SOURCE, 0, &source, |_, _| ()).unwrap();
+    core.checkpoint().unwrap();
+    let at = |block: u64| block as usize * BLOCK_BYTES;
+    let copies = far_apart().iter().flat_map(|&block| &source[at(block)..at(block + 1)]).copied().collect();
+    (devices, copies)
+}
+
+#[test]
+fn what_a_write_has_to_compare_is_read_at_once() {
+    let (devices, copies) = uncompared();
+    let (device, core) = noted(&devices);
+    core.scan_table().unwrap();
+    device.at_once.lock().clear();
+    core.write(FILE, 0, &copies, |_, _| ()).unwrap();
+    let first = pbn(&core, SOURCE, 0).0;
+    let expected: Vec<(u64, u64)> = (0..25).map(|n| (first + n * 10, 1)).collect();
+    assert_eq!(*device.at_once.lock(), [expected]);
+    assert_eq!(core.totals().used, Blocks(1 + 256), "all of them are shared");
+}
+
+#[test]
+fn a_target_that_cannot_be_read_costs_no_other_block_its_share() {
+    let (devices, copies) = uncompared();
+    let (device, core) = unreadable(&devices);
+    core.scan_table().unwrap();
+    cannot_read(&device, pbn(&core, SOURCE, 70));
+    core.write(FILE, 0, &copies, |_, _| ()).unwrap();
+    assert_eq!(core.totals().used, Blocks(1 + 256 + 1), "all others are shared");
+    let at = far_apart().iter().position(|block| *block == 70).unwrap() as u64;
+    assert_ne!(pbn(&core, FILE, at), pbn(&core, SOURCE, 70));
+    core.commit().unwrap();
+    assert!(read(&core, &copies).unwrap());
+}

@@ -12,6 +12,7 @@ use oncefs_dedup::{HOLDERS_MAX, Hint, ShareLimit, Slowdown};
 use crate::core::Core;
 use crate::format::page::Entry;
 use crate::policy::accounts::Spender;
+use crate::read::parts::Part;
 use crate::worker::merge_target::{Merged, Room, VisitedRange, merge_targets};
 use crate::worker::visit::{Holders, Place, Remap, Visit, add_holder, ascending};
 use crate::{BLOCK_BYTES, Lbn, MapId, Pbn, Result, Stage, Tag};
@@ -288,7 +289,7 @@ impl Core {
         let bytes = run.len() * BLOCK_BYTES;
         let (mut copies, mut targets) = (self.data.take_buffer(bytes), self.data.take_buffer(bytes));
         self.read_run(run[0].visit.pbn, &mut copies)?;
-        self.read_targets(run[0].target.0, &mut targets)?;
+        self.read_targets(vec![Part { pbn: run[0].target.0, bytes: &mut targets }])?;
         self.stats.counters.blocks_compared.fetch_add(run.len() as u64, Relaxed);
         let pairs = copies.chunks_exact(BLOCK_BYTES).zip(targets.chunks_exact(BLOCK_BYTES));
         for (remap, (copy, target)) in run.iter().zip(pairs) {

@@ -1,12 +1,14 @@
-//! Confirm: a candidate becomes a share only when the block table says that it is live and holds
-//! exactly this content, by fingerprint, or, where it has none yet, by comparing the bytes, unless a program waits. With `verify=share` the
-//! bytes of a block that would be shared for the first time are compared in any case: once the block that is written
-//! is dropped for it, nothing could replace it.
+//! Confirm: a candidate becomes a share only when the block table says that it is live and holds exactly this content, by
+//! fingerprint, or, where it has none yet, by comparing the bytes, unless a program waits. All blocks of a request that
+//! have to be compared are read at once. With `verify=share` the bytes of a block that would be shared for the first time
+//! are compared in any case: once the block that is written is dropped for it, nothing could replace it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::Core;
 use crate::format::page::{Entry, page_of};
+use crate::read::parts::Part;
+use crate::read::stored::NOBODY;
 use crate::write::batch::{Batch, Outcome};
 use crate::{BLOCK_BYTES, Pbn, Result, Urgency};
 
@@ -89,8 +91,7 @@ impl Core {
         batch.urgency == Urgency::Awaited && batch.policy.is_later && self.backlog.is_on()
     }
 
-    /// Reads the targets that are still candidates, neighbours in one request, and compares. Those that get a
-    /// fingerprint by that are listed.
+    /// Reads the targets that are still candidates and compares. Those that get a fingerprint by that are listed.
     fn confirm_by_bytes(&self, batch: &mut Batch, entries: &[Option<Entry>]) {
         let mut unsure: Vec<(Pbn, usize)> = Vec::new();
         for (index, outcome) in batch.outcomes.iter().enumerate() {
@@ -100,41 +101,47 @@ impl Core {
         }
         unsure.sort_unstable();
         self.stats.counters.blocks_compared.fetch_add(unsure.len() as u64, Relaxed);
-        for run in unsure.chunk_by(|a, b| a.0.plus(1) == b.0) {
-            self.compare_run(batch, run);
-        }
+        self.compare_written(batch, &unsure);
         batch.completed.retain(|index| entries[*index].is_some_and(|entry| entry.fingerprint.is_none()));
     }
 
-    /// Reads blocks that may be shared. With `verify=share` what counts is what the device has of them, not what the
-    /// read cache still has; a staged block is not on the device yet. The caller has them pinned.
-    pub fn read_targets(&self, first: Pbn, bytes: &mut [u8]) -> Result<()> {
+    /// Reads blocks that may be shared, for nobody's file: all parts at once. With `verify=share` what counts is what the
+    /// device has of them, not what the read cache still has; a staged block is not on the device yet. The caller has them
+    /// pinned.
+    pub fn read_targets(&self, parts: Vec<Part<'_>>) -> Result<()> {
         if !self.tuning.verifies_shares() {
-            return self.read_run(first, bytes);
+            return self.read_parts(NOBODY, parts);
         }
-        if self.staging.has_none(first, (bytes.len() / BLOCK_BYTES) as u64) {
-            return self.read_device(first, bytes);
+        for Part { pbn, bytes } in parts {
+            for (pbn, block) in (pbn.0..).map(Pbn).zip(bytes.chunks_exact_mut(BLOCK_BYTES)) {
+                match self.staging.get(pbn) {
+                    Some(staged) => block.copy_from_slice(&staged),
+                    None => self.read_device(pbn, block)?,
+                }
+            }
         }
-        if bytes.len() == BLOCK_BYTES {
-            return self.read_run(first, bytes);
-        }
-        let blocks = bytes.chunks_exact_mut(BLOCK_BYTES).zip(first.0..);
-        blocks.into_iter().try_for_each(|(block, pbn)| self.read_targets(Pbn(pbn), block))
+        Ok(())
     }
 
-    /// A target that cannot be read, or that has the tag of what is written but other bytes, is probably damaged: it
-    /// is not shared, and the worker looks at it.
-    fn compare_run(&self, batch: &mut Batch, run: &[(Pbn, usize)]) {
-        debug_assert!(run.windows(2).all(|pair| pair[0].0.plus(1) == pair[1].0), "a run is one stretch: {run:?}");
-        let mut stored = self.data.take_buffer(run.len() * BLOCK_BYTES);
-        if self.read_targets(run[0].0, &mut stored).is_err() {
-            if run.len() > 1 {
-                return run.chunks(1).for_each(|one| self.compare_run(batch, one));
-            }
-            self.suspect(run[0].0);
-            return self.refuse(batch, run[0].1);
+    /// Compares blocks with their targets, which come in ascending order. A target that cannot be read, or that has the
+    /// tag of what is written but other bytes, is probably damaged: it is not shared, and the worker looks at it. It costs
+    /// no other block its share: where a read fails, each half is read again.
+    fn compare_written(&self, batch: &mut Batch, unsure: &[(Pbn, usize)]) {
+        debug_assert!(unsure.is_sorted(), "targets out of order: {unsure:?}");
+        if unsure.is_empty() {
+            return;
         }
-        for ((pbn, index), bytes) in run.iter().zip(stored.chunks_exact(BLOCK_BYTES)) {
+        let mut stored = self.data.take_buffer(unsure.len() * BLOCK_BYTES);
+        if self.read_targets(parts_of(unsure, &mut stored)).is_err() {
+            if let [(pbn, index)] = unsure {
+                self.suspect(*pbn);
+                return self.refuse(batch, *index);
+            }
+            let (first, second) = unsure.split_at(unsure.len() / 2);
+            self.compare_written(batch, first);
+            return self.compare_written(batch, second);
+        }
+        for ((pbn, index), bytes) in unsure.iter().zip(stored.chunks_exact(BLOCK_BYTES)) {
             if bytes == batch.block(*index) {
                 batch.outcomes[*index] = Outcome::Share(*pbn);
                 batch.completed.push(*index);
@@ -144,6 +151,19 @@ impl Core {
             }
         }
     }
+}
+
+/// The runs of targets, and where in `bytes` they are read to.
+fn parts_of<'a>(targets: &[(Pbn, usize)], bytes: &'a mut [u8]) -> Vec<Part<'a>> {
+    assert_eq!(bytes.len(), targets.len() * BLOCK_BYTES, "bytes for {} blocks", targets.len());
+    let mut rest = bytes;
+    let runs = targets.chunk_by(|a, b| a.0.plus(1) == b.0);
+    let part = |run: &[(Pbn, usize)]| {
+        let (bytes, behind) = std::mem::take(&mut rest).split_at_mut(run.len() * BLOCK_BYTES);
+        rest = behind;
+        Part { pbn: run[0].0, bytes }
+    };
+    runs.map(part).collect()
 }
 
 /// Stores what is still a candidate anew. It is noted for the worker with all that is stored anew.

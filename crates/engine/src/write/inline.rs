@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use oncefs_dedup::{Admission, AdmissionRule, Fingerprinting, RangeError};
+use oncefs_dedup::{Admission, AdmissionRule, DuplicateShare, Fingerprinting, RangeError, WritePace};
 
 use crate::settings::values::{FingerprintMode, Inline, Settings};
 use crate::sync::{LockRank, Mutex};
@@ -68,6 +68,11 @@ impl InlineDedup {
         self.admission.lock().observe(blocks, shared);
     }
 
+    /// Learns that writing `blocks` blocks to the device took this time.
+    pub fn note_device_write(&self, blocks: u64, time: Duration) {
+        self.fingerprinting.lock().observe_device(blocks, time);
+    }
+
     /// Takes out the open run of a file's last request, if it ended where this one begins.
     pub fn take_stream(&self, map: MapId, at: Lbn) -> Stream {
         self.streams.lock().take(map, at)
@@ -118,7 +123,7 @@ fn fingerprinting(mode: FingerprintMode) -> Fingerprinting {
     match mode {
         FingerprintMode::Eager => Fingerprinting::Eager,
         FingerprintMode::Lazy => Fingerprinting::Lazy,
-        FingerprintMode::Auto => Fingerprinting::Auto(oncefs_dedup::DuplicateShare::default()),
+        FingerprintMode::Auto => Fingerprinting::Auto(DuplicateShare::default(), WritePace::default()),
     }
 }
 

@@ -4,8 +4,8 @@ use std::mem::discriminant;
 use std::sync::Arc;
 
 use oncefs_fs::{
-    AllocateMode, Attributes, Bytes, Error, FileKind, FileSystem, Ino, POLICY_ATTRIBUTE, Privileges, RenameMode,
-    Result, SetAttributes, SetTime, Timestamp, Whence, WriteOrigin, XattrMode,
+    AllocateMode, Attributes, Bytes, Error, FileFlags, FileKind, FileSystem, Ino, POLICY_ATTRIBUTE, Privileges,
+    RenameMode, Result, SetAttributes, SetTime, Timestamp, Whence, WriteOrigin, XattrMode,
 };
 
 use crate::common::{ROOT, Volume, at, contradictions, names};
@@ -131,7 +131,8 @@ impl<'a> Run<'a> {
             52..60 => self.read(),
             60..66 => self.fallocate(),
             66..74 => self.copy(),
-            74..82 => self.set_attributes(),
+            74..81 => self.set_attributes(),
+            81..82 => self.set_flags(),
             82..90 => self.xattrs(),
             90..94 => self.seek(),
             94..99 => self.forget(),
@@ -283,6 +284,15 @@ impl<'a> Run<'a> {
         self.agree(self.fs().setattr(ino, &set), model);
     }
 
+    /// Those that forbid nothing.
+    fn set_flags(&mut self) {
+        let ino = self.any_node();
+        let flags = self.random.pick(&[FileFlags::default(), FileFlags::NO_DUMP, FileFlags::NO_ATIME]);
+        self.note(format!("{flags:?} of {}", ino.0));
+        let model = self.reference.set_flags(ino, flags);
+        self.agree(self.fs().set_flags(ino, flags), model);
+    }
+
     fn xattrs(&mut self) {
         let (ino, name) = (self.any_node(), self.random.pick(&XATTRS));
         let value = vec![self.random.below(256) as u8; self.random.below(300) as usize];
@@ -389,6 +399,7 @@ impl<'a> Run<'a> {
             self.place(),
             ino.0
         );
+        assert_eq!(self.fs().flags(ino).unwrap(), node.flags, "{}: inode {}", self.place(), ino.0);
         if node.kind == FileKind::Regular && real.blocks == 0 {
             assert!(node.content.iter().all(|byte| *byte == 0), "{}: no blocks hold data", self.place());
         }

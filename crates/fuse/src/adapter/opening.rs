@@ -3,7 +3,8 @@
 use fuser::{FopenFlags, OpenFlags, Request};
 use oncefs_fs::{Ino, Result, SetAttributes};
 
-use super::{Adapter, writes};
+use super::Adapter;
+use crate::convert::writes;
 use crate::privileges::{lacks_fsetid, privileges_left};
 
 impl Adapter {

@@ -1,0 +1,37 @@
+//! Answers the ioctls for the flags of files.
+
+use fuser::{ReplyIoctl, Request};
+use oncefs_fs::Ino;
+
+use super::Adapter;
+use crate::durable::reply_durably;
+use crate::errno::errno;
+use crate::file_flags::{FlagRequest, check_may_set, flag_request};
+
+impl Adapter {
+    /// Shows a file's flags, or sets them once what was written before is here.
+    pub(super) fn answer_flags(&self, req: &Request, ino: Ino, command: u32, input: &[u8], reply: ReplyIoctl) {
+        let file_system = self.file_system.clone();
+        let request = flag_request(command, input).and_then(|request| match request {
+            FlagRequest::Set(flags) => check_may_set(&file_system, req, ino, flags).map(|()| request),
+            FlagRequest::Get(_) => Ok(request),
+        });
+        match request {
+            Ok(FlagRequest::Get(form)) => match file_system.flags(ino) {
+                Ok(flags) => reply.ioctl(0, &form.encode(flags)),
+                Err(error) => reply.error(errno(&error)),
+            },
+            Ok(FlagRequest::Set(flags)) => {
+                let has_to_be = self.config.flags.is_sync();
+                self.kernel_cache.when_written_back(ino, move || {
+                    let set = file_system.set_flags(ino, flags);
+                    reply_durably(&file_system, has_to_be, set, move |answer| match answer {
+                        Ok(()) => reply.ioctl(0, &[]),
+                        Err(errno) => reply.error(errno),
+                    });
+                });
+            }
+            Err(errno) => reply.error(errno),
+        }
+    }
+}

@@ -5,11 +5,13 @@
 //! what is assumed, and what came out.
 
 mod comparison;
+mod contents;
 mod design_choice;
 mod designs;
 mod device;
 mod generate;
 mod idedup;
+mod optimum;
 mod oracle;
 mod ranks;
 mod replay;

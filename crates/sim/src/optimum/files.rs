@@ -6,7 +6,7 @@
 use hashbrown::{HashMap, HashSet};
 use oncefs_dedup::{FilePieces, Pbn, PieceCost, Slowdown};
 
-use super::{Sharable, best_within};
+use super::choice::{Sharable, best_within};
 use crate::contents::FileContents;
 use crate::designs::REFS_FREE_MIN;
 use crate::trace::Content;
@@ -26,6 +26,17 @@ pub(crate) struct Limits<'a> {
 pub(crate) fn saved_within(files: &[FileContents], limits: &Limits) -> u64 {
     let mut store = Store::default();
     files.iter().map(|file| store.place(file, limits)).sum()
+}
+
+/// Blocks that these files save at most, written one after the other, if each makes the best choice within its budget.
+/// Files are given by their blocks: equal numbers, equal contents. Their cold reads may take `slowdown_percent` longer,
+/// and a piece costs `piece_blocks`.
+pub fn most_saved(files: &[Vec<u64>], slowdown_percent: u32, piece_blocks: f64) -> u64 {
+    let contents = |numbers: &Vec<u64>| vec![(0, numbers.iter().copied().map(Content::numbered).collect())];
+    let files: Vec<FileContents> =
+        (0..).zip(files).map(|(file, numbers)| FileContents { file, stretches: contents(numbers) }).collect();
+    let cost = PieceCost::of_blocks(piece_blocks);
+    saved_within(&files, &Limits { slowdown: Slowdown(slowdown_percent), cost, at_random: &Default::default() })
 }
 
 /// A data area that only grows.
@@ -108,6 +119,8 @@ mod tests {
         assert_eq!(saved(&scattered(), 2.0, &[]), 20, "1 + 40 / 2 pieces may be added");
         assert_eq!(saved(&scattered(), 4.0, &[]), 11, "1 + 40 / 4");
         assert_eq!(saved(&scattered(), 4.0, &[2]), 20, "a file read at random has no limit");
+        let numbers = |file: u64| (0..40).map(|at| if at % 2 == 0 { 2 * at } else { 1_000 * file + at }).collect();
+        assert_eq!(most_saved(&[(0..100).collect(), numbers(1)], 100, 4.0), 11, "the same, given by numbers");
         assert_eq!(saved(&[file(1, 0..50), file(2, 0..50)], 1_000.0, &[]), 50, "a whole file");
     }
 

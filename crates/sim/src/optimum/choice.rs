@@ -9,14 +9,10 @@
 //! gaps are not read over: one piece more never gains more than the piece before it did. Of blocks that are worth the
 //! same the first count a very little more, so that at some price the pieces are as many as the budget allows.
 
-mod files;
-
 use std::cmp::Reverse;
 
 use hashbrown::HashMap;
 use oncefs_dedup::Pbn;
-
-pub(crate) use files::{Limits, saved_within};
 
 /// A block, and what may be done with it.
 pub(crate) struct Sharable<'a> {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::failure::Result;
 use crate::measure::{Latencies, Meter, Row, Space};
+use crate::piece_cost;
 use crate::side::Side;
 use crate::throttle::{Limits, Throttle};
 
@@ -101,6 +102,7 @@ impl<'a> Case<'a> {
             cpu_daemon_s: readings.cpu_daemon_s,
             daemon_peak_bytes: readings.daemon_peak_bytes,
             space: None,
+            piece_cost: self.side.deduplicates().then(|| self.side.piece_cost()).transpose()?,
             limit_share: self
                 .throttle
                 .filter(|_| work.bound_by_bytes)
@@ -118,6 +120,13 @@ impl<'a> Case<'a> {
             unique if self.side.deduplicates() => Some(unique),
             _ => Some(work.places_bytes),
         }
+    }
+
+    /// Lets oncefs measure what a piece costs on the limited device, as it would in use.
+    pub fn learn_piece_cost(&self) -> Result<()> {
+        let Some(limits) = self.throttle.filter(|_| self.side.deduplicates()) else { return Ok(()) };
+        self.note("learning what a piece costs");
+        piece_cost::learn(self.side, limits)
     }
 
     /// Lets a side that deduplicates process what it skipped; its device bytes count towards the steps so far.

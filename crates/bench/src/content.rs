@@ -49,15 +49,41 @@ impl Content {
     pub fn new(seed: u64, blocks: usize, duplicate_percent: usize, memory_max: u64) -> Result<Content> {
         let numbers = plan(blocks, duplicate_percent, &mut Random::new(seed))?;
         let blocks_unique = blocks - blocks * duplicate_percent / 100;
-        let mut content = Content { seed, numbers, blocks_unique, expanded: None };
-        if (blocks * BLOCK_BYTES) as u64 <= memory_max {
-            let mut buffer = AlignedBuffer::new(blocks * BLOCK_BYTES);
-            for (index, block) in buffer.bytes_mut().chunks_exact_mut(BLOCK_BYTES).enumerate() {
-                expand(seed, u64::from(content.numbers[index]), block);
+        Ok(Content { seed, numbers, blocks_unique, expanded: None }.expanded_within(memory_max))
+    }
+
+    /// `blocks` blocks of which `duplicate_percent` repeat a block of a content of the same seed that has `source_blocks`,
+    /// all of them unique. Duplicates are scattered among new blocks, and no two in a row continue each other.
+    pub fn repeating(seed: u64, source_blocks: usize, blocks: usize, duplicate_percent: usize) -> Content {
+        let mut random = Random::new(seed ^ 1);
+        let (mut duplicates_left, mut repeated_last) = (blocks * duplicate_percent / 100, u32::MAX);
+        let mut new = source_blocks as u32..;
+        let numbers = (0..blocks).filter_map(|index| {
+            let repeat = random.index(blocks - index) < duplicates_left;
+            repeated_last = if repeat { draw_apart(&mut random, source_blocks, repeated_last) } else { u32::MAX };
+            duplicates_left -= usize::from(repeat);
+            if repeat { Some(repeated_last) } else { new.next() }
+        });
+        let numbers: Vec<u32> = numbers.collect();
+        let blocks_unique = blocks - blocks * duplicate_percent / 100;
+        Content { seed, numbers, blocks_unique, expanded: None }
+    }
+
+    /// The same, expanded beforehand if that takes at most so many bytes.
+    pub fn expanded_within(mut self, memory_max: u64) -> Content {
+        if self.bytes() <= memory_max {
+            let mut buffer = AlignedBuffer::new(self.numbers.len() * BLOCK_BYTES);
+            for (number, block) in self.numbers.iter().zip(buffer.bytes_mut().chunks_exact_mut(BLOCK_BYTES)) {
+                expand(self.seed, u64::from(*number), block);
             }
-            content.expanded = Some(buffer);
+            self.expanded = Some(buffer);
         }
-        Ok(content)
+        self
+    }
+
+    /// The numbers of all blocks.
+    pub fn numbers(&self) -> &[u32] {
+        &self.numbers
     }
 
     /// Blocks given by their numbers: equal numbers, equal blocks. Each is expanded on demand.
@@ -180,6 +206,18 @@ mod tests {
                 unique_next += 1;
                 previous_duplicate = None;
             }
+        }
+    }
+
+    #[test]
+    fn the_asked_share_of_blocks_repeats_scattered_blocks_of_another_content() {
+        for percent in [0, 25, 75] {
+            let content = Content::repeating(7, 5_000, 20_000, percent);
+            let repeated = content.numbers().iter().filter(|number| **number < 5_000).count();
+            assert_eq!((repeated, content.blocks()), (20_000 * percent / 100, 20_000));
+            assert_eq!(content.unique_bytes(), ((20_000 - repeated) * BLOCK_BYTES) as u64);
+            let goes_on = |pair: &&[u32]| pair[1] < 5_000 && pair[0] + 1 == pair[1];
+            assert_eq!(content.numbers().windows(2).filter(goes_on).count(), 0);
         }
     }
 

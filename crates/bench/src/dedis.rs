@@ -99,6 +99,7 @@ mod tests {
             cpu_daemon_s: None,
             daemon_peak_bytes: None,
             space: Some(Space { used_bytes: taken / 2, blocks_bytes: 4096, distinct_bytes: 1024 }),
+            piece_cost: None,
             limit_share: None,
         }
     }

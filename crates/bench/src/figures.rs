@@ -33,6 +33,20 @@ impl Figures {
             .ok_or_else(|| Failure::new(format!("the output of oncefs has no {path:?}")))
     }
 
+    /// A number with decimals at a path of names.
+    pub fn real_at(&self, path: &[&str]) -> Result<f64> {
+        self.at(path)
+            .and_then(Value::as_f64)
+            .ok_or_else(|| Failure::new(format!("the output of oncefs has no {path:?}")))
+    }
+
+    /// Whether something at a path of names is so.
+    pub fn is_at(&self, path: &[&str]) -> Result<bool> {
+        self.at(path)
+            .and_then(Value::as_bool)
+            .ok_or_else(|| Failure::new(format!("the output of oncefs has no {path:?}")))
+    }
+
     /// A list of numbers at a path of names.
     pub fn numbers_at(&self, path: &[&str]) -> Result<Vec<u64>> {
         let list = self.at(path).and_then(Value::as_array);
@@ -69,7 +83,10 @@ mod tests {
 
     #[test]
     fn a_figure_is_found_by_its_path() {
-        let figures = Figures::parse(r#"{"device": {"read_sizes": {"count": 3, "classes": [1, 0, 2]}}}"#).unwrap();
+        let text = r#"{"device": {"read_sizes": {"count": 3, "classes": [1, 0, 2]}, "blocks": 5.8, "measured": true}}"#;
+        let figures = Figures::parse(text).unwrap();
+        assert_eq!(figures.real_at(&["device", "blocks"]).unwrap(), 5.8);
+        assert!(figures.is_at(&["device", "measured"]).unwrap() && figures.is_at(&["device", "blocks"]).is_err());
         assert_eq!(figures.number_at(&["device", "read_sizes", "count"]).unwrap(), 3);
         assert_eq!(figures.numbers_at(&["device", "read_sizes", "classes"]).unwrap(), [1, 0, 2]);
         assert!(figures.number_at(&["device", "sizes"]).is_err() && figures.numbers_at(&["device"]).is_err());

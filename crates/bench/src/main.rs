@@ -22,7 +22,9 @@ mod loop_device;
 mod machine;
 mod measure;
 mod mount;
+mod once;
 mod overhead;
+mod piece_cost;
 mod pieces;
 mod progress;
 mod report;
@@ -67,6 +69,8 @@ enum Command {
     Adaptive(adaptive::AdaptiveArgs),
     /// Measure what sharing short and long runs costs readers and writers, by `run_blocks_min`
     Fragmentation(fragmentation::FragmentationArgs),
+    /// Measure what sharing everything that readers can bear saves and costs: the aims of "once means once"
+    Once(once::OnceArgs),
     /// Measure what ranking files by use saves and costs readers: figures 8 to 14 of the Selective paper
     Selective(selective::SelectiveArgs),
     /// Measure what ranking and the worker cost programs: figures 15 to 17 of the same paper
@@ -82,6 +86,7 @@ fn main() -> ExitCode {
         Some(Command::Hybrid(args)) => hybrid::run(args),
         Some(Command::Adaptive(args)) => adaptive::run(args),
         Some(Command::Fragmentation(args)) => fragmentation::run(args),
+        Some(Command::Once(args)) => once::run(args),
         Some(Command::Selective(args)) => selective::run(args),
         Some(Command::Overhead(args)) => overhead::run(args),
     };

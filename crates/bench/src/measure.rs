@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::failure::Result;
 use crate::loop_device::DeviceBytes;
 use crate::machine;
-use crate::side::Side;
+use crate::side::{PieceCost, Side};
 use crate::signal;
 
 /// Times of single operations.
@@ -134,6 +134,8 @@ pub struct Row {
     pub daemon_peak_bytes: Option<u64>,
     /// The space that the written files use, if it was measured.
     pub space: Option<Space>,
+    /// What a piece costs on this side, as oncefs knows it after the step.
+    pub piece_cost: Option<PieceCost>,
     /// Throughput as a share of what the throttled device allows for this data set.
     pub limit_share: Option<f64>,
 }

@@ -24,6 +24,11 @@ impl Mount {
         Mount { name: run_blocks_min.to_owned(), options }
     }
 
+    /// A profile as it is, by its name.
+    pub fn in_profile(profile: &str) -> Mount {
+        Mount { name: profile.to_owned(), options: format!("profile={profile}") }
+    }
+
     /// A mount that shares nothing.
     pub fn off(name: &str) -> Mount {
         Mount { name: name.to_owned(), options: "inline=off,worker=off".to_owned() }

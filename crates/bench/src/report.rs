@@ -14,10 +14,10 @@ pub fn write_json(path: &Path, readings: &impl Serialize) -> Result<()> {
     serde_json::to_writer_pretty(file, readings).during(|| format!("cannot write {}", path.display()))
 }
 
-/// Whether an aim is reached, for a line of its own.
+/// Whether an aim is reached, as a line of a list.
 pub fn verdict(name: &str, value: f64, is_met: bool, aim: &str) -> String {
     let word = if is_met { "met" } else { "MISSED" };
-    format!("{name}: {value:.2} % (aim: {aim}): {word}")
+    format!("- {name}: {value:.2} % (aim: {aim}): {word}")
 }
 
 /// A table as Markdown, so that it can be kept as it is, without the columns in which nothing was measured.

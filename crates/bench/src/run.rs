@@ -84,7 +84,13 @@ fn measure(
 }
 
 /// Runs a prepared scenario on one side.
-fn run_once(side: &mut Side, body: &Body, repetition: usize, throttled: bool, progress: &Progress) -> Result<Vec<Row>> {
+pub fn run_once(
+    side: &mut Side,
+    body: &Body,
+    repetition: usize,
+    throttled: bool,
+    progress: &Progress,
+) -> Result<Vec<Row>> {
     machine::drop_caches()?;
     let label = side.label().to_owned();
     let say = |step: &str| progress.say(format!("repetition {}, {label}: {step}", repetition + 1));

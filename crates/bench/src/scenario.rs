@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::case::{Case, Work};
 use crate::content::{Content, Random, nurand};
 use crate::failure::Result;
@@ -15,6 +17,31 @@ use crate::volume::{Body, Volume};
 
 const BLOCK: u64 = crate::aligned::BLOCK_BYTES as u64;
 
+/// Which file has the blocks that are repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Source {
+    /// The one that is written.
+    SameFile,
+    /// Another one, as large, that was written before.
+    OtherFile,
+}
+
+impl Source {
+    /// The file that is there before, and the one that is written.
+    pub fn contents(self, volume: &Volume, seed: u64, duplicate_percent: usize) -> Result<[Content; 2]> {
+        let blocks = volume.file_blocks();
+        Ok(match self {
+            Source::SameFile => {
+                [Content::from_numbers(seed, Vec::new()), volume.content(seed, blocks, duplicate_percent)?]
+            }
+            Source::OtherFile => {
+                let written = Content::repeating(seed, blocks, blocks, duplicate_percent);
+                [volume.content(seed, blocks, 0)?, written.expanded_within(volume.memory_max)]
+            }
+        })
+    }
+}
+
 /// A group of measured steps that share their preparation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenario {
@@ -22,6 +49,14 @@ pub enum Scenario {
     SequentialWrite {
         /// Share of blocks that repeat an earlier one.
         duplicate_percent: usize,
+    },
+    /// The same after the mount has learnt what a piece costs, if the device is limited; with blocks of the same file or
+    /// of another one.
+    ScatteredWrite {
+        /// Share of blocks that repeat an earlier one.
+        duplicate_percent: usize,
+        /// Where the earlier one is.
+        source: Source,
     },
     /// 4 KiB writes at distinct random places of a full file, fsync.
     RandomWrite {
@@ -59,6 +94,9 @@ impl Scenario {
     pub fn prepare(self, volume: &Volume, seed: u64) -> Result<Body> {
         match self {
             Scenario::SequentialWrite { duplicate_percent } => sequential_write(volume, seed, duplicate_percent),
+            Scenario::ScatteredWrite { duplicate_percent, source } => {
+                scattered_duplicates(volume, seed, duplicate_percent, source)
+            }
             Scenario::RandomWrite { duplicate_percent } => {
                 let places = Random::new(seed).permutation(volume.file_blocks());
                 let places = places.into_iter().take(volume.random_blocks()).collect();
@@ -109,6 +147,21 @@ fn sequential_write(volume: &Volume, seed: u64, duplicate_percent: usize) -> Res
     let content = volume.content(seed, volume.file_blocks(), duplicate_percent)?;
     let name = format!("sequential-write-{duplicate_percent}");
     Ok(Box::new(move |case| {
+        let file = open(&case.path("file"), true)?;
+        case.measure(&name, writing(&content), |latencies| files::write_all(&file, &content, latencies))?;
+        drop(file);
+        verify_cold(case, "file", &content)
+    }))
+}
+
+fn scattered_duplicates(volume: &Volume, seed: u64, duplicate_percent: usize, source: Source) -> Result<Body> {
+    let [before, content] = source.contents(volume, seed, duplicate_percent)?;
+    let name = format!("scattered-write-{duplicate_percent}");
+    Ok(Box::new(move |case| {
+        if before.blocks() > 0 {
+            fill(case, "source", &before)?;
+        }
+        case.learn_piece_cost()?;
         let file = open(&case.path("file"), true)?;
         case.measure(&name, writing(&content), |latencies| files::write_all(&file, &content, latencies))?;
         drop(file);

@@ -11,6 +11,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::command::run;
 use crate::failure::{During, Failure, Result, tell};
 use crate::figures::Figures;
@@ -165,6 +167,15 @@ fn unmount_kernel(point: &Path) -> Result<()> {
         sleep(Duration::from_millis(100));
     }
     run(Command::new("umount").arg(point)).map(drop)
+}
+
+/// What a piece costs on a mount.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct PieceCost {
+    /// In blocks of sequential reading.
+    pub blocks: f64,
+    /// Or assumed, until it is.
+    pub is_measured: bool,
 }
 
 /// One side, ready to be formatted and mounted again and again.
@@ -348,6 +359,13 @@ impl Side {
     /// Runs `oncefs COMMAND MOUNTPOINT WORDS` and returns what it printed.
     pub fn ask(&self, command: &str, words: &[&str]) -> Result<String> {
         run(Command::new(&self.bench.oncefs).arg(command).arg(&self.upper).args(words))
+    }
+
+    /// What a piece costs on a mounted oncefs.
+    pub fn piece_cost(&self) -> Result<PieceCost> {
+        let stats = self.stats()?;
+        let is_measured = stats.is_at(&["device", "piece_is_measured"])?;
+        Ok(PieceCost { blocks: stats.real_at(&["device", "piece_blocks"])?, is_measured })
     }
 
     /// The extents of a file on a mounted oncefs, by `oncefs explain`.

@@ -196,6 +196,7 @@ mod tests {
             cpu_daemon_s: None,
             daemon_peak_bytes: None,
             space: None,
+            piece_cost: None,
             limit_share: None,
         }
     }

@@ -146,6 +146,26 @@ fn a_tiny_run_of_overhead_measures_every_mount() {
     assert!(count("yielding") >= 1);
 }
 
+#[test]
+fn a_tiny_run_of_once_measures_every_side_with_every_source_and_finds_each_copy() {
+    let words = ["once", "--quick", "--size=24M", "--duplicates=0,25", "--parts=writes,latency,detector,copies"];
+    let readings = readings_of(&words);
+    let count = |part: &str| readings[part].as_array().unwrap().len();
+    // Two memories: four sides without duplicates, three sides and two sources with them.
+    assert_eq!((count("writes"), count("throttled")), (2 * (4 + 3 * 2), 0));
+    assert_eq!((count("latency"), count("detector"), count("copies")), (2 * 4, 3 * 2, 2));
+    let exact = |reading: &serde_json::Value| reading["exact_bytes"].as_u64().unwrap();
+    for reading in readings["writes"].as_array().unwrap() {
+        let percent = reading["setting"]["duplicate_percent"].as_u64().unwrap();
+        assert_eq!(exact(reading), (6_144 - 6_144 * percent / 100) * 4_096, "{reading}");
+        assert!(reading["best_bytes"].as_u64().unwrap() >= exact(reading), "{reading}");
+    }
+    for reading in readings["copies"].as_array().unwrap() {
+        let added = [0, 1].map(|copy| reading["data_bytes"][copy].as_u64().unwrap());
+        assert!(added[0] > 20 << 20 && added[1] * 10 < added[0], "{reading}");
+    }
+}
+
 /// Reads until a line holds `part`; the rest stays readable, as a terminal would stay open.
 fn wait_for_line(stderr: &mut impl BufRead, part: &str) {
     let mut line = String::new();

@@ -5,11 +5,13 @@
 //! what is assumed, and what came out.
 
 mod comparison;
+mod contents;
 mod design_choice;
 mod designs;
 mod device;
 mod generate;
 mod idedup;
+mod optimum;
 mod oracle;
 mod ranks;
 mod replay;
@@ -26,6 +28,7 @@ pub use device::{DEVICES, DISK, DeviceModel, DiskWork, FAST, ReadOutcome, THROTT
 pub use generate::*;
 pub use idedup::{FilerResult, Filers, Idedup, IdedupOptions, IdedupRun, Index, Limit, Made, RunResult};
 pub use oncefs_plot::{Bars, Chart, Series};
+pub use optimum::most_saved;
 pub use oracle::{Oracle, Truth};
 pub use ranks::{RankedCorpus, RanksOptions, Stored, StoredByRun, ranks_table, runs_table};
 pub use replay::{Idle, Requests, replay};

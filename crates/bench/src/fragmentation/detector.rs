@@ -34,7 +34,7 @@ pub struct DetectorArgs {
     pub write_size: u64,
     /// detector: the kinds of data written
     #[arg(long, value_enum, value_delimiter = ',', default_value = "unique,runs,scattered")]
-    data: Vec<Data>,
+    pub data: Vec<Data>,
 }
 
 /// What is written.
@@ -88,13 +88,12 @@ impl Reading {
 }
 
 /// Measures every kind of data on every mount and prints the tables.
-pub fn run(args: &DetectorArgs, thresholds: &[String], rounds: Rounds, bench: &Bench) -> Result<Vec<Reading>> {
-    let mounts: Vec<Mount> = thresholds.iter().map(|number| Mount::in_line(number)).collect();
+pub fn run(args: &DetectorArgs, mounts: &[Mount], rounds: Rounds, bench: &Bench) -> Result<Vec<Reading>> {
     let mut readings = Vec::new();
     for data in args.data.iter().copied() {
         for (repetition, seed) in rounds.iter() {
             let (plan, content) = load(data, args.write_size, seed);
-            for (_, mount) in rotated(&mounts, repetition) {
+            for (_, mount) in rotated(mounts, repetition) {
                 tell(&format!("detector, {}, repetition {}: {}", data.describe(), repetition + 1, mount.name));
                 readings.push(measure(bench, mount, data, repetition, (&plan, &content))?);
             }
@@ -103,13 +102,10 @@ pub fn run(args: &DetectorArgs, thresholds: &[String], rounds: Rounds, bench: &B
     println!(
         "\nThe detector on the write path, {} MB a file\n{}",
         args.write_size / 1_000_000,
-        table(&args.data, &mounts, &readings)
+        table(&args.data, mounts, &readings)
     );
-    let worst = cells(&args.data, &mounts, &readings).filter_map(|(mount, data, of)| {
-        Some((
-            Spread::of(of.map(Reading::of_cpu))?.median,
-            format!("{}, run_blocks_min {}", data.describe(), mount.name),
-        ))
+    let worst = cells(&args.data, mounts, &readings).filter_map(|(mount, data, of)| {
+        Some((Spread::of(of.map(Reading::of_cpu))?.median, format!("{}, mount {}", data.describe(), mount.name)))
     });
     if let Some((share, name)) = worst.max_by(|one, other| one.0.total_cmp(&other.0)) {
         let name = format!("decide's share of the daemon's processor time, most of all with {name}");
@@ -203,7 +199,7 @@ fn cells<'a>(
 fn table(data: &[Data], mounts: &[Mount], readings: &[Reading]) -> String {
     let headings = [
         "duplicates",
-        "run_blocks_min",
+        "mount",
         "MB/s",
         "shared %",
         "daemon CPU s",

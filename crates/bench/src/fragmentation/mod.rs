@@ -4,13 +4,13 @@
 //! time; response times of a mixed replay, with the sizes of device reads; and the read cache by memory for hints.
 
 mod cache;
-mod detector;
-mod plan;
-mod replay;
-mod response;
-mod scattered;
+pub mod detector;
+pub mod plan;
+pub mod replay;
+pub mod response;
+pub mod scattered;
 mod sizes_read;
-mod stitched;
+pub mod stitched;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -18,10 +18,11 @@ use serde::Serialize;
 use crate::aligned::BLOCK_BYTES;
 use crate::failure::{Failure, Result};
 use crate::machine;
+use crate::mount::Mount;
 use crate::shared_args::SharedArgs;
 use detector::DetectorArgs;
 use plan::ReplayArgs;
-use response::ResponseArgs;
+use response::{PAPER, ResponseArgs};
 use scattered::ScatteredArgs;
 use stitched::StitchedArgs;
 
@@ -107,14 +108,17 @@ pub fn run(args: &FragmentationArgs) -> Result<()> {
     args.check()?;
     let (_work_directory, bench) = args.shared.begin(args.device_bytes(), args)?;
     let rounds = args.shared.rounds(args.repetitions);
-    let (thresholds, replay) = (&args.thresholds, &args.replay);
+    let mounts: Vec<Mount> = args.thresholds.iter().map(|number| Mount::in_line(number)).collect();
+    let replay = &args.replay;
     let mut readings = Readings::default();
     for part in &args.parts {
         match part {
             Part::Stitched => readings.stitched = stitched::run(&args.stitched, rounds, &bench)?,
             Part::Scattered => readings.scattered = scattered::run(&args.scattered, rounds, &bench)?,
-            Part::Detector => readings.detector = detector::run(&args.detector, thresholds, rounds, &bench)?,
-            Part::Response => readings.response = response::run(&args.response, thresholds, replay, rounds, &bench)?,
+            Part::Detector => readings.detector = detector::run(&args.detector, &mounts, rounds, &bench)?,
+            Part::Response => {
+                readings.response = response::run(&args.response, (&mounts, &PAPER), replay, rounds, &bench)?;
+            }
             Part::Cache => readings.cache = cache::run(replay, rounds, &bench)?,
         }
     }

@@ -29,6 +29,8 @@ pub enum Io {
     Buffered,
     /// Around it (O_DIRECT): every request is one of the daemon's.
     Direct,
+    /// Through it, and a write returns when it is durable (O_SYNC).
+    Synced,
 }
 
 /// The measurements of a replay.
@@ -122,7 +124,11 @@ impl<'a> Files<'a> {
             return Ok(());
         }
         let path = self.root.join(&self.replay.plan.parts[request.file].name);
-        let flags = if self.io == Io::Direct { libc::O_DIRECT } else { 0 };
+        let flags = match self.io {
+            Io::Buffered => 0,
+            Io::Direct => libc::O_DIRECT,
+            Io::Synced => libc::O_SYNC,
+        };
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(request.is_write).truncate(false).custom_flags(flags);
         self.open[request.file] = Some(options.open(&path).during(|| format!("cannot open {}", path.display()))?);

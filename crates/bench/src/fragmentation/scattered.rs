@@ -35,7 +35,7 @@ pub struct ScatteredArgs {
     pub scattered_size: u64,
     /// scattered: further mount options; repeat it to compare several
     #[arg(long, default_value = "")]
-    scattered_options: Vec<String>,
+    pub scattered_options: Vec<String>,
 }
 
 /// The result of one mount and one file in one repetition.

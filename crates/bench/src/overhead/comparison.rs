@@ -181,7 +181,7 @@ mod tests {
         let longer = more(&readings, "grep", ON, &time).unwrap();
         assert!((longer.min - 25.0).abs() < 1e-9 && (longer.max - 100.0).abs() < 1e-9, "{longer:?}");
         let text = verdicts(&readings, 2.0);
-        assert_eq!(text, "grep, on against off: longer by: 62.50 % (aim: below 2 %): MISSED");
+        assert_eq!(text, "- grep, on against off: longer by: 62.50 % (aim: below 2 %): MISSED");
     }
 
     #[test]

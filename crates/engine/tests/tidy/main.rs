@@ -32,7 +32,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("crates/plot", &[]),
     ("crates/sim", &["oncefs-dedup", "oncefs-plot", "oncefs-toolbox"]),
     ("crates/explore", &["oncefs-fs", "oncefs-engine", "oncefs-toolbox"]),
-    ("crates/bench", &["oncefs-plot", "oncefs-toolbox"]),
+    ("crates/bench", &["oncefs-plot", "oncefs-sim", "oncefs-toolbox"]),
     ("crates/fuzz", &["oncefs-fs", "oncefs-engine", "oncefs-toolbox"]),
     ("tests/system", &["oncefs-toolbox"]),
 ];

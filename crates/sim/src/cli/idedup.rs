@@ -78,7 +78,8 @@ fn run_corpora(arguments: &IdedupArgs, threads: usize) -> Result<Told, Failure> 
         filers.0.push(FilerResult::of(corpus::name(path), &recording, threads, &|what| eprintln!("{what}")));
     }
     let head: Vec<String> = filers.0.iter().map(corpus_told).collect();
-    let parts: Vec<String> = std::iter::once(head.concat()).chain(shared_tables(&filers)).collect();
+    let aims = format!("aims\n{}", filers.verdicts_table());
+    let parts: Vec<String> = std::iter::once(head.concat()).chain(shared_tables(&filers)).chain([aims]).collect();
     Ok((parts.join("\n"), filers.plots()))
 }
 

@@ -16,4 +16,5 @@ pub use full::Full;
 pub use inline::Inline;
 pub use lru::{FINGERPRINT_BYTES, LruIndex};
 pub use none::NoIndex;
+pub(crate) use oncefs::REFS_FREE_MIN;
 pub use oncefs::{Oncefs, OncefsOptions, Threshold, with_skipped_buffer};

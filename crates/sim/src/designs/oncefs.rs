@@ -21,6 +21,7 @@ use crate::volume::{Released, Volume};
 use run_rule::RunRules;
 use streams::{Streams, Tail};
 
+pub(crate) use run_rule::REFS_FREE_MIN;
 pub use run_rule::Threshold;
 
 /// Share of the memory for the skipped buffer: a seventh, as SmartDedup's 0.5 of 3.5 MB.

@@ -37,6 +37,27 @@ impl Cost {
     }
 }
 
+/// Blocks saved in the end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Kept {
+    /// By default.
+    pub saved: f64,
+    /// By an exact dedup.
+    pub exact: f64,
+    /// By the best choice for each file within its budget.
+    pub optimum: f64,
+}
+
+impl Kept {
+    pub fn of_exact(self) -> f64 {
+        self.saved / self.exact.max(1.0)
+    }
+
+    pub fn of_optimum(self) -> f64 {
+        self.saved / self.optimum.max(1.0)
+    }
+}
+
 impl Reading {
     fn busy_ms(self, result: &RunResult, device: &DeviceModel) -> f64 {
         match self {
@@ -68,12 +89,15 @@ impl FilerResult {
         Cost { lost: lost / whole.max(1.0), added: added_ms / whole_ms.max(f64::MIN_POSITIVE) }
     }
 
-    /// Of what an exact dedup saves, the part that the budget keeps on a device.
-    pub(super) fn kept(&self, device: usize) -> f64 {
+    /// What the budget keeps on a device.
+    pub(super) fn kept(&self, device: usize) -> Kept {
         let result =
             self.result(IdedupRun { index: Index::Extended, limit: Limit::Budget(device), memory_mib: MEMORY_MIB });
-        let exact = self.truth.places - self.truth.contents;
-        (self.truth.places as f64 - result.outcome.stored as f64) / exact.max(1) as f64
+        Kept {
+            saved: self.truth.places as f64 - result.outcome.stored as f64,
+            exact: (self.truth.places - self.truth.contents) as f64,
+            optimum: self.optima[&device] as f64,
+        }
     }
 }
 
@@ -102,7 +126,8 @@ mod tests {
             .collect();
         results.insert(run(Index::None, Limit::Blocks(1)), result(1_000, without));
         let truth = Truth { places: 1_000, written: 1_000, ..Truth::default() };
-        FilerResult { name: "test".to_owned(), scale: 1, truth, made: Made::default(), results }
+        let optima = BTreeMap::from([(THROTTLED_AT, 400)]);
+        FilerResult { name: "test".to_owned(), scale: 1, truth, made: Made::default(), results, optima }
     }
 
     #[test]
@@ -118,9 +143,10 @@ mod tests {
     }
 
     #[test]
-    fn what_the_budget_keeps_is_held_against_an_exact_dedup() {
+    fn what_the_budget_keeps_is_held_against_an_exact_dedup_and_the_best_choices() {
         let mut filer = filer([(600, 200), (700, 150), (800, 120), (900, 110), (700, 110)], 100);
         filer.truth.contents = 500;
-        assert_eq!(filer.kept(THROTTLED_AT), 0.6);
+        let kept = filer.kept(THROTTLED_AT);
+        assert_eq!((kept.of_exact(), kept.of_optimum()), (0.6, 0.75));
     }
 }

@@ -92,6 +92,8 @@ pub struct FilerResult {
     pub made: Made,
     /// What was found.
     pub results: BTreeMap<IdedupRun, RunResult>,
+    /// By device: the blocks saved if each file makes the best choice within its budget.
+    pub optima: BTreeMap<usize, u64>,
 }
 
 /// What a made trace has.
@@ -124,6 +126,16 @@ impl IdedupOptions {
     /// Of trace 6, whose extents without dedup depend on few files: it is not read, and can be larger.
     pub fn phone_scale(&self) -> u64 {
         (self.scale / PHONE_LARGER).max(1)
+    }
+}
+
+impl Limit {
+    /// The device whose budgets apply, if any do.
+    pub(super) fn device(self) -> Option<usize> {
+        match self {
+            Self::Blocks(_) => None,
+            Self::Budget(device) => Some(device),
+        }
     }
 }
 

@@ -12,10 +12,12 @@ use super::experiment::{
     PHONE_THRESHOLDS, RunResult, SCANT_MEMORIES_MIB, THRESHOLDS,
 };
 use crate::comparison::bytes_for;
+use crate::contents::contents_of;
 use crate::design_choice::{DesignChoice, Settings};
 use crate::designs::{Design, Threshold, with_skipped_buffer};
 use crate::device::DEVICES;
 use crate::generate::{CORPORATE, ENGINEERING, Filer, FilerTwin, PHONE};
+use crate::optimum::{Limits, saved_within};
 use crate::oracle::Truth;
 use crate::replay::{Idle, replay};
 use crate::served::{Served, read_cold};
@@ -111,7 +113,26 @@ fn run_all(
         (0..threads).for_each(|_| drop(scope.spawn(work)));
     });
     let results = results.into_inner().expect("no replay panics while it holds the lock");
-    FilerResult { name, scale, truth, made, results }
+    let optima = optima(runs, recording, &at_random, threads);
+    FilerResult { name, scale, truth, made, results, optima }
+}
+
+/// What the best choices save within the budgets of these runs, by device.
+fn optima(runs: &[IdedupRun], recording: &Recording, at_random: &HashSet<u64>, threads: usize) -> BTreeMap<usize, u64> {
+    let devices: Vec<usize> = runs.iter().filter_map(|run| run.limit.device()).collect();
+    let files = contents_of(recording);
+    let saved = |device: usize| {
+        let cost = DEVICES[device].piece_cost();
+        (device, saved_within(&files, &Limits { slowdown: BUDGET, cost, at_random }))
+    };
+    let mut optima = BTreeMap::new();
+    for devices in devices.chunks(threads) {
+        std::thread::scope(|scope| {
+            let started: Vec<_> = devices.iter().map(|device| scope.spawn(|| saved(*device))).collect();
+            optima.extend(started.into_iter().map(|thread| thread.join().expect("the reference does not panic")));
+        });
+    }
+    optima
 }
 
 fn replay_once(run: IdedupRun, recording: &Recording, at_random: &HashSet<u64>, scale: u64) -> RunResult {

@@ -222,24 +222,34 @@ impl Filers {
         table
     }
 
-    /// What the budget of profile `desktop` keeps of an exact dedup's savings, and how much longer cold reads take.
+    /// What the budget of profile `desktop` keeps of an exact dedup's savings and of what the best choices within it would
+    /// save, and how much longer cold reads take.
     pub fn budget_table(&self) -> Table {
-        let head =
-            ["trace", "device", "a piece costs", "exact saves %", "kept %", "cold reads +%", "with threshold 1 +%"];
+        let head = [
+            "trace",
+            "device",
+            "a piece costs",
+            "exact saves %",
+            "best within the budget %",
+            "default %",
+            "of exact %",
+            "of the best %",
+            "cold reads +%",
+            "with threshold 1 +%",
+        ];
         let mut table = Table::new(&head);
         for filer in &self.0 {
-            let saved = filer.truth.places - filer.truth.contents;
+            let percent = |part: f64, whole: f64| decimals(100.0 * part / whole.max(1.0));
+            let places = filer.truth.places as f64;
             for (device, model) in DEVICES.iter().enumerate() {
+                let kept = filer.kept(device);
                 let added = |limit| decimals(100.0 * filer.cost(limit, Reading::Cold, device).added);
-                table.row(vec![
-                    filer.name.clone(),
-                    model.name.to_owned(),
-                    format!("{:.1}", model.piece_cost().blocks()),
-                    decimals(100.0 * saved as f64 / filer.truth.places.max(1) as f64),
-                    decimals(100.0 * filer.kept(device)),
-                    added(Limit::Budget(device)),
-                    added(Limit::Blocks(1)),
-                ]);
+                let mut row = vec![filer.name.clone(), model.name.to_owned()];
+                row.push(format!("{:.1}", model.piece_cost().blocks()));
+                row.extend([kept.exact, kept.optimum, kept.saved].map(|saved| percent(saved, places)));
+                row.extend([kept.of_exact(), kept.of_optimum()].map(|share| decimals(100.0 * share)));
+                row.extend([Limit::Budget(device), Limit::Blocks(1)].map(added));
+                table.row(row);
             }
         }
         table

@@ -1,6 +1,5 @@
 //! Ranks and savings of a corpus in the shape of Selective's Table 6.
 
-mod contents;
 mod queues;
 mod savings;
 
@@ -10,8 +9,8 @@ use oncefs_dedup::{
     BIG_RUN_BLOCKS, EffectivePolicy, FilePolicy, MountPolicy, Rank, RankRule, Ranks, ShareLimit, effective_policy,
 };
 
+use crate::contents::{FileContents, contents_of};
 use crate::trace::{Recording, Source};
-use contents::{FileContents, contents_of};
 use oncefs_toolbox::Table;
 use queues::Queues;
 use savings::{chunked_blocks, stored_blocks};

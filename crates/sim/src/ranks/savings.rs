@@ -6,7 +6,7 @@ use oncefs_dedup::{
     BIG_RUN_BLOCKS, Candidates, Decision, EffectivePolicy, HOLDERS_MAX, Pbn, RunRule, ShareLimit, detect,
 };
 
-use super::contents::FileContents;
+use crate::contents::FileContents;
 use crate::trace::Content;
 use oncefs_toolbox::random::mix;
 

@@ -6,7 +6,7 @@ use crate::trace::{Content, Event, Recording, Source};
 
 /// A file, and what it holds. Blocks of zeros are holes, and not there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct FileContents {
+pub(crate) struct FileContents {
     /// Its number.
     pub file: u64,
     /// Blocks that follow one another, ascending, with the lbn of the first.
@@ -26,7 +26,7 @@ impl FileContents {
 }
 
 /// All files that hold something, in the order of their last writes.
-pub(super) fn contents_of(recording: &Recording) -> Vec<FileContents> {
+pub(crate) fn contents_of(recording: &Recording) -> Vec<FileContents> {
     let mut held = BTreeMap::new();
     let mut last_writes = BTreeMap::new();
     let mut source = recording.replay();

@@ -34,7 +34,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("crates/sim", &["oncefs-dedup", "oncefs-plot", "oncefs-toolbox"]),
     ("crates/explore", &["oncefs-fs", "oncefs-engine", "oncefs-toolbox"]),
     ("crates/bench", &["oncefs-plot", "oncefs-toolbox", "oncefs-transport"]),
-    ("crates/fuzz", &["oncefs-fs", "oncefs-engine", "oncefs-toolbox"]),
+    ("crates/fuzz", &["oncefs-fs", "oncefs-engine", "oncefs-toolbox", "oncefs-transport"]),
     ("tests/system", &["oncefs-toolbox"]),
 ];
 

@@ -309,3 +309,112 @@ fn without_reply<'a>(opcode: u32, from: &mut Reader<'a>) -> Result<Operation<'a>
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes of each operation's own header, as `struct fuse_..._in` of fuse.h has them, and the names after it.
+    const LAYOUTS: [(u32, usize, &[u8]); 36] = [
+        (op::LOOKUP, 0, b"n\0"),
+        (op::FORGET, 8, b""),
+        (op::GETATTR, 16, b""),
+        (op::SETATTR, 88, b""),
+        (op::READLINK, 0, b""),
+        (op::SYMLINK, 0, b"n\0t\0"),
+        (op::MKNOD, 16, b"n\0"),
+        (op::MKDIR, 8, b"n\0"),
+        (op::UNLINK, 0, b"n\0"),
+        (op::RMDIR, 0, b"n\0"),
+        (op::RENAME, 8, b"n\0m\0"),
+        (op::LINK, 8, b"n\0"),
+        (op::OPEN, 8, b""),
+        (op::READ, 40, b""),
+        (op::WRITE, 40, b""),
+        (op::STATFS, 0, b""),
+        (op::RELEASE, 24, b""),
+        (op::FSYNC, 16, b""),
+        (op::SETXATTR, 16, b"n\0"),
+        (op::GETXATTR, 8, b"n\0"),
+        (op::LISTXATTR, 8, b""),
+        (op::REMOVEXATTR, 0, b"n\0"),
+        (op::FLUSH, 24, b""),
+        (op::READDIR, 40, b""),
+        (op::ACCESS, 8, b""),
+        (op::CREATE, 16, b"n\0"),
+        (op::INTERRUPT, 8, b""),
+        (op::IOCTL, 32, b""),
+        (op::BATCH_FORGET, 8, b""),
+        (op::FALLOCATE, 32, b""),
+        (op::RENAME2, 16, b"n\0m\0"),
+        (op::LSEEK, 24, b""),
+        (op::COPY_FILE_RANGE, 56, b""),
+        (op::SYNCFS, 8, b""),
+        (op::TMPFILE, 16, b"\0"),
+        (op::STATX, 24, b""),
+    ];
+
+    fn message(opcode: u32, len: usize, names: &[u8]) -> Vec<u8> {
+        let mut message = vec![0; IN_BYTES + len];
+        message.extend_from_slice(names);
+        let whole = message.len() as u32;
+        message[..4].copy_from_slice(&whole.to_ne_bytes());
+        message[4..8].copy_from_slice(&opcode.to_ne_bytes());
+        message
+    }
+
+    #[test]
+    fn every_header_has_the_size_that_the_kernel_gives_it() {
+        let protocol = Protocol { is_setxattr_extended: true };
+        for (opcode, len, names) in LAYOUTS {
+            let name = op::name(opcode);
+            let is_accepted = |len| match Request::decode(&message(opcode, len, names), protocol) {
+                Ok(request) => !matches!(request.operation, Operation::Unknown),
+                Err(_) => false,
+            };
+            assert!(is_accepted(len), "{name} with a header of {len} bytes");
+            assert!(!is_accepted(len + 8), "{name} with 8 bytes more than {len}");
+            assert!(len == 0 || !is_accepted(len - 8), "{name} with 8 bytes less than {len}");
+        }
+        assert!(Request::decode(&message(op::SETXATTR, 8, b"n\0"), Protocol::default()).is_ok(), "before 7.33");
+    }
+
+    #[test]
+    fn a_message_of_another_length_than_it_says_is_refused_with_its_header() {
+        let mut bytes = message(op::READLINK, 0, b"");
+        bytes[8..16].copy_from_slice(&77_u64.to_ne_bytes());
+        bytes.push(0);
+        let refused = Request::decode(&bytes, Protocol::default()).unwrap_err();
+        assert_eq!(refused.header.map(|header| header.unique), Some(77));
+        assert_eq!(Request::decode(&bytes[..39], Protocol::default()).unwrap_err().header, None);
+    }
+
+    #[test]
+    fn a_write_has_the_data_that_it_says_and_ends_within_a_file() {
+        let mut bytes = message(op::WRITE, 40, b"data");
+        let with = |bytes: &mut Vec<u8>, offset: u64, size: u32| {
+            bytes[48..56].copy_from_slice(&offset.to_ne_bytes());
+            bytes[56..60].copy_from_slice(&size.to_ne_bytes());
+            Request::decode(bytes, Protocol::default()).is_ok()
+        };
+        assert!(with(&mut bytes, 0, 4) && with(&mut bytes, i64::MAX as u64 - 4, 4));
+        assert!(!with(&mut bytes, 0, 3) && !with(&mut bytes, 0, 5));
+        assert!(!with(&mut bytes, i64::MAX as u64 - 3, 4) && !with(&mut bytes, u64::MAX, 4));
+    }
+
+    #[test]
+    fn times_before_1970_count_forwards_and_nanoseconds_stay_below_a_second() {
+        let mut bytes = message(op::SETATTR, 88, b"");
+        bytes[40..44].copy_from_slice(&(1_u32 << 5).to_ne_bytes());
+        bytes[80..88].copy_from_slice(&(-2_i64).to_ne_bytes());
+        bytes[100..104].copy_from_slice(&800_000_000_u32.to_ne_bytes());
+        let Ok(Request { operation: Operation::Setattr(set), .. }) = Request::decode(&bytes, Protocol::default())
+        else {
+            panic!("a change of the time was refused");
+        };
+        let expected = SetTime::At(Time { seconds: -2, nanoseconds: 800_000_000 });
+        assert_eq!((set.mtime, set.atime, set.mode), (Some(expected), None, None));
+        bytes[100..104].copy_from_slice(&1_000_000_000_u32.to_ne_bytes());
+        assert!(Request::decode(&bytes, Protocol::default()).is_err());
+    }
+}

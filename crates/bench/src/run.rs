@@ -134,7 +134,7 @@ fn head(args: &RunArgs, bench: &Bench, volume: &Volume, seed: u64) -> Vec<String
             below.unwrap_or_else(|_| "an unknown disk".to_owned())
         ),
         format!(
-            "oncefs: {}; flat: fuser 0.18, writeback cache, readdirplus, parallel directory operations, 64 background requests",
+            "oncefs: {}; flat: our transport, writeback cache, readdirplus, parallel directory operations, 64 background requests",
             if bench.raw {
                 "volume on ext4, data area on a second loop device"
             } else {

@@ -11,6 +11,7 @@ mod disk;
 pub mod full;
 mod input;
 mod memory;
+pub mod messages;
 mod mutation;
 pub mod plain;
 #[path = "../../fs/tests/model/reference.rs"]
@@ -32,12 +33,13 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 6] = [
     Target { name: "decoders", run: decoders::run },
     Target { name: "volumes", run: volumes::run },
     Target { name: "calls", run: calls::run },
     Target { name: "full", run: full::run },
     Target { name: "tables", run: tables::run },
+    Target { name: "messages", run: messages::run },
 ];
 
 /// The target of this name.

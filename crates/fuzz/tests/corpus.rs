@@ -1,10 +1,11 @@
 //! What the corpus has to hold. `ONCEFS_FUZZ_WRITE_CORPUS=1` adds what is missing.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
 use oncefs_engine::kv::{is_sound_table, read_table};
-use oncefs_fuzz::{decoders, plain, samples, target};
+use oncefs_fuzz::{decoders, messages, plain, samples, target};
 
 /// Bytes that the corpus may have: it is part of every checkout.
 const BYTES_MAX: usize = 1 << 20;
@@ -49,4 +50,14 @@ fn the_corpus_stays_small() {
     let bytes = |target| plain::corpus(&plain::corpus_directory(target)).iter().map(Vec::len).sum::<usize>();
     let all: usize = oncefs_fuzz::TARGETS.iter().map(bytes).sum();
     assert!(all <= BYTES_MAX, "the corpus has {all} bytes, {BYTES_MAX} are allowed");
+}
+
+#[test]
+fn the_corpus_has_a_message_of_every_kind() {
+    /// Operations that are known.
+    const KINDS: usize = 39;
+    let target = target("messages").unwrap_or_else(|| panic!("there is no target messages"));
+    let inputs = plain::corpus(&plain::corpus_directory(target));
+    let kinds: HashSet<_> = inputs.iter().filter_map(|input| messages::kind_of(input)).collect();
+    assert_eq!(kinds.len(), KINDS, "kinds of messages in the corpus, and operations that are known");
 }

@@ -37,3 +37,8 @@ fn no_program_takes_a_nearly_full_volume_down() {
 fn record_files_are_read_as_far_as_they_make_sense() {
     run("tables", 2_000);
 }
+
+#[test]
+fn messages_of_the_kernel_are_refused_or_are_what_they_say() {
+    run("messages", 2_000_000);
+}

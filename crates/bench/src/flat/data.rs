@@ -68,19 +68,8 @@ impl Data {
         Ok(())
     }
 
-    /// Reads the stretches and hands the bytes to `deliver`.
-    pub fn read(&self, stretches: &[Stretch], deliver: impl FnOnce(io::Result<&[u8]>)) {
-        let bytes: u64 = stretches.iter().map(|stretch| stretch.bytes).sum();
-        BUFFER.with_borrow_mut(|buffer| {
-            if buffer.bytes().len() < bytes as usize {
-                *buffer = AlignedBuffer::new(bytes as usize);
-            }
-            let result = self.read_into(stretches, buffer.bytes_mut());
-            deliver(result.map(|()| &buffer.bytes()[..bytes as usize]));
-        });
-    }
-
-    fn read_into(&self, stretches: &[Stretch], buffer: &mut [u8]) -> io::Result<()> {
+    /// Reads the stretches into a buffer as long as they are together.
+    pub fn read_into(&self, stretches: &[Stretch], buffer: &mut [u8]) -> io::Result<()> {
         let mut done = 0;
         for stretch in stretches {
             let piece = &mut buffer[done..done + stretch.bytes as usize];

@@ -1,6 +1,6 @@
 //! A flat FUSE file system, as fast as the transport allows.
 //!
-//! It uses the same library, flags and cache settings as oncefs and does nothing else: names and attributes are in
+//! It uses the same transport, flags and cache settings as oncefs and does nothing else: names and attributes are in
 //! memory, data is in one backing file, nothing is hashed, looked up or logged. Its names survive an unmount but not a
 //! crash, it does not reuse the space of deleted files, and it has neither links nor rename: it is only for measuring.
 
@@ -8,17 +8,20 @@ mod adapter;
 mod data;
 mod names;
 
-use std::fs;
-use std::path::PathBuf;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use fuser::{Config, MountOption, Session, SessionACL};
+use oncefs_transport::{Knob, MountSpec, RingKnob, Session, Settings, Transport, attach, open_device, unmount};
 
 use crate::bdi::{self, Tuning};
 use crate::failure::{During, Failure, Result, tell};
 
 const PAGE_BYTES: u64 = 4096;
 const MAX_PAGES_LIMIT: &str = "/proc/sys/fs/fuse/max_pages_limit";
+
+/// Memory for the buffers of rings: of 32 CPUs.
+const RING_BYTES_MAX: u64 = 128 << 20;
 
 /// The line that tells the parent process that files can be used.
 pub const READY: &str = "ready";
@@ -30,12 +33,12 @@ pub struct FlatArgs {
     backing: PathBuf,
     /// Mount point
     mountpoint: PathBuf,
-    /// Number of event-loop threads
+    /// Threads that read /dev/fuse, at most
     #[arg(long, default_value_t = 4)]
     threads: usize,
-    /// Give every thread its own descriptor (FUSE_DEV_IOC_CLONE)
-    #[arg(long)]
-    clone_fd: bool,
+    /// How requests come: auto, rings or classic
+    #[arg(long, default_value = "auto")]
+    transport: Transport,
     /// Read and write the backing file with O_DIRECT
     #[arg(long)]
     direct: bool,
@@ -55,17 +58,23 @@ pub fn serve(args: &FlatArgs) -> Result<()> {
     let names_file = args.backing.join("names.json");
     let names = names::Names::load(&names_file)?;
     let file_system = adapter::Flat::new(names, names_file, data, args.max_write as u32);
-    let mut config = Config::default();
-    config.mount_options =
-        vec![MountOption::FSName("flat".into()), MountOption::Subtype("flat".into()), MountOption::DefaultPermissions];
-    config.acl = SessionACL::All;
-    config.n_threads = Some(args.threads);
-    config.clone_fd = args.clone_fd;
-    let session = {
-        let _raised = RaisedPageLimit::to_fit(args.max_write)?;
-        Session::new(file_system, &args.mountpoint, &config)
-            .during(|| format!("cannot mount {}", args.mountpoint.display()))?
+    let settings = Settings { transport: args.transport, threads: args.threads, ring_bytes_max: RING_BYTES_MAX };
+    let spec = MountSpec {
+        source: "flat".into(),
+        dir: args.mountpoint.clone(),
+        kind: "fuse.flat",
+        kernel_flags: libc::MS_NOSUID | libc::MS_NODEV,
     };
+    let session = {
+        let _pages = raise_page_limit(args.max_write)?;
+        let _rings = RingKnob::turn_on(args.transport);
+        let device = open_device().during(|| "cannot serve a mount")?;
+        attach(device.as_fd(), &spec).during(|| format!("cannot mount on {}", args.mountpoint.display()))?;
+        Session::start(device, file_system, &settings)
+            .inspect_err(|_| drop(unmount(&args.mountpoint, libc::MNT_DETACH)))
+            .during(|| format!("cannot serve {}", args.mountpoint.display()))?
+    };
+    tell(&format!("oncefs-bench: requests come {}", session.way()));
     let serving = std::thread::spawn(move || session.run());
     bdi::tune(&args.mountpoint, &args.tuning)?;
     println!("{READY}");
@@ -73,28 +82,9 @@ pub fn serve(args: &FlatArgs) -> Result<()> {
     ended.during(|| "the flat file system's session failed")
 }
 
-/// The kernel's limit of pages per request, raised for one mount: it is sampled while mounting.
-struct RaisedPageLimit(Option<String>);
-
-impl RaisedPageLimit {
-    fn to_fit(max_write: u64) -> Result<RaisedPageLimit> {
-        let before = fs::read_to_string(MAX_PAGES_LIMIT).during(|| format!("cannot read {MAX_PAGES_LIMIT}"))?;
-        let pages = max_write.div_ceil(PAGE_BYTES);
-        if before.trim().parse::<u64>().is_ok_and(|limit| limit >= pages) {
-            return Ok(RaisedPageLimit(None));
-        }
-        fs::write(MAX_PAGES_LIMIT, pages.to_string())
-            .during(|| format!("cannot raise {MAX_PAGES_LIMIT} to {pages}"))?;
-        Ok(RaisedPageLimit(Some(before)))
-    }
-}
-
-impl Drop for RaisedPageLimit {
-    fn drop(&mut self) {
-        if let Some(before) = &self.0
-            && let Err(error) = fs::write(MAX_PAGES_LIMIT, before.trim())
-        {
-            tell(&format!("oncefs-bench: cannot restore {MAX_PAGES_LIMIT}: {error}"));
-        }
-    }
+/// Raises the kernel's limit of pages per request for one mount: it is sampled while mounting.
+fn raise_page_limit(max_write: u64) -> Result<Option<Knob>> {
+    let pages = max_write.div_ceil(PAGE_BYTES);
+    let wanted = |now: &str| now.parse::<u64>().is_ok_and(|limit| limit < pages).then(|| pages.to_string());
+    Knob::turn(Path::new(MAX_PAGES_LIMIT), wanted).during(|| format!("cannot raise {MAX_PAGES_LIMIT} to {pages}"))
 }

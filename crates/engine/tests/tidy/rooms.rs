@@ -18,7 +18,7 @@ const ROOMS: [(&str, &[&str]); 23] = [
     ("state", &["sync", "error", "device", "types", "kv", "format", "stats", "space", "damage", "core"]),
     ("space", &["sync", "error", "device", "types", "format", "state", "write", "volume", "core"]),
     ("commit", &["sync", "error", "device", "kv", "format", "stats", "state", "space", "core"]),
-    ("read", &["sync", "error", "device", "types", "format", "stats", "space", "policy", "damage", "core"]),
+    ("read", &["sync", "error", "device", "types", "format", "stats", "state", "space", "policy", "damage", "core"]),
     (
         "write",
         &[
@@ -30,7 +30,10 @@ const ROOMS: [(&str, &[&str]); 23] = [
     ("hints", &["sync", "error", "device", "settings", "format", "stats", "core"]),
     (
         "damage",
-        &["sync", "error", "device", "settings", "types", "format", "state", "space", "write", "worker", "core"],
+        &[
+            "sync", "error", "device", "settings", "types", "format", "state", "space", "read", "write", "worker",
+            "core",
+        ],
     ),
     (
         "worker",
@@ -39,7 +42,7 @@ const ROOMS: [(&str, &[&str]); 23] = [
             "store",
         ],
     ),
-    ("layout", &["error", "types", "format", "state", "space", "write", "worker", "core"]),
+    ("layout", &["error", "types", "format", "state", "space", "read", "write", "worker", "core"]),
     ("background", &["sync", "error", "types", "format", "commit", "core"]),
     (
         "volume",

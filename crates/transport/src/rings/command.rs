@@ -1,0 +1,106 @@
+//! The commands that `/dev/fuse` takes over io_uring, and the ring that carries them.
+
+use std::io;
+use std::os::fd::RawFd;
+
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+
+use super::entry::Entry;
+
+/// `FUSE_IO_URING_CMD_REGISTER`: here is an entry, wait for a request.
+const REGISTER: u32 = 1;
+/// `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`: the entry has the reply, wait for the next request.
+const COMMIT_AND_FETCH: u32 = 2;
+/// What the completion of a poll of the bell is known by.
+const BELL: u64 = u64::MAX;
+/// `len` within `struct io_uring_sqe`.
+const SQE_LEN_AT: usize = 24;
+
+/// One thread's ring. Only that thread may use it.
+pub(super) struct Ring(IoUring<squeue::Entry128, cqueue::Entry>);
+
+/// What happened.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Event {
+    /// Replies came from other threads.
+    Bell,
+    /// An entry has a request.
+    Request(usize),
+    /// An entry is out of use, with this errno.
+    Ended(usize, i32),
+}
+
+impl Ring {
+    /// A ring of the calling thread, for so many entries, over a descriptor of `/dev/fuse`.
+    pub(super) fn new(entries: usize, device: RawFd) -> io::Result<Self> {
+        let size = (entries as u32 + 1).next_power_of_two();
+        let ring = IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_submit_all().build(size)?;
+        ring.submitter().register_files(&[device])?;
+        Ok(Self(ring))
+    }
+
+    /// Gives the kernel an entry of a queue. The entry has to stay where it is.
+    pub(super) fn register(&mut self, queue: u16, index: usize, entry: &Entry) -> io::Result<()> {
+        let (parts, parts_len) = (entry.parts() as u64, 2);
+        self.push(command(REGISTER, queue, 0, Some(parts), parts_len, index))
+    }
+
+    /// Commits the reply that an entry has.
+    pub(super) fn commit(&mut self, queue: u16, index: usize, entry: &Entry) -> io::Result<()> {
+        self.push(command(COMMIT_AND_FETCH, queue, entry.commit_id(), None, 0, index))
+    }
+
+    /// Has the next ring of a bell reported, once.
+    pub(super) fn listen(&mut self, bell: RawFd) -> io::Result<()> {
+        let poll = opcode::PollAdd::new(types::Fd(bell), libc::POLLIN as u32).build().user_data(BELL);
+        self.push(poll.into())
+    }
+
+    fn push(&mut self, entry: squeue::Entry128) -> io::Result<()> {
+        // SAFETY: a poll refers to no memory. A command refers to an entry's, which is unmapped only after the ring is
+        // closed (`serve::RingThread` drops the ring first, and an entry
+        // does not move), and registration reads the list of its parts at once.
+        while unsafe { self.0.submission().push(&entry) }.is_err() {
+            self.submit(0)?;
+        }
+        Ok(())
+    }
+
+    /// Hands over what was pushed, and waits until at least `wait_for` events are there.
+    pub(super) fn submit(&mut self, wait_for: usize) -> io::Result<()> {
+        loop {
+            match self.0.submit_and_wait(wait_for) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                done => return done.map(drop),
+            }
+        }
+    }
+
+    /// What has happened and was not told yet.
+    pub(super) fn events(&mut self, into: &mut Vec<Event>) {
+        into.extend(self.0.completion().map(|completion| match (completion.user_data(), completion.result()) {
+            (BELL, _) => Event::Bell,
+            (index, 0..) => Event::Request(index as usize),
+            (index, error) => Event::Ended(index as usize, -error),
+        }));
+    }
+}
+
+/// A command with its `fuse_uring_cmd_req`: flags, commit id, number of the queue.
+fn command(
+    number: u32,
+    queue: u16,
+    commit_id: u64,
+    parts: Option<u64>,
+    parts_len: u32,
+    index: usize,
+) -> squeue::Entry128 {
+    let mut request = [0_u8; 80];
+    request[8..16].copy_from_slice(&commit_id.to_ne_bytes());
+    request[16..18].copy_from_slice(&queue.to_ne_bytes());
+    let mut entry =
+        opcode::UringCmd80::new(types::Fixed(0), number).cmd(request).addr(parts).build().user_data(index as u64);
+    // SAFETY: the entry is a `struct io_uring_sqe` of 128 bytes, whose `len` the crate cannot set for commands.
+    unsafe { (&raw mut entry).cast::<u8>().add(SQE_LEN_AT).cast::<u32>().write_unaligned(parts_len) };
+    entry
+}

@@ -1,0 +1,11 @@
+//! Rings: FUSE over io_uring. The kernel keeps a queue of requests for each CPU that the machine may have. Threads give it
+//! entries, buffers for one request each; an answer and the wait for the next request are one system call.
+//!
+//! All rings are there before INIT is answered: once the kernel is told of them, it holds requests back until every
+//! queue has an entry.
+
+mod command;
+mod entry;
+pub(crate) mod plan;
+pub(crate) mod serve;
+pub(crate) mod slot;

@@ -1,0 +1,174 @@
+//! The way back of one request that came over a ring: whoever has it may answer, and the ring's thread commits.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ThreadId};
+
+use parking_lot::Mutex;
+
+use super::entry::Entry;
+use crate::errno::Errno;
+
+/// A reply that is to be committed.
+pub(super) struct Finished {
+    pub(super) index: usize,
+    unique: u64,
+    error: i32,
+    body: Body,
+}
+
+enum Body {
+    /// In the entry's payload already.
+    InPlace(usize),
+    /// Apart: the payload may still be read as a part of the request.
+    Apart(Vec<u8>),
+}
+
+/// Where replies wait for a ring's thread to commit them.
+pub(crate) struct Mailbox {
+    finished: Mutex<Vec<Finished>>,
+    thread: ThreadId,
+    /// Wakes the thread: an eventfd.
+    bell: File,
+    is_closed: AtomicBool,
+}
+
+impl Mailbox {
+    /// One for the thread that calls this.
+    pub(super) fn new() -> io::Result<Self> {
+        // SAFETY: makes a descriptor.
+        let bell = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if bell < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: just made, and nobody else has it.
+        let bell = File::from(unsafe { OwnedFd::from_raw_fd(bell) });
+        let (finished, is_closed) = (Mutex::default(), AtomicBool::new(false));
+        Ok(Self { finished, thread: thread::current().id(), bell, is_closed })
+    }
+
+    /// The mount is gone: the thread is to end, whatever replies are still owed.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn bell(&self) -> RawFd {
+        self.bell.as_raw_fd()
+    }
+
+    /// Silences the bell, before the replies are looked at.
+    pub(super) fn hush(&self) {
+        // Fails only if it does not ring.
+        let _ = (&self.bell).read(&mut [0; 8]);
+    }
+
+    /// Replies that came since the last time.
+    pub(super) fn take_finished(&self) -> Vec<Finished> {
+        std::mem::take(&mut self.finished.lock())
+    }
+
+    fn finish(&self, finished: Finished) {
+        self.finished.lock().push(finished);
+        // The thread itself looks when the request's handler returns.
+        if thread::current().id() != self.thread {
+            self.ring();
+        }
+    }
+
+    fn ring(&self) {
+        // Fails only after 2^64 rings that nobody heard.
+        let _ = (&self.bell).write(&1_u64.to_ne_bytes());
+    }
+}
+
+impl Finished {
+    /// Makes the entry say what is to be committed. A spare one gives memory back.
+    ///
+    /// # Safety
+    /// `entry` is the one with this index, this is called by the thread that commits, and nothing borrows from the
+    /// request any more.
+    pub(super) unsafe fn prepare(&self, entry: &Entry, is_spare: bool) {
+        let len = match &self.body {
+            Body::InPlace(len) => *len,
+            Body::Apart(bytes) => {
+                // SAFETY: the caller says that nobody reads the request any more.
+                unsafe { entry.payload(bytes.len()) }.copy_from_slice(bytes);
+                bytes.len()
+            }
+        };
+        if is_spare {
+            // SAFETY: as above.
+            unsafe { entry.give_back(len) };
+        }
+        // SAFETY: the caller is the thread that commits.
+        unsafe { entry.set_reply(self.unique, self.error, len) };
+    }
+}
+
+/// The way back of one request.
+pub(crate) struct Slot {
+    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) entry: Arc<Entry>,
+    pub(super) index: usize,
+    /// Nothing of the request lies in the payload, so that a reply may be written there at any time.
+    pub(super) is_payload_free: bool,
+}
+
+impl Slot {
+    pub(crate) fn reply(self, unique: u64, error: i32, body: Vec<u8>) {
+        let is_too_long = body.len() > self.entry.payload_bytes();
+        match is_too_long {
+            // As the kernel would have it of a reply that is longer than what was asked for.
+            true => self.finish(unique, libc::EIO, Body::Apart(Vec::new())),
+            false => self.finish(unique, error, Body::Apart(body)),
+        }
+    }
+
+    pub(crate) fn reply_data(self, unique: u64, bytes: &[u8]) {
+        match self.is_payload_free {
+            true => self.fill(unique, bytes.len(), |payload| {
+                payload.copy_from_slice(bytes);
+                Ok(bytes.len())
+            }),
+            false => self.reply(unique, 0, bytes.to_vec()),
+        }
+    }
+
+    /// Has the payload filled in place if it is free.
+    pub(crate) fn fill(self, unique: u64, len: usize, fill: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) {
+        let entry = &self.entry;
+        if len > entry.payload_bytes() {
+            return self.finish(unique, libc::EIO, Body::Apart(Vec::new()));
+        }
+        let mut apart = Vec::new();
+        let room = match self.is_payload_free {
+            // SAFETY: the request does not lie there, and of the ways back to it this is the only one.
+            true => unsafe { entry.payload(len) },
+            false => {
+                apart.resize(len, 0);
+                &mut apart[..]
+            }
+        };
+        match fill(room) {
+            Err(errno) => self.finish(unique, errno.code(), Body::Apart(Vec::new())),
+            Ok(filled) => {
+                assert!(filled <= len, "{filled} bytes filled where {len} have room");
+                apart.truncate(filled);
+                let body = if self.is_payload_free { Body::InPlace(filled) } else { Body::Apart(apart) };
+                self.finish(unique, 0, body);
+            }
+        }
+    }
+
+    fn finish(&self, unique: u64, error: i32, body: Body) {
+        self.mailbox.finish(Finished { index: self.index, unique, error, body });
+    }
+}

@@ -1,0 +1,148 @@
+//! From a message to the service and back, whichever way it came.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::cpus;
+use crate::device::Device;
+use crate::errno::Errno;
+use crate::interrupts::Interrupts;
+use crate::notifier::Notifier;
+use crate::protocol::flags::init;
+use crate::protocol::negotiation::Negotiation;
+use crate::protocol::opcode;
+use crate::protocol::operation::Operation;
+use crate::protocol::request::{Protocol, Refused, Request};
+use crate::reply::{Back, Connection, Reply};
+use crate::rings::slot::Mailbox;
+use crate::service::Service;
+use crate::waiting;
+
+/// What the threads of a session share.
+pub(crate) struct Server {
+    service: Box<dyn Service>,
+    connection: Arc<Connection>,
+    protocol: Protocol,
+    payload_bytes_max: usize,
+    cpus: Vec<usize>,
+    /// Of the threads that serve rings.
+    mailboxes: Mutex<Vec<Arc<Mailbox>>>,
+}
+
+impl Server {
+    pub(crate) fn new(device: Device, service: impl Service, negotiation: &Negotiation) -> io::Result<Self> {
+        Ok(Self {
+            service: Box::new(service),
+            connection: Arc::new(Connection { device, interrupts: Interrupts::default() }),
+            protocol: Protocol { is_setxattr_extended: negotiation.has(init::SETXATTR_EXT) },
+            payload_bytes_max: negotiation.payload_bytes_max(),
+            cpus: cpus::possible()?,
+            mailboxes: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn notifier(&self) -> Notifier {
+        Notifier::new(self.connection.clone())
+    }
+
+    pub(crate) fn add_mailbox(&self, mailbox: Arc<Mailbox>) {
+        self.mailboxes.lock().push(mailbox);
+    }
+
+    /// The mount is gone: threads that serve rings end. Replies that are still owed concern nobody any more.
+    pub(crate) fn end_rings(&self) {
+        self.mailboxes.lock().iter().for_each(|mailbox| mailbox.close());
+    }
+
+    /// No thread serves any more.
+    pub(crate) fn destroy(&self) {
+        self.service.destroy();
+    }
+
+    /// Bytes of the largest payload.
+    pub(crate) fn payload_bytes_max(&self) -> usize {
+        self.payload_bytes_max
+    }
+
+    pub(crate) fn device(&self) -> &Device {
+        &self.connection.device
+    }
+
+    /// CPUs that the machine may have.
+    pub(crate) fn cpus(&self) -> &[usize] {
+        &self.cpus
+    }
+
+    /// Bytes of the largest message.
+    pub(crate) fn message_bytes_max(&self) -> usize {
+        /// Headers of the message and of its operation, with room to spare.
+        const HEADERS_BYTES: usize = 4096;
+        self.payload_bytes_max + HEADERS_BYTES
+    }
+
+    /// Serves a message. True: it was a FORGET.
+    pub(crate) fn serve(&self, message: &[u8], back: Back) -> bool {
+        match Request::decode(message, self.protocol) {
+            Ok(request) => {
+                let is_forget = matches!(request.operation, Operation::Forget(_));
+                self.serve_request(request, back);
+                is_forget
+            }
+            Err(refused) => {
+                self.refuse(refused, back);
+                false
+            }
+        }
+    }
+
+    fn serve_request(&self, request: Request<'_>, back: Back) {
+        let reply = Reply::new(self.connection.clone(), &request.header, back);
+        match request.operation {
+            Operation::Forget(forgotten) => {
+                self.guarded(|| forgotten.each(|inode, lookups| self.service.forget(inode, lookups)));
+                reply.none();
+            }
+            Operation::Interrupt { unique } => {
+                // Remembered first: a request that begins to wait now either is found, or finds this.
+                self.connection.interrupts.remember(unique);
+                self.guarded(|| {
+                    if self.service.interrupt(unique) {
+                        self.connection.interrupts.take(unique);
+                    }
+                });
+                reply.none();
+            }
+            Operation::Unknown => reply.error(Errno::new(libc::ENOSYS)),
+            Operation::Destroy => reply.ok(),
+            _ => {
+                if request.operation.may_wait() {
+                    waiting::may_wait();
+                }
+                self.guarded(|| self.service.serve(request, reply));
+            }
+        }
+    }
+
+    /// A handler that panics fails its request, and no other.
+    fn guarded(&self, handle: impl FnOnce()) {
+        if catch_unwind(AssertUnwindSafe(handle)).is_err() {
+            log::error!("a request ended in a panic; it was answered with EIO");
+        }
+    }
+
+    fn refuse(&self, refused: Refused, back: Back) {
+        let Some(header) = refused.header else {
+            return log::error!("a message that is not one: {}", refused.why);
+        };
+        let opcode = header.opcode;
+        log::error!("a message {} ({opcode}) is refused: {}", opcode::name(opcode), refused.why);
+        let reply = Reply::new(self.connection.clone(), &header, back);
+        match opcode {
+            opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT => reply.none(),
+            _ => reply.error(Errno::new(libc::EIO)),
+        }
+    }
+}

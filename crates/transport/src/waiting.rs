@@ -1,0 +1,39 @@
+//! How a handler says that it may wait, so that others are served meanwhile.
+
+use std::cell::RefCell;
+
+/// What a thread that serves requests does before one of them waits.
+pub(crate) trait Waiter {
+    /// Called at most once for each request.
+    fn before_waiting(&mut self);
+}
+
+thread_local! {
+    static WAITER: RefCell<Option<Box<dyn Waiter>>> = const { RefCell::new(None) };
+    static HAS_SAID: RefCell<bool> = const { RefCell::new(false) };
+}
+
+/// Says that answering the present request may wait for a device or for other requests. Those that usually do are known
+/// ([`Operation::may_wait`](crate::Operation::may_wait)); a handler calls this for one that turns out to. Costs a
+/// microsecond, and without effect on threads that serve no requests.
+///
+/// Over rings the thread may then run on any CPU until it has replied; on `/dev/fuse` another thread takes up reading.
+pub fn may_wait() {
+    if !HAS_SAID.replace(true) {
+        WAITER.with_borrow_mut(|waiter| {
+            if let Some(waiter) = waiter {
+                waiter.before_waiting();
+            }
+        });
+    }
+}
+
+/// Makes the present thread one that serves requests.
+pub(crate) fn install(waiter: Box<dyn Waiter>) {
+    WAITER.set(Some(waiter));
+}
+
+/// The next request is yet to say that it waits. Returns whether the last one did.
+pub(crate) fn rearm() -> bool {
+    HAS_SAID.replace(false)
+}

@@ -1,0 +1,142 @@
+//! A mounted tree: the example `tree` as a process of its own, and what tests do to it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use oncefs_transport::unmount;
+
+/// Everything that is waited for comes within this time on any machine, or never.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Both ways. A kernel that lacks one fails the tests: nothing is skipped.
+pub const WAYS: [&str; 2] = ["rings", "classic"];
+
+/// Held by every mount, and by who takes CPUs off line alone: meanwhile threads with rings cannot end.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// Waits until no other test has a mount, and keeps them from mounting.
+pub fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A mount with its daemon. Dropped, both are gone, in whatever state they were.
+pub struct Tree {
+    pub daemon: Child,
+    dir: tempfile::TempDir,
+    device: u64,
+    pub way: &'static str,
+    /// None: the test is alone.
+    beside_others: Option<RwLockReadGuard<'static, ()>>,
+}
+
+impl Tree {
+    /// Mounts, beside other tests.
+    pub fn mount(way: &'static str) -> Self {
+        let beside_others = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
+        let mut tree = Self::mount_alone(way);
+        tree.beside_others = Some(beside_others);
+        tree
+    }
+
+    /// Mounts, for a test that is alone.
+    pub fn mount_alone(way: &'static str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut daemon = Command::new(program()).arg(dir.path()).arg(way).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(
+            line.starts_with("ready"),
+            "the daemon did not mount over {way}: root and /dev/fuse are needed, {line:?}"
+        );
+        assert_eq!(line.contains("threads"), way == "rings", "{line}");
+        let device = fs::metadata(dir.path()).unwrap().dev();
+        Self { daemon, dir, device, way, beside_others: None }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn root(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A number that the daemon counts.
+    pub fn count(&self, name: &str) -> u64 {
+        let text = fs::read_to_string(self.path("stats")).unwrap();
+        let found = text.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        found.unwrap_or_else(|| panic!("no {name} in {text:?}")).parse().unwrap()
+    }
+
+    /// A process that reads the file whose read takes until a signal; it is under way.
+    pub fn waiter(&self) -> Child {
+        let before = self.count("waited");
+        let waiter = Command::new("cat").arg(self.path("wait")).stderr(Stdio::null()).spawn().unwrap();
+        eventually("a read waits in the daemon", || self.count("waited") > before);
+        waiter
+    }
+
+    /// Ends the connection as `/sys/fs/fuse/connections/N/abort` does.
+    pub fn abort(&self) {
+        let control = Path::new("/sys/fs/fuse/connections");
+        if fs::read_dir(control).unwrap().next().is_none() {
+            let done = Command::new("mount").args(["-t", "fusectl", "none"]).arg(control).status().unwrap();
+            assert!(done.success(), "cannot mount fusectl on {}", control.display());
+        }
+        fs::write(control.join(self.device.to_string()).join("abort"), "1").unwrap();
+    }
+
+    /// Unmounts, and waits until the daemon has ended well.
+    pub fn unmount(mut self) {
+        // Programs that were killed may still be closing their files.
+        eventually("the mount is idle", || unmount(self.root(), 0).is_ok());
+        self.ends_well();
+    }
+
+    pub fn ends_well(&mut self) {
+        let status = ends(&mut self.daemon, "the daemon");
+        assert!(status.success(), "the daemon over {} ended with {status}", self.way);
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        // After a test that failed, so that nothing is left; otherwise both are gone, and nothing is to be done.
+        drop(self.daemon.kill());
+        drop(unmount(self.dir.path(), libc::MNT_DETACH));
+        drop(self.daemon.wait());
+    }
+}
+
+/// The example, beside the directory of this test's program.
+fn program() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let program = test.parent().unwrap().parent().unwrap().join("examples/tree");
+    assert!(program.exists(), "{} is built with the tests of the whole crate", program.display());
+    program
+}
+
+/// Waits for a process to end.
+pub fn ends(child: &mut Child, what: &str) -> std::process::ExitStatus {
+    let mut status = None;
+    eventually(&format!("{what} ends"), || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    status.unwrap()
+}
+
+/// Waits until something is so.
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "within {PATIENCE:?}: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}

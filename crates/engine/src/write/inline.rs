@@ -9,11 +9,13 @@
 //!
 //! Nothing here is durable: what is forgotten costs a duplicate.
 
-use std::time::Duration;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use oncefs_dedup::{Admission, AdmissionRule, DuplicateShare, Fingerprinting, RangeError, WritePace};
 
 use crate::settings::values::{FingerprintMode, Inline, Settings};
+use crate::stats::counters::Count;
 use crate::sync::{LockRank, Mutex};
 use crate::{Lbn, MapId, Pbn, Tag};
 
@@ -25,6 +27,8 @@ pub struct InlineDedup {
     fingerprinting: Mutex<Fingerprinting>,
     /// Runs that may continue with a file's next request.
     streams: Mutex<Streams>,
+    /// Requests that write to the device at this moment.
+    device_writes: Count,
 }
 
 impl InlineDedup {
@@ -34,6 +38,7 @@ impl InlineDedup {
             admission: Mutex::new(LockRank::Part, Admission::new(settings.rule)),
             fingerprinting: Mutex::new(LockRank::Part, fingerprinting(settings.fingerprints)),
             streams: Mutex::new(LockRank::Part, Streams::default()),
+            device_writes: Count::new(0),
         }
     }
 
@@ -68,9 +73,18 @@ impl InlineDedup {
         self.admission.lock().observe(blocks, shared);
     }
 
-    /// Learns that writing `blocks` blocks to the device took this time.
-    pub fn note_device_write(&self, blocks: u64, time: Duration) {
-        self.fingerprinting.lock().observe_device(blocks, time);
+    /// Writes `blocks` blocks to the device, and learns from the time: where several write at once, each has its part of
+    /// it.
+    pub fn timed_device_write<T>(&self, blocks: u64, write: impl FnOnce() -> T) -> T {
+        let before = self.device_writes.fetch_add(1, Relaxed) + 1;
+        let began = Instant::now();
+        let written = write();
+        let time = began.elapsed();
+        let after = self.device_writes.fetch_sub(1, Relaxed);
+        debug_assert!(after > 0, "{before} writes were under way when this one began, and {after} when it ended");
+        let at_once = before.midpoint(after).clamp(1, u64::from(u32::MAX)) as u32;
+        self.fingerprinting.lock().observe_device(blocks, time / at_once);
+        written
     }
 
     /// Takes out the open run of a file's last request, if it ended where this one begins.

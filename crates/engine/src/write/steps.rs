@@ -2,7 +2,6 @@
 //! holds the order.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 use crate::core::Core;
 use crate::format::group_bytes::GroupBytes;
@@ -229,9 +228,7 @@ impl Core {
             for (target, block) in buffer.chunks_exact_mut(BLOCK_BYTES).zip(blocks.by_ref().take(count as usize)) {
                 target.copy_from_slice(block);
             }
-            let began = Instant::now();
-            self.data.write(pbn, &buffer)?;
-            self.inline.note_device_write(count, began.elapsed());
+            self.inline.timed_device_write(count, || self.data.write(pbn, &buffer))?;
             self.stats.counters.data_bytes_written.fetch_add(buffer.len() as u64, Relaxed);
             pbn = pbn.plus(count);
         }

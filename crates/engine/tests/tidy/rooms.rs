@@ -38,8 +38,8 @@ const ROOMS: [(&str, &[&str]); 23] = [
     (
         "worker",
         &[
-            "sync", "error", "device", "settings", "types", "format", "stats", "state", "write", "policy", "core",
-            "store",
+            "sync", "error", "device", "settings", "types", "format", "stats", "state", "write", "policy", "read",
+            "core", "store",
         ],
     ),
     ("layout", &["error", "types", "format", "state", "space", "read", "write", "worker", "core"]),

@@ -26,7 +26,7 @@ fn a_signal_ends_a_call_that_waits_in_the_daemon() {
         assert_eq!(tree.count("interrupted"), 0);
         for waiter in &mut waiters {
             assert!(waiter.try_wait().unwrap().is_none(), "it waits");
-            signal(waiter.id(), libc::SIGINT);
+            signal(waiter.id(), libc::SIGTERM);
         }
         for waiter in &mut waiters {
             ends(waiter, "a reader with a signal");
@@ -43,7 +43,7 @@ fn a_signal_right_after_the_call_is_not_lost() {
         for delay_us in (0..200).map(|step| step % 60 * 50) {
             let mut reader = Command::new("cat").arg(tree.path("wait")).stderr(Stdio::null()).spawn().unwrap();
             thread::sleep(Duration::from_micros(delay_us));
-            signal(reader.id(), libc::SIGINT);
+            signal(reader.id(), libc::SIGTERM);
             ends(&mut reader, "a reader with a signal");
         }
         tree.unmount();

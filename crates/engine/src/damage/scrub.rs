@@ -22,7 +22,7 @@ use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::{self, ShardKey};
 use crate::format::page::{Entry, PAGE_ENTRIES, page_of};
 use crate::format::rot::ScrubRecord;
-use crate::read::parts::{Part, cut_spans};
+use crate::read::parts::{Part, cut_spans, runs_into};
 use crate::state::published::Plan;
 use crate::{BLOCK_BYTES, Error, Pbn, Result};
 
@@ -291,14 +291,8 @@ impl Core {
 
     /// Reads ascending blocks, one behind the other into `bytes`, past the read cache, which knows nothing of the medium.
     /// Gives all blocks of requests that failed.
-    fn read_live(&self, live: &[(Pbn, Entry)], mut bytes: &mut [u8]) -> Result<Vec<Pbn>> {
-        let mut parts = Vec::new();
-        for run in live.chunk_by(|a, b| a.0.plus(1) == b.0) {
-            let (here, behind) = std::mem::take(&mut bytes).split_at_mut(run.len() * BLOCK_BYTES);
-            parts.push(Part { pbn: run[0].0, bytes: here });
-            bytes = behind;
-        }
-        assert!(bytes.is_empty(), "{} bytes of a window have no block", bytes.len());
+    fn read_live(&self, live: &[(Pbn, Entry)], bytes: &mut [u8]) -> Result<Vec<Pbn>> {
+        let mut parts = runs_into(live, bytes);
         let mut spans = cut_spans(&mut parts);
         let results = self.read_as_they_are(&mut spans)?;
         let failed = spans.iter().zip(results).filter(|(_, result)| result.is_err());

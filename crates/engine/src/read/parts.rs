@@ -36,6 +36,18 @@ impl Part<'_> {
     }
 }
 
+/// The runs of blocks that come in ascending order, one behind the other in `bytes`.
+pub fn runs_into<'a, T>(blocks: &[(Pbn, T)], mut bytes: &'a mut [u8]) -> Vec<Part<'a>> {
+    assert_eq!(bytes.len(), blocks.len() * BLOCK_BYTES, "bytes for {} blocks", blocks.len());
+    let mut parts = Vec::new();
+    for run in blocks.chunk_by(|a, b| a.0.plus(1) == b.0) {
+        let (here, behind) = std::mem::take(&mut bytes).split_at_mut(run.len() * BLOCK_BYTES);
+        parts.push(Part { pbn: run[0].0, bytes: here });
+        bytes = behind;
+    }
+    parts
+}
+
 /// A part whose content another part has.
 pub struct Repeated<'a> {
     part: Part<'a>,

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::Core;
 use crate::format::page::{Entry, page_of};
-use crate::read::parts::Part;
+use crate::read::parts::{Part, runs_into};
 use crate::read::stored::NOBODY;
 use crate::write::batch::{Batch, Outcome};
 use crate::{BLOCK_BYTES, Pbn, Result, Urgency};
@@ -132,7 +132,7 @@ impl Core {
             return;
         }
         let mut stored = self.data.take_buffer(unsure.len() * BLOCK_BYTES);
-        if self.read_targets(parts_of(unsure, &mut stored)).is_err() {
+        if self.read_targets(runs_into(unsure, &mut stored)).is_err() {
             if let [(pbn, index)] = unsure {
                 self.suspect(*pbn);
                 return self.refuse(batch, *index);
@@ -151,19 +151,6 @@ impl Core {
             }
         }
     }
-}
-
-/// The runs of targets, and where in `bytes` they are read to.
-fn parts_of<'a>(targets: &[(Pbn, usize)], bytes: &'a mut [u8]) -> Vec<Part<'a>> {
-    assert_eq!(bytes.len(), targets.len() * BLOCK_BYTES, "bytes for {} blocks", targets.len());
-    let mut rest = bytes;
-    let runs = targets.chunk_by(|a, b| a.0.plus(1) == b.0);
-    let part = |run: &[(Pbn, usize)]| {
-        let (bytes, behind) = std::mem::take(&mut rest).split_at_mut(run.len() * BLOCK_BYTES);
-        rest = behind;
-        Part { pbn: run[0].0, bytes }
-    };
-    runs.map(part).collect()
 }
 
 /// Stores what is still a candidate anew. It is noted for the worker with all that is stored anew.

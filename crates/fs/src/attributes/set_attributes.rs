@@ -50,7 +50,7 @@ impl FileSystem {
     /// - `ReadOnly`: the mount or the volume takes no changes.
     /// - `Stale`: the inode does not exist.
     /// - `IsADirectory`, `Invalid`: a size is given and the inode is not a regular file.
-    /// - `OperationNotPermitted`: the file is immutable, or append-only and more than its time of last access would change.
+    /// - `OperationNotPermitted`: the file is immutable, or append-only and more would change than its times to now.
     /// - `FileTooLarge`: the size is above [`FILE_BYTES_MAX`](crate::FILE_BYTES_MAX).
     /// - `NoSpace`: the host's file system is full.
     /// - `Engine`: a device failed, or metadata is damaged.

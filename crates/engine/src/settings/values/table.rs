@@ -289,7 +289,8 @@ pub static SETTINGS: &[Setting] = &[
         true,
         |s| place(&FINGERPRINTS, &s.fingerprints),
         |s, n| s.fingerprints = FINGERPRINTS[n as usize],
-        "when to compute the strong hash of a block",
+        "when to compute the strong hash of a block: always, where a tag matches, or always while duplicates are found and \
+         where the device is slow",
     ),
     setting(
         "hint_memory",

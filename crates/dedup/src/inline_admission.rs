@@ -244,23 +244,24 @@ const EAGER_SHARE_MIN: f64 = 0.03;
 /// Below this share eager turns lazy; the gap keeps a steady share from switching back and forth.
 const LAZY_SHARE_MAX: f64 = 0.015;
 
-/// Where a block takes at least so long to be written, a fingerprint is a tenth of that at most.
-const SLOW_BLOCK_TIME: Duration = Duration::from_micros(16);
+/// Where a block takes at least so long to be written, a fingerprint is ready before: it is computed meanwhile, in about
+/// half of this time.
+const SLOW_BLOCK_TIME: Duration = Duration::from_micros(2);
 /// A device counts as fast again when a block takes less than this.
-const FAST_BLOCK_TIME: Duration = Duration::from_micros(10);
+const FAST_BLOCK_TIME: Duration = Duration::from_nanos(1500);
 
 /// When written blocks are fingerprinted.
 ///
 /// A fingerprint costs ten times as much as a tag. Without one a match has to be compared with the stored bytes, which
-/// takes a read from the device. So fingerprints pay where duplicates are found, and where the device is so slow that
-/// they are not felt: there a comparison is felt most.
+/// takes a read from the device. So fingerprints pay where duplicates are found, and where the device takes longer to write
+/// a block than a fingerprint takes to be computed beside that.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fingerprinting {
     /// Every block.
     Eager,
     /// Only blocks whose tag matches a hint.
     Lazy,
-    /// Eager while duplicates are being found, and where the device is slow.
+    /// Eager while duplicates are being found, and where the device hides what fingerprints cost.
     Auto(DuplicateShare, WritePace),
 }
 

@@ -300,15 +300,15 @@ fn the_size_of_batches_does_not_matter_for_a_steady_share() {
 #[test]
 fn auto_is_eager_where_the_device_is_slow_and_lazy_again_once_it_is_clearly_fast() {
     let mut fingerprinting = auto();
-    let mut write = |us_per_block: u64, times: u64| {
-        (0..times).for_each(|_| fingerprinting.observe_device(256, Duration::from_micros(256 * us_per_block)));
+    let mut write = |ns_per_block: u64, times: u64| {
+        (0..times).for_each(|_| fingerprinting.observe_device(256, Duration::from_nanos(256 * ns_per_block)));
         fingerprinting.eager()
     };
-    assert!(!write(4, 1), "1 GB/s");
-    assert!(!write(12, 100), "340 MB/s, between the bounds");
-    assert!(write(41, 20), "100 MB/s");
-    assert!(write(12, 100), "between the bounds again");
-    assert!(!write(4, 100));
+    assert!(!write(1_000, 1), "4 GB/s");
+    assert!(!write(1_700, 100), "2.4 GB/s, between the bounds");
+    assert!(write(9_000, 20), "450 MB/s");
+    assert!(write(1_700, 100), "between the bounds again");
+    assert!(!write(1_000, 100));
     let mut first = auto();
     first.observe_device(1, Duration::from_micros(41));
     assert!(first.eager(), "the first write says what there is to know");

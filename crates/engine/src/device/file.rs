@@ -82,6 +82,13 @@ impl Device for FileDevice {
         self.file.write_all_at(bytes, at)
     }
 
+    fn write_beside(&self, bytes: &[u8], at: u64, meanwhile: &mut dyn FnMut()) -> io::Result<()> {
+        ring::write_beside(&self.file, bytes, at, meanwhile).unwrap_or_else(|| {
+            meanwhile();
+            self.write_at(bytes, at)
+        })
+    }
+
     fn flush(&self) -> io::Result<()> {
         self.file.sync_data()
     }

@@ -42,6 +42,11 @@ pub trait Device: Send + Sync {
     }
     /// Writes all of `bytes` at byte `at`.
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()>;
+    /// Writes all of `bytes` at byte `at`, and calls `meanwhile` once: while the write is under way, if it can be.
+    fn write_beside(&self, bytes: &[u8], at: u64, meanwhile: &mut dyn FnMut()) -> io::Result<()> {
+        meanwhile();
+        self.write_at(bytes, at)
+    }
     /// Makes every finished write durable.
     fn flush(&self) -> io::Result<()>;
     /// Returns `len` bytes from byte `at` on to the host. A file then reads as zeros there, durably after `flush`; a raw

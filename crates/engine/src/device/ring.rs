@@ -1,12 +1,15 @@
-//! Many reads of files at once by io_uring: one system call hands them to the device, and one wait takes all answers.
+//! Many reads of files at once by io_uring: one system call hands them to the device, and one wait takes all answers. And
+//! a write beside which the thread does something else.
 //!
-//! Each thread that reads has a ring of its own, made when it is first needed. The rule that makes it safe: **`read_many`
-//! returns only when no read is under way**, so no buffer is given back while the kernel may still write to it.
+//! Each thread has a ring of its own, made when it is first needed. The rule that makes it safe: **nothing returns while a
+//! request is under way**, so no buffer is given back while the kernel may still use it.
 
 use std::cell::{OnceCell, RefCell};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::FileExt;
 use std::sync::Once;
 
 use io_uring::{IoUring, Probe, opcode, squeue, types};
@@ -48,6 +51,22 @@ pub fn read_many(reads: &mut [FileRead<'_, '_>]) -> Option<Vec<io::Result<()>>> 
     Some(results.collect())
 }
 
+/// Writes all of `bytes` at byte `at` of a file, and calls `meanwhile`, which makes no such request itself. None: io_uring
+/// is not allowed here, nothing was written and nothing called.
+pub fn write_beside(file: &File, bytes: &[u8], at: u64, meanwhile: &mut dyn FnMut()) -> Option<io::Result<()>> {
+    let answer = RING.with(|ring| {
+        let mut ring = ring.get_or_init(Ring::if_allowed).as_ref()?.borrow_mut();
+        let under_way = ring.begin_write(file, bytes, at);
+        meanwhile();
+        Some(under_way.end())
+    })?;
+    Some(match answer {
+        answer if usize::try_from(answer) == Ok(bytes.len()) => Ok(()),
+        answer if answer >= 0 || is_passing(-answer) => file.write_all_at(bytes, at),
+        answer => Err(io::Error::from_raw_os_error(-answer)),
+    })
+}
+
 fn is_passing(errno: i32) -> bool {
     matches!(errno, libc::EINTR | libc::EAGAIN)
 }
@@ -77,7 +96,8 @@ impl Ring {
         assert_eq!(ring.0.completion().count(), 1, "answers of a ring that was asked once");
         let mut known = Probe::new();
         ring.0.submitter().register_probe(&mut known)?;
-        if known.is_supported(opcode::Read::CODE) { Ok(ring) } else { Err(io::ErrorKind::Unsupported.into()) }
+        let has_all = known.is_supported(opcode::Read::CODE) && known.is_supported(opcode::Write::CODE);
+        if has_all { Ok(ring) } else { Err(io::ErrorKind::Unsupported.into()) }
     }
 
     /// The kernel's answer to each read: bytes read, or less than 0.
@@ -117,6 +137,16 @@ impl Ring {
         answers
     }
 
+    /// Hands a write over.
+    fn begin_write<'a>(&'a mut self, file: &File, bytes: &'a [u8], at: u64) -> WriteUnderWay<'a> {
+        let len = u32::try_from(bytes.len()).expect("a write is much shorter than 4 GiB");
+        let entry = opcode::Write::new(types::Fd(file.as_raw_fd()), bytes.as_ptr(), len).offset(at).build();
+        // SAFETY: the bytes are borrowed by what is returned, which waits for the answer before it lets go of them.
+        unsafe { self.0.submission().push(&entry) }.expect("the queue has room: nothing is under way");
+        self.wait(0);
+        WriteUnderWay { ring: self, _bytes: bytes, answer: None }
+    }
+
     /// Hands over what is new and waits for so many answers, or fewer if a signal comes.
     fn wait(&self, answers: usize) {
         match self.0.submit_and_wait(answers) {
@@ -130,6 +160,34 @@ impl Ring {
                 std::process::abort();
             }
         }
+    }
+}
+
+/// A write that the kernel has. Waits for its end, also where what is done beside it panics.
+struct WriteUnderWay<'a> {
+    ring: &'a mut Ring,
+    _bytes: &'a [u8],
+    answer: Option<i32>,
+}
+
+impl WriteUnderWay<'_> {
+    /// Bytes written, or less than 0.
+    fn end(mut self) -> i32 {
+        self.wait();
+        self.answer.expect("it was waited for")
+    }
+
+    fn wait(&mut self) {
+        while self.answer.is_none() {
+            self.ring.wait(1);
+            self.answer = self.ring.0.completion().next().map(|answer| answer.result());
+        }
+    }
+}
+
+impl Drop for WriteUnderWay<'_> {
+    fn drop(&mut self) {
+        self.wait();
     }
 }
 

@@ -73,11 +73,20 @@ impl DataArea {
 
     /// Writes consecutive blocks from `pbn` on. The next flush covers them.
     pub fn write(&self, pbn: Pbn, bytes: &[u8]) -> Result<()> {
+        self.write_by(pbn, bytes, |device, at| device.write_at(bytes, at))
+    }
+
+    /// The same, and calls `meanwhile` once: while the write is under way, if it can be.
+    pub fn write_beside(&self, pbn: Pbn, bytes: &[u8], meanwhile: &mut dyn FnMut()) -> Result<()> {
+        self.write_by(pbn, bytes, |device, at| device.write_beside(bytes, at, meanwhile))
+    }
+
+    fn write_by(&self, pbn: Pbn, bytes: &[u8], write: impl FnOnce(&dyn Device, u64) -> io::Result<()>) -> Result<()> {
         if pbn == Pbn(0) {
             return Err(Error::corrupt("a record", "it gives block 0, the label, to be written over"));
         }
         debug_assert!(bytes.len().is_multiple_of(BLOCK_BYTES), "{} bytes are not whole blocks", bytes.len());
-        let written = self.device.write_at(bytes, pbn.0 * BLOCK_BYTES as u64);
+        let written = write(&*self.device, pbn.0 * BLOCK_BYTES as u64);
         written.map_err(|e| Error::io("writing to the data area", e))?;
         // Set after the write: a flush that began before its end may not cover it.
         self.is_dirty.store(true, Relaxed);

@@ -31,6 +31,8 @@ pub struct Batch<'a> {
     pub bytes: &'a [u8],
     /// A tag for each block.
     pub tags: Vec<Tag>,
+    /// Whether every block that is stored gets a fingerprint, and not only those with a candidate.
+    pub fingerprints_all: bool,
     /// Fingerprints as far as computed.
     pub fingerprints: Vec<Option<Fingerprint>>,
     /// Decisions.
@@ -64,6 +66,7 @@ impl<'a> Batch<'a> {
             urgency,
             bytes,
             tags: vec![Tag::default(); blocks],
+            fingerprints_all: false,
             fingerprints: vec![None; blocks],
             outcomes: vec![Outcome::Anew(None); blocks],
             completed: Vec::new(),

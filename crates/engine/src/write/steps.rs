@@ -26,6 +26,9 @@ const PROBED_BLOCKS: usize = 4;
 /// Size of one request to the data area.
 pub const REQUEST_BYTES: usize = 1 << 20;
 
+/// Sees the bytes of a request to the device while that is under way.
+type Look<'a> = &'a mut dyn FnMut(&[u8]);
+
 impl Core {
     /// See [`crate::Store::write`]. The steps of a block's life, in order, from the request to its publication. Before
     /// the publication nobody sees anything; what fails before it leaves everything as it was.
@@ -146,15 +149,14 @@ impl Core {
 
     /// A request that is not admitted gets tags, which are checksums too, and nothing else; but one that a program waits
     /// for gets fingerprints where anything is looked up, so that what equals it later is confirmed without reading it.
+    /// They are computed as the blocks are placed.
     fn tag(&self, batch: &mut Batch, is_admitted: bool) {
         let stored = batch.indexes(|outcome| outcome != Outcome::Zero);
         for &index in &stored {
             batch.tags[index] = self.hasher.tag(batch.block(index));
         }
         let is_awaited = batch.urgency == Urgency::Awaited && batch.policy.is_inline && self.looks_up();
-        if is_awaited || is_admitted && self.inline.fingerprints_all() {
-            self.fingerprint(batch, &stored);
-        }
+        batch.fingerprints_all = is_awaited || is_admitted && self.inline.fingerprints_all();
     }
 
     fn count_request(&self, is_admitted: bool, blocks: u64) {
@@ -198,17 +200,37 @@ impl Core {
         self.stats.counters.blocks_placed.fetch_add(anew.len() as u64, Relaxed);
         let direct = anew.len() - batch.open.len().min(anew.len());
         let direct = if direct < DIRECT_BLOCKS_MIN { 0 } else { direct };
-        let mut blocks = anew[..direct].iter().map(|index| batch.block(*index));
-        for run in &first_blocks(&runs, direct as u64) {
-            if let Err(error) = self.write_run(*run, &mut blocks) {
-                self.unclaim(std::mem::take(&mut batch.claimed));
-                self.space.give_back(&runs);
-                return Err(error);
-            }
+        if let Err(error) = self.write_placed(batch, &anew[..direct], &first_blocks(&runs, direct as u64)) {
+            self.unclaim(std::mem::take(&mut batch.claimed));
+            self.space.give_back(&runs);
+            return Err(error);
+        }
+        if batch.fingerprints_all {
+            self.fingerprint(batch, &anew[direct..]);
         }
         // Behind all that can fail: what is given back must not be in memory.
         anew[direct..].iter().for_each(|index| self.stage(batch, *index));
         Ok(runs)
+    }
+
+    /// Writes blocks to the runs where they are placed. Their fingerprints, if they are to have any, are computed while
+    /// the device writes: so they cost its time and not the writer's.
+    fn write_placed(&self, batch: &mut Batch, indexes: &[usize], runs: &[Run]) -> Result<()> {
+        let mut blocks = indexes.iter().map(|index| batch.block(*index));
+        let mut fingerprints = Vec::new();
+        let mut hash = |bytes: &[u8]| {
+            let blocks: Vec<&[u8]> = bytes.chunks_exact(BLOCK_BYTES).collect();
+            self.hasher.fingerprints(&blocks, &mut fingerprints);
+        };
+        for run in runs {
+            let look: Option<Look<'_>> = if batch.fingerprints_all { Some(&mut hash) } else { None };
+            self.write_run_beside(*run, &mut blocks, look)?;
+        }
+        self.stats.counters.blocks_fingerprinted.fetch_add(fingerprints.len() as u64, Relaxed);
+        for (index, fingerprint) in indexes.iter().zip(fingerprints) {
+            batch.fingerprints[*index] = Some(fingerprint);
+        }
+        Ok(())
     }
 
     /// Keeps a placed block's content in memory.
@@ -220,6 +242,16 @@ impl Core {
 
     /// Writes the next blocks to a run of the data area, in large requests.
     pub fn write_run<'a>(&self, run: Run, blocks: &mut impl Iterator<Item = &'a [u8]>) -> Result<()> {
+        self.write_run_beside(run, blocks, None)
+    }
+
+    /// The same, and has `look` see the bytes of each request while it is under way.
+    fn write_run_beside<'a>(
+        &self,
+        run: Run,
+        blocks: &mut impl Iterator<Item = &'a [u8]>,
+        mut look: Option<Look<'_>>,
+    ) -> Result<()> {
         let mut pbn = run.pbn;
         assert!(pbn > Pbn(0), "block 0 of the data area is its label");
         while pbn < run.end() {
@@ -228,7 +260,10 @@ impl Core {
             for (target, block) in buffer.chunks_exact_mut(BLOCK_BYTES).zip(blocks.by_ref().take(count as usize)) {
                 target.copy_from_slice(block);
             }
-            self.inline.timed_device_write(count, || self.data.write(pbn, &buffer))?;
+            self.inline.timed_device_write(count, || match &mut look {
+                Some(look) => self.data.write_beside(pbn, &buffer, &mut || look(&buffer)),
+                None => self.data.write(pbn, &buffer),
+            })?;
             self.stats.counters.data_bytes_written.fetch_add(buffer.len() as u64, Relaxed);
             pbn = pbn.plus(count);
         }

@@ -89,6 +89,7 @@ pub use oncefs_dedup::{
     Moment, Pbn, PolicyOverride, QueuePlace, Rank, RankRule, ReadPosition, Reads, ShareLimit, Slowdown, Tag, Usage,
     look_at,
 };
+pub use read::steps::holds_blocks;
 pub use settings::copies::Copies;
 pub use settings::profile::Profile;
 pub use stats::counters::{

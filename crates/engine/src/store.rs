@@ -19,7 +19,7 @@ use crate::volume::superblock_file;
 use crate::worker::load::DeviceLoad;
 use crate::write::publish::OnPublish;
 use crate::{
-    Blocks, Change, DataPlace, FilePolicy, MapId, OpenOptions, Profile, ReadBuf, Report, Result, Totals, Urgency,
+    Blocks, Change, DataPlace, FilePolicy, Lbn, MapId, OpenOptions, Profile, ReadBuf, Report, Result, Totals, Urgency,
     VolumeSpec,
 };
 
@@ -335,6 +335,15 @@ impl Store {
     /// - [`Error::Io`]: a device or the record store failed.
     pub fn read(&self, map: MapId, at: u64, len: usize) -> Result<ReadBuf> {
         self.core.foreground.serve(|| self.core.read(map, at, len))
+    }
+
+    /// Reads whole blocks into `bytes`, which are as many blocks, aligned as in [`holds_blocks`](crate::holds_blocks).
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::read`].
+    pub fn read_blocks(&self, map: MapId, first: Lbn, bytes: &mut [u8]) -> Result<()> {
+        self.core.foreground.serve(|| self.core.read_blocks(map, first, bytes))
     }
 
     /// The shortest run, in blocks, that is shared in this map: set for it, or derived from its reads and the device.

@@ -7,7 +7,7 @@
 use std::mem::discriminant;
 use std::sync::Arc;
 
-use oncefs_engine::BackgroundStep;
+use oncefs_engine::{BLOCK_BYTES, BackgroundStep};
 use oncefs_fs::{
     AllocateMode, Attributes, Error, FileFlags, FileKind, FileSystem, Handle, Ino, NamePlaces, POLICY_ATTRIBUTE,
     Privileges, RenameMode, Result, SetAttributes, SetTime, Timestamp, Whence, XattrMode,
@@ -237,12 +237,29 @@ impl Run {
 
     fn read(&mut self, input: &mut Input<'_>) {
         let (ino, at) = (self.node_of(FileKind::Regular, input), Self::offset(input));
-        let len = input.below(50_000) as usize;
+        let len = Self::length_of_read(input);
         self.last = format!("read {len} bytes at {at} of {}", ino.0);
-        let real = self.fs().read_by(Handle(ino.0 % 3), ino, at, len, true);
+        let real = self.read_either_way(Handle(ino.0 % 3), ino, at, len);
         if let Some((real, model)) = self.agree(real, self.model.read(ino, at, len)) {
             self.same_bytes(&real, model);
         }
+    }
+
+    /// Whole blocks in half of the cases.
+    fn length_of_read(input: &mut Input<'_>) -> usize {
+        let len = input.below(50_000) as usize;
+        if input.one_in(2) { len.next_multiple_of(BLOCK_BYTES) } else { len }
+    }
+
+    /// Into a buffer of the file system's, or into one of the caller's, aligned if whole blocks are read.
+    fn read_either_way(&self, handle: Handle, ino: Ino, at: u64, len: usize) -> oncefs_fs::Result<Vec<u8>> {
+        if (len / BLOCK_BYTES).is_multiple_of(3) {
+            return self.fs().read_by(handle, ino, at, len, true).map(|bytes| bytes.to_vec());
+        }
+        let mut room = vec![0; len + 2 * BLOCK_BYTES];
+        let start = room.as_ptr().align_offset(BLOCK_BYTES) + len % BLOCK_BYTES % 2;
+        let room = &mut room[start..start + len];
+        self.fs().read_into(handle, ino, at, room, true).map(|read| room[..read].to_vec())
     }
 
     fn same_bytes(&self, real: &[u8], model: &[u8]) {

@@ -9,26 +9,39 @@ use crate::read::checked::damaged;
 use crate::read::parts::Part;
 use crate::{BLOCK_BYTES, Error, Lbn, MapId, ReadBuf, Result, Stage};
 
+/// Whether bytes are whole blocks that a device can read into: aligned as its blocks are.
+pub fn holds_blocks(bytes: &[u8]) -> bool {
+    bytes.len().is_multiple_of(BLOCK_BYTES) && bytes.as_ptr().addr().is_multiple_of(BLOCK_BYTES)
+}
+
 impl Core {
     /// See [`crate::Store::read`].
     pub fn read(&self, map: MapId, at: u64, len: usize) -> Result<ReadBuf> {
         let block = BLOCK_BYTES as u64;
         let first = at / block;
         let blocks = (at + len as u64).div_ceil(block) - first;
+        let mut buffer = self.data.take_buffer(blocks as usize * BLOCK_BYTES);
+        self.read_blocks(map, Lbn(first), &mut buffer)?;
+        Ok(ReadBuf::new(buffer, (at % block) as usize, len))
+    }
+
+    /// See [`crate::Store::read_blocks`].
+    pub fn read_blocks(&self, map: MapId, first: Lbn, bytes: &mut [u8]) -> Result<()> {
+        assert!(holds_blocks(bytes), "{} bytes at {:p} are not whole, aligned blocks", bytes.len(), bytes.as_ptr());
+        let blocks = (bytes.len() / BLOCK_BYTES) as u64;
         self.stats.timed(Stage::Read, blocks, || {
-            let mut buffer = self.data.take_buffer(blocks as usize * BLOCK_BYTES);
             let _pin = self.space.pin();
             let runs = {
                 let _map = self.maps.lock(map).read();
                 if self.state.lock().is_detached(map) {
                     return Err(Error::MapDetached);
                 }
-                self.runs_of(map, Lbn(first), blocks)?
+                self.runs_of(map, first, blocks)?
             };
-            self.fill(map, &runs, &mut buffer)?;
+            self.fill(map, &runs, bytes)?;
             // Not before: it may wait for the publish lock, and what the runs name gets no younger by that.
-            self.note_read(map, Lbn(first), &runs);
-            Ok(ReadBuf::new(buffer, (at % block) as usize, len))
+            self.note_read(map, first, &runs);
+            Ok(())
         })
     }
 

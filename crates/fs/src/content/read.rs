@@ -1,8 +1,8 @@
 //! Reading and seeking, and the time of last access.
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 
-use oncefs_engine::{Change, ReadBuf};
+use oncefs_engine::{BLOCK_BYTES, Change, Lbn, ReadBuf, holds_blocks};
 
 use crate::format::inode::InodeRecord;
 use crate::inodes::cache::Inode;
@@ -56,13 +56,48 @@ impl FileSystem {
     pub fn read_by(&self, handle: Handle, ino: Ino, at: u64, len: usize, update_atime: bool) -> Result<Bytes> {
         let inode = self.inode(ino)?;
         let bytes = self.read_inode(&inode, at, len)?;
-        if let Some(full) = self.monitor.note_read(handle, ino, at..at + bytes.len() as u64) {
+        self.note_read(handle, &inode, at..at + bytes.len() as u64, update_atime);
+        Ok(bytes)
+    }
+
+    /// Reads up to as many bytes as `room` has, as [`FileSystem::read_by`] does, and says how many there are. What lies on
+    /// whole blocks of an aligned room gets there without a copy.
+    ///
+    /// # Errors
+    ///
+    /// As [`FileSystem::read`].
+    pub fn read_into(&self, handle: Handle, ino: Ino, at: u64, room: &mut [u8], update_atime: bool) -> Result<usize> {
+        let inode = self.inode(ino)?;
+        let len = self.read_inode_into(&inode, at, room)?;
+        self.note_read(handle, &inode, at..at + len as u64, update_atime);
+        Ok(len)
+    }
+
+    fn note_read(&self, handle: Handle, inode: &Inode, read: Range<u64>, update_atime: bool) {
+        if let Some(full) = self.monitor.note_read(handle, inode.ino, read) {
             self.publish_full(full);
         }
         if update_atime {
-            self.touch_atime(&inode);
+            self.touch_atime(inode);
         }
-        Ok(bytes)
+    }
+
+    fn read_inode_into(&self, inode: &Inode, at: u64, room: &mut [u8]) -> Result<usize> {
+        if !at.is_multiple_of(BLOCK_BYTES as u64) || !holds_blocks(room) {
+            let bytes = self.read_inode(inode, at, room.len())?;
+            room[..bytes.len()].copy_from_slice(&bytes);
+            return Ok(bytes.len());
+        }
+        inode.with_map(|map, size| {
+            let len = size.saturating_sub(at).min(room.len() as u64);
+            // Fits: it is not larger than the room.
+            let len = len as usize;
+            if len > 0 {
+                let blocks = &mut room[..len.next_multiple_of(BLOCK_BYTES)];
+                self.store.read_blocks(map, Lbn(at / BLOCK_BYTES as u64), blocks)?;
+            }
+            Ok(len)
+        })
     }
 
     pub(crate) fn read_inode(&self, inode: &Inode, at: u64, len: usize) -> Result<Bytes> {

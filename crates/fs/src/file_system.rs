@@ -242,7 +242,7 @@ impl FileSystem {
         self.store.barrier(Box::new(move |result| done(result.map_err(Error::from))));
     }
 
-    /// Reports whether an error made the volume read-only, for `close(2)`.
+    /// Reports whether an error made the volume read-only.
     ///
     /// # Errors
     ///

@@ -4,8 +4,11 @@
 
 mod common;
 
-use common::{ROOT, Volume, contradictions, directory, file, names};
-use oncefs_fs::{AtimePolicy, Caller, Error, FileKind, FileSystem, Ino, Privileges, RenameMode, WriteOrigin};
+use common::{ROOT, Volume, at, contradictions, directory, file, names};
+use oncefs_fs::{
+    AtimePolicy, Caller, Error, FileFlags, FileKind, FileSystem, Ino, Privileges, RenameMode, SetAttributes, SetTime,
+    WriteOrigin,
+};
 
 const BY_CALLER: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
 
@@ -102,4 +105,44 @@ fn a_whiteout_is_left_also_within_one_directory_and_not_by_an_exchange() {
     assert_eq!(names(&fs, Ino::ROOT), [b"a", b"b", b"c"]);
     assert_eq!(fs.lookup(Ino::ROOT, b"a").unwrap().kind, FileKind::CharDevice);
     assert_consistent(&fs);
+}
+
+#[test]
+fn times_of_a_removed_file_are_shown_and_cost_no_commit() {
+    let volume = Volume::new(AtimePolicy::Never);
+    let fs = volume.open_without_threads();
+    let removed = file(&fs, Ino::ROOT, "removed").ino;
+    assert_eq!(fs.unlink(Ino::ROOT, b"removed").unwrap(), Some(removed));
+    fs.store().commit().unwrap();
+    let committed = || fs.report().counters["groups_committed"];
+    let before = committed();
+    let times = SetAttributes { mtime: Some(SetTime::At(at(77))), ctime: Some(at(78)), ..SetAttributes::default() };
+    let shown = fs.setattr(removed, &times).unwrap();
+    assert_eq!((shown.mtime, shown.ctime), (at(77), at(78)));
+    fs.store().commit().unwrap();
+    assert_eq!(committed(), before, "there was something to commit");
+    // Far more than the cache holds.
+    for number in 0..3000 {
+        file(&fs, Ino::ROOT, &format!("other {number}"));
+    }
+    assert_eq!(fs.getattr(removed).unwrap().mtime, at(77), "nobody else has this time");
+    // Anything else is published, with the times.
+    fs.setattr(removed, &SetAttributes { permissions: Some(0o600), ctime: Some(at(79)), ..SetAttributes::default() })
+        .unwrap();
+    fs.store().commit().unwrap();
+    assert!(committed() > before);
+    fs.forget(removed).unwrap();
+    assert!(matches!(fs.getattr(removed), Err(Error::Stale)));
+    assert_consistent(&fs);
+}
+
+#[test]
+fn a_removed_file_that_is_immutable_keeps_its_times() {
+    let volume = Volume::new(AtimePolicy::Never);
+    let fs = volume.open();
+    let removed = file(&fs, Ino::ROOT, "removed").ino;
+    fs.unlink(Ino::ROOT, b"removed").unwrap();
+    fs.set_flags(removed, FileFlags::IMMUTABLE).unwrap();
+    let times = SetAttributes { mtime: Some(SetTime::At(at(77))), ..SetAttributes::default() };
+    assert!(matches!(fs.setattr(removed, &times), Err(Error::OperationNotPermitted)));
 }

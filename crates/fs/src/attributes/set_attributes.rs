@@ -1,5 +1,7 @@
 //! `setattr`: chmod, chown, truncate and utimens, which the kernel sends as one request.
 
+use std::sync::Arc;
+
 use oncefs_engine::Change;
 
 use crate::format::acl;
@@ -67,14 +69,28 @@ impl FileSystem {
             })?;
         }
         // A chmod must also change the ACL; all else was set along with the size.
-        if set.size.is_none() || set.permissions.is_some() {
+        if (set.size.is_none() || set.permissions.is_some()) && !self.set_times_of_orphan(&inode, set, now) {
             self.set_fields(&inode, set, now)?;
         }
         let attributes = inode.lock().attributes(ino);
         Ok(attributes)
     }
 
-    fn set_fields(&self, inode: &std::sync::Arc<Inode>, set: &SetAttributes, now: Timestamp) -> Result<()> {
+    /// Sets nothing but times of an inode without a name: no crash leaves it, so they stay in memory. The kernel hands over
+    /// the time of every removal by itself. False: this is another change, or another inode.
+    fn set_times_of_orphan(&self, inode: &Arc<Inode>, set: &SetAttributes, now: Timestamp) -> bool {
+        if !set.is_times_alone() || !self.orphans.hold(inode) {
+            return false;
+        }
+        let mut record = inode.lock();
+        let stays_in_memory = record.nlink == 0 && set.check_allowed_by(record.flags).is_ok();
+        if stays_in_memory {
+            apply(&mut record, set, now);
+        }
+        stays_in_memory
+    }
+
+    fn set_fields(&self, inode: &Arc<Inode>, set: &SetAttributes, now: Timestamp) -> Result<()> {
         let _room = self.store.room_for_records();
         let inodes = [inode.clone()];
         let mut staged = Staged::lock(&inodes);
@@ -92,6 +108,10 @@ impl FileSystem {
 }
 
 impl SetAttributes {
+    fn is_times_alone(&self) -> bool {
+        self.permissions.or(self.uid).or(self.gid).is_none() && self.size.is_none()
+    }
+
     /// Refuses what the flags of the inode forbid. Times of now are an exception: whoever may append may set them.
     fn check_allowed_by(&self, flags: FileFlags) -> Result<()> {
         let is_now = |time: Option<SetTime>| !matches!(time, Some(SetTime::At(_)));

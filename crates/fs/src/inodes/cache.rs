@@ -6,7 +6,8 @@
 //! Numbered invariants:
 //! 1. While anything holds an `Arc<Inode>` of a number, the cache holds the same one. So its lock excludes all other work
 //!    on that inode.
-//! 2. A cached inode equals the newest published record, except while its lock is held.
+//! 2. A cached inode equals the newest published record, except while its lock is held, and but for the times of an orphan
+//!    that `Orphans` holds.
 //! 3. The eviction queue of a shard has every cached inode at least once.
 //! 4. An inode that is being loaded is not cached, and nothing holds it; so nothing can change its record meanwhile.
 

@@ -5,10 +5,12 @@
 //! 2. `Orphans` has the orphans of this mount, so that forgetting any other inode costs no lookup.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use oncefs_engine::sync::Mutex;
 
 use crate::Ino;
+use crate::inodes::cache::Inode;
 
 /// Why an inode has no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +23,13 @@ pub(crate) enum Nameless {
 
 /// The orphans that this mount made and has not reclaimed.
 #[derive(Default)]
-pub(crate) struct Orphans(Mutex<HashMap<Ino, Nameless>>);
+pub(crate) struct Orphans(Mutex<HashMap<Ino, Orphan>>);
+
+struct Orphan {
+    why: Nameless,
+    /// Keeps the inode in memory, where it has times that are nowhere else.
+    held: Option<Arc<Inode>>,
+}
 
 impl Orphans {
     /// Whether all orphans of this mount are reclaimed.
@@ -32,16 +40,24 @@ impl Orphans {
     /// Adds an inode without a name.
     pub(crate) fn add(&self, ino: Ino, why: Nameless) {
         // On a damaged volume a directory may lose its last name twice: it is an orphan once.
-        self.0.lock().insert(ino, why);
+        self.0.lock().insert(ino, Orphan { why, held: None });
     }
 
     /// Whether an inode without a name may get one.
     pub(crate) fn may_be_named(&self, ino: Ino) -> bool {
-        self.0.lock().get(&ino) == Some(&Nameless::NeverNamed)
+        self.0.lock().get(&ino).is_some_and(|orphan| orphan.why == Nameless::NeverNamed)
     }
 
     /// Removes an orphan, and says why it had no name. None: the inode is not an orphan of this mount.
     pub(crate) fn take(&self, ino: Ino) -> Option<Nameless> {
-        self.0.lock().remove(&ino)
+        self.0.lock().remove(&ino).map(|orphan| orphan.why)
+    }
+
+    /// Keeps an orphan in memory until it is taken. False: the inode is not an orphan of this mount.
+    pub(crate) fn hold(&self, inode: &Arc<Inode>) -> bool {
+        let mut orphans = self.0.lock();
+        let Some(orphan) = orphans.get_mut(&inode.ino) else { return false };
+        orphan.held.get_or_insert_with(|| inode.clone());
+        true
     }
 }

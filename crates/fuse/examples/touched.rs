@@ -8,7 +8,7 @@
 //! needed. They pass everything of ours from the adapter down.
 //!
 //! The compiler puts a call before every basic block of our crates (`scripts/instrument-calls`). Counted are the calls
-//! of the threads that serve the request: the event loop, readers that help it, and for `write` the committer.
+//! of the threads that serve the request: the thread that reads, readers that help it, and for `write` the committer.
 
 #![allow(clippy::unwrap_used, reason = "a measurement ends by panicking")]
 
@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use oncefs_engine::{BLOCK_BYTES, DataPlace, Profile, Store, VolumeSpec};
 use oncefs_fs::{AtimePolicy, Caller, FileSystem, Ino, Options, SystemClock, WriteOrigin};
-use oncefs_fuse::{Adapter, AdapterConfig, Session, SessionSpec};
+use oncefs_fuse::{Adapter, AdapterConfig, Session, SessionSpec, Settings, Transport};
 
 const BLOCK: usize = BLOCK_BYTES;
 const FILE_BLOCKS: u64 = 1024;
@@ -35,7 +35,7 @@ const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// After this the threads of a volume wait for work.
 const QUIET: Duration = Duration::from_secs(3);
 /// The threads that serve a request.
-const SERVING: [&str; 2] = ["fuser-0", "oncefs-read"];
+const SERVING: [&str; 2] = ["fuse-0", "oncefs-read"];
 /// The thread that makes it durable.
 const COMMITTER: &str = "oncefs-commit";
 /// Operations of the kernel's protocol.
@@ -133,7 +133,8 @@ impl Kernel {
         let config =
             AdapterConfig { request_bytes_max: REQUEST_BYTES_MAX, gauge: Arc::default(), flags: Arc::default() };
         let adapter = Adapter::new(file_system.clone(), config);
-        let spec = SessionSpec { dir: dir.to_owned(), threads: 1, request_bytes_max: REQUEST_BYTES_MAX };
+        let transport = Settings { transport: Transport::Classic, threads: 1, ring_bytes_max: 0 };
+        let spec = SessionSpec { dir: dir.to_owned(), transport, request_bytes_max: REQUEST_BYTES_MAX };
         let session = Session::mount(adapter, theirs, &spec, || kernel.send(INIT, Ino::ROOT, &init())).unwrap();
         assert!(kernel.answer().len() > 8, "the answer to INIT");
         thread::spawn(move || session.run());

@@ -1,8 +1,9 @@
 //! Who makes a request.
 
-use fuser::Request;
 use oncefs_fs::Caller;
+use oncefs_transport::protocol::header::InHeader;
 
-pub(crate) fn caller(req: &Request, umask: u32) -> Caller {
-    Caller { uid: req.uid(), gid: req.gid(), umask }
+/// Who makes an inode: the kernel says who is to own it, by the mount's own numbers.
+pub(crate) fn caller(header: &InHeader, umask: u32) -> Caller {
+    Caller { uid: header.uid, gid: header.gid, umask }
 }

@@ -1,129 +1,136 @@
-//! Converts between the types of `fs` and of `fuser`, and says what those mean.
+//! Converts between the types of `fs` and those of the kernel's protocol.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use fuser::{FileAttr, FileType, Generation, INodeNo, OpenAccMode, OpenFlags, TimeOrNow};
 use oncefs_engine::BLOCK_BYTES;
-use oncefs_fs::{Attributes, FileKind, SetTime, Timestamp};
+use oncefs_fs::{Attributes, FileFlags, SetTime, Timestamp};
+use oncefs_transport::protocol::attributes::{Attributes as Shown, Entry, Statx, Time};
+use oncefs_transport::protocol::operation;
 
 /// Unit of `st_blocks`.
 const SECTOR_BYTES: u64 = 512;
 
-pub(crate) fn file_type(kind: FileKind) -> FileType {
-    match kind {
-        FileKind::Regular => FileType::RegularFile,
-        FileKind::Directory => FileType::Directory,
-        FileKind::Symlink => FileType::Symlink,
-        FileKind::Fifo => FileType::NamedPipe,
-        FileKind::Socket => FileType::Socket,
-        FileKind::CharDevice => FileType::CharDevice,
-        FileKind::BlockDevice => FileType::BlockDevice,
-    }
-}
+/// How long the kernel may remember names and attributes: longer than any mount lives.
+pub(crate) const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-pub(crate) fn file_attr(attributes: &Attributes) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(attributes.ino.0),
+/// Attributes as stat(2) shows them.
+pub(crate) fn shown(attributes: &Attributes) -> Shown {
+    Shown {
+        inode: attributes.ino.0,
         size: attributes.size,
         blocks: attributes.blocks * (BLOCK_BYTES as u64 / SECTOR_BYTES),
-        atime: system_time(attributes.atime),
-        mtime: system_time(attributes.mtime),
-        ctime: system_time(attributes.ctime),
-        crtime: system_time(attributes.btime),
-        kind: file_type(attributes.kind),
-        perm: attributes.permissions as u16,
+        atime: time(attributes.atime),
+        mtime: time(attributes.mtime),
+        ctime: time(attributes.ctime),
+        mode: attributes.kind.mode_bits() | attributes.permissions,
         nlink: attributes.nlink,
         uid: attributes.uid,
         gid: attributes.gid,
         rdev: attributes.rdev,
-        blksize: BLOCK_BYTES as u32,
-        flags: 0,
+        block_bytes: BLOCK_BYTES as u32,
     }
 }
 
-/// Inode 0 tells the kernel that there is none: it remembers that a name is free, or looks an entry of a listing
-/// up when it needs it.
-pub(crate) fn no_inode(kind: FileKind) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(0),
-        size: 0,
-        blocks: 0,
-        atime: SystemTime::UNIX_EPOCH,
-        mtime: SystemTime::UNIX_EPOCH,
-        ctime: SystemTime::UNIX_EPOCH,
-        crtime: SystemTime::UNIX_EPOCH,
-        kind: file_type(kind),
-        perm: 0,
-        nlink: 0,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: BLOCK_BYTES as u32,
-        flags: 0,
+/// What a name leads to.
+pub(crate) fn entry(attributes: &Attributes) -> Entry {
+    Entry {
+        inode: attributes.ino.0,
+        generation: attributes.generation.into(),
+        name_valid: FOREVER,
+        attributes_valid: FOREVER,
+        attributes: shown(attributes),
     }
 }
 
-pub(crate) fn generation(attributes: &Attributes) -> Generation {
-    Generation(attributes.generation.into())
+/// A name that leads nowhere, which the kernel remembers.
+pub(crate) fn no_entry() -> Entry {
+    Entry { name_valid: FOREVER, attributes_valid: FOREVER, ..Entry::default() }
 }
 
-fn system_time(time: Timestamp) -> SystemTime {
-    let seconds = Duration::from_secs(time.seconds.unsigned_abs());
-    let whole = if time.seconds < 0 {
-        SystemTime::UNIX_EPOCH.checked_sub(seconds)
-    } else {
-        SystemTime::UNIX_EPOCH.checked_add(seconds)
+/// What statx(2) shows.
+pub(crate) fn statx(attributes: &Attributes, flags: FileFlags) -> Statx {
+    /// Each flag's bit, from linux/stat.h.
+    const BITS: [(libc::c_int, FileFlags); 3] = [
+        (libc::STATX_ATTR_IMMUTABLE, FileFlags::IMMUTABLE),
+        (libc::STATX_ATTR_APPEND, FileFlags::APPEND_ONLY),
+        (libc::STATX_ATTR_NODUMP, FileFlags::NO_DUMP),
+    ];
+    let bits = |is_set: fn(FileFlags, FileFlags) -> bool| {
+        BITS.iter().filter(|(_, flag)| is_set(flags, *flag)).map(|(bit, _)| *bit as u64).sum()
     };
-    // Every i64 of seconds fits; nanoseconds below one second cannot overflow the last of them.
-    whole
-        .and_then(|time_of| time_of.checked_add(Duration::from_nanos(time.nanoseconds.into())))
-        .unwrap_or(SystemTime::UNIX_EPOCH)
-}
-
-/// The time that the kernel sent. For times before 1970 fuser 0.18 subtracts the nanoseconds from the epoch
-/// together with the seconds, where the kernel means them to be added; taking both apart again undoes it.
-pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
-    match time.duration_since(SystemTime::UNIX_EPOCH) {
-        Ok(after) => Timestamp { seconds: after.as_secs() as i64, nanoseconds: after.subsec_nanos() },
-        Err(before) => {
-            let before = before.duration();
-            Timestamp { seconds: (before.as_secs() as i64).wrapping_neg(), nanoseconds: before.subsec_nanos() }
-        }
+    Statx {
+        attributes: shown(attributes),
+        birth: Some(time(attributes.btime)),
+        flags: bits(FileFlags::contains),
+        flags_known: bits(|_, _| true),
     }
 }
 
-pub(crate) fn set_time(time: TimeOrNow) -> SetTime {
+fn time(time: Timestamp) -> Time {
+    Time { seconds: time.seconds, nanoseconds: time.nanoseconds }
+}
+
+/// The time that the kernel sent.
+pub(crate) fn timestamp(time: Time) -> Timestamp {
+    Timestamp { seconds: time.seconds, nanoseconds: time.nanoseconds }
+}
+
+pub(crate) fn set_time(time: operation::SetTime) -> SetTime {
     match time {
-        TimeOrNow::Now => SetTime::Now,
-        TimeOrNow::SpecificTime(time) => SetTime::At(timestamp(time)),
+        operation::SetTime::Now => SetTime::Now,
+        operation::SetTime::At(time) => SetTime::At(timestamp(time)),
     }
 }
 
-/// Whether a file is opened for writing.
-pub(crate) fn writes(flags: OpenFlags) -> bool {
-    flags.acc_mode() != OpenAccMode::O_RDONLY
+/// Whether a file is opened for writing, by the flags of open(2).
+pub(crate) fn writes(flags: i32) -> bool {
+    flags & libc::O_ACCMODE != libc::O_RDONLY
 }
 
 #[cfg(test)]
 mod tests {
+    use oncefs_fs::{FileKind, Ino};
+
     use super::*;
 
-    #[test]
-    fn times_before_1970_are_shown_as_they_are_stored() {
-        let shown = system_time(Timestamp { seconds: -2, nanoseconds: 800_000_000 });
-        assert_eq!(shown, SystemTime::UNIX_EPOCH - Duration::new(1, 200_000_000));
-        for seconds in [i64::MIN, -1, 0, 1, i64::MAX] {
-            let shown = system_time(Timestamp { seconds, nanoseconds: 0 });
-            assert_eq!(shown == SystemTime::UNIX_EPOCH, seconds == 0);
+    fn sample() -> Attributes {
+        let time = |seconds| Timestamp { seconds, nanoseconds: 800_000_000 };
+        Attributes {
+            ino: Ino(7),
+            generation: 3,
+            kind: FileKind::Fifo,
+            permissions: 0o4751,
+            nlink: 2,
+            uid: 10,
+            gid: 11,
+            rdev: 0,
+            size: 12,
+            blocks: 5,
+            atime: time(-2),
+            mtime: time(i64::MAX),
+            ctime: time(i64::MIN),
+            btime: time(1),
         }
     }
 
     #[test]
-    fn what_fuser_does_to_times_before_1970_is_undone() {
-        let sent = Timestamp { seconds: -2, nanoseconds: 800_000_000 };
-        let from_fuser = SystemTime::UNIX_EPOCH - Duration::new(2, 800_000_000);
-        assert_eq!(timestamp(from_fuser), sent);
-        let after = SystemTime::UNIX_EPOCH + Duration::new(2, 5);
-        assert_eq!(timestamp(after), Timestamp { seconds: 2, nanoseconds: 5 });
+    fn a_mode_has_type_and_permissions_and_blocks_are_sectors() {
+        let shown = shown(&sample());
+        assert_eq!((shown.mode, shown.blocks), (libc::S_IFIFO | 0o4751, 40));
+        assert_eq!(shown.atime, Time { seconds: -2, nanoseconds: 800_000_000 });
+        assert_eq!(entry(&sample()).generation, 3);
+        assert_eq!(no_entry().inode, 0);
+    }
+
+    #[test]
+    fn statx_shows_the_birth_and_the_flags_that_are_set() {
+        let shown = statx(&sample(), FileFlags::APPEND_ONLY.with(FileFlags::NO_ATIME));
+        assert_eq!(shown.birth, Some(Time { seconds: 1, nanoseconds: 800_000_000 }));
+        assert_eq!((shown.flags, shown.flags_known), (0x20, 0x70));
+    }
+
+    #[test]
+    fn whoever_may_write_has_opened_for_writing() {
+        assert_eq!([libc::O_RDONLY, libc::O_WRONLY, libc::O_RDWR].map(writes), [false, true, true]);
     }
 }

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use fuser::{Errno, FileHandle, OpenFlags};
 use oncefs_fs::{FileSystem, Handle, Result};
+use oncefs_transport::Errno;
 
 use crate::errno::{errno, lost};
 
@@ -34,19 +34,19 @@ pub(crate) fn reply_durably<T: Send + 'static>(
 const SYNCHRONOUS: u64 = 1 << 63;
 
 /// What the kernel is given for an open file.
-pub(crate) fn file_handle(handle: Handle, flags: OpenFlags) -> FileHandle {
-    let mark = if flags.0 & libc::O_DSYNC != 0 { SYNCHRONOUS } else { 0 };
-    FileHandle(handle.0 & !SYNCHRONOUS | mark)
+pub(crate) fn file_handle(handle: Handle, flags: i32) -> u64 {
+    let mark = if flags & libc::O_DSYNC != 0 { SYNCHRONOUS } else { 0 };
+    handle.0 & !SYNCHRONOUS | mark
 }
 
 /// The handle in what the kernel was given.
-pub(crate) fn handle(of: FileHandle) -> Handle {
-    Handle(of.0 & !SYNCHRONOUS)
+pub(crate) fn handle(of: u64) -> Handle {
+    Handle(of & !SYNCHRONOUS)
 }
 
 /// Whether the file was opened with O_SYNC or O_DSYNC.
-pub(crate) fn is_synchronous(of: FileHandle) -> bool {
-    of.0 & SYNCHRONOUS != 0
+pub(crate) fn is_synchronous(of: u64) -> bool {
+    of & SYNCHRONOUS != 0
 }
 
 #[cfg(test)]
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn a_handle_keeps_its_number_and_whether_it_is_synchronous() {
         for (flags, expected) in [(libc::O_RDWR, false), (libc::O_DSYNC, true), (libc::O_WRONLY | libc::O_SYNC, true)] {
-            let given = file_handle(Handle(77), OpenFlags(flags));
+            let given = file_handle(Handle(77), flags);
             assert_eq!((handle(given), is_synchronous(given)), (Handle(77), expected));
         }
     }

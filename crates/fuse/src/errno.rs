@@ -1,42 +1,42 @@
 //! The one place where errors become errno.
 
-use fuser::Errno;
 use oncefs_fs::Error;
+use oncefs_transport::Errno;
 
 /// What the program that made the call is told. What it cannot be told in a number goes to the log.
 pub(crate) fn errno(error: &Error) -> Errno {
-    match error {
-        Error::NotFound => Errno::ENOENT,
-        Error::Stale => Errno::ESTALE,
-        Error::Exists => Errno::EEXIST,
-        Error::NotADirectory => Errno::ENOTDIR,
-        Error::IsADirectory => Errno::EISDIR,
-        Error::NotEmpty => Errno::ENOTEMPTY,
-        Error::NameTooLong => Errno::ENAMETOOLONG,
-        Error::NoSpace => Errno::ENOSPC,
-        Error::ReadOnly(_) => Errno::EROFS,
-        Error::Invalid(_) => Errno::EINVAL,
-        Error::PermissionDenied => Errno::EACCES,
-        Error::OperationNotPermitted => Errno::EPERM,
-        Error::TooManyLinks => Errno::EMLINK,
-        Error::NoData => Errno::ENODATA,
-        Error::Range => Errno::ERANGE,
-        Error::TooBig | Error::ListTooBig => Errno::E2BIG,
-        Error::FileTooLarge => Errno::EFBIG,
-        Error::NoSuchOffset => Errno::ENXIO,
-        Error::NotSupported => Errno::EOPNOTSUPP,
-        Error::Engine(oncefs_engine::Error::HostFull { .. }) => Errno::ENOSPC,
+    Errno::new(match error {
+        Error::NotFound => libc::ENOENT,
+        Error::Stale => libc::ESTALE,
+        Error::Exists => libc::EEXIST,
+        Error::NotADirectory => libc::ENOTDIR,
+        Error::IsADirectory => libc::EISDIR,
+        Error::NotEmpty => libc::ENOTEMPTY,
+        Error::NameTooLong => libc::ENAMETOOLONG,
+        Error::NoSpace => libc::ENOSPC,
+        Error::ReadOnly(_) => libc::EROFS,
+        Error::Invalid(_) => libc::EINVAL,
+        Error::PermissionDenied => libc::EACCES,
+        Error::OperationNotPermitted => libc::EPERM,
+        Error::TooManyLinks => libc::EMLINK,
+        Error::NoData => libc::ENODATA,
+        Error::Range => libc::ERANGE,
+        Error::TooBig | Error::ListTooBig => libc::E2BIG,
+        Error::FileTooLarge => libc::EFBIG,
+        Error::NoSuchOffset => libc::ENXIO,
+        Error::NotSupported => libc::EOPNOTSUPP,
+        Error::Engine(oncefs_engine::Error::HostFull { .. }) => libc::ENOSPC,
         Error::Engine(error) => {
             log::error!("{error}");
-            Errno::EIO
+            libc::EIO
         }
-    }
+    })
 }
 
 /// The errno for data that was accepted and did not become durable.
 pub(crate) fn lost(error: &Error) -> Errno {
     match error {
-        Error::ReadOnly(_) => Errno::EIO,
+        Error::ReadOnly(_) => Errno::new(libc::EIO),
         error => errno(error),
     }
 }

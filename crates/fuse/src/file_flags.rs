@@ -1,11 +1,11 @@
 //! The flags of a file as chattr(1) and lsattr(1) know them: the kernel brings two pairs of ioctls as requests. It uses the
 //! second pair by itself, to know the flags before it sets them.
 
-use fuser::{Errno, Request};
 use oncefs_fs::{FileFlags, FileSystem, Ino};
+use oncefs_transport::Errno;
 
 use crate::errno::errno;
-use crate::privileges::may_set_immutable;
+use crate::privileges::Asker;
 
 /// `_IOR('f', 1, long)`, though the argument is an `int`.
 const GET_FLAGS: u32 = 0x8008_6601;
@@ -75,21 +75,22 @@ impl Form {
 
 /// What an ioctl says of a file's flags. ENOTTY: it is another one; EOPNOTSUPP: it asks for what oncefs does not have.
 pub(crate) fn flag_request(command: u32, argument: &[u8]) -> Result<FlagRequest, Errno> {
-    let set = |form: Form| form.decode(argument).map(FlagRequest::Set).ok_or(Errno::EOPNOTSUPP);
+    let set = |form: Form| form.decode(argument).map(FlagRequest::Set).ok_or(Errno::new(libc::EOPNOTSUPP));
     match command {
         GET_FLAGS => Ok(FlagRequest::Get(Form::Plain)),
         GET_EXTENDED => Ok(FlagRequest::Get(Form::Extended)),
         SET_FLAGS => set(Form::Plain),
         SET_EXTENDED => set(Form::Extended),
-        _ => Err(Errno::ENOTTY),
+        _ => Err(Errno::new(libc::ENOTTY)),
     }
 }
 
 /// Refuses a change of flags to who may not make it. The kernel has asked the same; whoever finds a way around it finds it
 /// closed.
-pub(crate) fn check_may_set(file_system: &FileSystem, req: &Request, ino: Ino, flags: FileFlags) -> Result<(), Errno> {
+pub(crate) fn check_may_set(file_system: &FileSystem, asker: Asker, ino: Ino, flags: FileFlags) -> Result<(), Errno> {
     let changed = flags.changed_from(file_system.flags(ino).map_err(|error| errno(&error))?);
-    if changed.forbids_overwriting() && !may_set_immutable(req) { Err(Errno::EPERM) } else { Ok(()) }
+    let is_allowed = !changed.forbids_overwriting() || asker.may_set_immutable();
+    if is_allowed { Ok(()) } else { Err(Errno::new(libc::EPERM)) }
 }
 
 #[cfg(test)]
@@ -114,11 +115,11 @@ mod tests {
         project[12] = 1;
         for (command, argument) in [(SET_FLAGS, &0x8_u32.to_ne_bytes()[..]), (SET_FLAGS, &[]), (SET_EXTENDED, &project)]
         {
-            assert_eq!(flag_request(command, argument), Err(Errno::EOPNOTSUPP), "{command:x}");
+            assert_eq!(flag_request(command, argument), Err(Errno::new(libc::EOPNOTSUPP)), "{command:x}");
         }
         assert_eq!(
             flag_request(0x4004_6602, &[0; 4]),
-            Err(Errno::ENOTTY),
+            Err(Errno::new(libc::ENOTTY)),
             "the ioctl of 32-bit programs is the kernel's"
         );
     }

@@ -1,8 +1,7 @@
 //! Negotiates features with the kernel before the first request.
 
-use std::io;
-
-use fuser::{InitFlags, KernelConfig};
+use oncefs_transport::Negotiation;
+use oncefs_transport::flags::init;
 
 /// Requests of readahead and writeback under way at a time (the kernel's default of 12 starves fast devices).
 const BACKGROUND_MAX: u16 = 64;
@@ -12,36 +11,33 @@ const CONGESTION: u16 = 48;
 /// What is asked of the kernel; what an older one lacks is left out.
 ///
 /// HANDLE_KILLPRIV_V2 spares a GETXATTR of `security.capability` at every write(2): 4 instead of 11 us per 4 KiB.
-/// What fuser 0.18 does not pass on of it is made up for in `caller`.
-const WANTED: [InitFlags; 14] = [
-    InitFlags::FUSE_ASYNC_DIO,
-    InitFlags::FUSE_ATOMIC_O_TRUNC,
-    InitFlags::FUSE_CACHE_SYMLINKS,
-    InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-    InitFlags::FUSE_DO_READDIRPLUS,
-    InitFlags::FUSE_DONT_MASK,
-    InitFlags::FUSE_EXPORT_SUPPORT,
-    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
-    InitFlags::FUSE_MAX_PAGES,
-    InitFlags::FUSE_NO_OPENDIR_SUPPORT,
-    InitFlags::FUSE_PARALLEL_DIROPS,
-    InitFlags::FUSE_POSIX_ACL,
-    InitFlags::FUSE_READDIRPLUS_AUTO,
-    InitFlags::FUSE_WRITEBACK_CACHE,
+const WANTED: [u64; 16] = [
+    init::ALLOW_IDMAP,
+    init::ASYNC_DIO,
+    init::ATOMIC_O_TRUNC,
+    init::CACHE_SYMLINKS,
+    init::DIRECT_IO_ALLOW_MMAP,
+    init::DO_READDIRPLUS,
+    init::DONT_MASK,
+    init::EXPORT_SUPPORT,
+    init::HANDLE_KILLPRIV_V2,
+    init::MAX_PAGES,
+    init::NO_OPENDIR_SUPPORT,
+    init::PARALLEL_DIROPS,
+    init::POSIX_ACL,
+    init::READDIRPLUS_AUTO,
+    init::SETXATTR_EXT,
+    init::WRITEBACK_CACHE,
 ];
 
 /// Asks for what oncefs needs and offers what it can take.
-pub(crate) fn negotiate(config: &mut KernelConfig, request_bytes_max: u32) -> io::Result<()> {
+pub(crate) fn negotiate(negotiation: &mut Negotiation, request_bytes_max: u32) {
     for flag in WANTED {
-        if config.add_capabilities(flag).is_err() {
-            log::info!("this kernel does not support {flag:?}");
+        if !negotiation.want(flag) {
+            log::info!("this kernel does not support {}", init::name(flag));
         }
     }
-    // A value that is refused comes back as the nearest one that is not.
-    let refused =
-        |nearest| io::Error::new(io::ErrorKind::InvalidInput, format!("the kernel accepts at most {nearest}"));
-    config.set_max_write(request_bytes_max).map_err(refused)?;
-    config.set_max_background(BACKGROUND_MAX).map_err(|nearest| refused(nearest.into()))?;
-    config.set_congestion_threshold(CONGESTION).map_err(|nearest| refused(nearest.into()))?;
-    Ok(())
+    negotiation.request_bytes_max = request_bytes_max;
+    negotiation.background_max = BACKGROUND_MAX;
+    negotiation.congestion = CONGESTION;
 }

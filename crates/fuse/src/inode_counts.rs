@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use oncefs_fs::Ino;
 use parking_lot::{Mutex, MutexGuard};
 
-/// Shards, so that event loops seldom meet; a power of two.
+/// Shards, so that threads seldom meet; a power of two.
 const SHARDS: usize = 64;
 
 /// How many of something the kernel holds of each inode; most have none.

@@ -20,8 +20,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use fuser::{INodeNo, Notifier};
 use oncefs_fs::Ino;
+use oncefs_transport::Notifier;
 use parking_lot::Mutex;
 
 use crate::inode_counts::InodeCounts;
@@ -143,14 +143,14 @@ fn run(jobs: &Receiver<Job>, notifier: &Notifier, settle: impl Fn()) {
 
 /// A negative offset concerns the attributes alone.
 fn forget_attributes(notifier: &Notifier, ino: Ino) {
-    if let Err(error) = notifier.inval_inode(INodeNo(ino.0), -1, 0) {
+    if let Err(error) = notifier.invalidate_inode(ino.0, -1, 0) {
         log::debug!("inode {}: the kernel keeps its cached attributes: {error}", ino.0);
     }
 }
 
 /// From the first page to the last: dirty ones are written before they are dropped.
 fn write_back(notifier: &Notifier, ino: Ino) {
-    if let Err(error) = notifier.inval_inode(INodeNo(ino.0), 0, 0) {
+    if let Err(error) = notifier.invalidate_inode(ino.0, 0, 0) {
         log::debug!("inode {}: the kernel keeps its cached pages: {error}", ino.0);
     }
 }

@@ -1,8 +1,8 @@
-//! Whom a file's privileges (set-user-id, set-group-id, capabilities) survive. The kernel knows it all; here is what
-//! fuser 0.18 does not pass on of it, and what the kernel asks before it has checked who calls.
+//! Whom a file's privileges (set-user-id, set-group-id, capabilities) survive, and who may do what the kernel leaves to
+//! the file system to check. The kernel knows it all; here is what it does not tell.
 
-use fuser::Request;
 use oncefs_fs::{Attributes, FileSystem, Ino, Privileges, Result};
+use oncefs_transport::protocol::header::InHeader;
 
 /// The attribute that holds a program's capabilities.
 pub(crate) const CAPABILITY: &[u8] = b"security.capability";
@@ -10,67 +10,100 @@ pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 const CAP_DAC_OVERRIDE: u32 = 1;
 const CAP_LINUX_IMMUTABLE: u32 = 9;
 const CAP_SYS_ADMIN: u32 = 21;
+/// What the kernel tells instead of users and groups where it maps them for each mount, and no inode is made.
+const UNTOLD: u32 = u32::MAX;
 
-/// What a change by this caller leaves of a file's privileges, if it drops any.
-pub(crate) fn privileges_left(file_system: &FileSystem, req: &Request, ino: Ino, drops: bool) -> Privileges {
-    match drops {
-        false => Privileges::Kept,
-        // An inode that cannot be read cannot be changed either.
-        true => Privileges::Dropped { is_group_member: keeps_set_group_id(file_system, req, ino).unwrap_or(false) },
+/// Who makes a request, in the numbers of the daemon's user namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asker {
+    uid: u32,
+    gid: u32,
+    thread: u32,
+}
+
+impl Asker {
+    pub(crate) fn of(header: &InHeader) -> Self {
+        Self { uid: header.uid, gid: header.gid, thread: header.pid }
     }
-}
 
-/// Whether the caller may set set-group-id on a file of this group. The kernel knows; fuser 0.18 cannot ask it
-/// to tell (FUSE_SETXATTR_EXT), so the caller's groups are looked up.
-pub(crate) fn keeps_set_group_id(file_system: &FileSystem, req: &Request, ino: Ino) -> Result<bool> {
-    let attributes = file_system.getattr(ino)?;
-    let is_set = attributes.permissions & libc::S_ISGID != 0;
-    Ok(!is_set || req.uid() == 0 || req.gid() == attributes.gid || is_in_group(req.pid(), attributes.gid))
-}
-
-/// Whether the kernel may remove a file's capabilities in the name of this caller. It does so before a write, and in
-/// chown(2) before it has checked who calls: whoever cannot write the file must not take them.
-pub(crate) fn may_take_capability(file_system: &FileSystem, req: &Request, ino: Ino) -> bool {
-    file_system.getattr(ino).is_ok_and(|attributes| may_write(req, &attributes))
-}
-
-/// The names of attributes, each followed by a NUL byte, that the caller may know of: those of `trusted.` are for
-/// CAP_SYS_ADMIN, as xattr(7) says. The kernel checks who reads one, and leaves it to the file system who sees its name.
-pub(crate) fn names_shown_to(req: &Request, names: Vec<u8>) -> Vec<u8> {
-    if req.uid() == 0 || has_capability(req.pid(), CAP_SYS_ADMIN) {
-        return names;
+    /// The caller's user. None: it is gone, or nobody that this process can see.
+    fn user(self) -> Option<u32> {
+        if self.uid == UNTOLD { effective_of(self.thread, "Uid:") } else { Some(self.uid) }
     }
-    without_trusted(&names)
-}
 
-/// Whether the caller may shut the mount down: root of the machine with CAP_SYS_ADMIN. Root of a user namespace is
-/// another user to the kernel, which says so in the request.
-pub(crate) fn may_shut_down(req: &Request) -> bool {
-    req.uid() == 0 && has_capability(req.pid(), CAP_SYS_ADMIN)
-}
+    fn group(self) -> Option<u32> {
+        if self.gid == UNTOLD { effective_of(self.thread, "Gid:") } else { Some(self.gid) }
+    }
 
-/// Whether the caller may make a file immutable or append-only, or end that.
-pub(crate) fn may_set_immutable(req: &Request) -> bool {
-    has_capability(req.pid(), CAP_LINUX_IMMUTABLE)
+    fn is_root(self) -> bool {
+        self.user() == Some(0)
+    }
+
+    /// What a change leaves of a file's privileges. `drops`: the caller loses them, as the kernel said.
+    pub(crate) fn privileges_left(self, file_system: &FileSystem, ino: Ino, drops: bool) -> Privileges {
+        match drops {
+            false => Privileges::Kept,
+            // An inode that cannot be read cannot be changed either.
+            true => Privileges::Dropped { is_group_member: self.keeps_set_group_id(file_system, ino).unwrap_or(false) },
+        }
+    }
+
+    /// What a change leaves of them where the kernel does not say whether the caller loses them: root is taken to have
+    /// CAP_FSETID. Only a file that has such a bit makes anybody look who calls.
+    pub(crate) fn privileges_left_untold(self, file_system: &FileSystem, ino: Ino) -> Privileges {
+        const SET_IDS: u32 = libc::S_ISUID | libc::S_ISGID;
+        let has_any = file_system.getattr(ino).is_ok_and(|attributes| attributes.permissions & SET_IDS != 0);
+        self.privileges_left(file_system, ino, has_any && !self.is_root())
+    }
+
+    /// Whether the caller may set set-group-id on a file of this group.
+    pub(crate) fn keeps_set_group_id(self, file_system: &FileSystem, ino: Ino) -> Result<bool> {
+        let attributes = file_system.getattr(ino)?;
+        let is_set = attributes.permissions & libc::S_ISGID != 0;
+        Ok(!is_set
+            || self.is_root()
+            || self.group() == Some(attributes.gid)
+            || is_in_group(self.thread, attributes.gid))
+    }
+
+    /// Whether the kernel may remove a file's capabilities in the name of this caller. It does so before a write, and in
+    /// chown(2) before it has checked who calls: whoever cannot write the file must not take them.
+    pub(crate) fn may_take_capability(self, file_system: &FileSystem, ino: Ino) -> bool {
+        file_system.getattr(ino).is_ok_and(|attributes| self.may_write(&attributes))
+    }
+
+    /// The names of attributes, each followed by a NUL byte, that the caller may know of: those of `trusted.` are for
+    /// CAP_SYS_ADMIN, as xattr(7) says. The kernel checks who reads one, and leaves it to the file system who sees its
+    /// name.
+    pub(crate) fn names_shown(self, names: Vec<u8>) -> Vec<u8> {
+        let without = without_trusted(&names);
+        let is_shown_all = without.len() == names.len() || has_capability(self.thread, CAP_SYS_ADMIN);
+        if is_shown_all { names } else { without }
+    }
+
+    /// Whether the caller may shut the mount down: root of the machine with CAP_SYS_ADMIN. Root of a user namespace is
+    /// another user.
+    pub(crate) fn may_shut_down(self) -> bool {
+        self.is_root() && has_capability(self.thread, CAP_SYS_ADMIN)
+    }
+
+    /// Whether the caller may make a file immutable or append-only, or end that.
+    pub(crate) fn may_set_immutable(self) -> bool {
+        has_capability(self.thread, CAP_LINUX_IMMUTABLE)
+    }
+
+    /// Whether the caller may write a file, by its owner and its bits. Where group and others may write, an access control
+    /// list may say no: it is not asked, and the answer is yes.
+    fn may_write(self, file: &Attributes) -> bool {
+        let (group, others) = (libc::S_IWGRP, libc::S_IWOTH);
+        self.user().is_some_and(|user| [0, file.uid].contains(&user))
+            || file.permissions & (group | others) != 0
+            || has_capability(self.thread, CAP_DAC_OVERRIDE)
+    }
 }
 
 fn without_trusted(names: &[u8]) -> Vec<u8> {
     names.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"trusted.")).flatten().copied().collect()
-}
-
-/// Whether the caller loses set-user-id and set-group-id of what it changes. The kernel decides by CAP_FSETID and
-/// says so in WRITE; where fuser 0.18 does not pass its word on, root is taken to have that capability.
-pub(crate) fn lacks_fsetid(req: &Request) -> bool {
-    req.uid() != 0
-}
-
-/// Whether the caller may write a file, by its owner and its bits. Where group and others may write, an access control
-/// list may say no: it is not asked, and the answer is yes.
-fn may_write(req: &Request, file: &Attributes) -> bool {
-    let (group, others) = (libc::S_IWGRP, libc::S_IWOTH);
-    [0, file.uid].contains(&req.uid())
-        || file.permissions & (group | others) != 0
-        || has_capability(req.pid(), CAP_DAC_OVERRIDE)
 }
 
 /// Whether a thread has one of the kernel's capabilities in its effective set. Who makes a user namespace has all of them
@@ -90,6 +123,11 @@ fn status_of(thread: u32, name: &str) -> String {
     status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned()
 }
 
+/// The user or group of a thread that counts for files: the last of the four that the kernel shows.
+fn effective_of(thread: u32, name: &str) -> Option<u32> {
+    status_of(thread, name).split_whitespace().nth(3)?.parse().ok()
+}
+
 /// Whether a thread has `gid` among its supplementary groups.
 fn is_in_group(thread: u32, gid: u32) -> bool {
     let groups = status_of(thread, "Groups:");
@@ -107,6 +145,18 @@ mod tests {
             b"user.a\0security.trusted.c\0"
         );
         assert_eq!(without_trusted(b""), b"");
+    }
+
+    #[test]
+    fn who_calls_is_looked_up_where_the_kernel_does_not_say() {
+        // SAFETY: takes nothing.
+        let mine = unsafe { (libc::geteuid(), libc::getegid()) };
+        let told = Asker { uid: 12, gid: 13, thread: std::process::id() };
+        assert_eq!((told.user(), told.group()), (Some(12), Some(13)));
+        let untold = Asker { uid: UNTOLD, gid: UNTOLD, ..told };
+        assert_eq!((untold.user(), untold.group()), (Some(mine.0), Some(mine.1)));
+        let gone = Asker { thread: u32::MAX, ..untold };
+        assert_eq!((gone.user(), gone.group(), gone.is_root()), (None, None, false));
     }
 
     #[test]

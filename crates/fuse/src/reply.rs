@@ -1,44 +1,39 @@
 //! Results as replies.
 
-use std::time::Duration;
-
-use fuser::{Errno, ReplyAttr, ReplyEmpty, ReplyEntry, ReplyXattr};
 use oncefs_fs::{Attributes, Result};
+use oncefs_transport::{Errno, Reply};
 
-use crate::convert::{file_attr, generation};
+use crate::convert::{FOREVER, entry, shown};
 use crate::durable::Answer;
 use crate::errno::errno;
 
-/// How long the kernel may remember names and attributes: longer than any mount lives.
-pub(crate) const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
-
-pub(crate) fn reply_attr(answer: Answer<Attributes>, reply: ReplyAttr) {
+/// Says what there is to say, or why there is nothing.
+pub(crate) fn reply_with<T>(answer: Answer<T>, reply: Reply, tell: impl FnOnce(Reply, T)) {
     match answer {
-        Ok(attributes) => reply.attr(&FOREVER, &file_attr(&attributes)),
+        Ok(value) => tell(reply, value),
         Err(errno) => reply.error(errno),
     }
 }
 
-pub(crate) fn reply_entry(answer: Answer<Attributes>, reply: ReplyEntry) {
-    match answer {
-        Ok(attributes) => reply.entry(&FOREVER, &file_attr(&attributes), generation(&attributes)),
-        Err(errno) => reply.error(errno),
-    }
+pub(crate) fn reply_attributes(answer: Answer<Attributes>, reply: Reply) {
+    reply_with(answer, reply, |reply, attributes| reply.attributes(&shown(&attributes), FOREVER));
 }
 
-pub(crate) fn reply_empty(answer: Answer<()>, reply: ReplyEmpty) {
-    match answer {
-        Ok(()) => reply.ok(),
-        Err(errno) => reply.error(errno),
-    }
+pub(crate) fn reply_entry(answer: Answer<Attributes>, reply: Reply) {
+    reply_with(answer, reply, |reply, attributes| reply.entry(&entry(&attributes)));
+}
+
+pub(crate) fn reply_done(answer: Answer<()>, reply: Reply) {
+    reply_with(answer, reply, |reply, ()| reply.ok());
 }
 
 /// A value, or its length if the caller asks for that.
-pub(crate) fn reply_xattr(result: Result<Vec<u8>>, size: u32, reply: ReplyXattr) {
+pub(crate) fn reply_xattr(result: Result<Vec<u8>>, size: u32, reply: Reply) {
     match result {
+        // No value and no list is longer than 64 KiB.
         Ok(value) if size == 0 => reply.size(value.len() as u32),
         Ok(value) if value.len() <= size as usize => reply.data(&value),
-        Ok(_) => reply.error(Errno::ERANGE),
+        Ok(_) => reply.error(Errno::new(libc::ERANGE)),
         Err(error) => reply.error(errno(&error)),
     }
 }

@@ -3,22 +3,14 @@
 //!
 //! What the kernel has cached, it still answers by itself.
 
-use std::ffi::OsStr;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::SystemTime;
 
-use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, INodeNo, IoctlFlags, KernelConfig, LockOwner,
-    OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite,
-    ReplyXattr, Request, TimeOrNow, WriteFlags,
-};
+use oncefs_transport::{Errno, Negotiation, Operation, Reply, Request, Service};
 
-use crate::privileges::may_shut_down;
+use crate::privileges::Asker;
 
 /// `_IOR('X', 125, __u32)` of XFS and ext4. FUSE brings the argument of an ioctl only if it is an `_IOW`, so that this
 /// one is taken to say that the log is not written.
@@ -53,15 +45,15 @@ impl ShutdownMode {
 pub type ShutDown = Arc<dyn Fn(ShutdownMode) -> io::Result<()> + Send + Sync>;
 
 /// Passes requests on until the mount is shut down.
-pub struct Gate<F> {
-    inner: F,
+pub struct Gate<S> {
+    inner: S,
     is_shut: Arc<AtomicBool>,
     shut_down: ShutDown,
 }
 
-impl<F: Filesystem> Gate<F> {
+impl<S: Service> Gate<S> {
     /// A gate that is open.
-    pub fn new(inner: F, shut_down: ShutDown) -> Self {
+    pub fn new(inner: S, shut_down: ShutDown) -> Self {
         Self { inner, is_shut: Arc::default(), shut_down }
     }
 
@@ -69,8 +61,8 @@ impl<F: Filesystem> Gate<F> {
         self.is_shut.load(Ordering::Acquire)
     }
 
-    /// On a thread of its own: what the kernel holds comes as requests, which the event loops have to answer.
-    fn shut(&self, mode: ShutdownMode, reply: ReplyIoctl) {
+    /// On a thread of its own: what the kernel holds comes as requests, which have to be answered meanwhile.
+    fn shut(&self, mode: ShutdownMode, reply: Reply) {
         let (is_shut, shut_down) = (self.is_shut.clone(), self.shut_down.clone());
         let work = move || {
             log::warn!("shutting the mount down for a test ({mode:?}): every request will fail until it is unmounted");
@@ -83,7 +75,7 @@ impl<F: Filesystem> Gate<F> {
                 Ok(()) => reply.ioctl(0, &[]),
                 Err(error) => {
                     log::error!("not everything became durable before the shutdown: {error}");
-                    reply.error(Errno::EIO);
+                    reply.error(Errno::new(libc::EIO));
                 }
             }
         };
@@ -94,102 +86,37 @@ impl<F: Filesystem> Gate<F> {
     }
 }
 
-/// Requests that are refused once the gate is shut.
-macro_rules! gated {
-    ($($request:ident($($name:ident: $kind:ty),*) -> $reply:ty;)*) => {
-        $(fn $request(&self, req: &Request, $($name: $kind,)* reply: $reply) {
-            match self.is_shut() {
-                true => reply.error(Errno::EIO),
-                false => self.inner.$request(req, $($name,)* reply),
-            }
-        })*
-    };
-}
-
-impl<F: Filesystem> Filesystem for Gate<F> {
-    fn init(&mut self, req: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        self.inner.init(req, config)
+impl<S: Service> Service for Gate<S> {
+    fn init(&mut self, negotiation: &mut Negotiation) -> io::Result<()> {
+        self.inner.init(negotiation)
     }
 
-    fn destroy(&mut self) {
-        self.inner.destroy();
-    }
-
-    /// What the kernel forgets is counted to the end; what would be deleted then stays for the next mount.
-    fn forget(&self, req: &Request, number: INodeNo, count: u64) {
-        if !self.is_shut() {
-            self.inner.forget(req, number, count);
-        }
-    }
-
-    fn ioctl(
-        &self,
-        req: &Request,
-        number: INodeNo,
-        fh: FileHandle,
-        flags: IoctlFlags,
-        command: u32,
-        input: &[u8],
-        output_bytes: u32,
-        reply: ReplyIoctl,
-    ) {
-        match ShutdownMode::of(command, input) {
-            _ if self.is_shut() => reply.error(Errno::EIO),
-            None => self.inner.ioctl(req, number, fh, flags, command, input, output_bytes, reply),
-            Some(_) if !may_shut_down(req) => reply.error(Errno::EPERM),
+    fn serve(&self, request: Request<'_>, reply: Reply) {
+        let mode = match request.operation {
+            Operation::Ioctl { command, input, .. } => ShutdownMode::of(command, input),
+            _ => None,
+        };
+        match mode {
+            _ if self.is_shut() => reply.error(Errno::new(libc::EIO)),
+            None => self.inner.serve(request, reply),
+            Some(_) if !Asker::of(&request.header).may_shut_down() => reply.error(Errno::new(libc::EPERM)),
             Some(mode) => self.shut(mode, reply),
         }
     }
 
-    gated! {
-        lookup(parent: INodeNo, name: &OsStr) -> ReplyEntry;
-        getattr(number: INodeNo, fh: Option<FileHandle>) -> ReplyAttr;
-        setattr(
-            number: INodeNo, mode: Option<u32>, uid: Option<u32>, gid: Option<u32>, size: Option<u64>,
-            atime: Option<TimeOrNow>, mtime: Option<TimeOrNow>, ctime: Option<SystemTime>, fh: Option<FileHandle>,
-            crtime: Option<SystemTime>, chgtime: Option<SystemTime>, bkuptime: Option<SystemTime>,
-            flags: Option<BsdFileFlags>
-        ) -> ReplyAttr;
-        readlink(number: INodeNo) -> ReplyData;
-        mknod(parent: INodeNo, name: &OsStr, mode: u32, umask: u32, rdev: u32) -> ReplyEntry;
-        mkdir(parent: INodeNo, name: &OsStr, mode: u32, umask: u32) -> ReplyEntry;
-        symlink(parent: INodeNo, name: &OsStr, target: &Path) -> ReplyEntry;
-        link(number: INodeNo, parent: INodeNo, name: &OsStr) -> ReplyEntry;
-        unlink(parent: INodeNo, name: &OsStr) -> ReplyEmpty;
-        rmdir(parent: INodeNo, name: &OsStr) -> ReplyEmpty;
-        rename(
-            parent: INodeNo, name: &OsStr, new_parent: INodeNo, new_name: &OsStr, flags: RenameFlags
-        ) -> ReplyEmpty;
-        open(number: INodeNo, flags: OpenFlags) -> ReplyOpen;
-        create(parent: INodeNo, name: &OsStr, mode: u32, umask: u32, flags: i32) -> ReplyCreate;
-        read(
-            number: INodeNo, fh: FileHandle, at: u64, len: u32, flags: OpenFlags, lock_owner: Option<LockOwner>
-        ) -> ReplyData;
-        write(
-            number: INodeNo, fh: FileHandle, at: u64, data: &[u8], write_flags: WriteFlags, flags: OpenFlags,
-            lock_owner: Option<LockOwner>
-        ) -> ReplyWrite;
-        flush(number: INodeNo, fh: FileHandle, lock_owner: LockOwner) -> ReplyEmpty;
-        release(
-            number: INodeNo, fh: FileHandle, flags: OpenFlags, lock_owner: Option<LockOwner>, flush: bool
-        ) -> ReplyEmpty;
-        fsync(number: INodeNo, fh: FileHandle, datasync: bool) -> ReplyEmpty;
-        fsyncdir(number: INodeNo, fh: FileHandle, datasync: bool) -> ReplyEmpty;
-        opendir(number: INodeNo, flags: OpenFlags) -> ReplyOpen;
-        readdir(number: INodeNo, fh: FileHandle, cookie: u64) -> ReplyDirectory;
-        readdirplus(number: INodeNo, fh: FileHandle, cookie: u64) -> ReplyDirectoryPlus;
-        statfs(number: INodeNo) -> ReplyStatfs;
-        setxattr(number: INodeNo, name: &OsStr, value: &[u8], flags: i32, position: u32) -> ReplyEmpty;
-        getxattr(number: INodeNo, name: &OsStr, size: u32) -> ReplyXattr;
-        listxattr(number: INodeNo, size: u32) -> ReplyXattr;
-        removexattr(number: INodeNo, name: &OsStr) -> ReplyEmpty;
-        fallocate(number: INodeNo, fh: FileHandle, at: u64, len: u64, mode: i32) -> ReplyEmpty;
-        lseek(number: INodeNo, fh: FileHandle, at: i64, whence: i32) -> ReplyLseek;
-        copy_file_range(
-            source: INodeNo, source_fh: FileHandle, from: u64, target: INodeNo, target_fh: FileHandle, to: u64,
-            len: u64, flags: CopyFileRangeFlags
-        ) -> ReplyWrite;
-        poll(number: INodeNo, fh: FileHandle, notifier: PollNotifier, events: PollEvents, flags: PollFlags) -> ReplyPoll;
+    /// What the kernel forgets is counted to the end; what would be deleted then stays for the next mount.
+    fn forget(&self, inode: u64, lookups: u64) {
+        if !self.is_shut() {
+            self.inner.forget(inode, lookups);
+        }
+    }
+
+    fn interrupt(&self, unique: u64) -> bool {
+        self.inner.interrupt(unique)
+    }
+
+    fn destroy(&self) {
+        self.inner.destroy();
     }
 }
 

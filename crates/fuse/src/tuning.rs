@@ -5,14 +5,19 @@
 //! The values are pure functions, tested below; the rest carries them to sysfs.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use oncefs_transport::Knob;
+
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const PAGE_BYTES: u64 = 4 * KIB;
+
+/// Pages that one request may have: the kernel's global knob, which it samples when it reads the answer to INIT.
+const PAGE_LIMIT: &str = "/proc/sys/fs/fuse/max_pages_limit";
 
 /// Read-ahead: as much as one READ carries, so that a sequential reader costs one request per MiB.
 const READ_AHEAD_KIB: u64 = 1024;
@@ -118,57 +123,15 @@ pub(crate) fn device_number_of(file: &File) -> io::Result<(u32, u32)> {
     Ok((found.stx_dev_major, found.stx_dev_minor))
 }
 
-/// `fs.fuse.max_pages_limit`, raised until dropped. The file lock keeps two mounts from restoring each other's value.
-#[derive(Debug)]
-pub(crate) struct PageLimit {
-    knob: File,
-    previous: u64,
-}
-
-impl PageLimit {
-    /// Raises the limit if requests of this size need it. None: nothing to do, or not possible (said in the log);
-    /// then the kernel cuts requests to what its limit allows.
-    pub(crate) fn raise_for(request_bytes_max: u32) -> Option<Self> {
-        Self::try_raise(pages_for(request_bytes_max)).unwrap_or_else(|e| {
-            log::warn!("cannot raise fs.fuse.max_pages_limit: {e}; requests stay smaller than requested");
-            None
-        })
-    }
-
-    fn try_raise(pages: u64) -> io::Result<Option<Self>> {
-        let path = "/proc/sys/fs/fuse/max_pages_limit";
-        if pages <= read_number(&mut File::open(path)?)? {
-            return Ok(None);
-        }
-        let mut knob = File::options().read(true).write(true).open(path)?;
-        // SAFETY: flock on a descriptor that is open.
-        if unsafe { libc::flock(knob.as_raw_fd(), libc::LOCK_EX) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let previous = read_number(&mut knob)?;
-        write_number(&mut knob, pages.max(previous))?;
-        Ok(Some(Self { knob, previous }))
-    }
-}
-
-impl Drop for PageLimit {
-    fn drop(&mut self) {
-        if let Err(e) = write_number(&mut self.knob, self.previous) {
-            log::warn!("cannot restore fs.fuse.max_pages_limit to {}: {e}", self.previous);
-        }
-    }
-}
-
-fn read_number(knob: &mut File) -> io::Result<u64> {
-    let mut text = String::new();
-    knob.rewind()?;
-    knob.read_to_string(&mut text)?;
-    text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("not a number: {text:?}")))
-}
-
-fn write_number(knob: &mut File, value: u64) -> io::Result<()> {
-    knob.rewind()?;
-    knob.write_all(value.to_string().as_bytes())
+/// Raises `fs.fuse.max_pages_limit` until dropped if requests of this size need it. None: nothing to do, or not possible
+/// (said in the log); then the kernel cuts requests to what its limit allows.
+pub(crate) fn raise_page_limit(request_bytes_max: u32) -> Option<Knob> {
+    let pages = pages_for(request_bytes_max);
+    let wanted = |now: &str| now.parse::<u64>().is_ok_and(|limit| limit < pages).then(|| pages.to_string());
+    Knob::turn(Path::new(PAGE_LIMIT), wanted).unwrap_or_else(|e| {
+        log::warn!("cannot raise {PAGE_LIMIT}: {e}; requests stay smaller than requested");
+        None
+    })
 }
 
 #[cfg(test)]
@@ -211,10 +174,9 @@ mod tests {
 
     #[test]
     fn the_page_limit_is_raised_while_held_and_restored_after() {
-        let path = "/proc/sys/fs/fuse/max_pages_limit";
-        let limit = || fs::read_to_string(path).unwrap().trim().parse::<u64>().unwrap();
+        let limit = || fs::read_to_string(PAGE_LIMIT).unwrap().trim().parse::<u32>().unwrap();
         let before = limit();
-        let raised = PageLimit::try_raise(before + 256).unwrap().expect("above the present limit");
+        let raised = raise_page_limit((before + 256) * PAGE_BYTES as u32).expect("above the present limit");
         assert_eq!(limit(), before + 256);
         drop(raised);
         assert_eq!(limit(), before);

@@ -18,8 +18,8 @@ use std::thread::{self, JoinHandle};
 use oncefs_engine::{BLOCK_BYTES, DataPlace, Profile, Reads, Store, VolumeSpec};
 use oncefs_fs::{AtimePolicy, FileSystem, Ino, Options, SystemClock};
 use oncefs_fuse::{
-    Adapter, AdapterConfig, MountFlags, MountSpec, RoomGauge, RoomLeft, RoomWatch, Session, SessionSpec, Watched,
-    attach, open_device, unmount,
+    Adapter, AdapterConfig, MOUNT_TYPE, MountFlags, MountSpec, RoomGauge, RoomLeft, RoomWatch, Session, SessionSpec,
+    Settings, Transport, Watched, attach, open_device, unmount,
 };
 use oncefs_toolbox::Random;
 use tempfile::TempDir;
@@ -62,13 +62,14 @@ impl Mounted {
 
     fn serve(file_system: &Arc<FileSystem>, volume: PathBuf, dir: PathBuf) -> (JoinHandle<()>, RoomWatch) {
         let request_bytes_max = 1 << 20;
-        let spec = SessionSpec { dir: dir.clone(), threads: 4, request_bytes_max };
+        let transport = Settings { transport: Transport::Auto, threads: 4, ring_bytes_max: 64 << 20 };
+        let spec = SessionSpec { dir: dir.clone(), transport, request_bytes_max };
         let connection = open_device().unwrap();
         let other = connection.try_clone().unwrap();
         let (gauge, flags): (Arc<RoomGauge>, Arc<MountFlags>) = Default::default();
         let config = AdapterConfig { request_bytes_max, gauge: gauge.clone(), flags: flags.clone() };
         let adapter = Adapter::new(file_system.clone(), config);
-        let mount = MountSpec { volume, dir, kernel_flags: 0 };
+        let mount = MountSpec { source: volume, dir, kind: MOUNT_TYPE, kernel_flags: 0 };
         let session = Session::mount(adapter, connection, &spec, || attach(other.as_fd(), &mount)).unwrap();
         drop(other);
         // Sets the read-ahead too.

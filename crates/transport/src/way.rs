@@ -19,6 +19,17 @@ pub enum Transport {
     Classic,
 }
 
+impl Transport {
+    /// As it is written in options.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Rings => "rings",
+            Self::Classic => "classic",
+        }
+    }
+}
+
 impl FromStr for Transport {
     type Err = String;
 
@@ -86,7 +97,7 @@ mod tests {
         for (name, transport) in
             [("auto", Transport::Auto), ("rings", Transport::Rings), ("classic", Transport::Classic)]
         {
-            assert_eq!(name.parse(), Ok(transport));
+            assert_eq!((name.parse(), transport.name()), (Ok(transport), name));
         }
         assert!("ring".parse::<Transport>().is_err() && "".parse::<Transport>().is_err());
     }

@@ -32,6 +32,11 @@ pub fn oncefs() -> PathBuf {
     binary
 }
 
+/// How requests are to come to every mount: `ONCEFS_TRANSPORT`, else as the program chooses.
+fn transport() -> Option<String> {
+    std::env::var("ONCEFS_TRANSPORT").ok().map(|way| format!("transport={way}"))
+}
+
 /// Copies the built program to where another user can run it. A process of its own does it: a descriptor for writing
 /// would be inherited by what other tests start just then, and the copy could not be run.
 pub fn copy_program(to: &Path) {
@@ -140,7 +145,7 @@ impl Mount {
         self.remove_dead_mount();
         let mut command = Command::new(oncefs());
         command.arg("mount").arg("-f").arg(self.volume()).arg(self.dir());
-        for option in &self.options {
+        for option in self.options.iter().chain(&transport()) {
             command.args(["-o", option]);
         }
         let log = File::options().create(true).append(true).open(self.log()).unwrap();

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
 
 use std::fs::{self, File};
-use std::io;
-use std::os::fd::AsRawFd;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -65,6 +65,26 @@ fn a_shutdown_keeps_what_its_flags_say_and_answers_nothing_until_it_is_unmounted
     assert!(survives(GOING_DOWN_WITH_FLAGS, LOG_FLUSH), "what close(2) brought to the daemon is flushed");
     assert!(!survives(GOING_DOWN_WITH_FLAGS, NO_LOG_FLUSH), "nothing is flushed");
     assert!(!survives(GOING_DOWN, FLUSH), "without its argument it says that nothing is flushed");
+}
+
+#[test]
+fn close_tells_what_handing_over_the_pages_met_and_fsync_the_rest() {
+    let mount = Mount::new("256M");
+    let [dirty, written] = ["dirty", "written"].map(|name| File::create(mount.join(name)).unwrap());
+    (&written).write_all(&bytes(1, 1 << 20)).unwrap();
+    let copy = written.try_clone().unwrap();
+    assert_eq!(close(written), 0, "its pages were taken");
+    (&dirty).write_all(&bytes(2, 1 << 20)).unwrap();
+    shut_down(&mount.dir(), GOING_DOWN_WITH_FLAGS, NO_LOG_FLUSH).unwrap();
+    assert_eq!(close(dirty), libc::EIO, "pages were left to hand over");
+    assert_fails("syncing", copy.sync_all());
+    assert_eq!(close(copy), 0, "it had nothing to hand over, and fsync has told the rest");
+}
+
+/// close(2), and what it tells.
+fn close(file: File) -> i32 {
+    // SAFETY: the descriptor is the file's, which no longer closes it.
+    if unsafe { libc::close(file.into_raw_fd()) } == 0 { 0 } else { sys::last_errno() }
 }
 
 #[test]

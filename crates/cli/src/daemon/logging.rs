@@ -21,11 +21,6 @@ const SYSLOG_SOCKET: &str = "/dev/log";
 /// The kernel refuses longer lines.
 const KERNEL_LOG_LINE_MAX: usize = 900;
 
-/// Where fuser logs a reply that the kernel did not accept, and its text when the kernel has forgotten the request: the
-/// program was interrupted meanwhile, and nobody waits for the reply.
-const REPLY_TARGET: &str = "fuser::reply";
-const REPLY_UNWANTED: &str = "Failed to send FUSE reply: No such file or directory (os error 2)";
-
 enum Sink {
     Stderr,
     File(Mutex<File>),
@@ -65,7 +60,7 @@ pub fn start(target: &Target, level: LevelFilter) -> io::Result<()> {
 
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata) -> bool {
-        // fuser and the libraries below speak of every request from `debug` on; their warnings matter.
+        // The libraries below speak of much from `debug` on; their warnings matter.
         metadata.target().starts_with("oncefs") || metadata.level() <= Level::Warn
     }
 
@@ -73,11 +68,7 @@ impl Log for Logger {
         if !self.enabled(record.metadata()) {
             return;
         }
-        let text = printable(&record.args().to_string());
-        let level = level_of(record, &text);
-        if level > log::max_level() {
-            return;
-        }
+        let (text, level) = (printable(&record.args().to_string()), record.level());
         // A log that cannot be written has nobody left to be told.
         let _ = match &self.sink {
             Sink::Stderr => writeln!(io::stderr(), "oncefs: {}: {text}", name(level)),
@@ -95,14 +86,6 @@ impl Log for Logger {
     }
 
     fn flush(&self) {}
-}
-
-/// The severity of a line: its own, except for replies that came too late.
-fn level_of(record: &Record<'_>, text: &str) -> Level {
-    match record.target() == REPLY_TARGET && text == REPLY_UNWANTED {
-        true => Level::Debug,
-        false => record.level(),
-    }
 }
 
 fn name(level: Level) -> &'static str {
@@ -165,19 +148,6 @@ mod tests {
         let line = datagram(Level::Error, "disk on fire");
         assert!(line.starts_with("<27>"), "{line}");
         assert!(line.ends_with(&format!(" oncefs[{}]: disk on fire", std::process::id())), "{line}");
-    }
-
-    #[test]
-    fn an_answer_that_nobody_waits_for_is_no_error_and_one_that_is_lost_is() {
-        let level = |target: &str, error: i32| {
-            let text = format!("Failed to send FUSE reply: {}", io::Error::from_raw_os_error(error));
-            level_of(&Record::builder().target(target).level(Level::Error).build(), &text)
-        };
-        assert_eq!(level("fuser::reply", libc::ENOENT), Level::Debug);
-        for error in [libc::EINVAL, libc::ENODEV, libc::EIO, libc::ENOMEM] {
-            assert_eq!(level("fuser::reply", error), Level::Error);
-        }
-        assert_eq!(level("oncefs_fs", libc::ENOENT), Level::Error);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! The store divides its part further: `docs/architecture.md`, Memory.
 
 use oncefs_engine::Store;
+use oncefs_fuse::{Plan, Settings, Transport};
 
 use super::task::Task;
 use crate::failure::{OrFail, Outcome, exit};
@@ -12,6 +13,9 @@ use crate::profiles;
 /// The inode cache's share of the memory; the rest is the store's.
 const INODES_SHARE_OF_MEMORY: u64 = 16;
 
+/// The share of the memory that the buffers of rings may take.
+const RINGS_SHARE_OF_MEMORY: u64 = 4;
+
 /// One WRITE or READ carries a MiB, the kernel's own limit for unprivileged settings.
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
 
@@ -19,8 +23,10 @@ const REQUEST_BYTES_MAX: u32 = 1 << 20;
 pub struct Budget {
     /// Caches, hints and inodes.
     pub memory_bytes_max: u64,
-    /// Event loops.
+    /// Threads that serve requests over `/dev/fuse`, at most.
     pub threads: usize,
+    /// How requests come from the kernel.
+    pub way: Transport,
     /// Largest request of the kernel.
     pub request_bytes_max: u32,
 }
@@ -36,7 +42,25 @@ impl Budget {
         let threads = options.threads.unwrap_or_else(|| profiles::default_threads(profile, cpus));
         let request_bytes_max =
             options.max_write.or_else(|| profiles::default_max_write(profile)).unwrap_or(REQUEST_BYTES_MAX);
-        Ok(Self { memory_bytes_max, threads, request_bytes_max })
+        Ok(Self { memory_bytes_max, threads, way: options.transport, request_bytes_max })
+    }
+
+    /// What the transport may use.
+    pub fn transport(&self) -> Settings {
+        Settings { transport: self.way, threads: self.threads, ring_bytes_max: self.ring_bytes_max() }
+    }
+
+    fn ring_bytes_max(&self) -> u64 {
+        self.memory_bytes_max / RINGS_SHARE_OF_MEMORY
+    }
+
+    /// What the buffers of rings take, if the kernel has rings.
+    fn ring_bytes(&self) -> u64 {
+        let plan = match self.way {
+            Transport::Classic => None,
+            _ => Plan::of_machine(self.request_bytes_max as usize, self.ring_bytes_max()).unwrap_or(None),
+        };
+        plan.map_or(0, |plan| plan.bytes())
     }
 
     /// The inode cache's part of the memory.
@@ -46,6 +70,6 @@ impl Budget {
 
     /// The store's part of it: the rest.
     pub fn store_bytes_max(&self) -> u64 {
-        self.memory_bytes_max - self.inode_bytes_max()
+        self.memory_bytes_max - self.inode_bytes_max() - self.ring_bytes()
     }
 }

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use clap::Args;
 use oncefs_engine::{BLOCK_BYTES, Store};
-use oncefs_fuse::{Adapter, AdapterConfig, Gate, MountSpec, RoomLeft, RoomWatch, Session, SessionSpec, Watched};
+use oncefs_fuse::{
+    Adapter, AdapterConfig, Gate, MOUNT_TYPE, MountSpec, RoomLeft, RoomWatch, Session, SessionSpec, Watched,
+};
 
 use super::memory_budget::Budget;
 use super::requests::OpenVolume;
@@ -135,7 +137,8 @@ fn serve_unprivileged(
 }
 
 fn mount_spec(task: &Task) -> MountSpec {
-    MountSpec { volume: task.volume.clone(), dir: task.dir.clone(), kernel_flags: task.options.kernel_flags }
+    let (source, dir, kernel_flags) = (task.volume.clone(), task.dir.clone(), task.options.kernel_flags);
+    MountSpec { source, dir, kind: MOUNT_TYPE, kernel_flags }
 }
 
 /// Mounts and answers INIT. On an error nothing stays mounted.
@@ -145,14 +148,10 @@ fn mount(
     daemon: &Arc<OpenVolume>,
     connection: OwnedFd,
     mounter: &Arc<Mounter>,
-) -> Outcome<Session<Gate<Adapter>>> {
-    let spec =
-        SessionSpec { dir: task.dir.clone(), threads: budget.threads, request_bytes_max: budget.request_bytes_max };
-    let config = AdapterConfig {
-        request_bytes_max: spec.request_bytes_max,
-        gauge: daemon.gauge.clone(),
-        flags: daemon.flags.clone(),
-    };
+) -> Outcome<Session> {
+    let (transport, request_bytes_max) = (budget.transport(), budget.request_bytes_max);
+    let spec = SessionSpec { dir: task.dir.clone(), transport, request_bytes_max };
+    let config = AdapterConfig { request_bytes_max, gauge: daemon.gauge.clone(), flags: daemon.flags.clone() };
     let adapter = Adapter::new(daemon.file_system.clone(), config);
     let kernel_cache = adapter.kernel_cache();
     let (stopped, syncer) = (daemon.clone(), mounter.clone());
@@ -166,7 +165,7 @@ fn mount(
 
 fn start_threads(
     task: &Task,
-    session: &Session<Gate<Adapter>>,
+    session: &Session,
     daemon: &Arc<OpenVolume>,
     mounter: &Arc<Mounter>,
     signals: EndSignals,

@@ -170,6 +170,8 @@ impl Place {
 
 #[cfg(test)]
 mod tests {
+    use oncefs_fuse::MOUNT_TYPE;
+
     use super::*;
 
     #[test]
@@ -182,7 +184,7 @@ mod tests {
 
     #[test]
     fn it_mounts_once_and_unmounts_nothing_that_it_did_not_mount() {
-        let spec = MountSpec { volume: "/none".into(), dir: "/nonexistent".into(), kernel_flags: 0 };
+        let spec = MountSpec { source: "/none".into(), dir: "/nonexistent".into(), kind: MOUNT_TYPE, kernel_flags: 0 };
         let connection = Some(std::fs::File::open("/dev/null").unwrap().into());
         let mut place = Place { spec, connection, device: None };
         for task in [Task::Unmount, Task::Detach, Task::Sync, Task::Synchronous, Task::Buffered] {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use log::LevelFilter;
 use oncefs_engine::{Profile, settings};
+use oncefs_fuse::Transport;
 use oncefs_toolbox::{Column, Table};
 
 use crate::profiles;
@@ -81,7 +82,9 @@ pub struct MountOptions {
     pub profile: Option<Profile>,
     /// Over those of the profile, in this order.
     pub settings: Vec<Setting>,
-    /// Event loops.
+    /// How requests come from the kernel.
+    pub transport: Transport,
+    /// Threads that serve requests, at most, where those come over `/dev/fuse`.
     pub threads: Option<usize>,
     /// Largest request of the kernel.
     pub max_write: Option<u32>,
@@ -99,6 +102,7 @@ impl Default for MountOptions {
             memory: None,
             profile: None,
             settings: Vec::new(),
+            transport: Transport::default(),
             threads: None,
             max_write: None,
             log_level: LevelFilter::Info,
@@ -118,6 +122,7 @@ impl MountOptions {
         let given = [
             (self.memory.is_some(), "memory"),
             (self.profile.is_some(), "profile"),
+            (self.transport != Transport::default(), "transport"),
             (self.threads.is_some(), "threads"),
             (self.max_write.is_some(), "max_write"),
             (self.log_level != Self::default().log_level, "loglevel"),
@@ -143,6 +148,9 @@ impl MountOptions {
             None if option == "remount" => self.remount = true,
             Some(("memory", value)) => self.memory = Some(memory(value)?),
             Some(("profile", value)) => self.profile = Some(profile(value)?),
+            Some(("transport", value)) => {
+                self.transport = value.parse().map_err(|e| format!("transport={value}: {e}"))?
+            }
             Some(("threads", value)) => self.threads = Some(threads(value)?),
             Some(("max_write", value)) => self.max_write = Some(max_write(value)?),
             Some(("loglevel", value)) => self.log_level = log_level(value)?,
@@ -163,6 +171,9 @@ impl MountOptions {
             .map(|(name, ..)| (*name).to_owned())
             .collect();
         list.extend(self.memory.map(|bytes| format!("memory={bytes}")));
+        if self.transport != Transport::default() {
+            list.push(format!("transport={}", self.transport.name()));
+        }
         list.extend(self.threads.map(|n| format!("threads={n}")));
         list.extend(self.max_write.map(|bytes| format!("max_write={bytes}")));
         list.extend(self.profile.map(|profile| format!("profile={}", profile.name())));
@@ -178,7 +189,10 @@ Options for -o, comma-separated:
   sync dirsync remount               as in mount(8); also nofail, _netdev, user, x-...
   memory=SIZE                        memory for caches and hints
                                      [default: edge 16M, smartdedup 64M, others 1/8 of RAM, 64M to 4G]
-  threads=N                          requests served at the same time [default: edge 2, others twice the CPUs, 4 to 8]
+  transport=WAY                      how requests come from the kernel: rings (io_uring), classic (/dev/fuse), or
+                                     auto: rings where the kernel has them and memory allows [default: auto]
+  threads=N                          threads that serve requests over /dev/fuse, at most
+                                     [default: edge 2, others twice the CPUs, 4 to 8]
   max_write=SIZE                     largest request from the kernel, up to 16M [default: edge 256K, others 1M]
   loglevel=LEVEL  logfile=FILE       off, error, warn, info, debug, trace [default: info, to syslog]
 ";
@@ -263,7 +277,7 @@ pub fn threads(value: &str) -> Result<usize, String> {
     }
 }
 
-/// `max_write=SIZE`: whole pages, as much as fuser's buffer holds.
+/// `max_write=SIZE`: whole pages.
 fn max_write(value: &str) -> Result<u32, String> {
     match value.parse::<Size>()?.0 {
         bytes if (4096..=16 << 20).contains(&bytes) && bytes % 4096 == 0 => Ok(bytes as u32),
@@ -331,6 +345,7 @@ mod tests {
             ("hint_memory=1K", "4K to"),
             ("inline=", "adaptive"),
             ("schedule=nights", "22:00-06:00"),
+            ("transport=smoke", "auto, rings, or classic"),
             ("threads=0", "1 to 64"),
             ("threads=65", "1 to 64"),
             ("max_write=1000", "4K to 16M"),
@@ -364,7 +379,7 @@ mod tests {
 
     #[test]
     fn the_list_for_the_daemon_says_the_same() {
-        let list = "ro,noatime,nosuid,memory=1G,threads=3,max_write=4M,profile=edge,fingerprints=eager,inline=off,\
+        let list = "ro,noatime,nosuid,memory=1G,transport=classic,threads=3,max_write=4M,profile=edge,fingerprints=eager,inline=off,\
                     inline=all,schedule=22:00-06:00+Sat 00:00-24:00,loglevel=debug";
         let options = parsed(list).unwrap();
         assert_eq!(parsed(&options.to_list()).unwrap(), options);

@@ -118,6 +118,7 @@ impl Rules {
             // The kernel's knobs for the mount, which do not exist yet.
             rule("/sys/devices/virtual/bdi", self.write_file),
             rule("/proc/sys/fs/fuse/max_pages_limit", self.write_file),
+            rule("/sys/module/fuse/parameters/enable_uring", self.write_file),
             // Where a log line goes that nobody takes.
             rule("/dev/kmsg", self.write_file),
         ]

@@ -1,19 +1,21 @@
 //! Answers the ioctls for the flags of files.
 
-use fuser::{ReplyIoctl, Request};
 use oncefs_fs::Ino;
+use oncefs_transport::Reply;
 
 use super::Adapter;
 use crate::durable::reply_durably;
 use crate::errno::errno;
 use crate::file_flags::{FlagRequest, check_may_set, flag_request};
+use crate::privileges::Asker;
+use crate::reply::reply_with;
 
 impl Adapter {
     /// Shows a file's flags, or sets them once what was written before is here.
-    pub(super) fn answer_flags(&self, req: &Request, ino: Ino, command: u32, input: &[u8], reply: ReplyIoctl) {
+    pub(super) fn answer_flags(&self, asker: Asker, ino: Ino, command: u32, input: &[u8], reply: Reply) {
         let file_system = self.file_system.clone();
         let request = flag_request(command, input).and_then(|request| match request {
-            FlagRequest::Set(flags) => check_may_set(&file_system, req, ino, flags).map(|()| request),
+            FlagRequest::Set(flags) => check_may_set(&file_system, asker, ino, flags).map(|()| request),
             FlagRequest::Get(_) => Ok(request),
         });
         match request {
@@ -25,9 +27,8 @@ impl Adapter {
                 let has_to_be = self.config.flags.is_sync();
                 self.kernel_cache.when_written_back(ino, move || {
                     let set = file_system.set_flags(ino, flags);
-                    reply_durably(&file_system, has_to_be, set, move |answer| match answer {
-                        Ok(()) => reply.ioctl(0, &[]),
-                        Err(errno) => reply.error(errno),
+                    reply_durably(&file_system, has_to_be, set, move |answer| {
+                        reply_with(answer, reply, |reply, ()| reply.ioctl(0, &[]));
                     });
                 });
             }

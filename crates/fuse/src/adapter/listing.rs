@@ -1,42 +1,60 @@
-//! Entries of a listing with their attributes (readdirplus).
+//! Entries of a directory, and with them what a look-up of each would answer.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::time::Duration;
-
-use fuser::{FileAttr, Generation, INodeNo, ReplyDirectoryPlus};
-use oncefs_fs::{EntryKind, Error};
+use oncefs_fs::{Entry, EntryKind, Error, Ino};
+use oncefs_transport::Reply;
+use oncefs_transport::protocol::attributes::Entry as Found;
+use oncefs_transport::protocol::listing::{Listed, Listing};
 
 use super::Adapter;
-use crate::convert::{file_attr, generation, no_inode};
-use crate::reply::FOREVER;
+use crate::convert::entry;
+use crate::errno::errno;
+use crate::reply::reply_with;
 
 impl Adapter {
-    /// Adds an entry to a reply. False: it is full.
-    pub(super) fn readdir_plus_entry(&self, reply: &mut ReplyDirectoryPlus, entry: &oncefs_fs::Entry) -> bool {
-        let (number, name) = (INodeNo(entry.ino.0), OsStr::from_bytes(entry.name));
-        let found = match entry.entry_kind {
+    pub(super) fn readdir(&self, ino: Ino, cookie: u64, size: u32, reply: Reply) {
+        let mut listing = Listing::new(size);
+        let listed = self.file_system.readdir(ino, cookie, &mut |entry| listing.add(&listed(entry)));
+        reply_with(listed.map_err(|error| errno(&error)), reply, |reply, ()| reply.listing(listing));
+    }
+
+    pub(super) fn readdir_plus(&self, ino: Ino, cookie: u64, size: u32, reply: Reply) {
+        let (mut listing, mut entries) = (Listing::new(size), 0_usize);
+        let result = self.file_system.readdir(ino, cookie, &mut |entry| {
+            entries += 1;
+            self.add_with_attributes(&mut listing, entry)
+        });
+        match result {
+            // Entries in the reply are counted: it has to arrive. The kernel asks again and meets the error then.
+            Err(error) if entries == 0 => reply.error(errno(&error)),
+            _ => reply.listing(listing),
+        }
+    }
+
+    /// Adds an entry to a listing. False: it is full.
+    fn add_with_attributes(&self, listing: &mut Listing, of: &Entry) -> bool {
+        let attributes = match of.entry_kind {
             // The kernel shows their number and keeps nothing of them.
-            EntryKind::Dots => Err(FileAttr { ino: number, ..no_inode(entry.kind) }),
-            EntryKind::Name => match self.file_system.getattr(entry.ino) {
+            EntryKind::Dots => return listing.add_plus(&listed(of), &Found::default()),
+            EntryKind::Name => match self.file_system.getattr(of.ino) {
                 // Deleted since the directory was read.
                 Err(Error::Stale) => return true,
-                found => found.map_err(|error| {
-                    log::error!("cannot read the attributes of inode {}: {error}", entry.ino.0);
-                    no_inode(entry.kind)
-                }),
+                Err(error) => {
+                    log::error!("cannot read the attributes of inode {}: {error}", of.ino.0);
+                    return listing.add_plus(&listed(of), &Found::default());
+                }
+                Ok(attributes) => attributes,
             },
         };
-        let attributes = match found {
-            Ok(attributes) => attributes,
-            Err(attr) => return !reply.add(number, entry.cookie, name, &Duration::ZERO, &attr, Generation(0)),
-        };
-        // Counted before the kernel can know it, and taken back if the buffer was full.
-        self.lookups.add(entry.ino);
-        let full = reply.add(number, entry.cookie, name, &FOREVER, &file_attr(&attributes), generation(&attributes));
-        if full && self.lookups.subtract(entry.ino, 1) {
-            self.delete(entry.ino);
+        // Counted before the kernel can know it, and taken back if there was no room.
+        self.lookups.add(of.ino);
+        let has_room = listing.add_plus(&listed(of), &entry(&attributes));
+        if !has_room && self.lookups.subtract(of.ino, 1) {
+            self.delete(of.ino);
         }
-        !full
+        has_room
     }
+}
+
+fn listed<'a>(of: &Entry<'a>) -> Listed<'a> {
+    Listed { inode: of.ino.0, cookie: of.cookie, mode: of.kind.mode_bits(), name: of.name }
 }

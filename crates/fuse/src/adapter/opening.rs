@@ -1,35 +1,58 @@
-//! What opening a file does: it truncates, and is noted.
+//! What opening and closing a file does: it truncates, and is noted.
 
-use fuser::{FopenFlags, OpenFlags, Request};
 use oncefs_fs::{Ino, Result, SetAttributes};
+use oncefs_transport::Reply;
+use oncefs_transport::flags::opened;
 
 use super::Adapter;
 use crate::convert::writes;
-use crate::privileges::{lacks_fsetid, privileges_left};
+use crate::durable::{file_handle, reply_durably};
+use crate::privileges::Asker;
+use crate::reply::reply_with;
 
 impl Adapter {
-    /// Notes that a file is open and says what the kernel may do with it.
-    pub(super) fn opened(&self, ino: Ino, flags: OpenFlags) -> FopenFlags {
+    /// `flags` as in open(2). `kills_privileges`: with O_TRUNC, of who may not keep set-user-id.
+    pub(super) fn open(&self, asker: Asker, ino: Ino, flags: i32, kills_privileges: bool, reply: Reply) {
+        let truncates = flags & libc::O_TRUNC != 0;
+        let allowed = self.check_opened(ino, flags);
+        let truncated = allowed.and_then(|()| match truncates {
+            true => self.truncate_opened(asker, ino, kills_privileges),
+            false => Ok(()),
+        });
+        let handle = truncated.map(|()| {
+            self.note_opened(ino, flags);
+            file_handle(self.file_system.opened(ino), flags)
+        });
+        let has_to_be = truncates && self.config.flags.is_sync();
+        reply_durably(&self.file_system, has_to_be, handle, move |answer| {
+            reply_with(answer, reply, |reply, handle| reply.opened(handle, opened::KEEP_CACHE));
+        });
+    }
+
+    pub(super) fn release(&self, ino: Ino, flags: i32, reply: Reply) {
+        if writes(flags) {
+            self.kernel_cache.writer_released(ino);
+        }
+        reply.ok();
+    }
+
+    /// Notes that a file is open.
+    pub(super) fn note_opened(&self, ino: Ino, flags: i32) {
         if writes(flags) {
             self.kernel_cache.writer_opened(ino);
         }
-        FopenFlags::FOPEN_KEEP_CACHE
     }
 
     /// Refuses to open a file for what its flags forbid.
-    pub(super) fn check_opened(&self, ino: Ino, flags: OpenFlags) -> Result<()> {
+    fn check_opened(&self, ino: Ino, flags: i32) -> Result<()> {
         match writes(flags) {
-            true => self.file_system.check_opened_to_write(ino, flags.0 & libc::O_APPEND != 0),
+            true => self.file_system.check_opened_to_write(ino, flags & libc::O_APPEND != 0),
             false => Ok(()),
         }
     }
 
-    /// Truncates a file that is opened with O_TRUNC.
-    pub(super) fn truncate_opened(&self, req: &Request, ino: Ino, flags: OpenFlags) -> Result<()> {
-        if flags.0 & libc::O_TRUNC == 0 {
-            return Ok(());
-        }
-        let privileges = privileges_left(&self.file_system, req, ino, lacks_fsetid(req));
+    fn truncate_opened(&self, asker: Asker, ino: Ino, kills_privileges: bool) -> Result<()> {
+        let privileges = asker.privileges_left(&self.file_system, ino, kills_privileges);
         let set = SetAttributes { size: Some(0), privileges, ..SetAttributes::default() };
         self.file_system.setattr(ino, &set).map(drop)
     }

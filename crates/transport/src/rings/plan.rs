@@ -1,4 +1,8 @@
-//! How many threads and entries there are, and which queues a thread serves. Pure arithmetic.
+//! How many threads and entries there are, and which queues a thread serves. Arithmetic, but for the number of CPUs.
+
+use std::io;
+
+use crate::cpus;
 
 /// Entries that a queue has at best, each with a thread of its own: measured best (docs/decisions/0039).
 const ENTRIES_OF_QUEUE: usize = 4;
@@ -26,6 +30,14 @@ impl Plan {
         let groups = cpus.chunks(queues_of_thread).map(<[u16]>::to_vec);
         let threads = groups.flat_map(|group| vec![group; entries]).collect();
         Some(Self { threads, payload_bytes })
+    }
+
+    /// For the CPUs that this machine may have.
+    ///
+    /// # Errors
+    /// The kernel does not list them.
+    pub fn of_machine(payload_bytes: usize, bytes_max: u64) -> io::Result<Option<Self>> {
+        Ok(Self::of(&cpus::possible()?, payload_bytes, bytes_max))
     }
 
     /// Entries of all threads.

@@ -201,9 +201,26 @@ fn no_roundabout_way_leads_to_anothers_bytes() {
     let by_handle = || errno(sys::open_by_handle_at(&dir, &handle).map(drop));
     assert_eq!(STRANGER.does(by_handle), libc::EPERM, "handles are root's");
 
-    let c_dir = sys::c_path(mount.dir());
-    let nameless = || open(&c_dir, libc::O_TMPFILE | libc::O_RDWR, 0o600);
-    assert_eq!(STRANGER.does(nameless), libc::EOPNOTSUPP, "there are no files without a name to link somewhere");
+    let (c_dir, c_named) = (sys::c_path(mount.dir()), sys::c_path(mount.join("named")));
+    let nameless = || open(&c_dir, libc::O_TMPFILE | libc::O_RDWR, 0o6755);
+    assert_eq!(STRANGER.does(nameless), 0, "whoever may make a file may make one without a name");
+    let linked = || {
+        // SAFETY: the strings outlive the calls.
+        unsafe {
+            let file = libc::open(c_dir.as_ptr(), libc::O_TMPFILE | libc::O_RDWR, 0o600);
+            let of = std::ffi::CString::new(format!("/proc/self/fd/{file}")).expect("no NUL in it");
+            let done =
+                libc::linkat(libc::AT_FDCWD, of.as_ptr(), libc::AT_FDCWD, c_named.as_ptr(), libc::AT_SYMLINK_FOLLOW);
+            if done == -1 { sys::last_errno() } else { 0 }
+        }
+    };
+    assert_eq!(STRANGER.does(linked), 0);
+    let named = mount.join("named").metadata().unwrap();
+    assert_eq!(
+        (named.uid(), named.mode() & 0o7777),
+        (STRANGER.uid, 0o600),
+        "it is the stranger's, as any file it makes"
+    );
 }
 
 #[test]

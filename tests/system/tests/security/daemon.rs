@@ -156,7 +156,9 @@ fn nothing_of_a_killed_daemon_is_left_and_its_mount_answers_at_once() {
     let mut mount = Mount::new("256M");
     let [mounter] = children(mount.daemon_pid())[..] else { panic!("one process beside the daemon is expected") };
     mount.kill();
-    assert_eq!(sys::errno(File::open(mount.join("file"))), libc::ENOTCONN);
+    // The kernel may be about to notice: a request that it has taken already is ended then.
+    let told = sys::errno(File::open(mount.join("file")));
+    assert!([libc::ENOTCONN, libc::ECONNABORTED].contains(&told), "{told}");
     let start = Instant::now();
     while fs::exists(format!("/proc/{mounter}/fd/0")).unwrap() {
         assert!(start.elapsed() < Duration::from_secs(10), "the mounter outlives its daemon");

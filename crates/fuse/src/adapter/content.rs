@@ -1,0 +1,75 @@
+//! Reads, writes, and making them durable.
+
+use oncefs_fs::{Error, FileSystem, Ino, Result, WriteOrigin};
+use oncefs_transport::Reply;
+use oncefs_transport::flags::write as from;
+
+use super::Adapter;
+use crate::durable::handle;
+use crate::errno::{errno, lost};
+use crate::privileges::Asker;
+
+impl Adapter {
+    /// `flags` are those of open(2), as the handle has them now.
+    pub(super) fn read(&self, ino: Ino, of: u64, at: u64, len: u32, flags: i32, reply: Reply) {
+        let update_atime = flags & libc::O_NOATIME == 0;
+        reply.fill(len as usize, |room| {
+            let read = self.file_system.read_into(handle(of), ino, at, room, update_atime);
+            read.map_err(|error| errno(&error))
+        });
+    }
+
+    /// `flags`: where it comes from and whether the file loses set-user-id, and those of open(2), as the handle has them
+    /// now.
+    pub(super) fn write(
+        &self,
+        asker: Asker,
+        ino: Ino,
+        of: u64,
+        (at, data): (u64, &[u8]),
+        (write_flags, flags): (u32, i32),
+        reply: Reply,
+    ) {
+        let is_from_cache = write_flags & from::CACHE != 0;
+        let drops = write_flags & from::KILL_SUIDGID != 0;
+        let origin = match is_from_cache {
+            true if self.has_to_be_durable(of) => WriteOrigin::PageCacheAwaited,
+            true => WriteOrigin::PageCache,
+            false => WriteOrigin::Caller { privileges: asker.privileges_left(&self.file_system, ino, drops) },
+        };
+        let is_durable = !is_from_cache && flags & libc::O_DSYNC != 0;
+        self.config.gauge.take(data.len() as u64);
+        let len = data.len() as u64;
+        let (file_system, kernel_cache) = (self.file_system.clone(), self.kernel_cache.clone());
+        let answer = move |written: Result<i64>| match written {
+            Ok(_) if is_durable => file_system.fsync(move |synced| match synced {
+                Ok(()) => reply.written(len),
+                Err(error) => reply.error(lost(&error)),
+            }),
+            Ok(blocks_added) => {
+                if is_from_cache && blocks_added != 0 {
+                    kernel_cache.blocks_changed(ino);
+                }
+                reply.written(len);
+            }
+            Err(error) => reply.error(errno(&error)),
+        };
+        match self.file_system.write(ino, at, data, origin) {
+            Err(Error::NoSpace) => {
+                // The request's buffer is about to be used for the next one.
+                let data = data.to_vec();
+                let again = move |file_system: &FileSystem| file_system.write(ino, at, &data, origin);
+                self.reply_with_room(Err(Error::NoSpace), again, answer);
+            }
+            result => answer(result),
+        }
+    }
+
+    /// Everything that was answered before becomes durable.
+    pub(super) fn sync(&self, reply: Reply) {
+        self.file_system.fsync(move |durable| match durable {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(lost(&error)),
+        });
+    }
+}

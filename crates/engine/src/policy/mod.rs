@@ -6,6 +6,7 @@ pub mod device_reads;
 pub mod effective;
 pub mod policies;
 pub mod probe;
+pub mod read_around;
 pub mod read_pattern;
 pub mod recent_maps;
 pub mod share_limit;

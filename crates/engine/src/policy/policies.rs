@@ -11,6 +11,7 @@ use oncefs_dedup::{FilePolicy, PieceCost};
 use crate::MapId;
 use crate::policy::accounts::Accounts;
 use crate::policy::device_reads::{Change, DeviceReads};
+use crate::policy::read_around::ReadAround;
 use crate::policy::read_pattern::ReadPatterns;
 use crate::policy::recent_maps::{PARTS, RecentMaps, part_of};
 use crate::stats::counters::DeviceReport;
@@ -71,6 +72,8 @@ pub struct PolicyFacts {
     accounts: Accounts,
     /// How the data area is read.
     device_reads: DeviceReads,
+    /// Whether reading around small files is worth it.
+    read_around: ReadAround,
 }
 
 impl PolicyFacts {
@@ -81,6 +84,7 @@ impl PolicyFacts {
             read_patterns: ReadPatterns::new(read_pattern_bytes_max / 2),
             accounts: Accounts::new(read_pattern_bytes_max / 2),
             device_reads: DeviceReads::default(),
+            read_around: ReadAround::default(),
         }
     }
 
@@ -154,6 +158,11 @@ impl PolicyFacts {
     /// Starts from what an earlier mount measured.
     pub fn start_from(&self, cost: PieceCost) {
         self.device_reads.start_from(cost);
+    }
+
+    /// Whether reading around small files is worth it.
+    pub fn read_around(&self) -> &ReadAround {
+        &self.read_around
     }
 
     /// A request to the device for so many blocks serves a file.

@@ -37,6 +37,9 @@ const UNSEEN: u64 = 0;
 /// Marks a slot on the free list.
 const UNUSED: Pbn = Pbn(0);
 
+/// For whom a block was read that lay around another. No map has this id.
+pub const AROUND: MapId = MapId(u64::MAX);
+
 /// A bounded cache of blocks, shared by all threads.
 ///
 /// Invariants, asserted by `check` in the tests:
@@ -97,6 +100,21 @@ impl ReadCache {
         if let Some(shard) = self.shard(pbn) {
             shard.lock().admit(pbn, reader, block);
         }
+    }
+
+    /// Takes in a block that was read because it lies around another. Only while holding a pin on the pbn.
+    pub fn admit_around(&self, pbn: Pbn, block: &[u8]) {
+        self.admit_shared(pbn, AROUND, block);
+    }
+
+    /// Whether it has the block now.
+    pub fn holds(&self, pbn: Pbn) -> bool {
+        self.shard(pbn).is_some_and(|shard| shard.lock().index.contains_key(&pbn))
+    }
+
+    /// Whether it can hold anything.
+    pub fn is_enabled(&self) -> bool {
+        !self.shards.is_empty()
     }
 
     /// Forgets a block whose pbn is about to be reused. Only after its last pin is gone.

@@ -1,5 +1,6 @@
 //! The way of a read: map, runs, memory or device. `steps` holds the order.
 
+mod around;
 pub mod cache;
 pub mod checked;
 mod lazy_memory;

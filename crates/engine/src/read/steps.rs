@@ -31,13 +31,16 @@ impl Core {
         let blocks = (bytes.len() / BLOCK_BYTES) as u64;
         self.stats.timed(Stage::Read, blocks, || {
             let _pin = self.space.pin();
-            let runs = {
+            let (runs, is_small) = {
                 let _map = self.maps.lock(map).read();
                 if self.state.lock().is_detached(map) {
                     return Err(Error::MapDetached);
                 }
-                self.runs_of(map, first, blocks)?
+                (self.runs_of(map, first, blocks)?, self.is_small_and_whole(map, first, blocks)?)
             };
+            if is_small {
+                self.read_around(&runs);
+            }
             self.fill(map, &runs, bytes)?;
             // Not before: it may wait for the publish lock, and what the runs name gets no younger by that.
             self.note_read(map, first, &runs);

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::cache::AROUND;
 use super::parts::{Part, copy_repeated, cut_spans, joined, take_repeated};
 use crate::core::Core;
 use crate::{BLOCK_BYTES, Error, MapId, Pbn, Result};
@@ -70,7 +71,9 @@ impl Core {
             return true;
         }
         let Some(admitted_by) = self.read_cache.get(pbn, out) else { return false };
-        if admitted_by != reader && admitted_by != NOBODY && reader != NOBODY {
+        if admitted_by == AROUND {
+            self.policy.read_around().note_used();
+        } else if admitted_by != reader && admitted_by != NOBODY && reader != NOBODY {
             self.stats.counters.blocks_read_shared.fetch_add(1, Relaxed);
         }
         true

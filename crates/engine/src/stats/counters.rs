@@ -295,6 +295,8 @@ counters! {
     blocks_defragmented,
     /// Blocks served from the read cache that another file's read had put there.
     blocks_read_shared,
+    /// Blocks of other files that were read around small ones.
+    blocks_read_around,
     /// Blocks read by the scrub.
     blocks_scrubbed,
     /// Blocks found to be damaged.

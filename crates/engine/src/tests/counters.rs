@@ -200,6 +200,17 @@ fn shared_reads() -> Core {
     core
 }
 
+/// A small file beside another.
+fn small_reads() -> Core {
+    let (devices, core) = open(one_level());
+    (1..=2).for_each(|map| write(&core, map, &unique(4, map)));
+    core.checkpoint().unwrap();
+    drop(core);
+    let core = devices.open();
+    core.read(MapId(1), 0, 4 * BLOCK_BYTES).unwrap();
+    core
+}
+
 #[test]
 fn every_counter_moves() {
     let workloads = [
@@ -211,6 +222,7 @@ fn every_counter_moves() {
         damage_and_replicas,
         defrag,
         shared_reads,
+        small_reads,
     ];
     let mut still: BTreeSet<String> = Counters::default().snapshot().into_keys().collect();
     assert!(!still.is_empty(), "there are no counters");

@@ -9,6 +9,8 @@ mod unreadable;
 mod schedule;
 
 #[cfg(not(feature = "schedules"))]
+mod around;
+#[cfg(not(feature = "schedules"))]
 mod authority;
 #[cfg(not(feature = "schedules"))]
 mod budget;

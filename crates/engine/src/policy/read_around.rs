@@ -1,0 +1,87 @@
+//! Whether reading what lies around small files is worth it: learned from how much of it is read afterwards.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::stats::counters::Count;
+
+/// Blocks that are brought before anything is known.
+const LEARNING_BLOCKS: u64 = 2048;
+/// Of so many blocks that are brought one has to be read: about one more file of a region.
+const BLOCKS_PER_USE: u64 = 8;
+/// Where it is not worth it, one in so many reads tries again.
+const TRY_EVERY: u64 = 64;
+/// Counts are halved from here on, so that what was learned long ago fades.
+const REMEMBERED_BLOCKS: u64 = 1 << 16;
+
+/// What was brought around small files, and what became of it. Counts that race with each other are a little wrong, and
+/// cost a read.
+#[derive(Default)]
+pub struct ReadAround {
+    /// Blocks of other files.
+    brought: Count,
+    /// Blocks of the files that were asked for, which are all read.
+    asked_for: Count,
+    /// Blocks that were read from the cache, of both kinds.
+    used: Count,
+    /// Reads that brought nothing, as it is not worth it.
+    refrained: Count,
+}
+
+impl ReadAround {
+    /// Whether the next small file is read with what lies around it.
+    pub fn is_wanted(&self) -> bool {
+        let (brought, used) = (self.brought.load(Relaxed), self.used.load(Relaxed));
+        let others_used = used.saturating_sub(self.asked_for.load(Relaxed));
+        brought < LEARNING_BLOCKS
+            || others_used * BLOCKS_PER_USE >= brought
+            || self.refrained.fetch_add(1, Relaxed) % TRY_EVERY == TRY_EVERY - 1
+    }
+
+    /// Blocks were brought: so many of the file that was asked for, and so many others.
+    pub fn note_brought(&self, asked_for: u64, others: u64) {
+        self.asked_for.fetch_add(asked_for, Relaxed);
+        if self.brought.fetch_add(others, Relaxed) + others >= REMEMBERED_BLOCKS {
+            for count in [&self.brought, &self.asked_for, &self.used] {
+                count.fetch_sub(count.load(Relaxed) / 2, Relaxed);
+            }
+        }
+    }
+
+    /// A block that was brought is read.
+    pub fn note_used(&self) {
+        self.used.fetch_add(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bring(around: &ReadAround, regions: usize, others_used: u64) {
+        for _ in 0..regions {
+            around.note_brought(3, 29);
+            (0..3 + others_used).for_each(|_| around.note_used());
+        }
+    }
+
+    #[test]
+    fn it_ends_where_nobody_reads_what_was_brought_and_is_tried_again() {
+        let around = ReadAround::default();
+        assert!(around.is_wanted());
+        bring(&around, 80, 0);
+        let wanted = (0..640).filter(|_| around.is_wanted()).count();
+        assert_eq!(wanted, 10, "one in {TRY_EVERY}");
+        bring(&around, 40, 12);
+        assert!(around.is_wanted(), "480 of 3,480");
+    }
+
+    #[test]
+    fn it_goes_on_where_a_file_more_is_read_of_each_region_and_what_is_long_ago_fades() {
+        let around = ReadAround::default();
+        bring(&around, 10_000, 4);
+        assert!(around.is_wanted());
+        assert!(around.brought.load(Relaxed) <= REMEMBERED_BLOCKS);
+        bring(&around, 5_000, 0);
+        assert!(!around.is_wanted());
+    }
+}

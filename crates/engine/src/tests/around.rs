@@ -1,0 +1,134 @@
+//! Reads of small files: what lies around them comes with them, and nothing that is not true enters memory.
+
+use crate::core::Core;
+use crate::device::Device;
+use crate::tests::fixture::{Devices, one_level, unique};
+use crate::{BLOCK_BYTES, Blocks, Lbn, MapId, Pbn};
+
+const SMALL: usize = 3;
+const FILES: u64 = 40;
+
+/// Small files that were written one after the other, on a volume that was just opened.
+fn small_files() -> (Devices, Core) {
+    let devices = Devices::new(Blocks(4_000), one_level());
+    let core = devices.open();
+    (1..=FILES).for_each(|map| write(&core, map, map));
+    core.checkpoint().unwrap();
+    drop(core);
+    let core = devices.open();
+    core.read_cache.lend(1 << 20);
+    (devices, core)
+}
+
+fn write(core: &Core, map: u64, seed: u64) {
+    core.write(MapId(map), 0, &unique(SMALL, seed), |_, _| ()).unwrap();
+}
+
+fn read(core: &Core, map: u64) -> Vec<u8> {
+    core.read(MapId(map), 0, SMALL * BLOCK_BYTES).unwrap().to_vec()
+}
+
+fn counter(core: &Core, name: &str) -> u64 {
+    core.stats.counters.snapshot()[name]
+}
+
+fn bytes_read(core: &Core) -> u64 {
+    counter(core, "data_bytes_read")
+}
+
+fn pbns(core: &Core, map: u64) -> Vec<Pbn> {
+    core.stored_from(MapId(map), Lbn(0), SMALL as u64).unwrap()
+}
+
+#[test]
+fn small_files_side_by_side_come_in_few_requests_whatever_the_order() {
+    let (_, core) = small_files();
+    for map in (1..=FILES).map(|n| n * 17 % FILES + 1) {
+        assert!(read(&core, map) == unique(SMALL, map), "file {map}");
+    }
+    let read_bytes = bytes_read(&core) / BLOCK_BYTES as u64;
+    let stored = FILES * SMALL as u64;
+    assert!((stored..=stored + 32).contains(&read_bytes), "{read_bytes} blocks were read, {stored} are stored");
+    let around = counter(&core, "blocks_read_around");
+    assert!(around >= stored * 3 / 4, "{around} of {stored} blocks came with others");
+}
+
+#[test]
+fn a_part_of_a_file_and_a_large_one_bring_nothing() {
+    let (_, core) = small_files();
+    core.read(MapId(1), BLOCK_BYTES as u64, BLOCK_BYTES).unwrap();
+    core.read(MapId(2), 0, BLOCK_BYTES).unwrap();
+    core.write(MapId(99), 0, &unique(20, 99), |_, _| ()).unwrap();
+    core.checkpoint().unwrap();
+    core.read(MapId(99), 0, 20 * BLOCK_BYTES).unwrap();
+    assert_eq!(counter(&core, "blocks_read_around"), 0);
+}
+
+#[test]
+fn a_small_file_in_pieces_brings_nothing() {
+    let (devices, core) = small_files();
+    core.fill_hints().unwrap();
+    let pieces = [unique(SMALL, 5), unique(SMALL, 30)].concat();
+    core.write(MapId(99), 0, &pieces, |_, _| ()).unwrap();
+    core.checkpoint().unwrap();
+    let places = core.stored_from(MapId(99), Lbn(0), 2 * SMALL as u64).unwrap();
+    assert_eq!(places, [pbns(&core, 5), pbns(&core, 30)].concat(), "all of it is shared");
+    drop(core);
+    let core = devices.open();
+    assert!(*core.read(MapId(99), 0, pieces.len()).unwrap() == *pieces);
+    assert_eq!(counter(&core, "blocks_read_around"), 0);
+}
+
+#[test]
+fn what_was_brought_is_not_served_once_its_place_holds_something_else() {
+    let (_, core) = small_files();
+    read(&core, 1);
+    let places = pbns(&core, 2);
+    assert!(places.iter().all(|pbn| core.read_cache.holds(*pbn)), "file 2 came with file 1");
+    core.detach(MapId(2), |_| ()).unwrap();
+    let map = core.signals.next_detached(std::time::Duration::ZERO).unwrap();
+    core.reclaim(map).unwrap();
+    core.checkpoint().unwrap();
+    core.release_waiting();
+    assert!(!places.iter().any(|pbn| core.read_cache.holds(*pbn)), "its places are free");
+    // The first free place is taken first.
+    (1000..1000 + FILES).for_each(|map| write(&core, map, map));
+    core.checkpoint().unwrap();
+    for map in (1..=FILES).filter(|map| *map != 2).chain(1000..1000 + FILES) {
+        assert!(read(&core, map) == unique(SMALL, map), "file {map}");
+    }
+}
+
+#[test]
+fn what_is_only_in_memory_free_or_damaged_does_not_enter() {
+    let (devices, core) = small_files();
+    let [damaged, free, staged] = [2, 3, 500];
+    let bad = pbns(&core, damaged)[1];
+    devices.data.write_at(&[0x5A; BLOCK_BYTES], bad.0 * BLOCK_BYTES as u64).unwrap();
+    let freed = pbns(&core, free);
+    core.detach(MapId(free), |_| ()).unwrap();
+    let map = core.signals.next_detached(std::time::Duration::ZERO).unwrap();
+    core.reclaim(map).unwrap();
+    core.commit().unwrap();
+    write(&core, staged, staged);
+    read(&core, 1);
+    assert!(counter(&core, "blocks_read_around") > 0);
+    assert!(!core.read_cache.holds(bad), "its content has not its tag");
+    assert!(!freed.iter().any(|pbn| core.read_cache.holds(*pbn)));
+    assert!(!pbns(&core, staged).iter().any(|pbn| core.read_cache.holds(*pbn)));
+    assert!(read(&core, staged) == unique(SMALL, staged));
+    let others = (4..=FILES).all(|map| read(&core, map) == unique(SMALL, map));
+    assert!(others, "a bad block costs nobody else anything");
+}
+
+#[test]
+fn where_nothing_around_is_there_nothing_is_brought() {
+    let devices = Devices::new(Blocks(4_000), one_level());
+    let core = devices.open();
+    write(&core, 1, 1);
+    core.checkpoint().unwrap();
+    drop(core);
+    let core = devices.open();
+    assert!(read(&core, 1) == unique(SMALL, 1));
+    assert_eq!((counter(&core, "blocks_read_around"), bytes_read(&core)), (0, (SMALL * BLOCK_BYTES) as u64));
+}

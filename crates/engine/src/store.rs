@@ -367,8 +367,8 @@ impl Store {
         })
     }
 
-    /// Calls `done` from another thread once everything published before this call is durable; at once, and from this
-    /// thread, on a volume opened read-only.
+    /// Calls `done` once everything published before this call is durable: from this thread, which commits, or from the
+    /// committer's, if others wait for a commit too. At once on a volume opened read-only.
     ///
     /// # Errors
     ///
@@ -377,7 +377,7 @@ impl Store {
         if self.core.health.is_read_only() {
             return done(Ok(()));
         }
-        self.core.signals.barrier(done);
+        self.core.barrier(done);
     }
 
     /// Waits until everything published before this call is durable.

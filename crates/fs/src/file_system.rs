@@ -236,8 +236,8 @@ impl FileSystem {
         })
     }
 
-    /// Calls `done` from another thread once everything published before this call is durable. Passes it `NoSpace`,
-    /// `ReadOnly` or `Engine` if that failed.
+    /// Calls `done` once everything published before this call is durable, from this thread or another. Passes it
+    /// `NoSpace`, `ReadOnly` or `Engine` if that failed.
     pub fn fsync(&self, done: impl FnOnce(Result<()>) + Send + 'static) {
         self.store.barrier(Box::new(move |result| done(result.map_err(Error::from))));
     }

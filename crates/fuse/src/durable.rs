@@ -1,13 +1,13 @@
 //! Answers to changes that have to be durable before they return: on a mount with `sync` or `dirsync`, and through a
 //! file that was opened with O_SYNC or O_DSYNC.
 //!
-//! No event loop waits: the committer sends the reply. What a crash leaves of a change that was not answered is what it
-//! leaves of any other.
+//! Who asks first commits, and the committer answers those who ask meanwhile. What a crash leaves of a change that was not
+//! answered is what it leaves of any other.
 
 use std::sync::Arc;
 
 use oncefs_fs::{FileSystem, Handle, Result};
-use oncefs_transport::Errno;
+use oncefs_transport::{Errno, may_wait};
 
 use crate::errno::{errno, lost};
 
@@ -23,6 +23,7 @@ pub(crate) fn reply_durably<T: Send + 'static>(
 ) {
     match changed {
         Ok(value) if has_to_be => {
+            may_wait();
             file_system.fsync(move |durable| reply(durable.map(|()| value).map_err(|error| lost(&error))));
         }
         result => reply(result.map_err(|error| errno(&error))),

@@ -1,12 +1,14 @@
-//! The committer: decides when a group is committed, and answers everybody who waits for it, fsync above all.
+//! The committer: decides when a group is committed, and answers everybody who waits for it, fsync above all. A single
+//! caller commits by itself: handing a commit over and its answer back costs two wake-ups, more than half of the time of a
+//! small one.
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use crate::Error;
 use crate::background::signals::{CommitRequest, Done};
 use crate::core::Core;
+use crate::{Error, Result};
 
 /// A group is committed at the latest so long after its first change.
 const COMMIT_AFTER: Duration = Duration::from_secs(5);
@@ -47,17 +49,34 @@ pub fn run_committer(core: &Core) {
     }
 }
 
+impl Core {
+    /// See [`crate::Store::barrier`]. A caller that nobody forestalls commits by itself; those who come meanwhile are
+    /// answered together, by the committer.
+    pub fn barrier(&self, done: Done) {
+        if !self.signals.begin_commit() {
+            return self.signals.barrier(done);
+        }
+        let result = self.commit();
+        self.signals.end_commit();
+        tell(self, &result, vec![done]);
+    }
+}
+
 /// Commits, and tells everybody who waits for it.
 pub fn answer(core: &Core, barriers: Vec<Done>) {
     let result = core.commit();
-    core.stats.counters.barriers.fetch_add(barriers.len() as u64, Relaxed);
     if let Err(error) = &result
         && barriers.is_empty()
     {
         log::debug!("a commit without a waiting caller failed: {error}");
     }
+    tell(core, &result, barriers);
+}
+
+fn tell(core: &Core, result: &Result<()>, barriers: Vec<Done>) {
+    core.stats.counters.barriers.fetch_add(barriers.len() as u64, Relaxed);
     for done in barriers {
-        done(match &result {
+        done(match result {
             Ok(()) => Ok(()),
             Err(error) => Err(Error::io(error.to_string(), io::Error::from_raw_os_error(libc::EIO))),
         });

@@ -20,6 +20,8 @@ pub type Committer = Box<dyn Fn(&dyn Fn() -> Result<()>) + Send + Sync>;
 struct Requests {
     barriers: Vec<Done>,
     commit: bool,
+    /// Whether a caller commits by itself.
+    is_caller_committing: bool,
     checkpoint: bool,
     worker: bool,
     detached: VecDeque<MapId>,
@@ -116,6 +118,23 @@ impl Signals {
         }
         requests.barriers.push(done);
         self.committer.notify_one();
+    }
+
+    /// Whether a caller that wants a commit is to make it by itself: no other caller does, and nobody waits for the
+    /// committer. Handing it over would cost two wake-ups. It says when it is done by [`Signals::end_commit`].
+    pub fn begin_commit(&self) -> bool {
+        let mut requests = self.requests.lock();
+        let is_free = requests.barriers.is_empty() && !requests.is_caller_committing;
+        let is_begun = is_free && requests.has_threads && !requests.stop;
+        requests.is_caller_committing |= is_begun;
+        is_begun
+    }
+
+    /// The caller's commit is done. The committer makes the next, for those who came meanwhile.
+    pub fn end_commit(&self) {
+        let mut requests = self.requests.lock();
+        assert!(requests.is_caller_committing, "a commit ends that no caller has begun");
+        requests.is_caller_committing = false;
     }
 
     /// There are threads from now on that commit and checkpoint.

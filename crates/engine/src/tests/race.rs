@@ -18,6 +18,7 @@ use crate::space::claim::Claim;
 use crate::tests::fixture::{Devices, one_level, two_levels, unique};
 use crate::{BLOCK_BYTES, Blocks, DefragOptions, DefragOutcome, MapId, Pbn};
 
+mod barriers;
 mod behind;
 mod giving_way;
 mod records;

@@ -227,7 +227,7 @@ impl Volume {
     fn commit(&self, slot: usize) {
         let current = self.files[slot].lock().versions.len() - 1;
         let (sender, receiver) = std::sync::mpsc::channel();
-        self.core.signals.barrier(Box::new(move |result| sender.send(result).unwrap()));
+        self.core.barrier(Box::new(move |result| sender.send(result).unwrap()));
         receiver.recv().unwrap().unwrap();
         self.files[slot].lock().versions.drain(..current);
     }

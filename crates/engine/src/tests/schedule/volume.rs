@@ -187,7 +187,7 @@ impl Volume {
 
     fn wait_for_commit(&self) {
         let (sender, receiver) = mpsc::channel();
-        self.core.signals.barrier(Box::new(move |result| sender.send(result).unwrap()));
+        self.core.barrier(Box::new(move |result| sender.send(result).unwrap()));
         receiver.recv().unwrap().unwrap();
     }
 

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -154,8 +155,16 @@ impl Reply {
         }
     }
 
-    /// Up to `len` bytes that `fill` puts where the kernel takes them from, after a page's boundary; it says how many.
+    /// Up to `len` bytes that `fill` puts where the kernel takes them from, after a page's boundary; it says how many. If
+    /// it panics, the request fails with EIO.
     pub fn fill(mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) {
+        let (unique, name) = (self.unique, opcode::name(self.opcode));
+        let fill = |room: &mut [u8]| {
+            catch_unwind(AssertUnwindSafe(|| fill(room))).unwrap_or_else(|_| {
+                log::error!("request {unique} ({name}) ended in a panic");
+                Err(Errno::new(libc::EIO))
+            })
+        };
         match self.back.take() {
             Some(Back::Device) => self.fill_for_device(len, fill),
             Some(Back::Ring(slot)) => slot.fill(self.unique, len, fill),
@@ -196,5 +205,47 @@ impl Drop for Reply {
             log::error!("a request was dropped without an answer: {} {}", opcode::name(self.opcode), self.unique);
             self.send(libc::EIO, Vec::new());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// What the kernel would get of a request's answer: its errno, and what follows.
+    fn told(answer: impl FnOnce(Reply)) -> (i32, Vec<u8>) {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let device = Device::new(ours.into());
+        let connection = Arc::new(Connection { device, interrupts: Interrupts::default() });
+        let header =
+            InHeader { len: 80, opcode: opcode::READ, unique: 9, inode: 1, uid: 0, gid: 0, pid: 0, extensions_len: 0 };
+        answer(Reply::new(connection.clone(), &header, Back::Device));
+        drop(connection);
+        let mut message = Vec::new();
+        theirs.read_to_end(&mut message).unwrap();
+        assert_eq!(message[8..16], 9_u64.to_ne_bytes(), "the number of the request");
+        (-i32::from_ne_bytes(message[4..8].try_into().unwrap()), message[16..].to_vec())
+    }
+
+    #[test]
+    fn an_answer_is_filled_as_far_as_it_says() {
+        let filled = told(|reply| {
+            reply.fill(10, |room| {
+                assert!(room.as_ptr().addr().is_multiple_of(PAGE_BYTES));
+                room[..3].copy_from_slice(b"abc");
+                Ok(3)
+            });
+        });
+        assert_eq!(filled, (0, b"abc".to_vec()));
+        assert_eq!(told(|reply| reply.fill(10, |_| Err(Errno::new(libc::ENXIO)))), (libc::ENXIO, Vec::new()));
+    }
+
+    #[test]
+    fn whoever_panics_or_forgets_answers_with_an_input_output_error() {
+        assert_eq!(told(|reply| reply.fill(10, |_| panic!("planned"))), (libc::EIO, Vec::new()));
+        assert_eq!(told(drop), (libc::EIO, Vec::new()));
     }
 }

@@ -254,7 +254,13 @@ fn finish(mount: &Mount, expected: Option<ExpectedExit>, verbose: bool) -> Outco
 
 /// A bind mount of the same file system.
 fn other_place(mount: &Mount) -> io::Result<Option<Mount>> {
-    Ok(mount_table::all()?.into_iter().find(|m| m.is_oncefs() && m.device == mount.device))
+    Ok(mount_table::all()?.into_iter().find(|other| is_same(other, mount)))
+}
+
+/// Whether this is a mount of what was just unmounted somewhere. The kernel may have given its device number to the next
+/// file system already, but that is of another volume.
+fn is_same(other: &Mount, unmounted: &Mount) -> bool {
+    other.is_oncefs() && other.device == unmounted.device && other.source == unmounted.source
 }
 
 fn make_read_only(mount: &Mount) -> Outcome {
@@ -276,4 +282,26 @@ fn refused(mount: &Mount, error: &io::Error) -> Failure {
         _ => (exit::MOUNT_FAILED, format!("cannot unmount {dir}: {error}")),
     };
     Failure::new(code, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use oncefs_fuse::MOUNT_TYPE;
+
+    use super::*;
+
+    #[test]
+    fn another_volume_with_the_same_device_number_is_not_the_one_that_was_unmounted() {
+        let mount = |device: &str, source: &str| Mount {
+            device: device.to_owned(),
+            dir: "/mnt".into(),
+            kind: MOUNT_TYPE.into(),
+            source: source.into(),
+            owner: Some(0),
+        };
+        let unmounted = mount("0:50", "/srv/a");
+        assert!(is_same(&mount("0:50", "/srv/a"), &unmounted), "a bind mount");
+        assert!(!is_same(&mount("0:50", "/srv/b"), &unmounted), "mounted a moment later");
+        assert!(!is_same(&mount("0:51", "/srv/a"), &unmounted));
+    }
 }

@@ -5,9 +5,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use oncefs_transport::{Notifier, RingKnob, Service, Settings, Way};
+use oncefs_transport::{Notifier, PAGE_LIMIT, RingKnob, Service, Settings, Way, raise_page_limit};
 
-use crate::tuning::{BackingDevice, raise_page_limit};
+use crate::tuning::BackingDevice;
 
 /// The type under which a mount appears in `/proc/mounts`; umount(8) finds its helper by it.
 pub const MOUNT_TYPE: &str = "fuse.oncefs";
@@ -41,7 +41,8 @@ impl Session {
         attach: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<Self> {
         // Sampled by the kernel when it reads the reply to INIT, so both go back right after.
-        let _page_limit = raise_page_limit(spec.request_bytes_max);
+        let _page_limit = raise_page_limit(spec.request_bytes_max)
+            .inspect_err(|e| log::warn!("cannot raise {PAGE_LIMIT}: {e}; requests stay smaller than requested"));
         let _rings = RingKnob::turn_on(spec.transport.transport);
         attach().map_err(|e| why_not_mounted(&e, &spec.dir))?;
         let session = oncefs_transport::Session::start(connection, service, &spec.transport)?;

@@ -1,7 +1,6 @@
-//! Kernel settings for a mount: dirty limit, read-ahead, request size.
+//! Kernel settings for a mount: dirty limit, read-ahead.
 //!
-//! Owns every kernel knob that oncefs turns. Knobs of the mount's own backing device (BDI) vanish with the mount;
-//! the one global knob, `fs.fuse.max_pages_limit`, goes back to its value as soon as INIT is answered.
+//! Owns the knobs of the mount's own backing device (BDI), which vanish with the mount. The global ones are the transport's.
 //! The values are pure functions, tested below; the rest carries them to sysfs.
 
 use std::fs::{self, File, OpenOptions};
@@ -10,14 +9,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use oncefs_transport::Knob;
-
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
-const PAGE_BYTES: u64 = 4 * KIB;
-
-/// Pages that one request may have: the kernel's global knob, which it samples when it reads the answer to INIT.
-const PAGE_LIMIT: &str = "/proc/sys/fs/fuse/max_pages_limit";
 
 /// Read-ahead: as much as one READ carries, so that a sequential reader costs one request per MiB.
 const READ_AHEAD_KIB: u64 = 1024;
@@ -50,11 +43,6 @@ pub fn dirty_bytes_max(ram_bytes: u64, available_bytes: u64) -> u64 {
 /// Whether a new limit is worth a write to sysfs: any fall near full, otherwise a change by an eighth.
 pub(crate) fn worth_setting(current: u64, wanted: u64) -> bool {
     current.abs_diff(wanted) > current / 8 || (wanted < current && wanted < DIRTY_BYTES_MIN)
-}
-
-/// Pages that a request of the given size needs.
-fn pages_for(request_bytes_max: u32) -> u64 {
-    u64::from(request_bytes_max).div_ceil(PAGE_BYTES)
 }
 
 /// The kernel's knobs for one mount, under `/sys/class/bdi`.
@@ -123,17 +111,6 @@ pub(crate) fn device_number_of(file: &File) -> io::Result<(u32, u32)> {
     Ok((found.stx_dev_major, found.stx_dev_minor))
 }
 
-/// Raises `fs.fuse.max_pages_limit` until dropped if requests of this size need it. None: nothing to do, or not possible
-/// (said in the log); then the kernel cuts requests to what its limit allows.
-pub(crate) fn raise_page_limit(request_bytes_max: u32) -> Option<Knob> {
-    let pages = pages_for(request_bytes_max);
-    let wanted = |now: &str| now.parse::<u64>().is_ok_and(|limit| limit < pages).then(|| pages.to_string());
-    Knob::turn(Path::new(PAGE_LIMIT), wanted).unwrap_or_else(|e| {
-        log::warn!("cannot raise {PAGE_LIMIT}: {e}; requests stay smaller than requested");
-        None
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,22 +141,6 @@ mod tests {
         assert!(worth_setting(256 * MIB, 200 * MIB));
         assert!(worth_setting(20 * MIB, 19 * MIB));
         assert!(!worth_setting(19 * MIB, 20 * MIB));
-    }
-
-    #[test]
-    fn a_request_needs_a_page_per_4_kib_begun() {
-        assert_eq!(pages_for(1024 * 1024), 256);
-        assert_eq!(pages_for(1024 * 1024 + 1), 257);
-    }
-
-    #[test]
-    fn the_page_limit_is_raised_while_held_and_restored_after() {
-        let limit = || fs::read_to_string(PAGE_LIMIT).unwrap().trim().parse::<u32>().unwrap();
-        let before = limit();
-        let raised = raise_page_limit((before + 256) * PAGE_BYTES as u32).expect("above the present limit");
-        assert_eq!(limit(), before + 256);
-        drop(raised);
-        assert_eq!(limit(), before);
     }
 
     #[test]

@@ -36,6 +36,25 @@ impl Knob {
     }
 }
 
+/// Pages that one request may have: the kernel's global knob, which it samples when it reads the answer to INIT.
+pub const PAGE_LIMIT: &str = "/proc/sys/fs/fuse/max_pages_limit";
+
+/// Pages that a request of this size needs.
+fn pages_for(request_bytes_max: u32) -> u64 {
+    const PAGE_BYTES: u32 = 4096;
+    u64::from(request_bytes_max.div_ceil(PAGE_BYTES))
+}
+
+/// Raises [`PAGE_LIMIT`] until dropped if requests of this size need it. None: they do not.
+///
+/// # Errors
+/// As [`Knob::turn`]; then the kernel cuts requests to what its limit allows.
+pub fn raise_page_limit(request_bytes_max: u32) -> io::Result<Option<Knob>> {
+    let pages = pages_for(request_bytes_max);
+    let wanted = |now: &str| now.parse::<u64>().is_ok_and(|limit| limit < pages).then(|| pages.to_string());
+    Knob::turn(Path::new(PAGE_LIMIT), wanted)
+}
+
 impl Drop for Knob {
     fn drop(&mut self) {
         if let Err(e) = turn_to(&mut self.file, &self.previous) {
@@ -72,5 +91,21 @@ mod tests {
         drop(held);
         assert_eq!(read().trim(), "N");
         assert!(Knob::turn(Path::new("/nonexistent"), wanted).is_err());
+    }
+
+    #[test]
+    fn a_request_needs_a_page_per_4_kib_begun() {
+        assert_eq!(pages_for(1024 * 1024), 256);
+        assert_eq!(pages_for(1024 * 1024 + 1), 257);
+    }
+
+    #[test]
+    fn the_page_limit_is_raised_while_held_and_restored_after() {
+        let limit = || std::fs::read_to_string(PAGE_LIMIT).unwrap().trim().parse::<u32>().unwrap();
+        let before = limit();
+        let raised = raise_page_limit((before + 256) * 4096).unwrap().expect("above the present limit");
+        assert_eq!(limit(), before + 256);
+        drop(raised);
+        assert_eq!(limit(), before);
     }
 }

@@ -24,7 +24,7 @@ mod workers;
 
 pub use device::open_device;
 pub use errno::Errno;
-pub use knob::Knob;
+pub use knob::{Knob, PAGE_LIMIT, raise_page_limit};
 pub use mount::{MountSpec, attach, remount, unmount};
 pub use notifier::Notifier;
 pub use protocol::negotiation::Negotiation;

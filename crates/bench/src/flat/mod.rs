@@ -9,16 +9,15 @@ mod data;
 mod names;
 
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use oncefs_transport::{Knob, MountSpec, RingKnob, Session, Settings, Transport, attach, open_device, unmount};
+use oncefs_transport::{
+    MountSpec, PAGE_LIMIT, RingKnob, Session, Settings, Transport, attach, open_device, raise_page_limit, unmount,
+};
 
 use crate::bdi::{self, Tuning};
 use crate::failure::{During, Failure, Result, tell};
-
-const PAGE_BYTES: u64 = 4096;
-const MAX_PAGES_LIMIT: &str = "/proc/sys/fs/fuse/max_pages_limit";
 
 /// Memory for the buffers of rings: of 32 CPUs.
 const RING_BYTES_MAX: u64 = 128 << 20;
@@ -66,7 +65,7 @@ pub fn serve(args: &FlatArgs) -> Result<()> {
         kernel_flags: libc::MS_NOSUID | libc::MS_NODEV,
     };
     let session = {
-        let _pages = raise_page_limit(args.max_write)?;
+        let _pages = raise_page_limit(args.max_write as u32).during(|| format!("cannot raise {PAGE_LIMIT}"))?;
         let _rings = RingKnob::turn_on(args.transport);
         let device = open_device().during(|| "cannot serve a mount")?;
         attach(device.as_fd(), &spec).during(|| format!("cannot mount on {}", args.mountpoint.display()))?;
@@ -80,11 +79,4 @@ pub fn serve(args: &FlatArgs) -> Result<()> {
     println!("{READY}");
     let ended = serving.join().map_err(|_| Failure::new("the flat file system's session panicked"))?;
     ended.during(|| "the flat file system's session failed")
-}
-
-/// Raises the kernel's limit of pages per request for one mount: it is sampled while mounting.
-fn raise_page_limit(max_write: u64) -> Result<Option<Knob>> {
-    let pages = max_write.div_ceil(PAGE_BYTES);
-    let wanted = |now: &str| now.parse::<u64>().is_ok_and(|limit| limit < pages).then(|| pages.to_string());
-    Knob::turn(Path::new(MAX_PAGES_LIMIT), wanted).during(|| format!("cannot raise {MAX_PAGES_LIMIT} to {pages}"))
 }

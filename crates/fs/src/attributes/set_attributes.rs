@@ -79,7 +79,8 @@ impl FileSystem {
     /// Sets nothing but times of an inode without a name: no crash leaves it, so they stay in memory. The kernel hands over
     /// the time of every removal by itself. False: this is another change, or another inode.
     fn set_times_of_orphan(&self, inode: &Arc<Inode>, set: &SetAttributes, now: Timestamp) -> bool {
-        if !set.is_times_alone() || !self.orphans.hold(inode) {
+        let has_names = inode.lock().nlink > 0;
+        if has_names || !set.is_times_alone() || !self.orphans.hold(inode) {
             return false;
         }
         let mut record = inode.lock();

@@ -5,9 +5,10 @@ use oncefs_transport::Reply;
 use oncefs_transport::flags::write as from;
 
 use super::Adapter;
-use crate::durable::handle;
-use crate::errno::{errno, lost};
+use crate::durable::{handle, reply_durably};
+use crate::errno::errno;
 use crate::privileges::Asker;
+use crate::reply::{reply_done, reply_with};
 
 impl Adapter {
     /// `flags` are those of open(2), as the handle has them now.
@@ -41,18 +42,13 @@ impl Adapter {
         self.config.gauge.take(data.len() as u64);
         let len = data.len() as u64;
         let (file_system, kernel_cache) = (self.file_system.clone(), self.kernel_cache.clone());
-        let answer = move |written: Result<i64>| match written {
-            Ok(_) if is_durable => file_system.fsync(move |synced| match synced {
-                Ok(()) => reply.written(len),
-                Err(error) => reply.error(lost(&error)),
-            }),
-            Ok(blocks_added) => {
-                if is_from_cache && blocks_added != 0 {
-                    kernel_cache.blocks_changed(ino);
-                }
-                reply.written(len);
+        let answer = move |written: Result<i64>| {
+            if is_from_cache && written.as_ref().is_ok_and(|blocks_added| *blocks_added != 0) {
+                kernel_cache.blocks_changed(ino);
             }
-            Err(error) => reply.error(errno(&error)),
+            reply_durably(&file_system, is_durable, written, move |answer| {
+                reply_with(answer, reply, |reply, _| reply.written(len));
+            });
         };
         match self.file_system.write(ino, at, data, origin) {
             Err(Error::NoSpace) => {
@@ -67,9 +63,6 @@ impl Adapter {
 
     /// Everything that was answered before becomes durable.
     pub(super) fn sync(&self, reply: Reply) {
-        self.file_system.fsync(move |durable| match durable {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(lost(&error)),
-        });
+        reply_durably(&self.file_system, true, Ok(()), move |answer| reply_done(answer, reply));
     }
 }

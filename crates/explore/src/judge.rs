@@ -96,7 +96,7 @@ fn work(tape: &Tape, store: &Store, file_system: &FileSystem, tail: &str) -> onc
     file_system.reclaim_left_behind()?;
     while store.run(BackgroundStep::Reclaim)? {}
     tape.doing(Doing::Change);
-    let root = Caller { uid: 0, gid: 0, umask: 0 };
+    let root = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
     let made = file_system.mknod(Ino::ROOT, tail.as_bytes(), libc::S_IFREG | 0o600, 0, &root)?;
     let mut at = 0;
     for content in TAIL_CONTENT {

@@ -16,7 +16,7 @@ use crate::point::Doing;
 use crate::snapshot::Snapshot;
 use crate::tape::Allowed;
 
-const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0 };
+const ROOT: Caller<'_> = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
 const BY_CALLER: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
 
 /// Blocks of one step of the scrub.

@@ -107,7 +107,7 @@ impl FileSystem {
     /// - Otherwise as [`FileSystem::format`].
     pub fn format_with(store: &Store, clock: &dyn Clock, places: NamePlaces) -> Result<()> {
         let now = clock.now();
-        let caller = Caller { uid: 0, gid: 0, umask: 0 };
+        let caller = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
         let root = InodeRecord {
             parent: Ino::ROOT,
             ..InodeRecord::new(FileKind::Directory, 0o755, &caller, now, generation_of(store))

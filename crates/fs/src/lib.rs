@@ -38,7 +38,9 @@ pub use fsck::fix::{NameFindings, check_names, fix_names};
 pub use fsck::paths::{FileNames, NAMES_OF_A_FILE_MAX, NamesFound, names_of_maps};
 pub use names::directory::{Entry, EntryKind};
 pub use names::rename::RenameMode;
-pub use types::{Attributes, Caller, Clock, FileFlags, FileKind, Ino, Privileges, SystemClock, Timestamp};
+pub use types::{
+    Attributes, Caller, Clock, FileFlags, FileKind, Ino, LABELS_BYTES_MAX, Label, Privileges, SystemClock, Timestamp,
+};
 pub use usage::note_reads_and_writes::Handle;
 
 /// Longest name of a directory entry, in bytes.

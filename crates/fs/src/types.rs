@@ -138,14 +138,28 @@ pub struct Attributes {
 
 /// The process that creates a file.
 #[derive(Clone, Copy, Debug)]
-pub struct Caller {
+pub struct Caller<'a> {
     /// Owner of the new file.
     pub uid: u32,
     /// Group of the new file, unless the directory passes on its own (set-group-id).
     pub gid: u32,
     /// Permission bits to clear, unless the directory has a default ACL.
     pub umask: u32,
+    /// What the kernel's security modules give the new file: at most [`LABELS_BYTES_MAX`] bytes together.
+    pub labels: &'a [Label<'a>],
 }
+
+/// A security label for a new file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label<'a> {
+    /// Of the extended attribute that holds it, such as `security.selinux`.
+    pub name: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
+}
+
+/// Bytes of names and values of all labels of one new file. SELinux, Smack and AppArmor use less than 300.
+pub const LABELS_BYTES_MAX: usize = 8 << 10;
 
 /// A point in time: seconds since 1970 (negative before) and nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

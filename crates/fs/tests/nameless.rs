@@ -21,7 +21,7 @@ fn a_file_without_a_name_gets_one_and_stays() {
     let volume = Volume::new(AtimePolicy::Never);
     let fs = volume.open();
     let dir = directory(&fs, Ino::ROOT, "dir").ino;
-    let made = fs.tmpfile(dir, 0o640, &Caller { uid: 3, gid: 4, umask: 0o022 }).unwrap();
+    let made = fs.tmpfile(dir, 0o640, &Caller { uid: 3, gid: 4, umask: 0o022, labels: &[] }).unwrap();
     assert_eq!((made.kind, made.nlink, made.permissions, made.uid, made.gid), (FileKind::Regular, 0, 0o640, 3, 4));
     assert!(names(&fs, dir).is_empty());
     fs.write(made.ino, 0, b"content", BY_CALLER).unwrap();
@@ -73,7 +73,7 @@ fn a_rename_can_leave_a_whiteout_at_the_old_name() {
     let dir = directory(&fs, Ino::ROOT, "dir").ino;
     let moved = directory(&fs, dir, "old").ino;
     let replaced = directory(&fs, Ino::ROOT, "new").ino;
-    let owner = Caller { uid: 1000, gid: 1001, umask: 0 };
+    let owner = Caller { uid: 1000, gid: 1001, umask: 0, labels: &[] };
     let gone = fs.rename_leaving_whiteout(dir, b"old", Ino::ROOT, b"new", RenameMode::Replace, &owner).unwrap();
     assert_eq!(gone, Some(replaced));
     assert_eq!(fs.lookup(Ino::ROOT, b"new").unwrap().ino, moved);

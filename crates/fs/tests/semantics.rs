@@ -276,8 +276,11 @@ fn writes_of_the_page_cache_leave_times_and_modes_alone() {
 fn set_group_id_directories_hand_down_their_group() {
     let volume = Volume::new(AtimePolicy::Never);
     let file_system = volume.open();
-    let parent = file_system.mkdir(Ino::ROOT, b"shared", 0o2775, &Caller { uid: 1, gid: 50, umask: 0 }).unwrap().ino;
-    let caller = Caller { uid: 2, gid: 2, umask: 0o022 };
+    let parent = file_system
+        .mkdir(Ino::ROOT, b"shared", 0o2775, &Caller { uid: 1, gid: 50, umask: 0, labels: &[] })
+        .unwrap()
+        .ino;
+    let caller = Caller { uid: 2, gid: 2, umask: 0o022, labels: &[] };
     let inside = file_system.mknod(parent, b"file", libc::S_IFREG | 0o666, 0, &caller).unwrap();
     assert_eq!((inside.uid, inside.gid, inside.permissions), (2, 50, 0o644));
     let below = file_system.mkdir(parent, b"below", 0o777, &caller).unwrap();
@@ -325,7 +328,7 @@ fn a_default_acl_is_handed_down_in_place_of_the_umask() {
     let file_system = volume.open();
     let parent = directory(&file_system, Ino::ROOT, "parent").ino;
     file_system.setxattr(parent, DEFAULT_ACL, &acl(), XattrMode::Any, true).unwrap();
-    let caller = Caller { uid: 0, gid: 0, umask: 0o077 };
+    let caller = Caller { uid: 0, gid: 0, umask: 0o077, labels: &[] };
     let inside = file_system.mknod(parent, b"file", libc::S_IFREG | 0o660, 0, &caller).unwrap();
     assert_eq!(inside.permissions, 0o660);
     assert!(file_system.getxattr(inside.ino, ACCESS_ACL).is_ok());

@@ -226,7 +226,7 @@ fn prepare(volume: &Path) {
     store.close().unwrap();
     drop(store);
     let file_system = open(volume);
-    let root = Caller { uid: 0, gid: 0, umask: 0 };
+    let root = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
     let ino = file_system.mknod(Ino::ROOT, b"file", libc::S_IFREG | 0o644, 0, &root).unwrap().ino;
     for number in 0..FILE_BLOCKS {
         let origin = WriteOrigin::PageCache;

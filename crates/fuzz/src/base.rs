@@ -9,7 +9,7 @@ use crate::tree::Tree;
 use crate::volume::{Parts, Volume};
 
 /// Root, without a umask.
-pub const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0 };
+pub const ROOT: Caller<'_> = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
 /// A program's write.
 pub const BY_CALLER: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
 

@@ -66,7 +66,7 @@ pub(crate) struct InodeRecord {
 
 impl InodeRecord {
     /// The record of a new inode without content.
-    pub(crate) fn new(kind: FileKind, permissions: u32, caller: &Caller, now: Timestamp, generation: u32) -> Self {
+    pub(crate) fn new(kind: FileKind, permissions: u32, caller: &Caller<'_>, now: Timestamp, generation: u32) -> Self {
         debug_assert_eq!(permissions & !0o7777, 0, "permissions {permissions:o} have type bits");
         Self {
             kind,

@@ -19,7 +19,7 @@ const LOST_FOUND: &str = "lost+found";
 /// Records removed in one publication.
 const PORTION_RECORDS: usize = 64;
 /// The owner of files that a fix creates.
-const ROOT_USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
+const ROOT_USER: Caller<'_> = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
 
 /// Fixes faults of a volume.
 pub struct Fixer<'a> {

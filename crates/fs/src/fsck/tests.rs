@@ -26,7 +26,7 @@ use crate::{
 mod overflow;
 mod paths;
 
-const USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
+const USER: Caller<'_> = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
 
 /// A volume with a few files, closed.
 struct Volume {

@@ -215,7 +215,7 @@ mod tests {
     use crate::{Caller, Timestamp};
 
     fn record(size: u64) -> InodeRecord {
-        let caller = Caller { uid: 0, gid: 0, umask: 0 };
+        let caller = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
         InodeRecord { size, ..InodeRecord::new(FileKind::Regular, 0o644, &caller, Timestamp::default(), 0) }
     }
 

@@ -10,7 +10,13 @@ use crate::inodes::orphans::Nameless;
 use crate::inodes::staged::Staged;
 use crate::names::directory::check_new_name;
 use crate::names::name_change::NameChange;
-use crate::{Attributes, Caller, Error, FileKind, FileSystem, Ino, LINKS_MAX, Result, SYMLINK_BYTES_MAX};
+use crate::{
+    Attributes, Caller, Error, FileKind, FileSystem, Ino, LABELS_BYTES_MAX, LINKS_MAX, Label, NAME_BYTES_MAX, Result,
+    SYMLINK_BYTES_MAX,
+};
+
+/// What the names of all labels begin with.
+const SECURITY: &[u8] = b"security.";
 
 /// The inode to create.
 struct Node<'a> {
@@ -20,17 +26,20 @@ struct Node<'a> {
     target: &'a [u8],
 }
 
-/// What a new inode inherits from its directory: access control lists, and its deduplication policy.
+/// The attributes that a new inode begins with: its labels, and what it inherits from its directory, which are access
+/// control lists and its deduplication policy.
 #[derive(Default)]
-struct Inherited {
+struct FirstAttributes<'a> {
     access: Option<Vec<u8>>,
     default: Option<Vec<u8>>,
     policy_override: Option<PolicyOverride>,
+    labels: &'a [Label<'a>],
 }
 
-impl Inherited {
-    fn attributes(&self) -> u32 {
-        [self.access.is_some(), self.default.is_some(), self.policy_override.is_some()].map(u32::from).iter().sum()
+impl FirstAttributes<'_> {
+    fn count(&self) -> u32 {
+        let inherited = [self.access.is_some(), self.default.is_some(), self.policy_override.is_some()];
+        inherited.map(u32::from).iter().sum::<u32>() + self.labels.len() as u32
     }
 }
 
@@ -40,7 +49,9 @@ impl FileSystem {
     ///
     /// # Errors
     ///
-    /// - `Invalid`: `mode` has another kind, or `name` is empty, or contains a slash or a NUL byte.
+    /// - `Invalid`: `mode` has another kind, `name` is empty or contains a slash or a NUL byte, or the caller's labels are
+    ///   not attributes in `security.`, one of each name.
+    /// - `TooBig`: the caller's labels take more than [`LABELS_BYTES_MAX`] bytes.
     /// - `Exists`: the directory has the name already.
     /// - `NotADirectory`, `Stale`: `parent` is not a directory, or does not exist.
     /// - `NotFound`: `parent` was deleted.
@@ -49,7 +60,7 @@ impl FileSystem {
     /// - `ReadOnly`: the mount or the volume takes no changes.
     /// - `NoSpace`: the host's file system is full, or the directory is full: it has more than a billion names.
     /// - `Engine`: the store failed, or metadata is damaged.
-    pub fn mknod(&self, parent: Ino, name: &[u8], mode: u32, rdev: u32, caller: &Caller) -> Result<Attributes> {
+    pub fn mknod(&self, parent: Ino, name: &[u8], mode: u32, rdev: u32, caller: &Caller<'_>) -> Result<Attributes> {
         let kind = match FileKind::from_mode(mode) {
             None if mode & libc::S_IFMT == 0 => FileKind::Regular,
             None | Some(FileKind::Directory | FileKind::Symlink) => {
@@ -68,7 +79,7 @@ impl FileSystem {
     /// # Errors
     ///
     /// As [`FileSystem::mknod`].
-    pub fn mkdir(&self, parent: Ino, name: &[u8], mode: u32, caller: &Caller) -> Result<Attributes> {
+    pub fn mkdir(&self, parent: Ino, name: &[u8], mode: u32, caller: &Caller<'_>) -> Result<Attributes> {
         let node = Node { kind: FileKind::Directory, permissions: mode & 0o7777, rdev: 0, target: b"" };
         self.create(parent, name, &node, caller)
     }
@@ -80,7 +91,7 @@ impl FileSystem {
     /// - `NameTooLong`: `name` or `target` is too long.
     /// - `Invalid`: `target` is empty or contains a NUL byte, or `name` is invalid.
     /// - Otherwise as [`FileSystem::mknod`].
-    pub fn symlink(&self, parent: Ino, name: &[u8], target: &[u8], caller: &Caller) -> Result<Attributes> {
+    pub fn symlink(&self, parent: Ino, name: &[u8], target: &[u8], caller: &Caller<'_>) -> Result<Attributes> {
         if target.len() > SYMLINK_BYTES_MAX {
             return Err(Error::NameTooLong);
         }
@@ -117,7 +128,7 @@ impl FileSystem {
         if self.store.is_host_full() { Err(Error::NoSpace) } else { Ok(()) }
     }
 
-    fn create(&self, parent: Ino, name: &[u8], node: &Node, caller: &Caller) -> Result<Attributes> {
+    fn create(&self, parent: Ino, name: &[u8], node: &Node, caller: &Caller<'_>) -> Result<Attributes> {
         let _room = self.begin_change()?;
         check_new_name(name)?;
         let directory = [self.directory(parent)?];
@@ -131,8 +142,8 @@ impl FileSystem {
         staged.get(parent).check_grows()?;
         self.check_host()?;
         let (ino, _being_made) = self.numbers.take(&self.store)?;
-        let (record, inherited) = self.plan(parent, staged.get(parent), node, caller)?;
-        let mut change = self.change_with_node(ino, &record, node, inherited);
+        let (record, first) = self.plan(parent, staged.get(parent), node, caller)?;
+        let mut change = self.change_with_node(ino, &record, node, first);
         let mut names = NameChange::new(self);
         names.set(parent, name, ino, node.kind)?;
         names.finish(&mut change);
@@ -157,7 +168,7 @@ impl FileSystem {
     /// - `ReadOnly`: the mount or the volume takes no changes.
     /// - `NoSpace`: the host's file system is full.
     /// - `Engine`: the store failed, or metadata is damaged.
-    pub fn tmpfile(&self, parent: Ino, mode: u32, caller: &Caller) -> Result<Attributes> {
+    pub fn tmpfile(&self, parent: Ino, mode: u32, caller: &Caller<'_>) -> Result<Attributes> {
         let _room = self.begin_change()?;
         let directory = [self.directory(parent)?];
         let staged = Staged::lock(&directory);
@@ -168,9 +179,9 @@ impl FileSystem {
         self.check_host()?;
         let (ino, _being_made) = self.numbers.take(&self.store)?;
         let node = Node { kind: FileKind::Regular, permissions: mode & 0o7777, rdev: 0, target: b"" };
-        let (mut record, inherited) = self.plan(parent, staged.get(parent), &node, caller)?;
+        let (mut record, first) = self.plan(parent, staged.get(parent), &node, caller)?;
         record.nlink = 0;
-        let mut change = self.change_with_node(ino, &record, &node, inherited);
+        let mut change = self.change_with_node(ino, &record, &node, first);
         self.put_orphan(&mut change, ino);
         let attributes = record.attributes(ino);
         self.inodes.add(ino, record);
@@ -180,21 +191,29 @@ impl FileSystem {
     }
 
     /// A change with a new inode and its first policy.
-    fn change_with_node(&self, ino: Ino, record: &InodeRecord, node: &Node, inherited: Inherited) -> Change {
+    fn change_with_node(&self, ino: Ino, record: &InodeRecord, node: &Node, first: FirstAttributes<'_>) -> Change {
         let mut change = Change::new();
-        if inherited.policy_override.is_some() && node.kind == FileKind::Regular {
-            let policy = FilePolicy { policy_override: inherited.policy_override, ..FilePolicy::default() };
+        if first.policy_override.is_some() && node.kind == FileKind::Regular {
+            let policy = FilePolicy { policy_override: first.policy_override, ..FilePolicy::default() };
             self.store.first_policy(&mut change, record.map, policy);
         }
-        put_node(&mut change, ino, record, node, inherited);
+        put_node(&mut change, ino, record, node, first);
         change
     }
 
     /// The record of a new inode in the directory `parent`.
-    fn plan(&self, parent: Ino, above: &InodeRecord, node: &Node, caller: &Caller) -> Result<(InodeRecord, Inherited)> {
+    fn plan<'a>(
+        &self,
+        parent: Ino,
+        above: &InodeRecord,
+        node: &Node,
+        caller: &Caller<'a>,
+    ) -> Result<(InodeRecord, FirstAttributes<'a>)> {
+        check_labels(caller.labels)?;
         let mut permissions = node.permissions;
-        let mut inherited = self.inherit_acl(parent, above, node.kind, caller.umask, &mut permissions)?;
-        inherited.policy_override = self.inherit_override(parent, above, node.kind)?;
+        let mut first = self.inherit_acl(parent, above, node.kind, caller.umask, &mut permissions)?;
+        first.policy_override = self.inherit_override(parent, above, node.kind)?;
+        first.labels = caller.labels;
         let mut record = InodeRecord::new(node.kind, permissions, caller, self.clock.now(), self.generation);
         if above.permissions & libc::S_ISGID != 0 {
             record.gid = above.gid;
@@ -207,29 +226,33 @@ impl FileSystem {
             FileKind::Directory => record.parent = parent,
             _ => record.map = MapId(0),
         }
-        record.xattrs = inherited.attributes();
-        Ok((record, inherited))
+        record.xattrs = first.count();
+        Ok((record, first))
     }
 
     /// Applies the directory's default ACL, which replaces the umask (acl(5)).
-    fn inherit_acl(
+    fn inherit_acl<'a>(
         &self,
         parent: Ino,
         above: &InodeRecord,
         kind: FileKind,
         umask: u32,
         permissions: &mut u32,
-    ) -> Result<Inherited> {
+    ) -> Result<FirstAttributes<'a>> {
         if kind == FileKind::Symlink {
-            return Ok(Inherited::default());
+            return Ok(FirstAttributes::default());
         }
         let Some(default) = self.read_acl(parent, above, acl::DEFAULT)? else {
             *permissions &= !umask;
-            return Ok(Inherited::default());
+            return Ok(FirstAttributes::default());
         };
         let handed_down = (kind == FileKind::Directory).then(|| default.encode());
         let access = Some(default.inherit(permissions)).filter(|access| !access.is_only_mode());
-        Ok(Inherited { access: access.as_ref().map(Acl::encode), default: handed_down, policy_override: None })
+        Ok(FirstAttributes {
+            access: access.as_ref().map(Acl::encode),
+            default: handed_down,
+            ..FirstAttributes::default()
+        })
     }
 
     /// Adds the name `name` in the directory `parent` to an existing file. One that was made without a name is no orphan
@@ -289,9 +312,21 @@ impl FileSystem {
     }
 }
 
-/// Adds a new inode to a change, with its target and its inherited attributes.
-fn put_node(change: &mut Change, ino: Ino, record: &InodeRecord, node: &Node, inherited: Inherited) {
-    assert_eq!(record.xattrs, inherited.attributes(), "inode {} miscounts the attributes it inherits", ino.0);
+/// Refuses labels that are none, that come twice, or that the room claimed for a creation is not meant for.
+fn check_labels(labels: &[Label<'_>]) -> Result<()> {
+    let is_label =
+        |name: &[u8]| name.starts_with(SECURITY) && (SECURITY.len() + 1..=NAME_BYTES_MAX).contains(&name.len());
+    let comes_twice = |at: usize| labels[..at].iter().any(|other| other.name == labels[at].name);
+    if (0..labels.len()).any(|at| !is_label(labels[at].name) || comes_twice(at)) {
+        return Err(Error::Invalid("invalid label of a new file: not one attribute of each name, in `security.`"));
+    }
+    let bytes: usize = labels.iter().map(|label| label.name.len() + label.value.len()).sum();
+    if bytes > LABELS_BYTES_MAX { Err(Error::TooBig) } else { Ok(()) }
+}
+
+/// Adds a new inode to a change, with its target and its first attributes.
+fn put_node(change: &mut Change, ino: Ino, record: &InodeRecord, node: &Node, first: FirstAttributes<'_>) {
+    assert_eq!(record.xattrs, first.count(), "inode {} miscounts its first attributes", ino.0);
     debug_assert_eq!(
         record.kind == FileKind::Symlink,
         !node.target.is_empty(),
@@ -304,12 +339,14 @@ fn put_node(change: &mut Change, ino: Ino, record: &InodeRecord, node: &Node, in
     if node.kind == FileKind::Symlink {
         change.put(symlink::key(ino), symlink::encode(ino, node.target));
     }
-    let policy_override = inherited.policy_override.map(|policy_override| policy_override.to_string().into_bytes());
+    let mut put = |name: &[u8], value: &[u8]| change.put(xattr::key(ino, name), xattr::encode(ino, value));
+    let policy_override = first.policy_override.map(|policy_override| policy_override.to_string().into_bytes());
     for (name, value) in
-        [(acl::ACCESS, inherited.access), (acl::DEFAULT, inherited.default), (POLICY_ATTRIBUTE, policy_override)]
+        [(acl::ACCESS, first.access), (acl::DEFAULT, first.default), (POLICY_ATTRIBUTE, policy_override)]
     {
         if let Some(value) = value {
-            change.put(xattr::key(ino, name), xattr::encode(ino, &value));
+            put(name, &value);
         }
     }
+    first.labels.iter().for_each(|label| put(label.name, label.value));
 }

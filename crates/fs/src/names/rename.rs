@@ -43,7 +43,7 @@ struct Whiteout<'a> {
 struct Manner<'a> {
     mode: RenameMode,
     /// Whose the whiteout is that takes the old name, if one does.
-    whiteout: Option<&'a Caller>,
+    whiteout: Option<&'a Caller<'a>>,
 }
 
 impl FileSystem {
@@ -90,7 +90,7 @@ impl FileSystem {
         new_parent: Ino,
         new_name: &[u8],
         mode: RenameMode,
-        owner: &Caller,
+        owner: &Caller<'_>,
     ) -> Result<Option<Ino>> {
         if mode == RenameMode::Exchange {
             return Err(Error::Invalid("an exchange of two names leaves no whiteout: both names stay"));
@@ -183,7 +183,7 @@ impl FileSystem {
     }
 
     /// A whiteout for the directory `above`: it has no permission bits, as nobody opens it.
-    fn make_whiteout(&self, above: &InodeRecord, owner: &Caller) -> Result<Whiteout<'_>> {
+    fn make_whiteout(&self, above: &InodeRecord, owner: &Caller<'_>) -> Result<Whiteout<'_>> {
         self.check_host()?;
         let (ino, being_made) = self.numbers.take(&self.store)?;
         let mut record = InodeRecord::new(FileKind::CharDevice, 0, owner, self.clock.now(), self.generation);

@@ -36,7 +36,7 @@ fn resident_bytes() -> u64 {
 
 /// Files without names or content: their inodes are all that matters to the queues.
 fn make_files(fs: &FileSystem, count: u64) {
-    let caller = Caller { uid: 0, gid: 0, umask: 0 };
+    let caller = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
     for _ in 0..count.div_ceil(GROUP_FILES) {
         let mut change = Change::new();
         for _ in 0..GROUP_FILES {
@@ -126,7 +126,7 @@ fn open_with_a_file(dir: &tempfile::TempDir) -> (Arc<FileSystem>, Arc<TestClock>
     FileSystem::format(&store, &*clock).unwrap();
     let options = Options { memory_bytes_max: 4 << 20, atime: AtimePolicy::Never, read_only: false };
     let fs = FileSystem::open(store, clock.clone(), &options).unwrap();
-    let caller = Caller { uid: 0, gid: 0, umask: 0 };
+    let caller = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
     let ino = fs.mknod(Ino::ROOT, b"file", libc::S_IFREG | 0o644, 0, &caller).unwrap().ino;
     while fs.rank_some().unwrap().is_some() {}
     (fs, clock, ino)

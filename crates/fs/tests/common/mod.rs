@@ -9,7 +9,7 @@ use oncefs_fs::{AtimePolicy, Attributes, Caller, Clock, FileSystem, Ino, NamePla
 use tempfile::TempDir;
 
 /// Root, without a umask.
-pub const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0 };
+pub const ROOT: Caller<'_> = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
 
 /// Size of the data area of test volumes.
 pub const DATA_BYTES: u64 = 64 << 20;

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 pub const STRUCTURES: [&str; 9] =
     ["superblock", "log", "table", "record data", "record index", "record footer", "manifest", "CURRENT", "data"];
 
-const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0 };
+const ROOT: Caller<'_> = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
 const DIRECTORIES: u64 = 8;
 const FILES_EACH: u64 = 20;
 const BLOCK: u64 = 4096;

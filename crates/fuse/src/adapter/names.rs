@@ -6,7 +6,7 @@ use oncefs_transport::protocol::header::InHeader;
 use oncefs_transport::{Errno, Operation, Reply};
 
 use super::Adapter;
-use crate::caller::caller;
+use crate::caller::{caller, labels};
 use crate::convert::{entry, no_entry};
 use crate::durable::{file_handle, reply_durably};
 use crate::errno::errno;
@@ -35,21 +35,26 @@ impl Adapter {
     pub(super) fn make(&self, header: &InHeader, operation: Operation<'_>, reply: Reply) {
         let (parent, file_system) = (Ino(header.inode), &self.file_system);
         match operation {
-            Operation::Symlink { name, target, .. } => {
-                self.reply_named(file_system.symlink(parent, name, target, &caller(header, 0)), reply);
+            Operation::Symlink { name, target, extensions } => {
+                let labels = labels(&extensions);
+                self.reply_named(file_system.symlink(parent, name, target, &caller(header, 0, &labels)), reply);
             }
-            Operation::Mknod { name, mode, umask, rdev, .. } => {
-                self.reply_named(file_system.mknod(parent, name, mode, rdev, &caller(header, umask)), reply);
+            Operation::Mknod { name, mode, umask, rdev, extensions } => {
+                let labels = labels(&extensions);
+                self.reply_named(file_system.mknod(parent, name, mode, rdev, &caller(header, umask, &labels)), reply);
             }
-            Operation::Mkdir { name, mode, umask, .. } => {
-                self.reply_named(file_system.mkdir(parent, name, mode, &caller(header, umask)), reply);
+            Operation::Mkdir { name, mode, umask, extensions } => {
+                let labels = labels(&extensions);
+                self.reply_named(file_system.mkdir(parent, name, mode, &caller(header, umask, &labels)), reply);
             }
-            Operation::Create { name, mode, umask, flags, .. } => {
-                let made = file_system.mknod(parent, name, mode, 0, &caller(header, umask));
+            Operation::Create { name, mode, umask, flags, extensions, .. } => {
+                let labels = labels(&extensions);
+                let made = file_system.mknod(parent, name, mode, 0, &caller(header, umask, &labels));
                 self.reply_created(made, flags, reply);
             }
-            Operation::Tmpfile { mode, umask, flags, .. } => {
-                self.reply_created(file_system.tmpfile(parent, mode, &caller(header, umask)), flags, reply);
+            Operation::Tmpfile { mode, umask, flags, extensions } => {
+                let labels = labels(&extensions);
+                self.reply_created(file_system.tmpfile(parent, mode, &caller(header, umask, &labels)), flags, reply);
             }
             other => unreachable!("{other:?} makes no inode"),
         }
@@ -83,7 +88,7 @@ impl Adapter {
             _ => return reply.error(Errno::new(libc::EINVAL)),
         };
         let renamed = if flags & libc::RENAME_WHITEOUT != 0 {
-            self.file_system.rename_leaving_whiteout(parent, old, new_parent, new, mode, &caller(header, 0))
+            self.file_system.rename_leaving_whiteout(parent, old, new_parent, new, mode, &caller(header, 0, &[]))
         } else {
             self.file_system.rename(parent, old, new_parent, new, mode)
         };

@@ -14,7 +14,7 @@ use crate::{AtimePolicy, Caller, Error, FileSystem, Ino, Options, SystemClock, X
 const DATA: Blocks = Blocks(8192);
 /// The smallest log of mkfs.
 const LOG_BYTES: u64 = 4 << 20;
-const USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
+const USER: Caller<'_> = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
 
 /// What survives a closing.
 #[derive(Clone)]

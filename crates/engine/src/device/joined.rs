@@ -19,7 +19,9 @@ const _: () = assert!(SINK_BYTES.is_multiple_of(ALIGN_BYTES));
 pub struct JoinedRead<'a> {
     at: u64,
     len: usize,
-    pieces: Vec<Piece<'a>>,
+    first: &'a mut [u8],
+    /// What comes behind it. Most reads have nothing there, and none of these allocates.
+    more: Vec<Piece<'a>>,
 }
 
 /// A read, and the file that it reads.
@@ -36,17 +38,17 @@ enum Piece<'a> {
 impl<'a> JoinedRead<'a> {
     /// Reads `bytes` from byte `at` on.
     pub fn new(at: u64, bytes: &'a mut [u8]) -> Self {
-        Self { at, len: bytes.len(), pieces: vec![Piece::Wanted(bytes)] }
+        Self { at, len: bytes.len(), first: bytes, more: Vec::new() }
     }
 
     /// Goes on with `bytes`, behind a gap.
     pub fn join(&mut self, gap: usize, bytes: &'a mut [u8]) {
-        assert!(self.pieces.len() < PIECES_MAX, "{} pieces of one read", self.pieces.len());
+        assert!(self.more.len() < PIECES_MAX - 1, "{} pieces of one read", self.more.len() + 1);
         if gap > 0 {
-            self.pieces.push(Piece::Gap(gap));
+            self.more.push(Piece::Gap(gap));
         }
         self.len += gap + bytes.len();
-        self.pieces.push(Piece::Wanted(bytes));
+        self.more.push(Piece::Wanted(bytes));
     }
 
     /// The first byte of the device.
@@ -62,8 +64,9 @@ impl<'a> JoinedRead<'a> {
 
     /// Reads the pieces one by one with `read`, which gets a piece and its place on the device. Gaps are left out.
     pub fn by_pieces(&mut self, mut read: impl FnMut(&mut [u8], u64) -> io::Result<()>) -> io::Result<()> {
-        let mut at = self.at;
-        for piece in &mut self.pieces {
+        read(self.first, self.at)?;
+        let mut at = self.at + self.first.len() as u64;
+        for piece in &mut self.more {
             at += match piece {
                 Piece::Wanted(bytes) => {
                     read(bytes, at)?;
@@ -78,7 +81,8 @@ impl<'a> JoinedRead<'a> {
 
     /// Appends where the bytes go, for the kernel.
     pub fn add_vectors(&mut self, vectors: &mut Vec<libc::iovec>) {
-        for piece in &mut self.pieces {
+        vectors.push(vector(self.first.as_mut_ptr(), self.first.len()));
+        for piece in &mut self.more {
             match piece {
                 Piece::Wanted(bytes) => vectors.push(vector(bytes.as_mut_ptr(), bytes.len())),
                 Piece::Gap(len) => vectors.extend(sink(*len)),

@@ -7,11 +7,11 @@
 //! `admit` of the old content can come after the `remove`.
 //!
 //! Own code rather than a cache crate, because the budget has to be exact down to the allocator, and changes:
-//! all blocks lie in one piece of memory per shard, which the system fills with pages as they are used, and takes back.
+//! all blocks lie in one piece of memory per shard, which the system fills with pages, a few ahead of use, and takes back.
 
-use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 
+use hashbrown::HashMap;
 use oncefs_dedup::{BLOCK_BYTES, Pbn};
 
 use super::lazy_memory::LazyMemory;
@@ -32,6 +32,8 @@ const SHARD_SLOTS_MIN: usize = 64;
 /// The doorkeeper remembers this many sightings for each block of the cache, so that a block read
 /// again within about twice the cache's size of other misses enters.
 const SIGHTINGS_PER_SLOT: usize = 2;
+/// Fresh slots that get their pages at once: one call of the system instead of a fault for each.
+const PREPARED_SLOTS: usize = 16;
 /// Marks an empty place among the sightings: pbn 0 is the label and never cached.
 const UNSEEN: u64 = 0;
 /// Marks a slot on the free list.
@@ -171,6 +173,8 @@ struct Shard {
     slots_most: usize,
     free: Vec<u32>,
     bytes: LazyMemory,
+    /// Slots below got their pages; those of freed slots may have gone back.
+    prepared: usize,
     hand: usize,
     /// Pbns offered once, each in the one place its spread gives; a later one takes the place.
     sightings: Vec<u64>,
@@ -187,6 +191,7 @@ impl Shard {
             slots_most,
             free: Vec::new(),
             bytes: LazyMemory::new(slots_most * BLOCK_BYTES),
+            prepared: 0,
             hand: 0,
             sightings: vec![UNSEEN; slots_most * SIGHTINGS_PER_SLOT],
             hits: 0,
@@ -207,6 +212,9 @@ impl Shard {
             let at = *slot as usize * BLOCK_BYTES;
             self.bytes.give_back(at..at + BLOCK_BYTES);
         }
+        let unused = self.slots.len()..self.prepared.max(self.slots.len());
+        self.bytes.give_back(unused.start * BLOCK_BYTES..unused.end * BLOCK_BYTES);
+        self.prepared = self.slots.len();
     }
 
     fn get(&mut self, pbn: Pbn, out: &mut [u8]) -> Option<MapId> {
@@ -269,7 +277,19 @@ impl Shard {
             return slot as usize;
         }
         self.slots.push(taken);
-        self.slots.len() - 1
+        let slot = self.slots.len() - 1;
+        self.prepare(slot);
+        slot
+    }
+
+    /// Has the system give a fresh slot its page together with those of the next ones, as far as they may be used.
+    fn prepare(&mut self, slot: usize) {
+        if slot < self.prepared {
+            return;
+        }
+        debug_assert!(slot < self.used_max, "slot {slot} of {} that may be used", self.used_max);
+        self.prepared = (slot + PREPARED_SLOTS).min(self.used_max);
+        self.bytes.prepare(slot * BLOCK_BYTES..self.prepared * BLOCK_BYTES);
     }
 
     /// Puts a slot that is no longer used on the free list.
@@ -306,6 +326,7 @@ impl ReadCache {
             seen.sort_unstable();
             assert_eq!(seen, (0..shard.slots.len() as u32).collect::<Vec<_>>(), "invariant 2");
             assert!(shard.index.len() <= shard.used_max && shard.slots.len() <= shard.slots_most, "invariant 3");
+            assert!(shard.prepared <= shard.slots.len().max(shard.used_max), "invariant 3");
             let is_used = |slot: &u32| shard.slots[*slot as usize].pbn != UNUSED;
             assert!(!shard.free.iter().any(is_used), "invariant 2");
             slots += shard.index.len();
@@ -458,6 +479,22 @@ mod tests {
             shard.bytes.chunks_exact(BLOCK_BYTES).filter(|block| block.iter().any(|byte| *byte > 0)).count(),
             50
         );
+    }
+
+    #[test]
+    fn memory_that_no_block_has_yet_stays_below_the_bound_and_goes_back() {
+        let cache = cache_of_slots(PREPARED_SLOTS + 4);
+        let prepared = || cache.shards[0].lock().prepared;
+        admit_twice(&cache, 1);
+        assert_eq!(prepared(), PREPARED_SLOTS);
+        (2..=PREPARED_SLOTS as u64 + 1).for_each(|pbn| admit_twice(&cache, pbn));
+        assert_eq!(prepared(), PREPARED_SLOTS + 4, "no more than may be used");
+        lend(&cache, 30);
+        lend(&cache, 0);
+        assert_eq!(prepared(), PREPARED_SLOTS + 1, "what is lent back takes with it what nobody used");
+        (30..60).for_each(|pbn| admit_twice(&cache, pbn));
+        assert_eq!(prepared(), PREPARED_SLOTS + 4);
+        cache.check();
     }
 
     #[test]

@@ -6,15 +6,23 @@ use crate::core::Core;
 use crate::format::page::page_of;
 use crate::{BLOCK_BYTES, Error, MapId, Pbn, Result, Tag};
 
+/// What the block table says of a block that was read. Of one whose page cannot be read it says nothing.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    is_shared: bool,
+    is_wrong: bool,
+}
+
 impl Core {
     /// Compares what was read with the tags, if that is set, and with the tags of lost content, if there is any. A block
-    /// that differs is served as `read_parts` says. Whether the parts may enter the read cache.
-    pub fn look_over(&self, reader: MapId, parts: &mut [&mut Part<'_>]) -> Result<bool> {
+    /// that differs is served as `read_parts` says. Which blocks have several references, in the order of the parts; None:
+    /// none may enter the read cache.
+    pub fn look_over(&self, reader: MapId, parts: &mut [&mut Part<'_>]) -> Result<Option<Vec<bool>>> {
         let verifies = self.tuning.verifies_reads();
         if !verifies && !self.damage.is_content_lost() {
-            return Ok(true);
+            return Ok(Some(self.which_are_shared(parts.iter().flat_map(|part| part.pbns()))));
         }
-        let mut tags: Vec<(Pbn, Tag)> = Vec::with_capacity(parts.len());
+        let mut tags: Vec<(Pbn, Tag)> = Vec::with_capacity(parts.iter().map(|part| part.blocks()).sum());
         for part in &*parts {
             let blocks = part.bytes.chunks_exact(BLOCK_BYTES).map(|block| self.hasher.tag(block));
             tags.extend(part.pbns().zip(blocks));
@@ -22,7 +30,23 @@ impl Core {
         if self.damage.is_content_lost() {
             self.offer(tags.iter().copied());
         }
-        let wrong = if verifies { self.which_are_wrong(&tags) } else { Vec::new() };
+        if !verifies {
+            return Ok(Some(self.which_are_shared(tags.iter().map(|(pbn, _)| *pbn))));
+        }
+        let known = self.known_of(&tags);
+        assert_eq!(known.len(), tags.len(), "what is known of each block");
+        let wrong = tags.iter().zip(&known).filter(|(_, known)| known.is_wrong);
+        let is_all_right = self.replace_all(reader, wrong.map(|((pbn, _), _)| *pbn), parts)?;
+        Ok(is_all_right.then(|| known.iter().map(|known| known.is_shared).collect()))
+    }
+
+    /// Gives parts the second copies of blocks that are wrong. False: nobody's reader keeps some as they are.
+    fn replace_all(
+        &self,
+        reader: MapId,
+        wrong: impl Iterator<Item = Pbn>,
+        parts: &mut [&mut Part<'_>],
+    ) -> Result<bool> {
         let mut is_all_right = true;
         for pbn in wrong {
             self.suspect(pbn);
@@ -45,55 +69,61 @@ impl Core {
         })
     }
 
-    /// Which blocks do not have these tags. They come in the order of their pbns. Of one that was freed meanwhile, and that
-    /// only the caller's pin keeps, nothing is known, and neither of any where the table cannot be read: its damage is not
-    /// theirs.
-    fn which_are_wrong(&self, tags: &[(Pbn, Tag)]) -> Vec<Pbn> {
+    /// What is known of blocks with these tags, which come in the order of their pbns. Of one that was freed meanwhile, and
+    /// that only the caller's pin keeps, nothing is known, and neither of any where the table cannot be read: its damage is
+    /// not theirs.
+    fn known_of(&self, tags: &[(Pbn, Tag)]) -> Vec<Known> {
         self.compare_tags(tags).unwrap_or_else(|_| {
             let by_page = tags.chunk_by(|a, b| page_of(a.0) == page_of(b.0));
             let compared = by_page.flat_map(|tags| {
                 self.compare_tags(tags).unwrap_or_else(|error| {
                     let (first, more) = (tags[0].0, tags.len() - 1);
                     log::warn!("block {first} and {more} more were read without being verified: {error}");
-                    Vec::new()
+                    vec![Known::default(); tags.len()]
                 })
             });
             compared.collect()
         })
     }
 
-    fn compare_tags(&self, tags: &[(Pbn, Tag)]) -> Result<Vec<Pbn>> {
-        let pages = || tags.iter().map(|(pbn, _)| page_of(*pbn)).collect();
+    fn compare_tags(&self, tags: &[(Pbn, Tag)]) -> Result<Vec<Known>> {
+        let by_page = || tags.chunk_by(|a, b| page_of(a.0) == page_of(b.0));
+        let pages = || by_page().map(|of_page| page_of(of_page[0].0)).collect();
         self.with_pages(pages, |state| {
-            let is_wrong = |(pbn, tag): &&(Pbn, Tag)| {
-                let entry = state.table.entry(*pbn).expect("its page is in memory");
-                entry.count > 0 && entry.tag != *tag
-            };
-            tags.iter().filter(is_wrong).map(|(pbn, _)| *pbn).collect()
+            let mut known = Vec::with_capacity(tags.len());
+            for of_page in by_page() {
+                let page = state.table.page(page_of(of_page[0].0)).expect("it is in memory");
+                known.extend(of_page.iter().map(|(pbn, tag)| {
+                    let entry = page.entry(*pbn);
+                    Known { is_shared: entry.count > 1, is_wrong: entry.count > 0 && entry.tag != *tag }
+                }));
+            }
+            known
         })
     }
 
     /// Offers what was read to the read cache: shared blocks, which further files may ask for, enter at once. Of a long run
     /// only they do, so that one pass over a large file does not turn the cache over.
-    pub fn admit_read(&self, reader: MapId, parts: &[&Part<'_>]) {
-        let mut shared = self.which_are_shared(parts).into_iter();
+    pub fn admit_read(&self, reader: MapId, parts: &[&mut Part<'_>], shared: &[bool]) {
+        let mut shared = shared.iter();
         for part in parts {
             let is_long = part.blocks() > CACHED_RUN_BLOCKS_MAX;
             for (pbn, block) in part.pbns().zip(part.bytes.chunks_exact(BLOCK_BYTES)) {
-                match shared.next() {
-                    Some(true) => self.read_cache.admit_shared(pbn, reader, block),
-                    _ if !is_long => self.read_cache.admit(pbn, reader, block),
-                    _ => {}
+                match shared.next().expect("one for each block of the parts") {
+                    true => self.read_cache.admit_shared(pbn, reader, block),
+                    false if !is_long => self.read_cache.admit(pbn, reader, block),
+                    false => {}
                 }
             }
         }
+        assert!(shared.next().is_none(), "a block was looked over that is not offered");
     }
 
     /// Which blocks have several references, as far as the table is in memory: a read waits for no table page.
-    fn which_are_shared(&self, parts: &[&Part<'_>]) -> Vec<bool> {
+    pub fn which_are_shared(&self, pbns: impl Iterator<Item = Pbn>) -> Vec<bool> {
         let mut state = self.state.lock();
         let is_shared = |pbn: Pbn| state.table.page(page_of(pbn)).is_some_and(|page| page.count(pbn) > 1);
-        parts.iter().flat_map(|part| part.pbns()).map(is_shared).collect()
+        pbns.map(is_shared).collect()
     }
 }
 

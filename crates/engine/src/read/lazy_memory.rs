@@ -30,17 +30,28 @@ impl LazyMemory {
         Self { start: NonNull::new(start.cast()).expect("no mapping is at 0"), len }
     }
 
+    /// Has the system give these whole pages now, all at once. Their content stays. Where it cannot (before Linux 5.14, or
+    /// without memory), each comes as it is used.
+    pub fn prepare(&mut self, bytes: Range<usize>) {
+        self.advise(bytes, libc::MADV_POPULATE_WRITE);
+    }
+
     /// Gives whole pages back to the system. They are 0 again.
     pub fn give_back(&mut self, bytes: Range<usize>) {
+        let done = self.advise(bytes, libc::MADV_DONTNEED);
+        debug_assert!(done == 0, "madvise: {}", std::io::Error::last_os_error());
+    }
+
+    fn advise(&mut self, bytes: Range<usize>, advice: libc::c_int) -> libc::c_int {
         assert!(bytes.start <= bytes.end && bytes.end <= self.len, "{bytes:?} of {} bytes", self.len);
         assert!(
             bytes.start.is_multiple_of(ALIGN_BYTES) && bytes.end.is_multiple_of(ALIGN_BYTES),
             "{bytes:?} are no pages"
         );
-        let start = self[bytes.clone()].as_mut_ptr();
-        // SAFETY: the range is within the mapping and borrowed alone; it stays mapped, as zeros.
-        let done = unsafe { libc::madvise(start.cast(), bytes.len(), libc::MADV_DONTNEED) };
-        debug_assert!(done == 0, "madvise: {}", std::io::Error::last_os_error());
+        let pages = &mut self[bytes];
+        // SAFETY: the range is within the mapping and borrowed alone. Both advices leave it mapped and initialised: with
+        // what it had, or as zeros.
+        unsafe { libc::madvise(pages.as_mut_ptr().cast(), pages.len(), advice) }
     }
 }
 
@@ -76,7 +87,10 @@ mod tests {
     fn what_is_given_back_is_zero_and_nothing_else_is() {
         let mut memory = LazyMemory::new(4 * ALIGN_BYTES);
         assert!(memory.iter().all(|byte| *byte == 0));
+        memory.prepare(0..2 * ALIGN_BYTES);
+        assert!(memory.iter().all(|byte| *byte == 0));
         memory.fill(7);
+        memory.prepare(0..4 * ALIGN_BYTES);
         memory.give_back(ALIGN_BYTES..3 * ALIGN_BYTES);
         let expected = [7, 0, 0, 7].iter().flat_map(|byte| [*byte; ALIGN_BYTES]);
         assert!(memory.iter().copied().eq(expected));

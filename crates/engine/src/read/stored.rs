@@ -84,22 +84,24 @@ impl Core {
     fn read_spans(&self, reader: MapId, parts: &mut [Part<'_>]) -> Result<()> {
         let mut spans = cut_spans(parts);
         let results = self.read_device_at_once(reader, &mut spans)?;
-        let (mut whole, mut admitted) = (Vec::with_capacity(parts_of(&spans)), Vec::new());
+        let mut whole = Vec::with_capacity(parts_of(&spans));
         for (span, result) in spans.into_iter().zip(results) {
             match result {
                 Ok(()) => whole.extend(span),
                 // One bad place costs nobody else anything: of a gap nobody wants to know.
                 Err(error) => {
                     if self.read_again(reader, span, error)? {
-                        admitted.extend(&*span);
+                        let shared = self.which_are_shared(span.iter().flat_map(Part::pbns));
+                        self.admit_read(reader, &span.iter_mut().collect::<Vec<_>>(), &shared);
                     }
                 }
             }
         }
-        if !whole.is_empty() && self.look_over(reader, &mut whole)? {
-            admitted.extend(whole.iter().map(|part| &**part));
+        if !whole.is_empty()
+            && let Some(shared) = self.look_over(reader, &mut whole)?
+        {
+            self.admit_read(reader, &whole, &shared);
         }
-        self.admit_read(reader, &admitted);
         Ok(())
     }
 
@@ -134,7 +136,7 @@ impl Core {
                     self.policy.count_device_read(1);
                 }
                 match self.read_device(pbn, bytes) {
-                    Ok(()) => may_enter &= self.look_over(reader, &mut [&mut Part { pbn, bytes }])?,
+                    Ok(()) => may_enter &= self.look_over(reader, &mut [&mut Part { pbn, bytes }])?.is_some(),
                     Err(error) => self.read_second_copy(pbn, bytes, error)?,
                 }
             }

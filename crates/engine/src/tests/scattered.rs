@@ -6,10 +6,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::core::Core;
+use crate::device::buffer::AlignedBuf;
 use crate::device::{Device, JoinedRead, MemoryDevice};
 use crate::format::keys::ShardKey;
 use crate::format::page::{PAGE_BYTES, Page, SECTOR_BYTES, page_of};
 use crate::format::shard::{SHARD_BLOCKS, Target};
+use crate::read::parts::Part;
 use crate::settings::values::{FingerprintMode, Settings, Verify};
 use crate::tests::fixture::{Devices, Random, one_level, unique};
 use crate::tests::unreadable::Unreadable;
@@ -330,6 +332,27 @@ fn the_read_cache_is_lent_what_other_caches_do_not_use_and_gives_it_back() {
     }
     core.lend_memory();
     assert!(bytes_max() < lent, "{} bytes are lent as before", bytes_max());
+}
+
+#[test]
+fn of_one_request_the_shared_blocks_enter_the_read_cache_and_others_when_they_are_read_again() {
+    for verify in [Verify::Read, Verify::Off] {
+        let shared = [0, 3, 4, 9, 29, 101];
+        let (devices, _) = volume(&shared, Settings { verify, ..one_level() });
+        let core = devices.open();
+        let first = pbn(&core, SOURCE, 0);
+        // Without `verify` no read waits for the table to know what is shared.
+        core.entries_at(&[first, first.plus(100)]).unwrap();
+        let _pin = core.space.pin();
+        let (mut near, mut far) = (AlignedBuf::new(30 * BLOCK_BYTES), AlignedBuf::new(4 * BLOCK_BYTES));
+        let mut read = || {
+            let parts = vec![Part { pbn: first.plus(100), bytes: &mut far }, Part { pbn: first, bytes: &mut near }];
+            core.read_parts(OTHER, parts).unwrap();
+            (0..30).chain(100..104).filter(|block| core.read_cache.holds(first.plus(*block))).collect::<Vec<u64>>()
+        };
+        assert_eq!(read(), shared, "{verify:?}");
+        assert_eq!(read().len(), 34, "{verify:?}");
+    }
 }
 
 /// A volume with a source of 256 blocks without fingerprints, and copies of 25 of its blocks that lie far apart.

@@ -1,7 +1,9 @@
 //! Many reads at once of a file, by io_uring and by threads.
 
+use std::fs::FileTimes;
 use std::ops::Range;
 use std::thread;
+use std::time::{Duration, SystemTime};
 
 use oncefs_toolbox::Random;
 
@@ -175,4 +177,18 @@ fn where_no_ring_is_allowed_threads_read_the_same() {
         assert_one_bad_place_costs_one_read(by_whatever_is_allowed);
     };
     thread::spawn(work).join().unwrap();
+}
+
+#[test]
+fn when_a_file_was_read_is_not_noted_and_another_users_file_is_read_all_the_same() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().write_all_at(&[7; ALIGN_BYTES], 0).unwrap();
+    // Read long before it was written: a read notes that even where the host notes as little as it can.
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+    file.as_file().set_times(FileTimes::new().set_accessed(long_ago)).unwrap();
+    let device = FileDevice::open_buffered(file.path(), false).unwrap();
+    device.read_at(&mut [0; ALIGN_BYTES], 0).unwrap();
+    assert_eq!(file.as_file().metadata().unwrap().accessed().unwrap(), long_ago);
+    // Refused at first unless the test runs as root.
+    FileDevice::open_buffered(Path::new("/etc/passwd"), false).unwrap();
 }

@@ -54,6 +54,15 @@ fn changes<'a>(fs: &'a FileSystem, tree: &'a Tree) -> Vec<Operation<'a>> {
         ("chown", Box::new(move || set(fs, inner, SetAttributes { uid: Some(7), ..none() }))),
         ("set times", Box::new(move || set(fs, inner, SetAttributes { mtime: Some(SetTime::At(at(9))), ..none() }))),
         ("touch", Box::new(move || set(fs, inner, SetAttributes { mtime: Some(SetTime::Now), ..none() }))),
+        // As the kernel says it of a file whose times of writes it keeps.
+        ("touch by the kernel's clock", {
+            let now = SetAttributes { mtime: Some(SetTime::At(at(9))), ctime: Some(at(9)), ..none() };
+            Box::new(move || set(fs, inner, SetAttributes { atime: Some(SetTime::Now), ..now }))
+        }),
+        ("set times beside a change", {
+            let earlier = SetAttributes { mtime: Some(SetTime::At(at(8))), ctime: Some(at(9)), ..none() };
+            Box::new(move || set(fs, inner, earlier))
+        }),
         ("set an attribute", Box::new(move || fs.setxattr(inner, b"user.a", b"1", XattrMode::Any, true))),
         ("remove an attribute", Box::new(move || fs.removexattr(inner, b"user.old"))),
         ("reserve", Box::new(move || fs.fallocate(inner, 1 << 16, 4096, reserve, kept))),
@@ -101,15 +110,16 @@ fn forbidden(flags: FileFlags, on: fn(&Tree) -> Ino) -> Vec<&'static str> {
 #[test]
 fn an_immutable_file_takes_no_change_at_all() {
     let all = forbidden(FileFlags::IMMUTABLE, |tree| tree.inner);
-    assert_eq!(all.len(), 21, "{all:?}");
+    assert_eq!(all.len(), 23, "{all:?}");
 }
 
 #[test]
 fn an_append_only_file_grows_and_does_nothing_else() {
     let all = forbidden(FileFlags::APPEND_ONLY, |tree| tree.inner);
-    let allowed = ["open to append", "append", "write what it holds", "touch", "reserve"];
+    let allowed =
+        ["open to append", "append", "write what it holds", "touch", "touch by the kernel's clock", "reserve"];
     assert!(allowed.iter().all(|name| !all.contains(name)), "{all:?}");
-    assert_eq!(all.len(), 21 - allowed.len(), "{all:?}");
+    assert_eq!(all.len(), 23 - allowed.len(), "{all:?}");
 }
 
 #[test]
@@ -131,6 +141,10 @@ fn an_immutable_directory_keeps_its_names_and_its_files_change() {
     let empty = directory(&fs, Ino::ROOT, "empty").ino;
     fs.set_flags(empty, FileFlags::IMMUTABLE).unwrap();
     assert!(refused(fs.rmdir(Ino::ROOT, b"empty").map(drop)));
+    // Of a directory that has names, too: what is not permitted is said before what it holds.
+    assert!(refused(fs.rmdir(Ino::ROOT, b"dir").map(drop)));
+    directory(&fs, Ino::ROOT, "moved");
+    assert!(refused(fs.rename(Ino::ROOT, b"moved", Ino::ROOT, b"dir", RenameMode::Replace).map(drop)));
 }
 
 #[test]

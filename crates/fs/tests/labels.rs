@@ -73,7 +73,9 @@ fn what_is_no_label_makes_no_inode() {
     let volume = Volume::new(AtimePolicy::Never);
     let fs = volume.open();
     let long = [b"security.".as_slice(), &[b'l'; 247]].concat();
-    for name in [b"user.label".as_slice(), b"security.", b"", b"system.posix_acl_access", b"trusted.overlay.opaque", &long] {
+    for name in
+        [b"user.label".as_slice(), b"security.", b"", b"system.posix_acl_access", b"trusted.overlay.opaque", &long]
+    {
         for made in make_each_kind(&fs, Ino::ROOT, &[Label { name, value: b"" }]) {
             assert!(matches!(made, Err(Error::Invalid(_))), "{} is taken for a label", name.escape_ascii());
         }

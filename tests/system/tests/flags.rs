@@ -86,6 +86,10 @@ fn an_append_only_file_grows_and_keeps_what_it_has() {
     assert_eq!(errno(OpenOptions::new().append(true).open(&path).and_then(|log| log.set_len(0))), libc::EPERM);
     assert_eq!(errno(fs::remove_file(&path)), libc::EPERM);
     assert_eq!(errno(before.write_all_at(b"X", 0).and_then(|()| before.sync_all())), libc::EPERM);
+    // Whoever may append may say that it is now; only another time is a change.
+    sys::set_times(&path, [None, None]).unwrap();
+    assert_eq!(errno(sys::set_times(&path, [Some(0), Some(0)])), libc::EPERM);
+    assert_eq!(errno(sys::set_times(&path, [None, Some(0)])), libc::EPERM);
     drop((log, before));
     mount.remount();
     assert_eq!(fs::read(&path).unwrap(), b"first line\nsecond line\n");
@@ -103,10 +107,12 @@ fn names_of_an_immutable_directory_stay() {
     let dir = mount.join("dir");
     fs::create_dir(&dir).unwrap();
     fs::write(dir.join("inner"), "x").unwrap();
+    fs::create_dir_all(dir.join("full/deeper")).unwrap();
     assert!(chattr("+i", &dir));
     assert_eq!(errno(File::create(dir.join("new"))), libc::EPERM);
     assert_eq!(errno(fs::create_dir(dir.join("new"))), libc::EPERM);
     assert_eq!(errno(fs::remove_file(dir.join("inner"))), libc::EPERM);
+    assert_eq!(errno(fs::remove_dir(dir.join("full"))), libc::EPERM, "whatever it holds");
     assert_eq!(errno(fs::rename(dir.join("inner"), mount.join("out"))), libc::EPERM);
     fs::write(dir.join("inner"), "the file itself is not").unwrap();
     assert!(chattr("-i", &dir));

@@ -113,9 +113,13 @@ impl SetAttributes {
         self.permissions.or(self.uid).or(self.gid).is_none() && self.size.is_none()
     }
 
-    /// Refuses what the flags of the inode forbid. Times of now are an exception: whoever may append may set them.
+    /// Refuses what the flags of the inode forbid. Times of now are an exception: whoever may append may set them. Where the
+    /// kernel keeps the times of writes, it says when now is: the time of the change has the same.
     fn check_allowed_by(&self, flags: FileFlags) -> Result<()> {
-        let is_now = |time: Option<SetTime>| !matches!(time, Some(SetTime::At(_)));
+        let is_now = |time: Option<SetTime>| match time {
+            Some(SetTime::At(at)) => self.ctime == Some(at),
+            Some(SetTime::Now) | None => true,
+        };
         let is_touch = self.permissions.or(self.uid).or(self.gid).is_none() && is_now(self.atime) && is_now(self.mtime);
         let is_forbidden = flags.contains(FileFlags::IMMUTABLE) || flags.contains(FileFlags::APPEND_ONLY) && !is_touch;
         if is_forbidden && !self.is_write_back { Err(Error::OperationNotPermitted) } else { Ok(()) }

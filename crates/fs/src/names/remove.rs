@@ -56,6 +56,9 @@ impl FileSystem {
             let found = self.find(parent, name)?.ok_or(Error::NotFound)?;
             check_wanted(&found, wanted)?;
             let Some(target) = self.inode_of(parent, &found)? else { continue };
+            // What is not permitted is said before what a directory holds.
+            directory.lock().check_changeable()?;
+            target.lock().check_changeable()?;
             let entry = self.first_entry(&target)?;
             let inodes = [directory.clone(), target];
             let mut staged = Staged::lock(&inodes);
@@ -63,11 +66,11 @@ impl FileSystem {
             if self.find(parent, name)?.as_ref() != Some(&found) {
                 continue;
             }
+            staged.get(parent).check_changeable()?;
+            staged.get(found.ino).check_changeable()?;
             if !self.is_still_empty(&staged, found.ino, entry)? {
                 continue;
             }
-            staged.get(parent).check_changeable()?;
-            staged.get(found.ino).check_changeable()?;
             let mut change = Change::new();
             let mut names = NameChange::new(self);
             names.remove(parent, name)?;

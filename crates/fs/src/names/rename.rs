@@ -147,6 +147,8 @@ impl FileSystem {
         }
         if let (Some(target), RenameMode::Replace) = (&target, mode) {
             let inode = inodes.last().expect("the target's comes last");
+            directories[1].lock().check_changeable()?;
+            inode.lock().check_changeable()?;
             replaced = Some((target.ino, self.first_entry(inode)?));
         }
         let mut staged = Staged::lock(&inodes);

@@ -135,16 +135,6 @@ pub fn chown(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
     std::os::unix::fs::lchown(path, Some(uid), Some(gid))
 }
 
-/// utimensat(2): the times of last access and last write, each in seconds since 1970 or, None, of now.
-pub fn set_times(path: &Path, times: [Option<i64>; 2]) -> io::Result<()> {
-    let times = times.map(|time| match time {
-        Some(seconds) => libc::timespec { tv_sec: seconds, tv_nsec: 0 },
-        None => libc::timespec { tv_sec: 0, tv_nsec: libc::UTIME_NOW },
-    });
-    // SAFETY: path and times outlive the call.
-    done(unsafe { libc::utimensat(libc::AT_FDCWD, c_path(path).as_ptr(), times.as_ptr(), 0) })
-}
-
 /// statvfs(3).
 pub fn space(path: &Path) -> io::Result<libc::statvfs> {
     let mut space = MaybeUninit::uninit();

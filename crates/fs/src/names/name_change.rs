@@ -4,7 +4,7 @@
 
 use oncefs_engine::Change;
 
-use crate::format::dirent::{self, Names, Place};
+use crate::format::dirent::{self, Dirent, Names, Place};
 use crate::names::name_table::NameTable;
 use crate::{Error, FileKind, FileSystem, Ino, Result};
 
@@ -62,6 +62,12 @@ impl<'a> NameChange<'a> {
             }
         }
         Ok(None)
+    }
+
+    /// The entry of a name.
+    pub(crate) fn entry(&mut self, parent: Ino, name: &[u8]) -> Result<Option<&Dirent>> {
+        let Some(place) = self.place_of(parent, name)? else { return Ok(None) };
+        Ok(self.at(parent, place)?.names.find(name))
     }
 
     /// Adds a name, or points an existing one to another inode. A new one goes to the first of its places that has room,

@@ -97,11 +97,12 @@ impl Placement {
     }
 
     fn hash(&self, Ino(parent): Ino, name: &[u8], attempt: u8) -> u64 {
-        debug_assert!(name.len() <= NAME_BYTES_MAX, "a name of {} bytes", name.len());
-        let mut input = Vec::with_capacity(9 + name.len());
-        input.extend_from_slice(&parent.to_le_bytes());
-        input.push(attempt);
-        input.extend_from_slice(name);
-        siphash(self.key, &input)
+        assert!(name.len() <= NAME_BYTES_MAX, "a name of {} bytes", name.len());
+        // On the stack, because every look-up of a name begins here.
+        let mut input = [0; 9 + NAME_BYTES_MAX];
+        input[..8].copy_from_slice(&parent.to_le_bytes());
+        input[8] = attempt;
+        input[9..9 + name.len()].copy_from_slice(name);
+        siphash(self.key, &input[..9 + name.len()])
     }
 }

@@ -62,8 +62,9 @@ impl FileSystem {
             let entry = self.first_entry(&target)?;
             let inodes = [directory.clone(), target];
             let mut staged = Staged::lock(&inodes);
+            let mut names = NameChange::new(self);
             // The name may have changed before the directory was locked.
-            if self.find(parent, name)?.as_ref() != Some(&found) {
+            if names.entry(parent, name)? != Some(&found) {
                 continue;
             }
             staged.get(parent).check_changeable()?;
@@ -72,7 +73,6 @@ impl FileSystem {
                 continue;
             }
             let mut change = Change::new();
-            let mut names = NameChange::new(self);
             names.remove(parent, name)?;
             names.finish(&mut change);
             let now = self.clock.now();

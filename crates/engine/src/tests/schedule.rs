@@ -91,14 +91,14 @@ const NOBODY: Roles =
 /// Blocks that one writer shares in-line are freed by the other.
 #[test]
 fn writers_share_what_others_free() {
-    explore(|random| run(Shape::small(), Roles { writers: 2, committers: 1, releasers: 1, ..NOBODY }, random));
+    explore(|random| run(Shape::sharing(), Roles { writers: 2, committers: 1, releasers: 1, ..NOBODY }, random));
 }
 
 /// The same without a disk level, and where fingerprints are missing, so that bytes are compared.
 #[test]
 fn writers_compare_what_others_free() {
     explore(|random| {
-        let shape = Shape { fingerprints: FingerprintMode::Lazy, has_two_levels: false, ..Shape::small() };
+        let shape = Shape { fingerprints: FingerprintMode::Lazy, has_two_levels: false, ..Shape::sharing() };
         run(shape, Roles { writers: 2, committers: 1, releasers: 1, ..NOBODY }, random);
     });
 }

@@ -15,6 +15,8 @@ pub const BLOCK: u64 = BLOCK_BYTES as u64;
 const READ_BLOCKS: usize = 4;
 /// Block contents that several files may have.
 const COMMON: u64 = 4;
+/// Block contents where files share most: so few that a content's last block goes again and again.
+const FEW: u64 = 3;
 /// At one of the first so many device requests the power is cut; some schedules have fewer.
 const REQUESTS: u64 = 100;
 /// And before one in so many flushes of the log, when a group is written and not durable yet.
@@ -50,6 +52,11 @@ pub fn content(random: &mut Random, blocks: u64) -> Content {
         _ => 1 << 40 | random.word(),
     };
     (0..blocks).map(|_| id()).collect()
+}
+
+/// Contents of which hardly any file has one alone, and none has one for long.
+pub fn shared_content(random: &mut Random, blocks: u64) -> Content {
+    (0..blocks).map(|_| 1 + random.below(FEW)).collect()
 }
 
 /// Reads whole blocks, each of which must be one that was written.

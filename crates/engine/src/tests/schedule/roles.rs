@@ -8,7 +8,7 @@ use shuttle::thread;
 use crate::tests::fixture::Random;
 use crate::{BackgroundStep, Blocks, Error, Lbn, Result};
 
-use super::model::{BLOCK, Content, bytes_of, content, note, note_gone, read};
+use super::model::{BLOCK, Content, bytes_of, note, note_gone, read};
 use super::volume::{Shape, Volume};
 
 /// Files of each writer.
@@ -110,7 +110,7 @@ fn change(volume: &Volume, slot: usize, random: &mut Random) {
         }
         _ => {
             new.resize(new.len().max(range.end), 0);
-            let written = if kind == 4 { vec![0; range.len()] } else { content(random, blocks) };
+            let written = if kind == 4 { vec![0; range.len()] } else { volume.content(random, blocks) };
             new[range.clone()].copy_from_slice(&written);
         }
     }

@@ -18,7 +18,7 @@ use crate::sync::AtomicBool;
 use crate::tests::fixture::{Devices, Random, one_level, two_levels};
 use crate::{BackgroundStep, Blocks, MapId, Medium, Result};
 
-use super::model::{Model, assert_clean, read};
+use super::model::{Content, Model, assert_clean, content, read, shared_content};
 
 /// What a volume keeps back from ordinary writes; these blocks are given away before the work begins.
 const KEPT_BACK: u64 = 256;
@@ -34,6 +34,8 @@ pub struct Shape {
     pub inline: Inline,
     /// When fingerprints are computed.
     pub fingerprints: FingerprintMode,
+    /// Whether files have few contents, and share most blocks.
+    pub shares_most: bool,
     /// Hints leave memory for a disk level, and a worker has work.
     pub has_two_levels: bool,
     /// Writers do not commit themselves: they wait for the committer.
@@ -44,7 +46,13 @@ impl Shape {
     /// Writes are staged and ride in the log.
     pub fn small() -> Self {
         let (inline, fingerprints) = (Inline::All, FingerprintMode::Eager);
-        Self { blocks: 12, write_blocks_max: 3, inline, fingerprints, has_two_levels: true, has_committer: false }
+        let (has_two_levels, has_committer, shares_most) = (true, false, false);
+        Self { blocks: 12, write_blocks_max: 3, inline, fingerprints, shares_most, has_two_levels, has_committer }
+    }
+
+    /// Small writes of few contents.
+    pub fn sharing() -> Self {
+        Self { shares_most: true, ..Self::small() }
     }
 
     /// Some writes go to the data area at once.
@@ -168,6 +176,11 @@ impl Volume {
         let volume = Self { core, model, shape, given_away };
         (0..files).for_each(|_| volume.model.add(volume.fresh_map()));
         volume
+    }
+
+    /// What a writer writes next.
+    pub fn content(&self, random: &mut Random, blocks: u64) -> Content {
+        if self.shape.shares_most { shared_content(random, blocks) } else { content(random, blocks) }
     }
 
     /// A map id that no file had.

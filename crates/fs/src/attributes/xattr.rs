@@ -14,8 +14,11 @@ use crate::inodes::cache::Inode;
 use crate::inodes::staged::Staged;
 use crate::{Error, FileKind, FileSystem, Ino, NAME_BYTES_MAX, Result};
 
+/// What the names of security modules' attributes begin with.
+pub(crate) const SECURITY: &[u8] = b"security.";
+
 /// Name spaces whose attributes are stored.
-const NAME_SPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+const NAME_SPACES: [&[u8]; 3] = [b"user.", b"trusted.", SECURITY];
 
 /// How `setxattr` handles an existing attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use oncefs_engine::{Change, FilePolicy, MapId, PolicyOverride};
 
 use crate::attributes::policy::POLICY_ATTRIBUTE;
+use crate::attributes::xattr::SECURITY;
 use crate::format::acl::{self, Acl};
 use crate::format::inode::{InodeRecord, put_inode};
 use crate::format::{orphan, symlink, xattr};
@@ -14,9 +15,6 @@ use crate::{
     Attributes, Caller, Error, FileKind, FileSystem, Ino, LABELS_BYTES_MAX, LINKS_MAX, Label, NAME_BYTES_MAX, Result,
     SYMLINK_BYTES_MAX,
 };
-
-/// What the names of all labels begin with.
-const SECURITY: &[u8] = b"security.";
 
 /// The inode to create.
 struct Node<'a> {

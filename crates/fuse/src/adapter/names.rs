@@ -34,27 +34,23 @@ impl Adapter {
     /// Answers what makes an inode, which the header's is to hold.
     pub(super) fn make(&self, header: &InHeader, operation: Operation<'_>, reply: Reply) {
         let (parent, file_system) = (Ino(header.inode), &self.file_system);
+        let labels = operation.extensions().map_or_else(Vec::new, labels);
+        let caller = |umask| caller(header, umask, &labels);
         match operation {
-            Operation::Symlink { name, target, extensions } => {
-                let labels = labels(&extensions);
-                self.reply_named(file_system.symlink(parent, name, target, &caller(header, 0, &labels)), reply);
+            Operation::Symlink { name, target, .. } => {
+                self.reply_named(file_system.symlink(parent, name, target, &caller(0)), reply);
             }
-            Operation::Mknod { name, mode, umask, rdev, extensions } => {
-                let labels = labels(&extensions);
-                self.reply_named(file_system.mknod(parent, name, mode, rdev, &caller(header, umask, &labels)), reply);
+            Operation::Mknod { name, mode, umask, rdev, .. } => {
+                self.reply_named(file_system.mknod(parent, name, mode, rdev, &caller(umask)), reply);
             }
-            Operation::Mkdir { name, mode, umask, extensions } => {
-                let labels = labels(&extensions);
-                self.reply_named(file_system.mkdir(parent, name, mode, &caller(header, umask, &labels)), reply);
+            Operation::Mkdir { name, mode, umask, .. } => {
+                self.reply_named(file_system.mkdir(parent, name, mode, &caller(umask)), reply);
             }
-            Operation::Create { name, mode, umask, flags, extensions, .. } => {
-                let labels = labels(&extensions);
-                let made = file_system.mknod(parent, name, mode, 0, &caller(header, umask, &labels));
-                self.reply_created(made, flags, reply);
+            Operation::Create { name, mode, umask, flags, .. } => {
+                self.reply_created(file_system.mknod(parent, name, mode, 0, &caller(umask)), flags, reply);
             }
-            Operation::Tmpfile { mode, umask, flags, extensions } => {
-                let labels = labels(&extensions);
-                self.reply_created(file_system.tmpfile(parent, mode, &caller(header, umask, &labels)), flags, reply);
+            Operation::Tmpfile { mode, umask, flags, .. } => {
+                self.reply_created(file_system.tmpfile(parent, mode, &caller(umask)), flags, reply);
             }
             other => unreachable!("{other:?} makes no inode"),
         }

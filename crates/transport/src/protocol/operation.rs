@@ -190,7 +190,19 @@ pub enum Operation<'a> {
     Unknown,
 }
 
-impl Operation<'_> {
+impl<'a> Operation<'a> {
+    /// What came with a request that makes an inode.
+    pub fn extensions(&self) -> Option<&Extensions<'a>> {
+        match self {
+            Self::Symlink { extensions, .. }
+            | Self::Mknod { extensions, .. }
+            | Self::Mkdir { extensions, .. }
+            | Self::Tmpfile { extensions, .. }
+            | Self::Create { extensions, .. } => Some(extensions),
+            _ => None,
+        }
+    }
+
     /// Whether an answer usually waits for a device.
     pub fn may_wait(&self) -> bool {
         /// A WRITE of this size takes longer than waking a thread.

@@ -1,9 +1,11 @@
 //! One mount: INIT, the choice of the way, and the threads that serve it until it is gone.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use std::time::Instant;
 
 use crate::classic::serve::{self as classic, Duty};
 use crate::device::{Device, Received};
@@ -14,7 +16,8 @@ use crate::protocol::negotiation::Negotiation;
 use crate::protocol::wire::Reader;
 use crate::protocol::{Malformed, opcode};
 use crate::rings::plan::Plan;
-use crate::rings::serve::RingThread;
+use crate::rings::serve::{Post, RingThread};
+use crate::rings::turns::{Class, Pair, Seat, Turns};
 use crate::server::Server;
 use crate::service::Service;
 use crate::way::{RingKnob, Transport, Way};
@@ -141,15 +144,34 @@ fn make_rings(server: &Arc<Server>, settings: &Settings, negotiation: &mut Negot
 fn start_ring_threads(server: &Arc<Server>, plan: Plan) -> io::Result<Rings> {
     let (made, results) = channel();
     let (mut workers, mut go) = (Workers::default(), Vec::new());
-    for (number, queues) in plan.threads.iter().cloned().enumerate() {
-        let (server, made, payload_bytes) = (server.clone(), made.clone(), plan.payload_bytes);
+    for (name, post) in posts(&plan) {
+        let (server, made) = (server.clone(), made.clone());
         let (word, told) = channel();
-        let work = move || RingThread::run(&server, &queues, payload_bytes, made, &told);
-        workers.spawn(format!("fuse-ring-{number}"), work)?;
+        workers.spawn(name, move || RingThread::run(&server, post, made, &told))?;
         go.push(word);
     }
     drop(made);
     // On an error `go` is dropped with the others, and all threads end.
     results.iter().collect::<io::Result<()>>()?;
     Ok(Rings { workers, go, plan })
+}
+
+/// What each thread serves, with its name.
+fn posts(plan: &Plan) -> Vec<(String, Post)> {
+    let (now, payload_bytes) = (Instant::now(), plan.payload_bytes);
+    let mut turns: HashMap<&[u16], Arc<Turns>> = HashMap::new();
+    let mut posts = Vec::new();
+    for (number, queues) in plan.threads.iter().enumerate() {
+        let turns = turns.entry(queues).or_insert_with(|| Arc::new(Turns::new(now)));
+        let pair = plan.has_low().then(|| Arc::new(Pair::new(turns.clone())));
+        let mut add = |name: String, class| {
+            let seat = pair.clone().map(|pair| Seat { pair, class });
+            posts.push((name, Post { queues: queues.clone(), payload_bytes, seat }));
+        };
+        add(format!("fuse-ring-{number}"), Class::Normal);
+        if plan.has_low() {
+            add(format!("fuse-low-{number}"), Class::Low);
+        }
+    }
+    posts
 }

@@ -57,7 +57,8 @@ impl fmt::Display for Way {
         match self {
             Self::Rings(plan) => {
                 let (threads, kib) = (plan.threads.len(), plan.bytes() >> 10);
-                write!(f, "over rings: {threads} threads, {kib} KiB of buffers")
+                let low = if plan.has_low() { ", as many of the lowest class" } else { "" };
+                write!(f, "over rings: {threads} threads{low}, {kib} KiB of buffers")
             }
             Self::Classic(why) => write!(f, "over /dev/fuse, not over rings: {why}"),
         }

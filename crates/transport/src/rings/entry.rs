@@ -3,6 +3,7 @@
 
 use std::io;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use super::plan::ENTRY_OVERHEAD_BYTES;
 use crate::protocol::Malformed;
@@ -15,6 +16,16 @@ const COMMIT_ID_AT: usize = 256 + 8;
 const PAYLOAD_LEN_AT: usize = 256 + 16;
 const HEADERS_BYTES: usize = 256 + 32;
 const _: () = assert!(HEADERS_BYTES <= ENTRY_OVERHEAD_BYTES / 2);
+
+/// One entry of a thread.
+pub(super) struct Held {
+    pub(super) entry: Arc<Entry>,
+    pub(super) queue: u16,
+    /// The kernel has it and may put a request there. Otherwise one is being answered.
+    pub(super) is_waiting: bool,
+    /// Used seldom: there because others are answered late.
+    pub(super) is_spare: bool,
+}
 
 /// One entry: a page with headers, a page at whose end a message is put together, its payload.
 #[derive(Debug)]

@@ -6,6 +6,8 @@
 
 mod command;
 mod entry;
+mod low;
 pub(crate) mod plan;
 pub(crate) mod serve;
 pub(crate) mod slot;
+pub(crate) mod turns;

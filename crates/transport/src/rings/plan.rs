@@ -40,6 +40,13 @@ impl Plan {
         Ok(Self::of(&cpus::possible()?, payload_bytes, bytes_max))
     }
 
+    /// Whether each thread has another one of the scheduler's lowest class beside it, which answers where nobody else
+    /// wants the CPU. Of no use on one CPU. Where a thread serves several CPUs, it would have to wait for the other ones.
+    pub fn has_low(&self) -> bool {
+        self.threads.iter().all(|queues| queues.len() == 1)
+            && self.threads.iter().any(|queues| *queues != self.threads[0])
+    }
+
     /// Entries of all threads.
     pub fn entries(&self) -> usize {
         self.threads.iter().map(Vec::len).sum()
@@ -70,6 +77,12 @@ mod tests {
         let plan = Plan::of(&cpus(2), MIB, 16 << 20).unwrap();
         assert_eq!(plan.threads, [[0]; 4].into_iter().chain([[1]; 4]).map(Vec::from).collect::<Vec<_>>());
         assert_eq!(plan.bytes(), 8 * (MIB as u64 + 8192));
+    }
+
+    #[test]
+    fn low_threads_are_there_where_several_cpus_have_threads_of_their_own() {
+        let has_low = |count| Plan::of(&cpus(count), MIB, 1 << 40).unwrap().has_low();
+        assert_eq!([1, 2, 16, 17].map(has_low), [false, true, true, false]);
     }
 
     #[test]

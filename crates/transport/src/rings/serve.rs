@@ -4,10 +4,13 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
+use std::time::Instant;
 
 use super::command::{Event, Ring};
-use super::entry::Entry;
-use super::slot::{Mailbox, Slot};
+use super::entry::{Entry, Held};
+use super::low::{self, Delays};
+use super::slot::{Finished, Letter, Mailbox, Slot};
+use super::turns::{Class, Seat};
 use crate::cpus;
 use crate::reply::Back;
 use crate::server::Server;
@@ -16,41 +19,82 @@ use crate::waiting::{self, Waiter};
 /// Entries that one thread has at most.
 const ENTRIES_MAX: usize = 64;
 
-/// One entry of a thread.
-struct Held {
-    entry: Arc<Entry>,
-    queue: u16,
-    /// The kernel has it and may put a request there. Otherwise one is being answered.
-    is_waiting: bool,
+/// What a thread is to serve.
+pub(crate) struct Post {
+    pub(crate) queues: Vec<u16>,
+    pub(crate) payload_bytes: usize,
+    /// If it has one, there is another thread for the same queue.
+    pub(crate) seat: Option<Seat>,
 }
 
 /// A thread's ring with its entries. The ring is closed first: until then the kernel may write to the entries.
 pub(crate) struct RingThread {
     ring: Ring,
-    held: Vec<Held>,
+    /// By the number by which the ring knows them. None: handed over.
+    held: Vec<Option<Held>>,
     mailbox: Arc<Mailbox>,
-    queues: Vec<u16>,
-    payload_bytes: usize,
+    post: Post,
     cpus: Vec<usize>,
+    /// Of a thread of the lowest class.
+    delays: Option<Delays>,
+    /// The kernel takes no entry of this thread any more.
+    is_out_of_use: bool,
 }
 
 impl RingThread {
-    fn new(queues: &[u16], payload_bytes: usize, server: &Server) -> io::Result<Self> {
+    fn new(post: Post, server: &Server) -> io::Result<Self> {
         let mailbox = Arc::new(Mailbox::new()?);
         let ring = Ring::new(ENTRIES_MAX, server.device().raw())?;
-        let cpus = queues.iter().map(|queue| usize::from(*queue)).collect();
-        let mut thread = Self { ring, held: Vec::new(), mailbox, queues: queues.to_vec(), payload_bytes, cpus };
-        for queue in queues {
-            thread.add(*queue)?;
-        }
+        let cpus = post.queues.iter().map(|queue| usize::from(*queue)).collect();
+        let (held, is_out_of_use) = (Vec::new(), false);
+        let mut thread = Self { ring, held, mailbox, post, cpus, delays: None, is_out_of_use };
+        thread.take_seat()?;
         server.add_mailbox(thread.mailbox.clone());
         Ok(thread)
     }
 
-    fn add(&mut self, queue: u16) -> io::Result<()> {
-        let entry = Arc::new(Entry::new(self.payload_bytes)?);
-        self.held.push(Held { entry, queue, is_waiting: false });
+    /// A normal thread makes its entries. A low one has those that it is given.
+    fn take_seat(&mut self) -> io::Result<()> {
+        let class = self.post.seat.as_ref().map_or(Class::Normal, |seat| seat.class);
+        match class {
+            Class::Normal => {
+                for queue in self.post.queues.clone() {
+                    let held = self.make(queue, false)?;
+                    self.hold(held);
+                }
+            }
+            Class::Low => match low::lower().and_then(|()| Delays::new(Instant::now())) {
+                Ok(delays) => self.delays = Some(delays),
+                Err(e) => {
+                    log::info!("answers may wake programs on other CPUs than they ran on: {e}");
+                    return Ok(());
+                }
+            },
+        }
+        if let Some(seat) = &self.post.seat {
+            seat.take(self.mailbox.clone());
+        }
         Ok(())
+    }
+
+    fn make(&self, queue: u16, is_spare: bool) -> io::Result<Held> {
+        let entry = Arc::new(Entry::new(self.post.payload_bytes)?);
+        Ok(Held { entry, queue, is_waiting: false, is_spare })
+    }
+
+    /// Keeps an entry. Returns its number.
+    fn hold(&mut self, held: Held) -> usize {
+        let free = self.held.iter().position(Option::is_none);
+        let index = free.unwrap_or_else(|| {
+            self.held.push(None);
+            self.held.len() - 1
+        });
+        self.held[index] = Some(held);
+        index
+    }
+
+    fn held(&mut self, index: usize) -> &mut Held {
+        self.held[index].as_mut().expect("an entry with a request, or with a reply to commit, is not handed over")
     }
 
     /// Makes the ring, says whether that worked, and serves it if told to go on.
@@ -59,12 +103,11 @@ impl RingThread {
     /// io_uring failed while the mount was there.
     pub(crate) fn run(
         server: &Arc<Server>,
-        queues: &[u16],
-        payload_bytes: usize,
+        post: Post,
         made: Sender<io::Result<()>>,
         go: &Receiver<()>,
     ) -> io::Result<()> {
-        let thread = match Self::new(queues, payload_bytes, server) {
+        let thread = match Self::new(post, server) {
             Err(e) => {
                 // Nobody listens any more if another thread failed before.
                 let _ = made.send(Err(e));
@@ -79,7 +122,10 @@ impl RingThread {
         if go.recv().is_err() {
             return Ok(());
         }
-        thread.serve(server)
+        let mailbox = thread.mailbox.clone();
+        let served = thread.serve(server);
+        mailbox.close();
+        served
     }
 
     fn serve(mut self, server: &Arc<Server>) -> io::Result<()> {
@@ -90,8 +136,9 @@ impl RingThread {
         }
         self.ring.listen(self.mailbox.bell())?;
         let mut events = Vec::new();
-        while !self.mailbox.is_closed() && self.held.iter().any(|held| held.is_waiting) {
+        while !self.mailbox.is_closed() && !self.is_out_of_use {
             self.ring.submit(1)?;
+            self.look_at_delays();
             self.ring.events(&mut events);
             let last = events.len().saturating_sub(1);
             for (at, event) in events.drain(..).enumerate() {
@@ -114,15 +161,26 @@ impl RingThread {
                 self.ring.listen(self.mailbox.bell())
             }
             Event::Ended(index, errno) => {
-                self.held[index].is_waiting = false;
+                self.held(index).is_waiting = false;
                 self.told_of_end(index, errno);
+                self.is_out_of_use = !self.held.iter().flatten().any(|held| held.is_waiting);
                 Ok(())
             }
         }
     }
 
+    /// A low thread that had to wait leaves the queue to normal ones.
+    fn look_at_delays(&mut self) {
+        let now = Instant::now();
+        if let (Some(delays), Some(seat)) = (&mut self.delays, &self.post.seat)
+            && delays.end_round(now)
+        {
+            seat.crowded(now);
+        }
+    }
+
     fn register(&mut self, index: usize) -> io::Result<()> {
-        let held = &mut self.held[index];
+        let held = self.held[index].as_mut().expect("just made");
         held.is_waiting = true;
         self.ring.register(held.queue, index, &held.entry)
     }
@@ -130,8 +188,9 @@ impl RingThread {
     /// Serves a request. One that waited is answered before the thread goes back to its CPU; any other together with the
     /// wait for the next.
     fn request(&mut self, server: &Arc<Server>, index: usize) -> io::Result<()> {
-        self.held[index].is_waiting = false;
-        dispatch(server, &self.mailbox, &self.held[index].entry, index);
+        self.held(index).is_waiting = false;
+        let entry = self.held(index).entry.clone();
+        dispatch(server, &self.mailbox, &entry, index);
         self.commit()?;
         self.add_spare(index)?;
         if waiting::rearm() {
@@ -147,31 +206,51 @@ impl RingThread {
     /// A request that is answered later keeps its entry. So that others do not wait for it, the queue gets another one:
     /// once as many as were ever answered later at a time, it needs no more.
     fn add_spare(&mut self, index: usize) -> io::Result<()> {
-        let queue = self.held[index].queue;
-        let has_waiting = self.held.iter().any(|held| held.queue == queue && held.is_waiting);
-        if has_waiting || self.held.len() >= ENTRIES_MAX.max(2 * self.queues.len()) {
+        let Some(Held { queue, is_waiting: false, .. }) = self.held[index] else { return Ok(()) };
+        let has_waiting = self.held.iter().flatten().any(|held| held.queue == queue && held.is_waiting);
+        if has_waiting || self.held.len() >= ENTRIES_MAX.max(2 * self.post.queues.len()) {
             return Ok(());
         }
-        self.add(queue)?;
-        self.register(self.held.len() - 1)
+        let spare = self.make(queue, true)?;
+        let index = self.hold(spare);
+        self.register(index)
     }
 
-    /// Commits all replies that are there.
+    /// Commits all replies that are there, or has the other thread of the pair do so if it is its turn.
     fn commit(&mut self) -> io::Result<()> {
-        for finished in self.mailbox.take_finished() {
-            let held = &mut self.held[finished.index];
-            // SAFETY: this is the ring's thread, and no handler is running in it: what borrowed from the request is gone.
-            unsafe { finished.prepare(&held.entry, finished.index >= self.queues.len()) };
-            held.is_waiting = true;
-            self.ring.commit(held.queue, finished.index, &held.entry)?;
+        for letter in self.mailbox.take() {
+            match letter {
+                Letter::Given(held, finished) => {
+                    let index = self.hold(held);
+                    self.commit_one(index, &finished)?;
+                }
+                Letter::Finished(finished) => match self.post.seat.as_ref().and_then(|seat| seat.other(Instant::now()))
+                {
+                    None => self.commit_one(finished.index, &finished)?,
+                    Some(other) => {
+                        let held = self.held[finished.index].take().expect("an entry is held until its reply is there");
+                        other.put(Letter::Given(held, finished));
+                    }
+                },
+            }
         }
         Ok(())
+    }
+
+    fn commit_one(&mut self, index: usize, finished: &Finished) -> io::Result<()> {
+        let held = self.held[index].as_mut().expect("an entry is held until its reply is there");
+        // SAFETY: nothing borrows from the request any more. The thread that ran its handler has taken the reply out of
+        // its mailbox, which it does only after the handler. And only the thread that holds an entry commits it.
+        unsafe { finished.prepare(&held.entry, held.is_spare) };
+        held.is_waiting = true;
+        self.ring.commit(held.queue, index, &held.entry)
     }
 
     fn told_of_end(&self, index: usize, errno: i32) {
         if !matches!(errno, libc::ENOTCONN | libc::ECONNABORTED | libc::ECANCELED) {
             let error = io::Error::from_raw_os_error(errno);
-            log::error!("an entry of queue {} is out of use: {error}", self.held[index].queue);
+            let queue = self.held[index].as_ref().map_or(0, |held| held.queue);
+            log::error!("an entry of queue {queue} is out of use: {error}");
         }
     }
 }

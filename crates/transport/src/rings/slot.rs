@@ -9,7 +9,7 @@ use std::thread::{self, ThreadId};
 
 use parking_lot::Mutex;
 
-use super::entry::Entry;
+use super::entry::{Entry, Held};
 use crate::errno::Errno;
 
 /// A reply that is to be committed.
@@ -27,9 +27,17 @@ enum Body {
     Apart(Vec<u8>),
 }
 
+/// What a ring's thread is to commit.
+pub(super) enum Letter {
+    /// A reply to a request that one of its entries has.
+    Finished(Finished),
+    /// An entry that is the thread's from now on, with its reply.
+    Given(Held, Finished),
+}
+
 /// Where replies wait for a ring's thread to commit them.
 pub(crate) struct Mailbox {
-    finished: Mutex<Vec<Finished>>,
+    letters: Mutex<Vec<Letter>>,
     thread: ThreadId,
     /// Wakes the thread: an eventfd.
     bell: File,
@@ -46,8 +54,8 @@ impl Mailbox {
         }
         // SAFETY: just made, and nobody else has it.
         let bell = File::from(unsafe { OwnedFd::from_raw_fd(bell) });
-        let (finished, is_closed) = (Mutex::default(), AtomicBool::new(false));
-        Ok(Self { finished, thread: thread::current().id(), bell, is_closed })
+        let (letters, is_closed) = (Mutex::default(), AtomicBool::new(false));
+        Ok(Self { letters, thread: thread::current().id(), bell, is_closed })
     }
 
     /// The mount is gone: the thread is to end, whatever replies are still owed.
@@ -70,13 +78,13 @@ impl Mailbox {
         let _ = (&self.bell).read(&mut [0; 8]);
     }
 
-    /// Replies that came since the last time.
-    pub(super) fn take_finished(&self) -> Vec<Finished> {
-        std::mem::take(&mut self.finished.lock())
+    /// What came since the last time.
+    pub(super) fn take(&self) -> Vec<Letter> {
+        std::mem::take(&mut self.letters.lock())
     }
 
-    fn finish(&self, finished: Finished) {
-        self.finished.lock().push(finished);
+    pub(super) fn put(&self, letter: Letter) {
+        self.letters.lock().push(letter);
         // The thread itself looks when the request's handler returns.
         if thread::current().id() != self.thread {
             self.ring();
@@ -169,6 +177,6 @@ impl Slot {
     }
 
     fn finish(&self, unique: u64, error: i32, body: Body) {
-        self.mailbox.finish(Finished { index: self.index, unique, error, body });
+        self.mailbox.put(Letter::Finished(Finished { index: self.index, unique, error, body }));
     }
 }

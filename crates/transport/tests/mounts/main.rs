@@ -6,4 +6,5 @@
 mod load;
 mod mishaps;
 mod operations;
+mod scheduling;
 mod tree;

@@ -279,9 +279,9 @@ fn the_pinned_toolchain_is_of_the_version_that_the_workspace_asks_for() {
 #[test]
 fn the_quick_check_leaves_out_tests_that_exist() {
     let script = text("scripts/check");
-    let list = script.split("\nslow=(\n").nth(1).unwrap().split("\n)").next().unwrap();
+    let list = |name: &str| script.split(&format!("\n{name}=(\n")).nth(1).unwrap().split("\n)").next().unwrap();
     let all: String = sources().into_values().collect();
-    for name in list.lines().map(str::trim) {
+    for name in ["slow", "rooted"].into_iter().flat_map(|name| list(name).lines()).map(str::trim) {
         assert!(all.contains(&format!("fn {name}(")), "scripts/check leaves out {name}, which no test is named");
     }
 }

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use oncefs_fuse::MOUNT_TYPE;
 
@@ -42,7 +44,7 @@ impl Mount {
 
     /// Whether the daemon behind the mount is gone.
     pub fn is_dead(&self) -> bool {
-        self.is_oncefs() && self.dir.metadata().is_err_and(|e| is_from_dead_mount(&e))
+        self.is_oncefs() && settled(|| self.dir.metadata()).is_err_and(|e| is_from_dead_mount(&e))
     }
 }
 
@@ -94,10 +96,28 @@ fn is_from_dead_mount(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED))
 }
 
+/// Asks until the answer is not one of a daemon that is dying: a request that the kernel gives to one of its threads at
+/// that moment is interrupted, or to be asked again.
+fn settled<T>(ask: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    const TRIES: usize = 1000;
+    let is_dying = |answer: &io::Result<T>| {
+        answer.as_ref().is_err_and(|e| matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock))
+    };
+    let mut answer = ask();
+    for _ in 0..TRIES {
+        if !is_dying(&answer) {
+            break;
+        }
+        thread::sleep(Duration::from_millis(1));
+        answer = ask();
+    }
+    answer
+}
+
 /// An absolute path without links. Where the last part cannot be looked at, because its daemon died,
 /// the part above it is resolved.
 pub fn resolve(path: &Path) -> io::Result<PathBuf> {
-    match path.canonicalize() {
+    match settled(|| path.canonicalize()) {
         Err(e) if is_from_dead_mount(&e) => {
             let path = std::path::absolute(path)?;
             match (path.parent(), path.file_name()) {

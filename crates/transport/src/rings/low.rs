@@ -5,14 +5,48 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-/// Puts this thread into the lowest class: it runs when no other thread wants its CPU.
+/// Turn of a low thread on the CPU. The scheduler counts its time some 340 times in that class, so a long turn on a CPU
+/// that others want too would be followed by a wait of seconds.
+const TURN: Duration = Duration::from_micros(100);
+
+/// Puts this thread into the lowest class: where others of its group want the CPU, they go first. Its turns become
+/// short, and its requests to devices stay like any other's: by default they would become the lowest too, which some
+/// queues hold back for ten seconds.
 ///
 /// # Errors
 /// The kernel refuses.
 pub(super) fn lower() -> io::Result<()> {
+    /// `struct sched_attr`, first version.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Attributes {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        runtime_ns: u64,
+        deadline_ns: u64,
+        period_ns: u64,
+    }
+    const WHO_PROCESS: libc::c_int = 1;
+    /// Class "best effort", level 4: what a thread of normal priority has.
+    const BEST_EFFORT: libc::c_int = 2 << 13 | 4;
+    // SAFETY: takes three numbers. 0 is the calling thread.
+    told(unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, BEST_EFFORT) })?;
+    let mut attributes = Attributes { size: size_of::<Attributes>() as u32, ..Attributes::default() };
+    // SAFETY: writes as many bytes as are said, all numbers, during the call.
+    told(unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, attributes.size, 0) })?;
+    attributes.runtime_ns = TURN.as_nanos() as u64;
+    // SAFETY: reads the structure, whose size it has, during the call. Before Linux 6.12 the runtime has no meaning here.
+    told(unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) })?;
     let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: reads the parameters, during the call. 0 is the calling thread.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) } {
+    // SAFETY: reads the parameters, during the call. It leaves the turn as it is.
+    told(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) }.into())
+}
+
+fn told(result: libc::c_long) -> io::Result<()> {
+    match result {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -45,18 +79,19 @@ impl Delays {
         Ok(Self { file, delay, round_at: now, look_at: now, rounds: 0, debt: Debt::default() })
     }
 
-    /// Ends a round of work and waiting. Returns whether the thread has had to wait for its CPU too long.
-    pub(super) fn end_round(&mut self, now: Instant) -> bool {
+    /// Ends a round of work and waiting. Returns whether the thread has had to wait for its CPU too long; for how long,
+    /// since the last look.
+    pub(super) fn end_round(&mut self, now: Instant) -> Option<Duration> {
         let took = now.saturating_duration_since(std::mem::replace(&mut self.round_at, now));
         self.rounds += 1;
         if took < Self::ROUND_LONG && self.rounds < Self::ROUNDS_MAX {
-            return false;
+            return None;
         }
         // If the kernel tells no longer, nothing is known: as if the CPU were wanted.
         let delay = read(&self.file).unwrap_or(Duration::MAX);
         let waited = delay.saturating_sub(std::mem::replace(&mut self.delay, delay));
         let within = now.saturating_duration_since(std::mem::replace(&mut self.look_at, now));
-        self.debt.add(waited, std::mem::take(&mut self.rounds), within)
+        self.debt.add(waited, std::mem::take(&mut self.rounds), within).then_some(waited)
     }
 }
 
@@ -71,10 +106,12 @@ impl Debt {
     const FREE_OF_ROUND: Duration = Duration::from_micros(20);
     /// Of all time that part may be waited: answering in another class costs more.
     const SHARE: u32 = 10;
+    /// Rest pays no more than that: who asks seldom is not to wait long each time.
+    const WITHIN_MAX: Duration = Duration::from_millis(30);
 
     /// Returns whether it is too much. Then it begins anew.
     fn add(&mut self, waited: Duration, rounds: u32, within: Duration) -> bool {
-        let paid = Self::FREE_OF_ROUND * rounds + within / Self::SHARE;
+        let paid = Self::FREE_OF_ROUND * rounds + within.min(Self::WITHIN_MAX) / Self::SHARE;
         self.0 = self.0.saturating_add(waited).saturating_sub(paid);
         let is_too_much = self.0 > Self::MAX;
         if is_too_much {
@@ -120,6 +157,7 @@ mod tests {
         assert!(debt.add(ms(3), 1, ms(4)), "and another one");
         assert!(!debt.add(ms(3), 1, ms(4)), "it begins anew");
         assert!(!debt.add(ms(0), 1, ms(40)) && !debt.add(ms(3), 1, ms(4)), "time pays");
+        assert!(debt.add(ms(7), 1, ms(60_000)), "rest pays little");
     }
 
     #[test]
@@ -138,7 +176,7 @@ mod tests {
                 lower().unwrap();
                 let mut delays = Delays::new(Instant::now()).unwrap();
                 // Without the other thread this would never end.
-                while !delays.end_round(Instant::now()) {
+                while delays.end_round(Instant::now()).is_none() {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 busy.store(false, std::sync::atomic::Ordering::Relaxed);

@@ -63,7 +63,7 @@ impl RingThread {
                     self.hold(held);
                 }
             }
-            Class::Low => match low::lower().and_then(|()| Delays::new(Instant::now())) {
+            Class::Low => match Delays::new(Instant::now()) {
                 Ok(delays) => self.delays = Some(delays),
                 Err(e) => {
                     log::info!("answers may wake programs on other CPUs than they ran on: {e}");
@@ -129,6 +129,11 @@ impl RingThread {
     }
 
     fn serve(mut self, server: &Arc<Server>) -> io::Result<()> {
+        if self.delays.is_some()
+            && let Err(e) = low::lower()
+        {
+            log::info!("a thread stays in its class, and may wake programs on other CPUs: {e}");
+        }
         cpus::run_on(&self.cpus);
         waiting::install(Box::new(AnyCpu(server.cpus().to_vec())));
         for index in 0..self.held.len() {
@@ -163,7 +168,9 @@ impl RingThread {
             Event::Ended(index, errno) => {
                 self.held(index).is_waiting = false;
                 self.told_of_end(index, errno);
-                self.is_out_of_use = !self.held.iter().flatten().any(|held| held.is_waiting);
+                // Who has a partner may be given other entries as long as the mount is there.
+                let has_waiting = self.held.iter().flatten().any(|held| held.is_waiting);
+                self.is_out_of_use = !has_waiting && self.post.seat.is_none();
                 Ok(())
             }
         }
@@ -173,9 +180,9 @@ impl RingThread {
     fn look_at_delays(&mut self) {
         let now = Instant::now();
         if let (Some(delays), Some(seat)) = (&mut self.delays, &self.post.seat)
-            && delays.end_round(now)
+            && let Some(waited) = delays.end_round(now)
         {
-            seat.crowded(now);
+            seat.crowded(now, waited);
         }
     }
 

@@ -42,13 +42,13 @@ impl Turns {
         if is_low { Class::Low } else { Class::Normal }
     }
 
-    /// A low thread had to wait for its CPU.
-    pub(super) fn crowded(&self, now: Instant) {
+    /// A low thread had to wait for its CPU, for so long at last. That is no part of a good turn.
+    pub(super) fn crowded(&self, now: Instant, waited: Duration) {
         let mut pause = self.pause.lock();
         let (now_us, from_us) = (self.us(now), self.low_from_us.load(Ordering::Relaxed));
         // Another thread of the queue may have said so.
         if let Some(turn_us) = now_us.checked_sub(from_us) {
-            let length = pause.after_turn_of(Duration::from_micros(turn_us));
+            let length = pause.after_turn_of(Duration::from_micros(turn_us).saturating_sub(waited));
             self.low_from_us.store(now_us + length.as_micros() as u64, Ordering::Relaxed);
         }
     }
@@ -112,8 +112,8 @@ impl Seat {
         mailbox.filter(|mailbox| !mailbox.is_closed())
     }
 
-    pub(super) fn crowded(&self, now: Instant) {
-        self.pair.turns.crowded(now);
+    pub(super) fn crowded(&self, now: Instant, waited: Duration) {
+        self.pair.turns.crowded(now, waited);
     }
 }
 
@@ -128,7 +128,7 @@ mod tests {
         let now = Instant::now();
         let turns = Turns::new(now);
         assert_eq!(turns.class(now), Class::Low);
-        turns.crowded(now + MS);
+        turns.crowded(now + MS, MS);
         assert_eq!(turns.class(now + 100 * MS), Class::Normal, "for 100 ms");
         assert_eq!(turns.class(now + 101 * MS), Class::Low);
     }
@@ -137,9 +137,19 @@ mod tests {
     fn who_is_told_twice_pauses_once() {
         let now = Instant::now();
         let turns = Turns::new(now);
-        turns.crowded(now);
-        turns.crowded(now + MS);
+        turns.crowded(now, MS);
+        turns.crowded(now + MS, MS);
         assert_eq!(turns.class(now + 100 * MS), Class::Low);
+    }
+
+    #[test]
+    fn time_in_wait_makes_no_turn_long() {
+        let now = Instant::now();
+        let turns = Turns::new(now);
+        turns.crowded(now, Duration::ZERO);
+        let later = now + Pause::MIN + 5000 * MS;
+        turns.crowded(later, 4990 * MS);
+        assert_eq!(turns.class(later + 2 * Pause::MIN), Class::Normal, "four times the first pause");
     }
 
     #[test]
@@ -162,7 +172,7 @@ mod tests {
         let mailbox = Arc::new(Mailbox::new().unwrap());
         low.take(mailbox.clone());
         assert!(normal.other(now).is_some() && low.other(now).is_none());
-        low.crowded(now);
+        low.crowded(now, MS);
         assert!(normal.other(now).is_none() && low.other(now).is_some());
         mailbox.close();
         assert!(normal.other(now + Pause::MIN).is_none(), "its thread has ended");

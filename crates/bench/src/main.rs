@@ -40,6 +40,7 @@ mod summary;
 mod threaded;
 mod throttle;
 mod tree;
+mod trees;
 mod volume;
 mod work_directory;
 

@@ -12,7 +12,7 @@ use crate::failure::Result;
 use crate::files::{self, open, verify};
 use crate::measure::Latencies;
 use crate::threaded::{self, Twin};
-use crate::tree::Tree;
+use crate::trees;
 use crate::volume::{Body, Volume};
 
 const BLOCK: u64 = crate::aligned::BLOCK_BYTES as u64;
@@ -85,8 +85,15 @@ pub enum Scenario {
     ScatteredRead,
     /// Second copies of files, written while everything else is cold, and right after the first.
     CopyWrite,
-    /// A tree of small files: copied in, read cold, deleted.
+    /// A tree of small files: copied in, read cold, walked cold and again, deleted.
     Tree,
+    /// A second copy of a tree of small files.
+    TreeAgain,
+    /// Trees of small files, copied in and read cold by several programs at once.
+    TreeClients {
+        /// How many.
+        clients: usize,
+    },
 }
 
 impl Scenario {
@@ -113,7 +120,9 @@ impl Scenario {
             Scenario::DuplicateRead => duplicate_read(volume, seed),
             Scenario::ScatteredRead => scattered_read(volume, seed),
             Scenario::CopyWrite => copy_write(volume, seed),
-            Scenario::Tree => tree(volume, seed),
+            Scenario::Tree => trees::alone(volume, seed),
+            Scenario::TreeAgain => trees::again(volume, seed),
+            Scenario::TreeClients { clients } => trees::clients(volume, seed, clients),
         }
     }
 }
@@ -307,19 +316,4 @@ fn copy(case: &mut Case, name: &str, file_name: &str, content: &Content) -> Resu
     let file = open(&case.path(file_name), true)?;
     let work = Work::reading(content.blocks(), content.bytes());
     case.measure(name, work, |latencies| files::write_all(&file, content, latencies))
-}
-
-fn tree(volume: &Volume, seed: u64) -> Result<Body> {
-    let tree = Tree::generate(seed, volume.tree_files);
-    Ok(Box::new(move |case| {
-        let (operations, bytes) = (tree.files(), tree.bytes());
-        let root = case.path("");
-        let copying = Work { operations, bytes, unique_bytes: bytes, places_bytes: bytes, bound_by_bytes: false };
-        case.measure("tree-copy", copying, |latencies| tree.copy_to(&root, latencies))?;
-        case.remount_cold()?;
-        let reading = Work::reading(operations, bytes);
-        case.measure("tree-read-cold", reading, |latencies| tree.read_from(&root, latencies))?;
-        case.remount_cold()?;
-        case.measure("tree-delete", reading, |latencies| tree.delete_from(&root, latencies))
-    }))
 }

@@ -108,8 +108,12 @@ pub enum Workload {
     ScatteredRead,
     /// Second copies of files, cold and warm; runs only when named
     CopyWrite,
-    /// A tree of small files: copy, read, delete
+    /// A tree of small files: copy, read, walk, delete
     Tree,
+    /// A second copy of a tree of small files
+    TreeAgain,
+    /// Trees of small files, by two and by four programs at once
+    TreeClients,
     /// Reads through a fingerprint index beside reads through a map
     IndexRead,
 }
@@ -175,6 +179,9 @@ impl RunArgs {
             (Workload::ScatteredRead, Scenario::ScatteredRead),
             (Workload::CopyWrite, Scenario::CopyWrite),
             (Workload::Tree, Scenario::Tree),
+            (Workload::TreeAgain, Scenario::TreeAgain),
+            (Workload::TreeClients, Scenario::TreeClients { clients: 2 }),
+            (Workload::TreeClients, Scenario::TreeClients { clients: 4 }),
         ];
         scenarios.extend(single.into_iter().filter(|(workload, _)| self.has(*workload)).map(|(_, scenario)| scenario));
         scenarios

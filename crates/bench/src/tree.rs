@@ -1,5 +1,6 @@
 //! A tree of small files like a source tree: generated in memory, copied in, read and deleted.
 
+use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -79,6 +80,28 @@ impl Tree {
         })
     }
 
+    /// Lists every directory below `root` and asks for the attributes of every file, as `find` and `git status` do; times
+    /// each file, with the listing of its directory where it is the first of it.
+    pub fn walk_in(&self, root: &Path, latencies: &mut Latencies) -> Result<()> {
+        let mut names = Vec::new();
+        latencies.each(self.files.len(), |index| {
+            let directory = root.join(&self.directories[index / FILES_PER_DIRECTORY]);
+            if index.is_multiple_of(FILES_PER_DIRECTORY) {
+                names = names_in(&directory).during(|| format!("cannot list {}", directory.display()))?;
+                names.sort_unstable();
+            }
+            let (path, content) = &self.files[index];
+            let found = names.get(index % FILES_PER_DIRECTORY).map(|name| directory.join(name));
+            let path = found.filter(|found| *found == root.join(path));
+            let path = path.ok_or_else(|| Failure::new(format!("A FILE IS MISSING in {}", directory.display())))?;
+            let bytes = fs::symlink_metadata(&path).during(|| format!("cannot look at {}", path.display()))?.len();
+            match bytes == content.len() as u64 {
+                true => Ok(()),
+                false => Err(Failure::new(format!("WRONG SIZE of {}", path.display()))),
+            }
+        })
+    }
+
     /// Deletes the tree below `root` and makes that durable; times each file.
     pub fn delete_from(&self, root: &Path, latencies: &mut Latencies) -> Result<()> {
         latencies.each(self.files.len(), |index| {
@@ -96,6 +119,10 @@ const TOP: &str = "tree";
 fn directory_path(index: usize) -> PathBuf {
     let parent = index / DIRECTORIES_PER_PARENT;
     Path::new(TOP).join(format!("part-{parent:03}")).join(format!("directory-{index:04}"))
+}
+
+fn names_in(directory: &Path) -> std::io::Result<Vec<OsString>> {
+    fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name())).collect()
 }
 
 fn file_bytes(random: &mut Random) -> usize {
@@ -131,9 +158,11 @@ mod tests {
         let latencies = || Latencies::with_capacity(60);
         tree.copy_to(directory.path(), &mut latencies()).unwrap();
         tree.read_from(directory.path(), &mut latencies()).unwrap();
+        tree.walk_in(directory.path(), &mut latencies()).unwrap();
         let (path, _) = &tree.files[42];
         fs::write(directory.path().join(path), "other").unwrap();
         assert!(tree.read_from(directory.path(), &mut latencies()).is_err());
+        assert!(tree.walk_in(directory.path(), &mut latencies()).is_err());
         tree.delete_from(directory.path(), &mut latencies()).unwrap();
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }

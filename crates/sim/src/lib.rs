@@ -1,10 +1,11 @@
 //! Replays traces of writes through oncefs's dedup decisions, beside an oracle and baselines from the literature.
 //!
-//! Owns traces, their generator, the designs that are compared and the reports. Knows `oncefs-dedup`, and neither the
-//! engine nor a real device: what the simulator finds is what the decisions find. `docs/sim.md` says what is modelled,
+//! Owns traces, their generator, the designs that are compared and the reports. Knows `oncefs-dedup` and
+//! `oncefs-compress`, and neither the engine nor a real device: what the simulator finds is what the decisions find. `docs/sim.md` says what is modelled,
 //! what is assumed, and what came out.
 
 mod comparison;
+mod compression;
 mod contents;
 mod design_choice;
 mod designs;
@@ -22,6 +23,7 @@ mod trace;
 mod volume;
 
 pub use comparison::{Comparison, ComparisonOptions, MemoryPoint, Run, TwinResult};
+pub use compression::{CompressedCorpus, compression_table};
 pub use design_choice::{DesignChoice, Settings};
 pub use designs::*;
 pub use device::{DEVICES, DISK, DeviceModel, DiskWork, FAST, ReadOutcome, THROTTLED};

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod compress;
 mod corpus;
 mod failure;
 mod generate;
@@ -51,6 +52,8 @@ enum Command {
     Idedup(idedup::IdedupArgs),
     /// Rank the files of directories or traces, and show what deduplication by rank saves
     Ranks(ranks::RanksArgs),
+    /// Compress the distinct blocks of directories, and show what that saves beside deduplication
+    Compress(compress::CompressArgs),
 }
 
 /// Reads the command line and does what it says.
@@ -62,6 +65,7 @@ pub fn run(arguments: Vec<OsString>) -> Result<(), Failure> {
         Ok(Cli { command: Command::Twins(arguments) }) => twins::run(&arguments),
         Ok(Cli { command: Command::Idedup(arguments) }) => idedup::run(&arguments),
         Ok(Cli { command: Command::Ranks(arguments) }) => ranks::run(&arguments),
+        Ok(Cli { command: Command::Compress(arguments) }) => compress::run(&arguments),
         Err(error) => explain(&error),
     }
 }
@@ -111,6 +115,8 @@ mod tests {
             "oncefs-sim twins --scale 0",
             "oncefs-sim record",
             "oncefs-sim ranks",
+            "oncefs-sim compress",
+            "oncefs-sim compress / --method zstd:20",
             "oncefs-sim ranks / --evaluation-reads-min 1000001",
             "oncefs-sim idedup --quick --corpus /",
         ] {

@@ -82,6 +82,16 @@ impl Tree {
         &self.left_out
     }
 
+    /// The contents of the next write and their bytes. None: everything was written.
+    pub fn next_written(&mut self) -> Option<(&[Content], &[u8])> {
+        while let Some((Access { kind, .. }, _, blocks)) = self.advance() {
+            if kind == Kind::Write {
+                return Some((&self.contents, &self.bytes[..blocks as usize * BLOCK_BYTES]));
+            }
+        }
+        None
+    }
+
     /// The next request's access, first block and number of blocks; `contents` are those that are written.
     fn advance(&mut self) -> Option<(Access, u64, u64)> {
         loop {

@@ -4,8 +4,10 @@
 //! Asserted of each: (1) it ends without a panic; (2) it takes memory in proportion to its input only; (3) what it
 //! accepts is the same after encoding and decoding; (4) where the format leaves no choice, it is the same bytes.
 
+use std::cell::RefCell;
 use std::fmt::Debug;
 
+use oncefs_compress::{Compressor, Expander, FRAGMENT_BYTES_MAX, Method};
 use oncefs_engine::format::checkpoint::Checkpoint;
 use oncefs_engine::format::hint_header::{self, HintHeader};
 use oncefs_engine::format::hint_page::{self, Decoded};
@@ -38,7 +40,7 @@ const NUMBER: u64 = 7;
 const SHARD: ShardKey = ShardKey { map: MapId(NUMBER), shard: 0 };
 
 /// All of them. An input's first byte chooses one, so new ones come last.
-pub const STRUCTURES: [Structure; 29] = [
+pub const STRUCTURES: [Structure; 30] = [
     Structure { name: "superblock", seal: seal::superblock, check: check_superblock },
     Structure { name: "label", seal: seal::label, check: check_label },
     Structure { name: "table page", seal: |bytes| seal::table_page(bytes, 0), check: check_table_page },
@@ -84,6 +86,7 @@ pub const STRUCTURES: [Structure; 29] = [
     Structure { name: "bad block", seal: seal::bad_block, check: check_bad_block },
     Structure { name: "replica", seal: seal::replica, check: check_replica },
     Structure { name: "scrub", seal: seal::scrub, check: check_scrub },
+    Structure { name: "fragment", seal: unsealed, check: check_fragment },
 ];
 
 /// The target: the first byte chooses the structure, the rest is its bytes.
@@ -368,4 +371,25 @@ fn check_place(bytes: &[u8]) {
 
 fn check_acl(bytes: &[u8]) {
     check_exact_record(b"x", b"system.posix_acl_access", bytes);
+}
+
+/// The first byte chooses the coding, the rest is the fragment.
+fn check_fragment(bytes: &[u8]) {
+    thread_local! {
+        static EXPANDER: RefCell<Expander> = RefCell::default();
+    }
+    let Some((choice, fragment)) = bytes.split_first() else { return };
+    let method = if choice % 2 == 0 { Method::Lz4 } else { Method::Zstd(1) };
+    let expand = |fragment: &[u8]| {
+        let mut block = vec![0; BLOCK_BYTES];
+        let coding = method.coding();
+        let expanded =
+            EXPANDER.with_borrow_mut(|expander| decoded(fragment, || expander.expand(coding, fragment, &mut block)));
+        expanded.map(|()| block)
+    };
+    let Ok(block) = expand(fragment) else { return };
+    assert!((1..=FRAGMENT_BYTES_MAX).contains(&fragment.len()), "{} bytes are a fragment", fragment.len());
+    if let Some(again) = Compressor::new(method).compress(&block) {
+        assert!(expand(again).is_ok_and(|again| again == block), "another block after {method}");
+    }
 }

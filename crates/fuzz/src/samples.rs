@@ -3,13 +3,14 @@
 use std::fs;
 use std::path::Path;
 
+use oncefs_compress::{Compressor, Method};
 use oncefs_engine::format::record_list::{RecordFile, RecordList};
 use oncefs_engine::format::rot::{self, BadRecord, ScrubRecord};
 use oncefs_engine::format::superblock::Superblock;
 use oncefs_engine::format::{label, record};
 use oncefs_engine::kv::copies::Place;
 use oncefs_engine::kv::{Kv, RocksKv};
-use oncefs_engine::{Copies, DataPlace, Pbn, Profile, Result, ScrubState, Tag};
+use oncefs_engine::{BLOCK_BYTES, Copies, DataPlace, Pbn, Profile, Result, ScrubState, Tag};
 
 use crate::base::BASES;
 use crate::decoders::STRUCTURES;
@@ -50,7 +51,19 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
     found.push(("replica", rot::encode_replica(Pbn(78))));
     let scrub = ScrubRecord { state: ScrubState::Paused, next: Pbn(79), blocks: 80, passes: 2, ..Default::default() };
     found.push(("scrub", scrub.encode()));
+    found.extend(fragments().map(|fragment| ("fragment", fragment)));
     named(found)
+}
+
+/// One of each coding, behind the byte that chooses it.
+fn fragments() -> impl Iterator<Item = Vec<u8>> {
+    let words = [&b"once "[..], b"upon ", b"a ", b"block ", b"of ", b"text ", b"\n"];
+    let text = (0..BLOCK_BYTES).flat_map(|n| words[n * n % 31 % words.len()]);
+    let block: Vec<u8> = text.copied().take(BLOCK_BYTES).collect();
+    [(0, Method::Lz4), (1, Method::Zstd(1))].into_iter().map(move |(choice, method)| {
+        let mut compressor = Compressor::new(method);
+        [&[choice][..], compressor.compress(&block).expect("text shrinks")].concat()
+    })
 }
 
 /// Two record files with the manifest that names them: volumes in memory have none.

@@ -35,7 +35,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("crates/sim", &["oncefs-compress", "oncefs-dedup", "oncefs-plot", "oncefs-toolbox"]),
     ("crates/explore", &["oncefs-fs", "oncefs-engine", "oncefs-toolbox"]),
     ("crates/bench", &["oncefs-plot", "oncefs-sim", "oncefs-toolbox", "oncefs-transport"]),
-    ("crates/fuzz", &["oncefs-fs", "oncefs-engine", "oncefs-toolbox", "oncefs-transport"]),
+    ("crates/fuzz", &["oncefs-compress", "oncefs-fs", "oncefs-engine", "oncefs-toolbox", "oncefs-transport"]),
     ("tests/system", &["oncefs-toolbox"]),
 ];
 

@@ -68,8 +68,15 @@ fn a_tiny_run_measures_every_workload_on_every_side_and_leaves_nothing() {
         "sequential-write-0",
         "sequential-write-25",
         "tree-copy",
+        "tree-copy-2-clients",
+        "tree-copy-4-clients",
+        "tree-copy-again",
         "tree-delete",
         "tree-read-cold",
+        "tree-read-cold-2-clients",
+        "tree-read-cold-4-clients",
+        "tree-walk-cold",
+        "tree-walk-warm",
     ];
     let missing: Vec<_> = expected.iter().filter(|name| !workloads("ext4").contains(*name)).collect();
     assert!(missing.is_empty(), "not measured: {missing:?}");

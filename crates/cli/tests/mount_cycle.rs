@@ -8,6 +8,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{BINARY, Place, Run, content, oncefs};
@@ -92,8 +93,10 @@ fn after_kill_9_what_was_synced_is_there_and_mounting_again_needs_no_umount() {
     place.kill_daemon();
     let asked = || fs::metadata(place.mnt()).unwrap_err();
     let mut error = asked();
-    // What a thread is given while it dies, the kernel cannot copy to it.
-    while matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) {
+    // What a thread is given while it dies, the kernel cannot copy to it. It is dead within ten seconds.
+    let until = Instant::now() + Duration::from_secs(10);
+    while matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) && Instant::now() < until {
+        thread::sleep(Duration::from_millis(1));
         error = asked();
     }
     assert!([ErrorKind::NotConnected, ErrorKind::ConnectionAborted].contains(&error.kind()), "{error}");

@@ -8,6 +8,7 @@ use super::host_files::{copy_volume, files, open_and_compare, volume};
 use super::*;
 use crate::Store;
 use crate::kv::copies::Place;
+use crate::kv::{Kv, RocksKv};
 
 /// Names of the files that everything depends on, in the volume's directory.
 fn needed(volume: &Path) -> Vec<PathBuf> {
@@ -242,4 +243,24 @@ fn a_record_file_that_rots_while_the_volume_is_in_use_is_restored_there() {
     let told = store.check_record_files(true).unwrap();
     assert_eq!((told.mended.len(), told.left.len()), (1, 0), "{told:?}");
     store.close().unwrap();
+}
+
+/// Compactions end whenever they like.
+#[test]
+fn files_that_a_compaction_takes_away_meanwhile_do_not_pass_for_damaged() {
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    let place = Place::of(dir.path(), [7; 16]);
+    RocksKv::create(&place.records).unwrap();
+    let kv = RocksKv::open(place, crate::Copies::Two, 8 << 20, false).unwrap();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for round in 0..100_u8 {
+                kv.write((0..200).map(|n: u8| (vec![b'k', n], Some(vec![round; 1000]))).collect()).unwrap();
+                kv.flush().unwrap();
+            }
+        });
+        while !writer.is_finished() {
+            assert_eq!(kv.check_files(false).unwrap(), crate::FilesFound::default());
+        }
+    });
 }

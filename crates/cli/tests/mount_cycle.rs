@@ -4,7 +4,7 @@
 mod common;
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
@@ -93,9 +93,11 @@ fn after_kill_9_what_was_synced_is_there_and_mounting_again_needs_no_umount() {
     place.kill_daemon();
     let asked = || fs::metadata(place.mnt()).unwrap_err();
     let mut error = asked();
-    // What a thread is given while it dies, the kernel cannot copy to it. It is dead within ten seconds.
+    // What a thread is given while it dies is interrupted, to be asked again, or canceled with its ring. It is dead
+    // within ten seconds.
+    let is_dying = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::ECANCELED));
     let until = Instant::now() + Duration::from_secs(10);
-    while matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) && Instant::now() < until {
+    while is_dying(&error) && Instant::now() < until {
         thread::sleep(Duration::from_millis(1));
         error = asked();
     }

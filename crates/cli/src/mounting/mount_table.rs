@@ -96,13 +96,16 @@ fn is_from_dead_mount(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED))
 }
 
-/// Asks until the answer is not one of a daemon that is dying: a request that the kernel gives to one of its threads at
-/// that moment is interrupted, or to be asked again.
+/// Whether this is how the kernel answers for a daemon that is dying: a request that it gives to one of its threads at
+/// that moment is interrupted, to be asked again, or canceled with the thread's ring.
+fn is_from_dying_mount(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::ECANCELED))
+}
+
+/// Asks until the answer is not one of a daemon that is dying.
 fn settled<T>(ask: impl Fn() -> io::Result<T>) -> io::Result<T> {
     const TRIES: usize = 1000;
-    let is_dying = |answer: &io::Result<T>| {
-        answer.as_ref().is_err_and(|e| matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock))
-    };
+    let is_dying = |answer: &io::Result<T>| answer.as_ref().is_err_and(is_from_dying_mount);
     let mut answer = ask();
     for _ in 0..TRIES {
         if !is_dying(&answer) {

@@ -12,6 +12,7 @@ use super::copies::Place;
 use super::files::{self, CURRENT};
 use super::table_file;
 use crate::format::record_list::{RecordFile, RecordList};
+use crate::{Error, Result};
 
 /// What was found of the files and their copies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,31 +96,55 @@ fn write_current(place: &Place, list: &RecordList) -> io::Result<()> {
 
 /// Compares all listed files that are live, and their copies, with their checksums. With `mend`, a bad copy is made anew
 /// from its file; bad files are left to [`tables`], for which the store must be closed.
-pub fn compare(place: &Place, list: &RecordList, live: &[u64], mend: bool) -> io::Result<FilesFound> {
+///
+/// Compactions go on meanwhile and take files away. Numbers are never used twice, so what is live before and after a look
+/// was there throughout it; what is not live any more is not told.
+pub fn compare(
+    place: &Place,
+    list: &RecordList,
+    live: impl Fn() -> Result<Vec<u64>>,
+    mend: bool,
+) -> Result<FilesFound> {
     let mut found = FilesFound::default();
-    for number in live.iter().filter(|number| list.files.iter().all(|entry| entry.number != **number)) {
-        if !table_file::is_sound(&fs::read(place.table(*number))?) {
-            let name = files::table_name(*number);
-            found.left.push(format!("the record file {name} is damaged, and it was made after the last copies"));
+    for number in live()? {
+        let looked = match list.files.iter().find(|entry| entry.number == number) {
+            Some(entry) => look_at_listed(place, entry, !list.manifest.is_empty(), mend),
+            None => look_at_unlisted(place, number),
+        };
+        let is_well = looked.as_ref().is_ok_and(|looked| *looked == FilesFound::default());
+        if !is_well && live()?.contains(&number) {
+            found.add(looked.map_err(|e| Error::io("comparing the record files with their copies", e))?);
         }
     }
-    for entry in list.files.iter().filter(|entry| live.contains(&entry.number)) {
-        let (file, copy, name) = (place.table(entry.number), place.copy(entry.number), files::table_name(entry.number));
-        let has_copy = !list.manifest.is_empty();
-        match (files::is_whole(&file, entry), !has_copy || files::is_whole(&copy, entry)) {
-            (true, true) => {}
-            (true, false) if mend => {
-                files::replace_by_copy(&copy, &file)?;
-                found.mended.push(format!("the copy of the record file {name} was damaged: it was made anew"));
-            }
-            (true, false) => found.left.push(format!("the copy of the record file {name} is damaged")),
-            (false, true) if has_copy => {
-                found.left.push(format!("the record file {name} is damaged, its copy is sound: fsck -p restores it"));
-            }
-            (false, _) => found.left.push(format!(
-                "the record file {name} is damaged, and there is no sound copy of it: fsck --salvage saves what is left"
-            )),
+    Ok(found)
+}
+
+/// A file that was made after the last copies has only its own checksums.
+fn look_at_unlisted(place: &Place, number: u64) -> io::Result<FilesFound> {
+    let mut found = FilesFound::default();
+    if !table_file::is_sound(&fs::read(place.table(number))?) {
+        let name = files::table_name(number);
+        found.left.push(format!("the record file {name} is damaged, and it was made after the last copies"));
+    }
+    Ok(found)
+}
+
+fn look_at_listed(place: &Place, entry: &RecordFile, has_copy: bool, mend: bool) -> io::Result<FilesFound> {
+    let mut found = FilesFound::default();
+    let (file, copy, name) = (place.table(entry.number), place.copy(entry.number), files::table_name(entry.number));
+    match (files::is_whole(&file, entry), !has_copy || files::is_whole(&copy, entry)) {
+        (true, true) => {}
+        (true, false) if mend => {
+            files::replace_by_copy(&copy, &file)?;
+            found.mended.push(format!("the copy of the record file {name} was damaged: it was made anew"));
         }
+        (true, false) => found.left.push(format!("the copy of the record file {name} is damaged")),
+        (false, true) if has_copy => {
+            found.left.push(format!("the record file {name} is damaged, its copy is sound: fsck -p restores it"));
+        }
+        (false, _) => found.left.push(format!(
+            "the record file {name} is damaged, and there is no sound copy of it: fsck --salvage saves what is left"
+        )),
     }
     Ok(found)
 }

@@ -241,22 +241,6 @@ fn live_numbers(db: &DB) -> std::result::Result<Vec<u64>, rocksdb::Error> {
     Ok(db.live_files()?.iter().filter_map(|file| files::table_number(&file.name)).collect())
 }
 
-/// Does something with the numbers of the live files. None is deleted meanwhile: a compaction that ends would take away
-/// those that it has replaced, and they would pass for lost. A store that was opened read-only compacts nothing.
-fn with_all_files<T>(
-    db: &DB,
-    read_only: bool,
-    act: impl FnOnce(&[u64]) -> T,
-) -> std::result::Result<T, rocksdb::Error> {
-    if read_only {
-        return live_numbers(db).map(|live| act(&live));
-    }
-    db.disable_file_deletions()?;
-    let done = live_numbers(db).map(|live| act(&live));
-    db.enable_file_deletions()?;
-    done
-}
-
 fn flush(db: &DB) -> std::result::Result<(), rocksdb::Error> {
     let mut options = FlushOptions::default();
     options.set_wait(true);
@@ -321,14 +305,10 @@ impl Kv for RocksKv {
     }
 
     fn check_files(&self, mend: bool) -> Result<FilesFound> {
-        let failed_here = |e| Error::io("comparing the record files with their copies", e);
         let place = self.keeper.place();
         let Some(list) = place.list() else { return Ok(std::mem::take(&mut *self.found.lock())) };
-        let compare = |mend| {
-            let compare =
-                |db: &DB| with_all_files(db, self.read_only, |live| restore::compare(place, &list, live, mend));
-            self.with("looking at the record files", compare)?.map_err(failed_here)
-        };
+        let live = || self.with("looking at the record files", live_numbers);
+        let compare = |mend| restore::compare(place, &list, live, mend);
         let mut compared = compare(mend)?;
         if mend && !compared.left.is_empty() && self.restore_while_open() {
             compared.left = compare(false)?.left;

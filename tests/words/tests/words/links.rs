@@ -1,0 +1,89 @@
+//! Links lead somewhere, every page is linked, and scripts that are named exist.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use oncefs_words::checkout::{pages, root, text};
+use oncefs_words::page::links;
+
+use super::assert_none;
+
+/// Where a link leads from a page, by path from the root; None for the web and for places within the page.
+fn target(page: &str, link: &str) -> Option<String> {
+    if link.starts_with("http:") || link.starts_with("https:") || link.starts_with('#') {
+        return None;
+    }
+    let path = link.split('#').next().unwrap();
+    let mut parts: Vec<&str> = page.split('/').collect();
+    parts.pop();
+    for part in path.split('/') {
+        match part {
+            ".." => drop(parts.pop()),
+            "." | "" => {}
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+fn targets(page: &str) -> BTreeSet<String> {
+    links(&text(page)).into_iter().filter_map(|link| target(page, link)).collect()
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let pages = pages();
+    assert!(pages.len() > 50, "only {} pages are seen", pages.len());
+    let broken = pages.iter().flat_map(|page| {
+        let missing = targets(page).into_iter().filter(|target| !root().join(target).exists());
+        missing.map(move |target| format!("{page} links to {target}"))
+    });
+    assert_none("links to what is not there", broken.collect());
+}
+
+/// The page that has to link to a page.
+fn index_of(page: &str) -> String {
+    match page.rsplit_once('/') {
+        Some((dir @ ("docs/decisions" | "docs/results"), name)) if name != "README.md" => format!("{dir}/README.md"),
+        _ => "README.md".to_owned(),
+    }
+}
+
+#[test]
+fn every_page_is_linked_by_the_index_above_it() {
+    let linked = |page: &String| index_of(page) == *page || targets(&index_of(page)).contains(page);
+    let lost = pages().into_iter().filter(|page| !linked(page));
+    assert_none("pages that no index links to", lost.map(|page| format!("{}: {page}", index_of(&page))).collect());
+}
+
+/// The scripts that a text names, as `scripts/name`.
+fn scripts_in(text: &str) -> BTreeSet<String> {
+    let is_name = |c: char| c.is_ascii_lowercase() || c == '-';
+    let names = text.split("scripts/").skip(1).map(|rest| rest.split(|c| !is_name(c)).next().unwrap());
+    names.filter(|name| !name.is_empty()).map(|name| format!("scripts/{name}")).collect()
+}
+
+fn is_script(path: &Path) -> bool {
+    path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+#[test]
+fn every_script_that_a_page_names_can_be_run() {
+    let is_about_today = |page: &String| !page.starts_with("docs/decisions/") && *page != "CHANGELOG.md";
+    let named = pages().into_iter().filter(is_about_today).flat_map(|page| {
+        let missing = scripts_in(&text(&page)).into_iter().filter(|script| !is_script(&root().join(script)));
+        missing.map(move |script| format!("{page}: {script}")).collect::<Vec<_>>()
+    });
+    assert_none("scripts that are not there or cannot be run", named.collect());
+}
+
+#[test]
+fn links_and_scripts_are_read_as_they_are_meant() {
+    assert_eq!(target("docs/a.md", "results/b.md#c").as_deref(), Some("docs/results/b.md"));
+    assert_eq!(target("docs/results/a.md", "../../README.md").as_deref(), Some("README.md"));
+    assert_eq!(target("README.md", "https://example.org/a.md"), None);
+    assert_eq!(target("README.md", "#here"), None);
+    let found = scripts_in("`scripts/kill-rounds --seed 1` and [it](../scripts/check), all in scripts/");
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), ["scripts/check", "scripts/kill-rounds"]);
+}

@@ -3,10 +3,16 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::mount::is_mounted;
 use crate::{run, sys};
+
+/// A disk that is busy for longer than this is kept busy by its own test.
+const BUSY_MAX: Duration = Duration::from_secs(20);
 
 /// Bytes in a block.
 pub const BLOCK: u64 = 4096;
@@ -64,7 +70,13 @@ impl HostDisk {
 
 impl Drop for HostDisk {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.path()).status();
+        let start = Instant::now();
+        // Children of other tests have what this test has open, until they execute a program or end.
+        while is_mounted(&self.path()) && start.elapsed() < BUSY_MAX {
+            if !Command::new("umount").arg(self.path()).status().is_ok_and(|status| status.success()) {
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
         let _ = Command::new("losetup").arg("--detach").arg(&self.device).status();
     }
 }

@@ -160,7 +160,8 @@ pub fn unmount_dead(dir: &Path) -> io::Result<()> {
 }
 
 /// Runs `work` in a child process, and returns its result (0 to 255). `work` may only make system calls:
-/// a forked child of a threaded process must not allocate.
+/// a forked child of a threaded process must not allocate. The child has the files of all tests open, and as long as it
+/// lives their mounts are in use: one that lives long closes them first ([`close_files`]).
 pub fn in_child(work: impl FnOnce() -> i32) -> i32 {
     // SAFETY: the child only makes system calls, as documented, and ends by _exit.
     unsafe {
@@ -177,6 +178,12 @@ pub fn in_child(work: impl FnOnce() -> i32) -> i32 {
     }
 }
 
+/// Closes all files but the standard ones, for use in [`in_child`].
+pub fn close_files() {
+    // SAFETY: plain numbers; the descriptors of the child are nobody's who still runs there.
+    unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
+}
+
 /// The error number of the last system call, for use in [`in_child`].
 pub fn last_errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
@@ -189,7 +196,8 @@ pub fn record_lock(fd: i32, kind: i32, at: i64, len: i64) -> i32 {
     if unsafe { libc::fcntl(fd, libc::F_SETLK, &lock) } == 0 { 0 } else { last_errno() }
 }
 
-/// A shared or private mapping of a file's beginning, unmapped when dropped.
+/// A shared or private mapping of a file's beginning, unmapped when dropped. Children do not get it: it would keep the
+/// mount in use.
 pub struct Mapping {
     start: *mut u8,
     len: usize,
@@ -204,7 +212,10 @@ impl Mapping {
         if start == libc::MAP_FAILED {
             Err(io::Error::last_os_error())
         } else {
-            Ok(Mapping { start: start.cast(), len })
+            let mapping = Mapping { start: start.cast(), len };
+            // SAFETY: exactly the mapping.
+            done(unsafe { libc::madvise(start, len, libc::MADV_DONTFORK) })?;
+            Ok(mapping)
         }
     }
 

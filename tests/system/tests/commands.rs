@@ -1,7 +1,5 @@
 //! The commands as a person meets them: in the background, under their other names, and with wrong arguments.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,8 +1,6 @@
 //! `oncefs defrag` on a mounted volume: a file stitched from pieces of others lies in few extents afterwards, at a price
 //! that is bounded and told, while programs use it; nothing else changes.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;

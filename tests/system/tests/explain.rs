@@ -2,8 +2,6 @@
 //!
 //! Bad blocks, portions, runs across them and random files: the engine's own tests. Who may ask: `security`.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;

@@ -2,8 +2,6 @@
 //! A program gets an errno, or the volume is read-only and says so once; nothing hangs; afterwards what was synced is
 //! there. Every operation one by one, in memory: `fault_tests` of the engine. Full hosts: `full_disk`; memory: `cgroup`.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd};

@@ -1,7 +1,5 @@
 //! Immutable and append-only files, set by chattr(1) on a mount, and whiteouts left by rename(2).
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};

@@ -3,8 +3,6 @@
 //!
 //! Each fault by itself is tested beside the code (`check/tests.rs` in `engine` and `fs`).
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};

@@ -1,7 +1,5 @@
 //! `fsx`: 100,000 random operations on one file, every read checked against what was written.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
 use std::path::Path;
 use std::process::Command;
 

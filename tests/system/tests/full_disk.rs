@@ -1,8 +1,6 @@
 //! Full disks: oncefs itself full, and the host below it full. An error comes with the write or at the latest
 //! with fsync or close, what was acknowledged stays, deleting works, and then writing works again.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};

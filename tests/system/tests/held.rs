@@ -1,8 +1,6 @@
 //! Raw devices: a volume's device is its alone for as long as the volume is open, and mkfs takes no device that shows
 //! whose it is.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

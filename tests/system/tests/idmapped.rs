@@ -1,7 +1,5 @@
 //! A mount whose users and groups are mapped, as containers have it: mount_setattr(2) with MOUNT_ATTR_IDMAP.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
 use std::fs::{self, File, Permissions};
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

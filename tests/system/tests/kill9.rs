@@ -4,8 +4,6 @@
 //! A killed daemon leaves the host's page cache alone, so this shows the order of oncefs's commits, not of its
 //! flushes; lost power is the crash explorer's part.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;

@@ -3,19 +3,16 @@
 //!
 //! Left out: access times (`posix.rs`), permissions (`pjdfstest.rs`), several processes at once (`kill9.rs`).
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
-mod model {
-    pub mod compare;
-    pub mod operation;
-    pub mod tree;
-}
+mod compare;
+mod operation;
+mod tree;
 
 use std::fs::File;
 
-use model::compare::{assert_equal, difference};
-use model::operation::{Operation, perform};
-use model::tree::Tree;
+use compare::{assert_equal, difference};
+use operation::{Operation, perform};
+use tree::Tree;
+
 use oncefs_system_tests::{Mount, Random, seed};
 
 const ROUNDS: u64 = 6;

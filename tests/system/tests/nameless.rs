@@ -1,7 +1,5 @@
 //! Files without a name (O_TMPFILE), and the time of birth.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsRawFd;

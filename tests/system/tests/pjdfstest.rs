@@ -2,8 +2,6 @@
 //!
 //! Left off, because Linux has none of them on any file system: `chflags`, `chflags_sf_snapshot`, `nfsv4_acls`.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,8 +1,6 @@
 //! `oncefs policy` and the attribute behind it on a mounted volume: what is set holds at once and below, and goes with
 //! files wherever programs bring them.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;

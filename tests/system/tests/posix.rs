@@ -1,7 +1,5 @@
 //! What Linux programs expect of a file system beyond the names that `pjdfstest` covers, one property a test.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, Permissions};

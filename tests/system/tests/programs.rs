@@ -1,7 +1,5 @@
 //! What people run: git, a busy database, a compiler, rsync, tar.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

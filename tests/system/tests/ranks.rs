@@ -1,8 +1,6 @@
 //! Ranks on a mounted volume: files are read by programs, days pass by the clock of ranks, and `oncefs dedup --now` gives
 //! them their ranks; over a remount, `kill -9` while it ranks, and clocks that jump.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;

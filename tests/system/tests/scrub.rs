@@ -1,8 +1,6 @@
 //! Rot on a mounted volume: bytes of the data file are flipped, the scrub names the files, reading is an error and not
 //! other bytes, and any good copy of the content heals. A killed daemon's scrub goes on.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;

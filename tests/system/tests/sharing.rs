@@ -1,7 +1,5 @@
 //! Counts, not belief: what sharing saves in the data area, on the device and on the host.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;

@@ -1,7 +1,5 @@
 //! The shutdown for crash tests: what each of its modes keeps, that nothing works after it, and who may ask for it.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, IntoRawFd};

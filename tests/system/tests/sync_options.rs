@@ -1,8 +1,6 @@
 //! Changes that are durable before they return: on mounts with `sync` and `dirsync`, and through files opened with O_SYNC
 //! or O_DSYNC. Each is made just before the daemon is killed.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 

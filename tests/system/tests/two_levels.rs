@@ -1,8 +1,6 @@
 //! The files `hints` and `skipped` of a volume are advice: they are deleted, cut and overwritten while programs write
 //! and between mounts, with `kill -9` in between. Nothing fails, nothing is lost, and the savings come back.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;

@@ -1,0 +1,29 @@
+//! All tests of the whole of oncefs, in one program: it is linked once. A test's name begins with its module's.
+
+#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
+
+mod cgroup;
+mod commands;
+mod defrag;
+mod explain;
+mod faults;
+mod flags;
+mod fsck;
+mod fsx;
+mod full_disk;
+mod held;
+mod idmapped;
+mod kill9;
+mod model;
+mod nameless;
+mod pjdfstest;
+mod policy;
+mod posix;
+mod programs;
+mod ranks;
+mod scrub;
+mod security;
+mod sharing;
+mod shutdown;
+mod sync_options;
+mod two_levels;

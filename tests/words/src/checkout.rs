@@ -1,14 +1,7 @@
-//! The files of the checkout: its packages, their sources, and its pages.
+//! The files of the checkout: any file as text, all sources below a folder, and the pages.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// Where packages are: those of the product, those that measure it, and those that only test.
-const PLACES: [&str; 3] = ["crates", "lab", "tests"];
-
-/// Folders of a package that hold sources.
-const PARTS: [&str; 4] = ["src", "tests", "benches", "examples"];
 
 /// The checkout: where cargo runs the test, which need not be where it was built.
 pub fn root() -> PathBuf {
@@ -32,33 +25,6 @@ pub fn names_in(dir: &str) -> Vec<String> {
     names
 }
 
-/// A package of ours, in whichever workspace.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Package {
-    /// Its name, as `oncefs-engine`.
-    pub name: String,
-    /// Its folder, as `crates/engine`.
-    pub dir: String,
-}
-
-/// All packages of the checkout, by folder.
-pub fn packages() -> Vec<Package> {
-    let dirs = PLACES.iter().flat_map(|place| names_in(place).into_iter().map(move |name| format!("{place}/{name}")));
-    let dirs = dirs.filter(|dir| root().join(dir).join("Cargo.toml").exists());
-    dirs.map(|dir| Package { name: value_of(&format!("{dir}/Cargo.toml"), "name"), dir }).collect()
-}
-
-/// The value of the first line `name = "value"` of a manifest.
-///
-/// # Panics
-/// If there is no such line.
-pub fn value_of(file: &str, name: &str) -> String {
-    let text = text(file);
-    let line = text.lines().find(|line| line.starts_with(&format!("{name} = ")));
-    let value = line.and_then(|line| line.split('"').nth(1));
-    value.unwrap_or_else(|| panic!("{file} has no line {name} = \"...\"")).to_owned()
-}
-
 /// The sources below a folder, sorted, by path from the root of the checkout.
 pub fn sources_below(dir: &str) -> Vec<String> {
     let mut found = Vec::new();
@@ -74,13 +40,6 @@ pub fn sources_below(dir: &str) -> Vec<String> {
     }
     found.sort();
     found
-}
-
-/// All sources of all packages with their texts, by path from the root of the checkout.
-pub fn sources() -> BTreeMap<String, String> {
-    let dirs = packages().into_iter().flat_map(|package| PARTS.map(|part| format!("{}/{part}", package.dir)));
-    let paths = dirs.flat_map(|dir| sources_below(&dir));
-    paths.map(|path| (path.clone(), text(&path))).collect()
 }
 
 /// The pages in Markdown: at the root, in `docs` and in its folders.

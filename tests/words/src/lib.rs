@@ -1,4 +1,8 @@
 //! Reads the pages, manifests and sources of a checkout, for the tests that hold them to rules and to each other.
 
 pub mod checkout;
+pub mod declared;
+pub mod manifest;
+pub mod packages;
 pub mod page;
+pub mod structure;

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 
-use oncefs_words::checkout::{root, sources, text};
+use oncefs_words::checkout::{root, text};
+use oncefs_words::declared::all_tests;
 use oncefs_words::page::quoted;
 
 use super::assert_none;
@@ -26,14 +27,6 @@ fn rows(page: &str) -> Vec<(&str, &str)> {
 
 fn is_test_name(word: &str) -> bool {
     word.contains('_') && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
-}
-
-/// The names of the tests that a source declares: the functions right below the attribute, or below further ones.
-fn tests_in(source: &str) -> impl Iterator<Item = String> {
-    source.split("#[test]\n").skip(1).filter_map(|rest| {
-        let line = rest.lines().map(str::trim_start).find(|line| !line.starts_with("#["))?;
-        Some(line.strip_prefix("fn ")?.split('(').next()?.to_owned())
-    })
 }
 
 fn is_script(path: &str) -> bool {
@@ -60,7 +53,7 @@ fn look_up(cells: &str, tests: &BTreeSet<String>) -> Result<usize, String> {
 
 #[test]
 fn every_promise_names_tests_and_scripts_that_exist() {
-    let tests: BTreeSet<String> = sources().values().flat_map(|source| tests_in(source)).collect();
+    let tests = all_tests();
     let page = text(PAGE);
     let rows = rows(&page);
     assert!(rows.len() > 30, "only {} rows are seen", rows.len());
@@ -84,11 +77,4 @@ fn a_promise_whose_test_or_script_does_not_exist_is_noticed() {
     }
     assert_eq!(look_up("its own words alone", &tests), Ok(0));
     assert_eq!(look_up("engine: `there_is_one`; `scripts/check`", &tests), Ok(2));
-}
-
-#[test]
-fn tests_are_found_behind_further_attributes() {
-    let source =
-        "#[test]\nfn one() {}\nmod m {\n    #[test]\n    #[ignore = \"slow\"]\n    fn two() {}\n}\nfn three() {}";
-    assert_eq!(tests_in(source).collect::<Vec<_>>(), ["one", "two"]);
 }

@@ -10,7 +10,7 @@ use oncefs_words::page::quoted;
 use super::assert_none;
 
 /// Which of our packages each may depend on, wherever it is; tests may use more.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("oncefs-toolbox", &[]),
     ("oncefs-transport", &[]),
     ("oncefs-compress", &[]),
@@ -26,6 +26,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("oncefs-fuzz", &["oncefs-compress", "oncefs-fs", "oncefs-engine", "oncefs-toolbox", "oncefs-transport"]),
     ("oncefs-system-tests", &["oncefs-toolbox"]),
     ("oncefs-words", &[]),
+    ("oncefs-planted", &[]),
 ];
 
 /// Crates of others that only these packages may use.

@@ -1,15 +1,10 @@
 //! Names that somebody chose so that they crowd one place of a directory: nobody's name is refused for them, and all of
 //! them can be found, listed, moved and removed.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod attack;
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{ROOT, Volume, contradictions, directory, file};
+use crate::common::{ROOT, Volume, contradictions, directory, file};
 use oncefs_engine::Change;
 use oncefs_fs::{AtimePolicy, Error, FileSystem, Ino, NamePlaces, RenameMode};
 use oncefs_toolbox::Random;
@@ -66,7 +61,11 @@ fn a_listing_does_not_give_out_how_names_are_placed() {
         file(&file_system, Ino::ROOT, name);
     }
     let cookies = listed(&file_system, Ino::ROOT);
-    assert_eq!(attack::seed_from(&cookies), None, "a seed gives these cookies, so names can be aimed at a place");
+    assert_eq!(
+        crate::attack::seed_from(&cookies),
+        None,
+        "a seed gives these cookies, so names can be aimed at a place"
+    );
     let other = directory(&file_system, Ino::ROOT, "other").ino;
     for name in ["a", "b", "c", "d"] {
         file(&file_system, other, name);
@@ -81,8 +80,8 @@ fn names_chosen_to_crowd_out_another_do_not() {
     for name in ["a", "b", "c"] {
         file(&file_system, Ino::ROOT, name);
     }
-    let seed = attack::seed_from(&listed(&file_system, Ino::ROOT)).expect("an older volume gives its seed out");
-    let chosen = attack::names_beside(b"report", seed);
+    let seed = crate::attack::seed_from(&listed(&file_system, Ino::ROOT)).expect("an older volume gives its seed out");
+    let chosen = crate::attack::names_beside(b"report", seed);
     assert!(chosen.len() > 400, "{} names", chosen.len());
     for name in &chosen {
         make(&file_system, name);

@@ -1,14 +1,10 @@
 //! Every operation on every part of a volume fails once below a file system: its view of its files always agrees with its
 //! records, whether a call failed or not.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{TestClock, contradictions, file, names};
+use crate::common::{TestClock, contradictions, file, names};
 use oncefs_engine::device::{Access, Device, Fault, Faults, FaultyDevice, Lasts, MemoryDevice};
 use oncefs_engine::kv::{FaultyKv, MemoryKv};
 use oncefs_engine::{BLOCK_BYTES, BackgroundStep, Ballast, Blocks, Medium, OpenOptions, Store};

@@ -1,10 +1,6 @@
 //! What the flags of a file forbid, operation by operation, and that they stay with their file.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
-
-use common::{ROOT, Volume, at, contradictions, directory, file};
+use crate::common::{ROOT, Volume, at, contradictions, directory, file};
 use oncefs_fs::{
     AllocateMode, AtimePolicy, Error, FileFlags, FileSystem, Ino, Privileges, RenameMode, Result, SetAttributes,
     SetTime, WriteOrigin, XattrMode,

@@ -1,12 +1,9 @@
 //! Checks the tables of `docs/format.md` about names against the code, with the records of a real volume.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
 #[path = "../../engine/tests/docs/mod.rs"]
 mod docs;
 
-use common::{ROOT, Volume, at, directory, file};
+use crate::common::{ROOT, Volume, at, directory, file};
 use docs::{assert_key, section};
 use oncefs_engine::{BackgroundStep, Change};
 use oncefs_fs::{

@@ -1,10 +1,6 @@
 //! Security labels that a new file begins with.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
-
-use common::{ROOT, Volume, contradictions, directory, names};
+use crate::common::{ROOT, Volume, contradictions, directory, names};
 use oncefs_fs::{AtimePolicy, Caller, Error, FileSystem, Ino, LABELS_BYTES_MAX, Label, Result, XattrMode};
 
 const SELINUX: Label<'_> = Label { name: b"security.selinux", value: b"system_u:object_r:tmp_t:s0\0" };

@@ -1,10 +1,6 @@
 //! Files made without a name (O_TMPFILE), and whiteouts that a rename leaves behind.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
-
-use common::{ROOT, Volume, at, contradictions, directory, file, names};
+use crate::common::{ROOT, Volume, at, contradictions, directory, file, names};
 use oncefs_fs::{
     AtimePolicy, Caller, Error, FileFlags, FileKind, FileSystem, Ino, Privileges, RenameMode, SetAttributes, SetTime,
     WriteOrigin,

@@ -1,10 +1,6 @@
 //! Names that would lead out of their directory are refused by every function that takes one.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
-
-use common::{ROOT, Volume, contradictions, directory, file, names};
+use crate::common::{ROOT, Volume, contradictions, directory, file, names};
 use oncefs_fs::{AtimePolicy, Ino, RenameMode};
 
 const LEADING_OUT: [&[u8]; 8] = [b"", b".", b"..", b"/", b"a/b", b"../x", b"a\0b", b"/etc/passwd"];

@@ -1,11 +1,7 @@
 //! Policies of files: which values are refused, which inodes inherit them, and that attribute and blocks agree whatever
 //! happens to the file.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
-
-use common::{ROOT, Volume, contradictions, directory, file};
+use crate::common::{ROOT, Volume, contradictions, directory, file};
 use oncefs_engine::{FilePolicy, PolicyOverride};
 use oncefs_fs::{
     AtimePolicy, Error, FileSystem, Ino, POLICY_ATTRIBUTE, Privileges, RenameMode, SetAttributes, WriteOrigin,

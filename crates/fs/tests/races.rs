@@ -1,15 +1,11 @@
 //! Threads that use files, rank and deduplicate them, publish reads and commit, all at once: afterwards records, maps,
 //! policies and queues agree, and files have the content that was written.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
-mod common;
-
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use common::{contradictions, directory, file};
+use crate::common::{contradictions, directory, file};
 use oncefs_engine::device::MemoryDevice;
 use oncefs_engine::kv::MemoryKv;
 use oncefs_engine::{BackgroundStep, Ballast, Blocks, Medium, OpenOptions, Store};

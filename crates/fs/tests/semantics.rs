@@ -1,13 +1,9 @@
 //! Guarantees of POSIX and Linux that random operations do not show: times, modes, ACLs, cookies, orphans, threads.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
-
 use std::collections::BTreeSet;
 use std::thread;
 
-use common::{DATA_BYTES, ROOT, Volume, at, contradictions, directory, file, names};
+use crate::common::{DATA_BYTES, ROOT, Volume, at, contradictions, directory, file, names};
 use oncefs_fs::{
     AllocateMode, AtimePolicy, Caller, Error, FILE_BYTES_MAX, FileSystem, Ino, Privileges, RenameMode, SetAttributes,
     SetTime, WriteOrigin, XattrMode,

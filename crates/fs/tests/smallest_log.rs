@@ -1,13 +1,9 @@
 //! Changes of any kind and size on the smallest log that a volume can have.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
-mod common;
-
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use common::{Volume, contradictions, directory, file};
+use crate::common::{Volume, contradictions, directory, file};
 use oncefs_fs::{AllocateMode, FileSystem, Ino, Privileges, RenameMode, SetAttributes, WriteOrigin, XattrMode};
 use oncefs_toolbox::Random;
 

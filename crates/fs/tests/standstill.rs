@@ -1,13 +1,9 @@
 //! Nobody stands still for long because of what others do.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
-mod common;
-
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use common::{Volume, contradictions, directory, file, names};
+use crate::common::{Volume, contradictions, directory, file, names};
 use oncefs_fs::{AllocateMode, AtimePolicy, Error, FileSystem, Ino, Privileges, RenameMode, WriteOrigin, XattrMode};
 use oncefs_toolbox::Random;
 
@@ -135,7 +131,7 @@ fn a_directory_is_removed_or_has_names_whatever_comes_and_goes_meanwhile() {
         scope.spawn(move || {
             slowest(over, |_| {
                 let Ok(dir) = fs.lookup(Ino::ROOT, b"dir") else { return };
-                match fs.mknod(dir.ino, b"name", libc::S_IFREG | 0o644, 0, &common::ROOT) {
+                match fs.mknod(dir.ino, b"name", libc::S_IFREG | 0o644, 0, &crate::common::ROOT) {
                     Ok(made) => {
                         assert_eq!(fs.unlink(dir.ino, b"name").unwrap(), Some(made.ino));
                         fs.forget(made.ino).unwrap();
@@ -147,7 +143,7 @@ fn a_directory_is_removed_or_has_names_whatever_comes_and_goes_meanwhile() {
         let mut removed = 0;
         slowest(over, |turn| {
             if turn % 2 == 0 {
-                let made = fs.mkdir(Ino::ROOT, b"dir", 0o755, &common::ROOT);
+                let made = fs.mkdir(Ino::ROOT, b"dir", 0o755, &crate::common::ROOT);
                 assert!(matches!(made, Ok(_) | Err(Error::Exists)), "{made:?}");
             }
             match fs.rmdir(Ino::ROOT, b"dir") {

@@ -2,16 +2,12 @@
 //! when they are published, and that nothing is noted where files are not ranked. `crates/fuse/tests/usage.rs` tests which
 //! reads the kernel shows.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use std::{fmt, thread};
 
-use common::{ROOT, TestClock, Volume, contradictions, file};
+use crate::common::{ROOT, TestClock, Volume, contradictions, file};
 use oncefs_engine::device::MemoryDevice;
 use oncefs_engine::kv::MemoryKv;
 use oncefs_engine::{
@@ -161,7 +157,7 @@ const CASES: &[Case] = &[
 
 fn name_of(fs: &FileSystem, ino: Ino) -> Vec<u8> {
     let named = |name: &Vec<u8>| fs.lookup(Ino::ROOT, name).unwrap().ino == ino;
-    common::names(fs, Ino::ROOT).into_iter().find(named).unwrap()
+    crate::common::names(fs, Ino::ROOT).into_iter().find(named).unwrap()
 }
 
 #[test]
@@ -501,7 +497,7 @@ fn many_threads_that_read_write_publish_and_delete_leave_a_sound_volume() {
         });
     });
     assert_eq!(contradictions(&file_system), Vec::<String>::new());
-    for name in &common::names(&file_system, Ino::ROOT) {
+    for name in &crate::common::names(&file_system, Ino::ROOT) {
         let ino = file_system.lookup(Ino::ROOT, name).unwrap().ino;
         assert_eq!(file_system.usage(ino).unwrap(), published(&file_system, ino));
     }

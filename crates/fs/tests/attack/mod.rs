@@ -1,6 +1,6 @@
 //! What a user can do who knows how volumes without a placement record place names: by XXH3 of the name with a seed. It
 //! gives the seed out, because its hash of a short name can be computed backwards.
-#![allow(dead_code, reason = "each test program uses some of it")]
+#![allow(dead_code, reason = "each test program that has it uses some of it")]
 
 /// What XXH3 combines with the seed for names of 1 to 3 bytes, and of 4 to 8: parts of its default secret.
 const FLIP_TO_3: u64 = 0x396c_feb8 ^ 0xbe4b_a423;

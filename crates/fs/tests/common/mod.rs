@@ -1,5 +1,4 @@
 //! A volume in a temporary directory, a clock that tests set, and small helpers.
-#![allow(dead_code, reason = "each test program uses some of it")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};

@@ -8,8 +8,8 @@ use oncefs_fs::{
     RenameMode, Result, SetAttributes, SetTime, Timestamp, Whence, WriteOrigin, XattrMode,
 };
 
+use super::reference::{Node, Reference};
 use crate::common::{ROOT, Volume, at, contradictions, names};
-use crate::reference::{Node, Reference};
 use oncefs_toolbox::Random;
 
 const FILE_BYTES_MAX: u64 = 200_000;

@@ -2,13 +2,9 @@
 //! and jumps of the clock, and the effect of a rank on a file's blocks. When the worker ranks is tested in the engine:
 //! here the tests call it.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
-
-#[path = "../common/mod.rs"]
-mod common;
 mod volume;
 
-use common::file;
+use crate::common::file;
 use oncefs_engine::{BLOCK_BYTES, BackgroundStep, DefragOptions, Rank, ShareLimit, Slowdown};
 use oncefs_fs::{FileSystem, Ino, Privileges, SetAttributes, XattrMode};
 use oncefs_toolbox::Random;
@@ -465,7 +461,7 @@ fn use_at_random(seed: u64) {
     volume.days(day + 1_000);
     rank(&fs);
     assert_sound(&fs);
-    let names = common::names(&fs, Ino::ROOT);
+    let names = crate::common::names(&fs, Ino::ROOT);
     for name in names {
         let ino = fs.lookup(Ino::ROOT, &name).unwrap().ino;
         assert_eq!(rank_of(&fs, ino), Rank::Cold, "seed {seed}: inode {} was forgotten", ino.0);

@@ -4,14 +4,10 @@
 //! Not covered: threads (`semantics.rs`), crashes (the crash explorer and the mounted tests), the kernel.
 //! `ONCEFS_MODEL_STEPS` and `ONCEFS_MODEL_SEED` select another run; a failure names its seed and step.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[path = "../common/mod.rs"]
-mod common;
 mod reference;
 mod steps;
 
-use common::Volume;
+use crate::common::Volume;
 use oncefs_fs::AtimePolicy;
 use oncefs_toolbox::Random;
 use steps::Run;

@@ -1,7 +1,7 @@
 //! Single bytes of a volume's files are flipped, equally many in each structure, and the files that are lost by it
 //! counted: without copies as before, with one copy and salvage, with two copies. The long run of 10,000 flips is a
-//! drill: `cargo test --release -p oncefs-fs --test flips -- --ignored --nocapture`, with `ONCEFS_FLIPS` for another number.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! drill: `cargo test --release -p oncefs-fs --test all flips:: -- --ignored --nocapture`, with `ONCEFS_FLIPS` for
+//! another number.
 
 mod volume;
 

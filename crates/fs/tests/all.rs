@@ -1,0 +1,23 @@
+//! The tests of the crate as its callers use it, in one program: it is linked once. A test's name begins with its
+//! module's.
+
+#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
+
+mod attack;
+mod common;
+mod crowding;
+mod faults;
+mod flags;
+mod flips;
+mod format_doc;
+mod labels;
+mod model;
+mod nameless;
+mod names;
+mod policy;
+mod races;
+mod ranks;
+mod semantics;
+mod smallest_log;
+mod standstill;
+mod usage;

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::mount::is_mounted;
 use crate::{run, sys};
 
 /// A disk that is busy for longer than this is kept busy by its own test.
@@ -72,7 +71,7 @@ impl Drop for HostDisk {
     fn drop(&mut self) {
         let start = Instant::now();
         // Children of other tests have what this test has open, until they execute a program or end.
-        while is_mounted(&self.path()) && start.elapsed() < BUSY_MAX {
+        while sys::is_mounted(&self.path()) && start.elapsed() < BUSY_MAX {
             if !Command::new("umount").arg(self.path()).status().is_ok_and(|status| status.success()) {
                 thread::sleep(Duration::from_millis(10));
             }

@@ -160,7 +160,7 @@ impl Mount {
 
     fn wait_until_live(&mut self) {
         let start = Instant::now();
-        while !is_mounted(&self.dir()) {
+        while !sys::is_mounted(&self.dir()) {
             let daemon = self.daemon.as_ref().expect("set by the caller");
             match daemon.ended.recv_timeout(POLL) {
                 Err(RecvTimeoutError::Timeout) => {}
@@ -200,7 +200,7 @@ impl Mount {
     pub fn end(&mut self) {
         let daemon = self.daemon.take().expect("end needs a mount");
         let start = Instant::now();
-        while is_mounted(&self.dir()) {
+        while sys::is_mounted(&self.dir()) {
             assert!(start.elapsed() < MOUNT_WAIT_MAX, "the mount stays\n{}", self.last_words());
             let _ = Command::new("umount").arg(self.dir()).status();
             thread::sleep(POLL);
@@ -246,7 +246,7 @@ impl Mount {
     }
 
     fn remove_dead_mount(&self) {
-        if is_mounted(&self.dir()) {
+        if sys::is_mounted(&self.dir()) {
             sys::unmount_dead(&self.dir()).unwrap();
         }
     }
@@ -348,12 +348,6 @@ fn reap(mut child: Child) -> Receiver<ExitStatus> {
         let _ = sender.send(status);
     });
     ended
-}
-
-/// Whether something is mounted at `dir`, by the kernel's table.
-pub(crate) fn is_mounted(dir: &Path) -> bool {
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    table.lines().any(|line| line.split(' ').nth(4) == dir.to_str())
 }
 
 fn require_root_and_fuse() {

@@ -159,6 +159,12 @@ pub fn unmount_dead(dir: &Path) -> io::Result<()> {
         .or_else(|_| done(unsafe { libc::umount2(dir.as_ptr(), libc::MNT_DETACH) }))
 }
 
+/// Whether something is mounted at `dir`, by the kernel's table.
+pub fn is_mounted(dir: &Path) -> bool {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    table.lines().any(|line| line.split(' ').nth(4) == dir.to_str())
+}
+
 /// Runs `work` in a child process, and returns its result (0 to 255). `work` may only make system calls:
 /// a forked child of a threaded process must not allocate. The child has the files of all tests open, and as long as it
 /// lives their mounts are in use: one that lives long closes them first ([`close_files`]).

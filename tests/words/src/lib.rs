@@ -1,6 +1,7 @@
 //! Reads the pages, manifests and sources of a checkout, for the tests that hold them to rules and to each other.
 
 pub mod checkout;
+pub mod code_map;
 pub mod declared;
 pub mod manifest;
 pub mod packages;

@@ -1,13 +1,26 @@
-//! What pages and scripts say of the sources, and is there.
+//! What pages and scripts say of the sources is so.
 
 use std::collections::BTreeSet;
 
 use oncefs_words::checkout::text;
+use oncefs_words::code_map;
 use oncefs_words::declared::all_tests;
 use oncefs_words::packages::sources;
 use oncefs_words::page::{Section, quoted};
 
 use super::assert_none;
+
+#[test]
+fn the_code_map_is_what_the_sources_say() {
+    let (page, expected) = (text(code_map::PAGE), code_map::code_map());
+    let lines = |one: &str, other: &str| {
+        let other: BTreeSet<&str> = other.lines().collect();
+        one.lines().filter(|line| !other.contains(line)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_none("old lines: run scripts/code-map", lines(&page, &expected));
+    assert_none("missing lines: run scripts/code-map", lines(&expected, &page));
+    assert_eq!(page, expected, "run scripts/code-map");
+}
 
 #[test]
 fn the_quick_check_leaves_out_tests_that_exist() {

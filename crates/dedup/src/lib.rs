@@ -32,7 +32,11 @@ mod inline_admission;
 mod load_limit;
 mod pace;
 mod piece_cost;
-// The generator of all tests of the workspace, as a source: this crate depends on none, in its tests neither.
+// The generator of all tests of the workspace and their counts, as sources: this crate depends on none, in its tests
+// neither.
+#[cfg(test)]
+#[path = "../../toolbox/src/counts.rs"]
+mod counts;
 #[cfg(test)]
 #[path = "../../toolbox/src/random.rs"]
 mod random;

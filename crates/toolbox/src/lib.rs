@@ -1,7 +1,8 @@
-//! What every crate would otherwise write for itself: sizes, seeded choices, and tables as text.
+//! What every crate would otherwise write for itself: sizes, seeded choices, tables as text, and how much tests do.
 //!
 //! Stands below all other crates of the workspace and knows none of them.
 
+pub mod counts;
 pub mod random;
 pub mod sizes;
 pub mod table;

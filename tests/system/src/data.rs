@@ -1,4 +1,4 @@
-//! Contents without a pattern, the same for the same key, and the seed of a run.
+//! Contents without a pattern, the same for the same key.
 
 use oncefs_toolbox::random::mix;
 
@@ -23,19 +23,6 @@ pub fn bytes(key: u64, len: usize) -> Vec<u8> {
     let mut out = vec![0; len];
     fill(key, 0, &mut out);
     out
-}
-
-/// A seed for one run: `ONCEFS_SEED` or the clock; printed, so that a failure can be repeated.
-pub fn seed() -> u64 {
-    let seed = match std::env::var("ONCEFS_SEED") {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("ONCEFS_SEED={text} is not a number")),
-        Err(_) => {
-            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-            mix(now.as_nanos() as u64) % 1_000_000_000
-        }
-    };
-    println!("repeat with ONCEFS_SEED={seed}");
-    seed
 }
 
 #[cfg(test)]

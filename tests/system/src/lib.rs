@@ -15,9 +15,10 @@ pub mod sys;
 mod witness;
 
 pub use cgroup::MemoryCgroup;
-pub use data::{bytes, fill, seed};
+pub use data::{bytes, fill};
 pub use device::{BLOCK, HostDisk, test_dir};
 pub use mount::{Mount, copy_program, leave_free, oncefs};
 pub use oncefs_toolbox::Random;
+pub use oncefs_toolbox::counts::{gate_or_drill, seed};
 pub use run::{elapsed, run, tool};
 pub use witness::{InPlace, Lost, Names, Replaced, Witness};

@@ -7,10 +7,13 @@ use std::cmp::Reverse;
 use super::check::{check, holds, looked_at, stays};
 use super::random::Case;
 use super::*;
+use crate::counts::{gate_or_drill, seed};
 use crate::random::Random;
 
-/// Random cases in the test command.
-const MILLIONS: u64 = 1;
+/// Random cases. Ten mutations of the detector were tried: each differs within the first 215 cases.
+const CASES: (u64, u64) = (100_000, 10_000_000);
+/// Small cases of which every choice is tried.
+const SMALL_CASES: (u64, u64) = (4_000, 20_000);
 
 /// A choice for the first so many blocks: shared blocks, runs, and the last run's first block and pbn.
 #[derive(Clone, Copy, Default)]
@@ -123,27 +126,21 @@ fn achieved(blocks: &[Candidates], rule: RunRule, decisions: &[Decision]) -> Opt
     Some((shared, Reverse(runs)))
 }
 
-/// Seeds of a million cases each. More are asked for when the test is built, by `ONCEFS_DETECT_MILLIONS`.
-fn millions() -> u64 {
-    option_env!("ONCEFS_DETECT_MILLIONS").map_or(MILLIONS, |millions| millions.parse().unwrap())
-}
-
 #[test]
-fn the_quadratic_reference_agrees_on_a_million_random_cases() {
-    let (mut cases, mut shared, mut open, mut short_ends) = (0_u64, 0_u64, 0_u64, 0_u64);
-    for seed in 1..=millions() {
-        let mut numbers = Random::new(seed);
-        for number in 0..1_000_000 {
-            let case = Case::random(&mut numbers);
-            let (blocks, rule) = (case.blocks(), case.rule);
-            let decisions = detect(&blocks, rule);
-            assert_eq!(decisions, quadratic(&blocks, rule), "seed {seed} case {number}: {blocks:?} {rule:?}");
-            check(&blocks, rule, &decisions);
-            shared += decisions.iter().filter(|decision| matches!(decision, Decision::Share(_))).count() as u64;
-            open += u64::from(decisions.last() == Some(&Decision::Open));
-            short_ends += u64::from(has_short_end(&blocks, rule, &decisions));
-            cases += 1;
-        }
+fn the_quadratic_reference_agrees_on_random_cases() {
+    let cases = gate_or_drill(CASES.0, CASES.1);
+    let (mut shared, mut open, mut short_ends) = (0_u64, 0_u64, 0_u64);
+    let seed = seed();
+    let mut numbers = Random::new(seed);
+    for number in 0..cases {
+        let case = Case::random(&mut numbers);
+        let (blocks, rule) = (case.blocks(), case.rule);
+        let decisions = detect(&blocks, rule);
+        assert_eq!(decisions, quadratic(&blocks, rule), "seed {seed} case {number}: {blocks:?} {rule:?}");
+        check(&blocks, rule, &decisions);
+        shared += decisions.iter().filter(|decision| matches!(decision, Decision::Share(_))).count() as u64;
+        open += u64::from(decisions.last() == Some(&Decision::Open));
+        short_ends += u64::from(has_short_end(&blocks, rule, &decisions));
     }
     println!(
         "{cases} cases, {shared} blocks shared, {open} with open blocks, {short_ends} with a short run at the end"
@@ -162,8 +159,8 @@ fn has_short_end(blocks: &[Candidates], rule: RunRule, decisions: &[Decision]) -
 
 #[test]
 fn no_choice_shares_more_blocks_or_as_many_in_fewer_runs() {
-    let mut numbers = Random::new(99);
-    for number in 0..20_000 {
+    let mut numbers = Random::new(seed());
+    for number in 0..gate_or_drill(SMALL_CASES.0, SMALL_CASES.1) {
         let case = Case::small(&mut numbers);
         let (blocks, rule) = (case.blocks(), RunRule { may_go_on: false, ..case.rule });
         let found = achieved(&blocks, rule, &detect(&blocks, rule)).expect("its runs are allowed");

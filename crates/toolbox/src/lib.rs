@@ -1,4 +1,5 @@
-//! What every crate would otherwise write for itself: sizes, seeded choices, tables as text, and how much tests do.
+//! What every crate would otherwise write for itself: sizes, seeded choices, tables as text, and for tests
+//! how much they do and how they wait.
 //!
 //! Stands below all other crates of the workspace and knows none of them.
 
@@ -6,6 +7,7 @@ pub mod counts;
 pub mod random;
 pub mod sizes;
 pub mod table;
+pub mod waiting;
 
 pub use random::Random;
 pub use sizes::Size;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::counts::gate_or_drill;
 use crate::detect::tests::random::Case;
 use crate::random::Random;
 
@@ -105,7 +106,7 @@ fn most_shared(blocks: &[Candidates], pieces_max: usize) -> usize {
 #[test]
 fn where_runs_do_not_overlap_no_choice_within_the_budget_shares_more() {
     let mut random = Random::new(7);
-    for case in 0..3_000 {
+    for case in 0..gate_or_drill(600, 3_000) {
         let mut holders: Vec<Vec<Pbn>> = Vec::new();
         for run in 0..1 + random.below(12) {
             holders.extend((0..random.below(4)).map(|_| Vec::new()));

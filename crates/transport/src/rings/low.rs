@@ -175,11 +175,18 @@ mod tests {
                 crate::cpus::run_on(&[cpu]);
                 lower().unwrap();
                 let mut delays = Delays::new(Instant::now()).unwrap();
-                // Without the other thread this would never end.
-                while delays.end_round(Instant::now()).is_none() {
+                let until = Instant::now() + Duration::from_secs(120);
+                let mut round = || {
                     std::thread::sleep(Duration::from_millis(1));
+                    delays.end_round(Instant::now()).is_some()
+                };
+                let mut is_noticed = round();
+                while !is_noticed && Instant::now() < until {
+                    is_noticed = round();
                 }
+                // Before the assertion: the other thread ends in either case.
                 busy.store(false, std::sync::atomic::Ordering::Relaxed);
+                assert!(is_noticed, "nobody wanted the CPU for two minutes, though a thread was busy on it");
             });
         });
     }

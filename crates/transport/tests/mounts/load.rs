@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use super::tree::{PATIENCE, Tree, ends, eventually};
+use super::tree::{Tree, ends};
+use super::waiting::{PATIENCE, eventually};
 
 /// Small files made, written, read, listed and deleted until the mount fails.
 pub struct Load(Vec<Child>);

@@ -8,3 +8,6 @@ mod mishaps;
 mod operations;
 mod scheduling;
 mod tree;
+// As a source: this crate depends on none of the others, in its tests neither.
+#[path = "../../../toolbox/src/waiting.rs"]
+mod waiting;

@@ -2,7 +2,8 @@
 
 use std::process::{Child, Command};
 
-use super::tree::{Tree, eventually};
+use super::tree::Tree;
+use super::waiting::eventually;
 
 /// A process for each CPU that does nothing but run.
 struct Busy(Vec<Child>);

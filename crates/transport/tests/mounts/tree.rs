@@ -6,13 +6,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use oncefs_transport::unmount;
 
-/// Everything that is waited for comes within this time on any machine, or never.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+use super::waiting::eventually;
 
 /// Both ways. A kernel that lacks one fails the tests: nothing is skipped.
 pub const WAYS: [&str; 2] = ["rings", "classic"];
@@ -130,13 +127,4 @@ pub fn ends(child: &mut Child, what: &str) -> std::process::ExitStatus {
         status.is_some()
     });
     status.unwrap()
-}
-
-/// Waits until something is so.
-pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "within {PATIENCE:?}: {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
 }

@@ -1,5 +1,5 @@
-//! What every crate would otherwise write for itself: sizes, seeded choices, tables as text, and for tests
-//! how much they do and how they wait.
+//! What every crate would otherwise write for itself: sizes, seeded choices, tables as text, and for tests how much they
+//! do and how they wait.
 //!
 //! Stands below all other crates of the workspace and knows none of them.
 

@@ -1,14 +1,12 @@
 //! Wrong input of every kind: one line with the way out, the exit code of the command's family, nothing changed.
 //! Not covered: damage inside the structures (the engine's and the file system's own tests).
 
-mod common;
-
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use common::{BINARY, Place, Run, in_own_namespace, oncefs};
+use crate::common::{BINARY, Place, Run, in_own_namespace, oncefs};
 
 #[test]
 fn a_command_that_does_not_exist_is_refused() {
@@ -152,11 +150,12 @@ impl Drop for LoopDevice {
 
 #[test]
 fn without_root_mounting_is_refused_with_the_way_out() {
-    // A copy, because the build directory may be closed to others.
+    // A copy, because the build directory may be closed to others. A process of its own makes it: a descriptor for
+    // writing would be inherited by what other tests start just then, and the copy could not be run.
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let copy = dir.path().join("oncefs");
-    fs::copy(BINARY, &copy).unwrap();
+    Run::of(Command::new("cp").arg(BINARY).arg(&copy)).succeeds();
     let nobody = 65534;
     let mount = |words: &[&str]| Run::of(Command::new(&copy).args(words).current_dir("/").uid(nobody).gid(nobody));
     mount(&["mount", "/tmp", "/mnt"]).fails(1, &["needs root", "sudo"]);

@@ -3,8 +3,6 @@
 //! A quick part of what `scripts/check-dependencies` checks, so that a new dependency is noticed at once. Known holes
 //! and double versions are left to it.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::path::PathBuf;
 use std::process::Command;
 

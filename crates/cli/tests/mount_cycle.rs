@@ -1,8 +1,6 @@
 //! The life of a mount: started, used, ended in every way, and what the next mount finds.
 //! Not covered: power loss (the engine's crash explorer), POSIX semantics (pjdfstest, fsx).
 
-mod common;
-
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::symlink;
@@ -11,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{BINARY, Place, Run, content, oncefs};
+use crate::common::{BINARY, Place, Run, content, oncefs};
 use serde_json::Value;
 
 fn stats(place: &Place) -> Value {
@@ -328,7 +326,12 @@ fn a_log_file_tells_the_story_of_the_mount() {
 
 #[test]
 fn the_kernel_is_tuned_for_the_mount_and_its_global_limit_is_restored() {
-    let global = || fs::read_to_string("/proc/sys/fs/fuse/max_pages_limit").unwrap();
+    // Whoever has turned the knob holds a lock on it until it is turned back.
+    let global = || {
+        let knob = File::open("/proc/sys/fs/fuse/max_pages_limit").unwrap();
+        knob.lock_shared().unwrap();
+        io::read_to_string(&knob).unwrap()
+    };
     let before = global();
     let place = Place::with_volume();
     place.mount(&["-o", "max_write=4M"]).succeeds();

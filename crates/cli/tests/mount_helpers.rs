@@ -2,12 +2,10 @@
 //!
 //! The names are put over /usr/sbin by an overlay in a mount namespace of the test's own: nothing is installed.
 
-mod common;
-
 use std::fs;
 use std::process::Command;
 
-use common::{Place, Run, in_own_namespace};
+use crate::common::{Place, Run, in_own_namespace};
 
 /// Runs a script that sees the helpers in /sbin.
 fn with_helpers(place: &Place, script: &str) -> Run {
@@ -91,7 +89,7 @@ fn another_fuse_file_system_is_still_unmounted_by_umount_8() {
 fn the_helpers_answer_to_help() {
     let place = Place::new();
     let helpers = place.helpers();
-    for name in common::HELPERS {
+    for name in crate::common::HELPERS {
         let run = Run::of(Command::new(helpers.join(name)).arg("--help")).succeeds();
         assert!(run.out.contains("Usage:"), "{name}: {run:?}");
     }

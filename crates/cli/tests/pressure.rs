@@ -1,16 +1,12 @@
 //! Little space and little memory: errors arrive in time, what was acknowledged stays, deleting works, nothing hangs.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a failed test, also in helper functions")]
-
-mod common;
-
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{BINARY, Place, Run, content, oncefs};
+use crate::common::{BINARY, Place, Run, content, oncefs};
 
 const MIB: usize = 1 << 20;
 

@@ -1,8 +1,5 @@
 //! A place for a test: a volume, a mount point, the binary under all its names. Cleans up whatever the test left.
 
-#![allow(dead_code, reason = "every test binary uses its own part of this module")]
-#![allow(clippy::unwrap_used, reason = "this module is part of tests: a panic is a failed test")]
-
 use std::ffi::OsStr;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -66,10 +63,16 @@ pub fn oncefs<S: AsRef<OsStr>>(arguments: &[S]) -> Run {
     Run::of(Command::new("timeout").arg(PATIENCE_SECONDS).arg(BINARY).args(arguments))
 }
 
+/// Takes the copies of other tests' mounts out of a new mount namespace: a mount ends with its last copy.
+const FORGET_OTHERS: &str = "cat /proc/self/mounts | while read -r _ at type _; do
+    case $type in fuse.*) umount -i -c -l $at 2>/dev/null || true ;; esac
+done";
+
 /// Runs a shell script with `set -e` in a mount namespace of its own.
 pub fn in_own_namespace(script: &str) -> Run {
-    let script = format!("set -e\n{script}");
-    Run::of(Command::new("timeout").args([PATIENCE_SECONDS, "unshare", "--mount", "sh", "-c", &script]))
+    let script = format!("set -e\n{FORGET_OTHERS}\n{script}");
+    let unshare = ["unshare", "--mount", "--propagation", "private", "sh", "-c", &script];
+    Run::of(Command::new("timeout").arg(PATIENCE_SECONDS).args(unshare))
 }
 
 /// Content without repeats, the same for the same seed.

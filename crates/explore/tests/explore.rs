@@ -1,7 +1,5 @@
 //! The exploration of the test command, and what shows that it is repeatable and looks where it should.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::time::Instant;
 
 use oncefs_explore::effect::{Effect, Pages};

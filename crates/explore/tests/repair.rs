@@ -1,8 +1,6 @@
 //! Repairs of names with a power cut after every step: repaired again, the volume is clean, and holds what the repair
 //! makes of it that nothing cuts. Repairs of blocks have such a test in the engine (`check/tests.rs`).
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -7,6 +7,7 @@ mod circles;
 mod kept_words;
 mod links;
 mod pages;
+mod programs;
 mod promises;
 mod rooms;
 mod sources;

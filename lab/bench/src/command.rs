@@ -23,7 +23,7 @@ pub fn find_oncefs(named: Option<PathBuf>) -> Result<PathBuf> {
     let program = named.or_else(beside).unwrap_or_else(|| "oncefs".into());
     program.canonicalize().map_err(|_| {
         Failure::new(format!(
-            "cannot find the program {}: build it with `cargo build --release`, name it with --oncefs, or choose \
+            "cannot find the program {}: build it with `scripts/lab`, name it with --oncefs, or choose \
              other sides with --side",
             program.display()
         ))

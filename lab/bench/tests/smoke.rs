@@ -1,7 +1,7 @@
 //! The whole benchmark at its smallest: that it measures every workload, checks contents and cleans up.
 //!
-//! Needs root, /dev/fuse and loop devices, and fails without them. Asserts no speed. oncefs itself is among the sides
-//! of one test only, which needs the built program beside the benchmark's.
+//! Needs root, /dev/fuse and loop devices, and fails without them. Asserts no speed. Those of
+//! subcommands need oncefs beside the benchmark's program, where `scripts/lab` builds it.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

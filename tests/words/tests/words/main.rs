@@ -5,6 +5,7 @@
 mod arrows;
 mod circles;
 mod kept_words;
+mod lab;
 mod links;
 mod pages;
 mod programs;

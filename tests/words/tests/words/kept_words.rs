@@ -29,7 +29,6 @@ const KEPT_WORDS: [Kept; 3] = [
         places: &[
             ("crates/transport/", "speaks errno with the kernel"),
             ("crates/fuse/", "turns errors into errno"),
-            ("lab/bench/", "stands outside, with a file system of its own"),
             ("crates/cli/", "talks to the kernel about mounts and sockets itself"),
             ("tests/system/", "sees what programs see"),
             ("crates/engine/src/error.rs", "tells a full host from other errors"),

@@ -1,14 +1,12 @@
 //! Checks the tables of `docs/format.md` about names against the code, with the records of a real volume.
 
-#[path = "../../engine/tests/docs/mod.rs"]
-mod docs;
-
 use crate::common::{ROOT, Volume, at, directory, file};
-use docs::{assert_key, section};
 use oncefs_engine::{BackgroundStep, Change};
 use oncefs_fs::{
     AtimePolicy, FileFlags, FileSystem, Ino, NamePlaces, Privileges, SetAttributes, WriteOrigin, XattrMode,
 };
+use oncefs_words::layout::{assert_key, hexadecimal};
+use oncefs_words::page::Section;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 const PAGE: &str = "docs/format.md";
@@ -71,7 +69,7 @@ fn an_inode_is_as_the_page_says() {
         assert!(is_file || times.iter().all(|time| *time == at(1_000)));
         let seconds = times.map(|time| time.seconds.to_le_bytes().to_vec());
         let nanoseconds = times.map(|time| small(time.nanoseconds));
-        section(PAGE, "Inode").assert_layout(
+        Section::of(PAGE, "Inode").assert_layout(
             &value,
             0,
             &[
@@ -122,7 +120,7 @@ fn a_usage_is_as_the_page_says() {
     }
     file_system.publish_reads().unwrap();
     let (_, value) = record(&file_system, &of_inode(b'i', ino));
-    section(PAGE, "Usage").assert_layout(
+    Section::of(PAGE, "Usage").assert_layout(
         &value[120..136],
         0,
         &[
@@ -167,7 +165,7 @@ fn a_name_is_as_the_page_says() {
     let child = file_system.mkdir(parent, name, 0o755, &ROOT).unwrap().ino;
     let (key, value) = record(&file_system, &of_inode(b'd', parent));
     assert_key("directory names", &key, &[parent.0, place(&file_system, parent, name)], b"");
-    section(PAGE, "Directory names").assert_layout(
+    Section::of(PAGE, "Directory names").assert_layout(
         &value,
         name.len(),
         &[
@@ -189,7 +187,7 @@ fn a_place_that_overflowed_is_as_the_page_says() {
     let parent = directory(&file_system, Ino::ROOT, "parent").ino;
     let (key, value) = record(&file_system, b"p");
     assert_key("placement of names", &key, &[], b"");
-    section(PAGE, "Placement of names").assert_layout(
+    Section::of(PAGE, "Placement of names").assert_layout(
         &value,
         0,
         &[("version", vec![1]), ("bits", vec![1]), ("names", vec![2, 0]), ("checksum", sum(&value, 0))],
@@ -200,7 +198,7 @@ fn a_place_that_overflowed_is_as_the_page_says() {
     let body = [&[2][..], &small(7), &value[1..value.len() - 4]].concat();
     let value = [&body[..], &(xxh3_64_with_seed(&body, parent.0) as u32).to_le_bytes()].concat();
     assert_eq!(oncefs_fs::format::recode(&key, &value).unwrap(), value);
-    section(PAGE, "Directory names at a full place").assert_layout(
+    Section::of(PAGE, "Directory names at a full place").assert_layout(
         &value,
         6,
         &[
@@ -240,14 +238,14 @@ fn a_symbolic_link_and_an_extended_attribute_are_as_the_page_says() {
     let (key, value) = record(&file_system, &of_inode(b's', link));
     assert_key("symbolic link", &key, &[link.0], b"");
     let fields = [("target", b"../target".to_vec()), ("checksum", sum(&value, link.0))];
-    section(PAGE, "Symbolic link").assert_layout(&value, 9, &fields);
+    Section::of(PAGE, "Symbolic link").assert_layout(&value, 9, &fields);
 
     let ino = file(&file_system, Ino::ROOT, "file").ino;
     file_system.setxattr(ino, b"user.a", b"value", XattrMode::Any, true).unwrap();
     let (key, value) = record(&file_system, &of_inode(b'x', ino));
     assert_key("extended attribute", &key, &[ino.0], b"user.a");
     let fields = [("value", b"value".to_vec()), ("checksum", sum(&value, ino.0))];
-    section(PAGE, "Extended attribute").assert_layout(&value, 5, &fields);
+    Section::of(PAGE, "Extended attribute").assert_layout(&value, 5, &fields);
 }
 
 #[test]
@@ -257,7 +255,7 @@ fn an_orphan_and_the_lease_are_as_the_page_says() {
     let (key, value) = record(&file_system, b"n");
     assert_key("lease", &key, &[], b"");
     let next = u64::from_le_bytes(value[..8].try_into().unwrap());
-    section(PAGE, "Lease").assert_layout(&value, 0, &[("next", large(next)), ("checksum", sum(&value, 0))]);
+    Section::of(PAGE, "Lease").assert_layout(&value, 0, &[("next", large(next)), ("checksum", sum(&value, 0))]);
 
     let ino = file(&file_system, Ino::ROOT, "file").ino;
     assert!(ino.0 < next, "inode {} was handed out and is not below the lease {next}", ino.0);
@@ -265,7 +263,7 @@ fn an_orphan_and_the_lease_are_as_the_page_says() {
     let (key, value) = record(&file_system, &of_inode(b'o', ino));
     assert_key("orphan", &key, &[ino.0], b"");
     let fields = [("epoch", large(next - LEASE)), ("checksum", sum(&value, ino.0))];
-    section(PAGE, "Orphan").assert_layout(&value, 0, &fields);
+    Section::of(PAGE, "Orphan").assert_layout(&value, 0, &fields);
 }
 
 #[test]
@@ -278,11 +276,11 @@ fn a_place_in_a_queue_and_the_ranking_are_as_the_page_says() {
     let (key, value) = record(&file_system, b"q");
     let new_since = 7_000;
     assert_key("place in a queue", &key, &[new_since, ino.0], b"");
-    section(PAGE, "Place in a queue").assert_layout(&value, 0, &[("checksum", sum(&value, ino.0))]);
+    Section::of(PAGE, "Place in a queue").assert_layout(&value, 0, &[("checksum", sum(&value, ino.0))]);
 
     let (key, value) = record(&file_system, b"r");
     assert_key("ranking", &key, &[], b"");
-    section(PAGE, "Ranking").assert_layout(
+    Section::of(PAGE, "Ranking").assert_layout(
         &value,
         0,
         &[
@@ -305,9 +303,8 @@ fn every_record_that_the_file_system_stores_is_on_the_page() {
     file_system.setxattr(ino, b"user.a", b"value", XattrMode::Any, true).unwrap();
     file_system.store().run(BackgroundStep::Rank).unwrap();
     file_system.unlink(Ino::ROOT, b"file").unwrap();
-    let rows = section(PAGE, "Keys").rows();
-    let callers: Vec<u8> =
-        rows.iter().map(|row| docs::hexadecimal(&row[1]) as u8).filter(|kind| *kind >= 0x10).collect();
+    let rows = Section::of(PAGE, "Keys").rows();
+    let callers: Vec<u8> = rows.iter().map(|row| hexadecimal(&row[1]) as u8).filter(|kind| *kind >= 0x10).collect();
     let mut stored: Vec<u8> =
         file_system.store().scan(&[0x10], &[0xFF], usize::MAX).unwrap().iter().map(|(key, _)| key[0]).collect();
     stored.dedup();

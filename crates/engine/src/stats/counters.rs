@@ -399,3 +399,32 @@ impl Statistics {
         &self.stages[stage as usize]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    const PAGE: &str = include_str!("../../../../docs/life-of-a-block.md");
+
+    /// The lines of the page that begin with this, without it.
+    fn lines(beginning: &str) -> Vec<&'static str> {
+        PAGE.lines().filter_map(|line| line.strip_prefix(beginning)).collect()
+    }
+
+    #[test]
+    fn the_headings_of_the_page_are_the_stages_in_order() {
+        let stages = Stage::ALL.iter().enumerate().map(|(at, stage)| format!("{}. {}", at + 1, stage.name()));
+        assert_eq!(lines("## "), stages.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_page_names_every_counter_and_no_other() {
+        let quoted =
+            |line: &'static str| line.split("; the cache").next().unwrap_or(line).split('`').skip(1).step_by(2);
+        let named: BTreeSet<&str> = lines("Counters: ").into_iter().flat_map(quoted).collect();
+        let counters = Counters::default().snapshot();
+        assert_eq!(named, counters.keys().map(String::as_str).collect());
+    }
+}

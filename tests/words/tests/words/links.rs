@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use oncefs_words::checkout::{pages, root, text};
-use oncefs_words::page::links;
+use oncefs_words::page::{links, quoted};
 
 use super::assert_none;
 
@@ -68,14 +68,36 @@ fn is_script(path: &Path) -> bool {
     path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
+/// The pages that say how things are now. Decisions, results and the changelog say how they were.
+fn pages_of_today() -> impl Iterator<Item = String> {
+    let is_past = |page: &str| ["docs/decisions/", "docs/results/", "CHANGELOG"].iter().any(|of| page.starts_with(of));
+    pages().into_iter().filter(move |page| !is_past(page))
+}
+
 #[test]
 fn every_script_that_a_page_names_can_be_run() {
-    let is_about_today = |page: &String| !page.starts_with("docs/decisions/") && *page != "CHANGELOG.md";
-    let named = pages().into_iter().filter(is_about_today).flat_map(|page| {
+    let named = pages_of_today().flat_map(|page| {
         let missing = scripts_in(&text(&page)).into_iter().filter(|script| !is_script(&root().join(script)));
         missing.map(move |script| format!("{page}: {script}")).collect::<Vec<_>>()
     });
     assert_none("scripts that are not there or cannot be run", named.collect());
+}
+
+/// Whether this is a path from the root of the checkout into one of our packages, not one from a package on.
+fn is_path(word: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    let is_below = ["crates/", "lab/", "tests/"].iter().any(|place| word.starts_with(place));
+    is_below && word.matches('/').count() > 1 && word.chars().all(is_plain)
+}
+
+#[test]
+fn every_source_that_a_page_names_is_there() {
+    let named = pages_of_today().flat_map(|page| {
+        let text = text(&page);
+        let missing = quoted(&text).into_iter().filter(|word| is_path(word) && !root().join(word).exists());
+        missing.map(|path| format!("{page}: {path}")).collect::<Vec<_>>()
+    });
+    assert_none("paths that lead nowhere", named.collect());
 }
 
 #[test]

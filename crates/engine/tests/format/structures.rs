@@ -1,12 +1,7 @@
-//! Holds `docs/format.md` to the code: samples of every structure of the engine are encoded and looked up in its tables.
-
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod docs;
+//! Samples of every structure of the engine are encoded and looked up in the tables of the page.
 
 use std::collections::BTreeSet;
 
-use docs::{assert_key, section};
 use oncefs_dedup::{Hint, HintPage, PieceCost, Prefix, Sample, Skipped, Slowdown};
 use oncefs_engine::device::ALIGN_BYTES;
 use oncefs_engine::format::checkpoint::Checkpoint;
@@ -24,9 +19,12 @@ use oncefs_engine::{
     BLOCK_BYTES, Blocks, Copies, DataPlace, FilePolicy, Fingerprint, Lbn, MapId, Pbn, PolicyOverride, Profile, Rank,
     Tag,
 };
+use oncefs_words::checkout::text;
+use oncefs_words::layout::{assert_key, hexadecimal};
+use oncefs_words::page::Section;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-const PAGE: &str = "docs/format.md";
+use super::PAGE;
 
 fn number(value: u64) -> Vec<u8> {
     value.to_le_bytes().to_vec()
@@ -48,12 +46,12 @@ fn totals_fields() -> [(&'static str, Vec<u8>); 5] {
 
 #[test]
 fn the_page_states_the_version_of_the_code() {
-    assert!(docs::text(PAGE).lines().any(|line| line.starts_with(&format!("Version {VERSION}."))));
+    assert!(text(PAGE).lines().any(|line| line.starts_with(&format!("Version {VERSION}."))));
 }
 
 #[test]
 fn the_sizes_in_the_page_s_sentences_are_those_of_the_code() {
-    let page = docs::text(PAGE);
+    let page = text(PAGE);
     for sentence in [
         format!(
             "A page has {PAGE_BYTES} bytes and {} sectors and describes {PAGE_ENTRIES} blocks",
@@ -82,7 +80,7 @@ fn the_superblock_is_as_the_page_says() {
         copies: Some(Copies::Two),
     };
     let bytes = superblock.encode().unwrap();
-    let page = section(PAGE, "Superblock");
+    let page = Section::of(PAGE, "Superblock");
     let mut path = b"/dev/sample".to_vec();
     path.resize(4005, 0);
     page.assert_layout(
@@ -105,7 +103,7 @@ fn the_superblock_is_as_the_page_says() {
 
 #[test]
 fn the_page_numbers_every_profile() {
-    let rows = section(PAGE, "Superblock").rows();
+    let rows = Section::of(PAGE, "Superblock").rows();
     let row = rows.iter().find(|row| row[2] == "profile").unwrap();
     let profiles = Profile::ALL.map(|profile| format!("{}: {}", profile.number(), profile.name()));
     assert_eq!(row[3], profiles.join(", "));
@@ -114,7 +112,7 @@ fn the_page_numbers_every_profile() {
 #[test]
 fn the_label_is_as_the_page_says() {
     let bytes = label::encode([3; 16]);
-    let page = section(PAGE, "Label");
+    let page = Section::of(PAGE, "Label");
     page.assert_layout(
         &bytes,
         0,
@@ -135,7 +133,7 @@ fn the_block_table_is_as_the_page_says() {
     table.set(Pbn(21), &entry);
     let bytes = table.sealed(3, 6);
     let sector = &bytes[512..1024];
-    let page = section(PAGE, "Table sector");
+    let page = Section::of(PAGE, "Table sector");
     let entries = sector[16..].to_vec();
     assert!(entries.iter().enumerate().all(|(at, byte)| *byte == 0 || (5 * 31..6 * 31).contains(&at)));
     page.assert_layout(
@@ -148,7 +146,7 @@ fn the_block_table_is_as_the_page_says() {
         ],
     );
     let place = 16 + 5 * 31;
-    section(PAGE, "Table entry").assert_layout(
+    Section::of(PAGE, "Table entry").assert_layout(
         &sector[place..place + 31],
         0,
         &[
@@ -167,8 +165,8 @@ fn a_log_record_is_as_the_page_says() {
     let mut bytes = vec![0; 4096];
     bytes[HEADER_BYTES..HEADER_BYTES + ops.len()].copy_from_slice(&ops);
     record::seal(&mut bytes, &Header { sequence: 8, body_len: ops.len() as u64, totals: totals() }, [4; 16]);
-    let page = section(PAGE, "Log record");
-    let magic = docs::hexadecimal(&page.rows()[1][3]);
+    let page = Section::of(PAGE, "Log record");
+    let magic = hexadecimal(&page.rows()[1][3]);
     let mut fields = vec![
         ("checksum", number(page.checksum(&bytes, ops.len()))),
         ("magic", number(magic)),
@@ -181,7 +179,7 @@ fn a_log_record_is_as_the_page_says() {
     without[88..96].fill(0);
     let is_set = |place: &usize| without[place / 8] & (1 << (place % 8)) != 0;
     let places = (8 * 8..8 * without.len()).filter(is_set).fold(0, |places, place| places ^ place as u32);
-    let header_seed = docs::hexadecimal(page.rows()[11][3].rsplit("seed ").next().unwrap());
+    let header_seed = hexadecimal(page.rows()[11][3].rsplit("seed ").next().unwrap());
     let header_sum = xxh3_64_with_seed(&bytes[8..92], header_seed) as u32;
     fields.extend([("places", places.to_le_bytes().to_vec()), ("header sum", header_sum.to_le_bytes().to_vec())]);
     fields.push(("operations", ops.clone()));
@@ -191,7 +189,7 @@ fn a_log_record_is_as_the_page_says() {
 #[test]
 fn the_checkpoint_is_as_the_page_says() {
     let bytes = Checkpoint { sequence: 3, log_at: 8192, totals: totals() }.encode([0; 16]);
-    let page = section(PAGE, "Checkpoint");
+    let page = Section::of(PAGE, "Checkpoint");
     let mut fields = vec![("sequence", number(3)), ("log at", number(8192))];
     fields.extend(totals_fields());
     fields.push(("checksum", number(page.checksum(&bytes, 0))));
@@ -207,7 +205,7 @@ fn the_engine_s_keys_are_as_the_page_says() {
     assert_key("free counts", &advice[0].0, &[0], b"");
     assert_key("free counts", &advice[1].0, &[1], b"");
     assert_eq!(advice[0].1.as_deref(), Some([0x02, 0x01].repeat(512).as_slice()), "2 bytes for each of 512 regions");
-    let kinds: Vec<u64> = section(PAGE, "Keys").rows().iter().map(|row| docs::hexadecimal(&row[1])).collect();
+    let kinds: Vec<u64> = Section::of(PAGE, "Keys").rows().iter().map(|row| hexadecimal(&row[1])).collect();
     let engine = kinds.iter().filter(|kind| **kind < u64::from(keys::CALLER_FIRST_BYTE)).count();
     assert_key("bad block", &keys::bad(Pbn(7)), &[7], b"");
     assert_key("replica", &keys::copy(Pbn(7)), &[7], b"");
@@ -220,17 +218,17 @@ fn the_engine_s_keys_are_as_the_page_says() {
 #[test]
 fn what_is_kept_of_bad_blocks_is_as_the_page_says() {
     let bytes = BadRecord { replacement: Some(Pbn(5)), tag: Tag(6) }.encode();
-    let page = section(PAGE, "Bad block");
+    let page = Section::of(PAGE, "Bad block");
     let fields = [("replacement", number(5)), ("tag", number(6)), ("checksum", number(page.checksum(&bytes, 0)))];
     page.assert_layout(&bytes, 0, &fields);
     let bytes = rot::encode_replica(Pbn(5));
-    let page = section(PAGE, "Replica");
+    let page = Section::of(PAGE, "Replica");
     page.assert_layout(&bytes, 0, &[("replica", number(5)), ("checksum", number(page.checksum(&bytes, 0)))]);
 }
 
 #[test]
 fn the_policy_of_a_file_is_as_the_page_says() {
-    let page = section(PAGE, "File policy");
+    let page = Section::of(PAGE, "File policy");
     let overrides = [
         PolicyOverride::Off,
         PolicyOverride::Inline,
@@ -260,7 +258,7 @@ fn the_policy_of_a_file_is_as_the_page_says() {
 #[test]
 fn what_is_kept_of_the_device_is_as_the_page_says() {
     let bytes = DeviceRecord { piece_cost: PieceCost::of_blocks(5.25) }.encode();
-    let page = section(PAGE, "Device");
+    let page = Section::of(PAGE, "Device");
     let fields = [("piece cost", 5.25_f64.to_le_bytes().to_vec()), ("checksum", number(page.checksum(&bytes, 0)))];
     page.assert_layout(&bytes, 0, &fields);
 }
@@ -270,7 +268,7 @@ fn how_far_the_scrub_is_is_as_the_page_says() {
     let state = ScrubState::Finished;
     let bytes =
         ScrubRecord { state, next: Pbn(1), blocks: 2, found: 3, rate: 5, spent: 6, passes: 7, unknown: 8 }.encode();
-    let page = section(PAGE, "Scrub");
+    let page = Section::of(PAGE, "Scrub");
     let values = [
         ("state", 4),
         ("next", 1),
@@ -317,7 +315,7 @@ impl<'a> Values<'a> {
 /// An operation read by the page's table: its name and its fields as text.
 fn read_by_the_page(values: &mut Values, before: &mut [u64; 3]) -> (String, Vec<(String, String)>) {
     let code = values.number().to_string();
-    let rows = section(PAGE, "Operations").rows();
+    let rows = Section::of(PAGE, "Operations").rows();
     let row = rows.iter().find(|row| row[0] == code).unwrap_or_else(|| panic!("code {code} is not on the page"));
     let mut fields: Vec<(String, String)> = Vec::new();
     let mut numbers = [None; 3];
@@ -419,7 +417,7 @@ fn operations_are_as_the_page_says() {
         seen.insert(name);
     }
     assert!(values.0.is_empty(), "bytes are left that the page does not speak of");
-    assert_eq!(seen.len(), section(PAGE, "Operations").rows().len(), "operations on the page that no sample has");
+    assert_eq!(seen.len(), Section::of(PAGE, "Operations").rows().len(), "operations on the page that no sample has");
 }
 
 #[test]
@@ -433,7 +431,7 @@ fn a_shard_is_as_the_page_says() {
     extents.iter().for_each(|extent| shard.set(*extent));
     let key = ShardKey { map: MapId(0x0102), shard: 9 };
     let bytes = shard.encode(key);
-    let page = section(PAGE, "Shard");
+    let page = Section::of(PAGE, "Shard");
     let kinds: Vec<String> = page.rows().iter().map(|row| row[1].clone()).collect();
     assert_eq!(kinds, ["`number`", "`number`", "`step`"]);
     let (body, sum) = bytes.split_at(bytes.len() - 4);
@@ -461,7 +459,7 @@ fn a_shard_is_as_the_page_says() {
 fn the_hint_header_is_as_the_page_says() {
     let sample = Sample::one_of(0x0203);
     let bytes = HintHeader { volume_id: [3; 16], incarnation: 0x0102, sample, complete_at: 0x0304 }.encode();
-    let page = section(PAGE, "Hint header");
+    let page = Section::of(PAGE, "Hint header");
     page.assert_layout(
         &bytes,
         0,
@@ -486,7 +484,7 @@ fn a_hint_page_is_as_the_page_says() {
     let entries = [[0x30, 0x45, 0x67, 0x89, 0x0A, 0x0B, 0x0C, 0x0D], [0x3F, 0xED, 0xCB, 0xA9, 0, 0, 0, 7]];
     let mut all = entries.concat();
     all.resize(4072, 0);
-    let page = section(PAGE, "Hint page");
+    let page = Section::of(PAGE, "Hint page");
     page.assert_layout(
         &bytes,
         0,
@@ -502,7 +500,7 @@ fn a_hint_page_is_as_the_page_says() {
         ],
     );
     let fields = [("tag", vec![0x30, 0x45, 0x67, 0x89]), ("pbn", vec![0x0A, 0x0B, 0x0C, 0x0D])];
-    section(PAGE, "Hint").assert_layout(&bytes[24..32], 4, &fields);
+    Section::of(PAGE, "Hint").assert_layout(&bytes[24..32], 4, &fields);
 }
 
 #[test]
@@ -512,7 +510,7 @@ fn a_checkpoint_of_skipped_blocks_is_as_the_page_says() {
     let checkpoint = backlog::Checkpoint { volume_id: [3; 16], number: 6, clean_at: 0x0708, records: samples.to_vec() };
     let bytes = checkpoint.encode();
     let (head, records) = bytes.split_at(backlog::HEADER_BYTES);
-    let page = section(PAGE, "Skipped blocks");
+    let page = Section::of(PAGE, "Skipped blocks");
     let sum = xxh3_64_with_seed(records, xxh3_64_with_seed(&head[..56], page.seed()));
     page.assert_layout(
         &bytes,
@@ -527,7 +525,7 @@ fn a_checkpoint_of_skipped_blocks_is_as_the_page_says() {
             ("records", records.to_vec()),
         ],
     );
-    let rows = section(PAGE, "Skipped records").rows();
+    let rows = Section::of(PAGE, "Skipped records").rows();
     let mut values = Values(records);
     for sample in samples {
         let code = values.number().to_string();

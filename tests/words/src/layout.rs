@@ -1,56 +1,15 @@
-//! Reads the pages in `docs/` for the tests that hold them to the code.
-
-#![allow(dead_code, reason = "each test program uses some of it")]
-
-use std::fs;
-use std::path::{Path, PathBuf};
+//! Tables of offsets in `docs/format.md`, and the bytes that follow them.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// The checkout: where cargo runs the test, which need not be where it was built.
-pub fn root() -> PathBuf {
-    Path::new(&std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..")
-}
-
-/// The text of a file of the checkout.
-pub fn text(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
-}
-
-/// What stands in backticks.
-pub fn quoted(line: &str) -> Vec<&str> {
-    line.split('`').skip(1).step_by(2).collect()
-}
-
-/// A part of a page, from a heading to the next one of any level.
-pub struct Section {
-    name: String,
-    lines: Vec<String>,
-}
-
-/// The section with this heading.
-pub fn section(page: &str, heading: &str) -> Section {
-    let text = text(page);
-    let is_heading = |line: &&str| line.starts_with('#') && line.trim_start_matches('#').trim() == heading;
-    let mut lines = text.lines().skip_while(|line| !is_heading(line));
-    lines.next().unwrap_or_else(|| panic!("{page} has no section {heading:?}"));
-    let lines = lines.take_while(|line| !line.starts_with('#')).map(str::to_owned).collect();
-    Section { name: format!("{page}, {heading}"), lines }
-}
+use crate::page::Section;
 
 impl Section {
-    /// The cells of each row of its table, head and rule left out.
-    pub fn rows(&self) -> Vec<Vec<String>> {
-        let rows = self.lines.iter().filter(|line| line.starts_with('|')).skip(2);
-        let cells = |line: &String| {
-            let inner = line.trim().trim_start_matches('|').trim_end_matches('|');
-            inner.split('|').map(|cell| cell.trim().to_owned()).collect()
-        };
-        rows.map(cells).collect()
-    }
-
     /// Holds `bytes` to the table of offsets: every byte belongs to one field, in this order and with these values.
     /// `n` is the size of what has no fixed one.
+    ///
+    /// # Panics
+    /// If they differ, or the table is no table of offsets.
     pub fn assert_layout(&self, bytes: &[u8], n: usize, fields: &[(&str, Vec<u8>)]) {
         let rows = self.rows();
         let named: Vec<&str> = rows.iter().map(|row| row[2].as_str()).collect();
@@ -67,6 +26,9 @@ impl Section {
     }
 
     /// The checksum that the section's line `Checksum: bytes A to B, seed S.` gives for `bytes`.
+    ///
+    /// # Panics
+    /// If there is no such line.
     pub fn checksum(&self, bytes: &[u8], n: usize) -> u64 {
         let line = self.lines.iter().find_map(|line| line.strip_prefix("Checksum: bytes "));
         let line = line.unwrap_or_else(|| panic!("{} says nothing of its checksum", self.name));
@@ -76,15 +38,13 @@ impl Section {
     }
 
     /// The seed named in running text.
+    ///
+    /// # Panics
+    /// If there is none.
     pub fn seed(&self) -> u64 {
         let line = self.lines.iter().find_map(|line| line.split_once("seed 0x")).expect("a seed");
         let digits: String = line.1.chars().take_while(char::is_ascii_hexdigit).collect();
         hexadecimal(&format!("0x{digits}"))
-    }
-
-    /// All its lines.
-    pub fn lines(&self) -> impl Iterator<Item = &str> {
-        self.lines.iter().map(String::as_str)
     }
 }
 
@@ -95,18 +55,24 @@ fn evaluate(sum: &str, n: usize) -> usize {
 }
 
 /// The value of `0x12_34`.
+///
+/// # Panics
+/// If it is not hexadecimal.
 pub fn hexadecimal(number: &str) -> u64 {
     let digits = number.trim().trim_start_matches("0x").replace('_', "");
     u64::from_str_radix(&digits, 16).unwrap_or_else(|_| panic!("{number:?} is not hexadecimal"))
 }
 
 /// Holds a key to its row in the table of keys.
+///
+/// # Panics
+/// If they differ, or there is no such row.
 pub fn assert_key(name: &str, key: &[u8], numbers: &[u64], rest: &[u8]) {
-    let rows = section("docs/format.md", "Keys").rows();
+    let rows = Section::of("docs/format.md", "Keys").rows();
     let row = rows.iter().find(|row| row[0] == name).unwrap_or_else(|| panic!("no key {name:?} in docs/format.md"));
     assert_eq!(row[2].split(", ").filter(|number| !number.is_empty()).count(), numbers.len(), "numbers of key {name}");
     assert_eq!(row[3].is_empty(), rest.is_empty(), "rest of key {name}");
-    let mut expected = vec![hexadecimal(&row[1]) as u8];
+    let mut expected = vec![u8::try_from(hexadecimal(&row[1])).expect("a kind has one byte")];
     numbers.iter().for_each(|number| expected.extend(number.to_be_bytes()));
     expected.extend(rest);
     assert_eq!(key, expected, "key {name}");

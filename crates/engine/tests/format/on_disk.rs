@@ -1,18 +1,15 @@
-//! Holds `docs/format.md` to a real volume: it is read with nothing but what the page says.
-
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod docs;
+//! A real volume is read with nothing but what the page says.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use docs::section;
 use oncefs_engine::{BLOCK_BYTES, DataPlace, OpenOptions, Profile, Store, VolumeSpec};
+use oncefs_words::checkout::text;
+use oncefs_words::page::{Section, quoted};
 use xxhash_rust::xxh3::xxh3_64_with_secret;
 
-const PAGE: &str = "docs/format.md";
+use super::PAGE;
 
 fn closed_volume(path: &Path, block: &[u8]) {
     let spec = VolumeSpec {
@@ -39,7 +36,7 @@ fn a_volume_on_disk_has_the_parts_that_the_page_names_and_no_other() {
     closed_volume(&path, &[1; BLOCK_BYTES]);
     let found: BTreeSet<String> =
         fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    let rows = section(PAGE, "The parts of a volume").rows();
+    let rows = Section::of(PAGE, "The parts of a volume").rows();
     let named: BTreeSet<String> = rows.iter().map(|row| row[0].trim_matches('`').to_owned()).collect();
     assert_eq!(found, named);
 }
@@ -50,9 +47,9 @@ fn a_block_is_found_on_disk_with_nothing_but_the_page() {
     let path = dir.path().join("volume");
     let block: Vec<u8> = (0..BLOCK_BYTES).map(|at| (at % 251) as u8).collect();
     closed_volume(&path, &block);
-    let text = docs::text(PAGE);
+    let page = text(PAGE);
     let context = |of: &str| {
-        let contexts = docs::quoted(&text).into_iter().filter(|quoted| quoted.contains(of));
+        let contexts = quoted(&page).into_iter().filter(|quoted| quoted.contains(of));
         contexts.collect::<Vec<_>>()[0].to_owned()
     };
     let secret: [u8; 32] = fs::read(path.join("superblock")).unwrap()[40..72].try_into().unwrap();

@@ -1,13 +1,9 @@
-//! Holds what `docs/format.md` says of the list of copies to the code, as `format_doc.rs` does for all else.
+//! The list of copies, as the other structures.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod docs;
-
-use docs::section;
 use oncefs_engine::format::record_list::{self, RecordFile, RecordList};
+use oncefs_words::page::Section;
 
-const PAGE: &str = "docs/format.md";
+use super::PAGE;
 
 fn number(value: u64) -> Vec<u8> {
     value.to_le_bytes().to_vec()
@@ -19,7 +15,7 @@ fn the_list_of_record_files_is_as_the_page_says() {
     let (manifest, checkpoint) = (b"manifest".to_vec(), vec![9; 64]);
     let list = RecordList { files: vec![file], manifest_number: 5, manifest: manifest.clone(), checkpoint };
     let bytes = list.encode([3; 16]);
-    let page = section(PAGE, "List of record files");
+    let page = Section::of(PAGE, "List of record files");
     let entry = bytes[record_list::HEADER_BYTES..][..record_list::ENTRY_BYTES].to_vec();
     let held = entry.len() + manifest.len();
     page.assert_layout(
@@ -36,7 +32,7 @@ fn the_list_of_record_files_is_as_the_page_says() {
             ("checksum", number(page.checksum(&bytes, held))),
         ],
     );
-    section(PAGE, "Listed record file").assert_layout(
+    Section::of(PAGE, "Listed record file").assert_layout(
         &entry,
         0,
         &[

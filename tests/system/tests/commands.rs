@@ -1,6 +1,5 @@
 //! The commands as a person meets them: in the background, under their other names, and with wrong arguments.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -413,41 +412,4 @@ fn dedup_does_one_thing_at_a_time_and_nothing_on_a_read_only_volume() {
         assert!(said.contains("read-only"), "{option}: {said}");
     }
     assert!(dedup_status(&mount)["doing"].is_string());
-}
-
-/// The cells of the rows of `docs/profiles.md` that begin with a setting and have so many columns.
-fn rows_of_page(columns: usize) -> BTreeMap<String, Vec<String>> {
-    let page = include_str!("../../../docs/profiles.md");
-    let rows = page.lines().filter(|line| line.starts_with("| `"));
-    let cells = rows.map(|line| line.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect());
-    let rows = cells.filter(|row: &Vec<String>| row.len() == columns);
-    rows.map(|row| (row[0].trim_matches('`').to_owned(), row[1..].to_vec())).collect()
-}
-
-/// A value of the page as `tune --json` has it.
-fn in_bytes(cell: &str) -> String {
-    match (cell.strip_suffix('M'), cell.strip_suffix('K')) {
-        (Some(number), _) => (number.parse::<u64>().unwrap() << 20).to_string(),
-        (_, Some(number)) => (number.parse::<u64>().unwrap() << 10).to_string(),
-        _ => cell.to_owned(),
-    }
-}
-
-#[test]
-fn the_page_on_profiles_has_the_values_that_mounts_have() {
-    let differing = rows_of_page(8);
-    assert!(differing.len() > 5, "{differing:?}");
-    let page = include_str!("../../../docs/profiles.md");
-    let profiles = ["lrlfs", "smartdedup", "edge", "desktop", "server", "idedup", "selective"];
-    for (column, profile) in profiles.into_iter().enumerate() {
-        let mount = of_profile(profile, &[]);
-        for (name, about) in settings(&mount).as_object().unwrap() {
-            let value = about["value"].as_str().unwrap();
-            match differing.get(name).map(|cells| cells[column].as_str()) {
-                Some(cell) if cell.contains("of `memory`") => {}
-                Some(cell) => assert_eq!(value, in_bytes(cell), "{name} of {profile}"),
-                None => assert!(page.contains(&format!("`{name}` {value}")), "{name} of {profile} is {value}"),
-            }
-        }
-    }
 }

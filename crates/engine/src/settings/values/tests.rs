@@ -123,3 +123,38 @@ fn a_former_name_sets_what_replaced_it_and_is_never_shown() {
     let error = settings.set("copies_above", "many", true).unwrap_err().to_string();
     assert!(error.starts_with("replicate_refs_above must be"), "{error}");
 }
+
+/// The page that tells users of profiles.
+const PAGE: &str = include_str!("../../../../../docs/profiles.md");
+
+/// The cells of the rows of the page that begin with a setting and have so many columns.
+fn rows_of_page(columns: usize) -> BTreeMap<&'static str, Vec<&'static str>> {
+    let rows = PAGE.lines().filter(|line| line.starts_with("| `"));
+    let rows = rows.map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect::<Vec<_>>());
+    let rows = rows.filter(|row| row.len() == columns);
+    rows.map(|row| (row[0].trim_matches('`'), row[1..].to_vec())).collect()
+}
+
+/// A value of the page as a list of settings has it.
+fn in_bytes(cell: &str) -> String {
+    match (cell.strip_suffix('M'), cell.strip_suffix('K')) {
+        (Some(number), _) => (number.parse::<u64>().unwrap() << 20).to_string(),
+        (_, Some(number)) => (number.parse::<u64>().unwrap() << 10).to_string(),
+        _ => cell.to_owned(),
+    }
+}
+
+#[test]
+fn the_page_on_profiles_has_the_values_that_profiles_have() {
+    let differing = rows_of_page(1 + Profile::ALL.len());
+    assert!(differing.len() > 5, "{differing:?}");
+    for (column, profile) in Profile::ALL.into_iter().enumerate() {
+        for (name, value) in Settings::of(profile, MIB << 10).list() {
+            match differing.get(name.as_str()).map(|cells| cells[column]) {
+                Some(cell) if cell.contains("of `memory`") => {}
+                Some(cell) => assert_eq!(value, in_bytes(cell), "{name} of {}", profile.name()),
+                None => assert!(PAGE.contains(&format!("`{name}` {value}")), "{name} of {} is {value}", profile.name()),
+            }
+        }
+    }
+}

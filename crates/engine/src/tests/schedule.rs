@@ -15,6 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use oncefs_toolbox::counts::gate_or_drill;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, Runner};
 
@@ -25,8 +26,8 @@ use volume::Shape;
 
 /// Schedules of one seed: the same work in as many orders.
 const ROUND: usize = 20;
-/// Schedules of each test, unless `ONCEFS_SCHEDULES` says otherwise.
-const SCHEDULES: usize = 2_000;
+/// Schedules of each test in the gate, which catch all planted bugs, and in the drill; `ONCEFS_SCHEDULES` asks for others.
+const SCHEDULES: (u64, u64) = (500, 10_000);
 /// Moments at which a thread that goes before all others falls behind them, plus one (PCT's depth).
 const PCT_DEPTH: usize = 4;
 /// A schedule of so many steps does not end.
@@ -62,7 +63,8 @@ fn run_round(seed: u64, work: impl Fn() + Send + Sync + 'static) {
 fn explore<F: Fn(Random) + Copy + Send + Sync + 'static>(work: F) {
     let name = std::any::type_name::<F>().trim_start_matches("oncefs_engine::").trim_end_matches("::{{closure}}");
     let only = number("ONCEFS_SCHEDULES_SEED");
-    let rounds = number("ONCEFS_SCHEDULES").unwrap_or(SCHEDULES).div_ceil(ROUND);
+    let schedules = number("ONCEFS_SCHEDULES").unwrap_or_else(|| gate_or_drill(SCHEDULES.0, SCHEDULES.1) as usize);
+    let rounds = schedules.div_ceil(ROUND);
     let seeds = only.map_or(0..rounds, |seed| seed..seed + 1);
     println!("{name}: {} schedules, seeds {} to {}", seeds.len() * ROUND, seeds.start, seeds.end - 1);
     for seed in seeds.map(|seed| seed as u64) {

@@ -6,12 +6,10 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use oncefs_toolbox::waiting::PATIENCE;
 use tempfile::TempDir;
 
 use crate::{run, sys};
-
-/// A disk that is busy for longer than this is kept busy by its own test.
-const BUSY_MAX: Duration = Duration::from_secs(20);
 
 /// Bytes in a block.
 pub const BLOCK: u64 = 4096;
@@ -71,7 +69,7 @@ impl Drop for HostDisk {
     fn drop(&mut self) {
         let start = Instant::now();
         // Children of other tests have what this test has open, until they execute a program or end.
-        while sys::is_mounted(&self.path()) && start.elapsed() < BUSY_MAX {
+        while sys::is_mounted(&self.path()) && start.elapsed() < PATIENCE {
             if !Command::new("umount").arg(self.path()).status().is_ok_and(|status| status.success()) {
                 thread::sleep(Duration::from_millis(10));
             }

@@ -20,5 +20,6 @@ pub use device::{BLOCK, HostDisk, test_dir};
 pub use mount::{Mount, copy_program, leave_free, oncefs};
 pub use oncefs_toolbox::Random;
 pub use oncefs_toolbox::counts::{gate_or_drill, seed};
-pub use run::{elapsed, run, tool};
+pub use oncefs_toolbox::waiting::{PATIENCE, eventually, refused_by_the_dead};
+pub use run::{elapsed, run, run_json, tool};
 pub use witness::{InPlace, Lost, Names, Replaced, Witness};

@@ -9,20 +9,19 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use oncefs_toolbox::waiting::{PATIENCE, eventually};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::device::test_dir;
-use crate::{run, sys};
+use crate::run::{run, run_json};
+use crate::sys;
 
 /// A daemon that serves a test longer than this hangs: it is killed, and the test fails instead of waiting.
-const DAEMON_LIFE_MAX: Duration = Duration::from_secs(300);
-/// A mount that is not there after this long will not come.
-const MOUNT_WAIT_MAX: Duration = Duration::from_secs(60);
-/// A mount that is busy for longer than this is kept busy by its own test.
-const BUSY_MAX: Duration = Duration::from_secs(2);
-/// How often something without a notification is looked at.
+const DAEMON_LIFE_MAX: Duration = Duration::from_secs(900);
+/// How often something without a notification is looked at, and how often if a command has to be run for it.
 const POLL: Duration = Duration::from_millis(2);
+const POLL_BY_COMMAND: Duration = Duration::from_millis(50);
 
 /// The built binary: `ONCEFS_BIN`, else beside the tests.
 pub fn oncefs() -> PathBuf {
@@ -160,13 +159,13 @@ impl Mount {
 
     fn wait_until_live(&mut self) {
         let start = Instant::now();
-        while !sys::is_mounted(&self.dir()) {
+        while !is_live(&self.dir()) {
             let daemon = self.daemon.as_ref().expect("set by the caller");
             match daemon.ended.recv_timeout(POLL) {
                 Err(RecvTimeoutError::Timeout) => {}
                 ended => panic!("the daemon ended before it mounted: {ended:?}\n{}", self.last_words()),
             }
-            assert!(start.elapsed() < MOUNT_WAIT_MAX, "no mount after {MOUNT_WAIT_MAX:?}\n{}", self.last_words());
+            assert!(start.elapsed() < PATIENCE, "no mount after {PATIENCE:?}\n{}", self.last_words());
         }
     }
 
@@ -174,7 +173,7 @@ impl Mount {
     pub fn umount(&mut self) {
         let daemon = self.daemon.take().expect("umount needs a mount");
         self.umount_when_idle();
-        let status = daemon.ended.recv_timeout(Duration::from_secs(5)).expect("the daemon outlived umount");
+        let status = daemon.ended.recv_timeout(PATIENCE).expect("the daemon outlived umount");
         assert!(status.success(), "the daemon ended with {status}\n{}", self.last_words());
     }
 
@@ -188,7 +187,7 @@ impl Mount {
                 return;
             }
             assert!(
-                said.contains("in use") && start.elapsed() < BUSY_MAX,
+                said.contains("in use") && start.elapsed() < PATIENCE,
                 "umount ended with {}: {said}",
                 output.status
             );
@@ -201,11 +200,11 @@ impl Mount {
         let daemon = self.daemon.take().expect("end needs a mount");
         let start = Instant::now();
         while sys::is_mounted(&self.dir()) {
-            assert!(start.elapsed() < MOUNT_WAIT_MAX, "the mount stays\n{}", self.last_words());
+            assert!(start.elapsed() < PATIENCE, "the mount stays\n{}", self.last_words());
             let _ = Command::new("umount").arg(self.dir()).status();
             thread::sleep(POLL);
         }
-        let ended = daemon.ended.recv_timeout(MOUNT_WAIT_MAX);
+        let ended = daemon.ended.recv_timeout(PATIENCE);
         assert!(ended.is_ok_and(|status| status.code().is_some()), "the daemon hangs or died\n{}", self.last_words());
     }
 
@@ -214,7 +213,7 @@ impl Mount {
         let daemon = self.daemon.take().expect("terminate needs a mount");
         // SAFETY: plain numbers; the child is not reaped before it has ended.
         unsafe { libc::kill(daemon.pid, libc::SIGTERM) };
-        let ended = daemon.ended.recv_timeout(MOUNT_WAIT_MAX);
+        let ended = daemon.ended.recv_timeout(PATIENCE);
         assert!(ended.is_ok_and(|status| status.code().is_some()), "the daemon hangs or died\n{}", self.last_words());
     }
 
@@ -235,7 +234,7 @@ impl Mount {
         let daemon = self.daemon.take().expect("kill needs a mount");
         // SAFETY: plain numbers; the child is not reaped before it has ended.
         unsafe { libc::kill(daemon.pid, libc::SIGKILL) };
-        daemon.ended.recv_timeout(Duration::from_secs(30)).expect("a killed daemon ends");
+        daemon.ended.recv_timeout(PATIENCE).expect("a killed daemon ends");
     }
 
     /// Starts the daemon and kills it after so long, in the middle of its recovery or just after it.
@@ -284,8 +283,7 @@ impl Mount {
 
     /// What `oncefs stats --json` says.
     pub fn stats(&self) -> Value {
-        let said = run(Command::new(oncefs()).args(["stats", "--json"]).arg(self.dir()));
-        serde_json::from_str(&said).unwrap_or_else(|error| panic!("stats --json is not JSON: {error}\n{said}"))
+        run_json(Command::new(oncefs()).args(["stats", "--json"]).arg(self.dir()))
     }
 
     /// A figure of `stats`, such as ("space", "used_bytes").
@@ -294,17 +292,34 @@ impl Mount {
         stats[group][name].as_u64().unwrap_or_else(|| panic!("stats has no {group}.{name}: {stats:#}"))
     }
 
-    /// Waits until `figure` satisfies `wanted`; panics after `seconds`.
-    pub fn wait_for(&self, group: &str, name: &str, seconds: u64, wanted: impl Fn(u64) -> bool) -> u64 {
+    /// Waits until `figure` satisfies `wanted`.
+    pub fn wait_for(&self, group: &str, name: &str, wanted: impl Fn(u64) -> bool) -> u64 {
         let start = Instant::now();
         loop {
             let value = self.figure(group, name);
             if wanted(value) {
                 return value;
             }
-            assert!(start.elapsed().as_secs() < seconds, "{group}.{name} stayed at {value} for {seconds} s");
-            thread::sleep(Duration::from_millis(100));
+            assert!(start.elapsed() < PATIENCE, "{group}.{name} stayed at {value} for {PATIENCE:?}");
+            thread::sleep(POLL_BY_COMMAND);
         }
+    }
+
+    /// Waits until everything published so far is durable, without asking for it: two further changes are committed,
+    /// and the second one's group began after this.
+    pub fn await_commit(&self) {
+        for turn in 0..2 {
+            let before = self.figure("counters", "groups_committed");
+            File::create(self.join(format!("committed-{turn}"))).unwrap();
+            self.wait_for("counters", "groups_committed", |groups| groups > before);
+        }
+    }
+
+    /// Whether the kernel makes all writes synchronous, as it does while a volume is nearly full.
+    pub fn is_synchronous(&self) -> bool {
+        let table = fs::read_to_string("/proc/self/mounts").unwrap();
+        let line = table.lines().find(|line| line.split(' ').nth(1) == self.dir().to_str()).expect("it is mounted");
+        line.split(' ').nth(3).unwrap().split(',').any(|option| option == "sync")
     }
 
     fn last_words(&self) -> String {
@@ -361,10 +376,17 @@ fn require_root_and_fuse() {
     });
 }
 
-/// Reserves everything but `bytes` in a file `rest`, and waits until the daemon has seen it.
+/// Whether something is mounted at `dir` and answers. A mount is in the kernel's table before its daemon has answered
+/// INIT; stat(2) waits for that.
+fn is_live(dir: &Path) -> bool {
+    sys::is_mounted(dir) && fs::metadata(dir).is_ok()
+}
+
+/// Reserves everything but `bytes` in a file `rest`, and waits until the daemon has seen it. `bytes` is so little that
+/// writes are synchronous then.
 pub fn leave_free(mount: &Mount, bytes: u64) {
     let space = sys::space(&mount.dir()).unwrap();
     let rest = fs::File::create(mount.join("rest")).unwrap();
     sys::fallocate(&rest, 0, 0, space.f_bavail * space.f_frsize - bytes).unwrap();
-    std::thread::sleep(Duration::from_secs(1));
+    eventually("writes are synchronous on a nearly full volume", || mount.is_synchronous());
 }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 /// Runs a command to its end and returns what it said; panics with all of it if it failed.
 pub fn run(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| {
@@ -13,6 +15,17 @@ pub fn run(command: &mut Command) -> String {
     let complained = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?} ended with {}\n{said}{complained}", output.status);
     said + &complained
+}
+
+/// Runs a command to its end and reads the JSON that it says; warnings on the standard error are no part of it.
+pub fn run_json(command: &mut Command) -> Value {
+    let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?} ended with {}\n{complained}", output.status);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        let said = String::from_utf8_lossy(&output.stdout);
+        panic!("{command:?} said no JSON: {error}\n{said}\n{complained}")
+    })
 }
 
 /// A test tool that `scripts/setup test` installed: `ONCEFS_TOOLS`, else beside cargo's target directory.

@@ -58,16 +58,17 @@ pub fn copy_range(from: &File, from_at: u64, to: &File, to_at: u64, len: u64) ->
     length(copied).map(|len| len as u64)
 }
 
-/// copy_file_range(2) until all of `len` is copied.
-pub fn copy_range_all(from: &File, from_at: u64, to: &File, to_at: u64, len: u64) -> io::Result<()> {
-    let mut copied = 0;
+/// copy_file_range(2) until all of `len` is copied; gives the number of calls.
+pub fn copy_range_all(from: &File, from_at: u64, to: &File, to_at: u64, len: u64) -> io::Result<u64> {
+    let (mut copied, mut calls) = (0, 0);
     while copied < len {
         match copy_range(from, from_at + copied, to, to_at + copied, len - copied)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             part => copied += part,
         }
+        calls += 1;
     }
-    Ok(())
+    Ok(calls)
 }
 
 /// renameat2(2).

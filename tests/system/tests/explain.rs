@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use oncefs_system_tests::{Mount, Random, bytes, oncefs, run, seed, sys, test_dir};
+use oncefs_system_tests::{Mount, Random, bytes, oncefs, run, run_json, seed, sys, test_dir};
 use serde_json::Value;
 
 const BLOCK: usize = 4096;
@@ -33,8 +33,7 @@ fn explain(path: &Path, options: &[&str]) -> String {
 }
 
 fn explained(path: &Path) -> Value {
-    let said = explain(path, &["--json"]);
-    serde_json::from_str(&said).unwrap_or_else(|error| panic!("explain --json is not JSON: {error}\n{said}"))
+    run_json(Command::new(oncefs()).arg("explain").arg(path).arg("--json"))
 }
 
 /// Each run in one line: where, how long, why.
@@ -202,7 +201,7 @@ fn the_layout_of_all_files_names_the_most_broken_ones_and_can_be_drawn() {
     let plot = mount.volume().parent().unwrap().join("layout.svg");
     let mut command = Command::new(oncefs());
     command.args(["stats", "--fragmentation", "--json", "--plot"]).arg(&plot).arg(mount.dir());
-    let said: Value = serde_json::from_str(&run(&mut command)).unwrap();
+    let said = run_json(&mut command);
     assert_eq!((&said["files"], &said["blocks"]), (&3.into(), &141.into()), "{said:#}");
     assert_eq!(said["most_fragmented"][0]["paths"], serde_json::json!(["/broken"]), "{said:#}");
     assert_eq!(said["most_fragmented"][0]["runs"], 40);

@@ -1,13 +1,15 @@
-//! `fsx`: 100,000 random operations on one file, every read checked against what was written.
+//! `fsx`: random operations on one file, every read checked against what was written.
 
 use std::path::Path;
 use std::process::Command;
 
-use oncefs_system_tests::{Mount, elapsed, run, seed, tool};
+use oncefs_system_tests::{Mount, elapsed, gate_or_drill, run, seed, tool};
 
-const MIXED_OPERATIONS: u32 = 100_000;
-const BLOCK_OPERATIONS: u32 = 40_000;
-const FIXED_SEEDS: [u64; 3] = [1, 20_261_121, 4_242_424_242];
+/// Operations in the gate and in the drill.
+const MIXED_OPERATIONS: (u64, u64) = (14_000, 100_000);
+const BLOCK_OPERATIONS: (u64, u64) = (6_000, 40_000);
+/// Beside that of the run.
+const FIXED_SEEDS: [u64; 2] = [20_261_121, 4_242_424_242];
 
 /// Small and unaligned: everything at once in a file of a few dozen blocks. At least a byte: an empty range is refused
 /// by posix_fallocate(3) everywhere, and fsx takes that for the end.
@@ -57,7 +59,7 @@ posix_fadvise = 1
 copy_file_range = 20
 ";
 
-fn exercise(mount: &Mount, settings: &Path, operations: u32, seed: u64) {
+fn exercise(mount: &Mount, settings: &Path, operations: u64, seed: u64) {
     let file = mount.join(format!("fsx-{seed}"));
     let mut fsx = Command::new(tool("fsx"));
     fsx.args(["-q", "-N", &operations.to_string(), "-S", &seed.to_string()]);
@@ -65,14 +67,15 @@ fn exercise(mount: &Mount, settings: &Path, operations: u32, seed: u64) {
     elapsed(&format!("fsx, {operations} operations, seed {seed}"), || run(&mut fsx));
 }
 
-fn exercise_all(config: &str, operations: u32) {
+fn exercise_all(config: &str, (gate, drill): (u64, u64)) {
+    let operations = gate_or_drill(gate, drill);
     let mut mount = Mount::new("2G");
     let artifacts = tempfile::tempdir().unwrap();
     let settings = artifacts.path().join("fsx.toml");
     std::fs::write(&settings, config).unwrap();
     let seeds: Vec<u64> = FIXED_SEEDS.into_iter().chain([seed()]).collect();
     for seed in &seeds {
-        exercise(&mount, &settings, operations / seeds.len() as u32, *seed);
+        exercise(&mount, &settings, operations / seeds.len() as u64, *seed);
     }
     mount.check();
 }

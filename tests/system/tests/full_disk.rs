@@ -6,10 +6,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use oncefs_system_tests::{HostDisk, Mount, bytes, leave_free, oncefs, sys};
+use oncefs_system_tests::{HostDisk, Mount, bytes, eventually, leave_free, oncefs, sys};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -56,7 +55,7 @@ fn fill_delete_and_fill_again(mount: &mut Mount, limit: u64) {
     for (path, _) in gone {
         fs::remove_file(path).expect("deleting works on a full disk");
     }
-    mount.wait_for("space", "available_bytes", 60, |available| available > gone.len() as u64 * 7 * MIB);
+    mount.wait_for("space", "available_bytes", |available| available > gone.len() as u64 * 7 * MIB);
     for number in 0..gone.len() as u64 / 2 {
         let written = write_synced(&mount.join(format!("again-{number}")), 5000 + number, 8 * MIB as usize);
         assert!(written.is_ok(), "file {number}: {written:?} with {:#}", mount.stats()["space"]);
@@ -141,7 +140,7 @@ fn a_volume_that_is_all_reserved_opens_again_after_its_clones_were_cut() {
     drop((from, reserved));
     mount.remount();
     fs::remove_file(mount.join("reserved")).expect("deleting works on a full disk");
-    mount.wait_for("space", "available_bytes", 60, |available| available > 100 * MIB);
+    mount.wait_for("space", "available_bytes", |available| available > 100 * MIB);
     write_synced(&mount.join("new"), 7, 8 * MIB as usize).unwrap();
     mount.check();
 }
@@ -200,11 +199,7 @@ fn on_a_full_host_a_volume_is_checked_mounted_and_emptied() {
     assert!(ballast_bytes(&mount) < 32 * MIB, "the ballast was used");
 
     fs::remove_file(other).unwrap();
-    let patience = Instant::now() + Duration::from_secs(10);
-    while ballast_bytes(&mount) < 32 * MIB {
-        assert!(Instant::now() < patience, "the ballast does not come back");
-        thread::sleep(Duration::from_millis(100));
-    }
+    eventually("the ballast comes back", || ballast_bytes(&mount) >= 32 * MIB);
     write_synced(&mount.join("new"), 9, 16 * MIB as usize).expect("there is space again");
     mount.check();
 }
@@ -352,24 +347,8 @@ fn write_itself_reports_a_full_volume_also_to_a_file_that_was_opened_before() {
 #[test]
 fn once_there_is_room_again_writes_are_buffered_again() {
     let mount = Mount::new("256M");
-    let is_synchronous = || {
-        let table = fs::read_to_string("/proc/self/mounts").unwrap();
-        let dir = mount.dir();
-        let line = table.lines().find(|line| line.split(' ').nth(1) == dir.to_str()).unwrap();
-        line.split(' ').nth(3).unwrap().split(',').any(|option| option == "sync")
-    };
-    let wait_until = |wanted: bool| {
-        for _ in 0..600 {
-            if is_synchronous() == wanted {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        panic!("synchronous: {}", !wanted);
-    };
-    assert!(!is_synchronous());
+    assert!(!mount.is_synchronous());
     leave_free(&mount, 3 * MIB);
-    wait_until(true);
     fs::remove_file(mount.join("rest")).unwrap();
-    wait_until(false);
+    eventually("writes are buffered again", || !mount.is_synchronous());
 }

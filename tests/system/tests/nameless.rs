@@ -51,7 +51,7 @@ fn a_file_that_never_had_a_name_gives_its_space_back_when_it_is_closed() {
     file.sync_all().unwrap();
     assert!(mount.figure("space", "used_bytes") >= used + (8 << 20));
     drop(file);
-    mount.wait_for("space", "used_bytes", 30, |now| now <= used + (1 << 20));
+    mount.wait_for("space", "used_bytes", |now| now <= used + (1 << 20));
 }
 
 #[test]

@@ -4,15 +4,23 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::Duration;
 
-use oncefs_system_tests::{BLOCK, HostDisk, Mount, elapsed, fill, sys, test_dir};
+use oncefs_system_tests::{BLOCK, HostDisk, Mount, elapsed, eventually, fill, gate_or_drill, sys, test_dir};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
+/// What one copy_file_range(2) shares at least. What is copied through memory goes in pieces of 16 MiB.
+const CALL_BYTES_MIN: u64 = GIB / 2;
+/// What the host writes of its own beside a test: journals, and tables that a checkpoint writes.
+const BESIDE: u64 = 4 * MIB;
 /// A hint keeps 40 bits of a tag. Two of a gibibyte's 2^18 blocks agree in them in one volume of 32 (each has
 /// its own key), and each such pair is stored twice, until the worker comes.
 const COLLISIONS_MAX: u64 = 4;
+
+/// Bytes of unique data: 128 MiB in the gate, a gibibyte in the drill.
+fn unique_bytes() -> u64 {
+    gate_or_drill(128 * MIB, GIB)
+}
 
 /// Writes `len` bytes of stream `key` with write(2), 1 MiB at a time, and syncs.
 fn write_stream(path: &Path, key: u64, len: u64) {
@@ -38,76 +46,73 @@ fn assert_stream(path: &Path, key: u64, len: u64, period: u64) {
 }
 
 #[test]
-fn the_second_copy_of_a_gibibyte_takes_no_space_and_hardly_a_write() {
-    let disk = HostDisk::new(4 * GIB);
+fn the_second_copy_takes_no_space_and_hardly_a_write() {
+    let (disk, len) = (HostDisk::new(4 * GIB), unique_bytes());
     // Every request is looked up as it is written: what a share of them leaves, the worker finds later.
     let mut mount = Mount::on(&disk.path(), "2G", &["inline=all"]);
     let used_before = mount.figure("space", "used_bytes");
-    write_stream(&mount.join("first"), 1, GIB);
+    write_stream(&mount.join("first"), 1, len);
     let used_once = mount.figure("space", "used_bytes");
-    assert_eq!(used_once - used_before, GIB, "the first copy takes its size");
+    assert_eq!(used_once - used_before, len, "the first copy takes its size");
 
     let device_before = disk.bytes_written();
-    write_stream(&mount.join("second"), 1, GIB);
+    write_stream(&mount.join("second"), 1, len);
     let device = disk.bytes_written() - device_before;
-    println!("bytes written to the device for the second copy: {device} ({:.3} %)", device as f64 * 100.0 / GIB as f64);
+    println!("bytes written to the device for the second copy: {device} ({:.3} %)", device as f64 * 100.0 / len as f64);
     let more = mount.figure("space", "used_bytes") - used_once;
     assert!(more <= COLLISIONS_MAX * 2 * BLOCK, "the second copy takes {more} bytes");
-    assert!(device < GIB / 50, "the second copy wrote {device} bytes to the device");
-    assert_eq!(mount.figure("space", "mapped_bytes"), 2 * GIB);
+    assert!(device < len / 50 + BESIDE, "the second copy wrote {device} bytes to the device");
+    assert_eq!(mount.figure("space", "mapped_bytes"), 2 * len);
 
     mount.check();
-    assert_stream(&mount.join("first"), 1, GIB, GIB);
-    assert_stream(&mount.join("second"), 1, GIB, GIB);
+    assert_stream(&mount.join("first"), 1, len, len);
+    assert_stream(&mount.join("second"), 1, len, len);
 }
 
 #[test]
-fn copying_ten_gigabytes_by_copy_file_range_writes_only_metadata_and_deleting_it_returns_at_once() {
+fn a_copy_by_copy_file_range_writes_only_metadata_and_deleting_it_gives_the_space_back() {
     let disk = HostDisk::new(4 * GIB);
     let mut mount = Mount::on(&disk.path(), "3G", &[]);
-    let large = make_ten_gigabytes(&mount);
+    let large = make_large_file(&mount);
     let used = mount.figure("space", "used_bytes");
 
     let device_before = disk.bytes_written();
     let (source, target) = (File::open(&large).unwrap(), File::create(mount.join("copy")).unwrap());
     let len = source.metadata().unwrap().len();
-    let (copied, time) = elapsed("copy_file_range of 10 GB", || sys::copy_range_all(&source, 0, &target, 0, len));
-    copied.unwrap();
+    let (calls, _) = elapsed("copy_file_range", || sys::copy_range_all(&source, 0, &target, 0, len).unwrap());
     target.sync_all().unwrap();
     let device = disk.bytes_written() - device_before;
     println!("bytes written to the device for the copy: {device}");
-    assert!(device < 64 * MIB, "the copy wrote {device} bytes: more than metadata");
-    assert!(time < Duration::from_secs(10), "the copy took {time:?}");
+    assert!(device < len / 1000 + BESIDE, "the copy wrote {device} bytes: more than metadata");
+    assert!(calls <= len.div_ceil(CALL_BYTES_MIN), "{len} bytes took {calls} calls: they were copied");
     assert_eq!(mount.figure("space", "used_bytes"), used, "the copy takes no block");
 
     drop((source, target));
     mount.check();
-    assert_stream(&mount.join("copy"), 9, len, GIB);
-    delete_and_get_the_space_back(&mount, &[&large, &mount.join("copy"), &mount.join("gigabyte")]);
+    assert_stream(&mount.join("copy"), 9, len, unique_bytes());
+    delete_and_get_the_space_back(&mount, &[&large, &mount.join("copy"), &mount.join("unique")]);
     mount.check();
 }
 
-/// A file of 10 GB that reads a GiB of unique data over and over, in few extents.
-fn make_ten_gigabytes(mount: &Mount) -> std::path::PathBuf {
-    write_stream(&mount.join("gigabyte"), 9, GIB);
+/// A file that reads unique data ten times over, in few extents.
+fn make_large_file(mount: &Mount) -> std::path::PathBuf {
+    let len = unique_bytes();
+    write_stream(&mount.join("unique"), 9, len);
     let path = mount.join("large");
-    let (source, target) = (File::open(mount.join("gigabyte")).unwrap(), File::create(&path).unwrap());
+    let (source, target) = (File::open(mount.join("unique")).unwrap(), File::create(&path).unwrap());
     for part in 0..10 {
-        sys::copy_range_all(&source, 0, &target, part * GIB, GIB).unwrap();
+        sys::copy_range_all(&source, 0, &target, part * len, len).unwrap();
     }
     target.sync_all().unwrap();
     path
 }
 
 fn delete_and_get_the_space_back(mount: &Mount, files: &[&Path]) {
-    // What the kernel's page cache holds of a file is dropped by unlink itself, on every file system: not ours to time.
-    fs::write("/proc/sys/vm/drop_caches", "1").unwrap();
     for file in files {
-        let ((), time) = elapsed(&format!("unlink of {}", file.display()), || fs::remove_file(file).unwrap());
-        assert!(time < Duration::from_secs(1), "unlink of {} took {time:?}", file.display());
+        elapsed(&format!("unlink of {}", file.display()), || fs::remove_file(file).unwrap());
     }
-    mount.wait_for("space", "mapped_bytes", 60, |mapped| mapped == 0);
-    mount.wait_for("space", "used_bytes", 60, |used| used < MIB);
+    mount.wait_for("space", "mapped_bytes", |mapped| mapped == 0);
+    mount.wait_for("space", "used_bytes", |used| used < MIB);
 }
 
 #[test]
@@ -123,14 +128,10 @@ fn blocks_that_nobody_uses_go_back_to_the_host() {
     let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     sys::fallocate(&file, punch, 0, 192 * MIB).unwrap();
     file.sync_all().unwrap();
-    for _ in 0..300 {
+    eventually("the host has 180 of 192 MiB back", || {
         sys::sync_file_system(&disk.path()).unwrap();
-        if disk.bytes_used() + 180 * MIB < host_full {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    panic!("30 s after punching 192 MiB the host still has {} of {host_full} bytes in use", disk.bytes_used());
+        disk.bytes_used() + 180 * MIB < host_full
+    });
 }
 
 /// Runs of one block are shared here; what a budget refuses is another test's.

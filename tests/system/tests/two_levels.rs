@@ -7,13 +7,13 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
-use std::time::Duration;
 
-use oncefs_system_tests::{Mount, Random, bytes, oncefs, run, seed};
+use oncefs_system_tests::{Mount, Random, bytes, eventually, gate_or_drill, oncefs, run, seed};
 
-const ROUNDS: u64 = 6;
+/// Rounds in the gate and in the drill.
+const ROUNDS: (u64, u64) = (4, 12);
 const WRITERS: u64 = 3;
 const BLOCK: usize = 4096;
 /// Contents of blocks: far more than 64 KiB of hints can name.
@@ -63,20 +63,26 @@ fn damage(path: &Path, random: &mut Random) {
     }
 }
 
+/// Waits until programs have written so many files: as many on a slow machine as on a fast one.
+fn await_written(files: &AtomicU64, enough: u64) {
+    eventually("programs write on", || files.load(Relaxed) >= enough);
+}
+
 /// Lets programs write and damages the advice under them; in every second round the daemon is killed at the end.
 fn round(mount: &mut Mount, number: u64, seed: u64) -> Vec<Written> {
-    let stop = AtomicBool::new(false);
+    let (stop, written_by_now) = (AtomicBool::new(false), AtomicU64::new(0));
     let (dir, volume) = (mount.dir(), mount.volume());
     thread::scope(|scope| {
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| {
-                let (dir, stop) = (&dir, &stop);
+                let (dir, stop, written_by_now) = (&dir, &stop, &written_by_now);
                 let mut random = Random::new(seed + writer);
                 scope.spawn(move || {
                     let mut written = Vec::new();
                     while !stop.load(Relaxed) {
                         let path = dir.join(format!("{number}-{writer}-{}", written.len()));
                         let Some(file) = Written::new(path, &mut random) else { break };
+                        written_by_now.fetch_add(1, Relaxed);
                         written.push(file);
                     }
                     written
@@ -85,7 +91,7 @@ fn round(mount: &mut Mount, number: u64, seed: u64) -> Vec<Written> {
             .collect();
         let mut random = Random::new(seed + WRITERS);
         for _ in 0..4 {
-            thread::sleep(Duration::from_millis(random.below(500)));
+            await_written(&written_by_now, written_by_now.load(Relaxed) + 1 + random.below(20));
             damage(&volume.join(if random.one_in(3) { "skipped" } else { "hints" }), &mut random);
         }
         if number % 2 == 1 {
@@ -98,10 +104,10 @@ fn round(mount: &mut Mount, number: u64, seed: u64) -> Vec<Written> {
 
 #[test]
 fn damaging_the_hints_and_the_skipped_buffer_costs_nothing_but_time() {
-    let seed = seed();
+    let (seed, rounds) = (seed(), gate_or_drill(ROUNDS.0, ROUNDS.1));
     let mut mount = Mount::on(&oncefs_system_tests::test_dir(), "4G", &OPTIONS);
     let mut written: Vec<Written> = Vec::new();
-    for number in 0..ROUNDS {
+    for number in 0..rounds {
         written.extend(round(&mut mount, number, seed + 100 * number));
         let mut random = Random::new(seed + 100 * number + 50);
         if number % 2 == 1 {
@@ -114,23 +120,17 @@ fn damaging_the_hints_and_the_skipped_buffer_costs_nothing_but_time() {
         }
         written.iter().for_each(Written::verify);
     }
-    assert!(written.len() as u64 > 4 * ROUNDS, "only {} files were written", written.len());
+    assert!(written.len() as u64 > 4 * rounds, "only {} files were written", written.len());
     assert!(mount.figure("counters", "hints_demoted") > 0, "the disk level must have been in use");
     assert_saved(&mut mount, &mut written);
 }
 
-/// A block of a deleted file that is freed while the pass would share it leaves its twins to the next pass.
-fn wait_until_nothing_is_freed(mount: &Mount) {
-    let used = || mount.figure("space", "used_bytes");
-    let mut before = used();
-    loop {
-        thread::sleep(Duration::from_secs(1));
-        let now = used();
-        if now == before {
-            return;
-        }
-        before = now;
-    }
+/// A block of a deleted file that is freed while the pass would share it leaves its twins to the next pass. Waits until
+/// only the files that are known refer to blocks, and until what others released is free.
+fn wait_until_nothing_is_freed(mount: &Mount, written: &[Written]) {
+    let blocks: usize = written.iter().map(|file| file.contents.len()).sum();
+    mount.wait_for("space", "mapped_bytes", |mapped| mapped == (blocks * BLOCK) as u64);
+    run(Command::new(oncefs()).arg("sync").arg(mount.dir()));
 }
 
 /// Files that a kill left half written are removed; then one pass leaves each content once.
@@ -142,7 +142,7 @@ fn assert_saved(mount: &mut Mount, written: &mut [Written]) {
             fs::remove_file(path).unwrap();
         }
     }
-    wait_until_nothing_is_freed(mount);
+    wait_until_nothing_is_freed(mount, written);
     run(Command::new(oncefs()).arg("dedup").arg(mount.dir()).args(["--now", "--full"]));
     let unique: BTreeSet<u64> = written.iter().flat_map(|file| file.contents.iter().copied()).collect();
     let label = 1;

@@ -7,9 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use oncefs_system_tests::{Mount, oncefs, run, sys, test_dir};
+use oncefs_system_tests::{Mount, eventually, oncefs, refused_by_the_dead, run, test_dir};
 
 /// CAP_DAC_READ_SEARCH and CAP_SYS_ADMIN.
 const OF_THE_MOUNTER: u64 = 1 << 2 | 1 << 21;
@@ -51,7 +50,7 @@ fn no_thread_of_the_daemon_has_a_capability_or_can_get_one() {
     }
     let [mounter] = children(mount.daemon_pid())[..] else { panic!("one process beside the daemon is expected") };
     let mounter = mounter.to_string();
-    assert_eq!(status(&mounter, "Name:"), "oncefs-mounter");
+    eventually("the mounter shows its name", || status(&mounter, "Name:") == "oncefs-mounter");
     assert_eq!(capabilities(&mounter), [0, OF_THE_MOUNTER, OF_THE_MOUNTER, OF_THE_MOUNTER, 0]);
     assert_eq!(status(&mounter, "NoNewPrivs:"), "1");
     let logged = mount.logged();
@@ -68,12 +67,11 @@ fn capabilities_of_threads(command: &mut Command) -> Vec<[u64; 5]> {
     // The command holds the other copy of the pipe's end.
     command.stdout(Stdio::null());
     let tasks = PathBuf::from(format!("/proc/{}/task", child.id()));
-    let start = Instant::now();
     let writes_to_stdout = format!("{} 0x1 ", libc::SYS_write);
-    while !fs::read_to_string(format!("/proc/{}/syscall", child.id())).unwrap().starts_with(&writes_to_stdout) {
-        assert!(start.elapsed() < Duration::from_secs(60), "the command does not come to its last line");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let call = PathBuf::from(format!("/proc/{}/syscall", child.id()));
+    eventually("the command comes to its last line", || {
+        fs::read_to_string(&call).unwrap().starts_with(&writes_to_stdout)
+    });
     let threads: Vec<String> = fs::read_dir(tasks)
         .unwrap()
         .map(|task| format!("{}/task/{}", child.id(), task.unwrap().file_name().display()))
@@ -156,13 +154,7 @@ fn nothing_of_a_killed_daemon_is_left_and_its_mount_answers_at_once() {
     let mut mount = Mount::new("256M");
     let [mounter] = children(mount.daemon_pid())[..] else { panic!("one process beside the daemon is expected") };
     mount.kill();
-    // The kernel may be about to notice: a request that it has taken already is ended then.
-    let told = sys::errno(File::open(mount.join("file")));
-    assert!([libc::ENOTCONN, libc::ECONNABORTED].contains(&told), "{told}");
-    let start = Instant::now();
-    while fs::exists(format!("/proc/{mounter}/fd/0")).unwrap() {
-        assert!(start.elapsed() < Duration::from_secs(10), "the mounter outlives its daemon");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    refused_by_the_dead(|| File::open(mount.join("file")));
+    eventually("the mounter ends with its daemon", || !fs::exists(format!("/proc/{mounter}/fd/0")).unwrap());
     mount.mount();
 }

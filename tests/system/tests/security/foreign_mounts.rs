@@ -10,16 +10,12 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use oncefs_system_tests::{oncefs, sys};
+use oncefs_system_tests::{PATIENCE, oncefs, sys};
 use tempfile::TempDir;
 
 use super::user::set_mode;
 
 const USER: u32 = 1000;
-/// Longer than any command may wait for a daemon that is silent.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// What needs no answer of the daemon takes no longer.
-const AT_ONCE: Duration = Duration::from_secs(15);
 
 /// A mount of type `fuse.oncefs` that nobody serves, with a control socket that takes connections and never answers.
 struct Fake {
@@ -91,14 +87,14 @@ fn listen(socket: &Path, user: u32) -> UnixListener {
     UnixListener::bind(socket).unwrap()
 }
 
-/// Runs a command that must end within `patience`.
-fn run(program: &Path, arguments: &[&str], path: &Path, patience: Duration) -> Output {
+/// Runs a command that must end.
+fn run(program: &Path, arguments: &[&str], path: &Path) -> Output {
     let start = Instant::now();
     let mut command = Command::new(program);
     command.args(arguments).arg(path).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     while child.try_wait().unwrap().is_none() {
-        if start.elapsed() > patience {
+        if start.elapsed() > PATIENCE {
             child.kill().unwrap();
             panic!("{} {arguments:?} hangs", program.display());
         }
@@ -114,22 +110,22 @@ fn complaint(output: &Output) -> String {
 #[test]
 fn a_users_mount_that_calls_itself_oncefs_is_not_ours() {
     let fake = Fake::new(USER, USER);
-    let umount = run(&oncefs(), &["umount"], &fake.dir(), AT_ONCE);
+    let umount = run(&oncefs(), &["umount"], &fake.dir());
     assert_eq!(umount.status.code(), Some(32), "{}", complaint(&umount));
     assert!(complaint(&umount).contains("mount of user 1000, not an oncefs mount"), "{}", complaint(&umount));
     for arguments in [&["stats"][..], &["sync"], &["policy", "show"], &["defrag"], &["explain"], &["scrub", "--status"]]
     {
-        let output = run(&oncefs(), arguments, &fake.dir(), AT_ONCE);
+        let output = run(&oncefs(), arguments, &fake.dir());
         assert!(!output.status.success(), "{arguments:?} took it for ours");
     }
     // Nor is the volume that it names, where the user may listen.
-    let stats = run(&oncefs(), &["stats"], &fake.path("volume"), AT_ONCE);
+    let stats = run(&oncefs(), &["stats"], &fake.path("volume"));
     assert!(complaint(&stats).contains("is user 1000's, not root's"), "{}", complaint(&stats));
     assert!(fake.is_mounted());
     // umount(8) calls this name for the type, and it hands the mount back.
     let helper = fake.path("umount.fuse.oncefs");
     symlink(oncefs(), &helper).unwrap();
-    run(&helper, &["-l"], &fake.dir(), AT_ONCE);
+    run(&helper, &["-l"], &fake.dir());
     assert!(!fake.is_mounted(), "umount(8) was not called");
 }
 
@@ -138,37 +134,36 @@ fn a_mount_of_another_that_answers_nothing_is_unmounted_without_asking_it() {
     let fake = Fake::new(USER, USER);
     let helper = fake.path("umount.fuse.oncefs");
     symlink(oncefs(), &helper).unwrap();
-    let umount = run(&helper, &[], &fake.dir(), AT_ONCE);
+    let umount = run(&helper, &[], &fake.dir());
     assert!(umount.status.success() && !fake.is_mounted(), "{}", complaint(&umount));
 }
 
 #[test]
 fn a_socket_of_another_user_is_not_listened_to() {
     let fake = Fake::new(0, USER);
-    let umount = run(&oncefs(), &["umount"], &fake.dir(), AT_ONCE);
+    let umount = run(&oncefs(), &["umount"], &fake.dir());
     assert!(umount.status.success() && !fake.is_mounted(), "{}", complaint(&umount));
     assert!(complaint(&umount).contains("is user 1000's, not root's"), "{}", complaint(&umount));
 }
 
+/// Two commands wait at the same time, for as long as commands wait for a silent daemon.
 #[test]
-fn a_daemon_that_never_answers_is_given_up_and_force_unmounts_it() {
-    let fake = Fake::new(0, 0);
-    let umount = run(&oncefs(), &["umount"], &fake.dir(), PATIENCE);
-    assert_eq!(umount.status.code(), Some(32));
-    for part in ["stays mounted", "has said nothing for 30 s", "umount --force"] {
-        assert!(complaint(&umount).contains(part), "no '{part}' in {}", complaint(&umount));
-    }
+fn a_daemon_that_never_answers_is_given_up_unmounted_lazily_or_by_force() {
+    let (fake, other) = (Fake::new(0, 0), Fake::new(0, 0));
+    thread::scope(|scope| {
+        let lazily = scope.spawn(|| run(&oncefs(), &["umount", "--lazy"], &other.dir()));
+        let umount = run(&oncefs(), &["umount"], &fake.dir());
+        assert_eq!(umount.status.code(), Some(32));
+        for part in ["stays mounted", "has said nothing for 30 s", "umount --force"] {
+            assert!(complaint(&umount).contains(part), "no '{part}' in {}", complaint(&umount));
+        }
+        let lazily = lazily.join().unwrap();
+        assert!(lazily.status.success() && !other.is_mounted(), "{}", complaint(&lazily));
+        for part in ["cannot reach the daemon", "has said nothing for 30 s", "may still be writing"] {
+            assert!(complaint(&lazily).contains(part), "no '{part}' in {}", complaint(&lazily));
+        }
+    });
     assert!(fake.is_mounted());
-    run(&oncefs(), &["umount", "--force"], &fake.dir(), PATIENCE);
+    run(&oncefs(), &["umount", "--force"], &fake.dir());
     assert!(!fake.is_mounted());
-}
-
-#[test]
-fn a_daemon_that_never_answers_is_unmounted_lazily() {
-    let fake = Fake::new(0, 0);
-    let umount = run(&oncefs(), &["umount", "--lazy"], &fake.dir(), PATIENCE);
-    assert!(umount.status.success() && !fake.is_mounted(), "{}", complaint(&umount));
-    for part in ["cannot reach the daemon", "has said nothing for 30 s", "may still be writing"] {
-        assert!(complaint(&umount).contains(part), "no '{part}' in {}", complaint(&umount));
-    }
 }

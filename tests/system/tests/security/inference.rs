@@ -95,7 +95,7 @@ fn with_inline_off_only_the_worker_tells_later_and_by_the_free_space_alone() {
     };
     let (space_before, blocks_before) = (space(), blocks());
     run(Command::new(oncefs()).args(["dedup", "--now", "--full"]).arg(mount.dir()));
-    mount.wait_for("counters", "blocks_remapped", 30, |remapped| remapped >= GUESS);
+    mount.wait_for("counters", "blocks_remapped", |remapped| remapped >= GUESS);
     run(Command::new(oncefs()).arg("sync").arg(mount.dir()));
     assert_eq!(space() - space_before, GUESS * BLOCK, "df says what is free to the byte");
     assert_eq!(blocks(), blocks_before, "the file itself does not tell");

@@ -3,11 +3,10 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
-use oncefs_system_tests::{Mount, oncefs, sys};
+use oncefs_system_tests::{Mount, eventually, gate_or_drill, oncefs, sys};
 use serde_json::Value;
 
 use super::user::{User, directory_of, file_of};
@@ -15,8 +14,11 @@ use super::user::{User, directory_of, file_of};
 const ATTRIBUTE: &str = "user.oncefs.policy";
 const USER: User = User::new(1000);
 const OTHER: User = User::new(1001);
-/// How long the owner swaps. The first walks already went astray before walks held on to descriptors.
-const SWAPPED_FOR: Duration = Duration::from_secs(4);
+/// Walks while the owner swaps, in the gate and in the drill. The first walks already went astray before walks held on to
+/// descriptors.
+const WALKS: (u64, u64) = (20, 500);
+/// Swaps meanwhile, at least: several in a walk.
+const SWAPS_OF_WALK: u64 = 5;
 /// Files in the private directory: many more than in the tree.
 const PRIVATE_FILES: usize = 50;
 /// Files in the tree that is walked.
@@ -52,16 +54,19 @@ impl Drop for Over<'_> {
 
 /// Runs `work` again and again while the directory and the link change places.
 fn while_swapped(mount: &Mount, work: impl Fn()) {
-    let (way, link, is_over) = (mount.join("tree/way"), mount.join("tree/link"), AtomicBool::new(false));
+    let (way, link) = (mount.join("tree/way"), mount.join("tree/link"));
+    let (is_over, swaps) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 sys::rename(&way, &link, libc::RENAME_EXCHANGE).unwrap();
+                swaps.fetch_add(1, Ordering::Relaxed);
             }
         });
-        let (_over, start) = (Over(&is_over), Instant::now());
-        while start.elapsed() < SWAPPED_FOR {
+        let _over = Over(&is_over);
+        for walk in 1..=gate_or_drill(WALKS.0, WALKS.1) {
             work();
+            eventually("the owner swaps", || swaps.load(Ordering::Relaxed) >= SWAPS_OF_WALK * walk);
         }
     });
 }
@@ -122,15 +127,8 @@ fn pipes_and_devices_are_passed_over_and_never_opened() {
     sys::mknod(&mount.join("tree/way/device"), libc::S_IFCHR | 0o666, libc::makedev(1, 7)).unwrap();
     for path in ["tree", "tree/way/pipe", "tree/way/device"] {
         for arguments in [&["policy", "show"][..], &["explain"], &["defrag", "--dry-run"], &["sync"]] {
-            let start = Instant::now();
             let mut child = Command::new(oncefs()).args(arguments).arg(mount.join(path)).spawn().unwrap();
-            while child.try_wait().unwrap().is_none() {
-                if start.elapsed() > Duration::from_secs(20) {
-                    child.kill().unwrap();
-                    panic!("{arguments:?} {path} waits");
-                }
-                thread::sleep(Duration::from_millis(5));
-            }
+            eventually(&format!("{arguments:?} {path} ends"), || child.try_wait().unwrap().is_some());
         }
     }
     let set = Command::new(oncefs()).args(["policy", "set"]).arg(mount.join("tree")).arg("off").output().unwrap();

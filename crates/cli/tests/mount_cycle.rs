@@ -1,11 +1,14 @@
 //! The life of a mount: started, used, ended in every way, and what the next mount finds.
 //! Not covered: power loss (the engine's crash explorer), POSIX semantics (pjdfstest, fsx).
 
+use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -61,6 +64,42 @@ fn a_lazy_unmount_lets_open_files_finish() {
     place.await_daemon_gone();
     place.mount(&[]).succeeds();
     assert_eq!(fs::read(place.file("file")).unwrap(), b"after all");
+}
+
+/// The limits that the kernel has for the device of a directory.
+fn limits(dir: &Path) -> String {
+    let device = fs::metadata(dir).expect("the directory is there").dev();
+    let knobs = format!("/sys/class/bdi/{}:{}", libc::major(device), libc::minor(device));
+    let read = |knob| fs::read_to_string(format!("{knobs}/{knob}")).expect("the kernel has it");
+    ["strict_limit", "read_ahead_kb", "min_ratio", "max_ratio"].map(read).concat()
+}
+
+#[test]
+fn a_mount_that_is_taken_away_at_once_leaves_the_device_below_as_it_was() {
+    let place = Place::with_volume();
+    let before = limits(&place.path(""));
+    let mnt = CString::new(place.mnt_str()).unwrap();
+    for _ in 0..20 {
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // SAFETY: the path ends with NUL and outlives the call.
+                while unsafe { libc::umount2(mnt.as_ptr(), libc::MNT_DETACH) } != 0 && !over.load(Ordering::Relaxed) {
+                    thread::yield_now();
+                }
+            });
+            // Whether it is told of a mount that is gone, or of none, is all the same here.
+            drop(place.mount(&[]));
+            over.store(true, Ordering::Relaxed);
+        });
+        if place.is_mounted() {
+            place.umount().succeeds();
+        }
+        place.await_daemon_gone();
+        assert_eq!(limits(&place.path("")), before);
+    }
+    place.mount(&[]).succeeds();
+    assert!(limits(&place.mnt()).starts_with("1\n1024\n"), "{}", limits(&place.mnt()));
 }
 
 #[test]
@@ -326,11 +365,12 @@ fn a_log_file_tells_the_story_of_the_mount() {
 
 #[test]
 fn the_kernel_is_tuned_for_the_mount_and_its_global_limit_is_restored() {
-    // Whoever has turned the knob holds a lock on it until it is turned back.
+    // Whoever has turned the knob holds this lock until it is turned back.
     let global = || {
-        let knob = File::open("/proc/sys/fs/fuse/max_pages_limit").unwrap();
-        knob.lock_shared().unwrap();
-        io::read_to_string(&knob).unwrap()
+        let lock =
+            File::options().read(true).write(true).create(true).truncate(false).open("/run/oncefs-knobs.lock").unwrap();
+        lock.lock_shared().unwrap();
+        fs::read_to_string("/proc/sys/fs/fuse/max_pages_limit").unwrap()
     };
     let before = global();
     let place = Place::with_volume();

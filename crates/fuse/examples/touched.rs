@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use oncefs_engine::{BLOCK_BYTES, DataPlace, Profile, Store, VolumeSpec};
 use oncefs_fs::{AtimePolicy, Caller, FileSystem, Ino, Options, SystemClock, WriteOrigin};
-use oncefs_fuse::{Adapter, AdapterConfig, Session, SessionSpec, Settings, Transport};
+use oncefs_fuse::{Adapter, AdapterConfig, HeldMount, Session, SessionSpec, Settings, Transport};
 
 const BLOCK: usize = BLOCK_BYTES;
 const FILE_BLOCKS: u64 = 1024;
@@ -122,6 +122,15 @@ fn load_address() -> usize {
     usize::from_str_radix(first.split('-').next().unwrap(), 16).unwrap()
 }
 
+/// There is none, and no device has its number.
+struct NoMount;
+
+impl HeldMount for NoMount {
+    fn device(&self) -> (u32, u32) {
+        (0, u32::MAX)
+    }
+}
+
 /// The kernel's end of the connection.
 struct Kernel(fs::File);
 
@@ -134,8 +143,10 @@ impl Kernel {
             AdapterConfig { request_bytes_max: REQUEST_BYTES_MAX, gauge: Arc::default(), flags: Arc::default() };
         let adapter = Adapter::new(file_system.clone(), config);
         let transport = Settings { transport: Transport::Classic, threads: 1, ring_bytes_max: 0 };
-        let spec = SessionSpec { dir: dir.to_owned(), transport, request_bytes_max: REQUEST_BYTES_MAX };
-        let session = Session::mount(adapter, theirs, &spec, || kernel.send(INIT, Ino::ROOT, &init())).unwrap();
+        let spec =
+            SessionSpec { dir: dir.to_owned(), transport, request_bytes_max: REQUEST_BYTES_MAX, knob_lock: None };
+        let attach = || kernel.send(INIT, Ino::ROOT, &init()).map(|()| NoMount);
+        let session = Session::mount(adapter, theirs, &spec, attach).unwrap();
         assert!(kernel.answer().len() > 8, "the answer to INIT");
         thread::spawn(move || session.run());
         kernel

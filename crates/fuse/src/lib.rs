@@ -22,9 +22,12 @@ mod tuning;
 pub use adapter::{Adapter, AdapterConfig};
 pub use kernel_cache::KernelCache;
 pub use mount_flags::MountFlags;
-pub use oncefs_transport::{MountSpec, Plan, Settings, Transport, attach, open_device, remount, unmount};
+pub use oncefs_transport::{
+    KnobLock, MountId, MountSpec, Mounted, Plan, Settings, Transport, attach, detach_own, open_device, open_own,
+    remount, unmount, unmount_own,
+};
 pub use room_watch::{RoomGauge, RoomLeft, RoomWatch, Watched};
-pub use session::{MOUNT_TYPE, Session, SessionSpec};
+pub use session::{HeldMount, MOUNT_TYPE, Session, SessionSpec};
 pub use shutdown::{Gate, ShutDown, ShutdownMode};
 pub use synchronous::set_synchronous;
-pub use tuning::{BackingDevice, device_number, dirty_bytes_max};
+pub use tuning::{BackingDevice, dirty_bytes_max};

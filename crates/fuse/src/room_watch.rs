@@ -84,8 +84,8 @@ pub struct RoomLeft {
 
 /// What is watched.
 pub struct Watched<Left, SetSynchronous> {
-    /// The mount's knobs.
-    pub device: BackingDevice,
+    /// The mount's knobs, if they could be had.
+    pub device: Option<BackingDevice>,
     /// The machine's memory.
     pub ram_bytes: u64,
     /// The flags that the mount was given.
@@ -113,7 +113,9 @@ impl RoomWatch {
         Left: Fn() -> RoomLeft + Send + 'static,
         SetSynchronous: Fn(bool) -> io::Result<()> + Send + 'static,
     {
-        watched.device.set_fixed();
+        if let Some(device) = &watched.device {
+            device.set_fixed();
+        }
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::Builder::new().name("room-watch".into()).spawn(move || {
@@ -158,7 +160,9 @@ impl State {
         // Before anything that waits, so that what is written meanwhile counts.
         let bytes_left = bytes_until_look(available, dirty_max, below);
         gauge.bytes_left.store(i64::try_from(bytes_left).unwrap_or(i64::MAX), Ordering::Relaxed);
-        self.bound_dirty(&watched.device, dirty_max);
+        if let Some(device) = &watched.device {
+            self.bound_dirty(device, dirty_max);
+        }
         if gauge.remounted.swap(false, Ordering::Acquire) {
             self.is_synchronous = watched.flags.is_sync();
         }

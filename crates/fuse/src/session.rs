@@ -5,15 +5,27 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use oncefs_transport::{Notifier, PAGE_LIMIT, RingKnob, Service, Settings, Way, raise_page_limit};
+use oncefs_transport::{KnobLock, Knobs, Mounted, Notifier, PAGE_LIMIT, Service, Settings, Way};
 
 use crate::tuning::BackingDevice;
 
 /// The type under which a mount appears in `/proc/mounts`; umount(8) finds its helper by it.
 pub const MOUNT_TYPE: &str = "fuse.oncefs";
 
+/// A mount that cannot go as long as this lives.
+pub trait HeldMount {
+    /// The number of its file system.
+    fn device(&self) -> (u32, u32);
+}
+
+impl HeldMount for Mounted {
+    fn device(&self) -> (u32, u32) {
+        self.id().device()
+    }
+}
+
 /// How a mount is served.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct SessionSpec {
     /// The mount point. Absolute.
     pub dir: PathBuf,
@@ -21,12 +33,14 @@ pub struct SessionSpec {
     pub transport: Settings,
     /// Largest WRITE or READ that the kernel may send.
     pub request_bytes_max: u32,
+    /// What it takes to turn the kernel's global knobs. Without it they stay as they are.
+    pub knob_lock: Option<KnobLock>,
 }
 
 /// A mounted file system whose requests are queued until `run`.
 pub struct Session {
     session: oncefs_transport::Session,
-    device: BackingDevice,
+    device: Option<BackingDevice>,
 }
 
 impl Session {
@@ -34,23 +48,25 @@ impl Session {
     ///
     /// # Errors
     /// It cannot be mounted, or requests cannot come as demanded. The caller unmounts.
-    pub fn mount(
+    pub fn mount<M: HeldMount>(
         service: impl Service,
         connection: OwnedFd,
         spec: &SessionSpec,
-        attach: impl FnOnce() -> io::Result<()>,
+        attach: impl FnOnce() -> io::Result<M>,
     ) -> io::Result<Self> {
-        // Sampled by the kernel when it reads the reply to INIT, so both go back right after.
-        let _page_limit = raise_page_limit(spec.request_bytes_max)
-            .inspect_err(|e| log::warn!("cannot raise {PAGE_LIMIT}: {e}; requests stay smaller than requested"));
-        let _rings = RingKnob::turn_on(spec.transport.transport);
-        attach().map_err(|e| why_not_mounted(&e, &spec.dir))?;
+        // Sampled by the kernel when it reads the reply to INIT, so all knobs go back right after.
+        let _knobs = spec.knob_lock.as_ref().and_then(|lock| turn_knobs(lock, spec));
+        let mounted = attach().map_err(|e| why_not_mounted(&e, &spec.dir))?;
+        let device = BackingDevice::of(mounted.device())
+            .inspect_err(|e| log::warn!("the kernel's limits for {} stay as they are: {e}", spec.dir.display()))
+            .ok();
+        drop(mounted);
         let session = oncefs_transport::Session::start(connection, service, &spec.transport)?;
-        Ok(Self { session, device: BackingDevice::of(&spec.dir)? })
+        Ok(Self { session, device })
     }
 
-    /// The kernel's knobs for this mount.
-    pub fn device(&self) -> BackingDevice {
+    /// The kernel's knobs for this mount. None: they could not be had, and stay as they are.
+    pub fn device(&self) -> Option<BackingDevice> {
         self.device.clone()
     }
 
@@ -71,6 +87,17 @@ impl Session {
     pub fn run(self) -> io::Result<()> {
         self.session.run()
     }
+}
+
+/// What cannot be turned stays as it is.
+fn turn_knobs<'a>(lock: &'a KnobLock, spec: &SessionSpec) -> Option<Knobs<'a>> {
+    let knobs = lock.take().inspect_err(|e| log::warn!("the kernel's knobs for FUSE stay as they are: {e}"));
+    let mut knobs = knobs.ok()?;
+    if let Err(e) = knobs.raise_page_limit(spec.request_bytes_max) {
+        log::warn!("cannot raise {PAGE_LIMIT}: {e}; requests stay smaller than requested");
+    }
+    knobs.turn_on_rings(spec.transport.transport);
+    Some(knobs)
 }
 
 fn why_not_mounted(error: &io::Error, dir: &Path) -> io::Error {

@@ -5,13 +5,11 @@
 //! are open already. Only the file system's own flag changes; those of its mounts stay as they are.
 
 use std::ffi::CString;
-use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use crate::tuning::device_number_of;
+use oncefs_transport::{MountId, open_own};
 
 /// linux/mount.h; the libc crate has none of them.
 const FSPICK_CLOEXEC: libc::c_uint = 1;
@@ -19,21 +17,20 @@ const FSPICK_EMPTY_PATH: libc::c_uint = 8;
 const FSCONFIG_SET_FLAG: libc::c_uint = 0;
 const FSCONFIG_CMD_RECONFIGURE: libc::c_uint = 7;
 
-/// Sets or clears the flag of the file system `device` that is mounted on `dir`. Waits until everything written so far has
-/// reached the daemon, so it must not be called by who answers requests. Needs CAP_SYS_ADMIN and Linux 5.2.
-pub fn set_synchronous(dir: &Path, device: (u32, u32), is_on: bool) -> io::Result<()> {
-    let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_DIRECTORY;
-    let root = OpenOptions::new().read(true).custom_flags(flags).open(dir)?;
-    if device_number_of(&root)? != device {
-        return Err(io::Error::new(io::ErrorKind::NotFound, format!("{} is another file system", dir.display())));
-    }
+/// Sets or clears the flag of the file system of `own`, a mount that `dir` leads to. Waits until everything written so far
+/// has reached the daemon, so it must not be called by who answers requests. Needs CAP_SYS_ADMIN and Linux 5.2.
+///
+/// # Errors
+/// EINVAL: something else is there. Otherwise the kernel's own.
+pub fn set_synchronous(dir: &Path, own: MountId, is_on: bool) -> io::Result<()> {
+    let root = open_own(dir, own)?;
     let context = pick(&root)?;
     let name = if is_on { c"sync" } else { c"async" };
     configure(context.as_raw_fd(), FSCONFIG_SET_FLAG, name.as_ptr())?;
     configure(context.as_raw_fd(), FSCONFIG_CMD_RECONFIGURE, std::ptr::null())
 }
 
-fn pick(root: &File) -> io::Result<OwnedFd> {
+fn pick(root: &OwnedFd) -> io::Result<OwnedFd> {
     let (empty, flags) = (CString::default(), FSPICK_CLOEXEC | FSPICK_EMPTY_PATH);
     // SAFETY: the descriptor is open and the string NUL-terminated; both outlive the call.
     let picked = unsafe { libc::syscall(libc::SYS_fspick, root.as_raw_fd(), empty.as_ptr(), flags) };
@@ -55,11 +52,15 @@ fn configure(context: RawFd, command: libc::c_uint, name: *const libc::c_char) -
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
     use super::*;
 
     #[test]
     fn another_file_system_in_its_place_is_left_alone() {
-        let error = set_synchronous(Path::new("/proc"), (0, u32::MAX), true).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::NotFound, "{error}");
+        let root = MountId::of(File::open("/").unwrap().as_fd()).unwrap();
+        let error = set_synchronous(Path::new("/proc"), root, true).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EINVAL), "{error}");
     }
 }

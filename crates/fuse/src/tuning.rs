@@ -3,11 +3,10 @@
 //! Owns the knobs of the mount's own backing device (BDI), which vanish with the mount. The global ones are the transport's.
 //! The values are pure functions, tested below; the rest carries them to sysfs.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
@@ -45,33 +44,54 @@ pub(crate) fn worth_setting(current: u64, wanted: u64) -> bool {
     current.abs_diff(wanted) > current / 8 || (wanted < current && wanted < DIRTY_BYTES_MIN)
 }
 
-/// The kernel's knobs for one mount, under `/sys/class/bdi`.
+/// What is set by [`BackingDevice`].
+const KNOBS: [&str; 6] = ["read_ahead_kb", "strict_limit", "min_ratio", "max_ratio", "min_bytes", "max_bytes"];
+
+/// The kernel's knobs for one mount, in `/sys/class/bdi`. They are open, so they are this mount's for ever: once it is
+/// gone, the kernel refuses to turn them, also when another file system has got its number.
 #[derive(Clone, Debug)]
 pub struct BackingDevice {
-    knobs: PathBuf,
+    /// Where they are, for messages.
+    name: Arc<str>,
+    /// Those that this kernel has.
+    knobs: Arc<[(&'static str, File)]>,
 }
 
 impl BackingDevice {
-    /// The backing device of what is mounted on `dir`. Sends no request to the daemon.
-    pub fn of(dir: &Path) -> io::Result<Self> {
-        let (major, minor) = device_number(dir)?;
-        Ok(Self { knobs: PathBuf::from(format!("/sys/class/bdi/{major}:{minor}")) })
+    /// The backing device of the file system with this number. The caller holds the mount meanwhile: without it the
+    /// number may be another's.
+    ///
+    /// # Errors
+    /// There is no such device, or this process may not change it.
+    pub fn of((major, minor): (u32, u32)) -> io::Result<Self> {
+        let name = format!("/sys/class/bdi/{major}:{minor}");
+        let open = |knob| match OpenOptions::new().write(true).open(format!("{name}/{knob}")) {
+            Ok(file) => Some(Ok((knob, file))),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+            Err(e) => Some(Err(e)),
+        };
+        let knobs: Vec<_> = KNOBS.into_iter().filter_map(open).collect::<io::Result<_>>()?;
+        match knobs.is_empty() {
+            true => Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no {name}"))),
+            false => Ok(Self { name: name.into(), knobs: knobs.into() }),
+        }
     }
 
     /// Where its knobs are, for messages.
-    pub(crate) fn name(&self) -> std::path::Display<'_> {
-        self.knobs.display()
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     fn set(&self, knob: &str, value: u64) -> io::Result<()> {
-        fs::write(self.knobs.join(knob), value.to_string())
+        let found = self.knobs.iter().find(|(name, _)| *name == knob).ok_or(io::ErrorKind::NotFound)?;
+        found.1.write_all_at(value.to_string().as_bytes(), 0)
     }
 
     /// Sets what stays the same for the life of the mount. To be called after INIT, which overwrites it.
     pub(crate) fn set_fixed(&self) {
         for (knob, value) in [("read_ahead_kb", READ_AHEAD_KIB), ("strict_limit", 1)] {
             if let Err(e) = self.set(knob, value) {
-                log::warn!("cannot set {knob} of {}: {e}", self.knobs.display());
+                log::warn!("cannot set {knob} of {}: {e}", self.name);
             }
         }
     }
@@ -91,24 +111,6 @@ impl BackingDevice {
             }
         }
     }
-}
-
-/// The number of the file system that is mounted on `dir`. Sends no request to who serves it.
-pub fn device_number(dir: &Path) -> io::Result<(u32, u32)> {
-    device_number_of(&OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(dir)?)
-}
-
-/// The number of the file system that a file is in.
-pub(crate) fn device_number_of(file: &File) -> io::Result<(u32, u32)> {
-    // SAFETY: statx is plain old data, for which all zeros is a value.
-    let mut found: libc::statx = unsafe { std::mem::zeroed() };
-    let flags = libc::AT_STATX_DONT_SYNC | libc::AT_EMPTY_PATH;
-    // SAFETY: the descriptor is open, the path is NUL-terminated, `found` is writable, all outlive the call.
-    let done = unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), flags, libc::STATX_BASIC_STATS, &mut found) };
-    if done != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok((found.stx_dev_major, found.stx_dev_minor))
 }
 
 #[cfg(test)]
@@ -144,10 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_device_number_is_the_one_of_the_mount() {
-        let (major, minor) = device_number(Path::new("/proc")).unwrap();
-        let line = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        let proc = line.lines().find(|l| l.split(' ').nth(4) == Some("/proc")).unwrap();
-        assert_eq!(proc.split(' ').nth(2).unwrap(), format!("{major}:{minor}"));
+    fn what_is_no_device_has_no_knobs() {
+        assert_eq!(BackingDevice::of((0, u32::MAX)).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

@@ -18,8 +18,8 @@ use std::thread::{self, JoinHandle};
 use oncefs_engine::{BLOCK_BYTES, DataPlace, Profile, Reads, Store, VolumeSpec};
 use oncefs_fs::{AtimePolicy, FileSystem, Ino, Options, SystemClock};
 use oncefs_fuse::{
-    Adapter, AdapterConfig, MOUNT_TYPE, MountFlags, MountSpec, RoomGauge, RoomLeft, RoomWatch, Session, SessionSpec,
-    Settings, Transport, Watched, attach, open_device, unmount,
+    Adapter, AdapterConfig, KnobLock, MOUNT_TYPE, MountFlags, MountSpec, RoomGauge, RoomLeft, RoomWatch, Session,
+    SessionSpec, Settings, Transport, Watched, attach, open_device, unmount,
 };
 use oncefs_toolbox::Random;
 use tempfile::TempDir;
@@ -63,7 +63,7 @@ impl Mounted {
     fn serve(file_system: &Arc<FileSystem>, volume: PathBuf, dir: PathBuf) -> (JoinHandle<()>, RoomWatch) {
         let request_bytes_max = 1 << 20;
         let transport = Settings { transport: Transport::Auto, threads: 4, ring_bytes_max: 64 << 20 };
-        let spec = SessionSpec { dir: dir.clone(), transport, request_bytes_max };
+        let spec = SessionSpec { dir: dir.clone(), transport, request_bytes_max, knob_lock: KnobLock::open().ok() };
         let connection = open_device().unwrap();
         let other = connection.try_clone().unwrap();
         let (gauge, flags): (Arc<RoomGauge>, Arc<MountFlags>) = Default::default();

@@ -1,58 +1,125 @@
-//! One of the kernel's global knobs, turned while something is mounted and then turned back.
+//! The kernel's global knobs, turned while something is mounted and then turned back. One process at a time turns them:
+//! otherwise each would turn back to what another one had set.
 
-use std::fs::File;
-use std::io::{self, Read, Seek, Write};
-use std::os::fd::AsRawFd;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
-/// A knob with another value until dropped. The file lock keeps two processes from restoring each other's value.
-#[derive(Debug)]
-pub struct Knob {
-    path: PathBuf,
-    file: File,
-    previous: String,
-}
-
-impl Knob {
-    /// Turns the knob to what `wanted` makes of its value. None: it is there already.
-    ///
-    /// # Errors
-    /// There is no such knob, or this process may not turn it.
-    pub fn turn(path: &Path, wanted: impl Fn(&str) -> Option<String>) -> io::Result<Option<Self>> {
-        if wanted(&value(&File::open(path)?)?).is_none() {
-            return Ok(None);
-        }
-        let mut file = File::options().read(true).write(true).open(path)?;
-        // SAFETY: flock on a descriptor that is open.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // Somebody may have turned it meanwhile, and will turn it back: so it is turned all the same.
-        let previous = value(&file)?;
-        if let Some(wanted) = wanted(&previous) {
-            turn_to(&mut file, &wanted)?;
-        }
-        Ok(Some(Self { path: path.to_owned(), file, previous }))
-    }
-}
+use crate::way::Transport;
 
 /// Pages that one request may have: the kernel's global knob, which it samples when it reads the answer to INIT.
 pub const PAGE_LIMIT: &str = "/proc/sys/fs/fuse/max_pages_limit";
+/// The kernel's switch for FUSE over io_uring: it counts while mounting and answering INIT.
+pub(crate) const ENABLE_RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// Pages that a request of this size needs.
-fn pages_for(request_bytes_max: u32) -> u64 {
-    const PAGE_BYTES: u32 = 4096;
-    u64::from(request_bytes_max.div_ceil(PAGE_BYTES))
+/// The file whose lock says whose turn it is. Root's own: anybody may open, and so lock, the knobs themselves.
+const LOCK: &str = "/run/oncefs-knobs.lock";
+/// Who waited that long goes without: a mount takes a fraction of a second.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Whose lock it takes to turn knobs.
+#[derive(Debug)]
+pub struct KnobLock(File);
+
+impl KnobLock {
+    /// Opens it. To be called by who may still open files.
+    ///
+    /// # Errors
+    /// There is no `/run`, or this is not root.
+    pub fn open() -> io::Result<Self> {
+        Self::at(Path::new(LOCK))
+    }
+
+    fn at(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+        let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+        Ok(Self(options.open(path).map_err(named)?))
+    }
+
+    /// Waits for the turn of this process.
+    ///
+    /// # Errors
+    /// Others kept it for too long, or the kernel's own.
+    pub fn take(&self) -> io::Result<Knobs<'_>> {
+        self.take_within(PATIENCE)
+    }
+
+    fn take_within(&self, patience: Duration) -> io::Result<Knobs<'_>> {
+        let began = Instant::now();
+        loop {
+            match self.0.try_lock() {
+                Ok(()) => return Ok(Knobs { lock: self, turned: Vec::new() }),
+                Err(TryLockError::Error(e)) => return Err(e),
+                Err(TryLockError::WouldBlock) if began.elapsed() >= patience => {
+                    let text = format!("another process has kept the lock of {LOCK} for {} s", patience.as_secs());
+                    return Err(io::Error::new(ErrorKind::TimedOut, text));
+                }
+                Err(TryLockError::WouldBlock) => thread::sleep(LOOK_INTERVAL),
+            }
+        }
+    }
 }
 
-/// Raises [`PAGE_LIMIT`] until dropped if requests of this size need it. None: they do not.
-///
-/// # Errors
-/// As [`Knob::turn`]; then the kernel cuts requests to what its limit allows.
-pub fn raise_page_limit(request_bytes_max: u32) -> io::Result<Option<Knob>> {
-    let pages = pages_for(request_bytes_max);
-    let wanted = |now: &str| now.parse::<u64>().is_ok_and(|limit| limit < pages).then(|| pages.to_string());
-    Knob::turn(Path::new(PAGE_LIMIT), wanted)
+/// The turn of this process. Dropped, all knobs are as they were.
+#[derive(Debug)]
+pub struct Knobs<'a> {
+    lock: &'a KnobLock,
+    turned: Vec<Knob>,
+}
+
+impl Knobs<'_> {
+    /// Raises [`PAGE_LIMIT`] if requests of this size need it.
+    ///
+    /// # Errors
+    /// There is no such knob, or this process may not turn it; then the kernel cuts requests to what its limit allows.
+    pub fn raise_page_limit(&mut self, request_bytes_max: u32) -> io::Result<()> {
+        let pages = pages_for(request_bytes_max, rustix::param::page_size());
+        let wanted = |now: &str| now.parse::<u64>().is_ok_and(|limit| limit < pages).then(|| pages.to_string());
+        self.turn(Path::new(PAGE_LIMIT), wanted)
+    }
+
+    /// Lets the kernel offer rings unless classic is wanted. If it cannot be, the session says why there are none.
+    pub fn turn_on_rings(&mut self, transport: Transport) {
+        let on = |now: &str| (now != "Y").then(|| "Y".to_owned());
+        if transport != Transport::Classic
+            && let Err(e) = self.turn(Path::new(ENABLE_RINGS), on)
+        {
+            log::info!("cannot turn on {ENABLE_RINGS}: {e}");
+        }
+    }
+
+    /// Turns a knob to what `wanted` makes of its value. None: it is there already.
+    fn turn(&mut self, path: &Path, wanted: impl Fn(&str) -> Option<String>) -> io::Result<()> {
+        let previous = value(&mut File::open(path)?)?;
+        if let Some(wanted) = wanted(&previous) {
+            let mut file = OpenOptions::new().write(true).open(path)?;
+            turn_to(&mut file, &wanted)?;
+            self.turned.push(Knob { path: path.to_owned(), file, previous });
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Knobs<'_> {
+    fn drop(&mut self) {
+        self.turned.clear();
+        if let Err(e) = self.lock.0.unlock() {
+            log::warn!("cannot give up the lock of {LOCK}: {e}");
+        }
+    }
+}
+
+/// A knob with another value until dropped.
+#[derive(Debug)]
+struct Knob {
+    path: PathBuf,
+    file: File,
+    previous: String,
 }
 
 impl Drop for Knob {
@@ -63,9 +130,13 @@ impl Drop for Knob {
     }
 }
 
-fn value(mut file: &File) -> io::Result<String> {
+/// Pages that a request of this size needs.
+fn pages_for(request_bytes_max: u32, page_bytes: usize) -> u64 {
+    u64::from(request_bytes_max).div_ceil(page_bytes as u64)
+}
+
+fn value(file: &mut File) -> io::Result<String> {
     let mut text = String::new();
-    file.rewind()?;
     file.read_to_string(&mut text)?;
     Ok(text.trim().to_owned())
 }
@@ -79,37 +150,87 @@ fn turn_to(file: &mut File, value: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    struct Place(tempfile::TempDir);
+
+    impl Place {
+        fn new() -> Self {
+            let place = Self(tempfile::tempdir().unwrap());
+            std::fs::write(place.knob(), "N\n").unwrap();
+            place
+        }
+
+        fn knob(&self) -> PathBuf {
+            self.0.path().join("knob")
+        }
+
+        fn lock(&self) -> KnobLock {
+            KnobLock::at(&self.0.path().join("lock")).unwrap()
+        }
+
+        fn value(&self) -> String {
+            std::fs::read_to_string(self.knob()).unwrap().trim().to_owned()
+        }
+    }
+
+    fn on(now: &str) -> Option<String> {
+        (now != "Y").then(|| "Y".to_owned())
+    }
+
     #[test]
     fn a_knob_has_its_value_while_held_and_the_old_one_after() {
-        let knob = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(knob.path(), "N\n").unwrap();
-        let read = || std::fs::read_to_string(knob.path()).unwrap();
-        let wanted = |now: &str| (now != "Y").then(|| "Y".to_owned());
-        let held = Knob::turn(knob.path(), wanted).unwrap().expect("it was off");
-        assert_eq!(read().trim(), "Y");
-        assert!(Knob::turn(knob.path(), wanted).unwrap().is_none(), "it is on");
-        drop(held);
-        assert_eq!(read().trim(), "N");
-        assert!(Knob::turn(Path::new("/nonexistent"), wanted).is_err());
+        let place = Place::new();
+        let lock = place.lock();
+        let mut knobs = lock.take().unwrap();
+        knobs.turn(&place.knob(), on).unwrap();
+        assert_eq!(place.value(), "Y");
+        knobs.turn(&place.knob(), on).unwrap();
+        assert!(knobs.turn(Path::new("/nonexistent"), on).is_err());
+        drop(knobs);
+        assert_eq!(place.value(), "N");
     }
 
     #[test]
-    fn a_request_needs_a_page_per_4_kib_begun() {
-        assert_eq!(pages_for(1024 * 1024), 256);
-        assert_eq!(pages_for(1024 * 1024 + 1), 257);
+    fn who_locks_a_knob_itself_holds_nobody_up() {
+        let place = Place::new();
+        let other = File::open(place.knob()).unwrap();
+        other.lock().unwrap();
+        let lock = place.lock();
+        lock.take().unwrap().turn(&place.knob(), on).unwrap();
+        assert_eq!(place.value(), "N");
     }
 
     #[test]
-    fn the_page_limit_is_raised_while_held_and_restored_after() {
-        let limit = || std::fs::read_to_string(PAGE_LIMIT).unwrap().trim().parse::<u32>().unwrap();
-        // Somebody else may have raised it now, and turns it back before it can be raised here.
-        let pages = limit() + 256;
-        let raised = raise_page_limit(pages * 4096).unwrap().expect("above the present limit");
-        assert_eq!(limit(), pages);
-        let before = raised.previous.clone();
-        drop(raised);
-        let knob = File::open(PAGE_LIMIT).unwrap();
-        knob.lock_shared().unwrap();
-        assert_eq!(value(&knob).unwrap(), before);
+    fn one_at_a_time_turns_knobs_and_nobody_waits_for_ever() {
+        let place = Place::new();
+        let (one, two) = (place.lock(), place.lock());
+        let knobs = one.take().unwrap();
+        let refused = two.take_within(Duration::from_millis(20)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::TimedOut, "{refused}");
+        drop(knobs);
+        two.take_within(Duration::ZERO).unwrap();
+    }
+
+    #[test]
+    fn many_at_a_time_all_find_the_knob_off_and_leave_it_off() {
+        let place = Place::new();
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let lock = place.lock();
+                    let mut knobs = lock.take().unwrap();
+                    assert_eq!(place.value(), "N");
+                    knobs.turn(&place.knob(), on).unwrap();
+                    assert_eq!(place.value(), "Y");
+                });
+            }
+        });
+        assert_eq!(place.value(), "N");
+    }
+
+    #[test]
+    fn a_request_needs_a_page_for_each_that_it_begins() {
+        assert_eq!(pages_for(1 << 20, 4096), 256);
+        assert_eq!(pages_for((1 << 20) + 1, 4096), 257);
+        assert_eq!(pages_for(1 << 20, 65536), 16);
     }
 }

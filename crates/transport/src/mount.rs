@@ -1,13 +1,20 @@
-//! mount(2) and umount2(2) of a FUSE file system. Who serves a mount need not be who may make it: the descriptor of
+//! Mounts and unmounts a FUSE file system. Who serves a mount need not be who may make it: the descriptor of
 //! `/dev/fuse` may be another process's.
+//!
+//! A path leads to whatever is mounted there at the moment, and below it when that is gone. So a mount is looked for once,
+//! right after it was made; what is found counts only if the kernel's table says that it is this one, and is held open.
 
-use std::ffi::CString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount};
+
+use crate::mount_id::MountId;
 
 /// Where and how to mount.
 #[derive(Clone, Debug)]
@@ -22,49 +29,146 @@ pub struct MountSpec {
     pub kernel_flags: libc::c_ulong,
 }
 
+/// A mount that was made here. Nobody can unmount it as long as this lives, except lazily, and then its numbers stay its
+/// own all the same.
+#[derive(Debug)]
+pub struct Mounted {
+    id: MountId,
+    _root: OwnedFd,
+}
+
+impl Mounted {
+    /// What it is known by, also when it is held no longer.
+    pub fn id(&self) -> MountId {
+        self.id
+    }
+}
+
 /// mount(2): whoever reads from `connection` serves the mount, for all users. The kernel checks permissions by the
 /// attributes that it is told.
 ///
 /// # Errors
-/// The kernel's own.
-pub fn attach(connection: BorrowedFd<'_>, spec: &MountSpec) -> io::Result<()> {
+/// NotFound: it was unmounted, or hidden by another mount, before it was found. Otherwise the kernel's own.
+pub fn attach(connection: BorrowedFd<'_>, spec: &MountSpec) -> io::Result<Mounted> {
     let mode = File::open(&spec.dir)?.metadata()?.mode();
     let descriptor = connection.as_raw_fd();
-    let data = format!("fd={descriptor},rootmode={mode:o},user_id=0,group_id=0,default_permissions,allow_other");
-    let (source, dir) = (c_string(&spec.source)?, c_string(&spec.dir)?);
-    let (kind, data) = (c_string(Path::new(spec.kind))?, c_string(Path::new(&data))?);
-    // SAFETY: all four strings are NUL-terminated and outlive the call.
-    let done =
-        unsafe { libc::mount(source.as_ptr(), dir.as_ptr(), kind.as_ptr(), spec.kernel_flags, data.as_ptr().cast()) };
-    check(done)
+    let data = format!("fd={descriptor},rootmode={mode:o},user_id=0,group_id=0,default_permissions,allow_other\0");
+    let data = std::ffi::CStr::from_bytes_with_nul(data.as_bytes()).map_err(io::Error::other)?;
+    mount(&spec.source, &spec.dir, spec.kind, flags(spec.kernel_flags), data)?;
+    let root = open_root(&spec.dir)?;
+    let id = MountId::of(root.as_fd())?;
+    match is_in_table(&fs::read("/proc/self/mountinfo")?, id.device(), spec) {
+        true => Ok(Mounted { id, _root: root }),
+        false => Err(io::Error::new(io::ErrorKind::NotFound, "it was unmounted or hidden as soon as it was there")),
+    }
 }
 
-/// umount2(2) of what is mounted on `dir` itself: a link that somebody put there is not followed.
+/// Whether the file system with this number is one of this kind and source.
+fn is_in_table(table: &[u8], (major, minor): (u32, u32), spec: &MountSpec) -> bool {
+    let device = format!("{major}:{minor}");
+    let (kind, source) = (escaped(spec.kind.as_bytes()), escaped(spec.source.as_os_str().as_bytes()));
+    table.split(|byte| *byte == b'\n').any(|line| {
+        let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+        let Some(dash) = fields.iter().position(|field| *field == b"-") else { return false };
+        fields[2] == device.as_bytes() && fields.get(dash + 1..dash + 3) == Some(&[&kind[..], &source])
+    })
+}
+
+/// As the kernel writes it in its table.
+fn escaped(text: &[u8]) -> Vec<u8> {
+    let escape = |byte: &u8| match byte {
+        b' ' | b'\t' | b'\n' | b'\\' | b'#' => format!("\\{byte:03o}").into_bytes(),
+        _ => vec![*byte],
+    };
+    text.iter().flat_map(escape).collect()
+}
+
+/// `MS_...` flags.
+fn flags(kernel_flags: libc::c_ulong) -> MountFlags {
+    MountFlags::from_bits_retain(kernel_flags as libc::c_uint)
+}
+
+/// What lies at a place; no link is followed, and no request sent.
+fn open_root(dir: &Path) -> io::Result<OwnedFd> {
+    Ok(open(dir, OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Unmounts what is mounted on `dir` itself: a link that somebody put there is not followed. `flags`: `MNT_...`.
 ///
 /// # Errors
 /// The kernel's own.
 pub fn unmount(dir: &Path, flags: libc::c_int) -> io::Result<()> {
-    let dir = c_string(dir)?;
-    // SAFETY: `dir` is a NUL-terminated string that outlives the call.
-    check(unsafe { libc::umount2(dir.as_ptr(), flags | libc::UMOUNT_NOFOLLOW) })
+    let flags = UnmountFlags::from_bits_retain(flags.cast_unsigned()) | UnmountFlags::NOFOLLOW;
+    Ok(rustix::mount::unmount(dir, flags)?)
 }
 
-/// mount(2) with MS_REMOUNT: changes the flags of an existing mount.
+/// Unmounts this mount, if it is the one that `dir` leads to. In between nobody but root can put another mount there.
+///
+/// # Errors
+/// EINVAL: something else is there. Otherwise the kernel's own.
+pub fn unmount_own(dir: &Path, own: MountId) -> io::Result<()> {
+    open_own(dir, own)?;
+    unmount(dir, 0)
+}
+
+/// Takes this mount, if it is the one that `dir` leads to, and no other one out of the tree; it ends with its last user.
+///
+/// # Errors
+/// As [`unmount_own`].
+pub fn detach_own(dir: &Path, own: MountId) -> io::Result<()> {
+    let root = open_own(dir, own)?;
+    Ok(rustix::mount::unmount(format!("/proc/self/fd/{}", root.as_raw_fd()), UnmountFlags::DETACH)?)
+}
+
+/// The root of this mount, if `dir` leads there. Sends no request to who serves it. As long as it is open, nobody can
+/// unmount the mount.
+///
+/// # Errors
+/// EINVAL: something else is there. Otherwise the kernel's own.
+pub fn open_own(dir: &Path, own: MountId) -> io::Result<OwnedFd> {
+    let root = open_root(dir)?;
+    match MountId::of(root.as_fd())? == own {
+        true => Ok(root),
+        false => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+    }
+}
+
+/// Changes the flags of an existing mount. `kernel_flags`: `MS_...` of mount(2).
 ///
 /// # Errors
 /// The kernel's own.
 pub fn remount(dir: &Path, kernel_flags: libc::c_ulong) -> io::Result<()> {
-    let dir = c_string(dir)?;
-    let nothing = std::ptr::null();
-    // SAFETY: `dir` outlives the call; the kernel ignores source and type and accepts null data on a remount.
-    check(unsafe { libc::mount(nothing, dir.as_ptr(), nothing, kernel_flags | libc::MS_REMOUNT, nothing.cast()) })
+    Ok(mount_remount(dir, flags(kernel_flags), c"")?)
 }
 
-fn c_string(path: &Path) -> io::Result<CString> {
-    CString::new(path.as_os_str().as_bytes())
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a path must not hold a NUL byte"))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn check(returned: libc::c_int) -> io::Result<()> {
-    if returned == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    #[test]
+    fn a_mount_is_found_in_the_table_by_its_number_kind_and_source_together() {
+        let table =
+            b"98 28 0:52 / /mnt rw shared:4 - fuse.flat /srv/a\\040b rw,user_id=0\n99 1 0:53 / /x rw - proc proc rw\n";
+        let is_there = |kind, source: &str, device| {
+            let spec = MountSpec { source: source.into(), dir: "/mnt".into(), kind, kernel_flags: 0 };
+            is_in_table(table, device, &spec)
+        };
+        assert!(is_there("fuse.flat", "/srv/a b", (0, 52)));
+        assert!(!is_there("fuse.flat", "/srv/a b", (0, 53)) && !is_there("fuse.flat", "/srv/a", (0, 52)));
+        assert!(!is_there("fuse.tree", "/srv/a b", (0, 52)));
+        assert!(!is_in_table(
+            b"\n1 2\n",
+            (0, 1),
+            &MountSpec { source: "a".into(), dir: "/".into(), kind: "b", kernel_flags: 0 }
+        ));
+    }
+
+    #[test]
+    fn what_is_not_ours_is_neither_unmounted_nor_opened() {
+        let other = MountId::of(File::open("/").unwrap().as_fd()).unwrap();
+        for refused in [unmount_own(Path::new("/proc"), other), detach_own(Path::new("/proc"), other)] {
+            assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        }
+        assert!(Path::new("/proc/self").exists());
+    }
 }

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use crate::classic::serve::{self as classic, Duty};
 use crate::device::{Device, Received};
+use crate::knob::ENABLE_RINGS;
 use crate::notifier::Notifier;
 use crate::protocol::flags::init;
 use crate::protocol::header::{IN_BYTES, InHeader};
@@ -20,7 +21,7 @@ use crate::rings::serve::{Post, RingThread};
 use crate::rings::turns::{Class, Pair, Seat, Turns};
 use crate::server::Server;
 use crate::service::Service;
-use crate::way::{RingKnob, Transport, Way};
+use crate::way::{Transport, Way};
 use crate::workers::Workers;
 
 /// How a mount is served.
@@ -131,7 +132,7 @@ fn make_rings(server: &Arc<Server>, settings: &Settings, negotiation: &mut Negot
         return Err("as it was set".to_owned());
     }
     if !negotiation.is_offered(init::OVER_IO_URING) {
-        return Err(format!("the kernel does not offer them (Linux 6.14, and {} is Y)", RingKnob::PATH));
+        return Err(format!("the kernel does not offer them (Linux 6.14, and {} is Y)", ENABLE_RINGS));
     }
     let (cpus, bytes_max) = (server.cpus().len(), settings.ring_bytes_max);
     let plan = Plan::of(server.cpus(), server.payload_bytes_max(), bytes_max)

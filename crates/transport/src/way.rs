@@ -1,10 +1,8 @@
-//! The two ways for requests: which is wanted, which was taken, and the kernel's switch for the better one.
+//! The two ways for requests: which is wanted, and which was taken.
 
 use std::fmt;
-use std::path::Path;
 use std::str::FromStr;
 
-use crate::knob::Knob;
 use crate::rings::plan::Plan;
 
 /// Which way is wanted.
@@ -62,30 +60,6 @@ impl fmt::Display for Way {
             }
             Self::Classic(why) => write!(f, "over /dev/fuse, not over rings: {why}"),
         }
-    }
-}
-
-/// The kernel's switch for FUSE over io_uring, on until dropped: it counts while mounting and answering INIT.
-#[derive(Debug)]
-pub struct RingKnob {
-    _turned: Option<Knob>,
-}
-
-impl RingKnob {
-    pub(crate) const PATH: &str = "/sys/module/fuse/parameters/enable_uring";
-
-    /// Turns it on unless classic is wanted. If it cannot be, the kernel does not offer rings, and the session says why.
-    pub fn turn_on(transport: Transport) -> Self {
-        if transport == Transport::Classic {
-            return Self { _turned: None };
-        }
-        let on = |now: &str| (now != "Y").then(|| "Y".to_owned());
-        let turned = Knob::turn(Path::new(Self::PATH), on);
-        let turned = turned.unwrap_or_else(|e| {
-            log::info!("cannot turn on {}: {e}", Self::PATH);
-            None
-        });
-        Self { _turned: turned }
     }
 }
 

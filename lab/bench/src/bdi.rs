@@ -1,8 +1,6 @@
 //! Sets a mount's share of dirty memory and its read-ahead in /sys/class/bdi.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 use clap::Args;
 
@@ -28,10 +26,9 @@ pub struct Tuning {
     read_ahead_kb: u32,
 }
 
-/// Applies the tuning to whatever is mounted at `mountpoint`.
-pub fn tune(mountpoint: &Path, tuning: &Tuning) -> Result<()> {
-    let device = fs::metadata(mountpoint).during(|| format!("cannot stat {}", mountpoint.display()))?.dev();
-    let directory = format!("/sys/class/bdi/{}:{}", libc::major(device), libc::minor(device));
+/// Applies the tuning to the file system with this number. The caller keeps it mounted meanwhile.
+pub fn tune((major, minor): (u32, u32), tuning: &Tuning) -> Result<()> {
+    let directory = format!("/sys/class/bdi/{major}:{minor}");
     let set = |name: &str, value: u64| {
         let path = format!("{directory}/{name}");
         fs::write(&path, value.to_string()).during(|| format!("cannot set {path} to {value}"))

@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::Args;
 use oncefs_engine::{BLOCK_BYTES, Store};
 use oncefs_fuse::{
-    Adapter, AdapterConfig, Gate, MOUNT_TYPE, MountSpec, RoomLeft, RoomWatch, Session, SessionSpec, Watched,
+    Adapter, AdapterConfig, Gate, KnobLock, MOUNT_TYPE, MountSpec, RoomLeft, RoomWatch, Session, SessionSpec, Watched,
 };
 
 use super::memory_budget::Budget;
@@ -93,8 +93,11 @@ fn serve(task: &Task, ready: impl FnOnce() -> std::io::Result<()>) -> Outcome {
     let connection = oncefs_fuse::open_device().or_fail(exit::MOUNT_FAILED)?;
     let mounter = Mounter::start(mount_spec(task), &connection);
     let mounter = Arc::new(mounter.or_fail_doing(exit::MOUNT_SYSTEM, "cannot start a process")?);
-    let served =
-        give_up_privileges(task).and_then(|()| serve_unprivileged(task, &budget, connection, &mounter, signals, ready));
+    let knob_lock = KnobLock::open()
+        .inspect_err(|e| log::warn!("the kernel's knobs for FUSE stay as they are, and rings may be missing: {e}"))
+        .ok();
+    let kernel = Kernel { connection, mounter: mounter.clone(), knob_lock };
+    let served = give_up_privileges(task).and_then(|()| serve_unprivileged(task, &budget, kernel, signals, ready));
     mounter.end();
     served
 }
@@ -110,16 +113,23 @@ fn give_up_privileges(task: &Task) -> Outcome {
     Ok(())
 }
 
+/// What the daemon opened while it could still reach everything.
+struct Kernel {
+    connection: OwnedFd,
+    mounter: Arc<Mounter>,
+    knob_lock: Option<KnobLock>,
+}
+
 fn serve_unprivileged(
     task: &Task,
     budget: &Budget,
-    connection: OwnedFd,
-    mounter: &Arc<Mounter>,
+    kernel: Kernel,
     signals: EndSignals,
     ready: impl FnOnce() -> std::io::Result<()>,
 ) -> Outcome {
     let daemon = OpenVolume::open(task, budget)?;
-    let session = mount(task, budget, &daemon, connection, mounter).inspect_err(|_| drop(daemon.close()))?;
+    let mounter = &kernel.mounter.clone();
+    let session = mount(task, budget, &daemon, kernel).inspect_err(|_| drop(daemon.close()))?;
     let watch = start_threads(task, &session, &daemon, mounter, signals)
         .inspect_err(|_| mounter.detach())
         .or_fail(exit::MOUNT_SYSTEM)?;
@@ -142,15 +152,10 @@ fn mount_spec(task: &Task) -> MountSpec {
 }
 
 /// Mounts and answers INIT. On an error nothing stays mounted.
-fn mount(
-    task: &Task,
-    budget: &Budget,
-    daemon: &Arc<OpenVolume>,
-    connection: OwnedFd,
-    mounter: &Arc<Mounter>,
-) -> Outcome<Session> {
+fn mount(task: &Task, budget: &Budget, daemon: &Arc<OpenVolume>, kernel: Kernel) -> Outcome<Session> {
+    let Kernel { connection, mounter, knob_lock } = kernel;
     let (transport, request_bytes_max) = (budget.transport(), budget.request_bytes_max);
-    let spec = SessionSpec { dir: task.dir.clone(), transport, request_bytes_max };
+    let spec = SessionSpec { dir: task.dir.clone(), transport, request_bytes_max, knob_lock };
     let config = AdapterConfig { request_bytes_max, gauge: daemon.gauge.clone(), flags: daemon.flags.clone() };
     let adapter = Adapter::new(daemon.file_system.clone(), config);
     let kernel_cache = adapter.kernel_cache();

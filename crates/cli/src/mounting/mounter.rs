@@ -1,15 +1,16 @@
 //! The process that keeps the privilege to mount and unmount, which the daemon drops.
 //!
-//! It is forked off before anything of the volume is read, knows one mount, and does six things for the daemon:
-//! each a word of one byte, answered by an errno. It gets nothing else from the daemon, so a daemon that an error
-//! lets others steer can unmount itself and no more. It ends when the daemon does, however that ends.
+//! It is forked off before anything of the volume is read, knows one mount, and does seven things for the daemon:
+//! each a word of one byte, answered by an errno and the mount's device number. It gets nothing else from the daemon, so
+//! a daemon that an error lets others steer can unmount itself and no more. It ends when the daemon does, however that
+//! ends. Whatever it does, it does to the mount that it made, and not to what else the mount point may lead to.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
 
-use oncefs_fuse::MountSpec;
+use oncefs_fuse::{HeldMount, MountId, MountSpec, Mounted};
 
 use crate::process::privileges::{self, CAP_DAC_READ_SEARCH, CAP_SYS_ADMIN};
 use crate::process::{descriptors, setup};
@@ -30,13 +31,40 @@ enum Task {
     Synchronous = 5,
     /// They pass through the kernel's buffers again.
     Buffered = 6,
+    /// The mount need not be held any more.
+    LetGo = 7,
 }
 
 impl Task {
-    const ALL: [Self; 6] = [Self::Mount, Self::Unmount, Self::Detach, Self::Sync, Self::Synchronous, Self::Buffered];
+    const ALL: [Self; 7] =
+        [Self::Mount, Self::Unmount, Self::Detach, Self::Sync, Self::Synchronous, Self::Buffered, Self::LetGo];
 
     fn of_byte(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|task| *task as u8 == byte)
+    }
+}
+
+/// What is answered: an errno (0 for none), and the device number's two parts.
+const ANSWER_BYTES: usize = 12;
+
+/// A mount that nobody can unmount until this is dropped.
+#[derive(Debug)]
+pub struct Held<'a> {
+    mounter: &'a Mounter,
+    device: (u32, u32),
+}
+
+impl HeldMount for Held<'_> {
+    fn device(&self) -> (u32, u32) {
+        self.device
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if let Err(e) = self.mounter.ask(Task::LetGo) {
+            log::warn!("the mount may be called busy for ever: {e}");
+        }
     }
 }
 
@@ -59,7 +87,7 @@ impl Mounter {
                 drop(ours);
                 // SAFETY: the child's copy of the descriptor. What holds it in the parent is never returned to here.
                 let connection = unsafe { OwnedFd::from_raw_fd(connection.as_raw_fd()) };
-                serve(its, Place { spec, connection: Some(connection), device: None });
+                serve(its, Place { spec, connection: Some(connection), made: None, held: None });
                 // SAFETY: the child ends without running what the parent left to be run at its exit.
                 unsafe { libc::_exit(0) }
             }
@@ -67,14 +95,15 @@ impl Mounter {
         }
     }
 
-    /// mount(2).
-    pub fn mount(&self) -> io::Result<()> {
-        self.ask(Task::Mount)
+    /// Mounts. The mount is held for who looks for its knobs.
+    pub fn mount(&self) -> io::Result<Held<'_>> {
+        let device = self.ask(Task::Mount)?;
+        Ok(Held { mounter: self, device })
     }
 
     /// umount2(2): refused while the mount is in use.
     pub fn unmount(&self) -> io::Result<()> {
-        self.ask(Task::Unmount)
+        self.ask(Task::Unmount).map(drop)
     }
 
     /// Unmounts lazily: open files stay usable, no new ones can be opened.
@@ -83,29 +112,31 @@ impl Mounter {
             // It was never mounted, or is gone already.
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {}
             Err(e) => log::warn!("cannot unmount: {e}"),
-            Ok(()) => {}
+            Ok(_) => {}
         }
     }
 
     /// syncfs(2) of the mount.
     pub fn sync(&self) -> io::Result<()> {
-        self.ask(Task::Sync)
+        self.ask(Task::Sync).map(drop)
     }
 
     /// Makes the writes through the mount synchronous, or buffered again.
     pub fn set_synchronous(&self, is_on: bool) -> io::Result<()> {
-        self.ask(if is_on { Task::Synchronous } else { Task::Buffered })
+        self.ask(if is_on { Task::Synchronous } else { Task::Buffered }).map(drop)
     }
 
-    fn ask(&self, task: Task) -> io::Result<()> {
+    /// Returns the mount's device number, zeros while there is none.
+    fn ask(&self, task: Task) -> io::Result<(u32, u32)> {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         let stream = stream.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         stream.write_all(&[task as u8])?;
-        let mut answer = [0; 4];
+        let mut answer = [0; ANSWER_BYTES];
         stream.read_exact(&mut answer)?;
-        match i32::from_le_bytes(answer) {
-            0 => Ok(()),
-            errno => Err(io::Error::from_raw_os_error(errno)),
+        let number = |at: usize| u32::from_le_bytes([answer[at], answer[at + 1], answer[at + 2], answer[at + 3]]);
+        match number(0) {
+            0 => Ok((number(4), number(8))),
+            errno => Err(io::Error::from_raw_os_error(errno.cast_signed())),
         }
     }
 
@@ -129,7 +160,7 @@ fn serve(mut daemon: UnixStream, mut place: Place) {
     let mut byte = [0];
     while daemon.read_exact(&mut byte).is_ok() {
         let done = Task::of_byte(byte[0]).ok_or(libc::EINVAL).and_then(|task| place.carry_out(task));
-        if daemon.write_all(&done.err().unwrap_or(0).to_le_bytes()).is_err() {
+        if daemon.write_all(&place.answer(done)).is_err() {
             return;
         }
     }
@@ -140,21 +171,30 @@ struct Place {
     spec: MountSpec,
     /// What is to be mounted, until it is.
     connection: Option<OwnedFd>,
-    /// The number of what it mounted. Nothing else that lies at the same place is changed.
-    device: Option<(u32, u32)>,
+    /// What it mounted.
+    made: Option<MountId>,
+    /// Keeps that from going.
+    held: Option<Mounted>,
 }
 
 impl Place {
     /// Does what is asked, or says the errno.
     fn carry_out(&mut self, task: Task) -> Result<(), i32> {
-        let done = match (task, self.device) {
+        let dir = &self.spec.dir;
+        let done = match (task, self.made) {
             (Task::Mount, _) => self.mount(),
             (_, None) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
-            (Task::Unmount, _) => oncefs_fuse::unmount(&self.spec.dir, 0),
-            (Task::Detach, _) => oncefs_fuse::unmount(&self.spec.dir, libc::MNT_DETACH),
-            (Task::Sync, _) => descriptors::sync_file_system(&self.spec.dir),
-            (Task::Synchronous, Some(device)) => oncefs_fuse::set_synchronous(&self.spec.dir, device, true),
-            (Task::Buffered, Some(device)) => oncefs_fuse::set_synchronous(&self.spec.dir, device, false),
+            (Task::Unmount, Some(own)) => oncefs_fuse::unmount_own(dir, own),
+            (Task::Detach, Some(own)) => oncefs_fuse::detach_own(dir, own),
+            (Task::Sync, Some(own)) => {
+                oncefs_fuse::open_own(dir, own).and_then(|_held| descriptors::sync_file_system(dir))
+            }
+            (Task::Synchronous, Some(own)) => oncefs_fuse::set_synchronous(dir, own, true),
+            (Task::Buffered, Some(own)) => oncefs_fuse::set_synchronous(dir, own, false),
+            (Task::LetGo, Some(_)) => {
+                self.held = None;
+                Ok(())
+            }
         };
         done.map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
     }
@@ -162,9 +202,19 @@ impl Place {
     /// Its copy of the connection is closed: with one left, the kernel would not notice the daemon's death.
     fn mount(&mut self) -> io::Result<()> {
         let connection = self.connection.take().ok_or(io::Error::from_raw_os_error(libc::EBUSY))?;
-        oncefs_fuse::attach(connection.as_fd(), &self.spec)?;
-        self.device = Some(oncefs_fuse::device_number(&self.spec.dir)?);
+        let mounted = oncefs_fuse::attach(connection.as_fd(), &self.spec)?;
+        self.made = Some(mounted.id());
+        self.held = Some(mounted);
         Ok(())
+    }
+
+    fn answer(&self, done: Result<(), i32>) -> [u8; ANSWER_BYTES] {
+        let (major, minor) = self.made.map_or((0, 0), MountId::device);
+        let mut answer = [0; ANSWER_BYTES];
+        answer[..4].copy_from_slice(&done.err().unwrap_or(0).to_le_bytes());
+        answer[4..8].copy_from_slice(&major.to_le_bytes());
+        answer[8..].copy_from_slice(&minor.to_le_bytes());
+        answer
     }
 }
 
@@ -184,10 +234,11 @@ mod tests {
 
     #[test]
     fn it_mounts_once_and_unmounts_nothing_that_it_did_not_mount() {
-        let spec = MountSpec { source: "/none".into(), dir: "/nonexistent".into(), kind: MOUNT_TYPE, kernel_flags: 0 };
+        let (source, dir) = ("/none".into(), "/nonexistent".into());
+        let spec = MountSpec { source, dir, kind: MOUNT_TYPE, kernel_flags: 0 };
         let connection = Some(std::fs::File::open("/dev/null").unwrap().into());
-        let mut place = Place { spec, connection, device: None };
-        for task in [Task::Unmount, Task::Detach, Task::Sync, Task::Synchronous, Task::Buffered] {
+        let mut place = Place { spec, connection, made: None, held: None };
+        for task in [Task::Unmount, Task::Detach, Task::Sync, Task::Synchronous, Task::Buffered, Task::LetGo] {
             assert_eq!(place.carry_out(task), Err(libc::EINVAL));
         }
         assert_eq!(place.carry_out(Task::Mount), Err(libc::ENOENT));

@@ -9,7 +9,7 @@ mod serve;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 
-use oncefs_transport::{MountSpec, RingKnob, Session, Settings, Transport, attach, open_device, unmount};
+use oncefs_transport::{KnobLock, MountSpec, Session, Settings, Transport, attach, open_device, unmount};
 
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().collect();
@@ -19,10 +19,12 @@ fn main() -> io::Result<()> {
     let transport: Transport = transport.parse().map_err(io::Error::other)?;
     let spec = MountSpec { source: "tree".into(), dir: dir.into(), kind: "fuse.tree", kernel_flags: 0 };
     let settings = Settings { transport, threads: 4, ring_bytes_max: 64 << 20 };
+    let lock = KnobLock::open()?;
     let session = {
-        let _rings = RingKnob::turn_on(transport);
+        let mut knobs = lock.take()?;
+        knobs.turn_on_rings(transport);
         let device = open_device()?;
-        attach(device.as_fd(), &spec)?;
+        drop(attach(device.as_fd(), &spec)?);
         let started = Session::start(device, serve::Tree::new(), &settings);
         started.inspect_err(|_| drop(unmount(&spec.dir, libc::MNT_DETACH)))?
     };

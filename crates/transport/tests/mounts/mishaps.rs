@@ -217,3 +217,19 @@ fn cpus_go_off_line_and_come_back_under_load() {
         tree.unmount();
     }
 }
+
+#[test]
+fn many_mounts_at_a_time_all_get_the_way_that_they_want() {
+    thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| (0..4).for_each(|_| Tree::mount("rings").unmount()));
+        }
+    });
+}
+
+#[test]
+fn a_lock_on_the_kernel_s_switch_itself_holds_no_mount_up() {
+    let switch = fs::File::open("/sys/module/fuse/parameters/enable_uring").unwrap();
+    switch.lock().unwrap();
+    Tree::mount("rings").unmount();
+}

@@ -12,9 +12,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use clap::Args;
-use oncefs_transport::{
-    MountSpec, PAGE_LIMIT, RingKnob, Session, Settings, Transport, attach, open_device, raise_page_limit, unmount,
-};
+use oncefs_transport::{KnobLock, MountSpec, PAGE_LIMIT, Session, Settings, Transport, attach, open_device, unmount};
 
 use crate::bdi::{self, Tuning};
 use crate::failure::{During, Failure, Result, tell};
@@ -64,18 +62,23 @@ pub fn serve(args: &FlatArgs) -> Result<()> {
         kind: "fuse.flat",
         kernel_flags: libc::MS_NOSUID | libc::MS_NODEV,
     };
-    let session = {
-        let _pages = raise_page_limit(args.max_write as u32).during(|| format!("cannot raise {PAGE_LIMIT}"))?;
-        let _rings = RingKnob::turn_on(args.transport);
+    let lock = KnobLock::open().during(|| "cannot turn the kernel's knobs")?;
+    let (session, mounted) = {
+        let mut knobs = lock.take().during(|| "cannot turn the kernel's knobs")?;
+        knobs.raise_page_limit(args.max_write as u32).during(|| format!("cannot raise {PAGE_LIMIT}"))?;
+        knobs.turn_on_rings(args.transport);
         let device = open_device().during(|| "cannot serve a mount")?;
-        attach(device.as_fd(), &spec).during(|| format!("cannot mount on {}", args.mountpoint.display()))?;
-        Session::start(device, file_system, &settings)
+        let mounted =
+            attach(device.as_fd(), &spec).during(|| format!("cannot mount on {}", args.mountpoint.display()))?;
+        let session = Session::start(device, file_system, &settings)
             .inspect_err(|_| drop(unmount(&args.mountpoint, libc::MNT_DETACH)))
-            .during(|| format!("cannot serve {}", args.mountpoint.display()))?
+            .during(|| format!("cannot serve {}", args.mountpoint.display()))?;
+        (session, mounted)
     };
     tell(&format!("oncefs-bench: requests come {}", session.way()));
     let serving = std::thread::spawn(move || session.run());
-    bdi::tune(&args.mountpoint, &args.tuning)?;
+    bdi::tune(mounted.id().device(), &args.tuning)?;
+    drop(mounted);
     println!("{READY}");
     let ended = serving.join().map_err(|_| Failure::new("the flat file system's session panicked"))?;
     ended.during(|| "the flat file system's session failed")

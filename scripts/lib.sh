@@ -14,7 +14,7 @@ export LC_ALL=C.UTF-8 HOME="${HOME:-/root}" DEBIAN_FRONTEND=noninteractive
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/oncefs
 
-# One target directory for all checkouts, because RocksDB takes ten minutes to build.
+# One target directory for all checkouts, so that libraries are built once.
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 # Test tools that cargo installs are beside it.
 export ONCEFS_TOOLS=${ONCEFS_TOOLS:-$(dirname "$CARGO_TARGET_DIR")/tools}
@@ -59,9 +59,18 @@ counted() {
     if [ "$total" -gt 0 ]; then printf '%s %d of %d %s' "$(bar "$count" "$total")" "$count" "$total" "$noun"; else printf ' %d %s' "$count" "$noun"; fi
 }
 
+# A command that takes longer counts as hanging, and is ended with all that it started.
+step_seconds_max=5400
+
 # step TITLE [--count PATTERN TOTAL NOUN] COMMAND...
-# Runs a command with its output in a log and shows progress. If the command fails, shows the end of the log.
+# Runs a command with its output in a log and shows progress. If the command fails, shows the end of the log and ends
+# the script.
 step() {
+    try_step "$@" || die "$1 failed; the whole log is $log"
+}
+
+# As step, but returns 1 if the command fails. Sets `log` and `took` (seconds).
+try_step() {
     local title=$1 pattern='' total=0 noun=''
     shift
     if [ "$1" = --count ]; then
@@ -71,17 +80,30 @@ step() {
     log=$logs/$(basename "$0")-$(tr -c 'a-z0-9\n' '-' <<<"${title,,}").log
     local start said=0 pid status=0
     start=$(date +%s)
+    # A process group of its own, so that it can be ended as a whole.
+    set -m
     "$@" >"$log" 2>&1 </dev/null &
     pid=$!
+    set +m
     while kill -0 $pid 2>/dev/null; do
         show_progress
+        if [ $(($(date +%s) - start)) -ge "$step_seconds_max" ]; then
+            echo "ended after $step_seconds_max s" >>"$log"
+            kill -TERM -- -$pid 2>/dev/null || true
+            sleep 10
+            kill -KILL -- -$pid 2>/dev/null || true
+            status=124
+            break
+        fi
         sleep 0.2
     done
-    wait $pid || status=$?
+    [ $status -ne 0 ] || wait $pid || status=$?
+    took=$(($(date +%s) - start))
     [ ! -t 1 ] || printf '\r\033[K'
     if [ $status -ne 0 ]; then
         tail -n 100 "$log"
-        die "$title failed after $(spent "$start"); the whole log is $log"
+        echo "$title: FAILED after $(spent "$start"); the whole log is $log"
+        return 1
     fi
     echo "$title: done in $(spent "$start")$(counted "$log" "$pattern" 0 "$noun")"
 }
@@ -97,11 +119,19 @@ show_progress() {
     fi
 }
 
+# How many crates a command compiles at most: crates_in_lock [DIRECTORY]
 crates_in_lock() {
-    grep -c '^name = ' "$repository/Cargo.lock"
+    grep -c '^name = ' "${1:-$repository}/Cargo.lock"
+}
+
+# Hands cargo the library that scripts/rocksdb made, and makes it first where it is missing.
+use_rocksdb() {
+    ROCKSDB_LIB_DIR=$("$repository/scripts/rocksdb")
+    export ROCKSDB_LIB_DIR ROCKSDB_STATIC=1
 }
 
 build_oncefs() {
-    step "Building oncefs (the first build takes ten minutes)" --count '^ *Compiling' "$(crates_in_lock)" crates \
-        env -C "$repository" cargo build --release --workspace
+    use_rocksdb
+    step "Building oncefs" --count '^ *Compiling' "$(crates_in_lock)" crates \
+        env -C "$repository" cargo build --release --locked -p oncefs
 }

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::common::{BINARY, Place, Run, content, oncefs};
+use oncefs_toolbox::waiting::PATIENCE;
 
 const MIB: usize = 1 << 20;
 
@@ -75,7 +76,7 @@ fn a_full_host_says_so_keeps_what_was_acknowledged_and_recovers_by_deleting() {
     oncefs(&["mkfs", "--size", "2G", place.volume_str()]).succeeds();
     place.mount(&[]).succeeds();
     // The host gets its space back when freed blocks are punched out, which is the background's work.
-    goes_through_being_full(&place, 16, Duration::from_secs(15));
+    goes_through_being_full(&place, 16, PATIENCE);
     place.umount().succeeds();
     drop(host);
 }

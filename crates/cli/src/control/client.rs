@@ -45,7 +45,7 @@ impl Connection {
             Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(None),
             other => other?,
         };
-        match connect(&socket.path) {
+        match connect(&socket.path, TAKEN_WITHIN) {
             Ok(stream) => {
                 let peer = peer_of(&stream)?;
                 if peer.uid != 0 {
@@ -97,16 +97,20 @@ impl Connection {
     }
 
     fn into_replies(self) -> Replies {
-        Replies { lines: BufReader::new(self.stream) }
+        let silence_max = self.stream.read_timeout().ok().flatten().unwrap_or_default();
+        Replies { lines: BufReader::new(self.stream), silence_max }
     }
 }
 
+/// What the daemon says, line by line.
 #[derive(Debug)]
-struct Replies {
-    lines: BufReader<UnixStream>,
+struct Replies<Stream = UnixStream> {
+    lines: BufReader<Stream>,
+    /// For how long a read of the stream waits.
+    silence_max: Duration,
 }
 
-impl Replies {
+impl<Stream: Read> Replies<Stream> {
     /// The next reply that says more than that work is under way.
     fn next_reply(&mut self) -> io::Result<Reply> {
         loop {
@@ -124,7 +128,7 @@ impl Replies {
     }
 
     fn why_unread(&self, error: &io::Error) -> io::Error {
-        let silence = self.lines.get_ref().read_timeout().ok().flatten().unwrap_or_default().as_secs();
+        let silence = self.silence_max.as_secs();
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 let text = format!(
@@ -141,7 +145,9 @@ impl Replies {
         (&mut self.lines).take(LINE_BYTES_MAX).read_line(&mut line)?;
         Ok(line)
     }
+}
 
+impl Replies {
     /// Whether something arrives within `patience`.
     fn wait(&mut self, patience: Duration) -> bool {
         !self.lines.buffer().is_empty() || await_readable(self.lines.get_ref().as_fd(), Some(patience))
@@ -187,15 +193,15 @@ impl ExpectedExit {
     }
 }
 
-/// connect(2) that gives up when nobody takes the connection: the standard library's waits for ever.
-fn connect(path: &Path) -> io::Result<UnixStream> {
+/// connect(2) that gives up when nobody takes the connection within this time: the standard library's waits for ever.
+fn connect(path: &Path, taken_within: Duration) -> io::Result<UnixStream> {
     // SAFETY: plain numbers.
     let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     check(fd.min(0))?;
     // SAFETY: the descriptor is new and nobody else's.
     let stream = unsafe { UnixStream::from_raw_fd(fd) };
     // On a Unix socket this bounds connect(2) too.
-    stream.set_write_timeout(Some(TAKEN_WITHIN))?;
+    stream.set_write_timeout(Some(taken_within))?;
     // SAFETY: zeros are a valid address.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
@@ -210,7 +216,7 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
     // SAFETY: `address` outlives the call, and `len` is its length.
     match check(unsafe { libc::connect(fd, std::ptr::from_ref(&address).cast(), len) }) {
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-            let text = format!("it takes no connection for {} s, so it hangs", TAKEN_WITHIN.as_secs());
+            let text = format!("it takes no connection for {} s, so it hangs", taken_within.as_secs());
             Err(io::Error::new(io::ErrorKind::TimedOut, text))
         }
         other => other.map(|()| stream),
@@ -242,7 +248,6 @@ fn process_behind(stream: &UnixStream) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixListener;
-    use std::time::Instant;
 
     use super::*;
 
@@ -254,28 +259,45 @@ mod tests {
         (volume, thread)
     }
 
-    fn impatient(volume: &Path) -> Connection {
-        let connection = Connection::open(volume).unwrap().unwrap();
-        connection.stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
-        connection
+    /// A daemon that is silent for so many seconds before each of its lines, by a clock that is not the machine's.
+    struct Scripted(std::collections::VecDeque<(u64, &'static str)>);
+
+    impl Read for Scripted {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            let Some((silence, line)) = self.0.pop_front() else { return Ok(0) };
+            if Duration::from_secs(silence) > SILENCE_MAX {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            bytes[..line.len()].copy_from_slice(line.as_bytes());
+            Ok(line.len())
+        }
+    }
+
+    fn told_by(script: &[(u64, &'static str)]) -> io::Result<Reply> {
+        let lines = BufReader::new(Scripted(script.iter().copied().collect()));
+        Replies { lines, silence_max: SILENCE_MAX }.next_reply()
     }
 
     #[test]
     fn a_daemon_that_is_silent_hangs_and_one_that_says_it_works_does_not() {
+        let works = (29, "\"working\"\n");
+        let answered = told_by(&[works, works, works, works, (29, "{\"ok\":7}\n")]).unwrap();
+        assert!(matches!(&answered, Reply::Ok(value) if *value == 7), "{answered:?}");
+        let silent = told_by(&[works, works, (31, "{\"ok\":7}\n")]).unwrap_err();
+        assert_eq!(silent.kind(), io::ErrorKind::TimedOut);
+        assert!(silent.to_string().contains("has said nothing for 30 s"), "{silent}");
+        let ended = told_by(&[works]).unwrap_err();
+        assert!(ended.to_string().contains("ended without an answer"), "{ended}");
+    }
+
+    #[test]
+    fn a_command_waits_for_a_socket_only_so_long() {
         let (volume, thread) = daemon(|mut stream| drop(stream.read_to_string(&mut String::new())));
-        let start = Instant::now();
-        let error = impatient(volume.path()).ask(Request::Stats).unwrap_err();
-        assert!(error.contains("has said nothing for 1 s"), "{error}");
-        assert!(start.elapsed() < Duration::from_secs(10));
-        thread.join().unwrap();
-        let (volume, thread) = daemon(|mut stream| {
-            for _ in 0..4 {
-                std::thread::sleep(Duration::from_millis(500));
-                stream.write_all(b"\"working\"\n").unwrap();
-            }
-            stream.write_all(b"{\"ok\":7}\n").unwrap();
-        });
-        assert_eq!(impatient(volume.path()).ask(Request::Stats), Ok(7.into()));
+        let connection = Connection::open(volume.path()).unwrap().unwrap();
+        assert_eq!(connection.stream.read_timeout().unwrap(), Some(SILENCE_MAX));
+        connection.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let error = connection.ask(Request::Stats).unwrap_err();
+        assert!(error.contains("has said nothing for"), "{error}");
         thread.join().unwrap();
     }
 
@@ -289,7 +311,7 @@ mod tests {
         let mut waiting = Vec::new();
         let error = loop {
             assert!(waiting.len() < 10, "all connections are taken");
-            match connect(&socket.path) {
+            match connect(&socket.path, Duration::from_millis(100)) {
                 Ok(stream) => waiting.push(stream),
                 Err(error) => break error,
             }

@@ -1,13 +1,15 @@
 //! What is mounted where: `/proc/self/mountinfo`, and paths whose file system may be dead.
 
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::io;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use oncefs_fuse::MOUNT_TYPE;
+
+use crate::process::setup::check;
 
 /// One line of mountinfo.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +46,7 @@ impl Mount {
 
     /// Whether the daemon behind the mount is gone.
     pub fn is_dead(&self) -> bool {
-        self.is_oncefs() && settled(|| self.dir.metadata()).is_err_and(|e| is_from_dead_mount(&e))
+        self.is_oncefs() && settled(|| ask_daemon(&self.dir)).is_err_and(|e| is_from_dead_mount(&e))
     }
 }
 
@@ -100,6 +102,15 @@ fn is_from_dead_mount(error: &io::Error) -> bool {
 /// that moment is interrupted, to be asked again, or canceled with the thread's ring.
 fn is_from_dying_mount(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::ECANCELED))
+}
+
+/// statfs(2), which the kernel never answers from its caches. stat(2) may be answered for a dead daemon.
+fn ask_daemon(dir: &Path) -> io::Result<()> {
+    let dir = CString::new(dir.as_os_str().as_bytes())?;
+    // SAFETY: statfs is plain data; the call fills it.
+    let mut found: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the path ends with a zero, and both outlive the call.
+    check(unsafe { libc::statfs(dir.as_ptr(), &mut found) })
 }
 
 /// Asks until the answer is not one of a daemon that is dying.

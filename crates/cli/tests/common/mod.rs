@@ -4,9 +4,9 @@ use std::ffi::OsStr;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 
 use oncefs_toolbox::Random;
+use oncefs_toolbox::waiting::eventually;
 use tempfile::TempDir;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_oncefs");
@@ -138,19 +138,24 @@ impl Place {
     }
 
     pub fn mount(&self, more: &[&str]) -> Run {
-        oncefs(&[&["mount", self.volume_str(), self.mnt_str(), "--memory", "64M"], more].concat())
+        let run = oncefs(&[&["mount", self.volume_str(), self.mnt_str(), "--memory", "64M"], more].concat());
+        if run.code == Some(0) {
+            eventually("the mount answers", || std::fs::metadata(self.mnt()).is_ok());
+        }
+        run
     }
 
     /// Unmounts. A child that another test is starting may hold this test's files for a moment, until it executes.
     pub fn umount(&self) -> Run {
-        let deadline = Instant::now() + Duration::from_secs(5);
-        loop {
-            let run = oncefs(&["umount", self.mnt_str()]);
-            if !run.err.contains("is in use") || Instant::now() > deadline {
-                return run;
+        let mut run = oncefs(&["umount", self.mnt_str()]);
+        eventually("nobody uses the mount", || {
+            let is_over = !run.err.contains("is in use");
+            if !is_over {
+                run = oncefs(&["umount", self.mnt_str()]);
             }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            is_over
+        });
+        run
     }
 
     /// A directory with the binary under its helper names.
@@ -189,11 +194,7 @@ impl Place {
     /// Waits until no process serves this place's volume.
     #[track_caller]
     pub fn await_daemon_gone(&self) {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while self.daemon().is_some() {
-            assert!(Instant::now() < deadline, "the daemon does not end");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        eventually("the daemon ends", || self.daemon().is_none());
     }
 
     pub fn is_mounted(&self) -> bool {
@@ -220,11 +221,7 @@ impl Drop for Place {
 fn kill(pid: u32) {
     // SAFETY: kill takes two integers. It fails if the process has ended by itself, which is as good.
     unsafe { libc::kill(pid as libc::pid_t, libc::SIGKILL) };
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !is_over(pid) {
-        assert!(Instant::now() < deadline, "process {pid} does not end");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    eventually("a killed process ends", || is_over(pid));
 }
 
 /// Whether a process is gone, or a zombie whose threads are all gone: only then are its files closed.

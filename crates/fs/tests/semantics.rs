@@ -9,6 +9,7 @@ use oncefs_fs::{
     SetTime, WriteOrigin, XattrMode,
 };
 use oncefs_toolbox::Random;
+use oncefs_toolbox::waiting::eventually;
 
 const BY_CALLER: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
@@ -128,12 +129,7 @@ fn a_deleted_file_lives_while_it_is_used_and_not_over_a_reopening() {
     drop(file_system);
 
     let file_system = volume.open();
-    for _ in 0..1000 {
-        if file_system.getattr(made.ino).is_err() {
-            break;
-        }
-        thread::sleep(std::time::Duration::from_millis(10));
-    }
+    eventually("the orphan is reclaimed", || file_system.getattr(made.ino).is_err());
     assert!(matches!(file_system.getattr(made.ino), Err(Error::Stale)), "the orphan was not reclaimed");
     assert_consistent(&file_system);
 }

@@ -1,17 +1,17 @@
 //! Changes of any kind and size on the smallest log that a volume can have.
 
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use crate::common::{Volume, contradictions, directory, file};
 use oncefs_fs::{AllocateMode, FileSystem, Ino, Privileges, RenameMode, SetAttributes, WriteOrigin, XattrMode};
 use oncefs_toolbox::Random;
+use oncefs_toolbox::counts::gate_or_drill;
 
 const BY: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-/// How long threads work beside each other.
-const WORK: Duration = Duration::from_secs(4);
+/// Turns of every thread beside the others, in the gate and in the drill.
+const TURNS: (u64, u64) = (30, 1_000);
 
 /// Makes a file of so many bytes of which every block is an extent of its own: two blocks in turn.
 fn single_blocks(fs: &FileSystem, name: &str, bytes: u64) -> Ino {
@@ -54,18 +54,36 @@ fn gigabytes_of_single_blocks_are_cloned_punched_cut_and_deleted() {
     is_sound(&volume, fs);
 }
 
+/// Says that a thread failed, so that the others do not wait for its turns.
+struct ToldOnPanic<'a>(&'a AtomicBool);
+
+impl Drop for ToldOnPanic<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_or(std::thread::panicking(), SeqCst);
+    }
+}
+
 #[test]
 fn what_many_threads_change_at_a_time_fits_too() {
     let volume = Volume::with_smallest_log();
     let fs = volume.open();
-    let over = AtomicBool::new(false);
+    let turns = gate_or_drill(TURNS.0, TURNS.1);
+    // Threads that still work, so that the quick go on until the slow have had their turns.
+    let (behind, is_failed) = (AtomicUsize::new(6), AtomicBool::new(false));
+    let is_over = |turn: u64| {
+        if turn == turns {
+            behind.fetch_sub(1, SeqCst);
+        }
+        behind.load(SeqCst) == 0 || is_failed.load(SeqCst)
+    };
     let value = vec![7; 60_000];
     std::thread::scope(|scope| {
         for thread in 0..3 {
-            let (fs, over, value) = (&*fs, &over, &value);
+            let (fs, is_over, value, is_failed) = (&*fs, &is_over, &value, &is_failed);
             scope.spawn(move || {
+                let _told = ToldOnPanic(is_failed);
                 let dir = directory(fs, Ino::ROOT, &format!("dir{thread}")).ino;
-                for n in (0..).take_while(|_| !over.load(SeqCst)) {
+                for n in (0..).take_while(|turn| !is_over(*turn)) {
                     let ino = file(fs, dir, &format!("{n}")).ino;
                     fs.setxattr(ino, b"user.large", value, XattrMode::Any, true).unwrap();
                     fs.setxattr(ino, b"user.other", value, XattrMode::Any, true).unwrap();
@@ -74,8 +92,9 @@ fn what_many_threads_change_at_a_time_fits_too() {
                 }
             });
             scope.spawn(move || {
+                let _told = ToldOnPanic(is_failed);
                 let ino = single_blocks(fs, &format!("single{thread}"), 16 * MIB);
-                while !over.load(SeqCst) {
+                for _ in (0..).take_while(|turn| !is_over(*turn)) {
                     fs.fallocate(ino, 5 * MIB + 1, 8 * MIB, AllocateMode::PunchHole, Privileges::Kept).unwrap();
                     cut(fs, ino, 4 * MIB);
                     for at in [4 * MIB, 8 * MIB] {
@@ -85,8 +104,6 @@ fn what_many_threads_change_at_a_time_fits_too() {
                 }
             });
         }
-        std::thread::sleep(WORK);
-        over.store(true, SeqCst);
     });
     is_sound(&volume, fs);
 }

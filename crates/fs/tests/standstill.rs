@@ -1,17 +1,17 @@
 //! Nobody stands still for long because of what others do.
 
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use crate::common::{Volume, contradictions, directory, file, names};
 use oncefs_fs::{AllocateMode, AtimePolicy, Error, FileSystem, Ino, Privileges, RenameMode, WriteOrigin, XattrMode};
 use oncefs_toolbox::Random;
+use oncefs_toolbox::counts::gate_or_drill;
+use oncefs_toolbox::waiting::eventually;
 
 const BY: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
-/// How long threads work beside each other.
-const WORK: Duration = Duration::from_secs(3);
-/// What no request may take, however slow the machine.
-const STANDSTILL: Duration = Duration::from_secs(5);
+/// Requests of each kind beside the other, in the gate and in the drill.
+const REQUESTS: (u64, u64) = (100, 10_000);
 const NAMES: usize = 3_000;
 
 fn random_bytes(len: usize, seed: u64) -> Vec<u8> {
@@ -19,18 +19,9 @@ fn random_bytes(len: usize, seed: u64) -> Vec<u8> {
     (0..len / 8).flat_map(|_| random.word().to_le_bytes()).collect()
 }
 
-/// Does this again and again until `over`, and gives how long the slowest took.
-fn slowest(over: &AtomicBool, mut work: impl FnMut(u64)) -> Duration {
-    let mut slowest = Duration::ZERO;
-    for turn in 0.. {
-        if over.load(SeqCst) {
-            break;
-        }
-        let began = Instant::now();
-        work(turn);
-        slowest = slowest.max(began.elapsed());
-    }
-    slowest
+/// Does this again and again until `over`.
+fn until(over: &AtomicBool, work: impl FnMut(u64)) {
+    (0..).take_while(|_| !over.load(SeqCst)).for_each(work);
 }
 
 /// A punch holds off the commit and takes the inode's lock to end; who fills groups with that inode's attributes waits for
@@ -40,29 +31,36 @@ fn range_changes_and_publications_of_one_inode_do_not_wait_for_each_other_in_a_c
     let volume = Volume::new(AtimePolicy::Never);
     let fs = volume.open();
     let ino = file(&fs, Ino::ROOT, "image").ino;
-    let (data, value) = (random_bytes(64 << 10, 1), vec![7; 60_000]);
-    let over = AtomicBool::new(false);
-    let slowest_of_all = std::thread::scope(|scope| {
-        let (fs, over) = (&*fs, &over);
-        let punches = scope.spawn(move || {
-            slowest(over, |_| {
-                // What was punched is free again only after a commit.
-                while let Err(error) = fs.write(ino, 0, &data, BY) {
-                    assert!(matches!(error, Error::NoSpace), "{error}");
-                    fs.make_room().unwrap();
-                }
-                fs.fallocate(ino, 0, 64 << 10, AllocateMode::PunchHole, Privileges::Kept).unwrap();
-            })
-        });
-        let publications = scope
-            .spawn(move || slowest(over, |_| fs.setxattr(ino, b"user.large", &value, XattrMode::Any, true).unwrap()));
-        std::thread::sleep(WORK);
-        over.store(true, SeqCst);
-        punches.join().unwrap().max(publications.join().unwrap())
-    });
-    println!("the slowest request took {slowest_of_all:?}");
-    assert!(slowest_of_all < STANDSTILL, "a request took {slowest_of_all:?}");
+    let done = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+    // Not in a scope: it would wait for threads that stand still, and the test would not say so.
+    let again = |kind: usize, work: fn(&FileSystem, Ino)| {
+        let (fs, done) = (fs.clone(), done.clone());
+        let requests = gate_or_drill(REQUESTS.0, REQUESTS.1);
+        // Each goes on until the other has made all of its requests.
+        std::thread::spawn(move || {
+            while done.iter().any(|done| done.load(SeqCst) < requests) {
+                work(&fs, ino);
+                done[kind].fetch_add(1, SeqCst);
+            }
+        })
+    };
+    let threads = [again(0, write_and_punch), again(1, set_large_attribute)];
+    eventually("both kinds of requests end", || threads.iter().all(std::thread::JoinHandle::is_finished));
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
     fs.close().unwrap();
+}
+
+fn write_and_punch(fs: &FileSystem, ino: Ino) {
+    // What was punched is free again only after a commit.
+    while let Err(error) = fs.write(ino, 0, &random_bytes(64 << 10, 1), BY) {
+        assert!(matches!(error, Error::NoSpace), "{error}");
+        fs.make_room().unwrap();
+    }
+    fs.fallocate(ino, 0, 64 << 10, AllocateMode::PunchHole, Privileges::Kept).unwrap();
+}
+
+fn set_large_attribute(fs: &FileSystem, ino: Ino) {
+    fs.setxattr(ino, b"user.large", &[7; 60_000], XattrMode::Any, true).unwrap();
 }
 
 /// One copy is many requests: who serves them is there for others in between.
@@ -129,7 +127,7 @@ fn a_directory_is_removed_or_has_names_whatever_comes_and_goes_meanwhile() {
     std::thread::scope(|scope| {
         let (fs, over) = (&*fs, &over);
         scope.spawn(move || {
-            slowest(over, |_| {
+            until(over, |_| {
                 let Ok(dir) = fs.lookup(Ino::ROOT, b"dir") else { return };
                 match fs.mknod(dir.ino, b"name", libc::S_IFREG | 0o644, 0, &crate::common::ROOT) {
                     Ok(made) => {
@@ -141,7 +139,7 @@ fn a_directory_is_removed_or_has_names_whatever_comes_and_goes_meanwhile() {
             })
         });
         let mut removed = 0;
-        slowest(over, |turn| {
+        until(over, |turn| {
             if turn % 2 == 0 {
                 let made = fs.mkdir(Ino::ROOT, b"dir", 0o755, &crate::common::ROOT);
                 assert!(matches!(made, Ok(_) | Err(Error::Exists)), "{made:?}");

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use std::{fmt, thread};
 
 use crate::common::{ROOT, TestClock, Volume, contradictions, file};
@@ -17,6 +17,7 @@ use oncefs_fs::{
     AllocateMode, AtimePolicy, Error, FileSystem, Handle, Ino, Options, Privileges, RenameMode, Result, SetAttributes,
     SetTime, Timestamp, WriteOrigin, XattrMode,
 };
+use oncefs_toolbox::waiting::eventually;
 use parking_lot::Mutex;
 
 const BY_CALLER: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
@@ -337,13 +338,7 @@ fn the_thread_publishes_a_part_that_is_half_full() {
     for number in 1..=300 {
         file_system.opened(Ino(ino.0 + number * PARTS));
     }
-    for _ in 0..2_000 {
-        if published(&file_system, ino).last_access() != Moment(0) {
-            return;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    panic!("nothing was published in 20 s");
+    eventually("what was noted is published", || published(&file_system, ino).last_access() != Moment(0));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use oncefs_dedup::{Eviction, Sample, Skipped};
+use oncefs_toolbox::counts::{gate_or_drill, seed};
 
 use crate::commit::log_room::GROUP_SHARE;
 use crate::core::Core;
@@ -293,10 +294,9 @@ fn run(seed: u64, steps: u64) -> BTreeMap<String, u64> {
 
 #[test]
 fn random_work_with_power_cuts_agrees_with_the_model() {
-    let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
-    let first = number("ONCEFS_CRASH_SEED_FIRST").unwrap_or(0);
+    let first = seed() - 1;
     let mut happened: BTreeMap<String, u64> = BTreeMap::new();
-    for seed in first..first + number("ONCEFS_CRASH_SEEDS").unwrap_or(12) {
+    for seed in first..first + gate_or_drill(12, 200) {
         for (name, count) in run(seed, 250) {
             *happened.entry(name).or_default() += count;
         }

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
+
+use oncefs_toolbox::waiting::eventually;
 
 use crate::core::Core;
 use crate::device::{Fault, Faults, FaultyDevice, Lasts};
@@ -122,10 +122,6 @@ fn the_record_store_notices_that_a_full_host_has_room_again() {
     kv.write(records()).unwrap();
     assert!(matches!(kv.flush(), Err(Error::NoSpace)));
     fs::remove_file(small.path("other")).unwrap();
-    let is_noticed = (0..24).any(|_| {
-        thread::sleep(Duration::from_millis(500));
-        kv.write(records()).and_then(|()| kv.flush()).is_ok()
-    });
-    assert!(is_noticed, "the store fails after 12 seconds with room");
+    eventually("the store notices that there is room", || kv.write(records()).and_then(|()| kv.flush()).is_ok());
     assert_eq!(kv.get(&[199]).unwrap(), Some(unique(1, 199)));
 }

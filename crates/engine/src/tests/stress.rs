@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
+use oncefs_toolbox::counts::{gate_or_drill, seed};
+use oncefs_toolbox::waiting::eventually;
 use parking_lot::{Mutex, RwLock};
 
 use crate::Medium;
@@ -25,8 +27,10 @@ const DATA: Blocks = Blocks(4_096);
 const FILE_BLOCKS_MAX: u64 = 100;
 const WRITERS: u64 = 3;
 const FILES_PER_WRITER: u64 = 2;
-const CUTS: usize = 4;
-const TIME_BETWEEN_CUTS: Duration = Duration::from_millis(900);
+/// Power cuts in the gate and in the drill.
+const CUTS: (u64, u64) = (4, 40);
+/// Commits between two cuts.
+const COMMITS_OF_LIFE: u64 = 15;
 
 /// Everything stands still while a power cut is taken: devices work with this held shared.
 type Power = Arc<RwLock<()>>;
@@ -317,7 +321,8 @@ fn work_and_cut(
             scope.spawn(move || volume.read(seed));
         }
         scope.spawn(|| volume.disturb());
-        thread::sleep(TIME_BETWEEN_CUTS);
+        let committed = || core.stats.counters.groups_committed.load(Relaxed);
+        eventually("groups are committed", || committed() >= COMMITS_OF_LIFE);
         let after_cut = {
             let _off = power.write();
             let files = volume.files.iter().map(|file| file.lock().clone()).collect();
@@ -345,13 +350,12 @@ fn threads_and_the_worker_agree_with_the_model_across_power_cuts() {
 }
 
 fn stress(settings: Settings) {
-    let seed = std::env::var("ONCEFS_STRESS_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    let mut random = Random::new(seed);
+    let mut random = Random::new(seed());
     let power = Power::default();
     let mut devices = Devices::new(DATA, settings);
     let mut files: Vec<File> =
         (0..WRITERS * FILES_PER_WRITER).map(|_| File { map: MapId(0), versions: vec![Vec::new()] }).collect();
-    for _ in 0..CUTS {
+    for _ in 0..gate_or_drill(CUTS.0, CUTS.1) {
         let core = open(&devices, &power);
         Volume::compare(&core, &mut files);
         (devices, files) = work_and_cut(core, files, &devices, &power, &mut random);

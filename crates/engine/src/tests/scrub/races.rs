@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use oncefs_toolbox::counts::{gate_or_drill, seed};
+
 use super::*;
 
 const FILES: u64 = 4;
@@ -106,8 +108,7 @@ impl Work {
 
 #[test]
 fn power_cuts_anywhere_leave_counts_right_and_no_wrong_bytes() {
-    let first = std::env::var("ONCEFS_SCRUB_SEED_FIRST").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
-    let seeds = std::env::var("ONCEFS_SCRUB_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(60);
+    let (first, seeds) = (seed() - 1, gate_or_drill(60, 600));
     let mut happened = std::collections::BTreeMap::<String, u64>::new();
     for seed in first..first + seeds {
         println!("seed {seed}");

@@ -3,9 +3,20 @@
 use std::fs;
 use std::io;
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+
 /// CPUs that the machine may ever have: the kernel has a queue of requests for each. Sorted.
 pub(crate) fn possible() -> io::Result<Vec<usize>> {
-    let text = fs::read_to_string("/sys/devices/system/cpu/possible")?;
+    listed("possible")
+}
+
+/// CPUs that can run something now. Sorted.
+pub(crate) fn online() -> io::Result<Vec<usize>> {
+    listed("online")
+}
+
+fn listed(name: &str) -> io::Result<Vec<usize>> {
+    let text = fs::read_to_string(format!("/sys/devices/system/cpu/{name}"))?;
     parse(text.trim()).ok_or_else(|| io::Error::other(format!("the kernel lists its CPUs as {text:?}")))
 }
 
@@ -25,23 +36,23 @@ fn parse(list: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
+/// CPUs that this thread may run on: all of them, unless who started the process said otherwise.
+pub(crate) fn allowed() -> io::Result<Vec<usize>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
+}
+
 /// Lets this thread run on these CPUs only. False: on none of them it may (they are off line, or not for this process);
 /// then it runs where it did.
 pub(crate) fn run_on(cpus: &[usize]) -> bool {
-    // SAFETY: a set of CPUs is plain old data, for which all zeros is the empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    for cpu in cpus.iter().filter(|cpu| **cpu < libc::CPU_SETSIZE as usize) {
-        // SAFETY: the number is within the set, as the filter says.
-        unsafe { libc::CPU_SET(*cpu, &mut set) };
-    }
-    // SAFETY: reads the set, during the call. 0 is the calling thread.
-    unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) == 0 }
+    let mut set = CpuSet::new();
+    cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
+    sched_setaffinity(None, &set).is_ok()
 }
 
 /// Where this thread runs now.
-pub(crate) fn current() -> Option<usize> {
-    // SAFETY: takes nothing.
-    usize::try_from(unsafe { libc::sched_getcpu() }).ok()
+pub(crate) fn current() -> usize {
+    sched_getcpu()
 }
 
 #[cfg(test)]
@@ -59,10 +70,10 @@ mod tests {
 
     #[test]
     fn a_thread_runs_where_it_is_told() {
-        let all = possible().unwrap();
+        let all = online().unwrap();
         std::thread::spawn(move || {
             for cpu in all.iter().filter(|cpu| run_on(&[**cpu])) {
-                assert_eq!(current(), Some(*cpu));
+                assert_eq!((current(), allowed().unwrap()), (*cpu, vec![*cpu]));
             }
             assert!(run_on(&all));
             assert!(!run_on(&[]), "nowhere");

@@ -3,6 +3,7 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 
@@ -30,6 +31,8 @@ pub(crate) struct Server {
     cpus: Vec<usize>,
     /// Of the threads that serve rings.
     mailboxes: Mutex<Vec<Arc<Mailbox>>>,
+    /// Requests come over rings, and by `/dev/fuse` only the rest.
+    pub(crate) has_rings: AtomicBool,
 }
 
 impl Server {
@@ -39,8 +42,9 @@ impl Server {
             connection: Arc::new(Connection { device, interrupts: Interrupts::default() }),
             protocol: Protocol { is_setxattr_extended: negotiation.has(init::SETXATTR_EXT) },
             payload_bytes_max: negotiation.payload_bytes_max(),
-            cpus: cpus::possible()?,
+            cpus: cpus::allowed()?,
             mailboxes: Mutex::default(),
+            has_rings: AtomicBool::new(false),
         })
     }
 
@@ -48,8 +52,9 @@ impl Server {
         Notifier::new(self.connection.clone())
     }
 
-    pub(crate) fn add_mailbox(&self, mailbox: Arc<Mailbox>) {
-        self.mailboxes.lock().push(mailbox);
+    /// All rings are there, with these.
+    pub(crate) fn set_mailboxes(&self, mailboxes: Vec<Arc<Mailbox>>) {
+        *self.mailboxes.lock() = mailboxes;
     }
 
     /// The mount is gone: threads that serve rings end. Replies that are still owed concern nobody any more.
@@ -71,7 +76,7 @@ impl Server {
         &self.connection.device
     }
 
-    /// CPUs that the machine may have.
+    /// CPUs that this process may run on.
     pub(crate) fn cpus(&self) -> &[usize] {
         &self.cpus
     }

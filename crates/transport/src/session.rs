@@ -1,13 +1,12 @@
 //! One mount: INIT, the choice of the way, and the threads that serve it until it is gone.
 
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
-use std::time::Instant;
 
-use crate::classic::serve::{self as classic, Duty};
+use crate::classic::serve as classic;
 use crate::device::{Device, Received};
 use crate::knob::ENABLE_RINGS;
 use crate::notifier::Notifier;
@@ -18,7 +17,7 @@ use crate::protocol::wire::Reader;
 use crate::protocol::{Malformed, opcode};
 use crate::rings::plan::Plan;
 use crate::rings::serve::{Post, RingThread};
-use crate::rings::turns::{Class, Pair, Seat, Turns};
+use crate::rings::spares::Spares;
 use crate::server::Server;
 use crate::service::Service;
 use crate::way::{Transport, Way};
@@ -37,7 +36,6 @@ pub struct Settings {
 
 /// Threads with rings, which wait for the word to register them.
 struct Rings {
-    workers: Workers,
     go: Vec<Sender<()>>,
     plan: Plan,
 }
@@ -47,6 +45,7 @@ pub struct Session {
     server: Arc<Server>,
     threads: usize,
     way: Way,
+    workers: Workers,
     rings: Option<Rings>,
 }
 
@@ -61,7 +60,8 @@ impl Session {
         let (unique, mut negotiation) = receive_init(&device)?;
         service.init(&mut negotiation)?;
         let server = Arc::new(Server::new(device, service, &negotiation)?);
-        let rings = match make_rings(&server, settings, &mut negotiation) {
+        let mut workers = Workers::new();
+        let rings = match make_rings(&server, settings, &mut negotiation, &mut workers) {
             Ok(rings) => Ok(rings),
             Err(why) if settings.transport == Transport::Rings => {
                 return Err(io::Error::other(format!("no rings between kernel and daemon: {why}")));
@@ -74,7 +74,7 @@ impl Session {
             Err(why) => Way::Classic(why.clone()),
         };
         log::info!("requests come {way}");
-        Ok(Self { server, threads: settings.threads.max(1), way, rings: rings.ok() })
+        Ok(Self { server, threads: settings.threads.max(1), way, workers, rings: rings.ok() })
     }
 
     /// Which way requests come.
@@ -90,24 +90,24 @@ impl Session {
     /// Serves requests until the mount is gone everywhere, then tells the service so.
     ///
     /// # Errors
-    /// Threads could not be started, or serving failed while the mount was there.
-    pub fn run(self) -> io::Result<()> {
-        let (threads, duty) = match self.rings {
-            Some(_) => (1, Duty::BesideRings),
-            None => (self.threads, Duty::All),
-        };
-        let mut workers = Workers::default();
-        if let Some(rings) = self.rings {
-            for go in rings.go {
-                // Fails only if the thread ended, which `join` finds.
-                let _ = go.send(());
-            }
-            workers = rings.workers;
+    /// Threads could not be started, or an answer could not be given while the mount was there. Whoever waits for that
+    /// answer is freed only when this process has ended, or has closed all that it has of the mount: so it is to end soon.
+    pub fn run(mut self) -> io::Result<()> {
+        let has_rings = self.rings.is_some();
+        self.server.has_rings.store(has_rings, Ordering::Relaxed);
+        for go in self.rings.into_iter().flat_map(|rings| rings.go) {
+            // Fails only if the thread ended, which `wait` finds.
+            let _ = go.send(());
         }
-        classic::start(&self.server, threads, duty, &mut workers)?;
-        let ended = workers.join();
+        let mut readers = classic::Pool::new(self.server.clone(), self.threads);
+        readers.grow(if has_rings { 1 } else { self.threads }, &mut self.workers)?;
+        let (server, threads) = (self.server.clone(), self.threads);
+        self.workers.wait(|workers| {
+            server.has_rings.store(false, Ordering::Relaxed);
+            readers.grow(threads, workers)
+        })?;
         self.server.destroy();
-        ended
+        Ok(())
     }
 }
 
@@ -127,52 +127,53 @@ fn receive_init(device: &Device) -> io::Result<(u64, Negotiation)> {
 }
 
 /// Makes all rings and agrees on them, or says why not. Nothing is left of them then.
-fn make_rings(server: &Arc<Server>, settings: &Settings, negotiation: &mut Negotiation) -> Result<Rings, String> {
+fn make_rings(
+    server: &Arc<Server>,
+    settings: &Settings,
+    negotiation: &mut Negotiation,
+    workers: &mut Workers,
+) -> Result<Rings, String> {
     if settings.transport == Transport::Classic {
         return Err("as it was set".to_owned());
     }
     if !negotiation.is_offered(init::OVER_IO_URING) {
         return Err(format!("the kernel does not offer them (Linux 6.14, and {} is Y)", ENABLE_RINGS));
     }
-    let (cpus, bytes_max) = (server.cpus().len(), settings.ring_bytes_max);
-    let plan = Plan::of(server.cpus(), server.payload_bytes_max(), bytes_max)
-        .ok_or_else(|| format!("rings for {cpus} CPUs do not fit into {bytes_max} bytes of memory"))?;
-    let rings = start_ring_threads(server, plan).map_err(|e| format!("io_uring: {e}"))?;
+    let bytes_max = settings.ring_bytes_max;
+    let plan = Plan::of_machine(server.payload_bytes_max(), bytes_max).map_err(|e| e.to_string())?;
+    let plan = plan.ok_or_else(|| format!("two rings for each CPU do not fit into {bytes_max} bytes of memory"))?;
+    let rings = start_ring_threads(server, plan, workers).map_err(|e| format!("io_uring: {e}"))?;
     negotiation.want(init::OVER_IO_URING);
     Ok(rings)
 }
 
-fn start_ring_threads(server: &Arc<Server>, plan: Plan) -> io::Result<Rings> {
+fn start_ring_threads(server: &Arc<Server>, plan: Plan, workers: &mut Workers) -> io::Result<Rings> {
     let (made, results) = channel();
-    let (mut workers, mut go) = (Workers::default(), Vec::new());
-    for (name, post) in posts(&plan) {
+    let mut go = Vec::new();
+    for (number, post) in posts(&plan, server.cpus(), workers).into_iter().enumerate() {
         let (server, made) = (server.clone(), made.clone());
         let (word, told) = channel();
-        workers.spawn(name, move || RingThread::run(&server, post, made, &told))?;
+        workers.spawn(format!("fuse-ring-{number}"), move || RingThread::run(&server, post, made, &told))?;
         go.push(word);
     }
     drop(made);
     // On an error `go` is dropped with the others, and all threads end.
-    results.iter().collect::<io::Result<()>>()?;
-    Ok(Rings { workers, go, plan })
+    let mailboxes = results.iter().collect::<io::Result<Vec<_>>>()?;
+    server.set_mailboxes(mailboxes);
+    Ok(Rings { go, plan })
 }
 
-/// What each thread serves, with its name.
-fn posts(plan: &Plan) -> Vec<(String, Post)> {
-    let (now, payload_bytes) = (Instant::now(), plan.payload_bytes);
-    let mut turns: HashMap<&[u16], Arc<Turns>> = HashMap::new();
-    let mut posts = Vec::new();
-    for (number, queues) in plan.threads.iter().enumerate() {
-        let turns = turns.entry(queues).or_insert_with(|| Arc::new(Turns::new(now)));
-        let pair = plan.has_low().then(|| Arc::new(Pair::new(turns.clone())));
-        let mut add = |name: String, class| {
-            let seat = pair.clone().map(|pair| Seat { pair, class });
-            posts.push((name, Post { queues: queues.clone(), payload_bytes, seat }));
-        };
-        add(format!("fuse-ring-{number}"), Class::Normal);
-        if plan.has_low() {
-            add(format!("fuse-low-{number}"), Class::Low);
-        }
+/// What each thread serves. It runs on the queue's CPU if the process may, and on others of the process otherwise.
+fn posts(plan: &Plan, allowed: &[usize], workers: &Workers) -> Vec<Post> {
+    let spares = Arc::new(Spares::new(plan.spares));
+    let post = |queues: Vec<u16>, cpus: Vec<usize>| {
+        let (payload_bytes, spares, news) = (plan.payload_bytes, spares.clone(), workers.sender());
+        Post { queues, payload_bytes, cpus, spares, news }
+    };
+    let own = |queue: u16| if allowed.contains(&queue.into()) { vec![queue.into()] } else { allowed.to_vec() };
+    let mut posts: Vec<Post> = plan.threads.iter().map(|queue| post(vec![*queue], own(*queue))).collect();
+    if !plan.parked.is_empty() {
+        posts.push(post(plan.parked.clone(), allowed.to_vec()));
     }
     posts
 }

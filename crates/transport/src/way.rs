@@ -55,8 +55,7 @@ impl fmt::Display for Way {
         match self {
             Self::Rings(plan) => {
                 let (threads, kib) = (plan.threads.len(), plan.bytes() >> 10);
-                let low = if plan.has_low() { ", as many of the lowest class" } else { "" };
-                write!(f, "over rings: {threads} threads{low}, {kib} KiB of buffers")
+                write!(f, "over rings: {threads} threads, at most {kib} KiB of buffers")
             }
             Self::Classic(why) => write!(f, "over /dev/fuse, not over rings: {why}"),
         }

@@ -27,8 +27,6 @@ struct State {
     waiting: HashMap<u64, Reply>,
     interrupted: u64,
     waited: u64,
-    /// Requests served by threads of the scheduler's lowest class, and by others.
-    by_class: [u64; 2],
 }
 
 impl Tree {
@@ -38,7 +36,7 @@ impl Tree {
             let inode = nodes.make(libc::S_IFREG | 0o644, 0, Vec::new());
             nodes.link(ROOT, name.as_bytes(), inode).expect("the root is empty");
         }
-        Self(Mutex::new(State { nodes, waiting: HashMap::new(), interrupted: 0, waited: 0, by_class: [0; 2] }))
+        Self(Mutex::new(State { nodes, waiting: HashMap::new(), interrupted: 0, waited: 0 }))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -81,8 +79,7 @@ impl State {
         let is = |name: &[u8]| self.nodes.find(ROOT, name).is_ok_and(|found| found == inode);
         if is(b"stats") {
             let (nodes, interrupted, waited) = (self.nodes.count(), self.interrupted, self.waited);
-            let [low, normal] = self.by_class;
-            let text = format!("nodes={nodes} interrupted={interrupted} waited={waited} low={low} normal={normal}\n");
+            let text = format!("nodes={nodes} interrupted={interrupted} waited={waited}\n");
             let rest = text.as_bytes().get(offset as usize..).unwrap_or_default();
             return reply.data(&rest[..rest.len().min(size as usize)]);
         }
@@ -150,9 +147,6 @@ impl Service for Tree {
     fn serve(&self, request: Request<'_>, reply: Reply) {
         let inode = request.header.inode;
         let state = &mut *self.lock();
-        // SAFETY: takes a number; 0 is the calling thread.
-        let is_low = unsafe { libc::sched_getscheduler(0) } == libc::SCHED_IDLE;
-        state.by_class[usize::from(!is_low)] += 1;
         let entry = |reply: Reply, entry| reply.entry(&entry);
         let ok = |reply: Reply, ()| reply.ok();
         match request.operation {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,37 +19,46 @@ const WAIT_MIN: Duration = Duration::from_micros(10);
 /// once, and waking for each costs what rings save. Deleted files are freed that much later.
 const REST: Duration = Duration::from_millis(10);
 
-/// What the reader of `/dev/fuse` is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Duty {
-    /// All requests.
-    All,
-    /// What does not come over rings: FORGET, INTERRUPT. All of it where the kernel refuses an entry.
-    BesideRings,
+/// Threads that read. They end with the mount.
+pub(crate) struct Pool {
+    server: Arc<Server>,
+    readers: Arc<Readers>,
+    threads_max: usize,
+    threads: usize,
 }
 
-/// Starts the threads that read. They end with the mount.
-pub(crate) fn start(server: &Arc<Server>, threads: usize, duty: Duty, workers: &mut Workers) -> io::Result<()> {
-    let readers = Arc::new(Readers::new(threads));
-    for number in 0..threads {
-        let (server, readers) = (server.clone(), readers.clone());
-        workers.spawn(format!("fuse-{number}"), move || {
-            let served = serve(&server, &readers, number, duty);
-            readers.end();
-            server.end_rings();
-            served
-        })?;
+impl Pool {
+    /// None yet, and so many at most.
+    pub(crate) fn new(server: Arc<Server>, threads_max: usize) -> Self {
+        Self { server, readers: Arc::new(Readers::new(threads_max)), threads_max, threads: 0 }
     }
-    if threads > 1 {
-        workers.spawn("fuse-watch".to_owned(), move || {
-            readers.watch();
-            Ok(())
-        })?;
+
+    /// Starts threads until there are so many.
+    pub(crate) fn grow(&mut self, threads: usize, workers: &mut Workers) -> io::Result<()> {
+        let wanted = threads.min(self.threads_max);
+        let is_first_of_many = self.threads < 2 && wanted > 1;
+        for number in self.threads..wanted {
+            let (server, readers) = (self.server.clone(), self.readers.clone());
+            workers.spawn(format!("fuse-{number}"), move || {
+                let served = serve(&server, &readers, number);
+                readers.end();
+                server.end_rings();
+                served
+            })?;
+        }
+        self.threads = self.threads.max(wanted);
+        if is_first_of_many {
+            let readers = self.readers.clone();
+            workers.spawn("fuse-watch".to_owned(), move || {
+                readers.watch();
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
-fn serve(server: &Arc<Server>, readers: &Arc<Readers>, number: usize, duty: Duty) -> io::Result<()> {
+fn serve(server: &Arc<Server>, readers: &Arc<Readers>, number: usize) -> io::Result<()> {
     waiting::install(Box::new(Parting(readers.clone())));
     let mut buffer = vec![0; server.message_bytes_max()];
     while readers.sit(number) {
@@ -60,7 +70,7 @@ fn serve(server: &Arc<Server>, readers: &Arc<Readers>, number: usize, duty: Duty
             Received::Message(len) => {
                 let is_forget = server.serve(&buffer[..len], Back::Device);
                 waiting::rearm();
-                if is_forget && duty == Duty::BesideRings {
+                if is_forget && server.has_rings.load(Ordering::Relaxed) {
                     thread::sleep(REST);
                 }
             }

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::os::fd::RawFd;
+use std::thread;
+use std::time::Duration;
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
@@ -13,11 +15,18 @@ const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
 /// What the completion of a poll of the bell is known by.
 const BELL: u64 = u64::MAX;
+/// A refusal for the moment is over by then, or lasts.
+pub(super) const FOR_NOW: Duration = Duration::from_millis(1);
 /// `len` within `struct io_uring_sqe`.
 const SQE_LEN_AT: usize = 24;
 
 /// One thread's ring. Only that thread may use it.
 pub(super) struct Ring(IoUring<squeue::Entry128, cqueue::Entry>);
+
+/// Whether the kernel refuses for the moment alone.
+pub(super) fn is_for_now(errno: Option<i32>) -> bool {
+    matches!(errno, Some(libc::EAGAIN | libc::EBUSY | libc::EINTR))
+}
 
 /// What happened.
 #[derive(Clone, Copy, Debug)]
@@ -66,11 +75,16 @@ impl Ring {
         Ok(())
     }
 
-    /// Hands over what was pushed, and waits until at least `wait_for` events are there.
+    /// Hands over what was pushed, and waits until at least `wait_for` events are there. Where the kernel lacks room or
+    /// memory for it at the moment, fewer may be there, and some of it is handed over with the next call.
     pub(super) fn submit(&mut self, wait_for: usize) -> io::Result<()> {
         loop {
             match self.0.submit_and_wait(wait_for) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if is_for_now(e.raw_os_error()) => {
+                    thread::sleep(FOR_NOW);
+                    return Ok(());
+                }
                 done => return done.map(drop),
             }
         }

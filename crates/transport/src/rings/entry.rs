@@ -3,7 +3,6 @@
 
 use std::io;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use super::plan::ENTRY_OVERHEAD_BYTES;
 use crate::protocol::Malformed;
@@ -16,16 +15,6 @@ const COMMIT_ID_AT: usize = 256 + 8;
 const PAYLOAD_LEN_AT: usize = 256 + 16;
 const HEADERS_BYTES: usize = 256 + 32;
 const _: () = assert!(HEADERS_BYTES <= ENTRY_OVERHEAD_BYTES / 2);
-
-/// One entry of a thread.
-pub(super) struct Held {
-    pub(super) entry: Arc<Entry>,
-    pub(super) queue: u16,
-    /// The kernel has it and may put a request there. Otherwise one is being answered.
-    pub(super) is_waiting: bool,
-    /// Used seldom: there because others are answered late.
-    pub(super) is_spare: bool,
-}
 
 /// One entry: a page with headers, a page at whose end a message is put together, its payload.
 #[derive(Debug)]
@@ -110,25 +99,6 @@ impl Entry {
         unsafe { std::slice::from_raw_parts_mut(self.base.add(ENTRY_OVERHEAD_BYTES).as_ptr(), len) }
     }
 
-    /// Gives memory back that a large request or reply took, but for the first `body_len` bytes of the payload: spare
-    /// entries are used seldom, and there may be many.
-    ///
-    /// # Safety
-    /// As for `set_reply`, which is called afterwards.
-    pub(super) unsafe fn give_back(&self, body_len: usize) {
-        /// Less is not worth a system call.
-        const LARGE_BYTES: usize = 64 << 10;
-        let from = body_len.next_multiple_of(4096);
-        let used = (u32::from_ne_bytes(self.header(PAYLOAD_LEN_AT)) as usize).min(self.payload_bytes);
-        if used >= from + LARGE_BYTES {
-            // SAFETY: whole pages within the mapping, which nobody reads any more: they are zero from now on.
-            unsafe {
-                let start = self.base.add(ENTRY_OVERHEAD_BYTES + from).as_ptr();
-                libc::madvise(start.cast(), used - from, libc::MADV_DONTNEED);
-            }
-        }
-    }
-
     /// Writes the headers of a reply whose body, `body_len` bytes, is in the payload.
     ///
     /// # Safety
@@ -177,20 +147,6 @@ mod tests {
         // SAFETY: as above.
         let (message, in_payload) = unsafe { entry.message() }.unwrap();
         assert_eq!((&message[40..], in_payload, message.len()), (&b"abcname"[..], 4, 47));
-    }
-
-    #[test]
-    fn a_spare_entry_keeps_its_reply_and_gives_the_rest_back() {
-        let entry = Entry::new(1 << 20).unwrap();
-        fill(&entry, 40 + (1 << 20), &[], &vec![7; 1 << 20]);
-        // SAFETY: as above.
-        let payload = unsafe {
-            entry.give_back(100);
-            entry.set_reply(1, 0, 100);
-            entry.payload(1 << 20)
-        };
-        assert!(payload[..4096].iter().all(|byte| *byte == 7), "the page with the reply");
-        assert!(payload[4096..].iter().all(|byte| *byte == 0), "the others were given back");
     }
 
     #[test]

@@ -6,8 +6,7 @@
 
 mod command;
 mod entry;
-mod low;
 pub(crate) mod plan;
 pub(crate) mod serve;
 pub(crate) mod slot;
-pub(crate) mod turns;
+pub(crate) mod spares;

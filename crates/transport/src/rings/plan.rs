@@ -5,61 +5,70 @@ use std::io;
 use crate::cpus;
 
 /// Entries that a queue has at best, each with a thread of its own: measured best (docs/decisions/0039).
-const ENTRIES_OF_QUEUE: usize = 4;
-/// Threads that serve rings, at most: with more queues than that a thread serves several.
+const ENTRIES_BEST: usize = 4;
+/// With less, a request would wait behind one that waits for a device.
+const ENTRIES_MIN: usize = 2;
+/// So many threads there are at most, unless all of them have the least.
 const THREADS_MAX: usize = 64;
+/// The share of what is left of the memory that spare entries may take.
+const SPARES_SHARE: u64 = 8;
+/// More than this many for each CPU gain nothing.
+const SPARES_OF_QUEUE: usize = 32;
 /// Bytes of an entry besides its payload: a page for its headers, one where the message is put together.
 pub const ENTRY_OVERHEAD_BYTES: usize = 2 * 4096;
 
-/// The queues of each thread. In each of them the thread has one entry.
+/// Threads, their queues and their buffers. The kernel has a queue for each CPU that the machine may have, and every queue
+/// needs an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// By thread: numbers of queues, which are numbers of CPUs.
-    pub threads: Vec<Vec<u16>>,
+    /// By thread: the number of the CPU whose queue it serves, with one entry. That CPU is on line.
+    pub threads: Vec<u16>,
+    /// CPUs that are off line: one thread more serves their queues, with one entry in each.
+    pub parked: Vec<u16>,
+    /// Entries that all threads together may have beside those, in the place of entries that are answered late.
+    pub spares: usize,
     /// Bytes of a payload.
     pub payload_bytes: usize,
 }
 
 impl Plan {
-    /// For queues of these CPUs, within that much memory. None: not even one entry for each queue fits.
-    pub fn of(cpus: &[usize], payload_bytes: usize, bytes_max: u64) -> Option<Self> {
-        let cpus = cpus.iter().map(|cpu| u16::try_from(*cpu).ok()).collect::<Option<Vec<u16>>>()?;
-        let fits = |entries: &usize| bytes_of(cpus.len() * entries, payload_bytes) <= bytes_max;
-        let entries = (1..=ENTRIES_OF_QUEUE).rev().find(fits)?;
-        let queues_of_thread = (cpus.len() * entries).div_ceil(THREADS_MAX).max(1);
-        let groups = cpus.chunks(queues_of_thread).map(<[u16]>::to_vec);
-        let threads = groups.flat_map(|group| vec![group; entries]).collect();
-        Some(Self { threads, payload_bytes })
+    /// Within that much memory. None: too few entries fit.
+    pub fn of(online: &[usize], possible: &[usize], payload_bytes: usize, bytes_max: u64) -> Option<Self> {
+        let number = |cpu: &usize| u16::try_from(*cpu).ok();
+        let threads_max = THREADS_MAX.max(ENTRIES_MIN * online.len());
+        let plan = |entries: usize| {
+            let cpus = online.iter().flat_map(|cpu| std::iter::repeat_n(cpu, entries));
+            let off_line = possible.iter().filter(|cpu| !online.contains(cpu));
+            let (threads, parked) =
+                (cpus.map(number).collect::<Option<_>>()?, off_line.map(number).collect::<Option<_>>()?);
+            Some(Self { threads, parked, spares: 0, payload_bytes })
+        };
+        let plans = (ENTRIES_MIN..=ENTRIES_BEST).rev().filter(|entries| entries * online.len() <= threads_max);
+        let mut plan = plans.filter_map(plan).find(|plan| plan.bytes() <= bytes_max)?;
+        let bytes = (bytes_max - plan.bytes()) / SPARES_SHARE;
+        let spares = usize::try_from(bytes / plan.entry_bytes()).unwrap_or(usize::MAX);
+        plan.spares = spares.min(SPARES_OF_QUEUE * online.len());
+        Some(plan)
     }
 
-    /// For the CPUs that this machine may have.
+    /// For the CPUs of this machine.
     ///
     /// # Errors
     /// The kernel does not list them.
     pub fn of_machine(payload_bytes: usize, bytes_max: u64) -> io::Result<Option<Self>> {
-        Ok(Self::of(&cpus::possible()?, payload_bytes, bytes_max))
+        Ok(Self::of(&cpus::online()?, &cpus::possible()?, payload_bytes, bytes_max))
     }
 
-    /// Whether each thread has another one of the scheduler's lowest class beside it, which answers where nobody else
-    /// wants the CPU. Of no use on one CPU. Where a thread serves several CPUs, it would have to wait for the other ones.
-    pub fn has_low(&self) -> bool {
-        self.threads.iter().all(|queues| queues.len() == 1)
-            && self.threads.iter().any(|queues| *queues != self.threads[0])
+    fn entry_bytes(&self) -> u64 {
+        (self.payload_bytes + ENTRY_OVERHEAD_BYTES) as u64
     }
 
-    /// Entries of all threads.
-    pub fn entries(&self) -> usize {
-        self.threads.iter().map(Vec::len).sum()
-    }
-
-    /// Bytes of all buffers.
+    /// Bytes that all buffers take at most. Of a CPU that is off line only its headers: no request comes from it. One that
+    /// comes on line later takes its payload beside this.
     pub fn bytes(&self) -> u64 {
-        bytes_of(self.entries(), self.payload_bytes)
+        (self.threads.len() + self.spares) as u64 * self.entry_bytes()
+            + (self.parked.len() * ENTRY_OVERHEAD_BYTES) as u64
     }
-}
-
-fn bytes_of(entries: usize, payload_bytes: usize) -> u64 {
-    entries as u64 * (payload_bytes + ENTRY_OVERHEAD_BYTES) as u64
 }
 
 #[cfg(test)]
@@ -68,35 +77,47 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    fn cpus(count: usize) -> Vec<usize> {
-        (0..count).collect()
+    fn plan(online: usize, possible: usize, bytes_max: u64) -> Option<Plan> {
+        let cpus = |count: usize| (0..count).collect::<Vec<_>>();
+        Plan::of(&cpus(online), &cpus(possible), MIB, bytes_max)
     }
 
     #[test]
     fn few_cpus_have_four_threads_each() {
-        let plan = Plan::of(&cpus(2), MIB, 16 << 20).unwrap();
-        assert_eq!(plan.threads, [[0]; 4].into_iter().chain([[1]; 4]).map(Vec::from).collect::<Vec<_>>());
+        let plan = plan(2, 2, 16 << 20).unwrap();
+        assert_eq!(plan.threads, [0, 0, 0, 0, 1, 1, 1, 1]);
+        assert_eq!((plan.parked.len(), plan.spares), (0, 0));
         assert_eq!(plan.bytes(), 8 * (MIB as u64 + 8192));
     }
 
     #[test]
-    fn low_threads_are_there_where_several_cpus_have_threads_of_their_own() {
-        let has_low = |count| Plan::of(&cpus(count), MIB, 1 << 40).unwrap().has_low();
-        assert_eq!([1, 2, 16, 17].map(has_low), [false, true, true, false]);
+    fn cpus_that_are_not_there_cost_no_threads_and_next_to_no_memory() {
+        let plan = plan(2, 128, 16 << 20).unwrap();
+        assert_eq!((plan.threads.len(), plan.parked.len()), (8, 126));
+        assert_eq!(plan.parked, (2..128).collect::<Vec<_>>());
+        assert!(plan.bytes() < 10 << 20, "{}", plan.bytes());
     }
 
     #[test]
-    fn every_queue_has_entries_and_no_plan_is_larger_than_allowed() {
-        for count in [1, 2, 3, 16, 17, 64, 65, 100, 128, 1000] {
+    fn where_a_cpu_would_have_one_thread_there_are_no_rings() {
+        assert_eq!(plan(2, 2, 3 << 20), None);
+        assert_eq!(plan(2, 2, 5 << 20).unwrap().threads, [0, 0, 1, 1]);
+    }
+
+    #[test]
+    fn every_queue_has_an_entry_and_no_plan_is_larger_than_allowed() {
+        for (online, possible) in [(1, 1), (2, 2), (3, 8), (16, 16), (17, 17), (64, 100), (128, 128), (1000, 1024)] {
             for bytes_max in [1 << 20, 40 << 20, 1 << 30, 1 << 40] {
-                let Some(plan) = Plan::of(&cpus(count), MIB, bytes_max) else {
-                    assert!(bytes_of(count, MIB) > bytes_max, "{count} CPUs in {bytes_max} bytes");
+                let Some(plan) = plan(online, possible, bytes_max) else {
+                    assert!((online * 2 * MIB) as u64 + (3 << 20) > bytes_max, "{online} CPUs in {bytes_max} bytes");
                     continue;
                 };
-                assert!(plan.bytes() <= bytes_max, "{count} CPUs: {} of {bytes_max} bytes", plan.bytes());
-                assert!(plan.threads.len() <= THREADS_MAX + ENTRIES_OF_QUEUE, "{count} CPUs: {}", plan.threads.len());
-                let entries = |cpu: u16| plan.threads.iter().flatten().filter(|queue| **queue == cpu).count();
-                assert!((0..count as u16).all(|cpu| (1..=4).contains(&entries(cpu))));
+                assert!(plan.bytes() <= bytes_max, "{online} CPUs: {} of {bytes_max} bytes", plan.bytes());
+                assert!(plan.threads.len() <= THREADS_MAX.max(2 * online), "{online} CPUs: {}", plan.threads.len());
+                let entries = |cpu: u16| plan.threads.iter().filter(|queue| **queue == cpu).count();
+                assert!((0..online as u16).all(|cpu| (2..=4).contains(&entries(cpu))));
+                assert_eq!(plan.parked, (online as u16..possible as u16).collect::<Vec<_>>());
+                assert!(plan.spares <= SPARES_OF_QUEUE * online);
             }
         }
     }

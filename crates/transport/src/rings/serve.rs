@@ -4,39 +4,60 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
-use std::time::Instant;
+use std::thread;
 
-use super::command::{Event, Ring};
-use super::entry::{Entry, Held};
-use super::low::{self, Delays};
-use super::slot::{Finished, Letter, Mailbox, Slot};
-use super::turns::{Class, Seat};
+use super::command::{Event, FOR_NOW, Ring, is_for_now};
+use super::entry::Entry;
+use super::slot::{Finished, Mailbox, Slot};
+use super::spares::Spares;
 use crate::cpus;
 use crate::reply::Back;
 use crate::server::Server;
 use crate::waiting::{self, Waiter};
+use crate::workers::News;
 
-/// Entries that one thread has at most.
-const ENTRIES_MAX: usize = 64;
+/// Entries that one thread adds at most.
+const ADDED_MAX: usize = 64;
 
 /// What a thread is to serve.
 pub(crate) struct Post {
     pub(crate) queues: Vec<u16>,
     pub(crate) payload_bytes: usize,
-    /// If it has one, there is another thread for the same queue.
-    pub(crate) seat: Option<Seat>,
+    /// Where it runs while it does not wait for anything else.
+    pub(crate) cpus: Vec<usize>,
+    pub(crate) spares: Arc<Spares>,
+    /// Where it tells that the kernel refuses its entries.
+    pub(crate) news: Sender<News>,
+}
+
+/// Whose turn it is with an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// The kernel is asked to take it.
+    Registering,
+    /// The kernel's: it has the reply, and may put a request there.
+    Committed,
+    /// Ours: a request is being answered, or is about to be registered.
+    Ours,
+    /// Nobody's: the kernel takes it no more.
+    Gone,
+}
+
+/// One entry of a thread.
+struct Held {
+    entry: Arc<Entry>,
+    queue: u16,
+    turn: Turn,
+    is_spare: bool,
 }
 
 /// A thread's ring with its entries. The ring is closed first: until then the kernel may write to the entries.
 pub(crate) struct RingThread {
     ring: Ring,
-    /// By the number by which the ring knows them. None: handed over.
-    held: Vec<Option<Held>>,
+    /// By the number by which the ring knows them.
+    held: Vec<Held>,
     mailbox: Arc<Mailbox>,
     post: Post,
-    cpus: Vec<usize>,
-    /// Of a thread of the lowest class.
-    delays: Option<Delays>,
     /// The kernel takes no entry of this thread any more.
     is_out_of_use: bool,
 }
@@ -44,57 +65,19 @@ pub(crate) struct RingThread {
 impl RingThread {
     fn new(post: Post, server: &Server) -> io::Result<Self> {
         let mailbox = Arc::new(Mailbox::new()?);
-        let ring = Ring::new(ENTRIES_MAX, server.device().raw())?;
-        let cpus = post.queues.iter().map(|queue| usize::from(*queue)).collect();
-        let (held, is_out_of_use) = (Vec::new(), false);
-        let mut thread = Self { ring, held, mailbox, post, cpus, delays: None, is_out_of_use };
-        thread.take_seat()?;
-        server.add_mailbox(thread.mailbox.clone());
+        let ring = Ring::new(post.queues.len() + ADDED_MAX, server.device().raw())?;
+        let mut thread = Self { ring, held: Vec::new(), mailbox, post, is_out_of_use: false };
+        for queue in thread.post.queues.clone() {
+            thread.make(queue, false)?;
+        }
         Ok(thread)
     }
 
-    /// A normal thread makes its entries. A low one has those that it is given.
-    fn take_seat(&mut self) -> io::Result<()> {
-        let class = self.post.seat.as_ref().map_or(Class::Normal, |seat| seat.class);
-        match class {
-            Class::Normal => {
-                for queue in self.post.queues.clone() {
-                    let held = self.make(queue, false)?;
-                    self.hold(held);
-                }
-            }
-            Class::Low => match Delays::new(Instant::now()) {
-                Ok(delays) => self.delays = Some(delays),
-                Err(e) => {
-                    log::info!("answers may wake programs on other CPUs than they ran on: {e}");
-                    return Ok(());
-                }
-            },
-        }
-        if let Some(seat) = &self.post.seat {
-            seat.take(self.mailbox.clone());
-        }
-        Ok(())
-    }
-
-    fn make(&self, queue: u16, is_spare: bool) -> io::Result<Held> {
+    /// Makes an entry and says its number.
+    fn make(&mut self, queue: u16, is_spare: bool) -> io::Result<usize> {
         let entry = Arc::new(Entry::new(self.post.payload_bytes)?);
-        Ok(Held { entry, queue, is_waiting: false, is_spare })
-    }
-
-    /// Keeps an entry. Returns its number.
-    fn hold(&mut self, held: Held) -> usize {
-        let free = self.held.iter().position(Option::is_none);
-        let index = free.unwrap_or_else(|| {
-            self.held.push(None);
-            self.held.len() - 1
-        });
-        self.held[index] = Some(held);
-        index
-    }
-
-    fn held(&mut self, index: usize) -> &mut Held {
-        self.held[index].as_mut().expect("an entry with a request, or with a reply to commit, is not handed over")
+        self.held.push(Held { entry, queue, turn: Turn::Ours, is_spare });
+        Ok(self.held.len() - 1)
     }
 
     /// Makes the ring, says whether that worked, and serves it if told to go on.
@@ -104,7 +87,7 @@ impl RingThread {
     pub(crate) fn run(
         server: &Arc<Server>,
         post: Post,
-        made: Sender<io::Result<()>>,
+        made: Sender<io::Result<Arc<Mailbox>>>,
         go: &Receiver<()>,
     ) -> io::Result<()> {
         let thread = match Self::new(post, server) {
@@ -115,35 +98,24 @@ impl RingThread {
             }
             Ok(thread) => thread,
         };
-        let _ = made.send(Ok(()));
+        let _ = made.send(Ok(thread.mailbox.clone()));
         // Who counts the results waits until nobody is left to send one.
         drop(made);
         // Not told: there will be no rings.
         if go.recv().is_err() {
             return Ok(());
         }
-        let mailbox = thread.mailbox.clone();
-        let served = thread.serve(server);
-        mailbox.close();
-        served
+        thread.serve(server)
     }
 
     fn serve(mut self, server: &Arc<Server>) -> io::Result<()> {
-        if self.delays.is_some()
-            && let Err(e) = low::lower()
-        {
-            log::info!("a thread stays in its class, and may wake programs on other CPUs: {e}");
-        }
-        cpus::run_on(&self.cpus);
+        cpus::run_on(&self.post.cpus);
         waiting::install(Box::new(AnyCpu(server.cpus().to_vec())));
-        for index in 0..self.held.len() {
-            self.register(index)?;
-        }
+        (0..self.held.len()).try_for_each(|index| self.register(index))?;
         self.ring.listen(self.mailbox.bell())?;
         let mut events = Vec::new();
         while !self.mailbox.is_closed() && !self.is_out_of_use {
             self.ring.submit(1)?;
-            self.look_at_delays();
             self.ring.events(&mut events);
             let last = events.len().saturating_sub(1);
             for (at, event) in events.drain(..).enumerate() {
@@ -165,38 +137,58 @@ impl RingThread {
                 self.mailbox.hush();
                 self.ring.listen(self.mailbox.bell())
             }
-            Event::Ended(index, errno) => {
-                self.held(index).is_waiting = false;
-                self.told_of_end(index, errno);
-                // Who has a partner may be given other entries as long as the mount is there.
-                let has_waiting = self.held.iter().flatten().any(|held| held.is_waiting);
-                self.is_out_of_use = !has_waiting && self.post.seat.is_none();
-                Ok(())
-            }
+            Event::Ended(index, errno) => self.ended(index, errno),
         }
     }
 
-    /// A low thread that had to wait leaves the queue to normal ones.
-    fn look_at_delays(&mut self) {
-        let now = Instant::now();
-        if let (Some(delays), Some(seat)) = (&mut self.delays, &self.post.seat)
-            && let Some(waited) = delays.end_round(now)
-        {
-            seat.crowded(now, waited);
+    /// The kernel does not take an entry.
+    ///
+    /// # Errors
+    /// A caller would wait for ever: its answer cannot be given.
+    fn ended(&mut self, index: usize, errno: i32) -> io::Result<()> {
+        let turn = std::mem::replace(&mut self.held[index].turn, Turn::Gone);
+        let (queue, error) = (self.held[index].queue, io::Error::from_raw_os_error(errno));
+        match (turn, errno) {
+            // The mount is gone, or the ring is being closed.
+            (_, libc::ENOTCONN | libc::ECONNABORTED | libc::ECANCELED) => {}
+            (_, errno) if is_for_now(Some(errno)) => {
+                thread::sleep(FOR_NOW);
+                return self.submit_again(index, turn);
+            }
+            (Turn::Registering, _) if self.held[index].is_spare => {
+                log::warn!("the kernel takes no further entry of queue {queue}: {error}");
+            }
+            (Turn::Registering, _) => {
+                log::error!("the kernel refuses an entry of queue {queue}: {error}");
+                // Fails only if the session has ended.
+                let _ = self.post.news.send(News::RingsRefused);
+            }
+            (Turn::Committed | Turn::Ours | Turn::Gone, _) => {
+                return Err(io::Error::new(error.kind(), format!("an answer of queue {queue} was refused: {error}")));
+            }
+        }
+        self.is_out_of_use = self.held.iter().all(|held| held.turn == Turn::Gone);
+        Ok(())
+    }
+
+    fn submit_again(&mut self, index: usize, turn: Turn) -> io::Result<()> {
+        match turn {
+            Turn::Registering => self.register(index),
+            Turn::Committed | Turn::Ours | Turn::Gone => self.commit_one(index),
         }
     }
 
     fn register(&mut self, index: usize) -> io::Result<()> {
-        let held = self.held[index].as_mut().expect("just made");
-        held.is_waiting = true;
+        let held = &mut self.held[index];
+        held.turn = Turn::Registering;
         self.ring.register(held.queue, index, &held.entry)
     }
 
     /// Serves a request. One that waited is answered before the thread goes back to its CPU; any other together with the
     /// wait for the next.
     fn request(&mut self, server: &Arc<Server>, index: usize) -> io::Result<()> {
-        self.held(index).is_waiting = false;
-        let entry = self.held(index).entry.clone();
+        self.held[index].turn = Turn::Ours;
+        let entry = self.held[index].entry.clone();
         dispatch(server, &self.mailbox, &entry, index);
         self.commit()?;
         self.add_spare(index)?;
@@ -204,61 +196,50 @@ impl RingThread {
             self.ring.submit(0)?;
         }
         // Also where the thread was moved because its CPU went off line: it may be back.
-        if cpus::current().is_none_or(|cpu| !self.cpus.contains(&cpu)) {
-            cpus::run_on(&self.cpus);
+        if !self.post.cpus.contains(&cpus::current()) {
+            cpus::run_on(&self.post.cpus);
         }
         Ok(())
     }
 
     /// A request that is answered later keeps its entry. So that others do not wait for it, the queue gets another one:
-    /// once as many as were ever answered later at a time, it needs no more.
+    /// once as many as were ever answered later at a time, it needs no more. Without memory for it others do wait.
     fn add_spare(&mut self, index: usize) -> io::Result<()> {
-        let Some(Held { queue, is_waiting: false, .. }) = self.held[index] else { return Ok(()) };
-        let has_waiting = self.held.iter().flatten().any(|held| held.queue == queue && held.is_waiting);
-        if has_waiting || self.held.len() >= ENTRIES_MAX.max(2 * self.post.queues.len()) {
+        let Held { queue, turn: Turn::Ours, .. } = self.held[index] else { return Ok(()) };
+        let is_kernel_s = |turn| matches!(turn, Turn::Registering | Turn::Committed);
+        let has_other = self.held.iter().any(|held| held.queue == queue && is_kernel_s(held.turn));
+        let is_full = self.held.len() >= self.post.queues.len() + ADDED_MAX;
+        if has_other || is_full || !self.post.spares.take() {
             return Ok(());
         }
-        let spare = self.make(queue, true)?;
-        let index = self.hold(spare);
-        self.register(index)
+        match self.make(queue, true) {
+            Ok(index) => self.register(index),
+            Err(e) => {
+                log::warn!("no further entry for queue {queue}: {e}");
+                Ok(())
+            }
+        }
     }
 
-    /// Commits all replies that are there, or has the other thread of the pair do so if it is its turn.
+    /// Commits all replies that are there.
     fn commit(&mut self) -> io::Result<()> {
-        for letter in self.mailbox.take() {
-            match letter {
-                Letter::Given(held, finished) => {
-                    let index = self.hold(held);
-                    self.commit_one(index, &finished)?;
-                }
-                Letter::Finished(finished) => match self.post.seat.as_ref().and_then(|seat| seat.other(Instant::now()))
-                {
-                    None => self.commit_one(finished.index, &finished)?,
-                    Some(other) => {
-                        let held = self.held[finished.index].take().expect("an entry is held until its reply is there");
-                        other.put(Letter::Given(held, finished));
-                    }
-                },
-            }
+        for finished in self.mailbox.take() {
+            self.prepare(&finished);
+            self.commit_one(finished.index)?;
         }
         Ok(())
     }
 
-    fn commit_one(&mut self, index: usize, finished: &Finished) -> io::Result<()> {
-        let held = self.held[index].as_mut().expect("an entry is held until its reply is there");
-        // SAFETY: nothing borrows from the request any more. The thread that ran its handler has taken the reply out of
-        // its mailbox, which it does only after the handler. And only the thread that holds an entry commits it.
-        unsafe { finished.prepare(&held.entry, held.is_spare) };
-        held.is_waiting = true;
-        self.ring.commit(held.queue, index, &held.entry)
+    fn prepare(&self, finished: &Finished) {
+        // SAFETY: nothing borrows from the request any more. The thread that ran its handler is this one, and it takes the
+        // reply out of the mailbox only after the handler. And only this thread commits the entry.
+        unsafe { finished.prepare(&self.held[finished.index].entry) };
     }
 
-    fn told_of_end(&self, index: usize, errno: i32) {
-        if !matches!(errno, libc::ENOTCONN | libc::ECONNABORTED | libc::ECANCELED) {
-            let error = io::Error::from_raw_os_error(errno);
-            let queue = self.held[index].as_ref().map_or(0, |held| held.queue);
-            log::error!("an entry of queue {queue} is out of use: {error}");
-        }
+    fn commit_one(&mut self, index: usize) -> io::Result<()> {
+        let held = &mut self.held[index];
+        held.turn = Turn::Committed;
+        self.ring.commit(held.queue, index, &held.entry)
     }
 }
 
@@ -282,5 +263,82 @@ struct AnyCpu(Vec<usize>);
 impl Waiter for AnyCpu {
     fn before_waiting(&mut self) {
         cpus::run_on(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::device::Device;
+    use crate::protocol::negotiation::Negotiation;
+    use crate::protocol::request::Request;
+    use crate::reply::Reply;
+    use crate::service::Service;
+
+    struct Nothing;
+
+    impl Service for Nothing {
+        fn init(&mut self, _: &mut Negotiation) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn serve(&self, _: Request<'_>, reply: Reply) {
+            drop(reply);
+        }
+
+        fn forget(&self, _: u64, _: u64) {}
+    }
+
+    /// A thread of two queues over a device that takes no entries.
+    fn thread(spares: usize) -> (RingThread, Arc<Server>, Receiver<News>) {
+        let device = Device::new(tempfile::tempfile().unwrap().into());
+        let init: Vec<u8> = [7, 45, 131_072, 0, 0].iter().flat_map(|number: &u32| number.to_ne_bytes()).collect();
+        let server = Arc::new(Server::new(device, Nothing, &Negotiation::decode(&init).unwrap()).unwrap());
+        let (news, told) = channel();
+        let (spares, cpus) = (Arc::new(Spares::new(spares)), cpus::allowed().unwrap());
+        let post = Post { queues: vec![0, 1], payload_bytes: 8192, cpus, spares, news };
+        (RingThread::new(post, &server).unwrap(), server, told)
+    }
+
+    #[test]
+    fn a_kernel_that_takes_no_entry_is_told_of_and_ends_the_thread() {
+        let (thread, server, told) = thread(0);
+        thread.serve(&server).unwrap();
+        assert!(matches!(told.try_recv(), Ok(News::RingsRefused)));
+    }
+
+    #[test]
+    fn an_answer_that_is_refused_is_an_error_and_a_refusal_for_now_is_not() {
+        let (mut thread, _, told) = thread(0);
+        thread.held[0].turn = Turn::Committed;
+        thread.ended(0, libc::EAGAIN).unwrap();
+        assert_eq!(thread.held[0].turn, Turn::Committed, "it is asked again");
+        thread.ended(0, libc::EOPNOTSUPP).unwrap_err();
+        thread.held[1].turn = Turn::Registering;
+        thread.ended(1, libc::EBUSY).unwrap();
+        assert_eq!(thread.held[1].turn, Turn::Registering);
+        assert!(told.try_recv().is_err() && !thread.is_out_of_use);
+    }
+
+    #[test]
+    fn a_spare_entry_that_is_refused_is_no_error_and_ends_nothing() {
+        let (mut thread, _, told) = thread(1);
+        thread.add_spare(0).unwrap();
+        assert_eq!(thread.held.len(), 3, "no other entry of the queue is the kernel's");
+        thread.add_spare(1).unwrap();
+        assert_eq!(thread.held.len(), 3, "there are no more");
+        thread.ended(2, libc::ENOMEM).unwrap();
+        assert!(told.try_recv().is_err() && !thread.is_out_of_use, "both others have requests");
+    }
+
+    #[test]
+    fn a_thread_whose_mount_is_gone_ends_when_the_last_entry_is() {
+        let (mut thread, _, told) = thread(0);
+        thread.ended(0, libc::ENOTCONN).unwrap();
+        assert!(!thread.is_out_of_use);
+        thread.ended(1, libc::ECONNABORTED).unwrap();
+        assert!(thread.is_out_of_use && told.try_recv().is_err());
     }
 }

@@ -2,14 +2,15 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ThreadId};
 
 use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, eventfd};
 
-use super::entry::{Entry, Held};
+use super::entry::Entry;
 use crate::errno::Errno;
 
 /// A reply that is to be committed.
@@ -27,17 +28,9 @@ enum Body {
     Apart(Vec<u8>),
 }
 
-/// What a ring's thread is to commit.
-pub(super) enum Letter {
-    /// A reply to a request that one of its entries has.
-    Finished(Finished),
-    /// An entry that is the thread's from now on, with its reply.
-    Given(Held, Finished),
-}
-
 /// Where replies wait for a ring's thread to commit them.
 pub(crate) struct Mailbox {
-    letters: Mutex<Vec<Letter>>,
+    replies: Mutex<Vec<Finished>>,
     thread: ThreadId,
     /// Wakes the thread: an eventfd.
     bell: File,
@@ -47,15 +40,9 @@ pub(crate) struct Mailbox {
 impl Mailbox {
     /// One for the thread that calls this.
     pub(super) fn new() -> io::Result<Self> {
-        // SAFETY: makes a descriptor.
-        let bell = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if bell < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: just made, and nobody else has it.
-        let bell = File::from(unsafe { OwnedFd::from_raw_fd(bell) });
-        let (letters, is_closed) = (Mutex::default(), AtomicBool::new(false));
-        Ok(Self { letters, thread: thread::current().id(), bell, is_closed })
+        let bell = File::from(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let (replies, is_closed) = (Mutex::default(), AtomicBool::new(false));
+        Ok(Self { replies, thread: thread::current().id(), bell, is_closed })
     }
 
     /// The mount is gone: the thread is to end, whatever replies are still owed.
@@ -79,12 +66,12 @@ impl Mailbox {
     }
 
     /// What came since the last time.
-    pub(super) fn take(&self) -> Vec<Letter> {
-        std::mem::take(&mut self.letters.lock())
+    pub(super) fn take(&self) -> Vec<Finished> {
+        std::mem::take(&mut self.replies.lock())
     }
 
-    pub(super) fn put(&self, letter: Letter) {
-        self.letters.lock().push(letter);
+    fn put(&self, reply: Finished) {
+        self.replies.lock().push(reply);
         // The thread itself looks when the request's handler returns.
         if thread::current().id() != self.thread {
             self.ring();
@@ -98,12 +85,12 @@ impl Mailbox {
 }
 
 impl Finished {
-    /// Makes the entry say what is to be committed. A spare one gives memory back.
+    /// Makes the entry say what is to be committed.
     ///
     /// # Safety
     /// `entry` is the one with this index, this is called by the thread that commits, and nothing borrows from the
     /// request any more.
-    pub(super) unsafe fn prepare(&self, entry: &Entry, is_spare: bool) {
+    pub(super) unsafe fn prepare(&self, entry: &Entry) {
         let len = match &self.body {
             Body::InPlace(len) => *len,
             Body::Apart(bytes) => {
@@ -112,10 +99,6 @@ impl Finished {
                 bytes.len()
             }
         };
-        if is_spare {
-            // SAFETY: as above.
-            unsafe { entry.give_back(len) };
-        }
         // SAFETY: the caller is the thread that commits.
         unsafe { entry.set_reply(self.unique, self.error, len) };
     }
@@ -177,6 +160,6 @@ impl Slot {
     }
 
     fn finish(&self, unique: u64, error: i32, body: Body) {
-        self.mailbox.put(Letter::Finished(Finished { index: self.index, unique, error, body }));
+        self.mailbox.put(Finished { index: self.index, unique, error, body });
     }
 }

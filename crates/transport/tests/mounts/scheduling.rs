@@ -1,59 +1,83 @@
-//! Which threads answer over rings: those of the scheduler's lowest class, or normal ones where others want the CPUs.
+//! Where and how the threads of a daemon run, and what its buffers take.
 
-use std::process::{Child, Command};
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::thread;
 
-use super::tree::Tree;
-use super::waiting::eventually;
+use super::tree::{Tree, WAYS};
 
-/// A process for each CPU that does nothing but run.
-struct Busy(Vec<Child>);
+const MIB: usize = 1 << 20;
 
-impl Busy {
-    fn start() -> Self {
-        let cpus = std::thread::available_parallelism().unwrap().get();
-        // Ends by itself should nobody end it.
-        let spin = || Command::new("timeout").args(["300", "sh", "-c", "while :; do :; done"]).spawn().unwrap();
-        Self((0..cpus).map(|_| spin()).collect())
+/// A line of what the kernel says of each thread of a process.
+fn of_threads(pid: u32, file: &str, find: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let told = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join(file)).unwrap());
+    told.map(|text| find(&text).unwrap()).collect()
+}
+
+fn line(text: &str, name: &str) -> Option<String> {
+    text.lines().find_map(|line| line.strip_prefix(name)).map(|rest| rest.trim().to_owned())
+}
+
+#[test]
+fn no_thread_is_of_the_lowest_class_which_may_wait_for_seconds_with_a_lock() {
+    for way in WAYS {
+        let tree = Tree::mount(way);
+        fs::write(tree.path("file"), "content").unwrap();
+        // The 41st field of stat, the 39th after the name.
+        let policy = |stat: &str| stat.rsplit(") ").next()?.split(' ').nth(38).map(str::to_owned);
+        let policies = of_threads(tree.daemon.id(), "stat", policy);
+        assert!(policies.iter().all(|policy| *policy == "0"), "over {way}: {policies:?}");
+        tree.unmount();
     }
 }
 
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.iter_mut().for_each(|child| {
-            // SAFETY: takes two numbers; the process is a child of this one and not waited for.
-            unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) };
-            drop(child.wait());
-        });
-    }
-}
-
-/// Of a hundred requests, those that a low thread answered.
-fn low_of_hundred(tree: &Tree) -> u64 {
-    let counts = || (tree.count("low"), tree.count("normal"));
-    let (low, normal) = counts();
-    loop {
-        let (now_low, now_normal) = counts();
-        let all = now_low + now_normal - low - normal;
-        if all >= 100 {
-            return (now_low - low) * 100 / all;
+#[test]
+fn a_daemon_stays_on_the_cpus_that_it_was_given() {
+    for way in WAYS {
+        let tree = Tree::mount_on_cpu(way, 1);
+        fs::write(tree.path("file"), "content").unwrap();
+        for _ in 0..100 {
+            // Reads may wait, and may then run on any CPU: of those that the daemon was given.
+            fs::read(tree.path("stats")).unwrap();
         }
+        let cpus = of_threads(tree.daemon.id(), "status", |status| line(status, "Cpus_allowed_list:"));
+        assert!(cpus.iter().all(|list| *list == "1"), "over {way}: {cpus:?}");
+        tree.unmount();
     }
 }
 
-#[test]
-fn low_threads_answer_until_others_want_the_cpus() {
-    let tree = Tree::mount("rings");
-    eventually("a low thread answers", || low_of_hundred(&tree) > 0);
-    let busy = Busy::start();
-    eventually("nearly all answers come from normal threads", || low_of_hundred(&tree) <= 5);
-    drop(busy);
-    eventually("low threads answer again", || low_of_hundred(&tree) >= 20);
-    tree.unmount();
+/// The most memory that a process ever had, of its own.
+fn most_kib(pid: u32) -> usize {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    line(&status, "VmHWM:").unwrap().trim_end_matches("kB").trim().parse().unwrap()
 }
 
 #[test]
-fn over_the_device_no_thread_is_low() {
-    let tree = Tree::mount("classic");
-    assert_eq!(low_of_hundred(&tree), 0);
+fn many_answers_to_come_take_no_more_memory_than_was_said() {
+    /// What `examples/tree` lets rings take.
+    const BUFFERS_MIB: usize = 64;
+    let tree = Tree::mount("rings");
+    let path = tree.path("file");
+    fs::write(&path, vec![1; MIB]).unwrap();
+    let before = most_kib(tree.daemon.id());
+    thread::scope(|scope| {
+        for _ in 0..256 {
+            scope.spawn(|| {
+                let file = File::options().read(true).write(true).open(&path).unwrap();
+                let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
+                let mut buffer = vec![0; 2 * MIB];
+                let start = buffer.as_ptr().align_offset(4096);
+                for _ in 0..4 {
+                    // SAFETY: fsync on a descriptor that is open.
+                    assert_eq!(unsafe { libc::fsync(file.as_raw_fd()) }, 0);
+                    assert_eq!(direct.read_at(&mut buffer[start..start + MIB], 0).unwrap(), MIB);
+                }
+            });
+        }
+    });
+    let more = most_kib(tree.daemon.id()) - before;
+    assert!(more < (BUFFERS_MIB << 10), "{more} KiB");
     tree.unmount();
 }

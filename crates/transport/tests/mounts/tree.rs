@@ -41,10 +41,24 @@ impl Tree {
         tree
     }
 
+    /// Mounts with a daemon that may run on one CPU only, beside other tests.
+    pub fn mount_on_cpu(way: &'static str, cpu: usize) -> Self {
+        let beside_others = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
+        let mut command = Command::new("taskset");
+        command.args(["-c", &cpu.to_string()]).arg(program());
+        let mut tree = Self::mount_by(command, way);
+        tree.beside_others = Some(beside_others);
+        tree
+    }
+
     /// Mounts, for a test that is alone.
     pub fn mount_alone(way: &'static str) -> Self {
+        Self::mount_by(Command::new(program()), way)
+    }
+
+    fn mount_by(mut command: Command, way: &'static str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let mut daemon = Command::new(program()).arg(dir.path()).arg(way).stdout(Stdio::piped()).spawn().unwrap();
+        let mut daemon = command.arg(dir.path()).arg(way).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(

@@ -76,7 +76,8 @@ fn main() -> ExitCode {
 
 fn run(arguments: &RunArgs) -> Result<ExitCode, String> {
     let began = Instant::now();
-    let plan = Plan { states: arguments.states, seed: arguments.seed, threads: arguments.threads.max(1) };
+    let threads = arguments.threads.max(1);
+    let plan = Plan { pairs: true, states: arguments.states, seed: arguments.seed, threads };
     let explorer = plan.run(&mut |explorer, what| {
         let counts = explorer.counts();
         let seconds = began.elapsed().as_secs();

@@ -19,6 +19,8 @@ pub type Job = (Arc<Base>, Workload);
 /// What an exploration covers.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
+    /// Whether sequences of two operations are explored too.
+    pub pairs: bool,
     /// Distinct states to be reached, with seeded workloads if nothing else is left.
     pub states: usize,
     /// The first seed of these.
@@ -44,8 +46,10 @@ impl Plan {
             setup.has_short_work || setup.gated_shards_max < setups::ONE_GROUP_SHARDS_MAX && workload.runs_on(setup)
         };
         step("commits within operations", &jobs(&bases, &within, fits_within));
-        step("sequences of two operations", &jobs(&bases, &sequences(2, "", &["checkpoint"]), short));
-        step("the same, committed in between", &jobs(&bases, &sequences(2, "commit,", &["commit"]), short));
+        if self.pairs {
+            step("sequences of two operations", &jobs(&bases, &sequences(2, "", &["checkpoint"]), short));
+            step("the same, committed in between", &jobs(&bases, &sequences(2, "commit,", &["commit"]), short));
+        }
         let seeded = |setup: &Setup, _: &Workload| setup.has_short_work || setup.is_nearly_full;
         let mut seed = self.seed;
         while explorer.distinct() < self.states && explorer.failures().is_empty() {

@@ -1,7 +1,8 @@
-//! Every target: its corpus, then a fixed number of inputs from a seed. `ONCEFS_FUZZ_SEED` and
-//! `ONCEFS_FUZZ_EXECUTIONS` choose another run.
+//! Every target: its corpus, then a fixed number of inputs from a seed; in the gate a fifth of the drill's.
+//! `ONCEFS_FUZZ_EXECUTIONS` asks for another number.
 
 use oncefs_fuzz::{plain, target};
+use oncefs_toolbox::counts::{gate_or_drill, seed};
 
 fn number_from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is not a number: {value}")))
@@ -9,8 +10,8 @@ fn number_from_environment(name: &str) -> Option<u64> {
 
 fn run(name: &str, executions: u64) {
     let target = target(name).unwrap_or_else(|| panic!("there is no target {name}"));
-    let executions = number_from_environment("ONCEFS_FUZZ_EXECUTIONS").unwrap_or(executions);
-    plain::run(target, executions, number_from_environment("ONCEFS_FUZZ_SEED").unwrap_or(1));
+    let of_run = || gate_or_drill(executions / 5, executions);
+    plain::run(target, number_from_environment("ONCEFS_FUZZ_EXECUTIONS").unwrap_or_else(of_run), seed());
 }
 
 #[test]

@@ -101,6 +101,24 @@ fn an_append_only_file_grows_and_keeps_what_it_has() {
 }
 
 #[test]
+fn appending_to_a_program_takes_its_capabilities_as_on_ext4() {
+    const CAPABILITY: &str = "security.capability";
+    // CAP_NET_RAW, permitted and effective, as `vfs_cap_data` of version 2.
+    const NET_RAW: [u8; 20] = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut mount = Mount::new("64M");
+    let path = file(&mount, "program");
+    sys::set_xattr(&path, CAPABILITY, &NET_RAW).unwrap();
+    assert!(chattr("+a", &path));
+    assert_eq!(errno(sys::remove_xattr(&path, CAPABILITY)), libc::EPERM);
+    assert_eq!(sys::get_xattr(&path, CAPABILITY).unwrap(), NET_RAW);
+    OpenOptions::new().append(true).open(&path).unwrap().write_all(b"second line\n").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"first line\nsecond line\n");
+    assert_eq!(errno(sys::get_xattr(&path, CAPABILITY).map(drop)), libc::ENODATA);
+    assert!(chattr("-a", &path));
+    mount.check();
+}
+
+#[test]
 fn names_of_an_immutable_directory_stay() {
     let mut mount = Mount::new("64M");
     let dir = mount.join("dir");

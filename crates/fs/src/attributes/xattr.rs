@@ -158,11 +158,25 @@ impl FileSystem {
     /// - `NoSpace`: the host's file system is full.
     /// - `Engine`: the store failed, or metadata is damaged.
     pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        self.remove_permitted(ino, name, InodeRecord::check_changeable)
+    }
+
+    /// Removes an attribute that the file does not keep when it is written, such as a program's capabilities: whoever may
+    /// append to a file may end its privileges by that.
+    ///
+    /// # Errors
+    ///
+    /// As [`FileSystem::removexattr`], but of the flags only that of an immutable inode forbids it.
+    pub fn removexattr_for_write(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        self.remove_permitted(ino, name, InodeRecord::check_grows)
+    }
+
+    fn remove_permitted(&self, ino: Ino, name: &[u8], permit: impl Fn(&InodeRecord) -> Result<()>) -> Result<()> {
         let _room = self.begin_change()?;
         check_name(name)?;
         let inodes = [self.inode(ino)?];
         let staged = Staged::lock(&inodes);
-        staged.get(ino).check_changeable()?;
+        permit(staged.get(ino))?;
         self.remove_staged(staged, ino, name)
     }
 

@@ -41,11 +41,12 @@ impl Adapter {
         reply_xattr(self.file_system.listxattr(ino).map(|names| asker.names_shown(names)), size, reply);
     }
 
+    /// The kernel removes a file's capabilities before a write, which takes a writer; whoever has opened the file may.
     pub(super) fn removexattr(&self, asker: Asker, ino: Ino, name: &[u8], reply: Reply) {
-        if name == CAPABILITY
-            && !self.kernel_cache.has_writer(ino)
-            && !asker.may_take_capability(&self.file_system, ino)
-        {
+        if name == CAPABILITY && self.kernel_cache.has_writer(ino) {
+            return self.reply_changed(self.file_system.removexattr_for_write(ino, name), reply);
+        }
+        if name == CAPABILITY && !asker.may_take_capability(&self.file_system, ino) {
             return reply.error(Errno::new(libc::EPERM));
         }
         self.reply_changed(self.file_system.removexattr(ino, name), reply);

@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
-use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -10,6 +9,7 @@ use crate::commands::{dedup, defrag, explain, fsck, grow, mkfs, mount, policy, s
 use crate::daemon::serve;
 use crate::failure::{Failure, Outcome, exit};
 use crate::names::printable;
+use crate::output;
 
 #[derive(Debug, Parser)]
 #[command(name = "oncefs", version, about = "A file system that stores every block once", after_help = ABOUT_AFTER)]
@@ -69,16 +69,22 @@ pub enum Command {
 }
 
 /// Reads the command line and does what it says. Gives the exit code.
-pub fn run(arguments: Vec<OsString>) -> Outcome<ExitCode> {
-    parse(arguments).and_then(|command| command.map_or(Ok(ExitCode::SUCCESS), call))
+pub fn run(arguments: Vec<OsString>) -> Outcome<u8> {
+    let command = parse(arguments)?;
+    let is_check = matches!(command, Some(Command::Fsck(_)));
+    let code = command.map_or(Ok(exit::SUCCESS), call)?;
+    let Err(failure) = output::finish() else { return Ok(code) };
+    // The work is done, and its own code says more than that nobody could read of it.
+    tell!("oncefs: {}", failure.message);
+    Ok(if is_check { code | exit::FSCK_OPERATIONAL } else { code.max(failure.code) })
 }
 
-fn call(command: Command) -> Outcome<ExitCode> {
+fn call(command: Command) -> Outcome<u8> {
     match command {
-        Command::Fsck(arguments) => return fsck::run(arguments).map(ExitCode::from),
-        Command::Scrub(arguments) => return scrub::run(arguments).map(ExitCode::from),
-        Command::Defrag(arguments) => return defrag::run(arguments).map(ExitCode::from),
-        Command::Policy(arguments) => return policy::run(arguments).map(ExitCode::from),
+        Command::Fsck(arguments) => return fsck::run(arguments),
+        Command::Scrub(arguments) => return scrub::run(arguments),
+        Command::Defrag(arguments) => return defrag::run(arguments),
+        Command::Policy(arguments) => return policy::run(arguments),
         Command::Mkfs(arguments) => mkfs::run(arguments)?,
         Command::Mount(arguments) => mount::run(arguments)?,
         Command::Umount(arguments) => umount::run(arguments)?,
@@ -88,10 +94,10 @@ fn call(command: Command) -> Outcome<ExitCode> {
         Command::Explain(arguments) => explain::run(arguments)?,
         Command::Grow(arguments) => grow::run(arguments)?,
         Command::Sync(arguments) => sync::run(arguments)?,
-        Command::Version => println!("oncefs {}", env!("CARGO_PKG_VERSION")),
+        Command::Version => say!("oncefs {}", env!("CARGO_PKG_VERSION")),
         Command::Serve(arguments) => serve::in_background(arguments)?,
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(exit::SUCCESS)
 }
 
 /// Reads the command line. `None`: help or the version was asked for, and printed.
@@ -130,8 +136,7 @@ fn explain(error: &clap::Error, called_as: &str, arguments: &[OsString]) -> Outc
     use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     let command = command_name(called_as, arguments);
     if matches!(error.kind(), DisplayHelp | DisplayVersion) {
-        // A closed stdout is the reader's choice.
-        let _ = error.print();
+        output::attempt(|| error.print());
         return Ok(None);
     }
     let help = match command {

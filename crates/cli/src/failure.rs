@@ -6,6 +6,8 @@ use crate::names::printable;
 
 /// Exit codes: mount(8)'s for mount and umount, fsck(8)'s for fsck, 1 and 2 for everything else.
 pub mod exit {
+    /// Everything was done.
+    pub const SUCCESS: u8 = 0;
     /// The command failed.
     pub const FAILED: u8 = 1;
     /// The command line makes no sense.

@@ -3,6 +3,9 @@
 //! One binary answers under all names: as `oncefs COMMAND`, and as the helpers of mkfs(8), mount(8), umount(8)
 //! and fsck(8). `command_line` reads the command line, `commands` has a module for each command.
 
+#[macro_use]
+mod output;
+
 mod command_line;
 mod commands;
 mod control;
@@ -21,8 +24,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     process::signals::end_on_closed_pipe();
-    command_line::run(std::env::args_os().collect()).unwrap_or_else(|failure| {
-        eprintln!("oncefs: {}", failure.message);
-        ExitCode::from(failure.code)
-    })
+    let code = command_line::run(std::env::args_os().collect()).unwrap_or_else(|failure| {
+        tell!("oncefs: {}", failure.message);
+        failure.code
+    });
+    ExitCode::from(code)
 }

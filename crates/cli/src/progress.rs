@@ -46,7 +46,7 @@ impl Progress {
             bar.set_length(total);
             bar.set_position(done);
         } else if !self.is_reported && self.started.elapsed() > QUIET {
-            eprintln!("oncefs: {doing}: {done} of {total} after {} seconds", self.started.elapsed().as_secs());
+            tell!("oncefs: {doing}: {done} of {total} after {} seconds", self.started.elapsed().as_secs());
             self.is_reported = true;
         }
     }

@@ -74,20 +74,20 @@ pub fn run(arguments: DedupArgs) -> Outcome {
     let target = shown(&arguments.target);
     if arguments.status {
         let status: DedupStatus = daemon.ask(Request::DedupStatus)?;
-        if arguments.json { println!("{}", names::json(&status)) } else { print!("{}", status::render(&status)) }
+        if arguments.json { say!("{}", names::json(&status)) } else { put!("{}", status::render(&status)) }
     } else if arguments.pause {
         command(&daemon, DedupCommand::Pause)?;
-        println!("out-of-line deduplication is paused; resume it with: oncefs dedup {target} --resume");
+        say!("out-of-line deduplication is paused; resume it with: oncefs dedup {target} --resume");
     } else if arguments.resume {
         command(&daemon, DedupCommand::Resume)?;
-        println!("out-of-line deduplication has resumed");
+        say!("out-of-line deduplication has resumed");
     } else if let Some(schedule) = arguments.schedule {
         daemon.ask::<Tuned>(Request::Tune { changes: vec![schedule] })?;
         let status: DedupStatus = daemon.ask(Request::DedupStatus)?;
-        println!("schedule of out-of-line deduplication, until the volume is unmounted: {}", status::hours(&status));
+        say!("schedule of out-of-line deduplication, until the volume is unmounted: {}", status::hours(&status));
     } else if arguments.background {
         start(&daemon, arguments.full, &arguments.target)?;
-        println!("deduplicating in the background; progress: oncefs dedup {target} --status");
+        say!("deduplicating in the background; progress: oncefs dedup {target} --status");
     } else {
         now(&daemon, arguments.full, &arguments.target)?;
     }
@@ -123,8 +123,8 @@ fn now(daemon: &Daemon, full: bool, target: &Path) -> Outcome {
             drop(progress);
             daemon.ask::<()>(Request::Commit)?;
             let after = Figures { status, saved_bytes: saved(daemon)? };
-            println!("{}", summary(&before, &after));
-            println!("{}", in_all(&after));
+            say!("{}", summary(&before, &after));
+            say!("{}", in_all(&after));
             return Ok(());
         }
         let step = backlog.step(&status);

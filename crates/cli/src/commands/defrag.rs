@@ -130,11 +130,11 @@ pub fn run(arguments: DefragArgs) -> Outcome<u8> {
         work.daemon.ask::<()>(Request::Commit)?;
     }
     if arguments.json {
-        println!("{}", names::json(&work.as_json()));
+        say!("{}", names::json(&work.as_json()));
     } else {
-        print!("{}", work.described());
+        put!("{}", work.described());
     }
-    work.refused.iter().for_each(|refused| eprintln!("oncefs: {refused}"));
+    work.refused.iter().for_each(|refused| tell!("oncefs: {refused}"));
     Ok(if work.refused.is_empty() { 0 } else { exit::FAILED })
 }
 

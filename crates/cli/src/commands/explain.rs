@@ -147,14 +147,14 @@ impl<'a> Printer<'a> {
             let file = names::json_line(&Name::from(self.arguments.file.as_path()));
             let set_by = names::json_line(set_by);
             let alone = rule.is_left_alone;
-            println!("{{\"file\": {file}, \"run_blocks_min\": {blocks_min}, \"run_blocks_min_from\": {set_by},");
+            say!("{{\"file\": {file}, \"run_blocks_min\": {blocks_min}, \"run_blocks_min_from\": {set_by},");
             let budget = names::json_line(&rule.budget);
-            println!("\"is_left_alone\": {alone}, \"budget\": {budget}, \"runs\": [");
+            say!("\"is_left_alone\": {alone}, \"budget\": {budget}, \"runs\": [");
         } else {
             match (rule.is_left_alone, &rule.budget) {
-                (true, _) => println!("{file}: is not deduplicated ({set_by})"),
-                (false, None) => println!("{file}: shares runs of at least {blocks_min} blocks ({set_by})"),
-                (false, Some(budget)) => println!("{file}: {} ({set_by})", render::budget(budget)),
+                (true, _) => say!("{file}: is not deduplicated ({set_by})"),
+                (false, None) => say!("{file}: shares runs of at least {blocks_min} blocks ({set_by})"),
+                (false, Some(budget)) => say!("{file}: {} ({set_by})", render::budget(budget)),
             }
         }
     }
@@ -165,7 +165,7 @@ impl<'a> Printer<'a> {
             json["why"] = json!(why);
             json["with"] = json!(others.shown);
             json["more"] = json!(others.more);
-            println!("{}{}", if self.has_printed { "," } else { "" }, names::json_line(&json));
+            say!("{}{}", if self.has_printed { "," } else { "" }, names::json_line(&json));
         } else {
             let at = run.what.pbn().map_or("-".to_owned(), |pbn| pbn.to_string());
             self.table.row(vec![run.lbn.to_string(), run.blocks.to_string(), at, why.to_owned()]);
@@ -179,15 +179,15 @@ impl<'a> Printer<'a> {
 
     /// A file may have millions of runs, so rows are printed in batches.
     fn print_rows(&mut self) {
-        print!("{}", self.table.take_plain());
+        put!("{}", self.table.take_plain());
         self.rows = 0;
     }
 
     fn end(self) {
         if self.arguments.json {
-            println!("],\n\"blocks\": {}}}", names::json_line(&self.sums));
+            say!("],\n\"blocks\": {}}}", names::json_line(&self.sums));
         } else {
-            println!("{}", self.sums.text());
+            say!("{}", self.sums.text());
         }
     }
 }

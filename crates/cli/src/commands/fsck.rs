@@ -106,7 +106,7 @@ pub fn run(arguments: FsckArgs) -> Outcome<u8> {
     let mut findings = examine(&volume, arguments.limit(), arguments.data).map_err(|e| cannot_check(&e))?;
     findings.add_fixed(salvaged.iter().map(salvage_told).collect(), u64::from(salvaged.is_some()));
     findings.print();
-    println!("{shown}: {}", findings.summary());
+    say!("{shown}: {}", findings.summary());
     Ok(findings.exit_code())
 }
 
@@ -132,7 +132,7 @@ fn exit_when_cancelled() -> std::io::Result<()> {
     let signals = EndSignals::block();
     let wait = move || {
         if signals.wait(None).is_some() {
-            eprintln!("oncefs: the check was cancelled");
+            tell!("oncefs: the check was cancelled");
             std::process::exit(exit::FSCK_CANCELLED.into());
         }
     };

@@ -42,7 +42,7 @@ pub fn run(arguments: GrowArgs) -> Outcome {
             (volume, before, after)
         }
     };
-    println!("{} grew from {} to {}", shown(&volume), Size(before), Size(after));
+    say!("{} grew from {} to {}", shown(&volume), Size(before), Size(after));
     Ok(())
 }
 

@@ -77,7 +77,7 @@ pub fn run(arguments: MkfsArgs) -> Outcome {
     confine(&arguments, place)?;
     make(&arguments, &spec).map_err(|e| {
         if let Err(left) = place.restore(&arguments.volume) {
-            eprintln!("oncefs: cannot remove the incomplete volume {}: {left}", shown(&arguments.volume));
+            tell!("oncefs: cannot remove the incomplete volume {}: {left}", shown(&arguments.volume));
         }
         failure(&e, &arguments.volume)
     })?;
@@ -218,7 +218,7 @@ fn print_next_step(arguments: &MkfsArgs, spec: &VolumeSpec) {
     let volume = shown(&arguments.volume);
     let size = spec.data_bytes.map_or_else(String::new, |bytes| format!(" of {}", Size(bytes)));
     let place = arguments.data.as_ref().map_or_else(String::new, |device| format!(" on {}", shown(device)));
-    println!("created the volume {volume}{size}{place}; mount it with: oncefs mount {volume} DIR");
+    say!("created the volume {volume}{size}{place}; mount it with: oncefs mount {volume} DIR");
 }
 
 #[cfg(test)]

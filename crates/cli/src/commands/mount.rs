@@ -208,7 +208,7 @@ fn remove_dead(dead: &mount_table::Mount, volume: &Path) -> Outcome {
         );
         return Err(Failure::new(exit::MOUNT_FAILED, text));
     }
-    eprintln!("oncefs: the daemon of the mount on {dir} had died: mounting it again");
+    tell!("oncefs: the daemon of the mount on {dir} had died: mounting it again");
     oncefs_fuse::unmount(&dead.dir, libc::MNT_DETACH).or_fail_doing(exit::MOUNT_FAILED, format!("cannot unmount {dir}"))
 }
 
@@ -255,7 +255,7 @@ fn start_daemon(task: &Task) -> Outcome {
 fn await_ready(mut daemon: Child) -> Outcome {
     let pipe = daemon.stdout.take().expect("stdout was asked to be a pipe");
     if !descriptors::await_readable(pipe.as_fd(), Some(QUIET)) {
-        eprintln!("oncefs: opening the volume takes longer than usual");
+        tell!("oncefs: opening the volume takes longer than usual");
     }
     let mut word = String::new();
     BufReader::new(pipe).read_line(&mut word).or_fail_doing(exit::MOUNT_SYSTEM, "cannot read from the daemon")?;
@@ -290,7 +290,7 @@ fn remount(dir: &Path, options: &MountOptions) -> Outcome {
     }
     let waiting = options.fixed();
     if !waiting.is_empty() {
-        eprintln!("oncefs: {shown} is mounted: {} will hold from its next mount on", waiting.join(", "));
+        tell!("oncefs: {shown} is mounted: {} will hold from its next mount on", waiting.join(", "));
     }
     if !options.settings.is_empty() {
         let changes = options.settings.clone();

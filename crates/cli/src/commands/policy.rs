@@ -113,8 +113,8 @@ pub fn run(arguments: PolicyArgs) -> Outcome<u8> {
             let top = find(&path)?;
             let value = policy_override.map(|policy_override| policy_override.to_string());
             let done = set::below(&top.path, top.held, value.as_deref());
-            println!("{}: {} files and {} directories", text_of(value.as_deref()), done.files, done.directories);
-            done.refused.iter().for_each(|refused| eprintln!("oncefs: {refused}"));
+            say!("{}: {} files and {} directories", text_of(value.as_deref()), done.files, done.directories);
+            done.refused.iter().for_each(|refused| tell!("oncefs: {refused}"));
             Ok(if done.refused.is_empty() { 0 } else { exit::FAILED })
         }
         What::Show(arguments) => show(&arguments).map(|()| 0),
@@ -134,9 +134,9 @@ fn show(arguments: &ShowArgs) -> Outcome {
         let mut json = json!(effective);
         json["path"] = json!(Name::from(path.as_path()));
         json["inherits"] = json!(inherits);
-        println!("{}", names::json(&json));
+        say!("{}", names::json(&json));
     } else {
-        println!("{}", described(&path, about.is_dir(), &effective, inherits.as_deref()));
+        say!("{}", described(&path, about.is_dir(), &effective, inherits.as_deref()));
     }
     Ok(())
 }

@@ -87,13 +87,13 @@ pub fn run(arguments: ScrubArgs) -> Outcome<u8> {
     }
     if arguments.pause {
         command(&daemon, ScrubCommand::Pause)?;
-        println!("scrub paused; resume it with: oncefs scrub {target} --resume");
+        say!("scrub paused; resume it with: oncefs scrub {target} --resume");
     } else if arguments.resume {
         command(&daemon, ScrubCommand::Resume)?;
-        println!("scrub resumed in the background");
+        say!("scrub resumed in the background");
     } else if arguments.stop {
         command(&daemon, ScrubCommand::Stop)?;
-        println!("scrub cancelled; the next one starts over");
+        say!("scrub cancelled; the next one starts over");
     } else {
         let rate = arguments.rate.map(|rate| rate.0);
         daemon.write_back()?;
@@ -102,7 +102,7 @@ pub fn run(arguments: ScrubArgs) -> Outcome<u8> {
         if !arguments.start {
             return wait(&daemon, &arguments.target, arguments.json);
         }
-        println!("scrubbing in the background; progress: oncefs scrub {target} --status");
+        say!("scrubbing in the background; progress: oncefs scrub {target} --status");
     }
     Ok(0)
 }
@@ -146,9 +146,9 @@ fn report(daemon: &Daemon, json: bool) -> Outcome<u8> {
         _ => daemon.ask(Request::Damage { places_max: PLACES_MAX })?,
     };
     if json {
-        println!("{}", names::json(&json!({ "scrub": status, "damage": damage })));
+        say!("{}", names::json(&json!({ "scrub": status, "damage": damage })));
     } else {
-        print!("{}", described(&status, &damage));
+        put!("{}", described(&status, &damage));
     }
     Ok(code(&status))
 }

@@ -44,12 +44,12 @@ pub fn run(arguments: StatsArgs) -> Outcome {
     }
     let answer: Value = daemon.ask(Request::Stats)?;
     if arguments.json {
-        println!("{}", names::json(&answer));
+        say!("{}", names::json(&answer));
         return Ok(());
     }
     let report: Report =
         serde_json::from_value(answer).or_fail_doing(exit::FAILED, "cannot understand the daemon's figures")?;
-    print!("{}", described(&report));
+    put!("{}", described(&report));
     Ok(())
 }
 

@@ -42,18 +42,18 @@ pub fn run(arguments: TuneArgs) -> Outcome {
     if arguments.changes.is_empty() {
         let values = daemon.ask(Request::Settings)?;
         if arguments.json {
-            println!("{}", names::json(&as_json(&values)))
+            say!("{}", names::json(&as_json(&values)))
         } else {
-            print!("{}", table(&values))
+            put!("{}", table(&values))
         }
         return Ok(());
     }
     let names: Vec<String> = arguments.changes.iter().map(|(name, _)| name.clone()).collect();
     let tuned: Tuned = daemon.ask(Request::Tune { changes: arguments.changes })?;
     if arguments.json {
-        println!("{}", names::json(&tuned))
+        say!("{}", names::json(&tuned))
     } else {
-        print!("{}", changes(&names, &tuned))
+        put!("{}", changes(&names, &tuned))
     }
     Ok(())
 }

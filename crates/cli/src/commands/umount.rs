@@ -96,7 +96,7 @@ pub fn run(arguments: UmountArgs) -> Outcome {
     match oncefs_fuse::unmount(&mount.dir, flags(&arguments)) {
         Ok(()) if is_bind => {
             if arguments.verbose {
-                println!("{} unmounted: it was a bind mount", shown(&mount.dir));
+                say!("{} unmounted: it was a bind mount", shown(&mount.dir));
             }
             commit(&mount)
         }
@@ -162,7 +162,7 @@ fn flags(arguments: &UmountArgs) -> libc::c_int {
 
 fn unmount_dead(mount: &Mount, arguments: &UmountArgs) -> Outcome {
     oncefs_fuse::unmount(&mount.dir, flags(arguments)).map_err(|e| refused(mount, &e))?;
-    eprintln!(
+    tell!(
         "oncefs: unmounted {}; its daemon had died: the next mount of {} continues from the last commit",
         shown(&mount.dir),
         shown(&mount.source)
@@ -200,7 +200,7 @@ impl Unreachable {
         match self {
             Self::Nobody => {}
             Self::Refused(message) | Self::Silent(message) => {
-                eprintln!("oncefs: cannot reach the daemon of {}: {}", shown(&mount.source), printable(message));
+                tell!("oncefs: cannot reach the daemon of {}: {}", shown(&mount.source), printable(message));
             }
         }
     }
@@ -225,17 +225,17 @@ fn silent(mount: &Mount, message: &str) -> Failure {
 
 fn finish(mount: &Mount, expected: Option<ExpectedExit>, verbose: bool) -> Outcome {
     let Some(expected) = expected else {
-        eprintln!("oncefs: unmounted {}, but cannot reach its daemon: it may still be writing", shown(&mount.dir));
+        tell!("oncefs: unmounted {}, but cannot reach its daemon: it may still be writing", shown(&mount.dir));
         return Ok(());
     };
     if let Some(other) = other_place(mount).or_fail(exit::MOUNT_FAILED)? {
-        eprintln!("oncefs: the volume {} is still mounted on {}", shown(&mount.source), shown(&other.dir));
+        tell!("oncefs: the volume {} is still mounted on {}", shown(&mount.source), shown(&other.dir));
         return commit(mount);
     }
     match expected.wait(NOTICE_PATIENCE) {
         Exit::Clean => {
             if verbose {
-                println!("{} unmounted: everything is durable", shown(&mount.dir));
+                say!("{} unmounted: everything is durable", shown(&mount.dir));
             }
             Ok(())
         }
@@ -243,7 +243,7 @@ fn finish(mount: &Mount, expected: Option<ExpectedExit>, verbose: bool) -> Outco
             Err(Failure::new(exit::MOUNT_FAILED, format!("{} is unmounted, but {message}", shown(&mount.dir))))
         }
         Exit::StillMounted => {
-            eprintln!(
+            tell!(
                 "oncefs: unmounted {} here, but another mount namespace (a container?) still uses the volume",
                 shown(&mount.dir)
             );
@@ -265,7 +265,7 @@ fn is_same(other: &Mount, unmounted: &Mount) -> bool {
 
 fn make_read_only(mount: &Mount) -> Outcome {
     oncefs_fuse::remount(&mount.dir, libc::MS_RDONLY).map_err(|e| refused(mount, &e))?;
-    eprintln!("oncefs: {} is in use: made it read-only instead", shown(&mount.dir));
+    tell!("oncefs: {} is in use: made it read-only instead", shown(&mount.dir));
     commit(mount)
 }
 

@@ -182,7 +182,7 @@ impl ExpectedExit {
             match self.replies.next_reply().map_err(|e| e.to_string())? {
                 Reply::Closing => {
                     if !self.replies.wait(QUIET) {
-                        eprintln!("oncefs: waiting until everything is durable");
+                        tell!("oncefs: waiting until everything is durable");
                     }
                 }
                 Reply::Ok(_) => return Ok(()),

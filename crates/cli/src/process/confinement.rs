@@ -174,10 +174,10 @@ pub fn confine_mkfs(volume: &Path, parts: &[PathBuf]) {
 /// nothing about it. The daemon's log has it.
 fn confine_command(volume: &Path, rules: Vec<Rule>) {
     if let Err(e) = privileges::keep_only(privileges::kept_for(volume)) {
-        eprintln!("oncefs: cannot drop the privileges of root: {e}");
+        tell!("oncefs: cannot drop the privileges of root: {e}");
     }
     if let Err(e) = confine(rules) {
-        eprintln!("oncefs: cannot confine this command to the volume {}: {e}", shown(volume));
+        tell!("oncefs: cannot confine this command to the volume {}: {e}", shown(volume));
     }
 }
 

@@ -139,3 +139,17 @@ fn names_are_printed_by_one_printer() {
     }
     assert_none("names that are not printed by names.rs", found);
 }
+
+/// What panics where an output takes nothing.
+const PANICKING_PRINTERS: [&str; 4] = ["eprintln!(", "println!(", "eprint!(", "print!("];
+
+#[test]
+fn commands_print_through_the_module_that_never_panics() {
+    let commands = product().into_iter().filter(|(path, _)| path.starts_with("crates/cli/src/"));
+    let mut found = Vec::new();
+    for (path, text) in commands.filter(|(path, _)| !path.ends_with("tests.rs")) {
+        let words = PANICKING_PRINTERS.into_iter().filter(|word| without_tests(&text).contains(word));
+        found.extend(words.map(|word| format!("{path}: {word}")));
+    }
+    assert_none("what is not printed by output.rs", found);
+}

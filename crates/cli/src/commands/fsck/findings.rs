@@ -54,13 +54,13 @@ impl Findings {
         for (what, described, count) in
             [("repaired: ", &self.mended, self.fixed_count), ("", &self.left, self.left_count)]
         {
-            described.iter().for_each(|line| println!("{what}{}", printable(line)));
+            described.iter().for_each(|line| say!("{what}{}", printable(line)));
             let more = count - described.len() as u64;
             if more > 0 {
-                println!("{what}... and {more} more");
+                say!("{what}... and {more} more");
             }
         }
-        self.files.iter().for_each(|line| println!("{}", printable(line)));
+        self.files.iter().for_each(|line| say!("{}", printable(line)));
     }
 
     pub fn summary(&self) -> String {

@@ -50,8 +50,8 @@ pub fn run(daemon: &Daemon, plot: Option<&Path>, as_json: bool) -> Outcome {
         }
     }
     match as_json {
-        true => println!("{}", json_text(&layout.json(&names))),
-        false => print!("{}", layout.text(&names)),
+        true => say!("{}", json_text(&layout.json(&names))),
+        false => put!("{}", layout.text(&names)),
     }
     Ok(())
 }

@@ -54,6 +54,21 @@ fn a_busy_mount_is_not_unmounted_and_the_way_out_is_told() {
 }
 
 #[test]
+fn a_forced_unmount_of_a_busy_mount_says_that_it_ended_the_daemon_and_what_is_left_to_do() {
+    let place = Place::mounted();
+    let mut file = File::create(place.file("file")).unwrap();
+    file.write_all(b"synced").unwrap();
+    file.sync_all().unwrap();
+    oncefs(&["umount", "-f", place.mnt_str()]).fails(32, &["disconnected", "is durable", "get errors", "umount -l"]);
+    assert!(place.is_mounted() && place.daemon().is_none());
+    File::create(place.file("too late")).unwrap_err();
+    oncefs(&["umount", "-l", place.mnt_str()]).succeeds();
+    drop(file);
+    place.mount(&[]).succeeds();
+    assert_eq!(fs::read(place.file("file")).unwrap(), b"synced");
+}
+
+#[test]
 fn a_lazy_unmount_lets_open_files_finish() {
     let place = Place::mounted();
     let mut file = File::create(place.file("file")).unwrap();

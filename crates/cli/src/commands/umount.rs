@@ -39,7 +39,8 @@ pub struct UmountArgs {
     /// Lazy: detach now, end when nobody uses it any more; do not wait
     #[arg(long, short)]
     pub lazy: bool,
-    /// For a mount that hangs: disconnect the daemon first. Loses what the kernel has not written yet
+    /// For a mount that hangs: disconnect the daemon first, also if the mount then turns out to be in use. Loses what the
+    /// kernel has not written yet
     #[arg(long, short)]
     pub force: bool,
     /// If the mount is in use, make it read-only instead
@@ -102,6 +103,7 @@ pub fn run(arguments: UmountArgs) -> Outcome {
         }
         Ok(()) => finish(&mount, expected, arguments.verbose),
         Err(e) if arguments.read_only && e.raw_os_error() == Some(libc::EBUSY) => make_read_only(&mount),
+        Err(e) if arguments.force && e.raw_os_error() == Some(libc::EBUSY) => Err(cut_off(&mount, expected)),
         Err(e) => Err(refused(&mount, &e)),
     }
 }
@@ -267,6 +269,21 @@ fn make_read_only(mount: &Mount) -> Outcome {
     oncefs_fuse::remount(&mount.dir, libc::MS_RDONLY).map_err(|e| refused(mount, &e))?;
     tell!("oncefs: {} is in use: made it read-only instead", shown(&mount.dir));
     commit(mount)
+}
+
+/// The kernel ends the connection before it finds that the mount is in use.
+fn cut_off(mount: &Mount, expected: Option<ExpectedExit>) -> Failure {
+    let kept = match expected.map(|daemon| daemon.wait(NOTICE_PATIENCE)) {
+        Some(Exit::Clean) => "everything that had reached it is durable".to_owned(),
+        Some(Exit::Failed(message)) => message,
+        Some(Exit::StillMounted) | None => "it may still be writing".to_owned(),
+    };
+    let dir = shown(&mount.dir);
+    let text = format!(
+        "the daemon of {dir} is disconnected ({kept}), but {dir} stays mounted: programs that use it get errors now \
+         (fuser -vm {dir} lists them); stop them and unmount again, or detach it (oncefs umount -l {dir})"
+    );
+    Failure::new(exit::MOUNT_FAILED, text)
 }
 
 fn refused(mount: &Mount, error: &io::Error) -> Failure {

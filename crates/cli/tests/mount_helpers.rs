@@ -44,14 +44,31 @@ fn fstab_lines_work_with_mount_remount_and_umount() {
         .unwrap();
     let script = format!(
         "mount -T {fstab} $D
-         mount -T {fstab} -o remount,ro $D
+         [ -z \"$(mount -T {fstab} -o remount,ro $D 2>&1)\" ]
          grep -q \" $D fuse.oncefs ro\" /proc/mounts
          mount -o remount,rw $D
+         mount -o remount,memory=128M $D 2>&1 | grep -q 'keeps its memory'
          echo content >$D/file
          umount $D
          {GONE}"
     );
     with_helpers(&place, &script).succeeds();
+}
+
+#[test]
+fn with_nofail_a_volume_that_is_not_there_is_no_error() {
+    let place = Place::new();
+    let fstab = place.str("fstab");
+    let line = format!("{} {} oncefs nofail 0 2\n", place.volume_str(), place.mnt_str());
+    fs::write(&fstab, &line).unwrap();
+    let script = format!(
+        "mount -T {fstab} $D
+         mount -a -T {fstab}
+         ! grep -q $D /proc/mounts
+         sed -i s/nofail/defaults/ {fstab}
+         mount -T {fstab} $D"
+    );
+    with_helpers(&place, &script).fails(32, &["there is no volume"]);
 }
 
 #[test]

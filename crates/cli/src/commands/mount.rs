@@ -128,10 +128,18 @@ impl From<MountHelper> for MountArgs {
 pub fn run(arguments: MountArgs) -> Outcome {
     let options = options(&arguments).or_fail(exit::MOUNT_USAGE)?;
     if !setup::is_root() {
-        return Err(Failure::new(exit::MOUNT_USAGE, "mounting needs root: use sudo"));
+        let why = match options.by_users {
+            true => ": mount(8) gives a helper no more rights than its user has, so fstab's option user does not help",
+            false => "",
+        };
+        return Err(Failure::new(exit::MOUNT_USAGE, format!("mounting needs root: use sudo{why}")));
     }
     if options.remount {
         return remount(&arguments.dir, &options);
+    }
+    if options.nofail && !arguments.volume.exists() {
+        // As for a device that is not there: whoever starts the machine without it means to.
+        return Ok(());
     }
     let task = Task { volume: volume(&arguments.volume)?, dir: mount_point(&arguments)?, options };
     check_places(&task)?;
@@ -283,14 +291,18 @@ fn remount(dir: &Path, options: &MountOptions) -> Outcome {
     let mount = mount.ok_or_else(|| Failure::new(exit::MOUNT_FAILED, format!("{shown} is not an oncefs mount")))?;
     let daemon = || Connection::open(&mount.source).ok().flatten().ok_or("cannot reach its daemon");
     let daemon = || daemon().or_fail_doing(exit::MOUNT_FAILED, format!("cannot remount {shown}"));
-    let opened_read_only = daemon()?.about().or_fail(exit::MOUNT_FAILED)?.read_only;
-    if opened_read_only && !options.read_only() {
+    let about = daemon()?.about().or_fail(exit::MOUNT_FAILED)?;
+    if about.read_only && !options.read_only() {
         let text = format!("the volume was opened read-only: unmount it and mount it again (oncefs umount {shown})");
         return Err(Failure::new(exit::MOUNT_FAILED, text));
     }
-    let waiting = options.fixed();
-    if !waiting.is_empty() {
-        tell!("oncefs: {shown} is mounted: {} will hold from its next mount on", waiting.join(", "));
+    let log_file = about.log_file.map(|name| Path::new(&name).to_owned());
+    let mut mounted = MountOptions { log_file, ..MountOptions::default() };
+    mounted.apply(&about.options).or_fail(exit::MOUNT_FAILED)?;
+    let fixed = options.fixed_otherwise(&mounted);
+    if !fixed.is_empty() {
+        let fixed = fixed.join(", ");
+        tell!("oncefs: {shown} stays mounted and keeps its {fixed}: unmount it, and mount it with the new option");
     }
     if !options.settings.is_empty() {
         let changes = options.settings.clone();

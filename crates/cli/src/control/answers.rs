@@ -14,6 +14,12 @@ pub struct About {
     pub program: String,
     /// Whether the volume was opened read-only.
     pub read_only: bool,
+    /// The options that it was mounted with, as a list for `-o`, without the log file.
+    #[serde(default)]
+    pub options: String,
+    /// The file that it logs to.
+    #[serde(default)]
+    pub log_file: Option<Name>,
 }
 
 /// All settings before and after a change.

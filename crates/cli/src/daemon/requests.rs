@@ -20,6 +20,7 @@ use crate::control::client::Connection;
 use crate::control::protocol::Request;
 use crate::control::server::{Client, Handler, Server};
 use crate::failure::{OrFail, Outcome, exit};
+use crate::mounting::options::MountOptions;
 use crate::names::{Name, shown};
 
 /// A process that is being killed releases its files within this time.
@@ -37,6 +38,7 @@ pub struct OpenVolume {
     /// Counts what takes room.
     pub gauge: Arc<RoomGauge>,
     read_only: bool,
+    about: About,
     /// For a test: that nothing more becomes durable is no failure then.
     is_shut_down: AtomicBool,
     control: OnceLock<Server>,
@@ -49,9 +51,10 @@ impl OpenVolume {
         let file_system = open_file_system(task, budget)?;
         let read_only = task.options.read_only();
         let flags = Arc::new(MountFlags::new(task.options.kernel_flags));
+        let about = about(&task.options);
         let (control, closed) = (OnceLock::new(), OnceLock::new());
         let (gauge, is_shut_down) = (Arc::default(), AtomicBool::new(false));
-        let daemon = Arc::new(Self { file_system, flags, gauge, read_only, is_shut_down, control, closed });
+        let daemon = Arc::new(Self { file_system, flags, gauge, read_only, about, is_shut_down, control, closed });
         match Server::start(&task.volume, daemon.clone()) {
             Ok(server) => drop(daemon.control.set(server)),
             Err(e) => log::warn!(
@@ -149,9 +152,7 @@ impl Handler for OpenVolume {
     fn answer(&self, request: &Request, client: &Client) -> Result<Value, String> {
         let store = self.file_system.store();
         match request {
-            Request::Version => {
-                Ok(json!(About { program: env!("CARGO_PKG_VERSION").into(), read_only: self.read_only }))
-            }
+            Request::Version => Ok(json!(self.about)),
             Request::Stats => self.stats(),
             Request::Commit => store.commit().map(|()| Value::Null).map_err(|e| e.to_string()),
             Request::Grow { bytes } => store.grow(*bytes).map(|()| Value::Null).map_err(|e| e.to_string()),
@@ -183,6 +184,15 @@ impl Handler for OpenVolume {
             }
             Request::WaitExit => Err("wait-exit is answered by the server".into()),
         }
+    }
+}
+
+fn about(options: &MountOptions) -> About {
+    About {
+        program: env!("CARGO_PKG_VERSION").into(),
+        read_only: options.read_only(),
+        options: options.to_list(),
+        log_file: options.log_file.as_deref().map(Name::from),
     }
 }
 

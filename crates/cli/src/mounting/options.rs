@@ -76,6 +76,10 @@ pub struct MountOptions {
     pub kernel_flags: libc::c_ulong,
     /// Change the flags of what is mounted.
     pub remount: bool,
+    /// A volume that is not there is no error.
+    pub nofail: bool,
+    /// fstab lets users mount it.
+    pub by_users: bool,
     /// Memory for caches and hints.
     pub memory: Option<u64>,
     /// For this mount, instead of the volume's own.
@@ -99,6 +103,8 @@ impl Default for MountOptions {
         Self {
             kernel_flags: 0,
             remount: false,
+            nofail: false,
+            by_users: false,
             memory: None,
             profile: None,
             settings: Vec::new(),
@@ -117,18 +123,20 @@ impl MountOptions {
         self.kernel_flags & libc::MS_RDONLY != 0
     }
 
-    /// The names of given options that hold for the life of a mount.
-    pub fn fixed(&self) -> Vec<&'static str> {
-        let given = [
-            (self.memory.is_some(), "memory"),
-            (self.profile.is_some(), "profile"),
-            (self.transport != Transport::default(), "transport"),
-            (self.threads.is_some(), "threads"),
-            (self.max_write.is_some(), "max_write"),
-            (self.log_level != Self::default().log_level, "loglevel"),
-            (self.log_file.is_some(), "logfile"),
+    /// The names of given options that hold for the life of a mount, and are other than those it was mounted with.
+    pub fn fixed_otherwise(&self, mounted: &Self) -> Vec<&'static str> {
+        let default = Self::default();
+        let is_other = |given: bool, same: bool| given && !same;
+        let other = [
+            (is_other(self.memory.is_some(), self.memory == mounted.memory), "memory"),
+            (is_other(self.profile.is_some(), self.profile == mounted.profile), "profile"),
+            (is_other(self.transport != default.transport, self.transport == mounted.transport), "transport"),
+            (is_other(self.threads.is_some(), self.threads == mounted.threads), "threads"),
+            (is_other(self.max_write.is_some(), self.max_write == mounted.max_write), "max_write"),
+            (is_other(self.log_level != default.log_level, self.log_level == mounted.log_level), "loglevel"),
+            (is_other(self.log_file.is_some(), self.log_file == mounted.log_file), "logfile"),
         ];
-        given.into_iter().filter(|(is_given, _)| *is_given).map(|(_, name)| name).collect()
+        other.into_iter().filter(|(is_other, _)| *is_other).map(|(_, name)| name).collect()
     }
 
     /// Applies a comma-separated list; of contradicting options the last one holds.
@@ -137,6 +145,8 @@ impl MountOptions {
     }
 
     fn apply_one(&mut self, option: &str) -> Result<(), String> {
+        self.nofail = (self.nofail || option == "nofail") && option != "fail";
+        self.by_users |= ["user", "users", "owner", "group"].contains(&option);
         if let Some((_, set, clear)) = FLAGS.iter().find(|(name, ..)| *name == option) {
             self.kernel_flags = (self.kernel_flags & !clear) | set;
             return Ok(());
@@ -186,7 +196,7 @@ impl MountOptions {
 const HELP: &str = "\
 Options for -o, comma-separated:
   ro rw noatime relatime strictatime nodiratime suid nosuid dev nodev exec noexec
-  sync dirsync remount               as in mount(8); also nofail, _netdev, user, x-...
+  sync dirsync remount               as in mount(8); also nofail, _netdev, x-...
   memory=SIZE                        memory for caches and hints
                                      [default: edge 16M, smartdedup 64M, others 1/8 of RAM, 64M to 4G]
   transport=WAY                      how requests come from the kernel: rings (io_uring), classic (/dev/fuse), or

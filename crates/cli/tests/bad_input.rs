@@ -2,7 +2,7 @@
 //! Not covered: damage inside the structures (the engine's and the file system's own tests).
 
 use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -132,6 +132,41 @@ fn a_data_device_that_shrank_is_refused() {
     File::options().write(true).open(&image).unwrap().set_len(64 << 20).unwrap();
     Run::of(Command::new("losetup").args(["--set-capacity", &device.0])).succeeds();
     place.mount(&[]).fails(32, &["data area", "shrink"]);
+}
+
+#[test]
+fn a_data_device_is_found_by_its_label_whatever_its_name_is_by_now() {
+    let place = Place::new();
+    let image = |name: &str| {
+        File::create(place.path(name)).unwrap().set_len(64 << 20).unwrap();
+        LoopDevice::of(&place.str(name))
+    };
+    // A link stands for a name that the kernel gives: it leads to another device, and then nowhere.
+    let (link, ours, other) = (place.str("device"), image("ours"), image("other"));
+    let lead_to = |device: &LoopDevice| {
+        let _ = fs::remove_file(&link);
+        symlink(&device.0, &link).unwrap();
+    };
+    lead_to(&ours);
+    oncefs(&["mkfs", place.volume_str(), "--data", &link]).succeeds();
+    lead_to(&other);
+    place.mount(&[]).succeeds();
+    fs::write(place.file("file"), "content").unwrap();
+    place.umount().succeeds();
+    fs::remove_file(&link).unwrap();
+    assert!(oncefs(&["fsck", "-d", place.volume_str()]).succeeds().out.contains("clean"));
+    place.mount(&[]).succeeds();
+    assert_eq!(fs::read(place.file("file")).unwrap(), b"content");
+    place.umount().succeeds();
+    fs::copy(place.path("ours"), place.path("copy")).unwrap();
+    let copy = LoopDevice::of(&place.str("copy"));
+    place.mount(&[]).fails(32, &[&ours.0, &copy.0, &link, "a link to the right one"]);
+    lead_to(&ours);
+    place.mount(&[]).succeeds();
+    place.umount().succeeds();
+    drop((ours, copy));
+    lead_to(&other);
+    place.mount(&[]).fails(32, &[&link, "is it the right device?"]);
 }
 
 struct LoopDevice(String);

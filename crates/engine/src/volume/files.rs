@@ -22,7 +22,7 @@ use crate::settings::values::Settings;
 use crate::volume::ballast::Ballast;
 use crate::volume::hold::Hold;
 use crate::volume::medium::Medium;
-use crate::volume::{ownership, superblock_file};
+use crate::volume::{data_device, ownership, superblock_file};
 use crate::{BLOCK_BYTES, Blocks, Copies, DataPlace, Error, MapId, Result, VolumeSpec};
 
 const LOG_BYTES_MAX: u64 = 1 << 30;
@@ -52,10 +52,19 @@ impl Paths<'_> {
         self.volume.join(name)
     }
 
-    fn data(&self, place: &DataPlace) -> PathBuf {
+    /// Where a new volume's blocks are to be.
+    fn new_data(&self, place: &DataPlace) -> PathBuf {
         match place {
             DataPlace::File => self.part("data"),
             DataPlace::Device(path) => path.clone(),
+        }
+    }
+
+    /// Where a volume's blocks are.
+    fn data(&self, superblock: &Superblock) -> Result<PathBuf> {
+        match &superblock.data {
+            DataPlace::File => Ok(self.part("data")),
+            DataPlace::Device(named) => data_device::locate(named, superblock.volume_id),
         }
     }
 }
@@ -113,7 +122,7 @@ pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64], shown: Shown) ->
     if spec.data == DataPlace::File {
         sparse_file(&paths.part("data"), data.bytes())?;
     }
-    write_label(&paths.data(&spec.data), superblock.volume_id, shown)?;
+    write_label(&paths.new_data(&spec.data), superblock.volume_id, shown)?;
     sparse_file(&paths.part("table"), table_bytes(data))?;
     zero_file(&paths.part("log"), superblock.log_bytes)?;
     let records = paths.part("records");
@@ -247,8 +256,9 @@ fn sync_directory(path: &Path) -> Result<()> {
 /// The parts of a volume that lie outside its directory: a raw device, and what links lead to.
 pub fn parts_outside(volume: &Path) -> Result<Vec<PathBuf>> {
     let mut parts = ownership::linked_parts(volume);
-    if let DataPlace::Device(path) = superblock_file::read(volume)?.data {
-        parts.push(path);
+    let superblock = superblock_file::read(volume)?;
+    if let DataPlace::Device(_) = superblock.data {
+        parts.push(Paths { volume }.data(&superblock)?);
     }
     Ok(parts)
 }
@@ -278,9 +288,15 @@ pub fn open(
             Err(e) => Err(Error::io(format!("opening {}", path.display()), e)),
         }
     };
-    let data = part(paths.data(&superblock.data), true)?;
-    hold.add(&paths.data(&superblock.data))?;
-    check_label(&*data, superblock.volume_id)?;
+    let data_path = paths.data(&superblock)?;
+    if let DataPlace::Device(named) = &superblock.data
+        && *named != data_path
+    {
+        log::warn!("the blocks of {name} are on {} now, they were made on {}", data_path.display(), named.display());
+    }
+    let data = part(data_path.clone(), true)?;
+    hold.add(&data_path)?;
+    check_label(&*data, &data_path, superblock.volume_id)?;
     let table = part(paths.part("table"), false)?;
     let log = part(paths.part("log"), true)?;
     ["table", "log"].iter().try_for_each(|name| hold.add(&paths.part(name)))?;
@@ -352,10 +368,13 @@ pub fn host_device(volume: &Path) -> Option<u64> {
     fs::metadata(volume).ok().map(|metadata| metadata.dev())
 }
 
-fn check_label(data: &dyn Device, volume_id: [u8; 16]) -> Result<()> {
+fn check_label(data: &dyn Device, path: &Path, volume_id: [u8; 16]) -> Result<()> {
     let mut block = AlignedBuf::new(BLOCK_BYTES);
     match data.read_at(&mut block, 0) {
-        Ok(()) => label::check(&block, volume_id),
+        Ok(()) => label::check(&block, volume_id).map_err(|e| match e {
+            Error::Corrupt { what, detail } => Error::corrupt(format!("{what} on {}", path.display()), detail),
+            other => other,
+        }),
         Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(Error::corrupt("the data area", "it is empty")),
         Err(e) => Err(Error::io("reading the label of the data area", e)),
     }

@@ -1,6 +1,7 @@
 //! A volume's files on the host: made, opened, recovered, owned by one mount.
 
 pub mod ballast;
+pub mod data_device;
 pub mod files;
 pub mod grow;
 pub mod health;

@@ -1,0 +1,61 @@
+//! Which raw device has the blocks of a volume. The kernel numbers devices as it finds them, so the path that mkfs was given
+//! may lead nowhere by now, or to another device; the label in block 0 tells.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::format::label;
+use crate::{BLOCK_BYTES, Error, Result};
+
+/// Where the kernel lists its block devices.
+const DEVICES: &str = "/sys/class/block";
+
+/// The device that mkfs was given, if it has the volume's label; otherwise the only one that has. None has it: the one
+/// that mkfs was given, and whoever opens it finds what is wrong.
+pub fn locate(named: &Path, volume_id: [u8; 16]) -> Result<PathBuf> {
+    if has_label(named, volume_id) {
+        return Ok(named.to_owned());
+    }
+    let mut found: Vec<PathBuf> = devices().into_iter().filter(|device| has_label(device, volume_id)).collect();
+    match found.len() {
+        0 => Ok(named.to_owned()),
+        1 => Ok(found.remove(0)),
+        _ => Err(ambiguous(named, &found)),
+    }
+}
+
+/// Two devices of one identity are a device and its copy, and nobody but the administrator knows which is which.
+fn ambiguous(named: &Path, found: &[PathBuf]) -> Error {
+    let (named, found) = (named.display(), found.iter().map(|path| path.display().to_string()).collect::<Vec<_>>());
+    Error::Invalid(format!(
+        "the volume's blocks are not on {named}, where they were made, and {} have its label: take the copies away, or \
+         let {named} be a link to the right one",
+        found.join(" and ")
+    ))
+}
+
+fn has_label(device: &Path, volume_id: [u8; 16]) -> bool {
+    let mut block = [0; BLOCK_BYTES];
+    let read = File::open(device).and_then(|file| file.read_exact_at(&mut block, 0));
+    read.is_ok() && label::check(&block, volume_id).is_ok()
+}
+
+/// All block devices that have something in them and that no other device is made of: what that shows is its own.
+fn devices() -> Vec<PathBuf> {
+    let listed = fs::read_dir(DEVICES).into_iter().flatten().flatten();
+    let mut devices: Vec<PathBuf> = listed.filter(|entry| is_usable(&entry.path())).map(|entry| node(&entry)).collect();
+    devices.sort();
+    devices
+}
+
+fn is_usable(device: &Path) -> bool {
+    let is_empty = fs::read_to_string(device.join("size")).is_ok_and(|sectors| sectors.trim() == "0");
+    let has_holder = fs::read_dir(device.join("holders")).is_ok_and(|mut holders| holders.next().is_some());
+    !is_empty && !has_holder
+}
+
+/// The kernel writes `!` for a slash in the name of a device.
+fn node(entry: &fs::DirEntry) -> PathBuf {
+    Path::new("/dev").join(entry.file_name().to_string_lossy().replace('!', "/"))
+}

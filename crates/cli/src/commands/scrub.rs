@@ -14,7 +14,7 @@ use crate::control::answers::{Damage, File};
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::{Failure, Outcome, exit};
-use crate::names::{self, shown, shown_all};
+use crate::names::{self, printable, shown, shown_all};
 use crate::process::signals::EndSignals;
 use crate::progress::Progress;
 use crate::size::Size;
@@ -155,11 +155,14 @@ fn report(daemon: &Daemon, json: bool) -> Outcome<u8> {
 
 /// The exit code: whether damage is left, or was found and repaired.
 fn code(status: &ScrubStatus) -> u8 {
-    let is_left = status.blocks_lost + status.unknown.blocks > 0 || !status.passed_over.is_empty();
-    match (is_left, status.blocks_bad_found + status.blocks_bad) {
+    let is_left = status.blocks_lost + status.unknown.blocks > 0
+        || !status.passed_over.is_empty()
+        || !status.record_files.left.is_empty();
+    let is_found = status.blocks_bad_found + status.blocks_bad > 0 || !status.record_files.mended.is_empty();
+    match (is_left, is_found) {
         (true, _) => exit::SCRUB_DAMAGED,
-        (false, 0) => 0,
-        (false, _) => exit::SCRUB_REPAIRED,
+        (false, true) => exit::SCRUB_REPAIRED,
+        (false, false) => 0,
     }
 }
 
@@ -205,12 +208,20 @@ fn described(status: &ScrubStatus, damage: &Damage) -> String {
             "rewrite the damaged bytes, or write the same content to any other file: that repairs every file with this content"
         );
     }
+    for what in &status.record_files.mended {
+        line!(text, "repaired: {}", printable(what));
+    }
+    for what in &status.record_files.left {
+        line!(text, "damaged: {}; unmount and run oncefs fsck -p, then oncefs fsck --salvage", printable(what));
+    }
     unknown_blocks::lines(&status.unknown, &status.passed_over).iter().for_each(|left| line!(text, "{left}"));
     text
 }
 
 fn found(status: &ScrubStatus) -> String {
+    let of_records = status.record_files.mended.len() + status.record_files.left.len();
     match status.blocks_bad_found {
+        0 if of_records > 0 => "none of them is newly damaged".to_owned(),
         0 => "no new damage".to_owned(),
         1 => "1 of them is damaged".to_owned(),
         found => format!("{found} of them are damaged"),
@@ -229,7 +240,7 @@ fn name(file: &File) -> String {
 
 #[cfg(test)]
 mod tests {
-    use oncefs_engine::UnknownBlocks;
+    use oncefs_engine::{FilesFound, UnknownBlocks};
 
     use super::*;
     use crate::control::answers::Range;
@@ -261,6 +272,20 @@ mod tests {
         assert_eq!((code(&table), code(&other)), (4, 4));
         let text = described(&table, &Damage { complete: true, ..Damage::default() });
         assert!(text.contains("blocks 16 to 31") && text.contains("oncefs fsck -y"), "{text}");
+    }
+
+    #[test]
+    fn record_files_that_were_restored_or_are_lost_are_told_with_their_code() {
+        let told = |mended: &[&str], left: &[&str]| {
+            let all = |what: &[&str]| what.iter().map(|what| (*what).to_owned()).collect();
+            let record_files = FilesFound { mended: all(mended), left: all(left) };
+            let status = ScrubStatus { record_files, ..status("finished", 0, 0, 0) };
+            (code(&status), described(&status, &Damage { complete: true, ..Damage::default() }))
+        };
+        let (code, text) = told(&["file 7"], &[]);
+        assert!(code == 3 && text.contains("repaired: file 7") && !text.contains("no new damage"), "{code}: {text}");
+        let (code, text) = told(&["file 7"], &["file 8"]);
+        assert!(code == 4 && text.contains("damaged: file 8") && text.contains("oncefs fsck -p"), "{code}: {text}");
     }
 
     #[test]

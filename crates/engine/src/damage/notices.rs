@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use crate::damage::bad_blocks::BadBlocks;
 use crate::damage::scrub_progress::Scrub;
 use crate::damage::table_damage::TableDamage;
+use crate::kv::FilesFound;
 use crate::settings::values::Settings;
 use crate::sync::{AtomicUsize, LockRank, Mutex};
 use crate::{Error, Pbn};
@@ -35,6 +36,8 @@ pub struct Damage {
     table: TableDamage,
     /// What keeps the scrub and the worker from parts of the volume, in words.
     passed_over: Mutex<Vec<String>>,
+    /// What the last look at the record files and their copies found.
+    record_files: Mutex<FilesFound>,
     scrub: Scrub,
 }
 
@@ -47,6 +50,7 @@ impl Damage {
             noticed: Mutex::new(LockRank::Part, Noticed::default()),
             table: TableDamage::new(),
             passed_over: Mutex::new(LockRank::Part, Vec::new()),
+            record_files: Mutex::new(LockRank::Part, FilesFound::default()),
             scrub: Scrub::new(settings),
         }
     }
@@ -106,6 +110,16 @@ impl Damage {
     /// Why something was passed over since the mount, the first reasons.
     pub fn passed_over(&self) -> Vec<String> {
         self.passed_over.lock().clone()
+    }
+
+    /// A pass of the scrub looked at the record files and their copies.
+    pub fn note_record_files(&self, found: FilesFound) {
+        *self.record_files.lock() = found;
+    }
+
+    /// What the last pass since the mount found of the record files and their copies.
+    pub fn record_files(&self) -> FilesFound {
+        self.record_files.lock().clone()
     }
 
     /// What is damaged of the block table.

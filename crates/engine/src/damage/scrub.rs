@@ -22,6 +22,7 @@ use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::{self, ShardKey};
 use crate::format::page::{Entry, PAGE_ENTRIES, page_of};
 use crate::format::rot::ScrubRecord;
+use crate::kv::FilesFound;
 use crate::read::parts::{Part, cut_spans, runs_into};
 use crate::state::published::Plan;
 use crate::{BLOCK_BYTES, Error, Pbn, Result};
@@ -60,6 +61,9 @@ impl Core {
     pub fn command_scrub(&self, command: ScrubCommand) -> Result<()> {
         self.health.usable()?;
         self.damage.scrub().command(command, &self.tuning.settings())?;
+        if matches!(command, ScrubCommand::Start { .. }) {
+            self.damage.note_record_files(FilesFound::default());
+        }
         self.save_scrub()?;
         self.signals.wake_worker();
         Ok(())
@@ -77,6 +81,7 @@ impl Core {
             blocks_lost: lost as u64,
             unknown: self.damage.table().unknown_blocks(),
             passed_over: self.damage.passed_over(),
+            record_files: self.damage.record_files(),
             ..self.damage.scrub().status(used)
         }
     }
@@ -206,6 +211,8 @@ impl Core {
             return Ok(0);
         }
         self.try_retired()?;
+        // Before it is finished: who waits for that is told what they are.
+        self.scrub_record_files();
         let unknown = self.damage.table().unknown_blocks().blocks;
         let ScrubRecord { blocks, found, .. } = self.damage.scrub().finish(unknown);
         log::info!("scrub finished: {blocks} blocks read, {found} of them are bad");
@@ -215,7 +222,6 @@ impl Core {
                  oncefs fsck -y"
             );
         }
-        self.scrub_record_files();
         self.save_scrub()?;
         Ok(0)
     }
@@ -226,8 +232,13 @@ impl Core {
             Ok(found) => {
                 found.mended.iter().for_each(|what| log::warn!("{what}"));
                 found.left.iter().for_each(|what| log::error!("{what}"));
+                self.damage.note_record_files(found);
             }
-            Err(error) => self.health.tell("comparing the record files with their copies", &error),
+            Err(error) => {
+                self.health.tell("comparing the record files with their copies", &error);
+                let left = vec![format!("the record files could not be compared with their copies: {error}")];
+                self.damage.note_record_files(FilesFound { left, ..FilesFound::default() });
+            }
         }
     }
 

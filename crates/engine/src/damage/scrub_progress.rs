@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::format::keys::ShardKey;
 use crate::format::rot::{ScrubRecord, ScrubState};
+use crate::kv::FilesFound;
 use crate::settings::values::Settings;
 use crate::sync::{LockRank, Mutex};
 use crate::{BLOCK_BYTES, Blocks, Error, Pbn, Result, UnknownBlocks};
@@ -55,6 +56,9 @@ pub struct ScrubStatus {
     pub unknown: UnknownBlocks,
     /// What else keeps the scrub and the worker from parts of the volume, in words: the first reasons since the mount.
     pub passed_over: Vec<String>,
+    /// What the last pass since the mount found of the record files and their copies.
+    #[serde(default)]
+    pub record_files: FilesFound,
 }
 
 /// The place of a pass, as far as its record does not hold it.

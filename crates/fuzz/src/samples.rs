@@ -70,7 +70,7 @@ fn fragments() -> impl Iterator<Item = Vec<u8>> {
 fn record_list() -> RecordList {
     let file = |number| RecordFile { number, len: 70_000, sum: 11, end_sum: 12, level: 6 };
     let (manifest, checkpoint) = (b"a manifest".to_vec(), vec![9; 64]);
-    RecordList { files: vec![file(12), file(9)], manifest_number: 5, manifest, checkpoint }
+    RecordList { files: vec![file(12), file(9)], manifest_number: 5, manifest, manifest_len: 10, checkpoint }
 }
 
 /// A record file as RocksDB writes it, made in an empty directory: few entries, because damage is sought in the square of

@@ -20,7 +20,7 @@ pub fn run(bytes: &[u8]) {
 
 fn key_of(found: &Found) -> Option<&Vec<u8>> {
     match found {
-        Found::Entry(key, _) => Some(key),
+        Found::Entry(key, _) | Found::Unproved(key, _) => Some(key),
         Found::Gap => None,
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use oncefs_engine::{Blocks, CheckReport, Error, Fault, Lbn, MapId, Pbn, Phase, Remedy, Salvaged, Store};
+use oncefs_fs::format::proves_itself;
 use oncefs_fs::{FileNames, NameFindings, NamePhase, SystemClock, check_names, fix_names, names_of_maps};
 
 use crate::failure::{Failure, OrFail, Outcome, exit};
@@ -101,7 +102,7 @@ pub fn run(arguments: FsckArgs) -> Outcome<u8> {
     // A disk may be crafted to mislead a check. Threads inherit the confinement, so it comes before any of them.
     confine_check(&volume, &parts);
     exit_when_cancelled().or_fail(exit::FSCK_OPERATIONAL)?;
-    let salvaged = if arguments.salvage { Store::salvage(&volume) } else { Ok(None) };
+    let salvaged = if arguments.salvage { Store::salvage(&volume, &proves_itself) } else { Ok(None) };
     let salvaged = salvaged.map_err(|e| cannot_check(&e.into()))?;
     let mut findings = examine(&volume, arguments.limit(), arguments.data).map_err(|e| cannot_check(&e))?;
     findings.add_fixed(salvaged.iter().map(salvage_told).collect(), u64::from(salvaged.is_some()));

@@ -15,6 +15,8 @@ pub const HEADER_BYTES: usize = CHECKPOINT_AT + CHECKPOINT_BYTES;
 /// Size of a file's entry.
 pub const ENTRY_BYTES: usize = 36;
 const CHECKSUM_BYTES: usize = 8;
+/// In the manifest's length: one copy is kept, and the list does not have it.
+const NOT_HERE: u32 = 1 << 31;
 const SEED: u64 = 0x6C69_7374;
 /// The seed of a file's checksum.
 pub const FILE_SEED: u64 = 0x6669_6C65;
@@ -50,18 +52,30 @@ pub struct RecordList {
     pub manifest_number: u64,
     /// Its content up to the checkpoint; empty where one copy is enough.
     pub manifest: Vec<u8>,
+    /// How many bytes of it were whole then; 0: not known, as in lists of older versions with one copy.
+    pub manifest_len: u32,
     /// The checkpoint record.
     pub checkpoint: Vec<u8>,
 }
 
 impl RecordList {
+    /// What is listed of a file.
+    pub fn entry(&self, number: u64) -> Option<&RecordFile> {
+        self.files.iter().find(|file| file.number == number)
+    }
+
     /// The bytes of the file, in this volume.
     pub fn encode(&self, volume_id: [u8; 16]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + self.files.len() * ENTRY_BYTES + self.manifest.len() + 8);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&volume_id);
         bytes.extend_from_slice(&(self.files.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(&(self.manifest.len() as u32).to_le_bytes());
+        let manifest_len = match (self.manifest.len() as u32, self.manifest_len) {
+            (0, 0) => 0,
+            (0, len) => len | NOT_HERE,
+            (len, _) => len,
+        };
+        bytes.extend_from_slice(&manifest_len.to_le_bytes());
         bytes.extend_from_slice(&self.manifest_number.to_le_bytes());
         let mut checkpoint = [0; CHECKPOINT_BYTES];
         if self.checkpoint.len() == CHECKPOINT_BYTES {
@@ -85,9 +99,10 @@ impl RecordList {
         if !is_ours || at::u64(bytes, end) != checksum(&bytes[..end], SEED) {
             return None;
         }
-        let (files, manifest_len) = (at::u32(bytes, FILES_AT) as usize, at::u32(bytes, MANIFEST_LEN_AT) as usize);
+        let (files, manifest_len) = (at::u32(bytes, FILES_AT) as usize, at::u32(bytes, MANIFEST_LEN_AT));
         let manifest_at = files.checked_mul(ENTRY_BYTES)?.checked_add(HEADER_BYTES)?;
-        if manifest_at.checked_add(manifest_len)? != end {
+        let here = if manifest_len & NOT_HERE == 0 { manifest_len as usize } else { 0 };
+        if manifest_at.checked_add(here)? != end || manifest_len == NOT_HERE {
             return None;
         }
         let checkpoint = &bytes[CHECKPOINT_AT..HEADER_BYTES];
@@ -95,6 +110,7 @@ impl RecordList {
             files: bytes[HEADER_BYTES..manifest_at].chunks_exact(ENTRY_BYTES).map(entry).collect(),
             manifest_number: at::u64(bytes, MANIFEST_NUMBER_AT),
             manifest: bytes[manifest_at..end].to_vec(),
+            manifest_len: manifest_len & !NOT_HERE,
             checkpoint: if checkpoint == [0; CHECKPOINT_BYTES] { Vec::new() } else { checkpoint.to_vec() },
         })
     }
@@ -117,7 +133,15 @@ mod tests {
     fn sample() -> RecordList {
         let file = |number| RecordFile { number, len: 70_000, sum: 0x1122, end_sum: 0x3344, level: 6 };
         let (manifest, checkpoint) = (b"manifest".to_vec(), vec![9; CHECKPOINT_BYTES]);
-        RecordList { files: vec![file(12), file(11)], manifest_number: 5, manifest, checkpoint }
+        RecordList { files: vec![file(12), file(11)], manifest_number: 5, manifest, manifest_len: 8, checkpoint }
+    }
+
+    #[test]
+    fn a_list_without_the_manifest_has_its_length() {
+        let list = RecordList { manifest: Vec::new(), manifest_len: 700, ..sample() };
+        let bytes = list.encode([3; 16]);
+        assert_eq!(bytes[36..40], [0xBC, 2, 0, 0x80]);
+        assert_eq!(RecordList::decode(&bytes, [3; 16]), Some(list));
     }
 
     #[test]

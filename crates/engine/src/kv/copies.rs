@@ -1,8 +1,11 @@
 //! The second copies of the record store's files, in the folder `copies` of the volume.
 //!
-//! A record file never changes, and its number is not used again once the manifest names it. So after each checkpoint
-//! the files that are new are copied, then a list names all that are live, each with its checksum, and holds the
-//! manifest as it was. The list comes last and replaces the old one as a whole. A crash before that leaves the old
+//! A record file never changes, and its number is not used again once the manifest names it. So after each checkpoint,
+//! and when RocksDB has merged files, those that are new are copied, then a list names all that are live, each with its
+//! checksum, and holds the manifest as it was. A copy counts only after it has proved itself: every block in it has its
+//! checksum. A file that does not gets no list, so that neither the list nor the copies that stand against its damage are
+//! given up for it.
+//! The list comes last and replaces the old one as a whole. A crash before that leaves the old
 //! list, with every file that it names: copies that it does not name count for nothing and are written anew, and those
 //! it alone names are removed only after the new list is durable. A copy is believed for its checksum in the list, so a
 //! stale one never is.
@@ -13,9 +16,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
-use rocksdb::DB;
+use rocksdb::{DB, ReadOptions, ReadTier};
 
-use super::files;
+use super::{files, manifest, proof};
 use crate::Copies;
 use crate::format::record_list::{RecordFile, RecordList};
 
@@ -93,11 +96,23 @@ pub struct Keeper {
     last: Mutex<Option<RecordList>>,
 }
 
+/// What became of bringing copies and list up to date.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Updated {
+    /// They are of what is live.
+    Done,
+    /// This new file does not prove itself: list and copies are as they were.
+    Unproved(u64),
+    /// Files came and went all the time, or the host failed: list and copies are as they were.
+    Left,
+}
+
 /// What the live files are, and the manifest that says so.
 struct Live {
     files: Vec<(u64, u32)>,
     manifest_number: u64,
     manifest: Vec<u8>,
+    manifest_len: u32,
 }
 
 impl Keeper {
@@ -113,31 +128,46 @@ impl Keeper {
     }
 
     /// Brings copies and list to what is live now. What fails costs only the copies; the list that is there stays right.
-    pub fn update(&self, db: &DB) {
+    pub fn update(&self, db: &DB) -> Updated {
         let mut last = self.last.lock();
         match self.write(db, last.as_ref()) {
-            Ok(Some(list)) => *last = Some(list),
-            Ok(None) => {}
+            Ok((updated, list)) => {
+                *last = list.or(last.take());
+                updated
+            }
             Err(error) => {
                 let folder = self.place.copies.display();
                 log::warn!("the record files have no new copies in {folder}: {error}; the next checkpoint tries again");
                 // A full host gets back what the attempt took.
                 self.remove_superseded(last.as_ref().unwrap_or(&RecordList::default()));
+                Updated::Left
             }
         }
     }
 
     /// As `update`, if other files are live than the list says.
-    pub fn update_if_changed(&self, db: &DB) {
+    pub fn update_if_changed(&self, db: &DB) -> Updated {
         let live = live_files(db).ok();
         let listed = |list: &RecordList| list.files.iter().map(|file| (file.number, file.level)).collect::<Vec<_>>();
         if live.is_some_and(|live| self.last.lock().as_ref().map(listed) != Some(live)) {
-            self.update(db);
+            self.update(db)
+        } else {
+            Updated::Done
         }
     }
 
-    /// None: files came and went all the time.
-    fn write(&self, db: &DB, last: Option<&RecordList>) -> io::Result<Option<RecordList>> {
+    /// Whether the list is of the checkpoint that the store has on disk.
+    pub fn is_of_now(&self, db: &DB) -> bool {
+        let listed = self.last.lock().as_ref().map(|list| list.checkpoint.clone());
+        listed.is_some() && self.checkpoint(db).ok() == listed
+    }
+
+    /// The list is what stands on disk again.
+    pub fn list_was_kept(&self) {
+        *self.last.lock() = self.place.list();
+    }
+
+    fn write(&self, db: &DB, last: Option<&RecordList>) -> io::Result<(Updated, Option<RecordList>)> {
         self.place.make_folder()?;
         for _ in 0..TRIES {
             let live = self.look(db)?;
@@ -148,23 +178,31 @@ impl Keeper {
             {
                 continue;
             }
-            let list = self.list_of(db, live, opened)?;
+            let mut entries = Vec::with_capacity(opened.len());
+            for source in opened {
+                let number = source.number();
+                let Some(entry) = self.take_in(source)? else {
+                    self.remove_superseded(last.unwrap_or(&RecordList::default()));
+                    return Ok((Updated::Unproved(number), None));
+                };
+                entries.push(entry);
+            }
+            let list = self.list_of(db, live, entries)?;
             files::replace(&self.place.copies.join(LIST), &list.encode(self.place.volume_id))?;
             self.remove_superseded(&list);
-            return Ok(Some(list));
+            return Ok((Updated::Done, Some(list)));
         }
-        Ok(None)
+        Ok((Updated::Left, None))
     }
 
     fn look(&self, db: &DB) -> io::Result<Live> {
         let files = live_files(db)?;
         let number = files::current_manifest(&self.place.records);
         let manifest_number = number.ok_or_else(|| io::Error::other("CURRENT names no manifest"))?;
-        let manifest = match self.copies {
-            Copies::Two => fs::read(self.place.records.join(files::manifest_name(manifest_number)))?,
-            Copies::One => Vec::new(),
-        };
-        Ok(Live { files, manifest_number, manifest })
+        let manifest = fs::read(self.place.records.join(files::manifest_name(manifest_number)))?;
+        let manifest_len = u32::try_from(manifest::whole_len(&manifest)).map_err(io::Error::other)?;
+        let manifest = if self.copies == Copies::Two { manifest } else { Vec::new() };
+        Ok(Live { files, manifest_number, manifest, manifest_len })
     }
 
     /// Opens the files that are not listed yet. None: one is gone already.
@@ -185,21 +223,36 @@ impl Keeper {
         Ok(Some(sources))
     }
 
-    fn list_of(&self, db: &DB, live: Live, sources: Vec<Source>) -> io::Result<RecordList> {
-        let mut entries = Vec::with_capacity(sources.len());
-        for source in sources {
-            entries.push(match source {
-                Source::Kept(entry) => entry,
-                Source::New(number, level, file) => {
-                    let copy = (self.copies == Copies::Two).then(|| self.place.copy(number));
-                    files::take_in(file, number, level, copy.as_deref())?
-                }
-            });
-        }
+    fn list_of(&self, db: &DB, live: Live, entries: Vec<RecordFile>) -> io::Result<RecordList> {
         // The names of the copies, before the list that counts on them.
         files::sync_directory_of(&self.place.copies.join(LIST))?;
-        let checkpoint = db.get(&self.pinned).map_err(io::Error::other)?.unwrap_or_default();
-        Ok(RecordList { files: entries, manifest_number: live.manifest_number, manifest: live.manifest, checkpoint })
+        let checkpoint = self.checkpoint(db).map_err(io::Error::other)?;
+        let Live { manifest_number, manifest, manifest_len, .. } = live;
+        Ok(RecordList { files: entries, manifest_number, manifest, manifest_len, checkpoint })
+    }
+
+    /// The checkpoint record as the files have it: what was written since the last flush is not theirs.
+    fn checkpoint(&self, db: &DB) -> std::result::Result<Vec<u8>, rocksdb::Error> {
+        let mut read = ReadOptions::default();
+        read.set_read_tier(ReadTier::Persisted);
+        Ok(db.get_opt(&self.pinned, &read)?.unwrap_or_default())
+    }
+
+    /// The entry of a file; one that is not listed yet is copied, and what was written is what has to prove itself. None: it
+    /// does not.
+    fn take_in(&self, source: Source) -> io::Result<Option<RecordFile>> {
+        let (number, level, file) = match source {
+            Source::Kept(entry) => return Ok(Some(entry)),
+            Source::New(number, level, file) => (number, level, file),
+        };
+        let copy = (self.copies == Copies::Two).then(|| self.place.copy(number));
+        let table = self.place.table(number);
+        match files::take_in(file, number, level, copy.as_deref()) {
+            Ok(entry) => Ok(proof::proves_itself(copy.as_ref().unwrap_or(&table))?.then_some(entry)),
+            // The host refused the copy, and the file has no part in it.
+            Err(error) if proof::proves_itself(&table).is_ok_and(|is_proved| is_proved) => Err(error),
+            Err(_) => Ok(None),
+        }
     }
 
     fn remove_superseded(&self, list: &RecordList) {
@@ -216,6 +269,15 @@ impl Keeper {
 enum Source {
     Kept(RecordFile),
     New(u64, u32, File),
+}
+
+impl Source {
+    fn number(&self) -> u64 {
+        match self {
+            Source::Kept(entry) => entry.number,
+            Source::New(number, ..) => *number,
+        }
+    }
 }
 
 fn is_there(path: &Path, len: u64) -> bool {

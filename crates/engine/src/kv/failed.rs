@@ -11,8 +11,28 @@ pub fn failed(what: &str, error: &rocksdb::Error) -> Error {
     }
     match error.kind() {
         rocksdb::ErrorKind::Corruption => Error::corrupt("the record store", text),
+        _ if is_unreadable(&text) => Error::corrupt("the record store", text),
         _ => Error::Io { what: what.to_owned(), source: std::io::Error::other(text) },
     }
+}
+
+/// How RocksDB says what it did when it met an errno: reading a file, in parts or from its beginning on, or opening it for
+/// that.
+const READING: [&str; 3] = ["While pread", "While reading file", "for random read"];
+/// What a medium says of what it has lost.
+const LOST: [&str; 3] = ["Input/output error", "No such file or directory", "Structure needs cleaning"];
+
+/// Whether a file of the store, or a part of it, is gone. It is damage as a wrong checksum is: a copy may have it.
+fn is_unreadable(text: &str) -> bool {
+    READING.iter().any(|reading| text.contains(reading)) && LOST.iter().any(|errno| text.contains(errno))
+}
+
+/// The number of the record file that an error speaks of.
+pub fn table_of(error: &Error) -> Option<u64> {
+    let Error::Corrupt { detail, .. } = error else { return None };
+    let (before, _) = detail.split_once(".sst")?;
+    let digits = before.len() - before.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    before[before.len() - digits..].parse().ok()
 }
 
 /// What a host says for a while, or until somebody allows it. RocksDB passes errno as text only.
@@ -39,6 +59,17 @@ pub fn may_pass(error: &Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_that_cannot_be_read_is_damage_of_the_file_that_is_named() {
+        let unread = "IO error: While pread offset 8192 len 4096: /v/records/000012.sst: Input/output error";
+        assert!(is_unreadable(unread));
+        assert!(!is_unreadable("IO error: While appending to file: /v/records/000012.sst: Input/output error"));
+        assert!(!is_unreadable("IO error: While open a file for random read: /v/000012.sst: Too many open files"));
+        assert_eq!(table_of(&Error::corrupt("the record store", unread)), Some(12));
+        assert_eq!(table_of(&Error::corrupt("the record store", "Corruption: bad entry")), None);
+        assert_eq!(table_of(&Error::corrupt("the record store", "no digits.sst")), None);
+    }
 
     #[test]
     fn what_may_pass_is_no_damage() {

@@ -73,6 +73,13 @@ pub fn is_whole(path: &Path, entry: &RecordFile) -> bool {
     sums.is_ok_and(|sums| sums == (entry.len, entry.sum, entry.end_sum))
 }
 
+/// Whether these bytes are what a file's entry says.
+pub fn is_of(bytes: &[u8], entry: &RecordFile) -> bool {
+    let mut whole = Xxh3::with_seed(FILE_SEED);
+    whole.update(bytes);
+    bytes.len() as u64 == entry.len && whole.digest() == entry.sum
+}
+
 /// Whether a file has the length and the end that its entry says.
 pub fn has_its_end(path: &Path, entry: &RecordFile) -> bool {
     end_sum(path, entry.len).is_ok_and(|sum| sum == Some(entry.end_sum))

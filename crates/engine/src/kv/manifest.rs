@@ -2,12 +2,13 @@
 //!
 //! Its reader does not come to an end where a record of a manifest has a type that only its recycled logs have
 //! (`log::Reader::ReadPhysicalRecord` takes nothing from its buffer then, and is asked again): one wrong byte would have
-//! mount, fsck and salvage run for ever. Whatever else is wrong, RocksDB tells by its checksums.
+//! mount, fsck and salvage run for ever. And it takes a wrong length in the last block for an end that a crash left. Whatever
+//! else is wrong, it tells by its checksums.
 
 use std::fs;
 use std::ops::RangeInclusive;
-use std::path::Path;
 
+use super::copies::Place;
 use super::files;
 use crate::{Error, Result};
 
@@ -22,15 +23,62 @@ const TYPES: RangeInclusive<u8> = 1..=4;
 /// What follows in a block that ends with zeros.
 const NO_TYPE: u8 = 0;
 
-/// Refuses the manifest that `CURRENT` names if RocksDB would not come to its end. One that is missing is RocksDB's to
-/// refuse.
-pub fn check(records: &Path) -> Result<()> {
-    let Some(name) = files::current_manifest(records).map(files::manifest_name) else { return Ok(()) };
-    match fs::read(records.join(&name)).ok().and_then(|bytes| endless_at(&bytes)) {
-        None => Ok(()),
-        Some(at) => Err(Error::corrupt("the record store", format!("{name} has no valid record at byte {at}"))),
+/// Refuses the manifest that `CURRENT` names if RocksDB would not come to its end, or would end it before what the list
+/// knows of it: a wrong length in the last block reads as an end, and opening deletes the files that the rest names. One
+/// that is missing is RocksDB's to refuse.
+pub fn check(place: &Place) -> Result<()> {
+    let Some(number) = files::current_manifest(&place.records) else { return Ok(()) };
+    let name = files::manifest_name(number);
+    let Ok(bytes) = fs::read(place.records.join(&name)) else { return Ok(()) };
+    let refused = |at: usize| Error::corrupt("the record store", format!("{name} has no valid record at byte {at}"));
+    if let Some(at) = endless_at(&bytes) {
+        return Err(refused(at));
+    }
+    let listed = place.list().filter(|list| list.manifest_number == number).map_or(0, |list| list.manifest_len);
+    let whole = whole_len(&bytes);
+    if whole < listed as usize { Err(refused(whole)) } else { Ok(()) }
+}
+
+/// Up to where a manifest consists of records that have their checksums, with zeros at the ends of blocks.
+pub fn whole_len(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    loop {
+        let block_end = (at / BLOCK_BYTES + 1) * BLOCK_BYTES;
+        if block_end - at < HEADER_BYTES {
+            at = block_end;
+        }
+        let Some(header) = bytes.get(at..at + HEADER_BYTES) else { return at.min(bytes.len()) };
+        let len = usize::from(u16::from_le_bytes([header[LEN_AT], header[LEN_AT + 1]]));
+        let end = at + HEADER_BYTES + len;
+        let Some(covered) = bytes.get(at + TYPE_AT..end) else { return at };
+        if !TYPES.contains(&header[TYPE_AT]) || header[..LEN_AT] != masked_sum(covered).to_le_bytes() {
+            return at;
+        }
+        at = end;
     }
 }
+
+/// The checksum of a record: that of its type and content (CRC-32C), rotated and moved, as RocksDB stores it.
+fn masked_sum(covered: &[u8]) -> u32 {
+    let sum = !covered.iter().fold(!0_u32, |sum, byte| CRC[usize::from(sum as u8 ^ byte)] ^ (sum >> 8));
+    sum.rotate_right(15).wrapping_add(0xA282_EAD8)
+}
+
+/// What each byte does to a CRC-32C.
+const CRC: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        let (mut sum, mut bit) = (byte as u32, 0);
+        while bit < 8 {
+            sum = (sum >> 1) ^ (0x82F6_3B78 & 0_u32.wrapping_sub(sum & 1));
+            bit += 1;
+        }
+        table[byte] = sum;
+        byte += 1;
+    }
+    table
+};
 
 /// Where a record begins whose type no manifest has.
 fn endless_at(bytes: &[u8]) -> Option<usize> {
@@ -50,7 +98,6 @@ fn endless_at(bytes: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::Copies;
-    use crate::kv::copies::Place;
     use crate::kv::{Kv, RocksKv};
 
     /// A store with several records in its manifest.
@@ -85,7 +132,7 @@ mod tests {
         let number = files::current_manifest(&place.records).unwrap();
         let path = place.records.join(files::manifest_name(number));
         let whole = fs::read(&path).unwrap();
-        check(&place.records).unwrap();
+        check(&place).unwrap();
         let records = records_of(&whole);
         assert!(records.len() > 5, "{records:?}");
         for at in records {
@@ -98,6 +145,28 @@ mod tests {
                 assert!(matches!(opened, Err(Error::Corrupt { .. })), "type {kind} at byte {at}");
             }
         }
+    }
+
+    #[test]
+    fn a_manifest_that_seems_to_end_before_what_is_listed_is_refused() {
+        let (_dir, place) = store();
+        let path = place.records.join(files::manifest_name(files::current_manifest(&place.records).unwrap()));
+        let whole = fs::read(&path).unwrap();
+        assert_eq!(whole_len(&whole), whole.len());
+        assert_eq!(whole_len(&[&whole[..], &[0; 40]].concat()), whole.len());
+        let tables = super::super::tables_in(&place.records);
+        for at in records_of(&whole) {
+            let mut bytes = whole.clone();
+            bytes[at + LEN_AT + 1] ^= 0x70;
+            fs::write(&path, &bytes).unwrap();
+            for read_only in [true, false] {
+                let opened = RocksKv::open(place.clone(), Copies::One, 8 << 20, read_only);
+                assert!(matches!(opened, Err(Error::Corrupt { .. })), "the record at byte {at}");
+            }
+            assert_eq!(super::super::tables_in(&place.records), tables, "no record file is deleted");
+        }
+        fs::write(&path, &whole).unwrap();
+        RocksKv::open(place, Copies::One, 8 << 20, false).unwrap();
     }
 
     #[test]

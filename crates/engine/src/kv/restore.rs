@@ -8,14 +8,16 @@
 use std::fs;
 use std::io;
 
+use serde::{Deserialize, Serialize};
+
 use super::copies::Place;
 use super::files::{self, CURRENT};
-use super::table_file;
+use super::proof;
 use crate::format::record_list::{RecordFile, RecordList};
 use crate::{Error, Result};
 
 /// What was found of the files and their copies.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesFound {
     /// What was damaged and is sound again.
     pub mended: Vec<String>,
@@ -31,6 +33,19 @@ impl FilesFound {
     }
 }
 
+/// What is said of a record file that came back from its copy.
+pub fn restored(number: u64) -> String {
+    format!("the record file {} was damaged: it was restored from its copy", files::table_name(number))
+}
+
+/// Whether every file of the list is there as a whole, in its place or as a copy.
+pub fn can_go_back(place: &Place, list: &RecordList) -> bool {
+    let is_there = |entry: &RecordFile| {
+        files::is_whole(&place.table(entry.number), entry) || files::is_whole(&place.copy(entry.number), entry)
+    };
+    !list.manifest.is_empty() && list.files.iter().all(is_there)
+}
+
 /// Restores the record files that `is_sound` refuses, and those that are missing, from copies that are whole.
 pub fn tables(place: &Place, list: &RecordList, is_sound: impl Fn(&RecordFile) -> bool) -> io::Result<FilesFound> {
     let mut found = FilesFound::default();
@@ -38,7 +53,7 @@ pub fn tables(place: &Place, list: &RecordList, is_sound: impl Fn(&RecordFile) -
         let name = files::table_name(entry.number);
         if files::is_whole(&place.copy(entry.number), entry) {
             files::replace_by_copy(&place.table(entry.number), &place.copy(entry.number))?;
-            found.mended.push(format!("the record file {name} was damaged: it was restored from its copy"));
+            found.mended.push(restored(entry.number));
         } else {
             found.left.push(format!("the record file {name} is damaged, and there is no sound copy of it"));
         }
@@ -122,7 +137,7 @@ pub fn compare(
 /// A file that was made after the last copies has only its own checksums.
 fn look_at_unlisted(place: &Place, number: u64) -> io::Result<FilesFound> {
     let mut found = FilesFound::default();
-    if !table_file::is_sound(&fs::read(place.table(number))?) {
+    if !proof::proves_itself(&place.table(number)).unwrap_or(false) {
         let name = files::table_name(number);
         found.left.push(format!("the record file {name} is damaged, and it was made after the last copies"));
     }

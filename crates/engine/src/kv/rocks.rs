@@ -1,23 +1,28 @@
 //! RocksDB as the sorted state. Its write-ahead log is off: oncefs's own log covers every change
 //! since the last flush (`docs/decisions/0002-one-log-then-rocksdb.md`).
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 use parking_lot::{Mutex, RwLock};
 use rocksdb::statistics::{StatsLevel, Ticker};
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, Direction, FlushOptions, IteratorMode, Options, ReadOptions, WriteBatch, WriteOptions,
+    BlockBasedOptions, Cache, DB, DBPath, Direction, FlushOptions, IteratorMode, Options, ReadOptions, WriteBatch,
+    WriteOptions,
 };
 
-use super::copies::{Keeper, Place};
+use super::copies::{Keeper, Place, Updated};
 use super::failed::{failed, may_pass};
+use super::follower::Follower;
+use super::in_use::Rescued;
 use super::restore::{self, FilesFound};
-use super::salvage::{self, Salvaged};
+use super::salvage::{self, IsRecord, Salvaged};
 use super::{Kv, KvMemory, Put, files, manifest};
 use crate::format::keys;
-use crate::format::record_list::RecordFile;
+use crate::format::record_list::{RecordFile, RecordList};
 use crate::{Copies, Error, Result};
 
 /// One part in this many of the memory goes to write buffers; the rest is block cache.
@@ -32,19 +37,37 @@ const MANIFEST_BYTES_PER_FILE: u64 = 1 << 10;
 const MANIFEST_BYTES_MIN: u64 = 64 << 10;
 const MANIFEST_BYTES_MAX: u64 = 4 << 20;
 
+/// Looks at the copies while a volume is closed, before what RocksDB does by itself counts as settled.
+const SETTLING_LOOKS: usize = 4;
+
 /// A RocksDB database in a directory, with its copies.
 pub struct RocksKv {
+    /// None if the store is read-only. It goes first: it uses the records.
+    follower: Option<Follower>,
+    records: Arc<Records>,
+}
+
+/// What the store and the thread that copies its files share.
+pub(super) struct Records {
     /// None after it was closed to be mended and did not open again.
-    db: RwLock<Option<DB>>,
+    pub(super) db: RwLock<Option<DB>>,
     cache: Cache,
-    options: Options,
+    pub(super) options: Options,
     bytes_max: u64,
-    read_only: bool,
-    keeper: Keeper,
+    pub(super) read_only: bool,
+    pub(super) keeper: Keeper,
     /// What was restored since the store was opened.
-    found: Mutex<FilesFound>,
-    /// There was damage that copies did not restore.
-    is_hopeless: AtomicBool,
+    pub(super) found: Mutex<FilesFound>,
+    /// Files with damage that nothing restored; None: damage of which no file is known.
+    pub(super) hopeless: Mutex<BTreeSet<Option<u64>>>,
+    /// Something was written since the last flush that the list of copies has.
+    pub(super) unflushed: AtomicBool,
+    /// That was lost: a write or flush is refused until the whole checkpoint begins anew.
+    pub(super) must_repeat: AtomicBool,
+    /// The list of copies does not have everything that was flushed.
+    pub(super) list_is_behind: AtomicBool,
+    /// The store went back to the list, and no list was made since.
+    pub(super) went_back: AtomicBool,
 }
 
 impl RocksKv {
@@ -67,7 +90,8 @@ impl RocksKv {
         let db = open_restored(&place, &options, read_only, &mut found)?;
         found.mended.iter().for_each(|what| log::warn!("{what}"));
         let keeper = Keeper::new(place, copies, keys::checkpoint());
-        Ok(Self {
+        let list_is_behind = AtomicBool::new(read_only || !keeper.is_of_now(&db));
+        let records = Arc::new(Records {
             db: RwLock::new(Some(db)),
             cache,
             options,
@@ -75,13 +99,32 @@ impl RocksKv {
             read_only,
             keeper,
             found: Mutex::new(found),
-            is_hopeless: AtomicBool::new(false),
-        })
+            hopeless: Mutex::default(),
+            unflushed: AtomicBool::default(),
+            must_repeat: AtomicBool::default(),
+            list_is_behind,
+            went_back: AtomicBool::default(),
+        });
+        let own = records.clone();
+        let follower = (!read_only).then(|| Follower::start(move || own.follow()));
+        Ok(Self { follower, records })
+    }
+
+    /// The part that is shared, for tests.
+    #[cfg(test)]
+    pub(super) fn records(&self) -> &Records {
+        &self.records
+    }
+
+    /// No thread copies files any more, for tests.
+    #[cfg(test)]
+    pub(super) fn copy_late(&mut self) {
+        self.follower = None;
     }
 
     /// Makes the store anew from what can be read of it. Nobody has it open.
-    pub fn salvage(place: &Place) -> Result<Salvaged> {
-        salvage::salvage(place, &Self::salvage_options())
+    pub fn salvage(place: &Place, is_record: IsRecord<'_>) -> Result<Salvaged> {
+        salvage::salvage(place, &Self::salvage_options(), is_record)
     }
 
     /// Ends an earlier salvage that a crash cut short after the new store had its place.
@@ -97,61 +140,11 @@ impl RocksKv {
     /// Whether every record can be read.
     pub fn is_readable(&self) -> Result<bool> {
         let read = |db: &DB| db.iterator(IteratorMode::Start).try_for_each(|pair| pair.map(drop));
-        match self.try_with("reading all records", read) {
+        match self.records.try_with("reading all records", read) {
             Ok(()) => Ok(true),
             Err(Error::Corrupt { .. } | Error::Io { .. }) => Ok(false),
             Err(error) => Err(error),
         }
-    }
-
-    /// Does something with the database. After damage it is tried once more with what could be restored.
-    fn with<T>(&self, what: &str, act: impl Fn(&DB) -> std::result::Result<T, rocksdb::Error>) -> Result<T> {
-        match self.try_with(what, &act) {
-            // What no copy restores is not tried again and again.
-            Err(Error::Corrupt { .. }) if !self.is_hopeless.load(Relaxed) => match self.restore_while_open() {
-                true => self.try_with(what, &act),
-                false => {
-                    self.is_hopeless.store(true, Relaxed);
-                    self.try_with(what, &act)
-                }
-            },
-            other => other,
-        }
-    }
-
-    fn try_with<T>(&self, what: &str, act: impl Fn(&DB) -> std::result::Result<T, rocksdb::Error>) -> Result<T> {
-        let db = self.db.read();
-        let db =
-            db.as_ref().ok_or_else(|| Error::corrupt("the record store", "it was damaged and did not open again"))?;
-        act(db).map_err(|e| failed(what, &e))
-    }
-
-    /// Restores damaged files of a store in use. What was written since the last flush is flushed first, so that nothing
-    /// is lost. False: nothing was restored.
-    fn restore_while_open(&self) -> bool {
-        let mut db = self.db.write();
-        let is_flushed = !self.read_only && db.as_ref().is_some_and(|db| flush(db).is_ok());
-        is_flushed && self.restore_closed(&mut db)
-    }
-
-    /// Closes the database, restores damaged files and opens it again. False: nothing was restored.
-    fn restore_closed(&self, db: &mut Option<DB>) -> bool {
-        let place = self.keeper.place();
-        let Some(list) = place.list().filter(|list| !list.manifest.is_empty()) else { return false };
-        let is_sound = |entry: &RecordFile| files::is_whole(&place.table(entry.number), entry);
-        let live: Vec<u64> = db.as_ref().and_then(|db| live_numbers(db).ok()).unwrap_or_default();
-        let is_needed = |entry: &RecordFile| !live.contains(&entry.number) || is_sound(entry);
-        drop(db.take());
-        let restored = restore::tables(place, &list, is_needed).inspect_err(|e| log::error!("restoring a file: {e}"));
-        match open(place, &self.options) {
-            Ok(opened) => *db = Some(opened),
-            Err(error) => log::error!("the record store does not open again: {error}"),
-        }
-        let restored = restored.unwrap_or_default();
-        restored.mended.iter().for_each(|what| log::warn!("{what}"));
-        let is_any = !restored.mended.is_empty();
-        self.found.lock().mended.extend(restored.mended);
-        is_any && db.is_some()
     }
 
     fn options(bytes_max: u64, manifest_bytes_max: u64) -> (Options, Cache) {
@@ -182,11 +175,16 @@ impl RocksKv {
 
 /// Opens the database. If damage prevents that, files are restored from their copies, then the whole store.
 fn open_restored(place: &Place, options: &Options, read_only: bool, found: &mut FilesFound) -> Result<DB> {
-    if read_only {
-        let open = || DB::open_for_read_only(options, &place.records, false).map_err(opening_failed);
-        return manifest::check(&place.records).and_then(|()| open()).map_err(|error| with_way_out(place, error));
-    }
     let list = place.list();
+    if read_only {
+        return open_read_only(place, options).or_else(|error| match &error {
+            Error::Corrupt { .. } => {
+                let listed: Vec<u64> = list.iter().flat_map(|list| &list.files).map(|file| file.number).collect();
+                open_copies(place, options, list.as_ref(), &listed).ok_or_else(|| with_way_out(place, error))
+            }
+            _ => Err(error),
+        });
+    }
     let restoring = |e| Error::io("restoring the record store from its copies", e);
     if let Some(list) = &list {
         found.add(restore::cheaply(place, list).map_err(restoring)?);
@@ -218,9 +216,29 @@ fn open_restored(place: &Place, options: &Options, read_only: bool, found: &mut 
 }
 
 /// Opens the database as it is.
-fn open(place: &Place, options: &Options) -> Result<DB> {
-    manifest::check(&place.records)?;
+pub(super) fn open(place: &Place, options: &Options) -> Result<DB> {
+    manifest::check(place)?;
     DB::open(options, &place.records).map_err(opening_failed)
+}
+
+/// Opens the database as it is, and changes nothing.
+pub(super) fn open_read_only(place: &Place, options: &Options) -> Result<DB> {
+    manifest::check(place)?;
+    DB::open_for_read_only(options, &place.records, false).map_err(opening_failed)
+}
+
+/// Opens the database with the copies in the place of its record files, and changes nothing. None: they are not all there
+/// and whole.
+pub(super) fn open_copies(place: &Place, options: &Options, list: Option<&RecordList>, live: &[u64]) -> Option<DB> {
+    let list = list.filter(|list| !list.manifest.is_empty())?;
+    let is_whole = |number: &u64| list.entry(*number).is_some_and(|entry| files::is_whole(&place.copy(*number), entry));
+    if !live.iter().all(is_whole) {
+        return None;
+    }
+    let mut options = options.clone();
+    options.set_db_paths(&[DBPath::new(&place.copies, 0).ok()?]);
+    manifest::check(place).ok()?;
+    DB::open_for_read_only(&options, &place.records, false).inspect_err(|e| log::error!("reading copies: {e}")).ok()
 }
 
 fn opening_failed(error: rocksdb::Error) -> Error {
@@ -237,7 +255,7 @@ fn with_way_out(place: &Place, error: Error) -> Error {
     }
 }
 
-fn live_numbers(db: &DB) -> std::result::Result<Vec<u64>, rocksdb::Error> {
+pub(super) fn live_numbers(db: &DB) -> std::result::Result<Vec<u64>, rocksdb::Error> {
     Ok(db.live_files()?.iter().filter_map(|file| files::table_number(&file.name)).collect())
 }
 
@@ -247,60 +265,82 @@ fn flush(db: &DB) -> std::result::Result<(), rocksdb::Error> {
     db.flush_opt(&options)
 }
 
-/// A store that fails or is shut down is settled too.
-impl Drop for RocksKv {
-    fn drop(&mut self) {
-        self.settle();
-    }
-}
-
-impl Kv for RocksKv {
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.with("reading a record", |db| db.get(key))
-    }
-
-    fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        self.with("reading records", |db| {
-            let mut read = ReadOptions::default();
-            read.set_iterate_upper_bound(to.to_vec());
-            let pairs = db.iterator_opt(IteratorMode::From(from, Direction::Forward), read).take(limit);
-            pairs.map(|pair| pair.map(|(key, value)| (key.into_vec(), value.into_vec()))).collect()
-        })
+impl Records {
+    /// Copies what is new. True: RocksDB is at work, and more may come.
+    fn follow(&self) -> bool {
+        let (updated, is_at_work) = {
+            let db = self.db.read();
+            let Some(db) = db.as_ref() else { return false };
+            let has = |name: &str| db.property_int_value(name).ok().flatten().is_some_and(|count| count > 0);
+            // Asked first: what ends meanwhile is seen by the look that follows.
+            let is_at_work = ["rocksdb.num-running-compactions", "rocksdb.compaction-pending"].into_iter().any(has);
+            (self.keeper.update_if_changed(db), is_at_work)
+        };
+        self.follow_up(&updated);
+        is_at_work
     }
 
-    fn write(&self, batch: Vec<Put>) -> Result<()> {
-        self.try_with("writing records", |db| {
-            let mut writes = WriteBatch::default();
-            for (key, value) in &batch {
-                match value {
-                    Some(value) => writes.put(key, value),
-                    None => writes.delete(key),
-                }
-            }
-            let mut options = WriteOptions::default();
-            options.disable_wal(true);
-            db.write_opt(writes, &options)
-        })
-    }
-
-    fn flush(&self) -> Result<()> {
-        self.try_with("flushing the record store", flush)?;
-        if let Some(db) = self.db.read().as_ref() {
-            self.keeper.update(db);
+    fn refuse_to_go_on(&self) -> Result<()> {
+        if self.must_repeat.load(Acquire) {
+            return Err(Error::corrupt("the record store", "it was restored while it was written"));
         }
         Ok(())
     }
 
-    fn restore(&self) -> bool {
-        let mut db = self.db.write();
-        !self.read_only && self.restore_closed(&mut db)
+    /// Flushes and brings the copies up to date.
+    fn flush(&self) -> Result<()> {
+        let db = self.db.read();
+        let open = db.as_ref().ok_or_else(|| Error::corrupt("the record store", "it did not open again"))?;
+        self.refuse_to_go_on()?;
+        let may_go_back = self.may_go_back();
+        flush(open).map_err(|e| failed("flushing the record store", &e))?;
+        self.list_is_behind.store(true, Release);
+        let updated = self.keeper.update(open);
+        match updated {
+            Updated::Unproved(table) if may_go_back => {
+                // The list is what it was before, and what was written since is written again.
+                self.list_is_behind.store(false, Release);
+                let name = files::table_name(table);
+                return Err(Error::corrupt("the record store", format!("{name} is not what was written to it")));
+            }
+            Updated::Done => {
+                self.list_is_behind.store(false, Release);
+                self.went_back.store(false, Release);
+            }
+            Updated::Unproved(_) | Updated::Left => {}
+        }
+        self.unflushed.store(false, Release);
+        drop(db);
+        self.follow_up(&updated);
+        Ok(())
     }
 
-    /// The last list names what is live. A process that ends may never drop its store.
+    fn restore(&self) -> bool {
+        if self.read_only {
+            return false;
+        }
+        let mut db = self.db.write();
+        let is_restored = match self.rescue(&mut db, None) {
+            Rescued::Restored => true,
+            // RocksDB stopped at an error that has passed, and goes on when it is opened again.
+            Rescued::AllSound => self.must_repeat.load(Acquire) || self.reopened(&mut db, || Ok(FilesFound::default())),
+            Rescued::Hopeless => false,
+        };
+        self.must_repeat.swap(false, Acquire) || is_restored
+    }
+
     fn settle(&self) {
-        if let Some(db) = self.db.read().as_ref().filter(|_| !self.read_only) {
-            db.cancel_all_background_work(true);
-            self.keeper.update_if_changed(db);
+        for _ in 0..SETTLING_LOOKS {
+            let updated = match self.db.read().as_ref().filter(|_| !self.read_only) {
+                Some(db) => {
+                    db.cancel_all_background_work(true);
+                    self.keeper.update_if_changed(db)
+                }
+                None => return,
+            };
+            if !self.follow_up(&updated) {
+                return;
+            }
         }
     }
 
@@ -310,20 +350,81 @@ impl Kv for RocksKv {
         let live = || self.with("looking at the record files", live_numbers);
         let compare = |mend| restore::compare(place, &list, live, mend);
         let mut compared = compare(mend)?;
-        if mend && !compared.left.is_empty() && self.restore_while_open() {
+        if mend && !compared.left.is_empty() && self.rescue(&mut self.db.write(), None) == Rescued::Restored {
             compared.left = compare(false)?.left;
         }
         let mut found = std::mem::take(&mut *self.found.lock());
         found.add(compared);
         Ok(found)
     }
+}
+
+/// A store that fails or is shut down is settled too.
+impl Drop for RocksKv {
+    fn drop(&mut self) {
+        self.follower = None;
+        self.records.settle();
+    }
+}
+
+impl Kv for RocksKv {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.records.with("reading a record", |db| db.get(key))
+    }
+
+    fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        self.records.with("reading records", |db| {
+            let mut read = ReadOptions::default();
+            read.set_iterate_upper_bound(to.to_vec());
+            let pairs = db.iterator_opt(IteratorMode::From(from, Direction::Forward), read).take(limit);
+            pairs.map(|pair| pair.map(|(key, value)| (key.into_vec(), value.into_vec()))).collect()
+        })
+    }
+
+    fn write(&self, batch: Vec<Put>) -> Result<()> {
+        self.records.refuse_to_go_on()?;
+        self.records.try_with("writing records", |db| {
+            let mut writes = WriteBatch::default();
+            for (key, value) in &batch {
+                match value {
+                    Some(value) => writes.put(key, value),
+                    None => writes.delete(key),
+                }
+            }
+            let mut options = WriteOptions::default();
+            options.disable_wal(true);
+            // With the database held: who closes it sees this.
+            self.records.unflushed.store(true, Release);
+            db.write_opt(writes, &options)
+        })
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.records.flush()?;
+        self.follower.iter().for_each(Follower::wake);
+        Ok(())
+    }
+
+    fn restore(&self) -> bool {
+        self.records.restore()
+    }
+
+    /// The last list names what is live. A process that ends may never drop its store.
+    fn settle(&self) {
+        self.records.settle();
+    }
+
+    fn check_files(&self, mend: bool) -> Result<FilesFound> {
+        self.records.check_files(mend)
+    }
 
     fn memory(&self) -> KvMemory {
+        let Records { cache, options, bytes_max, .. } = &*self.records;
         KvMemory {
-            bytes: self.cache.get_usage() as u64,
-            bytes_max: self.bytes_max,
-            hits: self.options.get_ticker_count(Ticker::BlockCacheHit),
-            misses: self.options.get_ticker_count(Ticker::BlockCacheMiss),
+            bytes: cache.get_usage() as u64,
+            bytes_max: *bytes_max,
+            hits: options.get_ticker_count(Ticker::BlockCacheHit),
+            misses: options.get_ticker_count(Ticker::BlockCacheMiss),
         }
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! Only files that the manifest names are read, or those of the last list where the manifest is lost: what lies there
 //! beside them was superseded, and an old map in it names blocks that are others' by now. They are read from the oldest
-//! to the newest, so a newer value takes an older one's place. Where a file has a gap, the older values of the keys in
-//! it may be superseded, and go: none is revived.
+//! to the newest, so a newer value takes an older one's place. Where a file has a gap, the older values of all keys that it
+//! may have had, those between its neighbours, may be superseded, and go: none is revived. What can be read in a gap counts
+//! only if its own checksum proves it, under its own key; so it replaces nothing.
 //!
 //! The new store is made beside the old one and takes its place in one exchange of names. Before that the list of copies
 //! is set aside, durably: it speaks of the old files. A crash before the exchange leaves the old store, and salvage
@@ -12,6 +13,7 @@
 use std::ffi::CString;
 use std::fs;
 use std::io;
+use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -21,8 +23,10 @@ use super::copies::Place;
 use super::table_file::{self, Found};
 use super::{files, manifest};
 use crate::format::checkpoint::Checkpoint;
+use crate::format::file_policy;
 use crate::format::keys;
-use crate::format::record_list::RecordList;
+use crate::format::record_list::{RecordFile, RecordList};
+use crate::format::shard::Shard;
 use crate::{Error, Result};
 
 /// Entries written in one batch.
@@ -46,6 +50,9 @@ pub struct Salvaged {
     pub records: u64,
 }
 
+/// Whether a record's own checksum proves its value under its key; asked of records that are the callers'.
+pub type IsRecord<'a> = &'a dyn Fn(&[u8], &[u8]) -> bool;
+
 /// One step of putting the new store into the old one's place.
 pub type Step = fn(&Place) -> io::Result<()>;
 
@@ -54,8 +61,8 @@ pub type Step = fn(&Place) -> io::Result<()>;
 pub const STEPS: [Step; 3] = [Place::set_list_aside, exchange, keep_damaged];
 
 /// Makes the new store and puts it into the old one's place.
-pub fn salvage(place: &Place, options: &Options) -> Result<Salvaged> {
-    let salvaged = build(place, options)?;
+pub fn salvage(place: &Place, options: &Options, is_record: IsRecord<'_>) -> Result<Salvaged> {
+    let salvaged = build(place, options, is_record)?;
     STEPS.iter().try_for_each(|step| step(place)).map_err(failed)?;
     Ok(salvaged)
 }
@@ -75,7 +82,7 @@ fn new_path(place: &Place) -> PathBuf {
 }
 
 /// Makes the new store beside the old one, durably. What an earlier attempt left of one goes.
-pub fn build(place: &Place, options: &Options) -> Result<Salvaged> {
+pub fn build(place: &Place, options: &Options, is_record: IsRecord<'_>) -> Result<Salvaged> {
     let sources = sources(place, options)?;
     let new_path = new_path(place);
     remove_dir(&new_path).map_err(failed)?;
@@ -84,9 +91,15 @@ pub fn build(place: &Place, options: &Options) -> Result<Salvaged> {
     own.set_error_if_exists(true);
     let new = DB::open(&own, &new_path).map_err(rocks_failed)?;
     let mut salvaged = Salvaged::default();
-    for path in &sources {
-        let bytes = read_what_can_be_read(path).map_err(failed)?;
-        add(&new, table_file::read(&bytes), &mut salvaged)?;
+    let mut above = None;
+    for (at, source) in sources.iter().enumerate() {
+        let found = source.read()?;
+        let below = sources.get(at + 1).filter(|below| below.is_beside(source));
+        // Files of a level but the lowest have no keys in common.
+        let beside = above.take().filter(|(level, _)| *level > 0 && *level == source.level).map(|(_, key)| key);
+        let bounds = source.bounds(&found, beside, below)?;
+        above = first_key(&found).map(|key| (source.level, key));
+        add(&new, &found, &bounds, is_record, &mut salvaged)?;
     }
     pin_checkpoint(place, &new)?;
     salvaged.records = new.iterator(IteratorMode::Start).filter(|pair| pair.is_ok()).count() as u64;
@@ -99,22 +112,90 @@ pub fn build(place: &Place, options: &Options) -> Result<Salvaged> {
     Ok(salvaged)
 }
 
+/// A live file.
+struct Source {
+    path: PathBuf,
+    level: i64,
+    /// Its first and last key, by the manifest.
+    keys: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// The keys that a file may have: from the first on to the last, where they are known.
+struct Bounds {
+    from: Bound<Vec<u8>>,
+    to: Bound<Vec<u8>>,
+}
+
+impl Source {
+    /// What the file says. One that is gone is a gap, if it is known which keys it had.
+    fn read(&self) -> Result<Vec<Found>> {
+        match read_what_can_be_read(&self.path) {
+            Ok(bytes) => Ok(table_file::read(&bytes)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound && self.keys.is_some() => Ok(vec![Found::Gap]),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                Err(refused(&format!("{} is missing, and so is its copy", self.path.display())))
+            }
+            Err(e) => Err(failed(e)),
+        }
+    }
+
+    /// Whether the two files share no key, because they are of one level that is not the newest.
+    fn is_beside(&self, other: &Self) -> bool {
+        self.level > 0 && self.level == other.level
+    }
+
+    /// The keys that the file may have. Without the manifest they are those between its neighbours': the key that the one
+    /// above begins with, and the last of the one below, which is read only if it matters.
+    fn bounds(&self, found: &[Found], above: Option<Vec<u8>>, below: Option<&Self>) -> Result<Bounds> {
+        if let Some((first, last)) = self.keys.clone() {
+            return Ok(Bounds { from: Bound::Included(first), to: Bound::Included(last) });
+        }
+        let begins_with_a_gap = !matches!(found.first(), Some(Found::Entry(..)));
+        let below = below.filter(|_| begins_with_a_gap).map(Self::read).transpose()?;
+        let last = below.as_ref().and_then(|found| found.iter().rev().find_map(proved_key));
+        Ok(Bounds {
+            from: last.map_or(Bound::Unbounded, |key| Bound::Excluded(key.to_vec())),
+            to: above.map_or(Bound::Unbounded, Bound::Excluded),
+        })
+    }
+}
+
+fn proved_key(found: &Found) -> Option<&[u8]> {
+    match found {
+        Found::Entry(key, _) => Some(key),
+        Found::Gap | Found::Unproved(..) => None,
+    }
+}
+
+fn first_key(found: &[Found]) -> Option<Vec<u8>> {
+    found.iter().find_map(proved_key).map(<[u8]>::to_vec)
+}
+
 /// The live files, oldest first.
-fn sources(place: &Place, options: &Options) -> Result<Vec<PathBuf>> {
+fn sources(place: &Place, options: &Options) -> Result<Vec<Source>> {
     let mut lenient = options.clone();
     lenient.set_paranoid_checks(false);
     let open = || DB::open_for_read_only(&lenient, &place.records, false).map_err(rocks_failed);
-    let opened = manifest::check(&place.records).and_then(|()| open());
+    let opened = manifest::check(place).and_then(|()| open());
     let by_manifest = opened.and_then(|db| db.live_files().map_err(rocks_failed)).map(|live| {
-        live.iter().rev().filter_map(|file| files::table_number(&file.name)).map(|number| place.table(number)).collect()
+        let source = |file: rocksdb::LiveFile| {
+            let number = files::table_number(&file.name)?;
+            let keys = file.start_key.zip(file.end_key);
+            Some(Source { path: readable(place, number), level: file.level.into(), keys })
+        };
+        live.into_iter().rev().filter_map(source).collect()
     });
     match (by_manifest, place.list_for_salvage()) {
         (Ok(sources), _) => Ok(sources),
         (Err(_), Some(list)) => {
-            let paths: Vec<PathBuf> = list.files.iter().rev().map(|file| readable(place, file.number)).collect();
-            let all_there = paths.iter().all(|path| path.exists());
+            let source = |file: &RecordFile| {
+                let path = readable(place, file.number);
+                Source { path, level: file.level.into(), keys: None }
+            };
+            let sources: Vec<Source> = list.files.iter().rev().map(source).collect();
+            let all_there = sources.iter().all(|source| source.path.exists());
             if all_there && (!list.manifest.is_empty() || !has_others(place, &list)) {
-                return Ok(paths);
+                return Ok(sources);
             }
             Err(refused("the manifest is lost, and the record files changed after they were last listed"))
         }
@@ -147,7 +228,7 @@ fn readable(place: &Place, number: u64) -> PathBuf {
 }
 
 /// A sector that the disk cannot read counts as zeros: its block is damaged, the others are not.
-fn read_what_can_be_read(path: &Path) -> io::Result<Vec<u8>> {
+pub(super) fn read_what_can_be_read(path: &Path) -> io::Result<Vec<u8>> {
     use std::os::unix::fs::FileExt;
     if let Ok(bytes) = fs::read(path) {
         return Ok(bytes);
@@ -163,17 +244,15 @@ fn read_what_can_be_read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Puts what a file says over what older ones said.
-fn add(new: &DB, found: Vec<Found>, salvaged: &mut Salvaged) -> Result<()> {
+fn add(new: &DB, found: &[Found], bounds: &Bounds, is_record: IsRecord<'_>, salvaged: &mut Salvaged) -> Result<()> {
     salvaged.files += 1;
     let gaps = found.iter().filter(|item| **item == Found::Gap).count() as u64;
     (salvaged.gaps, salvaged.damaged_files) = (salvaged.gaps + gaps, salvaged.damaged_files + u64::from(gaps > 0));
-    let key_at = |at: usize| match found.get(at) {
-        Some(Found::Entry(key, _)) => Some(key.clone()),
-        _ => None,
-    };
     for (at, _) in found.iter().enumerate().filter(|(_, item)| **item == Found::Gap) {
-        let (before, after) = (at.checked_sub(1).and_then(key_at), key_at(at + 1));
-        salvaged.given_up += give_up(new, before.as_deref(), after.as_deref())?;
+        let excluded = |key: &[u8]| Bound::Excluded(key.to_vec());
+        let before = found[..at].iter().rev().find_map(proved_key).map_or_else(|| bounds.from.clone(), excluded);
+        let after = found[at..].iter().find_map(proved_key).map_or_else(|| bounds.to.clone(), excluded);
+        salvaged.given_up += give_up(new, &(before, after))?;
     }
     let mut options = WriteOptions::default();
     options.disable_wal(true);
@@ -183,7 +262,8 @@ fn add(new: &DB, found: Vec<Found>, salvaged: &mut Salvaged) -> Result<()> {
             match item {
                 Found::Entry(key, Some(value)) => batch.put(key, value),
                 Found::Entry(key, None) => batch.delete(key),
-                Found::Gap => {}
+                Found::Unproved(key, value) if proves_itself(key, value, is_record) => batch.put(key, value),
+                Found::Gap | Found::Unproved(..) => {}
             }
         }
         new.write_opt(batch, &options).map_err(rocks_failed)?;
@@ -191,16 +271,35 @@ fn add(new: &DB, found: Vec<Found>, salvaged: &mut Salvaged) -> Result<()> {
     Ok(())
 }
 
-/// Removes the older values of all keys between two.
-fn give_up(new: &DB, before: Option<&[u8]>, after: Option<&[u8]>) -> Result<u64> {
-    let mode = before.map_or(IteratorMode::Start, |key| IteratorMode::From(key, rocksdb::Direction::Forward));
+/// Whether a value has a checksum of its own that also covers the numbers in its key, and that is right.
+fn proves_itself(key: &[u8], value: &[u8], is_record: IsRecord<'_>) -> bool {
+    if let Some(shard) = keys::parse_shard(key) {
+        return Shard::decode(shard, value).is_some();
+    }
+    if let Some(map) = keys::parse_file_policy(key) {
+        return file_policy::decode(map, value).is_some();
+    }
+    !keys::is_known(key) && is_record(key, value)
+}
+
+/// Removes the older values of all keys within bounds.
+fn give_up(new: &DB, bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Result<u64> {
+    let mode = match &bounds.0 {
+        Bound::Unbounded => IteratorMode::Start,
+        Bound::Included(key) | Bound::Excluded(key) => IteratorMode::From(key, rocksdb::Direction::Forward),
+    };
+    let is_behind = |key: &[u8]| match &bounds.1 {
+        Bound::Unbounded => false,
+        Bound::Included(last) => key > &last[..],
+        Bound::Excluded(end) => key >= &end[..],
+    };
     let mut batch = WriteBatch::default();
     for pair in new.iterator(mode) {
         let (key, _) = pair.map_err(rocks_failed)?;
-        if after.is_some_and(|after| &key[..] >= after) {
+        if is_behind(&key) {
             break;
         }
-        if before != Some(&key[..]) {
+        if !matches!(&bounds.0, Bound::Excluded(before) if before[..] == key[..]) {
             batch.delete(&key);
         }
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::background::room::RoomInLog;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::ShardKey;
+use crate::kv::IsRecord;
 use crate::settings::values::Settings;
 use crate::volume::files as volume;
 use crate::volume::hold::Hold;
@@ -58,13 +59,16 @@ impl Store {
     /// restore it. `None`: all of it can be read. The volume needs a repair afterwards: names may lead nowhere and
     /// counts may be wrong.
     ///
+    /// `is_record` says whether a value that is the caller's has a checksum of its own that is right under its key: only
+    /// then it counts without that of the block where it lies.
+    ///
     /// # Errors
     ///
     /// - As [`Store::profile_of`], and [`crate::Error::InUse`].
     /// - [`crate::Error::Corrupt`]: nothing says which record files are live, or the checkpoint record is lost.
     /// - [`crate::Error::Io`], [`crate::Error::NoSpace`]: the host failed, or has no room for a second record store.
-    pub fn salvage(volume: &Path) -> Result<Option<Salvaged>> {
-        volume::salvage(volume)
+    pub fn salvage(volume: &Path, is_record: IsRecord<'_>) -> Result<Option<Salvaged>> {
+        volume::salvage(volume, is_record)
     }
 
     /// The file of one of a volume's two superblocks if that is missing or damaged. Opening the volume for changes

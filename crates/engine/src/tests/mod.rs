@@ -3,6 +3,8 @@
 mod fault;
 pub mod fixture;
 mod unreadable;
+#[cfg(test)]
+pub mod unreadable_sectors;
 
 // Under `schedules` every lock asks the scheduler, so tests with threads of their own cannot run.
 #[cfg(feature = "schedules")]

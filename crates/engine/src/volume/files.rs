@@ -17,7 +17,7 @@ use crate::format::record::Totals;
 use crate::format::superblock::Superblock;
 use crate::format::{keys, label};
 use crate::kv::copies::Place;
-use crate::kv::{Kv, RocksKv, Salvaged};
+use crate::kv::{IsRecord, Kv, RocksKv, Salvaged};
 use crate::settings::values::Settings;
 use crate::volume::ballast::Ballast;
 use crate::volume::hold::Hold;
@@ -324,7 +324,7 @@ fn in_the_way(device: &Path, found: &[Signature]) -> Error {
 
 /// Makes the record store of a volume anew from what can be read of it, if copies do not restore it. None: all of it can
 /// be read.
-pub fn salvage(volume: &Path) -> Result<Option<Salvaged>> {
+pub fn salvage(volume: &Path, is_record: IsRecord<'_>) -> Result<Option<Salvaged>> {
     let superblock = superblock_file::read(volume)?;
     let paths = Paths { volume };
     let _alone = Hold::of_volume(&paths.part("lock"), &volume.display().to_string())?;
@@ -339,7 +339,7 @@ pub fn salvage(volume: &Path) -> Result<Option<Salvaged>> {
     });
     match is_whole {
         Ok(true) => RocksKv::finish_salvage(&place).map(|()| None),
-        Ok(false) | Err(Error::Corrupt { .. } | Error::Io { .. }) => RocksKv::salvage(&place).map(Some),
+        Ok(false) | Err(Error::Corrupt { .. } | Error::Io { .. }) => RocksKv::salvage(&place, is_record).map(Some),
         Err(error) => Err(error),
     }
 }

@@ -13,7 +13,8 @@ fn number(value: u64) -> Vec<u8> {
 fn the_list_of_record_files_is_as_the_page_says() {
     let file = RecordFile { number: 12, len: 70_000, sum: 21, end_sum: 22, level: 6 };
     let (manifest, checkpoint) = (b"manifest".to_vec(), vec![9; 64]);
-    let list = RecordList { files: vec![file], manifest_number: 5, manifest: manifest.clone(), checkpoint };
+    let list =
+        RecordList { files: vec![file], manifest_number: 5, manifest: manifest.clone(), manifest_len: 8, checkpoint };
     let bytes = list.encode([3; 16]);
     let page = Section::of(PAGE, "List of record files");
     let entry = bytes[record_list::HEADER_BYTES..][..record_list::ENTRY_BYTES].to_vec();

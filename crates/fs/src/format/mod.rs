@@ -13,4 +13,4 @@ pub(crate) mod records;
 pub(crate) mod symlink;
 pub(crate) mod xattr;
 
-pub use records::recode;
+pub use records::{proves_itself, recode};

@@ -43,6 +43,12 @@ pub fn recode(key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
+/// Whether the checksum of a record proves its value under its key. Names and attributes of an inode are proved for it,
+/// not for their place or name in the key. A place in a queue proves nothing: its checksum covers only the file.
+pub fn proves_itself(key: &[u8], value: &[u8]) -> bool {
+    is_known(key) && key.first() != Some(&queue::LETTER) && recode(key, value).is_ok()
+}
+
 /// The letters that keys start with, ascending.
 pub(crate) const LETTERS: [u8; 9] = *b"dinopqrsx";
 const _: () = assert!(dirent::LETTER == LETTERS[0] && inode::LETTER == LETTERS[1], "directories and inodes come first");
@@ -68,6 +74,15 @@ pub(crate) fn is_known(key: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_proves_itself_under_its_own_inode_only() {
+        let value = xattr::encode(Ino(5), b"value");
+        assert!(proves_itself(&xattr::key(Ino(5), b"user.a"), &value));
+        assert!(!proves_itself(&xattr::key(Ino(6), b"user.a"), &value));
+        assert!(!proves_itself(&xattr::key(Ino(5), b"user.a"), &value[1..]));
+        assert!(!proves_itself(b"x", &value) && !proves_itself(b"", &value));
+    }
 
     #[test]
     fn keys_of_every_structure_are_known_and_others_are_not() {

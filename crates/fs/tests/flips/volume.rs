@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use oncefs_engine::kv::table_data_end;
 use oncefs_engine::{Copies, DataPlace, OpenOptions, Profile, Remedy, Store, VolumeSpec};
+use oncefs_fs::format::proves_itself;
 use oncefs_fs::{AtimePolicy, Caller, FileSystem, Ino, Options, SystemClock, WriteOrigin, fix_names};
 use oncefs_toolbox::Random;
 use tempfile::TempDir;
@@ -281,7 +282,7 @@ type Part = (PathBuf, Range<u64>);
 /// As `fsck -p` with two copies, as `fsck --salvage` with one.
 fn repair(volume: &Path, mode: Mode) {
     let limit = if mode == Mode::Two { Remedy::Safe } else { Remedy::Asked };
-    if mode == Mode::One && Store::salvage(volume).is_err() {
+    if mode == Mode::One && Store::salvage(volume, &proves_itself).is_err() {
         return;
     }
     let Ok(store) = Store::open_for_fsck(volume, &options(mode)) else { return };

@@ -1,0 +1,114 @@
+//! The thread that copies record files as soon as RocksDB has made them.
+//!
+//! A flush of the store copies what it wrote by itself. What RocksDB merges afterwards would have no copy until the next
+//! flush, so the thread looks again and again until RocksDB is at rest. Then it sleeps until the next flush.
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+/// How long a finished file waits for its copy at most.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+const NAME: &str = "oncefs-copies";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Nothing,
+    Look,
+    End,
+}
+
+struct Signal {
+    asked: Mutex<Asked>,
+    changed: Condvar,
+}
+
+/// The thread. Dropped, it is waited for.
+pub struct Follower {
+    signal: Arc<Signal>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Follower {
+    /// Starts it with a first look. `look` brings the copies up to date and gives whether more is to come. Without a thread
+    /// the next flush copies.
+    pub fn start(look: impl Fn() -> bool + Send + 'static) -> Self {
+        let signal = Arc::new(Signal { asked: Mutex::new(Asked::Look), changed: Condvar::new() });
+        let own = signal.clone();
+        let spawned = thread::Builder::new().name(NAME.into()).spawn(move || {
+            while own.wait() {
+                while look() && own.rest() {}
+            }
+        });
+        let thread = spawned.inspect_err(|e| log::warn!("record files are copied late: no thread for it: {e}")).ok();
+        Self { signal, thread }
+    }
+
+    /// The store was flushed: there may be new files soon.
+    pub fn wake(&self) {
+        let mut asked = self.signal.asked.lock();
+        if *asked == Asked::Nothing {
+            *asked = Asked::Look;
+            self.signal.changed.notify_one();
+        }
+    }
+}
+
+impl Signal {
+    /// Waits until there is something to look at. False: that is over.
+    fn wait(&self) -> bool {
+        let mut asked = self.asked.lock();
+        while *asked == Asked::Nothing {
+            self.changed.wait(&mut asked);
+        }
+        let goes_on = *asked == Asked::Look;
+        if goes_on {
+            *asked = Asked::Nothing;
+        }
+        goes_on
+    }
+
+    /// Waits between two looks. False: it is over.
+    fn rest(&self) -> bool {
+        let mut asked = self.asked.lock();
+        if *asked != Asked::End {
+            self.changed.wait_for(&mut asked, LOOK_EVERY);
+        }
+        *asked != Asked::End
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        *self.signal.asked.lock() = Asked::End;
+        self.signal.changed.notify_one();
+        if let Some(Err(_)) = self.thread.take().map(JoinHandle::join) {
+            log::error!("the thread that copies record files panicked");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn it_looks_until_nothing_is_to_come_and_again_when_woken() {
+        let (looks, (sender, seen)) = (AtomicU32::new(0), mpsc::channel());
+        let follower = Follower::start(move || {
+            let look = looks.fetch_add(1, SeqCst);
+            sender.send(look).unwrap();
+            look < 2
+        });
+        assert_eq!([0, 1, 2].map(|_| seen.recv().unwrap()), [0, 1, 2]);
+        follower.wake();
+        assert_eq!(seen.recv().unwrap(), 3);
+        drop(follower);
+        assert!(seen.recv().is_err(), "it ends when it is dropped");
+    }
+}

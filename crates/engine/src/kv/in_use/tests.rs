@@ -1,0 +1,218 @@
+use std::fs;
+use std::path::Path;
+
+use super::*;
+use crate::Copies;
+use crate::kv::rocks::RocksKv;
+use crate::kv::{Kv, tables_in};
+use crate::tests::unreadable_sectors::Unreadable;
+
+const RECORDS: u64 = 3_000;
+
+fn record(n: u64, round: u8) -> (Vec<u8>, Vec<u8>) {
+    ([&[0x69][..], &n.to_be_bytes()].concat(), vec![round; 100 + n as usize % 100])
+}
+
+fn batch(round: u8) -> Vec<crate::kv::Put> {
+    (0..RECORDS).map(|n| record(n, round)).map(|(key, value)| (key, Some(value))).collect()
+}
+
+fn open(dir: &Path, read_only: bool) -> RocksKv {
+    RocksKv::open(Place::of(dir, [1; 16]), Copies::Two, 8 << 20, read_only).unwrap()
+}
+
+/// A store with a flushed round of records that copies its files only when it is asked to.
+fn store(dir: &Path) -> RocksKv {
+    RocksKv::create(&dir.join("records")).unwrap();
+    let mut kv = open(dir, false);
+    kv.copy_late();
+    kv.write(batch(1)).unwrap();
+    kv.flush().unwrap();
+    kv
+}
+
+fn assert_is(kv: &RocksKv, round: u8) {
+    let found = kv.scan(&[0x69], &[0x6A], usize::MAX).unwrap();
+    assert!(found == (0..RECORDS).map(|n| record(n, round)).collect::<Vec<_>>(), "not the records of round {round}");
+}
+
+fn newest(dir: &Path) -> std::path::PathBuf {
+    tables_in(&dir.join("records")).pop().unwrap().1
+}
+
+fn change(path: &Path, places: &[usize]) {
+    let mut bytes = fs::read(path).unwrap();
+    places.iter().for_each(|at| bytes[*at] ^= 0x55);
+    fs::write(path, bytes).unwrap();
+}
+
+/// Every listed file and its copy are what the list says, and prove themselves.
+fn assert_kept(dir: &Path) {
+    let place = Place::of(dir, [1; 16]);
+    let list = place.list().unwrap();
+    assert_eq!(list.files.len(), tables_in(&place.copies).len());
+    for entry in &list.files {
+        for path in [place.table(entry.number), place.copy(entry.number)] {
+            assert!(files::is_whole(&path, entry) && proof::proves_itself(&path).unwrap(), "{}", path.display());
+        }
+    }
+}
+
+fn compact(kv: &RocksKv) -> Result<()> {
+    kv.records().try_with("compacting", |db| {
+        // Else a single file only gets another level.
+        let mut options = rocksdb::CompactOptions::default();
+        options.set_bottommost_level_compaction(rocksdb::BottommostLevelCompaction::Force);
+        db.compact_range_opt(None::<&[u8]>, None::<&[u8]>, &options);
+        db.flush()
+    })
+}
+
+/// With one copy nothing else can bring it back.
+#[test]
+fn a_wrong_byte_of_a_file_without_a_copy_is_put_right() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(store(dir.path()));
+    let kv = RocksKv::open(Place::of(dir.path(), [1; 16]), Copies::One, 8 << 20, false).unwrap();
+    kv.write(vec![(vec![0x70], Some(vec![1]))]).unwrap();
+    kv.flush().unwrap();
+    let len = fs::metadata(newest(dir.path())).unwrap().len() as usize;
+    // In the only block: it is short, so that the byte is found soon.
+    change(&newest(dir.path()), &[3]);
+    assert!(len < 2_000 && kv.get(&[0x70]).unwrap() == Some(vec![1]));
+    assert!(proof::proves_itself(&newest(dir.path())).unwrap());
+}
+
+#[test]
+fn a_damaged_new_file_is_never_copied_and_the_store_goes_back_to_its_copies() {
+    let dir = tempfile::tempdir().unwrap();
+    let kv = store(dir.path());
+    compact(&kv).unwrap();
+    change(&newest(dir.path()), &[20_000, 20_001]);
+    kv.settle();
+    assert_kept(dir.path());
+    assert_is(&kv, 1);
+    drop(kv);
+    assert_is(&open(dir.path(), false), 1);
+}
+
+#[test]
+fn a_read_of_a_new_file_that_is_beyond_repair_goes_back_to_its_copies() {
+    let dir = tempfile::tempdir().unwrap();
+    let kv = store(dir.path());
+    compact(&kv).unwrap();
+    change(&newest(dir.path()), &[20_000, 20_001]);
+    assert_is(&kv, 1);
+}
+
+#[test]
+fn a_flush_whose_file_is_not_what_was_written_fails_until_everything_is_written_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let kv = store(dir.path());
+    kv.write(batch(2)).unwrap();
+    kv.records().try_with("flushing", rocksdb::DB::flush).unwrap();
+    change(&newest(dir.path()), &[20_000, 20_001]);
+    kv.write(vec![(vec![0x70], Some(vec![1]))]).unwrap();
+    assert!(matches!(kv.flush(), Err(Error::Corrupt { .. })));
+    assert!(kv.restore(), "the checkpoint begins again");
+    assert_is(&kv, 1);
+    kv.write(batch(2)).unwrap();
+    kv.flush().unwrap();
+    assert_is(&kv, 2);
+    assert_kept(dir.path());
+}
+
+#[test]
+fn what_was_written_before_a_restoration_is_not_taken_for_flushed() {
+    let dir = tempfile::tempdir().unwrap();
+    let kv = store(dir.path());
+    compact(&kv).unwrap();
+    kv.write(vec![(vec![0x70], Some(vec![1]))]).unwrap();
+    change(&newest(dir.path()), &[20_000, 20_001]);
+    assert_is(&kv, 1);
+    assert!(matches!(kv.write(batch(2)), Err(Error::Corrupt { .. })));
+    assert!(matches!(kv.flush(), Err(Error::Corrupt { .. })));
+    assert!(kv.restore());
+    kv.write(batch(2)).unwrap();
+    kv.flush().unwrap();
+    assert_is(&kv, 2);
+}
+
+#[test]
+fn a_merge_that_meets_damage_stops_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let kv = store(dir.path());
+    kv.write(batch(2)).unwrap();
+    kv.flush().unwrap();
+    drop(kv);
+    change(&newest(dir.path()), &[20_000]);
+    let kv = open(dir.path(), false);
+    drop(compact(&kv));
+    assert_is(&kv, 2);
+    let write = || kv.write(batch(3)).and_then(|()| kv.flush());
+    write().or_else(|_| if kv.restore() { write() } else { Err(Error::Invalid("not restored".into())) }).unwrap();
+    assert_is(&kv, 3);
+    assert_eq!(kv.check_files(true).unwrap().left, Vec::<String>::new());
+}
+
+#[test]
+fn a_sector_that_cannot_be_read_is_restored_as_wrong_bytes_are() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(store(dir.path()));
+    let _unreadable = Unreadable::at(&newest(dir.path()), 40_960..45_056);
+    let kv = open(dir.path(), false);
+    assert_is(&kv, 1);
+    drop(kv);
+    assert_kept(dir.path());
+}
+
+#[test]
+fn a_store_that_is_read_only_reads_the_copies_and_changes_nothing() {
+    for is_unreadable in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        drop(store(dir.path()));
+        let table = newest(dir.path());
+        let unreadable = is_unreadable.then(|| Unreadable::at(&table, 40_960..45_056));
+        if !is_unreadable {
+            change(&table, &[20_000, 20_001]);
+        }
+        let before = fs::metadata(&table).unwrap();
+        let kv = open(dir.path(), true);
+        assert_is(&kv, 1);
+        assert_eq!(kv.check_files(false).unwrap().left.len(), 1);
+        drop((kv, unreadable));
+        assert_eq!(fs::metadata(&table).unwrap().modified().unwrap(), before.modified().unwrap());
+    }
+}
+
+#[test]
+fn a_read_only_store_opens_where_the_index_of_a_file_is_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(store(dir.path()));
+    let table = newest(dir.path());
+    let len = fs::metadata(&table).unwrap().len() as usize;
+    change(&table, &[len - 10]);
+    assert_is(&open(dir.path(), true), 1);
+}
+
+#[test]
+fn what_rocksdb_merges_is_copied_without_another_flush() {
+    let dir = tempfile::tempdir().unwrap();
+    RocksKv::create(&dir.path().join("records")).unwrap();
+    let kv = open(dir.path(), false);
+    // Four files of one level are merged.
+    for round in 0..5 {
+        kv.write(batch(round)).unwrap();
+        kv.flush().unwrap();
+    }
+    let is_listed = || {
+        let live = kv.records().try_with("looking", rocks::live_numbers).unwrap();
+        let list = Place::of(dir.path(), [1; 16]).list().unwrap();
+        live.len() == list.files.len() && live.iter().all(|number| list.entry(*number).is_some())
+    };
+    let is_merged = || kv.records().try_with("looking", rocks::live_numbers).unwrap().len() < 4;
+    while !is_merged() || !is_listed() {
+        std::thread::yield_now();
+    }
+    assert_kept(dir.path());
+}

@@ -1,0 +1,112 @@
+//! Puts a record file right of which single bytes are wrong, at most one in each block.
+//!
+//! A block counts as right when one change of one byte gives it its checksum, so what comes out proves itself as a file
+//! that was never damaged does. A file with more damage stays as it is.
+
+use super::table_file::{
+    self, FOOTER_BYTES, MARK_AT, METAINDEX_LEN_AT, TRAILER_BYTES, block_len, is_sound_footer, mended_block, place_part,
+    word,
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The file that these bytes are with at most one byte of each block changed. None: more is wrong.
+pub fn mended(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut file = bytes.to_vec();
+    let footer_at = file.len().checked_sub(FOOTER_BYTES)?;
+    mend_footer(&mut file, footer_at)?;
+    let mark = word(&file, footer_at + MARK_AT)?;
+    let end = footer_at.checked_sub(TRAILER_BYTES)?;
+    let metaindex_at = end.checked_sub(word(&file, footer_at + METAINDEX_LEN_AT)? as usize)?;
+    mend_block(&mut file, metaindex_at, footer_at, mark, |content| table_file::other_blocks(content).is_some())?;
+    let others = table_file::other_blocks(&file[metaindex_at..end])?;
+    for (at, len) in &others {
+        let behind = at.checked_add(*len)?.checked_add(TRAILER_BYTES).filter(|behind| *behind <= metaindex_at)?;
+        mend_block(&mut file, *at, behind, mark, |_| true)?;
+    }
+    let data_end = others.iter().map(|(at, _)| *at).min().unwrap_or(metaindex_at);
+    mend_data(&mut file, data_end, mark)?;
+    Some(file)
+}
+
+fn mend_footer(file: &mut [u8], at: usize) -> Option<()> {
+    let footer = &mut file[at..];
+    if is_sound_footer(footer, at) {
+        return Some(());
+    }
+    for byte in 0..footer.len() {
+        let found = footer[byte];
+        for value in 0..=u8::MAX {
+            footer[byte] = value;
+            if is_sound_footer(footer, at) {
+                return Some(());
+            }
+        }
+        footer[byte] = found;
+    }
+    None
+}
+
+/// Puts the block right that lies with its trailer from `at` to `behind`.
+fn mend_block(file: &mut [u8], at: usize, behind: usize, mark: u32, is_block: impl Fn(&[u8]) -> bool) -> Option<()> {
+    let block = &mut file[at..behind];
+    if !is_sound(block, at, mark) {
+        block.copy_from_slice(&mended_block(block, at, mark, is_block)?);
+    }
+    Some(())
+}
+
+/// Whether a block with its trailer has its checksum.
+fn is_sound(block: &[u8], place: usize, mark: u32) -> bool {
+    let Some((content, trailer)) = block.split_last_chunk::<TRAILER_BYTES>() else { return false };
+    let expected = (xxh3_64(content) as u32).wrapping_add(place_part(mark, place));
+    trailer[0] == 0 && word(trailer, 1) == Some(expected)
+}
+
+fn mend_data(file: &mut [u8], data_end: usize, mark: u32) -> Option<()> {
+    /// Where the sound block ends that begins here.
+    fn sound_end(data: &[u8], at: usize, mark: u32) -> Option<usize> {
+        let behind = at + block_len(&data[at..])? + TRAILER_BYTES;
+        is_sound(data.get(at..behind)?, at, mark).then_some(behind)
+    }
+    let mut at = 0;
+    while at < data_end {
+        let data = &file[..data_end];
+        if let Some(behind) = sound_end(data, at, mark) {
+            at = behind;
+            continue;
+        }
+        let behind = (at + 1..data_end).find(|next| sound_end(data, *next, mark).is_some()).unwrap_or(data_end);
+        mend_block(file, at, behind, mark, |content| block_len(content) == Some(content.len()))?;
+        at = behind;
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kv::table_file::tests::file;
+
+    /// The index is short, so that its byte is found soon.
+    #[test]
+    fn single_wrong_bytes_in_some_blocks_are_put_right() {
+        let whole = file().unwrap();
+        let end = whole.len();
+        assert!(mended(&whole).as_ref() == Some(&whole));
+        for places in [vec![end - 1], vec![end - 30], vec![end - 60], vec![end - 100, end - 50], vec![end - 20]] {
+            let mut wrong = whole.clone();
+            places.iter().for_each(|at| wrong[*at] ^= 0x5A);
+            assert!(mended(&wrong).as_ref() == Some(&whole), "bytes {places:?} of {end}");
+        }
+    }
+
+    #[test]
+    fn two_wrong_bytes_of_a_footer_and_other_files_are_left_alone() {
+        let mut wrong = file().unwrap();
+        let end = wrong.len();
+        (wrong[end - 20], wrong[end - 21]) = (1, 1);
+        assert_eq!(mended(&wrong), None);
+        assert_eq!(mended(&[]), None);
+        assert_eq!(mended(&[1; 5_000]), None);
+    }
+}

@@ -70,6 +70,7 @@ mod tests;
 pub use background::room::RoomInLog;
 pub use background::signals::Committer;
 pub use background::steps::BackgroundStep;
+pub use commit::log::CutLog;
 pub use damage::affected_files::{BadBlock, BadPlace};
 pub use damage::scrub_progress::{ScrubCommand, ScrubStatus};
 pub use error::{Error, Result};

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use oncefs_engine::{Blocks, CheckReport, Error, Fault, Lbn, MapId, Pbn, Phase, Remedy, Salvaged, Store};
+use oncefs_engine::{Blocks, CheckReport, CutLog, Error, Fault, Lbn, MapId, Pbn, Phase, Remedy, Salvaged, Store};
 use oncefs_fs::format::proves_itself;
 use oncefs_fs::{FileNames, NameFindings, NamePhase, SystemClock, check_names, fix_names, names_of_maps};
 
@@ -63,6 +63,10 @@ pub struct FsckArgs {
     /// Save what is left of records that no copy restores, then repair as -y. Never done without being asked for
     #[arg(long, conflicts_with_all = ["no_change", "preen", "auto"])]
     pub salvage: bool,
+    /// Leave the damaged group of a log that keeps the volume closed out, and all groups after it, then repair as -y. What
+    /// programs synced since is lost. Never done without being asked for
+    #[arg(long, conflicts_with_all = ["no_change", "preen", "auto"])]
+    pub cut_log: bool,
     /// Also read every block and compare it with its checksum
     #[arg(short = 'd', long)]
     pub data: bool,
@@ -83,7 +87,7 @@ pub struct FsckArgs {
 impl FsckArgs {
     /// What may be repaired; None: the volume may not be changed.
     pub fn limit(&self) -> Option<Remedy> {
-        match (self.yes || self.salvage, self.preen || self.auto) {
+        match (self.yes || self.salvage || self.cut_log, self.preen || self.auto) {
             (true, _) => Some(Remedy::Asked),
             (false, true) => Some(Remedy::Safe),
             (false, false) => None,
@@ -104,7 +108,10 @@ pub fn run(arguments: FsckArgs) -> Outcome<u8> {
     exit_when_cancelled().or_fail(exit::FSCK_OPERATIONAL)?;
     let salvaged = if arguments.salvage { Store::salvage(&volume, &proves_itself) } else { Ok(None) };
     let salvaged = salvaged.map_err(|e| cannot_check(&e.into()))?;
+    let cut = if arguments.cut_log { Store::cut_log(&volume) } else { Ok(None) };
+    let cut = cut.map_err(|e| cannot_check(&e.into()))?;
     let mut findings = examine(&volume, arguments.limit(), arguments.data).map_err(|e| cannot_check(&e))?;
+    findings.add_fixed(cut.iter().map(cut_told).collect(), u64::from(cut.is_some()));
     findings.add_fixed(salvaged.iter().map(salvage_told).collect(), u64::from(salvaged.is_some()));
     findings.print();
     say!("{shown}: {}", findings.summary());
@@ -116,6 +123,14 @@ fn salvage_told(salvaged: &Salvaged) -> String {
     format!(
         "{damaged_files} of {files} record files were damaged: {records} records were saved, {gaps} places could not be \
          read, {given_up} older records there were given up. The damaged files are in records.damaged"
+    )
+}
+
+fn cut_told(cut: &CutLog) -> String {
+    let CutLog { group, whole_later } = cut;
+    format!(
+        "group {group} of the log could not be read: it was left out, and so were {whole_later} groups after it. What \
+         programs synced in them is lost; the volume is as it was before group {group}"
     )
 }
 
@@ -154,6 +169,7 @@ fn examine(volume: &Path, limit: Option<Remedy>, read_data: bool) -> oncefs_fs::
         let what = format!("{}: it is damaged, the other superblock is sound", shown(&path));
         if limit.is_some() { findings.add_fixed(vec![what], 1) } else { findings.add_left(vec![what], 1) }
     }
+    findings.left_out = store.left_out_of_log();
     let examined = examine_open(&store, limit, read_data, &mut findings);
     let closed = store.close();
     examined?;

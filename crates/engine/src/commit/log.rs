@@ -16,6 +16,14 @@ use crate::format::record::{self, Header, Totals};
 use crate::sync::{LockRank, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::{Error, Result};
 
+mod cut;
+
+pub use cut::CutLog;
+
+/// The way out of a damaged log, for messages.
+const WAY_OUT: &str = "restore a copy of the log, or leave that group and all after it out with oncefs fsck --cut-log: what \
+                       programs synced since is lost then";
+
 /// The ring and its ends.
 pub struct Log {
     device: Arc<dyn Device>,
@@ -28,6 +36,8 @@ pub struct Log {
     /// Bytes of `used` that the checkpoint under way makes unnecessary.
     trimmed_soon: u64,
     next_sequence: u64,
+    /// Whether recovery found the next record begun and not complete.
+    is_last_left_out: bool,
 }
 
 /// A record found by recovery.
@@ -50,7 +60,8 @@ impl Log {
         let next_sequence = sequence.checked_add(1);
         let next_sequence =
             next_sequence.ok_or_else(|| Error::corrupt("the checkpoint record", "no group can follow it"))?;
-        let mut log = Self { device, log_id, bytes, head: at, used: 0, trimmed_soon: 0, next_sequence };
+        let mut log =
+            Self { device, log_id, bytes, head: at, used: 0, trimmed_soon: 0, next_sequence, is_last_left_out: false };
         let found = log.device.len().map_err(|e| Error::io("opening the log", e))?;
         if found < bytes || at > bytes {
             return Err(Error::corrupt("the log", format!("it has {found} bytes, {bytes} are expected")));
@@ -67,7 +78,22 @@ impl Log {
                 format!("it ends before group {sequence}, up to which the records are: they do not belong together"),
             ));
         }
+        log.is_last_left_out = !log.begun()?.is_empty();
+        if log.is_last_left_out {
+            log::warn!("{}", log.left_out().unwrap_or_default());
+        }
         Ok((log, records))
+    }
+
+    /// What is to be said of a last group that recovery left out, because it is not complete. None: there was none.
+    pub fn left_out(&self) -> Option<String> {
+        self.is_last_left_out.then(|| {
+            format!(
+                "group {} of the log is not complete and was left out: the machine stopped while it was written, and nobody \
+                 was told that it was stored; or it was damaged since, and what programs synced last is lost",
+                self.next_sequence
+            )
+        })
     }
 
     /// Makes what recovery found durable: writes the last record again, and flushes. Only the last one may be there without
@@ -100,6 +126,26 @@ impl Log {
 
     /// As `read_next`, for a record of which one byte was changed since it was written.
     fn read_flipped(&self) -> Result<Option<(u64, Recovered)>> {
+        for (at, header, mut whole) in self.begun()? {
+            if record::mend(&mut whole, &header, self.log_id)
+                && let Some((header, ops)) = record::open(&whole, self.log_id)
+            {
+                log::warn!("corrected a wrong byte in group {} of the log", header.sequence);
+                return Ok(Some((at, Recovered { header, ops: ops.to_vec() })));
+            }
+            if record::was_complete(&mut whole, &header) {
+                return Err(Error::corrupt(
+                    format!("group {} in the log", header.sequence),
+                    format!("it was complete, and some bytes of it are wrong; {WAY_OUT}"),
+                ));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where a record with the next sequence begins, after one wrong byte of its header was put right, with its bytes.
+    fn begun(&self) -> Result<Vec<(u64, Header, AlignedBuf)>> {
+        let mut begun = Vec::new();
         for at in [self.head, 0] {
             if at + ALIGN_BYTES as u64 > self.bytes {
                 continue;
@@ -111,19 +157,14 @@ impl Log {
             }
             let mut whole = self.read_at(at, header.record_bytes() as usize)?;
             whole[..ALIGN_BYTES].copy_from_slice(&first);
-            if record::mend(&mut whole, &header, self.log_id)
-                && let Some((header, ops)) = record::open(&whole, self.log_id)
-            {
-                log::warn!("corrected a wrong byte in group {} of the log", header.sequence);
-                return Ok(Some((at, Recovered { header, ops: ops.to_vec() })));
-            }
+            begun.push((at, header, whole));
         }
-        Ok(None)
+        Ok(begun)
     }
 
     fn read_at(&self, at: u64, len: usize) -> Result<AlignedBuf> {
         let mut bytes = AlignedBuf::new(len);
-        self.device.read_at(&mut bytes, at).map_err(|e| Error::io("reading the log", e))?;
+        self.device.read_at(&mut bytes, at).map_err(|e| Error::io(format!("reading the log ({WAY_OUT})"), e))?;
         Ok(bytes)
     }
 
@@ -157,7 +198,8 @@ impl Log {
                     return Err(Error::corrupt(
                         format!("group {} in the log", self.next_sequence),
                         format!(
-                            "group {} after it is whole; the volume stays closed so that nothing acknowledged is lost silently",
+                            "group {} after it is whole; the volume stays closed so that nothing acknowledged is lost silently. To \
+                             open it, {WAY_OUT}",
                             later.header.sequence
                         ),
                     ));
@@ -288,6 +330,11 @@ impl Journal {
     /// Which volume it is.
     pub fn volume_id(&self) -> [u8; 16] {
         self.volume_id
+    }
+
+    /// See [`Log::left_out`].
+    pub fn left_out(&self) -> Option<String> {
+        self.log.lock().left_out()
     }
 
     /// The last commit before this mount.

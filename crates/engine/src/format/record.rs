@@ -185,12 +185,25 @@ pub fn mend(record: &mut [u8], header: &Header, log_id: [u8; 16]) -> bool {
         record[SUM_AT..MAGIC_AT].copy_from_slice(&computed.to_le_bytes());
         return true;
     }
+    let wrong = wrong_places(record, end);
+    mend_covered(&mut record[MAGIC_AT..end], wrong, stored) && open(record, log_id).is_some()
+}
+
+/// Whether a record whose header is whole and which could not be mended was complete once: its code has no word in which a
+/// bit is wrong, which a torn write leaves with one record in 2^29. So an even number of bits of some bytes was changed.
+pub fn was_complete(record: &mut [u8], header: &Header) -> bool {
+    let end = usize::try_from(header.body_len).ok().and_then(|len| HEADER_BYTES.checked_add(len));
+    end.filter(|end| *end <= record.len()).is_some_and(|end| wrong_places(record, end) >> 3 == 0)
+}
+
+/// The XOR of the places of all wrong bits of a record of `end` bytes.
+fn wrong_places(record: &mut [u8], end: usize) -> u32 {
     let places = at::u32(record, PLACES_AT);
     let tail: [u8; HEADER_BYTES - PLACES_AT] = record[PLACES_AT..HEADER_BYTES].try_into().expect("eight bytes");
     record[PLACES_AT..HEADER_BYTES].fill(0);
     let wrong = places ^ set_places(&record[MAGIC_AT..end]);
     record[PLACES_AT..HEADER_BYTES].copy_from_slice(&tail);
-    mend_covered(&mut record[MAGIC_AT..end], wrong, stored) && open(record, log_id).is_some()
+    wrong
 }
 
 /// Makes the checksum of `covered` right by a change of one byte, whose wrong bits have places with the XOR `wrong`.
@@ -304,6 +317,7 @@ mod tests {
                 wrong[at] ^= bits;
                 assert_eq!(mended(&mut wrong), is_sought, "byte {at} of {len}");
                 assert_eq!(wrong == record, is_sought, "byte {at} of {len}");
+                assert!(was_complete(&mut wrong, &header), "byte {at} of {len}");
                 wrong = record.clone();
                 wrong[at] ^= bits ^ 0x02;
                 assert!(mended(&mut wrong) && wrong == record, "an odd number in byte {at} of {len}");
@@ -327,7 +341,7 @@ mod tests {
         for sector in 0..15 {
             let mut torn = long.clone();
             torn[sector * 512..(sector + 1) * 512].fill(0);
-            assert!(!mended(&mut torn), "sector {sector}");
+            assert!(!mended(&mut torn) && !was_complete(&mut torn, &header), "sector {sector}");
         }
         assert!(mend_header(&mut long, [1; 16], 8).is_none() && mend_header(&mut long, [2; 16], 9).is_none());
     }

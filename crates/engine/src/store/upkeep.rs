@@ -9,11 +9,12 @@ use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::ShardKey;
 use crate::kv::IsRecord;
 use crate::settings::values::Settings;
+use crate::volume::cut_log::cut_log;
 use crate::volume::files as volume;
 use crate::volume::hold::Hold;
 use crate::volume::superblock_file;
 use crate::{
-    BadBlock, BadPlace, Blocks, DedupCommand, DedupStatus, DefragOptions, DefragOutcome, Explained, FilesFound,
+    BadBlock, BadPlace, Blocks, CutLog, DedupCommand, DedupStatus, DefragOptions, DefragOutcome, Explained, FilesFound,
     LayoutCursor, LayoutPortion, Lbn, MapCursor, MapId, Profile, Referrers, Result, Salvaged, ScrubCommand,
     ScrubStatus, Store, VolumeSpec,
 };
@@ -53,6 +54,18 @@ impl Store {
     /// As [`Store::profile_of`].
     pub fn parts_outside(volume: &Path) -> Result<Vec<PathBuf>> {
         volume::parts_outside(volume)
+    }
+
+    /// Ends the log of a volume that nobody has open before its first group that cannot be read, for good. `None`: all of
+    /// it can be. What was acknowledged in that group and in later ones is lost; the volume needs a repair afterwards.
+    ///
+    /// # Errors
+    ///
+    /// - As [`Store::profile_of`], and [`crate::Error::InUse`].
+    /// - [`crate::Error::Corrupt`]: the record store or the checkpoint record cannot be read.
+    /// - [`crate::Error::Io`]: the log cannot be written.
+    pub fn cut_log(volume: &Path) -> Result<Option<CutLog>> {
+        cut_log(volume)
     }
 
     /// Makes the record store of a volume that nobody has open anew from what can be read of it, if its copies do not
@@ -128,6 +141,12 @@ impl Store {
     /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: the scrub's state cannot be saved.
     pub fn scrub(&self, command: ScrubCommand) -> Result<()> {
         self.core.command_scrub(command)
+    }
+
+    /// What is to be said of a last group of the log that was left out when the volume was opened, because it is not
+    /// complete. None: there was none.
+    pub fn left_out_of_log(&self) -> Option<String> {
+        self.core.journal.left_out()
     }
 
     /// The scrub's progress, and the number of bad blocks.

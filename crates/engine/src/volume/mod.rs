@@ -1,6 +1,7 @@
 //! A volume's files on the host: made, opened, recovered, owned by one mount.
 
 pub mod ballast;
+pub mod cut_log;
 pub mod data_device;
 pub mod files;
 pub mod grow;

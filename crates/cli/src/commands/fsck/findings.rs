@@ -20,6 +20,8 @@ pub struct Findings {
     pub files: Vec<String>,
     pub stored: Blocks,
     pub mapped: Blocks,
+    /// What is to be said of a last group of the log that is not complete.
+    pub left_out: Option<String>,
     /// Bad blocks that lost nothing: another block replaces them, or no file refers to them.
     pub replaced_count: u64,
 }
@@ -61,6 +63,7 @@ impl Findings {
             }
         }
         self.files.iter().for_each(|line| say!("{}", printable(line)));
+        self.left_out.iter().for_each(|line| say!("{}", printable(line)));
     }
 
     pub fn summary(&self) -> String {
@@ -76,7 +79,9 @@ impl Findings {
             1 => ", 1 damaged block is kept apart and nothing of it is lost".to_owned(),
             count => format!(", {count} damaged blocks are kept apart and nothing of them is lost"),
         };
-        format!("{mended}clean, {} stored for {} in files{bad}", Size(self.stored.bytes()), Size(self.mapped.bytes()))
+        // Nobody can tell whether what was left out had been acknowledged.
+        let state = if self.left_out.is_some() { "consistent without the end of its log" } else { "clean" };
+        format!("{mended}{state}, {} stored for {} in files{bad}", Size(self.stored.bytes()), Size(self.mapped.bytes()))
     }
 
     pub fn exit_code(&self) -> u8 {
@@ -132,6 +137,9 @@ mod tests {
     fn the_summary_says_what_is_stored_or_how_to_go_on() {
         let clean = Findings { stored: Blocks(256), mapped: Blocks(512), ..Findings::default() };
         assert_eq!(clean.summary(), "clean, 1.00 MiB stored for 2.00 MiB in files");
+        let left_out = Some("group 7 was left out".to_owned());
+        let cut_short = Findings { left_out, ..Findings::default() };
+        assert!(!cut_short.summary().contains("clean"), "{}", cut_short.summary());
         assert!(findings(1, 2).summary().starts_with("1 error repaired, 2 errors left"));
     }
 }

@@ -1,0 +1,35 @@
+//! The way out of a log that keeps a volume closed: it ends before the damage.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::commit::log::{CutLog, Log};
+use crate::device::FileDevice;
+use crate::format::checkpoint::Checkpoint;
+use crate::format::keys;
+use crate::kv::copies::Place;
+use crate::kv::{Kv, RocksKv};
+use crate::volume::hold::Hold;
+use crate::volume::superblock_file;
+use crate::write::hash::Hasher;
+use crate::{Copies, Error, Result};
+
+/// Memory for the record store, of which one record is read.
+const RECORDS_BYTES: u64 = 8 << 20;
+
+/// Ends the log of a volume that nobody has open before its first group that cannot be read. None: all of it can be.
+pub fn cut_log(volume: &Path) -> Result<Option<CutLog>> {
+    let superblock = superblock_file::read(volume)?;
+    let lock = volume.join("lock");
+    let _alone = Hold::of_volume(&lock, &volume.display().to_string())?;
+    let place = Place::of(volume, superblock.volume_id);
+    // Read only: which copies the volume keeps is not asked here.
+    let kv = RocksKv::open(place, Copies::One, RECORDS_BYTES, true)?;
+    let checkpoint = kv.get(&keys::checkpoint())?;
+    let checkpoint = checkpoint.and_then(|bytes| Checkpoint::decode(&bytes, superblock.volume_id));
+    let Checkpoint { sequence, log_at, .. } = checkpoint
+        .ok_or_else(|| Error::corrupt("the checkpoint record", "it is missing or damaged: fsck --salvage"))?;
+    let path = volume.join("log");
+    let log = FileDevice::open_direct(&path, true).map_err(|e| Error::io(format!("opening {}", path.display()), e))?;
+    Log::cut(Arc::new(log), Hasher::log_id(&superblock.secret), superblock.log_bytes, (sequence, log_at))
+}

@@ -148,3 +148,62 @@ fn what_cannot_be_mended_is_refused_with_the_part_that_is_damaged() {
     superblocks.iter().for_each(|path| flip(path, 2_000));
     assert_eq!(fsck(&mount, &["-y"]).0, 0);
 }
+
+/// The newest of the record files that have a copy.
+fn copied_record_file(volume: &Path) -> PathBuf {
+    let names = fs::read_dir(volume.join("copies")).unwrap().map(|entry| entry.unwrap().file_name());
+    let newest = names.filter(|name| name.to_str().unwrap().ends_with(".sst")).max().expect("a record file has a copy");
+    volume.join("records").join(newest)
+}
+
+#[test]
+fn a_flipped_byte_of_a_record_file_is_an_error_that_is_corrected_and_then_none() {
+    let mut mount = Mount::new("256M");
+    fill(&mount);
+    mount.umount();
+    for option in ["-p", "-a", "-y"] {
+        flip(&copied_record_file(&mount.volume()), 200);
+        let (code, said) = fsck(&mount, &[]);
+        assert!(code == 4 && said.contains("fsck -p restores it"), "{option}: {code}: {said}");
+        let (code, said) = fsck(&mount, &[option]);
+        assert!(code == 1 && said.contains("restored from its copy"), "{option}: {code}: {said}");
+        assert_eq!(fsck(&mount, &[]).0, 0, "{option}: the second look");
+    }
+    mount.mount();
+    assert_files(&mount);
+}
+
+/// Where each group begins that the log has, the newest last.
+fn groups_in(log: &[u8]) -> Vec<usize> {
+    let word = |at: usize| u64::from_le_bytes(log[at..at + 8].try_into().unwrap());
+    let mut groups: Vec<(u64, usize)> = (0..log.len())
+        .step_by(BLOCK)
+        .filter(|at| word(at + 8) == 0x6F6E_6365_6673_4C52)
+        .map(|at| (word(at + 16), at))
+        .collect();
+    groups.sort_unstable();
+    groups.into_iter().map(|(_, at)| at).collect()
+}
+
+#[test]
+fn a_damaged_log_is_refused_with_its_way_out_and_cut_when_that_is_asked_for() {
+    let mut mount = Mount::new("256M");
+    for n in 0..12 {
+        let path = mount.join(format!("file {n}"));
+        fs::write(&path, bytes(n, 5_000)).unwrap();
+        File::open(&path).unwrap().sync_all().unwrap();
+    }
+    mount.kill();
+    let log = mount.volume().join("log");
+    let groups = groups_in(&fs::read(&log).unwrap());
+    assert!(groups.len() > 6, "{groups:?}");
+    let file = File::options().write(true).open(&log).unwrap();
+    file.write_all_at(&[1, 2, 3, 4, 5, 6, 7], groups[groups.len() - 3] as u64 + 100).unwrap();
+    let (code, said) = fsck(&mount, &["-y"]);
+    assert!(code == 4 && said.contains("fsck --cut-log"), "{code}: {said}");
+    let (code, said) = fsck(&mount, &["--cut-log"]);
+    assert!(code == 1 && said.contains("2 groups after it"), "{code}: {said}");
+    assert_eq!(fsck(&mount, &[]).0, 0);
+    mount.mount();
+    assert!(fs::read(mount.join("file 0")).unwrap() == bytes(0, 5_000));
+}

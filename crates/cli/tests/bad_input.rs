@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
 
 use crate::common::{BINARY, Place, Run, in_own_namespace, oncefs};
@@ -33,6 +33,40 @@ fn a_volume_is_not_made_over_something_else() {
     oncefs(&["mkfs", &place.str("full")]).fails(1, &["not empty"]);
     oncefs(&["mkfs", &place.str("full/letter")]).fails(1, &["letter"]);
     assert_eq!(fs::read(place.path("full/letter")).unwrap(), b"dear");
+}
+
+/// Runs mkfs with a limit on the size of files, whose signal kills it where it makes the first that is larger.
+fn killed_mkfs(arguments: &str, blocks_of_512_bytes: u64) {
+    let script = format!("ulimit -f {blocks_of_512_bytes}; exec {BINARY} mkfs {arguments}");
+    let killed = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!(killed.status.signal(), Some(libc::SIGXFSZ), "{killed:?}");
+}
+
+#[test]
+fn a_volume_whose_mkfs_was_killed_says_what_to_do_and_that_helps() {
+    let place = Place::new();
+    let volume = place.volume_str();
+    killed_mkfs(&format!("--size 64M {volume}"), 2048);
+    let way_out = &["was not made to its end", "oncefs mkfs"];
+    oncefs(&["fsck", volume]).fails(8, way_out);
+    place.mount(&[]).fails(32, way_out);
+    oncefs(&["mkfs", "--size", "64M", volume]).succeeds();
+    assert!(oncefs(&["fsck", volume]).succeeds().out.contains("clean"));
+    oncefs(&["mkfs", volume]).fails(1, &["is a volume already"]);
+    place.mount(&[]).succeeds();
+}
+
+#[test]
+fn a_device_that_a_killed_mkfs_labelled_is_taken_by_the_next_one_and_by_no_other() {
+    let place = Place::new();
+    let image = place.str("image");
+    File::create(&image).unwrap().set_len(64 << 20).unwrap();
+    let (volume, other, device) = (place.volume_str(), place.str("other"), LoopDevice::of(&image));
+    // The block table fits, the log does not.
+    killed_mkfs(&format!("--log-size 32M --data {} {volume}", device.0), 32768);
+    oncefs(&["mkfs", &other, "--data", &device.0]).fails(1, &["blocks of an oncefs volume", "--force"]);
+    oncefs(&["mkfs", volume, "--data", &device.0]).succeeds();
+    assert!(oncefs(&["fsck", "-d", volume]).succeeds().out.contains("clean"));
 }
 
 #[test]

@@ -8,6 +8,9 @@ pub enum Error {
     /// The path (the field) is not a volume: make one with `oncefs mkfs`.
     #[error("{0} is not an oncefs volume (make one with: oncefs mkfs {0})")]
     NotAVolume(String),
+    /// Making the volume (the field) did not end: make it again with `oncefs mkfs`.
+    #[error("the volume {0} was not made to its end: run oncefs mkfs {0} again")]
+    Unfinished(String),
     /// Something else is where a volume should be made: choose another path or remove it.
     #[error("{0}")]
     InTheWay(String),

@@ -100,6 +100,7 @@ pub use store::Store;
 pub use types::{Change, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, UnknownBlocks, Urgency, VolumeSpec};
 pub use volume::ballast::Ballast;
 pub use volume::medium::{Driver, Medium};
+pub use volume::unfinished::Unfinished;
 pub use worker::load::DeviceLoad;
 pub use worker::status::{DedupCommand, DedupStatus};
 pub use write::publish::OnPublish;

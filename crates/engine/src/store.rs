@@ -9,6 +9,7 @@ use crate::Error;
 use crate::background::steps::BackgroundStep;
 use crate::background::threads::Threads;
 use crate::core::Core;
+use crate::format::superblock::Superblock;
 use crate::sync::{LockRank, Mutex};
 use crate::volume::files as volume;
 use crate::volume::hold::Hold;
@@ -16,6 +17,7 @@ use crate::volume::medium::{Driver, Medium};
 use crate::volume::memory_budget::Budget;
 use crate::volume::open::{recover, settings_of};
 use crate::volume::superblock_file;
+use crate::volume::unfinished::Unfinished;
 use crate::worker::load::DeviceLoad;
 use crate::write::publish::OnPublish;
 use crate::{
@@ -66,24 +68,25 @@ pub struct Store {
 }
 
 impl Store {
-    /// Makes an empty volume in the directory `volume`, which must be missing or empty.
+    /// Makes an empty volume in the directory `volume`, which must be missing, empty, or left by an attempt that did not
+    /// end.
     ///
     /// `random` gives the volume's identity (16 bytes) and its secret key (32 bytes); the rest is spare. It must be
     /// unpredictable: the key protects against chosen collisions of tags. On success the volume is durable.
     ///
     /// # Errors
     ///
-    /// - [`Error::InTheWay`]: `volume` exists and is not empty, or the device shows a file system, a partition table or
+    /// - [`Error::InTheWay`]: `volume` has something else in it or is being made by somebody else, or the device shows a file system, a partition table or
     ///   another known signature.
     /// - [`Error::Held`]: the device is mounted, or somebody else holds it.
     /// - [`Error::Exposed`]: the empty directory belongs to another user.
     /// - [`Error::Invalid`]: a size in `spec` is missing or out of its bounds, or the data device is not a block device,
     ///   is too small or has too long a path.
-    /// - [`Error::NoSpace`], [`Error::Io`]: the host file system or the device failed. What was made by then stays and has
-    ///   no superblock, so it cannot be opened.
+    /// - [`Error::NoSpace`], [`Error::Io`]: the host file system or the device failed. What was made by then stays,
+    ///   cannot be opened, and is removed by the next attempt.
     /// - [`Error::Corrupt`]: the record store that was just made cannot be read back.
     pub fn format(volume: &Path, spec: &VolumeSpec, random: [u8; 64]) -> Result<()> {
-        volume::make(volume, spec, random, volume::Shown::Refused)
+        Self::begin_format(volume, spec, random, false)?.finish()
     }
 
     /// Opens a volume, recovers its last commit and starts the background threads (none if `options.read_only`).
@@ -91,6 +94,7 @@ impl Store {
     /// # Errors
     ///
     /// - [`Error::NotAVolume`]: `volume` has no superblock.
+    /// - [`Error::Unfinished`]: it was not made to its end.
     /// - [`Error::NewerFormat`]: a newer oncefs wrote it.
     /// - [`Error::Exposed`]: users other than root can change it.
     /// - [`Error::InUse`]: another process has it open.
@@ -100,7 +104,7 @@ impl Store {
     /// - [`Error::HostFull`]: the host file system is full, and the volume's ballast did not help.
     /// - [`Error::Io`], [`Error::NoSpace`]: a device, the record store or the host file system failed.
     pub fn open(volume: &Path, options: &OpenOptions) -> Result<Arc<Store>> {
-        Self::open_with(volume, options, !options.read_only)
+        Self::open_with(volume, superblock_file::read(volume)?, options, !options.read_only)
     }
 
     /// Opens a volume for repair, without background threads: a caller that publishes has to call [`Store::settle`] from
@@ -110,11 +114,20 @@ impl Store {
     ///
     /// As [`Store::open`].
     pub fn open_for_fsck(volume: &Path, options: &OpenOptions) -> Result<Arc<Store>> {
-        Self::open_with(volume, options, false)
+        Self::open_with(volume, superblock_file::read(volume)?, options, false)
     }
 
-    fn open_with(volume: &Path, options: &OpenOptions, background: bool) -> Result<Arc<Store>> {
-        let superblock = superblock_file::read(volume)?;
+    /// Opens a volume that is still being made, to put into it what it must not be without.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::open`].
+    pub fn open_unfinished(unfinished: &Unfinished, options: &OpenOptions) -> Result<Arc<Store>> {
+        let volume = unfinished.volume();
+        Self::open_with(volume, superblock_file::read_unfinished(volume)?, options, !options.read_only)
+    }
+
+    fn open_with(volume: &Path, superblock: Superblock, options: &OpenOptions, background: bool) -> Result<Arc<Store>> {
         let settings = settings_of(options, superblock.profile, superblock.copies)?;
         let kv_bytes_max = Budget::of(options.memory_bytes_max, &settings).records;
         let opened = volume::open(volume, superblock, settings.copies, kv_bytes_max, options.read_only)?;

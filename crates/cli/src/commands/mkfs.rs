@@ -40,7 +40,7 @@ const MKFS_MEMORY: u64 = 64 << 20;
   oncefs mkfs /srv/volume --size 2T                       sparse: takes up space only as it fills
   oncefs mkfs /srv/volume --data /dev/nvme1n1             blocks on a raw device, everything else in /srv/volume", profiles::help()))]
 pub struct MkfsArgs {
-    /// Directory for the volume: new, or empty
+    /// Directory for the volume: new, empty, or left by a mkfs that did not end
     pub volume: PathBuf,
     /// Size of the data area [default: 15/16 of the free space below VOLUME; all of DEVICE]
     #[arg(long, short)]
@@ -106,11 +106,11 @@ fn confine(arguments: &MkfsArgs, place: Place) -> Outcome {
 
 fn make(arguments: &MkfsArgs, spec: &VolumeSpec) -> oncefs_fs::Result<()> {
     let random = random().map_err(|e| oncefs_engine::Error::io("cannot read random numbers", e))?;
-    let format = if arguments.force { Store::format_over } else { Store::format };
-    format(&arguments.volume, spec, random)?;
-    let store = Store::open(&arguments.volume, &profiles::without_worker(MKFS_MEMORY, false))?;
+    let unfinished = Store::begin_format(&arguments.volume, spec, random, arguments.force)?;
+    let store = Store::open_unfinished(&unfinished, &profiles::without_worker(MKFS_MEMORY, false))?;
     FileSystem::format(&store, &SystemClock)?;
-    Ok(store.close()?)
+    store.close()?;
+    Ok(unfinished.finish()?)
 }
 
 fn failure(error: &oncefs_fs::Error, volume: &Path) -> Failure {
@@ -128,6 +128,8 @@ fn failure(error: &oncefs_fs::Error, volume: &Path) -> Failure {
 enum Place {
     Free,
     EmptyDirectory,
+    /// By a mkfs that did not end, or that is still at work. The next one goes on from what this one leaves.
+    Begun,
     Taken,
 }
 
@@ -138,12 +140,13 @@ impl Place {
             Ok(found) if found.is_dir() && volume.read_dir().is_ok_and(|mut entries| entries.next().is_none()) => {
                 Self::EmptyDirectory
             }
+            Ok(_) if Store::is_unfinished(volume) => Self::Begun,
             _ => Self::Taken,
         }
     }
 
     fn restore(self, volume: &Path) -> io::Result<()> {
-        if self == Self::Taken || !volume.exists() {
+        if matches!(self, Self::Begun | Self::Taken) || !volume.exists() {
             return Ok(());
         }
         std::fs::remove_dir_all(volume)?;

@@ -19,6 +19,12 @@ pub fn encode(volume_id: [u8; 16]) -> [u8; BLOCK_BYTES] {
     block
 }
 
+/// The volume that a sound label names.
+pub fn id_of(block: &[u8]) -> Option<[u8; 16]> {
+    let id = block.get(ID_AT..CHECKSUM_AT)?.try_into().ok()?;
+    check(block, id).ok().map(|()| id)
+}
+
 /// Checks that the data area belongs to `volume_id`.
 pub fn check(block: &[u8], volume_id: [u8; 16]) -> Result<()> {
     let refused = |detail: &str| Err(Error::corrupt("the label of the data area", detail));
@@ -51,6 +57,7 @@ mod tests {
         let block = encode([7; 16]);
         assert!(check(&block, [7; 16]).is_ok());
         assert!(check(&block, [8; 16]).is_err());
+        assert_eq!((id_of(&block), id_of(&block[..40])), (Some([7; 16]), None));
         for bit in 0..40 * 8 {
             let mut flipped = block;
             flipped[bit / 8] ^= 1 << (bit % 8);

@@ -13,6 +13,7 @@ use crate::volume::cut_log::cut_log;
 use crate::volume::files as volume;
 use crate::volume::hold::Hold;
 use crate::volume::superblock_file;
+use crate::volume::unfinished::{self, Unfinished};
 use crate::{
     BadBlock, BadPlace, Blocks, CutLog, DedupCommand, DedupStatus, DefragOptions, DefragOutcome, Explained, FilesFound,
     LayoutCursor, LayoutPortion, Lbn, MapCursor, MapId, Profile, Referrers, Result, Salvaged, ScrubCommand,
@@ -23,13 +24,19 @@ use crate::{
 const SHARDS_COUNTED: usize = 256;
 
 impl Store {
-    /// As [`Store::format`], and destroys what was on the device before: its signatures are erased.
+    /// As [`Store::format`], for a caller that puts more into the volume before it counts ([`Unfinished::finish`]).
+    /// `destroys`: the signatures that the device shows are erased instead of refused.
     ///
     /// # Errors
     ///
     /// As [`Store::format`].
-    pub fn format_over(volume: &Path, spec: &VolumeSpec, random: [u8; 64]) -> Result<()> {
-        volume::make(volume, spec, random, volume::Shown::Erased)
+    pub fn begin_format(volume: &Path, spec: &VolumeSpec, random: [u8; 64], destroys: bool) -> Result<Unfinished> {
+        volume::make(volume, spec, random, if destroys { volume::Shown::Erased } else { volume::Shown::Refused })
+    }
+
+    /// Whether a directory holds a volume that was not made to its end.
+    pub fn is_unfinished(volume: &Path) -> bool {
+        unfinished::is_marked(volume)
     }
 
     /// Whether somebody holds a device or file: another volume, and of a device a mount, a volume manager or a program.

@@ -1,9 +1,9 @@
 //! A volume's parts in its directory: making them, finding them, refusing what is wrong with them.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,6 +22,7 @@ use crate::settings::values::Settings;
 use crate::volume::ballast::Ballast;
 use crate::volume::hold::Hold;
 use crate::volume::medium::Medium;
+use crate::volume::unfinished::{Unfinished, sync_directory};
 use crate::volume::{data_device, ownership, superblock_file};
 use crate::{BLOCK_BYTES, Blocks, Copies, DataPlace, Error, MapId, Result, VolumeSpec};
 
@@ -100,14 +101,13 @@ pub enum Shown {
     Erased,
 }
 
-/// Makes an empty volume. The superblock comes last: a volume without one was not finished.
-pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64], shown: Shown) -> Result<()> {
+/// Makes an empty volume, which counts once it is finished.
+pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64], shown: Shown) -> Result<Unfinished> {
     let paths = Paths { volume };
     let data = data_blocks(spec)?;
     if !(LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(&spec.log_bytes) {
         return Err(Error::Invalid(format!("the log must have {LOG_BYTES_MIN} to {LOG_BYTES_MAX} bytes")));
     }
-    make_directory(volume)?;
     let superblock = Superblock {
         volume_id: random[..16].try_into().expect("sixteen bytes"),
         secret: random[16..48].try_into().expect("thirty-two bytes"),
@@ -119,10 +119,11 @@ pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64], shown: Shown) ->
     let log_bytes = superblock.log_bytes;
     assert!((spec.log_bytes..=LOG_BYTES_MAX).contains(&log_bytes), "a log of {log_bytes} bytes");
     let encoded = superblock.encode()?;
+    let unfinished = Unfinished::begin(volume, superblock.volume_id)?;
     if spec.data == DataPlace::File {
         sparse_file(&paths.part("data"), data.bytes())?;
     }
-    write_label(&paths.new_data(&spec.data), superblock.volume_id, shown)?;
+    write_label(&paths.new_data(&spec.data), superblock.volume_id, shown, &unfinished)?;
     sparse_file(&paths.part("table"), table_bytes(data))?;
     zero_file(&paths.part("log"), superblock.log_bytes)?;
     let records = paths.part("records");
@@ -136,7 +137,8 @@ pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64], shown: Shown) ->
     let mut file = new_file(&paths.part("superblock"))?;
     file.write_all(&encoded).and_then(|()| file.sync_all()).map_err(|e| Error::io("writing the superblock", e))?;
     sync_directory(volume)?;
-    superblock_file::make_sound(volume, &superblock)
+    superblock_file::make_sound(volume, &superblock)?;
+    Ok(unfinished)
 }
 
 /// Makes an empty volume with `data` blocks on devices of zeros.
@@ -191,23 +193,6 @@ fn device_bytes(path: &Path) -> Result<u64> {
     FileDevice::open_direct(path, true).and_then(|device| device.len()).map_err(failed)
 }
 
-fn make_directory(volume: &Path) -> Result<()> {
-    let failed = |e| Error::io(format!("making {}", volume.display()), e);
-    match fs::read_dir(volume) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            DirBuilder::new().mode(ownership::DIRECTORY_MODE).create(volume).map_err(failed)
-        }
-        Err(e) => Err(failed(e)),
-        Ok(entries) => {
-            if entries.count() == 0 {
-                return ownership::claim(volume);
-            }
-            let what = if volume.join("superblock").exists() { "is a volume already" } else { "is not empty" };
-            Err(Error::InTheWay(format!("{} {what}: choose another path or remove it first", volume.display())))
-        }
-    }
-}
-
 fn new_file(path: &Path) -> Result<File> {
     let file = File::options().create_new(true).write(true).mode(0o600).open(path);
     file.map_err(|e| Error::io(format!("making {}", path.display()), e))
@@ -232,14 +217,16 @@ fn zero_file(path: &Path, bytes: u64) -> Result<()> {
     file.sync_all().map_err(|e| Error::io("filling the log with zeros", e))
 }
 
-/// Takes the data area into possession. It is held from the look at its signatures to the end of the label.
-fn write_label(path: &Path, volume_id: [u8; 16], shown: Shown) -> Result<()> {
+/// Takes the data area into possession. It is held from the look at its signatures to the end of the label. What an
+/// earlier attempt at the same volume left there is no signature of somebody else.
+fn write_label(path: &Path, volume_id: [u8; 16], shown: Shown, attempt: &Unfinished) -> Result<()> {
     let failed = |e| Error::io(format!("labelling {}", path.display()), e);
     let _alone = Hold::of(path)?;
     let device = FileDevice::open_direct(path, true).map_err(failed)?;
     let found = signatures::find(&device).map_err(failed)?;
+    let is_free = found.is_empty() || (found.len() == 1 && shows_own_label(&device, attempt));
     match shown {
-        Shown::Refused if !found.is_empty() => return Err(in_the_way(path, &found)),
+        Shown::Refused if !is_free => return Err(in_the_way(path, &found)),
         _ => signatures::erase(&device, &found).map_err(failed)?,
     }
     let mut block = AlignedBuf::new(BLOCK_BYTES);
@@ -247,10 +234,9 @@ fn write_label(path: &Path, volume_id: [u8; 16], shown: Shown) -> Result<()> {
     device.write_at(&block, 0).and_then(|()| device.flush()).map_err(failed)
 }
 
-fn sync_directory(path: &Path) -> Result<()> {
-    File::open(path)
-        .and_then(|directory| directory.sync_all())
-        .map_err(|e| Error::io(format!("flushing {}", path.display()), e))
+fn shows_own_label(device: &FileDevice, attempt: &Unfinished) -> bool {
+    let mut block = AlignedBuf::new(BLOCK_BYTES);
+    device.read_at(&mut block, 0).is_ok() && attempt.is_own(&block)
 }
 
 /// The parts of a volume that lie outside its directory: a raw device, and what links lead to.

@@ -14,3 +14,4 @@ pub mod open;
 pub mod ownership;
 pub mod recover;
 pub mod superblock_file;
+pub mod unfinished;

@@ -32,7 +32,8 @@ pub fn refuse_if_others_can_change(volume: &Path) -> Result<()> {
     Ok(())
 }
 
-fn refuse_owner(path: &Path, found: &Metadata) -> Result<()> {
+/// Refuses a file or directory of a user other than root and this process's.
+pub fn refuse_owner(path: &Path, found: &Metadata) -> Result<()> {
     // SAFETY: geteuid has no arguments and cannot fail.
     let own = unsafe { libc::geteuid() };
     if found.uid() == 0 || found.uid() == own {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::format::superblock::Superblock;
 use crate::kv::copies::Place;
 use crate::kv::replace_file;
-use crate::volume::ownership;
+use crate::volume::{ownership, unfinished};
 use crate::{Error, Result};
 
 const NAME: &str = "superblock";
@@ -18,6 +18,14 @@ fn paths(volume: &Path) -> [PathBuf; 2] {
 
 /// Reads a volume's superblock, or its copy where it is damaged or gone.
 pub fn read(volume: &Path) -> Result<Superblock> {
+    match unfinished::is_marked(volume) {
+        true => Err(Error::Unfinished(volume.display().to_string())),
+        false => read_unfinished(volume),
+    }
+}
+
+/// The same for a volume that is still being made.
+pub fn read_unfinished(volume: &Path) -> Result<Superblock> {
     let [main, copy] = paths(volume);
     match read_one(volume, &main) {
         // A wrong byte may look like a newer version: its copy would be of that version too.

@@ -33,7 +33,10 @@ impl InodeNumbers {
     /// Takes the first lease, unless the mount is read-only.
     pub(crate) fn open(store: &Store, read_only: bool) -> Result<Self> {
         let bytes = store.get(lease::KEY)?.ok_or_else(|| {
-            Error::corrupt("the volume", "it has no file system, because mkfs was interrupted: run oncefs mkfs again")
+            Error::corrupt(
+                "the volume",
+                "it has no file system, because mkfs was interrupted: remove it and make it again",
+            )
         })?;
         let Ino(epoch) = lease::decode(&bytes)?;
         let mut free = Free { next: epoch, end: epoch };

@@ -36,5 +36,5 @@ pub use reply::Reply;
 pub use rings::plan::{ENTRY_OVERHEAD_BYTES, Plan};
 pub use service::Service;
 pub use session::{Session, Settings};
-pub use waiting::may_wait;
+pub use waiting::{may_be_late, may_wait};
 pub use way::{Transport, Way};

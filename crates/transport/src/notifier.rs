@@ -24,20 +24,4 @@ impl Notifier {
     pub fn invalidate_inode(&self, inode: u64, offset: i64, len: i64) -> io::Result<()> {
         self.0.device.notify(&notification::invalidate_inode(inode, offset, len))
     }
-
-    /// A name is outdated.
-    ///
-    /// # Errors
-    /// ENOENT: the kernel does not know it.
-    pub fn invalidate_entry(&self, parent: u64, name: &[u8]) -> io::Result<()> {
-        self.0.device.notify(&notification::invalidate_entry(parent, name))
-    }
-
-    /// Gives the kernel content that it has not asked for.
-    ///
-    /// # Errors
-    /// ENOENT: the kernel does not know the inode.
-    pub fn store(&self, inode: u64, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.device.notify(&notification::store(inode, offset, data))
-    }
 }

@@ -1,7 +1,6 @@
 //! From a message to the service and back, whichever way it came.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -107,17 +106,15 @@ impl Server {
         let reply = Reply::new(self.connection.clone(), &request.header, back);
         match request.operation {
             Operation::Forget(forgotten) => {
-                self.guarded(|| forgotten.each(|inode, lookups| self.service.forget(inode, lookups)));
+                forgotten.each(|inode, lookups| self.service.forget(inode, lookups));
                 reply.none();
             }
             Operation::Interrupt { unique } => {
                 // Remembered first: a request that begins to wait now either is found, or finds this.
                 self.connection.interrupts.remember(unique);
-                self.guarded(|| {
-                    if self.service.interrupt(unique) {
-                        self.connection.interrupts.take(unique);
-                    }
-                });
+                if self.service.interrupt(unique) {
+                    self.connection.interrupts.take(unique);
+                }
                 reply.none();
             }
             Operation::Unknown => reply.error(Errno::new(libc::ENOSYS)),
@@ -126,15 +123,8 @@ impl Server {
                 if request.operation.may_wait() {
                     waiting::may_wait();
                 }
-                self.guarded(|| self.service.serve(request, reply));
+                self.service.serve(request, reply);
             }
-        }
-    }
-
-    /// A handler that panics fails its request, and no other.
-    fn guarded(&self, handle: impl FnOnce()) {
-        if catch_unwind(AssertUnwindSafe(handle)).is_err() {
-            log::error!("a request ended in a panic; it was answered with EIO");
         }
     }
 

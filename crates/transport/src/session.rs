@@ -22,6 +22,7 @@ use crate::server::Server;
 use crate::service::Service;
 use crate::way::{Transport, Way};
 use crate::workers::Workers;
+use rustix::param::page_size;
 
 /// How a mount is served.
 #[derive(Clone, Copy, Debug)]
@@ -123,7 +124,7 @@ fn receive_init(device: &Device) -> io::Result<(u64, Negotiation)> {
     if header.opcode != opcode::INIT {
         return Err(refused(Malformed("it is not INIT")));
     }
-    Ok((header.unique, Negotiation::decode(&buffer[IN_BYTES..len]).map_err(refused)?))
+    Ok((header.unique, Negotiation::decode(&buffer[IN_BYTES..len], page_size() as u32).map_err(refused)?))
 }
 
 /// Makes all rings and agrees on them, or says why not. Nothing is left of them then.

@@ -6,6 +6,11 @@ use std::cell::RefCell;
 pub(crate) trait Waiter {
     /// Called at most once for each request.
     fn before_waiting(&mut self);
+
+    /// Whether others are served although the present request is answered late.
+    fn leaves_room(&mut self) -> bool {
+        true
+    }
 }
 
 thread_local! {
@@ -26,6 +31,12 @@ pub fn may_wait() {
             }
         });
     }
+}
+
+/// Whether the present request may be answered after what others do. False: its queue has no further entry, so what it
+/// would wait for might not come through.
+pub fn may_be_late() -> bool {
+    WAITER.with_borrow_mut(|waiter| waiter.as_mut().is_none_or(|waiter| waiter.leaves_room()))
 }
 
 /// Makes the present thread one that serves requests.

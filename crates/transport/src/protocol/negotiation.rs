@@ -11,9 +11,8 @@ const MAJOR: u32 = 7;
 
 /// Bytes of `fuse_init_out`.
 const OUT_BYTES: usize = 64;
-const PAGE_BYTES: u32 = 4096;
 /// Pages that a request can have: the field has 16 bits.
-const REQUEST_BYTES_MAX: u32 = PAGE_BYTES * u16::MAX as u32;
+const REQUEST_PAGES_MAX: u32 = u16::MAX as u32;
 
 /// Flags that the transport itself needs.
 const OURS: [u64; 5] = [init::INIT_EXT, init::BIG_WRITES, init::MAX_PAGES, init::ABORT_ERROR, init::ASYNC_READ];
@@ -23,6 +22,8 @@ const OURS: [u64; 5] = [init::INIT_EXT, init::BIG_WRITES, init::MAX_PAGES, init:
 pub struct Negotiation {
     offered: u64,
     wanted: u64,
+    /// Of this machine: 4, 16 or 64 KiB.
+    page_bytes: u32,
     /// The kernel's minor version.
     pub minor: u32,
     /// Bytes of read-ahead; the kernel's own maximum, which can be lowered.
@@ -38,8 +39,8 @@ pub struct Negotiation {
 }
 
 impl Negotiation {
-    /// From the body of INIT.
-    pub(crate) fn decode(body: &[u8]) -> Result<Self, Malformed> {
+    /// From the body of INIT, on a machine with such pages.
+    pub(crate) fn decode(body: &[u8], page_bytes: u32) -> Result<Self, Malformed> {
         let mut reader = Reader::new(body);
         let (major, minor) = (reader.u32()?, reader.u32()?);
         if major != MAJOR || minor < MINOR_MIN {
@@ -50,6 +51,7 @@ impl Negotiation {
         let mut found = Self {
             offered: low | high << 32,
             wanted: 0,
+            page_bytes,
             minor,
             readahead_bytes_max,
             request_bytes_max: 128 << 10,
@@ -82,14 +84,14 @@ impl Negotiation {
 
     /// Pages of the largest READ and WRITE.
     fn pages_max(&self) -> u16 {
-        self.request_bytes_max.clamp(PAGE_BYTES, REQUEST_BYTES_MAX).div_ceil(PAGE_BYTES) as u16
+        self.request_bytes_max.div_ceil(self.page_bytes).clamp(1, REQUEST_PAGES_MAX) as u16
     }
 
     /// Bytes of the payload of the largest message: what a ring's entry and a reader's buffer have to hold.
     pub fn payload_bytes_max(&self) -> usize {
         /// `FUSE_MIN_READ_BUFFER`.
         const MIN: usize = 8192;
-        (usize::from(self.pages_max()) * PAGE_BYTES as usize).max(MIN)
+        (usize::from(self.pages_max()) * self.page_bytes as usize).max(MIN)
     }
 
     /// The body of the answer.
@@ -98,7 +100,7 @@ impl Negotiation {
         let mut writer = Writer::with_capacity(OUT_BYTES);
         writer.u32(MAJOR).u32(MINOR).u32(self.readahead_bytes_max).u32(self.wanted as u32);
         writer.u16(self.background_max).u16(self.congestion);
-        writer.u32(u32::from(self.pages_max()) * PAGE_BYTES).u32(self.time_granularity);
+        writer.u32(u32::from(self.pages_max()) * self.page_bytes).u32(self.time_granularity);
         // No alignment of DAX mappings.
         writer.u16(self.pages_max()).u16(0);
         // No stacking, no timeout.
@@ -118,7 +120,7 @@ mod tests {
     #[test]
     fn only_what_is_offered_is_agreed_on() {
         let ext = init::INIT_EXT as u32;
-        let mut found = Negotiation::decode(&offer(45, ext | 1 << 16, 1 << 9)).unwrap();
+        let mut found = Negotiation::decode(&offer(45, ext | 1 << 16, 1 << 9), 4096).unwrap();
         assert!(found.want(init::WRITEBACK_CACHE) && found.want(init::OVER_IO_URING));
         assert!(!found.want(init::POSIX_ACL) && !found.has(init::POSIX_ACL));
         found.request_bytes_max = 1 << 20;
@@ -130,10 +132,29 @@ mod tests {
     }
 
     #[test]
+    fn requests_are_counted_in_the_pages_of_the_machine() {
+        for (page_bytes, request_bytes_max, pages) in [
+            (4096, 1 << 20, 256),
+            (16384, 1 << 20, 64),
+            (65536, 1 << 20, 16),
+            (65536, 4096, 1),
+            (65536, u32::MAX, 65535),
+        ] {
+            let mut found = Negotiation::decode(&offer(45, init::INIT_EXT as u32, 0), page_bytes).unwrap();
+            found.request_bytes_max = request_bytes_max;
+            let out = found.encode();
+            assert_eq!(out[28..30], (pages as u16).to_ne_bytes());
+            assert_eq!(out[20..24], (pages * page_bytes).to_ne_bytes());
+            // The kernel takes no entry whose payload holds less than its pages.
+            assert_eq!(found.payload_bytes_max(), (pages * page_bytes) as usize);
+        }
+    }
+
+    #[test]
     fn a_kernel_without_the_extension_has_no_high_flags() {
-        let found = Negotiation::decode(&offer(36, 1 << 16, 1 << 9)).unwrap();
+        let found = Negotiation::decode(&offer(36, 1 << 16, 1 << 9), 4096).unwrap();
         assert!(!found.is_offered(init::OVER_IO_URING));
-        assert!(Negotiation::decode(&offer(30, 0, 0)).is_err(), "too old");
-        assert!(Negotiation::decode(&[7, 0, 0]).is_err(), "cut");
+        assert!(Negotiation::decode(&offer(30, 0, 0), 4096).is_err(), "too old");
+        assert!(Negotiation::decode(&[7, 0, 0], 4096).is_err(), "cut");
     }
 }

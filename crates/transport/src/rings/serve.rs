@@ -64,7 +64,7 @@ pub(crate) struct RingThread {
 
 impl RingThread {
     fn new(post: Post, server: &Server) -> io::Result<Self> {
-        let mailbox = Arc::new(Mailbox::new()?);
+        let mailbox = Arc::new(Mailbox::new(post.spares.clone())?);
         let ring = Ring::new(post.queues.len() + ADDED_MAX, server.device().raw())?;
         let mut thread = Self { ring, held: Vec::new(), mailbox, post, is_out_of_use: false };
         for queue in thread.post.queues.clone() {
@@ -110,7 +110,7 @@ impl RingThread {
 
     fn serve(mut self, server: &Arc<Server>) -> io::Result<()> {
         cpus::run_on(&self.post.cpus);
-        waiting::install(Box::new(AnyCpu(server.cpus().to_vec())));
+        waiting::install(Box::new(InQueue { cpus: server.cpus().to_vec(), mailbox: self.mailbox.clone() }));
         (0..self.held.len()).try_for_each(|index| self.register(index))?;
         self.ring.listen(self.mailbox.bell())?;
         let mut events = Vec::new();
@@ -188,6 +188,7 @@ impl RingThread {
     /// wait for the next.
     fn request(&mut self, server: &Arc<Server>, index: usize) -> io::Result<()> {
         self.held[index].turn = Turn::Ours;
+        self.mailbox.begin_request(self.has_entry(self.held[index].queue), self.can_add());
         let entry = self.held[index].entry.clone();
         dispatch(server, &self.mailbox, &entry, index);
         self.commit()?;
@@ -206,10 +207,7 @@ impl RingThread {
     /// once as many as were ever answered later at a time, it needs no more. Without memory for it others do wait.
     fn add_spare(&mut self, index: usize) -> io::Result<()> {
         let Held { queue, turn: Turn::Ours, .. } = self.held[index] else { return Ok(()) };
-        let is_kernel_s = |turn| matches!(turn, Turn::Registering | Turn::Committed);
-        let has_other = self.held.iter().any(|held| held.queue == queue && is_kernel_s(held.turn));
-        let is_full = self.held.len() >= self.post.queues.len() + ADDED_MAX;
-        if has_other || is_full || !self.post.spares.take() {
+        if self.has_entry(queue) || !self.can_add() || !self.mailbox.take_spare() {
             return Ok(());
         }
         match self.make(queue, true) {
@@ -219,6 +217,16 @@ impl RingThread {
                 Ok(())
             }
         }
+    }
+
+    fn can_add(&self) -> bool {
+        self.held.len() < self.post.queues.len() + ADDED_MAX
+    }
+
+    /// Whether the kernel has an entry of this thread for a queue.
+    fn has_entry(&self, queue: u16) -> bool {
+        let is_kernel_s = |turn| matches!(turn, Turn::Registering | Turn::Committed);
+        self.held.iter().any(|held| held.queue == queue && is_kernel_s(held.turn))
     }
 
     /// Commits all replies that are there.
@@ -257,12 +265,20 @@ fn dispatch(server: &Arc<Server>, mailbox: &Arc<Mailbox>, entry: &Arc<Entry>, in
     }
 }
 
-/// A request that waits for a device is woken where the device's interrupt comes: on any CPU.
-struct AnyCpu(Vec<usize>);
+/// A request that is about to wait.
+struct InQueue {
+    cpus: Vec<usize>,
+    mailbox: Arc<Mailbox>,
+}
 
-impl Waiter for AnyCpu {
+impl Waiter for InQueue {
+    /// One that waits for a device is woken where the device's interrupt comes: on any CPU.
     fn before_waiting(&mut self) {
-        cpus::run_on(&self.0);
+        cpus::run_on(&self.cpus);
+    }
+
+    fn leaves_room(&mut self) -> bool {
+        self.mailbox.leaves_room()
     }
 }
 
@@ -295,7 +311,7 @@ mod tests {
     fn thread(spares: usize) -> (RingThread, Arc<Server>, Receiver<News>) {
         let device = Device::new(tempfile::tempfile().unwrap().into());
         let init: Vec<u8> = [7, 45, 131_072, 0, 0].iter().flat_map(|number: &u32| number.to_ne_bytes()).collect();
-        let server = Arc::new(Server::new(device, Nothing, &Negotiation::decode(&init).unwrap()).unwrap());
+        let server = Arc::new(Server::new(device, Nothing, &Negotiation::decode(&init, 4096).unwrap()).unwrap());
         let (news, told) = channel();
         let (spares, cpus) = (Arc::new(Spares::new(spares)), cpus::allowed().unwrap());
         let post = Post { queues: vec![0, 1], payload_bytes: 8192, cpus, spares, news };
@@ -331,6 +347,18 @@ mod tests {
         assert_eq!(thread.held.len(), 3, "there are no more");
         thread.ended(2, libc::ENOMEM).unwrap();
         assert!(told.try_recv().is_err() && !thread.is_out_of_use, "both others have requests");
+    }
+
+    #[test]
+    fn the_last_entry_of_a_queue_is_not_for_what_waits_for_others() {
+        let (thread, _, _) = thread(1);
+        thread.mailbox.begin_request(true, false);
+        assert!(thread.mailbox.leaves_room(), "there is another");
+        thread.mailbox.begin_request(false, false);
+        assert!(!thread.mailbox.leaves_room(), "the thread has all that it can have");
+        thread.mailbox.begin_request(false, true);
+        assert!(thread.mailbox.leaves_room() && thread.mailbox.leaves_room(), "a spare is kept");
+        assert!(thread.mailbox.take_spare() && !thread.mailbox.leaves_room(), "and it was the last");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::entry::Entry;
+use super::spares::Spares;
 use crate::errno::Errno;
 
 /// A reply that is to be committed.
@@ -35,14 +36,44 @@ pub(crate) struct Mailbox {
     /// Wakes the thread: an eventfd.
     bell: File,
     is_closed: AtomicBool,
+    spares: Arc<Spares>,
+    /// The queue of the present request has an entry beside that request's.
+    has_other: AtomicBool,
+    /// The thread can have further entries, if there are spares.
+    can_add: AtomicBool,
+    /// A spare is kept for the place of the present request.
+    has_spare: AtomicBool,
 }
 
 impl Mailbox {
     /// One for the thread that calls this.
-    pub(super) fn new() -> io::Result<Self> {
+    pub(super) fn new(spares: Arc<Spares>) -> io::Result<Self> {
         let bell = File::from(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (replies, is_closed) = (Mutex::default(), AtomicBool::new(false));
-        Ok(Self { replies, thread: thread::current().id(), bell, is_closed })
+        let no = || AtomicBool::new(false);
+        let (has_other, can_add, has_spare) = (no(), no(), no());
+        Ok(Self { replies, thread: thread::current().id(), bell, is_closed, spares, has_other, can_add, has_spare })
+    }
+
+    /// A request is about to be served. `has_other`: its queue has a further entry; `can_add`: it can have one.
+    pub(super) fn begin_request(&self, has_other: bool, can_add: bool) {
+        self.has_other.store(has_other, Ordering::Relaxed);
+        self.can_add.store(can_add, Ordering::Relaxed);
+    }
+
+    /// Whether the queue has room for others while the present request is answered late. A spare is kept for that.
+    pub(super) fn leaves_room(&self) -> bool {
+        let keep_spare = || {
+            let is_kept = self.has_spare.load(Ordering::Relaxed) || self.spares.take();
+            self.has_spare.store(is_kept, Ordering::Relaxed);
+            is_kept
+        };
+        self.has_other.load(Ordering::Relaxed) || self.can_add.load(Ordering::Relaxed) && keep_spare()
+    }
+
+    /// Takes a spare, if there is one.
+    pub(super) fn take_spare(&self) -> bool {
+        self.has_spare.swap(false, Ordering::Relaxed) || self.spares.take()
     }
 
     /// The mount is gone: the thread is to end, whatever replies are still owed.

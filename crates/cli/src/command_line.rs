@@ -13,7 +13,7 @@ use crate::output;
 
 #[derive(Debug, Parser)]
 #[command(name = "oncefs", version, about = "A file system that stores every block once", after_help = ABOUT_AFTER)]
-#[command(disable_help_subcommand = true, subcommand_required = true)]
+#[command(subcommand_required = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -148,9 +148,11 @@ fn explain(error: &clap::Error, called_as: &str, arguments: &[OsString]) -> Outc
         return Err(Failure::new(usage_code(command), format!("no command given: see {help}")));
     }
     let text = error.to_string();
-    let first = text.split("\n\n").next().unwrap_or(&text);
-    let first = first.strip_prefix("error: ").unwrap_or(first);
-    Err(Failure::new(usage_code(command), format!("{}: see {help}", printable(first))))
+    let mut parts = text.split("\n\n");
+    let first = parts.next().map_or("", |first| first.strip_prefix("error: ").unwrap_or(first));
+    let mut tips = parts.flat_map(str::lines).filter_map(|line| line.trim().strip_prefix("tip: "));
+    let hint = tips.find(|tip| tip.contains("similar")).map_or_else(String::new, |tip| format!(" ({tip})"));
+    Err(Failure::new(usage_code(command), format!("{}{}: see {help}", printable(first), printable(&hint))))
 }
 
 fn command_name<'a>(called_as: &'a str, arguments: &'a [OsString]) -> Option<&'a str> {

@@ -35,7 +35,7 @@ pub mod exit {
 }
 
 /// Why a command ends without success.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Failure {
     /// One line that says what happened and what to do.
     pub message: String,

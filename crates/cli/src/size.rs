@@ -27,6 +27,9 @@ impl FromStr for NewSize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if text.starts_with('-') {
+            return Err("a volume cannot shrink: give a size, or +SIZE to add".to_owned());
+        }
         match text.strip_prefix('+') {
             Some(more) => Ok(Self::By(more.parse::<Size>()?.0)),
             None => Ok(Self::To(text.parse::<Size>()?.0)),

@@ -269,5 +269,6 @@ fn fsck_exits_with_the_bits_of_fsck_8() {
     oncefs(&["fsck", &place.str("nowhere")]).fails(8, &["nowhere"]);
     oncefs(&["fsck", "--frobnicate", place.volume_str()]).fails(16, &["--frobnicate"]);
     place.mount(&[]).succeeds();
-    oncefs(&["fsck", place.volume_str()]).fails(8, &["in use"]);
+    oncefs(&["fsck", place.volume_str()]).fails(8, &["already mounted on", place.mnt_str()]);
+    oncefs(&["fsck", place.mnt_str()]).fails(8, &["is mounted", "oncefs umount", place.volume_str()]);
 }

@@ -73,7 +73,10 @@ fn a_lazy_unmount_lets_open_files_finish() {
     let place = Place::mounted();
     let mut file = File::create(place.file("file")).unwrap();
     oncefs(&["umount", "-l", place.mnt_str()]).succeeds();
-    assert!(!place.is_mounted() && place.daemon().is_some());
+    assert!(!place.is_mounted());
+    let daemon = format!("process {}", place.daemon().unwrap());
+    oncefs(&["umount", place.volume_str()]).fails(32, &["still in use", &daemon]);
+    oncefs(&["fsck", place.volume_str()]).fails(8, &["still in use", &daemon]);
     file.write_all(b"after all").unwrap();
     drop(file);
     place.await_daemon_gone();
@@ -206,6 +209,7 @@ fn a_read_only_mount_reads_and_refuses_every_change() {
         assert_eq!(error.raw_os_error(), Some(libc::EROFS));
     }
     oncefs(&["mount", "-o", "remount,rw", place.volume_str(), place.mnt_str()]).fails(32, &["opened read-only"]);
+    oncefs(&["policy", "set", place.mnt_str(), "off"]).fails(1, &["read-only", "no policy was changed"]);
     place.umount().succeeds();
 }
 

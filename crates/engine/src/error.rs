@@ -6,7 +6,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The path (the field) is not a volume: make one with `oncefs mkfs`.
-    #[error("{0} is not an oncefs volume (make one with: oncefs mkfs {0})")]
+    #[error("{0} is not an oncefs volume: give a directory in which oncefs mkfs made one")]
     NotAVolume(String),
     /// Making the volume (the field) did not end: make it again with `oncefs mkfs`.
     #[error("the volume {0} was not made to its end: run oncefs mkfs {0} again")]

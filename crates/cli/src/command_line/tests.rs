@@ -58,10 +58,28 @@ fn a_wrong_setting_is_told_with_its_range() {
 }
 
 #[test]
+fn a_word_that_is_nearly_right_is_told_with_the_right_one() {
+    for (line, right) in [
+        ("oncefs umoutn /mnt", "'umount'"),
+        ("oncefs stats /mnt --jsn", "'--json'"),
+        ("oncefs tune /mnt inline", "has no value"),
+    ] {
+        let message = failure(line).message;
+        assert!(message.contains(right), "{line}: {message}");
+    }
+    assert!(failure("oncefs grow /mnt -5G").message.contains("cannot shrink"));
+    assert!(failure("oncefs mkfs --copies 3 /v").message.contains("give 1 or 2"));
+    for line in ["oncefs help", "oncefs help mkfs"] {
+        assert!(parsed(line).is_ok_and(|command| command.is_none()), "{line}");
+    }
+}
+
+#[test]
 fn a_wrong_line_is_told_in_one_line_with_the_code_of_its_family() {
     for (line, code) in [
         ("oncefs", exit::USAGE),
         ("oncefs frobnicate", exit::USAGE),
+        ("oncefs umoutn /mnt", exit::USAGE),
         ("oncefs stats", exit::USAGE),
         ("oncefs dedup /mnt", exit::USAGE),
         ("oncefs dedup /mnt --now --pause", exit::USAGE),

@@ -14,7 +14,9 @@ use oncefs_engine::{Blocks, CheckReport, CutLog, Error, Fault, Lbn, MapId, Pbn, 
 use oncefs_fs::format::proves_itself;
 use oncefs_fs::{FileNames, NameFindings, NamePhase, SystemClock, check_names, fix_names, names_of_maps};
 
+use crate::control::in_use;
 use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::mounting::mount_table::{self, Mount};
 use crate::names::{Name, shown, shown_all};
 use crate::process::confinement::confine_check;
 use crate::process::signals::EndSignals;
@@ -40,6 +42,9 @@ run, 16 wrong usage, 32 cancelled.
 The volume must not be mounted. Without -y, -p or -a, fsck changes nothing and replays the log in memory.
 With one of them, it replays the log for good and repairs errors that have one right answer. Files that
 lost their name get one in lost+found. Damaged content is never dropped or guessed: fsck names its files.
+What helps where errors are left: -y, if only -p was given; of content, to restore the named file from a
+backup or to remove it; of records that no copy restores, --salvage; of the log, --cut-log. A number in
+brackets is that of the rule that is broken.
 
 Examples:
   oncefs fsck /srv/volume
@@ -100,6 +105,7 @@ pub fn run(arguments: FsckArgs) -> Outcome<u8> {
     let shown = shown(&arguments.volume);
     let volume =
         arguments.volume.canonicalize().or_fail_doing(exit::FSCK_OPERATIONAL, format!("cannot read {shown}"))?;
+    refuse_mount_point(&volume)?;
     setup::keep_from_dumps();
     let parts = Store::parts_outside(&volume).map_err(|e| cannot_check(&e.into()))?;
     holders::refuse_held(&parts, exit::FSCK_OPERATIONAL)?;
@@ -110,12 +116,23 @@ pub fn run(arguments: FsckArgs) -> Outcome<u8> {
     let salvaged = salvaged.map_err(|e| cannot_check(&e.into()))?;
     let cut = if arguments.cut_log { Store::cut_log(&volume) } else { Ok(None) };
     let cut = cut.map_err(|e| cannot_check(&e.into()))?;
-    let mut findings = examine(&volume, arguments.limit(), arguments.data).map_err(|e| cannot_check(&e))?;
+    let examined = examine(&volume, arguments.limit(), arguments.data);
+    let mut findings = examined.map_err(|e| in_use::name_place(cannot_check(&e), &volume))?;
     findings.add_fixed(cut.iter().map(cut_told).collect(), u64::from(cut.is_some()));
     findings.add_fixed(salvaged.iter().map(salvage_told).collect(), u64::from(salvaged.is_some()));
     findings.print();
     say!("{shown}: {}", findings.summary());
     Ok(findings.exit_code())
+}
+
+/// What is mounted there is no volume, and mkfs is no advice.
+fn refuse_mount_point(path: &Path) -> Outcome {
+    let mount = mount_table::at(path).or_fail(exit::FSCK_OPERATIONAL)?.filter(Mount::is_oncefs);
+    let Some(Mount { dir, source, .. }) = mount else { return Ok(()) };
+    let (dir, volume) = (shown(&dir), shown(&source));
+    let text =
+        format!("{dir} is where {volume} is mounted: unmount it (oncefs umount {dir}), then oncefs fsck {volume}");
+    Err(Failure::new(exit::FSCK_OPERATIONAL, text))
 }
 
 fn salvage_told(salvaged: &Salvaged) -> String {

@@ -1,5 +1,6 @@
 //! `oncefs grow`: enlarges a volume, through its daemon if it is mounted.
 
+use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -27,6 +28,7 @@ pub struct GrowArgs {
     /// Any path inside a mount, or the volume
     pub target: PathBuf,
     /// New size of the data area, or +SIZE to add
+    #[arg(allow_hyphen_values = true)]
     pub size: NewSize,
 }
 
@@ -73,9 +75,12 @@ fn checked(before: u64, size: NewSize) -> Outcome<u64> {
         return Ok(after);
     }
     let (has, asked) = (Size(before), Size(asked));
-    let text = match after == before && asked.0 > before {
-        true => format!("the volume has {has} and grows by whole blocks of {}: give a larger size", Size(block)),
-        false => format!("the volume has {has} already and cannot shrink to {asked}: give a larger size"),
+    let text = match asked.0.cmp(&before) {
+        Ordering::Greater => {
+            format!("the volume has {has} and grows by whole blocks of {}: give a larger size", Size(block))
+        }
+        Ordering::Equal => format!("the volume has {has} already: give a larger size"),
+        Ordering::Less => format!("the volume has {has} already and cannot shrink to {asked}: give a larger size"),
     };
     Err(Failure::new(exit::FAILED, text))
 }
@@ -91,8 +96,9 @@ mod tests {
         assert_eq!(checked(GIB, NewSize::By(5000)).unwrap(), GIB + 4096);
         assert!(checked(GIB, NewSize::By(1024)).unwrap_err().message.contains("whole blocks of 4.00 KiB"));
         assert!(checked(GIB, NewSize::To(GIB + 1)).unwrap_err().message.contains("whole blocks"));
-        for size in [NewSize::To(GIB), NewSize::By(0), NewSize::To(1)] {
-            assert!(checked(GIB, size).unwrap_err().message.contains("cannot shrink"), "{size:?}");
+        for size in [NewSize::To(GIB), NewSize::By(0)] {
+            assert_eq!(checked(GIB, size).unwrap_err().message, "the volume has 1.00 GiB already: give a larger size");
         }
+        assert!(checked(GIB, NewSize::To(1)).unwrap_err().message.contains("cannot shrink"));
     }
 }

@@ -58,8 +58,8 @@ pub struct MkfsArgs {
     #[arg(long, requires = "data")]
     pub force: bool,
     /// Copies to keep of the record files, which hold names and maps: 1 or 2 [default: as the profile says]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=2))]
-    pub copies: Option<u8>,
+    #[arg(long, value_name = "NUMBER", value_parser = copies)]
+    pub copies: Option<Copies>,
     /// Print nothing on success
     #[arg(long, short)]
     pub quiet: bool,
@@ -163,8 +163,11 @@ fn spec(arguments: &MkfsArgs) -> Outcome<VolumeSpec> {
         (None, DataPlace::File) => Some(default_size(free_space_at(&arguments.volume)?)),
     };
     let log_bytes = arguments.log_size.map_or_else(|| default_log(data_bytes), |size| size.0);
-    let copies = arguments.copies.and_then(Copies::from_number);
-    Ok(VolumeSpec { data_bytes, data, profile: arguments.profile, log_bytes, copies })
+    Ok(VolumeSpec { data_bytes, data, profile: arguments.profile, log_bytes, copies: arguments.copies })
+}
+
+fn copies(value: &str) -> Result<Copies, String> {
+    value.parse().ok().and_then(Copies::from_number).ok_or_else(|| "give 1 or 2".to_owned())
 }
 
 fn default_size(free_bytes: u64) -> u64 {

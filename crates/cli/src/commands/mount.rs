@@ -14,6 +14,7 @@ use oncefs_engine::Store;
 
 use crate::commands::help::UNITS;
 use crate::control::client::Connection;
+use crate::control::in_use;
 use crate::control::protocol::Request;
 use crate::daemon::serve::{self, READY};
 use crate::daemon::task::Task;
@@ -149,7 +150,7 @@ pub fn run(arguments: MountArgs) -> Outcome {
     let done = if arguments.foreground { serve::in_foreground(&task) } else { start_daemon(&task) };
     done.map_err(|failure| {
         let parts = Store::parts_outside(&task.volume).unwrap_or_default();
-        holders::name_holder(name_other_mount(failure, &task), &parts)
+        holders::name_holder(in_use::name_place(failure, &task.volume), &parts)
     })
 }
 
@@ -231,19 +232,6 @@ fn check_places(task: &Task) -> Outcome {
         return Err(Failure::new(exit::MOUNT_FAILED, text));
     }
     Ok(())
-}
-
-/// The engine says "in use"; this adds where.
-fn name_other_mount(failure: Failure, task: &Task) -> Failure {
-    match mount_table::of_volume(&task.volume) {
-        Ok(Some(other)) if failure.message.contains("in use by another process") => {
-            let dir = shown(&other.dir);
-            let text =
-                format!("{} is already mounted on {dir}: unmount it first (oncefs umount {dir})", shown(&task.volume));
-            Failure::new(failure.code, text)
-        }
-        _ => failure,
-    }
 }
 
 /// Starts this program again as the daemon and waits for its line on stdout.

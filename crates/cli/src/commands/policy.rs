@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::control::answers::EffectiveView;
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
-use crate::failure::{OrFail, Outcome, exit};
+use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::files::in_mount::InMount;
 use crate::names::{self, Name, shown};
 
@@ -45,6 +45,7 @@ Policies:
   later      only out of line, when the mount is idle
   selective  out of line, by use: new files never, files read in sequence only in long runs
   run=N      as inline, but only runs of at least N blocks, 1 to 256
+  slowdown=N as inline, as far as reading becomes at most N % slower for it; slowdown=none: however slow
   none       no policy: follow the mount's settings
 
 A policy overrides the mount's settings, except inline=off and worker=off. New files and directories inherit the policy
@@ -113,6 +114,10 @@ pub fn run(arguments: PolicyArgs) -> Outcome<u8> {
             let top = find(&path)?;
             let value = policy_override.map(|policy_override| policy_override.to_string());
             let done = set::below(&top.path, top.held, value.as_deref());
+            if done.is_read_only {
+                let text = format!("{} is in a mount that is read-only: no policy was changed", shown(&path));
+                return Err(Failure::new(exit::FAILED, text));
+            }
             say!("{}: {} files and {} directories", text_of(value.as_deref()), done.files, done.directories);
             done.refused.iter().for_each(|refused| tell!("oncefs: {refused}"));
             Ok(if done.refused.is_empty() { 0 } else { exit::FAILED })

@@ -14,6 +14,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::control::client::{Connection, Exit, ExpectedExit};
+use crate::control::in_use;
 use crate::control::protocol::Request;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table::{self, Mount};
@@ -125,7 +126,10 @@ fn find(target: &Path) -> Outcome<Found> {
     match found {
         Some(mount) if mount.is_oncefs() => Ok(Found::Ours(mount)),
         Some(mount) => Ok(Found::Foreign(mount)),
-        None => Err(Failure::new(exit::MOUNT_FAILED, format!("{shown} is not mounted"))),
+        None => {
+            let detached = in_use::detached(target).unwrap_or_else(|| format!("{shown} is not mounted"));
+            Err(Failure::new(exit::MOUNT_FAILED, detached))
+        }
     }
 }
 

@@ -77,6 +77,11 @@ impl Connection {
             .map_err(|e| format!("cannot understand the daemon's answer: {e}"))
     }
 
+    /// The number of the daemon's process.
+    pub fn process(&self) -> io::Result<i32> {
+        peer_of(&self.stream).map(|peer| peer.pid)
+    }
+
     /// Asks to be told of the exit. To be called before the unmount, for nobody answers after it.
     /// One that hangs is an error of the kind `TimedOut`.
     pub fn expect_exit(mut self) -> io::Result<ExpectedExit> {

@@ -2,6 +2,7 @@
 
 pub mod answers;
 pub mod client;
+pub mod in_use;
 pub mod protocol;
 pub mod server;
 pub mod target;

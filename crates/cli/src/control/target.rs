@@ -76,11 +76,12 @@ impl Daemon {
 
     /// Asks and waits for the answer.
     pub fn ask<T: DeserializeOwned>(&self, request: Request) -> Outcome<T> {
-        let connection = self.connect()?.ok_or_else(|| {
-            Failure::new(
-                exit::FAILED,
-                format!("{} was unmounted meanwhile: mount it and try again", shown(&self.volume)),
-            )
+        let connection = self.connect()?.ok_or_else(|| match mount_table::of_volume(&self.volume) {
+            Ok(Some(mount)) => dead(&mount),
+            _ => {
+                let text = format!("{} was unmounted meanwhile: mount it and try again", shown(&self.volume));
+                Failure::new(exit::FAILED, text)
+            }
         })?;
         let answer = connection.ask(request).or_fail(exit::FAILED)?;
         serde_json::from_value(answer).or_fail_doing(exit::FAILED, "cannot understand the daemon's answer")

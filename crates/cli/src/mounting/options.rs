@@ -59,6 +59,10 @@ const IGNORED: &[&str] = &[
     "allow_other",
     "default_permissions",
     "nomand",
+    "acl",
+    "user_xattr",
+    "discard",
+    "lazytime",
     "nolazytime",
 ];
 
@@ -197,6 +201,7 @@ const HELP: &str = "\
 Options for -o, comma-separated:
   ro rw noatime relatime strictatime nodiratime suid nosuid dev nodev exec noexec
   sync dirsync remount               as in mount(8); also nofail, _netdev, x-...
+  acl user_xattr discard             always in force
   memory=SIZE                        memory for caches and hints
                                      [default: edge 16M, smartdedup 64M, others 1/8 of RAM, 64M to 4G]
   transport=WAY                      how requests come from the kernel: rings (io_uring), classic (/dev/fuse), or
@@ -264,7 +269,10 @@ pub fn profile(value: &str) -> Result<Profile, String> {
 
 /// `NAME=VALUE` of any setting. A former name becomes the present one.
 pub fn setting(text: &str) -> Result<Setting, String> {
-    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    let Some((name, value)) = text.split_once('=') else {
+        let range = settings::check(text, "").err().map_or_else(String::new, |e| e.to_string());
+        return Err(format!("give NAME=VALUE, '{text}' has no value: {range}"));
+    };
     settings::check(name, value).map_err(|e| e.to_string())?;
     Ok((settings::current_name(name).to_owned(), value.to_owned()))
 }
@@ -319,8 +327,10 @@ mod tests {
 
     #[test]
     fn fstab_lines_of_every_day_are_accepted() {
-        let options =
-            parsed("defaults,nofail,_netdev,x-systemd.automount,user,noexec,nosuid,nodev,comment=home").unwrap();
+        let options = parsed(
+            "defaults,nofail,_netdev,x-systemd.automount,user,noexec,nosuid,nodev,comment=home,acl,discard,lazytime",
+        )
+        .unwrap();
         assert_eq!(options.kernel_flags, libc::MS_NOEXEC | libc::MS_NOSUID | libc::MS_NODEV);
     }
 

@@ -7,6 +7,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use oncefs_toolbox::Size;
+
 use crate::commit::log_room::LOG_BYTES_MIN;
 use crate::device::buffer::AlignedBuf;
 use crate::device::signatures::{self, Signature};
@@ -106,7 +108,7 @@ pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64], shown: Shown) ->
     let paths = Paths { volume };
     let data = data_blocks(spec)?;
     if !(LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(&spec.log_bytes) {
-        return Err(Error::Invalid(format!("the log must have {LOG_BYTES_MIN} to {LOG_BYTES_MAX} bytes")));
+        return Err(Error::Invalid(format!("the log must have {} to {}", Size(LOG_BYTES_MIN), Size(LOG_BYTES_MAX))));
     }
     let superblock = Superblock {
         volume_id: random[..16].try_into().expect("sixteen bytes"),
@@ -167,14 +169,14 @@ fn data_blocks(spec: &VolumeSpec) -> Result<Blocks> {
     };
     let bytes = match (spec.data_bytes, device_bytes) {
         (Some(wanted), Some(there)) if wanted > there => {
-            return Err(Error::Invalid(format!("the device has {there} bytes, {wanted} are wanted")));
+            return Err(Error::Invalid(format!("the device has {}, {} are wanted", Size(there), Size(wanted))));
         }
         (Some(wanted), _) => wanted,
         (None, Some(there)) => there,
         (None, None) => return Err(Error::Invalid("the size of the data area is missing".to_owned())),
     };
     if bytes < DATA_BYTES_MIN {
-        return Err(Error::Invalid(format!("the data area must have at least {DATA_BYTES_MIN} bytes")));
+        return Err(Error::Invalid(format!("the data area must have at least {}", Size(DATA_BYTES_MIN))));
     }
     let blocks = bytes / BLOCK_BYTES as u64;
     if blocks > DATA_BLOCKS_MAX {

@@ -102,8 +102,8 @@ fn place(run: &ExplainedRun, other: &Other) -> String {
 pub fn budget(budget: &BudgetUse) -> String {
     let BudgetUse { percent_max, percent, pieces, pieces_max } = budget;
     format!(
-        "may be {percent_max} % slower to read because its blocks are shared, and is {percent} % slower \
-         with {pieces} more pieces than one, of at most {pieces_max}"
+        "sharing may make reading it up to {percent_max} % slower, which is {pieces_max} more pieces than one; now it is \
+         {percent} % slower, with {pieces} more"
     )
 }
 
@@ -190,8 +190,8 @@ mod tests {
         let used = BudgetUse { percent_max: 100, percent: 40, pieces: 12, pieces_max: 30 };
         assert_eq!(
             budget(&used),
-            "may be 100 % slower to read because its blocks are shared, and is 40 % slower with 12 more pieces than \
-             one, of at most 30"
+            "sharing may make reading it up to 100 % slower, which is 30 more pieces than one; now it is 40 % slower, with \
+             12 more"
         );
         let set_by = "set by read_slowdown_percent_max".to_owned();
         let rule = Rule { map: 1, blocks_min: 1, set_by, budget: Some(used), is_left_alone: false };

@@ -72,7 +72,7 @@ impl Findings {
             count => format!("{} repaired, ", errors(count)),
         };
         if self.left_count > 0 {
-            return format!("{mended}{} left (docs/fsck.md says what to do about each)", errors(self.left_count));
+            return format!("{mended}{} left (oncefs fsck --help says what helps)", errors(self.left_count));
         }
         let bad = match self.replaced_count {
             0 => String::new(),

@@ -24,6 +24,8 @@ pub struct Done {
     pub directories: u64,
     /// What could not be changed or read, and why.
     pub refused: Vec<String>,
+    /// Nothing can be changed there.
+    pub is_read_only: bool,
 }
 
 /// Sets the policy of what `top` holds, and of everything below it if it is a directory; None removes it. Skips other
@@ -34,6 +36,7 @@ pub fn below(path: &Path, top: Held, value: Option<&str>) -> Done {
         Step::Found(held, about) => match held.set_attribute(NAME, value).or_else(|error| allowed(error, value)) {
             Ok(()) if about.is_dir() => done.directories += 1,
             Ok(()) => done.files += 1,
+            Err(error) if error.raw_os_error() == Some(libc::EROFS) => done.is_read_only = true,
             Err(error) => done.refuse(place, &error),
         },
         Step::Refused(error) => done.refuse(place, &error),
@@ -102,12 +105,12 @@ mod tests {
         symlink(at("outside"), at("a/link")).unwrap();
         symlink(top.path(), at("a/round")).unwrap();
         let done = below(&at("a"), Some("run=8"));
-        assert_eq!(done, Done { files: 2, directories: 2, refused: Vec::new() });
+        assert_eq!(done, Done { files: 2, directories: 2, ..Done::default() });
         for name in ["a", "a/b", "a/one", "a/b/two"] {
             assert_eq!(policy_of(&at(name)).as_deref(), Some("run=8"), "{name}");
         }
         assert_eq!((policy_of(&at("outside")), policy_of(top.path())), (None, None));
-        assert_eq!(below(&at("a"), None), Done { files: 2, directories: 2, refused: Vec::new() });
+        assert_eq!(below(&at("a"), None), Done { files: 2, directories: 2, ..Done::default() });
         assert_eq!((policy_of(&at("a")), policy_of(&at("a/b/two"))), (None, None));
         assert_eq!(below(&at("a/one"), Some("off")).files, 1);
         let missing = below(&at("missing"), Some("off"));

@@ -1,0 +1,33 @@
+//! Where a volume is in use: on which mount, or on none any more.
+
+use std::path::Path;
+
+use crate::control::client::Connection;
+use crate::failure::Failure;
+use crate::mounting::mount_table;
+use crate::names::shown;
+
+/// The engine says "in use"; this adds where.
+pub fn name_place(failure: Failure, volume: &Path) -> Failure {
+    if !failure.message.contains("in use by another process") {
+        return failure;
+    }
+    let text = match mount_table::of_volume(volume) {
+        Ok(Some(mount)) => {
+            let dir = shown(&mount.dir);
+            Some(format!("{} is already mounted on {dir}: unmount it first (oncefs umount {dir})", shown(volume)))
+        }
+        _ => detached(volume),
+    };
+    text.map_or(failure.clone(), |text| Failure::new(failure.code, text))
+}
+
+/// What to say of a volume that is served without a mount that anybody could unmount. None: it is not.
+pub fn detached(volume: &Path) -> Option<String> {
+    let process = Connection::open(volume).ok()??.process().ok()?;
+    let volume = shown(volume);
+    Some(format!(
+        "{volume} is not mounted here any more and still in use (umount -l, or another mount namespace): its daemon, \
+         process {process}, ends when the last file there is closed"
+    ))
+}

@@ -8,7 +8,7 @@
 
 use crate::Result;
 use crate::background::signals::{Awaited, Ended};
-use crate::commit::log_room::LogRoom;
+use crate::commit::log_room::{LogRoom, RoomFor};
 use crate::core::Core;
 use crate::format::group_bytes::GroupBytes;
 use crate::sync::{RoomHeld, assert_may_wait_for_room};
@@ -80,7 +80,7 @@ impl Core {
 /// Room in the current group, or the next one, for one change. Held until the change is published.
 pub struct RoomInLog<'a> {
     core: &'a Core,
-    bytes: u64,
+    claim: RoomFor,
     _held: RoomHeld,
 }
 
@@ -91,24 +91,33 @@ impl Core {
     /// On a volume without threads, one that failed, and one that is being closed, nothing makes room, and the claim is
     /// only counted.
     pub fn claim_log_room(&self, bytes: GroupBytes) -> RoomInLog<'_> {
-        let room = self.journal.room();
-        let claimed = room.bounds().claim_of(bytes);
-        if !room.try_claim(claimed) {
-            assert_may_wait_for_room();
-            room.while_waiting(|| self.wait_for_log_room(room, claimed));
-        }
-        RoomInLog { core: self, bytes: claimed, _held: RoomHeld::new(bytes.0) }
+        self.claim_log_room_for(bytes, RoomFor::Other(self.journal.bounds().claim_of(bytes)))
     }
 
-    fn wait_for_log_room(&self, room: &LogRoom, bytes: u64) {
+    /// As `claim_log_room`, for a change of a range: all of them together leave some room to others.
+    pub fn claim_log_room_for_range(&self, bytes: GroupBytes) -> RoomInLog<'_> {
+        let bounds = self.journal.bounds();
+        self.claim_log_room_for(bytes, RoomFor::Range(bounds.claim_of(bytes).min(bounds.ranges_bytes_max())))
+    }
+
+    fn claim_log_room_for(&self, bytes: GroupBytes, claim: RoomFor) -> RoomInLog<'_> {
+        let room = self.journal.room();
+        if !room.try_claim(claim) {
+            assert_may_wait_for_room();
+            room.while_waiting(|| self.wait_for_log_room(room, claim));
+        }
+        RoomInLog { core: self, claim, _held: RoomHeld::new(bytes.0) }
+    }
+
+    fn wait_for_log_room(&self, room: &LogRoom, claim: RoomFor) {
         loop {
             // Counted before the look: what ends after it is not missed.
             let ended = self.signals.ended();
-            if room.try_claim(bytes) {
+            if room.try_claim(claim) {
                 return;
             }
             if self.health.failure().is_some() || !self.signals.wait_for_end(Awaited::Group, ended) {
-                return room.claim_anyway(bytes);
+                return room.claim_anyway(claim);
             }
         }
     }
@@ -116,7 +125,7 @@ impl Core {
 
 impl Drop for RoomInLog<'_> {
     fn drop(&mut self) {
-        if self.core.journal.room().give_back(self.bytes) {
+        if self.core.journal.room().give_back(self.claim) {
             self.core.signals.note_end(Ended { claims: 1, ..Ended::default() });
         }
     }

@@ -319,7 +319,7 @@ impl Journal {
         Self {
             volume_id,
             opened_at,
-            room: LogRoom::new(GroupBounds::of(log.bytes(), gated_shards_max)),
+            room: LogRoom::new(GroupBounds::of(log.bytes(), dirty_bytes_max, gated_shards_max)),
             log: Mutex::new(LockRank::Log, log),
             group_gate: RwLock::new(LockRank::GroupGate, ()),
             checkpointing: Mutex::new(LockRank::Checkpointing, ()),

@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 
 use crate::format::group_bytes::GroupBytes;
+use crate::format::page::PAGE_BYTES;
 use crate::sync::AtomicU64;
 
 /// A group takes at most one part in so many of the log, with the data that rides in it.
@@ -20,9 +21,16 @@ const _: () = assert!(RECORD_SHARE * 2 == GROUP_SHARE && GROUP_SHARE * 2 == PART
 /// Staged data up to this size rides in the record, if the log is large enough: one write and one flush instead of two
 /// of each.
 const RIDING_BYTES_MAX: u64 = 128 << 10;
-/// A change of at most this many shards (4.5 GiB of a file; the kernel asks for at most 4 GiB at a time) goes into one
-/// group, if the log is large enough.
-const GATED_SHARDS_MAX: u64 = 4608;
+/// A change of a range is planned in memory as a whole. It has at most one shard for so many pages of the block table that
+/// it may have: where every block is an extent of its own, a shard takes 20 KiB, and so both together take 16 MiB at most.
+const PAGES_PER_SHARD: u64 = 8;
+/// Distinct pages of the block table that a change of a range may have, by the memory for changes: 2 to 8 MiB. One shard
+/// that is cloned needs 512: that many sources, and as many blocks that it had.
+const GROUP_PAGES: std::ops::RangeInclusive<u64> = 512..=2048;
+/// A change of a range takes at most one part in so many of the memory for changes.
+const DIRTY_SHARE: u64 = 8;
+/// A piece ends with the shard that brings it to so many distinct pages: the publish lock is held for at most 1,024.
+const PIECE_PAGES: u64 = 512;
 /// A range change is published in pieces of at most this many shards, so that the publish lock is held shortly and
 /// memory stays bounded. The caller's records go with the last piece.
 const PIECE_SHARDS_MAX: u64 = 64;
@@ -39,15 +47,24 @@ pub struct GroupBounds {
     pub gated_shards_max: u64,
     /// Shards of a range that are published together.
     pub piece_shards: usize,
+    /// A change of a range that has more distinct pages of the block table does not fit into one group, but for that of a
+    /// single shard.
+    pub group_pages: u64,
+    /// With so many distinct pages a piece of it is published.
+    pub piece_pages: u64,
 }
 
 impl GroupBounds {
-    /// The bounds for a log of so many bytes; of a damaged volume that may be any number. `gated_shards_max`: another number
-    /// of shards than follows from them, for tests whose shards are nearly empty.
-    pub fn of(log_bytes: u64, gated_shards_max: Option<u64>) -> Self {
+    /// The bounds for a log of so many bytes (of a damaged volume that may be any number), and for so much memory for
+    /// changes. `gated_shards_max`: another number of shards than follows from them, for tests whose shards are nearly
+    /// empty.
+    pub fn of(log_bytes: u64, dirty_bytes_max: u64, gated_shards_max: Option<u64>) -> Self {
+        let group_pages = dirty_bytes_max / DIRTY_SHARE / PAGE_BYTES as u64;
+        let group_pages = group_pages.clamp(*GROUP_PAGES.start(), *GROUP_PAGES.end());
         let largest = GroupBytes(log_bytes / PART_SHARE).shards();
-        let gated_shards_max = gated_shards_max.unwrap_or(largest.clamp(2, GATED_SHARDS_MAX));
-        Self { log_bytes, gated_shards_max, piece_shards: (gated_shards_max / 2).clamp(1, PIECE_SHARDS_MAX) as usize }
+        let gated_shards_max = gated_shards_max.unwrap_or(largest.clamp(2, group_pages / PAGES_PER_SHARD));
+        let piece_shards = (gated_shards_max / 2).clamp(1, PIECE_SHARDS_MAX) as usize;
+        Self { log_bytes, gated_shards_max, piece_shards, group_pages, piece_pages: PIECE_PAGES }
     }
 
     /// Publishers wait while the group is larger.
@@ -65,10 +82,34 @@ impl GroupBounds {
         self.log_bytes / RECORD_SHARE - self.log_bytes / PART_SHARE
     }
 
+    /// What changes of ranges claim together at most: the rest is for everybody else, above all for names, so that none of
+    /// them waits for as many pages as a range may have.
+    pub fn ranges_bytes_max(&self) -> u64 {
+        let others = (self.log_bytes / PART_SHARE).max(self.claim_of(GroupBytes::RECORDS));
+        self.claimed_bytes_max().saturating_sub(others).max(self.claimed_bytes_max() / 2)
+    }
+
     /// What a change claims, in bytes: on a log smaller than any that can be made (tests) less, in proportion.
     pub fn claim_of(&self, bytes: GroupBytes) -> u64 {
         let scaled = if self.log_bytes < LOG_BYTES_MIN { bytes.0 * self.log_bytes / LOG_BYTES_MIN } else { bytes.0 };
         scaled.min(self.claimed_bytes_max())
+    }
+}
+
+/// What room is claimed for, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub enum RoomFor {
+    /// A change of a range.
+    Range(u64),
+    /// Any other change.
+    Other(u64),
+}
+
+impl RoomFor {
+    fn bytes(self) -> u64 {
+        match self {
+            Self::Range(bytes) | Self::Other(bytes) => bytes,
+        }
     }
 }
 
@@ -77,13 +118,16 @@ pub struct LogRoom {
     bounds: GroupBounds,
     group: AtomicU64,
     claimed: AtomicU64,
+    /// Of `claimed`, what changes of ranges have.
+    ranges: AtomicU64,
     waiting: AtomicU64,
 }
 
 impl LogRoom {
     /// Of an empty group.
     pub fn new(bounds: GroupBounds) -> Self {
-        Self { bounds, group: AtomicU64::new(0), claimed: AtomicU64::new(0), waiting: AtomicU64::new(0) }
+        let zero = || AtomicU64::new(0);
+        Self { bounds, group: zero(), claimed: zero(), ranges: zero(), waiting: zero() }
     }
 
     /// The bounds that it keeps.
@@ -98,25 +142,45 @@ impl LogRoom {
 
     /// Claims are counted before the group is looked at, and given back after it has what was claimed for: between the
     /// two a change counts twice, never not at all.
-    pub fn try_claim(&self, bytes: u64) -> bool {
+    pub fn try_claim(&self, claim: RoomFor) -> bool {
+        let bytes = claim.bytes();
+        if let RoomFor::Range(_) = claim
+            && self.ranges.fetch_add(bytes, SeqCst) + bytes > self.bounds.ranges_bytes_max()
+        {
+            self.ranges.fetch_sub(bytes, SeqCst);
+            return false;
+        }
         let claimed = self.claimed.fetch_add(bytes, SeqCst) + bytes;
         let fits = self.group.load(SeqCst) + claimed <= self.bounds.claimed_bytes_max();
         if !fits {
-            self.claimed.fetch_sub(bytes, SeqCst);
+            self.give_back(claim);
         }
         fits
     }
 
     /// Counts a claim for which nothing makes room.
-    pub fn claim_anyway(&self, bytes: u64) {
-        self.claimed.fetch_add(bytes, SeqCst);
+    pub fn claim_anyway(&self, claim: RoomFor) {
+        if let RoomFor::Range(bytes) = claim {
+            self.ranges.fetch_add(bytes, SeqCst);
+        }
+        self.claimed.fetch_add(claim.bytes(), SeqCst);
     }
 
     /// Gives a claim back. Whether somebody waits for it.
-    pub fn give_back(&self, bytes: u64) -> bool {
+    pub fn give_back(&self, claim: RoomFor) -> bool {
+        let bytes = claim.bytes();
+        if let RoomFor::Range(bytes) = claim {
+            self.ranges.fetch_sub(bytes, SeqCst);
+        }
         let claimed = self.claimed.fetch_sub(bytes, SeqCst);
         debug_assert!(claimed >= bytes, "{bytes} bytes of {claimed} claimed ones are given back");
         self.waiting.load(SeqCst) > 0
+    }
+
+    /// Whether nothing is claimed.
+    #[cfg(test)]
+    pub fn is_free(&self) -> bool {
+        self.claimed.load(SeqCst) == 0
     }
 
     /// Says that somebody waits for claims to be given back, while `wait` runs.
@@ -135,15 +199,37 @@ mod tests {
     #[test]
     fn bounds_follow_the_size_of_the_log() {
         for log_bytes in [LOG_BYTES_MIN, 64 << 20, 1 << 30] {
-            let bounds = GroupBounds::of(log_bytes, None);
+            let bounds = GroupBounds::of(log_bytes, 64 << 20, None);
             let largest = GroupBytes::of_shards(bounds.gated_shards_max);
             assert_eq!(bounds.claim_of(largest), largest.0, "a change is claimed whole");
             assert!(bounds.group_bytes_max() + largest.0 <= bounds.claimed_bytes_max(), "and fits beside a group");
             assert_eq!(bounds.claim_of(GroupBytes::RECORDS), GroupBytes::RECORDS.0);
+            assert!(largest.0 <= bounds.ranges_bytes_max(), "a change of a range fits into the part of ranges");
+            let others = bounds.claimed_bytes_max() - bounds.ranges_bytes_max();
+            assert!(others >= GroupBytes::RECORDS.0, "beside all of them there is room for a change of records");
             assert!(bounds.claimed_bytes_max() + bounds.riding_bytes_max() as u64 <= log_bytes / RECORD_SHARE);
         }
-        assert_eq!(GroupBounds::of(LOG_BYTES_MIN, None).gated_shards_max, 12);
-        assert_eq!(GroupBounds::of(64 << 20, None).gated_shards_max, 204);
-        assert_eq!(GroupBounds::of(1 << 30, None).gated_shards_max, 3276);
+        let shards = |log_bytes, dirty| GroupBounds::of(log_bytes, dirty, None).gated_shards_max;
+        assert_eq!([4 << 20, 64 << 20].map(|dirty| shards(LOG_BYTES_MIN, dirty)), [12, 12]);
+        assert_eq!([4 << 20, 64 << 20].map(|dirty| shards(64 << 20, dirty)), [64, 204]);
+        assert_eq!([4 << 20, 64 << 20].map(|dirty| shards(1 << 30, dirty)), [64, 256]);
+    }
+
+    #[test]
+    fn what_a_change_of_a_range_takes_follows_the_memory_for_changes() {
+        let pages = |dirty| GroupBounds::of(64 << 20, dirty, None).group_pages;
+        assert_eq!([4 << 20, 32 << 20, 64 << 20, 1 << 30].map(pages), [512, 1024, 2048, 2048]);
+    }
+
+    #[test]
+    fn ranges_leave_room_for_other_changes() {
+        let room = LogRoom::new(GroupBounds::of(64 << 20, 64 << 20, None));
+        let largest = RoomFor::Range(GroupBytes::of_shards(204).0);
+        assert!(room.try_claim(largest) && room.try_claim(largest));
+        assert!(!room.try_claim(largest), "a third one would take of what is for others");
+        let small = RoomFor::Other(GroupBytes::RECORDS.0);
+        assert!((0..12).all(|_| room.try_claim(small)), "twelve changes of names beside them");
+        room.give_back(largest);
+        assert!(room.try_claim(largest), "it has its room again");
     }
 }

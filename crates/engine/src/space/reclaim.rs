@@ -4,9 +4,11 @@ use crate::core::Core;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::{self, ShardKey};
 use crate::write::publish::MapEdit;
+use crate::write::range_parts::pages_in;
 use crate::{MapId, Result};
 
-/// Shards freed in one publication: bounds its memory and the time that others wait for the lock.
+/// Shards freed in one publication, at most: bounds its memory and the time that others wait for the lock. It ends sooner
+/// with the shard that brings it to as many pages of the block table as a piece of a change has.
 const PORTION_SHARDS: usize = 8;
 
 impl Core {
@@ -27,17 +29,28 @@ impl Core {
         self.health.usable()?;
         let _map = self.maps.lock(map).write();
         let shards = self.stored_shards(map, *from, PORTION_SHARDS)?;
-        let _room = self.claim_log_room(GroupBytes::of_shards(PORTION_SHARDS as u64));
         let mut edit = MapEdit::new(self, map);
-        shards.iter().try_for_each(|shard| edit.drop_shard(ShardKey { map, shard: *shard }))?;
+        let (mut pages, mut taken) = (0, 0);
+        for &shard in &shards {
+            let key = ShardKey { map, shard };
+            pages += pages_in(self.shard(key)?.extents().iter().copied()).len() as u64;
+            edit.drop_shard(key)?;
+            taken += 1;
+            if pages >= self.journal.bounds().piece_pages {
+                break;
+            }
+        }
         let mut plan = edit.into_plan();
-        let is_last = shards.len() < PORTION_SHARDS;
+        let is_last = taken == shards.len() && taken < PORTION_SHARDS;
         if is_last {
             plan.change.delete(keys::detached(map));
         }
         plan.map = None;
+        // Whoever else wants room in the log waits for no read.
+        self.keep_pages(&plan.pages().into_iter().collect::<Vec<u64>>())?;
+        let _room = self.claim_log_room(GroupBytes::of_shards(PORTION_SHARDS as u64));
         self.apply_certain(plan)?;
-        *from = shards.last().map_or(0, |last| last + 1);
+        *from = shards[..taken].last().map_or(0, |last| last + 1);
         if is_last {
             self.state.lock().forget_detached(map);
         }

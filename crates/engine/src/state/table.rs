@@ -150,14 +150,29 @@ impl Table {
         true
     }
 
+    /// Keeps pages in memory as if they were changed: they stay until a checkpoint has written them. They must be in memory.
+    pub fn keep(&mut self, numbers: &[u64]) {
+        for &number in numbers {
+            if !self.dirty.contains_key(&number) {
+                let page = self.newest(number);
+                self.dirty.insert(number, page);
+            }
+        }
+    }
+
+    /// A page that is not changed yet, from the newest layer that has it.
+    fn newest(&mut self, number: u64) -> Arc<Page> {
+        match self.frozen.get(&number) {
+            Some(page) => page.clone(),
+            None => self.clean.pop(&number).expect("the caller made sure that the page is in memory"),
+        }
+    }
+
     /// The page, to be changed. It must be in memory.
     pub fn edit(&mut self, number: u64) -> &mut Page {
         debug_assert!(!self.redo.contains_key(&number), "(3) page {number} has redo and is changed");
         if !self.dirty.contains_key(&number) {
-            let page = match self.frozen.get(&number) {
-                Some(page) => page.clone(),
-                None => self.clean.pop(&number).expect("the caller made sure that the page is in memory"),
-            };
+            let page = self.newest(number);
             self.dirty.insert(number, page);
         }
         Arc::make_mut(self.dirty.get_mut(&number).expect("inserted above"))

@@ -74,7 +74,8 @@ impl Store {
     /// Splits a range of bytes into parts whose changes fit into one commit group each; most ranges are one part.
     ///
     /// A change of several parts is not atomic: only a caller that changes part by part has records that agree with the map
-    /// after a crash. A change that fills holes (`fills_holes`) is split by its length, any other by what the map has there.
+    /// after a crash. A range is split by what the map has there: by shards, and by the pages of the block table that they
+    /// refer to; one whose holes are filled (`fills_holes`) by its length too.
     ///
     /// # Errors
     ///
@@ -83,9 +84,14 @@ impl Store {
         self.core.parts(map, &bytes, fills_holes)
     }
 
-    /// A change of so many blocks fits into one commit group wherever it lies.
-    pub fn change_blocks_max(&self) -> Blocks {
-        self.core.change_blocks_max()
+    /// How many blocks, from the first ones on, [`Store::clone_blocks`] takes at a time: at least as many as lie in one shard
+    /// of the target.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: a map cannot be read.
+    pub fn clone_part(&self, source: (MapId, Lbn), target: (MapId, Lbn), blocks: Blocks) -> Result<Blocks> {
+        self.core.clone_part(source, target, blocks)
     }
 
     /// Checks that there is space for the holes of a range of bytes that will be reserved part by part.
@@ -130,7 +136,7 @@ impl Store {
     /// - [`crate::Error::Corrupt`]: a block of the source is known to be damaged, or a map or the block table is.
     /// - [`crate::Error::Io`]: a device or the record store failed.
     ///
-    /// - [`crate::Error::TooLargeForGroup`]: it is more than [`Store::change_blocks_max`]. Nothing changed.
+    /// - [`crate::Error::TooLargeForGroup`]: it is more than [`Store::clone_part`] says. Nothing changed.
     pub fn clone_blocks<G: OnPublish>(
         &self,
         source: MapId,

@@ -140,6 +140,16 @@ mod check {
         });
     }
 
+    /// A thread that reads from the disk holds nothing that a commit or a publication waits for.
+    pub fn assert_may_read_disk() {
+        HELD.with_borrow(|held| {
+            let needed = held
+                .iter()
+                .find(|place| matches!(place.rank, LockRank::GroupGate | LockRank::Allocator | LockRank::State));
+            assert!(needed.is_none(), "{needed:?} is held by a thread that reads from the disk");
+        });
+    }
+
     /// Does something in the name of another thread, which holds none of this thread's locks.
     pub fn as_another_thread<T>(work: impl FnOnce() -> T) -> T {
         let (own, claimed) = (HELD.take(), CLAIMED.take());
@@ -200,6 +210,16 @@ mod check {
         }
 
         #[test]
+        #[should_panic(expected = "is held by a thread that reads from the disk")]
+        fn the_disk_is_not_read_while_a_group_is_held_together() {
+            let (map, gate) = (Mutex::new(LockRank::Map, ()), Mutex::new(LockRank::GroupGate, ()));
+            let _map = map.lock();
+            super::assert_may_read_disk();
+            let _gate = gate.lock();
+            super::assert_may_read_disk();
+        }
+
+        #[test]
         #[should_panic(expected = "is taken while room in the log is claimed")]
         fn who_has_claimed_room_takes_no_lock_with_which_room_is_waited_for() {
             let (inode, map) = (Mutex::new(LockRank::Inode, ()), Mutex::new(LockRank::Map, ()));
@@ -227,7 +247,7 @@ mod check {
 }
 
 #[cfg(feature = "checked")]
-pub use check::{Held, RoomHeld, as_another_thread, assert_claimed, assert_may_wait_for_room};
+pub use check::{Held, RoomHeld, as_another_thread, assert_claimed, assert_may_read_disk, assert_may_wait_for_room};
 
 #[cfg(not(feature = "checked"))]
 mod unchecked {
@@ -259,6 +279,10 @@ mod unchecked {
     #[inline]
     pub fn assert_may_wait_for_room() {}
 
+    /// Checked under the feature `checked` only.
+    #[inline]
+    pub fn assert_may_read_disk() {}
+
     /// Does something in the name of another thread.
     #[inline]
     pub fn as_another_thread<T>(work: impl FnOnce() -> T) -> T {
@@ -284,4 +308,6 @@ mod unchecked {
 }
 
 #[cfg(not(feature = "checked"))]
-pub use unchecked::{Held, Place, RoomHeld, as_another_thread, assert_claimed, assert_may_wait_for_room};
+pub use unchecked::{
+    Held, Place, RoomHeld, as_another_thread, assert_claimed, assert_may_read_disk, assert_may_wait_for_room,
+};

@@ -448,8 +448,9 @@ fn a_range_far_larger_than_the_volume_is_punched_at_once_and_not_reserved() {
     let huge = 1 << 52;
     run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
     run.core.write(MapId(1), huge - (1 << 20), &data, |_, _| ()).unwrap();
-    assert!(matches!(run.core.reserve(MapId(1), 0, huge, |_, _| ()), Err(Error::NoSpace)));
-    assert!(matches!(run.core.zero(MapId(1), 0, huge, true, |_, _| ()), Err(Error::NoSpace)));
+    assert!(matches!(run.core.check_room(MapId(1), &(0..huge)), Err(Error::NoSpace)));
+    assert!(matches!(run.core.reserve(MapId(1), 0, huge, |_, _| ()), Err(Error::TooLargeForGroup)));
+    assert!(matches!(run.core.zero(MapId(1), 0, huge, true, |_, _| ()), Err(Error::TooLargeForGroup)));
     run.core.zero(MapId(1), 0, huge, false, |_, _| ()).unwrap();
     assert_eq!(run.core.totals().mapped, Blocks(0));
     run.check();

@@ -21,6 +21,7 @@ use crate::{BLOCK_BYTES, Blocks, DefragOptions, DefragOutcome, MapId, Pbn};
 mod barriers;
 mod behind;
 mod giving_way;
+mod held;
 mod records;
 mod reuse;
 mod room;

@@ -31,9 +31,9 @@ pub struct Cuts {
 }
 
 impl Cuts {
-    /// Adds them to the change of their map.
-    pub fn add_to(&self, edit: &mut MapEdit<'_>) -> Result<()> {
-        for cut in &self.blocks {
+    /// Adds those of one shard to the change of their map.
+    pub fn add_to(&self, edit: &mut MapEdit<'_>, shard: ShardKey) -> Result<()> {
+        for cut in self.blocks.iter().filter(|cut| cut.place.0 == shard) {
             let (key, at) = cut.place;
             let target = cut.stored.map_or(Target::Hole, |stored| Target::Data(stored.pbn));
             edit.set(key, Extent { first: at, blocks: 1, target })?;

@@ -356,6 +356,11 @@ impl<'a> MapEdit<'a> {
         Ok(())
     }
 
+    /// What is released so far; the last run may still grow.
+    pub fn releases(&self) -> &[Run] {
+        &self.plan.decrefs
+    }
+
     /// The plan, to be completed and published.
     pub fn into_plan(mut self) -> Plan {
         self.close();

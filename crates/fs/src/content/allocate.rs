@@ -77,11 +77,10 @@ impl FileSystem {
 
     fn reserve(&self, inode: &Inode, at: u64, len: u64, edit: impl Fn(&mut InodeRecord)) -> Result<()> {
         inode.with_map(|map, _| {
+            // First: there are no more parts then than the volume has room for.
+            self.store.check_room(map, at..at + len)?;
             let parts = self.store.parts(map, at..at + len, true)?;
             assert_covered(&parts, at, at + len);
-            if parts.len() > 1 {
-                self.store.check_room(map, at..at + len)?;
-            }
             for Range { start, end } in parts {
                 let with = |mapped, change: &mut Change| {
                     assert_growth_fits(start, end, mapped);

@@ -111,8 +111,7 @@ impl FileSystem {
             if range.len == 0 {
                 return Ok((0, 0));
             }
-            let clone_blocks_max = self.store.change_blocks_max().0.min(CLONE_BLOCKS_MAX);
-            match plan(range, ends, source.ino == target.ino, clone_blocks_max) {
+            match plan(range, ends, source.ino == target.ino, CLONE_BLOCKS_MAX) {
                 Step::Copy { bytes } => {
                     let data = self.read(source.ino, range.from, bytes as usize, false)?;
                     self.note_copied(source.ino, data.len() as u64);
@@ -120,7 +119,8 @@ impl FileSystem {
                     return Ok((data.len() as u64, data.len() as u64));
                 }
                 Step::Clone { blocks, bytes } => {
-                    if self.clone_step(source, target, Planned { range, ends, blocks, bytes }, privileges)? {
+                    let planned = Planned { range, ends, blocks, bytes };
+                    if let Some(bytes) = self.clone_step(source, target, planned, privileges)? {
                         return Ok((bytes, bytes / SHARED_AS_ONE_COPIED));
                     }
                 }
@@ -128,21 +128,25 @@ impl FileSystem {
         }
     }
 
-    /// Shares blocks. False: one of the files changed its end since that was planned, and nothing is shared: what lies
-    /// beyond the end in the source's last block may not be zeros any more.
+    /// Shares blocks, as many of the first ones as fit into one change, and gives the bytes that this completes. None: one of
+    /// the files changed its end since that was planned, and nothing is shared: what lies beyond the end in the source's
+    /// last block may not be zeros any more.
     fn clone_step(
         &self,
         source: &Arc<Inode>,
         target: &Arc<Inode>,
         planned: Planned,
         privileges: Privileges,
-    ) -> Result<bool> {
-        let Planned { range, blocks, bytes, .. } = planned;
+    ) -> Result<Option<u64>> {
+        let range = planned.range;
         let now = self.clock.now();
         assert_eq!((range.from % BLOCK, range.to % BLOCK), (0, 0), "only whole blocks can be shared");
         let (from, to) = (Lbn(range.from / BLOCK), Lbn(range.to / BLOCK));
         source.with_map(|source_map, _| {
             target.with_map(|target_map, _| {
+                let (source_at, target_at) = ((source_map, from), (target_map, to));
+                let planned = planned.first(self.store.clone_part(source_at, target_at, Blocks(planned.blocks))?);
+                let Planned { blocks, bytes, .. } = planned;
                 let with = |mapped, change: &mut Change| {
                     let end = range.to + bytes;
                     assert_growth_fits(range.to, end, mapped);
@@ -156,8 +160,8 @@ impl FileSystem {
                 // The maps are locked when this is asked: nobody writes or cuts. A file that is only enlarged meanwhile
                 // gets zeros, which is what the blocks have there.
                 let holds = || Ends::of(source, target).is_ok_and(|now| now.allow(&planned));
-                let (source_at, target_at) = ((source_map, from), (target_map, to));
-                Ok(self.store.clone_blocks_if(source_at, target_at, Blocks(blocks), holds, with)?)
+                let is_shared = self.store.clone_blocks_if(source_at, target_at, Blocks(blocks), holds, with)?;
+                Ok(is_shared.then_some(bytes))
             })
         })
     }
@@ -178,6 +182,14 @@ struct Planned {
     ends: Ends,
     blocks: u64,
     bytes: u64,
+}
+
+impl Planned {
+    /// The first blocks of it alone.
+    fn first(self, blocks: Blocks) -> Self {
+        debug_assert!((1..=self.blocks).contains(&blocks.0), "{blocks:?} of {} blocks", self.blocks);
+        if blocks.0 == self.blocks { self } else { Self { blocks: blocks.0, bytes: blocks.0 * BLOCK, ..self } }
+    }
 }
 
 impl Ends {

@@ -281,7 +281,7 @@ impl Fixer<'_> {
         let own = record.map;
         let mut at = 0;
         while at < end.0 {
-            let blocks = self.store.change_blocks_max().0.min(end.0 - at);
+            let blocks = self.store.clone_part((map, Lbn(at)), (own, Lbn(at)), Blocks(end.0 - at))?.0;
             let is_last = at + blocks == end.0;
             let with = |_, change: &mut Change| {
                 if is_last {

@@ -1,0 +1,156 @@
+//! What a change of a range takes, and what it holds while the disk is read: a commit waits for no read of it.
+
+use super::*;
+use crate::format::shard::{Extent, Shard};
+use crate::state::published::{Mapped, Plan, StoredBlock};
+use crate::volume::medium::Medium;
+use crate::{Error, Lbn, Tag};
+
+type OnRead = Box<dyn Fn() + Send>;
+
+/// A block table that says when it is read.
+struct WatchedTable {
+    inner: Arc<MemoryDevice>,
+    on_read: Mutex<Option<OnRead>>,
+    reads: AtomicU64,
+}
+
+impl Device for WatchedTable {
+    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        self.reads.fetch_add(1, Relaxed);
+        self.on_read.lock().iter().for_each(|on_read| on_read());
+        self.inner.read_at(bytes, at)
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.inner.write_at(bytes, at)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.inner.flush()
+    }
+
+    fn punch(&self, at: u64, len: u64) -> io::Result<()> {
+        self.inner.punch(at, len)
+    }
+
+    fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
+        self.inner.next_data(at)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn grow(&self, len: u64) -> io::Result<()> {
+        self.inner.grow(len)
+    }
+}
+
+/// Blocks of a page of the block table.
+const PAGE_BLOCKS: u64 = 128;
+const SHARD: u64 = 256;
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// As many as one group takes of the test's log.
+const SHARDS: u64 = 12;
+const DIRTY_BYTES: u64 = 2 << 20;
+
+/// A file of which each block has a page of the block table for itself, as clones of single blocks make them.
+fn scattered(core: &Core, map: MapId) {
+    for shard in 0..SHARDS {
+        let mut plan = Plan { map: Some(map), ..Plan::default() };
+        let mut extents = Shard::default();
+        for block in 0..SHARD {
+            let lbn = shard * SHARD + block;
+            let pbn = Pbn((lbn + 1) * PAGE_BLOCKS);
+            plan.stores.push(StoredBlock { pbn, tag: Tag(lbn + 1), fingerprint: None });
+            plan.mapped.push(Mapped { lbn: Lbn(lbn), blocks: 1, target: Target::Data(pbn) });
+            extents.set(Extent { first: block as u16, blocks: 1, target: Target::Data(pbn) });
+        }
+        plan.shards.push((ShardKey { map, shard }, extents));
+        core.apply_certain(plan).unwrap();
+    }
+    core.checkpoint().unwrap();
+}
+
+/// A volume with such a file, of which nothing is in memory.
+fn cold() -> (Devices, Arc<WatchedTable>, Arc<Core>) {
+    let devices = Devices::new(Blocks((SHARDS * SHARD + 2) * PAGE_BLOCKS), one_level());
+    scattered(&devices.open(), MapId(1));
+    let on_read = Mutex::default();
+    let table = Arc::new(WatchedTable { inner: devices.table.clone(), on_read, reads: AtomicU64::new(0) });
+    let core = Arc::new(devices.open_medium(Medium { table: table.clone(), ..devices.medium() }));
+    (devices, table, core)
+}
+
+fn assert_clean(devices: &Devices, core: Arc<Core>) {
+    core.commit().unwrap();
+    drop(core);
+    let report = devices.open().check(false, &mut |_, _| ()).unwrap();
+    assert!(report.is_clean(), "{:#?}", report.problems);
+}
+
+#[test]
+fn a_range_over_more_pages_than_one_change_may_take_is_refused_and_comes_in_parts() {
+    let (devices, _, core) = cold();
+    let all = SHARDS * SHARD * BLOCK;
+    for result in [core.truncate(MapId(1), 0, |_, _| ()), core.zero(MapId(1), 0, all, false, |_, _| ())] {
+        assert!(matches!(result, Err(Error::TooLargeForGroup)), "{result:?}");
+    }
+    let blocks = Blocks(SHARDS * SHARD);
+    let cloned = core.clone_blocks((MapId(1), Lbn(0)), (MapId(2), Lbn(0)), blocks, |_, _| ());
+    assert!(matches!(cloned, Err(Error::TooLargeForGroup)), "{cloned:?}");
+    assert_eq!(core.state.lock().group_bytes(), 0, "nothing changed");
+    for part in core.parts(MapId(1), &(0..all), false).unwrap() {
+        let before = core.state.lock().table.dirty_bytes();
+        core.zero(MapId(1), part.start, part.end - part.start, false, |_, _| ()).unwrap();
+        let grown = core.state.lock().table.dirty_bytes() - before;
+        assert!(grown <= DIRTY_BYTES, "bytes {part:?} take {grown} bytes of pages");
+    }
+    assert_eq!(core.totals().mapped, Blocks(0));
+    assert_clean(&devices, core);
+}
+
+#[test]
+fn a_clone_takes_as_many_blocks_at_a_time_as_have_few_pages() {
+    let (devices, _, core) = cold();
+    let (mut done, mut steps) = (0, 0);
+    while done < SHARDS * SHARD {
+        let (from, to) = ((MapId(1), Lbn(done)), (MapId(2), Lbn(done + 7)));
+        let part = core.clone_part(from, to, Blocks(SHARDS * SHARD - done)).unwrap();
+        let before = core.state.lock().table.dirty_bytes();
+        core.clone_blocks(from, to, part, |_, _| ()).unwrap();
+        let grown = core.state.lock().table.dirty_bytes() - before;
+        assert!(grown <= DIRTY_BYTES, "{part:?} from block {done} on take {grown} bytes of pages");
+        (done, steps) = (done + part.0, steps + 1);
+    }
+    assert!((2..=13).contains(&steps), "{steps} steps for {SHARDS} shards");
+    assert_eq!(core.totals().mapped, Blocks(2 * SHARDS * SHARD));
+    assert_clean(&devices, core);
+}
+
+#[test]
+fn a_commit_waits_for_no_page_that_a_change_of_a_range_reads() {
+    let (devices, table, core) = cold();
+    let watched = Arc::downgrade(&core);
+    *table.on_read.lock() = Some(Box::new(move || {
+        if let Some(core) = watched.upgrade() {
+            assert!(core.journal.is_gate_free(), "a page is read while the group is held together");
+            assert!(core.journal.room().is_free(), "a page is read while room in the log is claimed");
+        }
+    }));
+    let first = core.parts(MapId(1), &(0..SHARDS * SHARD * BLOCK), false).unwrap().remove(0);
+    core.clone_blocks((MapId(1), Lbn(0)), (MapId(2), Lbn(0)), Blocks(SHARD), |_, _| ()).unwrap();
+    core.zero(MapId(1), first.start, first.end - first.start, false, |_, _| ()).unwrap();
+    core.detach(MapId(1), |_| ()).unwrap();
+    core.checkpoint().unwrap();
+    let mut from = 0;
+    while !core.reclaim_portion(MapId(1), &mut from).unwrap() {
+        let dirty = core.state.lock().table.dirty_bytes();
+        assert!(dirty <= DIRTY_BYTES, "a portion of a deleted file takes {dirty} bytes of pages");
+        core.checkpoint().unwrap();
+    }
+    assert!(table.reads.load(Relaxed) > 0, "the pages were not in memory");
+    *table.on_read.lock() = None;
+    assert_clean(&devices, core);
+}

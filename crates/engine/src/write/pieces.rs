@@ -1,0 +1,244 @@
+//! A change of a range in pieces: planned as a whole before anything is held that a commit needs, then published in one
+//! commit group.
+//!
+//! The rule: what a piece needs of the disk is in memory before the group is held together. So a commit, and with it every
+//! fsync, waits for the pieces' publications and for no read. What one change takes is bounded, by shards and by distinct
+//! pages of the block table (`commit/log_room.rs`); what is more is refused, and its caller splits it.
+
+use std::collections::BTreeSet;
+
+use hashbrown::HashSet;
+
+use crate::core::Core;
+use crate::format::group_bytes::GroupBytes;
+use crate::format::page::page_of;
+use crate::space::allocator::Run;
+use crate::space::claim::RoomClaim;
+use crate::state::published::Plan;
+use crate::write::partial_blocks::Cuts;
+use crate::write::publish::{MapEdit, OnPublish};
+use crate::{Change, Error, MapId, Pbn, Result};
+
+/// Pages that are loaded, and kept, in one go.
+const PORTION_PAGES: usize = 64;
+
+/// Plans the pieces of a change of one map, whose lock the caller holds exclusively. Each of its shards is edited once.
+pub struct Planner<'a> {
+    core: &'a Core,
+    map: MapId,
+    edit: MapEdit<'a>,
+    takes: Vec<Run>,
+    shards: u64,
+    /// Shards and pages of the piece that is open.
+    piece_shards: usize,
+    piece_pages: HashSet<u64>,
+    /// Pages of all pieces.
+    pages: BTreeSet<u64>,
+    plans: Vec<Plan>,
+    delta: i64,
+}
+
+impl<'a> Planner<'a> {
+    /// Nothing is planned yet.
+    pub fn new(core: &'a Core, map: MapId) -> Self {
+        Self {
+            core,
+            map,
+            edit: MapEdit::new(core, map),
+            takes: Vec::new(),
+            shards: 0,
+            piece_shards: 0,
+            piece_pages: HashSet::new(),
+            pages: BTreeSet::new(),
+            plans: Vec::new(),
+            delta: 0,
+        }
+    }
+
+    /// Plans what becomes of one shard. What `edit` gives are runs to which the map takes references.
+    pub fn shard(&mut self, edit: impl FnOnce(&mut MapEdit<'a>) -> Result<Vec<Run>>) -> Result<()> {
+        let bounds = self.core.journal.bounds();
+        if self.piece_shards >= bounds.piece_shards || self.piece_pages.len() as u64 >= bounds.piece_pages {
+            self.end_piece()?;
+        }
+        // The last run may have grown.
+        let released = self.edit.releases().len().saturating_sub(1);
+        let takes = edit(&mut self.edit)?;
+        let touched: Vec<u64> = self.edit.releases()[released..].iter().chain(&takes).flat_map(pages_of).collect();
+        self.piece_pages.extend(&touched);
+        self.pages.extend(&touched);
+        self.takes.extend(takes);
+        self.piece_shards += 1;
+        self.shards += 1;
+        let is_too_large = self.shards > bounds.gated_shards_max
+            // One shard fits always, or nothing could be done about it.
+            || self.shards > 1 && self.pages.len() as u64 > bounds.group_pages;
+        if is_too_large { Err(Error::TooLargeForGroup) } else { Ok(()) }
+    }
+
+    fn end_piece(&mut self) -> Result<()> {
+        let edit = std::mem::replace(&mut self.edit, MapEdit::new(self.core, self.map));
+        self.delta += edit.mapped_delta;
+        let mut plan = edit.into_plan();
+        plan.increfs = self.core.takes_of(&std::mem::take(&mut self.takes))?;
+        self.plans.push(plan);
+        self.piece_pages.clear();
+        self.piece_shards = 0;
+        Ok(())
+    }
+
+    /// All pieces; at least one, which holds the caller's records.
+    pub fn finish(mut self) -> Result<Pieces> {
+        self.end_piece()?;
+        let bytes = GroupBytes::of_shards(self.shards);
+        Ok(Pieces { map: self.map, plans: self.plans, delta: self.delta, bytes })
+    }
+}
+
+fn pages_of(run: &Run) -> impl Iterator<Item = u64> {
+    page_of(run.pbn)..=page_of(Pbn(run.end().0 - 1))
+}
+
+/// The pieces of a change, ready to be published.
+pub struct Pieces {
+    map: MapId,
+    plans: Vec<Plan>,
+    /// By how many blocks the map grows.
+    delta: i64,
+    /// What they take of the log at most.
+    bytes: GroupBytes,
+}
+
+impl Pieces {
+    /// How many blocks more are reserved afterwards.
+    pub fn reserved(&self) -> u64 {
+        let reserved: i64 = self.plans.iter().map(|plan| plan.reserved_delta).sum();
+        u64::try_from(reserved).unwrap_or(0)
+    }
+
+    /// Whether it is published at once.
+    pub fn is_one(&self) -> bool {
+        self.plans.len() == 1
+    }
+
+    /// Blocks that get a further reference.
+    pub fn taken(&self) -> u64 {
+        self.plans.iter().map(|plan| plan.increfs.len() as u64).sum()
+    }
+
+    fn pages(&self) -> Vec<u64> {
+        let pages: BTreeSet<u64> = self.plans.iter().flat_map(Plan::pages).collect();
+        pages.into_iter().collect()
+    }
+}
+
+impl Core {
+    /// Publishes the pieces of a change in one group, so that a crash leaves all of it or nothing. An error before the
+    /// first piece leaves everything as it was. One behind it cannot be undone: the volume is read-only, so that what there
+    /// is of the change is never committed.
+    ///
+    /// `planned`: the pieces, with room for what they reserve. `cuts`: blocks that the range cuts, which are in the plans;
+    /// they are given up if nothing is published.
+    pub fn publish_pieces<G: OnPublish>(
+        &self,
+        planned: Result<(Pieces, Option<RoomClaim<'_>>)>,
+        cuts: &Cuts,
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<()> {
+        let (pieces, room) = planned.inspect_err(|_| self.forget_cuts(cuts))?;
+        let (map, mut is_begun) = (pieces.map, false);
+        let result = self.publish_each(pieces, room, with, &mut is_begun);
+        if !is_begun {
+            self.forget_cuts(cuts);
+            return result;
+        }
+        self.cuts_landed(map, cuts);
+        self.policy.accounts().forget(map);
+        result.inspect_err(|error| self.health.fail(error))?;
+        self.write_out_if_much()
+    }
+
+    fn publish_each<G: OnPublish>(
+        &self,
+        pieces: Pieces,
+        mut room: Option<RoomClaim<'_>>,
+        with: impl FnOnce(i64, &mut Change) -> G,
+        is_begun: &mut bool,
+    ) -> Result<()> {
+        let _held = self.hold_group(&pieces.pages(), pieces.bytes)?;
+        self.look_ahead(&pieces)?;
+        let mut with = Some(with);
+        let mut plans = pieces.plans.into_iter().peekable();
+        while let Some(mut plan) = plans.next() {
+            let is_last = plans.peek().is_none();
+            let held = with.take_if(|_| is_last).map(|with| with(pieces.delta, &mut plan.change));
+            self.apply_piece(plan, room.as_mut())?;
+            *is_begun = true;
+            held.into_iter().for_each(OnPublish::published);
+        }
+        Ok(())
+    }
+
+    fn apply_piece(&self, mut plan: Plan, room: Option<&mut RoomClaim<'_>>) -> Result<()> {
+        let reserved = u64::try_from(plan.reserved_delta).unwrap_or(0);
+        let claimed = room.as_ref().map_or(0, |room| room.blocks().min(reserved));
+        plan.reserved_claim = claimed as i64;
+        // Only blocks that the range cuts are stored anew, and each of them was claimed.
+        plan.claimed = claimed + plan.stores.len() as u64;
+        if let Some(refusal) = self.publish_plan(plan)? {
+            return Err(self.why_not_taken(refusal.pbns[0]));
+        }
+        if let Some(room) = room {
+            room.spend(claimed);
+        }
+        Ok(())
+    }
+
+    /// Looks whether a later piece would be refused, before the first one is published.
+    fn look_ahead(&self, pieces: &Pieces) -> Result<()> {
+        if pieces.is_one() {
+            return Ok(());
+        }
+        for plan in &pieces.plans {
+            let refused = {
+                let mut state = self.state.lock();
+                match state.contradiction(plan) {
+                    Some(error) => return Err(error),
+                    None => state.refused(plan),
+                }
+            };
+            if let Some(pbn) = refused.first() {
+                return Err(self.why_not_taken(*pbn));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads pages of the block table, and keeps them in memory until a checkpoint.
+    pub fn keep_pages(&self, pages: &[u64]) -> Result<()> {
+        let keep = |portion: &[u64]| self.with_pages(|| portion.to_vec(), |state| state.table.keep(portion));
+        pages.chunks(PORTION_PAGES).try_for_each(keep)
+    }
+
+    /// Waits for room for a change of a range, and keeps it in one group while the result lives, with these pages of the
+    /// block table in memory. They are loaded while nothing is held that a commit needs, and kept as if they were changed:
+    /// such pages stay until a checkpoint. One that ends meanwhile may let go of them, and they are loaded again.
+    fn hold_group(&self, pages: &[u64], bytes: GroupBytes) -> Result<impl Sized + use<'_>> {
+        loop {
+            self.keep_pages(pages)?;
+            let room = self.claim_log_room_for_range(bytes);
+            let gate = self.journal.gate();
+            let is_whole = {
+                let mut state = self.state.lock();
+                let is_whole = pages.iter().all(|page| state.table.page(*page).is_some());
+                if is_whole {
+                    state.table.keep(pages);
+                }
+                is_whole
+            };
+            if is_whole {
+                return Ok((room, gate));
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Which shards of a map a range has, and how it is split into parts that fit into one commit group each: by shards, and
+//! by distinct pages of the block table.
+
+use std::ops::Range;
+
+use crate::core::Core;
+use crate::format::keys::{self, ShardKey, shard_parts};
+use crate::format::page::page_of;
+use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
+use crate::write::range::within_shard;
+use crate::{BLOCK_BYTES, Blocks, Lbn, MapId, Pbn, Result};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+const SHARD_BYTES: u64 = SHARD_BLOCKS * BLOCK;
+/// Shards that are looked at together.
+const PORTION_SHARDS: usize = 64;
+/// Pages that are read ahead together.
+const PORTION_PAGES: usize = 64;
+
+/// Splits a range from its beginning.
+struct Splitter {
+    parts: Vec<Range<u64>>,
+    from: u64,
+    /// What the part that is open has.
+    shards: u64,
+    pages: u64,
+}
+
+impl Splitter {
+    /// The open part ends where a shard begins.
+    fn cut(&mut self, shard: u64) {
+        let end = shard * SHARD_BYTES;
+        assert!(end > self.from, "a part from {} to {end}", self.from);
+        self.parts.push(self.from..end);
+        (self.from, self.shards, self.pages) = (end, 0, 0);
+    }
+}
+
+impl Core {
+    /// See [`crate::Store::parts`].
+    pub fn parts(&self, map: MapId, bytes: &Range<u64>, fills_holes: bool) -> Result<Vec<Range<u64>>> {
+        let bounds = *self.journal.bounds();
+        let blocks = bytes.start / BLOCK..bytes.end.div_ceil(BLOCK);
+        let mut split = Splitter { parts: Vec::new(), from: bytes.start, shards: 0, pages: 0 };
+        let cut_long = |split: &mut Splitter, end: u64| {
+            while fills_holes && end - split.from / SHARD_BYTES > bounds.gated_shards_max {
+                split.cut(split.from / SHARD_BYTES + bounds.gated_shards_max);
+            }
+        };
+        self.each_shard(map, &blocks, |shard| {
+            cut_long(&mut split, shard);
+            let (first, end) = within_shard(shard, &blocks);
+            let pages = pages_in(self.shard(ShardKey { map, shard })?.slice(first, end)).len() as u64;
+            let is_full = split.shards >= bounds.gated_shards_max || split.pages + pages > bounds.group_pages;
+            if is_full && split.shards > 0 {
+                split.cut(shard);
+            }
+            split.shards += 1;
+            split.pages += pages;
+            Ok(true)
+        })?;
+        cut_long(&mut split, bytes.end.div_ceil(SHARD_BYTES));
+        split.parts.push(split.from..bytes.end);
+        Ok(split.parts)
+    }
+
+    /// See [`crate::Store::clone_part`].
+    pub fn clone_part(&self, source: (MapId, Lbn), target: (MapId, Lbn), blocks: Blocks) -> Result<Blocks> {
+        let bounds = *self.journal.bounds();
+        let (mut done, mut pages, mut shards) = (0, 0, 0);
+        for (key, start, end) in shard_parts(target.0, target.1, blocks.0) {
+            let here = u64::from(end - start);
+            pages += pages_in(self.shard(key)?.slice(start, end)).len() as u64;
+            for (key, start, end) in shard_parts(source.0, source.1.plus(done), here) {
+                pages += pages_in(self.shard(key)?.slice(start, end)).len() as u64;
+            }
+            shards += 1;
+            if done > 0 && (pages > bounds.group_pages || shards > bounds.gated_shards_max) {
+                break;
+            }
+            done += here;
+        }
+        Ok(Blocks(done))
+    }
+
+    /// Reads the pages of the block table that a change of a range needs, before its map is locked: as many as one group
+    /// may have. What cannot be read, or leaves memory again, is met by the change itself.
+    pub fn read_ahead_of_change(&self, map: MapId, blocks: &Range<u64>) {
+        let bounds = *self.journal.bounds();
+        let (mut pages, mut shards) = (Vec::new(), 0);
+        let found = self.each_shard(map, blocks, |shard| {
+            let (first, end) = within_shard(shard, blocks);
+            pages.extend(pages_in(self.shard(ShardKey { map, shard })?.slice(first, end)));
+            shards += 1;
+            Ok(shards < bounds.gated_shards_max && (pages.len() as u64) < bounds.group_pages)
+        });
+        pages.sort_unstable();
+        pages.dedup();
+        let loaded = found.and_then(|()| {
+            pages.chunks(PORTION_PAGES).try_for_each(|portion| self.with_pages(|| portion.to_vec(), |_| ()))
+        });
+        if let Err(error) = loaded {
+            log::debug!("cannot read ahead of a change of map {}: {error}", map.0);
+        }
+    }
+
+    /// Calls `visit` with each shard of a range that may hold something, in order, until it says false.
+    fn each_shard(&self, map: MapId, blocks: &Range<u64>, mut visit: impl FnMut(u64) -> Result<bool>) -> Result<()> {
+        let mut at = blocks.start / SHARD_BLOCKS;
+        loop {
+            let shards = self.stored_shards(map, at, PORTION_SHARDS)?;
+            for &shard in shards.iter().take_while(|shard| **shard * SHARD_BLOCKS < blocks.end) {
+                if !visit(shard)? {
+                    return Ok(());
+                }
+            }
+            match shards.last() {
+                Some(last) if shards.len() == PORTION_SHARDS && (last + 1) * SHARD_BLOCKS < blocks.end => at = last + 1,
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Visits the extents of a range that shards know of.
+    pub fn visit_extents(&self, map: MapId, blocks: &Range<u64>, mut visit: impl FnMut(Extent)) -> Result<()> {
+        self.each_shard(map, blocks, |shard| {
+            let (start, end) = within_shard(shard, blocks);
+            if start < end {
+                self.shard(ShardKey { map, shard })?.slice(start, end).for_each(&mut visit);
+            }
+            Ok(true)
+        })
+    }
+
+    /// Shards of a map that may hold something, from number `from` on, in order, at most `limit`.
+    pub fn stored_shards(&self, map: MapId, from: u64, limit: usize) -> Result<Vec<u64>> {
+        let mut shards = self.state.lock().shards.in_memory(map, from, limit);
+        let bounds =
+            (keys::shard(ShardKey { map, shard: from }), keys::shard(ShardKey { map: MapId(map.0 + 1), shard: 0 }));
+        let stored = self.stored.scan(&bounds.0, &bounds.1, limit)?;
+        shards.extend(stored.iter().filter_map(|(key, _)| keys::parse_shard(key)).map(|key| key.shard));
+        shards.sort_unstable();
+        shards.dedup();
+        shards.truncate(limit);
+        Ok(shards)
+    }
+}
+
+/// The distinct pages of the block table that extents refer to, in order.
+pub fn pages_in(extents: impl Iterator<Item = Extent>) -> Vec<u64> {
+    let mut pages: Vec<u64> = extents
+        .filter_map(|extent| match extent.target {
+            Target::Data(pbn) => Some(page_of(pbn)..=page_of(Pbn(pbn.0 + u64::from(extent.blocks) - 1))),
+            Target::Hole | Target::Reserved => None,
+        })
+        .flatten()
+        .collect();
+    pages.sort_unstable();
+    pages.dedup();
+    pages
+}

@@ -14,8 +14,8 @@ use crate::device::buffer::PooledBuf;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::page::{BAD, Entry, REPLICA};
 use crate::format::rot::BadRecord;
-use crate::space::allocator::Run;
-use crate::space::claim::{Claim, blocks_in};
+use crate::space::allocator::{Run, blocks_in};
+use crate::space::claim::Claim;
 use crate::state::published::{Incref, Plan, StoredBlock};
 use crate::write::batch::Batch;
 

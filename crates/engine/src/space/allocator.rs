@@ -3,17 +3,23 @@
 //! The block table alone says what is free. This keeps a bitmap for each region that was used since
 //! the volume was opened (32 MiB of memory per TiB touched), built from the table at first use, and
 //! for the other regions a count that is advice: wrong, it costs a look, never a block.
+//!
+//! Everybody who writes, and every commit that frees blocks, waits for whoever is here. So nothing is read here: what needs a
+//! region that is not known says so ([`Step::Load`]), and comes again with its bitmap. And little is searched: each
+//! region has a bound of its longest free run, so that one in which none is long enough is searched once.
 
 use crate::format::page::PAGE_ENTRIES;
-use crate::{Blocks, Pbn, Result};
+use crate::space::bitmap::Bitmap;
+pub use crate::space::bitmap::REGION_BLOCKS;
+use crate::{Blocks, Pbn};
 
-/// Blocks of a region.
-pub const REGION_BLOCKS: u64 = 32_768;
 /// Pages of the block table that describe a region.
 pub const REGION_PAGES: u64 = REGION_BLOCKS / PAGE_ENTRIES;
 /// A free run this long is used even for a larger request; shorter ones wait until nothing better is left.
 const GOOD_RUN_BLOCKS: u64 = 64;
-const WORDS: usize = (REGION_BLOCKS / 64) as usize;
+/// Regions that one request searches for such runs, at most, beside those whose bound says that they have none. Where free
+/// space is scattered, it takes what there is then, and the next request searches on.
+const GOOD_SEARCHED_MAX: u32 = 16;
 
 /// Blocks that follow each other in the data area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,69 +42,57 @@ impl Run {
     }
 }
 
-/// One bit per block of a region: set, it is not to be handed out.
-#[derive(Clone)]
-pub struct Bitmap {
-    words: Box<[u64; WORDS]>,
-    free: u64,
-}
-
-impl Bitmap {
-    /// A region with every block free.
-    pub fn empty() -> Self {
-        Self { words: Box::new([0; WORDS]), free: REGION_BLOCKS }
-    }
-
-    /// Takes a block. False: it was taken already.
-    pub fn take(&mut self, block: u64) -> bool {
-        let (word, bit) = ((block / 64) as usize, 1u64 << (block % 64));
-        let was_free = self.words[word] & bit == 0;
-        self.words[word] |= bit;
-        self.free -= u64::from(was_free);
-        debug_assert!(self.free <= REGION_BLOCKS, "{} of {REGION_BLOCKS} blocks are free", self.free);
-        was_free
-    }
-
-    fn is_free(&self, block: u64) -> bool {
-        self.words[(block / 64) as usize] & (1 << (block % 64)) == 0
-    }
-
-    fn give_back(&mut self, block: u64) -> bool {
-        let (word, bit) = ((block / 64) as usize, 1u64 << (block % 64));
-        let was_taken = self.words[word] & bit != 0;
-        self.words[word] &= !bit;
-        self.free += u64::from(was_taken);
-        debug_assert!(self.free <= REGION_BLOCKS, "{} of {REGION_BLOCKS} blocks are free", self.free);
-        was_taken
-    }
-
-    /// The first free run at or after `from`, cut to `blocks_max`.
-    fn free_run(&self, from: u64, blocks_max: u64) -> Option<(u64, u64)> {
-        let start = self.next(from, 0)?;
-        let end = self.next(start, u64::MAX).unwrap_or(REGION_BLOCKS);
-        Some((start, (end - start).min(blocks_max)))
-    }
-
-    /// The first block at or after `from` whose bit is unset (`flip` 0) or set (`flip` all ones).
-    fn next(&self, from: u64, flip: u64) -> Option<u64> {
-        let mut at = from;
-        while at < REGION_BLOCKS {
-            let word = (!(self.words[(at / 64) as usize] ^ flip)) >> (at % 64);
-            if word != 0 {
-                return Some(at + u64::from(word.trailing_zeros()));
-            }
-            at = (at / 64 + 1) * 64;
-        }
-        None
-    }
+/// How many blocks some runs have.
+pub fn blocks_in(runs: &[Run]) -> u64 {
+    runs.iter().map(|run| run.blocks).sum()
 }
 
 enum Region {
-    /// Not looked at yet; the number is advice.
+    /// Not looked at yet; the number is advice. What is released while somebody loads it is noted: its bitmap may be from
+    /// before.
     Unknown {
         free: u64,
+        released: Option<Vec<Run>>,
     },
     Known(Bitmap),
+}
+
+/// How far a look at free space came.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step<T> {
+    /// It is done.
+    Done(T),
+    /// It needs this region's bitmap ([`Allocator::admit`]), and is to be asked again.
+    Load(u64),
+}
+
+/// Blocks that are wanted, and what was found of them.
+pub struct Request {
+    left: u64,
+    runs: Vec<Run>,
+    /// The shortest run that is taken, and how many regions are still looked at, and searched, for it.
+    run_blocks_min: u64,
+    regions_left: usize,
+    searched_left: u32,
+}
+
+impl Request {
+    /// For as few runs as possible, near the last ones handed out.
+    pub fn new(blocks: u64) -> Self {
+        let run_blocks_min = blocks.min(GOOD_RUN_BLOCKS);
+        Self {
+            left: blocks,
+            runs: Vec::new(),
+            run_blocks_min,
+            regions_left: usize::MAX,
+            searched_left: GOOD_SEARCHED_MAX,
+        }
+    }
+
+    /// The runs that were found: all that was wanted, or all that there is.
+    pub fn into_runs(self) -> Vec<Run> {
+        self.runs
+    }
 }
 
 /// What is free, and where to look next.
@@ -114,16 +108,13 @@ pub struct Allocator {
     advice_changed: bool,
 }
 
-/// Builds a region's bitmap from the block table.
-pub type LoadRegion<'a> = &'a mut dyn FnMut(u64) -> Result<Bitmap>;
-
 impl Allocator {
     /// All regions unknown; `advice` gives free counts of the first ones.
     pub fn new(data: Blocks, advice: &[u16]) -> Self {
         let mut allocator = Self { regions: Vec::new(), data_blocks: 0, region: 0, block: 0, advice_changed: false };
         allocator.grow(data);
         for (region, free) in allocator.regions.iter_mut().zip(advice) {
-            *region = Region::Unknown { free: u64::from(*free) };
+            *region = Region::Unknown { free: u64::from(*free), released: None };
         }
         allocator
     }
@@ -136,129 +127,117 @@ impl Allocator {
         let regions = data.0.div_ceil(REGION_BLOCKS) as usize;
         if let Some(Region::Known(last)) = self.regions.last_mut() {
             let first = (self.data_blocks - 1) / REGION_BLOCKS * REGION_BLOCKS;
-            (self.data_blocks..data.0.min(first + REGION_BLOCKS)).for_each(|block| {
-                last.give_back(block - first);
-            });
+            let end = data.0.min(first + REGION_BLOCKS);
+            if self.data_blocks < end {
+                last.give_back_run(self.data_blocks - first..end - first);
+            }
         }
-        self.regions.resize_with(regions, || Region::Unknown { free: REGION_BLOCKS });
+        self.regions.resize_with(regions, || Region::Unknown { free: REGION_BLOCKS, released: None });
         self.data_blocks = data.0;
     }
 
-    /// Takes up to `want` blocks as few runs, near the last ones handed out. Fewer than `want`, or none,
-    /// means that the data area has no more. An error leaves none of them taken.
-    pub fn allocate(&mut self, want: u64, load: LoadRegion<'_>) -> Result<Vec<Run>> {
-        let mut runs = Vec::new();
-        let mut left = want;
-        for run_blocks_min in [want.min(GOOD_RUN_BLOCKS), 1] {
-            if let Err(error) = self.pass(&mut left, run_blocks_min, &mut runs, load) {
-                runs.iter().for_each(|run| self.release(*run));
-                return Err(error);
+    /// Takes what a request wants, near the last blocks handed out. Done: the request has all of it, or all that there is.
+    pub fn allocate(&mut self, request: &mut Request) -> Step<()> {
+        // The first region comes again at the end of a round, for what lies before the last blocks.
+        let round = self.regions.len() + 1;
+        request.regions_left = request.regions_left.min(round);
+        while request.left > 0 && !self.regions.is_empty() {
+            if request.regions_left == 0 || request.searched_left == 0 {
+                if request.run_blocks_min <= 1 {
+                    break;
+                }
+                (request.run_blocks_min, request.regions_left, request.searched_left) = (1, round, u32::MAX);
             }
-            if left == 0 {
-                break;
+            let run_blocks_min = request.run_blocks_min.min(request.left);
+            if self.longest_in(self.region) >= run_blocks_min {
+                match &mut self.regions[self.region] {
+                    Region::Unknown { .. } => return self.wants(self.region),
+                    Region::Known(bitmap) => take_from(bitmap, self.region, &mut self.block, run_blocks_min, request),
+                }
+                request.searched_left -= 1;
+            }
+            if request.left > 0 {
+                (self.region, self.block) = ((self.region + 1) % self.regions.len(), 0);
+                request.regions_left -= 1;
             }
         }
-        self.advice_changed |= !runs.is_empty();
-        Ok(runs)
+        self.advice_changed |= !request.runs.is_empty();
+        Step::Done(())
     }
 
     /// Takes blocks that follow each other in one region. None: of the next `regions_max` ones, from where the last
     /// blocks were handed out, none has such a free run; the next ordinary request goes on where the last one did.
-    pub fn allocate_run(&mut self, blocks: u64, regions_max: usize, load: LoadRegion<'_>) -> Result<Option<Run>> {
+    pub fn allocate_run(&mut self, blocks: u64, regions_max: usize) -> Step<Option<Run>> {
         // The first one comes again at the end of a round, for what lies before the last blocks.
         for n in (0..=self.regions.len()).take(regions_max) {
             let Some(region) = (self.region + n).checked_rem(self.regions.len()) else { break };
-            if self.free_in(region) < blocks {
+            if self.longest_in(region) < blocks {
                 continue;
             }
-            self.make_known(region, load)?;
-            let Region::Known(bitmap) = &mut self.regions[region] else { continue };
             let mut at = if n == 0 { self.block } else { 0 };
-            while let Some((start, found)) = bitmap.free_run(at, blocks) {
-                at = start + found;
-                if found == blocks {
-                    (start..at).for_each(|block| {
-                        bitmap.take(block);
-                    });
-                    (self.region, self.block, self.advice_changed) = (region, at, true);
-                    return Ok(Some(Run { pbn: Pbn(region as u64 * REGION_BLOCKS + start), blocks }));
-                }
+            let Region::Known(bitmap) = &mut self.regions[region] else { return self.wants(region) };
+            let mut request = Request::new(blocks);
+            take_from(bitmap, region, &mut at, blocks, &mut request);
+            if let Some(run) = request.runs.first() {
+                (self.region, self.block, self.advice_changed) = (region, at, true);
+                return Step::Done(Some(*run));
             }
         }
-        Ok(None)
+        Step::Done(None)
     }
 
     /// Takes one block, far from another one if possible; the next ordinary request goes on where the last one did.
-    pub fn allocate_far(&mut self, from: Pbn, load: LoadRegion<'_>) -> Result<Option<Pbn>> {
+    pub fn allocate_far(&mut self, from: Pbn) -> Step<Option<Pbn>> {
         let cursor = (self.region, self.block);
         let far = (from.0 + self.data_blocks / 2) % self.data_blocks.max(1);
         (self.region, self.block) = ((far / REGION_BLOCKS) as usize, far % REGION_BLOCKS);
-        let taken = self.allocate(1, load);
+        let mut request = Request::new(1);
+        let step = self.allocate(&mut request);
         (self.region, self.block) = cursor;
-        Ok(taken?.first().map(|run| run.pbn))
+        match step {
+            Step::Done(()) => Step::Done(request.runs.first().map(|run| run.pbn)),
+            Step::Load(region) => Step::Load(region),
+        }
     }
 
-    /// Goes round the regions once, taking runs of at least `run_blocks_min`.
-    fn pass(&mut self, left: &mut u64, run_blocks_min: u64, runs: &mut Vec<Run>, load: LoadRegion<'_>) -> Result<()> {
-        for _ in 0..=self.regions.len() {
-            if *left == 0 || self.regions.is_empty() {
-                return Ok(());
-            }
-            if self.free_in(self.region) >= run_blocks_min {
-                self.take_from_region(left, run_blocks_min, runs, load)?;
-            }
-            if *left > 0 {
-                self.region = (self.region + 1) % self.regions.len();
-                self.block = 0;
-            }
+    /// Somebody will load a region: from now on what is released there is noted.
+    fn wants<T>(&mut self, region: usize) -> Step<T> {
+        if let Region::Unknown { released, .. } = &mut self.regions[region] {
+            released.get_or_insert_default();
         }
-        Ok(())
+        Step::Load(region as u64)
     }
 
-    fn take_from_region(
-        &mut self,
-        left: &mut u64,
-        run_blocks_min: u64,
-        runs: &mut Vec<Run>,
-        load: LoadRegion<'_>,
-    ) -> Result<()> {
-        self.make_known(self.region, load)?;
-        let first = self.region as u64 * REGION_BLOCKS;
-        let Region::Known(bitmap) = &mut self.regions[self.region] else { return Ok(()) };
-        while *left > 0 {
-            let Some((start, blocks)) = bitmap.free_run(self.block, *left) else { return Ok(()) };
-            self.block = start + blocks;
-            if blocks < run_blocks_min.min(*left) {
-                continue;
-            }
-            (start..start + blocks).for_each(|block| {
-                bitmap.take(block);
-            });
-            runs.push(Run { pbn: Pbn(first + start), blocks });
-            *left -= blocks;
+    /// Takes in a region's bitmap, which was built from the block table after [`Step::Load`] asked for it. Of a region that
+    /// became known meanwhile the first one holds.
+    pub fn admit(&mut self, region: u64, mut bitmap: Bitmap) {
+        let Region::Unknown { released, .. } = &mut self.regions[region as usize] else { return };
+        let first = region * REGION_BLOCKS;
+        // What was released meanwhile is not handed out before the region is known, so it is free still.
+        for run in released.take().unwrap_or_default() {
+            bitmap.give_back_run(run.pbn.0 - first..run.end().0 - first);
         }
-        Ok(())
-    }
-
-    fn make_known(&mut self, region: usize, load: LoadRegion<'_>) -> Result<()> {
-        if matches!(self.regions[region], Region::Known(_)) {
-            return Ok(());
-        }
-        let first = region as u64 * REGION_BLOCKS;
-        let mut bitmap = load(region as u64)?;
         if first == 0 {
             bitmap.take(0);
         }
         (self.data_blocks.max(first)..first + REGION_BLOCKS).for_each(|block| {
             bitmap.take(block - first);
         });
-        self.regions[region] = Region::Known(bitmap);
-        Ok(())
+        bitmap.longest = bitmap.free;
+        self.regions[region as usize] = Region::Known(bitmap);
+    }
+
+    /// No free run of a region is longer, as far as is known.
+    fn longest_in(&self, region: usize) -> u64 {
+        match &self.regions[region] {
+            Region::Unknown { free, .. } => *free,
+            Region::Known(bitmap) => bitmap.longest.min(bitmap.free),
+        }
     }
 
     fn free_in(&self, region: usize) -> u64 {
         match &self.regions[region] {
-            Region::Unknown { free } => *free,
+            Region::Unknown { free, .. } => *free,
             Region::Known(bitmap) => bitmap.free,
         }
     }
@@ -267,13 +246,21 @@ impl Allocator {
     pub fn release(&mut self, run: Run) {
         assert!(run.pbn.0 > 0 && run.end().0 <= self.data_blocks, "(3) release of {run:?}");
         self.advice_changed = true;
-        for pbn in run.pbn.0..run.end().0 {
-            match &mut self.regions[(pbn / REGION_BLOCKS) as usize] {
-                Region::Unknown { free } => *free = (*free + 1).min(REGION_BLOCKS),
+        let mut at = run.pbn.0;
+        while at < run.end().0 {
+            let region = at / REGION_BLOCKS;
+            let (first, end) = (region * REGION_BLOCKS, run.end().0.min((region + 1) * REGION_BLOCKS));
+            match &mut self.regions[region as usize] {
+                Region::Unknown { free, released } => {
+                    *free = (*free + end - at).min(REGION_BLOCKS);
+                    released.iter_mut().for_each(|runs| runs.push(Run { pbn: Pbn(at), blocks: end - at }));
+                }
                 Region::Known(bitmap) => {
-                    assert!(bitmap.give_back(pbn % REGION_BLOCKS), "block {pbn} is released but was free");
+                    let was_free = bitmap.give_back_run(at - first..end - first);
+                    assert!(was_free.is_none(), "block {} is released but was free", first + was_free.unwrap_or(0));
                 }
             }
+            at = end;
         }
     }
 
@@ -288,7 +275,7 @@ impl Allocator {
     /// Forgets advice that may be too low: with free blocks left by the totals, a refused request tries again.
     pub fn distrust_advice(&mut self) {
         for region in &mut self.regions {
-            if let Region::Unknown { free } = region {
+            if let Region::Unknown { free, .. } = region {
                 *free = REGION_BLOCKS;
             }
         }
@@ -304,12 +291,11 @@ impl Allocator {
 
     /// Takes the free runs of at least `run_blocks_min` within `run`, which lies in one region,
     /// so that nobody writes there while a hole is punched.
-    pub fn take_free_within(&mut self, run: Run, run_blocks_min: u64, load: LoadRegion<'_>) -> Result<Vec<Run>> {
+    pub fn take_free_within(&mut self, run: Run, run_blocks_min: u64) -> Step<Vec<Run>> {
         let region = (run.pbn.0 / REGION_BLOCKS) as usize;
         assert!(region < self.regions.len(), "{run:?} lies in region {region} of {}", self.regions.len());
         let first = region as u64 * REGION_BLOCKS;
-        self.make_known(region, load)?;
-        let Region::Known(bitmap) = &mut self.regions[region] else { return Ok(Vec::new()) };
+        let Region::Known(bitmap) = &mut self.regions[region] else { return self.wants(region) };
         let mut taken = Vec::new();
         let (mut at, end) = (run.pbn.0 - first, (run.end().0 - first).min(REGION_BLOCKS));
         while let Some((start, blocks)) = bitmap.free_run(at, u64::MAX).filter(|(start, _)| *start < end) {
@@ -322,7 +308,31 @@ impl Allocator {
             }
             at = start + blocks;
         }
-        Ok(taken)
+        Step::Done(taken)
+    }
+}
+
+/// Takes free runs of at least so many blocks, from `at` on, which moves behind them. A region that was searched from its
+/// beginning to its end has no run longer than those that were too short.
+fn take_from(bitmap: &mut Bitmap, region: usize, at: &mut u64, run_blocks_min: u64, request: &mut Request) {
+    let (is_all, mut longest) = (*at == 0, 0);
+    while request.left > 0 {
+        let Some((start, blocks)) = bitmap.free_run(*at, request.left) else {
+            if is_all {
+                bitmap.longest = longest;
+            }
+            return;
+        };
+        *at = start + blocks;
+        if blocks < run_blocks_min.min(request.left) {
+            longest = longest.max(blocks);
+            continue;
+        }
+        (start..start + blocks).for_each(|block| {
+            bitmap.take(block);
+        });
+        request.runs.push(Run { pbn: Pbn(region as u64 * REGION_BLOCKS + start), blocks });
+        request.left -= blocks;
     }
 }
 
@@ -330,33 +340,49 @@ impl Allocator {
 mod tests {
     use super::*;
 
-    fn empty(_: u64) -> Result<Bitmap> {
-        Ok(Bitmap::empty())
+    /// Every region that is asked for is free.
+    fn done<T>(allocator: &mut Allocator, mut ask: impl FnMut(&mut Allocator) -> Step<T>) -> T {
+        loop {
+            match ask(allocator) {
+                Step::Done(found) => return found,
+                Step::Load(region) => allocator.admit(region, Bitmap::empty()),
+            }
+        }
+    }
+
+    fn allocate(allocator: &mut Allocator, blocks: u64) -> Vec<Run> {
+        let mut request = Request::new(blocks);
+        done(allocator, |allocator| allocator.allocate(&mut request));
+        request.into_runs()
+    }
+
+    fn allocate_far(allocator: &mut Allocator, from: u64) -> Option<Pbn> {
+        done(allocator, |allocator| allocator.allocate_far(Pbn(from)))
     }
 
     #[test]
     fn a_far_block_lies_half_the_data_area_away_and_does_not_move_the_cursor() {
         let mut allocator = Allocator::new(Blocks(1_000), &[]);
-        allocator.allocate(10, &mut empty).unwrap();
-        assert_eq!(allocator.allocate_far(Pbn(3), &mut empty).unwrap(), Some(Pbn(503)));
-        assert_eq!(allocator.allocate_far(Pbn(3), &mut empty).unwrap(), Some(Pbn(504)));
-        assert_eq!(allocator.allocate_far(Pbn(700), &mut empty).unwrap(), Some(Pbn(200)));
-        assert_eq!(allocator.allocate(5, &mut empty).unwrap(), [Run { pbn: Pbn(11), blocks: 5 }]);
-        let rest: u64 = allocator.allocate(2_000, &mut empty).unwrap().iter().map(|run| run.blocks).sum();
+        allocate(&mut allocator, 10);
+        assert_eq!(allocate_far(&mut allocator, 3), Some(Pbn(503)));
+        assert_eq!(allocate_far(&mut allocator, 3), Some(Pbn(504)));
+        assert_eq!(allocate_far(&mut allocator, 700), Some(Pbn(200)));
+        assert_eq!(allocate(&mut allocator, 5), [Run { pbn: Pbn(11), blocks: 5 }]);
+        let rest: u64 = allocate(&mut allocator, 2_000).iter().map(|run| run.blocks).sum();
         assert_eq!(rest, 999 - 10 - 3 - 5);
-        assert_eq!(allocator.allocate_far(Pbn(3), &mut empty).unwrap(), None);
+        assert_eq!(allocate_far(&mut allocator, 3), None);
     }
 
     #[test]
     fn one_run_is_as_long_as_wanted_and_looked_for_only_so_far() {
         let mut allocator = Allocator::new(Blocks(3 * REGION_BLOCKS), &[]);
-        allocator.allocate(2 * REGION_BLOCKS - 1, &mut empty).unwrap();
+        allocate(&mut allocator, 2 * REGION_BLOCKS - 1);
         for (pbn, blocks) in [(10, 3), (20, 8), (REGION_BLOCKS + 5, 5)] {
             allocator.release(Run { pbn: Pbn(pbn), blocks });
         }
         // The last region is the nearest; a run that goes over its end is none.
         let found = |allocator: &mut Allocator, blocks, regions| {
-            allocator.allocate_run(blocks, regions, &mut empty).unwrap().map(|run| (run.pbn.0, run.blocks))
+            done(allocator, |allocator| allocator.allocate_run(blocks, regions)).map(|run| (run.pbn.0, run.blocks))
         };
         assert_eq!(found(&mut allocator, REGION_BLOCKS - 2, 2), Some((2 * REGION_BLOCKS, REGION_BLOCKS - 2)));
         assert_eq!(found(&mut allocator, 6, 1), None, "it is not looked for in the next region");
@@ -364,65 +390,113 @@ mod tests {
         assert_eq!(found(&mut allocator, 6, 10), Some((20, 6)));
         assert_eq!(found(&mut allocator, 3, 10), Some((REGION_BLOCKS + 5, 3)), "from where the last ones were");
         assert_eq!(found(&mut allocator, 3, 10), Some((10, 3)), "and round");
-        assert_eq!(allocator.allocate(2, &mut empty).unwrap(), [Run { pbn: Pbn(26), blocks: 2 }]);
+        assert_eq!(allocate(&mut allocator, 2), [Run { pbn: Pbn(26), blocks: 2 }]);
     }
 
     #[test]
     fn runs_are_contiguous_and_never_contain_the_label() {
         let mut allocator = Allocator::new(Blocks(100), &[]);
-        let runs = allocator.allocate(50, &mut empty).unwrap();
+        let runs = allocate(&mut allocator, 50);
         assert_eq!(runs, [Run { pbn: Pbn(1), blocks: 50 }]);
-        let runs = allocator.allocate(60, &mut empty).unwrap();
+        let runs = allocate(&mut allocator, 60);
         assert_eq!(runs, [Run { pbn: Pbn(51), blocks: 49 }], "all that is left");
-        assert!(allocator.allocate(1, &mut empty).unwrap().is_empty());
+        assert!(allocate(&mut allocator, 1).is_empty());
     }
 
     #[test]
     fn a_released_run_is_found_again_and_growth_adds_space() {
         let mut allocator = Allocator::new(Blocks(100), &[]);
-        allocator.allocate(99, &mut empty).unwrap();
+        allocate(&mut allocator, 99);
         allocator.release(Run { pbn: Pbn(10), blocks: 5 });
-        assert_eq!(allocator.allocate(5, &mut empty).unwrap(), [Run { pbn: Pbn(10), blocks: 5 }]);
+        assert_eq!(allocate(&mut allocator, 5), [Run { pbn: Pbn(10), blocks: 5 }]);
         allocator.grow(Blocks(130));
-        assert_eq!(allocator.allocate(40, &mut empty).unwrap(), [Run { pbn: Pbn(100), blocks: 30 }]);
+        assert_eq!(allocate(&mut allocator, 40), [Run { pbn: Pbn(100), blocks: 30 }]);
     }
 
     #[test]
-    fn an_error_on_the_way_leaves_no_block_taken() {
+    fn a_request_that_is_given_up_leaves_no_block_taken() {
         let mut allocator = Allocator::new(Blocks(2 * REGION_BLOCKS), &[]);
-        let mut second_fails = |region| match region {
-            0 => Ok(Bitmap::empty()),
-            _ => Err(crate::Error::corrupt("a page", "it is damaged")),
-        };
-        assert!(allocator.allocate(REGION_BLOCKS + 10, &mut second_fails).is_err());
-        let got: u64 = allocator.allocate(2 * REGION_BLOCKS, &mut empty).unwrap().iter().map(|run| run.blocks).sum();
+        let mut request = Request::new(REGION_BLOCKS + 10);
+        assert_eq!(allocator.allocate(&mut request), Step::Load(0));
+        allocator.admit(0, Bitmap::empty());
+        assert_eq!(allocator.allocate(&mut request), Step::Load(1));
+        request.into_runs().iter().for_each(|run| allocator.release(*run));
+        let got: u64 = allocate(&mut allocator, 2 * REGION_BLOCKS).iter().map(|run| run.blocks).sum();
         assert_eq!(got, 2 * REGION_BLOCKS - 1, "all but the label");
+    }
+
+    #[test]
+    fn what_is_released_while_a_region_is_loaded_is_free_whichever_came_first() {
+        for is_in_bitmap in [false, true] {
+            let mut allocator = Allocator::new(Blocks(100), &[]);
+            let mut request = Request::new(200);
+            assert_eq!(allocator.allocate(&mut request), Step::Load(0));
+            let mut bitmap = Bitmap::empty();
+            let taken = if is_in_bitmap { 1..100 } else { 11..100 };
+            taken.for_each(|block| {
+                bitmap.take(block);
+            });
+            allocator.release(Run { pbn: Pbn(5), blocks: 6 });
+            allocator.admit(0, bitmap);
+            // One that somebody else loaded meanwhile comes too late.
+            allocator.admit(0, Bitmap::empty());
+            assert_eq!(allocator.allocate(&mut request), Step::Done(()));
+            let free = if is_in_bitmap { Run { pbn: Pbn(5), blocks: 6 } } else { Run { pbn: Pbn(1), blocks: 10 } };
+            assert_eq!(request.into_runs(), [free]);
+        }
+    }
+
+    #[test]
+    fn a_region_without_a_long_run_is_searched_once_until_one_is_released() {
+        const REGIONS: u64 = 3 * GOOD_SEARCHED_MAX as u64;
+        let mut allocator = Allocator::new(Blocks(REGIONS * REGION_BLOCKS), &[]);
+        // Every second block is free, as where a file was punched block by block.
+        let mut scattered = Bitmap::empty();
+        (0..REGION_BLOCKS).step_by(2).for_each(|block| {
+            scattered.take(block);
+        });
+        (0..REGIONS).for_each(|region| allocator.admit(region, scattered.clone()));
+        let unsearched = |allocator: &Allocator| {
+            let is_unsearched = |region: &usize| allocator.longest_in(*region) >= GOOD_RUN_BLOCKS;
+            (0..REGIONS as usize).filter(is_unsearched).count() as u32
+        };
+        for round in 1..=4 {
+            assert_eq!(allocate(&mut allocator, 64).iter().map(|run| run.blocks).sum::<u64>(), 64);
+            let expected = (REGIONS as u32).saturating_sub(round * GOOD_SEARCHED_MAX);
+            assert!(unsearched(&allocator).abs_diff(expected) <= round, "{} regions", unsearched(&allocator));
+        }
+        let long = Run { pbn: Pbn(7 * REGION_BLOCKS + 1_000), blocks: 1 };
+        for block in (0..128).step_by(2) {
+            allocator.release(Run { pbn: long.pbn.plus(block), ..long });
+        }
+        let runs = allocate(&mut allocator, 100);
+        assert_eq!((runs[0].blocks, runs.len()), (100, 1), "the run that was released is found: {runs:?}");
     }
 
     #[test]
     fn scattered_blocks_are_used_when_nothing_longer_is_left() {
         let mut allocator = Allocator::new(Blocks(REGION_BLOCKS), &[]);
-        allocator.allocate(REGION_BLOCKS, &mut empty).unwrap();
+        allocate(&mut allocator, REGION_BLOCKS);
         for pbn in [3, 7, 2000] {
             allocator.release(Run { pbn: Pbn(pbn), blocks: 1 });
         }
-        let runs = allocator.allocate(3, &mut empty).unwrap();
+        let runs = allocate(&mut allocator, 3);
         assert_eq!(runs.iter().map(|run| run.blocks).sum::<u64>(), 3);
     }
 
     #[test]
     fn wrong_advice_costs_a_look_and_distrust_finds_the_space() {
         let mut allocator = Allocator::new(Blocks(2 * REGION_BLOCKS), &[0, 0]);
-        assert!(allocator.allocate(1, &mut empty).unwrap().is_empty());
+        assert!(allocate(&mut allocator, 1).is_empty());
         allocator.distrust_advice();
-        assert_eq!(allocator.allocate(1, &mut empty).unwrap().len(), 1);
+        assert_eq!(allocate(&mut allocator, 1).len(), 1);
     }
 
     #[test]
     #[should_panic(expected = "was free")]
     fn a_double_release_is_noticed() {
         let mut allocator = Allocator::new(Blocks(100), &[]);
-        allocator.allocate(10, &mut empty).unwrap();
+        allocate(&mut allocator, 10);
         allocator.release(Run { pbn: Pbn(5), blocks: 1 });
         allocator.release(Run { pbn: Pbn(5), blocks: 1 });
     }
@@ -430,11 +504,12 @@ mod tests {
     #[test]
     fn a_run_taken_for_punching_is_not_handed_out() {
         let mut allocator = Allocator::new(Blocks(100), &[]);
-        allocator.allocate(99, &mut empty).unwrap();
+        allocate(&mut allocator, 99);
         allocator.release(Run { pbn: Pbn(20), blocks: 30 });
-        let taken = allocator.take_free_within(Run { pbn: Pbn(16), blocks: 20 }, 8, &mut empty).unwrap();
+        let piece = Run { pbn: Pbn(16), blocks: 20 };
+        let taken = done(&mut allocator, |allocator| allocator.take_free_within(piece, 8));
         assert_eq!(taken, [Run { pbn: Pbn(20), blocks: 16 }]);
-        let runs = allocator.allocate(30, &mut empty).unwrap();
+        let runs = allocate(&mut allocator, 30);
         assert_eq!(runs, [Run { pbn: Pbn(36), blocks: 14 }]);
     }
 }

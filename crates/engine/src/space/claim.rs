@@ -4,7 +4,8 @@
 
 use crate::core::Core;
 use crate::format::page::{PAGE_ENTRIES, Page};
-use crate::space::allocator::{Bitmap, REGION_BLOCKS, REGION_PAGES, Run};
+use crate::space::allocator::{REGION_BLOCKS, REGION_PAGES, Run, blocks_in};
+use crate::space::bitmap::Bitmap;
 use crate::state::published::State;
 use crate::{Blocks, Error, Pbn, Result, Totals};
 
@@ -177,7 +178,7 @@ impl Core {
 
 impl Core {
     /// Builds a region's bitmap: what the table, the groups under way and the waiting releases hold.
-    /// The caller holds the allocator's lock.
+    /// What is released meanwhile is noted by the allocator, whose lock the caller does not hold.
     pub fn load_region(&self, region: u64) -> Result<Bitmap> {
         let first = region * REGION_PAGES;
         let pages_end = self.state.lock().totals.data.0.div_ceil(PAGE_ENTRIES);
@@ -212,11 +213,6 @@ impl Core {
             return Ok(bitmap);
         }
     }
-}
-
-/// How many blocks some runs have.
-pub fn blocks_in(runs: &[Run]) -> u64 {
-    runs.iter().map(|run| run.blocks).sum()
 }
 
 /// Takes what is live, and what lies in damaged sectors: it may be.

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, Relaxed};
 use std::sync::atomic::fence;
 
-use crate::space::allocator::{Allocator, LoadRegion, REGION_BLOCKS, Run};
+use crate::space::allocator::{Allocator, REGION_BLOCKS, Request, Run, Step, blocks_in};
+use crate::space::bitmap::Bitmap;
 use crate::sync::{AtomicU64, LockRank, Mutex};
 use crate::volume::ballast::Ballast;
 use crate::volume::host::host_bytes;
@@ -21,6 +22,9 @@ use crate::{BLOCK_BYTES, Blocks, Error, Pbn, Result};
 const REGIONS_SEARCHED_MAX: usize = 64;
 /// Kept free on the host for what follows the log: block table, record store and its compaction.
 pub const HOST_MARGIN_BYTES: u64 = 64 << 20;
+
+/// Builds a region's bitmap from the block table, without the allocator's lock.
+pub type LoadRegion<'a> = &'a mut dyn FnMut(u64) -> Result<Bitmap>;
 
 /// Free blocks and host bytes.
 pub struct FreeSpace {
@@ -60,45 +64,60 @@ impl FreeSpace {
         self.pins.advance()
     }
 
-    /// Allocates exactly `blocks` blocks: as few runs, or none and `NoSpace`.
-    pub fn allocate(&self, blocks: u64, load: LoadRegion<'_>) -> Result<Vec<Run>> {
-        let mut allocator = self.allocator.lock();
-        let mut runs = allocator.allocate(blocks, load)?;
-        let length = |runs: &[Run]| runs.iter().map(|run| run.blocks).sum::<u64>();
-        if length(&runs) < blocks {
-            allocator.distrust_advice();
-            match allocator.allocate(blocks - length(&runs), load) {
-                Ok(more) => runs.extend(more),
-                Err(error) => {
-                    runs.iter().for_each(|run| allocator.release(*run));
-                    return Err(error);
+    /// Asks the allocator until it has what it needs. A region is loaded without its lock, for which every writer and every
+    /// commit that frees blocks waits.
+    fn ask<T>(&self, load: LoadRegion<'_>, mut ask: impl FnMut(&mut Allocator) -> Step<T>) -> Result<T> {
+        loop {
+            let step = ask(&mut self.allocator.lock());
+            match step {
+                Step::Done(found) => return Ok(found),
+                Step::Load(region) => {
+                    let bitmap = load(region)?;
+                    self.allocator.lock().admit(region, bitmap);
                 }
             }
         }
-        if length(&runs) < blocks {
-            runs.iter().for_each(|run| allocator.release(*run));
-            return Err(Error::NoSpace);
+    }
+
+    /// Allocates exactly `blocks` blocks: as few runs, or none and `NoSpace`.
+    pub fn allocate(&self, blocks: u64, load: LoadRegion<'_>) -> Result<Vec<Run>> {
+        let mut runs = Vec::new();
+        // Advice may be too low: if it leaves too little, everything is looked at.
+        for is_advised in [true, false] {
+            if !is_advised {
+                self.allocator.lock().distrust_advice();
+            }
+            let mut request = Request::new(blocks - blocks_in(&runs));
+            let found = self.ask(&mut *load, |allocator| allocator.allocate(&mut request));
+            runs.extend(request.into_runs());
+            if let Err(error) = found {
+                self.give_back(&runs);
+                return Err(error);
+            }
+            if blocks_in(&runs) == blocks {
+                return Ok(runs);
+            }
         }
-        assert_eq!(length(&runs), blocks, "blocks allocated, and asked for");
-        Ok(runs)
+        self.give_back(&runs);
+        Err(Error::NoSpace)
     }
 
     /// Allocates one block, far from another one if possible.
     pub fn allocate_far(&self, from: Pbn, load: LoadRegion<'_>) -> Result<Run> {
-        let taken = self.allocator.lock().allocate_far(from, load)?;
+        let taken = self.ask(load, |allocator| allocator.allocate_far(from))?;
         taken.map(|pbn| Run { pbn, blocks: 1 }).ok_or(Error::NoSpace)
     }
 
     /// Allocates consecutive blocks. None: the regions that were searched have no such free run.
     pub fn allocate_run(&self, blocks: u64, load: LoadRegion<'_>) -> Result<Option<Run>> {
-        let found = self.allocator.lock().allocate_run(blocks, REGIONS_SEARCHED_MAX, load)?;
+        let found = self.ask(load, |allocator| allocator.allocate_run(blocks, REGIONS_SEARCHED_MAX))?;
         assert!(found.is_none_or(|run| run.blocks == blocks), "{found:?} for {blocks} blocks");
         Ok(found)
     }
 
     /// Takes the free runs of at least `run_blocks_min` blocks in a piece of one region, so that nobody writes there.
     pub fn take_free_within(&self, piece: Run, run_blocks_min: u64, load: LoadRegion<'_>) -> Result<Vec<Run>> {
-        self.allocator.lock().take_free_within(piece, run_blocks_min, load)
+        self.ask(load, |allocator| allocator.take_free_within(piece, run_blocks_min))
     }
 
     /// Makes blocks free again that were taken and never published.

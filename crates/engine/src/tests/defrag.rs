@@ -233,7 +233,7 @@ fn a_volume_that_is_full_or_has_no_long_free_run_is_left_as_it_is() {
     let totals = core.totals();
     // Every second block of what is free stays free.
     let taken = core.allocate(totals.data.0 - totals.used.0, Claim::KeptBack).unwrap();
-    core.unclaim(crate::space::claim::blocks_in(&taken));
+    core.unclaim(crate::space::allocator::blocks_in(&taken));
     let pbns = taken.iter().flat_map(|run| run.pbns()).step_by(2);
     pbns.for_each(|pbn| core.space.give_back(&[crate::space::allocator::Run { pbn, blocks: 1 }]));
     let outcome = stitched.defrag(&all_of_it(64));

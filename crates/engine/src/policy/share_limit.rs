@@ -56,11 +56,6 @@ impl Core {
         Ok(self.is_end(map, last)?.then(|| RunRule::end_chunk(last)))
     }
 
-    /// Whether nothing is stored behind a block.
-    pub fn is_end(&self, map: MapId, last: Lbn) -> Result<bool> {
-        Ok(self.next_stored(map, last.plus(1), Lbn(u64::MAX))?.is_none())
-    }
-
     /// Learns from a read request how its map is read.
     pub fn note_read(&self, map: MapId, first: Lbn, runs: &[(Target, u64)]) {
         let blocks = runs.iter().map(|(_, blocks)| blocks).sum::<u64>().min(u64::from(u32::MAX));

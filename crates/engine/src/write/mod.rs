@@ -13,4 +13,5 @@ pub mod publish;
 pub mod range;
 pub mod range_parts;
 pub mod range_room;
+pub mod seek;
 pub mod steps;

@@ -122,46 +122,6 @@ impl Core {
         self.publish_pieces(Ok((pieces, Some(room))), &Cuts::default(), with)
     }
 
-    /// See [`crate::Store::seek_data`].
-    pub fn seek_data(&self, map: MapId, from: u64, end: u64) -> Result<Option<u64>> {
-        let _map = self.maps.lock(map).read();
-        self.attached(map)?;
-        let byte = self.next_stored(map, Lbn(from / BLOCK), Lbn(end.div_ceil(BLOCK)))?.map(|lbn| lbn.0 * BLOCK);
-        Ok(byte.map(|byte| byte.max(from)).filter(|byte| *byte < end))
-    }
-
-    /// The first block with data from an lbn on, before `stop`. The caller holds the map's lock, or bears with an answer
-    /// that is out of date.
-    pub fn next_stored(&self, map: MapId, from: Lbn, stop: Lbn) -> Result<Option<Lbn>> {
-        let mut at = from.0;
-        while at < stop.0 {
-            let Some(&shard) = self.stored_shards(map, at / SHARD_BLOCKS, 1)?.first() else { return Ok(None) };
-            at = at.max(shard * SHARD_BLOCKS);
-            let parts = self.shard(ShardKey { map, shard })?;
-            let mut data = parts.slice((at % SHARD_BLOCKS) as u16, SHARD_BLOCKS as u16);
-            if let Some(extent) = data.find(|extent| matches!(extent.target, Target::Data(_))) {
-                return Ok(Some(Lbn(shard * SHARD_BLOCKS + u64::from(extent.first))));
-            }
-            at = (shard + 1) * SHARD_BLOCKS;
-        }
-        Ok(None)
-    }
-
-    /// See [`crate::Store::seek_hole`].
-    pub fn seek_hole(&self, map: MapId, from: u64, end: u64) -> Result<u64> {
-        let _map = self.maps.lock(map).read();
-        self.attached(map)?;
-        let first = from / BLOCK;
-        for (key, start, stop) in shard_parts(map, Lbn(first), end.div_ceil(BLOCK).saturating_sub(first)) {
-            let shard = self.shard(key)?;
-            if let Some(extent) = shard.slice(start, stop).find(|extent| !matches!(extent.target, Target::Data(_))) {
-                let byte = (key.shard * SHARD_BLOCKS + u64::from(extent.first)) * BLOCK;
-                return Ok(byte.clamp(from, end));
-            }
-        }
-        Ok(end)
-    }
-
     /// See [`crate::Store::clone_blocks_if`].
     pub fn clone_blocks_if<G: OnPublish>(
         &self,

@@ -105,7 +105,12 @@ impl Core {
     }
 
     /// Calls `visit` with each shard of a range that may hold something, in order, until it says false.
-    fn each_shard(&self, map: MapId, blocks: &Range<u64>, mut visit: impl FnMut(u64) -> Result<bool>) -> Result<()> {
+    pub fn each_shard(
+        &self,
+        map: MapId,
+        blocks: &Range<u64>,
+        mut visit: impl FnMut(u64) -> Result<bool>,
+    ) -> Result<()> {
         let mut at = blocks.start / SHARD_BLOCKS;
         loop {
             let shards = self.stored_shards(map, at, PORTION_SHARDS)?;

@@ -45,16 +45,30 @@ impl Core {
 
     /// Commits, or checkpoints if the log needs it.
     fn commit_with_room(&self) -> Result<()> {
-        if self.journal.fullness() > FULLNESS_MAX {
-            let held = self.journal.hold_checkpoints();
-            // A checkpoint that was under way may have trimmed the log: then a second one is not waited for.
+        loop {
             if self.journal.fullness() > FULLNESS_MAX {
-                return self.checkpoint_holding(&held);
+                let held = self.journal.hold_checkpoints();
+                // A checkpoint that was under way may have trimmed the log: then a second one is not waited for.
+                if self.journal.fullness() > FULLNESS_MAX {
+                    return self.checkpoint_holding(&held);
+                }
+            }
+            if self.commit_unless_full()? {
+                self.ask_for_checkpoint_if_due();
+                return Ok(());
             }
         }
-        self.commit_group(false)?;
-        self.ask_for_checkpoint_if_due();
-        Ok(())
+    }
+
+    /// Commits. False: the log is so full that only a checkpoint may follow. Others commit meanwhile, so that is looked at
+    /// with the right to append: one group alone crosses the bound.
+    pub fn commit_unless_full(&self) -> Result<bool> {
+        let log = self.journal.begin_commit();
+        if log.fullness() > FULLNESS_MAX {
+            return Ok(false);
+        }
+        self.commit_to(log, false)?;
+        Ok(true)
     }
 
     /// Asks for a checkpoint if what the one under way leaves calls for a further one.
@@ -84,7 +98,10 @@ impl Core {
     /// Commits the current group. For a checkpoint (`freeze`) everything that changed up to here is set
     /// apart, even where the group is empty.
     pub fn commit_group(&self, freeze: bool) -> Result<Option<Frozen>> {
-        let mut log = self.journal.begin_commit();
+        self.commit_to(self.journal.begin_commit(), freeze)
+    }
+
+    fn commit_to(&self, mut log: CommitUnderWay<'_>, freeze: bool) -> Result<Option<Frozen>> {
         self.health.usable()?;
         let began = Instant::now();
         let Taken { group, records, totals, layers } = self.take_group(freeze, log.next_sequence());

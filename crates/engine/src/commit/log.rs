@@ -404,6 +404,11 @@ pub struct CommitUnderWay<'a> {
 }
 
 impl CommitUnderWay<'_> {
+    /// Share of the log that is in use, 0 to 1. Nobody else changes it meanwhile but a checkpoint, which trims it.
+    pub fn fullness(&self) -> f64 {
+        self.log.fullness()
+    }
+
     /// The present end of the log, at which a checkpoint begins.
     pub fn begin_checkpoint(&mut self) -> Mark {
         let mark = self.log.mark();

@@ -132,6 +132,22 @@ fn a_commit_beside_a_checkpoint_asks_for_no_further_one() {
     assert!(core.signals.is_checkpoint_wanted(), "what came since then calls for one of its own");
 }
 
+#[test]
+fn a_commit_that_others_forestall_does_not_cross_the_bound_of_the_log_as_well() {
+    let (_, _, core) = volume();
+    // It looked at the log when that was below its bound; until it may append, another group has crossed it.
+    while core.journal.fullness() <= 0.6 {
+        publish(&core, 50_000);
+        assert!(core.commit_unless_full().unwrap());
+    }
+    publish(&core, 50_000);
+    let (full, group) = (core.journal.fullness(), core.state.lock().group_bytes());
+    assert!(!core.commit_unless_full().unwrap(), "nothing but a checkpoint may follow");
+    assert_eq!((core.journal.fullness(), core.state.lock().group_bytes()), (full, group));
+    core.commit().unwrap();
+    assert_eq!(core.stats.counters.checkpoints.load(Relaxed), 1);
+}
+
 /// Blocks whose change claims so many KiB.
 fn claim_of(kib: u64) -> GroupBytes {
     GroupBytes::of_blocks(16 * kib)

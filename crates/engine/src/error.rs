@@ -89,8 +89,50 @@ impl Error {
         }
     }
 
+    /// The same error once more, for each of several callers that one action failed. The system's error number stays.
+    pub fn repeated(&self) -> Self {
+        match self {
+            Self::NotAVolume(path) => Self::NotAVolume(path.clone()),
+            Self::InTheWay(why) => Self::InTheWay(why.clone()),
+            Self::NewerFormat { found, known } => Self::NewerFormat { found: *found, known: *known },
+            Self::Exposed(why) => Self::Exposed(why.clone()),
+            Self::InUse(volume) => Self::InUse(volume.clone()),
+            Self::Held(device) => Self::Held(device.clone()),
+            Self::Corrupt { what, detail } => Self::Corrupt { what: what.clone(), detail: detail.clone() },
+            Self::Io { what, source } => Self::Io { what: what.clone(), source: repeated_io(source) },
+            Self::NoSpace => Self::NoSpace,
+            Self::HostFull { directory, bytes } => Self::HostFull { directory: directory.clone(), bytes: *bytes },
+            Self::ReadOnly(why) => Self::ReadOnly(why.clone()),
+            Self::TooLargeForGroup => Self::TooLargeForGroup,
+            Self::MapDetached => Self::MapDetached,
+            Self::Invalid(why) => Self::Invalid(why.clone()),
+        }
+    }
+
     /// The error for a structure whose bytes cannot be trusted.
     pub fn corrupt(what: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::Corrupt { what: what.into(), detail: detail.into() }
+    }
+}
+
+fn repeated_io(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(number) => io::Error::from_raw_os_error(number),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_several_get_is_the_same_for_each() {
+        let io = Error::Io { what: "flushing the log".to_owned(), source: io::Error::from_raw_os_error(libc::EIO) };
+        let full = Error::HostFull { directory: "/srv".to_owned(), bytes: 7 };
+        for error in [io, full, Error::NoSpace, Error::corrupt("a page", "why"), Error::ReadOnly("why".to_owned())] {
+            let repeated = error.repeated();
+            assert_eq!(format!("{error:?}"), format!("{repeated:?}"));
+        }
     }
 }

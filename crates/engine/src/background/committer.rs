@@ -2,13 +2,12 @@
 //! caller commits by itself: handing a commit over and its answer back costs two wake-ups, more than half of the time of a
 //! small one.
 
-use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use crate::Result;
 use crate::background::signals::{CommitRequest, Done};
 use crate::core::Core;
-use crate::{Error, Result};
 
 /// A group is committed at the latest so long after its first change.
 const COMMIT_AFTER: Duration = Duration::from_secs(5);
@@ -78,7 +77,7 @@ fn tell(core: &Core, result: &Result<()>, barriers: Vec<Done>) {
     for done in barriers {
         done(match result {
             Ok(()) => Ok(()),
-            Err(error) => Err(Error::io(error.to_string(), io::Error::from_raw_os_error(libc::EIO))),
+            Err(error) => Err(error.repeated()),
         });
     }
 }

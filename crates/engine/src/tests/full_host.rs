@@ -4,9 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::mpsc;
 
 use oncefs_toolbox::waiting::eventually;
 
+use crate::background::committer::answer;
+use crate::background::signals::Done;
 use crate::core::Core;
 use crate::device::{Fault, Faults, FaultyDevice, Lasts};
 use crate::kv::copies::Place;
@@ -66,6 +69,23 @@ fn without_ballast_the_volume_fails_and_says_what_to_free() {
     assert_eq!(ballast_bytes(dir.path()), 0);
     let why = core.health.failure().unwrap();
     assert!(why.contains("free at least") && why.contains(dir.path().to_str().unwrap()), "{why}");
+}
+
+#[test]
+fn everybody_who_waits_for_a_commit_that_finds_no_room_on_the_host_is_told_so() {
+    let (dir, faults) = (tempfile::tempdir().unwrap(), Arc::new(Faults::default()));
+    let core = volume(dir.path(), &faults);
+    stage(&core);
+    faults.arm(faults.count(), Fault::Full, Lasts::UntilMended);
+    let (told, answers) = mpsc::channel();
+    let waiter = || -> Done {
+        let told = told.clone();
+        Box::new(move |result| told.send(result).unwrap())
+    };
+    answer(&core, vec![waiter(), waiter()]);
+    drop(told);
+    let answers: Vec<_> = answers.iter().collect();
+    assert!(matches!(answers[..], [Err(Error::HostFull { .. }), Err(Error::HostFull { .. })]), "{answers:?}");
 }
 
 #[test]

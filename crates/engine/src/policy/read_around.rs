@@ -42,7 +42,7 @@ impl ReadAround {
         self.asked_for.fetch_add(asked_for, Relaxed);
         if self.brought.fetch_add(others, Relaxed) + others >= REMEMBERED_BLOCKS {
             for count in [&self.brought, &self.asked_for, &self.used] {
-                count.fetch_sub(count.load(Relaxed) / 2, Relaxed);
+                halve(count);
             }
         }
     }
@@ -50,6 +50,14 @@ impl ReadAround {
     /// A block that was brought is read.
     pub fn note_used(&self) {
         self.used.fetch_add(1, Relaxed);
+    }
+}
+
+/// Several threads may do this at once: each halves what it finds, and none takes more than there is.
+fn halve(count: &Count) {
+    let mut before = count.load(Relaxed);
+    while let Err(found) = count.compare_exchange_weak(before, before - before / 2, Relaxed, Relaxed) {
+        before = found;
     }
 }
 
@@ -62,6 +70,23 @@ mod tests {
             around.note_brought(3, 29);
             (0..3 + others_used).for_each(|_| around.note_used());
         }
+    }
+
+    #[test]
+    fn counts_that_several_threads_halve_at_once_stay_small() {
+        let around = ReadAround::default();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..20_000 {
+                        around.note_brought(1, REMEMBERED_BLOCKS);
+                        around.note_used();
+                    }
+                });
+            }
+        });
+        let counts = [&around.brought, &around.asked_for, &around.used].map(|count| count.load(Relaxed));
+        assert!(counts.iter().all(|count| *count <= 8 * REMEMBERED_BLOCKS), "{counts:?}");
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub const AROUND: MapId = MapId(u64::MAX);
 ///
 /// Invariants, asserted by `check` in the tests:
 /// 1. Every index entry names a used slot holding that pbn, and every used slot has its index entry.
-/// 2. Every slot below the high-water mark is either used or on the free list, never both.
+/// 2. Every slot below the high-water mark is either used or on one of both lists of free ones, never more than that.
 /// 3. Used slots, and with them bytes, never exceed the budget.
 pub struct ReadCache {
     shards: Vec<Mutex<Shard>>,
@@ -171,9 +171,12 @@ struct Shard {
     used_max: usize,
     /// How many there may ever be.
     slots_most: usize,
+    /// Slots that are not used and have their pages,
     free: Vec<u32>,
+    /// and those whose pages went back to the system.
+    returned: Vec<u32>,
     bytes: LazyMemory,
-    /// Slots below got their pages; those of freed slots may have gone back.
+    /// Slots below got their pages; those of `returned` went back.
     prepared: usize,
     hand: usize,
     /// Pbns offered once, each in the one place its spread gives; a later one takes the place.
@@ -190,6 +193,7 @@ impl Shard {
             used_max,
             slots_most,
             free: Vec::new(),
+            returned: Vec::new(),
             bytes: LazyMemory::new(slots_most * BLOCK_BYTES),
             prepared: 0,
             hand: 0,
@@ -208,10 +212,13 @@ impl Shard {
             let slot = self.give_up();
             self.put_aside(slot);
         }
-        for slot in &self.free {
-            let at = *slot as usize * BLOCK_BYTES;
-            self.bytes.give_back(at..at + BLOCK_BYTES);
+        // Each only once, and neighbours together: each is a call of the system.
+        self.free.sort_unstable();
+        for run in self.free.chunk_by(|slot, next| slot + 1 == *next) {
+            let at = run[0] as usize * BLOCK_BYTES;
+            self.bytes.give_back(at..at + run.len() * BLOCK_BYTES);
         }
+        self.returned.append(&mut self.free);
         let unused = self.slots.len()..self.prepared.max(self.slots.len());
         self.bytes.give_back(unused.start * BLOCK_BYTES..unused.end * BLOCK_BYTES);
         self.prepared = self.slots.len();
@@ -272,7 +279,7 @@ impl Shard {
             self.slots[slot] = taken;
             return slot;
         }
-        if let Some(slot) = self.free.pop() {
+        if let Some(slot) = self.free.pop().or_else(|| self.returned.pop()) {
             self.slots[slot as usize] = taken;
             return slot as usize;
         }
@@ -322,7 +329,7 @@ impl ReadCache {
             for (pbn, &slot) in &shard.index {
                 assert_eq!(shard.slots[slot as usize].pbn, *pbn, "invariant 1");
             }
-            let mut seen: Vec<u32> = shard.index.values().chain(&shard.free).copied().collect();
+            let mut seen: Vec<u32> = shard.index.values().chain(&shard.free).chain(&shard.returned).copied().collect();
             seen.sort_unstable();
             assert_eq!(seen, (0..shard.slots.len() as u32).collect::<Vec<_>>(), "invariant 2");
             assert!(shard.index.len() <= shard.used_max && shard.slots.len() <= shard.slots_most, "invariant 3");
@@ -479,6 +486,27 @@ mod tests {
             shard.bytes.chunks_exact(BLOCK_BYTES).filter(|block| block.iter().any(|byte| *byte > 0)).count(),
             50
         );
+    }
+
+    #[test]
+    fn memory_goes_back_once_however_often_the_cache_shrinks() {
+        let cache = ReadCache::new((16 * SLOT_BYTES) as u64, (200 * SLOT_BYTES) as u64);
+        lend(&cache, 100);
+        (1..=100).for_each(|pbn| admit_twice(&cache, pbn));
+        let calls = || cache.shards.iter().map(|shard| shard.lock().bytes.given_back()).sum::<u64>();
+        lend(&cache, 0);
+        let once = calls();
+        assert!((1..=84).contains(&once), "{once} calls for the slots of 100 blocks");
+        for _ in 0..50 {
+            lend(&cache, 1);
+            lend(&cache, 0);
+        }
+        assert!(calls() <= once + 2, "{} calls, {once} of them for the first time", calls());
+        cache.check();
+        lend(&cache, 100);
+        (200..300).for_each(|pbn| admit_twice(&cache, pbn));
+        assert!((200..300).all(|pbn| read(&cache, pbn) == Some(block_of(pbn))));
+        cache.check();
     }
 
     #[test]

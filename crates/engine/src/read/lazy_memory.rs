@@ -10,6 +10,8 @@ use crate::device::ALIGN_BYTES;
 pub struct LazyMemory {
     start: NonNull<u8>,
     len: usize,
+    #[cfg(test)]
+    given_back: u64,
 }
 
 // SAFETY: the memory belongs to this value alone; nothing about it is tied to a thread.
@@ -21,13 +23,28 @@ impl LazyMemory {
     /// So many bytes.
     pub fn new(len: usize) -> Self {
         if len == 0 {
-            return Self { start: NonNull::dangling(), len };
+            return Self::at(NonNull::dangling(), len);
         }
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping, at a place that the kernel chooses, changes no other memory.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, kind | libc::MAP_NORESERVE, -1, 0) };
         assert!(start != libc::MAP_FAILED, "no {len} bytes of address space: {}", std::io::Error::last_os_error());
-        Self { start: NonNull::new(start.cast()).expect("no mapping is at 0"), len }
+        Self::at(NonNull::new(start.cast()).expect("no mapping is at 0"), len)
+    }
+
+    fn at(start: NonNull<u8>, len: usize) -> Self {
+        Self {
+            start,
+            len,
+            #[cfg(test)]
+            given_back: 0,
+        }
+    }
+
+    /// How often the system was asked to take some back.
+    #[cfg(test)]
+    pub fn given_back(&self) -> u64 {
+        self.given_back
     }
 
     /// Has the system give these whole pages now, all at once. Their content stays. Where it cannot (before Linux 5.14, or
@@ -38,6 +55,13 @@ impl LazyMemory {
 
     /// Gives whole pages back to the system. They are 0 again.
     pub fn give_back(&mut self, bytes: Range<usize>) {
+        if bytes.is_empty() {
+            return;
+        }
+        #[cfg(test)]
+        {
+            self.given_back += 1;
+        }
         let done = self.advise(bytes, libc::MADV_DONTNEED);
         debug_assert!(done == 0, "madvise: {}", std::io::Error::last_os_error());
     }

@@ -258,7 +258,9 @@ impl Keeper {
     fn remove_superseded(&self, list: &RecordList) {
         drop(fs::remove_file(self.place.copies.join(LIST_ASIDE)));
         let is_kept = |number| self.copies == Copies::Two && list.files.iter().any(|file| file.number == number);
-        for (_, path) in files::tables_in(&self.place.copies).into_iter().filter(|(number, _)| !is_kept(*number)) {
+        let unfinished = files::unfinished_in(&self.place.copies);
+        let found = files::tables_in(&self.place.copies).into_iter().chain(unfinished);
+        for (_, path) in found.filter(|(number, _)| !is_kept(*number)) {
             // What stays behind takes space until the next checkpoint.
             drop(fs::remove_file(path));
         }

@@ -106,6 +106,9 @@ fn new_file(path: &Path) -> io::Result<File> {
     File::options().create(true).truncate(true).write(true).mode(0o600).open(path)
 }
 
+/// How the name of a file ends that is not whole yet.
+const TEMPORARY_ENDING: &str = ".dbtmp";
+
 /// Puts `bytes` into a file's place as a whole: a crash leaves the old content or the new one.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace_from(path, &mut &*bytes)
@@ -117,13 +120,20 @@ pub fn replace_by_copy(path: &Path, copy: &Path) -> io::Result<()> {
 }
 
 fn replace_from(path: &Path, from: &mut dyn Read) -> io::Result<()> {
-    // RocksDB deletes what ends so when it opens its directory.
-    let temporary = path.with_file_name("000000.dbtmp");
+    let temporary = temporary_of(path);
     let mut file = new_file(&temporary)?;
     io::copy(from, &mut file)?;
     file.sync_all()?;
     fs::rename(&temporary, path)?;
     sync_directory_of(path)
+}
+
+/// Where the new content of a file is until it is whole. Each target has a name of its own: two threads may replace two
+/// files of one directory at once. RocksDB deletes what ends so when it opens its directory.
+fn temporary_of(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let digits: String = name.chars().filter(char::is_ascii_digit).collect();
+    path.with_file_name(format!("{:0>6}{TEMPORARY_ENDING}", digits))
 }
 
 /// Makes a change of names in a file's directory durable.
@@ -133,16 +143,43 @@ pub fn sync_directory_of(path: &Path) -> io::Result<()> {
 
 /// The record files in a directory, by number.
 pub fn tables_in(directory: &Path) -> Vec<(u64, PathBuf)> {
+    numbered_in(directory, table_number)
+}
+
+/// What a crash left of files that were being replaced, by the number of the target.
+pub fn unfinished_in(directory: &Path) -> Vec<(u64, PathBuf)> {
+    numbered_in(directory, |name| name.strip_suffix(TEMPORARY_ENDING)?.parse().ok())
+}
+
+fn numbered_in(directory: &Path, number: impl Fn(&str) -> Option<u64>) -> Vec<(u64, PathBuf)> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let numbered = entries.filter_map(|entry| Some((table_number(entry.file_name().to_str()?)?, entry.path())));
-    let mut tables: Vec<(u64, PathBuf)> = numbered.collect();
-    tables.sort_unstable();
-    tables
+    let numbered = entries.filter_map(|entry| Some((number(entry.file_name().to_str()?)?, entry.path())));
+    let mut found: Vec<(u64, PathBuf)> = numbered.collect();
+    found.sort_unstable();
+    found
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_of_one_directory_that_are_replaced_at_once_do_not_meet() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = ["000007.sst", "000012.sst", "MANIFEST-000013", "list"].map(|name| dir.path().join(name));
+        let temporary: std::collections::BTreeSet<PathBuf> = paths.iter().map(|path| temporary_of(path)).collect();
+        assert_eq!(temporary.len(), paths.len(), "{temporary:?}");
+        fs::write(dir.path().join("000007.dbtmp"), b"left by a crash").unwrap();
+        assert_eq!(unfinished_in(dir.path()), [(7, temporary.first().unwrap().with_file_name("000007.dbtmp"))]);
+        std::thread::scope(|scope| {
+            for (n, path) in paths.iter().enumerate() {
+                scope.spawn(move || (0..20).for_each(|_| replace(path, &vec![n as u8; 100_000]).unwrap()));
+            }
+        });
+        for (n, path) in paths.iter().enumerate() {
+            assert!(fs::read(path).unwrap() == vec![n as u8; 100_000], "{}", path.display());
+        }
+    }
 
     #[test]
     fn a_file_s_sums_follow_every_byte_and_its_end() {

@@ -3,7 +3,9 @@
 //! An account that is not in memory is made from the map: from all its blocks, or from the last 64 MiB before the place of
 //! a write, which must not wait for more.
 
-use hashbrown::HashSet;
+use std::cmp::Reverse;
+
+use hashbrown::{HashMap, HashSet};
 use oncefs_dedup::{Candidates, FilePieces, PieceCounter};
 
 use crate::core::Core;
@@ -14,6 +16,8 @@ use crate::{Lbn, MapId, Pbn, Result};
 
 /// Blocks with so many references are in the memory of whoever reads the volume: the read cache admits them first.
 pub const REFS_FREE_MIN: u32 = 256;
+/// But only so many of them in one request.
+const FREE_BLOCKS_MAX: usize = 8;
 /// Shards that a write looks at, at most.
 const SHARDS_OF_WRITE_MAX: u64 = 64;
 /// Shards looked at in one go.
@@ -67,11 +71,50 @@ impl Core {
         Ok(FilePieces::of_file(blocks, counter.pieces()))
     }
 
-    /// Which holders have so many references that every reader has them in memory, as far as the table is in memory.
+    /// Which holders have so many references that every reader has them in memory, as far as the table is in memory: the few
+    /// that most blocks have. Each may cost a reader one read, and anybody can refer to a block of his own as often as he
+    /// likes: so there is a bound of how many cost nothing.
     pub fn in_every_memory(&self, candidates: &[Candidates]) -> HashSet<Pbn> {
-        let mut state = self.state.lock();
-        let mut is_popular =
-            |pbn: &Pbn| state.table.page(page_of(*pbn)).is_some_and(|page| page.count(*pbn) >= REFS_FREE_MIN);
-        candidates.iter().flat_map(|block| block.holders).copied().filter(|pbn| is_popular(pbn)).collect()
+        let mut popular: HashMap<Pbn, usize> = HashMap::new();
+        {
+            let mut state = self.state.lock();
+            let mut is_popular =
+                |pbn: &Pbn| state.table.page(page_of(*pbn)).is_some_and(|page| page.count(*pbn) >= REFS_FREE_MIN);
+            for pbn in candidates.iter().flat_map(|block| block.holders).copied().filter(|pbn| is_popular(pbn)) {
+                *popular.entry(pbn).or_default() += 1;
+            }
+        }
+        let mut most: Vec<(usize, Pbn)> = popular.into_iter().map(|(pbn, blocks)| (blocks, pbn)).collect();
+        most.sort_unstable_by_key(|(blocks, pbn)| (Reverse(*blocks), *pbn));
+        most.into_iter().take(FREE_BLOCKS_MAX).map(|(_, pbn)| pbn).collect()
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
+mod tests {
+    use super::*;
+    use crate::Blocks;
+    use crate::tests::fixture::{Devices, one_level, unique};
+
+    #[test]
+    fn of_blocks_that_somebody_made_popular_few_cost_nothing() {
+        const BLOCKS: u64 = 20;
+        let core = Devices::new(Blocks(40_000), one_level()).open();
+        let (source, target) = (MapId(1), MapId(2));
+        core.write(source, 0, &unique(BLOCKS as usize, 1), |_, _| ()).unwrap();
+        for n in 0..u64::from(REFS_FREE_MIN) {
+            core.clone_blocks((source, Lbn(0)), (target, Lbn(n * BLOCKS)), Blocks(BLOCKS), |_, _| ()).unwrap();
+        }
+        let shard = core.shard(ShardKey { map: source, shard: 0 }).unwrap();
+        let Target::Data(first) = shard.extents()[0].target else { panic!("{shard:?}") };
+        let pbns: Vec<Pbn> = (0..BLOCKS).map(|n| first.plus(n)).collect();
+        // The last one is what a file consists of.
+        let holders: Vec<&[Pbn]> = pbns.chunks(1).chain(pbns.chunks(1).skip(19)).collect();
+        let blocks: Vec<Candidates> =
+            holders.into_iter().map(|holders| Candidates { holders, current: None }).collect();
+        let free = core.in_every_memory(&blocks);
+        assert_eq!(free.len(), FREE_BLOCKS_MAX);
+        assert!(free.contains(&pbns[19]) && free.contains(&pbns[0]) && !free.contains(&pbns[18]), "{free:?}");
     }
 }

@@ -6,6 +6,8 @@
 //! becomes visible, and counts; and a policy that was read from a record enters only if nothing was counted since
 //! before it was read.
 
+use std::time::{Duration, Instant};
+
 use oncefs_dedup::{FilePolicy, PieceCost};
 
 use crate::MapId;
@@ -74,7 +76,12 @@ pub struct PolicyFacts {
     device_reads: DeviceReads,
     /// Whether reading around small files is worth it.
     read_around: ReadAround,
+    /// When a fall of what a piece costs last called for a full pass.
+    passed: Mutex<Option<Instant>>,
 }
+
+/// How seldom a fall of what a piece costs calls for a full pass. What a fall in between allows is found by the next one.
+const PASS_EVERY: Duration = Duration::from_secs(6 * 3600);
 
 impl PolicyFacts {
     /// Nothing known yet; the bounds are bytes of memory.
@@ -85,7 +92,18 @@ impl PolicyFacts {
             accounts: Accounts::new(read_pattern_bytes_max / 2),
             device_reads: DeviceReads::default(),
             read_around: ReadAround::default(),
+            passed: Mutex::default(),
         }
+    }
+
+    /// Whether a fall of what a piece costs may call for a full pass at `now`. It counts as having done so.
+    pub fn begin_pass_for_cost(&self, now: Instant) -> bool {
+        let mut passed = self.passed.lock();
+        let may = passed.is_none_or(|passed| now.saturating_duration_since(passed) >= PASS_EVERY);
+        if may {
+            *passed = Some(now);
+        }
+        may
     }
 
     /// The policy of a map's file. An error: its record is to be read, and passed on with this ticket.

@@ -3,6 +3,8 @@
 //! Owns the consequences of a limit that falls away: the worker looks again at blocks that were refused for it, as part of
 //! their file.
 
+use std::time::Instant;
+
 use oncefs_dedup::{EffectivePolicy, RunRule, ShareLimit, Work};
 
 use crate::core::Core;
@@ -65,10 +67,11 @@ impl Core {
         }
     }
 
-    /// Reads changed what a piece costs. A fall concerns all files with a budget.
-    pub fn piece_cost_changed(&self, change: Change) {
+    /// Reads changed what a piece costs. A fall concerns all files with a budget. Whoever loads the device now and then makes
+    /// it rise and fall, so that this calls for a full pass once in a while only.
+    pub fn piece_cost_changed(&self, change: Change, now: Instant) {
         let has_budget = self.tuning.with(|settings| settings.mount_policy().has_budget());
-        if change == Change::Fell && has_budget {
+        if change == Change::Fell && has_budget && self.policy.begin_pass_for_cost(now) {
             self.backlog.requeue(Work::Everything);
         }
     }
@@ -84,6 +87,8 @@ impl Core {
 #[cfg(test)]
 #[cfg(not(feature = "schedules"))]
 mod tests {
+    use std::time::Duration;
+
     use oncefs_dedup::{Skipped, Slowdown};
 
     use super::*;
@@ -195,8 +200,20 @@ mod tests {
             [(None, Change::Rose, false), (None, Change::Fell, true), (Some(8), Change::Fell, false)]
         {
             let core = volume(setting);
-            core.piece_cost_changed(change);
+            core.piece_cost_changed(change, Instant::now());
             assert_eq!(waits(&core, Skipped::Everything), is_due, "{setting:?} {change:?}");
+        }
+    }
+
+    #[test]
+    fn a_cost_that_rises_and_falls_makes_a_full_pass_due_once_in_hours() {
+        let (core, began) = (volume(None), Instant::now());
+        for (minutes, is_due) in [(0, true), (1, false), (300, false), (361, true), (362, false), (800, true)] {
+            take_all(&core);
+            let now = began + Duration::from_secs(60 * minutes);
+            core.piece_cost_changed(Change::Rose, now);
+            core.piece_cost_changed(Change::Fell, now);
+            assert_eq!(waits(&core, Skipped::Everything), is_due, "after {minutes} minutes");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Reads parts of the data area: from memory what is there, everything else in requests that are made at once.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use super::cache::AROUND;
 use super::parts::{Part, copy_repeated, cut_spans, joined, take_repeated};
@@ -174,7 +175,7 @@ impl Core {
     /// Makes requests for so many blocks each, and what else is read beside them, and counts what they read.
     fn timed_device_reads(&self, blocks: &[u64], requests: impl FnOnce() -> Vec<Result<()>>) -> Vec<Result<()>> {
         let (results, changed) = self.policy.timed_device_reads(blocks, requests);
-        changed.into_iter().for_each(|change| self.piece_cost_changed(change));
+        changed.into_iter().for_each(|change| self.piece_cost_changed(change, Instant::now()));
         let read = blocks.iter().zip(&results).filter(|(_, result)| result.is_ok());
         let read: u64 = read.map(|(blocks, _)| blocks * BLOCK_BYTES as u64).sum();
         self.stats.counters.data_bytes_read.fetch_add(read, Relaxed);

@@ -185,7 +185,7 @@ fn a_larger_budget_and_a_cheaper_piece_share_what_was_refused() {
     let still_refused = stored(&core) - new;
     assert!(still_refused < refused - 100, "{still_refused} of {refused}");
     core.policy.start_from(PieceCost::of_blocks(0.5));
-    core.piece_cost_changed(crate::policy::device_reads::Change::Fell);
+    core.piece_cost_changed(crate::policy::device_reads::Change::Fell, std::time::Instant::now());
     work_off(&core);
     assert_eq!(stored(&core), new);
 }

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use crate::common::{BINARY, Place, Run, content, oncefs};
 use oncefs_toolbox::waiting::{PATIENCE, refused_by_the_dead};
@@ -66,6 +67,19 @@ fn a_forced_unmount_of_a_busy_mount_says_that_it_ended_the_daemon_and_what_is_le
     drop(file);
     place.mount(&[]).succeeds();
     assert_eq!(fs::read(place.file("file")).unwrap(), b"synced");
+}
+
+#[test]
+fn who_lets_go_of_a_mount_while_it_is_unmounted_does_not_keep_it() {
+    let place = Place::mounted();
+    let file = File::create(place.file("file")).unwrap();
+    thread::scope(|scope| {
+        let umount = scope.spawn(|| oncefs(&["umount", place.mnt_str()]));
+        thread::sleep(Duration::from_millis(300));
+        drop(file);
+        umount.join().unwrap().succeeds();
+    });
+    assert_eq!(place.daemon(), None);
 }
 
 #[test]

@@ -9,7 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 
@@ -20,6 +21,11 @@ use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table::{self, Mount};
 use crate::names::{printable, shown};
 use crate::process::{descriptors, setup};
+
+/// Who is about to let go of a mount has done so by then: a process that is ending, or one that looked at it for a moment,
+/// as this daemon's helper does.
+const BUSY_PATIENCE: Duration = Duration::from_secs(2);
+const BUSY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A daemon notices the end of its mount at once, unless the mount lives on elsewhere.
 const NOTICE_PATIENCE: Duration = Duration::from_secs(20);
@@ -95,7 +101,7 @@ pub fn run(arguments: UmountArgs) -> Outcome {
     // Of several places the others are bind mounts, and who ends one of those expects the volume to stay in use.
     let first = mount_table::first_of(&mount.device).or_fail(exit::MOUNT_FAILED)?;
     let is_bind = first.is_some_and(|first| first.dir != mount.dir);
-    match oncefs_fuse::unmount(&mount.dir, flags(&arguments)) {
+    match unmount(&mount, flags(&arguments)) {
         Ok(()) if is_bind => {
             if arguments.verbose {
                 say!("{} unmounted: it was a bind mount", shown(&mount.dir));
@@ -106,6 +112,19 @@ pub fn run(arguments: UmountArgs) -> Outcome {
         Err(e) if arguments.read_only && e.raw_os_error() == Some(libc::EBUSY) => make_read_only(&mount),
         Err(e) if arguments.force && e.raw_os_error() == Some(libc::EBUSY) => Err(cut_off(&mount, expected)),
         Err(e) => Err(refused(&mount, &e)),
+    }
+}
+
+/// Unmounts, and asks again for a while where the mount is in use.
+fn unmount(mount: &Mount, flags: libc::c_int) -> io::Result<()> {
+    let began = Instant::now();
+    loop {
+        match oncefs_fuse::unmount(&mount.dir, flags) {
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) && began.elapsed() < BUSY_PATIENCE => {
+                thread::sleep(BUSY_INTERVAL);
+            }
+            done => return done,
+        }
     }
 }
 

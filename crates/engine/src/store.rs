@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 #[cfg(doc)]
 use crate::Error;
@@ -10,7 +11,7 @@ use crate::background::steps::BackgroundStep;
 use crate::background::threads::Threads;
 use crate::core::Core;
 use crate::format::superblock::Superblock;
-use crate::sync::{LockRank, Mutex};
+use crate::sync::{AtomicBool, LockRank, Mutex};
 use crate::volume::files as volume;
 use crate::volume::hold::Hold;
 use crate::volume::medium::{Driver, Medium};
@@ -61,10 +62,12 @@ pub struct Store {
     secret: [u8; 32],
     path: PathBuf,
     threads: Mutex<Option<Threads>>,
-    /// The volume's lock and parts, while it is open.
-    hold: Mutex<Option<Hold>>,
+    is_closed: AtomicBool,
     /// What `tune` cannot change, for reports.
     facts: BTreeMap<String, String>,
+    /// The volume's lock and parts. The last to go: until then `core` has the record store open, which nobody else can
+    /// open meanwhile.
+    hold: Option<Hold>,
 }
 
 impl Store {
@@ -158,8 +161,9 @@ impl Store {
             secret: superblock.secret,
             path: volume.to_owned(),
             threads: Mutex::new(LockRank::Thread, threads),
-            hold: Mutex::new(LockRank::Leaf, Some(opened.hold)),
+            is_closed: AtomicBool::new(false),
             facts: facts(options, superblock.profile),
+            hold: Some(opened.hold),
         }))
     }
 
@@ -203,8 +207,9 @@ impl Store {
             secret,
             path: PathBuf::new(),
             threads: Mutex::new(LockRank::Thread, None),
-            hold: Mutex::new(LockRank::Leaf, None),
+            is_closed: AtomicBool::new(false),
             facts: facts(options, Profile::default()),
+            hold: None,
         }))
     }
 
@@ -219,8 +224,8 @@ impl Store {
         self.core.run(step)
     }
 
-    /// Ends the background threads, commits, checkpoints and lets go of the volume; this also on failure. Does
-    /// nothing on a volume that is driven by hand or one opened read-only.
+    /// Ends the background threads, commits and checkpoints. Does nothing on a volume that is driven by hand or one opened
+    /// read-only. The volume is free for others when the last reference to this is gone.
     ///
     /// # Errors
     ///
@@ -228,11 +233,12 @@ impl Store {
     /// - [`Error::Io`], [`Error::NoSpace`], [`Error::Corrupt`]: the last commit or checkpoint failed.
     pub fn close(&self) -> Result<()> {
         let Some(threads) = self.threads.lock().take() else {
-            // Opened for repair: it is held until everything is in its place.
-            let hold = self.hold.lock().take();
-            let is_settled = hold.is_none() || self.core.health.is_read_only();
+            // Opened for repair, unless it was closed before or has nothing on the host.
+            let was_closed = self.is_closed.swap(true, Ordering::AcqRel) || self.hold.is_none();
+            let is_settled = was_closed || self.core.health.is_read_only();
             return if is_settled { Ok(()) } else { self.core.checkpoint_what_is_whole() };
         };
+        self.is_closed.store(true, Ordering::Release);
         // The worker and the reclaimer may publish until they have ended.
         self.core.signals.stop();
         threads.join();
@@ -244,7 +250,6 @@ impl Store {
         if committed.is_ok() {
             self.core.leave_cleanly();
         }
-        self.hold.lock().take();
         committed
     }
 

@@ -9,6 +9,9 @@ pub fn failed(what: &str, error: &rocksdb::Error) -> Error {
     if text.contains("No space left on device") {
         return Error::NoSpace;
     }
+    if let Some(lock) = held_lock(&text) {
+        return Error::Held(lock.to_owned());
+    }
     match error.kind() {
         rocksdb::ErrorKind::Corruption => Error::corrupt("the record store", text),
         _ if is_unreadable(&text) => Error::corrupt("the record store", text),
@@ -35,6 +38,17 @@ pub fn table_of(error: &Error) -> Option<u64> {
     before[before.len() - digits..].parse().ok()
 }
 
+/// The file whose lock somebody else has, if that is what RocksDB says: of another process
+/// "While lock file: PATH/LOCK: Resource temporarily unavailable", of this one "lock hold by current process, ...".
+fn held_lock(text: &str) -> Option<&str> {
+    if !text.contains("While lock file: ") && !text.contains("lock hold by current process") {
+        return None;
+    }
+    let (before, _) = text.split_once("/LOCK: ")?;
+    let start = before.rfind(": ")? + 2;
+    Some(&text[start..before.len() + "/LOCK".len()])
+}
+
 /// What a host says for a while, or until somebody allows it. RocksDB passes errno as text only.
 const MAY_PASS: [&str; 5] = [
     "Too many open files",
@@ -47,7 +61,7 @@ const MAY_PASS: [&str; 5] = [
 /// Whether an error may pass by itself: it says nothing of the bytes on disk.
 pub fn may_pass(error: &Error) -> bool {
     match error {
-        Error::NoSpace => true,
+        Error::NoSpace | Error::Held(_) => true,
         Error::Io { source, .. } => {
             let text = source.to_string();
             MAY_PASS.iter().any(|errno| text.contains(errno))
@@ -69,6 +83,18 @@ mod tests {
         assert_eq!(table_of(&Error::corrupt("the record store", unread)), Some(12));
         assert_eq!(table_of(&Error::corrupt("the record store", "Corruption: bad entry")), None);
         assert_eq!(table_of(&Error::corrupt("the record store", "no digits.sst")), None);
+    }
+
+    #[test]
+    fn a_lock_that_another_process_has_is_named() {
+        let held = "IO error: While lock file: /srv/v/records/LOCK: Resource temporarily unavailable";
+        assert_eq!(held_lock(held), Some("/srv/v/records/LOCK"));
+        let ours = "IO error: lock hold by current process, acquire time 17 acquiring thread 9: /srv/v/records/LOCK: No locks available";
+        assert_eq!(held_lock(ours), Some("/srv/v/records/LOCK"));
+        assert_eq!(
+            held_lock("IO error: While open a file for appending: /srv/v/records/LOCK: Too many open files"),
+            None
+        );
     }
 
     #[test]

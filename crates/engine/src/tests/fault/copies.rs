@@ -264,3 +264,15 @@ fn files_that_a_compaction_takes_away_meanwhile_do_not_pass_for_damaged() {
         }
     });
 }
+
+#[test]
+fn a_volume_is_nobody_else_s_until_its_record_store_is_closed_too() {
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    let (volume, _) = volume(dir.path());
+    let store = Store::open(&volume, &OpenOptions::new(32 << 20)).unwrap();
+    store.close().unwrap();
+    let refused = Store::open(&volume, &OpenOptions::new(32 << 20)).err().unwrap();
+    assert!(matches!(refused, Error::InUse(_)), "{refused}");
+    drop(store);
+    Store::open(&volume, &OpenOptions::new(32 << 20)).unwrap().close().unwrap();
+}

@@ -32,7 +32,7 @@ use crate::kernel_cache::KernelCache;
 use crate::mount_flags::MountFlags;
 use crate::privileges::Asker;
 use crate::reply::{reply_done, reply_entry};
-use crate::room_maker::RoomMaker;
+use crate::room_maker::{Place, RoomMaker};
 use crate::room_watch::RoomGauge;
 
 /// Settings of the adapter.
@@ -124,11 +124,29 @@ impl Adapter {
         again: impl Fn(&FileSystem) -> Result<T> + Send + 'static,
         reply: impl FnOnce(Result<T>) + Send + 'static,
     ) {
-        if let (Err(Error::NoSpace), Some(room_maker)) = (&result, &self.room_maker) {
-            let file_system = self.file_system.clone();
-            return room_maker.try_again(move || again(&file_system), reply);
+        let is_full = matches!(result, Err(Error::NoSpace));
+        match is_full.then(|| self.place(0)).flatten() {
+            Some(place) => self.wait_for_room(place, again, reply),
+            None => reply(result),
         }
-        reply(result);
+    }
+
+    /// A place for a request that waits for room, and keeps so many bytes meanwhile.
+    fn place(&self, bytes: usize) -> Option<Place> {
+        self.room_maker.as_ref()?.place(bytes)
+    }
+
+    fn wait_for_room<T>(
+        &self,
+        place: Place,
+        again: impl Fn(&FileSystem) -> Result<T> + Send + 'static,
+        reply: impl FnOnce(Result<T>) + Send + 'static,
+    ) {
+        let file_system = self.file_system.clone();
+        match &self.room_maker {
+            Some(room_maker) => room_maker.try_again(place, move || again(&file_system), reply),
+            None => reply(Err(Error::NoSpace)),
+        }
     }
 }
 
@@ -170,7 +188,7 @@ impl Service for Adapter {
             Operation::Fallocate { handle, offset, len, mode } => {
                 self.fallocate(asker, ino, handle, offset..offset.saturating_add(len), mode, reply);
             }
-            Operation::Lseek { offset, whence, .. } => self.lseek(ino, offset, whence, reply),
+            Operation::Lseek { handle, offset, whence } => self.lseek(ino, handle, offset, whence, reply),
             Operation::CopyFileRange { offset, target, target_handle, target_offset, len, .. } => {
                 self.copy(asker, (ino, offset), (Ino(target), target_handle, target_offset), len, reply);
             }

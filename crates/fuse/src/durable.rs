@@ -9,6 +9,7 @@ use std::sync::Arc;
 use oncefs_fs::{FileSystem, Handle, Result};
 use oncefs_transport::{Errno, may_wait};
 
+use crate::convert::writes;
 use crate::errno::{errno, lost};
 
 /// A result as the kernel is told it.
@@ -34,15 +35,24 @@ pub(crate) fn reply_durably<T: Send + 'static>(
 /// set later, by fcntl(2).
 const SYNCHRONOUS: u64 = 1 << 63;
 
+/// Marks a file handle of a file that was opened for writing.
+const WRITING: u64 = 1 << 62;
+
 /// What the kernel is given for an open file.
 pub(crate) fn file_handle(handle: Handle, flags: i32) -> u64 {
-    let mark = if flags & libc::O_DSYNC != 0 { SYNCHRONOUS } else { 0 };
-    handle.0 & !SYNCHRONOUS | mark
+    let synchronous = if flags & libc::O_DSYNC != 0 { SYNCHRONOUS } else { 0 };
+    let writing = if writes(flags) { WRITING } else { 0 };
+    handle.0 & !(SYNCHRONOUS | WRITING) | synchronous | writing
 }
 
 /// The handle in what the kernel was given.
 pub(crate) fn handle(of: u64) -> Handle {
-    Handle(of & !SYNCHRONOUS)
+    Handle(of & !(SYNCHRONOUS | WRITING))
+}
+
+/// Whether the file was opened for writing.
+pub(crate) fn is_writing(of: u64) -> bool {
+    of & WRITING != 0
 }
 
 /// Whether the file was opened with O_SYNC or O_DSYNC.

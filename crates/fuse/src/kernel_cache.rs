@@ -5,7 +5,8 @@
 //! and the mode of a file that lost set-user-id or set-group-id by a change of its content. So
 //! 1. after a write from the page cache that changed a file's block count, the kernel is told within `SETTLE` to ask
 //!    for the attributes again (at close(2) it does so by itself);
-//! 2. a search for data or holes in a file that is open for writing waits until its pages are written back;
+//! 2. a search for data or holes by who has a file open for writing waits until its pages are written back. For who only
+//!    reads it while another writes, all is data, and only pages beyond the end that is known are written back;
 //! 3. a change that takes such a bit is answered only after the kernel was told to ask for the attributes again. Until it
 //!    has asked, neither stat nor exec goes by the mode it remembers.
 //!
@@ -42,8 +43,8 @@ pub struct KernelCache {
 }
 
 enum Job {
-    /// Writes an inode's pages back, then goes on.
-    WriteBack { ino: Ino, then: Box<dyn FnOnce() + Send> },
+    /// Writes an inode's pages back from a byte on, then goes on.
+    WriteBack { ino: Ino, from: u64, then: Box<dyn FnOnce() + Send> },
     /// There is something in `outdated`.
     Outdated,
 }
@@ -109,12 +110,12 @@ impl KernelCache {
         }
     }
 
-    /// Goes on with `then` when no pages of the inode are dirty: at once if nobody can have made any.
-    pub(crate) fn when_written_back(&self, ino: Ino, then: impl FnOnce() + Send + 'static) {
+    /// Goes on with `then` when no pages of the inode from a byte on are dirty: at once if nobody can have made any.
+    pub(crate) fn when_written_back(&self, ino: Ino, from: u64, then: impl FnOnce() + Send + 'static) {
         match self.jobs.get() {
             Some(jobs) if self.has_writer(ino) => {
                 // The job, with its reply, comes back only after the thread ended, with the mount.
-                let _ = jobs.send(Job::WriteBack { ino, then: Box::new(then) });
+                let _ = jobs.send(Job::WriteBack { ino, from, then: Box::new(then) });
             }
             _ => then(),
         }
@@ -128,8 +129,8 @@ fn run(jobs: &Receiver<Job>, notifier: &Notifier, settle: impl Fn()) {
         let job = if settle_pending { jobs.recv_timeout(SETTLE) } else { jobs.recv().map_err(RecvTimeoutError::from) };
         match job {
             Ok(Job::Outdated) => settle_pending = true,
-            Ok(Job::WriteBack { ino, then }) => {
-                write_back(notifier, ino);
+            Ok(Job::WriteBack { ino, from, then }) => {
+                write_back(notifier, ino, from);
                 then();
             }
             Err(RecvTimeoutError::Timeout) => {
@@ -148,9 +149,11 @@ fn forget_attributes(notifier: &Notifier, ino: Ino) {
     }
 }
 
-/// From the first page to the last: dirty ones are written before they are dropped.
-fn write_back(notifier: &Notifier, ino: Ino) {
-    if let Err(error) = notifier.invalidate_inode(ino.0, 0, 0) {
+/// From the page with this byte to the last: dirty ones are written before they are dropped.
+fn write_back(notifier: &Notifier, ino: Ino, from: u64) {
+    // No file is longer than an offset can say.
+    let from = i64::try_from(from).unwrap_or(i64::MAX);
+    if let Err(error) = notifier.invalidate_inode(ino.0, from, 0) {
         log::debug!("inode {}: the kernel keeps its cached pages: {error}", ino.0);
     }
 }

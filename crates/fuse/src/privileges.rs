@@ -117,10 +117,25 @@ fn has_capability(thread: u32, bit: u32) -> bool {
     u64::from_str_radix(effective.trim(), 16).is_ok_and(|capabilities| capabilities & (1 << bit) != 0)
 }
 
-/// A line of what the kernel says of a thread, without its name. Empty: there is no such line, or no such thread.
+/// A line of what the kernel says of a thread, without its name. Empty: there is no such line, or no such thread; or it is
+/// the kernel's own, as those that serve NFS. They act for others, and what is shown of them is root's: so they have
+/// nothing.
 fn status_of(thread: u32, name: &str) -> String {
-    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
+    let told = |file: &str| std::fs::read_to_string(format!("/proc/{thread}/{file}")).unwrap_or_default();
+    if is_kernel_s(&told("stat")) {
+        return String::new();
+    }
+    let status = told("status");
     status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned()
+}
+
+/// Whether a thread is one of the kernel's, by its `stat` (proc_pid_stat(5)): the name, which may hold anything, ends with
+/// the last parenthesis, and its flags are the seventh field after that.
+fn is_kernel_s(stat: &str) -> bool {
+    /// `PF_KTHREAD` of linux/sched.h.
+    const KERNEL_THREAD: u32 = 0x0020_0000;
+    let flags = stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(6)?.parse::<u32>().ok());
+    flags.is_some_and(|flags| flags & KERNEL_THREAD != 0)
 }
 
 /// The user or group of a thread that counts for files: the last of the four that the kernel shows.
@@ -157,6 +172,19 @@ mod tests {
         assert_eq!((untold.user(), untold.group()), (Some(mine.0), Some(mine.1)));
         let gone = Asker { thread: u32::MAX, ..untold };
         assert_eq!((gone.user(), gone.group(), gone.is_root()), (None, None, false));
+    }
+
+    #[test]
+    fn a_thread_of_the_kernel_has_no_privileges_whatever_is_shown_of_it() {
+        assert!(is_kernel_s("2 (kthreadd) S 0 0 0 0 -1 2129984 0 0"));
+        assert!(is_kernel_s("900 (a) S 1 (nfsd) S 2 0 0 0 -1 2129984 0 0"));
+        assert!(!is_kernel_s("3 (bash) S 1 3 3 34816 3 4194304 9") && !is_kernel_s(""));
+        // Where processes have numbers of their own, thread 2 may be anybody.
+        if is_kernel_s(&std::fs::read_to_string("/proc/2/stat").unwrap_or_default()) {
+            let asker = Asker { uid: UNTOLD, gid: UNTOLD, thread: 2 };
+            assert_eq!((asker.user(), asker.group(), asker.may_shut_down()), (None, None, false));
+            assert!(!asker.may_set_immutable() && !has_capability(2, CAP_SYS_ADMIN) && !is_in_group(2, 0));
+        }
     }
 
     #[test]

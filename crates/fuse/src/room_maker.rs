@@ -3,11 +3,13 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use oncefs_fs::{Error, FileSystem, Result, Room};
+use oncefs_transport::may_be_late;
 
 /// How long a request waits while deleted files are being freed, and how long where that is only possible.
 const WHILE_COMING: Duration = Duration::from_secs(10);
@@ -15,6 +17,23 @@ const WHILE_PERHAPS: Duration = Duration::from_millis(500);
 /// How often room is made while requests wait.
 const ROOM_EVERY: Duration = Duration::from_millis(50);
 const _: () = assert!(ROOM_EVERY.as_millis() < WHILE_PERHAPS.as_millis());
+
+/// What all requests that wait may take together: what they would write, ...
+const WAITING_BYTES_MAX: usize = 16 << 20;
+/// ... and what each takes beside that.
+const WAITER_BYTES: usize = 4096;
+
+/// A request's share of what those that wait may take. Dropped, it is free for others.
+pub(crate) struct Place {
+    bytes: usize,
+    taken: Arc<AtomicUsize>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.taken.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
 
 /// A request that found no room.
 struct Waiter {
@@ -25,8 +44,10 @@ struct Waiter {
 
 /// Tries all requests that wait, again and again. Dropped, it ends when it has replied to those that it was given.
 pub(crate) struct RoomMaker {
-    /// Not bounded: each waiter belongs to a request, of which the kernel sends a bounded number.
+    /// Bounded by the places that are given.
     waiters: Sender<Waiter>,
+    /// Bytes of all places that were given.
+    taken: Arc<AtomicUsize>,
 }
 
 impl RoomMaker {
@@ -38,20 +59,30 @@ impl RoomMaker {
     fn start_with(make_room: impl FnMut() -> Room + Send + 'static) -> io::Result<Self> {
         let (waiters, received) = channel();
         thread::Builder::new().name("room-maker".to_owned()).spawn(move || serve(&received, make_room))?;
-        Ok(Self { waiters })
+        Ok(Self { waiters, taken: Arc::default() })
+    }
+
+    /// A place for the present request, which keeps so many bytes. None: too much waits already, or the request must not
+    /// wait, since what makes room for it comes through the same queue.
+    pub(crate) fn place(&self, bytes: usize) -> Option<Place> {
+        let bytes = bytes + WAITER_BYTES;
+        let more = |taken: usize| (taken + bytes <= WAITING_BYTES_MAX).then_some(taken + bytes);
+        let is_free = may_be_late() && self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
+        is_free.then(|| Place { bytes, taken: self.taken.clone() })
     }
 
     /// Tries a request that found no room again after making some, and then replies.
     pub(crate) fn try_again<T>(
         &self,
+        place: Place,
         again: impl Fn() -> Result<T> + Send + 'static,
         reply: impl FnOnce(Result<T>) + Send + 'static,
     ) {
-        let mut reply = Some(reply);
+        let mut reply = Some((reply, place));
         let try_again = move |may_wait: bool| match again() {
             Err(Error::NoSpace) if may_wait => false,
             result => {
-                if let Some(reply) = reply.take() {
+                if let Some((reply, _place)) = reply.take() {
                     reply(result);
                 }
                 true
@@ -108,7 +139,8 @@ mod tests {
         for number in 0..requests {
             let (told, is_room) = (told.clone(), is_room.clone());
             let again = move || if is_room.load(SeqCst) { Ok(()) } else { Err(Error::NoSpace) };
-            room_maker.try_again(again, move |result| told.send((number, result.is_ok())).unwrap());
+            let place = room_maker.place(0).unwrap();
+            room_maker.try_again(place, again, move |result| told.send((number, result.is_ok())).unwrap());
         }
         replies
     }
@@ -120,6 +152,21 @@ mod tests {
         let replies = send(&room_maker, 100, &is_room);
         drop(room_maker);
         assert_eq!(replies.into_iter().collect::<Vec<_>>(), (0..100).map(|number| (number, true)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_waits_is_bounded_in_bytes_and_its_places_come_back() {
+        let room_maker = RoomMaker::start_with(|| Room::None).unwrap();
+        let large = room_maker.place(WAITING_BYTES_MAX - 3 * WAITER_BYTES).unwrap();
+        let (small, none) = (room_maker.place(0), room_maker.place(1));
+        assert!(small.is_some() && none.is_none() && room_maker.place(usize::MAX / 2).is_none());
+        drop(large);
+        assert!(room_maker.place(1 << 20).is_some());
+        let (told, replies) = channel();
+        let again = || Err::<(), _>(Error::NoSpace);
+        room_maker.try_again(small.unwrap(), again, move |result| told.send(result.is_err()).unwrap());
+        assert!(replies.recv().unwrap());
+        drop(room_maker);
     }
 
     #[test]

@@ -49,6 +49,21 @@ pub fn seek(file: &File, at: u64, whence: i32) -> io::Result<u64> {
     u64::try_from(found).map_err(|_| io::Error::last_os_error())
 }
 
+/// Pages among the first `len` bytes of a file that the kernel has in its cache.
+pub fn cached_pages(file: &File, len: u64) -> usize {
+    const PAGE_BYTES: usize = 4096;
+    let mut is_cached = vec![0_u8; (len as usize).div_ceil(PAGE_BYTES)];
+    // SAFETY: a mapping of its own, of which mincore(2) only says which pages are there: one byte for each.
+    unsafe {
+        let (kind, nowhere) = (libc::MAP_SHARED, std::ptr::null_mut());
+        let mapped = libc::mmap(nowhere, len as usize, libc::PROT_READ, kind, file.as_raw_fd(), 0);
+        assert_ne!(mapped, libc::MAP_FAILED, "{}", io::Error::last_os_error());
+        assert_eq!(libc::mincore(mapped, len as usize, is_cached.as_mut_ptr()), 0, "{}", io::Error::last_os_error());
+        libc::munmap(mapped, len as usize);
+    }
+    is_cached.iter().filter(|page| **page & 1 != 0).count()
+}
+
 /// One copy_file_range(2).
 pub fn copy_range(from: &File, from_at: u64, to: &File, to_at: u64, len: u64) -> io::Result<u64> {
     let (mut from_at, mut to_at) = (from_at as i64, to_at as i64);

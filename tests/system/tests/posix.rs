@@ -439,6 +439,29 @@ fn data_reaches_the_volume_soon_without_a_sync() {
 }
 
 #[test]
+fn who_only_reads_sees_all_as_data_while_another_writes_and_drops_none_of_its_pages() {
+    let mount = small();
+    let path = mount.join("written");
+    let writer = read_write(&path);
+    writer.set_len(4 * MIB).unwrap();
+    writer.write_all_at(&bytes(1, MIB as usize), MIB).unwrap();
+    // What was written beyond the end that the daemon knows counts too, written back or not.
+    writer.write_all_at(&bytes(2, 100), 4 * MIB).unwrap();
+    let reader = File::open(&path).unwrap();
+    let cached = || sys::cached_pages(&writer, 5 * MIB);
+    let before = cached();
+    for _ in 0..10 {
+        assert_eq!(sys::seek(&reader, 0, libc::SEEK_DATA).unwrap(), 0);
+        assert_eq!(sys::seek(&reader, 0, libc::SEEK_HOLE).unwrap(), 4 * MIB + 100);
+        assert_eq!(sys::seek(&reader, 4 * MIB + 99, libc::SEEK_DATA).unwrap(), 4 * MIB + 99);
+        assert_eq!(errno(sys::seek(&reader, 4 * MIB + 100, libc::SEEK_DATA)), libc::ENXIO);
+    }
+    // The page with the end alone, where the kernel has it no more.
+    assert!(cached() + 1 >= before && before >= 256, "{} of {before} pages", cached());
+    assert_eq!(sys::seek(&writer, 0, libc::SEEK_DATA).unwrap(), MIB, "who writes is told exactly");
+}
+
+#[test]
 fn a_file_of_16_tb_is_sparse_and_its_ends_are_usable() {
     let mount = small();
     let path = mount.join("huge");

@@ -50,14 +50,16 @@ impl Adapter {
                 reply_with(answer, reply, |reply, _| reply.written(len));
             });
         };
-        match self.file_system.write(ino, at, data, origin) {
-            Err(Error::NoSpace) => {
+        let written = self.file_system.write(ino, at, data, origin);
+        let is_full = matches!(written, Err(Error::NoSpace));
+        match is_full.then(|| self.place(data.len())).flatten() {
+            Some(place) => {
                 // The request's buffer is about to be used for the next one.
                 let data = data.to_vec();
                 let again = move |file_system: &FileSystem| file_system.write(ino, at, &data, origin);
-                self.reply_with_room(Err(Error::NoSpace), again, answer);
+                self.wait_for_room(place, again, answer);
             }
-            result => answer(result),
+            None => answer(written),
         }
     }
 

@@ -25,7 +25,7 @@ impl Adapter {
             },
             Ok(FlagRequest::Set(flags)) => {
                 let has_to_be = self.config.flags.is_sync();
-                self.kernel_cache.when_written_back(ino, move || {
+                self.kernel_cache.when_written_back(ino, 0, move || {
                     let set = file_system.set_flags(ino, flags);
                     reply_durably(&file_system, has_to_be, set, move |answer| {
                         reply_with(answer, reply, |reply, ()| reply.ioctl(0, &[]));

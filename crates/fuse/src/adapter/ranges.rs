@@ -7,13 +7,22 @@ use oncefs_fs::{AllocateMode, FileSystem, Ino, Whence};
 use oncefs_transport::{Errno, Reply};
 
 use super::Adapter;
-use crate::durable::reply_durably;
+use crate::durable::{is_writing, reply_durably};
 use crate::errno::errno;
 use crate::privileges::Asker;
 use crate::reply::{reply_done, reply_with};
 
 /// Most bytes that one reply to copy_file_range can report, in whole blocks.
 const COPY_BYTES_MAX: u64 = u32::MAX as u64 / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+
+/// Where data or a hole begins in a file that is all data.
+fn within(at: u64, size: u64, whence: Whence) -> Option<u64> {
+    let found = match whence {
+        Whence::Data => at,
+        Whence::Hole => size,
+    };
+    (at < size).then_some(found)
+}
 
 impl Adapter {
     /// `mode` as in fallocate(2).
@@ -36,7 +45,7 @@ impl Adapter {
     }
 
     /// `whence` as in lseek(2).
-    pub(super) fn lseek(&self, ino: Ino, at: i64, whence: i32, reply: Reply) {
+    pub(super) fn lseek(&self, ino: Ino, of: u64, at: i64, whence: i32, reply: Reply) {
         let whence = match whence {
             libc::SEEK_DATA => Whence::Data,
             libc::SEEK_HOLE => Whence::Hole,
@@ -44,10 +53,24 @@ impl Adapter {
         };
         let Ok(at) = u64::try_from(at) else { return reply.error(Errno::new(libc::ENXIO)) };
         let file_system = self.file_system.clone();
-        self.kernel_cache.when_written_back(ino, move || {
-            let found = file_system.lseek(ino, at, whence).map_err(|error| errno(&error));
-            reply_with(found, reply, Reply::found_at);
-        });
+        if is_writing(of) || !self.kernel_cache.has_writer(ino) {
+            return self.kernel_cache.when_written_back(ino, 0, move || {
+                let found = file_system.lseek(ino, at, whence).map_err(|error| errno(&error));
+                reply_with(found, reply, Reply::found_at);
+            });
+        }
+        // Who only reads must not have a writer's pages written and dropped, again and again: all is data for him. The end
+        // of the file may be in those pages alone; what lies before the end that is known stays.
+        let size = move |file_system: &FileSystem| file_system.getattr(ino).map(|attributes| attributes.size);
+        match size(&file_system) {
+            Ok(known) if whence == Whence::Data && at < known => reply.found_at(at),
+            Ok(known) => self.kernel_cache.when_written_back(ino, known, move || {
+                let found = size(&file_system).map_err(|error| errno(&error));
+                let found = found.and_then(|size| within(at, size, whence).ok_or(Errno::new(libc::ENXIO)));
+                reply_with(found, reply, Reply::found_at);
+            }),
+            Err(error) => reply.error(errno(&error)),
+        }
     }
 
     /// From an inode and its byte to another one, with the handle it is open by.
@@ -62,5 +85,16 @@ impl Adapter {
         self.reply_with_room(copy(&self.file_system), copy, move |result| {
             reply_durably(&file_system, has_to_be, result, move |answer| reply_with(answer, reply, Reply::written));
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_all_data_ends_with_a_hole() {
+        assert_eq!([Whence::Data, Whence::Hole].map(|whence| within(3, 10, whence)), [Some(3), Some(10)]);
+        assert_eq!([Whence::Data, Whence::Hole].map(|whence| within(10, 10, whence)), [None, None]);
     }
 }

@@ -94,6 +94,7 @@ impl Error {
         match self {
             Self::NotAVolume(path) => Self::NotAVolume(path.clone()),
             Self::InTheWay(why) => Self::InTheWay(why.clone()),
+            Self::Unfinished(volume) => Self::Unfinished(volume.clone()),
             Self::NewerFormat { found, known } => Self::NewerFormat { found: *found, known: *known },
             Self::Exposed(why) => Self::Exposed(why.clone()),
             Self::InUse(volume) => Self::InUse(volume.clone()),

@@ -22,6 +22,8 @@ pub const BAD: u8 = 1;
 pub const COPIED: u8 = 2;
 /// Flag: the block is a replica, and a record has its reference.
 pub const REPLICA: u8 = 4;
+/// The flags that this version sets. A page from the disk may have others.
+pub const FLAGS_KNOWN: u8 = BAD | COPIED | REPLICA;
 
 const SECTOR_ENTRIES: usize = 16;
 const SECTORS: u64 = (PAGE_BYTES / SECTOR_BYTES) as u64;
@@ -231,7 +233,7 @@ impl Page {
     /// Sets the entry of a pbn of this page.
     pub fn set(&mut self, pbn: Pbn, entry: &Entry) {
         assert!(!self.is_damaged(pbn), "the entry of block {pbn} is set in a damaged sector");
-        debug_assert!(entry.flags & !(BAD | COPIED | REPLICA) == 0, "flags {:#x} of {pbn}", entry.flags);
+        debug_assert!(entry.flags & !FLAGS_KNOWN == 0, "flags {:#x} of {pbn}", entry.flags);
         let (sector, start) = Self::place(pbn);
         let bytes = &mut self.bytes[start..start + ENTRY_BYTES];
         bytes[TAG_AT..FINGERPRINT_AT].copy_from_slice(&entry.tag.0.to_le_bytes());
@@ -252,7 +254,7 @@ impl Page {
     /// Sets only the flags.
     pub fn set_flags(&mut self, pbn: Pbn, flags: u8) {
         assert!(!self.is_damaged(pbn), "the flags of block {pbn} are set in a damaged sector");
-        debug_assert!(flags & !(BAD | COPIED | REPLICA) == 0, "flags {flags:#x} of {pbn}");
+        debug_assert!(flags & !FLAGS_KNOWN == 0, "flags {flags:#x} of {pbn}");
         let (sector, start) = Self::place(pbn);
         self.bytes[start + FLAGS_AT] = flags;
         self.changed_sectors |= 1 << sector;

@@ -125,10 +125,16 @@ impl Drop for Tree {
     }
 }
 
-/// The example, beside the directory of this test's program.
+/// The example: in `ONCEFS_EXAMPLES`, else beside the directory of this test's program.
 fn program() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let program = test.parent().unwrap().parent().unwrap().join("examples/tree");
+    let examples = std::env::var_os("ONCEFS_EXAMPLES").map_or_else(
+        || {
+            let test = std::env::current_exe().unwrap();
+            test.parent().unwrap().parent().unwrap().join("examples")
+        },
+        PathBuf::from,
+    );
+    let program = examples.join("tree");
     assert!(program.exists(), "{} is built with the tests of the whole crate", program.display());
     program
 }

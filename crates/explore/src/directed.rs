@@ -332,7 +332,7 @@ fn scrub() -> Vec<Operation> {
 }
 
 /// Files get all ranks: one that is broken is laid out again first, one that was ranked is written, one that is cold is
-/// read, one is emptied, one is deleted.
+/// read, one is emptied, one is deleted, one gets its first name after the ranker saw it without one.
 fn ranks() -> Vec<Operation> {
     let rank = Exhaust(BackgroundStep::Rank);
     vec![
@@ -347,11 +347,14 @@ fn ranks() -> Vec<Operation> {
         Write("A/bar", 0, Content::from(900, 2 * BLOCK)),
         Create("new"),
         Append("new", Content::from(1, 5 * BLOCK)),
+        Tmpfile("B"),
+        WriteOrphan(0, Content::from(700, 2 * BLOCK)),
         Commit,
         rank,
         Truncate("B/foo", 0),
         Wait(1_500),
         rank,
+        NameTmpfile("B/tmp"),
         Background(BackgroundStep::Checkpoint),
         Read("A/foo"),
         Unlink("new"),

@@ -4,7 +4,7 @@
 
 mod volume;
 
-use crate::common::file;
+use crate::common::{ROOT, file};
 use oncefs_engine::{BLOCK_BYTES, BackgroundStep, DefragOptions, Rank, ShareLimit, Slowdown};
 use oncefs_fs::{FileSystem, Ino, Privileges, SetAttributes, XattrMode};
 use oncefs_toolbox::Random;
@@ -181,6 +181,39 @@ fn places_of_deleted_files_are_dropped_when_their_time_comes() {
     volume.days(14);
     rank(&fs);
     assert_eq!((places(), counted(&fs)), (0, vec![0, 0, 0, 50]));
+    assert_sound(&fs);
+}
+
+/// A file that is made without a name (O_TMPFILE).
+fn nameless(fs: &FileSystem, key: u64) -> Ino {
+    let ino = fs.tmpfile(Ino::ROOT, 0o600, &ROOT).unwrap().ino;
+    fs.write(ino, 0, &unique(key, 4), BY_CALLER).unwrap();
+    ino
+}
+
+#[test]
+fn a_file_that_the_ranker_saw_without_a_name_gets_a_place_with_its_first_one() {
+    let mut volume = Volume::new();
+    let mut fs = volume.open();
+    let places = |fs: &FileSystem| fs.store().scan(b"q", b"r", usize::MAX).unwrap().len();
+    let seen = nameless(&fs, 1);
+    rank(&fs);
+    let unseen = nameless(&fs, 2);
+    assert_eq!(places(&fs), 0, "without a name it needs none");
+    for (ino, name) in [(seen, "seen"), (unseen, "unseen")] {
+        fs.link(ino, Ino::ROOT, name.as_bytes()).unwrap();
+        assert_eq!(places(&fs), 1, "{name}: only the ranker's step over a file has to be made up for");
+    }
+    fs.store().commit().unwrap();
+    drop(fs);
+    volume = volume.after_power_cut();
+    fs = volume.open();
+    assert_sound(&fs);
+    rank(&fs);
+    assert_eq!(places(&fs), 2);
+    volume.days(14);
+    rank(&fs);
+    assert_eq!([seen, unseen].map(|ino| rank_of(&fs, ino)), [Rank::Cold; 2], "their turn came");
     assert_sound(&fs);
 }
 
@@ -416,7 +449,16 @@ fn use_at_random(seed: u64) {
         let name = format!("file {}", random.below(FILES));
         let found = fs.lookup(Ino::ROOT, name.as_bytes()).map(|attributes| attributes.ino).ok();
         match (random.below(16), found) {
-            (0..6, None) => drop(small(&fs, &name)),
+            (0..4, None) => drop(small(&fs, &name)),
+            (4..6, None) => {
+                let ino = nameless(&fs, step);
+                match random.below(3) {
+                    0 => {}
+                    1 => drop(fs.store().run(BackgroundStep::Rank).unwrap()),
+                    _ => drop(rank(&fs)),
+                }
+                fs.link(ino, Ino::ROOT, name.as_bytes()).unwrap();
+            }
             (0, Some(ino)) => {
                 fs.unlink(Ino::ROOT, name.as_bytes()).unwrap();
                 fs.forget(ino).unwrap();

@@ -13,7 +13,7 @@
 //! 9. Every inode number is below the lease.
 //! 10. Every record has a well-formed key and can be decoded.
 //! 11. The engine's policy for a map agrees with the attribute and the usage of its file. No other map has a policy.
-//! 12. A file below the ranking record's number has a place in a rank queue, unless it is cold.
+//! 12. A file below the ranking record's number has a place in a rank queue, unless it is cold or has no name.
 //!
 //! An audit reads every record once. It reads records keyed by inode side by side, in the order of inodes. It sorts names,
 //! which are keyed by directory, by the inode that they point to, and inodes by their map (`oncefs_engine::Sorter`). So its

@@ -254,7 +254,7 @@ impl FileSystem {
     }
 
     /// Adds the name `name` in the directory `parent` to an existing file. One that was made without a name is no orphan
-    /// from then on, in the same commit group.
+    /// from then on, and has a place in a rank queue if the ranker has passed it, in the same commit group.
     ///
     /// # Errors
     ///
@@ -298,6 +298,7 @@ impl FileSystem {
         names.finish(&mut change);
         if is_first {
             change.delete(orphan::key(ino));
+            self.add_place_of_named(&mut change, ino, &staged.get(ino).usage);
             // Before it has its name: whoever forgets it must not delete it then.
             self.orphans.take(ino);
         }

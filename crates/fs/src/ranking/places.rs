@@ -49,6 +49,18 @@ impl FileSystem {
         Ok(true)
     }
 
+    /// Adds a place to the change that gives a file its first name, if the queues know the file: as long as it had no
+    /// name, its place may have been dropped. The caller holds the inode's lock, so none is dropped meanwhile. The place
+    /// begins now, as one in the past might be overlooked until the next mount ([`PUBLISH_SECONDS_MAX`]).
+    ///
+    /// If the queues learn of the file at this moment, it has a place from that.
+    pub(crate) fn add_place_of_named(&self, change: &mut Change, ino: Ino, usage: &Usage) {
+        if ino < self.ranker.queues().ranking().known_below {
+            let place = QueuePlace::of(usage, ino.0);
+            self.add_place(change, place.map(|place| QueuePlace { touched: self.rank_clock(), ..place }));
+        }
+    }
+
     /// Publishes the ranking record if it is out of date.
     pub(crate) fn save_ranking(&self) -> Result<()> {
         let mut change = Change::new();

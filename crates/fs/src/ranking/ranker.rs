@@ -6,9 +6,11 @@
 //!
 //! Numbered invariants:
 //! 1. Inode and engine agree on a file's rank and on whether it is update-heavy: both change in one publication.
-//! 2. A regular file below `known_below` that is not cold has a place in the queue of its rank. A place is removed in
-//!    the publication that gives the file another one, or once the file is gone or cold. A file may have several places,
-//!    or one that is out of date.
+//! 2. A regular file below `known_below` that has a name and is not cold has a place in the queue of its rank. A place
+//!    is removed in the publication that gives the file another one, or once the file is gone or cold, or has no name.
+//!    The first name of a file brings a place with it. A file may have several places, or one that is out of date.
+//! 3. Whether a file needs its last place is decided with its inode locked: it may get a name at that moment, or be read
+//!    and no longer cold.
 //!
 //! Every step is one publication, durable with its group. A crash before that leaves the file with its old rank and its
 //! old place, and a later turn looks at it again.
@@ -126,7 +128,7 @@ impl FileSystem {
         let usage = self.usage_known(ino)?;
         match look_at(place, usage.as_ref(), &self.store.rank_rule(), now) {
             AtTail::Wait { .. } => Ok(Looked::Waits),
-            AtTail::Drop => self.move_place(place, None),
+            AtTail::Drop => self.drop_place(place),
             AtTail::Move(to) => {
                 if usage.is_some_and(|mut usage| usage.clamp(now)) {
                     self.leave_the_future(ino, now)?;
@@ -139,7 +141,7 @@ impl FileSystem {
     }
 
     /// The usage of a regular file, including reads not published yet. Bypasses the inode cache, which is for inodes in
-    /// use. None: there is no such file, or it has no name and is about to be deleted.
+    /// use. None: there is no such file, or it has no name.
     fn usage_known(&self, ino: Ino) -> Result<Option<Usage>> {
         let bytes = self.store.get(&inode::key(ino))?;
         let record = bytes.map(|bytes| InodeRecord::decode(ino, &bytes)).transpose()?;
@@ -229,6 +231,19 @@ impl FileSystem {
         *record = ranked;
         self.ranker.count_ranked(rank);
         Ok(Looked::Done)
+    }
+
+    /// Removes a place that its file did not need when the ranker looked, unless the file needs one by now.
+    pub(super) fn drop_place(&self, place: &QueuePlace) -> Result<Looked> {
+        let inode = match self.inode(Ino(place.file)) {
+            Err(Error::Stale) => return self.move_place(place, None),
+            found => found?,
+        };
+        let record = inode.lock();
+        let needs_place =
+            record.kind == FileKind::Regular && record.nlink > 0 && QueuePlace::of(&record.usage, place.file).is_some();
+        // Otherwise it was named or read meanwhile: the next look decides again.
+        if needs_place { Ok(Looked::Done) } else { self.move_place(place, None) }
     }
 
     /// Replaces a place by another of the same file, or removes it.

@@ -151,6 +151,23 @@ fn a_file_that_lost_its_name_before_it_gets_its_rank_stays_as_it_is() {
     fs.close().unwrap();
 }
 
+/// A file made without a name may get its first one after the ranker saw that it has none, and before its place is gone.
+#[test]
+fn a_file_that_is_named_while_the_ranker_drops_its_place_keeps_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (fs, _clock, _) = open_with_a_file(&dir);
+    let caller = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
+    let ino = fs.tmpfile(Ino::ROOT, 0o600, &caller).unwrap().ino;
+    assert!(fs.add_first_places().unwrap());
+    let due = fs.places_due(Rank::New, fs.rank_clock(), 2).unwrap();
+    let place = *due.iter().find(|place| place.file == ino.0).unwrap();
+    fs.link(ino, Ino::ROOT, b"named").unwrap();
+    fs.drop_place(&place).unwrap();
+    assert_eq!(places(&fs), 2, "both files have one");
+    fs.check(&mut |problem| panic!("{problem}")).unwrap();
+    fs.close().unwrap();
+}
+
 /// A writer takes the time before it publishes, and the ranker may look in between, a second later by its clock.
 #[test]
 fn a_place_that_is_published_when_the_ranker_has_looked_further_on_is_found() {

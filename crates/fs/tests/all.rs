@@ -17,7 +17,10 @@ mod names;
 mod policy;
 mod races;
 mod ranks;
+mod rot;
 mod semantics;
 mod smallest_log;
 mod standstill;
+#[path = "../../engine/src/tests/unreadable_sectors.rs"]
+mod unreadable_sectors;
 mod usage;

@@ -3,7 +3,7 @@
 //! drill: `cargo test --release -p oncefs-fs --test all flips:: -- --ignored --nocapture`, with `ONCEFS_FLIPS` for
 //! another number.
 
-mod volume;
+pub mod volume;
 
 use std::collections::BTreeMap;
 use std::num::NonZero;

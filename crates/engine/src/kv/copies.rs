@@ -101,8 +101,8 @@ pub struct Keeper {
 pub enum Updated {
     /// They are of what is live.
     Done,
-    /// This new file does not prove itself: list and copies are as they were.
-    Unproved(u64),
+    /// This new file does not prove itself; None: the manifest does not. List and copies are as they were.
+    Unproved(Option<u64>),
     /// Files came and went all the time, or the host failed: list and copies are as they were.
     Left,
 }
@@ -170,7 +170,7 @@ impl Keeper {
     fn write(&self, db: &DB, last: Option<&RecordList>) -> io::Result<(Updated, Option<RecordList>)> {
         self.place.make_folder()?;
         for _ in 0..TRIES {
-            let live = self.look(db)?;
+            let Some(live) = self.look(db)? else { return Ok((Updated::Unproved(None), None)) };
             let Some(opened) = self.open_new(&live, last)? else { continue };
             // Nothing came or went while the manifest was read: it names exactly these files.
             if live_files(db)? != live.files
@@ -183,7 +183,7 @@ impl Keeper {
                 let number = source.number();
                 let Some(entry) = self.take_in(source)? else {
                     self.remove_superseded(last.unwrap_or(&RecordList::default()));
-                    return Ok((Updated::Unproved(number), None));
+                    return Ok((Updated::Unproved(Some(number)), None));
                 };
                 entries.push(entry);
             }
@@ -195,14 +195,15 @@ impl Keeper {
         Ok((Updated::Left, None))
     }
 
-    fn look(&self, db: &DB) -> io::Result<Live> {
+    /// None: the manifest is damaged.
+    fn look(&self, db: &DB) -> io::Result<Option<Live>> {
         let files = live_files(db)?;
         let number = files::current_manifest(&self.place.records);
         let manifest_number = number.ok_or_else(|| io::Error::other("CURRENT names no manifest"))?;
-        let manifest = fs::read(self.place.records.join(files::manifest_name(manifest_number)))?;
-        let manifest_len = u32::try_from(manifest::whole_len(&manifest)).map_err(io::Error::other)?;
+        let Some(manifest) = manifest::read_whole(&self.place, manifest_number) else { return Ok(None) };
+        let manifest_len = u32::try_from(manifest.len()).map_err(io::Error::other)?;
         let manifest = if self.copies == Copies::Two { manifest } else { Vec::new() };
-        Ok(Live { files, manifest_number, manifest, manifest_len })
+        Ok(Some(Live { files, manifest_number, manifest, manifest_len }))
     }
 
     /// Opens the files that are not listed yet. None: one is gone already.

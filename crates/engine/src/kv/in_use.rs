@@ -16,7 +16,7 @@ use super::copies::{Place, Updated};
 use super::failed::{failed, table_of};
 use super::restore::{self, FilesFound};
 use super::rocks::{self, Records};
-use super::{files, mend, proof, salvage};
+use super::{files, manifest, mend, proof, salvage};
 use crate::format::record_list::RecordList;
 use crate::{Error, Result};
 
@@ -64,14 +64,13 @@ impl Records {
 
     /// Acts on what bringing the copies up to date found. True: the database was opened again.
     pub(super) fn follow_up(&self, updated: &Updated) -> bool {
-        let Updated::Unproved(table) = updated else { return false };
-        let table = Some(*table);
+        let Updated::Unproved(table) = *updated else { return false };
         !self.hopeless.lock().contains(&table) && {
             let is_restored = self.rescue(&mut self.db.write(), table) == Rescued::Restored;
             if !is_restored {
                 self.hopeless.lock().insert(table);
-                let name = table.map(files::table_name).unwrap_or_default();
-                log::error!("the record file {name} is damaged, and it was made after the last copies");
+                let what = table.map_or_else(|| "manifest".to_owned(), files::table_name);
+                log::error!("the record store's {what} is damaged, and it was written after the last copies");
             }
             is_restored
         }
@@ -89,7 +88,8 @@ impl Records {
         let is_meant = |number: &u64| table.is_none_or(|table| table == *number || !live.contains(&table));
         let mut damaged: Vec<u64> = live.iter().copied().filter(is_meant).collect();
         damaged.retain(|number| !is_sound(place, list.as_ref(), *number));
-        if damaged.is_empty() {
+        let manifest_is_whole = manifest::is_whole(place);
+        if damaged.is_empty() && manifest_is_whole {
             return Rescued::AllSound;
         }
         let by = |way: fn(&Place, Option<&RecordList>, u64) -> Option<Way>| {
@@ -104,9 +104,11 @@ impl Records {
             self.went_back.store(true, Release);
             Some(Act::GoBack(list))
         };
-        let act = by(copy_of).or_else(back).or_else(|| {
-            by(|place, list, number| copy_of(place, list, number).or_else(|| put_right(place, list, number)))
-        });
+        // A database whose manifest is damaged opens only with another one.
+        let act = match manifest_is_whole {
+            true => by(copy_of).or_else(back).or_else(|| by(copied_or_put_right)),
+            false => back(),
+        };
         let Some(act) = act else { return Rescued::Hopeless };
         if self.reopened(db, || act.run(place)) { Rescued::Restored } else { Rescued::Hopeless }
     }
@@ -208,6 +210,10 @@ fn is_sound(place: &Place, list: Option<&RecordList>, number: u64) -> bool {
 fn copy_of(place: &Place, list: Option<&RecordList>, number: u64) -> Option<Way> {
     let entry = list?.entry(number)?;
     files::is_whole(&place.copy(number), entry).then_some(Way::Copy(number))
+}
+
+fn copied_or_put_right(place: &Place, list: Option<&RecordList>, number: u64) -> Option<Way> {
+    copy_of(place, list, number).or_else(|| put_right(place, list, number))
 }
 
 /// Seeks the wrong bytes of a file, which takes seconds.

@@ -7,6 +7,8 @@
 
 use std::fs;
 use std::ops::RangeInclusive;
+use std::thread;
+use std::time::Duration;
 
 use super::copies::Place;
 use super::files;
@@ -37,6 +39,26 @@ pub fn check(place: &Place) -> Result<()> {
     let listed = place.list().filter(|list| list.manifest_number == number).map_or(0, |list| list.manifest_len);
     let whole = whole_len(&bytes);
     if whole < listed as usize { Err(refused(whole)) } else { Ok(()) }
+}
+
+/// How often a manifest that RocksDB may be appending to is read, and how long after each other.
+const LOOKS: usize = 10;
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// The whole manifest with this number. None: it is damaged, or cannot be read.
+pub fn read_whole(place: &Place, number: u64) -> Option<Vec<u8>> {
+    (0..LOOKS).find_map(|look| {
+        if look > 0 {
+            thread::sleep(LOOK_AGAIN);
+        }
+        let bytes = fs::read(place.records.join(files::manifest_name(number))).ok()?;
+        (whole_len(&bytes) == bytes.len()).then_some(bytes)
+    })
+}
+
+/// Whether the manifest that `CURRENT` names is there as a whole.
+pub fn is_whole(place: &Place) -> bool {
+    files::current_manifest(&place.records).is_some_and(|number| read_whole(place, number).is_some())
 }
 
 /// Up to where a manifest consists of records that have their checksums, with zeros at the ends of blocks.

@@ -190,6 +190,12 @@ fn open_restored(place: &Place, options: &Options, read_only: bool, found: &mut 
         found.add(restore::cheaply(place, list).map_err(restoring)?);
     }
     let open = || open(place, options);
+    // RocksDB would take damage at its end for that of a crash, and delete the files that the rest names.
+    if let Some(list) = list.as_ref().filter(|_| !manifest::is_whole(place))
+        && restore::can_go_back(place, list)
+    {
+        found.add(restore::state(place, list).map_err(restoring)?.unwrap_or_default());
+    }
     let error = match (open(), list) {
         (Ok(db), _) => return Ok(db),
         // Nothing is taken back for what is no damage.
@@ -300,7 +306,7 @@ impl Records {
             Updated::Unproved(table) if may_go_back => {
                 // The list is what it was before, and what was written since is written again.
                 self.list_is_behind.store(false, Release);
-                let name = files::table_name(table);
+                let name = table.map_or_else(|| "the manifest".to_owned(), files::table_name);
                 return Err(Error::corrupt("the record store", format!("{name} is not what was written to it")));
             }
             Updated::Done => {

@@ -41,6 +41,17 @@ impl Mode {
     pub const ALL: [Self; 3] = [Self::Before, Self::One, Self::Two];
 }
 
+/// When something happens to a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It is mounted.
+    InUse,
+    /// It was unmounted.
+    Unmounted,
+    /// Its daemon was killed, with work in the log.
+    Killed,
+}
+
 /// A volume, closed, and as it was when it crashed with work in its log.
 pub struct Base {
     dir: TempDir,
@@ -207,6 +218,48 @@ impl Base {
         path
     }
 
+    /// The files of the volume in a state, but its blocks and what is only space, with the pages that hold something.
+    pub fn metadata(&self, state: State) -> Vec<(PathBuf, Vec<u64>)> {
+        let is_metadata = |name: &Path| !["data", "lock", "ballast"].iter().any(|other| name.as_os_str() == *other);
+        let files = self.image(state).0.iter().filter(|(name, ..)| is_metadata(name));
+        // Recovery reads no more of the log than this.
+        let pages = |name: &Path, pages: &[u64]| match (name.as_os_str() == "log", state) {
+            (true, State::Killed) => self.live_log.clone(),
+            _ => pages.to_vec(),
+        };
+        files
+            .map(|(name, _, written, _)| (name.clone(), pages(name, written)))
+            .filter(|file| !file.1.is_empty())
+            .collect()
+    }
+
+    fn image(&self, state: State) -> &Image {
+        if state == State::Killed { &self.crashed } else { &self.closed }
+    }
+
+    /// Does something to a copy of the volume and gives how many files are lost, also after a repair. While a volume is in
+    /// use its files are read, and something is stored.
+    pub fn lost_by<T>(&self, state: State, rot: impl FnOnce(&Path) -> T) -> u64 {
+        let damaged = self.copy(self.image(state));
+        let fs = (state == State::InUse).then(|| open(&damaged, self.mode).unwrap());
+        // What is lost stays lost until this is dropped.
+        let rotten = rot(&damaged);
+        let mut lost = 0;
+        if let Some(fs) = fs {
+            lost = self.lost_in(&fs);
+            drop(fs.mkdir(Ino::ROOT, b"something new", 0o755, &ROOT));
+            drop(fs.close());
+        }
+        lost += self.lost(&damaged);
+        if lost > 0 {
+            repair(&damaged, self.mode);
+            lost = self.lost(&damaged);
+        }
+        drop(rotten);
+        fs::remove_dir_all(&damaged).unwrap();
+        lost
+    }
+
     /// Flips a byte of a structure in a copy of the volume and gives how many files are lost for good.
     pub fn flip(&self, structure: &str, random: &mut Random) -> u64 {
         let damaged = self.copy(if structure == "log" { &self.crashed } else { &self.closed });
@@ -261,6 +314,14 @@ impl Base {
 
     fn lost(&self, volume: &Path) -> u64 {
         let Some(fs) = open(volume, self.mode) else { return self.files() };
+        let lost = self.lost_in(&fs);
+        // Only looked at: nothing of it is made durable.
+        fs.store().shut_down();
+        drop(fs.close());
+        lost
+    }
+
+    fn lost_in(&self, fs: &FileSystem) -> u64 {
         let read = |(directory, file): (u64, u64), len: usize| {
             let parent = fs.lookup(Ino::ROOT, &name(directory)).ok()?.ino;
             let ino = fs.lookup(parent, &name(file)).ok()?.ino;
@@ -268,11 +329,7 @@ impl Base {
         };
         let is_lost =
             |(place, content): &(&(u64, u64), &Vec<u8>)| read(**place, content.len()).as_ref() != Some(*content);
-        let lost = self.files.iter().filter(is_lost).count() as u64;
-        // Only looked at: nothing of it is made durable.
-        fs.store().shut_down();
-        drop(fs.close());
-        lost
+        self.files.iter().filter(is_lost).count() as u64
     }
 }
 

@@ -208,11 +208,35 @@ fn what_rocksdb_merges_is_copied_without_another_flush() {
     let is_listed = || {
         let live = kv.records().try_with("looking", rocks::live_numbers).unwrap();
         let list = Place::of(dir.path(), [1; 16]).list().unwrap();
-        live.len() == list.files.len() && live.iter().all(|number| list.entry(*number).is_some())
+        // Superseded copies go after the list.
+        let copies = tables_in(&dir.path().join("copies")).len();
+        [live.len(), copies] == [list.files.len(); 2] && live.iter().all(|number| list.entry(*number).is_some())
     };
     let is_merged = || kv.records().try_with("looking", rocks::live_numbers).unwrap().len() < 4;
     while !is_merged() || !is_listed() {
         std::thread::yield_now();
     }
     assert_kept(dir.path());
+}
+
+#[test]
+fn a_manifest_that_rots_in_use_is_never_listed_and_costs_nothing() {
+    for (at, is_unreadable) in [(0, false), (0, true), (60, false)] {
+        let dir = tempfile::tempdir().unwrap();
+        drop(store(dir.path()));
+        let kv = open(dir.path(), false);
+        let number = files::current_manifest(&dir.path().join("records")).unwrap();
+        let path = dir.path().join("records").join(files::manifest_name(number));
+        let unreadable = is_unreadable.then(|| Unreadable::at(&path, 0..512));
+        if !is_unreadable {
+            change(&path, &[at]);
+        }
+        let write = || kv.write(batch(2)).and_then(|()| kv.flush());
+        write().or_else(|_| if kv.restore() { write() } else { Err(Error::Invalid("not restored".into())) }).unwrap();
+        kv.settle();
+        drop((kv, unreadable));
+        let kv = open(dir.path(), false);
+        assert_is(&kv, 2);
+        assert_kept(dir.path());
+    }
 }

@@ -52,17 +52,14 @@ impl Log {
         let (mut cut, mut is_any) = (CutLog { group: log.next_sequence, whole_later: 0 }, false);
         let block = ALIGN_BYTES as u64;
         for at in (0..bytes / block).map(|number| number * block) {
-            match log.read_at(at, ALIGN_BYTES) {
-                Ok(mut first) => {
-                    let is_next = record::mend_header(&mut first, log_id, log.next_sequence).is_some();
-                    let sequence = record::peek(&first, log_id).map(|header| header.sequence);
-                    if !is_next && sequence.is_none_or(|sequence| sequence < log.next_sequence) {
-                        continue;
-                    }
-                    cut.whole_later += u64::from(log.read_record(at).is_ok_and(|record| record.is_some()));
+            // A place that cannot be read may be able to be written.
+            if let Ok(mut first) = log.read_at(at, ALIGN_BYTES) {
+                let is_next = record::mend_header(&mut first, log_id, log.next_sequence).is_some();
+                let sequence = record::peek(&first, log_id).map(|header| header.sequence);
+                if !is_next && sequence.is_none_or(|sequence| sequence < log.next_sequence) {
+                    continue;
                 }
-                // A place that cannot be read may be able to be written.
-                Err(_) => {}
+                cut.whole_later += u64::from(log.read_record(at).is_ok_and(|record| record.is_some()));
             }
             is_any = true;
             log.device.write_at(&AlignedBuf::new(ALIGN_BYTES), at).map_err(failed)?;

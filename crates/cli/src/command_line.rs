@@ -151,8 +151,9 @@ fn explain(error: &clap::Error, called_as: &str, arguments: &[OsString]) -> Outc
     let mut parts = text.split("\n\n");
     let first = parts.next().map_or("", |first| first.strip_prefix("error: ").unwrap_or(first));
     let mut tips = parts.flat_map(str::lines).filter_map(|line| line.trim().strip_prefix("tip: "));
-    let hint = tips.find(|tip| tip.contains("similar")).map_or_else(String::new, |tip| format!(" ({tip})"));
-    Err(Failure::new(usage_code(command), format!("{}{}: see {help}", printable(first), printable(&hint))))
+    let hint =
+        tips.find(|tip| tip.contains("similar")).map_or_else(String::new, |tip| format!(" ({})", printable(tip)));
+    Err(Failure::new(usage_code(command), format!("{}{hint}: see {help}", printable(first))))
 }
 
 fn command_name<'a>(called_as: &'a str, arguments: &'a [OsString]) -> Option<&'a str> {

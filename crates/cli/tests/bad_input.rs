@@ -155,6 +155,29 @@ fn a_volume_with_a_missing_or_truncated_part_is_refused_by_name_of_the_part() {
 }
 
 #[test]
+fn a_record_file_that_is_gone_with_its_copy_is_named_with_the_way_out() {
+    let place = Place::mounted();
+    fs::write(place.file("file"), "content").unwrap();
+    place.umount().succeeds();
+    let listed = fs::read_dir(place.path("volume/records")).unwrap().map(|entry| entry.unwrap().file_name());
+    let name = listed.map(|name| name.into_string().unwrap()).find(|name| name.ends_with(".sst")).unwrap();
+    for folder in ["volume/records", "volume/copies"] {
+        fs::remove_file(place.path(folder).join(&name)).unwrap();
+    }
+    let way_out: &[&str] = &[&name, "neither the record file nor a copy is there", "--salvage"];
+    for how in ["-n", "-p", "-y"] {
+        let run = oncefs(&["fsck", how, place.volume_str()]);
+        assert!(!run.err.contains("restores it"), "{run:?}");
+        run.fails(4, way_out);
+    }
+    place.mount(&[]).fails(32, way_out);
+    let salvaged = oncefs(&["fsck", "--salvage", place.volume_str()]);
+    assert_eq!(salvaged.code, Some(1), "{salvaged:?}");
+    assert!(salvaged.out.contains(&name) && salvaged.out.contains("records that were lost"), "{salvaged:?}");
+    assert!(oncefs(&["fsck", place.volume_str()]).succeeds().out.contains("clean"));
+}
+
+#[test]
 fn a_data_device_that_shrank_is_refused() {
     let place = Place::new();
     let image = place.str("image");

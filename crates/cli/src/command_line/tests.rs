@@ -60,7 +60,7 @@ fn a_wrong_setting_is_told_with_its_range() {
 #[test]
 fn a_word_that_is_nearly_right_is_told_with_the_right_one() {
     for (line, right) in [
-        ("oncefs umoutn /mnt", "'umount'"),
+        ("oncefs umoutn /mnt", "'umoutn' (some similar subcommands exist: 'mount', 'umount')"),
         ("oncefs stats /mnt --jsn", "'--json'"),
         ("oncefs tune /mnt inline", "has no value"),
     ] {

@@ -119,6 +119,7 @@ pub fn run(arguments: FsckArgs) -> Outcome<u8> {
     let examined = examine(&volume, arguments.limit(), arguments.data);
     let mut findings = examined.map_err(|e| in_use::name_place(cannot_check(&e), &volume))?;
     findings.add_fixed(cut.iter().map(cut_told).collect(), u64::from(cut.is_some()));
+    findings.has_lost_records = salvaged.as_ref().is_some_and(|salvaged| salvaged.gaps > 0);
     findings.add_fixed(salvaged.iter().map(salvage_told).collect(), u64::from(salvaged.is_some()));
     findings.print();
     say!("{shown}: {}", findings.summary());
@@ -136,10 +137,11 @@ fn refuse_mount_point(path: &Path) -> Outcome {
 }
 
 fn salvage_told(salvaged: &Salvaged) -> String {
-    let Salvaged { files, damaged_files, gaps, given_up, records } = salvaged;
+    let Salvaged { files, damaged_files, gone, gaps, given_up, records } = salvaged;
+    let gone = if gone.is_empty() { String::new() } else { format!(" ({} without a trace)", gone.join(", ")) };
     format!(
-        "{damaged_files} of {files} record files were damaged: {records} records were saved, {gaps} places could not be \
-         read, {given_up} older records there were given up. The damaged files are in records.damaged"
+        "{damaged_files} of {files} record files were damaged{gone}: {records} records were saved, {gaps} places could \
+         not be read, {given_up} older records there were given up. The damaged files are in records.damaged"
     )
 }
 

@@ -46,6 +46,21 @@ pub fn can_go_back(place: &Place, list: &RecordList) -> bool {
     !list.manifest.is_empty() && list.files.iter().all(is_there)
 }
 
+/// What helps a store that does not open and is left as it is. None: no list says what belongs to it.
+pub fn way_out(place: &Place, may_go_back: bool) -> Option<String> {
+    let list = place.list()?;
+    if can_go_back(place, &list) {
+        return may_go_back.then(|| "there are copies: oncefs fsck -p restores it".to_owned());
+    }
+    let is_gone = |number: u64| !place.table(number).exists() && !place.copy(number).exists();
+    let gone = list.files.iter().map(|entry| entry.number).filter(|number| is_gone(*number)).map(files::table_name);
+    let why = match gone.collect::<Vec<_>>().join(", ") {
+        names if names.is_empty() => "no copy restores it".to_owned(),
+        names => format!("{names}: neither the record file nor a copy is there"),
+    };
+    Some(format!("{why}; oncefs fsck --salvage saves the records that are left"))
+}
+
 /// Restores the record files that `is_sound` refuses, and those that are missing, from copies that are whole.
 pub fn tables(place: &Place, list: &RecordList, is_sound: impl Fn(&RecordFile) -> bool) -> io::Result<FilesFound> {
     let mut found = FilesFound::default();

@@ -180,7 +180,7 @@ fn open_restored(place: &Place, options: &Options, read_only: bool, found: &mut 
         return open_read_only(place, options).or_else(|error| match &error {
             Error::Corrupt { .. } => {
                 let listed: Vec<u64> = list.iter().flat_map(|list| &list.files).map(|file| file.number).collect();
-                open_copies(place, options, list.as_ref(), &listed).ok_or_else(|| with_way_out(place, error))
+                open_copies(place, options, list.as_ref(), &listed).ok_or_else(|| with_way_out(place, error, true))
             }
             _ => Err(error),
         });
@@ -218,7 +218,7 @@ fn open_restored(place: &Place, options: &Options, read_only: bool, found: &mut 
             }
         }
     };
-    Err(error)
+    Err(with_way_out(place, error, false))
 }
 
 /// Opens the database as it is.
@@ -251,11 +251,13 @@ fn opening_failed(error: rocksdb::Error) -> Error {
     failed("opening the record store", &error)
 }
 
-/// A store that is opened read-only stays as it is: the error says what restores it.
-fn with_way_out(place: &Place, error: Error) -> Error {
+/// The error says what helps. A store that is opened read-only stays as it is, so it may go back to its copies.
+fn with_way_out(place: &Place, error: Error, may_go_back: bool) -> Error {
     match error {
-        Error::Corrupt { what, detail } if place.list().is_some_and(|list| !list.manifest.is_empty()) => {
-            Error::Corrupt { what, detail: format!("{detail}; there are copies: oncefs fsck -p restores it") }
+        Error::Corrupt { what, detail } => {
+            let way_out =
+                restore::way_out(place, may_go_back).map_or_else(String::new, |way_out| format!("; {way_out}"));
+            Error::Corrupt { what, detail: format!("{detail}{way_out}") }
         }
         other => other,
     }

@@ -42,6 +42,8 @@ pub struct Salvaged {
     pub files: u64,
     /// Those with damage.
     pub damaged_files: u64,
+    /// The names of those that are gone, and their copies too. Each is one gap.
+    pub gone: Vec<String>,
     /// Gaps in them.
     pub gaps: u64,
     /// Older records in gaps, which may be superseded and were given up.
@@ -94,6 +96,9 @@ pub fn build(place: &Place, options: &Options, is_record: IsRecord<'_>) -> Resul
     let mut above = None;
     for (at, source) in sources.iter().enumerate() {
         let found = source.read()?;
+        if !source.path.exists() {
+            salvaged.gone.extend(source.path.file_name().map(|name| name.to_string_lossy().into_owned()));
+        }
         let below = sources.get(at + 1).filter(|below| below.is_beside(source));
         // Files of a level but the lowest have no keys in common.
         let beside = above.take().filter(|(level, _)| *level > 0 && *level == source.level).map(|(_, key)| key);

@@ -22,6 +22,8 @@ pub struct Findings {
     pub mapped: Blocks,
     /// What is to be said of a last group of the log that is not complete.
     pub left_out: Option<String>,
+    /// Whether salvage met places that it could not read.
+    pub has_lost_records: bool,
     /// Bad blocks that lost nothing: another block replaces them, or no file refers to them.
     pub replaced_count: u64,
 }
@@ -80,7 +82,11 @@ impl Findings {
             count => format!(", {count} damaged blocks are kept apart and nothing of them is lost"),
         };
         // Nobody can tell whether what was left out had been acknowledged.
-        let state = if self.left_out.is_some() { "consistent without the end of its log" } else { "clean" };
+        let state = match (self.has_lost_records, self.left_out.is_some()) {
+            (true, _) => "consistent without the records that were lost",
+            (false, true) => "consistent without the end of its log",
+            (false, false) => "clean",
+        };
         format!("{mended}{state}, {} stored for {} in files{bad}", Size(self.stored.bytes()), Size(self.mapped.bytes()))
     }
 

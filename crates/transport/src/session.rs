@@ -166,7 +166,8 @@ fn start_ring_threads(server: &Arc<Server>, plan: Plan, workers: &mut Workers) -
 
 /// What each thread serves. It runs on the queue's CPU if the process may, and on others of the process otherwise.
 fn posts(plan: &Plan, allowed: &[usize], workers: &Workers) -> Vec<Post> {
-    let spares = Arc::new(Spares::new(plan.spares));
+    let queues = plan.threads.iter().chain(&plan.parked).max().map_or(0, |last| usize::from(*last) + 1);
+    let spares = Arc::new(Spares::new(plan.spares, queues));
     let post = |queues: Vec<u16>, cpus: Vec<usize>| {
         let (payload_bytes, spares, news) = (plan.payload_bytes, spares.clone(), workers.sender());
         Post { queues, payload_bytes, cpus, spares, news }

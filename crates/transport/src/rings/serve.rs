@@ -43,6 +43,12 @@ enum Turn {
     Gone,
 }
 
+impl Turn {
+    fn is_kernel_s(self) -> bool {
+        matches!(self, Self::Registering | Self::Committed)
+    }
+}
+
 /// One entry of a thread.
 struct Held {
     entry: Arc<Entry>,
@@ -146,7 +152,7 @@ impl RingThread {
     /// # Errors
     /// A caller would wait for ever: its answer cannot be given.
     fn ended(&mut self, index: usize, errno: i32) -> io::Result<()> {
-        let turn = std::mem::replace(&mut self.held[index].turn, Turn::Gone);
+        let turn = self.set_turn(index, Turn::Gone);
         let (queue, error) = (self.held[index].queue, io::Error::from_raw_os_error(errno));
         match (turn, errno) {
             // The mount is gone, or the ring is being closed.
@@ -179,16 +185,16 @@ impl RingThread {
     }
 
     fn register(&mut self, index: usize) -> io::Result<()> {
-        let held = &mut self.held[index];
-        held.turn = Turn::Registering;
+        self.set_turn(index, Turn::Registering);
+        let held = &self.held[index];
         self.ring.register(held.queue, index, &held.entry)
     }
 
     /// Serves a request. One that waited is answered before the thread goes back to its CPU; any other together with the
     /// wait for the next.
     fn request(&mut self, server: &Arc<Server>, index: usize) -> io::Result<()> {
-        self.held[index].turn = Turn::Ours;
-        self.mailbox.begin_request(self.has_entry(self.held[index].queue), self.can_add());
+        self.set_turn(index, Turn::Ours);
+        self.mailbox.begin_request(self.held[index].queue, self.can_add());
         let entry = self.held[index].entry.clone();
         dispatch(server, &self.mailbox, &entry, index);
         self.commit()?;
@@ -219,14 +225,25 @@ impl RingThread {
         }
     }
 
+    /// Returns whose turn it was.
+    fn set_turn(&mut self, index: usize, turn: Turn) -> Turn {
+        let held = &mut self.held[index];
+        let before = std::mem::replace(&mut held.turn, turn);
+        match (before.is_kernel_s(), turn.is_kernel_s()) {
+            (false, true) => self.post.spares.begin_to_wait(held.queue),
+            (true, false) => self.post.spares.end_to_wait(held.queue),
+            _ => {}
+        }
+        before
+    }
+
     fn can_add(&self) -> bool {
         self.held.len() < self.post.queues.len() + ADDED_MAX
     }
 
     /// Whether the kernel has an entry of this thread for a queue.
     fn has_entry(&self, queue: u16) -> bool {
-        let is_kernel_s = |turn| matches!(turn, Turn::Registering | Turn::Committed);
-        self.held.iter().any(|held| held.queue == queue && is_kernel_s(held.turn))
+        self.held.iter().any(|held| held.queue == queue && held.turn.is_kernel_s())
     }
 
     /// Commits all replies that are there.
@@ -245,8 +262,8 @@ impl RingThread {
     }
 
     fn commit_one(&mut self, index: usize) -> io::Result<()> {
-        let held = &mut self.held[index];
-        held.turn = Turn::Committed;
+        self.set_turn(index, Turn::Committed);
+        let held = &self.held[index];
         self.ring.commit(held.queue, index, &held.entry)
     }
 }
@@ -313,7 +330,7 @@ mod tests {
         let init: Vec<u8> = [7, 45, 131_072, 0, 0].iter().flat_map(|number: &u32| number.to_ne_bytes()).collect();
         let server = Arc::new(Server::new(device, Nothing, &Negotiation::decode(&init, 4096).unwrap()).unwrap());
         let (news, told) = channel();
-        let (spares, cpus) = (Arc::new(Spares::new(spares)), cpus::allowed().unwrap());
+        let (spares, cpus) = (Arc::new(Spares::new(spares, 2)), cpus::allowed().unwrap());
         let post = Post { queues: vec![0, 1], payload_bytes: 8192, cpus, spares, news };
         (RingThread::new(post, &server).unwrap(), server, told)
     }
@@ -328,11 +345,11 @@ mod tests {
     #[test]
     fn an_answer_that_is_refused_is_an_error_and_a_refusal_for_now_is_not() {
         let (mut thread, _, told) = thread(0);
-        thread.held[0].turn = Turn::Committed;
+        thread.set_turn(0, Turn::Committed);
         thread.ended(0, libc::EAGAIN).unwrap();
         assert_eq!(thread.held[0].turn, Turn::Committed, "it is asked again");
         thread.ended(0, libc::EOPNOTSUPP).unwrap_err();
-        thread.held[1].turn = Turn::Registering;
+        thread.set_turn(1, Turn::Registering);
         thread.ended(1, libc::EBUSY).unwrap();
         assert_eq!(thread.held[1].turn, Turn::Registering);
         assert!(told.try_recv().is_err() && !thread.is_out_of_use);
@@ -351,12 +368,13 @@ mod tests {
 
     #[test]
     fn the_last_entry_of_a_queue_is_not_for_what_waits_for_others() {
-        let (thread, _, _) = thread(1);
-        thread.mailbox.begin_request(true, false);
-        assert!(thread.mailbox.leaves_room(), "there is another");
-        thread.mailbox.begin_request(false, false);
+        let (mut thread, _, _) = thread(1);
+        thread.mailbox.begin_request(0, false);
         assert!(!thread.mailbox.leaves_room(), "the thread has all that it can have");
-        thread.mailbox.begin_request(false, true);
+        thread.set_turn(0, Turn::Committed);
+        assert!(thread.mailbox.leaves_room(), "there is another, of this or another thread");
+        thread.set_turn(0, Turn::Ours);
+        thread.mailbox.begin_request(0, true);
         assert!(thread.mailbox.leaves_room() && thread.mailbox.leaves_room(), "a spare is kept");
         assert!(thread.mailbox.take_spare() && !thread.mailbox.leaves_room(), "and it was the last");
     }

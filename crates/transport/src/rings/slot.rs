@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::thread::{self, ThreadId};
 
 use parking_lot::Mutex;
@@ -37,8 +37,8 @@ pub(crate) struct Mailbox {
     bell: File,
     is_closed: AtomicBool,
     spares: Arc<Spares>,
-    /// The queue of the present request has an entry beside that request's.
-    has_other: AtomicBool,
+    /// The queue of the present request.
+    queue: AtomicU16,
     /// The thread can have further entries, if there are spares.
     can_add: AtomicBool,
     /// A spare is kept for the place of the present request.
@@ -51,13 +51,13 @@ impl Mailbox {
         let bell = File::from(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (replies, is_closed) = (Mutex::default(), AtomicBool::new(false));
         let no = || AtomicBool::new(false);
-        let (has_other, can_add, has_spare) = (no(), no(), no());
-        Ok(Self { replies, thread: thread::current().id(), bell, is_closed, spares, has_other, can_add, has_spare })
+        let (queue, can_add, has_spare) = (AtomicU16::new(0), no(), no());
+        Ok(Self { replies, thread: thread::current().id(), bell, is_closed, spares, queue, can_add, has_spare })
     }
 
-    /// A request is about to be served. `has_other`: its queue has a further entry; `can_add`: it can have one.
-    pub(super) fn begin_request(&self, has_other: bool, can_add: bool) {
-        self.has_other.store(has_other, Ordering::Relaxed);
+    /// A request of a queue is about to be served. `can_add`: the thread can have further entries.
+    pub(super) fn begin_request(&self, queue: u16, can_add: bool) {
+        self.queue.store(queue, Ordering::Relaxed);
         self.can_add.store(can_add, Ordering::Relaxed);
     }
 
@@ -68,7 +68,8 @@ impl Mailbox {
             self.has_spare.store(is_kept, Ordering::Relaxed);
             is_kept
         };
-        self.has_other.load(Ordering::Relaxed) || self.can_add.load(Ordering::Relaxed) && keep_spare()
+        self.spares.has_waiting(self.queue.load(Ordering::Relaxed))
+            || self.can_add.load(Ordering::Relaxed) && keep_spare()
     }
 
     /// Takes a spare, if there is one.

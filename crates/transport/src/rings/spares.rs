@@ -1,21 +1,41 @@
 //! How many entries may be added in the place of those that are answered late: a number for all threads, which bounds the
-//! memory that they take.
+//! memory that they take. And how many the kernel has of each queue.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Entries that may still be added.
+/// Entries that may still be added, and those that wait for requests.
 #[derive(Debug)]
-pub(crate) struct Spares(AtomicUsize);
+pub(crate) struct Spares {
+    left: AtomicUsize,
+    /// By queue: the kernel may put a request into so many entries.
+    waiting: Box<[AtomicUsize]>,
+}
 
 impl Spares {
-    pub(crate) fn new(count: usize) -> Self {
-        Self(AtomicUsize::new(count))
+    /// So many to be added, in so many queues.
+    pub(crate) fn new(count: usize, queues: usize) -> Self {
+        Self { left: AtomicUsize::new(count), waiting: (0..queues).map(|_| AtomicUsize::new(0)).collect() }
+    }
+
+    /// An entry of a queue waits for a request.
+    pub(super) fn begin_to_wait(&self, queue: u16) {
+        self.waiting[usize::from(queue)].fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// One that waited has a request, or is gone.
+    pub(super) fn end_to_wait(&self, queue: u16) {
+        self.waiting[usize::from(queue)].fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether an entry of a queue waits for a request.
+    pub(super) fn has_waiting(&self, queue: u16) -> bool {
+        self.waiting[usize::from(queue)].load(Ordering::Acquire) > 0
     }
 
     /// Takes one, for good: an entry stays where it was added.
     pub(super) fn take(&self) -> bool {
         let less = |left: usize| left.checked_sub(1);
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
     }
 }
 
@@ -25,7 +45,16 @@ mod tests {
 
     #[test]
     fn there_are_as_many_as_said() {
-        let spares = Spares::new(2);
+        let spares = Spares::new(2, 0);
         assert_eq!([spares.take(), spares.take(), spares.take()], [true, true, false]);
+    }
+
+    #[test]
+    fn each_queue_counts_what_waits_in_it() {
+        let spares = Spares::new(0, 2);
+        spares.begin_to_wait(1);
+        assert_eq!([spares.has_waiting(0), spares.has_waiting(1)], [false, true]);
+        spares.end_to_wait(1);
+        assert!(!spares.has_waiting(1));
     }
 }

@@ -66,10 +66,12 @@ step_seconds_max=5400
 # Runs a command with its output in a log and shows progress. If the command fails, shows the end of the log and ends
 # the script.
 step() {
-    try_step "$@" || die "$1 failed; the whole log is $log"
+    try_step "$@"
+    [ $step_status = 0 ] || die "$1 failed"
 }
 
-# As step, but returns 1 if the command fails. Sets `log` and `took` (seconds).
+# As step, but says in `step_status` whether the command failed, and goes on. Sets `log` and `took` (seconds) too.
+# It must not be part of a condition: bash would ignore errors within a function that it runs.
 try_step() {
     local title=$1 pattern='' total=0 noun=''
     shift
@@ -78,35 +80,48 @@ try_step() {
         shift 4
     fi
     log=$logs/$(basename "$0")-$(tr -c 'a-z0-9\n' '-' <<<"${title,,}").log
-    local start said=0 pid status=0
-    start=$(date +%s)
+    local start said=0
+    start=$(date +%s) step_status=0
     # A process group of its own, so that it can be ended as a whole.
     set -m
     "$@" >"$log" 2>&1 </dev/null &
-    pid=$!
+    step_group=$!
     set +m
-    while kill -0 $pid 2>/dev/null; do
+    while kill -0 $step_group 2>/dev/null; do
         show_progress
         if [ $(($(date +%s) - start)) -ge "$step_seconds_max" ]; then
             echo "ended after $step_seconds_max s" >>"$log"
-            kill -TERM -- -$pid 2>/dev/null || true
-            sleep 10
-            kill -KILL -- -$pid 2>/dev/null || true
-            status=124
+            end_step
+            step_status=124
             break
         fi
         sleep 0.2
     done
-    [ $status -ne 0 ] || wait $pid || status=$?
+    [ $step_status != 0 ] || wait $step_group || step_status=$?
+    step_group=''
     took=$(($(date +%s) - start))
     [ ! -t 1 ] || printf '\r\033[K'
-    if [ $status -ne 0 ]; then
+    if [ $step_status != 0 ]; then
         tail -n 100 "$log"
         echo "$title: FAILED after $(spent "$start"); the whole log is $log"
-        return 1
+    else
+        echo "$title: done in $(spent "$start")$(counted "$log" "$pattern" 0 "$noun")"
     fi
-    echo "$title: done in $(spent "$start")$(counted "$log" "$pattern" 0 "$noun")"
 }
+
+# Ends the step under way. A script that runs as a step gets the signal and ends its own step first.
+end_step() {
+    kill -TERM -- "-$step_group" 2>/dev/null || return 0
+    local tries
+    for tries in {1..100}; do
+        kill -0 -- "-$step_group" 2>/dev/null || return 0
+        sleep 0.1
+    done
+    kill -KILL -- "-$step_group" 2>/dev/null || true
+}
+
+step_group=''
+trap '[ -z "$step_group" ] || end_step; exit 143' INT TERM HUP
 
 # On a terminal one changing line, elsewhere a line after 2 s and then every half minute.
 show_progress() {

@@ -72,6 +72,18 @@ fn a_full_volume_reports_it_keeps_what_it_acknowledged_and_works_again_after_del
 }
 
 #[test]
+fn a_volume_that_was_full_is_synced_without_an_error_once_files_are_deleted() {
+    let mount = Mount::new("64M");
+    for round in 0..3 {
+        let files = fill_up(&mount, 100 * round, 12);
+        files.iter().for_each(|(path, _)| fs::remove_file(path).unwrap());
+        let (code, said) = ends(Command::new(oncefs()).arg("sync").arg(mount.dir()));
+        assert_eq!(code, 0, "round {round}: {said}");
+        mount.wait_for("space", "available_bytes", |available| available > 40 * MIB);
+    }
+}
+
+#[test]
 fn a_full_host_is_reported_and_survived_like_a_full_volume() {
     let disk = HostDisk::new(640 * MIB);
     let mut mount = Mount::on(&disk.path(), "4G", &[]);

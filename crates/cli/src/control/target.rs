@@ -99,13 +99,18 @@ impl Daemon {
         Ok(names)
     }
 
-    /// Hands the daemon the writes that the kernel still holds: they are part of what the command asks for.
+    /// Hands the daemon the writes that the kernel still holds: they are part of what the command asks for. One that failed
+    /// earlier is only told: fsync and close told whoever wrote it.
     pub fn write_back(&self) -> Outcome {
-        match mount_table::of_volume(&self.volume).or_fail(exit::FAILED)? {
-            Some(mount) => descriptors::sync_file_system(&mount.dir)
-                .or_fail_doing(exit::FAILED, format!("cannot sync {}", shown(&mount.dir))),
-            None => Ok(()),
+        let Some(mount) = mount_table::of_volume(&self.volume).or_fail(exit::FAILED)? else { return Ok(()) };
+        let dir = shown(&mount.dir);
+        let synced = descriptors::sync_what_is_there(&mount.dir);
+        if let Some(earlier) = synced.or_fail_doing(exit::FAILED, format!("cannot sync {dir}"))? {
+            eprintln!(
+                "oncefs: an earlier write to a file in {dir} had failed ({earlier}); what is there now is written"
+            );
         }
+        Ok(())
     }
 
     fn connect(&self) -> Outcome<Option<Connection>> {

@@ -41,7 +41,21 @@ pub fn await_readable(fd: BorrowedFd, timeout: Option<Duration>) -> bool {
 
 /// Everything written through the file system at `dir` reaches its daemon.
 pub fn sync_file_system(dir: &Path) -> io::Result<()> {
+    sync_held(&std::fs::File::open(dir)?)
+}
+
+/// The same, and gives the error of a write that failed before and that the kernel had told to nobody who synced the whole
+/// file system: it is told once, also where the file is gone by now, and says nothing of what is written this time. So the
+/// kernel is asked again, and what fails then is the result.
+pub fn sync_what_is_there(dir: &Path) -> io::Result<Option<io::Error>> {
     let dir = std::fs::File::open(dir)?;
+    match sync_held(&dir) {
+        Ok(()) => Ok(None),
+        Err(earlier) => sync_held(&dir).map(|()| Some(earlier)),
+    }
+}
+
+fn sync_held(file: &std::fs::File) -> io::Result<()> {
     // SAFETY: syncfs on a descriptor that is open.
-    check(unsafe { libc::syncfs(dir.as_raw_fd()) })
+    check(unsafe { libc::syncfs(file.as_raw_fd()) })
 }

@@ -1,7 +1,7 @@
 //! Answers the ioctls for the flags of files.
 
 use oncefs_fs::Ino;
-use oncefs_transport::Reply;
+use oncefs_transport::{Errno, Reply, may_be_late};
 
 use super::Adapter;
 use crate::durable::reply_durably;
@@ -23,6 +23,10 @@ impl Adapter {
                 Ok(flags) => reply.ioctl(0, &form.encode(flags)),
                 Err(error) => reply.error(errno(&error)),
             },
+            // The pages that a writer left would come by the entry that this request has.
+            Ok(FlagRequest::Set(_)) if self.kernel_cache.has_writer(ino) && !may_be_late() => {
+                reply.error(Errno::new(libc::EBUSY));
+            }
             Ok(FlagRequest::Set(flags)) => {
                 let has_to_be = self.config.flags.is_sync();
                 self.kernel_cache.when_written_back(ino, 0, move || {

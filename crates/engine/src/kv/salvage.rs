@@ -362,3 +362,6 @@ fn remove_dir(path: &Path) -> io::Result<()> {
 fn rocks_failed(error: rocksdb::Error) -> Error {
     super::failed::failed("salvaging the record store", &error)
 }
+
+#[cfg(test)]
+mod tests;

@@ -106,9 +106,7 @@ impl Daemon {
         let dir = shown(&mount.dir);
         let synced = descriptors::sync_what_is_there(&mount.dir);
         if let Some(earlier) = synced.or_fail_doing(exit::FAILED, format!("cannot sync {dir}"))? {
-            eprintln!(
-                "oncefs: an earlier write to a file in {dir} had failed ({earlier}); what is there now is written"
-            );
+            tell!("oncefs: an earlier write to a file in {dir} had failed ({earlier}); what is there now is written");
         }
         Ok(())
     }

@@ -192,7 +192,7 @@ fn a_data_device_that_shrank_is_refused() {
 }
 
 #[test]
-fn a_data_device_is_found_by_its_label_whatever_its_name_is_by_now() {
+fn a_data_device_is_found_by_its_label_and_changed_only_if_it_is_named() {
     let place = Place::new();
     let image = |name: &str| {
         File::create(place.path(name)).unwrap().set_len(64 << 20).unwrap();
@@ -207,17 +207,29 @@ fn a_data_device_is_found_by_its_label_whatever_its_name_is_by_now() {
     lead_to(&ours);
     oncefs(&["mkfs", place.volume_str(), "--data", &link]).succeeds();
     lead_to(&other);
-    place.mount(&[]).succeeds();
+    let option = format!("data={}", ours.0);
+    // It may be a copy: whoever has it changed names it.
+    let before = fs::read(place.path("ours")).unwrap();
+    place.mount(&[]).fails(32, &[&link, &ours.0, &option]);
+    oncefs(&["fsck", "-y", place.volume_str()]).fails(8, &[&link, &ours.0, &option]);
+    place.mount(&["-o", "ro"]).succeeds();
+    place.umount().succeeds();
+    assert!(before == fs::read(place.path("ours")).unwrap(), "nothing was changed");
+    place.mount(&["-o", &format!("data={}", other.0)]).fails(32, &[&other.0, "is it the right device?"]);
+    assert!(oncefs(&["fsck", "-y", "--device", &ours.0, place.volume_str()]).succeeds().out.contains("clean"));
+    place.mount(&["-o", &option]).succeeds();
     fs::write(place.file("file"), "content").unwrap();
     place.umount().succeeds();
     fs::remove_file(&link).unwrap();
     assert!(oncefs(&["fsck", "-d", place.volume_str()]).succeeds().out.contains("clean"));
-    place.mount(&[]).succeeds();
+    place.mount(&["-o", &option]).succeeds();
     assert_eq!(fs::read(place.file("file")).unwrap(), b"content");
     place.umount().succeeds();
     fs::copy(place.path("ours"), place.path("copy")).unwrap();
     let copy = LoopDevice::of(&place.str("copy"));
     place.mount(&[]).fails(32, &[&ours.0, &copy.0, &link, "a link to the right one"]);
+    place.mount(&["-o", &option]).succeeds();
+    place.umount().succeeds();
     lead_to(&ours);
     place.mount(&[]).succeeds();
     place.umount().succeeds();

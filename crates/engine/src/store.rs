@@ -102,7 +102,8 @@ impl Store {
     /// - [`Error::Exposed`]: users other than root can change it.
     /// - [`Error::InUse`]: another process has it open.
     /// - [`Error::Held`]: somebody else holds its device, or a file that links lead to.
-    /// - [`Error::Invalid`]: a setting in `options` is unknown or out of its range.
+    /// - [`Error::Invalid`]: a setting in `options` is unknown or out of its range; or the blocks are on another device
+    ///   than mkfs was given, and `options` do not name it (read-only it is taken).
     /// - [`Error::Corrupt`]: a part is missing, damaged, too short or belongs to another volume.
     /// - [`Error::HostFull`]: the host file system is full, and the volume's ballast did not help.
     /// - [`Error::Io`], [`Error::NoSpace`]: a device, the record store or the host file system failed.
@@ -133,7 +134,7 @@ impl Store {
     fn open_with(volume: &Path, superblock: Superblock, options: &OpenOptions, background: bool) -> Result<Arc<Store>> {
         let settings = settings_of(options, superblock.profile, superblock.copies)?;
         let kv_bytes_max = Budget::of(options.memory_bytes_max, &settings).records;
-        let opened = volume::open(volume, superblock, settings.copies, kv_bytes_max, options.read_only)?;
+        let opened = volume::open(volume, superblock, settings.copies, kv_bytes_max, options)?;
         let superblock = opened.superblock;
         let medium = Medium {
             data: opened.data,

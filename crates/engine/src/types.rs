@@ -43,6 +43,8 @@ pub struct OpenOptions {
     pub memory_bytes_max: u64,
     /// Nothing is written to the volume (the log is replayed in memory only).
     pub read_only: bool,
+    /// The raw device that has the blocks by now, if it is another one than mkfs was given. `None`: that one.
+    pub data_device: Option<PathBuf>,
     /// A profile to use instead of the volume's own.
     pub profile: Option<Profile>,
     /// Settings (name, value) that override those of the profile.
@@ -54,8 +56,14 @@ pub struct OpenOptions {
 impl OpenOptions {
     /// Options with the volume's own profile and this bound on memory, in bytes.
     pub fn new(memory_bytes_max: u64) -> Self {
-        let settings = Vec::new();
-        Self { memory_bytes_max, read_only: false, profile: None, settings, machine: PathBuf::from("/") }
+        Self {
+            memory_bytes_max,
+            read_only: false,
+            data_device: None,
+            profile: None,
+            settings: Vec::new(),
+            machine: PathBuf::from("/"),
+        }
     }
 }
 

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use oncefs_engine::{Blocks, CheckReport, CutLog, Error, Fault, Lbn, MapId, Pbn, Phase, Remedy, Salvaged, Store};
+use oncefs_engine::{
+    Blocks, CheckReport, CutLog, Error, Fault, Lbn, MapId, OpenOptions, Pbn, Phase, Remedy, Salvaged, Store,
+};
 use oncefs_fs::format::proves_itself;
 use oncefs_fs::{FileNames, NameFindings, NamePhase, SystemClock, check_names, fix_names, names_of_maps};
 
@@ -72,6 +74,9 @@ pub struct FsckArgs {
     /// programs synced since is lost. Never done without being asked for
     #[arg(long, conflicts_with_all = ["no_change", "preen", "auto"])]
     pub cut_log: bool,
+    /// The device that has the blocks by now, if it is not the one that mkfs was given
+    #[arg(long, value_name = "PATH")]
+    pub device: Option<PathBuf>,
     /// Also read every block and compare it with its checksum
     #[arg(short = 'd', long)]
     pub data: bool,
@@ -107,7 +112,7 @@ pub fn run(arguments: FsckArgs) -> Outcome<u8> {
         arguments.volume.canonicalize().or_fail_doing(exit::FSCK_OPERATIONAL, format!("cannot read {shown}"))?;
     refuse_mount_point(&volume)?;
     setup::keep_from_dumps();
-    let parts = Store::parts_outside(&volume).map_err(|e| cannot_check(&e.into()))?;
+    let parts = Store::parts_outside(&volume, arguments.device.as_deref()).map_err(|e| cannot_check(&e.into()))?;
     holders::refuse_held(&parts, exit::FSCK_OPERATIONAL)?;
     // A disk may be crafted to mislead a check. Threads inherit the confinement, so it comes before any of them.
     confine_check(&volume, &parts);
@@ -116,7 +121,7 @@ pub fn run(arguments: FsckArgs) -> Outcome<u8> {
     let salvaged = salvaged.map_err(|e| cannot_check(&e.into()))?;
     let cut = if arguments.cut_log { Store::cut_log(&volume) } else { Ok(None) };
     let cut = cut.map_err(|e| cannot_check(&e.into()))?;
-    let examined = examine(&volume, arguments.limit(), arguments.data);
+    let examined = examine(&volume, arguments.limit(), arguments.data, arguments.device);
     let mut findings = examined.map_err(|e| in_use::name_place(cannot_check(&e), &volume))?;
     findings.add_fixed(cut.iter().map(cut_told).collect(), u64::from(cut.is_some()));
     findings.has_lost_records = salvaged.as_ref().is_some_and(|salvaged| salvaged.gaps > 0);
@@ -176,9 +181,15 @@ fn exit_when_cancelled() -> std::io::Result<()> {
 
 /// Checks a volume; with a limit, first repairs what that allows. Without one it does not change the volume: it replays
 /// the log in memory.
-fn examine(volume: &Path, limit: Option<Remedy>, read_data: bool) -> oncefs_fs::Result<Findings> {
+fn examine(
+    volume: &Path,
+    limit: Option<Remedy>,
+    read_data: bool,
+    data_device: Option<PathBuf>,
+) -> oncefs_fs::Result<Findings> {
     let superblock = Store::damaged_superblock(volume);
     let options = profiles::without_worker(CHECK_MEMORY.min(memory::ram_bytes() / 4), limit.is_none());
+    let options = OpenOptions { data_device, ..options };
     let store = match limit {
         None => Store::open(volume, &options)?,
         Some(_) => Store::open_for_fsck(volume, &options)?,

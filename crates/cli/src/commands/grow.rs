@@ -57,7 +57,7 @@ fn grow_mounted(daemon: &Daemon, size: NewSize) -> Outcome<(u64, u64)> {
 
 fn grow_offline(volume: &Path, size: NewSize) -> Outcome<(u64, u64)> {
     let opened = Store::open(volume, &profiles::without_worker(GROW_MEMORY, false)).or_fail(exit::FAILED);
-    let store = opened.map_err(|e| holders::name_holder(e, &Store::parts_outside(volume).unwrap_or_default()))?;
+    let store = opened.map_err(|e| holders::name_holder(e, &Store::parts_outside(volume, None).unwrap_or_default()))?;
     let before = store.totals().data.0 * BLOCK_BYTES as u64;
     let grown = checked(before, size).and_then(|after| store.grow(after).or_fail(exit::FAILED).map(|()| after));
     let closed = store.close().or_fail(exit::FAILED);

@@ -149,7 +149,7 @@ pub fn run(arguments: MountArgs) -> Outcome {
     }
     let done = if arguments.foreground { serve::in_foreground(&task) } else { start_daemon(&task) };
     done.map_err(|failure| {
-        let parts = Store::parts_outside(&task.volume).unwrap_or_default();
+        let parts = Store::parts_outside(&task.volume, task.options.data_device.as_deref()).unwrap_or_default();
         holders::name_holder(in_use::name_place(failure, &task.volume), &parts)
     })
 }

@@ -105,7 +105,7 @@ fn serve(task: &Task, ready: impl FnOnce() -> std::io::Result<()>) -> Outcome {
 /// Leaves this process only what serving the volume takes: no capability, except to reach a volume in another user's
 /// private directory, and no file outside the volume.
 fn give_up_privileges(task: &Task) -> Outcome {
-    let parts = Store::parts_outside(&task.volume).or_fail(exit::MOUNT_FAILED)?;
+    let parts = Store::parts_outside(&task.volume, task.options.data_device.as_deref()).or_fail(exit::MOUNT_FAILED)?;
     if let Err(e) = privileges::keep_only(privileges::kept_for(&task.volume)) {
         log::warn!("cannot drop the privileges of root: {e}");
     }

@@ -84,6 +84,8 @@ pub struct MountOptions {
     pub nofail: bool,
     /// fstab lets users mount it.
     pub by_users: bool,
+    /// The device that has the blocks by now, if it is not the one that mkfs was given.
+    pub data_device: Option<PathBuf>,
     /// Memory for caches and hints.
     pub memory: Option<u64>,
     /// For this mount, instead of the volume's own.
@@ -109,6 +111,7 @@ impl Default for MountOptions {
             remount: false,
             nofail: false,
             by_users: false,
+            data_device: None,
             memory: None,
             profile: None,
             settings: Vec::new(),
@@ -132,6 +135,7 @@ impl MountOptions {
         let default = Self::default();
         let is_other = |given: bool, same: bool| given && !same;
         let other = [
+            (is_other(self.data_device.is_some(), self.data_device == mounted.data_device), "data"),
             (is_other(self.memory.is_some(), self.memory == mounted.memory), "memory"),
             (is_other(self.profile.is_some(), self.profile == mounted.profile), "profile"),
             (is_other(self.transport != default.transport, self.transport == mounted.transport), "transport"),
@@ -160,6 +164,7 @@ impl MountOptions {
         }
         match option.split_once('=') {
             None if option == "remount" => self.remount = true,
+            Some(("data", value)) => self.data_device = Some(absolute("data", value)?),
             Some(("memory", value)) => self.memory = Some(memory(value)?),
             Some(("profile", value)) => self.profile = Some(profile(value)?),
             Some(("transport", value)) => {
@@ -168,7 +173,7 @@ impl MountOptions {
             Some(("threads", value)) => self.threads = Some(threads(value)?),
             Some(("max_write", value)) => self.max_write = Some(max_write(value)?),
             Some(("loglevel", value)) => self.log_level = log_level(value)?,
-            Some(("logfile", value)) => self.log_file = Some(log_file(value)?),
+            Some(("logfile", value)) => self.log_file = Some(absolute("logfile", value)?),
             Some((name, _)) if settings::is_setting(name) => self.settings.push(setting(option)?),
             _ => {
                 return Err(format!("unknown mount option '{option}': see oncefs mount --help"));
@@ -184,6 +189,7 @@ impl MountOptions {
             .filter(|(_, set, _)| set.count_ones() == 1 && self.kernel_flags & set == *set)
             .map(|(name, ..)| (*name).to_owned())
             .collect();
+        list.extend(self.data_device.as_ref().map(|device| format!("data={}", device.display())));
         list.extend(self.memory.map(|bytes| format!("memory={bytes}")));
         if self.transport != Transport::default() {
             list.push(format!("transport={}", self.transport.name()));
@@ -202,6 +208,7 @@ Options for -o, comma-separated:
   ro rw noatime relatime strictatime nodiratime suid nosuid dev nodev exec noexec
   sync dirsync remount               as in mount(8); also nofail, _netdev, x-...
   acl user_xattr discard             always in force
+  data=DEVICE                        the device that has the blocks by now, if it is not the one that mkfs was given
   memory=SIZE                        memory for caches and hints
                                      [default: edge 16M, smartdedup 64M, others 1/8 of RAM, 64M to 4G]
   transport=WAY                      how requests come from the kernel: rings (io_uring), classic (/dev/fuse), or
@@ -308,11 +315,11 @@ pub fn log_level(value: &str) -> Result<LevelFilter, String> {
     value.parse().map_err(|_| format!("loglevel={value} is unknown: use off, error, warn, info, debug or trace"))
 }
 
-fn log_file(value: &str) -> Result<PathBuf, String> {
+fn absolute(name: &str, value: &str) -> Result<PathBuf, String> {
     if value.starts_with('/') {
         Ok(PathBuf::from(value))
     } else {
-        Err(format!("logfile={value}: give an absolute path"))
+        Err(format!("{name}={value}: give an absolute path"))
     }
 }
 
@@ -372,6 +379,7 @@ mod tests {
             ("max_write=32M", "4K to 16M"),
             ("loglevel=loud", "debug"),
             ("logfile=here.log", "absolute"),
+            ("data=sda", "absolute"),
         ] {
             let error = parsed(list).unwrap_err();
             assert!(error.contains(hint), "{list}: {error}");
@@ -399,7 +407,7 @@ mod tests {
 
     #[test]
     fn the_list_for_the_daemon_says_the_same() {
-        let list = "ro,noatime,nosuid,memory=1G,transport=classic,threads=3,max_write=4M,profile=edge,fingerprints=eager,inline=off,\
+        let list = "ro,noatime,nosuid,data=/dev/disk/by-id/ours,memory=1G,transport=classic,threads=3,max_write=4M,profile=edge,fingerprints=eager,inline=off,\
                     inline=all,schedule=22:00-06:00+Sat 00:00-24:00,loglevel=debug";
         let options = parsed(list).unwrap();
         assert_eq!(parsed(&options.to_list()).unwrap(), options);

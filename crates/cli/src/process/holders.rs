@@ -51,7 +51,7 @@ fn holder(part: &Path) -> Option<String> {
 /// A mounted volume that has it among its parts.
 fn volume_on(part: &Path) -> Option<String> {
     let is_part =
-        |volume: &Path| Store::parts_outside(volume).is_ok_and(|parts| parts.iter().any(|p| is_same(p, part)));
+        |volume: &Path| Store::parts_outside(volume, None).is_ok_and(|parts| parts.iter().any(|p| is_same(p, part)));
     let mounts = mount_table::all().ok()?;
     let other = mounts.iter().find(|m| m.is_oncefs() && (part.starts_with(&m.source) || is_part(&m.source)))?;
     Some(format!("the volume {}, mounted on {}, uses it", shown(&other.source), shown(&other.dir)))

@@ -54,13 +54,14 @@ impl Store {
         Ok(superblock_file::read(volume)?.profile)
     }
 
-    /// The parts of a volume that lie outside its directory: a raw device, and the targets of links.
+    /// The parts of a volume that lie outside its directory: a raw device (`data_device`, if the caller gives
+    /// one), and the targets of links.
     ///
     /// # Errors
     ///
     /// As [`Store::profile_of`].
-    pub fn parts_outside(volume: &Path) -> Result<Vec<PathBuf>> {
-        volume::parts_outside(volume)
+    pub fn parts_outside(volume: &Path, data_device: Option<&Path>) -> Result<Vec<PathBuf>> {
+        volume::parts_outside(volume, data_device)
     }
 
     /// Ends the log of a volume that nobody has open before its first group that cannot be read, for good. `None`: all of

@@ -11,9 +11,12 @@ use crate::{BLOCK_BYTES, Error, Result};
 /// Where the kernel lists its block devices.
 const DEVICES: &str = "/sys/class/block";
 
-/// The device that mkfs was given, if it has the volume's label; otherwise the only one that has. None has it: the one
-/// that mkfs was given, and whoever opens it finds what is wrong.
-pub fn locate(named: &Path, volume_id: [u8; 16]) -> Result<PathBuf> {
+/// The device that the caller gives. Without one, that which mkfs was given, if it has the volume's label; otherwise the
+/// only one that has. None has it: the one that mkfs was given, and whoever opens it finds what is wrong.
+pub fn locate(named: &Path, volume_id: [u8; 16], given: Option<&Path>) -> Result<PathBuf> {
+    if let Some(given) = given {
+        return Ok(given.to_owned());
+    }
     if has_label(named, volume_id) {
         return Ok(named.to_owned());
     }
@@ -25,12 +28,23 @@ pub fn locate(named: &Path, volume_id: [u8; 16]) -> Result<PathBuf> {
     }
 }
 
+/// A device that was only found may be a copy, made while the right one is away or slow: what is written to it is lost to
+/// the right one, and a backup is lost too. So only somebody who knows may have it changed.
+pub fn refuse_unasked(named: &Path, found: &Path) -> Error {
+    let (named, found) = (named.display(), found.display());
+    Error::Invalid(format!(
+        "the volume's blocks are not on {named}, where they were made; {found} has their label, and may be a copy: if it \
+         is the right one, mount with -o data={found} (or oncefs fsck --device {found}), or let {named} be a link to it; \
+         -o ro mounts it as it is"
+    ))
+}
+
 /// Two devices of one identity are a device and its copy, and nobody but the administrator knows which is which.
 fn ambiguous(named: &Path, found: &[PathBuf]) -> Error {
     let (named, found) = (named.display(), found.iter().map(|path| path.display().to_string()).collect::<Vec<_>>());
     Error::Invalid(format!(
-        "the volume's blocks are not on {named}, where they were made, and {} have its label: take the copies away, or \
-         let {named} be a link to the right one",
+        "the volume's blocks are not on {named}, where they were made, and {} have its label: mount with \
+         -o data=DEVICE, take the copies away, or let {named} be a link to the right one",
         found.join(" and ")
     ))
 }

@@ -26,7 +26,7 @@ use crate::volume::hold::Hold;
 use crate::volume::medium::Medium;
 use crate::volume::unfinished::{Unfinished, sync_directory};
 use crate::volume::{data_device, ownership, superblock_file};
-use crate::{BLOCK_BYTES, Blocks, Copies, DataPlace, Error, MapId, Result, VolumeSpec};
+use crate::{BLOCK_BYTES, Blocks, Copies, DataPlace, Error, MapId, OpenOptions, Result, VolumeSpec};
 
 const LOG_BYTES_MAX: u64 = 1 << 30;
 /// The smallest data area.
@@ -64,10 +64,13 @@ impl Paths<'_> {
     }
 
     /// Where a volume's blocks are.
-    fn data(&self, superblock: &Superblock) -> Result<PathBuf> {
+    fn data(&self, superblock: &Superblock, given: Option<&Path>) -> Result<PathBuf> {
         match &superblock.data {
+            DataPlace::File if given.is_some() => {
+                Err(Error::Invalid("the volume's blocks are in its directory: give it no data device".to_owned()))
+            }
             DataPlace::File => Ok(self.part("data")),
-            DataPlace::Device(named) => data_device::locate(named, superblock.volume_id),
+            DataPlace::Device(named) => data_device::locate(named, superblock.volume_id, given),
         }
     }
 }
@@ -241,12 +244,12 @@ fn shows_own_label(device: &FileDevice, attempt: &Unfinished) -> bool {
     device.read_at(&mut block, 0).is_ok() && attempt.is_own(&block)
 }
 
-/// The parts of a volume that lie outside its directory: a raw device, and what links lead to.
-pub fn parts_outside(volume: &Path) -> Result<Vec<PathBuf>> {
+/// The parts of a volume that lie outside its directory: a raw device (the given one, if any), and what links lead to.
+pub fn parts_outside(volume: &Path, data_device: Option<&Path>) -> Result<Vec<PathBuf>> {
     let mut parts = ownership::linked_parts(volume);
     let superblock = superblock_file::read(volume)?;
     if let DataPlace::Device(_) = superblock.data {
-        parts.push(Paths { volume }.data(&superblock)?);
+        parts.push(Paths { volume }.data(&superblock, data_device)?);
     }
     Ok(parts)
 }
@@ -257,8 +260,9 @@ pub fn open(
     superblock: Superblock,
     copies: Copies,
     kv_bytes_max: u64,
-    read_only: bool,
+    options: &OpenOptions,
 ) -> Result<Opened> {
+    let read_only = options.read_only;
     let paths = Paths { volume };
     let name = volume.display().to_string();
     for part in ownership::readable_by_others(volume) {
@@ -276,10 +280,14 @@ pub fn open(
             Err(e) => Err(Error::io(format!("opening {}", path.display()), e)),
         }
     };
-    let data_path = paths.data(&superblock)?;
+    let given = options.data_device.as_deref();
+    let data_path = paths.data(&superblock, given)?;
     if let DataPlace::Device(named) = &superblock.data
         && *named != data_path
     {
+        if given.is_none() && !read_only {
+            return Err(data_device::refuse_unasked(named, &data_path));
+        }
         log::warn!("the blocks of {name} are on {} now, they were made on {}", data_path.display(), named.display());
     }
     let data = part(data_path.clone(), true)?;

@@ -21,6 +21,7 @@ use super::in_use::Rescued;
 use super::restore::{self, FilesFound};
 use super::salvage::{self, IsRecord, Salvaged};
 use super::{Kv, KvMemory, Put, files, manifest};
+use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
 use crate::format::record_list::{RecordFile, RecordList};
 use crate::{Copies, Error, Result};
@@ -193,6 +194,7 @@ fn open_restored(place: &Place, options: &Options, read_only: bool, found: &mut 
     // RocksDB would take damage at its end for that of a crash, and delete the files that the rest names.
     if let Some(list) = list.as_ref().filter(|_| !manifest::is_whole(place))
         && restore::can_go_back(place, list)
+        && has_last_checkpoint(place, options, list)?
     {
         found.add(restore::state(place, list).map_err(restoring)?.unwrap_or_default());
     }
@@ -219,6 +221,20 @@ fn open_restored(place: &Place, options: &Options, read_only: bool, found: &mut 
         }
     };
     Err(with_way_out(place, error, false))
+}
+
+/// Whether a list is of the last checkpoint that its store still opens with. The log need not reach back to an older one:
+/// where the list is behind, a manifest that a power cut tore counts up to there.
+fn has_last_checkpoint(place: &Place, options: &Options, list: &RecordList) -> Result<bool> {
+    let sequence_of = |bytes: &[u8]| Checkpoint::decode(bytes, place.volume_id).map(|checkpoint| checkpoint.sequence);
+    let stored = open_read_only(place, options)
+        .and_then(|db| db.get(keys::checkpoint()).map_err(|e| failed("reading the checkpoint", &e)));
+    match stored {
+        Ok(stored) => Ok(stored.and_then(|bytes| sequence_of(&bytes)) <= sequence_of(&list.checkpoint)),
+        // It says nothing of the store.
+        Err(error) if may_pass(&error) => Err(error),
+        Err(_) => Ok(true),
+    }
 }
 
 /// Opens the database as it is.

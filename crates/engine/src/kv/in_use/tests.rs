@@ -3,6 +3,8 @@ use std::path::Path;
 
 use super::*;
 use crate::Copies;
+use crate::format::checkpoint::Checkpoint;
+use crate::format::keys;
 use crate::kv::rocks::RocksKv;
 use crate::kv::{Kv, tables_in};
 use crate::tests::unreadable_sectors::Unreadable;
@@ -238,5 +240,31 @@ fn a_manifest_that_rots_in_use_is_never_listed_and_costs_nothing() {
         let kv = open(dir.path(), false);
         assert_is(&kv, 2);
         assert_kept(dir.path());
+    }
+}
+
+/// The host has no room for copies, the log is trimmed, and the power goes while RocksDB appends to its manifest.
+#[test]
+fn a_manifest_with_a_torn_end_keeps_a_checkpoint_that_the_list_does_not_have() {
+    let checkpoint = |sequence| Checkpoint { sequence, ..Checkpoint::default() }.encode([1; 16]);
+    let put = |sequence| (keys::checkpoint(), Some(checkpoint(sequence)));
+    for end in [&[][..], &[0; 40], &[1, 2, 3, 4, 200, 0, 1, 7, 7]] {
+        let dir = tempfile::tempdir().unwrap();
+        let kv = store(dir.path());
+        kv.write(vec![put(5)]).unwrap();
+        kv.flush().unwrap();
+        kv.write([batch(2), vec![put(6)]].concat()).unwrap();
+        // The copies are not asked for.
+        kv.records().try_with("flushing", rocksdb::DB::flush).unwrap();
+        // Killed: nothing is settled.
+        let killed = tempfile::tempdir().unwrap();
+        let status = std::process::Command::new("cp").arg("-a").arg(dir.path().join(".")).arg(killed.path()).status();
+        assert!(status.unwrap().success());
+        let records = killed.path().join("records");
+        let manifest = records.join(files::manifest_name(files::current_manifest(&records).unwrap()));
+        fs::write(&manifest, [&fs::read(&manifest).unwrap()[..], end].concat()).unwrap();
+        let kv = open(killed.path(), false);
+        assert_eq!(kv.get(&keys::checkpoint()).unwrap(), Some(checkpoint(6)), "the end is {end:?}");
+        assert_is(&kv, 2);
     }
 }

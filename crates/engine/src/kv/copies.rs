@@ -18,9 +18,10 @@ use std::path::{Path, PathBuf};
 use parking_lot::Mutex;
 use rocksdb::{DB, ReadOptions, ReadTier};
 
+use super::failed::may_pass;
 use super::{files, manifest, proof};
-use crate::Copies;
 use crate::format::record_list::{RecordFile, RecordList};
+use crate::{Copies, Error};
 
 /// Lists of the live files that changed while they were copied, before this is left to the next checkpoint.
 const TRIES: usize = 5;
@@ -109,6 +110,9 @@ pub enum Updated {
 
 /// What the live files are, and the manifest that says so.
 struct Live {
+    /// The checkpoint record as the files had it before anything else was looked at. Another one may be flushed while files
+    /// are copied: of a newer one than its files the list would be wrong.
+    checkpoint: Vec<u8>,
     files: Vec<(u64, u32)>,
     manifest_number: u64,
     manifest: Vec<u8>,
@@ -187,7 +191,7 @@ impl Keeper {
                 };
                 entries.push(entry);
             }
-            let list = self.list_of(db, live, entries)?;
+            let list = self.list_of(live, entries)?;
             files::replace(&self.place.copies.join(LIST), &list.encode(self.place.volume_id))?;
             self.remove_superseded(&list);
             return Ok((Updated::Done, Some(list)));
@@ -197,13 +201,14 @@ impl Keeper {
 
     /// None: the manifest is damaged.
     fn look(&self, db: &DB) -> io::Result<Option<Live>> {
+        let checkpoint = self.checkpoint(db).map_err(io::Error::other)?;
         let files = live_files(db)?;
         let number = files::current_manifest(&self.place.records);
         let manifest_number = number.ok_or_else(|| io::Error::other("CURRENT names no manifest"))?;
         let Some(manifest) = manifest::read_whole(&self.place, manifest_number) else { return Ok(None) };
         let manifest_len = u32::try_from(manifest.len()).map_err(io::Error::other)?;
         let manifest = if self.copies == Copies::Two { manifest } else { Vec::new() };
-        Ok(Some(Live { files, manifest_number, manifest, manifest_len }))
+        Ok(Some(Live { checkpoint, files, manifest_number, manifest, manifest_len }))
     }
 
     /// Opens the files that are not listed yet. None: one is gone already.
@@ -224,11 +229,11 @@ impl Keeper {
         Ok(Some(sources))
     }
 
-    fn list_of(&self, db: &DB, live: Live, entries: Vec<RecordFile>) -> io::Result<RecordList> {
-        // The names of the copies, before the list that counts on them.
+    fn list_of(&self, live: Live, entries: Vec<RecordFile>) -> io::Result<RecordList> {
+        let Live { checkpoint, manifest_number, manifest, manifest_len, .. } = live;
+        // The names of the copies and what is counted of the manifest, before the list that counts on them.
         files::sync_directory_of(&self.place.copies.join(LIST))?;
-        let checkpoint = self.checkpoint(db).map_err(io::Error::other)?;
-        let Live { manifest_number, manifest, manifest_len, .. } = live;
+        manifest::sync(&self.place, manifest_number)?;
         Ok(RecordList { files: entries, manifest_number, manifest, manifest_len, checkpoint })
     }
 
@@ -250,9 +255,20 @@ impl Keeper {
         let table = self.place.table(number);
         match files::take_in(file, number, level, copy.as_deref()) {
             Ok(entry) => Ok(proof::proves_itself(copy.as_ref().unwrap_or(&table))?.then_some(entry)),
-            // The host refused the copy, and the file has no part in it.
-            Err(error) if proof::proves_itself(&table).is_ok_and(|is_proved| is_proved) => Err(error),
-            Err(_) => Ok(None),
+            Err(error) => match proof::proves_itself(&table) {
+                // The host refused the copy, and the file has no part in it.
+                Ok(true) => Err(error),
+                Ok(false) => Ok(None),
+                // Merged away meanwhile, or not to be opened just now: nothing is known of it.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Err(error),
+                Err(e) => {
+                    if may_pass(&Error::io("reading a record file", e)) {
+                        Err(error)
+                    } else {
+                        Ok(None)
+                    }
+                }
+            },
         }
     }
 
@@ -292,4 +308,50 @@ fn live_files(db: &DB) -> io::Result<Vec<(u64, u32)>> {
     let live = db.live_files().map_err(io::Error::other)?;
     let numbered = live.iter().map(|file| Some((files::table_number(&file.name)?, u32::try_from(file.level).ok()?)));
     numbered.collect::<Option<Vec<_>>>().ok_or_else(|| io::Error::other("a live file has a name of no known form"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A store with one file, and a keeper of its copies.
+    fn keeper(dir: &Path) -> (DB, Keeper) {
+        let place = Place::of(dir, [1; 16]);
+        let mut options = rocksdb::Options::default();
+        options.create_if_missing(true);
+        options.set_compression_type(rocksdb::DBCompressionType::None);
+        let db = DB::open(&options, &place.records).unwrap();
+        db.put([1], [5]).unwrap();
+        db.flush().unwrap();
+        place.make_folder().unwrap();
+        (db, Keeper::new(place, Copies::Two, vec![1]))
+    }
+
+    #[test]
+    fn a_checkpoint_that_is_flushed_while_files_are_copied_is_not_listed_without_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (db, keeper) = keeper(dir.path());
+        let live = keeper.look(&db).unwrap().unwrap();
+        db.put([1], [6]).unwrap();
+        db.flush().unwrap();
+        let list = keeper.list_of(live, Vec::new()).unwrap();
+        assert_eq!(list.checkpoint, [5]);
+    }
+
+    /// RocksDB merges files while they are copied, and the host may refuse the copy at the same time.
+    #[test]
+    fn a_file_that_goes_while_the_host_refuses_its_copy_does_not_pass_for_damaged() {
+        let dir = tempfile::tempdir().unwrap();
+        let (db, keeper) = keeper(dir.path());
+        let (number, level) = live_files(&db).unwrap()[0];
+        let (table, copy) = (keeper.place.table(number), keeper.place.copy(number));
+        let source = || Source::New(number, level, File::open(&table).unwrap());
+        fs::create_dir(&copy).unwrap();
+        assert!(keeper.take_in(source()).is_err(), "the file proves itself");
+        let opened = source();
+        fs::remove_file(&table).unwrap();
+        assert!(keeper.take_in(opened).is_err(), "nothing is known of the file");
+        fs::write(&table, [7; 5_000]).unwrap();
+        assert_eq!(keeper.take_in(source()).unwrap(), None, "it is damaged");
+    }
 }

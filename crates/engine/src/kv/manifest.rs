@@ -5,7 +5,8 @@
 //! mount, fsck and salvage run for ever. And it takes a wrong length in the last block for an end that a crash left. Whatever
 //! else is wrong, it tells by its checksums.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::ops::RangeInclusive;
 use std::thread;
 use std::time::Duration;
@@ -54,6 +55,15 @@ pub fn read_whole(place: &Place, number: u64) -> Option<Vec<u8>> {
         let bytes = fs::read(place.records.join(files::manifest_name(number))).ok()?;
         (whole_len(&bytes) == bytes.len()).then_some(bytes)
     })
+}
+
+/// Makes what was read of a manifest durable: RocksDB may not have synced yet what it appended. One that another manifest
+/// superseded may be gone.
+pub fn sync(place: &Place, number: u64) -> io::Result<()> {
+    match File::open(place.records.join(files::manifest_name(number))) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        opened => opened?.sync_data(),
+    }
 }
 
 /// Whether the manifest that `CURRENT` names is there as a whole.

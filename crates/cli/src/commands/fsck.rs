@@ -151,7 +151,13 @@ fn salvage_told(salvaged: &Salvaged) -> String {
 }
 
 fn cut_told(cut: &CutLog) -> String {
-    let CutLog { group, whole_later } = cut;
+    let CutLog { group, whole_later, is_begun } = cut;
+    if !is_begun {
+        return format!(
+            "a place in the log was damaged and was cleared. If group {group} was there, what programs synced in it and later \
+             is lost; the volume is as it was before group {group}"
+        );
+    }
     format!(
         "group {group} of the log could not be read: it was left out, and so were {whole_later} groups after it. What \
          programs synced in them is lost; the volume is as it was before group {group}"

@@ -75,10 +75,15 @@ impl Log {
         if sequence > 0 && records.is_empty() && !is_its_own {
             return Err(Error::corrupt(
                 "the log",
-                format!("it ends before group {sequence}, up to which the records are: they do not belong together"),
+                format!(
+                    "it ends before group {sequence}, up to which the records are: they do not belong together, or it is \
+                     damaged there. Restore those that do, or open the volume with oncefs fsck --cut-log as the records are"
+                ),
             ));
         }
-        log.is_last_left_out = !log.begun()?.is_empty();
+        for at in log.places() {
+            log.is_last_left_out |= log.begun(at)?.is_some();
+        }
         if log.is_last_left_out {
             log::warn!("{}", log.left_out().unwrap_or_default());
         }
@@ -114,52 +119,56 @@ impl Log {
         self.device.flush().map_err(|e| Error::io("flushing the log", e))
     }
 
-    /// The record with the next sequence, at the head or, where it did not fit, at the ring's start.
+    /// Where the next record can begin: at the head or, where it did not fit, at the ring's start.
+    fn places(&self) -> impl Iterator<Item = u64> + use<> {
+        [self.head, 0].into_iter().take(1 + usize::from(self.head > 0))
+    }
+
+    /// The record with the next sequence.
     fn read_next(&self) -> Result<Option<(u64, Recovered)>> {
-        for at in [self.head, 0] {
+        for at in self.places() {
             if let Some(record) = self.read_record(at)?.filter(|record| record.header.sequence == self.next_sequence) {
                 return Ok(Some((at, record)));
             }
         }
-        self.read_flipped()
-    }
-
-    /// As `read_next`, for a record of which one byte was changed since it was written.
-    fn read_flipped(&self) -> Result<Option<(u64, Recovered)>> {
-        for (at, header, mut whole) in self.begun()? {
-            if record::mend(&mut whole, &header, self.log_id)
-                && let Some((header, ops)) = record::open(&whole, self.log_id)
-            {
-                log::warn!("corrected a wrong byte in group {} of the log", header.sequence);
-                return Ok(Some((at, Recovered { header, ops: ops.to_vec() })));
-            }
-            if record::was_complete(&mut whole, &header) {
-                return Err(Error::corrupt(
-                    format!("group {} in the log", header.sequence),
-                    format!("it was complete, and some bytes of it are wrong; {WAY_OUT}"),
-                ));
+        for at in self.places() {
+            if let Some(record) = self.read_flipped(at)? {
+                return Ok(Some((at, record)));
             }
         }
         Ok(None)
     }
 
-    /// Where a record with the next sequence begins, after one wrong byte of its header was put right, with its bytes.
-    fn begun(&self) -> Result<Vec<(u64, Header, AlignedBuf)>> {
-        let mut begun = Vec::new();
-        for at in [self.head, 0] {
-            if at + ALIGN_BYTES as u64 > self.bytes {
-                continue;
-            }
-            let mut first = self.read_at(at, ALIGN_BYTES)?;
-            let Some(header) = record::mend_header(&mut first, self.log_id, self.next_sequence) else { continue };
-            if header.body_len > self.bytes || at + header.record_bytes() > self.bytes {
-                continue;
-            }
-            let mut whole = self.read_at(at, header.record_bytes() as usize)?;
-            whole[..ALIGN_BYTES].copy_from_slice(&first);
-            begun.push((at, header, whole));
+    /// The record with the next sequence, of which one byte was changed since it was written. One that cannot be mended
+    /// ends the log: nothing tells damage to a complete record from a write that a crash cut short, whose group nobody was
+    /// told of, and that must not close the volume.
+    fn read_flipped(&self, at: u64) -> Result<Option<Recovered>> {
+        let Some((header, mut whole)) = self.begun(at)? else { return Ok(None) };
+        if !record::mend(&mut whole, &header, self.log_id) {
+            return Ok(None);
         }
-        Ok(begun)
+        Ok(record::open(&whole, self.log_id).map(|(header, ops)| {
+            log::warn!("corrected a wrong byte in group {} of the log", header.sequence);
+            Recovered { header, ops: ops.to_vec() }
+        }))
+    }
+
+    /// The record with the next sequence that begins there, after one wrong byte of its header was put right, and its bytes.
+    fn begun(&self, at: u64) -> Result<Option<(Header, AlignedBuf)>> {
+        if at + ALIGN_BYTES as u64 > self.bytes {
+            return Ok(None);
+        }
+        let mut first = self.read_at(at, ALIGN_BYTES)?;
+        let header = record::mend_header(&mut first, self.log_id, self.next_sequence);
+        let Some(header) = header.filter(|header| self.fits(header, at)) else { return Ok(None) };
+        let mut whole = self.read_at(at, header.record_bytes() as usize)?;
+        whole[..ALIGN_BYTES].copy_from_slice(&first);
+        Ok(Some((header, whole)))
+    }
+
+    /// Whether a record with that header can begin there.
+    fn fits(&self, header: &Header, at: u64) -> bool {
+        header.body_len <= self.bytes && at + header.record_bytes() <= self.bytes
     }
 
     fn read_at(&self, at: u64, len: usize) -> Result<AlignedBuf> {
@@ -174,7 +183,7 @@ impl Log {
         }
         let first = self.read_at(at, ALIGN_BYTES)?;
         let Some(claimed) = record::peek(&first, self.log_id) else { return Ok(None) };
-        if claimed.body_len > self.bytes || at + claimed.record_bytes() > self.bytes {
+        if !self.fits(&claimed, at) {
             return Ok(None);
         }
         let whole = self.read_at(at, claimed.record_bytes() as usize)?;
@@ -191,7 +200,7 @@ impl Log {
             let piece = self.read_at(at, len)?;
             for (index, block) in piece.chunks_exact(ALIGN_BYTES).enumerate() {
                 let sequence = record::peek(block, self.log_id).map(|header| header.sequence);
-                is_there |= sequence == Some(wanted);
+                is_there = is_there || record::is_of_group(block, self.log_id, wanted);
                 let is_later = sequence.is_some_and(|sequence| sequence >= self.next_sequence);
                 let place = at + (index * ALIGN_BYTES) as u64;
                 if is_later && let Some(later) = self.read_record(place)? {
@@ -496,6 +505,51 @@ mod tests {
                 assert_eq!(sequences(&records), [u64::from(n) + 1], "byte {byte} of group {}", n + 1);
                 assert!(records[0].ops == vec![n; 5000]);
             }
+        }
+    }
+
+    /// What rides in a record may cancel itself in its code: each of these does where whole sectors are missing.
+    #[test]
+    fn a_torn_last_record_of_regular_content_never_closes_the_log() {
+        let line = b"2026-01-01 00:00:00 host service[1234]: a line of a log with eighty bytes in it\n";
+        let counters = |n: usize| ((n / 8) as u64).to_le_bytes()[n % 8];
+        let contents: [(&str, &dyn Fn(usize) -> u8); 5] = [
+            ("0xFF", &|_| 0xFF),
+            ("0xCC", &|_| 0xCC),
+            ("spaces", &|_| b' '),
+            ("lines", &|n| line[n % line.len()]),
+            ("counters", &counters),
+        ];
+        for (name, content) in contents {
+            // Longer than what is sought for an even number of wrong bits.
+            let (bytes, len) = (256 << 10, 70_000);
+            let device = Arc::new(MemoryDevice::new(bytes));
+            let (mut log, _) = Log::open(device.clone(), [1; 16], bytes, 0, 0).unwrap();
+            log.append(b"group", Totals::default()).unwrap();
+            log.append(&(0..len).map(content).collect::<Vec<u8>>(), Totals::default()).unwrap();
+            for missing in [1..2, 1..8, 3..136, 40..41, 8..90, 0..1_usize] {
+                let torn = device.after_power_cut(|_| true);
+                torn.write_at(&vec![0; missing.len() * 512], 4096 + missing.start as u64 * 512).unwrap();
+                let (log, records) = Log::open(Arc::new(torn), [1; 16], bytes, 0, 0).unwrap();
+                assert_eq!(sequences(&records), [1], "{name} without the sectors {missing:?}");
+                assert_eq!(log.left_out().is_some(), missing.start > 0, "{name} without the sectors {missing:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_wrong_byte_in_the_header_of_the_checkpoint_s_last_group_does_not_close_the_log() {
+        let (device, mut log) = ring();
+        log.append(b"group", Totals::default()).unwrap();
+        let mark = log.mark();
+        for byte in [8, 16, 23, 32, 47, 90] {
+            let damaged = device.after_power_cut(|_| true);
+            let mut block = [0; 4096];
+            damaged.read_at(&mut block, 0).unwrap();
+            block[byte] ^= 0x21;
+            damaged.write_at(&block, 0).unwrap();
+            let (_, records) = Log::open(Arc::new(damaged), [1; 16], BYTES, mark.sequence, mark.head).unwrap();
+            assert!(records.is_empty(), "byte {byte}");
         }
     }
 

@@ -165,6 +165,36 @@ pub fn mend_header(bytes: &mut [u8], log_id: [u8; 16], sequence: u64) -> Option<
     None
 }
 
+/// The sequence in a header of this log of which at most one byte is wrong, or in what still looks like one although more
+/// is. None: it does not begin as a header of this log does.
+pub fn likely_sequence(bytes: &[u8], log_id: [u8; 16]) -> Option<u64> {
+    let mut header: [u8; HEADER_BYTES] = bytes.get(..HEADER_BYTES)?.try_into().expect("its own length");
+    let wrong = known_bytes(log_id, 0)
+        .into_iter()
+        .filter(|(at, value)| !(SEQUENCE_AT..BODY_LEN_AT).contains(at) && header[*at] != *value);
+    if wrong.count() > 1 {
+        return None;
+    }
+    let claimed = at::u64(&header, SEQUENCE_AT);
+    // Wherever the byte is: that of another field leaves the sequence as it is claimed.
+    let others = (SEQUENCE_AT..BODY_LEN_AT).flat_map(|at| (1..=u8::MAX).map(move |bits| (at, bits)));
+    let mended = others.map(|(at, bits)| claimed ^ u64::from(bits) << ((at - SEQUENCE_AT) * 8));
+    header[MAGIC_AT..SEQUENCE_AT].copy_from_slice(&MAGIC.to_le_bytes());
+    header[LOG_ID_AT..TOTALS_AT].copy_from_slice(&log_id);
+    let found = [claimed].into_iter().chain(mended).find(|sequence| {
+        header[SEQUENCE_AT..BODY_LEN_AT].copy_from_slice(&sequence.to_le_bytes());
+        at::u32(&header, HEADER_SUM_AT) == header_sum(&header)
+    });
+    Some(found.unwrap_or(claimed))
+}
+
+/// Whether these are the first bytes of the record of group `sequence`, one byte of its header wrong or none.
+pub fn is_of_group(block: &[u8], log_id: [u8; 16], sequence: u64) -> bool {
+    let Some(header) = block.get(..HEADER_BYTES) else { return false };
+    let is_claimed = peek(header, log_id).is_some_and(|header| header.sequence == sequence);
+    is_claimed || mend_header(&mut header.to_vec(), log_id, sequence).is_some()
+}
+
 /// The bytes that any header of group `sequence` has, with their places.
 fn known_bytes(log_id: [u8; 16], sequence: u64) -> Vec<(usize, u8)> {
     let fields = [(MAGIC_AT, &MAGIC.to_le_bytes()[..]), (SEQUENCE_AT, &sequence.to_le_bytes()), (LOG_ID_AT, &log_id)];
@@ -187,13 +217,6 @@ pub fn mend(record: &mut [u8], header: &Header, log_id: [u8; 16]) -> bool {
     }
     let wrong = wrong_places(record, end);
     mend_covered(&mut record[MAGIC_AT..end], wrong, stored) && open(record, log_id).is_some()
-}
-
-/// Whether a record whose header is whole and which could not be mended was complete once: its code has no word in which a
-/// bit is wrong, which a torn write leaves with one record in 2^29. So an even number of bits of some bytes was changed.
-pub fn was_complete(record: &mut [u8], header: &Header) -> bool {
-    let end = usize::try_from(header.body_len).ok().and_then(|len| HEADER_BYTES.checked_add(len));
-    end.filter(|end| *end <= record.len()).is_some_and(|end| wrong_places(record, end) >> 3 == 0)
 }
 
 /// The XOR of the places of all wrong bits of a record of `end` bytes.
@@ -306,6 +329,22 @@ mod tests {
     }
 
     #[test]
+    fn a_header_with_one_wrong_byte_still_tells_its_group() {
+        let record = sample();
+        for at in 0..HEADER_BYTES {
+            for bits in [1, 0x11, 0xFF] {
+                let mut wrong = record.clone();
+                wrong[at] ^= bits;
+                assert_eq!(likely_sequence(&wrong, [1; 16]), Some(9), "byte {at} changed by {bits:#x}");
+                assert!(is_of_group(&wrong, [1; 16], 9), "byte {at} changed by {bits:#x}");
+                assert!(!is_of_group(&wrong, [1; 16], 7), "byte {at} changed by {bits:#x}");
+            }
+        }
+        assert_eq!(likely_sequence(&record, [2; 16]), None);
+        assert_eq!(likely_sequence(&[0; 4096], [1; 16]), None);
+    }
+
+    #[test]
     fn an_even_number_of_wrong_bits_is_sought_in_records_of_64_kib_and_less() {
         for (len, is_sought) in [(1_500, true), (SOUGHT_BYTES_MAX + 100, false)] {
             let mut record = sample();
@@ -317,7 +356,6 @@ mod tests {
                 wrong[at] ^= bits;
                 assert_eq!(mended(&mut wrong), is_sought, "byte {at} of {len}");
                 assert_eq!(wrong == record, is_sought, "byte {at} of {len}");
-                assert!(was_complete(&mut wrong, &header), "byte {at} of {len}");
                 wrong = record.clone();
                 wrong[at] ^= bits ^ 0x02;
                 assert!(mended(&mut wrong) && wrong == record, "an odd number in byte {at} of {len}");
@@ -341,7 +379,7 @@ mod tests {
         for sector in 0..15 {
             let mut torn = long.clone();
             torn[sector * 512..(sector + 1) * 512].fill(0);
-            assert!(!mended(&mut torn) && !was_complete(&mut torn, &header), "sector {sector}");
+            assert!(!mended(&mut torn), "sector {sector}");
         }
         assert!(mend_header(&mut long, [1; 16], 8).is_none() && mend_header(&mut long, [2; 16], 9).is_none());
     }

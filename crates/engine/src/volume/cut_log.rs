@@ -27,9 +27,9 @@ pub fn cut_log(volume: &Path) -> Result<Option<CutLog>> {
     let kv = RocksKv::open(place, Copies::One, RECORDS_BYTES, true)?;
     let checkpoint = kv.get(&keys::checkpoint())?;
     let checkpoint = checkpoint.and_then(|bytes| Checkpoint::decode(&bytes, superblock.volume_id));
-    let Checkpoint { sequence, log_at, .. } = checkpoint
+    let checkpoint = checkpoint
         .ok_or_else(|| Error::corrupt("the checkpoint record", "it is missing or damaged: fsck --salvage"))?;
     let path = volume.join("log");
     let log = FileDevice::open_direct(&path, true).map_err(|e| Error::io(format!("opening {}", path.display()), e))?;
-    Log::cut(Arc::new(log), Hasher::log_id(&superblock.secret), superblock.log_bytes, (sequence, log_at))
+    Log::cut(Arc::new(log), Hasher::log_id(&superblock.secret), superblock.log_bytes, &checkpoint)
 }

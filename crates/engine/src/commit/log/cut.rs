@@ -3,15 +3,21 @@
 //!
 //! The groups from there on lose their first block each, in any order. As long as one is left that is whole, the volume
 //! stays closed as before, so a crash in between only means to do it again. After the last one it opens as of the group
-//! before the damage.
+//! before the damage. Nothing is written to the groups that were read. If there are none, and that of the checkpoint cannot
+//! be found, nothing would show that the log belongs to the records: an empty group then follows the checkpoint.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::Log;
+use super::{Log, Recovered};
 use crate::device::buffer::AlignedBuf;
 use crate::device::{ALIGN_BYTES, Device};
+use crate::format::checkpoint::Checkpoint;
 use crate::format::record;
 use crate::{Error, Result};
+
+/// How often a place is read before it counts as one that cannot be read: an error may pass.
+const TRIES: usize = 3;
 
 /// What was left out of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,52 +26,90 @@ pub struct CutLog {
     pub group: u64,
     /// Later groups that were whole.
     pub whole_later: u64,
+    /// Whether a trace of such a group was found. Else only a place was cleared in which it may have been.
+    pub is_begun: bool,
 }
 
 impl Log {
-    /// Leaves out what follows the last group that can be read behind group `sequence`, which ends at `at`. None: nothing
-    /// does.
+    /// Leaves out what follows the last group that can be read behind a checkpoint. None: nothing does.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`]: the log cannot be written.
+    /// - [`Error::Corrupt`]: no group can follow the checkpoint.
+    /// - [`Error::Io`]: the log cannot be written.
     pub fn cut(
         device: Arc<dyn Device>,
         log_id: [u8; 16],
         bytes: u64,
-        (sequence, at): (u64, u64),
+        checkpoint: &Checkpoint,
     ) -> Result<Option<CutLog>> {
-        let next_sequence = sequence + 1;
+        let Checkpoint { sequence, log_at, totals } = *checkpoint;
+        let next_sequence = sequence.checked_add(1);
+        let next_sequence =
+            next_sequence.ok_or_else(|| Error::corrupt("the checkpoint record", "no group can follow it"))?;
         let mut log = Self {
             device,
             log_id,
             bytes,
-            head: at.min(bytes),
+            head: log_at.min(bytes),
             used: 0,
             trimmed_soon: 0,
             next_sequence,
             is_last_left_out: false,
         };
-        while let Ok(Some((at, record))) = log.read_next() {
-            log.advance(at, record.header.record_bytes());
-        }
-        let (mut cut, mut is_any) = (CutLog { group: log.next_sequence, whole_later: 0 }, false);
-        let block = ALIGN_BYTES as u64;
+        let kept = log.recover_readable();
+        let mut is_there = sequence == 0 || !kept.is_empty();
+        let mut cut = CutLog { group: log.next_sequence, whole_later: 0, is_begun: false };
+        let (mut is_any, block) = (false, ALIGN_BYTES as u64);
         for at in (0..bytes / block).map(|number| number * block) {
+            if kept.iter().any(|kept| kept.contains(&at)) {
+                continue;
+            }
             // A place that cannot be read may be able to be written.
-            if let Ok(mut first) = log.read_at(at, ALIGN_BYTES) {
-                let is_next = record::mend_header(&mut first, log_id, log.next_sequence).is_some();
-                let sequence = record::peek(&first, log_id).map(|header| header.sequence);
-                if !is_next && sequence.is_none_or(|sequence| sequence < log.next_sequence) {
+            if let Some(first) = log.read_patiently(at) {
+                is_there = is_there || record::is_of_group(&first, log_id, sequence);
+                if record::likely_sequence(&first, log_id).is_none_or(|sequence| sequence < log.next_sequence) {
                     continue;
                 }
+                cut.is_begun = true;
                 cut.whole_later += u64::from(log.read_record(at).is_ok_and(|record| record.is_some()));
             }
             is_any = true;
             log.device.write_at(&AlignedBuf::new(ALIGN_BYTES), at).map_err(failed)?;
         }
         log.device.flush().map_err(failed)?;
-        Ok(is_any.then_some(cut))
+        // After the flush: an empty group must not be followed by what is to be left out.
+        if !is_there {
+            log.append(&[], totals)?;
+        }
+        Ok((is_any || !is_there).then_some(cut))
+    }
+
+    /// Reads on as far as the log can be read, and gives where those groups lie.
+    fn recover_readable(&mut self) -> Vec<Range<u64>> {
+        let mut kept = Vec::new();
+        while let Some((at, record)) = self.next_readable() {
+            let bytes = record.header.record_bytes();
+            kept.push(at..at + bytes);
+            self.advance(at, bytes);
+        }
+        kept
+    }
+
+    /// The next group, which a place that cannot be read does not hide if it lies in the other one.
+    fn next_readable(&self) -> Option<(u64, Recovered)> {
+        if let Some(found) = (0..TRIES).find_map(|_| self.read_next().ok()) {
+            return found;
+        }
+        self.places().find_map(|at| {
+            let whole = self.read_record(at).ok().flatten();
+            let next = whole.filter(|record| record.header.sequence == self.next_sequence);
+            next.or_else(|| self.read_flipped(at).ok().flatten()).map(|record| (at, record))
+        })
+    }
+
+    fn read_patiently(&self, at: u64) -> Option<AlignedBuf> {
+        (0..TRIES).find_map(|_| self.read_at(at, ALIGN_BYTES).ok())
     }
 }
 
@@ -75,7 +119,13 @@ fn failed(error: std::io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use parking_lot::Mutex;
+
     use super::*;
+    use crate::Blocks;
     use crate::device::MemoryDevice;
     use crate::format::record::Totals;
 
@@ -106,7 +156,7 @@ mod tests {
     }
 
     fn cut(device: &Arc<MemoryDevice>) -> Option<CutLog> {
-        Log::cut(device.clone(), [1; 16], BYTES, (0, 0)).unwrap()
+        Log::cut(device.clone(), [1; 16], BYTES, &Checkpoint::default()).unwrap()
     }
 
     #[test]
@@ -115,29 +165,22 @@ mod tests {
         change(&device, 4_096 + 100, &[1, 1, 1]);
         let Err(Error::Corrupt { detail, .. }) = open(&device) else { panic!("it is refused") };
         assert!(detail.contains("fsck --cut-log"), "{detail}");
-        assert_eq!(cut(&device), Some(CutLog { group: 2, whole_later: 2 }));
+        assert_eq!(cut(&device), Some(CutLog { group: 2, whole_later: 2, is_begun: true }));
         let (log, groups) = open(&device).unwrap();
         assert_eq!((groups, log.left_out()), (vec![1], None));
         assert_eq!(cut(&device), None, "nothing is left to be cut");
     }
 
     #[test]
-    fn a_last_group_that_was_complete_is_refused_and_not_taken_for_a_torn_one() {
-        let device = ring(&[10, LONG]);
-        change(&device, 4_096 + 9_000, &[0xFF]);
-        let Err(Error::Corrupt { detail, .. }) = open(&device) else { panic!("it is refused") };
-        assert!(detail.contains("was complete") && detail.contains("fsck --cut-log"), "{detail}");
-        assert_eq!(cut(&device), Some(CutLog { group: 2, whole_later: 0 }));
-        assert_eq!(open(&device).unwrap().1, [1]);
-    }
-
-    #[test]
     fn a_last_group_that_is_not_complete_is_left_out_and_told() {
         let device = ring(&[10, LONG]);
-        change(&device, 4_096 + 9_000, &[1, 2, 3, 4, 5]);
-        let (log, groups) = open(&device).unwrap();
-        assert_eq!(groups, [1]);
-        assert!(log.left_out().unwrap().starts_with("group 2 of the log is not complete"));
+        for bits in [&[1, 2, 3, 4, 5][..], &[0xFF]] {
+            let damaged = Arc::new(device.after_power_cut(|_| true));
+            change(&damaged, 4_096 + 9_000, bits);
+            let (log, groups) = open(&damaged).unwrap();
+            assert_eq!(groups, [1], "{bits:?}");
+            assert!(log.left_out().unwrap().starts_with("group 2 of the log is not complete"), "{bits:?}");
+        }
         assert_eq!(open(&ring(&[10, 20])).unwrap().0.left_out(), None);
     }
 
@@ -163,6 +206,138 @@ mod tests {
             }
             cut(&device);
             assert_eq!(open(&device).unwrap().1, [1], "{kept:b}");
+        }
+    }
+
+    /// A device of which a block cannot be read until it is written, or once.
+    struct Unreadable {
+        inner: Arc<MemoryDevice>,
+        block: u64,
+        /// Which reads of the block fail.
+        failing: Mutex<Range<usize>>,
+        reads: AtomicUsize,
+    }
+
+    impl Unreadable {
+        fn new(inner: &Arc<MemoryDevice>, block: u64, failing: Range<usize>) -> Arc<Self> {
+            Arc::new(Self { inner: inner.clone(), block, failing: Mutex::new(failing), reads: AtomicUsize::new(0) })
+        }
+    }
+
+    impl Device for Unreadable {
+        fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+            let is_hit = (at..at + bytes.len() as u64).contains(&self.block);
+            if is_hit && self.failing.lock().contains(&self.reads.fetch_add(1, Ordering::Relaxed)) {
+                return Err(io::Error::from_raw_os_error(libc::EIO));
+            }
+            self.inner.read_at(bytes, at)
+        }
+        fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+            if (at..at + bytes.len() as u64).contains(&self.block) {
+                *self.failing.lock() = 0..0;
+            }
+            self.inner.write_at(bytes, at)
+        }
+        fn flush(&self) -> io::Result<()> {
+            self.inner.flush()
+        }
+        fn punch(&self, at: u64, len: u64) -> io::Result<()> {
+            self.inner.punch(at, len)
+        }
+        fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
+            self.inner.next_data(at)
+        }
+        fn len(&self) -> io::Result<u64> {
+            self.inner.len()
+        }
+        fn grow(&self, len: u64) -> io::Result<()> {
+            self.inner.grow(len)
+        }
+    }
+
+    fn groups_of(device: Arc<dyn Device>, checkpoint: &Checkpoint) -> Result<Vec<(u64, usize)>> {
+        let (_, records) = Log::open(device, [1; 16], BYTES, checkpoint.sequence, checkpoint.log_at)?;
+        Ok(records.iter().map(|record| (record.header.sequence, record.ops.len())).collect())
+    }
+
+    /// A clean volume's: its last group is that of the checkpoint.
+    fn clean() -> (Arc<MemoryDevice>, Checkpoint) {
+        let totals = Totals { data: Blocks(77), ..Totals::default() };
+        (ring(&[10, 10]), Checkpoint { sequence: 2, log_at: 8_192, totals })
+    }
+
+    #[test]
+    fn a_clean_log_without_a_trace_of_its_last_group_opens_once_it_is_cut() {
+        let (device, checkpoint) = clean();
+        let unreadable: Arc<dyn Device> = Unreadable::new(&device, 4_096, 0..usize::MAX);
+        let Err(Error::Io { .. }) = groups_of(unreadable.clone(), &checkpoint) else { panic!("it is refused") };
+        let found = Log::cut(unreadable.clone(), [1; 16], BYTES, &checkpoint).unwrap();
+        assert_eq!(found, Some(CutLog { group: 3, whole_later: 0, is_begun: false }));
+        let (_, records) = Log::open(unreadable.clone(), [1; 16], BYTES, 2, 8_192).unwrap();
+        assert_eq!((records.len(), records[0].header.totals), (1, checkpoint.totals));
+        assert_eq!(Log::cut(unreadable, [1; 16], BYTES, &checkpoint).unwrap(), None, "nothing is left to be cut");
+
+        // Closed for more than one wrong byte, or by a power cut after the place was cleared.
+        for bits in [&[0xFF_u8; 96][..], &[3, 4]] {
+            let (device, checkpoint) = clean();
+            change(&device, 4_096 + 9, bits);
+            let Err(Error::Corrupt { .. }) = groups_of(device.clone(), &checkpoint) else { panic!("it is refused") };
+            assert!(Log::cut(device.clone(), [1; 16], BYTES, &checkpoint).unwrap().is_some());
+            assert_eq!(groups_of(device, &checkpoint).unwrap(), [(3, 0)]);
+        }
+    }
+
+    #[test]
+    fn one_wrong_byte_in_the_header_of_a_clean_log_s_last_group_leaves_nothing_to_be_cut() {
+        for byte in [8, 16, 23, 32, 47] {
+            let (device, checkpoint) = clean();
+            change(&device, 4_096 + byte, &[0x21]);
+            assert_eq!(groups_of(device.clone(), &checkpoint).unwrap(), [], "byte {byte}");
+            assert_eq!(Log::cut(device.clone(), [1; 16], BYTES, &checkpoint).unwrap(), None, "byte {byte}");
+            assert_eq!(groups_of(device, &checkpoint).unwrap(), [], "byte {byte}");
+        }
+    }
+
+    #[test]
+    fn groups_that_were_read_are_never_written_to() {
+        // One read of a block fails, or all once its group was read.
+        for failing in [0..1, 1..2, 2..3, 3..4, 2..usize::MAX] {
+            for block in (0..10).map(|number| number * 4_096) {
+                let device = ring(&[10, 10, 20_000, 10]);
+                let unreadable = Unreadable::new(&device, block, failing.clone());
+                Log::cut(unreadable, [1; 16], BYTES, &Checkpoint::default()).unwrap();
+                let groups = groups_of(device, &Checkpoint::default()).unwrap();
+                assert_eq!(groups.len(), 4, "block {block}, reads {failing:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_read_does_not_hide_a_group_at_the_ring_s_start() {
+        let device = Arc::new(MemoryDevice::new(BYTES));
+        let (mut log, _) = Log::open(device.clone(), [1; 16], BYTES, 0, 0).unwrap();
+        for len in [100_000, 100_000, LONG] {
+            log.append(&vec![7; len], Totals::default()).unwrap();
+            log.trim(log.mark());
+        }
+        let checkpoint = Checkpoint { sequence: 2, log_at: 204_800, totals: Totals::default() };
+        let unreadable: Arc<dyn Device> = Unreadable::new(&device, checkpoint.log_at, 0..usize::MAX);
+        assert!(groups_of(unreadable.clone(), &checkpoint).is_err());
+        assert!(Log::cut(unreadable.clone(), [1; 16], BYTES, &checkpoint).unwrap().is_some());
+        assert_eq!(groups_of(unreadable, &checkpoint).unwrap(), [(3, LONG)]);
+    }
+
+    #[test]
+    fn a_later_group_whose_header_has_a_wrong_byte_is_cut_too_and_never_comes_back() {
+        for byte in [8, 16, 32] {
+            let device = ring(&[10, 10, 10]);
+            change(&device, 4_096 + 100, &[1, 1, 1]);
+            change(&device, 8_192 + byte, &[0x21]);
+            cut(&device);
+            let (mut log, groups) = open(&device).unwrap();
+            assert_eq!(groups, [1]);
+            log.append(b"new", Totals::default()).unwrap();
+            assert_eq!(open(&device).unwrap().1, [1, 2], "byte {byte}");
         }
     }
 }

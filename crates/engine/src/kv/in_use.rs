@@ -8,6 +8,7 @@
 //! What was written and not flushed is lost with the database that is closed. Only a checkpoint writes, so it is told: its
 //! next write or flush fails, and it begins again.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use rocksdb::DB;
@@ -43,9 +44,9 @@ impl Records {
         if self.hopeless.lock().contains(&table) {
             return Err(error);
         }
-        let is_restored = self.rescue(&mut self.db.write(), table) == Rescued::Restored;
+        let rescued = self.rescue(table);
         let again = self.try_with(what, &act);
-        if !is_restored && again.is_err() {
+        if rescued == Rescued::Hopeless && again.is_err() {
             self.hopeless.lock().insert(table);
         }
         again
@@ -65,39 +66,60 @@ impl Records {
     /// Acts on what bringing the copies up to date found. True: the database was opened again.
     pub(super) fn follow_up(&self, updated: &Updated) -> bool {
         let Updated::Unproved(table) = *updated else { return false };
-        !self.hopeless.lock().contains(&table) && {
-            let is_restored = self.rescue(&mut self.db.write(), table) == Rescued::Restored;
-            if !is_restored {
-                self.hopeless.lock().insert(table);
-                let what = table.map_or_else(|| "manifest".to_owned(), files::table_name);
-                log::error!("the record store's {what} is damaged, and it was written after the last copies");
-            }
-            is_restored
+        if self.hopeless.lock().contains(&table) {
+            return false;
         }
+        let rescued = self.rescue(table);
+        if rescued == Rescued::Hopeless {
+            self.hopeless.lock().insert(table);
+            let what = table.map_or_else(|| "manifest".to_owned(), files::table_name);
+            log::error!("the record store's {what} is damaged, and it was written after the last copies");
+        }
+        rescued == Rescued::Restored
     }
 
     /// Restores what is damaged of the live files, or of one of them.
-    pub(super) fn rescue(&self, db: &mut Option<DB>, table: Option<u64>) -> Rescued {
+    pub(super) fn rescue(&self, table: Option<u64>) -> Rescued {
+        let _alone = self.rescuing.lock();
+        let right = self.seek_wrong_bytes(table);
+        self.exchange(&mut self.db.write(), table, &right)
+    }
+
+    /// Puts the files right that nothing else restores. It takes minutes at worst, so nobody waits for the database
+    /// meanwhile: a file never changes, and one that is not live any more by then is not exchanged.
+    pub(super) fn seek_wrong_bytes(&self, table: Option<u64>) -> Right {
         let place = self.keeper.place();
         let list = place.list();
-        let listed = || list.iter().flat_map(|list| &list.files).map(|entry| entry.number).collect();
-        let live: Vec<u64> = db.as_ref().and_then(|db| rocks::live_numbers(db).ok()).unwrap_or_else(listed);
+        let can_go_back = || self.may_go_back() && list.as_ref().is_some_and(|list| restore::can_go_back(place, list));
+        if self.read_only || !manifest::is_whole(place) {
+            return Right::new();
+        }
+        let live = live(self.db.read().as_ref(), list.as_ref());
+        let mut damaged = damaged(place, list.as_ref(), &live, table);
+        damaged.retain(|number| copy_of(place, list.as_ref(), *number).is_none());
+        if damaged.is_empty() || can_go_back() {
+            return Right::new();
+        }
+        damaged.iter().filter_map(|number| Some((*number, put_right(place, list.as_ref(), *number)?))).collect()
+    }
+
+    /// Closes the database and restores what is damaged of the live files, or of one of them.
+    pub(super) fn exchange(&self, db: &mut Option<DB>, table: Option<u64>, right: &Right) -> Rescued {
+        let place = self.keeper.place();
+        let list = place.list();
+        let live = live(db.as_ref(), list.as_ref());
         if self.read_only {
             return self.read_copies(db, list.as_ref(), &live);
         }
-        let is_meant = |number: &u64| table.is_none_or(|table| table == *number || !live.contains(&table));
-        let mut damaged: Vec<u64> = live.iter().copied().filter(is_meant).collect();
-        damaged.retain(|number| !is_sound(place, list.as_ref(), *number));
+        let damaged = damaged(place, list.as_ref(), &live, table);
         let manifest_is_whole = manifest::is_whole(place);
         if damaged.is_empty() && manifest_is_whole {
             return Rescued::AllSound;
         }
-        let by = |way: fn(&Place, Option<&RecordList>, u64) -> Option<Way>| {
-            damaged
-                .iter()
-                .map(|number| way(place, list.as_ref(), *number))
-                .collect::<Option<Vec<Way>>>()
-                .map(Act::Tables)
+        let copied = |number: u64| copy_of(place, list.as_ref(), number);
+        let put_right = |number: u64| right.get(&number).map(|bytes| Way::PutRight(number, bytes.clone()));
+        let by = |way: &dyn Fn(u64) -> Option<Way>| {
+            damaged.iter().map(|number| way(*number)).collect::<Option<Vec<Way>>>().map(Act::Tables)
         };
         let back = || {
             let list = list.clone().filter(|list| self.may_go_back() && restore::can_go_back(place, list))?;
@@ -106,11 +128,43 @@ impl Records {
         };
         // A database whose manifest is damaged opens only with another one.
         let act = match manifest_is_whole {
-            true => by(copy_of).or_else(back).or_else(|| by(copied_or_put_right)),
+            true => by(&copied).or_else(back).or_else(|| by(&|number| copied(number).or_else(|| put_right(number)))),
             false => back(),
         };
         let Some(act) = act else { return Rescued::Hopeless };
         if self.reopened(db, || act.run(place)) { Rescued::Restored } else { Rescued::Hopeless }
+    }
+
+    /// After damage in a write or flush: see [`Kv::restore`](super::Kv::restore).
+    pub(super) fn restore(&self) -> bool {
+        if self.read_only {
+            return false;
+        }
+        let _alone = self.rescuing.lock();
+        let right = self.seek_wrong_bytes(None);
+        let mut db = self.db.write();
+        let is_restored = match self.exchange(&mut db, None, &right) {
+            Rescued::Restored => true,
+            // RocksDB stopped at an error that has passed, and goes on when it is opened again.
+            Rescued::AllSound => self.must_repeat.load(Acquire) || self.reopened(&mut db, || Ok(FilesFound::default())),
+            Rescued::Hopeless => false,
+        };
+        self.must_repeat.swap(false, Acquire) || is_restored
+    }
+
+    /// See [`Kv::check_files`](super::Kv::check_files).
+    pub(super) fn check_files(&self, mend: bool) -> Result<FilesFound> {
+        let place = self.keeper.place();
+        let Some(list) = place.list() else { return Ok(std::mem::take(&mut *self.found.lock())) };
+        let live = || self.with("looking at the record files", rocks::live_numbers);
+        let compare = |mend| restore::compare(place, &list, live, mend);
+        let mut compared = compare(mend)?;
+        if mend && !compared.left.is_empty() && self.rescue(None) == Rescued::Restored {
+            compared.left = compare(false)?.left;
+        }
+        let mut found = std::mem::take(&mut *self.found.lock());
+        found.add(compared);
+        Ok(found)
     }
 
     /// Whether the last list has all that was flushed, and going back to it was not tried in vain.
@@ -152,6 +206,9 @@ impl Records {
         }
     }
 }
+
+/// Damaged files by their numbers, with the bytes that they should have.
+pub(super) type Right = BTreeMap<u64, Vec<u8>>;
 
 /// How a damaged file comes back.
 enum Way {
@@ -199,6 +256,18 @@ impl Way {
     }
 }
 
+/// The live files; those of the list where the database is closed.
+fn live(db: Option<&DB>, list: Option<&RecordList>) -> Vec<u64> {
+    let listed = || list.iter().flat_map(|list| &list.files).map(|entry| entry.number).collect();
+    db.and_then(|db| rocks::live_numbers(db).ok()).unwrap_or_else(listed)
+}
+
+/// What is damaged of the live files, or of one of them.
+fn damaged(place: &Place, list: Option<&RecordList>, live: &[u64], table: Option<u64>) -> Vec<u64> {
+    let is_meant = |number: &u64| table.is_none_or(|table| table == *number || !live.contains(&table));
+    live.iter().copied().filter(is_meant).filter(|number| !is_sound(place, list, *number)).collect()
+}
+
 /// Whether a file is what the list has for it; one that is not listed, whether it proves itself.
 fn is_sound(place: &Place, list: Option<&RecordList>, number: u64) -> bool {
     match list.and_then(|list| list.entry(number)) {
@@ -212,15 +281,11 @@ fn copy_of(place: &Place, list: Option<&RecordList>, number: u64) -> Option<Way>
     files::is_whole(&place.copy(number), entry).then_some(Way::Copy(number))
 }
 
-fn copied_or_put_right(place: &Place, list: Option<&RecordList>, number: u64) -> Option<Way> {
-    copy_of(place, list, number).or_else(|| put_right(place, list, number))
-}
-
-/// Seeks the wrong bytes of a file, which takes seconds.
-fn put_right(place: &Place, list: Option<&RecordList>, number: u64) -> Option<Way> {
-    let bytes = mend::mended(&salvage::read_what_can_be_read(&place.table(number)).ok()?)?;
-    let is_it = list.and_then(|list| list.entry(number)).is_none_or(|entry| files::is_of(&bytes, entry));
-    is_it.then_some(Way::PutRight(number, bytes))
+/// The bytes of a damaged file, after its wrong ones were sought.
+fn put_right(place: &Place, list: Option<&RecordList>, number: u64) -> Option<Vec<u8>> {
+    let entry = list.and_then(|list| list.entry(number));
+    let bytes = mend::mended(&salvage::read_what_can_be_read(&place.table(number)).ok()?, entry.is_some())?;
+    entry.is_none_or(|entry| files::is_of(&bytes, entry)).then_some(bytes)
 }
 
 #[cfg(test)]

@@ -9,8 +9,13 @@ use super::table_file::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The file that these bytes are with at most one byte of each block changed. None: more is wrong.
-pub fn mended(bytes: &[u8]) -> Option<Vec<u8>> {
+/// In longer filters and indexes no byte is sought: a wrong one has the checksum too often among so many changes.
+const OTHER_BYTES_MAX: usize = 16 << 10;
+
+/// The file that these bytes are with at most one byte of each block changed. None: more is wrong, or nothing would tell a
+/// filter or index that was put right from another with its checksum: these have no form of their own, so they are put
+/// right only where `is_compared` says that the whole file is compared with its own checksum.
+pub fn mended(bytes: &[u8], is_compared: bool) -> Option<Vec<u8>> {
     let mut file = bytes.to_vec();
     let footer_at = file.len().checked_sub(FOOTER_BYTES)?;
     mend_footer(&mut file, footer_at)?;
@@ -21,6 +26,10 @@ pub fn mended(bytes: &[u8]) -> Option<Vec<u8>> {
     let others = table_file::other_blocks(&file[metaindex_at..end])?;
     for (at, len) in &others {
         let behind = at.checked_add(*len)?.checked_add(TRAILER_BYTES).filter(|behind| *behind <= metaindex_at)?;
+        let may_mend = is_compared && behind - at <= OTHER_BYTES_MAX;
+        if !may_mend && !is_sound(&file[*at..behind], *at, mark) {
+            return None;
+        }
         mend_block(&mut file, *at, behind, mark, |_| true)?;
     }
     let data_end = others.iter().map(|(at, _)| *at).min().unwrap_or(metaindex_at);
@@ -92,12 +101,26 @@ mod tests {
     fn single_wrong_bytes_in_some_blocks_are_put_right() {
         let whole = file().unwrap();
         let end = whole.len();
-        assert!(mended(&whole).as_ref() == Some(&whole));
+        assert!(mended(&whole, true).as_ref() == Some(&whole));
         for places in [vec![end - 1], vec![end - 30], vec![end - 60], vec![end - 100, end - 50], vec![end - 20]] {
             let mut wrong = whole.clone();
             places.iter().for_each(|at| wrong[*at] ^= 0x5A);
-            assert!(mended(&wrong).as_ref() == Some(&whole), "bytes {places:?} of {end}");
+            assert!(mended(&wrong, true).as_ref() == Some(&whole), "bytes {places:?} of {end}");
         }
+    }
+
+    #[test]
+    fn a_filter_or_index_of_a_file_with_no_checksum_of_its_own_stays_as_it_is() {
+        let whole = file().unwrap();
+        let footer_at = whole.len() - FOOTER_BYTES;
+        let end = footer_at - TRAILER_BYTES;
+        let metaindex_at = end - word(&whole, footer_at + METAINDEX_LEN_AT).unwrap() as usize;
+        for (at, _) in table_file::other_blocks(&whole[metaindex_at..end]).unwrap() {
+            let mut wrong = whole.clone();
+            wrong[at] ^= 1;
+            assert_eq!(mended(&wrong, false), None, "the block at {at}");
+        }
+        assert!(mended(&whole, false).as_ref() == Some(&whole));
     }
 
     #[test]
@@ -105,8 +128,8 @@ mod tests {
         let mut wrong = file().unwrap();
         let end = wrong.len();
         (wrong[end - 20], wrong[end - 21]) = (1, 1);
-        assert_eq!(mended(&wrong), None);
-        assert_eq!(mended(&[]), None);
-        assert_eq!(mended(&[1; 5_000]), None);
+        assert_eq!(mended(&wrong, true), None);
+        assert_eq!(mended(&[], true), None);
+        assert_eq!(mended(&[1; 5_000], true), None);
     }
 }

@@ -17,7 +17,6 @@ use rocksdb::{
 use super::copies::{Keeper, Place, Updated};
 use super::failed::{failed, may_pass};
 use super::follower::Follower;
-use super::in_use::Rescued;
 use super::restore::{self, FilesFound};
 use super::salvage::{self, IsRecord, Salvaged};
 use super::{Kv, KvMemory, Put, files, manifest};
@@ -57,6 +56,8 @@ pub(super) struct Records {
     bytes_max: u64,
     pub(super) read_only: bool,
     pub(super) keeper: Keeper,
+    /// Held by the only thread that restores files, before it takes the database.
+    pub(super) rescuing: Mutex<()>,
     /// What was restored since the store was opened.
     pub(super) found: Mutex<FilesFound>,
     /// Files with damage that nothing restored; None: damage of which no file is known.
@@ -99,6 +100,7 @@ impl RocksKv {
             bytes_max,
             read_only,
             keeper,
+            rescuing: Mutex::default(),
             found: Mutex::new(found),
             hopeless: Mutex::default(),
             unflushed: AtomicBool::default(),
@@ -339,20 +341,6 @@ impl Records {
         Ok(())
     }
 
-    fn restore(&self) -> bool {
-        if self.read_only {
-            return false;
-        }
-        let mut db = self.db.write();
-        let is_restored = match self.rescue(&mut db, None) {
-            Rescued::Restored => true,
-            // RocksDB stopped at an error that has passed, and goes on when it is opened again.
-            Rescued::AllSound => self.must_repeat.load(Acquire) || self.reopened(&mut db, || Ok(FilesFound::default())),
-            Rescued::Hopeless => false,
-        };
-        self.must_repeat.swap(false, Acquire) || is_restored
-    }
-
     fn settle(&self) {
         for _ in 0..SETTLING_LOOKS {
             let updated = match self.db.read().as_ref().filter(|_| !self.read_only) {
@@ -366,20 +354,6 @@ impl Records {
                 return;
             }
         }
-    }
-
-    fn check_files(&self, mend: bool) -> Result<FilesFound> {
-        let place = self.keeper.place();
-        let Some(list) = place.list() else { return Ok(std::mem::take(&mut *self.found.lock())) };
-        let live = || self.with("looking at the record files", live_numbers);
-        let compare = |mend| restore::compare(place, &list, live, mend);
-        let mut compared = compare(mend)?;
-        if mend && !compared.left.is_empty() && self.rescue(&mut self.db.write(), None) == Rescued::Restored {
-            compared.left = compare(false)?.left;
-        }
-        let mut found = std::mem::take(&mut *self.found.lock());
-        found.add(compared);
-        Ok(found)
     }
 }
 

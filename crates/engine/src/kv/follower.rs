@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use crate::sync::{Condvar, LockRank, Mutex};
 
 /// How long a finished file waits for its copy at most.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -35,7 +35,7 @@ impl Follower {
     /// Starts it with a first look. `look` brings the copies up to date and gives whether more is to come. Without a thread
     /// the next flush copies.
     pub fn start(look: impl Fn() -> bool + Send + 'static) -> Self {
-        let signal = Arc::new(Signal { asked: Mutex::new(Asked::Look), changed: Condvar::new() });
+        let signal = Arc::new(Signal { asked: Mutex::new(LockRank::Leaf, Asked::Look), changed: Condvar::default() });
         let own = signal.clone();
         let spawned = thread::Builder::new().name(NAME.into()).spawn(move || {
             while own.wait() {

@@ -13,8 +13,9 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use rocksdb::DB;
 
-use super::copies::{Place, Updated};
+use super::copies::Updated;
 use super::failed::{failed, table_of};
+use super::place::Place;
 use super::restore::{self, FilesFound};
 use super::rocks::{self, Records};
 use super::{files, manifest, mend, proof, salvage};

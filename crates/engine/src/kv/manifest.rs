@@ -11,8 +11,8 @@ use std::ops::RangeInclusive;
 use std::thread;
 use std::time::Duration;
 
-use super::copies::Place;
 use super::files;
+use super::place::Place;
 use crate::{Error, Result};
 
 /// Records do not cross the ends of blocks.

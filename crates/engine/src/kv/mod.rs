@@ -9,6 +9,7 @@ mod in_use;
 mod manifest;
 mod memory;
 mod mend;
+mod place;
 mod proof;
 mod restore;
 mod rocks;

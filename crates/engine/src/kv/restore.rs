@@ -10,8 +10,8 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use super::copies::Place;
 use super::files::{self, CURRENT};
+use super::place::Place;
 use super::proof;
 use crate::format::record_list::{RecordFile, RecordList};
 use crate::{Error, Result};

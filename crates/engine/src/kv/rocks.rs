@@ -14,9 +14,10 @@ use rocksdb::{
     WriteOptions,
 };
 
-use super::copies::{Keeper, Place, Updated};
+use super::copies::{Keeper, Updated};
 use super::failed::{failed, may_pass};
 use super::follower::Follower;
+use super::place::Place;
 use super::restore::{self, FilesFound};
 use super::salvage::{self, IsRecord, Salvaged};
 use super::{Kv, KvMemory, Put, files, manifest};

@@ -19,7 +19,8 @@ const KEPT_WORDS: [Kept; 3] = [
         places: &[
             ("crates/engine/src/kv/rocks.rs", "the twin of the trait that is RocksDB"),
             ("crates/engine/src/kv/copies.rs", "copies the files that RocksDB says are live"),
-            ("crates/engine/src/kv/salvage.rs", "makes a new database from a damaged one"),
+            ("crates/engine/src/kv/in_use", "opens the database again after its files were restored"),
+            ("crates/engine/src/kv/salvage", "makes a new database from a damaged one"),
             ("crates/engine/src/kv/failed.rs", "turns RocksDB's errors into ours"),
         ],
     },
@@ -40,6 +41,7 @@ const KEPT_WORDS: [Kept; 3] = [
             ("crates/engine/src/background/threads.rs", "lets a thread fail to start in a test"),
             ("crates/engine/src/background/committer.rs", "copies an error that several barriers are told"),
             ("crates/engine/src/tests/revisit", "lets devices fail"),
+            ("crates/engine/src/tests/unreadable_sectors.rs", "fails reads of the host's files"),
         ],
     },
 ];

@@ -1,3 +1,5 @@
+//! Damage that a store meets while it is in use.
+
 use std::fs;
 use std::path::Path;
 

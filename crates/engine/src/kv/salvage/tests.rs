@@ -1,4 +1,8 @@
+//! What salvage saves of stores with damage, and what it must not.
+
 use super::*;
+
+type Pair = (Box<[u8]>, Box<[u8]>);
 
 const OLD: &[u8] = b"superseded";
 const NEW: &[u8] = b"new";
@@ -20,7 +24,7 @@ fn after(found: &[Found], bounds: &Bounds) -> Vec<(u8, Vec<u8>)> {
     let db = DB::open(&options, dir.path()).unwrap();
     (1..10).for_each(|n| db.put(key(n), OLD).unwrap());
     add(&db, found, bounds, &|_, value| value == SOUND, &mut Salvaged::default()).unwrap();
-    let pair_of = |pair: std::result::Result<(Box<[u8]>, Box<[u8]>), rocksdb::Error>| {
+    let pair_of = |pair: std::result::Result<Pair, rocksdb::Error>| {
         let (key, value) = pair.unwrap();
         (key[1], value.into_vec())
     };

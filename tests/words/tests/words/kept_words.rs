@@ -40,6 +40,7 @@ const KEPT_WORDS: [Kept; 3] = [
             ("crates/engine/src/device/faulty.rs", "fails when tests want it to"),
             ("crates/engine/src/background/threads.rs", "lets a thread fail to start in a test"),
             ("crates/engine/src/background/committer.rs", "copies an error that several barriers are told"),
+            ("crates/engine/src/commit/log/cut.rs", "lets a block of the log fail in a test"),
             ("crates/engine/src/tests/revisit", "lets devices fail"),
             ("crates/engine/src/tests/unreadable_sectors.rs", "fails reads of the host's files"),
         ],

@@ -155,7 +155,7 @@ fn a_volume_with_a_missing_or_truncated_part_is_refused_by_name_of_the_part() {
 }
 
 #[test]
-fn a_record_file_that_is_gone_with_its_copy_is_named_with_the_way_out() {
+fn a_record_file_that_is_gone_with_its_copy_is_named_and_given_up_only_if_asked() {
     let place = Place::mounted();
     fs::write(place.file("file"), "content").unwrap();
     place.umount().succeeds();
@@ -171,7 +171,11 @@ fn a_record_file_that_is_gone_with_its_copy_is_named_with_the_way_out() {
         run.fails(4, way_out);
     }
     place.mount(&[]).fails(32, way_out);
-    let salvaged = oncefs(&["fsck", "--salvage", place.volume_str()]);
+    let without: &[&str] = &[&name, "neither the record file nor a copy is there", &format!("--without {name}")];
+    oncefs(&["fsck", "--salvage", place.volume_str()]).fails(4, without);
+    oncefs(&["fsck", "--salvage", "--without", "000000.sst", place.volume_str()]).fails(4, without);
+    assert!(!place.path("volume/records.damaged").exists(), "nothing was exchanged");
+    let salvaged = oncefs(&["fsck", "--salvage", "--without", &name, place.volume_str()]);
     assert_eq!(salvaged.code, Some(1), "{salvaged:?}");
     assert!(salvaged.out.contains(&name) && salvaged.out.contains("records that were lost"), "{salvaged:?}");
     assert!(oncefs(&["fsck", place.volume_str()]).succeeds().out.contains("clean"));

@@ -70,6 +70,10 @@ pub struct FsckArgs {
     /// Save what is left of records that no copy restores, then repair as -y. Never done without being asked for
     #[arg(long, conflicts_with_all = ["no_change", "preen", "auto"])]
     pub salvage: bool,
+    /// With --salvage: give up a record file that is gone with its copy, and older records of all keys from its first to its
+    /// last, which may be nearly all. Once for each such file; salvage names them
+    #[arg(long, value_name = "FILE", requires = "salvage")]
+    pub without: Vec<String>,
     /// Leave the damaged group of a log that keeps the volume closed out, and all groups after it, then repair as -y. What
     /// programs synced since is lost. Never done without being asked for
     #[arg(long, conflicts_with_all = ["no_change", "preen", "auto"])]
@@ -117,7 +121,8 @@ pub fn run(arguments: FsckArgs) -> Outcome<u8> {
     // A disk may be crafted to mislead a check. Threads inherit the confinement, so it comes before any of them.
     confine_check(&volume, &parts);
     exit_when_cancelled().or_fail(exit::FSCK_OPERATIONAL)?;
-    let salvaged = if arguments.salvage { Store::salvage(&volume, &proves_itself) } else { Ok(None) };
+    let salvaged =
+        if arguments.salvage { Store::salvage(&volume, &proves_itself, &arguments.without) } else { Ok(None) };
     let salvaged = salvaged.map_err(|e| cannot_check(&e.into()))?;
     let cut = if arguments.cut_log { Store::cut_log(&volume) } else { Ok(None) };
     let cut = cut.map_err(|e| cannot_check(&e.into()))?;

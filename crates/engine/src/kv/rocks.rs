@@ -127,8 +127,8 @@ impl RocksKv {
     }
 
     /// Makes the store anew from what can be read of it. Nobody has it open.
-    pub fn salvage(place: &Place, is_record: IsRecord<'_>) -> Result<Salvaged> {
-        salvage::salvage(place, &Self::salvage_options(), is_record)
+    pub fn salvage(place: &Place, is_record: IsRecord<'_>, without: &[String]) -> Result<Salvaged> {
+        salvage::salvage(place, &Self::salvage_options(), is_record, without)
     }
 
     /// Ends an earlier salvage that a crash cut short after the new store had its place.

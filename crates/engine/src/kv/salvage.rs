@@ -6,6 +6,9 @@
 //! may have had, those between its neighbours, may be superseded, and go: none is revived. What can be read in a gap counts
 //! only if its own checksum proves it, under its own key; so it replaces nothing.
 //!
+//! A file that is gone with its copy is one gap from its first to its last key. That can be all there is, as a new file often
+//! has the first and the last keys of all: so it is refused until the caller names the file.
+//!
 //! The new store is made beside the old one and takes its place in one exchange of names. Before that the list of copies
 //! is set aside, durably: it speaks of the old files. A crash before the exchange leaves the old store, and salvage
 //! begins anew with the list that was set aside; one after it leaves the new store, whose first list removes that one.
@@ -62,9 +65,10 @@ pub type Step = fn(&Place) -> io::Result<()>;
 /// or what is after it.
 pub const STEPS: [Step; 3] = [Place::set_list_aside, exchange, keep_damaged];
 
-/// Makes the new store and puts it into the old one's place.
-pub fn salvage(place: &Place, options: &Options, is_record: IsRecord<'_>) -> Result<Salvaged> {
-    let salvaged = build(place, options, is_record)?;
+/// Makes the new store and puts it into the old one's place. Of files that are gone with their copies, only those in
+/// `without` may be.
+pub fn salvage(place: &Place, options: &Options, is_record: IsRecord<'_>, without: &[String]) -> Result<Salvaged> {
+    let salvaged = build(place, options, is_record, without)?;
     STEPS.iter().try_for_each(|step| step(place)).map_err(failed)?;
     Ok(salvaged)
 }
@@ -84,21 +88,20 @@ fn new_path(place: &Place) -> PathBuf {
 }
 
 /// Makes the new store beside the old one, durably. What an earlier attempt left of one goes.
-pub fn build(place: &Place, options: &Options, is_record: IsRecord<'_>) -> Result<Salvaged> {
+pub fn build(place: &Place, options: &Options, is_record: IsRecord<'_>, without: &[String]) -> Result<Salvaged> {
     let sources = sources(place, options)?;
+    let gone: Vec<String> = sources.iter().filter_map(Source::gone).collect();
+    refuse_unasked(&gone, without)?;
     let new_path = new_path(place);
     remove_dir(&new_path).map_err(failed)?;
     let mut own = options.clone();
     own.create_if_missing(true);
     own.set_error_if_exists(true);
     let new = DB::open(&own, &new_path).map_err(rocks_failed)?;
-    let mut salvaged = Salvaged::default();
+    let mut salvaged = Salvaged { gone, ..Salvaged::default() };
     let mut above = None;
     for (at, source) in sources.iter().enumerate() {
         let found = source.read()?;
-        if !source.path.exists() {
-            salvaged.gone.extend(source.path.file_name().map(|name| name.to_string_lossy().into_owned()));
-        }
         let below = sources.get(at + 1).filter(|below| below.is_beside(source));
         // Files of a level but the lowest have no keys in common.
         let beside = above.take().filter(|(level, _)| *level > 0 && *level == source.level).map(|(_, key)| key);
@@ -115,6 +118,18 @@ pub fn build(place: &Place, options: &Options, is_record: IsRecord<'_>) -> Resul
     drop(new);
     files::sync_directory_of(&new_path.join(files::CURRENT)).map_err(failed)?;
     Ok(salvaged)
+}
+
+/// The caller names each file that may be given up.
+fn refuse_unasked(gone: &[String], without: &[String]) -> Result<()> {
+    if gone.iter().all(|name| without.contains(name)) {
+        return Ok(());
+    }
+    let (names, options) = (gone.join(", "), gone.join(" --without "));
+    Err(refused(&format!(
+        "{names}: neither the record file nor a copy is there. Restore it from a backup, or give up all that it says, and \
+         older records of all keys from its first to its last, which may be nearly all: --salvage --without {options}"
+    )))
 }
 
 /// A live file.
@@ -142,6 +157,12 @@ impl Source {
             }
             Err(e) => Err(failed(e)),
         }
+    }
+
+    /// Its name, if it is gone and so is its copy.
+    fn gone(&self) -> Option<String> {
+        let name = || self.path.file_name().map(|name| name.to_string_lossy().into_owned());
+        if self.path.exists() { None } else { name() }
     }
 
     /// Whether the two files share no key, because they are of one level that is not the newest.

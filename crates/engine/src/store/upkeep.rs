@@ -81,15 +81,17 @@ impl Store {
     /// counts may be wrong.
     ///
     /// `is_record` says whether a value that is the caller's has a checksum of its own that is right under its key: only
-    /// then it counts without that of the block where it lies.
+    /// then it counts without that of the block where it lies. `without` names the record files (`000012.sst`) that are given
+    /// up, with older records of all keys from the first to the last, if they are gone and their copies too.
     ///
     /// # Errors
     ///
     /// - As [`Store::profile_of`], and [`crate::Error::InUse`].
-    /// - [`crate::Error::Corrupt`]: nothing says which record files are live, or the checkpoint record is lost.
+    /// - [`crate::Error::Corrupt`]: nothing says which record files are live, or the checkpoint record is lost; or
+    ///   record files that `without` does not name are gone with their copies (the message names them). Nothing changed.
     /// - [`crate::Error::Io`], [`crate::Error::NoSpace`]: the host failed, or has no room for a second record store.
-    pub fn salvage(volume: &Path, is_record: IsRecord<'_>) -> Result<Option<Salvaged>> {
-        volume::salvage(volume, is_record)
+    pub fn salvage(volume: &Path, is_record: IsRecord<'_>, without: &[String]) -> Result<Option<Salvaged>> {
+        volume::salvage(volume, is_record, without)
     }
 
     /// The file of one of a volume's two superblocks if that is missing or damaged. Opening the volume for changes

@@ -319,8 +319,8 @@ fn in_the_way(device: &Path, found: &[Signature]) -> Error {
 }
 
 /// Makes the record store of a volume anew from what can be read of it, if copies do not restore it. None: all of it can
-/// be read.
-pub fn salvage(volume: &Path, is_record: IsRecord<'_>) -> Result<Option<Salvaged>> {
+/// be read. Record files that are gone with their copies are given up only if `without` names them.
+pub fn salvage(volume: &Path, is_record: IsRecord<'_>, without: &[String]) -> Result<Option<Salvaged>> {
     let superblock = superblock_file::read(volume)?;
     let paths = Paths { volume };
     let _alone = Hold::of_volume(&paths.part("lock"), &volume.display().to_string())?;
@@ -335,7 +335,9 @@ pub fn salvage(volume: &Path, is_record: IsRecord<'_>) -> Result<Option<Salvaged
     });
     match is_whole {
         Ok(true) => RocksKv::finish_salvage(&place).map(|()| None),
-        Ok(false) | Err(Error::Corrupt { .. } | Error::Io { .. }) => RocksKv::salvage(&place, is_record).map(Some),
+        Ok(false) | Err(Error::Corrupt { .. } | Error::Io { .. }) => {
+            RocksKv::salvage(&place, is_record, without).map(Some)
+        }
         Err(error) => Err(error),
     }
 }

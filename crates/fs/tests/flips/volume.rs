@@ -339,7 +339,7 @@ type Part = (PathBuf, Range<u64>);
 /// As `fsck -p` with two copies, as `fsck --salvage` with one.
 fn repair(volume: &Path, mode: Mode) {
     let limit = if mode == Mode::Two { Remedy::Safe } else { Remedy::Asked };
-    if mode == Mode::One && Store::salvage(volume, &proves_itself).is_err() {
+    if mode == Mode::One && Store::salvage(volume, &proves_itself, &[]).is_err() {
         return;
     }
     let Ok(store) = Store::open_for_fsck(volume, &options(mode)) else { return };

@@ -83,7 +83,7 @@ fn seen(volume: &Path) -> Seen {
 
 /// As `fsck --salvage`.
 fn salvage(volume: &Path) {
-    Store::salvage(volume, &is_record).unwrap();
+    Store::salvage(volume, &is_record, &[]).unwrap();
     let store = Store::open_for_fsck(volume, &options(1)).unwrap();
     store.repair(Remedy::Asked, &mut |_, _, _| ()).unwrap();
     store.close().unwrap();
@@ -114,7 +114,7 @@ fn cuts(copier: &mut Copier, damaged: &Path) -> Vec<(String, PathBuf)> {
     // What an earlier salvage left.
     fs::create_dir(built.join("records.damaged")).unwrap();
     ["one", "two"].iter().for_each(|name| fs::write(built.join("records.damaged").join(name), name).unwrap());
-    build(&place(&built), &RocksKv::salvage_options(), &is_record).unwrap();
+    build(&place(&built), &RocksKv::salvage_options(), &is_record, &[]).unwrap();
     let mut cuts = Vec::new();
     for name in ["CURRENT", "IDENTITY"] {
         let volume = copier.copy(&built);

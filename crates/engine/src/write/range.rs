@@ -174,7 +174,7 @@ impl Core {
     }
 
     /// What a clone of blocks of a map refers to: of a bad block its home is shared, and reserved space becomes a hole.
-    fn targets_to_share(&self, map: MapId, from: Lbn, blocks: u64) -> Result<Vec<(Target, u64)>> {
+    pub(super) fn targets_to_share(&self, map: MapId, from: Lbn, blocks: u64) -> Result<Vec<(Target, u64)>> {
         let mut wanted = Vec::new();
         for (key, start, end) in shard_parts(map, from, blocks) {
             let shard = self.shard(key)?;

@@ -48,7 +48,8 @@ impl Core {
             }
         };
         self.each_shard(map, &blocks, |shard| {
-            cut_long(&mut split, shard);
+            // With this shard counted in, so that no later cut comes before one that the part has counted.
+            cut_long(&mut split, shard + 1);
             let (first, end) = within_shard(shard, &blocks);
             let pages = pages_in(self.shard(ShardKey { map, shard })?.slice(first, end)).len() as u64;
             let is_full = split.shards >= bounds.gated_shards_max || split.pages + pages > bounds.group_pages;
@@ -71,9 +72,9 @@ impl Core {
         for (key, start, end) in shard_parts(target.0, target.1, blocks.0) {
             let here = u64::from(end - start);
             pages += pages_in(self.shard(key)?.slice(start, end)).len() as u64;
-            for (key, start, end) in shard_parts(source.0, source.1.plus(done), here) {
-                pages += pages_in(self.shard(key)?.slice(start, end)).len() as u64;
-            }
+            // What is shared of a bad block is its home, which lies anywhere.
+            let shared = self.targets_to_share(source.0, source.1.plus(done), here)?;
+            pages += pages_of(shared.into_iter()).len() as u64;
             shards += 1;
             if done > 0 && (pages > bounds.group_pages || shards > bounds.gated_shards_max) {
                 break;
@@ -153,9 +154,14 @@ impl Core {
 
 /// The distinct pages of the block table that extents refer to, in order.
 pub fn pages_in(extents: impl Iterator<Item = Extent>) -> Vec<u64> {
-    let mut pages: Vec<u64> = extents
-        .filter_map(|extent| match extent.target {
-            Target::Data(pbn) => Some(page_of(pbn)..=page_of(Pbn(pbn.0 + u64::from(extent.blocks) - 1))),
+    pages_of(extents.map(|extent| (extent.target, u64::from(extent.blocks))))
+}
+
+/// As [`pages_in`], for targets and their numbers of blocks.
+fn pages_of(targets: impl Iterator<Item = (Target, u64)>) -> Vec<u64> {
+    let mut pages: Vec<u64> = targets
+        .filter_map(|(target, blocks)| match target {
+            Target::Data(pbn) => Some(page_of(pbn)..=page_of(Pbn(pbn.0 + blocks - 1))),
             Target::Hole | Target::Reserved => None,
         })
         .flatten()

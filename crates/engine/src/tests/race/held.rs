@@ -1,6 +1,7 @@
 //! What a change of a range takes, and what it holds while the disk is read: a commit waits for no read of it.
 
 use super::*;
+use crate::format::rot::BadRecord;
 use crate::format::shard::{Extent, Shard};
 use crate::state::published::{Mapped, Plan, StoredBlock};
 use crate::volume::medium::Medium;
@@ -55,14 +56,15 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 const SHARDS: u64 = 12;
 const DIRTY_BYTES: u64 = 2 << 20;
 
-/// A file of which each block has a page of the block table for itself, as clones of single blocks make them.
-fn scattered(core: &Core, map: MapId) {
-    for shard in 0..SHARDS {
+/// A file of which each block has a page of the block table for itself, as clones of single blocks make them. Before its
+/// first shard it is a hole.
+fn scattered(core: &Core, map: MapId, first_shard: u64) {
+    for shard in first_shard..first_shard + SHARDS {
         let mut plan = Plan { map: Some(map), ..Plan::default() };
         let mut extents = Shard::default();
         for block in 0..SHARD {
             let lbn = shard * SHARD + block;
-            let pbn = Pbn((lbn + 1) * PAGE_BLOCKS);
+            let pbn = Pbn((lbn - first_shard * SHARD + 1) * PAGE_BLOCKS);
             plan.stores.push(StoredBlock { pbn, tag: Tag(lbn + 1), fingerprint: None });
             plan.mapped.push(Mapped { lbn: Lbn(lbn), blocks: 1, target: Target::Data(pbn) });
             extents.set(Extent { first: block as u16, blocks: 1, target: Target::Data(pbn) });
@@ -75,8 +77,13 @@ fn scattered(core: &Core, map: MapId) {
 
 /// A volume with such a file, of which nothing is in memory.
 fn cold() -> (Devices, Arc<WatchedTable>, Arc<Core>) {
+    cold_behind_a_hole(0)
+}
+
+/// As `cold`, and the file begins with a hole of so many shards.
+fn cold_behind_a_hole(shards: u64) -> (Devices, Arc<WatchedTable>, Arc<Core>) {
     let devices = Devices::new(Blocks((SHARDS * SHARD + 2) * PAGE_BLOCKS), one_level());
-    scattered(&devices.open(), MapId(1));
+    scattered(&devices.open(), MapId(1), shards);
     let on_read = Mutex::default();
     let table = Arc::new(WatchedTable { inner: devices.table.clone(), on_read, reads: AtomicU64::new(0) });
     let core = Arc::new(devices.open_medium(Medium { table: table.clone(), ..devices.medium() }));
@@ -112,6 +119,20 @@ fn a_range_over_more_pages_than_one_change_may_take_is_refused_and_comes_in_part
 }
 
 #[test]
+fn a_part_that_is_cut_for_its_length_forgets_no_shard_that_it_has_counted() {
+    // Wherever the cut comes, one of them has a shard there.
+    for hole in SHARDS / 2..=SHARDS + 1 {
+        let (devices, _, core) = cold_behind_a_hole(hole);
+        let all = (hole + SHARDS) * SHARD * BLOCK;
+        for part in core.parts(MapId(1), &(0..all), true).unwrap() {
+            let zeroed = core.zero(MapId(1), part.start, part.end - part.start, true, |_, _| ());
+            zeroed.unwrap_or_else(|error| panic!("{hole} shards of a hole, bytes {part:?}: {error}"));
+        }
+        assert_clean(&devices, core);
+    }
+}
+
+#[test]
 fn a_clone_takes_as_many_blocks_at_a_time_as_have_few_pages() {
     let (devices, _, core) = cold();
     let (mut done, mut steps) = (0, 0);
@@ -127,6 +148,41 @@ fn a_clone_takes_as_many_blocks_at_a_time_as_have_few_pages() {
     assert!((2..=13).contains(&steps), "{steps} steps for {SHARDS} shards");
     assert_eq!(core.totals().mapped, Blocks(2 * SHARDS * SHARD));
     assert_clean(&devices, core);
+}
+
+#[test]
+fn a_clone_of_bad_blocks_counts_the_pages_of_their_homes() {
+    let (_, _, core) = cold();
+    let compact = |lbn: u64| Pbn((lbn / 100 + 1) * PAGE_BLOCKS + 1 + lbn % 100);
+    let mut plan = Plan { map: Some(MapId(2)), ..Plan::default() };
+    for shard in 0..SHARDS {
+        let mut extents = Shard::default();
+        for block in 0..SHARD {
+            let lbn = shard * SHARD + block;
+            let target = Target::Data(compact(lbn));
+            plan.stores.push(StoredBlock { pbn: compact(lbn), tag: Tag(lbn + 1), fingerprint: None });
+            plan.mapped.push(Mapped { lbn: Lbn(lbn), blocks: 1, target });
+            extents.set(Extent { first: block as u16, blocks: 1, target });
+        }
+        plan.shards.push((ShardKey { map: MapId(2), shard }, extents));
+    }
+    core.apply_certain(plan).unwrap();
+    {
+        let mut state = core.state.lock();
+        for lbn in 0..SHARDS * SHARD {
+            let replacement = Some(Pbn((lbn + 1) * PAGE_BLOCKS));
+            state.bad.set(compact(lbn), Some(BadRecord { replacement, tag: Tag(lbn + 1) }));
+        }
+        core.damage.follow(&state.bad);
+    }
+    let mut done = 0;
+    while done < SHARDS * SHARD {
+        let (from, to) = ((MapId(2), Lbn(done)), (MapId(3), Lbn(done)));
+        let part = core.clone_part(from, to, Blocks(SHARDS * SHARD - done)).unwrap();
+        core.clone_blocks(from, to, part, |_, _| ()).unwrap();
+        done += part.0;
+    }
+    assert_eq!(core.totals().mapped, Blocks(3 * SHARDS * SHARD));
 }
 
 #[test]

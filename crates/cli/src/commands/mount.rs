@@ -138,8 +138,9 @@ pub fn run(arguments: MountArgs) -> Outcome {
     if options.remount {
         return remount(&arguments.dir, &options);
     }
-    if options.nofail && !arguments.volume.exists() {
-        // As for a device that is not there: whoever starts the machine without it means to.
+    if options.nofail && matches!(arguments.volume.try_exists(), Ok(false)) {
+        // As for a device that is not there: whoever starts the machine without it means to. One that cannot be looked at
+        // may be there, so that is an error.
         return Ok(());
     }
     let task = Task { volume: volume(&arguments.volume)?, dir: mount_point(&arguments)?, options };

@@ -1,6 +1,5 @@
 //! From a message to the service and back, whichever way it came.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -27,6 +26,7 @@ pub(crate) struct Server {
     connection: Arc<Connection>,
     protocol: Protocol,
     payload_bytes_max: usize,
+    /// None where the kernel does not say: only rings need them.
     cpus: Vec<usize>,
     /// Of the threads that serve rings.
     mailboxes: Mutex<Vec<Arc<Mailbox>>>,
@@ -35,16 +35,16 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(device: Device, service: impl Service, negotiation: &Negotiation) -> io::Result<Self> {
-        Ok(Self {
+    pub(crate) fn new(device: Device, service: impl Service, negotiation: &Negotiation) -> Self {
+        Self {
             service: Box::new(service),
             connection: Arc::new(Connection { device, interrupts: Interrupts::default() }),
             protocol: Protocol { is_setxattr_extended: negotiation.has(init::SETXATTR_EXT) },
             payload_bytes_max: negotiation.payload_bytes_max(),
-            cpus: cpus::allowed()?,
+            cpus: cpus::allowed().unwrap_or_default(),
             mailboxes: Mutex::default(),
             has_rings: AtomicBool::new(false),
-        })
+        }
     }
 
     pub(crate) fn notifier(&self) -> Notifier {
@@ -75,7 +75,7 @@ impl Server {
         &self.connection.device
     }
 
-    /// CPUs that this process may run on.
+    /// CPUs that this process may run on. Empty: that is not known.
     pub(crate) fn cpus(&self) -> &[usize] {
         &self.cpus
     }

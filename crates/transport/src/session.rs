@@ -60,7 +60,7 @@ impl Session {
         let device = Device::new(device);
         let (unique, mut negotiation) = receive_init(&device)?;
         service.init(&mut negotiation)?;
-        let server = Arc::new(Server::new(device, service, &negotiation)?);
+        let server = Arc::new(Server::new(device, service, &negotiation));
         let mut workers = Workers::new();
         let rings = match make_rings(&server, settings, &mut negotiation, &mut workers) {
             Ok(rings) => Ok(rings),
@@ -139,6 +139,9 @@ fn make_rings(
     }
     if !negotiation.is_offered(init::OVER_IO_URING) {
         return Err(format!("the kernel does not offer them (Linux 6.14, and {} is Y)", ENABLE_RINGS));
+    }
+    if server.cpus().is_empty() {
+        return Err("the kernel does not say on which CPUs this process may run".to_owned());
     }
     let bytes_max = settings.ring_bytes_max;
     let plan = Plan::of_machine(server.payload_bytes_max(), bytes_max).map_err(|e| e.to_string())?;

@@ -328,7 +328,7 @@ mod tests {
     fn thread(spares: usize) -> (RingThread, Arc<Server>, Receiver<News>) {
         let device = Device::new(tempfile::tempfile().unwrap().into());
         let init: Vec<u8> = [7, 45, 131_072, 0, 0].iter().flat_map(|number: &u32| number.to_ne_bytes()).collect();
-        let server = Arc::new(Server::new(device, Nothing, &Negotiation::decode(&init, 4096).unwrap()).unwrap());
+        let server = Arc::new(Server::new(device, Nothing, &Negotiation::decode(&init, 4096).unwrap()));
         let (news, told) = channel();
         let (spares, cpus) = (Arc::new(Spares::new(spares, 2)), cpus::allowed().unwrap());
         let post = Post { queues: vec![0, 1], payload_bytes: 8192, cpus, spares, news };

@@ -189,7 +189,9 @@ impl MountOptions {
             .filter(|(_, set, _)| set.count_ones() == 1 && self.kernel_flags & set == *set)
             .map(|(name, ..)| (*name).to_owned())
             .collect();
-        list.extend(self.data_device.as_ref().map(|device| format!("data={}", device.display())));
+        // It came as text.
+        let data_device = self.data_device.as_ref().and_then(|device| device.to_str());
+        list.extend(data_device.map(|device| format!("data={device}")));
         list.extend(self.memory.map(|bytes| format!("memory={bytes}")));
         if self.transport != Transport::default() {
             list.push(format!("transport={}", self.transport.name()));

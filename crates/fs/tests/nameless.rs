@@ -42,8 +42,7 @@ fn a_file_that_never_gets_a_name_is_deleted_when_it_is_forgotten_or_by_the_next_
     assert!(matches!(fs.getattr(forgotten), Err(Error::Stale)));
     fs.close().unwrap();
     drop(fs);
-    let fs = volume.open_without_threads();
-    fs.reclaim_left_behind().unwrap();
+    let fs = volume.open();
     assert!(matches!(fs.getattr(left), Err(Error::Stale)));
     assert_consistent(&fs);
 }

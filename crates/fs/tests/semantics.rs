@@ -128,7 +128,7 @@ fn a_deleted_file_lives_while_it_is_used_and_not_over_a_reopening() {
     file_system.close().unwrap();
     drop(file_system);
 
-    let file_system = volume.open();
+    let file_system = volume.open_with_threads();
     eventually("the orphan is reclaimed", || file_system.getattr(made.ino).is_err());
     assert!(matches!(file_system.getattr(made.ino), Err(Error::Stale)), "the orphan was not reclaimed");
     assert_consistent(&file_system);

@@ -331,7 +331,7 @@ fn a_part_of_the_memory_that_is_full_is_published_by_whoever_reads() {
 #[test]
 fn the_thread_publishes_a_part_that_is_half_full() {
     let volume = Volume::ranked(AtimePolicy::Never);
-    let file_system = volume.open();
+    let file_system = volume.open_with_threads();
     let ino = file(&file_system, Ino::ROOT, "file").ino;
     volume.clock.set(30 * DAY);
     file_system.opened(ino);

@@ -86,8 +86,16 @@ impl Volume {
         Store::open(&self.dir.path().join("volume"), &options).unwrap()
     }
 
+    /// Opens the volume, with the orphans of earlier mounts reclaimed: no thread changes it behind the test's back, so
+    /// that [`contradictions`] may be asked for at any time.
     pub fn open(&self) -> Arc<FileSystem> {
-        // A small inode cache, so that eviction is part of every test.
+        let file_system = self.open_without_threads();
+        file_system.reclaim_left_behind().unwrap();
+        file_system
+    }
+
+    /// Opens the volume with the threads of a mount.
+    pub fn open_with_threads(&self) -> Arc<FileSystem> {
         let options = Options { memory_bytes_max: 0, atime: self.atime, read_only: false };
         FileSystem::open(self.store(false), self.clock.clone(), &options).unwrap()
     }

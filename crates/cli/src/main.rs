@@ -11,6 +11,7 @@ mod commands;
 mod control;
 mod daemon;
 mod failure;
+mod figures;
 mod files;
 mod mounting;
 mod names;

@@ -248,12 +248,18 @@ fn duplicates_are_stored_once_and_stats_tell_so_in_both_forms() {
     }
     let report = stats(&place);
     let space = |name: &str| report["space"][name].as_u64().unwrap_or_else(|| panic!("no {name} in {report}"));
-    assert_eq!(space("mapped_bytes"), 32 << 20);
-    assert!(space("used_bytes") < 18 << 20, "{report}");
+    assert_eq!(space("held_bytes"), 32 << 20);
+    assert!(space("stored_bytes") < 18 << 20, "{report}");
     assert!(report["counters"]["blocks_shared"].as_u64().unwrap() >= 4096, "{report}");
     let text = oncefs(&["stats", place.mnt_str()]).succeeds().out;
-    for word in ["logical", "saved", "available", "p99.5", "commit", "hit ratio", "blocks_shared"] {
-        assert!(text.contains(word), "no {word} in:\n{text}");
+    assert_eq!(text.lines().count(), 10, "{text}");
+    for line in ["held        32.0 MiB", "saved       16.0 MiB    50.0 % of what is held", "ratio       2.00"] {
+        assert!(text.lines().any(|other| other.starts_with(line)), "no line '{line}' in:\n{text}");
+    }
+    let details = oncefs(&["stats", "-v", place.mnt_str()]).succeeds().out;
+    assert!(details.starts_with(text.split("\nto look at").next().unwrap()), "{details}");
+    for word in ["p99.5", "commit", "hit ratio", "blocks_shared", "read_slowdown_percent_max"] {
+        assert!(details.contains(word), "no {word} in:\n{details}");
     }
 }
 

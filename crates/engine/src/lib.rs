@@ -94,7 +94,7 @@ pub use read::steps::holds_blocks;
 pub use settings::copies::Copies;
 pub use settings::profile::Profile;
 pub use stats::counters::{
-    CacheReport, Counters, DeviceReport, Histogram, RankReport, Report, Sizes, Stage, StageReport,
+    COUNTER_MEANINGS, CacheReport, Counters, DeviceReport, Histogram, RankReport, Report, Sizes, Stage, StageReport,
 };
 pub use store::Store;
 pub use types::{Change, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, UnknownBlocks, Urgency, VolumeSpec};

@@ -21,9 +21,8 @@ impl Figures {
 
     /// A setting of `oncefs stats` that is a number.
     pub fn setting(&self, name: &str) -> Result<f64> {
-        let found = self.0.get("settings").and_then(|settings| settings.get(name)).and_then(Value::as_str);
-        let number = found.and_then(|text| text.parse().ok());
-        number.ok_or_else(|| Failure::new(format!("the output of oncefs has no number settings.{name}")))
+        let found = self.0.get("settings").and_then(|settings| settings.get(name)).and_then(Value::as_f64);
+        found.ok_or_else(|| Failure::new(format!("the output of oncefs has no number settings.{name}")))
     }
 
     /// A number at a path of names.
@@ -72,10 +71,10 @@ mod tests {
     #[test]
     fn a_figure_is_found_by_group_and_name_and_its_absence_is_named() {
         let figures = Figures::parse(
-            r#"{"space": {"used_bytes": 7}, "inline_percent": 30.5, "settings": {"battery_percent_min": "20"}}"#,
+            r#"{"space": {"stored_bytes": 7}, "inline_percent": 30.5, "settings": {"battery_percent_min": 20}}"#,
         )
         .unwrap();
-        assert_eq!(figures.number("space", "used_bytes").unwrap(), 7);
+        assert_eq!(figures.number("space", "stored_bytes").unwrap(), 7);
         assert_eq!(figures.percent("inline_percent").unwrap(), 30.5);
         assert_eq!(figures.setting("battery_percent_min").unwrap(), 20.0);
         assert!(figures.number("space", "data_bytes").unwrap_err().to_string().contains("space.data_bytes"));

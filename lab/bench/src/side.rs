@@ -378,7 +378,7 @@ impl Side {
     pub fn used_bytes(&self) -> Result<u64> {
         if self.spec.kind == Kind::Oncefs {
             let stats = self.stats()?;
-            return Ok(stats.number("space", "used_bytes")? + stats.number("space", "metadata_bytes")?);
+            return Ok(stats.number("space", "stored_bytes")? + stats.number("space", "metadata_bytes")?);
         }
         machine::used_bytes(&self.lower)
     }

@@ -286,7 +286,7 @@ impl Mount {
         run_json(Command::new(oncefs()).args(["stats", "--json"]).arg(self.dir()))
     }
 
-    /// A figure of `stats`, such as ("space", "used_bytes").
+    /// A figure of `stats`, such as ("space", "stored_bytes").
     pub fn figure(&self, group: &str, name: &str) -> u64 {
         let stats = self.stats();
         stats[group][name].as_u64().unwrap_or_else(|| panic!("stats has no {group}.{name}: {stats:#}"))

@@ -171,7 +171,12 @@ fn stats_speak_to_people_and_programs() {
     }
     assert_eq!(mount.figure("counters", "blocks_placed"), 256);
     let said = run(Command::new(oncefs()).arg("stats").arg(mount.dir()));
-    assert!(said.lines().count() > 10, "{said}");
+    assert_eq!(said.lines().count(), 10, "{said}");
+    let held = mount.figure("space", "held_bytes");
+    assert!(held == 1 << 20 && stats["settings"]["battery_percent_min"].is_u64(), "{stats:#}");
+    assert!(stats["health"]["findings"].is_array() && stats["read_only"] == false, "{stats:#}");
+    let all = run(Command::new(oncefs()).args(["stats", "-v"]).arg(mount.dir()));
+    assert!(all.contains("blocks_placed"), "{all}");
 }
 
 /// What `oncefs tune --json` says of every setting.
@@ -308,8 +313,8 @@ fn dedup_status(mount: &Mount) -> Value {
 
 /// Requires that the two files share every block and hold what was written, also after a remount.
 fn assert_shared(mount: &mut Mount, used_before: u64) {
-    mount.wait_for("space", "used_bytes", |used| used - used_before == FILE_BYTES as u64);
-    assert_eq!(mount.figure("space", "mapped_bytes"), 2 * FILE_BYTES as u64);
+    mount.wait_for("space", "stored_bytes", |used| used - used_before == FILE_BYTES as u64);
+    assert_eq!(mount.figure("space", "held_bytes"), 2 * FILE_BYTES as u64);
     mount.check();
     for name in ["first", "second"] {
         assert!(fs::read(mount.join(name)).unwrap() == bytes(11, FILE_BYTES), "{name} differs");
@@ -319,9 +324,9 @@ fn assert_shared(mount: &mut Mount, used_before: u64) {
 #[test]
 fn dedup_now_shares_what_was_skipped_and_says_what_it_saved() {
     let mut mount = Mount::on(&test_dir(), "1G", &LEFT_TO_NOW);
-    let used = mount.figure("space", "used_bytes");
+    let used = mount.figure("space", "stored_bytes");
     write_twice(&mount);
-    assert_eq!(mount.figure("space", "used_bytes") - used, 2 * FILE_BYTES as u64, "nothing is shared in-line");
+    assert_eq!(mount.figure("space", "stored_bytes") - used, 2 * FILE_BYTES as u64, "nothing is shared in-line");
     assert_eq!(dedup_status(&mount)["blocks_remapped"], 0, "nothing is shared before it is asked for");
     let said = dedup(&mount, &["--now"]);
     assert!(said.contains("24.0 MiB saved"), "{said}");
@@ -334,7 +339,7 @@ fn dedup_now_shares_what_was_skipped_and_says_what_it_saved() {
 #[test]
 fn dedup_full_finds_what_was_never_remembered() {
     let mut mount = Mount::on(&test_dir(), "1G", &["inline=off,worker=off,skipped_memory=0"]);
-    let used = mount.figure("space", "used_bytes");
+    let used = mount.figure("space", "stored_bytes");
     write_twice(&mount);
     assert!(dedup(&mount, &["--now", "--full"]).contains("24.0 MiB saved"));
     assert_shared(&mut mount, used);
@@ -343,7 +348,7 @@ fn dedup_full_finds_what_was_never_remembered() {
 #[test]
 fn dedup_in_the_background_is_shown_by_its_status() {
     let mut mount = Mount::on(&test_dir(), "1G", &LEFT_TO_NOW);
-    let used = mount.figure("space", "used_bytes");
+    let used = mount.figure("space", "stored_bytes");
     write_twice(&mount);
     assert!(dedup(&mount, &["--now", "--background"]).contains("--status"));
     assert!(dedup(&mount, &["--status"]).lines().count() > 4);
@@ -361,7 +366,7 @@ fn other_half_of_the_day() -> String {
 #[test]
 fn outside_its_hours_the_worker_waits_and_now_minds_none() {
     let mut mount = Mount::on(&test_dir(), "1G", &["inline=off,idle_after_ms=10,schedule=always"]);
-    let used = mount.figure("space", "used_bytes");
+    let used = mount.figure("space", "stored_bytes");
     let hours = other_half_of_the_day();
     let said = dedup(&mount, &["--schedule", &hours]);
     assert!(said.contains(&hours) && said.contains("next window in 1"), "{said}");

@@ -79,7 +79,7 @@ fn a_stitched_file_lies_in_few_extents_after_one_command_and_nothing_else_change
     let mut mount = mount();
     let path = mount.join("stitched");
     let content = stitch(&mount, &path, 3_000, 1);
-    let used = mount.figure("space", "used_bytes");
+    let used = mount.figure("space", "stored_bytes");
     let times = |path: &Path| {
         let metadata = fs::metadata(path).unwrap();
         (metadata.modified().unwrap(), metadata.len())
@@ -93,7 +93,7 @@ fn a_stitched_file_lies_in_few_extents_after_one_command_and_nothing_else_change
     assert!(total(&said, "extents_before") > 1_000, "{said:#}");
     assert!(total(&said, "extents_after") <= 4, "{said:#}");
     assert_eq!(total(&said, "blocks_unshared"), moved, "every block was shared");
-    assert_eq!(mount.figure("space", "used_bytes") - used, moved * BLOCK);
+    assert_eq!(mount.figure("space", "stored_bytes") - used, moved * BLOCK);
     assert_eq!(mount.figure("counters", "blocks_defragmented"), moved);
     assert!(fs::read(&path).unwrap() == content);
     assert_eq!(times(&path), before, "neither its time nor its size");
@@ -113,7 +113,7 @@ fn without_space_and_in_a_dry_run_nothing_that_is_shared_moves() {
     let mut mount = mount();
     let path = mount.join("stitched");
     let content = stitch(&mount, &path, 1_000, 2);
-    let used = mount.figure("space", "used_bytes");
+    let used = mount.figure("space", "stored_bytes");
     let none = outcome(&["--space", "0"], &[&path]);
     assert_eq!(total(&none, "blocks_moved"), 0, "{none:#}");
     assert_eq!(none["total"]["left"]["space_limit"].as_u64().unwrap(), total(&none, "extents_before") - 1);
@@ -122,10 +122,10 @@ fn without_space_and_in_a_dry_run_nothing_that_is_shared_moves() {
     let long = outcome(&["--run-blocks-min", "1"], &[&path]);
     assert_eq!(total(&long, "blocks_moved"), 0, "every piece is long enough: {long:#}");
     assert_eq!(mount.figure("counters", "blocks_defragmented"), 0);
-    assert_eq!(mount.figure("space", "used_bytes"), used);
+    assert_eq!(mount.figure("space", "stored_bytes"), used);
     let some = outcome(&["--space", "400K"], &[&path]);
     assert!((1..=100).contains(&total(&some, "blocks_unshared")), "{some:#}");
-    assert!(mount.figure("space", "used_bytes") <= used + 100 * BLOCK);
+    assert!(mount.figure("space", "stored_bytes") <= used + 100 * BLOCK);
     assert!(fs::read(&path).unwrap() == content);
 
     mount.umount();

@@ -156,17 +156,17 @@ fn what_was_acknowledged_survives_killing_the_daemon() {
 #[test]
 fn a_file_open_and_unlinked_when_the_daemon_dies_gives_its_space_back() {
     let mut mount = Mount::new("1G");
-    let used = mount.figure("space", "used_bytes");
+    let used = mount.figure("space", "stored_bytes");
     let mut file = File::create(mount.join("gone")).unwrap();
     file.write_all(&bytes(5, 64 << 20)).unwrap();
     file.sync_all().unwrap();
     fs::remove_file(mount.join("gone")).unwrap();
     File::open(mount.dir()).unwrap().sync_all().unwrap();
-    assert!(mount.figure("space", "used_bytes") >= used + (64 << 20), "an open file keeps its space");
+    assert!(mount.figure("space", "stored_bytes") >= used + (64 << 20), "an open file keeps its space");
     mount.kill();
     drop(file);
     mount.mount();
-    mount.wait_for("space", "used_bytes", |now| now <= used + (1 << 20));
+    mount.wait_for("space", "stored_bytes", |now| now <= used + (1 << 20));
     mount.check();
 }
 

@@ -45,13 +45,13 @@ fn a_file_without_a_name_gets_one_and_survives_a_crash_from_then_on() {
 #[test]
 fn a_file_that_never_had_a_name_gives_its_space_back_when_it_is_closed() {
     let mount = Mount::new("256M");
-    let used = mount.figure("space", "used_bytes");
+    let used = mount.figure("space", "stored_bytes");
     let file = nameless(&mount.dir(), 0);
     file.write_all_at(&bytes(2, 8 << 20), 0).unwrap();
     file.sync_all().unwrap();
-    assert!(mount.figure("space", "used_bytes") >= used + (8 << 20));
+    assert!(mount.figure("space", "stored_bytes") >= used + (8 << 20));
     drop(file);
-    mount.wait_for("space", "used_bytes", |now| now <= used + (1 << 20));
+    mount.wait_for("space", "stored_bytes", |now| now <= used + (1 << 20));
 }
 
 #[test]

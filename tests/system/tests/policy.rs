@@ -50,7 +50,7 @@ fn write(path: &Path, key: u64) {
 }
 
 fn used_blocks(mount: &Mount) -> u64 {
-    mount.figure("space", "used_bytes") / BLOCK
+    mount.figure("space", "stored_bytes") / BLOCK
 }
 
 fn shell(dir: &Path, command: &str) -> String {

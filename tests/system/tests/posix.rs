@@ -44,7 +44,7 @@ fn rename_refuses_or_exchanges_as_its_flags_say() {
 #[test]
 fn an_unlinked_open_file_stays_usable_and_gives_its_space_back_when_closed() {
     let mount = small();
-    let used = mount.figure("space", "used_bytes");
+    let used = mount.figure("space", "stored_bytes");
     let file = read_write(&mount.join("gone"));
     file.write_all_at(&bytes(1, 16 << 20), 0).unwrap();
     fs::remove_file(mount.join("gone")).unwrap();
@@ -55,7 +55,7 @@ fn an_unlinked_open_file_stays_usable_and_gives_its_space_back_when_closed() {
     file.read_exact_at(&mut found, 0).unwrap();
     assert!(found == bytes(1, 16 << 20));
     drop(file);
-    mount.wait_for("space", "used_bytes", |now| now <= used + MIB);
+    mount.wait_for("space", "stored_bytes", |now| now <= used + MIB);
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn files_get_ranks_by_their_reads_and_keep_them_over_remounts_kills_and_jumps_of
     each_file(|kind, n| fs::write(path(&mount, kind, n), content(kind, n)).unwrap());
     rank(&mount);
     assert_eq!(ranks(&mount), [3 * FILES, 0, 0, 0]);
-    let before = mount.figure("space", "used_bytes");
+    let before = mount.figure("space", "stored_bytes");
     // Nothing of them is in the kernel's cache.
     mount.remount();
     each_file(|kind, n| match kind {
@@ -79,7 +79,7 @@ fn files_get_ranks_by_their_reads_and_keep_them_over_remounts_kills_and_jumps_of
     days(&mount, 3);
     rank(&mount);
     assert_eq!(ranks(&mount), [FILES, FILES, FILES, 0]);
-    let saved = before - mount.figure("space", "used_bytes");
+    let saved = before - mount.figure("space", "stored_bytes");
     let shared = 2 * (FILES - 1) * FILE_BYTES as u64 / 2;
     assert!(saved >= shared * 9 / 10, "{saved} bytes of {shared}: the common halves are runs of 64 blocks");
     verify(&mount);

@@ -75,7 +75,7 @@ fn a_flipped_bit_is_named_never_read_and_healed_by_a_good_copy() {
         [&one, &two].iter().for_each(|path| fs::write(path, &content).unwrap());
         fs::hard_link(&one, mount.join("a/link")).unwrap();
         assert_eq!(scrub(&mount, &[]).0, 0, "nothing is damaged");
-        let used = mount.figure("space", "used_bytes");
+        let used = mount.figure("space", "stored_bytes");
         mount.umount();
         rot(&mount.volume(), &content[HIT * BLOCK..][..BLOCK]);
         mount.mount();
@@ -116,7 +116,7 @@ fn a_flipped_bit_is_named_never_read_and_healed_by_a_good_copy() {
         assert_eq!(scrub(&mount, &["--status"]).0, 3, "healed, and not yet moved");
         let (code, said) = scrub(&mount, &[]);
         assert_eq!((code, &said["scrub"]["blocks_bad"]), (0, &Value::from(0)), "{said:#}");
-        assert_eq!(mount.figure("space", "used_bytes"), used, "the block is in use again");
+        assert_eq!(mount.figure("space", "stored_bytes"), used, "the block is in use again");
         mount.check();
         [&one, &two, &mount.join("again")].iter().for_each(|file| assert!(fs::read(file).unwrap() == content));
     }

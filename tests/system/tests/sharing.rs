@@ -50,19 +50,19 @@ fn the_second_copy_takes_no_space_and_hardly_a_write() {
     let (disk, len) = (HostDisk::new(4 * GIB), unique_bytes());
     // Every request is looked up as it is written: what a share of them leaves, the worker finds later.
     let mut mount = Mount::on(&disk.path(), "2G", &["inline=all"]);
-    let used_before = mount.figure("space", "used_bytes");
+    let used_before = mount.figure("space", "stored_bytes");
     write_stream(&mount.join("first"), 1, len);
-    let used_once = mount.figure("space", "used_bytes");
+    let used_once = mount.figure("space", "stored_bytes");
     assert_eq!(used_once - used_before, len, "the first copy takes its size");
 
     let device_before = disk.bytes_written();
     write_stream(&mount.join("second"), 1, len);
     let device = disk.bytes_written() - device_before;
     println!("bytes written to the device for the second copy: {device} ({:.3} %)", device as f64 * 100.0 / len as f64);
-    let more = mount.figure("space", "used_bytes") - used_once;
+    let more = mount.figure("space", "stored_bytes") - used_once;
     assert!(more <= COLLISIONS_MAX * 2 * BLOCK, "the second copy takes {more} bytes");
     assert!(device < len / 50 + BESIDE, "the second copy wrote {device} bytes to the device");
-    assert_eq!(mount.figure("space", "mapped_bytes"), 2 * len);
+    assert_eq!(mount.figure("space", "held_bytes"), 2 * len);
 
     mount.check();
     assert_stream(&mount.join("first"), 1, len, len);
@@ -74,7 +74,7 @@ fn a_copy_by_copy_file_range_writes_only_metadata_and_deleting_it_gives_the_spac
     let disk = HostDisk::new(4 * GIB);
     let mut mount = Mount::on(&disk.path(), "3G", &[]);
     let large = make_large_file(&mount);
-    let used = mount.figure("space", "used_bytes");
+    let used = mount.figure("space", "stored_bytes");
 
     let device_before = disk.bytes_written();
     let (source, target) = (File::open(&large).unwrap(), File::create(mount.join("copy")).unwrap());
@@ -85,7 +85,7 @@ fn a_copy_by_copy_file_range_writes_only_metadata_and_deleting_it_gives_the_spac
     println!("bytes written to the device for the copy: {device}");
     assert!(device < len / 1000 + BESIDE, "the copy wrote {device} bytes: more than metadata");
     assert!(calls <= len.div_ceil(CALL_BYTES_MIN), "{len} bytes took {calls} calls: they were copied");
-    assert_eq!(mount.figure("space", "used_bytes"), used, "the copy takes no block");
+    assert_eq!(mount.figure("space", "stored_bytes"), used, "the copy takes no block");
 
     drop((source, target));
     mount.check();
@@ -111,8 +111,8 @@ fn delete_and_get_the_space_back(mount: &Mount, files: &[&Path]) {
     for file in files {
         elapsed(&format!("unlink of {}", file.display()), || fs::remove_file(file).unwrap());
     }
-    mount.wait_for("space", "mapped_bytes", |mapped| mapped == 0);
-    mount.wait_for("space", "used_bytes", |used| used < MIB);
+    mount.wait_for("space", "held_bytes", |mapped| mapped == 0);
+    mount.wait_for("space", "stored_bytes", |used| used < MIB);
 }
 
 #[test]
@@ -142,17 +142,17 @@ fn sharing_every_block() -> Mount {
 #[test]
 fn zeros_take_no_space_and_repeated_blocks_hardly_any() {
     let mount = sharing_every_block();
-    let used = mount.figure("space", "used_bytes");
+    let used = mount.figure("space", "stored_bytes");
     let zeros = File::create(mount.join("zeros")).unwrap();
     zeros.write_all_at(&vec![0; 8 * MIB as usize], 0).unwrap();
     zeros.sync_all().unwrap();
-    assert_eq!(mount.figure("space", "used_bytes"), used, "zeros are holes");
+    assert_eq!(mount.figure("space", "stored_bytes"), used, "zeros are holes");
 
     let same = File::create(mount.join("same")).unwrap();
     same.write_all_at(&[7].repeat(8 * MIB as usize), 0).unwrap();
     same.sync_all().unwrap();
     // Requests of 1 MiB that are under way at the same time do not see each other's blocks.
-    let stored = mount.figure("space", "used_bytes") - used;
+    let stored = mount.figure("space", "stored_bytes") - used;
     assert!((BLOCK..=8 * BLOCK).contains(&stored), "2,048 equal blocks take {stored} bytes");
 }
 
@@ -175,11 +175,15 @@ fn writing_the_same_content_over_itself_stores_nothing() {
 fn the_last_partial_block_is_shared_too() {
     let mut mount = sharing_every_block();
     write_stream(&mount.join("whole"), 6, MIB);
-    let used = mount.figure("space", "used_bytes");
+    let used = mount.figure("space", "stored_bytes");
     let part = oncefs_system_tests::bytes(6, 5000);
     fs::write(mount.join("a"), &part).unwrap();
     fs::write(mount.join("b"), &part).unwrap();
     mount.remount();
-    assert_eq!(mount.figure("space", "used_bytes"), used + BLOCK, "one whole block is known, one partial block is new");
+    assert_eq!(
+        mount.figure("space", "stored_bytes"),
+        used + BLOCK,
+        "one whole block is known, one partial block is new"
+    );
     assert_eq!(fs::read(mount.join("b")).unwrap(), part);
 }

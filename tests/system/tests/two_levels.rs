@@ -129,7 +129,7 @@ fn damaging_the_hints_and_the_skipped_buffer_costs_nothing_but_time() {
 /// only the files that are known refer to blocks, and until what others released is free.
 fn wait_until_nothing_is_freed(mount: &Mount, written: &[Written]) {
     let blocks: usize = written.iter().map(|file| file.contents.len()).sum();
-    mount.wait_for("space", "mapped_bytes", |mapped| mapped == (blocks * BLOCK) as u64);
+    mount.wait_for("space", "held_bytes", |mapped| mapped == (blocks * BLOCK) as u64);
     run(Command::new(oncefs()).arg("sync").arg(mount.dir()));
 }
 
@@ -146,7 +146,7 @@ fn assert_saved(mount: &mut Mount, written: &mut [Written]) {
     run(Command::new(oncefs()).arg("dedup").arg(mount.dir()).args(["--now", "--full"]));
     let unique: BTreeSet<u64> = written.iter().flat_map(|file| file.contents.iter().copied()).collect();
     let label = 1;
-    let stored = mount.figure("space", "used_bytes") / BLOCK as u64;
+    let stored = mount.figure("space", "stored_bytes") / BLOCK as u64;
     let all: usize = written.iter().map(|file| file.contents.len()).sum();
     println!("{all} blocks of {} contents in {} files take {stored} blocks", unique.len(), written.len());
     // The root directory and names are records: no block is anybody's but the files'.

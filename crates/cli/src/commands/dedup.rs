@@ -8,11 +8,11 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use oncefs_engine::{DedupCommand, DedupStatus, Report};
 
-use crate::commands::stats::saved_bytes;
 use crate::control::answers::Tuned;
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::{Failure, Outcome, exit};
+use crate::figures::snapshot::saved_bytes;
 use crate::mounting::options::{self, Setting};
 use crate::names::{self, shown};
 use crate::process::signals::EndSignals;

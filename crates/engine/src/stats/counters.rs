@@ -49,6 +49,22 @@ impl Stage {
         Stage::Read,
     ];
 
+    /// What happens in it.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Stage::Receive => "A write arrives and is cut into whole blocks.",
+            Stage::Tag => "Tags, and fingerprints where they are made at once, of the blocks of a request.",
+            Stage::Lookup => "The hint store is asked for equal blocks.",
+            Stage::Decide => "Hints become runs; runs that are too short to be shared are refused.",
+            Stage::Confirm => "The block table or a comparison confirms that blocks are equal; references are taken.",
+            Stage::Place => "What is left is written to free runs of the data area.",
+            Stage::Map => "The extents are published, and what they replaced is released.",
+            Stage::Commit => "A group of changes becomes durable.",
+            Stage::Revisit => "The worker looks at blocks out of line.",
+            Stage::Read => "Blocks are read: the map, the read cache, the device.",
+        }
+    }
+
     /// The stage's name as shown to people.
     pub fn name(self) -> &'static str {
         match self {
@@ -252,10 +268,13 @@ pub struct RankReport {
 }
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+    ($(#[doc = $meaning:literal] $name:ident),* $(,)?) => {
         /// Event counters of a running store.
         #[derive(Debug, Default)]
-        pub struct Counters { $($(#[$doc])* pub $name: AtomicU64),* }
+        pub struct Counters { $(#[doc = $meaning] pub $name: AtomicU64),* }
+
+        /// What each counter counts, by its name in a [`Report`]: all since the mount.
+        pub const COUNTER_MEANINGS: &[(&str, &str)] = &[$((stringify!($name), $meaning.trim_ascii())),*];
 
         impl Counters {
             /// The counts so far, by name.

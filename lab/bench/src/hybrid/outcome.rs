@@ -39,8 +39,8 @@ impl Reading {
         let figures = side.stats()?;
         let count = |name: &str| figures.number("counters", name);
         Ok(Reading {
-            mapped: figures.number("space", "mapped_bytes")?,
-            used: figures.number("space", "used_bytes")?,
+            mapped: figures.number("space", "held_bytes")?,
+            used: figures.number("space", "stored_bytes")?,
             metadata: figures.number("space", "metadata_bytes")?,
             requests: [count("write_requests")?, count("write_requests_not_admitted")?],
             shared_inline: count("blocks_shared")?,

@@ -85,7 +85,7 @@ fn measure(side: &mut Side, mount: &str, repetition: usize, trees: &[PathBuf]) -
         command::run(Command::new("sync").arg("-f").arg(&target))?;
         used.push(used_bytes(side)?);
     }
-    let copied_bytes = side.stats()?.number("space", "mapped_bytes")? / 2;
+    let copied_bytes = side.stats()?.number("space", "held_bytes")? / 2;
     let added = |of: fn(&[u64; 2]) -> u64| [1, 2].map(|copy| of(&used[copy]).saturating_sub(of(&used[copy - 1])));
     let (data_bytes, all_bytes) = (added(|used| used[0]), added(|used| used[1]));
     side.unmount()?;
@@ -94,7 +94,7 @@ fn measure(side: &mut Side, mount: &str, repetition: usize, trees: &[PathBuf]) -
 
 /// In the data area, and with metadata.
 fn used_bytes(side: &Side) -> Result<[u64; 2]> {
-    Ok([side.stats()?.number("space", "used_bytes")?, side.used_bytes()?])
+    Ok([side.stats()?.number("space", "stored_bytes")?, side.used_bytes()?])
 }
 
 fn spread(readings: &[Reading], mount: &str, value: &dyn Fn(&Reading) -> f64) -> Option<Spread> {

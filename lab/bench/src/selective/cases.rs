@@ -92,7 +92,7 @@ impl Saved {
         let rank = |name| figures.number_at(&["ranks", name, "files"]);
         let ranks = || Ok([rank("0 new")?, rank("1 sequential")?, rank("2 random")?, rank("3 cold")?]);
         let ranks = (case == Case::Selective).then(ranks).transpose()?;
-        Ok(Saved { mapped_bytes: bytes("mapped_bytes")?, used_bytes: bytes("used_bytes")?, ranks })
+        Ok(Saved { mapped_bytes: bytes("held_bytes")?, used_bytes: bytes("stored_bytes")?, ranks })
     }
 }
 

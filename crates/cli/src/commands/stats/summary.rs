@@ -1,0 +1,93 @@
+//! The ten lines that answer: what is held, stored and saved, what is free, what is left to do, and whether it is well.
+
+use oncefs_toolbox::{Column, Table};
+
+use super::details::percent;
+use crate::figures::health::{self, Limits, findings};
+use crate::figures::snapshot::Snapshot;
+use crate::names::{printable, shown};
+use crate::size::Size;
+
+/// The lines.
+pub fn text(snapshot: &Snapshot) -> String {
+    let mut table = Table::of([Column::left(10), Column::left(10), Column::left(0)]);
+    for (name, figure, meaning) in lines(snapshot) {
+        table.row(vec![name.to_owned(), figure, meaning]);
+    }
+    // These are sentences, and would make the columns too wide.
+    let place = snapshot.mount.as_deref().map_or_else(String::new, |dir| format!(" on {}", shown(dir)));
+    let found = printable(&health::line(&findings(snapshot, &Limits::default())));
+    format!("volume      {}{place}\n{}health      {found}\n", shown(&snapshot.volume), table.plain())
+}
+
+fn lines(snapshot: &Snapshot) -> [(&'static str, String, String); 8] {
+    let (held, stored, saved) = (snapshot.held_bytes(), snapshot.stored_bytes(), snapshot.saved_bytes());
+    let size = |bytes| Size(bytes).to_string();
+    let data = snapshot.space("data_bytes");
+    let ratio = snapshot.ratio().map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
+    [
+        ("held", size(held), "in all files".to_owned()),
+        (
+            "stored",
+            size(stored),
+            format!("each block once: {} of the data area's {}", percent(stored, data), Size(data)),
+        ),
+        ("saved", size(saved), format!("{} of what is held", percent(saved, held))),
+        ("ratio", ratio, "held to stored".to_owned()),
+        ("free", size(snapshot.space("available_bytes")), "unique bytes that can still be written".to_owned()),
+        ("metadata", size(snapshot.space("metadata_bytes")), "beside the data, on the host".to_owned()),
+        ("host", size(snapshot.host.available), format!("free of {}", Size(snapshot.host.size))),
+        ("to look at", left(snapshot).0, left(snapshot).1),
+    ]
+}
+
+/// What the worker has left, and what it does about it.
+fn left(snapshot: &Snapshot) -> (String, String) {
+    let worker = &snapshot.worker;
+    let files = match worker.skipped_files {
+        0 => String::new(),
+        1 => "and a whole file, ".to_owned(),
+        files => format!("and {files} whole files, "),
+    };
+    let pass = if worker.full_pass { "and a pass over everything, " } else { "" };
+    let bytes = snapshot.left_bytes();
+    let figure = if bytes == 0 { "nothing".to_owned() } else { Size(bytes).to_string() };
+    (figure, format!("{files}{pass}by the worker: {}", printable(&worker.doing)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::snapshot::HostSpace;
+
+    #[test]
+    fn ten_lines_answer() {
+        let mut snapshot = Snapshot { volume: "/srv/volume".into(), mount: Some("/mnt".into()), ..Snapshot::default() };
+        snapshot.host = HostSpace { size: 10 << 30, available: 4 << 30 };
+        for (name, mib) in [
+            ("mapped_bytes", 300),
+            ("used_bytes", 100),
+            ("data_bytes", 1024),
+            ("available_bytes", 924),
+            ("metadata_bytes", 3),
+        ] {
+            snapshot.report.space.insert(name.to_owned(), mib << 20);
+        }
+        (snapshot.worker.skipped_blocks, snapshot.worker.skipped_files) = (512, 3);
+        snapshot.worker.doing = "waits until the volume is idle".to_owned();
+        let text = text(&snapshot);
+        let expected = "\
+volume      /srv/volume on /mnt
+held        300 MiB     in all files
+stored      100 MiB     each block once: 9.8 % of the data area's 1.00 GiB
+saved       200 MiB     66.7 % of what is held
+ratio       3.00        held to stored
+free        924 MiB     unique bytes that can still be written
+metadata    3.00 MiB    beside the data, on the host
+host        4.00 GiB    free of 10.0 GiB
+to look at  2.00 MiB    and 3 whole files, by the worker: waits until the volume is idle
+health      well
+";
+        assert_eq!(text, expected);
+    }
+}

@@ -1,0 +1,47 @@
+//! What figures mean, in words: `oncefs stats --explain`.
+
+use super::figure::Figure;
+use super::table::{FIGURES, label_meaning, named};
+use crate::failure::{Failure, Outcome, exit};
+
+/// Figures of this path, name or group; all without one.
+pub fn text(name: Option<&str>) -> Outcome<String> {
+    let figures: Vec<&Figure> = name.map_or_else(|| FIGURES.iter().collect(), named);
+    if figures.is_empty() {
+        let name = name.unwrap_or_default();
+        let text = format!("there is no figure '{name}': oncefs stats --explain shows all");
+        return Err(Failure::new(exit::USAGE, text));
+    }
+    Ok(figures.iter().map(|figure| paragraph(figure)).collect::<Vec<_>>().join("\n"))
+}
+
+fn paragraph(figure: &Figure) -> String {
+    let label = figure.label().map_or_else(String::new, |label| format!("  by {label}: {}\n", label_meaning(label)));
+    let (path, kind, unit) = (figure.path(), figure.kind.words(), figure.unit.words());
+    let end = if figure.meaning.ends_with('.') { "" } else { "." };
+    format!("{path}\n  {}{end}\n  {kind}; {unit}\n{label}", figure.meaning)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_is_explained_with_its_kind_and_its_unit() {
+        let text = text(Some("space.stored_bytes")).unwrap();
+        assert_eq!(
+            text,
+            "space.stored_bytes\n  What the data area holds for them: each content once.\n  gauge; bytes\n"
+        );
+    }
+
+    #[test]
+    fn all_are_explained_and_an_unknown_one_is_refused() {
+        let all = text(None).unwrap();
+        for figure in FIGURES.iter() {
+            assert!(all.contains(&format!("{}\n", figure.path())), "{}", figure.path());
+        }
+        let refused = text(Some("nothing")).unwrap_err();
+        assert!(refused.code == exit::USAGE && refused.message.contains("'nothing'"), "{refused:?}");
+    }
+}

@@ -1,0 +1,228 @@
+//! Whether a volume needs attention, and for what.
+
+use clap::Args;
+use serde::Serialize;
+
+use super::snapshot::Snapshot;
+use crate::names::shown;
+use crate::size::Size;
+
+/// Less than this share of the data area or of the host, in percent, is nearly full.
+const FREE_PERCENT_MIN: f64 = 5.0;
+
+/// The worker is behind if more than this is left ...
+const LEFT_BYTES_MIN: u64 = 1 << 30;
+
+/// ... and more than this share of what the files hold.
+const LEFT_SHARE_OF_HELD: u64 = 10;
+
+/// From where on something needs attention.
+#[derive(Clone, Debug, Args)]
+pub struct Limits {
+    /// Free space of volume and host, in percent, below which they are nearly full
+    #[arg(long, value_name = "PERCENT", default_value_t = FREE_PERCENT_MIN)]
+    pub free_min: f64,
+    /// Skipped data above which the worker is behind; by default 1G and a tenth of what the files hold
+    #[arg(long, value_name = "SIZE")]
+    pub left_max: Option<Size>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { free_min: FREE_PERCENT_MIN, left_max: None }
+    }
+}
+
+/// What can be wrong. The names are in JSON and in the rules for Prometheus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// Blocks or entries are damaged.
+    Damage,
+    /// An error made the volume read-only.
+    ReadOnly,
+    /// The data area is nearly full.
+    NearlyFull,
+    /// The host's file system is nearly full.
+    HostNearlyFull,
+    /// Too much waits for out-of-line deduplication.
+    WorkerBehind,
+    /// The daemon is gone.
+    Dead,
+}
+
+impl Cause {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Damage, Self::ReadOnly, Self::NearlyFull, Self::HostNearlyFull, Self::WorkerBehind, Self::Dead];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Damage => "damage",
+            Self::ReadOnly => "read-only",
+            Self::NearlyFull => "nearly-full",
+            Self::HostNearlyFull => "host-nearly-full",
+            Self::WorkerBehind => "worker-behind",
+            Self::Dead => "dead",
+        }
+    }
+}
+
+/// Something that needs attention.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What it is.
+    pub cause: Cause,
+    /// The same for people, with what to do.
+    pub message: String,
+}
+
+impl Finding {
+    /// With its message.
+    pub fn new(cause: Cause, message: String) -> Self {
+        Self { cause, message }
+    }
+}
+
+/// Everything that needs attention, the worst first.
+pub fn findings(snapshot: &Snapshot, limits: &Limits) -> Vec<Finding> {
+    let found = [
+        damage(snapshot),
+        read_only(snapshot),
+        nearly_full(snapshot, limits),
+        host_nearly_full(snapshot, limits),
+        worker_behind(snapshot, limits),
+    ];
+    found.into_iter().flatten().collect()
+}
+
+/// Findings as one line.
+pub fn line(findings: &[Finding]) -> String {
+    match findings {
+        [] => "well".to_owned(),
+        _ => findings.iter().map(|finding| finding.message.as_str()).collect::<Vec<_>>().join("; "),
+    }
+}
+
+fn damage(snapshot: &Snapshot) -> Option<Finding> {
+    let (bad, scrub, place) = (snapshot.space("bad_bytes"), &snapshot.scrub, shown(snapshot.place()));
+    let is_passed_over = scrub.unknown.blocks > 0 || !scrub.passed_over.is_empty();
+    let message = match (bad, is_passed_over) {
+        (0, false) => return None,
+        (0, true) => {
+            format!("metadata is damaged: see oncefs scrub {place} --status, then unmount and run oncefs fsck -y")
+        }
+        (bad, _) => format!("{} of data are damaged: see oncefs scrub {place} --status", Size(bad)),
+    };
+    Some(Finding::new(Cause::Damage, message))
+}
+
+fn read_only(snapshot: &Snapshot) -> Option<Finding> {
+    let why = snapshot.read_only_because.as_ref()?;
+    Some(Finding::new(Cause::ReadOnly, format!("an error made it read-only: {why}")))
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 100.0 } else { part as f64 * 100.0 / whole as f64 }
+}
+
+/// What the host lacks is told of the host.
+fn nearly_full(snapshot: &Snapshot, limits: &Limits) -> Option<Finding> {
+    let data = snapshot.space("data_bytes");
+    let free = data.saturating_sub(snapshot.stored_bytes()).saturating_sub(snapshot.space("reserved_bytes"));
+    let place = shown(snapshot.place());
+    (percent(free, data) < limits.free_min).then(|| {
+        let text = format!("nearly full, {} of {} are free: oncefs grow {place} +SIZE", Size(free), Size(data));
+        Finding::new(Cause::NearlyFull, text)
+    })
+}
+
+fn host_nearly_full(snapshot: &Snapshot, limits: &Limits) -> Option<Finding> {
+    let (host, volume) = (snapshot.host, shown(&snapshot.volume));
+    (percent(host.available, host.size) < limits.free_min).then(|| {
+        let text = format!(
+            "the file system below {volume} is nearly full, {} of {} are free: make room on it",
+            Size(host.available),
+            Size(host.size)
+        );
+        Finding::new(Cause::HostNearlyFull, text)
+    })
+}
+
+fn worker_behind(snapshot: &Snapshot, limits: &Limits) -> Option<Finding> {
+    let default = LEFT_BYTES_MIN.max(snapshot.held_bytes() / LEFT_SHARE_OF_HELD);
+    let (left, place) = (snapshot.left_bytes(), shown(snapshot.place()));
+    (left > limits.left_max.map_or(default, |size| size.0)).then(|| {
+        let doing = &snapshot.worker.doing;
+        let way = if snapshot.worker.paused { "--resume" } else { "--now" };
+        let text = format!("{} are still to be deduplicated ({doing}): oncefs dedup {place} {way}", Size(left));
+        Finding::new(Cause::WorkerBehind, text)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::snapshot::HostSpace;
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn well() -> Snapshot {
+        let mut snapshot = Snapshot { host: HostSpace { size: 100 * GIB, available: 50 * GIB }, ..Snapshot::default() };
+        snapshot.mount = Some("/mnt".into());
+        for (name, bytes) in [("data_bytes", 100 * GIB), ("used_bytes", 10 * GIB), ("mapped_bytes", 30 * GIB)] {
+            snapshot.report.space.insert(name.to_owned(), bytes);
+        }
+        snapshot
+    }
+
+    fn causes(snapshot: &Snapshot) -> Vec<Cause> {
+        findings(snapshot, &Limits::default()).iter().map(|finding| finding.cause).collect()
+    }
+
+    #[test]
+    fn a_volume_with_room_and_without_damage_is_well() {
+        assert_eq!(line(&findings(&well(), &Limits::default())), "well");
+    }
+
+    #[test]
+    fn each_cause_is_found_by_itself() {
+        let mut damaged = well();
+        damaged.report.space.insert("bad_bytes".to_owned(), 4096);
+        let mut passed_over = well();
+        passed_over.scrub.passed_over.push("a record is damaged".to_owned());
+        let read_only = Snapshot { read_only_because: Some("the log failed".to_owned()), ..well() };
+        let mut full = well();
+        full.report.space.insert("used_bytes".to_owned(), 96 * GIB);
+        let host_full = Snapshot { host: HostSpace { size: 100 * GIB, available: 4 * GIB }, ..well() };
+        let mut behind = well();
+        behind.worker.skipped_blocks = (3 * GIB + 4096) / 4096;
+        for (snapshot, cause) in [
+            (damaged, Cause::Damage),
+            (passed_over, Cause::Damage),
+            (read_only, Cause::ReadOnly),
+            (full, Cause::NearlyFull),
+            (host_full, Cause::HostNearlyFull),
+            (behind, Cause::WorkerBehind),
+        ] {
+            assert_eq!(causes(&snapshot), [cause]);
+        }
+    }
+
+    #[test]
+    fn limits_move_what_needs_attention() {
+        let mut snapshot = well();
+        snapshot.worker.skipped_blocks = 2;
+        let strict = Limits { free_min: 95.0, left_max: Some(Size(4096)) };
+        assert_eq!(findings(&snapshot, &strict).len(), 3);
+        assert!(line(&findings(&snapshot, &strict)).contains("oncefs dedup /mnt --now"));
+    }
+
+    #[test]
+    fn names_of_causes_are_those_in_json() {
+        for cause in Cause::ALL {
+            assert_eq!(serde_json::to_value(cause).unwrap(), cause.name());
+        }
+    }
+}

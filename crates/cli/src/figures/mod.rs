@@ -1,0 +1,12 @@
+//! The figures of a mounted volume: one table of what there is, and the forms it is shown in.
+//!
+//! `table` has a row for each figure. JSON, its schema, `--explain` and the metrics for Prometheus are made from it, so a
+//! new row is in all of them.
+
+pub mod explain;
+pub mod figure;
+pub mod health;
+pub mod json;
+pub mod schema;
+pub mod snapshot;
+pub mod table;

@@ -1,0 +1,124 @@
+//! Everything that is known of a mounted volume at one moment: what its daemon answers, and the host's free space.
+
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use oncefs_engine::{BLOCK_BYTES, DedupStatus, Report, ScrubStatus};
+
+use crate::control::answers::About;
+use crate::control::protocol::Request;
+use crate::control::target::Daemon;
+use crate::failure::{OrFail, Outcome, exit};
+use crate::mounting::mount_table;
+use crate::names::shown;
+use crate::process::setup::check;
+
+/// The reason why a volume became read-only, among the settings of a report.
+const READ_ONLY_BECAUSE: &str = "read_only_because";
+
+/// Figures of one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// The volume's directory.
+    pub volume: PathBuf,
+    /// Where it is mounted, if that is still so.
+    pub mount: Option<PathBuf>,
+    /// Version of the daemon's program.
+    pub program: String,
+    /// Whether it was mounted read-only.
+    pub read_only: bool,
+    /// The error that made it read-only.
+    pub read_only_because: Option<String>,
+    /// What the engine and the file system count.
+    pub report: Report,
+    /// Out-of-line deduplication.
+    pub worker: DedupStatus,
+    /// The scrub.
+    pub scrub: ScrubStatus,
+    /// The file system that the volume's directory lies on.
+    pub host: HostSpace,
+}
+
+/// The space of the host's file system, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostSpace {
+    /// All of it.
+    pub size: u64,
+    /// What can still be taken.
+    pub available: u64,
+}
+
+impl HostSpace {
+    /// Of the file system that a directory lies on.
+    pub fn at(dir: &Path) -> io::Result<Self> {
+        let dir = CString::new(dir.as_os_str().as_bytes())?;
+        // SAFETY: statvfs is plain data; the call fills it.
+        let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
+        // SAFETY: the path ends with a zero, and both outlive the call.
+        check(unsafe { libc::statvfs(dir.as_ptr(), &mut found) })?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        Ok(Self { size: bytes(found.f_blocks), available: bytes(found.f_bavail) })
+    }
+}
+
+impl Snapshot {
+    /// Asks the daemon.
+    pub fn take(daemon: &Daemon) -> Outcome<Self> {
+        let about: About = daemon.ask(Request::Version)?;
+        let (worker, scrub) = (daemon.ask(Request::DedupStatus)?, daemon.ask(Request::ScrubStatus)?);
+        let volume = daemon.volume.clone();
+        let host = HostSpace::at(&volume).or_fail_doing(exit::FAILED, format!("cannot look at {}", shown(&volume)))?;
+        let mount = mount_table::of_volume(&volume).or_fail(exit::FAILED)?.map(|mount| mount.dir);
+        let snapshot = Self { volume, mount, host, worker, scrub, ..Self::default() };
+        Ok(snapshot.with(about, daemon.ask(Request::Stats)?))
+    }
+
+    /// The same with what the daemon says of itself and counts.
+    pub fn with(self, about: About, mut report: Report) -> Self {
+        let read_only_because = report.settings.remove(READ_ONLY_BECAUSE);
+        Self { program: about.program, read_only: about.read_only, read_only_because, report, ..self }
+    }
+
+    /// One of the figures of space, in bytes.
+    pub fn space(&self, name: &str) -> u64 {
+        self.report.space.get(name).copied().unwrap_or(0)
+    }
+
+    /// What the files hold.
+    pub fn held_bytes(&self) -> u64 {
+        self.space("mapped_bytes")
+    }
+
+    /// What the data area holds for them.
+    pub fn stored_bytes(&self) -> u64 {
+        self.space("used_bytes")
+    }
+
+    /// What sharing saves.
+    pub fn saved_bytes(&self) -> u64 {
+        saved_bytes(&self.report)
+    }
+
+    /// How many times what is stored the files hold. `None`: nothing is stored.
+    pub fn ratio(&self) -> Option<f64> {
+        (self.stored_bytes() > 0).then(|| self.held_bytes() as f64 / self.stored_bytes() as f64)
+    }
+
+    /// What the worker still has to look at, in blocks that it knows one by one.
+    pub fn left_bytes(&self) -> u64 {
+        self.worker.skipped_blocks * BLOCK_BYTES as u64
+    }
+
+    /// The name that people know it by: where it is mounted.
+    pub fn place(&self) -> &Path {
+        self.mount.as_deref().unwrap_or(&self.volume)
+    }
+}
+
+/// What sharing saves, in bytes.
+pub fn saved_bytes(report: &Report) -> u64 {
+    let bytes = |name: &str| report.space.get(name).copied().unwrap_or(0);
+    bytes("mapped_bytes").saturating_sub(bytes("used_bytes"))
+}

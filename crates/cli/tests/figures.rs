@@ -1,0 +1,120 @@
+//! What commands show of a mounted volume: figures as text and JSON, and whether they keep to the schema.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::common::{Place, content, oncefs};
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&oncefs(arguments).succeeds().out).expect("the command prints JSON")
+}
+
+fn schema() -> Value {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/stats.json");
+    serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
+}
+
+/// Everything that a value has against a schema. Knows the words that ours use, and no other.
+fn objections(value: &Value, schema: &Value, path: &str) -> Vec<String> {
+    let rules = schema.as_object().unwrap_or_else(|| panic!("{path}: a schema is an object"));
+    let mut found = Vec::new();
+    for (word, rule) in rules {
+        match word.as_str() {
+            "type" if !is_of(value, rule) => found.push(format!("{path} is not {rule}: {value}")),
+            "const" if value != rule => found.push(format!("{path} is not {rule}: {value}")),
+            "enum" if !rule.as_array().unwrap().contains(value) => found.push(format!("{path} is none of {rule}")),
+            "minimum" if value.as_f64() < rule.as_f64() => found.push(format!("{path} is below {rule}: {value}")),
+            "maximum" if value.as_f64() > rule.as_f64() => found.push(format!("{path} is above {rule}: {value}")),
+            "required" => {
+                let missing =
+                    rule.as_array().unwrap().iter().filter(|name| value.get(name.as_str().unwrap()).is_none());
+                found.extend(missing.map(|name| format!("{path} has no {name}")));
+            }
+            "items" => {
+                let items = value.as_array().into_iter().flatten().enumerate();
+                found.extend(items.flat_map(|(at, item)| objections(item, rule, &format!("{path}[{at}]"))));
+            }
+            "properties" => {
+                let known = rule.as_object().unwrap().iter();
+                let there = known.filter_map(|(name, rule)| Some((name, value.get(name)?, rule)));
+                found.extend(there.flat_map(|(name, value, rule)| objections(value, rule, &format!("{path}.{name}"))));
+            }
+            "additionalProperties" => {
+                let values = value.as_object().into_iter().flatten();
+                found.extend(values.flat_map(|(name, value)| objections(value, rule, &format!("{path}.{name}"))));
+            }
+            "type" | "const" | "enum" | "minimum" | "maximum" | "$schema" | "title" | "description" => {}
+            other => panic!("{path}: this test does not know the word {other}"),
+        }
+    }
+    found
+}
+
+fn is_of(value: &Value, types: &Value) -> bool {
+    let one = |name: &Value| match name.as_str().unwrap() {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "null" => value.is_null(),
+        "integer" => value.is_u64() || value.is_i64(),
+        "number" => value.is_number(),
+        other => panic!("there is no type {other}"),
+    };
+    types.as_array().map_or_else(|| one(types), |types| types.iter().any(one))
+}
+
+/// Names of a value that its schema does not tell of.
+fn untold(value: &Value, schema: &Value, path: &str) -> Vec<String> {
+    let (Some(fields), Some(told)) = (value.as_object(), schema.get("properties").and_then(Value::as_object)) else {
+        return Vec::new();
+    };
+    fields
+        .iter()
+        .flat_map(|(name, value)| match told.get(name) {
+            Some(schema) => untold(value, schema, &format!("{path}.{name}")),
+            None => vec![format!("{path}.{name}")],
+        })
+        .collect()
+}
+
+#[test]
+fn the_json_of_stats_keeps_to_its_schema_and_names_nothing_else() {
+    let place = Place::mounted();
+    let data = content(9, 1 << 20);
+    for name in ["one", "two"] {
+        fs::write(place.file(name), &data).unwrap();
+    }
+    oncefs(&["sync", place.mnt_str()]).succeeds();
+    let (stats, schema) = (json(&["stats", "--json", place.mnt_str()]), schema());
+    assert_eq!(objections(&stats, &schema, "stats"), [""; 0]);
+    assert_eq!(untold(&stats, &schema, "stats"), [""; 0]);
+    assert_eq!(stats["space"]["held_bytes"], 2 << 20);
+    assert_eq!(stats["volume"], place.volume_str());
+    assert_eq!(stats["mount"], place.mnt_str());
+    assert!(stats["settings"]["inline_percent_min"].is_u64(), "{stats:#}");
+    assert_eq!(json(&["stats", "--schema"]), schema);
+}
+
+#[test]
+fn a_value_of_another_type_or_a_missing_one_is_noticed() {
+    let schema = schema();
+    let stats = serde_json::json!({ "form": 2, "program": 7, "health": { "is_well": true } });
+    let found = objections(&stats, &schema, "stats").join("\n");
+    for part in
+        ["stats.form is not 1", "stats.program is not", "stats.health has no \"findings\"", "stats has no \"space\""]
+    {
+        assert!(found.contains(part), "no '{part}' in\n{found}");
+    }
+}
+
+#[test]
+fn figures_are_explained_without_a_mount() {
+    let all = oncefs(&["stats", "--explain"]).succeeds().out;
+    assert!(all.contains("caches.*.hits\n") && all.contains("settings.inline\n"), "{all}");
+    let one = oncefs(&["stats", "--explain", "counters.blocks_shared"]).succeeds().out;
+    assert_eq!(one.lines().count(), 3, "{one}");
+    oncefs(&["stats", "--explain", "blocks_shred"]).fails(2, &["blocks_shred", "oncefs stats --explain"]);
+}

@@ -3,9 +3,11 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{dedup, defrag, explain, fsck, grow, mkfs, mount, policy, scrub, stats, sync, tune, umount};
+use crate::commands::{
+    dedup, defrag, explain, fsck, grow, mkfs, mount, pages, policy, revive, scrub, stats, sync, tune, umount,
+};
 use crate::daemon::serve;
 use crate::failure::{Failure, Outcome, exit};
 use crate::names::printable;
@@ -61,8 +63,13 @@ pub enum Command {
     Grow(grow::GrowArgs),
     /// Make everything written to a mounted volume durable
     Sync(sync::SyncArgs),
+    /// Mount again what a dead daemon left, as fstab says
+    Revive(revive::ReviveArgs),
     /// Show the program's version
     Version,
+    /// Write the manual pages, and the completions of shells, below a directory
+    #[command(hide = true)]
+    Pages(pages::PagesArgs),
     /// Serve a mount in the background; `mount` starts it
     #[command(hide = true)]
     Serve(serve::ServeArgs),
@@ -94,6 +101,8 @@ fn call(command: Command) -> Outcome<u8> {
         Command::Explain(arguments) => explain::run(arguments)?,
         Command::Grow(arguments) => grow::run(arguments)?,
         Command::Sync(arguments) => sync::run(arguments)?,
+        Command::Revive(arguments) => revive::run(arguments)?,
+        Command::Pages(arguments) => pages::run(&arguments, &Cli::command())?,
         Command::Version => say!("oncefs {}", env!("CARGO_PKG_VERSION")),
         Command::Serve(arguments) => serve::in_background(arguments)?,
     }
@@ -165,7 +174,6 @@ fn command_name<'a>(called_as: &'a str, arguments: &'a [OsString]) -> Option<&'a
 
 impl Cli {
     fn has(command: &str) -> bool {
-        use clap::CommandFactory;
         Self::command().find_subcommand(command).is_some()
     }
 }

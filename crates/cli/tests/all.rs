@@ -9,4 +9,5 @@ mod figures;
 mod full_output;
 mod mount_cycle;
 mod mount_helpers;
+mod pages;
 mod pressure;

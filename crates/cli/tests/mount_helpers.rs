@@ -5,7 +5,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::common::{Place, Run, in_own_namespace};
+use crate::common::{BINARY, Place, Run, in_own_namespace};
 
 /// Runs a script that sees the helpers in /sbin.
 fn with_helpers(place: &Place, script: &str) -> Run {
@@ -110,4 +110,30 @@ fn the_helpers_answer_to_help() {
         let run = Run::of(Command::new(helpers.join(name)).arg("--help")).succeeds();
         assert!(run.out.contains("Usage:"), "{name}: {run:?}");
     }
+}
+
+#[test]
+fn a_mount_whose_daemon_died_is_mounted_again_as_fstab_says() {
+    let place = Place::with_volume();
+    let fstab = place.str("fstab");
+    fs::write(&fstab, format!("{} {} oncefs noatime,memory=64M 0 0\n", place.volume_str(), place.mnt_str())).unwrap();
+    // The shell outlives the daemon, so the daemon is not the one that ends the namespace with its mounts.
+    let script = format!(
+        "trap 'umount -l $D 2>/dev/null || true' EXIT
+         mount -T {fstab} $D
+         echo content >$D/file
+         {BINARY} sync $D
+         {BINARY} revive -T {fstab} $D
+         kill -9 $(pgrep -f \"serve .* $V $D\")
+         while stat -f $D >/dev/null 2>&1; do sleep 0.05; done
+         ! {BINARY} revive -T /dev/null $D 2>$V.told
+         grep -q 'does not name' $V.told
+         {BINARY} revive -T {fstab} $D
+         cat $D/file
+         grep -c \" $D fuse.oncefs rw,noatime\" /proc/mounts
+         umount $D
+         {GONE}"
+    );
+    let run = with_helpers(&place, &script).succeeds();
+    assert!(run.out.contains("is mounted again") && run.out.ends_with("content\n1\n"), "{run:?}");
 }

@@ -164,7 +164,7 @@ fn owner(options: &[u8]) -> Option<u32> {
 }
 
 /// The kernel writes space, tab, newline, backslash and `#` as `\ooo`.
-fn unescape(field: &[u8]) -> OsString {
+pub(super) fn unescape(field: &[u8]) -> OsString {
     let mut plain = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((&byte, after)) = rest.split_first() {

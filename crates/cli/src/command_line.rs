@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    dedup, defrag, explain, fsck, grow, mkfs, mount, pages, policy, revive, scrub, stats, sync, tune, umount,
+    dedup, defrag, estimate, explain, fsck, grow, mkfs, mount, pages, policy, revive, scrub, stats, sync, tune, umount,
 };
 use crate::daemon::serve;
 use crate::failure::{Failure, Outcome, exit};
@@ -22,6 +22,9 @@ struct Cli {
 }
 
 const ABOUT_AFTER: &str = "\
+Before anything is installed:
+  oncefs estimate /home
+
 Example, as root:
   oncefs mkfs /srv/volume --size 100G
   oncefs mount /srv/volume /mnt
@@ -37,6 +40,8 @@ See 'oncefs COMMAND --help' for more. Sizes carry a unit, a power of 1024: 512M,
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Say what a volume would save on files or a block device, before there is one
+    Estimate(estimate::EstimateArgs),
     /// Create a volume
     Mkfs(mkfs::MkfsArgs),
     /// Mount a volume
@@ -92,6 +97,7 @@ fn call(command: Command) -> Outcome<u8> {
         Command::Scrub(arguments) => return scrub::run(arguments),
         Command::Defrag(arguments) => return defrag::run(arguments),
         Command::Policy(arguments) => return policy::run(arguments),
+        Command::Estimate(arguments) => return estimate::run(arguments),
         Command::Mkfs(arguments) => mkfs::run(arguments)?,
         Command::Mount(arguments) => mount::run(arguments)?,
         Command::Umount(arguments) => umount::run(arguments)?,

@@ -16,6 +16,8 @@ pub mod exit {
     pub const SCRUB_REPAIRED: u8 = 3;
     /// scrub: files are damaged.
     pub const SCRUB_DAMAGED: u8 = 4;
+    /// estimate: cancelled by the user, as a shell says it.
+    pub const CANCELLED: u8 = 130;
     /// mount(8): wrong invocation or no permission.
     pub const MOUNT_USAGE: u8 = 1;
     /// mount(8): the machine lacks something (processes, memory, a device node).

@@ -87,12 +87,13 @@ pub use layout::fragmentation::{FileLayout, LayoutCursor, LayoutPortion, OpenRun
 pub use layout::referrers::{MapCursor, Referrer, Referrers};
 pub use oncefs_dedup::{
     AtTail, BIG_RUN_BLOCKS, BLOCK_BYTES, Blocks, EffectivePolicy, FilePolicy, Fingerprint, InvalidOverride, Lbn,
-    Moment, Pbn, PolicyOverride, QueuePlace, Rank, RankRule, ReadPosition, Reads, ShareLimit, Slowdown, Tag, Usage,
-    look_at,
+    Moment, Pbn, PieceCost, PolicyOverride, QueuePlace, Rank, RankRule, ReadPosition, Reads, ShareLimit, Slowdown, Tag,
+    Usage, look_at,
 };
 pub use read::steps::holds_blocks;
 pub use settings::copies::Copies;
 pub use settings::profile::Profile;
+pub use settings::sharing::Sharing;
 pub use stats::counters::{
     COUNTER_MEANINGS, CacheReport, Counters, DeviceReport, Histogram, RankReport, Report, Sizes, Stage, StageReport,
 };
@@ -103,4 +104,5 @@ pub use volume::medium::{Driver, Medium};
 pub use volume::unfinished::Unfinished;
 pub use worker::load::DeviceLoad;
 pub use worker::status::{DedupCommand, DedupStatus};
+pub use write::hash::{Hasher, is_zero};
 pub use write::publish::OnPublish;

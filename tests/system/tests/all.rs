@@ -5,6 +5,7 @@
 mod cgroup;
 mod commands;
 mod defrag;
+mod estimate;
 mod explain;
 mod faults;
 mod flags;

@@ -120,7 +120,9 @@ pub fn run(arguments: FsckArgs) -> Outcome<u8> {
     holders::refuse_held(&parts, exit::FSCK_OPERATIONAL)?;
     // A disk may be crafted to mislead a check. Threads inherit the confinement, so it comes before any of them.
     confine_check(&volume, &parts);
-    exit_when_cancelled().or_fail(exit::FSCK_OPERATIONAL)?;
+    // Nothing is lost: the next repair does what this one did not commit.
+    let ended = EndSignals::block().end_process("the check was cancelled", exit::FSCK_CANCELLED);
+    ended.or_fail(exit::FSCK_OPERATIONAL)?;
     let salvaged =
         if arguments.salvage { Store::salvage(&volume, &proves_itself, &arguments.without) } else { Ok(None) };
     let salvaged = salvaged.map_err(|e| cannot_check(&e.into()))?;
@@ -176,18 +178,6 @@ fn cannot_check(error: &oncefs_fs::Error) -> Failure {
         _ => exit::FSCK_OPERATIONAL,
     };
     Failure::new(code, error)
-}
-
-/// Ctrl-C ends a check with its own exit code. Nothing is lost: the next repair does what this one did not commit.
-fn exit_when_cancelled() -> std::io::Result<()> {
-    let signals = EndSignals::block();
-    let wait = move || {
-        if signals.wait(None).is_some() {
-            tell!("oncefs: the check was cancelled");
-            std::process::exit(exit::FSCK_CANCELLED.into());
-        }
-    };
-    std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
 }
 
 /// Checks a volume; with a limit, first repairs what that allows. Without one it does not change the volume: it replays

@@ -2,6 +2,7 @@
 
 pub mod dedup;
 pub mod defrag;
+pub mod estimate;
 pub mod explain;
 pub mod fsck;
 pub mod grow;

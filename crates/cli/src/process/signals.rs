@@ -52,6 +52,17 @@ impl EndSignals {
         }
     }
 
+    /// Ends this process with `code` as soon as one of them comes, after saying so. For commands that lose nothing by it.
+    pub fn end_process(self, said: &'static str, code: u8) -> io::Result<()> {
+        let wait = move || {
+            if self.wait(None).is_some() {
+                tell!("oncefs: {said}");
+                std::process::exit(code.into());
+            }
+        };
+        std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
+    }
+
     fn wait_for(&self, timeout: Duration) -> libc::c_int {
         let timeout =
             libc::timespec { tv_sec: timeout.as_secs() as libc::time_t, tv_nsec: timeout.subsec_nanos().into() };

@@ -2,6 +2,7 @@
 
 pub(crate) mod copies;
 pub(crate) mod profile;
+pub(crate) mod sharing;
 pub(crate) mod values;
 
 pub use values::{check, current_name, descriptions, is_setting};

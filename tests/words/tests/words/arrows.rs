@@ -10,15 +10,16 @@ use oncefs_words::page::quoted;
 use super::assert_none;
 
 /// Which of our packages each may depend on, wherever it is; tests may use more.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("oncefs-toolbox", &[]),
     ("oncefs-transport", &[]),
     ("oncefs-compress", &[]),
     ("oncefs-dedup", &[]),
+    ("oncefs-estimate", &["oncefs-compress", "oncefs-dedup"]),
     ("oncefs-engine", &["oncefs-dedup", "oncefs-toolbox"]),
     ("oncefs-fs", &["oncefs-engine"]),
     ("oncefs-fuse", &["oncefs-fs", "oncefs-engine", "oncefs-transport"]),
-    ("oncefs", &["oncefs-fuse", "oncefs-fs", "oncefs-engine", "oncefs-plot", "oncefs-toolbox"]),
+    ("oncefs", &["oncefs-fuse", "oncefs-fs", "oncefs-engine", "oncefs-estimate", "oncefs-plot", "oncefs-toolbox"]),
     ("oncefs-plot", &[]),
     ("oncefs-sim", &["oncefs-compress", "oncefs-dedup", "oncefs-plot", "oncefs-toolbox"]),
     ("oncefs-explore", &["oncefs-fs", "oncefs-engine", "oncefs-toolbox"]),

@@ -1,0 +1,125 @@
+//! `oncefs estimate`: what a volume would save on files or a block device, before there is one.
+
+mod found;
+mod reading;
+mod report;
+mod rules;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use oncefs_engine::{BLOCK_BYTES, Hasher, PieceCost};
+use oncefs_estimate::{Estimator, Options};
+
+use crate::commands::help::UNITS;
+use crate::failure::{OrFail, Outcome, exit};
+use crate::names::{self, shown};
+use crate::process::memory::ram_bytes;
+use crate::process::signals::EndSignals;
+use crate::profiles;
+use crate::progress::Progress;
+use crate::size::Size;
+use found::{Met, go_through};
+use reading::Reader;
+use report::Report;
+
+/// With less a sample would tell too little.
+const MEMORY_BYTES_MIN: u64 = 4 << 20;
+
+/// Arguments of `estimate`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Reads everything once and changes nothing. Needs no volume, no mount and no root; what this user cannot read is named and
+left out. Files with several names count once. Symbolic links below a PATH are not followed, other file systems are not
+entered: name them, too. Holes are not read.
+
+Exact as long as all contents fit into --memory, which is 1 GiB for some 40 GiB of different contents; beyond that a
+sample, with its error. See docs/estimate.md.
+
+Exit codes: 0 done; 1 something could not be read, and is not in the estimate; 2 wrong usage; 130 cancelled.
+
+{UNITS}
+
+Examples:
+  oncefs estimate /home
+  oncefs estimate /srv/images /srv/backups --memory 4G
+  oncefs estimate /dev/sdb --json"))]
+pub struct EstimateArgs {
+    /// Files, directories with everything in them, or block devices
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// Memory for the contents seen, at least 4M [default: 1/8 of RAM, 64M to 4G]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<Size>,
+    /// What one more separate piece costs on the volume's device, in blocks of sequential reading: 1 for an SSD, 128 for
+    /// a hard disk
+    #[arg(long, value_name = "BLOCKS", default_value = "1")]
+    pub piece_cost: f64,
+    /// Print all figures as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Accepted for du(1): other file systems are never entered
+    #[arg(short = 'x', long, hide = true)]
+    pub one_file_system: bool,
+}
+
+/// Reads everything and says what a volume would save. Returns the exit code.
+pub fn run(arguments: EstimateArgs) -> Outcome<u8> {
+    let ended = EndSignals::block().end_process("the estimate was cancelled", exit::CANCELLED);
+    ended.or_fail(exit::FAILED)?;
+    let profile = oncefs_engine::Profile::default();
+    let memory = arguments.memory.map_or_else(|| profiles::default_memory(profile, ram_bytes()), |size| size.0);
+    let secret = random_secret().or_fail_doing(exit::FAILED, "cannot draw a random number")?;
+    let rules = rules::of_profiles(PieceCost::of_blocks(arguments.piece_cost));
+    let mut progress = Progress::new();
+    let bytes_expected = bytes_in(&arguments.paths);
+    let mut estimator = Estimator::new(&Options {
+        memory_bytes_max: memory.max(MEMORY_BYTES_MIN),
+        blocks_expected: bytes_expected / BLOCK_BYTES as u64,
+        rules: rules.iter().map(|rule| rule.rule).collect(),
+    });
+    let mut reader = Reader::new(Hasher::new(&secret));
+    let (mut refused, mut done) = (0_u64, 0);
+    go_through(&arguments.paths, &mut |place, met| {
+        let advance = &mut |bytes| {
+            done += bytes;
+            progress.show("estimating, MiB", done >> 20, bytes_expected.max(done) >> 20);
+        };
+        let read = match met {
+            Met::Data(held, bytes) => {
+                held.open_unnoticed().and_then(|file| reader.read(&file, bytes, &mut estimator, advance))
+            }
+            Met::Refused(error) => Err(error),
+        };
+        if let Err(error) = read {
+            refused += 1;
+            tell!("oncefs: cannot read {}: {error}", shown(&place()));
+        }
+    });
+    drop(progress);
+    let report = Report::new(&estimator, &rules, refused);
+    if arguments.json {
+        say!("{}", names::json(&report));
+    } else {
+        put!("{}", report.described());
+    }
+    Ok(if refused > 0 { exit::FAILED } else { exit::SUCCESS })
+}
+
+/// How much there seems to be: progress is shown against it.
+fn bytes_in(paths: &[PathBuf]) -> u64 {
+    let mut sum = 0_u64;
+    go_through(paths, &mut |_, met| {
+        if let Met::Data(_, bytes) = met {
+            sum = sum.saturating_add(bytes);
+        }
+    });
+    sum
+}
+
+/// The key of the tags: nobody can prepare files that an estimate takes for equal.
+fn random_secret() -> std::io::Result<[u8; 32]> {
+    let mut secret = [0; 32];
+    std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut secret)?;
+    Ok(secret)
+}

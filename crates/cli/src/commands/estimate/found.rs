@@ -1,0 +1,102 @@
+//! What there is to read below some paths: regular files, each once whatever its names, and block devices.
+
+use std::collections::HashSet;
+use std::fs::Metadata;
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::files::held::Held;
+use crate::files::walk::{Step, walk};
+
+/// What a path leads to.
+pub enum Met<'a> {
+    /// A file or a block device, and its size in bytes.
+    Data(&'a Held, u64),
+    /// Something that cannot be read.
+    Refused(io::Error),
+}
+
+/// Calls `each` for all of it, with a function that says where it is.
+pub fn go_through(paths: &[PathBuf], each: &mut dyn FnMut(&dyn Fn() -> PathBuf, Met)) {
+    let mut seen = Seen { several_paths: paths.len() > 1, inodes: HashSet::new() };
+    for path in paths {
+        let place = || path.clone();
+        match top(path).and_then(|held| Ok((held.about()?, held))) {
+            Ok((about, held)) if about.is_dir() || about.is_file() => {
+                walk(path, held, &mut |place, step| match step {
+                    Step::Found(held, about) if about.is_file() && seen.is_new(about) => {
+                        each(&|| place.path(), Met::Data(held, about.len()));
+                    }
+                    Step::Found(..) => {}
+                    Step::Refused(error) => each(&|| place.path(), Met::Refused(error)),
+                });
+            }
+            Ok((about, held)) if about.file_type().is_block_device() => match device_bytes(&held) {
+                Ok(bytes) if seen.is_new(&about) => each(&place, Met::Data(&held, bytes)),
+                Ok(_) => {}
+                Err(error) => each(&place, Met::Refused(error)),
+            },
+            Ok(_) => each(&place, Met::Refused(io::Error::other("it is no file, directory or block device"))),
+            Err(error) => each(&place, Met::Refused(error)),
+        }
+    }
+}
+
+/// A link that is named itself means what it leads to.
+fn top(path: &Path) -> io::Result<Held> {
+    Held::at(&path.canonicalize()?)
+}
+
+fn device_bytes(device: &Held) -> io::Result<u64> {
+    device.open_unnoticed()?.seek(SeekFrom::End(0))
+}
+
+/// The files seen so far, as far as they may come again.
+struct Seen {
+    several_paths: bool,
+    inodes: HashSet<(u64, u64)>,
+}
+
+impl Seen {
+    fn is_new(&mut self, about: &Metadata) -> bool {
+        let comes_once = about.nlink() < 2 && !self.several_paths;
+        comes_once || self.inodes.insert((about.dev(), about.ino()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn names(paths: &[PathBuf]) -> Vec<String> {
+        let mut names = Vec::new();
+        go_through(paths, &mut |place, met| {
+            let name = place().file_name().unwrap().to_str().unwrap().to_owned();
+            names.push(match met {
+                Met::Data(_, bytes) => format!("{name} {bytes}"),
+                Met::Refused(_) => format!("{name} refused"),
+            });
+        });
+        names
+    }
+
+    #[test]
+    fn each_file_comes_once_and_links_only_where_they_are_named() {
+        let top = tempfile::tempdir().unwrap();
+        let at = |name: &str| top.path().join(name);
+        fs::create_dir_all(at("a/b")).unwrap();
+        fs::write(at("a/one"), "1").unwrap();
+        fs::hard_link(at("a/one"), at("a/b/also-one")).unwrap();
+        fs::write(at("a/b/two"), "22").unwrap();
+        symlink(at("a/b"), at("a/link")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(at("a/socket")).unwrap();
+        assert_eq!(names(&[at("a")]), ["one 1", "two 2"]);
+        assert_eq!(names(&[at("a/link")]), ["also-one 1", "two 2"]);
+        assert_eq!(names(&[at("a/b/two"), at("a"), at("a")]), ["two 2", "one 1"]);
+        assert_eq!(names(&[at("a/socket"), at("missing")]), ["socket refused", "missing refused"]);
+    }
+}

@@ -1,0 +1,149 @@
+//! The contents seen so far, by their tags, in bounded memory: all of them as long as they fit, then one in 2, 4, 8...
+
+use std::hash::{BuildHasher, Hasher};
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use oncefs_dedup::{Sample, Tag};
+
+/// Bytes of an entry with its control byte.
+const ENTRY_BYTES: u64 = 17;
+/// Entries that a table of 8 places holds before it grows.
+const ENTRIES_OF_EIGHT: u64 = 7;
+/// A table that grows is there twice for a moment, in its old size and in twice that.
+const GROWTH_HALVES: u64 = 3;
+/// However little memory there is, so many contents are known: with fewer a sample would tell too little.
+const CONTENTS_MIN: u64 = 14_336;
+
+/// How often a content was met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// Contents are numbered as they are met for the first time.
+    pub number: u32,
+    /// Blocks with this content before this one.
+    pub before: u32,
+}
+
+/// Contents by tag.
+pub struct Contents {
+    known: HashMap<u64, Content, SpreadTags>,
+    contents_max: usize,
+    sample: u32,
+    /// Blocks that were met when every content was known, and all that were in the sample later.
+    next: u32,
+}
+
+impl Contents {
+    /// Knows nothing yet. `bytes_beside`: what the caller keeps for each content.
+    pub fn new(bytes_max: u64, bytes_beside: u64) -> Self {
+        let bytes_of_eight = 8 * ENTRY_BYTES * GROWTH_HALVES / 2 + ENTRIES_OF_EIGHT * bytes_beside;
+        let places = 8 * (bytes_max / bytes_of_eight).max(1);
+        // Tables have a power of two of places.
+        let places = (1_u64 << places.ilog2()).min(1 << 32);
+        let contents_max = (places / 8 * ENTRIES_OF_EIGHT).clamp(CONTENTS_MIN, u64::from(u32::MAX / 2));
+        Self { known: HashMap::default(), contents_max: contents_max as usize, sample: 1, next: 0 }
+    }
+
+    /// One content in this many is known; 1: every one.
+    pub fn sample(&self) -> u32 {
+        self.sample
+    }
+
+    /// Contents that are known.
+    pub fn known(&self) -> u64 {
+        self.known.len() as u64
+    }
+
+    /// Whether the next new content makes the sample smaller.
+    pub fn is_full(&self) -> bool {
+        self.known.len() >= self.contents_max
+    }
+
+    /// A block with this tag. None: its content is not in the sample.
+    pub fn meet(&mut self, tag: Tag) -> Option<Content> {
+        if !Sample::one_of(self.sample).has(tag) {
+            return None;
+        }
+        if let Entry::Occupied(mut entry) = self.known.entry(tag.0) {
+            let content = entry.get_mut();
+            let met = *content;
+            content.before = content.before.saturating_add(1);
+            return Some(met);
+        }
+        while self.is_full() {
+            self.halve();
+        }
+        if !Sample::one_of(self.sample).has(tag) {
+            return None;
+        }
+        let content = Content { number: self.next, before: 0 };
+        self.next += 1;
+        self.known.insert(tag.0, Content { before: 1, ..content });
+        Some(content)
+    }
+
+    fn halve(&mut self) {
+        self.sample *= 2;
+        let sample = Sample::one_of(self.sample);
+        self.known.retain(|tag, _| sample.has(Tag(*tag)));
+    }
+}
+
+/// Tags are evenly spread already, but those of a sample all end in zeros: a multiplication spreads the other bits.
+#[derive(Clone, Copy, Debug, Default)]
+struct SpreadTags;
+
+struct SpreadTag(u64);
+
+impl BuildHasher for SpreadTags {
+    type Hasher = SpreadTag;
+
+    fn build_hasher(&self) -> SpreadTag {
+        SpreadTag(0)
+    }
+}
+
+impl Hasher for SpreadTag {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("keys are numbers of 64 bits");
+    }
+
+    fn write_u64(&mut self, tag: u64) {
+        let product = u128::from(tag) * 0x9E37_79B9_7F4A_7C15;
+        self.0 = (product >> 64) as u64 ^ product as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oncefs_toolbox::Random;
+
+    use super::*;
+
+    #[test]
+    fn contents_are_numbered_and_counted() {
+        let mut contents = Contents::new(1 << 20, 8);
+        let met: Vec<_> = [5, 9, 5, 5, 9].map(|tag| contents.meet(Tag(tag)).unwrap()).into();
+        assert_eq!(met.iter().map(|content| content.number).collect::<Vec<_>>(), [0, 1, 0, 0, 1]);
+        assert_eq!(met.iter().map(|content| content.before).collect::<Vec<_>>(), [0, 0, 1, 2, 1]);
+        assert_eq!((contents.sample(), contents.known()), (1, 2));
+    }
+
+    #[test]
+    fn memory_stays_bounded_and_what_is_in_the_sample_is_known_from_its_first_block_on() {
+        let mut contents = Contents::new(1, 8);
+        let mut random = Random::new(3);
+        let tags: Vec<Tag> = (0..200_000).map(|_| Tag(random.word())).collect();
+        tags.iter().for_each(|tag| _ = contents.meet(*tag));
+        assert!(contents.known() <= CONTENTS_MIN && contents.sample() >= 16, "{}", contents.sample());
+        let sample = Sample::one_of(contents.sample());
+        for tag in tags {
+            let before = contents.meet(tag).map(|content| content.before);
+            assert_eq!(before, sample.has(tag).then_some(1), "{tag:?}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Puts the parts together: takes blocks, file by file, and says what a volume would save.
+
+use oncefs_dedup::{BLOCK_BYTES, Tag};
+
+use crate::compression::Compression;
+use crate::contents::{Content, Contents};
+use crate::estimate::{Duplicates, Estimate, Found, Read};
+use crate::file_shares::FileShares;
+use crate::hint_memory::HintMemories;
+use crate::model::{Batch, Model, Rule};
+use crate::run_lengths::RunLengths;
+
+/// Blocks of a file that are decided together, as the worker does it.
+const BATCH_BLOCKS: usize = 8_192;
+/// Of the memory, this part is for contents that a model stores more than once.
+const MORE_SHARE: u64 = 4;
+const MORE_BYTES_MIN: u64 = 1 << 20;
+/// Bytes of a content in a model, in a list that may be as large again.
+const MODEL_BYTES: u64 = 6;
+/// The error is told as the range in which 95 of 100 samples lie.
+const DEVIATIONS: f64 = 1.96;
+
+/// How to estimate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Memory for what was seen, bytes.
+    pub memory_bytes_max: u64,
+    /// About so many blocks will come; only how much is sampled depends on it.
+    pub blocks_expected: u64,
+    /// The volumes to estimate.
+    pub rules: Vec<Rule>,
+}
+
+/// A volume that takes blocks and stores none.
+pub struct Estimator {
+    read: Read,
+    contents: Contents,
+    /// Volumes as long as every content is known.
+    models: Vec<Model>,
+    more_bytes_max: u64,
+    batch: Batch,
+    runs: RunLengths,
+    /// Blocks seen, and duplicates among them, while every content was known.
+    run_blocks: u64,
+    run_duplicates: u64,
+    is_exact: bool,
+    file_duplicates: u64,
+    file_shares: FileShares,
+    hint_memories: HintMemories,
+    compression: Compression,
+}
+
+impl Estimator {
+    /// Has seen nothing yet.
+    pub fn new(options: &Options) -> Self {
+        let more_bytes_max = (options.memory_bytes_max / MORE_SHARE).max(MORE_BYTES_MIN);
+        let bytes = options.memory_bytes_max.saturating_sub(more_bytes_max);
+        Self {
+            read: Read::default(),
+            contents: Contents::new(bytes, MODEL_BYTES * options.rules.len() as u64),
+            models: options.rules.iter().map(|rule| Model::new(*rule)).collect(),
+            more_bytes_max,
+            batch: Batch::default(),
+            runs: RunLengths::default(),
+            run_blocks: 0,
+            run_duplicates: 0,
+            is_exact: true,
+            file_duplicates: 0,
+            file_shares: FileShares::default(),
+            hint_memories: HintMemories::new(options.blocks_expected),
+            compression: Compression::new(options.blocks_expected),
+        }
+    }
+
+    /// A file of about so many blocks begins.
+    pub fn begin_file(&mut self, blocks: u64) {
+        self.read.files += 1;
+        self.file_duplicates = 0;
+        self.batch.begin(self.contents.known() as u32);
+        self.models.iter_mut().for_each(|model| model.begin_file(blocks));
+    }
+
+    /// The file's next block, which is not of zeros.
+    pub fn add(&mut self, tag: Tag, block: &[u8]) {
+        assert_eq!(block.len(), BLOCK_BYTES, "bytes of a block");
+        self.read.blocks += 1;
+        self.hint_memories.add(tag);
+        let content = self.contents.meet(tag);
+        if self.is_exact && self.contents.sample() > 1 {
+            self.end_exact();
+        }
+        let Some(content) = content else { return };
+        if content.before == 0 {
+            self.compression.add(tag, self.contents.sample(), block);
+        } else {
+            self.file_duplicates += u64::from(self.contents.sample());
+        }
+        if self.is_exact {
+            self.follow(content, tag);
+        }
+    }
+
+    /// The file's next blocks are holes, or of zeros.
+    pub fn add_zeros(&mut self, blocks: u64) {
+        self.read.zero_blocks += blocks;
+    }
+
+    /// The file ends.
+    pub fn end_file(&mut self) {
+        if self.is_exact {
+            self.decide(true);
+            self.runs.end_run();
+            let more_bytes: u64 = self.models.iter().map(Model::bytes_beside).sum();
+            if more_bytes > self.more_bytes_max || self.models.iter().any(Model::is_full) {
+                self.end_exact();
+            }
+        }
+        self.file_shares.add(self.file_duplicates);
+    }
+
+    fn follow(&mut self, content: Content, tag: Tag) {
+        self.run_blocks += 1;
+        self.run_duplicates += u64::from(content.before > 0);
+        self.runs.add(content);
+        self.batch.contents.push(content);
+        self.batch.tags.push(tag);
+        if self.batch.contents.len() == BATCH_BLOCKS {
+            self.decide(false);
+            self.batch.begin(self.contents.known() as u32);
+        }
+    }
+
+    fn decide(&mut self, is_end: bool) {
+        self.batch.find_twins();
+        self.models.iter_mut().for_each(|model| model.add(&self.batch, is_end));
+    }
+
+    /// There is no memory left for every content: runs are not followed any more.
+    fn end_exact(&mut self) {
+        if !self.batch.contents.is_empty() {
+            self.decide(false);
+        }
+        self.runs.end_run();
+        self.batch = Batch::default();
+        self.models.iter_mut().for_each(Model::forget);
+        self.is_exact = false;
+    }
+
+    /// What one of the rules would save.
+    pub fn found(&self, rule: usize) -> Found {
+        let duplicates = self.duplicates();
+        // Beyond the exact part the rule refuses as large a share of the duplicates as in it.
+        let of_duplicates = |found: f64| duplicates.percent * found / self.run_duplicates.max(1) as f64;
+        let found = self.models[rule].found();
+        let mean = found.iter().sum::<u64>() as f64 / found.len() as f64;
+        let [min, max] = [found.iter().min(), found.iter().max()].map(|found| found.map_or(0, |found| *found) as f64);
+        Found {
+            percent: of_duplicates(mean),
+            percent_min: of_duplicates(min),
+            percent_max: of_duplicates(max),
+            is_of_all_blocks: self.is_exact,
+        }
+    }
+
+    fn duplicates(&self) -> Duplicates {
+        let blocks = self.read.blocks.max(1) as f64;
+        let (known, sample) = (self.contents.known() as f64, f64::from(self.contents.sample()));
+        let distinct = (known * sample).min(self.read.blocks as f64);
+        // Each content is in the sample with the same chance, whatever the others are.
+        let error = DEVIATIONS * (known * (1.0 - 1.0 / sample)).sqrt() * sample;
+        let duplicates = self.read.blocks as f64 - distinct;
+        Duplicates {
+            blocks: duplicates.round() as u64,
+            percent: 100.0 * duplicates / blocks,
+            error_points: 100.0 * error / blocks,
+            sample: self.contents.sample(),
+        }
+    }
+
+    /// All that is known so far.
+    pub fn estimate(&self) -> Estimate {
+        let duplicates = self.duplicates();
+        Estimate {
+            read: self.read,
+            duplicates,
+            hint_memory: self.hint_memories.result(),
+            run_lengths: self.runs.classes(),
+            run_blocks: self.run_blocks,
+            files_with_duplicates: self.file_shares.with_duplicates(),
+            file_shares: self.file_shares.shares(),
+            compression: self.compression.result(self.read.blocks - duplicates.blocks, self.read.blocks),
+            compressed_contents: self.compression.contents(),
+        }
+    }
+}

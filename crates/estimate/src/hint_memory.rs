@@ -1,0 +1,77 @@
+//! How much would be found while writing with less memory for hints: the product's hint stores in miniature. A sample of
+//! the contents meets a store of that part of the memory (the method of SHARDS, Waldspurger 2015).
+
+use oncefs_dedup::{Eviction, HintOptions, HintStore, Pbn, Sample, Tag};
+
+use crate::estimate::HintMemory;
+
+/// Memory for hints.
+const BYTES: [u64; 6] = [1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30];
+/// The sample has about so many contents.
+const CONTENTS_WANTED: u64 = 1 << 16;
+/// A smaller store would hold too little to tell anything.
+const STORE_BYTES_MIN: u64 = 64 << 10;
+
+struct Store {
+    bytes: u64,
+    hints: HintStore,
+    found: u64,
+}
+
+/// Stores of several sizes, side by side.
+pub struct HintMemories {
+    sample: Sample,
+    blocks: u64,
+    stores: Vec<Store>,
+    holders: Vec<Pbn>,
+}
+
+impl HintMemories {
+    /// For about so many blocks.
+    pub fn new(blocks: u64) -> Self {
+        let sample = (blocks / CONTENTS_WANTED).max(1);
+        let sample = 1_u64 << sample.ilog2().min(31);
+        let store = |bytes: &u64| Store {
+            bytes: *bytes,
+            hints: HintStore::new(HintOptions {
+                bytes_max: bytes / sample,
+                prefix_bits: None,
+                eviction: Eviction::ColdOfGroups,
+                keep_evicted: false,
+                sample: Sample::ALL,
+            }),
+            found: 0,
+        };
+        let large_enough = BYTES.iter().filter(|bytes| **bytes / sample >= STORE_BYTES_MIN);
+        let stores = large_enough.map(store).collect();
+        Self { sample: Sample::one_of(sample as u32), blocks: 0, stores, holders: Vec::new() }
+    }
+
+    /// The next block.
+    pub fn add(&mut self, tag: Tag) {
+        if !self.sample.has(tag) {
+            return;
+        }
+        self.blocks += 1;
+        for store in &mut self.stores {
+            self.holders.clear();
+            store.hints.lookup(tag, &mut self.holders);
+            if self.holders.is_empty() {
+                store.hints.insert(tag, Pbn(self.blocks));
+            } else {
+                store.found += 1;
+            }
+        }
+    }
+
+    /// What each found, up to the first that forgot nothing.
+    pub fn result(&self) -> Vec<HintMemory> {
+        let enough = self.stores.iter().position(|store| store.found + store.hints.len() as u64 == self.blocks);
+        let stores = &self.stores[..enough.map_or(self.stores.len(), |at| at + 1)];
+        let result = stores.iter().map(|store| HintMemory {
+            bytes: store.bytes,
+            found_percent: 100.0 * store.found as f64 / self.blocks.max(1) as f64,
+        });
+        result.collect()
+    }
+}

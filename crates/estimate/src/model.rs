@@ -1,0 +1,305 @@
+//! One volume as it would be in the end: which blocks of the files it stores, and where. All hints are known, and the worker
+//! has nothing left to do.
+
+use hashbrown::HashMap;
+use oncefs_dedup::{
+    Allowance, Candidates, Decision, FilePieces, HOLDERS_MAX, Pbn, PieceCost, RunRule, ShareLimit, Tag, detect,
+    detect_within, runs_of,
+};
+
+use crate::contents::Content;
+
+/// Stands for an earlier block of the same batch: larger than any pbn, so that what is stored goes first.
+const IN_BATCH: u64 = 1 << 62;
+/// Blocks with so many references cost a reader nothing (`engine`, `policy/budget.rs`).
+const REFS_FREE_MIN: u32 = 256;
+/// Bytes of a further holder of a content, with what the table of them takes.
+const HOLDER_BYTES: u64 = 64;
+
+/// What a volume shares.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rule {
+    /// What limits the sharing of each file.
+    pub limit: ShareLimit,
+    /// What a piece costs on its device.
+    pub piece_cost: PieceCost,
+    /// Hints name one content in this many, at most 64; runs without one are missed.
+    pub hint_sample: u32,
+}
+
+/// Blocks of one file in order, without zeros, as all models see them.
+#[derive(Default)]
+pub struct Batch {
+    pub contents: Vec<Content>,
+    pub tags: Vec<Tag>,
+    /// The number of the first content that no block before this batch had.
+    pub first_new: u32,
+    /// Earlier blocks of the batch with the same content; empty if none has one.
+    twins: Vec<Vec<Pbn>>,
+}
+
+impl Batch {
+    /// A batch of which nothing is known yet.
+    pub fn begin(&mut self, first_new: u32) {
+        self.contents.clear();
+        self.tags.clear();
+        self.twins.clear();
+        self.first_new = first_new;
+    }
+
+    /// Finds blocks that repeat each other, once all are there.
+    pub fn find_twins(&mut self) {
+        if self.contents.iter().all(|content| content.before == 0) {
+            return;
+        }
+        let mut places: HashMap<u32, Vec<Pbn>> = HashMap::new();
+        let mut new: Vec<u32> = Vec::new();
+        self.twins.resize(self.contents.len(), Vec::new());
+        for (at, content) in self.contents.iter().enumerate() {
+            if content.before == 0 {
+                new.push(at as u32);
+                continue;
+            }
+            // A new content is noted where it repeats: most never do.
+            let first = content.number.checked_sub(self.first_new).and_then(|place| new.get(place as usize));
+            let first = first.map(|first| Pbn(IN_BATCH + u64::from(*first)));
+            let places = places.entry(content.number).or_insert_with(|| first.into_iter().collect());
+            self.twins[at].clone_from(places);
+            if places.len() < HOLDERS_MAX {
+                places.push(Pbn(IN_BATCH + at as u64));
+            }
+        }
+    }
+
+    fn has_twin_or_holder(&self) -> bool {
+        !self.twins.is_empty()
+    }
+}
+
+/// A volume.
+pub struct Model {
+    rule: Rule,
+    /// Where each content is stored for the first time.
+    first: Vec<u32>,
+    /// Where it is stored again, ascending.
+    more: HashMap<u32, Vec<u32>>,
+    more_count: u64,
+    /// The next free block.
+    next: u32,
+    /// The next free block as the present file began.
+    next_of_file: u32,
+    account: FilePieces,
+    /// What the last block of the file so far refers to, if it is shared.
+    before: Option<Pbn>,
+    shared: u64,
+    /// Blocks shared by the contents that hints could name: those whose tags leave this remainder.
+    found: Vec<u64>,
+}
+
+impl Model {
+    /// An empty volume.
+    pub fn new(rule: Rule) -> Self {
+        assert!((1..=64).contains(&rule.hint_sample), "one content in {}", rule.hint_sample);
+        Self {
+            rule,
+            first: Vec::new(),
+            more: HashMap::new(),
+            more_count: 0,
+            next: 1,
+            next_of_file: 1,
+            account: FilePieces::default(),
+            before: None,
+            shared: 0,
+            found: vec![0; rule.hint_sample as usize],
+        }
+    }
+
+    /// Memory beyond that of each content's first place, bytes.
+    pub fn bytes_beside(&self) -> u64 {
+        self.more_count * HOLDER_BYTES
+    }
+
+    /// Whether block numbers have an end here: 16 TiB.
+    pub fn is_full(&self) -> bool {
+        self.next > u32::MAX / 2
+    }
+
+    /// Nothing more will come: only what was found is kept.
+    pub fn forget(&mut self) {
+        (self.first, self.more, self.more_count) = (Vec::new(), HashMap::new(), 0);
+    }
+
+    /// Blocks shared, by each sample of contents that hints may name: one, or as many as there are samples.
+    pub fn found(&self) -> &[u64] {
+        if self.rule.hint_sample == 1 { std::slice::from_ref(&self.shared) } else { &self.found }
+    }
+
+    /// A file of about so many blocks begins.
+    pub fn begin_file(&mut self, blocks: u64) {
+        self.account = FilePieces::default();
+        self.account.grow(blocks, 0);
+        self.before = None;
+        self.next_of_file = self.next;
+    }
+
+    /// The file's next blocks. `is_end`: its last ones.
+    pub fn add(&mut self, batch: &Batch, is_end: bool) {
+        if !batch.has_twin_or_holder() {
+            let next = self.next + batch.contents.len() as u32;
+            self.first.extend(self.next..next);
+            self.next = next;
+            self.before = None;
+            return;
+        }
+        let decisions = self.decide(batch, is_end);
+        self.count_found(batch, &decisions);
+        let mut places: Vec<Pbn> = Vec::with_capacity(decisions.len());
+        for (content, decision) in batch.contents.iter().zip(decisions) {
+            let place = match decision {
+                Decision::Share(pbn) if pbn.0 >= IN_BATCH => places[(pbn.0 - IN_BATCH) as usize],
+                Decision::Share(pbn) => pbn,
+                _ => {
+                    places.push(self.store(content.number));
+                    continue;
+                }
+            };
+            self.shared += 1;
+            places.push(place);
+        }
+        let is_shared = places.last().is_some_and(|last| last.0 + 1 != u64::from(self.next));
+        self.before = places.last().copied().filter(|_| is_shared);
+    }
+
+    fn decide(&mut self, batch: &Batch, is_end: bool) -> Vec<Decision> {
+        let before: &[Pbn] = self.before.as_slice();
+        let mut holders: Vec<Pbn> = Vec::with_capacity(2 * batch.contents.len());
+        let mut ends: Vec<usize> = Vec::with_capacity(batch.contents.len());
+        for (content, twins) in batch.contents.iter().zip(&batch.twins) {
+            let begin = holders.len();
+            if content.number < batch.first_new {
+                holders.push(Pbn(u64::from(self.first[content.number as usize])));
+                let more = self.more.get(&content.number).into_iter().flatten();
+                holders.extend(more.map(|pbn| Pbn(u64::from(*pbn))));
+            }
+            let room = HOLDERS_MAX.saturating_sub(holders.len() - begin);
+            holders.extend(twins.iter().take(room));
+            ends.push(holders.len());
+        }
+        let mut begin = 0;
+        let of_batch = ends.iter().map(|end| {
+            let holders = &holders[begin..*end];
+            begin = *end;
+            Candidates { holders, current: None }
+        });
+        let of_before = before.iter().map(|pbn| Candidates { holders: before, current: Some(*pbn) });
+        let candidates: Vec<Candidates> = of_before.chain(of_batch).collect();
+        let decisions = match self.rule.limit {
+            ShareLimit::Runs(blocks) => detect(&candidates, RunRule::of(blocks)),
+            ShareLimit::Budget(slowdown) => {
+                let own = u64::from(self.next_of_file);
+                let is_free = |at: usize, pbn: Pbn| {
+                    let is_popular = |at: usize| batch.contents[at].before >= REFS_FREE_MIN;
+                    pbn.0 >= own || at.checked_sub(before.len()).is_some_and(is_popular)
+                };
+                let within = detect_within(
+                    &candidates,
+                    &Allowance {
+                        pieces_max: self.account.left_so_far(slowdown, self.rule.piece_cost),
+                        gap_blocks_max: self.rule.piece_cost.gap_blocks_max(),
+                        is_end,
+                        is_free: &is_free,
+                    },
+                );
+                self.account.grow(0, within.pieces);
+                within.decisions
+            }
+        };
+        decisions[before.len()..].to_vec()
+    }
+
+    fn store(&mut self, number: u32) -> Pbn {
+        let place = self.next;
+        self.next += 1;
+        if number as usize == self.first.len() {
+            self.first.push(place);
+        } else {
+            let more = self.more.entry(number).or_default();
+            if more.len() + 1 < HOLDERS_MAX {
+                more.push(place);
+                self.more_count += 1;
+            }
+        }
+        Pbn(u64::from(place))
+    }
+
+    /// A run is found if the hints name one of its contents. Which they name depends on the volume's secret: contents
+    /// with one remainder are as likely as those with another, so each remainder stands for a volume.
+    fn count_found(&mut self, batch: &Batch, decisions: &[Decision]) {
+        if self.rule.hint_sample == 1 {
+            return;
+        }
+        let sample = u64::from(self.rule.hint_sample);
+        for run in runs_of(decisions).into_iter().filter(|run| matches!(run.decision, Decision::Share(_))) {
+            let tags = &batch.tags[run.first..run.first + run.blocks];
+            let named = tags.iter().fold(0_u64, |named, tag| named | 1 << (tag.0 % sample));
+            for (remainder, found) in self.found.iter_mut().enumerate() {
+                *found += if named >> remainder & 1 == 1 { run.blocks as u64 } else { 0 };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oncefs_dedup::Slowdown;
+
+    use super::*;
+    use crate::contents::Contents;
+
+    fn rule(limit: ShareLimit) -> Rule {
+        Rule { limit, piece_cost: PieceCost::EXPECTED, hint_sample: 1 }
+    }
+
+    /// Blocks shared if files with these contents are written one after the other.
+    fn found(rule: Rule, files: &[Vec<u64>]) -> Vec<u64> {
+        let (mut model, mut contents, mut batch) = (Model::new(rule), Contents::new(1 << 20, 8), Batch::default());
+        for file in files {
+            model.begin_file(file.len() as u64);
+            batch.begin(contents.known() as u32);
+            batch.tags = file.iter().map(|tag| Tag(*tag)).collect();
+            batch.contents = batch.tags.iter().map(|tag| contents.meet(*tag).unwrap()).collect();
+            batch.find_twins();
+            model.add(&batch, true);
+        }
+        model.found().to_vec()
+    }
+
+    #[test]
+    fn without_a_limit_every_content_is_stored_once() {
+        let files = [vec![1, 2, 3, 2], vec![3, 9, 1], vec![9, 9, 9, 4]];
+        assert_eq!(found(rule(ShareLimit::Runs(1)), &files), [1 + 2 + 3]);
+    }
+
+    #[test]
+    fn short_runs_are_refused_and_a_copy_of_what_was_refused_is_shared_as_a_whole() {
+        let scattered: Vec<u64> = (0..40).map(|n| if n % 2 == 0 { n } else { 1_000 + n }).collect();
+        let files = [(0..40).collect(), scattered.clone(), scattered];
+        assert_eq!(found(rule(ShareLimit::Runs(4)), &files), [40], "the third file is one run of the second");
+        assert_eq!(found(rule(ShareLimit::Runs(1)), &files), [20 + 40]);
+    }
+
+    #[test]
+    fn a_budget_pays_for_as_many_pieces_as_the_blocks_bring() {
+        let scattered: Vec<u64> = (0..100).map(|n| if n % 2 == 0 { n } else { 1_000 + n }).collect();
+        let files = [(0..100).collect(), scattered];
+        let of_slowdown = |percent| found(rule(ShareLimit::Budget(Slowdown(percent))), &files)[0];
+        assert_eq!(of_slowdown(100), 50);
+        assert_eq!(of_slowdown(10), 10, "a tenth of 1 + 100 blocks");
+    }
+
+    #[test]
+    fn of_a_sample_of_hints_each_remainder_is_a_volume() {
+        let hints = Rule { hint_sample: 4, ..rule(ShareLimit::Runs(1)) };
+        assert_eq!(found(hints, &[vec![4, 8, 1, 3], vec![4, 8], vec![1]]), [2, 1, 0, 0]);
+    }
+}

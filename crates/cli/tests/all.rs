@@ -5,6 +5,7 @@
 mod bad_input;
 mod common;
 mod dependencies;
+mod estimate;
 mod figures;
 mod full_output;
 mod mount_cycle;

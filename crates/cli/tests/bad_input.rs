@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
 
-use crate::common::{BINARY, Place, Run, in_own_namespace, oncefs};
+use crate::common::{BINARY, LoopDevice, Place, Run, in_own_namespace, oncefs};
 
 #[test]
 fn a_command_that_does_not_exist_is_refused() {
@@ -240,20 +240,6 @@ fn a_data_device_is_found_by_its_label_and_changed_only_if_it_is_named() {
     drop((ours, copy));
     lead_to(&other);
     place.mount(&[]).fails(32, &[&link, "is it the right device?"]);
-}
-
-struct LoopDevice(String);
-
-impl LoopDevice {
-    fn of(image: &str) -> Self {
-        Self(Run::of(Command::new("losetup").args(["--find", "--show", image])).succeeds().out.trim().to_owned())
-    }
-}
-
-impl Drop for LoopDevice {
-    fn drop(&mut self) {
-        Run::of(Command::new("losetup").args(["--detach", &self.0]));
-    }
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub struct Options {
 pub struct Estimator {
     read: Read,
     contents: Contents,
-    /// Volumes as long as every content is known.
+    /// A volume for each rule that may refuse a duplicate, as long as every content is known.
     models: Vec<Model>,
     more_bytes_max: u64,
     batch: Batch,
@@ -55,10 +55,16 @@ impl Estimator {
     pub fn new(options: &Options) -> Self {
         let more_bytes_max = (options.memory_bytes_max / MORE_SHARE).max(MORE_BYTES_MIN);
         let bytes = options.memory_bytes_max.saturating_sub(more_bytes_max);
+        let mut rules: Vec<Rule> = Vec::new();
+        for rule in options.rules.iter().filter(|rule| !rule.shares_all()) {
+            if !rules.contains(rule) {
+                rules.push(*rule);
+            }
+        }
         Self {
             read: Read::default(),
-            contents: Contents::new(bytes, MODEL_BYTES * options.rules.len() as u64),
-            models: options.rules.iter().map(|rule| Model::new(*rule)).collect(),
+            contents: Contents::new(bytes, MODEL_BYTES * rules.len() as u64),
+            models: rules.into_iter().map(Model::new).collect(),
             more_bytes_max,
             batch: Batch::default(),
             runs: RunLengths::default(),
@@ -105,8 +111,8 @@ impl Estimator {
         self.read.zero_blocks += blocks;
     }
 
-    /// The file ends.
-    pub fn end_file(&mut self) {
+    /// The file ends. It had so many duplicates, as far as they are known.
+    pub fn end_file(&mut self) -> u64 {
         if self.is_exact {
             self.decide(true);
             self.runs.end_run();
@@ -116,6 +122,7 @@ impl Estimator {
             }
         }
         self.file_shares.add(self.file_duplicates);
+        self.file_duplicates
     }
 
     fn follow(&mut self, content: Content, tag: Tag) {
@@ -147,11 +154,20 @@ impl Estimator {
     }
 
     /// What one of the rules would save.
-    pub fn found(&self, rule: usize) -> Found {
+    ///
+    /// # Panics
+    ///
+    /// The rule is none of the [`Options`].
+    pub fn found(&self, rule: &Rule) -> Found {
         let duplicates = self.duplicates();
+        if rule.shares_all() {
+            let percent = duplicates.percent;
+            return Found { percent, percent_min: percent, percent_max: percent, is_of_all_blocks: true };
+        }
+        let model = self.models.iter().find(|model| model.rule() == rule).expect("there is a model for each rule");
         // Beyond the exact part the rule refuses as large a share of the duplicates as in it.
         let of_duplicates = |found: f64| duplicates.percent * found / self.run_duplicates.max(1) as f64;
-        let found = self.models[rule].found();
+        let found = model.found();
         let mean = found.iter().sum::<u64>() as f64 / found.len() as f64;
         let [min, max] = [found.iter().min(), found.iter().max()].map(|found| found.map_or(0, |found| *found) as f64);
         Found {
@@ -191,5 +207,96 @@ impl Estimator {
             compression: self.compression.result(self.read.blocks - duplicates.blocks, self.read.blocks),
             compressed_contents: self.compression.contents(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oncefs_dedup::{PieceCost, ShareLimit, Slowdown};
+    use oncefs_toolbox::Random;
+
+    use super::*;
+
+    const BUDGET: Rule =
+        Rule { limit: ShareLimit::Budget(Slowdown(100)), piece_cost: PieceCost::EXPECTED, hint_sample: 1 };
+    const ALL: Rule = Rule { limit: ShareLimit::Runs(1), ..BUDGET };
+    const BLOCK: [u8; BLOCK_BYTES] = [7; BLOCK_BYTES];
+
+    fn estimator(memory_bytes_max: u64, blocks_expected: u64) -> Estimator {
+        Estimator::new(&Options { memory_bytes_max, blocks_expected, rules: vec![BUDGET, ALL, BUDGET] })
+    }
+
+    /// Files of 1 to 200 blocks: parts of earlier data, new data, and single contents that come again and again. Gives
+    /// the number of blocks and of contents.
+    fn add_files(estimator: &mut Estimator, files: u64, random: &mut Random) -> (u64, u64) {
+        let (mut stored, mut popular): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
+        (0..50).for_each(|_| popular.push(random.word()));
+        let mut blocks = 0;
+        for _ in 0..files {
+            let len = 1 + random.below(200);
+            estimator.begin_file(len);
+            let repeats = random.one_in(3) && stored.len() > 200;
+            let from = random.index(stored.len().max(201) - 200);
+            for at in 0..len as usize {
+                let tag = match repeats {
+                    true => stored[from + at],
+                    false if random.one_in(10) => random.pick(&popular),
+                    false => random.word(),
+                };
+                estimator.add(Tag(tag), &BLOCK);
+                if !repeats {
+                    stored.push(tag);
+                }
+            }
+            estimator.end_file();
+            blocks += len;
+        }
+        stored.sort_unstable();
+        stored.dedup();
+        (blocks, stored.len() as u64)
+    }
+
+    #[test]
+    fn with_enough_memory_every_duplicate_is_counted() {
+        let mut estimator = estimator(64 << 20, 40_000);
+        let (blocks, contents) = add_files(&mut estimator, 400, &mut Random::new(5));
+        let estimate = estimator.estimate();
+        assert_eq!((estimate.read.blocks, estimate.duplicates.blocks), (blocks, blocks - contents));
+        assert_eq!((estimate.duplicates.error_points, estimate.duplicates.sample), (0.0, 1));
+        let of_runs: u64 = estimate.run_lengths.iter().map(|class| class.blocks).sum();
+        assert_eq!((of_runs, estimate.run_blocks), (blocks - contents, blocks));
+        assert_eq!(estimator.models.len(), 1, "one model for equal rules, and none where nothing is refused");
+        let (budget, all) = (estimator.found(&BUDGET), estimator.found(&ALL));
+        assert!(budget.is_of_all_blocks && budget.percent <= all.percent && budget.percent > 0.9 * all.percent);
+        assert_eq!(estimate.compression.len(), 2);
+    }
+
+    #[test]
+    fn with_little_memory_the_estimate_is_within_its_error_and_within_two_points() {
+        for seed in 0..4 {
+            let mut estimator = estimator(1 << 20, 400_000);
+            let (blocks, contents) = add_files(&mut estimator, 4_000, &mut Random::new(seed));
+            let Duplicates { percent, error_points, sample, .. } = estimator.estimate().duplicates;
+            let exact = 100.0 * (blocks - contents) as f64 / blocks as f64;
+            assert!(sample >= 16, "one in {sample}");
+            let off = (percent - exact).abs();
+            assert!(off <= 2.0 && off <= 1.5 * error_points, "{percent} +-{error_points}, not {exact}");
+            let budget = estimator.found(&BUDGET);
+            assert!(!budget.is_of_all_blocks && (budget.percent - exact).abs() <= 2.0, "{budget:?}, not {exact}");
+            let classes = estimator.estimate().run_lengths;
+            assert!(classes.iter().all(|class| class.percent_of_duplicates <= 100.0));
+        }
+    }
+
+    #[test]
+    fn nothing_at_all_is_nothing_saved() {
+        let mut estimator = estimator(1 << 20, 0);
+        estimator.begin_file(8);
+        estimator.add_zeros(8);
+        assert_eq!(estimator.end_file(), 0);
+        let estimate = estimator.estimate();
+        assert_eq!((estimate.read.zero_blocks, estimate.duplicates.percent), (8, 0.0));
+        assert!(estimate.compression.is_empty() && estimate.file_shares.is_empty());
+        assert_eq!(estimator.found(&BUDGET).percent, 0.0);
     }
 }

@@ -27,6 +27,13 @@ pub struct Rule {
     pub hint_sample: u32,
 }
 
+impl Rule {
+    /// Whether every duplicate is shared, so that nothing is left to decide.
+    pub fn shares_all(&self) -> bool {
+        matches!(self.limit, ShareLimit::Runs(0 | 1)) && self.hint_sample == 1
+    }
+}
+
 /// Blocks of one file in order, without zeros, as all models see them.
 #[derive(Default)]
 pub struct Batch {
@@ -112,6 +119,11 @@ impl Model {
             shared: 0,
             found: vec![0; rule.hint_sample as usize],
         }
+    }
+
+    /// What it shares.
+    pub fn rule(&self) -> &Rule {
+        &self.rule
     }
 
     /// Memory beyond that of each content's first place, bytes.

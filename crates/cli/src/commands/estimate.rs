@@ -1,6 +1,7 @@
 //! `oncefs estimate`: what a volume would save on files or a block device, before there is one.
 
 mod found;
+mod largest;
 mod reading;
 mod report;
 mod rules;
@@ -12,7 +13,7 @@ use oncefs_engine::{BLOCK_BYTES, Hasher, PieceCost};
 use oncefs_estimate::{Estimator, Options};
 
 use crate::commands::help::UNITS;
-use crate::failure::{OrFail, Outcome, exit};
+use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::names::{self, shown};
 use crate::process::memory::ram_bytes;
 use crate::process::signals::EndSignals;
@@ -20,6 +21,7 @@ use crate::profiles;
 use crate::progress::Progress;
 use crate::size::Size;
 use found::{Met, go_through};
+use largest::Largest;
 use reading::Reader;
 use report::Report;
 
@@ -68,27 +70,30 @@ pub fn run(arguments: EstimateArgs) -> Outcome<u8> {
     let ended = EndSignals::block().end_process("the estimate was cancelled", exit::CANCELLED);
     ended.or_fail(exit::FAILED)?;
     let profile = oncefs_engine::Profile::default();
+    check(&arguments)?;
     let memory = arguments.memory.map_or_else(|| profiles::default_memory(profile, ram_bytes()), |size| size.0);
     let secret = random_secret().or_fail_doing(exit::FAILED, "cannot draw a random number")?;
     let rules = rules::of_profiles(PieceCost::of_blocks(arguments.piece_cost));
     let mut progress = Progress::new();
     let bytes_expected = bytes_in(&arguments.paths);
     let mut estimator = Estimator::new(&Options {
-        memory_bytes_max: memory.max(MEMORY_BYTES_MIN),
+        memory_bytes_max: memory,
         blocks_expected: bytes_expected / BLOCK_BYTES as u64,
         rules: rules.iter().map(|rule| rule.rule).collect(),
     });
     let mut reader = Reader::new(Hasher::new(&secret));
-    let (mut refused, mut done) = (0_u64, 0);
+    let (mut largest, mut refused, mut done) = (Largest::default(), 0_u64, 0);
     go_through(&arguments.paths, &mut |place, met| {
         let advance = &mut |bytes| {
             done += bytes;
             progress.show("estimating, MiB", done >> 20, bytes_expected.max(done) >> 20);
         };
         let read = match met {
-            Met::Data(held, bytes) => {
-                held.open_unnoticed().and_then(|file| reader.read(&file, bytes, &mut estimator, advance))
-            }
+            Met::Data(held, bytes) => held.open_unnoticed().and_then(|file| {
+                let (duplicates, read) = reader.read(&file, bytes, &mut estimator, advance);
+                largest.add(duplicates, place);
+                read
+            }),
             Met::Refused(error) => Err(error),
         };
         if let Err(error) = read {
@@ -97,13 +102,25 @@ pub fn run(arguments: EstimateArgs) -> Outcome<u8> {
         }
     });
     drop(progress);
-    let report = Report::new(&estimator, &rules, refused);
+    let report = Report::new(&estimator, &rules, largest, refused);
     if arguments.json {
         say!("{}", names::json(&report));
     } else {
         put!("{}", report.described());
     }
     Ok(if refused > 0 { exit::FAILED } else { exit::SUCCESS })
+}
+
+fn check(arguments: &EstimateArgs) -> Outcome {
+    if arguments.memory.is_some_and(|memory| memory.0 < MEMORY_BYTES_MIN) {
+        let least = Size(MEMORY_BYTES_MIN);
+        return Err(Failure::new(exit::USAGE, format!("--memory must be at least {least}")));
+    }
+    let (least, most) = PieceCost::BLOCKS;
+    if !(least..=most).contains(&arguments.piece_cost) {
+        return Err(Failure::new(exit::USAGE, format!("--piece-cost must be from {least} to {most} blocks")));
+    }
+    Ok(())
 }
 
 /// How much there seems to be: progress is shown against it.

@@ -80,6 +80,21 @@ pub fn content(seed: u64, len: usize) -> Vec<u8> {
     Random::new(seed).bytes(len)
 }
 
+/// A block device over a file.
+pub struct LoopDevice(pub String);
+
+impl LoopDevice {
+    pub fn of(image: &str) -> Self {
+        Self(Run::of(Command::new("losetup").args(["--find", "--show", image])).succeeds().out.trim().to_owned())
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        Run::of(Command::new("losetup").args(["--detach", &self.0]));
+    }
+}
+
 /// A temporary directory with room for a volume and a mount point.
 pub struct Place {
     root: TempDir,

@@ -27,17 +27,17 @@ impl Reader {
     }
 
     /// Reads a file or device of so many bytes. What is added meanwhile is not read; where it ends earlier, it ends there.
+    /// Gives the number of its duplicates, and how far it got.
     pub fn read(
         &mut self,
         file: &File,
         bytes: u64,
         estimator: &mut Estimator,
         advance: &mut dyn FnMut(u64),
-    ) -> io::Result<()> {
+    ) -> (u64, io::Result<()>) {
         estimator.begin_file(bytes.div_ceil(BLOCK));
         let read = self.read_data(file, bytes, estimator, advance);
-        estimator.end_file();
-        read
+        (estimator.end_file(), read)
     }
 
     fn read_data(

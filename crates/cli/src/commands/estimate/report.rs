@@ -5,7 +5,9 @@ use oncefs_estimate::{Duplicates, Estimate, Estimator, ProfileSaving, RunClass};
 use oncefs_toolbox::{Column, Table};
 use serde::Serialize;
 
+use super::largest::{Largest, LargestFile};
 use super::rules::ProfileRule;
+use crate::names::shown;
 use crate::size::Size;
 
 /// An estimate with its profiles.
@@ -15,16 +17,18 @@ pub struct Report {
     estimate: Estimate,
     /// The default profile first.
     profiles: Vec<ProfileSaving>,
+    /// The files with most duplicates.
+    largest_files: Vec<LargestFile>,
     /// What could not be read.
     refused: u64,
 }
 
 impl Report {
     /// Of everything that was read.
-    pub fn new(estimator: &Estimator, rules: &[ProfileRule], refused: u64) -> Self {
+    pub fn new(estimator: &Estimator, rules: &[ProfileRule], largest: Largest, refused: u64) -> Self {
         let estimate = estimator.estimate();
-        let saving = |(at, rule): (usize, &ProfileRule)| {
-            let found = estimator.found(at);
+        let saving = |rule: &ProfileRule| {
+            let found = estimator.found(&rule.rule);
             ProfileSaving {
                 profile: rule.profile.name().to_owned(),
                 limit: rule.limit.clone(),
@@ -32,8 +36,8 @@ impl Report {
                 found,
             }
         };
-        let profiles = rules.iter().enumerate().map(saving).collect();
-        Self { estimate, profiles, refused }
+        let profiles = rules.iter().map(saving).collect();
+        Self { estimate, profiles, largest_files: largest.files(), refused }
     }
 
     /// As people read it.
@@ -48,8 +52,7 @@ impl Report {
         let mut row = |name: &str, blocks: u64, words: String| {
             table.row(vec![name.to_owned(), Size(bytes(blocks)).to_string(), words]);
         };
-        let files = if read.files == 1 { "file".to_owned() } else { format!("{} files", read.files) };
-        let files = if read.files == 1 { format!("1 {files}") } else { files };
+        let files = if read.files == 1 { "1 file".to_owned() } else { format!("{} files", read.files) };
         row("read", read.blocks, format!("in blocks of 4 KiB, {files}"));
         row("zeros", read.zero_blocks, "and holes, which take no place".to_owned());
         row("duplicates", self.estimate.duplicates.blocks, how_exact(&self.estimate.duplicates));
@@ -66,7 +69,7 @@ impl Report {
             let found = profile.found;
             let mut words = profile.limit.clone();
             if found.percent_max > found.percent_min {
-                words += &format!(" ({:.1} to {:.1} %, by which blocks)", found.percent_min, found.percent_max);
+                words += &format!(" ({:.1} to {:.1} % by chance)", found.percent_min, found.percent_max);
             }
             let (saved, percent) = (Size(profile.saved_bytes).to_string(), format!("{:.1} %", found.percent));
             table.row(vec![profile.profile.clone(), saved, percent, words]);
@@ -101,7 +104,11 @@ impl Report {
             format!("{duplicates} % of the duplicates are in {files:.1} % of the files ({})\n", share.files)
         });
         let shares: String = shares.collect();
-        if shares.is_empty() { shares } else { table.plain() + &shares }
+        let mut files = Table::of([Column::right(10), Column::left(0)]).with_head(&["duplicates", "in"]);
+        for file in &self.largest_files {
+            files.row(vec![Size(file.duplicate_bytes).to_string(), shown(&file.path).to_string()]);
+        }
+        if shares.is_empty() { shares } else { format!("{}{shares}\n{}", table.plain(), files.plain()) }
     }
 
     fn by_compression(&self) -> String {
@@ -136,5 +143,130 @@ fn lengths(class: &RunClass) -> String {
         Some(max) if max == class.blocks_min => format!("{max}"),
         Some(max) => format!("{} to {max}", class.blocks_min),
         None => format!("{} up", class.blocks_min),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use oncefs_engine::{PieceCost, Tag};
+    use oncefs_estimate::Options;
+    use serde_json::Value;
+
+    use super::super::rules;
+    use super::*;
+
+    /// Programs read these: names come, and none goes.
+    const NAMES: [&str; 42] = [
+        "compressed_contents",
+        "compression",
+        "compression.error_points",
+        "compression.method",
+        "compression.percent_of_stored",
+        "compression.saved_with_dedup_percent",
+        "duplicates",
+        "duplicates.blocks",
+        "duplicates.error_points",
+        "duplicates.percent",
+        "duplicates.sample",
+        "file_shares",
+        "file_shares.duplicates_percent",
+        "file_shares.files",
+        "file_shares.files_percent",
+        "files_with_duplicates",
+        "hint_memory",
+        "hint_memory.bytes",
+        "hint_memory.found_percent",
+        "largest_files",
+        "largest_files.duplicate_bytes",
+        "largest_files.path",
+        "profiles",
+        "profiles.is_of_all_blocks",
+        "profiles.limit",
+        "profiles.percent",
+        "profiles.percent_max",
+        "profiles.percent_min",
+        "profiles.profile",
+        "profiles.saved_bytes",
+        "read",
+        "read.blocks",
+        "read.files",
+        "read.zero_blocks",
+        "refused",
+        "run_blocks",
+        "run_lengths",
+        "run_lengths.blocks",
+        "run_lengths.blocks_max",
+        "run_lengths.blocks_min",
+        "run_lengths.percent_of_duplicates",
+        "run_lengths.runs",
+    ];
+    /// All others are numbers, lists or objects.
+    const TEXTS: [&str; 5] =
+        ["compression.method", "largest_files.path", "profiles.limit", "profiles.profile", "profiles.is_of_all_blocks"];
+
+    /// Two files, the second of which is a copy of the first with one block of its own; and one of zeros.
+    fn report(memory_bytes_max: u64, files: u64) -> Report {
+        let rules = rules::of_profiles(PieceCost::EXPECTED);
+        let options =
+            Options { memory_bytes_max, blocks_expected: 2_000, rules: rules.iter().map(|rule| rule.rule).collect() };
+        let (mut estimator, mut largest) = (Estimator::new(&options), Largest::default());
+        for file in 0..files {
+            estimator.begin_file(1_001);
+            for at in 0..1_000 {
+                estimator.add(Tag((file / 2 * 1_000 + at).wrapping_mul(0x9E37_79B9_7F4A_7C15)), &[1; BLOCK_BYTES]);
+            }
+            estimator.add(Tag((file + 1).wrapping_mul(0x1234_5678_9ABC_DEF1)), &[2; BLOCK_BYTES]);
+            estimator.add_zeros(3);
+            largest.add(estimator.end_file(), &|| format!("/file {file}").into());
+        }
+        Report::new(&estimator, &rules, largest, 1)
+    }
+
+    fn collect(value: &Value, path: &str, names: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                    collect(value, &path, names);
+                    names.insert(path);
+                }
+            }
+            Value::Array(values) => values.iter().for_each(|value| collect(value, path, names)),
+            Value::String(_) | Value::Bool(_) => assert!(TEXTS.contains(&path), "{path} is {value}"),
+            Value::Null => assert_eq!(path, "run_lengths.blocks_max"),
+            Value::Number(_) => {}
+        }
+    }
+
+    #[test]
+    fn the_json_keeps_its_names_and_its_numbers_are_numbers() {
+        let mut names = BTreeSet::new();
+        collect(&serde_json::to_value(report(64 << 20, 2)).unwrap(), "", &mut names);
+        let kept: BTreeSet<String> = NAMES.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(names, kept);
+    }
+
+    #[test]
+    fn the_text_says_what_is_saved_and_how_exact_that_is() {
+        let text = report(64 << 20, 2).described();
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let lines: Vec<String> = text.lines().map(words).collect();
+        for line in [
+            "read 7.82 MiB in blocks of 4 KiB, 2 files",
+            "zeros 24.0 KiB and holes, which take no place",
+            "duplicates 3.91 MiB 50.0 % of the blocks, exact",
+            "left out 1 could not be read",
+            "desktop 3.91 MiB 50.0 % while a file reads at most 100 % slower",
+            "256 to 4095 1 100.0 %",
+            "99 % of the duplicates are in 50.0 % of the files (1)",
+            "3.91 MiB \"/file 1\"",
+        ] {
+            assert!(lines.iter().any(|other| other == line), "no line '{line}' in\n{text}");
+        }
+        assert!(!text.contains("for which memory had every content"), "{text}");
+        let text = report(1 << 20, 80).described();
+        assert!(text.contains("by one content in ") && text.contains("for which memory had every content"), "{text}");
     }
 }

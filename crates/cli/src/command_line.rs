@@ -6,7 +6,8 @@ use std::path::Path;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    dedup, defrag, estimate, explain, fsck, grow, mkfs, mount, pages, policy, revive, scrub, stats, sync, tune, umount,
+    dedup, defrag, estimate, explain, fsck, grow, list, mkfs, mount, pages, policy, revive, scrub, stats, status, sync,
+    tune, umount,
 };
 use crate::daemon::serve;
 use crate::failure::{Failure, Outcome, exit};
@@ -50,6 +51,10 @@ pub enum Command {
     Umount(umount::UmountArgs),
     /// Check a volume
     Fsck(fsck::FsckArgs),
+    /// List the volumes that are mounted or named in fstab
+    List(list::ListArgs),
+    /// Say whether volumes need attention, in a line each and in the exit code
+    Status(status::StatusArgs),
     /// Show what a mounted volume stores, saves and does
     Stats(stats::StatsArgs),
     /// Show or change the settings of a mounted volume
@@ -98,6 +103,8 @@ fn call(command: Command) -> Outcome<u8> {
         Command::Defrag(arguments) => return defrag::run(arguments),
         Command::Policy(arguments) => return policy::run(arguments),
         Command::Estimate(arguments) => return estimate::run(arguments),
+        Command::Status(arguments) => return status::run(&arguments),
+        Command::List(arguments) => list::run(&arguments)?,
         Command::Mkfs(arguments) => mkfs::run(arguments)?,
         Command::Mount(arguments) => mount::run(arguments)?,
         Command::Umount(arguments) => umount::run(arguments)?,

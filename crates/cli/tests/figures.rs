@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::{Place, content, oncefs};
+use crate::common::{BINARY, Place, Run, content, in_own_namespace, oncefs};
 
 fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&oncefs(arguments).succeeds().out).expect("the command prints JSON")
@@ -117,4 +117,99 @@ fn figures_are_explained_without_a_mount() {
     let one = oncefs(&["stats", "--explain", "counters.blocks_shared"]).succeeds().out;
     assert_eq!(one.lines().count(), 3, "{one}");
     oncefs(&["stats", "--explain", "blocks_shred"]).fails(2, &["blocks_shred", "oncefs stats --explain"]);
+}
+
+/// The entry of a list or a status that is about this volume.
+fn about<'a>(answer: &'a Value, place: &Place) -> &'a Value {
+    let volumes = answer["volumes"].as_array().unwrap();
+    volumes.iter().find(|volume| volume["volume"] == place.volume_str()).unwrap_or_else(|| panic!("{answer:#}"))
+}
+
+/// A table of file systems with a line for the volume.
+fn fstab(place: &Place, options: &str) -> String {
+    let file = place.str("fstab");
+    fs::write(&file, format!("{} {} oncefs {options} 0 0\n", place.volume_str(), place.mnt_str())).unwrap();
+    file
+}
+
+/// Runs a script where only its own mounts are seen: another test's daemon may hang. `$V` is the volume, `$D` its
+/// directory, and `$T` a table of file systems that names it.
+fn alone(place: &Place, options: &str, script: &str) -> Run {
+    let (volume, dir, fstab) = (place.volume_str(), place.mnt_str(), fstab(place, options));
+    in_own_namespace(&format!("V={volume} D={dir} T={fstab}\noncefs() {{ {BINARY} \"$@\"; }}\n{script}"))
+}
+
+#[test]
+fn list_shows_a_volume_mounted_dead_unmounted_and_missing() {
+    let place = Place::with_volume();
+    let script = "
+        list() { oncefs list -T $T | tail -n 1 | sed \"s:$V *$D *::\" | sed 's/  .*//'; }
+        list
+        oncefs mount $V $D --memory 64M
+        list
+        oncefs list --json -T $T >$V.json
+        oncefs umount $D
+        oncefs mount $V $D --memory 64M -o ro
+        list
+        kill -9 $(pgrep -f \"serve .*$V $D\")
+        until [ \"$(list)\" = dead ]; do sleep 0.1; done
+        list
+        oncefs umount $D
+        rm -r $V
+        list";
+    let run = alone(&place, "defaults", script).succeeds();
+    assert_eq!(run.out, "not mounted\nmounted\nread-only\ndead\nmissing\n");
+    let listed: Value = serde_json::from_str(&fs::read_to_string(place.path("volume.json")).unwrap()).unwrap();
+    let volume = about(&listed, &place);
+    assert!(volume["in_fstab"] == true && volume["mount"] == place.mnt_str(), "{volume:#}");
+    assert!(volume["state"] == "mounted" && volume["held_bytes"] == 0, "{volume:#}");
+}
+
+#[test]
+fn status_says_in_a_line_and_its_code_whether_a_volume_is_well() {
+    let place = Place::mounted();
+    let (mnt, volume) = (place.mnt_str(), place.volume_str());
+    // The host of a test may be as full as it likes.
+    let well = oncefs(&["status", mnt, "--free-min", "0"]).succeeds();
+    assert_eq!(well.out, format!("{mnt}: well\n"));
+    let status = |arguments: &[&str], code: i32| {
+        let run = oncefs(&[&["status", "--free-min", "0"], arguments].concat());
+        assert_eq!(run.code, Some(code), "{run:?}");
+        run.out
+    };
+    assert_eq!(status(&[volume], 0), format!("{mnt}: well\n"), "by its volume");
+    let full = oncefs(&["status", mnt, "--free-min", "100"]);
+    assert!(full.code == Some(1) && full.out.contains("nearly full") && full.out.contains("oncefs grow"), "{full:?}");
+    place.kill_daemon();
+    let dead = status(&[mnt], 1);
+    assert!(dead.starts_with(&format!("{mnt}: its daemon has died: oncefs umount")), "{dead}");
+    let found = oncefs(&["status", "--json", mnt]);
+    let found: Value = serde_json::from_str(&found.out).unwrap();
+    assert!(found["is_well"] == false && about(&found, &place)["findings"][0]["cause"] == "dead", "{found:#}");
+    place.umount().succeeds();
+    let unmounted = status(&[volume], 1);
+    assert!(unmounted.contains("not mounted: oncefs mount"), "{unmounted}");
+}
+
+#[test]
+fn a_status_that_cannot_be_told_is_told_apart_from_a_bad_one() {
+    let place = Place::with_volume();
+    fs::create_dir(place.path("plain")).unwrap();
+    let plain = oncefs(&["status", &place.str("plain")]);
+    assert!(plain.code == Some(2) && plain.out.contains("cannot tell"), "{plain:?}");
+    let both = oncefs(&["status", &place.str("plain"), place.volume_str()]);
+    assert!(both.code == Some(1) && both.out.lines().count() == 2, "{both:?}");
+    oncefs(&["status", "/nowhere"]).fails(2, &["/nowhere"]);
+    oncefs(&["status", "--free-min", "many"]).fails(2, &["--free-min"]);
+}
+
+#[test]
+fn what_fstab_names_ought_to_be_mounted_unless_it_says_noauto() {
+    let place = Place::with_volume();
+    for (options, code, line) in [("defaults", 1, "not mounted: oncefs mount"), ("ro,noauto", 0, "noauto")] {
+        let run = alone(&place, options, "oncefs status -T $T");
+        assert!(run.code == Some(code) && run.out.contains(line), "{run:?}");
+    }
+    let none = in_own_namespace(&format!("{BINARY} status -T /nowhere; {BINARY} list -T /nowhere")).succeeds();
+    assert_eq!(none.out, "no volume is mounted, and /nowhere names none\n".repeat(2));
 }

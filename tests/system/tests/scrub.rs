@@ -123,6 +123,23 @@ fn a_flipped_bit_is_named_never_read_and_healed_by_a_good_copy() {
 }
 
 #[test]
+fn status_tells_of_damage() {
+    let mount = Mount::new("256M");
+    let content = bytes(21, FILE_BLOCKS * BLOCK);
+    fs::write(mount.join("file"), &content).unwrap();
+    File::open(mount.join("file")).unwrap().sync_all().unwrap();
+    // The disk of a test may be as full as it likes.
+    let status = || Command::new(oncefs()).args(["status", "--free-min", "0"]).arg(mount.dir()).output().unwrap();
+    assert_eq!(status().status.code(), Some(0));
+    rot(&mount.volume(), &content[HIT * BLOCK..][..BLOCK]);
+    assert_eq!(scrub(&mount, &[]).0, 4);
+    let said = status();
+    let line = String::from_utf8(said.stdout).unwrap();
+    assert!(said.status.code() == Some(1) && line.contains("4.00 KiB of data are damaged"), "{line}");
+    assert_eq!(mount.stats()["health"]["findings"][0]["cause"], "damage");
+}
+
+#[test]
 fn a_second_copy_keeps_files_whole() {
     let mut mount = Mount::on(&test_dir(), "128M", &["inline=all", "worker=off"]);
     let content = bytes(6, FILE_BLOCKS * BLOCK);

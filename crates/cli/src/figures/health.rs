@@ -49,12 +49,24 @@ pub enum Cause {
     WorkerBehind,
     /// The daemon is gone.
     Dead,
+    /// The daemon does not answer.
+    Hangs,
+    /// It ought to be mounted, and is not.
+    NotMounted,
 }
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Damage, Self::ReadOnly, Self::NearlyFull, Self::HostNearlyFull, Self::WorkerBehind, Self::Dead];
+    pub const ALL: [Self; 8] = [
+        Self::Damage,
+        Self::ReadOnly,
+        Self::NearlyFull,
+        Self::HostNearlyFull,
+        Self::WorkerBehind,
+        Self::Dead,
+        Self::Hangs,
+        Self::NotMounted,
+    ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -65,6 +77,8 @@ impl Cause {
             Self::HostNearlyFull => "host-nearly-full",
             Self::WorkerBehind => "worker-behind",
             Self::Dead => "dead",
+            Self::Hangs => "hangs",
+            Self::NotMounted => "not-mounted",
         }
     }
 }

@@ -10,3 +10,4 @@ pub mod json;
 pub mod schema;
 pub mod snapshot;
 pub mod table;
+pub mod volumes;

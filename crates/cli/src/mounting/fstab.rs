@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::mount_table::unescape;
@@ -18,6 +19,13 @@ pub struct Entry {
     pub dir: PathBuf,
     /// The options, as they stand there.
     pub options: OsString,
+}
+
+impl Entry {
+    /// Whether this is among the options.
+    pub fn has(&self, option: &str) -> bool {
+        self.options.as_bytes().split(|byte| *byte == b',').any(|given| given == option.as_bytes())
+    }
 }
 
 /// The lines of type oncefs, in their order. A file that is not there has none.
@@ -68,6 +76,7 @@ mod tests {
         let expected =
             [entry("/srv/volume", "/mnt", "noatime,memory=64M"), entry("/srv/my files", "/home/a b", "defaults")];
         assert_eq!(read(&file).unwrap(), expected);
+        assert!(expected[0].has("noatime") && !expected[0].has("memory") && !expected[1].has("noauto"));
         assert_eq!(read(&dir.path().join("none")).unwrap(), []);
     }
 }

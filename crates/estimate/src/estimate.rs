@@ -59,6 +59,8 @@ pub struct Found {
     pub percent_min: f64,
     /// See `percent_min`.
     pub percent_max: f64,
+    /// Saved if hints named every content, in percent of the blocks.
+    pub percent_all_hints: f64,
     /// Whether runs of all blocks were followed; otherwise those of the first ones stand for the rest.
     pub is_of_all_blocks: bool,
 }

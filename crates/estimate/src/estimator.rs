@@ -162,7 +162,13 @@ impl Estimator {
         let duplicates = self.duplicates();
         if rule.shares_all() {
             let percent = duplicates.percent;
-            return Found { percent, percent_min: percent, percent_max: percent, is_of_all_blocks: true };
+            return Found {
+                percent,
+                percent_min: percent,
+                percent_max: percent,
+                percent_all_hints: percent,
+                is_of_all_blocks: true,
+            };
         }
         let model = self.models.iter().find(|model| model.rule() == rule).expect("there is a model for each rule");
         // Beyond the exact part the rule refuses as large a share of the duplicates as in it.
@@ -174,6 +180,7 @@ impl Estimator {
             percent: of_duplicates(mean),
             percent_min: of_duplicates(min),
             percent_max: of_duplicates(max),
+            percent_all_hints: of_duplicates(model.shared() as f64),
             is_of_all_blocks: self.is_exact,
         }
     }
@@ -214,6 +221,7 @@ impl Estimator {
 mod tests {
     use oncefs_dedup::{PieceCost, ShareLimit, Slowdown};
     use oncefs_toolbox::Random;
+    use oncefs_toolbox::counts::gate_or_drill;
 
     use super::*;
 
@@ -273,11 +281,16 @@ mod tests {
 
     #[test]
     fn with_little_memory_the_estimate_is_within_its_error_and_within_two_points() {
+        // In the drill 100 GB.
+        let files = gate_or_drill(4_000, 245_000);
         for seed in 0..4 {
-            let mut estimator = estimator(1 << 20, 400_000);
-            let (blocks, contents) = add_files(&mut estimator, 4_000, &mut Random::new(seed));
+            let mut estimator = estimator(1 << 20, 100 * files);
+            let (blocks, contents) = add_files(&mut estimator, files, &mut Random::new(seed));
             let Duplicates { percent, error_points, sample, .. } = estimator.estimate().duplicates;
             let exact = 100.0 * (blocks - contents) as f64 / blocks as f64;
+            println!(
+                "{blocks} blocks, one content in {sample}: {percent:.3} % +-{error_points:.3}, exact {exact:.3} %"
+            );
             assert!(sample >= 16, "one in {sample}");
             let off = (percent - exact).abs();
             assert!(off <= 2.0 && off <= 1.5 * error_points, "{percent} +-{error_points}, not {exact}");

@@ -146,6 +146,11 @@ impl Model {
         if self.rule.hint_sample == 1 { std::slice::from_ref(&self.shared) } else { &self.found }
     }
 
+    /// Blocks shared if hints name every content.
+    pub fn shared(&self) -> u64 {
+        self.shared
+    }
+
     /// A file of about so many blocks begins.
     pub fn begin_file(&mut self, blocks: u64) {
         self.account = FilePieces::default();

@@ -35,7 +35,7 @@ Reads everything once and changes nothing. Needs no volume, no mount and no root
 left out. Files with several names count once. Symbolic links below a PATH are not followed, other file systems are not
 entered: name them, too. Holes are not read.
 
-Exact as long as all contents fit into --memory, which is 1 GiB for some 40 GiB of different contents; beyond that a
+Exact as long as all contents fit into --memory, which is 1 GiB for some 50 GiB of different contents; beyond that a
 sample, with its error. See docs/estimate.md.
 
 Exit codes: 0 done; 1 something could not be read, and is not in the estimate; 2 wrong usage; 130 cancelled.
@@ -89,8 +89,8 @@ pub fn run(arguments: EstimateArgs) -> Outcome<u8> {
             progress.show("estimating, MiB", done >> 20, bytes_expected.max(done) >> 20);
         };
         let read = match met {
-            Met::Data(held, bytes) => held.open_unnoticed().and_then(|file| {
-                let (duplicates, read) = reader.read(&file, bytes, &mut estimator, advance);
+            Met::Data(held, length) => held.open_unnoticed().and_then(|file| {
+                let (duplicates, read) = reader.read(&file, length, &mut estimator, advance);
                 largest.add(duplicates, place);
                 read
             }),
@@ -123,12 +123,12 @@ fn check(arguments: &EstimateArgs) -> Outcome {
     Ok(())
 }
 
-/// How much there seems to be: progress is shown against it.
+/// How much there seems to be to read: progress is shown against it.
 fn bytes_in(paths: &[PathBuf]) -> u64 {
     let mut sum = 0_u64;
     go_through(paths, &mut |_, met| {
-        if let Met::Data(_, bytes) = met {
-            sum = sum.saturating_add(bytes);
+        if let Met::Data(_, length) = met {
+            sum = sum.saturating_add(length.stored_bytes);
         }
     });
     sum

@@ -11,10 +11,28 @@ use crate::files::walk::{Step, walk};
 
 /// What a path leads to.
 pub enum Met<'a> {
-    /// A file or a block device, and its size in bytes.
-    Data(&'a Held, u64),
+    /// A file or a block device.
+    Data(&'a Held, Length),
     /// Something that cannot be read.
     Refused(io::Error),
+}
+
+/// How long a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Length {
+    /// With its holes.
+    pub bytes: u64,
+    /// What it takes where it lies; never more.
+    pub stored_bytes: u64,
+}
+
+/// The unit of `st_blocks`.
+const SECTOR: u64 = 512;
+
+impl Length {
+    fn of(about: &Metadata) -> Self {
+        Self { bytes: about.len(), stored_bytes: (about.blocks() * SECTOR).min(about.len()) }
+    }
 }
 
 /// Calls `each` for all of it, with a function that says where it is.
@@ -26,14 +44,16 @@ pub fn go_through(paths: &[PathBuf], each: &mut dyn FnMut(&dyn Fn() -> PathBuf, 
             Ok((about, held)) if about.is_dir() || about.is_file() => {
                 walk(path, held, &mut |place, step| match step {
                     Step::Found(held, about) if about.is_file() && seen.is_new(about) => {
-                        each(&|| place.path(), Met::Data(held, about.len()));
+                        each(&|| place.path(), Met::Data(held, Length::of(about)));
                     }
                     Step::Found(..) => {}
                     Step::Refused(error) => each(&|| place.path(), Met::Refused(error)),
                 });
             }
             Ok((about, held)) if about.file_type().is_block_device() => match device_bytes(&held) {
-                Ok(bytes) if seen.is_new(&about) => each(&place, Met::Data(&held, bytes)),
+                Ok(bytes) if seen.is_new(&about) => {
+                    each(&place, Met::Data(&held, Length { bytes, stored_bytes: bytes }));
+                }
                 Ok(_) => {}
                 Err(error) => each(&place, Met::Refused(error)),
             },
@@ -77,7 +97,7 @@ mod tests {
         go_through(paths, &mut |place, met| {
             let name = place().file_name().unwrap().to_str().unwrap().to_owned();
             names.push(match met {
-                Met::Data(_, bytes) => format!("{name} {bytes}"),
+                Met::Data(_, length) => format!("{name} {}", length.bytes),
                 Met::Refused(_) => format!("{name} refused"),
             });
         });

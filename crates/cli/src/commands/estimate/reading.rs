@@ -3,16 +3,16 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 
 use oncefs_engine::{BLOCK_BYTES, Hasher, is_zero};
 use oncefs_estimate::Estimator;
 
+use super::found::Length;
+
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 1 << 20;
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// The unit of `st_blocks`.
-const SECTOR: u64 = 512;
 
 /// Reads one file after the other.
 pub struct Reader {
@@ -26,33 +26,32 @@ impl Reader {
         Self { hasher, buffer: vec![0; CHUNK_BYTES] }
     }
 
-    /// Reads a file or device of so many bytes. What is added meanwhile is not read; where it ends earlier, it ends there.
+    /// Reads a file or device. What is added meanwhile is not read; where it ends earlier, it ends there.
     /// Gives the number of its duplicates, and how far it got.
     pub fn read(
         &mut self,
         file: &File,
-        bytes: u64,
+        length: Length,
         estimator: &mut Estimator,
         advance: &mut dyn FnMut(u64),
     ) -> (u64, io::Result<()>) {
-        estimator.begin_file(bytes.div_ceil(BLOCK));
-        let read = self.read_data(file, bytes, estimator, advance);
+        estimator.begin_file(length.stored_bytes.div_ceil(BLOCK));
+        let read = self.read_data(file, length, estimator, advance);
         (estimator.end_file(), read)
     }
 
     fn read_data(
         &mut self,
         file: &File,
-        bytes: u64,
+        Length { bytes, stored_bytes }: Length,
         estimator: &mut Estimator,
         advance: &mut dyn FnMut(u64),
     ) -> io::Result<()> {
-        let may_have_holes = bytes > 0 && file.metadata()?.blocks() * SECTOR < bytes;
+        let may_have_holes = stored_bytes < bytes;
         let mut at = 0;
         while at < bytes {
             let (data, end) = if may_have_holes { next_data(file, at, bytes)? } else { (at, bytes) };
             estimator.add_zeros((data - at).div_ceil(BLOCK));
-            advance(data - at);
             at = data;
             while at < end {
                 let wanted = (end - at).min(CHUNK_BYTES as u64) as usize;

@@ -10,6 +10,9 @@ use super::rules::ProfileRule;
 use crate::names::shown;
 use crate::size::Size;
 
+/// A smaller spread is not worth the words, percentage points.
+const SPREAD_MIN: f64 = 0.1;
+
 /// An estimate with its profiles.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
@@ -68,8 +71,11 @@ impl Report {
         for profile in &self.profiles {
             let found = profile.found;
             let mut words = profile.limit.clone();
-            if found.percent_max > found.percent_min {
+            if found.percent_max >= found.percent_min + SPREAD_MIN {
                 words += &format!(" ({:.1} to {:.1} % by chance)", found.percent_min, found.percent_max);
+            }
+            if found.percent_all_hints >= found.percent + SPREAD_MIN {
+                words += &format!("; {:.1} % with hint_sample=1", found.percent_all_hints);
             }
             let (saved, percent) = (Size(profile.saved_bytes).to_string(), format!("{:.1} %", found.percent));
             table.row(vec![profile.profile.clone(), saved, percent, words]);
@@ -80,35 +86,40 @@ impl Report {
     }
 
     fn by_memory(&self) -> String {
-        if self.estimate.hint_memory.is_empty() {
-            return String::new();
+        let memories = &self.estimate.hint_memory;
+        if let [memory] = &memories[..] {
+            return format!("{} of hints find all of them while they are written\n", Size(memory.bytes));
         }
-        let mut table = Table::of([Column::left(10), Column::right(7)]).with_head(&["hints in", "found"]);
-        for memory in &self.estimate.hint_memory {
-            table.row(vec![Size(memory.bytes).to_string(), format!("{:.1} %", memory.found_percent)]);
+        let mut table = Table::of([Column::left(10), Column::right(7), Column::left(0)]);
+        for (at, memory) in memories.iter().enumerate() {
+            let words = if at == 0 { "of the blocks are found while they are written" } else { "" };
+            let (hints, found) = (Size(memory.bytes).to_string(), format!("{:.1} %", memory.found_percent));
+            table.row(vec![hints, found, words.to_owned()]);
         }
-        let rest = "of the blocks while they are written; the worker finds the rest where hints are kept on disk\n";
-        table.plain() + rest
+        let head = "By memory for hints; what is missed, the worker finds where hints are kept on disk:\n";
+        if memories.is_empty() { String::new() } else { head.to_owned() + &table.plain() }
     }
 
     fn causes(&self) -> String {
-        let classes = self.estimate.run_lengths.iter().filter(|class| class.runs > 0);
+        if self.estimate.file_shares.is_empty() {
+            return String::new();
+        }
         let columns = [Column::left(10), Column::right(9), Column::right(7)];
-        let mut table = Table::of(columns).with_head(&["run length", "runs", "of duplicates"]);
-        for class in classes {
+        let mut runs = Table::of(columns).with_head(&["run length", "runs", "of duplicates"]);
+        for class in self.estimate.run_lengths.iter().filter(|class| class.runs > 0) {
             let percent = format!("{:.1} %", class.percent_of_duplicates);
-            table.row(vec![lengths(class), class.runs.to_string(), percent]);
+            runs.row(vec![lengths(class), class.runs.to_string(), percent]);
         }
         let shares = self.estimate.file_shares.iter().map(|share| {
-            let (duplicates, files) = (share.duplicates_percent, share.files_percent);
-            format!("{duplicates} % of the duplicates are in {files:.1} % of the files ({})\n", share.files)
+            let files = if share.files == 1 { "file" } else { "files" };
+            format!("{} % in {} {files} ({:.1} %)", share.duplicates_percent, share.files, share.files_percent)
         });
-        let shares: String = shares.collect();
-        let mut files = Table::of([Column::right(10), Column::left(0)]).with_head(&["duplicates", "in"]);
+        let shares = shares.collect::<Vec<_>>().join(", ");
+        let mut files = Table::of([Column::right(9), Column::left(0)]);
         for file in &self.largest_files {
             files.row(vec![Size(file.duplicate_bytes).to_string(), shown(&file.path).to_string()]);
         }
-        if shares.is_empty() { shares } else { format!("{}{shares}\n{}", table.plain(), files.plain()) }
+        format!("{}\nOf the duplicates are {shares}; most in:\n{}", runs.plain(), files.plain())
     }
 
     fn by_compression(&self) -> String {
@@ -158,7 +169,7 @@ mod tests {
     use super::*;
 
     /// Programs read these: names come, and none goes.
-    const NAMES: [&str; 42] = [
+    const NAMES: [&str; 43] = [
         "compressed_contents",
         "compression",
         "compression.error_points",
@@ -185,6 +196,7 @@ mod tests {
         "profiles.is_of_all_blocks",
         "profiles.limit",
         "profiles.percent",
+        "profiles.percent_all_hints",
         "profiles.percent_max",
         "profiles.percent_min",
         "profiles.profile",
@@ -260,7 +272,8 @@ mod tests {
             "left out 1 could not be read",
             "desktop 3.91 MiB 50.0 % while a file reads at most 100 % slower",
             "256 to 4095 1 100.0 %",
-            "99 % of the duplicates are in 50.0 % of the files (1)",
+            "1.00 MiB of hints find all of them while they are written",
+            "Of the duplicates are 50 % in 1 file (50.0 %), 90 % in 1 file (50.0 %), 99 % in 1 file (50.0 %); most in:",
             "3.91 MiB \"/file 1\"",
         ] {
             assert!(lines.iter().any(|other| other == line), "no line '{line}' in\n{text}");

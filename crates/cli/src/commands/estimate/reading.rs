@@ -132,3 +132,63 @@ fn read_in_memory(file: &File, buffer: &mut [u8], at: u64) -> Option<usize> {
         Err(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::fs::MetadataExt;
+
+    use oncefs_estimate::{Options, Read};
+
+    use super::*;
+
+    /// What is read of a file that seems to have so many bytes, of which so many are stored, and how far it came.
+    fn read(file: &File, length: Length) -> (Read, u64) {
+        let mut estimator =
+            Estimator::new(&Options { memory_bytes_max: 1 << 20, blocks_expected: 0, rules: Vec::new() });
+        let mut came = 0;
+        let mut reader = Reader::new(Hasher::new(&[1; 32]));
+        let (_, outcome) = reader.read(file, length, &mut estimator, &mut |bytes| came += bytes);
+        outcome.unwrap();
+        (estimator.estimate().read, came)
+    }
+
+    fn dense(bytes: u64) -> Length {
+        Length { bytes, stored_bytes: bytes }
+    }
+
+    fn blocks(blocks: u64, zero_blocks: u64) -> Read {
+        Read { files: 1, blocks, zero_blocks }
+    }
+
+    #[test]
+    fn the_last_block_counts_whole_and_zeros_apart() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[vec![7; 3 * BLOCK_BYTES], vec![0; BLOCK_BYTES], vec![7; 1]].concat()).unwrap();
+        assert_eq!(read(&file, dense(4 * BLOCK + 1)), (blocks(4, 1), 4 * BLOCK + 1));
+        assert_eq!(read(&tempfile::tempfile().unwrap(), dense(0)), (blocks(0, 0), 0));
+    }
+
+    #[test]
+    fn a_file_that_shrank_ends_there_and_one_that_grew_where_it_ended_before() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![7; CHUNK_BYTES + BLOCK_BYTES]).unwrap();
+        let there = (CHUNK_BYTES / BLOCK_BYTES) as u64 + 1;
+        assert_eq!(read(&file, dense(10 * CHUNK_BYTES as u64)).0, blocks(there, 0));
+        assert_eq!(read(&file, dense(2 * BLOCK)).0, blocks(2, 0));
+    }
+
+    #[test]
+    fn holes_are_zeros_wherever_they_lie_and_are_not_read() {
+        const FAR: u64 = 1 << 40;
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(2 * FAR).unwrap();
+        file.write_all_at(&[7; BLOCK_BYTES], FAR).unwrap();
+        file.write_all_at(&[7; 10], 2 * FAR - 10).unwrap();
+        let about = file.metadata().unwrap();
+        let length = Length { bytes: about.len(), stored_bytes: about.blocks() * 512 };
+        let (found, came) = read(&file, length);
+        assert_eq!(found, blocks(2, 2 * FAR / BLOCK - 2));
+        assert!(came < 1 << 30, "{came} bytes were read");
+    }
+}

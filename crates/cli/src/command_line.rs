@@ -6,8 +6,8 @@ use std::path::Path;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    dedup, defrag, estimate, explain, fsck, grow, list, mkfs, mount, pages, policy, revive, scrub, stats, status, sync,
-    tune, umount,
+    dedup, defrag, estimate, explain, fsck, grow, list, metrics, mkfs, mount, pages, policy, revive, scrub, stats,
+    status, sync, tune, umount,
 };
 use crate::daemon::serve;
 use crate::failure::{Failure, Outcome, exit};
@@ -55,6 +55,8 @@ pub enum Command {
     List(list::ListArgs),
     /// Say whether volumes need attention, in a line each and in the exit code
     Status(status::StatusArgs),
+    /// Print the figures of mounts as metrics for Prometheus, or write them to a file
+    Metrics(metrics::MetricsArgs),
     /// Show what a mounted volume stores, saves and does
     Stats(stats::StatsArgs),
     /// Show or change the settings of a mounted volume
@@ -105,6 +107,7 @@ fn call(command: Command) -> Outcome<u8> {
         Command::Estimate(arguments) => return estimate::run(arguments),
         Command::Status(arguments) => return status::run(&arguments),
         Command::List(arguments) => list::run(&arguments)?,
+        Command::Metrics(arguments) => metrics::run(&arguments)?,
         Command::Mkfs(arguments) => mkfs::run(arguments)?,
         Command::Mount(arguments) => mount::run(arguments)?,
         Command::Umount(arguments) => umount::run(arguments)?,

@@ -115,7 +115,7 @@ fn figures_are_explained_without_a_mount() {
     let all = oncefs(&["stats", "--explain"]).succeeds().out;
     assert!(all.contains("caches.*.hits\n") && all.contains("settings.inline\n"), "{all}");
     let one = oncefs(&["stats", "--explain", "counters.blocks_shared"]).succeeds().out;
-    assert_eq!(one.lines().count(), 3, "{one}");
+    assert_eq!(one.lines().count(), 4, "{one}");
     oncefs(&["stats", "--explain", "blocks_shred"]).fails(2, &["blocks_shred", "oncefs stats --explain"]);
 }
 
@@ -212,4 +212,27 @@ fn what_fstab_names_ought_to_be_mounted_unless_it_says_noauto() {
     }
     let none = in_own_namespace(&format!("{BINARY} status -T /nowhere; {BINARY} list -T /nowhere")).succeeds();
     assert_eq!(none.out, "no volume is mounted, and /nowhere names none\n".repeat(2));
+}
+
+#[test]
+fn metrics_are_printed_and_written_for_mounts_and_for_what_has_no_daemon() {
+    let place = Place::mounted();
+    fs::write(place.file("file"), content(3, 1 << 20)).unwrap();
+    oncefs(&["sync", place.mnt_str()]).succeeds();
+    let sample = |name: &str, value: &str| {
+        format!("{name}{{volume=\"{}\",mount=\"{}\"}} {value}", place.volume_str(), place.mnt_str())
+    };
+    let file = place.str("oncefs.prom");
+    let printed = oncefs(&["metrics", place.mnt_str()]).succeeds().out;
+    assert!(oncefs(&["metrics", place.mnt_str(), "-o", &file]).succeeds().out.is_empty());
+    for text in [printed, fs::read_to_string(&file).unwrap()] {
+        for line in [sample("oncefs_mount_up", "1"), sample("oncefs_held_bytes", "1048576")] {
+            assert!(text.lines().any(|other| other == line), "no line {line} in\n{text}");
+        }
+    }
+    place.kill_daemon();
+    oncefs(&["metrics", place.mnt_str(), "-o", &file]).succeeds();
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains(&sample("oncefs_mount_up", "0")) && !text.contains("held"), "{text}");
+    oncefs(&["metrics", place.mnt_str(), "-o", "/nowhere/file"]).fails(1, &["cannot write /nowhere/file"]);
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-use oncefs_system_tests::{Mount, bytes, eventually, oncefs, test_dir};
+use oncefs_system_tests::{Mount, bytes, eventually, oncefs, run, test_dir};
 use serde_json::Value;
 
 const BLOCK: usize = oncefs_system_tests::BLOCK as usize;
@@ -137,6 +137,9 @@ fn status_tells_of_damage() {
     let line = String::from_utf8(said.stdout).unwrap();
     assert!(said.status.code() == Some(1) && line.contains("4.00 KiB of data are damaged"), "{line}");
     assert_eq!(mount.stats()["health"]["findings"][0]["cause"], "damage");
+    let metrics = run(Command::new(oncefs()).arg("metrics").arg(mount.dir()));
+    let bad = metrics.lines().find(|line| line.starts_with("oncefs_bad_bytes{")).unwrap_or_else(|| panic!("{metrics}"));
+    assert!(bad.ends_with(" 4096") && metrics.contains("cause=\"damage\"} 1"), "{metrics}");
 }
 
 #[test]

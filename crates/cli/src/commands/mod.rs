@@ -8,6 +8,7 @@ pub mod fsck;
 pub mod grow;
 mod help;
 pub mod list;
+pub mod metrics;
 pub mod mkfs;
 pub mod mount;
 pub mod pages;

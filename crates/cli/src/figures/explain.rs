@@ -1,6 +1,7 @@
 //! What figures mean, in words: `oncefs stats --explain`.
 
 use super::figure::Figure;
+use super::metrics;
 use super::table::{FIGURES, label_meaning, named};
 use crate::failure::{Failure, Outcome, exit};
 
@@ -19,7 +20,8 @@ fn paragraph(figure: &Figure) -> String {
     let label = figure.label().map_or_else(String::new, |label| format!("  by {label}: {}\n", label_meaning(label)));
     let (path, kind, unit) = (figure.path(), figure.kind.words(), figure.unit.words());
     let end = if figure.meaning.ends_with('.') { "" } else { "." };
-    format!("{path}\n  {}{end}\n  {kind}; {unit}\n{label}", figure.meaning)
+    let metric = metrics::name_of(figure).map_or_else(String::new, |name| format!("  metric {name}\n"));
+    format!("{path}\n  {}{end}\n  {kind}; {unit}\n{label}{metric}", figure.meaning)
 }
 
 #[cfg(test)]
@@ -31,7 +33,7 @@ mod tests {
         let text = text(Some("space.stored_bytes")).unwrap();
         assert_eq!(
             text,
-            "space.stored_bytes\n  What the data area holds for them: each content once.\n  gauge; bytes\n"
+            "space.stored_bytes\n  What the data area holds for them: each content once.\n  gauge; bytes\n  metric oncefs_stored_bytes\n"
         );
     }
 

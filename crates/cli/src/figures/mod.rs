@@ -7,6 +7,7 @@ pub mod explain;
 pub mod figure;
 pub mod health;
 pub mod json;
+pub mod metrics;
 pub mod schema;
 pub mod snapshot;
 pub mod table;

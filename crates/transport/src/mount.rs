@@ -16,6 +16,10 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount};
 
 use crate::mount_id::MountId;
 
+/// Bytes of the largest READ. The kernel reads a MiB ahead and waits for it, so it comes as four requests, which as many
+/// threads answer at once, on all CPUs (docs/results/reads.md). A large O_DIRECT read is cut in the same way.
+const READ_BYTES_MAX: usize = 256 << 10;
+
 /// Where and how to mount.
 #[derive(Clone, Debug)]
 pub struct MountSpec {
@@ -52,7 +56,10 @@ impl Mounted {
 pub fn attach(connection: BorrowedFd<'_>, spec: &MountSpec) -> io::Result<Mounted> {
     let mode = File::open(&spec.dir)?.metadata()?.mode();
     let descriptor = connection.as_raw_fd();
-    let data = format!("fd={descriptor},rootmode={mode:o},user_id=0,group_id=0,default_permissions,allow_other\0");
+    let data = format!(
+        "fd={descriptor},rootmode={mode:o},user_id=0,group_id=0,default_permissions,allow_other,\
+         max_read={READ_BYTES_MAX}\0"
+    );
     let data = std::ffi::CStr::from_bytes_with_nul(data.as_bytes()).map_err(io::Error::other)?;
     mount(&spec.source, &spec.dir, spec.kind, flags(spec.kernel_flags), data)?;
     let root = open_root(&spec.dir)?;

@@ -120,6 +120,9 @@ impl Server {
             Operation::Unknown => reply.error(Errno::new(libc::ENOSYS)),
             Operation::Destroy => reply.ok(),
             _ => {
+                if request.operation.is_long() {
+                    waiting::is_long();
+                }
                 if request.operation.may_wait() {
                     waiting::may_wait();
                 }

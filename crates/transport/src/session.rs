@@ -15,6 +15,7 @@ use crate::protocol::header::{IN_BYTES, InHeader};
 use crate::protocol::negotiation::Negotiation;
 use crate::protocol::wire::Reader;
 use crate::protocol::{Malformed, opcode};
+use crate::rings::buffers::Buffers;
 use crate::rings::plan::Plan;
 use crate::rings::serve::{Post, RingThread};
 use crate::rings::spares::Spares;
@@ -154,7 +155,7 @@ fn make_rings(
 fn start_ring_threads(server: &Arc<Server>, plan: Plan, workers: &mut Workers) -> io::Result<Rings> {
     let (made, results) = channel();
     let mut go = Vec::new();
-    for (number, post) in posts(&plan, server.cpus(), workers).into_iter().enumerate() {
+    for (number, post) in posts(&plan, server.cpus(), workers)?.into_iter().enumerate() {
         let (server, made) = (server.clone(), made.clone());
         let (word, told) = channel();
         workers.spawn(format!("fuse-ring-{number}"), move || RingThread::run(&server, post, made, &told))?;
@@ -168,17 +169,19 @@ fn start_ring_threads(server: &Arc<Server>, plan: Plan, workers: &mut Workers) -
 }
 
 /// What each thread serves. It runs on the queue's CPU if the process may, and on others of the process otherwise.
-fn posts(plan: &Plan, allowed: &[usize], workers: &Workers) -> Vec<Post> {
+fn posts(plan: &Plan, allowed: &[usize], workers: &Workers) -> io::Result<Vec<Post>> {
     let queues = plan.threads.iter().chain(&plan.parked).max().map_or(0, |last| usize::from(*last) + 1);
     let spares = Arc::new(Spares::new(plan.spares, queues));
-    let post = |queues: Vec<u16>, cpus: Vec<usize>| {
-        let (payload_bytes, spares, news) = (plan.payload_bytes, spares.clone(), workers.sender());
-        Post { queues, payload_bytes, cpus, spares, news }
+    let used = Buffers::new(plan.threads.len() + plan.spares, plan.payload_bytes)?;
+    let parked = Buffers::plain(plan.parked.len(), plan.payload_bytes)?;
+    let post = |queues: Vec<u16>, cpus: Vec<usize>, buffers: &Arc<Buffers>| {
+        let (buffers, spare_buffers, spares) = (buffers.clone(), used.clone(), spares.clone());
+        Post { queues, buffers, spare_buffers, cpus, spares, news: workers.sender() }
     };
     let own = |queue: u16| if allowed.contains(&queue.into()) { vec![queue.into()] } else { allowed.to_vec() };
-    let mut posts: Vec<Post> = plan.threads.iter().map(|queue| post(vec![*queue], own(*queue))).collect();
+    let mut posts: Vec<Post> = plan.threads.iter().map(|queue| post(vec![*queue], own(*queue), &used)).collect();
     if !plan.parked.is_empty() {
-        posts.push(post(plan.parked.clone(), allowed.to_vec()));
+        posts.push(post(plan.parked.clone(), allowed.to_vec(), &parked));
     }
-    posts
+    Ok(posts)
 }

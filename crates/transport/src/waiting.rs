@@ -1,6 +1,15 @@
 //! How a handler says that it may wait, so that others are served meanwhile.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+
+/// What is known of the present request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    /// It may wait.
+    pub(crate) waits: bool,
+    /// Moving its bytes takes longer than waking a thread on another CPU.
+    pub(crate) is_long: bool,
+}
 
 /// What a thread that serves requests does before one of them waits.
 pub(crate) trait Waiter {
@@ -15,7 +24,7 @@ pub(crate) trait Waiter {
 
 thread_local! {
     static WAITER: RefCell<Option<Box<dyn Waiter>>> = const { RefCell::new(None) };
-    static HAS_SAID: RefCell<bool> = const { RefCell::new(false) };
+    static SAID: Cell<Said> = const { Cell::new(Said { waits: false, is_long: false }) };
 }
 
 /// Says that answering the present request may wait for a device or for other requests. Those that usually do are known
@@ -24,7 +33,9 @@ thread_local! {
 ///
 /// Over rings the thread may then run on any CPU until it has replied; on `/dev/fuse` another thread takes up reading.
 pub fn may_wait() {
-    if !HAS_SAID.replace(true) {
+    let said = SAID.get();
+    if !said.waits {
+        SAID.set(Said { waits: true, ..said });
         WAITER.with_borrow_mut(|waiter| {
             if let Some(waiter) = waiter {
                 waiter.before_waiting();
@@ -44,7 +55,39 @@ pub(crate) fn install(waiter: Box<dyn Waiter>) {
     WAITER.set(Some(waiter));
 }
 
-/// The next request is yet to say that it waits. Returns whether the last one did.
-pub(crate) fn rearm() -> bool {
-    HAS_SAID.replace(false)
+/// Says that the present request moves many bytes.
+pub(crate) fn is_long() {
+    SAID.set(Said { is_long: true, ..SAID.get() });
+}
+
+/// Nothing is known of the next request yet. Returns what was known of the last one.
+pub(crate) fn rearm() -> Said {
+    SAID.take()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Counting<'a>(&'a Cell<u32>);
+
+    impl Waiter for Counting<'static> {
+        fn before_waiting(&mut self) {
+            self.0.set(self.0.get() + 1);
+        }
+    }
+
+    #[test]
+    fn what_is_said_counts_for_one_request() {
+        let calls: &'static Cell<u32> = Box::leak(Box::default());
+        install(Box::new(Counting(calls)));
+        is_long();
+        may_wait();
+        may_wait();
+        assert_eq!(calls.get(), 1, "once for a request");
+        assert_eq!(rearm(), Said { waits: true, is_long: true });
+        assert_eq!(rearm(), Said::default(), "nothing is known of the next one");
+        may_wait();
+        assert_eq!((calls.get(), rearm()), (2, Said { waits: true, is_long: false }));
+    }
 }

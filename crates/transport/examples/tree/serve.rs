@@ -27,6 +27,8 @@ struct State {
     waiting: HashMap<u64, Reply>,
     interrupted: u64,
     waited: u64,
+    /// Bytes.
+    largest_read: u32,
 }
 
 impl Tree {
@@ -36,7 +38,7 @@ impl Tree {
             let inode = nodes.make(libc::S_IFREG | 0o644, 0, Vec::new());
             nodes.link(ROOT, name.as_bytes(), inode).expect("the root is empty");
         }
-        Self(Mutex::new(State { nodes, waiting: HashMap::new(), interrupted: 0, waited: 0 }))
+        Self(Mutex::new(State { nodes, waiting: HashMap::new(), interrupted: 0, waited: 0, largest_read: 0 }))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -79,7 +81,8 @@ impl State {
         let is = |name: &[u8]| self.nodes.find(ROOT, name).is_ok_and(|found| found == inode);
         if is(b"stats") {
             let (nodes, interrupted, waited) = (self.nodes.count(), self.interrupted, self.waited);
-            let text = format!("nodes={nodes} interrupted={interrupted} waited={waited}\n");
+            let largest_read = self.largest_read;
+            let text = format!("nodes={nodes} interrupted={interrupted} waited={waited} largest_read={largest_read}\n");
             let rest = text.as_bytes().get(offset as usize..).unwrap_or_default();
             return reply.data(&rest[..rest.len().min(size as usize)]);
         }
@@ -92,6 +95,7 @@ impl State {
             }
             return;
         }
+        self.largest_read = self.largest_read.max(size);
         match self.nodes.read(inode, offset, size.into()) {
             Ok(bytes) => reply.fill(size as usize, |room| {
                 room[..bytes.len()].copy_from_slice(bytes);

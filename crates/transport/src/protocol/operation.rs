@@ -203,6 +203,16 @@ impl<'a> Operation<'a> {
         }
     }
 
+    /// Whether moving the bytes takes longer than waking a thread on another CPU.
+    pub(crate) fn is_long(&self) -> bool {
+        const LONG_BYTES: usize = 128 << 10;
+        match self {
+            Self::Read { size, .. } => *size as usize >= LONG_BYTES,
+            Self::Write { data, .. } => data.len() >= LONG_BYTES,
+            _ => false,
+        }
+    }
+
     /// Whether an answer usually waits for a device.
     pub fn may_wait(&self) -> bool {
         /// A WRITE of this size takes longer than waking a thread.

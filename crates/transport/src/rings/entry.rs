@@ -3,8 +3,9 @@
 
 use std::io;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
-use super::plan::ENTRY_OVERHEAD_BYTES;
+use super::buffers::{Buffers, ENTRY_OVERHEAD_BYTES};
 use crate::protocol::Malformed;
 use crate::protocol::header::{IN_BYTES, encode_out};
 
@@ -23,6 +24,8 @@ pub(super) struct Entry {
     payload_bytes: usize,
     /// What the kernel is told at registration: the headers and the payload.
     parts: [libc::iovec; 2],
+    /// Whose memory it is.
+    _buffers: Arc<Buffers>,
 }
 
 // SAFETY: plain memory. Who may touch which part when is said at each function, and `slot` keeps to it.
@@ -31,18 +34,15 @@ unsafe impl Send for Entry {}
 unsafe impl Sync for Entry {}
 
 impl Entry {
-    pub(super) fn new(payload_bytes: usize) -> io::Result<Self> {
-        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a fresh mapping, backed by memory as it is touched.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), whole(payload_bytes), access, kind, -1, 0) };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: within the mapping.
+    /// Fails if all of the buffers are taken.
+    pub(super) fn new(buffers: &Arc<Buffers>) -> io::Result<Self> {
+        let base = buffers.take().ok_or(io::ErrorKind::OutOfMemory)?;
+        let payload_bytes = buffers.payload_bytes();
+        // SAFETY: within what was taken.
         let payload = unsafe { base.add(ENTRY_OVERHEAD_BYTES) };
         let part = |at: NonNull<u8>, len| libc::iovec { iov_base: at.as_ptr().cast(), iov_len: len };
-        Ok(Self { base, payload_bytes, parts: [part(base, HEADERS_BYTES), part(payload, payload_bytes)] })
+        let parts = [part(base, HEADERS_BYTES), part(payload, payload_bytes)];
+        Ok(Self { base, payload_bytes, parts, _buffers: buffers.clone() })
     }
 
     /// The address of what registration reads; valid as long as the entry does not move.
@@ -114,17 +114,6 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
-    fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`, whose slices borrow from `self`.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), whole(self.payload_bytes)) };
-    }
-}
-
-fn whole(payload_bytes: usize) -> usize {
-    ENTRY_OVERHEAD_BYTES + payload_bytes.next_multiple_of(4096)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_message_is_put_together_from_its_three_parts() {
-        let entry = Entry::new(8192).unwrap();
+        let entry = Entry::new(&Buffers::new(1, 8192).unwrap()).unwrap();
         fill(&entry, 40 + 3 + 4, b"abc", b"name");
         // SAFETY: as above.
         let (message, in_payload) = unsafe { entry.message() }.unwrap();
@@ -151,7 +140,7 @@ mod tests {
 
     #[test]
     fn parts_that_lie_about_their_lengths_are_refused() {
-        let entry = Entry::new(8192).unwrap();
+        let entry = Entry::new(&Buffers::new(1, 8192).unwrap()).unwrap();
         for (len, payload_len) in [(39, 0), (40, 1), (169, 0), (u32::MAX, 0), (40 + 8193, 8193), (40, u32::MAX)] {
             fill(&entry, len, &[], &[]);
             // SAFETY: as above.

@@ -4,6 +4,7 @@
 //! All rings are there before INIT is answered: once the kernel is told of them, it holds requests back until every
 //! queue has an entry.
 
+pub(crate) mod buffers;
 mod command;
 mod entry;
 pub(crate) mod plan;

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::buffers::{ENTRY_OVERHEAD_BYTES, entry_bytes};
 use crate::cpus;
 
 /// Entries that a queue has at best, each with a thread of its own: measured best (docs/decisions/0039).
@@ -14,8 +15,6 @@ const THREADS_MAX: usize = 64;
 const SPARES_SHARE: u64 = 8;
 /// More than this many for each CPU gain nothing.
 const SPARES_OF_QUEUE: usize = 32;
-/// Bytes of an entry besides its payload: a page for its headers, one where the message is put together.
-pub const ENTRY_OVERHEAD_BYTES: usize = 2 * 4096;
 
 /// Threads, their queues and their buffers. The kernel has a queue for each CPU that the machine may have, and every queue
 /// needs an entry.
@@ -60,7 +59,7 @@ impl Plan {
     }
 
     fn entry_bytes(&self) -> u64 {
-        (self.payload_bytes + ENTRY_OVERHEAD_BYTES) as u64
+        entry_bytes(self.payload_bytes) as u64
     }
 
     /// Bytes that all buffers take at most. Of a CPU that is off line only its headers: no request comes from it. One that

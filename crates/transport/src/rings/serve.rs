@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread;
 
+use super::buffers::Buffers;
 use super::command::{Event, FOR_NOW, Ring, is_for_now};
 use super::entry::Entry;
 use super::slot::{Finished, Mailbox, Slot};
@@ -22,7 +23,10 @@ const ADDED_MAX: usize = 64;
 /// What a thread is to serve.
 pub(crate) struct Post {
     pub(crate) queues: Vec<u16>,
-    pub(crate) payload_bytes: usize,
+    /// For its own entries, one for each queue.
+    pub(crate) buffers: Arc<Buffers>,
+    /// For the spares of all threads.
+    pub(crate) spare_buffers: Arc<Buffers>,
     /// Where it runs while it does not wait for anything else.
     pub(crate) cpus: Vec<usize>,
     pub(crate) spares: Arc<Spares>,
@@ -81,7 +85,8 @@ impl RingThread {
 
     /// Makes an entry and says its number.
     fn make(&mut self, queue: u16, is_spare: bool) -> io::Result<usize> {
-        let entry = Arc::new(Entry::new(self.post.payload_bytes)?);
+        let buffers = if is_spare { &self.post.spare_buffers } else { &self.post.buffers };
+        let entry = Arc::new(Entry::new(buffers)?);
         self.held.push(Held { entry, queue, turn: Turn::Ours, is_spare });
         Ok(self.held.len() - 1)
     }
@@ -190,8 +195,8 @@ impl RingThread {
         self.ring.register(held.queue, index, &held.entry)
     }
 
-    /// Serves a request. One that waited is answered before the thread goes back to its CPU; any other together with the
-    /// wait for the next.
+    /// Serves a request. One that waited is answered before the thread goes back to its CPU, unless it was long; any other
+    /// together with the wait for the next.
     fn request(&mut self, server: &Arc<Server>, index: usize) -> io::Result<()> {
         self.set_turn(index, Turn::Ours);
         self.mailbox.begin_request(self.held[index].queue, self.can_add());
@@ -199,8 +204,13 @@ impl RingThread {
         dispatch(server, &self.mailbox, &entry, index);
         self.commit()?;
         self.add_spare(index)?;
-        if waiting::rearm() {
+        let said = waiting::rearm();
+        if said.waits {
             self.ring.submit(0)?;
+        }
+        // The next one is likely to be as long: it is served wherever a CPU is idle, and not beside its reader.
+        if said.is_long {
+            return Ok(());
         }
         // Also where the thread was moved because its CPU went off line: it may be back.
         if !self.post.cpus.contains(&cpus::current()) {
@@ -331,7 +341,8 @@ mod tests {
         let server = Arc::new(Server::new(device, Nothing, &Negotiation::decode(&init, 4096).unwrap()));
         let (news, told) = channel();
         let (spares, cpus) = (Arc::new(Spares::new(spares, 2)), cpus::allowed().unwrap());
-        let post = Post { queues: vec![0, 1], payload_bytes: 8192, cpus, spares, news };
+        let buffers = Buffers::new(4, 8192).unwrap();
+        let post = Post { queues: vec![0, 1], buffers: buffers.clone(), spare_buffers: buffers, cpus, spares, news };
         (RingThread::new(post, &server).unwrap(), server, told)
     }
 

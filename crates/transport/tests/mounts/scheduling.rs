@@ -48,6 +48,25 @@ fn a_daemon_stays_on_the_cpus_that_it_was_given() {
     }
 }
 
+#[test]
+fn a_large_read_comes_as_several_requests_that_threads_answer_at_once() {
+    for way in WAYS {
+        let tree = Tree::mount(way);
+        let path = tree.path("file");
+        let content: Vec<u8> = (0..2 * MIB).map(|at| (at / 4096) as u8).collect();
+        fs::write(&path, &content).unwrap();
+        let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
+        let mut buffer = vec![0; 2 * MIB];
+        let start = buffer.as_ptr().align_offset(4096);
+        let read = &mut buffer[start..start + MIB];
+        assert_eq!(direct.read_at(read, MIB as u64 / 2).unwrap(), MIB);
+        assert!(read == &content[MIB / 2..MIB / 2 + MIB], "over {way}");
+        drop(direct);
+        assert_eq!(tree.count("largest_read"), 256 << 10, "over {way}");
+        tree.unmount();
+    }
+}
+
 /// The most memory that a process ever had, of its own.
 fn most_kib(pid: u32) -> usize {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();

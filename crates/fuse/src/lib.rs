@@ -23,8 +23,8 @@ pub use adapter::{Adapter, AdapterConfig};
 pub use kernel_cache::KernelCache;
 pub use mount_flags::MountFlags;
 pub use oncefs_transport::{
-    KnobLock, MountId, MountSpec, Mounted, Plan, Settings, Transport, attach, detach_own, open_device, open_own,
-    remount, unmount, unmount_own,
+    AbortSwitch, KnobLock, MountId, MountSpec, Mounted, Plan, Settings, Transport, attach, detach_own, open_device,
+    open_own, remount, unmount, unmount_own,
 };
 pub use room_watch::{RoomGauge, RoomLeft, RoomWatch, Watched};
 pub use session::{HeldMount, MOUNT_TYPE, Session, SessionSpec};

@@ -4,6 +4,7 @@
 //! A message from the kernel is bytes until [`Request::decode`] has accepted it. A [`Service`] is handed requests only,
 //! each with a [`Reply`] that may be given later and from any thread.
 
+mod abort;
 mod classic;
 mod cpus;
 mod device;
@@ -23,6 +24,7 @@ mod waiting;
 mod way;
 mod workers;
 
+pub use abort::AbortSwitch;
 pub use device::open_device;
 pub use errno::Errno;
 pub use knob::{KnobLock, Knobs, PAGE_LIMIT};

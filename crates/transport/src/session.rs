@@ -93,7 +93,8 @@ impl Session {
     ///
     /// # Errors
     /// Threads could not be started, or an answer could not be given while the mount was there. Whoever waits for that
-    /// answer is freed only when this process has ended, or has closed all that it has of the mount: so it is to end soon.
+    /// answer is freed only when the connection is aborted: by [`crate::AbortSwitch`], or when this process has ended. It
+    /// does not end while one of its own threads waits, so whoever has such threads is to abort first.
     pub fn run(mut self) -> io::Result<()> {
         let has_rings = self.rings.is_some();
         self.server.has_rings.store(has_rings, Ordering::Relaxed);

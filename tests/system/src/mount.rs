@@ -217,6 +217,13 @@ impl Mount {
         assert!(ended.is_ok_and(|status| status.code().is_some()), "the daemon hangs or died\n{}", self.last_words());
     }
 
+    /// Waits for the daemon to end by itself. Its dead mount stays until the next [`Mount::mount`].
+    pub fn ended(&mut self) -> ExitStatus {
+        let daemon = self.daemon.take().expect("a daemon that runs");
+        let ended = daemon.ended.recv_timeout(PATIENCE);
+        ended.unwrap_or_else(|_| panic!("the daemon hangs\n{}", self.last_words()))
+    }
+
     /// Everything that daemons of this volume said.
     pub fn said(&self) -> String {
         fs::read_to_string(self.log()).unwrap_or_default()

@@ -15,6 +15,7 @@ mod full_disk;
 mod held;
 mod idmapped;
 mod kill9;
+mod lost_requests;
 mod model;
 mod nameless;
 mod pjdfstest;

@@ -137,13 +137,21 @@ fn serve_unprivileged(
     systemd::notify(systemd::READY);
     ready().or_fail(exit::MOUNT_SYSTEM)?;
 
-    let served = session.run();
+    let served = session.run().inspect_err(|e| abort(mounter, e));
     systemd::notify(systemd::STOPPING);
     drop(watch);
     let closed = daemon.close();
     log::info!("unmounted {} from {}", shown(&task.volume), shown(&task.dir));
     served.or_fail_doing(exit::MOUNT_FAILED, "serving the mount ended unexpectedly")?;
     closed.or_fail(exit::MOUNT_FAILED)
+}
+
+/// A request was lost: without this, who waits for its answer would wait for ever, threads of this process among them.
+fn abort(mounter: &Mounter, why: &std::io::Error) {
+    log::error!("requests can be answered no more ({why}): ending the connection, all calls fail from here on");
+    if let Err(e) = mounter.guard().abort() {
+        log::error!("cannot end the connection: {e}; if this daemon hangs: echo 1 >/sys/fs/fuse/connections/N/abort");
+    }
 }
 
 fn mount_spec(task: &Task) -> MountSpec {
@@ -194,6 +202,9 @@ fn start_threads(
 
 /// On a signal: writes back the kernel's dirty pages, unmounts, and closes the volume even if files are still open.
 fn end_on_signal(signals: &EndSignals, dir: &Path, daemon: &OpenVolume, mounter: &Mounter) {
+    if let Err(e) = mounter.guard().watch_me() {
+        log::debug!("nobody watches over the end of this process: {e}");
+    }
     let Some(signal) = signals.wait(None) else {
         return;
     };
@@ -212,6 +223,6 @@ fn end_on_signal(signals: &EndSignals, dir: &Path, daemon: &OpenVolume, mounter:
     signals.wait(Some(END_PATIENCE));
     log::warn!("{} is still in use: closing the volume anyway", shown(dir));
     let closed = daemon.close();
-    mounter.end();
+    // The mounter outlives this process: its last thread is not to be the last in the mount's namespace.
     std::process::exit(if closed.is_ok() { 0 } else { exit::FAILED.into() });
 }

@@ -1,6 +1,7 @@
 //! What is mounted, what can be said with `-o`, and the process that mounts for the daemon.
 
 pub mod fstab;
+pub mod guard;
 pub mod mount_table;
 pub mod mounter;
 pub mod options;

@@ -1,17 +1,21 @@
 //! The process that keeps the privilege to mount and unmount, which the daemon drops.
 //!
-//! It is forked off before anything of the volume is read, knows one mount, and does seven things for the daemon:
+//! It is forked off before anything of the volume is read, knows one mount, and does nine things for the daemon:
 //! each a word of one byte, answered by an errno and the mount's device number. It gets nothing else from the daemon, so
-//! a daemon that an error lets others steer can unmount itself and no more. It ends when the daemon does, however that
-//! ends. Whatever it does, it does to the mount that it made, and not to what else the mount point may lead to.
+//! a daemon that an error lets others steer can unmount itself and no more. Whatever it does, it does to the mount that it
+//! made, and not to what else the mount point may lead to.
+//!
+//! It ends when the daemon has, however that ends, and not before it, unless it is told to: so no thread of a daemon that
+//! dies is the last one in its mount namespace, whose end waits for requests. What its guard does is in `guard`.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use oncefs_fuse::{HeldMount, MountId, MountSpec, Mounted};
+use oncefs_fuse::{AbortSwitch, HeldMount, MountId, MountSpec, Mounted};
 
+use super::guard::{self, Guard, Made};
 use crate::process::privileges::{self, CAP_DAC_READ_SEARCH, CAP_SYS_ADMIN};
 use crate::process::{descriptors, setup};
 
@@ -33,11 +37,21 @@ enum Task {
     Buffered = 6,
     /// The mount need not be held any more.
     LetGo = 7,
+    /// Nothing more: the daemon waits for its end.
+    End = 8,
 }
 
 impl Task {
-    const ALL: [Self; 7] =
-        [Self::Mount, Self::Unmount, Self::Detach, Self::Sync, Self::Synchronous, Self::Buffered, Self::LetGo];
+    const ALL: [Self; 8] = [
+        Self::Mount,
+        Self::Unmount,
+        Self::Detach,
+        Self::Sync,
+        Self::Synchronous,
+        Self::Buffered,
+        Self::LetGo,
+        Self::End,
+    ];
 
     fn of_byte(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|task| *task as u8 == byte)
@@ -73,6 +87,8 @@ impl Drop for Held<'_> {
 pub struct Mounter {
     /// One question at a time. None: it has been ended.
     stream: Mutex<Option<UnixStream>>,
+    /// To its guard.
+    guard: Guard,
     pid: libc::pid_t,
 }
 
@@ -80,18 +96,23 @@ impl Mounter {
     /// Starts the process; it will mount `connection`. No other thread may exist.
     pub fn start(spec: MountSpec, connection: &OwnedFd) -> io::Result<Self> {
         let (ours, its) = UnixStream::pair()?;
+        let (guard, guards) = UnixStream::pair()?;
+        // A kernel without such descriptors (before Linux 5.3) may have the mounter end first.
+        let end = guard::end_of(std::process::id(), 0);
         // SAFETY: this process has one thread, so the child may do whatever the parent could have done.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
-                drop(ours);
+                drop((ours, guard));
                 // SAFETY: the child's copy of the descriptor. What holds it in the parent is never returned to here.
                 let connection = unsafe { OwnedFd::from_raw_fd(connection.as_raw_fd()) };
-                serve(its, Place { spec, connection: Some(connection), made: None, held: None });
+                let place = Place { spec, connection: Some(connection), made: Arc::default(), held: None };
+                serve(its, guards, place);
+                let _ = end.map(|end| descriptors::await_readable(end.as_fd(), None));
                 // SAFETY: the child ends without running what the parent left to be run at its exit.
                 unsafe { libc::_exit(0) }
             }
-            pid => Ok(Self { stream: Mutex::new(Some(ours)), pid }),
+            pid => Ok(Self { stream: Mutex::new(Some(ours)), guard: Guard::new(guard), pid }),
         }
     }
 
@@ -140,25 +161,38 @@ impl Mounter {
         }
     }
 
+    /// Who aborts the connection, of this process and of the mounter too.
+    pub fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
     /// Ends the process and waits for it, so that nothing of the daemon is left.
     pub fn end(&self) {
         let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if stream.is_some() {
-            drop(stream);
+        if let Some(mut stream) = stream {
+            // Fails only if it is gone already.
+            let _ = stream.write_all(&[Task::End as u8]);
             // SAFETY: waits for a child of this process that nobody else waits for; null asks for no details.
             unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), 0) };
         }
     }
 }
 
-/// The process's life: answers until the daemon hangs up.
-fn serve(mut daemon: UnixStream, mut place: Place) {
+/// The process's life: answers until the daemon hangs up or says that this is all.
+fn serve(mut daemon: UnixStream, guards: UnixStream, mut place: Place) {
     // What fails here leaves it with more than it needs, never with less: the daemon depends on it.
     let _ = privileges::keep_only(&[CAP_DAC_READ_SEARCH, CAP_SYS_ADMIN]);
     let _ = descriptors::detach_stdio();
     setup::set_name(NAME);
+    let made = place.made.clone();
+    let guard = move || guard::watch(guards, &made);
+    let _ = std::thread::Builder::new().name("guard".to_owned()).spawn(guard);
     let mut byte = [0];
     while daemon.read_exact(&mut byte).is_ok() {
+        if Task::of_byte(byte[0]) == Some(Task::End) {
+            // SAFETY: as in `start`.
+            unsafe { libc::_exit(0) };
+        }
         let done = Task::of_byte(byte[0]).ok_or(libc::EINVAL).and_then(|task| place.carry_out(task));
         if daemon.write_all(&place.answer(done)).is_err() {
             return;
@@ -172,7 +206,7 @@ struct Place {
     /// What is to be mounted, until it is.
     connection: Option<OwnedFd>,
     /// What it mounted.
-    made: Option<MountId>,
+    made: Made,
     /// Keeps that from going.
     held: Option<Mounted>,
 }
@@ -181,8 +215,9 @@ impl Place {
     /// Does what is asked, or says the errno.
     fn carry_out(&mut self, task: Task) -> Result<(), i32> {
         let dir = &self.spec.dir;
-        let done = match (task, self.made) {
+        let done = match (task, self.made.get().map(|(id, _)| *id)) {
             (Task::Mount, _) => self.mount(),
+            (Task::End, _) => Ok(()),
             (_, None) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
             (Task::Unmount, Some(own)) => oncefs_fuse::unmount_own(dir, own),
             (Task::Detach, Some(own)) => oncefs_fuse::detach_own(dir, own),
@@ -203,13 +238,14 @@ impl Place {
     fn mount(&mut self) -> io::Result<()> {
         let connection = self.connection.take().ok_or(io::Error::from_raw_os_error(libc::EBUSY))?;
         let mounted = oncefs_fuse::attach(connection.as_fd(), &self.spec)?;
-        self.made = Some(mounted.id());
+        let switch = AbortSwitch::of(&self.spec.dir, mounted.id());
+        let _ = self.made.set((mounted.id(), switch));
         self.held = Some(mounted);
         Ok(())
     }
 
     fn answer(&self, done: Result<(), i32>) -> [u8; ANSWER_BYTES] {
-        let (major, minor) = self.made.map_or((0, 0), MountId::device);
+        let (major, minor) = self.made.get().map(|(id, _)| *id).map_or((0, 0), MountId::device);
         let mut answer = [0; ANSWER_BYTES];
         answer[..4].copy_from_slice(&done.err().unwrap_or(0).to_le_bytes());
         answer[4..8].copy_from_slice(&major.to_le_bytes());
@@ -237,7 +273,7 @@ mod tests {
         let (source, dir) = ("/none".into(), "/nonexistent".into());
         let spec = MountSpec { source, dir, kind: MOUNT_TYPE, kernel_flags: 0 };
         let connection = Some(std::fs::File::open("/dev/null").unwrap().into());
-        let mut place = Place { spec, connection, made: None, held: None };
+        let mut place = Place { spec, connection, made: Arc::default(), held: None };
         for task in [Task::Unmount, Task::Detach, Task::Sync, Task::Synchronous, Task::Buffered, Task::LetGo] {
             assert_eq!(place.carry_out(task), Err(libc::EINVAL));
         }

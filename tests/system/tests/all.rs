@@ -16,6 +16,7 @@ mod held;
 mod idmapped;
 mod kill9;
 mod lost_requests;
+mod metrics;
 mod model;
 mod nameless;
 mod pjdfstest;

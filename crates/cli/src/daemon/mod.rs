@@ -2,6 +2,7 @@
 
 pub mod logging;
 pub mod memory_budget;
+pub mod metrics_endpoint;
 pub mod requests;
 pub mod serve;
 pub mod systemd;

@@ -20,6 +20,7 @@ use crate::control::client::Connection;
 use crate::control::protocol::Request;
 use crate::control::server::{Client, Handler, Server};
 use crate::failure::{OrFail, Outcome, exit};
+use crate::figures::snapshot::{HostSpace, Snapshot};
 use crate::mounting::options::MountOptions;
 use crate::names::{Name, shown};
 
@@ -106,6 +107,21 @@ impl OpenVolume {
             report.settings.insert("read_only_because".to_owned(), why);
         }
         serde_json::to_value(report).map_err(|e| e.to_string())
+    }
+
+    /// Everything that is known of the volume now.
+    pub fn snapshot(&self, task: &Task) -> Snapshot {
+        let store = self.file_system.store();
+        let snapshot = Snapshot {
+            volume: task.volume.clone(),
+            mount: Some(task.dir.clone()),
+            worker: store.dedup_status(),
+            scrub: store.scrub_status(),
+            // Without an answer the host is no reason for alarm.
+            host: HostSpace::at(&task.volume).unwrap_or_default(),
+            ..Snapshot::default()
+        };
+        Snapshot { read_only_because: store.failure(), ..snapshot.with(self.about.clone(), self.file_system.report()) }
     }
 
     fn tune(&self, changes: &[(String, String)]) -> Result<Value, String> {

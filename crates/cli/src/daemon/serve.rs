@@ -4,6 +4,7 @@
 //! requests that.
 
 use std::io::Write;
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,8 +19,9 @@ use oncefs_fuse::{
 use super::memory_budget::Budget;
 use super::requests::OpenVolume;
 use super::task::Task;
-use super::{logging, systemd};
+use super::{logging, metrics_endpoint, systemd};
 use crate::failure::{OrFail, Outcome, exit};
+use crate::figures::metrics::{self, Subject};
 use crate::mounting::mounter::Mounter;
 use crate::mounting::options::MountOptions;
 use crate::names::shown;
@@ -96,10 +98,21 @@ fn serve(task: &Task, ready: impl FnOnce() -> std::io::Result<()>) -> Outcome {
     let knob_lock = KnobLock::open()
         .inspect_err(|e| log::warn!("the kernel's knobs for FUSE stay as they are, and rings may be missing: {e}"))
         .ok();
-    let kernel = Kernel { connection, mounter: mounter.clone(), knob_lock };
-    let served = give_up_privileges(task).and_then(|()| serve_unprivileged(task, &budget, kernel, signals, ready));
+    let served = listen_for_metrics(task).and_then(|metrics| {
+        let kernel = Kernel { connection, mounter: mounter.clone(), knob_lock, metrics };
+        give_up_privileges(task)?;
+        serve_unprivileged(task, &budget, kernel, signals, ready)
+    });
     mounter.end();
     served
+}
+
+/// Binds the address while the daemon may. The mounter was started before, and so does not keep it.
+fn listen_for_metrics(task: &Task) -> Outcome<Option<TcpListener>> {
+    let Some(address) = task.options.metrics else { return Ok(None) };
+    let listener = TcpListener::bind(address)
+        .or_fail_doing(exit::MOUNT_SYSTEM, format!("cannot listen on {address} for -o metrics: choose another port"))?;
+    Ok(Some(listener))
 }
 
 /// Leaves this process only what serving the volume takes: no capability, except to reach a volume in another user's
@@ -118,19 +131,21 @@ struct Kernel {
     connection: OwnedFd,
     mounter: Arc<Mounter>,
     knob_lock: Option<KnobLock>,
+    metrics: Option<TcpListener>,
 }
 
 fn serve_unprivileged(
     task: &Task,
     budget: &Budget,
-    kernel: Kernel,
+    mut kernel: Kernel,
     signals: EndSignals,
     ready: impl FnOnce() -> std::io::Result<()>,
 ) -> Outcome {
     let daemon = OpenVolume::open(task, budget)?;
-    let mounter = &kernel.mounter.clone();
+    let (mounter, metrics) = (&kernel.mounter.clone(), kernel.metrics.take());
     let session = mount(task, budget, &daemon, kernel).inspect_err(|_| drop(daemon.close()))?;
     let watch = start_threads(task, &session, &daemon, mounter, signals)
+        .and_then(|watch| answer_prometheus(task, &daemon, metrics).map(|()| watch))
         .inspect_err(|_| mounter.detach())
         .or_fail(exit::MOUNT_SYSTEM)?;
     log::info!("mounted {} on {}", shown(&task.volume), shown(&task.dir));
@@ -161,7 +176,7 @@ fn mount_spec(task: &Task) -> MountSpec {
 
 /// Mounts and answers INIT. On an error nothing stays mounted.
 fn mount(task: &Task, budget: &Budget, daemon: &Arc<OpenVolume>, kernel: Kernel) -> Outcome<Session> {
-    let Kernel { connection, mounter, knob_lock } = kernel;
+    let Kernel { connection, mounter, knob_lock, .. } = kernel;
     let (transport, request_bytes_max) = (budget.transport(), budget.request_bytes_max);
     let spec = SessionSpec { dir: task.dir.clone(), transport, request_bytes_max, knob_lock };
     let config = AdapterConfig { request_bytes_max, gauge: daemon.gauge.clone(), flags: daemon.flags.clone() };
@@ -198,6 +213,15 @@ fn start_threads(
         set_synchronous: move |is_on| mounter.set_synchronous(is_on),
     };
     RoomWatch::start(watched, daemon.gauge.clone())
+}
+
+/// On the address of `-o metrics`, if there is one.
+fn answer_prometheus(task: &Task, daemon: &Arc<OpenVolume>, listener: Option<TcpListener>) -> std::io::Result<()> {
+    let Some(listener) = listener else { return Ok(()) };
+    log::info!("metrics: http://{}/metrics", listener.local_addr()?);
+    let (task, daemon) = (task.clone(), daemon.clone());
+    let text = move || metrics::text(&[Subject::of(&daemon.snapshot(&task))]);
+    metrics_endpoint::serve(listener, metrics_endpoint::Bounds::default(), text)
 }
 
 /// On a signal: writes back the kernel's dirty pages, unmounts, and closes the volume even if files are still open.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::mounting::options::MountOptions;
 
 /// What to serve. Paths are absolute and without links.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Task {
     pub volume: PathBuf,
     pub dir: PathBuf,

@@ -1,6 +1,7 @@
 //! The `-o` string: mount(8)'s standard options, oncefs's own, and those that only mount(8) itself reads.
 //! Refuses unknown options by name.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use log::LevelFilter;
@@ -98,6 +99,8 @@ pub struct MountOptions {
     pub threads: Option<usize>,
     /// Largest request of the kernel.
     pub max_write: Option<u32>,
+    /// Where to answer Prometheus.
+    pub metrics: Option<SocketAddr>,
     /// Least severity to log.
     pub log_level: LevelFilter,
     /// Log to this file instead of syslog.
@@ -118,6 +121,7 @@ impl Default for MountOptions {
             transport: Transport::default(),
             threads: None,
             max_write: None,
+            metrics: None,
             log_level: LevelFilter::Info,
             log_file: None,
         }
@@ -141,6 +145,7 @@ impl MountOptions {
             (is_other(self.transport != default.transport, self.transport == mounted.transport), "transport"),
             (is_other(self.threads.is_some(), self.threads == mounted.threads), "threads"),
             (is_other(self.max_write.is_some(), self.max_write == mounted.max_write), "max_write"),
+            (is_other(self.metrics.is_some(), self.metrics == mounted.metrics), "metrics"),
             (is_other(self.log_level != default.log_level, self.log_level == mounted.log_level), "loglevel"),
             (is_other(self.log_file.is_some(), self.log_file == mounted.log_file), "logfile"),
         ];
@@ -172,6 +177,7 @@ impl MountOptions {
             }
             Some(("threads", value)) => self.threads = Some(threads(value)?),
             Some(("max_write", value)) => self.max_write = Some(max_write(value)?),
+            Some(("metrics", value)) => self.metrics = Some(address(value)?),
             Some(("loglevel", value)) => self.log_level = log_level(value)?,
             Some(("logfile", value)) => self.log_file = Some(absolute("logfile", value)?),
             Some((name, _)) if settings::is_setting(name) => self.settings.push(setting(option)?),
@@ -198,6 +204,7 @@ impl MountOptions {
         }
         list.extend(self.threads.map(|n| format!("threads={n}")));
         list.extend(self.max_write.map(|bytes| format!("max_write={bytes}")));
+        list.extend(self.metrics.map(|address| format!("metrics={address}")));
         list.extend(self.profile.map(|profile| format!("profile={}", profile.name())));
         list.extend(self.settings.iter().map(|(name, value)| format!("{name}={value}")));
         list.push(format!("loglevel={}", self.log_level.as_str().to_lowercase()));
@@ -218,6 +225,7 @@ Options for -o, comma-separated:
   threads=N                          threads that serve requests over /dev/fuse, at most
                                      [default: edge 2, others twice the CPUs, 4 to 8]
   max_write=SIZE                     largest request from the kernel, up to 16M [default: edge 256K, others 1M]
+  metrics=ADDRESS:PORT               answer Prometheus there, over HTTP; a port alone is one of 127.0.0.1
   loglevel=LEVEL  logfile=FILE       off, error, warn, info, debug, trace [default: info, to syslog]
 ";
 /// Column in which the descriptions of options begin: the longest setting fits before it.
@@ -312,6 +320,15 @@ fn max_write(value: &str) -> Result<u32, String> {
     }
 }
 
+/// `metrics=ADDRESS:PORT`, or a port of this machine alone.
+fn address(value: &str) -> Result<SocketAddr, String> {
+    let local = || value.parse().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    value
+        .parse()
+        .or_else(|_| local())
+        .map_err(|_| format!("metrics={value} is no address: use one such as 127.0.0.1:9477"))
+}
+
 /// `loglevel=LEVEL`.
 pub fn log_level(value: &str) -> Result<LevelFilter, String> {
     value.parse().map_err(|_| format!("loglevel={value} is unknown: use off, error, warn, info, debug or trace"))
@@ -379,6 +396,8 @@ mod tests {
             ("threads=65", "1 to 64"),
             ("max_write=1000", "4K to 16M"),
             ("max_write=32M", "4K to 16M"),
+            ("metrics=here", "127.0.0.1:9477"),
+            ("metrics=127.0.0.1", "127.0.0.1:9477"),
             ("loglevel=loud", "debug"),
             ("logfile=here.log", "absolute"),
             ("data=sda", "absolute"),
@@ -409,10 +428,11 @@ mod tests {
 
     #[test]
     fn the_list_for_the_daemon_says_the_same() {
-        let list = "ro,noatime,nosuid,data=/dev/disk/by-id/ours,memory=1G,transport=classic,threads=3,max_write=4M,profile=edge,fingerprints=eager,inline=off,\
+        let list = "ro,noatime,nosuid,data=/dev/disk/by-id/ours,memory=1G,transport=classic,threads=3,max_write=4M,metrics=[::1]:9477,profile=edge,fingerprints=eager,inline=off,\
                     inline=all,schedule=22:00-06:00+Sat 00:00-24:00,loglevel=debug";
         let options = parsed(list).unwrap();
         assert_eq!(parsed(&options.to_list()).unwrap(), options);
+        assert_eq!(parsed("metrics=9477").unwrap(), parsed("metrics=127.0.0.1:9477").unwrap());
         assert_eq!(parsed(&MountOptions::default().to_list()).unwrap(), MountOptions::default());
     }
 }

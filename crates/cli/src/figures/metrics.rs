@@ -339,6 +339,23 @@ mod tests {
     }
 
     #[test]
+    fn alerts_and_dashboard_name_only_metrics_that_are_there() {
+        let known: BTreeSet<String> = families().map(|family| family.name).collect();
+        for file in [
+            include_str!("../../../../contrib/prometheus/oncefs-rules.yml"),
+            include_str!("../../../../contrib/prometheus/oncefs-rules-test.yml"),
+            include_str!("../../../../contrib/grafana/oncefs.json"),
+        ] {
+            let words = file.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let named: BTreeSet<&str> = words.filter(|word| word.starts_with("oncefs_")).collect();
+            assert!(named.len() > 5, "{named:?}");
+            for name in named {
+                assert!(known.contains(name.trim_end_matches("_bucket")), "there is no metric {name}");
+            }
+        }
+    }
+
+    #[test]
     fn the_page_has_a_row_for_every_metric() {
         for row in rows() {
             assert!(

@@ -277,6 +277,30 @@ mod tests {
         assert_eq!(list.checkpoint, [5]);
     }
 
+    /// Fewer files than RocksDB merges by itself.
+    #[test]
+    fn a_new_file_is_listed_with_its_own_checksum_beside_those_that_are_known() {
+        for copies in [Copies::One, Copies::Two] {
+            let dir = tempfile::tempdir().unwrap();
+            let (db, keeper) = keeper(dir.path());
+            let keeper = Keeper { copies, ..keeper };
+            for round in [6, 7] {
+                assert_eq!(keeper.update(&db), Updated::Done);
+                db.put([1], [round]).unwrap();
+                db.flush().unwrap();
+            }
+            assert_eq!(keeper.update(&db), Updated::Done);
+            let list = keeper.place.list().unwrap();
+            let listed: Vec<_> = list.files.iter().map(|file| (file.number, file.level)).collect();
+            assert_eq!(listed, live_files(&db).unwrap());
+            for entry in &list.files {
+                assert!(files::is_whole(&keeper.place.table(entry.number), entry), "{entry:?}");
+                let is_copied = files::is_whole(&keeper.place.copy(entry.number), entry);
+                assert_eq!(is_copied, copies == Copies::Two, "{entry:?}");
+            }
+        }
+    }
+
     /// RocksDB merges files while they are copied, and the host may refuse the copy at the same time.
     #[test]
     fn a_file_that_goes_while_the_host_refuses_its_copy_does_not_pass_for_damaged() {

@@ -36,12 +36,17 @@ pub struct Contents {
 impl Contents {
     /// Knows nothing yet. `bytes_beside`: what the caller keeps for each content.
     pub fn new(bytes_max: u64, bytes_beside: u64) -> Self {
-        let bytes_of_eight = 8 * ENTRY_BYTES * GROWTH_HALVES / 2 + ENTRIES_OF_EIGHT * bytes_beside;
-        let places = 8 * (bytes_max / bytes_of_eight).max(1);
+        let places = 8 * (bytes_max / bytes_of_eight(bytes_beside)).max(1);
         // Tables have a power of two of places.
         let places = (1_u64 << places.ilog2()).min(1 << 32);
         let contents_max = (places / 8 * ENTRIES_OF_EIGHT).clamp(CONTENTS_MIN, u64::from(u32::MAX / 2));
         Self { known: HashMap::default(), contents_max: contents_max as usize, sample: 1, next: 0 }
+    }
+
+    /// Memory in which so many contents are all known, bytes.
+    pub fn bytes_for(contents: u64, bytes_beside: u64) -> u64 {
+        let places = (contents.max(CONTENTS_MIN).div_ceil(ENTRIES_OF_EIGHT) * 8).next_power_of_two();
+        places / 8 * bytes_of_eight(bytes_beside)
     }
 
     /// One content in this many is known; 1: every one.
@@ -89,6 +94,11 @@ impl Contents {
     }
 }
 
+/// Bytes of 8 places of a table that may be growing, and of what the caller keeps for the contents in them.
+fn bytes_of_eight(bytes_beside: u64) -> u64 {
+    8 * ENTRY_BYTES * GROWTH_HALVES / 2 + ENTRIES_OF_EIGHT * bytes_beside
+}
+
 /// Tags are evenly spread already, but those of a sample all end in zeros: a multiplication spreads the other bits.
 #[derive(Clone, Copy, Debug, Default)]
 struct SpreadTags;
@@ -131,6 +141,15 @@ mod tests {
         assert_eq!(met.iter().map(|content| content.number).collect::<Vec<_>>(), [0, 1, 0, 0, 1]);
         assert_eq!(met.iter().map(|content| content.before).collect::<Vec<_>>(), [0, 0, 1, 2, 1]);
         assert_eq!((contents.sample(), contents.known()), (1, 2));
+    }
+
+    #[test]
+    fn the_memory_that_is_said_to_be_enough_is_enough_and_not_twice_too_much() {
+        for contents_wanted in [20_000, 28_672, 28_673, 1_000_000] {
+            let bytes = Contents::bytes_for(contents_wanted, 8);
+            assert!(Contents::new(bytes, 8).contents_max as u64 >= contents_wanted, "{contents_wanted}");
+            assert!((Contents::new(bytes - 1, 8).contents_max as u64) < 2 * contents_wanted, "{contents_wanted}");
+        }
     }
 
     #[test]

@@ -9,6 +9,8 @@ pub struct Estimate {
     pub read: Read,
     /// Blocks that others have already.
     pub duplicates: Duplicates,
+    /// Memory that is enough to know all contents, and then the runs of all blocks, bytes.
+    pub exact_memory_bytes: u64,
     /// What is found while writing with less memory for hints, in percent of the blocks, by ascending memory. The last one
     /// is enough, if any of the sizes tried is.
     pub hint_memory: Vec<HintMemory>,
@@ -53,7 +55,7 @@ pub struct Duplicates {
 /// What one rule finds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Found {
-    /// Saved, in percent of the blocks.
+    /// Saved, in percent of the blocks; at most, if not all runs were followed.
     pub percent: f64,
     /// The least and the most by the choice of hints, where hints are a sample.
     pub percent_min: f64,
@@ -61,7 +63,7 @@ pub struct Found {
     pub percent_max: f64,
     /// Saved if hints named every content, in percent of the blocks.
     pub percent_all_hints: f64,
-    /// Whether runs of all blocks were followed; otherwise those of the first ones stand for the rest.
+    /// Whether runs of all blocks were followed. Otherwise the limit of the rule is left out.
     pub is_of_all_blocks: bool,
 }
 

@@ -37,6 +37,7 @@ pub struct Estimator {
     contents: Contents,
     /// A volume for each rule that may refuse a duplicate, as long as every content is known.
     models: Vec<Model>,
+    memory_bytes_max: u64,
     more_bytes_max: u64,
     batch: Batch,
     runs: RunLengths,
@@ -65,6 +66,7 @@ impl Estimator {
             read: Read::default(),
             contents: Contents::new(bytes, MODEL_BYTES * rules.len() as u64),
             models: rules.into_iter().map(Model::new).collect(),
+            memory_bytes_max: options.memory_bytes_max,
             more_bytes_max,
             batch: Batch::default(),
             runs: RunLengths::default(),
@@ -171,7 +173,18 @@ impl Estimator {
             };
         }
         let model = self.models.iter().find(|model| model.rule() == rule).expect("there is a model for each rule");
-        // Beyond the exact part the rule refuses as large a share of the duplicates as in it.
+        if !self.is_exact {
+            // Which runs there are is not known: the rule may refuse any of them.
+            let percent = duplicates.percent;
+            let percents = Found {
+                percent,
+                percent_min: 0.0,
+                percent_max: percent,
+                percent_all_hints: percent,
+                is_of_all_blocks: false,
+            };
+            return percents;
+        }
         let of_duplicates = |found: f64| duplicates.percent * found / self.run_duplicates.max(1) as f64;
         let found = model.found();
         let mean = found.iter().sum::<u64>() as f64 / found.len() as f64;
@@ -181,7 +194,7 @@ impl Estimator {
             percent_min: of_duplicates(min),
             percent_max: of_duplicates(max),
             percent_all_hints: of_duplicates(model.shared() as f64),
-            is_of_all_blocks: self.is_exact,
+            is_of_all_blocks: true,
         }
     }
 
@@ -200,12 +213,20 @@ impl Estimator {
         }
     }
 
+    /// Memory in which all contents so far are known, about.
+    fn exact_memory_bytes(&self, contents: u64) -> u64 {
+        let bytes = Contents::bytes_for(contents, MODEL_BYTES * self.models.len() as u64);
+        let with_more = (bytes + bytes / (MORE_SHARE - 1)).max(bytes + MORE_BYTES_MIN);
+        if self.is_exact { with_more } else { with_more.max(2 * self.memory_bytes_max) }
+    }
+
     /// All that is known so far.
     pub fn estimate(&self) -> Estimate {
         let duplicates = self.duplicates();
         Estimate {
             read: self.read,
             duplicates,
+            exact_memory_bytes: self.exact_memory_bytes(self.read.blocks - duplicates.blocks),
             hint_memory: self.hint_memories.result(),
             run_lengths: self.runs.classes(),
             run_blocks: self.run_blocks,
@@ -295,7 +316,10 @@ mod tests {
             let off = (percent - exact).abs();
             assert!(off <= 2.0 && off <= 1.5 * error_points, "{percent} +-{error_points}, not {exact}");
             let budget = estimator.found(&BUDGET);
-            assert!(!budget.is_of_all_blocks && (budget.percent - exact).abs() <= 2.0, "{budget:?}, not {exact}");
+            assert!(
+                !budget.is_of_all_blocks && budget.percent_min == 0.0 && (budget.percent - exact).abs() <= 2.0,
+                "{budget:?}, not {exact}"
+            );
             let classes = estimator.estimate().run_lengths;
             assert!(classes.iter().all(|class| class.percent_of_duplicates <= 100.0));
         }

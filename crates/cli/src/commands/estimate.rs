@@ -75,7 +75,7 @@ pub fn run(arguments: EstimateArgs) -> Outcome<u8> {
     let secret = random_secret().or_fail_doing(exit::FAILED, "cannot draw a random number")?;
     let rules = rules::of_profiles(PieceCost::of_blocks(arguments.piece_cost));
     let mut progress = Progress::new();
-    let bytes_expected = bytes_in(&arguments.paths);
+    let bytes_expected = bytes_in(&arguments.paths, &mut progress);
     let mut estimator = Estimator::new(&Options {
         memory_bytes_max: memory,
         blocks_expected: bytes_expected / BLOCK_BYTES as u64,
@@ -124,11 +124,12 @@ fn check(arguments: &EstimateArgs) -> Outcome {
 }
 
 /// How much there seems to be to read: progress is shown against it.
-fn bytes_in(paths: &[PathBuf]) -> u64 {
+fn bytes_in(paths: &[PathBuf], progress: &mut Progress) -> u64 {
     let mut sum = 0_u64;
     go_through(paths, &mut |_, met| {
         if let Met::Data(_, length) = met {
             sum = sum.saturating_add(length.stored_bytes);
+            progress.show("looking for files, MiB found", sum >> 20, sum >> 20);
         }
     });
     sum

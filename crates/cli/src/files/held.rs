@@ -36,12 +36,12 @@ impl Held {
     /// What is below this directory.
     pub fn below<'a>(&self, names: impl IntoIterator<Item = &'a OsStr>) -> io::Result<Self> {
         let names: Vec<&OsStr> = names.into_iter().collect();
-        let mut at = Self { file: self.file.try_clone()? };
+        let mut at = None;
         let mut steps = names.chunks(NAMES_AT_ONCE).peekable();
         while let Some(step) = steps.next() {
-            at = at.step(step, steps.peek().is_some())?;
+            at = Some(at.as_ref().unwrap_or(self).step(step, steps.peek().is_some())?);
         }
-        Ok(at)
+        at.map_or_else(|| Ok(Self { file: self.file.try_clone()? }), Ok)
     }
 
     fn step(&self, names: &[&OsStr], is_directory: bool) -> io::Result<Self> {

@@ -2,6 +2,7 @@
 
 use oncefs_engine::BLOCK_BYTES;
 use oncefs_estimate::{Duplicates, Estimate, Estimator, ProfileSaving, RunClass};
+use oncefs_toolbox::sizes::exact;
 use oncefs_toolbox::{Column, Table};
 use serde::Serialize;
 
@@ -71,7 +72,9 @@ impl Report {
         for profile in &self.profiles {
             let found = profile.found;
             let mut words = profile.limit.clone();
-            if found.percent_max >= found.percent_min + SPREAD_MIN {
+            if !found.is_of_all_blocks {
+                words.insert_str(0, "at most: ");
+            } else if found.percent_max >= found.percent_min + SPREAD_MIN {
                 words += &format!(" ({:.1} to {:.1} % by chance)", found.percent_min, found.percent_max);
             }
             if found.percent_all_hints >= found.percent + SPREAD_MIN {
@@ -80,9 +83,15 @@ impl Report {
             let (saved, percent) = (Size(profile.saved_bytes).to_string(), format!("{:.1} %", found.percent));
             table.row(vec![profile.profile.clone(), saved, percent, words]);
         }
-        let of_part = "The limits of the profiles are known of the part for which memory had every content.\n";
-        let is_exact = self.profiles.iter().all(|profile| profile.found.is_of_all_blocks);
-        table.plain() + if is_exact { "" } else { of_part }
+        if self.profiles.iter().all(|profile| profile.found.is_of_all_blocks) {
+            return table.plain();
+        }
+        let followed = Size(bytes(self.estimate.run_blocks));
+        let enough = exact(self.estimate.exact_memory_bytes.next_multiple_of(1 << 20));
+        let of_part = format!(
+            "Memory had all contents of the first {followed} only, so runs were followed there; --memory {enough} is enough.\n"
+        );
+        table.plain() + &of_part
     }
 
     fn by_memory(&self) -> String {
@@ -169,7 +178,7 @@ mod tests {
     use super::*;
 
     /// Programs read these: names come, and none goes.
-    const NAMES: [&str; 43] = [
+    const NAMES: [&str; 44] = [
         "compressed_contents",
         "compression",
         "compression.error_points",
@@ -181,6 +190,7 @@ mod tests {
         "duplicates.error_points",
         "duplicates.percent",
         "duplicates.sample",
+        "exact_memory_bytes",
         "file_shares",
         "file_shares.duplicates_percent",
         "file_shares.files",
@@ -278,8 +288,9 @@ mod tests {
         ] {
             assert!(lines.iter().any(|other| other == line), "no line '{line}' in\n{text}");
         }
-        assert!(!text.contains("for which memory had every content"), "{text}");
+        assert!(!text.contains("is enough"), "{text}");
         let text = report(1 << 20, 80).described();
-        assert!(text.contains("by one content in ") && text.contains("for which memory had every content"), "{text}");
+        assert!(text.contains("by one content in ") && text.contains("at most: while a file reads"), "{text}");
+        assert!(text.contains("--memory ") && text.contains(" is enough"), "{text}");
     }
 }

@@ -10,7 +10,7 @@ pub const METHODS: [Method; 2] = [Method::Lz4, Method::Zstd(1)];
 /// About so many contents are compressed, of a small corpus all.
 const CONTENTS_WANTED: u64 = 1 << 13;
 /// And of a large one no fewer than one in so many.
-const SAMPLE_MAX: u64 = 64;
+const SAMPLE_MAX: u32 = 64;
 /// The error is told as the range in which 95 of 100 samples lie.
 const DEVIATIONS: f64 = 1.96;
 
@@ -33,7 +33,7 @@ pub struct Compression {
 impl Compression {
     /// For about so many blocks.
     pub fn new(blocks: u64) -> Self {
-        let sample = (blocks / CONTENTS_WANTED).clamp(1, SAMPLE_MAX) as u32;
+        let sample = (blocks / CONTENTS_WANTED).clamp(1, u64::from(SAMPLE_MAX)) as u32;
         let packed =
             METHODS.map(|method| Packed { method, compressor: Compressor::new(method), bytes: 0.0, squares: 0.0 });
         // A power of two, so that this sample and that of the contents lie within each other.
@@ -48,6 +48,10 @@ impl Compression {
         let weight = f64::from(self.sample.max(known));
         self.contents += 1.0;
         self.weights += weight;
+        // More blocks come than were expected: as many again are taken before a sample of half as many begins.
+        if self.sample < SAMPLE_MAX && self.contents as u64 > CONTENTS_WANTED * u64::from(2 + self.sample.ilog2()) {
+            self.sample *= 2;
+        }
         for packed in &mut self.packed {
             let bytes = packed.compressor.compress(block).map_or(BLOCK_BYTES, <[u8]>::len) as f64;
             packed.bytes += weight * bytes;
@@ -75,5 +79,42 @@ impl Compression {
     /// Contents compressed.
     pub fn contents(&self) -> u64 {
         self.contents as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oncefs_toolbox::Random;
+
+    use super::*;
+
+    /// Of a third of all blocks nothing can be saved, of the others nearly everything.
+    fn compressed(expected: u64, blocks: u64) -> (Compression, f64) {
+        let mut random = Random::new(9);
+        let (noise, text) = (random.bytes(BLOCK_BYTES), vec![b'x'; BLOCK_BYTES]);
+        let mut compression = Compression::new(expected);
+        for _ in 0..blocks {
+            let block = if random.one_in(3) { &noise } else { &text };
+            compression.add(Tag(random.word()), 1, block);
+        }
+        let result = compression.result(blocks / 2, blocks);
+        assert!(result.iter().all(|method| (method.percent_of_stored - 66.0).abs() < 1.0 + method.error_points));
+        let both = 100.0 - (100.0 - result[0].percent_of_stored) / 2.0;
+        assert!((result[0].saved_with_dedup_percent - both).abs() < 0.01, "{result:?}");
+        (compression, result[0].error_points)
+    }
+
+    #[test]
+    fn all_blocks_of_little_are_compressed_and_a_sample_of_much() {
+        let (all, error) = compressed(2_000, 2_000);
+        assert_eq!((all.contents(), error), (2_000, 0.0));
+        let (sample, error) = compressed(128 * CONTENTS_WANTED, 40_000);
+        assert!((400..900).contains(&sample.contents()) && error > 1.0, "{} {error}", sample.contents());
+    }
+
+    #[test]
+    fn a_sample_becomes_smaller_if_more_comes_than_was_expected() {
+        let (sample, error) = compressed(0, 10 * CONTENTS_WANTED);
+        assert!(sample.contents() < 6 * CONTENTS_WANTED && error > 0.0, "{}", sample.contents());
     }
 }

@@ -118,10 +118,6 @@ impl Estimator {
         if self.is_exact {
             self.decide(true);
             self.runs.end_run();
-            let more_bytes: u64 = self.models.iter().map(Model::bytes_beside).sum();
-            if more_bytes > self.more_bytes_max || self.models.iter().any(Model::is_full) {
-                self.end_exact();
-            }
         }
         self.file_shares.add(self.file_duplicates);
         self.file_duplicates
@@ -135,24 +131,25 @@ impl Estimator {
         self.batch.tags.push(tag);
         if self.batch.contents.len() == BATCH_BLOCKS {
             self.decide(false);
-            self.batch.begin(self.contents.known() as u32);
         }
     }
 
     fn decide(&mut self, is_end: bool) {
         self.batch.find_twins();
         self.models.iter_mut().for_each(|model| model.add(&self.batch, is_end));
+        self.batch.begin(self.contents.known() as u32);
+        let more_bytes: u64 = self.models.iter().map(Model::bytes_beside).sum();
+        if more_bytes > self.more_bytes_max || self.models.iter().any(Model::is_full) {
+            self.end_exact();
+        }
     }
 
     /// There is no memory left for every content: runs are not followed any more.
     fn end_exact(&mut self) {
-        if !self.batch.contents.is_empty() {
-            self.decide(false);
-        }
+        self.is_exact = false;
         self.runs.end_run();
         self.batch = Batch::default();
         self.models.iter_mut().for_each(Model::forget);
-        self.is_exact = false;
     }
 
     /// What one of the rules would save.
@@ -323,6 +320,27 @@ mod tests {
             let classes = estimator.estimate().run_lengths;
             assert!(classes.iter().all(|class| class.percent_of_duplicates <= 100.0));
         }
+    }
+
+    #[test]
+    fn what_a_model_stores_more_than_once_has_its_own_bound_within_a_file_too() {
+        let long_runs = Rule { limit: ShareLimit::Runs(4), ..BUDGET };
+        let options = Options { memory_bytes_max: 1 << 20, blocks_expected: 0, rules: vec![long_runs, ALL] };
+        let mut estimator = Estimator::new(&options);
+        let mut random = Random::new(1);
+        let blocks = 4 * BATCH_BLOCKS as u64;
+        estimator.begin_file(1);
+        // Single duplicates, apart from each other.
+        for at in 0..blocks {
+            estimator
+                .add(Tag(if at % 2 == 0 { (at * 7_919) % 10_000 * 2 } else { random.below(4_000) * 2 + 1 }), &BLOCK);
+        }
+        let more_bytes: u64 = estimator.models.iter().map(Model::bytes_beside).sum();
+        assert!(!estimator.is_exact && more_bytes == 0, "{more_bytes} bytes");
+        estimator.end_file();
+        let Duplicates { blocks: duplicates, sample, .. } = estimator.estimate().duplicates;
+        assert!(sample == 1 && blocks - duplicates <= 9_000, "{duplicates} of {blocks}, one in {sample}");
+        assert!(!estimator.found(&long_runs).is_of_all_blocks && estimator.found(&ALL).is_of_all_blocks);
     }
 
     #[test]

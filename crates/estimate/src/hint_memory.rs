@@ -9,6 +9,8 @@ use crate::estimate::HintMemory;
 const BYTES: [u64; 6] = [1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30];
 /// The sample has about so many contents.
 const CONTENTS_WANTED: u64 = 1 << 16;
+/// With more of them than expected the stores are given up: they would take their memory in earnest.
+const CONTENTS_MAX: u64 = 1 << 18;
 /// A smaller store would hold too little to tell anything.
 const STORE_BYTES_MIN: u64 = 64 << 10;
 
@@ -53,6 +55,9 @@ impl HintMemories {
             return;
         }
         self.blocks += 1;
+        if self.stores.iter().any(|store| store.hints.len() as u64 > CONTENTS_MAX) {
+            self.stores.clear();
+        }
         for store in &mut self.stores {
             self.holders.clear();
             store.hints.lookup(tag, &mut self.holders);
@@ -73,5 +78,31 @@ impl HintMemories {
             found_percent: 100.0 * store.found as f64 / self.blocks.max(1) as f64,
         });
         result.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oncefs_toolbox::Random;
+
+    use super::*;
+
+    #[test]
+    fn little_memory_finds_less_and_the_first_that_is_enough_is_the_last_shown() {
+        // Every content comes twice, half of all blocks later.
+        let contents: Vec<u64> = (0..400_000).map(|at| Random::new(at % 200_000).word()).collect();
+        let mut memories = HintMemories::new(400_000);
+        contents.iter().for_each(|tag| memories.add(Tag(*tag)));
+        let found: Vec<(u64, f64)> =
+            memories.result().iter().map(|memory| (memory.bytes >> 20, memory.found_percent)).collect();
+        assert_eq!(found.iter().map(|(bytes, _)| *bytes).collect::<Vec<_>>(), [1, 4], "{found:?}");
+        assert!(found[0].1 < 40.0 && (found[1].1 - 50.0).abs() < 0.01, "{found:?}");
+    }
+
+    #[test]
+    fn far_more_than_was_expected_is_given_up() {
+        let mut memories = HintMemories::new(0);
+        (0..CONTENTS_MAX + 10).for_each(|at| memories.add(Tag(Random::new(at).word())));
+        assert_eq!(memories.result(), []);
     }
 }

@@ -131,7 +131,7 @@ impl Model {
         self.more_count * HOLDER_BYTES
     }
 
-    /// Whether block numbers have an end here: 16 TiB.
+    /// Whether block numbers end here: 8 TiB.
     pub fn is_full(&self) -> bool {
         self.next > u32::MAX / 2
     }

@@ -170,7 +170,7 @@ fn explain(error: &clap::Error, called_as: &str, arguments: &[OsString]) -> Outc
         None => "oncefs --help".to_owned(),
     };
     if error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
-        return Err(Failure::new(usage_code(command), format!("no command given: see {help}")));
+        return Err(Failure::new(usage_code(called_as, command), format!("no command given: see {help}")));
     }
     let text = error.to_string();
     let mut parts = text.split("\n\n");
@@ -178,7 +178,7 @@ fn explain(error: &clap::Error, called_as: &str, arguments: &[OsString]) -> Outc
     let mut tips = parts.flat_map(str::lines).filter_map(|line| line.trim().strip_prefix("tip: "));
     let hint =
         tips.find(|tip| tip.contains("similar")).map_or_else(String::new, |tip| format!(" ({})", printable(tip)));
-    Err(Failure::new(usage_code(command), format!("{}{hint}: see {help}", printable(first))))
+    Err(Failure::new(usage_code(called_as, command), format!("{}{hint}: see {help}", printable(first))))
 }
 
 fn command_name<'a>(called_as: &'a str, arguments: &'a [OsString]) -> Option<&'a str> {
@@ -194,12 +194,13 @@ impl Cli {
     }
 }
 
-/// The exit code for a wrong command line, as the command's callers expect it.
-fn usage_code(command: Option<&str>) -> u8 {
-    match command {
-        Some("mount" | "umount") => exit::MOUNT_USAGE,
-        Some("fsck") => exit::FSCK_USAGE,
-        Some("mkfs") => exit::FAILED,
+/// The exit code for a wrong command line: 2, or what the callers of a helper expect. fsck's codes are those of fsck(8) under
+/// both names: scripts of init systems tell them apart.
+fn usage_code(called_as: &str, command: Option<&str>) -> u8 {
+    match (command, called_as.contains('.')) {
+        (Some("fsck"), _) => exit::FSCK_USAGE,
+        (Some("mount" | "umount"), true) => exit::MOUNT_USAGE,
+        (Some("mkfs"), true) => exit::FAILED,
         _ => exit::USAGE,
     }
 }

@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::names::printable;
 
-/// Exit codes: mount(8)'s for mount and umount, fsck(8)'s for fsck, 1 and 2 for everything else.
+/// Exit codes: mount(8)'s for mount and umount, but 2 for a wrong command line unless they run as helpers of mount(8);
+/// fsck(8)'s for fsck; 1 and 2 for everything else.
 pub mod exit {
     /// Everything was done.
     pub const SUCCESS: u8 = 0;

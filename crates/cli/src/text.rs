@@ -1,4 +1,4 @@
-//! Small pieces of the text that people read: times.
+//! Small pieces of the text that people read: times, paragraphs.
 
 /// A time in two units at most.
 pub fn duration(seconds: u64) -> String {
@@ -9,9 +9,38 @@ pub fn duration(seconds: u64) -> String {
     }
 }
 
+/// A terminal has so many columns at least.
+const COLUMNS: usize = 80;
+const INDENT: &str = "    ";
+
+/// Text in lines that a terminal shows whole, indented. It ends with a line end.
+pub fn paragraph(text: &str) -> String {
+    let (mut lines, mut line) = (String::new(), INDENT.to_owned());
+    for word in text.split_whitespace() {
+        if line.len() > INDENT.len() && line.chars().count() + 1 + word.chars().count() > COLUMNS {
+            lines += &line;
+            lines.push('\n');
+            INDENT.clone_into(&mut line);
+        }
+        if line.len() > INDENT.len() {
+            line.push(' ');
+        }
+        line += word;
+    }
+    lines + &line + "\n"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_paragraph_has_lines_of_80_columns_and_keeps_its_words() {
+        let text = "word ".repeat(40) + &"x".repeat(90);
+        let paragraph = paragraph(&text);
+        assert_eq!(paragraph.lines().map(str::len).collect::<Vec<_>>(), [78, 78, 53, 94]);
+        assert_eq!(paragraph.split_whitespace().count(), 41);
+    }
 
     #[test]
     fn durations_have_two_units_at_most() {

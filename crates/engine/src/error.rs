@@ -53,8 +53,8 @@ pub enum Error {
     NoSpace,
     /// The host file system is full, and the volume has let go all that it had set aside there: free some space.
     #[error(
-        "the file system that holds {directory} is full: free at least {bytes} bytes there; until then the volume can be \
-         read (mount it with -o ro, check it with fsck -n)"
+        "the file system that holds {directory} is full: free at least {} MiB there; until then the volume can be \
+         read (mount it with -o ro, check it with fsck -n)", .bytes.div_ceil(1 << 20)
     )]
     HostFull {
         /// The volume.

@@ -48,7 +48,7 @@ fn umount_8_and_fsck_8_calls_are_understood_under_all_names() {
 fn a_wrong_setting_is_told_with_its_range() {
     for (line, range) in [
         ("oncefs tune /mnt hint_memory=1K", "4K to"),
-        ("oncefs tune /mnt inline", "off, all, adaptive"),
+        ("oncefs tune /mnt inline=", "off, all, adaptive"),
         ("oncefs mount /v /mnt --fingerprints never", "eager, lazy, auto"),
         ("oncefs mkfs /v --profile turbo", "lrlfs, smartdedup, edge, desktop, server, idedup"),
     ] {
@@ -62,7 +62,7 @@ fn a_word_that_is_nearly_right_is_told_with_the_right_one() {
     for (line, right) in [
         ("oncefs umoutn /mnt", "'umoutn' (some similar subcommands exist: 'mount', 'umount')"),
         ("oncefs stats /mnt --jsn", "'--json'"),
-        ("oncefs tune /mnt inline", "has no value"),
+        ("oncefs tune /mnt memory", "oncefs mount -o memory"),
     ] {
         let message = failure(line).message;
         assert!(message.contains(right), "{line}: {message}");
@@ -93,10 +93,11 @@ fn a_wrong_line_is_told_in_one_line_with_the_code_of_its_family() {
         ("oncefs tune", exit::USAGE),
         ("oncefs tune /mnt speed=11", exit::USAGE),
         ("oncefs tune /mnt inline=off hint_memory=1K", exit::USAGE),
-        ("oncefs mkfs --profile turbo /v", exit::FAILED),
-        ("oncefs mkfs", exit::FAILED),
+        ("oncefs mkfs --profile turbo /v", exit::USAGE),
+        ("oncefs mkfs", exit::USAGE),
         ("mkfs.oncefs --size 1e9 /v", exit::FAILED),
-        ("oncefs mount /v", exit::MOUNT_USAGE),
+        ("oncefs mount /v", exit::USAGE),
+        ("mount.oncefs /v", exit::MOUNT_USAGE),
         ("umount.fuse.oncefs", exit::MOUNT_USAGE),
         ("fsck.oncefs --frobnicate /v", exit::FSCK_USAGE),
         ("oncefs fsck -n -y /v", exit::FSCK_USAGE),

@@ -76,6 +76,9 @@ pub struct MountArgs {
     /// Check everything, mount nothing
     #[arg(skip)]
     pub fake: bool,
+    /// The exit code for wrong options
+    #[arg(skip = exit::USAGE)]
+    pub usage_code: u8,
 }
 
 /// How mount(8) calls `mount.oncefs`: `-f` means fake here.
@@ -121,13 +124,14 @@ impl From<MountHelper> for MountArgs {
             log_level: None,
             log_file: None,
             fake: helper.fake,
+            usage_code: exit::MOUNT_USAGE,
         }
     }
 }
 
 /// Mounts a volume.
 pub fn run(arguments: MountArgs) -> Outcome {
-    let options = options(&arguments).or_fail(exit::MOUNT_USAGE)?;
+    let options = options(&arguments).or_fail(arguments.usage_code)?;
     if !setup::is_root() {
         let why = match options.by_users {
             true => ": mount(8) gives a helper no more rights than its user has, so fstab's option user does not help",

@@ -11,10 +11,11 @@ use serde_json::{Map, Value, json};
 use crate::control::answers::Tuned;
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome, exit};
 use crate::mounting::options::{self, Setting};
 use crate::names;
 use crate::size::Size;
+use crate::text::paragraph;
 
 /// Arguments of `tune`.
 #[derive(Debug, Args)]
@@ -22,62 +23,141 @@ use crate::size::Size;
 Changes last until the volume is unmounted; use mount -o to make them at each mount. All changes are made, or none.
 
 Examples:
-  oncefs tune /mnt                                  show all settings: value, range, meaning
+  oncefs tune /mnt                                  show all settings, and what the profile has where that differs
+  oncefs tune /mnt worker                           show one, with its range and meaning; -v shows all so
   oncefs tune /mnt worker=always                    deduplicate out of line at any time
   oncefs tune /mnt inline=off hint_memory=64M")]
 pub struct TuneArgs {
     /// Any path inside a mount, or the volume
     pub target: PathBuf,
-    /// Settings to change
-    #[arg(value_name = "NAME=VALUE", value_parser = options::setting)]
-    pub changes: Vec<Setting>,
+    /// Settings to change, or to show
+    #[arg(value_name = "NAME[=VALUE]", value_parser = word)]
+    pub words: Vec<Word>,
+    /// Show the range and meaning of each setting
+    #[arg(long, short)]
+    pub verbose: bool,
     /// As JSON
     #[arg(long)]
     pub json: bool,
 }
 
+/// What to do with a setting.
+#[derive(Clone, Debug)]
+pub enum Word {
+    /// Show it.
+    Show(String),
+    /// Change it.
+    Change(Setting),
+}
+
+fn word(text: &str) -> Result<Word, String> {
+    let name = text.split_once('=').map_or(text, |(name, _)| name);
+    if !settings::is_setting(name) && MOUNT_OPTIONS.contains(&name) {
+        return Err(format!("'{name}' is no setting but a mount option: unmount, then oncefs mount -o {name}=..."));
+    }
+    match text.contains('=') || !settings::is_setting(name) {
+        true => options::setting(text).map(Word::Change),
+        false => Ok(Word::Show(settings::current_name(name).to_owned())),
+    }
+}
+
+/// What only a mount can set.
+const MOUNT_OPTIONS: [&str; 8] =
+    ["memory", "profile", "transport", "threads", "max_write", "loglevel", "logfile", "data"];
+
 /// Shows or changes settings.
 pub fn run(arguments: TuneArgs) -> Outcome {
+    let (shown, changed) = sorted(arguments.words)?;
     let daemon = Daemon::find(&arguments.target)?;
-    if arguments.changes.is_empty() {
-        let values = daemon.ask(Request::Settings)?;
-        if arguments.json {
-            say!("{}", names::json(&as_json(&values)))
-        } else {
-            put!("{}", table(&values))
+    if !changed.is_empty() {
+        let names: Vec<String> = changed.iter().map(|(name, _)| name.clone()).collect();
+        let tuned: Tuned = daemon.ask(Request::Tune { changes: changed })?;
+        match arguments.json {
+            true => say!("{}", names::json(&tuned)),
+            false => put!("{}", changes(&names, &tuned)),
         }
         return Ok(());
     }
-    let names: Vec<String> = arguments.changes.iter().map(|(name, _)| name.clone()).collect();
-    let tuned: Tuned = daemon.ask(Request::Tune { changes: arguments.changes })?;
+    let seen = Seen { now: daemon.ask(Request::Settings)?, of_profile: daemon.ask(Request::ProfileSettings)? };
+    let is_shown = |name: &str| shown.is_empty() || shown.iter().any(|wanted| wanted == name);
     if arguments.json {
-        say!("{}", names::json(&tuned))
+        say!("{}", names::json(&seen.as_json(is_shown)));
+    } else if arguments.verbose || !shown.is_empty() {
+        put!("{}", seen.explained(is_shown));
     } else {
-        put!("{}", changes(&names, &tuned))
+        put!("{}", seen.table());
     }
     Ok(())
 }
 
-type Values = BTreeMap<String, String>;
-
-/// Every setting with its value, range and meaning.
-fn as_json(values: &Values) -> Value {
-    let described = settings::descriptions().map(|(name, range, what, live)| {
-        let value = values.get(name);
-        (name.to_owned(), json!({ "value": value, "range": range, "meaning": what, "live": live }))
-    });
-    Value::Object(described.collect::<Map<_, _>>())
+/// The names to show, or the settings to change.
+fn sorted(words: Vec<Word>) -> Outcome<(Vec<String>, Vec<Setting>)> {
+    let (mut shown, mut changed) = (Vec::new(), Vec::new());
+    for word in words {
+        match word {
+            Word::Show(name) => shown.push(name),
+            Word::Change(setting) => changed.push(setting),
+        }
+    }
+    match shown.first() {
+        Some(name) if !changed.is_empty() => {
+            let what = format!("{name} has no value: give NAME=VALUE for each setting to change, or names alone");
+            Err(Failure::new(exit::USAGE, what))
+        }
+        _ => Ok((shown, changed)),
+    }
 }
 
-/// The same for people, in columns as wide as they need.
-fn table(values: &Values) -> String {
-    let mut table = Table::of([Column::left(0); 4]).with_head(&["setting", "value", "range", "meaning"]);
-    for (name, range, what, live) in settings::descriptions() {
-        let value = values.get(name).map_or_else(|| "-".into(), |value| readable(name, value));
-        let note = if live { "" } else { " (set at mount only)" };
-        table.row(vec![name.to_owned(), value, range, format!("{what}{note}")]);
+type Values = BTreeMap<String, String>;
+
+/// What the settings are, and what the profile has.
+struct Seen {
+    now: Values,
+    of_profile: Values,
+}
+
+impl Seen {
+    fn value(&self, name: &str) -> String {
+        self.now.get(name).map_or_else(|| "-".into(), |value| readable(name, value))
     }
-    table.plain()
+
+    /// The profile's value, where another is set.
+    fn profile_value(&self, name: &str) -> Option<String> {
+        let (now, own) = (self.now.get(name)?, self.of_profile.get(name)?);
+        (now != own).then(|| readable(name, own))
+    }
+
+    /// Every setting with its value, range and meaning.
+    fn as_json(&self, is_shown: impl Fn(&str) -> bool) -> Value {
+        let described = settings::descriptions().filter(|(name, ..)| is_shown(name)).map(|(name, range, what, live)| {
+            let (value, of_profile) = (self.now.get(name), self.of_profile.get(name));
+            let described =
+                json!({ "value": value, "profile_value": of_profile, "range": range, "meaning": what, "live": live });
+            (name.to_owned(), described)
+        });
+        Value::Object(described.collect::<Map<_, _>>())
+    }
+
+    /// Every setting in a line.
+    fn table(&self) -> String {
+        let mut table = Table::of([Column::left(0); 3]).with_head(&["setting", "value", "the profile has"]);
+        for (name, ..) in settings::descriptions() {
+            table.row(vec![name.to_owned(), self.value(name), self.profile_value(name).unwrap_or_default()]);
+        }
+        table.plain()
+    }
+
+    /// Settings with their ranges and meanings.
+    fn explained(&self, is_shown: impl Fn(&str) -> bool) -> String {
+        let mut text = String::new();
+        for (name, range, what, live) in settings::descriptions().filter(|(name, ..)| is_shown(name)) {
+            let own = self.profile_value(name).map_or_else(String::new, |own| format!(" (the profile has {own})"));
+            let when = if live { "" } else { "; set at mount only" };
+            text += &format!("{name} = {}{own}\n", self.value(name));
+            text += &paragraph(&format!("{what}: {range}{when}"));
+        }
+        text
+    }
 }
 
 /// What was set, old and new.
@@ -112,15 +192,48 @@ mod tests {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
+    fn seen() -> Seen {
+        let pairs = [("inline", "adaptive"), ("hint_memory", "3145728"), ("worker", "off")];
+        Seen { now: values(&pairs), of_profile: values(&[pairs[0], ("hint_memory", "2097152"), ("worker", "idle")]) }
+    }
+
     #[test]
-    fn the_table_has_every_setting_once_with_value_range_and_meaning() {
-        let text = table(&values(&[("inline", "adaptive"), ("hint_memory", "3145728")]));
-        for (name, range, what, _) in settings::descriptions() {
+    fn the_table_has_every_setting_in_a_line_and_what_the_profile_has_where_that_differs() {
+        let text = seen().table();
+        let row = |name: &str| -> Vec<&str> {
             let rows: Vec<&str> = text.lines().filter(|row| row.split(' ').next() == Some(name)).collect();
             assert_eq!(rows.len(), 1, "{name} in\n{text}");
-            assert!(rows[0].contains(&range) && rows[0].contains(what), "{}", rows[0]);
+            rows[0].split_whitespace().collect()
+        };
+        assert!(settings::descriptions().all(|(name, ..)| row(name).len() >= 2));
+        assert_eq!(row("inline"), ["inline", "adaptive"]);
+        assert_eq!(row("hint_memory"), ["hint_memory", "3.00", "MiB", "2.00", "MiB"]);
+        assert_eq!(row("worker"), ["worker", "off", "idle"]);
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    }
+
+    #[test]
+    fn an_explanation_has_range_and_meaning_in_80_columns() {
+        let text = seen().explained(|_| true);
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for (name, range, what, _) in settings::descriptions() {
+            assert!(words.contains(&format!("{name} = ")) && words.contains(&range) && words.contains(what), "{name}");
         }
-        assert!(text.contains("adaptive") && text.contains("3.00 MiB"), "{text}");
+        assert!(text.contains("worker = off (the profile has idle)\n"), "{text}");
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        assert_eq!(seen().explained(|name| name == "inline").lines().filter(|line| !line.starts_with(' ')).count(), 1);
+    }
+
+    #[test]
+    fn a_word_is_a_setting_to_show_or_to_change_and_a_mount_option_is_told_from_both() {
+        assert!(matches!(word("worker").unwrap(), Word::Show(name) if name == "worker"));
+        assert!(matches!(word("prefix_bits=12").unwrap(), Word::Change((name, _)) if name == "hint_prefix_bits"));
+        for wrong in ["memory", "memory=1G"] {
+            assert!(word(wrong).unwrap_err().contains("oncefs mount -o memory=..."));
+        }
+        assert!(word("nothing").unwrap_err().contains("there is no setting 'nothing'"));
+        let mixed = ["worker", "inline=off"].map(|text| word(text).unwrap());
+        assert_eq!(sorted(mixed.into()).unwrap_err().code, exit::USAGE);
     }
 
     #[test]

@@ -53,6 +53,8 @@ pub enum Request {
     },
     /// All settings: names and values.
     Settings,
+    /// All settings as the profile has them.
+    ProfileSettings,
     /// Change settings, all of them or none: `Tuned`.
     Tune {
         /// Names and values, applied in this order.

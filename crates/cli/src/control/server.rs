@@ -332,6 +332,7 @@ mod tests {
             Request::Grow { bytes: u64::MAX },
             Request::Tune { changes },
             Request::Settings,
+            Request::ProfileSettings,
             Request::Dedup { command: DedupCommand::Now { full: true } },
             Request::Dedup { command: DedupCommand::Pause },
             Request::Dedup { command: DedupCommand::Resume },

@@ -179,6 +179,7 @@ impl Handler for OpenVolume {
                 Ok(Value::Null)
             }
             Request::Settings => Ok(json!(store.settings())),
+            Request::ProfileSettings => Ok(json!(store.profile_settings())),
             Request::Tune { changes } => self.tune(changes),
             Request::Dedup { command } => self.dedup(*command),
             Request::DedupStatus => Ok(json!(store.dedup_status())),

@@ -127,6 +127,10 @@ pub struct Settings {
     pub rank_rule: RankRule,
     /// How far the clock by which files are ranked is ahead of the machine's.
     pub rank_clock_offset_seconds: i64,
+    /// The profile that they begin with.
+    pub profile: Profile,
+    /// The memory that the profile shares out.
+    pub memory_bytes_max: u64,
 }
 
 impl Settings {
@@ -158,6 +162,8 @@ impl Settings {
             copies: Copies::One,
             rank_rule: RankRule::default(),
             rank_clock_offset_seconds: 0,
+            profile,
+            memory_bytes_max,
         };
         let two_levels = Self { inline: Inline::Adaptive, disk_level: true, skipped_bytes: MIB / 2, ..lrlfs.clone() };
         let desktop = Self {
@@ -209,6 +215,13 @@ impl Settings {
         if let Some(bytes_max) = self.hint_bytes_by_data_max {
             self.hint_bytes = (data.0 / BLOCKS_PER_HINT_BYTE).max(SAMPLED_HINT_BYTES_MIN).min(bytes_max);
         }
+    }
+
+    /// The profile's own settings on a data area of so many blocks.
+    pub fn of_profile(&self, data: Blocks) -> Self {
+        let mut own = Self::of(self.profile, self.memory_bytes_max);
+        own.follow_data(data);
+        own
     }
 
     /// What they say of all files.

@@ -122,6 +122,12 @@ impl Store {
         self.core.tuning.with(Settings::list)
     }
 
+    /// What the profile of this mount sets by itself, by name.
+    pub fn profile_settings(&self) -> BTreeMap<String, String> {
+        let data = self.core.totals().data;
+        self.core.tuning.with(|settings| settings.of_profile(data).list())
+    }
+
     /// Changes settings (name, value) on the open volume: all of them, or none if one is refused.
     ///
     /// # Errors

@@ -205,9 +205,15 @@ fn new_file(path: &Path) -> Result<File> {
 
 fn sparse_file(path: &Path, bytes: u64) -> Result<()> {
     let file = new_file(path)?;
-    file.set_len(bytes)
-        .and_then(|()| file.sync_all())
-        .map_err(|e| Error::io(format!("sizing {} to {bytes} bytes", path.display()), e))
+    file.set_len(bytes).and_then(|()| file.sync_all()).map_err(|e| match e.kind() {
+        io::ErrorKind::FileTooLarge => Error::Invalid(format!(
+            "the file system that {} would be in has no files of {} GiB: choose a smaller size, a directory on another \
+             file system (XFS has the largest files), or a device for the blocks (--data)",
+            path.display(),
+            bytes >> 30
+        )),
+        _ => Error::io(format!("sizing {} to {bytes} bytes", path.display()), e),
+    })
 }
 
 fn zero_file(path: &Path, bytes: u64) -> Result<()> {
@@ -373,7 +379,14 @@ fn check_label(data: &dyn Device, path: &Path, volume_id: [u8; 16]) -> Result<()
             Error::Corrupt { what, detail } => Error::corrupt(format!("{what} on {}", path.display()), detail),
             other => other,
         }),
-        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(Error::corrupt("the data area", "it is empty")),
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+            let why = format!(
+                "{} is empty; a device without a size is detached (losetup shows which are attached): attach it again, or \
+                 name where the blocks are by now with -o data=DEVICE",
+                path.display()
+            );
+            Err(Error::corrupt("the data area", why))
+        }
         Err(e) => Err(Error::io("reading the label of the data area", e)),
     }
 }

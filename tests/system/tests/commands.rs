@@ -290,7 +290,7 @@ fn profiles_and_settings_that_make_no_sense_are_refused_before_anything_is_done(
     ] {
         let output = oncefs_with(&[&"mount", &volume.volume(), &volume.dir(), &"-o", &option]);
         let said = one_line_error(&output);
-        assert_eq!(output.status.code(), Some(1), "mount(8)'s code for wrong usage: {said}");
+        assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains(hint), "{option}: {said}");
         assert!(!is_mounted(&volume.dir()));
     }

@@ -15,6 +15,7 @@ mod full_disk;
 mod held;
 mod idmapped;
 mod kill9;
+mod limits;
 mod lost_requests;
 mod metrics;
 mod model;

@@ -13,6 +13,7 @@
 mod attributes;
 mod content;
 mod flags;
+mod late;
 mod listing;
 mod names;
 mod opening;

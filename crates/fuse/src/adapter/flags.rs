@@ -4,6 +4,7 @@ use oncefs_fs::Ino;
 use oncefs_transport::{Errno, Reply, may_be_late};
 
 use super::Adapter;
+use super::late::can_set_flags;
 use crate::durable::reply_durably;
 use crate::errno::errno;
 use crate::file_flags::{FlagRequest, check_may_set, flag_request};
@@ -23,8 +24,7 @@ impl Adapter {
                 Ok(flags) => reply.ioctl(0, &form.encode(flags)),
                 Err(error) => reply.error(errno(&error)),
             },
-            // The pages that a writer left would come by the entry that this request has.
-            Ok(FlagRequest::Set(_)) if self.kernel_cache.has_writer(ino) && !may_be_late() => {
+            Ok(FlagRequest::Set(_)) if !can_set_flags(self.kernel_cache.has_writer(ino), may_be_late) => {
                 reply.error(Errno::new(libc::EBUSY));
             }
             Ok(FlagRequest::Set(flags)) => {

@@ -7,6 +7,7 @@ use oncefs_fs::{AllocateMode, FileSystem, Ino, Whence};
 use oncefs_transport::{Errno, Reply, may_be_late};
 
 use super::Adapter;
+use super::late::{Search, search};
 use crate::durable::{is_writing, reply_durably};
 use crate::errno::errno;
 use crate::privileges::Asker;
@@ -53,21 +54,18 @@ impl Adapter {
         };
         let Ok(at) = u64::try_from(at) else { return reply.error(Errno::new(libc::ENXIO)) };
         let file_system = self.file_system.clone();
-        let has_writer = self.kernel_cache.has_writer(ino);
-        let may_be_late = !has_writer || may_be_late();
-        if !has_writer || (is_writing(of) && may_be_late) {
+        let way = search(self.kernel_cache.has_writer(ino), is_writing(of), may_be_late);
+        if way == Search::Exact {
             return self.kernel_cache.when_written_back(ino, 0, move || {
                 let found = file_system.lseek(ino, at, whence).map_err(|error| errno(&error));
                 reply_with(found, reply, Reply::found_at);
             });
         }
-        // Who only reads must not have a writer's pages written and dropped, again and again: all is data for him. The end
-        // of the file may be in those pages alone; what lies before the end that is known stays. Nor can anybody wait for
-        // pages whose way to us has no entry but this request's: the end that is known has to do.
+        // The end of the file may be in a writer's pages alone; what lies before the end that is known stays.
         let size = move |file_system: &FileSystem| file_system.getattr(ino).map(|attributes| attributes.size);
         match size(&file_system) {
             Ok(known) if whence == Whence::Data && at < known => reply.found_at(at),
-            Ok(known) if !may_be_late => {
+            Ok(known) if way == Search::AsKnown => {
                 reply_with(within(at, known, whence).ok_or(Errno::new(libc::ENXIO)), reply, Reply::found_at);
             }
             Ok(known) => self.kernel_cache.when_written_back(ino, known, move || {

@@ -7,7 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     dedup, defrag, estimate, explain, fsck, grow, list, metrics, mkfs, mount, pages, policy, revive, scrub, stats,
-    status, sync, tune, umount,
+    status, sync, top, tune, umount,
 };
 use crate::daemon::serve;
 use crate::failure::{Failure, Outcome, exit};
@@ -55,6 +55,8 @@ pub enum Command {
     List(list::ListArgs),
     /// Say whether volumes need attention, in a line each and in the exit code
     Status(status::StatusArgs),
+    /// Watch a mounted volume in the terminal: throughput, savings, worker, caches, latency
+    Top(top::TopArgs),
     /// Print the figures of mounts as metrics for Prometheus, or write them to a file
     Metrics(metrics::MetricsArgs),
     /// Show what a mounted volume stores, saves and does
@@ -107,6 +109,7 @@ fn call(command: Command) -> Outcome<u8> {
         Command::Estimate(arguments) => return estimate::run(arguments),
         Command::Status(arguments) => return status::run(&arguments),
         Command::List(arguments) => list::run(&arguments)?,
+        Command::Top(arguments) => top::run(&arguments)?,
         Command::Metrics(arguments) => metrics::run(&arguments)?,
         Command::Mkfs(arguments) => mkfs::run(arguments)?,
         Command::Mount(arguments) => mount::run(arguments)?,

@@ -16,7 +16,7 @@ fn a_command_that_does_not_exist_is_refused() {
 
 #[test]
 fn help_of_every_command_has_examples_or_arguments_and_goes_to_stdout() {
-    for command in ["mkfs", "mount", "umount", "fsck", "list", "metrics", "status", "stats", "grow", "sync"] {
+    for command in ["mkfs", "mount", "umount", "fsck", "list", "metrics", "top", "status", "stats", "grow", "sync"] {
         let run = oncefs(&[command, "--help"]).succeeds();
         assert!(run.out.contains("Usage:") && run.err.is_empty(), "{run:?}");
     }

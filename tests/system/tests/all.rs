@@ -30,4 +30,5 @@ mod security;
 mod sharing;
 mod shutdown;
 mod sync_options;
+mod top;
 mod two_levels;

@@ -18,6 +18,7 @@ pub mod scrub;
 pub mod stats;
 pub mod status;
 pub mod sync;
+pub mod top;
 pub mod tune;
 pub mod umount;
 mod unknown_blocks;

@@ -4,6 +4,8 @@ mod details;
 mod fragmentation;
 mod summary;
 
+pub use details::{microseconds, percent};
+
 use std::path::PathBuf;
 
 use clap::Args;

@@ -185,7 +185,8 @@ pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 { "-".into() } else { format!("{:.1} %", part as f64 * 100.0 / whole as f64) }
 }
 
-fn microseconds(us: f64) -> String {
+/// A time for people.
+pub fn microseconds(us: f64) -> String {
     match us {
         us if us < 1000.0 => format!("{us:.0} us"),
         us if us < 1_000_000.0 => format!("{:.1} ms", us / 1e3),

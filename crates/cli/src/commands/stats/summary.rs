@@ -2,7 +2,7 @@
 
 use oncefs_toolbox::{Column, Table};
 
-use super::details::percent;
+use super::percent;
 use crate::figures::health::{self, Limits, findings};
 use crate::figures::snapshot::Snapshot;
 use crate::names::{printable, shown};

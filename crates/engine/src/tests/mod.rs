@@ -5,6 +5,7 @@ pub mod fixture;
 mod unreadable;
 #[cfg(test)]
 pub mod unreadable_sectors;
+pub mod watched;
 
 // Under `schedules` every lock asks the scheduler, so tests with threads of their own cannot run.
 #[cfg(feature = "schedules")]

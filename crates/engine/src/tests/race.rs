@@ -1,6 +1,7 @@
 //! Single interleavings, forced by a data area that calls a hook before it reads, writes or flushes.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -10,12 +11,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::core::Core;
-use crate::device::{Device, JoinedRead, MemoryDevice};
+use crate::device::{Device, MemoryDevice};
 use crate::format::keys::ShardKey;
 use crate::format::shard::Target;
 use crate::settings::values::{FingerprintMode, Inline, Settings};
 use crate::space::claim::Claim;
 use crate::tests::fixture::{Devices, one_level, two_levels, unique};
+use crate::tests::watched::{Watch, Watched};
 use crate::{BLOCK_BYTES, Blocks, DefragOptions, DefragOutcome, MapId, Pbn};
 
 mod barriers;
@@ -34,9 +36,11 @@ const A_WHILE: Duration = Duration::from_millis(200);
 type Hook = Mutex<Option<Call>>;
 type Call = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
+/// A hook finds what is read beside read already.
+type HookedDevice = Watched<Hooks>;
+
 #[derive(Default)]
-struct HookedDevice {
-    inner: Arc<MemoryDevice>,
+struct Hooks {
     /// Called after so many further reads.
     before_read: Hook,
     reads_before: AtomicU64,
@@ -52,56 +56,31 @@ fn call(hook: &Hook) -> io::Result<()> {
     hook.map_or(Ok(()), |hook| hook())
 }
 
-impl Device for HookedDevice {
-    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+impl Watch for Hooks {
+    fn before_read(&self, _: Range<u64>) -> io::Result<()> {
         if self.reads_before.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err() {
             call(&self.before_read)?;
         }
         self.reads.fetch_add(1, Relaxed);
-        self.inner.read_at(bytes, at)
+        Ok(())
     }
 
-    /// A hook finds what is read beside read already.
-    fn read_both<'a>(
-        &self,
-        reads: &mut [JoinedRead<'a>],
-        (other, beside): (&dyn Device, &mut [JoinedRead<'a>]),
-    ) -> (Vec<io::Result<()>>, Vec<io::Result<()>>) {
-        let of_other = other.read_many(beside);
-        (self.read_many(reads), of_other)
+    fn before_write(&self, _: Range<u64>) -> io::Result<()> {
+        call(&self.before_write)
     }
 
-    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
-        call(&self.before_write)?;
-        self.inner.write_at(bytes, at)
+    fn before_flush(&self) -> io::Result<()> {
+        call(&self.before_flush)
     }
 
-    fn flush(&self) -> io::Result<()> {
-        call(&self.before_flush)?;
-        self.inner.flush()
-    }
-
-    fn punch(&self, at: u64, len: u64) -> io::Result<()> {
-        call(&self.before_punch)?;
-        self.inner.punch(at, len)
-    }
-
-    fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
-        self.inner.next_data(at)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.inner.len()
-    }
-
-    fn grow(&self, len: u64) -> io::Result<()> {
-        self.inner.grow(len)
+    fn before_punch(&self) -> io::Result<()> {
+        call(&self.before_punch)
     }
 }
 
 fn volume() -> (Devices, Arc<HookedDevice>, Arc<Core>) {
     let devices = Devices::new(Blocks(40_000), one_level());
-    let data = Arc::new(HookedDevice { inner: devices.data.clone(), ..HookedDevice::default() });
+    let data = Watched::new(&devices.data, Hooks::default());
     let core = Arc::new(devices.open_with(data.clone()));
     (devices, data, core)
 }
@@ -175,7 +154,7 @@ fn a_commit_fails_if_a_write_out_of_its_blocks_fails() {
 #[test]
 fn of_a_request_that_fails_nothing_stays_in_memory() {
     let devices = Devices::new(Blocks(700), Settings { run_blocks_min: Some(8), ..one_level() });
-    let data = Arc::new(HookedDevice { inner: devices.data.clone(), ..HookedDevice::default() });
+    let data = Watched::new(&devices.data, Hooks::default());
     let core = Arc::new(devices.open_with(data.clone()));
     let stored = unique(COMPARED, 1);
     core.write(MapId(1), 0, &stored, |_, _| ()).unwrap();
@@ -190,7 +169,7 @@ fn of_a_request_that_fails_nothing_stays_in_memory() {
 #[test]
 fn no_block_is_handed_out_while_a_hole_is_punched_there() {
     let devices = Devices::new(Blocks(700), one_level());
-    let data = Arc::new(HookedDevice { inner: devices.data.clone(), ..HookedDevice::default() });
+    let data = Watched::new(&devices.data, Hooks::default());
     let core = Arc::new(devices.open_with(data.clone()));
     core.write(MapId(1), 0, &unique(COMPARED, 1), |_, _| ()).unwrap();
     let first = first_pbn(&core, 1);
@@ -367,7 +346,7 @@ impl TwoCopies {
 
     fn with(settings: Settings) -> Self {
         let devices = Devices::new(Blocks(700), settings);
-        let data = Arc::new(HookedDevice { inner: devices.data.clone(), ..HookedDevice::default() });
+        let data = Watched::new(&devices.data, Hooks::default());
         let core = Arc::new(devices.open_with(data.clone()));
         let content = unique(COMPARED, 1);
         for map in [1, 2] {

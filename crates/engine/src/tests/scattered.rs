@@ -1,6 +1,5 @@
 //! Reads of many runs: which requests they make, and what one bad place costs.
 
-use std::io;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -15,6 +14,7 @@ use crate::read::parts::Part;
 use crate::settings::values::{FingerprintMode, Settings, Verify};
 use crate::tests::fixture::{Devices, Random, one_level, unique};
 use crate::tests::unreadable::Unreadable;
+use crate::tests::watched::{Watch, Watched};
 use crate::volume::medium::Medium;
 use crate::{BLOCK_BYTES, Blocks, MapId, Pbn, Result, ScrubCommand};
 
@@ -28,50 +28,24 @@ const OTHER: MapId = MapId(3);
 type Requests = Vec<(u64, u64)>;
 
 /// Notes the requests that are made at once.
+#[derive(Default)]
 struct Noted {
-    inner: Arc<MemoryDevice>,
     at_once: Mutex<Vec<Requests>>,
     /// What was asked of another device with them.
     beside: Mutex<Vec<Requests>>,
 }
 
-fn asked(reads: &[JoinedRead<'_>]) -> Requests {
+fn requests(reads: &[JoinedRead<'_>]) -> Requests {
     reads.iter().map(|read| (read.at() / BLOCK, read.len() as u64 / BLOCK)).collect()
 }
 
-impl Device for Noted {
-    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
-        self.inner.read_at(bytes, at)
+impl Watch for Noted {
+    fn asked(&self, reads: &[JoinedRead<'_>]) {
+        self.at_once.lock().push(requests(reads));
     }
-    fn read_many(&self, reads: &mut [JoinedRead<'_>]) -> Vec<io::Result<()>> {
-        self.at_once.lock().push(asked(reads));
-        self.inner.read_many(reads)
-    }
-    fn read_both<'a>(
-        &self,
-        reads: &mut [JoinedRead<'a>],
-        (other, beside): (&dyn Device, &mut [JoinedRead<'a>]),
-    ) -> (Vec<io::Result<()>>, Vec<io::Result<()>>) {
-        self.beside.lock().push(asked(beside));
-        (self.read_many(reads), other.read_many(beside))
-    }
-    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
-        self.inner.write_at(bytes, at)
-    }
-    fn flush(&self) -> io::Result<()> {
-        self.inner.flush()
-    }
-    fn punch(&self, at: u64, len: u64) -> io::Result<()> {
-        self.inner.punch(at, len)
-    }
-    fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
-        self.inner.next_data(at)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.inner.len()
-    }
-    fn grow(&self, len: u64) -> io::Result<()> {
-        self.inner.grow(len)
+
+    fn asked_beside(&self, reads: &[JoinedRead<'_>]) {
+        self.beside.lock().push(requests(reads));
     }
 }
 
@@ -89,11 +63,11 @@ fn volume(order: &[u64], settings: Settings) -> (Devices, Vec<u8>) {
     (devices, content)
 }
 
-fn noting(inner: &Arc<MemoryDevice>) -> Arc<Noted> {
-    Arc::new(Noted { inner: inner.clone(), at_once: Mutex::default(), beside: Mutex::default() })
+fn noting(inner: &Arc<MemoryDevice>) -> Arc<Watched<Noted>> {
+    Watched::new(inner, Noted::default())
 }
 
-fn noted(devices: &Devices) -> (Arc<Noted>, Core) {
+fn noted(devices: &Devices) -> (Arc<Watched<Noted>>, Core) {
     let device = noting(&devices.data);
     let core = devices.open_with(device.clone());
     device.at_once.lock().clear();
@@ -266,7 +240,7 @@ fn a_damaged_sector_of_a_page_read_beside_data_is_met_as_by_any_reader() {
     assert_eq!(core.scrub_status().unknown.blocks, 16, "the blocks of one sector");
 }
 
-fn unreadable(devices: &Devices) -> (Arc<Unreadable>, Core) {
+fn unreadable(devices: &Devices) -> (Arc<Watched<Unreadable>>, Core) {
     let device = Unreadable::of(&devices.data);
     let core = devices.open_with(device.clone());
     (device, core)

@@ -128,6 +128,7 @@ mod tests {
     use crate::Blocks;
     use crate::device::MemoryDevice;
     use crate::format::record::Totals;
+    use crate::tests::watched::{Watch, Watched};
 
     const BYTES: u64 = 256 << 10;
     /// A group of more than 64 KiB, in which an even number of wrong bits is not sought.
@@ -209,9 +210,8 @@ mod tests {
         }
     }
 
-    /// A device of which a block cannot be read until it is written, or once.
+    /// A block cannot be read until it is written, or once.
     struct Unreadable {
-        inner: Arc<MemoryDevice>,
         block: u64,
         /// Which reads of the block fail.
         failing: Mutex<Range<usize>>,
@@ -219,39 +219,25 @@ mod tests {
     }
 
     impl Unreadable {
-        fn new(inner: &Arc<MemoryDevice>, block: u64, failing: Range<usize>) -> Arc<Self> {
-            Arc::new(Self { inner: inner.clone(), block, failing: Mutex::new(failing), reads: AtomicUsize::new(0) })
+        fn new(inner: &Arc<MemoryDevice>, block: u64, failing: Range<usize>) -> Arc<Watched<Self>> {
+            Watched::new(inner, Self { block, failing: Mutex::new(failing), reads: AtomicUsize::new(0) })
         }
     }
 
-    impl Device for Unreadable {
-        fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
-            let is_hit = (at..at + bytes.len() as u64).contains(&self.block);
+    impl Watch for Unreadable {
+        fn before_read(&self, bytes: Range<u64>) -> io::Result<()> {
+            let is_hit = bytes.contains(&self.block);
             if is_hit && self.failing.lock().contains(&self.reads.fetch_add(1, Ordering::Relaxed)) {
                 return Err(io::Error::from_raw_os_error(libc::EIO));
             }
-            self.inner.read_at(bytes, at)
+            Ok(())
         }
-        fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
-            if (at..at + bytes.len() as u64).contains(&self.block) {
+
+        fn before_write(&self, bytes: Range<u64>) -> io::Result<()> {
+            if bytes.contains(&self.block) {
                 *self.failing.lock() = 0..0;
             }
-            self.inner.write_at(bytes, at)
-        }
-        fn flush(&self) -> io::Result<()> {
-            self.inner.flush()
-        }
-        fn punch(&self, at: u64, len: u64) -> io::Result<()> {
-            self.inner.punch(at, len)
-        }
-        fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
-            self.inner.next_data(at)
-        }
-        fn len(&self) -> io::Result<u64> {
-            self.inner.len()
-        }
-        fn grow(&self, len: u64) -> io::Result<()> {
-            self.inner.grow(len)
+            Ok(())
         }
     }
 

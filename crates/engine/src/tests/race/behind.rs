@@ -35,8 +35,7 @@ impl Behind {
         core.leave_cleanly();
         drop(core);
         let medium = devices.medium();
-        let hooked =
-            |inner: &Arc<MemoryDevice>| Arc::new(HookedDevice { inner: inner.clone(), ..HookedDevice::default() });
+        let hooked = |inner: &Arc<MemoryDevice>| Watched::new(inner, Hooks::default());
         let parts = [&devices.data, &devices.table].map(hooked);
         let [data, table] = parts.clone();
         let core = Arc::new(devices.open_medium(Medium { data, table, ..medium }));

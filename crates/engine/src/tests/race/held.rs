@@ -9,42 +9,17 @@ use crate::{Error, Lbn, Tag};
 
 type OnRead = Box<dyn Fn() + Send>;
 
-/// A block table that says when it is read.
-struct WatchedTable {
-    inner: Arc<MemoryDevice>,
+/// Says when a block table is read.
+struct TableReads {
     on_read: Mutex<Option<OnRead>>,
     reads: AtomicU64,
 }
 
-impl Device for WatchedTable {
-    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+impl Watch for TableReads {
+    fn before_read(&self, _: Range<u64>) -> io::Result<()> {
         self.reads.fetch_add(1, Relaxed);
         self.on_read.lock().iter().for_each(|on_read| on_read());
-        self.inner.read_at(bytes, at)
-    }
-
-    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
-        self.inner.write_at(bytes, at)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        self.inner.flush()
-    }
-
-    fn punch(&self, at: u64, len: u64) -> io::Result<()> {
-        self.inner.punch(at, len)
-    }
-
-    fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
-        self.inner.next_data(at)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.inner.len()
-    }
-
-    fn grow(&self, len: u64) -> io::Result<()> {
-        self.inner.grow(len)
+        Ok(())
     }
 }
 
@@ -76,16 +51,16 @@ fn scattered(core: &Core, map: MapId, first_shard: u64) {
 }
 
 /// A volume with such a file, of which nothing is in memory.
-fn cold() -> (Devices, Arc<WatchedTable>, Arc<Core>) {
+fn cold() -> (Devices, Arc<Watched<TableReads>>, Arc<Core>) {
     cold_behind_a_hole(0)
 }
 
 /// As `cold`, and the file begins with a hole of so many shards.
-fn cold_behind_a_hole(shards: u64) -> (Devices, Arc<WatchedTable>, Arc<Core>) {
+fn cold_behind_a_hole(shards: u64) -> (Devices, Arc<Watched<TableReads>>, Arc<Core>) {
     let devices = Devices::new(Blocks((SHARDS * SHARD + 2) * PAGE_BLOCKS), one_level());
     scattered(&devices.open(), MapId(1), shards);
     let on_read = Mutex::default();
-    let table = Arc::new(WatchedTable { inner: devices.table.clone(), on_read, reads: AtomicU64::new(0) });
+    let table = Watched::new(&devices.table, TableReads { on_read, reads: AtomicU64::new(0) });
     let core = Arc::new(devices.open_medium(Medium { table: table.clone(), ..devices.medium() }));
     (devices, table, core)
 }

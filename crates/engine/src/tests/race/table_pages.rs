@@ -13,7 +13,7 @@ fn a_page_read_beside_data_before_a_checkpoint_wrote_it_is_not_taken_in() {
     let core = devices.open();
     core.write(MapId(1), 0, &content, |_, _| ()).unwrap();
     core.checkpoint().unwrap();
-    let data = Arc::new(HookedDevice { inner: devices.data.clone(), ..HookedDevice::default() });
+    let data = Watched::new(&devices.data, Hooks::default());
     let core = Arc::new(devices.open_with(data.clone()));
     let page = page_of(first_pbn(&core, 1));
     let others = core.clone();

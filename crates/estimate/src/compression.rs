@@ -8,7 +8,7 @@ use crate::estimate::Compressed;
 /// The methods that are tried.
 pub const METHODS: [Method; 2] = [Method::Lz4, Method::Zstd(1)];
 /// About so many contents are compressed, of a small corpus all.
-const CONTENTS_WANTED: u64 = 1 << 13;
+const CONTENTS_WANTED: u64 = 1 << 12;
 /// And of a large one no fewer than one in so many.
 const SAMPLE_MAX: u32 = 64;
 /// The error is told as the range in which 95 of 100 samples lie.

@@ -9,8 +9,8 @@ use crate::estimate::HintMemory;
 const BYTES: [u64; 6] = [1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30];
 /// The sample has about so many contents.
 const CONTENTS_WANTED: u64 = 1 << 16;
-/// With more of them than expected the stores are given up: they would take their memory in earnest.
-const CONTENTS_MAX: u64 = 1 << 18;
+/// A hint takes less than this; a store that has it for each block forgets nothing, and no larger one is needed.
+const HINT_BYTES_MAX: u64 = 16;
 /// A smaller store would hold too little to tell anything.
 const STORE_BYTES_MIN: u64 = 64 << 10;
 
@@ -44,8 +44,9 @@ impl HintMemories {
             }),
             found: 0,
         };
-        let large_enough = BYTES.iter().filter(|bytes| **bytes / sample >= STORE_BYTES_MIN);
-        let stores = large_enough.map(store).collect();
+        let enough = BYTES.iter().position(|bytes| *bytes >= HINT_BYTES_MAX * blocks).unwrap_or(BYTES.len() - 1);
+        let tellable = BYTES[..=enough].iter().filter(|bytes| **bytes / sample >= STORE_BYTES_MIN);
+        let stores = tellable.map(store).collect();
         Self { sample: Sample::one_of(sample as u32), blocks: 0, stores, holders: Vec::new() }
     }
 
@@ -55,9 +56,6 @@ impl HintMemories {
             return;
         }
         self.blocks += 1;
-        if self.stores.iter().any(|store| store.hints.len() as u64 > CONTENTS_MAX) {
-            self.stores.clear();
-        }
         for store in &mut self.stores {
             self.holders.clear();
             store.hints.lookup(tag, &mut self.holders);
@@ -100,9 +98,16 @@ mod tests {
     }
 
     #[test]
-    fn far_more_than_was_expected_is_given_up() {
-        let mut memories = HintMemories::new(0);
-        (0..CONTENTS_MAX + 10).for_each(|at| memories.add(Tag(Random::new(at).word())));
-        assert_eq!(memories.result(), []);
+    fn there_are_no_more_stores_than_tell_something_and_their_memory_is_bounded_by_what_was_expected() {
+        let sizes =
+            |blocks: u64| HintMemories::new(blocks).stores.iter().map(|store| store.bytes >> 20).collect::<Vec<_>>();
+        assert_eq!(sizes(0), [1]);
+        assert_eq!(sizes(1 << 20), [1, 4, 16]);
+        assert_eq!(sizes(25_000_000), [16, 64, 256, 1024], "of less than 16 MiB a sample of one in 256 tells nothing");
+        for blocks in [0, 1, 100_000, 1 << 22, 1 << 32] {
+            let stores = HintMemories::new(blocks).stores;
+            let bytes: u64 = stores.iter().map(|store| store.hints.bytes_max()).sum();
+            assert!(bytes <= 16 << 20, "{blocks} blocks: {bytes} bytes");
+        }
     }
 }

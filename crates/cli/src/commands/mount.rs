@@ -16,6 +16,7 @@ use crate::commands::help::UNITS;
 use crate::control::client::Connection;
 use crate::control::in_use;
 use crate::control::protocol::Request;
+use crate::daemon::logging;
 use crate::daemon::serve::{self, READY};
 use crate::daemon::task::Task;
 use crate::failure::{Failure, OrFail, Outcome, exit};
@@ -269,7 +270,8 @@ fn await_ready(mut daemon: Child) -> Outcome {
                 .signal()
                 .map_or(format!("with code {}", status.code().unwrap_or(0)), |s| format!("by signal {s}"));
             let text = format!(
-                "the daemon ended {how} while mounting: see its log (journalctl -t oncefs), or mount in the foreground (-f)"
+                "the daemon ended {how} while mounting: see its log ({}), or mount in the foreground (-f)",
+                logging::place()
             );
             Err(Failure::new(exit::MOUNT_FAILED, text))
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::answers::About;
 use super::protocol::{Envelope, LINE_BYTES_MAX, Reply, Request, SILENCE_MAX, SocketPath, VERSION};
+use crate::daemon::logging;
 use crate::names::shown;
 use crate::process::descriptors::await_readable;
 use crate::process::setup::check;
@@ -121,7 +122,7 @@ impl<Stream: Read> Replies<Stream> {
         loop {
             let line = self.next_line().map_err(|e| self.why_unread(&e))?;
             if line.is_empty() {
-                let text = "the daemon ended without an answer: see its log (journalctl -t oncefs)";
+                let text = format!("the daemon ended without an answer: see its log ({})", logging::place());
                 return Err(io::Error::other(text));
             }
             match serde_json::from_str(&line) {
@@ -137,7 +138,8 @@ impl<Stream: Read> Replies<Stream> {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 let text = format!(
-                    "the daemon has said nothing for {silence} s, so it hangs: see its log (journalctl -t oncefs)"
+                    "the daemon has said nothing for {silence} s, so it hangs: see its log ({})",
+                    logging::place()
                 );
                 io::Error::new(io::ErrorKind::TimedOut, text)
             }
@@ -177,7 +179,7 @@ impl ExpectedExit {
         let is_gone = await_readable(self.process.as_fd(), Some(SILENCE_MAX));
         match outcome {
             Ok(()) if is_gone => Exit::Clean,
-            Ok(()) => Exit::Failed("its daemon does not end: see its log (journalctl -t oncefs)".into()),
+            Ok(()) => Exit::Failed(format!("its daemon does not end: see its log ({})", logging::place())),
             Err(message) => Exit::Failed(message),
         }
     }

@@ -31,6 +31,18 @@ struct Logger {
     sink: Sink,
 }
 
+/// Where the log of a daemon is that logs to syslog.
+pub fn place() -> &'static str {
+    place_of(Path::new(SYSLOG_SOCKET).exists())
+}
+
+fn place_of(has_syslog: bool) -> &'static str {
+    match has_syslog {
+        true => "journalctl -t oncefs, or /var/log/syslog",
+        false => "dmesg, with warnings and errors only: no syslog runs here",
+    }
+}
+
 /// Where to log.
 pub enum Target<'a> {
     /// Standard error.
@@ -148,6 +160,12 @@ mod tests {
         let line = datagram(Level::Error, "disk on fire");
         assert!(line.starts_with("<27>"), "{line}");
         assert!(line.ends_with(&format!(" oncefs[{}]: disk on fire", std::process::id())), "{line}");
+    }
+
+    #[test]
+    fn the_place_of_the_log_depends_on_whether_there_is_a_syslog() {
+        assert!(place_of(true).contains("journalctl -t oncefs"));
+        assert!(place_of(false).contains("dmesg"));
     }
 
     #[test]

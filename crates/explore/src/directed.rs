@@ -23,6 +23,7 @@ pub fn all() -> Vec<(&'static str, Vec<Operation>)> {
         ("log-wraps", log_wraps()),
         ("records-in-batches", records_in_batches()),
         ("range-in-pieces", range_in_pieces()),
+        ("range-in-parts", range_in_parts()),
         ("reclaim-in-portions", reclaim_in_portions()),
         ("scrub", scrub()),
         ("ranks", ranks()),
@@ -290,6 +291,28 @@ fn range_in_pieces() -> Vec<Operation> {
         Unlink("sparse"),
         Close,
         Exhaust(BackgroundStep::Reclaim),
+        Commit,
+    ]);
+    all
+}
+
+/// Parts that fill a hole, those of a clone over what is reserved, and those that write zeros. The last one cuts a file
+/// within its first shard.
+fn range_in_parts() -> Vec<Operation> {
+    let mut all = vec![Create("sparse")];
+    for shard in (0..40).step_by(4) {
+        all.push(Write("sparse", shard * MIB + 4096, Content::from(1 + shard % 30, BLOCK)));
+    }
+    all.extend([
+        Truncate("sparse", 40 * MIB),
+        Commit,
+        Allocate("B/foo", 4096, 38 * MIB, AllocateMode::Reserve { keep_size: false }),
+        Commit,
+        Copy(("sparse", 0), ("B/foo", 0), 40 * MIB),
+        Background(BackgroundStep::Checkpoint),
+        Allocate("B/foo", 6000, 38 * MIB, AllocateMode::ZeroRange { keep_size: true }),
+        Commit,
+        Truncate("sparse", 5000),
         Commit,
     ]);
     all

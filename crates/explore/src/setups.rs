@@ -64,7 +64,7 @@ pub const MANY_GROUPS: Setup = Setup {
     name: "many-groups",
     gated_shards_max: 32,
     has_short_work: false,
-    directed: &["range-in-pieces"],
+    directed: &["range-in-pieces", "range-in-parts"],
     ..ONE_LEVEL
 };
 

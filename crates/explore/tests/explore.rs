@@ -148,6 +148,7 @@ fn space_is_there_before_the_volume_counts_on_it() {
 #[test]
 fn a_change_that_goes_into_several_groups_is_there_in_parts_that_are_whole() {
     survive(&["many-groups/directed:range-in-pieces", "many-groups/interrupted:directed:range-in-pieces"]);
+    survive(&["many-groups/directed:range-in-parts", "many-groups/interrupted:directed:range-in-parts"]);
 }
 
 #[test]

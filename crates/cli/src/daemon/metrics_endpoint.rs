@@ -70,7 +70,7 @@ pub fn serve(
 fn accept(listener: &TcpListener, bounds: Bounds, figures: &Arc<Figures>) {
     let places = Arc::new(AtomicUsize::new(0));
     loop {
-        let Ok((stream, _)) = listener.accept() else {
+        let Ok((mut stream, _)) = listener.accept() else {
             std::thread::sleep(ACCEPT_PAUSE);
             continue;
         };
@@ -80,9 +80,11 @@ fn accept(listener: &TcpListener, bounds: Bounds, figures: &Arc<Figures>) {
         }
         let figures = figures.clone();
         let answer = move || {
-            let _place = place;
             // A client that hung up or was too slow has nobody left to be told.
-            let _ = answer(stream, bounds, &figures);
+            let _ = answer(&mut stream, bounds, &figures);
+            // Who sees the end of its connection finds the place free.
+            drop(place);
+            drop(stream);
         };
         if let Err(e) = std::thread::Builder::new().name("metrics-request".into()).spawn(answer) {
             log::warn!("cannot answer for metrics: {e}");
@@ -106,8 +108,8 @@ impl Drop for Place {
     }
 }
 
-fn answer(mut stream: TcpStream, bounds: Bounds, figures: &Figures) -> io::Result<()> {
-    let request = read_head(&mut stream, Instant::now() + bounds.patience)?;
+fn answer(stream: &mut TcpStream, bounds: Bounds, figures: &Figures) -> io::Result<()> {
+    let request = read_head(stream, Instant::now() + bounds.patience)?;
     let (status, kind, body) = reply(request.as_deref(), figures);
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
@@ -115,7 +117,7 @@ fn answer(mut stream: TcpStream, bounds: Bounds, figures: &Figures) -> io::Resul
     );
     let is_head = request.is_some_and(|line| line.starts_with("HEAD "));
     let body = if is_head { "" } else { &*body };
-    write_within(&mut stream, &[head.as_bytes(), body.as_bytes()].concat(), Instant::now() + bounds.patience)
+    write_within(stream, &[head.as_bytes(), body.as_bytes()].concat(), Instant::now() + bounds.patience)
 }
 
 /// Status, media type and body for the first line of a request. `None`: the request is too long.

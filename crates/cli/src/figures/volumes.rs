@@ -10,7 +10,7 @@ use super::health::{Cause, Finding, Limits, findings};
 use super::snapshot::Snapshot;
 use crate::control::client::Connection;
 use crate::control::target::Daemon;
-use crate::failure::{OrFail, Outcome, exit};
+use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table::{self, Mount};
 use crate::mounting::{fstab, mount_table::resolve};
 use crate::names::shown;
@@ -124,8 +124,13 @@ pub fn all(places: &Where) -> Outcome<Vec<Volume>> {
 /// The volume that a path means: one whose mount it lies in, or its own directory.
 pub fn of(path: &Path) -> Outcome<Volume> {
     let real = resolve(path).or_fail_doing(exit::USAGE, shown(path))?;
-    let around = mount_table::containing(&real).or_fail(exit::USAGE)?.filter(Mount::is_oncefs);
-    if let Some(mount) = around {
+    let around = mount_table::containing(&real).or_fail(exit::USAGE)?;
+    if let Some(user) = around.as_ref().and_then(Mount::foreign_user) {
+        // Looking into it might wait for ever.
+        let text = format!("{} is in a mount of user {user}, not in an oncefs mount", shown(path));
+        return Err(Failure::new(exit::USAGE, text));
+    }
+    if let Some(mount) = around.filter(Mount::is_oncefs) {
         return Ok(mounted(&mount, false));
     }
     if let Some(mount) = mount_table::of_volume(&real).or_fail(exit::USAGE)? {

@@ -113,7 +113,8 @@ fn a_users_mount_that_calls_itself_oncefs_is_not_ours() {
     let umount = run(&oncefs(), &["umount"], &fake.dir());
     assert_eq!(umount.status.code(), Some(32), "{}", complaint(&umount));
     assert!(complaint(&umount).contains("mount of user 1000, not an oncefs mount"), "{}", complaint(&umount));
-    for arguments in [&["stats"][..], &["sync"], &["policy", "show"], &["defrag"], &["explain"], &["scrub", "--status"]]
+    for arguments in
+        [&["stats"][..], &["sync"], &["policy", "show"], &["defrag"], &["explain"], &["scrub", "--status"], &["status"]]
     {
         let output = run(&oncefs(), arguments, &fake.dir());
         assert!(!output.status.success(), "{arguments:?} took it for ours");

@@ -5,14 +5,6 @@
 //! checksum, and holds the manifest as it was. A copy counts only after it has proved itself: every block in it has its
 //! checksum. A file that does not gets no list, so that neither the list nor the copies that stand against its damage are
 //! given up for it.
-//!
-//! A flush makes its own files safe before the log gives up what is in them: they are copied and prove themselves. What
-//! RocksDB merges can be gigabytes, and nothing of it is in the log alone. So the follower copies merged files one at a time,
-//! and a flush that finds many of them leaves them and the list to it. Until the list is there, the last one is behind: the
-//! store cannot go back to it any more, but each file that was taken in so far has its copy, and the others wait for theirs as
-//! a file does that was merged just now. A crash meanwhile leaves the files that RocksDB has made durable, and the old list;
-//! at the next opening the follower copies what is not listed.
-//!
 //! The list comes last and replaces the old one as a whole. A crash before that leaves the old
 //! list, with every file that it names: copies that it does not name count for nothing and are written anew, and those
 //! it alone names are removed only after the new list is durable. A copy is believed for its checksum in the list, so a
@@ -22,7 +14,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rocksdb::{DB, ReadOptions, ReadTier};
 
 use super::failed::may_pass;
@@ -32,8 +24,6 @@ use super::{files, manifest, proof};
 use crate::format::record_list::{RecordFile, RecordList};
 use crate::{Copies, Error};
 
-/// Bytes of merged files that a flush copies by itself.
-const WAITED_BYTES_MAX: u64 = 64 << 20;
 /// Lists of the live files that changed while they were copied, before this is left to the next checkpoint.
 const TRIES: usize = 5;
 
@@ -43,34 +33,7 @@ pub struct Keeper {
     copies: Copies,
     /// The key whose record stands in the list.
     pinned: Vec<u8>,
-    kept: Mutex<Kept>,
-    /// Bytes of merged files that a flush copies by itself.
-    waited_bytes_max: u64,
-}
-
-/// What is safe.
-#[derive(Default)]
-struct Kept {
-    /// The list as it is on disk.
-    last: Option<RecordList>,
-    /// Files that were taken in, and that it does not name yet.
-    taken: Vec<RecordFile>,
-}
-
-impl Kept {
-    /// What is known of a live file, if it needs no copy any more.
-    fn entry(&self, number: u64) -> Option<&RecordFile> {
-        self.last.iter().flat_map(|list| &list.files).chain(&self.taken).find(|entry| entry.number == number)
-    }
-}
-
-/// Which new files an update copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
-    /// All of them.
-    All,
-    /// Those that a flush wrote. The list follows at once if not too much was merged beside; else the follower sees to it.
-    Flushed,
+    last: Mutex<Option<RecordList>>,
 }
 
 /// What became of bringing copies and list up to date.
@@ -80,8 +43,6 @@ pub enum Updated {
     Done,
     /// This new file does not prove itself; None: the manifest does not. List and copies are as they were.
     Unproved(Option<u64>),
-    /// What was flushed has its copies, and the list is as it was: much was merged, and is left to the follower.
-    Later,
     /// Files came and went all the time, or the host failed: list and copies are as they were.
     Left,
 }
@@ -100,14 +61,8 @@ struct Live {
 impl Keeper {
     /// Goes on with the copies that are there. The list also keeps the record of the key `pinned`.
     pub fn new(place: Place, copies: Copies, pinned: Vec<u8>) -> Self {
-        let kept = Mutex::new(Kept { last: place.list(), taken: Vec::new() });
-        Self { place, copies, pinned, kept, waited_bytes_max: WAITED_BYTES_MAX }
-    }
-
-    /// A flush copies no merged file by itself, for tests.
-    #[cfg(test)]
-    pub fn leave_merged(&mut self) {
-        self.waited_bytes_max = 0;
+        let last = Mutex::new(place.list());
+        Self { place, copies, pinned, last }
     }
 
     /// Where everything is.
@@ -115,102 +70,72 @@ impl Keeper {
         &self.place
     }
 
-    /// Brings copies and list to what is live now, if other files are live than the list says.
+    /// Brings copies and list to what is live now. What fails costs only the copies; the list that is there stays right.
+    pub fn update(&self, db: &DB) -> Updated {
+        let mut last = self.last.lock();
+        match self.write(db, last.as_ref()) {
+            Ok((updated, list)) => {
+                *last = list.or(last.take());
+                updated
+            }
+            Err(error) => {
+                let folder = self.place.copies.display();
+                log::warn!("the record files have no new copies in {folder}: {error}; the next checkpoint tries again");
+                // A full host gets back what the attempt took.
+                self.remove_superseded(last.as_ref().unwrap_or(&RecordList::default()));
+                Updated::Left
+            }
+        }
+    }
+
+    /// As `update`, if other files are live than the list says.
     pub fn update_if_changed(&self, db: &DB) -> Updated {
         let live = live_files(db).ok();
         let listed = |list: &RecordList| list.files.iter().map(|file| (file.number, file.level)).collect::<Vec<_>>();
-        if live.is_some_and(|live| self.kept.lock().last.as_ref().map(listed) != Some(live)) {
-            self.update(db, Extent::All)
+        if live.is_some_and(|live| self.last.lock().as_ref().map(listed) != Some(live)) {
+            self.update(db)
         } else {
             Updated::Done
         }
     }
 
-    /// Takes one new file in. False: there is none, or the next update has to say what is wrong with it.
-    pub fn take_one(&self, db: &DB) -> bool {
-        let mut kept = self.kept.lock();
-        let taken = self.take_first_new(db, &kept).unwrap_or_default();
-        kept.taken.extend(taken);
-        // Who waits for a flush comes first.
-        MutexGuard::unlock_fair(kept);
-        taken.is_some()
-    }
-
-    fn take_first_new(&self, db: &DB, kept: &Kept) -> io::Result<Option<RecordFile>> {
-        self.place.make_folder()?;
-        let live = live_files(db)?;
-        let Some((number, level)) = live.into_iter().find(|(number, _)| kept.entry(*number).is_none()) else {
-            return Ok(None);
-        };
-        self.take_in(Source::New(number, level, File::open(self.place.table(number))?))
-    }
-
-    /// The entry of a file that was taken in and is not listed yet.
-    pub fn taken(&self, number: u64) -> Option<RecordFile> {
-        self.kept.lock().taken.iter().find(|entry| entry.number == number).copied()
-    }
-
-    /// Brings copies and list to what is live now. What fails costs only the copies; the list that is there stays right.
-    pub fn update(&self, db: &DB, extent: Extent) -> Updated {
-        let mut kept = self.kept.lock();
-        self.write(db, &mut kept, extent).unwrap_or_else(|error| {
-            let folder = self.place.copies.display();
-            log::warn!("the record files have no new copies in {folder}: {error}; the next checkpoint tries again");
-            // A full host gets back what the attempt took.
-            kept.taken.clear();
-            self.remove_superseded(&kept);
-            Updated::Left
-        })
-    }
-
     /// Whether the list is of the checkpoint that the store has on disk.
     pub fn is_of_now(&self, db: &DB) -> bool {
-        let listed = self.kept.lock().last.as_ref().map(|list| list.checkpoint.clone());
+        let listed = self.last.lock().as_ref().map(|list| list.checkpoint.clone());
         listed.is_some() && self.checkpoint(db).ok() == listed
     }
 
-    /// The list is what stands on disk again. Numbers of files that it does not name may be given to others.
+    /// The list is what stands on disk again.
     pub fn list_was_kept(&self) {
-        *self.kept.lock() = Kept { last: self.place.list(), taken: Vec::new() };
+        *self.last.lock() = self.place.list();
     }
 
-    fn write(&self, db: &DB, kept: &mut Kept, extent: Extent) -> io::Result<Updated> {
+    fn write(&self, db: &DB, last: Option<&RecordList>) -> io::Result<(Updated, Option<RecordList>)> {
         self.place.make_folder()?;
         for _ in 0..TRIES {
-            let Some(live) = self.look(db)? else { return Ok(Updated::Unproved(None)) };
-            let Some(mut opened) = self.open_new(&live, kept)? else { continue };
+            let Some(live) = self.look(db)? else { return Ok((Updated::Unproved(None), None)) };
+            let Some(opened) = self.open_new(&live, last)? else { continue };
             // Nothing came or went while the manifest was read: it names exactly these files.
             if live_files(db)? != live.files
                 || files::current_manifest(&self.place.records) != Some(live.manifest_number)
             {
                 continue;
             }
-            let is_later = extent == Extent::Flushed && merged_bytes(&opened)? > self.waited_bytes_max;
-            if is_later {
-                opened.retain(|source| !source.is_merged());
-            }
             let mut entries = Vec::with_capacity(opened.len());
             for source in opened {
                 let number = source.number();
                 let Some(entry) = self.take_in(source)? else {
-                    self.remove_superseded(kept);
-                    return Ok(Updated::Unproved(Some(number)));
+                    self.remove_superseded(last.unwrap_or(&RecordList::default()));
+                    return Ok((Updated::Unproved(Some(number)), None));
                 };
-                if kept.entry(number).is_none() {
-                    kept.taken.push(entry);
-                }
                 entries.push(entry);
-            }
-            if is_later {
-                return Ok(Updated::Later);
             }
             let list = self.list_of(live, entries)?;
             files::replace(&self.place.copies.join(LIST), &list.encode(self.place.volume_id))?;
-            *kept = Kept { last: Some(list), taken: Vec::new() };
-            self.remove_superseded(kept);
-            return Ok(Updated::Done);
+            self.remove_superseded(&list);
+            return Ok((Updated::Done, Some(list)));
         }
-        Ok(Updated::Left)
+        Ok((Updated::Left, None))
     }
 
     /// None: the manifest is damaged.
@@ -226,12 +151,11 @@ impl Keeper {
     }
 
     /// Opens the files that are not listed yet. None: one is gone already.
-    fn open_new(&self, live: &Live, known: &Kept) -> io::Result<Option<Vec<Source>>> {
+    fn open_new(&self, live: &Live, last: Option<&RecordList>) -> io::Result<Option<Vec<Source>>> {
         let mut sources = Vec::with_capacity(live.files.len());
         for &(number, level) in &live.files {
-            let kept = known
-                .entry(number)
-                .filter(|file| self.copies == Copies::One || is_there(&self.place.copy(number), file.len));
+            let listed = last.and_then(|list| list.files.iter().find(|file| file.number == number));
+            let kept = listed.filter(|file| self.copies == Copies::One || is_there(&self.place.copy(number), file.len));
             match kept {
                 Some(file) => sources.push(Source::Kept(RecordFile { level, ..*file })),
                 None => match File::open(self.place.table(number)) {
@@ -287,9 +211,9 @@ impl Keeper {
         }
     }
 
-    fn remove_superseded(&self, kept: &Kept) {
+    fn remove_superseded(&self, list: &RecordList) {
         drop(fs::remove_file(self.place.copies.join(LIST_ASIDE)));
-        let is_kept = |number| self.copies == Copies::Two && kept.entry(number).is_some();
+        let is_kept = |number| self.copies == Copies::Two && list.files.iter().any(|file| file.number == number);
         let unfinished = files::unfinished_in(&self.place.copies);
         let found = files::tables_in(&self.place.copies).into_iter().chain(unfinished);
         for (_, path) in found.filter(|(number, _)| !is_kept(*number)) {
@@ -312,16 +236,6 @@ impl Source {
             Source::New(number, ..) => *number,
         }
     }
-
-    /// New, and merged from others: a flush writes to level 0.
-    fn is_merged(&self) -> bool {
-        matches!(self, Source::New(_, level, _) if *level > 0)
-    }
-}
-
-fn merged_bytes(sources: &[Source]) -> io::Result<u64> {
-    let merged = sources.iter().filter(|source| source.is_merged());
-    merged.map(|source| if let Source::New(.., file) = source { Ok(file.metadata()?.len()) } else { Ok(0) }).sum()
 }
 
 fn is_there(path: &Path, len: u64) -> bool {
@@ -371,11 +285,11 @@ mod tests {
             let (db, keeper) = keeper(dir.path());
             let keeper = Keeper { copies, ..keeper };
             for round in [6, 7] {
-                assert_eq!(keeper.update(&db, Extent::All), Updated::Done);
+                assert_eq!(keeper.update(&db), Updated::Done);
                 db.put([1], [round]).unwrap();
                 db.flush().unwrap();
             }
-            assert_eq!(keeper.update(&db, Extent::All), Updated::Done);
+            assert_eq!(keeper.update(&db), Updated::Done);
             let list = keeper.place.list().unwrap();
             let listed: Vec<_> = list.files.iter().map(|file| (file.number, file.level)).collect();
             assert_eq!(listed, live_files(&db).unwrap());

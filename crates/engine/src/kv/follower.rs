@@ -46,11 +46,6 @@ impl Follower {
         Self { signal, thread }
     }
 
-    /// Whether there is a thread.
-    pub fn is_there(&self) -> bool {
-        self.thread.is_some()
-    }
-
     /// The store was flushed: there may be new files soon.
     pub fn wake(&self) {
         let mut asked = self.signal.asked.lock();

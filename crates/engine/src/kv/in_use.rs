@@ -97,7 +97,7 @@ impl Records {
         }
         let live = live(self.db.read().as_ref(), list.as_ref());
         let mut damaged = damaged(place, list.as_ref(), &live, table);
-        damaged.retain(|number| self.copy_of(list.as_ref(), *number).is_none());
+        damaged.retain(|number| copy_of(place, list.as_ref(), *number).is_none());
         if damaged.is_empty() || can_go_back() {
             return Right::new();
         }
@@ -117,7 +117,7 @@ impl Records {
         if damaged.is_empty() && manifest_is_whole {
             return Rescued::AllSound;
         }
-        let copied = |number: u64| self.copy_of(list.as_ref(), number);
+        let copied = |number: u64| copy_of(place, list.as_ref(), number);
         let put_right = |number: u64| right.get(&number).map(|bytes| Way::PutRight(number, bytes.clone()));
         let by = |way: &dyn Fn(u64) -> Option<Way>| {
             damaged.iter().map(|number| way(*number)).collect::<Option<Vec<Way>>>().map(Act::Tables)
@@ -168,16 +168,9 @@ impl Records {
         Ok(found)
     }
 
-    /// The copy of a damaged file, listed or not yet.
-    fn copy_of(&self, list: Option<&RecordList>, number: u64) -> Option<Way> {
-        let listed = || list?.entry(number).copied();
-        let entry = listed().or_else(|| self.keeper.taken(number))?;
-        files::is_whole(&self.keeper.place().copy(number), &entry).then_some(Way::Copy(number))
-    }
-
     /// Whether the last list has all that was flushed, and going back to it was not tried in vain.
     pub(super) fn may_go_back(&self) -> bool {
-        !self.behind.is() && !self.went_back.load(Acquire)
+        !self.list_is_behind.load(Acquire) && !self.went_back.load(Acquire)
     }
 
     /// Closes the database, restores files and opens it again. False: that failed.
@@ -282,6 +275,11 @@ fn is_sound(place: &Place, list: Option<&RecordList>, number: u64) -> bool {
         Some(entry) => files::is_whole(&place.table(number), entry),
         None => proof::proves_itself(&place.table(number)).is_ok_and(|is_proved| is_proved),
     }
+}
+
+fn copy_of(place: &Place, list: Option<&RecordList>, number: u64) -> Option<Way> {
+    let entry = list?.entry(number)?;
+    files::is_whole(&place.copy(number), entry).then_some(Way::Copy(number))
 }
 
 /// The bytes of a damaged file, after its wrong ones were sought.

@@ -1,6 +1,5 @@
 //! The sorted state below the log: an ordered key-value store, checkpointed, never logged by itself.
 
-mod behind;
 pub mod copies;
 mod failed;
 mod faulty;

@@ -14,8 +14,7 @@ use rocksdb::{
     WriteOptions,
 };
 
-use super::behind::{Behind, Seen};
-use super::copies::{Extent, Keeper, Updated};
+use super::copies::{Keeper, Updated};
 use super::failed::{failed, may_pass};
 use super::follower::Follower;
 use super::place::Place;
@@ -68,8 +67,8 @@ pub(super) struct Records {
     pub(super) unflushed: AtomicBool,
     /// That was lost: a write or flush is refused until the whole checkpoint begins anew.
     pub(super) must_repeat: AtomicBool,
-    /// Whether the list of copies lacks something that was flushed.
-    pub(super) behind: Behind,
+    /// The list of copies does not have everything that was flushed.
+    pub(super) list_is_behind: AtomicBool,
     /// The store went back to the list, and no list was made since.
     pub(super) went_back: AtomicBool,
 }
@@ -94,7 +93,7 @@ impl RocksKv {
         let db = open_restored(&place, &options, read_only, &mut found)?;
         found.mended.iter().for_each(|what| log::warn!("{what}"));
         let keeper = Keeper::new(place, copies, keys::checkpoint());
-        let behind = Behind::new(read_only || !keeper.is_of_now(&db));
+        let list_is_behind = AtomicBool::new(read_only || !keeper.is_of_now(&db));
         let records = Arc::new(Records {
             db: RwLock::new(Some(db)),
             cache,
@@ -107,7 +106,7 @@ impl RocksKv {
             hopeless: Mutex::default(),
             unflushed: AtomicBool::default(),
             must_repeat: AtomicBool::default(),
-            behind,
+            list_is_behind,
             went_back: AtomicBool::default(),
         });
         let own = records.clone();
@@ -125,13 +124,6 @@ impl RocksKv {
     #[cfg(test)]
     pub(super) fn copy_late(&mut self) {
         self.follower = None;
-    }
-
-    /// As `copy_late`, and a flush that is told of a follower leaves every merged file to it.
-    #[cfg(test)]
-    pub(super) fn leave_merged(&mut self) {
-        self.copy_late();
-        std::sync::Arc::get_mut(&mut self.records).expect("no thread has it").keeper.leave_merged();
     }
 
     /// Makes the store anew from what can be read of it. Nobody has it open.
@@ -302,31 +294,17 @@ fn flush(db: &DB) -> std::result::Result<(), rocksdb::Error> {
 
 impl Records {
     /// Copies what is new. True: RocksDB is at work, and more may come.
-    pub(super) fn follow(&self) -> bool {
-        // One at a time: a flush, or a damaged file that is exchanged, waits for one file at most.
-        while self.db.read().as_ref().is_some_and(|db| self.keeper.take_one(db)) {}
+    fn follow(&self) -> bool {
         let (updated, is_at_work) = {
             let db = self.db.read();
             let Some(db) = db.as_ref() else { return false };
             let has = |name: &str| db.property_int_value(name).ok().flatten().is_some_and(|count| count > 0);
             // Asked first: what ends meanwhile is seen by the look that follows.
             let is_at_work = ["rocksdb.num-running-compactions", "rocksdb.compaction-pending"].into_iter().any(has);
-            let seen = self.behind.now();
-            let updated = self.keeper.update_if_changed(db);
-            if updated == Updated::Done && self.keeper.is_of_now(db) {
-                self.has_caught_up(seen);
-            }
-            (updated, is_at_work)
+            (self.keeper.update_if_changed(db), is_at_work)
         };
         self.follow_up(&updated);
         is_at_work
-    }
-
-    /// The list has everything that there was when that state was seen.
-    fn has_caught_up(&self, seen: Seen) {
-        if self.behind.caught_up(seen) {
-            self.went_back.store(false, Release);
-        }
     }
 
     fn refuse_to_go_on(&self) -> Result<()> {
@@ -337,23 +315,26 @@ impl Records {
     }
 
     /// Flushes and brings the copies up to date.
-    pub(super) fn flush(&self, extent: Extent) -> Result<()> {
+    fn flush(&self) -> Result<()> {
         let db = self.db.read();
         let open = db.as_ref().ok_or_else(|| Error::corrupt("the record store", "it did not open again"))?;
         self.refuse_to_go_on()?;
         let may_go_back = self.may_go_back();
         flush(open).map_err(|e| failed("flushing the record store", &e))?;
-        let flushed = self.behind.flushed();
-        let updated = self.keeper.update(open, extent);
+        self.list_is_behind.store(true, Release);
+        let updated = self.keeper.update(open);
         match updated {
             Updated::Unproved(table) if may_go_back => {
                 // The list is what it was before, and what was written since is written again.
-                self.behind.caught_up(flushed);
+                self.list_is_behind.store(false, Release);
                 let name = table.map_or_else(|| "the manifest".to_owned(), files::table_name);
                 return Err(Error::corrupt("the record store", format!("{name} is not what was written to it")));
             }
-            Updated::Done => self.has_caught_up(flushed),
-            Updated::Unproved(_) | Updated::Later | Updated::Left => {}
+            Updated::Done => {
+                self.list_is_behind.store(false, Release);
+                self.went_back.store(false, Release);
+            }
+            Updated::Unproved(_) | Updated::Left => {}
         }
         self.unflushed.store(false, Release);
         drop(db);
@@ -418,8 +399,7 @@ impl Kv for RocksKv {
     }
 
     fn flush(&self) -> Result<()> {
-        let is_followed = self.follower.as_ref().is_some_and(Follower::is_there);
-        self.records.flush(if is_followed { Extent::Flushed } else { Extent::All })?;
+        self.records.flush()?;
         self.follower.iter().for_each(Follower::wake);
         Ok(())
     }

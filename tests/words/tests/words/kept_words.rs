@@ -86,7 +86,7 @@ fn dedup_asks_for_no_file_clock_or_thread() {
 const FOREIGN_LOCKS: [&str; 6] = ["parking_lot", "AtomicBool", "AtomicU64", "AtomicUsize", "Mutex", "RwLock"];
 
 /// The engine's modules that may have such a lock or atomic all the same, and why; tests have what they want.
-const FOREIGN_LOCKS_IN: [(&str, &str); 10] = [
+const FOREIGN_LOCKS_IN: [(&str, &str); 9] = [
     ("stats/counters.rs", "counts, and nothing that is stored depends on that"),
     ("worker/foreground.rs", "counts requests and their time, as `stats` does, and tells work that one came"),
     ("fsck/sort.rs", "numbers the files that a sort has open, whichever is the first"),
@@ -96,7 +96,6 @@ const FOREIGN_LOCKS_IN: [(&str, &str); 10] = [
     ("kv/memory.rs", "stands in for RocksDB: a call is one step"),
     ("kv/rocks.rs", "is RocksDB, which no schedule runs: a call is one step"),
     ("kv/copies.rs", "belongs to RocksDB: a call is one step"),
-    ("kv/behind.rs", "belongs to RocksDB: a call is one step"),
 ];
 
 /// Whether a source without its tests takes locks or atomics from elsewhere than `crate::sync`.

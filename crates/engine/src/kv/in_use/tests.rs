@@ -7,7 +7,6 @@ use super::*;
 use crate::Copies;
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
-use crate::kv::copies::Extent;
 use crate::kv::rocks::RocksKv;
 use crate::kv::{Kv, tables_in};
 use crate::tests::unreadable_sectors::Unreadable;
@@ -271,69 +270,5 @@ fn a_manifest_with_a_torn_end_keeps_a_checkpoint_that_the_list_does_not_have() {
         let kv = open(killed.path(), false);
         assert_eq!(kv.get(&keys::checkpoint()).unwrap(), Some(checkpoint(6)), "the end is {end:?}");
         assert_is(&kv, 2);
-    }
-}
-
-/// What a crash leaves of a store, in a directory of its own.
-fn crashed(dir: &Path) -> tempfile::TempDir {
-    let left = tempfile::tempdir().unwrap();
-    for folder in ["records", "copies"] {
-        fs::create_dir(left.path().join(folder)).unwrap();
-        for file in fs::read_dir(dir.join(folder)).unwrap().map(|file| file.unwrap()) {
-            fs::copy(file.path(), left.path().join(folder).join(file.file_name())).unwrap();
-        }
-    }
-    left
-}
-
-/// The log gives up what a flush wrote once the flush is done. What was merged beside is not in the log alone.
-#[test]
-fn a_flush_copies_what_it_wrote_and_leaves_merged_files_to_the_follower() {
-    for copies in [Copies::Two, Copies::One] {
-        let dir = tempfile::tempdir().unwrap();
-        let place = Place::of(dir.path(), [1; 16]);
-        RocksKv::create(&place.records).unwrap();
-        let open = |place: &Place| RocksKv::open(place.clone(), copies, 8 << 20, false).unwrap();
-        let mut kv = open(&place);
-        kv.leave_merged();
-        for round in [1, 2] {
-            kv.write(batch(round)).unwrap();
-            kv.flush().unwrap();
-        }
-        compact(&kv).unwrap();
-        let merged = tables_in(&place.records).pop().unwrap().0;
-        let before = place.list().unwrap();
-        assert!(before.entry(merged).is_none());
-        kv.write(batch(3)).unwrap();
-        kv.records().flush(Extent::Flushed).unwrap();
-        let flushed = tables_in(&place.records).pop().unwrap().0;
-        let records = kv.records();
-        assert_eq!(place.list().unwrap(), before, "{copies:?}: the list follows");
-        assert!(flushed != merged && !records.may_go_back(), "{copies:?}: the list is behind");
-        assert!(records.keeper.taken(merged).is_none(), "{copies:?}: the flush waits for no merged file");
-        let taken = records.keeper.taken(flushed).expect("what it wrote is safe");
-        assert_eq!(files::is_whole(&place.copy(flushed), &taken), copies == Copies::Two);
-
-        let left = crashed(dir.path());
-        let there = Place::of(left.path(), [1; 16]);
-        let again = open(&there);
-        assert_is(&again, 3);
-        drop(again);
-        let listed = there.list().unwrap();
-        assert!(listed.files.iter().all(|entry| files::is_whole(&there.table(entry.number), entry)), "{copies:?}");
-
-        if copies == Copies::Two {
-            change(&place.table(flushed), &[1_000, 1_001, 1_002]);
-            assert_is(&kv, 3);
-        }
-        let take_one = || records.try_with("copying", |db| Ok(records.keeper.take_one(db))).unwrap();
-        assert!(take_one(), "{copies:?}: one merged file at a time");
-        while take_one() {}
-        records.follow();
-        assert!(place.list().unwrap().entry(merged).is_some() && records.may_go_back(), "{copies:?}: it has caught up");
-        if copies == Copies::Two {
-            assert_kept(dir.path());
-        }
-        assert_is(&kv, 3);
     }
 }

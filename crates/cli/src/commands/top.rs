@@ -17,6 +17,8 @@ use self::rates::{History, Moment};
 use crate::control::target::Daemon;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::figures::snapshot::Snapshot;
+use crate::mounting::mount_table;
+use crate::names::shown;
 use crate::process::signals::EndSignals;
 
 /// How long a key, a new size or a signal may wait for its effect.
@@ -71,8 +73,13 @@ pub fn run(arguments: &TopArgs) -> Outcome {
     restored.or_fail_doing(exit::FAILED, "cannot restore the terminal")
 }
 
+/// The figures of now. A daemon that ends while it is asked may hang up in any way; that it was unmounted says more.
 fn moment(daemon: &Daemon) -> Outcome<Moment> {
-    Ok(Moment { snapshot: Snapshot::take(daemon)?, at: Instant::now() })
+    let snapshot = Snapshot::take(daemon).map_err(|failure| match mount_table::of_volume(&daemon.volume) {
+        Ok(None) => Failure::new(exit::FAILED, format!("{} was unmounted meanwhile", shown(&daemon.volume))),
+        _ => failure,
+    })?;
+    Ok(Moment { snapshot, at: Instant::now() })
 }
 
 /// Asks the daemon on a thread of its own: one that hangs keeps no key waiting.

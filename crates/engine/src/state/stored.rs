@@ -9,7 +9,7 @@ use crate::format::page::{PAGE_BYTES, Page};
 use crate::format::shard::Shard;
 use crate::kv::{FilesFound, Kv, KvMemory, Put};
 use crate::space::data_area::DataArea;
-use crate::sync::{LockRank, RwLock, assert_may_read_disk};
+use crate::sync::{LockRank, RwLock, assert_may_read_disk, count_reads};
 use crate::{Error, Result};
 
 /// Pages read in one request at most.
@@ -38,9 +38,9 @@ impl Stored {
 
     /// Reads pages, which come in ascending order: neighbours in one request, and all requests at once.
     pub fn read_each_page(&self, numbers: &[u64]) -> Result<Vec<(u64, Page)>> {
-        assert_may_read_disk();
         let mut bytes = vec![0; numbers.len() * PAGE_BYTES];
         let mut reads = reads_of(numbers, &mut bytes)?;
+        assert_may_read_disk(reads.len() as u64);
         let whole = self.table_io.read();
         let results = self.table.read_many(&mut reads);
         drop(whole);
@@ -62,7 +62,7 @@ impl Stored {
 
     /// Reads `count` consecutive pages as they are.
     pub fn read_raw_pages(&self, first: u64, count: usize) -> Result<Vec<u8>> {
-        assert_may_read_disk();
+        assert_may_read_disk(1);
         let mut bytes = vec![0; count * PAGE_BYTES];
         let at = place_of(first)?;
         let _whole = self.table_io.read();
@@ -104,12 +104,13 @@ impl Stored {
     /// A record of the sorted state. One may be looked up where more must not be read: the policy of a file whose rank its
     /// change changes.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        count_reads(1);
         self.kv.get(key)
     }
 
     /// Records with `from <= key < to`, in order, at most `limit`.
     pub fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        assert_may_read_disk();
+        assert_may_read_disk(1);
         let found = self.kv.scan(from, to, limit)?;
         assert!(found.len() <= limit, "{} records, at most {limit} were asked for", found.len());
         Ok(found)
@@ -117,7 +118,7 @@ impl Stored {
 
     /// The shard of a map as the last checkpoint left it; an empty one if there is no record.
     pub fn read_shard(&self, key: ShardKey) -> Result<Shard> {
-        assert_may_read_disk();
+        assert_may_read_disk(1);
         match self.kv.get(&keys::shard(key))? {
             None => Ok(Shard::default()),
             Some(value) => Shard::decode(key, &value).ok_or_else(|| {

@@ -19,7 +19,10 @@ use parking_lot as imp;
 use scheduled as imp;
 
 use rank::{Held, Place};
-pub use rank::{LockRank, RoomHeld, as_another_thread, assert_claimed, assert_may_read_disk, assert_may_wait_for_room};
+pub use rank::{
+    LockRank, RoomHeld, as_another_thread, assert_claimed, assert_may_read_disk, assert_may_wait_for_room, count_reads,
+    take_most_reads,
+};
 
 #[cfg(feature = "schedules")]
 pub use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};

@@ -73,9 +73,24 @@ mod check {
     use super::{LockRank, Place};
 
     thread_local! {
-        static HELD: RefCell<Vec<Place>> = const { RefCell::new(Vec::new()) };
+        static HELD: RefCell<Vec<Taken>> = const { RefCell::new(Vec::new()) };
+        /// Reads from the disk under one lock.
+        static MOST_READS: Cell<u64> = const { Cell::new(0) };
         /// Bytes of the log that this thread has claimed and not used yet.
         static CLAIMED: Cell<Option<u64>> = const { Cell::new(None) };
+    }
+
+    /// A lock that this thread holds, and the look-ups on the disk that it has made meanwhile.
+    struct Taken {
+        place: Place,
+        reads: u64,
+    }
+
+    /// Whether requests wait for locks of a rank while others read from the disk with them. With the gate, the allocator and
+    /// the publish lock nobody reads.
+    fn is_needed_by_requests(rank: LockRank) -> bool {
+        use LockRank::{Inode, InodeBeingMade, InodeCache, InodeNumbers, Map, Rename, WriteOuts};
+        matches!(rank, Rename | Map | Inode | InodeBeingMade | InodeNumbers | InodeCache | WriteOuts)
     }
 
     /// Says that this thread has claimed room in the log, until it is dropped.
@@ -116,8 +131,8 @@ mod check {
         /// Before a lock is waited for: it has to stand below all that this thread holds.
         pub fn take_in_order(self) -> Held {
             HELD.with_borrow(|held| {
-                if let Some(lowest) = held.iter().max() {
-                    assert!(*lowest < self, "lock order: {self:?} is taken while {lowest:?} is held");
+                if let Some(lowest) = held.iter().map(|taken| taken.place).max() {
+                    assert!(lowest < self, "lock order: {self:?} is taken while {lowest:?} is held");
                 }
             });
             let may_wait = CLAIMED.get().is_none() || self.rank > LockRank::Map || self.rank == LockRank::Rename;
@@ -127,7 +142,7 @@ mod check {
 
         /// Notes a lock that was taken without waiting.
         pub fn take(self) -> Held {
-            HELD.with_borrow_mut(|held| held.push(self));
+            HELD.with_borrow_mut(|held| held.push(Taken { place: self, reads: 0 }));
             Held(self)
         }
     }
@@ -135,19 +150,37 @@ mod check {
     /// A thread that waits for room in the log or in memory holds no lock that a commit or a checkpoint may need.
     pub fn assert_may_wait_for_room() {
         HELD.with_borrow(|held| {
-            let needed = held.iter().find(|place| place.rank > LockRank::Map || place.rank == LockRank::Checkpointing);
+            let places = held.iter().map(|taken| taken.place);
+            let needed = places.into_iter().find(|it| it.rank > LockRank::Map || it.rank == LockRank::Checkpointing);
             assert!(needed.is_none(), "lock order: {needed:?} is held by a thread that waits for room");
         });
     }
 
-    /// A thread that reads from the disk holds nothing that a commit or a publication waits for.
-    pub fn assert_may_read_disk() {
+    /// A thread that reads from the disk holds nothing that a commit or a publication waits for. So many reads are counted.
+    pub fn assert_may_read_disk(reads: u64) {
         HELD.with_borrow(|held| {
             let needed = held
                 .iter()
+                .map(|taken| taken.place)
                 .find(|place| matches!(place.rank, LockRank::GroupGate | LockRank::Allocator | LockRank::State));
             assert!(needed.is_none(), "{needed:?} is held by a thread that reads from the disk");
         });
+        count_reads(reads);
+    }
+
+    /// Counts reads from the disk for every lock that this thread holds and that other requests need.
+    pub fn count_reads(reads: u64) {
+        HELD.with_borrow_mut(|held| {
+            for taken in held.iter_mut().filter(|taken| is_needed_by_requests(taken.place.rank)) {
+                taken.reads += reads;
+                MOST_READS.set(MOST_READS.get().max(taken.reads));
+            }
+        });
+    }
+
+    /// The most reads from the disk for which this thread has held one lock that other requests need, since it asked last.
+    pub fn take_most_reads() -> u64 {
+        MOST_READS.take()
     }
 
     /// Does something in the name of another thread, which holds none of this thread's locks.
@@ -164,7 +197,8 @@ mod check {
             // The thread may be ending, its list gone.
             let _ = HELD.try_with(|held| {
                 let mut held = held.borrow_mut();
-                let at = held.iter().rposition(|place| *place == self.0).expect("a guard is dropped by its thread");
+                let at =
+                    held.iter().rposition(|taken| taken.place == self.0).expect("a guard is dropped by its thread");
                 held.swap_remove(at);
             });
         }
@@ -214,9 +248,32 @@ mod check {
         fn the_disk_is_not_read_while_a_group_is_held_together() {
             let (map, gate) = (Mutex::new(LockRank::Map, ()), Mutex::new(LockRank::GroupGate, ()));
             let _map = map.lock();
-            super::assert_may_read_disk();
+            super::assert_may_read_disk(1);
             let _gate = gate.lock();
-            super::assert_may_read_disk();
+            super::assert_may_read_disk(1);
+        }
+
+        #[test]
+        fn reads_are_counted_for_each_lock_that_other_requests_need_as_long_as_it_is_held() {
+            let (map, inode, part) =
+                (Mutex::new(LockRank::Map, ()), Mutex::new(LockRank::Inode, ()), Mutex::new(LockRank::Part, ()));
+            super::count_reads(7);
+            assert_eq!(super::take_most_reads(), 0, "nothing is held");
+            let held = map.lock();
+            super::assert_may_read_disk(3);
+            {
+                let _inode = inode.lock();
+                super::count_reads(2);
+            }
+            assert_eq!(super::take_most_reads(), 5, "the outer lock is held for all of them");
+            drop(held);
+            let _inode = inode.lock();
+            super::count_reads(1);
+            assert_eq!(super::take_most_reads(), 1, "it was given back and taken again");
+            drop(_inode);
+            let _part = part.lock();
+            super::count_reads(9);
+            assert_eq!(super::take_most_reads(), 0, "its rank is not counted");
         }
 
         #[test]
@@ -247,7 +304,10 @@ mod check {
 }
 
 #[cfg(feature = "checked")]
-pub use check::{Held, RoomHeld, as_another_thread, assert_claimed, assert_may_read_disk, assert_may_wait_for_room};
+pub use check::{
+    Held, RoomHeld, as_another_thread, assert_claimed, assert_may_read_disk, assert_may_wait_for_room, count_reads,
+    take_most_reads,
+};
 
 #[cfg(not(feature = "checked"))]
 mod unchecked {
@@ -281,7 +341,17 @@ mod unchecked {
 
     /// Checked under the feature `checked` only.
     #[inline]
-    pub fn assert_may_read_disk() {}
+    pub fn assert_may_read_disk(_: u64) {}
+
+    /// Counted under the feature `checked` only.
+    #[inline]
+    pub fn count_reads(_: u64) {}
+
+    /// Counted under the feature `checked` only.
+    #[inline]
+    pub fn take_most_reads() -> u64 {
+        0
+    }
 
     /// Does something in the name of another thread.
     #[inline]
@@ -310,4 +380,5 @@ mod unchecked {
 #[cfg(not(feature = "checked"))]
 pub use unchecked::{
     Held, Place, RoomHeld, as_another_thread, assert_claimed, assert_may_read_disk, assert_may_wait_for_room,
+    count_reads, take_most_reads,
 };

@@ -4,8 +4,9 @@ use super::*;
 use crate::format::rot::BadRecord;
 use crate::format::shard::{Extent, Shard};
 use crate::state::published::{Mapped, Plan, StoredBlock};
+use crate::sync::take_most_reads;
 use crate::volume::medium::Medium;
-use crate::{Error, Lbn, Tag};
+use crate::{Error, Lbn, Result, Tag};
 
 type OnRead = Box<dyn Fn() + Send>;
 
@@ -184,4 +185,58 @@ fn a_commit_waits_for_no_page_that_a_change_of_a_range_reads() {
     assert!(table.reads.load(Relaxed) > 0, "the pages were not in memory");
     *table.on_read.lock() = None;
     assert_clean(&devices, core);
+}
+
+/// Does something, and requires that it held no lock that other requests need for more reads from the disk than the rule
+/// allows (docs/architecture.md, what a call may cost). Counted under the feature `checked` only.
+fn bounded<T>(what: &str, call: impl FnOnce() -> Result<T>) -> T {
+    const READS_MAX: u64 = 32;
+    take_most_reads();
+    let result = call().unwrap();
+    let most = take_most_reads();
+    assert!(most <= READS_MAX, "{what}: a lock that others need is held for {most} reads from the disk");
+    result
+}
+
+#[test]
+fn no_call_over_scattered_cold_blocks_holds_a_lock_that_others_need_for_many_reads() {
+    let all = 0..SHARDS * SHARD * BLOCK;
+    let (_, table, core) = cold();
+    for part in bounded("cutting a range", || core.parts(MapId(1), &all, false)) {
+        bounded("zeroing a part", || core.zero(MapId(1), part.start, part.end - part.start, false, |_, _| ()));
+    }
+    assert!(table.reads.load(Relaxed) > 32, "the pages were not in memory");
+    let (_, _, core) = cold();
+    let mut done = 0;
+    while done < SHARDS * SHARD {
+        let (from, to) = ((MapId(1), Lbn(done)), (MapId(2), Lbn(done)));
+        let part = bounded("cutting a clone", || core.clone_part(from, to, Blocks(SHARDS * SHARD - done)));
+        bounded("cloning a part", || core.clone_blocks(from, to, part, |_, _| ()));
+        done += part.0;
+    }
+    let (_, _, core) = cold();
+    bounded("writing over a shard", || core.write(MapId(1), 0, &unique(SHARD as usize, 1), |_, _| ()));
+    core.detach(MapId(1), |_| ()).unwrap();
+    core.checkpoint().unwrap();
+    let mut from = 0;
+    while !bounded("freeing a portion of a deleted file", || core.reclaim_portion(MapId(1), &mut from)) {
+        core.checkpoint().unwrap();
+    }
+}
+
+#[test]
+fn no_call_over_many_cold_reservations_holds_a_lock_that_others_need_for_many_reads() {
+    const RESERVED: u64 = 300;
+    let devices = Devices::new(Blocks((RESERVED + 10) * SHARD), one_level());
+    let core = devices.open();
+    core.reserve_in_parts(MapId(1), 0..RESERVED * SHARD * BLOCK);
+    core.write(MapId(1), 0, &unique(1, 1), |_, _| ()).unwrap();
+    core.checkpoint().unwrap();
+    drop(core);
+    let cold = || devices.open();
+    let end = RESERVED * SHARD * BLOCK;
+    assert_eq!(bounded("seeking data", || cold().seek_data(MapId(1), BLOCK, end)), None);
+    assert_eq!(bounded("seeking a hole", || cold().seek_hole(MapId(1), BLOCK, end)), BLOCK, "nothing is stored there");
+    bounded("writing into a reservation", || cold().write(MapId(1), BLOCK, &unique(1, 2), |_, _| ()));
+    bounded("writing over a block", || cold().write(MapId(1), 0, &unique(1, 3), |_, _| ()));
 }

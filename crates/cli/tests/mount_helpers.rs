@@ -124,8 +124,8 @@ fn a_mount_whose_daemon_died_is_mounted_again_as_fstab_says() {
          echo content >$D/file
          {BINARY} sync $D
          {BINARY} revive -T {fstab} $D
-         kill -9 $(pgrep -f \"serve .* $V $D\")
-         while stat -f $D >/dev/null 2>&1; do sleep 0.05; done
+         kill -9 $(pgrep -o -f \"serve .* $V $D\")
+         while stat -f $D >/dev/null 2>&1 || pgrep -f \"serve .* $V $D\" >/dev/null; do sleep 0.05; done
          ! {BINARY} revive -T /dev/null $D 2>$V.told
          grep -q 'does not name' $V.told
          {BINARY} revive -T {fstab} $D

@@ -1,17 +1,19 @@
 //! `oncefs revive`: mounts again what a dead daemon left, as fstab says.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 
+use crate::daemon::logging;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::fstab::{self, Entry, FSTAB};
 use crate::mounting::mount_table::{self, Mount};
-use crate::names::shown;
+use crate::names::{printable, shown};
 
 /// A daemon that dies this often within [`TRIES_WITHIN`] is left dead: mounting it once more would hide what kills it.
 const TRIES_MAX: usize = 5;
@@ -47,13 +49,12 @@ pub struct ReviveArgs {
 
 /// Mounts dead mounts again.
 pub fn run(arguments: ReviveArgs) -> Outcome {
-    let Some(seconds) = arguments.watch else {
-        return end(revive_all(&arguments, &mut HashMap::new()));
-    };
-    let mut tries = HashMap::new();
+    let watch = arguments.watch;
+    let mut reviver = Reviver::new(arguments)?;
+    let Some(seconds) = watch else { return once(&mut reviver) };
     let mut told = HashSet::new();
     loop {
-        for message in revive_all(&arguments, &mut tries)? {
+        for message in reviver.look()? {
             // Said once, not at every look.
             if told.insert(message.clone()) {
                 tell!("oncefs: {message}");
@@ -63,8 +64,17 @@ pub fn run(arguments: ReviveArgs) -> Outcome {
     }
 }
 
-fn end(failures: Outcome<Vec<String>>) -> Outcome {
-    let mut failures = failures?;
+/// A daemon that is killed may take a while to let go of its volume.
+fn once(reviver: &mut Reviver) -> Outcome {
+    const LOOKS: usize = 10;
+    let mut failures = reviver.look()?;
+    for _ in 1..LOOKS {
+        if reviver.owed.is_empty() {
+            break;
+        }
+        thread::sleep(Duration::from_secs(1));
+        failures = reviver.look()?;
+    }
     let Some(last) = failures.pop() else { return Ok(()) };
     for message in failures {
         tell!("oncefs: {message}");
@@ -72,51 +82,118 @@ fn end(failures: Outcome<Vec<String>>) -> Outcome {
     Err(Failure::new(exit::FAILED, last))
 }
 
-/// When each mount point was mounted again.
-type Tries = HashMap<PathBuf, Vec<Instant>>;
+struct Reviver {
+    /// The mount points to look at; none: all.
+    dirs: Vec<PathBuf>,
+    fstab: PathBuf,
+    /// When each mount point was mounted again.
+    tries: HashMap<PathBuf, Vec<Instant>>,
+    /// Questions by device numbers that were not answered yet: a mount whose daemon hangs is asked once.
+    questions: HashMap<String, Receiver<bool>>,
+    /// What was detached and is to be mounted: mount points and volumes.
+    owed: BTreeMap<PathBuf, PathBuf>,
+}
 
-/// Mounts every dead mount again. Why some could not be.
-fn revive_all(arguments: &ReviveArgs, tries: &mut Tries) -> Outcome<Vec<String>> {
-    let asked_for = resolve(&arguments.dirs)?;
-    let dead = dead_mounts(&asked_for)?;
-    if dead.is_empty() {
-        return Ok(Vec::new());
+impl Reviver {
+    fn new(arguments: ReviveArgs) -> Outcome<Self> {
+        let resolved = |dir: &PathBuf| {
+            mount_table::resolve(dir).or_fail_doing(exit::FAILED, format!("cannot look at {}", shown(dir)))
+        };
+        let dirs = arguments.dirs.iter().map(resolved).collect::<Outcome<_>>()?;
+        let (tries, questions, owed) = Default::default();
+        Ok(Self { dirs, fstab: arguments.fstab, tries, questions, owed })
     }
-    let doing = format!("cannot read {}", shown(&arguments.fstab));
-    let entries = fstab::read(&arguments.fstab).or_fail_doing(exit::FAILED, doing)?;
-    let failures = dead.iter().filter_map(|mount| {
-        let tries = tries.entry(mount.dir.clone()).or_default();
-        if !may_try(tries, Instant::now()) {
-            let dir = shown(&mount.dir);
-            return Some(format!("the daemon of {dir} died {TRIES_MAX} times in ten minutes: {dir} is left as it is; the system log says why it died"));
+
+    /// Mounts every dead mount again. Why some could not be.
+    fn look(&mut self) -> Outcome<Vec<String>> {
+        let mounts = mount_table::all().or_fail_doing(exit::FAILED, "cannot read the mount table")?;
+        let is_meant = |mount: &Mount| mount.is_oncefs() && (self.dirs.is_empty() || self.dirs.contains(&mount.dir));
+        let mounts: Vec<Mount> = mounts.into_iter().filter(is_meant).collect();
+        self.owed.retain(|dir, volume| !mounts.iter().any(|mount| mount.dir == *dir && mount.source == *volume));
+        let dead = self.dead(mounts);
+        let mut failures = Vec::new();
+        if !dead.is_empty() {
+            let doing = format!("cannot read {}", shown(&self.fstab));
+            let entries = fstab::read(&self.fstab).or_fail_doing(exit::FAILED, doing)?;
+            failures.extend(dead.iter().filter_map(|mount| self.detach(mount, &entries).err()));
         }
-        revive(mount, &entries, &arguments.fstab).err()
-    });
-    Ok(failures.collect())
-}
-
-fn resolve(dirs: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
-    let resolved =
-        |dir: &PathBuf| mount_table::resolve(dir).or_fail_doing(exit::FAILED, format!("cannot look at {}", shown(dir)));
-    dirs.iter().map(resolved).collect()
-}
-
-/// The mounts whose daemon is gone. Each is asked by a thread of its own: one whose daemon hangs answers nothing, and must
-/// not keep the others dead.
-fn dead_mounts(asked_for: &[PathBuf]) -> Outcome<Vec<Mount>> {
-    const PATIENCE: Duration = Duration::from_secs(2);
-    let mounts = mount_table::all().or_fail_doing(exit::FAILED, "cannot read the mount table")?;
-    let ours = mounts.into_iter().filter(|mount| mount.is_oncefs());
-    let (say, answers) = std::sync::mpsc::channel();
-    for mount in ours.filter(|mount| asked_for.is_empty() || asked_for.contains(&mount.dir)) {
-        let say = say.clone();
-        // The other end is gone where the answer comes too late.
-        thread::spawn(move || say.send(mount.is_dead().then_some(mount)).ok());
+        let owed: Vec<(PathBuf, PathBuf)> = self.owed.clone().into_iter().collect();
+        failures.extend(owed.iter().filter_map(|(dir, volume)| self.mount(dir, volume).err()));
+        Ok(failures)
     }
-    drop(say);
-    let until = Instant::now() + PATIENCE;
-    let next = || answers.recv_timeout(until.saturating_duration_since(Instant::now())).ok();
-    Ok(std::iter::from_fn(next).flatten().collect())
+
+    /// The mounts whose daemon is gone. Each is asked by a thread of its own: one whose daemon hangs answers nothing, and
+    /// must not keep the others dead.
+    fn dead(&mut self, mounts: Vec<Mount>) -> Vec<Mount> {
+        const PATIENCE: Duration = Duration::from_secs(2);
+        self.questions.retain(|device, _| mounts.iter().any(|mount| mount.device == *device));
+        for mount in &mounts {
+            if !self.questions.contains_key(&mount.device)
+                && let Some(answer) = ask(mount.clone())
+            {
+                self.questions.insert(mount.device.clone(), answer);
+            }
+        }
+        let until = Instant::now() + PATIENCE;
+        let mut is_dead = |mount: &Mount| {
+            let Some(answer) = self.questions.get(&mount.device) else { return false };
+            let answer = answer.recv_timeout(until.saturating_duration_since(Instant::now()));
+            if answer != Err(RecvTimeoutError::Timeout) {
+                self.questions.remove(&mount.device);
+            }
+            answer == Ok(true)
+        };
+        mounts.into_iter().filter(|mount| is_dead(mount)).collect()
+    }
+
+    /// Detaches a dead mount that fstab names: from here on it is owed.
+    fn detach(&mut self, mount: &Mount, entries: &[Entry]) -> Result<(), String> {
+        let (dir, volume) = (shown(&mount.dir), shown(&mount.source));
+        if !entries.iter().any(|entry| mount_table::resolve(&entry.dir).is_ok_and(|at| at == mount.dir)) {
+            return Err(format!(
+                "the daemon of {dir} is dead, and {} does not name {dir}: oncefs umount -l {dir}, then oncefs mount {volume} {dir}",
+                shown(&self.fstab)
+            ));
+        }
+        // Somebody else may have mounted something there since.
+        if mount_table::at(&mount.dir).ok().flatten().is_none_or(|top| top.device != mount.device) {
+            return Ok(());
+        }
+        if !may_try(self.tries.entry(mount.dir.clone()).or_default(), Instant::now()) {
+            return Err(format!(
+                "the daemon of {dir} died {TRIES_MAX} times in ten minutes: {dir} is left as it is; its log says why ({})",
+                logging::place()
+            ));
+        }
+        oncefs_fuse::unmount(&mount.dir, libc::MNT_DETACH)
+            .map_err(|error| format!("cannot detach {dir}, whose daemon is dead: {error}"))?;
+        self.owed.insert(mount.dir.clone(), mount.source.clone());
+        Ok(())
+    }
+
+    /// Mounts what is owed, as fstab says. What cannot be mounted stays owed.
+    fn mount(&mut self, dir: &Path, volume: &Path) -> Result<(), String> {
+        let run = Command::new("mount").arg("-T").arg(&self.fstab).arg(dir).stdin(Stdio::null()).output();
+        let run = run.map_err(|error| format!("cannot run mount: {error}; {} is not mounted", shown(dir)))?;
+        if !run.status.success() {
+            let why = printable(String::from_utf8_lossy(&run.stderr).trim());
+            return Err(format!("cannot mount {} again, whose daemon had died: {why}", shown(dir)));
+        }
+        self.owed.remove(dir);
+        let (dir, volume) = (shown(dir), shown(volume));
+        say!("{dir} is mounted again: its daemon had died, and the volume {volume} continues from its last commit");
+        Ok(())
+    }
+}
+
+/// Whether a mount's daemon is gone, to be answered once. None: there is no thread to ask with.
+fn ask(mount: Mount) -> Option<Receiver<bool>> {
+    let (say, answer) = mpsc::channel();
+    let ask = move || {
+        // The other end is gone where the answer comes too late.
+        let _ = say.send(mount.is_dead());
+    };
+    thread::Builder::new().name("ask".into()).spawn(ask).ok().map(|_| answer)
 }
 
 /// Whether a mount point may be mounted again, and if so, notes that it is.
@@ -127,27 +204,6 @@ fn may_try(tries: &mut Vec<Instant>, now: Instant) -> bool {
         tries.push(now);
     }
     may
-}
-
-fn revive(mount: &Mount, entries: &[Entry], fstab: &Path) -> Result<(), String> {
-    let (dir, volume) = (shown(&mount.dir), shown(&mount.source));
-    if !entries.iter().any(|entry| mount_table::resolve(&entry.dir).is_ok_and(|at| at == mount.dir)) {
-        return Err(format!(
-            "the daemon of {dir} is dead, and {} does not name {dir}: oncefs umount -l {dir}, then oncefs mount {volume} {dir}",
-            shown(fstab)
-        ));
-    }
-    oncefs_fuse::unmount(&mount.dir, libc::MNT_DETACH)
-        .map_err(|error| format!("cannot detach {dir}, whose daemon is dead: {error}"))?;
-    let status = Command::new("mount").arg("-T").arg(fstab).arg(&mount.dir).status();
-    match status {
-        Ok(status) if status.success() => {
-            say!("{dir} is mounted again: its daemon had died, and the volume {volume} continues from its last commit");
-            Ok(())
-        }
-        Ok(_) => Err(format!("cannot mount {dir} again, whose daemon had died: mount {dir} says why")),
-        Err(error) => Err(format!("cannot run mount: {error}; {dir}, whose daemon had died, is not mounted")),
-    }
 }
 
 #[cfg(test)]

@@ -176,7 +176,8 @@ impl Reviver {
         let run = Command::new("mount").arg("-T").arg(&self.fstab).arg(dir).stdin(Stdio::null()).output();
         let run = run.map_err(|error| format!("cannot run mount: {error}; {} is not mounted", shown(dir)))?;
         if !run.status.success() {
-            let why = printable(String::from_utf8_lossy(&run.stderr).trim());
+            let said = String::from_utf8(run.stderr).unwrap_or_default();
+            let why = printable(said.trim());
             return Err(format!("cannot mount {} again, whose daemon had died: {why}", shown(dir)));
         }
         self.owed.remove(dir);

@@ -33,8 +33,8 @@ impl Stuck {
         let file = File::options().read(true).write(true).create_new(true).open(mount.join("file")).unwrap();
         file.set_len(PAGE_BYTES).unwrap();
         file.sync_all().unwrap();
-        let mut page = sys::Mapping::new(&file, PAGE_BYTES as usize, libc::MAP_SHARED).unwrap();
-        assert_eq!(page.bytes()[0], 0, "the kernel has the page");
+        let mut page = sys::Mapping::new(&file, PAGE_BYTES as usize, libc::MAP_SHARED | libc::MAP_LOCKED).unwrap();
+        assert_eq!(page.bytes()[0], 0, "the kernel has the page, and keeps it");
         let reader = Traced::stop(thread_of(mount.pid(), "fuse-0").expect("the reader"));
         let caller = std::thread::spawn(move || sys::seek(&file, 0, libc::SEEK_HOLE));
         reader.read(LSEEK);

@@ -129,6 +129,14 @@ fn a_cancelled_estimate_prints_no_half_of_it() {
     let set = unsafe { [libc::fcntl(fd, F_SETSIG, urgent), libc::fcntl(fd, libc::F_SETLEASE, lease)] };
     assert_eq!(set, [0, 0], "{}", std::io::Error::last_os_error());
     let mut command = Command::new(BINARY);
+    // What runs in the background of a script ignores the signal, and so would the command.
+    // SAFETY: signal(2) is safe between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        });
+    }
     let child = command.arg("estimate").arg(&path).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // SAFETY: kill takes two integers; the process is this test's own. The signal ends it, or it ends itself for it.
     unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };

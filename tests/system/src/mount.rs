@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -251,6 +251,17 @@ impl Mount {
         self.kill();
     }
 
+    /// Ends a daemon of which a failed test may have seen the end already.
+    fn end_after_a_failure(&mut self) {
+        let Some(daemon) = self.daemon.take() else { return };
+        if daemon.ended.try_recv() == Err(TryRecvError::Empty) {
+            // SAFETY: plain numbers; the child is not reaped before it has ended.
+            unsafe { libc::kill(daemon.pid, libc::SIGKILL) };
+            // Nothing is left to be told of a daemon that does not end.
+            let _ = daemon.ended.recv_timeout(PATIENCE);
+        }
+    }
+
     fn remove_dead_mount(&self) {
         if sys::is_mounted(&self.dir()) {
             sys::unmount_dead(&self.dir()).unwrap();
@@ -341,9 +352,7 @@ impl Drop for Mount {
     fn drop(&mut self) {
         if thread::panicking() {
             println!("the daemon's last words:\n{}", self.last_words());
-            if self.daemon.is_some() {
-                self.kill();
-            }
+            self.end_after_a_failure();
         } else if self.daemon.is_some() {
             self.umount();
         }

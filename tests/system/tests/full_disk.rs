@@ -239,9 +239,9 @@ fn without_the_ballast_a_volume_can_be_read_and_says_what_to_free() {
     mount.umount();
 
     let (_, said) = oncefs_says(&["fsck", "-y"], &volume, &[]);
-    let wanted: u64 = said.split("at least ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    let mebibytes: u64 = said.split("at least ").nth(1).unwrap().split(" MiB").next().unwrap().parse().unwrap();
     let other = File::options().write(true).open(other).unwrap();
-    other.set_len(other.metadata().unwrap().len() - wanted).unwrap();
+    other.set_len(other.metadata().unwrap().len() - mebibytes * MIB).unwrap();
     mount.set_options(&[]);
     mount.mount();
     fs::remove_file(mount.join("file-0")).expect("what was asked for is enough");

@@ -6,8 +6,8 @@ use std::path::Path;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    dedup, defrag, estimate, explain, fsck, grow, list, metrics, mkfs, mount, pages, policy, revive, scrub, stats,
-    status, sync, top, tune, umount,
+    dedup, defrag, estimate, explain, fsck, grow, list, metrics, mkfs, mount, pages, policy, report, revive, scrub,
+    stats, status, sync, top, tune, umount,
 };
 use crate::daemon::serve;
 use crate::failure::{Failure, Outcome, exit};
@@ -61,6 +61,8 @@ pub enum Command {
     Metrics(metrics::MetricsArgs),
     /// Show what a mounted volume stores, saves and does
     Stats(stats::StatsArgs),
+    /// Write a page of HTML about a mounted volume: what it saves, where, and which files share
+    Report(report::ReportArgs),
     /// Show or change the settings of a mounted volume
     Tune(tune::TuneArgs),
     /// Deduplicate now what was skipped while writing; pause, resume, schedule or show that work
@@ -115,6 +117,7 @@ fn call(command: Command) -> Outcome<u8> {
         Command::Mount(arguments) => mount::run(arguments)?,
         Command::Umount(arguments) => umount::run(arguments)?,
         Command::Stats(arguments) => stats::run(arguments)?,
+        Command::Report(arguments) => report::run(&arguments)?,
         Command::Tune(arguments) => tune::run(arguments)?,
         Command::Dedup(arguments) => dedup::run(arguments)?,
         Command::Explain(arguments) => explain::run(arguments)?,

@@ -1,5 +1,5 @@
-//! The `oncefs` command: estimate, mkfs, mount, umount, fsck, list, status, metrics, stats, top, tune, dedup, scrub,
-//! explain, defrag, policy, grow.
+//! The `oncefs` command: estimate, mkfs, mount, umount, fsck, list, status, metrics, stats, report, top, tune, dedup,
+//! scrub, explain, defrag, policy, grow.
 //!
 //! One binary answers under all names: as `oncefs COMMAND`, and as the helpers of mkfs(8), mount(8), umount(8)
 //! and fsck(8). `command_line` reads the command line, `commands` has a module for each command.
@@ -19,6 +19,7 @@ mod names;
 mod process;
 mod profiles;
 mod progress;
+mod replace;
 mod size;
 mod text;
 

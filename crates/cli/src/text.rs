@@ -9,6 +9,22 @@ pub fn duration(seconds: u64) -> String {
     }
 }
 
+/// A moment as in RFC 3339, in UTC; `seconds` are those since 1970.
+pub fn utc(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Years that begin in March have their leap day at the end. 146,097 days are 400 years; 719,468 days are from March of
+    // the year 0 to 1970.
+    let since = days + 719_468;
+    let (era, day) = (since / 146_097, since % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let march = (5 * day + 2) / 153;
+    let (day, month) = (day - (153 * march + 2) / 5 + 1, if march < 10 { march + 3 } else { march - 9 });
+    let year = era * 400 + year + u64::from(month < 3);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
 /// A terminal has so many columns at least.
 const COLUMNS: usize = 80;
 const INDENT: &str = "    ";
@@ -40,6 +56,20 @@ mod tests {
         let paragraph = paragraph(&text);
         assert_eq!(paragraph.lines().map(str::len).collect::<Vec<_>>(), [78, 78, 53, 94]);
         assert_eq!(paragraph.split_whitespace().count(), 41);
+    }
+
+    #[test]
+    fn moments_are_told_in_utc() {
+        let moments = [0, 951_782_399, 951_782_400, 951_868_800, 1_735_689_599, 4_107_542_400].map(utc);
+        let expected = [
+            "1970-01-01T00:00:00Z",
+            "2000-02-28T23:59:59Z",
+            "2000-02-29T00:00:00Z",
+            "2000-03-01T00:00:00Z",
+            "2024-12-31T23:59:59Z",
+            "2100-03-01T00:00:00Z",
+        ];
+        assert_eq!(moments, expected);
     }
 
     #[test]

@@ -12,3 +12,4 @@ mod mount_cycle;
 mod mount_helpers;
 mod pages;
 mod pressure;
+mod report;

@@ -27,11 +27,12 @@ fn every_command_says_that_a_full_output_takes_nothing() {
     place.mount(&[]).succeeds();
     fs::write(place.file("file"), vec![7; 64 << 10]).unwrap();
     let file = place.str("mnt/file");
-    let commands: [&[&str]; 15] = [
+    let commands: [&[&str]; 16] = [
         &["stats", mnt],
         &["stats", mnt, "-v"],
         &["stats", mnt, "--json"],
         &["stats", mnt, "--fragmentation"],
+        &["report", mnt, "-o", "-"],
         &["status", mnt],
         &["tune", mnt],
         &["tune", mnt, "inline=off"],

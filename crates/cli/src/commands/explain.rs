@@ -2,9 +2,9 @@
 //!
 //! The daemon answers in portions and each is printed at once, so memory does not grow with the file.
 
-mod lines;
+pub mod lines;
 mod render;
-mod sharers;
+pub mod sharers;
 mod sums;
 
 use std::os::unix::fs::MetadataExt;

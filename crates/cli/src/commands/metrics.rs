@@ -1,10 +1,6 @@
 //! `oncefs metrics`: the figures of mounts as metrics for Prometheus, to the standard output or to a file that
 //! node_exporter reads.
 
-use std::ffi::OsString;
-use std::fs::{self, File, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -14,6 +10,10 @@ use crate::figures::health::Limits;
 use crate::figures::metrics::{Subject, rows, text};
 use crate::figures::volumes::{State, Volume, Where, all, of};
 use crate::names::shown;
+use crate::replace::replace;
+
+/// Everybody may read the file: the exporter is not root.
+const MODE: u32 = 0o644;
 
 /// Arguments of `metrics`.
 #[derive(Debug, Args)]
@@ -60,7 +60,9 @@ pub fn run(arguments: &MetricsArgs) -> Outcome {
     }
     let text = text(&subjects);
     match &arguments.output {
-        Some(file) => replace(file, &text).or_fail_doing(exit::FAILED, format!("cannot write {}", shown(file)))?,
+        Some(file) => {
+            replace(file, &text, MODE).or_fail_doing(exit::FAILED, format!("cannot write {}", shown(file)))?
+        }
         None => put!("{text}"),
     }
     if unknown.is_empty() { Ok(()) } else { Err(Failure::new(exit::FAILED, unknown.join("; "))) }
@@ -74,39 +76,5 @@ fn subject(volume: &Volume) -> Result<Subject<'_>, String> {
             let [volume, mount] = [&volume.volume, volume.place()].map(|path: &Path| shown(path).to_string());
             Ok(Subject::without_daemon(volume, mount, findings))
         }
-    }
-}
-
-/// Writes a new file beside the old one, which it then replaces. Everybody may read it: the exporter is not root.
-fn replace(file: &Path, text: &str) -> io::Result<()> {
-    let name = file.file_name().ok_or_else(|| io::Error::other("it has no name"))?;
-    // The exporter reads what ends in .prom only.
-    let mut hidden = OsString::from(".");
-    hidden.push(name);
-    hidden.push(format!(".{}", std::process::id()));
-    let beside = file.with_file_name(hidden);
-    let write = || {
-        let mut new = File::options().write(true).create_new(true).mode(0o644).open(&beside)?;
-        new.set_permissions(Permissions::from_mode(0o644))?;
-        new.write_all(text.as_bytes())?;
-        fs::rename(&beside, file)
-    };
-    write().inspect_err(|_| drop(fs::remove_file(&beside)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_is_replaced_as_a_whole_and_nothing_stays_beside_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("oncefs.prom");
-        fs::write(&file, "old").unwrap();
-        replace(&file, "new\n").unwrap();
-        assert_eq!(fs::read_to_string(&file).unwrap(), "new\n");
-        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o644);
-        assert!(replace(dir.path(), "new").is_err(), "a directory is no file");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 }

@@ -13,6 +13,7 @@ pub mod mkfs;
 pub mod mount;
 pub mod pages;
 pub mod policy;
+pub mod report;
 pub mod revive;
 pub mod scrub;
 pub mod stats;

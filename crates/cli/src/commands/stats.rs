@@ -1,8 +1,8 @@
 //! `oncefs stats`: ten lines about a mounted volume, all its figures, or what these mean.
 
 mod details;
-mod fragmentation;
-mod summary;
+pub mod fragmentation;
+pub mod summary;
 
 pub use details::{microseconds, percent};
 

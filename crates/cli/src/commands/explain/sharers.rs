@@ -58,6 +58,16 @@ struct Piece {
     places: Vec<Referrer>,
 }
 
+/// A file whose sharers are asked for.
+pub struct Asking<'a> {
+    /// Its map.
+    pub map: u64,
+    /// Runs of it.
+    pub runs: &'a [ExplainedRun],
+    /// The same as lines.
+    pub lines: &'a [Line],
+}
+
 /// Finds places and names, and remembers those of the lines before.
 pub struct Sharers<'a> {
     daemon: &'a Daemon,
@@ -73,11 +83,22 @@ impl<'a> Sharers<'a> {
     /// The other places of each line of the file with this map. Searches by run, so that places with many of a line's
     /// blocks are not missed in favour of places with one.
     pub fn of(&mut self, map: u64, runs: &[ExplainedRun], lines: &[Line]) -> Outcome<Vec<Others>> {
-        let mut pieces = pieces_of(runs);
+        let mut found = self.of_files(&[Asking { map, runs, lines }])?;
+        Ok(found.pop().expect("there is an answer for each file"))
+    }
+
+    /// The same for several files in one search.
+    pub fn of_files(&mut self, files: &[Asking]) -> Outcome<Vec<Vec<Others>>> {
+        let mut pieces = pieces_of(files.iter().flat_map(|file| file.runs));
         self.find_places(&mut pieces)?;
-        let mut others: Vec<(Vec<Referrer>, u64)> = lines.iter().map(|line| others_of(map, line, &pieces)).collect();
-        self.find_names(&others)?;
-        Ok(others.drain(..).zip(lines).map(|((places, more), line)| self.named(map, &line.run, places, more)).collect())
+        let places = |file: &Asking| file.lines.iter().map(|line| others_of(file.map, line, &pieces)).collect();
+        let others: Vec<Vec<(Vec<Referrer>, u64)>> = files.iter().map(places).collect();
+        self.find_names(&others.concat())?;
+        let named = |(file, others): (&Asking, Vec<(Vec<Referrer>, u64)>)| {
+            let lines = others.into_iter().zip(file.lines);
+            lines.map(|((places, more), line)| self.named(file.map, &line.run, places, more)).collect()
+        };
+        Ok(files.iter().zip(others).map(named).collect())
     }
 
     fn find_places(&self, pieces: &mut [Piece]) -> Outcome {
@@ -148,9 +169,9 @@ fn asked(run: &ExplainedRun) -> Option<(u64, u64)> {
 }
 
 /// What runs ask for, ascending and apart, cut wherever one of them begins or ends.
-fn pieces_of(runs: &[ExplainedRun]) -> Vec<Piece> {
+fn pieces_of<'a>(runs: impl IntoIterator<Item = &'a ExplainedRun>) -> Vec<Piece> {
     let mut steps: BTreeMap<u64, i64> = BTreeMap::new();
-    for (pbn, blocks) in runs.iter().filter_map(asked) {
+    for (pbn, blocks) in runs.into_iter().filter_map(asked) {
         *steps.entry(pbn).or_default() += 1;
         *steps.entry(pbn + blocks).or_default() -= 1;
     }

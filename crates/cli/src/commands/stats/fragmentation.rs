@@ -29,18 +29,7 @@ const PERCENTILES: [(&str, u64); 4] = [("p50", 50), ("p90", 90), ("p99", 99), ("
 
 /// Reads all maps and prints the figures.
 pub fn run(daemon: &Daemon, plot: Option<&Path>, as_json: bool) -> Outcome {
-    let report: Report = daemon.ask(Request::Stats)?;
-    let total = report.space.get("mapped_bytes").map_or(0, |bytes| bytes / BLOCK_BYTES as u64);
-    let mut layout = Fragmentation { reads: report.device.read_sizes, ..Fragmentation::default() };
-    let (mut next, mut progress) = (Some(LayoutCursor::default()), Progress::new());
-    while let Some(from) = next {
-        progress.show("reading the maps of all files", layout.blocks, total);
-        let portion: LayoutPortion = daemon.ask(Request::Layout { from })?;
-        next = portion.next;
-        layout.add(&portion);
-    }
-    drop(progress);
-    layout.finish_file();
+    let layout = Fragmentation::read(daemon)?;
     let maps = layout.worst.iter().map(|file| file.map).collect();
     let names = daemon.names(maps)?;
     if let Some(path) = plot {
@@ -77,11 +66,16 @@ fn reads_text(reads: &Sizes) -> String {
     let mean = Size((reads.mean() * BLOCK_BYTES as f64) as u64);
     line(&mut text, format_args!("\n{} reads from the device since the mount, mean {mean}", reads.count));
     let mut table = Table::of([16, 10, 7].map(Column::right)).with_head(&["read of blocks", "reads", ""]);
-    for (power, count) in reads.classes.iter().enumerate().filter(|(_, count)| **count > 0) {
-        let (sizes, share) = (sizes_of_class(power, reads.classes.len()), percent(*count, reads.count));
-        table.row(vec![sizes, count.to_string(), share]);
-    }
+    read_rows(reads).into_iter().for_each(|row| table.row(row.to_vec()));
     text + &table.plain()
+}
+
+/// For each class of sizes: blocks of a read, reads, and their share.
+pub fn read_rows(reads: &Sizes) -> Vec<[String; 3]> {
+    let row = |(power, count): (usize, &u64)| {
+        [sizes_of_class(power, reads.classes.len()), count.to_string(), percent(*count, reads.count)]
+    };
+    reads.classes.iter().enumerate().filter(|(_, count)| **count > 0).map(row).collect()
 }
 
 /// The sizes of a class of reads; the last one has all that are larger.
@@ -95,7 +89,7 @@ fn sizes_of_class(power: usize, classes: usize) -> String {
     }
 }
 
-fn reads_picture(reads: &Sizes) -> Bars {
+pub fn reads_picture(reads: &Sizes) -> Bars {
     let group = |(power, count): (usize, &u64)| (short(power), vec![ratio(*count * 100, reads.count)]);
     Bars {
         title: format!("{} reads from the device, by blocks (at most)", reads.count),
@@ -107,7 +101,7 @@ fn reads_picture(reads: &Sizes) -> Bars {
 
 /// The figures of the files seen so far.
 #[derive(Debug, Default)]
-struct Fragmentation {
+pub struct Fragmentation {
     files: u64,
     runs: u64,
     blocks: u64,
@@ -124,6 +118,23 @@ struct Fragmentation {
 }
 
 impl Fragmentation {
+    /// Of all files.
+    pub fn read(daemon: &Daemon) -> Outcome<Self> {
+        let report: Report = daemon.ask(Request::Stats)?;
+        let total = report.space.get("mapped_bytes").map_or(0, |bytes| bytes / BLOCK_BYTES as u64);
+        let mut layout = Self { reads: report.device.read_sizes, ..Self::default() };
+        let (mut next, mut progress) = (Some(LayoutCursor::default()), Progress::new());
+        while let Some(from) = next {
+            progress.show("reading the maps of all files", layout.blocks, total);
+            let portion: LayoutPortion = daemon.ask(Request::Layout { from })?;
+            next = portion.next;
+            layout.add(&portion);
+        }
+        drop(progress);
+        layout.finish_file();
+        Ok(layout)
+    }
+
     fn add(&mut self, portion: &LayoutPortion) {
         for file in &portion.files {
             self.runs += file.runs;
@@ -201,17 +212,23 @@ impl Fragmentation {
     fn classes_table(&self) -> Table {
         let columns = [16, 10, 7, 10, 7, 7].map(Column::right);
         let mut table = Table::of(columns).with_head(&["run of blocks", "runs", "", "data", "", "shared"]);
-        for (power, class) in self.classes.iter().enumerate().filter(|(_, class)| class.runs > 0) {
-            table.row(vec![
+        self.class_rows().into_iter().for_each(|row| table.row(row.to_vec()));
+        table
+    }
+
+    /// For each class of lengths: blocks of a run, runs, their share, data, its share, and how much of it is shared.
+    pub fn class_rows(&self) -> Vec<[String; 6]> {
+        let row = |(power, class): (usize, &RunClass)| {
+            [
                 lengths(power),
                 class.runs.to_string(),
                 percent(class.runs, self.runs),
                 Size(class.blocks * BLOCK_BYTES as u64).to_string(),
                 percent(class.blocks, self.blocks),
                 percent(class.shared_blocks, class.blocks),
-            ]);
-        }
-        table
+            ]
+        };
+        self.classes.iter().enumerate().filter(|(_, class)| class.runs > 0).map(row).collect()
     }
 
     fn worst_table(&self, names: &BTreeMap<u64, FileNames>) -> Table {
@@ -227,7 +244,7 @@ impl Fragmentation {
     }
 
     /// Shares of runs, of data, and of what is shared, by length.
-    fn picture(&self) -> Bars {
+    pub fn picture(&self) -> Bars {
         let share = |part: u64, whole: u64| ratio(part * 100, whole);
         let group = |(power, class): (usize, &RunClass)| {
             let shares = [

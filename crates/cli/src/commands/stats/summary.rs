@@ -15,9 +15,23 @@ pub fn text(snapshot: &Snapshot) -> String {
         table.row(vec![name.to_owned(), figure, meaning]);
     }
     // These are sentences, and would make the columns too wide.
+    format!("volume      {}\n{}health      {}\n", volume(snapshot), table.plain(), health(snapshot))
+}
+
+/// The lines as names, figures and what these mean.
+pub fn ten_lines(snapshot: &Snapshot) -> Vec<(&'static str, String, String)> {
+    let sentence = |name, sentence| (name, sentence, String::new());
+    let (first, last) = (sentence("volume", volume(snapshot)), sentence("health", health(snapshot)));
+    [first].into_iter().chain(lines(snapshot)).chain([last]).collect()
+}
+
+fn volume(snapshot: &Snapshot) -> String {
     let place = snapshot.mount.as_deref().map_or_else(String::new, |dir| format!(" on {}", shown(dir)));
-    let found = printable(&health::line(&findings(snapshot, &Limits::default())));
-    format!("volume      {}{place}\n{}health      {found}\n", shown(&snapshot.volume), table.plain())
+    format!("{}{place}", shown(&snapshot.volume))
+}
+
+fn health(snapshot: &Snapshot) -> String {
+    printable(&health::line(&findings(snapshot, &Limits::default())))
 }
 
 fn lines(snapshot: &Snapshot) -> [(&'static str, String, String); 8] {

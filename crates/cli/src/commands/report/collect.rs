@@ -1,0 +1,166 @@
+//! Goes through all files of a mount and asks the daemon what each holds and shares.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::Metadata;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path};
+
+use oncefs_engine::{BLOCK_BYTES, Explained, What};
+
+use super::groups::{Groups, Sum};
+use super::linked::Linked;
+use super::sharing::{LongestRuns, Most, SharingFile};
+use crate::control::answers::About;
+use crate::control::protocol::Request;
+use crate::control::target::Daemon;
+use crate::failure::{Failure, Outcome};
+use crate::files::in_mount::InMount;
+use crate::files::walk::{Step, walk};
+use crate::names::shown;
+use crate::progress::Progress;
+
+/// What follows the last dot of a longer name is no type.
+const EXTENSION_BYTES_MAX: usize = 16;
+
+/// Everything that the files were asked for.
+#[derive(Debug, Default)]
+pub struct Collected {
+    /// All files.
+    pub all: Sum,
+    /// By the directory at the top that they are below. `None`: below none.
+    pub by_directory: Groups,
+    /// By what follows the last dot of a name, in small letters. `None`: there is no dot.
+    pub by_type: Groups,
+    /// Those that share most.
+    pub sharing: Most,
+    /// Files and directories that could not be looked at.
+    pub refused: u64,
+    /// Files with several names.
+    pub linked: Linked,
+}
+
+/// What the daemon says of one file.
+#[derive(Debug, Default)]
+struct File {
+    map: u64,
+    held_blocks: u64,
+    shared_blocks: u64,
+    longest: LongestRuns,
+}
+
+impl Collected {
+    /// Of all files below the root of a mount that holds about so many bytes.
+    pub fn of(daemon: &Daemon, top: InMount, held_bytes: u64) -> Outcome<Self> {
+        let (mut collected, mut progress, mut failed) = (Self::default(), Progress::new(), None);
+        let root = top.path.clone();
+        walk(&root, top.held, &mut |place, step| match step {
+            // A walk cannot be left early. What is to come is not asked for.
+            _ if failed.is_some() => {}
+            Step::Found(_, about) if about.is_file() => {
+                progress.show("looking at all files", collected.all.held, held_bytes);
+                let path = place.path();
+                let below = path.strip_prefix(&root).unwrap_or(&path);
+                failed = collected.take(daemon, below, about).err();
+            }
+            Step::Found(..) => {}
+            Step::Refused(_) => collected.refused += 1,
+        });
+        failed.map_or(Ok(collected), Err)
+    }
+
+    fn take(&mut self, daemon: &Daemon, path: &Path, about: &Metadata) -> Outcome {
+        if !self.linked.is_first(about.ino(), about.nlink()) {
+            return Ok(());
+        }
+        let file = if about.blocks() == 0 { Ok(File::default()) } else { File::ask(daemon, about.ino()) };
+        match file {
+            Ok(file) => self.add(path, file),
+            Err(failure) => self.refuse(daemon, failure)?,
+        }
+        Ok(())
+    }
+
+    /// A file may be deleted between two steps. If the daemon answers nothing any more, that is the failure.
+    fn refuse(&mut self, daemon: &Daemon, failure: Failure) -> Outcome {
+        daemon.ask::<About>(Request::Version).map_err(|_| failure)?;
+        self.refused += 1;
+        Ok(())
+    }
+
+    fn add(&mut self, path: &Path, file: File) {
+        let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
+        let sum = Sum { files: 1, held: bytes(file.held_blocks), shared: bytes(file.shared_blocks) };
+        self.all += sum;
+        self.by_directory.add(directory(path), sum);
+        self.by_type.add(extension(path).as_deref(), sum);
+        if self.sharing.wants(file.shared_blocks) {
+            let File { map, held_blocks, shared_blocks, longest } = file;
+            let name = shown(&Path::new("/").join(path)).to_string();
+            self.sharing.add(SharingFile { name, map, held_blocks, shared_blocks, runs: longest.finish() });
+        }
+    }
+}
+
+impl File {
+    fn ask(daemon: &Daemon, inode: u64) -> Outcome<Self> {
+        let (mut file, mut next) = (Self::default(), Some(0));
+        while let Some(lbn) = next {
+            let portion: Explained = daemon.ask(Request::Explain { inode, lbn })?;
+            (file.map, next) = (portion.map, portion.next);
+            for run in &portion.runs {
+                file.held_blocks += run.what.pbn().map_or(0, |_| run.blocks);
+                file.shared_blocks += if matches!(run.what, What::Shared { .. }) { run.blocks } else { 0 };
+                file.longest.add(run);
+            }
+        }
+        Ok(file)
+    }
+}
+
+/// The first of several names.
+fn directory(path: &Path) -> Option<&OsStr> {
+    let mut names = path.components();
+    match (names.next(), names.next()) {
+        (Some(Component::Normal(first)), Some(_)) => Some(first),
+        _ => None,
+    }
+}
+
+fn extension(path: &Path) -> Option<OsString> {
+    let extension = path.extension()?.to_ascii_lowercase();
+    (1..=EXTENSION_BYTES_MAX).contains(&extension.as_bytes().len()).then_some(extension)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_grouped_by_the_first_name_and_the_last_dot() {
+        let of = |path: &str| {
+            let text = |name: &OsStr| name.to_str().unwrap().to_owned();
+            (directory(Path::new(path)).map(text), extension(Path::new(path)).map(|name| text(&name)))
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(of("home/a/Photo.JPG"), (some("home"), some("jpg")));
+        assert_eq!(of("README"), (None, None));
+        assert_eq!(of("etc/.profile"), (some("etc"), None));
+        assert_eq!(of("a.d/b.tar.gz"), (some("a.d"), some("gz")));
+        assert_eq!(of("x.this-is-not-a-type-of-files"), (None, None));
+    }
+
+    #[test]
+    fn a_file_counts_in_each_group_and_its_name_is_kept_only_if_it_shares() {
+        let mut collected = Collected::default();
+        let file = |held_blocks, shared_blocks| File { held_blocks, shared_blocks, ..File::default() };
+        collected.add(Path::new("a/one.txt"), file(10, 4));
+        collected.add(Path::new("a/two.bin"), file(5, 0));
+        let sum = Sum { files: 2, held: 15 * 4096, shared: 4 * 4096 };
+        assert_eq!(collected.all, sum);
+        assert_eq!(collected.by_directory.largest().groups, [(Some("a".into()), sum)]);
+        assert_eq!(collected.by_type.largest().groups.len(), 2);
+        let names: Vec<String> = collected.sharing.files().into_iter().map(|file| file.name).collect();
+        assert_eq!(names, ["/a/one.txt"]);
+    }
+}

@@ -112,6 +112,12 @@ pub fn describe() -> String {
     format!("kernel {}, {cores} x {model}, {memory_gib:.0} GiB", kernel.trim())
 }
 
+/// How many tasks ran or waited for a processor on average in the last minute.
+pub fn load_average() -> String {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    load.split_whitespace().next().unwrap_or("unknown").to_owned()
+}
+
 /// One line about whether the machine was left alone while it measured.
 pub fn load_line() -> String {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();

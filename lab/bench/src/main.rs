@@ -23,7 +23,9 @@ mod machine;
 mod measure;
 mod mount;
 mod once;
+mod origin;
 mod overhead;
+mod peers;
 mod piece_cost;
 mod pieces;
 mod progress;
@@ -76,6 +78,8 @@ enum Command {
     Selective(selective::SelectiveArgs),
     /// Measure what ranking and the worker cost programs: figures 15 to 17 of the same paper
     Overhead(overhead::OverheadArgs),
+    /// Copy five corpora to ext4, XFS, Btrfs, SquashFS and oncefs: savings, time, memory and device writes
+    Peers(peers::PeersArgs),
 }
 
 fn main() -> ExitCode {
@@ -90,6 +94,7 @@ fn main() -> ExitCode {
         Some(Command::Once(args)) => once::run(args),
         Some(Command::Selective(args)) => selective::run(args),
         Some(Command::Overhead(args)) => overhead::run(args),
+        Some(Command::Peers(args)) => peers::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

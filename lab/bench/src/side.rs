@@ -63,14 +63,14 @@ impl KernelFs {
         run(Command::new(program).args(quiet_force).arg(device)).map(drop)
     }
 
-    fn mount(self, device: &Path, point: &Path) -> Result<Layer> {
+    fn mount(self, device: &Path, point: &Path, arguments: &[String]) -> Result<Layer> {
         let mut command = Command::new("mount");
         command.args(["-t", self.name()]);
         if self == KernelFs::Ext4 {
             // Else a kernel thread writes inode tables while others are measured.
             command.args(["-o", "noinit_itable"]);
         }
-        run(command.arg(device).arg(point))?;
+        run(command.args(arguments).arg(device).arg(point))?;
         Ok(Layer::Kernel(point.to_owned()))
     }
 }
@@ -84,6 +84,8 @@ pub struct SideSpec {
     pub kind: Kind,
     /// Arguments for its mount command.
     pub arguments: Vec<String>,
+    /// Arguments for `oncefs mkfs`.
+    pub format_arguments: Vec<String>,
 }
 
 impl std::str::FromStr for SideSpec {
@@ -104,7 +106,7 @@ impl std::str::FromStr for SideSpec {
         if matches!(kind, Kind::Kernel(_)) && !arguments.is_empty() {
             return Err(format!("{name} takes no arguments, because it is measured with its defaults"));
         }
-        Ok(SideSpec { name: text.to_owned(), kind, arguments })
+        Ok(SideSpec { name: text.to_owned(), kind, arguments, format_arguments: Vec::new() })
     }
 }
 
@@ -225,7 +227,7 @@ impl Side {
             Kind::Flat => KernelFs::Ext4.format(self.device.path()),
             Kind::Oncefs => {
                 KernelFs::Ext4.format(self.device.path())?;
-                let layer = KernelFs::Ext4.mount(self.device.path(), &self.lower)?;
+                let layer = KernelFs::Ext4.mount(self.device.path(), &self.lower, &[])?;
                 self.layers.push(layer);
                 self.format_oncefs()?;
                 self.unmount()
@@ -235,7 +237,7 @@ impl Side {
 
     fn format_oncefs(&self) -> Result<()> {
         let mut command = Command::new(&self.bench.oncefs);
-        command.arg("mkfs").arg(self.volume());
+        command.arg("mkfs").arg(self.volume()).args(&self.spec.format_arguments);
         match &self.data_device {
             Some(device) => command.arg("--force").arg("--data").arg(device.path()),
             // What ext4 leaves of the device, less room for oncefs's own records.
@@ -250,11 +252,11 @@ impl Side {
 
     /// Mounts; files then live below [`Side::root`].
     pub fn mount(&mut self) -> Result<()> {
-        let kernel_fs = match self.spec.kind {
-            Kind::Kernel(kernel_fs) => kernel_fs,
-            Kind::Flat | Kind::Oncefs => KernelFs::Ext4,
+        let (kernel_fs, arguments) = match self.spec.kind {
+            Kind::Kernel(kernel_fs) => (kernel_fs, &self.spec.arguments[..]),
+            Kind::Flat | Kind::Oncefs => (KernelFs::Ext4, &[][..]),
         };
-        self.layers.push(kernel_fs.mount(self.device.path(), &self.lower)?);
+        self.layers.push(kernel_fs.mount(self.device.path(), &self.lower, arguments)?);
         match self.spec.kind {
             Kind::Kernel(_) => {}
             Kind::Flat => self.layers.push(self.mount_flat()?),

@@ -138,7 +138,7 @@ fn copy_file(path: &Path, content: &[u8]) -> std::io::Result<()> {
 }
 
 /// syncfs for the kernel's file systems; fsync of the directory for those on FUSE, which syncfs does not reach.
-fn make_durable(root: &Path) -> Result<()> {
+pub fn make_durable(root: &Path) -> Result<()> {
     let directory = File::open(root).during(|| format!("cannot open {}", root.display()))?;
     // SAFETY: the descriptor is open during the call, which touches no memory of ours.
     if unsafe { libc::syncfs(directory.as_raw_fd()) } != 0 {

@@ -173,6 +173,32 @@ fn a_tiny_run_of_once_measures_every_side_with_every_source_and_finds_each_copy(
     }
 }
 
+#[test]
+fn a_tiny_run_of_peers_copies_a_corpus_to_each_system_and_writes_a_page() {
+    let corpora = tempfile::tempdir().unwrap();
+    let page = corpora.path().join("page.md");
+    for item in ["one", "two"] {
+        let directory = corpora.path().join("npm").join(item);
+        std::fs::create_dir_all(&directory).unwrap();
+        (0..200_u8).for_each(|file| {
+            let content: Vec<u8> = (0..40_960_u32).map(|at| (at >> 12) as u8 ^ file | 1).collect();
+            std::fs::write(directory.join(file.to_string()), content).unwrap();
+        });
+    }
+    let mut words = vec!["peers", "--only=npm", "--systems=ext4,squashfs,oncefs-default", "--corpora"];
+    words.extend([corpora.path().to_str().unwrap(), "--page", page.to_str().unwrap()]);
+    let readings = readings_of(&words);
+    let of = |system: &str| readings.as_array().unwrap().iter().find(|reading| reading["system"] == system).unwrap();
+    for system in ["Ext4", "Squashfs", "OncefsDefault"] {
+        assert_eq!(of(system)["bytes"].as_u64().unwrap(), 2 * 200 * 40_960, "{system}");
+        assert!(of(system)["device_bytes"].as_u64().unwrap() > 0, "{system}");
+    }
+    let stored = |system: &str| of(system)["stored_bytes"].as_u64().unwrap();
+    assert!(stored("OncefsDefault") < stored("Ext4") && stored("Squashfs") < stored("Ext4"), "{readings}");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("\n## npm\n") && page.contains("| oncefs, default "), "{page}");
+}
+
 /// Reads until a line holds `part`; the rest stays readable, as a terminal would stay open.
 fn wait_for_line(stderr: &mut impl BufRead, part: &str) {
     let mut line = String::new();

@@ -1,5 +1,7 @@
 //! Small pieces of the text that people read: times, paragraphs.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 /// A time in two units at most.
 pub fn duration(seconds: u64) -> String {
     match seconds {
@@ -7,6 +9,11 @@ pub fn duration(seconds: u64) -> String {
         60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
         _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
     }
+}
+
+/// The present moment, in seconds since 1970.
+pub fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// A moment as in RFC 3339, in UTC; `seconds` are those since 1970.

@@ -430,3 +430,35 @@ fn mounting_and_unmounting_again_and_again_leaves_nothing_behind() {
     place.mount(&[]).succeeds();
     assert_eq!(fs::read_dir(place.mnt()).unwrap().count(), 10);
 }
+
+#[test]
+fn a_mount_leaves_two_points_of_history_and_one_that_changes_nothing_none() {
+    let place = Place::with_volume();
+    let history = place.path("volume/history");
+    let bytes = || fs::read(&history).unwrap();
+    for points in [2, 4] {
+        place.mount(&[]).succeeds();
+        fs::write(place.file("file"), content(points, 100_000)).unwrap();
+        place.umount().succeeds();
+        assert_eq!(bytes().len() as u64, points * 64);
+    }
+    assert_eq!(fs::metadata(&history).unwrap().mode() & 0o777, 0o600);
+    let before = bytes();
+    place.mount(&["-o", "ro"]).succeeds();
+    place.umount().succeeds();
+    assert_eq!(bytes(), before);
+}
+
+#[test]
+fn no_history_is_no_reason_to_refuse_a_mount() {
+    let place = Place::with_volume();
+    let history = place.path("volume/history");
+    for make in [|at: &Path| fs::create_dir(at).unwrap(), |at: &Path| fs::write(at, [0xA5; 1000]).unwrap()] {
+        make(&history);
+        place.mount(&[]).succeeds();
+        fs::write(place.file("file"), "x").unwrap();
+        place.umount().succeeds();
+        assert!(oncefs(&["fsck", "--data", place.volume_str()]).succeeds().out.contains("clean"));
+        fs::remove_dir(&history).or_else(|_| fs::remove_file(&history)).unwrap();
+    }
+}

@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use oncefs_engine::HistoryPoint;
 use serde_json::Value;
 
 use crate::common::{Place, content, oncefs};
@@ -117,6 +119,40 @@ fn groups_and_partners_are_told_with_what_they_hold_and_share() {
     let partners = row(&page, "/one/data.BIN");
     assert!(partners[4].contains("/two/data.BIN: 256 KiB"), "{partners:?}");
     assert!(page.contains("files at the top"), "{page}");
+}
+
+#[test]
+fn the_report_draws_the_history_and_says_when_the_volume_is_full() {
+    let place = place();
+    let (mnt, file) = (place.mnt_str(), place.path("volume/history"));
+    let short = oncefs(&["report", mnt, "-o", "-"]).succeeds().out;
+    assert_eq!(objection(&short), None);
+    assert!(short.contains("Too short to say"), "{short}");
+    place.umount().succeeds();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    // A slope of 4 MiB a day, and at last about 1.6 of 256 MiB are stored.
+    let point = |ago: u64| HistoryPoint {
+        seconds: now - ago * 86_400,
+        held: (400 - 4 * ago) << 20,
+        stored: (200 - 4 * ago) << 20,
+        free: 64 << 20,
+        ..HistoryPoint::default()
+    };
+    let points: Vec<u8> = (1..=40).rev().map(point).flat_map(|point| point.encode()).collect();
+    fs::write(&file, points).unwrap();
+    place.mount(&["-o", "profile=lrlfs"]).succeeds();
+    let page = oncefs(&["report", mnt, "-o", "-"]).succeeds().out;
+    assert_eq!(objection(&page), None);
+    for part in
+        ["Savings over time", "What is stored grows by 4.00 MiB a day", "line forecast", "This rests on 40 days"]
+    {
+        assert!(page.contains(part), "no {part} in {page}");
+    }
+    let history: Value = serde_json::from_str(&oncefs(&["stats", mnt, "--history", "--json"]).succeeds().out).unwrap();
+    assert_eq!(history["points"].as_array().unwrap().len(), 42, "those, the mount, and now");
+    assert_eq!(history["trend"]["bytes_per_day"], 4.0 * f64::from(1 << 20));
+    assert!(history["full_in_days"].as_f64().is_some_and(|days| days > 1.0), "{history}");
+    assert!(oncefs(&["stats", mnt, "--history"]).succeeds().out.contains("full in"));
 }
 
 #[test]

@@ -74,6 +74,7 @@ pub use commit::log::CutLog;
 pub use damage::affected_files::{BadBlock, BadPlace};
 pub use damage::scrub_progress::{ScrubCommand, ScrubStatus};
 pub use error::{Error, Result};
+pub use format::history::HistoryPoint;
 pub use format::record::Totals;
 pub use format::rot::ScrubState;
 pub use fsck::check::fault::{Fault, Remedy, Sum};
@@ -100,6 +101,7 @@ pub use stats::counters::{
 pub use store::Store;
 pub use types::{Change, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, UnknownBlocks, Urgency, VolumeSpec};
 pub use volume::ballast::Ballast;
+pub use volume::history::History;
 pub use volume::medium::{Driver, Medium};
 pub use volume::unfinished::Unfinished;
 pub use worker::load::DeviceLoad;

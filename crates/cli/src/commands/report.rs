@@ -5,6 +5,7 @@
 mod collect;
 mod facts;
 mod groups;
+mod history;
 mod linked;
 mod markup;
 mod page;
@@ -13,19 +14,21 @@ mod pictures;
 mod sections;
 mod sharing;
 mod style;
+mod timeline;
 
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 
 use crate::commands::stats::fragmentation::Fragmentation;
 use crate::control::target::Daemon;
 use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::figures::history::Timeline;
 use crate::figures::snapshot::Snapshot;
 use crate::files::in_mount::InMount;
 use crate::names::shown;
 use crate::replace::{can_be_replaced, replace};
+use crate::text::unix_seconds;
 use collect::Collected;
 use facts::Facts;
 
@@ -35,7 +38,8 @@ const MODE: u32 = 0o600;
 /// Arguments of `report`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The report is one file of HTML that loads nothing: savings, what each directory and type of file holds and shares,
+The report is one file of HTML that loads nothing: savings and growth
+over time with a forecast, what each directory and type of file holds and shares,
 which files share with which, run lengths, reads and latency. It names files of all users, so its mode is 0600.
 An existing FILE is replaced as a whole. Needs root. Reads no file's data, but asks the daemon about every file.
 
@@ -81,6 +85,7 @@ fn find<'a>(daemon: &Daemon, snapshot: &'a Snapshot) -> Outcome<Facts<'a>> {
     let mut collected = Collected::of(daemon, top, snapshot.held_bytes())?;
     let sharing = partners::find(daemon, std::mem::take(&mut collected.sharing).files())?;
     let fragmentation = Fragmentation::read(daemon)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    Ok(Facts { snapshot, collected, sharing, fragmentation, seconds: now })
+    let now = unix_seconds();
+    let timeline = Timeline::of(snapshot, now)?;
+    Ok(Facts { snapshot, timeline, collected, sharing, fragmentation, seconds: now })
 }

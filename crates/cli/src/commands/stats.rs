@@ -2,6 +2,7 @@
 
 mod details;
 pub mod fragmentation;
+mod history;
 pub mod summary;
 
 pub use details::{microseconds, percent};
@@ -15,6 +16,7 @@ use crate::failure::Outcome;
 use crate::figures::snapshot::Snapshot;
 use crate::figures::{explain, json, schema};
 use crate::names;
+use crate::text::unix_seconds;
 
 /// Arguments of `stats`.
 #[derive(Debug, Args)]
@@ -24,6 +26,7 @@ Examples:
   oncefs stats /mnt -v                                     stages, caches, counters and settings too
   oncefs stats --explain blocks_shared                     what a figure means; without a name all of them
   oncefs stats /mnt --json
+  oncefs stats /mnt --history                              over time, and when the volume is full
   oncefs stats /mnt --fragmentation                        how fragmented the files are: reads all their maps
   oncefs stats /mnt --fragmentation --plot runs.svg")]
 pub struct StatsArgs {
@@ -45,6 +48,9 @@ pub struct StatsArgs {
     /// Show instead how many runs the files have, how long these are, and how much of them is shared
     #[arg(long, alias = "layout")]
     pub fragmentation: bool,
+    /// Show instead how the volume grew, and when it is full
+    #[arg(long, conflicts_with_all = ["verbose", "fragmentation", "explain", "schema"])]
+    pub history: bool,
     /// Draw the lengths of runs as a picture in this file
     #[arg(long, value_name = "FILE.svg", requires = "fragmentation")]
     pub plot: Option<PathBuf>,
@@ -64,6 +70,9 @@ pub fn run(arguments: StatsArgs) -> Outcome {
         return fragmentation::run(&daemon, arguments.plot.as_deref(), arguments.json);
     }
     let snapshot = Snapshot::take(&daemon)?;
+    if arguments.history {
+        return history::run(&snapshot, arguments.json, unix_seconds());
+    }
     if arguments.json {
         say!("{}", names::json(&json::document(&snapshot)));
         return Ok(());

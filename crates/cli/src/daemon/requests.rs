@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use oncefs_engine::{Blocks, DedupCommand, DefragOptions, Error, Lbn, MapId, OpenOptions, Store};
@@ -13,6 +13,7 @@ use oncefs_fuse::{MountFlags, RoomGauge, ShutdownMode};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::history::Historian;
 use super::memory_budget::Budget;
 use super::task::Task;
 use crate::control::answers::{self, About, Tuned};
@@ -42,6 +43,8 @@ pub struct OpenVolume {
     about: About,
     /// For a test: that nothing more becomes durable is no failure then.
     is_shut_down: AtomicBool,
+    /// None: the volume takes no changes, or was closed.
+    history: Mutex<Option<Historian>>,
     control: OnceLock<Server>,
     closed: OnceLock<Result<(), String>>,
 }
@@ -55,7 +58,9 @@ impl OpenVolume {
         let about = about(&task.options);
         let (control, closed) = (OnceLock::new(), OnceLock::new());
         let (gauge, is_shut_down) = (Arc::default(), AtomicBool::new(false));
-        let daemon = Arc::new(Self { file_system, flags, gauge, read_only, about, is_shut_down, control, closed });
+        let history = Mutex::new(if read_only { None } else { keep_history(task, &file_system) });
+        let daemon =
+            Arc::new(Self { file_system, flags, gauge, read_only, about, is_shut_down, history, control, closed });
         match Server::start(&task.volume, daemon.clone()) {
             Ok(server) => drop(daemon.control.set(server)),
             Err(e) => log::warn!(
@@ -72,6 +77,7 @@ impl OpenVolume {
             if let Some(control) = self.control.get() {
                 control.announce_closing();
             }
+            drop(self.history.lock().unwrap_or_else(PoisonError::into_inner).take());
             let closed = self.file_system.close().and_then(|()| self.file_system.flush());
             let outcome = match self.is_shut_down.load(Ordering::Acquire) {
                 true => Ok(()),
@@ -202,6 +208,12 @@ impl Handler for OpenVolume {
             Request::WaitExit => Err("wait-exit is answered by the server".into()),
         }
     }
+}
+
+fn keep_history(task: &Task, file_system: &FileSystem) -> Option<Historian> {
+    Historian::start(&task.volume, file_system.store().clone())
+        .inspect_err(|e| log::warn!("no history is kept: cannot start a thread: {e}"))
+        .ok()
 }
 
 fn about(options: &MountOptions) -> About {

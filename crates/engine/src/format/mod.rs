@@ -10,6 +10,7 @@ pub mod file_policy;
 pub mod group_bytes;
 pub mod hint_header;
 pub mod hint_page;
+pub mod history;
 pub mod keys;
 pub mod label;
 pub mod ops;

@@ -1,4 +1,5 @@
-//! Counters, histograms and the report made of them.
+//! Counters, histograms, the report made of them, and what is kept of it over time.
 
 pub mod counters;
 pub mod report;
+pub mod thinning;

@@ -6,6 +6,7 @@ pub mod data_device;
 pub mod files;
 pub mod grow;
 pub mod health;
+pub mod history;
 pub mod hold;
 pub mod host;
 pub mod medium;

@@ -16,8 +16,8 @@ use oncefs_engine::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
 use oncefs_engine::format::superblock::Superblock;
 use oncefs_engine::format::{VERSION, backlog, file_policy, hint_page, label, rot};
 use oncefs_engine::{
-    BLOCK_BYTES, Blocks, Copies, DataPlace, FilePolicy, Fingerprint, Lbn, MapId, Pbn, PolicyOverride, Profile, Rank,
-    Tag,
+    BLOCK_BYTES, Blocks, Copies, DataPlace, FilePolicy, Fingerprint, HistoryPoint, Lbn, MapId, Pbn, PolicyOverride,
+    Profile, Rank, Tag,
 };
 use oncefs_words::checkout::text;
 use oncefs_words::layout::{assert_key, hexadecimal};
@@ -501,6 +501,17 @@ fn a_hint_page_is_as_the_page_says() {
     );
     let fields = [("tag", vec![0x30, 0x45, 0x67, 0x89]), ("pbn", vec![0x0A, 0x0B, 0x0C, 0x0D])];
     Section::of(PAGE, "Hint").assert_layout(&bytes[24..32], 4, &fields);
+}
+
+#[test]
+fn a_point_of_the_history_is_as_the_page_says() {
+    let point = HistoryPoint { seconds: 1, held: 2, stored: 3, free: 4, backlog: 5, read: 6, written: 7 };
+    let bytes = point.encode();
+    let page = Section::of(PAGE, "Point of the history");
+    let names = ["seconds", "held", "stored", "free", "backlog", "read", "written"];
+    let mut fields: Vec<(&str, Vec<u8>)> = names.into_iter().zip((1..).map(number)).collect();
+    fields.push(("checksum", number(page.checksum(&bytes, 0))));
+    page.assert_layout(&bytes, 0, &fields);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::ops::{Add, AddAssign};
 
+use crate::size::Size;
+
 /// A piece of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Markup(String);
@@ -79,6 +81,16 @@ fn escaped(text: &str) -> String {
         }
     }
     escaped
+}
+
+/// Bytes for people, and exact for programs.
+pub fn size(bytes: u64) -> Markup {
+    Markup::element("data", &[("value", &bytes.to_string())], Markup::text(Size(bytes)))
+}
+
+/// Words that explain what is below them.
+pub fn note(words: &str) -> Markup {
+    Markup::element("p", &[("class", "soft")], Markup::text(words))
 }
 
 /// A heading of a column, and whether figures stand in it.

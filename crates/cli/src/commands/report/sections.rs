@@ -4,7 +4,8 @@ use std::ffi::OsString;
 
 use super::facts::Facts;
 use super::groups::{Groups, Sum};
-use super::markup::{Head, Markup, table};
+use super::history;
+use super::markup::{Head, Markup, note, size, table};
 use super::partners::Sharing;
 use super::pictures::{Part, bar, chart, key};
 use crate::commands::stats::{self, microseconds, percent};
@@ -29,6 +30,7 @@ pub fn all(facts: &Facts) -> Vec<Section> {
     vec![
         section("summary", "Summary", summary(facts.snapshot)),
         section("savings", "Savings", savings(facts.snapshot)),
+        section("history", "Over time", history::inside(&facts.timeline)),
         section(
             "directories",
             "By directory",
@@ -44,15 +46,6 @@ pub fn all(facts: &Facts) -> Vec<Section> {
         section("reads", "Reads from the device", reads(facts)),
         section("latency", "Latency by stage", latency(facts.snapshot)),
     ]
-}
-
-/// Bytes for people, and exact for programs.
-fn size(bytes: u64) -> Markup {
-    Markup::element("data", &[("value", &bytes.to_string())], Markup::text(Size(bytes)))
-}
-
-fn note(words: &str) -> Markup {
-    Markup::element("p", &[("class", "soft")], Markup::text(words))
 }
 
 fn summary(snapshot: &Snapshot) -> Markup {

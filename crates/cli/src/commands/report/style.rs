@@ -49,6 +49,11 @@ th{font-weight:600}.figure{text-align:right;white-space:nowrap;overflow-wrap:nor
 figure{margin:1rem 0}.chart svg{display:block;max-width:40rem;min-width:34rem;width:100%}
 .bar{display:block;height:.7rem;min-width:6rem;width:100%}.savings{height:1.6rem}
 .stored{fill:var(--stored)}.saved{fill:var(--saved)}.free{fill:var(--free)}.key{height:.8rem;width:.8rem}
+.line{fill:none;stroke-width:2}.line.held{stroke:var(--text);stroke-dasharray:7 3}\
+.line.stored{stroke:var(--stored)}.line.saved{stroke:var(--saved)}\
+.line.free{stroke:var(--free);stroke-dasharray:2 3}.line.forecast{stroke:var(--stored);stroke-dasharray:10 5}
+.rule{stroke:var(--line)}.tick{fill:var(--soft);font-size:13px}
+.keys .key{height:.6rem;min-width:.8rem;width:auto}
 .keys{list-style:none;padding:0}td .keys{margin:0}
 @media(max-width:40rem){body{padding:.6rem}th,td{padding:.3rem}}
 @media print{body{max-width:none;padding:0;font-size:10pt}nav{display:none}.wide{overflow:visible}\

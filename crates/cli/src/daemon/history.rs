@@ -1,0 +1,61 @@
+//! The thread that keeps a volume's history: a point at the mount, one every hour, and one at the end.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use oncefs_engine::{History, Store};
+
+use crate::text::unix_seconds;
+
+/// How often a point is taken.
+const EVERY: Duration = Duration::from_secs(3600);
+
+/// The thread. Dropped, it takes the last point and ends.
+pub struct Historian {
+    /// Nothing is sent: that it is gone ends the thread.
+    running: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Historian {
+    /// Starts it for a volume that takes changes.
+    pub fn start(volume: &Path, store: Arc<Store>) -> std::io::Result<Self> {
+        let (running, ended) = mpsc::channel();
+        let mut history = History::of(volume);
+        let work = move || {
+            let mut has_failed = false;
+            loop {
+                note(&mut history, &store, &mut has_failed);
+                if let Err(RecvTimeoutError::Disconnected) = ended.recv_timeout(EVERY) {
+                    return note(&mut history, &store, &mut has_failed);
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("history".into()).spawn(work)?;
+        Ok(Self { running: Some(running), thread: Some(thread) })
+    }
+}
+
+impl Drop for Historian {
+    fn drop(&mut self) {
+        drop(self.running.take());
+        if let Some(Err(_)) = self.thread.take().map(JoinHandle::join) {
+            log::error!("the thread that keeps the history panicked");
+        }
+    }
+}
+
+/// A volume that failed is left as it is.
+fn note(history: &mut History, store: &Store, has_failed: &mut bool) {
+    if store.failure().is_some() {
+        return;
+    }
+    if let Err(e) = history.note(store, unix_seconds())
+        && !std::mem::replace(has_failed, true)
+    {
+        log::warn!("the history lacks points from now on ({e}); nothing else depends on it");
+    }
+}

@@ -29,6 +29,7 @@ mod peers;
 mod piece_cost;
 mod pieces;
 mod progress;
+mod replay;
 mod report;
 mod run;
 mod scenario;
@@ -80,6 +81,8 @@ enum Command {
     Overhead(overhead::OverheadArgs),
     /// Copy five corpora to ext4, XFS, Btrfs, SquashFS and oncefs: savings, time, memory and device writes
     Peers(peers::PeersArgs),
+    /// Replay traces, or twins of published ones, on oncefs and on ext4, with contents made from the fingerprints
+    Replay(replay::ReplayArgs),
 }
 
 fn main() -> ExitCode {
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         Some(Command::Selective(args)) => selective::run(args),
         Some(Command::Overhead(args)) => overhead::run(args),
         Some(Command::Peers(args)) => peers::run(args),
+        Some(Command::Replay(args)) => replay::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -36,9 +36,14 @@ impl Latencies {
 
     /// Runs one `operation` and records how long it took.
     pub fn one<T>(&mut self, operation: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.one_late(Duration::ZERO, operation)
+    }
+
+    /// The same for an operation that begins so much `late`, which is part of its time.
+    pub fn one_late<T>(&mut self, late: Duration, operation: impl FnOnce() -> Result<T>) -> Result<T> {
         let began = Instant::now();
         let result = operation()?;
-        self.0.push(began.elapsed().as_nanos() as u64);
+        self.0.push((late + began.elapsed()).as_nanos() as u64);
         Ok(result)
     }
 

@@ -199,6 +199,27 @@ fn a_tiny_run_of_peers_copies_a_corpus_to_each_system_and_writes_a_page() {
     assert!(page.contains("\n## npm\n") && page.contains("| oncefs, default "), "{page}");
 }
 
+#[test]
+fn a_tiny_replay_plays_a_trace_and_a_twin_on_ext4_and_on_oncefs() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = directory.path().join("fiu");
+    let lines = (0..600_u32).map(|at| format!("{at}000 1 p {} 8 W 6 0 {:032x}\n", at * 8, at % 100 + 1));
+    std::fs::write(&trace, lines.collect::<String>() + "700000 1 p 0 64 R 6 0 -\n").unwrap();
+    let words = ["replay", trace.to_str().unwrap(), "--twin=1", "--scale=32768", "--repetitions=1", "--io=direct"];
+    let readings = readings_of(&words);
+    let of = |name: &str, mount: &str| {
+        let is_it = |reading: &&serde_json::Value| reading["trace"] == name && reading["mount"] == mount;
+        readings.as_array().unwrap().iter().find(is_it).unwrap().clone()
+    };
+    for mount in ["ext4", "oncefs, desktop", "oncefs, smartdedup"] {
+        assert_eq!(of("fiu", mount)["writes"]["operations"], 600, "{mount}");
+        assert_eq!(of("fiu", mount)["reads"]["operations"], 1, "{mount}");
+        assert!(of("twin 1, 1/32768", mount)["device_bytes"].as_u64().unwrap() > 1 << 20, "{mount}");
+    }
+    let used = |mount: &str| of("fiu", mount)["used_bytes"].as_u64().unwrap();
+    assert!(used("oncefs, desktop") < used("ext4"), "{readings}");
+}
+
 /// Reads until a line holds `part`; the rest stays readable, as a terminal would stay open.
 fn wait_for_line(stderr: &mut impl BufRead, part: &str) {
     let mut line = String::new();

@@ -1,25 +1,23 @@
 //! Replays traces on a mount of oncefs and on ext4, with contents made from the fingerprints.
 
+mod measure;
 mod play;
 mod table;
 mod trace;
 
 use std::path::PathBuf;
-use std::time::Instant;
 
 use clap::Args;
-use serde::Serialize;
 
 use crate::aligned::BLOCK_BYTES;
 use crate::failure::{During, Failure, Result, tell};
 use crate::fragmentation::replay::Io;
-use crate::machine;
-use crate::measure::LatencySummary;
 use crate::mount::rotated;
 use crate::origin::Origin;
 use crate::shared_args::SharedArgs;
-use crate::side::{Bench, KernelFs, Kind, Side, SideSpec};
-use play::{Pace, play, verify};
+use crate::side::{KernelFs, Kind, SideSpec};
+use measure::measure;
+use play::Pace;
 use trace::Trace;
 
 /// Arguments: traces or twins, the mounts, and the pace.
@@ -54,31 +52,6 @@ pub struct ReplayArgs {
     page: Option<PathBuf>,
     #[command(flatten)]
     shared: SharedArgs,
-}
-
-/// One trace on one mount in one repetition.
-#[derive(Clone, Debug, Serialize)]
-pub struct Reading {
-    /// The trace.
-    pub trace: String,
-    /// The mount.
-    pub mount: String,
-    /// From 0 on.
-    pub repetition: usize,
-    /// Until all was durable.
-    pub seconds: f64,
-    /// Response times.
-    pub writes: Option<LatencySummary>,
-    /// Response times.
-    pub reads: Option<LatencySummary>,
-    /// In use beyond what the empty file system has.
-    pub used_bytes: u64,
-    /// Written to the device until it was unmounted.
-    pub device_bytes: u64,
-    /// The most memory of the daemon.
-    pub memory_bytes: Option<u64>,
-    /// Processor time of the daemon.
-    pub cpu_s: Option<f64>,
 }
 
 impl ReplayArgs {
@@ -135,41 +108,6 @@ pub fn run(args: &ReplayArgs) -> Result<()> {
         std::fs::write(file, page).during(|| format!("cannot write {}", file.display()))?;
     }
     args.shared.write_json(&readings)
-}
-
-fn measure(bench: &Bench, trace: &Trace, mount: &SideSpec, how: (Pace, Io), repetition: usize) -> Result<Reading> {
-    let mut side = Side::create(bench, mount, &mount.name, 0)?;
-    side.format()?;
-    side.mount()?;
-    let empty_bytes = side.used_bytes()?;
-    machine::drop_caches()?;
-    let daemon = side.daemon();
-    daemon.map(machine::reset_peak_memory).transpose()?;
-    let cpu_before = daemon.map(machine::cpu_seconds_process).transpose()?;
-    let device_before = side.device_bytes()?;
-    let began = Instant::now();
-    let played = play(side.root(), trace, how.0, how.1)?;
-    let seconds = began.elapsed().as_secs_f64();
-    let cpu_after = daemon.map(machine::cpu_seconds_process).transpose()?;
-    let memory_bytes = daemon.map(machine::peak_memory_bytes).transpose()?;
-    side.unmount()?;
-    let device_bytes = side.device_bytes()?.since(device_before).written;
-    side.remount_cold()?;
-    let used_bytes = side.used_bytes()?.saturating_sub(empty_bytes);
-    verify(side.root(), trace).during(|| format!("{} on {}", trace.name, mount.name))?;
-    side.unmount()?;
-    Ok(Reading {
-        trace: trace.name.clone(),
-        mount: mount.name.clone(),
-        repetition,
-        seconds,
-        writes: played.writes.summary(),
-        reads: played.reads.summary(),
-        used_bytes,
-        device_bytes,
-        memory_bytes,
-        cpu_s: cpu_after.zip(cpu_before).map(|(after, before)| after - before),
-    })
 }
 
 const TITLE: &str = "# Results: traces replayed on mounts

@@ -2,7 +2,7 @@
 
 use oncefs_toolbox::Table;
 
-use super::Reading;
+use super::measure::Reading;
 use super::trace::Trace;
 use crate::aligned::BLOCK_BYTES;
 use crate::measure::LatencySummary;

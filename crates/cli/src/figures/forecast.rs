@@ -91,11 +91,13 @@ impl Trend {
         let date = &utc(now + (days * DAY_SECONDS as f64) as u64)[..10];
         let early = Self::days_to_fill(free, self.bytes_per_day_high).unwrap_or(days);
         let late = Self::days_to_fill(free, self.bytes_per_day_low)
-            .map_or_else(|| "more than ten years".to_owned(), |late| format!("{late:.0} days"));
+            .map_or_else(|| "more than ten years".to_owned(), count_of_days);
         format!(
-            "{pace} ({between}). At this pace the {} that are free are full in {days:.0} days, about {date}; at those \
-             paces in {early:.0} days to {late}. {rests}",
-            Size(free)
+            "{pace} ({between}). At this pace the {} that are free are full in {}, about {date}; at those paces in {} \
+             to {late}. {rests}",
+            Size(free),
+            count_of_days(days),
+            count_of_days(early)
         )
     }
 }
@@ -107,6 +109,10 @@ pub const TOO_SHORT: &str =
 fn slope(earlier: &HistoryPoint, later: &HistoryPoint) -> f64 {
     let days = (later.seconds - earlier.seconds) as f64 / DAY_SECONDS as f64;
     (later.stored as f64 - earlier.stored as f64) / days
+}
+
+fn count_of_days(days: f64) -> String {
+    if days.round() == 1.0 { "1 day".to_owned() } else { format!("{days:.0} days") }
 }
 
 fn per_day(bytes: f64) -> String {

@@ -25,6 +25,7 @@ mod mount;
 mod once;
 mod origin;
 mod overhead;
+mod paper;
 mod peers;
 mod piece_cost;
 mod pieces;
@@ -83,6 +84,8 @@ enum Command {
     Peers(peers::PeersArgs),
     /// Replay traces, or twins of published ones, on oncefs and on ext4, with contents made from the fingerprints
     Replay(replay::ReplayArgs),
+    /// Measure a paper's evaluation, figure by figure, and write its page
+    Paper(paper::PaperArgs),
 }
 
 fn main() -> ExitCode {
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
         Some(Command::Overhead(args)) => overhead::run(args),
         Some(Command::Peers(args)) => peers::run(args),
         Some(Command::Replay(args)) => replay::run(args),
+        Some(Command::Paper(args)) => paper::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

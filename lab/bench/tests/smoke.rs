@@ -220,6 +220,26 @@ fn a_tiny_replay_plays_a_trace_and_a_twin_on_ext4_and_on_oncefs() {
     assert!(used("oncefs, desktop") < used("ext4"), "{readings}");
 }
 
+#[test]
+fn a_tiny_run_of_a_paper_writes_its_page_and_goes_on_with_what_it_has() {
+    let [directory, kept, pages] = ["/var/tmp", "/tmp", "/tmp"].map(|place| tempfile::tempdir_in(place).unwrap());
+    let run = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_oncefs-bench"));
+        command.args(["paper", "lrlfs", "--scale=0.01", "--repetitions=1", "--dir"]).arg(directory.path());
+        command.arg("--readings").arg(kept.path()).arg("--pages").arg(pages.path());
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_nothing_is_left_in(directory.path());
+        std::fs::read(kept.path().join("lrlfs-writes.json")).unwrap()
+    };
+    assert_eq!(run(), run(), "what is there is not measured anew");
+    let page = std::fs::read_to_string(pages.path().join("paper-lrlfs.md")).unwrap();
+    assert!(!page.contains("not measured yet") && page.contains("(plots/paper-lrlfs-2.svg)"), "{page}");
+    assert!(pages.path().join("plots/paper-lrlfs-2.svg").exists());
+    let summary = std::fs::read_to_string(pages.path().join("papers.md")).unwrap();
+    assert!(summary.contains("(paper-lrlfs.md)"), "{summary}");
+}
+
 /// Reads until a line holds `part`; the rest stays readable, as a terminal would stay open.
 fn wait_for_line(stderr: &mut impl BufRead, part: &str) {
     let mut line = String::new();

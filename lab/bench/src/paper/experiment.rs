@@ -1,0 +1,59 @@
+//! An experiment: a command line of this program whose readings figures share, and its sizes at a scale.
+
+use std::path::Path;
+
+/// A command line, in words.
+pub struct Experiment {
+    /// Name of its readings.
+    pub name: &'static str,
+    /// The words. `{2048M:24M}` stands for the size 2048M times the scale, but at least 24M; the same goes for counts.
+    pub words: &'static [&'static str],
+}
+
+/// How experiments are run.
+pub struct Conditions<'a> {
+    /// Directory for loop devices.
+    pub directory: &'a Path,
+    /// The oncefs program.
+    pub oncefs: &'a Path,
+    /// What sizes are multiplied with.
+    pub scale: f64,
+    /// Repetitions of each measurement.
+    pub repetitions: usize,
+    /// Seed of contents and orders.
+    pub seed: u64,
+}
+
+impl Experiment {
+    /// The words at this scale, as they can be typed.
+    pub fn words(&self, conditions: &Conditions) -> Vec<String> {
+        let fixed = self.words.iter().map(|word| scaled(word, conditions.scale));
+        let given = [format!("--repetitions={}", conditions.repetitions), format!("--seed={}", conditions.seed)];
+        fixed.chain(given).collect()
+    }
+}
+
+/// The word with its sizes at this scale.
+fn scaled(word: &str, scale: f64) -> String {
+    let Some((before, rest)) = word.split_once('{') else { return word.to_owned() };
+    let (size, after) = rest.split_once('}').expect("a test fills every word");
+    let (full, least) = size.split_once(':').expect("a test fills every word");
+    let digits =
+        |text: &str| text.trim_end_matches(char::is_alphabetic).parse::<f64>().expect("a test fills every word");
+    let unit = full.trim_start_matches(|c: char| c.is_ascii_digit());
+    let number = (digits(full) * scale).round().max(digits(least));
+    format!("{before}{number}{unit}{}", scaled(after, scale))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_follow_the_scale_down_to_the_least_and_keep_their_unit() {
+        assert_eq!(scaled("--file-size={2048M:24M}", 0.5), "--file-size=1024M");
+        assert_eq!(scaled("--file-size={2048M:24M}", 0.001), "--file-size=24M");
+        assert_eq!(scaled("a={100:1},b={8K:4K}", 0.25), "a=25,b=4K");
+        assert_eq!(scaled("--throttled", 0.25), "--throttled");
+    }
+}

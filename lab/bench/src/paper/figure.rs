@@ -1,0 +1,235 @@
+//! What a figure of a paper is here: the paper's numbers, what is measured for them, and what counts as holding.
+//!
+//! Everything is a table in code, so that bounds are there before the readings are.
+
+use super::experiment::Experiment;
+
+/// A paper's evaluation.
+pub struct Paper {
+    /// Its name on the command line and in the names of files.
+    pub name: &'static str,
+    /// Heading of its page.
+    pub title: &'static str,
+    /// What its numbers are set against here.
+    pub about: &'static str,
+    /// Its figures and tables, in its order.
+    pub figures: &'static [Figure],
+}
+
+/// A figure, a table or a section with numbers.
+pub struct Figure {
+    /// As the paper counts it.
+    pub number: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// How it is measured here, and how that differs from the paper.
+    pub note: &'static str,
+    /// What the paper says about it.
+    pub claims: &'static [Claim],
+    /// The chart.
+    pub plot: Plot,
+}
+
+/// One number or statement of the paper, and its counterpart.
+#[derive(Clone, Copy)]
+pub struct Claim {
+    /// What is compared.
+    pub what: &'static str,
+    /// The paper's words.
+    pub paper: &'static str,
+    /// Its number, in the unit of ours, if it gives one.
+    pub number: Option<f64>,
+    /// What is measured; nothing if it cannot be had.
+    pub ours: Option<Measure>,
+    /// What counts as holding.
+    pub bound: Bound,
+    /// Why ours falls short where it does.
+    pub cause: &'static str,
+}
+
+/// What counts as holding.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// No less than this.
+    AtLeast(f64),
+    /// No more than this.
+    AtMost(f64),
+    /// It cannot be judged, for this reason.
+    NotComparable(&'static str),
+}
+
+/// A value for each repetition.
+#[derive(Clone, Copy)]
+pub enum Measure {
+    /// As it was read.
+    Of(Pick),
+    /// The first over the second, in the same repetition.
+    Ratio(Pick, Pick),
+    /// The first less the second, in the same repetition.
+    Difference(Pick, Pick),
+    /// The sum of some over the sum of others, in the same repetition.
+    RatioOfSums(&'static [Pick], &'static [Pick]),
+    /// By how many percent the first is less than the second, in the same repetition.
+    Saved(Pick, Pick),
+}
+
+/// Where a value is among an experiment's readings.
+#[derive(Clone, Copy)]
+pub struct Pick {
+    /// The experiment.
+    pub experiment: &'static Experiment,
+    /// JSON pointer to a list of readings.
+    pub list: &'static str,
+    /// Fields that name the reading. A value that ends in `*` stands for all that begin so.
+    pub keys: &'static [(&'static str, &'static str)],
+    /// What is taken of it.
+    pub field: Field,
+}
+
+/// What is taken of a reading, by JSON pointers.
+#[derive(Clone, Copy)]
+pub enum Field {
+    /// A number, or a list for [`Plot::Curves`].
+    At(&'static str),
+    /// A number of bytes, in megabytes.
+    Megabytes(&'static str),
+    /// The first number less the second.
+    Less(&'static str, &'static str),
+    /// The first number over the second.
+    Per(&'static str, &'static str),
+    /// The mean of a list.
+    Mean(&'static str),
+    /// The share of a list's sum that its members up to this one have, in percent.
+    PercentUpTo(&'static str, usize),
+}
+
+/// A chart in the paper's form.
+pub enum Plot {
+    /// None.
+    None,
+    /// Groups of bars: medians.
+    Bars {
+        /// Label of the y axis.
+        y_label: &'static str,
+        /// The bars of a group.
+        names: &'static [&'static str],
+        /// Each group with a value for each bar.
+        groups: &'static [(&'static str, &'static [Measure])],
+    },
+    /// Lines over a list of values that each reading has: medians.
+    Curves {
+        /// Label of the x axis.
+        x_label: &'static str,
+        /// Label of the y axis.
+        y_label: &'static str,
+        /// Place of each member of the list.
+        xs: &'static [f64],
+        /// The lines.
+        lines: &'static [(&'static str, Pick)],
+    },
+}
+
+impl Claim {
+    const fn new(what: &'static str, paper: &'static str, ours: Option<Measure>, bound: Bound) -> Claim {
+        Claim { what, paper, number: None, ours, bound, cause: "" }
+    }
+
+    /// Holds if ours is no less than the paper's number.
+    pub const fn at_least(what: &'static str, paper: &'static str, number: f64, ours: Measure) -> Claim {
+        Claim { number: Some(number), ..Claim::new(what, paper, Some(ours), Bound::AtLeast(number)) }
+    }
+
+    /// Holds if ours is no more than the paper's number.
+    pub const fn at_most(what: &'static str, paper: &'static str, number: f64, ours: Measure) -> Claim {
+        Claim { number: Some(number), ..Claim::new(what, paper, Some(ours), Bound::AtMost(number)) }
+    }
+
+    /// The paper gives no number, but says that it is no more than something, which is this for ours.
+    pub const fn below(what: &'static str, paper: &'static str, limit: f64, ours: Measure) -> Claim {
+        Claim::new(what, paper, Some(ours), Bound::AtMost(limit))
+    }
+
+    /// The paper gives no number, but says that it is no less than something, which is this for ours.
+    pub const fn above(what: &'static str, paper: &'static str, limit: f64, ours: Measure) -> Claim {
+        Claim::new(what, paper, Some(ours), Bound::AtLeast(limit))
+    }
+
+    /// Shown, but not judged.
+    pub const fn told(what: &'static str, paper: &'static str, ours: Measure, why: &'static str) -> Claim {
+        Claim::new(what, paper, Some(ours), Bound::NotComparable(why))
+    }
+
+    /// Cannot be measured here.
+    pub const fn absent(what: &'static str, paper: &'static str, why: &'static str) -> Claim {
+        Claim::new(what, paper, None, Bound::NotComparable(why))
+    }
+
+    /// The same with the reason for which ours falls short, where it does.
+    pub const fn because(self, cause: &'static str) -> Claim {
+        Claim { cause, ..self }
+    }
+}
+
+impl Pick {
+    /// A place among the rows of the comparison of file systems.
+    pub const fn row(
+        experiment: &'static Experiment,
+        keys: &'static [(&'static str, &'static str)],
+        field: Field,
+    ) -> Pick {
+        Pick { experiment, list: "/rows", keys, field }
+    }
+}
+
+impl Measure {
+    /// The places that it takes values from.
+    pub fn picks(&self) -> Vec<Pick> {
+        match *self {
+            Measure::Of(pick) => vec![pick],
+            Measure::Ratio(one, other) | Measure::Difference(one, other) | Measure::Saved(one, other) => {
+                vec![one, other]
+            }
+            Measure::RatioOfSums(ones, others) => [ones, others].concat(),
+        }
+    }
+}
+
+impl Figure {
+    /// All places that its claims and its chart take values from.
+    pub fn picks(&self) -> Vec<Pick> {
+        let mut picks: Vec<Pick> =
+            self.claims.iter().filter_map(|claim| claim.ours).flat_map(|ours| ours.picks()).collect();
+        match &self.plot {
+            Plot::None => {}
+            Plot::Bars { groups, .. } => {
+                picks.extend(groups.iter().flat_map(|(_, bars)| bars.iter()).flat_map(Measure::picks));
+            }
+            Plot::Curves { lines, .. } => picks.extend(lines.iter().map(|(_, pick)| *pick)),
+        }
+        picks
+    }
+
+    /// The experiments that it needs, each once.
+    pub fn experiments(&self) -> Vec<&'static Experiment> {
+        let mut found: Vec<&Experiment> = Vec::new();
+        for pick in self.picks() {
+            if !found.iter().any(|experiment| experiment.name == pick.experiment.name) {
+                found.push(pick.experiment);
+            }
+        }
+        found
+    }
+}
+
+impl Paper {
+    /// The experiments of all its figures, each once.
+    pub fn experiments(&self) -> Vec<&'static Experiment> {
+        let mut found: Vec<&Experiment> = Vec::new();
+        for experiment in self.figures.iter().flat_map(Figure::experiments) {
+            if !found.iter().any(|other| other.name == experiment.name) {
+                found.push(experiment);
+            }
+        }
+        found
+    }
+}

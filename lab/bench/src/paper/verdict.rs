@@ -1,0 +1,142 @@
+//! Judges a claim by the median of what was measured.
+
+use super::figure::{Bound, Claim};
+use super::readings::Readings;
+use crate::spread::Spread;
+
+/// What came out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Verdict {
+    /// Ours is as good as the paper's, or better.
+    Holds,
+    /// It is not.
+    FallsShort,
+    /// It cannot be judged, for this reason.
+    NotComparable(&'static str),
+    /// Nothing was measured yet.
+    NotMeasured,
+}
+
+/// A claim with what was measured for it.
+pub struct Judged {
+    /// The claim.
+    pub claim: &'static Claim,
+    /// What was measured.
+    pub ours: Option<Spread>,
+    /// What came out.
+    pub verdict: Verdict,
+}
+
+impl Judged {
+    /// Judges a claim.
+    pub fn of(claim: &'static Claim, readings: &Readings) -> Judged {
+        let ours = claim.ours.and_then(|measure| readings.spread(&measure));
+        let verdict = match (claim.bound, ours) {
+            (Bound::NotComparable(why), _) => Verdict::NotComparable(why),
+            (_, None) => Verdict::NotMeasured,
+            (bound, Some(spread)) if bound.allows(spread.median) => Verdict::Holds,
+            _ => Verdict::FallsShort,
+        };
+        Judged { claim, ours, verdict }
+    }
+
+    /// Whether ours is not as good.
+    pub fn falls_short(&self) -> bool {
+        self.verdict == Verdict::FallsShort
+    }
+
+    /// Ours over the paper's.
+    pub fn ratio(&self) -> Option<f64> {
+        Some(self.ours?.median / self.claim.number?).filter(|ratio| ratio.is_finite())
+    }
+
+    /// The verdict in words.
+    pub fn describe(&self) -> String {
+        let is_within =
+            self.ours.is_some_and(|ours| self.claim.bound.allows(ours.min) != self.claim.bound.allows(ours.max));
+        let spread = if is_within { ", the bound is within the spread" } else { "" };
+        match self.verdict {
+            Verdict::Holds => format!("holds{spread}"),
+            Verdict::FallsShort => format!("**falls short**{spread}"),
+            Verdict::NotComparable(why) => format!("not comparable: {why}"),
+            Verdict::NotMeasured => "not measured yet".to_owned(),
+        }
+    }
+}
+
+impl Bound {
+    fn allows(self, value: f64) -> bool {
+        match self {
+            Bound::AtLeast(least) => value >= least,
+            Bound::AtMost(most) => value <= most,
+            Bound::NotComparable(_) => false,
+        }
+    }
+
+    /// As a cell of a table.
+    pub fn describe(self) -> String {
+        match self {
+            Bound::AtLeast(least) => format!("at least {}", number(least)),
+            Bound::AtMost(most) => format!("at most {}", number(most)),
+            Bound::NotComparable(_) => "-".to_owned(),
+        }
+    }
+}
+
+/// A number with the digits that count beside a bound.
+pub fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        _ => 3,
+    };
+    format!("{value:.digits$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paper::experiment::Experiment;
+    use crate::paper::figure::{Field, Measure, Pick};
+    use crate::paper::readings::Stored;
+
+    static EXPERIMENT: Experiment = Experiment { name: "e", words: &[] };
+    const MEASURE: Measure = Measure::Of(Pick { experiment: &EXPERIMENT, list: "", keys: &[], field: Field::At("/v") });
+    static CLAIMS: [Claim; 4] = [
+        Claim::at_least("speed", "4", 4.0, MEASURE),
+        Claim::at_most("time", "1", 1.0, MEASURE),
+        Claim::below("time", "the least", 2.5, MEASURE),
+        Claim::told("energy", "8 %", MEASURE, "no meter"),
+    ];
+
+    fn readings(values: &[f64]) -> Readings {
+        let list = values.iter().map(|value| serde_json::json!({"v": value})).collect();
+        let stored = Stored {
+            words: Vec::new(),
+            commit: String::new(),
+            date: String::new(),
+            machine: String::new(),
+            load_before: String::new(),
+            load_after: String::new(),
+            minutes: 0.0,
+            readings: list,
+        };
+        Readings([("e", stored)].into())
+    }
+
+    #[test]
+    fn the_median_decides_and_a_bound_within_the_spread_is_said() {
+        let judged = |claim: usize| Judged::of(&CLAIMS[claim], &readings(&[1.5, 2.0, 5.0]));
+        let verdicts = [0, 1, 2].map(|claim| judged(claim).verdict);
+        assert_eq!(verdicts, [Verdict::FallsShort, Verdict::FallsShort, Verdict::Holds]);
+        assert_eq!(judged(0).describe(), "**falls short**, the bound is within the spread");
+        assert_eq!(judged(1).describe(), "**falls short**");
+        assert_eq!((judged(0).ratio(), judged(2).ratio()), (Some(0.5), None));
+        assert_eq!(judged(3).describe(), "not comparable: no meter");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_no_verdict() {
+        assert_eq!(Judged::of(&CLAIMS[0], &Readings::default()).verdict, Verdict::NotMeasured);
+    }
+}

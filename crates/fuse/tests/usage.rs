@@ -1,5 +1,5 @@
 //! What the I/O monitor sees of reads by programs: a real mount, files read in different ways, and the counters of their
-//! usage. Needs root and `/dev/fuse`. With `--nocapture` it prints the table of `docs/results/ranks.md`.
+//! usage. Needs root and `/dev/fuse`. With `--nocapture` it prints the table of `docs/results/older/ranks.md`.
 //!
 //! Asserted is what follows from what the kernel promises. How it reads ahead is only printed.
 

@@ -49,5 +49,5 @@ pub fn pages() -> Vec<String> {
         let path = |name: String| if dir == "." { name } else { format!("{dir}/{name}") };
         names.map(path).collect::<Vec<_>>()
     };
-    [".", "docs", "docs/decisions", "docs/results"].into_iter().flat_map(pages_in).collect()
+    [".", "docs", "docs/decisions", "docs/results", "docs/results/older"].into_iter().flat_map(pages_in).collect()
 }

@@ -3,6 +3,7 @@
 pub mod checkout;
 pub mod code_map;
 pub mod declared;
+pub mod history;
 pub mod layout;
 pub mod manifest;
 pub mod packages;

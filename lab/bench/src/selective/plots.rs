@@ -1,4 +1,4 @@
-//! Draws the charts of `docs/results/selective.md` like the paper's figures.
+//! Draws the charts of `docs/results/older/selective.md` like the paper's figures.
 
 use oncefs_plot::{Bars, Chart, Series};
 

@@ -1,4 +1,4 @@
-//! `oncefs-sim idedup`: the experiments of `docs/results/sim-idedup.md`.
+//! `oncefs-sim idedup`: the experiments of `docs/results/older/sim-idedup.md`.
 
 use std::path::PathBuf;
 

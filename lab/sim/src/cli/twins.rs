@@ -1,4 +1,4 @@
-//! `oncefs-sim twins`: the comparison of `docs/results/sim-smartdedup.md`.
+//! `oncefs-sim twins`: the comparison of `docs/results/older/sim-smartdedup.md`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The charts of `docs/results/sim-smartdedup.md`.
+//! The charts of `docs/results/older/sim-smartdedup.md`.
 
 use oncefs_plot::{Bars, Chart, Series};
 

@@ -1,4 +1,4 @@
-//! The tables of `docs/results/sim-smartdedup.md`, each with the paper's figure where there is one.
+//! The tables of `docs/results/older/sim-smartdedup.md`, each with the paper's figure where there is one.
 
 use super::runs::{EVICTIONS, SWEPT};
 use super::{Comparison, MemoryPoint, Run, TwinResult};

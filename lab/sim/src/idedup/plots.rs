@@ -1,4 +1,4 @@
-//! The charts of `docs/results/sim-idedup.md`, each drawn as the paper's figure is.
+//! The charts of `docs/results/older/sim-idedup.md`, each drawn as the paper's figure is.
 
 use super::costs::{Reading, limits};
 use super::experiment::{

@@ -1,4 +1,4 @@
-//! The tables of `docs/results/sim-idedup.md`.
+//! The tables of `docs/results/older/sim-idedup.md`.
 
 use super::costs::{READINGS, Reading, limits};
 use super::experiment::{

@@ -114,9 +114,9 @@ fn with_inline_on_a_right_guess_shows_at_once() {
 /// Guesses of each kind that are timed.
 const TIMED: usize = 300;
 
-/// Prints the times of write and fsync for right and wrong guesses; docs/results/security.md has them.
+/// Prints the times of write and fsync for right and wrong guesses; docs/results/older/security.md has them.
 #[test]
-#[ignore = "measures: its figures are for docs/results/security.md"]
+#[ignore = "measures: its figures are for docs/results/older/security.md"]
 fn measure_what_a_guess_costs() {
     let mut random = Random::new(seed());
     for options in ["inline=all,worker=off", "inline=off,worker=off"] {

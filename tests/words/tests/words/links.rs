@@ -45,7 +45,10 @@ fn links_between_pages_lead_somewhere() {
 /// The page that has to link to a page.
 fn index_of(page: &str) -> String {
     match page.rsplit_once('/') {
-        Some((dir @ ("docs/decisions" | "docs/results"), name)) if name != "README.md" => format!("{dir}/README.md"),
+        Some(("docs/results/older", "README.md")) => "docs/results/README.md".to_owned(),
+        Some((dir @ ("docs/decisions" | "docs/results" | "docs/results/older"), name)) if name != "README.md" => {
+            format!("{dir}/README.md")
+        }
         _ => "README.md".to_owned(),
     }
 }

@@ -12,6 +12,7 @@ mod programs;
 mod promises;
 mod rooms;
 mod sources;
+mod stale;
 
 /// Fails with all that was found, one thing a line.
 fn assert_none(what: &str, found: Vec<String>) {

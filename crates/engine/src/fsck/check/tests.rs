@@ -353,7 +353,7 @@ fn a_clean_volume_is_not_changed() {
 }
 
 #[test]
-#[ignore = "a measurement, for docs/results/fsck.md"]
+#[ignore = "a measurement, for docs/results/older/fsck.md"]
 fn how_long_a_small_volume_takes() {
     for blocks in [4_096, 40_960] {
         let devices = Devices::new(Blocks(blocks), one_level());
@@ -368,7 +368,7 @@ fn how_long_a_small_volume_takes() {
 }
 
 #[test]
-#[ignore = "a measurement, for docs/results/fsck.md"]
+#[ignore = "a measurement, for docs/results/older/fsck.md"]
 fn how_long_many_references_take() {
     let millions: u64 = std::env::var("ONCEFS_FSCK_MILLIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(100);
     let (mut random, began) = (Random::new(1), std::time::Instant::now());

@@ -9,7 +9,15 @@ use super::verdict::{Judged, Verdict, number};
 
 /// The page in Markdown, from the papers with their readings.
 pub fn page(papers: &[(&'static Paper, Readings)]) -> String {
-    let mut counts = Table::new(&["paper", "hold", "fall short", "not comparable", "not measured yet"]);
+    let mut counts = Table::new(&[
+        "paper",
+        "hold",
+        "fall short",
+        "not comparable",
+        "not measured yet",
+        "last",
+        "load before, at most",
+    ]);
     let mut short = Table::new(&["paper", "figure", "", "paper's", "ours", "bound", "cause"]);
     let mut figures =
         Table::new(&["paper", "figure", "shows", "hold", "fall short", "not comparable", "not measured yet"]);
@@ -24,7 +32,7 @@ pub fn page(papers: &[(&'static Paper, Readings)]) -> String {
             figures.row([vec![link.clone(), heading(figure), figure.title.to_owned()], count(&judged)].concat());
             all.extend(judged);
         }
-        counts.row([vec![link], count(&all)].concat());
+        counts.row([vec![link], count(&all), conditions(readings)].concat());
     }
     format!(
         "# The papers' evaluations, and ours\n\nEvery figure and table of the four papers whose systems oncefs contains: \
@@ -32,6 +40,14 @@ pub fn page(papers: &[(&'static Paper, Readings)]) -> String {
          which have the numbers, the commits and the conditions; [benchmarks](../benchmarks.md#the-papers-evaluations) \
          explains it.\n\n{counts}\n## What falls short\n\n{short}\n## All figures\n\n{figures}"
     )
+}
+
+/// When the last experiment ended, and the greatest load average before one.
+fn conditions(readings: &Readings) -> Vec<String> {
+    let dates = readings.0.values().map(|stored| stored.date.clone()).max();
+    let loads = readings.0.values().filter_map(|stored| stored.load_before.parse::<f64>().ok());
+    let dash = || "-".to_owned();
+    vec![dates.unwrap_or_else(dash), loads.max_by(f64::total_cmp).map_or_else(dash, |load| format!("{load:.1}"))]
 }
 
 fn count(judged: &[Judged]) -> Vec<String> {

@@ -50,7 +50,11 @@ fn conditions(paper: &Paper, readings: &Readings) -> String {
         }
         false => "Nothing else ran on the machine.",
     };
-    format!("Machine: {}. {alone}\n\n{table}", first.machine)
+    let build = match stored.iter().any(|stored| stored.is_debug) {
+        true => " **oncefs was a debug build in part, whose times say nothing.**",
+        false => "",
+    };
+    format!("Machine: {}. {alone}{build}\n\n{table}", first.machine)
 }
 
 /// A word as a shell needs it.

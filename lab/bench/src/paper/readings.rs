@@ -20,6 +20,8 @@ pub struct Stored {
     pub words: Vec<String>,
     /// The commit of the checkout.
     pub commit: String,
+    /// Whether the oncefs that was measured is a debug build, whose times say nothing.
+    pub is_debug: bool,
     /// When it ended, in UTC.
     pub date: String,
     /// Kernel, processors and memory.
@@ -175,6 +177,7 @@ mod tests {
         let stored = Stored {
             words: vec!["--file-size=50M".into(), "--repetitions=2".into(), "--seed=1".into()],
             commit: String::new(),
+            is_debug: false,
             date: String::new(),
             machine: String::new(),
             load_before: String::new(),

@@ -30,6 +30,7 @@ pub fn run(experiment: &Experiment, conditions: &Conditions, readings: &Path) ->
     let stored = Stored {
         words,
         commit: commit(),
+        is_debug: conditions.oncefs.components().any(|part| part.as_os_str() == "debug"),
         date: command::run(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M"]))?,
         machine: machine::describe(),
         load_before,

@@ -114,6 +114,7 @@ mod tests {
         let stored = Stored {
             words: Vec::new(),
             commit: String::new(),
+            is_debug: false,
             date: String::new(),
             machine: String::new(),
             load_before: String::new(),

@@ -1,5 +1,7 @@
 //! The summary of all papers: how many claims hold, and what falls short first, with its cause.
 
+use std::collections::BTreeSet;
+
 use oncefs_toolbox::Table;
 
 use super::figure::Paper;
@@ -15,6 +17,7 @@ pub fn page(papers: &[(&'static Paper, Readings)]) -> String {
         "fall short",
         "not comparable",
         "not measured yet",
+        "commit",
         "last",
         "load before, at most",
     ]);
@@ -42,12 +45,18 @@ pub fn page(papers: &[(&'static Paper, Readings)]) -> String {
     )
 }
 
-/// When the last experiment ended, and the greatest load average before one.
+/// The commits, when the last experiment ended, and the greatest load average before one.
 fn conditions(readings: &Readings) -> Vec<String> {
     let dates = readings.0.values().map(|stored| stored.date.clone()).max();
     let loads = readings.0.values().filter_map(|stored| stored.load_before.parse::<f64>().ok());
     let dash = || "-".to_owned();
-    vec![dates.unwrap_or_else(dash), loads.max_by(f64::total_cmp).map_or_else(dash, |load| format!("{load:.1}"))]
+    let commits: BTreeSet<&str> = readings.0.values().map(|stored| stored.commit.as_str()).collect();
+    let commits = (!commits.is_empty()).then(|| commits.into_iter().collect::<Vec<_>>().join(", "));
+    vec![
+        commits.unwrap_or_else(dash),
+        dates.unwrap_or_else(dash),
+        loads.max_by(f64::total_cmp).map_or_else(dash, |load| format!("{load:.1}")),
+    ]
 }
 
 fn count(judged: &[Judged]) -> Vec<String> {

@@ -315,7 +315,7 @@ pub static PAPER: Paper = Paper {
         Figure {
             number: "8",
             title: "Traces in the simulator",
-            note: "This figure is of a simulator in the paper too: `oncefs-sim twins` makes ours, on its [page](sim-smartdedup.md).",
+            note: "This figure is of a simulator in the paper too: `oncefs-sim twins` makes ours, on its [page](older/sim-smartdedup.md).",
             claims: &[Claim::absent(
                 "duplicates found beside LRU, CAFTL and Dmdedup",
                 "3 % behind LRU, 41.8 and 35.7 % before the others",
@@ -389,7 +389,7 @@ pub static PAPER: Paper = Paper {
             number: "12",
             title: "Fragmentation by the shortest run",
             note: "This figure is of a simulator in the paper too; iDedup's [page](paper-idedup.md) has shortest runs on mounts, \
-                   the [simulator's](sim-smartdedup.md) has twins of the traces.",
+                   the [simulator's](older/sim-smartdedup.md) has twins of the traces.",
             claims: &[Claim::absent("duplicates found, extents", "-6.0 %, 1.5 to 1.06 times", "another command measures it")],
             plot: Plot::None,
         },

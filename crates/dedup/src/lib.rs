@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `hints`, `disk_level` | SmartDedup, section 3.2 | engine `hints/` |
 //! | `single_hints` | iDedup, section 4.1 | engine `hints/` |
-//! | `extend` | oncefs | engine `write/extension.rs` |
+//! | `extend`, `succession` | oncefs | engine `write/extension.rs` |
 //! | `detect` | iDedup, sections 3.4 and 4.2 | engine `write/decide.rs`, `worker/merge_target.rs` |
 //! | `within` | oncefs | engine `write/decide.rs`, `worker/merge_target.rs` |
 //! | `budget`, `piece_cost`, `read_pattern` | what iDedup leaves open, sections 3.4.3 and 5.4 | engine `policy/` |
@@ -47,6 +47,7 @@ mod read_pattern;
 mod schedule;
 mod single_hints;
 mod skipped;
+mod succession;
 mod usage;
 mod within;
 
@@ -75,5 +76,6 @@ pub use rank_rule::RankRule;
 pub use read_pattern::ReadPattern;
 pub use schedule::{InvalidSchedule, Schedule, WeekMinute};
 pub use skipped::{Skipped, SkippedBuffer, Work};
+pub use succession::Succession;
 pub use usage::{Moment, Rank, ReadPosition, Reads, Usage};
 pub use within::{Allowance, Within, detect_within};

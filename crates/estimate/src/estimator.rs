@@ -15,8 +15,8 @@ const BATCH_BLOCKS: usize = 8_192;
 /// Of the memory, this part is for contents that a model stores more than once.
 const MORE_SHARE: u64 = 4;
 const MORE_BYTES_MIN: u64 = 1 << 20;
-/// Bytes of a content in a model, in a list that may be as large again.
-const MODEL_BYTES: u64 = 6;
+/// Bytes of a content in a list of a model, which may be as large again.
+const LIST_BYTES: u64 = 6;
 /// The error is told as the range in which 95 of 100 samples lie.
 const DEVIATIONS: f64 = 1.96;
 
@@ -64,7 +64,7 @@ impl Estimator {
         }
         Self {
             read: Read::default(),
-            contents: Contents::new(bytes, MODEL_BYTES * rules.len() as u64),
+            contents: Contents::new(bytes, bytes_per_content(rules.iter())),
             models: rules.into_iter().map(Model::new).collect(),
             memory_bytes_max: options.memory_bytes_max,
             more_bytes_max,
@@ -212,7 +212,7 @@ impl Estimator {
 
     /// Memory in which all contents so far are known, about.
     fn exact_memory_bytes(&self, contents: u64) -> u64 {
-        let bytes = Contents::bytes_for(contents, MODEL_BYTES * self.models.len() as u64);
+        let bytes = Contents::bytes_for(contents, bytes_per_content(self.models.iter().map(Model::rule)));
         let with_more = (bytes + bytes / (MORE_SHARE - 1)).max(bytes + MORE_BYTES_MIN);
         if self.is_exact { with_more } else { with_more.max(2 * self.memory_bytes_max) }
     }
@@ -233,6 +233,11 @@ impl Estimator {
             compressed_contents: self.compression.contents(),
         }
     }
+}
+
+/// What the models keep of each content: where it is stored, and where hints are a sample, when it was written.
+fn bytes_per_content<'a>(rules: impl Iterator<Item = &'a Rule>) -> u64 {
+    rules.map(|rule| if rule.hint_sample == 1 { LIST_BYTES } else { 2 * LIST_BYTES }).sum()
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 
 use hashbrown::HashMap;
 use oncefs_dedup::{
-    Allowance, Candidates, Decision, FilePieces, HOLDERS_MAX, Pbn, PieceCost, RunRule, ShareLimit, Tag, detect,
-    detect_within, runs_of,
+    Allowance, Blocks, Candidates, DecidedRun, Decision, FilePieces, HOLDERS_MAX, Pbn, PieceCost, RunRule, ShareLimit,
+    Succession, Tag, detect, detect_within, runs_of,
 };
 
 use crate::contents::Content;
@@ -99,8 +99,48 @@ pub struct Model {
     /// What the last block of the file so far refers to, if it is shared.
     before: Option<Pbn>,
     shared: u64,
-    /// Blocks shared by the contents that hints could name: those whose tags leave this remainder.
-    found: Vec<u64>,
+    /// What is found by the contents that hints could name: those whose tags leave this remainder.
+    found: Vec<FoundBy>,
+    /// Files so far.
+    files: u64,
+    /// When each content was written last, as the number of the block among all that were written. A sample misses
+    /// duplicates and stores them again, so that its files lie in this order.
+    written_at: Vec<u32>,
+    written: u32,
+}
+
+/// A shared run of a batch, and the remainders of its tags as bits.
+struct NamedRun {
+    first: usize,
+    blocks: usize,
+    named: u64,
+}
+
+/// What one sample of hints finds.
+#[derive(Clone, Default)]
+struct FoundBy {
+    /// Blocks shared.
+    blocks: u64,
+    succession: Succession,
+    /// What may hold the next block, if the file begins with it.
+    places: Vec<Pbn>,
+}
+
+impl FoundBy {
+    /// Counts the runs of a batch that are found: those with a content that the hints name, and the first one of a file
+    /// if it was written behind a file before. `written_at`: where each block was written last, if it was.
+    fn count(&mut self, file: u64, written_at: &[Option<Pbn>], runs: &[NamedRun], remainder: usize) {
+        let mut shared_end = None;
+        for NamedRun { first, blocks, named } in runs {
+            let is_behind = || *first == 0 && written_at[0].is_some_and(|at| self.places.contains(&at));
+            if named >> remainder & 1 == 1 || is_behind() {
+                self.blocks += *blocks as u64;
+                shared_end = written_at[first + blocks - 1].filter(|_| first + blocks == written_at.len());
+            }
+        }
+        self.places.clear();
+        self.succession.end(file, Blocks(written_at.len() as u64), shared_end);
+    }
 }
 
 impl Model {
@@ -117,7 +157,10 @@ impl Model {
             account: FilePieces::default(),
             before: None,
             shared: 0,
-            found: vec![0; rule.hint_sample as usize],
+            found: vec![FoundBy::default(); rule.hint_sample as usize],
+            files: 0,
+            written_at: Vec::new(),
+            written: 0,
         }
     }
 
@@ -139,11 +182,12 @@ impl Model {
     /// Nothing more will come: only what was found is kept.
     pub fn forget(&mut self) {
         (self.first, self.more, self.more_count) = (Vec::new(), HashMap::new(), 0);
+        self.written_at = Vec::new();
     }
 
     /// Blocks shared, by each sample of contents that hints may name: one, or as many as there are samples.
-    pub fn found(&self) -> &[u64] {
-        if self.rule.hint_sample == 1 { std::slice::from_ref(&self.shared) } else { &self.found }
+    pub fn found(&self) -> Vec<u64> {
+        if self.rule.hint_sample == 1 { vec![self.shared] } else { self.found.iter().map(|by| by.blocks).collect() }
     }
 
     /// Blocks shared if hints name every content.
@@ -157,6 +201,10 @@ impl Model {
         self.account.grow(blocks, 0);
         self.before = None;
         self.next_of_file = self.next;
+        self.files += 1;
+        if self.rule.hint_sample > 1 {
+            self.found.iter_mut().for_each(|by| by.places = by.succession.begin());
+        }
     }
 
     /// The file's next blocks. `is_end`: its last ones.
@@ -166,6 +214,7 @@ impl Model {
             self.first.extend(self.next..next);
             self.next = next;
             self.before = None;
+            self.count_found(batch, &[]);
             return;
         }
         let decisions = self.decide(batch, is_end);
@@ -252,17 +301,33 @@ impl Model {
     /// A run is found if the hints name one of its contents. Which they name depends on the volume's secret: contents
     /// with one remainder are as likely as those with another, so each remainder stands for a volume.
     fn count_found(&mut self, batch: &Batch, decisions: &[Decision]) {
-        if self.rule.hint_sample == 1 {
+        let sample = u64::from(self.rule.hint_sample);
+        if sample == 1 {
             return;
         }
-        let sample = u64::from(self.rule.hint_sample);
-        for run in runs_of(decisions).into_iter().filter(|run| matches!(run.decision, Decision::Share(_))) {
-            let tags = &batch.tags[run.first..run.first + run.blocks];
-            let named = tags.iter().fold(0_u64, |named, tag| named | 1 << (tag.0 % sample));
-            for (remainder, found) in self.found.iter_mut().enumerate() {
-                *found += if named >> remainder & 1 == 1 { run.blocks as u64 } else { 0 };
-            }
+        let runs = runs_of(decisions).into_iter().filter(|run| matches!(run.decision, Decision::Share(_)));
+        let runs: Vec<NamedRun> = runs
+            .map(|DecidedRun { first, blocks, .. }| {
+                let tags = &batch.tags[first..first + blocks];
+                NamedRun { first, blocks, named: tags.iter().fold(0, |named, tag| named | 1 << (tag.0 % sample)) }
+            })
+            .collect();
+        let written_at: Vec<Option<Pbn>> = batch.contents.iter().map(|content| self.written_at(content)).collect();
+        for (remainder, by) in self.found.iter_mut().enumerate() {
+            by.count(self.files, &written_at, &runs, remainder);
         }
+        for content in &batch.contents {
+            match self.written_at.get_mut(content.number as usize) {
+                Some(at) => *at = self.written,
+                None => self.written_at.push(self.written),
+            }
+            // A wrong place behind 16 TiB is a wrong guess.
+            self.written = self.written.wrapping_add(1);
+        }
+    }
+
+    fn written_at(&self, content: &Content) -> Option<Pbn> {
+        self.written_at.get(content.number as usize).map(|at| Pbn(u64::from(*at)))
     }
 }
 
@@ -288,7 +353,7 @@ mod tests {
             batch.find_twins();
             model.add(&batch, true);
         }
-        model.found().to_vec()
+        model.found()
     }
 
     #[test]
@@ -317,6 +382,15 @@ mod tests {
     #[test]
     fn of_a_sample_of_hints_each_remainder_is_a_volume() {
         let hints = Rule { hint_sample: 4, ..rule(ShareLimit::Runs(1)) };
-        assert_eq!(found(hints, &[vec![4, 8, 1, 3], vec![4, 8], vec![1]]), [2, 1, 0, 0]);
+        assert_eq!(found(hints, &[vec![4, 8, 1, 3], vec![1], vec![4, 8]]), [2, 1, 0, 0]);
+    }
+
+    #[test]
+    fn a_file_is_found_behind_the_file_before_though_no_hint_names_it() {
+        let hints = Rule { hint_sample: 4, ..rule(ShareLimit::Runs(1)) };
+        let tree = [vec![1, 5], vec![2], vec![3, 7], vec![4]];
+        let copied: Vec<Vec<u64>> = tree.iter().chain(&tree).cloned().collect();
+        // Each volume finds what its hints name, and what is behind that.
+        assert_eq!(found(hints, &copied), [1, 6, 4, 3]);
     }
 }

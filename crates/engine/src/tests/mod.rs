@@ -43,3 +43,5 @@ mod scattered;
 mod scrub;
 #[cfg(not(feature = "schedules"))]
 mod stress;
+#[cfg(not(feature = "schedules"))]
+mod succession;

@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use hashbrown::HashMap;
-use oncefs_dedup::{Candidates, Decision, Extension, HOLDERS_MAX, RunRule, ShareLimit, detect};
+use oncefs_dedup::{Blocks, Candidates, Decision, Extension, HOLDERS_MAX, RunRule, ShareLimit, detect};
 
 use crate::core::Core;
 use crate::format::page::page_of;
@@ -106,11 +106,11 @@ impl Core {
 
     /// Adds holders that no hint names: neighbours of known ones, by the block table.
     fn extend_batch(&self, batch: &Batch, holders: &mut [Vec<Pbn>], stream: &mut Stream) {
-        let seeds: Vec<Pbn> = stream.shared_end.iter().map(|end| end.plus(1)).collect();
+        let names_all = self.hints.memory_names_all();
+        let seeds = self.places_behind(batch, stream, names_all);
         if seeds.is_empty() && stream.open.is_empty() && holders.iter().all(Vec::is_empty) {
             return;
         }
-        let names_all = self.hints.memory_names_all();
         let is_full = |holders: &Vec<Pbn>| holders.len() >= HOLDERS_MAX;
         if names_all && !holders.iter().chain(stream.open.iter().map(|block| &block.holders)).any(is_full) {
             return;
@@ -129,6 +129,16 @@ impl Core {
         }
         for (index, extended) in stored.into_iter().zip(extended) {
             holders[index] = extended;
+        }
+    }
+
+    /// What may hold a request's first block because of what was written before it: by the same file, or, if the file
+    /// begins here and hints may not name it, by others.
+    fn places_behind(&self, batch: &Batch, stream: &Stream, names_all: bool) -> Vec<Pbn> {
+        match stream.shared_end {
+            Some(end) => vec![end.plus(1)],
+            None if names_all || batch.first > Lbn(0) => Vec::new(),
+            None => self.inline.begin_file(),
         }
     }
 
@@ -203,6 +213,11 @@ impl Core {
             Some(Outcome::Share(pbn)) => Some(*pbn),
             _ => None,
         };
+        self.inline.end_request(
+            map,
+            Blocks(batch.indexes(|outcome| outcome != Outcome::Zero).len() as u64),
+            shared_end,
+        );
         self.keep_stream(map, Stream { next: batch.first.plus(batch.len() as u64), open, shared_end });
     }
 }

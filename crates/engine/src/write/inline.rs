@@ -12,7 +12,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use oncefs_dedup::{Admission, AdmissionRule, DuplicateShare, Fingerprinting, RangeError, WritePace};
+use oncefs_dedup::{
+    Admission, AdmissionRule, Blocks, DuplicateShare, Fingerprinting, RangeError, Succession, WritePace,
+};
 
 use crate::settings::values::{FingerprintMode, Inline, Settings};
 use crate::stats::counters::Count;
@@ -27,6 +29,8 @@ pub struct InlineDedup {
     fingerprinting: Mutex<Fingerprinting>,
     /// Runs that may continue with a file's next request.
     streams: Mutex<Streams>,
+    /// Where new files may go on from others.
+    succession: Mutex<Succession>,
     /// Requests that write to the device at this moment.
     device_writes: Count,
 }
@@ -38,6 +42,7 @@ impl InlineDedup {
             admission: Mutex::new(LockRank::Part, Admission::new(settings.rule)),
             fingerprinting: Mutex::new(LockRank::Part, fingerprinting(settings.fingerprints)),
             streams: Mutex::new(LockRank::Part, Streams::default()),
+            succession: Mutex::new(LockRank::Part, Succession::default()),
             device_writes: Count::new(0),
         }
     }
@@ -95,6 +100,17 @@ impl InlineDedup {
     /// Remembers the open run of a request. Gives the one that is forgotten for it.
     pub fn keep_stream(&self, map: MapId, stream: Stream) -> Option<(MapId, Stream)> {
         self.streams.lock().put(map, stream)
+    }
+
+    /// Pbns that may hold the first block of a new file.
+    pub fn begin_file(&self) -> Vec<Pbn> {
+        self.succession.lock().begin()
+    }
+
+    /// Learns that a file's request of `blocks` blocks ended with a block that is shared with `shared_end`, or with one
+    /// that is not.
+    pub fn end_request(&self, map: MapId, blocks: Blocks, shared_end: Option<Pbn>) {
+        self.succession.lock().end(map.0, blocks, shared_end);
     }
 
     /// Sets how the share of admitted requests follows the duplicates found.

@@ -1,0 +1,104 @@
+//! Succession: where a new file's first block may lie, by the files that were written just before it.
+//!
+//! A tree is copied in the order in which its source was written, so what a file shares often lies right behind what the
+//! file before it shares. Where hints name few contents, most small files have no block that a hint names, and this is
+//! the way to find them. The block table is asked there, as for any neighbour (`extend`).
+//!
+//! 1. The ends of the last [`ENDS_MAX`] files that ended with a shared block are remembered, one per file, the newest
+//!    first.
+//! 2. Each is offered to at most [`OFFERS_MAX`] new files, so files without duplicates soon ask for nothing.
+//! 3. Blocks that were stored behind the newest end probably stand for as many that changed. So the place that many
+//!    blocks behind it is offered too.
+
+use crate::{Blocks, EXTENDED_MAX, Pbn};
+
+/// Ends that are remembered, at most: programs that write at the same time have one each.
+const ENDS_MAX: usize = 4;
+/// New files that an end is offered to, at most.
+const OFFERS_MAX: u8 = 16;
+
+/// Where a file that ended with a shared block would go on.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    file: u64,
+    next: Pbn,
+    offers_left: u8,
+}
+
+/// The ends of the files written last.
+#[derive(Clone, Debug, Default)]
+pub struct Succession {
+    ends: Vec<End>,
+    stored_behind: Blocks,
+}
+
+impl Succession {
+    /// Pbns that may hold the first block of a new file: at most [`EXTENDED_MAX`], the likeliest first.
+    pub fn begin(&mut self) -> Vec<Pbn> {
+        let behind = self.ends.first().filter(|_| self.stored_behind > Blocks(0));
+        let behind = behind.map(|end| end.next.plus(self.stored_behind.0));
+        let mut places: Vec<Pbn> = behind.into_iter().chain(self.ends.iter().map(|end| end.next)).collect();
+        places.truncate(EXTENDED_MAX);
+        for end in &mut self.ends {
+            end.offers_left -= 1;
+        }
+        self.ends.retain(|end| end.offers_left > 0);
+        places
+    }
+
+    /// A request of a file of `blocks` blocks was written. The last of them is shared with `shared_end`, if it is
+    /// shared.
+    pub fn end(&mut self, file: u64, blocks: Blocks, shared_end: Option<Pbn>) {
+        let Some(pbn) = shared_end else {
+            self.stored_behind += blocks;
+            return;
+        };
+        self.ends.retain(|end| end.file != file);
+        self.ends.truncate(ENDS_MAX - 1);
+        self.ends.insert(0, End { file, next: pbn.plus(1), offers_left: OFFERS_MAX });
+        self.stored_behind = Blocks(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_may_lie_behind_those_written_just_before() {
+        let mut succession = Succession::default();
+        assert_eq!(succession.begin(), []);
+        succession.end(1, Blocks(2), Some(Pbn(11)));
+        succession.end(2, Blocks(2), Some(Pbn(51)));
+        assert_eq!(succession.begin(), [Pbn(52), Pbn(12)]);
+        succession.end(1, Blocks(2), Some(Pbn(13)));
+        assert_eq!(succession.begin(), [Pbn(14), Pbn(52)], "one end per file, the newest first");
+        for file in 3..9 {
+            succession.end(file, Blocks(1), Some(Pbn(100 * file)));
+        }
+        assert_eq!(succession.begin(), [Pbn(801), Pbn(701), Pbn(601), Pbn(501)]);
+    }
+
+    #[test]
+    fn what_was_stored_since_stands_for_as_many_blocks_that_changed() {
+        let mut succession = Succession::default();
+        succession.end(1, Blocks(2), Some(Pbn(11)));
+        succession.end(2, Blocks(3), None);
+        assert_eq!(succession.begin(), [Pbn(15), Pbn(12)]);
+        succession.end(3, Blocks(2), None);
+        assert_eq!(succession.begin(), [Pbn(17), Pbn(12)]);
+        succession.end(4, Blocks(1), Some(Pbn(17)));
+        assert_eq!(succession.begin(), [Pbn(18), Pbn(12)]);
+    }
+
+    #[test]
+    fn files_without_duplicates_soon_ask_for_nothing() {
+        let mut succession = Succession::default();
+        succession.end(1, Blocks(2), Some(Pbn(11)));
+        for _ in 0..OFFERS_MAX {
+            assert!(!succession.begin().is_empty());
+            succession.end(2, Blocks(3), None);
+        }
+        assert_eq!(succession.begin(), []);
+    }
+}

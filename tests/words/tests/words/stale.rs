@@ -2,9 +2,12 @@
 
 use oncefs_words::checkout::{names_in, root, text};
 use oncefs_words::history::History;
-use oncefs_words::page::cells;
+use oncefs_words::page::{cells, links};
 
 use super::assert_none;
+
+/// What links to all pages and has no figures of its own.
+const INDEX: &str = "README.md";
 
 /// Commits after which figures no longer say how it is. They are then measured anew, or go to `docs/results/older`.
 const AGE_MAX: u64 = 300;
@@ -60,8 +63,14 @@ fn commits(page: &str) -> Vec<String> {
     found
 }
 
-/// What is wrong with a page, given the age of a commit.
-fn faults(page: &str, age: impl Fn(&str) -> Result<u64, String>) -> Vec<String> {
+/// Whether a page sums up others, which have the figures and are held to the same rules: it links to one beside it.
+fn sums_up_others(page: &str, beside: impl Fn(&str) -> String) -> bool {
+    let names = links(page).into_iter().filter(|link| link.ends_with(".md") && !link.contains('/') && *link != INDEX);
+    names.into_iter().any(|name| !commits(&beside(name)).is_empty())
+}
+
+/// What is wrong with a page, given the age of a commit and the text of a page beside it.
+fn faults(page: &str, age: impl Fn(&str) -> Result<u64, String>, beside: impl Fn(&str) -> String) -> Vec<String> {
     if !gives_figures(page) {
         return Vec::new();
     }
@@ -70,7 +79,7 @@ fn faults(page: &str, age: impl Fn(&str) -> Result<u64, String>) -> Vec<String> 
         found.push("names no command that printed its figures".to_owned());
     }
     let commits = commits(page);
-    if commits.is_empty() {
+    if commits.is_empty() && !sums_up_others(page, beside) {
         found.push("names no commit of which its figures are".to_owned());
     }
     for commit in commits {
@@ -88,17 +97,20 @@ fn faults(page: &str, age: impl Fn(&str) -> Result<u64, String>) -> Vec<String> 
 #[test]
 fn figures_are_of_a_commit_that_is_not_long_ago() {
     let history = History::of(&root()).unwrap_or_else(|why| panic!("{why}"));
-    let pages = names_in("docs/results").into_iter().filter(|name| name.ends_with(".md") && name != "README.md");
+    let pages = names_in("docs/results").into_iter().filter(|name| name.ends_with(".md") && name != INDEX);
+    let beside = |name: &str| text(&format!("docs/results/{name}"));
     let found = pages.flat_map(|name| {
-        let page = text(&format!("docs/results/{name}"));
-        faults(&page, |commit| history.age(commit)).into_iter().map(move |fault| format!("docs/results/{name} {fault}"))
+        let page = beside(&name);
+        faults(&page, |commit| history.age(commit), beside)
+            .into_iter()
+            .map(move |fault| format!("docs/results/{name} {fault}"))
     });
     assert_none("figures that are stale or of nowhere", found.collect());
 }
 
 #[test]
 fn older_figures_say_so_at_their_top() {
-    let pages = names_in("docs/results/older").into_iter().filter(|name| name != "README.md");
+    let pages = names_in("docs/results/older").into_iter().filter(|name| name != INDEX);
     let silent = pages.filter(|name| {
         let page = text(&format!("docs/results/older/{name}"));
         !page.lines().take(3).any(|line| line.starts_with("> **History.**"))
@@ -113,13 +125,17 @@ fn a_page_that_is_stale_or_says_too_little_is_found() {
         "2222222" => Ok(AGE_MAX + 1),
         _ => Err("is no ancestor of HEAD".to_owned()),
     };
-    let of = |page: &str| faults(page, age).join("; ");
+    let beside =
+        |name: &str| if name == "other.md" { "of commit 1111111".to_owned() } else { "of no commit".to_owned() };
+    let of = |page: &str| faults(page, age, beside).join("; ");
     let table = "\n| a | 1 |\n";
     assert_eq!(of(&format!("`oncefs-bench peers`, commit 1111111{table}")), "");
     assert_eq!(of("no figures here, of no commit"), "");
     assert!(of(&format!("`scripts/drill`, commit 2222222{table}")).contains("301 commits old"));
     assert!(of(&format!("`cargo test`, commits 1111111 and abcdef0{table}")).contains("abcdef0 is no ancestor"));
     assert!(of(&format!("`oncefs stats`{table}")).contains("names no commit"));
+    assert_eq!(of(&format!("`oncefs-bench paper x`: [the other](other.md){table}")), "");
+    assert!(of(&format!("`oncefs-bench paper x`: [a third](third.md){table}")).contains("names no commit"));
     assert!(of(&format!("by hand, commit 1111111{table}")).contains("names no command"));
     assert!(of("`cargo x`\n```\n12 s\n```\n").contains("names no commit"));
 }

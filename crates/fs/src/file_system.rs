@@ -75,8 +75,8 @@ pub struct FileSystem {
     pub(crate) orphans: Orphans,
     pub(crate) monitor: Monitor,
     pub(crate) ranker: Ranker,
-    /// Locked while a directory moves to another parent, so that two moves cannot make a cycle.
-    pub(crate) rename_lock: Mutex<()>,
+    /// Locked while a directory moves to another parent, so that two moves cannot make a cycle. Counts these moves.
+    pub(crate) rename_lock: Mutex<u64>,
     /// Where names are stored in their directories.
     pub(crate) placement: Placement,
     pub(crate) generation: u32,
@@ -152,7 +152,7 @@ impl FileSystem {
             orphans: Orphans::default(),
             monitor: Monitor::new(store.clone(), clock.clone(), options.read_only),
             ranker: Ranker::open(&store)?,
-            rename_lock: Mutex::new(LockRank::Rename, ()),
+            rename_lock: Mutex::new(LockRank::Rename, 0),
             closing: AtomicBool::new(false),
             on_privileges_dropped: OnceLock::new(),
             read_only: options.read_only,

@@ -10,6 +10,7 @@ mod faults;
 mod flags;
 mod flips;
 mod format_doc;
+mod held;
 mod labels;
 mod model;
 mod nameless;

@@ -33,6 +33,7 @@ use crate::kernel_cache::KernelCache;
 use crate::mount_flags::MountFlags;
 use crate::privileges::Asker;
 use crate::reply::{reply_done, reply_entry};
+use crate::request_memory;
 use crate::room_maker::{Place, RoomMaker};
 use crate::room_watch::RoomGauge;
 
@@ -160,6 +161,18 @@ impl Service for Adapter {
     }
 
     fn serve(&self, request: Request<'_>, reply: Reply) {
+        request_memory::bounded(|| self.answer(request, reply));
+    }
+
+    fn forget(&self, inode: u64, lookups: u64) {
+        if self.lookups.subtract(Ino(inode), lookups) {
+            self.delete(Ino(inode));
+        }
+    }
+}
+
+impl Adapter {
+    fn answer(&self, request: Request<'_>, reply: Reply) {
         let header = &request.header;
         let (ino, asker) = (Ino(header.inode), Asker::of(header));
         match request.operation {
@@ -213,12 +226,6 @@ impl Service for Adapter {
             Operation::Destroy | Operation::Interrupt { .. } | Operation::Forget(_) | Operation::Unknown => {
                 reply.error(Errno::new(libc::ENOSYS));
             }
-        }
-    }
-
-    fn forget(&self, inode: u64, lookups: u64) {
-        if self.lookups.subtract(Ino(inode), lookups) {
-            self.delete(Ino(inode));
         }
     }
 }

@@ -12,6 +12,7 @@ mod kernel_cache;
 mod mount_flags;
 mod privileges;
 mod reply;
+mod request_memory;
 mod room_maker;
 mod room_watch;
 mod session;
@@ -26,6 +27,7 @@ pub use oncefs_transport::{
     AbortSwitch, KnobLock, MountId, MountSpec, Mounted, Plan, Settings, Transport, attach, detach_own, open_device,
     open_own, remount, unmount, unmount_own,
 };
+pub use request_memory::most_bytes;
 pub use room_watch::{RoomGauge, RoomLeft, RoomWatch, Watched};
 pub use session::{HeldMount, MOUNT_TYPE, Session, SessionSpec};
 pub use shutdown::{Gate, ShutDown, ShutdownMode};

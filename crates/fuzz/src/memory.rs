@@ -1,51 +1,11 @@
 //! How much memory a piece of work takes: damaged bytes must not make a decoder ask for more than they could hold.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::Once;
 
-thread_local! {
-    static LIVE: Cell<isize> = const { Cell::new(0) };
-    static PEAK: Cell<isize> = const { Cell::new(0) };
-}
-
-/// The system's allocator, counting what each thread holds.
-struct Counting;
+use oncefs_toolbox::memory::{Counting, peak_of};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-fn count(bytes: isize) {
-    LIVE.set(LIVE.get() + bytes);
-    PEAK.set(PEAK.get().max(LIVE.get()));
-}
-
-// SAFETY: every call goes to the system's allocator as it came; counting touches no allocated memory.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as isize);
-        // SAFETY: the caller keeps the contract of `alloc`, which is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as isize);
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        count(-(layout.size() as isize));
-        // SAFETY: the memory came from `System` with this layout.
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(size as isize - layout.size() as isize);
-        // SAFETY: as above.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
 
 /// Lets freed memory stay with the process: giving it back and taking it again would be most of an execution's time.
 pub fn keep_freed() {
@@ -57,14 +17,6 @@ pub fn keep_freed() {
         libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT);
         libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_MIN);
     });
-}
-
-/// Does `work` and says by how many bytes this thread's memory grew meanwhile, at most.
-pub fn peak_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
-    let before = LIVE.get();
-    PEAK.set(before);
-    let done = work();
-    (done, (PEAK.get() - before) as usize)
 }
 
 /// Does `work`, which may not take more than `bytes_max` bytes of memory at a time.

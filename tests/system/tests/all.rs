@@ -4,6 +4,7 @@
 
 mod cgroup;
 mod commands;
+mod costs;
 mod defrag;
 mod estimate;
 mod explain;

@@ -12,6 +12,6 @@ mod mount_options;
 mod permissions;
 mod privileges;
 mod terminals;
-mod user;
+pub(crate) mod user;
 mod volume;
 mod walks;

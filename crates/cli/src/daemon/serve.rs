@@ -11,9 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use oncefs_engine::sync::most_held;
 use oncefs_engine::{BLOCK_BYTES, Store};
 use oncefs_fuse::{
     Adapter, AdapterConfig, Gate, KnobLock, MOUNT_TYPE, MountSpec, RoomLeft, RoomWatch, Session, SessionSpec, Watched,
+    most_bytes,
 };
 
 use super::memory_budget::Budget;
@@ -157,8 +159,17 @@ fn serve_unprivileged(
     drop(watch);
     let closed = daemon.close();
     log::info!("unmounted {} from {}", shown(&task.volume), shown(&task.dir));
+    say_what_calls_cost();
     served.or_fail_doing(exit::MOUNT_FAILED, "serving the mount ended unexpectedly")?;
     closed.or_fail(exit::MOUNT_FAILED)
+}
+
+/// Says what calls cost at most, where that is counted: in a build that checks it.
+fn say_what_calls_cost() {
+    if let (Some(held), Some(bytes)) = (most_held(), most_bytes()) {
+        let (reads, looks) = (held.reads, held.looks);
+        log::info!("calls cost at most: reads_held={reads} looks_held={looks} request_bytes={bytes}");
+    }
 }
 
 /// A request was lost: without this, who waits for its answer would wait for ever, threads of this process among them.

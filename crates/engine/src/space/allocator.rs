@@ -11,6 +11,7 @@
 use crate::format::page::PAGE_ENTRIES;
 use crate::space::bitmap::Bitmap;
 pub use crate::space::bitmap::REGION_BLOCKS;
+use crate::sync::count_looks;
 use crate::{Blocks, Pbn};
 
 /// Pages of the block table that describe a region.
@@ -315,6 +316,7 @@ impl Allocator {
 /// Takes free runs of at least so many blocks, from `at` on, which moves behind them. A region that was searched from its
 /// beginning to its end has no run longer than those that were too short.
 fn take_from(bitmap: &mut Bitmap, region: usize, at: &mut u64, run_blocks_min: u64, request: &mut Request) {
+    count_looks(1);
     let (is_all, mut longest) = (*at == 0, 0);
     while request.left > 0 {
         let Some((start, blocks)) = bitmap.free_run(*at, request.left) else {

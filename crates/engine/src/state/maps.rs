@@ -15,7 +15,7 @@ use crate::MapId;
 use crate::format::keys::ShardKey;
 use crate::format::shard::{Extent, Shard};
 use crate::stats::counters::CacheReport;
-use crate::sync::{AtomicU64, LockRank, RwLock};
+use crate::sync::{AtomicU64, LockRank, RwLock, count_looks};
 
 /// Shards by key. An empty shard stands for one that must be removed.
 pub type ShardMap = BTreeMap<ShardKey, Arc<Shard>>;
@@ -60,6 +60,7 @@ impl Shards {
 
     /// The shard, if it is in memory.
     pub fn get(&mut self, key: ShardKey) -> Option<Arc<Shard>> {
+        count_looks(1);
         let found = self.dirty.get(&key).or_else(|| self.frozen.get(&key)).or_else(|| self.clean.get(&key));
         match found {
             Some(_) => self.hits += 1,

@@ -11,6 +11,7 @@ use lru::LruCache;
 
 use crate::format::page::{Entry, PAGE_BYTES, PAGE_ENTRIES, Page, page_of};
 use crate::stats::counters::CacheReport;
+use crate::sync::count_looks;
 use crate::{Error, Fingerprint, Pbn, Result, Tag};
 
 /// Pages by number.
@@ -62,6 +63,7 @@ impl Table {
 
     /// The page, if it is in memory.
     pub fn page(&mut self, number: u64) -> Option<&Arc<Page>> {
+        count_looks(1);
         if let Some(page) = self.dirty.get(&number) {
             return Some(page);
         }
@@ -170,6 +172,7 @@ impl Table {
 
     /// The page, to be changed. It must be in memory.
     pub fn edit(&mut self, number: u64) -> &mut Page {
+        count_looks(1);
         debug_assert!(!self.redo.contains_key(&number), "(3) page {number} has redo and is changed");
         if !self.dirty.contains_key(&number) {
             let page = self.newest(number);

@@ -66,11 +66,29 @@ pub struct Place {
     number: u64,
 }
 
+/// The most for which one lock was held in this process, known where it is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MostHeld {
+    /// Reads from the disk under a lock that other requests need.
+    pub reads: u64,
+    /// Pages of the block table, shards and regions that were looked at in memory under a lock that all requests need.
+    pub looks: u64,
+}
+
 #[cfg(feature = "checked")]
 mod check {
     use std::cell::{Cell, RefCell};
+    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::Ordering::Relaxed;
 
-    use super::{LockRank, Place};
+    use super::{LockRank, MostHeld, Place};
+
+    /// Reads from the disk for which one lock that other requests need may be held.
+    const READS_HELD_MAX: u64 = 32;
+
+    /// The most of each in this process.
+    static MOST_READS_HELD: AtomicU64 = AtomicU64::new(0);
+    static MOST_LOOKS_HELD: AtomicU64 = AtomicU64::new(0);
 
     thread_local! {
         static HELD: RefCell<Vec<Taken>> = const { RefCell::new(Vec::new()) };
@@ -80,10 +98,13 @@ mod check {
         static CLAIMED: Cell<Option<u64>> = const { Cell::new(None) };
     }
 
-    /// A lock that this thread holds, and the look-ups on the disk that it has made meanwhile.
+    /// A lock that this thread holds, and what it has done meanwhile.
     struct Taken {
         place: Place,
+        /// Look-ups on the disk.
         reads: u64,
+        /// Pages of the block table and shards that were looked at in memory.
+        looks: u64,
     }
 
     /// Whether requests wait for locks of a rank while others read from the disk with them. With the gate, the allocator and
@@ -91,6 +112,11 @@ mod check {
     fn is_needed_by_requests(rank: LockRank) -> bool {
         use LockRank::{Inode, InodeBeingMade, InodeCache, InodeNumbers, Map, Rename, WriteOuts};
         matches!(rank, Rename | Map | Inode | InodeBeingMade | InodeNumbers | InodeCache | WriteOuts)
+    }
+
+    /// Whether every request needs a lock of this rank, for a moment.
+    fn is_needed_by_all(rank: LockRank) -> bool {
+        matches!(rank, LockRank::GroupGate | LockRank::Allocator | LockRank::State)
     }
 
     /// Says that this thread has claimed room in the log, until it is dropped.
@@ -142,7 +168,7 @@ mod check {
 
         /// Notes a lock that was taken without waiting.
         pub fn take(self) -> Held {
-            HELD.with_borrow_mut(|held| held.push(Taken { place: self, reads: 0 }));
+            HELD.with_borrow_mut(|held| held.push(Taken { place: self, reads: 0, looks: 0 }));
             Held(self)
         }
     }
@@ -159,23 +185,40 @@ mod check {
     /// A thread that reads from the disk holds nothing that a commit or a publication waits for. So many reads are counted.
     pub fn assert_may_read_disk(reads: u64) {
         HELD.with_borrow(|held| {
-            let needed = held
-                .iter()
-                .map(|taken| taken.place)
-                .find(|place| matches!(place.rank, LockRank::GroupGate | LockRank::Allocator | LockRank::State));
+            let needed = held.iter().map(|taken| taken.place).find(|place| is_needed_by_all(place.rank));
             assert!(needed.is_none(), "{needed:?} is held by a thread that reads from the disk");
         });
         count_reads(reads);
     }
 
-    /// Counts reads from the disk for every lock that this thread holds and that other requests need.
+    /// Counts reads from the disk for every lock that this thread holds and that other requests need: more than the rule
+    /// allows is a panic.
     pub fn count_reads(reads: u64) {
         HELD.with_borrow_mut(|held| {
             for taken in held.iter_mut().filter(|taken| is_needed_by_requests(taken.place.rank)) {
                 taken.reads += reads;
                 MOST_READS.set(MOST_READS.get().max(taken.reads));
+                MOST_READS_HELD.fetch_max(taken.reads, Relaxed);
+                let (place, reads) = (taken.place, taken.reads);
+                assert!(reads <= READS_HELD_MAX, "{place:?} is held for {reads} reads, {READS_HELD_MAX} are allowed");
             }
         });
+    }
+
+    /// Counts pages, shards or regions looked at in memory for every lock that this thread holds and that all requests need.
+    /// How many there may be depends on the largest request, which the engine does not know: the daemon says the most.
+    pub fn count_looks(looks: u64) {
+        HELD.with_borrow_mut(|held| {
+            for taken in held.iter_mut().filter(|taken| is_needed_by_all(taken.place.rank)) {
+                taken.looks += looks;
+                MOST_LOOKS_HELD.fetch_max(taken.looks, Relaxed);
+            }
+        });
+    }
+
+    /// The most for which a thread of this process has held a lock.
+    pub fn most_held() -> Option<MostHeld> {
+        Some(MostHeld { reads: MOST_READS_HELD.load(Relaxed), looks: MOST_LOOKS_HELD.load(Relaxed) })
     }
 
     /// The most reads from the disk for which this thread has held one lock that other requests need, since it asked last.
@@ -277,6 +320,32 @@ mod check {
         }
 
         #[test]
+        #[should_panic(expected = "Place { rank: Map, number: 0 } is held for 33 reads, 32 are allowed")]
+        fn a_lock_that_others_need_is_not_held_for_more_reads_than_the_rule_allows() {
+            let map = Mutex::new(LockRank::Map, ());
+            for _ in 0..2 {
+                let _map = map.lock();
+                super::count_reads(32);
+            }
+            let _map = map.lock();
+            super::count_reads(32);
+            super::count_reads(1);
+        }
+
+        /// Others run beside this test, so it says what there is at least.
+        #[test]
+        fn looks_are_counted_for_a_lock_that_all_need_as_long_as_it_is_held() {
+            let (map, state) = (Mutex::new(LockRank::Map, ()), Mutex::new(LockRank::State, ()));
+            let _map = map.lock();
+            super::count_looks(u64::MAX);
+            let _state = state.lock();
+            super::count_looks(1 << 40);
+            super::count_looks(1);
+            let most = super::most_held().expect("they are counted");
+            assert!(((1 << 40) + 1..u64::MAX).contains(&most.looks), "{most:?}");
+        }
+
+        #[test]
         #[should_panic(expected = "is taken while room in the log is claimed")]
         fn who_has_claimed_room_takes_no_lock_with_which_room_is_waited_for() {
             let (inode, map) = (Mutex::new(LockRank::Inode, ()), Mutex::new(LockRank::Map, ()));
@@ -305,13 +374,13 @@ mod check {
 
 #[cfg(feature = "checked")]
 pub use check::{
-    Held, RoomHeld, as_another_thread, assert_claimed, assert_may_read_disk, assert_may_wait_for_room, count_reads,
-    take_most_reads,
+    Held, RoomHeld, as_another_thread, assert_claimed, assert_may_read_disk, assert_may_wait_for_room, count_looks,
+    count_reads, most_held, take_most_reads,
 };
 
 #[cfg(not(feature = "checked"))]
 mod unchecked {
-    use super::LockRank;
+    use super::{LockRank, MostHeld};
 
     /// Takes no space: ranks are checked under the feature `checked` only.
     #[derive(Clone, Copy)]
@@ -349,8 +418,18 @@ mod unchecked {
 
     /// Counted under the feature `checked` only.
     #[inline]
+    pub fn count_looks(_: u64) {}
+
+    /// Counted under the feature `checked` only.
+    #[inline]
     pub fn take_most_reads() -> u64 {
         0
+    }
+
+    /// Counted under the feature `checked` only.
+    #[inline]
+    pub fn most_held() -> Option<MostHeld> {
+        None
     }
 
     /// Does something in the name of another thread.
@@ -380,5 +459,5 @@ mod unchecked {
 #[cfg(not(feature = "checked"))]
 pub use unchecked::{
     Held, Place, RoomHeld, as_another_thread, assert_claimed, assert_may_read_disk, assert_may_wait_for_room,
-    count_reads, take_most_reads,
+    count_looks, count_reads, most_held, take_most_reads,
 };

@@ -88,6 +88,9 @@ impl Core {
         let (first, last) = (at.div_ceil(BLOCK), end / BLOCK);
         let touched = at / BLOCK..end.div_ceil(BLOCK);
         self.read_ahead_of_change(map, &touched);
+        if reserve {
+            self.read_ahead_of_filling(map, &touched);
+        }
         let _map = self.maps.lock(map).write();
         self.attached(map)?;
         let cuts = match first > last {
@@ -114,9 +117,10 @@ impl Core {
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
         self.health.usable()?;
+        let touched = at / BLOCK..(at + len).div_ceil(BLOCK);
+        self.read_ahead_of_filling(map, &touched);
         let _map = self.maps.lock(map).write();
         self.attached(map)?;
-        let touched = at / BLOCK..(at + len).div_ceil(BLOCK);
         let pieces = self.plan_fill(map, &touched, &(0..0), &Cuts::default())?;
         let room = self.claim_reservations(pieces.reserved())?;
         self.publish_pieces(Ok((pieces, Some(room))), &Cuts::default(), with)

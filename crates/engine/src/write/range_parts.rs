@@ -105,6 +105,16 @@ impl Core {
         }
     }
 
+    /// Reads the shards of a range whose holes are filled, before its map is locked: also those that hold nothing yet, which
+    /// nobody knows without a look. As many as a part may have; what leaves memory again is met by the change itself.
+    pub fn read_ahead_of_filling(&self, map: MapId, blocks: &Range<u64>) {
+        let shards = shard_parts(map, Lbn(blocks.start), blocks.end.saturating_sub(blocks.start));
+        let shards_max = self.journal.bounds().gated_shards_max as usize;
+        if let Err(error) = shards.take(shards_max).try_for_each(|(key, _, _)| self.shard(key).map(drop)) {
+            log::debug!("cannot read ahead of a change of map {}: {error}", map.0);
+        }
+    }
+
     /// Calls `visit` with each shard of a range that may hold something, in order, until it says false.
     pub fn each_shard(
         &self,

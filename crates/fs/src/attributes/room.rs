@@ -4,16 +4,18 @@
 //!
 //! An inode of a volume that an older version wrote may have more. It keeps them, can lose them and gets no further ones.
 
-use crate::format::codec::CHECKSUM_BYTES;
+use crate::format::codec::{CHECKSUM_BYTES, after};
 use crate::format::inode::InodeRecord;
 use crate::format::xattr;
-use crate::scan::for_each_record;
 use crate::{Error, FileSystem, Ino, NAME_BYTES_MAX, Result};
 
 /// Largest value: the kernel's XATTR_SIZE_MAX.
 pub(crate) const VALUE_BYTES_MAX: usize = 64 << 10;
 /// Attributes fetched at a time. Few, because their values come along.
 pub(crate) const PAGE_RECORDS: usize = 64;
+/// Attributes fetched at a time while they are counted, at most: where those before were many, they are short. The most
+/// that an inode has room for come in 21 portions, so that its lock is held for few reads.
+const COUNTED_RECORDS_MAX: usize = 512;
 /// Bytes of the names of all attributes of an inode, each with a NUL byte: the kernel's XATTR_LIST_MAX.
 pub(crate) const NAMES_BYTES_MAX: usize = 64 << 10;
 /// Bytes of the names and values of all attributes of an inode.
@@ -60,12 +62,21 @@ impl FileSystem {
         }
         let mut room = Room::default();
         room.add(name, value_bytes);
-        let (from, to) = xattr::range(ino);
-        for_each_record(&self.store, from, &to, PAGE_RECORDS, &mut |key, value| {
-            if let Some((_, other)) = xattr::parse_key(key).filter(|(_, other)| *other != name) {
-                room.add(other, value.len().saturating_sub(CHECKSUM_BYTES));
+        let (mut from, to) = xattr::range(ino);
+        let mut page_records = PAGE_RECORDS;
+        while room.is_enough() {
+            let page = self.store.scan(&from, &to, page_records)?;
+            for (key, value) in &page {
+                if let Some((_, other)) = xattr::parse_key(key).filter(|(_, other)| *other != name) {
+                    room.add(other, value.len().saturating_sub(CHECKSUM_BYTES));
+                }
             }
-        })?;
+            match page.last() {
+                Some((key, _)) if page.len() == page_records => from = after(key),
+                _ => break,
+            }
+            page_records = COUNTED_RECORDS_MAX.min(page_records * 2);
+        }
         if room.is_enough() { Ok(()) } else { Err(Error::NoSpace) }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use oncefs_engine::Change;
+use oncefs_engine::sync::MutexGuard;
 
 use crate::format::dirent::Dirent;
 use crate::format::inode::{InodeRecord, put_inode};
@@ -12,6 +13,10 @@ use crate::inodes::staged::Staged;
 use crate::names::directory::{check_name, check_new_name};
 use crate::names::name_change::NameChange;
 use crate::{Caller, Error, FileKind, FileSystem, Ino, Result, Timestamp};
+
+/// Directories that are looked at with the rename lock, on the way up: with what else is read then, they stay below the
+/// reads that a lock may be held for.
+const STEPS_LOCKED_MAX: u64 = 12;
 
 /// What happens to an existing target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,12 +136,11 @@ impl FileSystem {
             return Err(Error::NotEmpty);
         }
         let moves_directory = [Some(&source), target.as_ref()].into_iter().flatten().any(is_directory);
-        let guard = (old.parent != new.parent && moves_directory).then(|| self.rename_lock.lock());
-        if guard.is_some() {
-            self.check_no_cycle(&source, new.parent)?;
-            if let (RenameMode::Exchange, Some(target)) = (mode, &target) {
-                self.check_no_cycle(target, old.parent)?;
-            }
+        let mut guard = None;
+        if old.parent != new.parent && moves_directory {
+            let back = target.as_ref().filter(|_| mode == RenameMode::Exchange).map(|target| (target, old.parent));
+            let moves: Vec<_> = [(&source, new.parent)].into_iter().chain(back).collect();
+            guard = Some(self.lock_moves(&moves)?);
         }
         let mut inodes = directories.to_vec();
         let mut replaced = None;
@@ -175,6 +179,9 @@ impl FileSystem {
             self.carry_out(&mut staged, (old, &source), (new, target.as_ref()), mode, whiteout.as_ref())?;
         if let Some(Whiteout { ino, record, .. }) = &whiteout {
             self.inodes.add(*ino, record.clone());
+        }
+        if let Some(moves) = &mut guard {
+            **moves += 1;
         }
         let published = self.publish_orphaning(staged, change, orphaned);
         if let (Err(_), Some(whiteout)) = (&published, &whiteout) {
@@ -240,10 +247,36 @@ impl FileSystem {
         Ok((change, orphaned))
     }
 
-    /// Refuses to move a directory below itself. The caller holds the rename lock, so no directory changes its parent, and
-    /// `into` has a name, so every directory above it exists. If damage made a cycle of parents, the way up returns to a
-    /// directory marked on it; the mark moves on at growing distances (Brent's algorithm).
-    fn check_no_cycle(&self, moved: &Dirent, into: Ino) -> Result<()> {
+    /// Keeps directories from moving otherwise, and refuses to move one below itself. The way up may be long and on the
+    /// disk, and all other moves wait for this lock: so it is gone without the lock, and counts if no directory has moved
+    /// meanwhile. A short one is gone with the lock if one has, so that whoever moves directories all the time holds up only
+    /// those who move others that deep.
+    fn lock_moves(&self, moves: &[(&Dirent, Ino)]) -> Result<MutexGuard<'_, u64>> {
+        let is_checked = |mut steps_left| -> Result<bool> {
+            for (moved, into) in moves {
+                if !self.check_no_cycle(moved, *into, &mut steps_left)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        loop {
+            let moved_before = *self.rename_lock.lock();
+            let found = is_checked(u64::MAX);
+            let guard = self.rename_lock.lock();
+            if *guard == moved_before {
+                return found.map(|_| guard);
+            }
+            if is_checked(STEPS_LOCKED_MAX)? {
+                return Ok(guard);
+            }
+        }
+    }
+
+    /// Refuses to move a directory below itself. False: there are more steps up than are left. With the rename lock no
+    /// directory changes its parent, and `into` has a name, so every directory above it exists. If damage made a cycle of
+    /// parents, the way up returns to a directory marked on it; the mark moves on at growing distances (Brent's algorithm).
+    fn check_no_cycle(&self, moved: &Dirent, into: Ino, steps_left: &mut u64) -> Result<bool> {
         let (mut above, mut mark, mut steps, mut steps_max) = (into, Ino(0), 0_u64, 1_u64);
         while is_directory(moved) && above != Ino::ROOT {
             if above == moved.ino {
@@ -258,10 +291,12 @@ impl FileSystem {
             if steps == steps_max {
                 (mark, steps, steps_max) = (above, 0, steps_max * 2);
             }
+            let Some(left) = steps_left.checked_sub(1) else { return Ok(false) };
+            *steps_left = left;
             steps += 1;
             above = self.directory(above)?.lock().parent;
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -18,7 +18,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("oncefs-estimate", &["oncefs-compress", "oncefs-dedup"]),
     ("oncefs-engine", &["oncefs-dedup", "oncefs-toolbox"]),
     ("oncefs-fs", &["oncefs-engine"]),
-    ("oncefs-fuse", &["oncefs-fs", "oncefs-engine", "oncefs-transport"]),
+    ("oncefs-fuse", &["oncefs-fs", "oncefs-engine", "oncefs-toolbox", "oncefs-transport"]),
     ("oncefs", &["oncefs-fuse", "oncefs-fs", "oncefs-engine", "oncefs-estimate", "oncefs-plot", "oncefs-toolbox"]),
     ("oncefs-plot", &[]),
     ("oncefs-sim", &["oncefs-compress", "oncefs-dedup", "oncefs-plot", "oncefs-toolbox"]),

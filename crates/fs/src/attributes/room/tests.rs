@@ -91,12 +91,16 @@ fn file(fs: &FileSystem, name: &[u8]) -> Ino {
 
 /// Gives an inode attributes as an older version did, without looking at their number.
 fn give_attributes(fs: &FileSystem, ino: Ino, count: usize) {
+    give_named(fs, ino, count, |n| format!("user.{n:0200}"));
+}
+
+fn give_named(fs: &FileSystem, ino: Ino, count: usize, name: impl Fn(usize) -> String) {
     for first in (0..count).step_by(500) {
         let inodes = [fs.inode(ino).unwrap()];
         let mut staged = Staged::lock(&inodes);
         let mut change = Change::new();
         for n in first..count.min(first + 500) {
-            change.put(xattr::key(ino, format!("user.{n:0200}").as_bytes()), xattr::encode(ino, b"v"));
+            change.put(xattr::key(ino, name(n).as_bytes()), xattr::encode(ino, b"v"));
             staged.edit(ino).xattrs += 1;
         }
         staged.publish(&fs.store, change).unwrap();
@@ -125,6 +129,20 @@ fn attributes_take_no_more_than_a_listing_can_return_and_one_mebibyte() {
     set(values, 0, 100).unwrap();
     set(values, count, 59_000).unwrap();
     assert_clean(&fs);
+}
+
+/// Built with the feature `checked`, more reads with the inode's lock than the rule allows are a panic.
+#[test]
+fn very_many_short_attributes_are_counted_with_few_reads_under_the_inode_s_lock() {
+    let volume = Volume::new();
+    let fs = volume.open();
+    let ino = file(&fs, b"short");
+    // Ten bytes each, with the NUL byte.
+    let count = NAMES_BYTES_MAX / 10 - 1;
+    give_named(&fs, ino, count, |n| format!("user.{n:04}"));
+    fs.setxattr(ino, b"user.last", b"v", XattrMode::Any, true).unwrap();
+    assert!(matches!(fs.setxattr(ino, b"user.more", b"v", XattrMode::Any, true), Err(Error::NoSpace)));
+    assert_eq!(fs.listxattr(ino).unwrap().len(), (count + 1) * 10);
 }
 
 #[test]

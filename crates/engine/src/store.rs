@@ -22,8 +22,8 @@ use crate::volume::unfinished::Unfinished;
 use crate::worker::load::DeviceLoad;
 use crate::write::publish::OnPublish;
 use crate::{
-    Blocks, Change, DataPlace, FilePolicy, Lbn, MapId, OpenOptions, Profile, ReadBuf, Report, Result, Totals, Urgency,
-    VolumeSpec,
+    BLOCK_BYTES, Blocks, Change, DataPlace, FilePolicy, Lbn, MapId, OpenOptions, Profile, ReadBuf, Report, Result,
+    Totals, Urgency, VolumeSpec,
 };
 
 mod identity;
@@ -363,6 +363,13 @@ impl Store {
     /// As [`Store::read`].
     pub fn read_blocks(&self, map: MapId, first: Lbn, bytes: &mut [u8]) -> Result<()> {
         self.core.foreground.serve(|| self.core.read_blocks(map, first, bytes))
+    }
+
+    /// Learns from bytes that were read by somebody who may write them too how the map is read: a map that is read at random
+    /// has no budget. Reads that are not noted here change nothing of it.
+    pub fn note_read(&self, map: MapId, at: u64, len: u64) {
+        let blocks = at / BLOCK_BYTES as u64..(at + len).div_ceil(BLOCK_BYTES as u64);
+        self.core.note_read(map, Lbn(blocks.start), blocks.end - blocks.start);
     }
 
     /// The shortest run, in blocks, that is shared in this map: set for it, or derived from its reads and the device.

@@ -3,6 +3,7 @@
 //! Users are child processes with other ids. What a program could do with a broken kernel or as root is not covered.
 
 mod attributes;
+mod budgets;
 mod crowding;
 mod daemon;
 mod deep_names;

@@ -8,7 +8,6 @@ use std::time::Instant;
 use oncefs_dedup::{EffectivePolicy, RunRule, ShareLimit, Work};
 
 use crate::core::Core;
-use crate::format::shard::Target;
 use crate::policy::device_reads::Change;
 use crate::settings::values::Settings;
 use crate::{Lbn, MapId, Result};
@@ -58,10 +57,11 @@ impl Core {
         Ok(self.is_end(map, last)?.then(|| RunRule::end_chunk(last)))
     }
 
-    /// Learns from a read request how its map is read.
-    pub fn note_read(&self, map: MapId, first: Lbn, runs: &[(Target, u64)]) {
-        let blocks = runs.iter().map(|(_, blocks)| blocks).sum::<u64>().min(u64::from(u32::MAX));
-        let became_random = self.policy.note_read(map, first.0, blocks as u32).unwrap_or(false);
+    /// Learns how a map is read from a request of somebody who may write it too: a file that is read at random has no
+    /// budget, and nobody else's reads take it away.
+    pub fn note_read(&self, map: MapId, first: Lbn, blocks: u64) {
+        let blocks = blocks.min(u64::from(u32::MAX)) as u32;
+        let became_random = self.policy.note_read(map, first.0, blocks).unwrap_or(false);
         if became_random && matches!(self.effective_policy(map).limit, ShareLimit::Budget(_)) {
             self.backlog.requeue(Work::Owner(map.0));
         }
@@ -123,6 +123,7 @@ mod tests {
 
     fn read(core: &Core, map: u64, first: u64, blocks: u64) {
         core.read(MapId(map), first * BLOCK, (blocks * BLOCK) as usize).unwrap();
+        core.note_read(MapId(map), Lbn(first), blocks);
     }
 
     fn read_at_random(core: &Core, map: u64) {
@@ -167,6 +168,18 @@ mod tests {
         take_all(&core);
         read_at_random(&core, 1);
         assert!(core.backlog.is_empty(), "it is told once");
+    }
+
+    #[test]
+    fn reads_that_nobody_noted_who_may_write_the_file_leave_its_budget() {
+        let core = volume(None);
+        write(&core, 1, 0, &unique(600, 1));
+        take_all(&core);
+        for n in 0..2_000 {
+            core.read(MapId(1), n * 7_919 % 500 * BLOCK, BLOCK_BYTES).unwrap();
+        }
+        assert_eq!(core.share_limit(MapId(1)), BUDGET);
+        assert!(core.backlog.is_empty());
     }
 
     #[test]

@@ -41,10 +41,7 @@ impl Core {
             if is_small {
                 self.read_around(&runs);
             }
-            self.fill(map, &runs, bytes)?;
-            // Not before: it may wait for the publish lock, and what the runs name gets no younger by that.
-            self.note_read(map, first, &runs);
-            Ok(())
+            self.fill(map, &runs, bytes)
         })
     }
 

@@ -73,6 +73,18 @@ impl FileSystem {
         Ok(len)
     }
 
+    /// Says that bytes were read through a handle that may write the file too: how those read who may write it decides
+    /// whether sharing minds that it is read in sequence. Whoever may only read it cannot make it lie in more pieces.
+    pub fn note_read_of_writer(&self, ino: Ino, at: u64, len: u64) {
+        // A file that is gone meanwhile needs no note.
+        let _ = self.inode(ino).and_then(|inode| {
+            inode.with_map(|map, _| {
+                self.store.note_read(map, at, len);
+                Ok(())
+            })
+        });
+    }
+
     fn note_read(&self, handle: Handle, inode: &Inode, read: Range<u64>, update_atime: bool) {
         if let Some(full) = self.monitor.note_read(handle, inode.ino, read) {
             self.publish_full(full);

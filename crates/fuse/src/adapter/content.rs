@@ -5,7 +5,7 @@ use oncefs_transport::Reply;
 use oncefs_transport::flags::write as from;
 
 use super::Adapter;
-use crate::durable::{handle, reply_durably};
+use crate::durable::{handle, is_writing, reply_durably};
 use crate::errno::errno;
 use crate::privileges::Asker;
 use crate::reply::{reply_done, reply_with};
@@ -16,6 +16,9 @@ impl Adapter {
         let update_atime = flags & libc::O_NOATIME == 0;
         reply.fill(len as usize, |room| {
             let read = self.file_system.read_into(handle(of), ino, at, room, update_atime);
+            if let (true, Ok(len @ 1..)) = (is_writing(of), &read) {
+                self.file_system.note_read_of_writer(ino, at, *len as u64);
+            }
             read.map_err(|error| errno(&error))
         });
     }

@@ -84,7 +84,8 @@ fn audit(tape: &Tape, store: &Store, file_system: &FileSystem) -> Result<(), Str
 
 /// Whether a problem is that a block which the medium lost is not what it was.
 fn is_of_rot(problem: &str, data: &DeviceImage) -> bool {
-    let block = problem.strip_prefix("(5) block ").and_then(|rest| rest.split(' ').next()?.parse().ok());
+    let block = problem.strip_suffix(" [rule 5]").and_then(|words| words.strip_prefix("block "));
+    let block = block.and_then(|rest| rest.split(' ').next()?.parse().ok());
     block.is_some_and(|block| data.is_rotten(block))
 }
 

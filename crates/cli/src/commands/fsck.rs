@@ -45,8 +45,8 @@ The volume must not be mounted. Without -y, -p or -a, fsck changes nothing and r
 With one of them, it replays the log for good and repairs errors that have one right answer. Files that
 lost their name get one in lost+found. Damaged content is never dropped or guessed: fsck names its files.
 What helps where errors are left: -y, if only -p was given; of content, to restore the named file from a
-backup or to remove it; of records that no copy restores, --salvage; of the log, --cut-log. A number in
-brackets is that of the rule that is broken.
+backup or to remove it; of records that no copy restores, --salvage; of the log, --cut-log. The rule at the
+end of a line is for reports of bugs.
 
 Examples:
   oncefs fsck /srv/volume

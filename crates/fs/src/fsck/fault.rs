@@ -100,6 +100,36 @@ impl Fault {
         }
     }
 
+    /// The number of the invariant that is broken.
+    pub fn rule(&self) -> u8 {
+        match self {
+            Fault::Root => 1,
+            Fault::Place { .. } | Fault::Passed { .. } | Fault::NameKind { .. } | Fault::Dangling { .. } => 2,
+            Fault::SecondName { .. }
+            | Fault::Parent { .. }
+            | Fault::Nameless { .. }
+            | Fault::CutOff { .. }
+            | Fault::Count { count: Count::Links, .. } => 3,
+            Fault::NotADirectory { .. }
+            | Fault::Missing { kind: FileKind::Directory, .. }
+            | Fault::Count { count: Count::Entries, .. } => 4,
+            Fault::NamedOrphan { .. } => 5,
+            Fault::NoTarget { .. }
+            | Fault::StrayTarget { .. }
+            | Fault::Missing { .. }
+            | Fault::Count { count: Count::Size, .. } => 6,
+            Fault::Attachments { .. } | Fault::Count { count: Count::Xattrs, .. } => 7,
+            Fault::HasMap { .. }
+            | Fault::SharedMap { .. }
+            | Fault::UnownedMap { .. }
+            | Fault::Count { count: Count::Blocks, .. } => 8,
+            Fault::Lease { .. } => 9,
+            Fault::Placement | Fault::Key { .. } | Fault::Record { .. } => 10,
+            Fault::Policy { .. } | Fault::UnownedPolicy { .. } => 11,
+            Fault::NoPlace { .. } => 12,
+        }
+    }
+
     /// The order of fixes, lowest first. A fault of one rank is found reliably only if there are none of lower rank.
     pub fn rank(&self) -> u8 {
         match self {
@@ -120,79 +150,88 @@ impl Fault {
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Count::Links => "(3) its link count",
-            Count::Entries => "(4) its number of entries",
-            Count::Xattrs => "(7) its number of extended attributes",
-            Count::Size => "(6) its size",
-            Count::Blocks => "(8) its number of blocks",
+            Count::Links => "its link count",
+            Count::Entries => "its number of entries",
+            Count::Xattrs => "its number of extended attributes",
+            Count::Size => "its size",
+            Count::Blocks => "its number of blocks",
         })
     }
 }
 
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Fault {
+    /// What is wrong, in words.
+    fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::Root => f.write_str("(1) the root is not a directory that is its own parent"),
+            Fault::Root => f.write_str("the root is not a directory that is its own parent"),
             Fault::Place { parent: Ino(parent), name, .. } => {
-                write!(f, "(2) directory {parent}: '{}' is stored where no lookup finds it", name.escape_ascii())
+                write!(f, "directory {parent}: '{}' is stored where no lookup finds it", name.escape_ascii())
             }
             Fault::Passed { parent, stored, found, .. } => {
-                write!(f, "(2) directory {}: {found} names passed a full place, which counts {stored}", parent.0)
+                write!(f, "directory {}: {found} names passed a full place, which counts {stored}", parent.0)
             }
-            Fault::Placement => f.write_str("(10) the record of how names are placed is damaged or missing"),
+            Fault::Placement => f.write_str("the record of how names are placed is damaged or missing"),
             Fault::NameKind { parent: Ino(parent), ino: Ino(ino), .. } => {
-                write!(f, "(2) directory {parent}: the name of inode {ino} states a kind that the inode does not have")
+                write!(f, "directory {parent}: the name of inode {ino} states a kind that the inode does not have")
             }
             Fault::Dangling { parent: Ino(parent), ino: Ino(ino), .. } => {
-                write!(f, "(2) directory {parent} has a name for inode {ino}, which does not exist")
+                write!(f, "directory {parent} has a name for inode {ino}, which does not exist")
             }
             Fault::SecondName { parent: Ino(parent), ino: Ino(ino), .. } => {
-                write!(f, "(3) directory {ino} has an extra name, in directory {parent}")
+                write!(f, "directory {ino} has an extra name, in directory {parent}")
             }
             Fault::Parent { ino, stored, found } => {
-                write!(f, "(3) directory {}: its parent should be {} and is {}", ino.0, found.0, stored.0)
+                write!(f, "directory {}: its parent should be {} and is {}", ino.0, found.0, stored.0)
             }
-            Fault::Nameless { ino } => write!(f, "(3) inode {} has no name and is not an orphan", ino.0),
+            Fault::Nameless { ino } => write!(f, "inode {} has no name and is not an orphan", ino.0),
             Fault::CutOff { ino, parent } => {
-                write!(f, "(3) directory {}, in directory {}, is not below the root", ino.0, parent.0)
+                write!(f, "directory {}, in directory {}, is not below the root", ino.0, parent.0)
             }
             Fault::Count { ino, count, stored, found } => {
                 write!(f, "inode {}: {count} should be {found} and is {stored}", ino.0)
             }
-            Fault::NotADirectory { ino } => write!(f, "(4) inode {} has entries but is not a directory", ino.0),
-            Fault::NamedOrphan { ino } => write!(f, "(5) inode {} is an orphan but has a name", ino.0),
-            Fault::NoTarget { ino } => write!(f, "(6) symbolic link {} has no target", ino.0),
-            Fault::StrayTarget { ino } => write!(f, "(6) inode {} has a target but is not a symbolic link", ino.0),
+            Fault::NotADirectory { ino } => write!(f, "inode {} has entries but is not a directory", ino.0),
+            Fault::NamedOrphan { ino } => write!(f, "inode {} is an orphan but has a name", ino.0),
+            Fault::NoTarget { ino } => write!(f, "symbolic link {} has no target", ino.0),
+            Fault::StrayTarget { ino } => write!(f, "inode {} has a target but is not a symbolic link", ino.0),
             Fault::Attachments { ino } => {
-                write!(f, "(7) inode {} does not exist but has attributes or an orphan record", ino.0)
+                write!(f, "inode {} does not exist but has attributes or an orphan record", ino.0)
             }
             Fault::Missing { ino, kind: FileKind::Directory } => {
-                write!(f, "(4) inode {} does not exist but has entries", ino.0)
+                write!(f, "inode {} does not exist but has entries", ino.0)
             }
-            Fault::Missing { ino, .. } => write!(f, "(6) inode {} does not exist but has a target", ino.0),
-            Fault::HasMap { ino, map: MapId(0) } => write!(f, "(8) file {} has no map", ino.0),
-            Fault::HasMap { ino, map } => write!(f, "(8) inode {} is not a file but has map {}", ino.0, map.0),
+            Fault::Missing { ino, .. } => write!(f, "inode {} does not exist but has a target", ino.0),
+            Fault::HasMap { ino, map: MapId(0) } => write!(f, "file {} has no map", ino.0),
+            Fault::HasMap { ino, map } => write!(f, "inode {} is not a file but has map {}", ino.0, map.0),
             Fault::SharedMap { ino, other, map } => {
-                write!(f, "(8) inode {}: its map {} also belongs to inode {}", ino.0, map.0, other.0)
+                write!(f, "inode {}: its map {} also belongs to inode {}", ino.0, map.0, other.0)
             }
             Fault::UnownedMap { map, blocks: Some(blocks) } => {
-                write!(f, "(8) map {} with {} blocks belongs to no inode", map.0, blocks.0)
+                write!(f, "map {} with {} blocks belongs to no inode", map.0, blocks.0)
             }
             Fault::UnownedMap { map, blocks: None } => {
-                write!(f, "(8) map {}, part of which is damaged, belongs to no inode", map.0)
+                write!(f, "map {}, part of which is damaged, belongs to no inode", map.0)
             }
             Fault::Policy { ino, map } => {
                 let (ino, map) = (ino.0, map.0);
-                write!(f, "(11) inode {ino}: the policy of its map {map} differs from its attribute and its rank")
+                write!(f, "inode {ino}: the policy of its map {map} differs from its attribute and its rank")
             }
-            Fault::UnownedPolicy { map } => write!(f, "(11) map {} belongs to no inode but has a policy", map.0),
-            Fault::NoPlace { ino } => write!(f, "(12) inode {} has no place in a rank queue", ino.0),
-            Fault::Lease { stored: None, .. } => f.write_str("(9) the inode number lease is missing or damaged"),
+            Fault::UnownedPolicy { map } => write!(f, "map {} belongs to no inode but has a policy", map.0),
+            Fault::NoPlace { ino } => write!(f, "inode {} has no place in a rank queue", ino.0),
+            Fault::Lease { stored: None, .. } => f.write_str("the inode number lease is missing or damaged"),
             Fault::Lease { stored: Some(stored), newest } => {
-                write!(f, "(9) inode {} exists, but the next new inode would be {}", newest.0, stored.0)
+                write!(f, "inode {} exists, but the next new inode would be {}", newest.0, stored.0)
             }
-            Fault::Key { key } => write!(f, "(10) a record has the unknown key {key:02x?}"),
-            Fault::Record { error, .. } => write!(f, "(10) {error}"),
+            Fault::Key { key } => write!(f, "a record has the unknown key {key:02x?}"),
+            Fault::Record { error, .. } => write!(f, "{error}"),
         }
+    }
+}
+
+/// What is wrong with what, and in brackets the rule that is broken.
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.describe(f)?;
+        write!(f, " [rule {}]", self.rule())
     }
 }

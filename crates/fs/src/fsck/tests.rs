@@ -237,22 +237,22 @@ fn a_directory_that_counts_less_than_it_has_refuses_to_lose_more() {
 fn counts_of_inodes_are_set_from_what_they_count() {
     let volume = Volume::new();
     let (a, b, d, link) = (volume.a, volume.b, volume.d, volume.link);
-    volume.break_and_fix("inode 3: (3) its link count should be 2 and is 9", |v| v.edit(b, |r| r.nlink = 9));
-    volume.break_and_fix("(3) its link count should be 3 and is 7", |v| v.edit(d, |r| r.nlink = 7));
-    volume.break_and_fix("(4) its number of entries should be 2 and is 0", |v| v.edit(d, |r| r.entries = 0));
-    volume.break_and_fix("(7) its number of extended attributes", |v| v.edit(a, |r| r.xattrs = 0));
-    volume.break_and_fix("(6) its size should be 5 and is 3", |v| v.edit(link, |r| r.size = 3));
-    volume.break_and_fix("(8) its number of blocks", |v| v.edit(a, |r| r.blocks = 1));
+    volume.break_and_fix("inode 3: its link count should be 2 and is 9", |v| v.edit(b, |r| r.nlink = 9));
+    volume.break_and_fix("its link count should be 3 and is 7", |v| v.edit(d, |r| r.nlink = 7));
+    volume.break_and_fix("its number of entries should be 2 and is 0", |v| v.edit(d, |r| r.entries = 0));
+    volume.break_and_fix("its number of extended attributes", |v| v.edit(a, |r| r.xattrs = 0));
+    volume.break_and_fix("its size should be 5 and is 3", |v| v.edit(link, |r| r.size = 3));
+    volume.break_and_fix("its number of blocks", |v| v.edit(a, |r| r.blocks = 1));
     volume.assert_files(&volume.all());
 }
 
 #[test]
 fn a_root_that_is_damaged_missing_or_wrong_is_made_again_around_its_names() {
     let volume = Volume::new();
-    volume.break_and_fix("(1)", |v| v.edit(Ino::ROOT, |r| r.parent = Ino(9)));
-    volume.break_and_fix("(1)", |v| v.delete(inode::key(Ino::ROOT)));
-    volume.break_and_fix("(1)", |v| v.damage(inode::key(Ino::ROOT)));
-    volume.break_and_fix("(1)", |v| v.edit(Ino::ROOT, |r| r.kind = FileKind::Fifo));
+    volume.break_and_fix("[rule 1]", |v| v.edit(Ino::ROOT, |r| r.parent = Ino(9)));
+    volume.break_and_fix("[rule 1]", |v| v.delete(inode::key(Ino::ROOT)));
+    volume.break_and_fix("[rule 1]", |v| v.damage(inode::key(Ino::ROOT)));
+    volume.break_and_fix("[rule 1]", |v| v.edit(Ino::ROOT, |r| r.kind = FileKind::Fifo));
     volume.assert_files(&volume.all());
 }
 
@@ -260,11 +260,11 @@ fn a_root_that_is_damaged_missing_or_wrong_is_made_again_around_its_names() {
 fn a_name_is_moved_to_its_place_and_gets_its_kind() {
     let volume = Volume::new();
     let (a, d) = (volume.a, volume.d);
-    volume.break_and_fix("(2) directory 1: 'a' is stored where no lookup finds it", |v| {
+    volume.break_and_fix("directory 1: 'a' is stored where no lookup finds it", |v| {
         v.names(Ino::ROOT, b"a", |names| names.remove(b"a"));
         v.names(Ino::ROOT, b"elsewhere", |names| assert!(names.set(b"a", a, FileKind::Regular)));
     });
-    volume.break_and_fix("(2) directory 1: the name of inode", |v| {
+    volume.break_and_fix("directory 1: the name of inode", |v| {
         v.names(Ino::ROOT, b"d", |names| assert!(names.set(b"d", d, FileKind::Regular)));
     });
     volume.assert_files(&volume.all());
@@ -275,11 +275,14 @@ fn a_name_for_nothing_goes_and_a_lost_inode_s_map_becomes_a_file() {
     let volume = Volume::new();
     let a = volume.a;
     let map = std::cell::Cell::new(0);
-    let findings = volume.break_and_fix("(2) directory 1 has a name for inode 2, which does not exist", |v| {
+    let findings = volume.break_and_fix("directory 1 has a name for inode 2, which does not exist", |v| {
         v.edit(a, |record| map.set(record.map.0));
         v.delete(inode::key(a));
     });
-    assert!(findings.fixed.iter().any(|line| line.contains("(7) inode 2")), "its attribute goes too");
+    assert!(
+        findings.fixed.iter().any(|line| line.contains("inode 2 does not exist but has attributes")),
+        "its attribute goes too"
+    );
     assert_eq!(volume.read("a"), None);
     let mut found = volume.read(&format!("lost+found/#{}", map.get())).unwrap();
     found.truncate(content(a).len());
@@ -291,8 +294,8 @@ fn a_name_for_nothing_goes_and_a_lost_inode_s_map_becomes_a_file() {
 fn a_damaged_inode_is_told_from_what_is_left_of_it() {
     let volume = Volume::new();
     let (d, link) = (volume.d, volume.link);
-    volume.break_and_fix("(10) inode 4 is damaged", |v| v.damage(inode::key(d)));
-    volume.break_and_fix("(10) inode 7 is damaged", |v| v.damage(inode::key(link)));
+    volume.break_and_fix("inode 4 is damaged", |v| v.damage(inode::key(d)));
+    volume.break_and_fix("inode 7 is damaged", |v| v.damage(inode::key(link)));
     volume.assert_files(&volume.all());
     assert_eq!(volume.read("link").unwrap(), b"d/e/f");
 }
@@ -301,12 +304,12 @@ fn a_damaged_inode_is_told_from_what_is_left_of_it() {
 fn what_lost_its_name_gets_one_in_lost_and_found() {
     let volume = Volume::new();
     let (a, d, e, f) = (volume.a, volume.d, volume.e, volume.f);
-    volume.break_and_fix("(3) inode 2 has no name and is not an orphan", |v| {
+    volume.break_and_fix("inode 2 has no name and is not an orphan", |v| {
         v.names(Ino::ROOT, b"a", |names| names.remove(b"a"));
     });
-    volume.break_and_fix("(3) inode 5 has no name", |v| v.names(d, b"e", |names| names.remove(b"e")));
+    volume.break_and_fix("inode 5 has no name", |v| v.names(d, b"e", |names| names.remove(b"e")));
     volume.assert_files(&[("lost+found/#2", a), ("lost+found/#5/f", f), ("b", volume.b)]);
-    volume.break_and_fix("(10) directory 5 is damaged", |v| v.damage(dirent::key(e, v.place(e, b"f"))));
+    volume.break_and_fix("directory 5 is damaged", |v| v.damage(dirent::key(e, v.place(e, b"f"))));
     volume.assert_files(&[("lost+found/#6", f)]);
 }
 
@@ -325,12 +328,12 @@ fn a_lost_and_found_that_is_a_file_stays_one() {
 fn a_directory_has_one_name_in_its_parent() {
     let volume = Volume::new();
     let (d, e) = (volume.d, volume.e);
-    volume.break_and_fix("(3) directory 5 has an extra name, in directory 1", |v| {
+    volume.break_and_fix("directory 5 has an extra name, in directory 1", |v| {
         v.names(Ino::ROOT, b"again", |names| assert!(names.set(b"again", e, FileKind::Directory)));
     });
     assert_eq!(volume.read("again"), None);
-    volume.break_and_fix("(3) directory 5: its parent should be 4 and is 1", |v| v.edit(e, |r| r.parent = Ino::ROOT));
-    volume.break_and_fix("(3) directory 1 has an extra name", |v| {
+    volume.break_and_fix("directory 5: its parent should be 4 and is 1", |v| v.edit(e, |r| r.parent = Ino::ROOT));
+    volume.break_and_fix("directory 1 has an extra name", |v| {
         v.names(d, b"up", |names| assert!(names.set(b"up", Ino::ROOT, FileKind::Directory)));
     });
     volume.assert_files(&volume.all());
@@ -340,7 +343,7 @@ fn a_directory_has_one_name_in_its_parent() {
 fn directories_in_a_cycle_or_cut_off_come_to_lost_and_found() {
     let volume = Volume::new();
     let (d, e) = (volume.d, volume.e);
-    volume.break_and_fix("(3) directory 4, in directory 5, is not below the root", |v| {
+    volume.break_and_fix("directory 4, in directory 5, is not below the root", |v| {
         v.names(Ino::ROOT, b"d", |names| names.remove(b"d"));
         v.names(e, b"d", |names| assert!(names.set(b"d", d, FileKind::Directory)));
         v.edit(d, |record| record.parent = e);
@@ -352,7 +355,7 @@ fn directories_in_a_cycle_or_cut_off_come_to_lost_and_found() {
 fn names_in_what_is_no_directory_go() {
     let volume = Volume::new();
     let (a, b) = (volume.a, volume.b);
-    volume.break_and_fix("(4) inode 2 has entries but is not a directory", |v| {
+    volume.break_and_fix("inode 2 has entries but is not a directory", |v| {
         v.names(a, b"in", |names| assert!(names.set(b"in", b, FileKind::Regular)));
     });
     volume.assert_files(&volume.all());
@@ -362,13 +365,13 @@ fn names_in_what_is_no_directory_go() {
 fn orphan_records_and_targets_belong_to_their_inodes() {
     let volume = Volume::new();
     let (a, link) = (volume.a, volume.link);
-    volume.break_and_fix("(5) inode 2 is an orphan but has a name", |v| v.put(orphan::key(a), orphan::encode(a, 0)));
-    volume.break_and_fix("(10) orphan 2 is damaged", |v| v.put(orphan::key(a), vec![1, 2, 3]));
-    volume.break_and_fix("(6) inode 2 has a target", |v| v.put(symlink::key(a), symlink::encode(a, b"x")));
-    volume.break_and_fix("(7) inode 900 does not exist", |v| v.put(orphan::key(Ino(900)), orphan::encode(Ino(900), 0)));
-    volume.break_and_fix("(10) extended attribute of inode 2", |v| v.damage(xattr::key(a, b"user.x")));
+    volume.break_and_fix("inode 2 is an orphan but has a name", |v| v.put(orphan::key(a), orphan::encode(a, 0)));
+    volume.break_and_fix("orphan 2 is damaged", |v| v.put(orphan::key(a), vec![1, 2, 3]));
+    volume.break_and_fix("inode 2 has a target", |v| v.put(symlink::key(a), symlink::encode(a, b"x")));
+    volume.break_and_fix("inode 900 does not exist", |v| v.put(orphan::key(Ino(900)), orphan::encode(Ino(900), 0)));
+    volume.break_and_fix("extended attribute of inode 2", |v| v.damage(xattr::key(a, b"user.x")));
     volume.assert_files(&volume.all());
-    volume.break_and_fix("(6) symbolic link 7 has no target", |v| v.delete(symlink::key(link)));
+    volume.break_and_fix("symbolic link 7 has no target", |v| v.delete(symlink::key(link)));
     assert_eq!(volume.read("link"), None);
 }
 
@@ -376,7 +379,7 @@ fn orphan_records_and_targets_belong_to_their_inodes() {
 fn a_symbolic_link_of_which_only_the_target_is_left_comes_back() {
     let volume = Volume::new();
     let link = volume.link;
-    volume.break_and_fix("(6) inode 7 does not exist but has a target", |v| v.delete(inode::key(link)));
+    volume.break_and_fix("inode 7 does not exist but has a target", |v| v.delete(inode::key(link)));
     assert_eq!(volume.read("link").unwrap(), b"d/e/f");
 }
 
@@ -385,13 +388,13 @@ fn every_file_has_a_map_of_its_own() {
     let volume = Volume::new();
     let (a, b, d) = (volume.a, volume.b, volume.d);
     let map = std::cell::Cell::new(MapId(0));
-    volume.break_and_fix("(8) inode 3: its map", |v| {
+    volume.break_and_fix("inode 3: its map", |v| {
         v.edit(a, |record| map.set(record.map));
         v.edit(b, |record| record.map = map.get());
     });
     volume.assert_files(&[("a", a), ("b", a)]);
-    volume.break_and_fix("(8) file 2 has no map", |v| v.edit(a, |record| record.map = MapId(0)));
-    volume.break_and_fix("(8) inode 4 is not a file but has map", |v| v.edit(d, |record| record.map = MapId(77)));
+    volume.break_and_fix("file 2 has no map", |v| v.edit(a, |record| record.map = MapId(0)));
+    volume.break_and_fix("inode 4 is not a file but has map", |v| v.edit(d, |record| record.map = MapId(77)));
     volume.assert_files(&[("b", a), ("d/e/f", volume.f)]);
 }
 
@@ -404,7 +407,7 @@ fn what_the_engine_is_told_is_what_a_file_s_attribute_says() {
         v.store.first_policy(&mut change, map, FilePolicy { policy_override, ..FilePolicy::default() });
         v.store.publish(change).unwrap();
     };
-    let said = format!("(11) inode {}: the policy of its map", a.0);
+    let said = format!("inode {}: the policy of its map", a.0);
     volume.break_and_fix(&said, |v| {
         v.put(xattr::key(a, POLICY_ATTRIBUTE), xattr::encode(a, b"run=8"));
         v.edit(a, |record| record.xattrs += 1);
@@ -424,21 +427,23 @@ fn what_the_engine_is_told_is_what_a_file_s_attribute_says() {
     volume.break_and_fix(&said, |v| tell(v, of_map(v, a), None));
     volume.break_and_fix(&said, |v| v.put(keys::file_policy(of_map(v, a)), vec![1, 2, 3]));
     assert_eq!(told(a), Some(PolicyOverride::Run(8)), "whatever was told, the attribute counts");
-    volume.break_and_fix(&format!("(11) inode {}", f.0), |v| tell(v, of_map(v, f), Some(PolicyOverride::Off)));
+    volume.break_and_fix(&format!("inode {}: the policy of its map", f.0), |v| {
+        tell(v, of_map(v, f), Some(PolicyOverride::Off))
+    });
     assert_eq!(told(f), None);
-    volume.break_and_fix("(11) map 77 belongs to no inode", |v| tell(v, MapId(77), Some(PolicyOverride::Off)));
-    volume.break_and_fix("(11) map 77 belongs to no inode", |v| v.put(keys::file_policy(MapId(77)), Vec::new()));
+    volume.break_and_fix("map 77 belongs to no inode", |v| tell(v, MapId(77), Some(PolicyOverride::Off)));
+    volume.break_and_fix("map 77 belongs to no inode", |v| v.put(keys::file_policy(MapId(77)), Vec::new()));
     volume.assert_files(&volume.all());
 }
 
 #[test]
 fn the_lease_is_above_every_inode() {
     let volume = Volume::new();
-    volume.break_and_fix("(9) inode 7 exists, but the next new inode would be 4", |v| {
+    volume.break_and_fix("inode 7 exists, but the next new inode would be 4", |v| {
         v.put(lease::KEY.to_vec(), lease::encode(Ino(4)));
     });
-    volume.break_and_fix("(9) the inode number lease is missing", |v| v.delete(lease::KEY.to_vec()));
-    volume.break_and_fix("(9) the inode number lease is missing", |v| v.damage(lease::KEY.to_vec()));
+    volume.break_and_fix("the inode number lease is missing", |v| v.delete(lease::KEY.to_vec()));
+    volume.break_and_fix("the inode number lease is missing", |v| v.damage(lease::KEY.to_vec()));
     volume.assert_files(&volume.all());
 }
 
@@ -446,7 +451,7 @@ fn the_lease_is_above_every_inode() {
 fn records_with_unknown_keys_go() {
     let volume = Volume::new();
     for key in [&b"d"[..], b"i12", b"n2", b"zoo", b"x12345678", b"s", b"\x10\x01", b"o123456789"] {
-        volume.break_and_fix("(10) a record has the unknown key", |v| v.put(key.to_vec(), vec![1]));
+        volume.break_and_fix("a record has the unknown key", |v| v.put(key.to_vec(), vec![1]));
     }
     volume.assert_files(&volume.all());
 }
@@ -459,7 +464,7 @@ fn safe_fixes_are_made_without_asking_and_other_faults_are_left() {
     broken.edit(volume.b, |record| record.nlink = 9);
     broken.names(Ino::ROOT, b"a", |names| names.remove(b"a"));
     let findings = fix_names(&store, &SystemClock, Remedy::Safe, &mut |_, _, _| ()).unwrap();
-    assert!(findings.left.len() == 1 && findings.left[0].contains("(3) inode 2 has no name"), "{findings:#?}");
+    assert!(findings.left.len() == 1 && findings.left[0].contains("inode 2 has no name"), "{findings:#?}");
     store.close().unwrap();
 }
 
@@ -507,17 +512,19 @@ fn a_file_gets_its_place_in_a_queue_and_the_engine_learns_its_rank() {
     let (a, f) = (volume.a, volume.f);
     let known = Ranking { known_below: Ino(100), ..Ranking::default() };
     let know = |v: &Broken<'_>| v.put(ranking::KEY.to_vec(), ranking::encode(&known));
-    volume.break_and_fix(&format!("(12) inode {} has no place in a rank queue", a.0), know);
+    volume.break_and_fix(&format!("inode {} has no place in a rank queue", a.0), know);
     let place_of = |v: &Broken<'_>, ino: Ino| {
         let places = v.store.scan(b"q", b"r", usize::MAX).unwrap();
         let found = places.into_iter().find(|(key, _)| queue::parse_key(key).unwrap().file == ino.0);
         found.unwrap().0
     };
-    volume.break_and_fix(&format!("(12) inode {}", a.0), |v| v.delete(place_of(v, a)));
-    volume.break_and_fix("(10) place in a queue of inode", |v| v.damage(place_of(v, f)));
-    volume.break_and_fix("(10) ranking 0", |v| v.put(ranking::KEY.to_vec(), vec![7; 44]));
-    volume.break_and_fix("(10) a record has the unknown key [71", |v| v.put(b"q1".to_vec(), Vec::new()));
-    volume.break_and_fix("(10) a record has the unknown key [72", |v| v.put(b"r1".to_vec(), Vec::new()));
-    volume.break_and_fix(&format!("(11) inode {}", a.0), |v| v.edit(a, |record| record.usage.ranked(Rank::Random)));
+    volume.break_and_fix(&format!("inode {} has no place", a.0), |v| v.delete(place_of(v, a)));
+    volume.break_and_fix("place in a queue of inode", |v| v.damage(place_of(v, f)));
+    volume.break_and_fix("ranking 0", |v| v.put(ranking::KEY.to_vec(), vec![7; 44]));
+    volume.break_and_fix("a record has the unknown key [71", |v| v.put(b"q1".to_vec(), Vec::new()));
+    volume.break_and_fix("a record has the unknown key [72", |v| v.put(b"r1".to_vec(), Vec::new()));
+    volume.break_and_fix(&format!("inode {}: the policy of its map", a.0), |v| {
+        v.edit(a, |record| record.usage.ranked(Rank::Random))
+    });
     volume.assert_files(&volume.all());
 }

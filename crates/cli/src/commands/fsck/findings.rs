@@ -34,7 +34,7 @@ impl Findings {
         for BadBlock { pbn, replacement, references } in bad {
             match (replacement, references) {
                 (None, 1..) => {
-                    let line = format!("(5) block {pbn} is known to be damaged, and its content is lost");
+                    let line = format!("block {pbn} is known to be damaged, and its content is lost [rule 5]");
                     self.add_left(vec![line], 1);
                 }
                 _ => self.replaced_count += 1,

@@ -141,6 +141,20 @@ impl Fault {
         }
     }
 
+    /// The number of the invariant that is broken.
+    pub fn rule(&self) -> u8 {
+        match self {
+            Fault::Outside { .. } => 1,
+            Fault::Count { .. } => 2,
+            Fault::Sum { .. } | Fault::Promised { .. } => 3,
+            Fault::Free { .. } => 4,
+            Fault::Rot { .. } | Fault::Unreadable { .. } => 5,
+            Fault::Shard { .. } | Fault::Page { .. } | Fault::PageAge { .. } => 6,
+            Fault::MapNumber { .. } => 7,
+            Fault::Key { .. } => 8,
+        }
+    }
+
     /// Lower ones are mended first: counts are right only when all references are, and totals when all counts are.
     pub fn rank(&self) -> u8 {
         match self {
@@ -161,48 +175,57 @@ impl fmt::Display for Sum {
     }
 }
 
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Fault {
+    /// What is wrong, in words.
+    fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::Outside { key, extent } => {
                 let first = key.shard * SHARD_BLOCKS + u64::from(extent.first);
                 let (map, blocks, target) = (key.map.0, extent.blocks, extent.target);
-                write!(f, "(1) map {map}: {blocks} blocks from {first} on are {target:?}, outside the data area")
+                write!(f, "map {map}: {blocks} blocks from {first} on are {target:?}, outside the data area")
             }
             Fault::Count { pbn, blocks, stored, found, in_doubt } => {
                 let doubt = if *in_doubt && found < stored { ", or more: a part of a map is damaged" } else { "" };
                 match blocks {
-                    1 => write!(f, "(2) block {pbn} has count {stored} and {found} references{doubt}"),
+                    1 => write!(f, "block {pbn} has count {stored} and {found} references{doubt}"),
                     _ => {
-                        write!(f, "(2) {blocks} blocks from {pbn} on have count {stored} and {found} references{doubt}")
+                        write!(f, "{blocks} blocks from {pbn} on have count {stored} and {found} references{doubt}")
                     }
                 }
             }
-            Fault::Sum { sum, stored, found } => write!(f, "(3) the totals say {stored} {sum}, {found} are there"),
+            Fault::Sum { sum, stored, found } => write!(f, "the totals say {stored} {sum}, {found} are there"),
             Fault::Promised { promised, data } => {
-                write!(f, "(3) {promised} blocks are used or promised, the data area has {data}")
+                write!(f, "{promised} blocks are used or promised, the data area has {data}")
             }
-            Fault::Free { pbn } => write!(f, "(4) block {pbn} is live, but the allocator would hand it out"),
+            Fault::Free { pbn } => write!(f, "block {pbn} is live, but the allocator would hand it out"),
             Fault::Rot { pbn, stored, found } => {
                 let (found, stored) = (found.0, stored.0);
-                write!(f, "(5) block {pbn} has content with tag {found:016x}, the table says {stored:016x}")
+                write!(f, "block {pbn} has content with tag {found:016x}, the table says {stored:016x}")
             }
-            Fault::Unreadable { pbn, error } => write!(f, "(5) block {pbn} cannot be read: {error}"),
+            Fault::Unreadable { pbn, error } => write!(f, "block {pbn} cannot be read: {error}"),
             Fault::Shard { key } => {
                 let first = key.shard * SHARD_BLOCKS;
-                write!(f, "(6) map {}: the record of its blocks from {first} on is damaged", key.map.0)
+                write!(f, "map {}: the record of its blocks from {first} on is damaged", key.map.0)
             }
             Fault::Page { number, sectors } => {
                 let sectors = (0..8).filter(|n| sectors & (1 << n) != 0).map(|n| n.to_string()).collect::<Vec<_>>();
-                write!(f, "(6) page {number} of the block table is damaged in sectors {}", sectors.join(", "))
+                write!(f, "page {number} of the block table is damaged in sectors {}", sectors.join(", "))
             }
             Fault::PageAge { number, found, newest } => {
-                write!(f, "(6) page {number} of the block table is of group {found}, the log ends at group {newest}")
+                write!(f, "page {number} of the block table is of group {found}, the log ends at group {newest}")
             }
             Fault::MapNumber { map, next } => {
-                write!(f, "(7) map {} exists, but {} is the next to be handed out", map.0, next.0)
+                write!(f, "map {} exists, but {} is the next to be handed out", map.0, next.0)
             }
-            Fault::Key { key } => write!(f, "(8) a record has the unknown key {key:02x?}"),
+            Fault::Key { key } => write!(f, "a record has the unknown key {key:02x?}"),
         }
+    }
+}
+
+/// What is wrong with what, and in brackets the rule that is broken.
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.describe(f)?;
+        write!(f, " [rule {}]", self.rule())
     }
 }

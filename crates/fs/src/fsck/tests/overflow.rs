@@ -85,11 +85,11 @@ fn how_names_are_placed_is_told_from_the_names() {
     let volume = Volume::new();
     let record = |v: &Broken<'_>| v.store.get(placement::KEY).unwrap().unwrap();
     let mut right = Vec::new();
-    volume.break_and_fix("(10) the record of how names are placed", |v| {
+    volume.break_and_fix("the record of how names are placed", |v| {
         right = record(v);
         v.delete(placement::KEY.to_vec());
     });
-    volume.break_and_fix("(10) the record of how names are placed", |v| v.damage(placement::KEY.to_vec()));
+    volume.break_and_fix("the record of how names are placed", |v| v.damage(placement::KEY.to_vec()));
     assert_eq!(record(&Broken::of(&volume.store())), right);
     volume.assert_files(&volume.all());
 }

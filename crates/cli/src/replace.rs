@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
+use crate::process::signals::Uninterrupted;
+
 /// Whether there is a directory for a file, and nothing but a regular file in its place: a device or a link such as
 /// `/dev/stdout` would be lost.
 pub fn can_be_replaced(file: &Path) -> io::Result<()> {
@@ -27,6 +29,8 @@ pub fn replace(file: &Path, text: &str, mode: u32) -> io::Result<()> {
     hidden.push(name);
     hidden.push(format!(".{}", std::process::id()));
     let beside = file.with_file_name(hidden);
+    // Who is interrupted leaves nothing beside it.
+    let _uninterrupted = Uninterrupted::begin();
     let write = || {
         let mut new = File::options().write(true).create_new(true).mode(mode).open(&beside)?;
         // The umask may have taken some of it.

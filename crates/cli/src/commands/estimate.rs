@@ -5,6 +5,7 @@ mod largest;
 mod reading;
 mod report;
 mod rules;
+mod seen;
 
 use std::path::PathBuf;
 
@@ -23,7 +24,8 @@ use crate::size::Size;
 use found::{Met, go_through};
 use largest::Largest;
 use reading::Reader;
-use report::Report;
+use report::{LeftOut, Report};
+use seen::SEEN_SHARE;
 
 /// With less a sample would tell too little.
 const MEMORY_BYTES_MIN: u64 = 4 << 20;
@@ -75,15 +77,16 @@ pub fn run(arguments: EstimateArgs) -> Outcome<u8> {
     let secret = random_secret().or_fail_doing(exit::FAILED, "cannot draw a random number")?;
     let rules = rules::of_profiles(PieceCost::of_blocks(arguments.piece_cost));
     let mut progress = Progress::new();
-    let bytes_expected = bytes_in(&arguments.paths, &mut progress);
+    let seen_bytes_max = memory / SEEN_SHARE;
+    let bytes_expected = bytes_in(&arguments.paths, seen_bytes_max, &mut progress);
     let mut estimator = Estimator::new(&Options {
-        memory_bytes_max: memory,
+        memory_bytes_max: memory - seen_bytes_max,
         blocks_expected: bytes_expected / BLOCK_BYTES as u64,
         rules: rules.iter().map(|rule| rule.rule).collect(),
     });
     let mut reader = Reader::new(Hasher::new(&secret));
     let (mut largest, mut refused, mut done) = (Largest::default(), 0_u64, 0);
-    go_through(&arguments.paths, &mut |place, met| {
+    let repeated = go_through(&arguments.paths, seen_bytes_max, &mut |place, met| {
         let advance = &mut |bytes| {
             done += bytes;
             progress.show("estimating, MiB", done >> 20, bytes_expected.max(done) >> 20);
@@ -102,7 +105,7 @@ pub fn run(arguments: EstimateArgs) -> Outcome<u8> {
         }
     });
     drop(progress);
-    let report = Report::new(&estimator, &rules, largest, refused);
+    let report = Report::new(&estimator, &rules, largest, LeftOut { refused, repeated });
     if arguments.json {
         say!("{}", names::json(&report));
     } else {
@@ -124,9 +127,9 @@ fn check(arguments: &EstimateArgs) -> Outcome {
 }
 
 /// How much there seems to be to read: progress is shown against it.
-fn bytes_in(paths: &[PathBuf], progress: &mut Progress) -> u64 {
+fn bytes_in(paths: &[PathBuf], seen_bytes_max: u64, progress: &mut Progress) -> u64 {
     let mut sum = 0_u64;
-    go_through(paths, &mut |_, met| {
+    go_through(paths, seen_bytes_max, &mut |_, met| {
         if let Met::Data(_, length) = met {
             sum = sum.saturating_add(length.stored_bytes);
             progress.show("looking for files, MiB found", sum >> 20, sum >> 20);

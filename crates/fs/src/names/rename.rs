@@ -17,6 +17,8 @@ use crate::{Caller, Error, FileKind, FileSystem, Ino, Result, Timestamp};
 /// Directories that are looked at with the rename lock, on the way up: with what else is read then, they stay below the
 /// reads that a lock may be held for.
 const STEPS_LOCKED_MAX: u64 = 12;
+/// How often a long way up is gone without the lock. After that it is in memory, and is gone with the lock.
+const TRIES_UNLOCKED_MAX: u32 = 8;
 
 /// What happens to an existing target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,8 +251,8 @@ impl FileSystem {
 
     /// Keeps directories from moving otherwise, and refuses to move one below itself. The way up may be long and on the
     /// disk, and all other moves wait for this lock: so it is gone without the lock, and counts if no directory has moved
-    /// meanwhile. A short one is gone with the lock if one has, so that whoever moves directories all the time holds up only
-    /// those who move others that deep.
+    /// meanwhile. If one has, a short way is gone with the lock, and so is a long one at last: who moves directories all the
+    /// time does not keep others from moving theirs.
     fn lock_moves(&self, moves: &[(&Dirent, Ino)]) -> Result<MutexGuard<'_, u64>> {
         let is_checked = |mut steps_left| -> Result<bool> {
             for (moved, into) in moves {
@@ -260,7 +262,7 @@ impl FileSystem {
             }
             Ok(true)
         };
-        loop {
+        for _ in 0..TRIES_UNLOCKED_MAX {
             let moved_before = *self.rename_lock.lock();
             let found = is_checked(u64::MAX);
             let guard = self.rename_lock.lock();
@@ -271,6 +273,8 @@ impl FileSystem {
                 return Ok(guard);
             }
         }
+        let guard = self.rename_lock.lock();
+        is_checked(u64::MAX).map(|_| guard)
     }
 
     /// Refuses to move a directory below itself. False: there are more steps up than are left. With the rename lock no

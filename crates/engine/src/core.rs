@@ -37,7 +37,7 @@ use crate::write::inline::InlineDedup;
 
 /// An open volume.
 ///
-/// Each part keeps its fields to itself; the order of all locks stands in `sync.rs`.
+/// Each part keeps its fields to itself; the order of all locks stands in `sync/rank.rs`.
 pub struct Core {
     /// Whether it takes changes.
     pub health: Health,

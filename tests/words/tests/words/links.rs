@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use oncefs_words::checkout::{pages, root, text};
+use oncefs_words::checkout::{pages, root, sources_below, text};
 use oncefs_words::page::{links, quoted};
 
 use super::assert_none;
@@ -111,4 +111,28 @@ fn links_and_scripts_are_read_as_they_are_meant() {
     assert_eq!(target("README.md", "#here"), None);
     let found = scripts_in("`scripts/kill-rounds --seed 1` and [it](../scripts/check), all in scripts/");
     assert_eq!(found.into_iter().collect::<Vec<_>>(), ["scripts/check", "scripts/kill-rounds"]);
+}
+
+/// Sources that a line names: words in backticks that end as a source does.
+fn sources_in(line: &str) -> impl Iterator<Item = &str> {
+    let is_source = |word: &&str| word.ends_with(".rs") && !word.contains([' ', '*', '{', '<']);
+    quoted(line).into_iter().map(|word| word.split_once(':').map_or(word, |(path, _)| path)).filter(is_source)
+}
+
+#[test]
+fn sources_that_pages_and_comments_name_exist() {
+    let mut sources: Vec<String> = ["crates", "lab", "tests"].into_iter().flat_map(sources_below).collect();
+    sources.retain(|path| !path.contains("/target/"));
+    assert!(sources.len() > 500, "only {} sources are seen", sources.len());
+    let mut lost = Vec::new();
+    for file in pages().into_iter().chain(sources.clone()) {
+        let text = text(&file);
+        let is_read = |line: &&str| !file.ends_with(".rs") || line.trim_start().starts_with("//");
+        for name in text.lines().filter(is_read).flat_map(sources_in) {
+            if !sources.iter().any(|path| path == name || path.ends_with(&format!("/{name}"))) {
+                lost.push(format!("{file}: {name}"));
+            }
+        }
+    }
+    assert_none("sources that are named and are not there", lost);
 }

@@ -75,6 +75,6 @@ block_number! {
 pub struct Tag(pub u64);
 
 /// 128 bits of keyed BLAKE3. Two blocks with the same fingerprint are equal.
-/// Hashing never produces the all-zero value: on disk it means "not computed yet".
+/// Hashing never produces the all-zero value, because on disk it means "not computed yet".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub [u8; 16]);

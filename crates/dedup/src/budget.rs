@@ -1,17 +1,17 @@
-//! The budget of a file: how many pieces sharing may add to it (what iDedup leaves open, sections 3.4.3 and 5.4).
+//! The budget of a file: how many pieces sharing may add to it. iDedup leaves this open (sections 3.4.3 and 5.4).
 //!
-//! Owns the account of one file, and what a piece of it costs its readers. Leaves to `within` which runs the budget is
+//! Owns the account of one file, and the cost of its pieces to its readers. Leaves to `within` which runs the budget is
 //! spent on, to `piece_cost` how the cost is measured, and to the engine to keep accounts (`policy/accounts.rs`).
 //!
 //! A **piece** is a range of the data area that is read for the file apart from the rest of it. Reading a file of `n`
 //! blocks in one piece takes the time of `k + n` blocks, where `k` ([`PieceCost`]) is what one more piece adds. Sharing
 //! may make that longer by the share `r` ([`Slowdown`]), so it may add `r * (k + n) / k` pieces. New blocks are written
-//! together even if shared ones lie between them in the file, and a request reads them together. So a shared run adds
-//! one piece, not two.
+//! together, even if shared ones lie between them in the file, and one request reads them together. So a shared run
+//! adds one piece, not two.
 
 use std::fmt;
 
-/// A gap that is read over costs at most one part in so many of a piece, and is not counted.
+/// Reading over a gap costs at most this fraction of a piece, so the gap is not counted.
 const GAPS_PER_PIECE: f64 = 4.0;
 /// A longer gap is never read over, whatever a piece costs.
 const GAP_BLOCKS_MAX: u64 = 8;
@@ -23,7 +23,7 @@ const RUN_BLOCKS_MAX: u32 = 64;
 pub struct Slowdown(pub u32);
 
 impl Slowdown {
-    /// The largest that can be set. Who can bear more sets no limit.
+    /// The largest value that can be set. Beyond it, set no limit.
     pub const PERCENT_MAX: u32 = 1_000;
 }
 
@@ -39,75 +39,76 @@ impl fmt::Display for Slowdown {
 pub struct PieceCost(f64);
 
 impl PieceCost {
-    /// What no device falls below or exceeds as far as decisions go.
+    /// The bounds of the estimate: decisions treat every device as within them.
     pub const BLOCKS: (f64, f64) = (0.05, 4_096.0);
-    /// Of a device that was not measured yet: an SSD. Where it costs more, sharing stops once
-    /// that is known.
+    /// The cost assumed for a device that was not measured yet: an SSD. On a costlier device, sharing stops once the
+    /// cost is measured.
     pub const EXPECTED: Self = Self(1.0);
 
-    /// So many blocks, within the bounds. A number that is none counts as the most.
+    /// The cost in blocks, clamped to the bounds. NaN counts as the upper bound.
     pub fn of_blocks(blocks: f64) -> Self {
         if blocks.is_nan() { Self(Self::BLOCKS.1) } else { Self(blocks.clamp(Self::BLOCKS.0, Self::BLOCKS.1)) }
     }
 
-    /// In blocks.
+    /// The cost in blocks.
     pub fn blocks(self) -> f64 {
         self.0
     }
 
-    /// Two ranges with so many blocks between them are one piece: the blocks between are read too.
+    /// Two ranges with at most this many blocks between them are one piece: the blocks between are read too.
     pub fn gap_blocks_max(self) -> u64 {
         ((self.0 / GAPS_PER_PIECE) as u64).min(GAP_BLOCKS_MAX)
     }
 
-    /// The shortest runs that a file could be shared in as a whole: 1 to 64 blocks.
+    /// The shortest run length at which a file could be shared as a whole: 1 to 64 blocks.
     pub fn run_blocks_min(self, slowdown: Slowdown) -> u32 {
         let blocks = self.0 * 100.0 / f64::from(slowdown.0);
         if blocks >= f64::from(RUN_BLOCKS_MAX) { RUN_BLOCKS_MAX } else { (blocks.ceil() as u32).max(1) }
     }
 }
 
-/// The account of one file: a token bucket. Each block adds to it, each piece takes from it. It keeps both numbers and
-/// not their difference, so that it stays right when the limit or the cost of a piece changes.
+/// The account of one file: a token bucket. Each block adds to it and each piece takes from it. It keeps both numbers
+/// instead of their difference, so that it stays right when the limit or the cost of a piece changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FilePieces {
-    /// Blocks that the file has.
+    /// Blocks of the file.
     pub blocks: u64,
     /// Pieces that sharing added.
     pub pieces: u64,
 }
 
 impl FilePieces {
-    /// The account of a file that has so many blocks and lies in so many pieces: one of these it would be in anyway.
+    /// The account of a file with `blocks` blocks in `pieces` pieces. The first piece is free: the file needs it
+    /// anyway.
     pub fn of_file(blocks: u64, pieces: u64) -> Self {
         Self { blocks, pieces: pieces.saturating_sub(1) }
     }
 
-    /// As many pieces as sharing may add to the file as a whole.
+    /// How many pieces sharing may add to the file as a whole.
     pub fn pieces_max(&self, slowdown: Slowdown, cost: PieceCost) -> u64 {
         let share = f64::from(slowdown.0) / 100.0;
-        // The smallest part covers what rounding takes from a whole number.
+        // The tiny addend makes up for rounding errors below a whole number.
         (share * (1.0 + self.blocks as f64 / cost.blocks()) + 1e-9) as u64
     }
 
-    /// Pieces that may still be added, by one who knows the whole file.
+    /// How many pieces may still be added, if the whole file is known.
     pub fn left(&self, slowdown: Slowdown, cost: PieceCost) -> u64 {
         self.pieces_max(slowdown, cost).saturating_sub(self.pieces)
     }
 
-    /// Pieces that a writer may add, who does not know yet where the file ends: at least the first, as the file may turn
-    /// out to be one piece as a whole.
+    /// How many pieces a writer may still add. The writer does not know yet where the file ends. It may add at least
+    /// the first piece, as the file may turn out to be a single piece.
     pub fn left_so_far(&self, slowdown: Slowdown, cost: PieceCost) -> u64 {
         self.pieces_max(slowdown, cost).max(1).saturating_sub(self.pieces)
     }
 
-    /// So many blocks were added to the file, of which shared ones added so many pieces.
+    /// Adds blocks to the file, and the pieces that its shared blocks added.
     pub fn grow(&mut self, blocks: u64, pieces: u64) {
         self.blocks = self.blocks.saturating_add(blocks);
         self.pieces = self.pieces.saturating_add(pieces);
     }
 
-    /// By how much longer the file takes to read than in one piece, percent.
+    /// How much longer the file takes to read than in one piece, in percent.
     pub fn slowdown_percent(&self, cost: PieceCost) -> f64 {
         100.0 * self.pieces as f64 * cost.blocks() / (cost.blocks() + self.blocks as f64)
     }
@@ -116,7 +117,7 @@ impl FilePieces {
 /// Counts the pieces of a file whose runs come in the order of the file.
 #[derive(Clone, Debug, Default)]
 pub struct PieceCounter {
-    /// Where recent pieces end, the last one first. Pieces that a request reads together may alternate in the file.
+    /// Ends of recent pieces, newest first. Pieces that one request reads together may alternate in the file.
     ends: [u64; Self::ENDS],
     pieces: u64,
 }
@@ -124,7 +125,7 @@ pub struct PieceCounter {
 impl PieceCounter {
     const ENDS: usize = 32;
 
-    /// Counts a run from block `first` of the data area on. True: it is a piece of its own.
+    /// Counts a run that starts at block `first` of the data area. True if it is a piece of its own.
     pub fn add(&mut self, first: u64, blocks: u64, gap_blocks_max: u64) -> bool {
         debug_assert!(blocks > 0, "a run has at least one block");
         let goes_on = |end: &u64| *end > 0 && (*end..=*end + gap_blocks_max).contains(&first);

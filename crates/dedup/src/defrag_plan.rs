@@ -1,9 +1,9 @@
 //! The plan of a defrag: which short runs of a file are rewritten together, so that reading the file takes fewer seeks.
-//! Pure: the engine looks at the file and carries the plan out (`layout/defrag.rs`).
+//! Pure: the engine inspects the file and carries out the plan (`layout/defrag.rs`).
 //!
-//! The gain of a move. A run that moves alone is still one run, so a short run between two long ones stays where it is.
-//! k adjacent short runs that are rewritten together become one: k - 1 runs fewer. The cost: a shared block that moves
-//! stays for its other references, so the move takes a new block; any other block is free as soon as it has moved. No
+//! Gain: a run that moves alone is still one run, so a short run between two long ones stays where it is. When k
+//! adjacent short runs are rewritten together they become one: k - 1 runs fewer. Cost: a shared block stays for its
+//! other references when it moves, so the move takes a new block. Any other block is free as soon as it has moved. No
 //! run is cut, because the part left behind would be a run too.
 
 use crate::{Lbn, Pbn};
@@ -45,7 +45,7 @@ impl FileRun {
 pub struct DefragRule {
     /// Runs of at least this many blocks stay where they are, shared or not.
     pub run_blocks_min: u32,
-    /// New blocks that may be taken, in all.
+    /// New blocks that may be taken in total.
     pub space_blocks: u64,
 }
 
@@ -74,12 +74,12 @@ pub struct DefragPlan {
     pub blocks_moved: u64,
     /// New blocks that are taken.
     pub blocks_unshared: u64,
-    /// By how many more runs the file could shrink if more space were allowed.
+    /// How many more runs a larger `space_blocks` could save.
     pub runs_left: u64,
 }
 
-/// Plans the defrag of a file, or of a part of it. If there is not enough space for everything, the runs move that gain
-/// most per new block; of equal ones, the first in the file.
+/// Plans the defrag of a file, or of part of it. If space is short, the runs with the highest gain per new block move.
+/// Of equal ones, the first in the file move.
 pub fn plan_defrag(runs: &[FileRun], rule: &DefragRule) -> DefragPlan {
     let all = best_for(runs, rule, u128::MAX);
     let moved = match cost_of(runs, &all) <= rule.space_blocks {
@@ -99,14 +99,14 @@ pub fn plan_defrag(runs: &[FileRun], rule: &DefragRule) -> DefragPlan {
     }
 }
 
-/// The best choice that fits. The best choice for a price only grows with the price, so halving finds the highest price
-/// whose choice fits; of what the next higher price adds, as much is taken as fits into the rest of the space.
+/// The best choice that fits. The cost of the best choice only grows with the price, so bisection finds the highest
+/// price whose choice fits. From what the next higher price adds, it takes as much as fits into the remaining space.
 fn within_space(runs: &[FileRun], rule: &DefragRule, all: &[bool]) -> Vec<bool> {
     // At the lowest price all possible gains are worth less than a block, so only free moves are chosen.
     let mut low = 1;
     let mut moved = best_for(runs, rule, low);
     let shared_max = runs.iter().map(|run| run.shared).max().unwrap_or(0);
-    // At this price one run fewer pays for moving any two runs.
+    // At this price, saving one run pays for moving any two runs.
     let mut high = (2 * u128::from(shared_max) + 1) * unit(runs);
     let mut more = all.to_vec();
     while high - low > 1 {
@@ -122,13 +122,14 @@ fn within_space(runs: &[FileRun], rule: &DefragRule, all: &[bool]) -> Vec<bool> 
     moved
 }
 
-/// The cost of a block in the unit of prices: fine enough to tell any two rates of runs per block apart.
+/// The cost of a block in the unit of prices: fine enough to tell any two ratios of runs to blocks apart.
 fn unit(runs: &[FileRun]) -> u128 {
     runs.len() as u128 + 1
 }
 
-/// Which runs to move, if one run fewer is worth `price` and a block costs `unit`: of the most valuable choices the one
-/// with the fewest runs. A move gains one run if the run before it moves too, so one pass that tracks both cases finds it.
+/// Which runs to move if saving a run is worth `price` and a block costs `unit`. Among the most valuable choices it
+/// takes the one with the fewest runs. A move gains one run if the run before it moves too, so one pass that tracks
+/// both cases finds it.
 fn best_for(runs: &[FileRun], rule: &DefragRule, price: u128) -> Vec<bool> {
     let price = price.min(1 << 64) as i128;
     let unit = unit(runs) as i128;
@@ -150,7 +151,8 @@ fn best_for(runs: &[FileRun], rule: &DefragRule, price: u128) -> Vec<bool> {
     moved
 }
 
-/// Moves some of `more` too, as far as the space goes: starting next to what moves already, else at the front.
+/// Also moves some of `more`, as far as the space allows. Starts next to runs that move already, otherwise at the
+/// front.
 fn add_some(runs: &[FileRun], space_blocks: u64, moved: &mut [bool], more: &[bool]) {
     let mut left = space_blocks - cost_of(runs, moved);
     let mut from = 0;
@@ -182,7 +184,7 @@ fn cost_of(runs: &[FileRun], moved: &[bool]) -> u64 {
     runs.iter().zip(moved).filter(|(_, moved)| **moved).map(|(run, _)| run.shared).sum()
 }
 
-/// By how many runs the file shrinks.
+/// How many runs the file loses.
 fn gain_of(moved: &[bool]) -> u64 {
     moved.windows(2).filter(|pair| pair[0] && pair[1]).count() as u64
 }

@@ -1,12 +1,13 @@
 //! Detect: which blocks of a file share stored blocks, so that only runs worth a seek are shared (iDedup, sections
 //! 3.4 and 4.2).
 //!
-//! Owns the choice among candidates and the refusal of short runs. Leaves to others where candidates come from,
-//! whether they hold the content (confirm), and how long a run has to be (a fixed `run_blocks_min`, or `within` a budget).
+//! Owns the choice among candidates and the refusal of short runs. Leaves to its callers where candidates come from,
+//! whether they hold the content (confirm), and how long a run has to be (a fixed `run_blocks_min`, or `within` a
+//! budget).
 //!
-//! Terms. A **sequence** is a maximal range of blocks that follow one another in the file and have holders that follow
-//! one another in the data area. A **run** is the shared part of a sequence: all of it or a part. A block that the file
-//! has already (`current` is a holder) stays, whatever the length; it then has no other holder.
+//! Terms. A **sequence** is a maximal range of blocks that are adjacent in the file and have holders that are adjacent
+//! in the data area. A **run** is the shared part of a sequence: all of it or a part. A block that the file already
+//! shares (`current` is a holder) stays, whatever the length. It then has no other holder.
 //!
 //! Rule. Runs do not overlap and have at least `run_blocks_min` blocks, unless all their blocks stay, or they reach
 //! the last block and have at least `end_blocks_min`. Of all ways to choose such runs, take
@@ -17,13 +18,13 @@
 //!
 //! Open blocks, if the file may go on: a run that reaches the last block may be shorter than `run_blocks_min` if its
 //! whole sequence is. Its blocks count as shared in (1). It is taken only if that shares more blocks, and then as long
-//! as possible. So an open sequence gets the blocks that it overlaps where the ended run stays long enough without
-//! them: the rule of section 3.4.2. [Decision 0023](../../../docs/decisions/0023-runs-are-chosen-exactly.md) compares
-//! both.
+//! as possible. So an open sequence gets the blocks in which it overlaps an ended run, if that run stays long enough
+//! without them: the rule of section 3.4.2. [Decision 0023](../../../docs/decisions/0023-runs-are-chosen-exactly.md)
+//! compares both.
 //!
-//! Method. Blocks are scanned in order, and all sequences that reach the present block are tracked side by side
+//! Method. Blocks are scanned in order, and all sequences that reach the present block are tracked in parallel
 //! (breadth-first): [`sequences`] joins them with the holders of the next block. Each carries the best choice whose
-//! last run is its own; the best of these is the best choice for the blocks so far. At the end the choices are followed
+//! last run is its own. The best of these is the best choice for the blocks so far. At the end the choices are traced
 //! back to the first block.
 
 mod choice;
@@ -47,7 +48,7 @@ pub struct Candidates<'a> {
 }
 
 impl<'a> Candidates<'a> {
-    /// Whether the file has its block already.
+    /// Whether the file already refers to a holder of this block.
     pub(crate) fn stays(&self) -> bool {
         self.current.is_some_and(|pbn| self.holders.binary_search(&pbn).is_ok())
     }
@@ -68,10 +69,10 @@ pub struct RunRule {
     /// The shortest run worth sharing, in blocks; 0 counts as 1. In the paper a run has to be longer than the
     /// threshold, here at least as long.
     pub run_blocks_min: u32,
-    /// The shortest run worth sharing if it reaches the last block, where that is the file's last
-    /// ([`RunRule::end_chunk`]); 0 counts as 1. None: as elsewhere.
+    /// The shortest run worth sharing if it reaches the last block, where that is the file's last one
+    /// ([`RunRule::end_chunk`]). 0 counts as 1. None: the same as elsewhere.
     pub end_blocks_min: Option<u32>,
-    /// Whether the file's next request may go on where these blocks end, so that a short run there is open.
+    /// Whether the file's next request may continue where these blocks end, so that a short run there is open.
     pub may_go_on: bool,
 }
 
@@ -79,13 +80,14 @@ impl RunRule {
     /// Every block that has a holder is shared.
     pub const EVERY_BLOCK: Self = Self { run_blocks_min: 1, end_blocks_min: None, may_go_on: false };
 
-    /// Runs of at least so many blocks, wherever they lie.
+    /// Runs of at least this many blocks, wherever they lie.
     pub fn of(run_blocks_min: u32) -> Self {
         Self { run_blocks_min, end_blocks_min: None, may_go_on: false }
     }
 
     /// The `end_blocks_min` of a file with this last block, where the file is cut into chunks (Selective, section 4.1):
-    /// the number of blocks of its last chunk, which may be partial. For a file shorter than a chunk these are all.
+    /// the number of blocks of its last chunk, which may be partial. For a file shorter than a chunk that is all of its
+    /// blocks.
     pub fn end_chunk(last: Lbn) -> u32 {
         (last.0 % u64::from(BIG_RUN_BLOCKS)) as u32 + 1
     }
@@ -105,7 +107,7 @@ pub enum Decision {
     /// It is stored in a block of its own: holders are known, but no run through it is long enough.
     Refused,
     /// It is stored in a block of its own for now: it belongs to a run that reaches the last block, is too short so far
-    /// and may go on with the file's next request. Only with [`RunRule::may_go_on`].
+    /// and may continue with the file's next request. Only with [`RunRule::may_go_on`].
     Open,
 }
 
@@ -155,8 +157,8 @@ pub fn runs_of(decisions: &[Decision]) -> Vec<DecidedRun> {
 
 /// Decides for adjacent blocks of one file, in file order (iDedup, sections 3.4 and 4.2).
 ///
-/// The blocks before them can be given too, as blocks that stay (`current` is their holder): a run that begins there
-/// counts from there. The time is proportional to the number of blocks, however many holders they have.
+/// The blocks before them can be passed too, as blocks that stay (`current` is their holder). Then a run that begins
+/// there counts from there. The time is proportional to the number of blocks, however many holders they have.
 pub fn detect(blocks: &[Candidates], rule: RunRule) -> Vec<Decision> {
     let mut sequences = sequences::Sequences::default();
     let mut choices = Choices::new(rule);

@@ -1,13 +1,12 @@
 //! The hint store's disk level: every hint that left memory, in sorted pages of 4 KiB (SmartDedup, section 3.2).
 //!
-//! Owns which page has which hints, how pages split and join, and what is read and written for
-//! it. Leaves the bytes of a page and the file to [`HintPages`], and the truth to the block table.
+//! Owns which page has which hints, how pages split and join, and which pages are read and written for it. Leaves the
+//! bytes of a page and the file to [`HintPages`], and the truth to the block table.
 //!
-//! SmartDedup has one group on disk per leaf of the prefix tree in memory, which for
-//! a large volume takes several blocks. Here the pages have prefixes of their own, longer where
-//! there are many hints (extendible hashing), so that a look-up reads one page whatever the volume's
-//! size. As the directory knows which prefixes have no page, most look-ups of absent ones read none.
-//! Losing a page, or all, costs savings, never data.
+//! SmartDedup has one group on disk per leaf of the prefix tree in memory. For a large volume a group takes several
+//! blocks. Here the pages have prefixes of their own, longer where hints are dense (extendible hashing), so that a
+//! look-up reads one page whatever the volume's size. The directory knows which prefixes have no page, so most look-ups
+//! of absent tags read none. Losing a page, or all of them, costs savings, never data.
 
 mod adoption;
 mod directory;
@@ -30,7 +29,7 @@ pub use sweep::Swept;
 /// Bits by which a page's prefix may be longer than an even spread requires.
 const DEPTH_SPARE: u32 = 2;
 
-/// Number of a page of 4096 bytes in the disk level's file. Reused after it was discarded.
+/// Number of a page of 4096 bytes in the disk level's file. Reused after it is discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageNo(pub u32);
 
@@ -95,8 +94,8 @@ pub struct LookedUp {
     pub pages_damaged: u64,
 }
 
-/// The directory of the pages, and the operations on them. After an error, what could not be
-/// written is forgotten; everything else is as if the call had succeeded.
+/// The directory of the pages, and the operations on them. After an error, hints that could not be written are
+/// forgotten. Everything else is as if the call had succeeded.
 ///
 /// Invariants, asserted by [`DiskLevel::check`]:
 /// 1. The directory has a slot for every prefix of one depth, from 8 to 26.
@@ -120,15 +119,15 @@ impl DiskLevel {
         level
     }
 
-    /// Changes how many hints a page has room for: a larger volume needs longer pbns. A
-    /// page with more is split when it is next written.
+    /// Changes how many hints fit into a page: a larger volume needs longer pbns. A page with more hints is split when
+    /// it is next written.
     pub fn set_page_hints_max(&mut self, page_hints_max: usize) {
         let allowed = HOLDERS_MAX..usize::from(u16::MAX);
         assert!(allowed.contains(&page_hints_max), "{page_hints_max} hints in a page");
         self.page_hints_max = page_hints_max;
     }
 
-    /// The page that has the tag's hints, if there are any. None: there are none.
+    /// The page that has the tag's hints. None if the tag has no hints.
     pub fn locate(&self, tag: Tag) -> Option<PageNo> {
         self.directory.page(tag)
     }
@@ -141,8 +140,8 @@ impl DiskLevel {
         Ok(looked_up)
     }
 
-    /// Appends the hints of all these tags, each once, in ascending order. The tags are ascending;
-    /// each page is read once.
+    /// Appends the hints of all these tags, each once, in ascending order. The tags are ascending, and each page is
+    /// read once.
     pub fn lookup<P: HintPages>(
         &self,
         pages: &mut P,
@@ -169,9 +168,9 @@ impl DiskLevel {
         Ok(looked_up)
     }
 
-    /// Adds hints, ascending. Reads and writes each page concerned once, unless it has to be split;
-    /// writes only pages that change. Where a content has more than [`HOLDERS_MAX`] holders, `worth`
-    /// gives the worth of each, 0 for a stale one; the least worthy leave, of equal ones the highest pbns.
+    /// Adds hints, ascending. Reads and writes each affected page once, unless it has to be split. Writes only pages
+    /// that change. If a content has more than [`HOLDERS_MAX`] holders, `worth` rates each of them (0 is stale). The
+    /// least worthy leave, and among equals the highest pbns.
     pub fn merge<P: HintPages>(
         &mut self,
         pages: &mut P,
@@ -198,8 +197,8 @@ impl DiskLevel {
         before.directory.pages().try_for_each(|(_, page)| pages.discard(page))
     }
 
-    /// Leading bits in which the hints of most pages agree: the memory level evicts hints together that
-    /// agree in this many. Rather fewer than more, as two evictions into one page write it twice.
+    /// How many leading bits the hints of most pages share: the memory level evicts hints together that agree in this
+    /// many. The estimate is on the low side, because two evictions into one page write it twice.
     pub fn eviction_range_bits(&self) -> u32 {
         self.pages().checked_ilog2().unwrap_or(0).max(DEPTH_MIN)
     }
@@ -288,8 +287,8 @@ impl DiskLevel {
         self.replace(pages, prefix, page, &hints, merged)
     }
 
-    /// Stores hints under a prefix without a page, in as many pages as they need. Reuses the page
-    /// that was forgotten for it.
+    /// Stores hints under a prefix without a page, in as many pages as they need. Reuses the page that was taken out
+    /// for it.
     fn replace<P: HintPages>(
         &mut self,
         pages: &mut P,
@@ -312,8 +311,8 @@ impl DiskLevel {
         reuse.map_or(Ok(()), |page| pages.discard(page))
     }
 
-    /// Longest prefix of a page while `added` hints are added. Long enough even if all hints share one
-    /// prefix of 8 bits; the limit keeps bad luck to a KiB of directory per page.
+    /// Longest prefix of a page while `added` hints are added. It is long enough even if all hints share one prefix of
+    /// 8 bits. The limit bounds the directory to a KiB per page in the worst case.
     fn depth_max(&self, added: usize) -> u32 {
         let pages = (self.len() + added as u64).div_ceil(self.page_hints_max as u64).max(1);
         (DEPTH_MIN + DEPTH_SPARE + pages.ilog2()).min(DEPTH_MAX)
@@ -360,7 +359,7 @@ fn append_matches(hints: &[Hint], tags: &[Tag], found: &mut Vec<Hint>) {
     }
 }
 
-/// The hints of both, ascending, and how many holders too many were dropped.
+/// The hints of both, ascending, and how many surplus holders were dropped.
 fn union(before: &[Hint], batch: &[Hint], worth: &mut impl FnMut(&[Hint]) -> Vec<u32>) -> (Vec<Hint>, u64) {
     let mut hints = [before, batch].concat();
     // Not the unstable sort: this one merges two ascending halves in one pass.

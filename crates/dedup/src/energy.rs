@@ -8,7 +8,7 @@ use crate::ranges::{RangeError, within};
 /// The machine's energy supply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Supply {
-    /// Mains, or no battery is known.
+    /// Mains, or no known battery.
     Mains,
     /// Discharging batteries.
     Battery {
@@ -17,10 +17,10 @@ pub enum Supply {
     },
 }
 
-/// How much a battery allows (SmartDedup, section 3.4).
+/// How much dedup a battery allows (SmartDedup, section 3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EnergyRule {
-    /// At this charge in percent, 0 to 100, and below dedup is off. 100: only on mains.
+    /// Dedup is off at or below this charge, in percent, 0 to 100. 100: only on mains.
     pub battery_percent_min: u8,
 }
 
@@ -37,7 +37,7 @@ impl EnergyRule {
         within("battery_percent_min", f64::from(self.battery_percent_min), 0.0, 100.0)
     }
 
-    /// The share of its full rate that dedup may work at, 0 (off) to 1.
+    /// The share of its full rate that dedup may use, 0 (off) to 1.
     pub fn share(&self, supply: Supply) -> f64 {
         match supply {
             Supply::Mains => 1.0,

@@ -1,26 +1,27 @@
-//! Extension: finds the neighbours of a block that was found in the block table, without a look-up of hints.
+//! Extension: finds the neighbours of a duplicate block in the block table, without looking up hints.
 //!
-//! A hint store with one tag in many names a holder for only a few blocks of a long duplicate. The blocks next to that
-//! holder probably hold what the file has next to that block, and their table entries are close by.
+//! A hint store with one tag in many names a holder for only a few blocks of a long duplicate. The neighbours of that
+//! holder probably hold the content of the file's neighbouring blocks, and their table entries are close by.
 //!
-//! Owns which pbns to ask the table about. Leaves it to the engine to load the table's pages (`write/extension.rs`) and
-//! to confirm.
+//! Owns which pbns are looked up in the table. Leaves to the engine loading the table's pages (`write/extension.rs`)
+//! and confirming.
 //!
-//! 1. A block is asked about only if its look-up may have left a holder out: it named as many as it can, or none,
-//!    unless hints are complete. Then the table is asked about the pbn after each holder of the block before, and about
-//!    the one before each holder of the block after. A pbn that holds the block becomes a holder, and is extended in turn.
-//! 2. In each direction the table is asked about at most [`EXTENDED_MAX`] pbns for a block: those of the longest
+//! 1. A block is queried only if its look-up may have missed a holder: it returned as many holders as it can, or none,
+//!    unless hints are complete. Then the table is queried for the pbn after each holder of the previous block, and for
+//!    the one before each holder of the next block. A pbn that holds the block becomes a holder, and is extended in
+//!    turn.
+//! 2. In each direction the table is queried for at most [`EXTENDED_MAX`] pbns per block: those of the longest
 //!    sequences, and of these the lowest. So the cost is proportional to the blocks, however many holders they have.
-//! 3. Holders stay ascending, and at most [`HOLDERS_MAX`]. If there is no room, the highest holder leaves that is
-//!    adjacent to no holder of a neighbour; if there is none, nothing is asked.
+//! 3. Holders stay ascending, and at most [`HOLDERS_MAX`]. If there is no room, the highest holder that is adjacent to
+//!    no holder of a neighbour leaves. If there is none, nothing is queried.
 
 use crate::{HOLDERS_MAX, Pbn, Tag};
 
 #[cfg(test)]
 mod tests;
 
-/// Sequences extended across one block in one direction. One is the usual case; the others are
-/// for a wrong hint or a content that is stored twice.
+/// Sequences extended across one block in one direction. One is the usual case. The others cover a wrong hint or a
+/// content that is stored twice.
 pub const EXTENDED_MAX: usize = 4;
 
 /// The known holders of a range of blocks in a file, and the search for more.
@@ -33,7 +34,7 @@ pub struct Extension<'a> {
     holders: Vec<Vec<Pbn>>,
     /// Pbns that may hold the first block.
     seeds: &'a [Pbn],
-    /// For each block whether its look-up may have left a holder out.
+    /// For each block, whether its look-up may have missed a holder.
     may_have_more: Vec<bool>,
 }
 
@@ -74,7 +75,7 @@ impl<'a> Extension<'a> {
         Self { tags, holders, seeds, may_have_more }
     }
 
-    /// For hints that name every live block: a look-up without a holder left none out, so nothing is asked about it.
+    /// For hints that name every live block: a look-up without a holder missed none, so the block is not queried.
     pub fn of_complete_hints(mut self) -> Self {
         for (may_have_more, holders) in self.may_have_more.iter_mut().zip(&self.holders) {
             *may_have_more &= !holders.is_empty();
@@ -82,10 +83,10 @@ impl<'a> Extension<'a> {
         self
     }
 
-    /// Extends as far as possible. Returns the pbns whose pages are missing, ascending; none: all is done.
+    /// Extends as far as possible. Returns the pbns whose pages are missing, ascending. An empty list means done.
     ///
-    /// `holds` tells whether the table has this tag at this live pbn, or `None` if that page is not in memory. It is
-    /// also called for pbns outside of the data area, which hold nothing.
+    /// `holds` tells whether the table has this tag at this live pbn, or `None` if that page is not in memory. It may
+    /// also be called for pbns outside the data area, which hold nothing.
     pub fn extend(&mut self, mut holds: impl FnMut(Pbn, Tag) -> Option<bool>) -> Vec<Pbn> {
         let mut missing = Vec::new();
         if !self.may_have_more.contains(&true) {
@@ -130,7 +131,7 @@ impl<'a> Extension<'a> {
         }
     }
 
-    /// Asks about the pbns that are expected to hold this block and are not holders yet.
+    /// Queries the pbns that are expected to hold this block and are not holders yet.
     fn ask(&mut self, at: usize, wanted: &mut Vec<Expected>, holds: &mut dyn FnMut(Pbn, Tag) -> bool) {
         wanted.retain(|expected| self.holders[at].binary_search(&expected.pbn).is_err());
         wanted.sort_unstable_by_key(|expected| (std::cmp::Reverse(expected.blocks), expected.pbn));

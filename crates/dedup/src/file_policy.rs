@@ -1,9 +1,9 @@
 //! The effective policy of a file, from the override of its directory, its rank and the mount's profile, in this order
 //! (ranks: Selective, section 4).
 //!
-//! Owns the precedence and the values of the three. Leaves to the engine to store them per file and to apply the result
-//! (`policy/effective.rs`). A mount without in-line dedup or without the worker does neither, whatever the effective
-//! policy; the controllers may lower the work further, and never raise it.
+//! Owns the precedence and the values of the three. Leaves to the engine storing them per file and applying the result
+//! (`policy/effective.rs`). A mount without in-line dedup, or without the worker, skips that part whatever the
+//! effective policy. The controllers may reduce the work further but never add to it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,15 +22,15 @@ const OVERRIDE_RUN_BLOCKS_MAX: u32 = 256;
 pub enum PolicyOverride {
     /// No dedup.
     Off,
-    /// In-line, and out of line for what in-line left.
+    /// In-line, and out of line for blocks that in-line dedup left out.
     Inline,
     /// Out of line only.
     Later,
-    /// By rank as in the paper Selective, out of line.
+    /// By rank, as in the paper Selective, out of line.
     Selective,
     /// In-line and out of line, runs of at least this many blocks, 1 to 256.
     Run(u32),
-    /// In-line and out of line, as much as this slowdown allows. None: every block.
+    /// In-line and out of line, as far as this slowdown allows. None: every block.
     Slowdown(Option<Slowdown>),
 }
 
@@ -85,10 +85,10 @@ impl FromStr for PolicyOverride {
     }
 }
 
-/// What the effective policy of one file depends on. The default leaves everything to the mount.
+/// The inputs of one file's effective policy. The default leaves everything to the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FilePolicy {
-    /// The override in force for it. None: there is none.
+    /// The override that applies to it. None: it has none.
     pub policy_override: Option<PolicyOverride>,
     /// Its rank.
     pub rank: Rank,
@@ -96,7 +96,7 @@ pub struct FilePolicy {
     pub is_update_heavy: bool,
 }
 
-/// What ranks do on a mount: set by its profile.
+/// The effect of ranks on a mount: set by its profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ranks {
     /// Nothing.
@@ -108,10 +108,10 @@ pub enum Ranks {
     Paper,
 }
 
-/// What the mount sets for all its files.
+/// The mount's settings for all its files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MountPolicy {
-    /// What ranks do.
+    /// The effect of ranks.
     pub ranks: Ranks,
     /// The shortest run worth sharing. None: the budget decides.
     pub run_blocks_min: Option<u32>,
@@ -134,9 +134,9 @@ impl MountPolicy {
 /// What limits the sharing of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShareLimit {
-    /// Runs of at least so many blocks are shared; from 1 on, all.
+    /// Runs of at least this many blocks are shared. 1 shares every block.
     Runs(u32),
-    /// As much as this slowdown of its readers allows.
+    /// As much is shared as this slowdown of its readers allows.
     Budget(Slowdown),
 }
 
@@ -146,7 +146,8 @@ impl ShareLimit {
         slowdown.map_or(Self::Runs(1), Self::Budget)
     }
 
-    /// Whether this limit may share what the other one refused. Of a run length and a budget neither knows.
+    /// Whether this limit may share blocks that the other one refused. A run length and a budget cannot be compared
+    /// exactly.
     pub fn allows_more_than(self, other: Self) -> bool {
         match (self, other) {
             (Self::Runs(this), Self::Runs(other)) => this < other,

@@ -16,9 +16,9 @@ use crate::single_hints::SingleHints;
 use crate::{Pbn, Tag};
 use grouped::GroupedHints;
 
-/// Most holders of one content; further ones are refused. Bounds what an insertion moves
-/// and what a look-up returns when a million blocks are equal. One holder is enough to share;
-/// the others give the run detector a choice.
+/// Maximum holders of one content; further ones are refused. Bounds the work of an insertion and the size of a
+/// look-up's answer when a million blocks are equal. One holder is enough to share. The others give the run detector a
+/// choice.
 pub const HOLDERS_MAX: usize = 16;
 /// Leading bits of its tag that a hint keeps outside the memory level: of a billion hints, one
 /// look-up in a thousand finds a hint about another content, which the block table then refuses.
@@ -30,7 +30,7 @@ pub const PREFIX_BITS_MIN: u32 = 8;
 /// Longest prefix of a group: one group per hint in a store of 160 MB.
 pub const PREFIX_BITS_MAX: u32 = 24;
 
-/// A hint outside of the store. Ordered by tag, then by pbn.
+/// A hint outside the store. Ordered by tag, then by pbn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hint {
     /// The first [`TAG_BITS_KEPT`] bits of the content's tag; the rest is zero.
@@ -46,9 +46,9 @@ impl Hint {
     }
 }
 
-/// One content in N, chosen by its tag: every copy of a content is in the sample or none is. The sample is spread
-/// evenly among the tags of a group, because hints are grouped by a tag's leading bits and the trailing ones decide
-/// here.
+/// One content in N, chosen by its tag: every copy of a content is in the sample, or none is. The sample is spread
+/// evenly among the tags of a group, because hints are grouped by a tag's leading bits and sampled by its trailing
+/// bits.
 ///
 /// A long run of duplicates needs one hint, not one for each of its blocks: [`crate::Extension`] finds the neighbours of a
 /// block with a hint in the block table.
@@ -69,25 +69,25 @@ impl Sample {
         self.0.get()
     }
 
-    /// Whether the content with this tag is in the sample. Takes a whole tag, not the part that a [`Hint`] keeps.
+    /// Whether the content with this tag is in the sample. Takes a whole tag, not the shortened tag of a [`Hint`].
     pub fn has(self, tag: Tag) -> bool {
         tag.0.is_multiple_of(u64::from(self.number()))
     }
 
-    /// Whether this sample contains the other one, so that hints complete for this one are complete for the other.
+    /// Whether this sample contains the other one. Then hints that are complete for this one are complete for the other
+    /// too.
     pub fn covers(self, other: Self) -> bool {
         other.number().is_multiple_of(self.number())
     }
 }
 
-/// Which hints leave the memory level when its bound is reached.
+/// Which hints leave the memory level when it is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eviction {
-    /// SmartDedup's G-LRU (section 3.2) as a clock: the hand goes through the groups in the order of their
-    /// prefixes and takes whole groups; one that matched since the hand last passed stays.
+    /// SmartDedup's G-LRU (section 3.2) as a clock: the hand visits the groups in the order of their prefixes and
+    /// evicts whole groups. A group that matched since the hand last passed stays.
     Groups,
-    /// The same clock, but within a group only the hints that matched stay. One match
-    /// then keeps 9 bytes, not a group.
+    /// The same clock, but within a group only the hints that matched stay. So one match keeps 9 bytes, not a group.
     #[default]
     ColdOfGroups,
     /// The least recently used single hints, nearly three times as large ([`SINGLE_HINT_BYTES`]): iDedup's cache of
@@ -95,7 +95,7 @@ pub enum Eviction {
     Singles,
 }
 
-/// How a hint store is set up.
+/// The options of a hint store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HintOptions {
     /// Memory allowed, in bytes.
@@ -103,7 +103,7 @@ pub struct HintOptions {
     /// Length of the prefix that the hints of a group share (SmartDedup: 14 bits with 3 MB, 18 with
     /// 40 MB), from [`PREFIX_BITS_MIN`] to [`PREFIX_BITS_MAX`]. None: grows with the content.
     pub prefix_bits: Option<u32>,
-    /// Which hints leave when the bound is reached.
+    /// Which hints leave when it is full.
     pub eviction: Eviction,
     /// Whether hints that leave are kept for [`HintStore::take_evicted`].
     pub keep_evicted: bool,
@@ -114,15 +114,15 @@ pub struct HintOptions {
 /// The result of an insertion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inserted {
-    /// Whether the hint was added. False: it was there, is one holder too many, its content is not
-    /// in the sample, or its pbn has more than [`HINT_PBN_BITS`] bits.
+    /// Whether the hint was added. False: it exists already, its content has enough holders or is not in the sample, or
+    /// its pbn has more than [`HINT_PBN_BITS`] bits.
     pub added: bool,
-    /// Hints that left to keep the bound.
+    /// Hints evicted to keep the bound.
     pub evicted: usize,
 }
 
-/// Hints in memory, bounded in bytes, for the contents of one [`Sample`] only. The same calls in the same order leave
-/// the same hints.
+/// Hints in memory, bounded in bytes, for the contents of one [`Sample`] only. The same sequence of calls leaves the
+/// same hints.
 pub struct HintStore {
     level: Level,
     sample: Sample,
@@ -150,14 +150,13 @@ macro_rules! on_level {
 }
 
 impl HintStore {
-    /// An empty store for all contents that never takes more than `bytes_max` bytes. Below some
-    /// 8 KiB it stays empty.
+    /// An empty store for all contents that never takes more than `bytes_max` bytes. Below about 8 KiB it stays empty.
     pub fn with_bytes_max(bytes_max: u64) -> Self {
         let (eviction, sample) = (Eviction::default(), Sample::ALL);
         Self::new(HintOptions { bytes_max, prefix_bits: None, eviction, keep_evicted: false, sample })
     }
 
-    /// An empty store. Panics on a prefix length out of range.
+    /// An empty store. Panics if the prefix length is out of range.
     pub fn new(options: HintOptions) -> Self {
         let allowed = PREFIX_BITS_MIN..=PREFIX_BITS_MAX;
         assert!(options.prefix_bits.is_none_or(|bits| allowed.contains(&bits)), "{options:?}");
@@ -173,8 +172,8 @@ impl HintStore {
         self.sample
     }
 
-    /// Appends the pbns that may hold the content with this tag, ascending. A found hint counts as
-    /// used; so a hint promoted from the disk level is inserted and then looked up.
+    /// Appends the pbns that may hold the content with this tag, ascending. A found hint counts as used, so insert a
+    /// hint promoted from the disk level first and look it up then.
     pub fn lookup(&mut self, tag: Tag, pbns: &mut Vec<Pbn>) {
         if self.sample.has(tag) {
             on_level!(mut self, hints => hints.lookup(tag, pbns));
@@ -188,7 +187,7 @@ impl HintStore {
         }
     }
 
-    /// Adds a hint; evicts others when the bound is reached.
+    /// Adds a hint, and evicts others if the bound is reached.
     pub fn insert(&mut self, tag: Tag, pbn: Pbn) -> Inserted {
         if pbn.0 >> HINT_PBN_BITS != 0 || !self.sample.has(tag) {
             return Inserted::default();
@@ -196,7 +195,7 @@ impl HintStore {
         on_level!(mut self, hints => hints.insert(tag, pbn))
     }
 
-    /// Removes a hint; false if there is none.
+    /// Removes a hint. False if it does not exist.
     pub fn remove(&mut self, tag: Tag, pbn: Pbn) -> bool {
         self.sample.has(tag) && on_level!(mut self, hints => hints.remove(tag, pbn))
     }
@@ -209,14 +208,14 @@ impl HintStore {
         evicted
     }
 
-    /// Removes and returns the next batch of hints, used or not, ascending; none when the store is
-    /// empty. Batches come in prefix order, starting where eviction is.
+    /// Removes and returns the next batch of hints, used or not, ascending. Empty when the store is empty. Batches come
+    /// in prefix order, starting at the eviction hand.
     pub fn drain_next(&mut self) -> Vec<Hint> {
         on_level!(mut self, hints => hints.drain_next())
     }
 
-    /// Makes one eviction take all groups that agree in this many leading bits, since these lie in one
-    /// page of the disk level. None: one group at a time.
+    /// Makes one eviction take all groups that agree in this many leading bits, because they lie in one page of the
+    /// disk level. None: one group at a time.
     pub fn set_eviction_range_bits(&mut self, bits: Option<u32>) {
         match &mut self.level {
             Level::Grouped(hints) => hints.set_eviction_range_bits(bits),

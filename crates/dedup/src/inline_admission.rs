@@ -2,25 +2,29 @@
 //! and 4.4), and whether their blocks are fingerprinted as they are written.
 //!
 //! Owns the learned rate, the limit set by load and energy, the even spread of the admitted requests, and the choice
-//! between eager fingerprints (every block) and lazy ones (only where a tag matches). Leaves to others what happens to a
-//! request that is not admitted (the skipped buffer takes its blocks) and where the limit comes from (`load_limit`,
+//! between eager fingerprints (every block) and lazy ones (only where a tag matches). Leaves to others what happens to
+//! a request that is not admitted (its blocks enter the skipped buffer) and where the limit comes from (`load_limit`,
 //! `energy`).
 //!
-//! The rule differs from the paper's in four places, each with its reason at the code: a window without duplicates
-//! counts as lower than any average (`is_lower`), a window without observations does not count (`close_window`), and
-//! a stream so slow that its probes would be seconds apart is probed by time (`PROBE_AFTER`). A few blocks of each request
-//! that is not admitted are looked up, and one duplicate among them brings the full rate back (`hit`). A rule that returns to
-//! the full rate in one step does so at the first duplicates above the average, not at the window's end (`observe`).
+//! The rule differs from the paper's in five places. The code gives the reason for each.
+//!
+//! - A window without duplicates counts as lower than any average (`is_lower`).
+//! - A window without observations does not count (`close_window`).
+//! - A stream so slow that its probes would be seconds apart is probed by time (`PROBE_AFTER`).
+//! - A few blocks of each request that is not admitted are looked up, and one duplicate among them restores the full
+//!   rate (`hit`).
+//! - A rule that returns to the full rate in one step does so at the first duplicates above the average, not at the
+//!   window's end (`observe`).
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::ranges::{RangeError, within};
 
-/// The share of a request that one credit is worth: shares are kept to a millionth.
+/// The credit of a whole request: shares are kept to a millionth.
 const CREDIT: u32 = 1_000_000;
 /// After this time without an admitted request the learned rate is ignored: at least four probes a second. At 20
-/// requests a second, 1 % of them would be 5 s apart, and duplicates have to be noticed within one.
+/// requests a second, 1 % of them would be 5 s apart, but duplicates have to be noticed within one second.
 const PROBE_AFTER: Duration = Duration::from_millis(250);
 
 /// How the rate follows the share of duplicates (SmartDedup, sections 3.4 and 4.4). Shares are 0 to 1.
@@ -30,9 +34,9 @@ pub struct Rule {
     pub window_requests: u32,
     /// Past windows; the last window is compared with their mean share of duplicates.
     pub windows: u32,
-    /// By how much a window with fewer duplicates lowers the rate.
+    /// How much a window with fewer duplicates lowers the rate.
     pub step_down: f64,
-    /// By how much a window with more duplicates raises the rate.
+    /// How much a window with more duplicates raises the rate.
     pub step_up: f64,
     /// The rate never falls below this.
     pub floor: f64,
@@ -41,9 +45,9 @@ pub struct Rule {
 impl Rule {
     /// The paper's setting.
     pub const PAPER: Self = Self { window_requests: 150, windows: 30, step_down: 0.10, step_up: 0.30, floor: 0.30 };
-    /// Falls to probes of one request in a hundred and returns at once.
+    /// Falls to probing one request in a hundred, and returns at once.
     pub const PROBING: Self = Self { window_requests: 150, windows: 30, step_down: 0.10, step_up: 1.0, floor: 0.01 };
-    /// No adaptation: every request that the ceiling allows.
+    /// No adaptation: admits every request that the ceiling allows.
     pub const ALWAYS: Self = Self { window_requests: 150, windows: 30, step_down: 0.0, step_up: 1.0, floor: 1.0 };
 
     /// Refuses values that make no sense. The floor has a minimum because a rate of zero would never
@@ -72,8 +76,8 @@ impl Window {
     }
 }
 
-/// Decides for each write request whether it is processed in-line (SmartDedup, sections 3.4 and 4.4). The same calls
-/// give the same answers.
+/// Decides for each write request whether it is processed in-line (SmartDedup, sections 3.4 and 4.4). The same sequence
+/// of calls gives the same answers.
 ///
 /// Invariants, asserted by [`Admission::check`]:
 /// 1. The rate is between the rule's floor and 1, the limit between 0 and 1.
@@ -84,7 +88,7 @@ pub struct Admission {
     rule: Rule,
     rate: f64,
     limit: f64,
-    /// Credit of the requests since the last admitted one, towards the next.
+    /// Credit accumulated since the last admitted request, towards the next one.
     credit: u32,
     last_admitted: Duration,
     window: Window,
@@ -114,7 +118,7 @@ impl Admission {
         Self::new(Rule::ALWAYS)
     }
 
-    /// Whether the request that arrived at `now` is processed in-line. Asked once per request.
+    /// Whether the request that arrived at `now` is processed in-line. Called once per request.
     pub fn admit(&mut self, now: Duration) -> bool {
         if self.window.requests >= self.rule.window_requests {
             self.close_window();
@@ -143,8 +147,8 @@ impl Admission {
         }
     }
 
-    /// Whether a request that was not admitted is worth a probe of a few of its blocks: load and energy would allow all
-    /// of it, and only the learned rate does not.
+    /// Whether a few blocks of a request that was not admitted are worth a probe: load and energy would allow the whole
+    /// request, and only the learned rate refuses it.
     pub fn is_probed(&self) -> bool {
         self.rate < self.limit
     }
@@ -202,8 +206,8 @@ impl Admission {
         assert!(self.credit < CREDIT, "invariant 3: credit {}", self.credit);
     }
 
-    /// A window without observations (all its requests skipped, or still under way) tells nothing
-    /// about duplicates: it neither moves the rate nor enters the average.
+    /// A window without observations (all its requests skipped, or still under way) says nothing about duplicates. It
+    /// neither moves the rate nor enters the average.
     fn close_window(&mut self) {
         if let Some(ratio) = self.window.ratio() {
             if self.is_lower(ratio) {
@@ -220,14 +224,14 @@ impl Admission {
         self.window = Window::default();
     }
 
-    /// The paper does not say what follows when windows without duplicates follow each other. If these did
-    /// not count as lower, data that never repeats would be processed in full for ever.
+    /// The paper does not say what follows when windows without duplicates follow each other. If they did not count as
+    /// lower, data that never repeats would be processed in full forever.
     fn is_lower(&self, ratio: f64) -> bool {
         ratio == 0.0 || self.average().is_some_and(|average| ratio < average)
     }
 
-    /// Whether the current window has more duplicates than the past ones. Before the first one
-    /// has ended there is nothing to compare with.
+    /// Whether the current window has more duplicates than the past ones. Before the first window has ended there is
+    /// nothing to compare with.
     fn is_higher(&self) -> bool {
         self.window.ratio().zip(self.average()).is_some_and(|(ratio, average)| ratio > average)
     }
@@ -239,12 +243,12 @@ impl Admission {
 
 /// Blocks over which the share of duplicates is averaged: 16 MiB of writes.
 const WINDOW_BLOCKS: u64 = 4096;
-/// At this share of duplicates lazy turns eager: a read saved for every 33 fingerprints.
+/// At this share of duplicates lazy turns eager: one read saved for every 33 fingerprints.
 const EAGER_SHARE_MIN: f64 = 0.03;
-/// Below this share eager turns lazy; the gap keeps a steady share from switching back and forth.
+/// Below this share eager turns lazy. The gap keeps a steady share from switching back and forth.
 const LAZY_SHARE_MAX: f64 = 0.015;
 
-/// Where a block takes at least so long to be written, a fingerprint is ready before: it is computed meanwhile, in about
+/// If a block takes at least this long to write, its fingerprint is ready first: it is computed meanwhile, in about
 /// half of this time.
 const SLOW_BLOCK_TIME: Duration = Duration::from_micros(2);
 /// A device counts as fast again when a block takes less than this.
@@ -252,20 +256,20 @@ const FAST_BLOCK_TIME: Duration = Duration::from_nanos(1500);
 
 /// When written blocks are fingerprinted.
 ///
-/// A fingerprint costs ten times as much as a tag. Without one a match has to be compared with the stored bytes, which
-/// takes a read from the device. So fingerprints pay where duplicates are found, and where the device takes longer to write
-/// a block than a fingerprint takes to be computed beside that.
+/// A fingerprint costs ten times as much as a tag. Without one, a match has to be compared with the stored bytes, which
+/// takes a read from the device. So fingerprints pay where duplicates are found, and where writing a block to the
+/// device takes longer than computing its fingerprint in parallel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fingerprinting {
     /// Every block.
     Eager,
     /// Only blocks whose tag matches a hint.
     Lazy,
-    /// Eager while duplicates are being found, and where the device hides what fingerprints cost.
+    /// Eager while duplicates are being found, and where the device hides the cost of fingerprints.
     Auto(DuplicateShare, WritePace),
 }
 
-/// How long the device takes to write a block, and whether that is long. The default, without writes, is fast.
+/// How long the device takes to write a block, and whether that counts as slow. The default, without writes, is fast.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WritePace {
     block_seconds: f64,
@@ -290,7 +294,7 @@ impl Fingerprinting {
         }
     }
 
-    /// Learns that `duplicates` of `blocks` blocks just written were stored already.
+    /// Learns that `duplicates` of the `blocks` blocks just written were stored already.
     pub fn observe(&mut self, blocks: u64, duplicates: u64) {
         if let Self::Auto(recent, _) = self {
             recent.observe(blocks, duplicates);
@@ -317,7 +321,7 @@ impl WritePace {
     }
 }
 
-/// How much so many blocks count beside those before them.
+/// The weight of these blocks against earlier ones.
 fn weight_of(blocks: u64) -> f64 {
     blocks.min(WINDOW_BLOCKS) as f64 / WINDOW_BLOCKS as f64
 }

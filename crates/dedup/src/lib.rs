@@ -32,8 +32,8 @@ mod inline_admission;
 mod load_limit;
 mod pace;
 mod piece_cost;
-// The generator of all tests of the workspace and their counts, as sources: this crate depends on none, in its tests
-// neither.
+// The random generator of all tests of the workspace, and their counts, as source files: this crate depends on no crate
+// of the workspace, not even in its tests.
 #[cfg(test)]
 #[path = "../../toolbox/src/counts.rs"]
 mod counts;

@@ -1,7 +1,7 @@
 //! The limit that a busy CPU puts on in-line work (SmartDedup, section 3.4).
 //!
-//! Owns the rule; `inline_admission` applies it. The paper names the disk as well as the CPU. In-line dedup relieves a busy
-//! disk, so here only the out-of-line worker yields to that (`pace`).
+//! Owns the rule; `inline_admission` applies it. The paper names the disk as well as the CPU. In-line dedup relieves a
+//! busy disk, so here only the out-of-line worker yields to the disk (`pace`).
 
 /// CPU share from which the CPU counts as fully busy.
 const CPU_FULL: f64 = 0.95;

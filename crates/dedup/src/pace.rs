@@ -1,9 +1,9 @@
 //! When the out-of-line worker may run, and for how many blocks.
 //!
-//! Owns the worker's rate (SmartDedup, section 3.4: blocks per minute, fewer while CPU or disk are busy, proportional to
-//! the charge), its pause, and how it yields to the foreground and to programs that need the CPU: when it rests, and how
-//! large its batches may be so that each ends soon. Leaves its hours to `schedule`, the choice of blocks to the worker,
-//! and the clock and the measurements to the engine (`worker/work_loop.rs`).
+//! Owns the worker's rate (SmartDedup, section 3.4: blocks per minute, fewer while CPU or disk are busy, proportional
+//! to the charge), its pause, and how it yields to the foreground and to programs that need the CPU: when it rests, and
+//! how large its batches may be so that each ends soon. Leaves its hours to `schedule`, the choice of blocks to the
+//! worker, and the clock and the measurements to the engine (`worker/work_loop.rs`).
 
 use std::fmt;
 use std::time::Duration;
@@ -20,22 +20,23 @@ use bucket::Bucket;
 use latency::Latency;
 pub use progress::Progress;
 
-/// Most blocks of one batch, 1 MiB; fewer where these take too long, because a foreground request that comes meanwhile
-/// waits for the batch.
+/// Largest batch, 1 MiB. Batches are smaller if this many blocks take too long, because a foreground request that
+/// arrives meanwhile waits for the batch.
 const BATCH_BLOCKS: u64 = 256;
-/// The batch when forced, as somebody waits for the end: a larger batch reads each page of the disk level fewer times.
+/// The batch when forced, because a caller waits for the end: a larger batch reads each page of the disk level fewer
+/// times.
 const FORCED_BLOCKS: u64 = 4_096;
-/// The longest wait before the worker asks again: settings and the charge may change.
+/// The longest wait before the worker checks again: settings and the charge may change.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Busy share from which the CPU or the device counts as fully busy.
 const FULLY_BUSY: f64 = 0.95;
-/// While the foreground is active, a batch is followed by a rest of 1 to 256 times its own length:
-/// never none, so that the foreground's latency without the worker is always measured.
+/// While the foreground is active, each batch is followed by a rest of 1 to 256 times its own length. It always rests,
+/// so that the foreground's latency without the worker is measured all the time.
 const REST_FACTOR_MAX: u32 = 256;
-/// If other programs need only the CPU, a rest is at most this many times the batch: the worker takes up to a sixteenth
-/// of one CPU from them, and makes progress.
+/// If other programs need only the CPU, a rest is at most this many times the batch. So the worker takes up to a
+/// sixteenth of one CPU from them, and makes progress.
 const REST_FACTOR_BESIDE_LOAD_MAX: u32 = 16;
-/// The least share, as charge is in percent. Bounds the rests that keep to the share of the energy.
+/// The smallest share, because charge is in percent. Bounds the rests that keep to the share of the energy.
 const ENERGY_SHARE_MIN: f64 = 0.01;
 /// The longest rest for the foreground's sake.
 const REST_MAX: Duration = Duration::from_secs(2);
@@ -78,18 +79,18 @@ impl PaceRule {
     }
 }
 
-/// What the decision depends on.
+/// The inputs of the decision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Conditions {
-    /// The present, as time since some start.
+    /// The current time, measured from some start.
     pub now: Duration,
-    /// When the last foreground request came, by the same clock. None: none came yet.
+    /// When the last foreground request came, by the same clock. None: none has come yet.
     pub last_foreground: Option<Duration>,
     /// The CPU's busy share, 0 to 1.
     pub cpu_busy: f64,
     /// Number of CPUs.
     pub cpus: u32,
-    /// Number of CPUs that programs other than the worker keep busy, without nice ones.
+    /// Number of CPUs that programs other than the worker keep busy, not counting niced ones.
     pub cpus_of_others: f64,
     /// The device's busy share, 0 to 1.
     pub device_busy: f64,
@@ -99,12 +100,12 @@ pub struct Conditions {
     pub opens_in: Option<Duration>,
 }
 
-/// What the worker does next.
+/// The worker's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Process a batch.
     Run {
-        /// Most blocks of the batch; at least 1.
+        /// Largest size of the batch, in blocks, at least 1.
         blocks_max: u64,
     },
     /// Ask again later.
@@ -149,7 +150,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// Decides when the worker runs (SmartDedup, section 3.4). The same calls give the same turns.
+/// Decides when the worker runs (SmartDedup, section 3.4). The same sequence of calls gives the same turns.
 #[derive(Clone, Debug)]
 pub struct Pace {
     rule: PaceRule,
@@ -214,7 +215,7 @@ impl Pace {
         self.forced
     }
 
-    /// Whether a batch should end early for a foreground request: in the mode [`Mode::WhenIdle`], unless forced.
+    /// Whether a batch should end early for a foreground request: in [`Mode::WhenIdle`], unless forced.
     pub fn gives_way(&self) -> bool {
         !self.forced && self.rule.mode == Mode::WhenIdle
     }
@@ -228,7 +229,7 @@ impl Pace {
         }
     }
 
-    /// Learns that a batch of `blocks` blocks `took` this time; the conditions are those at its end.
+    /// Learns that a batch of `blocks` blocks `took` this time. The conditions are those at its end.
     pub fn ran(&mut self, blocks: u64, took: Duration, conditions: &Conditions) {
         if self.forced {
             return;
@@ -246,7 +247,7 @@ impl Pace {
         }
     }
 
-    /// Learns that `requests` foreground requests took `time` in all. `worker_ran`: while the worker ran.
+    /// Learns that `requests` foreground requests took `time` in total. `worker_ran`: the worker ran meanwhile.
     pub fn foreground(&mut self, requests: u64, time: Duration, worker_ran: bool) {
         self.latency.learn(requests, time, worker_ran);
     }
@@ -280,7 +281,7 @@ impl Pace {
                 return Some((time, Why::Foreground));
             }
             if let Some(rest) = rest {
-                // The foreground may become idle before.
+                // The foreground may become idle earlier.
                 return Some((time.min(rest), Why::Busy));
             }
         } else if let Some(rest) = rest.filter(|_| is_cpu_wanted(conditions)) {
@@ -307,8 +308,8 @@ impl Pace {
         self.rule.idle_after.checked_sub(since).filter(|time| !time.is_zero())
     }
 
-    /// How far the rests may grow: not at all if others leave the worker a CPU, and the foreground is idle, or no slower
-    /// with the worker and CPU and device have spare capacity.
+    /// The largest rest factor. It stays at 1 if other programs leave the worker a CPU and the foreground is idle, and if
+    /// the foreground is no slower with the worker while CPU and device have spare capacity.
     fn rest_factor_max(&self, conditions: &Conditions) -> u32 {
         let active = self.time_to_idle(conditions).is_some();
         let full = conditions.cpu_busy >= FULLY_BUSY || conditions.device_busy >= FULLY_BUSY;
@@ -321,8 +322,8 @@ impl Pace {
     }
 }
 
-/// Whether other programs need all CPUs. One thread of theirs per CPU, with the worker as one more thread, gets
-/// `cpus / (cpus + 1)` of a CPU; one thread fewer leaves the worker a CPU. The line is between the two.
+/// Whether other programs need all CPUs. With one thread of theirs per CPU, the worker as one more thread gets `cpus /
+/// (cpus + 1)` of a CPU. With one thread fewer, the worker has a CPU to itself. The threshold is between the two.
 fn is_cpu_wanted(conditions: &Conditions) -> bool {
     let cpus = f64::from(conditions.cpus.max(1));
     let line = (cpus * cpus / (cpus + 1.0) + (cpus - 1.0)) / 2.0;

@@ -1,42 +1,42 @@
-//! What one more separate piece costs a reader: `k`, estimated from the times of reads.
+//! The cost of one more separate piece to a reader: `k`, estimated from the times of reads.
 //!
-//! Owns the estimate. Leaves to the engine to make the reads and to time them: those of a short probe while the volume is
-//! idle, and those that are made anyway (`policy/device_reads.rs`).
+//! Owns the estimate. Leaves to the engine making and timing the reads: those of a short probe while the volume is
+//! idle, and those that programs make (`policy/device_reads.rs`).
 //!
-//! Reads of one large piece tell what a block takes, reads of many small pieces in parallel what the pieces take beyond
-//! their blocks. Both are counted in batches of a fixed device time. A batch's mean includes what holds up any
-//! read in turn, such as a limit that lets reads pass at once and then delays one for long. The median of several batches
-//! leaves out what happened once, such as a busy moment.
+//! Reads of one large piece give the time of a block. Parallel reads of many small pieces give the time of the pieces
+//! beyond their blocks. Both are counted in batches of a fixed device time. A batch's mean includes every cause of
+//! delay that reads meet in turn, such as a limit that lets reads pass at once and then delays one for long. The median
+//! of several batches leaves out one-off delays, such as a busy moment.
 
 use std::time::Duration;
 
 use crate::budget::PieceCost;
 
-/// A read of at least this many blocks in one piece tells what a block takes.
+/// A read of at least this many blocks in one piece measures the time of a block.
 const LARGE_BLOCKS_MIN: u64 = 64;
 /// A read of at least this many pieces,
 const PIECES_MIN: u64 = 8;
-/// with at most so many blocks each on average, tells what a piece takes.
+/// with at most this many blocks each on average, measures the time of a piece.
 const BLOCKS_PER_PIECE_MAX: u64 = 8;
 /// Device time of a batch: as long as the interval over which Linux enforces a device's limit.
 const BATCH_TIME: Duration = Duration::from_millis(100);
-/// Batches that the estimate uses, at most and at least.
+/// Most and fewest batches that the estimate uses.
 const BATCHES: usize = 7;
 const BATCHES_MIN: usize = 3;
 /// The factor by which the estimate must differ from the number in force to change it.
 const STEP: f64 = 1.25;
-/// What handing one block to a program takes beside the device, whatever that is: the check against its tag, the copy,
-/// the kernel's request. It is part of sequential reading, so a piece weighs less by it on a fast device.
+/// The time to hand one block to a program, whatever the device: the check against its tag, the copy, the kernel's
+/// request. It is part of sequential reading, so on a fast device a piece weighs less because of it.
 const HANDING_OVER: Duration = Duration::from_nanos(2_000);
 
-/// One read, all pieces of which were asked for at once.
+/// One read whose pieces were all requested at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadTime {
     /// Separate ranges of the data area.
     pub pieces: u64,
     /// Blocks in all of them.
     pub blocks: u64,
-    /// From the first request to the last answer.
+    /// From the first request to the last completion.
     pub time: Duration,
     /// How many such reads were under way: the device finished one of them every `time / at_once` (Little's law).
     pub at_once: u32,
@@ -54,7 +54,7 @@ struct Sums {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Batches {
     open: Sums,
-    /// The oldest is replaced.
+    /// A new batch replaces the oldest.
     closed: [Sums; BATCHES],
     count: usize,
 }
@@ -73,7 +73,7 @@ impl Batches {
         true
     }
 
-    /// The median of a number that each batch gives.
+    /// The median over all batches of a number computed from each.
     fn median(&self, of: impl Fn(&Sums) -> f64) -> Option<f64> {
         let mut numbers: Vec<f64> = self.closed[..self.count.min(BATCHES)].iter().map(of).collect();
         numbers.sort_unstable_by(f64::total_cmp);
@@ -97,13 +97,13 @@ impl Default for PieceCostEstimate {
 }
 
 impl PieceCostEstimate {
-    /// Starts from what was measured before, if it was.
+    /// Starts from an earlier measurement, if there is one.
     pub fn starting_from(measured: Option<PieceCost>) -> Self {
         let cost = measured.unwrap_or(PieceCost::EXPECTED);
         Self { large: Batches::default(), scattered: Batches::default(), cost, is_measured: measured.is_some() }
     }
 
-    /// Learns of a read. Returns whether the number in force changed, or was measured for the first time.
+    /// Adds a read. Returns whether the value in force changed, or was measured for the first time.
     pub fn observe(&mut self, read: ReadTime) -> bool {
         debug_assert!(read.pieces > 0 && read.blocks >= read.pieces, "{read:?}");
         let is_scattered = read.pieces >= PIECES_MIN && read.blocks <= read.pieces * BLOCKS_PER_PIECE_MAX;
@@ -126,7 +126,7 @@ impl PieceCostEstimate {
         is_clear || is_first
     }
 
-    /// A large read takes the time of its blocks and of one piece, a scattered one that of its blocks and its pieces:
+    /// A large read takes the time of its blocks and of one piece, a scattered read that of its blocks and its pieces:
     /// two equations for the time of a block and that of a piece.
     fn measured(&self) -> Option<PieceCost> {
         let read_time = self.large.median(|sums| sums.time.as_secs_f64() / sums.blocks as f64)?;
@@ -140,12 +140,12 @@ impl PieceCostEstimate {
         Some(PieceCost::of_blocks(piece / (block + HANDING_OVER.as_secs_f64())))
     }
 
-    /// The number in force.
+    /// The value in force.
     pub fn cost(&self) -> PieceCost {
         self.cost
     }
 
-    /// Whether it was measured, now or before; otherwise it is what is expected.
+    /// Whether it was measured, now or earlier. Otherwise it is the expected value.
     pub fn is_measured(&self) -> bool {
         self.is_measured
     }

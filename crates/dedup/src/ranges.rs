@@ -1,7 +1,7 @@
 //! The error for a setting out of its range.
 //!
-//! Owns the answer to a value that makes no sense: the setting's name and the values allowed. The settings
-//! and their bounds are in the modules that they govern.
+//! Owns the answer to a value that makes no sense: the setting's name and the values allowed. The settings and their
+//! bounds are in the modules that they govern.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ impl fmt::Display for RangeError {
 
 impl std::error::Error for RangeError {}
 
-/// Refuses a value outside of `min` to `max`, and NaN.
+/// Refuses a value outside `min` to `max`, and NaN.
 pub(crate) fn within(name: &'static str, value: f64, min: f64, max: f64) -> Result<(), RangeError> {
     if (min..=max).contains(&value) { Ok(()) } else { Err(RangeError { name, min, max }) }
 }

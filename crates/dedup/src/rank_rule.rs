@@ -1,8 +1,8 @@
 //! The rule for ranks: a file's rank from its usage (Selective, section 4.2.1, figure 5).
 //!
 //! Owns the decision, in the order of the paper's text, and its three parameters (the paper's Table 2). Leaves to
-//! `rank_queues` which files are judged when, to `file_policy` what a rank means, and to fs (`ranker.rs`) to look at the
-//! files and store their ranks.
+//! `rank_queues` which files are judged when, to `file_policy` the meaning of a rank, and to fs (`ranker.rs`) examining
+//! the files and storing their ranks.
 
 use crate::ranges::{RangeError, within};
 use crate::{Moment, Rank, Usage};
@@ -10,7 +10,7 @@ use crate::{Moment, Rank, Usage};
 const SECONDS_PER_DAY: u32 = 86_400;
 /// Ten years.
 const SECONDS_MAX: f64 = 10.0 * 365.0 * SECONDS_PER_DAY as f64;
-/// Far below the value of the counters after they were halved.
+/// Far below the counters' value after halving.
 const READS_MAX: f64 = 1e6;
 
 /// When a file is judged, and how (Selective, Table 2).
@@ -20,7 +20,7 @@ pub struct RankRule {
     pub hot_seconds_max: u32,
     /// A file written less than this long ago is not judged yet (MIN_EVALUATION_INT), up to ten years.
     pub evaluation_seconds_min: u32,
-    /// A file of which fewer blocks were read is not judged yet, unless it is cold (MIN_EVALUATION_CNT), up to 10^6.
+    /// A file with fewer blocks read than this is not judged yet, unless it is cold (MIN_EVALUATION_CNT), up to 10^6.
     pub evaluation_reads_min: u32,
 }
 

@@ -1,8 +1,8 @@
-//! How a file was read lately: whether a piece more of it would be noticed.
+//! How a file was read lately: whether its reader would notice one more piece.
 //!
-//! Owns the counts of one file and what follows from them. Leaves to the engine to count reads per map
+//! Owns the counts of one file and the conclusion from them. Leaves to the engine counting reads per map
 //! (`policy/read_pattern.rs`). The counts here are of recent reads and only in memory. The lasting counts in the inode,
-//! from which a file's rank follows, are `Usage` in `usage`.
+//! which determine a file's rank, are `Usage` in `usage`.
 
 /// Blocks that count as read in sequence in addition to those counted.
 const PRIOR_BLOCKS: f64 = 16.0;
@@ -13,7 +13,7 @@ const RANDOM_BELOW: f64 = 0.25;
 /// and until more than this share is: the gap keeps it from changing back and forth.
 const SEQUENTIAL_ABOVE: f64 = 0.5;
 
-/// How a file was read lately, in blocks. The default is a file of which nothing is known: it counts as read in sequence.
+/// How a file was read lately, in blocks. The default is a file without known reads: it counts as read in sequence.
 ///
 /// Invariant: `sequential + random` exceeds `BLOCKS_COUNTED_MAX` by at most one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl ReadPattern {
         (sequential + PRIOR_BLOCKS) / (sequential + random + PRIOR_BLOCKS)
     }
 
-    /// Whether the file is read at random: where its blocks lie does not matter then.
+    /// Whether the file is read at random. Then it does not matter where its blocks lie.
     pub fn is_random(&self) -> bool {
         self.is_random
     }

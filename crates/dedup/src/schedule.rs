@@ -20,7 +20,7 @@ const ALWAYS: &str = "always";
 pub struct WeekMinute(u32);
 
 impl WeekMinute {
-    /// The minute of a day (0 is Monday) and a time. Beyond the end of the week it starts over.
+    /// The minute of a day (0 is Monday) and a time. Wraps at the end of the week.
     pub fn new(day: u32, hour: u32, minute: u32) -> Self {
         Self((day * DAY_MINUTES + hour * HOUR_MINUTES + minute) % WEEK_MINUTES)
     }
@@ -38,7 +38,7 @@ struct Window {
     days: Option<(u32, u32)>,
     /// Minute of the day.
     from: u32,
-    /// Minute of the day, itself not included; the day's end is 24:00.
+    /// Minute of the day, exclusive. The day's end is 24:00.
     to: u32,
 }
 
@@ -47,7 +47,7 @@ impl Window {
         (self.to + DAY_MINUTES - self.from - 1) % DAY_MINUTES + 1
     }
 
-    /// The minutes at which it begins, each week.
+    /// The minutes of the week at which it begins.
     fn begins(&self) -> impl Iterator<Item = WeekMinute> + use<> {
         let (first, last) = self.days.unwrap_or((0, 6));
         let (days, from) = ((last + 7 - first) % 7, self.from);

@@ -1,10 +1,10 @@
 //! Single hints by recency: iDedup's cache of dedup metadata (section 4.1), an LRU in memory only.
 //!
-//! Owns the hints, their order of use and their bound. The nodes are in one array and linked by index, which takes
-//! half of a pointer: into chains by tag, and into one list from the least to the most recently used. A chain
-//! is ascending, so the holders of one content are adjacent in the order of their pbns (the paper's dup-tree). A hint
-//! is deleted by tag and pbn, and the block table knows both, so there is no table by pbn (the paper's DBN hash
-//! table) and no link for it. A full store takes [`SINGLE_HINT_BYTES`] a hint; the paper's takes 64 and its tables.
+//! Owns the hints, their order of use and their bound. The nodes are in one array and linked by index, which takes half
+//! of a pointer: into chains by tag, and into one list from the least to the most recently used. A chain is ascending,
+//! so the holders of one content are adjacent in the order of their pbns (the paper's dup-tree). A hint is deleted by
+//! tag and pbn, and the block table knows both. So it needs no table by pbn (the paper's DBN hash table) and no link
+//! for one. A full store takes [`SINGLE_HINT_BYTES`] per hint. The paper's takes 64 and its tables.
 
 use crate::hints::{HINT_PBN_BITS, HOLDERS_MAX, Hint, Inserted, TAG_BITS_KEPT};
 use crate::{Pbn, Tag};
@@ -21,7 +21,7 @@ const _: () = assert!(TAG_BITS_KEPT as usize == 8 * HALF_KEY_BYTES && HINT_PBN_B
 pub const SINGLE_HINT_BYTES: u64 = (size_of::<Node>() + size_of::<u32>()) as u64;
 const _: () = assert!(SINGLE_HINT_BYTES == 28);
 
-/// Tag and pbn, big-endian: sorts as the hint does.
+/// Tag and pbn, big-endian: sorts in the order of hints.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     tag: [u8; HALF_KEY_BYTES],
@@ -64,9 +64,9 @@ struct Node {
 /// Invariants, asserted by [`SingleHints::check`]:
 /// 1. Every node is in the chain that its tag names, once, and chains ascend by tag and pbn.
 /// 2. The list from `oldest` to `newest` has every node once and reads the same backwards.
-/// 3. There are at most `nodes_max` nodes, room for them and chains, so that all take at most `bytes_max`.
+/// 3. At most `nodes_max` nodes exist. They and the chains take at most `bytes_max`.
 /// 4. At most [`HOLDERS_MAX`] nodes agree in their tag.
-/// 5. Evicted hints are kept only when that was asked for.
+/// 5. Evicted hints are kept only if the options ask for it.
 pub(crate) struct SingleHints {
     nodes: Vec<Node>,
     /// The first node of each chain.
@@ -140,7 +140,7 @@ impl SingleHints {
         std::mem::take(&mut self.evicted)
     }
 
-    /// All hints in one batch, since the only order of single hints is that of their use.
+    /// All hints in one batch, because the only order of single hints is that of their use.
     pub(crate) fn drain_next(&mut self) -> Vec<Hint> {
         let mut hints: Vec<Hint> = self.nodes.iter().map(|node| node.key.hint()).collect();
         hints.sort_unstable();
@@ -150,7 +150,7 @@ impl SingleHints {
         hints
     }
 
-    /// The least recently used hints leave until the others fit.
+    /// Evicts the least recently used hints until the rest fit.
     pub(crate) fn set_bytes_max(&mut self, bytes_max: u64) -> usize {
         (self.bytes_max, self.nodes_max) = (bytes_max, nodes_max(bytes_max));
         let evicted = self.nodes.len().saturating_sub(self.nodes_max);
@@ -210,7 +210,7 @@ impl SingleHints {
         &self.nodes[node as usize]
     }
 
-    /// The chain of a tag; there is at least one. Chains divide the tags evenly.
+    /// The chain of a tag; at least one exists. Chains divide the tags evenly.
     fn chain_of(&self, tag: Tag) -> usize {
         let leading = tag.0 >> 32;
         ((leading * self.chains.len() as u64) >> 32) as usize
@@ -228,7 +228,7 @@ impl SingleHints {
         self.node(node).key.tag == Key::of(tag, Pbn(0)).tag
     }
 
-    /// The first node in the tag's chain that is not below the tag; [`NONE`]: none.
+    /// The first node in the tag's chain at or after the tag, or [`NONE`].
     fn first_holder(&self, tag: Tag) -> u32 {
         if self.chains.is_empty() {
             return NONE;
@@ -283,7 +283,7 @@ impl SingleHints {
         self.nodes[node as usize].next = next;
     }
 
-    /// Takes a node out of chain, list and array; the last node moves into its place.
+    /// Removes a node from chain, list and array. The last node moves into its place.
     fn take(&mut self, node: u32) -> Hint {
         let next = self.node(node).next;
         self.redirect_chain(node, next);
@@ -312,8 +312,8 @@ impl SingleHints {
         self.set_neighbours(older, newer, newer, older);
     }
 
-    /// Sets what `older` has as its newer and what `newer` has as its older neighbour; at an end
-    /// of the list, what the list begins or ends with.
+    /// Sets the newer neighbour of `older` and the older neighbour of `newer`. At an end of the list, sets that end of
+    /// the list.
     fn set_neighbours(&mut self, older: u32, newer: u32, newer_of_older: u32, older_of_newer: u32) {
         match older {
             NONE => self.oldest = newer_of_older,

@@ -1,12 +1,12 @@
 //! The skipped buffer: blocks that in-line dedup skipped, for the out-of-line worker (SmartDedup, section 3.3).
 //!
 //! Owns which places of which files are still to be processed, within a bound in bytes. Leaves the content to the block
-//! table: the entry of the block's pbn has the tag, and the fingerprint if there is one, so neither is stored here.
-//! Losing the buffer costs savings, never data; a full pass over the block table finds what was lost.
+//! table: the entry of the block's pbn has the tag, and the fingerprint if it has one, so the buffer stores neither.
+//! Losing the buffer costs savings, never data. A full pass over the block table finds the lost blocks.
 //!
-//! 64 adjacent places take one entry of 24 bytes. When the bound is reached, the buffer keeps only the owners' numbers
-//! of the listed blocks, 8 bytes each, and lists new blocks of other files again. When even the owners do not fit, it
-//! keeps only that a full pass is due.
+//! 64 adjacent places take one entry of 24 bytes. When the bound is reached, the buffer keeps only the numbers of the
+//! owners of the listed blocks, 8 bytes each, and lists new blocks of other files again. When even the owners do not
+//! fit, it keeps only that a full pass is due.
 
 use std::iter::Peekable;
 
@@ -61,8 +61,8 @@ type Place = (u64, u64);
 /// 2. `blocks` counts the bits of all masks.
 /// 3. An owner that is listed as a whole has no chunks.
 /// 4. When a full pass is due nothing else is listed.
-/// 5. At most `bytes_max` bytes are taken. (During a call that turns chunks into owners: one page of
-///    1 KiB and the list of the freed pages, 1 %, more.)
+/// 5. At most `bytes_max` bytes are taken. (A call that turns chunks into owners takes more: one page of 1 KiB and the
+///    list of the freed pages, 1 %.)
 pub struct SkippedBuffer {
     chunks: Pages<Place, u64>,
     owners: Pages<u64, ()>,
@@ -84,13 +84,13 @@ fn mask_within(chunk: u64, first: u64, last: u64) -> u64 {
     mask_of(first.saturating_sub(chunk_first), (last - chunk_first).min(CHUNK_BLOCKS - 1))
 }
 
-/// The last block of a range that may reach beyond the largest block number. None: it has no block.
+/// The last block of a range that may reach beyond the largest block number. None if the range is empty.
 fn last_of(lbn: Lbn, blocks: u64) -> Option<u64> {
     Some(lbn.0.saturating_add(blocks.checked_sub(1)?))
 }
 
 impl SkippedBuffer {
-    /// An empty buffer. Below some 5 KB it stays empty and asks for full passes.
+    /// An empty buffer. Below about 5 KB it stays empty and asks for full passes.
     pub fn with_bytes_max(bytes_max: u64) -> Self {
         let (chunks, owners) = (Pages::new(), Pages::new());
         Self { chunks, owners, full_pass_due: false, blocks: 0, bytes_max, hand: (0, 0) }
@@ -107,21 +107,21 @@ impl SkippedBuffer {
         }
     }
 
-    /// Removes blocks that were processed or are gone.
+    /// Removes blocks that were processed or no longer exist.
     pub fn remove(&mut self, owner: u64, lbn: Lbn, blocks: u64) {
         if let Some(last) = last_of(lbn, blocks) {
             self.remove_within(owner, lbn.0, last);
         }
     }
 
-    /// Removes everything of an owner that is gone.
+    /// Removes all entries of an owner that no longer exists.
     pub fn forget(&mut self, owner: u64) {
         self.remove_within(owner, 0, u64::MAX);
         self.owners.retain_within(owner..=owner, |_, ()| false);
     }
 
-    /// Takes out the next work: listed blocks of one owner, at most `blocks_max`,
-    /// continuing after those taken before; then owners; then the full pass.
+    /// Takes out the next work: listed blocks of one owner, at most `blocks_max`, continuing after the last ones taken.
+    /// Then owners, then the full pass.
     pub fn take(&mut self, blocks_max: u64) -> Option<Work> {
         if blocks_max == 0 {
             return None;
@@ -147,7 +147,7 @@ impl SkippedBuffer {
         }
     }
 
-    /// All records, ascending, without work that was taken out.
+    /// All records, ascending, except work that is taken out.
     pub fn contents(&self) -> impl Iterator<Item = Skipped> + '_ {
         let chunks = self.chunks.iter().map(|((owner, chunk), mask)| Skipped::Chunk { owner, chunk, mask });
         let owners = self.owners.iter().map(|(owner, ())| Skipped::Owner(owner));
@@ -169,7 +169,7 @@ impl SkippedBuffer {
         }
     }
 
-    /// Whether a block is to be processed: by itself, with its owner, or with everything.
+    /// Whether a block is to be processed: by itself, with its owner, or in a full pass.
     pub fn has(&self, owner: u64, lbn: Lbn) -> bool {
         let mask = mask_within(lbn.0 / CHUNK_BLOCKS, lbn.0, lbn.0);
         self.is_whole(owner) || self.chunks.get((owner, lbn.0 / CHUNK_BLOCKS)).is_some_and(|held| held & mask != 0)
@@ -190,7 +190,7 @@ impl SkippedBuffer {
         self.full_pass_due
     }
 
-    /// Whether nothing is to be processed.
+    /// Whether there is no work.
     pub fn is_empty(&self) -> bool {
         self.blocks == 0 && self.owners.len() == 0 && !self.full_pass_due
     }
@@ -205,7 +205,7 @@ impl SkippedBuffer {
         self.bytes_max
     }
 
-    /// Changes the memory allowed, in bytes; what does not fit is kept in less detail.
+    /// Changes the memory allowed, in bytes. Entries that do not fit are kept in less detail.
     pub fn set_bytes_max(&mut self, bytes_max: u64) {
         self.bytes_max = bytes_max;
         if self.bytes() > bytes_max {
@@ -268,7 +268,7 @@ impl SkippedBuffer {
         self.blocks += u64::from(mask.count_ones());
     }
 
-    /// Takes listed blocks from the hand on, or from the start if there are none after it.
+    /// Takes listed blocks from the hand on, or from the start if none follow the hand.
     fn take_blocks(&mut self, blocks_max: u64) -> Work {
         let behind = self.chunks.iter_from(self.hand).next();
         let (first, _) = behind.or_else(|| self.chunks.iter().next()).expect("called with chunks");
@@ -300,8 +300,8 @@ impl SkippedBuffer {
         places.take_while(|place| place.0 == first.0).last().unwrap_or(first)
     }
 
-    /// Turns all chunks into owners. These never take more: an owner is a third of a chunk, and the
-    /// new pages are full. Each old page is freed once it has been read.
+    /// Turns all chunks into owners. These never take more memory: an owner is a third of a chunk, and the new pages
+    /// are full. Each old page is freed once it has been read.
     fn keep_all_whole(&mut self) {
         if self.chunks.len() == 0 {
             return;
@@ -335,7 +335,7 @@ impl SkippedBuffer {
     }
 }
 
-/// Appends a run, joined to the last one if that ends where this one begins.
+/// Appends a run, and joins it to the last one if that ends where this one begins.
 fn append(runs: &mut Vec<(Lbn, u64)>, lbn: Lbn, blocks: u64) {
     match runs.last_mut() {
         Some((first, run)) if first.plus(*run) == lbn => *run += blocks,
@@ -358,8 +358,8 @@ fn union(
 
 /// A sorted table in pages of one size: compact, ordered, and its memory known to the byte.
 ///
-/// Owns the pages and their bytes. A hash table would double at once and return its
-/// entries in no useful order; the standard library's tree does not report its memory.
+/// Owns the pages and their bytes. A hash table would double at once and return its entries in no useful order. The
+/// standard library's tree does not report its memory.
 mod pages {
     use std::ops::RangeInclusive;
 
@@ -487,7 +487,7 @@ mod pages {
             }
         }
 
-        /// Packs the entries into full pages if that frees a good part of them. Returns whether it did.
+        /// Packs the entries into full pages if that frees enough of them. Returns whether it did.
         pub fn pack(&mut self) -> bool {
             let full_pages = self.len.div_ceil(PAGE_ENTRIES);
             let freed = self.pages.len() - full_pages;
@@ -541,8 +541,8 @@ mod pages {
             Some((page, place.ok()?))
         }
 
-        /// Adds a page after a full one (or the first of all) for a key that belongs there. Returns
-        /// the page to insert the key in, at once: the new page may be empty.
+        /// Adds a page after a full one (or the first of all) for a key that belongs there. Returns the page to insert
+        /// the key into, at once, because the new page may be empty.
         fn split(&mut self, page: usize, key: K) -> usize {
             let mut new = Vec::with_capacity(PAGE_ENTRIES);
             let Some(full) = self.pages.get_mut(page) else {

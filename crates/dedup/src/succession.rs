@@ -1,23 +1,23 @@
 //! Succession: where a new file's first block may lie, by the files that were written just before it.
 //!
-//! A tree is copied in the order in which its source was written, so what a file shares often lies right behind what the
-//! file before it shares. Where hints name few contents, most small files have no block that a hint names, and this is
-//! the way to find them. The block table is asked there, as for any neighbour (`extend`).
+//! A tree is copied in the order in which its source was written, so the blocks that a file shares often lie right
+//! after those that the previous file shares. If hints name few contents, most small files have no block that a hint
+//! names, and this is the way to find them. The block table is queried there, as for any neighbour (`extend`).
 //!
-//! 1. The ends of the last [`ENDS_MAX`] files that ended with a shared block are remembered, one per file, the newest
+//! 1. The ends of the last [`ENDS_MAX`] files that ended with a shared block are remembered, one per file, newest
 //!    first.
-//! 2. Each is offered to at most [`OFFERS_MAX`] new files, so files without duplicates soon ask for nothing.
-//! 3. Blocks that were stored behind the newest end probably stand for as many that changed. So the place that many
-//!    blocks behind it is offered too.
+//! 2. Each is offered to at most [`OFFERS_MAX`] new files, so files without duplicates soon cause no queries.
+//! 3. Blocks stored after the newest end probably stand for as many that changed. So the place that many blocks after
+//!    it is offered too.
 
 use crate::{Blocks, EXTENDED_MAX, Pbn};
 
-/// Ends that are remembered, at most: programs that write at the same time have one each.
+/// Most ends that are remembered: programs that write at the same time have one each.
 const ENDS_MAX: usize = 4;
 /// New files that an end is offered to, at most.
 const OFFERS_MAX: u8 = 16;
 
-/// Where a file that ended with a shared block would go on.
+/// Where a file that ended with a shared block would continue.
 #[derive(Clone, Copy, Debug)]
 struct End {
     file: u64,
@@ -33,7 +33,7 @@ pub struct Succession {
 }
 
 impl Succession {
-    /// Pbns that may hold the first block of a new file: at most [`EXTENDED_MAX`], the likeliest first.
+    /// Pbns that may hold the first block of a new file: at most [`EXTENDED_MAX`], the most likely first.
     pub fn begin(&mut self) -> Vec<Pbn> {
         let behind = self.ends.first().filter(|_| self.stored_behind > Blocks(0));
         let behind = behind.map(|end| end.next.plus(self.stored_behind.0));
@@ -46,8 +46,8 @@ impl Succession {
         places
     }
 
-    /// A request of a file of `blocks` blocks was written. The last of them is shared with `shared_end`, if it is
-    /// shared.
+    /// Learns that a request of `blocks` blocks of a file was written. If its last block is shared, `shared_end` holds
+    /// it.
     pub fn end(&mut self, file: u64, blocks: Blocks, shared_end: Option<Pbn>) {
         let Some(pbn) = shared_end else {
             self.stored_behind += blocks;

@@ -1,10 +1,10 @@
 //! How a file is used: the paper's Table 3 (Selective, section 4.2.1) in 16 bytes.
 //!
-//! Owns how accesses become these numbers and the numbers become bytes. Leaves the decision to `rank_rule`, and to fs
-//! (`usage/note_reads_and_writes.rs`) which accesses it sees, the clock, and where the bytes are stored.
+//! Owns how accesses become these numbers, and how the numbers become bytes. Leaves the decision to `rank_rule`, and to
+//! fs (`usage/note_reads_and_writes.rs`) which accesses it sees, the clock, and where the bytes are stored.
 //!
-//! This is the lasting count of a file's reads, from which its rank follows. The other count, of recent reads and in
-//! memory only, is `ReadPattern` in `read_pattern`: from it follows whether a budget applies.
+//! This is the lasting count of a file's reads, which determines its rank. The other count, of recent reads and only in
+//! memory, is `ReadPattern` in `read_pattern`. It determines whether a budget applies.
 //!
 //! The bytes, little-endian, are in the inode record; all zero means that nothing is known of the file:
 //!
@@ -63,7 +63,7 @@ impl Rank {
         self as u8
     }
 
-    /// The rank with this number. None: there is none.
+    /// The rank with this number, if it exists.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
@@ -78,7 +78,7 @@ pub struct Reads {
     pub random: u32,
 }
 
-/// Where a handle read last: tells sequential reads from random ones (Selective, section 4.2.1).
+/// Where a handle last read: tells sequential reads from random ones (Selective, section 4.2.1).
 ///
 /// In the paper a request is sequential if its offset is the position of the last one plus or minus one. Here the
 /// position is the whole last request, so that a file read backwards in large requests counts as read in sequence too.
@@ -92,15 +92,15 @@ pub struct ReadPosition {
 }
 
 impl ReadPosition {
-    /// Counts a request for `blocks` blocks from `first` on. Blocks count one by one: all but the first follow the one
-    /// before them, wherever the request begins.
+    /// Counts a request for `blocks` blocks starting at `first`. Blocks count one by one: all but the first follow the
+    /// one before them, wherever the request begins.
     pub fn read(&mut self, first: u64, blocks: u32) -> Reads {
         if blocks == 0 {
             return Reads::default();
         }
         let end = first.saturating_add(u64::from(blocks));
         let is_after = first == self.end;
-        // Requests for parts of blocks meet within a block.
+        // Requests for partial blocks meet within a block.
         let is_within_the_last_block = first + 1 == self.end;
         let is_before = end == self.first;
         *self = Self { first, end };
@@ -109,7 +109,7 @@ impl ReadPosition {
     }
 }
 
-/// How a file is used (Selective, Table 3). The default is a file of which nothing is known.
+/// How a file is used (Selective, Table 3). The default is a file without known accesses.
 ///
 /// 1. `sequential` and `random` are at most `COUNTER_MAX`. Both are halved when one is full, so their ratio stays.
 /// 2. `rewritten_days` is at most `UPDATE_HEAVY_DAYS`.
@@ -144,7 +144,7 @@ impl Usage {
         self.last_write
     }
 
-    /// Blocks read since the file was ranked; once halved, only their ratio is right.
+    /// Blocks read since the file was ranked. After a halving, only their ratio is right.
     pub fn reads(&self) -> Reads {
         Reads { sequential: self.sequential, random: self.random }
     }
@@ -159,7 +159,7 @@ impl Usage {
         self.rewritten_days >= UPDATE_HEAVY_DAYS
     }
 
-    /// Counts blocks that are read now. A cold file becomes new, to be judged again.
+    /// Counts blocks that are read now. A cold file becomes new and is judged again.
     pub fn read(&mut self, now: Moment, reads: Reads) {
         self.clamp(now);
         self.last_access = now;
@@ -175,7 +175,7 @@ impl Usage {
         debug_assert_eq!(self.check(), Ok(()));
     }
 
-    /// Counts a change of the file's content now: it becomes new, to be judged again. `is_rewrite`: existing content is
+    /// Counts a change of the file's content now: it becomes new and is judged again. `is_rewrite`: existing content is
     /// replaced, not only appended to.
     pub fn written(&mut self, now: Moment, is_rewrite: bool) {
         (self.last_access, self.last_write, self.rank) = (now, now, Rank::New);
@@ -193,7 +193,7 @@ impl Usage {
     }
 
     /// Moves moments in the future, left by a clock that has jumped back since, to the present, so that they pass.
-    /// Returns whether there were any: then the caller has to store `self`, or they stay in the future.
+    /// Returns whether there were any. If so, the caller has to store `self`, or they stay in the future.
     pub fn clamp(&mut self, now: Moment) -> bool {
         let before = *self;
         self.last_access = self.last_access.min(now);

@@ -4,43 +4,43 @@
 //! Owns the choice of runs by what they save for a piece. Leaves to `detect` which runs there are, and to `budget` how
 //! many pieces may be added.
 //!
-//! Costs nothing: a run with a block that stays (it goes on from a piece that is there already), a run that goes on from
-//! another after a small gap, a run that reaches the file's last block, and blocks that a reader has without it, because
-//! the same file reads them elsewhere or because so many refer to them that they are in memory.
+//! Free of cost: a run with a block that stays (it continues a piece that exists already), a run that continues another
+//! after a small gap, a run that reaches the file's last block, and blocks that a reader has without it, because the
+//! same file reads them elsewhere or because so many files refer to them that they are in memory.
 //!
-//! Method. All runs that share most blocks in the fewest runs are found first. If they are too many, the shortest pieces
-//! are refused, as each costs the same. That is the best choice where runs do not overlap. Where they do, a long run may
-//! have been cut for the ends of others; so the runs that are longer than the shortest one kept are found once more
-//! without those, and the better choice is taken. The reference in the tests tries every choice.
+//! Method. First it finds all runs that share most blocks in the fewest runs. If they are too many, the shortest pieces
+//! are refused, because each costs the same. That is the best choice if runs do not overlap. If they do, a long run may
+//! have been cut for the ends of others. So the runs longer than the shortest one kept are found once more without the
+//! short ones, and the better choice is taken. The reference in the tests tries every choice.
 
 use std::cmp::Reverse;
 
 use crate::Pbn;
 use crate::detect::{Candidates, Decision, RunRule, detect, runs_of};
 
-/// How often runs are found again without short ones, at most: more never gained anything in the tests.
+/// How often runs are found again without short ones, at most: more rounds never gained anything in the tests.
 const ROUNDS_MAX: usize = 4;
 
-/// What the blocks of a stretch may cost.
+/// The pieces that a range of blocks may cost.
 pub struct Allowance<'a> {
     /// Pieces that may be added.
     pub pieces_max: u64,
-    /// Ranges with so many blocks between them are one piece.
+    /// Ranges with at most this many blocks between them are one piece.
     pub gap_blocks_max: u64,
     /// Whether the last block is the file's last one.
     pub is_end: bool,
-    /// Whether the block of this index costs nothing where it refers to this pbn.
+    /// Whether the block at this index costs nothing if it refers to this pbn.
     pub is_free: &'a dyn Fn(usize, Pbn) -> bool,
 }
 
-/// What is shared, and what that costs.
+/// The shared blocks, and their cost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Within {
     /// One for each block.
     pub decisions: Vec<Decision>,
     /// Pieces added.
     pub pieces: u64,
-    /// Pieces that were refused, though holders of their blocks are known.
+    /// Pieces that were refused although their blocks have known holders.
     pub refused: u64,
 }
 
@@ -59,7 +59,7 @@ struct Piece {
     is_free: bool,
 }
 
-/// Decides for adjacent blocks of one file, in file order. Blocks before them can be given as blocks that stay.
+/// Decides for adjacent blocks of one file, in file order. Earlier blocks can be passed as blocks that stay.
 pub fn detect_within(blocks: &[Candidates], allowance: &Allowance) -> Within {
     let (mut best, mut kept_min) = prune(blocks, allowance, 1);
     for _ in 0..ROUNDS_MAX {
@@ -77,14 +77,14 @@ fn shared(within: &Within) -> usize {
     within.decisions.iter().filter(|decision| matches!(decision, Decision::Share(_))).count()
 }
 
-/// The runs of at least so many blocks, without those that are too many. Also gives the length of the shortest piece that
-/// is kept and paid for, if any was refused.
+/// The runs of at least this many blocks that the allowance covers. If any were refused, also gives the length of the
+/// shortest piece that was kept and paid for.
 fn prune(blocks: &[Candidates], allowance: &Allowance, run_blocks_min: u32) -> (Within, Option<usize>) {
     let rule = RunRule { end_blocks_min: allowance.is_end.then_some(1), ..RunRule::of(run_blocks_min) };
     let mut decisions = detect(blocks, rule);
     let (runs, pieces) = pieces_of(blocks, &decisions, allowance);
     let mut paid: Vec<usize> = (0..pieces.len()).filter(|piece| !pieces[*piece].is_free).collect();
-    // Of equals the first ones are kept.
+    // Among equals the first ones are kept.
     paid.sort_by_key(|piece| Reverse(pieces[*piece].blocks));
     let kept = paid.len().min(usize::try_from(allowance.pieces_max).unwrap_or(usize::MAX));
     let mut is_refused = vec![false; pieces.len()];
@@ -101,7 +101,7 @@ fn prune(blocks: &[Candidates], allowance: &Allowance, run_blocks_min: u32) -> (
     (Within { decisions, pieces: kept as u64, refused }, kept_min)
 }
 
-/// The runs that are shared, and the pieces that they make.
+/// The shared runs, and the pieces that they form.
 fn pieces_of(blocks: &[Candidates], decisions: &[Decision], allowance: &Allowance) -> (Vec<Run>, Vec<Piece>) {
     let mut runs: Vec<Run> = Vec::new();
     let mut pieces: Vec<Piece> = Vec::new();

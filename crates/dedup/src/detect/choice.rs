@@ -29,15 +29,15 @@ impl Way {
     }
 }
 
-/// Greater is better: more blocks, fewer runs, a last run at all, and one that begins later.
+/// Greater is better: more blocks, then fewer runs, then a last run at all, then one that begins later.
 type Rank = (usize, Reverse<usize>, Option<usize>);
 
-/// The best choice for a number of blocks from the first on.
+/// The best choice for the first blocks, up to some number.
 #[derive(Clone, Copy, Debug, Default)]
 struct Best {
     shared: usize,
     runs: usize,
-    /// The run that has the last of these blocks: index of its first block, pbn of its last.
+    /// The run that ends with the last of these blocks: index of its first block, pbn of its last.
     run: Option<(usize, Pbn)>,
 }
 
@@ -52,33 +52,33 @@ impl Best {
     }
 }
 
-/// The best choices for each number of blocks so far.
+/// The best choice for each number of blocks so far.
 #[derive(Debug)]
 pub struct Choices {
     rule: RunRule,
-    /// By number of blocks, from none on.
+    /// By number of blocks, starting at none.
     best: Vec<Best>,
     /// Number of blocks up to and including the last one that stays.
     stays_to: usize,
 }
 
 impl Choices {
-    /// For no blocks yet.
+    /// The choices before the first block.
     pub fn new(rule: RunRule) -> Self {
         Self { rule, best: vec![Best::default()], stays_to: 0 }
     }
 
-    /// Advances to the next block, which these sequences reach. `is_last`: no other follows.
+    /// Advances to the next block, which these sequences reach. `is_last`: no block follows.
     pub fn step(&mut self, open: &mut [Sequence], stays: bool, is_last: bool) {
         let before = self.best.last().expect("there is a best choice for no blocks");
-        // A block that stays is always in a run, if only in one of its own: that shares one block more.
+        // A block that stays always belongs to a run, if only to one of its own: that shares one block more.
         let mut best = Best { run: None, ..*before };
         for sequence in open {
             sequence.long = self.long(sequence);
             sequence.staying = stays.then(|| self.staying(sequence));
             let ending = is_last.then(|| self.ending(sequence)).flatten();
             for way in [sequence.long, sequence.staying, ending].into_iter().flatten() {
-                // Of equals the first stays, that with the lowest pbns.
+                // Among equals the first wins: the one with the lowest pbns.
                 if way.rank() > best.rank() {
                     best = Best { shared: way.shared, runs: way.runs, run: Some((way.begin, sequence.last)) };
                 }
@@ -94,7 +94,8 @@ impl Choices {
         self.best.len() - 1
     }
 
-    /// The best choice whose last run is long enough: a run that goes on, or one of the shortest length that ends here.
+    /// The best choice whose last run is long enough: a longer run that goes on, or one of the shortest length that
+    /// ends here.
     fn long(&self, sequence: &Sequence) -> Option<Way> {
         let blocks_min = self.rule.blocks_min();
         let begins = || {
@@ -121,7 +122,7 @@ impl Choices {
         goes_on.into_iter().chain([begun]).max_by_key(Way::rank).expect("there is one")
     }
 
-    /// Where the open blocks begin, if some are.
+    /// Where the open blocks begin, if there are any.
     fn open_from(&self, sequences: &Sequences) -> Option<usize> {
         let blocks = self.blocks();
         let is_open = |sequence: &&Sequence| self.rule.may_go_on && sequence.blocks < self.rule.blocks_min();
@@ -132,7 +133,7 @@ impl Choices {
         (shared(best) > self.best[blocks].shared).then_some(best)
     }
 
-    /// Follows the choices back from the last block, and writes what is shared or open into the decisions.
+    /// Traces the choices back from the last block, and writes the shared and open blocks into the decisions.
     pub fn write(&self, sequences: &Sequences, decisions: &mut [Decision]) {
         let mut end = self.open_from(sequences).unwrap_or(decisions.len());
         decisions[end..].fill(Decision::Open);

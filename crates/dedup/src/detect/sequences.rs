@@ -1,7 +1,7 @@
 //! Identification (iDedup, section 4.2.1): which sequences reach the present block.
 //!
-//! Owns how the holders of two adjacent blocks are joined. There are at most as many open sequences as a block has
-//! holders, and each ends in a different pbn.
+//! Owns how the holders of two adjacent blocks are joined. At most as many sequences are open as a block has holders,
+//! and each ends in a different pbn.
 
 use super::choice::Way;
 use crate::Pbn;
@@ -11,7 +11,7 @@ use crate::Pbn;
 pub struct Sequence {
     /// Pbn of its last block.
     pub last: Pbn,
-    /// How many blocks it has.
+    /// Its length in blocks.
     pub blocks: usize,
     /// The best choice whose last run ends here in this sequence and is long enough.
     pub long: Option<Way>,
@@ -32,16 +32,17 @@ impl Sequences {
         &self.open
     }
 
-    /// The same, to note choices in them.
+    /// The same, for noting choices in them.
     pub fn open_mut(&mut self) -> &mut [Sequence] {
         &mut self.open
     }
 
-    /// Advances to the next block: sequences that go on there grow, the others end, new ones begin.
+    /// Advances to the next block: sequences that continue there grow, the others end, new ones begin.
     ///
-    /// This one loop covers all four cases of the paper: it searches for the end of a sequence and for the next holder in
-    /// turn, each time from the position of the other, and so skips what matches nothing. With a single pbn on one side
-    /// this is one search on the other. Returns the number of searches: each passes at least one end or holder.
+    /// This one loop covers all four cases of the paper. It searches alternately for the end of a sequence and for the
+    /// next holder, each time from the position of the other, and so skips entries without a match. If one side has a
+    /// single pbn, this is one search on the other. Returns the number of searches: each passes at least one end or
+    /// holder.
     pub fn step(&mut self, holders: &[Pbn]) -> usize {
         std::mem::swap(&mut self.open, &mut self.before);
         self.open.clear();

@@ -1,13 +1,13 @@
 //! The directory of extendible hashing: which page has the hints of a prefix.
 //!
-//! Owns prefixes and the array of slots. Knows neither the content of pages nor which are free.
+//! Owns prefixes and the array of slots. Knows neither the content of pages nor which pages are free.
 
 use super::PageNo;
 use crate::Tag;
 
 /// Shortest prefix of a page: entries on disk keep the bits of a tag after these.
 pub(super) const DEPTH_MIN: u32 = 8;
-/// Longest prefix of a page. 2^26 pages have the hints of 90 TB; the directory then takes 256 MiB.
+/// Longest prefix of a page. 2^26 pages have the hints of 90 TB, and the directory then takes 256 MiB.
 pub(super) const DEPTH_MAX: u32 = 26;
 
 /// No page: no hint has this prefix.
@@ -38,12 +38,12 @@ impl Prefix {
         Tag(u64::from(self.bits) << (u64::BITS - self.depth))
     }
 
-    /// Whether a page can have it.
+    /// Whether a page can have this prefix.
     pub(super) fn is_valid(self) -> bool {
         (DEPTH_MIN..=DEPTH_MAX).contains(&self.depth) && self.bits >> self.depth == 0
     }
 
-    /// The lowest tag beyond all that begin with this prefix; None: there is none.
+    /// The lowest tag above all that begin with this prefix. None if no tag is.
     pub(super) fn end(self) -> Option<Tag> {
         self.first_tag().0.checked_add(1 << (u64::BITS - self.depth)).map(Tag)
     }
@@ -53,7 +53,7 @@ impl Prefix {
         [0, 1].map(|bit| Self { bits: self.bits << 1 | bit, depth: self.depth + 1 })
     }
 
-    /// The prefix with one bit less. None: it is the shortest.
+    /// The prefix with one bit less. None for the shortest.
     pub(super) fn parent(self) -> Option<Self> {
         (self.depth > DEPTH_MIN).then(|| Self { bits: self.bits >> 1, depth: self.depth - 1 })
     }
@@ -80,7 +80,7 @@ impl Directory {
         self.page_in(self.slot(tag))
     }
 
-    /// The page of a tag with its prefix; if there is none, the shortest prefix without a page.
+    /// The page of a tag with its prefix. If it has no page, the shortest prefix without one.
     pub(super) fn region(&self, tag: Tag) -> (Prefix, Option<PageNo>) {
         let content = self.slots[self.slot(tag)];
         let mut prefix = Prefix::of(tag, self.depth);
@@ -108,7 +108,7 @@ impl Directory {
         (prefix.holds(found.first_tag()) || found.holds(prefix.first_tag())).then_some((found, page))
     }
 
-    /// Makes the page, or none, that of all tags with this prefix.
+    /// Assigns a page, or none, to all tags with this prefix.
     pub(super) fn set(&mut self, prefix: Prefix, page: Option<PageNo>) {
         while self.depth < prefix.depth {
             self.slots = self.slots.iter().flat_map(|&slot| [slot, slot]).collect();

@@ -16,7 +16,7 @@ pub(super) struct PageTable {
 }
 
 impl PageTable {
-    /// The lowest free page, so that the file's end becomes free.
+    /// The lowest free page, so that free pages collect at the file's end.
     pub(super) fn lowest_free(&mut self) -> PageNo {
         let rest = self.hints_of[self.lowest..].iter();
         self.lowest += rest.take_while(|&&hints| hints != FREE).count();
@@ -48,7 +48,7 @@ impl PageTable {
         self.hints_of.resize(pages, FREE);
     }
 
-    /// Cuts the table after the last page in use.
+    /// Truncates the table after the last page in use.
     pub(super) fn shrink(&mut self) {
         let last = self.hints_of.iter().rposition(|&hints| hints != FREE);
         self.hints_of.truncate(last.map_or(0, |last| last + 1));

@@ -30,10 +30,9 @@ pub struct Swept {
 }
 
 impl DiskLevel {
-    /// Sweeps the first page with a tag that is not below the cursor: asks which of its hints are
-    /// live and drops the others; joins it with its buddy, swept likewise, if both fit into one page;
-    /// discards it if it is empty. [`DiskLevel::len`] falls by `stale` and `lost`, as long as
-    /// no page has more hints than it has room for.
+    /// Sweeps the first page with a tag at or above the cursor. Drops its stale hints. Joins it with its buddy, swept
+    /// likewise, if both fit into one page. Discards it if it is empty. [`DiskLevel::len`] falls by `stale` and `lost`,
+    /// as long as no page has more hints than it has room for.
     pub fn sweep<P: HintPages>(
         &mut self,
         pages: &mut P,
@@ -66,7 +65,7 @@ impl DiskLevel {
             self.forget(prefix.buddy(), buddy);
             swept.pages_discarded += 1;
             pages.discard(buddy)?;
-            // The pages have different tags, so no content gets more holders.
+            // The pages have different tags, so no content gains holders.
             hints.extend(others);
             hints.sort_unstable();
             changed = true;

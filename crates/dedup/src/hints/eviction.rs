@@ -1,14 +1,14 @@
 //! Which hints leave the groups when memory is full: SmartDedup's G-LRU (section 3.2) as a clock.
 //!
-//! Owns the path of the hand and the choice of what stays. The paper's list of groups in the order of
-//! their use would take two pointers a group. Instead a hand goes round all groups, in the
-//! order of their prefixes, and spares hints that a look-up found since it last passed. In that order
-//! neighbours leave together, and on the disk level neighbours lie in one page.
+//! Owns the path of the hand and the choice of the hints that stay. The paper's list of groups in order of use would
+//! take two pointers per group. Instead a hand circles through all groups, in the order of their prefixes, and spares
+//! hints that a look-up found since it last passed. In that order neighbours leave together, and on the disk level
+//! neighbours lie in one page.
 
 use super::grouped::{Entry, GroupedHints, Spot};
 use super::{Eviction, Hint, Tag};
 
-/// Ranges spared in a row because everything in them was used. Bounds the time of one eviction.
+/// Ranges spared in a row because all of their hints were used. Bounds the time of one eviction.
 const SPARED_MAX: usize = 64;
 
 /// A range of tags that agree in their leading bits; both ends belong to it.
@@ -34,8 +34,7 @@ enum Spare {
 }
 
 impl GroupedHints {
-    /// Takes out the hints of the next range that were not used lately, and returns their number. Only
-    /// while there are hints.
+    /// Evicts the unused hints of the next range and returns their number. Call it only while the store has hints.
     pub(super) fn evict(&mut self) -> usize {
         let mut left = Vec::new();
         for spared in 0..=SPARED_MAX {
@@ -71,7 +70,7 @@ impl GroupedHints {
             self.join_when_due();
         }
         if self.hints == 0 {
-            // The roots are chosen by the bound, and only an empty store can change them.
+            // The roots follow from the bound, and only an empty store can change them.
             let kept = self.take_evicted();
             self.clear();
             self.evicted = kept;
@@ -79,7 +78,7 @@ impl GroupedHints {
         evicted
     }
 
-    /// Moves the hand over the next range that has hints, and takes out those not spared, ascending.
+    /// Moves the hand over the next range that has hints, and takes out those that are not spared, ascending.
     fn take_range(&mut self, spare: Spare) -> Vec<Hint> {
         let range = self.next_range();
         let mut left = Vec::new();
@@ -99,7 +98,7 @@ impl GroupedHints {
         left
     }
 
-    /// The range of the first hint that the hand comes to. Only while there are hints.
+    /// The range of the first hint at or after the hand. Call it only while the store has hints.
     fn next_range(&mut self) -> TagRange {
         loop {
             let spot = self.spot(Tag(self.hand));
@@ -115,12 +114,12 @@ impl GroupedHints {
         }
     }
 
-    /// Length of the prefix that makes a group in a leaf.
+    /// Length of the prefix that forms a group in a leaf.
     fn group_bits(&self, spot: Spot) -> u32 {
         self.options.prefix_bits.unwrap_or(spot.leaf_bits)
     }
 
-    /// Takes out of one leaf what lies within the range and is not spared.
+    /// Takes the hints of one leaf that lie within the range and are not spared.
     fn take_within(&mut self, spot: Spot, within: TagRange, spare: Spare, left: &mut Vec<Hint>) {
         let (first, last) = (self.spot(Tag(within.first)).tag_bits, self.spot(Tag(within.last)).tag_bits);
         let group_shift = u32::BITS - (self.group_bits(spot) - self.root_bits);

@@ -1,12 +1,11 @@
 //! Hints in groups by the leading bits of their tag: SmartDedup's prefix tree (section 3.2).
 //!
-//! Owns the tree and its growth, its sorted leaves, and the nine bytes of a hint. Leaves it to [`super::eviction`] which
+//! Owns the tree and its growth, its sorted leaves, and the nine bytes of a hint. Leaves to [`super::eviction`] which
 //! hints leave when it is full.
 //!
-//! The tree is flat: as every leaf has one of two neighbouring depths, the leading bits read
-//! backwards are a leaf's index in an array (linear hashing). It grows by one leaf at a time, as
-//! hints come, so no insertion waits for a reorganisation. While groups are small, several share
-//! a leaf, so that a long prefix costs no memory.
+//! The tree is flat: every leaf has one of two neighbouring depths, so the leading bits read backwards are a leaf's
+//! index in an array (linear hashing). It grows by one leaf at a time as hints come, so no insertion waits for a
+//! reorganisation. While groups are small, several share a leaf, so a long prefix costs no memory.
 
 use std::ops::Range;
 
@@ -15,17 +14,17 @@ use super::{HINT_PBN_BITS, HOLDERS_MAX, Hint, HintOptions, Inserted, PREFIX_BITS
 /// Bytes of a hint in a leaf.
 const ENTRY_BYTES: usize = 9;
 
-/// Mean hints per leaf at which the tree grows: a leaf has half to twice as many while the
-/// store grows, any number up to twice that once groups are evicted.
-/// More would save little memory (24 bytes of 3.4 KiB) and move more bytes per insertion.
+/// Mean hints per leaf at which the tree grows. While the store grows, a leaf has between half and twice as many. Once
+/// groups are evicted, any number up to twice as many. More would save little memory (24 bytes of 3.4 KiB) and move
+/// more bytes per insertion.
 pub(super) const LEAF_HINTS: usize = 384;
 /// Entries by which a leaf's memory grows: half a step of slack per leaf, about 1 %.
 const LEAF_STEP: usize = 8;
 /// Leaves per batch of the tree's array, so that the array grows without being moved.
 const BATCH_LEAVES: usize = 256;
-/// The tree starts with its full depth less these bits, and at least [`PREFIX_BITS_MIN`]. So an
-/// entry, which keeps 32 bits of the tag after the root bits, competes with at most 2^10 leaves
-/// of others: at worst one false match in 20,000 look-ups.
+/// The tree starts with its full depth less these bits, and at least [`PREFIX_BITS_MIN`]. So an entry, which keeps 32
+/// bits of the tag after the root bits, competes with the leaves of at most 2^10 others: at worst one false match in
+/// 20,000 look-ups.
 const GROWTH_BITS: u32 = 10;
 /// Bounds the empty tree at 1.5 MiB; only bounds above 100 GB come near it.
 const ROOT_BITS_MAX: u32 = 16;
@@ -45,7 +44,7 @@ const BATCH_BYTES: u64 = (BATCH_LEAVES * size_of::<Leaf>()) as u64;
 pub(crate) struct GroupedHints {
     pub(super) options: HintOptions,
     tree: Vec<Box<[Leaf]>>,
-    /// Leaves in use; those of the last batch that are not yet in use are empty.
+    /// Leaves in use. Leaves of the last batch that are not in use yet are empty.
     leaves: usize,
     pub(super) root_bits: u32,
     /// Bits that the groups of one eviction agree in; None: one group at a time.
@@ -119,7 +118,7 @@ impl GroupedHints {
             return inserted;
         }
         let Some(evicted) = self.reserve_one(spot.address) else { return inserted };
-        // Only now, as the eviction may have changed this leaf.
+        // Not earlier: the eviction may have changed this leaf.
         let leaf = self.leaf_mut(spot.address);
         let place = leaf.place_among(leaf.holders(spot), pbn);
         leaf.0.insert(place, Entry::new(spot.tag_bits, pbn));
@@ -195,20 +194,19 @@ impl GroupedHints {
         assert!(ascending, "invariant 2: leaf {address}");
     }
 
-    /// The tag bits that are known of an entry. The root bits are not in it; the leaf's own address
-    /// supplies them.
+    /// The known tag bits of an entry. The entry lacks the root bits; the leaf's own address supplies them.
     pub(super) fn tag_of(&self, address: usize, entry: &Entry) -> Tag {
         let root = (address as u64).reverse_bits() & !(u64::MAX >> self.root_bits);
         Tag(root | u64::from(entry.tag_bits()) << (u32::BITS - self.root_bits))
     }
 
-    /// Depth of the leaves that are not split in this round of growth.
+    /// Depth of the leaves that this round of growth has not split.
     fn depth(&self) -> u32 {
         self.leaves.ilog2()
     }
 
-    /// A leaf's address is the tag's leading bits backwards, one more of them where this round
-    /// has split the leaf already.
+    /// A leaf's address is the tag's leading bits backwards, with one bit more if this round has already split the
+    /// leaf.
     pub(super) fn spot(&self, tag: Tag) -> Spot {
         let depth = self.depth();
         let backwards = tag.0.reverse_bits();
@@ -241,8 +239,8 @@ impl GroupedHints {
         self.bytes = self.bytes - before + after;
     }
 
-    /// Frees memory that a leaf no longer needs, except one step, so that alternating removals and
-    /// insertions do not move it each time.
+    /// Frees memory that a leaf no longer needs, except one step, so that alternating removals and insertions do not
+    /// reallocate it each time.
     pub(super) fn give_back(&mut self, address: usize) {
         let entries = &self.leaf_mut(address).0;
         let needed = entries.len().next_multiple_of(LEAF_STEP);
@@ -273,7 +271,7 @@ impl GroupedHints {
         }
     }
 
-    /// Splits one leaf if leaves are large on average and there is memory for it.
+    /// Splits one leaf if leaves are large on average and memory allows it.
     fn split_when_due(&mut self) {
         let batch = if self.leaves == self.tree.len() * BATCH_LEAVES { BATCH_BYTES } else { 0 };
         let slack = 2 * allocation_bytes(2 * LEAF_STEP);
@@ -302,7 +300,7 @@ impl GroupedHints {
         self.resize(new, count.next_multiple_of(LEAF_STEP));
     }
 
-    /// Undoes splits while leaves are small on average, so that the tree does not take up a lowered bound.
+    /// Undoes splits while leaves are small on average, so that the tree does not use up a lowered bound.
     pub(super) fn join_when_due(&mut self) {
         while self.leaves > 1 << self.root_bits && self.hints < self.leaves * LEAF_HINTS / 2 {
             self.join_leaf();
@@ -372,7 +370,7 @@ pub(super) struct Spot {
     pub(super) leaf_bits: u32,
     /// The 32 bits of the tag that an entry keeps.
     pub(super) tag_bits: u32,
-    /// How many of these are equal throughout the leaf.
+    /// How many of these are the same throughout the leaf.
     pub(super) shared_bits: u32,
 }
 
@@ -381,8 +379,8 @@ pub(super) struct Spot {
 pub(super) struct Leaf(pub(super) Vec<Entry>);
 
 impl Leaf {
-    /// The entries that agree with a tag. The search starts where an even spread would put them,
-    /// typically within a cache line of the goal; halving would touch one line per step.
+    /// The entries that match a tag. The search starts where an even spread would put them, typically within a cache
+    /// line of the goal. A binary search would touch one line per step.
     pub(super) fn holders(&self, spot: Spot) -> Range<usize> {
         let fraction = u64::from(spot.tag_bits << spot.shared_bits);
         let mut start = ((fraction * self.0.len() as u64) >> u32::BITS) as usize;
@@ -406,10 +404,10 @@ impl Leaf {
     }
 }
 
-/// Bytes that the allocator takes for this many entries: 8 bytes of overhead, rounded up to 16, and an
-/// eighth for the gaps between allocations of many sizes. This gives 10.3 bytes a hint. With glibc
-/// 12.3 resident bytes were measured in a store of 3 MiB that was replaced many times over, as
-/// small stores suffer more from gaps, and 10.3 in one of 40 MiB that was replaced once.
+/// Bytes that the allocator takes for this many entries: 8 bytes of overhead, rounded up to 16, and an eighth for the
+/// gaps between allocations of many sizes. This gives 10.3 bytes a hint. With glibc, 12.3 resident bytes were measured
+/// in a store of 3 MiB that was replaced many times over, because small stores suffer more from gaps, and 10.3 in one
+/// of 40 MiB that was replaced once.
 pub(super) fn allocation_bytes(entries: usize) -> u64 {
     if entries == 0 {
         return 0;

@@ -1,15 +1,15 @@
-//! The size of a batch: how many blocks fit into a time, judging by recent batches.
+//! The size of a batch: how many blocks fit into a time, estimated from recent batches.
 
 use std::time::Duration;
 
-/// The time that a batch should take: half of the longest wait for its end, because batches differ.
+/// The time that a batch should take: half of the longest acceptable wait, because batches differ.
 const TARGET: Duration = Duration::from_millis(25);
-/// The first batch is this fraction of the largest: nothing is known of the device yet.
+/// The first batch is this fraction of the largest, because the device's speed is still unknown.
 const FIRST_SHARE: u64 = 8;
 /// The factor by which a batch may exceed the one before: cheap blocks say little about the next ones.
 const GROWTH_MAX: f64 = 1.5;
 
-/// The size of batches that others have to wait for: each should end within 50 ms, on a slow device too.
+/// The size of batches that foreground work waits for: each should end within 50 ms, even on a slow device.
 ///
 /// A batch that took too long makes the next one smaller at once; faster batches let it grow again step by step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,7 +31,7 @@ impl BatchSize {
         self.blocks as u64
     }
 
-    /// Learns that a batch of `blocks` blocks `took` this time. A batch of none is ignored.
+    /// Learns that a batch of `blocks` blocks `took` this time. An empty batch is ignored.
     pub fn ran(&mut self, blocks: u64, took: Duration) {
         if blocks == 0 {
             return;

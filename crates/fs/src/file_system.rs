@@ -61,7 +61,7 @@ pub struct Space {
     pub available: u64,
 }
 
-/// Told of an inode.
+/// A callback that gets an inode.
 pub type Tell = Box<dyn Fn(Ino) + Send + Sync>;
 
 /// An open file system. All methods can be called from any thread.
@@ -99,7 +99,7 @@ impl FileSystem {
         Self::format_with(store, clock, NamePlaces::default())
     }
 
-    /// As [`FileSystem::format`], with places of names that overflow sooner than usual, for tests.
+    /// As [`FileSystem::format`], with name places that overflow sooner. For tests.
     ///
     /// # Errors
     ///
@@ -187,9 +187,9 @@ impl FileSystem {
         Ok(self.store.close()?)
     }
 
-    /// Has `tell` called with each inode whose set-user-id or set-group-id bit a change of its content cleared, before
-    /// that change returns: the answer to a write does not say so. It is called with the inode locked, so it must not
-    /// wait for another request. The first `tell` stays; later ones are ignored.
+    /// Registers `tell`. It is called with each inode whose set-user-id or set-group-id bit was cleared by a change of
+    /// content, before that change returns: the reply to a write does not carry this. It is called with the inode
+    /// locked, so it must not wait for another request. The first `tell` stays, and later ones are ignored.
     pub fn on_privileges_dropped(&self, tell: Tell) {
         let _ = self.on_privileges_dropped.set(tell);
     }
@@ -199,7 +199,7 @@ impl FileSystem {
         &self.store
     }
 
-    /// Sets when a read sets the time of last access (remount). A read-only mount never does.
+    /// Sets the policy for the time of last access (remount). A read-only mount never sets it.
     pub fn set_atime_policy(&self, policy: AtimePolicy) {
         *self.atime.write() = policy;
     }
@@ -260,8 +260,9 @@ impl FileSystem {
         }
     }
 
-    /// Begins a change of records: refuses it on a read-only mount, waits until there is room, and keeps it until the change
-    /// is published. Before any lock is taken: the committer, which makes room, may wait for whoever holds one.
+    /// Begins a change of records: refuses it on a read-only mount, waits for room in the log, and claims it until the
+    /// change is published. Called before any lock is taken, because the committer, which makes room, may wait for a
+    /// lock's holder.
     pub(crate) fn begin_change(&self) -> Result<RoomInLog<'_>> {
         self.check_writable()?;
         Ok(self.store.room_for_records())

@@ -1,10 +1,10 @@
 //! Names: inodes, directories and POSIX semantics as plain functions over the engine's `Store`.
 //!
 //! Owns the meaning of paths: the records of inodes, directories, extended attributes and symbolic links, link counts,
-//! times, access control lists and orphans. Also observes how files are used.
-//! Leaves blocks, sharing and durability to `oncefs_engine`; wire types, errno and the kernel's reference counts to
-//! `oncefs_fuse`; permission checks, flock and record locks to the kernel (the volume is mounted with
-//! `default_permissions`, and lock requests do not get here).
+//! times, access control lists and orphans. Also observes how files are used. `oncefs_engine` does blocks, sharing and
+//! durability. `oncefs_fuse` does wire types, errno and the kernel's reference counts. The kernel checks permissions
+//! and keeps flock and record locks: the volume is mounted with `default_permissions`, and lock requests do not get
+//! here.
 //!
 //! Lock order: rename lock, engine map lock, inode locks in ascending number, inode cache shard, engine internals.
 //! So a caller of a function that takes a map lock (`store.write`, `truncate`, ...) holds no inode locks, and the closure

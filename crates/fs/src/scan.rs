@@ -7,7 +7,7 @@ use oncefs_engine::Store;
 use crate::Result;
 use crate::format::codec::after;
 
-/// Takes the key and value of a record, and may have enough.
+/// A callback that takes the key and value of a record, and may end the walk.
 pub(crate) type EachRecord<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
 /// Calls `each` with every record with `from <= key < to`, in the order of keys. Fetches `page_records` at a time.

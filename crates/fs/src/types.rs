@@ -97,7 +97,7 @@ impl FileFlags {
         Self(self.0 ^ other.0)
     }
 
-    /// Whether what the inode holds must stay.
+    /// Whether the present content of the inode must stay.
     pub fn forbids_overwriting(self) -> bool {
         self.0 & (Self::IMMUTABLE.0 | Self::APPEND_ONLY.0) != 0
     }
@@ -145,14 +145,14 @@ pub struct Caller<'a> {
     pub gid: u32,
     /// Permission bits to clear, unless the directory has a default ACL.
     pub umask: u32,
-    /// What the kernel's security modules give the new file: at most [`LABELS_BYTES_MAX`] bytes together.
+    /// The labels that the kernel's security modules give the new file, together at most [`LABELS_BYTES_MAX`] bytes.
     pub labels: &'a [Label<'a>],
 }
 
 /// A security label for a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label<'a> {
-    /// Of the extended attribute that holds it, such as `security.selinux`.
+    /// The name of the extended attribute that holds it, such as `security.selinux`.
     pub name: &'a [u8],
     /// Its value.
     pub value: &'a [u8],
@@ -170,7 +170,8 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
-/// What a change of a file leaves of set-user-id and set-group-id: what Linux decides in `setattr_should_drop_suidgid`.
+/// Which of set-user-id and set-group-id a change of a file leaves. Linux decides this in
+/// `setattr_should_drop_suidgid`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Privileges {
     /// Both stay: the caller has CAP_FSETID, or the kernel has dropped them already.
@@ -184,7 +185,7 @@ pub enum Privileges {
 }
 
 impl Privileges {
-    /// What is left of permission bits.
+    /// The permission bits that are left.
     pub fn left_of(self, permissions: u32) -> u32 {
         let Privileges::Dropped { is_group_member } = self else { return permissions };
         let stays = is_group_member && permissions & libc::S_IXGRP == 0;

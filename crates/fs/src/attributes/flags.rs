@@ -1,7 +1,7 @@
-//! Flags of an inode as chattr(1) sets them: what they forbid, which the kernel leaves to the file system here.
+//! Inode flags as chattr(1) sets them, and the operations that they forbid.
 //!
-//! Owns the rules: Linux checks them in its VFS for file systems whose inodes it holds, and does not know of ours. So each
-//! operation asks its record. What is allowed to whom stays with the kernel.
+//! Owns the rules. The Linux VFS checks these flags only for file systems whose inodes it holds, and it does not know
+//! the flags of oncefs. So each operation checks its inode record. Permissions stay with the kernel.
 
 use std::ops::Range;
 
@@ -22,8 +22,8 @@ impl FileSystem {
         Ok(self.inode(ino)?.lock().flags)
     }
 
-    /// Sets all flags of a regular file or a directory. What was written before and is not here yet is refused from then
-    /// on: the caller fetches it first.
+    /// Sets all flags of a regular file or a directory. From then on, writes that the kernel still holds back are
+    /// refused, so the caller fetches them first.
     ///
     /// # Errors
     ///
@@ -47,8 +47,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Refuses to open a file for writing that takes no writes, or that takes them only at its end when they could go
-    /// elsewhere.
+    /// Refuses to open an immutable file for writing, and an append-only file for anything but appends.
     ///
     /// # Errors
     ///
@@ -60,8 +59,8 @@ impl FileSystem {
         permit(!flags.contains(FileFlags::IMMUTABLE) && (appends || !flags.contains(FileFlags::APPEND_ONLY)))
     }
 
-    /// Refuses bytes that change what an append-only file holds, and any bytes for an immutable one. Bytes equal to those
-    /// it holds pass: the kernel writes back whole pages.
+    /// Refuses writes to an immutable file, and writes that change the content of an append-only file. Bytes equal to
+    /// the present ones pass, because the kernel writes back whole pages.
     pub(crate) fn check_written(&self, inode: &Inode, at: u64, data: &[u8]) -> Result<()> {
         let flags = inode.lock().flags;
         if !flags.forbids_overwriting() {
@@ -74,7 +73,7 @@ impl FileSystem {
 }
 
 impl InodeRecord {
-    /// Refuses a change of owner, mode, times, attributes or names, also of those in a directory.
+    /// Refuses a change of owner, mode, times, attributes or names, including the names in a directory.
     pub(crate) fn check_changeable(&self) -> Result<()> {
         permit(!self.flags.forbids_overwriting())
     }
@@ -84,7 +83,7 @@ impl InodeRecord {
         permit(!self.flags.contains(FileFlags::IMMUTABLE))
     }
 
-    /// Refuses a new range of bytes that does not lie behind the end of an append-only file.
+    /// Refuses a range that begins before the end of an append-only file.
     pub(crate) fn check_range(&self, range: &Range<u64>) -> Result<()> {
         let overwrites = range.start < self.size;
         permit(match overwrites {

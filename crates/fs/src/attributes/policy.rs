@@ -1,8 +1,8 @@
 //! Policy overrides: the attribute `user.oncefs.policy` of files and directories, which sets how a file is deduplicated.
 //!
-//! Owns the attribute's values, its inheritance, and that it stays with its file. The engine keeps the policy of each map,
-//! and changes in the same publication as the attribute, so that both agree after a crash. What a policy means is left to
-//! the engine.
+//! Owns the attribute's values, its inheritance, and its tie to the file. The engine keeps the policy of each map.
+//! Policy and attribute change in one publication, so that both agree after a crash. The engine defines what a policy
+//! means.
 
 use oncefs_engine::{Change, EffectivePolicy, FilePolicy, PolicyOverride, ShareLimit};
 
@@ -24,8 +24,8 @@ pub struct EffectiveView {
     pub policy: FilePolicy,
     /// The policy that follows from it and from the settings of the mount.
     pub effective_policy: EffectivePolicy,
-    /// The shortest run that is shared now, in blocks; within a budget the shortest that the whole file could be shared
-    /// in. None: a directory whose files each have their own.
+    /// The shortest run that is shared now, in blocks. With a budget, the shortest run in which the whole file could be
+    /// shared. None: a directory, whose files each have a length of their own.
     pub run_blocks_min: Option<u32>,
     /// What determines that, or why the file is not deduplicated.
     pub why: String,

@@ -1,6 +1,6 @@
-//! How much room the extended attributes of one inode may take: names that listxattr(2) can return, and a bound of bytes.
-//! So what is written for a deleted inode stays small, and so does what a listing takes in memory. Beyond it `setxattr`
-//! answers ENOSPC, as ext4, XFS and btrfs do where an inode has no room for a further attribute.
+//! How much room the extended attributes of one inode may take: names that listxattr(2) can return, and a bound of
+//! bytes. The bound keeps the deletion of an inode small, and the memory of a listing. Beyond it `setxattr` answers
+//! ENOSPC, as ext4, XFS and btrfs do where an inode has no room for a further attribute.
 //!
 //! An inode of a volume that an older version wrote may have more. It keeps them, can lose them and gets no further ones.
 
@@ -13,14 +13,14 @@ use crate::{Error, FileSystem, Ino, NAME_BYTES_MAX, Result};
 pub(crate) const VALUE_BYTES_MAX: usize = 64 << 10;
 /// Attributes fetched at a time. Few, because their values come along.
 pub(crate) const PAGE_RECORDS: usize = 64;
-/// Attributes fetched at a time while they are counted, at most: where those before were many, they are short. The most
-/// that an inode has room for come in 21 portions, so that its lock is held for few reads.
+/// Most attributes fetched at a time while they are counted: an inode with many attributes has short ones. A full inode
+/// takes 21 portions, so that its lock is held for few reads.
 const COUNTED_RECORDS_MAX: usize = 512;
 /// Bytes of the names of all attributes of an inode, each with a NUL byte: the kernel's XATTR_LIST_MAX.
 pub(crate) const NAMES_BYTES_MAX: usize = 64 << 10;
 /// Bytes of the names and values of all attributes of an inode.
 pub(crate) const ATTRIBUTES_BYTES_MAX: usize = 1 << 20;
-/// So many attributes fit whatever they are: nobody counts.
+/// This many attributes always fit, so they are not counted.
 const FIT_ALWAYS: usize = 15;
 const _: () = assert!(FIT_ALWAYS * (NAME_BYTES_MAX + 1 + VALUE_BYTES_MAX) <= ATTRIBUTES_BYTES_MAX);
 const _: () = assert!(FIT_ALWAYS * (NAME_BYTES_MAX + 1) <= NAMES_BYTES_MAX);
@@ -45,8 +45,9 @@ impl Room {
 }
 
 impl FileSystem {
-    /// Refuses an attribute for which the inode has no room. `held`: the bytes of its present record, if there is one. The
-    /// caller holds the inode's lock. Counts what is there, so that no count can be wrong: at most 1 MiB.
+    /// Refuses an attribute for which the inode has no room. `held`: the bytes of its present record, if there is one.
+    /// The caller holds the inode's lock. Counts the stored attributes, at most 1 MiB, so that no stored count can be
+    /// wrong.
     pub(crate) fn check_attribute_room(
         &self,
         ino: Ino,

@@ -37,9 +37,10 @@ pub struct SetAttributes {
     pub mtime: Option<SetTime>,
     /// Time of last change. None means the time of the call.
     pub ctime: Option<Timestamp>,
-    /// What a new size, owner or group leaves of set-user-id and set-group-id. A new owner or group never leaves both.
+    /// Which of set-user-id and set-group-id survive a new size, owner or group. A new owner or group never leaves
+    /// both.
     pub privileges: Privileges,
-    /// The kernel hands over times that it set when a program wrote; no flag of the file forbids that any more.
+    /// The kernel hands over times that it set when a program wrote. The file's flags no longer forbid this.
     pub is_write_back: bool,
 }
 
@@ -76,8 +77,8 @@ impl FileSystem {
         Ok(attributes)
     }
 
-    /// Sets nothing but times of an inode without a name: no crash leaves it, so they stay in memory. The kernel hands over
-    /// the time of every removal by itself. False: this is another change, or another inode.
+    /// Sets the times of an orphan in memory alone, because no crash leaves an orphan. The kernel sends the time of
+    /// every removal as a request of its own. False: the change sets more than times, or the inode is not an orphan.
     fn set_times_of_orphan(&self, inode: &Arc<Inode>, set: &SetAttributes, now: Timestamp) -> bool {
         let has_names = inode.lock().nlink > 0;
         if has_names || !set.is_times_alone() || !self.orphans.hold(inode) {
@@ -113,8 +114,9 @@ impl SetAttributes {
         self.permissions.or(self.uid).or(self.gid).is_none() && self.size.is_none()
     }
 
-    /// Refuses what the flags of the inode forbid. Times of now are an exception: whoever may append may set them. Where the
-    /// kernel keeps the times of writes, it says when now is: the time of the change has the same.
+    /// Refuses what the flags of the inode forbid. Setting times to now is an exception: a caller that may append may
+    /// do it. A kernel that keeps the times of writes sends a time instead of "now": it is now if it equals the
+    /// request's ctime.
     fn check_allowed_by(&self, flags: FileFlags) -> Result<()> {
         let is_now = |time: Option<SetTime>| match time {
             Some(SetTime::At(at)) => self.ctime == Some(at),

@@ -14,7 +14,7 @@ use crate::inodes::cache::Inode;
 use crate::inodes::staged::Staged;
 use crate::{Error, FileKind, FileSystem, Ino, NAME_BYTES_MAX, Result};
 
-/// What the names of security modules' attributes begin with.
+/// The prefix of security modules' attributes.
 pub(crate) const SECURITY: &[u8] = b"security.";
 
 /// Name spaces whose attributes are stored.
@@ -161,12 +161,12 @@ impl FileSystem {
         self.remove_permitted(ino, name, InodeRecord::check_changeable)
     }
 
-    /// Removes an attribute that the file does not keep when it is written, such as a program's capabilities: whoever may
-    /// append to a file may end its privileges by that.
+    /// Removes an attribute that a write ends, such as a program's capabilities. A caller that may append to a file may
+    /// end its privileges this way.
     ///
     /// # Errors
     ///
-    /// As [`FileSystem::removexattr`], but of the flags only that of an immutable inode forbids it.
+    /// As [`FileSystem::removexattr`], but only the immutable flag forbids it.
     pub fn removexattr_for_write(&self, ino: Ino, name: &[u8]) -> Result<()> {
         self.remove_permitted(ino, name, InodeRecord::check_grows)
     }
@@ -195,7 +195,7 @@ impl FileSystem {
         staged.publish(&self.store, change)
     }
 
-    /// Sets an access ACL and the permission bits. Does not store an ACL that the permission bits fully express.
+    /// Sets an access ACL and the permission bits. An ACL that the permission bits fully express is not stored.
     fn set_access_acl(&self, inode: &Arc<Inode>, mut staged: Staged, value: &[u8], keep_sgid: bool) -> Result<()> {
         let ino = inode.ino;
         if staged.get(ino).kind == FileKind::Symlink {

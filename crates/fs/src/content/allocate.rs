@@ -28,9 +28,8 @@ pub enum AllocateMode {
 }
 
 impl FileSystem {
-    /// Reserves, punches or zeroes `len` bytes at byte `at`. `privileges` says what is left of set-user-id and
-    /// set-group-id.
-    /// A large range takes several commit groups; a crash between them leaves it partly done.
+    /// Reserves, punches or zeroes `len` bytes at byte `at`. `privileges` says which of set-user-id and set-group-id
+    /// survive. A large range takes several commit groups; a crash between them leaves it partly done.
     ///
     /// # Errors
     ///
@@ -77,7 +76,7 @@ impl FileSystem {
 
     fn reserve(&self, inode: &Inode, at: u64, len: u64, edit: impl Fn(&mut InodeRecord)) -> Result<()> {
         inode.with_map(|map, _| {
-            // First: there are no more parts then than the volume has room for.
+            // Checked first, which bounds the number of parts by the volume's room.
             self.store.check_room(map, at..at + len)?;
             let parts = self.store.parts(map, at..at + len, true)?;
             assert_covered(&parts, at, at + len);

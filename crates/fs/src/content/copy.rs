@@ -11,16 +11,16 @@ use crate::{Error, FILE_BYTES_MAX, FileSystem, Ino, Privileges, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// Blocks shared at a time, 64 MiB of file: bounds the records of one change if every block is a run of its own.
+/// Blocks shared at a time, 64 MiB of a file. Bounds the records of one change even if every block is a run of its own.
 const CLONE_BLOCKS_MAX: u64 = 16 << 10;
 
 /// Bytes copied through memory at a time.
 const COPY_BYTES_MAX: u64 = 1 << 20;
 
-/// A request ends after so much work, counted in bytes copied through memory: whoever serves it is there for others soon.
+/// A request ends after this much work, counted in bytes copied through memory, so that its thread soon serves others.
 const REQUEST_WORK_MAX: u64 = 16 << 20;
 
-/// So many bytes are shared with the work of one that is copied: a request shares 1 GiB at most.
+/// Sharing this many bytes is as much work as copying one, so a request shares at most 1 GiB.
 const SHARED_AS_ONE_COPIED: u64 = 64;
 const _: () = assert!(REQUEST_WORK_MAX >= COPY_BYTES_MAX.next_multiple_of(BLOCK), "each step fits into a request");
 
@@ -42,10 +42,10 @@ enum Step {
 }
 
 impl FileSystem {
-    /// Copies up to `len` bytes from byte `from` of `source` to byte `to` of `target`, and returns how many. They are fewer
-    /// at the end of the source, if an error ends the copy after its first step, and where there is more to do than one
-    /// request should: after 16 MiB copied through memory, or 1 GiB shared. `privileges` says what is left of the
-    /// target's set-user-id and set-group-id.
+    /// Copies up to `len` bytes from byte `from` of `source` to byte `to` of `target`, and returns how many. They are
+    /// fewer at the end of the source, after an error in any step but the first, and after the most that one request
+    /// does: 16 MiB copied through memory, or 1 GiB shared. `privileges` says which of the target's set-user-id and
+    /// set-group-id survive.
     ///
     /// # Errors
     ///
@@ -96,8 +96,7 @@ impl FileSystem {
         Ok(copied)
     }
 
-    /// Does the first part of a range. Gives its bytes, and how much work it was. 0 bytes: the source ends before it by
-    /// now.
+    /// Does the first part of a range. Returns its bytes and its work. 0 bytes: the source now ends before the range.
     fn copy_step(
         &self,
         source: &Arc<Inode>,
@@ -128,9 +127,9 @@ impl FileSystem {
         }
     }
 
-    /// Shares blocks, as many of the first ones as fit into one change, and gives the bytes that this completes. None: one of
-    /// the files changed its end since that was planned, and nothing is shared: what lies beyond the end in the source's
-    /// last block may not be zeros any more.
+    /// Shares as many of the first blocks as fit into one change, and returns the bytes that this completes. None: the
+    /// end of a file has changed since the plan, so nothing is shared. The padding in the source's last block may no
+    /// longer be zeros.
     fn clone_step(
         &self,
         source: &Arc<Inode>,
@@ -157,8 +156,8 @@ impl FileSystem {
                         written(record, WriteOrigin::Caller { privileges }, now);
                     })
                 };
-                // The maps are locked when this is asked: nobody writes or cuts. A file that is only enlarged meanwhile
-                // gets zeros, which is what the blocks have there.
+                // Runs with the maps locked, so no request writes or truncates. A file that is enlarged meanwhile gets
+                // zeros, which is what its blocks hold there.
                 let holds = || Ends::of(source, target).is_ok_and(|now| now.allow(&planned));
                 let is_shared = self.store.clone_blocks_if(source_at, target_at, Blocks(blocks), holds, with)?;
                 Ok(is_shared.then_some(bytes))
@@ -185,7 +184,7 @@ struct Planned {
 }
 
 impl Planned {
-    /// The first blocks of it alone.
+    /// The plan reduced to its first blocks.
     fn first(self, blocks: Blocks) -> Self {
         debug_assert!((1..=self.blocks).contains(&blocks.0), "{blocks:?} of {} blocks", self.blocks);
         if blocks.0 == self.blocks { self } else { Self { blocks: blocks.0, bytes: blocks.0 * BLOCK, ..self } }
@@ -197,8 +196,8 @@ impl Ends {
         Ok(Self { source: source.map_and_size()?.1, target: target.map_and_size()?.1 })
     }
 
-    /// Whether what was planned is right for files that end here: whole blocks within the source always, its last block
-    /// only where both files still end with it.
+    /// Whether the plan is right for files that end here. Whole blocks within the source may always be shared, its last
+    /// block only if both files still end with it.
     fn allow(&self, planned: &Planned) -> bool {
         let is_whole = planned.bytes == planned.blocks * BLOCK;
         let is_within = self.source >= planned.range.from + planned.bytes;

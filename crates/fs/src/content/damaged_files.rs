@@ -11,7 +11,7 @@ use crate::{FileSystem, Ino, Result};
 
 /// Records fetched at a time.
 const PAGE_RECORDS: usize = 512;
-/// Bytes of all names in one answer. Files that come after are told by their inode numbers.
+/// Bytes of all names in one answer. Further files are reported by inode number.
 const NAMES_BYTES_MAX: usize = 512 << 10;
 
 /// A range of a file that lies on bad blocks.
@@ -21,16 +21,16 @@ pub struct DamagedRange {
     pub at: u64,
     /// Length in bytes, a multiple of the block size.
     pub len: u64,
-    /// Whether reading the range fails. If not, a replica serves in place of the bad block.
+    /// Whether reading the range fails. If not, reads use a replica of the bad block.
     pub is_lost: bool,
 }
 
-/// A file with blocks on bad places.
+/// A file with bad blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedFile {
     /// Its inode. None: the file was deleted, and its blocks are being freed.
     pub ino: Option<Ino>,
-    /// Some of its paths, see [`FileNames`]. Empty, and no more: the file was deleted but is still open.
+    /// Some of its paths, see [`FileNames`]. Empty, with `more` 0: the file was deleted but is still open.
     pub paths: Vec<Vec<u8>>,
     /// How many more names it has.
     pub more: u64,
@@ -39,8 +39,8 @@ pub struct DamagedFile {
 }
 
 impl FileSystem {
-    /// The files that bad blocks belong to, from at most `places_max` places in them, and whether these are all. Reads all
-    /// maps, inodes and names if there is a bad block. None: `goes_on` ended the search.
+    /// The files that bad blocks belong to, for at most `places_max` places in them, and whether these are all. If the
+    /// volume has a bad block, this reads all maps, inodes and names. None: `goes_on` ended the search.
     ///
     /// # Errors
     ///

@@ -60,8 +60,8 @@ impl FileSystem {
         Ok(bytes)
     }
 
-    /// Reads up to as many bytes as `room` has, as [`FileSystem::read_by`] does, and says how many there are. What lies on
-    /// whole blocks of an aligned room gets there without a copy.
+    /// Reads up to `room.len()` bytes into `room`, as [`FileSystem::read_by`] does, and returns their number. Whole
+    /// blocks of an aligned `room` are read without a copy.
     ///
     /// # Errors
     ///
@@ -73,10 +73,10 @@ impl FileSystem {
         Ok(len)
     }
 
-    /// Says that bytes were read through a handle that may write the file too: how those read who may write it decides
-    /// whether sharing minds that it is read in sequence. Whoever may only read it cannot make it lie in more pieces.
+    /// Notes a read through a handle that may also write the file. Only these reads decide whether sharing treats the
+    /// file as read in sequence, so a user who may only read a file cannot change how it is split into pieces.
     pub fn note_read_of_writer(&self, ino: Ino, at: u64, len: u64) {
-        // A file that is gone meanwhile needs no note.
+        // A file deleted meanwhile needs no note.
         let _ = self.inode(ino).and_then(|inode| {
             inode.with_map(|map, _| {
                 self.store.note_read(map, at, len);
@@ -156,7 +156,7 @@ impl FileSystem {
         })
     }
 
-    /// Sets the time of last access, as the policy asks. A failure is logged and does not fail the read.
+    /// Sets the time of last access according to the policy. A failure is logged and does not fail the read.
     pub(crate) fn touch_atime(&self, inode: &Inode) {
         let policy = self.atime_policy();
         if policy == AtimePolicy::Never {

@@ -36,8 +36,8 @@ impl FileSystem {
         })
     }
 
-    /// Drops everything after `size`. Works from the end, so that a crash between two parts leaves a file that is also cut
-    /// short, only less.
+    /// Drops everything after `size`. Works from the end, so that a crash between two parts leaves a file that is cut
+    /// less.
     fn cut(&self, inode: &Inode, map: MapId, size: u64, edit: impl Fn(&mut InodeRecord)) -> Result<()> {
         assert!((1..=FILE_BYTES_MAX).contains(&size), "inode {}: cut to {size} bytes", inode.ino.0);
         let mut parts = self.store.parts(map, size..FILE_BYTES_MAX, false)?;

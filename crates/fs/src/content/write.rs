@@ -1,7 +1,7 @@
 //! Writing to a file, and the inode record that changes with the content: size, block count, times and privilege bits.
 //!
-//! Record and blocks change in one commit group. So the store gets a closure, which locks the inode under the map's lock
-//! and adds its record to the change. Leaves the blocks to the store.
+//! Record and blocks change in one commit group. So the store gets a closure, which locks the inode under the map's
+//! lock and adds its record to the change. The store writes the blocks.
 
 use std::ops::Range;
 
@@ -18,18 +18,18 @@ use crate::{Error, FILE_BYTES_MAX, FileSystem, Ino, Privileges, Result, Timestam
 pub enum WriteOrigin {
     /// The kernel's page cache writes back. It has set the times and dropped the privileges already.
     PageCache,
-    /// The same, at once, for a program that waits (O_SYNC).
+    /// The page cache writes at once, for a program that waits (O_SYNC).
     PageCacheAwaited,
     /// A program's write(2).
     Caller {
-        /// What the write leaves of set-user-id and set-group-id.
+        /// Which of set-user-id and set-group-id the write leaves.
         privileges: Privileges,
     },
 }
 
 impl FileSystem {
-    /// Writes all of `data` at byte `at`, enlarging the file if needed. Returns by how many blocks of 4 KiB the file's
-    /// block count changed. The bytes are visible on return, and durable after [`FileSystem::fsync`].
+    /// Writes all of `data` at byte `at`, enlarging the file if needed. Returns the change of the file's block count,
+    /// in blocks of 4 KiB. The bytes are visible on return, and durable after [`FileSystem::fsync`].
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl FileSystem {
         Edited { file_system: self, ino: inode.ino, current, edited }
     }
 
-    /// As `edit_inode`, for a change by which the map grew by `mapped` blocks (negative: shrank).
+    /// As `edit_inode`, for a change that makes the map grow by `mapped` blocks (negative: shrink).
     pub(crate) fn commit_content<'a>(
         &'a self,
         inode: &'a Inode,
@@ -96,8 +96,7 @@ impl FileSystem {
         })
     }
 
-    /// Says that a change of the content took privileges, which whoever remembers the mode must learn before the change
-    /// is answered.
+    /// Reports that a change of the content took privileges. Every cache of the mode must learn this before the reply.
     pub(super) fn tell_if_dropped(&self, ino: Ino, before: &InodeRecord, after: &InodeRecord) {
         if before.permissions != after.permissions
             && let Some(tell) = self.on_privileges_dropped.get()
@@ -106,7 +105,7 @@ impl FileSystem {
         }
     }
 
-    /// Adds an inode's record to a change, with what follows from its new usage.
+    /// Adds an inode's record to a change, with the consequences of its new usage.
     pub(super) fn put_used(&self, change: &mut Change, ino: Ino, before: &InodeRecord, after: &InodeRecord) {
         put_inode(change, ino, after);
         if !after.is_ranked_as(before) {
@@ -146,7 +145,7 @@ pub(super) fn blocks_touched(start: u64, end: u64) -> u64 {
     end.div_ceil(BLOCK_BYTES as u64) - start / BLOCK_BYTES as u64
 }
 
-/// Checks by how many blocks a change of a range of bytes let the map grow: no block is counted twice.
+/// Checks that the map grew by no more blocks than the range touches, so that no block is counted twice.
 pub(super) fn assert_growth_fits(start: u64, end: u64, mapped: i64) {
     let touched = blocks_touched(start, end);
     debug_assert!(

@@ -5,7 +5,7 @@
 //! numbers, which are the low bits of their cookies.
 //!
 //! A full place overflows: a further name passes it and goes to its next place. The record counts the names that passed
-//! it, so a lookup goes on only where it has to. When the last of them goes, the count is 0 again.
+//! it, so a lookup goes on only if the count is not 0. Removing a name that passed lowers the count.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -106,7 +106,7 @@ impl Dirent {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Names {
     entries: Vec<Dirent>,
-    /// Names that found this place full, and are at a later one of theirs.
+    /// Names that found this place full and went to a later one.
     passed: u32,
 }
 
@@ -119,7 +119,7 @@ impl Names {
         self.entries.iter().find(|dirent| dirent.name == name)
     }
 
-    /// The entry `name`, for whoever needs no other.
+    /// The entry `name`, for a caller that needs no other.
     pub(crate) fn into_entry(self, name: &[u8]) -> Option<Dirent> {
         self.entries.into_iter().find(|dirent| dirent.name == name)
     }
@@ -133,7 +133,7 @@ impl Names {
         self.entries.is_empty() && self.passed == 0
     }
 
-    /// Whether names that passed this place are at others.
+    /// Whether names passed this place.
     pub(crate) fn has_overflowed(&self) -> bool {
         self.passed > 0
     }
@@ -152,7 +152,7 @@ impl Names {
         self.passed += 1;
     }
 
-    /// Counts one fewer of them. A count that is wrong already is left to fsck.
+    /// Counts one fewer of them. fsck corrects a count that was already wrong.
     pub(crate) fn passed_name_removed(&mut self) {
         self.passed = self.passed.saturating_sub(1);
     }

@@ -1,6 +1,6 @@
-//! The placement record: by which rule the names of a volume get their places. Written by mkfs, and never changed.
+//! The placement record: the rule by which the names of a volume get their places. Written by mkfs, and never changed.
 //!
-//! A volume without it was made before there was a rule to choose (`names/placement`).
+//! A volume without it is older than the choice of a rule (`names/placement`).
 
 use crate::format::codec::{Reader, damaged, seal, unseal};
 use crate::{Error, Result};
@@ -11,14 +11,14 @@ pub(crate) const KEY: &[u8] = b"p";
 const WHAT: &str = "placement of names";
 const VERSION: u8 = 1;
 
-/// Bits of a cookie that tell the names at one place apart, so the most names that a place can have are 2^8.
+/// Bits of a cookie that tell the names at one place apart. So a place can have at most 2^8 names.
 pub(crate) const SEQUENCE_BITS: u32 = 8;
 /// Bits of the number of a place. A cookie has these and the sequence bits, and the C library treats it as signed.
 pub(crate) const PLACE_BITS_MAX: u8 = 55;
 const _: () = assert!(PLACE_BITS_MAX as u32 + SEQUENCE_BITS == 63, "the sign of a cookie stays free");
 
-/// How many places the names of a directory have, and how many names a place takes before further ones go on to another.
-/// Few places of few names make them overflow in tests.
+/// How many places a directory has, and how many names a place takes before it overflows. Tests use small numbers to
+/// force an overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamePlaces {
     /// A directory has `2^bits - 1` places, with `bits` from 1 to 55.

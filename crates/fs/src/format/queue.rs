@@ -1,5 +1,5 @@
-//! The queue record: a file's place in a rank queue. Its key is the place, so that keys sort as the queue does, oldest
-//! first. Its value is only a checksum.
+//! The queue record: a file's place in a rank queue. Its key is the place, so keys sort in the order of the queue,
+//! oldest first. Its value is only a checksum.
 //!
 //! A place may be out of date, and its file may be gone. Ranking corrects a place when it gets to the tail of its queue.
 

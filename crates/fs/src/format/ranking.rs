@@ -14,7 +14,7 @@ const RANKS: usize = Rank::ALL.len();
 /// The files in the rank queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ranking {
-    /// Every regular file below this number has been given a place, unless it was cold.
+    /// Every regular file below this number has got a place, unless it was cold.
     pub known_below: Ino,
     /// Number of regular files below that number, by rank. Approximate after a crash.
     pub files: [u64; RANKS],

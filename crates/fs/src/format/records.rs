@@ -43,8 +43,9 @@ pub fn recode(key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
-/// Whether the checksum of a record proves its value under its key. Names and attributes of an inode are proved for it,
-/// not for their place or name in the key. A place in a queue proves nothing: its checksum covers only the file.
+/// Whether the checksum of a record proves its value under its key. For names and attributes the checksum proves the
+/// inode in the key, but not the place or name in it. A place in a queue proves nothing: its checksum covers only the
+/// file.
 pub fn proves_itself(key: &[u8], value: &[u8]) -> bool {
     is_known(key) && key.first() != Some(&queue::LETTER) && recode(key, value).is_ok()
 }

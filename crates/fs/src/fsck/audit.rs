@@ -15,9 +15,9 @@
 //! 11. The engine's policy for a map agrees with the attribute and the usage of its file. No other map has a policy.
 //! 12. A file below the ranking record's number has a place in a rank queue, unless it is cold or has no name.
 //!
-//! An audit reads every record once. It reads records keyed by inode side by side, in the order of inodes. It sorts names,
-//! which are keyed by directory, by the inode that they point to, and inodes by their map (`oncefs_engine::Sorter`). So its
-//! memory is bounded, however many files there are.
+//! An audit reads every record once. It reads records keyed by inode side by side, in the order of inodes. It sorts
+//! names, which are keyed by directory, by their target inode, and inodes by their map (`oncefs_engine::Sorter`). So
+//! its memory is bounded for any number of files.
 
 mod inodes;
 mod maps;
@@ -57,7 +57,7 @@ struct Audit<'a> {
     newest: u64,
     /// Names by target: inode, directory, place with the kind in its low bits.
     targets: Sorter<3>,
-    /// Names that passed a place (directory, place, 0), and what places count of them (directory, place, count).
+    /// Names that passed a place (directory, place, 0), and the counts that places have (directory, place, count).
     passed: Sorter<3>,
     /// Directories: number, entries, subdirectories.
     directories: Sorter<3>,

@@ -42,7 +42,7 @@ pub enum Fault {
     Parent { ino: Ino, stored: Ino, found: Ino },
     /// (3) An inode without a name that is not an orphan.
     Nameless { ino: Ino },
-    /// (3) A directory from which no way leads up to the root.
+    /// (3) A directory whose path up does not reach the root.
     CutOff { ino: Ino, parent: Ino },
     /// (3) to (8) A wrong count.
     Count { ino: Ino, count: Count, stored: u64, found: u64 },
@@ -130,7 +130,8 @@ impl Fault {
         }
     }
 
-    /// The order of fixes, lowest first. A fault of one rank is found reliably only if there are none of lower rank.
+    /// The order of fixes, lowest first. The audit finds a fault of one rank reliably only if none of a lower rank is
+    /// left.
     pub fn rank(&self) -> u8 {
         match self {
             Fault::Root
@@ -228,7 +229,7 @@ impl Fault {
     }
 }
 
-/// What is wrong with what, and in brackets the rule that is broken.
+/// The fault, its object, and the broken rule in brackets.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.describe(f)?;

@@ -1,4 +1,4 @@
-//! Fixes for names: of the faults that an audit finds, those with one right answer.
+//! Fixes for names: repairs those faults of an audit that have one right answer.
 //!
 //! Works in rounds of an audit and the fixes of the lowest rank found: records that cannot be read, then names, then
 //! inodes without a name, then maps, then counts. Each fix is one publication that is correct by itself, so after a crash
@@ -83,7 +83,7 @@ pub fn fix_names(store: &Store, clock: &dyn Clock, limit: Remedy, progress: Name
     Ok(findings)
 }
 
-/// Runs one audit, and puts its faults into the findings as those left.
+/// Runs one audit, and records its faults in the findings as left.
 fn collect(store: &Store, findings: &mut NameFindings, progress: NameProgress<'_>) -> Result<Vec<Fault>> {
     let mut faults = Vec::new();
     (findings.left, findings.left_count) = (Vec::new(), 0);

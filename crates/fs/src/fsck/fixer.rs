@@ -128,7 +128,7 @@ impl Fixer<'_> {
         self.publish(|change| put_inode(change, Ino::ROOT, &root))
     }
 
-    /// Recreates an inode of which only entries or a target are left. Its owner, permissions and times are lost.
+    /// Recreates an inode that has only entries or a target left. Its owner, permissions and times are lost.
     fn recreate(&self, ino: Ino, kind: FileKind) -> Result<bool> {
         let record = self.new_inode(kind, if kind == FileKind::Directory { 0o700 } else { 0o777 });
         self.publish(|change| put_inode(change, ino, &record))
@@ -220,8 +220,8 @@ impl Fixer<'_> {
         self.publish(|change| change.delete(orphan::key(ino)))
     }
 
-    /// Removes all records of a range, in portions: there may be more of them than one commit group takes. Removing some
-    /// leaves what the next run of fsck removes.
+    /// Removes all records of a range, in portions, because one commit group may not hold them all. After a crash the
+    /// next run of fsck removes the rest.
     fn drop_records(&self, mut from: Vec<u8>, to: &[u8]) -> Result<()> {
         loop {
             let portion = self.store.scan(&from, to, PORTION_RECORDS)?;

@@ -1,9 +1,10 @@
-//! From maps to the names of their files: for findings about blocks, and for whoever shares a block.
+//! From maps to the names of their files, for findings about blocks and for the files that share a block.
 //!
-//! No record leads from a map to its inode, or from an inode to its names. A search reads all inodes once, all names once,
-//! and the names of each directory above a file at most once more. What it keeps is bounded whatever users make: so many
-//! files, names of a file, directories and bytes of paths; what does not fit is left to the next search. A path that open(2)
-//! takes is given whole. Of a longer one the end is given, below a directory that is told by its number.
+//! No record leads from a map to its inode, or from an inode to its names. A search reads all inodes once, all names
+//! once, and the names of each directory above a file at most once more. Its memory is bounded for any volume: the
+//! numbers of files, names of a file, directories and bytes of paths have limits, and the rest is left to the next
+//! search. A path that open(2) takes is complete. A longer path is cut to its end, below a directory that stands as a
+//! number.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -21,13 +22,13 @@ const PAGE_RECORDS: usize = 512;
 const FILES_MAX: usize = 4_096;
 /// Names given of one file.
 pub const NAMES_OF_A_FILE_MAX: usize = 8;
-/// Bytes of a path given whole: PATH_MAX.
+/// Bytes of a complete path: PATH_MAX.
 pub const PATH_BYTES_MAX: usize = 4_096;
-/// Directories above a file that can stand in such a path: each takes two bytes at least.
+/// Most directories above a file in such a path: each takes at least two bytes.
 const DEPTH_MAX: usize = PATH_BYTES_MAX / 2;
-/// Directories that one search names: those of one file fit.
+/// Directories that one search names. Those of one file fit.
 const DIRECTORIES_MAX: usize = NAMES_OF_A_FILE_MAX * DEPTH_MAX;
-/// Bytes of all paths that one search gives, unless the first file has more: escaped, they fit into one answer.
+/// Bytes of all paths that one search returns, unless the first file has more. Escaped, they fit into one answer.
 const PATHS_BYTES_MAX: usize = 512 << 10;
 const _: () = assert!(PATHS_BYTES_MAX > NAMES_OF_A_FILE_MAX * PATH_BYTES_MAX, "the names of one file fit");
 
@@ -36,7 +37,7 @@ const _: () = assert!(PATHS_BYTES_MAX > NAMES_OF_A_FILE_MAX * PATH_BYTES_MAX, "t
 pub struct FileNames {
     /// Its inode.
     pub ino: Ino,
-    /// Paths: from the root on they begin with `/`, those that are cut off with `<directory N>/`. Empty: it has no name.
+    /// Paths. A complete path begins with `/`, a cut one with `<directory N>/`. Empty: the file has no name.
     pub paths: Vec<Vec<u8>>,
     /// How many more names it has.
     pub more: u64,
@@ -45,9 +46,9 @@ pub struct FileNames {
 /// What a search found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamesFound {
-    /// Names by map. A map without a file is missing.
+    /// Names by map, without the maps that have no file.
     pub files: BTreeMap<MapId, FileNames>,
-    /// The first map that is left to the next search; None: none is.
+    /// The first map that is left to the next search. None: no map is left.
     pub next: Option<MapId>,
     /// Records read.
     pub records: u64,
@@ -108,7 +109,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Reads records until `each` has enough or nobody waits any more.
+    /// Reads records until `each` has enough or `goes_on` ends the search.
     fn read(&mut self, (from, to): (Vec<u8>, Vec<u8>), each: &mut EachRecord<'_>) -> Result<()> {
         let (records, is_ended, goes_on) = (&mut self.records, &mut self.is_ended, self.goes_on);
         for_each_record_while(self.store, from, &to, PAGE_RECORDS, &mut |key, value| {
@@ -160,7 +161,7 @@ impl Search<'_> {
         Ok(found)
     }
 
-    /// The directories above some files. Gives for how many of the files all of them were found.
+    /// Finds the directories above some files. Returns for how many of the files it found all of them.
     fn find_directories(&mut self, files: &[(MapId, Ino)], entries: &HashMap<Ino, Entries>) -> Result<usize> {
         for (reached, (_, ino)) in files.iter().enumerate() {
             if self.is_ended || self.parents.len() >= DIRECTORIES_MAX {

@@ -1,15 +1,14 @@
 //! The inode cache: at most one `Inode` in memory for each number. Bounded; inodes in use stay.
 //!
-//! An inode that is not here is loaded without the cache's lock, by one thread: whoever asks for the same one waits for that
-//! thread, and nobody else waits.
+//! On a miss one thread loads the inode without the cache's lock. Only threads that ask for the same inode wait for it.
 //!
 //! Numbered invariants:
 //! 1. While anything holds an `Arc<Inode>` of a number, the cache holds the same one. So its lock excludes all other work
 //!    on that inode.
-//! 2. A cached inode equals the newest published record, except while its lock is held, and but for the times of an orphan
-//!    that `Orphans` holds.
+//! 2. A cached inode equals the newest published record, except while its lock is held. The times of an orphan that
+//!    `Orphans` holds may differ too.
 //! 3. The eviction queue of a shard has every cached inode at least once.
-//! 4. An inode that is being loaded is not cached, and nothing holds it; so nothing can change its record meanwhile.
+//! 4. An inode that is being loaded is not cached and has no `Arc`, so no thread can change its record meanwhile.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -56,13 +55,13 @@ impl Inode {
         }
     }
 
-    /// Calls `operation` with the map and the size of a regular file, and again if the map was detached meanwhile, or got
-    /// more to change than it was split for.
+    /// Calls `operation` with the map and the size of a regular file. Calls it again if the map was detached meanwhile,
+    /// or if the change became too large for its commit group.
     pub(crate) fn with_map<T>(&self, mut operation: impl FnMut(MapId, u64) -> Result<T>) -> Result<T> {
         loop {
             let (map, size) = self.map_and_size()?;
             match operation(map, size) {
-                // A deleted file keeps its detached map, and trying again would never end.
+                // A deleted file keeps its detached map, so a retry would never end.
                 Err(Error::Stale) if self.map_and_size()?.0 != map => {}
                 Err(Error::Engine(oncefs_engine::Error::TooLargeForGroup)) => {}
                 result => return result,
@@ -82,13 +81,13 @@ struct Shard {
 
 struct Slot {
     inode: Arc<Inode>,
-    /// Whether it was asked for since it was last a candidate.
+    /// Whether there was a hit since the inode was last a candidate.
     recent: bool,
 }
 
 pub(crate) struct InodeCache {
     shards: Vec<Mutex<Shard>>,
-    /// For each shard: an inode was loaded, or could not be.
+    /// For each shard: signals that a load succeeded or failed.
     loaded: Vec<Condvar>,
     shard_inodes_max: usize,
     hits: AtomicU64,
@@ -135,7 +134,7 @@ impl InodeCache {
         let was_loading = shard.loading.remove(&ino);
         assert!(was_loading, "inode {} was loaded by two threads", ino.0);
         loaded.notify_all();
-        // Its number was handed out while this thread found nothing there.
+        // The inode was created after this thread looked for it.
         if let Some(slot) = shard.inodes.get(&ino) {
             return Ok(slot.inode.clone());
         }
@@ -187,7 +186,7 @@ impl Shard {
         }
     }
 
-    /// Removes an inode that is neither in use nor recently asked for. None, if all candidates tried are.
+    /// Evicts an inode that is neither in use nor recently hit. Evicts none if all candidates tried are.
     fn evict(&mut self) {
         debug_assert!(
             self.queue.len() >= self.inodes.len(),

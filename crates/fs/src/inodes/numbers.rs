@@ -1,7 +1,7 @@
 //! Inode numbers: handed out in ascending order and never reused.
 //!
-//! A mount leases them in batches, so that creating a file writes no counter. Numbers left of a lease when the mount ends
-//! stay unused.
+//! A mount leases them in batches, so that creating a file writes no counter. Numbers of a lease that are left when the
+//! mount ends stay unused.
 
 use oncefs_engine::sync::{LockRank, Mutex, RwLock, RwLockReadGuard};
 use oncefs_engine::{Change, Store};
@@ -16,7 +16,7 @@ pub(crate) struct InodeNumbers {
     /// The first number of this mount's first lease, which identifies the mount: no other mount of the volume has it.
     epoch: u64,
     free: Mutex<Free>,
-    /// Locked shared from taking a number until its inode is published.
+    /// Held shared from the moment a number is taken until its inode is published.
     being_made: RwLock<()>,
 }
 
@@ -83,7 +83,8 @@ pub(crate) fn generation_of(store: &Store) -> u32 {
 }
 
 impl Free {
-    /// Takes a further lease. It is published before any of its numbers is used, so it is durable whenever such a use is.
+    /// Takes a further lease. It is published before any of its numbers is used, so it becomes durable no later than
+    /// they do.
     fn extend(&mut self, store: &Store) -> Result<()> {
         assert_eq!(self.next, self.end, "a new lease, though numbers are left of the old one");
         let end = self.end.checked_add(LEASE);

@@ -1,4 +1,5 @@
-//! Orphans: inodes whose last name is gone. They live until nothing uses them. After a crash the next mount reclaims them.
+//! Orphans: inodes whose last name is gone. They live as long as they are in use. After a crash the next mount reclaims
+//! them.
 //!
 //! Numbered invariants:
 //! 1. An inode has an orphan record if and only if its link count is 0; both change in one commit group.
@@ -27,7 +28,7 @@ pub(crate) struct Orphans(Mutex<HashMap<Ino, Orphan>>);
 
 struct Orphan {
     why: Nameless,
-    /// Keeps the inode in memory, where it has times that are nowhere else.
+    /// Keeps the inode in memory, because its times are stored nowhere else.
     held: Option<Arc<Inode>>,
 }
 
@@ -39,7 +40,7 @@ impl Orphans {
 
     /// Adds an inode without a name.
     pub(crate) fn add(&self, ino: Ino, why: Nameless) {
-        // On a damaged volume a directory may lose its last name twice: it is an orphan once.
+        // On a damaged volume a directory may lose its last name twice. It becomes one orphan.
         self.0.lock().insert(ino, Orphan { why, held: None });
     }
 

@@ -1,4 +1,4 @@
-//! Deletes inodes without a name once nothing uses them.
+//! Deletes orphans that are no longer in use.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ const PORTION_ATTRIBUTES: usize = 64;
 const PAGE_RECORDS: usize = 256;
 
 impl FileSystem {
-    /// Deletes the inode if it has no name. Called when nothing uses the inode any more. Its blocks are freed in the
+    /// Deletes the inode if it has no name. Called when the inode is no longer in use. Its blocks are freed in the
     /// background. After an error the inode stays an orphan, and the next mount tries again.
     ///
     /// # Errors
@@ -29,7 +29,7 @@ impl FileSystem {
     /// - `ReadOnly`: an earlier failure made the volume read-only.
     /// - `Engine`: the store failed.
     pub fn forget(&self, ino: Ino) -> Result<()> {
-        // Removed first: of two calls for one inode only one may reclaim it.
+        // Removed first, so that only one of two calls for an inode reclaims it.
         let Some(why) = self.orphans.take(ino) else { return Ok(()) };
         self.reclaim(ino).inspect_err(|_| self.orphans.add(ino, why))
     }
@@ -51,8 +51,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Deletes an inode without a name. Its attributes go in portions, the last of them with the inode. A crash between two
-    /// portions leaves an orphan with fewer attributes, which the next mount deletes.
+    /// Deletes an orphan. Its attributes are deleted in portions, the last portion together with the inode. A crash
+    /// between two portions leaves an orphan with fewer attributes, which the next mount deletes.
     fn reclaim(&self, ino: Ino) -> Result<()> {
         let inode = self.inode(ino)?;
         let xattrs = self.delete_all_but_last_attributes(&inode)?;
@@ -81,7 +81,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Deletes the attributes of an inode without a name, all but a last portion, of which it gives the keys.
+    /// Deletes the attributes of an orphan except for the last portion, and returns the keys of that portion.
     fn delete_all_but_last_attributes(&self, inode: &Arc<Inode>) -> Result<Vec<Vec<u8>>> {
         if inode.lock().xattrs == 0 {
             return Ok(Vec::new());

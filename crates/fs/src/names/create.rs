@@ -24,8 +24,8 @@ struct Node<'a> {
     target: &'a [u8],
 }
 
-/// The attributes that a new inode begins with: its labels, and what it inherits from its directory, which are access
-/// control lists and its deduplication policy.
+/// The first attributes of a new inode: its labels, and the access control lists and deduplication policy that it
+/// inherits from its directory.
 #[derive(Default)]
 struct FirstAttributes<'a> {
     access: Option<Vec<u8>>,
@@ -121,7 +121,8 @@ impl FileSystem {
         )
     }
 
-    /// A new name takes room on the host at the next checkpoint. What a full host has left is for deleting.
+    /// Refuses a new name if the host is full: it takes room at the next checkpoint, and deletions need the room that
+    /// is left.
     pub(crate) fn check_host(&self) -> Result<()> {
         if self.store.is_host_full() { Err(Error::NoSpace) } else { Ok(()) }
     }
@@ -154,9 +155,9 @@ impl FileSystem {
         Ok(attributes)
     }
 
-    /// Creates a regular file without a name in the directory `parent`, whose access control list and policy it inherits.
-    /// It can get its first name by [`FileSystem::link`]. Without one it is deleted as a file that lost its last name:
-    /// by [`FileSystem::forget`], or by the next mount.
+    /// Creates a regular file without a name in the directory `parent`, whose access control list and policy it
+    /// inherits. It can get its first name by [`FileSystem::link`]. Without one, [`FileSystem::forget`] or the next
+    /// mount deletes it like a file that lost its last name.
     ///
     /// # Errors
     ///
@@ -253,8 +254,8 @@ impl FileSystem {
         })
     }
 
-    /// Adds the name `name` in the directory `parent` to an existing file. One that was made without a name is no orphan
-    /// from then on, and has a place in a rank queue if the ranker has passed it, in the same commit group.
+    /// Adds the name `name` in the directory `parent` to an existing file. A file that was made without a name stops
+    /// being an orphan. If the ranker has passed it, it gets a place in a rank queue in the same commit group.
     ///
     /// # Errors
     ///
@@ -299,7 +300,7 @@ impl FileSystem {
         if is_first {
             change.delete(orphan::key(ino));
             self.add_place_of_named(&mut change, ino, &staged.get(ino).usage);
-            // Before it has its name: whoever forgets it must not delete it then.
+            // Taken before the name exists, so that a concurrent `forget` does not delete the file.
             self.orphans.take(ino);
         }
         let published = staged.publish(&self.store, change);
@@ -311,7 +312,7 @@ impl FileSystem {
     }
 }
 
-/// Refuses labels that are none, that come twice, or that the room claimed for a creation is not meant for.
+/// Refuses invalid labels, duplicates, and labels too large for the room that a creation claims.
 fn check_labels(labels: &[Label<'_>]) -> Result<()> {
     let is_label =
         |name: &[u8]| name.starts_with(SECURITY) && (SECURITY.len() + 1..=NAME_BYTES_MAX).contains(&name.len());

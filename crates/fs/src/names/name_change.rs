@@ -1,6 +1,6 @@
 //! The names that one publication adds and removes.
 //!
-//! A name and the counts of the places that it passed change in one publication, so after a crash both are there or none.
+//! A name and the counts of the places that it passed change in one publication, so a crash leaves both or neither.
 
 use oncefs_engine::Change;
 
@@ -14,7 +14,7 @@ pub(crate) struct NameChange<'a> {
     touched: Vec<Touched>,
 }
 
-/// The names at a place, with what the change makes of them.
+/// The names at a place, as the change leaves them.
 struct Touched {
     parent: Ino,
     place: Place,
@@ -70,8 +70,8 @@ impl<'a> NameChange<'a> {
         Ok(self.at(parent, place)?.names.find(name))
     }
 
-    /// Adds a name, or points an existing one to another inode. A new one goes to the first of its places that has room,
-    /// and the full ones count it as passed on. Fails with `NoSpace` if all 256 are full: then the directory is.
+    /// Adds a name, or points an existing one to another inode. A new name goes to the first of its places that has
+    /// room, and the full places before it count it as passed on. Fails with `NoSpace` if all 256 places are full.
     pub(crate) fn set(&mut self, parent: Ino, name: &[u8], ino: Ino, kind: FileKind) -> Result<()> {
         if let Some(place) = self.place_of(parent, name)? {
             let is_set = self.edit(parent, place)?.set(name, ino, kind);
@@ -100,7 +100,7 @@ impl<'a> NameChange<'a> {
         }
     }
 
-    /// Removes a name from a place. If that is one of its places, those before it do not count it any more.
+    /// Removes a name from a place. If that is one of its places, the places before it stop counting it.
     pub(crate) fn remove_at(&mut self, parent: Ino, place: Place, name: &[u8]) -> Result<()> {
         self.edit(parent, place)?.remove(name);
         let mut passed = Vec::new();

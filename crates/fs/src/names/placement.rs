@@ -1,12 +1,12 @@
-//! At which places of a directory a name may be.
+//! The places of a directory at which a name may be.
 //!
-//! A name has 256 places, in an order of its own, and is at the first of them that had room when it was made. Nobody can
-//! choose names that meet at one place, because the places come from a hash keyed with the volume's secret. If names meet
-//! all the same, the place overflows: further names go on to their next one, and no name is refused.
+//! A name has 256 places in an order of its own. It is at the first of them that had room when the name was made. A
+//! user cannot choose names that meet at one place, because the places come from a hash keyed with the volume's secret.
+//! If too many names meet by chance, the place overflows: further names go to their next place, and no name is refused.
 //!
 //! A volume without a placement record (`format/placement`) is older. There the first place of a name comes from a hash
-//! that a user can learn, from cookies, and can aim names with. Its further places are keyed, so overflow keeps such a
-//! volume usable, and its names stay where they are.
+//! that a user can learn from cookies, and use to make names meet. The further places are keyed, so overflow keeps such
+//! a volume usable, and its names stay in place.
 
 use oncefs_engine::Store;
 
@@ -17,7 +17,7 @@ use crate::{Error, Ino, NAME_BYTES_MAX, Result};
 
 const KEY_CONTEXT: &str = "oncefs volume secret to SipHash key of places of names, version 1";
 
-/// Records of names that tell how a volume without a placement record places them.
+/// Records read to find out how a volume without a placement record places its names.
 const SAMPLE_RECORDS: usize = 64;
 
 /// The rule by which the names of a volume get their places.
@@ -29,12 +29,12 @@ pub(crate) struct Placement {
     seed: u64,
 }
 
-/// What the placement record says of itself.
+/// The state of the placement record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordState {
-    /// It is right, or absent from a volume that is older.
+    /// It is sound, or the volume is older and has none.
     Right,
-    /// It is damaged or lost. The rule was told from the names.
+    /// It is damaged or lost. The rule of new volumes applies.
     Lost,
 }
 
@@ -47,7 +47,8 @@ impl Placement {
         Self { places, key: SipKey([half(0), half(8)]), seed }
     }
 
-    /// The rule of a volume that is to be used. A lost record would make all names seem to be missing, so it is an error.
+    /// The rule of a volume that is opened for use. A lost record is an error, because all names would seem to be
+    /// missing.
     pub(crate) fn read(store: &Store) -> Result<Self> {
         let record = store.get(placement::KEY)?.map(|bytes| placement::decode(&bytes)).transpose()?;
         if record.is_none() && Self::is_keyed_by_its_names(store)? {
@@ -56,7 +57,8 @@ impl Placement {
         Ok(Self::of(store, record))
     }
 
-    /// The rule of a volume that is to be checked. A record that is damaged or lost is told from what is left: there was one.
+    /// The rule of a volume that fsck checks. Without a record, its names show whether it is an older volume or lost
+    /// the record.
     pub(crate) fn read_or_tell(store: &Store) -> Result<(Self, RecordState)> {
         let lost = (Self::of(store, Some(NamePlaces::default())), RecordState::Lost);
         Ok(match store.get(placement::KEY)?.map(|bytes| placement::decode(&bytes)) {

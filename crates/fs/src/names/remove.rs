@@ -1,4 +1,4 @@
-//! Removal of names. An inode without a name is an orphan until nothing uses it (`inodes/orphans`).
+//! Removal of names. An inode without a name is an orphan as long as it is in use (`inodes/orphans`).
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl FileSystem {
             let found = self.find(parent, name)?.ok_or(Error::NotFound)?;
             check_wanted(&found, wanted)?;
             let Some(target) = self.inode_of(parent, &found)? else { continue };
-            // What is not permitted is said before what a directory holds.
+            // Permission errors come before the check for an empty directory.
             directory.lock().check_changeable()?;
             target.lock().check_changeable()?;
             let entry = self.first_entry(&target)?;
@@ -85,7 +85,7 @@ impl FileSystem {
     }
 
     /// The inode of an entry that was read without a lock. None: it was deleted meanwhile. A name is removed before its
-    /// inode, so a name without an inode means damage, and trying again would never end.
+    /// inode, so a name without an inode means damage, and a retry would never end.
     pub(crate) fn inode_of(&self, parent: Ino, dirent: &Dirent) -> Result<Option<Arc<Inode>>> {
         match self.inode(dirent.ino) {
             Ok(inode) => Ok(Some(inode)),
@@ -124,9 +124,9 @@ impl FileSystem {
         Ok(Some(ino))
     }
 
-    /// The key of an entry of a directory that counts none: a sign of damage, or of a removal that is under way. None: it
-    /// has no entry, or the inode is not a directory. Called without a lock: where many entries were removed, the look
-    /// takes as long as reading them.
+    /// The key of an entry of a directory whose count is 0, which means damage or a removal under way. None: the
+    /// directory has no entry, or the inode is not a directory. Called without a lock: after many removals, this lookup
+    /// takes as long as reading the removed entries.
     pub(crate) fn first_entry(&self, inode: &Inode) -> Result<Option<Vec<u8>>> {
         {
             let record = inode.lock();
@@ -141,9 +141,10 @@ impl FileSystem {
         Ok(self.store.scan(&from, &to, 1)?.pop().map(|(key, _)| key))
     }
 
-    /// Refuses a directory with entries: the count decides, and what [`FileSystem::first_entry`] found verifies it before
-    /// anything is lost. An entry that came after that look is counted; so one that is neither counted nor gone is
-    /// damage. False: it is gone, and the look has to be done again. True also for an inode that is no directory.
+    /// Refuses a directory with entries. The count decides, and the entry that [`FileSystem::first_entry`] found
+    /// verifies it before anything is lost. An entry that was added after that lookup is counted, so an entry that is
+    /// neither counted nor gone is damage. False: the entry is gone, and the lookup must be repeated. True also for an
+    /// inode that is not a directory.
     pub(crate) fn is_still_empty(&self, staged: &Staged, ino: Ino, entry: Option<Vec<u8>>) -> Result<bool> {
         let record = staged.get(ino);
         if record.is_directory() && record.entries != 0 {

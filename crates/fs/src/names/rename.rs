@@ -14,10 +14,10 @@ use crate::names::directory::{check_name, check_new_name};
 use crate::names::name_change::NameChange;
 use crate::{Caller, Error, FileKind, FileSystem, Ino, Result, Timestamp};
 
-/// Directories that are looked at with the rename lock, on the way up: with what else is read then, they stay below the
-/// reads that a lock may be held for.
+/// Most directories read on the way up with the rename lock held. With the other reads of a rename they stay below the
+/// bound on reads under a lock.
 const STEPS_LOCKED_MAX: u64 = 12;
-/// How often a long way up is gone without the lock. After that it is in memory, and is gone with the lock.
+/// How often a long path is walked up without the lock. After that the path is in memory, and is walked with the lock.
 const TRIES_UNLOCKED_MAX: u32 = 8;
 
 /// What happens to an existing target.
@@ -49,7 +49,7 @@ struct Whiteout<'a> {
 #[derive(Clone, Copy)]
 struct Manner<'a> {
     mode: RenameMode,
-    /// Whose the whiteout is that takes the old name, if one does.
+    /// The owner of the whiteout that takes the old name, if there is one.
     whiteout: Option<&'a Caller<'a>>,
 }
 
@@ -83,8 +83,8 @@ impl FileSystem {
         self.move_name(old, new, Manner { mode, whiteout: None })
     }
 
-    /// As [`FileSystem::rename`], but the old name stays: it becomes that of a whiteout, a character device 0:0 of this
-    /// owner. So a union of directories knows that the name below it is gone.
+    /// As [`FileSystem::rename`], but the old name stays and becomes a whiteout, a character device 0:0 of this owner.
+    /// A whiteout tells overlayfs that the name in the lower layer is gone.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl FileSystem {
         if check_kinds(&source, target.as_ref(), mode)? == Outcome::Nothing {
             return Ok(Some(None));
         }
-        // Counted without the name that moves, that directory would seem to be empty.
+        // Not counting the name that moves, this directory could look empty.
         if mode != RenameMode::Exchange && target.as_ref().is_some_and(|target| target.ino == old.parent) {
             return Err(Error::NotEmpty);
         }
@@ -193,7 +193,7 @@ impl FileSystem {
         Ok(Some(orphaned))
     }
 
-    /// A whiteout for the directory `above`: it has no permission bits, as nobody opens it.
+    /// A whiteout for the directory `above`. It has no permission bits, because it is never opened.
     fn make_whiteout(&self, above: &InodeRecord, owner: &Caller<'_>) -> Result<Whiteout<'_>> {
         self.check_host()?;
         let (ino, being_made) = self.numbers.take(&self.store)?;
@@ -249,10 +249,10 @@ impl FileSystem {
         Ok((change, orphaned))
     }
 
-    /// Keeps directories from moving otherwise, and refuses to move one below itself. The way up may be long and on the
-    /// disk, and all other moves wait for this lock: so it is gone without the lock, and counts if no directory has moved
-    /// meanwhile. If one has, a short way is gone with the lock, and so is a long one at last: who moves directories all the
-    /// time does not keep others from moving theirs.
+    /// Locks out other moves of directories, and refuses to move a directory below itself. The path up may be long and
+    /// on the disk, and all other moves wait for this lock. So the path is walked without the lock, and the result
+    /// counts if no directory has moved meanwhile. If one has, a short path is walked with the lock, and in the end a
+    /// long one too. So a user who keeps moving directories cannot keep others from moving theirs.
     fn lock_moves(&self, moves: &[(&Dirent, Ino)]) -> Result<MutexGuard<'_, u64>> {
         let is_checked = |mut steps_left| -> Result<bool> {
             for (moved, into) in moves {
@@ -277,9 +277,10 @@ impl FileSystem {
         is_checked(u64::MAX).map(|_| guard)
     }
 
-    /// Refuses to move a directory below itself. False: there are more steps up than are left. With the rename lock no
-    /// directory changes its parent, and `into` has a name, so every directory above it exists. If damage made a cycle of
-    /// parents, the way up returns to a directory marked on it; the mark moves on at growing distances (Brent's algorithm).
+    /// Refuses to move a directory below itself. False: the path up is longer than `steps_left`. With the rename lock
+    /// no directory changes its parent, and `into` has a name, so every directory above it exists. If damage made a
+    /// cycle of parents, the walk returns to a marked directory. The mark moves on at growing distances (Brent's
+    /// algorithm).
     fn check_no_cycle(&self, moved: &Dirent, into: Ino, steps_left: &mut u64) -> Result<bool> {
         let (mut above, mut mark, mut steps, mut steps_max) = (into, Ino(0), 0_u64, 1_u64);
         while is_directory(moved) && above != Ino::ROOT {

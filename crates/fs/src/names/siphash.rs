@@ -1,5 +1,5 @@
-//! SipHash-2-4: a hash of 64 bits with a key of 128. Without the key its values tell nothing, not even to somebody who
-//! chooses what is hashed and sees the hashes (Aumasson and Bernstein, 2012).
+//! SipHash-2-4: a hash of 64 bits with a key of 128. Its values reveal nothing without the key, even to an attacker who
+//! chooses the input and sees the hashes (Aumasson and Bernstein, 2012).
 
 /// The two halves of a key.
 #[derive(Clone, Copy)]

@@ -6,9 +6,10 @@ use crate::format::inode::InodeRecord;
 use crate::{FileSystem, Ino};
 
 impl FileSystem {
-    /// Adds to the change that publishes a file's new usage what follows from it: the file's new place in the queues, and
-    /// its policy in the engine. A file that was emptied has a new map, which takes over the policy of the old one. The
-    /// caller holds the inode's lock, and calls this only if something follows ([`InodeRecord::is_ranked_as`]).
+    /// Adds the consequences of a file's new usage to the change that publishes it: the file's new place in the queues,
+    /// and its policy in the engine. A file that was emptied has a new map, which takes over the policy of the old one.
+    /// The caller holds the inode's lock, and calls this only if there are consequences
+    /// ([`InodeRecord::is_ranked_as`]).
     pub(crate) fn follow_use(&self, change: &mut Change, ino: Ino, before: &InodeRecord, after: &InodeRecord) {
         debug_assert!(!after.is_ranked_as(before), "nothing follows from the new usage of inode {}", ino.0);
         debug_assert_eq!(before.kind, after.kind, "inode {} cannot change its kind", ino.0);

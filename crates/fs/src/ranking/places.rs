@@ -21,8 +21,8 @@ impl FileSystem {
         }
     }
 
-    /// Gives their first place to files created since the last call, or before the volume was ranked. False: every file
-    /// has had one, or files are being created at this moment.
+    /// Gives a first place to files created since the last call, or before the volume was ranked. False: every file has
+    /// had one, or files are being created at this moment.
     ///
     /// So creating a file writes nothing for the queues, and a file deleted soon after never has a place.
     pub(super) fn add_first_places(&self) -> Result<bool> {
@@ -49,11 +49,12 @@ impl FileSystem {
         Ok(true)
     }
 
-    /// Adds a place to the change that gives a file its first name, if the queues know the file: as long as it had no
-    /// name, its place may have been dropped. The caller holds the inode's lock, so none is dropped meanwhile. The place
-    /// begins now, as one in the past might be overlooked until the next mount ([`PUBLISH_SECONDS_MAX`]).
+    /// Adds a place to the change that gives a file its first name, if the queues know the file. Its earlier place may
+    /// have been dropped while it had no name. The caller holds the inode's lock, so no place is dropped meanwhile. The
+    /// place begins now, because a place in the past might be overlooked until the next mount
+    /// ([`PUBLISH_SECONDS_MAX`]).
     ///
-    /// If the queues learn of the file at this moment, it has a place from that.
+    /// If the queues learn of the file at this moment, that gives it a place.
     pub(crate) fn add_place_of_named(&self, change: &mut Change, ino: Ino, usage: &Usage) {
         if ino < self.ranker.queues().ranking().known_below {
             let place = QueuePlace::of(usage, ino.0);
@@ -111,8 +112,8 @@ impl FileSystem {
     }
 }
 
-/// The first place of a file. A file to be judged is due as long after its last write as any other; one without any
-/// known usage starts now, so that its users have time to show how they use it.
+/// The first place of a file. A file without a rank is due as long after its last write as any other. A file without
+/// known usage starts now, so that its use can be observed first.
 fn first_place(usage: &Usage, ino: Ino, now: Moment) -> Option<QueuePlace> {
     let place = QueuePlace::of(usage, ino.0)?;
     assert!(place.rank != Rank::Cold, "cold inode {} got a place", ino.0);

@@ -1,4 +1,4 @@
-//! The rank queues as one mount knows them: which files have a place, and where each queue starts.
+//! A mount's view of the rank queues: which files have a place, and where each queue starts.
 //!
 //! The queues themselves are records of the store (`places`), so a queue takes no memory, however long it is.
 
@@ -30,7 +30,7 @@ struct Known {
 }
 
 impl Queues {
-    /// Reads the ranking record. Without a readable one every file gets a new place; it merges with the file's old one.
+    /// Reads the ranking record. Without a readable record every file gets a new place, which merges with its old one.
     pub(super) fn open(store: &Store) -> Result<Self> {
         let bytes = store.get(ranking::KEY)?;
         let ranking = bytes.and_then(|bytes| {

@@ -1,16 +1,16 @@
-//! Ranking (Selective, section 4.2): gives files their ranks in the background, and does what a rank requires.
+//! Ranking (Selective, section 4.2): gives files their ranks in the background, and prepares files for them.
 //!
-//! Owns the order of the work, in bounded turns that the engine's worker calls while it is idle. Leaves to `dedup` what
-//! is due at the tail of a queue (`look_at`), to `usage` how a file is used, and to the engine how its blocks are
-//! deduplicated.
+//! Owns the order of the work, in bounded turns that the engine's worker calls while it is idle. `dedup` decides what
+//! is due at the tail of a queue (`look_at`), `usage` observes how a file is used, and the engine deduplicates its
+//! blocks.
 //!
 //! Numbered invariants:
 //! 1. Inode and engine agree on a file's rank and on whether it is update-heavy: both change in one publication.
 //! 2. A regular file below `known_below` that has a name and is not cold has a place in the queue of its rank. A place
 //!    is removed in the publication that gives the file another one, or once the file is gone or cold, or has no name.
 //!    The first name of a file brings a place with it. A file may have several places, or one that is out of date.
-//! 3. Whether a file needs its last place is decided with its inode locked: it may get a name at that moment, or be read
-//!    and no longer cold.
+//! 3. Whether a file needs its last place is decided with its inode locked, because at that moment the file may get a
+//!    name, or be read and stop being cold.
 //!
 //! Every step is one publication, durable with its group. A crash before that leaves the file with its old rank and its
 //! old place, and a later turn looks at it again.
@@ -29,14 +29,14 @@ use crate::format::queue;
 use crate::ranking::state::PendingDefrag;
 use crate::{Error, FileKind, FileSystem, Ino, Result, Space};
 
-/// Blocks of a file defragmented in one turn, about: 16 MiB.
+/// Blocks of a file defragmented in one turn, about 16 MiB.
 const WINDOW: Blocks = Blocks(4_096);
 /// Defragmentation for ranks leaves one in this many blocks of the data area free.
 const FREE_SHARE: u64 = 4;
 /// Places looked at in one turn, at most.
 const PLACES_MAX: usize = 64;
 
-/// What became of a place.
+/// The outcome of looking at a place.
 pub(super) enum Looked {
     /// It is not due, and neither are those after it.
     Waits,
@@ -153,8 +153,8 @@ impl FileSystem {
         }))
     }
 
-    /// The runs from which on a file need not be defragmented before it gets rank 1. None: it need not be at all, as its
-    /// policy leaves it alone at any rank or shares every block.
+    /// The shortest run, in blocks, that needs no defragmentation before the file gets rank 1. None: the file needs
+    /// none, because its policy leaves it alone at any rank or shares every block.
     fn run_blocks_min_of_rank_1(&self, ino: Ino) -> Result<Option<u32>> {
         let map = self.inode(ino)?.lock().map;
         let policy = FilePolicy { rank: Rank::Sequential, is_update_heavy: false, ..self.store.file_policy(map) };
@@ -194,18 +194,18 @@ impl FileSystem {
         }
     }
 
-    /// Blocks that defragmentation may take. The rest of the free space belongs to programs: reading a file in sequence
+    /// Blocks that defragmentation may take. The rest of the free space is for programs: reading a file in sequence
     /// must not fill the volume.
     fn space_for_defrag(&self) -> Blocks {
         let Space { total, available } = self.statfs();
         Blocks(available.saturating_sub(total / FREE_SHARE))
     }
 
-    /// Gives a file a rank, and the place that goes with it, if its usage still deserves it.
+    /// Gives a file a rank and the matching place, if its usage still justifies the rank.
     pub(super) fn give_rank(&self, place: &QueuePlace, rank: Rank, now: Moment) -> Result<Looked> {
         let inode = self.inode(Ino(place.file))?;
         let mut record = inode.lock();
-        // A file without a name may be deleted at any moment, and publishing its inode would bring it back.
+        // An orphan may be deleted at any moment, and publishing its inode would bring it back.
         if record.nlink == 0 {
             return self.move_place(place, None);
         }

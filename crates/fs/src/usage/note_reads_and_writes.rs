@@ -1,14 +1,14 @@
 //! The I/O monitor: notes how programs read and write files, for their ranks (the paper Selective, sections 4.1 and 4.2.1).
 //!
-//! Owns what it has seen of reads until that is published, what a change of content leaves in a file's usage, and the
-//! clock of ranks. Leaves publishing to `publish_noted`, ranks to `ranking`, and the arithmetic of usage to `dedup`. The
-//! engine counts reads on its own, for the rule of the shortest run (`policy/read_pattern.rs`).
+//! Owns the noted reads until they are published, the effect of a change of content on a file's usage, and the clock of
+//! ranks. `publish_noted` publishes, `ranking` gives ranks, and `dedup` has the arithmetic of usage. The engine counts
+//! reads by itself, for the rule of the shortest run (`policy/read_pattern.rs`).
 //!
 //! A change of content is part of the inode record that is published with it anyway. Reads publish nothing by
 //! themselves: they are noted in memory, at most 4 MB for all files and handles, and published in batches. The monitor
 //! does nothing where files are not ranked, and on a read-only mount.
 //!
-//! Lock order: the locks of this room are the innermost.
+//! Lock order: the locks of this folder are the innermost.
 
 use std::collections::HashMap;
 use std::mem;
@@ -26,7 +26,7 @@ use crate::{Clock, Error, Ino, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// Bound on all memory of the monitor.
+/// Bound on the memory of the monitor.
 const BYTES_MAX: usize = 4 << 20;
 const _: () = assert!(NOTED_BYTES_MAX + POSITIONS_BYTES_MAX <= BYTES_MAX, "the parts exceed the whole");
 
@@ -54,9 +54,9 @@ impl Monitor {
     /// The present moment of the clock of ranks: seconds since 1970 plus the setting `rank_clock_offset`, clamped to the
     /// range of [`Moment`], which ends in 2106.
     ///
-    /// Ranks do not use the times that `stat` shows: programs can set those, and noatime does not keep them. Only reads
-    /// and writes take moments from this clock. It may jump either way, with the machine's clock or with the setting. The
-    /// next look at a moment that is then in the future sets it to now (`Usage::clamp`).
+    /// Ranks do not use the times that `stat` shows, because programs can set those and noatime does not update them.
+    /// Only reads and writes take moments from this clock. The clock may jump either way, with the machine's clock or
+    /// with the setting. A moment that is then in the future is set to now when it is next looked at (`Usage::clamp`).
     pub(crate) fn now(&self) -> Moment {
         moment(self.clock.now().seconds, self.store.rank_clock_offset_seconds())
     }
@@ -66,7 +66,7 @@ impl Monitor {
         if self.is_on() { Usage::created(self.now()) } else { Usage::default() }
     }
 
-    /// Records a change of content in the usage that is published with it.
+    /// Notes a change of content in the usage that is published with it.
     pub(crate) fn note_written(&self, usage: &mut Usage, is_rewrite: bool) {
         if self.is_on() {
             usage.written(self.now(), is_rewrite);
@@ -78,7 +78,7 @@ impl Monitor {
         self.positions.new_handle()
     }
 
-    /// Notes that a handle read a range of bytes. What is returned must be published, as in [`Monitor::note`].
+    /// Notes that a handle read a range of bytes. The caller must publish the returned files, as in [`Monitor::note`].
     pub(crate) fn note_read(&self, handle: Handle, ino: Ino, bytes: Range<u64>) -> Option<Files> {
         if !self.is_on() || bytes.is_empty() {
             return None;
@@ -87,8 +87,8 @@ impl Monitor {
         self.note(ino, self.positions.read(handle, first, blocks))
     }
 
-    /// Notes an access to a file, and the blocks that it read. What is returned was noted before: memory is full and the
-    /// thread that publishes cannot keep up, so the reader must publish it, which slows it down.
+    /// Notes an access to a file, and the blocks that it read. Returns earlier notes if their memory is full because
+    /// the publishing thread cannot keep up. The reader must publish them, which slows it down.
     pub(super) fn note(&self, ino: Ino, reads: Reads) -> Option<Files> {
         if !self.is_on() {
             return None;

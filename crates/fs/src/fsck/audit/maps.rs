@@ -21,10 +21,10 @@ struct Owners<'a> {
     compared: u64,
 }
 
-/// The number of a slowdown of 0 %: behind those of all runs.
+/// The number of a slowdown of 0 %, above those of all runs.
 const SLOWDOWN: u64 = 1_000;
 
-/// A policy as a number, so that it can be sorted along. 0 is the default policy.
+/// A policy as a number, so that it can be sorted with its file. 0 is the default policy.
 pub fn number_of(policy: &FilePolicy) -> u64 {
     let policy_override = match policy.policy_override {
         None => 0,
@@ -87,7 +87,7 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// Checks (11) for one file. The second file of a map, which is a fault of its own, finds no policy left.
+    /// Checks (11) for one file. The second file of a map finds no policy left, and is a fault of its own.
     fn policy(&mut self, map: MapId, ino: Ino, expected: u64, policies: &mut Records<'_>) -> Result<()> {
         self.policies_below(map.0, policies)?;
         let has_record = policies.peek()?.is_some_and(|(key, _)| keys::parse_file_policy(key) == Some(map));

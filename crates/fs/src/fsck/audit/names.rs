@@ -64,7 +64,7 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// Whether a name is at one of its places. Those before it should count it.
+    /// Checks that a name is at one of its places. The places before it should count it.
     fn place_of(&mut self, parent: Ino, at: Place, name: &[u8]) -> Result<()> {
         let mut passed = Vec::new();
         for place in self.placement.places(parent, name) {

@@ -1,4 +1,4 @@
-//! Checks that the way up from every directory leads to the root.
+//! Checks that the path up from every directory leads to the root.
 //!
 //! Directories come in the order of their numbers, and a parent is nearly always older than its subdirectories. So one bit
 //! of the parent settles nearly every directory at once, and only moved directories must be remembered.
@@ -41,8 +41,8 @@ impl Tree {
         }
     }
 
-    /// After all directories were added: the topmost ones that are not below the root, with their parents. Of a cycle,
-    /// the one with the lowest number.
+    /// The topmost directories that are not below the root, with their parents. A cycle gives the one with the lowest
+    /// number. To be called after all directories were added.
     pub fn cut_off(self) -> Vec<(Ino, Ino)> {
         let Self { below_root, open } = self;
         let mut done = HashSet::new();

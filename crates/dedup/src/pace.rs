@@ -308,8 +308,8 @@ impl Pace {
         self.rule.idle_after.checked_sub(since).filter(|time| !time.is_zero())
     }
 
-    /// The largest rest factor. It stays at 1 if other programs leave the worker a CPU and the foreground is idle, and if
-    /// the foreground is no slower with the worker while CPU and device have spare capacity.
+    /// The largest rest factor. It stays at 1 if other programs leave the worker a CPU and the foreground is idle, and
+    /// if the foreground is no slower with the worker while CPU and device have spare capacity.
     fn rest_factor_max(&self, conditions: &Conditions) -> u32 {
         let active = self.time_to_idle(conditions).is_some();
         let full = conditions.cpu_busy >= FULLY_BUSY || conditions.device_busy >= FULLY_BUSY;

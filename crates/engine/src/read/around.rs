@@ -1,11 +1,12 @@
-//! Read-around: the request that reads a small file brings what lies around it.
+//! Read-around: the request that reads a small file also brings in the blocks around it.
 //!
-//! Small files that were written together lie side by side, and whoever reads one of them mostly reads the others, in any
-//! order. Each would wait for the device, though a region of them takes little longer than one. So where a small file is
-//! read as a whole and memory does not have it, its region is read and enters the read cache.
+//! Small files that were written together lie side by side, and a program that reads one of them mostly reads the
+//! others, in any order. Each would wait for the device, though reading a region of them takes little longer than
+//! reading one. So if a small file is read as a whole and is not in memory, its region is read and enters the read
+//! cache.
 //!
-//! What enters are blocks that somebody refers to now, that are on the device, and whose content has their tag. The
-//! caller's pin keeps all of them from being reused meanwhile.
+//! Only blocks enter that are referred to now, are on the device, and have the content of their tag. The caller's pin
+//! keeps all of them from being reused meanwhile.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,9 +15,9 @@ use crate::format::keys::ShardKey;
 use crate::format::shard::{SHARD_BLOCKS, Target};
 use crate::{BLOCK_BYTES, Lbn, MapId, Pbn, Result};
 
-/// A file of at most so many blocks is small.
+/// A file of at most this many blocks is small.
 const SMALL_BLOCKS_MAX: u64 = 16;
-/// Blocks of a region, which is aligned to them: files that are read in any order bring each region once.
+/// Blocks of a region. Regions are aligned to this size, so files that are read in any order bring in each region once.
 const REGION_BLOCKS: u64 = 32;
 const _: () = assert!(SMALL_BLOCKS_MAX < REGION_BLOCKS && SMALL_BLOCKS_MAX < SHARD_BLOCKS);
 
@@ -27,20 +28,20 @@ impl Core {
             return Ok(false);
         }
         let key = ShardKey { map, shard: 0 };
-        // Both fit: the constants above say so.
+        // Both fit, given the constants above.
         let shard = self.shard(key)?;
         let mut behind = shard.slice(blocks as u16, SHARD_BLOCKS as u16);
         Ok(!behind.any(|extent| matches!(extent.target, Target::Data(_))))
     }
 
-    /// Brings the region of a small file with these runs into the read cache, unless memory has the file. What cannot be
-    /// read or is not what it should be does not enter: whoever asks for it meets the error.
+    /// Brings the region of a small file with these runs into the read cache, unless the file is in memory. Unreadable
+    /// or wrong blocks do not enter: their reader meets the error.
     pub fn read_around(&self, runs: &[(Target, u64)]) {
         let mut data = runs.iter().filter_map(|(target, blocks)| match target {
             Target::Data(pbn) => Some(*pbn..pbn.plus(*blocks)),
             Target::Hole | Target::Reserved => None,
         });
-        // What is in pieces was not written together with what lies around one of them.
+        // A file in pieces was not written together with the blocks around one of them.
         let (Some(asked_for), None) = (data.next(), data.next()) else { return };
         let is_in_memory = self.read_cache.holds(asked_for.start) || self.staging.get(asked_for.start).is_some();
         if is_in_memory

@@ -1,13 +1,13 @@
 //! The read cache: blocks by pbn, so that a block shared by ten files is held once.
 //!
-//! Owns the bytes, who enters and who leaves. Leaves alone what a pbn means: a stored block never
-//! changes, so an entry is right for as long as its pbn is not reused, and the caller says when
-//! that ends. The rule that makes it safe: **`admit` only while holding a pin on the pbn;
-//! `remove` only after the last pin on it is gone and before the pbn is handed out again.** So no
-//! `admit` of the old content can come after the `remove`.
+//! Owns the bytes and the choice of the blocks that enter and leave. Does not know what a pbn means: a stored block
+//! never changes, so an entry is right until its pbn is reused, and the caller says when that happens. The rule that
+//! makes it safe: **`admit` only while holding a pin on the pbn; `remove` only after the last pin on it is gone and
+//! before the pbn is handed out again.** So no `admit` of the old content can come after the `remove`.
 //!
-//! Own code rather than a cache crate, because the budget has to be exact down to the allocator, and changes:
-//! all blocks lie in one piece of memory per shard, which the system fills with pages, a few ahead of use, and takes back.
+//! Own code instead of a cache crate, because the budget has to be exact down to the allocator, and it changes. All
+//! blocks of a shard lie in one piece of memory. The system fills it with pages a little ahead of use, and takes them
+//! back.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -19,45 +19,46 @@ use crate::MapId;
 use crate::stats::counters::CacheReport;
 use crate::sync::{AtomicU64, LockRank, Mutex};
 
-/// Memory of one cached block: the bytes and 128 for what goes with them, of which the slot takes
-/// 24, the free list 4, the sightings 16 and the index at most 78 (17 bytes an entry, and a hash
-/// table under constant replacement grows to at most 4.6 times its entries).
+/// Memory of one cached block: the bytes, and 128 for its bookkeeping. Of these the slot takes 24, the free list 4, the
+/// sightings 16 and the index at most 78 (17 bytes an entry; under constant replacement a hash table grows to at most
+/// 4.6 times its entries).
 const SLOT_BYTES: usize = BLOCK_BYTES + 128;
 
-/// Locks of a large cache: several times the threads that read.
+/// Locks of a large cache: several times the number of reading threads.
 const SHARDS_MAX: usize = 32;
-/// A shard below this size would evict by accident of placement rather than by age.
+/// A smaller shard would evict by accident of placement rather than by age.
 const SHARD_SLOTS_MIN: usize = 64;
 
-/// The doorkeeper remembers this many sightings for each block of the cache, so that a block read
-/// again within about twice the cache's size of other misses enters.
+/// The doorkeeper remembers this many sightings for each block of the cache. So a block enters if it is read again
+/// within about twice the cache's size of other misses.
 const SIGHTINGS_PER_SLOT: usize = 2;
-/// Fresh slots that get their pages at once: one call of the system instead of a fault for each.
+/// Fresh slots that get their pages together: one system call instead of one fault each.
 const PREPARED_SLOTS: usize = 16;
 /// Marks an empty place among the sightings: pbn 0 is the label and never cached.
 const UNSEEN: u64 = 0;
 /// Marks a slot on the free list.
 const UNUSED: Pbn = Pbn(0);
 
-/// For whom a block was read that lay around another. No map has this id.
+/// The reader recorded for blocks that were read around another. No map has this id.
 pub const AROUND: MapId = MapId(u64::MAX);
 
 /// A bounded cache of blocks, shared by all threads.
 ///
 /// Invariants, asserted by `check` in the tests:
 /// 1. Every index entry names a used slot holding that pbn, and every used slot has its index entry.
-/// 2. Every slot below the high-water mark is either used or on one of both lists of free ones, never more than that.
+/// 2. Every slot below the high-water mark is either used or on one of the two lists of free slots, never on more than
+///    one.
 /// 3. Used slots, and with them bytes, never exceed the budget.
 pub struct ReadCache {
     shards: Vec<Mutex<Shard>>,
-    /// Its own bytes, without those that it is lent.
+    /// Its own bytes, without those lent to it.
     own_bytes: u64,
     bytes_max: AtomicU64,
 }
 
 impl ReadCache {
-    /// A cache of at most `own_bytes`, and of up to `bytes_most` with what it is lent. Less than one block of its own
-    /// disables it.
+    /// A cache of at most `own_bytes`, and of up to `bytes_most` with the bytes lent to it. Less than one block of its
+    /// own disables it.
     pub fn new(own_bytes: u64, bytes_most: u64) -> Self {
         assert!(own_bytes <= bytes_most, "a cache of {own_bytes} bytes, and of {bytes_most} at most");
         let slots = slots_of(own_bytes);
@@ -68,8 +69,8 @@ impl ReadCache {
         Self { shards: (0..shards).map(new_shard).collect(), own_bytes, bytes_max: AtomicU64::new(own_bytes) }
     }
 
-    /// Lends the cache so many bytes beyond its own, instead of what it was lent before. What is beyond that leaves, and
-    /// its memory goes back to the system.
+    /// Lends the cache this many bytes beyond its own, in place of earlier loans. Blocks that no longer fit leave, and
+    /// their memory goes back to the system.
     pub fn lend(&self, bytes: u64) {
         let bytes_max = self.own_bytes + bytes;
         if self.bytes_max.swap(bytes_max, Relaxed) == bytes_max {
@@ -80,13 +81,13 @@ impl ReadCache {
         }
     }
 
-    /// Copies the block into `out` (one block long) if it is held. Gives for whom it was read.
+    /// Copies the block into `out` (one block long) if it is cached. Returns the map that it was read for.
     pub fn get(&self, pbn: Pbn, out: &mut [u8]) -> Option<MapId> {
         self.shard(pbn).and_then(|shard| shard.lock().get(pbn, out))
     }
 
-    /// Offers a block that was read from the device; it enters when it is offered a second time
-    /// before it is forgotten. Only while holding a pin on the pbn.
+    /// Offers a block that was read from the device. It enters when it is offered a second time before its sighting is
+    /// forgotten. Only while holding a pin on the pbn.
     pub fn admit(&self, pbn: Pbn, reader: MapId, block: &[u8]) {
         if let Some(shard) = self.shard(pbn) {
             let mut shard = shard.lock();
@@ -96,7 +97,8 @@ impl ReadCache {
         }
     }
 
-    /// As `admit`, for a block that several files hold: it enters at once (SmartDedup's page cache index, section 3.4).
+    /// Like `admit`, for a block shared by several files: it enters at once (SmartDedup's page cache index, section
+    /// 3.4).
     pub fn admit_shared(&self, pbn: Pbn, reader: MapId, block: &[u8]) {
         debug_assert_eq!(block.len(), BLOCK_BYTES, "the cache holds whole blocks");
         if let Some(shard) = self.shard(pbn) {
@@ -104,12 +106,12 @@ impl ReadCache {
         }
     }
 
-    /// Takes in a block that was read because it lies around another. Only while holding a pin on the pbn.
+    /// Takes in a block that was read around another. Only while holding a pin on the pbn.
     pub fn admit_around(&self, pbn: Pbn, block: &[u8]) {
         self.admit_shared(pbn, AROUND, block);
     }
 
-    /// Whether it has the block now.
+    /// Whether the block is cached now.
     pub fn holds(&self, pbn: Pbn) -> bool {
         self.shard(pbn).is_some_and(|shard| shard.lock().index.contains_key(&pbn))
     }
@@ -148,7 +150,7 @@ fn slots_of(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX) / SLOT_BYTES
 }
 
-/// Pbns come in runs; their spread values are even over shards and sightings.
+/// Pbns come in runs. Their spread values are even over shards and sightings.
 fn spread(pbn: Pbn) -> u64 {
     const GOLDEN_RATIO: u64 = 0x9E37_79B9_7F4A_7C15;
     let mixed = pbn.0.wrapping_mul(GOLDEN_RATIO);
@@ -159,7 +161,7 @@ struct Slot {
     pbn: Pbn,
     /// The map that it was read for.
     reader: MapId,
-    /// Read since the clock's hand passed: spared once.
+    /// Read since the clock's hand passed. Such a block is spared once.
     recent: bool,
 }
 
@@ -169,17 +171,17 @@ struct Shard {
     slots: Vec<Slot>,
     /// How many may be used.
     used_max: usize,
-    /// How many there may ever be.
+    /// How many slots may ever exist.
     slots_most: usize,
-    /// Slots that are not used and have their pages,
+    /// Unused slots that have their pages,
     free: Vec<u32>,
-    /// and those whose pages went back to the system.
+    /// and unused slots whose pages went back to the system.
     returned: Vec<u32>,
     bytes: LazyMemory,
-    /// Slots below got their pages; those of `returned` went back.
+    /// All slots below this one got their pages. Those of `returned` went back.
     prepared: usize,
     hand: usize,
-    /// Pbns offered once, each in the one place its spread gives; a later one takes the place.
+    /// Pbns offered once, each at the one place that its spread value gives. A later pbn replaces an earlier one.
     sightings: Vec<u64>,
     hits: u64,
     misses: u64,
@@ -212,7 +214,7 @@ impl Shard {
             let slot = self.give_up();
             self.put_aside(slot);
         }
-        // Each only once, and neighbours together: each is a call of the system.
+        // Each only once, and neighbours together, because each range is a system call.
         self.free.sort_unstable();
         for run in self.free.chunk_by(|slot, next| slot + 1 == *next) {
             let at = run[0] as usize * BLOCK_BYTES;
@@ -254,7 +256,7 @@ impl Shard {
         }
     }
 
-    /// Whether the block was offered before, and notes that it is now.
+    /// Whether the block was offered before. Notes that it is offered now.
     fn sighted(&mut self, pbn: Pbn) -> bool {
         let sighting = self.sighting(pbn);
         let before = std::mem::replace(sighting, pbn.0);
@@ -263,7 +265,7 @@ impl Shard {
 
     fn sighting(&mut self, pbn: Pbn) -> &mut u64 {
         let places = self.sightings.len() as u64;
-        // The high half: the low half chose the shard.
+        // The high half, because the low half chose the shard.
         &mut self.sightings[((spread(pbn) >> 32) % places) as usize]
     }
 
@@ -271,7 +273,7 @@ impl Shard {
         &mut self.bytes[slot * BLOCK_BYTES..][..BLOCK_BYTES]
     }
 
-    /// A slot for the block: a freed one, a fresh one, or that of the block the clock gives up.
+    /// A slot for the block: a freed one, a fresh one, or that of the block that the clock evicts.
     fn take_slot(&mut self, taken: Slot) -> usize {
         debug_assert!(self.index.len() <= self.used_max, "{} slots of {} are used", self.index.len(), self.used_max);
         if self.index.len() == self.used_max {
@@ -289,7 +291,7 @@ impl Shard {
         slot
     }
 
-    /// Has the system give a fresh slot its page together with those of the next ones, as far as they may be used.
+    /// Makes the system give a fresh slot its page together with those of the next slots, as far as they may be used.
     fn prepare(&mut self, slot: usize) {
         if slot < self.prepared {
             return;
@@ -299,13 +301,14 @@ impl Shard {
         self.bytes.prepare(slot * BLOCK_BYTES..self.prepared * BLOCK_BYTES);
     }
 
-    /// Puts a slot that is no longer used on the free list.
+    /// Puts an unused slot on the free list.
     fn put_aside(&mut self, slot: usize) {
         self.slots[slot] = Slot { pbn: UNUSED, reader: MapId(0), recent: false };
         self.free.push(slot as u32);
     }
 
-    /// Moves the hand past recently read blocks, sparing each once, and forgets the first other. Only where a slot is used.
+    /// Moves the hand past recently read blocks, sparing each once, and evicts the first other block. Only if a slot is
+    /// used.
     fn give_up(&mut self) -> usize {
         assert!(!self.index.is_empty(), "no block can be given up");
         loop {

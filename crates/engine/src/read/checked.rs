@@ -1,4 +1,4 @@
-//! What is done with blocks once they were read: they are compared with their tags, and offered to the read cache.
+//! Blocks after they were read: they are compared with their tags and offered to the read cache.
 
 use super::parts::Part;
 use super::stored::{CACHED_RUN_BLOCKS_MAX, NOBODY};
@@ -6,7 +6,7 @@ use crate::core::Core;
 use crate::format::page::page_of;
 use crate::{BLOCK_BYTES, Error, MapId, Pbn, Result, Tag};
 
-/// What the block table says of a block that was read. Of one whose page cannot be read it says nothing.
+/// The block table's answer for a block that was read. Empty if its page cannot be read.
 #[derive(Clone, Copy, Default)]
 struct Known {
     is_shared: bool,
@@ -14,9 +14,9 @@ struct Known {
 }
 
 impl Core {
-    /// Compares what was read with the tags, if that is set, and with the tags of lost content, if there is any. A block
-    /// that differs is served as `read_parts` says. Which blocks have several references, in the order of the parts; None:
-    /// none may enter the read cache.
+    /// Compares the content with the tags if reads are verified, and with the tags of lost content if any is lost. A
+    /// block that differs is served as `read_parts` says. Returns which blocks have several references, in the order of
+    /// the parts. None: none may enter the read cache.
     pub fn look_over(&self, reader: MapId, parts: &mut [&mut Part<'_>]) -> Result<Option<Vec<bool>>> {
         let verifies = self.tuning.verifies_reads();
         if !verifies && !self.damage.is_content_lost() {
@@ -40,7 +40,7 @@ impl Core {
         Ok(is_all_right.then(|| known.iter().map(|known| known.is_shared).collect()))
     }
 
-    /// Gives parts the second copies of blocks that are wrong. False: nobody's reader keeps some as they are.
+    /// Serves wrong blocks from their replicas. False: a read without a reader keeps some of them as they are.
     fn replace_all(
         &self,
         reader: MapId,
@@ -60,7 +60,7 @@ impl Core {
         Ok(is_all_right)
     }
 
-    /// Gives parts the second copy of one of their blocks. False: there is none.
+    /// Serves one block of these parts from its replica. False: it has none.
     fn replace(&self, pbn: Pbn, parts: &mut [&mut Part<'_>]) -> bool {
         let holders = parts.iter_mut().filter(|part| (part.pbn..part.end()).contains(&pbn));
         holders.into_iter().all(|part| {
@@ -69,9 +69,9 @@ impl Core {
         })
     }
 
-    /// What is known of blocks with these tags, which come in the order of their pbns. Of one that was freed meanwhile, and
-    /// that only the caller's pin keeps, nothing is known, and neither of any where the table cannot be read: its damage is
-    /// not theirs.
+    /// The table's answer for blocks with these tags, in the order of their pbns. It is empty for a block that was
+    /// freed meanwhile and that only the caller's pin keeps. It is also empty where the table cannot be read: damage to
+    /// the table is not damage to the block.
     fn known_of(&self, tags: &[(Pbn, Tag)]) -> Vec<Known> {
         self.compare_tags(tags).unwrap_or_else(|_| {
             let by_page = tags.chunk_by(|a, b| page_of(a.0) == page_of(b.0));
@@ -102,8 +102,8 @@ impl Core {
         })
     }
 
-    /// Offers what was read to the read cache: shared blocks, which further files may ask for, enter at once. Of a long run
-    /// only they do, so that one pass over a large file does not turn the cache over.
+    /// Offers blocks that were read to the read cache. Shared blocks enter at once, because further files may read
+    /// them. Of a long run only these enter, so that one pass over a large file does not replace the whole cache.
     pub fn admit_read(&self, reader: MapId, parts: &[&mut Part<'_>], shared: &[bool]) {
         let mut shared = shared.iter();
         for part in parts {
@@ -127,7 +127,7 @@ impl Core {
     }
 }
 
-/// A block whose content is nowhere.
+/// The error for a block whose content is lost.
 pub fn damaged(pbn: Pbn) -> Error {
     Error::corrupt(format!("block {pbn} of the data area"), "its content does not have its tag (see oncefs scrub)")
 }

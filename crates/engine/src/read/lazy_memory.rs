@@ -1,4 +1,4 @@
-//! Memory that the system gives as it is used, and takes back.
+//! Memory that the system provides as it is used, and takes back.
 
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
@@ -20,7 +20,7 @@ unsafe impl Send for LazyMemory {}
 unsafe impl Sync for LazyMemory {}
 
 impl LazyMemory {
-    /// So many bytes.
+    /// Memory of `len` bytes.
     pub fn new(len: usize) -> Self {
         if len == 0 {
             return Self::at(NonNull::dangling(), len);
@@ -41,19 +41,19 @@ impl LazyMemory {
         }
     }
 
-    /// How often the system was asked to take some back.
+    /// How often memory was given back to the system.
     #[cfg(test)]
     pub fn given_back(&self) -> u64 {
         self.given_back
     }
 
-    /// Has the system give these whole pages now, all at once. Their content stays. Where it cannot (before Linux 5.14, or
-    /// without memory), each comes as it is used.
+    /// Makes the system provide these whole pages now, all at once. Their content stays. If it cannot (before Linux
+    /// 5.14, or short of memory), each page comes as it is used.
     pub fn prepare(&mut self, bytes: Range<usize>) {
         self.advise(bytes, libc::MADV_POPULATE_WRITE);
     }
 
-    /// Gives whole pages back to the system. They are 0 again.
+    /// Gives whole pages back to the system. They read as 0 again.
     pub fn give_back(&mut self, bytes: Range<usize>) {
         if bytes.is_empty() {
             return;
@@ -73,8 +73,8 @@ impl LazyMemory {
             "{bytes:?} are no pages"
         );
         let pages = &mut self[bytes];
-        // SAFETY: the range is within the mapping and borrowed alone. Both advices leave it mapped and initialised: with
-        // what it had, or as zeros.
+        // SAFETY: the range is within the mapping and borrowed exclusively. Both kinds of advice leave it mapped and
+        // initialised: with its content, or as zeros.
         unsafe { libc::madvise(pages.as_mut_ptr().cast(), pages.len(), advice) }
     }
 }
@@ -91,7 +91,7 @@ impl Drop for LazyMemory {
 impl Deref for LazyMemory {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: `len` bytes are mapped and initialised as 0; 0 bytes may be anywhere.
+        // SAFETY: `len` bytes are mapped and initialised as 0. An empty slice may be anywhere.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

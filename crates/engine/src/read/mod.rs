@@ -1,4 +1,4 @@
-//! The way of a read: map, runs, memory or device. `steps` holds the order.
+//! The read path: map, runs, memory or device. `steps` holds the order.
 
 mod around;
 pub mod cache;

@@ -1,4 +1,4 @@
-//! The parts of a read: runs of the data area, and which of them one request reads.
+//! The parts of a read: runs of the data area, and how requests combine them.
 
 use std::cmp::Reverse;
 
@@ -7,11 +7,11 @@ use crate::policy::device_reads::GAP_BLOCKS_MAX;
 use crate::space::data_area::place_of;
 use crate::{BLOCK_BYTES, Pbn, Result};
 
-/// Blocks that one request reads with the gaps between its parts, at most.
+/// Most blocks that one request reads, including the gaps between its parts.
 const SPAN_BLOCKS_MAX: u64 = 256;
 const _: () = assert!(GAP_BLOCKS_MAX < SPAN_BLOCKS_MAX);
 
-/// A run of the data area and where its content goes.
+/// A run of the data area and the destination of its content.
 pub struct Part<'a> {
     /// Its first block.
     pub pbn: Pbn,
@@ -25,7 +25,7 @@ impl Part<'_> {
         self.bytes.len() / BLOCK_BYTES
     }
 
-    /// The block behind it.
+    /// The block after it.
     pub fn end(&self) -> Pbn {
         self.pbn.plus(self.blocks() as u64)
     }
@@ -36,7 +36,7 @@ impl Part<'_> {
     }
 }
 
-/// The runs of blocks that come in ascending order, one behind the other in `bytes`.
+/// The runs of these blocks, which come in ascending order. Their content is adjacent in `bytes`.
 pub fn runs_into<'a, T>(blocks: &[(Pbn, T)], mut bytes: &'a mut [u8]) -> Vec<Part<'a>> {
     assert_eq!(bytes.len(), blocks.len() * BLOCK_BYTES, "bytes for {} blocks", blocks.len());
     let mut parts = Vec::new();
@@ -48,10 +48,10 @@ pub fn runs_into<'a, T>(blocks: &[(Pbn, T)], mut bytes: &'a mut [u8]) -> Vec<Par
     parts
 }
 
-/// A part whose content another part has.
+/// A part that lies within another part.
 pub struct Repeated<'a> {
     part: Part<'a>,
-    /// The other one's place among the parts.
+    /// The index of the other part.
     of: usize,
 }
 
@@ -72,7 +72,7 @@ pub fn take_repeated<'a>(parts: &mut Vec<Part<'a>>) -> Vec<Repeated<'a>> {
     repeated
 }
 
-/// Gives repeated parts their content.
+/// Copies the content of repeated parts from the parts that contain them.
 pub fn copy_repeated(parts: &[Part<'_>], repeated: Vec<Repeated<'_>>) {
     for Repeated { part, of } in repeated {
         let from = (part.pbn.0 - parts[of].pbn.0) as usize * BLOCK_BYTES;
@@ -80,8 +80,8 @@ pub fn copy_repeated(parts: &[Part<'_>], repeated: Vec<Repeated<'_>>) {
     }
 }
 
-/// Cuts parts, which come in the order of their pbns, into those that one request reads: neighbours, and parts with small
-/// gaps between them.
+/// Groups parts, which come in the order of their pbns, into one request each: neighbours, and parts with small gaps
+/// between them.
 pub fn cut_spans<'p, 'a>(parts: &'p mut [Part<'a>]) -> Vec<&'p mut [Part<'a>]> {
     let mut spans = Vec::with_capacity(parts.len());
     let mut rest = parts;

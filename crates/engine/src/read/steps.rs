@@ -1,5 +1,5 @@
-//! A read's way: map, runs of pbns, memory, requests to the device. No hint store and no reference count (LRLFS,
-//! section I).
+//! The steps of a read: map, runs of pbns, memory, requests to the device. It needs no hint store and no refcount
+//! (LRLFS, section I).
 
 use crate::core::Core;
 use crate::damage::bad_blocks::Whereabouts;
@@ -9,7 +9,7 @@ use crate::read::checked::damaged;
 use crate::read::parts::Part;
 use crate::{BLOCK_BYTES, Error, Lbn, MapId, ReadBuf, Result, Stage};
 
-/// Whether bytes are whole blocks that a device can read into: aligned as its blocks are.
+/// Whether this buffer holds whole blocks that a device can read into: aligned like its blocks.
 pub fn holds_blocks(bytes: &[u8]) -> bool {
     bytes.len().is_multiple_of(BLOCK_BYTES) && bytes.as_ptr().addr().is_multiple_of(BLOCK_BYTES)
 }
@@ -51,7 +51,7 @@ impl Core {
         self.fill(map, &runs, bytes)
     }
 
-    /// The targets of consecutive blocks, joined to runs across shards.
+    /// The targets of consecutive blocks, joined into runs across shards.
     fn runs_of(&self, map: MapId, first: Lbn, blocks: u64) -> Result<Vec<(Target, u64)>> {
         let mut runs: Vec<(Target, u64)> = Vec::new();
         for (key, start, end) in shard_parts(map, first, blocks) {
@@ -85,8 +85,8 @@ impl Core {
         self.read_parts(reader, stored)
     }
 
-    /// The runs with every bad block replaced by its home. None: there is no bad one. Under the publish lock: the
-    /// caller's pin keeps a home that is found there from being reused.
+    /// The runs with every bad block replaced by its replacement. None: no block is bad. Under the publish lock. The
+    /// caller's pin keeps a replacement found there from being reused.
     pub fn around_bad(&self, runs: &[(Target, u64)]) -> Result<Option<Vec<(Target, u64)>>> {
         if !self.damage.is_any_bad() {
             return Ok(None);

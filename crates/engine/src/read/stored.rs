@@ -1,4 +1,4 @@
-//! Reads parts of the data area: from memory what is there, everything else in requests that are made at once.
+//! Reads parts of the data area: from memory as far as possible, the rest in parallel requests.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -8,22 +8,22 @@ use super::parts::{Part, copy_repeated, cut_spans, joined, take_repeated};
 use crate::core::Core;
 use crate::{BLOCK_BYTES, Error, MapId, Pbn, Result};
 
-/// Longer runs are in memory as a whole or read as a whole.
+/// Longer runs are either entirely in memory or read as a whole.
 pub const CACHED_RUN_BLOCKS_MAX: usize = 32;
 
-/// Who reads when no file is read. No map has this id.
+/// The reader of reads on behalf of no file. No map has this id.
 pub const NOBODY: MapId = MapId(0);
 
 impl Core {
-    /// Reads blocks that follow each other in the data area, for nobody's file. The caller has them pinned.
+    /// Reads adjacent blocks of the data area, on behalf of no file. The caller has them pinned.
     pub fn read_run(&self, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
         self.read_parts(NOBODY, vec![Part { pbn, bytes }])
     }
 
     /// Reads parts of the data area. The caller has them pinned.
     ///
-    /// A block that cannot be read, or is not what it should be, is served from its second copy, if it has one; if not, a
-    /// file's reader gets an error, and nobody's gets the bytes as they are, to compare.
+    /// A block that cannot be read, or has wrong content, is served from its replica, if it has one. If not, a file's
+    /// reader gets an error, and a read on behalf of no file gets the bytes as they are, for comparison.
     pub fn read_parts(&self, reader: MapId, parts: Vec<Part<'_>>) -> Result<()> {
         let mut missing = Vec::with_capacity(parts.len());
         parts.into_iter().for_each(|part| self.read_memory(reader, part, &mut missing));
@@ -36,7 +36,7 @@ impl Core {
         Ok(())
     }
 
-    /// Reads what staging and the read cache have of a part. What they lack is added to `missing`.
+    /// Reads a part from staging and the read cache. Adds the rest of it to `missing`.
     fn read_memory<'a>(&self, reader: MapId, mut part: Part<'a>, missing: &mut Vec<Part<'a>>) {
         assert!(part.bytes.len().is_multiple_of(BLOCK_BYTES), "{} bytes are not whole blocks", part.bytes.len());
         if part.blocks() > CACHED_RUN_BLOCKS_MAX && self.staging.has_none(part.pbn, part.blocks() as u64) {
@@ -80,7 +80,7 @@ impl Core {
         true
     }
 
-    /// Reads parts, which come in the order of their pbns, from the device, in as few requests as they take and all of
+    /// Reads parts, which come in the order of their pbns, from the device, in as few requests as possible and all of
     /// them at once.
     fn read_spans(&self, reader: MapId, parts: &mut [Part<'_>]) -> Result<()> {
         let mut spans = cut_spans(parts);
@@ -89,7 +89,7 @@ impl Core {
         for (span, result) in spans.into_iter().zip(results) {
             match result {
                 Ok(()) => whole.extend(span),
-                // One bad place costs nobody else anything: of a gap nobody wants to know.
+                // A bad place affects only its own block. Errors inside gaps are ignored.
                 Err(error) => {
                     if self.read_again(reader, span, error)? {
                         let shared = self.which_are_shared(span.iter().flat_map(Part::pbns));
@@ -123,7 +123,7 @@ impl Core {
         Ok(results)
     }
 
-    /// Reads the parts of a failed request block by block. Whether they may enter the read cache.
+    /// Reads the parts of a failed request block by block. Returns whether they may enter the read cache.
     fn read_again(&self, reader: MapId, span: &mut [Part<'_>], error: Error) -> Result<bool> {
         if let [Part { pbn, bytes }] = span
             && bytes.len() == BLOCK_BYTES
@@ -157,7 +157,7 @@ impl Core {
         self.timed_device_reads(&[blocks], || vec![self.data.read(pbn, bytes)]).pop().expect("one result")
     }
 
-    /// Reads single blocks as they are, one behind the other into `bytes`: a request for each, all of them at once.
+    /// Reads single blocks as they are, one after the other into `bytes`: one request each, all of them at once.
     pub fn read_blocks_apart(&self, pbns: &[Pbn], bytes: &mut [u8]) -> Result<()> {
         assert_eq!(bytes.len(), pbns.len() * BLOCK_BYTES, "bytes for {} blocks", pbns.len());
         let blocks = pbns.iter().zip(bytes.chunks_exact_mut(BLOCK_BYTES));
@@ -165,14 +165,14 @@ impl Core {
         self.read_as_they_are(&mut parts.chunks_mut(1).collect::<Vec<_>>())?.into_iter().collect()
     }
 
-    /// Reads spans past the read cache, all of them at once, and gives the result of each. An error: none is read.
+    /// Reads spans past the read cache, all of them at once, and returns the result of each. On an error none is read.
     pub fn read_as_they_are(&self, spans: &mut [&mut [Part<'_>]]) -> Result<Vec<Result<()>>> {
         let mut reads = spans.iter_mut().map(|span| joined(span)).collect::<Result<Vec<_>>>()?;
         let blocks: Vec<u64> = reads.iter().map(|read| (read.len() / BLOCK_BYTES) as u64).collect();
         Ok(self.timed_device_reads(&blocks, || self.data.read_many(&mut reads)))
     }
 
-    /// Makes requests for so many blocks each, and what else is read beside them, and counts what they read.
+    /// Makes requests that read these numbers of blocks, and perhaps pages too. Times them, and counts the bytes of data.
     fn timed_device_reads(&self, blocks: &[u64], requests: impl FnOnce() -> Vec<Result<()>>) -> Vec<Result<()>> {
         let (results, changed) = self.policy.timed_device_reads(blocks, requests);
         changed.into_iter().for_each(|change| self.piece_cost_changed(change, Instant::now()));

@@ -1,7 +1,8 @@
-//! The pages of the block table that a read is verified with: those that memory lacks are read beside its data.
+//! The pages of the block table that a read is verified with: pages missing from memory are read in parallel with the
+//! data.
 //!
-//! They are read in groups: a larger request costs a device no more, and the host's page cache keeps what memory has no
-//! room for, so that the next read of a block nearby needs no request for its page.
+//! They are read in groups: a larger request costs a device no more, and the host's page cache keeps the pages that do
+//! not fit into memory, so that the next read of a block nearby needs no request for its page.
 
 use super::parts::Part;
 use crate::core::Core;
@@ -13,13 +14,13 @@ use crate::{Pbn, Result};
 /// Pages of a group: the tags of 2 MiB of data.
 const GROUP_PAGES: u64 = 4;
 
-/// Pages that memory lacks, and where their bytes go.
+/// Pages missing from memory, and the buffer for their bytes.
 #[derive(Default)]
 pub struct LackingPages {
     numbers: Vec<u64>,
     /// All pages of their groups.
     read: Vec<u64>,
-    /// The table's, when it lacked them.
+    /// The table's generation when the pages were missing.
     generation: u64,
     bytes: Vec<u8>,
 }
@@ -32,7 +33,7 @@ impl LackingPages {
 }
 
 impl Core {
-    /// The pages that have the tags of these parts, as far as memory lacks them. None where nothing is verified.
+    /// The pages with the tags of these parts that are missing from memory. Empty if reads are not verified.
     pub fn pages_lacking(&self, spans: &[&mut [Part<'_>]]) -> LackingPages {
         if !self.tuning.verifies_reads() {
             return LackingPages::default();
@@ -48,8 +49,8 @@ impl Core {
         LackingPages { numbers, read, generation, bytes }
     }
 
-    /// Takes in pages that were read beside data, if all of them came. Who verifies the data reads those that memory still
-    /// lacks by themselves, and knows what to do if they cannot be read.
+    /// Takes in pages that were read in parallel with data, if all of them arrived. The verification itself reads any
+    /// that memory still lacks, and handles those that cannot be read.
     pub fn admit_lacking(&self, lacking: LackingPages, results: &[Result<()>]) {
         let LackingPages { numbers, read, generation, bytes } = lacking;
         if !numbers.is_empty() && results.iter().all(Result::is_ok) {
@@ -60,7 +61,7 @@ impl Core {
     }
 }
 
-/// All pages, before the end of the table, of groups that have any of these ascending ones.
+/// All pages of the groups that contain any of these ascending pages, up to the end of the table.
 fn groups_of(numbers: &[u64], end: u64) -> Vec<u64> {
     let mut groups: Vec<u64> = numbers.iter().map(|number| number / GROUP_PAGES).collect();
     groups.dedup();

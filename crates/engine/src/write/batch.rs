@@ -1,10 +1,10 @@
-//! The blocks of one write on their way through the steps, and what was decided for each.
+//! The blocks of one write as they pass through the steps, and the decisions about each.
 
 use hashbrown::HashSet;
 
 use crate::{BLOCK_BYTES, EffectivePolicy, Fingerprint, Lbn, Pbn, Tag, Urgency};
 
-/// What becomes of a block.
+/// The outcome for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// All zero: a hole, or still reserved.
@@ -15,7 +15,7 @@ pub enum Outcome {
     Share(Pbn),
     /// Equal to an earlier block of the batch.
     Twin(usize),
-    /// Stored anew; the pbn once it is placed.
+    /// Stored anew, with its pbn once it is placed.
     Anew(Option<Pbn>),
 }
 
@@ -31,27 +31,27 @@ pub struct Batch<'a> {
     pub bytes: &'a [u8],
     /// A tag for each block.
     pub tags: Vec<Tag>,
-    /// Whether every block that is stored gets a fingerprint, and not only those with a candidate.
+    /// Whether every block that is stored gets a fingerprint, not only those with a candidate.
     pub fingerprints_all: bool,
     /// Fingerprints as far as computed.
     pub fingerprints: Vec<Option<Fingerprint>>,
     /// Decisions.
     pub outcomes: Vec<Outcome>,
-    /// Shares whose stored block had no fingerprint: it gets the one computed here.
+    /// Shares whose stored block had no fingerprint. It gets the one computed here.
     pub completed: Vec<usize>,
     /// New blocks whose content is kept in memory for now.
     pub staged: Vec<Pbn>,
-    /// Blocks stored anew although others hold their content: their run is too short.
+    /// Blocks stored anew although other blocks hold their content, because their run is too short.
     pub refused: Vec<usize>,
-    /// Blocks stored in memory whose run may go on with the file's next request: its last ones.
+    /// Blocks stored in memory whose run may go on with the file's next request: the last ones of this request.
     pub open: Vec<usize>,
-    /// Blocks, zeros aside, at places of the file that had none, as far as the file's account does not have them yet.
+    /// Non-zero blocks at places of the file that had none, as far as the file's account does not include them yet.
     pub added: u64,
-    /// Blocks claimed for what was placed.
+    /// Blocks claimed for the placed blocks.
     pub claimed: u64,
-    /// Placed blocks that were not claimed: they take the place of reserved ones.
+    /// Placed blocks that needed no claim, because they replace reserved ones.
     pub from_reserved: u64,
-    /// Blocks equal to what the map holds, as last looked up: nothing is done for them.
+    /// Blocks equal to the map's present content, as last looked up. They need no work.
     pub unchanged: HashSet<usize>,
 }
 
@@ -96,7 +96,7 @@ impl<'a> Batch<'a> {
         (0..self.len()).filter(|index| test(self.outcomes[*index])).collect()
     }
 
-    /// The pbn that holds a block once everything is decided and placed. None: a zero block.
+    /// The pbn that holds a block once everything is decided and placed. None for a zero block.
     pub fn pbn(&self, index: usize) -> Option<Pbn> {
         match self.outcomes[index] {
             Outcome::Zero => None,
@@ -106,12 +106,12 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Whether nothing was stored at any of its places before.
+    /// Whether none of its places held data before.
     pub fn is_all_added(&self) -> bool {
         self.outcomes.iter().filter(|outcome| **outcome != Outcome::Zero).count() as u64 == self.added
     }
 
-    /// The ranges of the data area that hold what was stored anew.
+    /// The ranges of the data area that hold the blocks stored anew.
     pub fn own_runs(&self) -> Vec<(Pbn, u64)> {
         let mut runs: Vec<(Pbn, u64)> = Vec::new();
         for outcome in &self.outcomes {

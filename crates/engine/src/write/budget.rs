@@ -1,4 +1,4 @@
-//! The budget of a file as writes spend it: what a request shares, and what it adds to the account of its file.
+//! A file's budget in the write path: what a request may share, and what it adds to the file's account.
 
 use oncefs_dedup::{Allowance, Candidates, Decision, FilePieces, ShareLimit, Slowdown, detect_within};
 
@@ -14,15 +14,15 @@ pub struct Growth {
     pub first: Lbn,
     /// Blocks at places that had none.
     pub blocks: u64,
-    /// Whether nothing was stored at any of its places.
+    /// Whether none of its places held data.
     pub is_new: bool,
     /// Whether it is known to end with the file.
     pub is_end: bool,
 }
 
 impl Core {
-    /// Decides about the blocks of a write within its file's budget. Block numbers from `in_batch` on are of the write
-    /// itself.
+    /// Decides about the blocks of a write within its file's budget. Block numbers from `in_batch` on stand for blocks
+    /// of the write itself.
     pub fn detect_in_budget(
         &self,
         map: MapId,
@@ -38,7 +38,7 @@ impl Core {
             accounts.set(map, self.account_at(map, growth));
             take()
         });
-        // An account that left at once, as others came, is a full one.
+        // An account that other accounts evicted at once counts as full.
         let left = left.unwrap_or(0);
         let own = accounts.own(map);
         let within = |is_free: &dyn Fn(usize, Pbn) -> bool| {
@@ -58,7 +58,8 @@ impl Core {
         found.decisions
     }
 
-    /// A write was published: its file is as much larger, if it has a budget. The account of a new file begins here.
+    /// Learns that a write was published: its file grows by it, if the file has a budget. The account of a new file
+    /// begins here.
     pub fn note_growth(&self, map: MapId, batch: &Batch) {
         if !matches!(batch.policy.limit, ShareLimit::Budget(_)) {
             return;

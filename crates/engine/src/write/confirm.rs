@@ -1,7 +1,7 @@
-//! Confirm: a candidate becomes a share only when the block table says that it is live and holds exactly this content, by
-//! fingerprint, or, where it has none yet, by comparing the bytes, unless a program waits. All blocks of a request that
-//! have to be compared are read at once. With `verify=share` the bytes of a block that would be shared for the first time
-//! are compared in any case: once the block that is written is dropped for it, nothing could replace it.
+//! Confirm: a candidate becomes a share only if the block table says that it is live and holds exactly this content.
+//! The fingerprints decide. If the stored block has none yet, the bytes are compared, unless a program waits. All
+//! blocks of a request that need a comparison are read at once. With `verify=share`, a block that would be shared for
+//! the first time is always compared byte by byte: once the written block is dropped for it, nothing could replace it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -34,7 +34,7 @@ impl Core {
         self.inline.note_request(written, shared.len() as u64);
     }
 
-    /// The entries of candidates. One that the table cannot give is not shared: no write depends on it.
+    /// The entries of candidates. A candidate whose entry cannot be read is not shared, because no write depends on it.
     fn entries_of(&self, batch: &Batch, candidates: &[usize]) -> Vec<Option<Entry>> {
         let pbn_of = |index: usize| match batch.outcomes[index] {
             Outcome::Candidate(pbn) => Some(pbn),
@@ -67,7 +67,7 @@ impl Core {
         batch.outcomes[index] = Outcome::Anew(None);
     }
 
-    /// Decides by fingerprint what it can. What stays a candidate has to be read.
+    /// Decides as many as possible by fingerprint. Blocks that stay candidates have to be read.
     fn confirm_by_fingerprint(&self, batch: &mut Batch, live: &[usize], entries: &[Option<Entry>]) {
         for &index in live {
             let (Outcome::Candidate(pbn), Some(entry)) = (batch.outcomes[index], entries[index]) else { continue };
@@ -79,19 +79,19 @@ impl Core {
         }
     }
 
-    /// Whether a block with a fingerprint is read all the same before it gets one more reference: with
-    /// `verify=share`, if that is its second.
+    /// Whether a block with a fingerprint is still read before it gets one more reference: with `verify=share`, if that
+    /// reference is its second.
     pub fn is_read_before_share(&self, entry: &Entry) -> bool {
         entry.count == 1 && self.tuning.verifies_shares()
     }
 
-    /// Whether blocks that would have to be read are stored anew, for the worker to compare later: no program waits for a
-    /// comparison where there is one.
+    /// Whether blocks that would have to be read are stored anew, for the worker to compare later. With a worker, no
+    /// program waits for a comparison.
     fn leaves_comparisons(&self, batch: &Batch) -> bool {
         batch.urgency == Urgency::Awaited && batch.policy.is_later && self.backlog.is_on()
     }
 
-    /// Reads the targets that are still candidates and compares. Those that get a fingerprint by that are listed.
+    /// Reads the targets that are still candidates and compares them. Lists those that get a fingerprint this way.
     fn confirm_by_bytes(&self, batch: &mut Batch, entries: &[Option<Entry>]) {
         let mut unsure: Vec<(Pbn, usize)> = Vec::new();
         for (index, outcome) in batch.outcomes.iter().enumerate() {
@@ -105,9 +105,8 @@ impl Core {
         batch.completed.retain(|index| entries[*index].is_some_and(|entry| entry.fingerprint.is_none()));
     }
 
-    /// Reads blocks that may be shared, for nobody's file: all parts at once. With `verify=share` what counts is what the
-    /// device has of them, not what the read cache still has; a staged block is not on the device yet. The caller has them
-    /// pinned.
+    /// Reads blocks that may be shared, on behalf of no file, all parts at once. With `verify=share` it reads the
+    /// device and not the read cache. A staged block is not on the device yet. The caller has the blocks pinned.
     pub fn read_targets(&self, parts: Vec<Part<'_>>) -> Result<()> {
         if !self.tuning.verifies_shares() {
             return self.read_parts(NOBODY, parts);
@@ -124,8 +123,8 @@ impl Core {
     }
 
     /// Compares blocks with their targets, which come in ascending order. A target that cannot be read, or that has the
-    /// tag of what is written but other bytes, is probably damaged: it is not shared, and the worker looks at it. It costs
-    /// no other block its share: where a read fails, each half is read again.
+    /// tag of the written block but other bytes, is probably damaged: it is not shared, and the worker checks it. It
+    /// costs no other block its share: if a read fails, each half is read again.
     fn compare_written(&self, batch: &mut Batch, unsure: &[(Pbn, usize)]) {
         debug_assert!(unsure.is_sorted(), "targets out of order: {unsure:?}");
         if unsure.is_empty() {
@@ -153,7 +152,7 @@ impl Core {
     }
 }
 
-/// Stores what is still a candidate anew. It is noted for the worker with all that is stored anew.
+/// Stores the remaining candidates anew. They are reported to the worker with all other blocks stored anew.
 fn leave_uncompared(batch: &mut Batch) {
     for outcome in &mut batch.outcomes {
         if matches!(outcome, Outcome::Candidate(_)) {

@@ -1,8 +1,9 @@
-//! Look up and decide: what may hold the blocks of a batch, and which of them become references. Which runs are worth
-//! sharing is `oncefs_dedup::detect`; this file says what it is told of, and what becomes of its decisions.
+//! Look up and decide: which stored blocks may hold the blocks of a batch, and which of the batch's blocks become
+//! references. `oncefs_dedup::detect` decides which runs are worth sharing. This file supplies its input and carries
+//! out its decisions.
 //!
-//! A run that is open at the end of a request is taken up by the file's next request, shared if that makes it long
-//! enough, and left to the worker if the file does not go on.
+//! A run that is open at the end of a request is continued by the file's next request. It is shared if that makes it
+//! long enough, and left to the worker if the file does not go on.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -18,35 +19,34 @@ use crate::write::budget::Growth;
 use crate::write::inline::{OPEN_BLOCKS_MAX, OpenBlock, Stream};
 use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
 
-/// Stands for an earlier block of the same batch, which has no pbn yet: larger than any pbn, so that what is stored
-/// goes first.
+/// Stands for an earlier block of the same batch, which has no pbn yet. It is larger than any pbn, so that stored
+/// blocks are preferred.
 const IN_BATCH: u64 = 1 << 62;
 
-/// Answers of no that the extension of one request takes from the block table beyond those of yes. Each is an access to
-/// a page that nothing else needs: where duplicates stand alone they cost more than all the rest of the decision. The
-/// neighbours of a found duplicate are such ones too where they are long, so these are hardly ever cut short; what is
-/// missed is left to the worker.
+/// Extension of one request stops once its misses in the block table exceed its hits by this many. Each query accesses
+/// a page that nothing else needs: if duplicates are isolated, the queries cost more than the rest of the decision.
+/// Long duplicates yield mostly hits, so the limit hardly ever cuts them short. Missed blocks are left to the worker.
 const EXTENSION_NOES_MAX: u32 = 32;
 
-/// Runs that cross requests: what this request decides of the one before, and leaves open for the next.
+/// Runs that cross requests: the decisions about the previous request, and the blocks left open for the next.
 #[derive(Default)]
 pub struct OpenRuns {
-    /// Open blocks of earlier requests whose run is long enough now, and what is to hold them.
+    /// Open blocks of earlier requests whose run is long enough now, and the blocks that will hold them.
     pub shared: Vec<(OpenBlock, Pbn)>,
     /// Those that stay open.
     pub open: Vec<OpenBlock>,
-    /// What may hold the batch's own open blocks.
+    /// Possible holders of the batch's own open blocks.
     pub holders: Vec<Vec<Pbn>>,
 }
 
 impl Core {
-    /// For each block the pbns that may hold it, by the hint store, ascending.
+    /// For each block, the pbns that may hold it according to the hint store, ascending.
     pub fn look_up(&self, batch: &Batch) -> Vec<Vec<Pbn>> {
         let stored = |index: usize| (batch.outcomes[index] != Outcome::Zero).then(|| batch.tags[index]);
         self.hints.look_up((0..batch.len()).map(stored))
     }
 
-    /// Decides for every block that is not zero, and for those that the request before left open.
+    /// Decides for every non-zero block, and for the blocks that the previous request left open.
     pub fn decide(
         &self,
         map: MapId,
@@ -67,14 +67,14 @@ impl Core {
         }
         add_earlier_equals(batch, &mut holders);
         if holders.iter().all(Vec::is_empty) && stream.open.is_empty() {
-            // Nobody is known to hold any of the blocks: all are stored anew.
+            // No holder is known for any of the blocks: all are stored anew.
             return Ok(OpenRuns::default());
         }
         let limit = self.limit_by(map, batch.policy);
         let run_blocks_min = if let ShareLimit::Runs(blocks) = limit { blocks } else { 1 };
         let rule = self.run_rule(map, batch, &stream, current, run_blocks_min)?;
         let before = shared_before(&stream, rule.run_blocks_min);
-        // Zero blocks take no place in the data area, so that a run goes on behind them.
+        // Zero blocks take no space in the data area, so a run continues past them.
         let stored = batch.indexes(|outcome| outcome != Outcome::Zero);
         let open = stream.open.iter().map(|block| Candidates { holders: &block.holders, current: None });
         let new = stored.iter().map(|index| Candidates { holders: &holders[*index], current: unchanged[*index] });
@@ -88,7 +88,7 @@ impl Core {
             ShareLimit::Runs(_) => detect(&candidates, rule),
             ShareLimit::Budget(slowdown) => {
                 let growth = self.growth(map, batch, current)?;
-                // The account has them from now on.
+                // The account includes them from now on.
                 batch.added = 0;
                 self.detect_in_budget(map, slowdown, growth, &candidates, Pbn(IN_BATCH))
             }
@@ -104,7 +104,7 @@ impl Core {
         Ok(open_runs)
     }
 
-    /// Adds holders that no hint names: neighbours of known ones, by the block table.
+    /// Adds holders that no hint names: neighbours of known ones, found in the block table.
     fn extend_batch(&self, batch: &Batch, holders: &mut [Vec<Pbn>], stream: &mut Stream) {
         let names_all = self.hints.memory_names_all();
         let seeds = self.places_behind(batch, stream, names_all);
@@ -124,7 +124,7 @@ impl Core {
         let mut extended = self.extended(extension, EXTENSION_NOES_MAX).into_iter();
         for block in &mut stream.open {
             block.holders = extended.next().expect("each block has a list of holders");
-            // Where it is stored for now is no reason to store it there.
+            // Its temporary place is no reason to keep it there.
             block.holders.retain(|pbn| *pbn != block.pbn);
         }
         for (index, extended) in stored.into_iter().zip(extended) {
@@ -132,8 +132,8 @@ impl Core {
         }
     }
 
-    /// What may hold a request's first block because of what was written before it: by the same file, or, if the file
-    /// begins here and hints may not name it, by others.
+    /// Possible holders of a request's first block, judging by earlier writes: of the same file, or, if the file begins
+    /// here and hints may not name the block, of other files.
     fn places_behind(&self, batch: &Batch, stream: &Stream, names_all: bool) -> Vec<Pbn> {
         match stream.shared_end {
             Some(end) => vec![end.plus(1)],
@@ -142,10 +142,9 @@ impl Core {
         }
     }
 
-    /// The shortest run worth sharing in this request, and whether one at its end stays open. A file that is known as a
-    /// whole, from its beginning, and equal to one run as a whole, is shared however short it is, if its policy shares
-    /// ends: it is one piece as before. Where a file ends is known if its last block is written over; one that grows may
-    /// go on.
+    /// The shortest run worth sharing in this request, and whether a run at its end stays open. If a file is known from
+    /// its beginning and equals one run as a whole, it is shared however short it is, provided that its policy shares
+    /// ends: it stays one piece. A file's end is known if its last block is overwritten. A file that grows may go on.
     fn run_rule(
         &self,
         map: MapId,
@@ -170,7 +169,7 @@ impl Core {
         Ok(RunRule { run_blocks_min, end_blocks_min, may_go_on: true })
     }
 
-    /// What the batch adds to its file.
+    /// The growth of the file by this batch.
     fn growth(&self, map: MapId, batch: &Batch, current: &[Target]) -> Result<Growth> {
         let is_data = |target: &Target| matches!(target, Target::Data(_));
         let is_end = match batch.outcomes.iter().rposition(|outcome| *outcome != Outcome::Zero) {
@@ -181,7 +180,7 @@ impl Core {
         Ok(Growth { first: batch.first, blocks: batch.added, is_new, is_end })
     }
 
-    /// Which blocks the map's present pbn may already hold: the same tag stands in the table.
+    /// Blocks whose present pbn may already hold them: the table has the same tag there.
     fn current_with_same_tag(&self, batch: &Batch, current: &[Target]) -> Vec<Option<Pbn>> {
         let mapped = |index: usize| match current[index] {
             Target::Data(pbn) if batch.outcomes[index] != Outcome::Zero => Some(pbn),
@@ -202,7 +201,7 @@ impl Core {
         })
     }
 
-    /// Remembers what a published request left open.
+    /// Remembers the blocks that a published request left open.
     pub fn leave_open(&self, map: MapId, batch: &Batch, open_runs: OpenRuns) {
         let new = batch.open.iter().zip(open_runs.holders).filter_map(|(&index, holders)| {
             let (lbn, tag) = (batch.first.plus(index as u64), batch.tags[index]);
@@ -242,7 +241,7 @@ fn in_batch(index: usize) -> Pbn {
     Pbn(IN_BATCH + index as u64)
 }
 
-/// Holders as the next request knows them: earlier blocks of this one have their pbns now.
+/// Holders as the next request sees them: earlier blocks of this one have their pbns now.
 fn placed(batch: &Batch, holders: Vec<Pbn>) -> Vec<Pbn> {
     let place = |pbn: Pbn| pbn.0.checked_sub(IN_BATCH).map_or(Some(pbn), |index| batch.pbn(index as usize));
     let mut placed: Vec<Pbn> = holders.into_iter().filter_map(place).collect();
@@ -251,15 +250,15 @@ fn placed(batch: &Batch, holders: Vec<Pbn>) -> Vec<Pbn> {
     placed
 }
 
-/// The end of the run that the request before shared, as far as it matters: a run that goes on from there is as much
-/// longer.
+/// The end of the run that the previous request shared, as far as it matters: a run that continues there is longer by
+/// as much.
 fn shared_before(stream: &Stream, run_blocks_min: u32) -> Vec<Pbn> {
     let Some(end) = stream.shared_end.filter(|_| stream.open.is_empty()) else { return Vec::new() };
     let blocks = u64::from(run_blocks_min).min(end.0);
     (0..blocks).rev().map(|back| Pbn(end.0 - back)).collect()
 }
 
-/// What becomes of the blocks that were open.
+/// The result for the blocks that were open.
 fn settle_open(stream: &Stream, decisions: &[Decision]) -> OpenRuns {
     let mut open_runs = OpenRuns::default();
     for (block, decision) in stream.open.iter().zip(decisions) {
@@ -272,8 +271,8 @@ fn settle_open(stream: &Stream, decisions: &[Decision]) -> OpenRuns {
     open_runs
 }
 
-/// What becomes of a block of the batch. What is refused is left to the worker unless that is final: it may find room for
-/// it once the whole file is known.
+/// The result for a block of the batch. Refused blocks are left to the worker unless the refusal is final: the worker
+/// may find room in the budget once the whole file is known.
 fn take_in(batch: &mut Batch, index: usize, decision: Decision, is_final: bool) {
     batch.outcomes[index] = match decision {
         Decision::Share(pbn) if pbn.0 >= IN_BATCH => {
@@ -295,8 +294,8 @@ fn take_in(batch: &mut Batch, index: usize, decision: Decision, is_final: bool) 
 }
 
 impl Core {
-    /// What a file's last request left open, if this one goes on from there. Blocks that are not in memory any more
-    /// are decided, and so are those before them: as the file does go on, the worker looks how far their run goes.
+    /// The blocks that the file's last request left open, if this one continues there. Blocks that left memory, and
+    /// those before them, are decided already. As the file does go on, the worker checks how far their run reaches.
     pub fn take_stream(&self, map: MapId, at: Lbn) -> Stream {
         let mut stream = self.inline.take_stream(map, at);
         let decided = stream.open.iter().rposition(|block| self.staging.get(block.pbn).is_none());
@@ -306,7 +305,7 @@ impl Core {
         stream
     }
 
-    /// Remembers a stream. What is too much for it is left to the worker, and so is what is forgotten for it.
+    /// Remembers a stream. Blocks beyond its limit, and a stream that is forgotten for it, are left to the worker.
     pub fn keep_stream(&self, map: MapId, mut stream: Stream) {
         let too_many = stream.open.len().saturating_sub(OPEN_BLOCKS_MAX);
         if too_many > 0 {
@@ -318,9 +317,9 @@ impl Core {
         }
     }
 
-    /// Lets places that were open refer to the blocks that hold their content. A publication of its own, behind that of
-    /// the request which made the run long enough: a crash between them leaves the copies. What cannot be shared any
-    /// more stays as it is.
+    /// Makes places that were open refer to the blocks that hold their content. This is a publication of its own, after
+    /// that of the request that made the run long enough. A crash between the two leaves the copies. Blocks that can no
+    /// longer be shared stay as they are.
     pub fn share_open(&self, map: MapId, wanted: &[(OpenBlock, Pbn)]) -> Result<()> {
         debug_assert!(wanted.len() <= OPEN_BLOCKS_MAX, "{} open blocks of one file", wanted.len());
         let mut pbns: Vec<Pbn> = wanted.iter().flat_map(|(block, target)| [block.pbn, *target]).collect();
@@ -333,14 +332,14 @@ impl Core {
             let of_target = live(target, block.tag)?;
             Some(Remap { visit: Visit { map, lbn: block.lbn, pbn: block.pbn, entry }, target: (*target, of_target) })
         };
-        // A run may go on from where an open block is stored for now: that one is where it is to be.
+        // A run may continue from the temporary place of an open block. Then that block stays where it is.
         let moving = wanted.iter().filter(|(block, target)| block.pbn != *target);
         let confirmed = self.confirm_remaps(moving.filter_map(remap).collect());
         if confirmed.is_empty() {
             return Ok(());
         }
         let shared = match self.remap_portion(map, &confirmed) {
-            // The file was deleted: its blocks are being freed as it is.
+            // The file was deleted, so its blocks are being freed.
             Err(Error::MapDetached) => 0,
             shared => shared?,
         };

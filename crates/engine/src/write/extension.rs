@@ -1,5 +1,5 @@
-//! Extension: neighbours of a block that was found are asked for in the block table, without a look-up. Which ones are
-//! worth asking for is `oncefs_dedup::Extension`; here the table answers.
+//! Extension: looks up the neighbours of a duplicate block in the block table, without hints. `oncefs_dedup::Extension`
+//! chooses the neighbours. This file gives the table's answers.
 
 use oncefs_dedup::Extension;
 
@@ -8,13 +8,13 @@ use crate::format::page::page_of;
 use crate::worker::visit::{Holders, add_holder, ascending};
 use crate::{Pbn, Tag};
 
-/// Turns in which the block table's pages are read for the extension of one request: each turn goes a page further, and
-/// a request of 1 MiB spans three in each direction.
+/// Turns in which the block table's pages are read for the extension of one request. Each turn goes one page further,
+/// and a request of 1 MiB spans three pages in each direction.
 const EXTENSION_TURNS_MAX: usize = 8;
 
 impl Core {
-    /// The holders that an extension finds. Table pages are read for it, in few turns; each ends after so many answers
-    /// of no beyond those of yes.
+    /// The holders that an extension finds. It reads table pages in few turns. Each turn ends once misses exceed hits
+    /// by `noes_max`.
     pub fn extended(&self, mut extension: Extension, noes_max: u32) -> Vec<Vec<Pbn>> {
         for _ in 0..EXTENSION_TURNS_MAX {
             let mut noes_left = noes_max;
@@ -35,7 +35,7 @@ impl Core {
             }
             let mut pages: Vec<u64> = missing.into_iter().map(page_of).collect();
             pages.dedup();
-            // No write depends on what a damaged page would have named.
+            // No write depends on the entries of a damaged page.
             if let Err(error) = self.load_pages(&pages) {
                 log::debug!("a run is not extended: {error}");
                 break;
@@ -44,9 +44,9 @@ impl Core {
         extension.into_holders()
     }
 
-    /// Adds holders that no hint names to those of blocks that follow each other in a file: neighbours of known ones,
-    /// and of what the file has before and behind the blocks. A block that gets one is a holder itself, so that the best
-    /// of them can be chosen.
+    /// Adds holders that no hint names to adjacent blocks of a file: neighbours of known holders, and of the blocks
+    /// before and after these in the file. A block that gets one counts as a holder itself, so that the best can be
+    /// chosen.
     pub fn extend_holders(
         &self,
         blocks: &[(Tag, Pbn)],

@@ -1,14 +1,12 @@
 //! Tags and fingerprints: the two hashes of a block, both keyed with the volume's secret.
 //!
-//! Owns the derivation of the two keys and the batched hashing. The derivation is part of the
-//! format: tags and fingerprints are stored. What they are compared with, and when a
-//! fingerprint is worth its time, is decided elsewhere.
+//! Owns the derivation of the two keys and the batched hashing. The derivation is part of the format, because tags and
+//! fingerprints are stored. Other modules decide what they are compared with and when a fingerprint is worth its time.
 //!
-//! BLAKE3 cuts its input into chunks of 1 KiB and hashes several chunks at once, one per SIMD
-//! lane. A block has four, which leaves most lanes of AVX2 and AVX-512 idle; so a batch puts
-//! chunk `c` of up to [`LANES`] blocks into the lanes together. That entry of the `blake3` crate
-//! carries no promise of stability, which is why its version is pinned in `Cargo.toml`; the
-//! tests compare every batch with `blake3::keyed_hash`.
+//! BLAKE3 cuts its input into chunks of 1 KiB and hashes several chunks at once, one per SIMD lane. A block has four,
+//! which leaves most lanes of AVX2 and AVX-512 idle. So a batch puts chunk `c` of up to [`LANES`] blocks into the lanes
+//! together. The entry point of the `blake3` crate that allows this has no promise of stability, so its version is
+//! pinned in `Cargo.toml`, and the tests compare every batch with `blake3::keyed_hash`.
 
 use blake3::IncrementCounter;
 use blake3::platform::Platform;
@@ -48,7 +46,7 @@ pub fn is_zero(block: &[u8]) -> bool {
 pub struct Hasher {
     tag_secret: [u8; TAG_SECRET_BYTES],
     fingerprint_key: [u8; 32],
-    /// The same key as the batched form takes it.
+    /// The same key in the form that the batched hash takes.
     fingerprint_words: [u32; 8],
     platform: Platform,
 }
@@ -68,8 +66,8 @@ impl Hasher {
         }
     }
 
-    /// What log records are marked with: not the volume's identity, which anybody may know, but a value that only
-    /// the owner of the volume can compute, so that no user's data in the log can pass for a record.
+    /// The mark of log records. It is not the volume's identity, which is public, but a value that only the owner of
+    /// the volume can compute, so that no user's data in the log can pass for a record.
     pub fn log_id(secret: &[u8; 32]) -> [u8; 16] {
         let id = Self::derived_key(secret, LOG_ID_CONTEXT);
         id[..16].try_into().expect("sixteen bytes of thirty-two")
@@ -87,8 +85,8 @@ impl Hasher {
 
     /// Appends the fingerprint of each block (of exactly [`BLOCK_BYTES`]), in order.
     ///
-    /// Up to four blocks left over are hashed one by one: their chunks fill the lanes as well as a
-    /// padded batch of eight would. For the same reason machines of four lanes never batch.
+    /// Up to four remaining blocks are hashed one by one: their chunks fill the lanes as well as a padded batch of
+    /// eight would. For the same reason machines with four lanes never batch.
     pub fn fingerprints(&self, blocks: &[&[u8]], out: &mut Vec<Fingerprint>) {
         let expected = out.len() + blocks.len();
         out.reserve(blocks.len());
@@ -169,7 +167,7 @@ fn whole(block: &[u8]) -> &[u8; BLOCK_BYTES] {
     block.try_into().expect("fingerprints are of whole blocks")
 }
 
-/// The first half of a hash. All zeros means "not computed yet" on disk and is therefore moved aside.
+/// The first half of a hash. An all-zero value is replaced, because on disk it means "not computed yet".
 fn fingerprint_of_hash(hash: &[u8]) -> Fingerprint {
     let mut bytes: [u8; 16] = *hash.first_chunk().expect("a hash has 32 bytes");
     if bytes == [0; 16] {

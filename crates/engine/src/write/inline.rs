@@ -1,13 +1,13 @@
-//! In-line deduplication between requests: its controllers, and runs that are still open (iDedup, section 3.4: a run is
-//! the file's, not the request's).
+//! In-line deduplication across requests: its controllers, and runs that are still open (iDedup, section 3.4: a run
+//! belongs to the file, not to the request).
 //!
 //! The last blocks of a request may belong to a run that is too short so far. They are stored like small writes, in
-//! memory, and what may hold them is remembered here. If the file's next request makes the run long enough, they become
-//! references before they ever reach the device. If they were written out meanwhile, with a commit or for want of room,
-//! they stay as they are, unless the worker finds that their run is long enough. Data that rides in the log is in
-//! memory until it is placed, and open as long.
+//! memory, and their possible holders are remembered here. If the file's next request makes the run long enough, they
+//! become references before they ever reach the device. If a commit or a lack of memory writes them out meanwhile, they
+//! stay as they are, unless the worker finds that their run is long enough. Data that rides in the log is in memory
+//! until it is placed, and its run stays open as long.
 //!
-//! Nothing here is durable: what is forgotten costs a duplicate.
+//! Nothing here is durable. Losing it costs a duplicate.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -29,14 +29,14 @@ pub struct InlineDedup {
     fingerprinting: Mutex<Fingerprinting>,
     /// Runs that may continue with a file's next request.
     streams: Mutex<Streams>,
-    /// Where new files may go on from others.
+    /// Where new files may continue from others.
     succession: Mutex<Succession>,
     /// Requests that write to the device at this moment.
     device_writes: Count,
 }
 
 impl InlineDedup {
-    /// Controllers as the settings say, and no open runs.
+    /// Controllers set by the settings, and no open runs.
     pub fn new(settings: &Settings) -> Self {
         Self {
             admission: Mutex::new(LockRank::Part, Admission::new(settings.rule)),
@@ -61,25 +61,25 @@ impl InlineDedup {
         mode == Inline::Adaptive && self.admission.lock().is_probed()
     }
 
-    /// A probe found a duplicate.
+    /// Learns that a probe found a duplicate.
     pub fn note_hit(&self) {
         self.admission.lock().hit();
     }
 
-    /// Whether every block of the next admitted request is fingerprinted, and not only those with a candidate.
+    /// Whether every block of the next admitted request is fingerprinted, not only those with a candidate.
     pub fn fingerprints_all(&self) -> bool {
         self.fingerprinting.lock().eager()
     }
 
-    /// Learns that of `blocks` blocks just written `shared` became references.
+    /// Learns that `shared` of the `blocks` blocks just written became references.
     pub fn note_request(&self, blocks: u64, shared: u64) {
         assert!(shared <= blocks, "{shared} of {blocks} blocks are shared");
         self.fingerprinting.lock().observe(blocks, shared);
         self.admission.lock().observe(blocks, shared);
     }
 
-    /// Writes `blocks` blocks to the device, and learns from the time: where several write at once, each has its part of
-    /// it.
+    /// Writes `blocks` blocks to the device, and learns from the time. If several requests write at once, each counts
+    /// for its part of the time.
     pub fn timed_device_write<T>(&self, blocks: u64, write: impl FnOnce() -> T) -> T {
         let before = self.device_writes.fetch_add(1, Relaxed) + 1;
         let began = Instant::now();
@@ -97,7 +97,7 @@ impl InlineDedup {
         self.streams.lock().take(map, at)
     }
 
-    /// Remembers the open run of a request. Gives the one that is forgotten for it.
+    /// Remembers the open run of a request. Returns the one that it replaces.
     pub fn keep_stream(&self, map: MapId, stream: Stream) -> Option<(MapId, Stream)> {
         self.streams.lock().put(map, stream)
     }
@@ -107,8 +107,7 @@ impl InlineDedup {
         self.succession.lock().begin()
     }
 
-    /// Learns that a file's request of `blocks` blocks ended with a block that is shared with `shared_end`, or with one
-    /// that is not.
+    /// Learns that a file's request of `blocks` blocks ended. If its last block is shared, `shared_end` holds it.
     pub fn end_request(&self, map: MapId, blocks: Blocks, shared_end: Option<Pbn>) {
         self.succession.lock().end(map.0, blocks, shared_end);
     }
@@ -118,18 +117,18 @@ impl InlineDedup {
         self.admission.lock().set_rule(rule)
     }
 
-    /// Sets the bound of that share, from 0 to 1.
+    /// Sets the upper bound of that share, from 0 to 1.
     pub fn set_limit(&self, limit: f64) {
         assert!((0.0..=1.0).contains(&limit), "the bound of the share of admitted requests is {limit}");
         self.admission.lock().set_limit(limit);
     }
 
-    /// Sets when blocks are fingerprinted, and forgets what was learned about that.
+    /// Sets when blocks are fingerprinted, and forgets what it learned about that.
     pub fn set_fingerprints(&self, mode: FingerprintMode) {
         *self.fingerprinting.lock() = fingerprinting(mode);
     }
 
-    /// The bound of the share of admitted requests, and that share, from 0 to 1.
+    /// The upper bound of the share of admitted requests, and that share, from 0 to 1.
     pub fn limit_and_share(&self, mode: Inline) -> (f64, f64) {
         let admission = self.admission.lock();
         let share = match mode {
@@ -140,7 +139,7 @@ impl InlineDedup {
         (admission.limit(), share)
     }
 
-    /// Does something while every request that asks to be admitted waits.
+    /// Runs `work` while every request that asks for admission waits.
     #[cfg(all(test, not(feature = "schedules")))]
     pub fn while_admission_waits<T>(&self, work: impl FnOnce() -> T) -> T {
         let _admission = self.admission.lock();
@@ -157,9 +156,9 @@ fn fingerprinting(mode: FingerprintMode) -> Fingerprinting {
     }
 }
 
-/// Files that are remembered, at most: those written last.
+/// Most files remembered: those written last.
 const STREAMS_MAX: usize = 64;
-/// Blocks that one file leaves open, at most: one request of 1 MiB.
+/// Most blocks that one file leaves open: one request of 1 MiB.
 pub const OPEN_BLOCKS_MAX: usize = 256;
 
 /// A block whose run may go on.
@@ -167,27 +166,27 @@ pub const OPEN_BLOCKS_MAX: usize = 256;
 pub struct OpenBlock {
     /// Its place in the file.
     pub lbn: Lbn,
-    /// Where it is stored for now.
+    /// Its temporary place.
     pub pbn: Pbn,
-    /// Of its content.
+    /// The tag of its content.
     pub tag: Tag,
-    /// What may hold its content, ascending.
+    /// Possible holders of its content, ascending.
     pub holders: Vec<Pbn>,
 }
 
 /// Where a file's last request ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stream {
-    /// The block behind it.
+    /// The block after it.
     pub next: Lbn,
-    /// Its last blocks but for zeros, as far as their run may go on, ascending.
+    /// The last blocks of the request that an open run may include, without zero blocks, ascending.
     pub open: Vec<OpenBlock>,
-    /// The block that holds its last one, if that is shared.
+    /// The holder of its last block, if that is shared.
     pub shared_end: Option<Pbn>,
 }
 
 impl Stream {
-    /// Whether there is anything to go on with.
+    /// Whether a later request could use it.
     fn is_worth_keeping(&self) -> bool {
         !self.open.is_empty() || self.shared_end.is_some()
     }
@@ -201,13 +200,14 @@ impl Stream {
 pub struct Streams(Vec<(MapId, Stream)>);
 
 impl Streams {
-    /// Takes a file's stream out if it ends where a request begins. One that ends elsewhere is over.
+    /// Takes a file's stream out if it ends where a request begins. A stream that ends elsewhere is dropped.
     pub fn take(&mut self, map: MapId, at: Lbn) -> Stream {
         let found = self.0.iter().position(|(other, _)| *other == map).map(|index| self.0.remove(index).1);
         found.filter(|stream| stream.next == at).unwrap_or_default()
     }
 
-    /// Remembers where a file's request ended. The file that was written least lately is forgotten for it, and given.
+    /// Remembers where a file's request ended. Drops and returns the stream of the least recently written file if the
+    /// list is full.
     pub fn put(&mut self, map: MapId, stream: Stream) -> Option<(MapId, Stream)> {
         self.0.retain(|(other, _)| *other != map);
         if !stream.is_worth_keeping() {

@@ -1,4 +1,4 @@
-//! The way of a write, from the request to its publication. `steps` holds the order.
+//! The write path, from the request to its publication. `steps` holds the order.
 
 pub mod batch;
 pub mod budget;

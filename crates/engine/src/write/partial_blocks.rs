@@ -1,6 +1,6 @@
-//! Blocks of which a part changes: a write is merged with what is stored around it, and a range that begins or ends
-//! within a block gives that block new content. It is published with the rest of the range's change, so that an error
-//! leaves all of it or nothing.
+//! Blocks that change in part: a write is merged with the stored bytes around it, and a range that begins or ends
+//! within a block gives that block new content. The new content is published with the rest of the range's change, so
+//! that an error leaves all of it or nothing.
 
 use crate::core::Core;
 use crate::device::buffer::PooledBuf;
@@ -20,7 +20,7 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 struct CutBlock {
     lbn: Lbn,
     place: (ShardKey, u16),
-    /// Its new content, staged. None: nothing but zeros is left, it becomes a hole.
+    /// Its new content, staged. None: only zeros are left, so it becomes a hole.
     stored: Option<StoredBlock>,
 }
 
@@ -31,7 +31,7 @@ pub struct Cuts {
 }
 
 impl Cuts {
-    /// Adds those of one shard to the change of their map.
+    /// Adds the cut blocks of one shard to the change of their map.
     pub fn add_to(&self, edit: &mut MapEdit<'_>, shard: ShardKey) -> Result<()> {
         for cut in self.blocks.iter().filter(|cut| cut.place.0 == shard) {
             let (key, at) = cut.place;
@@ -68,7 +68,7 @@ impl Core {
         Ok(merged)
     }
 
-    /// Prepares what makes these byte ranges, each within one block, read as zeros. Works on a full volume.
+    /// Prepares the zeroing of these byte ranges, each within one block. Works on a full volume.
     pub fn cut_blocks(&self, map: MapId, ranges: &[(u64, u64)]) -> Result<Cuts> {
         let mut cuts = Cuts::default();
         for &(from, to) in ranges.iter().filter(|(from, to)| from < to) {
@@ -83,7 +83,7 @@ impl Core {
         Ok(cuts)
     }
 
-    /// None: there is nothing to cut.
+    /// None if no block has to be cut.
     fn cut_block(&self, map: MapId, from: u64, to: u64) -> Result<Option<CutBlock>> {
         let lbn = Lbn(from / BLOCK);
         assert!(from < to && to <= (lbn.0 + 1) * BLOCK, "bytes {from} to {to} lie within one block");
@@ -107,12 +107,12 @@ impl Core {
         Ok(StoredBlock { pbn, tag: self.hasher.tag(block), fingerprint: None })
     }
 
-    /// They were published.
+    /// The cuts were published.
     pub fn cuts_landed(&self, map: MapId, cuts: &Cuts) {
         self.backlog.note(map, cuts.blocks.iter().map(|cut| (cut.lbn, 1, cut.stored.is_some())));
     }
 
-    /// They were not.
+    /// The cuts were not published.
     pub fn forget_cuts(&self, cuts: &Cuts) {
         let runs = cuts.runs();
         self.staging.remove(runs.iter().map(|run| run.pbn));

@@ -1,9 +1,9 @@
-//! A change of a range in pieces: planned as a whole before anything is held that a commit needs, then published in one
-//! commit group.
+//! A change of a range in pieces. It is planned as a whole before it holds anything that a commit needs, then published
+//! in one commit group.
 //!
-//! The rule: what a piece needs of the disk is in memory before the group is held together. So a commit, and with it every
-//! fsync, waits for the pieces' publications and for no read. What one change takes is bounded, by shards and by distinct
-//! pages of the block table (`commit/log_room.rs`); what is more is refused, and its caller splits it.
+//! The rule: everything that a piece needs from disk is in memory before the group is held together. So a commit, and
+//! with it every fsync, waits for the pieces' publications but never for a read. A change is bounded by shards and by
+//! distinct pages of the block table (`commit/log_room.rs`). A larger change is refused, and its caller splits it.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::write::partial_blocks::Cuts;
 use crate::write::publish::{MapEdit, OnPublish};
 use crate::{Change, Error, MapId, Pbn, Result};
 
-/// Pages that are loaded, and kept, in one go.
+/// Pages that are loaded and kept at a time.
 const PORTION_PAGES: usize = 64;
 
 /// Plans the pieces of a change of one map, whose lock the caller holds exclusively. Each of its shards is edited once.
@@ -29,7 +29,7 @@ pub struct Planner<'a> {
     edit: MapEdit<'a>,
     takes: Vec<Run>,
     shards: u64,
-    /// Shards and pages of the piece that is open.
+    /// Shards and pages of the open piece.
     piece_shards: usize,
     piece_pages: HashSet<u64>,
     /// Pages of all pieces.
@@ -55,7 +55,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Plans what becomes of one shard. What `edit` gives are runs to which the map takes references.
+    /// Plans the change of one shard. `edit` returns the runs to which the map takes references.
     pub fn shard(&mut self, edit: impl FnOnce(&mut MapEdit<'a>) -> Result<Vec<Run>>) -> Result<()> {
         let bounds = self.core.journal.bounds();
         if self.piece_shards >= bounds.piece_shards || self.piece_pages.len() as u64 >= bounds.piece_pages {
@@ -71,7 +71,7 @@ impl<'a> Planner<'a> {
         self.piece_shards += 1;
         self.shards += 1;
         let is_too_large = self.shards > bounds.gated_shards_max
-            // One shard fits always, or nothing could be done about it.
+            // A single shard always fits, because it cannot be split.
             || self.shards > 1 && self.pages.len() as u64 > bounds.group_pages;
         if is_too_large { Err(Error::TooLargeForGroup) } else { Ok(()) }
     }
@@ -87,7 +87,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// All pieces; at least one, which holds the caller's records.
+    /// All pieces. At least one, which holds the caller's records.
     pub fn finish(mut self) -> Result<Pieces> {
         self.end_piece()?;
         let bytes = GroupBytes::of_shards(self.shards);
@@ -105,18 +105,18 @@ pub struct Pieces {
     plans: Vec<Plan>,
     /// By how many blocks the map grows.
     delta: i64,
-    /// What they take of the log at most.
+    /// The most that they take of the log.
     bytes: GroupBytes,
 }
 
 impl Pieces {
-    /// How many blocks more are reserved afterwards.
+    /// How many more blocks are reserved afterwards.
     pub fn reserved(&self) -> u64 {
         let reserved: i64 = self.plans.iter().map(|plan| plan.reserved_delta).sum();
         u64::try_from(reserved).unwrap_or(0)
     }
 
-    /// Whether it is published at once.
+    /// Whether it is published as one piece.
     pub fn is_one(&self) -> bool {
         self.plans.len() == 1
     }
@@ -134,11 +134,11 @@ impl Pieces {
 
 impl Core {
     /// Publishes the pieces of a change in one group, so that a crash leaves all of it or nothing. An error before the
-    /// first piece leaves everything as it was. One behind it cannot be undone: the volume is read-only, so that what there
-    /// is of the change is never committed.
+    /// first piece leaves everything as it was. A later error cannot be undone: the volume becomes read-only, so that
+    /// the part that was published is never committed.
     ///
-    /// `planned`: the pieces, with room for what they reserve. `cuts`: blocks that the range cuts, which are in the plans;
-    /// they are given up if nothing is published.
+    /// `planned`: the pieces, with room for their reservations. `cuts`: blocks that the range cuts, which are in the
+    /// plans. They are given up if nothing is published.
     pub fn publish_pieces<G: OnPublish>(
         &self,
         planned: Result<(Pieces, Option<RoomClaim<'_>>)>,
@@ -194,7 +194,7 @@ impl Core {
         Ok(())
     }
 
-    /// Looks whether a later piece would be refused, before the first one is published.
+    /// Checks whether a later piece would be refused, before the first one is published.
     fn look_ahead(&self, pieces: &Pieces) -> Result<()> {
         if pieces.is_one() {
             return Ok(());
@@ -220,9 +220,10 @@ impl Core {
         pages.chunks(PORTION_PAGES).try_for_each(keep)
     }
 
-    /// Waits for room for a change of a range, and keeps it in one group while the result lives, with these pages of the
-    /// block table in memory. They are loaded while nothing is held that a commit needs, and kept as if they were changed:
-    /// such pages stay until a checkpoint. One that ends meanwhile may let go of them, and they are loaded again.
+    /// Waits for log room for a change of a range, and keeps the change in one group while the result lives, with these
+    /// pages of the block table in memory. The pages are loaded before anything is held that a commit needs, and kept
+    /// as if they were changed: changed pages stay until a checkpoint. A checkpoint that ends meanwhile may drop them,
+    /// and then they are loaded again.
     fn hold_group(&self, pages: &[u64], bytes: GroupBytes) -> Result<impl Sized + use<'_>> {
         loop {
             self.keep_pages(pages)?;

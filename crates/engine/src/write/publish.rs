@@ -1,5 +1,5 @@
-//! Map: what a batch or a change of one map is to publish (a plan), its publication as a whole under the publish lock,
-//! and the one function that tells everybody who follows.
+//! Map: the changes that a batch or a change of one map will publish (a plan), their publication as a whole under the
+//! publish lock, and the one function that notifies everything that follows.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -19,8 +19,8 @@ use crate::write::batch::{Batch, Outcome};
 use crate::{Change, Error, Lbn, MapId, Pbn, Result, Stage, Tag};
 
 impl Core {
-    /// Publishes a decided and placed batch, and tells everybody. The caller holds the map's lock exclusively.
-    /// On failure the allocated runs go back.
+    /// Publishes a decided and placed batch, and notifies everything that follows. The caller holds the map's lock
+    /// exclusively. On failure the allocated runs are released.
     pub fn publish_batch<G: OnPublish>(
         &self,
         map: MapId,
@@ -69,7 +69,7 @@ impl Core {
         }
     }
 
-    /// Blocks that were freed between confirm and now are stored anew.
+    /// Stores anew blocks whose targets were freed between confirm and now.
     fn place_refused(&self, batch: &mut Batch, runs: &mut Vec<Run>, refused: &[Pbn]) -> Result<()> {
         let shared = batch.indexes(|outcome| matches!(outcome, Outcome::Share(pbn) if refused.contains(&pbn)));
         assert!(!shared.is_empty(), "blocks {refused:?} were refused, and the batch shares none of them");
@@ -83,7 +83,7 @@ impl Core {
         Ok(())
     }
 
-    /// What a decided batch changes, and by how many blocks the map grows.
+    /// The changes of a decided batch, and by how many blocks the map grows.
     fn plan_batch(&self, map: MapId, batch: &mut Batch) -> Result<(Plan, i64)> {
         let mut edit = MapEdit::new(self, map);
         let mut unchanged = HashSet::new();
@@ -145,7 +145,7 @@ fn changed_parts(first: u16, old: &[Target], new: &[Target]) -> Vec<Extent> {
     parts
 }
 
-/// The references that a batch takes: the first one to a new block stores it.
+/// The references that a batch takes. The first one to a new block stores it.
 fn add_references(plan: &mut Plan, batch: &Batch) {
     for index in 0..batch.len() {
         let Some(pbn) = batch.pbn(index) else { continue };
@@ -156,7 +156,7 @@ fn add_references(plan: &mut Plan, batch: &Batch) {
                 plan.stores.push(StoredBlock { pbn, tag, fingerprint });
             }
             _ if !batch.unchanged.contains(&index) => plan.increfs.push(Incref { pbn, tag }),
-            // Of a block that went bad meanwhile the new bytes are wanted.
+            // If a block went bad meanwhile, the new bytes are stored.
             _ => plan.expected.push(Incref { pbn, tag }),
         }
     }
@@ -165,42 +165,42 @@ fn add_references(plan: &mut Plan, batch: &Batch) {
     plan.staged.extend_from_slice(&batch.staged);
 }
 
-/// How a plan was applied.
+/// The result of applying a plan.
 pub enum Applied {
-    /// Everything is published. Whoever follows has yet to be told, see [`Core::announce`].
+    /// Everything is published. Hints, backlog, damage and signals still have to be notified, see [`Core::announce`].
     Done(Published),
-    /// Nothing is.
+    /// Nothing is published.
     Refused(Refusal),
 }
 
 /// Why nothing of a plan was published.
 pub struct Refusal {
-    /// Blocks that can take no reference (any more).
+    /// Blocks that cannot take a reference (any more).
     pub pbns: Vec<Pbn>,
     /// The plan's records, given back.
     pub change: Change,
 }
 
-/// What a publication changed.
+/// The changes of a publication.
 #[must_use = "hints, backlog, damage and signals follow what is published"]
 pub struct Published {
     /// Blocks that were stored. Replicas are left out, so that no hint names them.
     placed: Vec<(Tag, Pbn)>,
-    /// Blocks whose last reference went.
+    /// Blocks that lost their last reference.
     freed: Vec<(Tag, Pbn)>,
-    /// Policies of files that changed.
+    /// New policies of files.
     policies: Vec<PolicyChange>,
     /// The map that was detached.
     detached: Option<MapId>,
 }
 
 impl Core {
-    /// Refuses a map that was detached. While its lock is held it cannot become so.
+    /// Refuses a map that was detached. While its lock is held it cannot be detached.
     pub fn attached(&self, map: MapId) -> Result<()> {
         if self.state.lock().is_detached(map) { Err(Error::MapDetached) } else { Ok(()) }
     }
 
-    /// Applies a plan under the publish lock: all of it, or, where a reference is refused, nothing.
+    /// Applies a plan under the publish lock: all of it, or nothing if a reference is refused.
     pub fn apply(&self, plan: Plan) -> Result<Applied> {
         if (!plan.record_decrefs.is_empty() || !plan.flags.is_empty())
             && let Some(error) = self.state.lock().names_nothing(&plan)
@@ -245,7 +245,8 @@ impl Core {
         }
     }
 
-    /// Tells hints, backlog, damage and signals what was published, and by which write of a map, if it was one.
+    /// Notifies hints, backlog, damage and signals of a publication, and of the write of a map that caused it, if one
+    /// did.
     pub fn announce(&self, published: &Published, written: Option<(MapId, &Batch)>) {
         let Published { placed, freed, policies, detached } = published;
         self.update_hints(freed, placed);
@@ -264,7 +265,7 @@ impl Core {
         self.signals.published(&self.journal, &|| self.commit());
     }
 
-    /// Applies a plan and tells everybody. None: it is published.
+    /// Applies a plan and notifies everything that follows. None: it is published.
     pub fn publish_plan(&self, plan: Plan) -> Result<Option<Refusal>> {
         match self.apply(plan)? {
             Applied::Done(published) => {
@@ -293,7 +294,7 @@ fn placed_by(plan: &Plan) -> Vec<(Tag, Pbn)> {
     stores.map(|store| (store.tag, store.pbn)).collect()
 }
 
-/// Collects the changes of one map into a plan, with what they release.
+/// Collects the changes of one map into a plan, with the references that they release.
 pub struct MapEdit<'a> {
     core: &'a Core,
     plan: Plan,
@@ -308,12 +309,12 @@ impl<'a> MapEdit<'a> {
         Self { core, plan: Plan { map: Some(map), ..Plan::default() }, open: None, mapped_delta: 0 }
     }
 
-    /// What is mapped from `first` to `end` (block numbers within the shard), holes included.
+    /// The extents from `first` to `end` (block numbers within the shard), holes included.
     pub fn look(&mut self, key: ShardKey, first: u16, end: u16) -> Result<Vec<Extent>> {
         Ok(self.shard(key)?.slice(first, end).collect())
     }
 
-    /// Gives part of a shard a new target and releases what was there.
+    /// Gives part of a shard a new target and releases the old one.
     pub fn set(&mut self, key: ShardKey, new: Extent) -> Result<()> {
         assert!(new.blocks > 0, "an extent of no blocks in {key:?}");
         for old in self.look(key, new.first, new.end())? {
@@ -339,14 +340,14 @@ impl<'a> MapEdit<'a> {
         Ok(())
     }
 
-    /// Stores a block whose content is staged. Its place in the map is set by `set`.
+    /// Stores a block whose content is staged. `set` puts it into the map.
     pub fn store_staged(&mut self, stored: StoredBlock) {
         debug_assert!(!self.plan.staged.contains(&stored.pbn), "block {} is stored twice", stored.pbn);
         self.plan.stores.push(stored);
         self.plan.staged.push(stored.pbn);
     }
 
-    /// Removes a whole shard and releases what it held.
+    /// Removes a whole shard and releases its references.
     pub fn drop_shard(&mut self, key: ShardKey) -> Result<()> {
         let end = SHARD_BLOCKS as u16;
         self.set(key, Extent { first: 0, blocks: end, target: Target::Hole })?;
@@ -356,7 +357,7 @@ impl<'a> MapEdit<'a> {
         Ok(())
     }
 
-    /// What is released so far; the last run may still grow.
+    /// The runs released so far. The last one may still grow.
     pub fn releases(&self) -> &[Run] {
         &self.plan.decrefs
     }
@@ -394,9 +395,9 @@ impl<'a> MapEdit<'a> {
     }
 }
 
-/// What `with` returns: kept until the change is published or given up.
+/// A caller's value, kept until the change is published or given up.
 pub trait OnPublish {
-    /// The change is visible to everybody. Where this is not called, nothing of it is.
+    /// The change is visible to all readers. If this is not called, none of it is.
     fn published(self);
 }
 

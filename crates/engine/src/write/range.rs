@@ -39,8 +39,8 @@ impl Core {
         self.publish_pieces(pieces.map(|pieces| (pieces, None)), &cuts, with)
     }
 
-    /// Plans that whole blocks become holes. Only shards that exist are visited: a range may be far larger than what its
-    /// file holds.
+    /// Plans that whole blocks become holes. It visits only shards that exist, because a range may be far larger than
+    /// the stored part of its file.
     fn plan_cut(&self, map: MapId, touched: &Range<u64>, whole: &Range<u64>, cuts: &Cuts) -> Result<Pieces> {
         let limit = self.journal.bounds().gated_shards_max as usize + 1;
         let mut shards = self.stored_shards(map, touched.start / SHARD_BLOCKS, limit)?;
@@ -143,7 +143,7 @@ impl Core {
         for (map, first) in [source, target] {
             self.read_ahead_of_change(map, &(first.0..first.0.saturating_add(blocks.0)));
         }
-        // A home that stands in for a bad block is not reused.
+        // The replacement of a bad block is not reused.
         let _pin = self.space.pin();
         let _locks = self.lock_two(source.0, target.0);
         self.attached(source.0)?;
@@ -177,7 +177,8 @@ impl Core {
         planner.finish()
     }
 
-    /// What a clone of blocks of a map refers to: of a bad block its home is shared, and reserved space becomes a hole.
+    /// The targets that a clone of a map's blocks refers to. A bad block's replacement is shared, and reserved space
+    /// becomes a hole.
     pub(super) fn targets_to_share(&self, map: MapId, from: Lbn, blocks: u64) -> Result<Vec<(Target, u64)>> {
         let mut wanted = Vec::new();
         for (key, start, end) in shard_parts(map, from, blocks) {
@@ -193,7 +194,7 @@ impl Core {
         Ok(wanted)
     }
 
-    /// Why a block takes no further reference from the change of a range.
+    /// Why a block cannot take another reference from the change of a range.
     pub(super) fn why_not_taken(&self, pbn: Pbn) -> Error {
         match self.state.lock().bad.get(pbn) {
             Some(_) => damaged(pbn),
@@ -226,14 +227,14 @@ impl Core {
         let _room = self.claim_log_room(GroupBytes::RECORDS);
         let mut plan = Plan { map: Some(map), detach: Some(map), ..Plan::default() };
         let held = with(&mut plan.change);
-        // Behind `with`: what the caller holds keeps others from saying something of the file.
+        // After `with`, because the caller's locks keep other threads from setting a policy for the file.
         self.first_policy(&mut plan.change, map, FilePolicy::default());
         self.apply_certain(plan)?;
         held.published();
         Ok(())
     }
 
-    /// Locks two maps, in an order that all share.
+    /// Locks two maps, in an order that all callers share.
     fn lock_two(&self, a: MapId, b: MapId) -> (RwLockWriteGuard<'_, ()>, Option<RwLockWriteGuard<'_, ()>>) {
         let (low, high) = if MapLocks::index_of(a) <= MapLocks::index_of(b) { (a, b) } else { (b, a) };
         let first = self.maps.lock(low).write();

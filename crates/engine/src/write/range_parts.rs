@@ -1,5 +1,5 @@
-//! Which shards of a map a range has, and how it is split into parts that fit into one commit group each: by shards, and
-//! by distinct pages of the block table.
+//! The shards of a range of a map, and how the range is split into parts that fit into one commit group each: by
+//! shards, and by distinct pages of the block table.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::{BLOCK_BYTES, Blocks, Lbn, MapId, Pbn, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 const SHARD_BYTES: u64 = SHARD_BLOCKS * BLOCK;
-/// Shards that are looked at together.
+/// Shards that are loaded together.
 const PORTION_SHARDS: usize = 64;
 /// Pages that are read ahead together.
 const PORTION_PAGES: usize = 64;
@@ -21,7 +21,7 @@ const PORTION_PAGES: usize = 64;
 struct Splitter {
     parts: Vec<Range<u64>>,
     from: u64,
-    /// What the part that is open has.
+    /// Shards of the open part.
     shards: u64,
     pages: u64,
 }
@@ -48,7 +48,7 @@ impl Core {
             }
         };
         self.each_shard(map, &blocks, |shard| {
-            // With this shard counted in, so that no later cut comes before one that the part has counted.
+            // Includes this shard, so that no later cut comes before a shard that the part already counts.
             cut_long(&mut split, shard + 1);
             let (first, end) = within_shard(shard, &blocks);
             let pages = pages_in(self.shard(ShardKey { map, shard })?.slice(first, end)).len() as u64;
@@ -72,7 +72,7 @@ impl Core {
         for (key, start, end) in shard_parts(target.0, target.1, blocks.0) {
             let here = u64::from(end - start);
             pages += pages_in(self.shard(key)?.slice(start, end)).len() as u64;
-            // What is shared of a bad block is its home, which lies anywhere.
+            // A clone shares a bad block's replacement, which may lie anywhere.
             let shared = self.targets_to_share(source.0, source.1.plus(done), here)?;
             pages += pages_of(shared.into_iter()).len() as u64;
             shards += 1;
@@ -84,8 +84,8 @@ impl Core {
         Ok(Blocks(done))
     }
 
-    /// Reads the pages of the block table that a change of a range needs, before its map is locked: as many as one group
-    /// may have. What cannot be read, or leaves memory again, is met by the change itself.
+    /// Reads the pages of the block table that a change of a range needs, before its map is locked: as many as one
+    /// group may have. If a page cannot be read, or leaves memory again, the change itself deals with it.
     pub fn read_ahead_of_change(&self, map: MapId, blocks: &Range<u64>) {
         let bounds = *self.journal.bounds();
         let (mut pages, mut shards) = (Vec::new(), 0);
@@ -105,8 +105,9 @@ impl Core {
         }
     }
 
-    /// Reads the shards of a range whose holes are filled, before its map is locked: also those that hold nothing yet, which
-    /// nobody knows without a look. As many as a part may have; what leaves memory again is met by the change itself.
+    /// Reads the shards of a range whose holes are filled, before its map is locked. It also reads shards that hold
+    /// nothing yet, because only a look-up tells that they are empty. At most as many as a part may have. If one leaves
+    /// memory again, the change itself reads it.
     pub fn read_ahead_of_filling(&self, map: MapId, blocks: &Range<u64>) {
         let shards = shard_parts(map, Lbn(blocks.start), blocks.end.saturating_sub(blocks.start));
         let shards_max = self.journal.bounds().gated_shards_max as usize;
@@ -115,7 +116,7 @@ impl Core {
         }
     }
 
-    /// Calls `visit` with each shard of a range that may hold something, in order, until it says false.
+    /// Calls `visit` with each shard of a range that may hold something, in order, until `visit` returns false.
     pub fn each_shard(
         &self,
         map: MapId,
@@ -137,7 +138,7 @@ impl Core {
         }
     }
 
-    /// Visits the extents of a range that shards know of.
+    /// Visits the extents that the shards of a range have.
     pub fn visit_extents(&self, map: MapId, blocks: &Range<u64>, mut visit: impl FnMut(Extent)) -> Result<()> {
         self.each_shard(map, blocks, |shard| {
             let (start, end) = within_shard(shard, blocks);

@@ -1,5 +1,5 @@
-//! Room for the reservations of a range: counted and claimed before the first piece of its change, so that no later one
-//! can want for it.
+//! Room for the reservations of a range: counted and claimed before the first piece of its change, so that no later
+//! piece can run out of room.
 
 use std::ops::Range;
 
@@ -12,11 +12,11 @@ use crate::{BLOCK_BYTES, Error, MapId, Pbn, Result};
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
 impl Core {
-    /// See [`crate::Store::check_room`]. It is advice, and so no lock is held: a range may have a million shards.
+    /// See [`crate::Store::check_room`]. The answer is advice, so it takes no lock: a range may have a million shards.
     pub fn check_room(&self, map: MapId, bytes: &Range<u64>) -> Result<()> {
         let blocks = bytes.start / BLOCK..bytes.end.div_ceil(BLOCK);
         let all = blocks.end.saturating_sub(blocks.start);
-        // Where everything would fit, nobody has to look.
+        // If everything fits even without counting, no shard has to be read.
         if self.claim_reservations(all).is_ok() {
             return Ok(());
         }
@@ -29,9 +29,10 @@ impl Core {
         self.claim_reservations(all.saturating_sub(filled)).map(drop)
     }
 
-    /// Claims room for the reservations that take the place of a range: of its holes, and of the data in the blocks of
-    /// `whole`. If that is more than there is, only data that others share is claimed for: the rest frees as much as it
-    /// takes. What becomes shared meanwhile is then refused when it is published, so it has to be one publication.
+    /// Claims room for the reservations that replace a range: its holes, and the data in the blocks of `whole`. If that
+    /// is more than the free room, it claims room only for shared data: unshared data frees as much as its reservation
+    /// takes. Data that becomes shared meanwhile is then refused at the publication, so it has to be a single
+    /// publication.
     pub fn claim_for_zeros(&self, map: MapId, pieces: &Pieces, whole: &Range<u64>) -> Result<RoomClaim<'_>> {
         match self.claim_reservations(pieces.reserved()) {
             Err(Error::NoSpace) if pieces.is_one() => {
@@ -53,7 +54,7 @@ impl Core {
         Ok(data)
     }
 
-    /// How many references of a range would free nothing if they went.
+    /// How many references of a range would free nothing when released.
     fn shared_in(&self, map: MapId, blocks: &Range<u64>) -> Result<u64> {
         let mut pbns = Vec::new();
         self.visit_extents(map, blocks, |extent| {

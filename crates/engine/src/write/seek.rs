@@ -1,7 +1,7 @@
-//! Where a map has data, and where it has none.
+//! Where a map has data, and where it has holes.
 //!
-//! Nothing is locked meanwhile: a map may have a million shards, and one of many locks belongs to other maps too. Each shard
-//! is as it was at some moment of the call.
+//! Nothing is locked meanwhile: a map may have a million shards, and maps share their locks. Each shard is as it was at
+//! some moment of the call.
 
 use crate::core::Core;
 use crate::format::keys::{ShardKey, shard_parts};
@@ -10,19 +10,20 @@ use crate::write::range::within_shard;
 use crate::{BLOCK_BYTES, Lbn, MapId, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// Shards behind a block that are looked at to find out whether it is the last one: reservations may go on for a million.
+/// Shards after a block that are checked to find out whether it is the last one: reservations may span a million
+/// shards.
 const END_SHARDS_MAX: usize = 8;
 
 impl Core {
     /// See [`crate::Store::seek_data`].
     pub fn seek_data(&self, map: MapId, from: u64, end: u64) -> Result<Option<u64>> {
         let byte = self.next_stored(map, Lbn(from / BLOCK), Lbn(end.div_ceil(BLOCK)))?.map(|lbn| lbn.0 * BLOCK);
-        // What belonged to a map that was detached meanwhile is no answer.
+        // A map that was detached meanwhile gives no answer.
         self.attached(map)?;
         Ok(byte.map(|byte| byte.max(from)).filter(|byte| *byte < end))
     }
 
-    /// The first block with data from an lbn on, before `stop`.
+    /// The first block with data at or after an lbn, before `stop`.
     pub fn next_stored(&self, map: MapId, from: Lbn, stop: Lbn) -> Result<Option<Lbn>> {
         let mut found = None;
         self.each_shard(map, &(from.0..stop.0), |shard| {
@@ -32,7 +33,7 @@ impl Core {
         Ok(found)
     }
 
-    /// The first block with data in a shard, from an lbn on.
+    /// The first block with data in a shard, at or after an lbn.
     fn stored_in(&self, map: MapId, shard: u64, from: Lbn) -> Result<Option<Lbn>> {
         let (first, end) = within_shard(shard, &(from.0..u64::MAX));
         let extents = self.shard(ShardKey { map, shard })?;
@@ -40,8 +41,8 @@ impl Core {
         Ok(data.map(|extent| Lbn(shard * SHARD_BLOCKS + u64::from(extent.first))))
     }
 
-    /// Whether nothing is stored behind a block, as far as a few shards tell: one with long reservations behind it counts as
-    /// not the last one. Every write over the end of a file asks.
+    /// Whether no data is stored after a block, judging by a few shards. A block followed by long reservations counts
+    /// as not the last one. Every write over the end of a file asks this.
     pub fn is_end(&self, map: MapId, last: Lbn) -> Result<bool> {
         let behind = last.plus(1);
         let shards = self.stored_shards(map, behind.0 / SHARD_BLOCKS, END_SHARDS_MAX + 1)?;

@@ -1,5 +1,5 @@
-//! A write's way: receive, tag, look up, decide, confirm, place, map. One function, `write_request`,
-//! holds the order.
+//! The steps of a write: receive, tag, look up, decide, confirm, place, map. One function, `write_request`, holds the
+//! order.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,22 +16,22 @@ use crate::write::hash::is_zero;
 use crate::write::publish::OnPublish;
 use crate::{BLOCK_BYTES, Change, Lbn, MapId, Pbn, Result, Stage, Urgency};
 
-/// Writes of at least this many new blocks go to the data area at once; smaller ones are collected in
-/// memory, so that scattered small writes become few large ones, or ride in the log.
+/// Writes of at least this many new blocks go to the data area at once. Smaller ones are collected in memory, so that
+/// scattered small writes become few large ones, or ride in the log.
 const DIRECT_BLOCKS_MIN: usize = 32;
 /// Collected blocks are written out when there are this many bytes of them.
 const STAGED_BYTES_MAX: u64 = 4 << 20;
-/// Blocks of a request that was not admitted which are looked up nonetheless.
+/// How many blocks are looked up of a request that was not admitted.
 const PROBED_BLOCKS: usize = 4;
 /// Size of one request to the data area.
 pub const REQUEST_BYTES: usize = 1 << 20;
 
-/// Sees the bytes of a request to the device while that is under way.
+/// Receives the bytes of a device request while the request is under way.
 type Look<'a> = &'a mut dyn FnMut(&[u8]);
 
 impl Core {
     /// See [`crate::Store::write`]. The steps of a block's life, in order, from the request to its publication. Before
-    /// the publication nobody sees anything; what fails before it leaves everything as it was.
+    /// the publication the change is invisible, and a failure leaves everything as it was.
     pub fn write_request<G: OnPublish>(
         &self,
         map: MapId,
@@ -83,8 +83,8 @@ impl Core {
         Ok(())
     }
 
-    /// After a published request: shares what an earlier one left open, remembers what this one does. The request
-    /// itself is done; what fails here costs a duplicate.
+    /// After a published request: shares the blocks that an earlier request left open, and remembers those that this
+    /// one leaves open. The request itself is done, so a failure here costs a duplicate.
     fn follow_open_runs(&self, map: MapId, batch: &Batch, mut open_runs: OpenRuns) {
         let shared = std::mem::take(&mut open_runs.shared);
         self.leave_open(map, batch, open_runs);
@@ -96,7 +96,7 @@ impl Core {
         }
     }
 
-    /// What the map holds now for each block of the batch.
+    /// The map's present target for each block of the batch.
     fn current_targets(&self, map: MapId, batch: &Batch, is_locked: bool) -> Result<Vec<Target>> {
         let _map = (!is_locked).then(|| self.maps.lock(map).read());
         let mut targets = Vec::with_capacity(batch.len());
@@ -111,7 +111,7 @@ impl Core {
 
     /// Whether the next written request is looked up and fingerprinted.
     pub fn admit(&self) -> bool {
-        // The settings are not locked while it waits for the controller.
+        // The settings are not locked while this waits for the controller.
         let mode = self.tuning.with(|settings| settings.inline);
         self.inline.admit(mode, self.foreground.now())
     }
@@ -121,8 +121,8 @@ impl Core {
         self.tuning.with(|settings| settings.inline != Inline::Off)
     }
 
-    /// Whether a few blocks of a request that was not admitted show that it has duplicates: it is admitted then, and
-    /// those after it are too.
+    /// Whether a few blocks of a request that was not admitted show that it has duplicates. If so, it and the requests
+    /// after it are admitted.
     fn is_probe_hit(&self, batch: &Batch) -> bool {
         let mode = self.tuning.with(|settings| settings.inline);
         if !self.inline.is_probed(mode) {
@@ -138,7 +138,7 @@ impl Core {
         is_hit
     }
 
-    /// Marks blocks of zeros: they take no place.
+    /// Marks zero blocks: they take no space.
     fn receive(&self, batch: &mut Batch) {
         for index in 0..batch.len() {
             if is_zero(batch.block(index)) {
@@ -147,9 +147,9 @@ impl Core {
         }
     }
 
-    /// A request that is not admitted gets tags, which are checksums too, and nothing else; but one that a program waits
-    /// for gets fingerprints where anything is looked up, so that what equals it later is confirmed without reading it.
-    /// They are computed as the blocks are placed.
+    /// A request that is not admitted gets only tags, which are checksums too. If a program waits for it and any
+    /// request is looked up, it gets fingerprints as well, so that later duplicates of it are confirmed without reading
+    /// it. They are computed as the blocks are placed.
     fn tag(&self, batch: &mut Batch, is_admitted: bool) {
         let stored = batch.indexes(|outcome| outcome != Outcome::Zero);
         for &index in &stored {
@@ -168,7 +168,7 @@ impl Core {
         }
     }
 
-    /// Computes the fingerprints of these blocks that are not known yet.
+    /// Computes the missing fingerprints of these blocks.
     pub fn fingerprint(&self, batch: &mut Batch, indexes: &[usize]) {
         let unknown: Vec<usize> =
             indexes.iter().copied().filter(|index| batch.fingerprints[*index].is_none()).collect();
@@ -181,7 +181,7 @@ impl Core {
         }
     }
 
-    /// Allocates blocks for what is new and writes or stages it. Nothing is visible yet.
+    /// Allocates new blocks and writes or stages them. Nothing is visible yet.
     pub fn place(&self, batch: &mut Batch, claim: Claim) -> Result<Vec<Run>> {
         let anew = batch.indexes(|outcome| outcome == Outcome::Anew(None));
         if anew.is_empty() {
@@ -208,13 +208,13 @@ impl Core {
         if batch.fingerprints_all {
             self.fingerprint(batch, &anew[direct..]);
         }
-        // Behind all that can fail: what is given back must not be in memory.
+        // After everything that can fail: blocks that are given back must not be in memory.
         anew[direct..].iter().for_each(|index| self.stage(batch, *index));
         Ok(runs)
     }
 
-    /// Writes blocks to the runs where they are placed. Their fingerprints, if they are to have any, are computed while
-    /// the device writes: so they cost its time and not the writer's.
+    /// Writes blocks to the runs where they are placed. If they get fingerprints, these are computed while the device
+    /// writes, so they cost device time instead of the writer's.
     fn write_placed(&self, batch: &mut Batch, indexes: &[usize], runs: &[Run]) -> Result<()> {
         let mut blocks = indexes.iter().map(|index| batch.block(*index));
         let mut fingerprints = Vec::new();
@@ -245,7 +245,7 @@ impl Core {
         self.write_run_beside(run, blocks, None)
     }
 
-    /// The same, and has `look` see the bytes of each request while it is under way.
+    /// The same, and passes the bytes of each request to `look` while it is under way.
     fn write_run_beside<'a>(
         &self,
         run: Run,
@@ -270,8 +270,8 @@ impl Core {
         Ok(())
     }
 
-    /// Writes staged blocks to the data area, neighbours in one request; a full host gets the ballast for them. A failure
-    /// is the volume's: the blocks were acknowledged.
+    /// Writes staged blocks to the data area, neighbours in one request. On a full host it uses the ballast. A failure
+    /// is the volume's, because the blocks were acknowledged.
     pub fn write_out(&self, mut pbns: Vec<Pbn>) -> Result<()> {
         pbns.sort_unstable();
         pbns.dedup();
@@ -287,16 +287,17 @@ impl Core {
         Ok(())
     }
 
-    /// After a publication: if too much is staged, whoever published it writes it out.
+    /// After a publication: if too much is staged, the publishing thread writes it out.
     pub fn write_out_if_much(&self) -> Result<()> {
         if self.staging.bytes() < STAGED_BYTES_MAX {
             return Ok(());
         }
-        // Before the blocks are taken, and not under the publish lock: a commit that waits holds off new write-outs.
+        // Begins before the blocks are taken, and outside the publish lock: a commit that waits holds off new
+        // write-outs.
         let _under_way = self.data.begin_write_out();
         let pbns = {
             let mut state = self.state.lock();
-            // The rest of what is in memory rides in the log already.
+            // The rest of the staged blocks already rides in the log.
             if ((state.group.staged.len() * BLOCK_BYTES) as u64) < STAGED_BYTES_MAX {
                 return Ok(());
             }
@@ -306,12 +307,12 @@ impl Core {
     }
 }
 
-/// Whether bytes at this place are whole blocks.
+/// Whether these bytes are whole blocks.
 fn is_whole_blocks(at: u64, len: usize) -> bool {
     at.is_multiple_of(BLOCK_BYTES as u64) && len.is_multiple_of(BLOCK_BYTES)
 }
 
-/// New blocks over a reserved range use up the reservation. Blocks of zeros do not: they stay reserved.
+/// New blocks over a reserved range use up the reservation. Zero blocks do not: they stay reserved.
 fn claim_of(batch: &Batch, current: &[Target]) -> Claim {
     let anew = batch.indexes(|outcome| outcome == Outcome::Anew(None));
     let from_reserved = anew.iter().filter(|index| current[**index] == Target::Reserved).count();

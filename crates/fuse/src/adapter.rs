@@ -166,6 +166,7 @@ impl Service for Adapter {
 
     fn forget(&self, inode: u64, lookups: u64) {
         if self.lookups.subtract(Ino(inode), lookups) {
+            self.kernel_cache.forgotten(Ino(inode));
             self.delete(Ino(inode));
         }
     }

@@ -24,4 +24,13 @@ impl Notifier {
     pub fn invalidate_inode(&self, inode: u64, offset: i64, len: i64) -> io::Result<()> {
         self.0.device.notify(&notification::invalidate_inode(inode, offset, len))
     }
+
+    /// Lets the kernel forget an inode that nobody has open, with the names by which it knows it: the next look-up tells it
+    /// everything anew.
+    ///
+    /// # Errors
+    /// EINVAL: the kernel is older than Linux 6.18.
+    pub fn prune(&self, inode: u64) -> io::Result<()> {
+        self.0.device.notify(&notification::prune(inode))
+    }
 }

@@ -26,6 +26,7 @@ mod policy;
 mod posix;
 mod programs;
 mod ranks;
+mod refused_writes;
 mod scrub;
 mod security;
 mod sharing;

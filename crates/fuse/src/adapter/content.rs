@@ -49,6 +49,9 @@ impl Adapter {
             if is_from_cache && written.as_ref().is_ok_and(|blocks_added| *blocks_added != 0) {
                 kernel_cache.blocks_changed(ino);
             }
+            if is_from_cache && written.is_err() {
+                kernel_cache.page_refused(ino);
+            }
             reply_durably(&file_system, is_durable, written, move |answer| {
                 reply_with(answer, reply, |reply, _| reply.written(len));
             });

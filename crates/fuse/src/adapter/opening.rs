@@ -33,6 +33,7 @@ impl Adapter {
         if writes(flags) {
             self.kernel_cache.writer_released(ino);
         }
+        self.kernel_cache.released(ino);
         reply.ok();
     }
 

@@ -8,15 +8,28 @@ pub type Message = Vec<u8>;
 
 /// `FUSE_NOTIFY_INVAL_INODE`.
 const INVALIDATE_INODE: i32 = 2;
+/// `FUSE_NOTIFY_PRUNE`, of version 7.45.
+const PRUNE: i32 = 9;
 
 /// Cached attributes of an inode are outdated, and its pages from `offset` on: `len` bytes, 0 for all. A negative offset
 /// concerns the attributes alone. Dirty pages are written back first.
 pub fn invalidate_inode(inode: u64, offset: i64, len: i64) -> Message {
     let mut body = Writer::with_capacity(24);
     body.u64(inode).i64(offset).i64(len);
-    let body = body.finish(24);
-    let mut message = encode_out(body.len(), INVALIDATE_INODE, 0).to_vec();
-    message.extend_from_slice(&body);
+    message(INVALIDATE_INODE, &body.finish(24))
+}
+
+/// The kernel forgets an inode that nobody uses, and the names by which it knows it.
+pub fn prune(inode: u64) -> Message {
+    // How many inodes, and room to spare.
+    let mut body = Writer::with_capacity(24);
+    body.u32(1).u32(0).u64(0).u64(inode);
+    message(PRUNE, &body.finish(24))
+}
+
+fn message(code: i32, body: &[u8]) -> Message {
+    let mut message = encode_out(body.len(), code, 0).to_vec();
+    message.extend_from_slice(body);
     message
 }
 
@@ -30,5 +43,9 @@ mod tests {
         assert_eq!((&message[..4], message.len()), (&40_u32.to_ne_bytes()[..], 40));
         assert_eq!(message[4..8], 2_i32.to_ne_bytes());
         assert_eq!(message[24..32], (-1_i64).to_ne_bytes());
+        let message = prune(7);
+        assert_eq!((&message[..4], message.len()), (&40_u32.to_ne_bytes()[..], 40));
+        assert_eq!((&message[4..8], &message[16..20]), (&9_i32.to_ne_bytes()[..], &1_u32.to_ne_bytes()[..]));
+        assert_eq!(message[32..40], 7_u64.to_ne_bytes());
     }
 }

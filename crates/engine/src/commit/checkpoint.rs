@@ -1,9 +1,9 @@
-//! Checkpoint: what only the log and memory hold goes to its place, then the log is trimmed.
+//! Checkpoint: brings changes that only the log and memory hold to their place, then trims the log.
 //!
-//! The order, and what a crash leaves: everything up to a group is durable in the log before it is set
-//! apart; then (1) data that rode in the log is placed and flushed, (2) table pages are written and flushed,
-//! (3) records and shards are written, with the checkpoint record last, and flushed. A crash before the end
-//! of (3) leaves the old checkpoint, and redo from the log repeats what was done in part; after it, the new one.
+//! The order, and what a crash leaves: everything up to a group is durable in the log before it is set apart; then (1)
+//! data that rode in the log is placed and flushed, (2) table pages are written and flushed, (3) records and shards are
+//! written, with the checkpoint record last, and flushed. A crash before the end of (3) leaves the old checkpoint, and
+//! redo from the log repeats the partial work. A crash after it leaves the new one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,20 +23,20 @@ use crate::state::table::Pages;
 use crate::sync::MutexGuard;
 use crate::{Error, Pbn, Result};
 
-/// Objects that a crash left to be redone are loaded in portions of this many.
+/// Objects with redo from a crash are loaded in portions of this many.
 const REDO_PORTION: usize = 256;
 /// Records are handed to the sorted state in batches of about this size.
 const BATCH_BYTES: usize = 1 << 20;
 /// Table pages are written in requests of at most this many.
 const REQUEST_PAGES: usize = 256;
 
-/// What a checkpoint takes on the host beside twice the changes in memory.
+/// Host space that a checkpoint takes beside twice the changes in memory.
 const CHECKPOINT_BYTES: u64 = 8 << 20;
-/// How often, and for how long together, the record store is asked whether it has noticed that there is room again.
+/// How often, and for how long in total, the record store is asked whether it noticed that space is free again.
 const NOTICES_AFTER: Duration = Duration::from_millis(500);
 const NOTICES_MAX: u32 = 24;
 
-/// Everything that changed up to a point in the log.
+/// All changes up to a point in the log.
 pub struct Frozen {
     /// The objects.
     pub layers: Layers,
@@ -61,15 +61,15 @@ pub struct Layers {
 impl Core {
     /// Commits and checkpoints. A full host gets the ballast before the volume fails.
     ///
-    /// What cannot be read for it keeps the log from ever being trimmed: the group that is open becomes durable, as long
-    /// as the log has room, and the volume takes no more changes. A crash then leaves the old checkpoint and the log.
+    /// A read error here would keep the log from ever being trimmed. So the open group becomes durable, as far as the
+    /// log has room, and the volume takes no more changes. A crash then leaves the old checkpoint and the log.
     pub fn checkpoint(&self) -> Result<()> {
         self.tell_failure(self.checkpoint_holding(&self.journal.hold_checkpoints()))
     }
 
-    /// As `checkpoint`, for a caller that holds checkpoints off.
+    /// Like `checkpoint`, for a caller that holds off checkpoints.
     pub fn checkpoint_holding(&self, held: &MutexGuard<'_, ()>) -> Result<()> {
-        // A device that failed for a moment is asked again.
+        // A device that failed for a moment gets a second try.
         if let Err(error) = self.read_for_checkpoint().or_else(|_| self.read_for_checkpoint()) {
             self.commit_group(false)?;
             self.health.fail(&error);
@@ -78,7 +78,7 @@ impl Core {
         self.write_checkpoint(held)
     }
 
-    /// As `checkpoint`, of a volume that fsck repairs: what cannot be read is only committed.
+    /// Like `checkpoint`, for a volume under repair by fsck: if something cannot be read, it only commits.
     pub fn checkpoint_what_is_whole(&self) -> Result<()> {
         let held = self.journal.hold_checkpoints();
         match self.read_for_checkpoint() {
@@ -90,8 +90,8 @@ impl Core {
         }
     }
 
-    /// Everything that the log has to say is applied, and the table has its stamp. A stamp in a damaged sector stays as
-    /// it is: without one, a table counts as belonging to the volume.
+    /// Applies all redo of the log and stamps the table. A stamp in a damaged sector stays as it is: a table without a
+    /// stamp counts as belonging to the volume.
     fn read_for_checkpoint(&self) -> Result<()> {
         self.redo_all()?;
         self.with_pages(
@@ -104,7 +104,7 @@ impl Core {
         )
     }
 
-    /// The caller holds off other checkpoints.
+    /// Writes a checkpoint. The caller holds off other checkpoints.
     fn write_checkpoint(&self, _held: &MutexGuard<'_, ()>) -> Result<()> {
         let dirty = self.state.lock().dirty_bytes();
         let Some(frozen) = self.commit_group(true)? else { return Ok(()) };
@@ -120,8 +120,8 @@ impl Core {
         Ok(())
     }
 
-    /// The ballast goes for what the host has no room for. The record store notices that there is room again after some
-    /// seconds; until then it repeats its first answer.
+    /// Writes a checkpoint, with the ballast's space if the host is full. The record store notices freed space only
+    /// after some seconds, and repeats its first answer until then.
     fn write_with_ballast(&self, frozen: &Frozen) -> Result<()> {
         let mut tries_left = 0;
         loop {
@@ -136,7 +136,7 @@ impl Core {
         }
     }
 
-    /// Applies what a crash left in the log to objects that were not read since.
+    /// Applies the log's redo to objects that were not read since a crash.
     pub fn redo_all(&self) -> Result<()> {
         loop {
             let (pages, shards) = {
@@ -149,13 +149,13 @@ impl Core {
             let mut pages = pages;
             pages.sort_unstable();
             self.load_pages(&pages)?;
-            // Without the map's lock: a shard with redo stays in memory until the checkpoint that asks for this.
+            // Without the map's lock: a shard with redo stays in memory until the checkpoint that calls this.
             shards.iter().try_for_each(|key| self.shard(*key).map(drop))?;
         }
     }
 
     fn write_frozen(&self, frozen: &Frozen) -> Result<()> {
-        // What was freed meanwhile is not worth writing; it stays in memory until it is released.
+        // Blocks freed meanwhile are not worth writing. They stay in memory until they are released.
         let Layers { logged, pages, .. } = &frozen.layers;
         let is_live = |pbn: &Pbn| pages.get(&page_of(*pbn)).is_none_or(|page| page.count(*pbn) > 0);
         self.write_out(logged.iter().copied().filter(is_live).collect())?;
@@ -184,9 +184,9 @@ impl Core {
         self.stored.flush_pages()
     }
 
-    /// A page without a live entry becomes a hole, which reads as such a page: nothing is written, and its space goes
-    /// back to the host. A crash before the checkpoint's end finds zeros where the old checkpoint has entries: redo of
-    /// the log ends with all of them free. False: the host cannot.
+    /// Makes a page without a live entry a hole, which reads like such a page: it costs no write, and its space goes
+    /// back to the host. If a crash comes before the checkpoint's end, zeros are found where the old checkpoint has
+    /// entries, and redo of the log ends with all of them free. False: the host does not support it.
     fn punch_page(&self, number: u64) -> bool {
         self.stored.punch_page(number)
     }
@@ -218,7 +218,7 @@ impl Core {
         self.stored.write_records(batch)
     }
 
-    /// Free counts of regions, for the next opening: advice, so no crash can make it wrong enough to matter.
+    /// Free counts of regions, for the next opening. They are advice, so no crash can make them wrong enough to matter.
     fn advice(&self) -> Vec<Put> {
         let Some(free) = self.space.changed_advice() else { return Vec::new() };
         keys::advice(&free)

@@ -1,4 +1,4 @@
-//! Commit: the current group becomes durable, then what it freed becomes reusable.
+//! Commit: makes the current group durable, then makes the blocks that it freed reusable.
 //!
 //! The order, and what a crash leaves: (1) the group is taken; (2) its data is in the data area and flushed,
 //! or is small and rides in the record; (3) the record is written and flushed. A crash before the end of (3)
@@ -19,14 +19,14 @@ use crate::state::published::Waiting;
 use crate::state::records::RecordMap;
 use crate::{BLOCK_BYTES, Pbn, Result, Stage};
 
-/// Above this share of the log a checkpoint is wanted.
+/// Above this share of the log a checkpoint is requested.
 const CHECKPOINT_FULLNESS: f64 = 0.5;
-/// Above this share a commit is made a checkpoint. The rest has room for the largest group, which crosses it, for that of
-/// the checkpoint, and for what one of them wastes at the ring's end.
+/// Above this share a commit becomes a checkpoint. The rest has room for the largest group, which crosses the bound,
+/// for the checkpoint's own group, and for the space that one of them wastes at the ring's end.
 const FULLNESS_MAX: f64 = 0.6;
 const _: () = assert!(1.0 - FULLNESS_MAX > 3.0 / RECORD_SHARE as f64);
 
-/// On a host with little room a checkpoint comes while it still fits into what is set aside there.
+/// On a host with little room a checkpoint starts while it still fits into the space set aside there.
 const SHORT_DIRTY_BYTES_MAX: u64 = 4 << 20;
 
 /// A group on its way to the log.
@@ -48,7 +48,7 @@ impl Core {
         loop {
             if self.journal.fullness() > FULLNESS_MAX {
                 let held = self.journal.hold_checkpoints();
-                // A checkpoint that was under way may have trimmed the log: then a second one is not waited for.
+                // A checkpoint that was under way may have trimmed the log. Then a second one is not needed.
                 if self.journal.fullness() > FULLNESS_MAX {
                     return self.checkpoint_holding(&held);
                 }
@@ -60,8 +60,8 @@ impl Core {
         }
     }
 
-    /// Commits. False: the log is so full that only a checkpoint may follow. Others commit meanwhile, so that is looked at
-    /// with the right to append: one group alone crosses the bound.
+    /// Commits. False: the log is so full that only a checkpoint may follow. This is checked with the right to append,
+    /// because other threads commit meanwhile and a single group may cross the bound.
     pub fn commit_unless_full(&self) -> Result<bool> {
         let log = self.journal.begin_commit();
         if log.fullness() > FULLNESS_MAX {
@@ -71,7 +71,7 @@ impl Core {
         Ok(true)
     }
 
-    /// Asks for a checkpoint if what the one under way leaves calls for a further one.
+    /// Asks for a checkpoint if the log will still be too full after the running one.
     pub fn ask_for_checkpoint_if_due(&self) {
         let dirty_bytes = self.state.lock().dirty_bytes_left();
         let is_much = dirty_bytes > self.journal.dirty_bytes_max()
@@ -81,7 +81,7 @@ impl Core {
         }
     }
 
-    /// As `commit`, of a volume that fsck repairs.
+    /// Like `commit`, for a volume under repair by fsck.
     pub fn commit_what_is_whole(&self) -> Result<()> {
         if self.journal.fullness() > FULLNESS_MAX {
             return self.checkpoint_what_is_whole();
@@ -95,8 +95,8 @@ impl Core {
         (state.group.began, state.group.last)
     }
 
-    /// Commits the current group. For a checkpoint (`freeze`) everything that changed up to here is set
-    /// apart, even where the group is empty.
+    /// Commits the current group. For a checkpoint (`freeze`) it sets apart all changes up to here, even if the group
+    /// is empty.
     pub fn commit_group(&self, freeze: bool) -> Result<Option<Frozen>> {
         self.commit_to(self.journal.begin_commit(), freeze)
     }
@@ -150,9 +150,9 @@ impl Core {
         totals: Totals,
         place_all: bool,
     ) -> Result<()> {
-        // A thread that took staged blocks to write them out before the group was taken finishes first.
+        // A thread that took staged blocks before the group was taken finishes writing them first.
         self.data.wait_for_write_outs();
-        // If one of them failed, blocks of this group are nowhere but in memory.
+        // If one of these writes failed, blocks of this group are only in memory.
         self.health.usable()?;
         let staged = std::mem::take(&mut group.staged);
         let is_small = staged.len() * BLOCK_BYTES <= self.journal.bounds().riding_bytes_max();
@@ -169,7 +169,7 @@ impl Core {
             self.write_out(staged)?;
         }
         self.flush_data()?;
-        // A host that writes every block elsewhere needs room for the log too.
+        // A host that writes every block to a new place needs room for the log too.
         let (sequence, bytes) = self.space.ballast().so_that(|| log.append(ops.bytes(), totals))?;
         self.stats.counters.log_bytes_written.fetch_add(bytes, Relaxed);
         self.stats.counters.log_flushes.fetch_add(1, Relaxed);
@@ -204,18 +204,18 @@ impl Core {
         Ok(())
     }
 
-    /// Frees what durable groups released, as far as no reader can see it any more; except blocks whose data rides in
-    /// the log, which wait for its trim.
+    /// Frees blocks that durable groups released and that no reader can see any more. Blocks whose data rides in the
+    /// log wait for its trim.
     pub fn release_waiting(&self) {
         while self.space.release(|| self.state.lock().take_released(), |run| self.forget(run)) {}
     }
 
-    /// Whether every reader that began before now has ended. The caller holds no pin and has committed: a block that
-    /// waits for its commit counts as being read.
+    /// Whether every reader that began before now is done. The caller holds no pin and has committed, because a block
+    /// that waits for its commit counts as being read.
     pub fn are_earlier_readers_gone(&self) -> bool {
         {
             let mut state = self.state.lock();
-            // Queued like the epoch of every release: those after it rely on the order.
+            // Queued like the epoch of every release, because later ones rely on the order.
             let (sequence, epoch) = (state.durable_sequence, self.space.end_epoch());
             state.waiting.push_back(Waiting { sequence, epoch, runs: Vec::new() });
         }
@@ -223,19 +223,20 @@ impl Core {
         self.state.lock().waiting.is_empty()
     }
 
-    /// Drops what memory has of blocks that become free: nobody reads them, and no cache may serve them any more.
+    /// Drops the cached content of blocks that become free: no reader sees them, and no cache may serve them any more.
     pub fn forget(&self, run: Run) {
         self.staging.remove_run(run.pbn, run.blocks);
         run.pbns().for_each(|pbn| self.read_cache.remove(pbn));
     }
 }
 
-/// What the group itself freed again need not be written. Readers that still see it find it in memory, until it is
-/// released.
+/// Drops staged blocks that the group itself freed again: they need no write. Readers that still see them find them in
+/// memory until they are released.
 fn drop_freed(staged: &mut Vec<Pbn>, freed: &[Run]) {
     staged.sort_unstable();
     for run in freed {
-        // Few are staged, and a deleted file may have freed millions: under the publish lock only the few are looked at.
+        // Few blocks are staged, and a deleted file may have freed millions. So this looks only at the few under the
+        // publish lock.
         let first = staged.partition_point(|pbn| *pbn < run.pbn);
         let end = staged.partition_point(|pbn| *pbn < run.end());
         staged.drain(first..end);

@@ -1,11 +1,10 @@
-//! The log: a ring of commit groups in a file that was filled with zeros once, so that a flush
-//! writes no metadata of the host. [`Journal`] is the log of an open volume, with what orders its groups
-//! and checkpoints.
+//! The log: a ring of commit groups in a file that was filled with zeros once, so that a flush writes no metadata of
+//! the host. [`Journal`] is the log of an open volume, with the gates that order its groups and checkpoints.
 //!
-//! Invariants: (1) records follow each other without gaps in sequence; (2) one record is written at a
-//! time, and the next only after it was flushed, so an unreadable record is the last one; (3) no record is
-//! overwritten until a checkpoint made it unnecessary; (4) nothing is built on a record before it is durable, on the last
-//! one that recovery finds neither.
+//! Invariants: (1) records follow each other without gaps in sequence; (2) one record is written at a time, and the
+//! next only after it was flushed, so an unreadable record is the last one; (3) no record is overwritten until a
+//! checkpoint made it unnecessary; (4) a record is used only once it is durable. Recovery therefore flushes the last
+//! record again before using it.
 
 use std::sync::Arc;
 
@@ -31,12 +30,12 @@ pub struct Log {
     bytes: u64,
     /// Where the next record goes.
     head: u64,
-    /// Bytes from the oldest needed record to `head`, gaps at the ring's end included.
+    /// Bytes from the oldest needed record to `head`, including gaps at the ring's end.
     used: u64,
-    /// Bytes of `used` that the checkpoint under way makes unnecessary.
+    /// Bytes of `used` that the running checkpoint makes unnecessary.
     trimmed_soon: u64,
     next_sequence: u64,
-    /// Whether recovery found the next record begun and not complete.
+    /// Whether recovery found that the next record was begun but is incomplete.
     is_last_left_out: bool,
 }
 
@@ -90,7 +89,7 @@ impl Log {
         Ok((log, records))
     }
 
-    /// What is to be said of a last group that recovery left out, because it is not complete. None: there was none.
+    /// The message about a last group that recovery left out as incomplete. None if there is no such group.
     pub fn left_out(&self) -> Option<String> {
         self.is_last_left_out.then(|| {
             format!(
@@ -101,9 +100,9 @@ impl Log {
         })
     }
 
-    /// Makes what recovery found durable: writes the last record again, and flushes. Only the last one may be there without
-    /// having been flushed, because the process died before that. A flush alone would not do: a host that failed to write
-    /// it says so once, and calls it clean from then on.
+    /// Makes recovered records durable: writes the last record again and flushes. Only the last one may be there
+    /// without a flush, because the process died before it. A flush alone is not enough: a host that fails to write a
+    /// page reports it once, and then treats the page as clean.
     pub fn settle(&self, last: &Recovered) -> Result<()> {
         let bytes = last.header.record_bytes();
         assert_eq!(last.header.sequence + 1, self.next_sequence, "only the last record is written again");
@@ -119,7 +118,7 @@ impl Log {
         self.device.flush().map_err(|e| Error::io("flushing the log", e))
     }
 
-    /// Where the next record can begin: at the head or, where it did not fit, at the ring's start.
+    /// Where the next record can begin: at the head, or at the ring's start if it did not fit.
     fn places(&self) -> impl Iterator<Item = u64> + use<> {
         [self.head, 0].into_iter().take(1 + usize::from(self.head > 0))
     }
@@ -139,9 +138,9 @@ impl Log {
         Ok(None)
     }
 
-    /// The record with the next sequence, of which one byte was changed since it was written. One that cannot be mended
-    /// ends the log: nothing tells damage to a complete record from a write that a crash cut short, whose group nobody was
-    /// told of, and that must not close the volume.
+    /// The record with the next sequence if one of its bytes changed since it was written. A record that cannot be
+    /// corrected ends the log: damage to a complete record looks like a write that a crash cut short. Such a group was
+    /// never acknowledged, and it must not keep the volume closed.
     fn read_flipped(&self, at: u64) -> Result<Option<Recovered>> {
         let Some((header, mut whole)) = self.begun(at)? else { return Ok(None) };
         if !record::mend(&mut whole, &header, self.log_id) {
@@ -153,7 +152,8 @@ impl Log {
         }))
     }
 
-    /// The record with the next sequence that begins there, after one wrong byte of its header was put right, and its bytes.
+    /// The record with the next sequence that begins there, after correcting one wrong byte of its header, and its
+    /// bytes.
     fn begun(&self, at: u64) -> Result<Option<(Header, AlignedBuf)>> {
         if at + ALIGN_BYTES as u64 > self.bytes {
             return Ok(None);
@@ -190,8 +190,8 @@ impl Log {
         Ok(record::open(&whole, self.log_id).map(|(header, ops)| Recovered { header, ops: ops.to_vec() }))
     }
 
-    /// A whole record after the last one can only be there if one between them was damaged after it was
-    /// acknowledged: refuse to lose it silently. Gives whether the record of group `wanted` is anywhere in the ring.
+    /// Refuses to silently lose a record. A whole record after the last one means that a record between them was
+    /// damaged after it was acknowledged. Returns whether the record of group `wanted` is anywhere in the ring.
     fn refuse_later_records(&self, wanted: u64) -> Result<bool> {
         const STEP: usize = 1 << 20;
         let (mut at, mut is_there) = (0, false);
@@ -227,14 +227,14 @@ impl Log {
         self.next_sequence += 1;
     }
 
-    /// Where a record of `bytes` would go. None: there is no room.
+    /// Where a record of `bytes` would go. None: it has no room.
     fn place(&self, bytes: u64) -> Option<u64> {
         let at = if self.head + bytes <= self.bytes { self.head } else { 0 };
         let gap = if at == self.head { 0 } else { self.bytes - self.head };
         (self.used + gap + bytes <= self.bytes).then_some(at)
     }
 
-    /// Writes a group's record and flushes it: on return the group is durable. Gives its sequence and size.
+    /// Writes a group's record and flushes it: on return the group is durable. Returns its sequence and size.
     pub fn append(&mut self, ops: &[u8], totals: Totals) -> Result<(u64, u64)> {
         let header = Header { sequence: self.next_sequence, body_len: ops.len() as u64, totals };
         let bytes = header.record_bytes();
@@ -253,7 +253,7 @@ impl Log {
         Ok((header.sequence, bytes))
     }
 
-    /// A checkpoint is durable that needs nothing before `head_then`, where `used_since` bytes were written after it.
+    /// Learns that a durable checkpoint needs nothing before `mark`.
     pub fn trim(&mut self, mark: Mark) {
         assert!(mark.used_before <= self.used, "trim of {} bytes of {}", mark.used_before, self.used);
         self.used -= mark.used_before;
@@ -271,7 +271,7 @@ impl Log {
         self.used as f64 / self.bytes as f64
     }
 
-    /// The same, without what the checkpoint under way trims.
+    /// The same, without the part that the running checkpoint trims.
     fn fullness_left(&self) -> f64 {
         debug_assert!(self.trimmed_soon <= self.used, "{} bytes of {} are trimmed soon", self.trimmed_soon, self.used);
         (self.used - self.trimmed_soon) as f64 / self.bytes as f64
@@ -290,7 +290,7 @@ pub struct Mark {
     pub sequence: u64,
     /// Where the next group goes.
     pub head: u64,
-    /// Bytes that can be overwritten once nothing before the mark is needed.
+    /// Bytes that can be overwritten once the log before the mark is not needed any more.
     pub used_before: u64,
 }
 
@@ -308,12 +308,12 @@ pub struct Journal {
     dirty_bytes_max: u64,
 }
 
-/// Bounds of what is published between two commits and checkpoints.
+/// Bounds of the changes between two commits and checkpoints.
 #[derive(Clone, Copy, Debug)]
 pub struct JournalBounds {
-    /// A checkpoint is wanted when so many bytes of changes are in memory.
+    /// A checkpoint is requested when this many bytes of changes are in memory.
     pub dirty_bytes_max: u64,
-    /// A change of a range of more shards than this does not fit into one group; None: as the log's size says.
+    /// A change of a range of more shards than this does not fit into one group. None: follows from the log's size.
     pub gated_shards_max: Option<u64>,
 }
 
@@ -351,7 +351,7 @@ impl Journal {
         self.opened_at
     }
 
-    /// A checkpoint is wanted when so many bytes of changes are in memory.
+    /// A checkpoint is requested when this many bytes of changes are in memory.
     pub fn dirty_bytes_max(&self) -> u64 {
         self.dirty_bytes_max
     }
@@ -361,7 +361,7 @@ impl Journal {
         &self.room
     }
 
-    /// What a group, and a change, may take of the log.
+    /// How much of the log a group, and a change, may take.
     pub fn bounds(&self) -> &GroupBounds {
         self.room.bounds()
     }
@@ -371,7 +371,7 @@ impl Journal {
         self.log.lock().fullness()
     }
 
-    /// Share of the log that will be in use when the checkpoint under way has ended, 0 to 1.
+    /// Share of the log that will be in use after the running checkpoint, 0 to 1.
     pub fn fullness_left(&self) -> f64 {
         self.log.lock().fullness_left()
     }
@@ -381,7 +381,7 @@ impl Journal {
         self.group_gate.read()
     }
 
-    /// Waits until no change is half published, and holds new ones off while the group is taken.
+    /// Waits until no change is half published, and holds off new ones while the group is taken.
     pub fn close_gate(&self) -> RwLockWriteGuard<'_, ()> {
         self.group_gate.write()
     }
@@ -396,12 +396,12 @@ impl Journal {
         self.checkpointing.lock()
     }
 
-    /// Begins a commit; it is the only one until it is dropped.
+    /// Begins a commit. It is the only one until the guard is dropped.
     pub fn begin_commit(&self) -> CommitUnderWay<'_> {
         CommitUnderWay { log: self.log.lock() }
     }
 
-    /// A checkpoint is durable: nothing before `mark` is needed any more.
+    /// Learns that a checkpoint is durable: nothing before `mark` is needed any more.
     pub fn trim(&self, mark: Mark) {
         self.log.lock().trim(mark);
     }
@@ -413,7 +413,7 @@ pub struct CommitUnderWay<'a> {
 }
 
 impl CommitUnderWay<'_> {
-    /// Share of the log that is in use, 0 to 1. Nobody else changes it meanwhile but a checkpoint, which trims it.
+    /// Share of the log that is in use, 0 to 1. Meanwhile only a checkpoint changes it, by trimming the log.
     pub fn fullness(&self) -> f64 {
         self.log.fullness()
     }
@@ -430,7 +430,7 @@ impl CommitUnderWay<'_> {
         self.log.mark().sequence + 1
     }
 
-    /// Writes a group's record and flushes it: on return the group is durable. Gives its sequence and size.
+    /// Writes a group's record and flushes it: on return the group is durable. Returns its sequence and size.
     pub fn append(&mut self, ops: &[u8], totals: Totals) -> Result<(u64, u64)> {
         let expected = self.next_sequence();
         let (sequence, bytes) = self.log.append(ops, totals)?;

@@ -1,8 +1,8 @@
-//! How much of the log a group may take, and the room in it that changes claim before they are published.
+//! How much of the log a group may take, and the log room that changes claim before they are published.
 //!
 //! The rule: a change claims the most that it can add to a group before it takes a lock that a commit needs, and holds
-//! the claim until it is published. What the group has and what is claimed never exceeds what one record of the log
-//! takes, so that no change of any kind, and no number of them at a time, makes a group that the log refuses.
+//! the claim until it is published. The group and all claims together never exceed one record of the log. So no change
+//! of any kind, and no number of concurrent changes, makes a group that the log refuses.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -10,32 +10,33 @@ use crate::format::group_bytes::GroupBytes;
 use crate::format::page::PAGE_BYTES;
 use crate::sync::AtomicU64;
 
-/// A group takes at most one part in so many of the log, with the data that rides in it.
+/// A group takes at most one part in this many of the log, including the data that rides in it.
 pub const RECORD_SHARE: u64 = 8;
-/// Publishers wait while a group is larger than one part in so many.
+/// Publishers wait while a group is larger than one part in this many.
 pub const GROUP_SHARE: u64 = 16;
-/// Data that rides in the log, and a change of a range, take at most one part in so many.
+/// Data that rides in the log, and a change of a range, take at most one part in this many.
 const PART_SHARE: u64 = 32;
 const _: () = assert!(RECORD_SHARE * 2 == GROUP_SHARE && GROUP_SHARE * 2 == PART_SHARE);
 
 /// Staged data up to this size rides in the record, if the log is large enough: one write and one flush instead of two
 /// of each.
 const RIDING_BYTES_MAX: u64 = 128 << 10;
-/// A change of a range is planned in memory as a whole. It has at most one shard for so many pages of the block table that
-/// it may have: where every block is an extent of its own, a shard takes 20 KiB, and so both together take 16 MiB at most.
+/// A change of a range is planned in memory as a whole. It has at most one shard for this many pages of the block table
+/// that it may have. If every block is an extent of its own, a shard takes 20 KiB, so shards and pages together take 16
+/// MiB at most.
 const PAGES_PER_SHARD: u64 = 8;
-/// Distinct pages of the block table that a change of a range may have, by the memory for changes: 2 to 8 MiB. One shard
-/// that is cloned needs 512: that many sources, and as many blocks that it had.
+/// Distinct pages of the block table that a change of a range may have, depending on the memory for changes: 2 to 8
+/// MiB. Cloning over a single shard may need 512: 256 source blocks, and 256 blocks that it replaces.
 const GROUP_PAGES: std::ops::RangeInclusive<u64> = 512..=2048;
-/// A change of a range takes at most one part in so many of the memory for changes.
+/// A change of a range takes at most one part in this many of the memory for changes.
 const DIRTY_SHARE: u64 = 8;
-/// A piece ends with the shard that brings it to so many distinct pages: the publish lock is held for at most 1,024.
+/// A piece ends with the shard that brings it to this many distinct pages: the publish lock is held for at most 1,024.
 const PIECE_PAGES: u64 = 512;
-/// A range change is published in pieces of at most this many shards, so that the publish lock is held shortly and
-/// memory stays bounded. The caller's records go with the last piece.
+/// A change of a range is published in pieces of at most this many shards, so that the publish lock is held only
+/// briefly and memory stays bounded. The caller's records go with the last piece.
 const PIECE_SHARDS_MAX: u64 = 64;
 
-/// The smallest log that can be made. It takes any change of records.
+/// The smallest log that can be created. It takes any change of records.
 pub const LOG_BYTES_MIN: u64 = 4 << 20;
 const _: () = assert!(GroupBytes::RECORDS.0 <= LOG_BYTES_MIN / RECORD_SHARE - LOG_BYTES_MIN / PART_SHARE);
 
@@ -47,17 +48,16 @@ pub struct GroupBounds {
     pub gated_shards_max: u64,
     /// Shards of a range that are published together.
     pub piece_shards: usize,
-    /// A change of a range that has more distinct pages of the block table does not fit into one group, but for that of a
+    /// A change of a range with more distinct pages of the block table does not fit into one group, unless it is a
     /// single shard.
     pub group_pages: u64,
-    /// With so many distinct pages a piece of it is published.
+    /// A piece is published once it has this many distinct pages.
     pub piece_pages: u64,
 }
 
 impl GroupBounds {
-    /// The bounds for a log of so many bytes (of a damaged volume that may be any number), and for so much memory for
-    /// changes. `gated_shards_max`: another number of shards than follows from them, for tests whose shards are nearly
-    /// empty.
+    /// The bounds for a log of this many bytes (in a damaged volume that may be any number), and for this much memory
+    /// for changes. `gated_shards_max` overrides the derived number of shards, for tests whose shards are nearly empty.
     pub fn of(log_bytes: u64, dirty_bytes_max: u64, gated_shards_max: Option<u64>) -> Self {
         let group_pages = dirty_bytes_max / DIRTY_SHARE / PAGE_BYTES as u64;
         let group_pages = group_pages.clamp(*GROUP_PAGES.start(), *GROUP_PAGES.end());
@@ -72,31 +72,32 @@ impl GroupBounds {
         self.log_bytes / GROUP_SHARE
     }
 
-    /// Staged data of at most so many bytes rides in the record.
+    /// Staged data of at most this many bytes rides in the record.
     pub fn riding_bytes_max(&self) -> usize {
         RIDING_BYTES_MAX.min(self.log_bytes / PART_SHARE) as usize
     }
 
-    /// What the group and all claims together never exceed.
+    /// Upper bound of the group and all claims together.
     fn claimed_bytes_max(&self) -> u64 {
         self.log_bytes / RECORD_SHARE - self.log_bytes / PART_SHARE
     }
 
-    /// What changes of ranges claim together at most: the rest is for everybody else, above all for names, so that none of
-    /// them waits for as many pages as a range may have.
+    /// The most that changes of ranges claim together. The rest is for all other changes, above all for names, so that
+    /// none of them waits for as many pages as a range may have.
     pub fn ranges_bytes_max(&self) -> u64 {
         let others = (self.log_bytes / PART_SHARE).max(self.claim_of(GroupBytes::RECORDS));
         self.claimed_bytes_max().saturating_sub(others).max(self.claimed_bytes_max() / 2)
     }
 
-    /// What a change claims, in bytes: on a log smaller than any that can be made (tests) less, in proportion.
+    /// A change's claim in bytes. On a log smaller than the smallest that can be created (in tests) it shrinks in
+    /// proportion.
     pub fn claim_of(&self, bytes: GroupBytes) -> u64 {
         let scaled = if self.log_bytes < LOG_BYTES_MIN { bytes.0 * self.log_bytes / LOG_BYTES_MIN } else { bytes.0 };
         scaled.min(self.claimed_bytes_max())
     }
 }
 
-/// What room is claimed for, in bytes.
+/// The purpose of a claim, with its bytes.
 #[derive(Clone, Copy, Debug)]
 pub enum RoomFor {
     /// A change of a range.
@@ -113,24 +114,24 @@ impl RoomFor {
     }
 }
 
-/// The room of the current group: what it has, and what is claimed.
+/// The room of the current group: its bytes, and the claims.
 pub struct LogRoom {
     bounds: GroupBounds,
     group: AtomicU64,
     claimed: AtomicU64,
-    /// Of `claimed`, what changes of ranges have.
+    /// The part of `claimed` that belongs to changes of ranges.
     ranges: AtomicU64,
     waiting: AtomicU64,
 }
 
 impl LogRoom {
-    /// Of an empty group.
+    /// The room of an empty group.
     pub fn new(bounds: GroupBounds) -> Self {
         let zero = || AtomicU64::new(0);
         Self { bounds, group: zero(), claimed: zero(), ranges: zero(), waiting: zero() }
     }
 
-    /// The bounds that it keeps.
+    /// Its bounds.
     pub fn bounds(&self) -> &GroupBounds {
         &self.bounds
     }
@@ -140,8 +141,8 @@ impl LogRoom {
         self.group.store(bytes, SeqCst);
     }
 
-    /// Claims are counted before the group is looked at, and given back after it has what was claimed for: between the
-    /// two a change counts twice, never not at all.
+    /// A claim is counted before the group is checked, and given back after the group includes its bytes. In between a
+    /// change counts twice, but it is never missed.
     pub fn try_claim(&self, claim: RoomFor) -> bool {
         let bytes = claim.bytes();
         if let RoomFor::Range(_) = claim
@@ -158,7 +159,7 @@ impl LogRoom {
         fits
     }
 
-    /// Counts a claim for which nothing makes room.
+    /// Counts a claim that no commit can make room for.
     pub fn claim_anyway(&self, claim: RoomFor) {
         if let RoomFor::Range(bytes) = claim {
             self.ranges.fetch_add(bytes, SeqCst);
@@ -166,7 +167,7 @@ impl LogRoom {
         self.claimed.fetch_add(claim.bytes(), SeqCst);
     }
 
-    /// Gives a claim back. Whether somebody waits for it.
+    /// Gives a claim back. Returns whether a thread waits for that.
     pub fn give_back(&self, claim: RoomFor) -> bool {
         let bytes = claim.bytes();
         if let RoomFor::Range(bytes) = claim {
@@ -183,7 +184,7 @@ impl LogRoom {
         self.claimed.load(SeqCst) == 0
     }
 
-    /// Says that somebody waits for claims to be given back, while `wait` runs.
+    /// Marks that a thread waits for claims to be given back, while `wait` runs.
     pub fn while_waiting(&self, wait: impl FnOnce()) {
         self.waiting.fetch_add(1, SeqCst);
         wait();

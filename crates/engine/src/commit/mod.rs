@@ -1,4 +1,4 @@
-//! Durability: groups become durable through the log, checkpoints bring them to their place.
+//! Durability: the log makes groups durable, and checkpoints bring them to their place.
 
 pub mod checkpoint;
 pub mod commit_group;

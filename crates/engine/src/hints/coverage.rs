@@ -1,26 +1,26 @@
-//! What the hint store is known to name, and how far the scan has come that completes it.
+//! What the hint store is known to name, and the progress of the scan that completes it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::stats::counters::Count;
 use crate::sync::AtomicBool;
 
-/// What is known of both levels together.
+/// The known coverage of both levels together.
 pub struct Coverage {
     /// Whether both levels together name every live block of the sample, as far as is known.
     is_complete: AtomicBool,
     /// Whether hints may have left memory since a scan named every live block there.
     left_memory: AtomicBool,
-    /// Whether hints were lost, so that the block table is to be scanned.
+    /// Whether hints were lost, so that the block table must be scanned.
     scan_is_wanted: AtomicBool,
     /// Pages of the block table that the last scan has read.
     pages_done: Count,
-    /// Pages that the scan under way reads; 0: none is under way.
+    /// Pages that the running scan will read. 0: no scan is running.
     pages: Count,
 }
 
 impl Coverage {
-    /// Nothing was scanned yet.
+    /// The coverage before any scan.
     pub fn new() -> Self {
         Self {
             is_complete: AtomicBool::new(false),
@@ -31,7 +31,8 @@ impl Coverage {
         }
     }
 
-    /// A scan of so many pages begins. What left memory before comes back; what leaves from here on is noted.
+    /// Begins a scan of this many pages. It restores hints that left memory before. Hints that leave from here on are
+    /// noted.
     pub fn begin_scan(&self, pages: u64) {
         assert!(pages > 0, "a block table of {pages} pages cannot be scanned");
         self.pages.store(pages, Relaxed);
@@ -45,7 +46,7 @@ impl Coverage {
         self.pages_done.store(page, Relaxed);
     }
 
-    /// The scan has ended, with all of the table or before.
+    /// Ends the scan, complete or not.
     pub fn end_scan(&self, is_whole: bool) {
         self.pages.store(0, Relaxed);
         if !is_whole {
@@ -53,7 +54,7 @@ impl Coverage {
         }
     }
 
-    /// Pages read by the scan under way, and all that it reads; 0 of 0: none is under way.
+    /// Pages read by the running scan, and all that it reads. 0 of 0: no scan is running.
     pub fn scan_progress(&self) -> (u64, u64) {
         match self.pages.load(Relaxed) {
             0 => (0, 0),
@@ -76,7 +77,7 @@ impl Coverage {
         self.left_memory.store(true, Relaxed);
     }
 
-    /// Hints were lost: the block table has to bring them back.
+    /// Learns that hints were lost, so that the block table must be scanned.
     pub fn want_scan(&self) {
         self.is_complete.store(false, Relaxed);
         self.scan_is_wanted.store(true, Relaxed);
@@ -87,12 +88,12 @@ impl Coverage {
         self.is_complete.load(Relaxed)
     }
 
-    /// Whether the memory level alone does. Never while a scan is under way.
+    /// Whether the memory level alone does. Never during a scan.
     pub fn is_all_in_memory(&self) -> bool {
         self.is_complete() && !self.left_memory.load(Relaxed) && self.pages.load(Relaxed) == 0
     }
 
-    /// Whether the block table is to be scanned.
+    /// Whether the block table must be scanned.
     pub fn is_scan_wanted(&self) -> bool {
         self.scan_is_wanted.load(Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The disk level of the hint store as an open volume holds it: a directory in memory over the file `hints`.
+//! The disk level of the hint store in an open volume: a directory in memory over the file `hints`.
 
 use std::io;
 use std::sync::Arc;
@@ -9,22 +9,22 @@ use crate::device::Device;
 use crate::hints::file::HintFile;
 use crate::{Blocks, Tag};
 
-/// After so many failures the file is not used any more.
+/// After this many failures the file is not used any more.
 const FAILURES_MAX: u32 = 8;
-/// How often a file that is not used any more is tried again.
+/// How often an abandoned file is tried again.
 const RETRIES_MAX: u32 = 8;
 
 /// The disk level: its directory in memory and its pages in a file.
 ///
-/// Whatever fails here is advice that is missing. The caller passes each outcome to [`DiskHints::settle`].
+/// A failure here only means missing advice. The caller passes each outcome to [`DiskHints::settle`].
 pub struct DiskHints {
-    /// Where which page is.
+    /// Which page is where.
     level: DiskLevel,
     /// The pages.
     file: HintFile,
     /// The tag at which the sweep continues.
     cursor: Tag,
-    /// Damaged pages that were reported.
+    /// Damaged pages that were already reported.
     damage_known: u64,
     failures: u32,
     retries: u32,
@@ -37,7 +37,7 @@ pub enum Condition {
     Sound,
     /// The file failed or was damaged: it is empty now.
     Emptied,
-    /// It failed too often, or cannot be emptied: it is not used any more.
+    /// It failed too often, or cannot be emptied, and is not used any more.
     Unusable,
 }
 
@@ -65,7 +65,7 @@ impl DiskHints {
         self.file.reset()
     }
 
-    /// Takes in how an operation ended. A failure, or damage that it found, empties the level, and is logged once.
+    /// Handles the outcome of an operation. A failure, or damage that it found, empties the level and is logged once.
     pub fn settle(&mut self, error: Option<&io::Error>) -> Condition {
         let damaged = self.new_damage();
         let reason = match error {
@@ -104,8 +104,8 @@ impl DiskHints {
         true
     }
 
-    /// Finds the pages after a mount. From then on pages may be written, so the mark of completeness goes. Gives the
-    /// commit at which the level named every live block of the sample; 0: none.
+    /// Finds the pages after a mount. From then on pages may be written, so the mark of completeness is removed.
+    /// Returns the commit at which the level named every live block of the sample. 0: none.
     pub fn adopt(&mut self, sample: Sample) -> io::Result<u64> {
         let adopted = self.file.adopt();
         let damaged = self.new_damage();
@@ -129,12 +129,12 @@ impl DiskHints {
         self.level.merge(&mut self.file, hints, worth)
     }
 
-    /// Appends the hints of tags, which come in ascending order. After a failure those found before it stay.
+    /// Appends the hints of tags, which come in ascending order. After a failure the hints found before it stay.
     pub fn look_up(&mut self, tags: &[Tag], found: &mut Vec<Hint>) -> io::Result<()> {
         self.level.lookup(&mut self.file, tags, found).map(|_| ())
     }
 
-    /// Drops the hints of one page that are not live; the next call takes the next page. After a failure the sweep
+    /// Drops the hints of one page that are not live. The next call takes the next page. After a failure the sweep
     /// starts over.
     pub fn sweep(&mut self, are_live: impl FnMut(&[Hint]) -> Vec<bool>) -> io::Result<Swept> {
         let swept = self.level.sweep(&mut self.file, self.cursor, are_live);
@@ -147,7 +147,7 @@ impl DiskHints {
         self.cursor = Tag(0);
     }
 
-    /// The data area has grown: pbns may need more bytes in a page.
+    /// Learns that the data area has grown: pbns may need more bytes in a page.
     pub fn grow(&mut self, data: Blocks) {
         assert!(data.0 > 0, "a data area of {} blocks", data.0);
         self.file.set_data_blocks(data.0);
@@ -170,7 +170,7 @@ impl DiskHints {
     }
 }
 
-/// Opens the disk level. None, with a line in the log: it cannot be used.
+/// Opens the disk level. None if it cannot be used, which is logged.
 pub fn open(device: Arc<dyn Device>, volume_id: [u8; 16], data: Blocks) -> Option<DiskHints> {
     match HintFile::open(device, volume_id, data.0) {
         Ok((file, was_damaged)) => {
@@ -186,7 +186,7 @@ pub fn open(device: Arc<dyn Device>, volume_id: [u8; 16], data: Blocks) -> Optio
     }
 }
 
-/// The disk level, unless there is none or it failed too often.
+/// The disk level, unless it does not exist or failed too often.
 pub fn in_use(disk: &mut Option<DiskHints>) -> Option<&mut DiskHints> {
     disk.as_mut().filter(|disk| !disk.is_unusable())
 }

@@ -11,7 +11,7 @@ use crate::format::hint_header::{self, HintHeader};
 use crate::format::hint_page::{self, Decoded};
 
 const PAGE_BYTES: u64 = hint_page::BYTES as u64;
-/// The file grows by so much at a time.
+/// The file grows by this much at a time.
 const GROWTH_BYTES: u64 = 4 << 20;
 /// Pages read in one request after a mount.
 const REQUEST_PAGES: usize = 256;
@@ -28,8 +28,8 @@ pub struct HintFile {
 }
 
 impl HintFile {
-    /// Opens the file. One that is not a hint file of this volume is reset; the second value says that it was
-    /// not just empty.
+    /// Opens the file. A file that is not a hint file of this volume is reset. The second value tells whether such a
+    /// file was not just empty.
     pub fn open(device: Arc<dyn Device>, volume_id: [u8; 16], data_blocks: u64) -> io::Result<(Self, bool)> {
         let len = device.len()?;
         let mut bytes = AlignedBuf::new(hint_header::BYTES);
@@ -65,8 +65,8 @@ impl HintFile {
         Ok(())
     }
 
-    /// The last commit of a clean unmount at which the file named every live block of a sample; 0: none. A file made
-    /// with a sample that leaves out more is not complete for it; one made with a sample that leaves out less is.
+    /// The last commit of a clean unmount at which the file named every live block of a sample. 0: none. A file made
+    /// with a sparser sample is not complete for it. A file made with a denser one is.
     pub fn complete_at(&self, sample: Sample) -> u64 {
         if self.header.sample.covers(sample) { self.header.complete_at } else { 0 }
     }
@@ -85,7 +85,7 @@ impl HintFile {
         hint_page::capacity(self.pbn_bytes)
     }
 
-    /// The data area has so many blocks now.
+    /// Sets the number of blocks of the data area.
     pub fn set_data_blocks(&mut self, data_blocks: u64) {
         self.pbn_bytes = hint_page::pbn_bytes(data_blocks);
     }

@@ -1,8 +1,8 @@
-//! The two levels of the hint store at work (SmartDedup, section 3.2): hints that leave memory are merged into the
-//! file `hints` by a background thread, never by a writer. The block table says which hints are live.
+//! How the two levels of the hint store work together (SmartDedup, section 3.2): a background thread, never a writer,
+//! merges hints that left memory into the file `hints`. The block table decides which hints are live.
 //!
-//! All of it is advice. Durable is nothing but a mark of a clean unmount; after a crash, or when the file was
-//! damaged, cut or deleted, the block table fills both levels again.
+//! All of it is advice. The only durable part is the mark of a clean unmount. After a crash, or if the file is damaged,
+//! truncated or deleted, the block table fills both levels again.
 
 use oncefs_dedup::Hint;
 
@@ -12,7 +12,7 @@ use crate::hints::store::AreManyWaiting;
 use crate::{Pbn, Tag};
 
 impl Core {
-    /// Takes what a publication changed into the memory level.
+    /// Applies the changes of a publication to the memory level.
     pub fn update_hints(&self, freed: &[(Tag, Pbn)], placed: &[(Tag, Pbn)]) {
         self.wake_to_merge(self.hints.update(freed, placed, &self.stats.counters));
     }
@@ -29,7 +29,7 @@ impl Core {
         self.hints.merge_waiting(&self.stats.counters, |hints| self.worth_of(hints));
     }
 
-    /// At a clean unmount, when nothing is published any more: brings the disk level up to date, if that is worth it.
+    /// At a clean unmount, after the last publication: brings the disk level up to date, if that is worth it.
     pub fn write_out_hints(&self) {
         self.merge_waiting_hints();
         let (used, sequence) = {
@@ -40,14 +40,14 @@ impl Core {
     }
 
     /// Drops the hints of one page of the disk level that the block table does not confirm. False: it was the last
-    /// page, the next call starts over.
+    /// page, and the next call starts over.
     pub fn sweep_hint_page(&self) -> bool {
         let are_live = |hints: &[Hint]| self.worth_of(hints).into_iter().map(|references| references > 0).collect();
         self.hints.sweep_page(&self.stats.counters, are_live)
     }
 
-    /// How many references the block of each hint has; 0 where the table does not confirm it, or where its content is
-    /// not in the sample: an earlier mount may have named more. What cannot be looked up counts as live.
+    /// The refcount of each hint's block. 0 if the table does not confirm the hint, or if its content is not in the
+    /// sample, because an earlier mount may have had a denser sample. A hint that cannot be looked up counts as live.
     fn worth_of(&self, hints: &[Hint]) -> Vec<u32> {
         let mut pbns: Vec<Pbn> = hints.iter().map(|hint| hint.pbn).collect();
         pbns.sort_unstable();

@@ -1,4 +1,4 @@
-//! Which blocks may hold a content: the hint store's two levels and the scan that fills them.
+//! Which blocks may hold a content: the two levels of the hint store and the scan that fills them.
 
 pub mod coverage;
 pub mod disk;

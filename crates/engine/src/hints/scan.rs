@@ -1,5 +1,5 @@
-//! Filling the hint store: the block table is read once, at disk speed, in the background, after a mount and when
-//! hints were lost. Until it is done some duplicates are missed; nothing else depends on it.
+//! Fills the hint store: reads the block table once, at disk speed, in the background, after a mount and after hints
+//! were lost. Until it is done some duplicates are missed. Nothing else depends on it.
 
 use crate::core::Core;
 use crate::format::page::{PAGE_ENTRIES, Page};
@@ -9,7 +9,7 @@ use crate::{Pbn, Result, Tag};
 const REQUEST_PAGES: u64 = 256;
 
 impl Core {
-    /// After a mount: both levels of the hint store come to name every live block of the sample.
+    /// After a mount: makes both levels of the hint store name every live block of the sample.
     pub fn fill_hints(&self) -> Result<()> {
         let is_complete = self.hints.adopt_disk_level(self.journal.opened_at(), &self.stats.counters);
         let used = self.state.lock().totals.used;
@@ -29,7 +29,7 @@ impl Core {
         scanned
     }
 
-    /// Pages in memory first: one that a checkpoint writes meanwhile is seen on disk as well.
+    /// Scans pages in memory first: a page that a checkpoint writes meanwhile is seen on disk as well.
     fn scan_pages_below(&self, pages_end: u64) -> Result<()> {
         let unwritten = self.state.lock().table.unwritten();
         for number in unwritten {
@@ -42,7 +42,7 @@ impl Core {
             number = next;
             let count = REQUEST_PAGES.min(pages_end.saturating_sub(number));
             let pages = self.readable_pages(number, count)?;
-            // What cannot be read would not be there the next time either: its blocks get no hints.
+            // An unreadable page would be unreadable again next time, so its blocks get no hints.
             for (number, page) in (number..).zip(&pages) {
                 page.iter().for_each(|page| self.add_hints_of(number, page));
             }

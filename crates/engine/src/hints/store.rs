@@ -1,7 +1,7 @@
-//! The hint store of an open volume: its memory level, its disk level, and what is known of both.
+//! The hint store of an open volume: its memory level, its disk level, and the known coverage of both.
 //!
-//! All of it is advice. What needs the block table to decide (is a hint live, what is it worth) asks the caller, and
-//! nothing here is locked in the meantime but the disk level.
+//! All of it is advice. If a decision needs the block table (is a hint live, what is it worth), the caller is asked,
+//! and meanwhile only the disk level is locked here.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,19 +14,19 @@ use crate::stats::counters::Counters;
 use crate::sync::{AtomicBool, LockRank, Mutex};
 use crate::{Blocks, Pbn, Tag};
 
-/// Hints that left memory and wait to be merged, at most: 256 KiB. More are dropped, and found again by a scan.
+/// Most hints that left memory and wait to be merged: 256 KiB. More are dropped, and a scan finds them again.
 const WAITING_MAX: usize = 16_384;
-/// So many of them are worth waking the worker.
+/// This many of them are worth waking the worker.
 const WAITING_MANY: usize = WAITING_MAX / 4;
-/// With more memory than this in use, hints are not written out at unmount: the next mount reads the block table.
+/// If more memory than this is in use, hints are not written out at unmount: the next mount reads the block table.
 const WRITTEN_OUT_BYTES_MAX: u64 = 64 << 20;
-/// Memory that a hint takes, about: tells whether the block table's hints fit into the memory level.
+/// Approximate memory of a hint: tells whether the block table's hints fit into the memory level.
 const HINT_BYTES: u64 = 11;
 
 /// Both levels.
 ///
-/// A hint that moves from memory to disk is in memory, then in `waiting`, then on disk; while it is merged it is only
-/// reached through the lock of `disk`. Locks are taken in the order `disk`, `waiting`, `memory`.
+/// A hint that moves from memory to disk is in memory, then in `waiting`, then on disk. While it is being merged, it
+/// can only be reached through the lock of `disk`. Lock order: `disk`, `waiting`, `memory`.
 pub struct Hints {
     /// Which contents hints name, the same in both levels.
     sample: Sample,
@@ -34,9 +34,9 @@ pub struct Hints {
     memory: Mutex<HintStore>,
     /// Hints that left memory and wait to be merged into the disk level.
     waiting: Mutex<Vec<Hint>>,
-    /// The disk level; None: there is none.
+    /// The disk level, if it exists.
     disk: Mutex<Option<DiskHints>>,
-    /// Whether there is a disk level that works.
+    /// Whether a working disk level exists.
     has_disk_level: AtomicBool,
     coverage: Coverage,
 }
@@ -67,12 +67,12 @@ impl Hints {
         }
     }
 
-    /// What both levels are known to name.
+    /// The known coverage of both levels.
     pub fn coverage(&self) -> &Coverage {
         &self.coverage
     }
 
-    /// Whether a content is in the sample; others have no hints.
+    /// Whether a content is in the sample. Other contents have no hints.
     pub fn is_sampled(&self, tag: Tag) -> bool {
         self.sample.has(tag)
     }
@@ -82,12 +82,12 @@ impl Hints {
         self.sample != Sample::ALL
     }
 
-    /// Whether the memory level names every live block, except for holders beyond what a content may have.
+    /// Whether the memory level names every live block, except for holders beyond the maximum of a content.
     pub fn memory_names_all(&self) -> bool {
         self.sample == Sample::ALL && self.coverage.is_all_in_memory()
     }
 
-    /// Whether the memory level has room for the hints of so many blocks in use.
+    /// Whether the memory level has room for the hints of this many used blocks.
     pub fn have_room_for(&self, used: Blocks) -> bool {
         let named = used.0 / u64::from(self.sample.number());
         named.saturating_mul(HINT_BYTES) < self.memory.lock().bytes_max()
@@ -99,7 +99,7 @@ impl Hints {
         (memory.bytes(), memory.bytes_max())
     }
 
-    /// For each tag the pbns that may hold its content, by the memory level, ascending. Counts as a use.
+    /// For each tag, the pbns that may hold its content according to the memory level, ascending. Counts as a use.
     pub fn look_up(&self, tags: impl Iterator<Item = Option<Tag>>) -> Vec<Vec<Pbn>> {
         let mut memory = self.memory.lock();
         let look_up = |tag| {
@@ -125,7 +125,7 @@ impl Hints {
         hints
     }
 
-    /// The hints for these tags, which come in ascending order, that left memory and are not on disk yet.
+    /// The hints for these tags that left memory and are not on disk yet. The tags come in ascending order.
     pub fn peek_waiting(&self, tags: &[Tag]) -> Vec<(Tag, Pbn)> {
         assert!(tags.is_sorted(), "{} tags to look up are not ascending", tags.len());
         let waiting = self.waiting.lock().clone();
@@ -137,8 +137,8 @@ impl Hints {
         waiting.into_iter().flat_map(same).collect()
     }
 
-    /// The disk level's hints for whole tags, of which it knows the beginning. The tags come in ascending order; those
-    /// out of the sample cost no read.
+    /// The disk level's hints for whole tags, of which it knows the beginning. The tags come in ascending order. Tags
+    /// outside the sample cost no read.
     pub fn look_up_on_disk(&self, tags: &[Tag], counters: &Counters) -> Vec<(Tag, Pbn)> {
         assert!(tags.is_sorted(), "{} tags to look up are not ascending", tags.len());
         let tags: Vec<Tag> = tags.iter().copied().filter(|tag| self.sample.has(*tag)).collect();
@@ -156,7 +156,7 @@ impl Hints {
         hints
     }
 
-    /// Drops a hint that is stale from the memory level.
+    /// Drops a stale hint from the memory level.
     pub fn remove(&self, tag: Tag, pbn: Pbn) {
         self.memory.lock().remove(tag, pbn);
     }
@@ -177,7 +177,7 @@ impl Hints {
         self.demote_later(&evicted, counters)
     }
 
-    /// Brings hints of shared blocks back to memory, as used. Gives how many were not there.
+    /// Brings hints of shared blocks back to memory, as used. Returns how many were not in memory.
     pub fn promote(&self, shared: &[(Tag, Pbn)], counters: &Counters) -> (u64, AreManyWaiting) {
         let mut promoted = 0;
         let evicted = {
@@ -259,7 +259,8 @@ impl Hints {
         debug_assert!(!hints.is_empty(), "{} hints to merge", hints.len());
         let merged = disk.merge(hints, worth);
         let Some(merged) = self.settle(disk, merged, counters) else { return };
-        // Dropped are those of contents that more blocks hold than are named: a scan would find no place for them either.
+        // Hints are dropped if their content has more holders than the store names. A scan would find no room for them
+        // either.
         counters.hints_demoted.fetch_add(hints.len() as u64 - merged.dropped, Relaxed);
         counters.hints_dropped.fetch_add(merged.dropped, Relaxed);
         if merged.lost > 0 {
@@ -267,8 +268,8 @@ impl Hints {
         }
     }
 
-    /// The outcome of work on the disk level. Where the file failed or is damaged, goes on without what is lost, and
-    /// asks for a scan of the block table.
+    /// Handles the outcome of work on the disk level. If the file failed or is damaged, continues without the lost
+    /// hints, and asks for a scan of the block table.
     fn settle<T>(&self, disk: &mut DiskHints, outcome: std::io::Result<T>, counters: &Counters) -> Option<T> {
         let (read, written) = disk.traffic();
         counters.disk_level_bytes_read.store(read, Relaxed);
@@ -284,7 +285,7 @@ impl Hints {
         outcome.ok()
     }
 
-    /// On an idle volume: tries a disk level that failed too often once more.
+    /// On an idle volume: retries a disk level that failed too often.
     pub fn retry_disk_level(&self) {
         if self.disk.lock().as_mut().is_some_and(DiskHints::retry) {
             log::info!("the hint file works again: refilling it from the block table");
@@ -293,8 +294,8 @@ impl Hints {
         }
     }
 
-    /// After a mount: finds the pages of the disk level. `opened_at`: the commit that was recovered. True: the level
-    /// names every live block of the sample.
+    /// After a mount: finds the pages of the disk level. `opened_at`: the recovered commit. True: the level names every
+    /// live block of the sample.
     pub fn adopt_disk_level(&self, opened_at: u64, counters: &Counters) -> bool {
         let mut guard = self.disk.lock();
         let Some(disk) = in_use(&mut guard) else { return false };
@@ -304,16 +305,17 @@ impl Hints {
         complete_at == opened_at && complete_at > 0
     }
 
-    /// The data area has grown: pbns may need more bytes in a page of the disk level.
+    /// Learns that the data area has grown: pbns may need more bytes in a page of the disk level.
     pub fn grow_disk_level(&self, data: Blocks) {
         if let Some(disk) = &mut *self.disk.lock() {
             disk.grow(data);
         }
     }
 
-    /// At a clean unmount, when nothing is published any more: the disk level gets what memory holds, and the mark
-    /// that it names every live block of the sample. Not if the next mount reads the block table anyway: because it is
-    /// not complete, because memory has room for the hints of the `used` blocks, or because that is faster.
+    /// At a clean unmount, after the last publication: writes the memory level's hints to the disk level, and marks
+    /// that it names every live block of the sample. Does nothing if the next mount reads the block table anyway:
+    /// because the level is not complete, because memory has room for the hints of the `used` blocks, or because that
+    /// is faster.
     pub fn write_out(
         &self,
         used: Blocks,
@@ -346,7 +348,7 @@ impl Hints {
         }
     }
 
-    /// Drops the hints of one page of the disk level that are not live. False: it was the last page, the next call
+    /// Drops the hints of one page of the disk level that are not live. False: it was the last page, and the next call
     /// starts over.
     pub fn sweep_page(&self, counters: &Counters, are_live: impl FnMut(&[Hint]) -> Vec<bool>) -> bool {
         let mut guard = self.disk.lock();
@@ -370,7 +372,7 @@ impl Hints {
     }
 }
 
-/// What tests do to the levels and see of them.
+/// Access to the levels for tests.
 #[cfg(all(test, not(feature = "schedules")))]
 impl Hints {
     /// Which contents hints name.

@@ -1,11 +1,13 @@
 //! Free space: hands out contiguous runs of the data area.
 //!
-//! The block table alone says what is free. This keeps a bitmap for each region that was used since
-//! the volume was opened (32 MiB of memory per TiB touched), built from the table at first use, and
-//! for the other regions a count that is advice: wrong, it costs a look, never a block.
+//! The block table alone decides what is free. This keeps a bitmap for each region that was used since the volume was
+//! opened (32 MiB of memory per TiB touched), built from the table at first use. For the other regions it keeps a count
+//! that is advice: a wrong count costs a search, never a block.
 //!
-//! Everybody who writes, and every commit that frees blocks, waits for whoever is here. So nothing is read here: what needs a
-//! region that is not known says so ([`Step::Load`]), and comes again with its bitmap. And little is searched: each
+//! Every writer, and every commit that frees blocks, waits for the lock around this code. So nothing is read here: a
+//! call that needs an unknown region returns [`Step::Load`], and is repeated with the region's bitmap. Searches are
+//! short too: each region has an upper bound of its longest free run, so a region without a long enough run is searched
+//! once.
 //! region has a bound of its longest free run, so that one in which none is long enough is searched once.
 
 use crate::format::page::PAGE_ENTRIES;
@@ -16,13 +18,13 @@ use crate::{Blocks, Pbn};
 
 /// Pages of the block table that describe a region.
 pub const REGION_PAGES: u64 = REGION_BLOCKS / PAGE_ENTRIES;
-/// A free run this long is used even for a larger request; shorter ones wait until nothing better is left.
+/// A free run this long is used even for a larger request. Shorter ones are used only when no longer one is left.
 const GOOD_RUN_BLOCKS: u64 = 64;
-/// Regions that one request searches for such runs, at most, beside those whose bound says that they have none. Where free
-/// space is scattered, it takes what there is then, and the next request searches on.
+/// Most regions that one request searches for such runs, not counting those whose bound rules them out. If free space
+/// is scattered, the request then takes shorter runs, and the next request continues the search.
 const GOOD_SEARCHED_MAX: u32 = 16;
 
-/// Blocks that follow each other in the data area.
+/// Adjacent blocks of the data area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The first.
@@ -49,8 +51,8 @@ pub fn blocks_in(runs: &[Run]) -> u64 {
 }
 
 enum Region {
-    /// Not looked at yet; the number is advice. What is released while somebody loads it is noted: its bitmap may be from
-    /// before.
+    /// Not loaded yet; the number is advice. Releases during a load are noted, because the bitmap may be older than
+    /// them.
     Unknown {
         free: u64,
         released: Option<Vec<Run>>,
@@ -58,27 +60,27 @@ enum Region {
     Known(Bitmap),
 }
 
-/// How far a look at free space came.
+/// The progress of an allocation.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<T> {
     /// It is done.
     Done(T),
-    /// It needs this region's bitmap ([`Allocator::admit`]), and is to be asked again.
+    /// It needs this region's bitmap ([`Allocator::admit`]), and has to be called again.
     Load(u64),
 }
 
-/// Blocks that are wanted, and what was found of them.
+/// Wanted blocks, and the runs found so far.
 pub struct Request {
     left: u64,
     runs: Vec<Run>,
-    /// The shortest run that is taken, and how many regions are still looked at, and searched, for it.
+    /// The shortest run to take, and how many regions may still be visited, and searched, for it.
     run_blocks_min: u64,
     regions_left: usize,
     searched_left: u32,
 }
 
 impl Request {
-    /// For as few runs as possible, near the last ones handed out.
+    /// Asks for as few runs as possible, near the last ones handed out.
     pub fn new(blocks: u64) -> Self {
         let run_blocks_min = blocks.min(GOOD_RUN_BLOCKS);
         Self {
@@ -90,17 +92,17 @@ impl Request {
         }
     }
 
-    /// The runs that were found: all that was wanted, or all that there is.
+    /// The runs that were found: all that was wanted, or all that is free.
     pub fn into_runs(self) -> Vec<Run> {
         self.runs
     }
 }
 
-/// What is free, and where to look next.
+/// The free blocks, and where to search next.
 ///
-/// Invariants: (1) a known region's count equals its clear bits; (2) a block that is referenced, waits
-/// for its release or is being written has its bit set in a known region; (3) block 0 and blocks beyond
-/// the end of the data area are never free.
+/// Invariants: (1) a known region's count equals its clear bits; (2) a block that is referenced, waits for its release
+/// or is being written has its bit set in a known region; (3) block 0 and blocks beyond the end of the data area are
+/// never free.
 pub struct Allocator {
     regions: Vec<Region>,
     data_blocks: u64,
@@ -120,7 +122,7 @@ impl Allocator {
         allocator
     }
 
-    /// Takes a larger data area into use.
+    /// Adds the blocks of a larger data area.
     pub fn grow(&mut self, data: Blocks) {
         if data.0 <= self.data_blocks {
             return;
@@ -137,9 +139,10 @@ impl Allocator {
         self.data_blocks = data.0;
     }
 
-    /// Takes what a request wants, near the last blocks handed out. Done: the request has all of it, or all that there is.
+    /// Takes blocks for a request, near the last ones handed out. Done: the request has all of them, or all that are
+    /// free.
     pub fn allocate(&mut self, request: &mut Request) -> Step<()> {
-        // The first region comes again at the end of a round, for what lies before the last blocks.
+        // The first region is visited again at the end of a round, for the blocks before the last ones handed out.
         let round = self.regions.len() + 1;
         request.regions_left = request.regions_left.min(round);
         while request.left > 0 && !self.regions.is_empty() {
@@ -166,10 +169,10 @@ impl Allocator {
         Step::Done(())
     }
 
-    /// Takes blocks that follow each other in one region. None: of the next `regions_max` ones, from where the last
-    /// blocks were handed out, none has such a free run; the next ordinary request goes on where the last one did.
+    /// Takes adjacent blocks of one region. None: none of the next `regions_max` regions, starting where the last
+    /// blocks were handed out, has such a free run. The next ordinary request continues where the last one did.
     pub fn allocate_run(&mut self, blocks: u64, regions_max: usize) -> Step<Option<Run>> {
-        // The first one comes again at the end of a round, for what lies before the last blocks.
+        // The first one is visited again at the end of a round, for the blocks before the last ones handed out.
         for n in (0..=self.regions.len()).take(regions_max) {
             let Some(region) = (self.region + n).checked_rem(self.regions.len()) else { break };
             if self.longest_in(region) < blocks {
@@ -187,7 +190,7 @@ impl Allocator {
         Step::Done(None)
     }
 
-    /// Takes one block, far from another one if possible; the next ordinary request goes on where the last one did.
+    /// Takes one block, far from another one if possible. The next ordinary request continues where the last one did.
     pub fn allocate_far(&mut self, from: Pbn) -> Step<Option<Pbn>> {
         let cursor = (self.region, self.block);
         let far = (from.0 + self.data_blocks / 2) % self.data_blocks.max(1);
@@ -201,7 +204,7 @@ impl Allocator {
         }
     }
 
-    /// Somebody will load a region: from now on what is released there is noted.
+    /// Asks the caller to load a region. From now on releases in it are noted.
     fn wants<T>(&mut self, region: usize) -> Step<T> {
         if let Region::Unknown { released, .. } = &mut self.regions[region] {
             released.get_or_insert_default();
@@ -209,12 +212,12 @@ impl Allocator {
         Step::Load(region as u64)
     }
 
-    /// Takes in a region's bitmap, which was built from the block table after [`Step::Load`] asked for it. Of a region that
-    /// became known meanwhile the first one holds.
+    /// Takes in a region's bitmap, which was built from the block table after [`Step::Load`] asked for it. If the
+    /// region became known meanwhile, its first bitmap stays.
     pub fn admit(&mut self, region: u64, mut bitmap: Bitmap) {
         let Region::Unknown { released, .. } = &mut self.regions[region as usize] else { return };
         let first = region * REGION_BLOCKS;
-        // What was released meanwhile is not handed out before the region is known, so it is free still.
+        // Blocks released meanwhile are not handed out before the region is known, so they are still free.
         for run in released.take().unwrap_or_default() {
             bitmap.give_back_run(run.pbn.0 - first..run.end().0 - first);
         }
@@ -228,7 +231,7 @@ impl Allocator {
         self.regions[region as usize] = Region::Known(bitmap);
     }
 
-    /// No free run of a region is longer, as far as is known.
+    /// An upper bound of a region's free runs, as far as known.
     fn longest_in(&self, region: usize) -> u64 {
         match &self.regions[region] {
             Region::Unknown { free, .. } => *free,
@@ -273,7 +276,7 @@ impl Allocator {
         Some((0..self.regions.len()).map(|region| self.free_in(region) as u16).collect())
     }
 
-    /// Forgets advice that may be too low: with free blocks left by the totals, a refused request tries again.
+    /// Discards advice that may be too low. If the totals say that blocks are free, a refused request tries again.
     pub fn distrust_advice(&mut self) {
         for region in &mut self.regions {
             if let Region::Unknown { free, .. } = region {
@@ -290,8 +293,8 @@ impl Allocator {
         }
     }
 
-    /// Takes the free runs of at least `run_blocks_min` within `run`, which lies in one region,
-    /// so that nobody writes there while a hole is punched.
+    /// Takes the free runs of at least `run_blocks_min` within `run`, which lies in one region, so that no write goes
+    /// there while a hole is punched.
     pub fn take_free_within(&mut self, run: Run, run_blocks_min: u64) -> Step<Vec<Run>> {
         let region = (run.pbn.0 / REGION_BLOCKS) as usize;
         assert!(region < self.regions.len(), "{run:?} lies in region {region} of {}", self.regions.len());
@@ -313,8 +316,8 @@ impl Allocator {
     }
 }
 
-/// Takes free runs of at least so many blocks, from `at` on, which moves behind them. A region that was searched from its
-/// beginning to its end has no run longer than those that were too short.
+/// Takes free runs of at least this many blocks, from `at` on, and moves `at` past them. After a region is searched
+/// from beginning to end, its bound is the longest run that was too short.
 fn take_from(bitmap: &mut Bitmap, region: usize, at: &mut u64, run_blocks_min: u64, request: &mut Request) {
     count_looks(1);
     let (is_all, mut longest) = (*at == 0, 0);

@@ -4,13 +4,13 @@
 pub const REGION_BLOCKS: u64 = 32_768;
 const WORDS: usize = (REGION_BLOCKS / 64) as usize;
 
-/// One bit per block of a region: set, it is not to be handed out.
+/// One bit per block of a region. A set bit means that the block must not be handed out.
 #[derive(Clone)]
 pub struct Bitmap {
     words: Box<[u64; WORDS]>,
-    /// How many are unset.
+    /// How many are clear.
     pub(super) free: u64,
-    /// No free run is longer.
+    /// Upper bound of the free runs.
     pub(super) longest: u64,
 }
 
@@ -34,7 +34,7 @@ impl Bitmap {
         self.words[(block / 64) as usize] & (1 << (block % 64)) == 0
     }
 
-    /// Makes blocks free. Gives the first one that was free already.
+    /// Makes blocks free. Returns the first one that was free already.
     pub(super) fn give_back_run(&mut self, blocks: std::ops::Range<u64>) -> Option<u64> {
         let mut was_free = None;
         for block in blocks.clone() {
@@ -78,7 +78,7 @@ impl Bitmap {
         Some((start, (end - start).min(blocks_max)))
     }
 
-    /// The first block at or after `from` whose bit is unset (`flip` 0) or set (`flip` all ones).
+    /// The first block at or after `from` whose bit is clear (`flip` 0) or set (`flip` all ones).
     fn next(&self, from: u64, flip: u64) -> Option<u64> {
         let mut at = from;
         while at < REGION_BLOCKS {

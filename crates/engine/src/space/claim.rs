@@ -1,5 +1,5 @@
-//! How much can still be written: bounded by the data area, by promises to fallocate, and by the host below. A region's
-//! bitmap is built when the region is first used: from the block table, from the group under way, and from freed blocks
+//! How much can still be written: bounded by the data area, by promises to fallocate, and by the host. A region's
+//! bitmap is built when the region is first used: from the block table, from the current group, and from freed blocks
 //! that may not be reused yet.
 
 use crate::core::Core;
@@ -12,15 +12,16 @@ use crate::{Blocks, Error, Pbn, Result, Totals};
 /// Kept back from ordinary writes, so that truncating a file on a full volume can store its last block.
 pub const KEPT_BACK_BLOCKS: u64 = 256;
 
-/// By what right blocks are allocated.
+/// The room from which blocks are allocated.
 #[derive(Clone, Copy, Debug)]
 pub enum Claim {
-    /// From what is neither promised nor kept back, save what was promised to these very blocks.
+    /// From room that is neither promised nor kept back, except for promises to these same blocks.
     Ordinary {
-        /// How many of the blocks take the place of reserved ones.
+        /// How many of the blocks replace reserved ones.
         from_reserved: u64,
     },
-    /// Also from what is kept back: the change frees more than it takes, or was let in by a claim of its own before.
+    /// Also from the room that is kept back: the change frees more than it takes, or was admitted by a claim of its
+    /// own.
     KeptBack,
 }
 
@@ -31,12 +32,12 @@ pub struct RoomClaim<'a> {
 }
 
 impl RoomClaim<'_> {
-    /// Blocks that are left of it.
+    /// Remaining blocks of the claim.
     pub fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// So many blocks of it were published as reservations, by a plan that ended their claim.
+    /// Subtracts blocks that were published as reservations, by a plan that ended their claim.
     pub fn spend(&mut self, blocks: u64) {
         assert!(blocks <= self.blocks, "{blocks} blocks are spent of a claim of {}", self.blocks);
         self.blocks -= blocks;
@@ -50,15 +51,15 @@ impl Drop for RoomClaim<'_> {
 }
 
 impl Core {
-    /// Allocates exactly `blocks` blocks. What they take is claimed until they are published or given back: all of them
-    /// but those that take the place of reservations.
+    /// Allocates exactly `blocks` blocks. They are claimed until they are published or given back, except for those
+    /// that replace reservations.
     pub fn allocate(&self, blocks: u64, claim: Claim) -> Result<Vec<Run>> {
         let claimed = self.claim(blocks, claim)?;
         let mut load = |region| self.load_region(region);
         self.space.allocate(blocks, &mut load).inspect_err(|_| self.unclaim(claimed))
     }
 
-    /// Claims room for `blocks` blocks, and gives how many of them were not reserved before.
+    /// Claims room for `blocks` blocks, and returns how many of them were not reserved before.
     fn claim(&self, blocks: u64, claim: Claim) -> Result<u64> {
         let (from_reserved, kept_back) = match claim {
             Claim::Ordinary { from_reserved } => (from_reserved.min(blocks), KEPT_BACK_BLOCKS),
@@ -70,7 +71,7 @@ impl Core {
         self.claim_room(blocks - from_reserved, kept_back)
     }
 
-    /// Claims `blocks` blocks of the data area, if `kept_back` stay free.
+    /// Claims `blocks` blocks of the data area, provided that `kept_back` stay free.
     fn claim_room(&self, blocks: u64, kept_back: u64) -> Result<u64> {
         let mut state = self.state.lock();
         let State { claims, totals, .. } = &mut *state;
@@ -85,28 +86,28 @@ impl Core {
         self.claim_room(blocks, KEPT_BACK_BLOCKS).map(|blocks| RoomClaim { core: self, blocks })
     }
 
-    /// Claimed blocks are given back. The claim of what is published ends in its publication (`Plan::claimed`).
+    /// Gives claimed blocks back. The claim of published blocks ends in their publication (`Plan::claimed`).
     pub fn unclaim(&self, blocks: u64) {
         if blocks > 0 {
             self.state.lock().claims.release(blocks);
         }
     }
 
-    /// Gives back blocks, all of them claimed, that were allocated and never published.
+    /// Gives back blocks that were allocated and never published. All of them are claimed.
     pub fn give_back(&self, runs: &[Run]) {
         self.unclaim(blocks_in(runs));
         self.space.give_back(runs);
     }
 
-    /// Allocates one block, far from another one. It is claimed as those of `allocate`.
+    /// Allocates one block, far from another one. It is claimed like those of `allocate`.
     pub fn allocate_far(&self, from: Pbn) -> Result<Run> {
         let claimed = self.claim(1, Claim::Ordinary { from_reserved: 0 })?;
         let placed = self.space.allocate_far(from, &mut |region| self.load_region(region));
         placed.inspect_err(|_| self.unclaim(claimed))
     }
 
-    /// Allocates blocks that follow each other, for work that can wait; claimed as those of `allocate`. None: there
-    /// is no such free run, as far as was looked, or less than `left_min` would be left for others.
+    /// Allocates adjacent blocks, for work that can wait. They are claimed like those of `allocate`. None: the searched
+    /// regions have no such free run, or less than `left_min` would be left for other work.
     pub fn allocate_contiguous(&self, blocks: u64, left_min: Blocks) -> Result<Option<Run>> {
         if self.available().0 < blocks + left_min.0 {
             return Ok(None);
@@ -129,7 +130,7 @@ impl Core {
         self.state.lock().totals
     }
 
-    /// Unique blocks that can still be written: bounded by the data area, by what is promised, and by the host.
+    /// Unique blocks that can still be written: bounded by the data area, by promises, and by the host.
     pub fn available(&self) -> Blocks {
         let free = {
             let state = self.state.lock();
@@ -138,7 +139,7 @@ impl Core {
         Blocks(free.min(self.space.host_blocks_left()))
     }
 
-    /// Blocks of the data area that can ever be used as long as the host has no more room than now.
+    /// Blocks of the data area that can be used in total while the host has no more room than now.
     pub fn capacity(&self) -> Blocks {
         let (data, free) = {
             let state = self.state.lock();
@@ -167,7 +168,7 @@ impl Core {
         Ok(now > before || is_coming || self.signals.is_reclaiming())
     }
 
-    /// Free blocks that can be handed out now, and whether more are on their way.
+    /// Free blocks that can be handed out now, and whether more will follow.
     fn reusable(&self) -> (u64, bool) {
         let state = self.state.lock();
         let waiting = state.waiting.iter().flat_map(|waiting| &waiting.runs);
@@ -177,8 +178,8 @@ impl Core {
 }
 
 impl Core {
-    /// Builds a region's bitmap: what the table, the groups under way and the waiting releases hold.
-    /// What is released meanwhile is noted by the allocator, whose lock the caller does not hold.
+    /// Builds a region's bitmap from the table, the groups under way and the waiting releases. The allocator notes
+    /// blocks released meanwhile. The caller does not hold its lock.
     pub fn load_region(&self, region: u64) -> Result<Bitmap> {
         let first = region * REGION_PAGES;
         let pages_end = self.state.lock().totals.data.0.div_ceil(PAGE_ENTRIES);
@@ -215,7 +216,7 @@ impl Core {
     }
 }
 
-/// Takes what is live, and what lies in damaged sectors: it may be.
+/// Takes live blocks, and those in damaged sectors, which may be live.
 fn take_live(bitmap: &mut Bitmap, page_in_region: u64, page: &Page) {
     assert!(page_in_region < REGION_PAGES, "page {page_in_region} of a region with {REGION_PAGES}");
     let first = page_in_region * PAGE_ENTRIES;
@@ -226,7 +227,7 @@ fn take_live(bitmap: &mut Bitmap, page_in_region: u64, page: &Page) {
     }
 }
 
-/// Takes the blocks of a page of which nothing is known.
+/// Takes all blocks of an unknown page.
 fn take_all(bitmap: &mut Bitmap, page_in_region: u64) {
     let first = page_in_region * PAGE_ENTRIES;
     (first..first + PAGE_ENTRIES).for_each(|block| {
@@ -234,7 +235,7 @@ fn take_all(bitmap: &mut Bitmap, page_in_region: u64) {
     });
 }
 
-/// A block that was freed before a crash, while its data rode in the log, waits for the trim as before it.
+/// A block that was freed before a crash, while its data rode in the log, waits for the trim as it did before.
 fn take_logged(bitmap: &mut Bitmap, region: u64, state: &mut State) {
     let first = region * REGION_BLOCKS;
     let logged = state.logged.range(Pbn(first)..Pbn(first + REGION_BLOCKS));

@@ -1,4 +1,4 @@
-//! The data area as a part of an open volume: its device, its buffers, and what must reach it before a commit.
+//! The data area of an open volume: its device, its buffers, and what must reach it before a commit.
 
 use std::io;
 use std::sync::Arc;
@@ -42,20 +42,20 @@ impl DataArea {
         buffer
     }
 
-    /// Reads consecutive blocks from `pbn` on, as they are.
+    /// Reads consecutive blocks from `pbn` on, unverified.
     pub fn read(&self, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
         debug_assert!(bytes.len().is_multiple_of(BLOCK_BYTES), "{} bytes are not whole blocks", bytes.len());
         let read = self.device.read_at(bytes, place_of(pbn)?);
         read.map_err(|e| unread(pbn, e))
     }
 
-    /// Makes several reads at once, and gives the result of each.
+    /// Makes several reads in parallel, and returns the result of each.
     pub fn read_many(&self, reads: &mut [JoinedRead<'_>]) -> Vec<Result<()>> {
         let results = self.device.read_many(reads);
         named(reads, results)
     }
 
-    /// As [`DataArea::read_many`], at once with reads of another device, whose results come second.
+    /// Like [`DataArea::read_many`], in parallel with reads of another device, whose results come second.
     pub fn read_many_beside<'a>(
         &self,
         reads: &mut [JoinedRead<'a>],
@@ -65,7 +65,7 @@ impl DataArea {
         (named(reads, results), of_other)
     }
 
-    /// As [`DataArea::read`], for blocks that are known to lie in the data area; the error is the device's own.
+    /// Like [`DataArea::read`], for blocks that are known to lie in the data area. The error is the device's own.
     pub fn try_read(&self, pbn: Pbn, bytes: &mut [u8]) -> io::Result<()> {
         assert!(pbn.0 <= u64::MAX / BLOCK_BYTES as u64, "block {pbn} lies outside any data area");
         self.device.read_at(bytes, pbn.0 * BLOCK_BYTES as u64)
@@ -76,7 +76,7 @@ impl DataArea {
         self.write_by(pbn, bytes, |device, at| device.write_at(bytes, at))
     }
 
-    /// The same, and calls `meanwhile` once: while the write is under way, if it can be.
+    /// The same, and calls `meanwhile` once, during the write if possible.
     pub fn write_beside(&self, pbn: Pbn, bytes: &[u8], meanwhile: &mut dyn FnMut()) -> Result<()> {
         self.write_by(pbn, bytes, |device, at| device.write_beside(bytes, at, meanwhile))
     }
@@ -104,15 +104,15 @@ impl DataArea {
         self.device.grow(data.bytes()).map_err(|e| Error::io("enlarging the data area", e))
     }
 
-    /// Whether something was written that no flush covers yet.
+    /// Whether any write is not covered by a flush yet.
     pub fn is_dirty(&self) -> bool {
         self.is_dirty.load(Relaxed)
     }
 
     /// Makes everything written before this call durable. True: a flush was needed.
     ///
-    /// A failure is the volume's: the host reports it once, so a caller that waited for this flush would be told that
-    /// all is well.
+    /// A failure fails the volume: the host reports it only once, so the next flush would falsely succeed for a caller
+    /// that waited for this one.
     pub fn flush_if_dirty(&self, health: &Health) -> Result<bool> {
         let _one = self.flushing.lock();
         health.usable()?;
@@ -128,13 +128,13 @@ impl DataArea {
         self.write_outs.read()
     }
 
-    /// Waits until every write-out that has begun has ended.
+    /// Waits until every write-out that has begun is done.
     pub fn wait_for_write_outs(&self) {
         drop(self.write_outs.write());
     }
 }
 
-/// The first byte of a block that a map names.
+/// The first byte of a block that a map refers to.
 pub fn place_of(pbn: Pbn) -> Result<u64> {
     let at = pbn.0.checked_mul(BLOCK_BYTES as u64);
     at.ok_or_else(|| Error::corrupt("a map", format!("block {pbn} lies outside the data area")))

@@ -1,8 +1,8 @@
-//! Free space of an open volume: which blocks are free, which are promised, which of them readers still pin, what the host
-//! has left, and which freed pieces it can have back.
+//! Free space of an open volume: which blocks are free, promised, or pinned by readers, how much room the host has
+//! left, and which freed pieces can go back to it.
 //!
 //! Pins: a reader that looked up pbns keeps them from being reused until it is done. Readers share the current epoch. A
-//! release waits until every epoch that began before it has no reader left; a pin costs one counter each way.
+//! release waits until every epoch that began before it has no reader left. A pin costs one counter update each way.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -18,9 +18,9 @@ use crate::volume::ballast::Ballast;
 use crate::volume::host::host_bytes;
 use crate::{BLOCK_BYTES, Blocks, Error, Pbn, Result};
 
-/// Parts of the data area of 128 MiB searched for one free run: each may have to be read from the block table.
+/// Regions (128 MiB of the data area) searched for one free run: each may have to be read from the block table.
 const REGIONS_SEARCHED_MAX: usize = 64;
-/// Kept free on the host for what follows the log: block table, record store and its compaction.
+/// Kept free on the host for writes that follow the log: block table, record store and its compaction.
 pub const HOST_MARGIN_BYTES: u64 = 64 << 20;
 
 /// Builds a region's bitmap from the block table, without the allocator's lock.
@@ -29,13 +29,13 @@ pub type LoadRegion<'a> = &'a mut dyn FnMut(u64) -> Result<Bitmap>;
 /// Free blocks and host bytes.
 pub struct FreeSpace {
     allocator: Mutex<Allocator>,
-    /// Readers: what they may see is not reused.
+    /// Pins of readers: blocks that they may see are not reused.
     pins: Pins,
-    /// Bytes that the host can still take, as last looked up, less what was written since.
+    /// Bytes that the host can still take, as last looked up, less those written since.
     host_bytes: AtomicU64,
     /// The volume's directory, if the data area takes its space from the host file system.
     host: Option<PathBuf>,
-    /// Pieces of the data area with freed blocks whose space the host does not have back yet.
+    /// Pieces of the data area with freed blocks whose space was not returned to the host yet.
     punchable: Mutex<Pieces>,
     /// Space set aside on the host, for a full one.
     ballast: Ballast,
@@ -59,13 +59,13 @@ impl FreeSpace {
         self.pins.pin()
     }
 
-    /// Begins a new epoch of pins, and gives the old one, to be asked whether its readers are done.
+    /// Begins a new epoch of pins, and returns the old one, which tells whether its readers are done.
     pub fn end_epoch(&self) -> EndedEpoch {
         self.pins.advance()
     }
 
-    /// Asks the allocator until it has what it needs. A region is loaded without its lock, for which every writer and every
-    /// commit that frees blocks waits.
+    /// Calls the allocator until it has what it needs. A region is loaded without the allocator's lock, because every
+    /// writer and every commit that frees blocks waits for that.
     fn ask<T>(&self, load: LoadRegion<'_>, mut ask: impl FnMut(&mut Allocator) -> Step<T>) -> Result<T> {
         loop {
             let step = ask(&mut self.allocator.lock());
@@ -79,10 +79,10 @@ impl FreeSpace {
         }
     }
 
-    /// Allocates exactly `blocks` blocks: as few runs, or none and `NoSpace`.
+    /// Allocates exactly `blocks` blocks in as few runs as possible, or none and returns `NoSpace`.
     pub fn allocate(&self, blocks: u64, load: LoadRegion<'_>) -> Result<Vec<Run>> {
         let mut runs = Vec::new();
-        // Advice may be too low: if it leaves too little, everything is looked at.
+        // Advice may be too low. If it yields too little, every region is searched.
         for is_advised in [true, false] {
             if !is_advised {
                 self.allocator.lock().distrust_advice();
@@ -108,26 +108,26 @@ impl FreeSpace {
         taken.map(|pbn| Run { pbn, blocks: 1 }).ok_or(Error::NoSpace)
     }
 
-    /// Allocates consecutive blocks. None: the regions that were searched have no such free run.
+    /// Allocates consecutive blocks. None: the searched regions have no such free run.
     pub fn allocate_run(&self, blocks: u64, load: LoadRegion<'_>) -> Result<Option<Run>> {
         let found = self.ask(load, |allocator| allocator.allocate_run(blocks, REGIONS_SEARCHED_MAX))?;
         assert!(found.is_none_or(|run| run.blocks == blocks), "{found:?} for {blocks} blocks");
         Ok(found)
     }
 
-    /// Takes the free runs of at least `run_blocks_min` blocks in a piece of one region, so that nobody writes there.
+    /// Takes the free runs of at least `run_blocks_min` blocks in a piece of one region, so that no write goes there.
     pub fn take_free_within(&self, piece: Run, run_blocks_min: u64, load: LoadRegion<'_>) -> Result<Vec<Run>> {
         self.ask(load, |allocator| allocator.take_free_within(piece, run_blocks_min))
     }
 
-    /// Makes blocks free again that were taken and never published.
+    /// Frees blocks that were taken and never published.
     pub fn give_back(&self, runs: &[Run]) {
         let mut allocator = self.allocator.lock();
         runs.iter().for_each(|run| allocator.release(*run));
     }
 
-    /// Makes blocks free that were published once. `find` names them under the allocator's lock, so that none is handed
-    /// out before its state is settled; `forget` drops what memory has of them. False: `find` found nothing to do.
+    /// Frees blocks that were once published. `find` names them under the allocator's lock, so that none is handed out
+    /// before its state is settled. `forget` drops their cached content. False: `find` found nothing to do.
     pub fn release(&self, find: impl FnOnce() -> Option<Vec<Run>>, forget: impl Fn(Run)) -> bool {
         let mut allocator = self.allocator.lock();
         let Some(runs) = find() else { return false };
@@ -139,7 +139,7 @@ impl FreeSpace {
         true
     }
 
-    /// Takes a larger data area into use. Its device has the space already.
+    /// Adds the blocks of a larger data area. Its device has the space already.
     pub fn grow(&self, data: Blocks) {
         self.allocator.lock().grow(data);
     }
@@ -149,17 +149,17 @@ impl FreeSpace {
         self.allocator.lock().changed_advice()
     }
 
-    /// Whether a block is free, as far as its region was looked at.
+    /// Whether a block is free, as far as its region is known.
     pub fn is_known_free(&self, pbn: Pbn) -> bool {
         self.allocator.lock().is_known_free(pbn)
     }
 
-    /// Some pieces of the data area that may have holes to punch; they are not given again. None are left: empty.
+    /// Some pieces of the data area that may have holes to punch. Each is returned once. Empty: none are left.
     pub fn take_punchable(&self) -> Vec<Run> {
         self.punchable.lock().take_some()
     }
 
-    /// Takes host bytes for so many blocks; `NoSpace` if the margin would suffer.
+    /// Takes host bytes for this many blocks. Returns `NoSpace` if that would cut into the margin.
     pub fn take_host_bytes(&self, blocks: u64) -> Result<()> {
         let bytes = blocks * BLOCK_BYTES as u64;
         let enough = |left: u64| left.checked_sub(bytes).filter(|left| *left >= HOST_MARGIN_BYTES);
@@ -176,22 +176,23 @@ impl FreeSpace {
         }
     }
 
-    /// The host can take so much more.
+    /// Sets how many bytes the host can still take.
     pub fn set_host_bytes(&self, bytes: u64) {
         self.host_bytes.store(bytes, Relaxed);
     }
 
-    /// Whether the host is so full that what it has left is for the requests of programs.
+    /// Whether the host is so full that the rest is kept for the requests of programs.
     pub fn is_host_short(&self) -> bool {
         self.host_bytes.load(Relaxed) < 2 * HOST_MARGIN_BYTES
     }
 
-    /// Blocks that the host can still take, its margin left out.
+    /// Blocks that the host can still take, excluding its margin.
     pub fn host_blocks_left(&self) -> u64 {
         self.host_bytes.load(Relaxed).saturating_sub(HOST_MARGIN_BYTES) / BLOCK_BYTES as u64
     }
 
-    /// Writes to the data area. Where that takes its space from the host, a full host gets the ballast.
+    /// Writes to the data area. If the data area takes its space from the host and the host is full, it uses the
+    /// ballast.
     pub fn with_host_room<T>(&self, mut write: impl FnMut() -> Result<T>) -> Result<T> {
         if self.host.is_some() { self.ballast.so_that(write) } else { write() }
     }
@@ -206,8 +207,8 @@ impl FreeSpace {
 const PIECE_BLOCKS: u64 = 64;
 /// Pieces punched in one go.
 const PORTION: usize = 256;
-/// With so many pieces (64 GiB) waiting on a volume that is never idle, the first go: their space returns to the
-/// host when they are freed again, and memory stays bounded.
+/// If this many pieces (64 GiB) wait on a volume that is never idle, the first ones are dropped: their space returns to
+/// the host when they are freed again, and memory stays bounded.
 const WAITING_MAX: usize = 1 << 18;
 
 /// Pieces that wait to be punched, by number.
@@ -225,7 +226,7 @@ impl Pieces {
         }
     }
 
-    /// Takes some pieces out, as runs, neighbours within a region joined.
+    /// Takes some pieces out, as runs. Neighbours within a region are joined.
     pub fn take_some(&mut self) -> Vec<Run> {
         let later = self.waiting.iter().nth(PORTION).copied();
         let later = later.map(|piece| self.waiting.split_off(&piece)).unwrap_or_default();
@@ -241,7 +242,7 @@ fn pieces_of(run: &Run) -> Range<u64> {
     run.pbn.0 / PIECE_BLOCKS..run.end().0.div_ceil(PIECE_BLOCKS)
 }
 
-/// The pieces as runs, neighbours within a region joined.
+/// The pieces as runs. Neighbours within a region are joined.
 fn joined_pieces(numbers: &BTreeSet<u64>) -> Vec<Run> {
     let mut pieces: Vec<Run> = Vec::new();
     for number in numbers {
@@ -254,12 +255,12 @@ fn joined_pieces(numbers: &BTreeSet<u64>) -> Vec<Run> {
     pieces
 }
 
-/// Holds off the reuse of every block that was reachable when it was taken.
+/// Delays the reuse of every block that was reachable when it was taken.
 pub struct Pin {
     _epoch: Arc<Epoch>,
 }
 
-/// The readers that began in one stretch of time.
+/// The readers that began during one epoch.
 #[derive(Default)]
 pub struct Epoch;
 
@@ -275,7 +276,7 @@ impl Pins {
         Pin { _epoch: self.current.lock().clone() }
     }
 
-    /// Begins a new epoch and hands out the old one, to be asked whether its readers are gone.
+    /// Begins a new epoch and returns the old one, which tells whether its readers are done.
     pub fn advance(&self) -> EndedEpoch {
         EndedEpoch(std::mem::take(&mut *self.current.lock()))
     }
@@ -288,7 +289,7 @@ impl EndedEpoch {
     /// Whether all its readers are done.
     pub fn is_over(&self) -> bool {
         let is_over = Arc::strong_count(&self.0) == 1;
-        // What the readers did comes before what is done to their blocks next.
+        // The readers' accesses happen before the next use of their blocks.
         fence(Ordering::Acquire);
         is_over
     }

@@ -1,4 +1,4 @@
-//! Free space: who gets which blocks, and how freed ones come back.
+//! Free space: how blocks are allocated, and how freed ones return.
 
 pub mod allocator;
 pub mod bitmap;

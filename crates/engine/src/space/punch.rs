@@ -10,7 +10,7 @@ use crate::space::allocator::Run;
 const HOLE_BLOCKS_MIN: u64 = 16;
 
 impl Core {
-    /// Punches some of what was freed. False: nothing is left to do.
+    /// Punches some freed space. False: nothing is left to do.
     pub fn punch_some(&self) -> bool {
         let pieces = self.space.take_punchable();
         for piece in &pieces {
@@ -24,7 +24,7 @@ impl Core {
         !pieces.is_empty()
     }
 
-    /// A hole that cannot be punched costs space on the host, nothing else.
+    /// Punches a hole. A failure costs space on the host, nothing else.
     fn punch(&self, run: Run) {
         match self.data.punch(run) {
             Ok(()) => {

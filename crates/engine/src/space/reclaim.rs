@@ -7,12 +7,13 @@ use crate::write::publish::MapEdit;
 use crate::write::range_parts::pages_in;
 use crate::{MapId, Result};
 
-/// Shards freed in one publication, at most: bounds its memory and the time that others wait for the lock. It ends sooner
-/// with the shard that brings it to as many pages of the block table as a piece of a change has.
+/// Most shards freed in one publication: bounds its memory and the time that other threads wait for the lock. A
+/// publication ends earlier with the shard that brings it to as many pages of the block table as a piece of a change
+/// has.
 const PORTION_SHARDS: usize = 8;
 
 impl Core {
-    /// Frees a detached map. A crash in the middle leaves its record, so that the next opening goes on.
+    /// Frees a detached map. A crash in the middle leaves its record, so that the next opening continues.
     pub fn reclaim(&self, map: MapId) -> Result<()> {
         let mut from = 0;
         while !self.reclaim_portion(map, &mut from)? {
@@ -46,7 +47,7 @@ impl Core {
             plan.change.delete(keys::detached(map));
         }
         plan.map = None;
-        // Whoever else wants room in the log waits for no read.
+        // Read before the publication, so that no other thread that wants room in the log waits for a read.
         self.keep_pages(&plan.pages().into_iter().collect::<Vec<u64>>())?;
         let _room = self.claim_log_room(GroupBytes::of_shards(PORTION_SHARDS as u64));
         self.apply_certain(plan)?;
@@ -57,7 +58,7 @@ impl Core {
         Ok(is_last)
     }
 
-    /// Maps that wait to be freed, as the records say.
+    /// Maps that wait to be freed, according to their records.
     pub fn detached_maps(&self) -> Result<Vec<MapId>> {
         let (from, to) = keys::all_detached();
         let records = self.scan(&from, &to, usize::MAX)?;

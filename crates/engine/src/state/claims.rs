@@ -1,22 +1,23 @@
-//! Room of the data area that operations under way have claimed: for blocks that they allocated and have not published,
+//! Room of the data area that operations under way have claimed, for blocks that they allocated but have not published,
 //! and for reservations that they are about to make.
 //!
-//! Invariant: used, reserved and claimed blocks together are at most those of the data area. Every growth of `used` and
-//! `reserved` was claimed before, under the publish lock, and its claim ends in the publication that makes it; so no
-//! publication that begins can want for room. A volume that
-//! an earlier version left with more promised than it has takes no new claim until enough of it is given back.
+//! Invariant: used, reserved and claimed blocks together never exceed the data area. Every growth of `used` and
+//! `reserved` is claimed beforehand, under the publish lock, and its claim ends in the publication that causes it. So
+//! no publication that begins can run out of room. A volume that an earlier version left overcommitted takes no new
+//! claim until enough of it is given back.
 
 use crate::Blocks;
 use crate::format::record::Totals;
 
-/// Blocks claimed by all operations under way. Nothing of it is stored: a crash ends them all.
+/// Blocks claimed by all operations under way. Claims are not stored: a crash ends them all.
 #[derive(Default)]
 pub struct Claims {
     blocks: u64,
 }
 
 impl Claims {
-    /// Claims `blocks` blocks, if `kept_back` others stay free. False: there is no room, and nothing is claimed.
+    /// Claims `blocks` blocks, provided that `kept_back` others stay free. False: the room is short, and nothing is
+    /// claimed.
     pub fn take(&mut self, totals: &Totals, blocks: u64, kept_back: u64) -> bool {
         let is_room = self.free(totals).0 >= blocks.saturating_add(kept_back);
         if is_room {
@@ -25,13 +26,13 @@ impl Claims {
         is_room
     }
 
-    /// Claimed blocks were published or given back.
+    /// Ends the claim of blocks that were published or given back.
     pub fn release(&mut self, blocks: u64) {
         assert!(self.blocks >= blocks, "{blocks} blocks are released, but {} were claimed", self.blocks);
         self.blocks -= blocks;
     }
 
-    /// Blocks that nothing uses, has reserved or has claimed.
+    /// Blocks that are neither used nor reserved nor claimed.
     pub fn free(&self, totals: &Totals) -> Blocks {
         let taken = totals.used.0.saturating_add(totals.reserved.0).saturating_add(self.blocks);
         Blocks(totals.data.0.saturating_sub(taken))

@@ -1,4 +1,4 @@
-//! Reading the newest state, wherever it is: records, pages and shards. Pages and shards are read without the publish
+//! Reads the newest state from memory or disk: records, pages and shards. Pages and shards are read without the publish
 //! lock and admitted under it, before the work that needs them.
 
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::state::published::{Plan, State};
 use crate::{Change, Pbn, Result};
 
 impl Core {
-    /// The shard of a map. It stays like this while the caller holds the map's lock; without it, it is what the shard was at
-    /// some moment of the call.
+    /// The shard of a map. It cannot change while the caller holds the map's lock. Without that lock, the result is the
+    /// shard at some moment of the call.
     pub fn shard(&self, key: ShardKey) -> Result<Arc<Shard>> {
         loop {
             let generation = {
@@ -29,14 +29,14 @@ impl Core {
             if let Some(shard) = state.shards.get(key) {
                 return Ok(shard);
             }
-            // A checkpoint that ended meanwhile may have brought a newer one to the sorted state, and the cache has let go of it.
+            // A checkpoint that ended meanwhile may have written a newer shard, and the cache may have dropped it.
             if state.shards.generation() == generation {
                 return Ok(state.shards.admit(key, stored));
             }
         }
     }
 
-    /// Reads table pages into memory, with damaged sectors as they are. On an error some may be missing.
+    /// Reads table pages into memory. Damaged sectors stay as they are. On an error some may be missing.
     pub fn load_pages(&self, numbers: &[u64]) -> Result<()> {
         let mut left = numbers.to_vec();
         while !left.is_empty() {
@@ -54,9 +54,9 @@ impl Core {
         Ok(())
     }
 
-    /// Takes in pages that were read since the table had this generation, without holding off who writes them. What is
-    /// written meanwhile is in memory until a checkpoint ends, so nothing half written or old is taken in. What is damaged is
-    /// left out as well: who needs it reads it by itself.
+    /// Takes in pages that were read since the table had this generation. The read did not block writers of pages. A
+    /// page written meanwhile is in memory until a checkpoint ends, so no torn or outdated page is taken in. Damaged
+    /// pages are left out too: work that needs one reads it itself.
     pub fn admit_sound_pages(&self, pages: Vec<(u64, Page)>, generation: u64) {
         let mut state = self.state.lock();
         if state.table.generation() != generation {
@@ -70,8 +70,8 @@ impl Core {
         }
     }
 
-    /// Reads `count` consecutive table pages past the cache, as far as they can be read: those of a request that fails one
-    /// by one. An error: none can.
+    /// Reads `count` consecutive table pages past the cache, as far as they can be read. If the request fails, it reads
+    /// them one by one. On an error none can be read.
     pub fn readable_pages(&self, first: u64, count: u64) -> Result<Vec<Result<Page>>> {
         let pages: Vec<Result<Page>> = match self.stored.read_pages(first, count as usize) {
             Ok(pages) => pages.into_iter().map(|(_, page)| Ok(page)).collect(),
@@ -93,7 +93,7 @@ impl Core {
         Ok(pages)
     }
 
-    /// Reads table pages into memory, each by itself if they do not come together. Gives those that cannot be read.
+    /// Reads table pages into memory, one by one if the joint read fails. Returns those that cannot be read.
     fn load_readable_pages(&self, numbers: &[u64]) -> Vec<u64> {
         if self.load_pages(numbers).is_ok() {
             return Vec::new();
@@ -108,7 +108,7 @@ impl Core {
         unreadable
     }
 
-    /// As `with_pages`, for work that can do without what cannot be read: a page that is not in memory is one of those.
+    /// Like `with_pages`, for work that can do without unreadable pages: these are not in memory.
     pub fn with_readable_pages<T>(&self, numbers: impl Fn() -> Vec<u64>, work: impl FnOnce(&mut State) -> T) -> T {
         let mut unreadable: HashSet<u64> = HashSet::new();
         loop {
@@ -142,13 +142,13 @@ impl Core {
 }
 
 impl Core {
-    /// The table's entries of blocks, which come in ascending order; a block beyond the data area has no entry, and
-    /// neither has one in a damaged sector.
+    /// The table's entries of blocks, which come in ascending order. A block beyond the data area, or in a damaged
+    /// sector, has no entry.
     pub fn entries_at(&self, pbns: &[Pbn]) -> Result<HashMap<Pbn, Entry>> {
         self.entries_by(pbns, |page, add| self.with_pages(|| vec![page], add))
     }
 
-    /// As `entries_at`, without blocks of pages that cannot be read.
+    /// Like `entries_at`, without blocks of pages that cannot be read.
     pub fn known_entries(&self, pbns: &[Pbn]) -> HashMap<Pbn, Entry> {
         let known = self.entries_by(pbns, |page, add| {
             self.with_readable_pages(|| vec![page], add);
@@ -157,8 +157,8 @@ impl Core {
         known.unwrap_or_default()
     }
 
-    /// Entries of ascending blocks. `with` calls what it is given with a page in memory, or, if it may be left out,
-    /// without it.
+    /// Entries of ascending blocks. `with` calls its argument with a page in memory, or without it if the page may be
+    /// left out.
     fn entries_by(
         &self,
         pbns: &[Pbn],
@@ -190,19 +190,18 @@ impl Core {
         self.newest(key, || self.stored.get(key))
     }
 
-    /// As [`Core::get`], for a program: if the sorted state is asked, background work makes way.
+    /// Like [`Core::get`], for a program: if it has to read the sorted state, background work yields.
     pub fn get_for_program(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.newest(key, || self.foreground.serve(|| self.stored.get(key)))
     }
 
-    /// The newest published value of a record; `read` asks the sorted state for it. Nobody waits for that: the publish
-    /// lock is free meanwhile.
+    /// The newest published value of a record. `read` fetches it from the sorted state, while the publish lock is free.
     ///
     /// The rule: a published record stays in memory until a checkpoint that began after its publication is durable, and
-    /// such a checkpoint has written it to the sorted state by then. So a key that memory lacks is in the sorted state as
-    /// it was last published. If memory lacks it before and after `read`, and no checkpoint began in between, nothing was
-    /// published for it in between: what came after the last checkpoint began is still in memory. Otherwise `read` may
-    /// have been too early, and is done again.
+    /// by then that checkpoint has written it to the sorted state. So if memory lacks a key, the sorted state has its
+    /// last published value. If memory lacks it before and after `read`, and no checkpoint began in between, it was not
+    /// published in between: records published after the last checkpoint began are still in memory. Otherwise `read`
+    /// may have been too early, and is repeated.
     fn newest(&self, key: &[u8], read: impl Fn() -> Result<Option<Vec<u8>>>) -> Result<Option<Vec<u8>>> {
         let mut found = None;
         loop {
@@ -220,7 +219,7 @@ impl Core {
         }
     }
 
-    /// As [`Core::scan`], for a program: background work makes way.
+    /// Like [`Core::scan`], for a program: background work yields.
     pub fn scan_for_program(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         self.foreground.serve(|| self.scan(from, to, limit))
     }
@@ -231,7 +230,7 @@ impl Core {
         let mut from = from.to_vec();
         let mut portion_min = 1;
         while found.len() < limit {
-            // Where all that is found was removed, the next portion is larger: many removals cost few rounds.
+            // If all records found were removed, the next portion is larger, so that many removals cost few rounds.
             let portion = (limit - found.len()).max(portion_min).min(PORTION);
             portion_min = portion * 4;
             let (newer, generation) = {
@@ -242,7 +241,7 @@ impl Core {
             if self.state.lock().records.generation() != generation {
                 continue;
             }
-            // Beyond the last key of a full portion that source may have more.
+            // Beyond the last key of a full portion the sorted state may have more.
             let bound = [newer.bound.clone(), (older.len() == portion).then(|| older[portion - 1].0.clone())]
                 .into_iter()
                 .flatten()

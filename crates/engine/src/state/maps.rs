@@ -1,9 +1,10 @@
-//! Maps in memory: their locks, the ids of new ones, and their shards: those changed since the last checkpoint, those
-//! being checkpointed, a bounded cache of clean ones, and redo for shards that were not looked at since a crash.
+//! Maps in memory: their locks, the ids of new ones, and their shards. The shards are those changed since the last
+//! checkpoint, those being checkpointed, a bounded cache of clean ones, and redo for shards that were not read since a
+//! crash.
 //!
-//! A shard is changed only under its map's lock, so whoever holds that lock finds it as it stays. Anybody else may load it
-//! too, and gets what it was at some moment of the call: what was read from the sorted state is taken in only if no
-//! checkpoint has ended since (`generation`). A shard that changes meanwhile is in memory until one does.
+//! A shard is changed only under its map's lock, so it stays unchanged for the holder of that lock. Other threads may
+//! load it too, and get its state at some moment of the call: a shard read from the sorted state is taken in only if no
+//! checkpoint has ended since (`generation`). A shard that changes meanwhile stays in memory until a checkpoint ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::sync::{AtomicU64, LockRank, RwLock, count_looks};
 /// Shards by key. An empty shard stands for one that must be removed.
 pub type ShardMap = BTreeMap<ShardKey, Arc<Shard>>;
 
-/// What the log says of a shard that is not in memory.
+/// The log's changes to a shard that is not in memory.
 #[derive(Default)]
 struct Redo {
     is_dropped: bool,
@@ -42,7 +43,7 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// Nothing in memory; clean shards are kept up to `bytes_max`.
+    /// Empty layers. Clean shards are kept up to `bytes_max`.
     pub fn new(bytes_max: u64) -> Self {
         Self {
             dirty: BTreeMap::new(),
@@ -69,13 +70,14 @@ impl Shards {
         found.cloned()
     }
 
-    /// If it is the same before and after a look at the sorted state, what is not in memory is as it was read there.
+    /// If it is the same before and after a read of the sorted state, a shard that is not in memory is as that read
+    /// found it.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Takes in a shard read from the sorted state (empty if it has none), with its redo. No checkpoint has ended since it
-    /// was read.
+    /// Takes in a shard read from the sorted state (empty if it has none), and applies its redo. No checkpoint has
+    /// ended since it was read.
     pub fn admit(&mut self, key: ShardKey, stored: Shard) -> Arc<Shard> {
         debug_assert!(!self.dirty.contains_key(&key) && !self.frozen.contains_key(&key), "{key:?} is in memory");
         let Some(redo) = self.redo.remove(&key) else {
@@ -118,13 +120,13 @@ impl Shards {
         self.redo.keys().take(limit).copied().collect()
     }
 
-    /// Shards of `map` from number `from` on that the sorted state may not know, in order: at most `limit`.
+    /// Shards of `map` from number `from` on that the sorted state may lack, in order, at most `limit`.
     pub fn in_memory(&self, map: MapId, from: u64, limit: usize) -> Vec<u64> {
         let keys = self.keys_from(ShardKey { map, shard: from }, limit);
         keys.into_iter().filter(|key| key.map == map).map(|key| key.shard).collect()
     }
 
-    /// Keys at or after `from` of shards that the sorted state may not know, in order: at most `limit`.
+    /// Keys at or after `from` of shards that the sorted state may lack, in order, at most `limit`.
     pub fn keys_from(&self, from: ShardKey, limit: usize) -> Vec<ShardKey> {
         let dirty = self.dirty.range(from..).map(|(key, _)| *key).take(limit);
         let frozen = self.frozen.range(from..).map(|(key, _)| *key).take(limit);
@@ -191,7 +193,7 @@ pub struct MapLocks {
 }
 
 impl MapLocks {
-    /// Locks for all maps; `next` is the first id to hand out.
+    /// Locks for all maps. `next` is the first id to hand out.
     pub fn new(next: MapId) -> Self {
         Self {
             locks: (0..MAP_LOCKS as u64).map(|number| RwLock::numbered(LockRank::Map, number, ())).collect(),
@@ -199,12 +201,12 @@ impl MapLocks {
         }
     }
 
-    /// The lock of a map: shared to look up, exclusive to change.
+    /// The lock of a map: shared for look-ups, exclusive for changes.
     pub fn lock(&self, map: MapId) -> &RwLock<()> {
         &self.locks[Self::index_of(map)]
     }
 
-    /// Which lock a map has: two maps are locked in the order of this number.
+    /// Which lock a map has. Two maps are locked in the order of this number.
     pub fn index_of(map: MapId) -> usize {
         map.0 as usize % MAP_LOCKS
     }
@@ -214,7 +216,7 @@ impl MapLocks {
         MapId(self.next.fetch_add(1, Relaxed))
     }
 
-    /// Hands out no id below `next` from now on.
+    /// Never hands out an id below `next` from now on.
     pub fn skip_to(&self, next: MapId) {
         self.next.fetch_max(next.0, Relaxed);
         debug_assert!(self.next_id() >= next, "ids below {next:?} are not handed out");

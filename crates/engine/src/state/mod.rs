@@ -1,4 +1,4 @@
-//! What is published: everything that the publish lock protects, and what readers pin.
+//! The published state: everything that the publish lock protects, and what readers pin.
 
 pub mod claims;
 pub mod loading;

@@ -1,11 +1,12 @@
-//! Everything that a publication changes, behind the one publish lock, with the current commit group and the blocks that
-//! wait to become free.
+//! Everything that a publication changes, protected by the one publish lock, with the current commit group and the
+//! blocks that wait to become free.
 //!
-//! Invariants: (1) a block's count equals the references from all maps and from the records of bad blocks and second
-//! copies; (2) `totals` equal the table and the maps, and never promise more than the data area has (`claims`); (3) a block whose count is zero is free, or waits in the group's
-//! `freed`, in `waiting`, or in `wait_for_trim`; (4) what is applied here is in the group's operations, in the same
-//! order; (5) a released block becomes free after the group that released it is durable, after the readers that may see
-//! it, and after the trim of the log records that carry its data.
+//! Invariants: (1) a block's count equals the references from all maps and from the records of bad blocks and replicas;
+//! (2) `totals` equal the table and the maps, and never promise more than the data area has (`claims`); (3) a block
+//! whose count is zero is free, or waits in the group's `freed`, in `waiting`, or in `wait_for_trim`; (4) every change
+//! applied here is in the group's operations, in the same order; (5) a released block becomes free after the group that
+//! released it is durable, after the readers that may see it are done, and after the trim of the log records that carry
+//! its data.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -33,9 +34,9 @@ use crate::{BLOCK_BYTES, Blocks, Change, Error, Fingerprint, Lbn, MapId, Pbn, Re
 pub struct StoredBlock {
     /// Where it was written.
     pub pbn: Pbn,
-    /// Of its content.
+    /// The tag of its content.
     pub tag: Tag,
-    /// Of its content, if computed.
+    /// The fingerprint of its content, if computed.
     pub fingerprint: Option<Fingerprint>,
 }
 
@@ -44,18 +45,18 @@ pub struct StoredBlock {
 pub struct Incref {
     /// The block.
     pub pbn: Pbn,
-    /// What it must still hold.
+    /// The content that it must still hold.
     pub tag: Tag,
 }
 
-/// Consecutive blocks of a map and what they become.
+/// Consecutive blocks of a map and their new target.
 #[derive(Clone, Copy, Debug)]
 pub struct Mapped {
     /// The first block.
     pub lbn: Lbn,
     /// How many, within one shard.
     pub blocks: u16,
-    /// What they become.
+    /// Their new target.
     pub target: Target,
 }
 
@@ -66,42 +67,43 @@ pub struct Plan {
     pub stores: Vec<StoredBlock>,
     /// Further references, also to blocks in `stores`.
     pub increfs: Vec<Incref>,
-    /// References that go, after `increfs`.
+    /// References to release, after `increfs`.
     pub decrefs: Vec<Run>,
     /// Fingerprints that were computed for stored blocks.
     pub fingerprints: Vec<(Pbn, Fingerprint)>,
-    /// The map that changes, and how, for the log.
+    /// The map that changes, for the log.
     pub map: Option<MapId>,
     /// Its changes, in order.
     pub mapped: Vec<Mapped>,
-    /// The shards as they are afterwards.
+    /// The changed shards.
     pub shards: Vec<(ShardKey, Shard)>,
-    /// Shards that go as a whole.
+    /// Shards that are removed as a whole.
     pub drops: Vec<ShardKey>,
-    /// By how many blocks the sum of reservations changes.
+    /// Change of the number of reserved blocks.
     pub reserved_delta: i64,
-    /// By how many blocks more than its stores the plan has claimed: above 0 for new reservations, below 0 if some of
-    /// its stores take the place of reservations.
+    /// Blocks claimed in addition to those for `stores`. Positive for new reservations. Negative if some stores replace
+    /// reserved blocks.
     pub reserved_claim: i64,
     /// Blocks among `stores` whose content is in memory.
     pub staged: Vec<Pbn>,
-    /// Blocks that were claimed for it and are no longer: its stores and reservations count from now on.
+    /// Blocks claimed for this plan whose claim ends with it: its stores and reservations count in the totals from now
+    /// on.
     pub claimed: u64,
     /// A map to detach.
     pub detach: Option<MapId>,
     /// A new size of the data area.
     pub grow_to: Option<Blocks>,
-    /// Blocks that must still serve for this content, else nothing is published.
+    /// Blocks that must still hold this content, otherwise nothing is published.
     pub expected: Vec<Incref>,
-    /// References that records take, which are not mapped.
+    /// References that records take. They are not mapped.
     pub record_increfs: Vec<Incref>,
     /// New blocks whose first reference is a record's.
     pub record_stores: Vec<StoredBlock>,
     /// References that records release.
     pub record_decrefs: Vec<Pbn>,
-    /// New flags of blocks, of which none is freed by this plan unless they are 0.
+    /// New flags of blocks. This plan frees none of these blocks unless its flags are 0.
     pub flags: Vec<(Pbn, u8)>,
-    /// What is known of bad blocks from now on; None: they are not bad any more.
+    /// New records of bad blocks. None: the block is not bad any more.
     pub bad: Vec<(Pbn, Option<BadRecord>)>,
     /// The caller's records.
     pub change: Change,
@@ -122,7 +124,7 @@ impl Plan {
         maps.chain(of_records).chain(record_stores).chain(flags).chain(record_decrefs).collect()
     }
 
-    /// Blocks whose entries it changes whatever they are. Where a reference is taken, the entry is looked at first.
+    /// Blocks whose entries it changes in any case. Before a reference is taken, the entry is checked first.
     fn changed_blocks(&self) -> impl Iterator<Item = Pbn> + '_ {
         let stores = self.stores.iter().chain(&self.record_stores).map(|store| store.pbn);
         let decrefs = self.decrefs.iter().flat_map(|run| run.pbns()).chain(self.record_decrefs.iter().copied());
@@ -130,7 +132,7 @@ impl Plan {
     }
 }
 
-/// Blocks freed by a durable group that wait for readers to be done.
+/// Blocks freed by a durable group that wait for their readers.
 pub struct Waiting {
     /// The group that freed them.
     pub sequence: u64,
@@ -140,8 +142,8 @@ pub struct Waiting {
     pub runs: Vec<Run>,
 }
 
-/// How many ids of detached maps are remembered after their blocks are freed: only a request that was
-/// under way when its map was detached can still carry one.
+/// How many ids of detached maps are remembered after their blocks are freed. Only a request that was under way when
+/// its map was detached can still carry one.
 const DETACHED_REMEMBERED_MAX: usize = 65_536;
 
 /// The state behind the publish lock.
@@ -156,7 +158,7 @@ pub struct State {
     pub group: Group,
     /// The volume's totals.
     pub totals: Totals,
-    /// What operations under way will add to them.
+    /// What operations under way will add to the totals.
     pub claims: Claims,
     /// Freed blocks of durable groups.
     pub waiting: VecDeque<Waiting>,
@@ -164,7 +166,7 @@ pub struct State {
     pub wait_for_trim: Vec<Run>,
     /// Blocks whose data rides in a log record that is not trimmed yet.
     pub logged: BTreeSet<Pbn>,
-    /// How many of them the checkpoint under way places.
+    /// How many of them the running checkpoint places.
     pub(super) logged_frozen: usize,
     /// The number of the last durable group.
     pub durable_sequence: u64,
@@ -177,7 +179,7 @@ pub struct State {
 }
 
 impl State {
-    /// A state with nothing published since `durable_sequence`.
+    /// A state without any publication since `durable_sequence`.
     pub fn new(table: Table, shards: Shards, totals: Totals, durable_sequence: u64) -> Self {
         Self {
             records: Records::default(),
@@ -203,7 +205,7 @@ impl State {
         self.detached.contains(&map)
     }
 
-    /// Notes that a detached map's blocks are all freed.
+    /// Learns that a detached map's blocks are all freed.
     pub fn forget_detached(&mut self, map: MapId) {
         self.detached_done.push_back(map);
         if self.detached_done.len() > DETACHED_REMEMBERED_MAX
@@ -213,13 +215,13 @@ impl State {
         }
     }
 
-    /// Takes a detached map in that a crash left.
+    /// Takes in a detached map that a crash left.
     pub fn remember_detached(&mut self, map: MapId) {
         self.detached.insert(map);
     }
 
-    /// The increfs that the table does not agree with (any more): freed meanwhile, other content, bad, a replica,
-    /// or at the largest count. All pages of the plan are in memory.
+    /// The increfs that contradict the table (by now): the block was freed, has other content, is bad, is a replica, or
+    /// is at the largest count. All pages of the plan are in memory.
     pub fn refused(&mut self, plan: &Plan) -> Vec<Pbn> {
         let mut refused = Vec::new();
         let stored: HashSet<Pbn> = plan.stores.iter().map(|store| store.pbn).collect();
@@ -248,8 +250,8 @@ impl State {
         refused
     }
 
-    /// Why a plan cannot be applied: damage let the maps and records that it gives blocks back for, the table and the
-    /// totals contradict each other, or nothing is known of a block that it changes. All pages of the plan are in memory.
+    /// Why a plan cannot be applied: because of damage, the table and the totals contradict the maps and records whose
+    /// blocks it releases, or a block that it changes is unknown. All pages of the plan are in memory.
     pub fn contradiction(&mut self, plan: &Plan) -> Option<Error> {
         if let Some(pbn) = plan.changed_blocks().find(|pbn| self.table.is_damaged(*pbn)) {
             return Some(damaged_entry(pbn));
@@ -267,23 +269,24 @@ impl State {
         contradicts(format!("{freed} blocks lose their last reference, and the totals do not have them: {totals:?}"))
     }
 
-    /// Why a plan cannot be looked at at all: a record names a block that does not exist.
+    /// Why a plan cannot even be checked: a record names a block that does not exist.
     pub fn names_nothing(&self, plan: &Plan) -> Option<Error> {
         let named = plan.record_decrefs.iter().chain(plan.flags.iter().map(|(pbn, _)| pbn));
         let outside = named.copied().find(|pbn| pbn.0 >= self.totals.data.0)?;
         Some(Error::corrupt("a record", format!("it names block {outside}, which lies outside the data area")))
     }
 
-    /// Whether a plan adds more to the totals than was claimed for it and there is room for: it claimed a reservation that
-    /// somebody else has used since, or counted on blocks that became shared since. All pages of the plan are in memory.
+    /// Whether a plan adds more to the totals than it claimed and the free room allows. It may have counted on a
+    /// reservation that another change has used since, or on blocks that became shared since. All pages of the plan are
+    /// in memory.
     pub fn lacks_room(&mut self, plan: &Plan) -> bool {
         let unclaimed = plan.reserved_delta.saturating_sub(plan.reserved_claim);
         let Some(unclaimed) = u64::try_from(unclaimed).ok().filter(|unclaimed| *unclaimed > 0) else { return false };
         self.claims.free(&self.totals).0.saturating_add(self.freed_by(plan).unwrap_or(0)) < unclaimed
     }
 
-    /// How many blocks lose their last reference by a plan. An error: the table does not count what maps and records give
-    /// back.
+    /// How many blocks lose their last reference by a plan. An error: the table lacks a reference that maps and records
+    /// release.
     fn freed_by(&mut self, plan: &Plan) -> std::result::Result<u64, String> {
         let of_maps = plan.decrefs.iter().flat_map(|run| run.pbns());
         let mut released: Vec<Pbn> = of_maps.chain(plan.record_decrefs.iter().copied()).collect();
@@ -302,8 +305,8 @@ impl State {
         Ok(freed)
     }
 
-    /// Applies a plan whose pages are in memory, that nothing contradicts, whose increfs are not refused and that lacks no
-    /// room. Gives the blocks whose last reference went, with their tags.
+    /// Applies a plan whose pages are in memory, without contradictions, refused increfs or lack of room. Returns the
+    /// blocks that lost their last reference, with their tags.
     pub fn apply(&mut self, plan: Plan, now: Instant) -> Vec<(Tag, Pbn)> {
         self.group.touch(now);
         for store in plan.stores.iter().chain(&plan.record_stores) {
@@ -416,13 +419,13 @@ impl State {
         self.dirty_bytes_left() + (self.logged_frozen * BLOCK_BYTES) as u64
     }
 
-    /// The same, without what the checkpoint under way brings to its place.
+    /// The same, without the bytes that the running checkpoint writes out.
     pub fn dirty_bytes_left(&self) -> u64 {
         let riding = ((self.logged.len() - self.logged_frozen) * BLOCK_BYTES) as u64;
         riding + self.table.dirty_bytes() + self.shards.dirty_bytes() + self.records.dirty_bytes()
     }
 
-    /// Sets the blocks apart that the checkpoint that begins now places.
+    /// Sets apart the blocks that a checkpoint beginning now places.
     pub fn freeze_logged(&mut self) -> Vec<Pbn> {
         assert_eq!(self.logged_frozen, 0, "one checkpoint at a time");
         self.logged_frozen = self.logged.len();
@@ -464,11 +467,11 @@ impl CountRun {
     }
 }
 
-/// What the next log record will hold, and what happens once it is durable.
+/// The content of the next log record, and the work that follows once it is durable.
 #[derive(Default)]
 pub struct Group {
     ops: OpWriter,
-    /// Blocks whose last reference went: free once the group is durable and nobody has them pinned.
+    /// Blocks that lost their last reference: free once the group is durable and no reader has them pinned.
     pub freed: Vec<Run>,
     /// Blocks published by this group whose content is still in memory.
     pub staged: Vec<Pbn>,
@@ -484,7 +487,7 @@ impl Group {
         self.ops.push(op);
     }
 
-    /// Notes that the group holds something, at `now`.
+    /// Notes that the group received a change, at `now`.
     pub fn touch(&mut self, now: Instant) {
         debug_assert!(self.last.is_none_or(|last| last <= now), "a group's changes come in the order of time");
         self.began.get_or_insert(now);
@@ -510,7 +513,7 @@ impl Group {
         self.ops.bytes()
     }
 
-    /// Gives up the writer, to append the group's records and data to it.
+    /// Gives up the writer, so that the group's records and data can be appended.
     pub fn into_ops(self) -> OpWriter {
         self.ops
     }

@@ -1,4 +1,4 @@
-//! Records (the caller's and our own) that are published but not in the sorted state yet.
+//! Records (the caller's and the engine's own) that are published but not in the sorted state yet.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,7 +12,7 @@ pub type RecordMap = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 pub struct Portion {
     /// The records, removals included.
     pub records: RecordMap,
-    /// Behind this key some may be missing. None: all are there.
+    /// Records after this key may be missing. None: none are.
     pub bound: Option<Vec<u8>>,
 }
 
@@ -24,11 +24,11 @@ pub struct Records {
     frozen: Arc<RecordMap>,
     group_bytes: u64,
     dirty_bytes: u64,
-    /// Counts checkpoints: the sorted state shows one in part while it is written.
+    /// Counts checkpoints: while one writes, the sorted state shows it in part.
     generation: u64,
 }
 
-/// What each record costs beside its bytes.
+/// The overhead of each record beside its bytes.
 const OVERHEAD_BYTES: u64 = 64;
 
 impl Records {
@@ -38,14 +38,14 @@ impl Records {
         self.group.insert(key, value);
     }
 
-    /// The newest value in memory: None if the sorted state decides, Some(None) if it was removed.
+    /// The newest value in memory. None: the sorted state decides. Some(None): it was removed.
     pub fn get(&self, key: &[u8]) -> Option<Option<Vec<u8>>> {
         let layers = [&self.group, &self.dirty, &*self.frozen];
         layers.iter().find_map(|layer| layer.get(key)).cloned()
     }
 
-    /// The newest values in memory with `from <= key < to`, removals included.
-    /// From each layer at most `limit`; `bound` is the last key up to which nothing was left out.
+    /// The newest values in memory with `from <= key < to`, removals included, at most `limit` from each layer. `bound`
+    /// is the last key up to which the result is complete.
     pub fn range(&self, from: &[u8], to: &[u8], limit: usize) -> Portion {
         let mut portion = Portion::default();
         let bounds = (Bound::Included(from), Bound::Excluded(to));
@@ -60,7 +60,7 @@ impl Records {
         portion
     }
 
-    /// Ends the current group: its records, to be logged.
+    /// Ends the current group and returns its records for the log.
     pub fn end_group(&mut self) -> RecordMap {
         let group = std::mem::take(&mut self.group);
         self.dirty_bytes += std::mem::take(&mut self.group_bytes);
@@ -83,8 +83,8 @@ impl Records {
         self.frozen = Arc::default();
     }
 
-    /// How many checkpoints began. If it is the same before and after a look at the sorted state, none of the records that
-    /// were published in between has left memory, and none was seen newer than `range` gave it.
+    /// How many checkpoints began. If it is the same before and after a read of the sorted state, none of the records
+    /// published in between has left memory, and that read shows none newer than `range` returned.
     pub fn generation(&self) -> u64 {
         self.generation
     }

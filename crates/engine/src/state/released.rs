@@ -1,5 +1,5 @@
-//! What was released: blocks whose last reference went become free after their group is durable, after the readers that may
-//! see them, and after the trim of the log records that carry their data.
+//! Released blocks: blocks that lost their last reference become free after their group is durable, after the readers
+//! that may see them are done, and after the trim of the log records that carry their data.
 
 use std::ops::Bound;
 
@@ -7,12 +7,13 @@ use crate::Pbn;
 use crate::space::allocator::Run;
 use crate::state::published::{State, Waiting};
 
-/// Blocks that become free at a time, 64 MiB of data: bounds how long the locks of space and publications are held.
+/// Most blocks that become free at a time, 64 MiB of data. Bounds how long the locks of space and publications are
+/// held.
 const RELEASED_BLOCKS_MAX: u64 = 16 << 10;
 
 impl State {
-    /// Takes some blocks that may become free: released by a durable group, and read by nobody any more. Those whose data
-    /// rides in the log wait for its trim instead. None: no release is over.
+    /// Takes some blocks that may become free: a durable group released them, and no reader sees them any more. Those
+    /// whose data rides in the log wait for its trim instead. None: no release is ready.
     pub fn take_released(&mut self) -> Option<Vec<Run>> {
         let durable = self.durable_sequence;
         let is_over = |waiting: &mut Waiting| waiting.sequence <= durable && waiting.epoch.is_over();
@@ -31,7 +32,7 @@ impl State {
         Some(free)
     }
 
-    /// Adds the parts of a run whose data rides in no log record; the others wait for the trim.
+    /// Adds the parts of a run whose data is in no log record. The others wait for the trim.
     fn take_unlogged(&mut self, run: Run, free: &mut Vec<Run>) {
         let mut from = run.pbn;
         for logged in self.logged.range((Bound::Included(run.pbn), Bound::Excluded(run.end()))) {
@@ -42,8 +43,8 @@ impl State {
         free.extend(run_between(from, run.end()));
     }
 
-    /// A checkpoint of everything up to group `sequence` is durable, and the log without the data of the blocks in
-    /// `logged`. Gives the blocks that waited for that and become free.
+    /// Learns that a checkpoint up to group `sequence` is durable, and that the log has lost the data of the blocks in
+    /// `logged`. Returns the blocks that waited for that and become free.
     pub fn trimmed(&mut self, sequence: u64, logged: &[Pbn]) -> Vec<Run> {
         assert!(sequence <= self.durable_sequence, "group {sequence} of {} is trimmed", self.durable_sequence);
         self.records.thaw();
@@ -60,7 +61,7 @@ impl State {
     }
 }
 
-/// Takes runs of at most `blocks` blocks in all from the end of `runs`.
+/// Takes runs of at most `blocks` blocks in total from the end of `runs`.
 fn take_blocks(runs: &mut Vec<Run>, blocks: u64) -> Vec<Run> {
     let (mut taken, mut left) = (Vec::new(), blocks);
     while left > 0
@@ -77,7 +78,7 @@ fn take_blocks(runs: &mut Vec<Run>, blocks: u64) -> Vec<Run> {
     taken
 }
 
-/// The blocks from one pbn up to another. None: there are none.
+/// The blocks from one pbn up to another. None if there are none.
 fn run_between(from: Pbn, end: Pbn) -> Option<Run> {
     debug_assert!(from <= end, "blocks from {from} to {end}");
     (from < end).then(|| Run { pbn: from, blocks: end.0 - from.0 })

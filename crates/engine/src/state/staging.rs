@@ -1,8 +1,8 @@
-//! Blocks whose content is in memory although their pbn is already published: small writes on their
-//! way to the data area, and data that rides in the log until a checkpoint places it. Readers look here first.
+//! Blocks whose content is in memory although their pbn is already published: small writes on their way to the data
+//! area, and data that rides in the log until a checkpoint places it. Readers look here first.
 //!
-//! Invariants: (1) a block stays until its bytes are in the data area; (2) a pbn is not handed out again
-//! while its block is here or its data is in an untrimmed log record.
+//! Invariants: (1) a block stays until its bytes are in the data area; (2) a pbn is not handed out again while its
+//! block is here or its data is in an untrimmed log record.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Staging {
         self.count.load(Ordering::Acquire) == 0 || self.blocks.lock().range(pbn..pbn.plus(blocks)).next().is_none()
     }
 
-    /// Lets blocks go that are in the data area now, or that were never published.
+    /// Drops blocks that are in the data area now, or that were never published.
     pub fn remove(&self, pbns: impl IntoIterator<Item = Pbn>) {
         let mut blocks = self.blocks.lock();
         for pbn in pbns {
@@ -54,7 +54,7 @@ impl Staging {
         self.count.store(blocks.len(), Ordering::Release);
     }
 
-    /// Lets the blocks of a run go that become free. A run is long, and few of its blocks are here.
+    /// Drops the blocks of a run that becomes free. A run is long, and few of its blocks are here.
     pub fn remove_run(&self, pbn: Pbn, blocks: u64) {
         if self.has_none(pbn, blocks) {
             return;

@@ -1,4 +1,4 @@
-//! What checkpoints keep on disk: the block table and the sorted state.
+//! The stores that checkpoints write: the block table and the sorted state.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const REQUEST_PAGES: usize = 256;
 /// The stores that checkpoints write.
 pub struct Stored {
     table: Arc<dyn Device>,
-    /// Held shared to read table pages, alone to write some, so that none is read half written.
+    /// Held shared to read table pages, and exclusively to write some, so that no read sees a torn page.
     table_io: RwLock<()>,
     /// Names, inodes, maps and records, by key.
     kv: Arc<dyn Kv>,
@@ -30,13 +30,13 @@ impl Stored {
         Self { table, table_io: RwLock::new(LockRank::TableIo, ()), kv }
     }
 
-    /// Reads `count` consecutive pages of the block table, each as far as it is whole.
+    /// Reads `count` consecutive pages of the block table, each as far as it is intact.
     pub fn read_pages(&self, first: u64, count: usize) -> Result<Vec<(u64, Page)>> {
         let bytes = self.read_raw_pages(first, count)?;
         Ok(pages_in(&bytes, first..first + count as u64))
     }
 
-    /// Reads pages, which come in ascending order: neighbours in one request, and all requests at once.
+    /// Reads pages, which come in ascending order: neighbours in one request, and all requests in parallel.
     pub fn read_each_page(&self, numbers: &[u64]) -> Result<Vec<(u64, Page)>> {
         let mut bytes = vec![0; numbers.len() * PAGE_BYTES];
         let mut reads = reads_of(numbers, &mut bytes)?;
@@ -48,8 +48,8 @@ impl Stored {
         Ok(pages_in(&bytes, numbers.iter().copied()))
     }
 
-    /// Makes reads of the data area and of pages at once, and gives the results of the data area, then those of the pages.
-    /// It does not hold off who writes pages: what is written meanwhile may come half written.
+    /// Reads the data area and pages in parallel. Returns the results of the data area first, then those of the pages.
+    /// It does not block writers of pages, so a page written meanwhile may be torn.
     pub fn read_pages_beside<'a>(
         &self,
         (data, reads): (&DataArea, &mut [JoinedRead<'a>]),
@@ -77,7 +77,7 @@ impl Stored {
         self.table.write_at(bytes, first * PAGE_BYTES as u64).map_err(|e| Error::io("writing the block table", e))
     }
 
-    /// Makes a page a hole, which reads as zeros. False: the host cannot.
+    /// Makes a page a hole, which reads as zeros. False: the host does not support it.
     pub fn punch_page(&self, number: u64) -> bool {
         let _alone = self.table_io.write();
         self.table.punch(number * PAGE_BYTES as u64, PAGE_BYTES as u64).is_ok()
@@ -88,7 +88,7 @@ impl Stored {
         self.table.flush().map_err(|e| Error::io("flushing the block table", e))
     }
 
-    /// The first page from `number` on that may have been written; None: the rest of the table is zeros.
+    /// The first page at or after `number` that may have been written. None: the rest of the table is zeros.
     pub fn next_written_page(&self, number: u64) -> Result<Option<u64>> {
         let found = self.table.next_data(number * PAGE_BYTES as u64);
         let found = found.map_err(|e| Error::io("scanning the block table", e))?;
@@ -101,8 +101,8 @@ impl Stored {
         self.table.grow(bytes).map_err(|e| Error::io("enlarging the block table", e))
     }
 
-    /// A record of the sorted state. One may be looked up where more must not be read: the policy of a file whose rank its
-    /// change changes.
+    /// A record of the sorted state. Some callers may read a single record but nothing more, such as a change of a
+    /// file's rank, which reads the file's policy.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         count_reads(1);
         self.kv.get(key)
@@ -152,19 +152,19 @@ impl Stored {
         self.kv.check_files(mend)
     }
 
-    /// What the sorted state holds in memory.
+    /// The sorted state's memory use.
     pub fn records_in_memory(&self) -> KvMemory {
         self.kv.memory()
     }
 }
 
-/// The first byte of a page that a map leads to.
+/// The first byte of a page that a map refers to.
 fn place_of(page: u64) -> Result<u64> {
     let at = page.checked_mul(PAGE_BYTES as u64);
     at.ok_or_else(|| Error::corrupt("a map", format!("it names blocks of table page {page}")))
 }
 
-/// Requests for pages, which come in ascending order: one for neighbours.
+/// Requests for pages, which come in ascending order: one for each run of neighbours.
 pub fn reads_of<'a>(numbers: &[u64], mut bytes: &'a mut [u8]) -> Result<Vec<JoinedRead<'a>>> {
     assert_eq!(bytes.len(), numbers.len() * PAGE_BYTES, "bytes for {} pages", numbers.len());
     let mut reads = Vec::new();
@@ -183,12 +183,12 @@ fn unread(error: io::Error) -> Error {
     Error::io("reading the block table", error)
 }
 
-/// A page with this number, as far as it is whole.
+/// A page with this number, as far as it is intact.
 pub fn page_in((number, bytes): (u64, &[u8])) -> (u64, Page) {
     (number, Page::as_found(number, bytes.try_into().expect("bytes of a page")))
 }
 
-/// Pages with these numbers, each as far as it is whole.
+/// Pages with these numbers, each as far as it is intact.
 fn pages_in(bytes: &[u8], numbers: impl Iterator<Item = u64>) -> Vec<(u64, Page)> {
     let pages: Vec<(u64, Page)> = numbers.zip(bytes.chunks_exact(PAGE_BYTES)).map(page_in).collect();
     debug_assert_eq!(pages.len() * PAGE_BYTES, bytes.len(), "a page for each chunk");

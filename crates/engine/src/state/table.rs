@@ -1,8 +1,8 @@
-//! The block table in memory: pages changed since the last checkpoint, pages being checkpointed,
-//! a bounded cache of clean ones, and redo for pages that were not looked at since a crash.
+//! The block table in memory: pages changed since the last checkpoint, pages being checkpointed, a bounded cache of
+//! clean ones, and redo for pages that were not read since a crash.
 //!
-//! Invariants: (1) a page is served from the newest layer that has it: dirty, frozen, clean;
-//! (2) a dirty or frozen page is never dropped before it is on disk; (3) a page with redo is in no layer.
+//! Invariants: (1) a page is served from the newest layer that has it: dirty, frozen, clean; (2) a dirty or frozen page
+//! is never dropped before it is on disk; (3) a page with redo is in no layer.
 
 use std::sync::Arc;
 
@@ -36,9 +36,9 @@ pub struct Table {
     frozen: Arc<Pages>,
     clean: LruCache<u64, Arc<Page>>,
     redo: HashMap<u64, Vec<(u64, Redo)>>,
-    /// Pages that came with damaged sectors: as long as there is none, nobody has to look.
+    /// Pages read with damaged sectors. While it is empty, no sector has to be checked.
     damaged: HashSet<u64>,
-    /// Counts checkpoints: a page read from disk before one may be older than what it wrote.
+    /// Counts checkpoints: a page read before a checkpoint may be older than the one it wrote.
     generation: u64,
     clean_pages_max: usize,
     hits: u64,
@@ -46,7 +46,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Nothing in memory; clean pages are kept up to `bytes_max`.
+    /// Empty layers. Clean pages are kept up to `bytes_max`.
     pub fn new(bytes_max: u64) -> Self {
         Self {
             dirty: Pages::new(),
@@ -70,7 +70,7 @@ impl Table {
         self.frozen.get(&number).or_else(|| self.clean.get(&number))
     }
 
-    /// Whether the page is in memory. It is no use of the page: who uses it asks for it.
+    /// Whether the page is in memory. Does not count as a use.
     fn has(&self, number: u64) -> bool {
         self.dirty.contains_key(&number) || self.frozen.contains_key(&number) || self.clean.contains(&number)
     }
@@ -86,8 +86,8 @@ impl Table {
         may_be && self.page(page_of(pbn)).is_some_and(|page| page.is_damaged(pbn))
     }
 
-    /// Refuses a page read from disk if what the log says of it belongs into a damaged sector: what the sector had
-    /// beside that is not known.
+    /// Refuses a page read from disk if the log's changes to it belong into a damaged sector, because the rest of that
+    /// sector is unknown.
     pub fn check_redo(&self, number: u64, page: &Page) -> Result<()> {
         if page.damaged_sectors() == 0 {
             return Ok(());
@@ -125,12 +125,12 @@ impl Table {
         missing
     }
 
-    /// To be handed to `admit` with pages read after this call.
+    /// The generation to pass to `admit` with pages read after this call.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Takes in a page read from disk, and its redo. False: a checkpoint ended meanwhile, read it again.
+    /// Takes in a page read from disk, and applies its redo. False: a checkpoint ended meanwhile, so read it again.
     pub fn admit(&mut self, number: u64, page: Page, generation: u64) -> bool {
         if generation != self.generation {
             return false;
@@ -152,7 +152,7 @@ impl Table {
         true
     }
 
-    /// Keeps pages in memory as if they were changed: they stay until a checkpoint has written them. They must be in memory.
+    /// Keeps pages in memory as if they were changed: until a checkpoint has written them. They must be in memory.
     pub fn keep(&mut self, numbers: &[u64]) {
         for &number in numbers {
             if !self.dirty.contains_key(&number) {
@@ -162,7 +162,7 @@ impl Table {
         }
     }
 
-    /// A page that is not changed yet, from the newest layer that has it.
+    /// An unchanged page, from the newest layer that has it.
     fn newest(&mut self, number: u64) -> Arc<Page> {
         match self.frozen.get(&number) {
             Some(page) => page.clone(),
@@ -170,7 +170,7 @@ impl Table {
         }
     }
 
-    /// The page, to be changed. It must be in memory.
+    /// The page, for changing it. It must be in memory.
     pub fn edit(&mut self, number: u64) -> &mut Page {
         count_looks(1);
         debug_assert!(!self.redo.contains_key(&number), "(3) page {number} has redo and is changed");
@@ -195,12 +195,12 @@ impl Table {
         self.redo.keys().take(limit).copied().collect()
     }
 
-    /// Pages that are newer than what is on disk.
+    /// Pages that are newer in memory than on disk.
     pub fn unwritten(&self) -> Vec<u64> {
         self.dirty.keys().chain(self.frozen.keys()).copied().collect()
     }
 
-    /// The first page at or after `number` that is newer than what is on disk.
+    /// The first page at or after `number` that is newer in memory than on disk.
     pub fn unwritten_from(&self, number: u64) -> Option<u64> {
         let pages = self.dirty.keys().chain(self.frozen.keys()).chain(self.redo.keys());
         pages.copied().filter(|page| *page >= number).min()
@@ -217,7 +217,7 @@ impl Table {
     /// The frozen pages are on disk, sealed with `sequence`: they become clean.
     pub fn thaw(&mut self, sequence: u64) {
         self.generation += 1;
-        // Nobody else holds them any more, so that nothing is copied.
+        // No other reference to them is left, so nothing is copied.
         let frozen = Arc::unwrap_or_clone(std::mem::take(&mut self.frozen));
         for (number, mut page) in frozen {
             if !self.dirty.contains_key(&number) {
@@ -252,7 +252,7 @@ impl Table {
     }
 }
 
-/// The error for what needs an entry in a damaged sector.
+/// The error for work that needs an entry in a damaged sector.
 pub fn damaged_entry(pbn: Pbn) -> Error {
     let (sector, number) = (Page::sector_of(pbn), page_of(pbn));
     Error::corrupt(

@@ -1,5 +1,5 @@
-//! A change of a range in pieces. It is planned as a whole before it holds anything that a commit needs, then published
-//! in one commit group.
+//! Publishes a change of a range in pieces: it is planned as a whole before it holds anything that a commit needs, then
+//! published in one commit group.
 //!
 //! The rule: everything that a piece needs from disk is in memory before the group is held together. So a commit, and
 //! with it every fsync, waits for the pieces' publications but never for a read. A change is bounded by shards and by

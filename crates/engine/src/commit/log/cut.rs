@@ -1,10 +1,11 @@
-//! Ends a damaged log before its first group that cannot be read, for good. Only done when somebody asks for it: what was
-//! acknowledged in that group and in those after it is lost.
+//! Permanently ends a damaged log before its first unreadable group. Only done at the user's request, because the
+//! acknowledged changes of that group and of those after it are lost.
 //!
-//! The groups from there on lose their first block each, in any order. As long as one is left that is whole, the volume
-//! stays closed as before, so a crash in between only means to do it again. After the last one it opens as of the group
-//! before the damage. Nothing is written to the groups that were read. If there are none, and that of the checkpoint cannot
-//! be found, nothing would show that the log belongs to the records: an empty group then follows the checkpoint.
+//! The groups from there on lose their first block each, in any order. While one of them is still whole, the volume
+//! stays closed as before, so a crash in between only means to repeat the cut. After the last one, the volume opens as
+//! of the group before the damage. Nothing is written to the groups that were read. If there are none, and the group of
+//! the checkpoint cannot be found, nothing would show that the log belongs to the records. Then an empty group follows
+//! the checkpoint.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,22 +17,22 @@ use crate::format::checkpoint::Checkpoint;
 use crate::format::record;
 use crate::{Error, Result};
 
-/// How often a place is read before it counts as one that cannot be read: an error may pass.
+/// How often a place is read before it counts as unreadable: an error may pass.
 const TRIES: usize = 3;
 
-/// What was left out of a log.
+/// The part of a log that was left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CutLog {
     /// The first group that could not be read.
     pub group: u64,
     /// Later groups that were whole.
     pub whole_later: u64,
-    /// Whether a trace of such a group was found. Else only a place was cleared in which it may have been.
+    /// Whether a trace of such a group was found. Otherwise only a place was cleared that may have contained it.
     pub is_begun: bool,
 }
 
 impl Log {
-    /// Leaves out what follows the last group that can be read behind a checkpoint. None: nothing does.
+    /// Leaves out everything after the last readable group that follows a checkpoint. None: nothing had to be left out.
     ///
     /// # Errors
     ///
@@ -65,7 +66,7 @@ impl Log {
             if kept.iter().any(|kept| kept.contains(&at)) {
                 continue;
             }
-            // A place that cannot be read may be able to be written.
+            // An unreadable place may still be writable.
             if let Some(first) = log.read_patiently(at) {
                 is_there = is_there || record::is_of_group(&first, log_id, sequence);
                 if record::likely_sequence(&first, log_id).is_none_or(|sequence| sequence < log.next_sequence) {
@@ -78,14 +79,14 @@ impl Log {
             log.device.write_at(&AlignedBuf::new(ALIGN_BYTES), at).map_err(failed)?;
         }
         log.device.flush().map_err(failed)?;
-        // After the flush: an empty group must not be followed by what is to be left out.
+        // After the flush: the groups to leave out must not follow an empty group.
         if !is_there {
             log.append(&[], totals)?;
         }
         Ok((is_any || !is_there).then_some(cut))
     }
 
-    /// Reads on as far as the log can be read, and gives where those groups lie.
+    /// Continues as far as the log can be read, and returns where those groups lie.
     fn recover_readable(&mut self) -> Vec<Range<u64>> {
         let mut kept = Vec::new();
         while let Some((at, record)) = self.next_readable() {
@@ -96,7 +97,7 @@ impl Log {
         kept
     }
 
-    /// The next group, which a place that cannot be read does not hide if it lies in the other one.
+    /// The next group. An unreadable place does not hide it if it lies in the other one.
     fn next_readable(&self) -> Option<(u64, Recovered)> {
         if let Some(found) = (0..TRIES).find_map(|_| self.read_next().ok()) {
             return found;

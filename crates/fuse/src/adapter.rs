@@ -1,14 +1,14 @@
-//! The kernel's requests as calls of `oncefs_fs::FileSystem`, and its answers as replies.
+//! Turns the kernel's requests into calls of `oncefs_fs::FileSystem`, and their results into replies.
 //!
-//! Owns what only the kernel's protocol knows: how long the kernel may remember what, the counts of
-//! inodes that it knows, errno. Decides nothing about files. flock and record locks stay in the kernel, and so do
-//! permission checks (`default_permissions`).
+//! Owns what belongs to the kernel's protocol: how long the kernel may cache things, the counts of inodes that it
+//! knows, errno. Decides nothing about files. flock, record locks and permission checks (`default_permissions`) stay in
+//! the kernel.
 //!
-//! The kernel may remember names and attributes for ever: all changes go through it. Times of last access it asks for
-//! again after a read; where it does not see by itself that it is out of date, `kernel_cache` tells it.
+//! The kernel may cache names and attributes forever, because all changes go through it. It asks again for the time of
+//! last access after a read. Where it cannot see that its cache is out of date, `kernel_cache` tells it.
 //!
-//! Here is which request goes where. The answers are in modules: `names`, `opening`, `content`, `ranges`, `attributes`,
-//! `xattrs`, `listing`, and `flags` for those of chattr(1).
+//! This file dispatches the requests. Submodules answer them: `names`, `opening`, `content`, `ranges`, `attributes`,
+//! `xattrs`, `listing`, and `flags` for chattr(1).
 
 mod attributes;
 mod content;
@@ -42,7 +42,7 @@ use crate::room_watch::RoomGauge;
 pub struct AdapterConfig {
     /// Largest WRITE or READ that the kernel may send.
     pub request_bytes_max: u32,
-    /// Told of all that takes room.
+    /// Counts the room that requests take.
     pub gauge: Arc<RoomGauge>,
     /// Which changes have to be durable before they return.
     pub flags: Arc<MountFlags>,
@@ -52,12 +52,12 @@ pub struct AdapterConfig {
 pub struct Adapter {
     file_system: Arc<FileSystem>,
     config: AdapterConfig,
-    /// What the kernel was told about and has not forgotten.
+    /// Inodes that the kernel was told about and has not forgotten.
     lookups: InodeCounts,
     kernel_cache: Arc<KernelCache>,
-    /// Waits for room on a full volume; there from INIT on.
+    /// Waits for room on a full volume. Set at INIT.
     room_maker: Option<RoomMaker>,
-    /// Whether the kernel says who is to lose set-group-id with a new access control list.
+    /// Whether the kernel says if a file loses set-group-id with a new access control list.
     is_told_of_groups: bool,
 }
 
@@ -75,13 +75,13 @@ impl Adapter {
         Self { file_system, config, lookups, kernel_cache, room_maker, is_told_of_groups }
     }
 
-    /// What has to be connected to the mount's notifier before requests are answered.
+    /// The part to connect to the mount's notifier before requests are answered.
     pub fn kernel_cache(&self) -> Arc<KernelCache> {
         self.kernel_cache.clone()
     }
 
-    /// Replies with an inode that got a name, and that the kernel knows from then on: if the name does not become
-    /// durable, the volume has failed, and it does no harm to count what the kernel was not told.
+    /// Replies with an inode that got a name, and counts that the kernel now knows it. If the name does not become
+    /// durable, the volume has failed, and counting an inode that the kernel was not told about does no harm.
     fn reply_named(&self, result: Result<Attributes>, reply: Reply) {
         if let Ok(attributes) = &result {
             self.lookups.add(attributes.ino);
@@ -90,13 +90,13 @@ impl Adapter {
         reply_durably(&self.file_system, has_to_be, result, move |answer| reply_entry(answer, reply));
     }
 
-    /// Replies to a change of what is not a name.
+    /// Replies to a change of anything but names.
     fn reply_changed(&self, result: Result<()>, reply: Reply) {
         let has_to_be = self.config.flags.is_sync();
         reply_durably(&self.file_system, has_to_be, result, move |answer| reply_done(answer, reply));
     }
 
-    /// Deletes an inode that lost its last name, unless the kernel still knows it: then `forget` will.
+    /// Deletes an inode that lost its last name, unless the kernel still knows it. Then `forget` deletes it later.
     fn reply_orphaning(&self, result: Result<Option<Ino>>, reply: Reply) {
         if let Ok(Some(orphan)) = result
             && !self.lookups.has(orphan)
@@ -118,8 +118,8 @@ impl Adapter {
         is_synchronous(handle) || self.config.flags.is_sync()
     }
 
-    /// Replies to a request that takes space. Before it is told that there is none, what was freed a moment ago is
-    /// made usable and the request is tried again; no thread that serves requests waits for that.
+    /// Replies to a request that takes space. Before it answers ENOSPC, freed blocks are made usable and the request is
+    /// tried again. No thread that serves requests waits for this.
     fn reply_with_room<T>(
         &self,
         result: Result<T>,
@@ -133,7 +133,7 @@ impl Adapter {
         }
     }
 
-    /// A place for a request that waits for room, and keeps so many bytes meanwhile.
+    /// A place for a request that waits for room and keeps `bytes` bytes meanwhile.
     fn place(&self, bytes: usize) -> Option<Place> {
         self.room_maker.as_ref()?.place(bytes)
     }
@@ -217,8 +217,8 @@ impl Adapter {
             Operation::Removexattr { name } => self.removexattr(asker, ino, name, reply),
             Operation::Statfs => self.statfs(reply),
             Operation::Ioctl { command, input, .. } => self.answer_flags(asker, ino, command, input, reply),
-            // What the kernel then does by itself: an open directory has no state here; permissions are checked already;
-            // close(2) hands pages over as WRITEs, and what those met is told to whoever closes.
+            // After ENOSYS the kernel handles these itself. An open directory has no state here, permissions are
+            // already checked, and close(2) sends pages as WRITEs and reports their errors to the program that closes.
             Operation::Opendir { .. } | Operation::Access { .. } | Operation::Flush { .. } => {
                 reply.error(Errno::new(libc::ENOSYS));
             }

@@ -1,16 +1,16 @@
-//! Who makes a request.
+//! The caller of a request.
 
 use oncefs_fs::{Caller, Label};
 use oncefs_transport::protocol::extensions::Extensions;
 use oncefs_transport::protocol::header::InHeader;
 
-/// Who makes an inode: the kernel says who is to own it, by the mount's own numbers.
+/// The caller that creates an inode. The kernel sends the owner in the mount's own numbers.
 pub(crate) fn caller<'a>(header: &InHeader, umask: u32, labels: &'a [Label<'a>]) -> Caller<'a> {
     Caller { uid: header.uid, gid: header.gid, umask, labels }
 }
 
-/// The labels that the kernel's security modules want a new inode to have. The caller's group that is told with them
-/// decides nothing: the kernel has already cleared the set-group-id that the caller may not hand on.
+/// The labels that the kernel's security modules want a new inode to have. The caller's group that comes with them is
+/// not needed: the kernel has already cleared a set-group-id that the caller may not pass on.
 pub(crate) fn labels<'a>(extensions: &Extensions<'a>) -> Vec<Label<'a>> {
     extensions.security_contexts.iter().map(|context| Label { name: context.name, value: context.value }).collect()
 }

@@ -10,7 +10,7 @@ use oncefs_transport::protocol::operation;
 /// Unit of `st_blocks`.
 const SECTOR_BYTES: u64 = 512;
 
-/// How long the kernel may remember names and attributes: longer than any mount lives.
+/// How long the kernel may cache names and attributes: longer than any mount lives.
 pub(crate) const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// Attributes as stat(2) shows them.
@@ -42,7 +42,7 @@ pub(crate) fn entry(attributes: &Attributes) -> Entry {
     }
 }
 
-/// A name that leads nowhere, which the kernel remembers.
+/// A name without an inode, which the kernel caches.
 pub(crate) fn no_entry() -> Entry {
     Entry { name_valid: FOREVER, attributes_valid: FOREVER, ..Entry::default() }
 }

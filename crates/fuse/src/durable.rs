@@ -1,8 +1,8 @@
 //! Answers to changes that have to be durable before they return: on a mount with `sync` or `dirsync`, and through a
 //! file that was opened with O_SYNC or O_DSYNC.
 //!
-//! Who asks first commits, and the committer answers those who ask meanwhile. What a crash leaves of a change that was not
-//! answered is what it leaves of any other.
+//! The first caller commits, and the committer answers those that ask meanwhile. A crash treats an unanswered change
+//! like any other change that is not durable.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use oncefs_transport::{Errno, may_wait};
 use crate::convert::writes;
 use crate::errno::{errno, lost};
 
-/// A result as the kernel is told it.
+/// A result as the kernel gets it.
 pub(crate) type Answer<T> = std::result::Result<T, Errno>;
 
 /// Replies to a change, once it is durable if it has to be.
@@ -31,21 +31,21 @@ pub(crate) fn reply_durably<T: Send + 'static>(
     }
 }
 
-/// Marks a file handle of a file opened with O_SYNC or O_DSYNC: the kernel tells the flags of a write alone. It cannot be
-/// set later, by fcntl(2).
+/// Marks the handle of a file opened with O_SYNC or O_DSYNC, because the kernel sends these flags only with a write.
+/// fcntl(2) cannot set them later.
 const SYNCHRONOUS: u64 = 1 << 63;
 
-/// Marks a file handle of a file that was opened for writing.
+/// Marks the handle of a file that was opened for writing.
 const WRITING: u64 = 1 << 62;
 
-/// What the kernel is given for an open file.
+/// The number that the kernel gets for an open file.
 pub(crate) fn file_handle(handle: Handle, flags: i32) -> u64 {
     let synchronous = if flags & libc::O_DSYNC != 0 { SYNCHRONOUS } else { 0 };
     let writing = if writes(flags) { WRITING } else { 0 };
     handle.0 & !(SYNCHRONOUS | WRITING) | synchronous | writing
 }
 
-/// The handle in what the kernel was given.
+/// The handle in the kernel's number.
 pub(crate) fn handle(of: u64) -> Handle {
     Handle(of & !(SYNCHRONOUS | WRITING))
 }

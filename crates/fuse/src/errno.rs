@@ -3,7 +3,7 @@
 use oncefs_fs::Error;
 use oncefs_transport::Errno;
 
-/// What the program that made the call is told. What it cannot be told in a number goes to the log.
+/// The errno for the calling program. Details that a number cannot carry go to the log.
 pub(crate) fn errno(error: &Error) -> Errno {
     Errno::new(match error {
         Error::NotFound => libc::ENOENT,
@@ -33,7 +33,7 @@ pub(crate) fn errno(error: &Error) -> Errno {
     })
 }
 
-/// The errno for data that was accepted and did not become durable.
+/// The errno for accepted data that did not become durable.
 pub(crate) fn lost(error: &Error) -> Errno {
     match error {
         Error::ReadOnly(_) => Errno::new(libc::EIO),

@@ -1,5 +1,5 @@
-//! The flags of a file as chattr(1) and lsattr(1) know them: the kernel brings two pairs of ioctls as requests. It uses the
-//! second pair by itself, to know the flags before it sets them.
+//! The flags of a file as chattr(1) and lsattr(1) know them. The kernel sends two pairs of ioctls as requests. It also
+//! uses the second pair itself, to read the flags before it sets them.
 
 use oncefs_fs::{FileFlags, FileSystem, Ino};
 use oncefs_transport::Errno;
@@ -15,7 +15,8 @@ const SET_FLAGS: u32 = 0x4008_6602;
 const GET_EXTENDED: u32 = 0x801c_581f;
 /// `_IOW('X', 32, struct fsxattr)`.
 const SET_EXTENDED: u32 = 0x401c_5820;
-/// Bytes of a `struct fsxattr`. It begins with flags; what follows (sizes of extents, a project) oncefs does not have.
+/// Bytes of a `struct fsxattr`. It begins with the flags. oncefs does not support the rest (sizes of extents, a
+/// project).
 const EXTENDED_BYTES: usize = 28;
 
 /// What an ioctl asks for.
@@ -27,7 +28,7 @@ pub(crate) enum FlagRequest {
     Set(FileFlags),
 }
 
-/// How flags are told.
+/// The form of flags in an ioctl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// An `int` of `FS_*_FL`.
@@ -51,7 +52,7 @@ impl Form {
         ]
     }
 
-    /// The argument that tells a program these flags.
+    /// The argument that returns these flags to a program.
     pub(crate) fn encode(self, flags: FileFlags) -> Vec<u8> {
         let bits: u32 = self.bits().iter().filter(|(_, flag)| flags.contains(*flag)).map(|(bit, _)| bit).sum();
         let mut bytes = bits.to_ne_bytes().to_vec();
@@ -61,7 +62,7 @@ impl Form {
         bytes
     }
 
-    /// The flags that an argument asks for. None: it asks for something that means nothing here.
+    /// The flags that an argument sets. None: it sets something that oncefs does not support.
     fn decode(self, argument: &[u8]) -> Option<FileFlags> {
         let bits = u32::from_ne_bytes(*argument.first_chunk()?);
         let found = self
@@ -73,7 +74,8 @@ impl Form {
     }
 }
 
-/// What an ioctl says of a file's flags. ENOTTY: it is another one; EOPNOTSUPP: it asks for what oncefs does not have.
+/// An ioctl's request about a file's flags. ENOTTY: the ioctl is another one. EOPNOTSUPP: it sets a flag that oncefs
+/// does not support.
 pub(crate) fn flag_request(command: u32, argument: &[u8]) -> Result<FlagRequest, Errno> {
     let set = |form: Form| form.decode(argument).map(FlagRequest::Set).ok_or(Errno::new(libc::EOPNOTSUPP));
     match command {
@@ -85,8 +87,8 @@ pub(crate) fn flag_request(command: u32, argument: &[u8]) -> Result<FlagRequest,
     }
 }
 
-/// Refuses a change of flags to who may not make it. The kernel has asked the same; whoever finds a way around it finds it
-/// closed.
+/// Refuses a change of flags that the caller may not make. The kernel checks this too, so this check only stops a
+/// caller that gets around the kernel's.
 pub(crate) fn check_may_set(file_system: &FileSystem, asker: Asker, ino: Ino, flags: FileFlags) -> Result<(), Errno> {
     let changed = flags.changed_from(file_system.flags(ino).map_err(|error| errno(&error))?);
     let is_allowed = !changed.forbids_overwriting() || asker.may_set_immutable();

@@ -8,7 +8,7 @@ const BACKGROUND_MAX: u16 = 64;
 /// Above this many the kernel takes the file system for congested: three quarters, as by default.
 const CONGESTION: u16 = 48;
 
-/// What is asked of the kernel; what an older one lacks is left out.
+/// Features to request. Those that an older kernel lacks are left out.
 ///
 /// HANDLE_KILLPRIV_V2 spares a GETXATTR of `security.capability` at every write(2): 4 instead of 11 us per 4 KiB.
 const WANTED: [u64; 17] = [
@@ -31,7 +31,7 @@ const WANTED: [u64; 17] = [
     init::WRITEBACK_CACHE,
 ];
 
-/// Asks for what oncefs needs and offers what it can take.
+/// Requests what oncefs needs, and announces the limits that it supports.
 pub(crate) fn negotiate(negotiation: &mut Negotiation, request_bytes_max: u32) {
     for flag in WANTED {
         if !negotiation.want(flag) {

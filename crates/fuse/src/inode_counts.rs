@@ -1,18 +1,18 @@
-//! Counts, by inode number, of what the kernel holds of each inode.
+//! Counts, by inode number, of the references that the kernel holds.
 //!
-//! One counts how often the kernel was told about an inode, less what it has forgotten: while that is positive the
-//! kernel may use the inode, whether it has a name or not. Another counts the files that are open for writing: while
-//! there are any, the kernel may have dirty pages.
+//! One counts how often the kernel was told about an inode, minus how often it has forgotten it. While that count is
+//! positive, the kernel may use the inode, with or without a name. Another counts opens for writing. While that count
+//! is positive, the kernel may have dirty pages.
 
 use std::collections::HashMap;
 
 use oncefs_fs::Ino;
 use parking_lot::{Mutex, MutexGuard};
 
-/// Shards, so that threads seldom meet; a power of two.
+/// Shards, so that threads seldom contend; a power of two.
 const SHARDS: usize = 64;
 
-/// How many of something the kernel holds of each inode; most have none.
+/// The number of references that the kernel holds on each inode. Most inodes have none.
 pub(crate) struct InodeCounts {
     shards: Vec<Mutex<HashMap<Ino, u64>>>,
 }
@@ -26,12 +26,12 @@ impl InodeCounts {
         self.shards[ino.0 as usize % SHARDS].lock()
     }
 
-    /// One more.
+    /// Adds one.
     pub(crate) fn add(&self, ino: Ino) {
         *self.shard(ino).entry(ino).or_default() += 1;
     }
 
-    /// `count` less. True: none is left.
+    /// Subtracts `count`. True: none is left.
     pub(crate) fn subtract(&self, ino: Ino, count: u64) -> bool {
         let mut shard = self.shard(ino);
         let Some(held) = shard.get_mut(&ino) else { return true };

@@ -1,21 +1,23 @@
-//! Corrects the kernel's caches where they would make answers wrong.
+//! Corrects the kernel's caches where they would give wrong answers.
 //!
-//! The kernel holds four things that it does not reconcile by itself (Linux 6.18): the block count of a file that it
-//! was told before it wrote pages back; where a file has data, which it asks while pages that say so are still dirty;
-//! the mode of a file that lost set-user-id or set-group-id by a change of its content; and the size of a file of which a
-//! page was refused, for lack of room. So
+//! Linux 6.18 does not keep four things up to date by itself: the block count of a file after it wrote pages back, the
+//! positions of data in a file with dirty pages, the mode of a file that lost set-user-id or set-group-id by a change
+//! of its content, and the size of a file after a page of it was refused for lack of room. So
 //! 1. after a write from the page cache that changed a file's block count, the kernel is told within `SETTLE` to ask
 //!    for the attributes again (at close(2) it does so by itself);
-//! 2. a search for data or holes by who has a file open for writing waits until its pages are written back. For who only
-//!    reads it while another writes, all is data, and only pages beyond the end that is known are written back;
-//! 3. a change that takes such a bit is answered only after the kernel was told to ask for the attributes again. Until it
-//!    has asked, neither stat nor exec goes by the mode it remembers. The kernel drops an answer that crosses another
-//!    notification, and then exec does go by that mode; so a notification that is due for the block count is left out;
-//! 4. the size is the kernel's own as long as it knows the inode, and counts what was refused. So it is told to forget the
-//!    inode within `SETTLE` of the last file open for writing (Linux 6.18). Whoever has it open keeps it from that.
+//! 2. a search for data or holes through a handle that may write waits until the file's pages are written back. Through
+//!    a read-only handle, while another one may write, the whole file counts as data, and only pages beyond the known
+//!    end are written back;
+//! 3. a change that clears such a bit is answered only after the kernel was told to ask for the attributes again. Until
+//!    it has asked, neither stat nor exec uses the cached mode. The kernel drops an answer that crosses another
+//!    notification, and exec then does use the cached mode. So a notification that is due for the block count is left
+//!    out;
+//! 4. the kernel keeps its own size of a file as long as it knows the inode, and that size counts refused pages. So the
+//!    kernel is told to forget the inode within `SETTLE` of the last close for writing (Linux 6.18). It cannot forget a
+//!    file that is open.
 //!
-//! All work by notifications. The second kind makes the kernel send WRITE requests and wait for them, so it must
-//! never be sent by an event loop: it has a thread of its own.
+//! All four use notifications. The second kind makes the kernel send WRITE requests and wait for them, so an event loop
+//! must never send it. It has a thread of its own.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -32,12 +34,13 @@ use crate::inode_counts::InodeCounts;
 
 /// How long the kernel may show an outdated block count of a file that stays open.
 const SETTLE: Duration = Duration::from_millis(100);
-/// How often the kernel is told to forget an inode, if somebody uses it just then; when it is closed again, as often anew.
+/// How often the kernel is told to forget an inode that is in use at that moment. A further close starts the count
+/// again.
 const TRIES: u32 = 50;
 
-/// Notifies the kernel. Made by `Adapter::new`, and at work once it is connected.
+/// Notifies the kernel. Created by `Adapter::new`, and active once it is connected.
 pub struct KernelCache {
-    /// To the thread, once there is one. Not bounded: each job waits together with a program.
+    /// Jobs for the thread, once it runs. Needs no bound, because a program waits for each job.
     jobs: OnceLock<Sender<Job>>,
     /// The connection, once there is one.
     notifier: OnceLock<Notifier>,
@@ -45,14 +48,14 @@ pub struct KernelCache {
     writers: InodeCounts,
     /// Inodes whose block counts the kernel may have wrong.
     outdated: Mutex<HashSet<Ino>>,
-    /// Inodes whose sizes the kernel has wrong, as pages of them were refused, and how often it is to be told yet.
+    /// Inodes whose size may be wrong in the kernel because pages were refused, with the number of notifications left.
     refused: Mutex<HashMap<Ino, u32>>,
 }
 
 enum Job {
-    /// Writes an inode's pages back from a byte on, then goes on.
+    /// Writes an inode's pages back from a byte on, then calls `then`.
     WriteBack { ino: Ino, from: u64, then: Box<dyn FnOnce() + Send> },
-    /// There may be something to tell in `outdated` or `refused`.
+    /// `outdated` or `refused` may need a notification.
     Outdated,
 }
 
@@ -63,10 +66,10 @@ impl KernelCache {
         Arc::new(Self { jobs, notifier, writers: InodeCounts::new(), outdated, refused })
     }
 
-    /// Starts the work, to be called between mounting and answering requests. The thread ends with the adapter.
+    /// Starts the thread. To be called between mounting and answering requests. The thread ends with the adapter.
     pub fn connect(self: &Arc<Self>, notifier: Notifier) -> io::Result<()> {
         let (jobs, received) = channel();
-        // A second call keeps the first connection; its thread ends at once, because nobody sends to it.
+        // A second call keeps the first connection. Its thread ends at once, because its channel has no sender.
         let _ = self.notifier.set(notifier.clone());
         let weak = Arc::downgrade(self);
         let work = move || {
@@ -113,7 +116,7 @@ impl KernelCache {
         self.refused.lock().remove(&ino);
     }
 
-    /// Those of which pages were refused, that nobody has open for writing and of which the kernel is to be told.
+    /// Inodes with refused pages that are not open for writing and have notifications left.
     fn refused_and_closed(&self) -> Vec<Ino> {
         let mut refused = self.refused.lock();
         let closed = refused.iter_mut().filter(|(ino, tries)| **tries > 0 && !self.writers.has(**ino));
@@ -148,8 +151,8 @@ impl KernelCache {
         }
     }
 
-    /// A change of an inode's content took privileges. An event loop may say so: attributes are only marked as outdated,
-    /// and the kernel sends no request for it. The kernel asks for the block count with it.
+    /// A change of an inode's content took privileges. An event loop may call this, because the kernel only marks the
+    /// attributes as outdated and sends no request. When it asks for them again, it also gets the block count.
     pub(crate) fn privileges_dropped(&self, ino: Ino) {
         self.outdated.lock().remove(&ino);
         if let Some(notifier) = self.notifier.get() {
@@ -157,8 +160,8 @@ impl KernelCache {
         }
     }
 
-    /// Has the attributes of an inode forgotten whose block count the kernel may have wrong. False: there is none.
-    /// Locked meanwhile, so that none comes behind that of `privileges_dropped`.
+    /// Calls `forget` for one inode whose block count may be wrong in the kernel. False: no such inode is left. Holds
+    /// the lock meanwhile, so that this notification cannot follow one of `privileges_dropped`.
     fn settle_one(&self, forget: impl FnOnce(Ino)) -> bool {
         let mut outdated = self.outdated.lock();
         let Some(ino) = outdated.iter().next().copied() else { return false };
@@ -167,7 +170,8 @@ impl KernelCache {
         true
     }
 
-    /// Goes on with `then` when no pages of the inode from a byte on are dirty: at once if nobody can have made any.
+    /// Calls `then` when no page of the inode from byte `from` on is dirty. If the file is not open for writing, that
+    /// is at once.
     pub(crate) fn when_written_back(&self, ino: Ino, from: u64, then: impl FnOnce() + Send + 'static) {
         match self.jobs.get() {
             Some(jobs) if self.has_writer(ino) => {
@@ -179,7 +183,7 @@ impl KernelCache {
     }
 }
 
-/// Works until nobody can send jobs any more. `settle` gives whether it has to be called again.
+/// Works until the channel has no sender left. `settle` returns whether it must be called again.
 fn run(jobs: &Receiver<Job>, notifier: &Notifier, settle: impl Fn() -> bool) {
     let mut settle_pending = false;
     loop {
@@ -196,23 +200,23 @@ fn run(jobs: &Receiver<Job>, notifier: &Notifier, settle: impl Fn() -> bool) {
     }
 }
 
-/// A negative offset concerns the attributes alone.
+/// A negative offset invalidates the attributes alone.
 fn forget_attributes(notifier: &Notifier, ino: Ino) {
     if let Err(error) = notifier.invalidate_inode(ino.0, -1, 0) {
         log::debug!("inode {}: the kernel keeps its cached attributes: {error}", ino.0);
     }
 }
 
-/// Nobody has it open for writing, so it has no dirty pages.
+/// Makes the kernel forget an inode. It is not open for writing, so it has no dirty pages.
 fn forget_inode(notifier: &Notifier, ino: Ino) {
     if let Err(error) = notifier.prune(ino.0) {
         log::debug!("inode {}: the kernel keeps the size that it knows: {error}", ino.0);
     }
 }
 
-/// From the page with this byte to the last: dirty ones are written before they are dropped.
+/// Drops the pages from this byte to the last. Dirty ones are written first.
 fn write_back(notifier: &Notifier, ino: Ino, from: u64) {
-    // No file is longer than an offset can say.
+    // No file is longer than the largest offset.
     let from = i64::try_from(from).unwrap_or(i64::MAX);
     if let Err(error) = notifier.invalidate_inode(ino.0, from, 0) {
         log::debug!("inode {}: the kernel keeps its cached pages: {error}", ino.0);

@@ -1,4 +1,5 @@
-//! What of mount(2)'s flags the kernel leaves to a FUSE file system: which changes are durable before they return.
+//! The flags of mount(2) that the kernel leaves to a FUSE file system: they say which changes are durable before they
+//! return.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,5 +1,5 @@
-//! Whom a file's privileges (set-user-id, set-group-id, capabilities) survive, and who may do what the kernel leaves to
-//! the file system to check. The kernel knows it all; here is what it does not tell.
+//! Permission checks that the kernel leaves to FUSE, and the rules by which a file loses its privileges (set-user-id,
+//! set-group-id, capabilities).
 
 use oncefs_fs::{Attributes, FileSystem, Ino, Privileges, Result};
 use oncefs_transport::protocol::header::InHeader;
@@ -10,10 +10,10 @@ pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 const CAP_DAC_OVERRIDE: u32 = 1;
 const CAP_LINUX_IMMUTABLE: u32 = 9;
 const CAP_SYS_ADMIN: u32 = 21;
-/// What the kernel tells instead of users and groups where it maps them for each mount, and no inode is made.
+/// The kernel's placeholder for users and groups on an idmapped mount, if the request creates no inode.
 const UNTOLD: u32 = u32::MAX;
 
-/// Who makes a request, in the numbers of the daemon's user namespace.
+/// The caller of a request, in the numbers of the daemon's user namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asker {
     uid: u32,
@@ -26,7 +26,7 @@ impl Asker {
         Self { uid: header.uid, gid: header.gid, thread: header.pid }
     }
 
-    /// The caller's user. None: it is gone, or nobody that this process can see.
+    /// The caller's user. None: the caller is gone, or is not visible to this process.
     fn user(self) -> Option<u32> {
         if self.uid == UNTOLD { effective_of(self.thread, "Uid:") } else { Some(self.uid) }
     }
@@ -39,7 +39,7 @@ impl Asker {
         self.user() == Some(0)
     }
 
-    /// What a change leaves of a file's privileges. `drops`: the caller loses them, as the kernel said.
+    /// The privileges that a change leaves to a file. `drops`: the kernel says that the file loses them.
     pub(crate) fn privileges_left(self, file_system: &FileSystem, ino: Ino, drops: bool) -> Privileges {
         match drops {
             false => Privileges::Kept,
@@ -48,8 +48,8 @@ impl Asker {
         }
     }
 
-    /// What a change leaves of them where the kernel does not say whether the caller loses them: root is taken to have
-    /// CAP_FSETID. Only a file that has such a bit makes anybody look who calls.
+    /// The privileges that a change leaves to a file if the kernel does not say whether it loses them. Root counts as
+    /// having CAP_FSETID. The caller is looked up only for a file that has such a bit.
     pub(crate) fn privileges_left_untold(self, file_system: &FileSystem, ino: Ino) -> Privileges {
         const SET_IDS: u32 = libc::S_ISUID | libc::S_ISGID;
         let has_any = file_system.getattr(ino).is_ok_and(|attributes| attributes.permissions & SET_IDS != 0);
@@ -66,34 +66,34 @@ impl Asker {
             || is_in_group(self.thread, attributes.gid))
     }
 
-    /// Whether the kernel may remove a file's capabilities in the name of this caller. It does so before a write, and in
-    /// chown(2) before it has checked who calls: whoever cannot write the file must not take them.
+    /// Whether the kernel may remove a file's capabilities on behalf of this caller. The kernel does so before a write,
+    /// and in chown(2) before it has checked the caller. A caller that cannot write the file must not remove them.
     pub(crate) fn may_take_capability(self, file_system: &FileSystem, ino: Ino) -> bool {
         file_system.getattr(ino).is_ok_and(|attributes| self.may_write(&attributes))
     }
 
-    /// The names of attributes, each followed by a NUL byte, that the caller may know of: those of `trusted.` are for
-    /// CAP_SYS_ADMIN, as xattr(7) says. The kernel checks who reads one, and leaves it to the file system who sees its
-    /// name.
+    /// The names of attributes that the caller may see, each followed by a NUL byte. Names in `trusted.` need
+    /// CAP_SYS_ADMIN, as xattr(7) says. The kernel checks reads of these attributes, and leaves the visibility of their
+    /// names to the file system.
     pub(crate) fn names_shown(self, names: Vec<u8>) -> Vec<u8> {
         let without = without_trusted(&names);
         let is_shown_all = without.len() == names.len() || has_capability(self.thread, CAP_SYS_ADMIN);
         if is_shown_all { names } else { without }
     }
 
-    /// Whether the caller may shut the mount down: root of the machine with CAP_SYS_ADMIN. Root of a user namespace is
-    /// another user.
+    /// Whether the caller may shut the mount down. It must be root of the machine with CAP_SYS_ADMIN. Root of a user
+    /// namespace is another user.
     pub(crate) fn may_shut_down(self) -> bool {
         self.is_root() && has_capability(self.thread, CAP_SYS_ADMIN)
     }
 
-    /// Whether the caller may make a file immutable or append-only, or end that.
+    /// Whether the caller may set and clear the flags immutable and append-only.
     pub(crate) fn may_set_immutable(self) -> bool {
         has_capability(self.thread, CAP_LINUX_IMMUTABLE)
     }
 
-    /// Whether the caller may write a file, by its owner and its bits. Where group and others may write, an access control
-    /// list may say no: it is not asked, and the answer is yes.
+    /// Whether the caller may write a file, by owner and permission bits. If group and others may write, the answer is
+    /// yes, without a check of the access control list, which may deny it.
     fn may_write(self, file: &Attributes) -> bool {
         let (group, others) = (libc::S_IWGRP, libc::S_IWOTH);
         self.user().is_some_and(|user| [0, file.uid].contains(&user))
@@ -106,8 +106,8 @@ fn without_trusted(names: &[u8]) -> Vec<u8> {
     names.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"trusted.")).flatten().copied().collect()
 }
 
-/// Whether a thread has one of the kernel's capabilities in its effective set. Who makes a user namespace has all of them
-/// in it, and none over this mount: so the thread's users must be the daemon's own.
+/// Whether a thread has one of the kernel's capabilities in its effective set. The creator of a user namespace has all
+/// of them in that namespace, and none over this mount. So the thread must be in the daemon's own user namespace.
 fn has_capability(thread: u32, bit: u32) -> bool {
     let users = |of: &str| std::fs::read_to_string(format!("/proc/{of}/uid_map")).ok();
     if users("self").is_none_or(|ours| users(&thread.to_string()) != Some(ours)) {
@@ -117,9 +117,9 @@ fn has_capability(thread: u32, bit: u32) -> bool {
     u64::from_str_radix(effective.trim(), 16).is_ok_and(|capabilities| capabilities & (1 << bit) != 0)
 }
 
-/// A line of what the kernel says of a thread, without its name. Empty: there is no such line, or no such thread; or it is
-/// the kernel's own, as those that serve NFS. They act for others, and what is shown of them is root's: so they have
-/// nothing.
+/// The value of a line in a thread's status file. Empty: the line or the thread does not exist, or the thread is the
+/// kernel's own, such as one that serves NFS. A kernel thread acts for others but shows root's values, so it gets no
+/// privileges.
 fn status_of(thread: u32, name: &str) -> String {
     let told = |file: &str| std::fs::read_to_string(format!("/proc/{thread}/{file}")).unwrap_or_default();
     if is_kernel_s(&told("stat")) {
@@ -129,8 +129,8 @@ fn status_of(thread: u32, name: &str) -> String {
     status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned()
 }
 
-/// Whether a thread is one of the kernel's, by its `stat` (proc_pid_stat(5)): the name, which may hold anything, ends with
-/// the last parenthesis, and its flags are the seventh field after that.
+/// Whether a thread is one of the kernel's, by its `stat` (proc_pid_stat(5)). The name may hold any byte and ends with
+/// the last parenthesis. The flags are the seventh field after it.
 fn is_kernel_s(stat: &str) -> bool {
     /// `PF_KTHREAD` of linux/sched.h.
     const KERNEL_THREAD: u32 = 0x0020_0000;
@@ -138,7 +138,7 @@ fn is_kernel_s(stat: &str) -> bool {
     flags.is_some_and(|flags| flags & KERNEL_THREAD != 0)
 }
 
-/// The user or group of a thread that counts for files: the last of the four that the kernel shows.
+/// The user or group of a thread that counts for files: the last of the four in its status file.
 fn effective_of(thread: u32, name: &str) -> Option<u32> {
     status_of(thread, name).split_whitespace().nth(3)?.parse().ok()
 }
@@ -179,7 +179,7 @@ mod tests {
         assert!(is_kernel_s("2 (kthreadd) S 0 0 0 0 -1 2129984 0 0"));
         assert!(is_kernel_s("900 (a) S 1 (nfsd) S 2 0 0 0 -1 2129984 0 0"));
         assert!(!is_kernel_s("3 (bash) S 1 3 3 34816 3 4194304 9") && !is_kernel_s(""));
-        // Where processes have numbers of their own, thread 2 may be anybody.
+        // In a PID namespace, thread 2 may be any process.
         if is_kernel_s(&std::fs::read_to_string("/proc/2/stat").unwrap_or_default()) {
             let asker = Asker { uid: UNTOLD, gid: UNTOLD, thread: 2 };
             assert_eq!((asker.user(), asker.group(), asker.may_shut_down()), (None, None, false));

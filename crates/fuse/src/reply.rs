@@ -1,4 +1,4 @@
-//! Results as replies.
+//! Turns results into replies.
 
 use oncefs_fs::{Attributes, Result};
 use oncefs_transport::{Errno, Reply};
@@ -7,7 +7,7 @@ use crate::convert::{FOREVER, entry, shown};
 use crate::durable::Answer;
 use crate::errno::errno;
 
-/// Says what there is to say, or why there is nothing.
+/// Replies with the value, or with the error.
 pub(crate) fn reply_with<T>(answer: Answer<T>, reply: Reply, tell: impl FnOnce(Reply, T)) {
     match answer {
         Ok(value) => tell(reply, value),
@@ -27,7 +27,7 @@ pub(crate) fn reply_done(answer: Answer<()>, reply: Reply) {
     reply_with(answer, reply, |reply, ()| reply.ok());
 }
 
-/// A value, or its length if the caller asks for that.
+/// Replies with a value, or with its length if `size` is 0.
 pub(crate) fn reply_xattr(result: Result<Vec<u8>>, size: u32, reply: Reply) {
     match result {
         // No value and no list is longer than 64 KiB.

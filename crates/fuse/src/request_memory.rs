@@ -1,5 +1,5 @@
-//! How much memory the thread that serves a request takes for it. With the feature `checked` it is counted, and more than
-//! the rule allows (docs/architecture.md, what a call may cost) is a panic; without it, it costs nothing.
+//! The memory that a thread takes while it serves a request. The feature `checked` counts it, and panics above the
+//! rule's bound (docs/architecture.md, what a call may cost). Without the feature this module costs nothing.
 
 #[cfg(feature = "checked")]
 mod counted {
@@ -8,7 +8,7 @@ mod counted {
 
     use oncefs_toolbox::memory::{Counting, peak_of};
 
-    /// What a request may take. What caches keep of it counts too, so this is stricter than the rule.
+    /// The memory that a request may take. Memory that caches keep counts too, so this bound is stricter than the rule.
     const BYTES_MAX: usize = 16 << 20;
 
     #[global_allocator]
@@ -23,7 +23,7 @@ mod counted {
         assert!(bytes <= BYTES_MAX, "a request took {bytes} bytes of memory, {BYTES_MAX} are allowed");
     }
 
-    /// The most that one request took in this process, by the thread that served it.
+    /// The most memory that one request took in this process, in the thread that served it.
     pub fn most_bytes() -> Option<usize> {
         Some(MOST.load(Relaxed))
     }
@@ -57,7 +57,7 @@ mod uncounted {
         serve();
     }
 
-    /// Counted under the feature `checked` only.
+    /// None: only the feature `checked` counts.
     pub fn most_bytes() -> Option<usize> {
         None
     }

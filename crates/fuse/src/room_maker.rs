@@ -1,5 +1,5 @@
-//! Makes room on a full volume and tries requests again, on a thread of its own: no event loop waits for that, and no
-//! request waits for the turn of another.
+//! Makes room on a full volume and retries requests, on a thread of its own: no event loop waits for room, and no
+//! request waits for another.
 
 use std::io;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use std::time::{Duration, Instant};
 use oncefs_fs::{Error, FileSystem, Result, Room};
 use oncefs_transport::may_be_late;
 
-/// How long a request waits while deleted files are being freed, and how long where that is only possible.
+/// How long a request waits while deleted files are being freed, and how long if that is only possible.
 const WHILE_COMING: Duration = Duration::from_secs(10);
 const WHILE_PERHAPS: Duration = Duration::from_millis(500);
 /// How often room is made while requests wait.
 const ROOM_EVERY: Duration = Duration::from_millis(50);
 const _: () = assert!(ROOM_EVERY.as_millis() < WHILE_PERHAPS.as_millis());
 
-/// What all requests that wait may take together: what they would write, ...
+/// Bound on the memory of all waiting requests: the bytes that they would write, ...
 const WAITING_BYTES_MAX: usize = 16 << 20;
-/// ... and what each takes beside that.
+/// ... and the overhead of each.
 const WAITER_BYTES: usize = 4096;
 
-/// A request's share of what those that wait may take. Dropped, it is free for others.
+/// A request's share of the memory of waiting requests. Dropping it frees it for others.
 pub(crate) struct Place {
     bytes: usize,
     taken: Arc<AtomicUsize>,
@@ -38,21 +38,22 @@ impl Drop for Place {
 /// A request that found no room.
 struct Waiter {
     since: Instant,
-    /// Tries it again. If there is still no room and it may wait on, it says false; otherwise it has replied.
+    /// Tries it again. False: there is still no room and the request may wait on. True: it has replied.
     try_again: Box<dyn FnMut(bool) -> bool + Send>,
 }
 
-/// Tries all requests that wait, again and again. Dropped, it ends when it has replied to those that it was given.
+/// Retries all waiting requests until they have an answer. After a drop the thread replies to those that it has, and
+/// ends.
 pub(crate) struct RoomMaker {
-    /// Bounded by the places that are given.
+    /// Bounded by the places given out.
     waiters: Sender<Waiter>,
-    /// Bytes of all places that were given.
+    /// Bytes of all places given out.
     taken: Arc<AtomicUsize>,
 }
 
 impl RoomMaker {
     pub(crate) fn start(file_system: Arc<FileSystem>) -> io::Result<Self> {
-        // If none can be made, the requests themselves find out why.
+        // If making room fails, the retried requests report why.
         Self::start_with(move || file_system.make_room().unwrap_or(Room::None))
     }
 
@@ -62,8 +63,8 @@ impl RoomMaker {
         Ok(Self { waiters, taken: Arc::default() })
     }
 
-    /// A place for the present request, which keeps so many bytes. None: too much waits already, or the request must not
-    /// wait, since what makes room for it comes through the same queue.
+    /// A place for the present request, which keeps `bytes` bytes. None: the waiting requests already take too much, or
+    /// this request must not wait, because the requests that make room for it come through the same queue.
     pub(crate) fn place(&self, bytes: usize) -> Option<Place> {
         let bytes = bytes + WAITER_BYTES;
         let more = |taken: usize| (taken + bytes <= WAITING_BYTES_MAX).then_some(taken + bytes);
@@ -71,7 +72,7 @@ impl RoomMaker {
         is_free.then(|| Place { bytes, taken: self.taken.clone() })
     }
 
-    /// Tries a request that found no room again after making some, and then replies.
+    /// Makes room, retries a request that found none, and then replies.
     pub(crate) fn try_again<T>(
         &self,
         place: Place,
@@ -88,12 +89,12 @@ impl RoomMaker {
                 true
             }
         };
-        // The thread receives as long as `self` lives. Were it gone, dropping the waiter's reply would answer EIO.
+        // The thread receives as long as `self` lives. If it were gone, dropping the waiter's reply would answer EIO.
         let _ = self.waiters.send(Waiter { since: Instant::now(), try_again: Box::new(try_again) });
     }
 }
 
-/// Makes room for all who wait, lets each of them try, and begins again.
+/// Makes room for all waiting requests, lets each of them try, and begins again.
 fn serve(received: &Receiver<Waiter>, mut make_room: impl FnMut() -> Room) {
     let mut waiting: Vec<Waiter> = Vec::new();
     loop {
@@ -106,13 +107,13 @@ fn serve(received: &Receiver<Waiter>, mut make_room: impl FnMut() -> Room) {
             Room::Perhaps => WHILE_PERHAPS,
             Room::None => Duration::ZERO,
         };
-        // Also when none was found to be made: somebody else may have made it just before.
+        // Retried even if no room was made: another thread may have made some just before.
         waiting.retain_mut(|waiter| !(waiter.try_again)(waiter.since.elapsed() < patience));
     }
 }
 
-/// Takes in who came, and waits for that: while nobody waits as long as it takes, otherwise until room is due. False: no
-/// more will come.
+/// Receives new requests. Blocks without limit if none is waiting, otherwise at most until room is due. False: the
+/// sender is gone.
 fn take_in(received: &Receiver<Waiter>, waiting: &mut Vec<Waiter>) -> bool {
     let first = match waiting.is_empty() {
         true => received.recv().map_err(|_| RecvTimeoutError::Disconnected),

@@ -1,8 +1,8 @@
-//! Watches the room that is left on a volume: how much the kernel may hold back follows it, and on a nearly full volume
-//! writes are synchronous, so that write(2) itself says that the volume is full.
+//! Watches the room that is left on a volume. The kernel's dirty limit follows it. On a nearly full volume writes are
+//! synchronous, so that write(2) itself reports a full volume.
 //!
-//! What the kernel accepted must fit until then. So the room is looked at not only from time to time, but whenever as
-//! much was written as could have used up the difference.
+//! Until then, the data that the kernel accepted must fit. So the room is checked not only from time to time, but
+//! whenever enough was written to use up the difference.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -15,16 +15,16 @@ use crate::tuning::{BackingDevice, dirty_bytes_max, worth_setting};
 
 const MIB: u64 = 1 << 20;
 
-/// How often the room is looked at when nothing is written. A host may be filled by others.
+/// How often the room is checked without writes. Other programs may fill the host.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The share of a data area below which writes are synchronous, and its bounds. What is dirty when this is reached is
-/// written out before, and as much may become dirty meanwhile: both fit into it.
+/// The share of a data area below which writes are synchronous, and its bounds. The data that is dirty at this point is
+/// written out first, and as much may become dirty meanwhile. Both fit into the share.
 const SYNCHRONOUS_SHARE: u64 = 64;
 const SYNCHRONOUS_BYTES_MIN: u64 = 8 * MIB;
 const SYNCHRONOUS_BYTES_MAX: u64 = 24 * MIB;
 
-/// Close to that, so much may be written between two looks.
+/// Close to that, this much may be written between two checks.
 const STEP_BYTES: u64 = 4 * MIB;
 
 /// With less than this available, writes are synchronous.
@@ -32,17 +32,17 @@ pub fn synchronous_below(data_bytes: u64) -> u64 {
     (data_bytes / SYNCHRONOUS_SHARE).clamp(SYNCHRONOUS_BYTES_MIN, SYNCHRONOUS_BYTES_MAX)
 }
 
-/// Whether writes are to be synchronous: buffered again only once there is twice the room.
+/// Whether writes are to be synchronous. They become buffered again only once there is twice the room.
 fn wants_synchronous(is_synchronous: bool, available: u64, below: u64) -> bool {
     available < if is_synchronous { 2 * below } else { below }
 }
 
-/// How much may be written before the next look, when so many bytes may be dirty.
+/// How much may be written before the next check, if `dirty_max` bytes may be dirty.
 fn bytes_until_look(available: u64, dirty_max: u64, below: u64) -> u64 {
     if available > 4 * below { (available - dirty_max.min(available)).max(STEP_BYTES) } else { STEP_BYTES }
 }
 
-/// Counts what is written, and calls the watch when it should look.
+/// Counts written bytes, and wakes the watch when a check is due.
 #[derive(Debug, Default)]
 pub struct RoomGauge {
     bytes_left: AtomicI64,
@@ -51,7 +51,7 @@ pub struct RoomGauge {
 }
 
 impl RoomGauge {
-    /// A request takes at most so many bytes.
+    /// Counts a request that takes at most `bytes` bytes.
     pub(crate) fn take(&self, bytes: u64) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let before = self.bytes_left.fetch_sub(bytes, Ordering::Relaxed);
@@ -60,7 +60,7 @@ impl RoomGauge {
         }
     }
 
-    /// The mount's flags were set anew.
+    /// The mount's flags were set again.
     pub fn remounted(&self) {
         self.remounted.store(true, Ordering::Release);
         self.look();
@@ -84,7 +84,7 @@ pub struct RoomLeft {
 
 /// What is watched.
 pub struct Watched<Left, SetSynchronous> {
-    /// The mount's knobs, if they could be had.
+    /// The mount's knobs, if they are available.
     pub device: Option<BackingDevice>,
     /// The machine's memory.
     pub ram_bytes: u64,
@@ -157,7 +157,7 @@ impl State {
         let RoomLeft { available_bytes: available, data_bytes } = (watched.left)();
         let dirty_max = dirty_bytes_max(watched.ram_bytes, available);
         let below = synchronous_below(data_bytes);
-        // Before anything that waits, so that what is written meanwhile counts.
+        // Set before anything that waits, so that writes meanwhile count.
         let bytes_left = bytes_until_look(available, dirty_max, below);
         gauge.bytes_left.store(i64::try_from(bytes_left).unwrap_or(i64::MAX), Ordering::Relaxed);
         if let Some(device) = &watched.device {

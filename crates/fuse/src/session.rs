@@ -1,5 +1,5 @@
-//! One mount: the kernel's knobs around mount(2), INIT and its end. What answers the requests is any `Service`; how they
-//! come is the transport's business, and what the kernel may hold back is `tuning`'s.
+//! One mount: the kernel's knobs around mount(2), INIT, and its end. Any `Service` answers the requests, the transport
+//! delivers them, and `tuning` sets the dirty limit.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,7 +12,7 @@ use crate::tuning::BackingDevice;
 /// The type under which a mount appears in `/proc/mounts`; umount(8) finds its helper by it.
 pub const MOUNT_TYPE: &str = "fuse.oncefs";
 
-/// A mount that cannot go as long as this lives.
+/// A mount that cannot be unmounted as long as this lives.
 pub trait HeldMount {
     /// The number of its file system.
     fn device(&self) -> (u32, u32);
@@ -29,11 +29,11 @@ impl HeldMount for Mounted {
 pub struct SessionSpec {
     /// The mount point. Absolute.
     pub dir: PathBuf,
-    /// How requests come, and what may be spent on it.
+    /// How requests come, and the threads and memory for them.
     pub transport: Settings,
     /// Largest WRITE or READ that the kernel may send.
     pub request_bytes_max: u32,
-    /// What it takes to turn the kernel's global knobs. Without it they stay as they are.
+    /// The right to turn the kernel's global knobs. Without it they stay as they are.
     pub knob_lock: Option<KnobLock>,
 }
 
@@ -54,7 +54,7 @@ impl Session {
         spec: &SessionSpec,
         attach: impl FnOnce() -> io::Result<M>,
     ) -> io::Result<Self> {
-        // Sampled by the kernel when it reads the reply to INIT, so all knobs go back right after.
+        // The kernel samples the knobs when it reads the reply to INIT, so all knobs go back right after that.
         let _knobs = spec.knob_lock.as_ref().and_then(|lock| turn_knobs(lock, spec));
         let mounted = attach().map_err(|e| why_not_mounted(&e, &spec.dir))?;
         let device = BackingDevice::of(mounted.device())
@@ -65,7 +65,7 @@ impl Session {
         Ok(Self { session, device })
     }
 
-    /// The kernel's knobs for this mount. None: they could not be had, and stay as they are.
+    /// The kernel's knobs for this mount. None: they are not available, and stay as they are.
     pub fn device(&self) -> Option<BackingDevice> {
         self.device.clone()
     }
@@ -89,7 +89,7 @@ impl Session {
     }
 }
 
-/// What cannot be turned stays as it is.
+/// Turns the global knobs. A knob that cannot be turned stays as it is.
 fn turn_knobs<'a>(lock: &'a KnobLock, spec: &SessionSpec) -> Option<Knobs<'a>> {
     let knobs = lock.take().inspect_err(|e| log::warn!("the kernel's knobs for FUSE stay as they are: {e}"));
     let mut knobs = knobs.ok()?;

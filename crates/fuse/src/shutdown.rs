@@ -1,7 +1,7 @@
 //! Shuts a mount down for crash tests, as the ioctls of XFS and ext4 do: from then on every request is answered with EIO
 //! until the mount ends, and nothing more becomes durable. The next mount recovers as after a crash.
 //!
-//! What the kernel has cached, it still answers by itself.
+//! The kernel still answers from its own caches.
 
 use std::io;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use oncefs_transport::{Errno, Negotiation, Operation, Reply, Request, Service};
 
 use crate::privileges::Asker;
 
-/// `_IOR('X', 125, __u32)` of XFS and ext4. FUSE brings the argument of an ioctl only if it is an `_IOW`, so that this
-/// one is taken to say that the log is not written.
+/// `_IOR('X', 125, __u32)` of XFS and ext4. FUSE delivers the argument of an ioctl only if it is an `_IOW`, so this one
+/// counts as a request not to write the log.
 const GOING_DOWN: u32 = 0x8004_587d;
 /// `_IOW('X', 125, __u32)`: the same with its argument.
 const GOING_DOWN_WITH_FLAGS: u32 = 0x4004_587d;
@@ -23,7 +23,7 @@ const GOING_DOWN_WITH_FLAGS: u32 = 0x4004_587d;
 pub enum ShutdownMode {
     /// Everything that was written.
     Flush,
-    /// What the daemon has; what the kernel has not written yet is lost.
+    /// Everything in the daemon. Data that the kernel has not written back is lost.
     LogFlush,
     /// Nothing.
     NoLogFlush,
@@ -41,7 +41,7 @@ impl ShutdownMode {
     }
 }
 
-/// Makes durable what the mode says, and then nothing more.
+/// Makes durable what the mode names, and nothing after that.
 pub type ShutDown = Arc<dyn Fn(ShutdownMode) -> io::Result<()> + Send + Sync>;
 
 /// Passes requests on until the mount is shut down.
@@ -61,7 +61,7 @@ impl<S: Service> Gate<S> {
         self.is_shut.load(Ordering::Acquire)
     }
 
-    /// On a thread of its own: what the kernel holds comes as requests, which have to be answered meanwhile.
+    /// Runs on a thread of its own: the kernel's dirty pages come as requests, which must be answered meanwhile.
     fn shut(&self, mode: ShutdownMode, reply: Reply) {
         let (is_shut, shut_down) = (self.is_shut.clone(), self.shut_down.clone());
         let work = move || {
@@ -104,7 +104,7 @@ impl<S: Service> Service for Gate<S> {
         }
     }
 
-    /// What the kernel forgets is counted to the end; what would be deleted then stays for the next mount.
+    /// FORGETs are ignored after a shutdown. The next mount deletes the orphans.
     fn forget(&self, inode: u64, lookups: u64) {
         if !self.is_shut() {
             self.inner.forget(inode, lookups);

@@ -1,8 +1,8 @@
-//! Makes the writes of a mount synchronous and buffered again, by the flag that `-o sync` sets.
+//! Makes the writes of a mount synchronous or buffered, by the flag that `-o sync` sets.
 //!
-//! With it write(2) passes through the page cache as ever, so that the kernel sets the times and takes the privileges,
-//! and waits until the daemon has answered: what does not fit is refused by write(2) itself. It holds for files that
-//! are open already. Only the file system's own flag changes; those of its mounts stay as they are.
+//! With the flag, write(2) still passes through the page cache, so that the kernel sets the times and drops the
+//! privileges. But it waits for the daemon's answer, so write(2) itself reports that data does not fit. The flag also
+//! applies to open files. Only the file system's own flag changes, not those of its mounts.
 
 use std::ffi::CString;
 use std::io;
@@ -17,8 +17,8 @@ const FSPICK_EMPTY_PATH: libc::c_uint = 8;
 const FSCONFIG_SET_FLAG: libc::c_uint = 0;
 const FSCONFIG_CMD_RECONFIGURE: libc::c_uint = 7;
 
-/// Sets or clears the flag of the file system of `own`, a mount that `dir` leads to. Waits until everything written so far
-/// has reached the daemon, so it must not be called by who answers requests. Needs CAP_SYS_ADMIN and Linux 5.2.
+/// Sets or clears the flag of the file system of `own`, a mount that `dir` leads to. Waits until everything written so
+/// far has reached the daemon, so a thread that answers requests must not call it. Needs CAP_SYS_ADMIN and Linux 5.2.
 ///
 /// # Errors
 /// EINVAL: something else is there. Otherwise the kernel's own.
@@ -35,7 +35,7 @@ fn pick(root: &OwnedFd) -> io::Result<OwnedFd> {
     // SAFETY: the descriptor is open and the string NUL-terminated; both outlive the call.
     let picked = unsafe { libc::syscall(libc::SYS_fspick, root.as_raw_fd(), empty.as_ptr(), flags) };
     match RawFd::try_from(picked) {
-        // SAFETY: a new descriptor that nobody else has.
+        // SAFETY: a new descriptor without another owner.
         Ok(context) if context >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(context) }),
         _ => Err(io::Error::last_os_error()),
     }

@@ -1,7 +1,7 @@
 //! Kernel settings for a mount: dirty limit, read-ahead.
 //!
-//! Owns the knobs of the mount's own backing device (BDI), which vanish with the mount. The global ones are the transport's.
-//! The values are pure functions, tested below; the rest carries them to sysfs.
+//! Owns the knobs of the mount's own backing device (BDI), which vanish with the mount. The global ones are the
+//! transport's. The values come from pure functions, which are tested below. The rest writes them to sysfs.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -14,25 +14,25 @@ const MIB: u64 = 1024 * KIB;
 /// Read-ahead: as much as one READ carries, so that a sequential reader costs one request per MiB.
 const READ_AHEAD_KIB: u64 = 1024;
 
-/// The dirty limit's share of RAM. Too low and random writes reach the daemon unmerged; without a limit
-/// nothing overlaps with the application until it calls fsync.
+/// The dirty limit's share of RAM. With a lower limit, random writes reach the daemon unmerged. Without a limit,
+/// nothing is written back before the application calls fsync.
 const DIRTY_SHARE_OF_RAM: u64 = 16;
 
-/// On small machines a lower limit would cut every write into single requests.
+/// On small machines a lower limit would split every write into single requests.
 const DIRTY_BYTES_MIN: u64 = 32 * MIB;
 
-/// Above this, more merging was not measurable and fsync only gets longer.
+/// Above this, merging does not improve measurably, and fsync only takes longer.
 const DIRTY_BYTES_MAX: u64 = 1024 * MIB;
 
 /// Near a full volume a writer still gets this much, to learn of ENOSPC by fsync or close.
 const DIRTY_BYTES_FLOOR: u64 = MIB;
 
-/// Kept free of dirty data: what commits in flight and metadata may take until the next look at the volume.
+/// Room kept free of dirty data, for commits in flight and metadata until the next check of the volume.
 const AVAILABLE_MARGIN: u64 = 16 * MIB;
 
-/// How many dirty bytes the kernel may hold for a mount, from the machine's RAM and what the volume can still take.
+/// How many dirty bytes the kernel may hold for a mount, from the machine's RAM and the volume's free room.
 ///
-/// With writeback caching the kernel accepts writes before oncefs sees them, so what is dirty must fit.
+/// With writeback caching the kernel accepts writes before oncefs sees them, so the dirty data must fit.
 pub fn dirty_bytes_max(ram_bytes: u64, available_bytes: u64) -> u64 {
     let by_ram = (ram_bytes / DIRTY_SHARE_OF_RAM).clamp(DIRTY_BYTES_MIN, DIRTY_BYTES_MAX);
     let by_space = available_bytes.saturating_sub(AVAILABLE_MARGIN).max(DIRTY_BYTES_FLOOR);
@@ -44,22 +44,22 @@ pub(crate) fn worth_setting(current: u64, wanted: u64) -> bool {
     current.abs_diff(wanted) > current / 8 || (wanted < current && wanted < DIRTY_BYTES_MIN)
 }
 
-/// What is set by [`BackingDevice`].
+/// The knobs of a [`BackingDevice`].
 const KNOBS: [&str; 6] = ["read_ahead_kb", "strict_limit", "min_ratio", "max_ratio", "min_bytes", "max_bytes"];
 
-/// The kernel's knobs for one mount, in `/sys/class/bdi`. They are open, so they are this mount's for ever: once it is
-/// gone, the kernel refuses to turn them, also when another file system has got its number.
+/// The kernel's knobs for one mount, in `/sys/class/bdi`. The files stay open, so they always belong to this mount:
+/// once it is gone, the kernel refuses to turn them, even if another file system gets its number.
 #[derive(Clone, Debug)]
 pub struct BackingDevice {
     /// Where they are, for messages.
     name: Arc<str>,
-    /// Those that this kernel has.
+    /// The knobs that this kernel has.
     knobs: Arc<[(&'static str, File)]>,
 }
 
 impl BackingDevice {
-    /// The backing device of the file system with this number. The caller holds the mount meanwhile: without it the
-    /// number may be another's.
+    /// The backing device of the file system with this number. The caller holds the mount meanwhile, because a free
+    /// number may go to another file system.
     ///
     /// # Errors
     /// There is no such device, or this process may not change it.
@@ -87,7 +87,7 @@ impl BackingDevice {
         found.1.write_all_at(value.to_string().as_bytes(), 0)
     }
 
-    /// Sets what stays the same for the life of the mount. To be called after INIT, which overwrites it.
+    /// Sets the knobs that stay the same for the life of the mount. To be called after INIT, which overwrites them.
     pub(crate) fn set_fixed(&self) {
         for (knob, value) in [("read_ahead_kb", READ_AHEAD_KIB), ("strict_limit", 1)] {
             if let Err(e) = self.set(knob, value) {
@@ -96,16 +96,16 @@ impl BackingDevice {
         }
     }
 
-    /// Bounds the dirty bytes, and grants half of the bound at once: a mount that was quiet would otherwise
-    /// start with a hundredth of the global limit. The kernel refuses more than that limit: then it is ours.
-    /// It also refuses a bound below what is granted, so the grant goes first and comes back last.
+    /// Bounds the dirty bytes, and grants half of the bound at once: a mount that was quiet would otherwise start with
+    /// a hundredth of the global limit. The kernel refuses a bound above the global limit, and then the global limit
+    /// applies. It also refuses a bound below the grant, so the grant is taken back first and set again last.
     pub(crate) fn set_dirty_max(&self, bytes: u64) -> io::Result<()> {
         self.set("min_ratio", 0)?;
         match self.set("max_bytes", bytes) {
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => self.set("max_ratio", 100),
             Err(e) => Err(e),
             Ok(()) => {
-                // Refused when other mounts were granted everything: this one starts slower then.
+                // Refused if other mounts hold all grants. This mount then starts slower.
                 let _ = self.set("min_bytes", bytes / 2);
                 Ok(())
             }

@@ -1,5 +1,5 @@
-//! Ends a connection at once, as `/sys/fs/fuse/connections/N/abort` does: every request that waits fails, and so does every
-//! later one. The mount stays where it is, so that nobody writes below it.
+//! Ends a connection at once, as `/sys/fs/fuse/connections/N/abort` does: every request that waits fails, and so does
+//! every later one. The mount stays in place, so that programs do not write to the directory below it.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,22 +11,22 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, UnmountFlags, fsc
 use crate::mount::open_own;
 use crate::mount_id::MountId;
 
-/// What aborts the connection of one mount and of no other, wherever that mount is by then.
+/// Aborts the connection of one mount and of no other, even if that mount was moved.
 #[derive(Debug)]
 pub struct AbortSwitch {
-    /// The kernel's own, which belongs to the connection and not to its number.
+    /// The kernel's switch file, which belongs to the connection and not to its number.
     switch: io::Result<OwnedFd>,
     dir: PathBuf,
     own: MountId,
 }
 
 impl AbortSwitch {
-    /// Of a mount on `dir` that is held meanwhile. Needs CAP_SYS_ADMIN, here and later.
+    /// The switch of a mount on `dir`. The caller holds the mount meanwhile. Needs CAP_SYS_ADMIN, here and later.
     pub fn of(dir: &Path, own: MountId) -> Self {
         Self { switch: open_switch(own), dir: dir.to_owned(), own }
     }
 
-    /// Aborts. Sends no request and waits for none. Nothing is done where the connection is gone.
+    /// Aborts. Sends no request and waits for none. Does nothing if the connection is gone.
     ///
     /// # Errors
     /// The kernel's own: neither its switch could be had, nor is the mount where it was.
@@ -38,7 +38,8 @@ impl AbortSwitch {
         Ok(())
     }
 
-    /// By umount2(2), which ends the connection before it finds that the mount is in use: by its root, which is open here.
+    /// Aborts by umount2(2), which ends the connection before it finds that the mount is in use. It is in use because
+    /// its root is open here.
     fn force(&self) -> io::Result<()> {
         let root = open_own(&self.dir, self.own)?;
         match rustix::mount::unmount(format!("/proc/self/fd/{}", root.as_raw_fd()), UnmountFlags::FORCE) {
@@ -48,7 +49,7 @@ impl AbortSwitch {
     }
 }
 
-/// In a mount of fusectl that nobody else sees: it need not be mounted anywhere.
+/// Opens the switch in a private mount of fusectl, so fusectl need not be mounted anywhere.
 fn open_switch(own: MountId) -> io::Result<OwnedFd> {
     let context = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&context)?;

@@ -1,4 +1,4 @@
-//! On which CPUs threads run.
+//! The CPUs of the machine, and the ones that a thread runs on.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ pub(crate) fn possible() -> io::Result<Vec<usize>> {
     listed("possible")
 }
 
-/// CPUs that can run something now. Sorted.
+/// CPUs that are on line now. Sorted.
 pub(crate) fn online() -> io::Result<Vec<usize>> {
     listed("online")
 }
@@ -36,21 +36,21 @@ fn parse(list: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// CPUs that this thread may run on: all of them, unless who started the process said otherwise.
+/// CPUs that this thread may run on: all of them, unless the process was started with an affinity.
 pub(crate) fn allowed() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
-/// Lets this thread run on these CPUs only. False: on none of them it may (they are off line, or not for this process);
-/// then it runs where it did.
+/// Lets this thread run on these CPUs only. False: it may run on none of them, because they are off line or not allowed
+/// for this process. Its CPUs then stay as they were.
 pub(crate) fn run_on(cpus: &[usize]) -> bool {
     let mut set = CpuSet::new();
     cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
     sched_setaffinity(None, &set).is_ok()
 }
 
-/// Where this thread runs now.
+/// The CPU that this thread runs on now.
 pub(crate) fn current() -> usize {
     sched_getcpu()
 }

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use crate::protocol::header::encode_out;
 
-/// Opens `/dev/fuse`: the daemon's end of a mount to come.
+/// Opens `/dev/fuse`: the daemon's end of a future mount.
 ///
 /// # Errors
 /// Says what to do where there is none.
@@ -25,7 +25,7 @@ pub fn open_device() -> io::Result<OwnedFd> {
 #[derive(Debug)]
 pub(crate) struct Device(File);
 
-/// What came of waiting for a message.
+/// The result of waiting for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
     /// Bytes of a message.
@@ -49,7 +49,7 @@ impl Device {
             match (&self.0).read(buffer) {
                 Ok(len) => return Ok(Received::Message(len)),
                 Err(e) => match e.raw_os_error() {
-                    // ENOENT: the request was taken back while it was read.
+                    // ENOENT: the request was canceled while it was read.
                     Some(libc::EINTR | libc::EAGAIN | libc::ENOENT) => {}
                     // Unmounted; or aborted by fusectl, or by the end of the process that mounted.
                     Some(libc::ENODEV | libc::ECONNABORTED) => return Ok(Received::Unmounted),
@@ -59,7 +59,7 @@ impl Device {
         }
     }
 
-    /// Sends a reply: in one write, as the kernel wants it. `error` is an errno, 0 for none.
+    /// Sends a reply in one write, as the kernel requires. `error` is an errno, 0 for none.
     pub(crate) fn reply(&self, unique: u64, error: i32, body: &[u8]) {
         assert!(error == 0 || body.is_empty(), "a reply of errno {error} has {} bytes", body.len());
         let header = encode_out(body.len(), error, unique);
@@ -71,7 +71,7 @@ impl Device {
         };
         match sent {
             Ok(_) => {}
-            // Nobody waits any more: the request was aborted, or the mount is gone.
+            // The caller no longer waits: the request was aborted, or the mount is gone.
             Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::ECONNABORTED)) => {}
             Err(e) => log::error!("the kernel refuses the reply to request {unique}: {e}"),
         }

@@ -1,4 +1,4 @@
-//! Error numbers as the kernel is told them.
+//! Error numbers as the kernel gets them.
 
 use std::io;
 
@@ -7,9 +7,9 @@ use std::io;
 pub struct Errno(i32);
 
 impl Errno {
-    /// One of `libc::E...`. Anything that the kernel would not take for an errno becomes EIO.
+    /// One of `libc::E...`. A number that the kernel does not accept as an errno becomes EIO.
     pub const fn new(code: i32) -> Self {
-        /// The kernel refuses what is above (ERESTARTSYS, internal to it).
+        /// The kernel refuses larger numbers (from its internal ERESTARTSYS on).
         const CODE_MAX: i32 = 511;
         match code {
             1..=CODE_MAX => Self(code),

@@ -1,5 +1,5 @@
-//! Signals to callers of requests that no thread has taken up yet: INTERRUPT may overtake the request it names, above
-//! all where requests come over rings and interrupts through `/dev/fuse`.
+//! Remembers signals to the callers of requests that no thread has taken up yet. INTERRUPT may overtake the request
+//! that it names, above all if requests come over rings and interrupts through `/dev/fuse`.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-/// More than this many are not remembered: the oldest request has long been answered.
+/// No more than this many are remembered: by then the oldest request has long been answered.
 const REMEMBERED_MAX: usize = 256;
 
 /// Numbers of requests that were interrupted and not found.
 #[derive(Debug, Default)]
 pub(crate) struct Interrupts {
-    /// How many there are, so that a request need not take the lock when there are none.
+    /// How many there are. At 0, a request need not take the lock.
     count: AtomicUsize,
     numbers: Mutex<VecDeque<u64>>,
 }
@@ -41,14 +41,14 @@ impl Interrupts {
     }
 }
 
-/// Whether a thread has a signal that it has not met yet. For requests over rings: Linux 6.18 sends no INTERRUPT for a
-/// signal that comes between the call and the moment the daemon has the request; the thread then waits with the signal
-/// pending. False where `/proc` does not show the thread.
+/// Whether a thread has a pending signal. For requests over rings: Linux 6.18 sends no INTERRUPT for a signal that
+/// comes after the call and before the daemon has the request, and the thread waits with the signal pending. False if
+/// `/proc` does not show the thread.
 pub(crate) fn has_signal(thread: u32) -> bool {
     fs::read_to_string(format!("/proc/{thread}/status")).is_ok_and(|status| is_signal_in(&status))
 }
 
-/// Signals pending that are neither blocked nor ignored, in the words of proc(5).
+/// Whether a status file (proc(5)) shows a pending signal that is neither blocked nor ignored.
 fn is_signal_in(status: &str) -> bool {
     let mask = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

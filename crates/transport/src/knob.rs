@@ -1,5 +1,5 @@
-//! The kernel's global knobs, turned while something is mounted and then turned back. One process at a time turns them:
-//! otherwise each would turn back to what another one had set.
+//! The kernel's global knobs, turned for the time of a mount(2) and then turned back. One process at a time turns them.
+//! Otherwise a process could restore a value that another one had set for a while.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, Write};
@@ -12,21 +12,22 @@ use crate::way::Transport;
 
 /// Pages that one request may have: the kernel's global knob, which it samples when it reads the answer to INIT.
 pub const PAGE_LIMIT: &str = "/proc/sys/fs/fuse/max_pages_limit";
-/// The kernel's switch for FUSE over io_uring: it counts while mounting and answering INIT.
+/// The kernel's switch for FUSE over io_uring. It matters while mounting and answering INIT.
 pub(crate) const ENABLE_RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// The file whose lock says whose turn it is. Root's own: anybody may open, and so lock, the knobs themselves.
+/// The file whose lock gives a process its turn. It belongs to root, because any user may open, and so lock, the knobs
+/// themselves.
 const LOCK: &str = "/run/oncefs-knobs.lock";
-/// Who waited that long goes without: a mount takes a fraction of a second.
+/// A process that waited this long goes on without the knobs: a mount takes a fraction of a second.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Whose lock it takes to turn knobs.
+/// The lock file, which a process must lock to turn knobs.
 #[derive(Debug)]
 pub struct KnobLock(File);
 
 impl KnobLock {
-    /// Opens it. To be called by who may still open files.
+    /// Opens the lock file. To be called while the process may still open files.
     ///
     /// # Errors
     /// There is no `/run`, or this is not root.
@@ -65,7 +66,7 @@ impl KnobLock {
     }
 }
 
-/// The turn of this process. Dropped, all knobs are as they were.
+/// The turn of this process. Dropping it turns all knobs back.
 #[derive(Debug)]
 pub struct Knobs<'a> {
     lock: &'a KnobLock,
@@ -83,7 +84,7 @@ impl Knobs<'_> {
         self.turn(Path::new(PAGE_LIMIT), wanted)
     }
 
-    /// Lets the kernel offer rings unless classic is wanted. If it cannot be, the session says why there are none.
+    /// Lets the kernel offer rings unless classic is wanted. If that fails, the session reports why there are no rings.
     pub fn turn_on_rings(&mut self, transport: Transport) {
         let on = |now: &str| (now != "Y").then(|| "Y".to_owned());
         if transport != Transport::Classic
@@ -93,7 +94,7 @@ impl Knobs<'_> {
         }
     }
 
-    /// Turns a knob to what `wanted` makes of its value. None: it is there already.
+    /// Turns a knob to the value that `wanted` derives from the present one. None: the knob already has it.
     fn turn(&mut self, path: &Path, wanted: impl Fn(&str) -> Option<String>) -> io::Result<()> {
         let previous = value(&mut File::open(path)?)?;
         if let Some(wanted) = wanted(&previous) {
@@ -114,7 +115,7 @@ impl Drop for Knobs<'_> {
     }
 }
 
-/// A knob with another value until dropped.
+/// A turned knob. Dropping it restores the previous value.
 #[derive(Debug)]
 struct Knob {
     path: PathBuf,

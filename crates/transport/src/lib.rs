@@ -1,8 +1,8 @@
 //! FUSE between the kernel and a daemon, without any file system: the protocol as types, a session, and two ways for
 //! the messages, rings (FUSE over io_uring) and classic reads and writes of `/dev/fuse`.
 //!
-//! A message from the kernel is bytes until [`Request::decode`] has accepted it. A [`Service`] is handed requests only,
-//! each with a [`Reply`] that may be given later and from any thread.
+//! A message from the kernel is bytes until [`Request::decode`] has accepted it. A [`Service`] gets only requests, each
+//! with a [`Reply`] that may be given later and from any thread.
 
 mod abort;
 mod classic;

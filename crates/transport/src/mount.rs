@@ -1,8 +1,9 @@
-//! Mounts and unmounts a FUSE file system. Who serves a mount need not be who may make it: the descriptor of
-//! `/dev/fuse` may be another process's.
+//! Mounts and unmounts a FUSE file system. The process that mounts need not be the one that serves the mount: the
+//! descriptor of `/dev/fuse` may belong to another.
 //!
-//! A path leads to whatever is mounted there at the moment, and below it when that is gone. So a mount is looked for once,
-//! right after it was made; what is found counts only if the kernel's table says that it is this one, and is held open.
+//! A path leads to the present mount there, and to the directory below it once the mount is gone. So a mount is opened
+//! once, right after it was made. It counts only if the kernel's table shows that it is this mount, and it is then held
+//! open.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,8 +17,9 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount};
 
 use crate::mount_id::MountId;
 
-/// Bytes of the largest READ. The kernel reads a MiB ahead and waits for it, so it comes as four requests, which as many
-/// threads answer at once, on all CPUs (docs/results/reads.md). A large O_DIRECT read is cut in the same way.
+/// Bytes of the largest READ. The kernel reads a MiB ahead and waits for it. With this size it sends four requests,
+/// which four threads answer at once, on all CPUs (docs/results/reads.md). A large O_DIRECT read is split in the same
+/// way.
 const READ_BYTES_MAX: usize = 256 << 10;
 
 /// Where and how to mount.
@@ -33,8 +35,8 @@ pub struct MountSpec {
     pub kernel_flags: libc::c_ulong,
 }
 
-/// A mount that was made here. Nobody can unmount it as long as this lives, except lazily, and then its numbers stay its
-/// own all the same.
+/// A mount that this process made. As long as this lives, the mount can only be unmounted lazily, and even then its
+/// numbers are not reused.
 #[derive(Debug)]
 pub struct Mounted {
     id: MountId,
@@ -42,14 +44,14 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// What it is known by, also when it is held no longer.
+    /// Its identity, which is valid even after the mount is released.
     pub fn id(&self) -> MountId {
         self.id
     }
 }
 
-/// mount(2): whoever reads from `connection` serves the mount, for all users. The kernel checks permissions by the
-/// attributes that it is told.
+/// Calls mount(2). The process that reads from `connection` serves the mount, for all users. The kernel checks
+/// permissions by the attributes in the replies.
 ///
 /// # Errors
 /// NotFound: it was unmounted, or hidden by another mount, before it was found. Otherwise the kernel's own.
@@ -81,7 +83,7 @@ fn is_in_table(table: &[u8], (major, minor): (u32, u32), spec: &MountSpec) -> bo
     })
 }
 
-/// As the kernel writes it in its table.
+/// `text` as the kernel's table escapes it.
 fn escaped(text: &[u8]) -> Vec<u8> {
     let escape = |byte: &u8| match byte {
         b' ' | b'\t' | b'\n' | b'\\' | b'#' => format!("\\{byte:03o}").into_bytes(),
@@ -95,12 +97,12 @@ fn flags(kernel_flags: libc::c_ulong) -> MountFlags {
     MountFlags::from_bits_retain(kernel_flags as libc::c_uint)
 }
 
-/// What lies at a place; no link is followed, and no request sent.
+/// Opens a directory without following a link or sending a request.
 fn open_root(dir: &Path) -> io::Result<OwnedFd> {
     Ok(open(dir, OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Unmounts what is mounted on `dir` itself: a link that somebody put there is not followed. `flags`: `MNT_...`.
+/// Unmounts the mount on `dir` itself, without following a link. `flags`: `MNT_...`.
 ///
 /// # Errors
 /// The kernel's own.
@@ -109,7 +111,7 @@ pub fn unmount(dir: &Path, flags: libc::c_int) -> io::Result<()> {
     Ok(rustix::mount::unmount(dir, flags)?)
 }
 
-/// Unmounts this mount, if it is the one that `dir` leads to. In between nobody but root can put another mount there.
+/// Unmounts this mount if `dir` leads to it. Between check and unmount only root can put another mount there.
 ///
 /// # Errors
 /// EINVAL: something else is there. Otherwise the kernel's own.
@@ -118,7 +120,7 @@ pub fn unmount_own(dir: &Path, own: MountId) -> io::Result<()> {
     unmount(dir, 0)
 }
 
-/// Takes this mount, if it is the one that `dir` leads to, and no other one out of the tree; it ends with its last user.
+/// Detaches this mount, and no other, if `dir` leads to it. It ends with its last user.
 ///
 /// # Errors
 /// As [`unmount_own`].
@@ -127,8 +129,8 @@ pub fn detach_own(dir: &Path, own: MountId) -> io::Result<()> {
     Ok(rustix::mount::unmount(format!("/proc/self/fd/{}", root.as_raw_fd()), UnmountFlags::DETACH)?)
 }
 
-/// The root of this mount, if `dir` leads there. Sends no request to who serves it. As long as it is open, nobody can
-/// unmount the mount.
+/// The root of this mount, if `dir` leads to it. Sends no request to the daemon. The mount cannot be unmounted as long
+/// as its root is open.
 ///
 /// # Errors
 /// EINVAL: something else is there. Otherwise the kernel's own.

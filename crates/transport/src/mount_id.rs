@@ -1,4 +1,4 @@
-//! What a mount is known by, so that it is not taken for what lies below it or takes its place.
+//! The identity of a mount, which distinguishes it from the directory below it and from a later mount.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,13 +11,13 @@ const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 /// One mount of one file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MountId {
-    /// Before Linux 6.8 a later mount may get it again; before 5.8 it is 0.
+    /// Before Linux 6.8 a later mount may get the same number. Before 5.8 it is 0.
     number: u64,
     device: (u32, u32),
 }
 
 impl MountId {
-    /// The mount that a descriptor leads to. Sends no request to who serves it.
+    /// The mount that a descriptor leads to. Sends no request to the daemon.
     ///
     /// # Errors
     /// The kernel's own.
@@ -32,8 +32,8 @@ impl MountId {
         Ok(Self { number, device: (found.stx_dev_major, found.stx_dev_minor) })
     }
 
-    /// The number of the file system, as in `/sys/class/bdi` and `/proc/self/mountinfo`. It is another's as soon as the
-    /// file system is gone.
+    /// The number of the file system, as in `/sys/class/bdi` and `/proc/self/mountinfo`. Another file system may get it
+    /// as soon as this one is gone.
     pub fn device(self) -> (u32, u32) {
         self.device
     }

@@ -1,4 +1,4 @@
-//! Tells the kernel what it has cached and should not rely on.
+//! Tells the kernel which cached data is outdated.
 
 use std::io;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::protocol::notification;
 use crate::reply::Connection;
 
-/// Sends notifications for one mount. All of them go through `/dev/fuse`, also where requests come over rings.
+/// Sends notifications for one mount. All of them go through `/dev/fuse`, even if requests come over rings.
 #[derive(Clone, Debug)]
 pub struct Notifier(Arc<Connection>);
 
@@ -15,9 +15,9 @@ impl Notifier {
         Self(connection)
     }
 
-    /// The attributes of an inode are outdated, and its pages from `offset` on: `len` bytes, 0 for all; with a negative
-    /// offset the attributes alone. The kernel writes dirty pages back first and waits for it, so whoever answers
-    /// requests must not call this with an offset.
+    /// Invalidates the attributes of an inode, and its pages from `offset` on: `len` bytes, 0 for all. A negative
+    /// offset invalidates the attributes alone. The kernel first writes dirty pages back and waits for that, so a
+    /// thread that answers requests must not call this with an offset that is not negative.
     ///
     /// # Errors
     /// ENOENT: the kernel does not know the inode.
@@ -25,8 +25,8 @@ impl Notifier {
         self.0.device.notify(&notification::invalidate_inode(inode, offset, len))
     }
 
-    /// Lets the kernel forget an inode that nobody has open, with the names by which it knows it: the next look-up tells it
-    /// everything anew.
+    /// Makes the kernel forget an inode that is not open, with its cached names. The next lookup reads everything
+    /// again.
     ///
     /// # Errors
     /// EINVAL: the kernel is older than Linux 6.18.

@@ -1,4 +1,4 @@
-//! The answer to one request: to be given once, now or later, by any thread.
+//! The reply to one request, given once, now or later, by any thread.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -18,11 +18,11 @@ use crate::rings::slot::Slot;
 const PAGE_BYTES: usize = 4096;
 
 thread_local! {
-    /// Where content is put on its way to `/dev/fuse`; as large as the largest reply so far.
+    /// The buffer for content on its way to `/dev/fuse`, as large as the largest reply so far.
     static CONTENT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What all requests of a session share.
+/// The state that all requests of a session share.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) device: Device,
@@ -35,7 +35,7 @@ pub(crate) enum Back {
     Ring(Slot),
 }
 
-/// The answer to one request. Dropped without one, it answers EIO.
+/// The reply to one request. Dropped before it is given, it answers EIO.
 pub struct Reply {
     connection: Arc<Connection>,
     unique: u64,
@@ -63,15 +63,15 @@ impl Reply {
         self.unique
     }
 
-    /// Whether the caller got a signal that no waiting request could be told of. To be asked by a request that is about to
-    /// wait long, when [`Service::interrupt`](crate::Service::interrupt) can find it: so no signal is lost in between.
+    /// Whether the caller got a signal before the request began to wait. A request that is about to wait long calls
+    /// this once [`Service::interrupt`](crate::Service::interrupt) can find it, so that no signal is lost in between.
     /// Over rings this reads a file of `/proc`.
     pub fn is_interrupted(&self) -> bool {
         self.connection.interrupts.take(self.unique)
             || matches!(self.back, Some(Back::Ring(_))) && has_signal(self.caller)
     }
 
-    /// The kernel waits for no answer. An entry of a ring goes back to it all the same.
+    /// Sends no reply, because the kernel expects none. An entry of a ring still goes back to the kernel.
     pub(crate) fn none(mut self) {
         match self.back.take() {
             Some(Back::Ring(slot)) => slot.reply(self.unique, 0, Vec::new()),
@@ -79,17 +79,17 @@ impl Reply {
         }
     }
 
-    /// It failed.
+    /// The operation failed.
     pub fn error(mut self, errno: Errno) {
         self.send(errno.code(), Vec::new());
     }
 
-    /// Done, and nothing more to say.
+    /// The operation succeeded without a result.
     pub fn ok(self) {
         self.body(Vec::new());
     }
 
-    /// What a name leads to: LOOKUP, MKNOD, MKDIR, SYMLINK, LINK.
+    /// The inode of a name: LOOKUP, MKNOD, MKDIR, SYMLINK, LINK.
     pub fn entry(self, entry: &Entry) {
         self.body(entry.encode());
     }
@@ -99,12 +99,12 @@ impl Reply {
         self.body(entry.encode_created(handle, opened));
     }
 
-    /// Attributes, valid for that long: GETATTR, SETATTR.
+    /// Attributes, valid for `valid`: GETATTR, SETATTR.
     pub fn attributes(self, attributes: &Attributes, valid: Duration) {
         self.body(attributes.encode_out(valid));
     }
 
-    /// What statx(2) shows, valid for that long.
+    /// The result of statx(2), valid for `valid`.
     pub fn statx(self, statx: &Statx, valid: Duration) {
         self.body(statx.encode_out(valid));
     }
@@ -114,13 +114,13 @@ impl Reply {
         self.body(wire_out::opened(handle, opened));
     }
 
-    /// How many bytes were written or copied: WRITE, COPY_FILE_RANGE.
+    /// The number of bytes written or copied: WRITE, COPY_FILE_RANGE.
     pub fn written(self, bytes: u64) {
         let is_wide = self.opcode == opcode::COPY_FILE_RANGE_64;
         self.body(wire_out::written(bytes, is_wide));
     }
 
-    /// How long an extended attribute or the list of their names is: GETXATTR and LISTXATTR with a size of 0.
+    /// The length of an extended attribute or of the list of names: GETXATTR and LISTXATTR with a size of 0.
     pub fn size(self, bytes: u32) {
         self.body(wire_out::size(bytes));
     }
@@ -135,7 +135,7 @@ impl Reply {
         self.body(statfs.encode());
     }
 
-    /// What ioctl(2) returns, and what it writes to the caller.
+    /// The result of ioctl(2), and its output for the caller.
     pub fn ioctl(self, result: i32, output: &[u8]) {
         self.body(wire_out::ioctl(result, output));
     }
@@ -145,7 +145,7 @@ impl Reply {
         self.body(listing.into_bytes());
     }
 
-    /// Bytes that are there already: READ, READLINK, GETXATTR, LISTXATTR.
+    /// Bytes that are already in memory: READ, READLINK, GETXATTR, LISTXATTR.
     pub fn data(mut self, bytes: &[u8]) {
         match self.back.take() {
             Some(Back::Device) => self.connection.device.reply(self.unique, 0, bytes),
@@ -154,7 +154,8 @@ impl Reply {
         }
     }
 
-    /// Up to `len` bytes that `fill` puts where the kernel takes them from, after a page's boundary; it says how many.
+    /// Up to `len` bytes, which `fill` writes to the memory that the kernel takes them from, at a page's boundary.
+    /// `fill` returns their number.
     pub fn fill(mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) {
         match self.back.take() {
             Some(Back::Device) => self.fill_for_device(len, fill),
@@ -206,7 +207,7 @@ mod tests {
 
     use super::*;
 
-    /// What the kernel would get of a request's answer: its errno, and what follows.
+    /// The reply that the kernel would get: its errno and its body.
     fn told(answer: impl FnOnce(Reply)) -> (i32, Vec<u8>) {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let device = Device::new(ours.into());

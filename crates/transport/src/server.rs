@@ -1,4 +1,4 @@
-//! From a message to the service and back, whichever way it came.
+//! Passes messages to the service and replies back, over rings and `/dev/fuse` alike.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -20,17 +20,17 @@ use crate::rings::slot::Mailbox;
 use crate::service::Service;
 use crate::waiting;
 
-/// What the threads of a session share.
+/// The state that the threads of a session share.
 pub(crate) struct Server {
     service: Box<dyn Service>,
     connection: Arc<Connection>,
     protocol: Protocol,
     payload_bytes_max: usize,
-    /// None where the kernel does not say: only rings need them.
+    /// Empty if the kernel does not list them. Only rings need them.
     cpus: Vec<usize>,
-    /// Of the threads that serve rings.
+    /// The mailboxes of the threads that serve rings.
     mailboxes: Mutex<Vec<Arc<Mailbox>>>,
-    /// Requests come over rings, and by `/dev/fuse` only the rest.
+    /// Requests come over rings, and only the other messages by `/dev/fuse`.
     pub(crate) has_rings: AtomicBool,
 }
 
@@ -51,17 +51,17 @@ impl Server {
         Notifier::new(self.connection.clone())
     }
 
-    /// All rings are there, with these.
+    /// All rings exist, with these mailboxes.
     pub(crate) fn set_mailboxes(&self, mailboxes: Vec<Arc<Mailbox>>) {
         *self.mailboxes.lock() = mailboxes;
     }
 
-    /// The mount is gone: threads that serve rings end. Replies that are still owed concern nobody any more.
+    /// Ends the threads that serve rings, because the mount is gone. Missing replies do not matter.
     pub(crate) fn end_rings(&self) {
         self.mailboxes.lock().iter().for_each(|mailbox| mailbox.close());
     }
 
-    /// No thread serves any more.
+    /// No thread serves requests any more.
     pub(crate) fn destroy(&self) {
         self.service.destroy();
     }
@@ -75,7 +75,7 @@ impl Server {
         &self.connection.device
     }
 
-    /// CPUs that this process may run on. Empty: that is not known.
+    /// CPUs that this process may run on. Empty: not known.
     pub(crate) fn cpus(&self) -> &[usize] {
         &self.cpus
     }
@@ -110,7 +110,7 @@ impl Server {
                 reply.none();
             }
             Operation::Interrupt { unique } => {
-                // Remembered first: a request that begins to wait now either is found, or finds this.
+                // Remembered first, so that a request that begins to wait now is either found or finds this.
                 self.connection.interrupts.remember(unique);
                 if self.service.interrupt(unique) {
                     self.connection.interrupts.take(unique);

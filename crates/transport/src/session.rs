@@ -1,4 +1,4 @@
-//! One mount: INIT, the choice of the way, and the threads that serve it until it is gone.
+//! One mount: INIT, the choice of the transport, and the threads that serve it until it is gone.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -30,19 +30,19 @@ use rustix::param::page_size;
 pub struct Settings {
     /// Which way.
     pub transport: Transport,
-    /// Threads that read `/dev/fuse`, at most, where requests come that way.
+    /// Most threads that read `/dev/fuse`, if requests come that way.
     pub threads: usize,
     /// Memory that the buffers of rings may take.
     pub ring_bytes_max: u64,
 }
 
-/// Threads with rings, which wait for the word to register them.
+/// Threads with rings, which wait for a message to register them.
 struct Rings {
     go: Vec<Sender<()>>,
     plan: Plan,
 }
 
-/// A mounted file system: INIT is answered, requests are held back until `run`.
+/// A mounted file system. INIT is answered, and requests are held back until `run`.
 pub struct Session {
     server: Arc<Server>,
     threads: usize,
@@ -89,7 +89,7 @@ impl Session {
         self.server.notifier()
     }
 
-    /// Serves requests until the mount is gone everywhere, then tells the service so.
+    /// Serves requests until the mount is gone everywhere, then tells the service.
     ///
     /// # Errors
     /// Threads could not be started, or an answer could not be given while the mount was there. Whoever waits for that
@@ -115,7 +115,7 @@ impl Session {
 }
 
 fn receive_init(device: &Device) -> io::Result<(u64, Negotiation)> {
-    /// INIT is a hundred bytes; the kernel wants room for this many.
+    /// INIT has a hundred bytes, but the kernel requires this much room.
     const BUFFER_BYTES: usize = 8192;
     let mut buffer = vec![0; BUFFER_BYTES];
     let Received::Message(len) = device.receive(&mut buffer)? else {
@@ -129,7 +129,7 @@ fn receive_init(device: &Device) -> io::Result<(u64, Negotiation)> {
     Ok((header.unique, Negotiation::decode(&buffer[IN_BYTES..len], page_size() as u32).map_err(refused)?))
 }
 
-/// Makes all rings and agrees on them, or says why not. Nothing is left of them then.
+/// Makes all rings and agrees on them with the kernel, or returns the reason why not and removes them.
 fn make_rings(
     server: &Arc<Server>,
     settings: &Settings,
@@ -163,13 +163,14 @@ fn start_ring_threads(server: &Arc<Server>, plan: Plan, workers: &mut Workers) -
         go.push(word);
     }
     drop(made);
-    // On an error `go` is dropped with the others, and all threads end.
+    // On an error all senders of `go` are dropped, and all threads end.
     let mailboxes = results.iter().collect::<io::Result<Vec<_>>>()?;
     server.set_mailboxes(mailboxes);
     Ok(Rings { go, plan })
 }
 
-/// What each thread serves. It runs on the queue's CPU if the process may, and on others of the process otherwise.
+/// The queues of each thread. A thread runs on the queue's CPU if the process may, otherwise on the process's other
+/// CPUs.
 fn posts(plan: &Plan, allowed: &[usize], workers: &Workers) -> io::Result<Vec<Post>> {
     let queues = plan.threads.iter().chain(&plan.parked).max().map_or(0, |last| usize::from(*last) + 1);
     let spares = Arc::new(Spares::new(plan.spares, queues));

@@ -1,8 +1,8 @@
-//! How a handler says that it may wait, so that others are served meanwhile.
+//! Lets a handler announce that it may wait, so that other requests are served meanwhile.
 
 use std::cell::{Cell, RefCell};
 
-/// What is known of the present request.
+/// The announcements of the present request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Said {
     /// It may wait.
@@ -11,12 +11,12 @@ pub(crate) struct Said {
     pub(crate) is_long: bool,
 }
 
-/// What a thread that serves requests does before one of them waits.
+/// The action of a serving thread before a request waits.
 pub(crate) trait Waiter {
     /// Called at most once for each request.
     fn before_waiting(&mut self);
 
-    /// Whether others are served although the present request is answered late.
+    /// Whether other requests are served while the present one waits for a late reply.
     fn leaves_room(&mut self) -> bool {
         true
     }
@@ -27,9 +27,9 @@ thread_local! {
     static SAID: Cell<Said> = const { Cell::new(Said { waits: false, is_long: false }) };
 }
 
-/// Says that answering the present request may wait for a device or for other requests. Those that usually do are known
-/// ([`Operation::may_wait`](crate::Operation::may_wait)); a handler calls this for one that turns out to. Costs a
-/// microsecond, and without effect on threads that serve no requests.
+/// Announces that the present request may wait for a device or for other requests. Operations that usually do are known
+/// ([`Operation::may_wait`](crate::Operation::may_wait)). A handler calls this for any other. Costs a microsecond, and
+/// has no effect on threads that serve no requests.
 ///
 /// Over rings the thread may then run on any CPU until it has replied; on `/dev/fuse` another thread takes up reading.
 pub fn may_wait() {
@@ -44,23 +44,23 @@ pub fn may_wait() {
     }
 }
 
-/// Whether the present request may be answered after what others do. False: its queue has no further entry, so what it
-/// would wait for might not come through.
+/// Whether the present request may wait for other requests. False: its queue has no further entry, so those requests
+/// might never come.
 pub fn may_be_late() -> bool {
     WAITER.with_borrow_mut(|waiter| waiter.as_mut().is_none_or(|waiter| waiter.leaves_room()))
 }
 
-/// Makes the present thread one that serves requests.
+/// Makes the present thread a serving thread.
 pub(crate) fn install(waiter: Box<dyn Waiter>) {
     WAITER.set(Some(waiter));
 }
 
-/// Says that the present request moves many bytes.
+/// Announces that the present request moves many bytes.
 pub(crate) fn is_long() {
     SAID.set(Said { is_long: true, ..SAID.get() });
 }
 
-/// Nothing is known of the next request yet. Returns what was known of the last one.
+/// Resets the announcements for the next request, and returns those of the last one.
 pub(crate) fn rearm() -> Said {
     SAID.take()
 }

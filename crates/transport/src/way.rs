@@ -1,11 +1,11 @@
-//! The two ways for requests: which is wanted, and which was taken.
+//! The two ways for requests: the wanted one and the one in use.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::rings::plan::Plan;
 
-/// Which way is wanted.
+/// The wanted way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
     /// Rings where the kernel has them and memory allows, otherwise classic.
@@ -18,7 +18,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// As it is written in options.
+    /// The name in mount options.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -41,12 +41,12 @@ impl FromStr for Transport {
     }
 }
 
-/// Which way was taken.
+/// The way in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
     /// FUSE over io_uring, with these threads.
     Rings(Plan),
-    /// `/dev/fuse`; why not rings.
+    /// `/dev/fuse`, with the reason why not rings.
     Classic(String),
 }
 

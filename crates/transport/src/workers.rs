@@ -1,15 +1,15 @@
-//! The threads of a session, and what they have to tell.
+//! The threads of a session, and their reports.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
-/// What a thread has to tell who waits for all of them.
+/// A report of a thread to the one that waits for all of them.
 #[derive(Debug)]
 pub(crate) enum News {
     /// It has ended.
     Ended(io::Result<()>),
-    /// The kernel takes no entries of rings: requests come by `/dev/fuse`.
+    /// The kernel refuses entries of rings, so requests come by `/dev/fuse`.
     RingsRefused,
 }
 
@@ -27,7 +27,7 @@ impl Workers {
         Self { running: Vec::new(), ended: 0, sender, news }
     }
 
-    /// Where a thread of the session tells something.
+    /// The sender for a thread's reports.
     pub(crate) fn sender(&self) -> Sender<News> {
         self.sender.clone()
     }
@@ -42,7 +42,7 @@ impl Workers {
         Ok(())
     }
 
-    /// Waits until all of them have ended. Until then `refused` is called with them when a ring is refused.
+    /// Waits until all threads have ended. Until then it calls `refused` whenever a ring is refused.
     ///
     /// # Errors
     /// The first error of a thread, at once: others may run on, as what it should have answered will not be.
@@ -63,7 +63,7 @@ impl Workers {
     }
 }
 
-/// Tells of a thread's end, also when it panics.
+/// Reports a thread's end, even after a panic.
 struct Told(Option<Sender<News>>);
 
 impl Told {

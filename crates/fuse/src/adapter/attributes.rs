@@ -35,7 +35,7 @@ impl Adapter {
             mtime: asked.mtime.map(set_time),
             ctime: asked.ctime.map(timestamp),
             privileges: asker.privileges_left(&self.file_system, ino, drops),
-            // Only the kernel names a handle where there is no size to set.
+            // Without a size to set, only the kernel itself passes a handle.
             is_write_back: asked.handle.is_some() && asked.size.is_none(),
         };
         let changed = self.file_system.setattr(ino, &set);

@@ -1,4 +1,4 @@
-//! Reads, writes, and making them durable.
+//! Reads, writes and fsync.
 
 use oncefs_fs::{Error, FileSystem, Ino, Result, WriteOrigin};
 use oncefs_transport::Reply;
@@ -23,8 +23,8 @@ impl Adapter {
         });
     }
 
-    /// `flags`: where it comes from and whether the file loses set-user-id, and those of open(2), as the handle has them
-    /// now.
+    /// `flags`: the origin of the write, whether the file loses set-user-id, and the flags of open(2) as the handle has
+    /// them now.
     pub(super) fn write(
         &self,
         asker: Asker,
@@ -60,7 +60,7 @@ impl Adapter {
         let is_full = matches!(written, Err(Error::NoSpace));
         match is_full.then(|| self.place(data.len())).flatten() {
             Some(place) => {
-                // The request's buffer is about to be used for the next one.
+                // The request's buffer is about to be reused.
                 let data = data.to_vec();
                 let again = move |file_system: &FileSystem| file_system.write(ino, at, &data, origin);
                 self.wait_for_room(place, again, answer);
@@ -69,7 +69,7 @@ impl Adapter {
         }
     }
 
-    /// Everything that was answered before becomes durable.
+    /// Makes everything durable that was answered before.
     pub(super) fn sync(&self, reply: Reply) {
         reply_durably(&self.file_system, true, Ok(()), move |answer| reply_done(answer, reply));
     }

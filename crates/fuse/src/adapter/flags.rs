@@ -12,7 +12,7 @@ use crate::privileges::Asker;
 use crate::reply::reply_with;
 
 impl Adapter {
-    /// Shows a file's flags, or sets them once what was written before is here.
+    /// Returns a file's flags, or sets them after all earlier writes have reached the daemon.
     pub(super) fn answer_flags(&self, asker: Asker, ino: Ino, command: u32, input: &[u8], reply: Reply) {
         let file_system = self.file_system.clone();
         let request = flag_request(command, input).and_then(|request| match request {

@@ -1,19 +1,20 @@
-//! What becomes of a request that depends on pages which a writer left in the kernel. They come as requests themselves, maybe
-//! to the very queue whose last entry this one has: then nothing may wait for them (`may_be_late`).
+//! Decides how to answer a request that depends on a writer's dirty pages in the kernel. These pages come as requests
+//! too, perhaps to the very queue whose last entry this request holds. Then the request must not wait for them
+//! (`may_be_late`).
 
 /// How data and holes are searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Search {
-    /// In what there is once a writer's pages are here.
+    /// Search the file after a writer's pages have arrived.
     Exact,
-    /// All is data up to the end. Pages behind the end that is known are waited for.
+    /// Treat the file as data up to its end, after the pages beyond the known end have arrived.
     AllData,
-    /// All is data up to the end that is known.
+    /// Treat the file as data up to the known end.
     AsKnown,
 }
 
-/// Who only reads must not have a writer's pages written and dropped, again and again: all is data for him. `may_be_late` is
-/// asked only where something would be waited for, since it may keep an entry for that.
+/// A reader must not be able to flush and drop a writer's pages again and again, so the whole file counts as data for
+/// it. `may_be_late` is called only if the search would wait, because the call may claim an entry.
 pub(super) fn search(has_writer: bool, is_writing: bool, may_be_late: impl FnOnce() -> bool) -> Search {
     if !has_writer {
         return Search::Exact;
@@ -25,7 +26,7 @@ pub(super) fn search(has_writer: bool, is_writing: bool, may_be_late: impl FnOnc
     }
 }
 
-/// Whether flags can be set now, after a writer's pages are here.
+/// Whether flags can be set after a writer's pages have arrived.
 pub(super) fn can_set_flags(has_writer: bool, may_be_late: impl FnOnce() -> bool) -> bool {
     !has_writer || may_be_late()
 }

@@ -1,4 +1,4 @@
-//! Entries of a directory, and with them what a look-up of each would answer.
+//! Entries of a directory, each with the answer that a lookup of it would get.
 
 use oncefs_fs::{Entry, EntryKind, Error, Ino};
 use oncefs_transport::Reply;
@@ -24,7 +24,8 @@ impl Adapter {
             self.add_with_attributes(&mut listing, entry)
         });
         match result {
-            // Entries in the reply are counted: it has to arrive. The kernel asks again and meets the error then.
+            // The entries in the reply are already counted, so it must be sent. The kernel gets the error when it asks
+            // again.
             Err(error) if entries == 0 => reply.error(errno(&error)),
             _ => reply.listing(listing),
         }
@@ -33,7 +34,7 @@ impl Adapter {
     /// Adds an entry to a listing. False: it is full.
     fn add_with_attributes(&self, listing: &mut Listing, of: &Entry) -> bool {
         let attributes = match of.entry_kind {
-            // The kernel shows their number and keeps nothing of them.
+            // The kernel shows their inode number and caches nothing.
             EntryKind::Dots => return listing.add_plus(&listed(of), &Found::default()),
             EntryKind::Name => match self.file_system.getattr(of.ino) {
                 // Deleted since the directory was read.
@@ -45,7 +46,7 @@ impl Adapter {
                 Ok(attributes) => attributes,
             },
         };
-        // Counted before the kernel can know it, and taken back if there was no room.
+        // Counted before the kernel can know the inode, and uncounted if the entry does not fit.
         self.lookups.add(of.ino);
         let has_room = listing.add_plus(&listed(of), &entry(&attributes));
         if !has_room && self.lookups.subtract(of.ino, 1) {

@@ -1,4 +1,4 @@
-//! Names: looked up, made, renamed.
+//! Looks up, creates and renames names.
 
 use oncefs_fs::{Attributes, Error, Ino, RenameMode, Result};
 use oncefs_transport::flags::opened;
@@ -31,7 +31,7 @@ impl Adapter {
         reply_with(target, reply, |reply, target| reply.data(&target));
     }
 
-    /// Answers what makes an inode, which the header's is to hold.
+    /// Answers a request that creates an inode in the directory that the header names.
     pub(super) fn make(&self, header: &InHeader, operation: Operation<'_>, reply: Reply) {
         let (parent, file_system) = (Ino(header.inode), &self.file_system);
         let labels = operation.extensions().map_or_else(Vec::new, labels);
@@ -56,7 +56,7 @@ impl Adapter {
         }
     }
 
-    /// Replies with a new file that is open. Whether it has a name, the kernel knows it from then on.
+    /// Replies with a new open file. From then on the kernel knows it, with or without a name.
     fn reply_created(&self, made: Result<Attributes>, flags: i32, reply: Reply) {
         let created = made.map(|attributes| {
             self.lookups.add(attributes.ino);

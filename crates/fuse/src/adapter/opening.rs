@@ -1,4 +1,4 @@
-//! What opening and closing a file does: it truncates, and is noted.
+//! Opens and closes files: truncates them, and notes that they are open.
 
 use oncefs_fs::{Ino, Result, SetAttributes};
 use oncefs_transport::Reply;
@@ -11,7 +11,7 @@ use crate::privileges::Asker;
 use crate::reply::reply_with;
 
 impl Adapter {
-    /// `flags` as in open(2). `kills_privileges`: with O_TRUNC, of who may not keep set-user-id.
+    /// `flags` as in open(2). `kills_privileges`: an open with O_TRUNC by a caller that may not keep set-user-id.
     pub(super) fn open(&self, asker: Asker, ino: Ino, flags: i32, kills_privileges: bool, reply: Reply) {
         let truncates = flags & libc::O_TRUNC != 0;
         let allowed = self.check_opened(ino, flags);
@@ -44,7 +44,7 @@ impl Adapter {
         }
     }
 
-    /// Refuses to open a file for what its flags forbid.
+    /// Refuses an open that the file's flags forbid.
     fn check_opened(&self, ino: Ino, flags: i32) -> Result<()> {
         match writes(flags) {
             true => self.file_system.check_opened_to_write(ino, flags & libc::O_APPEND != 0),

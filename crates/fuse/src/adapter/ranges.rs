@@ -1,4 +1,4 @@
-//! Ranges of files: reserved, punched, copied, searched.
+//! Reserves, punches, copies and searches ranges of files.
 
 use std::ops::Range;
 
@@ -61,7 +61,7 @@ impl Adapter {
                 reply_with(found, reply, Reply::found_at);
             });
         }
-        // The end of the file may be in a writer's pages alone; what lies before the end that is known stays.
+        // The end of the file may exist only in a writer's pages. The pages before the known end stay in the kernel.
         let size = move |file_system: &FileSystem| file_system.getattr(ino).map(|attributes| attributes.size);
         match size(&file_system) {
             Ok(known) if whence == Whence::Data && at < known => reply.found_at(at),
@@ -77,7 +77,7 @@ impl Adapter {
         }
     }
 
-    /// From an inode and its byte to another one, with the handle it is open by.
+    /// Copies from an inode and offset to another inode, handle and offset.
     pub(super) fn copy(&self, asker: Asker, from: (Ino, u64), to: (Ino, u64, u64), len: u64, reply: Reply) {
         let ((source, at), (target, of, target_at)) = (from, to);
         let len = len.min(COPY_BYTES_MAX);

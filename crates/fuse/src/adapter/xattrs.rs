@@ -8,8 +8,8 @@ use crate::privileges::{Asker, CAPABILITY};
 use crate::reply::reply_xattr;
 
 impl Adapter {
-    /// `flags` as in setxattr(2). `clears_set_group_id`: the kernel's word on a new access control list, where it gives
-    /// one.
+    /// `flags` as in setxattr(2). `clears_set_group_id`: the kernel's decision for a new access control list, if it
+    /// sends one.
     pub(super) fn setxattr(
         &self,
         asker: Asker,
@@ -41,7 +41,8 @@ impl Adapter {
         reply_xattr(self.file_system.listxattr(ino).map(|names| asker.names_shown(names)), size, reply);
     }
 
-    /// The kernel removes a file's capabilities before a write, which takes a writer; whoever has opened the file may.
+    /// The kernel removes a file's capabilities before a write. Any caller that has the file open for writing may do
+    /// this.
     pub(super) fn removexattr(&self, asker: Asker, ino: Ino, name: &[u8], reply: Reply) {
         if name == CAPABILITY && self.kernel_cache.has_writer(ino) {
             return self.reply_changed(self.file_system.removexattr_for_write(ino, name), reply);

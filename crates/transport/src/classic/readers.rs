@@ -1,24 +1,24 @@
-//! Which threads read `/dev/fuse`: as few as the load needs. The kernel wakes waiting readers in turn, so a second one
-//! costs every request the waking of a cold thread; measured, that is most of the time of a small request.
+//! Chooses the threads that read `/dev/fuse`: as few as the load needs. The kernel wakes waiting readers in turn, so
+//! with a second reader every request wakes a cold thread. Measured, that is most of the time of a small request.
 //!
-//! So there is one seat. Who has read a request answers it and then sits down again; all others are parked. One is called
-//! when a handler says that it waits. What does not say so is noticed by the watcher: when nobody was seen to wait in a
-//! read for a whole tick, another is called, and there is one seat more until readers have nothing to do.
+//! So there is one seat. The seated thread reads a request, answers it and sits down again. All others are parked. One
+//! of them is called when a handler announces that it waits. The watcher covers handlers that do not: if no thread
+//! waited in a read for a whole tick, it calls another and adds a seat, until readers are idle.
 
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// How long requests may come without a pause, or no reader sit, before one more reads.
+/// How long requests may come without a pause, or without a seated reader, before one more thread reads.
 const TICK: Duration = Duration::from_millis(1);
 
 /// Threads that read, or are parked.
 #[derive(Debug)]
 pub(super) struct Readers {
     state: Mutex<State>,
-    /// Where each parked thread waits to be called.
+    /// Wakes each parked thread.
     calls: Vec<Condvar>,
-    /// Where the watcher waits for something to happen.
+    /// Wakes the watcher.
     stirred: Condvar,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Readers {
 struct State {
     /// Threads that wait in a read, or are about to.
     seated: usize,
-    /// How many may be, at most.
+    /// Most threads that may be seated.
     seats: usize,
     /// Parked threads; the last one is the warmest.
     parked: Vec<usize>,
@@ -67,7 +67,7 @@ impl Readers {
         !state.has_ended
     }
 
-    /// This thread has read a request, and had to wait for it or not.
+    /// This thread has read a request. `has_waited`: it had to wait for it.
     pub(super) fn stand(&self, has_waited: bool) {
         let mut state = self.state.lock();
         assert!(state.seated > 0, "{} threads sit, and one stands up", state.seated);
@@ -79,7 +79,7 @@ impl Readers {
         }
     }
 
-    /// A thread that stood up is about to wait: somebody else has to sit.
+    /// A thread that stood up is about to wait, so another must sit.
     pub(super) fn before_waiting(&self) {
         let mut state = self.state.lock();
         if state.seated == 0 {
@@ -93,7 +93,7 @@ impl Readers {
         }
     }
 
-    /// The mount is gone: nobody reads any more.
+    /// The mount is gone: no thread reads any more.
     pub(super) fn end(&self) {
         let mut state = self.state.lock();
         state.has_ended = true;
@@ -104,7 +104,7 @@ impl Readers {
         self.stirred.notify_one();
     }
 
-    /// The watcher's life, until the mount is gone. Asleep while nothing happens.
+    /// Runs the watcher until the mount is gone. It sleeps while no requests come.
     pub(super) fn watch(&self) {
         let mut state = self.state.lock();
         while !state.has_ended {
@@ -140,7 +140,7 @@ mod tests {
     const SOON: Duration = Duration::from_millis(50);
     const LONG: Duration = Duration::from_secs(10);
 
-    /// Threads 1 and up, each of which says when it sits and whether the mount is gone.
+    /// Threads 1 and up, each of which reports when it sits and whether the mount is gone.
     fn others(readers: &Arc<Readers>, count: usize) -> Receiver<(usize, bool)> {
         let (told, sits) = channel();
         for thread in 1..=count {

@@ -13,10 +13,10 @@ use crate::server::Server;
 use crate::waiting::{self, Waiter};
 use crate::workers::Workers;
 
-/// A read that took longer had to wait.
+/// A read that takes longer had to wait.
 const WAIT_MIN: Duration = Duration::from_micros(10);
-/// How long the reader rests after a FORGET where requests come over rings: then the kernel has many to hand over at
-/// once, and waking for each costs what rings save. Deleted files are freed that much later.
+/// How long the reader rests after a FORGET if requests come over rings. The kernel then hands over many at once, and a
+/// wakeup for each would cost what rings save. Deleted files are freed that much later.
 const REST: Duration = Duration::from_millis(10);
 
 /// Threads that read. They end with the mount.
@@ -28,12 +28,12 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// None yet, and so many at most.
+    /// A pool without threads, for at most `threads_max`.
     pub(crate) fn new(server: Arc<Server>, threads_max: usize) -> Self {
         Self { server, readers: Arc::new(Readers::new(threads_max)), threads_max, threads: 0 }
     }
 
-    /// Starts threads until there are so many.
+    /// Starts threads until there are `threads`.
     pub(crate) fn grow(&mut self, threads: usize, workers: &mut Workers) -> io::Result<()> {
         let wanted = threads.min(self.threads_max);
         let is_first_of_many = self.threads < 2 && wanted > 1;
@@ -79,7 +79,7 @@ fn serve(server: &Arc<Server>, readers: &Arc<Readers>, number: usize) -> io::Res
     Ok(())
 }
 
-/// A thread that waits leaves reading to another.
+/// Lets another thread read before this one waits.
 struct Parting(Arc<Readers>);
 
 impl Waiter for Parting {

@@ -1,10 +1,10 @@
-//! What is told about files: attributes, entries, statx, statfs.
+//! Replies about files: attributes, entries, statx, statfs.
 
 use std::time::Duration;
 
 use super::wire::Writer;
 
-/// A time, as the kernel has it: nanoseconds count forwards, also before 1970.
+/// A time, as the kernel has it: nanoseconds count forwards, even before 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Time {
     /// Since 1970.
@@ -59,11 +59,11 @@ impl Attributes {
         writer.i64(self.atime.seconds).i64(self.mtime.seconds).i64(self.ctime.seconds);
         writer.u32(self.atime.nanoseconds).u32(self.mtime.nanoseconds).u32(self.ctime.nanoseconds);
         writer.u32(self.mode).u32(self.nlink).u32(self.uid).u32(self.gid).u32(self.rdev).u32(self.block_bytes);
-        // No flags: none of them is for what is not a DAX device or a submount.
+        // No flags: they are only for DAX devices and submounts.
         writer.u32(0);
     }
 
-    /// `fuse_attr_out`, valid for that long.
+    /// `fuse_attr_out`, valid for `valid`.
     pub fn encode_out(&self, valid: Duration) -> Vec<u8> {
         let mut writer = Writer::with_capacity(ATTR_OUT_BYTES);
         writer.u64(valid.as_secs()).u32(valid.subsec_nanos()).u32(0);
@@ -72,16 +72,16 @@ impl Attributes {
     }
 }
 
-/// `fuse_entry_out`: what a name leads to. The inode 0 says that there is none, and the kernel remembers that.
+/// `fuse_entry_out`: the inode of a name. Inode 0 means that the name does not exist, and the kernel caches that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     /// The inode, or 0.
     pub inode: u64,
-    /// Tells inodes apart that had the same number one after the other.
+    /// Distinguishes inodes that used the same number at different times.
     pub generation: u64,
-    /// How long the kernel may remember the name.
+    /// How long the kernel may cache the name.
     pub name_valid: Duration,
-    /// How long it may remember the attributes.
+    /// How long the kernel may cache the attributes.
     pub attributes_valid: Duration,
     /// The inode's.
     pub attributes: Attributes,
@@ -116,16 +116,16 @@ impl Entry {
 pub struct Statx {
     /// As stat(2) shows it.
     pub attributes: Attributes,
-    /// When it was made. None: not known.
+    /// Time of creation. None: not known.
     pub birth: Option<Time>,
-    /// `STATX_ATTR_...` that it has.
+    /// `STATX_ATTR_...` flags that are set.
     pub flags: u64,
-    /// `STATX_ATTR_...` that the file system knows of.
+    /// `STATX_ATTR_...` flags that the file system supports.
     pub flags_known: u64,
 }
 
 impl Statx {
-    /// `fuse_statx_out`, valid for that long.
+    /// `fuse_statx_out`, valid for `valid`.
     pub fn encode_out(&self, valid: Duration) -> Vec<u8> {
         let has = &self.attributes;
         let mask = libc::STATX_BASIC_STATS | if self.birth.is_some() { libc::STATX_BTIME } else { 0 };
@@ -151,7 +151,7 @@ pub struct Statfs {
     pub blocks: u64,
     /// Free.
     pub blocks_free: u64,
-    /// Free for everybody.
+    /// Free for unprivileged users.
     pub blocks_available: u64,
     /// Inodes in all; 0 where there is no limit.
     pub files: u64,

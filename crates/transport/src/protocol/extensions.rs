@@ -1,9 +1,9 @@
-//! What the kernel adds to a creation, if that was negotiated: security labels for the new inode, and the group of the
-//! caller that is the parent directory's.
+//! Extensions that the kernel adds to a creation if negotiated: security labels for the new inode, and the parent
+//! directory's group if the caller is in it.
 
 use super::wire::{Malformed, Reader};
 
-/// The highest number at the place of an extension's type that counts security contexts instead.
+/// The highest number in an extension's type field that is a count of security contexts and not a type.
 const CONTEXTS_MAX: u32 = 31;
 /// The type of the extension with groups.
 const GROUPS: u32 = 32;
@@ -11,7 +11,7 @@ const GROUPS: u32 = 32;
 /// A security label for a new inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SecurityContext<'a> {
-    /// Of the extended attribute, such as `security.selinux`.
+    /// The name of the extended attribute, such as `security.selinux`.
     pub name: &'a [u8],
     /// Its value.
     pub value: &'a [u8],
@@ -27,7 +27,8 @@ pub struct Extensions<'a> {
 }
 
 impl<'a> Extensions<'a> {
-    /// From the end of a message. Each is a header of two numbers (its bytes, its type) and a body, padded to 8 bytes.
+    /// Decodes the end of a message. Each extension is a header of two numbers (its bytes, its type) and a body, padded
+    /// to 8 bytes.
     pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut found = Self::default();
         let mut reader = Reader::new(bytes);
@@ -39,7 +40,7 @@ impl<'a> Extensions<'a> {
             match kind {
                 0..=CONTEXTS_MAX => found.decode_contexts(body, kind)?,
                 GROUPS => found.decode_groups(body)?,
-                // One of a newer kernel: it was not asked for, and means nothing to us.
+                // One of a newer kernel. It was not requested, so it is ignored.
                 _ => {}
             }
         }

@@ -1,4 +1,4 @@
-//! What begins every message.
+//! The headers that begin every message.
 
 use super::wire::{Malformed, Reader, Writer};
 
@@ -12,13 +12,14 @@ pub const OUT_BYTES: usize = 16;
 pub struct InHeader {
     /// Bytes of the whole message.
     pub len: u32,
-    /// What is asked.
+    /// The operation.
     pub opcode: u32,
-    /// Number of the request, named by its reply.
+    /// Number of the request. Its reply has the same.
     pub unique: u64,
-    /// The inode that is asked about; for operations with a name, the directory.
+    /// The inode of the operation. For operations with a name, the directory.
     pub inode: u64,
-    /// The caller's user, as file systems see it. `u32::MAX`: an idmapped mount, and the operation makes no inode.
+    /// The caller's user, as file systems see it. `u32::MAX`: the mount is idmapped, and the operation creates no
+    /// inode.
     pub uid: u32,
     /// The caller's group, likewise.
     pub gid: u32,
@@ -29,7 +30,7 @@ pub struct InHeader {
 }
 
 impl InHeader {
-    /// From the beginning of a message.
+    /// Decodes the beginning of a message.
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let (len, opcode, unique, inode) = (reader.u32()?, reader.u32()?, reader.u64()?, reader.u64()?);
         let (uid, gid, pid) = (reader.u32()?, reader.u32()?, reader.u32()?);

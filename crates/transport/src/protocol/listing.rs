@@ -1,4 +1,4 @@
-//! Entries of a directory, as READDIR and READDIRPLUS are answered.
+//! The entries of a directory in replies to READDIR and READDIRPLUS.
 
 use super::attributes::{ENTRY_OUT_BYTES, Entry};
 use super::wire::Writer;
@@ -18,7 +18,7 @@ pub struct Listing {
 pub struct Listed<'a> {
     /// The number that readdir(3) shows.
     pub inode: u64,
-    /// What a later request names to go on after this entry.
+    /// A later request continues after this entry with this number.
     pub cookie: u64,
     /// Type, as in `mode` (`S_IF...`).
     pub mode: u32,
@@ -27,20 +27,20 @@ pub struct Listed<'a> {
 }
 
 impl Listing {
-    /// An empty one, for an answer of at most that many bytes.
+    /// An empty listing, for a reply of at most `size_max` bytes.
     pub fn new(size_max: u32) -> Self {
         let size_max = size_max as usize;
         Self { written: Writer::with_capacity(size_max.min(4096)), size_max }
     }
 
-    /// Adds an entry, as READDIR shows it. False: it is full, and the entry was not added.
+    /// Adds an entry for READDIR. False: the listing is full, and the entry was not added.
     #[must_use]
     pub fn add(&mut self, listed: &Listed<'_>) -> bool {
         self.add_after(0, listed, |_| {})
     }
 
-    /// Adds an entry with what a look-up of its name would answer (READDIRPLUS); with the inode 0 the kernel looks it up
-    /// when it needs it. False: it is full, and the entry was not added.
+    /// Adds an entry with the reply to a lookup of its name (READDIRPLUS). With inode 0 the kernel looks the name up
+    /// when it needs it. False: the listing is full, and the entry was not added.
     #[must_use]
     pub fn add_plus(&mut self, listed: &Listed<'_>, entry: &Entry) -> bool {
         self.add_after(ENTRY_OUT_BYTES, listed, |writer| entry.encode_into(writer))
@@ -55,7 +55,7 @@ impl Listing {
         let end = self.written.len() + len;
         write_before(&mut self.written);
         self.written.u64(listed.inode).u64(listed.cookie);
-        // A name has at most 255 bytes; the kernel refuses longer ones. The type is what getdents(2) calls it.
+        // A name has at most 255 bytes, because the kernel refuses longer ones. The type is that of getdents(2).
         self.written.u32(name_len as u32).u32((listed.mode & libc::S_IFMT) >> 12).bytes(listed.name);
         self.written.zeros(end - self.written.len());
         true

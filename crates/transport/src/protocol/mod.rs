@@ -1,5 +1,5 @@
-//! The kernel's protocol (include/uapi/linux/fuse.h, version 7.45) as types: what it sends is decoded and never trusted,
-//! what it is sent is encoded. No file, thread or system call.
+//! The kernel's protocol (include/uapi/linux/fuse.h, version 7.45) as types: decodes the kernel's messages without
+//! trusting them, and encodes the daemon's. No file, thread or system call.
 
 pub mod attributes;
 pub mod extensions;

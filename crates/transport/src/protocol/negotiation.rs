@@ -17,20 +17,20 @@ const REQUEST_PAGES_MAX: u32 = u16::MAX as u32;
 /// Flags that the transport itself needs.
 const OURS: [u64; 5] = [init::INIT_EXT, init::BIG_WRITES, init::MAX_PAGES, init::ABORT_ERROR, init::ASYNC_READ];
 
-/// What is agreed on. The service sets it to what it needs, within what the kernel offers.
+/// The agreed settings. The service sets them to what it needs, within the kernel's offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiation {
     offered: u64,
     wanted: u64,
-    /// Of this machine: 4, 16 or 64 KiB.
+    /// The page size of this machine: 4, 16 or 64 KiB.
     page_bytes: u32,
     /// The kernel's minor version.
     pub minor: u32,
-    /// Bytes of read-ahead; the kernel's own maximum, which can be lowered.
+    /// Bytes of read-ahead. At first the kernel's own maximum, which can be lowered.
     pub readahead_bytes_max: u32,
     /// Bytes of the largest READ and WRITE.
     pub request_bytes_max: u32,
-    /// Requests of read-ahead and writeback under way at a time.
+    /// Requests of read-ahead and writeback in flight.
     pub background_max: u16,
     /// Above this many of them the kernel takes the file system for congested.
     pub congestion: u16,
@@ -39,7 +39,7 @@ pub struct Negotiation {
 }
 
 impl Negotiation {
-    /// From the body of INIT, on a machine with such pages.
+    /// Decodes the body of INIT, on a machine with pages of `page_bytes`.
     pub(crate) fn decode(body: &[u8], page_bytes: u32) -> Result<Self, Malformed> {
         let mut reader = Reader::new(body);
         let (major, minor) = (reader.u32()?, reader.u32()?);
@@ -87,7 +87,7 @@ impl Negotiation {
         self.request_bytes_max.div_ceil(self.page_bytes).clamp(1, REQUEST_PAGES_MAX) as u16
     }
 
-    /// Bytes of the payload of the largest message: what a ring's entry and a reader's buffer have to hold.
+    /// Bytes of the payload of the largest message, which must fit into a ring's entry and into a reader's buffer.
     pub fn payload_bytes_max(&self) -> usize {
         /// `FUSE_MIN_READ_BUFFER`.
         const MIN: usize = 8192;

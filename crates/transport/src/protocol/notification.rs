@@ -1,9 +1,9 @@
-//! What the daemon tells the kernel without being asked.
+//! Messages that the daemon sends to the kernel without a request.
 
 use super::header::encode_out;
 use super::wire::Writer;
 
-/// A message to the kernel, whole.
+/// A complete message to the kernel.
 pub type Message = Vec<u8>;
 
 /// `FUSE_NOTIFY_INVAL_INODE`.
@@ -11,17 +11,17 @@ const INVALIDATE_INODE: i32 = 2;
 /// `FUSE_NOTIFY_PRUNE`, of version 7.45.
 const PRUNE: i32 = 9;
 
-/// Cached attributes of an inode are outdated, and its pages from `offset` on: `len` bytes, 0 for all. A negative offset
-/// concerns the attributes alone. Dirty pages are written back first.
+/// Invalidates the cached attributes of an inode, and its pages from `offset` on: `len` bytes, 0 for all. A negative
+/// offset invalidates the attributes alone. The kernel writes dirty pages back first.
 pub fn invalidate_inode(inode: u64, offset: i64, len: i64) -> Message {
     let mut body = Writer::with_capacity(24);
     body.u64(inode).i64(offset).i64(len);
     message(INVALIDATE_INODE, &body.finish(24))
 }
 
-/// The kernel forgets an inode that nobody uses, and the names by which it knows it.
+/// Makes the kernel forget an unused inode and its cached names.
 pub fn prune(inode: u64) -> Message {
-    // How many inodes, and room to spare.
+    // The number of inodes, and padding.
     let mut body = Writer::with_capacity(24);
     body.u32(1).u32(0).u64(0).u64(inode);
     message(PRUNE, &body.finish(24))

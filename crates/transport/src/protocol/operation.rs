@@ -1,9 +1,9 @@
-//! What the kernel asks for: one variant for each operation, with its fields checked and named.
+//! The operations that the kernel requests: one variant for each, with its fields checked and named.
 
 use super::attributes::Time;
 use super::extensions::Extensions;
 
-/// What is asked, of the inode in the request's header. A name is without a NUL byte and not empty.
+/// An operation on the inode in the request's header. A name is not empty and has no NUL byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "fields are named as in fuse.h; those that are not obvious are explained")]
 pub enum Operation<'a> {
@@ -73,7 +73,7 @@ pub enum Operation<'a> {
         of: u64,
         name: &'a [u8],
     },
-    /// `kills_privileges`: an open with O_TRUNC by who lacks CAP_FSETID.
+    /// `kills_privileges`: an open with O_TRUNC by a caller without CAP_FSETID.
     Open {
         flags: i32,
         kills_privileges: bool,
@@ -125,7 +125,7 @@ pub enum Operation<'a> {
     Opendir {
         flags: i32,
     },
-    /// `cookie`: of the last entry that was seen, 0 for none. `size`: bytes that fit into the reply.
+    /// `cookie`: that of the last entry seen, 0 for none. `size`: bytes that fit into the reply.
     Readdir {
         handle: u64,
         cookie: u64,
@@ -184,14 +184,14 @@ pub enum Operation<'a> {
     Interrupt {
         unique: u64,
     },
-    /// Inodes that the kernel no longer holds, with how often it had been told of them. There is no reply.
+    /// Inodes that the kernel no longer holds, each with the number of lookups to take back. There is no reply.
     Forget(Forgotten<'a>),
-    /// Answered with ENOSYS, which ends the kernel's asking.
+    /// An operation that this crate does not know. After the reply ENOSYS the kernel does not send it again.
     Unknown,
 }
 
 impl<'a> Operation<'a> {
-    /// What came with a request that makes an inode.
+    /// The extensions of a request that creates an inode.
     pub fn extensions(&self) -> Option<&Extensions<'a>> {
         match self {
             Self::Symlink { extensions, .. }
@@ -226,7 +226,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// A change of attributes: what is `None` stays.
+/// A change of attributes. `None` leaves one as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "named as in fuse.h")]
 pub struct SetAttributes {
@@ -238,11 +238,11 @@ pub struct SetAttributes {
     pub atime: Option<SetTime>,
     pub mtime: Option<SetTime>,
     pub ctime: Option<Time>,
-    /// A truncation by who lacks CAP_FSETID.
+    /// A truncation by a caller without CAP_FSETID.
     pub kills_privileges: bool,
 }
 
-/// A time that is set.
+/// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
     /// The time of the change.
@@ -251,7 +251,7 @@ pub enum SetTime {
     At(Time),
 }
 
-/// Pairs of numbers: an inode, and how often the kernel had been told of it.
+/// Pairs of an inode number and the number of lookups to take back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forgotten<'a> {
     /// One inode.

@@ -1,5 +1,5 @@
-//! From bytes, which anybody may have written, to a request that can be served. Every length is checked, and nothing may
-//! follow the end of a message.
+//! Decodes untrusted bytes into a request that can be served. Every length is checked, and no bytes may follow the end
+//! of a message.
 
 use super::attributes::Time;
 use super::extensions::Extensions;
@@ -8,28 +8,28 @@ use super::opcode::{self as op};
 use super::operation::{Forgotten, Operation, SetAttributes, SetTime};
 use super::wire::{Malformed, Reader};
 
-/// What decoding has to know of what INIT agreed on.
+/// The results of INIT that decoding depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Protocol {
     /// SETXATTR has a header of 16 bytes, not 8.
     pub is_setxattr_extended: bool,
 }
 
-/// A message that was checked: it can be served.
+/// A checked message, which can be served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// Who asks, about which inode.
+    /// The caller and the inode.
     pub header: InHeader,
-    /// What is asked.
+    /// The operation.
     pub operation: Operation<'a>,
 }
 
 /// Why a message cannot be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The message's, if it has one.
+    /// The header, if the message has one.
     pub header: Option<InHeader>,
-    /// What is wrong.
+    /// The fault in the message.
     pub why: Malformed,
 }
 
@@ -91,7 +91,7 @@ fn decode_body<'a>(
     Ok(operation)
 }
 
-/// An int of system calls, which the protocol has as an unsigned number.
+/// An `int` of a system call, which the protocol sends as an unsigned number.
 fn int(number: u32) -> i32 {
     i32::from_ne_bytes(number.to_ne_bytes())
 }
@@ -117,7 +117,7 @@ fn creation<'a>(opcode: u32, from: &mut Reader<'a>, extensions: Extensions<'a>) 
             let (flags, mode, umask, open_flags) = (int(from.u32()?), from.u32()?, from.u32()?, from.u32()?);
             let (name, kills_privileges) = (from.text()?, open_flags & KILL_SUIDGID != 0);
             match opcode {
-                // The kernel gives it the name of no file.
+                // The name in a TMPFILE is not a file's.
                 op::TMPFILE => Operation::Tmpfile { mode, umask, flags, extensions },
                 _ if name.is_empty() => return Err(Malformed("a name is empty")),
                 _ => Operation::Create { name, mode, umask, flags, kills_privileges, extensions },

@@ -1,8 +1,9 @@
-//! Numbers, names and bytes in messages, in the byte order of the machine: reading that checks every length, and writing.
+//! Reads and writes the numbers, names and bytes of messages, in the byte order of the machine. Reading checks every
+//! length.
 
 use std::fmt;
 
-/// A message that is not what the protocol says.
+/// A message that breaks the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
@@ -48,7 +49,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_ne_bytes(self.array()?))
     }
 
-    /// Passes over what means nothing.
+    /// Skips bytes without a meaning.
     pub(crate) fn skip(&mut self, len: usize) -> Result<(), Malformed> {
         self.bytes(len).map(drop)
     }
@@ -59,7 +60,7 @@ impl<'a> Reader<'a> {
         if text.is_empty() { Err(Malformed("a name is empty")) } else { Ok(text) }
     }
 
-    /// What a NUL byte ends, without it.
+    /// The bytes up to a NUL byte, without it.
     pub(crate) fn text(&mut self) -> Result<&'a [u8], Malformed> {
         let len = self.0.iter().position(|byte| *byte == 0).ok_or(Malformed("a name has no end"))?;
         let text = self.bytes(len)?;
@@ -67,7 +68,7 @@ impl<'a> Reader<'a> {
         Ok(text)
     }
 
-    /// Passes over what pads `len` bytes, just read, to a multiple of 8.
+    /// Skips the padding of `len` bytes, just read, to a multiple of 8.
     pub(crate) fn skip_padding(&mut self, len: usize) -> Result<(), Malformed> {
         self.skip(len.next_multiple_of(8) - len)
     }
@@ -82,7 +83,7 @@ impl<'a> Reader<'a> {
         std::mem::take(&mut self.0)
     }
 
-    /// Nothing may be left.
+    /// Fails if bytes are left.
     pub(crate) fn end(self) -> Result<(), Malformed> {
         if self.0.is_empty() { Ok(()) } else { Err(Malformed("something follows its end")) }
     }
@@ -131,7 +132,7 @@ impl Writer {
         self.0.len()
     }
 
-    /// The message, which has to be as long as the protocol says.
+    /// The message. Its length must be that of the protocol.
     pub(crate) fn finish(self, bytes_expected: usize) -> Vec<u8> {
         assert_eq!(self.0.len(), bytes_expected, "bytes of an encoded structure, and bytes that fuse.h gives it");
         self.0

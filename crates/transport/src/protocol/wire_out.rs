@@ -1,4 +1,4 @@
-//! Bodies of replies that are a few numbers.
+//! Bodies of replies that consist of a few numbers.
 
 use super::wire::Writer;
 
@@ -9,7 +9,7 @@ pub(crate) fn opened(handle: u64, opened: u32) -> Vec<u8> {
     writer.finish(16)
 }
 
-/// `fuse_write_out`, or where the protocol is wide `fuse_copy_file_range_out`.
+/// `fuse_write_out`, or `fuse_copy_file_range_out` if `is_wide`.
 pub(crate) fn written(bytes: u64, is_wide: bool) -> Vec<u8> {
     let mut writer = Writer::with_capacity(8);
     if is_wide {
@@ -28,7 +28,7 @@ pub(crate) fn size(bytes: u32) -> Vec<u8> {
     writer.finish(8)
 }
 
-/// `fuse_ioctl_out`, and what follows it.
+/// `fuse_ioctl_out` and the output after it.
 pub(crate) fn ioctl(result: i32, output: &[u8]) -> Vec<u8> {
     let len = 16 + output.len();
     let mut writer = Writer::with_capacity(len);

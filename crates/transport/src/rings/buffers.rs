@@ -1,21 +1,21 @@
-//! The memory of entries: one range of addresses, whose payloads are in huge pages where the system has them.
+//! The memory of entries: one range of addresses, with the payloads in huge pages if the system has them.
 //!
-//! A device takes a payload in as many pieces as it has in memory. Of plain pages that is one for each 4 KiB, of huge pages
-//! one or two in all: a disk of a virtual machine takes a fourth of the time for it (docs/results/reads.md).
+//! A device transfers a payload in as many pieces as it has in memory. Plain pages make one piece for each 4 KiB, huge
+//! pages one or two in all. A virtual machine's disk then takes a fourth of the time (docs/results/reads.md).
 
 use std::io;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of an entry besides its payload: a page for its headers, one where the message is put together.
+/// Bytes of an entry besides its payload: a page for its headers, and one in which the message is assembled.
 pub const ENTRY_OVERHEAD_BYTES: usize = 2 * 4096;
-/// Bytes of a huge page. Where they are larger, plain ones are used.
+/// Bytes of a huge page. On machines with larger ones, plain pages are used.
 const HUGE_BYTES: usize = 2 << 20;
-/// Smaller payloads stay in plain pages: where memory is short it is taken as it is used, and not by huge pages.
+/// Smaller payloads stay in plain pages, so that a machine with little memory backs only what is used.
 const HUGE_PAYLOAD_BYTES_MIN: usize = 1 << 20;
 
-/// Room for some entries. Each is taken once, and stays as long as any is used.
+/// Room for some entries. Each is taken once. The memory lives as long as any of them is in use.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     start: NonNull<u8>,
@@ -24,32 +24,33 @@ pub(crate) struct Buffers {
     taken: AtomicUsize,
 }
 
-// SAFETY: plain memory, of which each part is handed out once.
+// SAFETY: plain memory, and each part is handed out once.
 unsafe impl Send for Buffers {}
 // SAFETY: as above.
 unsafe impl Sync for Buffers {}
 
 impl Buffers {
-    /// For so many entries whose payloads are all used. The bytes are 0, and backed by memory as they are touched: each
-    /// whole huge page at once, the rest, and small payloads, page by page. So all of it never takes more than
-    /// `count * entry_bytes(payload_bytes)`.
+    /// Room for `count` entries whose payloads are all used. The bytes are 0, and backed by memory when touched: a
+    /// whole huge page at once, the rest and small payloads page by page. So this never takes more than `count *
+    /// entry_bytes(payload_bytes)`.
     pub(crate) fn new(count: usize, payload_bytes: usize) -> io::Result<Arc<Self>> {
         let buffers = Self::plain(count, payload_bytes)?;
         let huge = buffers.bytes() / HUGE_BYTES * HUGE_BYTES;
         if payload_bytes >= HUGE_PAYLOAD_BYTES_MIN && huge > 0 {
-            // SAFETY: within the mapping. The advice changes no content. Without huge pages it fails, and nothing is lost.
+            // SAFETY: within the mapping. The advice changes no content. Without huge pages it fails, which does no
+            // harm.
             unsafe { libc::madvise(buffers.start.as_ptr().cast(), huge, libc::MADV_HUGEPAGE) };
         }
         Ok(buffers)
     }
 
-    /// As `new`, for entries of which most are never used: page by page.
+    /// As `new`, for entries that are mostly never used: backed page by page.
     pub(crate) fn plain(count: usize, payload_bytes: usize) -> io::Result<Arc<Self>> {
         let start = map_aligned(count * entry_bytes(payload_bytes))?;
         Ok(Arc::new(Self { start, count, payload_bytes, taken: AtomicUsize::new(0) }))
     }
 
-    /// The next entry's bytes: `entry_bytes` of them, at the beginning of a page. None: all are taken.
+    /// The next entry's `entry_bytes` bytes, which begin at a page's boundary. None: all entries are taken.
     pub(super) fn take(&self) -> Option<NonNull<u8>> {
         let next = |taken: usize| (taken < self.count).then_some(taken + 1);
         let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
@@ -72,12 +73,12 @@ impl Drop for Buffers {
     }
 }
 
-/// Bytes of an entry: what it needs for headers and messages, and its payload in whole pages.
+/// Bytes of an entry: its headers, room for a message, and its payload in whole pages.
 pub(super) fn entry_bytes(payload_bytes: usize) -> usize {
     ENTRY_OVERHEAD_BYTES + payload_bytes.next_multiple_of(4096)
 }
 
-/// A fresh mapping of whole pages that begins where a huge page can.
+/// A fresh mapping of whole pages, aligned to a huge page.
 fn map_aligned(bytes: usize) -> io::Result<NonNull<u8>> {
     if bytes == 0 {
         return Ok(NonNull::dangling());
@@ -98,10 +99,10 @@ fn map_aligned(bytes: usize) -> io::Result<NonNull<u8>> {
     Ok(start)
 }
 
-/// Gives back whole pages that `map_aligned` mapped and nobody refers to.
+/// Unmaps whole pages that `map_aligned` mapped and that have no references.
 fn unmap(start: NonNull<u8>, bytes: usize) {
     if bytes > 0 {
-        // SAFETY: the callers' own mapping, which they do not use any more.
+        // SAFETY: the callers' own mapping, which they no longer use.
         unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
     }
 }

@@ -13,9 +13,9 @@ use super::entry::Entry;
 const REGISTER: u32 = 1;
 /// `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`: the entry has the reply, wait for the next request.
 const COMMIT_AND_FETCH: u32 = 2;
-/// What the completion of a poll of the bell is known by.
+/// The user data of a poll of the bell.
 const BELL: u64 = u64::MAX;
-/// A refusal for the moment is over by then, or lasts.
+/// After this time a temporary refusal is over, or it lasts.
 pub(super) const FOR_NOW: Duration = Duration::from_millis(1);
 /// `len` within `struct io_uring_sqe`.
 const SQE_LEN_AT: usize = 24;
@@ -23,24 +23,24 @@ const SQE_LEN_AT: usize = 24;
 /// One thread's ring. Only that thread may use it.
 pub(super) struct Ring(IoUring<squeue::Entry128, cqueue::Entry>);
 
-/// Whether the kernel refuses for the moment alone.
+/// Whether the kernel's refusal is temporary.
 pub(super) fn is_for_now(errno: Option<i32>) -> bool {
     matches!(errno, Some(libc::EAGAIN | libc::EBUSY | libc::EINTR))
 }
 
-/// What happened.
+/// An event of the ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     /// Replies came from other threads.
     Bell,
     /// An entry has a request.
     Request(usize),
-    /// An entry is out of use, with this errno.
+    /// The kernel ended an entry with this errno.
     Ended(usize, i32),
 }
 
 impl Ring {
-    /// A ring of the calling thread, for so many entries, over a descriptor of `/dev/fuse`.
+    /// A ring of the calling thread, for `entries` entries, over a descriptor of `/dev/fuse`.
     pub(super) fn new(entries: usize, device: RawFd) -> io::Result<Self> {
         let size = (entries as u32 + 1).next_power_of_two();
         let ring = IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_submit_all().build(size)?;
@@ -48,18 +48,18 @@ impl Ring {
         Ok(Self(ring))
     }
 
-    /// Gives the kernel an entry of a queue. The entry has to stay where it is.
+    /// Registers an entry of a queue with the kernel. The entry must not move.
     pub(super) fn register(&mut self, queue: u16, index: usize, entry: &Entry) -> io::Result<()> {
         let (parts, parts_len) = (entry.parts() as u64, 2);
         self.push(command(REGISTER, queue, 0, Some(parts), parts_len, index))
     }
 
-    /// Commits the reply that an entry has.
+    /// Commits the reply in an entry.
     pub(super) fn commit(&mut self, queue: u16, index: usize, entry: &Entry) -> io::Result<()> {
         self.push(command(COMMIT_AND_FETCH, queue, entry.commit_id(), None, 0, index))
     }
 
-    /// Has the next ring of a bell reported, once.
+    /// Reports the next ring of the bell, once.
     pub(super) fn listen(&mut self, bell: RawFd) -> io::Result<()> {
         let poll = opcode::PollAdd::new(types::Fd(bell), libc::POLLIN as u32).build().user_data(BELL);
         self.push(poll.into())
@@ -75,8 +75,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Hands over what was pushed, and waits until at least `wait_for` events are there. Where the kernel lacks room or
-    /// memory for it at the moment, fewer may be there, and some of it is handed over with the next call.
+    /// Submits the pushed commands, and waits for at least `wait_for` events. If the kernel is short of room or memory
+    /// at the moment, there may be fewer events, and the next call submits the rest.
     pub(super) fn submit(&mut self, wait_for: usize) -> io::Result<()> {
         loop {
             match self.0.submit_and_wait(wait_for) {
@@ -90,7 +90,7 @@ impl Ring {
         }
     }
 
-    /// What has happened and was not told yet.
+    /// Takes the new events.
     pub(super) fn events(&mut self, into: &mut Vec<Event>) {
         into.extend(self.0.completion().map(|completion| match (completion.user_data(), completion.result()) {
             (BELL, _) => Event::Bell,

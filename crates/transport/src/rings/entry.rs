@@ -1,5 +1,5 @@
-//! The memory of one entry, which the kernel and one thread share by turns: the kernel writes a request, the thread reads
-//! it and writes the reply. Owns all access to it.
+//! The memory of one entry, which the kernel and one thread use in turns: the kernel writes a request, the thread reads
+//! it and writes the reply. Owns all access to this memory.
 
 use std::io;
 use std::ptr::NonNull;
@@ -17,35 +17,35 @@ const PAYLOAD_LEN_AT: usize = 256 + 16;
 const HEADERS_BYTES: usize = 256 + 32;
 const _: () = assert!(HEADERS_BYTES <= ENTRY_OVERHEAD_BYTES / 2);
 
-/// One entry: a page with headers, a page at whose end a message is put together, its payload.
+/// One entry: a page with headers, a page in whose end a message is assembled, and the payload.
 #[derive(Debug)]
 pub(super) struct Entry {
     base: NonNull<u8>,
     payload_bytes: usize,
-    /// What the kernel is told at registration: the headers and the payload.
+    /// The parts to register: the headers and the payload.
     parts: [libc::iovec; 2],
-    /// Whose memory it is.
+    /// Keeps the memory alive.
     _buffers: Arc<Buffers>,
 }
 
-// SAFETY: plain memory. Who may touch which part when is said at each function, and `slot` keeps to it.
+// SAFETY: plain memory. Each function states who may access which part and when, and `slot` keeps to it.
 unsafe impl Send for Entry {}
 // SAFETY: as above.
 unsafe impl Sync for Entry {}
 
 impl Entry {
-    /// Fails if all of the buffers are taken.
+    /// Takes a buffer. Fails if all are taken.
     pub(super) fn new(buffers: &Arc<Buffers>) -> io::Result<Self> {
         let base = buffers.take().ok_or(io::ErrorKind::OutOfMemory)?;
         let payload_bytes = buffers.payload_bytes();
-        // SAFETY: within what was taken.
+        // SAFETY: within the taken buffer.
         let payload = unsafe { base.add(ENTRY_OVERHEAD_BYTES) };
         let part = |at: NonNull<u8>, len| libc::iovec { iov_base: at.as_ptr().cast(), iov_len: len };
         let parts = [part(base, HEADERS_BYTES), part(payload, payload_bytes)];
         Ok(Self { base, payload_bytes, parts, _buffers: buffers.clone() })
     }
 
-    /// The address of what registration reads; valid as long as the entry does not move.
+    /// The address of the parts for registration. Valid as long as the entry does not move.
     pub(super) fn parts(&self) -> *const libc::iovec {
         self.parts.as_ptr()
     }
@@ -61,25 +61,25 @@ impl Entry {
         unsafe { self.base.add(at).cast::<[u8; N]>().read() }
     }
 
-    /// The number that a reply to the request here is committed with.
+    /// The number for committing the reply to the present request.
     pub(super) fn commit_id(&self) -> u64 {
         u64::from_ne_bytes(self.header(COMMIT_ID_AT))
     }
 
-    /// Puts the kernel's request together, as it would come from `/dev/fuse`; says also how much of it lies in the
+    /// Assembles the kernel's request in the form of `/dev/fuse`. Also returns how many of its bytes lie in the
     /// payload.
     ///
     /// # Safety
-    /// The kernel has given this entry a request, which is not committed before the slice is gone. Nobody writes to the
-    /// payload as long as the slice is there, unless none of it lies there.
+    /// The kernel has given this entry a request, which is not committed before the slice is gone. As long as the slice
+    /// lives, no thread writes to the payload, unless the message has no bytes there.
     pub(super) unsafe fn message(&self) -> Result<(&[u8], usize), Malformed> {
         let len = u32::from_ne_bytes(self.header(0)) as usize;
         let payload_len = u32::from_ne_bytes(self.header(PAYLOAD_LEN_AT)) as usize;
         let operation_len = len.checked_sub(IN_BYTES).and_then(|rest| rest.checked_sub(payload_len));
         let operation_len = operation_len.filter(|len| *len <= OPERATION_BYTES && payload_len <= self.payload_bytes);
         let operation_len = operation_len.ok_or(Malformed("its parts have other lengths than it says"))?;
-        // SAFETY: the lengths were checked: the message begins at most 168 bytes before the payload, in a page of its own,
-        // and ends in the payload. The caller says that nobody else touches it.
+        // SAFETY: the lengths were checked: the message begins at most 168 bytes before the payload, in a page of its
+        // own, and ends in the payload. The caller guarantees that no other thread accesses it.
         unsafe {
             let start = self.base.add(ENTRY_OVERHEAD_BYTES - operation_len - IN_BYTES);
             start.copy_from_nonoverlapping(self.base, IN_BYTES);
@@ -88,14 +88,14 @@ impl Entry {
         }
     }
 
-    /// The first bytes of the payload, to be written.
+    /// The first bytes of the payload, for writing.
     ///
     /// # Safety
-    /// Nobody else touches the payload as long as the slice is there.
+    /// No other thread accesses the payload as long as the slice lives.
     #[expect(clippy::mut_from_ref, reason = "the memory is shared with the kernel; the caller says whose turn it is")]
     pub(super) unsafe fn payload(&self, len: usize) -> &mut [u8] {
         assert!(len <= self.payload_bytes, "{len} bytes of a payload of {}", self.payload_bytes);
-        // SAFETY: within the mapping, initialised; the caller says that nobody else touches it.
+        // SAFETY: within the mapping, initialised; the caller guarantees exclusive access.
         unsafe { std::slice::from_raw_parts_mut(self.base.add(ENTRY_OVERHEAD_BYTES).as_ptr(), len) }
     }
 
@@ -118,9 +118,9 @@ impl Entry {
 mod tests {
     use super::*;
 
-    /// What the kernel does with a request.
+    /// Writes a request as the kernel does.
     fn fill(entry: &Entry, len: u32, operation: &[u8], payload: &[u8]) {
-        // SAFETY: the test plays the kernel, and nobody else knows the entry.
+        // SAFETY: the test plays the kernel, and no other thread has the entry.
         unsafe {
             entry.base.cast::<u32>().write(len);
             entry.base.add(OPERATION_AT).copy_from_nonoverlapping(NonNull::from(operation).cast(), operation.len());

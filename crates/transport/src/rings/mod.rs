@@ -1,8 +1,8 @@
-//! Rings: FUSE over io_uring. The kernel keeps a queue of requests for each CPU that the machine may have. Threads give it
-//! entries, buffers for one request each; an answer and the wait for the next request are one system call.
+//! Rings: FUSE over io_uring. The kernel keeps a queue of requests for each CPU that the machine may have. Threads give
+//! it entries, buffers for one request each. A reply and the wait for the next request are one system call.
 //!
-//! All rings are there before INIT is answered: once the kernel is told of them, it holds requests back until every
-//! queue has an entry.
+//! All rings exist before the reply to INIT: once the kernel knows of them, it holds requests back until every queue
+//! has an entry.
 
 pub(crate) mod buffers;
 mod command;

@@ -1,17 +1,18 @@
-//! How many threads and entries there are, and which queues a thread serves. Arithmetic, but for the number of CPUs.
+//! The numbers of threads and entries, and the queues that each thread serves. Pure arithmetic, except for reading the
+//! CPUs.
 
 use std::io;
 
 use super::buffers::{ENTRY_OVERHEAD_BYTES, entry_bytes};
 use crate::cpus;
 
-/// Entries that a queue has at best, each with a thread of its own: measured best (docs/decisions/0039).
+/// Preferred entries of a queue, each with a thread of its own: the best number measured (docs/decisions/0039).
 const ENTRIES_BEST: usize = 4;
-/// With less, a request would wait behind one that waits for a device.
+/// With fewer, a request would wait for one that waits for a device.
 const ENTRIES_MIN: usize = 2;
-/// So many threads there are at most, unless all of them have the least.
+/// Most threads, unless `ENTRIES_MIN` for each CPU are more.
 const THREADS_MAX: usize = 64;
-/// The share of what is left of the memory that spare entries may take.
+/// Spare entries may take one part in this many of the memory that is left.
 const SPARES_SHARE: u64 = 8;
 /// More than this many for each CPU gain nothing.
 const SPARES_OF_QUEUE: usize = 32;
@@ -20,18 +21,18 @@ const SPARES_OF_QUEUE: usize = 32;
 /// needs an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// By thread: the number of the CPU whose queue it serves, with one entry. That CPU is on line.
+    /// By thread: the CPU whose queue it serves with one entry. That CPU is on line.
     pub threads: Vec<u16>,
-    /// CPUs that are off line: one thread more serves their queues, with one entry in each.
+    /// CPUs that are off line. One more thread serves their queues, with one entry in each.
     pub parked: Vec<u16>,
-    /// Entries that all threads together may have beside those, in the place of entries that are answered late.
+    /// Further entries for all threads together, which replace entries with late replies.
     pub spares: usize,
     /// Bytes of a payload.
     pub payload_bytes: usize,
 }
 
 impl Plan {
-    /// Within that much memory. None: too few entries fit.
+    /// A plan within `bytes_max` of memory. None: too few entries fit.
     pub fn of(online: &[usize], possible: &[usize], payload_bytes: usize, bytes_max: u64) -> Option<Self> {
         let number = |cpu: &usize| u16::try_from(*cpu).ok();
         let threads_max = THREADS_MAX.max(ENTRIES_MIN * online.len());
@@ -50,7 +51,7 @@ impl Plan {
         Some(plan)
     }
 
-    /// For the CPUs of this machine.
+    /// A plan for the CPUs of this machine.
     ///
     /// # Errors
     /// The kernel does not list them.
@@ -62,8 +63,8 @@ impl Plan {
         entry_bytes(self.payload_bytes) as u64
     }
 
-    /// Bytes that all buffers take at most. Of a CPU that is off line only its headers: no request comes from it. One that
-    /// comes on line later takes its payload beside this.
+    /// Most bytes that all buffers take. A CPU that is off line counts only its headers, because no request comes from
+    /// it. If it comes on line later, its payload comes on top.
     pub fn bytes(&self) -> u64 {
         (self.threads.len() + self.spares) as u64 * self.entry_bytes()
             + (self.parked.len() * ENTRY_OVERHEAD_BYTES) as u64

@@ -1,5 +1,5 @@
-//! The life of a thread that serves a ring: it makes ring and entries, waits for INIT's answer, registers, and then
-//! answers requests until the mount is gone.
+//! The life of a thread that serves a ring: it makes the ring and its entries, waits for the reply to INIT, registers,
+//! and answers requests until the mount is gone.
 
 use std::io;
 use std::sync::Arc;
@@ -17,33 +17,33 @@ use crate::server::Server;
 use crate::waiting::{self, Waiter};
 use crate::workers::News;
 
-/// Entries that one thread adds at most.
+/// Most entries that one thread adds.
 const ADDED_MAX: usize = 64;
 
-/// What a thread is to serve.
+/// The queues that a thread serves, with its resources.
 pub(crate) struct Post {
     pub(crate) queues: Vec<u16>,
     /// For its own entries, one for each queue.
     pub(crate) buffers: Arc<Buffers>,
     /// For the spares of all threads.
     pub(crate) spare_buffers: Arc<Buffers>,
-    /// Where it runs while it does not wait for anything else.
+    /// The CPUs that it runs on, except while a handler waits.
     pub(crate) cpus: Vec<usize>,
     pub(crate) spares: Arc<Spares>,
-    /// Where it tells that the kernel refuses its entries.
+    /// Receives the report that the kernel refuses its entries.
     pub(crate) news: Sender<News>,
 }
 
-/// Whose turn it is with an entry.
+/// The present owner of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// The kernel is asked to take it.
+    /// The registration is under way.
     Registering,
     /// The kernel's: it has the reply, and may put a request there.
     Committed,
     /// Ours: a request is being answered, or is about to be registered.
     Ours,
-    /// Nobody's: the kernel takes it no more.
+    /// The entry is out of use: the kernel does not accept it any more.
     Gone,
 }
 
@@ -64,7 +64,7 @@ struct Held {
 /// A thread's ring with its entries. The ring is closed first: until then the kernel may write to the entries.
 pub(crate) struct RingThread {
     ring: Ring,
-    /// By the number by which the ring knows them.
+    /// By index, which the ring uses too.
     held: Vec<Held>,
     mailbox: Arc<Mailbox>,
     post: Post,
@@ -83,7 +83,7 @@ impl RingThread {
         Ok(thread)
     }
 
-    /// Makes an entry and says its number.
+    /// Makes an entry and returns its index.
     fn make(&mut self, queue: u16, is_spare: bool) -> io::Result<usize> {
         let buffers = if is_spare { &self.post.spare_buffers } else { &self.post.buffers };
         let entry = Arc::new(Entry::new(buffers)?);
@@ -91,7 +91,7 @@ impl RingThread {
         Ok(self.held.len() - 1)
     }
 
-    /// Makes the ring, says whether that worked, and serves it if told to go on.
+    /// Makes the ring, reports whether that worked, and serves the ring after a message from `go`.
     ///
     /// # Errors
     /// io_uring failed while the mount was there.
@@ -103,16 +103,16 @@ impl RingThread {
     ) -> io::Result<()> {
         let thread = match Self::new(post, server) {
             Err(e) => {
-                // Nobody listens any more if another thread failed before.
+                // The receiver is gone if another thread has failed.
                 let _ = made.send(Err(e));
                 return Ok(());
             }
             Ok(thread) => thread,
         };
         let _ = made.send(Ok(thread.mailbox.clone()));
-        // Who counts the results waits until nobody is left to send one.
+        // The receiver of the results waits until all senders are dropped.
         drop(made);
-        // Not told: there will be no rings.
+        // The sender was dropped: there will be no rings.
         if go.recv().is_err() {
             return Ok(());
         }
@@ -152,10 +152,10 @@ impl RingThread {
         }
     }
 
-    /// The kernel does not take an entry.
+    /// The kernel refused an entry.
     ///
     /// # Errors
-    /// A caller would wait for ever: its answer cannot be given.
+    /// A reply was refused, so its caller would wait forever.
     fn ended(&mut self, index: usize, errno: i32) -> io::Result<()> {
         let turn = self.set_turn(index, Turn::Gone);
         let (queue, error) = (self.held[index].queue, io::Error::from_raw_os_error(errno));
@@ -195,8 +195,9 @@ impl RingThread {
         self.ring.register(held.queue, index, &held.entry)
     }
 
-    /// Serves a request. One that waited is answered before the thread goes back to its CPU, unless it was long; any other
-    /// together with the wait for the next.
+    /// Serves a request. If its handler waited, the reply is submitted at once, before the thread goes back to its CPU.
+    /// Otherwise it is submitted together with the wait for the next request. After a long request the thread stays on
+    /// its present CPUs.
     fn request(&mut self, server: &Arc<Server>, index: usize) -> io::Result<()> {
         self.set_turn(index, Turn::Ours);
         self.mailbox.begin_request(self.held[index].queue, self.can_add());
@@ -208,19 +209,21 @@ impl RingThread {
         if said.waits {
             self.ring.submit(0)?;
         }
-        // The next one is likely to be as long: it is served wherever a CPU is idle, and not beside its reader.
+        // The next request is likely to be as long, so it is served on any idle CPU, and not on the one that its reader
+        // needs.
         if said.is_long {
             return Ok(());
         }
-        // Also where the thread was moved because its CPU went off line: it may be back.
+        // Also needed if the thread was moved because its CPU went off line: the CPU may be back.
         if !self.post.cpus.contains(&cpus::current()) {
             cpus::run_on(&self.post.cpus);
         }
         Ok(())
     }
 
-    /// A request that is answered later keeps its entry. So that others do not wait for it, the queue gets another one:
-    /// once as many as were ever answered later at a time, it needs no more. Without memory for it others do wait.
+    /// A request with a late reply keeps its entry. The queue gets another entry, so that other requests do not wait.
+    /// It needs no more than the largest number of late replies at a time. Without memory for the entry, other requests
+    /// wait.
     fn add_spare(&mut self, index: usize) -> io::Result<()> {
         let Held { queue, turn: Turn::Ours, .. } = self.held[index] else { return Ok(()) };
         if self.has_entry(queue) || !self.can_add() || !self.mailbox.take_spare() {
@@ -235,7 +238,7 @@ impl RingThread {
         }
     }
 
-    /// Returns whose turn it was.
+    /// Sets the owner and returns the previous one.
     fn set_turn(&mut self, index: usize, turn: Turn) -> Turn {
         let held = &mut self.held[index];
         let before = std::mem::replace(&mut held.turn, turn);
@@ -256,7 +259,7 @@ impl RingThread {
         self.held.iter().any(|held| held.queue == queue && held.turn.is_kernel_s())
     }
 
-    /// Commits all replies that are there.
+    /// Commits all replies that have come.
     fn commit(&mut self) -> io::Result<()> {
         for finished in self.mailbox.take() {
             self.prepare(&finished);
@@ -266,8 +269,8 @@ impl RingThread {
     }
 
     fn prepare(&self, finished: &Finished) {
-        // SAFETY: nothing borrows from the request any more. The thread that ran its handler is this one, and it takes the
-        // reply out of the mailbox only after the handler. And only this thread commits the entry.
+        // SAFETY: nothing borrows from the request any more. This thread ran its handler, and takes the reply out of
+        // the mailbox only after that. Only this thread commits the entry.
         unsafe { finished.prepare(&self.held[finished.index].entry) };
     }
 
@@ -286,7 +289,7 @@ fn dispatch(server: &Arc<Server>, mailbox: &Arc<Mailbox>, entry: &Arc<Entry>, in
         Ok((message, in_payload)) => drop(server.serve(message, Back::Ring(slot(in_payload == 0)))),
         Err(why) => {
             log::error!("a request over a ring cannot be read: {why}");
-            // What a reply is committed with is the request's number.
+            // The commit id is the request's number.
             slot(true).reply(entry.commit_id(), libc::EIO, Vec::new());
         }
     }
@@ -299,7 +302,7 @@ struct InQueue {
 }
 
 impl Waiter for InQueue {
-    /// One that waits for a device is woken where the device's interrupt comes: on any CPU.
+    /// A thread that waits for a device is woken on the CPU that gets the device's interrupt, which may be any.
     fn before_waiting(&mut self) {
         cpus::run_on(&self.cpus);
     }
@@ -334,7 +337,7 @@ mod tests {
         fn forget(&self, _: u64, _: u64) {}
     }
 
-    /// A thread of two queues over a device that takes no entries.
+    /// A thread with two queues over a device that takes no entries.
     fn thread(spares: usize) -> (RingThread, Arc<Server>, Receiver<News>) {
         let device = Device::new(tempfile::tempfile().unwrap().into());
         let init: Vec<u8> = [7, 45, 131_072, 0, 0].iter().flat_map(|number: &u32| number.to_ne_bytes()).collect();

@@ -1,4 +1,4 @@
-//! The way back of one request that came over a ring: whoever has it may answer, and the ring's thread commits.
+//! The way back of one request that came over a ring: any thread may reply, and the ring's thread commits.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -14,7 +14,7 @@ use super::entry::Entry;
 use super::spares::Spares;
 use crate::errno::Errno;
 
-/// A reply that is to be committed.
+/// A reply to commit.
 pub(super) struct Finished {
     pub(super) index: usize,
     unique: u64,
@@ -23,13 +23,13 @@ pub(super) struct Finished {
 }
 
 enum Body {
-    /// In the entry's payload already.
+    /// Already in the entry's payload.
     InPlace(usize),
-    /// Apart: the payload may still be read as a part of the request.
+    /// In memory of its own, because the request in the payload may still be read.
     Apart(Vec<u8>),
 }
 
-/// Where replies wait for a ring's thread to commit them.
+/// Holds replies until the ring's thread commits them.
 pub(crate) struct Mailbox {
     replies: Mutex<Vec<Finished>>,
     thread: ThreadId,
@@ -39,14 +39,14 @@ pub(crate) struct Mailbox {
     spares: Arc<Spares>,
     /// The queue of the present request.
     queue: AtomicU16,
-    /// The thread can have further entries, if there are spares.
+    /// The thread may add entries, if there are spares.
     can_add: AtomicBool,
-    /// A spare is kept for the place of the present request.
+    /// A spare is claimed to replace the entry of the present request.
     has_spare: AtomicBool,
 }
 
 impl Mailbox {
-    /// One for the thread that calls this.
+    /// A mailbox for the calling thread.
     pub(super) fn new(spares: Arc<Spares>) -> io::Result<Self> {
         let bell = File::from(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (replies, is_closed) = (Mutex::default(), AtomicBool::new(false));
@@ -55,13 +55,14 @@ impl Mailbox {
         Ok(Self { replies, thread: thread::current().id(), bell, is_closed, spares, queue, can_add, has_spare })
     }
 
-    /// A request of a queue is about to be served. `can_add`: the thread can have further entries.
+    /// A request of a queue is about to be served. `can_add`: the thread may add entries.
     pub(super) fn begin_request(&self, queue: u16, can_add: bool) {
         self.queue.store(queue, Ordering::Relaxed);
         self.can_add.store(can_add, Ordering::Relaxed);
     }
 
-    /// Whether the queue has room for others while the present request is answered late. A spare is kept for that.
+    /// Whether the queue can take other requests while the present one waits for a late reply. Claims a spare if that
+    /// needs one.
     pub(super) fn leaves_room(&self) -> bool {
         let keep_spare = || {
             let is_kept = self.has_spare.load(Ordering::Relaxed) || self.spares.take();
@@ -77,7 +78,7 @@ impl Mailbox {
         self.has_spare.swap(false, Ordering::Relaxed) || self.spares.take()
     }
 
-    /// The mount is gone: the thread is to end, whatever replies are still owed.
+    /// Ends the thread, because the mount is gone. Missing replies do not matter.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         self.ring();
@@ -91,33 +92,33 @@ impl Mailbox {
         self.bell.as_raw_fd()
     }
 
-    /// Silences the bell, before the replies are looked at.
+    /// Silences the bell, before the replies are taken.
     pub(super) fn hush(&self) {
         // Fails only if it does not ring.
         let _ = (&self.bell).read(&mut [0; 8]);
     }
 
-    /// What came since the last time.
+    /// Takes the replies that came since the last call.
     pub(super) fn take(&self) -> Vec<Finished> {
         std::mem::take(&mut self.replies.lock())
     }
 
     fn put(&self, reply: Finished) {
         self.replies.lock().push(reply);
-        // The thread itself looks when the request's handler returns.
+        // The thread itself checks for replies after the request's handler.
         if thread::current().id() != self.thread {
             self.ring();
         }
     }
 
     fn ring(&self) {
-        // Fails only after 2^64 rings that nobody heard.
+        // Fails only after 2^64 unread rings.
         let _ = (&self.bell).write(&1_u64.to_ne_bytes());
     }
 }
 
 impl Finished {
-    /// Makes the entry say what is to be committed.
+    /// Writes the reply into the entry, ready to commit.
     ///
     /// # Safety
     /// `entry` is the one with this index, this is called by the thread that commits, and nothing borrows from the
@@ -126,7 +127,7 @@ impl Finished {
         let len = match &self.body {
             Body::InPlace(len) => *len,
             Body::Apart(bytes) => {
-                // SAFETY: the caller says that nobody reads the request any more.
+                // SAFETY: the caller guarantees that the request is no longer read.
                 unsafe { entry.payload(bytes.len()) }.copy_from_slice(bytes);
                 bytes.len()
             }
@@ -141,7 +142,7 @@ pub(crate) struct Slot {
     pub(super) mailbox: Arc<Mailbox>,
     pub(super) entry: Arc<Entry>,
     pub(super) index: usize,
-    /// Nothing of the request lies in the payload, so that a reply may be written there at any time.
+    /// The payload holds no bytes of the request, so a reply may be written there at any time.
     pub(super) is_payload_free: bool,
 }
 
@@ -149,7 +150,7 @@ impl Slot {
     pub(crate) fn reply(self, unique: u64, error: i32, body: Vec<u8>) {
         let is_too_long = body.len() > self.entry.payload_bytes();
         match is_too_long {
-            // As the kernel would have it of a reply that is longer than what was asked for.
+            // The kernel, too, fails a reply that is longer than requested.
             true => self.finish(unique, libc::EIO, Body::Apart(Vec::new())),
             false => self.finish(unique, error, Body::Apart(body)),
         }
@@ -165,7 +166,7 @@ impl Slot {
         }
     }
 
-    /// Has the payload filled in place if it is free.
+    /// Fills the payload in place if it is free.
     pub(crate) fn fill(self, unique: u64, len: usize, fill: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) {
         let entry = &self.entry;
         if len > entry.payload_bytes() {
@@ -173,7 +174,7 @@ impl Slot {
         }
         let mut apart = Vec::new();
         let room = match self.is_payload_free {
-            // SAFETY: the request does not lie there, and of the ways back to it this is the only one.
+            // SAFETY: the payload holds no bytes of the request, and this is the only way back to it.
             true => unsafe { entry.payload(len) },
             false => {
                 apart.resize(len, 0);

@@ -1,5 +1,5 @@
-//! How many entries may be added in the place of those that are answered late: a number for all threads, which bounds the
-//! memory that they take. And how many the kernel has of each queue.
+//! Counts the entries that may still be added to replace those with late replies. One count for all threads bounds
+//! their memory. Also counts the entries that the kernel has of each queue.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug)]
 pub(crate) struct Spares {
     left: AtomicUsize,
-    /// By queue: the kernel may put a request into so many entries.
+    /// By queue: the number of entries that wait for a request.
     waiting: Box<[AtomicUsize]>,
 }
 
 impl Spares {
-    /// So many to be added, in so many queues.
+    /// `count` entries to add, for `queues` queues.
     pub(crate) fn new(count: usize, queues: usize) -> Self {
         Self { left: AtomicUsize::new(count), waiting: (0..queues).map(|_| AtomicUsize::new(0)).collect() }
     }
@@ -22,7 +22,7 @@ impl Spares {
         self.waiting[usize::from(queue)].fetch_add(1, Ordering::AcqRel);
     }
 
-    /// One that waited has a request, or is gone.
+    /// An entry that waited has a request, or is gone.
     pub(super) fn end_to_wait(&self, queue: u16) {
         self.waiting[usize::from(queue)].fetch_sub(1, Ordering::AcqRel);
     }
@@ -32,7 +32,7 @@ impl Spares {
         self.waiting[usize::from(queue)].load(Ordering::Acquire) > 0
     }
 
-    /// Takes one, for good: an entry stays where it was added.
+    /// Takes a spare for good: an added entry stays with its queue.
     pub(super) fn take(&self) -> bool {
         let less = |left: usize| left.checked_sub(1);
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()

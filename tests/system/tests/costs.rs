@@ -5,7 +5,6 @@
 //! the serving one take.
 
 use std::fs::{self, File};
-use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -14,7 +13,7 @@ use std::thread;
 
 use oncefs_system_tests::{BLOCK, Mount, bytes, sys, test_dir};
 
-use crate::security::user::let_everybody_in;
+use crate::security::user::{User, let_everybody_in};
 
 const MIB: u64 = 1 << 20;
 const ATTACKER: u32 = 1001;
@@ -55,14 +54,23 @@ fn as_user<T: Send>(id: u32, work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-fn raise_open_files() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` outlives both calls.
-    unsafe {
-        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
-        limit.rlim_cur = limit.rlim_max;
-        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
-    }
+/// Has very many files without a name open at once, in a process of their own: gives an errno.
+fn open_many(dir: &Path) -> i32 {
+    let path = sys::c_path(dir);
+    User::new(ATTACKER).does(|| {
+        sys::close_files();
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: plain calls on what outlives them, in a child that has no other thread.
+        unsafe {
+            libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+        let flags = libc::O_TMPFILE | libc::O_RDWR;
+        // SAFETY: the path outlives the call.
+        let is_open = |_| unsafe { libc::open(path.as_ptr(), flags, 0o600) } >= 0;
+        if (0..OPEN_FILES).all(is_open) { 0 } else { sys::last_errno() }
+    })
 }
 
 /// Directories below one another, whose names are short enough for a path.
@@ -130,7 +138,7 @@ fn attack(dir: &Path) {
         pieces.write_all_at(&bytes(10 + n, 1 << 20), n * MIB).unwrap();
         pieces.sync_all().unwrap();
     }
-    // Attributes, directories, files without a name.
+    // Attributes and directories.
     let attributes = dir.join("attributes");
     sys::set_xattr(&attributes, "user.more", b"v").unwrap();
     assert_eq!(sys::list_xattr(&attributes).unwrap().len(), ATTRIBUTES + 1);
@@ -138,17 +146,6 @@ fn attack(dir: &Path) {
     fs::rename(dir.join("moved"), deepest.join("moved")).unwrap();
     fs::rename(deepest.join("moved"), dir.join("moved")).unwrap();
     assert_eq!(fs::rename(dir.join("d"), deepest.join("moved")).unwrap_err().raw_os_error(), Some(libc::EINVAL));
-    let nameless = || {
-        let path = sys::c_path(dir);
-        // SAFETY: the path outlives the call, and the descriptor is new and nobody else's.
-        unsafe {
-            let file = libc::open(path.as_ptr(), libc::O_TMPFILE | libc::O_RDWR | libc::O_CLOEXEC, 0o600);
-            assert!(file >= 0, "errno {}", sys::last_errno());
-            File::from_raw_fd(file)
-        }
-    };
-    let open_files: Vec<File> = (0..OPEN_FILES).map(|_| nameless()).collect();
-    assert!(open_files.iter().all(|file| file.as_raw_fd() > 2));
 }
 
 /// What another user does until the end: gives how often.
@@ -174,7 +171,6 @@ fn cost(said: &str, name: &str) -> u64 {
 
 #[test]
 fn the_worst_calls_of_a_user_cost_no_more_than_the_rule_allows_while_another_one_goes_on() {
-    raise_open_files();
     let mut mount = Mount::on(&test_dir(), "1G", &["memory=64M"]);
     let_everybody_in(&mount);
     let dir = mount.join("attacker");
@@ -184,8 +180,10 @@ fn the_worst_calls_of_a_user_cost_no_more_than_the_rule_allows_while_another_one
     let turns = thread::scope(|scope| {
         let victim = scope.spawn(|| as_user(VICTIM, || go_on(&theirs, &end)));
         let attacked = thread::scope(|scope| scope.spawn(|| as_user(ATTACKER, || attack(&dir))).join());
+        let many_opened = open_many(&dir);
         end.store(true, Relaxed);
         attacked.unwrap();
+        assert_eq!(many_opened, 0, "the errno of open(2)");
         victim.join().unwrap()
     });
     assert!(turns > 0, "the other user did something");
